@@ -41,6 +41,9 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/quic-go/quic-go => ./third_party/quic-go/src
+replace (
+	github.com/quic-go/quic-go => ./third_party/quic-go/src
+	github.com/quic-go/webtransport-go => ./third_party/webtransport-go/src
+)
 
 tool github.com/cilium/ebpf/cmd/bpf2go
