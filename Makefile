@@ -1,0 +1,61 @@
+# The two commands that a newcomer needs: make demo, make test. They fetch what they use themselves.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+GOBUILD := go build -trimpath -ldflags '-X main.version=$(VERSION)'
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: help build demo test deps third_party generate check-generated lint cross third-party-test interop browser fuzz bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
+
+build: third_party ## build bin/sluice
+	$(GOBUILD) -o bin/sluice ./cmd/sluice
+
+demo: deps build ## relay the sample clip to three subscribers and check every byte
+	bin/sluice demo
+
+test: deps third_party ## run all tests (as root: those that need the kernel too)
+	go test -race -timeout 15m ./...
+
+deps: ## install the Debian packages that tests and demo use, where they are missing
+	@scripts/deps
+
+third_party: ## unpack and patch quic-go and webtransport-go
+	@third_party/apply.sh
+
+generate: third_party ## compile the BPF programs and generate their Go types (needs clang)
+	go generate ./...
+
+check-generated: generate ## fail if the committed generated files are out of date
+	git diff --exit-code -- '*_bpfel.go' '*_bpfel.o'
+
+lint: third_party ## vet, staticcheck, gofmt
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo 'not gofmt-ed:'; git ls-files '*.go' | xargs gofmt -l; exit 1; }
+
+cross: third_party ## cross-compile what must run elsewhere: the relay, pub and sub on macOS
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build -o /dev/null ./cmd/sluice
+	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go build -o /dev/null ./cmd/sluice
+
+third-party-test: third_party ## quic-go's and webtransport-go's own tests on the patched trees
+	third_party/test.sh
+
+interop: deps build ## install and run the public MoQ clients against sluice
+	interop/run
+
+browser: deps build ## subscribe from headless Chromium over WebTransport
+	interop/browser/run
+
+fuzz: third_party ## run every fuzz target for FUZZTIME each
+	scripts/fuzz $(or $(FUZZTIME),20s)
+
+bench: third_party ## run the Go benchmarks once
+	go test -run '^$$' -bench . -benchtime 1x ./...
+
+clean: ## remove what was built
+	rm -rf bin third_party/*/src
