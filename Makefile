@@ -5,6 +5,9 @@ SHELL := /bin/bash
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 GOBUILD := go build -trimpath -ldflags '-X main.version=$(VERSION)'
+# One compiler version, so that the committed BPF objects can be compared byte by byte.
+export BPF2GO_CC := clang-19
+export BPF2GO_STRIP := llvm-strip-19
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .PHONY: help build demo test deps third_party generate check-generated lint cross third-party-test interop browser fuzz bench clean
@@ -27,7 +30,7 @@ deps: ## install the Debian packages that tests and demo use, where they are mis
 third_party: ## unpack and patch quic-go and webtransport-go
 	@third_party/apply.sh
 
-generate: third_party ## compile the BPF programs and generate their Go types (needs clang)
+generate: third_party ## compile the BPF programs and generate their Go types (needs clang-19)
 	go generate ./...
 
 check-generated: generate ## fail if the committed generated files are out of date
