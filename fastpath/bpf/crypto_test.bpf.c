@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Entries for tests and benchmarks of the cryptography: userspace writes the scratch and the arguments, runs one program,
+// and reads the scratch back.
+#include <linux/pkt_cls.h>
+#include "aead.h"
+
+struct crypto_args {
+	struct packet_keys keys;
+	u64 pn;
+	u32 src, aad_len, len, pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct crypto_args);
+} args SEC(".maps");
+
+// TEST_ENTRY wraps an expression over the scratch c and the arguments a; its value is the program's return value.
+#define TEST_ENTRY(name, expr) \
+	SEC("tc") int name(struct __sk_buff *skb) \
+	{ \
+		u32 zero = 0; \
+		struct scratch *c = scratch_get(); \
+		struct crypto_args *a = bpf_map_lookup_elem(&args, &zero); \
+		return c && a ? (expr) : -1; \
+	}
+
+TEST_ENTRY(test_empty, 0)
+TEST_ENTRY(test_half_block, chacha20_half_block(c))
+TEST_ENTRY(test_xor, chacha20_xor(c, a->src, OUT + PAYLOAD_AT, a->len))
+TEST_ENTRY(test_poly, poly1305(c, IN + PAYLOAD_AT, a->len))
+TEST_ENTRY(test_seal, aead_seal(c, &a->keys, a->pn, a->src, a->aad_len, a->len))
+TEST_ENTRY(test_open, aead_open(c, &a->keys, a->pn, a->aad_len, a->len))
+TEST_ENTRY(test_mask, header_mask(c, &a->keys, (u32 *)(c->buf + OUT + PAYLOAD_AT)))
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,3 @@
+package fastpath
+
+//go:generate go tool bpf2go -target bpfel -output-suffix _test -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu" -type packet_keys -type scratch -type crypto_args crypto bpf/crypto_test.bpf.c
