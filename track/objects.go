@@ -1,0 +1,233 @@
+package track
+
+import (
+	"errors"
+	"sort"
+	"time"
+	"unsafe"
+)
+
+// Object is one object of a subgroup log. Offsets are log offsets; the object is complete once the log's End has reached End.
+type Object struct {
+	ID              uint64
+	Start           int64 // of its Object ID Delta
+	PropertiesStart int64 // of the Properties field's content; 0 if the object has none
+	PropertiesLen   int   // in bytes
+	PayloadStart    int64
+	End             int64     // PayloadStart plus the Object Payload Length
+	Status          uint8     // Object Status (draft §11.2.1.1): 0 normal, 3 end of group, 4 end of track
+	Received        time.Time // when its first byte was received, in whole microseconds
+}
+
+// PayloadLen returns the Object Payload Length in bytes.
+func (o Object) PayloadLen() int64 { return o.End - o.PayloadStart }
+
+// MaxObjectHeader is the largest size in bytes of an object's fields before its payload that a log can index. Properties are small
+// (draft §2.5); the limit keeps an index entry at 16 bytes.
+const MaxObjectHeader = 1<<19 - 1
+
+// Errors of Log.AddObject.
+var (
+	ErrHeaderTooLarge = errors.New("object header is larger than a relay holds; send smaller object properties")
+	errNotIndexable   = errors.New("object does not follow the previous object of its log")
+)
+
+// entry is an object relative to its block: the fields that differ from object to object, and nothing that follows from the next entry.
+type entry struct {
+	start    uint32
+	id       uint32
+	received uint32 // microseconds
+	layout   uint32 // header length << 13 | bytes before the properties << 8 | bytes after the properties << 3 | status
+}
+
+const (
+	entrySize    = int64(unsafe.Sizeof(entry{}))
+	blockEntries = 1024
+)
+
+type block struct {
+	start    int64
+	id       uint64
+	received int64 // microseconds since 1970
+	entries  []entry
+}
+
+const blockSize = int64(unsafe.Sizeof(block{}))
+
+// objectIndex finds the objects of a log by id and by offset. Ids and offsets only grow.
+type objectIndex struct {
+	blocks []block
+	end    int64 // End of the object added last
+	lastID uint64
+	count  int // objects ever added
+}
+
+func (x *objectIndex) add(o Object, mem *Memory) error {
+	header := o.PayloadStart - o.Start
+	if header > MaxObjectHeader {
+		return ErrHeaderTooLarge
+	}
+	if x.count > 0 && (o.ID <= x.lastID || o.Start != x.end) {
+		return errNotIndexable
+	}
+	b := x.blockFor(o, mem)
+	grown := -int64(cap(b.entries))
+	b.entries = append(b.entries, entry{
+		start:    uint32(o.Start - b.start),
+		id:       uint32(o.ID - b.id),
+		received: uint32(o.Received.UnixMicro() - b.received),
+		layout:   uint32(header)<<13 | layoutOf(o) | uint32(o.Status),
+	})
+	mem.add((grown + int64(cap(b.entries))) * entrySize)
+	x.end, x.lastID = o.End, o.ID
+	x.count++
+	return nil
+}
+
+func layoutOf(o Object) uint32 {
+	if o.PropertiesLen == 0 {
+		return 0
+	}
+	before := o.PropertiesStart - o.Start
+	after := o.PayloadStart - o.PropertiesStart - int64(o.PropertiesLen)
+	return uint32(before)<<8 | uint32(after)<<3
+}
+
+// blockFor returns the block that o fits in: the last one, or a new one that starts with o.
+func (x *objectIndex) blockFor(o Object, mem *Memory) *block {
+	const wide = 1 << 32
+	received := o.Received.UnixMicro()
+	if n := len(x.blocks); n > 0 {
+		b := &x.blocks[n-1]
+		dt := received - b.received
+		if len(b.entries) < blockEntries && o.Start-b.start < wide && o.ID-b.id < wide && dt >= 0 && dt < wide {
+			return b
+		}
+	}
+	grown := -int64(cap(x.blocks))
+	x.blocks = append(x.blocks, block{start: o.Start, id: o.ID, received: received})
+	mem.add((grown + int64(cap(x.blocks))) * blockSize)
+	return &x.blocks[len(x.blocks)-1]
+}
+
+// object returns the object at entry e of block b.
+func (x *objectIndex) object(b, e int) Object {
+	k := &x.blocks[b]
+	n := k.entries[e]
+	o := Object{
+		ID:       k.id + uint64(n.id),
+		Start:    k.start + int64(n.start),
+		Status:   uint8(n.layout & 7),
+		Received: time.UnixMicro(k.received + int64(n.received)),
+	}
+	o.PayloadStart = o.Start + int64(n.layout>>13)
+	if before := int64(n.layout >> 8 & 31); before > 0 {
+		o.PropertiesStart = o.Start + before
+		o.PropertiesLen = int(o.PayloadStart - o.PropertiesStart - int64(n.layout>>3&31))
+	}
+	switch {
+	case e+1 < len(k.entries):
+		o.End = k.start + int64(k.entries[e+1].start)
+	case b+1 < len(x.blocks):
+		o.End = x.blocks[b+1].start
+	default:
+		o.End = x.end
+	}
+	return o
+}
+
+func (x *objectIndex) last() (Object, bool) {
+	n := len(x.blocks)
+	if n == 0 {
+		return Object{}, false
+	}
+	return x.object(n-1, len(x.blocks[n-1].entries)-1), true
+}
+
+// seek returns the first object with an id of at least id.
+func (x *objectIndex) seek(id uint64) (Object, bool) {
+	b := sort.Search(len(x.blocks), func(i int) bool { return x.blocks[i].id > id }) - 1
+	if b < 0 {
+		if len(x.blocks) == 0 {
+			return Object{}, false
+		}
+		return x.object(0, 0), true
+	}
+	k := &x.blocks[b]
+	e := sort.Search(len(k.entries), func(i int) bool { return k.id+uint64(k.entries[i].id) >= id })
+	if e < len(k.entries) {
+		return x.object(b, e), true
+	}
+	if b+1 < len(x.blocks) {
+		return x.object(b+1, 0), true
+	}
+	return Object{}, false
+}
+
+// covering returns the object that the byte at offset off belongs to.
+func (x *objectIndex) covering(off int64) (Object, bool) {
+	b := sort.Search(len(x.blocks), func(i int) bool { return x.blocks[i].start > off }) - 1
+	if b < 0 || off >= x.end {
+		return Object{}, false
+	}
+	k := &x.blocks[b]
+	e := sort.Search(len(k.entries), func(i int) bool { return k.start+int64(k.entries[i].start) > off }) - 1
+	return x.object(b, e), true
+}
+
+// discard forgets blocks whose objects all end before off.
+func (x *objectIndex) discard(off int64, mem *Memory) {
+	n := 0
+	for n < len(x.blocks) && x.blockEnd(n) <= off {
+		mem.add(-int64(cap(x.blocks[n].entries)) * entrySize)
+		n++
+	}
+	if n > 0 {
+		grown := -int64(cap(x.blocks))
+		x.blocks = append([]block(nil), x.blocks[n:]...)
+		mem.add((grown + int64(cap(x.blocks))) * blockSize)
+	}
+}
+
+func (x *objectIndex) blockEnd(b int) int64 {
+	if b+1 < len(x.blocks) {
+		return x.blocks[b+1].start
+	}
+	return x.end
+}
+
+// AddObject indexes the next object of the log, as soon as the fields before its payload are known. Its ID and Start must follow those of
+// the previous object.
+func (l *Log) AddObject(o Object) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.objects.add(o, l.mem)
+}
+
+// Seek returns the first object held with an ID of at least id.
+func (l *Log) Seek(id uint64) (Object, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.objects.seek(id)
+}
+
+// Covering returns the object that the byte at offset off belongs to.
+func (l *Log) Covering(off int64) (Object, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.objects.covering(off)
+}
+
+// Last returns the object added last.
+func (l *Log) Last() (Object, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.objects.last()
+}
+
+// Count returns how many objects were ever added.
+func (l *Log) Count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.objects.count
+}

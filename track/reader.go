@@ -1,0 +1,113 @@
+package track
+
+// Waker is told that a log has grown or ended. Wake is called on the writer's goroutine without locks held and must not block. It can
+// be called once more just after the Reader was closed.
+type Waker interface{ Wake() }
+
+// Reader reads a log without copying and keeps the bytes from its low-water mark on in memory. It must not be used by two goroutines
+// at a time, and must be closed.
+type Reader struct {
+	log   *Log
+	waker Waker
+	slot  int    // in log.readers; guarded by log.mu
+	low   *chunk // holds the first byte still needed; changed under log.mu
+	cur   *chunk // where the last access was
+}
+
+// NewReader returns a reader that may read from offset off on, or ErrDiscarded if those bytes are gone. waker may be nil; it is called
+// from now on, so look at End and State after NewReader, not before.
+func (l *Log) NewReader(off int64, waker Waker) (*Reader, error) {
+	r := &Reader{log: l, waker: waker}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.head == nil || off < l.head.off {
+		return nil, ErrDiscarded
+	}
+	r.low = l.head.seek(off)
+	r.cur = r.low
+	r.low.readers++
+	r.slot = len(l.readers)
+	l.readers = append(l.readers, r)
+	return r, nil
+}
+
+// Log returns the log that is read.
+func (r *Reader) Log() *Log { return r.log }
+
+// View returns up to limit visible bytes at offset off as a piece of log memory: fewer where a piece ends, none at End.
+// The bytes stay valid until the reader releases them. off must not lie before the low-water mark.
+func (r *Reader) View(off int64, limit int) []byte {
+	n := min(r.log.End()-off, int64(limit))
+	if n <= 0 {
+		return nil
+	}
+	c := r.cur
+	if off < c.off {
+		c = r.low
+	}
+	r.cur = c.seek(off)
+	b := r.cur.buf[off-r.cur.off:]
+	return b[:min(int64(len(b)), n)]
+}
+
+// ReadAt copies visible bytes at offset off into p and returns how many there were: fewer than len(p) only at End.
+func (r *Reader) ReadAt(p []byte, off int64) int {
+	n := 0
+	for n < len(p) {
+		v := r.View(off+int64(n), len(p)-n)
+		if len(v) == 0 {
+			break
+		}
+		n += copy(p[n:], v)
+	}
+	return n
+}
+
+// Release moves the low-water mark up to off: the reader no longer needs the bytes before it.
+func (r *Reader) Release(off int64) {
+	if off < r.low.end() || r.low.next.Load() == nil {
+		return
+	}
+	l := r.log
+	l.mu.Lock()
+	r.low.readers--
+	r.low = r.low.seek(off)
+	r.low.readers++
+	l.trim()
+	l.mu.Unlock()
+	if r.cur.off < r.low.off {
+		r.cur = r.low
+	}
+}
+
+// Close releases everything. Closing twice is allowed.
+func (r *Reader) Close() {
+	l := r.log
+	l.mu.Lock()
+	if r.low == nil {
+		l.mu.Unlock()
+		return
+	}
+	last := len(l.readers) - 1
+	l.readers[r.slot] = l.readers[last]
+	l.readers[r.slot].slot = r.slot
+	l.readers[last] = nil
+	l.readers = l.readers[:last]
+	r.low.readers--
+	r.low, r.cur = nil, nil
+	released := l.trim()
+	l.mu.Unlock()
+	released()
+}
+
+// seek returns the chunk of the list from c on that holds offset off, or the last chunk if none does yet.
+func (c *chunk) seek(off int64) *chunk {
+	for off >= c.end() {
+		next := c.next.Load()
+		if next == nil {
+			break
+		}
+		c = next
+	}
+	return c
+}
