@@ -32,12 +32,33 @@ type cryptoPacketKeys struct {
 }
 
 type cryptoScratch struct {
-	_     structs.HostLayout
-	Buf   [4096]uint8
-	State [16]uint32
-	R     [4]uint32
-	S     [4]uint32
-	Tag   [2]uint64
+	_          structs.HostLayout
+	Buf        [4096]uint8
+	State      [16]uint32
+	R          [4]uint32
+	S          [4]uint32
+	Tag        [2]uint64
+	Pn         uint64
+	Len        uint32
+	KeyPhase   uint32
+	FrameCount uint32
+	Start      uint32
+	Frames     [8]struct {
+		_          structs.HostLayout
+		StreamId   uint64
+		Offset     uint64
+		Alias      uint64
+		Group      uint64
+		Subgroup   uint64
+		Object     uint64
+		At         uint32
+		Len        uint32
+		HeaderLen  uint32
+		Type       uint8
+		Fin        uint8
+		HeaderType uint8
+		Priority   uint8
+	}
 }
 
 // Names of all BPF objects in the ELF.

@@ -1,3 +1,5 @@
 package fastpath
 
+// The headers of the C library lie in a folder that is named for the architecture.
 //go:generate go tool bpf2go -target bpfel -output-suffix _test -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu" -type packet_keys -type scratch -type crypto_args crypto bpf/crypto_test.bpf.c
+//go:generate go tool bpf2go -target bpfel -output-suffix _test -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu" -type scratch -type frame -type walk_result walk bpf/walk_test.bpf.c

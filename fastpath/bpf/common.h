@@ -29,13 +29,36 @@ typedef __s64 s64;
 #define TAG_LEN 16
 #define MAX_AAD 32 // 1 + 20 bytes of connection ID + 4 of packet number, rounded up to whole blocks
 
+// What a STREAM or DATAGRAM frame carries, and the MoQT header that its data begins with (draft-18 §11).
+struct frame {
+	u64 stream_id; // STREAM only
+	u64 offset; // of the data in the stream; 0 for DATAGRAM
+	u64 alias, group, subgroup, object; // of the MoQT header
+	u32 at; // where the data lies in buf
+	u32 len; // of the data
+	u32 header_len; // bytes of the data that each hop writes anew, see moqt.h; 0 when it begins with no media header
+	u8 type; // QUIC frame type (RFC 9000 §19, RFC 9221 §4)
+	u8 fin;
+	u8 header_type; // MoQT type of the header
+	u8 priority; // publisher priority, when header_type says that it is present
+};
+_Static_assert(sizeof(struct frame) == 64, "frame is read by tests");
+
+#define MAX_FRAMES 8 // media frames that are taken from one packet
+
 struct scratch {
 	u8 buf[2 * HALF];
 	u32 state[16]; // ChaCha20 input block
 	u32 r[4], s[4]; // one-time Poly1305 key; the first five bytes of r are also the header protection mask
 	u64 tag[2];
+	u64 pn; // of the packet that was opened
+	u32 len; // of its payload
+	u32 key_phase;
+	u32 frame_count;
+	u32 start; // where the frame walk begins, see frames.h
+	struct frame frames[MAX_FRAMES];
 };
-_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16, "scratch has no padding");
+_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 24 + MAX_FRAMES * 64, "scratch has no padding");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

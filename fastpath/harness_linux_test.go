@@ -1,11 +1,11 @@
 package fastpath
 
 import (
+	"encoding/binary"
 	"os"
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
@@ -24,22 +24,64 @@ func requireKernel(t testing.TB, err error) {
 	t.Skipf("needs CAP_BPF and CAP_NET_ADMIN: %v", err)
 }
 
-// pinned keeps the test on one CPU, so that what it writes to a per-CPU map is what the program finds.
-func pinned(t testing.TB) {
+// pinned runs f on one CPU and returns its number: what f writes to a per-CPU map is then what the program finds there.
+func pinned(t testing.TB, f func()) int {
 	t.Helper()
 	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var before, one unix.CPUSet
 	require.NoError(t, unix.SchedGetaffinity(0, &before))
-	for cpu := range 1024 {
-		if before.IsSet(cpu) {
-			one.Set(cpu)
-			break
-		}
+	cpu := 0
+	for !before.IsSet(cpu) {
+		cpu++
 	}
+	one.Set(cpu)
 	require.NoError(t, unix.SchedSetaffinity(0, &one))
-	t.Cleanup(func() {
-		_ = unix.SchedSetaffinity(0, &before)
-		runtime.UnlockOSThread()
+	defer func() { require.NoError(t, unix.SchedSetaffinity(0, &before)) }()
+	f()
+	return cpu
+}
+
+// runOnce runs p on a packet of 64 zeros.
+func runOnce(t testing.TB, p *ebpf.Program, skbMark uint32) (verdict uint32, cpu int) {
+	t.Helper()
+	cpu = pinned(t, func() {
+		var err error
+		verdict, err = p.Run(&ebpf.RunOptions{Data: make([]byte, 64), Context: mark(skbMark)})
+		require.NoError(t, err)
+	})
+	return verdict, cpu
+}
+
+// mark is a context that passes v to a program in skb->mark.
+func mark(v uint32) []byte {
+	ctx := make([]byte, 192)
+	binary.LittleEndian.PutUint32(ctx[8:], v)
+	return ctx
+}
+
+// putPerCPU gives every CPU the same value of a per-CPU array's only element.
+func putPerCPU[T any](t testing.TB, m *ebpf.Map, v *T) {
+	t.Helper()
+	cpus, err := ebpf.PossibleCPU()
+	require.NoError(t, err)
+	require.NoError(t, m.Put(uint32(0), slices.Repeat([]T{*v}, cpus)))
+}
+
+// getPerCPU is one CPU's value of a per-CPU array's only element.
+func getPerCPU[T any](t testing.TB, m *ebpf.Map, cpu int) *T {
+	t.Helper()
+	var all []T
+	require.NoError(t, m.Lookup(uint32(0), &all))
+	return &all[cpu]
+}
+
+// benchmark reports the time of one run as the kernel measures it, without the system call around it.
+func benchmark(b *testing.B, p *ebpf.Program) {
+	pinned(b, func() {
+		_, perRun, err := p.Benchmark(make([]byte, 64), max(b.N, 10_000), b.ResetTimer)
+		require.NoError(b, err)
+		b.ReportMetric(float64(perRun.Nanoseconds()), "bpf_ns/op")
 	})
 }
 
@@ -48,7 +90,6 @@ type cryptoKernel struct{ cryptoObjects }
 
 func newCryptoKernel(t testing.TB) *cryptoKernel {
 	t.Helper()
-	pinned(t)
 	k := new(cryptoKernel)
 	requireKernel(t, loadCryptoObjects(&k.cryptoObjects, nil))
 	t.Cleanup(func() { k.Close() })
@@ -57,9 +98,7 @@ func newCryptoKernel(t testing.TB) *cryptoKernel {
 
 func (k *cryptoKernel) prepare(t testing.TB, s *cryptoScratch, a *cryptoCryptoArgs) {
 	t.Helper()
-	cpus, err := ebpf.PossibleCPU()
-	require.NoError(t, err)
-	require.NoError(t, k.Scratches.Put(uint32(0), slices.Repeat([]cryptoScratch{*s}, cpus)))
+	putPerCPU(t, k.Scratches, s)
 	if a != nil {
 		require.NoError(t, k.Args.Put(uint32(0), a))
 	}
@@ -69,26 +108,9 @@ func (k *cryptoKernel) prepare(t testing.TB, s *cryptoScratch, a *cryptoCryptoAr
 func (k *cryptoKernel) run(t testing.TB, p *ebpf.Program, want uint32, s *cryptoScratch, a *cryptoCryptoArgs) *cryptoScratch {
 	t.Helper()
 	k.prepare(t, s, a)
-	got, err := p.Run(&ebpf.RunOptions{Data: make([]byte, 64)})
-	require.NoError(t, err)
+	got, cpu := runOnce(t, p, 0)
 	require.Equal(t, want, got)
-	return k.scratch(t)
-}
-
-// scratch reads back the one that a program changed: the pinned CPU's.
-func (k *cryptoKernel) scratch(t testing.TB) *cryptoScratch {
-	t.Helper()
-	var all []cryptoScratch
-	require.NoError(t, k.Scratches.Lookup(uint32(0), &all))
-	var cpu unix.CPUSet
-	require.NoError(t, unix.SchedGetaffinity(0, &cpu))
-	for i := range all {
-		if cpu.IsSet(i) {
-			return &all[i]
-		}
-	}
-	t.Fatal("the pinned CPU has no scratch")
-	return nil
+	return getPerCPU[cryptoScratch](t, k.Scratches, cpu)
 }
 
 func (k *cryptoKernel) poly1305(t testing.TB, r, s, msg []byte) []byte {
@@ -117,15 +139,11 @@ func (k *cryptoKernel) open(t testing.TB, keys *cryptoPacketKeys, pn uint64, sea
 	copy(c.Buf[in+aadAt(len(aad)):], aad)
 	n := len(sealed) - 16
 	k.prepare(t, c, &cryptoCryptoArgs{Keys: *keys, Pn: pn, AadLen: uint32(len(aad)), Len: uint32(n)})
-	verdict, err := k.TestOpen.Run(&ebpf.RunOptions{Data: make([]byte, 64)})
-	require.NoError(t, err)
-	return k.scratch(t).Buf[in+payloadAt:][:n], verdict
+	verdict, cpu := runOnce(t, k.TestOpen, 0)
+	return getPerCPU[cryptoScratch](t, k.Scratches, cpu).Buf[in+payloadAt:][:n], verdict
 }
 
-// benchmark reports the time of one run as the kernel measures it, without the system call around it.
 func (k *cryptoKernel) benchmark(b *testing.B, p *ebpf.Program, s *cryptoScratch, a *cryptoCryptoArgs) {
 	k.prepare(b, s, a)
-	_, perRun, err := p.Benchmark(make([]byte, 64), max(b.N, 10_000), b.ResetTimer)
-	require.NoError(b, err)
-	b.ReportMetric(float64(perRun)/float64(time.Nanosecond), "bpf_ns/op")
+	benchmark(b, p)
 }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// The headers that MoQT puts in front of media: SUBGROUP_HEADER (draft-18 §11.4.2) and OBJECT_DATAGRAM (§11.3.1), with the
+// WebTransport framing before them when the session is one.
+#pragma once
+
+#include "varint.h"
+
+// Bits of the header types.
+#define SUBGROUP_ID_MODE 0x06
+#define SUBGROUP_ID_PRESENT 0x04
+#define SUBGROUP_ID_RESERVED 0x06
+#define DEFAULT_PRIORITY_SUBGROUP 0x20
+#define DATAGRAM_ZERO_OBJECT_ID 0x04
+#define DATAGRAM_DEFAULT_PRIORITY 0x08
+#define DATAGRAM_STATUS 0x20
+#define DATAGRAM_END_OF_GROUP 0x02
+
+// The first bytes of a unidirectional WebTransport stream: stream type 0x54 as a two-byte varint, then the session ID.
+#define WT_UNI_STREAM_0 0x40
+#define WT_UNI_STREAM_1 0x54
+
+// parse_subgroup_header reads the header at the beginning of a stream. header_len stays 0 when the data begins with
+// something else, or ends within the header: then the stream is not forwarded from here.
+__noinline int parse_subgroup_header(struct scratch *c, u32 index)
+{
+	if (!c || index >= MAX_FRAMES)
+		return -1;
+	struct frame *f = &c->frames[index];
+	u32 pos = f->at, end = f->at + f->len;
+
+	if (AT(c, pos)[0] == WT_UNI_STREAM_0 && AT(c, pos)[1] == WT_UNI_STREAM_1) {
+		pos += 2;
+		skip_varint(c, &pos);
+	}
+	u32 type = *AT(c, pos);
+	pos++;
+	if ((type & 0x90) != 0x10 || (type & SUBGROUP_ID_MODE) == SUBGROUP_ID_RESERVED)
+		return 0;
+	f->alias = read_vi64(c, &pos);
+	f->group = read_vi64(c, &pos);
+	u32 after = pos;
+	u64 id = read_vi64(c, &after);
+	int present = (type & SUBGROUP_ID_MODE) == SUBGROUP_ID_PRESENT;
+	f->subgroup = present ? id : 0;
+	pos = present ? after : pos;
+	f->priority = *AT(c, pos);
+	pos += type & DEFAULT_PRIORITY_SUBGROUP ? 0 : 1;
+	if (pos > end)
+		return 0;
+	f->header_type = type;
+	f->header_len = pos - f->at;
+	return 0;
+}
+
+// parse_object_datagram reads the header of a datagram. Only the bytes up to the track alias are written anew by a hop,
+// so header_len ends there; what follows is forwarded as it is.
+__noinline int parse_object_datagram(struct scratch *c, u32 index, u32 webtransport)
+{
+	if (!c || index >= MAX_FRAMES)
+		return -1;
+	struct frame *f = &c->frames[index];
+	u32 pos = f->at, end = f->at + f->len;
+
+	if (webtransport)
+		skip_varint(c, &pos); // quarter stream ID
+	u32 type = *AT(c, pos);
+	pos++;
+	if (type & 0xd0 || (type & (DATAGRAM_STATUS | DATAGRAM_END_OF_GROUP)) == (DATAGRAM_STATUS | DATAGRAM_END_OF_GROUP))
+		return 0;
+	f->alias = read_vi64(c, &pos);
+	u32 rewritten = pos;
+	f->group = read_vi64(c, &pos);
+	u32 after = pos;
+	u64 id = read_vi64(c, &after);
+	int zero = type & DATAGRAM_ZERO_OBJECT_ID;
+	f->object = zero ? 0 : id;
+	pos = zero ? pos : after;
+	f->priority = *AT(c, pos);
+	pos += type & DATAGRAM_DEFAULT_PRIORITY ? 0 : 1;
+	if (pos > end)
+		return 0;
+	f->header_type = type;
+	f->header_len = rewritten - f->at;
+	return 0;
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Variable-length integers of QUIC (RFC 9000 §16) and of MoQT (draft-18 §1.4.1), read from and written to the scratch.
+//
+// Readers take a position in the IN half and move it. They read eight bytes at once and check nothing: whoever calls them
+// compares the position with the end once, after the last integer of a frame or header.
+#pragma once
+
+#include "common.h"
+
+#define AT(c, pos) ((c)->buf + ((pos) & (HALF - 1)))
+
+INLINE u64 big_endian64(const u8 *p)
+{
+	return __builtin_bswap64(*(const u64 *)p);
+}
+
+INLINE u64 read_varint(struct scratch *c, u32 *pos)
+{
+	u64 v = big_endian64(AT(c, *pos));
+	u32 len = 1 << (v >> 62);
+
+	*pos += len;
+	return v << 2 >> 2 >> (64 - 8 * len);
+}
+
+INLINE void skip_varint(struct scratch *c, u32 *pos)
+{
+	*pos += 1u << (*AT(c, *pos) >> 6);
+}
+
+// How many leading bits of a byte are ones.
+static const u8 leading_ones[256] = {
+	[128 ... 191] = 1, [192 ... 223] = 2, [224 ... 239] = 3, [240 ... 247] = 4,
+	[248 ... 251] = 5, [252 ... 253] = 6, [254] = 7, [255] = 8,
+};
+
+INLINE u64 read_vi64(struct scratch *c, u32 *pos)
+{
+	u32 more = leading_ones[*AT(c, *pos)] & 15; // bytes after the first
+	u64 v = big_endian64(AT(c, *pos + (more >> 3))); // of nine bytes the first carries no bit of the value
+	u32 prefix = more == 8 ? 0 : more + 1, rest = more == 8 ? 0 : 56 - 8 * (more & 7);
+
+	*pos += more + 1;
+	return v << prefix >> prefix >> rest;
+}
+
+// write_vi64_before writes v so that it ends before p, and returns its length: 1, 3, 5 or 9 bytes. MoQT allows longer
+// encodings than needed, and four lengths keep the program short.
+INLINE u32 write_vi64_before(u8 *p, u64 v)
+{
+	if (v < 1 << 7) {
+		p[-1] = v;
+		return 1;
+	}
+	if (v < 1 << 21) {
+		p[-3] = 0xc0 | v >> 16;
+		p[-2] = v >> 8;
+		p[-1] = v;
+		return 3;
+	}
+	if (v < 1ULL << 35) {
+		p[-5] = 0xf0 | v >> 32;
+		*(u32 *)(p - 4) = bpf_htonl((u32)v);
+		return 5;
+	}
+	p[-9] = 0xff;
+	*(u64 *)(p - 8) = __builtin_bswap64(v);
+	return 9;
+}
