@@ -1,0 +1,281 @@
+package cmaf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// Chunk is a CMAF chunk of one track: a moof box and its mdat box.
+type Chunk struct {
+	Track      uint32
+	DecodeTime uint64 // of the first sample, in ticks of the track
+	Duration   uint64 // in ticks
+	Samples    int
+	Sync       bool // the first sample is a sync sample: decoding can start here
+	Data       []byte
+}
+
+// ParseChunk reads the description of a MoQ object with one or more chunks of a single track, one after the other
+// (draft-ietf-moq-cmsf, Object Packaging). Other boxes around them are skipped. The media itself is not looked at.
+func (in *Init) ParseChunk(object []byte) (Chunk, error) {
+	c := Chunk{Data: object}
+	for x, err := range boxes(object) {
+		if err != nil {
+			return c, err
+		}
+		if x.typ != "moof" {
+			continue
+		}
+		frags, err := in.parseMoof(x.body)
+		if err != nil {
+			return c, err
+		}
+		for i := range frags {
+			if err := c.add(&frags[i]); err != nil {
+				return c, err
+			}
+		}
+	}
+	if c.Track == 0 {
+		return c, errors.New("no moof box in the object")
+	}
+	return c, nil
+}
+
+func (c *Chunk) add(f *fragment) error {
+	switch c.Track {
+	case 0:
+		c.Track, c.DecodeTime, c.Sync = f.track, f.decodeTime, f.sync
+	case f.track:
+	default:
+		return fmt.Errorf("tracks %d and %d in one object", c.Track, f.track)
+	}
+	c.Duration += f.duration
+	c.Samples += f.samples
+	return nil
+}
+
+// fragment is what a traf box says (ISO/IEC 14496-12 §8.8.6).
+type fragment struct {
+	track      uint32
+	decodeTime uint64
+	duration   uint64
+	samples    int
+	sync       bool
+	encrypted  bool // it has sample auxiliary information, whose address is not understood here
+	base       base
+	runs       []run
+}
+
+// base is what data offsets of a fragment count from (ISO/IEC 14496-12 §8.8.7).
+type base struct {
+	absolute bool // a position in the file, at
+	moof     bool // the start of the moof box; if neither, so it is for the first fragment of a moof box
+	at       uint64
+}
+
+// run is the media of one trun box.
+type run struct {
+	stated bool // the box has the field offset; otherwise the media follows that of the run before
+	offset int32
+	bytes  uint64
+}
+
+// parseMoof returns the fragments of the tracks in a moof box, at least one.
+func (in *Init) parseMoof(body []byte) ([]fragment, error) {
+	var frags []fragment
+	for x, err := range boxes(body) {
+		if err != nil {
+			return nil, fmt.Errorf("moof: %w", err)
+		}
+		if x.typ == "mfhd" && len(x.body) < 8 {
+			return nil, errors.New("moof: the mfhd box is short")
+		}
+		if x.typ != "traf" {
+			continue
+		}
+		f, err := in.parseTraf(x.body)
+		if err != nil {
+			return nil, fmt.Errorf("moof: %w", err)
+		}
+		if frags = append(frags, f); len(frags) > maxTracks {
+			return nil, fmt.Errorf("moof: more than %d tracks", maxTracks)
+		}
+	}
+	if len(frags) == 0 {
+		return nil, errors.New("moof: no traf box")
+	}
+	return frags, nil
+}
+
+func (in *Init) parseTraf(body []byte) (fragment, error) {
+	var f fragment
+	var tfhd, tfdt []byte
+	var truns [][]byte
+	for x, err := range boxes(body) {
+		switch {
+		case err != nil:
+			return f, fmt.Errorf("traf: %w", err)
+		case x.typ == "tfhd" && tfhd == nil:
+			tfhd = x.body
+		case x.typ == "tfdt" && tfdt == nil:
+			tfdt = x.body
+		case x.typ == "tfhd" || x.typ == "tfdt":
+			return f, fmt.Errorf("traf: two %s boxes", x.typ)
+		case x.typ == "trun":
+			truns = append(truns, x.body)
+		case x.typ == "senc" || x.typ == "saio":
+			f.encrypted = true
+		}
+	}
+	if len(tfhd) < 8 {
+		return f, errors.New("traf: no tfhd box")
+	}
+	f.track = binary.BigEndian.Uint32(tfhd[4:])
+	track := in.Track(f.track)
+	if track == nil || f.track == 0 {
+		return f, fmt.Errorf("traf: track %d is not in the init segment", f.track)
+	}
+	return f, f.parse(tfhd, tfdt, truns, track.defaults)
+}
+
+func (f *fragment) parse(tfhd, tfdt []byte, truns [][]byte, def defaults) (err error) {
+	if def, f.base, err = parseTfhd(tfhd, def); err != nil {
+		return fmt.Errorf("track %d: %w", f.track, err)
+	}
+	if f.decodeTime, err = parseTfdt(tfdt); err != nil {
+		return fmt.Errorf("track %d: %w", f.track, err)
+	}
+	for _, b := range truns {
+		if err = f.addRun(b, def); err != nil {
+			return fmt.Errorf("track %d: %w", f.track, err)
+		}
+	}
+	return nil
+}
+
+// Flags of tfhd and trun (ISO/IEC 14496-12 §8.8.7, §8.8.8) and of a sample (§8.8.3.1).
+const (
+	tfhdBaseDataOffset = 0x1
+	tfhdDescription    = 0x2
+	tfhdDuration       = 0x8
+	tfhdSize           = 0x10
+	tfhdFlags          = 0x20
+	tfhdBaseIsMoof     = 0x20000
+
+	trunDataOffset = 0x1
+	trunFirstFlags = 0x4
+	trunDuration   = 0x100
+	trunSize       = 0x200
+	trunFlags      = 0x400
+	trunComposite  = 0x800
+
+	sampleNonSync   = 0x1 << 16
+	sampleDependsOn = 0x3 << 24
+	dependsOnOthers = 0x1 << 24
+)
+
+func parseTfhd(b []byte, def defaults) (_ defaults, from base, err error) {
+	flags := binary.BigEndian.Uint32(b) & 0xffffff
+	from.moof = flags&tfhdBaseIsMoof != 0
+	b = b[8:]
+	next := func(n int) []byte {
+		if len(b) < n {
+			err = errors.New("tfhd: short")
+			return make([]byte, n)
+		}
+		v := b[:n]
+		b = b[n:]
+		return v
+	}
+	if flags&tfhdBaseDataOffset != 0 {
+		from = base{absolute: true, at: binary.BigEndian.Uint64(next(8))}
+	}
+	if flags&tfhdDescription != 0 {
+		next(4)
+	}
+	for _, field := range []struct {
+		flag  uint32
+		value *uint32
+	}{{tfhdDuration, &def.duration}, {tfhdSize, &def.size}, {tfhdFlags, &def.flags}} {
+		if flags&field.flag != 0 {
+			*field.value = binary.BigEndian.Uint32(next(4))
+		}
+	}
+	return def, from, err
+}
+
+func parseTfdt(b []byte) (uint64, error) {
+	switch {
+	case len(b) >= 8 && b[0] == 0:
+		return uint64(binary.BigEndian.Uint32(b[4:])), nil
+	case len(b) >= 12 && b[0] == 1:
+		return binary.BigEndian.Uint64(b[4:]), nil
+	}
+	return 0, errors.New("traf: no tfdt box, so the decode time is not known")
+}
+
+// addRun adds the samples of one trun box.
+func (f *fragment) addRun(b []byte, def defaults) error {
+	if len(b) < 8 {
+		return errors.New("trun: short")
+	}
+	flags, count := binary.BigEndian.Uint32(b)&0xffffff, int(binary.BigEndian.Uint32(b[4:]))
+	b = b[8:]
+	if len(b) < 4*bits.OnesCount32(flags&(trunDataOffset|trunFirstFlags)) {
+		return errors.New("trun: short")
+	}
+	var r run
+	if flags&trunDataOffset != 0 {
+		r = run{stated: true, offset: int32(binary.BigEndian.Uint32(b))}
+		b = b[4:]
+	}
+	first := def.flags
+	if flags&trunFirstFlags != 0 {
+		first, b = binary.BigEndian.Uint32(b), b[4:]
+	}
+	at := sampleLayout(flags)
+	if count > maxSamples-f.samples || count*at.end > len(b) {
+		return fmt.Errorf("trun: %d samples claimed in %d bytes", count, len(b))
+	}
+	if flags&trunFlags != 0 && count > 0 {
+		first = binary.BigEndian.Uint32(b[at.flags:])
+	}
+	if f.samples == 0 && count > 0 {
+		f.sync = first&sampleNonSync == 0 && first&sampleDependsOn != dependsOnOthers
+	}
+	f.samples += count
+	f.duration += total(b, count, at.end, at.duration, flags&trunDuration != 0, def.duration)
+	r.bytes = total(b, count, at.end, at.size, flags&trunSize != 0, def.size)
+	f.runs = append(f.runs, r)
+	return nil
+}
+
+// total adds up one field of count samples of stride bytes each, or its default if the samples do not have it.
+func total(b []byte, count, stride, at int, present bool, def uint32) (sum uint64) {
+	if !present {
+		return uint64(count) * uint64(def)
+	}
+	for i := range count {
+		sum += uint64(binary.BigEndian.Uint32(b[i*stride+at:]))
+	}
+	return sum
+}
+
+// layout says where in the bytes of one sample of a trun box its fields are.
+type layout struct{ duration, size, flags, end int }
+
+func sampleLayout(flags uint32) (l layout) {
+	for _, field := range []struct {
+		flag uint32
+		at   *int
+	}{{trunDuration, &l.duration}, {trunSize, &l.size}, {trunFlags, &l.flags}, {trunComposite, new(int)}} {
+		if flags&field.flag != 0 {
+			*field.at = l.end
+			l.end += 4
+		}
+	}
+	return l
+}

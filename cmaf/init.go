@@ -1,0 +1,180 @@
+package cmaf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// Kind is what a track carries.
+type Kind string
+
+// Values of Kind, named as the roles of MSF catalogs.
+const (
+	Video    Kind = "video"
+	Audio    Kind = "audio"
+	Subtitle Kind = "subtitle"
+	Data     Kind = "data"
+)
+
+// Init is an initialization segment: the ftyp and moov boxes, which have no media.
+type Init struct {
+	Data   []byte // as it was in the stream
+	Tracks []Track
+}
+
+// Track describes one track of an Init. Zero values mean unknown or not applicable.
+type Track struct {
+	ID            uint32
+	Kind          Kind
+	Timescale     uint32 // ticks per second
+	Codec         string // RFC 6381, such as avc1.4d401e
+	Width, Height int    // pixels
+	SampleRate    int    // Hz
+	Channels      int
+	Bitrate       int    // bits per second, the maximum that the file states
+	Language      string // ISO 639-2, empty for und
+
+	defaults defaults
+}
+
+// defaults are the values of a trex or tfhd box for samples that do not state their own.
+type defaults struct{ duration, size, flags uint32 }
+
+// ParseInit reads an initialization segment that is in memory.
+func ParseInit(data []byte) (*Init, error) {
+	moov := find(data, "moov")
+	if moov == nil {
+		return nil, errors.New("no moov box in the init segment")
+	}
+	in := &Init{Data: data}
+	for x, err := range boxes(moov) {
+		if err != nil {
+			return nil, fmt.Errorf("moov: %w", err)
+		}
+		if x.typ != "trak" {
+			continue
+		}
+		t, err := parseTrak(x.body)
+		if err != nil {
+			return nil, err
+		}
+		if in.Tracks = append(in.Tracks, t); len(in.Tracks) > maxTracks {
+			return nil, fmt.Errorf("more than %d tracks", maxTracks)
+		}
+	}
+	if len(in.Tracks) == 0 {
+		return nil, errors.New("the moov box has no tracks")
+	}
+	in.readDefaults(find(moov, "mvex"))
+	return in, nil
+}
+
+// Track returns the track with that id, nil if there is none.
+func (in *Init) Track(id uint32) *Track {
+	for i := range in.Tracks {
+		if in.Tracks[i].ID == id {
+			return &in.Tracks[i]
+		}
+	}
+	return nil
+}
+
+// readDefaults takes the sample defaults of the trex boxes (ISO/IEC 14496-12 §8.8.3).
+func (in *Init) readDefaults(mvex []byte) {
+	for x, err := range boxes(mvex) {
+		if err != nil || x.typ != "trex" || len(x.body) < 24 {
+			continue
+		}
+		if t := in.Track(binary.BigEndian.Uint32(x.body[4:])); t != nil {
+			t.defaults = defaults{
+				duration: binary.BigEndian.Uint32(x.body[12:]),
+				size:     binary.BigEndian.Uint32(x.body[16:]),
+				flags:    binary.BigEndian.Uint32(x.body[20:]),
+			}
+		}
+	}
+}
+
+func parseTrak(trak []byte) (Track, error) {
+	var t Track
+	tkhd, mdhd, hdlr := find(trak, "tkhd"), find(trak, "mdia", "mdhd"), find(trak, "mdia", "hdlr")
+	id := afterTimes(tkhd)
+	scale := afterTimes(mdhd)
+	if len(id) < 4 || len(scale) < 4 || len(hdlr) < 12 {
+		return t, errors.New("trak: the tkhd, mdhd or hdlr box is missing or short")
+	}
+	t.ID, t.Timescale = binary.BigEndian.Uint32(id), binary.BigEndian.Uint32(scale)
+	if t.Timescale == 0 {
+		return t, fmt.Errorf("track %d has a timescale of zero", t.ID)
+	}
+	t.Kind = kindOf(string(hdlr[8:12]))
+	t.Language = language(scale, mdhd[0])
+	for entry := range boxes(skipBytes(find(trak, "mdia", "minf", "stbl", "stsd"), 8)) {
+		t.describe(entry)
+		break
+	}
+	return t, nil
+}
+
+// afterTimes returns the fields that follow the creation and modification times of a tkhd or mdhd box, which have 32 bits in
+// version 0 and 64 bits in version 1.
+func afterTimes(full []byte) []byte {
+	if len(full) == 0 || full[0] != 1 {
+		return skipBytes(full, 4+8)
+	}
+	return skipBytes(full, 4+16)
+}
+
+// language decodes the packed ISO 639-2 code that follows timescale and duration in mdhd.
+func language(afterTimes []byte, version byte) string {
+	at := 8
+	if version == 1 {
+		at = 12
+	}
+	if len(afterTimes) < at+2 {
+		return ""
+	}
+	v := binary.BigEndian.Uint16(afterTimes[at:])
+	code := string([]byte{byte(v>>10&31) + 0x60, byte(v>>5&31) + 0x60, byte(v&31) + 0x60})
+	if code == "und" || v&0x8000 != 0 || v == 0 {
+		return ""
+	}
+	return code
+}
+
+func kindOf(handler string) Kind {
+	switch handler {
+	case "vide":
+		return Video
+	case "soun":
+		return Audio
+	case "subt", "text":
+		return Subtitle
+	}
+	return Data
+}
+
+func skipBytes(b []byte, n int) []byte {
+	return b[min(n, len(b)):]
+}
+
+// Time converts ticks of the track to a duration; it saturates after 292 years.
+func (t *Track) Time(ticks uint64) time.Duration {
+	hi, lo := bits.Mul64(ticks, uint64(time.Second))
+	if hi >= uint64(t.Timescale) {
+		return 1<<63 - 1
+	}
+	q, _ := bits.Div64(hi, lo, uint64(t.Timescale))
+	return time.Duration(min(q, 1<<63-1))
+}
+
+// Ticks converts a duration to ticks of the track, rounding up.
+func (t *Track) Ticks(d time.Duration) uint64 {
+	hi, lo := bits.Mul64(uint64(max(d, 0)), uint64(t.Timescale))
+	lo, carry := bits.Add64(lo, uint64(time.Second)-1, 0)
+	q, _ := bits.Div64(hi+carry, lo, uint64(time.Second))
+	return q
+}

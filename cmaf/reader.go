@@ -1,0 +1,213 @@
+// Package cmaf splits fragmented MP4 (CMAF, ISO/IEC 23000-19) into its init segment and chunks.
+package cmaf
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// ErrNotFragmented reports an MP4 file whose media is not in moof boxes, or input that is not MP4 at all.
+var ErrNotFragmented = errors.New("not fragmented MP4; make it with\n" +
+	"  ffmpeg -i INPUT -c copy -movflags +frag_keyframe+empty_moov+default_base_moof -f mp4 OUTPUT\n" +
+	"or, for one frame in each object, with\n" +
+	"  ffmpeg -i INPUT -c copy -movflags +cmaf+separate_moof -frag_duration 1 -f mp4 OUTPUT")
+
+// Reader reads a file or a live stream box by box and holds no more than one chunk.
+type Reader struct {
+	r       *bufio.Reader
+	at      uint64 // position in the stream
+	init    *Init
+	queue   []Chunk
+	skipped map[string]int
+}
+
+// NewReader returns a Reader that takes its input from r.
+func NewReader(r io.Reader) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, 64<<10), skipped: map[string]int{}}
+}
+
+// Skipped counts the boxes that were left out because they have no place in a chunk, such as styp, sidx or emsg, by type.
+func (r *Reader) Skipped() map[string]int { return maps.Clone(r.skipped) }
+
+// Init returns the init segment, reading up to its end if that has not happened yet.
+func (r *Reader) Init() (*Init, error) {
+	if r.init != nil {
+		return r.init, nil
+	}
+	var data []byte
+	for {
+		h, err := r.header()
+		if err == io.EOF {
+			return nil, fmt.Errorf("no moov box: %w", ErrNotFragmented)
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch h.typ {
+		case "ftyp", "moov":
+			b, err := r.read(h, MaxHeaderSize)
+			if err != nil {
+				return nil, err
+			}
+			data = append(data, b...)
+		case "mdat", "moof":
+			return nil, fmt.Errorf("%s box before the moov box: %w", h.typ, ErrNotFragmented)
+		default:
+			if err := r.skip(h); err != nil {
+				return nil, err
+			}
+		}
+		if h.typ == "moov" {
+			return r.setInit(data)
+		}
+	}
+}
+
+func (r *Reader) setInit(data []byte) (*Init, error) {
+	in, err := ParseInit(data)
+	if err != nil {
+		return nil, err
+	}
+	if find(data, "moov", "mvex") == nil {
+		return nil, ErrNotFragmented
+	}
+	r.init = in
+	return in, nil
+}
+
+// Next returns the next chunk, io.EOF after the last one, and io.ErrUnexpectedEOF if the stream ends inside a chunk.
+// A moof box with several tracks becomes one chunk for each, and chunks that address their media by its position in the file
+// are rewritten to address it from their moof box; all others are returned byte for byte.
+func (r *Reader) Next() (Chunk, error) {
+	if _, err := r.Init(); err != nil {
+		return Chunk{}, err
+	}
+	for len(r.queue) == 0 {
+		h, err := r.header()
+		if err != nil {
+			return Chunk{}, err
+		}
+		switch h.typ {
+		case "moof":
+			err = r.fragment(h)
+		case "mdat":
+			err = fmt.Errorf("at byte %d: mdat box without a moof box", r.at)
+		case "moov", "ftyp":
+			err = r.again(h)
+		default:
+			err = r.skip(h)
+		}
+		if err != nil {
+			return Chunk{}, err
+		}
+	}
+	c := r.queue[0]
+	r.queue = r.queue[1:]
+	return c, nil
+}
+
+// again skips a repeated init segment; a different one would need new tracks.
+func (r *Reader) again(h header) error {
+	b, err := r.read(h, MaxHeaderSize)
+	if err == nil && h.typ == "moov" && string(b) != string(r.init.Data[len(r.init.Data)-min(len(b), len(r.init.Data)):]) {
+		return fmt.Errorf("at byte %d: the init segment changes; publish the rest as a broadcast of its own", r.at)
+	}
+	return err
+}
+
+// fragment reads a moof box and the mdat box that follows it, and queues their chunks.
+func (r *Reader) fragment(h header) error {
+	position := r.at - uint64(len(h.raw))
+	moof, err := r.read(h, MaxHeaderSize)
+	if err != nil {
+		return err
+	}
+	frags, err := r.init.parseMoof(moof[len(h.raw):])
+	if err != nil {
+		return fmt.Errorf("at byte %d: %w", position, err)
+	}
+	mdat, err := r.mdat()
+	if err != nil {
+		return fmt.Errorf("at byte %d: %w", position, err)
+	}
+	if len(frags) == 1 && !frags[0].base.absolute {
+		r.queue = append(r.queue, frags[0].chunk(append(moof, mdat...)))
+		return nil
+	}
+	chunks, err := split(moof, mdat, position, frags)
+	if err != nil {
+		return fmt.Errorf("at byte %d: %w", position, err)
+	}
+	r.queue = append(r.queue, chunks...)
+	return nil
+}
+
+func (r *Reader) mdat() ([]byte, error) {
+	for {
+		h, err := r.header()
+		if err != nil {
+			return nil, noEOF(err)
+		}
+		switch h.typ {
+		case "mdat":
+			return r.read(h, MaxMediaSize)
+		case "moof":
+			return nil, errors.New("moof box without an mdat box")
+		}
+		if err := r.skip(h); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (f *fragment) chunk(data []byte) Chunk {
+	return Chunk{Track: f.track, DecodeTime: f.decodeTime, Duration: f.duration, Samples: f.samples, Sync: f.sync, Data: data}
+}
+
+func (r *Reader) header() (header, error) {
+	h, err := readHeader(r.r)
+	switch {
+	case err == io.EOF:
+		return h, io.EOF
+	case err != nil:
+		return h, fmt.Errorf("at byte %d: %w", r.at, err)
+	case r.at == 0 && strings.ContainsFunc(h.typ, notPrintable):
+		return h, ErrNotFragmented
+	}
+	r.at += uint64(len(h.raw))
+	return h, nil
+}
+
+func notPrintable(c rune) bool { return c < ' ' || c > '~' }
+
+func (r *Reader) read(h header, limit uint64) ([]byte, error) {
+	b, err := h.readRest(r.r, limit)
+	if err != nil {
+		return nil, fmt.Errorf("at byte %d: box %q: %w", r.at, h.typ, err)
+	}
+	r.at += h.size - uint64(len(h.raw))
+	return b, nil
+}
+
+func (r *Reader) skip(h header) error {
+	r.skipped[h.typ]++
+	if err := h.skip(r.r); err != nil {
+		return fmt.Errorf("at byte %d: box %q: %w", r.at, h.typ, err)
+	}
+	r.at += h.size - uint64(len(h.raw))
+	return nil
+}
+
+// SkippedText lists what Skipped counts, such as "2 emsg, 1 sidx", or "" if nothing was skipped.
+func (r *Reader) SkippedText() string {
+	var parts []string
+	for _, typ := range slices.Sorted(maps.Keys(r.skipped)) {
+		parts = append(parts, fmt.Sprintf("%d %s", r.skipped[typ], typ))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,195 @@
+package cmaf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// rewrite copies the boxes of b and gives each to edit, which returns what to put in its place.
+func rewrite(b []byte, edit func(box) []byte) []byte {
+	var out []byte
+	for x, err := range boxes(b) {
+		if err == nil {
+			out = append(out, edit(x)...)
+		}
+	}
+	return out
+}
+
+func makeBox(typ string, body ...[]byte) []byte {
+	b := slices.Concat(append([][]byte{make([]byte, 8)}, body...)...)
+	binary.BigEndian.PutUint32(b, uint32(len(b)))
+	copy(b[4:], typ)
+	return b
+}
+
+// split makes one chunk of each fragment of a moof box, with media that is addressed from the start of its own moof box.
+// position is where the moof box was in the file.
+func split(moof, mdat []byte, position uint64, frags []fragment) ([]Chunk, error) {
+	whole := slices.Concat(moof, mdat)
+	chunks := make([]Chunk, 0, len(frags))
+	var end uint64
+	for i := range frags {
+		f := &frags[i]
+		if f.encrypted {
+			return nil, fmt.Errorf("track %d is encrypted and shares its moof box or is addressed by file position; "+
+				"package it with one track in each moof and default-base-is-moof", f.track)
+		}
+		start := end
+		switch {
+		case f.base.absolute && f.base.at < position:
+			return nil, fmt.Errorf("track %d: media before its moof box", f.track)
+		case f.base.absolute:
+			start = f.base.at - position
+		case f.base.moof:
+			start = 0
+		}
+		var media []byte
+		var err error
+		if media, end, err = f.gather(whole, start); err != nil {
+			return nil, fmt.Errorf("track %d: %w", f.track, err)
+		}
+		head := f.moof(moof, i, 0)
+		head = f.moof(moof, i, len(head)+8)
+		chunks = append(chunks, f.chunk(append(head, makeBox("mdat", media)...)))
+	}
+	return chunks, nil
+}
+
+// gather returns the media of all runs and where in whole the last one ended. from is what offsets count from.
+func (f *fragment) gather(whole []byte, from uint64) (media []byte, end uint64, err error) {
+	end = from
+	for _, r := range f.runs {
+		start := end
+		if r.stated {
+			start = from + uint64(int64(r.offset))
+		}
+		end = start + r.bytes
+		if end < start || end > uint64(len(whole)) {
+			return nil, 0, errors.New("media outside of the mdat box")
+		}
+		media = append(media, whole[start:end]...)
+	}
+	return media, end, nil
+}
+
+// moof returns a copy of a moof box with only its track fragment of that index. The media starts at offset from the box.
+func (f *fragment) moof(old []byte, index, offset int) []byte {
+	first, _ := firstBox(old)
+	n := -1
+	return makeBox("moof", rewrite(first.body, func(x box) []byte {
+		if x.typ != "traf" {
+			return x.raw
+		}
+		if n++; n != index {
+			return nil
+		}
+		runs := f.runs
+		return makeBox("traf", rewrite(x.body, func(y box) []byte {
+			switch y.typ {
+			case "tfhd":
+				return relativeToMoof(y)
+			case "trun":
+				b := withOffset(y, int32(offset))
+				offset += int(runs[0].bytes)
+				runs = runs[1:]
+				return b
+			}
+			return y.raw
+		}))
+	}))
+}
+
+// relativeToMoof returns a tfhd box without a base data offset.
+func relativeToMoof(tfhd box) []byte {
+	b := slices.Clone(tfhd.body)
+	flags := binary.BigEndian.Uint32(b)
+	binary.BigEndian.PutUint32(b, flags&^tfhdBaseDataOffset|tfhdBaseIsMoof)
+	if flags&tfhdBaseDataOffset != 0 {
+		b = slices.Delete(b, 8, 16)
+	}
+	return makeBox("tfhd", b)
+}
+
+// withOffset returns a trun box with that data offset.
+func withOffset(trun box, offset int32) []byte {
+	b := slices.Clone(trun.body)
+	flags := binary.BigEndian.Uint32(b)
+	if flags&trunDataOffset == 0 {
+		b = slices.Insert(b, 8, 0, 0, 0, 0)
+	}
+	binary.BigEndian.PutUint32(b, flags|trunDataOffset)
+	binary.BigEndian.PutUint32(b[8:], uint32(offset))
+	return makeBox("trun", b)
+}
+
+// Later returns a chunk from a Reader moved to a later decode time: ticks of its track are added. sequence is its new
+// fragment number.
+func (c Chunk) Later(ticks uint64, sequence uint32) Chunk {
+	first, _ := firstBox(c.Data)
+	c.DecodeTime += ticks
+	head := c.moof(first, sequence, 0)
+	if grown := len(head) - len(first.raw); grown != 0 {
+		head = c.moof(first, sequence, grown)
+	}
+	c.Data = append(head, c.Data[len(first.raw):]...)
+	return c
+}
+
+// moof returns the moof box with the chunk's decode time and that sequence number; its size changed by grown bytes.
+func (c Chunk) moof(old box, sequence uint32, grown int) []byte {
+	return makeBox("moof", rewrite(old.body, func(x box) []byte {
+		switch x.typ {
+		case "mfhd":
+			return makeBox("mfhd", x.body[:4], binary.BigEndian.AppendUint32(nil, sequence))
+		case "traf":
+			return makeBox("traf", rewrite(x.body, func(y box) []byte { return c.retime(y, grown) }))
+		}
+		return x.raw
+	}))
+}
+
+func (c Chunk) retime(x box, grown int) []byte {
+	switch x.typ {
+	case "tfdt":
+		b := slices.Clone(x.body[:4])
+		if b[0] == 0 && c.DecodeTime <= math.MaxUint32 {
+			return makeBox("tfdt", binary.BigEndian.AppendUint32(b, uint32(c.DecodeTime)))
+		}
+		b[0] = 1 // 64-bit time
+		return makeBox("tfdt", binary.BigEndian.AppendUint64(b, c.DecodeTime))
+	case "trun":
+		if stated := binary.BigEndian.Uint32(x.body)&trunDataOffset != 0; stated {
+			return withOffset(x, int32(binary.BigEndian.Uint32(x.body[8:]))+int32(grown))
+		}
+	}
+	return x.raw
+}
+
+// Only returns an init segment with that one track, which players that decode each track apart need.
+func (in *Init) Only(track uint32) []byte {
+	return rewrite(in.Data, func(x box) []byte {
+		if x.typ != "moov" {
+			return x.raw
+		}
+		return makeBox("moov", rewrite(x.body, func(y box) []byte {
+			switch y.typ {
+			case "trak":
+				if t, err := parseTrak(y.body); err != nil || t.ID != track {
+					return nil
+				}
+			case "mvex":
+				return makeBox("mvex", rewrite(y.body, func(z box) []byte {
+					if z.typ == "trex" && len(z.body) >= 8 && binary.BigEndian.Uint32(z.body[4:]) != track {
+						return nil
+					}
+					return z.raw
+				}))
+			}
+			return y.raw
+		}))
+	})
+}
