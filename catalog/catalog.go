@@ -1,0 +1,120 @@
+// Package catalog reads and writes the JSON catalogs that tell players which tracks a broadcast has.
+//
+// Players in use read two formats, from tracks of two names, so that a publisher writes both:
+//   - the common catalog format (draft-ietf-moq-catalogformat-01), in the track ".catalog"; the init segment is a track too;
+//   - MSF (draft-ietf-moq-msf-01) with CMAF packaging (draft-ietf-moq-cmsf), in the track "catalog"; it carries init segments.
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Names of the tracks that carry a catalog.
+const (
+	CommonName = ".catalog"
+	MSFName    = "catalog"
+)
+
+// Limits on a catalog that is read, so that a hostile one costs little.
+const (
+	MaxSize   = 1 << 20 // bytes of JSON
+	maxTracks = 256
+)
+
+// ErrDelta reports an update relative to an earlier catalog where a whole one was expected.
+var ErrDelta = errors.New("this is a delta update, not a whole catalog")
+
+// Catalog is what both formats say, as far as CMAF needs it.
+type Catalog struct {
+	Tracks []Track
+}
+
+// Track describes one track of a broadcast. Zero values mean that the catalog does not say.
+type Track struct {
+	Name      string
+	Namespace string // fields joined by "/"; empty: that of the catalog
+	Packaging string // "cmaf"
+	Role      string // "video", "audio", ...
+	InitTrack string // name of the track whose first object is the init segment
+	InitData  []byte // or the init segment itself
+
+	Codec         string // RFC 6381
+	MIMEType      string
+	Width, Height int     // pixels
+	Framerate     float64 // frames per second
+	SampleRate    int     // Hz
+	Channels      string  // channel configuration, "2" for stereo
+	Bitrate       int     // bits per second
+	Timescale     int     // ticks per second
+	Language      string
+	RenderGroup   int
+	AltGroup      int
+}
+
+// Parse reads a catalog of either format.
+func Parse(b []byte) (Catalog, error) {
+	if len(b) > MaxSize {
+		return Catalog{}, fmt.Errorf("catalog of %d bytes, the limit is %d", len(b), MaxSize)
+	}
+	var head struct {
+		Version         json.RawMessage `json:"version"`
+		StreamingFormat json.RawMessage `json:"streamingFormat"`
+		DeltaUpdate     json.RawMessage `json:"deltaUpdate"`
+		Operations      json.RawMessage `json:"op"`
+	}
+	switch err := json.Unmarshal(b, &head); {
+	case err != nil && len(b) > 0 && b[0] == '[': // a JSON Patch of the common format
+		return Catalog{}, ErrDelta
+	case err != nil:
+		return Catalog{}, fmt.Errorf("catalog: %w", err)
+	case head.DeltaUpdate != nil || head.Operations != nil:
+		return Catalog{}, ErrDelta
+	case head.Version == nil:
+		return Catalog{}, errors.New("catalog: no version")
+	}
+	parse := parseMSF
+	if head.StreamingFormat != nil {
+		parse = parseCommon
+	}
+	c, err := parse(b)
+	if err != nil {
+		return Catalog{}, fmt.Errorf("catalog: %w", err)
+	}
+	return c, c.check()
+}
+
+func (c Catalog) check() error {
+	if len(c.Tracks) > maxTracks {
+		return fmt.Errorf("catalog: more than %d tracks", maxTracks)
+	}
+	for _, t := range c.Tracks {
+		if t.Name == "" {
+			return errors.New("catalog: a track has no name")
+		}
+	}
+	return nil
+}
+
+// role guesses what a track is for from its codec, as the common format does not say.
+func role(t Track) string {
+	switch {
+	case t.Width > 0 || strings.HasPrefix(t.MIMEType, "video/"):
+		return "video"
+	case t.SampleRate > 0 || t.Channels != "" || strings.HasPrefix(t.MIMEType, "audio/"):
+		return "audio"
+	}
+	for _, video := range []string{"avc", "hvc", "hev", "av01", "vp0"} {
+		if strings.HasPrefix(t.Codec, video) {
+			return "video"
+		}
+	}
+	for _, audio := range []string{"mp4a", "opus", "ac-3", "ec-3", "flac"} {
+		if strings.HasPrefix(strings.ToLower(t.Codec), audio) {
+			return "audio"
+		}
+	}
+	return ""
+}

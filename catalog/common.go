@@ -1,0 +1,113 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// commonVersion and the streaming format are those that moq-pub, moq-sub and gst-moq-pub use.
+const (
+	commonVersion       = 1
+	streamingFormat     = 1
+	streamingFormatText = "0.2"
+)
+
+// common is a catalog of draft-ietf-moq-catalogformat-01.
+type common struct {
+	Version                int           `json:"version"`
+	StreamingFormat        int           `json:"streamingFormat"`
+	StreamingFormatVersion string        `json:"streamingFormatVersion"`
+	SupportsDeltaUpdates   bool          `json:"supportsDeltaUpdates"`
+	CommonTrackFields      commonFields  `json:"commonTrackFields"`
+	Tracks                 []commonTrack `json:"tracks"`
+}
+
+// commonFields are said once if they are the same for all tracks.
+type commonFields struct {
+	Namespace   string `json:"namespace,omitempty"`
+	Packaging   string `json:"packaging,omitempty"`
+	RenderGroup int    `json:"renderGroup,omitempty"`
+	AltGroup    int    `json:"altGroup,omitempty"`
+}
+
+type commonTrack struct {
+	Name      string `json:"name"`
+	InitTrack string `json:"initTrack,omitempty"`
+	InitData  []byte `json:"initData,omitempty"`
+	commonFields
+	SelectionParams selectionParams `json:"selectionParams"`
+}
+
+type selectionParams struct {
+	Codec         string  `json:"codec,omitempty"`
+	MIMEType      string  `json:"mimeType,omitempty"`
+	Framerate     float64 `json:"framerate,omitempty"`
+	Bitrate       int     `json:"bitrate,omitempty"`
+	Width         int     `json:"width,omitempty"`
+	Height        int     `json:"height,omitempty"`
+	SampleRate    int     `json:"samplerate,omitempty"`
+	ChannelConfig string  `json:"channelConfig,omitempty"`
+	Language      string  `json:"lang,omitempty"`
+}
+
+// Common encodes the catalog in the common format. All tracks need to have the same namespace, packaging and render group;
+// their namespace is required by players, which is why it is an argument.
+func (c Catalog) Common(namespace string) ([]byte, error) {
+	out := common{
+		Version:                commonVersion,
+		StreamingFormat:        streamingFormat,
+		StreamingFormatVersion: streamingFormatText,
+		CommonTrackFields:      commonFields{Namespace: namespace},
+		Tracks:                 []commonTrack{},
+	}
+	for _, t := range c.Tracks {
+		out.CommonTrackFields.Packaging, out.CommonTrackFields.RenderGroup = t.Packaging, t.RenderGroup
+		out.Tracks = append(out.Tracks, commonTrack{
+			Name:         t.Name,
+			InitTrack:    t.InitTrack,
+			commonFields: commonFields{AltGroup: t.AltGroup},
+			SelectionParams: selectionParams{
+				Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Bitrate: t.Bitrate, Width: t.Width, Height: t.Height,
+				SampleRate: t.SampleRate, ChannelConfig: t.Channels, Language: t.Language,
+			},
+		})
+	}
+	return json.MarshalIndent(out, "", "  ")
+}
+
+func parseCommon(b []byte) (Catalog, error) {
+	var in common
+	if err := json.Unmarshal(b, &in); err != nil {
+		return Catalog{}, err
+	}
+	if in.Version != commonVersion {
+		return Catalog{}, fmt.Errorf("version %d of the common catalog format is not known", in.Version)
+	}
+	var c Catalog
+	for _, t := range in.Tracks {
+		p := t.SelectionParams
+		out := Track{
+			Name:        t.Name,
+			InitTrack:   t.InitTrack,
+			InitData:    t.InitData,
+			Namespace:   strings.TrimPrefix(first(t.Namespace, in.CommonTrackFields.Namespace), "/"),
+			Packaging:   first(t.Packaging, in.CommonTrackFields.Packaging),
+			RenderGroup: first(t.RenderGroup, in.CommonTrackFields.RenderGroup),
+			AltGroup:    first(t.AltGroup, in.CommonTrackFields.AltGroup),
+			Codec:       p.Codec, MIMEType: p.MIMEType, Framerate: p.Framerate, Bitrate: p.Bitrate, Width: p.Width, Height: p.Height,
+			SampleRate: p.SampleRate, Channels: p.ChannelConfig, Language: p.Language,
+		}
+		out.Role = role(out)
+		c.Tracks = append(c.Tracks, out)
+	}
+	return c, nil
+}
+
+func first[T comparable](a, b T) T {
+	var zero T
+	if a != zero {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,101 @@
+package catalog
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// msfVersion is the draft that is written. All drafts so far are read: 00 had a number and init data in the track.
+const msfVersion = "draft-01"
+
+// msf is a catalog of draft-ietf-moq-msf. Init data comes after the tracks, as the draft wants it.
+type msf struct {
+	Version  json.RawMessage `json:"version"`
+	Tracks   []msfTrack      `json:"tracks"`
+	InitData []msfInit       `json:"initDataList,omitempty"`
+}
+
+type msfTrack struct {
+	Name          string  `json:"name"`
+	Namespace     string  `json:"namespace,omitempty"`
+	Packaging     string  `json:"packaging,omitempty"`
+	IsLive        bool    `json:"isLive"`
+	Role          string  `json:"role,omitempty"`
+	RenderGroup   int     `json:"renderGroup,omitempty"`
+	AltGroup      int     `json:"altGroup,omitempty"`
+	InitRef       string  `json:"initRef,omitempty"`
+	InitData      []byte  `json:"initData,omitempty"`
+	Codec         string  `json:"codec,omitempty"`
+	MIMEType      string  `json:"mimeType,omitempty"`
+	Framerate     float64 `json:"framerate,omitempty"`
+	Timescale     int     `json:"timescale,omitempty"`
+	Bitrate       int     `json:"bitrate,omitempty"`
+	Width         int     `json:"width,omitempty"`
+	Height        int     `json:"height,omitempty"`
+	SampleRate    int     `json:"samplerate,omitempty"`
+	ChannelConfig string  `json:"channelConfig,omitempty"`
+	Language      string  `json:"lang,omitempty"`
+}
+
+// msfInit is an entry of the initialization data list; only the type "inline" holds the data itself.
+type msfInit struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+	Data string `json:"data"`
+}
+
+// MSF encodes the catalog of a live broadcast as MSF. The init segment of a track stands both where draft 01 of MSF looks for
+// it, and where CMSF and draft 00 do.
+func (c Catalog) MSF() ([]byte, error) {
+	version, _ := json.Marshal(msfVersion)
+	out := msf{Version: version, Tracks: []msfTrack{}}
+	for _, t := range c.Tracks {
+		track := msfTrack{
+			Name: t.Name, Namespace: t.Namespace, Packaging: t.Packaging, IsLive: true, Role: t.Role,
+			RenderGroup: t.RenderGroup, AltGroup: t.AltGroup, InitData: t.InitData,
+			Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Timescale: t.Timescale, Bitrate: t.Bitrate,
+			Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, ChannelConfig: t.Channels, Language: t.Language,
+		}
+		if len(t.InitData) > 0 {
+			track.InitRef = "init-" + t.Name
+			out.InitData = append(out.InitData, msfInit{
+				ID: track.InitRef, Type: "inline", Data: base64.StdEncoding.EncodeToString(t.InitData),
+			})
+		}
+		out.Tracks = append(out.Tracks, track)
+	}
+	return json.Marshal(out)
+}
+
+func parseMSF(b []byte) (Catalog, error) {
+	var in msf
+	if err := json.Unmarshal(b, &in); err != nil {
+		return Catalog{}, err
+	}
+	if v := string(in.Version); v != "1" && !strings.HasPrefix(v, `"`) {
+		return Catalog{}, fmt.Errorf("version %s of MSF is not known", v)
+	}
+	inline := map[string][]byte{}
+	for _, i := range in.InitData {
+		if data, err := base64.StdEncoding.DecodeString(i.Data); i.Type == "inline" && err == nil {
+			inline[i.ID] = data
+		}
+	}
+	var c Catalog
+	for _, t := range in.Tracks {
+		out := Track{
+			Name: t.Name, Namespace: t.Namespace, Packaging: t.Packaging, Role: t.Role, InitData: t.InitData,
+			RenderGroup: t.RenderGroup, AltGroup: t.AltGroup,
+			Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Timescale: t.Timescale, Bitrate: t.Bitrate,
+			Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Channels: t.ChannelConfig, Language: t.Language,
+		}
+		if out.InitData == nil {
+			out.InitData = inline[t.InitRef]
+		}
+		out.Role = first(out.Role, role(out))
+		c.Tracks = append(c.Tracks, out)
+	}
+	return c, nil
+}
