@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Records when UDP packets pass a port. The point number is set when the program is loaded.
+#include "common.h"
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+
+#define RING_SIZE (16 << 20) // 0.29 M packets: 5 s of 600 Mbit/s between two visits of the reader
+#define HASHED 32
+
+struct packet {
+	u64 time;                  // CLOCK_MONOTONIC, ns
+	u64 hash;                  // of the first 32 bytes of the UDP payload
+	u8 source[16], target[16]; // IPv4 as IPv4-mapped IPv6 address
+	u16 source_port, target_port;
+	u16 length;                // of the UDP payload
+	u16 point;
+};
+_Static_assert(sizeof(struct packet) == 56, "packet has no padding");
+
+const struct packet *unused_packet __attribute__((unused));
+
+volatile const u16 point;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, RING_SIZE);
+} packets SEC(".maps");
+
+// Packets that found the ring full.
+u64 overflow;
+
+INLINE int read_ipv4(struct __sk_buff *skb, struct packet *p)
+{
+	struct iphdr ip;
+
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)) < 0 || ip.protocol != IPPROTO_UDP)
+		return 0;
+	p->source[10] = p->source[11] = p->target[10] = p->target[11] = 0xff;
+	__builtin_memcpy(p->source + 12, &ip.saddr, 4);
+	__builtin_memcpy(p->target + 12, &ip.daddr, 4);
+	return ETH_HLEN + ip.ihl * 4;
+}
+
+INLINE int read_ipv6(struct __sk_buff *skb, struct packet *p)
+{
+	struct ipv6hdr ip;
+
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)) < 0 || ip.nexthdr != IPPROTO_UDP)
+		return 0;
+	__builtin_memcpy(p->source, &ip.saddr, 16);
+	__builtin_memcpy(p->target, &ip.daddr, 16);
+	return ETH_HLEN + sizeof(ip);
+}
+
+INLINE int read_udp(struct __sk_buff *skb, struct packet *p, u32 at)
+{
+	struct udphdr udp;
+	u64 head[HASHED / 8] = {};
+	u32 n;
+
+	if (bpf_skb_load_bytes(skb, at, &udp, sizeof(udp)) < 0 || bpf_ntohs(udp.len) < sizeof(udp))
+		return -1;
+	p->source_port = bpf_ntohs(udp.source);
+	p->target_port = bpf_ntohs(udp.dest);
+	p->length = bpf_ntohs(udp.len) - sizeof(udp);
+	n = p->length < HASHED ? p->length : HASHED;
+	if (n && bpf_skb_load_bytes(skb, at + sizeof(udp), head, n) < 0)
+		return -1;
+	p->hash = p->length;
+	for (int i = 0; i < HASHED / 8; i++)
+		p->hash = (p->hash ^ head[i]) * 0x9e3779b97f4a7c15 ^ p->hash >> 32;
+	return 0;
+}
+
+SEC("tc")
+int capture(struct __sk_buff *skb)
+{
+	struct packet p = {.time = bpf_ktime_get_ns(), .point = point};
+	int at = 0;
+
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		at = read_ipv4(skb, &p);
+	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		at = read_ipv6(skb, &p);
+	// A marked packet is one that a link has handled: it has passed this point before.
+	if (!at || (skb->mark & ~(LANES - 1)) == DONE(0) || read_udp(skb, &p, at) < 0)
+		return TC_ACT_UNSPEC;
+	// The reader comes by the clock: waking it would cost the machine under test a context switch a packet.
+	if (bpf_ringbuf_output(&packets, &p, sizeof(p), BPF_RB_NO_WAKEUP) < 0)
+		__sync_fetch_and_add(&overflow, 1);
+	return TC_ACT_UNSPEC;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

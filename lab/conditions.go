@@ -1,0 +1,211 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limits of Conditions.
+const (
+	// MaxDelay bounds the memory of the packets under way: a second at 1 Gbit/s is 125 MB.
+	MaxDelay = 10 * time.Second
+	// MaxReorderGap is more than any loss detection waits for.
+	MaxReorderGap = 64
+	// MaxRate is what the kernel's token bucket takes without 64-bit attributes.
+	MaxRate Rate = 8 * math.MaxUint32
+	// MinRate lets one full Ethernet frame through every 1.5 s.
+	MinRate Rate = 8_000
+
+	defaultQueue      = 50 * time.Millisecond
+	defaultReorderGap = 3 // RFC 9002 §6.1.1: kPacketThreshold, the least that provokes a spurious loss detection
+)
+
+// Conditions are what one direction of a link does to packets. The zero value is a perfect link.
+//
+// Broadcast, multicast, ARP and IPv6 neighbour discovery are exempt from all but Rate, so that a link with Loss 1 is
+// a path that loses everything, not a cable that is unplugged (see Link.SetUp), and so that the n-th packet of a seeded
+// run is always the same packet.
+type Conditions struct {
+	Rate       Rate          // of Ethernet frames; 0 is unlimited
+	Queue      time.Duration // how long a packet may wait for Rate before it is dropped; 0 is 50 ms
+	Delay      time.Duration // one way; at most MaxDelay
+	Loss       Probability   // of each packet
+	Duplicate  Probability   // of each packet that is not lost
+	Reorder    Probability   // of each packet that is not lost: the next ReorderGap packets overtake it
+	ReorderGap int           // 1 to MaxReorderGap; 0 is 3
+}
+
+// Rate is a number of bits per second.
+type Rate uint64
+
+// Probability is a number from 0 to 1.
+type Probability float64
+
+// ParseConditions reads the form that String writes: "rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,
+// reorder=1%,gap=3", every part optional. An empty string or "clean" is a perfect link.
+func ParseConditions(s string) (Conditions, error) {
+	var c Conditions
+	if s == "" || s == "clean" {
+		return c, nil
+	}
+	for part := range strings.SplitSeq(s, ",") {
+		key, value, ok := strings.Cut(part, "=")
+		if !ok {
+			return Conditions{}, fmt.Errorf("%q is not KEY=VALUE (one of rate, queue, delay, loss, duplicate, reorder, gap)", part)
+		}
+		if err := c.set(strings.TrimSpace(key), strings.TrimSpace(value)); err != nil {
+			return Conditions{}, fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return c, c.validate()
+}
+
+func (c *Conditions) set(key, value string) (err error) {
+	switch key {
+	case "rate":
+		c.Rate, err = ParseRate(value)
+	case "queue":
+		c.Queue, err = time.ParseDuration(value)
+	case "delay":
+		c.Delay, err = time.ParseDuration(value)
+	case "loss":
+		c.Loss, err = ParseProbability(value)
+	case "duplicate":
+		c.Duplicate, err = ParseProbability(value)
+	case "reorder":
+		c.Reorder, err = ParseProbability(value)
+	case "gap":
+		c.ReorderGap, err = strconv.Atoi(value)
+	default:
+		err = errors.New("unknown (one of rate, queue, delay, loss, duplicate, reorder, gap)")
+	}
+	return err
+}
+
+// String returns the form that ParseConditions reads.
+func (c Conditions) String() string {
+	var parts []string
+	add := func(key string, set bool, value any) {
+		if set {
+			parts = append(parts, fmt.Sprintf("%s=%v", key, value))
+		}
+	}
+	add("rate", c.Rate != 0, c.Rate)
+	add("queue", c.Queue != 0, c.Queue)
+	add("delay", c.Delay != 0, c.Delay)
+	add("loss", c.Loss != 0, c.Loss)
+	add("duplicate", c.Duplicate != 0, c.Duplicate)
+	add("reorder", c.Reorder != 0, c.Reorder)
+	add("gap", c.ReorderGap != 0, c.ReorderGap)
+	if parts == nil {
+		return "clean"
+	}
+	return strings.Join(parts, ",")
+}
+
+// MarshalText returns String.
+func (c Conditions) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText is ParseConditions.
+func (c *Conditions) UnmarshalText(text []byte) (err error) {
+	*c, err = ParseConditions(string(text))
+	return err
+}
+
+func (c Conditions) validate() error {
+	switch {
+	case c.Rate != 0 && (c.Rate < MinRate || c.Rate > MaxRate):
+		return fmt.Errorf("rate %v is outside %v to %v", c.Rate, MinRate, MaxRate)
+	case c.Queue < 0 || c.Queue > MaxDelay:
+		return fmt.Errorf("queue %v is outside 0 to %v", c.Queue, MaxDelay)
+	case c.Delay < 0 || c.Delay > MaxDelay:
+		return fmt.Errorf("delay %v is outside 0 to %v", c.Delay, MaxDelay)
+	case !c.Loss.valid() || !c.Duplicate.valid() || !c.Reorder.valid():
+		return errors.New("loss, duplicate and reorder are probabilities from 0 to 1, or 0% to 100%")
+	case c.ReorderGap < 0 || c.ReorderGap > MaxReorderGap:
+		return fmt.Errorf("gap %d is outside 0 to %d", c.ReorderGap, MaxReorderGap)
+	}
+	return nil
+}
+
+// needsWire reports whether packets have to wait in userspace.
+func (c Conditions) needsWire() bool { return c.Delay > 0 || c.Reorder > 0 }
+
+func (c Conditions) queue() time.Duration {
+	if c.Queue == 0 {
+		return defaultQueue
+	}
+	return c.Queue
+}
+
+func (c Conditions) reorderGap() int {
+	if c.ReorderGap == 0 {
+		return defaultReorderGap
+	}
+	return c.ReorderGap
+}
+
+var rateUnits = []struct {
+	suffix string
+	bits   Rate
+}{{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}}
+
+// ParseRate reads a number with one of the units bit, kbit, mbit and gbit (per second).
+func ParseRate(s string) (Rate, error) {
+	lower := strings.ToLower(s)
+	for _, unit := range rateUnits {
+		number, ok := strings.CutSuffix(lower, unit.suffix)
+		if !ok {
+			continue
+		}
+		f, err := strconv.ParseFloat(number, 64)
+		if bits := f * float64(unit.bits); err == nil && bits >= 0 && bits <= float64(MaxRate) {
+			return Rate(math.Round(bits)), nil
+		}
+		break
+	}
+	return 0, fmt.Errorf("%q is not a rate such as 3mbit (bit, kbit, mbit, gbit; at most %v)", s, MaxRate)
+}
+
+// String returns the shortest exact form that ParseRate reads.
+func (r Rate) String() string {
+	for _, unit := range rateUnits {
+		// Thousandths are exact enough to read and to parse back.
+		if r >= unit.bits && r*1000%unit.bits == 0 {
+			return strconv.FormatFloat(float64(r)/float64(unit.bits), 'f', -1, 64) + unit.suffix
+		}
+	}
+	return "0bit"
+}
+
+// ParseProbability reads "2%" or "0.02".
+func ParseProbability(s string) (Probability, error) {
+	number, percent := strings.CutSuffix(s, "%")
+	f, err := strconv.ParseFloat(number, 64)
+	if percent {
+		f /= 100
+	}
+	if p := Probability(f); err == nil && p.valid() {
+		return p, nil
+	}
+	return 0, fmt.Errorf("%q is not a probability such as 2%% or 0.02", s)
+}
+
+// String returns the form that ParseProbability reads back exactly.
+func (p Probability) String() string {
+	if percent := strconv.FormatFloat(float64(p)*100, 'f', -1, 64) + "%"; len(percent) < 8 {
+		if back, err := ParseProbability(percent); err == nil && back == p {
+			return percent
+		}
+	}
+	return strconv.FormatFloat(float64(p), 'f', -1, 64)
+}
+
+func (p Probability) valid() bool { return p >= 0 && p <= 1 }
+
+// scaled returns p in units of 2^-32, which is what a 32-bit random number is compared with.
+func (p Probability) scaled() uint64 { return uint64(math.Round(float64(p) * (1 << 32))) }

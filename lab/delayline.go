@@ -1,0 +1,140 @@
+package lab
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// maxHold is how long a reordered packet waits to be overtaken. The last packet of a burst would otherwise wait for the
+// next burst, which no path does.
+const maxHold = 10 * time.Millisecond
+
+// delayLine orders frames by when they leave. It knows no clock: times are ns since a common start.
+type delayLine struct {
+	waiting frameHeap
+	lanes   map[uint16]*laneQueue
+	order   uint64
+}
+
+// laneQueue is one direction of one link.
+type laneQueue struct {
+	delay int64 // ns
+	gap   int
+	last  int64 // when the latest frame leaves: a shorter delay must not reorder
+	held  []*frame
+}
+
+// frame is a packet on the wire.
+type frame struct {
+	leave  int64
+	order  uint64 // of frames that leave at the same time
+	index  int    // in the heap
+	behind int    // how many frames have still to overtake it
+	start  int    // of the frame in data
+	end    int
+	data   [frameRoom]byte
+}
+
+// frameRoom is the size of a frame's buffer: a full frame, two VLAN tags and the header in front.
+const frameRoom = 1600
+
+func newDelayLine() *delayLine { return &delayLine{lanes: make(map[uint16]*laneQueue)} }
+
+// configure sets the delay of frames that arrive from now on, and how many frames overtake a reordered one.
+func (d *delayLine) configure(lane uint16, delay time.Duration, gap int) {
+	q := d.lanes[lane]
+	if q == nil {
+		q = new(laneQueue)
+		d.lanes[lane] = q
+	}
+	q.delay, q.gap = int64(delay), gap
+}
+
+// arrive takes a frame that entered the lane at a time. It reports false if it knows no such lane.
+func (d *delayLine) arrive(f *frame, lane uint16, at int64, reordered bool) bool {
+	q := d.lanes[lane]
+	if q == nil {
+		return false
+	}
+	if reordered {
+		f.leave, f.behind = at+q.delay+int64(maxHold), q.gap
+		q.held = append(q.held, f)
+		d.push(f)
+		return true
+	}
+	f.leave = max(at+q.delay, q.last)
+	q.last = f.leave
+	d.push(f)
+	d.overtake(q, f.leave)
+	return true
+}
+
+// overtake counts a frame that leaves at a time against those held in its lane, and lets go whom it was the last to pass.
+func (d *delayLine) overtake(q *laneQueue, leave int64) {
+	q.held = slices.DeleteFunc(q.held, func(h *frame) bool {
+		if h.index < 0 { // waited too long and has left
+			return true
+		}
+		if h.behind--; h.behind > 0 {
+			return false
+		}
+		h.leave, h.order = leave, d.nextOrder()
+		heap.Fix(&d.waiting, h.index)
+		return true
+	})
+}
+
+// next returns when the first frame leaves; ok is false if none waits.
+func (d *delayLine) next() (leave int64, ok bool) {
+	if len(d.waiting) == 0 {
+		return 0, false
+	}
+	return d.waiting[0].leave, true
+}
+
+// due removes and returns the first frame if it leaves at now or before, otherwise nil.
+func (d *delayLine) due(now int64) *frame {
+	if leave, ok := d.next(); !ok || leave > now {
+		return nil
+	}
+	return heap.Pop(&d.waiting).(*frame)
+}
+
+func (d *delayLine) push(f *frame) {
+	f.order = d.nextOrder()
+	heap.Push(&d.waiting, f)
+}
+
+func (d *delayLine) nextOrder() uint64 {
+	d.order++
+	return d.order
+}
+
+type frameHeap []*frame
+
+func (h frameHeap) Len() int { return len(h) }
+
+func (h frameHeap) Less(i, j int) bool {
+	return h[i].leave < h[j].leave || h[i].leave == h[j].leave && h[i].order < h[j].order
+}
+
+func (h frameHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *frameHeap) Push(x any) {
+	f := x.(*frame)
+	f.index = len(*h)
+	*h = append(*h, f)
+}
+
+func (h *frameHeap) Pop() any {
+	old := *h
+	f := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	f.index = -1
+	return f
+}

@@ -1,0 +1,179 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+)
+
+// Lab is a set of running hosts. It ends with Close, or with the process, whichever is first.
+type Lab struct {
+	Publisher   *Host
+	Relay       *Host
+	Subscribers []*Host
+
+	network  *Host
+	bpf      linkObjects
+	seed     uint64
+	software bool // checksums
+
+	mu    sync.Mutex // of the wire and of changes to conditions
+	wire  *wire
+	close func() error
+}
+
+// New builds the lab. Cancelling ctx while it does so stops and undoes it; it has no effect later.
+//
+// Errors that mean "this machine cannot do it" are a *MissingError.
+func New(ctx context.Context, t Topology) (*Lab, error) {
+	if err := t.validate(); err != nil {
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	if err := Permitted(); err != nil {
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	l := &Lab{seed: t.seed(), software: t.SoftwareChecksums}
+	l.close = sync.OnceValue(l.release)
+	if err := l.build(ctx, t); err != nil {
+		return nil, fmt.Errorf("lab: %w", errors.Join(err, l.Close()))
+	}
+	return l, nil
+}
+
+// Close ends the lab. Processes that still run in its hosts keep their namespace, without links.
+func (l *Lab) Close() error { return l.close() }
+
+// Hosts returns all hosts: publisher, relay, subscribers, and the network in the middle.
+func (l *Lab) Hosts() []*Host {
+	hosts := append([]*Host{l.Publisher, l.Relay}, l.Subscribers...)
+	return append(hosts, l.network)
+}
+
+// Host returns the host of a name, or an error that lists the names.
+func (l *Lab) Host(name string) (*Host, error) {
+	for _, h := range l.Hosts() {
+		if h.Name == name {
+			return h, nil
+		}
+	}
+	return nil, fmt.Errorf("no host %q: there are %s, %s, %s and sub1 to sub%d", name, PublisherName, RelayName, NetworkName, len(l.Subscribers))
+}
+
+func (l *Lab) build(ctx context.Context, t Topology) error {
+	if err := loadLinkObjects(&l.bpf, nil); err != nil {
+		return loadError(err)
+	}
+	network, err := newNamespace()
+	if err != nil {
+		return err
+	}
+	l.network = &Host{Name: NetworkName, lab: l, ns: network}
+	if err := network.sysctl(networkSysctls); err != nil {
+		return err
+	}
+	return l.addHosts(ctx, t)
+}
+
+func (l *Lab) addHosts(ctx context.Context, t Topology) (err error) {
+	up, err := l.network.ns.addBridge("uplink")
+	if err != nil {
+		return err
+	}
+	down := up
+	if !t.OneDevice {
+		if down, err = l.network.ns.addBridge("downlink"); err != nil {
+			return err
+		}
+	}
+	if l.Publisher, err = l.addHost(PublisherName, attachment{"eth0", PublisherName, up, uplinkNet, publisherNum, t.Uplink}); err != nil {
+		return err
+	}
+	relay := []attachment{{"up", "relay-up", up, uplinkNet, relayNum, LinkConfig{}}}
+	subscribers := uplinkNet
+	if !t.OneDevice {
+		relay = append(relay, attachment{"down", "relay-down", down, downlinkNet, relayNum, LinkConfig{}})
+		subscribers = downlinkNet
+	}
+	if l.Relay, err = l.addHost(RelayName, relay...); err != nil {
+		return err
+	}
+	for i := 1; i <= t.Subscribers; i++ {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		name := SubscriberName(i)
+		h, err := l.addHost(name, attachment{"eth0", name, down, subscribers, subscriberNum(i), t.Downlink})
+		if err != nil {
+			return err
+		}
+		l.Subscribers = append(l.Subscribers, h)
+	}
+	return nil
+}
+
+// release undoes whatever part of build was done.
+func (l *Lab) release() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.wire != nil {
+		l.wire.close()
+	}
+	for _, h := range l.Hosts() {
+		if h != nil {
+			h.ns.close()
+		}
+	}
+	return l.bpf.Close()
+}
+
+func loadError(err error) error {
+	var verifier *ebpf.VerifierError
+	if errors.As(err, &verifier) {
+		return fmt.Errorf("load the programs of links: %+v", verifier)
+	}
+	return &MissingError{What: "BPF (kernel 5.15 or newer)", Err: err}
+}
+
+// Everything that would send packets on its own is off, and addresses are usable at once.
+var (
+	networkSysctls = map[string]string{"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"}
+	hostSysctls    = map[string]string{
+		"ipv6/conf/default/accept_dad":           "0",
+		"ipv6/conf/default/accept_ra":            "0",
+		"ipv6/conf/default/router_solicitations": "0",
+	}
+)
+
+func (n *namespace) sysctl(values map[string]string) error {
+	return n.do(func() error {
+		for name, value := range values {
+			if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0o644); err != nil {
+				return &MissingError{What: "IPv6 in the kernel", Err: err}
+			}
+		}
+		return nil
+	})
+}
+
+func (n *namespace) addBridge(name string) (*netlink.Bridge, error) {
+	snooping := false
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	bridge := &netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snooping}
+	if err := n.nl.LinkAdd(bridge); err != nil {
+		return nil, &MissingError{What: "bridges (CONFIG_BRIDGE, module bridge)", Err: err}
+	}
+	if err := n.nl.LinkSetUp(bridge); err != nil {
+		return nil, fmt.Errorf("bring the bridge %s up: %w", name, err)
+	}
+	return bridge, nil
+}
+
+// SubscriberName returns the name of the i-th subscriber, counted from 1.
+func SubscriberName(i int) string { return "sub" + strconv.Itoa(i) }

@@ -1,0 +1,210 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Direction is a way through a link.
+type Direction uint8
+
+// The directions of a link, numbered as in the BPF programs.
+const (
+	FromHost Direction = iota
+	ToHost
+)
+
+func (d Direction) String() string {
+	if d == ToHost {
+		return "to host"
+	}
+	return "from host"
+}
+
+// Link joins a host's device to a port of the network host.
+type Link struct {
+	lab    *Lab
+	device *Device
+	port   netlink.Link
+
+	conditions [2]Conditions // by Direction
+	portMask   uint16
+	isDown     bool
+}
+
+// Priorities of the classifiers on one hook of a port. A capture sees a packet when it enters a link that leads away from
+// a host, and when it has had all conditions but the rate on one that leads to a host.
+const (
+	priorityBefore = 1 + iota
+	priorityLink
+	priorityAfter
+)
+
+const maxPortIndex = 4096/2 - 1 // LANES in bpf/common.h
+
+func (l *Lab) newLink(d *Device, port netlink.Link, config LinkConfig) (*Link, error) {
+	k := &Link{lab: l, device: d, port: port}
+	if port.Attrs().Index > maxPortIndex {
+		return nil, fmt.Errorf("device index %d does not fit a VLAN ID", port.Attrs().Index)
+	}
+	ns := l.network.ns
+	if err := ns.nl.QdiscAdd(clsact(port)); err != nil {
+		return nil, &MissingError{What: "the clsact queue (CONFIG_NET_SCH_INGRESS, module sch_ingress)", Err: err}
+	}
+	err := errors.Join(
+		ns.classify(port, FromHost, priorityLink, l.bpf.FromHost),
+		ns.classify(port, ToHost, priorityLink, l.bpf.ToHost))
+	if err != nil {
+		return nil, err
+	}
+	return k, errors.Join(k.Set(ToHost, config.ToHost), k.Set(FromHost, config.FromHost))
+}
+
+func clsact(device netlink.Link) *netlink.Clsact {
+	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: device.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
+}
+
+// classify attaches a program to a port. It is a classifier of TC rather than a TCX link, so that the lab also runs on the
+// kernel of Debian 12, and because it ends with the device whoever made it.
+func (n *namespace) classify(port netlink.Link, d Direction, priority uint16, program *ebpf.Program) error {
+	parent := uint32(netlink.HANDLE_MIN_EGRESS)
+	if d == FromHost {
+		parent = netlink.HANDLE_MIN_INGRESS
+	}
+	err := n.nl.FilterAdd(&netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: port.Attrs().Index, Parent: parent, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: priority},
+		Fd: program.FD(), Name: "sluice-lab", DirectAction: true,
+	})
+	if err != nil {
+		return &MissingError{What: "BPF classifiers (CONFIG_NET_CLS_BPF, module cls_bpf)", Err: err}
+	}
+	return nil
+}
+
+// Conditions returns what one direction does.
+func (k *Link) Conditions(d Direction) Conditions {
+	k.lab.mu.Lock()
+	defer k.lab.mu.Unlock()
+	return k.conditions[d]
+}
+
+// Set changes what one direction does, for packets that enter the link from now on. Packets that are under way keep their
+// delay, so that packets without delay overtake them.
+func (k *Link) Set(d Direction, c Conditions) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	k.lab.mu.Lock()
+	defer k.lab.mu.Unlock()
+	if err := k.set(d, c); err != nil {
+		return fmt.Errorf("link of %s, %v: %w", k.device.host.Name, d, err)
+	}
+	return nil
+}
+
+// SetBoth changes both directions to the same conditions.
+func (k *Link) SetBoth(c Conditions) error { return errors.Join(k.Set(ToHost, c), k.Set(FromHost, c)) }
+
+func (k *Link) set(d Direction, c Conditions) error {
+	wire := 0
+	if c.needsWire() {
+		if k.lab.wire == nil {
+			w, err := k.lab.startWire()
+			if err != nil {
+				return err
+			}
+			k.lab.wire = w
+		}
+		k.lab.wire.configure(uint16(k.lane(d)), c)
+		wire = k.lab.wire.index
+	}
+	// A queue holds packets where they leave a namespace: at the port for those to the host, at the host's device for
+	// those from it.
+	ns, device := k.lab.network.ns, k.port
+	if d == FromHost {
+		ns, device = k.device.host.ns, k.device.device
+	}
+	if err := ns.setRate(device, c); err != nil {
+		return err
+	}
+	k.conditions[d] = c
+	return k.update(d, wire)
+}
+
+func (k *Link) update(d Direction, wire int) error {
+	c := k.conditions[d]
+	return k.lab.bpf.Lanes.Put(k.lane(d), linkConditions{
+		Seed: laneSeed(k.lab.seed, k.lane(d)),
+		Loss: c.Loss.scaled(), Duplicate: c.Duplicate.scaled(), Reorder: c.Reorder.scaled(),
+		Wire: uint32(wire), PortMask: k.portMask,
+	})
+}
+
+func (l *Lab) startWire() (*wire, error) {
+	w, err := newWire(l.network.ns)
+	if err != nil {
+		return nil, err
+	}
+	tap := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: w.index}}
+	err = l.network.ns.nl.QdiscAdd(clsact(tap))
+	if err == nil {
+		err = l.network.ns.classify(tap, FromHost, priorityLink, l.bpf.OffWire)
+	}
+	if err != nil {
+		w.close()
+		return nil, fmt.Errorf("attach to the wire: %w", err)
+	}
+	return w, nil
+}
+
+func (k *Link) lane(d Direction) uint32 { return uint32(k.port.Attrs().Index)<<1 | uint32(d) }
+
+// laneSeed gives every lane a sequence of its own.
+func laneSeed(seed uint64, lane uint32) uint64 { return mix(mix(seed) + uint64(lane)) }
+
+// mix is the finalizer of SplitMix64, as in bpf/link.bpf.c.
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// SetUp connects the link or takes it down, as a cable is plugged: the host's device loses its carrier.
+func (k *Link) SetUp(up bool) error {
+	change := k.lab.network.ns.nl.LinkSetDown
+	if up {
+		change = k.lab.network.ns.nl.LinkSetUp
+	}
+	if err := change(k.port); err != nil {
+		return fmt.Errorf("link of %s: %w", k.device.host.Name, err)
+	}
+	k.lab.mu.Lock()
+	defer k.lab.mu.Unlock()
+	k.isDown = !up
+	return nil
+}
+
+// Rebind changes the UDP ports under which the host is seen from the network, as a NAT does that has forgotten its
+// bindings. The host itself notices nothing.
+func (k *Link) Rebind() error {
+	k.lab.mu.Lock()
+	defer k.lab.mu.Unlock()
+	// 256 masks below 1024 keep ephemeral ports ephemeral.
+	k.portMask = k.portMask%256 + 1
+	for _, d := range []Direction{FromHost, ToHost} {
+		wire := 0
+		if k.conditions[d].needsWire() {
+			wire = k.lab.wire.index
+		}
+		if err := k.update(d, wire); err != nil {
+			return fmt.Errorf("rebind %s: %w", k.device.host.Name, err)
+		}
+	}
+	return nil
+}
