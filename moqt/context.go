@@ -1,0 +1,129 @@
+package moqt
+
+// Context is where a control message was received, as far as that decides what the message may be and contain.
+type Context struct {
+	// Stream is the type of the first message of the stream: MessageSetup for the control stream, otherwise that of
+	// the request; 0 if the message is itself the first one on a bidirectional stream.
+	Stream MessageType
+	// FromResponder is set if the sender did not open the stream.
+	FromResponder bool
+	// Answers is what a REQUEST_OK or REQUEST_ERROR answers: Stream, or MessageRequestUpdate. 0 means Stream.
+	Answers MessageType
+	// Server is set if the receiver is the server of the session.
+	Server bool
+	// WebTransport is set if the session is not raw QUIC.
+	WebTransport bool
+}
+
+// Check returns a ProtocolError if m must not be received in context c.
+func (c Context) Check(v Version, m Message) error {
+	w := v.wire()
+	if err := c.checkStream(w, m.Type()); err != nil {
+		return err
+	}
+	switch m := m.(type) {
+	case *Setup:
+		return c.checkSetup(m)
+	case *Goaway:
+		return c.checkGoaway(m)
+	case *RequestUpdate:
+		return w.check(&m.Parameters, updateScope(w.messages[c.Stream].opens))
+	case *RequestOK:
+		return c.checkRequestOK(w, m)
+	case *RequestError:
+		return c.checkRedirect(m.Redirect)
+	}
+	return nil
+}
+
+// checkStream checks the column "Stream" of the table of messages (draft §10).
+func (c Context) checkStream(w *wire, typ MessageType) error {
+	f := w.messages[typ]
+	if c.Stream == 0 {
+		if f.opens == 0 {
+			return violation("%s opens a request stream", typ)
+		}
+		return nil
+	}
+	allowed := f.fromRequester
+	if c.FromResponder {
+		allowed = f.fromResponder
+	}
+	if allowed&w.messages[c.Stream].streams() == 0 {
+		return violation("%s on a stream that %s opened", typ, c.Stream)
+	}
+	return nil
+}
+
+// updateScope returns which parameters a REQUEST_UPDATE on stream may have.
+func updateScope(stream streamSet) scope {
+	switch {
+	case stream&(onSubscribe|onPublish) != 0:
+		return inUpdateSubscription
+	case stream&onFetch != 0:
+		return inUpdateFetch
+	case stream&(onSubscribeNamespace|onSubscribeTracks) != 0:
+		return inUpdatePrefix
+	}
+	return inUpdateNamespace
+}
+
+// okScope returns which parameters a REQUEST_OK may have that answers the request of stream.
+func okScope(stream streamSet) scope {
+	switch {
+	case stream&onPublish != 0:
+		return inPublishOK
+	case stream&onTrackStatus != 0:
+		return inTrackStatusOK
+	}
+	return inNamespaceOK
+}
+
+// checkRequestOK checks parameters and Track Properties by what the message answers (draft §10.5).
+func (c Context) checkRequestOK(w *wire, m *RequestOK) error {
+	stream := w.messages[c.Stream].opens
+	if c.Answers == MessageRequestUpdate {
+		if len(m.Properties) > 0 {
+			return violation("track properties in a REQUEST_UPDATE_OK")
+		}
+		return w.check(&m.Parameters, inUpdateOK)
+	}
+	if len(m.Properties) > 0 && stream != onTrackStatus {
+		return violation("track properties in the REQUEST_OK to a %s", c.Stream)
+	}
+	return w.check(&m.Parameters, okScope(stream))
+}
+
+// checkGoaway checks what draft §10.4 demands of each role and stream. A GOAWAY without Request ID is let through on
+// the control stream: it was not there before draft-18 and its absence harms nobody.
+func (c Context) checkGoaway(m *Goaway) error {
+	if c.Server && m.NewSessionURI != "" {
+		return violation("GOAWAY of a client has a new session URI")
+	}
+	if m.RequestID == nil {
+		return nil
+	}
+	if c.Stream != MessageSetup {
+		return violation("GOAWAY on a request stream has a request id")
+	}
+	// The id is one of the receiver's: even for clients, odd for servers.
+	if odd := *m.RequestID%2 == 1; odd != c.Server {
+		return &ProtocolError{SessionInvalidRequestID, "GOAWAY has a request id of its sender"}
+	}
+	return nil
+}
+
+// checkRedirect checks draft §10.6.1.
+func (c Context) checkRedirect(r *Redirect) error {
+	if r == nil {
+		return nil
+	}
+	if c.Server && r.URI != "" {
+		return violation("redirect of a client has a connect URI")
+	}
+	if namespaceScoped := c.Stream == MessageSubscribeNamespace || c.Stream == MessagePublishNamespace; namespaceScoped &&
+		r.Track.Name != "" {
+		return violation("redirect of a %s has a track name", c.Stream)
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package moqt
+
+import (
+	"errors"
+)
+
+// Bits of the type of an OBJECT_DATAGRAM (draft §11.3.1).
+const (
+	datagramProperties      = 0x01
+	datagramEndOfGroup      = 0x02
+	datagramZeroObjectID    = 0x04
+	datagramDefaultPriority = 0x08
+	datagramStatus          = 0x20
+	datagramBits            = 0x2f
+)
+
+// DatagramKind is what a datagram carries.
+type DatagramKind uint8
+
+// Datagram kinds.
+const (
+	DatagramObject  DatagramKind = iota + 1
+	DatagramPadding              // to be discarded
+)
+
+// ObjectDatagram is an object in a datagram (draft §11.3.1).
+type ObjectDatagram struct {
+	TrackAlias      uint64
+	Location        Location
+	DefaultPriority bool  // Priority is the one of the subscription and not in the datagram
+	Priority        uint8 // Publisher Priority, unless DefaultPriority
+	EndOfGroup      bool  // the group has no object with a larger id
+	Status          ObjectStatus
+	Properties      Properties
+	Payload         []byte // with StatusNormal only
+}
+
+// ParseDatagramKind tells from the first bytes of a datagram what it carries. A type that is unknown, invalid or
+// incomplete is a ProtocolError (the draft names no code for unknown ones).
+func ParseDatagramKind(v Version, b []byte) (DatagramKind, error) {
+	typ, _, err := ParseVarint(b)
+	switch {
+	case err != nil:
+		return 0, violation("datagram ends within its type")
+	case typ == v.wire().streams.paddingDatagram:
+		return DatagramPadding, nil
+	}
+	return DatagramObject, checkDatagramType(typ)
+}
+
+func checkDatagramType(typ uint64) error {
+	if typ&^datagramBits != 0 || typ&datagramStatus != 0 && typ&datagramEndOfGroup != 0 {
+		return violation("invalid datagram type %#x", typ)
+	}
+	return nil
+}
+
+// ParseObjectDatagram decodes an OBJECT_DATAGRAM, which is all of b. Properties and Payload share the memory of b.
+// Errors are a ProtocolError, a MalformedTrackError or ErrPropertiesTooLong. Unless it is a ProtocolError, TrackAlias
+// and Location are valid.
+func ParseObjectDatagram(b []byte) (o ObjectDatagram, err error) {
+	f := fields{b: b}
+	typ := f.varint()
+	if f.err == nil {
+		f.err = checkDatagramType(typ)
+	}
+	o.TrackAlias = f.varint()
+	o.Location.Group = f.varint()
+	if typ&datagramZeroObjectID == 0 {
+		o.Location.Object = f.varint()
+	}
+	if o.DefaultPriority = typ&datagramDefaultPriority != 0; !o.DefaultPriority {
+		o.Priority = f.byte()
+	}
+	o.EndOfGroup = typ&datagramEndOfGroup != 0
+	if typ&datagramProperties != 0 {
+		if o.Properties = f.properties(); o.Properties == nil {
+			f.fail(violation("datagram with a properties field of length 0"))
+		}
+	}
+	if typ&datagramStatus != 0 {
+		o.Status = ObjectStatus(f.varint())
+		if f.err == nil && f.n < len(b) {
+			f.fail(violation("datagram with a status has a payload"))
+		}
+	} else if f.err == nil {
+		o.Payload = b[f.n:]
+	}
+	if f.err == ErrIncomplete {
+		return o, violation("datagram ends within its header")
+	}
+	f.fail(o.Status.check(o.Properties))
+	f.fail(o.Properties.CheckObject(o.Location))
+	return o, f.err
+}
+
+// AppendDatagramHeader appends all of o but its Payload, so that a payload can be sent from where it is. It refuses
+// what a receiver would, and then returns b as it was.
+func AppendDatagramHeader(b []byte, o *ObjectDatagram) ([]byte, error) {
+	if err := o.validate(); err != nil {
+		return b, err
+	}
+	b = AppendVarint(b, o.typ())
+	b = AppendVarint(b, o.TrackAlias)
+	b = AppendVarint(b, o.Location.Group)
+	if o.Location.Object != 0 {
+		b = AppendVarint(b, o.Location.Object)
+	}
+	if !o.DefaultPriority {
+		b = append(b, o.Priority)
+	}
+	if len(o.Properties) > 0 {
+		b = appendProperties(b, o.Properties)
+	}
+	if o.Status != StatusNormal {
+		b = AppendVarint(b, uint64(o.Status))
+	}
+	return b, nil
+}
+
+func (o *ObjectDatagram) typ() (typ uint64) {
+	if len(o.Properties) > 0 {
+		typ |= datagramProperties
+	}
+	if o.EndOfGroup {
+		typ |= datagramEndOfGroup
+	}
+	if o.Location.Object == 0 {
+		typ |= datagramZeroObjectID
+	}
+	if o.DefaultPriority {
+		typ |= datagramDefaultPriority
+	}
+	if o.Status != StatusNormal {
+		typ |= datagramStatus
+	}
+	return typ
+}
+
+var errStatusEndOfGroup = errors.New("a datagram with a status cannot signal the end of its group")
+
+func (o *ObjectDatagram) validate() error {
+	if o.Status != StatusNormal && len(o.Payload) > 0 {
+		return errStatusPayload
+	}
+	if o.Status != StatusNormal && o.EndOfGroup {
+		return errStatusEndOfGroup
+	}
+	return o.Status.check(o.Properties)
+}
+
+// AppendPaddingDatagram appends a padding datagram of size bytes, or of the smallest possible size (draft §11.5.2).
+func AppendPaddingDatagram(b []byte, v Version, size int) []byte {
+	start := len(b)
+	b = AppendVarint(b, v.wire().streams.paddingDatagram)
+	if n := size - (len(b) - start); n > 0 {
+		b = append(b, make([]byte, n)...)
+	}
+	return b
+}

@@ -1,0 +1,124 @@
+package moqt
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// maxPayloadLen is the largest payload of a control message, in bytes: its length field has 16 bits (draft §10).
+const maxPayloadLen = 1<<16 - 1
+
+// MessageType identifies a control message (draft §10).
+type MessageType uint64
+
+// Control message types.
+const (
+	MessageRequestUpdate      MessageType = 0x2
+	MessageSubscribe          MessageType = 0x3
+	MessageSubscribeOK        MessageType = 0x4
+	MessageRequestError       MessageType = 0x5
+	MessagePublishNamespace   MessageType = 0x6
+	MessageRequestOK          MessageType = 0x7
+	MessageNamespace          MessageType = 0x8
+	MessagePublishDone        MessageType = 0xb
+	MessageTrackStatus        MessageType = 0xd
+	MessageNamespaceDone      MessageType = 0xe
+	MessagePublishBlocked     MessageType = 0xf
+	MessageGoaway             MessageType = 0x10
+	MessageFetch              MessageType = 0x16
+	MessageFetchOK            MessageType = 0x18
+	MessagePublish            MessageType = 0x1d
+	MessagePublishOK          MessageType = 0x1e // never sent; see RequestOK
+	MessageSubscribeNamespace MessageType = 0x50
+	MessageSubscribeTracks    MessageType = 0x51
+	MessageSetup              MessageType = 0x2f00
+)
+
+// String returns the name of the message in the newest version that has it, or the number in hexadecimal.
+func (t MessageType) String() string {
+	if f, ok := draft18.messages[t]; ok {
+		return f.name
+	}
+	return fmt.Sprintf("message %#x", uint64(t))
+}
+
+// IsRequest reports whether t is one of the messages that open a request stream (draft §3.3).
+func (t MessageType) IsRequest() bool {
+	return draft18.messages[t].opens != 0
+}
+
+// Message is a control message: a pointer to one of the structs of this package that are named after them.
+type Message interface {
+	// Type returns the message type that is sent.
+	Type() MessageType
+}
+
+// messageFormat is how one version lays out a message and where the message may appear.
+type messageFormat struct {
+	name   string
+	decode func(*decoder) Message
+	encode func(*encoder, Message)
+	opens  streamSet // the kind of request stream that it opens
+	// The streams on which the endpoint that opened them, and the other one, may send it later.
+	fromRequester, fromResponder streamSet
+}
+
+// layout makes a messageFormat of the methods that write and read the payload of a message.
+func layout[M any, P interface {
+	*M
+	Message
+}](name string, encode func(P, *encoder), decode func(P, *decoder)) messageFormat {
+	return messageFormat{
+		name: name,
+		decode: func(d *decoder) Message {
+			m := P(new(M))
+			decode(m, d)
+			return m
+		},
+		encode: func(e *encoder, m Message) { encode(m.(P), e) },
+	}
+}
+
+// ParseMessage decodes the payload of a control message, and checks everything that the message by itself tells; what
+// depends on where it was received is left to Context.Check. The result does not refer to payload. Errors are
+// ProtocolErrors, or a MalformedTrackError if the Track Properties make the track malformed.
+func ParseMessage(v Version, typ MessageType, payload []byte) (Message, error) {
+	w := v.wire()
+	f, ok := w.messages[typ]
+	if !ok {
+		return nil, violation("unknown message type %#x", uint64(typ))
+	}
+	d := decoder{wire: w, b: payload}
+	m := f.decode(&d)
+	if len(d.b) > 0 {
+		d.fail(violation("%d bytes after the last field", len(d.b)))
+	}
+	if d.err != nil {
+		return nil, fmt.Errorf("%s: %w", f.name, d.err)
+	}
+	return m, nil
+}
+
+// AppendMessage appends m with its type and length. It refuses what the receiver would have to close the session for:
+// names that are too long, parameters that do not belong into m, a payload of more than 2^16-1 bytes. Then b is
+// returned as it was.
+func AppendMessage(b []byte, v Version, m Message) ([]byte, error) {
+	w := v.wire()
+	f, ok := w.messages[m.Type()]
+	if !ok {
+		return b, fmt.Errorf("%s does not exist in %s", m.Type(), v)
+	}
+	e := encoder{wire: w, b: AppendVarint(b, uint64(m.Type()))}
+	start := len(e.b) + 2
+	e.b = append(e.b, 0, 0)
+	f.encode(&e, m)
+	n := len(e.b) - start
+	if n > maxPayloadLen {
+		e.fail(fmt.Errorf("payload of %d bytes, at most %d are allowed", n, maxPayloadLen))
+	}
+	if e.err != nil {
+		return b, fmt.Errorf("encode %s: %w", f.name, e.err)
+	}
+	binary.BigEndian.PutUint16(e.b[start-2:], uint16(n))
+	return e.b, nil
+}

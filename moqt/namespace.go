@@ -1,0 +1,142 @@
+package moqt
+
+import (
+	"slices"
+	"strings"
+)
+
+// Limits of draft §2.4.1.
+const (
+	// MaxNamespaceFields is the largest number of fields in a Track Namespace.
+	MaxNamespaceFields = 32
+	// MaxFullTrackNameLen is the largest sum of the lengths of all namespace fields and the track name, in bytes.
+	MaxFullTrackNameLen = 4096
+)
+
+// Namespace is a Track Namespace, a prefix of one, or the suffix that is left after a prefix: 0 to 32 fields of
+// arbitrary bytes, none of them empty (draft §2.4.1).
+type Namespace []string
+
+// Len returns the length of ns as the draft counts it: the sum of the lengths of its fields, in bytes.
+func (ns Namespace) Len() (n int) {
+	for _, field := range ns {
+		n += len(field)
+	}
+	return n
+}
+
+// Validate returns an error if ns exceeds the limits of draft §2.4.1 or has an empty field.
+func (ns Namespace) Validate() error {
+	if len(ns) > MaxNamespaceFields {
+		return violation("track namespace of %d fields, at most %d are allowed", len(ns), MaxNamespaceFields)
+	}
+	if slices.Contains(ns, "") {
+		return violation("empty track namespace field")
+	}
+	if n := ns.Len(); n > MaxFullTrackNameLen {
+		return violation("track namespace of %d bytes, at most %d are allowed", n, MaxFullTrackNameLen)
+	}
+	return nil
+}
+
+// Equal reports whether both consist of the same fields.
+func (ns Namespace) Equal(o Namespace) bool { return slices.Equal(ns, o) }
+
+// HasPrefix reports whether ns starts with all fields of prefix (Namespace Prefix Matching, draft §9.5).
+func (ns Namespace) HasPrefix(prefix Namespace) bool {
+	return len(ns) >= len(prefix) && slices.Equal(ns[:len(prefix)], prefix)
+}
+
+// Overlaps reports whether one is a prefix of the other, which is what PREFIX_OVERLAP forbids (draft §10.18, §10.19).
+func (ns Namespace) Overlaps(o Namespace) bool { return ns.HasPrefix(o) || o.HasPrefix(ns) }
+
+// Join returns a new namespace with the fields of ns followed by those of suffix.
+func (ns Namespace) Join(suffix Namespace) Namespace { return slices.Concat(ns, suffix) }
+
+// IsReserved reports whether the first field begins with a period, which only registrations may use (draft §3.2.1).
+func (ns Namespace) IsReserved() bool { return len(ns) > 0 && strings.HasPrefix(ns[0], ".") }
+
+// IsForbidden reports whether the first field is a single period: requests for such a namespace are answered with
+// DOES_NOT_EXIST (draft §3.2.1).
+func (ns Namespace) IsForbidden() bool { return len(ns) > 0 && ns[0] == "." }
+
+// IsSession reports whether the first field is ".session", which no endpoint forwards (draft §3.2.2).
+func (ns Namespace) IsSession() bool { return len(ns) > 0 && ns[0] == ".session" }
+
+// Key returns an unambiguous map key for ns.
+func (ns Namespace) Key() string { return string(AppendNamespace(nil, ns)) }
+
+// AppendNamespace appends the Track Namespace structure (draft §2.4.1). ns has to be valid.
+func AppendNamespace(b []byte, ns Namespace) []byte {
+	b = AppendVarint(b, uint64(len(ns)))
+	for _, field := range ns {
+		b = AppendVarint(b, uint64(len(field)))
+		b = append(b, field...)
+	}
+	return b
+}
+
+// namespace decodes a Track Namespace structure; each MUST of draft §2.4.1 is a PROTOCOL_VIOLATION.
+func (d *decoder) namespace() Namespace {
+	n := d.varint()
+	if n > MaxNamespaceFields {
+		d.fail(violation("track namespace of %d fields, at most %d are allowed", n, MaxNamespaceFields))
+		return nil
+	}
+	ns := make(Namespace, 0, n)
+	for range n {
+		ns = append(ns, string(d.lengthPrefixed(MaxFullTrackNameLen, "track namespace field")))
+	}
+	if d.err == nil {
+		d.fail(ns.Validate())
+	}
+	return ns
+}
+
+func (e *encoder) namespace(ns Namespace) {
+	e.fail(ns.Validate())
+	e.b = AppendNamespace(e.b, ns)
+}
+
+// FullTrackName identifies a track within a scope (draft §2.4.1).
+type FullTrackName struct {
+	Namespace Namespace
+	Name      string // arbitrary bytes, may be empty
+}
+
+// Validate returns an error if the name exceeds the limits of draft §2.4.1.
+func (t FullTrackName) Validate() error {
+	if err := t.Namespace.Validate(); err != nil {
+		return err
+	}
+	if n := t.Namespace.Len() + len(t.Name); n > MaxFullTrackNameLen {
+		return violation("full track name of %d bytes, at most %d are allowed", n, MaxFullTrackNameLen)
+	}
+	return nil
+}
+
+// Equal reports whether both name the same track.
+func (t FullTrackName) Equal(o FullTrackName) bool {
+	return t.Name == o.Name && t.Namespace.Equal(o.Namespace)
+}
+
+// Key returns an unambiguous map key for t.
+func (t FullTrackName) Key() string {
+	return string(append(AppendNamespace(nil, t.Namespace), t.Name...))
+}
+
+// fullTrackName decodes the fields Track Namespace, Track Name Length and Track Name.
+func (d *decoder) fullTrackName() FullTrackName {
+	t := FullTrackName{Namespace: d.namespace()}
+	t.Name = string(d.lengthPrefixed(MaxFullTrackNameLen, "track name"))
+	if d.err == nil {
+		d.fail(t.Validate())
+	}
+	return t
+}
+
+func (e *encoder) fullTrackName(t FullTrackName) {
+	e.fail(t.Validate())
+	e.b = AppendNamespace(e.b, t.Namespace)
+	e.lengthPrefixed(t.Name, MaxFullTrackNameLen, "track name")
+}

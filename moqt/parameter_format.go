@@ -1,0 +1,205 @@
+package moqt
+
+// ParameterType identifies a Message Parameter (draft §15.6).
+type ParameterType uint64
+
+// Message Parameter types.
+const (
+	ParameterObjectDeliveryTimeout   ParameterType = 0x02
+	ParameterAuthorizationToken      ParameterType = 0x03
+	ParameterRendezvousTimeout       ParameterType = 0x04
+	ParameterSubgroupDeliveryTimeout ParameterType = 0x06
+	ParameterExpires                 ParameterType = 0x08
+	ParameterLargestObject           ParameterType = 0x09
+	ParameterFillTimeout             ParameterType = 0x0a
+	ParameterForward                 ParameterType = 0x10
+	ParameterSubscriberPriority      ParameterType = 0x20
+	ParameterSubscriptionFilter      ParameterType = 0x21
+	ParameterGroupOrder              ParameterType = 0x22
+	ParameterNewGroupRequest         ParameterType = 0x32
+	ParameterTrackNamespacePrefix    ParameterType = 0x34
+)
+
+// parameterFormat says where a parameter may appear and how it is written.
+type parameterFormat struct {
+	typ        ParameterType
+	scope      scope
+	repeatable bool
+	count      func(*Parameters) int
+	encode     func(e *encoder, p *Parameters, i int) // the value of instance i
+	decode     func(*decoder, *Parameters)
+	merge      func(p, update *Parameters)
+}
+
+// valueFormat is one of the encodings that parameters use (draft §10.2).
+type valueFormat[T any] struct {
+	encode func(*encoder, T)
+	decode func(*decoder) T
+}
+
+// single describes a parameter that may appear once, kept in the field that get points to.
+func single[T any](typ ParameterType, s scope, get func(*Parameters) **T, v valueFormat[T]) parameterFormat {
+	return parameterFormat{
+		typ:   typ,
+		scope: s,
+		count: func(p *Parameters) int {
+			if *get(p) == nil {
+				return 0
+			}
+			return 1
+		},
+		encode: func(e *encoder, p *Parameters, _ int) { v.encode(e, **get(p)) },
+		decode: func(d *decoder, p *Parameters) {
+			value := v.decode(d)
+			*get(p) = &value
+		},
+		merge: func(p, update *Parameters) {
+			if value := *get(update); value != nil {
+				*get(p) = value
+			}
+		},
+	}
+}
+
+// tokens describes AUTHORIZATION_TOKEN, the one parameter that may be repeated.
+func tokens(typ ParameterType, s scope) parameterFormat {
+	return parameterFormat{
+		typ:        typ,
+		scope:      s,
+		repeatable: true,
+		count:      func(p *Parameters) int { return len(p.AuthorizationTokens) },
+		encode:     func(e *encoder, p *Parameters, i int) { e.token(p.AuthorizationTokens[i]) },
+		decode: func(d *decoder, p *Parameters) {
+			p.AuthorizationTokens = append(p.AuthorizationTokens, d.token())
+		},
+		merge: func(p, update *Parameters) {
+			if len(update.AuthorizationTokens) > 0 {
+				p.AuthorizationTokens = update.AuthorizationTokens
+			}
+		},
+	}
+}
+
+var (
+	varintValue     = valueFormat[uint64]{(*encoder).varint, (*decoder).varint}
+	byteValue       = valueFormat[uint8]{(*encoder).byte, (*decoder).byte}
+	locationValue   = valueFormat[Location]{(*encoder).location, (*decoder).location}
+	namespaceValue  = valueFormat[Namespace]{(*encoder).namespace, (*decoder).namespace}
+	forwardValue    = valueFormat[bool]{(*encoder).bool, func(d *decoder) bool { return d.bool("forward") }}
+	groupOrderValue = valueFormat[GroupOrder]{(*encoder).groupOrder, (*decoder).groupOrder}
+	filterValue     = valueFormat[Filter]{(*encoder).prefixedFilter, (*decoder).prefixedFilter}
+)
+
+// parameters decodes Number of Parameters and the Parameters, of which each has to be in scope.
+func (d *decoder) parameters(allowed scope) (p Parameters) {
+	n := d.varint()
+	var last parameterFormat
+	for ; n > 0 && d.err == nil; n-- {
+		delta := d.varint()
+		typ := last.typ + ParameterType(delta)
+		if typ < last.typ {
+			d.fail(violation("parameter type exceeds 2^64-1"))
+			break
+		}
+		f, ok := d.wire.parameter(typ)
+		if !ok || f.scope&allowed == 0 {
+			d.fail(violation("parameter %#x is unknown in this message", uint64(typ)))
+			break
+		}
+		if !f.repeatable && f.count(&p) > 0 {
+			d.fail(violation("parameter %#x appears twice", uint64(typ)))
+			break
+		}
+		f.decode(d, &p)
+		last = f
+	}
+	return p
+}
+
+// parameters encodes Number of Parameters and the Parameters, of which each has to be in scope.
+func (e *encoder) parameters(p *Parameters, allowed scope) {
+	n := 0
+	for _, f := range e.wire.parameters {
+		n += f.count(p)
+	}
+	e.varint(uint64(n))
+	last := ParameterType(0)
+	for _, f := range e.wire.parameters {
+		for i := range f.count(p) {
+			if f.scope&allowed == 0 {
+				e.fail(violation("parameter %#x does not belong into this message", uint64(f.typ)))
+			}
+			e.varint(uint64(f.typ - last))
+			f.encode(e, p, i)
+			last = f.typ
+		}
+	}
+}
+
+// check reports the first parameter of p that is not allowed.
+func (w *wire) check(p *Parameters, allowed scope) error {
+	for _, f := range w.parameters {
+		if f.count(p) > 0 && f.scope&allowed == 0 {
+			return violation("parameter %#x is not allowed in this message", uint64(f.typ))
+		}
+	}
+	return nil
+}
+
+func (e *encoder) token(t Token) {
+	if !t.AliasType.hasAlias() && !t.AliasType.hasValue() {
+		e.fail(tokenError("unknown alias type"))
+	}
+	b := AppendToken(nil, t)
+	e.varint(uint64(len(b)))
+	e.b = append(e.b, b...)
+}
+
+func (d *decoder) token() Token {
+	t, err := ParseToken(d.lengthPrefixed(maxPayloadLen, "authorization token"))
+	d.fail(err)
+	return t
+}
+
+func (e *encoder) bool(v bool) {
+	if v {
+		e.byte(1)
+	} else {
+		e.byte(0)
+	}
+}
+
+func (d *decoder) bool(what string) bool {
+	b := d.byte()
+	if b > 1 {
+		d.fail(violation("%s is %d, neither 0 nor 1", what, b))
+	}
+	return b == 1
+}
+
+func (e *encoder) groupOrder(o GroupOrder) {
+	e.fail(o.validate())
+	e.byte(byte(o))
+}
+
+func (d *decoder) groupOrder() GroupOrder {
+	o := GroupOrder(d.byte())
+	if d.err == nil {
+		d.fail(o.validate())
+	}
+	return o
+}
+
+func (e *encoder) prefixedFilter(f Filter) {
+	inner := encoder{}
+	inner.filter(f)
+	e.fail(inner.err)
+	e.varint(uint64(len(inner.b)))
+	e.b = append(e.b, inner.b...)
+}
+
+func (d *decoder) prefixedFilter() (f Filter) {
+	b := d.lengthPrefixed(maxPayloadLen, "subscription filter")
+	d.within(b, "subscription filter", func(d *decoder) { f = d.filter() })
+	return f
+}

@@ -1,0 +1,109 @@
+package moqt
+
+// SubgroupIDMode says where the Subgroup ID of a subgroup stream comes from (draft §11.4.2).
+type SubgroupIDMode uint8
+
+// Subgroup ID modes.
+const (
+	SubgroupIDZero        SubgroupIDMode = 0b00 // it is 0
+	SubgroupIDFirstObject SubgroupIDMode = 0b01 // it is the Object ID of the first object on the stream
+	SubgroupIDPresent     SubgroupIDMode = 0b10 // it is in the header
+)
+
+// Bits of the type of a SUBGROUP_HEADER (draft §11.4.2).
+const (
+	subgroupProperties      = 0x01
+	subgroupIDModeShift     = 1
+	subgroupIDModeMask      = 0x06
+	subgroupEndOfGroup      = 0x08
+	subgroupForm            = 0x10 // always set
+	subgroupDefaultPriority = 0x20
+	subgroupFirstObject     = 0x40
+	maxSubgroupType         = 0x7f
+)
+
+// MaxSubgroupHeaderLen is the longest SUBGROUP_HEADER, in bytes, whatever lengths the sender chose for its varints.
+const MaxSubgroupHeaderLen = 4*MaxVarintLen + 1
+
+// SubgroupHeader starts a stream with objects of one subgroup (draft §11.4.2).
+type SubgroupHeader struct {
+	TrackAlias      uint64
+	GroupID         uint64
+	SubgroupIDMode  SubgroupIDMode
+	SubgroupID      uint64 // with SubgroupIDPresent
+	DefaultPriority bool   // Priority is the one of the subscription and not in the header
+	Priority        uint8  // Publisher Priority, unless DefaultPriority
+	HasProperties   bool   // each object has a properties field
+	EndOfGroup      bool   // if the stream ends with FIN, its last object is the last one of the group
+	FirstObject     bool   // the first object on the stream is the first one ever published in the subgroup
+}
+
+// AppendSubgroupHeader appends h. SubgroupIDMode has to be one of the three modes.
+func AppendSubgroupHeader(b []byte, h SubgroupHeader) []byte {
+	b = AppendVarint(b, h.typ())
+	b = AppendVarint(b, h.TrackAlias)
+	b = AppendVarint(b, h.GroupID)
+	if h.SubgroupIDMode == SubgroupIDPresent {
+		b = AppendVarint(b, h.SubgroupID)
+	}
+	if !h.DefaultPriority {
+		b = append(b, h.Priority)
+	}
+	return b
+}
+
+func (h SubgroupHeader) typ() uint64 {
+	typ := subgroupForm | uint64(h.SubgroupIDMode)<<subgroupIDModeShift
+	for _, flag := range [...]struct {
+		set bool
+		bit uint64
+	}{
+		{h.HasProperties, subgroupProperties},
+		{h.EndOfGroup, subgroupEndOfGroup},
+		{h.DefaultPriority, subgroupDefaultPriority},
+		{h.FirstObject, subgroupFirstObject},
+	} {
+		if flag.set {
+			typ |= flag.bit
+		}
+	}
+	return typ
+}
+
+func isSubgroupType(typ uint64) bool { return typ <= maxSubgroupType && typ&subgroupForm != 0 }
+
+func checkSubgroupType(typ uint64) error {
+	if !isSubgroupType(typ) || typ&subgroupIDModeMask == subgroupIDModeMask {
+		return violation("invalid subgroup header type %#x", typ)
+	}
+	return nil
+}
+
+// ParseSubgroupHeader decodes the header at the start of b, type included, and returns its encoded length. It returns
+// ErrIncomplete if b ends within the header.
+func ParseSubgroupHeader(b []byte) (h SubgroupHeader, n int, err error) {
+	f := fields{b: b}
+	typ := f.varint()
+	if f.err == nil {
+		f.err = checkSubgroupType(typ)
+	}
+	h = SubgroupHeader{
+		SubgroupIDMode:  SubgroupIDMode(typ & subgroupIDModeMask >> subgroupIDModeShift),
+		DefaultPriority: typ&subgroupDefaultPriority != 0,
+		HasProperties:   typ&subgroupProperties != 0,
+		EndOfGroup:      typ&subgroupEndOfGroup != 0,
+		FirstObject:     typ&subgroupFirstObject != 0,
+		TrackAlias:      f.varint(),
+		GroupID:         f.varint(),
+	}
+	if h.SubgroupIDMode == SubgroupIDPresent {
+		h.SubgroupID = f.varint()
+	}
+	if !h.DefaultPriority {
+		h.Priority = f.byte()
+	}
+	if f.err != nil {
+		return SubgroupHeader{}, 0, f.err
+	}
+	return h, f.n, nil
+}

@@ -1,0 +1,73 @@
+package moqt
+
+import "slices"
+
+// AliasType says what a Token holds and what to do with it (draft §10.2.2).
+type AliasType uint64
+
+// Alias types (draft §15.5).
+const (
+	AliasDelete   AliasType = 0x0 // retire Alias
+	AliasRegister AliasType = 0x1 // remember Type and Value as Alias
+	AliasUse      AliasType = 0x2 // USE_ALIAS: the Type and Value that were registered as Alias
+	AliasUseValue AliasType = 0x3 // Type and Value
+)
+
+// Token is an authorization token of a message or of SETUP (draft §10.2.2).
+type Token struct {
+	AliasType AliasType
+	Alias     uint64 // unless AliasType is AliasUseValue
+	Type      uint64 // with AliasRegister and AliasUseValue; 0 is agreed on out of band
+	Value     []byte // likewise
+}
+
+// tokenOverhead is what each registered token adds to the size of the cache, in bytes (draft §10.3.1.3).
+const tokenOverhead = 16
+
+// CacheSize returns what the token counts towards MAX_AUTH_TOKEN_CACHE_SIZE, in bytes (draft §10.3.1.3).
+func (t Token) CacheSize() uint64 { return tokenOverhead + uint64(len(t.Value)) }
+
+// hasAlias and hasValue are the fields that follow each alias type.
+func (a AliasType) hasAlias() bool { return a == AliasDelete || a == AliasRegister || a == AliasUse }
+func (a AliasType) hasValue() bool { return a == AliasRegister || a == AliasUseValue }
+
+// AppendToken appends the Token structure, without a length in front.
+func AppendToken(b []byte, t Token) []byte {
+	b = AppendVarint(b, uint64(t.AliasType))
+	if t.AliasType.hasAlias() {
+		b = AppendVarint(b, t.Alias)
+	}
+	if t.AliasType.hasValue() {
+		b = AppendVarint(b, t.Type)
+		b = append(b, t.Value...)
+	}
+	return b
+}
+
+// ParseToken decodes the Token structure that fills b; Value is a copy. What cannot be decoded closes the session with
+// KEY_VALUE_FORMATTING_ERROR (draft §10.2.2).
+func ParseToken(b []byte) (t Token, err error) {
+	d := decoder{b: b}
+	t.AliasType = AliasType(d.varint())
+	if !t.AliasType.hasAlias() && !t.AliasType.hasValue() {
+		return Token{}, tokenError("unknown alias type")
+	}
+	if t.AliasType.hasAlias() {
+		t.Alias = d.varint()
+	}
+	if t.AliasType.hasValue() {
+		t.Type = d.varint()
+		t.Value = slices.Clone(d.rest())
+	}
+	if d.err != nil {
+		return Token{}, tokenError("it ends too early")
+	}
+	if len(d.b) > 0 {
+		return Token{}, tokenError("bytes after its end")
+	}
+	return t, nil
+}
+
+func tokenError(reason string) error {
+	return &ProtocolError{SessionKeyValueFormattingError, "authorization token: " + reason}
+}

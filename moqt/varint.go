@@ -1,0 +1,54 @@
+package moqt
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// MaxVarintLen is the longest encoding of a vi64, in bytes.
+const MaxVarintLen = 9
+
+// VarintLen returns the length in bytes of the shortest encoding of x.
+func VarintLen(x uint64) int {
+	// Each byte but the ninth carries seven bits of the value; the ninth has no length bits left to spend.
+	return min(max((bits.Len64(x)+6)/7, 1), MaxVarintLen)
+}
+
+// AppendVarint appends the shortest vi64 encoding of x (draft §1.4.1).
+func AppendVarint(b []byte, x uint64) []byte {
+	n := VarintLen(x)
+	if n == MaxVarintLen {
+		return binary.BigEndian.AppendUint64(append(b, 0xff), x)
+	}
+	// n-1 leading ones say how many bytes follow the first.
+	x |= uint64(0xff00>>(n-1)&0xff) << (8 * (n - 1))
+	for i := n - 1; i >= 0; i-- {
+		b = append(b, byte(x>>(8*i)))
+	}
+	return b
+}
+
+// ParseVarint decodes the vi64 at the start of b and returns its value and encoded length.
+// Encodings longer than necessary are valid (draft §1.4.1). It returns ErrIncomplete if b ends too early.
+func ParseVarint(b []byte) (x uint64, n int, err error) {
+	if len(b) == 0 {
+		return 0, 0, ErrIncomplete
+	}
+	if b[0] < 0x80 {
+		return uint64(b[0]), 1, nil
+	}
+	n = varintLenOf(b[0])
+	if len(b) < n {
+		return 0, 0, ErrIncomplete
+	}
+	if n < MaxVarintLen {
+		x = uint64(b[0]) & (0xff >> n)
+	}
+	for _, c := range b[1:n] {
+		x = x<<8 | uint64(c)
+	}
+	return x, n, nil
+}
+
+// varintLenOf returns the length of the encoding that starts with first.
+func varintLenOf(first byte) int { return bits.LeadingZeros8(^first) + 1 }
