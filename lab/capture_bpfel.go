@@ -22,7 +22,7 @@ type capturePacket struct {
 	SourcePort uint16
 	TargetPort uint16
 	Length     uint16
-	Point      uint16
+	Lane       uint16
 }
 
 // Names of all BPF objects in the ELF.
@@ -30,9 +30,9 @@ type capturePacket struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	captureMapPackets      = "packets"
-	captureProgCapture     = "capture"
+	captureProgArriving    = "arriving"
+	captureProgLeaving     = "leaving"
 	captureVarOverflow     = "overflow"
-	captureVarPoint        = "point"
 	captureVarUnusedPacket = "unused_packet"
 )
 
@@ -78,7 +78,8 @@ type captureSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type captureProgramSpecs struct {
-	Capture *ebpf.ProgramSpec `ebpf:"capture"`
+	Arriving *ebpf.ProgramSpec `ebpf:"arriving"`
+	Leaving  *ebpf.ProgramSpec `ebpf:"leaving"`
 }
 
 // captureMapSpecs contains maps before they are loaded into the kernel.
@@ -93,7 +94,6 @@ type captureMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type captureVariableSpecs struct {
 	Overflow     *ebpf.VariableSpec `ebpf:"overflow"`
-	Point        *ebpf.VariableSpec `ebpf:"point"`
 	UnusedPacket *ebpf.VariableSpec `ebpf:"unused_packet"`
 }
 
@@ -131,7 +131,6 @@ func (m *captureMaps) Close() error {
 // It can be passed to loadCaptureObjects or ebpf.CollectionSpec.LoadAndAssign.
 type captureVariables struct {
 	Overflow     *ebpf.Variable `ebpf:"overflow"`
-	Point        *ebpf.Variable `ebpf:"point"`
 	UnusedPacket *ebpf.Variable `ebpf:"unused_packet"`
 }
 
@@ -139,12 +138,14 @@ type captureVariables struct {
 //
 // It can be passed to loadCaptureObjects or ebpf.CollectionSpec.LoadAndAssign.
 type capturePrograms struct {
-	Capture *ebpf.Program `ebpf:"capture"`
+	Arriving *ebpf.Program `ebpf:"arriving"`
+	Leaving  *ebpf.Program `ebpf:"leaving"`
 }
 
 func (p *capturePrograms) Close() error {
 	return _CaptureClose(
-		p.Capture,
+		p.Arriving,
+		p.Leaving,
 	)
 }
 

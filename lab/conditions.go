@@ -15,8 +15,8 @@ const (
 	MaxDelay = 10 * time.Second
 	// MaxReorderGap is more than any loss detection waits for.
 	MaxReorderGap = 64
-	// MaxRate is what the kernel's token bucket takes without 64-bit attributes.
-	MaxRate Rate = 8 * math.MaxUint32
+	// MaxRate is below what the kernel's token bucket counts in 32 bits of bytes per second.
+	MaxRate Rate = 32_000_000_000
 	// MinRate lets one full Ethernet frame through every 1.5 s.
 	MinRate Rate = 8_000
 
@@ -171,11 +171,10 @@ func ParseRate(s string) (Rate, error) {
 	return 0, fmt.Errorf("%q is not a rate such as 3mbit (bit, kbit, mbit, gbit; at most %v)", s, MaxRate)
 }
 
-// String returns the shortest exact form that ParseRate reads.
+// String returns the form that ParseRate reads.
 func (r Rate) String() string {
 	for _, unit := range rateUnits {
-		// Thousandths are exact enough to read and to parse back.
-		if r >= unit.bits && r*1000%unit.bits == 0 {
+		if r >= unit.bits {
 			return strconv.FormatFloat(float64(r)/float64(unit.bits), 'f', -1, 64) + unit.suffix
 		}
 	}

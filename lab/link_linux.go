@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // Direction is a way through a link.
@@ -36,14 +34,6 @@ type Link struct {
 	isDown     bool
 }
 
-// Priorities of the classifiers on one hook of a port. A capture sees a packet when it enters a link that leads away from
-// a host, and when it has had all conditions but the rate on one that leads to a host.
-const (
-	priorityBefore = 1 + iota
-	priorityLink
-	priorityAfter
-)
-
 const maxPortIndex = 4096/2 - 1 // LANES in bpf/common.h
 
 func (l *Lab) newLink(d *Device, port netlink.Link, config LinkConfig) (*Link, error) {
@@ -51,40 +41,16 @@ func (l *Lab) newLink(d *Device, port netlink.Link, config LinkConfig) (*Link, e
 	if port.Attrs().Index > maxPortIndex {
 		return nil, fmt.Errorf("device index %d does not fit a VLAN ID", port.Attrs().Index)
 	}
-	ns := l.network.ns
-	if err := ns.nl.QdiscAdd(clsact(port)); err != nil {
-		return nil, &MissingError{What: "the clsact queue (CONFIG_NET_SCH_INGRESS, module sch_ingress)", Err: err}
+	if err := l.network.ns.addHooks(port); err != nil {
+		return nil, err
 	}
 	err := errors.Join(
-		ns.classify(port, FromHost, priorityLink, l.bpf.FromHost),
-		ns.classify(port, ToHost, priorityLink, l.bpf.ToHost))
+		hook{l.network.ns, port, FromHost, priorityLink}.attach(l.bpf.FromHost),
+		hook{l.network.ns, port, ToHost, priorityLink}.attach(l.bpf.ToHost))
 	if err != nil {
 		return nil, err
 	}
 	return k, errors.Join(k.Set(ToHost, config.ToHost), k.Set(FromHost, config.FromHost))
-}
-
-func clsact(device netlink.Link) *netlink.Clsact {
-	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: device.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
-}
-
-// classify attaches a program to a port. It is a classifier of TC rather than a TCX link, so that the lab also runs on the
-// kernel of Debian 12, and because it ends with the device whoever made it.
-func (n *namespace) classify(port netlink.Link, d Direction, priority uint16, program *ebpf.Program) error {
-	parent := uint32(netlink.HANDLE_MIN_EGRESS)
-	if d == FromHost {
-		parent = netlink.HANDLE_MIN_INGRESS
-	}
-	err := n.nl.FilterAdd(&netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: port.Attrs().Index, Parent: parent, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: priority},
-		Fd: program.FD(), Name: "sluice-lab", DirectAction: true,
-	})
-	if err != nil {
-		return &MissingError{What: "BPF classifiers (CONFIG_NET_CLS_BPF, module cls_bpf)", Err: err}
-	}
-	return nil
 }
 
 // Conditions returns what one direction does.
@@ -152,9 +118,8 @@ func (l *Lab) startWire() (*wire, error) {
 		return nil, err
 	}
 	tap := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: w.index}}
-	err = l.network.ns.nl.QdiscAdd(clsact(tap))
-	if err == nil {
-		err = l.network.ns.classify(tap, FromHost, priorityLink, l.bpf.OffWire)
+	if err = l.network.ns.addHooks(tap); err == nil {
+		err = hook{l.network.ns, tap, FromHost, priorityLink}.attach(l.bpf.OffWire)
 	}
 	if err != nil {
 		w.close()

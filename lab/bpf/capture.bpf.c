@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Records when UDP packets pass a port. The point number is set when the program is loaded.
+// Records when UDP packets pass a port: leaving on its ingress, arriving on its egress, as seen from the host.
 #include "common.h"
 #include <linux/in.h>
 #include <linux/ip.h>
@@ -15,13 +15,11 @@ struct packet {
 	u8 source[16], target[16]; // IPv4 as IPv4-mapped IPv6 address
 	u16 source_port, target_port;
 	u16 length;                // of the UDP payload
-	u16 point;
+	u16 lane;
 };
 _Static_assert(sizeof(struct packet) == 56, "packet has no padding");
 
 const struct packet *unused_packet __attribute__((unused));
-
-volatile const u16 point;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -74,10 +72,9 @@ INLINE int read_udp(struct __sk_buff *skb, struct packet *p, u32 at)
 	return 0;
 }
 
-SEC("tc")
-int capture(struct __sk_buff *skb)
+INLINE int record(struct __sk_buff *skb, enum direction direction)
 {
-	struct packet p = {.time = bpf_ktime_get_ns(), .point = point};
+	struct packet p = {.time = bpf_ktime_get_ns(), .lane = LANE(skb->ifindex, direction)};
 	int at = 0;
 
 	if (skb->protocol == bpf_htons(ETH_P_IP))
@@ -91,6 +88,18 @@ int capture(struct __sk_buff *skb)
 	if (bpf_ringbuf_output(&packets, &p, sizeof(p), BPF_RB_NO_WAKEUP) < 0)
 		__sync_fetch_and_add(&overflow, 1);
 	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int leaving(struct __sk_buff *skb)
+{
+	return record(skb, FROM_HOST);
+}
+
+SEC("tc")
+int arriving(struct __sk_buff *skb)
+{
+	return record(skb, TO_HOST);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,170 @@
+package lab
+
+import (
+	"net/netip"
+	"time"
+)
+
+// BurstConfig says what a burst is. The zero value fits video of up to 60 frames a second on a path of some Mbit/s.
+type BurstConfig struct {
+	// Idle is the silence that ends a burst: longer than any pause inside a media frame, shorter than the time between
+	// two frames. 0 is 5 ms.
+	Idle time.Duration
+	// MinLength is the least UDP payload of a packet that counts, so that acknowledgements do not; 0 is 100 bytes.
+	MinLength int
+	// Tolerance is how much the bytes of a frame may differ between both sides, as a fraction, beyond the headers of
+	// packets: retransmitted and lost packets differ by more. 0 is 0.1.
+	Tolerance float64
+}
+
+const (
+	defaultBurstIdle      = 5 * time.Millisecond
+	defaultBurstMinLength = 100
+	defaultBurstTolerance = 0.1
+	headerSlack           = 32 // bytes a packet by which headers differ: connection IDs, STREAM frames, MoQT
+)
+
+func (c BurstConfig) withDefaults() BurstConfig {
+	if c.Idle == 0 {
+		c.Idle = defaultBurstIdle
+	}
+	if c.MinLength == 0 {
+		c.MinLength = defaultBurstMinLength
+	}
+	if c.Tolerance == 0 {
+		c.Tolerance = defaultBurstTolerance
+	}
+	return c
+}
+
+// Burst is a run of packets: a media frame on its way.
+type Burst struct {
+	First, Last    time.Duration // when the first and the last packet passed
+	Packets, Bytes int           // Bytes of UDP payload
+}
+
+func (b *Burst) add(p Packet) {
+	if b.Packets == 0 {
+		b.First = p.Time
+	}
+	b.Last = p.Time
+	b.Packets++
+	b.Bytes += p.Length
+}
+
+// BurstDelay is a frame that went in and came out of a relay.
+type BurstDelay struct {
+	Target  netip.AddrPort // the subscriber
+	In, Out Burst
+}
+
+// First returns the time from the first packet in to the first packet out.
+func (d BurstDelay) First() time.Duration { return d.Out.First - d.In.First }
+
+// Last returns the time from the last packet in to the last packet out.
+func (d BurstDelay) Last() time.Duration { return d.Out.Last - d.In.Last }
+
+// BurstDelays is the result of MatchBursts.
+type BurstDelays struct {
+	Matched   []BurstDelay
+	Unmatched int // frames that did not come out, or with other bytes than went in
+}
+
+// First returns the delays from first packet to first packet.
+func (b BurstDelays) First() Delays { return b.delays(BurstDelay.First) }
+
+// Last returns the delays from last packet to last packet.
+func (b BurstDelays) Last() Delays { return b.delays(BurstDelay.Last) }
+
+func (b BurstDelays) delays(of func(BurstDelay) time.Duration) Delays {
+	delays := make(Delays, len(b.Matched))
+	for i, m := range b.Matched {
+		delays[i] = of(m)
+	}
+	return delays
+}
+
+// MatchBursts measures a relay as a black box, whatever it does to packets: the bursts that pass point in, which the
+// publisher sends at media frames, are matched with what each target gets at point out from the start of the burst
+// until the next one starts. Packets are in order of time.
+//
+// It needs a relay that delays a frame by less than the time between two frames. The first and the last burst of a
+// recording are left out, because they may be cut off.
+func MatchBursts(packets []Packet, in, out int, config BurstConfig) BurstDelays {
+	config = config.withDefaults()
+	incoming := bursts(packets, in, config)
+	var result BurstDelays
+	for _, outgoing := range byTarget(packets, out, config.MinLength) {
+		for i := 1; i+1 < len(incoming); i++ {
+			window := between(&outgoing, incoming[i].First, incoming[i+1].First)
+			d := BurstDelay{In: incoming[i]}
+			for _, p := range window {
+				d.Target = p.Flow.Target
+				d.Out.add(p)
+			}
+			if d.same(config.Tolerance) {
+				result.Matched = append(result.Matched, d)
+			} else {
+				result.Unmatched++
+			}
+		}
+	}
+	return result
+}
+
+// same reports whether about the same bytes went out as in.
+func (d BurstDelay) same(tolerance float64) bool {
+	difference := d.Out.Bytes - d.In.Bytes
+	if difference < 0 {
+		difference = -difference
+	}
+	slack := tolerance*float64(d.In.Bytes) + headerSlack*float64(max(d.In.Packets, d.Out.Packets))
+	return d.Out.Packets > 0 && float64(difference) <= slack
+}
+
+func bursts(packets []Packet, point int, config BurstConfig) []Burst {
+	var all []Burst
+	for _, p := range packets {
+		if p.Point != point || p.Length < config.MinLength {
+			continue
+		}
+		if last := len(all) - 1; last < 0 || p.Time-all[last].Last >= config.Idle {
+			all = append(all, Burst{})
+		}
+		all[len(all)-1].add(p)
+	}
+	return all
+}
+
+// byTarget groups the packets of a point, targets in order of their first packet.
+func byTarget(packets []Packet, point, minLength int) [][]Packet {
+	index := make(map[netip.AddrPort]int)
+	var groups [][]Packet
+	for _, p := range packets {
+		if p.Point != point || p.Length < minLength {
+			continue
+		}
+		i, ok := index[p.Flow.Target]
+		if !ok {
+			i = len(groups)
+			index[p.Flow.Target] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], p)
+	}
+	return groups
+}
+
+// between removes the packets before end from the front of queue and returns those of them that are not before start.
+func between(queue *[]Packet, start, end time.Duration) []Packet {
+	packets := *queue
+	for len(packets) > 0 && packets[0].Time < start {
+		packets = packets[1:]
+	}
+	n := 0
+	for n < len(packets) && packets[n].Time < end {
+		n++
+	}
+	*queue = packets[n:]
+	return packets[:n]
+}

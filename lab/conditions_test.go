@@ -1,0 +1,91 @@
+package lab
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseConditions(t *testing.T) {
+	for text, want := range map[string]Conditions{
+		"":                                   {},
+		"clean":                              {},
+		"rate=3mbit":                         {Rate: 3e6},
+		"rate=1.5Mbit,queue=20ms,delay=1m0s": {Rate: 1.5e6, Queue: 20 * time.Millisecond, Delay: time.Minute},
+		"loss=2%, duplicate=0.5, reorder=1":  {Loss: 0.02, Duplicate: 0.5, Reorder: 1},
+		"reorder=1%,gap=5":                   {Reorder: 0.01, ReorderGap: 5},
+	} {
+		got, err := ParseConditions(text)
+		if want.Delay > MaxDelay {
+			require.ErrorContains(t, err, "delay 1m0s is outside 0 to 10s")
+			continue
+		}
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+}
+
+func TestParseConditionsRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"loss":             `"loss" is not KEY=VALUE (one of rate, queue, delay, loss, duplicate, reorder, gap)`,
+		"losses=1%":        "losses: unknown (one of rate, queue, delay, loss, duplicate, reorder, gap)",
+		"loss=101%":        `loss: "101%" is not a probability such as 2% or 0.02`,
+		"loss=-1":          `loss: "-1" is not a probability such as 2% or 0.02`,
+		"loss=NaN":         `loss: "NaN" is not a probability such as 2% or 0.02`,
+		"rate=3":           `rate: "3" is not a rate such as 3mbit (bit, kbit, mbit, gbit; at most 32gbit)`,
+		"rate=-3mbit":      `rate: "-3mbit" is not a rate such as 3mbit (bit, kbit, mbit, gbit; at most 32gbit)`,
+		"rate=1bit":        "rate 1bit is outside 8kbit to 32gbit",
+		"delay=20":         `delay: time: missing unit in duration "20"`,
+		"delay=-1ms":       "delay -1ms is outside 0 to 10s",
+		"queue=11s":        "queue 11s is outside 0 to 10s",
+		"gap=65,reorder=1": "gap 65 is outside 0 to 64",
+		"gap=x":            `gap: strconv.Atoi: parsing "x": invalid syntax`,
+	} {
+		_, err := ParseConditions(text)
+		require.EqualError(t, err, want, text)
+	}
+}
+
+func TestConditionsAsJSON(t *testing.T) {
+	want := LinkConfig{ToHost: Conditions{Rate: 3e6, Loss: 0.02}}
+	text, err := json.Marshal(want)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"ToHost":"rate=3mbit,loss=2%","FromHost":"clean"}`, string(text))
+	var got LinkConfig
+	require.NoError(t, json.Unmarshal(text, &got))
+	require.Equal(t, want, got)
+}
+
+func FuzzParseConditions(f *testing.F) {
+	f.Add(Conditions{}.String())
+	f.Add(Conditions{Rate: 12_345_678, Queue: time.Second, Delay: 1234567, Loss: 1.0 / 3, Duplicate: 1, Reorder: 1e-9, ReorderGap: 64}.String())
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := ParseConditions(text)
+		if err != nil {
+			return
+		}
+		back, err := ParseConditions(c.String())
+		require.NoError(t, err, c.String())
+		require.Equal(t, c, back)
+	})
+}
+
+func TestTopologyRefuses(t *testing.T) {
+	bad := Symmetric(Conditions{Loss: 2})
+	for want, topology := range map[string]Topology{
+		"1001 subscribers: at most 1000": {Subscribers: 1001},
+		"-1 subscribers: at most 1000":   {Subscribers: -1},
+		"uplink to the host: loss, duplicate and reorder are probabilities from 0 to 1, or 0% to 100%": {Uplink: bad},
+		"downlink from the host: rate 1bit is outside 8kbit to 32gbit":                                 {Downlink: LinkConfig{FromHost: Conditions{Rate: 1}}},
+	} {
+		require.EqualError(t, topology.validate(), want)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	v4, v6 := downlinkNet.address(subscriberNum(7))
+	require.Equal(t, "198.19.1.7/16", v4.String())
+	require.Equal(t, "2001:2:0:2::107/64", v6.String())
+}

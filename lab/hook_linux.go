@@ -1,0 +1,59 @@
+package lab
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// hook is a place for a program on a device of the network host: ingress is where packets come from the host beyond.
+// It is a classifier of TC rather than a TCX link, so that the lab also runs on the kernel of Debian 12 (6.1).
+type hook struct {
+	ns        *namespace
+	device    netlink.Link
+	direction Direction
+	priority  uint16
+}
+
+// Priorities on one hook: a capture sees packets before the conditions of a link on the way from a host, and after them on
+// the way to a host.
+const (
+	priorityBefore = 1 + iota
+	priorityLink
+	priorityAfter
+)
+
+// addHooks prepares a device for hooks.
+func (n *namespace) addHooks(device netlink.Link) error {
+	err := n.nl.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: device.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
+	if err != nil {
+		return &MissingError{What: "the clsact queue (CONFIG_NET_SCH_INGRESS, module sch_ingress)", Err: err}
+	}
+	return nil
+}
+
+func (h hook) attach(program *ebpf.Program) error {
+	filter := &netlink.BpfFilter{FilterAttrs: h.attrs(), Fd: program.FD(), Name: "sluice-lab", DirectAction: true}
+	if err := h.ns.nl.FilterAdd(filter); err != nil {
+		return &MissingError{What: "BPF classifiers (CONFIG_NET_CLS_BPF, module cls_bpf)", Err: err}
+	}
+	return nil
+}
+
+func (h hook) detach() error {
+	if err := h.ns.nl.FilterDel(&netlink.BpfFilter{FilterAttrs: h.attrs()}); err != nil {
+		return fmt.Errorf("detach from %s: %w", h.device.Attrs().Name, err)
+	}
+	return nil
+}
+
+func (h hook) attrs() netlink.FilterAttrs {
+	parent := uint32(netlink.HANDLE_MIN_EGRESS)
+	if h.direction == FromHost {
+		parent = netlink.HANDLE_MIN_INGRESS
+	}
+	return netlink.FilterAttrs{LinkIndex: h.device.Attrs().Index, Parent: parent, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: h.priority}
+}

@@ -1,0 +1,50 @@
+package lab
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Packet is a UDP packet that passed a point of measurement.
+type Packet struct {
+	Time   time.Duration // CLOCK_MONOTONIC, taken in the kernel
+	Point  int           // index of the Point given to Capture
+	Flow   Flow
+	Length int    // of the UDP payload, bytes
+	Hash   uint64 // of Length and the first 32 bytes of the payload: the same for the same packet at another point
+}
+
+// Flow is the direction and the addresses of a UDP packet.
+type Flow struct {
+	Source, Target netip.AddrPort
+}
+
+// sortedByTime orders packets that several CPUs recorded.
+func sortedByTime(packets []Packet) []Packet {
+	slices.SortStableFunc(packets, func(a, b Packet) int { return cmp.Compare(a.Time, b.Time) })
+	return packets
+}
+
+// DatagramDelays returns how long each packet that passed point from took to point to. It recognises a packet by its
+// content, so it serves forwarders that do not change payloads; packets of equal content are matched in order. lost
+// counts those that never came.
+func DatagramDelays(packets []Packet, from, to int) (delays Delays, lost int) {
+	waiting := make(map[uint64][]time.Duration)
+	for _, p := range packets {
+		switch p.Point {
+		case from:
+			waiting[p.Hash] = append(waiting[p.Hash], p.Time)
+		case to:
+			if sent := waiting[p.Hash]; len(sent) > 0 {
+				delays = append(delays, p.Time-sent[0])
+				waiting[p.Hash] = sent[1:]
+			}
+		}
+	}
+	for _, sent := range waiting {
+		lost += len(sent)
+	}
+	return delays, lost
+}
