@@ -82,6 +82,9 @@ func okScope(stream streamSet) scope {
 // checkRequestOK checks parameters and Track Properties by what the message answers (draft §10.5).
 func (c Context) checkRequestOK(w *wire, m *RequestOK) error {
 	stream := w.messages[c.Stream].opens
+	if c.Answers != MessageRequestUpdate && stream&(onSubscribe|onFetch) != 0 {
+		return violation("REQUEST_OK to a %s, which has an answer of its own", c.Stream)
+	}
 	if c.Answers == MessageRequestUpdate {
 		if len(m.Properties) > 0 {
 			return violation("track properties in a REQUEST_UPDATE_OK")

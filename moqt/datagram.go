@@ -1,8 +1,6 @@
 package moqt
 
-import (
-	"errors"
-)
+import "errors"
 
 // Bits of the type of an OBJECT_DATAGRAM (draft §11.3.1).
 const (
@@ -11,7 +9,6 @@ const (
 	datagramZeroObjectID    = 0x04
 	datagramDefaultPriority = 0x08
 	datagramStatus          = 0x20
-	datagramBits            = 0x2f
 )
 
 // DatagramKind is what a datagram carries.
@@ -39,17 +36,18 @@ type ObjectDatagram struct {
 // incomplete is a ProtocolError (the draft names no code for unknown ones).
 func ParseDatagramKind(v Version, b []byte) (DatagramKind, error) {
 	typ, _, err := ParseVarint(b)
+	s := &v.wire().streams
 	switch {
 	case err != nil:
 		return 0, violation("datagram ends within its type")
-	case typ == v.wire().streams.paddingDatagram:
+	case typ == s.paddingDatagram:
 		return DatagramPadding, nil
 	}
-	return DatagramObject, checkDatagramType(typ)
+	return DatagramObject, s.checkDatagram(typ)
 }
 
-func checkDatagramType(typ uint64) error {
-	if typ&^datagramBits != 0 || typ&datagramStatus != 0 && typ&datagramEndOfGroup != 0 {
+func (s *streamTypes) checkDatagram(typ uint64) error {
+	if !s.datagram.contains(typ) || typ&datagramStatus != 0 && typ&datagramEndOfGroup != 0 {
 		return violation("invalid datagram type %#x", typ)
 	}
 	return nil
@@ -58,11 +56,11 @@ func checkDatagramType(typ uint64) error {
 // ParseObjectDatagram decodes an OBJECT_DATAGRAM, which is all of b. Properties and Payload share the memory of b.
 // Errors are a ProtocolError, a MalformedTrackError or ErrPropertiesTooLong. Unless it is a ProtocolError, TrackAlias
 // and Location are valid.
-func ParseObjectDatagram(b []byte) (o ObjectDatagram, err error) {
+func ParseObjectDatagram(v Version, b []byte) (o ObjectDatagram, err error) {
 	f := fields{b: b}
 	typ := f.varint()
 	if f.err == nil {
-		f.err = checkDatagramType(typ)
+		f.fail(v.wire().streams.checkDatagram(typ))
 	}
 	o.TrackAlias = f.varint()
 	o.Location.Group = f.varint()
@@ -89,18 +87,19 @@ func ParseObjectDatagram(b []byte) (o ObjectDatagram, err error) {
 	if f.err == ErrIncomplete {
 		return o, violation("datagram ends within its header")
 	}
-	f.fail(o.Status.check(o.Properties))
+	f.fail(breach(o.Status.validate(o.Properties)))
 	f.fail(o.Properties.CheckObject(o.Location))
 	return o, f.err
 }
 
-// AppendDatagramHeader appends all of o but its Payload, so that a payload can be sent from where it is. It refuses
-// what a receiver would, and then returns b as it was.
-func AppendDatagramHeader(b []byte, o *ObjectDatagram) ([]byte, error) {
+// AppendDatagramHeader appends all of o but its Payload, so that a payload can be sent from where it is; of Payload
+// only the length matters. It refuses what a receiver would, and then returns b as it was.
+func AppendDatagramHeader(b []byte, v Version, o *ObjectDatagram) ([]byte, error) {
 	if err := o.validate(); err != nil {
 		return b, err
 	}
-	b = AppendVarint(b, o.typ())
+	flags := o.flags()
+	b = AppendVarint(b, v.wire().streams.datagram.fixed|flags)
 	b = AppendVarint(b, o.TrackAlias)
 	b = AppendVarint(b, o.Location.Group)
 	if o.Location.Object != 0 {
@@ -112,29 +111,31 @@ func AppendDatagramHeader(b []byte, o *ObjectDatagram) ([]byte, error) {
 	if len(o.Properties) > 0 {
 		b = appendProperties(b, o.Properties)
 	}
-	if o.Status != StatusNormal {
+	if flags&datagramStatus != 0 {
 		b = AppendVarint(b, uint64(o.Status))
 	}
 	return b, nil
 }
 
-func (o *ObjectDatagram) typ() (typ uint64) {
+// flags returns the bits of the type that say what follows. An empty object gets an explicit status (draft §11.2.1.1)
+// unless it has to signal the end of its group, which excludes one.
+func (o *ObjectDatagram) flags() (flags uint64) {
 	if len(o.Properties) > 0 {
-		typ |= datagramProperties
+		flags |= datagramProperties
 	}
 	if o.EndOfGroup {
-		typ |= datagramEndOfGroup
+		flags |= datagramEndOfGroup
 	}
 	if o.Location.Object == 0 {
-		typ |= datagramZeroObjectID
+		flags |= datagramZeroObjectID
 	}
 	if o.DefaultPriority {
-		typ |= datagramDefaultPriority
+		flags |= datagramDefaultPriority
 	}
-	if o.Status != StatusNormal {
-		typ |= datagramStatus
+	if o.Status != StatusNormal || len(o.Payload) == 0 && !o.EndOfGroup {
+		flags |= datagramStatus
 	}
-	return typ
+	return flags
 }
 
 var errStatusEndOfGroup = errors.New("a datagram with a status cannot signal the end of its group")
@@ -146,7 +147,7 @@ func (o *ObjectDatagram) validate() error {
 	if o.Status != StatusNormal && o.EndOfGroup {
 		return errStatusEndOfGroup
 	}
-	return o.Status.check(o.Properties)
+	return o.Status.validate(o.Properties)
 }
 
 // AppendPaddingDatagram appends a padding datagram of size bytes, or of the smallest possible size (draft §11.5.2).

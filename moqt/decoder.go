@@ -17,6 +17,14 @@ func (d *decoder) fail(err error) {
 	}
 }
 
+// check fails with a PROTOCOL_VIOLATION if the validation of what was decoded returned err. After an earlier failure
+// there is nothing to validate.
+func (d *decoder) check(err error) {
+	if d.err == nil {
+		d.fail(breach(err))
+	}
+}
+
 func (d *decoder) truncated() { d.fail(violation("payload ends within a field")) }
 
 func (d *decoder) varint() uint64 {

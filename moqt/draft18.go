@@ -1,19 +1,17 @@
 package moqt
 
 // draft18 is draft-ietf-moq-transport-18.
-var draft18 wire
-
-func init() {
-	draft18 = wire{
-		messages:   draft18Messages(),
-		parameters: draft18Parameters(),
-		streams: streamTypes{
-			fetch:           0x05,
-			setup:           0x2f00,
-			padding:         0x132b3e28,
-			paddingDatagram: 0x132b3e29,
-		},
-	}
+var draft18 = wire{
+	messages:   draft18Messages(),
+	parameters: draft18Parameters(),
+	streams: streamTypes{
+		subgroup:        typeFamily{fixed: 0x10, flags: 0x6f},
+		fetch:           0x05,
+		setup:           0x2f00,
+		padding:         0x132b3e28,
+		datagram:        typeFamily{flags: 0x2f},
+		paddingDatagram: 0x132b3e29,
+	},
 }
 
 // draft18Parameters lists the parameters of draft §10.2.2 to §10.2.14. A TRACK_STATUS_OK may have EXPIRES although
@@ -59,7 +57,8 @@ func draft18Messages() map[MessageType]messageFormat {
 		MessageSetup: layout("SETUP", (*Setup).encode, (*Setup).decode).requester(onControl),
 		MessageGoaway: layout("GOAWAY", (*Goaway).encode, (*Goaway).decode).
 			requester(onControl | onRequest).responder(onRequest),
-		MessageSubscribe: layout("SUBSCRIBE", (*Subscribe).encode, (*Subscribe).decode).opening(onSubscribe),
+		MessageSubscribe:   layout("SUBSCRIBE", (*Subscribe).encode, (*Subscribe).decode).opening(onSubscribe),
+		MessageUnsubscribe: layout("UNSUBSCRIBE", (*Unsubscribe).encode, (*Unsubscribe).decode).requester(onSubscribe),
 		MessageSubscribeOK: layout("SUBSCRIBE_OK", (*SubscribeOK).encode, (*SubscribeOK).decode).
 			responder(onSubscribe),
 		MessagePublish:   layout("PUBLISH", (*Publish).encode, (*Publish).decode).opening(onPublish),

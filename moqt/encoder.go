@@ -1,5 +1,7 @@
 package moqt
 
+import "fmt"
+
 // encoder writes the fields of a control message. The first error sticks.
 type encoder struct {
 	wire *wire
@@ -25,7 +27,7 @@ func (e *encoder) properties(p Properties) {
 // lengthPrefixed writes the length of s and s.
 func (e *encoder) lengthPrefixed(s string, limit int, what string) {
 	if len(s) > limit {
-		e.fail(violation("%s of %d bytes, at most %d are allowed", what, len(s), limit))
+		e.fail(fmt.Errorf("%s of %d bytes, at most %d are allowed", what, len(s), limit))
 	}
 	e.varint(uint64(len(s)))
 	e.b = append(e.b, s...)

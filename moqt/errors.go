@@ -32,6 +32,14 @@ func violation(format string, args ...any) error {
 	return &ProtocolError{SessionProtocolViolation, fmt.Sprintf(format, args...)}
 }
 
+// breach turns a failed validation into the ProtocolError for a peer that sent what was validated; nil stays nil.
+func breach(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ProtocolError{SessionProtocolViolation, err.Error()}
+}
+
 func malformed(format string, args ...any) error {
 	return &MalformedTrackError{fmt.Sprintf(format, args...)}
 }

@@ -1,5 +1,7 @@
 package moqt
 
+import "fmt"
+
 // FetchType tells the three forms of FETCH apart (draft §10.12).
 type FetchType uint64
 
@@ -42,7 +44,7 @@ func (m *Fetch) JoiningRange(joining Location) Range {
 
 func (t FetchType) validate() error {
 	if t < FetchStandalone || t > FetchAbsoluteJoining {
-		return violation("unknown fetch type %#x", uint64(t))
+		return fmt.Errorf("unknown fetch type %#x", uint64(t))
 	}
 	return nil
 }
@@ -65,7 +67,7 @@ func (m *Fetch) encode(e *encoder) {
 func (m *Fetch) decode(d *decoder) {
 	m.RequestID = d.varint()
 	m.FetchType = FetchType(d.varint())
-	d.fail(m.FetchType.validate())
+	d.check(m.FetchType.validate())
 	if m.FetchType == FetchStandalone {
 		m.Track = d.fullTrackName()
 		m.Start = d.location()

@@ -17,11 +17,11 @@ func (e *FetchEncoder) AppendObject(b []byte, o *FetchObject) ([]byte, error) {
 	if err := e.check(o); err != nil {
 		return b, err
 	}
-	if o.Kind == FetchObjectKind {
+	if o.Kind == FetchKindObject {
 		b = e.appendObject(b, o)
 	} else {
 		flags := uint64(fetchNonExistentRange)
-		if o.Kind == FetchEndOfUnknownRange {
+		if o.Kind == FetchKindUnknown {
 			flags = fetchUnknownRange
 		}
 		b = AppendLocation(AppendVarint(b, flags), o.Location)

@@ -6,9 +6,9 @@ type FetchKind uint8
 // Fetch kinds. The ranges reach from after the previous object or marker to the Location of the marker, which is
 // included.
 const (
-	FetchObjectKind            FetchKind = iota // an object
-	FetchEndOfNonExistentRange                  // the objects of the range do not exist
-	FetchEndOfUnknownRange                      // it is not known whether the objects of the range exist
+	FetchKindObject      FetchKind = iota // an object
+	FetchKindNonExistent                  // End of Non-Existent Range: the objects of the range do not exist
+	FetchKindUnknown                      // End of Unknown Range: it is not known whether they exist
 )
 
 // FetchObject is an object in a FETCH response, without its payload, or a marker.
@@ -54,7 +54,7 @@ type fetchState struct {
 // advance makes o the prior object. Markers change the location only (draft §11.4.4.2).
 func (s *fetchState) advance(o *FetchObject) {
 	s.hasLocation, s.location = true, o.Location
-	if o.Kind != FetchObjectKind {
+	if o.Kind != FetchKindObject {
 		return
 	}
 	s.hasObject, s.priority = true, o.Priority

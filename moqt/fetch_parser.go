@@ -70,9 +70,9 @@ func (p *FetchParser) parseHeader(b []byte, start int64) (n, need int, end int64
 // Group ID and Object ID fields" and not of deltas, by which a range could not end in the group it starts in. No
 // payload length follows.
 func parseMarker(f *fields, flags uint64) FetchObject {
-	kind := FetchEndOfNonExistentRange
+	kind := FetchKindNonExistent
 	if flags == fetchUnknownRange {
-		kind = FetchEndOfUnknownRange
+		kind = FetchKindUnknown
 	}
 	group := f.varint()
 	return FetchObject{Kind: kind, Location: Location{group, f.varint()}}

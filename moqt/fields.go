@@ -9,7 +9,7 @@ type fields struct {
 }
 
 func (f *fields) fail(err error) {
-	if f.err == nil {
+	if f.err == nil && err != nil {
 		f.err = err
 	}
 }

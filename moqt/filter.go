@@ -1,6 +1,10 @@
 package moqt
 
-import "math"
+import (
+	"errors"
+	"fmt"
+	"math"
+)
 
 // FilterType is a kind of Subscription Filter (draft §5.1.2).
 type FilterType uint64
@@ -48,10 +52,10 @@ func (f *Filter) Range(largest *Location) Range {
 // validate checks what the draft makes a PROTOCOL_VIOLATION.
 func (f Filter) validate() error {
 	if f.Type < FilterNextGroupStart || f.Type > FilterAbsoluteRange {
-		return violation("unknown subscription filter type %#x", uint64(f.Type))
+		return fmt.Errorf("unknown subscription filter type %#x", uint64(f.Type))
 	}
 	if f.Type == FilterAbsoluteRange && f.EndGroupDelta > math.MaxUint64-f.Start.Group {
-		return violation("end group of subscription filter exceeds 2^64-1")
+		return errors.New("end group of subscription filter exceeds 2^64-1")
 	}
 	return nil
 }
@@ -64,7 +68,7 @@ func (d *decoder) filter() (f Filter) {
 	if f.Type == FilterAbsoluteRange {
 		f.EndGroupDelta = d.varint()
 	}
-	d.fail(f.validate())
+	d.check(f.validate())
 	return f
 }
 

@@ -24,7 +24,7 @@ func (o GroupOrder) String() string {
 
 func (o GroupOrder) validate() error {
 	if o != Ascending && o != Descending {
-		return violation("group order is %d, neither 1 nor 2", uint8(o))
+		return fmt.Errorf("group order is %d, neither 1 nor 2", uint8(o))
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func appendKeyValuePairs(b []byte, pairs []KeyValuePair) ([]byte, error) {
 	prev := uint64(0)
 	for _, p := range pairs {
 		if len(p.Bytes) > MaxValueLen {
-			return b, violation("key-value-pair %#x of %d bytes, at most %d are allowed", p.Type, len(p.Bytes), MaxValueLen)
+			return b, fmt.Errorf("key-value-pair %#x of %d bytes, at most %d are allowed", p.Type, len(p.Bytes), MaxValueLen)
 		}
 		b = AppendKeyValuePair(b, prev, p)
 		prev = p.Type

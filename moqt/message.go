@@ -20,6 +20,7 @@ const (
 	MessagePublishNamespace   MessageType = 0x6
 	MessageRequestOK          MessageType = 0x7
 	MessageNamespace          MessageType = 0x8
+	MessageUnsubscribe        MessageType = 0xa // never sent; see Unsubscribe
 	MessagePublishDone        MessageType = 0xb
 	MessageTrackStatus        MessageType = 0xd
 	MessageNamespaceDone      MessageType = 0xe
@@ -36,7 +37,7 @@ const (
 
 // String returns the name of the message in the newest version that has it, or the number in hexadecimal.
 func (t MessageType) String() string {
-	if f, ok := draft18.messages[t]; ok {
+	if f, ok := newest().messages[t]; ok {
 		return f.name
 	}
 	return fmt.Sprintf("message %#x", uint64(t))
@@ -44,7 +45,7 @@ func (t MessageType) String() string {
 
 // IsRequest reports whether t is one of the messages that open a request stream (draft §3.3).
 func (t MessageType) IsRequest() bool {
-	return draft18.messages[t].opens != 0
+	return newest().messages[t].opens != 0
 }
 
 // Message is a control message: a pointer to one of the structs of this package that are named after them.
@@ -117,7 +118,8 @@ func AppendMessage(b []byte, v Version, m Message) ([]byte, error) {
 		e.fail(fmt.Errorf("payload of %d bytes, at most %d are allowed", n, maxPayloadLen))
 	}
 	if e.err != nil {
-		return b, fmt.Errorf("encode %s: %w", f.name, e.err)
+		// Not wrapped: a ProtocolError in it would look like one of the peer.
+		return b, fmt.Errorf("encode %s: %v", f.name, e.err)
 	}
 	binary.BigEndian.PutUint16(e.b[start-2:], uint16(n))
 	return e.b, nil

@@ -1,6 +1,8 @@
 package moqt
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -28,13 +30,13 @@ func (ns Namespace) Len() (n int) {
 // Validate returns an error if ns exceeds the limits of draft §2.4.1 or has an empty field.
 func (ns Namespace) Validate() error {
 	if len(ns) > MaxNamespaceFields {
-		return violation("track namespace of %d fields, at most %d are allowed", len(ns), MaxNamespaceFields)
+		return fmt.Errorf("track namespace of %d fields, at most %d are allowed", len(ns), MaxNamespaceFields)
 	}
 	if slices.Contains(ns, "") {
-		return violation("empty track namespace field")
+		return errors.New("empty track namespace field")
 	}
 	if n := ns.Len(); n > MaxFullTrackNameLen {
-		return violation("track namespace of %d bytes, at most %d are allowed", n, MaxFullTrackNameLen)
+		return fmt.Errorf("track namespace of %d bytes, at most %d are allowed", n, MaxFullTrackNameLen)
 	}
 	return nil
 }
@@ -87,9 +89,7 @@ func (d *decoder) namespace() Namespace {
 	for range n {
 		ns = append(ns, string(d.lengthPrefixed(MaxFullTrackNameLen, "track namespace field")))
 	}
-	if d.err == nil {
-		d.fail(ns.Validate())
-	}
+	d.check(ns.Validate())
 	return ns
 }
 
@@ -110,7 +110,7 @@ func (t FullTrackName) Validate() error {
 		return err
 	}
 	if n := t.Namespace.Len() + len(t.Name); n > MaxFullTrackNameLen {
-		return violation("full track name of %d bytes, at most %d are allowed", n, MaxFullTrackNameLen)
+		return fmt.Errorf("full track name of %d bytes, at most %d are allowed", n, MaxFullTrackNameLen)
 	}
 	return nil
 }
@@ -129,9 +129,7 @@ func (t FullTrackName) Key() string {
 func (d *decoder) fullTrackName() FullTrackName {
 	t := FullTrackName{Namespace: d.namespace()}
 	t.Name = string(d.lengthPrefixed(MaxFullTrackNameLen, "track name"))
-	if d.err == nil {
-		d.fail(t.Validate())
-	}
+	d.check(t.Validate())
 	return t
 }
 

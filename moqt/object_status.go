@@ -25,16 +25,16 @@ func (s ObjectStatus) String() string {
 	return fmt.Sprintf("object status %#x", uint64(s))
 }
 
-// check returns the ProtocolError for an object with status s and properties (draft §11.2.1.1, §11.2.1.2).
-func (s ObjectStatus) check(p Properties) error {
+// validate returns an error if no object has status s and properties p (draft §11.2.1.1, §11.2.1.2).
+func (s ObjectStatus) validate(p Properties) error {
 	switch s {
 	case StatusNormal:
 		return nil
 	case StatusEndOfGroup, StatusEndOfTrack:
 		if len(p) > 0 {
-			return violation("object with status %q has properties", s)
+			return fmt.Errorf("object with status %q has properties", s)
 		}
 		return nil
 	}
-	return violation("unknown object status %#x", uint64(s))
+	return fmt.Errorf("unknown object status %#x", uint64(s))
 }

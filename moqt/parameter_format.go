@@ -1,5 +1,7 @@
 package moqt
 
+import "fmt"
+
 // ParameterType identifies a Message Parameter (draft §15.6).
 type ParameterType uint64
 
@@ -127,7 +129,7 @@ func (e *encoder) parameters(p *Parameters, allowed scope) {
 	for _, f := range e.wire.parameters {
 		for i := range f.count(p) {
 			if f.scope&allowed == 0 {
-				e.fail(violation("parameter %#x does not belong into this message", uint64(f.typ)))
+				e.fail(fmt.Errorf("parameter %#x does not belong into this message", uint64(f.typ)))
 			}
 			e.varint(uint64(f.typ - last))
 			f.encode(e, p, i)
@@ -148,7 +150,7 @@ func (w *wire) check(p *Parameters, allowed scope) error {
 
 func (e *encoder) token(t Token) {
 	if !t.AliasType.hasAlias() && !t.AliasType.hasValue() {
-		e.fail(tokenError("unknown alias type"))
+		e.fail(errAliasType)
 	}
 	b := AppendToken(nil, t)
 	e.varint(uint64(len(b)))
@@ -184,9 +186,7 @@ func (e *encoder) groupOrder(o GroupOrder) {
 
 func (d *decoder) groupOrder() GroupOrder {
 	o := GroupOrder(d.byte())
-	if d.err == nil {
-		d.fail(o.validate())
-	}
+	d.check(o.validate())
 	return o
 }
 

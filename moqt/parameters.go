@@ -41,7 +41,7 @@ func (p *Parameters) Order(fallback GroupOrder) GroupOrder {
 
 // Merge overwrites the parameters of p with those that update has (REQUEST_UPDATE, draft §10.9).
 func (p *Parameters) Merge(update *Parameters) {
-	for _, f := range draft18.parameters {
+	for _, f := range newest().parameters {
 		f.merge(p, update)
 	}
 }

@@ -1,6 +1,9 @@
 package moqt
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // RequestError refuses a request (draft §10.6).
 type RequestError struct {
@@ -45,7 +48,7 @@ func (m *RequestError) encode(e *encoder) {
 	e.varint(m.RetryInterval)
 	e.reason(m.Reason)
 	if (m.Redirect != nil) != (m.Code == RequestRedirect) {
-		e.fail(violation("a redirect belongs to the code REDIRECT, which is %s", m.Code))
+		e.fail(fmt.Errorf("a redirect belongs to the code REDIRECT, not to %s", m.Code))
 	} else if m.Redirect != nil {
 		e.uri(m.Redirect.URI)
 		e.fullTrackName(m.Redirect.Track)

@@ -52,7 +52,6 @@ func (m *Setup) encode(e *encoder) {
 }
 
 func (m *Setup) decode(d *decoder) {
-	seen := map[uint64]bool{}
 	prev := uint64(0)
 	for len(d.b) > 0 {
 		option, n, err := ParseKeyValuePair(d.b, prev)
@@ -63,11 +62,12 @@ func (m *Setup) decode(d *decoder) {
 			d.fail(err)
 			return
 		}
-		d.b, prev = d.b[n:], option.Type
-		if known := m.option(d, option); known && seen[option.Type] && option.Type != OptionAuthorizationToken {
+		d.b = d.b[n:]
+		known := m.option(d, option)
+		if known && option.Type == prev && option.Type != OptionAuthorizationToken {
 			d.fail(violation("setup option %#x appears twice", option.Type))
 		}
-		seen[option.Type] = true
+		prev = option.Type
 	}
 }
 

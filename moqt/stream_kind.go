@@ -20,8 +20,8 @@ func ParseStreamKind(v Version, b []byte) (StreamKind, error) {
 		return 0, err
 	}
 	switch s := v.wire().streams; {
-	case isSubgroupType(typ):
-		return StreamSubgroup, checkSubgroupType(typ)
+	case s.subgroup.contains(typ):
+		return StreamSubgroup, s.checkSubgroup(typ)
 	case typ == s.fetch:
 		return StreamFetch, nil
 	case typ == s.setup:

@@ -57,7 +57,7 @@ func (h *ObjectHeader) validate(hasProperties bool) error {
 	case h.Status != StatusNormal && h.PayloadLength > 0:
 		return errStatusPayload
 	}
-	return h.Status.check(h.Properties)
+	return h.Status.validate(h.Properties)
 }
 
 // appendProperties appends Properties Length and Properties (draft §11.2.1.2).

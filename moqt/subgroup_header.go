@@ -16,10 +16,8 @@ const (
 	subgroupIDModeShift     = 1
 	subgroupIDModeMask      = 0x06
 	subgroupEndOfGroup      = 0x08
-	subgroupForm            = 0x10 // always set
 	subgroupDefaultPriority = 0x20
 	subgroupFirstObject     = 0x40
-	maxSubgroupType         = 0x7f
 )
 
 // MaxSubgroupHeaderLen is the longest SUBGROUP_HEADER, in bytes, whatever lengths the sender chose for its varints.
@@ -39,8 +37,8 @@ type SubgroupHeader struct {
 }
 
 // AppendSubgroupHeader appends h. SubgroupIDMode has to be one of the three modes.
-func AppendSubgroupHeader(b []byte, h SubgroupHeader) []byte {
-	b = AppendVarint(b, h.typ())
+func AppendSubgroupHeader(b []byte, v Version, h SubgroupHeader) []byte {
+	b = AppendVarint(b, v.wire().streams.subgroup.fixed|h.flags())
 	b = AppendVarint(b, h.TrackAlias)
 	b = AppendVarint(b, h.GroupID)
 	if h.SubgroupIDMode == SubgroupIDPresent {
@@ -52,8 +50,9 @@ func AppendSubgroupHeader(b []byte, h SubgroupHeader) []byte {
 	return b
 }
 
-func (h SubgroupHeader) typ() uint64 {
-	typ := subgroupForm | uint64(h.SubgroupIDMode)<<subgroupIDModeShift
+// flags returns the bits of the type that say what follows.
+func (h SubgroupHeader) flags() uint64 {
+	flags := uint64(h.SubgroupIDMode) << subgroupIDModeShift
 	for _, flag := range [...]struct {
 		set bool
 		bit uint64
@@ -64,16 +63,14 @@ func (h SubgroupHeader) typ() uint64 {
 		{h.FirstObject, subgroupFirstObject},
 	} {
 		if flag.set {
-			typ |= flag.bit
+			flags |= flag.bit
 		}
 	}
-	return typ
+	return flags
 }
 
-func isSubgroupType(typ uint64) bool { return typ <= maxSubgroupType && typ&subgroupForm != 0 }
-
-func checkSubgroupType(typ uint64) error {
-	if !isSubgroupType(typ) || typ&subgroupIDModeMask == subgroupIDModeMask {
+func (s *streamTypes) checkSubgroup(typ uint64) error {
+	if !s.subgroup.contains(typ) || typ&subgroupIDModeMask == subgroupIDModeMask {
 		return violation("invalid subgroup header type %#x", typ)
 	}
 	return nil
@@ -81,11 +78,11 @@ func checkSubgroupType(typ uint64) error {
 
 // ParseSubgroupHeader decodes the header at the start of b, type included, and returns its encoded length. It returns
 // ErrIncomplete if b ends within the header.
-func ParseSubgroupHeader(b []byte) (h SubgroupHeader, n int, err error) {
+func ParseSubgroupHeader(v Version, b []byte) (h SubgroupHeader, n int, err error) {
 	f := fields{b: b}
 	typ := f.varint()
 	if f.err == nil {
-		f.err = checkSubgroupType(typ)
+		f.fail(v.wire().streams.checkSubgroup(typ))
 	}
 	h = SubgroupHeader{
 		SubgroupIDMode:  SubgroupIDMode(typ & subgroupIDModeMask >> subgroupIDModeShift),

@@ -7,6 +7,7 @@ import "math"
 type SubgroupObject struct {
 	ObjectHeader
 	Start           int64 // first byte of the header
+	IDEnd           int64 // after the Object ID Delta; all that follows does not depend on earlier objects
 	PropertiesStart int64 // first byte of Properties, after their length
 	PayloadStart    int64
 	End             int64 // after the last byte of the payload
@@ -59,6 +60,7 @@ func (p *SubgroupParser) parseHeader(b []byte, start int64) (n, need int, end in
 	f := fields{b: b}
 	o := SubgroupObject{Start: start}
 	delta := f.varint()
+	o.IDEnd = start + int64(f.n)
 	if p.hasProperties {
 		o.Properties = f.properties()
 		o.PropertiesStart = start + int64(f.n-len(o.Properties))
@@ -97,8 +99,8 @@ func (p *SubgroupParser) objectID(delta uint64) (uint64, error) {
 
 // check validates status and properties of an object in group.
 func (h *ObjectHeader) check(group uint64) error {
-	if err := h.Status.check(h.Properties); err != nil {
-		return err
+	if err := h.Status.validate(h.Properties); err != nil {
+		return breach(err)
 	}
 	return h.Properties.CheckObject(Location{group, h.ObjectID})
 }

@@ -1,6 +1,10 @@
 package moqt
 
-import "slices"
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
 
 // AliasType says what a Token holds and what to do with it (draft §10.2.2).
 type AliasType uint64
@@ -18,7 +22,7 @@ type Token struct {
 	AliasType AliasType
 	Alias     uint64 // unless AliasType is AliasUseValue
 	Type      uint64 // with AliasRegister and AliasUseValue; 0 is agreed on out of band
-	Value     []byte // likewise
+	Value     []byte `json:"-"` // likewise; a credential, kept out of logs
 }
 
 // tokenOverhead is what each registered token adds to the size of the cache, in bytes (draft §10.3.1.3).
@@ -50,7 +54,7 @@ func ParseToken(b []byte) (t Token, err error) {
 	d := decoder{b: b}
 	t.AliasType = AliasType(d.varint())
 	if !t.AliasType.hasAlias() && !t.AliasType.hasValue() {
-		return Token{}, tokenError("unknown alias type")
+		return Token{}, tokenError(errAliasType.Error())
 	}
 	if t.AliasType.hasAlias() {
 		t.Alias = d.varint()
@@ -67,6 +71,16 @@ func ParseToken(b []byte) (t Token, err error) {
 	}
 	return t, nil
 }
+
+var errAliasType = errors.New("unknown alias type")
+
+// String describes the token without its value, which is a credential.
+func (t Token) String() string {
+	return fmt.Sprintf("token{alias type %d, alias %d, type %#x, %d bytes}", t.AliasType, t.Alias, t.Type, len(t.Value))
+}
+
+// GoString does the same for %#v.
+func (t Token) GoString() string { return t.String() }
 
 func tokenError(reason string) error {
 	return &ProtocolError{SessionKeyValueFormattingError, "authorization token: " + reason}

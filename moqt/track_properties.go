@@ -90,7 +90,9 @@ func checkTrackProperty(pair KeyValuePair) error {
 			return violation("default publisher priority %d is above 255", pair.Value)
 		}
 	case PropertyDefaultPublisherGroupOrder:
-		return GroupOrder(min(pair.Value, 0xff)).validate()
+		if pair.Value != uint64(Ascending) && pair.Value != uint64(Descending) {
+			return violation("default publisher group order is %d, neither 1 nor 2", pair.Value)
+		}
 	case PropertyDynamicGroups:
 		if pair.Value > 1 {
 			return violation("dynamic groups is %d, neither 0 nor 1", pair.Value)

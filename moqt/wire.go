@@ -10,12 +10,22 @@ type wire struct {
 	streams    streamTypes
 }
 
-// streamTypes are the types with which unidirectional streams and datagrams start, apart from the families of
-// SUBGROUP_HEADER and OBJECT_DATAGRAM.
+// streamTypes are the types with which unidirectional streams and datagrams start.
 type streamTypes struct {
-	setup, fetch, padding uint64
-	paddingDatagram       uint64
+	subgroup              typeFamily
+	fetch, setup, padding uint64
+
+	datagram        typeFamily
+	paddingDatagram uint64
 }
+
+// typeFamily is a set of types whose bits say what fields follow.
+type typeFamily struct {
+	fixed uint64 // bits that are always set
+	flags uint64 // bits that may be set
+}
+
+func (f typeFamily) contains(typ uint64) bool { return typ&^f.flags == f.fixed }
 
 // wire returns the format of v, which has to be one of Versions.
 func (v Version) wire() *wire {
@@ -24,6 +34,9 @@ func (v Version) wire() *wire {
 	}
 	panic("moqt: unknown version " + v.String())
 }
+
+// newest returns the format of the preferred version, which knows all messages and parameters of the others.
+func newest() *wire { return Versions()[0].wire() }
 
 func (w *wire) parameter(typ ParameterType) (parameterFormat, bool) {
 	i := slices.IndexFunc(w.parameters, func(f parameterFormat) bool { return f.typ == typ })
