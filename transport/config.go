@@ -1,12 +1,17 @@
 package transport
 
 import (
+	"cmp"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
 )
 
 // Config is the configuration of a [Listener]. A certificate and Protocols are required; the zero value of all else is
@@ -18,7 +23,8 @@ type Config struct {
 	Certificate *tls.Certificate
 
 	// Protocols are the MoQ versions to negotiate, most preferred first: ALPN ids on raw QUIC, and values of
-	// WT-Available-Protocols on WebTransport. For example "moqt-18".
+	// WT-Available-Protocols on WebTransport. For example "moqt-18". A WebTransport client that does not send
+	// WT-Available-Protocols, as older browsers do, gets the first.
 	Protocols []string
 	// Origins are the web origins whose pages may connect, for example "https://player.example". Default: all.
 	Origins []string
@@ -43,7 +49,7 @@ type Limits struct {
 	// Defaults: 256 bidirectional and 1,024 unidirectional ones. Negative: none.
 	MaxIncomingStreams, MaxIncomingUniStreams int64
 	// MaxStreamWindow and MaxConnWindow are what flow control windows grow to, in bytes, while the application reads
-	// fast enough. They start at 64 KiB and 128 KiB. Defaults: 4 MiB for a stream and 16 MiB for a connection.
+	// fast enough. They start at 256 and 512 KiB. Defaults: 4 MiB for a stream and 16 MiB for a connection.
 	MaxStreamWindow, MaxConnWindow uint64
 	// HandshakeTimeout ends handshakes that take longer, up to and including the WebTransport session. Default: 10 s.
 	HandshakeTimeout time.Duration
@@ -67,10 +73,94 @@ type ClientConfig struct {
 	// Insecure trusts any server.
 	Insecure bool
 
-	// NewHooks makes the hooks of the QUIC connection.
+	// NewHooks makes the hooks of each QUIC connection that is tried: one for each address of the server.
 	NewHooks func(net.PacketConn) quic.Hooks
 
 	Limits
+}
 
-	Logger *slog.Logger
+const (
+	defaultMaxIncomingStreams    = 256  // requests
+	defaultMaxIncomingUniStreams = 1024 // subgroups
+
+	// What a peer can make the other end buffer by leaving holes: a key frame of high quality video fits a stream's.
+	initialStreamWindow = 256 << 10
+	initialConnWindow   = 512 << 10
+
+	defaultMaxStreamWindow  = 4 << 20
+	defaultMaxConnWindow    = 16 << 20
+	defaultHandshakeTimeout = 10 * time.Second
+	defaultIdleTimeout      = 30 * time.Second
+	defaultMaxConnections   = 16384
+	defaultMaxUnvalidated   = 256
+)
+
+func (c *Config) validate() error {
+	files := c.CertFile != "" && c.KeyFile != ""
+	switch {
+	case c.Certificate == nil && !files:
+		return errors.New("a certificate file and a key file are required")
+	case c.Certificate != nil && (c.CertFile != "" || c.KeyFile != ""):
+		return errors.New("give either a certificate or files, not both")
+	case c.MaxConnections < 0:
+		return fmt.Errorf("MaxConnections %d is negative", c.MaxConnections)
+	}
+	return cmp.Or(validateProtocols(c.Protocols), c.Limits.validate())
+}
+
+func (c *ClientConfig) validate() error {
+	trust := 0
+	for _, set := range []bool{c.CAFile != "", c.CertificateSHA256 != nil, c.Insecure} {
+		if set {
+			trust++
+		}
+	}
+	switch {
+	case trust > 1:
+		return errors.New("give only one of a CA file, a certificate's SHA-256, and insecure")
+	case c.CertificateSHA256 != nil && len(c.CertificateSHA256) != 32:
+		return fmt.Errorf("the certificate's SHA-256 has %d bytes, want 32", len(c.CertificateSHA256))
+	}
+	return cmp.Or(validateProtocols(c.Protocols), c.Limits.validate())
+}
+
+func validateProtocols(p []string) error {
+	if len(p) == 0 {
+		return errors.New("at least one protocol is required")
+	}
+	if slices.Contains(p, http3.NextProtoH3) || slices.ContainsFunc(p, func(s string) bool { return s == "" || len(s) > 255 }) {
+		return fmt.Errorf("protocols %q are not MoQ's", p)
+	}
+	return nil
+}
+
+func (l *Limits) validate() error {
+	if l.HandshakeTimeout < 0 || l.IdleTimeout < 0 {
+		return errors.New("timeouts must not be negative")
+	}
+	return nil
+}
+
+func (l *Limits) handshakeTimeout() time.Duration {
+	return cmp.Or(l.HandshakeTimeout, defaultHandshakeTimeout)
+}
+
+func (l *Limits) quicConfig() *quic.Config {
+	idle := cmp.Or(l.IdleTimeout, defaultIdleTimeout)
+	stream, conn := cmp.Or(l.MaxStreamWindow, defaultMaxStreamWindow), cmp.Or(l.MaxConnWindow, defaultMaxConnWindow)
+	return &quic.Config{
+		Versions:                       []quic.Version{quic.Version1}, // the media sender knows no other's labels
+		HandshakeIdleTimeout:           l.handshakeTimeout() / 2,      // quic-go allows twice that in all
+		MaxIdleTimeout:                 idle,
+		KeepAlivePeriod:                max(0, cmp.Or(l.KeepAlive, idle/3)),
+		InitialStreamReceiveWindow:     min(initialStreamWindow, stream),
+		MaxStreamReceiveWindow:         stream,
+		InitialConnectionReceiveWindow: min(initialConnWindow, conn),
+		MaxConnectionReceiveWindow:     conn,
+		MaxIncomingStreams:             cmp.Or(l.MaxIncomingStreams, defaultMaxIncomingStreams),
+		MaxIncomingUniStreams:          cmp.Or(l.MaxIncomingUniStreams, defaultMaxIncomingUniStreams),
+		EnableDatagrams:                true,
+		// WebTransport needs it, so that a reset stream can still be attributed to its session.
+		EnableStreamResetPartialDelivery: true,
+	}
 }

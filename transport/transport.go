@@ -14,9 +14,9 @@ import (
 type Kind uint8
 
 const (
-	// RawQUIC is a QUIC connection whose ALPN is MoQ's (draft-ietf-moq-transport-18 §3.1.3).
+	// RawQUIC is a QUIC connection whose ALPN is MoQ's (draft-ietf-moq-transport-18 §3.1.4).
 	RawQUIC Kind = iota
-	// WebTransport is a WebTransport session over HTTP/3 (draft-ietf-moq-transport-18 §3.1.2).
+	// WebTransport is a WebTransport session over HTTP/3 (draft-ietf-moq-transport-18 §3.1.3).
 	WebTransport
 )
 
@@ -52,14 +52,15 @@ type Conn interface {
 	MaxDatagramSize() int
 
 	// CloseWithError ends the session: with CONNECTION_CLOSE on raw QUIC, and with the WT_CLOSE_SESSION capsule on
-	// WebTransport, which carries 32 bits of the code and 1,024 bytes of the reason. Later calls change nothing.
+	// WebTransport, which carries 32 bits of the code. Of the reason 1,024 bytes are sent. It returns when the peer has
+	// been told, which on WebTransport may take a second if the peer does not respond. Later calls change nothing.
 	CloseWithError(code uint64, reason string) error
 
 	Kind() Kind
 	// Protocol is the negotiated application protocol, for example "moqt-18".
 	Protocol() string
-	// Authority and Path (with the query) are those of the CONNECT request. On raw QUIC both are empty:
-	// there the SETUP message has them.
+	// Authority and Path (with the query) are those of the URL that was dialed, or of the CONNECT request that was
+	// accepted. On accepted raw QUIC sessions both are empty: there the SETUP message has them.
 	Authority() string
 	Path() string
 

@@ -1,0 +1,119 @@
+package transport
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+)
+
+// certCheckInterval is how old the answer may be to whether certificate files have changed.
+const certCheckInterval = time.Second
+
+// serverTLS makes the TLS configuration of a listener, and its stateless reset key. That one follows from the
+// certificate's key, so that clients also learn at once of a restart (RFC 9000 §10.3).
+func serverTLS(cfg *Config, log *slog.Logger) (*tls.Config, *quic.StatelessResetKey, error) {
+	conf := &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		NextProtos: append(slices.Clone(cfg.Protocols), http3.NextProtoH3),
+	}
+	cert := cfg.Certificate
+	if cert == nil {
+		files := &certFiles{cert: cfg.CertFile, key: cfg.KeyFile, log: log, now: time.Now}
+		if err := files.reload(); err != nil {
+			return nil, nil, err
+		}
+		conf.GetCertificate = files.get
+		cert = files.current
+	} else {
+		conf.Certificates = []tls.Certificate{*cert}
+	}
+	return conf, statelessResetKey(cert), nil
+}
+
+func statelessResetKey(cert *tls.Certificate) *quic.StatelessResetKey {
+	der, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil { // a key in hardware
+		return nil
+	}
+	b, err := hkdf.Key(sha256.New, der, nil, "sluice stateless reset", len(quic.StatelessResetKey{}))
+	if err != nil {
+		return nil
+	}
+	return (*quic.StatelessResetKey)(b)
+}
+
+// certFiles is a certificate and its key in PEM files. They are read again when one of them has changed; until a pair
+// that fits together can be read, the last one stays in use.
+type certFiles struct {
+	cert, key string
+	log       *slog.Logger
+	now       func() time.Time
+
+	mu      sync.Mutex
+	checked time.Time
+	seen    [2]os.FileInfo
+	current *tls.Certificate
+}
+
+func (f *certFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := f.now(); now.Sub(f.checked) >= certCheckInterval {
+		f.checked = now
+		if changed, err := f.changed(); changed {
+			if err == nil {
+				err = f.reload()
+			}
+			if err != nil {
+				f.log.Error("cannot reload the TLS certificate; the old one stays in use", "err", err)
+			} else {
+				f.log.Info("reloaded the TLS certificate", "file", f.cert)
+			}
+		}
+	}
+	return f.current, nil
+}
+
+// changed says if the files are others than at the last call.
+func (f *certFiles) changed() (changed bool, err error) {
+	for i, name := range []string{f.cert, f.key} {
+		info, statErr := os.Stat(name)
+		if statErr != nil {
+			info, err = nil, statErr
+		}
+		changed = changed || !sameFile(f.seen[i], info)
+		f.seen[i] = info
+	}
+	return changed, err
+}
+
+func sameFile(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+func (f *certFiles) reload() error {
+	if f.seen[0] == nil && f.current == nil { // before the files are read, so that no change is missed
+		if _, err := f.changed(); err != nil {
+			return err
+		}
+	}
+	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+	if err != nil {
+		return fmt.Errorf("certificate %s with key %s: %w", f.cert, f.key, err)
+	}
+	f.current = &pair
+	return nil
+}

@@ -1,0 +1,137 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"github.com/quic-go/webtransport-go"
+)
+
+// noApplicationProtocol is the TLS alert in a QUIC error code (RFC 9001 §4.8, RFC 7301 §3.2).
+const noApplicationProtocol = 0x100 + 120
+
+// Dial opens a session with a server: over raw QUIC to a moqt:// URL, over WebTransport to an https:// URL.
+// The context limits the time that it takes, as does HandshakeTimeout; it has no effect on the session.
+func Dial(ctx context.Context, url string, cfg ClientConfig) (Conn, error) {
+	u, err := ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	c, err := dial(ctx, u, &cfg)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", url, err)
+	}
+	return c, nil
+}
+
+func dial(ctx context.Context, u *URL, cfg *ClientConfig) (Conn, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.handshakeTimeout(),
+		fmt.Errorf("no answer in %v: does it listen on UDP %s?", cfg.handshakeTimeout(), u.hostPort()))
+	defer cancel()
+	protocols := cfg.Protocols
+	if u.Kind == WebTransport {
+		protocols = []string{http3.NextProtoH3}
+	}
+	tlsConf, err := clientTLS(cfg, u.Host, protocols)
+	if err != nil {
+		return nil, err
+	}
+	qc, err := dialHost(ctx, u, func(ctx context.Context, addr *net.UDPAddr) (*quic.Conn, error) {
+		return dialAddr(ctx, addr, tlsConf, cfg)
+	})
+	if err != nil {
+		return nil, explain(err, protocols)
+	}
+	if u.Kind == WebTransport {
+		return dialWebTransport(ctx, qc, u, cfg)
+	}
+	if !qc.ConnectionState().SupportsDatagrams.Remote {
+		_ = qc.CloseWithError(protocolViolation, "support for DATAGRAM frames is required")
+		return nil, errors.New("the server does not support DATAGRAM frames (RFC 9221), which MoQ requires")
+	}
+	return newQUICSession(qc, qc.ConnectionState().TLS.NegotiatedProtocol, u.Authority, u.Path), nil
+}
+
+// dialAddr opens a QUIC connection on a UDP socket of its own.
+func dialAddr(ctx context.Context, addr *net.UDPAddr, tlsConf *tls.Config, cfg *ClientConfig) (*quic.Conn, error) {
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: unspecified(addr.IP)})
+	if err != nil {
+		return nil, err
+	}
+	if cfg.NewHooks != nil {
+		ctx = quic.WithHooks(ctx, cfg.NewHooks(udp))
+	}
+	tr := &quic.Transport{Conn: udp, ConnectionIDLength: connIDLength}
+	closeSocket := func() { _ = errors.Join(tr.Close(), udp.Close()) }
+	qc, err := tr.Dial(ctx, addr, tlsConf, cfg.quicConfig())
+	if err != nil {
+		closeSocket()
+		return nil, err
+	}
+	context.AfterFunc(qc.Context(), closeSocket)
+	return qc, nil
+}
+
+func unspecified(ip net.IP) net.IP {
+	if ip.To4() != nil {
+		return net.IPv4zero
+	}
+	return net.IPv6unspecified
+}
+
+func dialWebTransport(ctx context.Context, qc *quic.Conn, u *URL, cfg *ClientConfig) (Conn, error) {
+	stop := context.AfterFunc(ctx, func() { _ = qc.CloseWithError(h3NoError, "") })
+	defer stop()
+	wt, err := connect(ctx, qc, u, cfg.Protocols)
+	if err != nil {
+		_ = qc.CloseWithError(h3NoError, "")
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("WebTransport: %w", err)
+	}
+	return newWTSession(qc, wt, wt.SessionState().ApplicationProtocol, u.Authority, u.Path), nil
+}
+
+// connect sends the CONNECT request.
+func connect(ctx context.Context, qc *quic.Conn, u *URL, protocols []string) (*webtransport.Session, error) {
+	tr := &webtransport.Transport{ApplicationProtocols: protocols}
+	cc, err := tr.NewClientConn(qc)
+	if err != nil {
+		return nil, err
+	}
+	defer tr.Close()
+	rsp, wt, err := cc.Dial(ctx, "https://"+u.Authority+u.Path, nil)
+	if rsp != nil && err != nil && rsp.StatusCode/100 != 2 {
+		return nil, fmt.Errorf("the server answered %d %s to path %q", rsp.StatusCode, http.StatusText(rsp.StatusCode), u.Path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if wt.SessionState().ApplicationProtocol == "" {
+		return nil, fmt.Errorf("the server selected none of %s (it sent no WT-Protocol)", strings.Join(protocols, ", "))
+	}
+	return wt, nil
+}
+
+// explain says what to do about failures to connect.
+func explain(err error, protocols []string) error {
+	if e, ok := errors.AsType[*quic.TransportError](err); ok && e.ErrorCode == noApplicationProtocol {
+		return fmt.Errorf("the server does not speak %s: it wants another version of MoQ, or the other of moqt:// and https://: %w",
+			strings.Join(protocols, ", "), err)
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return fmt.Errorf("the server's certificate is not trusted: name its authority, or its SHA-256: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,184 @@
+package transport
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// connIDLength is that of the connection ids that clients send to the listener: long enough to be looked up
+	// without a client's address.
+	connIDLength = 8
+
+	protocolViolation = 0x3 // draft-ietf-moq-transport-18 §3.5
+)
+
+// Listener accepts raw QUIC connections and WebTransport sessions on one UDP port.
+type Listener struct {
+	cfg  Config
+	log  *slog.Logger
+	udp  *net.UDPConn
+	tr   *quic.Transport
+	quic *quic.EarlyListener
+	wt   *wtServer
+
+	conns    atomic.Int64 // QUIC connections, handshakes included
+	accepted chan Conn
+	ctx      context.Context // done when closed
+	close    context.CancelFunc
+	wg       sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[Conn]struct{}
+}
+
+// Listen listens on a UDP address, "host:port" or ":port".
+func Listen(addr string, cfg Config) (*Listener, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	l := &Listener{cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()), accepted: make(chan Conn), sessions: map[Conn]struct{}{}}
+	l.ctx, l.close = context.WithCancel(context.Background())
+	tlsConf, resetKey, err := serverTLS(&cfg, l.log)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	if err := l.listen(addr, tlsConf, resetKey); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	l.wt = newWTServer(l)
+	l.wg.Go(l.run)
+	return l, nil
+}
+
+func (l *Listener) listen(addr string, tlsConf *tls.Config, resetKey *quic.StatelessResetKey) error {
+	udpAddr, err := net.ResolveUDPAddr("udp", addr)
+	if err != nil {
+		return err
+	}
+	if l.udp, err = net.ListenUDP("udp", udpAddr); err != nil {
+		return err
+	}
+	unvalidated := rate.NewLimiter(rate.Limit(cmp.Or(l.cfg.MaxUnvalidated, defaultMaxUnvalidated)), max(0, cmp.Or(l.cfg.MaxUnvalidated, defaultMaxUnvalidated)))
+	l.tr = &quic.Transport{
+		Conn:                l.udp,
+		ConnectionIDLength:  connIDLength,
+		StatelessResetKey:   resetKey,
+		VerifySourceAddress: func(net.Addr) bool { return !unvalidated.Allow() },
+		ConnContext:         l.connContext,
+	}
+	if l.quic, err = l.tr.ListenEarly(tlsConf, l.cfg.quicConfig()); err != nil {
+		l.udp.Close()
+	}
+	return err
+}
+
+// connContext limits the number of connections, and gives each its hooks.
+func (l *Listener) connContext(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
+	if l.conns.Add(1) > int64(cmp.Or(l.cfg.MaxConnections, defaultMaxConnections)) {
+		l.conns.Add(-1)
+		return nil, errors.New("too many connections")
+	}
+	context.AfterFunc(ctx, func() { l.conns.Add(-1) })
+	if l.cfg.NewHooks != nil {
+		ctx = quic.WithHooks(ctx, l.cfg.NewHooks(l.udp))
+	}
+	return ctx, nil
+}
+
+// run hands connections to HTTP/3 as soon as it can send SETTINGS, and to the application when they are established.
+func (l *Listener) run() {
+	for {
+		qc, err := l.quic.Accept(l.ctx)
+		if err != nil {
+			return
+		}
+		l.wg.Go(func() {
+			if proto := qc.ConnectionState().TLS.NegotiatedProtocol; proto == http3.NextProtoH3 {
+				l.wt.serve(qc)
+			} else {
+				l.serveQUIC(qc, proto)
+			}
+		})
+	}
+}
+
+func (l *Listener) serveQUIC(qc *quic.Conn, proto string) {
+	select {
+	case <-qc.HandshakeComplete():
+	case <-qc.Context().Done():
+		return
+	}
+	if !qc.ConnectionState().SupportsDatagrams.Remote {
+		_ = qc.CloseWithError(protocolViolation, "support for DATAGRAM frames is required")
+		return
+	}
+	l.deliver(newQUICSession(qc, proto, "", ""))
+}
+
+// deliver waits until c is accepted.
+func (l *Listener) deliver(c Conn) {
+	l.mu.Lock()
+	l.sessions[c] = struct{}{}
+	l.mu.Unlock()
+	context.AfterFunc(c.Context(), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.sessions, c)
+	})
+	select {
+	case l.accepted <- c:
+	case <-c.Context().Done():
+	case <-l.ctx.Done():
+		_ = c.CloseWithError(0, "")
+	}
+}
+
+// Accept waits for the next session. It fails with [ErrListenerClosed] after Close.
+func (l *Listener) Accept(ctx context.Context) (Conn, error) {
+	select {
+	case c := <-l.accepted:
+		return c, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-l.ctx.Done():
+		return nil, ErrListenerClosed
+	}
+}
+
+// Addr is the address in use.
+func (l *Listener) Addr() net.Addr { return l.udp.LocalAddr() }
+
+// PacketConn is the UDP socket, for senders that share it. They must neither read from it nor close it.
+func (l *Listener) PacketConn() net.PacketConn { return l.udp }
+
+// Close ends all sessions with code 0 and frees the port. It takes up to a second, so that peers are told.
+func (l *Listener) Close() error {
+	l.close()
+	l.mu.Lock()
+	open := make([]Conn, 0, len(l.sessions))
+	for c := range l.sessions {
+		open = append(open, c)
+	}
+	l.mu.Unlock()
+	var wg sync.WaitGroup
+	for c := range slices.Values(open) {
+		wg.Go(func() { _ = c.CloseWithError(0, "") })
+	}
+	wg.Wait()
+	err := errors.Join(l.quic.Close(), l.wt.close(), l.tr.Close(), l.udp.Close())
+	l.wg.Wait()
+	return err
+}

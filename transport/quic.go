@@ -1,0 +1,149 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/quic-go/quic-go"
+)
+
+const maxReason = 1024
+
+// session is what raw QUIC and WebTransport sessions have in common.
+type session struct {
+	qc     *quic.Conn
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	protocol, authority, path string
+}
+
+func newSession(qc *quic.Conn, protocol, authority, path string) session {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return session{qc, ctx, cancel, protocol, authority, path}
+}
+
+func (s *session) Context() context.Context { return s.ctx }
+func (s *session) Protocol() string         { return s.protocol }
+func (s *session) Authority() string        { return s.authority }
+func (s *session) Path() string             { return s.path }
+func (s *session) LocalAddr() net.Addr      { return s.qc.LocalAddr() }
+func (s *session) RemoteAddr() net.Addr     { return s.qc.RemoteAddr() }
+func (s *session) Hooks() quic.Hooks        { return s.qc.Hooks() }
+
+// tooLarge is larger than any datagram.
+var tooLarge [1 << 16]byte
+
+// maxDatagramSize asks for the limit, which changes with the path's MTU, by exceeding it.
+func (s *session) maxDatagramSize() int {
+	if err, ok := errors.AsType[*quic.DatagramTooLargeError](s.qc.SendDatagram(tooLarge[:])); ok {
+		return int(err.MaxDatagramPayloadSize)
+	}
+	return 0
+}
+
+// quicSession is a session on a QUIC connection of its own.
+type quicSession struct{ session }
+
+func newQUICSession(qc *quic.Conn, protocol, authority, path string) *quicSession {
+	s := &quicSession{newSession(qc, protocol, authority, path)}
+	context.AfterFunc(qc.Context(), func() { s.cancel(quicError(context.Cause(qc.Context()))) })
+	return s
+}
+
+func (s *quicSession) AcceptStream(ctx context.Context) (Stream, error) {
+	str, err := s.qc.AcceptStream(ctx)
+	return quicStream(str, err)
+}
+
+func (s *quicSession) AcceptUniStream(ctx context.Context) (ReceiveStream, error) {
+	str, err := s.qc.AcceptUniStream(ctx)
+	if err != nil {
+		return nil, quicError(err)
+	}
+	return &recvStream[quic.StreamErrorCode]{str: str, mapErr: quicError}, nil
+}
+
+func (s *quicSession) OpenStream() (Stream, error) {
+	str, err := s.qc.OpenStream()
+	return quicStream(str, err)
+}
+
+func (s *quicSession) OpenStreamSync(ctx context.Context) (Stream, error) {
+	str, err := s.qc.OpenStreamSync(ctx)
+	return quicStream(str, err)
+}
+
+func (s *quicSession) OpenUniStream() (SendStream, error) {
+	str, err := s.qc.OpenUniStream()
+	return quicSendStream(str, err)
+}
+
+func (s *quicSession) OpenUniStreamSync(ctx context.Context) (SendStream, error) {
+	str, err := s.qc.OpenUniStreamSync(ctx)
+	return quicSendStream(str, err)
+}
+
+func quicStream(str *quic.Stream, err error) (Stream, error) {
+	if err != nil {
+		return nil, quicError(err)
+	}
+	return newStream[quic.StreamErrorCode](str, 0, quicError), nil
+}
+
+func quicSendStream(str *quic.SendStream, err error) (SendStream, error) {
+	if err != nil {
+		return nil, quicError(err)
+	}
+	return &sendStream[quic.StreamErrorCode]{str, quicError}, nil
+}
+
+func (s *quicSession) SendDatagram(b []byte) error { return quicError(s.qc.SendDatagram(b)) }
+
+func (s *quicSession) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+	b, err := s.qc.ReceiveDatagram(ctx)
+	return b, quicError(err)
+}
+
+func (s *quicSession) CloseWithError(code uint64, reason string) error {
+	return s.qc.CloseWithError(quic.ApplicationErrorCode(code), truncate(reason))
+}
+
+// truncate cuts a reason to what WebTransport allows (draft-ietf-webtrans-http3 §6), and any QUIC packet holds.
+func truncate(reason string) string {
+	return strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
+}
+
+func (s *quicSession) Kind() Kind                         { return RawQUIC }
+func (s *quicSession) MaxDatagramSize() int               { return s.maxDatagramSize() }
+func (s *quicSession) StreamPrefix() []byte               { return nil }
+func (s *quicSession) DatagramPrefix() []byte             { return nil }
+func (s *quicSession) StreamErrorCode(code uint64) uint64 { return code }
+
+// quicError makes an error of this package of one of quic-go's. It leaves io.EOF, deadlines and contexts alone.
+func quicError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*quic.StreamError](err); ok {
+		return &StreamError{Code: uint64(e.ErrorCode), Remote: e.Remote}
+	}
+	if e, ok := errors.AsType[*quic.ApplicationError](err); ok {
+		return &SessionError{Code: uint64(e.ErrorCode), Remote: e.Remote, Reason: e.ErrorMessage}
+	}
+	if _, ok := errors.AsType[*quic.DatagramTooLargeError](err); ok {
+		return ErrDatagramTooLarge
+	}
+	if _, ok := errors.AsType[*quic.StreamLimitReachedError](err); ok {
+		return ErrStreamLimit
+	}
+	if e, ok := errors.AsType[*quic.TransportError](err); ok {
+		return &SessionError{Remote: e.Remote, Cause: err}
+	}
+	if errors.Is(err, net.ErrClosed) { // timeouts, stateless reset, the socket
+		return &SessionError{Cause: err}
+	}
+	return err
+}

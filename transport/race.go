@@ -1,0 +1,75 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/quic-go/quic-go"
+)
+
+// raceDelay is how long to wait for one address of a host before the next is tried as well (RFC 8305 §5).
+const raceDelay = 250 * time.Millisecond
+
+// dialHost connects to that address of a host which answers first.
+func dialHost(ctx context.Context, u *URL, dial func(context.Context, *net.UDPAddr) (*quic.Conn, error)) (*quic.Conn, error) {
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Host)
+	if err != nil {
+		return nil, err
+	}
+	raceCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan dialed, len(ips))
+	started := 0
+	start := func() {
+		addr := netip.AddrPortFrom(ips[started].Unmap(), u.Port)
+		started++
+		go func() {
+			qc, err := dial(raceCtx, net.UDPAddrFromAddrPort(addr))
+			results <- dialed{addr, qc, err}
+		}()
+	}
+	var errs []error
+	for start(); ; {
+		var next <-chan time.Time
+		if started < len(ips) {
+			next = time.After(raceDelay)
+		}
+		select {
+		case <-next:
+			start()
+			continue
+		case r := <-results:
+			if r.err == nil {
+				go closeLosers(results, started-len(errs)-1)
+				return r.qc, nil
+			}
+			errs = append(errs, fmt.Errorf("%v: %w", r.addr, r.err))
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case len(errs) == len(ips):
+			return nil, errors.Join(errs...)
+		case started < len(ips):
+			start()
+		}
+	}
+}
+
+type dialed struct {
+	addr netip.AddrPort
+	qc   *quic.Conn
+	err  error
+}
+
+func closeLosers(results <-chan dialed, n int) {
+	for range n {
+		if r := <-results; r.err == nil {
+			_ = r.qc.CloseWithError(0, "")
+		}
+	}
+}

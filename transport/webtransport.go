@@ -1,0 +1,193 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"github.com/quic-go/quic-go/quicvarint"
+	"github.com/quic-go/webtransport-go"
+)
+
+const (
+	uniStreamType = 0x54 // draft-ietf-webtrans-http3 §4.2
+	// firstErrorCode is where HTTP/3 error codes for WebTransport's begin. Each 31st is reserved for greasing
+	// (draft-ietf-webtrans-http3 §4.4).
+	firstErrorCode = 0x52e4a40fa8db
+	// closeLinger is how long the QUIC connection waits for a peer that is told of the session's end to close it.
+	closeLinger = time.Second
+
+	h3NoError = quic.ApplicationErrorCode(http3.ErrCodeNoError)
+)
+
+// wtSession is a WebTransport session, the only one on its QUIC connection.
+type wtSession struct {
+	session
+	wt                           *webtransport.Session
+	streamPrefix, datagramPrefix []byte
+}
+
+func newWTSession(qc *quic.Conn, wt *webtransport.Session, protocol, authority, path string) *wtSession {
+	id := uint64(wt.ID())
+	s := &wtSession{
+		session:        newSession(qc, protocol, authority, path),
+		wt:             wt,
+		streamPrefix:   quicvarint.Append(quicvarint.Append(nil, uniStreamType), id),
+		datagramPrefix: quicvarint.Append(nil, id/4),
+	}
+	context.AfterFunc(wt.Context(), s.finish)
+	return s
+}
+
+// finish ends session and connection when webtransport-go has ended its part.
+func (s *wtSession) finish() {
+	err := s.wt.Err()
+	if e, ok := errors.AsType[*webtransport.SessionError](err); ok {
+		s.cancel(&SessionError{Code: uint64(e.ErrorCode), Remote: e.Remote, Reason: e.Message})
+		if !e.Remote {
+			s.linger()
+		}
+		_ = s.qc.CloseWithError(h3NoError, "")
+		return
+	}
+	// The CONNECT stream broke. If that was because the connection did, this call changes nothing.
+	_ = s.qc.CloseWithError(h3NoError, "")
+	s.cancel(s.brokenBy(context.Cause(s.qc.Context()), err))
+}
+
+// linger leaves the peer time to receive WT_CLOSE_SESSION, which CONNECTION_CLOSE would overtake.
+func (s *wtSession) linger() {
+	t := time.NewTimer(closeLinger)
+	defer t.Stop()
+	select {
+	case <-s.qc.Context().Done():
+	case <-t.C:
+	}
+}
+
+// brokenBy is the end of a session for which no endpoint sent WT_CLOSE_SESSION.
+func (s *wtSession) brokenBy(conn, connectStream error) error {
+	e, ok := errors.AsType[*quic.ApplicationError](conn)
+	switch {
+	case !ok:
+		return quicError(conn)
+	case !e.Remote:
+		return &SessionError{Cause: connectStream}
+	case e.ErrorCode == h3NoError:
+		return &SessionError{Remote: true, Reason: e.ErrorMessage}
+	}
+	return &SessionError{Remote: true, Cause: &http3.Error{Remote: true, ErrorCode: http3.ErrCode(e.ErrorCode), ErrorMessage: e.ErrorMessage}}
+}
+
+func (s *wtSession) AcceptStream(ctx context.Context) (Stream, error) {
+	str, err := s.wt.AcceptStream(ctx)
+	return s.stream(ctx, str, err)
+}
+
+func (s *wtSession) AcceptUniStream(ctx context.Context) (ReceiveStream, error) {
+	str, err := s.wt.AcceptUniStream(ctx)
+	if err != nil {
+		return nil, s.sessionErr(ctx, err)
+	}
+	return &recvStream[webtransport.StreamErrorCode]{str, str.HeaderLen(), s.streamErr}, nil
+}
+
+func (s *wtSession) OpenStream() (Stream, error) {
+	str, err := s.wt.OpenStream()
+	return s.stream(context.Background(), str, err)
+}
+
+func (s *wtSession) OpenStreamSync(ctx context.Context) (Stream, error) {
+	str, err := s.wt.OpenStreamSync(ctx)
+	return s.stream(ctx, str, err)
+}
+
+func (s *wtSession) OpenUniStream() (SendStream, error) {
+	str, err := s.wt.OpenUniStream()
+	return s.sendStream(context.Background(), str, err)
+}
+
+func (s *wtSession) OpenUniStreamSync(ctx context.Context) (SendStream, error) {
+	str, err := s.wt.OpenUniStreamSync(ctx)
+	return s.sendStream(ctx, str, err)
+}
+
+func (s *wtSession) stream(ctx context.Context, str *webtransport.Stream, err error) (Stream, error) {
+	if err != nil {
+		return nil, s.sessionErr(ctx, err)
+	}
+	return newStream[webtransport.StreamErrorCode](str, str.HeaderLen(), s.streamErr), nil
+}
+
+func (s *wtSession) sendStream(ctx context.Context, str *webtransport.SendStream, err error) (SendStream, error) {
+	if err != nil {
+		return nil, s.sessionErr(ctx, err)
+	}
+	return &sendStream[webtransport.StreamErrorCode]{str, s.streamErr}, nil
+}
+
+func (s *wtSession) SendDatagram(b []byte) error {
+	return s.sessionErr(context.Background(), s.wt.SendDatagram(b))
+}
+
+func (s *wtSession) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+	b, err := s.wt.ReceiveDatagram(ctx)
+	return b, s.sessionErr(ctx, err)
+}
+
+// CloseWithError waits until the peer has closed the QUIC connection, or for closeLinger.
+func (s *wtSession) CloseWithError(code uint64, reason string) error {
+	err := s.wt.CloseWithError(webtransport.SessionErrorCode(min(code, math.MaxUint32)), truncate(reason))
+	<-s.qc.Context().Done()
+	return err
+}
+
+func (s *wtSession) Kind() Kind             { return WebTransport }
+func (s *wtSession) MaxDatagramSize() int   { return s.maxDatagramSize() - len(s.datagramPrefix) }
+func (s *wtSession) StreamPrefix() []byte   { return s.streamPrefix }
+func (s *wtSession) DatagramPrefix() []byte { return s.datagramPrefix }
+
+func (s *wtSession) StreamErrorCode(code uint64) uint64 {
+	n := uint64(uint32(code))
+	return firstErrorCode + n + n/0x1e
+}
+
+// streamErr makes an error of this package of a stream's. The end of the session may show on any stream first.
+func (s *wtSession) streamErr(err error) error {
+	if e, ok := errors.AsType[*webtransport.StreamError](err); ok {
+		return &StreamError{Code: uint64(e.ErrorCode), Remote: e.Remote}
+	}
+	if e, ok := errors.AsType[*quic.StreamError](err); ok { // with a code outside of WebTransport's range
+		return &StreamError{Remote: e.Remote}
+	}
+	_, closed := errors.AsType[*webtransport.SessionError](err)
+	_, broken := errors.AsType[*http3.Error](err)
+	if closed || broken || errors.Is(err, net.ErrClosed) {
+		return s.end()
+	}
+	return err
+}
+
+// sessionErr makes an error of this package of one of the session's: limits, or its end.
+func (s *wtSession) sessionErr(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if _, ok := errors.AsType[*webtransport.StreamLimitReachedError](err); ok {
+		return ErrStreamLimit
+	}
+	if err := quicError(err); err == ErrStreamLimit || err == ErrDatagramTooLarge {
+		return err
+	}
+	return s.end()
+}
+
+// end waits for finish to find out how the session ended.
+func (s *wtSession) end() error {
+	<-s.ctx.Done()
+	return context.Cause(s.ctx)
+}
