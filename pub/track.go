@@ -1,0 +1,187 @@
+package pub
+
+import (
+	"sync"
+	"time"
+
+	"sluice/moqt"
+)
+
+// object is one object of a track. It never changes.
+type object struct {
+	location moqt.Location
+	subgroup uint64
+	priority uint8
+	born     time.Time
+	payload  []byte
+}
+
+// group is a group that is being published, or was. Its track's mutex guards it.
+type group struct {
+	id       uint64
+	objects  []*object // ids 0, 1, 2, …
+	bytes    int
+	complete bool
+}
+
+// track holds what was published last, for subscriptions that start within a group and for FETCH.
+type track struct {
+	name       moqt.FullTrackName
+	priority   uint8 // of subgroups, unless they have their own
+	properties moqt.Properties
+	history    History
+	content    []byte // of a track whose every group is this one object; nil: media
+
+	mu      sync.Mutex
+	groups  []*group // ascending; only the last one can be incomplete
+	evicted *moqt.Location
+	bytes   int
+	ended   bool
+	changed chan struct{} // closed at the next change
+}
+
+// History bounds what a track keeps for FETCH. The newest group is kept whatever its size.
+type History struct {
+	Groups int // default 8
+	Bytes  int // default 64 MiB
+}
+
+func (h History) withDefaults() History {
+	if h.Groups == 0 {
+		h.Groups = 8
+	}
+	if h.Bytes == 0 {
+		h.Bytes = 64 << 20
+	}
+	return h
+}
+
+func newTrack(name moqt.FullTrackName, priority uint8, properties moqt.Properties, h History) *track {
+	return &track{
+		name: name, priority: priority, properties: properties, history: h.withDefaults(), changed: make(chan struct{}),
+	}
+}
+
+// update runs f, which changes the track, and wakes all who wait for a change.
+func (t *track) update(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f()
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// startGroup completes the group before and starts one with a larger id.
+func (t *track) startGroup(id uint64) {
+	t.update(func() {
+		t.completeGroup()
+		t.groups = append(t.groups, &group{id: id})
+		t.evict()
+	})
+}
+
+// add publishes the next object of the group that was started last. location is filled in.
+func (t *track) add(o object) {
+	t.update(func() {
+		g := t.groups[len(t.groups)-1]
+		o.location = moqt.Location{Group: g.id, Object: uint64(len(g.objects))}
+		g.objects = append(g.objects, &o)
+		g.bytes += len(o.payload)
+		t.bytes += len(o.payload)
+		t.evict()
+	})
+}
+
+// republish starts a group with the content of the track, for subscribers that did not get the last one.
+func (t *track) republish(first uint64) {
+	if l := t.largest(); l != nil {
+		first = l.Group + 1
+	}
+	t.startGroup(first)
+	t.add(object{priority: t.priority, born: time.Now(), payload: t.content})
+	t.update(t.completeGroup)
+}
+
+// end says that nothing more will be published.
+func (t *track) end() {
+	t.update(func() {
+		t.completeGroup()
+		t.ended = true
+	})
+}
+
+func (t *track) completeGroup() {
+	if n := len(t.groups); n > 0 {
+		t.groups[n-1].complete = true
+	}
+}
+
+func (t *track) evict() {
+	for len(t.groups) > 1 && (len(t.groups) > t.history.Groups || t.bytes > t.history.Bytes) {
+		g := t.groups[0]
+		if n := len(g.objects); n > 0 {
+			last := g.objects[n-1].location
+			t.evicted = &last
+		}
+		t.bytes -= g.bytes
+		t.groups = t.groups[1:]
+	}
+}
+
+// largest returns the Largest Object (draft §5.1.2), nil if nothing was published.
+func (t *track) largest() *moqt.Location {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.largestLocked()
+}
+
+func (t *track) largestLocked() *moqt.Location {
+	for i := len(t.groups) - 1; i >= 0; i-- {
+		if n := len(t.groups[i].objects); n > 0 {
+			l := t.groups[i].objects[n-1].location
+			return &l
+		}
+	}
+	return t.evicted
+}
+
+// after returns the groups with ids of at least id, whether the track has ended, and a channel that is closed at the next
+// change.
+func (t *track) after(id uint64) (groups []*group, ended bool, changed <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range t.groups {
+		if g.id >= id {
+			groups = append(groups, g)
+		}
+	}
+	return groups, t.ended, t.changed
+}
+
+// read returns the objects of a group from the n-th on, whether these are all that it will have, and a channel that is closed at
+// the next change.
+func (t *track) read(g *group, n int) (objects []*object, complete bool, changed <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return g.objects[min(n, len(g.objects)):], g.complete, t.changed
+}
+
+// fetch returns the objects of a range that are still there, and the largest location of the range that no longer is, if any.
+func (t *track) fetch(r moqt.Range) (objects []*object, lost *moqt.Location) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.evicted != nil && !t.evicted.Less(r.Start) {
+		lost = t.evicted
+		if r.End.Less(*lost) {
+			lost = &r.End
+		}
+	}
+	for _, g := range t.groups {
+		for _, o := range g.objects {
+			if r.Contains(o.location) {
+				objects = append(objects, o)
+			}
+		}
+	}
+	return objects, lost
+}
