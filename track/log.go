@@ -44,7 +44,6 @@ type Log struct {
 	mem      *Memory
 	first    chunk
 	inline   [inlineBytes]byte
-	released func() // called without locks held, once, when the last byte is released
 }
 
 // NewLog returns an empty log whose first byte has the QUIC stream offset start. Memory is counted in mem, which may be nil.
@@ -112,9 +111,8 @@ func (l *Log) close(s State, code uint64) {
 	l.wake()
 	l.woken = nil
 	l.mu.Lock()
-	released := l.trim()
+	l.trim()
 	l.mu.Unlock()
-	released()
 }
 
 // Discard tells the log that retention no longer needs the bytes before end; math.MaxInt64 stands for all that it will ever hold.
@@ -122,9 +120,8 @@ func (l *Log) close(s State, code uint64) {
 func (l *Log) Discard(end int64) {
 	l.mu.Lock()
 	l.retain = max(l.retain, end)
-	released := l.trim()
+	l.trim()
 	l.mu.Unlock()
-	released()
 }
 
 // Pinned reports whether a Reader has the log open or its writer may still append.
@@ -155,10 +152,17 @@ func (l *Log) room() []byte {
 	return c.buf
 }
 
-// trim releases what nobody needs; the caller holds mu and calls the result without it.
-func (l *Log) trim() (released func()) {
+// trim releases what nobody needs; the caller holds mu.
+func (l *Log) trim() {
+	if l.head == nil {
+		return
+	}
 	end := l.end.Load()
-	for l.head != nil && l.head.readers == 0 && l.head.end() <= min(l.retain, end) {
+	if s, _ := l.State(); s != Open && l.retain >= end && len(l.readers) == 0 {
+		l.releaseAll()
+		return
+	}
+	for l.head.readers == 0 && l.head.end() <= min(l.retain, end) {
 		next := l.head.next.Load()
 		if next == nil {
 			break
@@ -166,16 +170,10 @@ func (l *Log) trim() (released func()) {
 		l.free(l.head)
 		l.head = next
 	}
-	if s, _ := l.State(); s != Open && l.retain >= end && len(l.readers) == 0 && l.head != nil {
-		return l.releaseAll()
-	}
-	if l.head != nil {
-		l.objects.discard(min(l.head.off, l.retain), l.mem)
-	}
-	return func() {}
+	l.objects.discard(min(l.head.off, l.retain), l.mem)
 }
 
-func (l *Log) releaseAll() func() {
+func (l *Log) releaseAll() {
 	for c := l.head; c != nil; {
 		next := c.next.Load()
 		l.free(c)
@@ -183,10 +181,6 @@ func (l *Log) releaseAll() func() {
 	}
 	l.head, l.tail = nil, nil
 	l.objects.discard(math.MaxInt64, l.mem)
-	if l.released == nil {
-		return func() {}
-	}
-	return l.released
 }
 
 func (l *Log) free(c *chunk) {

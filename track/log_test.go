@@ -187,20 +187,6 @@ func TestUnreadLogWithoutRetentionStaysSmall(t *testing.T) {
 	require.Zero(t, mem.Bytes())
 }
 
-func TestReleasedIsCalledOnce(t *testing.T) {
-	n := 0
-	l := NewLog(0, nil)
-	l.released = func() { n++ }
-	l.Append([]byte("x"))
-	r, _ := l.NewReader(0, nil)
-	l.Discard(math.MaxInt64)
-	l.Finish()
-	require.Zero(t, n)
-	r.Close()
-	l.Discard(math.MaxInt64)
-	require.Equal(t, 1, n)
-}
-
 func TestReadersRunBesideTheWriter(t *testing.T) {
 	const size = 2 << 20
 	var mem Memory

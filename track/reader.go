@@ -95,9 +95,8 @@ func (r *Reader) Close() {
 	l.readers = l.readers[:last]
 	r.low.readers--
 	r.low, r.cur = nil, nil
-	released := l.trim()
+	l.trim()
 	l.mu.Unlock()
-	released()
 }
 
 // seek returns the chunk of the list from c on that holds offset off, or the last chunk if none does yet.
