@@ -36,14 +36,14 @@ type Log struct {
 	tail    *chunk
 	woken   []Waker
 
-	mu       sync.Mutex
-	head     *chunk // oldest chunk in memory; nil when all is released
-	retain   int64  // retention needs the bytes from here on
-	readers  []*Reader
-	objects  objectIndex
-	mem      *Memory
-	first    chunk
-	inline   [inlineBytes]byte
+	mu      sync.Mutex
+	head    *chunk // oldest chunk in memory; nil when all is released
+	retain  int64  // retention needs the bytes from here on
+	readers []*Reader
+	objects objectIndex
+	mem     *Memory
+	first   chunk
+	inline  [inlineBytes]byte
 }
 
 // NewLog returns an empty log whose first byte has the QUIC stream offset start. Memory is counted in mem, which may be nil.
@@ -69,12 +69,16 @@ func (l *Log) State() (State, uint64) {
 
 // Append writes p and makes it visible.
 func (l *Log) Append(p []byte) {
+	l.write(p)
+	l.Commit(l.written)
+}
+
+func (l *Log) write(p []byte) {
 	for len(p) > 0 {
 		n := copy(l.room(), p)
 		l.written += int64(n)
 		p = p[n:]
 	}
-	l.Commit(l.written)
 }
 
 // Fill does one Read of r straight into log memory and returns the bytes read, which no Reader sees before they are committed.
@@ -96,6 +100,33 @@ func (l *Log) Commit(end int64) {
 	}
 	l.end.Store(end)
 	l.wake()
+}
+
+// Rewind forgets the bytes that were not committed, so that another writer can go on from End.
+func (l *Log) Rewind() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.written = l.end.Load()
+	l.tail = l.head.seek(l.written)
+	for c := l.tail.next.Swap(nil); c != nil; {
+		next := c.next.Load()
+		l.free(c)
+		c = next
+	}
+}
+
+// moveTail takes the uncommitted bytes from offset off on out of l and returns them as a log of their own.
+func (l *Log) moveTail(off int64) *Log {
+	n := NewLog(off, l.mem)
+	c := l.head.seek(off)
+	for off < l.written {
+		p := c.buf[off-c.off : min(int64(len(c.buf)), l.written-c.off)]
+		n.write(p)
+		off += int64(len(p))
+		c = c.next.Load()
+	}
+	l.Rewind()
+	return n
 }
 
 // Finish ends the log at End, as FIN does.

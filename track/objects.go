@@ -5,6 +5,8 @@ import (
 	"sort"
 	"time"
 	"unsafe"
+
+	"sluice/moqt"
 )
 
 // Object is one object of a subgroup log. Offsets are log offsets; the object is complete once the log's End has reached End.
@@ -14,9 +16,9 @@ type Object struct {
 	PropertiesStart int64 // of the Properties field's content; 0 if the object has none
 	PropertiesLen   int   // in bytes
 	PayloadStart    int64
-	End             int64     // PayloadStart plus the Object Payload Length
-	Status          uint8     // Object Status (draft §11.2.1.1): 0 normal, 3 end of group, 4 end of track
-	Received        time.Time // when its first byte was received, in whole microseconds
+	End             int64 // PayloadStart plus the Object Payload Length
+	Status          moqt.ObjectStatus
+	Received        time.Time // when its first bytes came, in whole microseconds
 }
 
 // PayloadLen returns the Object Payload Length in bytes.
@@ -57,9 +59,8 @@ const blockSize = int64(unsafe.Sizeof(block{}))
 // objectIndex finds the objects of a log by id and by offset. Ids and offsets only grow.
 type objectIndex struct {
 	blocks []block
-	end    int64 // End of the object added last
-	lastID uint64
-	count  int // objects ever added
+	latest Object // added last, discarded or not
+	count  int    // objects ever added
 }
 
 func (x *objectIndex) add(o Object, mem *Memory) error {
@@ -67,7 +68,7 @@ func (x *objectIndex) add(o Object, mem *Memory) error {
 	if header > MaxObjectHeader {
 		return ErrHeaderTooLarge
 	}
-	if x.count > 0 && (o.ID <= x.lastID || o.Start != x.end) {
+	if x.count > 0 && (o.ID <= x.latest.ID || o.Start != x.latest.End) {
 		return errNotIndexable
 	}
 	b := x.blockFor(o, mem)
@@ -79,7 +80,7 @@ func (x *objectIndex) add(o Object, mem *Memory) error {
 		layout:   uint32(header)<<13 | layoutOf(o) | uint32(o.Status),
 	})
 	mem.add((grown + int64(cap(b.entries))) * entrySize)
-	x.end, x.lastID = o.End, o.ID
+	x.latest = o
 	x.count++
 	return nil
 }
@@ -117,7 +118,7 @@ func (x *objectIndex) object(b, e int) Object {
 	o := Object{
 		ID:       k.id + uint64(n.id),
 		Start:    k.start + int64(n.start),
-		Status:   uint8(n.layout & 7),
+		Status:   moqt.ObjectStatus(n.layout & 7),
 		Received: time.UnixMicro(k.received + int64(n.received)),
 	}
 	o.PayloadStart = o.Start + int64(n.layout>>13)
@@ -131,17 +132,9 @@ func (x *objectIndex) object(b, e int) Object {
 	case b+1 < len(x.blocks):
 		o.End = x.blocks[b+1].start
 	default:
-		o.End = x.end
+		o.End = x.latest.End
 	}
 	return o
-}
-
-func (x *objectIndex) last() (Object, bool) {
-	n := len(x.blocks)
-	if n == 0 {
-		return Object{}, false
-	}
-	return x.object(n-1, len(x.blocks[n-1].entries)-1), true
 }
 
 // seek returns the first object with an id of at least id.
@@ -167,12 +160,25 @@ func (x *objectIndex) seek(id uint64) (Object, bool) {
 // covering returns the object that the byte at offset off belongs to.
 func (x *objectIndex) covering(off int64) (Object, bool) {
 	b := sort.Search(len(x.blocks), func(i int) bool { return x.blocks[i].start > off }) - 1
-	if b < 0 || off >= x.end {
+	if b < 0 || off >= x.latest.End {
 		return Object{}, false
 	}
 	k := &x.blocks[b]
 	e := sort.Search(len(k.entries), func(i int) bool { return k.start+int64(k.entries[i].start) > off }) - 1
 	return x.object(b, e), true
+}
+
+// receivedSince returns the offset of the first object that was received at or after t, or of the last object if none was.
+func (x *objectIndex) receivedSince(t time.Time) int64 {
+	µs := t.UnixMicro()
+	for i := range x.blocks {
+		k := &x.blocks[i]
+		e := sort.Search(len(k.entries), func(e int) bool { return k.received+int64(k.entries[e].received) >= µs })
+		if e < len(k.entries) {
+			return k.start + int64(k.entries[e].start)
+		}
+	}
+	return x.latest.Start
 }
 
 // discard forgets blocks whose objects all end before off.
@@ -193,7 +199,7 @@ func (x *objectIndex) blockEnd(b int) int64 {
 	if b+1 < len(x.blocks) {
 		return x.blocks[b+1].start
 	}
-	return x.end
+	return x.latest.End
 }
 
 // AddObject indexes the next object of the log, as soon as the fields before its payload are known. Its ID and Start must follow those of
@@ -218,16 +224,27 @@ func (l *Log) Covering(off int64) (Object, bool) {
 	return l.objects.covering(off)
 }
 
-// Last returns the object added last.
+// Last returns the object added last, and false if none was.
 func (l *Log) Last() (Object, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.objects.last()
+	return l.objects.latest, l.objects.count > 0
 }
 
-// Count returns how many objects were ever added.
-func (l *Log) Count() int {
+// properties returns the Object Properties of o, visible or not. Only the writer may look at what is not.
+func (l *Log) properties(o Object) moqt.Properties {
+	if o.PropertiesLen == 0 {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.objects.count
+	if l.head == nil || o.PropertiesStart < l.head.off {
+		return nil
+	}
+	p := make(moqt.Properties, 0, o.PropertiesLen)
+	for c := l.head.seek(o.PropertiesStart); c != nil && len(p) < o.PropertiesLen; c = c.next.Load() {
+		b := c.buf[o.PropertiesStart+int64(len(p))-c.off:]
+		p = append(p, b[:min(len(b), o.PropertiesLen-len(p))]...)
+	}
+	return p
 }

@@ -1,0 +1,204 @@
+package track
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Defaults of CacheConfig.
+const (
+	DefaultCacheDuration = 30 * time.Second
+	DefaultCacheSize     = 256 << 20
+)
+
+// dedupWindow is how much longer than its bytes the knowledge is kept which objects of a group came, so that a second publisher that is late
+// does not have them forwarded twice.
+const dedupWindow = 30 * time.Second
+
+// CacheConfig limits a Cache. The zero value is the default.
+type CacheConfig struct {
+	Duration time.Duration    // how long objects are kept after the last one of their group came; 0: DefaultCacheDuration; negative: not at all
+	Size     int64            // bytes that all tracks together may hold; 0: DefaultCacheSize; negative: unlimited
+	Now      func() time.Time // the clock; nil: time.Now
+}
+
+// Cache keeps the objects of all tracks within limits. Groups are evicted whole, the oldest first, and never while they are read or written.
+type Cache struct {
+	duration time.Duration
+	size     int64
+	now      func() time.Time
+	mem      Memory
+	full     atomic.Bool // over the limit, and nothing could be evicted since the last Sweep
+
+	mu     sync.Mutex
+	groups []*group // in order of creation; nil where one was forgotten
+	live   int      // groups that are not nil
+
+	sweeping sync.Mutex
+	scratch  []*group // guarded by sweeping
+}
+
+// NewCache returns an empty cache.
+func NewCache(cfg CacheConfig) *Cache {
+	c := &Cache{duration: cfg.Duration, size: cfg.Size, now: cfg.Now}
+	if c.duration == 0 {
+		c.duration = DefaultCacheDuration
+	}
+	if c.size == 0 {
+		c.size = DefaultCacheSize
+	}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	return c
+}
+
+// NewTrack adds a track. opened is called for each segment that comes on a subscription, when its first object's header is known and before
+// any of its bytes is visible, on the goroutine that reads the upstream stream; it must not block nor call a
+// Source. It may be nil.
+func (c *Cache) NewTrack(opened func(*Segment)) *Track {
+	if opened == nil {
+		opened = func(*Segment) {}
+	}
+	return &Track{cache: c, opened: opened}
+}
+
+// Bytes returns the memory held by all tracks: logs, objects and indexes.
+func (c *Cache) Bytes() int64 { return c.mem.Bytes() }
+
+// Groups returns how many groups are indexed.
+func (c *Cache) Groups() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.live
+}
+
+// Over returns by how many bytes the cache exceeds its size: what readers and writers keep from being evicted.
+func (c *Cache) Over() int64 {
+	if c.size < 0 {
+		return 0
+	}
+	return max(0, c.Bytes()-c.size)
+}
+
+// Sweep evicts what is too old and what is too much. It ought to be called several times a second.
+func (c *Cache) Sweep() {
+	c.sweeping.Lock()
+	defer c.sweeping.Unlock()
+	c.full.Store(false)
+	now := c.now()
+	for _, g := range c.snapshot() {
+		for _, sub := range g.track.sweep(g, now) {
+			sub.merge.relieve(now)
+		}
+	}
+	c.evict()
+}
+
+// enforce evicts if the cache has become too large, unless that was just found to be impossible.
+func (c *Cache) enforce() {
+	if c.Over() > 0 && !c.full.Load() && c.sweeping.TryLock() {
+		c.evict()
+		c.sweeping.Unlock()
+	}
+}
+
+// evict frees memory until the limit is kept: first whole groups, then what no reader needs of those being written.
+func (c *Cache) evict() {
+	if c.Over() == 0 {
+		return
+	}
+	groups := c.snapshot()
+	for _, free := range []func(*group){(*group).evictUnpinned, (*group).discardVisible} {
+		for _, g := range groups {
+			if c.Over() == 0 {
+				return
+			}
+			g.track.mu.Lock()
+			free(g)
+			g.track.mu.Unlock()
+		}
+	}
+	c.full.Store(c.Over() > 0)
+}
+
+func (g *group) evictUnpinned() {
+	if !g.evicted && !g.pinned() {
+		g.evict()
+	}
+}
+
+func (g *group) discardVisible() {
+	for _, s := range g.segments {
+		s.Log.Discard(s.Log.End())
+	}
+}
+
+// sweep applies the retention times to one group. It returns the subgroups that several streams may be bringing.
+func (t *Track) sweep(g *group, now time.Time) []*subgroup {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	keep := t.retention()
+	age := now.Sub(g.touched)
+	switch {
+	case g.pinned():
+		g.expire(now.Add(-keep))
+	case age > keep+dedupWindow:
+		g.evict()
+		t.drop(g)
+	case age > keep && !g.evicted:
+		g.evict()
+	}
+	if g.sources < 2 {
+		return nil
+	}
+	return slices.Clone(g.subgroups)
+}
+
+// expire releases the objects received before the given time, up to the last one.
+func (l *Log) expire(before time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.retain = max(l.retain, l.objects.receivedSince(before))
+	l.trim()
+}
+
+func (c *Cache) remember(g *group) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.groups) > 64 && len(c.groups) > 2*c.live {
+		c.groups = slices.DeleteFunc(c.groups, func(g *group) bool { return g == nil })
+		for i, g := range c.groups {
+			g.slot = i
+		}
+	}
+	g.slot = len(c.groups)
+	c.groups = append(c.groups, g)
+	c.live++
+}
+
+func (c *Cache) forget(g *group) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g.slot < len(c.groups) && c.groups[g.slot] == g {
+		c.groups[g.slot] = nil
+		c.live--
+		c.mem.add(-g.counted)
+		g.counted = 0
+	}
+}
+
+// snapshot returns the groups in order of creation; the caller holds sweeping.
+func (c *Cache) snapshot() []*group {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.scratch = c.scratch[:0]
+	for _, g := range c.groups {
+		if g != nil {
+			c.scratch = append(c.scratch, g)
+		}
+	}
+	return c.scratch
+}

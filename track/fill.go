@@ -1,0 +1,167 @@
+package track
+
+import (
+	"bytes"
+
+	"sluice/moqt"
+)
+
+// Fill stores the objects of a FETCH response. They are there for later FETCHes only: what comes on a subscription is forwarded to subscribers
+// even if it was fetched before.
+type Fill struct {
+	track    *Track
+	segments []*Segment // open ones, all of one group
+
+	// The object whose payload comes now: of one of these kinds, or not to be kept.
+	at       moqt.Location
+	left     uint64 // payload bytes to come
+	log      *Log
+	datagram *Datagram
+	held     *Reader // of the same object, to compare with
+	offset   int64   // in held
+}
+
+// NewFill returns a Fill, which must be closed.
+func (t *Track) NewFill() *Fill { return &Fill{track: t} }
+
+// Begin takes in an object; its payload follows in calls of Write. The error is a *moqt.MalformedTrackError, or ErrClosed.
+func (f *Fill) Begin(o *moqt.FetchObject) error {
+	f.endObject()
+	a := arrival{at: o.Location, subgroup: o.SubgroupID, datagram: o.Datagram, priority: o.Priority}
+	a.setProperties(o.Properties)
+	f.at, f.left = o.Location, o.PayloadLength
+	t := f.track
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return ErrClosed
+	}
+	g := t.group(a.at.Group)
+	if err := t.check(g, &a); err != nil {
+		return err
+	}
+	if g != nil {
+		if p, ok := g.find(a.at.Object); ok && !p.truncated() {
+			return f.compareWith(p, &a)
+		}
+	}
+	if t.retention() > 0 {
+		f.store(t.ensureGroup(a.at.Group), o)
+	}
+	return nil
+}
+
+// compareWith makes Write compare the payload with that of an object already held.
+func (f *Fill) compareWith(p place, a *arrival) error {
+	if err := a.checkDuplicate(p); err != nil {
+		return err
+	}
+	switch {
+	case p.datagram != nil && uint64(len(p.datagram.Payload)) != f.left, p.datagram == nil && uint64(p.object.PayloadLen()) != f.left:
+		return malformed("object %s came with different payloads", f.at)
+	case p.datagram != nil:
+		l := NewLog(0, nil)
+		l.Append(p.datagram.Payload)
+		f.held, _ = l.NewReader(0, nil)
+		f.offset = 0
+	default:
+		f.held, _ = p.segment.Log.NewReader(p.object.PayloadStart, nil) // nil if it is gone: nothing to compare with
+		f.offset = p.object.PayloadStart
+	}
+	return nil
+}
+
+func (f *Fill) store(g *group, o *moqt.FetchObject) {
+	g.touched = f.track.cache.now()
+	g.evicted = false
+	if o.Datagram {
+		f.datagram = &Datagram{
+			Group: g.id, ID: o.Location.Object, Priority: o.Priority, Properties: bytes.Clone(o.Properties), Received: g.touched, fetched: true,
+		}
+		return
+	}
+	seg := f.segment(g, o)
+	f.log = seg.Log
+	seg.appendHeader(Object{ID: o.Location.Object, End: int64(o.PayloadLength), Received: g.touched}, o.Properties)
+}
+
+// segment returns the segment to append o to.
+func (f *Fill) segment(g *group, o *moqt.FetchObject) *Segment {
+	if len(f.segments) > 0 && f.segments[0].Group != g.id {
+		f.endSegments()
+	}
+	for _, s := range f.segments {
+		if s.Subgroup == o.SubgroupID && s.Priority == o.Priority {
+			return s
+		}
+	}
+	s := &Segment{
+		Log: NewLog(0, &f.track.cache.mem), Group: g.id, Subgroup: o.SubgroupID, Priority: o.Priority, First: o.Location.Object,
+		HasProperties: true, fetched: true,
+	}
+	g.addSegment(s)
+	f.segments = append(f.segments, s)
+	return s
+}
+
+// Write takes in the next bytes of the payload.
+func (f *Fill) Write(p []byte) error {
+	f.left -= uint64(len(p))
+	switch {
+	case f.log != nil:
+		f.log.Append(p)
+	case f.datagram != nil:
+		f.datagram.Payload = append(f.datagram.Payload, p...)
+	case f.held != nil:
+		return f.compare(p)
+	}
+	return nil
+}
+
+func (f *Fill) compare(p []byte) error {
+	for len(p) > 0 {
+		v := f.held.View(f.offset, len(p))
+		if len(v) == 0 {
+			return nil // it is still arriving
+		}
+		if !bytes.Equal(v, p[:len(v)]) {
+			return malformed("object %s came with different payloads", f.at)
+		}
+		f.offset += int64(len(v))
+		p = p[len(v):]
+	}
+	return nil
+}
+
+// endObject leaves the current object, complete or not.
+func (f *Fill) endObject() {
+	if f.datagram != nil && f.left == 0 {
+		t := f.track
+		t.mu.Lock()
+		if g := t.group(f.at.Group); g != nil && !t.closed {
+			g.addDatagram(f.datagram)
+		}
+		t.mu.Unlock()
+	}
+	if f.held != nil {
+		f.held.Close()
+	}
+	f.log, f.datagram, f.held = nil, nil, nil
+}
+
+func (f *Fill) endSegments() {
+	for _, s := range f.segments {
+		s.Log.Finish()
+	}
+	f.segments = nil
+}
+
+// Close ends the response. An object whose payload is not complete is not kept.
+func (f *Fill) Close() {
+	if f.log != nil && f.left > 0 {
+		f.log.Reset(uint64(moqt.ResetCancelled))
+	}
+	f.endObject()
+	f.endSegments()
+	f.track.cache.enforce()
+}
