@@ -1,18 +1,113 @@
 package media
 
 import (
-	"errors"
+	"cmp"
+	"fmt"
+	"log/slog"
 	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
 )
 
-// Loop sends the packets of many senders on one UDP socket, in batches, with few goroutines.
-type Loop struct{}
+// Config is the configuration of a [Loop]. The zero value is the default.
+type Config struct {
+	// Shards is how many goroutines send. Default: GOMAXPROCS, at most 8.
+	Shards int
+	// Arena allocates the state that a second sender may share. Default: the heap.
+	Arena Arena
+	// NoGSO sends every packet as a datagram of its own, even where the kernel could segment.
+	NoGSO bool
+	// Logger gets what an operator can do something about. Default: slog.Default().
+	Logger *slog.Logger
+}
 
-// NewLoop starts a loop that sends on a socket, which quic-go reads from. It does not close the socket.
-func NewLoop(pc net.PacketConn, cfg Config) (*Loop, error) { return nil, errors.ErrUnsupported }
+const maxShards = 64
+
+func (c Config) validate() error {
+	if c.Shards < 0 || c.Shards > maxShards {
+		return fmt.Errorf("%d shards: give 1 to %d, or 0 for one per CPU", c.Shards, maxShards)
+	}
+	return nil
+}
+
+// Loop sends the packets of many senders on one UDP socket, in batches, with few goroutines. A connection belongs to one of its shards.
+type Loop struct {
+	arena  Arena
+	clock  clock
+	log    *slog.Logger
+	shards []*shard
+	turn   atomic.Uint32
+	done   sync.WaitGroup
+	writes writeStats
+}
+
+// NewLoop starts a loop that sends on a socket, from which quic-go reads. It does not close the socket.
+func NewLoop(pc net.PacketConn, cfg Config) (*Loop, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	l := newLoop(cfg, newSystemClock())
+	for range cmp.Or(cfg.Shards, min(runtime.GOMAXPROCS(0), 8)) {
+		sock, err := newSocket(pc, !cfg.NoGSO, &l.writes)
+		if err != nil {
+			return nil, fmt.Errorf("media sender: %w", err)
+		}
+		l.shards = append(l.shards, newShard(l, sock))
+	}
+	for _, sh := range l.shards {
+		l.done.Go(sh.run)
+	}
+	return l, nil
+}
+
+func newLoop(cfg Config, c clock) *Loop {
+	l := &Loop{arena: cfg.Arena, clock: c, log: cfg.Logger}
+	if l.arena == nil {
+		l.arena = heap{}
+	}
+	if l.log == nil {
+		l.log = slog.Default()
+	}
+	return l
+}
 
 // NewSender makes the hooks of one connection.
-func (l *Loop) NewSender(cfg SenderConfig) *Sender { return &Sender{} }
+func (l *Loop) NewSender(cfg SenderConfig) *Sender {
+	return newSender(l, l.shards[l.turn.Add(1)%uint32(len(l.shards))], cfg)
+}
 
-// Close stops sending and ends all streams.
-func (l *Loop) Close() error { return nil }
+// Close ends all streams, stops sending and waits for that. Nothing of the loop may be used afterwards but what only reads.
+func (l *Loop) Close() error {
+	for _, sh := range l.shards {
+		sh.close()
+	}
+	l.done.Wait()
+	return nil
+}
+
+// LoopStats counts what went through the socket.
+type LoopStats struct {
+	Packets  uint64 // handed to the system
+	Messages uint64 // datagrams and GSO trains
+	Calls    uint64 // system calls
+	Errors   map[Reason]uint64
+	GSO      bool // is in use
+}
+
+// Stats returns counters.
+func (l *Loop) Stats() LoopStats { return l.writes.snapshot() }
+
+func (l *Loop) newSubscriberState() *SubscriberState {
+	if s := l.arena.Subscriber(); s != nil {
+		return s
+	}
+	return new(SubscriberState)
+}
+
+func (l *Loop) newStreamState() *StreamState {
+	if s := l.arena.Stream(); s != nil {
+		return s
+	}
+	return new(StreamState)
+}

@@ -1,7 +1,11 @@
 package media
 
 import (
+	"cmp"
 	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -10,26 +14,182 @@ import (
 // ErrClosed says that the subscription, its connection or the loop has ended.
 var ErrClosed = errors.New("media sender is closed")
 
-// Sender sends all subscription data of one connection, which it shares with quic-go through the quic.Hooks that it implements.
-// It needs little memory until something is sent.
-type Sender struct{ quic.Hooks }
-
-// Congestion is what a sender knows about its path.
-type Congestion struct {
-	Window   int           // congestion window, in bytes
-	InFlight int           // bytes sent and neither acknowledged nor lost
-	SRTT     time.Duration // smoothed RTT; 0 before the first sample
-	MinRTT   time.Duration
-	RTTVar   time.Duration
-	Waiting  int64         // bytes that could be sent if the window allowed
-	Blocked  time.Duration // how long data has been waiting without a pause
+// SenderConfig is the configuration of a [Sender]. The zero value is the default.
+type SenderConfig struct {
+	// NewController makes the congestion controller, for packets of at most mtu bytes. Default: [NewCubic].
+	NewController func(mtu int) CongestionController
+	// DropPolicy says what is not sent under congestion. It must not be shared. Default: everything is sent.
+	DropPolicy DropPolicy
+	// Events is told what happens. Default: nobody.
+	Events Events
+	// MaxBehindBytes and MaxBehind are how many bytes, and how long, a subscription may lag before [Events.TooFarBehind]. Defaults:
+	// 32 MiB and 30 s. Negative: no limit.
+	MaxBehindBytes int64
+	MaxBehind      time.Duration
+	// MaxUDPPayloadSize caps the max_udp_payload_size that is advertised to the peer, in bytes. Default: no cap.
+	MaxUDPPayloadSize int
 }
 
-// Stats returns the state of the path and counters.
-func (s *Sender) Stats() Stats { return Stats{} }
+const (
+	defaultMaxBehindBytes = 32 << 20
+	defaultMaxBehind      = 30 * time.Second
+)
 
-// Stats is a snapshot for metrics.
-type Stats struct {
-	Congestion
-	Packets, Bytes, LostPackets, LostBytes uint64
+func (c SenderConfig) withDefaults() SenderConfig {
+	if c.NewController == nil {
+		c.NewController = NewCubic
+	}
+	if c.Events == nil {
+		c.Events = NoEvents{}
+	}
+	c.MaxBehindBytes = cmp.Or(c.MaxBehindBytes, defaultMaxBehindBytes)
+	c.MaxBehind = cmp.Or(c.MaxBehind, defaultMaxBehind)
+	return c
+}
+
+// Sender sends all subscription data of one connection, which it shares with quic-go through the [quic.Hooks] that it implements. It
+// needs little memory until something is sent.
+type Sender struct {
+	loop  *Loop
+	shard *shard
+	cfg   SenderConfig
+	state *SubscriberState
+
+	dataWanted atomic.Bool // new data waits for connection flow control credit
+	keyDue     atomic.Bool
+
+	// Guarded by shard.mu, and known to the shard's goroutine only.
+	queued     bool
+	alarm      Time
+	alarmIndex int
+
+	mu       sync.Mutex
+	after    []func() // to be called without mu
+	closed   bool
+	seal     sealer
+	keyFirst uint64 // lowest packet number of the current key generation
+	keyLimit uint64 // packets that it may protect
+	route    *route // nil: packets may not be sent yet
+	maxMTU   int    // of the path
+	params   quic.PeerParameters
+
+	streams          []*Stream          // in no order
+	byNumber         map[uint32]*Stream // those that were opened
+	ready            scheduler
+	parked           [parkedID + 1][]*Stream
+	parkedStreams    int
+	resets           []*Stream // whose RESET_STREAM is to be sent
+	blocked          []blockedFrame
+	dataBlockedAt    int64 // limit that DATA_BLOCKED was sent for; -1: none
+	streamsBlockedAt int64 // limit that STREAMS_BLOCKED was sent for; -1: none
+
+	ledger       ledger
+	low          uint64 // numbers below it are neither outstanding nor to come
+	settled      uint64 // records of numbers below it are written
+	largestAcked uint64
+	skipAt       uint64
+	lostRecently []lostPacket
+	reordering   uint64 // packet threshold (RFC 9002 §6.1.1)
+	lossTime     Time   // when the time threshold is reached next; never: not at all
+	lastSent     Time
+	ptoCount     int
+	probes       int // packets that may be sent beyond the window
+	ping         bool
+	bigLost      int // packets larger than baseMTU lost since one was acknowledged
+
+	rtt              rttEstimate
+	control          CongestionController
+	pacer            pacer
+	limitedTo        uint64 // packets before it were sent while window or pacing held data back
+	subgroupDeadline Time
+	deadline         Time // of the alarm
+
+	threshold Level
+	look      Time // at data that waits; never: nothing waits
+	levels    []Backlog
+
+	outcomes [numOutcomes]uint64
+	reasons  [numReasons]uint64
+	stats    Stats
+}
+
+func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
+	s := &Sender{
+		loop: l, shard: sh, cfg: cfg.withDefaults(), state: l.newSubscriberState(), alarmIndex: -1,
+		dataBlockedAt: -1, streamsBlockedAt: -1, reordering: packetThreshold,
+		lossTime: never, subgroupDeadline: never, deadline: never, look: never, threshold: LowestPriority,
+	}
+	s.state.NextUni.Store(3) // the first unidirectional stream of a server (RFC 9000 §2.1)
+	s.state.Threshold.Store(uint32(LowestPriority))
+	return s
+}
+
+// unlock unlocks mu and calls back whoever is to be told.
+func (s *Sender) unlock() {
+	after := s.after
+	s.after = nil
+	s.mu.Unlock()
+	for _, f := range after {
+		f()
+	}
+}
+
+// begin takes a packet number, after having enlarged the ledger if necessary. Now and then it skips one: a peer that acknowledges what
+// it cannot have received would gain an unfair share of the path (RFC 9000 §21.4).
+func (s *Sender) begin(now Time) (number, generation uint64, ok bool) {
+	for {
+		number, generation, ok = s.state.begin(s.ledger)
+		switch {
+		case !ok && !s.growLedger():
+			return 0, 0, false
+		case !ok:
+		case number < s.skipAt:
+			return number, generation, true
+		default:
+			s.state.commit(s.ledger, number, now, 0, newInfo(0, 0, 0, kindSkipped))
+			s.skipAt = number + skipInterval()
+		}
+	}
+}
+
+func skipInterval() uint64 { return 500 + rand.Uint64N(5000) }
+
+const (
+	firstLedger = 128     // records: 4 KiB, enough for 1 Mbit/s on most paths
+	maxLedger   = 1 << 15 // records
+)
+
+// growLedger doubles the ledger.
+func (s *Sender) growLedger() bool {
+	n := max(2*len(s.ledger), firstLedger)
+	if n > maxLedger {
+		return false
+	}
+	ring := s.loop.arena.Ledger(s.state, n)
+	if ring == nil {
+		return false
+	}
+	next := s.state.NextPN.Load() & numberMask
+	if s.ledger == nil {
+		s.low, s.settled = next, next
+		s.state.LedgerLow.Store(next)
+		s.skipAt = next + skipInterval()
+	}
+	s.ledger = s.ledger.grown(ring, s.low, next)
+	return true
+}
+
+// canSend says if packets may be sent at all.
+func (s *Sender) canSend() Reason {
+	switch {
+	case s.route == nil:
+		return BlockedPath
+	case s.seal.header == nil:
+		return BlockedKey
+	case s.state.NextPN.Load()&numberMask-s.keyFirst >= s.keyLimit:
+		return BlockedKey
+	case len(s.ledger) > 0 && s.state.room(s.ledger) || s.growLedger():
+		return none
+	}
+	return BlockedLedger
 }

@@ -1,14 +1,18 @@
 package media
 
 import (
-	"errors"
 	"time"
 
 	"sluice/track"
 )
 
-// Level orders what is sent: Subscriber Priority << 8 | Publisher Priority. Lower levels go first (draft §7).
+// Level orders what is sent: Subscriber Priority << 8 | Publisher Priority. Lower levels go first (draft §7.2).
 type Level uint16
+
+// LowestPriority is the level that goes last: as a threshold it lets everything pass.
+const LowestPriority Level = 0xffff
+
+func levelOf(subscriber, publisher uint8) Level { return Level(subscriber)<<8 | Level(publisher) }
 
 // SubscriptionConfig is what the streams and datagrams of a [Subscription] have in common.
 type SubscriptionConfig struct {
@@ -25,53 +29,148 @@ type SubscriptionConfig struct {
 }
 
 // Subscription sends the subgroups and datagrams of one subscription. Its methods may be called on any goroutine.
-type Subscription struct{}
+type Subscription struct {
+	sender     *Sender
+	descending bool
+	errorCode  func(uint64) uint64
+	owner      any
+
+	// Guarded by sender.mu.
+	priority        uint8
+	objectTimeout   time.Duration
+	subgroupTimeout time.Duration
+	lanes           []*lane       // also empty ones, for reuse
+	datagrams       int           // queued
+	waiting         int64         // bytes, at the last look
+	lag             time.Duration // age of the oldest of them
+	reported        bool          // as too far behind
+	closed          bool
+}
 
 // NewSubscription adds a subscription. Close releases it.
-func (s *Sender) NewSubscription(cfg SubscriptionConfig) *Subscription { return &Subscription{} }
+func (s *Sender) NewSubscription(cfg SubscriptionConfig) *Subscription {
+	if cfg.ErrorCode == nil {
+		cfg.ErrorCode = func(code uint64) uint64 { return code }
+	}
+	return &Subscription{
+		sender: s, descending: cfg.Descending, errorCode: cfg.ErrorCode, owner: cfg.Owner,
+		priority: cfg.Priority, objectTimeout: cfg.ObjectTimeout, subgroupTimeout: cfg.SubgroupTimeout,
+	}
+}
+
+// Sender returns the connection's sender.
+func (sub *Subscription) Sender() *Sender { return sub.sender }
+
+// Owner returns SubscriptionConfig.Owner.
+func (sub *Subscription) Owner() any { return sub.owner }
 
 // StreamConfig describes a downstream stream: Prefix and then the bytes of Log from Start on.
 type StreamConfig struct {
-	// Prefix is what the stream starts with: the WebTransport stream header, SUBGROUP_HEADER, and for late joiners the
-	// re-encoded first Object ID Delta. It is kept, and must not be changed. At most [MaxPrefix] bytes.
+	// Prefix is what the stream starts with: the WebTransport stream header, SUBGROUP_HEADER, and for late joiners the re-encoded
+	// first Object ID Delta. It is kept, and must not be changed.
 	Prefix []byte
 	Log    *track.Log
 	Start  int64
 	// Group, Subgroup and Priority (the Publisher Priority) order the streams of a subscription.
 	Group, Subgroup uint64
 	Priority        uint8
-	// OnDone is called once, without locks held, when the stream needs the log no longer. It must not block.
+	// OnDone is called once, without locks held, when nothing more of the log will be sent. It must not block.
 	OnDone func(Result)
 }
 
-// MaxPrefix is the largest StreamConfig.Prefix in bytes: it has to fit into the first packet.
-const MaxPrefix = 512
-
-// OpenStream adds a stream. It is opened on the wire when it is its turn and has data or an end to send. After Close, of the
-// subscription or the connection, it fails with [ErrClosed].
+// OpenStream adds a stream. It is opened on the wire when it is its turn and there is something to send besides the prefix. It fails with
+// [ErrClosed] after the end of the subscription or the connection, and with [track.ErrDiscarded] if the log has released Start.
 func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
-	return nil, errors.ErrUnsupported
+	reader, err := cfg.Log.NewReader(cfg.Start, nil)
+	if err != nil {
+		return nil, err
+	}
+	s := sub.sender
+	st := newStream(sub, cfg, reader)
+	s.mu.Lock()
+	if sub.closed || s.closed {
+		s.mu.Unlock()
+		reader.Close()
+		return nil, ErrClosed
+	}
+	s.addStream(st)
+	s.unlock()
+	if state, _ := cfg.Log.State(); state == track.Open {
+		s.shard.follow(st)
+	}
+	// After follow, so that nothing appended in between is missed.
+	s.shard.enqueue(s)
+	return st, nil
 }
-
-// Datagram is an object with forwarding preference Datagram.
-type Datagram struct {
-	// Header and Payload together are the DATAGRAM frame's content. They are kept, and must not be changed.
-	Header, Payload []byte
-	// Group, Object and Priority (the Publisher Priority) order the datagrams of a subscription.
-	Group, Object uint64
-	Priority      uint8
-	// Received is when the first byte was received; delivery timeouts run from it.
-	Received time.Time
-}
-
-// SendDatagram queues a datagram. Those too large for the path, too late, or too many are dropped and counted.
-func (sub *Subscription) SendDatagram(d Datagram) error { return errors.ErrUnsupported }
 
 // SetPriority changes the Subscriber Priority, also of what is queued.
-func (sub *Subscription) SetPriority(p uint8) {}
+func (sub *Subscription) SetPriority(p uint8) {
+	s := sub.sender
+	s.mu.Lock()
+	defer s.unlock()
+	if p == sub.priority {
+		return
+	}
+	var units []*unit
+	for _, l := range sub.lanes {
+		units = append(units, l.units...)
+	}
+	for _, u := range units {
+		s.ready.remove(u)
+	}
+	sub.priority, sub.lanes = p, nil
+	for _, u := range units {
+		s.ready.add(u)
+	}
+	for _, st := range s.streams {
+		if st.sub == sub {
+			st.state.Level.Store(uint32(st.level()))
+		}
+	}
+	s.applyThreshold()
+	s.shard.enqueue(s)
+}
 
-// SetTimeouts changes the delivery timeouts, also of what is queued.
-func (sub *Subscription) SetTimeouts(object, subgroup time.Duration) {}
+// SetTimeouts changes the delivery timeouts, also of what is queued. 0: none.
+func (sub *Subscription) SetTimeouts(object, subgroup time.Duration) {
+	s := sub.sender
+	s.mu.Lock()
+	defer s.unlock()
+	sub.objectTimeout, sub.subgroupTimeout = object, subgroup
+	for _, st := range s.streams {
+		if st.sub == sub {
+			s.setSubgroupDeadline(st)
+		}
+	}
+	s.shard.enqueue(s)
+}
 
-// Close resets the streams that are not complete with an application's code, and drops what is queued.
-func (sub *Subscription) Close(code uint64) {}
+// Close ends the subscription: its incomplete streams are reset with an application's code, its datagrams dropped.
+func (sub *Subscription) Close(code uint64) {
+	s := sub.sender
+	s.mu.Lock()
+	defer s.unlock()
+	if sub.closed {
+		return
+	}
+	sub.closed = true
+	s.dropDatagrams(sub)
+	for i := len(s.streams) - 1; i >= 0; i-- {
+		if st := s.streams[i]; st.sub == sub {
+			s.reset(st, Result{Outcome: Canceled, Code: code}, sub.errorCode(code))
+		}
+	}
+	s.shard.enqueue(s)
+}
+
+// lane returns the subscription's lane at a level.
+func (sub *Subscription) lane(level Level) *lane {
+	for _, l := range sub.lanes {
+		if l.level == level {
+			return l
+		}
+	}
+	l := &lane{level: level}
+	sub.lanes = append(sub.lanes, l)
+	return l
+}

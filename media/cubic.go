@@ -1,0 +1,163 @@
+package media
+
+import (
+	"math"
+	"time"
+)
+
+// Constants of RFC 9438 §4.1, §4.3 and §4.6.
+const (
+	cubicC     = 0.4
+	cubicBeta  = 0.7
+	cubicAlpha = 3 * (1 - cubicBeta) / (1 + cubicBeta)
+)
+
+// cubic is the CUBIC congestion controller (RFC 9438), with slow start (RFC 9002 §7.3.1). Windows are in bytes.
+type cubic struct {
+	mtu      float64
+	window   float64
+	ssthresh float64
+	wMax     float64 // window before the last reduction, less with fast convergence
+	prior    float64 // window before the last reduction
+	estimate float64 // what Reno would have (§4.3)
+	epoch    Time    // when the current congestion avoidance stage began; 0: not begun
+	k        float64 // seconds from epoch until wMax is reached again
+	lastAck  Time
+	recovery Time // losses of packets sent before are of the same congestion event
+
+	undo     cubicState // before the last congestion event
+	lost     int        // packets lost in that event
+	spurious int        // of which were not lost
+}
+
+// cubicState is what a congestion event changes.
+type cubicState struct {
+	window, ssthresh, wMax, prior, estimate, k float64
+	epoch                                      Time
+}
+
+// NewCubic returns a CUBIC congestion controller (RFC 9438) for packets of at most mtu bytes.
+func NewCubic(mtu int) CongestionController {
+	c := new(cubic)
+	c.Reset(mtu)
+	return c
+}
+
+func (c *cubic) Reset(mtu int) {
+	*c = cubic{mtu: float64(mtu), window: float64(initialWindow(mtu)), ssthresh: math.Inf(1), recovery: -1}
+}
+
+func (c *cubic) Window() int { return int(c.window) }
+
+// Rate paces a little faster than the window turns over, so that pacing does not keep it from being used (RFC 9002 §7.7), and twice as
+// fast in slow start, where the window doubles each round trip.
+func (c *cubic) Rate(srtt time.Duration) int64 {
+	if srtt <= 0 {
+		srtt = initialRTT
+	}
+	gain := 1.25
+	if c.window < c.ssthresh {
+		gain = 2
+	}
+	return int64(gain * c.window / srtt.Seconds())
+}
+
+func (c *cubic) Sent(Time, int, int) {}
+
+func (c *cubic) Acked(e AckEvent) {
+	last := c.lastAck
+	c.lastAck = e.Now
+	switch {
+	case e.AppLimited:
+		// Time in which the window was not used must not count as time to grow (RFC 9438 §5.8).
+		if c.epoch != 0 {
+			c.epoch = c.epoch.Add(e.Now.Sub(last))
+		}
+	case e.Sent <= c.recovery:
+	case c.window < c.ssthresh:
+		c.window = min(c.window+float64(e.Bytes), maxWindow)
+	default:
+		c.avoid(e)
+	}
+}
+
+// avoid grows the window in congestion avoidance (RFC 9438 §4.2 to §4.5).
+func (c *cubic) avoid(e AckEvent) {
+	if c.epoch == 0 {
+		c.begin(e.Now)
+	}
+	acked := float64(e.Bytes)
+	alpha := cubicAlpha
+	if c.estimate >= c.prior {
+		alpha = 1
+	}
+	c.estimate += alpha * c.mtu * acked / c.window
+	t := e.Now.Sub(c.epoch)
+	if c.at(t) < c.estimate {
+		c.window = max(c.window, c.estimate)
+	} else if target := min(c.at(t+e.SRTT), 1.5*c.window); target > c.window {
+		c.window += (target - c.window) * acked / c.window
+	}
+	c.window = min(c.window, maxWindow)
+}
+
+func (c *cubic) begin(now Time) {
+	c.epoch = now
+	c.estimate = c.window
+	if c.wMax <= c.window { // slow start ended without a loss, or the loss was long ago
+		c.wMax, c.k = c.window, 0
+		return
+	}
+	c.k = math.Cbrt((c.wMax - c.window) / c.mtu / cubicC)
+}
+
+// at is W_cubic (RFC 9438 §4.2).
+func (c *cubic) at(t time.Duration) float64 {
+	d := t.Seconds() - c.k
+	return cubicC*d*d*d*c.mtu + c.wMax
+}
+
+func (c *cubic) Lost(e LossEvent) {
+	if e.Sent <= c.recovery {
+		c.lost += e.Packets
+	} else {
+		c.reduce(e)
+	}
+	if e.Persistent {
+		c.window = 2 * c.mtu
+		c.epoch = 0
+		c.recovery = -1 // RFC 9002 §7.6.2: a new recovery period may start at once
+		c.lost = 0      // and this one is not undone
+	}
+}
+
+// reduce starts a congestion event (RFC 9438 §4.6, §4.7).
+func (c *cubic) reduce(e LossEvent) {
+	c.undo = cubicState{c.window, c.ssthresh, c.wMax, c.prior, c.estimate, c.k, c.epoch}
+	c.lost, c.spurious = e.Packets, 0
+	c.recovery = e.Now
+	c.prior = c.window
+	if c.window < c.wMax {
+		c.wMax = c.window * (1 + cubicBeta) / 2
+	} else {
+		c.wMax = c.window
+	}
+	c.window = max(c.window*cubicBeta, 2*c.mtu)
+	c.ssthresh = c.window
+	c.epoch = 0
+}
+
+// Spurious undoes the reduction when all that was lost in the congestion event has turned up (RFC 9438 §4.9.2).
+func (c *cubic) Spurious(sent Time) {
+	if sent > c.recovery || c.lost == 0 {
+		return
+	}
+	if c.spurious++; c.spurious < c.lost {
+		return
+	}
+	u := c.undo
+	if u.window > c.window {
+		c.window, c.ssthresh, c.wMax, c.prior, c.estimate, c.k, c.epoch = u.window, u.ssthresh, u.wMax, u.prior, u.estimate, u.k, u.epoch
+	}
+	c.lost = 0
+}

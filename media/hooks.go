@@ -1,0 +1,232 @@
+package media
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/quic-go/quic-go"
+)
+
+var _ quic.Hooks = (*Sender)(nil)
+
+// NextPacketNumber implements [quic.Hooks].
+func (s *Sender) NextPacketNumber() int64 { return int64((s.state.NextPN.Add(1) - 1) & numberMask) }
+
+// PeekPacketNumber implements [quic.Hooks].
+func (s *Sender) PeekPacketNumber() int64 { return int64(s.state.NextPN.Load() & numberMask) }
+
+// NextUniStream implements [quic.Hooks].
+func (s *Sender) NextUniStream() (int64, bool) { return s.state.takeStream() }
+
+// PeekUniStream implements [quic.Hooks].
+func (s *Sender) PeekUniStream() int64 { return int64(s.state.NextUni.Load()) }
+
+// TakeData implements [quic.Hooks].
+func (s *Sender) TakeData(n int64, all bool) int64 { return s.state.takeData(n, all) }
+
+// ReturnData implements [quic.Hooks]. Streams may have found no credit while it was taken.
+func (s *Sender) ReturnData(n int64) {
+	if s.state.returnData(n); n > 0 && s.dataWanted.Load() {
+		s.shard.enqueue(s)
+	}
+}
+
+// DataAvailable implements [quic.Hooks].
+func (s *Sender) DataAvailable() int64 { return s.state.dataAvailable() }
+
+// Keys implements [quic.Hooks].
+func (s *Sender) Keys(phase uint64, suite uint16, version uint32, _, write []byte) {
+	if write == nil {
+		return
+	}
+	key, header, err := newPacketKey(phase, suite, version, write)
+	if err != nil {
+		s.loop.log.Error("media cannot be sent on a connection", "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.unlock()
+	s.seal.install(phase, key, header)
+	s.keyLimit = key.limit
+	if phase > 0 {
+		// The key is in its place before a packet number can ask for it.
+		s.keyFirst = s.state.NextPN.Add(1<<generationShift) & numberMask
+	}
+	s.keyDue.Store(false)
+	s.shard.enqueue(s)
+}
+
+// KeyUpdateDue implements [quic.Hooks].
+func (s *Sender) KeyUpdateDue() bool { return s.keyDue.Load() }
+
+// PeerParameters implements [quic.Hooks]. It is called a second time if the peer had sent remembered ones before.
+func (s *Sender) PeerParameters(p quic.PeerParameters) {
+	s.mu.Lock()
+	defer s.unlock()
+	s.params = p
+	s.state.DataLimit.Store(max(s.state.DataLimit.Load(), uint64(p.MaxData)))
+	s.state.MaxUni.Store(max(s.state.MaxUni.Load(), uint64(p.MaxStreamsUni)))
+}
+
+// MaxData implements [quic.Hooks].
+func (s *Sender) MaxData(n int64) {
+	s.mu.Lock()
+	defer s.unlock()
+	if uint64(n) > s.state.DataLimit.Load() {
+		s.state.DataLimit.Store(uint64(n))
+		s.unparkWake(parkedConn)
+	}
+}
+
+// MaxStreams implements [quic.Hooks].
+func (s *Sender) MaxStreams(n int64) {
+	s.mu.Lock()
+	defer s.unlock()
+	if uint64(n) > s.state.MaxUni.Load() {
+		s.state.MaxUni.Store(uint64(n))
+		s.unparkWake(parkedID)
+	}
+}
+
+func (s *Sender) unparkWake(p parking) {
+	if len(s.parked[p]) > 0 {
+		s.unpark(p)
+		s.shard.enqueue(s)
+	}
+}
+
+// MaxStreamData implements [quic.Hooks].
+func (s *Sender) MaxStreamData(id, n int64) {
+	s.mu.Lock()
+	defer s.unlock()
+	st := s.byNumber[uint32(id/4)]
+	if st == nil || st.id() != id || uint64(n) <= st.state.Limit.Load() {
+		return
+	}
+	st.state.Limit.Store(uint64(n))
+	if st.park == parkedStream {
+		s.unparkStream(st)
+		s.shard.enqueue(s)
+	}
+}
+
+// StopSending implements [quic.Hooks]: the peer's code goes into RESET_STREAM (RFC 9000 §3.5).
+func (s *Sender) StopSending(id int64, code uint64) {
+	s.mu.Lock()
+	defer s.unlock()
+	if st := s.byNumber[uint32(id/4)]; st != nil && st.id() == id {
+		s.reset(st, Result{Outcome: Stopped, Code: code}, code)
+		s.shard.enqueue(s)
+	}
+}
+
+// Path implements [quic.Hooks].
+func (s *Sender) Path(p quic.PathInfo) {
+	remote, ok := p.Remote.(*net.UDPAddr)
+	if !ok {
+		s.loop.log.Error("media cannot be sent: not a UDP address", "address", p.Remote)
+		return
+	}
+	s.mu.Lock()
+	defer s.unlock()
+	if s.closed {
+		return
+	}
+	old := s.route
+	s.maxMTU = min(p.MTU, maxMTU)
+	if s.params.MaxUDPPayloadSize > 0 {
+		s.maxMTU = min(s.maxMTU, int(s.params.MaxUDPPayloadSize))
+	}
+	s.bigLost = 0
+	s.state.MTU.Store(uint32(s.maxMTU))
+	s.route = newRoute(s.shard.batch.sock, remote.AddrPort(), slices.Clone(p.OOB), bytes.Clone(p.DestConnID.Bytes()))
+	switch {
+	case old == nil:
+		s.control = s.cfg.NewController(s.maxMTU)
+		s.publishWindow()
+		if !s.shard.register(s) {
+			s.close()
+		}
+	case old.remote.Addr() != s.route.remote.Addr():
+		s.changePath()
+	}
+	s.shard.enqueue(s)
+}
+
+// changePath forgets what was measured on the old path (RFC 9000 §9.4). A change of the port alone is no other path: it is most often
+// another binding of the same NAT.
+func (s *Sender) changePath() {
+	for n := s.low; n < s.state.NextPN.Load()&numberMask; n++ {
+		if e, ok := s.ledger.read(n); ok && e.live() && !e.uncounted() {
+			s.ledger.mark(e, flagOldPath)
+			s.state.InFlight.Add(uint64(-e.size()))
+		}
+	}
+	s.advance(s.state.NextPN.Load() & numberMask)
+	s.rtt, s.pacer, s.ptoCount, s.reordering = rttEstimate{}, pacer{}, 0, packetThreshold
+	s.lostRecently = nil
+	s.control.Reset(s.maxMTU)
+	s.publishWindow()
+}
+
+// Closed implements [quic.Hooks].
+func (s *Sender) Closed(error) {
+	s.mu.Lock()
+	defer s.unlock()
+	s.close()
+	s.shard.unregister(s)
+}
+
+// close ends all streams, and forgets the keys.
+func (s *Sender) close() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.route = nil
+	s.state.MTU.Store(0)
+	for i := len(s.streams) - 1; i >= 0; i-- {
+		st := s.streams[i]
+		if st.reader != nil {
+			s.finish(st, Result{Outcome: ConnectionClosed})
+		}
+		s.forget(st)
+	}
+	s.seal.erase()
+	s.resets, s.blocked, s.parked, s.ledger = nil, nil, [len(s.parked)][]*Stream{}, nil
+	for _, q := range s.ready.beyond(-1) {
+		s.dropDatagram(q, DatagramClosed)
+	}
+	s.loop.arena.FreeSubscriber(s.state)
+}
+
+// MaxUDPPayloadSize implements [quic.Hooks].
+func (s *Sender) MaxUDPPayloadSize() int { return s.cfg.MaxUDPPayloadSize }
+
+// Acked implements [quic.Hooks].
+func (s *Sender) Acked(a *quic.AckInfo) (rtt time.Duration, _ error) {
+	s.mu.Lock()
+	defer s.unlock()
+	if s.closed || len(s.ledger) == 0 || len(a.Ranges) == 0 {
+		return 0, nil
+	}
+	return s.receiveAck(a)
+}
+
+// route is where packets go. It does not change: a path change makes another one.
+type route struct {
+	remote     netip.AddrPort
+	oob        []byte // control messages that choose the source address
+	destConnID []byte
+	name       []byte // remote, as the socket likes it
+}
+
+func newRoute(sock socket, remote netip.AddrPort, oob, destConnID []byte) *route {
+	remote = netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port())
+	r := &route{remote: remote, oob: oob, destConnID: destConnID}
+	r.name = sock.name(r)
+	return r
+}

@@ -1,0 +1,302 @@
+package media
+
+import (
+	"time"
+
+	"github.com/quic-go/quic-go"
+)
+
+// Loss recovery (RFC 9002) over the ledger. Packet numbers are shared with quic-go: those that have no record are not looked at.
+
+const (
+	packetThreshold    = 3  // RFC 9002 §6.1.1
+	maxPacketThreshold = 64 // reordering beyond this is taken for loss
+	persistentPTOs     = 3  // kPersistentCongestionThreshold, RFC 9002 §7.6.1
+	maxPTOCount        = 6  // the backoff's exponent; quic-go closes idle connections
+	probePackets       = 2  // RFC 9002 §6.2.4
+	maxLostRecently    = 256
+)
+
+// lostPacket is remembered for a while, because it might not have been lost.
+type lostPacket struct {
+	number uint64
+	sent   Time
+}
+
+// receiveAck processes an ACK frame: the work is proportional to what it newly acknowledges.
+func (s *Sender) receiveAck(a *quic.AckInfo) (sample time.Duration, err error) {
+	now := s.loop.clock.at(a.Received)
+	next := s.state.NextPN.Load() & numberMask
+	largest := min(uint64(a.Ranges[0].Largest), next-1)
+	ev := AckEvent{Now: now, InFlight: int(s.state.InFlight.Load())}
+	var newest entry
+	acked := 0
+	for _, r := range a.Ranges {
+		if uint64(r.Largest) < s.low {
+			break
+		}
+		for n := min(uint64(r.Largest)+1, next); n > max(uint64(r.Smallest), s.low); n-- {
+			e, ok := s.ledger.read(n - 1)
+			if !ok || !e.live() {
+				continue
+			}
+			if e.kind() == kindSkipped {
+				return 0, &quic.TransportError{ErrorCode: quic.ProtocolViolation, ErrorMessage: "acknowledged a packet that was not sent"}
+			}
+			if acked++; acked == 1 {
+				newest = e
+			}
+			s.ackPacket(e, &ev)
+		}
+	}
+	s.findSpurious(a, largest)
+	s.largestAcked = max(s.largestAcked, largest)
+	if acked > 0 {
+		if newest.number == largest && !newest.uncounted() {
+			sample = max(now.Sub(newest.sent), 1)
+			s.rtt.update(now, sample, min(a.Delay, s.params.MaxAckDelay))
+		}
+		s.ptoCount = 0
+		ev.AppLimited = newest.number >= s.limitedTo
+	}
+	if ev.Bytes > 0 {
+		ev.LatestRTT, ev.SRTT, ev.MinRTT = s.rtt.latest, s.rtt.smoothed, s.rtt.min
+		s.control.Acked(ev)
+	}
+	s.detectLost(now, a.Ranges)
+	s.publishWindow()
+	if s.wantsService() {
+		s.shard.enqueue(s)
+	}
+	return sample, nil
+}
+
+// ackPacket takes a packet out of flight and tells its stream.
+func (s *Sender) ackPacket(e entry, ev *AckEvent) {
+	s.ledger.mark(e, flagAcked)
+	if !e.uncounted() {
+		s.state.InFlight.Add(uint64(-e.size()))
+		ev.Bytes += e.size()
+		ev.Sent = max(ev.Sent, e.sent)
+	}
+	if s.bigLost >= blackHole && e.size() <= baseMTU {
+		s.state.MTU.Store(baseMTU)
+		s.count(MTUBlackHole)
+	}
+	s.bigLost = 0
+	s.ackFrame(e)
+}
+
+func (s *Sender) ackFrame(e entry) {
+	st := s.byNumber[e.stream()]
+	switch {
+	case st == nil:
+	case e.kind() == kindStream:
+		s.acknowledge(st, e.offset, e.end(e.offset), e.has(flagFIN))
+	case e.kind() == kindReset && st.resetting:
+		s.forget(st)
+	}
+}
+
+// loseFrame schedules again what a packet carried, if that is still of use.
+func (s *Sender) loseFrame(e entry) {
+	st := s.byNumber[e.stream()]
+	switch e.kind() {
+	case kindStream:
+		if st != nil {
+			s.lose(st, e.offset, e.end(e.offset), e.has(flagFIN))
+		}
+	case kindReset:
+		if st != nil && st.resetting {
+			s.resets = append(s.resets, st)
+		}
+	case kindBlocked:
+		s.loseBlocked(byte(e.offset), st)
+	}
+}
+
+// findSpurious looks for acknowledgments of packets that were considered lost (RFC 9002 §6.1.1 allows to become more patient then).
+func (s *Sender) findSpurious(a *quic.AckInfo, largest uint64) {
+	kept := s.lostRecently[:0]
+	for _, p := range s.lostRecently {
+		if !covered(a.Ranges, p.number, p.number) {
+			kept = append(kept, p)
+			continue
+		}
+		s.stats.SpuriousPackets++
+		s.control.Spurious(p.sent)
+		s.reordering = min(max(s.reordering, largest-p.number+1), maxPacketThreshold)
+		if e, ok := s.ledger.read(p.number); ok {
+			s.ackFrame(e)
+		}
+	}
+	s.lostRecently = kept
+}
+
+// covered says if a range of an ACK frame, which has its highest first, contains a number in [from, to].
+func covered(ranges []quic.AckRange, from, to uint64) bool {
+	lo, hi := 0, len(ranges)
+	for lo < hi { // the first range that does not lie above to
+		if m := (lo + hi) / 2; uint64(ranges[m].Smallest) > to {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	return lo < len(ranges) && uint64(ranges[lo].Largest) >= from
+}
+
+// detectLost finds lost packets (RFC 9002 §6.1). ranges are those of the ACK frame just received, if any.
+func (s *Sender) detectLost(now Time, ranges []quic.AckRange) {
+	s.lossTime = never
+	delay := s.rtt.lossDelay()
+	ev := LossEvent{Now: now, InFlight: int(s.state.InFlight.Load())}
+	var run lossRun
+	next := s.state.NextPN.Load() & numberMask
+	for n := s.low; n < min(s.largestAcked, next); n++ {
+		e, ok := s.ledger.read(n)
+		switch {
+		case !ok:
+		case !e.live():
+			run.end()
+		case n+s.reordering <= s.largestAcked || e.sent.Add(delay) <= now:
+			if e.sent > s.rtt.first && s.rtt.first != 0 && !e.uncounted() {
+				run.add(e, ranges)
+			}
+			s.losePacket(e, &ev)
+		default:
+			s.lossTime = min(s.lossTime, e.sent.Add(delay))
+			run.end()
+		}
+	}
+	s.advance(next)
+	if ev.Packets == 0 {
+		return
+	}
+	ev.Persistent = run.longest > persistentPTOs*s.rtt.pto(s.params.MaxAckDelay)
+	s.control.Lost(ev)
+	s.publishWindow()
+	c, events := s.congestion(), s.cfg.Events
+	s.after = append(s.after, func() { events.CongestionEvent(s, c, ev.Persistent) })
+}
+
+// lossRun finds the longest time between two lost packets with none acknowledged between them (RFC 9002 §7.6.2).
+type lossRun struct {
+	first, last entry
+	longest     time.Duration
+}
+
+func (r *lossRun) add(e entry, ranges []quic.AckRange) {
+	if r.first.number == 0 || covered(ranges, r.last.number, e.number) {
+		r.first = e
+	}
+	r.last = e
+	r.longest = max(r.longest, e.sent.Sub(r.first.sent))
+}
+
+func (r *lossRun) end() { r.first = entry{} }
+
+// losePacket takes a packet out of flight and schedules what it carried.
+func (s *Sender) losePacket(e entry, ev *LossEvent) {
+	s.ledger.mark(e, flagLost)
+	if e.kind() == kindSkipped {
+		return
+	}
+	s.stats.LostPackets++
+	s.stats.LostBytes += uint64(e.size())
+	if !e.uncounted() {
+		s.state.InFlight.Add(uint64(-e.size()))
+		ev.Packets++
+		ev.Bytes += e.size()
+		ev.Sent = max(ev.Sent, e.sent)
+	}
+	s.remember(lostPacket{e.number, e.sent})
+	if s.bigLost++; e.size() <= baseMTU {
+		s.bigLost = 0
+	}
+	s.loseFrame(e)
+}
+
+func (s *Sender) remember(p lostPacket) {
+	if len(s.lostRecently) == maxLostRecently {
+		s.lostRecently = s.lostRecently[:copy(s.lostRecently, s.lostRecently[1:])]
+	}
+	s.lostRecently = append(s.lostRecently, p)
+}
+
+// blackHole is how many packets larger than baseMTU are lost in a row, with none of that size acknowledged and none of less lost, before
+// the path is taken not to carry them any more (RFC 8899 §4.3). It recovers when quic-go reports a path anew.
+const blackHole = 12
+
+// advance moves low up to the first packet that is outstanding or whose record may still come.
+func (s *Sender) advance(next uint64) {
+	s.settled = max(s.settled, min(s.state.settled(), next))
+	low := s.low
+	for low < s.settled {
+		if e, ok := s.ledger.read(low); ok && e.live() {
+			break
+		}
+		low++
+	}
+	if low != s.low {
+		s.low = low
+		s.state.LedgerLow.Store(low)
+	}
+}
+
+// outstanding says if packets are neither acknowledged nor lost.
+func (s *Sender) outstanding() bool { return s.low < s.settled || int64(s.state.InFlight.Load()) > 0 }
+
+// lossDeadline is when the loss detection timer is to go off (RFC 9002 §6.2.1).
+func (s *Sender) lossDeadline() Time {
+	switch {
+	case s.lossTime != never:
+		return s.lossTime
+	case s.outstanding():
+		return s.lastSent.Add(s.rtt.pto(s.params.MaxAckDelay) << min(s.ptoCount, maxPTOCount))
+	}
+	return never
+}
+
+// expireLoss does what the loss detection timer does (RFC 9002 §A.9).
+func (s *Sender) expireLoss(now Time) {
+	next := s.state.NextPN.Load() & numberMask
+	s.advance(next)
+	if s.lossTime <= now {
+		s.detectLost(now, nil)
+		return
+	}
+	if !s.outstanding() {
+		return
+	}
+	if s.lastSent = max(s.lastSent, s.newestSent(next)); now < s.lossDeadline() {
+		return
+	}
+	s.ptoCount++
+	s.stats.PTOs++
+	s.probes = probePackets
+	s.probe(next)
+}
+
+// newestSent returns when the last packet was sent, which may have been another sender's.
+func (s *Sender) newestSent(next uint64) Time {
+	for n := next; n > s.low; n-- {
+		if e, ok := s.ledger.read(n - 1); ok && e.kind() != kindSkipped {
+			return e.sent
+		}
+	}
+	return 0
+}
+
+// probe schedules the content of the oldest outstanding packets once more, which mends the loss of the last packets of a burst at
+// once. They stay in flight. Without any such content a PING asks for an acknowledgment (RFC 9002 §6.2.4).
+func (s *Sender) probe(next uint64) {
+	found := 0
+	for n := s.low; n < next && found < probePackets; n++ {
+		if e, ok := s.ledger.read(n); ok && e.live() && e.kind() != kindSkipped {
+			s.loseFrame(e)
+			found++
+		}
+	}
+	s.ping = true
+}

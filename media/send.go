@@ -1,0 +1,205 @@
+package media
+
+import "encoding/binary"
+
+// A packet carries one frame, so that one record describes it.
+
+// baseMTU is what every QUIC path carries (RFC 9000 §14).
+const baseMTU = 1200
+
+// quantum is how many packets a sender may send before it is the others' turn.
+const quantum = 64
+
+// serve sends what may be sent now. It returns if there is more, and otherwise when to look again.
+func (s *Sender) serve(now Time, b *batch) (more bool, alarm Time) {
+	s.mu.Lock()
+	defer s.unlock()
+	return s.serveLocked(now, b)
+}
+
+func (s *Sender) serveLocked(now Time, b *batch) (more bool, alarm Time) {
+	if s.closed {
+		return false, never
+	}
+	if len(s.ledger) > 0 && s.lossDeadline() <= now {
+		s.expireLoss(now)
+	}
+	s.expireSubgroups(now)
+	if s.dataWanted.Load() && s.state.dataAvailable() > 0 {
+		s.unpark(parkedConn)
+	}
+	s.observe(now)
+	stopped := s.sendUntilStopped(now, b)
+	s.deadline = s.nextAlarm(now, stopped)
+	return stopped == again, s.deadline
+}
+
+// nextAlarm is when something is to be done without any event.
+func (s *Sender) nextAlarm(now Time, stopped Reason) Time {
+	alarm := min(s.subgroupDeadline, s.nextLook(now))
+	if len(s.ledger) > 0 {
+		alarm = min(alarm, s.lossDeadline())
+	}
+	if stopped == BlockedPacing {
+		alarm = min(alarm, s.pacer.next(s.control.Rate(s.rtt.smoothed), int(s.state.MTU.Load())))
+	}
+	return alarm
+}
+
+// wantsService says if an ACK has changed anything that the shard's goroutine must act on.
+func (s *Sender) wantsService() bool {
+	return s.lossTime < s.deadline || s.pending() && s.state.fits(int(s.state.MTU.Load()))
+}
+
+// pending says if there is anything to send.
+func (s *Sender) pending() bool {
+	return !s.ready.empty() || len(s.resets) > 0 || len(s.blocked) > 0 || s.probes > 0
+}
+
+// sendUntilStopped sends until nothing is left or something forbids it, and returns that.
+func (s *Sender) sendUntilStopped(now Time, b *batch) Reason {
+	if !s.pending() {
+		return none
+	}
+	if r := s.canSend(); r != none {
+		s.count(r)
+		return r
+	}
+	rate := s.control.Rate(s.rtt.smoothed)
+	if rate > 0 {
+		s.pacer.refill(now, rate, burst(s.control.Window(), int(s.state.MTU.Load()), rate))
+	}
+	for range quantum {
+		if r := s.mayContinue(b, rate > 0); r != none {
+			return r
+		}
+		if r := s.sendOne(now, b); r != none {
+			return r
+		}
+		if !s.pending() {
+			return none
+		}
+	}
+	return again
+}
+
+// mayContinue says what forbids the next packet.
+func (s *Sender) mayContinue(b *batch, paced bool) Reason {
+	r := none
+	switch {
+	case b.full():
+		return again
+	case !s.state.room(s.ledger) && !s.growLedger():
+		r = BlockedLedger
+	case s.probes > 0:
+	case !s.state.fits(int(s.state.MTU.Load())):
+		r = BlockedWindow
+	case paced && !s.pacer.ready():
+		r = BlockedPacing
+	}
+	if r == BlockedWindow || r == BlockedPacing {
+		s.limitedTo = s.state.NextPN.Load() & numberMask
+	}
+	if r != none {
+		s.count(r)
+	}
+	return r
+}
+
+// sendOne sends at most one packet.
+func (s *Sender) sendOne(now Time, b *batch) Reason {
+	switch {
+	case len(s.resets) > 0:
+		return s.sendReset(now, b)
+	case len(s.blocked) > 0:
+		return s.sendBlocked(now, b)
+	}
+	u := s.ready.first()
+	switch {
+	case u == nil:
+		return s.sendPing(now, b)
+	case u.datagram != nil:
+		return s.sendDatagram(now, b, u)
+	}
+	return s.sendStream(now, b, u.stream)
+}
+
+// sendPing sends a probe when there is nothing else to send.
+func (s *Sender) sendPing(now Time, b *batch) Reason {
+	if !s.ping {
+		s.probes = 0
+		return none
+	}
+	s.probes = 1
+	return s.sendControl(now, b, nil, kindPing, 0, framePing)
+}
+
+func (s *Sender) sendReset(now Time, b *batch) Reason {
+	st := s.resets[0]
+	if !st.resetting { // acknowledged in the meantime
+		s.resets = s.resets[1:]
+		return none
+	}
+	r := s.sendControl(now, b, st, kindReset, st.final, frameResetStream, uint64(st.id()), st.code, uint64(st.final))
+	if r == none {
+		s.resets = s.resets[1:]
+	}
+	return r
+}
+
+// sendControl sends a packet with a frame that consists of integers.
+func (s *Sender) sendControl(now Time, b *batch, st *Stream, kind uint8, offset int64, frame byte, fields ...uint64) Reason {
+	number, generation, ok := s.begin(now)
+	if !ok {
+		return BlockedLedger
+	}
+	p, header := s.open(b)
+	p = appendFrame(p, frame, fields...)
+	var stream uint32
+	if st != nil {
+		stream = st.number
+	}
+	s.state.commit(s.ledger, number, now, offset, newInfo(stream, 0, len(p)+tagLength, kind))
+	s.finishPacket(now, b, p, header, number, generation)
+	return none
+}
+
+// open starts a packet: the header, whose variable bits follow in finishPacket.
+func (s *Sender) open(b *batch) (p []byte, header int) {
+	p = append(b.next(), 0)
+	p = append(p, s.route.destConnID...)
+	p = append(p, 0, 0, 0, 0)
+	return p, len(p)
+}
+
+// space is how many bytes the frame of a packet may have. When probes go unanswered, size may be why.
+func (s *Sender) space() int {
+	mtu := int(s.state.MTU.Load())
+	if s.ptoCount > 1 {
+		mtu = min(mtu, baseMTU)
+	}
+	return mtu - 1 - len(s.route.destConnID) - numberLength - tagLength
+}
+
+// overhead is what a packet has besides the data in its frame, whose own header has that length.
+func (s *Sender) overhead(frameHeader int) int {
+	return 1 + len(s.route.destConnID) + numberLength + frameHeader + tagLength
+}
+
+// finishPacket seals a packet that is recorded, and puts it into the batch.
+func (s *Sender) finishPacket(now Time, b *batch, p []byte, header int, number, generation uint64) {
+	p[0] = 0x40 | byte(generation&1)<<2 | (numberLength - 1) // RFC 9000 §17.3.1
+	binary.BigEndian.PutUint32(p[header-numberLength:], uint32(number))
+	p = s.seal.seal(p, header, number, generation)
+	b.add(s.route, len(p))
+
+	s.lastSent = now
+	s.probes, s.ping = max(s.probes-1, 0), false
+	s.pacer.spend(len(p))
+	s.state.Packets.Add(1)
+	s.state.Bytes.Add(uint64(len(p)))
+	s.control.Sent(now, len(p), int(s.state.InFlight.Load()))
+	if number-s.keyFirst >= s.keyLimit/2 {
+		s.keyDue.Store(true)
+	}
+}

@@ -1,0 +1,173 @@
+package media
+
+import (
+	"sync"
+	"time"
+
+	"sluice/track"
+)
+
+// shard is one sending goroutine with the senders that belong to it.
+type shard struct {
+	loop *Loop
+	wake chan struct{} // has room for one
+
+	mu       sync.Mutex
+	runnable []*Sender
+	grown    []*feed
+	feeds    map[*track.Log]*feed
+	senders  map[*Sender]struct{} // whose path is known
+	closed   bool
+
+	// The goroutine's own.
+	batch  *batch
+	alarms alarms
+}
+
+func newShard(l *Loop, sock socket) *shard {
+	return &shard{
+		loop: l, wake: make(chan struct{}, 1), batch: newBatch(sock),
+		feeds: make(map[*track.Log]*feed), senders: make(map[*Sender]struct{}),
+	}
+}
+
+// enqueue has a sender served soon. It never blocks.
+func (sh *shard) enqueue(s *Sender) {
+	sh.mu.Lock()
+	first := !s.queued && !sh.closed
+	if first {
+		s.queued = true
+		sh.runnable = append(sh.runnable, s)
+	}
+	sh.mu.Unlock()
+	if first {
+		sh.notify()
+	}
+}
+
+func (sh *shard) notify() {
+	select {
+	case sh.wake <- struct{}{}:
+	default:
+	}
+}
+
+// register makes s one of the senders that close with the shard, unless that has happened.
+func (sh *shard) register(s *Sender) bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if !sh.closed {
+		sh.senders[s] = struct{}{}
+	}
+	return !sh.closed
+}
+
+func (sh *shard) unregister(s *Sender) {
+	sh.mu.Lock()
+	delete(sh.senders, s)
+	sh.mu.Unlock()
+	sh.enqueue(s) // so that its alarm goes
+}
+
+// close ends the senders' streams and stops the goroutine.
+func (sh *shard) close() {
+	sh.mu.Lock()
+	sh.closed = true
+	senders := sh.senders
+	sh.senders = make(map[*Sender]struct{})
+	sh.mu.Unlock()
+	for s := range senders {
+		s.mu.Lock()
+		s.close()
+		s.unlock()
+	}
+	sh.notify()
+}
+
+// run serves until the shard is closed.
+func (sh *shard) run() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var feeds []*feed
+	var senders []*Sender
+	for {
+		var open bool
+		if feeds, senders, open = sh.take(feeds[:0], senders[:0]); !open {
+			return
+		}
+		sh.serve(feeds, senders)
+		if !sh.idle() {
+			continue
+		}
+		timer.Reset(sh.untilAlarm())
+		select {
+		case <-sh.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// take takes over what is to be served. The slices are exchanged with the queues, so that neither allocates for long.
+func (sh *shard) take(feeds []*feed, senders []*Sender) ([]*feed, []*Sender, bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.closed {
+		for _, f := range sh.feeds {
+			f.reader.Close()
+		}
+		return nil, nil, false
+	}
+	sh.grown, feeds = feeds, sh.grown
+	sh.runnable, senders = senders, sh.runnable
+	for _, s := range senders {
+		s.queued = false
+	}
+	return feeds, senders, true
+}
+
+func (sh *shard) idle() bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return len(sh.grown) == 0 && len(sh.runnable) == 0 && !sh.closed
+}
+
+// serve serves the followers of logs that have grown, senders that were woken, and those whose alarm is due. All together make batches.
+func (sh *shard) serve(feeds []*feed, senders []*Sender) {
+	now := sh.loop.clock.now()
+	for _, f := range feeds {
+		f.serve(now)
+	}
+	for _, s := range senders {
+		more, alarm := s.serve(now, sh.batch)
+		sh.after(s, more, alarm)
+	}
+	for s := sh.alarms.due(now); s != nil; s = sh.alarms.due(now) {
+		more, alarm := s.serve(now, sh.batch)
+		sh.after(s, more, alarm)
+	}
+	sh.batch.flush()
+	clear(feeds)
+	clear(senders)
+}
+
+// after notes what a served sender wants.
+func (sh *shard) after(s *Sender, more bool, alarm Time) {
+	if more {
+		sh.enqueue(s)
+	}
+	sh.alarms.set(s, alarm)
+	if sh.batch.full() {
+		sh.batch.flush()
+	}
+}
+
+// maxSleep bounds how long a shard sleeps without an alarm.
+const maxSleep = time.Hour
+
+func (sh *shard) untilAlarm() time.Duration {
+	next := sh.alarms.next()
+	if next == never {
+		return maxSleep
+	}
+	return max(next.Sub(sh.loop.clock.now()), 0)
+}

@@ -1,0 +1,110 @@
+package media
+
+// Reason says why something was not sent, or not yet. Each has a counter.
+type Reason uint8
+
+// Reasons.
+const (
+	none  Reason = iota
+	again        // nothing forbids it but other senders' turn
+
+	BlockedPath    // the handshake is not confirmed
+	BlockedKey     // there is no key, or it has protected as many packets as it may
+	BlockedLedger  // the record of an outstanding packet would be overwritten
+	BlockedWindow  // congestion window
+	BlockedPacing  // the packet's time has not come
+	BlockedConn    // connection flow control
+	BlockedStream  // stream flow control
+	BlockedStreams // stream limit
+
+	DatagramLate        // delivery timeout
+	DatagramTooLarge    // for the path, or for the peer
+	DatagramUnsupported // by the peer
+	DatagramQueueFull   // older than all others that wait
+	DatagramDropped     // by the drop policy
+	DatagramClosed      // with its subscription
+
+	MTUBlackHole // the path no longer carries packets of the size it had: smaller ones from here on
+
+	WriteTooLarge // the system refused a packet as too large for the device (EMSGSIZE)
+	WriteNoBuffer // the system had no buffer (ENOBUFS)
+	WriteError    // any other error of the system
+	numReasons
+)
+
+var reasonNames = [numReasons]string{
+	"none", "again",
+	"blocked_path", "blocked_key", "blocked_ledger", "blocked_window", "blocked_pacing", "blocked_conn_credit", "blocked_stream_credit",
+	"blocked_streams",
+	"datagram_late", "datagram_too_large", "datagram_unsupported", "datagram_queue_full", "datagram_dropped", "datagram_closed",
+	"mtu_black_hole",
+	"write_too_large", "write_no_buffer", "write_error",
+}
+
+func (r Reason) String() string {
+	if r < numReasons {
+		return reasonNames[r]
+	}
+	return "unknown"
+}
+
+// Stats is a snapshot of a sender for metrics.
+type Stats struct {
+	Congestion
+	Packets         uint64 // sent, by any sender but quic-go
+	Bytes           uint64 // sent in QUIC packets
+	LostPackets     uint64 // considered lost
+	LostBytes       uint64
+	SpuriousPackets uint64 // considered lost, and acknowledged later
+	Retransmissions uint64 // packets that carried bytes again
+	PTOs            uint64
+	Streams         uint64 // opened
+	Datagrams       uint64 // sent
+	Open            int    // streams that are not done
+	Outcomes        map[Outcome]uint64
+	Reasons         map[Reason]uint64 // those that occurred
+	Ledger          int               // records it has room for
+}
+
+func (s *Sender) count(r Reason) { s.reasons[r]++ }
+
+// Stats returns the state of the path and counters.
+func (s *Sender) Stats() Stats {
+	s.mu.Lock()
+	defer s.unlock()
+	st := s.stats
+	st.Congestion = s.congestion()
+	st.Packets, st.Bytes = s.state.Packets.Load(), s.state.Bytes.Load()
+	st.Open, st.Ledger = len(s.streams), len(s.ledger)
+	st.Outcomes, st.Reasons = make(map[Outcome]uint64), make(map[Reason]uint64)
+	for o, n := range s.outcomes {
+		if n > 0 {
+			st.Outcomes[Outcome(o)] = n
+		}
+	}
+	for r, n := range s.reasons {
+		if n > 0 {
+			st.Reasons[Reason(r)] = n
+		}
+	}
+	return st
+}
+
+// Congestion returns what is known about the path.
+func (s *Sender) Congestion() Congestion {
+	s.mu.Lock()
+	defer s.unlock()
+	return s.congestion()
+}
+
+func (s *Sender) congestion() Congestion {
+	return Congestion{
+		Window: int(s.state.Window.Load()), InFlight: int(s.state.InFlight.Load()),
+		SRTT: s.rtt.smoothed, MinRTT: s.rtt.min, RTTVar: s.rtt.variance,
+	}
+}
+
+// publishWindow tells other senders what the controller has decided.
+func (s *Sender) publishWindow() {
+	s.state.Window.Store(uint64(min(max(s.control.Window(), minimumWindow(baseMTU)), maxWindow)))
+}
