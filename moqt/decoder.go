@@ -86,10 +86,9 @@ func (d *decoder) within(b []byte, what string, decode func(*decoder)) {
 
 // properties decodes Track Properties, which are the rest of the message.
 func (d *decoder) properties() Properties {
-	if len(d.b) == 0 {
-		return nil
-	}
 	p := Properties(slices.Clone(d.rest()))
-	d.fail(p.CheckTrack())
+	if d.err == nil {
+		d.fail(p.CheckTrack())
+	}
 	return p
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -74,9 +73,7 @@ func dialAddr(ctx context.Context, addr *net.UDPAddr, tlsConf *tls.Config, cfg *
 	}
 	tr := &quic.Transport{Conn: udp, ConnectionIDLength: connIDLength}
 	closeSocket := func() { _ = errors.Join(tr.Close(), udp.Close()) }
-	conf := cfg.quicConfig()
-	conf.HandshakeIdleTimeout = 2 * cfg.handshakeTimeout() // the context's deadline has the better message
-	qc, err := tr.Dial(ctx, addr, tlsConf, conf)
+	qc, err := tr.Dial(ctx, addr, tlsConf, cfg.quicConfig())
 	if err != nil {
 		closeSocket()
 		return nil, err
@@ -116,10 +113,7 @@ func connect(ctx context.Context, qc *quic.Conn, u *URL, protocols []string) (*w
 	defer tr.Close()
 	rsp, wt, err := cc.Dial(ctx, "https://"+u.Authority+u.Path, nil)
 	if rsp != nil && err != nil && rsp.StatusCode/100 != 2 {
-		defer rsp.Body.Close()
-		why, _ := io.ReadAll(io.LimitReader(rsp.Body, maxReason))
-		return nil, fmt.Errorf("the server answered %d %s to path %q: %s",
-			rsp.StatusCode, http.StatusText(rsp.StatusCode), u.Path, strings.TrimSpace(string(why)))
+		return nil, fmt.Errorf("the server answered %d %s to path %q", rsp.StatusCode, http.StatusText(rsp.StatusCode), u.Path)
 	}
 	if err != nil {
 		return nil, err

@@ -1,0 +1,66 @@
+package session
+
+import "sluice/moqt"
+
+// Handler takes the requests of the peer. Methods for requests are called on a goroutine each; they, or others later,
+// answer the request. What they are given stays valid until its Context is done.
+type Handler interface {
+	// HandleSetup decides whether the peer may establish the session, before any other method is called. A
+	// *[moqt.ProtocolError] gives the code with which the session is closed, for example INVALID_PATH; any other error
+	// means UNAUTHORIZED, and becomes the reason.
+	HandleSetup(*Session, Peer) error
+	// HandleSubscribe gets a SUBSCRIBE. The answer is Accept or Reject.
+	HandleSubscribe(*Publication)
+	// HandlePublish gets a PUBLISH. The answer is Accept or Reject.
+	HandlePublish(*Subscription)
+	// HandleFetch gets a FETCH, after what a joining one refers to was resolved. The answer is OK or Reject.
+	HandleFetch(*IncomingFetch)
+	// HandleTrackStatus gets a TRACK_STATUS. The answer is OK or Reject.
+	HandleTrackStatus(*IncomingTrackStatus)
+	// HandlePublishNamespace gets a PUBLISH_NAMESPACE. The answer is OK or Reject.
+	HandlePublishNamespace(*IncomingPublishNamespace)
+	// HandleSubscribeNamespace gets a SUBSCRIBE_NAMESPACE. The answer is OK or Reject.
+	HandleSubscribeNamespace(*IncomingSubscribeNamespace)
+	// HandleSubscribeTracks gets a SUBSCRIBE_TRACKS. The answer is OK or Reject.
+	HandleSubscribeTracks(*IncomingSubscribeTracks)
+	// HandleGoaway gets a GOAWAY for the session. New requests have to go to another one.
+	HandleGoaway(*Session, moqt.Goaway)
+}
+
+// Unsupported is a [Handler] that accepts every session and refuses every request with NOT_SUPPORTED (draft §4). Embed
+// it to serve some requests only.
+type Unsupported struct{}
+
+var _ Handler = Unsupported{}
+
+func notSupported(r *Request) {
+	// It fails only if the request is over.
+	_ = r.Reject(refuse(moqt.RequestNotSupported, "%s is not supported here", r.kind))
+}
+
+// HandleSetup implements [Handler].
+func (Unsupported) HandleSetup(*Session, Peer) error { return nil }
+
+// HandleSubscribe implements [Handler].
+func (Unsupported) HandleSubscribe(p *Publication) { notSupported(p.Request) }
+
+// HandlePublish implements [Handler].
+func (Unsupported) HandlePublish(sub *Subscription) { notSupported(sub.Request) }
+
+// HandleFetch implements [Handler].
+func (Unsupported) HandleFetch(f *IncomingFetch) { notSupported(f.Request) }
+
+// HandleTrackStatus implements [Handler].
+func (Unsupported) HandleTrackStatus(t *IncomingTrackStatus) { notSupported(t.Request) }
+
+// HandlePublishNamespace implements [Handler].
+func (Unsupported) HandlePublishNamespace(p *IncomingPublishNamespace) { notSupported(p.Request) }
+
+// HandleSubscribeNamespace implements [Handler].
+func (Unsupported) HandleSubscribeNamespace(p *IncomingSubscribeNamespace) { notSupported(p.Request) }
+
+// HandleSubscribeTracks implements [Handler].
+func (Unsupported) HandleSubscribeTracks(p *IncomingSubscribeTracks) { notSupported(p.Request) }
+
+// HandleGoaway implements [Handler].
+func (Unsupported) HandleGoaway(*Session, moqt.Goaway) {}

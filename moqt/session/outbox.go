@@ -1,0 +1,120 @@
+package session
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"sluice/moqt"
+	"sluice/transport"
+)
+
+// errStalled says that the peer does not read what it was sent.
+var errStalled = errors.New("the peer does not read its messages")
+
+// outbox sends the messages of one stream. They queue up while the peer does not read, so that sending blocks nobody:
+// neither other streams nor the sender. A goroutine exists while something is queued.
+type outbox struct {
+	s      *Session
+	stream transport.SendStream
+	failed func(error) // called once, when the stream cannot take what is queued
+
+	mu      sync.Mutex
+	queue   []byte
+	sending bool
+	fin     bool // nothing may follow what is queued
+	dead    bool
+}
+
+// send queues a message. It fails if the message cannot be encoded, or comes after the last one.
+func (o *outbox) send(m moqt.Message) error { return o.enqueue(m, false) }
+
+// sendLast queues a message and a FIN.
+func (o *outbox) sendLast(m moqt.Message) error { return o.enqueue(m, true) }
+
+func (o *outbox) enqueue(m moqt.Message, last bool) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.fin {
+		return ErrFinished
+	}
+	queue, err := moqt.AppendMessage(o.queue, o.s.version, m)
+	if err != nil {
+		return err
+	}
+	o.s.log.Debug("send", "message", m.Type(), "stream", o.stream.ID())
+	o.queue, o.fin = queue, last
+	o.start()
+	return nil
+}
+
+// finish queues a FIN.
+func (o *outbox) finish() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.fin {
+		o.fin = true
+		o.start()
+	}
+}
+
+// reset abandons what is queued, and the stream.
+func (o *outbox) reset(code moqt.StreamResetCode) {
+	o.mu.Lock()
+	o.dead, o.fin, o.queue = true, true, nil
+	o.mu.Unlock()
+	o.stream.CancelWrite(uint64(code))
+}
+
+// isClosed reports whether this end has closed or reset the stream, or is about to.
+func (o *outbox) isClosed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.fin
+}
+
+func (o *outbox) start() {
+	if !o.sending && !o.dead {
+		o.sending = o.s.spawn(o.run)
+	}
+}
+
+// run writes until the queue is empty.
+func (o *outbox) run() {
+	for {
+		o.mu.Lock()
+		b, fin := o.queue, o.fin
+		o.queue = nil
+		o.sending = len(b) > 0 && !o.dead
+		sending := o.sending
+		o.mu.Unlock()
+		if !sending {
+			if fin {
+				_ = o.stream.Close() // fails only where nobody waits for the FIN: after a reset
+			}
+			return
+		}
+		if err := o.write(b); err != nil {
+			o.fail(err)
+			return
+		}
+	}
+}
+
+func (o *outbox) write(b []byte) error {
+	if err := o.stream.SetWriteDeadline(time.Now().Add(o.s.cfg.Timeouts.Write)); err != nil {
+		return err
+	}
+	_, err := o.stream.Write(b)
+	return err
+}
+
+func (o *outbox) fail(err error) {
+	o.mu.Lock()
+	first := !o.dead
+	o.dead, o.fin, o.queue = true, true, nil
+	o.mu.Unlock()
+	if first {
+		o.failed(err)
+	}
+}

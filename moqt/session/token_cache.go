@@ -1,0 +1,124 @@
+package session
+
+import (
+	"bytes"
+	"sync"
+
+	"sluice/moqt"
+)
+
+// tokenCache holds the authorization tokens that the peer has registered (draft §10.2.2).
+type tokenCache struct {
+	limit uint64 // our MAX_AUTH_TOKEN_CACHE_SIZE, in bytes as the draft counts them (§10.3.1.3)
+
+	mu     sync.Mutex
+	tokens map[uint64]moqt.Token
+	size   uint64
+}
+
+// resolve processes the tokens of one message in their order, and returns those that have a value, as if each had been
+// sent with it. What the message registers is registered whatever becomes of the message. A ProtocolError ends the
+// session; repeated reports that the message has to be rejected with MALFORMED_AUTH_TOKEN.
+func (c *tokenCache) resolve(tokens []moqt.Token) (resolved []moqt.Token, repeated bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range tokens {
+		if t.AliasType == moqt.AliasRegister && c.overflows(t) {
+			return nil, false, &moqt.ProtocolError{
+				Code:   moqt.SessionAuthTokenCacheOverflow,
+				Reason: "registered authorization tokens exceed the cache size",
+			}
+		}
+		if t, err = c.process(t); err != nil {
+			return nil, false, err
+		}
+		if t.AliasType != moqt.AliasDelete {
+			repeated = repeated || contains(resolved, t)
+			resolved = append(resolved, t)
+		}
+	}
+	return resolved, repeated, nil
+}
+
+// resolveSetup does the same for the tokens of SETUP, in which a registration that exceeds the cache is a plain value
+// (draft §10.3.1.4).
+func (c *tokenCache) resolveSetup(tokens []moqt.Token) (resolved []moqt.Token, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range tokens {
+		if t.AliasType == moqt.AliasRegister && c.overflows(t) {
+			t = byValue(t)
+		}
+		if t, err = c.process(t); err != nil {
+			return nil, err
+		}
+		if t.AliasType == moqt.AliasDelete {
+			continue
+		}
+		if contains(resolved, t) {
+			return nil, &moqt.ProtocolError{
+				Code: moqt.SessionMalformedAuthToken, Reason: "an authorization token is repeated",
+			}
+		}
+		resolved = append(resolved, t)
+	}
+	return resolved, nil
+}
+
+// process carries out what the alias type of a token says, and returns the token by value if it has one.
+//
+// The draft wants messages with an unknown alias rejected with UNKNOWN_AUTH_TOKEN_ALIAS, which is a code for sessions
+// only (§15.10.1), so the session ends. Senders that follow the rules for aliases never cause that.
+func (c *tokenCache) process(t moqt.Token) (moqt.Token, error) {
+	known, ok := c.tokens[t.Alias]
+	switch t.AliasType {
+	case moqt.AliasUseValue:
+		return t, nil
+	case moqt.AliasRegister:
+		if ok {
+			return t, &moqt.ProtocolError{
+				Code: moqt.SessionDuplicateAuthTokenAlias, Reason: "authorization token alias is already registered",
+			}
+		}
+		c.add(t)
+		return byValue(t), nil
+	}
+	if !ok {
+		return t, &moqt.ProtocolError{
+			Code: moqt.SessionUnknownAuthTokenAlias, Reason: "authorization token alias is not registered",
+		}
+	}
+	if t.AliasType == moqt.AliasDelete {
+		c.remove(known)
+		return t, nil
+	}
+	return byValue(known), nil
+}
+
+func (c *tokenCache) overflows(t moqt.Token) bool { return t.CacheSize() > c.limit-c.size }
+
+func (c *tokenCache) add(t moqt.Token) {
+	if c.tokens == nil {
+		c.tokens = make(map[uint64]moqt.Token)
+	}
+	c.tokens[t.Alias] = t
+	c.size += t.CacheSize()
+}
+
+func (c *tokenCache) remove(t moqt.Token) {
+	delete(c.tokens, t.Alias)
+	c.size -= t.CacheSize()
+}
+
+func byValue(t moqt.Token) moqt.Token {
+	return moqt.Token{AliasType: moqt.AliasUseValue, Type: t.Type, Value: t.Value}
+}
+
+func contains(tokens []moqt.Token, t moqt.Token) bool {
+	for _, o := range tokens {
+		if o.Type == t.Type && bytes.Equal(o.Value, t.Value) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,207 @@
+// Package transporttest connects two ends of a transport session in memory.
+package transporttest
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"sync"
+
+	"github.com/quic-go/quic-go"
+
+	"sluice/transport"
+)
+
+// Config describes a session. The zero value is the default.
+type Config struct {
+	Kind      transport.Kind
+	Protocol  string // default: "moqt-18"
+	Authority string // what the server's end reports on WebTransport
+	Path      string
+	// StreamWindow and ConnWindow are how many bytes an end may send beyond what the other end has read, on a stream
+	// and in total. Defaults: 64 KiB and 1 MiB.
+	StreamWindow, ConnWindow int
+	// MaxStreams and MaxUniStreams are how many streams each end may have open. Defaults: 256 and 1,024.
+	MaxStreams, MaxUniStreams int
+	// MaxDatagramSize is in bytes. Default: 1,200.
+	MaxDatagramSize int
+}
+
+// datagramQueue is how many datagrams wait for their receiver before further ones are dropped.
+const datagramQueue = 128
+
+func (c Config) withDefaults() Config {
+	c.Protocol = cmp.Or(c.Protocol, "moqt-18")
+	c.StreamWindow = cmp.Or(c.StreamWindow, 64<<10)
+	c.ConnWindow = cmp.Or(c.ConnWindow, 1<<20)
+	c.MaxStreams = cmp.Or(c.MaxStreams, 256)
+	c.MaxUniStreams = cmp.Or(c.MaxUniStreams, 1024)
+	c.MaxDatagramSize = cmp.Or(c.MaxDatagramSize, 1200)
+	return c
+}
+
+// Pipe returns the two ends of a new session. Everything that one end sends is at once with the other, except that
+// streams wait for flow control. All waiting is on a condition variable, so the ends work with testing/synctest.
+func Pipe(cfg Config) (client, server *Conn) {
+	l := &link{cfg: cfg.withDefaults()}
+	l.changed.L = &l.mu
+	client, server = newConn(l, 0), newConn(l, 1)
+	client.peer, server.peer = server, client
+	if cfg.Kind == transport.WebTransport {
+		server.authority, server.path = cfg.Authority, cfg.Path
+	}
+	return client, server
+}
+
+// link is what both ends share: one lock for everything is slow, and plain to reason about.
+type link struct {
+	cfg     Config
+	mu      sync.Mutex
+	changed sync.Cond
+}
+
+// wait waits until ready reports true, with mu held. It fails when the context is done.
+func (l *link) wait(ctx context.Context, ready func() bool) error {
+	stop := context.AfterFunc(ctx, l.broadcast)
+	defer stop()
+	for !ready() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		l.changed.Wait()
+	}
+	return nil
+}
+
+func (l *link) broadcast() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed.Broadcast()
+}
+
+// Conn is one end. It implements [transport.Conn].
+type Conn struct {
+	*link
+	perspective     int64 // the lowest bit of the stream ids that this end opens (RFC 9000 §2.1)
+	peer            *Conn
+	authority, path string
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	bidi, uni streamQueue // of streams that this end opened
+	inFlight  int         // bytes sent that the peer has not read
+	datagrams [][]byte    // received
+	paused    bool
+	closed    *transport.SessionError
+}
+
+var _ transport.Conn = (*Conn)(nil)
+
+func newConn(l *link, perspective int64) *Conn {
+	c := &Conn{link: l, perspective: perspective}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.bidi = streamQueue{firstID: perspective, limit: l.cfg.MaxStreams}
+	c.uni = streamQueue{firstID: perspective | 2, limit: l.cfg.MaxUniStreams}
+	return c
+}
+
+// Pause makes this end receive nothing until Resume, like an application that has stopped reading.
+func (c *Conn) Pause() { c.setPaused(true) }
+
+// Resume ends a Pause.
+func (c *Conn) Resume() { c.setPaused(false) }
+
+func (c *Conn) setPaused(paused bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = paused
+	c.changed.Broadcast()
+}
+
+// Context implements [transport.Conn].
+func (c *Conn) Context() context.Context { return c.ctx }
+
+// CloseWithError implements [transport.Conn].
+func (c *Conn) CloseWithError(code uint64, reason string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed != nil {
+		return nil
+	}
+	for _, end := range []*Conn{c, c.peer} {
+		end.closed = &transport.SessionError{Code: code, Remote: end != c, Reason: reason}
+		end.bidi.abandon(end.closed)
+		end.uni.abandon(end.closed)
+		end.cancel(end.closed)
+	}
+	c.changed.Broadcast()
+	return nil
+}
+
+// SendDatagram implements [transport.Conn].
+func (c *Conn) SendDatagram(b []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed != nil:
+		return c.closed
+	case len(b) > c.cfg.MaxDatagramSize:
+		return transport.ErrDatagramTooLarge
+	case len(c.peer.datagrams) < datagramQueue:
+		c.peer.datagrams = append(c.peer.datagrams, append([]byte(nil), b...))
+		c.changed.Broadcast()
+	}
+	return nil
+}
+
+// ReceiveDatagram implements [transport.Conn].
+func (c *Conn) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.wait(ctx, func() bool { return c.closed != nil || len(c.datagrams) > 0 && !c.paused })
+	switch {
+	case c.closed != nil:
+		return nil, c.closed
+	case err != nil:
+		return nil, err
+	}
+	b := c.datagrams[0]
+	c.datagrams = c.datagrams[1:]
+	return b, nil
+}
+
+// MaxDatagramSize implements [transport.Conn].
+func (c *Conn) MaxDatagramSize() int { return c.cfg.MaxDatagramSize }
+
+// Kind implements [transport.Conn].
+func (c *Conn) Kind() transport.Kind { return c.cfg.Kind }
+
+// Protocol implements [transport.Conn].
+func (c *Conn) Protocol() string { return c.cfg.Protocol }
+
+// Authority implements [transport.Conn].
+func (c *Conn) Authority() string { return c.authority }
+
+// Path implements [transport.Conn].
+func (c *Conn) Path() string { return c.path }
+
+// LocalAddr implements [transport.Conn].
+func (c *Conn) LocalAddr() net.Addr {
+	return &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 10000 + int(c.perspective)}
+}
+
+// RemoteAddr implements [transport.Conn].
+func (c *Conn) RemoteAddr() net.Addr { return c.peer.LocalAddr() }
+
+// Hooks implements [transport.Conn].
+func (c *Conn) Hooks() quic.Hooks { return nil }
+
+// StreamPrefix implements [transport.Conn].
+func (c *Conn) StreamPrefix() []byte { return nil }
+
+// DatagramPrefix implements [transport.Conn].
+func (c *Conn) DatagramPrefix() []byte { return nil }
+
+// StreamErrorCode implements [transport.Conn].
+func (c *Conn) StreamErrorCode(code uint64) uint64 { return code }
