@@ -86,9 +86,10 @@ func (d *decoder) within(b []byte, what string, decode func(*decoder)) {
 
 // properties decodes Track Properties, which are the rest of the message.
 func (d *decoder) properties() Properties {
-	p := Properties(slices.Clone(d.rest()))
-	if d.err == nil {
-		d.fail(p.CheckTrack())
+	if len(d.b) == 0 {
+		return nil
 	}
+	p := Properties(slices.Clone(d.rest()))
+	d.fail(p.CheckTrack())
 	return p
 }

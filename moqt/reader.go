@@ -15,11 +15,10 @@ type Reader struct {
 	start   int
 }
 
-// initialReadLen is how much a Reader asks for at first, in bytes: enough for most requests.
-const initialReadLen = 512
-
-// maxMessageHeaderLen is the longest type and length of a control message, in bytes.
-const maxMessageHeaderLen = MaxVarintLen + 2
+const (
+	initialReadLen = 512  // bytes that a Reader asks for at first: enough for most requests
+	maxIdleBuffer  = 4096 // bytes that a Reader keeps between messages
+)
 
 // NewReader returns a Reader of the messages in r. On a control stream r starts with SETUP, whose message type is also
 // the stream type; a caller that has consumed it already puts it back with io.MultiReader.
@@ -28,40 +27,37 @@ func NewReader(r io.Reader, v Version) *Reader { return &Reader{r: r, version: v
 // Buffered returns how many bytes were read from the stream and belong to messages that Read has not returned yet.
 func (r *Reader) Buffered() int { return len(r.buf) - r.start }
 
-// Read returns the next message. It returns io.EOF if the stream ends between two messages, a ProtocolError for what
-// ParseMessage refuses and for a stream that ends within a message, and errors of the stream as they are. An error is
-// final.
+// Read returns the next message. It returns io.EOF if the stream ends between two messages, the errors of ParseMessage,
+// a ProtocolError for a stream that ends within a message, and errors of the stream as they are. An error is final.
 func (r *Reader) Read() (Message, error) {
-	typ, n, length, err := r.header()
+	typ, n, err := r.header()
 	if err != nil {
 		return nil, err
 	}
+	length := int(binary.BigEndian.Uint16(r.buf[r.start+n-2:]))
 	if err := r.fill(n + length); err != nil {
 		return nil, err
 	}
-	payload := r.buf[r.start+n : r.start+n+length]
+	payload := r.buf[r.start+n:][:length]
 	r.start += n + length
 	return ParseMessage(r.version, typ, payload)
 }
 
-// header parses a message's type and length, without consuming them, and returns how long they are. Unknown types are
-// refused here, before any payload is read.
-func (r *Reader) header() (typ MessageType, n, length int, err error) {
-	for want := 1; ; want++ {
-		if err := r.fill(want); err != nil {
-			return 0, 0, 0, err
-		}
-		b := r.buf[r.start:]
-		x, n, err := ParseVarint(b)
-		if err == nil && len(b) >= n+2 {
-			typ = MessageType(x)
-			if _, ok := r.version.wire().messages[typ]; !ok {
-				return 0, 0, 0, violation("unknown message type %#x", x)
-			}
-			return typ, n + 2, int(binary.BigEndian.Uint16(b[n:])), nil
-		}
-		want = len(b)
+// header reads until type and length of a message are buffered, and returns the type and how long both are together.
+// Unknown types are refused here, before any payload is read.
+func (r *Reader) header() (typ MessageType, n int, err error) {
+	if err := r.fill(1); err != nil {
+		return 0, 0, err
 	}
+	n = varintLenOf(r.buf[r.start])
+	if err := r.fill(n + 2); err != nil {
+		return 0, 0, err
+	}
+	x, _, _ := ParseVarint(r.buf[r.start:])
+	if _, ok := r.version.wire().messages[MessageType(x)]; !ok {
+		return 0, 0, violation("unknown message type %#x", x)
+	}
+	return MessageType(x), n + 2, nil
 }
 
 // fill reads until n bytes are buffered.
@@ -85,6 +81,9 @@ func (r *Reader) fill(n int) error {
 func (r *Reader) makeRoom() {
 	if r.start == len(r.buf) {
 		r.buf, r.start = r.buf[:0], 0
+		if cap(r.buf) > maxIdleBuffer {
+			r.buf = nil
+		}
 	}
 	if len(r.buf) < cap(r.buf) {
 		return

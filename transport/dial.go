@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -73,7 +74,9 @@ func dialAddr(ctx context.Context, addr *net.UDPAddr, tlsConf *tls.Config, cfg *
 	}
 	tr := &quic.Transport{Conn: udp, ConnectionIDLength: connIDLength}
 	closeSocket := func() { _ = errors.Join(tr.Close(), udp.Close()) }
-	qc, err := tr.Dial(ctx, addr, tlsConf, cfg.quicConfig())
+	conf := cfg.quicConfig()
+	conf.HandshakeIdleTimeout = 2 * cfg.handshakeTimeout() // the context's deadline has the better message
+	qc, err := tr.Dial(ctx, addr, tlsConf, conf)
 	if err != nil {
 		closeSocket()
 		return nil, err
@@ -113,7 +116,10 @@ func connect(ctx context.Context, qc *quic.Conn, u *URL, protocols []string) (*w
 	defer tr.Close()
 	rsp, wt, err := cc.Dial(ctx, "https://"+u.Authority+u.Path, nil)
 	if rsp != nil && err != nil && rsp.StatusCode/100 != 2 {
-		return nil, fmt.Errorf("the server answered %d %s to path %q", rsp.StatusCode, http.StatusText(rsp.StatusCode), u.Path)
+		defer rsp.Body.Close()
+		why, _ := io.ReadAll(io.LimitReader(rsp.Body, maxReason))
+		return nil, fmt.Errorf("the server answered %d %s to path %q: %s",
+			rsp.StatusCode, http.StatusText(rsp.StatusCode), u.Path, strings.TrimSpace(string(why)))
 	}
 	if err != nil {
 		return nil, err

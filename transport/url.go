@@ -107,7 +107,7 @@ func (u *URL) String() string {
 		s = "https://" + u.Authority + u.Path
 	}
 	if u.Fragment.Type != "" {
-		s += "#" + u.Fragment.Type + ":" + (&url.URL{Path: u.Fragment.Value}).EscapedFragment()
+		s += "#" + u.Fragment.Type + ":" + (&url.URL{Fragment: u.Fragment.Value}).EscapedFragment()
 	}
 	return s
 }

@@ -1,0 +1,228 @@
+package moqt
+
+import (
+	"fmt"
+	"strings"
+
+	"pgregory.net/rapid"
+)
+
+func anyNamespace() *rapid.Generator[Namespace] {
+	return rapid.Custom(func(t *rapid.T) Namespace {
+		ns := Namespace{}
+		for range rapid.IntRange(0, MaxNamespaceFields).Draw(t, "fields") {
+			ns = append(ns, anyBytes(t, 1, 100))
+		}
+		return ns
+	})
+}
+
+func anyTrack() *rapid.Generator[FullTrackName] {
+	return rapid.Custom(func(t *rapid.T) FullTrackName {
+		return FullTrackName{anyNamespace().Draw(t, "namespace"), anyBytes(t, 0, 800)}
+	})
+}
+
+func anyBytes(t *rapid.T, least, most int) string {
+	return string(rapid.SliceOfN(rapid.Byte(), least, most).Draw(t, "bytes"))
+}
+
+func anyLocation() *rapid.Generator[Location] {
+	return rapid.Custom(func(t *rapid.T) Location {
+		return Location{anyUint64().Draw(t, "group"), anyUint64().Draw(t, "object")}
+	})
+}
+
+func anyToken() *rapid.Generator[Token] {
+	return rapid.Custom(func(t *rapid.T) Token {
+		token := Token{AliasType: AliasType(rapid.Uint64Range(0, 3).Draw(t, "alias type"))}
+		if token.AliasType.hasAlias() {
+			token.Alias = anyUint64().Draw(t, "alias")
+		}
+		if token.AliasType.hasValue() {
+			token.Type = anyUint64().Draw(t, "type")
+			token.Value = []byte(anyBytes(t, 0, 100))
+		}
+		return token
+	})
+}
+
+func anyFilter() *rapid.Generator[Filter] {
+	return rapid.Custom(func(t *rapid.T) Filter {
+		f := Filter{Type: FilterType(rapid.Uint64Range(1, 4).Draw(t, "type"))}
+		if f.Type >= FilterAbsoluteStart {
+			f.Start = anyLocation().Draw(t, "start")
+		}
+		if f.Type == FilterAbsoluteRange {
+			f.EndGroupDelta = rapid.Uint64Max(^f.Start.Group).Draw(t, "end group delta")
+		}
+		return f
+	})
+}
+
+// anyParameters draws parameters that may appear in allowed.
+func anyParameters(t *rapid.T, allowed scope) (p Parameters) {
+	for _, f := range draft18.parameters {
+		if f.scope&allowed != 0 && rapid.Bool().Draw(t, fmt.Sprintf("parameter %#x", f.typ)) {
+			drawParameter(t, &p, f.typ)
+		}
+	}
+	return p
+}
+
+func drawParameter(t *rapid.T, p *Parameters, typ ParameterType) {
+	number := anyUint64().Draw(t, "value")
+	switch typ {
+	case ParameterObjectDeliveryTimeout:
+		p.ObjectDeliveryTimeout = &number
+	case ParameterAuthorizationToken:
+		p.AuthorizationTokens = rapid.SliceOfN(anyToken(), 1, 3).Draw(t, "tokens")
+	case ParameterRendezvousTimeout:
+		p.RendezvousTimeout = &number
+	case ParameterSubgroupDeliveryTimeout:
+		p.SubgroupDeliveryTimeout = &number
+	case ParameterExpires:
+		p.Expires = &number
+	case ParameterLargestObject:
+		p.LargestObject = new(anyLocation().Draw(t, "location"))
+	case ParameterFillTimeout:
+		p.FillTimeout = &number
+	case ParameterForward:
+		p.Forward = new(number%2 == 1)
+	case ParameterSubscriberPriority:
+		p.SubscriberPriority = new(uint8(number))
+	case ParameterSubscriptionFilter:
+		p.Filter = new(anyFilter().Draw(t, "filter"))
+	case ParameterGroupOrder:
+		p.GroupOrder = new(GroupOrder(1 + number%2))
+	case ParameterNewGroupRequest:
+		p.NewGroupRequest = &number
+	case ParameterTrackNamespacePrefix:
+		p.NamespacePrefix = new(anyNamespace().Draw(t, "prefix"))
+	default:
+		panic(fmt.Sprintf("no generator for parameter %#x", uint64(typ)))
+	}
+}
+
+// anyTrackProperties draws properties that CheckTrack accepts; the types of those that it restricts are left out.
+func anyTrackProperties(t *rapid.T) Properties {
+	pairs := anyPairs(0x100, 1<<62).Draw(t, "properties")
+	if rapid.Bool().Draw(t, "known") {
+		pairs = append(pairs,
+			KeyValuePair{Type: PropertyDynamicGroups, Value: rapid.Uint64Max(1).Draw(t, "dynamic groups")},
+			KeyValuePair{Type: PropertyDefaultPublisherPriority, Value: rapid.Uint64Max(255).Draw(t, "priority")},
+			KeyValuePair{Type: PropertyDefaultPublisherGroupOrder, Value: rapid.Uint64Range(1, 2).Draw(t, "order")})
+	}
+	p, err := NewProperties(pairs...)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func anyPairs(least, most uint64) *rapid.Generator[[]KeyValuePair] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) KeyValuePair {
+		pair := KeyValuePair{Type: rapid.Uint64Range(least, most).Draw(t, "type")}
+		if pair.Type%2 == 0 {
+			pair.Value = anyUint64().Draw(t, "value")
+		} else {
+			pair.Bytes = []byte(anyBytes(t, 0, 50))
+		}
+		return pair
+	}), 0, 5)
+}
+
+// anyMessage draws any message that can be sent.
+func anyMessage() *rapid.Generator[Message] {
+	id := anyUint64()
+	return rapid.Custom(func(t *rapid.T) Message {
+		switch rapid.IntRange(0, 17).Draw(t, "message") {
+		case 0:
+			return anySetup(t)
+		case 1:
+			m := &Goaway{NewSessionURI: strings.Repeat("x", rapid.IntRange(0, MaxURILen).Draw(t, "uri")), Timeout: id.Draw(t, "t")}
+			if rapid.Bool().Draw(t, "control") {
+				m.RequestID = new(id.Draw(t, "id"))
+			}
+			return m
+		case 2:
+			return &Subscribe{id.Draw(t, "id"), anyTrack().Draw(t, "track"), anyParameters(t, inSubscribe)}
+		case 3:
+			return &SubscribeOK{id.Draw(t, "alias"), anyParameters(t, inSubscribeOK), anyTrackProperties(t)}
+		case 4:
+			return &Publish{
+				id.Draw(t, "id"), anyTrack().Draw(t, "track"), id.Draw(t, "alias"),
+				anyParameters(t, inPublish), anyTrackProperties(t),
+			}
+		case 5:
+			return &PublishDone{PublishDoneCode(id.Draw(t, "code")), id.Draw(t, "streams"), anyBytes(t, 0, 50)}
+		case 6:
+			return &Fetch{
+				RequestID: id.Draw(t, "id"), FetchType: FetchStandalone, Track: anyTrack().Draw(t, "track"),
+				Start: anyLocation().Draw(t, "start"), End: anyLocation().Draw(t, "end"), Parameters: anyParameters(t, inFetch),
+			}
+		case 7:
+			return &Fetch{
+				RequestID: id.Draw(t, "id"), FetchType: FetchType(rapid.Uint64Range(2, 3).Draw(t, "type")),
+				JoiningRequestID: id.Draw(t, "joining"), JoiningStart: id.Draw(t, "start"),
+				Parameters: anyParameters(t, inFetch),
+			}
+		case 8:
+			return &FetchOK{
+				rapid.Bool().Draw(t, "end of track"), anyLocation().Draw(t, "end"),
+				anyParameters(t, inFetchOK), anyTrackProperties(t),
+			}
+		case 9:
+			return &TrackStatus{id.Draw(t, "id"), anyTrack().Draw(t, "track"), anyParameters(t, inTrackStatus)}
+		case 10:
+			return &PublishNamespace{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"), anyParameters(t, inPublishNamespace)}
+		case 11:
+			return &SubscribeNamespace{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"), anyParameters(t, inSubscribeNamespace)}
+		case 12:
+			return &SubscribeTracks{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"), anyParameters(t, inSubscribeTracks)}
+		case 13:
+			return &NamespaceAdded{anyNamespace().Draw(t, "ns")}
+		case 14:
+			return &NamespaceDone{anyNamespace().Draw(t, "ns")}
+		case 15:
+			return &PublishBlocked{anyNamespace().Draw(t, "ns"), anyBytes(t, 0, 800)}
+		case 16:
+			return &RequestUpdate{id.Draw(t, "id"), anyParameters(t, inUpdate)}
+		default:
+			return anyAnswer(t)
+		}
+	})
+}
+
+func anySetup(t *rapid.T) *Setup {
+	m := &Setup{
+		AuthorizationTokens:   rapid.SliceOfN(anyToken(), 1, 3).Draw(t, "tokens"),
+		MaxAuthTokenCacheSize: anyUint64().Draw(t, "cache"),
+		Implementation:        anyBytes(t, 0, 20),
+	}
+	if rapid.Bool().Draw(t, "path") {
+		m.Path, m.Authority = new(anyBytes(t, 0, 20)), new(anyBytes(t, 0, 20))
+	}
+	if rapid.Bool().Draw(t, "unknown") {
+		m.Unknown = []KeyValuePair{{Type: 0x9d, Bytes: []byte{1}}, {Type: 0x9d, Bytes: []byte{}}, {Type: 0x9e, Value: 3}}
+	}
+	return m
+}
+
+func anyAnswer(t *rapid.T) Message {
+	if rapid.Bool().Draw(t, "ok") {
+		return &RequestOK{anyParameters(t, inRequestOK), anyTrackProperties(t)}
+	}
+	m := &RequestError{
+		Code:          RequestErrorCode(anyUint64().Draw(t, "code")),
+		RetryInterval: anyUint64().Draw(t, "retry"),
+		Reason:        anyBytes(t, 0, 50),
+	}
+	if rapid.Bool().Draw(t, "redirect") {
+		m.Code = RequestRedirect
+	}
+	if m.Code == RequestRedirect {
+		m.Redirect = &Redirect{anyBytes(t, 0, 50), anyTrack().Draw(t, "track")}
+	}
+	return m
+}

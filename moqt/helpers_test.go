@@ -1,0 +1,38 @@
+package moqt
+
+import (
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// unhex decodes hexadecimal digits, between which there may be spaces.
+func unhex(s string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// requireCode checks that err closes the session with code.
+func requireCode(t require.TestingT, code SessionErrorCode, err error) {
+	if h, ok := t.(*testing.T); ok {
+		h.Helper()
+	}
+	var protocol *ProtocolError
+	require.ErrorAs(t, err, &protocol)
+	require.Equal(t, code, protocol.Code, "%v", err)
+}
+
+// requireMalformed checks that err gives up a track and keeps the session.
+func requireMalformed(t *testing.T, err error) {
+	t.Helper()
+	var track *MalformedTrackError
+	require.ErrorAs(t, err, &track)
+	var protocol *ProtocolError
+	require.False(t, errors.As(err, &protocol), "%v", err)
+}

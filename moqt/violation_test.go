@@ -1,0 +1,220 @@
+package moqt
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMessageViolations has a row for each condition under which the draft closes the session because of what a
+// control message contains. Those that depend on where it was received are in TestContextViolations.
+func TestMessageViolations(t *testing.T) {
+	const violation, formatting = SessionProtocolViolation, SessionKeyValueFormattingError
+	field := func(n int) string { return fmt.Sprintf("%x", AppendVarint(nil, uint64(n))) + strings.Repeat("61", n) }
+	for _, tc := range []struct {
+		section string
+		name    string
+		typ     MessageType
+		payload string
+		want    SessionErrorCode
+	}{
+		// Key-Value-Pairs, here as Setup Options and Track Properties.
+		{"1.4.3", "option type above 2^64-1", MessageSetup, "ffffffffffffffffff 00 02", violation},
+		{"1.4.3", "property type above 2^64-1", MessageSubscribeOK, "00 00 ffffffffffffffffff 00 01 00", violation},
+		{"1.4.3", "option longer than 2^16-1", MessageSetup, "07 c10000", violation},
+		{"1.4.3", "property longer than 2^16-1", MessagePublish, "00 00 00 00 00 0d c10000", violation},
+		{"1.4.3", "option cut short", MessageSetup, "07 02 61", violation},
+		{"1.4.3", "property cut short", MessageFetchOK, "00 00 00 00 0d 02 61", violation},
+		// Reason Phrase.
+		{"1.4.4", "reason longer than 1024", MessagePublishDone, "00 00 " + field(1025), violation},
+		{"1.4.4", "reason longer than 1024", MessageRequestError, "00 00 " + field(1025), violation},
+		// Track Namespace and Full Track Name.
+		{"2.4.1", "33 fields", MessagePublishNamespace, "00 21" + strings.Repeat("0161", 33) + "00", violation},
+		{"2.4.1", "empty field", MessageSubscribe, "00 01 00 00 00", violation},
+		{"2.4.1", "empty field in a suffix", MessageNamespace, "02 01 61 00", violation},
+		{"2.4.1", "namespace longer than 4096", MessageNamespaceDone, "02" + field(4096) + field(1), violation},
+		{"2.4.1", "field longer than 4096", MessageNamespace, "01" + field(4097), violation},
+		{"2.4.1", "track name longer than 4096", MessageTrackStatus, "00 00" + field(4097) + "00", violation},
+		{"2.4.1", "full track name longer than 4096", MessageSubscribe, "00 01" + field(1) + field(4096) + "00", violation},
+		{"2.4.1", "full track name of FETCH", MessageFetch, "00 01 01" + field(1) + field(4096) + "00 00 00 00 00", violation},
+		{"2.4.1", "full track name of PUBLISH", MessagePublish, "00 01" + field(1) + field(4096) + "00 00", violation},
+		{"2.4.1", "full track name of PUBLISH_BLOCKED", MessagePublishBlocked, "01" + field(1) + field(4096), violation},
+		{"2.4.1", "full track name of a redirect", MessageRequestError, "34 00 00 00 01" + field(1) + field(4096), violation},
+		{"10.18", "prefix of 33 fields", MessageSubscribeNamespace, "00 21" + strings.Repeat("0161", 33) + "00", violation},
+		{"10.19", "prefix of 33 fields", MessageSubscribeTracks, "00 21" + strings.Repeat("0161", 33) + "00", violation},
+		// Subscription Filters.
+		{"5.1.2", "filter type 0", MessageSubscribe, "00 00 00 01 21 01 00", violation},
+		{"5.1.2", "filter type 5", MessageSubscribe, "00 00 00 01 21 01 05", violation},
+		{"5.1.2", "end group above 2^64-1", MessageSubscribe, "00 00 00 01 21 0c 04 ffffffffffffffffff 00 01", violation},
+		{"5.1.2", "bytes after the filter", MessageSubscribe, "00 00 00 01 21 02 02 00", violation},
+		{"5.1.2", "filter cut short", MessageRequestUpdate, "00 01 21 02 03 00", violation},
+		// Control messages.
+		{"10", "unknown message type", 0x7777, "", violation},
+		{"10", "CLIENT_SETUP of older drafts", 0x20, "00", violation},
+		{"10", "payload longer than the message", MessageGoaway, "00 00 00 00", violation},
+		{"10", "payload longer than the message", MessageUnsubscribe, "00", violation},
+		{"10", "payload shorter than the message", MessageSubscribe, "00 00", violation},
+		{"10", "payload shorter than the message", MessageFetchOK, "", violation},
+		// Message Parameters.
+		{"10.2", "parameter type above 2^64-1", MessageSubscribe, "00 00 00 02 10 01 ffffffffffffffffff 00", violation},
+		{"10.2", "unknown parameter", MessageSubscribe, "00 00 00 01 05 00", violation},
+		{"10.2", "unknown parameter in the range of grease", MessageSubscribe, "00 00 00 01 809d 00", violation},
+		{"10.2", "parameter twice", MessageSubscribe, "00 00 00 02 10 01 00 01", violation},
+		{"10.2", "more parameters counted than present", MessageSubscribe, "00 00 00 02 10 01", violation},
+		{"10.2", "fewer parameters counted than present", MessageSubscribe, "00 00 00 00 10 01", violation},
+		{"10.2", "2^64-1 parameters", MessageSubscribe, "00 00 00 ffffffffffffffffff 10 01", violation},
+		// Authorization tokens.
+		{"10.2.2", "unknown alias type", MessageSubscribe, "00 00 00 01 03 01 04", formatting},
+		{"10.2.2", "empty token", MessageSubscribe, "00 00 00 01 03 00", formatting},
+		{"10.2.2", "alias missing", MessageFetch, "00 02 00 00 01 03 01 02", formatting},
+		{"10.2.2", "type missing", MessagePublish, "00 00 00 00 01 03 01 03", formatting},
+		{"10.2.2", "value after a USE_ALIAS", MessageSubscribe, "00 00 00 01 03 03 02 01 00", formatting},
+		{"10.2.2", "unknown alias type in SETUP", MessageSetup, "03 01 04", formatting},
+		{"10.2.2", "type missing in SETUP", MessageSetup, "03 02 01 00", formatting},
+		{"10.2.2", "token longer than the message", MessageSubscribe, "00 00 00 01 03 05 02 01", violation},
+		// Ranges of values.
+		{"10.2.8", "group order 0", MessageSubscribe, "00 00 00 01 22 00", violation},
+		{"10.2.8", "group order 3", MessageFetch, "00 02 00 00 01 22 03", violation},
+		{"10.2.12", "forward 2", MessagePublish, "00 00 00 00 01 10 02", violation},
+		{"12.4", "default publisher priority 256", MessagePublish, "00 00 00 00 00 0e 8100", violation},
+		{"12.5", "default publisher group order 0", MessageSubscribeOK, "00 00 22 00", violation},
+		{"12.5", "default publisher group order 3", MessageSubscribeOK, "00 00 22 03", violation},
+		{"12.5", "group order inside immutable properties", MessageSubscribeOK, "00 00 0b 02 22 03", violation},
+		{"12.6", "dynamic groups 2", MessagePublish, "00 00 00 00 00 30 02", violation},
+		// SETUP.
+		{"10.3", "PATH twice", MessageSetup, "01 01 2f 00 01 2f", violation},
+		{"10.3", "MAX_AUTH_TOKEN_CACHE_SIZE twice", MessageSetup, "04 01 00 01", violation},
+		{"10.3", "AUTHORITY twice", MessageSetup, "05 01 61 00 01 61", violation},
+		{"10.3", "MOQT_IMPLEMENTATION twice", MessageSetup, "07 01 61 00 01 61", violation},
+		// GOAWAY, FETCH, FETCH_OK.
+		{"10.4", "URI longer than 8192", MessageGoaway, field(8193) + "00", violation},
+		{"10.12", "fetch type 0", MessageFetch, "00 00 00 00 00", violation},
+		{"10.12", "fetch type 4", MessageFetch, "00 04 00 00 00", violation},
+		{"10.13", "end of track 2", MessageFetchOK, "02 00 00 00", violation},
+	} {
+		t.Run(tc.section+" "+tc.name, func(t *testing.T) {
+			_, err := ParseMessage(Draft18, tc.typ, unhex(tc.payload))
+			requireCode(t, tc.want, err)
+		})
+	}
+}
+
+// TestParameterScopes tries every parameter in every message, alone (draft §10.2.1).
+func TestParameterScopes(t *testing.T) {
+	// A message without parameters, up to and excluding Number of Parameters.
+	messages := []struct {
+		name    string
+		typ     MessageType
+		payload string
+	}{
+		{"SUBSCRIBE", MessageSubscribe, "00 00 00"},
+		{"SUBSCRIBE_OK", MessageSubscribeOK, "00"},
+		{"PUBLISH", MessagePublish, "00 00 00 00"},
+		{"FETCH", MessageFetch, "00 02 00 00"},
+		{"FETCH_OK", MessageFetchOK, "00 00 00"},
+		{"TRACK_STATUS", MessageTrackStatus, "00 00 00"},
+		{"PUBLISH_NAMESPACE", MessagePublishNamespace, "00 00"},
+		{"SUBSCRIBE_NAMESPACE", MessageSubscribeNamespace, "00 00"},
+		{"SUBSCRIBE_TRACKS", MessageSubscribeTracks, "00 00"},
+		{"REQUEST_UPDATE", MessageRequestUpdate, "00"},
+		{"REQUEST_OK", MessageRequestOK, ""},
+	}
+	parameters := []struct {
+		wire    string // type and value
+		allowed string // where §10.2.2 to §10.2.14 allow it; REQUEST_OK is each of its aliases
+	}{
+		{"02 00", "SUBSCRIBE REQUEST_UPDATE REQUEST_OK"},
+		{"03 02 02 00", "PUBLISH SUBSCRIBE REQUEST_UPDATE SUBSCRIBE_NAMESPACE SUBSCRIBE_TRACKS PUBLISH_NAMESPACE " +
+			"TRACK_STATUS FETCH"},
+		{"04 00", "SUBSCRIBE"},
+		{"06 00", "SUBSCRIBE REQUEST_UPDATE REQUEST_OK"},
+		{"08 00", "SUBSCRIBE_OK PUBLISH REQUEST_OK"},
+		{"09 00 00", "SUBSCRIBE_OK PUBLISH REQUEST_OK"},
+		{"0a 00", "FETCH"},
+		{"10 00", "SUBSCRIBE REQUEST_UPDATE PUBLISH REQUEST_OK SUBSCRIBE_TRACKS"},
+		{"20 00", "SUBSCRIBE FETCH REQUEST_UPDATE REQUEST_OK"},
+		{"21 01 02", "SUBSCRIBE REQUEST_OK REQUEST_UPDATE"},
+		{"22 01", "SUBSCRIBE REQUEST_OK FETCH"},
+		{"32 00", "REQUEST_OK SUBSCRIBE REQUEST_UPDATE"},
+		{"34 00", "REQUEST_UPDATE"},
+	}
+	require.Len(t, parameters, len(draft18.parameters))
+	for _, message := range messages {
+		for _, parameter := range parameters {
+			t.Run(message.name+" "+parameter.wire, func(t *testing.T) {
+				_, err := ParseMessage(Draft18, message.typ, unhex(message.payload+"01"+parameter.wire))
+				if strings.Contains(" "+parameter.allowed+" ", " "+message.name+" ") {
+					require.NoError(t, err)
+				} else {
+					requireCode(t, SessionProtocolViolation, err)
+				}
+			})
+		}
+	}
+}
+
+// TestToleratedMessages are messages that look wrong and must not close the session.
+func TestToleratedMessages(t *testing.T) {
+	for _, tc := range []struct {
+		section string
+		name    string
+		typ     MessageType
+		payload string
+	}{
+		{"10.3", "unknown options, repeated", MessageSetup, "809d 00 00 01 ff 01 05"},
+		{"10.2.2", "AUTHORIZATION_TOKEN repeated", MessageSubscribe, "00 00 00 02 03 02 02 00 00 02 02 01"},
+		{"10.2.2", "AUTHORIZATION_TOKEN repeated in SETUP", MessageSetup, "03 02 03 00 00 02 03 01"},
+		{"14", "unknown error code", MessageRequestError, "809d 00 00"},
+		{"14", "unknown status code", MessagePublishDone, "809d 00 00"},
+		{"14", "unknown track property", MessagePublish, "00 00 00 00 00 809d 01 ff"},
+		{"2.5.1", "unknown mandatory track property", MessageSubscribeOK, "00 00 c04000 00"},
+		{"2.4.1", "namespace of no fields and empty name", MessageSubscribe, "00 00 00 00"},
+		{"1.4.1", "integers longer than necessary", MessageSubscribe, "8000 8000 c00000 ff0000000000000000"},
+	} {
+		t.Run(tc.section+" "+tc.name, func(t *testing.T) {
+			_, err := ParseMessage(Draft18, tc.typ, unhex(tc.payload))
+			require.NoError(t, err)
+		})
+	}
+}
+
+// TestMalformedTrackProperties are conditions that give up the track and keep the session (draft §12.7).
+func TestMalformedTrackProperties(t *testing.T) {
+	for _, tc := range []struct{ name, properties string }{
+		{"immutable in immutable", "0b 02 0b 00"},
+		{"immutable cut short", "0b 01 02"},
+		{"immutable value cut short", "0b 03 0d 05 61"},
+		{"immutable twice", "0b 00 00 00"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := ParseMessage(Draft18, MessageSubscribeOK, unhex("00 00"+tc.properties))
+			requireMalformed(t, err)
+		})
+	}
+}
+
+func TestFetchOKCheckStart(t *testing.T) {
+	start := Location{5, 3}
+	for _, tc := range []struct {
+		end Location
+		ok  bool
+	}{
+		{Location{5, 4}, true},
+		{Location{5, 3}, true}, // an empty response
+		{Location{5, 2}, false},
+		{Location{5, 0}, true}, // the whole group
+		{Location{6, 0}, true},
+		{Location{6, 1}, true},
+		{Location{4, 0}, false},
+		{Location{4, 9}, false},
+	} {
+		err := (&FetchOK{End: tc.end}).CheckStart(start)
+		if tc.ok {
+			require.NoError(t, err, tc.end)
+		} else {
+			requireCode(t, SessionProtocolViolation, err)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package sub
+
+import (
+	"math"
+	"time"
+
+	"sluice/moqt"
+)
+
+// item is an object of a track.
+type item struct {
+	location moqt.Location
+	subgroup uint64
+	priority uint8
+	payload  []byte
+	arrived  time.Time
+}
+
+// sequencer puts the objects of one track in order. They arrive on many streams, of the subscription and of a joining fetch, in
+// datagrams, and after a change of sessions twice.
+type sequencer struct {
+	next     moqt.Location // the object to release next
+	begun    bool
+	groups   map[uint64]*incoming
+	ended    bool // nothing more will arrive
+	fetching bool
+	marks    bool // the publisher marks the ends of groups
+	bytes    int  // that wait
+	counted  Counters
+}
+
+// Counters say what happened to the objects of a track.
+type Counters struct {
+	Objects, Bytes uint64 // released in order
+	Lost           uint64 // objects that were given up, as far as their number is known
+	Gaps           uint64 // places where playback jumped forward
+	Late           uint64 // arrived after playback had passed them
+	Duplicates     uint64
+}
+
+// incoming is what has arrived of a group.
+type incoming struct {
+	objects  map[uint64]item
+	end      uint64 // number of objects, math.MaxUint64 if unknown
+	open     int    // streams that have not ended
+	finished int    // streams that ended with FIN
+	broken   bool   // a stream was reset
+}
+
+func newSequencer() *sequencer { return &sequencer{groups: map[uint64]*incoming{}} }
+
+// start sets where playback starts, unless it has started already.
+func (s *sequencer) start(l moqt.Location) {
+	if !s.begun {
+		s.begun, s.next = true, l
+		for id := range s.groups {
+			if id < l.Group {
+				delete(s.groups, id)
+			}
+		}
+	}
+}
+
+// maxGroups is how many groups of a track are followed at a time. A peer that opens more is not sending media.
+const maxGroups = 1024
+
+func (s *sequencer) group(id uint64) *incoming {
+	g := s.groups[id]
+	if g == nil {
+		g = &incoming{objects: map[uint64]item{}, end: math.MaxUint64}
+		if len(s.groups) < maxGroups {
+			s.groups[id] = g
+		}
+	}
+	return g
+}
+
+// add takes an object. It reports false if the object came twice or too late.
+func (s *sequencer) add(i item) bool {
+	if s.begun && i.location.Less(s.next) {
+		s.counted.Late++
+		return false
+	}
+	g := s.group(i.location.Group)
+	if s.groups[i.location.Group] != g {
+		return false
+	}
+	if _, ok := g.objects[i.location.Object]; ok {
+		s.counted.Duplicates++
+		return false
+	}
+	g.objects[i.location.Object] = i
+	s.bytes += len(i.payload)
+	return true
+}
+
+// openStream and closeStream follow the subgroup streams of a group. fin tells FIN from a reset.
+func (s *sequencer) openStream(group uint64) {
+	if !s.passed(group) {
+		s.group(group).open++
+	}
+}
+
+func (s *sequencer) closeStream(group uint64, fin bool) {
+	if s.passed(group) {
+		return
+	}
+	g := s.groups[group]
+	if g == nil {
+		return
+	}
+	g.open--
+	if fin {
+		g.finished++
+	} else {
+		g.broken = true
+	}
+}
+
+func (s *sequencer) passed(group uint64) bool { return s.begun && group < s.next.Group }
+
+// endGroup says that a group has objects with ids below n only. marked: the publisher said so.
+func (s *sequencer) endGroup(group, n uint64, marked bool) {
+	s.marks = s.marks || marked
+	if !s.passed(group) {
+		s.group(group).end = n
+	}
+}
+
+// fetch says that a joining fetch is under way, whose objects are worth waiting for, or has ended.
+func (s *sequencer) fetch(pending bool) { s.fetching = pending }
+
+// end says that nothing more will arrive.
+func (s *sequencer) end() { s.ended = true }
+
+// State is what a sequencer is up to.
+type state int
+
+const (
+	ready   state = iota // head is the next object
+	waiting              // for the next object to arrive
+	blocked              // the next object is missing, and later ones are there
+	over                 // there will be no further object
+)
+
+// head returns the next object.
+func (s *sequencer) head() (item, state) {
+	if !s.begun {
+		first, ok := s.firstAfter(moqt.Location{})
+		if !ok {
+			return item{}, s.idle()
+		}
+		s.start(moqt.Location{Group: first.Group})
+	}
+	for {
+		g := s.groups[s.next.Group]
+		if g != nil {
+			if i, ok := g.objects[s.next.Object]; ok {
+				return i, ready
+			}
+			if s.next.Object >= g.end || s.unmarkedEnd(g) {
+				if s.nextGroup() {
+					continue
+				}
+				return item{}, s.idle()
+			}
+		}
+		if _, more := s.firstAfter(s.next); more && (!s.fetching || s.ended) {
+			return item{}, blocked
+		}
+		return item{}, s.idle()
+	}
+}
+
+func (s *sequencer) idle() state {
+	if s.ended {
+		return over
+	}
+	return waiting
+}
+
+// unmarkedEnd guesses that a group of a publisher that does not mark the ends of groups is complete: all its streams ended with
+// FIN, and nothing is missing.
+func (s *sequencer) unmarkedEnd(g *incoming) bool {
+	return !s.marks && g.open == 0 && g.finished > 0 && !g.broken && s.next.Object > 0 && !g.has(s.next.Object)
+}
+
+// has reports whether there is an object with an id of at least n.
+func (g *incoming) has(n uint64) bool {
+	for id := range g.objects {
+		if id >= n {
+			return true
+		}
+	}
+	return false
+}
+
+// nextGroup moves on to the following group. It reports false, and stays, if that is not there yet.
+func (s *sequencer) nextGroup() bool {
+	if s.groups[s.next.Group+1] == nil {
+		return false
+	}
+	s.moveTo(moqt.Location{Group: s.next.Group + 1})
+	return true
+}
+
+func (s *sequencer) moveTo(l moqt.Location) {
+	for id, g := range s.groups {
+		if id < l.Group {
+			for _, i := range g.objects {
+				s.bytes -= len(i.payload)
+			}
+			delete(s.groups, id)
+		}
+	}
+	s.next = l
+}
+
+// pop removes the object that head returned.
+func (s *sequencer) pop(i item) {
+	s.next = i.location.Next()
+	delete(s.groups[i.location.Group].objects, i.location.Object)
+	s.bytes -= len(i.payload)
+	s.counted.Objects++
+	s.counted.Bytes += uint64(len(i.payload))
+}
+
+// skip gives up the objects before the first one that is there.
+func (s *sequencer) skip() {
+	l, ok := s.firstAfter(s.next)
+	if !ok {
+		return
+	}
+	g := s.groups[s.next.Group]
+	lost := l.Object
+	switch {
+	case l.Group == s.next.Group:
+		lost -= s.next.Object
+	case g != nil && g.end != math.MaxUint64:
+		lost += g.end - s.next.Object
+	}
+	// The end of a group that nobody marked is no gap.
+	if unmarked := l.Group == s.next.Group+1 && s.next.Object > 0 && (g == nil || g.open == 0 && !g.broken); lost > 0 || !unmarked {
+		s.counted.Gaps++
+	}
+	s.counted.Lost += lost
+	s.moveTo(l)
+}
+
+// firstAfter returns the first location that is there, at or after l.
+func (s *sequencer) firstAfter(l moqt.Location) (first moqt.Location, found bool) {
+	for id, g := range s.groups {
+		if id < l.Group || found && id > first.Group {
+			continue
+		}
+		for object := range g.objects {
+			at := moqt.Location{Group: id, Object: object}
+			if !at.Less(l) && (!found || at.Less(first)) {
+				first, found = at, true
+			}
+		}
+	}
+	return first, found
+}

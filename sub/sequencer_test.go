@@ -1,0 +1,144 @@
+package sub
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"sluice/moqt"
+)
+
+func at(group, object uint64) moqt.Location { return moqt.Location{Group: group, Object: object} }
+
+func put(s *sequencer, locations ...moqt.Location) {
+	for _, l := range locations {
+		s.add(item{location: l, payload: []byte{1}})
+	}
+}
+
+// take pops everything that is ready and returns the state after it.
+func take(s *sequencer) (out []moqt.Location, st state) {
+	for {
+		i, st := s.head()
+		if st != ready {
+			return out, st
+		}
+		s.pop(i)
+		out = append(out, i.location)
+	}
+}
+
+func TestSequencer(t *testing.T) {
+	type want struct {
+		out   []moqt.Location
+		state state
+	}
+	for name, tt := range map[string]struct {
+		do      func(*sequencer)
+		want    want
+		counted Counters
+	}{
+		"nothing yet":      {func(*sequencer) {}, want{nil, waiting}, Counters{}},
+		"nothing ever":     {func(s *sequencer) { s.end() }, want{nil, over}, Counters{}},
+		"in order":         {func(s *sequencer) { put(s, at(3, 0), at(3, 1)) }, want{[]moqt.Location{at(3, 0), at(3, 1)}, waiting}, Counters{Objects: 2, Bytes: 2}},
+		"out of order":     {func(s *sequencer) { put(s, at(3, 1), at(3, 0)) }, want{[]moqt.Location{at(3, 0), at(3, 1)}, waiting}, Counters{Objects: 2, Bytes: 2}},
+		"twice":            {func(s *sequencer) { put(s, at(3, 0), at(3, 0)) }, want{[]moqt.Location{at(3, 0)}, waiting}, Counters{Objects: 1, Bytes: 1, Duplicates: 1}},
+		"joined mid-group": {func(s *sequencer) { put(s, at(3, 5)) }, want{nil, blocked}, Counters{}},
+		"waits for the fetch": {func(s *sequencer) {
+			s.start(at(3, 0))
+			s.fetch(true)
+			put(s, at(3, 5))
+		}, want{nil, waiting}, Counters{}},
+		"fetch and subscription": {func(s *sequencer) {
+			s.start(at(3, 0))
+			s.fetch(true)
+			put(s, at(3, 2), at(3, 0), at(3, 1))
+			s.fetch(false)
+		}, want{[]moqt.Location{at(3, 0), at(3, 1), at(3, 2)}, waiting}, Counters{Objects: 3, Bytes: 3}},
+		"before the start": {func(s *sequencer) {
+			s.start(at(3, 0))
+			put(s, at(2, 9), at(3, 0))
+		}, want{[]moqt.Location{at(3, 0)}, waiting}, Counters{Objects: 1, Bytes: 1, Late: 1}},
+		"marked end of group": {func(s *sequencer) {
+			put(s, at(3, 0), at(4, 0))
+			s.endGroup(3, 1, true)
+		}, want{[]moqt.Location{at(3, 0), at(4, 0)}, waiting}, Counters{Objects: 2, Bytes: 2}},
+		"unmarked end of group, streams finished": {func(s *sequencer) {
+			s.openStream(3)
+			put(s, at(3, 0), at(4, 0))
+			s.closeStream(3, true)
+		}, want{[]moqt.Location{at(3, 0), at(4, 0)}, waiting}, Counters{Objects: 2, Bytes: 2}},
+		"unmarked end of group, stream open": {func(s *sequencer) {
+			s.openStream(3)
+			put(s, at(3, 0), at(4, 0))
+		}, want{[]moqt.Location{at(3, 0)}, blocked}, Counters{Objects: 1, Bytes: 1}},
+		"stream reset": {func(s *sequencer) {
+			s.openStream(3)
+			put(s, at(3, 0), at(4, 0))
+			s.closeStream(3, false)
+		}, want{[]moqt.Location{at(3, 0)}, blocked}, Counters{Objects: 1, Bytes: 1}},
+		"other groups are marked": {func(s *sequencer) {
+			s.endGroup(9, 9, true)
+			s.start(at(3, 0))
+			s.openStream(3)
+			put(s, at(3, 0), at(4, 0))
+			s.closeStream(3, true)
+		}, want{[]moqt.Location{at(3, 0)}, blocked}, Counters{Objects: 1, Bytes: 1}},
+		"skipped within a group": {func(s *sequencer) {
+			put(s, at(3, 5))
+			s.head()
+			s.skip()
+		}, want{[]moqt.Location{at(3, 5)}, waiting}, Counters{Objects: 1, Bytes: 1, Gaps: 1, Lost: 5}},
+		"skipped to another group": {func(s *sequencer) {
+			s.start(at(3, 0))
+			s.endGroup(3, 4, true)
+			put(s, at(3, 0), at(5, 2))
+			take(s)
+			s.skip()
+		}, want{[]moqt.Location{at(5, 2)}, waiting}, Counters{Objects: 2, Bytes: 2, Gaps: 1, Lost: 5}},
+		"skipping an unmarked end is no gap": {func(s *sequencer) {
+			put(s, at(3, 0), at(4, 0))
+			take(s)
+			s.skip()
+		}, want{[]moqt.Location{at(4, 0)}, waiting}, Counters{Objects: 2, Bytes: 2}},
+		"nothing to skip to": {func(s *sequencer) {
+			s.start(at(3, 0))
+			s.skip()
+		}, want{nil, waiting}, Counters{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSequencer()
+			tt.do(s)
+			out, st := take(s)
+			require.Equal(t, tt.want, want{out, st})
+			require.Equal(t, tt.counted, s.counted)
+		})
+	}
+}
+
+// Whatever the order of arrival, everything comes out once and in order, and no memory is left.
+func TestSequencerOrders(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var all []moqt.Location
+		ends := map[uint64]uint64{}
+		for group := range uint64(rapid.IntRange(1, 5).Draw(t, "groups")) {
+			ends[group] = uint64(rapid.IntRange(1, 4).Draw(t, "objects"))
+			for object := range ends[group] {
+				all = append(all, at(group, object))
+			}
+		}
+		s := newSequencer()
+		s.start(at(0, 0))
+		var got []moqt.Location
+		for _, l := range rapid.Permutation(all).Draw(t, "arrival") {
+			put(s, l)
+			s.endGroup(l.Group, ends[l.Group], true)
+			out, _ := take(s)
+			got = append(got, out...)
+		}
+		require.Equal(t, all, got)
+		require.Zero(t, s.bytes)
+		require.Equal(t, Counters{Objects: uint64(len(all)), Bytes: uint64(len(all))}, s.counted)
+	})
+}

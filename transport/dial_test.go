@@ -1,0 +1,125 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+)
+
+func TestProtocolMismatch(t *testing.T) {
+	s := newServer(t)
+	other := func(c *ClientConfig) { c.Protocols = []string{"moqt-99", "moqt-98"} }
+	_, err := s.dial(t, RawQUIC, other)
+	require.ErrorContains(t, err, "does not speak moqt-99, moqt-98")
+	_, err = s.dial(t, WebTransport, other)
+	require.ErrorContains(t, err, "answered 400")
+	require.ErrorContains(t, err, `this server speaks ["moqt-18"]`)
+
+	several := newServer(t, func(c *Config) { c.Protocols = []string{"moqt-20", "moqt-19", "moqt-18"} })
+	for _, k := range []Kind{RawQUIC, WebTransport} {
+		client, server := several.connect(t, k, func(c *ClientConfig) { c.Protocols = []string{"moqt-18", "moqt-17"} })
+		require.Equal(t, "moqt-18", client.Protocol())
+		require.Equal(t, "moqt-18", server.Protocol())
+	}
+}
+
+func TestDialErrors(t *testing.T) {
+	ctx := testContext(t)
+	_, err := Dial(ctx, "http://example.com", ClientConfig{Protocols: []string{testProtocol}})
+	require.ErrorContains(t, err, "want moqt://")
+	_, err = Dial(ctx, "moqt://does-not-exist.invalid", ClientConfig{Protocols: []string{testProtocol}})
+	require.Error(t, err)
+
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	url := "moqt://" + silent.LocalAddr().String()
+	cfg := ClientConfig{Protocols: []string{testProtocol}, Limits: Limits{HandshakeTimeout: 200 * time.Millisecond}}
+	_, err = Dial(ctx, url, cfg)
+	require.ErrorContains(t, err, "no answer in 200ms: does it listen on UDP "+silent.LocalAddr().String())
+	expired, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = Dial(expired, url, cfg)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// quicServer is one that is not ours.
+func quicServer(t *testing.T, alpn string, conf *quic.Config) (addr string) {
+	cert, _, err := DevCertificate()
+	require.NoError(t, err)
+	l, err := quic.ListenAddr("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{alpn}}, conf)
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
+
+func TestDatagramsRequired(t *testing.T) {
+	addr := quicServer(t, testProtocol, &quic.Config{})
+	_, err := Dial(testContext(t), "moqt://"+addr, ClientConfig{Protocols: []string{testProtocol}, Insecure: true})
+	require.ErrorContains(t, err, "does not support DATAGRAM frames")
+
+	s := newServer(t)
+	qc, err := quic.DialAddr(testContext(t), s.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{testProtocol}}, &quic.Config{})
+	require.NoError(t, err)
+	<-qc.Context().Done()
+	require.Equal(t, &quic.ApplicationError{Remote: true, ErrorCode: protocolViolation, ErrorMessage: "support for DATAGRAM frames is required"},
+		context.Cause(qc.Context()))
+}
+
+// A server that accepts the connection and then says nothing must not block Dial for ever.
+func TestSilentHTTP3Server(t *testing.T) {
+	addr := quicServer(t, "h3", &quic.Config{EnableDatagrams: true, EnableStreamResetPartialDelivery: true})
+	cfg := ClientConfig{Protocols: []string{testProtocol}, Insecure: true, Limits: Limits{HandshakeTimeout: 300 * time.Millisecond}}
+	_, err := Dial(testContext(t), "https://"+addr+"/", cfg)
+	require.ErrorContains(t, err, "no answer in 300ms")
+}
+
+// localhost is ::1 and 127.0.0.1, of which the server has one.
+func TestDialTriesAllAddresses(t *testing.T) {
+	s := newServer(t)
+	for _, k := range []Kind{RawQUIC, WebTransport} {
+		u, err := ParseURL(s.url(k))
+		require.NoError(t, err)
+		u.Authority = "localhost:" + s.port()
+		c, err := Dial(testContext(t), u.String(), ClientConfig{Protocols: []string{testProtocol}, CertificateSHA256: s.hash})
+		require.NoError(t, err)
+		require.NoError(t, c.CloseWithError(0, ""))
+	}
+}
+
+func TestValidate(t *testing.T) {
+	cert, _, err := DevCertificate()
+	require.NoError(t, err)
+	ok := Config{Certificate: &cert, Protocols: []string{testProtocol}}
+	require.NoError(t, ok.validate())
+	for want, change := range map[string]func(*Config){
+		"a certificate file and a key file are required": func(c *Config) { c.Certificate = nil },
+		"are required":       func(c *Config) { c.Certificate, c.CertFile = nil, "cert.pem" },
+		"not both":           func(c *Config) { c.KeyFile = "key.pem" },
+		"at least one":       func(c *Config) { c.Protocols = nil },
+		"not MoQ's":          func(c *Config) { c.Protocols = []string{"h3"} },
+		"negative":           func(c *Config) { c.IdleTimeout = -1 },
+		"MaxConnections -1":  func(c *Config) { c.MaxConnections = -1 },
+		"must not be negati": func(c *Config) { c.HandshakeTimeout = -1 },
+	} {
+		c := ok
+		change(&c)
+		require.ErrorContains(t, c.validate(), want)
+		_, err := Listen("127.0.0.1:0", c)
+		require.ErrorContains(t, err, want)
+	}
+	for want, c := range map[string]ClientConfig{
+		"at least one":   {},
+		"only one of":    {Protocols: []string{testProtocol}, Insecure: true, CAFile: "ca.pem"},
+		"31 bytes":       {Protocols: []string{testProtocol}, CertificateSHA256: make([]byte, 31)},
+		"must not be ne": {Protocols: []string{testProtocol}, Limits: Limits{IdleTimeout: -1}},
+	} {
+		_, err := Dial(testContext(t), "moqt://127.0.0.1:1", c)
+		require.ErrorContains(t, err, want)
+	}
+}
