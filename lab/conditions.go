@@ -11,7 +11,7 @@ import (
 
 // Limits of Conditions.
 const (
-	// MaxDelay bounds the memory of the packets under way: a second at 1 Gbit/s is 125 MB.
+	// MaxDelay, of Delay, Queue and Hold, bounds the memory of the packets under way: a second at 1 Gbit/s is 125 MB.
 	MaxDelay = 10 * time.Second
 	// MaxReorderGap is more than any loss detection waits for.
 	MaxReorderGap = 64
@@ -21,7 +21,8 @@ const (
 	MinRate Rate = 8_000
 
 	defaultQueue      = 50 * time.Millisecond
-	defaultReorderGap = 3 // RFC 9002 §6.1.1: kPacketThreshold, the least that provokes a spurious loss detection
+	defaultHold       = 10 * time.Millisecond // the last packet of a burst must not wait for the next burst: no path does that
+	defaultReorderGap = 3                     // RFC 9002 §6.1.1: kPacketThreshold, the least that provokes a spurious loss detection
 )
 
 // Conditions are what one direction of a link does to packets. The zero value is a perfect link.
@@ -37,6 +38,7 @@ type Conditions struct {
 	Duplicate  Probability   // of each packet that is not lost
 	Reorder    Probability   // of each packet that is not lost: the next ReorderGap packets overtake it
 	ReorderGap int           // 1 to MaxReorderGap; 0 is 3
+	Hold       time.Duration // how long a reordered packet waits to be overtaken; at most MaxDelay; 0 is 10 ms
 }
 
 // Rate is a number of bits per second.
@@ -46,7 +48,7 @@ type Rate uint64
 type Probability float64
 
 // ParseConditions reads the form that String writes: "rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,
-// reorder=1%,gap=3", every part optional. An empty string or "clean" is a perfect link.
+// reorder=1%,gap=3,hold=10ms", every part optional. An empty string or "clean" is a perfect link.
 func ParseConditions(s string) (Conditions, error) {
 	var c Conditions
 	if s == "" || s == "clean" {
@@ -55,7 +57,7 @@ func ParseConditions(s string) (Conditions, error) {
 	for part := range strings.SplitSeq(s, ",") {
 		key, value, ok := strings.Cut(part, "=")
 		if !ok {
-			return Conditions{}, fmt.Errorf("%q is not KEY=VALUE (one of rate, queue, delay, loss, duplicate, reorder, gap)", part)
+			return Conditions{}, fmt.Errorf("%q is not KEY=VALUE (one of rate, queue, delay, loss, duplicate, reorder, gap, hold)", part)
 		}
 		if err := c.set(strings.TrimSpace(key), strings.TrimSpace(value)); err != nil {
 			return Conditions{}, fmt.Errorf("%s: %w", key, err)
@@ -80,8 +82,10 @@ func (c *Conditions) set(key, value string) (err error) {
 		c.Reorder, err = ParseProbability(value)
 	case "gap":
 		c.ReorderGap, err = strconv.Atoi(value)
+	case "hold":
+		c.Hold, err = time.ParseDuration(value)
 	default:
-		err = errors.New("unknown (one of rate, queue, delay, loss, duplicate, reorder, gap)")
+		err = errors.New("unknown (one of rate, queue, delay, loss, duplicate, reorder, gap, hold)")
 	}
 	return err
 }
@@ -101,6 +105,7 @@ func (c Conditions) String() string {
 	add("duplicate", c.Duplicate != 0, c.Duplicate)
 	add("reorder", c.Reorder != 0, c.Reorder)
 	add("gap", c.ReorderGap != 0, c.ReorderGap)
+	add("hold", c.Hold != 0, c.Hold)
 	if parts == nil {
 		return "clean"
 	}
@@ -124,6 +129,8 @@ func (c Conditions) validate() error {
 		return fmt.Errorf("queue %v is outside 0 to %v", c.Queue, MaxDelay)
 	case c.Delay < 0 || c.Delay > MaxDelay:
 		return fmt.Errorf("delay %v is outside 0 to %v", c.Delay, MaxDelay)
+	case c.Hold < 0 || c.Hold > MaxDelay:
+		return fmt.Errorf("hold %v is outside 0 to %v", c.Hold, MaxDelay)
 	case !c.Loss.valid() || !c.Duplicate.valid() || !c.Reorder.valid():
 		return errors.New("loss, duplicate and reorder are probabilities from 0 to 1, or 0% to 100%")
 	case c.ReorderGap < 0 || c.ReorderGap > MaxReorderGap:
@@ -140,6 +147,13 @@ func (c Conditions) queue() time.Duration {
 		return defaultQueue
 	}
 	return c.Queue
+}
+
+func (c Conditions) hold() time.Duration {
+	if c.Hold == 0 {
+		return defaultHold
+	}
+	return c.Hold
 }
 
 func (c Conditions) reorderGap() int {

@@ -15,7 +15,7 @@ func TestParseConditions(t *testing.T) {
 		"rate=3mbit":                         {Rate: 3e6},
 		"rate=1.5Mbit,queue=20ms,delay=1m0s": {Rate: 1.5e6, Queue: 20 * time.Millisecond, Delay: time.Minute},
 		"loss=2%, duplicate=0.5, reorder=1":  {Loss: 0.02, Duplicate: 0.5, Reorder: 1},
-		"reorder=1%,gap=5":                   {Reorder: 0.01, ReorderGap: 5},
+		"reorder=1%,gap=5,hold=1s":           {Reorder: 0.01, ReorderGap: 5, Hold: time.Second},
 	} {
 		got, err := ParseConditions(text)
 		if want.Delay > MaxDelay {
@@ -29,8 +29,8 @@ func TestParseConditions(t *testing.T) {
 
 func TestParseConditionsRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"loss":             `"loss" is not KEY=VALUE (one of rate, queue, delay, loss, duplicate, reorder, gap)`,
-		"losses=1%":        "losses: unknown (one of rate, queue, delay, loss, duplicate, reorder, gap)",
+		"loss":             `"loss" is not KEY=VALUE (one of rate, queue, delay, loss, duplicate, reorder, gap, hold)`,
+		"losses=1%":        "losses: unknown (one of rate, queue, delay, loss, duplicate, reorder, gap, hold)",
 		"loss=101%":        `loss: "101%" is not a probability such as 2% or 0.02`,
 		"loss=-1":          `loss: "-1" is not a probability such as 2% or 0.02`,
 		"loss=NaN":         `loss: "NaN" is not a probability such as 2% or 0.02`,
@@ -40,6 +40,7 @@ func TestParseConditionsRefuses(t *testing.T) {
 		"delay=20":         `delay: time: missing unit in duration "20"`,
 		"delay=-1ms":       "delay -1ms is outside 0 to 10s",
 		"queue=11s":        "queue 11s is outside 0 to 10s",
+		"hold=-1s":         "hold -1s is outside 0 to 10s",
 		"gap=65,reorder=1": "gap 65 is outside 0 to 64",
 		"gap=x":            `gap: strconv.Atoi: parsing "x": invalid syntax`,
 	} {
@@ -60,7 +61,7 @@ func TestConditionsAsJSON(t *testing.T) {
 
 func FuzzParseConditions(f *testing.F) {
 	f.Add(Conditions{}.String())
-	f.Add(Conditions{Rate: 12_345_678, Queue: time.Second, Delay: 1234567, Loss: 1.0 / 3, Duplicate: 1, Reorder: 1e-9, ReorderGap: 64}.String())
+	f.Add(Conditions{Rate: 12_345_678, Queue: time.Second, Delay: 1234567, Loss: 1.0 / 3, Duplicate: 1, Reorder: 1e-9, ReorderGap: 64, Hold: 1}.String())
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := ParseConditions(text)
 		if err != nil {

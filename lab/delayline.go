@@ -6,10 +6,6 @@ import (
 	"time"
 )
 
-// maxHold is how long a reordered packet waits to be overtaken. The last packet of a burst would otherwise wait for the
-// next burst, which no path does.
-const maxHold = 10 * time.Millisecond
-
 // delayLine orders frames by when they leave. It knows no clock: times are ns since a common start.
 type delayLine struct {
 	waiting frameHeap
@@ -20,6 +16,7 @@ type delayLine struct {
 // laneQueue is one direction of one link.
 type laneQueue struct {
 	delay int64 // ns
+	hold  int64 // ns
 	gap   int
 	last  int64 // when the latest frame leaves: a shorter delay must not reorder
 	held  []*frame
@@ -41,14 +38,15 @@ const frameRoom = 1600
 
 func newDelayLine() *delayLine { return &delayLine{lanes: make(map[uint16]*laneQueue)} }
 
-// configure sets the delay of frames that arrive from now on, and how many frames overtake a reordered one.
-func (d *delayLine) configure(lane uint16, delay time.Duration, gap int) {
+// configure sets the delay of frames that arrive from now on, how many frames overtake a reordered one, and how long it
+// waits for them.
+func (d *delayLine) configure(lane uint16, delay time.Duration, gap int, hold time.Duration) {
 	q := d.lanes[lane]
 	if q == nil {
 		q = new(laneQueue)
 		d.lanes[lane] = q
 	}
-	q.delay, q.gap = int64(delay), gap
+	q.delay, q.gap, q.hold = int64(delay), gap, int64(hold)
 }
 
 // arrive takes a frame that entered the lane at a time. It reports false if it knows no such lane.
@@ -58,7 +56,7 @@ func (d *delayLine) arrive(f *frame, lane uint16, at int64, reordered bool) bool
 		return false
 	}
 	if reordered {
-		f.leave, f.behind = at+q.delay+int64(maxHold), q.gap
+		f.leave, f.behind = at+q.delay+q.hold, q.gap
 		q.held = append(q.held, f)
 		d.push(f)
 		return true
@@ -79,7 +77,7 @@ func (d *delayLine) overtake(q *laneQueue, leave int64) {
 		if h.behind--; h.behind > 0 {
 			return false
 		}
-		h.leave, h.order = leave, d.nextOrder()
+		h.leave, h.order = min(leave, h.leave), d.nextOrder()
 		heap.Fix(&d.waiting, h.index)
 		return true
 	})

@@ -62,8 +62,8 @@ func TestDelayLine(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDelayLine()
-			d.configure(7, 20*time.Millisecond, 2)
-			d.configure(8, time.Millisecond, 1)
+			d.configure(7, 20*time.Millisecond, 2, 10*time.Millisecond)
+			d.configure(8, time.Millisecond, 1, 0)
 			require.Equal(t, c.want, play(t, d, c.arrivals))
 		})
 	}
@@ -71,9 +71,9 @@ func TestDelayLine(t *testing.T) {
 
 func TestDelayLineKeepsOrderWhenDelayShrinks(t *testing.T) {
 	d := newDelayLine()
-	d.configure(7, 20*time.Millisecond, 1)
+	d.configure(7, 20*time.Millisecond, 1, 0)
 	require.True(t, d.arrive(&frame{start: 1}, 7, 0, false))
-	d.configure(7, time.Millisecond, 1)
+	d.configure(7, time.Millisecond, 1, 0)
 	require.Equal(t, []departure{{1, 20 * ms}, {2, 20 * ms}, {3, 31 * ms}},
 		play(t, d, []arrival{{2, 1 * ms, 7, false}, {3, 30 * ms, 7, false}}))
 }
@@ -82,12 +82,12 @@ func TestDelayLineRefusesUnknownLane(t *testing.T) {
 	require.False(t, newDelayLine().arrive(new(frame), 7, 0, false))
 }
 
-// Whatever arrives leaves once, not before its delay, at most maxHold after it, and in order unless it was reordered.
+// Whatever arrives leaves once, not before its delay, at most the hold after it, and in order unless it was reordered.
 func TestDelayLineProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDelayLine()
 		delay := rapid.Int64Range(0, 30*ms).Draw(t, "delay")
-		d.configure(7, time.Duration(delay), rapid.IntRange(1, MaxReorderGap).Draw(t, "gap"))
+		d.configure(7, time.Duration(delay), rapid.IntRange(1, MaxReorderGap).Draw(t, "gap"), defaultHold)
 		var arrivals []arrival
 		for i, pause := range rapid.SliceOf(rapid.Int64Range(0, 5*ms)).Draw(t, "pauses") {
 			at := pause
@@ -102,7 +102,7 @@ func TestDelayLineProperties(t *testing.T) {
 		for i, l := range left {
 			a := arrivals[l.id]
 			require.GreaterOrEqual(t, l.leave, a.at+delay)
-			require.LessOrEqual(t, l.leave, a.at+delay+int64(maxHold))
+			require.LessOrEqual(t, l.leave, a.at+delay+int64(defaultHold))
 			require.True(t, i == 0 || left[i-1].leave <= l.leave)
 			if !a.reordered {
 				require.Greater(t, l.id, last)

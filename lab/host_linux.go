@@ -8,7 +8,6 @@ import (
 	"os/exec"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // Host is a network namespace with its devices.
@@ -20,19 +19,6 @@ type Host struct {
 	ns  *namespace
 }
 
-// Device is a host's end of a link.
-type Device struct {
-	Name string
-	IPv4 netip.Prefix
-	IPv6 netip.Prefix
-	Link *Link
-
-	host   *Host
-	device netlink.Link
-	spare  uint16 // host number of the next address
-	subnet subnet
-}
-
 // attachment says how to join a host to the network.
 type attachment struct {
 	device, port string
@@ -40,6 +26,7 @@ type attachment struct {
 	subnet       subnet
 	number       uint16
 	link         LinkConfig
+	peer         *Device // the relay's, of other hosts
 }
 
 func (l *Lab) addHost(name string, attachments ...attachment) (*Host, error) {
@@ -80,18 +67,17 @@ func (h *Host) attach(a attachment) error {
 	if err != nil {
 		return fmt.Errorf("find %s: %w", a.port, err)
 	}
-	d := &Device{Name: a.device, host: h, device: device, subnet: a.subnet, spare: a.number | spareBit}
+	d := &Device{Name: a.device, host: h, device: device, subnet: a.subnet, number: a.number}
 	h.Devices = append(h.Devices, d)
 	if err := h.offload(a); err != nil {
-		return err
-	}
-	if err := d.setAddress(a.number); err != nil {
 		return err
 	}
 	if d.Link, err = h.lab.newLink(d, port, a.link); err != nil {
 		return err
 	}
-	return errors.Join(h.ns.up(a.device), network.up(a.port))
+	// Up first: a device that is down forgets its IPv6 addresses and its neighbours.
+	return errors.Join(h.ns.up(a.device), network.up(a.port), d.addAddresses(), d.meet(a.peer),
+		network.nl.NeighSet(bridgeEntry(port, d)))
 }
 
 func (h *Host) offload(a attachment) error {
@@ -155,39 +141,4 @@ func (h *Host) ListenUDP(local netip.AddrPort) (conn *net.UDPConn, err error) {
 		return err
 	})
 	return conn, err
-}
-
-// spareBit tells the two addresses of a device apart; ChangeAddress goes back and forth between them.
-const spareBit = 1 << 13
-
-// ChangeAddress gives the device other addresses than it has and takes the present ones away, as a roaming host does.
-func (d *Device) ChangeAddress() error {
-	number := d.spare
-	d.spare ^= spareBit
-	return d.setAddress(number)
-}
-
-func (d *Device) setAddress(number uint16) error {
-	v4, v6 := d.subnet.address(number)
-	old := []netip.Prefix{d.IPv4, d.IPv6}
-	// The new ones first: removing the last address of a device would remove its routes, too.
-	for _, p := range []netip.Prefix{v4, v6} {
-		if err := d.host.ns.nl.AddrAdd(d.device, address(p)); err != nil {
-			return fmt.Errorf("add %v to %s: %w", p, d.Name, err)
-		}
-	}
-	d.IPv4, d.IPv6 = v4, v6
-	for _, p := range old {
-		if !p.IsValid() {
-			continue
-		}
-		if err := d.host.ns.nl.AddrDel(d.device, address(p)); err != nil {
-			return fmt.Errorf("take %v from %s: %w", p, d.Name, err)
-		}
-	}
-	return nil
-}
-
-func address(p netip.Prefix) *netlink.Addr {
-	return &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}, Flags: unix.IFA_F_NODAD}
 }

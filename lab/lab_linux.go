@@ -91,16 +91,18 @@ func (l *Lab) addHosts(ctx context.Context, t Topology) (err error) {
 			return err
 		}
 	}
-	if l.Publisher, err = l.addHost(PublisherName, attachment{"eth0", PublisherName, up, uplinkNet, publisherNum, t.Uplink}); err != nil {
-		return err
-	}
-	relay := []attachment{{"up", "relay-up", up, uplinkNet, relayNum, LinkConfig{}}}
+	relay := []attachment{{"up", "relay-up", up, uplinkNet, relayNum, LinkConfig{}, nil}}
 	subscribers := uplinkNet
 	if !t.OneDevice {
-		relay = append(relay, attachment{"down", "relay-down", down, downlinkNet, relayNum, LinkConfig{}})
+		relay = append(relay, attachment{"down", "relay-down", down, downlinkNet, relayNum, LinkConfig{}, nil})
 		subscribers = downlinkNet
 	}
 	if l.Relay, err = l.addHost(RelayName, relay...); err != nil {
+		return err
+	}
+	upper, lower := l.Relay.Devices[0], l.Relay.Devices[len(l.Relay.Devices)-1]
+	l.Publisher, err = l.addHost(PublisherName, attachment{"eth0", PublisherName, up, uplinkNet, publisherNum, t.Uplink, upper})
+	if err != nil {
 		return err
 	}
 	for i := 1; i <= t.Subscribers; i++ {
@@ -108,11 +110,18 @@ func (l *Lab) addHosts(ctx context.Context, t Topology) (err error) {
 			return context.Cause(ctx)
 		}
 		name := SubscriberName(i)
-		h, err := l.addHost(name, attachment{"eth0", name, down, subscribers, subscriberNum(i), t.Downlink})
+		h, err := l.addHost(name, attachment{"eth0", name, down, subscribers, subscriberNum(i), t.Downlink, lower})
 		if err != nil {
 			return err
 		}
 		l.Subscribers = append(l.Subscribers, h)
+	}
+	for _, h := range l.Hosts() {
+		for _, d := range h.Devices {
+			if err := d.await(ctx, true); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -144,6 +153,7 @@ func loadError(err error) error {
 var (
 	networkSysctls = map[string]string{"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"}
 	hostSysctls    = map[string]string{
+		"ipv4/conf/default/promote_secondaries":  "1", // an address that is added before its predecessor goes must survive it
 		"ipv6/conf/default/accept_dad":           "0",
 		"ipv6/conf/default/accept_ra":            "0",
 		"ipv6/conf/default/router_solicitations": "0",

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -31,7 +32,6 @@ type Link struct {
 
 	conditions [2]Conditions // by Direction
 	portMask   uint16
-	isDown     bool
 }
 
 const maxPortIndex = 4096/2 - 1 // LANES in bpf/common.h
@@ -140,7 +140,7 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// SetUp connects the link or takes it down, as a cable is plugged: the host's device loses its carrier.
+// SetUp connects the link or takes it down, as a cable is plugged: the host's device gains or loses its carrier.
 func (k *Link) SetUp(up bool) error {
 	change := k.lab.network.ns.nl.LinkSetDown
 	if up {
@@ -149,10 +149,7 @@ func (k *Link) SetUp(up bool) error {
 	if err := change(k.port); err != nil {
 		return fmt.Errorf("link of %s: %w", k.device.host.Name, err)
 	}
-	k.lab.mu.Lock()
-	defer k.lab.mu.Unlock()
-	k.isDown = !up
-	return nil
+	return k.device.await(context.Background(), up)
 }
 
 // Rebind changes the UDP ports under which the host is seen from the network, as a NAT does that has forgotten its

@@ -89,7 +89,7 @@ func (w *wire) bringUp(network *namespace) (err error) {
 func (w *wire) configure(lane uint16, c Conditions) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.line.configure(lane, c.Delay, c.reorderGap())
+	w.line.configure(lane, c.Delay, c.reorderGap(), c.hold())
 }
 
 func (w *wire) close() {
