@@ -83,8 +83,8 @@ func (t *Track) checkEnd(a *arrival) error {
 	switch {
 	case t.limit != nil && (t.limit.Less(a.at) || a.at == *t.limit && a.status == moqt.StatusNormal):
 		return malformed("object %s follows the end of the track at %s", a.at, *t.limit)
-	case a.status == moqt.StatusEndOfTrack && t.limit == nil && t.received != nil && !t.received.Less(a.at):
-		return malformed("the end of the track at %s precedes object %s", a.at, *t.received)
+	case a.status == moqt.StatusEndOfTrack && t.limit == nil && t.received.set && !t.received.at.Less(a.at):
+		return malformed("the end of the track at %s precedes object %s", a.at, t.received.at)
 	}
 	return nil
 }
@@ -183,7 +183,8 @@ func (t *Track) record(g *group, a *arrival) {
 	if a.status == moqt.StatusEndOfTrack {
 		t.end(a.at)
 	}
-	t.largest, t.received = larger(t.largest, a.at), larger(t.received, a.at)
+	t.largest.raise(a.at)
+	t.received.raise(a.at)
 	g.recount()
 }
 

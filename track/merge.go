@@ -6,11 +6,11 @@ import (
 	"sluice/moqt"
 )
 
-// accepts reports whether o, which followed the object previous on its stream, is the next object of the segment's subgroup (draft §11.4.3)
+// accepts reports whether o, which followed the objects dealt with on its stream, is the next object of the segment's subgroup (draft §11.4.3)
 // and can be encoded as the segment's objects are.
-func (s *Segment) accepts(o Object, previous *uint64) bool {
+func (s *Segment) accepts(o Object, from *Source) bool {
 	last, _ := s.Log.Last()
-	next := o.ID == last.ID+1 || previous != nil && *previous == last.ID
+	next := o.ID == last.ID+1 || from.started && from.previous == last.ID
 	complete := s.Log.End() == last.End
 	return next && complete && (s.HasProperties || o.PropertiesLen == 0)
 }
@@ -62,7 +62,7 @@ func (s *Source) copyPayload(o Object, own bool) bool {
 	if s.done < o.End {
 		return false
 	}
-	s.previous = &o.ID
+	s.previous, s.started = o.ID, true
 	return true
 }
 

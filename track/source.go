@@ -39,10 +39,12 @@ type Source struct {
 
 	// Guarded by sub.merge.mu once sub is set.
 	verbatim bool
-	done     int64 // what lies before it in the log was forwarded, compared or skipped
-	previous *uint64
+	done     int64     // what lies before it in the log was forwarded, compared or skipped
+	previous uint64    // id of the object before done
+	started  bool      // there is one
 	moved    time.Time // when data came last
 	state    State
+	failed   error
 }
 
 // merge brings the streams of one subgroup together.
@@ -167,6 +169,9 @@ func (s *Source) progress() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.moved = s.track.cache.now()
+	if s.failed != nil {
+		return s.failed
+	}
 	return s.drain(true)
 }
 
@@ -247,7 +252,7 @@ func (s *Source) admit(o Object) (verdict, error) {
 
 func (s *Source) skip(o Object) {
 	s.done = o.End
-	s.previous = &o.ID
+	s.previous, s.started = o.ID, true
 }
 
 // forward gives a new object to the subscribers.
@@ -257,9 +262,8 @@ func (s *Source) forward(o Object, own bool) (bool, error) {
 		s.skip(o)
 		return true, nil
 	}
-	if m.out != nil && !m.out.accepts(o, s.previous) {
-		m.out.Log.Reset(uint64(moqt.ResetCancelled))
-		m.out = nil
+	if m.out != nil && !m.out.accepts(o, s) {
+		m.resetOut(uint64(moqt.ResetCancelled))
 	}
 	if m.out == nil && own && s.in.End() <= o.Start {
 		s.verbatim = true
@@ -285,7 +289,7 @@ func (s *Source) open(o Object, log *Log) {
 		Priority:      s.cfg.Priority,
 		First:         o.ID,
 		Start:         o.Start,
-		FirstObject:   s.cfg.Header.FirstObject && s.previous == nil,
+		FirstObject:   s.cfg.Header.FirstObject && !s.started,
 		EndOfGroup:    s.cfg.Header.EndOfGroup,
 		HasProperties: s.cfg.Header.HasProperties,
 	}
@@ -359,7 +363,7 @@ func (s *Source) end(state State, code uint64) error {
 	if m.live == s {
 		return firstError(err, m.succeed(s, state, code))
 	}
-	if state == Reset || s.in.End() == s.done {
+	if state == Reset || s.failed != nil || s.in.End() == s.done {
 		m.remove(s)
 	}
 	return err
@@ -377,9 +381,8 @@ func firstError(errs ...error) error {
 // succeed ends the live stream s and makes the first one that waits live.
 func (m *merge) succeed(s *Source, state State, code uint64) error {
 	m.live = nil
-	if m.out != nil && state == Finished {
-		m.out.Log.Finish()
-		m.out = nil
+	if state == Finished {
+		m.finishOut()
 	}
 	if !s.verbatim {
 		s.release()
@@ -387,25 +390,49 @@ func (m *merge) succeed(s *Source, state State, code uint64) error {
 	for len(m.waiting) > 0 {
 		next := m.waiting[0]
 		m.waiting = slices.Delete(m.waiting, 0, 1)
-		m.live = next
 		if m.out != nil {
 			m.out.Log.Rewind()
 		}
-		if err := next.drain(false); err != nil || next.state == Open {
-			return err
+		m.live = next
+		err := next.drain(false)
+		if err == nil && next.state == Open {
+			return nil
 		}
 		m.live = nil
-		next.release()
-		if next.state == Finished && m.out != nil {
-			m.out.Log.Finish()
-			m.out = nil
+		if err != nil {
+			m.resetOut(uint64(moqt.ResetMalformedTrack))
+			next.fail(err)
+			return err
 		}
+		next.release()
+		m.finishOut() // a stream that was reset does not wait
 	}
+	m.resetOut(code)
+	return nil
+}
+
+// fail is called on another stream's goroutine: what s brought is wrong.
+func (s *Source) fail(err error) {
+	s.failed = err
+	if s.state == Open {
+		s.cfg.Cancel()
+	} else {
+		s.release()
+	}
+}
+
+func (m *merge) finishOut() {
+	if m.out != nil {
+		m.out.Log.Finish()
+		m.out = nil
+	}
+}
+
+func (m *merge) resetOut(code uint64) {
 	if m.out != nil {
 		m.out.Log.Reset(code)
 		m.out = nil
 	}
-	return nil
 }
 
 func (m *merge) remove(s *Source) {

@@ -18,8 +18,8 @@ type Track struct {
 
 	mu        sync.Mutex
 	groups    []*group       // by id
-	largest   *moqt.Location // Largest Object: received or told by upstream
-	received  *moqt.Location // the largest object that came on a subscription
+	largest   mark           // Largest Object: received or told by upstream
+	received  mark           // the largest object that came on a subscription
 	limit     *moqt.Location // the smallest location known not to exist, nor any after it
 	gaps      ranges         // group ids that Prior Group ID Gap says do not exist
 	absent    ranges         // all group ids known not to exist
@@ -28,25 +28,34 @@ type Track struct {
 	closed    bool
 }
 
+// mark is a location that may be unset.
+type mark struct {
+	at  moqt.Location
+	set bool
+}
+
+func (m *mark) raise(l moqt.Location) {
+	if !m.set || m.at.Less(l) {
+		m.at, m.set = l, true
+	}
+}
+
 // Largest returns the Largest Object (draft §10.2.11), nil if no object is known.
 func (t *Track) Largest() *moqt.Location {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.largest
+	if !t.largest.set {
+		return nil
+	}
+	l := t.largest.at
+	return &l
 }
 
 // RaiseLargest takes account of a LARGEST_OBJECT received from upstream.
 func (t *Track) RaiseLargest(l moqt.Location) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.largest = larger(t.largest, l)
-}
-
-func larger(p *moqt.Location, l moqt.Location) *moqt.Location {
-	if p != nil && !p.Less(l) {
-		return p
-	}
-	return &l
+	t.largest.raise(l)
 }
 
 // Limit returns the smallest location of which it is known that neither it nor any after it exists, nil if the end of the track is unknown.

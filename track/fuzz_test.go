@@ -1,0 +1,56 @@
+package track
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+)
+
+// FuzzSources feeds two streams of one subgroup, cut and interleaved as the input says. What becomes visible of the first segment is what was
+// sent, if it is one stream's bytes, and nothing is leaked.
+func FuzzSources(f *testing.F) {
+	end := testObject{id: 9, status: moqt.StatusEndOfGroup}
+	f.Add(encode(plain, objects(0, 1, 2)...), encode(plain, objects(0, 1, 2, 3)...), []byte{3, 5, 9, 200}, false)
+	f.Add(encode(plain, append(objects(0, 4), end)...), encode(plain, objects(4, 5)...), []byte{1, 1, 1}, true)
+	f.Add([]byte{0, 2, 0x3e, 1, 1, 'x', 0, 0, 0, 3}, []byte{0, 0, 0x40}, []byte{1}, true)
+	f.Fuzz(func(t *testing.T, a, b, cuts []byte, properties bool) {
+		k := newSink(CacheConfig{Duration: time.Hour})
+		h := moqt.SubgroupHeader{HasProperties: properties, EndOfGroup: true}
+		streams := [][]byte{a, b}
+		sources := []*Source{k.source(h), k.source(h)}
+		dead := []bool{false, false}
+		for i := 0; len(streams[0])+len(streams[1]) > 0; i++ {
+			w := i % 2
+			n := 1
+			if len(cuts) > 0 {
+				n = 1 + int(cuts[i%len(cuts)])
+			}
+			n = min(n, len(streams[w]))
+			if !dead[w] && feed(sources[w], streams[w][:n]) != nil {
+				dead[w] = true
+				sources[w].Close(1)
+			}
+			streams[w] = streams[w][n:]
+		}
+		for w, s := range sources {
+			if !dead[w] {
+				fin(s)
+			}
+			s.Close(2)
+		}
+		if len(k.segments) > 0 && len(b) == 0 {
+			got := readAll(t, k.segments[0].Log, k.segments[0].Log.Start())
+			require.True(t, bytes.HasPrefix(a, got))
+		}
+		for _, s := range k.segments {
+			st, _ := s.Log.State()
+			require.NotEqual(t, Open, st)
+		}
+		k.track.Close()
+		require.Zero(t, k.cache.Bytes())
+	})
+}
