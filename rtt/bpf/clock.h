@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Time comes from the kernel's monotonic clock, or with the packet when a capture is replayed or a test sets it.
+#pragma once
+
+#include "settings.h"
+
+struct replayed {
+	u64 now; // ns
+	u32 length; // of the packet on the wire, from its link header on; it may be captured in part
+	u32 pad;
+};
+
+volatile struct replayed replay;
+
+INLINE u64 clock_now(void)
+{
+	return config.replay ? replay.now : bpf_ktime_get_ns();
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Every packet leaves by exactly one outcome; tallies count what happened on the way. Go has a label for each.
+#pragma once
+
+#include "settings.h"
+
+enum outcome {
+	OUTCOME_CONTINUE, // not an exit: the next parser goes on
+	// The packet belongs to what is measured.
+	OUTCOME_TCP,
+	OUTCOME_ICMP,
+	OUTCOME_DNS,
+	OUTCOME_QUIC,
+	// It is sound, but not measured.
+	OUTCOME_NOT_IP,
+	OUTCOME_OTHER_PROTOCOL, // or one that is switched off
+	OUTCOME_FRAGMENT,
+	OUTCOME_TUNNEL,
+	OUTCOME_SOURCE_ROUTED,
+	OUTCOME_TCP_SYN, // without --include-syn
+	OUTCOME_TCP_NO_FLOW, // may not create a flow: pure ACK, FIN, RST, or for this host
+	OUTCOME_ICMP_NO_ECHO,
+	OUTCOME_ICMP_NO_FLOW,
+	OUTCOME_UDP_OTHER,
+	OUTCOME_DNS_OTHER, // not a standard query of one question, or its response
+	OUTCOME_DNS_NO_QUERY, // a response to nothing that is known
+	OUTCOME_QUIC_NO_FLOW, // looks like QUIC, but its handshake was not seen
+	OUTCOME_FLOWS_FULL,
+	OUTCOME_QUERIES_FULL,
+	// It is malformed.
+	OUTCOME_LINK_TRUNCATED,
+	OUTCOME_VLAN_DEPTH,
+	OUTCOME_PPPOE_MALFORMED,
+	OUTCOME_IPV4_MALFORMED,
+	OUTCOME_IPV6_MALFORMED,
+	OUTCOME_IPV6_EXTENSIONS, // more than are followed
+	OUTCOME_TCP_MALFORMED,
+	OUTCOME_TCP_OPTIONS_MALFORMED,
+	OUTCOME_UDP_MALFORMED,
+	OUTCOME_ICMP_MALFORMED,
+	OUTCOME_DNS_MALFORMED,
+	OUTCOME_QUIC_MALFORMED,
+	OUTCOME_COUNT,
+};
+
+enum tally {
+	TALLY_FLOWS_CREATED,
+	TALLY_FLOWS_DELETED,
+	TALLY_FLOWS_EXPIRED,
+	TALLY_FLOWS_FULL,
+	TALLY_STAMPS,
+	TALLY_STAMPS_EVICTED, // a stamp that could still be answered gave way to a newer one
+	TALLY_STAMPS_LIMITED, // not taken, because of the rate limit
+	TALLY_STAMPS_AMBIGUOUS, // withdrawn, because their packet was sent twice
+	TALLY_RTTS,
+	TALLY_RTTS_TIGHTENED, // a later packet that the same ACK covers bounds the RTT better
+	TALLY_RTTS_LATE, // not reported: older than a stamp may be
+	TALLY_RTTS_AMBIGUOUS, // not reported: the reply may answer either of two packets
+	TALLY_RETRANSMISSIONS,
+	TALLY_QUERIES_FULL,
+	TALLY_QUERIES_REPEATED,
+	TALLY_QUERIES_EXPIRED,
+	TALLY_SPIN_EDGES,
+	TALLY_SPIN_OUT_OF_TURN,
+	TALLY_SPIN_REORDERED,
+	TALLY_SPIN_BELOW_BASE,
+	TALLY_PREFIXES_FULL,
+	TALLY_EVENTS,
+	TALLY_EVENTS_LOST,
+	TALLY_COUNT,
+};
+
+struct traffic {
+	u64 packets;
+	u64 bytes;
+};
+
+enum transport {
+	TRANSPORT_TCP,
+	TRANSPORT_UDP,
+	TRANSPORT_ICMP,
+	TRANSPORT_ICMPV6,
+	TRANSPORT_OTHER,
+	TRANSPORT_COUNT,
+};
+
+struct counter_set {
+	u64 outcome[OUTCOME_COUNT];
+	u64 tally[TALLY_COUNT];
+	struct traffic transport[TRANSPORT_COUNT];
+	struct traffic ecn[4]; // by the codepoint of RFC 3168: Not-ECT, ECT(1), ECT(0), CE
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct counter_set);
+} counters SEC(".maps");
+
+INLINE struct counter_set *counters_get(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&counters, &zero);
+}
+
+GLOBAL int tally_add(enum tally tally, u64 n)
+{
+	struct counter_set *c = counters_get();
+
+	// Iterators may be interrupted by a packet, so that even a per-CPU counter needs the atomic add.
+	if (c && tally < TALLY_COUNT)
+		__sync_fetch_and_add(&c->tally[tally], n);
+	return 0;
+}
+
+INLINE void tally(enum tally which)
+{
+	tally_add(which, 1);
+}

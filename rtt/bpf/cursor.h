@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// A cursor walks the headers of a packet. Bytes are read from the linear part if they are there, else by a helper, so
+// that a payload in page fragments is read too and no packet is ever changed.
+#pragma once
+
+#include "clock.h"
+
+// Headers that begin beyond this are not followed. The verifier needs some bound; this one holds all that
+// IPV6_EXTENSIONS_MAX ordinary extension headers take.
+#define CURSOR_MAX 2047
+
+struct cursor {
+	void *ctx;
+	void *data;
+	void *end; // of the linear part
+	u32 at; // where the next header begins
+	u32 length; // of the packet
+	bool xdp;
+};
+
+INLINE void cursor_of_skb(struct cursor *c, struct __sk_buff *skb)
+{
+	c->ctx = skb;
+	c->data = (void *)(long)skb->data;
+	c->end = (void *)(long)skb->data_end;
+	c->at = 0;
+	c->length = config.replay ? replay.length : skb->len;
+	c->xdp = false;
+}
+
+INLINE void cursor_of_xdp(struct cursor *c, struct xdp_md *xdp)
+{
+	c->ctx = xdp;
+	c->data = (void *)(long)xdp->data;
+	c->end = (void *)(long)xdp->data_end;
+	c->at = 0;
+	c->length = config.replay ? replay.length : bpf_xdp_get_buff_len(xdp);
+	c->xdp = true;
+}
+
+// cursor_copy copies n bytes, a number that need not be constant but has bounds that the verifier knows.
+INLINE bool cursor_copy(const struct cursor *c, u32 at, void *to, u32 n)
+{
+	return (c->xdp ? bpf_xdp_load_bytes(c->ctx, at, to, n) : bpf_skb_load_bytes(c->ctx, at, to, n)) == 0;
+}
+
+// cursor_read copies n bytes, a constant, from offset at.
+INLINE bool cursor_read(const struct cursor *c, u32 at, void *to, const u32 n)
+{
+	void *from;
+
+	if (at > CURSOR_MAX)
+		return false;
+	from = c->data + at;
+	if (from + n > c->end)
+		return cursor_copy(c, at, to, n);
+	__builtin_memcpy(to, from, n);
+	return true;
+}
+
+// cursor_next reads the header at the cursor and steps over it.
+INLINE bool cursor_next(struct cursor *c, void *to, const u32 n)
+{
+	if (!cursor_read(c, c->at, to, n))
+		return false;
+	c->at += n;
+	return true;
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Events go to userspace through a ring buffer, several at once: each CPU collects a batch. When the ring is full they
+// are dropped and counted.
+#pragma once
+
+#include "flow.h"
+
+enum event_type {
+	EVENT_RTT,
+	EVENT_OPENING,
+	EVENT_CLOSING,
+};
+
+enum close_reason {
+	CLOSE_FIN,
+	CLOSE_RST,
+	CLOSE_TIMEOUT,
+	CLOSE_SYN, // the ports are used again
+};
+
+// Who made a flow open or close: an end as the event names them, or the clean-up.
+enum trigger {
+	TRIGGER_SOURCE,
+	TRIGGER_DESTINATION,
+	TRIGGER_EXPIRY,
+};
+
+enum method {
+	METHOD_TIMESTAMP,
+	METHOD_SEQUENCE,
+	METHOD_ECHO,
+	METHOD_QUERY,
+	METHOD_HANDSHAKE,
+	METHOD_SPIN,
+};
+
+// An RTT is that of packets from destination to source and of the replies: the source is the host that replied.
+struct event {
+	u64 time; // ns
+	union address source;
+	union address destination;
+	u16 source_port; // in network order
+	u16 destination_port;
+	u32 interface;
+	u16 vlan;
+	u8 protocol; // of IP
+	u8 type; // enum event_type
+	u8 reason; // of opening or closing
+	u8 trigger;
+	u8 method;
+	bool egress; // the reply left by the interface
+	u64 rtt;
+	u64 min_rtt;
+	u64 sent_packets; // by the destination
+	u64 sent_bytes;
+	u64 received_packets; // from the source
+	u64 received_bytes;
+	u64 near_rtt; // QUIC: from here to the destination and back, 0 if unknown
+	u64 far_rtt; // QUIC: from here to the source and back
+	u32 retransmissions; // TCP: by the destination
+	u16 query_type; // DNS
+	u8 rcode;
+	u8 flags;
+};
+_Static_assert(sizeof(struct event) == 8 + 32 + 8 + 8 + 8 * 8 + 8, "event has no hidden padding");
+
+enum event_flag {
+	EVENT_AMBIGUOUS = 1, // DNS: the query was repeated
+	EVENT_TRUNCATED = 2, // DNS: the TC bit
+};
+
+#define BATCH_MAX 16
+// A batch that is not full is handed over this long after its first event, by the next packet or by userspace.
+#define BATCH_DELAY (50 * MILLISECOND)
+
+struct batch {
+	u64 since; // when its first event was put in
+	u32 used;
+	u32 busy; // being changed
+	struct event events[BATCH_MAX];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct batch);
+} batches SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} events SEC(".maps");
+
+// An event is put together here. Packets on one CPU come one after the other; an iterator can be interrupted by one, so
+// it has an event of its own.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct event);
+} new_event SEC(".maps");
+
+INLINE struct event *event_new(bool iterator)
+{
+	u32 index = iterator;
+	struct event *e = bpf_map_lookup_elem(&new_event, &index);
+
+	if (e)
+		__builtin_memset(e, 0, sizeof(*e));
+	return e;
+}
+
+INLINE void events_send(struct event *e, u32 n)
+{
+	tally_add(bpf_ringbuf_output(&events, e, n * sizeof(*e), 0) ? TALLY_EVENTS_LOST : TALLY_EVENTS, n);
+}
+
+INLINE void batch_send(struct batch *b)
+{
+	u32 n = b->used;
+
+	if (n && n <= BATCH_MAX)
+		events_send(b->events, n);
+	b->used = 0;
+}
+
+// batch_enter claims the CPU's batch. An iterator can be interrupted by a packet and a packet by the flush: the inner
+// one finds the batch claimed. They nest on one CPU, so a plain flag is enough.
+INLINE struct batch *batch_enter(void)
+{
+	u32 zero = 0;
+	struct batch *b = bpf_map_lookup_elem(&batches, &zero);
+
+	if (!b || b->busy)
+		return NULL;
+	b->busy = 1;
+	return b;
+}
+
+INLINE void batch_leave(struct batch *b)
+{
+	*(volatile u32 *)&b->busy = 0;
+}
+
+GLOBAL int event_send(struct event *e, u64 now)
+{
+	struct batch *b = batch_enter();
+	u32 used;
+
+	if (!e)
+		return 0;
+	if (!b) {
+		events_send(e, 1);
+		return 0;
+	}
+	used = b->used;
+	if (used < BATCH_MAX) {
+		b->events[used] = *e;
+		b->used = used + 1;
+	}
+	if (!used)
+		b->since = now;
+	if (b->used >= config.batch || now - b->since > BATCH_DELAY)
+		batch_send(b);
+	batch_leave(b);
+	return 0;
+}
+
+// event_ends names the ends of the flow: the destination is the given side, the source replies to it.
+INLINE void event_ends(struct event *e, const struct flow_key *key, u8 side)
+{
+	e->destination = key->address[side & 1];
+	e->source = key->address[other(side)];
+	e->destination_port = key->port[side & 1];
+	e->source_port = key->port[other(side)];
+	e->protocol = key->protocol;
+	e->interface = key->interface;
+	e->vlan = key->vlan;
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// The clean-up of the flow table. Userspace runs it every interval, as an iterator over the map: in process context, so
+// that a large table holds up no packet.
+#pragma once
+
+#include "ip.h"
+#include "report.h"
+
+#define FLOW_TIMEOUT (300 * SECOND)
+#define UDP_TIMEOUT (120 * SECOND) // RFC 4787 REQ-5: what a NAT grants at least
+#define ICMP_TIMEOUT (30 * SECOND)
+#define UNANSWERED_TIMEOUT (30 * SECOND)
+
+INLINE u64 flow_timeout(const struct flow_key *key, const struct flow *f)
+{
+	if (f->side[0].state < SIDE_OPEN && f->side[1].state < SIDE_OPEN)
+		return UNANSWERED_TIMEOUT;
+	if (key->protocol == IP_ICMP || key->protocol == IP_ICMPV6)
+		return ICMP_TIMEOUT;
+	return key->protocol == IP_UDP ? UDP_TIMEOUT : FLOW_TIMEOUT;
+}
+
+INLINE void flow_expire_side(const struct flow_key *key, const struct flow *f, u8 side, u64 now)
+{
+	struct event *e;
+
+	if (f->side[side].state != SIDE_OPEN)
+		return;
+	e = flow_event(true, key, side, EVENT_CLOSING, now);
+	if (!e)
+		return;
+	e->reason = CLOSE_TIMEOUT;
+	e->trigger = TRIGGER_EXPIRY;
+	event_send(e, now);
+}
+
+// flow_expire deletes the flow if its time is up.
+INLINE void flow_expire(const struct flow_key *key, const struct flow *f, u64 now)
+{
+	u64 seen = f->side[0].seen > f->side[1].seen ? f->side[0].seen : f->side[1].seen;
+
+	// A packet may have come after now was read.
+	if (seen > now || now - seen <= flow_timeout(key, f))
+		return;
+	flow_expire_side(key, f, 0, now);
+	flow_expire_side(key, f, 1, now);
+	if (bpf_map_delete_elem(&flows, key) == 0)
+		tally(TALLY_FLOWS_EXPIRED);
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// The flow table: one entry for both directions. A side is one of a flow's two ends: what it sent, what is outstanding
+// of that, and the RTT of what was answered.
+#pragma once
+
+#include "packet.h"
+
+enum open_reason {
+	OPEN_SYN,
+	OPEN_SYN_ACK,
+	OPEN_FIRST_PACKET,
+};
+
+enum side_state {
+	SIDE_IDLE, // sent nothing that wants a reply
+	SIDE_WAITING, // for the first reply
+	SIDE_OPEN,
+	SIDE_CLOSED,
+};
+
+struct side {
+	u64 first; // when its first packet was seen, ns
+	u64 seen; // when its last packet was seen
+	u64 stamped; // when its last stamp was due: the clock of the rate limit
+	u64 packets;
+	u64 bytes; // of transport payload
+	u64 min_rtt; // of the replies to it, ns
+	u64 smoothed_rtt;
+	u32 id; // newest identifier: TSval, ICMP sequence number
+	u32 stamped_id; // newest identifier that was stamped
+	u32 outstanding; // stamps that are not answered; an upper bound
+	u8 state;
+	u8 open_reason;
+	bool identified; // id is valid
+	bool to_local; // its packets are for this host
+};
+_Static_assert(sizeof(struct side) == 7 * 8 + 3 * 4 + 4, "side has no hidden padding");
+
+// What only TCP needs to know of a side. Sequence numbers are as on the wire, in host order.
+struct tcp_side {
+	u64 newest_at; // when sequence_end was sent
+	u64 tick_at; // when the first packet of timestamp id was sent, 0 if that was a retransmission
+	u32 sequence_end; // after the last byte sent
+	u32 karn_end; // sequence_end at the last retransmission: an ACK up to here is ambiguous (RFC 6298 §3)
+	u32 tick_end; // after the first packet of timestamp id
+	u32 retransmissions;
+	bool sequenced; // sequence_end is valid
+	bool greeted; // its SYN was seen, so that it sent nothing before
+	u8 kind; // of its last stamp: enum stamp_kind
+	u8 pad[5];
+};
+_Static_assert(sizeof(struct tcp_side) == 2 * 8 + 4 * 4 + 8, "tcp_side has no hidden padding");
+
+struct flow {
+	u32 id; // never 0, never used again while its stamps live
+	u32 pad;
+	struct side side[2];
+	struct tcp_side tcp[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+} flows SEC(".maps");
+
+// Addresses of this host, kept up to date by userspace.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, union address);
+	__type(value, u8);
+} local_addresses SEC(".maps");
+
+// A new flow is put together here: it is too large for the stack.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct flow);
+} new_flow SEC(".maps");
+
+u32 last_flow_id;
+
+INLINE struct flow *flow_find(const struct packet *p)
+{
+	return bpf_map_lookup_elem(&flows, &p->key);
+}
+
+INLINE bool is_local(const union address *a)
+{
+	return !config.local && bpf_map_lookup_elem(&local_addresses, a);
+}
+
+// flow_create adds the packet's flow. It returns NULL when the table is full.
+INLINE struct flow *flow_create(const struct packet *p)
+{
+	u32 zero = 0;
+	struct flow *new = bpf_map_lookup_elem(&new_flow, &zero);
+
+	if (!new)
+		return NULL;
+	__builtin_memset(new, 0, sizeof(*new));
+	// Two bits of a stamp's owner say which side and which kind of identifier.
+	new->id = (__sync_fetch_and_add(&last_flow_id, 1) & 0x3fffffff) + 1;
+	new->side[0].to_local = is_local(&p->key.address[1]);
+	new->side[1].to_local = is_local(&p->key.address[0]);
+	// BPF_NOEXIST: of two packets on two CPUs one wins, and both then find its entry.
+	if (bpf_map_update_elem(&flows, &p->key, new, BPF_NOEXIST) == 0)
+		tally(TALLY_FLOWS_CREATED);
+	new = flow_find(p);
+	if (!new)
+		tally(TALLY_FLOWS_FULL);
+	return new;
+}
+
+// flow_side returns a side of the flow by a number that the verifier need not know.
+INLINE struct side *flow_side(struct flow *f, u8 side)
+{
+	return &f->side[side & 1];
+}
+
+// flow_count adds the packet to what its sender sent.
+INLINE void flow_count(const struct packet *p, struct flow *f)
+{
+	struct side *s = flow_side(f, p->side);
+
+	if (!s->packets)
+		s->first = p->time;
+	s->packets += p->segments;
+	s->bytes += p->payload;
+	s->seen = p->time;
+}
+
+// flow_await notes that a side has sent something that wants a reply.
+INLINE void flow_await(struct side *s, enum open_reason reason)
+{
+	if (s->state != SIDE_IDLE)
+		return;
+	s->state = SIDE_WAITING;
+	s->open_reason = reason;
+}
+
+// stampable says whether the packet's sender is one whose packets are stamped: not those that arrive for this host,
+// unless asked for, because their RTT is this host's own delay.
+INLINE bool stampable(const struct packet *p, const struct side *s)
+{
+	return p->egress || !s->to_local;
+}

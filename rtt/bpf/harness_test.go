@@ -1,0 +1,148 @@
+package bpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"github.com/stretchr/testify/require"
+)
+
+var testLimits = Limits{Flows: 1024, Stamps: 4096, LocalAddresses: 16, RingBytes: 1 << 18}
+
+var allPrograms = []string{
+	MonitorProgIngress, MonitorProgEgress, MonitorProgIngressIp, MonitorProgEgressIp, MonitorProgXdpIngress,
+	MonitorProgXdpIngressIp, MonitorProgExpireFlows, MonitorProgFlush,
+}
+
+// requireKernel skips a test that needs to load BPF programs and may not.
+func requireKernel(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("SLUICE_REQUIRE_KERNEL") != "" {
+		t.Fatal("needs root, which SLUICE_REQUIRE_KERNEL demands")
+	}
+	t.Skip("needs root")
+}
+
+// epoch is the time of the packets that a test shows "at 0".
+const epoch = 1000 * time.Second
+
+// A watch shows packets to the loaded programs at times of the test's choosing.
+type watch struct {
+	t      testing.TB
+	m      *Monitor
+	events *ringbuf.Reader
+	now    time.Duration
+}
+
+// watching loads everything with the settings; events are on and the clock is the test's.
+func watching(t testing.TB, s MonitorSettings) *watch {
+	t.Helper()
+	requireKernel(t)
+	s.Events, s.Replay, s.Batch = 1, 1, 1
+	m, err := Load(s, testLimits, allPrograms...)
+	var verifier *ebpf.VerifierError
+	if errors.As(err, &verifier) {
+		t.Fatalf("%+v", verifier)
+	}
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	events, err := ringbuf.NewReader(m.Maps[MonitorMapEvents])
+	require.NoError(t, err)
+	t.Cleanup(func() { events.Close() })
+	return &watch{t: t, m: m, events: events}
+}
+
+// show runs a program over a frame. Whatever it holds, it must pass.
+func (w *watch) show(program string, at time.Duration, frame []byte) {
+	w.t.Helper()
+	w.now = at
+	require.NoError(w.t, w.m.SetClock(uint64(epoch+at), len(frame)))
+	verdict, err := w.m.Programs[program].Run(&ebpf.RunOptions{Data: padded(frame)})
+	require.NoError(w.t, err)
+	require.Equal(w.t, verdicts[w.m.Programs[program].Type()], int32(verdict), "a packet must pass")
+}
+
+// verdicts are TCX_NEXT and XDP_PASS.
+var verdicts = map[ebpf.ProgramType]int32{ebpf.SchedCLS: -1, ebpf.XDP: 2}
+
+// padded makes a frame long enough for Program.Run, as Ethernet does on the wire.
+func padded(frame []byte) []byte {
+	return append(frame, make([]byte, max(0, 14-len(frame)))...)
+}
+
+// got returns what was reported since the last call, one line an event.
+func (w *watch) got() []string {
+	w.t.Helper()
+	w.events.SetDeadline(time.Unix(0, 1))
+	var lines []string
+	for {
+		record, err := w.events.Read()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return lines
+		}
+		require.NoError(w.t, err)
+		for raw := record.RawSample; len(raw) > 0; raw = raw[unsafe.Sizeof(MonitorEvent{}):] {
+			lines = append(lines, describe(*(*MonitorEvent)(unsafe.Pointer(&raw[0]))))
+		}
+	}
+}
+
+var (
+	methods      = []string{"timestamp", "sequence", "echo", "query", "handshake", "spin"}
+	openReasons  = []string{"SYN", "SYN-ACK", "first packet"}
+	closeReasons = []string{"FIN", "RST", "timeout", "SYN"}
+	triggers     = []string{"source", "destination", "expiry"}
+)
+
+// describe writes an event as the tests compare it: "12ms +10ms timestamp 10.0.0.2:80>10.0.0.1:1000" is an RTT of 10 ms
+// that was reported at 12 ms.
+func describe(e MonitorEvent) string {
+	at := time.Duration(e.Time) - epoch
+	ends := endpoint(e.Source, e.SourcePort) + ">" + endpoint(e.Destination, e.DestinationPort)
+	switch MonitorEventType(e.Type) {
+	case MonitorEventTypeEVENT_OPENING:
+		return fmt.Sprintf("%v open %s: %s from %s", at, ends, openReasons[e.Reason], triggers[e.Trigger])
+	case MonitorEventTypeEVENT_CLOSING:
+		return fmt.Sprintf("%v close %s: %s from %s", at, ends, closeReasons[e.Reason], triggers[e.Trigger])
+	}
+	return fmt.Sprintf("%v +%v %s %s", at, time.Duration(e.Rtt), methods[e.Method], ends)
+}
+
+func endpoint(a MonitorAddress, port uint16) string {
+	var b [2]byte
+	binary.NativeEndian.PutUint16(b[:], port)
+	return netip.AddrPortFrom(netip.AddrFrom16(a.Bytes).Unmap(), binary.BigEndian.Uint16(b[:])).String()
+}
+
+// outcomes returns the outcomes that were counted, by label.
+func (w *watch) outcomes() map[string]uint64 {
+	w.t.Helper()
+	c, err := w.m.Counters()
+	require.NoError(w.t, err)
+	counted := make(map[string]uint64)
+	for i, n := range c.Outcome {
+		if n != 0 {
+			counted[Outcomes[i].Label] = n
+		}
+	}
+	return counted
+}
+
+// tally returns one tally.
+func (w *watch) tally(which MonitorTally) uint64 {
+	w.t.Helper()
+	c, err := w.m.Counters()
+	require.NoError(w.t, err)
+	return c.Tally[which]
+}

@@ -1,0 +1,122 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Limits are the capacities of the maps. A map whose feature is off in the settings is created with one entry.
+type Limits struct {
+	Flows          uint32 // flows at a time
+	Stamps         uint32 // packets that wait for their reply at a time; rounded up to a power of two
+	LocalAddresses uint32 // addresses of this host
+	RingBytes      uint32 // of events on their way to userspace; a power of two and a multiple of the page size
+}
+
+// stampWays is the number of stamps in an element of the stamps map.
+const stampWays = len(MonitorStampSet{}.Tag)
+
+// Monitor is the loaded kernel side.
+type Monitor struct {
+	*ebpf.Collection
+}
+
+// Load creates the maps and loads the named programs (MonitorProg…), specialised for the settings.
+func Load(settings MonitorSettings, limits Limits, programs ...string) (*Monitor, error) {
+	spec, err := LoadMonitor()
+	if err != nil {
+		return nil, err
+	}
+	if err := keep(spec, programs); err != nil {
+		return nil, err
+	}
+	settings.StampSets = sets(limits.Stamps)
+	if err := spec.Variables[MonitorVarConfig].Set(settings); err != nil {
+		return nil, fmt.Errorf("settings: %w", err)
+	}
+	size(spec, settings, limits)
+	c, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return &Monitor{c}, nil
+}
+
+// keep removes the programs that are not named.
+func keep(spec *ebpf.CollectionSpec, programs []string) error {
+	kept := make(map[string]*ebpf.ProgramSpec)
+	for _, name := range programs {
+		if kept[name] = spec.Programs[name]; kept[name] == nil {
+			return fmt.Errorf("no program %q", name)
+		}
+	}
+	spec.Programs = kept
+	return nil
+}
+
+func sets(stamps uint32) uint32 {
+	n := uint32(1)
+	for n*uint32(stampWays) < stamps {
+		n *= 2
+	}
+	return n
+}
+
+func size(spec *ebpf.CollectionSpec, s MonitorSettings, l Limits) {
+	set := func(name string, used bool, entries uint32) {
+		if used {
+			spec.Maps[name].MaxEntries = max(entries, 1)
+		}
+	}
+	flows := s.Tcp != 0 || s.Icmp != 0 || s.Quic != 0
+	set(MonitorMapFlows, flows, l.Flows)
+	set(MonitorMapStamps, s.Tcp != 0 || s.Icmp != 0, s.StampSets)
+	set(MonitorMapLocalAddresses, s.Local == 0, l.LocalAddresses)
+	set(MonitorMapEvents, s.Events != 0, l.RingBytes)
+}
+
+// explain says what to do about the errors of loading that a user can do something about.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("load BPF programs: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON: %w", err)
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return fmt.Errorf("load BPF programs: this kernel is too old or was built without BTF (CONFIG_DEBUG_INFO_BTF): %w", err)
+	}
+	return fmt.Errorf("load BPF programs: %w", err)
+}
+
+// SetClock says when the next packet was seen, in nanoseconds, and how long it was on the wire. It matters only with
+// MonitorSettings.Replay.
+func (m *Monitor) SetClock(now uint64, length int) error {
+	return m.Variables[MonitorVarReplay].Set(MonitorReplayed{Now: now, Length: uint32(length)})
+}
+
+// Counters returns the counters, summed over all CPUs.
+func (m *Monitor) Counters() (MonitorCounterSet, error) {
+	var sum MonitorCounterSet
+	var each []MonitorCounterSet
+	if err := m.Maps[MonitorMapCounters].Lookup(uint32(0), &each); err != nil {
+		return sum, fmt.Errorf("read counters: %w", err)
+	}
+	for _, c := range each {
+		for i := range c.Outcome {
+			sum.Outcome[i] += c.Outcome[i]
+		}
+		for i := range c.Tally {
+			sum.Tally[i] += c.Tally[i]
+		}
+		for i := range c.Transport {
+			sum.Transport[i].Packets += c.Transport[i].Packets
+			sum.Transport[i].Bytes += c.Transport[i].Bytes
+		}
+		for i := range c.Ecn {
+			sum.Ecn[i].Packets += c.Ecn[i].Packets
+			sum.Ecn[i].Bytes += c.Ecn[i].Bytes
+		}
+	}
+	return sum, nil
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Entry points: one for each hook and kind of device, the clean-up of the flow table, and the flush of batches.
+//go:build ignore
+
+#include "expire.h"
+#include "measure.h"
+
+#define TCX_NEXT -1 // also TC_ACT_UNSPEC, with which clsact goes on to the next filter
+
+INLINE int measure_skb(struct __sk_buff *skb, bool egress, bool has_link)
+{
+	struct packet p = {
+		.interface = skb->ifindex,
+		.segments = skb->gso_segs ?: 1,
+		.segment_size = skb->gso_size,
+		.vlan = skb->vlan_present ? skb->vlan_tci & VLAN_ID : 0,
+		.egress = egress,
+	};
+	struct cursor c;
+
+	cursor_of_skb(&c, skb);
+	measure(&c, &p, has_link);
+	return TCX_NEXT;
+}
+
+INLINE int measure_xdp(struct xdp_md *xdp, bool has_link)
+{
+	struct packet p = {
+		.interface = xdp->ingress_ifindex,
+		.segments = 1,
+	};
+	struct cursor c;
+
+	cursor_of_xdp(&c, xdp);
+	measure(&c, &p, has_link);
+	return XDP_PASS;
+}
+
+SEC("tcx/ingress")
+int ingress(struct __sk_buff *skb)
+{
+	return measure_skb(skb, false, true);
+}
+
+SEC("tcx/egress")
+int egress(struct __sk_buff *skb)
+{
+	return measure_skb(skb, true, true);
+}
+
+SEC("tcx/ingress")
+int ingress_ip(struct __sk_buff *skb)
+{
+	return measure_skb(skb, false, false);
+}
+
+SEC("tcx/egress")
+int egress_ip(struct __sk_buff *skb)
+{
+	return measure_skb(skb, true, false);
+}
+
+SEC("xdp.frags")
+int xdp_ingress(struct xdp_md *xdp)
+{
+	return measure_xdp(xdp, true);
+}
+
+SEC("xdp.frags")
+int xdp_ingress_ip(struct xdp_md *xdp)
+{
+	return measure_xdp(xdp, false);
+}
+
+SEC("iter/bpf_map_elem")
+int expire_flows(struct bpf_iter__bpf_map_elem *ctx)
+{
+	const struct flow_key *at = ctx->key;
+	const struct flow *f = ctx->value;
+	struct flow_key key;
+
+	if (!at || !f)
+		return 0; // the end of the map
+	key = *at; // the map only accepts a key on the stack
+	flow_expire(&key, f, clock_now());
+	return 0;
+}
+
+// Userspace runs this on each CPU now and then, so that the last events of a burst do not wait for the next packet.
+SEC("raw_tp")
+int flush(void *ctx)
+{
+	struct batch *b = batch_enter();
+
+	if (!b)
+		return 0;
+	batch_send(b);
+	batch_leave(b);
+	return 0;
+}
+
+// Enums whose values only meet integers are not in BTF, from which the Go constants are generated, unless something of
+// their type is.
+struct described {
+	enum outcome outcome;
+	enum tally tally;
+	enum transport transport;
+	enum event_type event_type;
+	enum event_flag event_flag;
+	enum open_reason open_reason;
+	enum close_reason close_reason;
+	enum trigger trigger;
+	enum method method;
+	enum side_state side_state;
+} *described __attribute__((unused));
+
+char _license[] SEC("license") = "Dual BSD/GPL";

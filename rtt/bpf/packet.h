@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// What the link, IP and transport parsers find out about a packet, and the key of its flow.
+#pragma once
+
+#include "counters.h"
+#include "cursor.h"
+
+// An IPv6 address, or an IPv4 address mapped into one (RFC 4291 §2.5.5.2).
+union address {
+	u8 bytes[16];
+	u32 words[4];
+	u64 halves[2];
+};
+
+// A flow's two ends in ascending order, so that both directions have one key.
+struct flow_key {
+	union address address[2];
+	u16 port[2]; // in network order
+	u32 interface; // 0 if flows are merged
+	u16 vlan;
+	u8 protocol; // of IP
+	u8 pad[5];
+};
+_Static_assert(sizeof(struct flow_key) == 48, "flow_key has no hidden padding");
+
+// other is the other side of a flow. The mask tells the verifier what it can be.
+INLINE u8 other(u8 side)
+{
+	return ~side & 1;
+}
+
+struct packet {
+	struct flow_key key;
+	u32 interface;
+	u32 segments; // that a segmentation offload made one packet of
+	u32 segment_size; // payload of each, 0 if not offloaded
+	u64 time;
+	u32 at; // of the transport header
+	u32 length; // from the transport header to the end of the IP packet
+	u32 payload; // bytes after the transport header
+	u16 vlan; // outermost, 0 if none
+	u8 ecn;
+	u8 side; // index in key of the sender
+	bool ipv6;
+	bool egress;
+};
+
+// packet_sort turns key from source, destination to ascending order, and notes which of them is the sender.
+INLINE void packet_sort(struct packet *p)
+{
+	struct flow_key *k = &p->key;
+	union address a = k->address[0], b = k->address[1];
+	u16 port = k->port[0];
+
+	p->side = a.halves[0] != b.halves[0] ? a.halves[0] > b.halves[0] :
+		  a.halves[1] != b.halves[1] ? a.halves[1] > b.halves[1] :
+					       k->port[0] > k->port[1];
+	if (!p->side)
+		return;
+	k->address[0] = b;
+	k->address[1] = a;
+	k->port[0] = k->port[1];
+	k->port[1] = port;
+}
+
+// packet_key completes the key once the ports are known.
+INLINE void packet_key(struct packet *p, u16 source, u16 destination)
+{
+	p->key.port[0] = source;
+	p->key.port[1] = destination;
+	if (!config.merge) {
+		p->key.interface = p->interface;
+		p->key.vlan = config.vlans ? p->vlan : 0;
+	}
+	packet_sort(p);
+}

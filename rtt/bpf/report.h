@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// What is done with a measured RTT, and with a flow that opens or closes.
+#pragma once
+
+#include "event.h"
+#include "stamp.h"
+
+// rtt_update keeps a side's minimum and its smoothed RTT, with the weights of RFC 6298 §2.
+INLINE void rtt_update(struct side *s, u64 rtt)
+{
+	if (!s->min_rtt || rtt < s->min_rtt)
+		s->min_rtt = rtt;
+	s->smoothed_rtt = s->smoothed_rtt ? (s->smoothed_rtt * 7 + rtt) / 8 : rtt;
+}
+
+// rtt_report reports an RTT of one side's packets, which the packet has just answered.
+INLINE void rtt_report(const struct packet *p, struct flow *f, u8 side, enum method method, u64 rtt)
+{
+	struct side *s = flow_side(f, side), *peer = flow_side(f, other(side));
+	struct event *e;
+
+	rtt_update(s, rtt);
+	tally(TALLY_RTTS);
+	e = config.events ? event_new(false) : NULL;
+	if (!e)
+		return;
+	event_ends(e, &p->key, side);
+	e->type = EVENT_RTT;
+	e->time = p->time;
+	e->method = method;
+	e->egress = p->egress;
+	e->rtt = rtt;
+	e->min_rtt = s->min_rtt;
+	e->sent_packets = s->packets;
+	e->sent_bytes = s->bytes;
+	e->received_packets = peer->packets;
+	e->received_bytes = peer->bytes;
+	if (p->key.protocol == IP_TCP)
+		e->retransmissions = f->tcp[side & 1].retransmissions;
+	event_send(e, p->time);
+}
+
+// flow_event puts together an event about a side of a flow, if events are wanted.
+INLINE struct event *flow_event(bool iterator, const struct flow_key *key, u8 side, enum event_type type, u64 time)
+{
+	struct event *e = config.events ? event_new(iterator) : NULL;
+
+	if (!e)
+		return NULL;
+	event_ends(e, key, side);
+	e->type = type;
+	e->time = time;
+	return e;
+}
+
+// flow_answered opens the packet's receiver's side of the flow, if this is the first reply to it.
+INLINE void flow_answered(const struct packet *p, struct flow *f)
+{
+	u8 side = other(p->side);
+	struct side *s = flow_side(f, side);
+	struct event *e;
+
+	if (s->state != SIDE_WAITING)
+		return;
+	s->state = SIDE_OPEN;
+	e = flow_event(false, &p->key, side, EVENT_OPENING, s->first);
+	if (!e)
+		return;
+	e->reason = s->open_reason;
+	e->trigger = TRIGGER_DESTINATION;
+	event_send(e, p->time);
+}
+
+// flow_close closes one side because of the packet.
+INLINE void flow_close(const struct packet *p, struct flow *f, u8 side, enum close_reason reason)
+{
+	struct side *s = flow_side(f, side);
+	struct event *e = s->state == SIDE_OPEN ? flow_event(false, &p->key, side, EVENT_CLOSING, p->time) : NULL;
+
+	s->state = SIDE_CLOSED;
+	if (!e)
+		return;
+	e->reason = reason;
+	e->trigger = p->side == side ? TRIGGER_DESTINATION : TRIGGER_SOURCE;
+	event_send(e, p->time);
+}
+
+INLINE void flow_delete(const struct packet *p)
+{
+	if (bpf_map_delete_elem(&flows, &p->key) == 0)
+		tally(TALLY_FLOWS_DELETED);
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// What userspace decides at load time. The verifier knows these values and removes the code of what is switched off.
+#pragma once
+
+#include "common.h"
+
+struct settings {
+	u64 stamp_interval; // least time between two stamps of one side of a flow, ns; 0: none
+	u64 rtt_rate; // the same as a multiple of the flow's RTT, in 1/1024; it replaces stamp_interval once an RTT is known
+	u64 bin_width; // of the histograms, ns
+	u64 ipv6_mask; // of the upper half of a prefix, in network order
+	u32 ipv4_mask; // in network order
+	u32 stamp_sets; // power of two
+	u8 tcp, icmp, dns, quic; // protocols that are measured
+	u8 syn; // stamp SYNs too, which lets them create flows
+	u8 local; // stamp what arrives for this host too
+	u8 smoothed; // rtt_rate is a multiple of the smoothed RTT, not of the minimum
+	u8 merge; // flows may come and go by different interfaces or VLANs
+	u8 vlans; // the VLAN tells flows apart; false where one hook cannot see it
+	u8 events; // report every RTT and every flow
+	u8 aggregate; // keep histograms and counters for each prefix
+	u8 reverse; // aggregate by the destination of the reply
+	u8 traffic; // count protocols and ECN
+	u8 replay; // the packets come from a capture: replay says when
+	u8 batch; // events that are handed to userspace at once
+	u8 pad[9];
+};
+_Static_assert(sizeof(struct settings) == 4 * 8 + 2 * 4 + 15 + 9, "settings has no hidden padding");
+
+volatile const struct settings config;

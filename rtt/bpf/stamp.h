@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// The stamp table remembers when an identifier was first seen. It is a set-associative cache: a set is one cache line
+// with four stamps, and when it is full the oldest gives way. So stamping takes no lock and no allocation, answered
+// stamps free their place at once, and those that are never answered need no clean-up.
+#pragma once
+
+#include "flow.h"
+
+#define STAMP_WAYS 4
+// An older stamp is not matched. RFC 6298's RTO starts at 1 s; a reply that takes ten is not to this packet.
+#define STAMP_LIFETIME (10 * SECOND)
+
+struct stamp_set {
+	u64 tag[STAMP_WAYS]; // owner << 32 | identifier; 0 if free
+	u64 time[STAMP_WAYS]; // ns
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	// Not mapped by anyone: the flag makes the kernel align the values to pages, hence the sets to cache lines.
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct stamp_set);
+} stamps SEC(".maps");
+
+// Identifiers of different kinds may be equal, also within a flow.
+enum stamp_kind {
+	STAMP_TIMESTAMP, // TSval, or an ICMP sequence number
+	STAMP_SEQUENCE,
+};
+
+INLINE u64 stamp_tag(const struct flow *f, u8 side, enum stamp_kind kind, u32 id)
+{
+	return (u64)(f->id << 2 | kind << 1 | side) << 32 | id;
+}
+
+INLINE struct stamp_set *stamp_find_set(u64 tag)
+{
+	// Fibonacci hashing: the upper half of the product depends on all bits of the tag.
+	u32 index = tag * 0x9e3779b97f4a7c15ull >> 32 & (config.stamp_sets - 1);
+
+	return bpf_map_lookup_elem(&stamps, &index);
+}
+
+// stamp_put remembers that the tag was seen now, unless it was seen before. The order of the three writes lets
+// stamp_take on another CPU notice that its stamp gives way.
+GLOBAL int stamp_put(u64 tag, u64 now)
+{
+	struct stamp_set *set = stamp_find_set(tag);
+	u64 oldest = ~0ull, time;
+	u32 way = 0;
+
+	if (!set)
+		return 0;
+	for (u32 i = 0; i < STAMP_WAYS; i++) {
+		if (set->tag[i] == tag)
+			return 0;
+		time = set->tag[i] ? set->time[i] : 0;
+		if (time < oldest) {
+			oldest = time;
+			way = i;
+		}
+	}
+	way &= STAMP_WAYS - 1;
+	if (oldest && now - oldest < STAMP_LIFETIME)
+		tally(TALLY_STAMPS_EVICTED);
+	__sync_lock_test_and_set(&set->tag[way], 0);
+	set->time[way] = now;
+	__sync_lock_test_and_set(&set->tag[way], tag);
+	tally(TALLY_STAMPS);
+	return 0;
+}
+
+// stamp_take returns when the tag was stamped and forgets it, or returns 0. Of two CPUs one gets it.
+GLOBAL u64 stamp_take(u64 tag)
+{
+	struct stamp_set *set = stamp_find_set(tag);
+	u64 time;
+
+	if (!set)
+		return 0;
+	for (u32 i = 0; i < STAMP_WAYS; i++) {
+		if (set->tag[i] != tag)
+			continue;
+		time = set->time[i];
+		return __sync_val_compare_and_swap(&set->tag[i], tag, 0) == tag ? time : 0;
+	}
+	return 0;
+}
+
+// stamp_due advances the clock of a side's rate limit and says whether the packet may be stamped.
+INLINE bool stamp_due(struct side *s, u64 now)
+{
+	u64 rtt = config.smoothed ? s->smoothed_rtt : s->min_rtt;
+	u64 interval = config.rtt_rate && rtt ? rtt * config.rtt_rate >> 10 : config.stamp_interval;
+
+	if (s->stamped && now - s->stamped < interval) {
+		tally(TALLY_STAMPS_LIMITED);
+		return false;
+	}
+	s->stamped = now;
+	return true;
+}
+
+// stamp_side stamps an identifier of one side of a flow.
+INLINE void stamp_side(struct flow *f, u8 side, enum stamp_kind kind, u32 id, u64 now)
+{
+	struct side *s = flow_side(f, side);
+
+	s->stamped_id = id;
+	s->outstanding++;
+	stamp_put(stamp_tag(f, side, kind, id), now);
+}
+
+// stamp_answer takes the stamp that a reply to a side names, if there can be one.
+INLINE u64 stamp_answer(struct flow *f, u8 side, enum stamp_kind kind, u32 id, u64 now)
+{
+	struct side *s = flow_side(f, side);
+	u64 time;
+
+	if (!s->outstanding)
+		return 0;
+	time = stamp_take(stamp_tag(f, side, kind, id));
+	if (time)
+		s->outstanding--;
+	else if (now - s->stamped > STAMP_LIFETIME)
+		s->outstanding = 0; // what is left was evicted or never answered
+	if (time && now - time > STAMP_LIFETIME) {
+		tally(TALLY_RTTS_LATE);
+		return 0;
+	}
+	return time;
+}

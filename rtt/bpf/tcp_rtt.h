@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// RTTs of TCP: by timestamps, else by sequence and acknowledgment numbers.
+//
+// Everything that an ACK proves to have arrived bounds the RTT from above: the packet whose timestamp it echoes, the
+// newest byte it acknowledges, the first packet of the newest timestamp it covers. The RTT is the least of these bounds.
+// That is exact where an echoed timestamp alone is not: when an ACK was delayed until a later timestamp, or when the
+// ACK that would have echoed it first was lost. A packet that was sent twice proves nothing (Karn's rule).
+#pragma once
+
+#include "report.h"
+#include "tcp.h"
+
+#define TCP_WINDOW_MAX (1 << 30) // RFC 7323 §2.3: no more can be in flight
+
+// tcp_creates says whether a segment may create a flow: pure ACKs, FIN and RST may not.
+INLINE bool tcp_creates(const struct packet *p, const struct segment *t)
+{
+	if (t->flags & (TCP_FIN | TCP_RST))
+		return false;
+	return p->payload || t->flags & TCP_SYN;
+}
+
+// tcp_reopened says whether a SYN on a known flow begins another connection, rather than being sent again.
+INLINE bool tcp_reopened(const struct packet *p, struct flow *f, const struct segment *t)
+{
+	const struct tcp_side *s = &f->tcp[p->side & 1];
+
+	if ((t->flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)
+		return false;
+	if (!config.syn)
+		return true; // flows begin with data
+	return flow_side(f, p->side)->packets && !(s->greeted && s->sequence_end == t->end);
+}
+
+// tcp_flow finds or creates the flow of a segment.
+INLINE struct flow *tcp_flow(const struct packet *p, const struct segment *t, enum outcome *outcome)
+{
+	struct flow *f = flow_find(p);
+
+	if (f && tcp_reopened(p, f, t)) {
+		flow_close(p, f, p->side, CLOSE_SYN);
+		flow_close(p, f, other(p->side), CLOSE_SYN);
+		flow_delete(p);
+		f = NULL;
+	}
+	if (f)
+		return f;
+	*outcome = t->flags & TCP_SYN && !config.syn ? OUTCOME_TCP_SYN : OUTCOME_TCP_NO_FLOW;
+	if (*outcome == OUTCOME_TCP_SYN || !tcp_creates(p, t) || (!p->egress && is_local(&p->key.address[other(p->side)])))
+		return NULL;
+	*outcome = OUTCOME_FLOWS_FULL;
+	return flow_create(p);
+}
+
+// tcp_retransmitted notes a segment that begins before the highest byte sent. It withdraws the stamp of its timestamp:
+// whichever of the two packets is echoed cannot be known.
+INLINE void tcp_retransmitted(const struct packet *p, struct flow *f, const struct segment *t)
+{
+	struct side *s = flow_side(f, p->side);
+	struct tcp_side *tcp = &f->tcp[p->side & 1];
+
+	tcp->karn_end = tcp->sequence_end;
+	tcp->retransmissions += p->segments;
+	tally_add(TALLY_RETRANSMISSIONS, p->segments);
+	if (!t->timestamps || !s->outstanding || s->id != t->tsval)
+		return;
+	if (!stamp_take(stamp_tag(f, p->side, STAMP_TIMESTAMP, t->tsval)))
+		return;
+	tally(TALLY_STAMPS_AMBIGUOUS);
+	s->outstanding--;
+	s->stamped = 0; // so that the next timestamp may try again
+}
+
+// tcp_resync starts a side's sequence space at a segment whose past is unknown.
+INLINE void tcp_resync(struct tcp_side *s, const struct segment *t)
+{
+	s->sequenced = true;
+	s->karn_end = t->start;
+	s->sequence_end = t->start;
+}
+
+// tcp_advance notes the segment if it is the newest.
+INLINE void tcp_advance(const struct packet *p, struct tcp_side *s, const struct segment *t)
+{
+	if (!after(t->end, s->sequence_end))
+		return;
+	s->sequence_end = t->end;
+	s->newest_at = p->time;
+	// Without retransmissions karn_end stays where it is, and must not come to lie ahead.
+	if (s->sequence_end - s->karn_end > TCP_WINDOW_MAX)
+		s->karn_end = s->sequence_end - TCP_WINDOW_MAX;
+}
+
+// tcp_sequence follows the highest byte sent. It returns whether all of the segment is new and what was sent before it
+// is known.
+INLINE bool tcp_sequence(const struct packet *p, struct flow *f, const struct segment *t)
+{
+	struct tcp_side *s = &f->tcp[p->side & 1];
+	s32 ahead = t->start - s->sequence_end;
+	bool known = s->sequenced && ahead < TCP_WINDOW_MAX && ahead > -TCP_WINDOW_MAX;
+
+	if (!known)
+		tcp_resync(s, t);
+	// A keep-alive may carry one byte that was acknowledged long ago.
+	else if (ahead < 0 && !(ahead == -1 && p->payload <= 1))
+		tcp_retransmitted(p, f, t);
+	tcp_advance(p, s, t);
+	return known && ahead >= 0;
+}
+
+// tcp_tick follows the timestamp of a side. It returns whether this is the first packet of one that can be stamped:
+// mid-flow the first timestamp seen may have been sent before.
+INLINE bool tcp_tick(const struct packet *p, struct flow *f, const struct segment *t, bool fresh)
+{
+	struct side *s = flow_side(f, p->side);
+	struct tcp_side *tcp = &f->tcp[p->side & 1];
+	bool known = s->identified || tcp->greeted;
+
+	if (s->identified && !after(t->tsval, s->id))
+		return false;
+	s->identified = true;
+	s->id = t->tsval;
+	tcp->tick_end = t->end;
+	tcp->tick_at = fresh ? p->time : 0;
+	return known;
+}
+
+// tcp_identify finds what the segment can be stamped by, if it wants a reply that only it can cause.
+INLINE bool tcp_identify(const struct packet *p, struct flow *f, const struct segment *t, bool fresh, u32 *id)
+{
+	*id = t->timestamps ? t->tsval : t->end;
+	return t->timestamps ? tcp_tick(p, f, t, fresh) : fresh;
+}
+
+// tcp_stamp stamps a segment that wants a reply: one with payload, or a SYN.
+GLOBAL int tcp_stamp(const struct packet *p, struct flow *f, const struct segment *t)
+{
+	struct tcp_side *tcp;
+	struct side *s;
+	bool syn, fresh;
+	u32 id;
+
+	if (!p || !f || !t)
+		return 0;
+	s = flow_side(f, p->side);
+	tcp = &f->tcp[p->side & 1];
+	syn = t->flags & TCP_SYN;
+	if ((syn && !config.syn) || t->flags & TCP_RST || t->start == t->end || s->state == SIDE_CLOSED)
+		return 0;
+	fresh = tcp_sequence(p, f, t);
+	if (syn && !tcp->greeted)
+		fresh = tcp->greeted = true;
+	if (!p->payload && !syn)
+		return 0;
+	flow_await(s, !syn ? OPEN_FIRST_PACKET : t->flags & TCP_ACK ? OPEN_SYN_ACK : OPEN_SYN);
+	if (tcp_identify(p, f, t, fresh, &id) && stampable(p, s) && stamp_due(s, p->time)) {
+		tcp->kind = t->timestamps ? STAMP_TIMESTAMP : STAMP_SEQUENCE;
+		stamp_side(f, p->side, tcp->kind, id, p->time);
+	}
+	return 0;
+}
+
+// tcp_bound returns the latest of the times at which something was sent that the ACK proves to have arrived.
+INLINE u64 tcp_bound(const struct tcp_side *s, u32 ack, u64 stamped)
+{
+	u64 time = stamped;
+
+	if (!s->sequenced || !after(ack, s->karn_end))
+		return time;
+	if (ack == s->sequence_end && s->newest_at > time)
+		time = s->newest_at;
+	if (s->tick_at > time && after(s->tick_end, s->karn_end) && !after(s->tick_end, ack))
+		time = s->tick_at;
+	if (time != stamped)
+		tally(TALLY_RTTS_TIGHTENED);
+	return time;
+}
+
+INLINE u64 tcp_answer_timestamp(const struct packet *p, struct flow *f, const struct segment *t)
+{
+	u8 side = other(p->side);
+	u64 time;
+
+	if (after(t->tsecr, flow_side(f, side)->stamped_id))
+		return 0;
+	time = stamp_answer(f, side, STAMP_TIMESTAMP, t->tsecr, p->time);
+	return time ? tcp_bound(&f->tcp[side], t->ack, time) : 0;
+}
+
+// tcp_answer_sequence finds the segment that an ACK ends with. An ACK of everything sent needs no stamp, but only
+// answers if one is outstanding: that is what the rate limit governs.
+INLINE u64 tcp_answer_sequence(const struct packet *p, struct flow *f, const struct segment *t)
+{
+	u8 side = other(p->side);
+	struct side *s = flow_side(f, side);
+	struct tcp_side *tcp = &f->tcp[side];
+	bool ambiguous = !after(t->ack, tcp->karn_end);
+	u64 time = 0;
+
+	if (!s->outstanding || !tcp->sequenced || after(t->ack, tcp->sequence_end))
+		return 0;
+	if (tcp->kind == STAMP_SEQUENCE) {
+		time = stamp_answer(f, side, STAMP_SEQUENCE, t->ack, p->time);
+		if (time && ambiguous)
+			tally(TALLY_RTTS_AMBIGUOUS);
+		if (after(s->stamped_id, t->ack))
+			return ambiguous ? 0 : time;
+	}
+	// All that was stamped is acknowledged.
+	s->outstanding = 0;
+	if (ambiguous)
+		time = 0;
+	else if (t->ack == tcp->sequence_end)
+		time = tcp->newest_at;
+	if (!time)
+		s->stamped = 0; // the ACK skipped the stamped segment: the next one may try again
+	return time;
+}
+
+// tcp_match measures the RTT that the segment's ACK completes.
+GLOBAL int tcp_match(const struct packet *p, struct flow *f, const struct segment *t)
+{
+	u64 time;
+
+	if (!p || !f || !t || !(t->flags & TCP_ACK))
+		return 0;
+	flow_answered(p, f);
+	time = t->timestamps ? tcp_answer_timestamp(p, f, t) : tcp_answer_sequence(p, f, t);
+	if (time)
+		rtt_report(p, f, other(p->side), t->timestamps ? METHOD_TIMESTAMP : METHOD_SEQUENCE, p->time - time);
+	return 0;
+}
+
+INLINE void tcp_close(const struct packet *p, struct flow *f, const struct segment *t)
+{
+	if (t->flags & TCP_RST) {
+		flow_close(p, f, p->side, CLOSE_RST);
+		flow_close(p, f, other(p->side), CLOSE_RST);
+	} else if (t->flags & TCP_FIN) {
+		flow_close(p, f, p->side, CLOSE_FIN);
+	}
+	if (f->side[0].state == SIDE_CLOSED && f->side[1].state == SIDE_CLOSED)
+		flow_delete(p);
+}
+
+GLOBAL enum outcome tcp_measure(const struct packet *p, const struct segment *t)
+{
+	enum outcome outcome;
+	struct flow *f;
+
+	if (!p || !t)
+		return OUTCOME_CONTINUE;
+	f = tcp_flow(p, t, &outcome);
+	if (!f)
+		return outcome;
+	flow_count(p, f);
+	tcp_stamp(p, f, t);
+	tcp_match(p, f, t);
+	tcp_close(p, f, t);
+	return OUTCOME_TCP;
+}
