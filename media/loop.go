@@ -64,7 +64,7 @@ func NewLoop(pc net.PacketConn, cfg Config) (*Loop, error) {
 func newLoop(cfg Config, c clock) *Loop {
 	l := &Loop{arena: cfg.Arena, clock: c, log: cfg.Logger}
 	if l.arena == nil {
-		l.arena = heap{}
+		l.arena = memory{}
 	}
 	if l.log == nil {
 		l.log = slog.Default()

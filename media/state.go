@@ -143,11 +143,11 @@ type Arena interface {
 	FreeStream(*StreamState)
 }
 
-// heap is the default Arena.
-type heap struct{}
+// memory is the default Arena.
+type memory struct{}
 
-func (heap) Subscriber() *SubscriberState              { return new(SubscriberState) }
-func (heap) Stream() *StreamState                      { return new(StreamState) }
-func (heap) Ledger(_ *SubscriberState, n int) []Record { return make([]Record, n) }
-func (heap) FreeSubscriber(*SubscriberState)           {}
-func (heap) FreeStream(*StreamState)                   {}
+func (memory) Subscriber() *SubscriberState              { return new(SubscriberState) }
+func (memory) Stream() *StreamState                      { return new(StreamState) }
+func (memory) Ledger(_ *SubscriberState, n int) []Record { return make([]Record, n) }
+func (memory) FreeSubscriber(*SubscriberState)           {}
+func (memory) FreeStream(*StreamState)                   {}

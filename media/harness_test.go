@@ -1,0 +1,397 @@
+package media
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+
+	"sluice/track"
+)
+
+// fakeClock stands still until a test moves it.
+type fakeClock struct {
+	t    Time
+	base time.Time
+}
+
+func newFakeClock() *fakeClock {
+	return &fakeClock{t: Time(time.Hour), base: time.Unix(1_700_000_000, 0)}
+}
+
+func (c *fakeClock) now() Time               { return c.t }
+func (c *fakeClock) at(t time.Time) Time     { return Time(time.Hour).Add(t.Sub(c.base)) }
+func (c *fakeClock) wall() time.Time         { return c.base.Add(c.t.Sub(Time(time.Hour))) }
+func (c *fakeClock) advance(d time.Duration) { c.t = c.t.Add(d) }
+
+// fakeSocket keeps what is written.
+type fakeSocket struct {
+	gso     bool
+	packets []sentPacket
+	trains_ []int // packets per message
+}
+
+type sentPacket struct {
+	data  []byte
+	route *route
+}
+
+func (s *fakeSocket) trains() bool       { return s.gso }
+func (s *fakeSocket) name(*route) []byte { return nil }
+
+func (s *fakeSocket) write(messages []message) {
+	for _, m := range messages {
+		s.trains_ = append(s.trains_, m.count)
+		for data := m.data; len(data) > 0; {
+			n := min(m.segment, len(data))
+			s.packets = append(s.packets, sentPacket{slices.Clone(data[:n]), m.route})
+			data = data[n:]
+		}
+	}
+}
+
+// world is a sender with a fake clock, a fake socket and a peer, driven by the test.
+type world struct {
+	t     testing.TB
+	clock *fakeClock
+	sock  *fakeSocket
+	loop  *Loop
+	shard *shard
+	s     *Sender
+	peer  *peer
+}
+
+var testSecret = []byte("a traffic secret of 32 bytes....")
+
+const testMTU = 1280
+
+type worldConfig struct {
+	sender SenderConfig
+	loop   Config
+	params quic.PeerParameters
+	suite  uint16
+}
+
+func defaultParams() quic.PeerParameters {
+	return quic.PeerParameters{
+		MaxData: 1 << 40, MaxStreamDataUni: 1 << 40, MaxStreamsUni: 1 << 20,
+		MaxUDPPayloadSize: 1452, MaxDatagramFrameSize: 1200, AckDelayExponent: 3, MaxAckDelay: 25 * time.Millisecond,
+	}
+}
+
+// newWorld makes a sender whose handshake is confirmed.
+func newWorld(t testing.TB, configure ...func(*worldConfig)) *world {
+	cfg := worldConfig{params: defaultParams(), suite: tls.TLS_AES_128_GCM_SHA256}
+	for _, f := range configure {
+		f(&cfg)
+	}
+	w := &world{t: t, clock: newFakeClock(), sock: new(fakeSocket)}
+	w.loop = newLoop(cfg.loop, w.clock)
+	w.shard = newShard(w.loop, w.sock)
+	w.loop.shards = []*shard{w.shard}
+	w.s = w.loop.NewSender(cfg.sender)
+	for range 5 {
+		w.s.NextPacketNumber() // quic-go's handshake
+	}
+	w.s.PeerParameters(cfg.params)
+	w.s.Keys(0, cfg.suite, version1, testSecret, nil)
+	w.s.Keys(0, cfg.suite, version1, nil, testSecret)
+	w.peer = newPeer(t, cfg.suite)
+	w.path("192.0.2.1:4433", testMTU)
+	return w
+}
+
+func (w *world) path(remote string, mtu int) {
+	addr, err := net.ResolveUDPAddr("udp", remote)
+	require.NoError(w.t, err)
+	w.s.Path(quic.PathInfo{Remote: addr, DestConnID: quic.ConnectionIDFromBytes([]byte{1, 2, 3, 4, 5, 6, 7, 8}), MTU: mtu})
+}
+
+// run does what the shard's goroutine does, until it would sleep. It returns the packets that were sent.
+func (w *world) run() []*packet {
+	for {
+		feeds, senders, _ := w.shard.take(nil, nil)
+		w.shard.serve(feeds, senders)
+		if w.shard.idle() && w.shard.alarms.next() > w.clock.t {
+			break
+		}
+	}
+	var out []*packet
+	for _, p := range w.sock.packets {
+		out = append(out, w.peer.open(p))
+	}
+	w.sock.packets = nil
+	return out
+}
+
+// sleep moves the clock to the next alarm, but not by more than limit, and runs.
+func (w *world) sleep(limit time.Duration) []*packet {
+	w.clock.t = min(max(w.shard.alarms.next(), w.clock.t), w.clock.t.Add(limit))
+	return w.run()
+}
+
+// log returns a log that begins at an upstream offset, with n bytes of content.
+func newTestLog(start int64, n int) *track.Log {
+	l := track.NewLog(start, nil)
+	l.Append(content(start, n))
+	return l
+}
+
+// content is what test logs contain at an offset.
+func content(offset int64, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		x := uint64(offset+int64(i)) * 0x9e3779b97f4a7c15
+		b[i] = byte(x >> 56)
+	}
+	return b
+}
+
+func (w *world) subscribe(configure ...func(*SubscriptionConfig)) *Subscription {
+	cfg := SubscriptionConfig{Priority: 128}
+	for _, f := range configure {
+		f(&cfg)
+	}
+	return w.s.NewSubscription(cfg)
+}
+
+// stream opens a stream on a log with a short prefix, and returns where its result will be.
+func (w *world) stream(sub *Subscription, l *track.Log, configure ...func(*StreamConfig)) (*Stream, *[]Result) {
+	results := new([]Result)
+	cfg := StreamConfig{
+		Prefix: []byte("prefix"), Log: l, Start: l.Start(), Priority: 128,
+		OnDone: func(r Result) { *results = append(*results, r) },
+	}
+	for _, f := range configure {
+		f(&cfg)
+	}
+	st, err := sub.OpenStream(cfg)
+	require.NoError(w.t, err)
+	return st, results
+}
+
+// ack acknowledges everything received so far, after a delay.
+func (w *world) ack(after time.Duration) {
+	w.clock.advance(after)
+	w.ackRanges(w.peer.ranges()...)
+}
+
+func (w *world) ackRanges(ranges ...quic.AckRange) (time.Duration, error) {
+	return w.s.Acked(&quic.AckInfo{Ranges: ranges, Received: w.clock.wall()})
+}
+
+// ackNumbers acknowledges single packets.
+func (w *world) ackNumbers(numbers ...int64) {
+	slices.Sort(numbers)
+	var r []quic.AckRange
+	for _, n := range slices.Backward(numbers) {
+		r = append(r, quic.AckRange{Smallest: n, Largest: n})
+	}
+	_, err := w.ackRanges(r...)
+	require.NoError(w.t, err)
+}
+
+// packet is what the peer found in a packet: one frame.
+type packet struct {
+	number int64
+	phase  byte
+	size   int
+	route  *route
+
+	frame  byte
+	id     int64 // stream id
+	offset int64
+	data   []byte
+	fin    bool
+	fields []uint64 // of other frames
+}
+
+func (p *packet) String() string {
+	return fmt.Sprintf("{%d: frame %#x id %d offset %d len %d fin %v %v}", p.number, p.frame, p.id, p.offset, len(p.data), p.fin, p.fields)
+}
+
+// peer opens packets, checks all that a receiver would, and puts streams together.
+type peer struct {
+	t         testing.TB
+	suite     uint16
+	keys      []*packetKey
+	header    headerProtection
+	received  map[int64]bool
+	streams   map[int64]*receivedStream
+	datagrams [][]byte
+}
+
+type receivedStream struct {
+	data  map[int64]byte
+	final int64 // -1: unknown
+	reset bool
+	code  uint64
+}
+
+func newPeer(t testing.TB, suite uint16) *peer {
+	p := &peer{t: t, suite: suite, received: make(map[int64]bool), streams: make(map[int64]*receivedStream)}
+	k, h, err := newPacketKey(0, suite, version1, testSecret)
+	require.NoError(t, err)
+	p.keys, p.header = []*packetKey{k}, h
+	return p
+}
+
+// open removes protection, and parses the frame. The packet has arrived then.
+func (p *peer) open(sent sentPacket) *packet {
+	q := p.decrypt(sent)
+	p.deliver(q)
+	return q
+}
+
+func (p *peer) decrypt(sent sentPacket) *packet {
+	b := slices.Clone(sent.data)
+	header := 1 + len(sent.route.destConnID) + numberLength
+	require.Equal(p.t, sent.route.destConnID, b[1:header-numberLength], "destination connection ID")
+	var mask [sampleLength]byte
+	copy(mask[:], b[header:])
+	p.header.apply(&mask)
+	b[0] ^= mask[0] & 0x1f
+	for i := range numberLength {
+		b[header-numberLength+i] ^= mask[1+i]
+	}
+	require.Equal(p.t, byte(0x43), b[0]&^0x04, "first byte %#x", b[0])
+	number := uint64(binary.BigEndian.Uint32(b[header-numberLength:]))
+	phase := b[0] >> 2 & 1
+	for i := len(p.keys) - 1; i >= 0; i-- {
+		if byte(i&1) != phase {
+			continue
+		}
+		nonce := p.keys[i].iv
+		binary.BigEndian.PutUint64(nonce[4:], binary.BigEndian.Uint64(nonce[4:])^number)
+		if plain, err := p.keys[i].aead.Open(nil, nonce[:], b[header:], b[:header]); err == nil {
+			q := parseFrame(p.t, plain)
+			q.number, q.phase, q.size, q.route = int64(number), phase, len(b), sent.route
+			return q
+		}
+	}
+	p.t.Fatalf("packet %d with key phase %d cannot be opened", number, phase)
+	return nil
+}
+
+func (p *peer) deliver(q *packet) {
+	require.False(p.t, p.received[q.number], "packet number %d used twice", q.number)
+	p.received[q.number] = true
+	p.frame(q)
+}
+
+func (p *peer) stream(id int64) *receivedStream {
+	st := p.streams[id]
+	if st == nil {
+		st = &receivedStream{data: make(map[int64]byte), final: -1}
+		p.streams[id] = st
+	}
+	return st
+}
+
+func (p *peer) frame(q *packet) {
+	switch {
+	case q.frame&^0x07 == frameStream:
+		st := p.stream(q.id)
+		for i, b := range q.data {
+			at := q.offset + int64(i)
+			if old, ok := st.data[at]; ok {
+				require.Equal(p.t, old, b, "stream %d changed at %d", q.id, at)
+			}
+			st.data[at] = b
+		}
+		end := q.offset + int64(len(q.data))
+		if q.fin {
+			require.True(p.t, st.final < 0 || st.final == end, "final size changed")
+			st.final = end
+		}
+		require.True(p.t, st.final < 0 || end <= st.final, "data beyond the final size")
+	case q.frame == frameResetStream:
+		st := p.stream(int64(q.fields[0]))
+		require.True(p.t, st.final < 0 || st.final == int64(q.fields[2]), "final size changed")
+		st.reset, st.code, st.final = true, q.fields[1], int64(q.fields[2])
+		for at := range st.data {
+			require.Less(p.t, at, st.final, "data beyond the final size")
+		}
+	case q.frame == frameDatagram:
+		p.datagrams = append(p.datagrams, q.data)
+	}
+}
+
+// bytes returns a complete stream.
+func (p *peer) bytes(id int64) []byte {
+	st := p.stream(id)
+	require.GreaterOrEqual(p.t, st.final, int64(0), "stream %d has no end", id)
+	require.False(p.t, st.reset)
+	require.Len(p.t, st.data, int(st.final))
+	b := make([]byte, st.final)
+	for at, x := range st.data {
+		b[at] = x
+	}
+	return b
+}
+
+// ranges returns what an ACK frame would carry.
+func (p *peer) ranges() []quic.AckRange {
+	var numbers []int64
+	for n := range p.received {
+		numbers = append(numbers, n)
+	}
+	return rangesOf(numbers)
+}
+
+func rangesOf(numbers []int64) []quic.AckRange {
+	slices.Sort(numbers)
+	var r []quic.AckRange
+	for _, n := range slices.Backward(numbers) {
+		if k := len(r); k > 0 && r[k-1].Smallest == n+1 {
+			r[k-1].Smallest = n
+			continue
+		}
+		r = append(r, quic.AckRange{Smallest: n, Largest: n})
+	}
+	return r
+}
+
+// parseFrame parses a packet's only frame.
+func parseFrame(t testing.TB, b []byte) *packet {
+	q := &packet{frame: b[0]}
+	b = b[1:]
+	varint := func() uint64 {
+		n := 1 << (b[0] >> 6)
+		v := uint64(b[0] & 0x3f)
+		for _, x := range b[1:n] {
+			v = v<<8 | uint64(x)
+		}
+		b = b[n:]
+		return v
+	}
+	fields := map[byte]int{
+		framePing: 0, frameResetStream: 3, frameDataBlocked: 1, frameStreamDataBlocked: 2, frameStreamsBlockedUni: 1,
+	}
+	switch {
+	case q.frame&^0x07 == frameStream:
+		require.Zero(t, q.frame&0x02, "LEN bit")
+		q.id = int64(varint())
+		if q.frame&frameStreamOffset != 0 {
+			q.offset = int64(varint())
+		}
+		q.fin, q.data, b = q.frame&frameStreamFIN != 0, b, nil
+		require.True(t, q.fin || len(q.data) > 0, "empty STREAM frame")
+	case q.frame == frameDatagram:
+		q.data, b = b, nil
+	default:
+		n, ok := fields[q.frame]
+		require.True(t, ok, "frame type %#x", q.frame)
+		for range n {
+			q.fields = append(q.fields, varint())
+		}
+	}
+	require.Empty(t, b, "more than one frame")
+	return q
+}
