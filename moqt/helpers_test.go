@@ -1,8 +1,11 @@
 package moqt
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -35,4 +38,12 @@ func requireMalformed(t *testing.T, err error) {
 	require.ErrorAs(t, err, &track)
 	var protocol *ProtocolError
 	require.False(t, errors.As(err, &protocol), "%v", err)
+}
+
+// printed returns m in all the forms in which logs and failures show values.
+func printed(m Message) []string {
+	var text, object bytes.Buffer
+	slog.New(slog.NewTextHandler(&text, nil)).Info("message", "message", m)
+	slog.New(slog.NewJSONHandler(&object, nil)).Info("message", "message", m)
+	return []string{fmt.Sprintf("%v", m), fmt.Sprintf("%+v", m), fmt.Sprintf("%#v", m), text.String(), object.String()}
 }

@@ -1,0 +1,53 @@
+package moqt
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestParameterDefaults(t *testing.T) {
+	var none Parameters
+	require.True(t, none.ForwardState())
+	require.Equal(t, uint8(128), none.Priority())
+	require.Equal(t, Descending, none.Order(Descending))
+
+	set := Parameters{Forward: new(false), SubscriberPriority: new(uint8(0)), GroupOrder: new(Ascending)}
+	require.False(t, set.ForwardState())
+	require.Zero(t, set.Priority())
+	require.Equal(t, Ascending, set.Order(Descending))
+}
+
+// TestMergeParameters checks for all parameters that an update replaces what it has and leaves the rest.
+func TestMergeParameters(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		old, update := anyParameters(t, ^scope(0)), anyParameters(t, ^scope(0))
+		got := old
+		got.Merge(&update)
+		for _, f := range draft18.parameters {
+			want := &old
+			if f.count(&update) > 0 {
+				want = &update
+			}
+			require.Equal(t, encodedParameter(f, want), encodedParameter(f, &got), "parameter %#x", f.typ)
+		}
+	})
+}
+
+func encodedParameter(f parameterFormat, p *Parameters) []byte {
+	e := encoder{wire: &draft18}
+	for i := range f.count(p) {
+		f.encode(&e, p, i)
+	}
+	return e.b
+}
+
+// TestParameterOrder checks that the table, which is walked when a message is encoded, is in ascending order.
+func TestParameterOrder(t *testing.T) {
+	last := ParameterType(0)
+	for _, f := range draft18.parameters {
+		require.Greater(t, f.typ, last)
+		last = f.typ
+	}
+}
