@@ -83,7 +83,8 @@ func (e *FetchEncoder) flags(o *FetchObject) uint64 {
 	if !e.prior.hasLocation || o.Location.Group != e.prior.location.Group {
 		flags |= fetchGroupID
 	}
-	if !e.prior.hasLocation || o.Location.Object-1 != e.prior.location.Object {
+	// After the largest Object ID, 0 is one more only by wrapping around.
+	if id := o.Location.Object; !e.prior.hasLocation || id == 0 || id-1 != e.prior.location.Object {
 		flags |= fetchObjectID
 	}
 	if !e.prior.hasObject || o.Priority != e.prior.priority {

@@ -120,6 +120,16 @@ func anyTrackProperties(t *rapid.T) Properties {
 	return p
 }
 
+// anyObjectProperties draws properties that CheckObject accepts: none that are known, and none that are mandatory.
+func anyObjectProperties(t *rapid.T) Properties {
+	pairs := append(anyPairs(0x100, 0x3fff).Draw(t, "properties"), anyPairs(0x8000, 1<<63).Draw(t, "more")...)
+	p, err := NewProperties(pairs...)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
 func anyPairs(least, most uint64) *rapid.Generator[[]KeyValuePair] {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) KeyValuePair {
 		pair := KeyValuePair{Type: rapid.Uint64Range(least, most).Draw(t, "type")}
