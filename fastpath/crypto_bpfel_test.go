@@ -59,6 +59,25 @@ type cryptoScratch struct {
 		HeaderType uint8
 		Priority   uint8
 	}
+	Head          uint32
+	Tail          uint32
+	Armed         uint32
+	AadLen        uint32
+	ChecksumStart uint32
+	Pad           uint32
+	Claim         struct {
+		_          structs.HostLayout
+		From       uint64
+		To         uint64
+		Number     uint64
+		Generation uint64
+		Subscriber uint32
+		Slot       uint32
+		DataLen    uint32
+		PacketLen  uint32
+		Fin        uint32
+		Opened     uint32
+	}
 }
 
 // Names of all BPF objects in the ELF.

@@ -31,18 +31,37 @@ type walkFrame struct {
 }
 
 type walkScratch struct {
-	_          structs.HostLayout
-	Buf        [4096]uint8
-	State      [16]uint32
-	R          [4]uint32
-	S          [4]uint32
-	Tag        [2]uint64
-	Pn         uint64
-	Len        uint32
-	KeyPhase   uint32
-	FrameCount uint32
-	Start      uint32
-	Frames     [8]walkFrame
+	_             structs.HostLayout
+	Buf           [4096]uint8
+	State         [16]uint32
+	R             [4]uint32
+	S             [4]uint32
+	Tag           [2]uint64
+	Pn            uint64
+	Len           uint32
+	KeyPhase      uint32
+	FrameCount    uint32
+	Start         uint32
+	Frames        [8]walkFrame
+	Head          uint32
+	Tail          uint32
+	Armed         uint32
+	AadLen        uint32
+	ChecksumStart uint32
+	Pad           uint32
+	Claim         struct {
+		_          structs.HostLayout
+		From       uint64
+		To         uint64
+		Number     uint64
+		Generation uint64
+		Subscriber uint32
+		Slot       uint32
+		DataLen    uint32
+		PacketLen  uint32
+		Fin        uint32
+		Opened     uint32
+	}
 }
 
 type walkWalkResult uint32

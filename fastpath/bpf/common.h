@@ -15,6 +15,10 @@ typedef __s64 s64;
 
 #define INLINE static __always_inline
 
+// Verdicts of TCX programs (kernel 6.6), which older headers lack: on to the next program, and drop.
+#define VERDICT_NEXT -1
+#define VERDICT_DROP 2
+
 // A packet in the scratch is a run of whole 16-byte blocks, so that Poly1305 never sees a partial one:
 //
 //	half + PAYLOAD_AT - 32 or - 16   associated data, padded with zeros
@@ -44,6 +48,18 @@ struct frame {
 };
 _Static_assert(sizeof(struct frame) == 64, "frame is read by tests");
 
+// What a copy for one subscriber is going to send. It lies here rather than on the stack, which is the tight resource.
+struct claim {
+	u64 from, to; // upstream offsets
+	u64 number, generation;
+	u32 subscriber;
+	u32 slot; // of the stream's state
+	u32 data_len; // stream bytes in the packet: prefix and body
+	u32 packet_len; // of the QUIC packet
+	u32 fin;
+	u32 opened; // the stream is new: still in this program's hands, and its prefix goes first
+};
+
 #define MAX_FRAMES 8 // media frames that are taken from one packet
 
 struct scratch {
@@ -57,8 +73,16 @@ struct scratch {
 	u32 frame_count;
 	u32 start; // where the frame walk begins, see frames.h
 	struct frame frames[MAX_FRAMES];
+	// The packet that lies sealed in OUT: its headers end at head, its payload and tag are tail bytes. armed says that
+	// the next packet that client_egress sees is the clone that they replace.
+	u32 head, tail;
+	u32 armed;
+	u32 aad_len;
+	u32 checksum_start; // of the incoming packet, if the device is to complete its checksum; else 0
+	u32 pad;
+	struct claim claim;
 };
-_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 24 + MAX_FRAMES * 64, "scratch has no padding");
+_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 24 + MAX_FRAMES * 64 + 24 + 56, "scratch has no padding");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

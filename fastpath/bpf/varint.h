@@ -44,26 +44,24 @@ INLINE u64 read_vi64(struct scratch *c, u32 *pos)
 	return v << prefix >> prefix >> rest;
 }
 
-// write_vi64_before writes v so that it ends before p, and returns its length: 1, 3, 5 or 9 bytes. MoQT allows longer
-// encodings than needed, and four lengths keep the program short.
+// vi64_len is the shortest encoding's length.
+INLINE u32 vi64_len(u64 v)
+{
+	if (v >> 28)
+		return v >> 56 ? 9 : v >> 49 ? 8 : v >> 42 ? 7 : v >> 35 ? 6 : 5;
+	return v >> 21 ? 4 : v >> 14 ? 3 : v >> 7 ? 2 : 1;
+}
+
+// write_vi64_before writes the shortest encoding of v so that it ends before p, and returns its length. It also changes
+// bytes before that, up to p - 9: write from the end to the front.
 INLINE u32 write_vi64_before(u8 *p, u64 v)
 {
-	if (v < 1 << 7) {
-		p[-1] = v;
-		return 1;
-	}
-	if (v < 1 << 21) {
-		p[-3] = 0xc0 | v >> 16;
-		p[-2] = v >> 8;
-		p[-1] = v;
-		return 3;
-	}
-	if (v < 1ULL << 35) {
-		p[-5] = 0xf0 | v >> 32;
-		*(u32 *)(p - 4) = bpf_htonl((u32)v);
-		return 5;
-	}
-	p[-9] = 0xff;
+	u32 len = vi64_len(v);
+
 	*(u64 *)(p - 8) = __builtin_bswap64(v);
-	return 9;
+	if (len == 9)
+		p[-9] = 0xff;
+	else
+		p[-(s64)len] |= 0xff00 >> (len - 1); // len - 1 leading ones and a zero
+	return len;
 }
