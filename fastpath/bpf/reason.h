@@ -45,14 +45,13 @@ enum reason {
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, REASON_COUNT);
-	__type(key, u32);
+	__type(key, enum reason); // its names reach the Go package this way
 	__type(value, u64);
 } reasons SEC(".maps");
 
 INLINE void count(enum reason reason)
 {
-	u32 key = reason;
-	u64 *n = bpf_map_lookup_elem(&reasons, &key);
+	u64 *n = bpf_map_lookup_elem(&reasons, &reason);
 
 	if (n)
 		(*n)++;

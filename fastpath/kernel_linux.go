@@ -1,0 +1,179 @@
+package fastpath
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Settings are fixed when the programs are loaded. The zero value of a field is its default, except for Port.
+type Settings struct {
+	// Port is the UDP port of the relay.
+	Port uint16
+	// ConnectionIDLen is the length of the relay's connection IDs in bytes, 0 to 20: all of them have it.
+	ConnectionIDLen int
+	// MaxCopies bounds the copies that one packet causes, and so the time it keeps its CPU: about 4 µs each.
+	// Default: 20, at most 32.
+	MaxCopies int
+}
+
+const defaultMaxCopies = 20
+
+func (s *Settings) validate() error {
+	switch {
+	case s.Port == 0:
+		return errors.New("fast path: no port")
+	case s.ConnectionIDLen < 0 || s.ConnectionIDLen > 20:
+		return fmt.Errorf("fast path: connection IDs of %d bytes, 0 to 20 are possible", s.ConnectionIDLen)
+	case s.MaxCopies < 0 || s.MaxCopies > maxTrackSubscriptions:
+		return fmt.Errorf("fast path: %d copies, 1 to %d are possible", s.MaxCopies, maxTrackSubscriptions)
+	}
+	return nil
+}
+
+// Kernel is the loaded programs and the memory that they share with this process. Both go when it is closed, or with the
+// process.
+type Kernel struct {
+	ingress kernelObjects
+	egress  egressObjects
+	links   []link.Link
+	mapped  [][]byte
+
+	subscribers []kernelSubscriberState
+	streams     []kernelStreamState
+	ledgers     []kernelRecord
+	keys        []kernelSendKeys
+	upstreams   []kernelUpstream
+}
+
+// Load loads the programs. They do nothing until they are attached to a device.
+func Load(s Settings) (_ *Kernel, err error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	k := new(Kernel)
+	defer func() {
+		if err != nil {
+			k.Close()
+		}
+	}()
+	if err := k.load(s); err != nil {
+		return nil, fmt.Errorf("fast path: load the programs: %w", err)
+	}
+	for _, f := range []func() error{
+		func() error { return mapArray(k, k.ingress.Subscribers, &k.subscribers) },
+		func() error { return mapArray(k, k.ingress.Streams, &k.streams) },
+		func() error { return mapArray(k, k.ingress.Ledgers, &k.ledgers) },
+		func() error { return mapArray(k, k.ingress.Keys, &k.keys) },
+		func() error { return mapArray(k, k.ingress.Upstreams, &k.upstreams) },
+		k.freeAllStreams,
+	} {
+		if err := f(); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+func (k *Kernel) load(s Settings) error {
+	spec, err := loadKernel()
+	if err != nil {
+		return err
+	}
+	mask := connectionIDMask(s.ConnectionIDLen)
+	copies := s.MaxCopies
+	if copies == 0 {
+		copies = defaultMaxCopies
+	}
+	for name, value := range map[string]any{
+		kernelVarRelayPort:        bigEndian16(s.Port),
+		kernelVarConnectionIdLen:  uint32(s.ConnectionIDLen),
+		kernelVarConnectionIdMask: mask,
+		kernelVarMaxCopies:        uint32(copies),
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return err
+		}
+	}
+	if err := spec.LoadAndAssign(&k.ingress, nil); err != nil {
+		return err
+	}
+	shared := map[string]*ebpf.Map{egressMapScratches: k.ingress.Scratches}
+	return loadEgressObjects(&k.egress, &ebpf.CollectionOptions{MapReplacements: shared})
+}
+
+// connectionIDMask has ones where a connection ID of n bytes lies in three words.
+func connectionIDMask(n int) (mask [3]uint64) {
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&mask)), unsafe.Sizeof(mask))
+	for i := range n {
+		b[i] = 0xff
+	}
+	return mask
+}
+
+// mapArray makes the elements of an array map accessible in memory.
+func mapArray[T any](k *Kernel, m *ebpf.Map, elements *[]T) error {
+	if size := unsafe.Sizeof(*new(T)); uintptr(m.ValueSize()) != size {
+		return fmt.Errorf("fast path: elements of %s have %d bytes, not %d", m, m.ValueSize(), size)
+	}
+	n := int(m.MaxEntries())
+	page := unix.Getpagesize()
+	length := (n*int(m.ValueSize()) + page - 1) / page * page
+	b, err := unix.Mmap(m.FD(), 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("fast path: map %s: %w", m, err)
+	}
+	k.mapped = append(k.mapped, b)
+	*elements = unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+	return nil
+}
+
+// freeAllStreams puts every stream state on the stack of those that nobody uses.
+func (k *Kernel) freeAllStreams() error {
+	for i := range k.streams {
+		if err := k.ingress.FreeStreams.Put(nil, uint32(i)); err != nil {
+			return fmt.Errorf("fast path: fill the stack of free streams: %w", err)
+		}
+	}
+	return nil
+}
+
+// Attach attaches the programs to a device, for publishers and subscribers that are reached by it.
+func (k *Kernel) Attach(ifindex int) error {
+	for _, a := range []struct {
+		program *ebpf.Program
+		at      ebpf.AttachType
+	}{
+		// Egress first: a copy that nothing turns into the subscriber's packet would leave as the publisher's.
+		{k.egress.ClientEgress, ebpf.AttachTCXEgress},
+		{k.ingress.ServerIngress, ebpf.AttachTCXIngress},
+	} {
+		l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: a.program, Attach: a.at})
+		if err != nil {
+			return fmt.Errorf("fast path: attach to device %d (TCX needs Linux 6.6): %w", ifindex, err)
+		}
+		k.links = append(k.links, l)
+	}
+	return nil
+}
+
+// Close detaches the programs and gives back their memory. Nothing that came from k may be used afterwards.
+func (k *Kernel) Close() error {
+	var errs []error
+	for i := len(k.links) - 1; i >= 0; i-- {
+		errs = append(errs, k.links[i].Close())
+	}
+	clear(k.keys)
+	for i := range k.upstreams {
+		k.upstreams[i].Keys = [2]kernelPacketKeys{}
+	}
+	for _, b := range k.mapped {
+		errs = append(errs, unix.Munmap(b))
+	}
+	k.mapped, k.links = nil, nil
+	return errors.Join(append(errs, k.ingress.Close(), k.egress.Close())...)
+}

@@ -1,0 +1,52 @@
+package fastpath
+
+import "fmt"
+
+// reasonNames are the labels of what bpf/reason.h counts.
+var reasonNames = [...]string{
+	kernelReasonPACKET_OPENED:          "packet_opened",
+	kernelReasonPACKET_NOT_MEDIA:       "packet_not_media",
+	kernelReasonPACKET_LONG_HEADER:     "packet_long_header",
+	kernelReasonPACKET_GSO:             "packet_gso",
+	kernelReasonPACKET_TOO_SHORT:       "packet_too_short",
+	kernelReasonPACKET_TOO_LONG:        "packet_too_long",
+	kernelReasonPACKET_NO_KEY:          "packet_no_key",
+	kernelReasonPACKET_FORGED:          "packet_forged",
+	kernelReasonPACKET_MALFORMED:       "packet_malformed",
+	kernelReasonPACKET_UNKNOWN_FRAME:   "packet_unknown_frame",
+	kernelReasonFRAME_FORWARDED:        "frame_forwarded",
+	kernelReasonFRAME_NOT_MEDIA:        "frame_not_media",
+	kernelReasonFRAME_IS_DATAGRAM:      "frame_is_datagram",
+	kernelReasonFRAME_NO_TRACK:         "frame_no_track",
+	kernelReasonFRAME_NO_SLOT:          "frame_no_slot",
+	kernelReasonCOPY_SENT:              "copy_sent",
+	kernelReasonCOPY_BUDGET:            "copy_budget",
+	kernelReasonCOPY_NO_PATH:           "copy_no_path",
+	kernelReasonCOPY_NOT_OPEN:          "copy_not_open",
+	kernelReasonCOPY_FILTERED:          "copy_filtered",
+	kernelReasonCOPY_OUT_OF_ORDER:      "copy_out_of_order",
+	kernelReasonCOPY_PRIORITY:          "copy_priority",
+	kernelReasonCOPY_STREAM_LIMIT:      "copy_stream_limit",
+	kernelReasonCOPY_STREAM_CREDIT:     "copy_stream_credit",
+	kernelReasonCOPY_CONNECTION_CREDIT: "copy_connection_credit",
+	kernelReasonCOPY_WINDOW:            "copy_window",
+	kernelReasonCOPY_TOO_LARGE:         "copy_too_large",
+	kernelReasonCOPY_LEDGER_FULL:       "copy_ledger_full",
+	kernelReasonCOPY_CHECKSUM:          "copy_checksum",
+	kernelReasonCOPY_LOST:              "copy_lost",
+}
+
+// Counts returns how often each reason was counted, by name.
+func (k *Kernel) Counts() (map[string]uint64, error) {
+	counts := make(map[string]uint64, len(reasonNames))
+	var perCPU []uint64
+	for reason, name := range reasonNames {
+		if err := k.ingress.Reasons.Lookup(uint32(reason), &perCPU); err != nil {
+			return nil, fmt.Errorf("fast path: read the counter of %s: %w", name, err)
+		}
+		for _, n := range perCPU {
+			counts[name] += n
+		}
+	}
+	return counts, nil
+}
