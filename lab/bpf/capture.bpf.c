@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // Records when UDP packets pass a port: leaving on its ingress, arriving on its egress, as seen from the host.
 #include "common.h"
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <linux/udp.h>
 
 #define RING_SIZE (16 << 20) // 0.29 M packets: 5 s of 600 Mbit/s between two visits of the reader
 #define HASHED 32
@@ -29,27 +25,14 @@ struct {
 // Packets that found the ring full.
 u64 overflow;
 
-INLINE int read_ipv4(struct __sk_buff *skb, struct packet *p)
+INLINE int read_addresses(struct __sk_buff *skb, struct packet *p)
 {
-	struct iphdr ip;
-
-	if (bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)) < 0 || ip.protocol != IPPROTO_UDP)
-		return 0;
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		return bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), p->source, 32);
 	p->source[10] = p->source[11] = p->target[10] = p->target[11] = 0xff;
-	__builtin_memcpy(p->source + 12, &ip.saddr, 4);
-	__builtin_memcpy(p->target + 12, &ip.daddr, 4);
-	return ETH_HLEN + ip.ihl * 4;
-}
-
-INLINE int read_ipv6(struct __sk_buff *skb, struct packet *p)
-{
-	struct ipv6hdr ip;
-
-	if (bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)) < 0 || ip.nexthdr != IPPROTO_UDP)
-		return 0;
-	__builtin_memcpy(p->source, &ip.saddr, 16);
-	__builtin_memcpy(p->target, &ip.daddr, 16);
-	return ETH_HLEN + sizeof(ip);
+	if (bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, saddr), p->source + 12, 4) < 0)
+		return -1;
+	return bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, daddr), p->target + 12, 4);
 }
 
 INLINE int read_udp(struct __sk_buff *skb, struct packet *p, u32 at)
@@ -75,14 +58,10 @@ INLINE int read_udp(struct __sk_buff *skb, struct packet *p, u32 at)
 INLINE int record(struct __sk_buff *skb, enum direction direction)
 {
 	struct packet p = {.time = bpf_ktime_get_ns(), .lane = LANE(skb->ifindex, direction)};
-	int at = 0;
+	u32 udp = udp_offset(skb);
 
-	if (skb->protocol == bpf_htons(ETH_P_IP))
-		at = read_ipv4(skb, &p);
-	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		at = read_ipv6(skb, &p);
 	// A marked packet is one that a link has handled: it has passed this point before.
-	if (!at || (skb->mark & ~(LANES - 1)) == DONE(0) || read_udp(skb, &p, at) < 0)
+	if (!udp || (skb->mark & ~(LANES - 1)) == DONE(0) || read_addresses(skb, &p) < 0 || read_udp(skb, &p, udp) < 0)
 		return TC_ACT_UNSPEC;
 	// The reader comes by the clock: waking it would cost the machine under test a context switch a packet.
 	if (bpf_ringbuf_output(&packets, &p, sizeof(p), BPF_RB_NO_WAKEUP) < 0)

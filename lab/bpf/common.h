@@ -7,7 +7,11 @@
 #include <linux/bpf.h>
 #include <linux/types.h>
 #include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/pkt_cls.h>
+#include <linux/udp.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 
@@ -27,3 +31,23 @@ enum direction { FROM_HOST, TO_HOST };
 
 // A packet whose mark names the lane has had its conditions: it is a duplicate, or comes back from the wire.
 #define DONE(lane) (0x51ab0000 | (lane))
+
+#define FRAGMENT_OFFSET 0x1fff // of iphdr.frag_off: not the first fragment
+
+// The offset of the UDP header, 0 if there is none that can be read.
+INLINE u32 udp_offset(struct __sk_buff *skb)
+{
+	struct iphdr ip;
+	u8 next;
+
+	if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		if (bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, nexthdr), &next, 1) < 0 || next != IPPROTO_UDP)
+			return 0;
+		return ETH_HLEN + sizeof(struct ipv6hdr);
+	}
+	if (skb->protocol != bpf_htons(ETH_P_IP) || bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)) < 0)
+		return 0;
+	if (ip.protocol != IPPROTO_UDP || ip.frag_off & bpf_htons(FRAGMENT_OFFSET))
+		return 0;
+	return ETH_HLEN + ip.ihl * 4;
+}

@@ -4,11 +4,6 @@
 // Every program runs in the network host. to_host and from_host sit on the egress and the ingress of each port;
 // off_wire sits on the ingress of the wire's TAP device.
 #include "common.h"
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <linux/icmpv6.h>
-#include <linux/udp.h>
 
 #define ND_FIRST 133 // router solicitation, RFC 4861
 #define ND_LAST 137  // redirect
@@ -111,24 +106,6 @@ INLINE bool exempt(struct __sk_buff *skb)
 	    bpf_skb_load_bytes(skb, ETH_HLEN + sizeof(struct ipv6hdr), &type, 1) < 0)
 		return false;
 	return type >= ND_FIRST && type <= ND_LAST;
-}
-
-// The offset of the UDP header, 0 if there is none.
-INLINE u32 udp_offset(struct __sk_buff *skb)
-{
-	struct iphdr ip;
-	u8 next;
-
-	if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
-		if (bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, nexthdr), &next, 1) < 0 || next != IPPROTO_UDP)
-			return 0;
-		return ETH_HLEN + sizeof(struct ipv6hdr);
-	}
-	if (skb->protocol != bpf_htons(ETH_P_IP) || bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)) < 0)
-		return 0;
-	if (ip.protocol != IPPROTO_UDP || ip.frag_off & bpf_htons(0x1fff))
-		return 0;
-	return ETH_HLEN + ip.ihl * 4;
 }
 
 // Translates the host's port as a NAT does: XOR is its own inverse, so there is no state to keep.

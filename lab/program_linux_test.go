@@ -1,0 +1,318 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+	"github.com/stretchr/testify/require"
+)
+
+// Verdicts of linux/pkt_cls.h.
+const (
+	actUnspec   = 0xffffffff
+	actShot     = 2
+	actRedirect = 7
+)
+
+// loopback is the device of a test run, in a namespace of its own.
+const loopback = 1
+
+var (
+	hostMAC  = net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	relayMAC = net.HardwareAddr{2, 0, 0, 0, 0, 2}
+)
+
+func requirePermission(t testing.TB) {
+	t.Helper()
+	if err := Permitted(); err != nil && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
+		t.Skip(err)
+	}
+}
+
+// programs loads the programs of links into a fresh namespace.
+func programs(t *testing.T) (*linkObjects, *namespace) {
+	t.Helper()
+	requirePermission(t)
+	objects := new(linkObjects)
+	require.NoError(t, loadLinkObjects(objects, nil))
+	t.Cleanup(func() { objects.Close() })
+	ns, err := newNamespace()
+	require.NoError(t, err)
+	t.Cleanup(ns.close)
+	require.NoError(t, ns.up("lo"))
+	return objects, ns
+}
+
+// run runs a program on a frame and returns verdict, frame and mark.
+func run(t *testing.T, ns *namespace, program *ebpf.Program, frame []byte, mark uint32) (verdict uint32, out []byte, markOut uint32) {
+	t.Helper()
+	// struct __sk_buff: mark is its third word, ifindex its eleventh.
+	context := make([]byte, 192)
+	binary.NativeEndian.PutUint32(context[8:], mark)
+	binary.NativeEndian.PutUint32(context[40:], loopback)
+	contextOut := make([]byte, len(context))
+	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: context, ContextOut: contextOut}
+	require.NoError(t, ns.do(func() (err error) {
+		verdict, err = program.Run(&opts)
+		return err
+	}))
+	return verdict, opts.DataOut, binary.NativeEndian.Uint32(contextOut[8:])
+}
+
+func build(t testing.TB, parts ...gopacket.SerializableLayer) []byte {
+	t.Helper()
+	buffer := gopacket.NewSerializeBuffer()
+	require.NoError(t, gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, parts...))
+	return buffer.Bytes()
+}
+
+func ethernet(to net.HardwareAddr, typ layers.EthernetType) *layers.Ethernet {
+	return &layers.Ethernet{SrcMAC: hostMAC, DstMAC: to, EthernetType: typ}
+}
+
+func ip4(proto layers.IPProtocol) *layers.IPv4 {
+	return &layers.IPv4{Version: 4, TTL: 64, Protocol: proto, SrcIP: net.IP{198, 19, 1, 1}, DstIP: net.IP{198, 19, 0, 1}}
+}
+
+func ip6(proto layers.IPProtocol) *layers.IPv6 {
+	return &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: proto,
+		SrcIP: net.ParseIP("2001:2:0:2::101"), DstIP: net.ParseIP("2001:2:0:2::1")}
+}
+
+func udp(under gopacket.NetworkLayer, from, to uint16) *layers.UDP {
+	u := &layers.UDP{SrcPort: layers.UDPPort(from), DstPort: layers.UDPPort(to)}
+	_ = u.SetNetworkLayerForChecksum(under)
+	return u
+}
+
+func udp4(t testing.TB, from, to uint16, payload []byte) []byte {
+	ip := ip4(layers.IPProtocolUDP)
+	return build(t, ethernet(relayMAC, layers.EthernetTypeIPv4), ip, udp(ip, from, to), gopacket.Payload(payload))
+}
+
+func udp6(t testing.TB, from, to uint16, payload []byte) []byte {
+	ip := ip6(layers.IPProtocolUDP)
+	return build(t, ethernet(relayMAC, layers.EthernetTypeIPv6), ip, udp(ip, from, to), gopacket.Payload(payload))
+}
+
+func icmp6(t testing.TB, typ uint8) []byte {
+	ip, icmp := ip6(layers.IPProtocolICMPv6), &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(typ, 0)}
+	_ = icmp.SetNetworkLayerForChecksum(ip)
+	return build(t, ethernet(relayMAC, layers.EthernetTypeIPv6), ip, icmp, gopacket.Payload(make([]byte, 8)))
+}
+
+func counted(t *testing.T, objects *linkObjects, lane uint32) (sum [linkEventEVENTS]uint64) {
+	t.Helper()
+	var perCPU []linkEvents
+	require.NoError(t, objects.Counters.Lookup(lane, &perCPU))
+	for _, cpu := range perCPU {
+		for e, n := range cpu.Count {
+			sum[e] += n
+		}
+	}
+	return sum
+}
+
+func TestLinkPrograms(t *testing.T) {
+	payload := bytes.Repeat([]byte{0xab}, 100)
+	options := ip4(layers.IPProtocolUDP)
+	options.Options = []layers.IPv4Option{{OptionType: 1, OptionLength: 1}, {OptionType: 1, OptionLength: 1}, {OptionType: 1, OptionLength: 1}, {OptionType: 0, OptionLength: 1}}
+	withOptions := func(from uint16) []byte {
+		return build(t, ethernet(relayMAC, layers.EthernetTypeIPv4), options, udp(options, from, 4443), gopacket.Payload(payload))
+	}
+	fragment := ip4(layers.IPProtocolUDP)
+	fragment.FragOffset = 100
+	second := build(t, ethernet(relayMAC, layers.EthernetTypeIPv4), fragment, gopacket.Payload(payload))
+	tcp := build(t, ethernet(relayMAC, layers.EthernetTypeIPv4), ip4(layers.IPProtocolTCP), gopacket.Payload(payload))
+	unsummed := udp4(t, 40000, 4443, payload)
+	binary.BigEndian.PutUint16(unsummed[14+20+6:], 0)
+	unsummedAfter := bytes.Clone(unsummed)
+	binary.BigEndian.PutUint16(unsummedAfter[14+20:], 40000^5)
+	arp := build(t, ethernet(relayMAC, layers.EthernetTypeARP), gopacket.Payload(make([]byte, 28)))
+	multicast := build(t, ethernet(net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, layers.EthernetTypeIPv6), ip6(layers.IPProtocolUDP), gopacket.Payload(payload))
+	const always = 1 << 32
+	const fromHost, toHost = loopback<<1 | uint32(FromHost), loopback<<1 | uint32(ToHost)
+	done := func(lane uint32) uint32 { return 0x51ab0000 | lane }
+	plain := udp4(t, 40000, 4443, payload)
+
+	type events map[linkEvent]uint64
+	passed := events{linkEventPACKETS: 1}
+	exempt := events{linkEventEXEMPT: 1}
+	for _, c := range []struct {
+		name       string
+		lane       uint32
+		conditions linkConditions
+		frame      []byte
+		mark       uint32
+		verdict    uint32
+		out        []byte // nil: as it was
+		events     events
+	}{
+		{"clean", toHost, linkConditions{}, plain, 0, actUnspec, nil, passed},
+		{"lost", toHost, linkConditions{Loss: always}, plain, 0, actShot, nil, events{linkEventPACKETS: 1, linkEventLOST: 1}},
+		{"IPv6 lost", fromHost, linkConditions{Loss: always}, udp6(t, 1, 2, payload), 0, actShot, nil, events{linkEventPACKETS: 1, linkEventLOST: 1}},
+		{"TCP lost", fromHost, linkConditions{Loss: always}, tcp, 0, actShot, nil, events{linkEventPACKETS: 1, linkEventLOST: 1}},
+		{"echo request lost", fromHost, linkConditions{Loss: always}, icmp6(t, 128), 0, actShot, nil, events{linkEventPACKETS: 1, linkEventLOST: 1}},
+		{"router solicitation exempt", fromHost, linkConditions{Loss: always}, icmp6(t, 133), 0, actUnspec, nil, exempt},
+		{"redirect exempt", fromHost, linkConditions{Loss: always}, icmp6(t, 137), 0, actUnspec, nil, exempt},
+		{"type 138 not exempt", fromHost, linkConditions{}, icmp6(t, 138), 0, actUnspec, nil, passed},
+		{"ARP exempt", fromHost, linkConditions{Loss: always}, arp, 0, actUnspec, nil, exempt},
+		{"multicast exempt", fromHost, linkConditions{Loss: always}, multicast, 0, actUnspec, nil, exempt},
+		{"had its conditions", toHost, linkConditions{Loss: always}, plain, done(toHost), actUnspec, nil, events{}},
+		{"had those of another lane", toHost, linkConditions{Loss: always}, plain, done(fromHost), actShot, nil, events{linkEventPACKETS: 1, linkEventLOST: 1}},
+		{"duplicated", toHost, linkConditions{Duplicate: always}, plain, 0, actUnspec, nil, events{linkEventPACKETS: 1, linkEventDUPLICATED: 1}},
+		{"reordering without wire", toHost, linkConditions{Reorder: always}, plain, 0, actUnspec, nil, passed},
+
+		{"source port translated", fromHost, linkConditions{PortMask: 5}, plain, 0, actUnspec, udp4(t, 40000^5, 4443, payload), passed},
+		{"target port translated", toHost, linkConditions{PortMask: 5}, plain, 0, actUnspec, udp4(t, 40000, 4443^5, payload), passed},
+		{"IPv6 translated", fromHost, linkConditions{PortMask: 255}, udp6(t, 40000, 4443, payload), 0, actUnspec, udp6(t, 40000^255, 4443, payload), passed},
+		{"behind options", fromHost, linkConditions{PortMask: 5}, withOptions(40000), 0, actUnspec, withOptions(40000 ^ 5), passed},
+		{"no checksum stays none", fromHost, linkConditions{PortMask: 5}, unsummed, 0, actUnspec, unsummedAfter, passed},
+		{"second fragment untouched", fromHost, linkConditions{PortMask: 5}, second, 0, actUnspec, nil, passed},
+		{"TCP untouched", fromHost, linkConditions{PortMask: 5}, tcp, 0, actUnspec, nil, passed},
+		{"lost before translation", fromHost, linkConditions{PortMask: 5, Loss: always}, plain, 0, actShot, nil, events{linkEventPACKETS: 1, linkEventLOST: 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects, ns := programs(t)
+			require.NoError(t, objects.Lanes.Put(c.lane, c.conditions))
+			program := objects.FromHost
+			if c.lane == toHost {
+				program = objects.ToHost
+			}
+			verdict, out, mark := run(t, ns, program, c.frame, c.mark)
+			require.EqualValues(t, c.verdict, verdict)
+			if c.out == nil {
+				c.out = c.frame
+			}
+			require.Equal(t, c.out, out)
+			if verdict == actUnspec {
+				require.Zero(t, mark)
+			}
+			var want [linkEventEVENTS]uint64
+			for e, n := range c.events {
+				want[e] = n
+			}
+			require.Equal(t, want, counted(t, objects, c.lane))
+		})
+	}
+}
+
+func TestPacketsTakeTheWire(t *testing.T) {
+	objects, ns := programs(t)
+	const lane = loopback<<1 | uint32(ToHost)
+	packet := udp4(t, 40000, 4443, []byte("media"))
+	for name, c := range map[string]struct {
+		conditions linkConditions
+		reordered  uint16
+	}{
+		"delayed":   {linkConditions{Wire: loopback}, 0},
+		"reordered": {linkConditions{Wire: loopback, Reorder: 1 << 32}, 1},
+	} {
+		require.NoError(t, objects.Lanes.Put(lane, c.conditions))
+		before := time.Duration(monotonic())
+		verdict, out, _ := run(t, ns, objects.ToHost, packet, 0)
+		require.EqualValues(t, actRedirect, verdict, name)
+		require.Equal(t, packet, out[wireHeaderLength:])
+
+		f := new(frame)
+		copy(f.data[:], out)
+		at, number, reordered := f.tag(len(out))
+		require.WithinRange(t, time.Unix(0, at), time.Unix(0, int64(before)), time.Unix(0, monotonic()))
+		require.EqualValues(t, lane, number)
+		require.Equal(t, c.reordered == 1, reordered)
+		// What goes back is the frame with a tag behind its addresses.
+		tagged := append(bytes.Clone(packet[:12]), 0x81, 0x00, 0, byte(lane))
+		require.Equal(t, append(tagged, packet[12:]...), f.data[f.start:f.end])
+	}
+	got := counted(t, objects, lane)
+	require.EqualValues(t, 2, got[linkEventWIRED])
+	require.EqualValues(t, 1, got[linkEventREORDERED])
+}
+
+// A frame without a tag cannot have come from the wire.
+func TestWireRefusesForeignFrames(t *testing.T) {
+	objects, ns := programs(t)
+	verdict, _, _ := run(t, ns, objects.OffWire, udp4(t, 1, 2, nil), 0)
+	require.EqualValues(t, actShot, verdict)
+	require.EqualValues(t, 1, counted(t, objects, 0)[linkEventFAILED])
+}
+
+// What the kernel refuses is counted and dropped, not passed on half done.
+func TestFailuresAreCounted(t *testing.T) {
+	objects, ns := programs(t)
+	const lane = loopback<<1 | uint32(FromHost)
+	require.NoError(t, objects.Lanes.Put(uint32(lane), linkConditions{Wire: 999, Duplicate: 1 << 32}))
+	verdict, _, _ := run(t, ns, objects.FromHost, udp4(t, 1, 2, nil), 0)
+	require.EqualValues(t, actShot, verdict)
+	got := counted(t, objects, lane)
+	require.EqualValues(t, 1, got[linkEventFAILED])
+	require.Zero(t, got[linkEventWIRED])
+}
+
+func TestCaptureProgram(t *testing.T) {
+	_, ns := programs(t)
+	var objects captureObjects
+	require.NoError(t, loadCaptureObjects(&objects, nil))
+	defer objects.Close()
+	ring, err := ringbuf.NewReader(objects.Packets)
+	require.NoError(t, err)
+	c := &Capture{objects: objects, ring: ring, points: map[uint16]int{loopback<<1 | uint16(FromHost): 3, loopback<<1 | uint16(ToHost): 4}}
+	defer ring.Close()
+	recorded := func(program *ebpf.Program, frame []byte, mark uint32) []Packet {
+		c.packets = nil
+		verdict, out, _ := run(t, ns, program, frame, mark)
+		require.EqualValues(t, uint32(actUnspec), verdict)
+		require.Equal(t, frame, out)
+		require.NoError(t, c.drain())
+		return c.packets
+	}
+	long := bytes.Repeat([]byte("0123456789abcdef"), 10)
+	other := bytes.Clone(long)
+	other[31] ^= 1
+	tail := bytes.Clone(long)
+	tail[32] ^= 1
+
+	want := Flow{netip.MustParseAddrPort("198.19.1.1:40000"), netip.MustParseAddrPort("198.19.0.1:4443")}
+	before := time.Duration(monotonic())
+	got := recorded(objects.Leaving, udp4(t, 40000, 4443, long), 0)
+	require.Len(t, got, 1)
+	require.WithinRange(t, time.Unix(0, int64(got[0].Time)), time.Unix(0, int64(before)), time.Unix(0, monotonic()))
+	require.Equal(t, Packet{Time: got[0].Time, Point: 3, Flow: want, Length: 160, Hash: got[0].Hash}, got[0])
+
+	v6 := recorded(objects.Arriving, udp6(t, 40000, 4443, long), 0)
+	require.Len(t, v6, 1)
+	want = Flow{netip.MustParseAddrPort("[2001:2:0:2::101]:40000"), netip.MustParseAddrPort("[2001:2:0:2::1]:4443")}
+	require.Equal(t, Packet{Time: v6[0].Time, Point: 4, Flow: want, Length: 160, Hash: got[0].Hash}, v6[0], "the hash is of the payload alone")
+
+	hash := func(payload []byte) uint64 { return recorded(objects.Leaving, udp4(t, 1, 2, payload), 0)[0].Hash }
+	require.Equal(t, got[0].Hash, hash(tail), "only 32 bytes are hashed")
+	require.NotEqual(t, got[0].Hash, hash(other))
+	require.NotEqual(t, got[0].Hash, hash(long[:159]))
+	seen := make(map[uint64]int)
+	for n := range 40 {
+		require.NotContains(t, seen, hash(make([]byte, n)))
+		seen[hash(make([]byte, n))] = n
+	}
+
+	lying := udp4(t, 1, 2, long)
+	binary.BigEndian.PutUint16(lying[14+20+4:], 7) // shorter than its own header
+	for name, frame := range map[string][]byte{
+		"TCP":       build(t, ethernet(relayMAC, layers.EthernetTypeIPv4), ip4(layers.IPProtocolTCP), gopacket.Payload(long)),
+		"ARP":       build(t, ethernet(relayMAC, layers.EthernetTypeARP), gopacket.Payload(make([]byte, 28))),
+		"length 7":  lying,
+		"cut":       udp4(t, 1, 2, long)[:14+20+4],
+		"cut later": udp4(t, 1, 2, long)[:14+20+8+10],
+	} {
+		require.Empty(t, recorded(objects.Leaving, frame, 0), name)
+	}
+	require.Empty(t, recorded(objects.Leaving, udp4(t, 1, 2, long), 0x51ab0007), "on its second way past")
+}
