@@ -29,6 +29,7 @@ func (s *Segment) appendHeader(o Object, p moqt.Properties) {
 	}
 	k := Object{ID: o.ID, Start: s.Log.End(), Status: o.Status, Received: o.Received}
 	b := moqt.AppendVarint(nil, delta)
+	k.IDEnd = k.Start + int64(len(b))
 	if s.HasProperties {
 		b = moqt.AppendVarint(b, uint64(len(p)))
 		if len(p) > 0 {

@@ -2,6 +2,8 @@ package track
 
 import (
 	"errors"
+	"math/bits"
+	"slices"
 	"sort"
 	"time"
 	"unsafe"
@@ -13,6 +15,7 @@ import (
 type Object struct {
 	ID              uint64
 	Start           int64 // of its Object ID Delta
+	IDEnd           int64 // after its Object ID Delta: what follows is the same for a subscriber whose stream begins here
 	PropertiesStart int64 // of the Properties field's content; 0 if the object has none
 	PropertiesLen   int   // in bytes
 	PayloadStart    int64
@@ -26,7 +29,7 @@ func (o Object) PayloadLen() int64 { return o.End - o.PayloadStart }
 
 // MaxObjectHeader is the largest size in bytes of an object's fields before its payload that a log can index. Properties are small
 // (draft §2.5); the limit keeps an index entry at 16 bytes.
-const MaxObjectHeader = 1<<19 - 1
+const MaxObjectHeader = 1<<17 - 1
 
 // Errors of Log.AddObject.
 var (
@@ -39,7 +42,7 @@ type entry struct {
 	start    uint32
 	id       uint32
 	received uint32 // microseconds
-	layout   uint32 // header length << 13 | bytes before the properties << 8 | bytes after the properties << 3 | status
+	layout   uint32 // header length << 15 | length of id << 11 | of Properties Length << 7 | bytes after the properties << 2 | status
 }
 
 const (
@@ -71,13 +74,14 @@ func (x *objectIndex) add(o Object, mem *Memory) error {
 	if x.count > 0 && (o.ID <= x.latest.ID || o.Start != x.latest.End) {
 		return errNotIndexable
 	}
+	o.IDEnd = max(o.IDEnd, o.Start)
 	b := x.blockFor(o, mem)
 	grown := -int64(cap(b.entries))
 	b.entries = append(b.entries, entry{
 		start:    uint32(o.Start - b.start),
 		id:       uint32(o.ID - b.id),
 		received: uint32(o.Received.UnixMicro() - b.received),
-		layout:   uint32(header)<<13 | layoutOf(o) | uint32(o.Status),
+		layout:   uint32(header)<<15 | layoutOf(o),
 	})
 	mem.add((grown + int64(cap(b.entries))) * entrySize)
 	x.latest = o
@@ -85,13 +89,16 @@ func (x *objectIndex) add(o Object, mem *Memory) error {
 	return nil
 }
 
+// statuses are the values of Object Status that two bits stand for.
+var statuses = [...]moqt.ObjectStatus{moqt.StatusNormal, moqt.StatusEndOfGroup, moqt.StatusEndOfTrack}
+
 func layoutOf(o Object) uint32 {
-	if o.PropertiesLen == 0 {
-		return 0
+	layout := uint32(o.IDEnd-o.Start)<<11 | uint32(slices.Index(statuses[:], o.Status))
+	if o.PropertiesLen > 0 {
+		after := o.PayloadStart - o.PropertiesStart - int64(o.PropertiesLen)
+		layout |= uint32(o.PropertiesStart-o.IDEnd)<<7 | uint32(after)<<2
 	}
-	before := o.PropertiesStart - o.Start
-	after := o.PayloadStart - o.PropertiesStart - int64(o.PropertiesLen)
-	return uint32(before)<<8 | uint32(after)<<3
+	return layout
 }
 
 // blockFor returns the block that o fits in: the last one, or a new one that starts with o.
@@ -118,13 +125,14 @@ func (x *objectIndex) object(b, e int) Object {
 	o := Object{
 		ID:       k.id + uint64(n.id),
 		Start:    k.start + int64(n.start),
-		Status:   moqt.ObjectStatus(n.layout & 7),
+		Status:   statuses[n.layout&3],
 		Received: time.UnixMicro(k.received + int64(n.received)),
 	}
-	o.PayloadStart = o.Start + int64(n.layout>>13)
-	if before := int64(n.layout >> 8 & 31); before > 0 {
-		o.PropertiesStart = o.Start + before
-		o.PropertiesLen = int(o.PayloadStart - o.PropertiesStart - int64(n.layout>>3&31))
+	o.IDEnd = o.Start + int64(n.layout>>11&15)
+	o.PayloadStart = o.Start + int64(n.layout>>15)
+	if length := n.layout >> 7 & 15; length > 0 {
+		o.PropertiesStart = o.IDEnd + int64(length)
+		o.PropertiesLen = int(o.PayloadStart - o.PropertiesStart - int64(n.layout>>2&31))
 	}
 	switch {
 	case e+1 < len(k.entries):
@@ -247,4 +255,12 @@ func (l *Log) properties(o Object) moqt.Properties {
 		p = append(p, b[:min(len(b), o.PropertiesLen-len(p))]...)
 	}
 	return p
+}
+
+// idEnd returns the offset after the Object ID Delta at offset start, visible or not. Only the writer may call it.
+func (l *Log) idEnd(start int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.head.seek(start)
+	return start + int64(bits.LeadingZeros8(^c.buf[start-c.off])) + 1 // draft §1.4.1
 }

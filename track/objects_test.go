@@ -14,16 +14,16 @@ var epoch = time.UnixMicro(1_700_000_000_000_000)
 func TestObjectIndexFindsByIDAndOffset(t *testing.T) {
 	far := uint64(1) << 33
 	tests := map[string][]Object{
-		"one": {{ID: 4, Start: 10, PayloadStart: 12, End: 30, Received: epoch}},
+		"one": {{ID: 4, Start: 10, IDEnd: 11, PayloadStart: 12, End: 30, Received: epoch}},
 		"properties": {
-			{ID: 0, Start: 0, PropertiesStart: 3, PropertiesLen: 7, PayloadStart: 11, End: 20, Received: epoch},
-			{ID: 1, Start: 20, PayloadStart: 23, End: 23, Status: 3, Received: epoch.Add(time.Second)},
+			{ID: 0, Start: 0, IDEnd: 2, PropertiesStart: 3, PropertiesLen: 7, PayloadStart: 11, End: 20, Received: epoch},
+			{ID: 1, Start: 20, IDEnd: 21, PayloadStart: 23, End: 23, Status: 3, Received: epoch.Add(time.Second)},
 		},
-		"largest header": {{ID: 0, Start: 5, PropertiesStart: 15, PropertiesLen: MaxObjectHeader - 19, PayloadStart: 5 + MaxObjectHeader, End: 5 + MaxObjectHeader, Received: epoch}},
+		"largest header": {{ID: 0, Start: 5, IDEnd: 14, PropertiesStart: 15, PropertiesLen: MaxObjectHeader - 19, PayloadStart: 5 + MaxObjectHeader, End: 5 + MaxObjectHeader, Received: epoch}},
 		"ids, offsets and times far apart": {
-			{ID: 0, Start: 0, PayloadStart: 3, End: 3 + 1<<40, Received: epoch},
-			{ID: far, Start: 3 + 1<<40, PayloadStart: 5 + 1<<40, End: 9 + 1<<40, Received: epoch.Add(24 * time.Hour)},
-			{ID: math.MaxUint64, Start: 9 + 1<<40, PayloadStart: 11 + 1<<40, End: 11 + 1<<40, Status: 4, Received: epoch},
+			{ID: 0, Start: 0, IDEnd: 1, PayloadStart: 3, End: 3 + 1<<40, Received: epoch},
+			{ID: far, Start: 3 + 1<<40, IDEnd: 4 + 1<<40, PayloadStart: 5 + 1<<40, End: 9 + 1<<40, Received: epoch.Add(24 * time.Hour)},
+			{ID: math.MaxUint64, Start: 9 + 1<<40, IDEnd: 10 + 1<<40, PayloadStart: 11 + 1<<40, End: 11 + 1<<40, Status: 4, Received: epoch},
 		},
 	}
 	for name, objects := range tests {
@@ -42,7 +42,7 @@ func TestObjectIndexOfManyObjects(t *testing.T) {
 	var objects []Object
 	id, off := uint64(3), int64(0)
 	for range 5000 {
-		o := Object{ID: id, Start: off, PayloadStart: off + 3, End: off + 3 + rand.Int64N(40), Received: epoch.Add(time.Duration(off) * time.Microsecond)}
+		o := Object{ID: id, Start: off, IDEnd: off + 1, PayloadStart: off + 3, End: off + 3 + rand.Int64N(40), Received: epoch.Add(time.Duration(off) * time.Microsecond)}
 		require.NoError(t, l.AddObject(o))
 		objects = append(objects, o)
 		id, off = id+1+rand.Uint64N(3), o.End

@@ -111,7 +111,7 @@ func (s *Source) index(o *moqt.SubgroupObject) error {
 		}
 	}
 	s.parsed = o.End
-	k := Object{ID: o.ObjectID, Start: o.Start, PayloadStart: o.PayloadStart, End: o.End, Status: o.Status, Received: s.track.cache.now()}
+	k := Object{ID: o.ObjectID, Start: o.Start, IDEnd: s.in.idEnd(o.Start), PayloadStart: o.PayloadStart, End: o.End, Status: o.Status, Received: s.track.cache.now()}
 	if len(o.Properties) > 0 {
 		k.PropertiesStart, k.PropertiesLen = o.PropertiesStart, len(o.Properties)
 	}

@@ -46,14 +46,11 @@ type testObject struct {
 // received parses what a subscriber of the segment gets.
 func received(t *testing.T, s *Segment) (objects []testObject) {
 	t.Helper()
-	r, err := s.Log.NewReader(s.Start, nil)
-	require.NoError(t, err)
-	defer r.Close()
-	b := make([]byte, s.Log.End()-s.Start)
-	r.ReadAt(b, s.Start)
-	_, n, err := moqt.ParseVarint(b) // the first id is re-encoded for subscribers
-	require.NoError(t, err)
-	b = append(moqt.AppendVarint(nil, s.First), b[n:]...)
+	first, ok := s.Log.Seek(s.First)
+	require.True(t, ok)
+	require.Equal(t, s.Start, first.Start)
+	b := moqt.AppendVarint(nil, s.First) // the first id is re-encoded for subscribers
+	b = append(b, readAll(t, s.Log, first.IDEnd)...)
 	p := moqt.NewSubgroupParser(moqt.SubgroupHeader{GroupID: s.Group, HasProperties: s.HasProperties}, 0)
 	for rest := b; ; {
 		o, n, err := p.Next(rest)
