@@ -48,7 +48,7 @@ struct event {
 	u8 reason; // of opening or closing
 	u8 trigger;
 	u8 method;
-	bool egress; // the reply left by the interface
+	u8 egress; // the reply left by the interface
 	u64 rtt;
 	u64 min_rtt;
 	u64 sent_packets; // by the destination

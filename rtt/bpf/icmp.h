@@ -40,12 +40,14 @@ INLINE void icmp_request(const struct packet *p, struct flow *f, u16 sequence)
 {
 	struct side *s = flow_side(f, p->side);
 
+	if (!stampable(p, s))
+		return;
 	flow_await(s, OPEN_FIRST_PACKET);
 	if (s->identified && s->id == sequence)
 		return;
 	s->identified = true;
 	s->id = sequence;
-	if (stampable(p, s) && stamp_due(s, p->time))
+	if (stamp_due(s, p->time))
 		stamp_side(f, p->side, STAMP_TIMESTAMP, sequence, p->time);
 }
 

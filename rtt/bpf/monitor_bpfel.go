@@ -65,7 +65,7 @@ type MonitorEvent struct {
 	Reason          uint8
 	Trigger         uint8
 	Method          uint8
-	Egress          bool
+	Egress          uint8
 	Rtt             uint64
 	MinRtt          uint64
 	SentPackets     uint64

@@ -150,10 +150,10 @@ GLOBAL int tcp_stamp(const struct packet *p, struct flow *f, const struct segmen
 	fresh = tcp_sequence(p, f, t);
 	if (syn && !tcp->greeted)
 		fresh = tcp->greeted = true;
-	if (!p->payload && !syn)
+	if ((!p->payload && !syn) || !stampable(p, s))
 		return 0;
 	flow_await(s, !syn ? OPEN_FIRST_PACKET : t->flags & TCP_ACK ? OPEN_SYN_ACK : OPEN_SYN);
-	if (tcp_identify(p, f, t, fresh, &id) && stampable(p, s) && stamp_due(s, p->time)) {
+	if (tcp_identify(p, f, t, fresh, &id) && stamp_due(s, p->time)) {
 		tcp->kind = t->timestamps ? STAMP_TIMESTAMP : STAMP_SEQUENCE;
 		stamp_side(f, p->side, tcp->kind, id, p->time);
 	}

@@ -1,0 +1,33 @@
+package rtt
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// wallClock converts the kernel's monotonic time to wall time, as that is at the last sync.
+type wallClock struct {
+	offset atomic.Int64 // wall - monotonic, ns
+}
+
+func newWallClock() *wallClock {
+	c := new(wallClock)
+	c.sync()
+	return c
+}
+
+// sync follows steps and slews of the wall clock.
+func (c *wallClock) sync() {
+	var mono unix.Timespec
+	before := time.Now()
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) != nil {
+		return
+	}
+	after := time.Now()
+	wall := before.UnixNano() + int64(after.Sub(before))/2
+	c.offset.Store(wall - mono.Nano())
+}
+
+func (c *wallClock) time(kernel uint64) time.Time { return time.Unix(0, int64(kernel)+c.offset.Load()) }
