@@ -32,6 +32,7 @@ type Link struct {
 
 	conditions [2]Conditions // by Direction
 	portMask   uint16
+	isDown     bool
 }
 
 const maxPortIndex = 4096/2 - 1 // LANES in bpf/common.h
@@ -149,6 +150,9 @@ func (k *Link) SetUp(up bool) error {
 	if err := change(k.port); err != nil {
 		return fmt.Errorf("link of %s: %w", k.device.host.Name, err)
 	}
+	k.lab.mu.Lock()
+	k.isDown = !up
+	k.lab.mu.Unlock()
 	return k.device.await(context.Background(), up)
 }
 

@@ -1,0 +1,159 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exec replaces this process by a command inside a host. The command finds the hosts of the lab by name.
+// It returns only if that fails.
+func (s Status) Exec(host string, argv []string, env []string) error {
+	i := slices.IndexFunc(s.Hosts, func(h HostStatus) bool { return h.Name == host })
+	if i < 0 {
+		return fmt.Errorf("lab %s has no host %q; it has %s", s.Name, host, strings.Join(s.hostNames(), ", "))
+	}
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return err
+	}
+	runtime.LockOSThread() // until execve, which keeps what this thread is in
+	if err := enter(s.Hosts[i].Namespace); err != nil {
+		return fmt.Errorf("enter %s: %w", host, err)
+	}
+	if err := nameHosts(s.hostsFile(host)); err != nil {
+		return fmt.Errorf("name the hosts in /etc/hosts: %w", err)
+	}
+	return fmt.Errorf("run %s: %w", path, unix.Exec(path, argv, env))
+}
+
+func (s Status) hostNames() (names []string) {
+	for _, h := range s.Hosts {
+		names = append(names, h.Name)
+	}
+	return names
+}
+
+func enter(namespace string) error {
+	f, err := os.Open(namespace)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
+}
+
+// hostsFile returns the lines of /etc/hosts that name the hosts as one of them reaches them.
+func (s Status) hostsFile(of string) string {
+	var own *DeviceStatus
+	for _, h := range s.Hosts {
+		if h.Name == of && len(h.Devices) == 1 {
+			own = &h.Devices[0]
+		}
+	}
+	var b strings.Builder
+	for _, h := range s.Hosts {
+		for _, d := range h.Devices {
+			if own == nil || d.IPv4.Contains(own.IPv4.Addr()) {
+				fmt.Fprintf(&b, "%v\t%s\n%v\t%s\n", d.IPv4.Addr(), h.Name, d.IPv6.Addr(), h.Name)
+			}
+		}
+	}
+	return b.String()
+}
+
+// nameHosts lays a copy of /etc/hosts with more lines over it, visible to this thread and what it becomes.
+func nameHosts(lines string) error {
+	const path = "/etc/hosts"
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp("", "sluice-lab-hosts-")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	defer os.Remove(f.Name()) // the mount keeps it
+	if _, err := f.Write(append(old, "\n"+lines...)); err != nil {
+		return err
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	return unix.Mount(f.Name(), path, "", unix.MS_BIND, "")
+}
+
+// EndProcesses ends the processes that run in the lab's hosts, as switching the hosts off would: they are asked to, and
+// those that remain after a grace period are killed. It returns how many there were.
+func (l *Lab) EndProcesses(grace time.Duration) (int, error) {
+	processes, err := l.processes()
+	if err != nil || len(processes) == 0 {
+		return 0, err
+	}
+	for _, p := range processes {
+		p.Signal(unix.SIGTERM)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	for left := processes; len(left) > 0; {
+		select {
+		case <-ctx.Done():
+			for _, p := range left {
+				p.Kill()
+			}
+			return len(processes), nil
+		case <-time.After(10 * time.Millisecond):
+		}
+		if left, err = l.processes(); err != nil {
+			return len(processes), err
+		}
+	}
+	return len(processes), nil
+}
+
+// processes returns the other processes whose main thread is in one of the hosts.
+func (l *Lab) processes() ([]*os.Process, error) {
+	inside := make(map[string]bool)
+	for _, h := range l.Hosts() {
+		link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", h.ns.file.Fd()))
+		if err != nil {
+			return nil, err
+		}
+		inside[link] = true
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var found []*os.Process
+	for _, e := range entries {
+		var pid int
+		if _, err := fmt.Sscan(e.Name(), &pid); err != nil || pid == os.Getpid() {
+			continue
+		}
+		p, err := os.FindProcess(pid) // holds a pidfd: what is signalled is what was looked at
+		if err != nil {
+			continue
+		}
+		if link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil && inside[link] {
+			found = append(found, p)
+		} else {
+			p.Release()
+		}
+	}
+	return found, nil
+}
