@@ -93,20 +93,22 @@ func TestDatagramTypes(t *testing.T) {
 	}
 }
 
-// TestDatagramViolations has a row for each condition of draft §11.2.1 and §11.3.1 that closes the session.
+// datagramViolations has a row for each condition of draft §11.2.1 and §11.3.1 that closes the session.
+var datagramViolations = []struct{ section, name, wire string }{
+	{"11.3.1", "properties of length 0", "0d 01 02 00 78"},
+	{"11.3.1", "status and end of group", "22 01 02 03 00 03"},
+	{"11.3.1", "end of group with properties", "25 01 02 00 02 0405 03"},
+	{"11.3.1", "end of track with properties", "25 01 02 00 02 0405 04"},
+	{"11.3.1", "payload after a status", "2c 01 02 03 78"},
+	{"11.2.1.1", "unknown status", "2c 01 02 01"},
+	{"1.4.3", "property longer than 2^16-1", "0d 01 02 04 01 c10000"},
+	{"11", "unknown type", "40 01 02 03"},
+	{"11", "empty", ""},
+	{"11", "incomplete type", "80"},
+}
+
 func TestDatagramViolations(t *testing.T) {
-	for _, tc := range []struct{ section, name, wire string }{
-		{"11.3.1", "properties of length 0", "0d 01 02 00 78"},
-		{"11.3.1", "status and end of group", "22 01 02 03 00 03"},
-		{"11.3.1", "end of group with properties", "25 01 02 00 02 0405 03"},
-		{"11.3.1", "end of track with properties", "25 01 02 00 02 0405 04"},
-		{"11.3.1", "payload after a status", "2c 01 02 03 78"},
-		{"11.2.1.1", "unknown status", "2c 01 02 01"},
-		{"1.4.3", "property longer than 2^16-1", "0d 01 02 04 01 c10000"},
-		{"11", "unknown type", "40 01 02 03"},
-		{"11", "empty", ""},
-		{"11", "incomplete type", "80"},
-	} {
+	for _, tc := range datagramViolations {
 		t.Run(tc.section+" "+tc.name, func(t *testing.T) {
 			_, err := ParseObjectDatagram(Draft18, unhex(tc.wire))
 			requireCode(t, SessionProtocolViolation, err)
@@ -192,6 +194,9 @@ func TestDatagramRoundTrip(t *testing.T) {
 
 func FuzzDatagram(f *testing.F) {
 	for _, tc := range datagramGoldens {
+		f.Add(unhex(tc.wire))
+	}
+	for _, tc := range datagramViolations {
 		f.Add(unhex(tc.wire))
 	}
 	f.Add(AppendPaddingDatagram(nil, Draft18, 10))

@@ -18,7 +18,7 @@ func (e *encoder) fail(err error) {
 
 func (e *encoder) varint(x uint64)     { e.b = AppendVarint(e.b, x) }
 func (e *encoder) byte(x byte)         { e.b = append(e.b, x) }
-func (e *encoder) location(l Location) { e.b = AppendLocation(e.b, l) }
+func (e *encoder) location(l Location) { e.b = appendLocation(e.b, l) }
 func (e *encoder) properties(p Properties) {
 	e.fail(p.CheckTrack())
 	e.b = append(e.b, p...)

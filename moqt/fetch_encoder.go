@@ -24,7 +24,7 @@ func (e *FetchEncoder) AppendObject(b []byte, o *FetchObject) ([]byte, error) {
 		if o.Kind == FetchKindUnknown {
 			flags = fetchUnknownRange
 		}
-		b = AppendLocation(AppendVarint(b, flags), o.Location)
+		b = appendLocation(AppendVarint(b, flags), o.Location)
 	}
 	e.prior.advance(o)
 	return b, nil

@@ -183,35 +183,37 @@ func TestFetchTruncation(t *testing.T) {
 	}
 }
 
-// TestFetchViolations has a row for each condition of draft §11.4.4 that closes the session.
+// fetchViolations has a row for each condition of draft §11.4.4 that closes the session.
+var fetchViolations = []struct {
+	section string
+	name    string
+	order   GroupOrder
+	wire    string
+}{
+	{"11.4.4", "flags 0x80", Ascending, "8080 00 00"},
+	{"11.4.4", "flags 0x8d", Ascending, "808d 00 00"},
+	{"11.4.4", "flags 0x10d", Ascending, "810d 00 00"},
+	{"11.4.4", "flags 0x20c", Ascending, "820c 00 00"},
+	{"11.4.4.1", "first object without group id", Ascending, "14 00 00 00"},
+	{"11.4.4.1", "first object without object id", Ascending, "18 00 00 00"},
+	{"11.4.4.1", "first object without priority", Ascending, "0c 00 00 00"},
+	{"11.4.4.1", "first object with the prior subgroup", Ascending, "1d 00 00 00 00"},
+	{"11.4.4.1", "first object with the prior subgroup plus one", Ascending, "1e 00 00 00 00"},
+	{"11.4.4.1", "group id above 2^64-1", Ascending, "1c 05 00 00 00 08 fffffffffffffffffa 00"},
+	{"11.4.4.1", "group id below 0", Descending, "1c 05 00 00 00 08 05 00"},
+	{"11.4.4.1", "object id above 2^64-1", Ascending, "1c 00 ffffffffffffffffff 00 00 00 00"},
+	{"11.4.4.1", "object id above 2^64-1 by a delta", Ascending, "1c 00 05 00 00 04 fffffffffffffffffb 00"},
+	{"11.4.4.1", "object id above 2^64-1 in a new group", Ascending, "1c 00 ffffffffffffffffff 00 00 08 00 00"},
+	{"11.4.4.1", "subgroup id above 2^64-1", Ascending, "1f 00 ffffffffffffffffff 00 00 00 02 00"},
+	{"11.4.4.1", "prior subgroup of a datagram", Ascending, "5c 00 00 00 00 01 00"},
+	{"11.4.4.2", "priority before any object", Ascending, "808c 00 00 00 00"},
+	{"11.4.4.2", "prior subgroup before any object", Ascending, "808c 00 00 11 00 00"},
+	{"11.4", "payload longer than a stream", Ascending, "1c 00 00 00 ff7fffffffffffffff"},
+	{"1.4.3", "property longer than 2^16-1", Ascending, "3c 00 00 00 04 01 c10000 00"},
+}
+
 func TestFetchViolations(t *testing.T) {
-	for _, tc := range []struct {
-		section string
-		name    string
-		order   GroupOrder
-		wire    string
-	}{
-		{"11.4.4", "flags 0x80", Ascending, "8080 00 00"},
-		{"11.4.4", "flags 0x8d", Ascending, "808d 00 00"},
-		{"11.4.4", "flags 0x10d", Ascending, "810d 00 00"},
-		{"11.4.4", "flags 0x20c", Ascending, "820c 00 00"},
-		{"11.4.4.1", "first object without group id", Ascending, "14 00 00 00"},
-		{"11.4.4.1", "first object without object id", Ascending, "18 00 00 00"},
-		{"11.4.4.1", "first object without priority", Ascending, "0c 00 00 00"},
-		{"11.4.4.1", "first object with the prior subgroup", Ascending, "1d 00 00 00 00"},
-		{"11.4.4.1", "first object with the prior subgroup plus one", Ascending, "1e 00 00 00 00"},
-		{"11.4.4.1", "group id above 2^64-1", Ascending, "1c 05 00 00 00 08 fffffffffffffffffa 00"},
-		{"11.4.4.1", "group id below 0", Descending, "1c 05 00 00 00 08 05 00"},
-		{"11.4.4.1", "object id above 2^64-1", Ascending, "1c 00 ffffffffffffffffff 00 00 00 00"},
-		{"11.4.4.1", "object id above 2^64-1 by a delta", Ascending, "1c 00 05 00 00 04 fffffffffffffffffb 00"},
-		{"11.4.4.1", "object id above 2^64-1 in a new group", Ascending, "1c 00 ffffffffffffffffff 00 00 08 00 00"},
-		{"11.4.4.1", "subgroup id above 2^64-1", Ascending, "1f 00 ffffffffffffffffff 00 00 00 02 00"},
-		{"11.4.4.1", "prior subgroup of a datagram", Ascending, "5c 00 00 00 00 01 00"},
-		{"11.4.4.2", "priority before any object", Ascending, "808c 00 00 00 00"},
-		{"11.4.4.2", "prior subgroup before any object", Ascending, "808c 00 00 11 00 00"},
-		{"11.4", "payload longer than a stream", Ascending, "1c 00 00 00 ff7fffffffffffffff"},
-		{"1.4.3", "property longer than 2^16-1", Ascending, "3c 00 00 00 04 01 c10000 00"},
-	} {
+	for _, tc := range fetchViolations {
 		b := unhex(tc.wire)
 		for _, size := range []int{1, len(b)} {
 			t.Run(fmt.Sprintf("%s %s in pieces of %d", tc.section, tc.name, size), func(t *testing.T) {
@@ -321,6 +323,9 @@ func nextFetched(t *rapid.T, at Location, order GroupOrder) Location {
 func FuzzFetchParser(f *testing.F) {
 	for _, tc := range fetchStreams {
 		f.Add(unhex(tc.wire), tc.order == Descending, uint8(3))
+	}
+	for _, tc := range fetchViolations {
+		f.Add(unhex(tc.wire), tc.order == Descending, uint8(2))
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, descending bool, size uint8) {
 		order := Ascending

@@ -16,12 +16,8 @@ type KeyValuePair struct {
 	Bytes []byte // if Type is odd, at most MaxValueLen bytes
 }
 
-// AppendKeyValuePair appends p after a pair of type prev, or 0 if it is the first. It panics if p.Type is less than
-// prev, and if the value is too long: the caller has to sort and check what it did not parse itself.
-func AppendKeyValuePair(b []byte, prev uint64, p KeyValuePair) []byte {
-	if p.Type < prev || len(p.Bytes) > MaxValueLen {
-		panic(fmt.Sprintf("moqt: key-value-pair %#x of %d bytes after %#x", p.Type, len(p.Bytes), prev))
-	}
+// appendKeyValuePair appends p after a pair of type prev, or 0 if it is the first. Types have to ascend.
+func appendKeyValuePair(b []byte, prev uint64, p KeyValuePair) []byte {
 	b = AppendVarint(b, p.Type-prev)
 	if p.Type%2 == 0 {
 		return AppendVarint(b, p.Value)
@@ -30,10 +26,10 @@ func AppendKeyValuePair(b []byte, prev uint64, p KeyValuePair) []byte {
 	return append(b, p.Bytes...)
 }
 
-// ParseKeyValuePair decodes the pair at the start of b, which follows one of type prev (0 if it is the first), and
+// parseKeyValuePair decodes the pair at the start of b, which follows one of type prev (0 if it is the first), and
 // returns its encoded length. Bytes shares the memory of b. It returns ErrIncomplete if b ends within the pair, and a
 // ProtocolError if the type or the length is out of range.
-func ParseKeyValuePair(b []byte, prev uint64) (p KeyValuePair, n int, err error) {
+func parseKeyValuePair(b []byte, prev uint64) (p KeyValuePair, n int, err error) {
 	delta, n, err := ParseVarint(b)
 	if err != nil {
 		return p, 0, err
@@ -70,7 +66,7 @@ func appendKeyValuePairs(b []byte, pairs []KeyValuePair) ([]byte, error) {
 		if len(p.Bytes) > MaxValueLen {
 			return b, fmt.Errorf("key-value-pair %#x of %d bytes, at most %d are allowed", p.Type, len(p.Bytes), MaxValueLen)
 		}
-		b = AppendKeyValuePair(b, prev, p)
+		b = appendKeyValuePair(b, prev, p)
 		prev = p.Type
 	}
 	return b, nil

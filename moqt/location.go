@@ -37,7 +37,7 @@ func (l Location) Next() Location {
 // String returns "{group, object}", the notation of the draft.
 func (l Location) String() string { return fmt.Sprintf("{%d, %d}", l.Group, l.Object) }
 
-// AppendLocation appends l as two varints.
-func AppendLocation(b []byte, l Location) []byte {
+// appendLocation appends l as two varints.
+func appendLocation(b []byte, l Location) []byte {
 	return AppendVarint(AppendVarint(b, l.Group), l.Object)
 }

@@ -316,6 +316,9 @@ func FuzzParseMessage(f *testing.F) {
 		typ, payload := split(unhex(tc.wire))
 		f.Add(uint64(typ), payload)
 	}
+	for _, tc := range messageViolations {
+		f.Add(uint64(tc.typ), unhex(tc.payload))
+	}
 	f.Fuzz(func(t *testing.T, typ uint64, payload []byte) {
 		m, err := ParseMessage(Draft18, MessageType(typ), payload)
 		if err != nil || MessageType(typ) == MessageUnsubscribe {

@@ -66,10 +66,10 @@ func (ns Namespace) IsForbidden() bool { return len(ns) > 0 && ns[0] == "." }
 func (ns Namespace) IsSession() bool { return len(ns) > 0 && ns[0] == ".session" }
 
 // Key returns an unambiguous map key for ns.
-func (ns Namespace) Key() string { return string(AppendNamespace(nil, ns)) }
+func (ns Namespace) Key() string { return FullTrackName{Namespace: ns}.Key() }
 
-// AppendNamespace appends the Track Namespace structure (draft §2.4.1). ns has to be valid.
-func AppendNamespace(b []byte, ns Namespace) []byte {
+// appendNamespace appends the Track Namespace structure (draft §2.4.1). ns has to be valid.
+func appendNamespace(b []byte, ns Namespace) []byte {
 	b = AppendVarint(b, uint64(len(ns)))
 	for _, field := range ns {
 		b = AppendVarint(b, uint64(len(field)))
@@ -95,7 +95,7 @@ func (d *decoder) namespace() Namespace {
 
 func (e *encoder) namespace(ns Namespace) {
 	e.fail(ns.Validate())
-	e.b = AppendNamespace(e.b, ns)
+	e.b = appendNamespace(e.b, ns)
 }
 
 // FullTrackName identifies a track within a scope (draft §2.4.1).
@@ -122,7 +122,9 @@ func (t FullTrackName) Equal(o FullTrackName) bool {
 
 // Key returns an unambiguous map key for t.
 func (t FullTrackName) Key() string {
-	return string(append(AppendNamespace(nil, t.Namespace), t.Name...))
+	const lenLen = 2 // the most bytes that the length of a field, or the number of fields, takes
+	b := make([]byte, 0, lenLen*(1+len(t.Namespace))+t.Namespace.Len()+len(t.Name))
+	return string(append(appendNamespace(b, t.Namespace), t.Name...))
 }
 
 // fullTrackName decodes the fields Track Namespace, Track Name Length and Track Name.
@@ -135,6 +137,6 @@ func (d *decoder) fullTrackName() FullTrackName {
 
 func (e *encoder) fullTrackName(t FullTrackName) {
 	e.fail(t.Validate())
-	e.b = AppendNamespace(e.b, t.Namespace)
+	e.b = appendNamespace(e.b, t.Namespace)
 	e.lengthPrefixed(t.Name, MaxFullTrackNameLen, "track name")
 }

@@ -44,7 +44,7 @@ type objectChecker struct {
 
 func (c *objectChecker) check(pair KeyValuePair) error {
 	switch {
-	case IsMandatoryProperty(pair.Type):
+	case isMandatory(pair.Type):
 		return malformed("object %s has the mandatory track property %#x", c.location, pair.Type)
 	case pair.Type == PropertyPriorGroupIDGap:
 		c.groupGaps++

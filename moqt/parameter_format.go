@@ -152,13 +152,13 @@ func (e *encoder) token(t Token) {
 	if !t.AliasType.hasAlias() && !t.AliasType.hasValue() {
 		e.fail(errAliasType)
 	}
-	b := AppendToken(nil, t)
+	b := appendToken(nil, t)
 	e.varint(uint64(len(b)))
 	e.b = append(e.b, b...)
 }
 
 func (d *decoder) token() Token {
-	t, err := ParseToken(d.lengthPrefixed(maxPayloadLen, "authorization token"))
+	t, err := parseToken(d.lengthPrefixed(maxPayloadLen, "authorization token"))
 	d.fail(err)
 	return t
 }

@@ -30,7 +30,7 @@ func (p Properties) All() iter.Seq[KeyValuePair] {
 	return func(yield func(KeyValuePair) bool) {
 		prev := uint64(0)
 		for len(p) > 0 {
-			pair, n, err := ParseKeyValuePair(p, prev)
+			pair, n, err := parseKeyValuePair(p, prev)
 			if err != nil || !yield(pair) {
 				return
 			}
@@ -79,7 +79,7 @@ func (p Properties) value(typ, fallback uint64) uint64 {
 func (p Properties) parse(each func(KeyValuePair) error) error {
 	prev := uint64(0)
 	for len(p) > 0 {
-		pair, n, err := ParseKeyValuePair(p, prev)
+		pair, n, err := parseKeyValuePair(p, prev)
 		if err != nil {
 			return err
 		}

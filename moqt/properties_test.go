@@ -34,11 +34,6 @@ func TestNewProperties(t *testing.T) {
 	require.Empty(t, p)
 }
 
-func TestAppendKeyValuePairPanics(t *testing.T) {
-	require.Panics(t, func() { AppendKeyValuePair(nil, 5, KeyValuePair{Type: 4}) })
-	require.Panics(t, func() { AppendKeyValuePair(nil, 0, KeyValuePair{Type: 1, Bytes: make([]byte, MaxValueLen+1)}) })
-}
-
 // withImmutable returns the given properties and others inside Immutable Properties.
 func withImmutable(t require.TestingT, inside []KeyValuePair, pairs ...KeyValuePair) Properties {
 	inner, err := NewProperties(inside...)

@@ -35,7 +35,7 @@ func (m *Setup) encode(e *encoder) {
 		add(OptionPath, []byte(*m.Path))
 	}
 	for _, t := range m.AuthorizationTokens {
-		add(OptionAuthorizationToken, AppendToken(nil, t))
+		add(OptionAuthorizationToken, appendToken(nil, t))
 	}
 	if m.MaxAuthTokenCacheSize > 0 {
 		options = append(options, KeyValuePair{Type: OptionMaxAuthTokenCacheSize, Value: m.MaxAuthTokenCacheSize})
@@ -54,7 +54,7 @@ func (m *Setup) encode(e *encoder) {
 func (m *Setup) decode(d *decoder) {
 	prev := uint64(0)
 	for len(d.b) > 0 {
-		option, n, err := ParseKeyValuePair(d.b, prev)
+		option, n, err := parseKeyValuePair(d.b, prev)
 		if err != nil {
 			if err == ErrIncomplete {
 				err = violation("payload ends within a setup option")
@@ -77,7 +77,7 @@ func (m *Setup) option(d *decoder, option KeyValuePair) (known bool) {
 	case OptionPath:
 		m.Path = new(string(option.Bytes))
 	case OptionAuthorizationToken:
-		t, err := ParseToken(option.Bytes)
+		t, err := parseToken(option.Bytes)
 		d.fail(err)
 		m.AuthorizationTokens = append(m.AuthorizationTokens, t)
 	case OptionMaxAuthTokenCacheSize:

@@ -231,31 +231,33 @@ func TestSubgroupTruncation(t *testing.T) {
 	}
 }
 
-// TestSubgroupViolations has a row for each condition of draft §11.2.1 and §11.4.2 that closes the session.
+// subgroupViolations has a row for each condition of draft §11.2.1 and §11.4.2 that closes the session.
+var subgroupViolations = []struct {
+	section    string
+	name       string
+	properties bool // the header says that there are properties
+	wire       string
+}{
+	{"11.2.1.1", "status 1", false, "00 00 01"},
+	{"11.2.1.1", "status 2", false, "00 00 02"},
+	{"11.2.1.1", "status 5", false, "00 00 05"},
+	{"11.2.1.1", "status of grease", false, "00 00 809d"},
+	{"11.2.1.2", "end of group with properties", true, "00 02 0405 00 03"},
+	{"11.2.1.2", "end of track with properties", true, "00 02 0405 00 04"},
+	{"11.4.2", "object id above 2^64-1", false, "ffffffffffffffffff 01 61 00 00 00"},
+	{"11.4.2", "object id above 2^64-1 by a delta", false, "05 01 61 fffffffffffffffffa 00 00"},
+	{"1.4.3", "property type above 2^64-1", true, "00 0b ffffffffffffffffff 00 01 00 00"},
+	{"1.4.3", "property longer than 2^16-1", true, "00 04 01 c10000 00 00"},
+	{"11.4.2", "payload longer than a stream", false, "00 ff7fffffffffffffff"},
+}
+
 func TestSubgroupViolations(t *testing.T) {
 	plain, properties := SubgroupHeader{}, SubgroupHeader{HasProperties: true}
-	for _, tc := range []struct {
-		section string
-		name    string
-		header  SubgroupHeader
-		wire    string
-	}{
-		{"11.2.1.1", "status 1", plain, "00 00 01"},
-		{"11.2.1.1", "status 2", plain, "00 00 02"},
-		{"11.2.1.1", "status 5", plain, "00 00 05"},
-		{"11.2.1.1", "status of grease", plain, "00 00 809d"},
-		{"11.2.1.2", "end of group with properties", properties, "00 02 0405 00 03"},
-		{"11.2.1.2", "end of track with properties", properties, "00 02 0405 00 04"},
-		{"11.4.2", "object id above 2^64-1", plain, "ffffffffffffffffff 01 61 00 00 00"},
-		{"11.4.2", "object id above 2^64-1 by a delta", plain, "05 01 61 fffffffffffffffffa 00 00"},
-		{"1.4.3", "property type above 2^64-1", properties, "00 0b ffffffffffffffffff 00 01 00 00"},
-		{"1.4.3", "property longer than 2^16-1", properties, "00 04 01 c10000 00 00"},
-		{"11.4.2", "payload longer than a stream", plain, "00 ff7fffffffffffffff"},
-	} {
+	for _, tc := range subgroupViolations {
 		b := unhex(tc.wire)
 		for size := range len(b) {
 			t.Run(fmt.Sprintf("%s %s in pieces of %d", tc.section, tc.name, size+1), func(t *testing.T) {
-				_, err := parseSubgroup(NewSubgroupParser(tc.header, 100), chop(b, size+1))
+				_, err := parseSubgroup(NewSubgroupParser(SubgroupHeader{HasProperties: tc.properties}, 100), chop(b, size+1))
 				requireCode(t, SessionProtocolViolation, err)
 			})
 		}
@@ -391,6 +393,9 @@ func TestSubgroupRoundTrip(t *testing.T) {
 func FuzzSubgroupParser(f *testing.F) {
 	for _, tc := range subgroupStreams {
 		f.Add(unhex(tc.wire), tc.header.HasProperties, uint8(3))
+	}
+	for _, tc := range subgroupViolations {
+		f.Add(unhex(tc.wire), tc.properties, uint8(2))
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, properties bool, size uint8) {
 		header := SubgroupHeader{HasProperties: properties, GroupID: 1}

@@ -35,8 +35,8 @@ func (t Token) CacheSize() uint64 { return tokenOverhead + uint64(len(t.Value)) 
 func (a AliasType) hasAlias() bool { return a == AliasDelete || a == AliasRegister || a == AliasUse }
 func (a AliasType) hasValue() bool { return a == AliasRegister || a == AliasUseValue }
 
-// AppendToken appends the Token structure, without a length in front.
-func AppendToken(b []byte, t Token) []byte {
+// appendToken appends the Token structure, without a length in front.
+func appendToken(b []byte, t Token) []byte {
 	b = AppendVarint(b, uint64(t.AliasType))
 	if t.AliasType.hasAlias() {
 		b = AppendVarint(b, t.Alias)
@@ -48,9 +48,9 @@ func AppendToken(b []byte, t Token) []byte {
 	return b
 }
 
-// ParseToken decodes the Token structure that fills b; Value is a copy. What cannot be decoded closes the session with
+// parseToken decodes the Token structure that fills b; Value is a copy. What cannot be decoded closes the session with
 // KEY_VALUE_FORMATTING_ERROR (draft §10.2.2).
-func ParseToken(b []byte) (t Token, err error) {
+func parseToken(b []byte) (t Token, err error) {
 	d := decoder{b: b}
 	t.AliasType = AliasType(d.varint())
 	if !t.AliasType.hasAlias() && !t.AliasType.hasValue() {

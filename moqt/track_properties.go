@@ -12,8 +12,8 @@ const (
 	maxMandatoryProperty = 0x7fff
 )
 
-// IsMandatoryProperty reports whether typ is in the range of Mandatory Track Properties (draft §2.5.1).
-func IsMandatoryProperty(typ uint64) bool {
+// isMandatory reports whether typ is in the range of Mandatory Track Properties (draft §2.5.1).
+func isMandatory(typ uint64) bool {
 	return minMandatoryProperty <= typ && typ <= maxMandatoryProperty
 }
 
@@ -22,7 +22,7 @@ func IsMandatoryProperty(typ uint64) bool {
 func (p Properties) Mandatory(understood func(typ uint64) bool) (typ uint64, found bool) {
 	for _, list := range [...]Properties{p, p.Immutable()} {
 		for pair := range list.All() {
-			if IsMandatoryProperty(pair.Type) && (understood == nil || !understood(pair.Type)) {
+			if isMandatory(pair.Type) && (understood == nil || !understood(pair.Type)) {
 				return pair.Type, true
 			}
 		}

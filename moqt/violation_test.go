@@ -8,92 +8,102 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMessageViolations has a row for each condition under which the draft closes the session because of what a
-// control message contains. Those that depend on where it was received are in TestContextViolations.
+const (
+	violates   = SessionProtocolViolation
+	formatting = SessionKeyValueFormattingError
+)
+
+// field returns a length-prefixed field of n bytes in hexadecimal.
+func field(n int) string {
+	return fmt.Sprintf("%x", AppendVarint(nil, uint64(n))) + strings.Repeat("61", n)
+}
+
+// messageViolations has a row for each condition under which the draft closes the session because of what a control
+// message contains. Those that depend on where it was received are in TestContextViolations.
+var messageViolations = []struct {
+	section string
+	name    string
+	typ     MessageType
+	payload string
+	want    SessionErrorCode
+}{
+	// Key-Value-Pairs, here as Setup Options and Track Properties.
+	{"1.4.3", "option type above 2^64-1", MessageSetup, "ffffffffffffffffff 00 02", violates},
+	{"1.4.3", "property type above 2^64-1", MessageSubscribeOK, "00 00 ffffffffffffffffff 00 01 00", violates},
+	{"1.4.3", "option longer than 2^16-1", MessageSetup, "07 c10000", violates},
+	{"1.4.3", "property longer than 2^16-1", MessagePublish, "00 00 00 00 00 0d c10000", violates},
+	{"1.4.3", "option cut short", MessageSetup, "07 02 61", violates},
+	{"1.4.3", "property cut short", MessageFetchOK, "00 00 00 00 0d 02 61", violates},
+	// Reason Phrase.
+	{"1.4.4", "reason longer than 1024", MessagePublishDone, "00 00 " + field(1025), violates},
+	{"1.4.4", "reason longer than 1024", MessageRequestError, "00 00 " + field(1025), violates},
+	// Track Namespace and Full Track Name.
+	{"2.4.1", "33 fields", MessagePublishNamespace, "00 21" + strings.Repeat("0161", 33) + "00", violates},
+	{"2.4.1", "empty field", MessageSubscribe, "00 01 00 00 00", violates},
+	{"2.4.1", "empty field in a suffix", MessageNamespace, "02 01 61 00", violates},
+	{"2.4.1", "namespace longer than 4096", MessageNamespaceDone, "02" + field(4096) + field(1), violates},
+	{"2.4.1", "field longer than 4096", MessageNamespace, "01" + field(4097), violates},
+	{"2.4.1", "track name longer than 4096", MessageTrackStatus, "00 00" + field(4097) + "00", violates},
+	{"2.4.1", "full track name longer than 4096", MessageSubscribe, "00 01" + field(1) + field(4096) + "00", violates},
+	{"2.4.1", "full track name of FETCH", MessageFetch, "00 01 01" + field(1) + field(4096) + "00 00 00 00 00", violates},
+	{"2.4.1", "full track name of PUBLISH", MessagePublish, "00 01" + field(1) + field(4096) + "00 00", violates},
+	{"2.4.1", "full track name of PUBLISH_BLOCKED", MessagePublishBlocked, "01" + field(1) + field(4096), violates},
+	{"2.4.1", "full track name of a redirect", MessageRequestError, "34 00 00 00 01" + field(1) + field(4096), violates},
+	{"10.18", "prefix of 33 fields", MessageSubscribeNamespace, "00 21" + strings.Repeat("0161", 33) + "00", violates},
+	{"10.19", "prefix of 33 fields", MessageSubscribeTracks, "00 21" + strings.Repeat("0161", 33) + "00", violates},
+	// Subscription Filters.
+	{"5.1.2", "filter type 0", MessageSubscribe, "00 00 00 01 21 01 00", violates},
+	{"5.1.2", "filter type 5", MessageSubscribe, "00 00 00 01 21 01 05", violates},
+	{"5.1.2", "end group above 2^64-1", MessageSubscribe, "00 00 00 01 21 0c 04 ffffffffffffffffff 00 01", violates},
+	{"5.1.2", "bytes after the filter", MessageSubscribe, "00 00 00 01 21 02 02 00", violates},
+	{"5.1.2", "filter cut short", MessageRequestUpdate, "00 01 21 02 03 00", violates},
+	// Control messages.
+	{"10", "unknown message type", 0x7777, "", violates},
+	{"10", "CLIENT_SETUP of older drafts", 0x20, "00", violates},
+	{"10", "payload longer than the message", MessageGoaway, "00 00 00 00", violates},
+	{"10", "payload longer than the message", MessageUnsubscribe, "00", violates},
+	{"10", "payload shorter than the message", MessageSubscribe, "00 00", violates},
+	{"10", "payload shorter than the message", MessageFetchOK, "", violates},
+	// Message Parameters.
+	{"10.2", "parameter type above 2^64-1", MessageSubscribe, "00 00 00 02 10 01 ffffffffffffffffff 00", violates},
+	{"10.2", "unknown parameter", MessageSubscribe, "00 00 00 01 05 00", violates},
+	{"10.2", "unknown parameter in the range of grease", MessageSubscribe, "00 00 00 01 809d 00", violates},
+	{"10.2", "parameter twice", MessageSubscribe, "00 00 00 02 10 01 00 01", violates},
+	{"10.2", "more parameters counted than present", MessageSubscribe, "00 00 00 02 10 01", violates},
+	{"10.2", "fewer parameters counted than present", MessageSubscribe, "00 00 00 00 10 01", violates},
+	{"10.2", "2^64-1 parameters", MessageSubscribe, "00 00 00 ffffffffffffffffff 10 01", violates},
+	// Authorization tokens.
+	{"10.2.2", "unknown alias type", MessageSubscribe, "00 00 00 01 03 01 04", formatting},
+	{"10.2.2", "empty token", MessageSubscribe, "00 00 00 01 03 00", formatting},
+	{"10.2.2", "alias missing", MessageFetch, "00 02 00 00 01 03 01 02", formatting},
+	{"10.2.2", "type missing", MessagePublish, "00 00 00 00 01 03 01 03", formatting},
+	{"10.2.2", "value after a USE_ALIAS", MessageSubscribe, "00 00 00 01 03 03 02 01 00", formatting},
+	{"10.2.2", "unknown alias type in SETUP", MessageSetup, "03 01 04", formatting},
+	{"10.2.2", "type missing in SETUP", MessageSetup, "03 02 01 00", formatting},
+	{"10.2.2", "token longer than the message", MessageSubscribe, "00 00 00 01 03 05 02 01", violates},
+	// Ranges of values.
+	{"10.2.8", "group order 0", MessageSubscribe, "00 00 00 01 22 00", violates},
+	{"10.2.8", "group order 3", MessageFetch, "00 02 00 00 01 22 03", violates},
+	{"10.2.12", "forward 2", MessagePublish, "00 00 00 00 01 10 02", violates},
+	{"12.4", "default publisher priority 256", MessagePublish, "00 00 00 00 00 0e 8100", violates},
+	{"12.5", "default publisher group order 0", MessageSubscribeOK, "00 00 22 00", violates},
+	{"12.5", "default publisher group order 3", MessageSubscribeOK, "00 00 22 03", violates},
+	{"12.5", "group order inside immutable properties", MessageSubscribeOK, "00 00 0b 02 22 03", violates},
+	{"12.6", "dynamic groups 2", MessagePublish, "00 00 00 00 00 30 02", violates},
+	// SETUP.
+	{"10.3", "PATH twice", MessageSetup, "01 01 2f 00 01 2f", violates},
+	{"10.3", "MAX_AUTH_TOKEN_CACHE_SIZE twice", MessageSetup, "04 01 00 01", violates},
+	{"10.3", "AUTHORITY twice", MessageSetup, "05 01 61 00 01 61", violates},
+	{"10.3", "MOQT_IMPLEMENTATION twice", MessageSetup, "07 01 61 00 01 61", violates},
+	// GOAWAY, FETCH, FETCH_OK.
+	{"10.4", "URI longer than 8192", MessageGoaway, field(8193) + "00", violates},
+	{"10.12", "fetch type 0", MessageFetch, "00 00 00 00 00", violates},
+	{"10.12", "fetch type 4", MessageFetch, "00 04 00 00 00", violates},
+	{"10.13", "end of track 2", MessageFetchOK, "02 00 00 00", violates},
+}
+
 func TestMessageViolations(t *testing.T) {
-	const violation, formatting = SessionProtocolViolation, SessionKeyValueFormattingError
-	field := func(n int) string { return fmt.Sprintf("%x", AppendVarint(nil, uint64(n))) + strings.Repeat("61", n) }
-	for _, tc := range []struct {
-		section string
-		name    string
-		typ     MessageType
-		payload string
-		want    SessionErrorCode
-	}{
-		// Key-Value-Pairs, here as Setup Options and Track Properties.
-		{"1.4.3", "option type above 2^64-1", MessageSetup, "ffffffffffffffffff 00 02", violation},
-		{"1.4.3", "property type above 2^64-1", MessageSubscribeOK, "00 00 ffffffffffffffffff 00 01 00", violation},
-		{"1.4.3", "option longer than 2^16-1", MessageSetup, "07 c10000", violation},
-		{"1.4.3", "property longer than 2^16-1", MessagePublish, "00 00 00 00 00 0d c10000", violation},
-		{"1.4.3", "option cut short", MessageSetup, "07 02 61", violation},
-		{"1.4.3", "property cut short", MessageFetchOK, "00 00 00 00 0d 02 61", violation},
-		// Reason Phrase.
-		{"1.4.4", "reason longer than 1024", MessagePublishDone, "00 00 " + field(1025), violation},
-		{"1.4.4", "reason longer than 1024", MessageRequestError, "00 00 " + field(1025), violation},
-		// Track Namespace and Full Track Name.
-		{"2.4.1", "33 fields", MessagePublishNamespace, "00 21" + strings.Repeat("0161", 33) + "00", violation},
-		{"2.4.1", "empty field", MessageSubscribe, "00 01 00 00 00", violation},
-		{"2.4.1", "empty field in a suffix", MessageNamespace, "02 01 61 00", violation},
-		{"2.4.1", "namespace longer than 4096", MessageNamespaceDone, "02" + field(4096) + field(1), violation},
-		{"2.4.1", "field longer than 4096", MessageNamespace, "01" + field(4097), violation},
-		{"2.4.1", "track name longer than 4096", MessageTrackStatus, "00 00" + field(4097) + "00", violation},
-		{"2.4.1", "full track name longer than 4096", MessageSubscribe, "00 01" + field(1) + field(4096) + "00", violation},
-		{"2.4.1", "full track name of FETCH", MessageFetch, "00 01 01" + field(1) + field(4096) + "00 00 00 00 00", violation},
-		{"2.4.1", "full track name of PUBLISH", MessagePublish, "00 01" + field(1) + field(4096) + "00 00", violation},
-		{"2.4.1", "full track name of PUBLISH_BLOCKED", MessagePublishBlocked, "01" + field(1) + field(4096), violation},
-		{"2.4.1", "full track name of a redirect", MessageRequestError, "34 00 00 00 01" + field(1) + field(4096), violation},
-		{"10.18", "prefix of 33 fields", MessageSubscribeNamespace, "00 21" + strings.Repeat("0161", 33) + "00", violation},
-		{"10.19", "prefix of 33 fields", MessageSubscribeTracks, "00 21" + strings.Repeat("0161", 33) + "00", violation},
-		// Subscription Filters.
-		{"5.1.2", "filter type 0", MessageSubscribe, "00 00 00 01 21 01 00", violation},
-		{"5.1.2", "filter type 5", MessageSubscribe, "00 00 00 01 21 01 05", violation},
-		{"5.1.2", "end group above 2^64-1", MessageSubscribe, "00 00 00 01 21 0c 04 ffffffffffffffffff 00 01", violation},
-		{"5.1.2", "bytes after the filter", MessageSubscribe, "00 00 00 01 21 02 02 00", violation},
-		{"5.1.2", "filter cut short", MessageRequestUpdate, "00 01 21 02 03 00", violation},
-		// Control messages.
-		{"10", "unknown message type", 0x7777, "", violation},
-		{"10", "CLIENT_SETUP of older drafts", 0x20, "00", violation},
-		{"10", "payload longer than the message", MessageGoaway, "00 00 00 00", violation},
-		{"10", "payload longer than the message", MessageUnsubscribe, "00", violation},
-		{"10", "payload shorter than the message", MessageSubscribe, "00 00", violation},
-		{"10", "payload shorter than the message", MessageFetchOK, "", violation},
-		// Message Parameters.
-		{"10.2", "parameter type above 2^64-1", MessageSubscribe, "00 00 00 02 10 01 ffffffffffffffffff 00", violation},
-		{"10.2", "unknown parameter", MessageSubscribe, "00 00 00 01 05 00", violation},
-		{"10.2", "unknown parameter in the range of grease", MessageSubscribe, "00 00 00 01 809d 00", violation},
-		{"10.2", "parameter twice", MessageSubscribe, "00 00 00 02 10 01 00 01", violation},
-		{"10.2", "more parameters counted than present", MessageSubscribe, "00 00 00 02 10 01", violation},
-		{"10.2", "fewer parameters counted than present", MessageSubscribe, "00 00 00 00 10 01", violation},
-		{"10.2", "2^64-1 parameters", MessageSubscribe, "00 00 00 ffffffffffffffffff 10 01", violation},
-		// Authorization tokens.
-		{"10.2.2", "unknown alias type", MessageSubscribe, "00 00 00 01 03 01 04", formatting},
-		{"10.2.2", "empty token", MessageSubscribe, "00 00 00 01 03 00", formatting},
-		{"10.2.2", "alias missing", MessageFetch, "00 02 00 00 01 03 01 02", formatting},
-		{"10.2.2", "type missing", MessagePublish, "00 00 00 00 01 03 01 03", formatting},
-		{"10.2.2", "value after a USE_ALIAS", MessageSubscribe, "00 00 00 01 03 03 02 01 00", formatting},
-		{"10.2.2", "unknown alias type in SETUP", MessageSetup, "03 01 04", formatting},
-		{"10.2.2", "type missing in SETUP", MessageSetup, "03 02 01 00", formatting},
-		{"10.2.2", "token longer than the message", MessageSubscribe, "00 00 00 01 03 05 02 01", violation},
-		// Ranges of values.
-		{"10.2.8", "group order 0", MessageSubscribe, "00 00 00 01 22 00", violation},
-		{"10.2.8", "group order 3", MessageFetch, "00 02 00 00 01 22 03", violation},
-		{"10.2.12", "forward 2", MessagePublish, "00 00 00 00 01 10 02", violation},
-		{"12.4", "default publisher priority 256", MessagePublish, "00 00 00 00 00 0e 8100", violation},
-		{"12.5", "default publisher group order 0", MessageSubscribeOK, "00 00 22 00", violation},
-		{"12.5", "default publisher group order 3", MessageSubscribeOK, "00 00 22 03", violation},
-		{"12.5", "group order inside immutable properties", MessageSubscribeOK, "00 00 0b 02 22 03", violation},
-		{"12.6", "dynamic groups 2", MessagePublish, "00 00 00 00 00 30 02", violation},
-		// SETUP.
-		{"10.3", "PATH twice", MessageSetup, "01 01 2f 00 01 2f", violation},
-		{"10.3", "MAX_AUTH_TOKEN_CACHE_SIZE twice", MessageSetup, "04 01 00 01", violation},
-		{"10.3", "AUTHORITY twice", MessageSetup, "05 01 61 00 01 61", violation},
-		{"10.3", "MOQT_IMPLEMENTATION twice", MessageSetup, "07 01 61 00 01 61", violation},
-		// GOAWAY, FETCH, FETCH_OK.
-		{"10.4", "URI longer than 8192", MessageGoaway, field(8193) + "00", violation},
-		{"10.12", "fetch type 0", MessageFetch, "00 00 00 00 00", violation},
-		{"10.12", "fetch type 4", MessageFetch, "00 04 00 00 00", violation},
-		{"10.13", "end of track 2", MessageFetchOK, "02 00 00 00", violation},
-	} {
+	for _, tc := range messageViolations {
 		t.Run(tc.section+" "+tc.name, func(t *testing.T) {
 			_, err := ParseMessage(Draft18, tc.typ, unhex(tc.payload))
 			requireCode(t, tc.want, err)

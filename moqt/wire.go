@@ -3,7 +3,8 @@ package moqt
 import "slices"
 
 // wire is the wire format of one version: what its messages, parameters, streams and datagrams are called and how
-// each of them is laid out. Code that works on several versions asks this table instead of comparing versions.
+// each of them is laid out. Code that works on several versions asks this table instead of comparing versions. The
+// objects on streams are not in it: a version that lays them out differently gets a parser and an encoder of its own.
 type wire struct {
 	messages   map[MessageType]messageFormat
 	parameters []parameterFormat // in ascending order of type
