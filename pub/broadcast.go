@@ -60,9 +60,12 @@ func newBroadcast(cfg *Config, in *cmaf.Init, first uint64) (*broadcast, error) 
 		if track.Kind == cmaf.Video {
 			priority = cfg.Priorities.Delta
 		}
-		if b.media[track.ID], err = b.add(cfg, mediaName(track.ID), priority, false); err != nil {
+		t, err := b.add(cfg, mediaName(track.ID), priority, false)
+		if err != nil {
 			return nil, err
 		}
+		t.split = track.Kind == cmaf.Video && cfg.Priorities.Key != cfg.Priorities.Delta
+		b.media[track.ID] = t
 	}
 	return b, nil
 }
@@ -95,6 +98,15 @@ func trackProperties(cfg *Config, priority uint8, static bool) (moqt.Properties,
 		}
 	}
 	return moqt.NewProperties(pairs...)
+}
+
+// trackNames are the names of all tracks of a broadcast.
+func trackNames(in *cmaf.Init) []string {
+	names := []string{catalog.CommonName, catalog.MSFName, initName}
+	for _, t := range in.Tracks {
+		names = append(names, mediaName(t.ID))
+	}
+	return names
 }
 
 // end completes all tracks.

@@ -123,24 +123,19 @@ func (f *feed) publish(ctx context.Context, c cmaf.Chunk) error {
 	if starts {
 		track.startGroup(group)
 	}
-	track.add(f.object(t, c, starts))
+	track.add(f.object(track, c, starts))
 	f.stats.published(t.Time(c.DecodeTime+c.Duration), len(c.Data))
 	return nil
 }
 
-// object makes the object of a chunk. The first object of a video group, the key frame, is a subgroup of its own if key
-// frames have a priority of their own.
-func (f *feed) object(t *cmaf.Track, c cmaf.Chunk, starts bool) object {
-	o := object{priority: f.cfg.Priorities.Audio, born: time.Now(), payload: c.Data}
-	if t.Kind == cmaf.Video {
-		o.priority = f.cfg.Priorities.Delta
-		switch {
-		case f.cfg.Priorities.Key == f.cfg.Priorities.Delta:
-		case starts:
-			o.priority = f.cfg.Priorities.Key
-		default:
-			o.subgroup = 1
-		}
+// object makes the object of a chunk.
+func (f *feed) object(t *track, c cmaf.Chunk, starts bool) object {
+	o := object{priority: t.priority, born: time.Now(), payload: c.Data}
+	switch {
+	case t.split && starts:
+		o.priority = f.cfg.Priorities.Key
+	case t.split:
+		o.subgroup = 1
 	}
 	return o
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/client"
 	"sluice/moqt"
 )
 
@@ -29,6 +30,15 @@ type Config struct {
 	ObjectTimeout, SubgroupTimeout time.Duration
 	// History bounds what is kept for FETCH.
 	History History
+
+	// Publish offers each track with PUBLISH, besides the namespace with PUBLISH_NAMESPACE.
+	Publish bool
+	// Wait has the input wait for the first subscription to a media track.
+	Wait bool
+	// FirstGroup is the id of the first group. Default: the one after the largest that the relay has of the broadcast.
+	FirstGroup *uint64
+
+	Client client.Config
 }
 
 func (c *Config) validate() error {
@@ -56,8 +66,8 @@ func (e *InputError) Unwrap() error { return e.Err }
 
 // Stats counts what was published. It may be read at any time.
 type Stats struct {
-	objects, bytes atomic.Uint64
-	media          atomic.Int64
+	objects, bytes       atomic.Uint64
+	media, subscriptions atomic.Int64
 }
 
 func (s *Stats) published(until time.Duration, bytes int) {
@@ -71,6 +81,9 @@ func (s *Stats) Objects() uint64 { return s.objects.Load() }
 
 // Bytes is the size of all media objects.
 func (s *Stats) Bytes() uint64 { return s.bytes.Load() }
+
+// Subscriptions is how many there are to tracks of the broadcast.
+func (s *Stats) Subscriptions() int { return int(s.subscriptions.Load()) }
 
 // Media is the media time until which the broadcast was published.
 func (s *Stats) Media() time.Duration { return time.Duration(s.media.Load()) }

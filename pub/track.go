@@ -30,6 +30,7 @@ type track struct {
 	priority   uint8 // of subgroups, unless they have their own
 	properties moqt.Properties
 	history    History
+	split      bool   // the first object of each group, a key frame, is subgroup 0, and all others are subgroup 1
 	content    []byte // of a track whose every group is this one object; nil: media
 
 	mu      sync.Mutex

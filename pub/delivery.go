@@ -1,0 +1,305 @@
+package pub
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+)
+
+// delivery sends the objects of a track for one subscription.
+type delivery struct {
+	track    *track
+	pub      *session.Publication
+	ctx      context.Context
+	cancel   context.CancelFunc
+	objectTO time.Duration // delivery timeouts that apply, 0: none
+	finishTO time.Duration
+	groups   sync.WaitGroup
+	behind   chan struct{} // a token for each group that is being sent
+
+	mu      sync.Mutex
+	allowed moqt.Range
+	forward bool
+	changed chan struct{}
+}
+
+// newDelivery serves what a subscriber asked for. next is the location from which on objects are sent.
+func newDelivery(t *track, p *session.Publication, allowed moqt.Range) *delivery {
+	parameters := p.Parameters()
+	d := &delivery{
+		track: t, pub: p, allowed: allowed, forward: p.Forward(), changed: make(chan struct{}),
+		objectTO: shorter(parameters.ObjectDeliveryTimeout, t.properties.ObjectDeliveryTimeout()),
+		finishTO: shorter(parameters.SubgroupDeliveryTimeout, t.properties.SubgroupDeliveryTimeout()),
+		behind:   make(chan struct{}, t.history.Groups+1),
+	}
+	d.ctx, d.cancel = context.WithCancel(p.Context())
+	return d
+}
+
+// shorter returns the delivery timeout that applies, in which 0 means none (draft §8).
+func shorter(subscriber *uint64, publisher uint64) time.Duration {
+	if subscriber == nil || *subscriber == 0 || publisher != 0 && publisher < *subscriber {
+		return moqt.Milliseconds(publisher)
+	}
+	return moqt.Milliseconds(*subscriber)
+}
+
+// startOf is where a subscription with that filter starts. What the filter includes of the past is sent from the start of the
+// current group on, so that playback can begin; older groups are for FETCH.
+func (t *track) startOf(filter *moqt.Filter, largest *moqt.Location) moqt.Range {
+	r := filter.Range(largest)
+	if largest != nil {
+		r = r.Intersect(moqt.Range{Start: moqt.Location{Group: largest.Group}, End: moqt.MaxLocation})
+	}
+	return r
+}
+
+// run delivers until the track or the subscription ends, and then ends the subscription.
+func (d *delivery) run() {
+	defer d.cancel()
+	go d.takeUpdates()
+	code, reason := d.follow()
+	if code != moqt.DoneTrackEnded && code != moqt.DoneSubscriptionEnded {
+		d.cancel() // streams are reset rather than finished
+	}
+	d.groups.Wait()
+	_ = d.pub.Done(code, reason) // fails only if the subscriber has left
+}
+
+// follow starts to send each group that is published.
+func (d *delivery) follow() (moqt.PublishDoneCode, string) {
+	next := d.bounds().Start.Group
+	for {
+		allowed, changed := d.bounds(), d.hasChanged()
+		groups, ended, published := d.track.after(next)
+		for _, g := range groups {
+			if g.id > allowed.End.Group {
+				return moqt.DoneSubscriptionEnded, ""
+			}
+			next = g.id + 1
+			select {
+			case d.behind <- struct{}{}:
+			default:
+				return moqt.DoneTooFarBehind, "groups are sent slower than they are published"
+			}
+			d.groups.Go(func() {
+				d.sendGroup(g)
+				<-d.behind
+			})
+		}
+		switch {
+		case ended:
+			return moqt.DoneTrackEnded, ""
+		case next > allowed.End.Group:
+			return moqt.DoneSubscriptionEnded, ""
+		}
+		select {
+		case <-published:
+		case <-changed:
+		case <-d.ctx.Done():
+			return moqt.DoneInternalError, ""
+		}
+	}
+}
+
+func (d *delivery) bounds() moqt.Range {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.allowed
+}
+
+func (d *delivery) hasChanged() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changed
+}
+
+// wants reports whether an object is to be sent now.
+func (d *delivery) wants(l moqt.Location) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.forward && d.allowed.Contains(l)
+}
+
+// takeUpdates applies the updates of the subscriber (draft §10.9.1).
+func (d *delivery) takeUpdates() {
+	for {
+		select {
+		case u := <-d.pub.Updates():
+			d.apply(u)
+		case <-d.ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *delivery) apply(u *session.Update) {
+	largest := d.track.largest()
+	d.mu.Lock()
+	if f := u.Parameters.Filter; f != nil {
+		d.allowed = f.Range(largest)
+	}
+	if u.Parameters.Forward != nil {
+		if *u.Parameters.Forward && !d.forward && largest != nil {
+			// What was published meanwhile is for a joining fetch.
+			d.allowed = d.allowed.Intersect(moqt.Range{Start: largest.Next(), End: moqt.MaxLocation})
+		}
+		d.forward = *u.Parameters.Forward
+	}
+	close(d.changed)
+	d.changed = make(chan struct{})
+	d.mu.Unlock()
+	_ = u.OK(moqt.Parameters{LargestObject: largest}) // fails only if the subscription is over
+	d.track.newGroup(u.Parameters.NewGroupRequest)
+}
+
+// newGroup starts a group if a subscriber asked for one that the track does not have yet (draft §10.2.13). Groups of media start
+// where the source has key frames.
+func (t *track) newGroup(request *uint64) {
+	if request == nil || t.content == nil {
+		return
+	}
+	if l := t.largest(); l == nil || *request == 0 || *request > l.Group {
+		t.republish(0)
+	}
+}
+
+// sendGroup sends a group as it is published.
+func (d *delivery) sendGroup(g *group) {
+	streams := map[uint64]*subgroupStream{}
+	defer func() {
+		for _, s := range streams {
+			s.reset(moqt.ResetCancelled)
+		}
+	}()
+	for n := 0; ; {
+		objects, complete, changed := d.track.read(g, n)
+		for _, o := range objects {
+			n++
+			d.send(g, streams, o)
+		}
+		if complete {
+			for _, s := range streams {
+				s.finish()
+			}
+			return
+		}
+		select {
+		case <-changed:
+		case <-d.hasChanged():
+			if !d.wants(moqt.Location{Group: g.id, Object: uint64(n)}) {
+				for id, s := range streams {
+					s.reset(moqt.ResetCancelled)
+					delete(streams, id)
+				}
+			}
+		case <-d.ctx.Done():
+			return
+		}
+	}
+}
+
+// send writes an object to the stream of its subgroup, which it opens if necessary.
+func (d *delivery) send(g *group, streams map[uint64]*subgroupStream, o *object) {
+	s := streams[o.subgroup]
+	if !d.wants(o.location) {
+		if s != nil { // there is a gap in the subgroup now
+			s.reset(moqt.ResetCancelled)
+			delete(streams, o.subgroup)
+		}
+		return
+	}
+	if s == nil {
+		s = d.open(g, o)
+		streams[o.subgroup] = s
+	}
+	s.write(o, d.objectTO)
+}
+
+// open opens the stream of a subgroup for its object o.
+func (d *delivery) open(g *group, o *object) *subgroupStream {
+	first := o.subgroup == 0 && o.location.Object == 0 || o.subgroup == 1 && o.location.Object == 1
+	split := d.track.split
+	h := moqt.SubgroupHeader{
+		GroupID: g.id, DefaultPriority: o.priority == d.track.priority, Priority: o.priority, FirstObject: first,
+		// The key frame is not the last object of its group, as far as anyone knows yet.
+		EndOfGroup: !split || o.subgroup == 1,
+	}
+	if o.subgroup != 0 {
+		h.SubgroupIDMode, h.SubgroupID = moqt.SubgroupIDPresent, o.subgroup
+	}
+	stream, err := d.pub.OpenSubgroup(d.ctx, h)
+	if err != nil {
+		return &subgroupStream{over: true}
+	}
+	return &subgroupStream{
+		stream: stream, encoder: moqt.NewSubgroupEncoder(h), single: split && o.subgroup == 0, timeout: d.finishTO,
+		release: context.AfterFunc(d.ctx, func() { stream.CancelWrite(uint64(moqt.ResetCancelled)) }),
+	}
+}
+
+// subgroupStream is a stream with the objects of a subgroup.
+type subgroupStream struct {
+	stream  transport.SendStream
+	encoder moqt.SubgroupEncoder
+	single  bool          // it has one object only
+	timeout time.Duration // for its delivery after the end
+	release func() bool   // ends that the stream is reset with the delivery
+	over    bool          // finished, reset or refused
+}
+
+// write sends an object, or resets the stream if that takes longer than the timeout (draft §8).
+func (s *subgroupStream) write(o *object, timeout time.Duration) {
+	if s.over {
+		return
+	}
+	if timeout > 0 {
+		deadline := o.born.Add(timeout)
+		if !time.Now().Before(deadline) {
+			s.reset(moqt.ResetDeliveryTimeout)
+			return
+		}
+		_ = s.stream.SetWriteDeadline(deadline) // fails only on a closed stream, as Write does
+	}
+	b, err := s.encoder.AppendObject(nil, moqt.ObjectHeader{
+		ObjectID: o.location.Object, PayloadLength: uint64(len(o.payload)),
+	})
+	if err == nil {
+		_, err = s.stream.Write(append(b, o.payload...))
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.reset(moqt.ResetDeliveryTimeout)
+	case err != nil:
+		s.reset(moqt.ResetCancelled)
+	case s.single:
+		s.finish()
+	}
+}
+
+// finish ends the stream. What is not delivered after the timeout is reset (draft §8); that does nothing if all is.
+func (s *subgroupStream) finish() {
+	if s.over {
+		return
+	}
+	s.over = true
+	s.release()
+	_ = s.stream.Close() // fails only after a reset
+	if s.timeout > 0 {
+		time.AfterFunc(s.timeout, func() { s.stream.CancelWrite(uint64(moqt.ResetDeliveryTimeout)) })
+	}
+}
+
+func (s *subgroupStream) reset(code moqt.StreamResetCode) {
+	if !s.over {
+		s.over = true
+		s.release()
+		s.stream.CancelWrite(uint64(code))
+	}
+}

@@ -1,0 +1,230 @@
+package pub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sluice/client"
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// linger is how long a session is kept when all has been sent, so that what gets lost can be sent again. QUIC drops what is
+// unacknowledged when a connection is closed, and does not tell whether there is something.
+const linger = time.Second
+
+// statusTimeout is how long to wait for a relay to say what it has of the broadcast.
+const statusTimeout = 3 * time.Second
+
+// Run publishes the input until its end, or until the context is done. It counts in stats.
+func Run(ctx context.Context, cfg Config, stats *Stats) error {
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	cfg = cfg.withDefaults()
+	s, err := openSource(&cfg)
+	if err != nil {
+		return err
+	}
+	p := &publisher{
+		cfg: &cfg, source: s, stats: stats, log: cfg.Client.Logger,
+		ready: make(chan struct{}), demand: make(chan struct{}), fed: make(chan struct{}),
+	}
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	defer p.cancel()
+	err = client.Run(ctx, cfg.Client, p.endpoint)
+	p.cancel()
+	p.stopFeed()
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil // the user ended it
+	}
+	return err
+}
+
+// publisher is a call of Run.
+type publisher struct {
+	cfg    *Config
+	source *source
+	stats  *Stats
+	log    *slog.Logger
+	ctx    context.Context // done when the input is to end
+	cancel context.CancelFunc
+
+	begun     sync.Once
+	broadcast *broadcast    // once ready
+	ready     chan struct{} // closed when there is a broadcast
+	wantOnce  sync.Once
+	demand    chan struct{} // closed when somebody subscribed to media
+	fed       chan struct{} // closed when the input has ended
+	feedErr   error
+}
+
+func (p *publisher) endpoint(l *client.Link) client.Endpoint {
+	return &handler{p: p, link: l, log: p.log}
+}
+
+func (p *publisher) wanted() { p.wantOnce.Do(func() { close(p.demand) }) }
+
+// begin makes the broadcast and starts to feed it, on the first session.
+func (p *publisher) begin(l *client.Link) (err error) {
+	p.begun.Do(func() {
+		first := p.firstGroup(l)
+		if p.broadcast, err = newBroadcast(p.cfg, p.source.init, first); err != nil {
+			return
+		}
+		close(p.ready)
+		f := &feed{
+			cfg: p.cfg, init: p.source.init, broadcast: p.broadcast, groups: newGrouper(p.source.init, first),
+			stats: p.stats, log: p.log,
+		}
+		go p.feed(f)
+	})
+	return err
+}
+
+func (p *publisher) feed(f *feed) {
+	defer close(p.fed)
+	defer p.broadcast.end()
+	if p.cfg.Wait {
+		select {
+		case <-p.demand:
+		case <-p.ctx.Done():
+			_ = p.source.Close()
+			return
+		}
+	}
+	if err := f.run(p.ctx, p.source); p.ctx.Err() == nil {
+		p.feedErr = err
+	}
+}
+
+// stopFeed waits for the end of the feed, or closes the input if nothing was read of it.
+func (p *publisher) stopFeed() {
+	unused := false
+	p.begun.Do(func() { unused = true })
+	if unused {
+		_ = p.source.Close()
+	}
+}
+
+// firstGroup is the id of the first group: one that the relay has not seen, since objects must not change (draft §2.1).
+func (p *publisher) firstGroup(l *client.Link) (first uint64) {
+	if p.cfg.FirstGroup != nil {
+		return *p.cfg.FirstGroup
+	}
+	ctx, cancel := context.WithTimeout(l.Context(), statusTimeout)
+	defer cancel()
+	for _, name := range trackNames(p.source.init) {
+		ok, err := l.TrackStatus(ctx, moqt.TrackStatus{
+			Track:      moqt.FullTrackName{Namespace: p.cfg.Namespace, Name: name},
+			Parameters: moqt.Parameters{AuthorizationTokens: p.cfg.Client.Tokens},
+		})
+		if err == nil && ok.Parameters.LargestObject != nil {
+			first = max(first, ok.Parameters.LargestObject.Group+1)
+		}
+	}
+	if first > 0 {
+		p.log.Info("continuing a broadcast that the relay knows", "group", first)
+	}
+	return first
+}
+
+// Serve implements [client.Endpoint].
+func (h *handler) Serve(ctx context.Context) error {
+	if err := h.p.begin(h.link); err != nil {
+		return err
+	}
+	withdraw, err := h.announce(ctx)
+	if err != nil {
+		return err
+	}
+	h.link.Established()
+	select {
+	case <-h.p.fed:
+		h.finish(ctx)
+		withdraw()
+		return h.p.feedErr
+	case <-ctx.Done(): // the session is lost, or another one takes over: it lives on until the relay has left it
+		withdraw()
+		h.finish(h.link.Context())
+		return context.Cause(ctx)
+	}
+}
+
+// finish waits until everything has been delivered, as far as that can be told.
+func (h *handler) finish(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		h.open.Wait()
+		time.Sleep(linger)
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// announce offers the broadcast to the relay.
+func (h *handler) announce(ctx context.Context) (withdraw func(), err error) {
+	cfg := h.p.cfg
+	ns, err := h.link.PublishNamespace(ctx, moqt.PublishNamespace{
+		Namespace:  cfg.Namespace,
+		Parameters: moqt.Parameters{AuthorizationTokens: cfg.Client.Tokens},
+	})
+	if err == nil {
+		err = ns.Wait(ctx)
+	}
+	if err != nil {
+		return nil, &RefusedError{fmt.Sprintf("publish namespace %s", cfg.Namespace), err}
+	}
+	h.log.Info("published", "namespace", cfg.Namespace, "relay", h.link.URL)
+	if cfg.Publish {
+		for _, t := range h.p.broadcast.tracks {
+			if err := h.publish(ctx, t); err != nil {
+				return nil, &RefusedError{fmt.Sprintf("publish track %s", t.name), err}
+			}
+		}
+	}
+	return func() { ns.Cancel(moqt.ResetCancelled) }, nil
+}
+
+// publish offers a track with PUBLISH and sends it from the current group on, unless the relay is subscribed already.
+func (h *handler) publish(ctx context.Context, t *track) error {
+	largest := t.largest()
+	p, err := h.link.Publish(ctx, moqt.Publish{
+		Track: t.name, Properties: t.properties,
+		Parameters: moqt.Parameters{AuthorizationTokens: h.p.cfg.Client.Tokens, LargestObject: largest},
+	})
+	if errors.Is(err, session.ErrDuplicate) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.Wait(ctx); err != nil {
+		if e, ok := errors.AsType[*moqt.RequestError](err); ok &&
+			(e.Code == moqt.RequestUninterested || e.Code == moqt.RequestDuplicateSubscription) {
+			h.log.Info("the relay does not want a track for now", "track", t.name, "reason", e.Code)
+			return nil
+		}
+		return err
+	}
+	h.serve(t, p, t.startOf(p.Parameters().Filter, largest))
+	return nil
+}
+
+// RefusedError says that the relay does not let the broadcast be published.
+type RefusedError struct {
+	What string
+	Err  error
+}
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("%s: %v", e.What, e.Err) }
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }
