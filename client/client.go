@@ -27,6 +27,19 @@ type Config struct {
 	// Patience is how long to try to connect again after a session was lost. Default: 30 s. Negative: do not try.
 	Patience time.Duration
 	Logger   *slog.Logger // default: slog.Default()
+
+	// Dial opens a transport session. Default: [transport.Dial].
+	Dial func(ctx context.Context, url string, cfg transport.ClientConfig) (transport.Conn, error)
+}
+
+// withDefaults fills in what is not set.
+func (c Config) withDefaults() Config {
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Patience = cmp.Or(c.Patience, 30*time.Second)
+	if c.Dial == nil {
+		c.Dial = transport.Dial
+	}
+	return c
 }
 
 // Endpoint is what uses a session.
@@ -63,7 +76,7 @@ type ConnectError struct {
 	Err error
 }
 
-func (e *ConnectError) Error() string { return fmt.Sprintf("connect to %s: %v", e.URL, e.Err) }
+func (e *ConnectError) Error() string { return fmt.Sprintf("no session with the relay: %v", e.Err) }
 
 // Unwrap returns the cause.
 func (e *ConnectError) Unwrap() error { return e.Err }
@@ -84,9 +97,7 @@ const grace = 5 * time.Second
 // Run connects to the relay and serves the session, and all that replace it, with an endpoint each, until an endpoint is done or
 // the context is. The first connection has to succeed at once.
 func Run(ctx context.Context, cfg Config, endpoint func(*Link) Endpoint) error {
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	cfg.Patience = cmp.Or(cfg.Patience, 30*time.Second)
-	r := &runner{cfg: cfg, endpoint: endpoint}
+	r := &runner{cfg: cfg.withDefaults(), endpoint: endpoint}
 	defer r.retireAll()
 	l, err := r.connect(ctx, cfg.URL)
 	if err != nil {
@@ -115,7 +126,7 @@ func (r *runner) connect(ctx context.Context, url string) (*Link, error) {
 	}
 	cfg := r.cfg.Transport
 	cfg.Protocols = protocols()
-	conn, err := transport.Dial(ctx, url, cfg)
+	conn, err := r.cfg.Dial(ctx, url, cfg)
 	if err != nil {
 		return nil, &ConnectError{url, err}
 	}
@@ -137,7 +148,7 @@ func (r *runner) connect(ctx context.Context, url string) (*Link, error) {
 	}()
 	if _, err := l.Peer(ctx); err != nil {
 		l.close()
-		return nil, &ConnectError{url, err}
+		return nil, &ConnectError{url, fmt.Errorf("%s: %w", url, err)}
 	}
 	serving, stop := context.WithCancel(l.Context())
 	l.stop = stop
@@ -190,7 +201,7 @@ func (r *runner) served(ctx context.Context, l *Link, err error) (*Link, error) 
 		return nil, err
 	}
 	if fatal(lost) || r.cfg.Patience < 0 {
-		return nil, &ConnectError{l.URL, lost}
+		return nil, &ConnectError{l.URL, fmt.Errorf("%s: %w", l.URL, lost)}
 	}
 	r.cfg.Logger.Warn("session lost, connecting again", "relay", l.URL, "error", lost)
 	return r.reconnect(ctx, l.URL)

@@ -252,6 +252,22 @@ func TestOnly(t *testing.T) {
 	}
 }
 
+func TestJoin(t *testing.T) {
+	in, chunks := readAll(t, sample(t))
+	video, err := ParseInit(in.Only(1))
+	require.NoError(t, err)
+	audio, err := ParseInit(in.Only(2))
+	require.NoError(t, err)
+	both, err := Join(video, audio)
+	require.NoError(t, err)
+	require.Equal(t, in.Tracks, both.Tracks)
+	for _, c := range chunks[:2] {
+		require.Equal(t, frames(t, in, c), frames(t, both, c))
+	}
+	_, err = Join(video, video)
+	require.ErrorContains(t, err, "two tracks have the id 1")
+}
+
 func TestReaderErrors(t *testing.T) {
 	data := sample(t)
 	in, chunks := readAll(t, data)

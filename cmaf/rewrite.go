@@ -169,8 +169,8 @@ func (c Chunk) retime(x box, grown int) []byte {
 	return x.raw
 }
 
-// Only returns an init segment with that one track, which players that decode each track apart need.
-func (in *Init) Only(track uint32) []byte {
+// Only returns an init segment with those tracks. Players that decode each track apart need one for each.
+func (in *Init) Only(tracks ...uint32) []byte {
 	return rewrite(in.Data, func(x box) []byte {
 		if x.typ != "moov" {
 			return x.raw
@@ -178,12 +178,12 @@ func (in *Init) Only(track uint32) []byte {
 		return makeBox("moov", rewrite(x.body, func(y box) []byte {
 			switch y.typ {
 			case "trak":
-				if t, err := parseTrak(y.body); err != nil || t.ID != track {
+				if t, err := parseTrak(y.body); err != nil || !slices.Contains(tracks, t.ID) {
 					return nil
 				}
 			case "mvex":
 				return makeBox("mvex", rewrite(y.body, func(z box) []byte {
-					if z.typ == "trex" && len(z.body) >= 8 && binary.BigEndian.Uint32(z.body[4:]) != track {
+					if z.typ == "trex" && len(z.body) >= 8 && !slices.Contains(tracks, binary.BigEndian.Uint32(z.body[4:])) {
 						return nil
 					}
 					return z.raw
@@ -191,5 +191,44 @@ func (in *Init) Only(track uint32) []byte {
 			}
 			return y.raw
 		}))
+	})
+}
+
+// Join makes one init segment of several, whose tracks need to have different ids.
+func Join(inits ...*Init) (*Init, error) {
+	var traks, extends []byte
+	seen := map[uint32]bool{}
+	for _, in := range inits {
+		for _, t := range in.Tracks {
+			if seen[t.ID] {
+				return nil, fmt.Errorf("two tracks have the id %d", t.ID)
+			}
+			seen[t.ID] = true
+		}
+		moov := find(in.Data, "moov")
+		traks = append(traks, only(moov, "trak")...)
+		extends = append(extends, only(find(moov, "mvex"), "trex")...)
+	}
+	return ParseInit(rewrite(inits[0].Data, func(x box) []byte {
+		if x.typ != "moov" {
+			return x.raw
+		}
+		rest := rewrite(x.body, func(y box) []byte {
+			if y.typ == "trak" || y.typ == "mvex" {
+				return nil
+			}
+			return y.raw
+		})
+		return makeBox("moov", rest, traks, makeBox("mvex", extends))
+	}))
+}
+
+// only copies the boxes of one type.
+func only(b []byte, typ string) []byte {
+	return rewrite(b, func(x box) []byte {
+		if x.typ != typ {
+			return nil
+		}
+		return x.raw
 	})
 }

@@ -151,7 +151,7 @@ type fetchItem struct {
 func fetchItems(objects []*object, lost *moqt.Location, order moqt.GroupOrder) (items []fetchItem) {
 	var groups [][]fetchItem
 	if lost != nil {
-		groups = append(groups, []fetchItem{{FetchObject: moqt.FetchObject{Kind: moqt.FetchEndOfUnknownRange, Location: *lost}}})
+		groups = append(groups, []fetchItem{{FetchObject: moqt.FetchObject{Kind: moqt.FetchKindUnknown, Location: *lost}}})
 	}
 	for i, o := range objects {
 		if i == 0 || o.location.Group != objects[i-1].location.Group {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -53,6 +54,7 @@ func (c *Config) validate() error {
 
 func (c Config) withDefaults() Config {
 	c.Priorities = cmp.Or(c.Priorities, DefaultPriorities)
+	c.Client.Logger = cmp.Or(c.Client.Logger, slog.Default())
 	return c
 }
 

@@ -30,6 +30,7 @@ type player struct {
 	first    time.Duration // media time of the first chunk
 	last     time.Duration // media time at which the latest one ends
 	released uint64
+	limited  bool // a limit was reached
 	full     bool
 	changed  chan struct{} // closed at the next arrival
 	room     chan struct{} // closed when there is room again
@@ -51,7 +52,8 @@ type lane struct {
 	expected time.Duration // decode time that the next chunk should have
 	late     time.Time     // since when the next object is missing
 	sum      hash.Hash
-	failed   error // why the track ended, if it did not end well
+	resets   uint64 // streams that were reset
+	failed   error  // why the track ended, if it did not end well
 }
 
 func newPlayer(out io.Writer, in *cmaf.Init, hold time.Duration, stop limits) *player {
@@ -66,13 +68,7 @@ func (p *player) addLane(name string, track *cmaf.Track, check *verifier) *lane 
 
 // update changes what has arrived of a track, and waits while too much is buffered.
 func (p *player) update(ctx context.Context, l *lane, f func(*sequencer)) error {
-	p.mu.Lock()
-	f(l.seq)
-	close(p.changed)
-	p.changed = make(chan struct{})
-	p.full = p.buffered() > maxBuffered
-	full, room := p.full, p.room
-	p.mu.Unlock()
+	full, room := p.apply(l, f)
 	if !full {
 		return nil
 	}
@@ -82,6 +78,37 @@ func (p *player) update(ctx context.Context, l *lane, f func(*sequencer)) error 
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+func (p *player) apply(l *lane, f func(*sequencer)) (full bool, room <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(l.seq)
+	close(p.changed)
+	p.changed = make(chan struct{})
+	p.full = p.buffered() > maxBuffered
+	return p.full, p.room
+}
+
+// offer is update for what may be dropped: it does nothing while too much is buffered.
+func (p *player) offer(l *lane, f func(*sequencer)) {
+	p.mu.Lock()
+	full := p.full
+	p.mu.Unlock()
+	if !full {
+		p.apply(l, f)
+	}
+}
+
+func (p *player) snapshot() Progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := Progress{Media: p.last - p.first}
+	for _, l := range p.lanes {
+		s.Objects += l.seq.counted.Objects
+		s.Bytes += l.seq.counted.Bytes
+	}
+	return s
 }
 
 func (p *player) buffered() (n int) {
@@ -241,8 +268,9 @@ func (p *player) release(c *candidate) (done bool) {
 	}
 	p.last = max(p.last, l.expected)
 	p.released++
-	return p.stop.objects > 0 && p.released >= p.stop.objects ||
+	p.limited = p.stop.objects > 0 && p.released >= p.stop.objects ||
 		p.stop.duration > 0 && c.time-p.first >= p.stop.duration
+	return p.limited
 }
 
 func earliest(a, b time.Time) time.Time {

@@ -19,14 +19,16 @@ type item struct {
 // sequencer puts the objects of one track in order. They arrive on many streams, of the subscription and of a joining fetch, in
 // datagrams, and after a change of sessions twice.
 type sequencer struct {
-	next     moqt.Location // the object to release next
-	begun    bool
-	groups   map[uint64]*incoming
-	ended    bool // nothing more will arrive
-	fetching bool
-	marks    bool // the publisher marks the ends of groups
-	bytes    int  // that wait
-	counted  Counters
+	next    moqt.Location // the object to release next
+	begun   bool
+	groups  map[uint64]*incoming
+	ended   bool // nothing more will arrive
+	marks   bool // the publisher marks the ends of groups
+	bytes   int  // that wait
+	counted Counters
+
+	fetching    bool
+	lastFetched *moqt.Location
 }
 
 // Counters say what happened to the objects of a track.
@@ -94,6 +96,29 @@ func (s *sequencer) add(i item) bool {
 	return true
 }
 
+// fetched takes an object of a joining fetch. In ascending order, all objects that exist follow each other there: one that starts a
+// group ends the group before.
+func (s *sequencer) fetched(i item) {
+	if l := s.lastFetched; l != nil && l.Group < i.location.Group {
+		s.endGroup(l.Group, l.Object+1, false)
+	}
+	s.lastFetched = &i.location
+	s.add(i)
+}
+
+// take takes an object of the subscription, which may be a status instead.
+func (s *sequencer) take(status moqt.ObjectStatus, i item) {
+	switch status {
+	case moqt.StatusEndOfGroup:
+		s.endGroup(i.location.Group, i.location.Object, true)
+	case moqt.StatusEndOfTrack:
+		s.endGroup(i.location.Group, i.location.Object, true)
+		s.end()
+	default:
+		s.add(i)
+	}
+}
+
 // openStream and closeStream follow the subgroup streams of a group. fin tells FIN from a reset.
 func (s *sequencer) openStream(group uint64) {
 	if !s.passed(group) {
@@ -128,7 +153,7 @@ func (s *sequencer) endGroup(group, n uint64, marked bool) {
 }
 
 // fetch says that a joining fetch is under way, whose objects are worth waiting for, or has ended.
-func (s *sequencer) fetch(pending bool) { s.fetching = pending }
+func (s *sequencer) fetch(pending bool) { s.fetching, s.lastFetched = pending, nil }
 
 // end says that nothing more will arrive.
 func (s *sequencer) end() { s.ended = true }
@@ -147,7 +172,7 @@ const (
 func (s *sequencer) head() (item, state) {
 	if !s.begun {
 		first, ok := s.firstAfter(moqt.Location{})
-		if !ok {
+		if !ok || s.fetching && !s.ended {
 			return item{}, s.idle()
 		}
 		s.start(moqt.Location{Group: first.Group})

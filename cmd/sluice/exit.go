@@ -30,6 +30,11 @@ func exitCode(err error) int {
 	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
 	}
+	for _, code := range []func(error) (int, bool){pubExitCode, subExitCode, clientExitCode} {
+		if c, ok := code(err); ok {
+			return c
+		}
+	}
 	if errors.Is(err, context.Canceled) {
 		return exitInterrupted
 	}

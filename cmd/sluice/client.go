@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/client"
+	"sluice/moqt"
+	"sluice/transport"
+)
+
+// clientFlags are those of commands that connect to a relay.
+type clientFlags struct {
+	relay, namespace string
+	token            string
+	caFile, sha256   string
+	insecure         bool
+	reconnect        time.Duration
+}
+
+func (f *clientFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.relay, "relay", "", "`URL` of the relay: moqt://host:port for raw QUIC, https://host:port/path for WebTransport (required)")
+	flags.StringVar(&f.namespace, "namespace", "", "`namespace` of the broadcast, its fields separated by slashes (required)")
+	flags.StringVar(&f.token, "auth-token", "", "authorization `token`; better set SLUICE_AUTH_TOKEN, which other users cannot see")
+	flags.StringVar(&f.caFile, "tls-ca", "", "trust the certificate authorities in this PEM `file` instead of the system's")
+	flags.StringVar(&f.sha256, "tls-sha256", "", "trust only the certificate with this SHA-256 `fingerprint`, which 'sluice relay --dev' prints")
+	flags.BoolVar(&f.insecure, "tls-disable-verify", false, "trust any certificate (for tests only: anyone on the path can read and change everything)")
+	flags.DurationVar(&f.reconnect, "reconnect", 30*time.Second, "try for this `duration` to connect again when the session is lost; 0: not at all")
+	cmd.MarkFlagsMutuallyExclusive("tls-ca", "tls-sha256", "tls-disable-verify")
+}
+
+// config checks the flags.
+func (f *clientFlags) config(env *environment) (client.Config, moqt.Namespace, error) {
+	cfg := client.Config{
+		URL:       f.relay,
+		Transport: transport.ClientConfig{CAFile: f.caFile, Insecure: f.insecure},
+		Patience:  f.reconnect,
+		Logger:    slog.Default(),
+	}
+	if f.reconnect <= 0 {
+		cfg.Patience = -1
+	}
+	if f.relay == "" {
+		return cfg, nil, usage("--relay is missing: the URL of the relay, such as moqt://localhost:4443")
+	}
+	if _, err := transport.ParseURL(f.relay); err != nil {
+		return cfg, nil, usage("--relay: %w", err)
+	}
+	if f.sha256 != "" {
+		var err error
+		if cfg.Transport.CertificateSHA256, err = transport.ParseFingerprint(f.sha256); err != nil {
+			return cfg, nil, usage("--tls-sha256: %w", err)
+		}
+	}
+	if token := firstOf(f.token, env.getenv("SLUICE_AUTH_TOKEN")); token != "" {
+		cfg.Tokens = []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(token)}}
+	}
+	ns, err := parseNamespace(f.namespace)
+	return cfg, ns, err
+}
+
+// parseNamespace splits a namespace at its slashes.
+func parseNamespace(s string) (moqt.Namespace, error) {
+	if s == "" {
+		return nil, usage("--namespace is missing: the name of the broadcast, such as live/demo")
+	}
+	ns := moqt.Namespace(strings.Split(strings.Trim(s, "/"), "/"))
+	if err := ns.Validate(); err != nil {
+		return nil, usage("--namespace %q: %w", s, err)
+	}
+	if ns.IsReserved() {
+		return nil, usage("--namespace %q: names that start with a period are reserved", s)
+	}
+	return ns, nil
+}
+
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// usage makes a usage error.
+func usage(format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...)}
+}
+
+// clientExitCode is the exit code for an error of a client.
+func clientExitCode(err error) (int, bool) {
+	if _, ok := errors.AsType[*client.ConnectError](err); ok {
+		return exitConnection, true
+	}
+	if _, ok := errors.AsType[*moqt.RequestError](err); ok {
+		return exitRefused, true
+	}
+	return 0, false
+}

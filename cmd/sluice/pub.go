@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/pub"
+)
+
+func newPub(env *environment) *cobra.Command {
+	var f pubFlags
+	cmd := &cobra.Command{
+		Use:   "pub [flags] --relay URL --namespace NAME [FILE|-]",
+		Short: "Publish fragmented MP4 (CMAF) at a relay",
+		Long: `Publish the tracks of a fragmented MP4 file, or of a live stream on standard input (the default, or "-").
+
+The broadcast has a track for each of the media, named ID.m4s, the init segment in 0.mp4, and a catalog in two formats: the
+track ".catalog" is for players of the common catalog format (draft-ietf-moq-catalogformat), such as moq-sub, and the track
+"catalog" for those of MSF (draft-ietf-moq-msf). Each moof box and its mdat box are an object. Groups start at video key frames.`,
+		Example: `  # the sample clip, again and again, to a relay on this machine
+  sluice pub --relay moqt://localhost:4443 --tls-disable-verify --namespace live/demo --loop testdata/clip.mp4
+
+  # a camera
+  ffmpeg -f v4l2 -i /dev/video0 -c:v libx264 -tune zerolatency -g 50 \
+    -f mp4 -movflags +cmaf+separate_moof -frag_duration 1 - |
+    sluice pub --relay https://relay.example/moq --namespace live/camera`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, env, args) },
+	}
+	f.register(cmd)
+	return cmd
+}
+
+type pubFlags struct {
+	client     clientFlags
+	cfg        pub.Config
+	noPace     bool
+	priorities pub.Priorities
+	firstGroup uint64
+	historyMiB int
+}
+
+func (f *pubFlags) register(cmd *cobra.Command) {
+	f.client.register(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.cfg.Loop, "loop", false, "publish the file again and again, with times that continue")
+	flags.BoolVar(&f.noPace, "no-pace", false, "publish as fast as the input can be read, not at the speed of its time stamps")
+	flags.BoolVar(&f.cfg.Wait, "wait", false, "start the media when the first subscriber is there")
+	flags.BoolVar(&f.cfg.Publish, "publish", false, "offer each track with PUBLISH too, which has the relay take it without subscribers")
+	f.priorities = pub.DefaultPriorities
+	flags.Uint8Var(&f.priorities.Audio, "audio-priority", f.priorities.Audio, "`priority` of audio, 0 to 255; lower numbers go first")
+	flags.Uint8Var(&f.priorities.Key, "key-priority", f.priorities.Key, "`priority` of video key frames; if it differs from --delta-priority, they get streams of their own")
+	flags.Uint8Var(&f.priorities.Delta, "delta-priority", f.priorities.Delta, "`priority` of all other video frames")
+	flags.DurationVar(&f.cfg.ObjectTimeout, "object-timeout", 0, "drop objects that could not be sent within this `duration` (OBJECT_DELIVERY_TIMEOUT)")
+	flags.DurationVar(&f.cfg.SubgroupTimeout, "subgroup-timeout", 0, "drop finished streams that were not delivered within this `duration` (SUBGROUP_DELIVERY_TIMEOUT)")
+	flags.IntVar(&f.cfg.History.Groups, "history-groups", 8, "`number` of groups of each track that are kept for FETCH")
+	flags.IntVar(&f.historyMiB, "history-size", 64, "`MiB` of each track that are kept for FETCH")
+	flags.Uint64Var(&f.firstGroup, "first-group", 0, "`id` of the first group, for publishers that are to be the same (default: continue what the relay knows)")
+}
+
+func (f *pubFlags) run(cmd *cobra.Command, env *environment, args []string) error {
+	if err := f.complete(cmd, env, args); err != nil {
+		return err
+	}
+	var stats pub.Stats
+	show := newProgress(env.stderr)
+	stop := every(show != nil, 500*time.Millisecond, func() {
+		show.show("%s published, %d objects, %s, %d subscriptions",
+			secondsText(stats.Media()), stats.Objects(), bytesText(stats.Bytes()), stats.Subscriptions())
+	})
+	start := time.Now()
+	err := pub.Run(cmd.Context(), f.cfg, &stats)
+	stop()
+	show.end()
+	if stats.Objects() > 0 {
+		fmt.Fprintf(env.stderr, "published %d objects, %s, %s of media in %s\n",
+			stats.Objects(), bytesText(stats.Bytes()), secondsText(stats.Media()), secondsText(time.Since(start)))
+	}
+	return err
+}
+
+// complete fills in the configuration from the flags.
+func (f *pubFlags) complete(cmd *cobra.Command, env *environment, args []string) (err error) {
+	if f.cfg.Client, f.cfg.Namespace, err = f.client.config(env); err != nil {
+		return err
+	}
+	f.cfg.Unpaced, f.cfg.Priorities = f.noPace, f.priorities
+	if f.cfg.History.Groups < 1 || f.historyMiB < 1 {
+		return usage("--history-groups and --history-size have to be at least 1")
+	}
+	f.cfg.History.Bytes = f.historyMiB << 20
+	if cmd.Flags().Changed("first-group") {
+		f.cfg.FirstGroup = &f.firstGroup
+	}
+	file := "-"
+	if len(args) > 0 {
+		file = args[0]
+	}
+	if file != "-" {
+		f.cfg.Open = func() (io.ReadCloser, error) { return os.Open(file) }
+		return nil
+	}
+	if f.cfg.Loop {
+		return usage("--loop needs a file, standard input can be read only once")
+	}
+	if in, ok := env.stdin.(io.Writer); ok && isTerminal(in) {
+		return usage("no input: name a FILE, or pipe fragmented MP4 into sluice pub")
+	}
+	f.cfg.Open = func() (io.ReadCloser, error) { return io.NopCloser(env.stdin), nil }
+	return nil
+}
+
+// every calls f at intervals until the function that it returns is called.
+func every(enabled bool, interval time.Duration, f func()) (stop func()) {
+	if !enabled {
+		return func() {}
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				f()
+			case <-done:
+				f()
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
+
+// pubExitCode is the exit code for an error of pub.
+func pubExitCode(err error) (int, bool) {
+	if _, ok := errors.AsType[*pub.InputError](err); ok {
+		return exitMedia, true
+	}
+	return 0, false
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/sub"
+)
+
+func newSub(env *environment) *cobra.Command {
+	var f subFlags
+	cmd := &cobra.Command{
+		Use:   "sub [flags] --relay URL --namespace NAME --out FILE",
+		Short: "Play a broadcast into a file or a pipe",
+		Long: `Subscribe to the tracks of a broadcast and write them as fragmented MP4, interleaved by decode time, so that ffplay, ffmpeg and
+other players take it. Playback starts at the start of the current group.`,
+		Example: `  # watch
+  sluice sub --relay moqt://localhost:4443 --tls-disable-verify --namespace live/demo --out - | ffplay -
+
+  # check that what arrives is what was published; start this before the publisher
+  sluice sub --relay moqt://localhost:4443 --tls-disable-verify --namespace live/demo --wait 1m \
+    --out /dev/null --verify testdata/clip.mp4
+
+  # see the objects of a track, whatever they are
+  sluice sub --relay https://relay.example/moq --namespace clock --raw --tracks now`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, env) },
+	}
+	f.register(cmd)
+	return cmd
+}
+
+type subFlags struct {
+	client      clientFlags
+	cfg         sub.Config
+	out, verify string
+	catalog     string
+}
+
+func (f *subFlags) register(cmd *cobra.Command) {
+	f.client.register(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&f.out, "out", "o", "", "write to this `file`; - is standard output (required, except with --raw)")
+	flags.StringSliceVar(&f.cfg.Tracks, "tracks", nil, "play only these `tracks`, by name or as video or audio")
+	flags.StringVar(&f.catalog, "catalog", "", "`name` of the catalog track (default: .catalog, or else catalog)")
+	flags.DurationVar(&f.cfg.Duration, "duration", 0, "stop after this `duration` of media")
+	flags.Uint64Var(&f.cfg.Objects, "count", 0, "stop after this `number` of objects")
+	flags.Uint64Var(&f.cfg.Join, "join", 0, "start this `number` of groups before the current one")
+	flags.DurationVar(&f.cfg.Wait, "wait", 0, "wait for this `duration` for a publisher, if there is none yet or it goes away")
+	flags.DurationVar(&f.cfg.Hold, "hold", 2*time.Second, "wait for this `duration` for objects that are missing while later ones are there")
+	flags.StringVar(&f.verify, "verify", "", "compare all chunks with those of this `file`; exit with 6 if they differ or some are missing")
+	flags.BoolVar(&f.cfg.Raw, "raw", false, "write a line for each object of --tracks instead of playing; --out is standard output by default")
+}
+
+func (f *subFlags) run(cmd *cobra.Command, env *environment) (err error) {
+	if err := f.check(env); err != nil {
+		return err
+	}
+	if f.cfg.Client, f.cfg.Namespace, err = f.client.config(env); err != nil {
+		return err
+	}
+	if f.verify != "" {
+		file, err := os.Open(f.verify)
+		if err != nil {
+			return &sub.MediaError{Err: err}
+		}
+		defer file.Close()
+		f.cfg.Verify = file
+	}
+	out, err := f.open(env)
+	if err != nil {
+		return &sub.OutputError{Err: err}
+	}
+	f.cfg.Out = out
+	result, err := f.play(cmd, env)
+	if closeErr := out.Close(); err == nil && closeErr != nil {
+		err = &sub.OutputError{Err: closeErr}
+	}
+	if !f.cfg.Raw {
+		f.summary(env.stderr, &result)
+	}
+	if err == nil && f.cfg.Verify != nil && !result.Verified() {
+		return errDiffers
+	}
+	return errors.Join(err, lostTracks(&result))
+}
+
+var errDiffers = errors.New("what was received is not what was expected")
+
+// lostTracks is why tracks ended that did not end well.
+func lostTracks(r *sub.Result) error {
+	var errs []error
+	for _, t := range r.Tracks {
+		if t.Err != nil {
+			errs = append(errs, fmt.Errorf("track %s: %w", t.Name, t.Err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (f *subFlags) check(env *environment) error {
+	switch {
+	case f.cfg.Raw && f.out == "":
+		f.out = "-"
+	case f.out == "":
+		return usage("--out is missing: the file to write to, or - for standard output")
+	case f.out == "-" && !f.cfg.Raw && isTerminal(env.stdout):
+		return usage("media is not for terminals: use --out FILE, or pipe it into a player, as in '... --out - | ffplay -'")
+	}
+	if f.cfg.Raw && (len(f.cfg.Tracks) == 0 || f.verify != "") {
+		return usage("--raw needs the names of tracks in --tracks, and cannot --verify")
+	}
+	if f.catalog != "" {
+		f.cfg.Catalogs = []string{f.catalog}
+	}
+	return nil
+}
+
+// open opens the output.
+func (f *subFlags) open(env *environment) (io.WriteCloser, error) {
+	if f.out == "-" {
+		return nopCloser{env.stdout}, nil
+	}
+	return os.Create(f.out)
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+func (f *subFlags) play(cmd *cobra.Command, env *environment) (sub.Result, error) {
+	show := newProgress(env.stderr)
+	defer show.end()
+	return sub.Run(cmd.Context(), f.cfg, func(p sub.Progress) {
+		show.show("%s played, %d objects, %s", secondsText(p.Media), p.Objects, bytesText(p.Bytes))
+	})
+}
+
+// summary says what was played, and what was not as it should be.
+func (f *subFlags) summary(w io.Writer, r *sub.Result) {
+	for _, t := range r.Tracks {
+		fmt.Fprintf(w, "track %s: %d objects, %s, sha256 %s\n", t.Name, t.Objects, bytesText(t.Bytes), t.SHA256)
+		if t.Gaps+t.Late+t.Resets > 0 {
+			fmt.Fprintf(w, "  %d gaps with %d or more objects lost, %d late, %d streams reset\n", t.Gaps, t.Lost, t.Late, t.Resets)
+		}
+		if f.cfg.Verify != nil {
+			fmt.Fprintf(w, "  verified %d chunks, %d differ, %d missing\n", t.Verified, t.Different, t.Missing)
+		}
+	}
+	if len(r.Tracks) > 0 {
+		fmt.Fprintf(w, "played %d objects, %s, %s of media\n", r.Objects(), bytesText(r.Bytes()), secondsText(r.Media))
+	}
+}
+
+// subExitCode is the exit code for an error of sub.
+func subExitCode(err error) (int, bool) {
+	if errors.Is(err, errDiffers) {
+		return exitDiffers, true
+	}
+	_, media := errors.AsType[*sub.MediaError](err)
+	_, output := errors.AsType[*sub.OutputError](err)
+	return exitMedia, media || output
+}

@@ -1,0 +1,124 @@
+package sub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sluice/client"
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// subscribe asks for a track from its next object on, and waits for the answer. The publisher may take its time to appear.
+func subscribe(ctx context.Context, cfg *Config, l *client.Link, name moqt.FullTrackName, r session.Receiver) (
+	*session.Subscription, *moqt.Location, error,
+) {
+	m := moqt.Subscribe{Track: name, Parameters: moqt.Parameters{
+		AuthorizationTokens: cfg.Client.Tokens,
+		Filter:              &moqt.Filter{Type: moqt.FilterLargestObject},
+	}}
+	if ms := uint64(cfg.Wait.Milliseconds()); ms > 0 {
+		m.Parameters.RendezvousTimeout = &ms
+	}
+	s, err := l.Subscribe(ctx, m, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	ok, err := s.Wait(ctx)
+	if err != nil {
+		s.Cancel(moqt.ResetCancelled)
+		return nil, nil, err
+	}
+	return s, ok.Parameters.LargestObject, nil
+}
+
+// join fetches what a subscription does not have, as it was published before.
+func join(ctx context.Context, cfg *Config, l *client.Link, m moqt.Fetch, object func(item)) error {
+	m.Parameters.AuthorizationTokens = cfg.Client.Tokens
+	f, err := l.Fetch(ctx, m)
+	if err != nil {
+		return err
+	}
+	defer f.Cancel(moqt.ResetCancelled)
+	stream, err := f.Stream(ctx)
+	if err != nil {
+		return err
+	}
+	if err := readFetch(stream, object); err != nil {
+		closeOnViolation(l, err)
+		return err
+	}
+	_, err = f.Wait(ctx)
+	return err
+}
+
+// closeOnViolation ends a session whose peer breaks the rules.
+func closeOnViolation(l *client.Link, err error) {
+	if e, ok := errors.AsType[*moqt.ProtocolError](err); ok {
+		l.Close(e.Code, e.Reason)
+	}
+}
+
+// firstObject returns the first object of the current group of a track, which has the whole content of tracks that are not media.
+func firstObject(ctx context.Context, cfg *Config, l *client.Link, name string) ([]byte, error) {
+	first := make(chan []byte, 1)
+	take := func(i item) {
+		if i.location.Object == 0 {
+			select {
+			case first <- i.payload:
+			default:
+			}
+		}
+	}
+	full := moqt.FullTrackName{Namespace: cfg.Namespace, Name: name}
+	s, largest, err := subscribe(ctx, cfg, l, full, &plainReceiver{link: l, object: take})
+	if err != nil {
+		return nil, err
+	}
+	defer s.Cancel(moqt.ResetCancelled)
+	if largest != nil {
+		m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: s.ID()}
+		if err := join(ctx, cfg, l, m, take); err != nil {
+			cfg.Client.Logger.Debug("cannot fetch, waiting for the next group", "track", name, "error", err)
+		}
+	}
+	timeout := time.NewTimer(firstObjectTimeout)
+	defer timeout.Stop()
+	select {
+	case payload := <-first:
+		return payload, nil
+	case <-s.Context().Done():
+		return nil, fmt.Errorf("track %s: %w", name, context.Cause(s.Context()))
+	case <-timeout.C:
+		return nil, &MediaError{fmt.Errorf("track %s has no object to offer", name)}
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// firstObjectTimeout is how long to wait for an object after a publisher has accepted the subscription.
+const firstObjectTimeout = 10 * time.Second
+
+// plainReceiver passes on all objects as they come.
+type plainReceiver struct {
+	link   *client.Link
+	object func(item)
+}
+
+// HandleSubgroup implements [session.Receiver].
+func (r *plainReceiver) HandleSubgroup(g *session.Subgroup) {
+	closeOnViolation(r.link, readSubgroup(g, func(h moqt.ObjectHeader, i item) {
+		if h.Status == moqt.StatusNormal {
+			r.object(i)
+		}
+	}))
+}
+
+// HandleDatagram implements [session.Receiver].
+func (r *plainReceiver) HandleDatagram(o *moqt.ObjectDatagram) {
+	if o.Status == moqt.StatusNormal {
+		r.object(item{location: o.Location, priority: o.Priority, payload: o.Payload, arrived: time.Now()})
+	}
+}
