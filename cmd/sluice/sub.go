@@ -124,14 +124,14 @@ func (f *subFlags) check(env *environment) error {
 // open opens the output.
 func (f *subFlags) open(env *environment) (io.WriteCloser, error) {
 	if f.out == "-" {
-		return nopCloser{env.stdout}, nil
+		return keepOpen{env.stdout}, nil
 	}
 	return os.Create(f.out)
 }
 
-type nopCloser struct{ io.Writer }
+type keepOpen struct{ io.Writer }
 
-func (nopCloser) Close() error { return nil }
+func (keepOpen) Close() error { return nil }
 
 func (f *subFlags) play(cmd *cobra.Command, env *environment) (sub.Result, error) {
 	show := newProgress(env.stderr)
