@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -37,7 +38,7 @@ type Listener struct {
 	conns    atomic.Int64 // QUIC connections, handshakes included
 	accepted chan Conn
 	ctx      context.Context // done when closed
-	close    context.CancelFunc
+	close    context.CancelCauseFunc
 	wg       sync.WaitGroup
 
 	mu       sync.Mutex
@@ -50,7 +51,7 @@ func Listen(addr string, cfg Config) (*Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	l := &Listener{cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()), accepted: make(chan Conn), sessions: map[Conn]struct{}{}}
-	l.ctx, l.close = context.WithCancel(context.Background())
+	l.ctx, l.close = context.WithCancelCause(context.Background())
 	tlsConf, resetKey, err := serverTLS(&cfg, l.log)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
@@ -71,7 +72,8 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, resetKey *quic.State
 	if l.udp, err = net.ListenUDP("udp", udpAddr); err != nil {
 		return err
 	}
-	unvalidated := rate.NewLimiter(rate.Limit(cmp.Or(l.cfg.MaxUnvalidated, defaultMaxUnvalidated)), max(0, cmp.Or(l.cfg.MaxUnvalidated, defaultMaxUnvalidated)))
+	perSecond := max(0, cmp.Or(l.cfg.MaxUnvalidated, defaultMaxUnvalidated))
+	unvalidated := rate.NewLimiter(rate.Limit(perSecond), perSecond)
 	l.tr = &quic.Transport{
 		Conn:                l.udp,
 		ConnectionIDLength:  connIDLength,
@@ -103,6 +105,7 @@ func (l *Listener) run() {
 	for {
 		qc, err := l.quic.Accept(l.ctx)
 		if err != nil {
+			l.close(fmt.Errorf("%w: %w", ErrListenerClosed, err))
 			return
 		}
 		l.wg.Go(func() {
@@ -146,7 +149,7 @@ func (l *Listener) deliver(c Conn) {
 	}
 }
 
-// Accept waits for the next session. It fails with [ErrListenerClosed] after Close.
+// Accept waits for the next session. It fails with [ErrListenerClosed] after Close, and if the socket fails.
 func (l *Listener) Accept(ctx context.Context) (Conn, error) {
 	select {
 	case c := <-l.accepted:
@@ -154,7 +157,7 @@ func (l *Listener) Accept(ctx context.Context) (Conn, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-l.ctx.Done():
-		return nil, ErrListenerClosed
+		return nil, context.Cause(l.ctx)
 	}
 }
 
@@ -166,15 +169,12 @@ func (l *Listener) PacketConn() net.PacketConn { return l.udp }
 
 // Close ends all sessions with code 0 and frees the port. It takes up to a second, so that peers are told.
 func (l *Listener) Close() error {
-	l.close()
+	l.close(ErrListenerClosed)
 	l.mu.Lock()
-	open := make([]Conn, 0, len(l.sessions))
-	for c := range l.sessions {
-		open = append(open, c)
-	}
+	open := slices.Collect(maps.Keys(l.sessions))
 	l.mu.Unlock()
 	var wg sync.WaitGroup
-	for c := range slices.Values(open) {
+	for _, c := range open {
 		wg.Go(func() { _ = c.CloseWithError(0, "") })
 	}
 	wg.Wait()

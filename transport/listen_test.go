@@ -1,0 +1,128 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+)
+
+func TestListenErrors(t *testing.T) {
+	s := newServer(t)
+	for want, addr := range map[string]string{
+		"address already in use": s.Addr().String(),
+		"missing port":           "127.0.0.1",
+		"invalid port":           "127.0.0.1:99999",
+	} {
+		_, err := Listen(addr, s.cfg)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "listen on "+addr)
+	}
+}
+
+func TestListenerClose(t *testing.T) {
+	s := newServer(t)
+	accept := make(chan error)
+	go func() {
+		_, err := s.Accept(context.Background())
+		accept <- err
+	}()
+	for _, k := range []Kind{RawQUIC, WebTransport} {
+		_, err := s.dial(t, k)
+		require.NoError(t, err)
+		if k == RawQUIC {
+			require.NoError(t, <-accept)
+		}
+	}
+	client, server := s.connect(t, RawQUIC) // of two that wait
+	require.NoError(t, s.Close())
+	for _, c := range []Conn{client, server} {
+		<-c.Context().Done()
+		require.Zero(t, context.Cause(c.Context()).(*SessionError).Code)
+	}
+	_, err := s.Accept(context.Background())
+	require.Equal(t, ErrListenerClosed, err)
+	_ = s.Close()
+
+	again, err := Listen(s.Addr().String(), s.cfg)
+	require.NoError(t, err)
+	require.NoError(t, again.Close())
+}
+
+func TestAllInterfaces(t *testing.T) {
+	cert, hash, err := DevCertificate()
+	require.NoError(t, err)
+	l, err := Listen(":0", Config{Certificate: &cert, Protocols: []string{testProtocol}})
+	require.NoError(t, err)
+	defer l.Close()
+	s := &testServer{l, hash[:]}
+	for _, host := range []string{"127.0.0.1", "[::1]"} {
+		c, err := Dial(testContext(t), "moqt://"+host+":"+s.port(), ClientConfig{Protocols: []string{testProtocol}, CertificateSHA256: s.hash})
+		require.NoError(t, err)
+		require.NoError(t, c.CloseWithError(0, ""))
+	}
+}
+
+func TestMaxConnections(t *testing.T) {
+	s := newServer(t, func(c *Config) { c.MaxConnections = 2 })
+	first, _ := s.connect(t, RawQUIC)
+	s.connect(t, WebTransport)
+	for _, k := range []Kind{RawQUIC, WebTransport} {
+		_, err := s.dial(t, k)
+		require.ErrorContains(t, err, "CONNECTION_REFUSED")
+	}
+	require.NoError(t, first.CloseWithError(0, ""))
+	require.Eventually(t, func() bool { return s.conns.Load() < 2 }, 10*time.Second, time.Millisecond)
+	s.connect(t, WebTransport)
+}
+
+func TestRetry(t *testing.T) {
+	always := newServer(t, func(c *Config) { c.MaxUnvalidated = -1 })
+	for _, k := range []Kind{RawQUIC, WebTransport} {
+		client, server := always.connect(t, k)
+		require.NoError(t, client.SendDatagram([]byte("x")))
+		_, err := server.ReceiveDatagram(testContext(t))
+		require.NoError(t, err)
+	}
+}
+
+// A client that opens connections and never completes them is forgotten.
+func TestIncompleteHandshake(t *testing.T) {
+	s := newServer(t, func(c *Config) { c.HandshakeTimeout = 300 * time.Millisecond })
+	relay, err := net.ListenPacket("udp", "127.0.0.1:0") // passes the client's first packets only
+	require.NoError(t, err)
+	defer relay.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	dialed := make(chan error)
+	go func() {
+		_, err := quic.DialAddr(ctx, relay.LocalAddr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{testProtocol}}, nil)
+		dialed <- err
+	}()
+	b := make([]byte, 1500)
+	for s.conns.Load() == 0 {
+		n, _, err := relay.ReadFrom(b)
+		require.NoError(t, err)
+		_, err = relay.WriteTo(b[:n], s.Addr())
+		require.NoError(t, err)
+	}
+	cancel()
+	require.Error(t, <-dialed)
+	require.Eventually(t, func() bool { return s.conns.Load() == 0 }, 10*time.Second, time.Millisecond)
+	s.connect(t, RawQUIC)
+}
+
+// Sessions that nobody accepts must not keep others from being accepted when they have ended.
+func TestUnacceptedSessionEnds(t *testing.T) {
+	s := newServer(t)
+	for _, k := range []Kind{RawQUIC, WebTransport} {
+		c, err := s.dial(t, k)
+		require.NoError(t, err)
+		require.NoError(t, c.CloseWithError(0, ""))
+	}
+	require.Eventually(t, func() bool { return s.conns.Load() == 0 }, 10*time.Second, time.Millisecond)
+	s.connect(t, RawQUIC)
+}

@@ -1,0 +1,208 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"github.com/quic-go/webtransport-go"
+	"github.com/stretchr/testify/require"
+)
+
+// dialQUIC makes a connection whose ALPN is alpn.
+func (s *testServer) dialQUIC(t *testing.T, alpn string) *quic.Conn {
+	t.Helper()
+	qc, err := quic.DialAddr(testContext(t), s.Addr().String(),
+		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{alpn}},
+		&quic.Config{EnableDatagrams: true, EnableStreamResetPartialDelivery: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { qc.CloseWithError(0, "") })
+	return qc
+}
+
+// dialWT makes an HTTP/3 connection on which WebTransport sessions can be opened.
+func (s *testServer) dialWT(t *testing.T, protocols ...string) *webtransport.ClientConn {
+	t.Helper()
+	tr := &webtransport.Transport{ApplicationProtocols: protocols}
+	cc, err := tr.NewClientConn(s.dialQUIC(t, http3.NextProtoH3))
+	require.NoError(t, err)
+	t.Cleanup(func() { tr.Close() })
+	return cc
+}
+
+func TestOtherRequests(t *testing.T) {
+	s := newServer(t)
+	cc := s.dialWT(t)
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+		req, err := http.NewRequest(method, s.url(WebTransport), nil)
+		require.NoError(t, err)
+		rsp, err := cc.RoundTrip(req)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusNotFound, rsp.StatusCode)
+		require.NoError(t, rsp.Body.Close())
+	}
+	_, _, err := cc.Dial(testContext(t), s.url(WebTransport), nil) // it still may
+	require.NoError(t, err)
+	_, err = s.Accept(testContext(t))
+	require.NoError(t, err)
+}
+
+func TestOneSessionPerConnection(t *testing.T) {
+	s := newServer(t)
+	cc := s.dialWT(t, testProtocol)
+	_, _, err := cc.Dial(testContext(t), s.url(WebTransport), nil)
+	require.NoError(t, err)
+	server, err := s.Accept(testContext(t))
+	require.NoError(t, err)
+	rsp, _, err := cc.Dial(testContext(t), s.url(WebTransport), nil)
+	require.Error(t, err)
+	require.Equal(t, http.StatusTooManyRequests, rsp.StatusCode)
+	require.NoError(t, server.Context().Err())
+	_, err = server.OpenUniStream()
+	require.NoError(t, err)
+}
+
+func TestOrigins(t *testing.T) {
+	open := newServer(t)
+	closed := newServer(t, func(c *Config) { c.Origins = []string{"https://player.example", "http://localhost:8080"} })
+	for _, tt := range []struct {
+		s      *testServer
+		origin string
+		status int
+	}{
+		{open, "https://anything.example", 200},
+		{open, "", 200},
+		{closed, "", 200}, // not a browser
+		{closed, "https://player.example", 200},
+		{closed, "http://localhost:8080", 200},
+		{closed, "http://player.example", 403},
+		{closed, "https://player.example.attacker.example", 403},
+		{closed, "null", 403},
+	} {
+		header := http.Header{}
+		if tt.origin != "" {
+			header.Set("Origin", tt.origin)
+		}
+		rsp, _, _ := tt.s.dialWT(t, testProtocol).Dial(testContext(t), tt.s.url(WebTransport), header)
+		require.NotNil(t, rsp)
+		require.Equal(t, tt.status, rsp.StatusCode, tt.origin)
+	}
+}
+
+func TestAvailableProtocols(t *testing.T) {
+	s := newServer(t, func(c *Config) { c.Protocols = []string{"moqt-19", "moqt-18"} })
+	for _, tt := range []struct {
+		header string
+		status int
+		want   string
+	}{
+		{"", 200, "moqt-19"}, // an older browser
+		{`"moqt-18"`, 200, "moqt-18"},
+		{`"moqt-17", "moqt-18";a=1`, 200, "moqt-18"},
+		{`"moqt-17"`, 400, ""},
+		{`moqt-18`, 400, ""}, // a token
+		{`("moqt-18")`, 400, ""},
+		{`"moqt-18`, 400, ""},
+	} {
+		header := http.Header{}
+		if tt.header != "" {
+			header.Set(availableProtocols, tt.header)
+		}
+		rsp, _, _ := s.dialWT(t, "moqt-18", "moqt-19").Dial(testContext(t), s.url(WebTransport), header)
+		if tt.header == "" {
+			rsp, _, _ = s.dialWT(t).Dial(testContext(t), s.url(WebTransport), header)
+			<-s.accepted // that of the client whose default header was sent
+		}
+		require.NotNil(t, rsp)
+		require.Equal(t, tt.status, rsp.StatusCode, tt.header)
+		if tt.status == 200 {
+			c, err := s.Accept(testContext(t))
+			require.NoError(t, err)
+			require.Equal(t, tt.want, c.Protocol())
+		}
+	}
+}
+
+// A peer that ends the CONNECT stream without a capsule ends the session.
+func TestConnectStreamEnds(t *testing.T) {
+	s := newServer(t)
+	for _, abort := range []bool{false, true} {
+		qc := s.dialQUIC(t, http3.NextProtoH3)
+		tr := &http3.Transport{EnableDatagrams: true, AdditionalSettings: map[uint64]uint64{0x2c7cf000: 1}}
+		str, err := tr.NewRawClientConn(qc).OpenRequestStream(testContext(t))
+		require.NoError(t, err)
+		req, err := http.NewRequest(http.MethodConnect, s.url(WebTransport), nil)
+		require.NoError(t, err)
+		req.Proto = "webtransport-h3"
+		require.NoError(t, str.SendRequestHeader(req))
+		c, err := s.Accept(testContext(t))
+		require.NoError(t, err)
+		if abort {
+			str.CancelWrite(0x10c) // H3_REQUEST_CANCELLED
+			requireLost(t, c, "H3_REQUEST_CANCELLED")
+		} else {
+			require.NoError(t, str.Close())
+			<-c.Context().Done()
+			require.Equal(t, &SessionError{Remote: true}, context.Cause(c.Context()))
+		}
+		<-qc.Context().Done()
+	}
+}
+
+// A reset with a code that is none of WebTransport's, as HTTP/3 implementations may send, is a reset with code 0.
+func TestForeignResetCode(t *testing.T) {
+	s := newServer(t)
+	qc := s.dialQUIC(t, http3.NextProtoH3)
+	tr := &webtransport.Transport{}
+	defer tr.Close()
+	cc, err := tr.NewClientConn(qc)
+	require.NoError(t, err)
+	_, _, err = cc.Dial(testContext(t), s.url(WebTransport), nil)
+	require.NoError(t, err)
+	server, err := s.Accept(testContext(t))
+	require.NoError(t, err)
+	w, err := qc.OpenUniStream()
+	require.NoError(t, err)
+	write(t, w, string(server.StreamPrefix())+"x")
+	r, err := server.AcceptUniStream(testContext(t))
+	require.NoError(t, err)
+	_, err = io.ReadFull(r, make([]byte, 1))
+	require.NoError(t, err)
+	w.CancelWrite(0x10c)
+	_, err = r.Read(make([]byte, 1))
+	require.Equal(t, &StreamError{Remote: true}, err)
+}
+
+// Connections on which no session is established in time end, whatever the client does meanwhile.
+func TestUnusedHTTP3Connections(t *testing.T) {
+	s := newServer(t, func(c *Config) { c.HandshakeTimeout = 400 * time.Millisecond })
+	used, _ := s.connect(t, WebTransport)
+	idle := s.dialQUIC(t, http3.NextProtoH3)
+
+	halfRequest := s.dialQUIC(t, http3.NextProtoH3)
+	str, err := halfRequest.OpenStream()
+	require.NoError(t, err)
+	write(t, str, "\x01\x40") // a HEADERS frame, cut in its length
+
+	tr := &webtransport.Transport{}
+	defer tr.Close()
+	requests := s.dialQUIC(t, http3.NextProtoH3)
+	cc, err := tr.NewClientConn(requests)
+	require.NoError(t, err)
+	req, err := http.NewRequest(http.MethodGet, s.url(WebTransport), nil)
+	require.NoError(t, err)
+	rsp, err := cc.RoundTrip(req)
+	require.NoError(t, err)
+	require.NoError(t, rsp.Body.Close())
+
+	for _, qc := range []*quic.Conn{idle, halfRequest, requests} {
+		<-qc.Context().Done()
+		require.ErrorContains(t, context.Cause(qc.Context()), "no WebTransport session")
+	}
+	require.NoError(t, used.Context().Err(), "older, but used")
+}
