@@ -86,13 +86,16 @@ func TestRetry(t *testing.T) {
 	m := &RequestError{}
 	_, ok := m.Retry()
 	require.False(t, ok)
-	for after, want := range map[time.Duration]uint64{0: 1, -time.Second: 1, time.Nanosecond: 2, time.Second: 1001} {
+	for after, want := range map[time.Duration]uint64{
+		0: 1, -time.Second: 1, time.Nanosecond: 2, time.Second: 1001, 1<<63 - 1: 9223372036856,
+	} {
 		m.SetRetry(after)
 		require.Equal(t, want, m.RetryInterval)
 	}
+	m.SetRetry(1500 * time.Millisecond)
 	after, ok := m.Retry()
 	require.True(t, ok)
-	require.Equal(t, Milliseconds(m.RetryInterval-1), after)
+	require.Equal(t, 1500*time.Millisecond, after)
 	require.EqualError(t, &RequestError{Code: RequestTimeout}, "request refused: TIMEOUT")
 	require.EqualError(t, &RequestError{Code: 0x9d, Reason: "x"}, "request refused: 0x9d: x")
 }

@@ -118,7 +118,7 @@ func AppendDatagramHeader(b []byte, v Version, o *ObjectDatagram) ([]byte, error
 }
 
 // flags returns the bits of the type that say what follows. An empty object gets an explicit status (draft §11.2.1.1)
-// unless it has to signal the end of its group, which excludes one.
+// unless it has to signal the end of its group, which excludes one. A receiver accepts both forms.
 func (o *ObjectDatagram) flags() (flags uint64) {
 	if len(o.Properties) > 0 {
 		flags |= datagramProperties

@@ -4,7 +4,8 @@ package moqt
 // Redirect; the same one is used.
 const MaxURILen = 8192
 
-// Goaway asks the peer to move to another session, or on a request stream to move that request (draft §10.4).
+// Goaway asks the peer to move to another session, or on a request stream to move that request (draft §10.4). Peers
+// built on the Rust crate moq-transport 0.17 know no field but the URI and close the session, which is over anyway.
 type Goaway struct {
 	NewSessionURI string  // empty: the current one; always empty if a client sends it
 	Timeout       uint64  // milliseconds until the sender closes the session or resets the stream; 0: unspecified

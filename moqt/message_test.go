@@ -1,6 +1,7 @@
 package moqt
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -342,9 +343,11 @@ func TestPublishOK(t *testing.T) {
 }
 
 func TestUnsubscribe(t *testing.T) {
-	m, err := ParseMessage(Draft18, MessageUnsubscribe, nil)
+	reader := NewReader(bytes.NewReader(unhex("0a 0000 10")), Draft18)
+	m, err := reader.Read()
 	require.NoError(t, err)
 	require.Equal(t, &Unsubscribe{}, m)
+	require.Equal(t, 1, reader.Buffered())
 	_, err = AppendMessage(nil, Draft18, m)
 	require.ErrorContains(t, err, "STOP_SENDING")
 }

@@ -4,7 +4,7 @@ package moqt
 // and joins object headers that are spread over several reads.
 type objectScanner struct {
 	offset  int64  // of the next byte to consume, in the stream
-	end     int64  // of the payload of the latest object
+	end     int64  // of the payload of the latest object, never before offset
 	carry   []byte // the first bytes of a header that is not complete yet
 	carried bool   // the latest header was parsed from carry, which may be reused at the next call
 }
@@ -23,8 +23,7 @@ func (s *objectScanner) next(b []byte, p headerParser) (n int, err error) {
 	if s.carried {
 		s.release()
 	}
-	n = int(min(s.end-s.offset, int64(len(b))))
-	n = max(n, 0)
+	n = int(min(s.end-s.offset, int64(len(b)))) // payload to skip
 	s.offset += int64(n)
 	if n == len(b) {
 		return n, ErrIncomplete
@@ -34,12 +33,13 @@ func (s *objectScanner) next(b []byte, p headerParser) (n int, err error) {
 		return n + m, err
 	}
 	used, _, end, err := p.parseHeader(b[n:], s.offset)
-	if err == ErrIncomplete {
+	switch err {
+	case nil:
+		s.offset, s.end = s.offset+int64(used), end
+	case ErrIncomplete:
 		s.carry = append(s.carry, b[n:]...)
 		return len(b), err
 	}
-	s.offset += int64(used)
-	s.end = end
 	return n + used, err
 }
 
@@ -47,9 +47,12 @@ func (s *objectScanner) next(b []byte, p headerParser) (n int, err error) {
 func (s *objectScanner) join(b []byte, p headerParser) (n int, err error) {
 	for {
 		used, need, end, err := p.parseHeader(s.carry, s.offset)
-		if err != ErrIncomplete {
-			s.offset += int64(used)
-			s.end, s.carried = end, true
+		switch err {
+		case nil:
+			s.offset, s.end, s.carried = s.offset+int64(used), end, true
+			return n, nil
+		case ErrIncomplete:
+		default:
 			return n, err
 		}
 		m := min(need-len(s.carry), len(b)-n)

@@ -35,6 +35,7 @@ func TestReader(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, want, got)
 			}
+			require.Zero(t, reader.Buffered())
 			_, err := reader.Read()
 			require.Equal(t, io.EOF, err)
 		})

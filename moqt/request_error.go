@@ -13,7 +13,8 @@ type RequestError struct {
 	Redirect      *Redirect // with RequestRedirect only
 }
 
-// Redirect says where to repeat a request (draft §10.6.1).
+// Redirect says where to repeat a request (draft §10.6.1). Peers built on the Rust crate moq-transport 0.17 do not
+// know it and close the session.
 type Redirect struct {
 	URI   string        // empty: the URI of this session
 	Track FullTrackName // no fields and no name: what was requested. Namespace requests have no name.
@@ -40,7 +41,8 @@ func (m *RequestError) Retry() (after time.Duration, ok bool) {
 
 // SetRetry fills RetryInterval: the request may be repeated after that time, rounded up to milliseconds.
 func (m *RequestError) SetRetry(after time.Duration) {
-	m.RetryInterval = uint64((max(after, 0)+time.Millisecond-1)/time.Millisecond) + 1
+	const ms = uint64(time.Millisecond)
+	m.RetryInterval = (uint64(max(after, 0))+ms-1)/ms + 1
 }
 
 func (m *RequestError) encode(e *encoder) {

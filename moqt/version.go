@@ -5,7 +5,8 @@ import (
 	"strconv"
 )
 
-// Version is a version of MOQT, numbered as its Internet-Draft. It selects the wire format.
+// Version is a version of MOQT, numbered as its Internet-Draft. It selects the wire format; functions that take a
+// Version panic if it is not one of Versions.
 type Version uint16
 
 // Draft18 is draft-ietf-moq-transport-18.
