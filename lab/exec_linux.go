@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -98,32 +97,31 @@ func nameHosts(lines string) error {
 }
 
 // EndProcesses ends the processes that run in the lab's hosts, as switching the hosts off would: they are asked to, and
-// those that remain after a grace period are killed. It returns how many there were.
-func (l *Lab) EndProcesses(grace time.Duration) (int, error) {
+// those that remain after a grace period are killed. It returns how many there were, when none is left.
+func (l *Lab) EndProcesses(grace time.Duration) (count int, err error) {
 	processes, err := l.processes()
-	if err != nil || len(processes) == 0 {
-		return 0, err
-	}
+	count = len(processes)
 	for _, p := range processes {
 		p.Signal(unix.SIGTERM)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	for left := processes; len(left) > 0; {
-		select {
-		case <-ctx.Done():
-			for _, p := range left {
+	for start := time.Now(); len(processes) > 0 && err == nil; processes, err = l.processes() {
+		switch waited := time.Since(start); {
+		case waited > grace+killTimeout:
+			return count, fmt.Errorf("%d processes in the lab do not end", len(processes))
+		case waited > grace:
+			for _, p := range processes {
 				p.Kill()
 			}
-			return len(processes), nil
-		case <-time.After(10 * time.Millisecond):
 		}
-		if left, err = l.processes(); err != nil {
-			return len(processes), err
-		}
+		time.Sleep(endPoll)
 	}
-	return len(processes), nil
+	return count, err
 }
+
+const (
+	killTimeout = 10 * time.Second // for the kernel to end what was killed
+	endPoll     = 10 * time.Millisecond
+)
 
 // processes returns the other processes whose main thread is in one of the hosts.
 func (l *Lab) processes() ([]*os.Process, error) {
