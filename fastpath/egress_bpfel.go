@@ -13,6 +13,23 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type egressEndpoint struct {
+	_    structs.HostLayout
+	Addr [16]uint8
+	Port uint16
+	V6   uint8
+	Pad  uint8
+}
+
+type egressNeighbor struct {
+	_         structs.HostLayout
+	Ifindex   uint32
+	Dmac      [6]uint8
+	Smac      [6]uint8
+	VlanProto uint16
+	VlanTci   uint16
+}
+
 type egressScratch struct {
 	_          structs.HostLayout
 	Buf        [4096]uint8
@@ -66,8 +83,10 @@ type egressScratch struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	egressMapNeighbors     = "neighbors"
 	egressMapScratches     = "scratches"
 	egressProgClientEgress = "client_egress"
+	egressVarRelayPort     = "relay_port"
 )
 
 // loadEgress returns the embedded CollectionSpec for egress.
@@ -119,6 +138,7 @@ type egressProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type egressMapSpecs struct {
+	Neighbors *ebpf.MapSpec `ebpf:"neighbors"`
 	Scratches *ebpf.MapSpec `ebpf:"scratches"`
 }
 
@@ -126,6 +146,7 @@ type egressMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type egressVariableSpecs struct {
+	RelayPort *ebpf.VariableSpec `ebpf:"relay_port"`
 }
 
 // egressObjects contains all objects after they have been loaded into the kernel.
@@ -148,11 +169,13 @@ func (o *egressObjects) Close() error {
 //
 // It can be passed to loadEgressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type egressMaps struct {
+	Neighbors *ebpf.Map `ebpf:"neighbors"`
 	Scratches *ebpf.Map `ebpf:"scratches"`
 }
 
 func (m *egressMaps) Close() error {
 	return _EgressClose(
+		m.Neighbors,
 		m.Scratches,
 	)
 }
@@ -161,6 +184,7 @@ func (m *egressMaps) Close() error {
 //
 // It can be passed to loadEgressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type egressVariables struct {
+	RelayPort *ebpf.Variable `ebpf:"relay_port"`
 }
 
 // egressPrograms contains all programs after they have been loaded into the kernel.

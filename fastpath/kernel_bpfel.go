@@ -33,6 +33,23 @@ type kernelDownstreamKey struct {
 	Subscriber uint32
 }
 
+type kernelEndpoint struct {
+	_    structs.HostLayout
+	Addr [16]uint8
+	Port uint16
+	V6   uint8
+	Pad  uint8
+}
+
+type kernelNeighbor struct {
+	_         structs.HostLayout
+	Ifindex   uint32
+	Dmac      [6]uint8
+	Smac      [6]uint8
+	VlanProto uint16
+	VlanTci   uint16
+}
+
 type kernelPacketKeys struct {
 	_   structs.HostLayout
 	Key [8]uint32
@@ -43,9 +60,6 @@ type kernelPacketKeys struct {
 
 type kernelPath struct {
 	_                 structs.HostLayout
-	Ifindex           uint32
-	Dmac              [6]uint8
-	Smac              [6]uint8
 	Saddr             [16]uint8
 	Daddr             [16]uint8
 	Sport             uint16
@@ -58,8 +72,6 @@ type kernelPath struct {
 	StreamPrefix      [16]uint8
 	DatagramPrefix    [8]uint8
 	StreamLimit       uint64
-	Suite             uint32
-	Pad               uint32
 }
 
 type kernelReason uint32
@@ -83,19 +95,20 @@ const (
 	kernelReasonCOPY_SENT              kernelReason = 15
 	kernelReasonCOPY_BUDGET            kernelReason = 16
 	kernelReasonCOPY_NO_PATH           kernelReason = 17
-	kernelReasonCOPY_NOT_OPEN          kernelReason = 18
-	kernelReasonCOPY_FILTERED          kernelReason = 19
-	kernelReasonCOPY_OUT_OF_ORDER      kernelReason = 20
-	kernelReasonCOPY_PRIORITY          kernelReason = 21
-	kernelReasonCOPY_STREAM_LIMIT      kernelReason = 22
-	kernelReasonCOPY_STREAM_CREDIT     kernelReason = 23
-	kernelReasonCOPY_CONNECTION_CREDIT kernelReason = 24
-	kernelReasonCOPY_WINDOW            kernelReason = 25
-	kernelReasonCOPY_TOO_LARGE         kernelReason = 26
-	kernelReasonCOPY_LEDGER_FULL       kernelReason = 27
-	kernelReasonCOPY_CHECKSUM          kernelReason = 28
-	kernelReasonCOPY_LOST              kernelReason = 29
-	kernelReasonREASON_COUNT           kernelReason = 30
+	kernelReasonCOPY_NO_NEIGHBOR       kernelReason = 18
+	kernelReasonCOPY_NOT_OPEN          kernelReason = 19
+	kernelReasonCOPY_FILTERED          kernelReason = 20
+	kernelReasonCOPY_OUT_OF_ORDER      kernelReason = 21
+	kernelReasonCOPY_PRIORITY          kernelReason = 22
+	kernelReasonCOPY_STREAM_LIMIT      kernelReason = 23
+	kernelReasonCOPY_STREAM_CREDIT     kernelReason = 24
+	kernelReasonCOPY_CONNECTION_CREDIT kernelReason = 25
+	kernelReasonCOPY_WINDOW            kernelReason = 26
+	kernelReasonCOPY_TOO_LARGE         kernelReason = 27
+	kernelReasonCOPY_LEDGER_FULL       kernelReason = 28
+	kernelReasonCOPY_CHECKSUM          kernelReason = 29
+	kernelReasonCOPY_LOST              kernelReason = 30
+	kernelReasonREASON_COUNT           kernelReason = 31
 )
 
 type kernelRecord struct {
@@ -248,6 +261,7 @@ const (
 	kernelMapFreeStreams      = "free_streams"
 	kernelMapKeys             = "keys"
 	kernelMapLedgers          = "ledgers"
+	kernelMapNeighbors        = "neighbors"
 	kernelMapPaths            = "paths"
 	kernelMapReasons          = "reasons"
 	kernelMapScratches        = "scratches"
@@ -318,6 +332,7 @@ type kernelMapSpecs struct {
 	FreeStreams   *ebpf.MapSpec `ebpf:"free_streams"`
 	Keys          *ebpf.MapSpec `ebpf:"keys"`
 	Ledgers       *ebpf.MapSpec `ebpf:"ledgers"`
+	Neighbors     *ebpf.MapSpec `ebpf:"neighbors"`
 	Paths         *ebpf.MapSpec `ebpf:"paths"`
 	Reasons       *ebpf.MapSpec `ebpf:"reasons"`
 	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
@@ -364,6 +379,7 @@ type kernelMaps struct {
 	FreeStreams   *ebpf.Map `ebpf:"free_streams"`
 	Keys          *ebpf.Map `ebpf:"keys"`
 	Ledgers       *ebpf.Map `ebpf:"ledgers"`
+	Neighbors     *ebpf.Map `ebpf:"neighbors"`
 	Paths         *ebpf.Map `ebpf:"paths"`
 	Reasons       *ebpf.Map `ebpf:"reasons"`
 	Scratches     *ebpf.Map `ebpf:"scratches"`
@@ -382,6 +398,7 @@ func (m *kernelMaps) Close() error {
 		m.FreeStreams,
 		m.Keys,
 		m.Ledgers,
+		m.Neighbors,
 		m.Paths,
 		m.Reasons,
 		m.Scratches,

@@ -102,8 +102,21 @@ func (k *Kernel) load(s Settings) error {
 	if err := spec.LoadAndAssign(&k.ingress, nil); err != nil {
 		return err
 	}
-	shared := map[string]*ebpf.Map{egressMapScratches: k.ingress.Scratches}
-	return loadEgressObjects(&k.egress, &ebpf.CollectionOptions{MapReplacements: shared})
+	return k.loadEgress(s)
+}
+
+func (k *Kernel) loadEgress(s Settings) error {
+	spec, err := loadEgress()
+	if err != nil {
+		return err
+	}
+	if err := spec.Variables[egressVarRelayPort].Set(bigEndian16(s.Port)); err != nil {
+		return err
+	}
+	return spec.LoadAndAssign(&k.egress, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
+		egressMapScratches: k.ingress.Scratches,
+		egressMapNeighbors: k.ingress.Neighbors,
+	}})
 }
 
 // connectionIDMask has ones where a connection ID of n bytes lies in three words.

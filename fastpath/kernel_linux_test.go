@@ -191,10 +191,7 @@ func (r *rig) addSubscriber(index uint32, h *lab.Host) {
 	var err error
 	s.conn, err = h.ListenUDP(netip.AddrPortFrom(r.address(far), 9000))
 	require.NoError(t, err)
-	var ifindex int
-	require.NoError(t, r.lab.Relay.Do(func() error { ifindex = r.index(near); return nil }))
 	require.NoError(t, r.SetPath(index, Path{
-		Device: ifindex, SourceMAC: [6]byte(near.HardwareAddr()), DestinationMAC: [6]byte(far.HardwareAddr()),
 		Local:  netip.AddrPortFrom(r.address(near), relayPort),
 		Remote: netip.AddrPortFrom(r.address(far), 9000), ConnectionID: s.cid, InitialMaxStream: 1 << 20,
 	}))
@@ -203,6 +200,16 @@ func (r *rig) addSubscriber(index uint32, h *lab.Host) {
 	state.Window, state.DataLimit, state.MaxUni = 1<<20, 1<<20, 100
 	state.NextUni, state.Threshold, state.Mtu, state.NextPn = 3, 0xffff, 1400, 1000
 	r.subscribers = append(r.subscribers, s)
+	r.greet(s)
+}
+
+// greet has the relay's stack send something to a subscriber: the programs learn from it where the subscriber is.
+func (r *rig) greet(s *subscriber) {
+	_, err := r.relay.WriteTo([]byte("handshake"), s.conn.LocalAddr())
+	require.NoError(r.t, err)
+	require.NoError(r.t, s.conn.SetReadDeadline(time.Now().Add(5*time.Second)))
+	_, _, err = s.conn.ReadFromUDPAddrPort(make([]byte, 100))
+	require.NoError(r.t, err)
 }
 
 func (r *rig) subscription(s *subscriber) Subscription {
@@ -362,6 +369,14 @@ func TestDeclines(t *testing.T) {
 		{reason: "copy_filtered", set: func(s *Subscription) { s.StartGroup, s.StartObject = 10, 1 }},
 		{reason: "copy_filtered", set: func(s *Subscription) { s.EndGroup = 9 }},
 		{reason: "copy_no_path", set: func(s *Subscription) { s.Subscriber = 999 }},
+		{reason: "copy_no_neighbor", set: func(*Subscription) {
+			require.NoError(t, r.SetPath(1, Path{Local: netip.MustParseAddrPort("192.0.2.1:1"), Remote: netip.MustParseAddrPort("192.0.2.2:2")}))
+		}, send: func() {
+			elsewhere := r.subscription(s)
+			elsewhere.Subscriber = 1
+			require.NoError(t, r.SetTrack(5, []Subscription{elsewhere}))
+			r.publish(stream(id, 0, 0, object))
+		}},
 		{reason: "copy_priority", set: func(*Subscription) { state.Threshold = 128<<8 | 8 }},
 		{reason: "copy_stream_limit", set: func(*Subscription) { state.MaxUni = 0 }},
 		{reason: "copy_connection_credit", set: func(*Subscription) { state.DataLimit = 5 }},

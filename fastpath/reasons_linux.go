@@ -22,6 +22,7 @@ var reasonNames = [...]string{
 	kernelReasonCOPY_SENT:              "copy_sent",
 	kernelReasonCOPY_BUDGET:            "copy_budget",
 	kernelReasonCOPY_NO_PATH:           "copy_no_path",
+	kernelReasonCOPY_NO_NEIGHBOR:       "copy_no_neighbor",
 	kernelReasonCOPY_NOT_OPEN:          "copy_not_open",
 	kernelReasonCOPY_FILTERED:          "copy_filtered",
 	kernelReasonCOPY_OUT_OF_ORDER:      "copy_out_of_order",

@@ -32,9 +32,6 @@ func (p *PacketKeys) words() (k kernelPacketKeys) {
 
 // Path is how a subscriber is reached.
 type Path struct {
-	Device           int // index
-	SourceMAC        [6]byte
-	DestinationMAC   [6]byte
 	Local, Remote    netip.AddrPort // of one family
 	ConnectionID     []byte         // destination connection ID, at most 20 bytes
 	StreamPrefix     []byte         // what WebTransport puts in front of a stream, at most 16 bytes
@@ -52,16 +49,16 @@ func (p *Path) validate() error {
 	return nil
 }
 
-// SetPath says how a subscriber is reached, from the next packet on.
+// SetPath says how a subscriber is reached, from the next packet on. Its link-layer address is the one that the stack used
+// last.
 func (k *Kernel) SetPath(subscriber uint32, p Path) error {
 	if err := p.validate(); err != nil {
 		return err
 	}
 	v := kernelPath{
-		Ifindex: uint32(p.Device), Dmac: p.DestinationMAC, Smac: p.SourceMAC,
 		Sport: bigEndian16(p.Local.Port()), Dport: bigEndian16(p.Remote.Port()),
 		DcidLen: uint8(len(p.ConnectionID)), StreamPrefixLen: uint8(len(p.StreamPrefix)), DatagramPrefixLen: uint8(len(p.DatagramPrefix)),
-		StreamLimit: p.InitialMaxStream, Suite: 1,
+		StreamLimit: p.InitialMaxStream,
 	}
 	if p.Local.Addr().Is6() {
 		v.V6 = 1

@@ -8,6 +8,7 @@
 #include "checksum.h"
 #include "claim.h"
 #include "frames.h"
+#include "neighbors.h"
 #include "open.h"
 
 #define PN_LEN 4 // always: whatever user space sends in between, the number stays decodable
@@ -76,17 +77,32 @@ __noinline int seal_packet(struct scratch *c, const struct path *path, const str
 	return 0;
 }
 
-// write_ip writes the Ethernet and IP headers at buf+OUT, for a UDP datagram of udp_len bytes, and returns the sum of the
-// pseudo header (RFC 768, RFC 8200 §8.1).
-INLINE u32 write_ip(struct scratch *c, const struct path *path, u32 udp_len)
+// link_len is the length of the Ethernet header, with its VLAN tag.
+INLINE u32 link_len(const struct neighbor *n)
 {
-	u8 *eth = c->buf + OUT, *ip = eth + ETH_LEN;
+	return ETH_LEN + (n->vlan_proto ? sizeof(struct vlan_tag) : 0);
+}
+
+// write_ethernet writes the Ethernet header at p.
+INLINE void write_ethernet(u8 *p, const struct neighbor *n, __be16 proto)
+{
+	__builtin_memcpy(p, n->dmac, 6);
+	__builtin_memcpy(p + 6, n->smac, 6);
+	*(__be16 *)(p + 12) = proto;
+	if (n->vlan_proto) {
+		*(__be16 *)(p + 12) = n->vlan_proto;
+		*(__be16 *)(p + 14) = n->vlan_tci;
+		*(__be16 *)(p + 16) = proto;
+	}
+}
+
+// write_ip writes the IP header at ip, for a UDP datagram of udp_len bytes, and returns the sum of the pseudo header
+// (RFC 768, RFC 8200 §8.1).
+INLINE u32 write_ip(u8 *ip, const struct path *path, u32 udp_len)
+{
 	u32 addresses;
 
-	__builtin_memcpy(eth, path->dmac, 6);
-	__builtin_memcpy(eth + 6, path->smac, 6);
 	if (path->v6) {
-		*(u16 *)(eth + 12) = bpf_htons(ETH_P_IPV6);
 		*(u32 *)ip = bpf_htonl(6 << 28);
 		*(u16 *)(ip + 4) = bpf_htons(udp_len);
 		ip[6] = IPPROTO_UDP;
@@ -95,7 +111,6 @@ INLINE u32 write_ip(struct scratch *c, const struct path *path, u32 udp_len)
 		__builtin_memcpy(ip + 24, path->daddr, 16);
 		addresses = sum_of(ip + 8, 32);
 	} else {
-		*(u16 *)(eth + 12) = bpf_htons(ETH_P_IP);
 		*(u32 *)ip = bpf_htonl(0x45000000 | (20 + udp_len));
 		*(u32 *)(ip + 4) = bpf_htonl(0x4000); // do not fragment
 		ip[8] = HOP_LIMIT;
@@ -110,17 +125,19 @@ INLINE u32 write_ip(struct scratch *c, const struct path *path, u32 udp_len)
 }
 
 // write_headers writes everything before the sealed payload of len bytes, tag included, and sets head and tail.
-__noinline int write_headers(struct scratch *c, const struct path *path, u32 len)
+__noinline int write_headers(struct scratch *c, const struct path *path, const struct neighbor *n, u32 len)
 {
-	if (!c || !path)
+	if (!c || !path || !n)
 		return -1;
 	u32 aad_len = c->aad_len, l3 = path->v6 ? 40 : 20;
 
 	if (aad_len > 1 + MAX_CID + PN_LEN || aad_len < 1 + PN_LEN || len > MAX_PAYLOAD + TAG_LEN)
 		return -1;
 	u32 udp_len = 8 + aad_len + len;
-	u32 pseudo = write_ip(c, path, udp_len);
-	u8 *udp = c->buf + OUT + ETH_LEN + l3, *quic = udp + 8;
+	u8 *ip = c->buf + OUT + link_len(n), *udp = ip + l3, *quic = udp + 8;
+
+	write_ethernet(c->buf + OUT, n, path->v6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP));
+	u32 pseudo = write_ip(ip, path, udp_len);
 
 	*(u16 *)udp = path->sport;
 	*(u16 *)(udp + 2) = path->dport;
@@ -140,7 +157,7 @@ __noinline int write_headers(struct scratch *c, const struct path *path, u32 len
 		payload_sum = swap_bytes(payload_sum);
 	u16 checksum = ~fold((u64)pseudo + header_sum + payload_sum);
 	*(u16 *)(udp + 6) = c->checksum_start ? pseudo : checksum ? checksum : 0xffff;
-	c->head = ETH_LEN + l3 + 8 + aad_len;
+	c->head = link_len(n) + l3 + 8 + aad_len;
 	c->tail = len;
 	return 0;
 }

@@ -104,6 +104,14 @@ INLINE enum reason find_stream(const struct fan_out *f, const struct subscriptio
 	return open_stream(f->subgroup, sub, &key, &cl->slot);
 }
 
+INLINE struct neighbor *find_neighbor(const struct path *path)
+{
+	struct endpoint key = { .port = path->dport, .v6 = path->v6 };
+
+	__builtin_memcpy(key.addr, path->daddr, 16);
+	return bpf_map_lookup_elem(&neighbors, &key);
+}
+
 // prepare fills the claim for the body of a frame: all but the header that each hop writes anew.
 INLINE void prepare(struct claim *cl, const struct frame *fr, const struct subgroup *g, const struct stream_state *st,
 		    const struct path *path, const struct subscription *sub)
@@ -120,7 +128,8 @@ INLINE void prepare(struct claim *cl, const struct frame *fr, const struct subgr
 
 // build_copy makes the packet of a claim in OUT. The frame header and the prefix are written in front of the body, over
 // bytes that nobody needs any more. Its failures are bugs, so they count as losses.
-INLINE int build_copy(struct fan_out *f, const struct subscription *sub, const struct stream_state *st, const struct path *path)
+INLINE int build_copy(struct fan_out *f, const struct subscription *sub, const struct stream_state *st, const struct path *path,
+		      const struct neighbor *n)
 {
 	struct scratch *c = f->c;
 	struct claim *cl = &c->claim;
@@ -139,7 +148,7 @@ INLINE int build_copy(struct fan_out *f, const struct subscription *sub, const s
 	if (src > IN + PAYLOAD_AT + MAX_PAYLOAD)
 		return -1;
 	write_frame_header(c->buf + src, st->id, offset, cl->fin);
-	return seal_packet(c, path, cl, src, frame_len) || write_headers(c, path, frame_len + TAG_LEN);
+	return seal_packet(c, path, cl, src, frame_len) || write_headers(c, path, n, frame_len + TAG_LEN);
 }
 
 // send_copy makes the subscriber's packet and sends a clone that client_egress turns into it.
@@ -153,9 +162,12 @@ static __noinline int send_copy(struct fan_out *f, const struct subscription *su
 	struct claim *cl = &c->claim;
 	cl->subscriber = sub->subscriber;
 	struct path *path = bpf_map_lookup_elem(&paths, &cl->subscriber);
-	if (!path || !path->suite)
+	if (!path)
 		return COPY_NO_PATH;
-	if (c->checksum_start && c->checksum_start != ETH_LEN + (path->v6 ? 40 : 20))
+	struct neighbor *n = find_neighbor(path);
+	if (!n)
+		return COPY_NO_NEIGHBOR;
+	if (c->checksum_start && c->checksum_start != link_len(n) + (path->v6 ? 40 : 20))
 		return COPY_CHECKSUM;
 	enum reason why = find_stream(f, sub, cl, fr->stream_id, !fr->offset && fr->header_len);
 	if (why != COPY_SENT)
@@ -170,13 +182,13 @@ static __noinline int send_copy(struct fan_out *f, const struct subscription *su
 			*(volatile u32 *)&st->phase = STREAM_ABANDONED; // user space, which sees the packet too, goes on with it
 		return why;
 	}
-	int err = build_copy(f, sub, st, path);
+	int err = build_copy(f, sub, st, path, n);
 	if (cl->opened)
 		*(volatile u32 *)&st->phase = STREAM_OPEN; // even if it failed: the bytes are claimed, loss recovery sends them
 	if (err)
 		return COPY_LOST;
 	c->armed = 1;
-	err = bpf_clone_redirect(f->skb, path->ifindex, 0);
+	err = bpf_clone_redirect(f->skb, n->ifindex, 0);
 	if (err || c->armed) {
 		c->armed = 0;
 		return COPY_LOST;

@@ -10,6 +10,9 @@
 #include <linux/udp.h>
 #include "common.h"
 
+// UDP port that the relay listens on, in network byte order.
+const volatile u16 relay_port = 0;
+
 #define MAX_VLAN_TAGS 2
 #define FRAGMENT_MASK 0x3fff // more fragments, or a fragment offset
 #define ETH_P_8021Q_BE bpf_htons(ETH_P_8021Q)

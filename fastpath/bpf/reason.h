@@ -26,7 +26,8 @@ enum reason {
 	// Copies for one subscriber.
 	COPY_SENT,
 	COPY_BUDGET, // beyond the subscribers that one packet may be copied to
-	COPY_NO_PATH, // the subscriber has no path or keys here
+	COPY_NO_PATH, // the subscriber is not served here: its suite is another, or it has gone
+	COPY_NO_NEIGHBOR, // the stack has not sent it anything yet, or not for long
 	COPY_NOT_OPEN, // the stream was not opened: user space does it, or the subscription does not want it
 	COPY_FILTERED, // outside the subscription's range, or it is not forwarding
 	COPY_OUT_OF_ORDER, // bytes before it have not been sent, or it was sent already

@@ -5,9 +5,6 @@
 #include "forward.h"
 #include <bpf/bpf_core_read.h>
 
-// UDP port that the relay listens on, in network byte order.
-const volatile u16 relay_port = 0;
-
 #define CHECKSUM_PARTIAL 3
 
 struct sk_buff {

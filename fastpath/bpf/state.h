@@ -77,8 +77,6 @@ struct send_keys {
 
 // How a subscriber is reached. Replaced as a whole.
 struct path {
-	u32 ifindex;
-	u8 dmac[6], smac[6];
 	u8 saddr[16], daddr[16]; // IPv4 in the first four bytes
 	__be16 sport, dport;
 	u8 v6;
@@ -89,8 +87,6 @@ struct path {
 	u8 stream_prefix[16]; // right-aligned
 	u8 datagram_prefix[8]; // right-aligned
 	u64 stream_limit; // initial_max_stream_data_uni
-	u32 suite; // 0: nothing is sealed here
-	u32 pad;
 };
 
 // One publisher's connection, as the programs receive from it.
