@@ -41,6 +41,9 @@ func (s *Session) acceptStreams() {
 	}
 	for {
 		stream, err := s.conn.AcceptStream(s.ctx)
+		if err == nil {
+			err = s.acceptRate.Wait(s.ctx)
+		}
 		if err != nil {
 			s.failUnlessEnded(err)
 			return
@@ -63,6 +66,7 @@ func (s *Session) serve(stream transport.Stream) {
 		s.fail(err)
 		return
 	}
+	r.watch()
 	s.log.Debug("request", "message", m.Type(), "stream", stream.ID(), "request", r.id, "refused", refused)
 	if refused != nil {
 		_ = r.Reject(refused) // fails only if the peer has cancelled the request
@@ -73,7 +77,7 @@ func (s *Session) serve(stream transport.Stream) {
 }
 
 // first waits for the message that opens a request stream. A peer that opens a stream has something to send, so the
-// time starts at once.
+// time starts at once. If nothing at all arrives it fails with [os.ErrDeadlineExceeded].
 func (in *inbox) first() (moqt.Message, error) {
 	in.begin()
 	return in.next()
@@ -113,6 +117,9 @@ func (s *Session) take(r *Request, m moqt.Message) (*moqt.RequestError, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests[r.id] = r
+	if err := s.checkAlias(r.role); err != nil {
+		return nil, err
+	}
 	refused := s.refusal(r, p, repeated)
 	if refused == nil {
 		err = r.role.admit()

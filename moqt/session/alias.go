@@ -17,14 +17,29 @@ type aliasTable struct {
 	order   []uint64 // of retirement
 }
 
-// bind makes an alias lead to a subscription. It fails if the alias leads to another track whose subscription has not
-// ended.
-func (t *aliasTable) bind(alias uint64, sub *Subscription) error {
-	if other := t.live[alias]; other != nil && other.drain.cause == nil && !other.track.Equal(sub.track) {
+// check fails if an alias leads to another track, whose subscription has not ended (draft §11.1).
+func (t *aliasTable) check(alias uint64, track moqt.FullTrackName) error {
+	if other := t.live[alias]; other != nil && other.drain.cause == nil && !other.track.Equal(track) {
 		return &moqt.ProtocolError{
 			Code:   moqt.SessionDuplicateTrackAlias,
 			Reason: fmt.Sprintf("track alias %d stands for two tracks", alias),
 		}
+	}
+	return nil
+}
+
+// checkAlias checks the alias of a PUBLISH of the peer, whether or not the request is going to be refused.
+func (s *Session) checkAlias(r role) error {
+	if sub, ok := r.(*Subscription); ok {
+		return s.aliases.check(sub.offer.TrackAlias, sub.track)
+	}
+	return nil
+}
+
+// bind makes an alias lead to a subscription.
+func (t *aliasTable) bind(alias uint64, sub *Subscription) error {
+	if err := t.check(alias, sub.track); err != nil {
+		return err
 	}
 	if t.live == nil {
 		t.live = make(map[uint64]*Subscription)

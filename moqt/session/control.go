@@ -88,8 +88,8 @@ func (s *Session) Goaway(uri string, timeout time.Duration) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.goawaySent || s.control == nil {
-		return errGoawayState
+	if s.goawaySent {
+		return errGoawayTwice
 	}
 	id := s.ids.next()
 	if err := s.control.send(&moqt.Goaway{NewSessionURI: uri, Timeout: milliseconds(timeout), RequestID: &id}); err != nil {
@@ -104,7 +104,7 @@ func (s *Session) Goaway(uri string, timeout time.Duration) error {
 
 var (
 	errURIOfClient = errors.New("a client cannot tell a server where to go (draft §10.4)")
-	errGoawayState = errors.New("GOAWAY can be sent once, while the session runs")
+	errGoawayTwice = errors.New("GOAWAY was sent before")
 )
 
 // goawayTimedOut closes the session after the timeout of our GOAWAY.
@@ -129,8 +129,10 @@ func (r *Request) Goaway(uri string, timeout time.Duration) error {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	switch {
-	case r.goawaySent || r.over:
-		return errGoawayState
+	case r.over:
+		return context.Cause(r.ctx)
+	case r.goawaySent:
+		return errGoawayTwice
 	case r.remote && !r.answered:
 		return ErrUnanswered
 	}

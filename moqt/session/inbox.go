@@ -33,7 +33,7 @@ func (in *inbox) next() (moqt.Message, error) {
 		in.begin()
 	}
 	m, err := in.reader.Read()
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, os.ErrDeadlineExceeded) && in.reader.Buffered() > 0 {
 		return nil, &moqt.ProtocolError{
 			Code: moqt.SessionControlMessageTimeout, Reason: "a control message was not completed in time",
 		}

@@ -35,10 +35,10 @@ func (s *Session) request(ctx context.Context, open openFunc, m moqt.Message, bi
 	r := s.newRequest(stream, s.newInbox(stream), m.Type(), false)
 	r.role = bind(r)
 	if err := s.enter(r, m); err != nil {
-		r.out.reset(moqt.ResetCancelled)
-		stream.CancelRead(uint64(moqt.ResetCancelled))
+		r.resetStream(moqt.ResetCancelled)
 		return err
 	}
+	r.watch()
 	if r.kind == moqt.MessageTrackStatus {
 		r.out.finish()
 	}

@@ -16,10 +16,10 @@ var errStalled = errors.New("the peer does not read its messages")
 // neither other streams nor the sender. A goroutine exists while something is queued.
 type outbox struct {
 	s      *Session
-	stream transport.SendStream
 	failed func(error) // called once, when the stream cannot take what is queued
 
 	mu      sync.Mutex
+	stream  transport.SendStream // nil while it is not open: messages queue up
 	queue   []byte
 	sending bool
 	fin     bool // nothing may follow what is queued
@@ -42,10 +42,22 @@ func (o *outbox) enqueue(m moqt.Message, last bool) error {
 	if err != nil {
 		return err
 	}
-	o.s.log.Debug("send", "message", m.Type(), "stream", o.stream.ID())
+	o.s.log.Debug("send", "message", m.Type())
 	o.queue, o.fin = queue, last
+	if len(o.queue) > o.s.cfg.MaxSendQueue {
+		o.s.spawn(func() { o.fail(errStalled) }) // not here: the caller may hold the session's mu
+		return errStalled
+	}
 	o.start()
 	return nil
+}
+
+// open starts sending on a stream.
+func (o *outbox) open(stream transport.SendStream) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stream = stream
+	o.start()
 }
 
 // finish queues a FIN.
@@ -66,15 +78,8 @@ func (o *outbox) reset(code moqt.StreamResetCode) {
 	o.stream.CancelWrite(uint64(code))
 }
 
-// isClosed reports whether this end has closed or reset the stream, or is about to.
-func (o *outbox) isClosed() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.fin
-}
-
 func (o *outbox) start() {
-	if !o.sending && !o.dead {
+	if !o.sending && !o.dead && o.stream != nil {
 		o.sending = o.s.spawn(o.run)
 	}
 }

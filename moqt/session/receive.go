@@ -14,8 +14,8 @@ func (r *Request) receive(m moqt.Message) error {
 	switch {
 	case peerDone:
 		return violation("%s after the last message of a %s", m.Type(), r.kind)
-	case over:
-		return nil // it crossed our last message
+	case over: // it crossed our last message
+		return r.ignore(m)
 	}
 	if err := r.where(responds).Check(r.s.version, m); err != nil {
 		return err
@@ -34,6 +34,19 @@ func (r *Request) receive(m moqt.Message) error {
 		return violation("second response to a %s", r.kind)
 	}
 	return r.role.message(m)
+}
+
+// ignore takes a message that needs no answer any more. What it registers is registered nevertheless (draft §10.2.2).
+func (r *Request) ignore(m moqt.Message) error {
+	u, ok := m.(*moqt.RequestUpdate)
+	if !ok {
+		return nil
+	}
+	if err := r.s.ids.use(u.RequestID); err != nil {
+		return err
+	}
+	_, _, err := r.s.tokens.resolve(u.Parameters.AuthorizationTokens)
+	return err
 }
 
 // where is the context of a message, for the checks that depend on it.

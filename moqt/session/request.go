@@ -90,9 +90,8 @@ func (s *Session) newRequest(stream transport.Stream, in *inbox, kind moqt.Messa
 		updates:   make(chan *Update, maxUnansweredUpdates),
 		goaways:   make(chan moqt.Goaway, 1),
 	}
-	r.out = outbox{s: s, stream: stream, failed: r.sendFailed}
+	r.out.s, r.out.failed, r.out.stream = s, r.sendFailed, stream
 	r.ctx, r.cancel = context.WithCancelCause(s.ctx)
-	context.AfterFunc(stream.Context(), r.sendStopped)
 	return r
 }
 
@@ -198,33 +197,38 @@ func (r *Request) endLocked(cause error) bool {
 	return true
 }
 
-// abort ends the request and both directions of its stream.
+// abort ends the request, if it is not over, and both directions of its stream.
 func (r *Request) abort(code moqt.StreamResetCode, cause error) {
 	if r.end(cause) {
-		r.out.reset(code)
-		r.stream.CancelRead(uint64(code))
+		r.resetStream(code)
 	}
 }
 
-// sendFailed is called when the peer does not take what we send.
+func (r *Request) resetStream(code moqt.StreamResetCode) {
+	r.out.reset(code)
+	r.stream.CancelRead(uint64(code))
+}
+
+// sendFailed is called when the peer does not take what we send. That may be the last message of a request that is
+// over, whose stream is still to be given up.
 func (r *Request) sendFailed(err error) {
-	if e, ok := errors.AsType[*transport.StreamError](err); ok {
-		r.abort(moqt.ResetCancelled, e)
-		return
+	code := moqt.ResetCancelled
+	if _, cancelled := errors.AsType[*transport.StreamError](err); !cancelled {
+		code, err = moqt.ResetTooFarBehind, errStalled
 	}
-	r.abort(moqt.ResetTooFarBehind, errStalled)
+	r.end(err)
+	r.resetStream(code)
 }
 
-// sendStopped is called when our side of the stream is closed, and finds out whether the peer did it.
-func (r *Request) sendStopped() {
-	if r.out.isClosed() || r.s.ctx.Err() != nil {
-		return
-	}
-	cause, ok := errors.AsType[*transport.StreamError](context.Cause(r.stream.Context()))
-	if !ok {
-		cause = &transport.StreamError{Code: uint64(moqt.ResetCancelled), Remote: true}
-	}
-	r.abort(moqt.ResetCancelled, cause)
+// watch ends the request when the peer asks us to stop sending.
+func (r *Request) watch() {
+	context.AfterFunc(r.stream.Context(), func() {
+		_, err := r.stream.Write(nil) // tells why
+		if e, ok := errors.AsType[*transport.StreamError](err); ok && e.Remote {
+			r.end(e)
+			r.resetStream(moqt.ResetCancelled)
+		}
+	})
 }
 
 // read takes messages until the peer's side of the stream ends.
@@ -255,7 +259,7 @@ func (r *Request) readEnded(err error) {
 		return
 	}
 	cause, ends := r.role.closed()
-	if r.remote == false && !r.isAnswered() {
+	if !r.remote && !r.isAnswered() {
 		cause, ends = ErrNoResponse, true
 	}
 	if ends {

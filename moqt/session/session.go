@@ -29,12 +29,14 @@ type Session struct {
 
 	tasks taskGroup
 
-	control   *outbox
-	ids       requestIDs // the peer's
-	rate      *rate.Limiter
-	tokens    tokenCache  // the peer's
-	ownTokens tokenSender // ours
-	held      semaphore   // data streams that wait for a message
+	control outbox
+	ids     requestIDs // the peer's
+	rate    *rate.Limiter
+	// acceptRate slows down peers that ignore that their requests are refused; they run into the stream limit then.
+	acceptRate *rate.Limiter
+	tokens     tokenCache  // the peer's
+	ownTokens  tokenSender // ours
+	held       semaphore   // data streams that wait for a message
 
 	// mu guards all that follows, and the state of requests.
 	mu            sync.Mutex
@@ -54,6 +56,9 @@ type Session struct {
 	goawayTaken   bool // received on the control stream
 	controlTaken  bool // the peer has opened its control stream
 }
+
+// maxRefusals is how many times RequestRate the session is willing to refuse.
+const maxRefusals = 10
 
 // New makes the session on a new transport session, whose negotiated protocol has to be a version of package moqt.
 func New(conn transport.Conn, cfg Config) (*Session, error) {
@@ -75,6 +80,7 @@ func New(conn transport.Conn, cfg Config) (*Session, error) {
 		ready:         make(chan struct{}),
 		ids:           requestIDs{parity: uint64(1 - cfg.Role)},
 		rate:          rate.NewLimiter(rate.Limit(cfg.RequestRate), cfg.RequestBurst),
+		acceptRate:    rate.NewLimiter(rate.Limit(maxRefusals*cfg.RequestRate), maxRefusals*cfg.RequestBurst),
 		tokens:        tokenCache{limit: uint64(cfg.MaxAuthTokenCacheSize)},
 		held:          make(semaphore, cfg.MaxHeldStreams),
 		nextID:        uint64(cfg.Role),
@@ -88,7 +94,8 @@ func New(conn transport.Conn, cfg Config) (*Session, error) {
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.ownTokens.setup(cfg.Tokens)
-	return s, s.checkOwnSetup()
+	s.control.s, s.control.failed = s, s.controlFailed
+	return s, s.sendSetup()
 }
 
 // Run exchanges SETUP messages, serves the peer, and waits for the end of the session and of everything that it
@@ -102,7 +109,7 @@ func (s *Session) Run(ctx context.Context) error {
 
 	setupTimer := time.AfterFunc(s.cfg.Timeouts.Setup, s.checkSetup)
 	defer setupTimer.Stop()
-	s.spawn(s.sendSetup)
+	s.spawn(s.openControl)
 	s.spawn(s.acceptUniStreams)
 	s.spawn(s.acceptStreams)
 	s.spawn(s.receiveDatagrams)
@@ -159,12 +166,12 @@ func (s *Session) fail(err error) {
 	if !s.tasks.close() {
 		return
 	}
-	s.cancel(err)
 	code, reason := closeCode(err)
 	if len(reason) > moqt.MaxReasonLen {
 		reason = reason[:moqt.MaxReasonLen]
 	}
 	_ = s.conn.CloseWithError(uint64(code), reason) // it can only have ended already
+	s.cancel(err)
 }
 
 // failUnlessEnded ends the session because of an error that is not a consequence of its end.

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -25,24 +24,18 @@ type Peer struct {
 	Tokens []moqt.Token
 }
 
-// sendSetup opens our control stream (draft §3.3).
-func (s *Session) sendSetup() {
+// openControl opens our control stream (draft §3.3), on which SETUP is queued already.
+func (s *Session) openControl() {
 	stream, err := s.conn.OpenUniStreamSync(s.ctx)
 	if err != nil {
 		s.failUnlessEnded(fmt.Errorf("open the control stream: %w", err))
 		return
 	}
-	s.mu.Lock()
-	s.control = &outbox{s: s, stream: stream, failed: s.controlFailed}
-	err = s.control.send(s.setup())
-	s.mu.Unlock()
-	if err != nil {
-		s.fail(err)
-		return
-	}
+	s.control.open(stream)
 	select {
 	case <-stream.Context().Done():
-		s.controlFailed(context.Cause(stream.Context()))
+		_, err := stream.Write(nil) // tells why
+		s.controlFailed(err)
 	case <-s.ctx.Done():
 	}
 }
@@ -79,10 +72,10 @@ func (s *Session) setup() *moqt.Setup {
 	return m
 }
 
-// checkOwnSetup finds mistakes in the configuration that the peer would close the session for.
-func (s *Session) checkOwnSetup() error {
+// sendSetup queues our SETUP. It finds the mistakes in the configuration that the peer would close the session for.
+func (s *Session) sendSetup() error {
 	m := s.setup()
-	if _, err := moqt.AppendMessage(nil, s.version, m); err != nil {
+	if err := s.control.send(m); err != nil {
 		return err
 	}
 	peer := moqt.Context{

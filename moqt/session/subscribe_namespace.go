@@ -116,7 +116,7 @@ func (n *NamespaceSubscription) enter(suffix moqt.Namespace, published bool) (mo
 	}
 	ns := n.prefix.Join(suffix)
 	if err := ns.Validate(); err != nil {
-		return nil, false, err
+		return nil, false, violation("%v", err)
 	}
 	key := ns.Key()
 	_, known := n.active[key]

@@ -57,7 +57,7 @@ func (t *TracksSubscription) message(m moqt.Message) error {
 	track := moqt.FullTrackName{Namespace: t.prefix.Join(b.Suffix), Name: b.TrackName}
 	t.s.mu.Unlock()
 	if err := track.Validate(); err != nil {
-		return err
+		return violation("%v", err)
 	}
 	t.blocked(track)
 	return nil

@@ -31,14 +31,19 @@ func (s *Session) acceptUniStreams() {
 
 // takeUniStream handles a unidirectional stream (draft §3.4).
 func (s *Session) takeUniStream(stream transport.ReceiveStream) {
-	err := s.dispatch(&headerReader{s: s, stream: stream})
-	if _, reset := errors.AsType[*transport.StreamError](err); err == nil || reset {
-		return
+	h := &headerReader{s: s, stream: stream}
+	err := s.dispatch(h)
+	_, reset := errors.AsType[*transport.StreamError](err)
+	timeout := errors.Is(err, os.ErrDeadlineExceeded)
+	switch {
+	case err == nil || reset:
+	case timeout && len(h.b) == 0: // never used
+		stream.CancelRead(uint64(moqt.ResetCancelled))
+	case timeout:
+		s.fail(&moqt.ProtocolError{Code: moqt.SessionDataStreamTimeout, Reason: "a stream header was not completed in time"})
+	default:
+		s.failUnlessEnded(err)
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = &moqt.ProtocolError{Code: moqt.SessionDataStreamTimeout, Reason: "no stream header in time"}
-	}
-	s.failUnlessEnded(err)
 }
 
 func (s *Session) dispatch(h *headerReader) error {
@@ -162,6 +167,19 @@ type headerReader struct {
 	b      []byte
 }
 
+func (h *headerReader) readByte() error {
+	var b [1]byte
+	_, err := io.ReadFull(h.stream, b[:])
+	switch {
+	case errors.Is(err, io.EOF):
+		return violation("stream ends within its header")
+	case err != nil:
+		return err
+	}
+	h.b = append(h.b, b[0])
+	return nil
+}
+
 func (h *headerReader) clearDeadline() error { return h.stream.SetReadDeadline(time.Time{}) }
 
 // parseHeader reads until parse is satisfied.
@@ -176,12 +194,7 @@ func parseHeader[T any](h *headerReader, parse func([]byte) (T, int, error)) (T,
 		if !errors.Is(err, moqt.ErrIncomplete) {
 			return v, err
 		}
-		h.b = append(h.b, 0)
-		_, err = io.ReadFull(h.stream, h.b[len(h.b)-1:])
-		if errors.Is(err, io.EOF) {
-			err = violation("stream ends within its header")
-		}
-		if err != nil {
+		if err := h.readByte(); err != nil {
 			return v, err
 		}
 	}

@@ -1,0 +1,247 @@
+package session
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/transport"
+	"sluice/transport/transporttest"
+)
+
+var webTransport = transporttest.Config{Kind: transport.WebTransport, Authority: "relay.example", Path: "/live"}
+
+func TestSetupThatEndsTheSession(t *testing.T) {
+	token := func(typ moqt.AliasType) []moqt.Token {
+		return []moqt.Token{{AliasType: typ, Alias: 1, Value: []byte("x")}}
+	}
+	register := moqt.Token{AliasType: moqt.AliasRegister, Alias: 1, Value: []byte("x")}
+	for _, tc := range []struct {
+		name  string
+		role  Role
+		pipe  transporttest.Config
+		setup *moqt.Setup
+		want  moqt.SessionErrorCode
+	}{
+		{"path of a server", Client, transporttest.Config{}, &moqt.Setup{Path: new("/")}, moqt.SessionInvalidPath},
+		{"path on WebTransport", Server, webTransport, &moqt.Setup{Path: new("/")}, moqt.SessionInvalidPath},
+		{"no path", Server, transporttest.Config{}, &moqt.Setup{Path: new("live")}, moqt.SessionMalformedPath},
+		{"bad percent encoding", Server, transporttest.Config{}, &moqt.Setup{Path: new("/%zz")}, moqt.SessionMalformedPath},
+		{"authority of a server", Client, transporttest.Config{}, &moqt.Setup{Authority: new("a")}, moqt.SessionInvalidAuthority},
+		{"authority on WebTransport", Server, webTransport, &moqt.Setup{Authority: new("a")}, moqt.SessionInvalidAuthority},
+		{"no authority", Server, transporttest.Config{}, &moqt.Setup{Authority: new("a b")}, moqt.SessionMalformedAuthority},
+		{
+			"alias used", Server, transporttest.Config{},
+			&moqt.Setup{AuthorizationTokens: token(moqt.AliasUse)}, moqt.SessionProtocolViolation,
+		},
+		{
+			"alias deleted", Server, transporttest.Config{},
+			&moqt.Setup{AuthorizationTokens: token(moqt.AliasDelete)}, moqt.SessionProtocolViolation,
+		},
+		{
+			"unknown alias of a server", Client, transporttest.Config{},
+			&moqt.Setup{AuthorizationTokens: token(moqt.AliasUse)}, moqt.SessionUnknownAuthTokenAlias,
+		},
+		{
+			"alias registered twice", Server, transporttest.Config{},
+			&moqt.Setup{AuthorizationTokens: []moqt.Token{register, register}}, moqt.SessionDuplicateAuthTokenAlias,
+		},
+		{
+			"token twice", Server, transporttest.Config{},
+			&moqt.Setup{AuthorizationTokens: []moqt.Token{
+				{AliasType: moqt.AliasUseValue, Value: []byte("x")}, {AliasType: moqt.AliasUseValue, Value: []byte("x")},
+			}}, moqt.SessionMalformedAuthToken,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			play(t, setting{cfg: Config{Role: tc.role}, pipe: tc.pipe, silent: true}, func(p *script) {
+				p.setup(tc.setup)
+				p.requireClosed(tc.want)
+			})
+		})
+	}
+}
+
+func TestSetupRefusedByTheApplication(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		err  error
+		want moqt.SessionErrorCode
+	}{
+		{"any error", errors.New("who are you?"), moqt.SessionUnauthorized},
+		{"path", &moqt.ProtocolError{Code: moqt.SessionInvalidPath, Reason: "unknown"}, moqt.SessionInvalidPath},
+		{"authority", &moqt.ProtocolError{Code: moqt.SessionInvalidAuthority, Reason: "unknown"}, moqt.SessionInvalidAuthority},
+		{"token", &moqt.ProtocolError{Code: moqt.SessionExpiredAuthToken, Reason: "old"}, moqt.SessionExpiredAuthToken},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHandler()
+			h.setup = func(*Session, Peer) error { return tc.err }
+			play(t, setting{cfg: Config{Role: Server, Handler: h}, silent: true}, func(p *script) {
+				p.setup(&moqt.Setup{})
+				p.requireClosed(tc.want)
+			})
+		})
+	}
+}
+
+// sentSetup returns the SETUP of the session under test.
+func (p *script) sentSetup() *moqt.Setup {
+	stream, err := p.conn.AcceptUniStream(p.Context())
+	require.NoError(p, err)
+	m, err := moqt.NewReader(stream, moqt.Draft18).Read()
+	require.NoError(p, err)
+	return m.(*moqt.Setup)
+}
+
+func TestSetupOfAClient(t *testing.T) {
+	tokens := []moqt.Token{{AliasType: moqt.AliasUseValue, Type: 3, Value: []byte("let me in")}}
+	cfg := Config{Authority: "relay.example:4443", Path: "/live?x=1", Tokens: tokens}
+	play(t, setting{cfg: cfg}, func(p *script) {
+		m := p.sentSetup()
+		require.Equal(p, "relay.example:4443", *m.Authority)
+		require.Equal(p, "/live?x=1", *m.Path)
+		require.Equal(p, "sluice", m.Implementation)
+		require.Equal(p, tokens, m.AuthorizationTokens)
+		require.EqualValues(p, 16<<10, m.MaxAuthTokenCacheSize)
+		require.Len(p, m.Unknown, 1)
+		require.True(p, moqt.IsGrease(m.Unknown[0].Type))
+	})
+	cfg.Implementation, cfg.MaxAuthTokenCacheSize = "-", -1
+	play(t, setting{cfg: cfg, pipe: webTransport}, func(p *script) {
+		m := p.sentSetup()
+		require.Nil(p, m.Authority)
+		require.Nil(p, m.Path)
+		require.Empty(p, m.Implementation)
+		require.Zero(p, m.MaxAuthTokenCacheSize)
+	})
+}
+
+func TestPeerOfAServer(t *testing.T) {
+	token := moqt.Token{AliasType: moqt.AliasUseValue, Type: 1, Value: []byte("ok")}
+	for _, tc := range []struct {
+		name  string
+		pipe  transporttest.Config
+		setup moqt.Setup
+	}{
+		{"raw QUIC", transporttest.Config{}, moqt.Setup{Authority: new("relay.example"), Path: new("/live")}},
+		{"WebTransport", webTransport, moqt.Setup{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			play(t, setting{cfg: Config{Role: Server}, pipe: tc.pipe, silent: true}, func(p *script) {
+				tc.setup.Implementation = "other"
+				tc.setup.AuthorizationTokens = []moqt.Token{token}
+				tc.setup.Unknown = []moqt.KeyValuePair{{Type: moqt.Grease(1), Value: 1}, {Type: moqt.Grease(1), Value: 2}}
+				p.setup(&tc.setup)
+				peer, err := p.s.Peer(p.Context())
+				require.NoError(p, err)
+				want := Peer{Implementation: "other", Authority: "relay.example", Path: "/live", Tokens: []moqt.Token{token}}
+				require.Equal(p, want, peer)
+			})
+		})
+	}
+}
+
+func TestControlStreamViolations(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		silent bool
+		do     func(*script)
+		want   moqt.SessionErrorCode
+	}{
+		{"no SETUP in time", true, func(*script) {}, moqt.SessionControlMessageTimeout},
+		{"SETUP is never completed", true, func(p *script) {
+			p.uni(p.encode(&moqt.Setup{Implementation: "slow"})[:8])
+		}, moqt.SessionControlMessageTimeout},
+		{"FIN within SETUP", true, func(p *script) {
+			require.NoError(p, p.uni(p.encode(&moqt.Setup{Implementation: "short"})[:8]).Close())
+		}, moqt.SessionProtocolViolation},
+		{"FIN", false, func(p *script) { require.NoError(p, p.control.Close()) }, moqt.SessionProtocolViolation},
+		{"reset", false, func(p *script) { p.control.CancelWrite(0) }, moqt.SessionProtocolViolation},
+		{"STOP_SENDING", false, func(p *script) {
+			stream, err := p.conn.AcceptUniStream(p.Context())
+			require.NoError(p, err)
+			stream.CancelRead(0)
+		}, moqt.SessionProtocolViolation},
+		{"second control stream", false, func(p *script) { p.setup(&moqt.Setup{}) }, moqt.SessionProtocolViolation},
+		{"second SETUP", false, func(p *script) {
+			p.write(p.control, p.encode(&moqt.Setup{}))
+		}, moqt.SessionProtocolViolation},
+		{"a request", false, func(p *script) {
+			p.write(p.control, p.encode(&moqt.Subscribe{Track: testTrack}))
+		}, moqt.SessionProtocolViolation},
+		{"unknown message", false, func(p *script) { p.write(p.control, []byte{0x3e, 0, 0}) }, moqt.SessionProtocolViolation},
+		{"message that is never completed", false, func(p *script) {
+			p.write(p.control, []byte{byte(moqt.MessageGoaway), 0})
+		}, moqt.SessionControlMessageTimeout},
+		{"token that cannot be decoded", true, func(p *script) {
+			// SETUP, 4 bytes: option 3 of 2 bytes, alias type 7.
+			p.uni([]byte{0xaf, 0x00, 0, 4, 3, 2, 7, 0})
+		}, moqt.SessionKeyValueFormattingError},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			play(t, setting{cfg: Config{Role: Server}, silent: tc.silent}, func(p *script) {
+				tc.do(p)
+				p.requireClosed(tc.want)
+			})
+		})
+	}
+}
+
+func TestPeerThatDoesNotReadItsControlStream(t *testing.T) {
+	pipe := transporttest.Config{StreamWindow: 8}
+	play(t, setting{pipe: pipe, silent: true, cfg: Config{Timeouts: Timeouts{Write: time.Second}}}, func(p *script) {
+		p.requireClosed(moqt.SessionControlMessageTimeout)
+	})
+}
+
+func TestRequestsAndDataBeforeSetup(t *testing.T) {
+	h := newHandler()
+	play(t, setting{cfg: Config{Role: Server, Handler: h}, silent: true}, func(p *script) {
+		e := p.request(&moqt.Publish{Track: testTrack, TrackAlias: 5})
+		p.uni(append(moqt.AppendSubgroupHeader(nil, moqt.Draft18, moqt.SubgroupHeader{TrackAlias: 5}), "early"...)).Close()
+		time.Sleep(time.Second)
+		require.Empty(p, h.publishes)
+		p.setup(&moqt.Setup{})
+		c := newCollector()
+		require.NoError(p, (<-h.publishes).Accept(moqt.Parameters{}, c))
+		require.IsType(p, &moqt.RequestOK{}, e.receive())
+		require.Equal(p, "early", string((<-c.subgroups).body))
+	})
+}
+
+func TestLimitOfStreamsBeforeSetup(t *testing.T) {
+	cfg := Config{Role: Server, Limits: Limits{MaxHeldStreams: 2}}
+	play(t, setting{cfg: cfg, silent: true}, func(p *script) {
+		header := moqt.AppendSubgroupHeader(nil, moqt.Draft18, moqt.SubgroupHeader{})
+		p.uni(header)
+		p.uni(header)
+		time.Sleep(time.Millisecond)
+		p.requireStopped(p.uni(header), moqt.ResetExcessiveLoad)
+		p.requireOpen()
+	})
+}
+
+func TestConfigurationErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		cfg  Config
+		pipe transporttest.Config
+	}{
+		{"version", Config{}, transporttest.Config{Protocol: "moqt-1"}},
+		{"role", Config{Role: 2}, transporttest.Config{}},
+		{"path of a server", Config{Role: Server, Path: "/"}, transporttest.Config{}},
+		{"path", Config{Path: "live"}, transporttest.Config{}},
+		{"authority", Config{Authority: "a b"}, transporttest.Config{}},
+		{"token", Config{Tokens: []moqt.Token{{AliasType: moqt.AliasUse}}}, transporttest.Config{}},
+		{"implementation", Config{Implementation: string(make([]byte, 1<<16))}, transporttest.Config{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			client, _ := transporttest.Pipe(tc.pipe)
+			_, err := New(client, tc.cfg)
+			require.Error(t, err)
+		})
+	}
+}

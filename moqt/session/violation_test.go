@@ -1,0 +1,344 @@
+package session
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+)
+
+// TestRequestsThatEndTheSession has the peer break a rule of requests; the session under test is the server.
+func TestRequestsThatEndTheSession(t *testing.T) {
+	value := func(s string) moqt.Token { return moqt.Token{AliasType: moqt.AliasUseValue, Value: []byte(s)} }
+	register := func(alias uint64, s string) moqt.Token {
+		return moqt.Token{AliasType: moqt.AliasRegister, Alias: alias, Value: []byte(s)}
+	}
+	subscribe := func(tokens ...moqt.Token) *moqt.Subscribe {
+		return &moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{AuthorizationTokens: tokens}}
+	}
+	for _, tc := range []struct {
+		name string
+		do   func(*script)
+		want moqt.SessionErrorCode
+	}{
+		{"request id of the other endpoint", func(p *script) {
+			p.raw(p.encode(&moqt.Subscribe{RequestID: 1, Track: testTrack}))
+		}, moqt.SessionInvalidRequestID},
+		{"request id twice", func(p *script) {
+			p.raw(p.encode(&moqt.Subscribe{RequestID: 4, Track: testTrack}))
+			p.raw(p.encode(&moqt.Subscribe{RequestID: 4, Track: otherTrack}))
+		}, moqt.SessionInvalidRequestID},
+		{"update with the id of its request", func(p *script) {
+			p.request(subscribe()).send(&moqt.RequestUpdate{RequestID: 0})
+		}, moqt.SessionInvalidRequestID},
+		{"update with an id of the other endpoint", func(p *script) {
+			p.request(subscribe()).send(&moqt.RequestUpdate{RequestID: 3})
+		}, moqt.SessionInvalidRequestID},
+		{"update with a used id after the request was refused", func(p *script) {
+			e := p.request(subscribe())
+			e.receive()
+			e.send(&moqt.RequestUpdate{RequestID: 0})
+		}, moqt.SessionInvalidRequestID},
+		{"response as a request", func(p *script) { p.raw(p.encode(&moqt.RequestOK{})) }, moqt.SessionProtocolViolation},
+		{"update as a request", func(p *script) { p.raw(p.encode(&moqt.RequestUpdate{})) }, moqt.SessionProtocolViolation},
+		{"GOAWAY as a request", func(p *script) { p.raw(p.encode(&moqt.Goaway{})) }, moqt.SessionProtocolViolation},
+		{"SETUP as a request", func(p *script) { p.raw(p.encode(&moqt.Setup{})) }, moqt.SessionProtocolViolation},
+		{"unknown message", func(p *script) { p.raw([]byte{0x3e, 0, 0}) }, moqt.SessionProtocolViolation},
+		{"wrong length", func(p *script) {
+			b := p.encode(subscribe())
+			b[2]++
+			p.raw(append(b, 0))
+		}, moqt.SessionProtocolViolation},
+		{"FIN within a message", func(p *script) {
+			require.NoError(p, p.raw(p.encode(subscribe())[:9]).Close())
+		}, moqt.SessionProtocolViolation},
+		{"message that is never completed", func(p *script) {
+			p.raw(p.encode(subscribe())[:9])
+		}, moqt.SessionControlMessageTimeout},
+		{"later message that is never completed", func(p *script) {
+			p.write(p.request(subscribe()), []byte{byte(moqt.MessageRequestUpdate), 0})
+		}, moqt.SessionControlMessageTimeout},
+		{"parameter of another message", func(p *script) {
+			// SUBSCRIBE of request 0, no namespace, no name, one parameter: EXPIRES.
+			p.raw([]byte{byte(moqt.MessageSubscribe), 0, 6, 0, 0, 0, 1, byte(moqt.ParameterExpires), 1})
+		}, moqt.SessionProtocolViolation},
+		{"unknown parameter", func(p *script) {
+			p.raw([]byte{byte(moqt.MessageSubscribe), 0, 6, 0, 0, 0, 1, 0x3e, 1})
+		}, moqt.SessionProtocolViolation},
+		{"second request on a stream", func(p *script) {
+			p.request(&moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}}).
+				send(&moqt.Subscribe{RequestID: 2, Track: testTrack})
+		}, moqt.SessionProtocolViolation},
+		{"update of TRACK_STATUS", func(p *script) {
+			p.request(&moqt.TrackStatus{Track: testTrack}).update(moqt.Parameters{})
+		}, moqt.SessionProtocolViolation},
+		{"GOAWAY on TRACK_STATUS", func(p *script) {
+			p.request(&moqt.TrackStatus{Track: testTrack}).send(&moqt.Goaway{})
+		}, moqt.SessionProtocolViolation},
+		{"response to a request of one's own", func(p *script) {
+			p.request(&moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}}).send(&moqt.RequestOK{})
+		}, moqt.SessionProtocolViolation},
+		{"response to no update", func(p *script) {
+			p.request(&moqt.Publish{Track: testTrack}).send(&moqt.RequestOK{})
+		}, moqt.SessionProtocolViolation},
+		{"PUBLISH_DONE of a subscriber", func(p *script) {
+			p.request(subscribe()).send(&moqt.PublishDone{})
+		}, moqt.SessionProtocolViolation},
+		{"NAMESPACE of a subscriber", func(p *script) {
+			p.request(&moqt.SubscribeNamespace{}).send(&moqt.NamespaceAdded{Suffix: moqt.Namespace{"a"}})
+		}, moqt.SessionProtocolViolation},
+		{"message after PUBLISH_DONE", func(p *script) {
+			p.request(&moqt.Publish{Track: testTrack}).send(&moqt.PublishDone{}, &moqt.Goaway{})
+		}, moqt.SessionProtocolViolation},
+		{"second PUBLISH_DONE", func(p *script) {
+			p.request(&moqt.Publish{Track: testTrack}).send(&moqt.PublishDone{}, &moqt.PublishDone{})
+		}, moqt.SessionProtocolViolation},
+		{"update with a parameter of another request", func(p *script) {
+			p.request(&moqt.Fetch{FetchType: moqt.FetchStandalone, Track: testTrack}).
+				update(moqt.Parameters{Forward: new(true)})
+		}, moqt.SessionProtocolViolation},
+		{"prefix in the update of a subscription", func(p *script) {
+			p.request(subscribe()).update(moqt.Parameters{NamespacePrefix: &moqt.Namespace{"a"}})
+		}, moqt.SessionProtocolViolation},
+		{"track alias of two tracks", func(p *script) {
+			p.request(&moqt.Publish{Track: testTrack, TrackAlias: 1})
+			time.Sleep(time.Millisecond)
+			p.request(&moqt.Publish{Track: otherTrack, TrackAlias: 1})
+		}, moqt.SessionDuplicateTrackAlias},
+		{"second GOAWAY on a request", func(p *script) {
+			p.request(subscribe()).send(&moqt.Goaway{}, &moqt.Goaway{})
+		}, moqt.SessionProtocolViolation},
+		{"GOAWAY with a request id on a request", func(p *script) {
+			p.request(subscribe()).send(&moqt.Goaway{RequestID: new(uint64(1))})
+		}, moqt.SessionProtocolViolation},
+		{"GOAWAY of a client with a URI on a request", func(p *script) {
+			p.request(subscribe()).send(&moqt.Goaway{NewSessionURI: "moqt://elsewhere"})
+		}, moqt.SessionProtocolViolation},
+		{"second GOAWAY", func(p *script) {
+			p.write(p.control, p.encode(&moqt.Goaway{RequestID: new(uint64(1))}, &moqt.Goaway{RequestID: new(uint64(1))}))
+		}, moqt.SessionProtocolViolation},
+		{"GOAWAY of a client with a URI", func(p *script) {
+			p.write(p.control, p.encode(&moqt.Goaway{NewSessionURI: "moqt://elsewhere", RequestID: new(uint64(1))}))
+		}, moqt.SessionProtocolViolation},
+		{"GOAWAY with a request id of its sender", func(p *script) {
+			p.write(p.control, p.encode(&moqt.Goaway{RequestID: new(uint64(2))}))
+		}, moqt.SessionInvalidRequestID},
+		{"token that cannot be decoded", func(p *script) {
+			// SUBSCRIBE of request 0, no namespace, no name, one parameter: a token of 1 byte, alias type 9.
+			p.raw([]byte{byte(moqt.MessageSubscribe), 0, 7, 0, 0, 0, 1, byte(moqt.ParameterAuthorizationToken), 1, 9})
+		}, moqt.SessionKeyValueFormattingError},
+		{"token alias that is not registered", func(p *script) {
+			p.request(subscribe(moqt.Token{AliasType: moqt.AliasUse, Alias: 1}))
+		}, moqt.SessionUnknownAuthTokenAlias},
+		{"token alias that was deleted", func(p *script) {
+			p.request(subscribe(register(1, "a"), moqt.Token{AliasType: moqt.AliasDelete, Alias: 1},
+				moqt.Token{AliasType: moqt.AliasUse, Alias: 1}))
+		}, moqt.SessionUnknownAuthTokenAlias},
+		{"token alias registered twice", func(p *script) {
+			p.request(subscribe(register(1, "a"), register(1, "b")))
+		}, moqt.SessionDuplicateAuthTokenAlias},
+		{"token alias registered by a request that was refused", func(p *script) {
+			e := p.request(&moqt.Subscribe{
+				Track:      moqt.FullTrackName{Namespace: moqt.Namespace{"."}, Name: "x"},
+				Parameters: moqt.Parameters{AuthorizationTokens: []moqt.Token{register(1, "a")}},
+			})
+			e.receive()
+			p.request(subscribe(register(1, "b")))
+		}, moqt.SessionDuplicateAuthTokenAlias},
+		{"token alias registered by an update that came too late", func(p *script) {
+			e := p.request(&moqt.Subscribe{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"."}, Name: "x"}})
+			e.receive()
+			e.update(moqt.Parameters{AuthorizationTokens: []moqt.Token{register(1, "a")}})
+			time.Sleep(time.Millisecond)
+			p.request(subscribe(register(1, "b")))
+		}, moqt.SessionDuplicateAuthTokenAlias},
+		{"token too large for the cache", func(p *script) {
+			p.request(subscribe(register(1, string(make([]byte, 100-16+1)))))
+		}, moqt.SessionAuthTokenCacheOverflow},
+		{"tokens too many for the cache", func(p *script) {
+			p.request(subscribe(value("free"), register(1, string(make([]byte, 60))), register(2, "123456789")))
+		}, moqt.SessionAuthTokenCacheOverflow},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg := Config{Role: Server, Handler: newHandler(), Limits: Limits{MaxAuthTokenCacheSize: 100}}
+			if tc.name == "update with a used id after the request was refused" {
+				cfg.Handler = Unsupported{}
+			}
+			play(t, setting{cfg: cfg}, func(p *script) {
+				tc.do(p)
+				p.requireClosed(tc.want)
+			})
+		})
+	}
+}
+
+// TestResponsesThatEndTheSession has the peer break a rule of responses.
+func TestResponsesThatEndTheSession(t *testing.T) {
+	discard := func(moqt.Namespace, bool) {}
+	subscribe := func(p *script) *exchange {
+		_, e := p.subscribe(testTrack, newCollector())
+		return e
+	}
+	publish := func(p *script) *exchange {
+		_, err := p.s.Publish(p.Context(), moqt.Publish{Track: testTrack})
+		require.NoError(p, err)
+		return p.accept()
+	}
+	fetch := func(typ moqt.FetchType) func(p *script) *exchange {
+		return func(p *script) *exchange {
+			_, err := p.s.Fetch(p.Context(), moqt.Fetch{
+				FetchType: typ, Track: testTrack, Start: moqt.Location{Group: 5, Object: 3}, End: moqt.Location{Group: 9},
+				JoiningStart: 5,
+			})
+			require.NoError(p, err)
+			return p.accept()
+		}
+	}
+	publishNamespace := func(p *script) *exchange {
+		_, err := p.s.PublishNamespace(p.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}})
+		require.NoError(p, err)
+		return p.accept()
+	}
+	subscribeNamespace := func(p *script) *exchange {
+		_, err := p.s.SubscribeNamespace(p.Context(), moqt.SubscribeNamespace{}, discard)
+		require.NoError(p, err)
+		return p.accept()
+	}
+	subscribeTracks := func(p *script) *exchange {
+		_, err := p.s.SubscribeTracks(p.Context(), moqt.SubscribeTracks{}, func(moqt.FullTrackName) {})
+		require.NoError(p, err)
+		return p.accept()
+	}
+	trackStatus := func(p *script) *exchange {
+		go func() { _, _ = p.s.TrackStatus(p.Context(), moqt.TrackStatus{Track: testTrack}) }()
+		return p.accept()
+	}
+	suffix := moqt.Namespace{"b"}
+	properties, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyDynamicGroups, Value: 1})
+	require.NoError(t, err)
+	redirect := func(r moqt.Redirect) *moqt.RequestError {
+		return &moqt.RequestError{Code: moqt.RequestRedirect, Redirect: &r}
+	}
+	for _, tc := range []struct {
+		name     string
+		role     Role
+		request  func(*script) *exchange
+		response []moqt.Message
+	}{
+		{"second SUBSCRIBE_OK", Client, subscribe, []moqt.Message{&moqt.SubscribeOK{}, &moqt.SubscribeOK{}}},
+		{"error after SUBSCRIBE_OK", Client, subscribe, []moqt.Message{&moqt.SubscribeOK{}, &moqt.RequestError{}}},
+		{"second REQUEST_ERROR", Client, subscribe, []moqt.Message{&moqt.RequestError{}, &moqt.RequestError{}}},
+		{"REQUEST_OK to SUBSCRIBE", Client, subscribe, []moqt.Message{&moqt.RequestOK{}}},
+		{"PUBLISH_DONE first", Client, subscribe, []moqt.Message{&moqt.PublishDone{}}},
+		{"GOAWAY first", Client, subscribe, []moqt.Message{&moqt.Goaway{}}},
+		{"update of a publisher", Client, subscribe, []moqt.Message{&moqt.SubscribeOK{}, &moqt.RequestUpdate{RequestID: 1}}},
+		{"FETCH_OK to SUBSCRIBE", Client, subscribe, []moqt.Message{&moqt.FetchOK{}}},
+		{"NAMESPACE to SUBSCRIBE", Client, subscribe, []moqt.Message{&moqt.SubscribeOK{}, &moqt.NamespaceAdded{Suffix: suffix}}},
+		{"message after PUBLISH_DONE", Client, subscribe, []moqt.Message{
+			&moqt.SubscribeOK{}, &moqt.PublishDone{}, &moqt.PublishDone{},
+		}},
+		{"second PUBLISH_OK", Client, publish, []moqt.Message{&moqt.RequestOK{}, &moqt.RequestOK{}}},
+		{"update before PUBLISH_OK", Client, publish, []moqt.Message{&moqt.RequestUpdate{RequestID: 1}}},
+		{"PUBLISH_DONE of a subscriber", Client, publish, []moqt.Message{&moqt.RequestOK{}, &moqt.PublishDone{}}},
+		{"track properties in PUBLISH_OK", Client, publish, []moqt.Message{&moqt.RequestOK{Properties: properties}}},
+		{"LARGEST_OBJECT in PUBLISH_OK", Client, publish, []moqt.Message{
+			&moqt.RequestOK{Parameters: moqt.Parameters{LargestObject: &moqt.Location{}}},
+		}},
+		{"second FETCH_OK", Client, fetch(moqt.FetchStandalone), []moqt.Message{
+			&moqt.FetchOK{End: moqt.Location{Group: 9}}, &moqt.FetchOK{End: moqt.Location{Group: 9}},
+		}},
+		{"FETCH_OK that ends in an earlier group", Client, fetch(moqt.FetchStandalone), []moqt.Message{
+			&moqt.FetchOK{End: moqt.Location{Group: 4}},
+		}},
+		{"FETCH_OK that ends at an earlier object", Client, fetch(moqt.FetchStandalone), []moqt.Message{
+			&moqt.FetchOK{End: moqt.Location{Group: 5, Object: 2}},
+		}},
+		{"FETCH_OK that ends before an absolute start", Client, fetch(moqt.FetchAbsoluteJoining), []moqt.Message{
+			&moqt.FetchOK{End: moqt.Location{Group: 4, Object: 9}},
+		}},
+		{"second PUBLISH_NAMESPACE_OK", Client, publishNamespace, []moqt.Message{&moqt.RequestOK{}, &moqt.RequestOK{}}},
+		{"update of a responder", Client, publishNamespace, []moqt.Message{&moqt.RequestOK{}, &moqt.RequestUpdate{RequestID: 1}}},
+		{"parameter in PUBLISH_NAMESPACE_OK", Client, publishNamespace, []moqt.Message{
+			&moqt.RequestOK{Parameters: moqt.Parameters{Expires: new(uint64(1))}},
+		}},
+		{"NAMESPACE first", Client, subscribeNamespace, []moqt.Message{&moqt.NamespaceAdded{Suffix: suffix}}},
+		{"NAMESPACE_DONE without NAMESPACE", Client, subscribeNamespace, []moqt.Message{
+			&moqt.RequestOK{}, &moqt.NamespaceDone{Suffix: suffix},
+		}},
+		{"NAMESPACE_DONE twice", Client, subscribeNamespace, []moqt.Message{
+			&moqt.RequestOK{}, &moqt.NamespaceAdded{Suffix: suffix},
+			&moqt.NamespaceDone{Suffix: suffix}, &moqt.NamespaceDone{Suffix: suffix},
+		}},
+		{"PUBLISH_BLOCKED to SUBSCRIBE_NAMESPACE", Client, subscribeNamespace, []moqt.Message{
+			&moqt.RequestOK{}, &moqt.PublishBlocked{Suffix: suffix},
+		}},
+		{"PUBLISH_BLOCKED first", Client, subscribeTracks, []moqt.Message{&moqt.PublishBlocked{Suffix: suffix}}},
+		{"NAMESPACE to SUBSCRIBE_TRACKS", Client, subscribeTracks, []moqt.Message{
+			&moqt.RequestOK{}, &moqt.NamespaceAdded{Suffix: suffix},
+		}},
+		{"second TRACK_STATUS_OK", Client, trackStatus, []moqt.Message{&moqt.RequestOK{}, &moqt.RequestOK{}}},
+		{"second GOAWAY", Client, subscribe, []moqt.Message{&moqt.SubscribeOK{}, &moqt.Goaway{}, &moqt.Goaway{}}},
+		{"GOAWAY of a client with a URI", Server, subscribe, []moqt.Message{
+			&moqt.SubscribeOK{}, &moqt.Goaway{NewSessionURI: "moqt://elsewhere"},
+		}},
+		{"redirect of a client to a URI", Server, subscribe, []moqt.Message{redirect(moqt.Redirect{URI: "moqt://elsewhere"})}},
+		{"redirect of a namespace to a track", Client, publishNamespace, []moqt.Message{
+			redirect(moqt.Redirect{Track: testTrack}),
+		}},
+		{"redirect of a namespace subscription to a track", Client, subscribeNamespace, []moqt.Message{
+			redirect(moqt.Redirect{Track: testTrack}),
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			play(t, setting{cfg: Config{Role: tc.role}}, func(p *script) {
+				tc.request(p).send(tc.response...)
+				p.requireClosed(moqt.SessionProtocolViolation)
+			})
+		})
+	}
+}
+
+func TestNamespacesThatGrowTooLong(t *testing.T) {
+	long := make(moqt.Namespace, moqt.MaxNamespaceFields)
+	for i := range long {
+		long[i] = "x"
+	}
+	play(t, setting{}, func(p *script) {
+		_, err := p.s.SubscribeNamespace(p.Context(), moqt.SubscribeNamespace{Prefix: moqt.Namespace{"a"}}, nil)
+		require.NoError(p, err)
+		p.accept().send(&moqt.RequestOK{}, &moqt.NamespaceAdded{Suffix: long})
+		p.requireClosed(moqt.SessionProtocolViolation)
+	})
+	play(t, setting{}, func(p *script) {
+		_, err := p.s.SubscribeTracks(p.Context(), moqt.SubscribeTracks{Prefix: moqt.Namespace{"a"}}, nil)
+		require.NoError(p, err)
+		p.accept().send(&moqt.RequestOK{}, &moqt.PublishBlocked{Suffix: long})
+		p.requireClosed(moqt.SessionProtocolViolation)
+	})
+}
+
+func TestAliasOfTwoTracksInSubscribeOK(t *testing.T) {
+	play(t, setting{}, func(p *script) {
+		p.subscribed(testTrack, 7, newCollector())
+		_, e := p.subscribe(otherTrack, newCollector())
+		e.send(&moqt.SubscribeOK{TrackAlias: 7})
+		p.requireClosed(moqt.SessionDuplicateTrackAlias)
+	})
+}
+
+func TestGoawayTimeout(t *testing.T) {
+	play(t, setting{cfg: Config{Role: Server, Handler: newHandler()}}, func(p *script) {
+		p.request(&moqt.Subscribe{Track: testTrack})
+		time.Sleep(time.Millisecond)
+		require.NoError(p, p.s.Goaway("moqt://elsewhere", time.Second))
+		time.Sleep(999 * time.Millisecond)
+		p.requireOpen()
+		p.requireClosed(moqt.SessionGoawayTimeout)
+	})
+	play(t, setting{cfg: Config{Role: Server}}, func(p *script) {
+		require.NoError(p, p.s.Goaway("", time.Second))
+		p.requireClosed(moqt.SessionNoError) // nothing is open
+	})
+}
