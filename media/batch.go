@@ -45,7 +45,7 @@ func (b *batch) next() []byte { return b.buf[b.used:b.used:len(b.buf)] }
 func (b *batch) add(r *route, n int) {
 	p := b.buf[b.used : b.used+n]
 	b.used += n
-	if k := len(b.messages); k > 0 && b.sock.trains() && b.messages[k-1].takes(r, n) {
+	if k := len(b.messages); k > 0 && r.trains && b.messages[k-1].takes(r, n) {
 		m := &b.messages[k-1]
 		m.data = m.data[:len(m.data)+n]
 		m.count++

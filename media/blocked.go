@@ -22,7 +22,7 @@ func (s *Sender) block(st *Stream, p parking) {
 		if s.state.dataAvailable() > 0 { // returned before ReturnData could see that it is wanted
 			return
 		}
-		if limit := int64(s.state.DataLimit.Load()); s.dataBlockedAt != limit {
+		if limit := int64(s.state.DataLimit.Load() + s.state.Reserve.Load()); s.dataBlockedAt != limit {
 			s.dataBlockedAt = limit
 			s.blocked = append(s.blocked, blockedFrame{frameDataBlocked, nil, limit})
 		}
@@ -54,7 +54,7 @@ func (s *Sender) sendBlocked(now Time, b *batch) Reason {
 // loseBlocked sends the frame again if the limit is still the same and in the way.
 func (s *Sender) loseBlocked(frame byte, st *Stream) {
 	switch {
-	case frame == frameDataBlocked && len(s.parked[parkedConn]) > 0 && uint64(s.dataBlockedAt) == s.state.DataLimit.Load():
+	case frame == frameDataBlocked && len(s.parked[parkedConn]) > 0 && uint64(s.dataBlockedAt) == s.state.DataLimit.Load()+s.state.Reserve.Load():
 		s.blocked = append(s.blocked, blockedFrame{frame, nil, s.dataBlockedAt})
 	case frame == frameStreamsBlockedUni && len(s.parked[parkedID]) > 0 && uint64(s.streamsBlockedAt) == s.state.MaxUni.Load():
 		s.blocked = append(s.blocked, blockedFrame{frame, nil, s.streamsBlockedAt})

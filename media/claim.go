@@ -60,11 +60,11 @@ func (s *SubscriberState) fits(n int) bool {
 	return int64(s.InFlight.Load())+int64(n) <= int64(s.Window.Load())
 }
 
-// takeData takes up to n bytes (with all: n or nothing) of the connection's flow control credit.
-func (s *SubscriberState) takeData(n int64, all bool) int64 {
+// takeData takes up to n bytes (with all: n or nothing) of the connection's flow control credit, which for quic-go includes the reserve.
+func (s *SubscriberState) takeData(n int64, all bool, reserve uint64) int64 {
 	for {
 		sent := s.DataSent.Load()
-		m := min(n, int64(s.DataLimit.Load()-sent))
+		m := min(n, int64(s.DataLimit.Load()+reserve-sent))
 		if m <= 0 || all && m < n {
 			return 0
 		}
@@ -78,6 +78,16 @@ func (s *SubscriberState) returnData(n int64) { s.DataSent.Add(uint64(-n)) }
 
 func (s *SubscriberState) dataAvailable() int64 {
 	return int64(s.DataLimit.Load() - s.DataSent.Load())
+}
+
+// setDataLimit sets the limit, of which the reserve is kept back. Limits do not fall.
+func (s *SubscriberState) setDataLimit(n int64) (raised bool) {
+	limit := uint64(n) - s.Reserve.Load()
+	if limit <= s.DataLimit.Load() {
+		return false
+	}
+	s.DataLimit.Store(limit)
+	return true
 }
 
 // takeStream takes the id of a unidirectional stream, unless the peer's limit is reached.

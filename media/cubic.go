@@ -12,11 +12,12 @@ const (
 	cubicAlpha = 3 * (1 - cubicBeta) / (1 + cubicBeta)
 )
 
-// cubic is the CUBIC congestion controller (RFC 9438), with slow start (RFC 9002 §7.3.1). Windows are in bytes.
+// cubic is the CUBIC congestion controller (RFC 9438), with HyStart++ (RFC 9406). Windows are in bytes.
 type cubic struct {
 	mtu      float64
 	window   float64
 	ssthresh float64
+	start    hystart
 	wMax     float64 // window before the last reduction, less with fast convergence
 	prior    float64 // window before the last reduction
 	estimate float64 // what Reno would have (§4.3)
@@ -36,7 +37,7 @@ type cubicState struct {
 	epoch                                      Time
 }
 
-// NewCubic returns a CUBIC congestion controller (RFC 9438) for packets of at most mtu bytes.
+// NewCubic returns a CUBIC congestion controller (RFC 9438, with HyStart++ of RFC 9406) for packets of at most mtu bytes.
 func NewCubic(mtu int) CongestionController {
 	c := new(cubic)
 	c.Reset(mtu)
@@ -75,9 +76,18 @@ func (c *cubic) Acked(e AckEvent) {
 		}
 	case e.Sent <= c.recovery:
 	case c.window < c.ssthresh:
-		c.window = min(c.window+float64(e.Bytes), maxWindow)
+		c.grow(e)
 	default:
 		c.avoid(e)
+	}
+}
+
+// grow grows the window in slow start.
+func (c *cubic) grow(e AckEvent) {
+	bytes, over := c.start.growth(e)
+	c.window = min(c.window+float64(bytes), maxWindow)
+	if over {
+		c.ssthresh = c.window
 	}
 }
 
@@ -125,7 +135,7 @@ func (c *cubic) Lost(e LossEvent) {
 	}
 	if e.Persistent {
 		c.window = 2 * c.mtu
-		c.epoch = 0
+		c.epoch, c.start = 0, hystart{}
 		c.recovery = -1 // RFC 9002 §7.6.2: a new recovery period may start at once
 		c.lost = 0      // and this one is not undone
 	}

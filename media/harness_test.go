@@ -328,7 +328,7 @@ func (p *peer) bytes(id int64) []byte {
 	st := p.stream(id)
 	require.GreaterOrEqual(p.t, st.final, int64(0), "stream %d has no end", id)
 	require.False(p.t, st.reset)
-	require.Len(p.t, st.data, int(st.final))
+	require.Equal(p.t, int(st.final), len(st.data), "bytes of stream %d", id)
 	b := make([]byte, st.final)
 	for at, x := range st.data {
 		b[at] = x

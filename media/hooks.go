@@ -25,7 +25,9 @@ func (s *Sender) NextUniStream() (int64, bool) { return s.state.takeStream() }
 func (s *Sender) PeekUniStream() int64 { return int64(s.state.NextUni.Load()) }
 
 // TakeData implements [quic.Hooks].
-func (s *Sender) TakeData(n int64, all bool) int64 { return s.state.takeData(n, all) }
+func (s *Sender) TakeData(n int64, all bool) int64 {
+	return s.state.takeData(n, all, s.state.Reserve.Load())
+}
 
 // ReturnData implements [quic.Hooks]. Streams may have found no credit while it was taken.
 func (s *Sender) ReturnData(n int64) {
@@ -35,7 +37,9 @@ func (s *Sender) ReturnData(n int64) {
 }
 
 // DataAvailable implements [quic.Hooks].
-func (s *Sender) DataAvailable() int64 { return s.state.dataAvailable() }
+func (s *Sender) DataAvailable() int64 {
+	return s.state.dataAvailable() + int64(s.state.Reserve.Load())
+}
 
 // Keys implements [quic.Hooks].
 func (s *Sender) Keys(phase uint64, suite uint16, version uint32, _, write []byte) {
@@ -62,12 +66,16 @@ func (s *Sender) Keys(phase uint64, suite uint16, version uint32, _, write []byt
 // KeyUpdateDue implements [quic.Hooks].
 func (s *Sender) KeyUpdateDue() bool { return s.keyDue.Load() }
 
+// maxReserve is more than control messages need in a round trip.
+const maxReserve = 4 << 10
+
 // PeerParameters implements [quic.Hooks]. It is called a second time if the peer had sent remembered ones before.
 func (s *Sender) PeerParameters(p quic.PeerParameters) {
 	s.mu.Lock()
 	defer s.unlock()
 	s.params = p
-	s.state.DataLimit.Store(max(s.state.DataLimit.Load(), uint64(p.MaxData)))
+	s.state.Reserve.Store(uint64(min(p.MaxData/8, maxReserve)))
+	s.state.setDataLimit(p.MaxData)
 	s.state.MaxUni.Store(max(s.state.MaxUni.Load(), uint64(p.MaxStreamsUni)))
 }
 
@@ -75,8 +83,7 @@ func (s *Sender) PeerParameters(p quic.PeerParameters) {
 func (s *Sender) MaxData(n int64) {
 	s.mu.Lock()
 	defer s.unlock()
-	if uint64(n) > s.state.DataLimit.Load() {
-		s.state.DataLimit.Store(uint64(n))
+	if s.state.setDataLimit(n) {
 		s.unparkWake(parkedConn)
 	}
 }
@@ -222,11 +229,12 @@ type route struct {
 	oob        []byte // control messages that choose the source address
 	destConnID []byte
 	name       []byte // remote, as the socket likes it
+	trains     bool   // packets may be sent as trains: known to the shard's goroutine only
 }
 
 func newRoute(sock socket, remote netip.AddrPort, oob, destConnID []byte) *route {
 	remote = netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port())
-	r := &route{remote: remote, oob: oob, destConnID: destConnID}
+	r := &route{remote: remote, oob: oob, destConnID: destConnID, trains: sock.trains()}
 	r.name = sock.name(r)
 	return r
 }

@@ -89,7 +89,7 @@ func (s *Sender) mayContinue(b *batch, paced bool) Reason {
 	switch {
 	case b.full():
 		return again
-	case !s.state.room(s.ledger) && !s.growLedger():
+	case !s.makeRoom():
 		r = BlockedLedger
 	case s.probes > 0:
 	case !s.state.fits(int(s.state.MTU.Load())):

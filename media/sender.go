@@ -28,6 +28,8 @@ type SenderConfig struct {
 	MaxBehind      time.Duration
 	// MaxUDPPayloadSize caps the max_udp_payload_size that is advertised to the peer, in bytes. Default: no cap.
 	MaxUDPPayloadSize int
+	// Client says that this end of the connection is the QUIC client. It must not use 0-RTT.
+	Client bool
 }
 
 const (
@@ -119,7 +121,10 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 		dataBlockedAt: -1, streamsBlockedAt: -1, reordering: packetThreshold,
 		lossTime: never, subgroupDeadline: never, deadline: never, look: never, threshold: LowestPriority,
 	}
-	s.state.NextUni.Store(3) // the first unidirectional stream of a server (RFC 9000 §2.1)
+	s.state.NextUni.Store(3) // RFC 9000 §2.1
+	if cfg.Client {
+		s.state.NextUni.Store(2)
+	}
 	s.state.Threshold.Store(uint32(LowestPriority))
 	return s
 }
@@ -159,6 +164,18 @@ const (
 	maxLedger   = 1 << 15 // records
 )
 
+// makeRoom makes sure that there is room in the ledger. quic-go's numbers need none, but they move the window of numbers that it covers.
+func (s *Sender) makeRoom() bool {
+	if len(s.ledger) == 0 {
+		return s.growLedger()
+	}
+	if s.state.room(s.ledger) {
+		return true
+	}
+	s.advance(s.state.NextPN.Load() & numberMask)
+	return s.state.room(s.ledger) || s.growLedger()
+}
+
 // growLedger doubles the ledger.
 func (s *Sender) growLedger() bool {
 	n := max(2*len(s.ledger), firstLedger)
@@ -188,8 +205,8 @@ func (s *Sender) canSend() Reason {
 		return BlockedKey
 	case s.state.NextPN.Load()&numberMask-s.keyFirst >= s.keyLimit:
 		return BlockedKey
-	case len(s.ledger) > 0 && s.state.room(s.ledger) || s.growLedger():
-		return none
+	case !s.makeRoom():
+		return BlockedLedger
 	}
-	return BlockedLedger
+	return none
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -17,7 +16,7 @@ import (
 type linuxSocket struct {
 	raw   syscall.RawConn
 	ipv6  bool
-	gso   *atomic.Bool // shared by the shards; falls when a device cannot cut trains
+	gso   bool
 	stats *writeStats
 
 	headers []mmsghdr
@@ -48,19 +47,20 @@ func newSocket(pc net.PacketConn, gso bool, stats *writeStats) (socket, error) {
 		return nil, err
 	}
 	s := &linuxSocket{
-		raw: raw, gso: &stats.gso, stats: stats,
+		raw: raw, stats: stats,
 		headers: make([]mmsghdr, maxMessages), vectors: make([]unix.Iovec, maxMessages), control: make([][controlBytes]byte, maxMessages),
 	}
 	err = raw.Control(func(fd uintptr) {
 		domain, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
 		s.ipv6 = err == nil && domain == unix.AF_INET6
 		_, err = unix.GetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT) // since Linux 4.18
-		s.gso.Store(gso && err == nil)
+		s.gso = gso && err == nil
+		stats.gso.Store(s.gso)
 	})
 	return s, err
 }
 
-func (s *linuxSocket) trains() bool { return s.gso.Load() }
+func (s *linuxSocket) trains() bool { return s.gso }
 
 // name returns the address as a sockaddr of the socket's family.
 func (s *linuxSocket) name(r *route) []byte {
@@ -166,22 +166,25 @@ func (s *linuxSocket) sendmmsg(from, to int) (n int, err error) {
 	return n, err
 }
 
-// refused deals with a message that the system did not take. A train may be more than the device can cut: then its packets go one by one,
-// and trains are over.
+// refused deals with a message that the system did not take. If it was a train, its packets go one by one; when they pass, the device
+// cannot cut trains.
 func (s *linuxSocket) refused(m *message, i int, err error) {
 	if m.count == 1 || !errors.Is(err, unix.EIO) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EMSGSIZE) {
 		s.stats.sent(m, m.count, err)
 		return
 	}
-	if !errors.Is(err, unix.EMSGSIZE) {
-		s.gso.Store(false)
-	}
+	passed := true
 	for data := m.data; len(data) > 0; {
 		n := min(m.segment, len(data))
 		one := message{route: m.route, data: data[:n], segment: n, count: 1}
 		s.prepare(i, &one)
 		_, err := s.sendmmsg(i, i+1)
 		s.stats.sent(&one, 1, err)
+		passed = passed && err == nil
 		data = data[n:]
+	}
+	if passed {
+		m.route.trains = false
+		s.stats.errors[WriteNoGSO].Add(1)
 	}
 }

@@ -11,35 +11,65 @@ type Word struct{ v atomic.Uint64 }
 // Word32 is a 32-bit value that two senders share.
 type Word32 struct{ v atomic.Uint32 }
 
-// interleave, if a test sets it, is called before each access: it makes every interleaving of two senders reachable.
-var interleave func()
+// interleave, if a test sets it, is called before each access to a *Word or *Word32: so the test decides on the order of the senders'
+// steps, and can try all.
+var interleave func(word any)
 
-func step() {
+// Load returns the value.
+func (w *Word) Load() uint64 {
 	if interleave != nil {
-		interleave()
+		interleave(w)
 	}
+	return w.v.Load()
+}
+
+// Store sets the value.
+func (w *Word) Store(x uint64) {
+	if interleave != nil {
+		interleave(w)
+	}
+	w.v.Store(x)
+}
+
+// Add adds delta, which may be the two's complement of a negative number, and returns the new value.
+func (w *Word) Add(delta uint64) uint64 {
+	if interleave != nil {
+		interleave(w)
+	}
+	return w.v.Add(delta)
+}
+
+// CompareAndSwap sets the value to x if it is old.
+func (w *Word) CompareAndSwap(old, x uint64) bool {
+	if interleave != nil {
+		interleave(w)
+	}
+	return w.v.CompareAndSwap(old, x)
 }
 
 // Load returns the value.
-func (w *Word) Load() uint64 { step(); return w.v.Load() }
+func (w *Word32) Load() uint32 {
+	if interleave != nil {
+		interleave(w)
+	}
+	return w.v.Load()
+}
 
 // Store sets the value.
-func (w *Word) Store(x uint64) { step(); w.v.Store(x) }
-
-// Add adds delta, which may be the two's complement of a negative number, and returns the new value.
-func (w *Word) Add(delta uint64) uint64 { step(); return w.v.Add(delta) }
-
-// CompareAndSwap sets the value to x if it is old.
-func (w *Word) CompareAndSwap(old, x uint64) bool { step(); return w.v.CompareAndSwap(old, x) }
-
-// Load returns the value.
-func (w *Word32) Load() uint32 { step(); return w.v.Load() }
-
-// Store sets the value.
-func (w *Word32) Store(x uint32) { step(); w.v.Store(x) }
+func (w *Word32) Store(x uint32) {
+	if interleave != nil {
+		interleave(w)
+	}
+	w.v.Store(x)
+}
 
 // Add adds delta and returns the new value.
-func (w *Word32) Add(delta uint32) uint32 { step(); return w.v.Add(delta) }
+func (w *Word32) Add(delta uint32) uint32 {
+	if interleave != nil {
+		interleave(w)
+	}
+	return w.v.Add(delta)
+}
 
 // SubscriberState is what all senders of one connection share. Its cache lines are: what every packet changes, limits, counters.
 type SubscriberState struct {
@@ -51,12 +81,13 @@ type SubscriberState struct {
 	_        [28]byte
 
 	Window    Word   // congestion window in bytes
-	DataLimit Word   // connection flow control limit in bytes (MAX_DATA)
+	DataLimit Word   // connection flow control limit in bytes (MAX_DATA), less Reserve
 	MaxUni    Word   // unidirectional streams allowed (MAX_STREAMS)
 	LedgerLow Word   // records of packets from here on must not be overwritten
 	Threshold Word32 // priority threshold: streams of higher levels are not sent
 	MTU       Word32 // largest QUIC packet in bytes; 0: nothing may be sent
-	_         [24]byte
+	Reserve   Word   // connection credit for quic-go alone: control streams must not starve
+	_         [16]byte
 
 	Packets Word // sent by any sender but quic-go
 	Bytes   Word

@@ -105,7 +105,7 @@ type Result struct {
 	Size    int64  // bytes sent, prefix included: the final size
 }
 
-func (st *Stream) id() int64 { return int64(st.number)*4 + 3 }
+func (st *Stream) id() int64 { return int64(st.state.ID.Load()) }
 
 // offset returns the stream offset of the first byte that nobody has sent.
 func (st *Stream) offset() int64 {

@@ -73,7 +73,7 @@ func (s *Sender) sendNew(now Time, b *batch, st *Stream) Reason {
 	if !ok {
 		return BlockedLedger
 	}
-	credit := s.state.takeData(n, false)
+	credit := s.state.takeData(n, false, 0)
 	if credit == 0 && n > 0 {
 		s.state.abort()
 		return none // quic-go took it just now; the next look will tell

@@ -1,0 +1,28 @@
+package media
+
+import "time"
+
+// fixedController has a window that the test sets, and notes what it is told.
+type fixedController struct {
+	window   int
+	rate     int64
+	acked    []AckEvent
+	lost     []LossEvent
+	spurious []Time
+	resets   int
+}
+
+func (c *fixedController) Sent(Time, int, int)      {}
+func (c *fixedController) Acked(e AckEvent)         { c.acked = append(c.acked, e) }
+func (c *fixedController) Lost(e LossEvent)         { c.lost = append(c.lost, e) }
+func (c *fixedController) Spurious(sent Time)       { c.spurious = append(c.spurious, sent) }
+func (c *fixedController) Window() int              { return c.window }
+func (c *fixedController) Rate(time.Duration) int64 { return c.rate }
+func (c *fixedController) Reset(int)                { c.resets++ }
+
+// withController gives the sender a controller of the test's.
+func withController(f *fixedController) func(*worldConfig) {
+	return func(c *worldConfig) {
+		c.sender.NewController = func(int) CongestionController { return f }
+	}
+}

@@ -1,0 +1,82 @@
+package media
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRTTEstimate(t *testing.T) {
+	const ms = time.Millisecond
+	var r rttEstimate
+	require.Equal(t, 2*initialRTT+25*ms, r.pto(25*ms))
+	require.Equal(t, initialRTT*9/8, r.lossDelay())
+
+	r.update(1, 100*ms, 50*ms) // the first sample is taken as it is
+	require.Equal(t, rttEstimate{latest: 100 * ms, min: 100 * ms, smoothed: 100 * ms, variance: 50 * ms, first: 1}, r)
+	require.Equal(t, 325*ms, r.pto(25*ms))
+
+	r.update(2, 180*ms, 20*ms) // adjusted to 160 ms
+	require.Equal(t, 100*ms, r.min)
+	require.Equal(t, 107500*time.Microsecond, r.smoothed)
+	require.Equal(t, (3*50*ms+60*ms)/4, r.variance)
+	require.Equal(t, 180*ms*9/8, r.lossDelay())
+
+	r.update(3, 110*ms, 20*ms) // an adjustment below the minimum is not made
+	require.Equal(t, (7*107500*time.Microsecond+110*ms)/8, r.smoothed)
+	r.update(4, 60*ms, 0)
+	require.Equal(t, 60*ms, r.min)
+	require.Equal(t, Time(1), r.first)
+}
+
+// Samples come from the largest acknowledged packet only, if it is newly acknowledged and the sender's own (RFC 9002 §5.1). quic-go gets
+// them too, its own packets being the smaller part.
+func TestRTTSamples(t *testing.T) {
+	w := newWorld(t)
+	log := newTestLog(0, 10)
+	w.stream(w.subscribe(), log)
+	first := w.run()[0].number
+	foreign := w.s.NextPacketNumber()
+	w.clock.advance(20 * time.Millisecond)
+	log.Append(content(10, 10))
+	second := w.run()[0].number
+
+	w.clock.advance(30 * time.Millisecond)
+	rtt, err := w.ackRanges(quic.AckRange{Smallest: first, Largest: second})
+	require.NoError(t, err)
+	require.Equal(t, 30*time.Millisecond, rtt)
+	require.Equal(t, 30*time.Millisecond, w.s.Congestion().SRTT)
+
+	w.clock.advance(30 * time.Millisecond)
+	rtt, _ = w.ackRanges(quic.AckRange{Smallest: first, Largest: second})
+	require.Zero(t, rtt, "nothing new")
+
+	log.Append(content(20, 10))
+	third := w.run()[0].number
+	foreign = w.s.NextPacketNumber()
+	w.clock.advance(50 * time.Millisecond)
+	rtt, _ = w.ackRanges(quic.AckRange{Smallest: third, Largest: foreign})
+	require.Zero(t, rtt, "the largest is quic-go's")
+	require.Equal(t, 30*time.Millisecond, w.s.Congestion().SRTT)
+}
+
+// The peer's delay is taken off, up to what it has promised.
+func TestAckDelay(t *testing.T) {
+	w := newWorld(t)
+	log := newTestLog(0, 10)
+	w.stream(w.subscribe(), log)
+	for i, delay := range []time.Duration{0, 20 * time.Millisecond, time.Second} {
+		if i > 0 {
+			log.Append(content(log.End(), 10))
+		}
+		p := w.run()[0]
+		w.clock.advance(100*time.Millisecond + min(delay, 25*time.Millisecond))
+		_, err := w.s.Acked(&quic.AckInfo{
+			Ranges: []quic.AckRange{{Smallest: p.number, Largest: p.number}}, Delay: delay, Received: w.clock.wall(),
+		})
+		require.NoError(t, err)
+		require.Equal(t, 100*time.Millisecond, w.s.Congestion().SRTT)
+	}
+}
