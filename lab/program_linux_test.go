@@ -316,3 +316,25 @@ func TestCaptureProgram(t *testing.T) {
 	}
 	require.Empty(t, recorded(objects.Leaving, udp4(t, 1, 2, long), 0x51ab0007), "on its second way past")
 }
+
+// BenchmarkPrograms reports what the programs cost a packet, apart from the call that runs them.
+func BenchmarkPrograms(b *testing.B) {
+	requirePermission(b)
+	var link linkObjects
+	require.NoError(b, loadLinkObjects(&link, nil))
+	defer link.Close()
+	var capture captureObjects
+	require.NoError(b, loadCaptureObjects(&capture, nil))
+	defer capture.Close()
+	frame := udp4(b, 40000, 4443, make([]byte, 1200))
+	for name, program := range map[string]*ebpf.Program{"to_host": link.ToHost, "capture": capture.Leaving} {
+		b.Run(name, func(b *testing.B) {
+			const repeat = 100_000 // fewer than the capture's ring takes
+			for b.Loop() {
+				_, duration, err := program.Benchmark(frame, repeat, nil)
+				require.NoError(b, err)
+				b.ReportMetric(float64(duration.Nanoseconds()), "bpf_ns/op")
+			}
+		})
+	}
+}
