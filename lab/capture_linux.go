@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -25,10 +27,12 @@ type Capture struct {
 	ring    *ringbuf.Reader
 	points  map[uint16]int // by lane
 	hooks   []hook
-	packets []Packet
 	err     error
 	stop    chan struct{}
 	done    chan struct{}
+
+	mu      sync.Mutex
+	packets []Packet
 }
 
 // captureInterval is how often the ring is emptied: the programs do not wake the reader.
@@ -71,15 +75,21 @@ func (c *Capture) Stop() ([]Packet, error) {
 	err := c.unhook()
 	close(c.stop)
 	<-c.done
-	c.packets = sortedByTime(c.packets)
 	var overflow uint64
 	if lost := c.objects.Overflow.Get(&overflow); lost == nil && overflow > 0 {
 		err = errors.Join(err, fmt.Errorf("%d packets found the buffer full", overflow))
 	}
 	if err = errors.Join(err, c.err, c.detach()); err != nil {
-		return c.packets, fmt.Errorf("lab: capture: %w", err)
+		err = fmt.Errorf("lab: capture: %w", err)
 	}
-	return c.packets, nil
+	return c.Packets(), err
+}
+
+// Packets returns what has been recorded until now, in the order in which the packets passed.
+func (c *Capture) Packets() []Packet {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return sortedByTime(slices.Clone(c.packets))
 }
 
 // unhook takes the programs from their points.
@@ -119,6 +129,8 @@ func (c *Capture) drain() error {
 	if err := c.ring.Flush(); err != nil {
 		return err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var record ringbuf.Record
 	for {
 		err := c.ring.ReadInto(&record)

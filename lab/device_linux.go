@@ -75,6 +75,7 @@ func (d *Device) HardwareAddr() net.HardwareAddr { return d.device.Attrs().Hardw
 const alternateBit = 1 << 13
 
 // ChangeAddress gives the device other addresses than it has and takes the present ones away, as a roaming host does.
+// It must not be called twice at a time.
 func (d *Device) ChangeAddress() error {
 	old := []netip.Prefix{d.IPv4, d.IPv6}
 	d.number ^= alternateBit
@@ -96,7 +97,9 @@ func (d *Device) ChangeAddress() error {
 }
 
 func (d *Device) addAddresses() error {
+	d.host.lab.mu.Lock()
 	d.IPv4, d.IPv6 = d.subnet.address(d.number)
+	d.host.lab.mu.Unlock()
 	for _, p := range []netip.Prefix{d.IPv4, d.IPv6} {
 		if err := d.host.ns.nl.AddrAdd(d.device, address(p)); err != nil {
 			return fmt.Errorf("add %v to %s: %w", p, d.Name, err)

@@ -30,7 +30,7 @@ func (n *namespace) addHooks(device netlink.Link) error {
 	err := n.nl.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: device.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
 	if err != nil {
-		return &MissingError{What: "the clsact queue (CONFIG_NET_SCH_INGRESS, module sch_ingress)", Err: err}
+		return missing("the clsact queue (CONFIG_NET_SCH_INGRESS, module sch_ingress)", err)
 	}
 	return nil
 }
@@ -38,7 +38,7 @@ func (n *namespace) addHooks(device netlink.Link) error {
 func (h hook) attach(program *ebpf.Program) error {
 	filter := &netlink.BpfFilter{FilterAttrs: h.attrs(), Fd: program.FD(), Name: "sluice-lab", DirectAction: true}
 	if err := h.ns.nl.FilterAdd(filter); err != nil {
-		return &MissingError{What: "BPF classifiers (CONFIG_NET_CLS_BPF, module cls_bpf)", Err: err}
+		return missing("BPF classifiers (CONFIG_NET_CLS_BPF, module cls_bpf)", err)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (h *Host) attach(a attachment) error {
 	attrs.Name, attrs.MTU, attrs.MasterIndex = a.port, mtu, a.bridge.Index
 	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: a.device, PeerNamespace: netlink.NsFd(h.ns.file.Fd()), PeerMTU: mtu}
 	if err := network.nl.LinkAdd(veth); err != nil {
-		return &MissingError{What: "veth devices (CONFIG_VETH, module veth)", Err: err}
+		return missing("veth devices (CONFIG_VETH, module veth)", err)
 	}
 	device, err := h.ns.nl.LinkByName(a.device)
 	if err != nil {

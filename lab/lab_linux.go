@@ -23,7 +23,9 @@ type Lab struct {
 	seed     uint64
 	software bool // checksums
 
-	mu    sync.Mutex // of the wire and of changes to conditions
+	changing sync.Mutex // held by Apply
+
+	mu    sync.Mutex // of wire, conditions and addresses
 	wire  *wire
 	close func() error
 }
@@ -146,7 +148,7 @@ func loadError(err error) error {
 	if errors.As(err, &verifier) {
 		return fmt.Errorf("load the programs of links: %+v", verifier)
 	}
-	return &MissingError{What: "BPF (kernel 5.15 or newer)", Err: err}
+	return missing("BPF (kernel 5.15 or newer)", err)
 }
 
 // Everything that would send packets on its own is off, and addresses are usable at once.
@@ -164,7 +166,7 @@ func (n *namespace) sysctl(values map[string]string) error {
 	return n.do(func() error {
 		for name, value := range values {
 			if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0o644); err != nil {
-				return &MissingError{What: "IPv6 in the kernel", Err: err}
+				return missing("IPv6 in the kernel", err)
 			}
 		}
 		return nil
@@ -177,7 +179,7 @@ func (n *namespace) addBridge(name string) (*netlink.Bridge, error) {
 	attrs.Name = name
 	bridge := &netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snooping}
 	if err := n.nl.LinkAdd(bridge); err != nil {
-		return nil, &MissingError{What: "bridges (CONFIG_BRIDGE, module bridge)", Err: err}
+		return nil, missing("bridges (CONFIG_BRIDGE, module bridge)", err)
 	}
 	if err := n.nl.LinkSetUp(bridge); err != nil {
 		return nil, fmt.Errorf("bring the bridge %s up: %w", name, err)

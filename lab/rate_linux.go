@@ -29,10 +29,7 @@ func (n *namespace) setRate(device netlink.Link, c Conditions) error {
 	rate := uint64(c.Rate) / 8
 	tbf := &netlink.Tbf{QdiscAttrs: root, Rate: rate, Limit: limit, Buffer: netlink.Xmittime(rate, burst)}
 	if err := n.nl.QdiscReplace(tbf); err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			return &MissingError{What: "the token bucket filter (CONFIG_NET_SCH_TBF, module sch_tbf)", Err: err}
-		}
-		return fmt.Errorf("limit the rate: %w", err)
+		return missing("the token bucket filter (CONFIG_NET_SCH_TBF, module sch_tbf)", err)
 	}
 	return nil
 }

@@ -67,6 +67,8 @@ func (d *Device) status() (s DeviceStatus, err error) {
 
 // Apply makes a change.
 func (l *Lab) Apply(c Change) error {
+	l.changing.Lock()
+	defer l.changing.Unlock()
 	h, err := l.Host(c.Host)
 	if err != nil {
 		return err
