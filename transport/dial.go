@@ -60,7 +60,7 @@ func dial(ctx context.Context, u *URL, cfg *ClientConfig) (Conn, error) {
 		_ = qc.CloseWithError(protocolViolation, "support for DATAGRAM frames is required")
 		return nil, errors.New("the server does not support DATAGRAM frames (RFC 9221), which MoQ requires")
 	}
-	return newQUICSession(qc, qc.ConnectionState().TLS.NegotiatedProtocol, u.Authority, u.Path), nil
+	return newQUICSession(newSession(qc, qc.ConnectionState().TLS.NegotiatedProtocol, u.Authority, u.Path)), nil
 }
 
 // dialAddr opens a QUIC connection on a UDP socket of its own.
@@ -103,7 +103,7 @@ func dialWebTransport(ctx context.Context, qc *quic.Conn, u *URL, cfg *ClientCon
 		}
 		return nil, fmt.Errorf("WebTransport: %w", err)
 	}
-	return newWTSession(qc, wt, wt.SessionState().ApplicationProtocol, u.Authority, u.Path), nil
+	return newWTSession(newSession(qc, wt.SessionState().ApplicationProtocol, u.Authority, u.Path), wt, true), nil
 }
 
 // connect sends the CONNECT request.

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -42,7 +41,7 @@ type Listener struct {
 	wg       sync.WaitGroup
 
 	mu       sync.Mutex
-	sessions map[Conn]struct{}
+	sessions map[Conn]*quic.Conn // until the connection is closed
 }
 
 // Listen listens on a UDP address, "host:port" or ":port".
@@ -50,7 +49,7 @@ func Listen(addr string, cfg Config) (*Listener, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
-	l := &Listener{cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()), accepted: make(chan Conn), sessions: map[Conn]struct{}{}}
+	l := &Listener{cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()), accepted: make(chan Conn), sessions: map[Conn]*quic.Conn{}}
 	l.ctx, l.close = context.WithCancelCause(context.Background())
 	tlsConf, resetKey, err := serverTLS(&cfg, l.log)
 	if err != nil {
@@ -101,9 +100,10 @@ func (l *Listener) connContext(ctx context.Context, _ *quic.ClientInfo) (context
 }
 
 // run hands connections to HTTP/3 as soon as it can send SETTINGS, and to the application when they are established.
+// It ends when the connections that were queued at Close are closed.
 func (l *Listener) run() {
 	for {
-		qc, err := l.quic.Accept(l.ctx)
+		qc, err := l.quic.Accept(context.Background())
 		if err != nil {
 			l.close(fmt.Errorf("%w: %w", ErrListenerClosed, err))
 			return
@@ -123,30 +123,44 @@ func (l *Listener) serveQUIC(qc *quic.Conn, proto string) {
 	case <-qc.HandshakeComplete():
 	case <-qc.Context().Done():
 		return
+	case <-l.ctx.Done():
+		_ = qc.CloseWithError(0, "")
+		return
 	}
 	if !qc.ConnectionState().SupportsDatagrams.Remote {
 		_ = qc.CloseWithError(protocolViolation, "support for DATAGRAM frames is required")
 		return
 	}
-	l.deliver(newQUICSession(qc, proto, "", ""))
+	l.deliver(newQUICSession(newSession(qc, proto, "", "")), qc)
 }
 
 // deliver waits until c is accepted.
-func (l *Listener) deliver(c Conn) {
-	l.mu.Lock()
-	l.sessions[c] = struct{}{}
-	l.mu.Unlock()
-	context.AfterFunc(c.Context(), func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.sessions, c)
-	})
+func (l *Listener) deliver(c Conn, qc *quic.Conn) {
+	if !l.add(c, qc) {
+		_ = c.CloseWithError(0, "")
+		return
+	}
 	select {
 	case l.accepted <- c:
 	case <-c.Context().Done():
 	case <-l.ctx.Done():
-		_ = c.CloseWithError(0, "")
 	}
+}
+
+// add leaves it to Close to close c, unless that was called before.
+func (l *Listener) add(c Conn, qc *quic.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return false
+	}
+	l.sessions[c] = qc
+	context.AfterFunc(qc.Context(), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.sessions, c)
+	})
+	return true
 }
 
 // Accept waits for the next session. It fails with [ErrListenerClosed] after Close, and if the socket fails.
@@ -170,15 +184,19 @@ func (l *Listener) PacketConn() net.PacketConn { return l.udp }
 // Close ends all sessions with code 0 and frees the port. It takes up to a second, so that peers are told.
 func (l *Listener) Close() error {
 	l.close(ErrListenerClosed)
+	err := l.quic.Close()
 	l.mu.Lock()
-	open := slices.Collect(maps.Keys(l.sessions))
+	open := maps.Clone(l.sessions)
 	l.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, c := range open {
-		wg.Go(func() { _ = c.CloseWithError(0, "") })
+	for c, qc := range open {
+		wg.Go(func() {
+			_ = c.CloseWithError(0, "")
+			<-qc.Context().Done()
+		})
 	}
 	wg.Wait()
-	err := errors.Join(l.quic.Close(), l.wt.close(), l.tr.Close(), l.udp.Close())
+	err = errors.Join(err, l.wt.close())
 	l.wg.Wait()
-	return err
+	return errors.Join(err, l.tr.Close(), l.udp.Close())
 }

@@ -47,9 +47,9 @@ func (s *session) maxDatagramSize() int {
 // quicSession is a session on a QUIC connection of its own.
 type quicSession struct{ session }
 
-func newQUICSession(qc *quic.Conn, protocol, authority, path string) *quicSession {
-	s := &quicSession{newSession(qc, protocol, authority, path)}
-	context.AfterFunc(qc.Context(), func() { s.cancel(quicError(context.Cause(qc.Context()))) })
+func newQUICSession(base session) *quicSession {
+	s := &quicSession{base}
+	context.AfterFunc(s.qc.Context(), func() { s.cancel(quicError(context.Cause(s.qc.Context()))) })
 	return s
 }
 

@@ -18,7 +18,7 @@ const (
 	// firstErrorCode is where HTTP/3 error codes for WebTransport's begin. Each 31st is reserved for greasing
 	// (draft-ietf-webtrans-http3 §4.4).
 	firstErrorCode = 0x52e4a40fa8db
-	// closeLinger is how long the QUIC connection waits for a peer that is told of the session's end to close it.
+	// closeLinger is how long the QUIC connection waits for a peer to respond to the end of the session.
 	closeLinger = time.Second
 
 	h3NoError = quic.ApplicationErrorCode(http3.ErrCodeNoError)
@@ -28,14 +28,18 @@ const (
 type wtSession struct {
 	session
 	wt                           *webtransport.Session
+	client                       bool
+	told                         chan struct{} // closed when the peer knows of the end
 	streamPrefix, datagramPrefix []byte
 }
 
-func newWTSession(qc *quic.Conn, wt *webtransport.Session, protocol, authority, path string) *wtSession {
+func newWTSession(base session, wt *webtransport.Session, client bool) *wtSession {
 	id := uint64(wt.ID())
 	s := &wtSession{
-		session:        newSession(qc, protocol, authority, path),
+		session:        base,
 		wt:             wt,
+		client:         client,
+		told:           make(chan struct{}),
 		streamPrefix:   quicvarint.Append(quicvarint.Append(nil, uniStreamType), id),
 		datagramPrefix: quicvarint.Append(nil, id/4),
 	}
@@ -48,25 +52,29 @@ func (s *wtSession) finish() {
 	err := s.wt.Err()
 	if e, ok := errors.AsType[*webtransport.SessionError](err); ok {
 		s.cancel(&SessionError{Code: uint64(e.ErrorCode), Remote: e.Remote, Reason: e.Message})
-		if !e.Remote {
-			s.linger()
-		}
-		_ = s.qc.CloseWithError(h3NoError, "")
+		s.linger()
 		return
 	}
 	// The CONNECT stream broke. If that was because the connection did, this call changes nothing.
 	_ = s.qc.CloseWithError(h3NoError, "")
 	s.cancel(s.brokenBy(context.Cause(s.qc.Context()), err))
+	close(s.told)
 }
 
-// linger leaves the peer time to receive WT_CLOSE_SESSION, which CONNECTION_CLOSE would overtake.
+// linger closes the connection when the peer has had time to receive WT_CLOSE_SESSION. That is the client's to do:
+// browsers that get CONNECTION_CLOSE at once do not tell their applications of the session's code.
 func (s *wtSession) linger() {
-	t := time.NewTimer(closeLinger)
-	defer t.Stop()
+	ctx, cancel := context.WithTimeout(s.qc.Context(), closeLinger)
+	defer cancel()
 	select {
-	case <-s.qc.Context().Done():
-	case <-t.C:
+	case <-s.wt.PeerDone():
+	case <-ctx.Done():
 	}
+	close(s.told)
+	if !s.client {
+		<-ctx.Done()
+	}
+	_ = s.qc.CloseWithError(h3NoError, "")
 }
 
 // brokenBy is the end of a session for which no endpoint sent WT_CLOSE_SESSION.
@@ -139,10 +147,10 @@ func (s *wtSession) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	return b, s.sessionErr(ctx, err)
 }
 
-// CloseWithError waits until the peer has closed the QUIC connection, or for closeLinger.
+// CloseWithError waits until the peer has responded, or for closeLinger.
 func (s *wtSession) CloseWithError(code uint64, reason string) error {
 	err := s.wt.CloseWithError(webtransport.SessionErrorCode(min(code, math.MaxUint32)), truncate(reason))
-	<-s.qc.Context().Done()
+	<-s.told
 	return err
 }
 

@@ -100,7 +100,7 @@ func (s *wtServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if proto == "" {
 		proto = s.l.cfg.Protocols[0]
 	}
-	s.l.deliver(newWTSession(c.qc, wt, proto, r.Host, r.URL.RequestURI()))
+	s.l.deliver(newWTSession(newSession(c.qc, proto, r.Host, r.URL.RequestURI()), wt, false), c.qc)
 }
 
 // speaksOneOf reads a list of strings (RFC 9651 §3.1).
