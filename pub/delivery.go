@@ -21,7 +21,8 @@ type delivery struct {
 	objectTO time.Duration // delivery timeouts that apply, 0: none
 	finishTO time.Duration
 	groups   sync.WaitGroup
-	behind   chan struct{} // a token for each group that is being sent
+	behind   chan struct{}   // a token for each group that is being sent
+	moved    <-chan struct{} // closed when the subscriber should have moved to another session
 
 	mu      sync.Mutex
 	allowed moqt.Range
@@ -29,14 +30,15 @@ type delivery struct {
 	changed chan struct{}
 }
 
-// newDelivery serves what a subscriber asked for. next is the location from which on objects are sent.
-func newDelivery(t *track, p *session.Publication, allowed moqt.Range) *delivery {
+// newDelivery serves what a subscriber asked for.
+func newDelivery(t *track, p *session.Publication, allowed moqt.Range, moved <-chan struct{}) *delivery {
 	parameters := p.Parameters()
 	d := &delivery{
 		track: t, pub: p, allowed: allowed, forward: p.Forward(), changed: make(chan struct{}),
 		objectTO: shorter(parameters.ObjectDeliveryTimeout, t.properties.ObjectDeliveryTimeout()),
 		finishTO: shorter(parameters.SubgroupDeliveryTimeout, t.properties.SubgroupDeliveryTimeout()),
 		behind:   make(chan struct{}, t.history.Groups+1),
+		moved:    moved,
 	}
 	d.ctx, d.cancel = context.WithCancel(p.Context())
 	return d
@@ -60,12 +62,13 @@ func (t *track) startOf(filter *moqt.Filter, largest *moqt.Location) moqt.Range 
 	return r
 }
 
-// run delivers until the track or the subscription ends, and then ends the subscription.
+// run delivers until the track or the subscription ends, and then ends the subscription. When the subscriber has moved, it gets
+// the current group to its end, so that the new session can take over there.
 func (d *delivery) run() {
 	defer d.cancel()
 	go d.takeUpdates()
 	code, reason := d.follow()
-	if code != moqt.DoneTrackEnded && code != moqt.DoneSubscriptionEnded {
+	if code == moqt.DoneInternalError || code == moqt.DoneTooFarBehind {
 		d.cancel() // streams are reset rather than finished
 	}
 	d.groups.Wait()
@@ -102,6 +105,8 @@ func (d *delivery) follow() (moqt.PublishDoneCode, string) {
 		select {
 		case <-published:
 		case <-changed:
+		case <-d.moved:
+			return moqt.DoneGoingAway, ""
 		case <-d.ctx.Done():
 			return moqt.DoneInternalError, ""
 		}

@@ -12,10 +12,14 @@ import (
 // handler answers the requests of a relay.
 type handler struct {
 	session.Unsupported
-	p    *publisher
-	link *client.Link
-	log  *slog.Logger
-	open sync.WaitGroup // deliveries
+	p     *publisher
+	link  *client.Link
+	log   *slog.Logger
+	moved chan struct{} // closed when another session takes over
+
+	mu     sync.Mutex
+	active int           // deliveries
+	idle   chan struct{} // closed when the last one has ended
 }
 
 // lookup waits until the broadcast is known, and finds a track of it.
@@ -63,12 +67,32 @@ func (h *handler) serve(t *track, p *session.Publication, allowed moqt.Range) {
 	if t.content == nil {
 		h.p.wanted()
 	}
-	d := newDelivery(t, p, allowed)
+	d := newDelivery(t, p, allowed, h.moved)
 	h.p.stats.subscriptions.Add(1)
-	h.open.Go(func() {
-		defer h.p.stats.subscriptions.Add(-1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.active++; h.active == 1 {
+		h.idle = make(chan struct{})
+	}
+	go func() {
 		d.run()
-	})
+		h.p.stats.subscriptions.Add(-1)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.active--; h.active == 0 {
+			close(h.idle)
+		}
+	}()
+}
+
+// busy returns a channel that is closed when nothing is delivered any more, nil if that is so now.
+func (h *handler) busy() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.active == 0 {
+		return nil
+	}
+	return h.idle
 }
 
 // HandleTrackStatus implements [session.Handler].

@@ -64,7 +64,7 @@ type publisher struct {
 }
 
 func (p *publisher) endpoint(l *client.Link) client.Endpoint {
-	return &handler{p: p, link: l, log: p.log}
+	return &handler{p: p, link: l, log: p.log, moved: make(chan struct{})}
 }
 
 func (p *publisher) wanted() { p.wantOnce.Do(func() { close(p.demand) }) }
@@ -89,16 +89,30 @@ func (p *publisher) begin(l *client.Link) (err error) {
 func (p *publisher) feed(f *feed) {
 	defer close(p.fed)
 	defer p.broadcast.end()
-	if p.cfg.Wait {
-		select {
-		case <-p.demand:
-		case <-p.ctx.Done():
-			_ = p.source.Close()
-			return
-		}
+	if p.cfg.Wait && !p.await() {
+		_ = p.source.Close()
+		return
 	}
 	if err := f.run(p.ctx, p.source); p.ctx.Err() == nil {
 		p.feedErr = err
+	}
+}
+
+// settle is how long after the first subscription the other tracks of a player are subscribed to.
+const settle = 500 * time.Millisecond
+
+// await waits for a subscriber. It reports false if the broadcast is over before one comes.
+func (p *publisher) await() bool {
+	select {
+	case <-p.demand:
+	case <-p.ctx.Done():
+		return false
+	}
+	select {
+	case <-time.After(settle):
+		return true
+	case <-p.ctx.Done():
+		return false
 	}
 }
 
@@ -148,8 +162,9 @@ func (h *handler) Serve(ctx context.Context) error {
 		h.finish(ctx)
 		withdraw()
 		return h.p.feedErr
-	case <-ctx.Done(): // the session is lost, or another one takes over: it lives on until the relay has left it
+	case <-ctx.Done(): // the session is lost, or another one takes over
 		withdraw()
+		close(h.moved)
 		h.finish(h.link.Context())
 		return context.Cause(ctx)
 	}
@@ -157,15 +172,22 @@ func (h *handler) Serve(ctx context.Context) error {
 
 // finish waits until everything has been delivered, as far as that can be told.
 func (h *handler) finish(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		h.open.Wait()
-		time.Sleep(linger)
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
+	for {
+		if busy := h.busy(); busy != nil {
+			select {
+			case <-busy:
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case <-time.After(linger):
+		case <-ctx.Done():
+			return
+		}
+		if h.busy() == nil {
+			return
+		}
 	}
 }
 

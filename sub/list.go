@@ -48,14 +48,14 @@ func (e *listing) Serve(ctx context.Context) error {
 // list subscribes to a track, unfiltered, and waits for its end.
 func (e *listing) list(ctx context.Context, name string) error {
 	full := moqt.FullTrackName{Namespace: e.cfg.Namespace, Name: name}
-	s, largest, err := subscribe(ctx, e.cfg, e.link, full, &plainReceiver{link: e.link, object: func(i item) { e.write(name, i) }})
+	s, largest, err := subscribe(ctx, e.cfg, e.link, full, &plainReceiver{func(i item) { e.write(name, i) }})
 	if err != nil {
 		return err
 	}
 	defer s.Cancel(moqt.ResetCancelled)
 	if largest != nil {
-		m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: s.ID(), JoiningStart: e.cfg.Join}
-		if err := join(ctx, e.cfg, e.link, m, func(i item) { e.write(name, i) }); err != nil {
+		m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningStart: e.cfg.Join}
+		if err := fetch(ctx, e.cfg, s, m, *largest, func(i item) { e.write(name, i) }); err != nil {
 			e.cfg.Client.Logger.Warn("cannot fetch the current group", "track", name, "error", err)
 		}
 	}

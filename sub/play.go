@@ -222,11 +222,14 @@ func (e *playing) next(err error) verdict {
 		switch done.Status {
 		case moqt.DoneTrackEnded, moqt.DoneSubscriptionEnded:
 			return trackEnded
-		case moqt.DoneGoingAway:
-			return trackMoves
+		case moqt.DoneGoingAway: // its publisher moved
+			return trackInterrupted
 		case moqt.DoneUnauthorized, moqt.DoneMalformedTrack:
 			return trackLost
 		}
+	}
+	if errors.Is(err, session.ErrGoingAway) {
+		return trackMoves
 	}
 	refused, ok := errors.AsType[*moqt.RequestError](err)
 	if e.p.cfg.Wait <= 0 || ok && refused.RetryInterval == 0 {
@@ -272,23 +275,19 @@ func (e *playing) play(ctx context.Context, c choice, l *lane, answered func()) 
 // starts.
 func (e *playing) catchUp(ctx context.Context, s *session.Subscription, r *laneReceiver, largest *moqt.Location) {
 	defer r.update(func(s *sequencer) { s.fetch(false) })
-	if largest == nil {
-		return
-	}
-	m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: s.ID(), JoiningStart: e.p.cfg.Join}
-	begun := false
+	m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningStart: e.p.cfg.Join}
+	missed := largest != nil
 	r.update(func(s *sequencer) {
-		if begun = s.begun; begun {
+		s.resume(largest)
+		if s.begun && missed {
 			m.FetchType, m.JoiningStart = moqt.FetchAbsoluteJoining, s.next.Group
-			begun = !largest.Less(s.next)
-		} else {
-			begun = true
+			missed = !largest.Less(s.next)
 		}
 	})
-	if !begun {
-		return // nothing was missed
+	if !missed {
+		return
 	}
-	err := join(ctx, e.p.cfg, e.link, m, func(i item) {
+	err := fetch(ctx, e.p.cfg, s, m, *largest, func(i item) {
 		r.update(func(s *sequencer) {
 			s.start(i.location)
 			s.fetched(i)
@@ -326,7 +325,7 @@ func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
 		}
 		s.closeStream(group, err == nil)
 	})
-	closeOnViolation(r.e.link, err)
+	closeOnViolation(g.Subscription.Session(), err)
 	if _, malformed := errors.AsType[*moqt.MalformedTrackError](err); malformed || errors.Is(err, errObjectTooLarge) {
 		r.e.p.log.Warn("malformed track", "track", r.lane.name, "error", err)
 		g.Subscription.Cancel(moqt.ResetMalformedTrack)

@@ -51,6 +51,7 @@ type lane struct {
 
 	expected time.Duration // decode time that the next chunk should have
 	late     time.Time     // since when the next object is missing
+	opened   time.Time     // when the first object arrived, if it is not known where the track starts
 	sum      hash.Hash
 	resets   uint64 // streams that were reset
 	failed   error  // why the track ended, if it did not end well
@@ -196,7 +197,7 @@ type candidate struct {
 func (p *player) pick(now time.Time) (best *candidate, at time.Time, open bool) {
 	var idle []*lane
 	for _, l := range p.lanes {
-		c, st := p.head(l, now)
+		c, st, again := p.head(l, now)
 		switch st {
 		case ready:
 			if best == nil || c.time < best.time {
@@ -204,10 +205,8 @@ func (p *player) pick(now time.Time) (best *candidate, at time.Time, open bool) 
 			}
 		case over:
 			continue
-		case blocked:
-			at = earliest(at, l.late.Add(p.hold))
-			idle = append(idle, l)
-		case waiting:
+		default:
+			at = earliest(at, again)
 			idle = append(idle, l)
 		}
 		open = true
@@ -225,30 +224,45 @@ func (p *player) pick(now time.Time) (best *candidate, at time.Time, open bool) 
 	return best, at, open
 }
 
-// head returns the next chunk of a track, giving up what was missing for too long.
-func (p *player) head(l *lane, now time.Time) (*candidate, state) {
+// startDelay is how long to wait for earlier groups if it is not known which one is the first: their streams may overtake each other.
+const startDelay = 200 * time.Millisecond
+
+// head returns the next chunk of a track, giving up what was missing for too long, or when to look again if that is known.
+func (p *player) head(l *lane, now time.Time) (c *candidate, st state, again time.Time) {
+	if !l.seq.begun && !l.seq.ended && l.seq.bytes > 0 {
+		if l.opened.IsZero() {
+			l.opened = now
+		}
+		if again = l.opened.Add(startDelay); now.Before(again) {
+			return nil, waiting, again
+		}
+	}
 	i, st := l.seq.head()
 	if st == blocked {
 		if l.late.IsZero() {
 			l.late = now
 		}
-		if now.Before(l.late.Add(p.hold)) && !l.seq.ended {
-			return nil, blocked
+		if again = l.late.Add(p.hold); now.Before(again) && !l.seq.ended {
+			return nil, blocked, again
 		}
 		l.seq.skip()
 		i, st = l.seq.head()
 	}
 	l.late = time.Time{}
 	if st != ready {
-		return nil, st
+		return nil, st, time.Time{}
 	}
+	return p.candidate(l, i), ready, time.Time{}
+}
+
+func (p *player) candidate(l *lane, i item) *candidate {
 	c := &candidate{lane: l, item: i, time: l.expected}
 	if l.track != nil {
 		if chunk, err := p.init.ParseChunk(i.payload); err == nil && chunk.Track == l.track.ID {
 			c.chunk, c.time = chunk, l.track.Time(chunk.DecodeTime)
 		}
 	}
-	return c, ready
+	return c
 }
 
 // release takes a chunk out of its track. It reports whether a limit was reached.
@@ -273,8 +287,9 @@ func (p *player) release(c *candidate) (done bool) {
 	return p.limited
 }
 
+// earliest is the earlier one of two times, of which zero ones do not count.
 func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a

@@ -46,7 +46,9 @@ type broadcast struct {
 func newBroadcast(t *testing.T, p *player, in *cmaf.Init) *broadcast {
 	b := &broadcast{t: t, p: p, lanes: map[uint32]*lane{}, sent: map[uint32]uint64{}}
 	for i := range in.Tracks {
-		b.lanes[in.Tracks[i].ID] = p.addLane("", &in.Tracks[i], nil)
+		l := p.addLane("", &in.Tracks[i], nil)
+		l.seq.start(at(0, 0))
+		b.lanes[in.Tracks[i].ID] = l
 	}
 	return b
 }
@@ -88,9 +90,6 @@ func TestPlayerRestoresTheFile(t *testing.T) {
 			}
 		},
 		"backwards": func(b *broadcast) {
-			for _, l := range b.lanes {
-				require.NoError(b.t, b.p.update(b.t.Context(), l, func(s *sequencer) { s.start(at(0, 0)) }))
-			}
 			object := map[uint32]uint64{1: 250, 2: 470}
 			for i := len(chunks) - 1; i >= 0; i-- {
 				object[chunks[i].Track]--
@@ -173,6 +172,28 @@ func TestPlayerGivesUp(t *testing.T) {
 		require.Equal(t, time.Duration(0), out.at[2].Sub(start))
 		require.Equal(t, hold, out.at[3].Sub(start))
 		require.Equal(t, Counters{Objects: 2, Bytes: video.seq.counted.Bytes, Lost: 1, Gaps: 1}, video.seq.counted)
+	})
+}
+
+// Groups overtake each other: the first one to arrive need not be the first one.
+func TestPlayerFindsTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &bytes.Buffer{}
+		p := newPlayer(out, &cmaf.Init{}, hold, limits{})
+		l := p.addLane("", nil, nil)
+		go func() {
+			for _, group := range []uint64{7, 6, 5} {
+				require.NoError(t, p.update(t.Context(), l, func(s *sequencer) {
+					s.add(item{location: at(group, 0), payload: []byte{byte(group)}, arrived: time.Now()})
+					s.endGroup(group, 1, true)
+				}))
+				time.Sleep(startDelay / 3)
+			}
+			time.Sleep(startDelay)
+			require.NoError(t, p.update(t.Context(), l, (*sequencer).end))
+		}()
+		require.NoError(t, p.run(t.Context()))
+		require.Equal(t, []byte{5, 6, 7}, out.Bytes())
 	})
 }
 

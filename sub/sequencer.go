@@ -31,6 +31,9 @@ type sequencer struct {
 	lastFetched *moqt.Location
 }
 
+// maxGroups is how many groups of a track are followed at a time. A peer that opens more is not sending media.
+const maxGroups = 1024
+
 // Counters say what happened to the objects of a track.
 type Counters struct {
 	Objects, Bytes uint64 // released in order
@@ -63,8 +66,13 @@ func (s *sequencer) start(l moqt.Location) {
 	}
 }
 
-// maxGroups is how many groups of a track are followed at a time. A peer that opens more is not sending media.
-const maxGroups = 1024
+// resume is called when a track that was interrupted is subscribed to again. A publisher that numbers its groups anew, as its
+// largest object tells, has lost its memory: then playback starts anew, too.
+func (s *sequencer) resume(largest *moqt.Location) {
+	if s.begun && (largest == nil || largest.Group+1 < s.next.Group) {
+		s.begun, s.groups, s.bytes = false, map[uint64]*incoming{}, 0
+	}
+}
 
 func (s *sequencer) group(id uint64) *incoming {
 	g := s.groups[id]

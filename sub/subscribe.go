@@ -34,10 +34,23 @@ func subscribe(ctx context.Context, cfg *Config, l *client.Link, name moqt.FullT
 	return s, ok.Parameters.LargestObject, nil
 }
 
-// join fetches what a subscription does not have, as it was published before.
-func join(ctx context.Context, cfg *Config, l *client.Link, m moqt.Fetch, object func(item)) error {
+// fetch asks for objects that were published before a subscription started, up to largest, and falls back to a standalone fetch if
+// the joining one is refused, as happens when the subscription has ended meanwhile.
+func fetch(ctx context.Context, cfg *Config, s *session.Subscription, m moqt.Fetch, largest moqt.Location, object func(item)) error {
+	m.JoiningRequestID = s.ID()
+	err := readFetched(ctx, cfg, s.Session(), m, object)
+	if _, refused := errors.AsType[*moqt.RequestError](err); !refused {
+		return err
+	}
+	r := m.JoiningRange(largest)
+	return readFetched(ctx, cfg, s.Session(), moqt.Fetch{
+		FetchType: moqt.FetchStandalone, Track: s.Track(), Start: r.Start, End: r.FetchEnd(),
+	}, object)
+}
+
+func readFetched(ctx context.Context, cfg *Config, s *session.Session, m moqt.Fetch, object func(item)) error {
 	m.Parameters.AuthorizationTokens = cfg.Client.Tokens
-	f, err := l.Fetch(ctx, m)
+	f, err := s.Fetch(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -47,7 +60,7 @@ func join(ctx context.Context, cfg *Config, l *client.Link, m moqt.Fetch, object
 		return err
 	}
 	if err := readFetch(stream, object); err != nil {
-		closeOnViolation(l, err)
+		closeOnViolation(s, err)
 		return err
 	}
 	_, err = f.Wait(ctx)
@@ -55,7 +68,7 @@ func join(ctx context.Context, cfg *Config, l *client.Link, m moqt.Fetch, object
 }
 
 // closeOnViolation ends a session whose peer breaks the rules.
-func closeOnViolation(l *client.Link, err error) {
+func closeOnViolation(l *session.Session, err error) {
 	if e, ok := errors.AsType[*moqt.ProtocolError](err); ok {
 		l.Close(e.Code, e.Reason)
 	}
@@ -73,14 +86,13 @@ func firstObject(ctx context.Context, cfg *Config, l *client.Link, name string) 
 		}
 	}
 	full := moqt.FullTrackName{Namespace: cfg.Namespace, Name: name}
-	s, largest, err := subscribe(ctx, cfg, l, full, &plainReceiver{link: l, object: take})
+	s, largest, err := subscribe(ctx, cfg, l, full, &plainReceiver{take})
 	if err != nil {
 		return nil, err
 	}
 	defer s.Cancel(moqt.ResetCancelled)
 	if largest != nil {
-		m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: s.ID()}
-		if err := join(ctx, cfg, l, m, take); err != nil {
+		if err := fetch(ctx, cfg, s, moqt.Fetch{FetchType: moqt.FetchRelativeJoining}, *largest, take); err != nil {
 			cfg.Client.Logger.Debug("cannot fetch, waiting for the next group", "track", name, "error", err)
 		}
 	}
@@ -102,14 +114,11 @@ func firstObject(ctx context.Context, cfg *Config, l *client.Link, name string) 
 const firstObjectTimeout = 10 * time.Second
 
 // plainReceiver passes on all objects as they come.
-type plainReceiver struct {
-	link   *client.Link
-	object func(item)
-}
+type plainReceiver struct{ object func(item) }
 
 // HandleSubgroup implements [session.Receiver].
 func (r *plainReceiver) HandleSubgroup(g *session.Subgroup) {
-	closeOnViolation(r.link, readSubgroup(g, func(h moqt.ObjectHeader, i item) {
+	closeOnViolation(g.Subscription.Session(), readSubgroup(g, func(h moqt.ObjectHeader, i item) {
 		if h.Status == moqt.StatusNormal {
 			r.object(i)
 		}

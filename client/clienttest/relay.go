@@ -1,0 +1,296 @@
+// Package clienttest has a relay in memory, for tests of publishers and players.
+package clienttest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+	"sluice/transport/transporttest"
+)
+
+// Relay passes requests and data on between a publisher and players. It keeps nothing: each track has one subscriber at a time.
+type Relay struct {
+	// Tamper may change what is read of a subgroup stream of a publisher, before it is passed on.
+	Tamper func(track moqt.FullTrackName, h moqt.SubgroupHeader, stream io.Reader) io.Reader
+	// Refuse may refuse a request by its message type.
+	Refuse map[moqt.MessageType]*moqt.RequestError
+	// Transport configures the connections.
+	Transport transporttest.Config
+
+	mu          sync.Mutex
+	publisher   *session.Session // the latest one
+	namespace   moqt.Namespace
+	changed     chan struct{}
+	sessions    []*session.Session
+	Dialed      []string // URLs, in order
+	Unreachable bool
+}
+
+// Dial is a [client.Config.Dial] that connects to the relay.
+func (r *Relay) Dial(_ context.Context, url string, _ transport.ClientConfig) (transport.Conn, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Dialed = append(r.Dialed, url)
+	if r.Unreachable {
+		return nil, errors.New("connection refused")
+	}
+	client, server := transporttest.Pipe(r.Transport)
+	s, err := session.New(server, session.Config{
+		Role: session.Server, Handler: &handler{relay: r}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.sessions = append(r.sessions, s)
+	go func() { _ = s.Run(context.Background()) }() // tests see the end at the other side
+	return client, nil
+}
+
+// SetReachable says whether new connections are accepted.
+func (r *Relay) SetReachable(yes bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Unreachable = !yes
+}
+
+// Sessions are those of all connections so far, in order.
+func (r *Relay) Sessions() []*session.Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*session.Session(nil), r.sessions...)
+}
+
+// Close ends all sessions with a code.
+func (r *Relay) Close(code moqt.SessionErrorCode, reason string) {
+	for _, s := range r.Sessions() {
+		s.Close(code, reason)
+	}
+}
+
+// publish records a publisher. nil: it has left.
+func (r *Relay) publish(s *session.Session, ns moqt.Namespace) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.publisher, r.namespace = s, ns
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
+	}
+}
+
+func (r *Relay) withdraw(s *session.Session) {
+	r.mu.Lock()
+	current := r.publisher == s
+	r.mu.Unlock()
+	if current {
+		r.publish(nil, nil)
+	}
+}
+
+// upstream waits for the publisher of a track.
+func (r *Relay) upstream(ctx context.Context, t moqt.FullTrackName, wait time.Duration) *session.Session {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		r.mu.Lock()
+		if r.publisher != nil && t.Namespace.HasPrefix(r.namespace) {
+			defer r.mu.Unlock()
+			return r.publisher
+		}
+		if r.changed == nil {
+			r.changed = make(chan struct{})
+		}
+		changed := r.changed
+		r.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// handler serves one connection.
+type handler struct {
+	session.Unsupported
+	relay *Relay
+}
+
+func (h *handler) refuses(r *session.Request, kind moqt.MessageType) bool {
+	e := h.relay.Refuse[kind]
+	return e != nil && r.Reject(e) == nil
+}
+
+// HandlePublishNamespace implements [session.Handler].
+func (h *handler) HandlePublishNamespace(p *session.IncomingPublishNamespace) {
+	if h.refuses(p.Request, moqt.MessagePublishNamespace) || p.OK() != nil {
+		return
+	}
+	s := p.Session()
+	h.relay.publish(s, p.Message.Namespace)
+	context.AfterFunc(p.Context(), func() { h.relay.withdraw(s) })
+}
+
+var doesNotExist = &moqt.RequestError{Code: moqt.RequestDoesNotExist, Reason: "nobody publishes it"}
+
+// HandleSubscribe implements [session.Handler].
+func (h *handler) HandleSubscribe(p *session.Publication) {
+	if h.refuses(p.Request, moqt.MessageSubscribe) {
+		return
+	}
+	parameters := p.Parameters()
+	var wait time.Duration
+	if parameters.RendezvousTimeout != nil {
+		wait = moqt.Milliseconds(*parameters.RendezvousTimeout)
+	}
+	f := &forwarder{relay: h.relay, to: p, accepted: make(chan struct{})}
+	s, ok, err := h.subscribe(p, f, time.Now().Add(wait))
+	if err != nil {
+		reject(p.Request, err)
+		return
+	}
+	if p.Accept(moqt.Parameters{LargestObject: ok.Parameters.LargestObject}, ok.Properties) != nil {
+		s.Cancel(moqt.ResetCancelled)
+		return
+	}
+	close(f.accepted)
+	select {
+	case <-s.Context().Done():
+		code, reason := moqt.DoneInternalError, "the publisher is gone"
+		if done, ok := errors.AsType[*session.DoneError](context.Cause(s.Context())); ok {
+			code, reason = done.Status, done.Reason
+		}
+		_ = p.Done(code, reason)
+	case <-p.Context().Done():
+		s.Cancel(moqt.ResetCancelled)
+	}
+}
+
+// subscribe asks the publisher for a track, once there is one and nobody else is subscribed to the track.
+func (h *handler) subscribe(p *session.Publication, f *forwarder, until time.Time) (*session.Subscription, *moqt.SubscribeOK, error) {
+	m := moqt.Subscribe{Track: p.Track(), Parameters: moqt.Parameters{Filter: p.Parameters().Filter}}
+	for {
+		up := h.relay.upstream(p.Context(), p.Track(), time.Until(until))
+		if up == nil {
+			return nil, nil, doesNotExist
+		}
+		s, err := up.Subscribe(p.Context(), m, f)
+		if err == nil {
+			ok, err := s.Wait(p.Context())
+			return s, ok, err
+		}
+		if !errors.Is(err, session.ErrDuplicate) || time.Now().After(until) {
+			return nil, nil, err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// reject passes a refusal on.
+func reject(r *session.Request, err error) {
+	e, ok := errors.AsType[*moqt.RequestError](err)
+	if !ok {
+		e = doesNotExist
+	}
+	_ = r.Reject(e)
+}
+
+// HandleTrackStatus implements [session.Handler].
+func (h *handler) HandleTrackStatus(t *session.IncomingTrackStatus) {
+	up := h.relay.upstream(t.Context(), t.Message.Track, 0)
+	if up == nil {
+		_ = t.Reject(doesNotExist)
+		return
+	}
+	ok, err := up.TrackStatus(t.Context(), moqt.TrackStatus{Track: t.Message.Track})
+	if err != nil {
+		reject(t.Request, err)
+		return
+	}
+	_ = t.OK(ok.Parameters, ok.Properties)
+}
+
+// HandleFetch implements [session.Handler].
+func (h *handler) HandleFetch(f *session.IncomingFetch) {
+	if h.refuses(f.Request, moqt.MessageFetch) {
+		return
+	}
+	up := h.relay.upstream(f.Context(), f.Track, 0)
+	if up == nil {
+		_ = f.Reject(doesNotExist)
+		return
+	}
+	m := moqt.Fetch{FetchType: moqt.FetchStandalone, Track: f.Track, Start: f.Range.Start, End: f.Range.FetchEnd()}
+	m.Parameters.GroupOrder = f.Message.Parameters.GroupOrder
+	g, err := up.Fetch(f.Context(), m)
+	var from transport.ReceiveStream
+	var to transport.SendStream
+	if err == nil {
+		from, err = g.Stream(f.Context())
+	}
+	if err != nil {
+		reject(f.Request, err)
+		return
+	}
+	if to, err = f.OpenStream(f.Context()); err == nil {
+		copyStream(to, from, from)
+	}
+	ok, err := g.Wait(f.Context())
+	if err != nil {
+		reject(f.Request, err)
+		return
+	}
+	if f.OK(*ok) == nil {
+		_ = f.Done()
+	}
+}
+
+// forwarder passes the data of a subscription on.
+type forwarder struct {
+	relay    *Relay
+	to       *session.Publication
+	accepted chan struct{}
+}
+
+// HandleSubgroup implements [session.Receiver].
+func (f *forwarder) HandleSubgroup(g *session.Subgroup) {
+	select {
+	case <-f.accepted:
+	case <-f.to.Context().Done():
+		return
+	}
+	to, err := f.to.OpenSubgroup(f.to.Context(), g.Header)
+	if err != nil {
+		return
+	}
+	var from io.Reader = g
+	if f.relay.Tamper != nil {
+		from = f.relay.Tamper(f.to.Track(), g.Header, g)
+	}
+	copyStream(to, from, g)
+}
+
+// HandleDatagram implements [session.Receiver].
+func (f *forwarder) HandleDatagram(o *moqt.ObjectDatagram) {
+	<-f.accepted
+	_ = f.to.SendDatagram(*o)
+}
+
+// copyStream copies a stream with the way it ends.
+func copyStream(to transport.SendStream, from io.Reader, stream transport.ReceiveStream) {
+	if _, err := io.Copy(to, from); err != nil {
+		to.CancelWrite(uint64(moqt.ResetCancelled))
+		stream.CancelRead(uint64(moqt.ResetCancelled))
+		return
+	}
+	_ = to.Close()
+}
