@@ -1,0 +1,58 @@
+package relay
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"sluice/moqt"
+	"sluice/transport"
+)
+
+// Action is what a peer asks to be allowed.
+type Action uint8
+
+// Actions, by the message that asks.
+const (
+	ActionPublish            Action = iota // PUBLISH
+	ActionPublishNamespace                 // PUBLISH_NAMESPACE
+	ActionSubscribe                        // SUBSCRIBE
+	ActionFetch                            // FETCH
+	ActionTrackStatus                      // TRACK_STATUS
+	ActionSubscribeNamespace               // SUBSCRIBE_NAMESPACE
+	ActionSubscribeTracks                  // SUBSCRIBE_TRACKS
+)
+
+// publishes reports whether the action offers content, rather than asking for it.
+func (a Action) publishes() bool { return a == ActionPublish || a == ActionPublishNamespace }
+
+// AuthRequest is a request to be authorized.
+type AuthRequest struct {
+	Action    Action
+	Namespace moqt.Namespace // of the track, or what is published or subscribed to, with all that begins with it
+	Name      string         // of the track; not meaningful for requests about namespaces
+	Tokens    []moqt.Token   // of the request, then those of SETUP; they all have a value
+	Authority string         // what the peer connected to
+	Path      string
+	Remote    net.Addr
+	Kind      transport.Kind
+}
+
+// Grant says how long a permission lasts.
+type Grant struct {
+	Expires time.Time // zero: as long as the session
+}
+
+// Authorizer decides what peers may do (draft §9.4, §9.5). The draft leaves the schemes open; a relay developer replaces this to use others.
+// Methods are called on many goroutines.
+type Authorizer interface {
+	// Authorize returns how long the permission lasts. To refuse, it returns a *moqt.RequestError, for example with UNAUTHORIZED or
+	// EXPIRED_AUTH_TOKEN; other errors become INTERNAL_ERROR and are logged.
+	Authorize(context.Context, AuthRequest) (Grant, error)
+}
+
+// AllowAll allows everything.
+type AllowAll struct{}
+
+// Authorize implements Authorizer.
+func (AllowAll) Authorize(context.Context, AuthRequest) (Grant, error) { return Grant{}, nil }

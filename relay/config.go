@@ -1,0 +1,77 @@
+package relay
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"sluice/moqt/session"
+	"sluice/track"
+	"sluice/transport"
+)
+
+// Config is the configuration of a Relay. The zero value is the default.
+type Config struct {
+	// Cache limits what is kept of the tracks.
+	Cache track.CacheConfig
+	// Authorizer decides what peers may do. Default: AllowAll, with a warning.
+	Authorizer Authorizer
+	// Session has the limits and timeouts of sessions. Role and Handler are the relay's to set.
+	Session session.Config
+	// NewOutlet makes what sends the data of a session's subscriptions. Default: its media.Sender, which NewHooks of the listener has to
+	// have made.
+	NewOutlet func(transport.Conn) (Outlet, error)
+
+	// MaxSessions is how many peers may be connected. Default: 16,384.
+	MaxSessions int
+	// MaxTracks is how many tracks may be published, wanted or cached at a time. Default: 65,536.
+	MaxTracks int
+	// MaxMatches is how many namespaces, or tracks, a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS may match when it is made; with more it is
+	// refused with NAMESPACE_TOO_LARGE. Default: 10,000.
+	MaxMatches int
+
+	// Linger is how long an upstream subscription outlives its last subscriber. Default: 2 s. Negative: not at all.
+	Linger time.Duration
+	// Grace is how long subscribers wait for a publisher to come back whose session was lost. Default: 5 s. Negative: not at all.
+	Grace time.Duration
+	// MaxRendezvous bounds RENDEZVOUS_TIMEOUT (draft §10.2.6). Default: 60 s.
+	MaxRendezvous time.Duration
+	// FillTimeout is how long a FETCH waits for objects from upstream if it does not say, and at most (draft §10.2.5). Default: 10 s.
+	FillTimeout time.Duration
+	// StallTimeout ends a FETCH whose data the peer does not take. Default: 30 s.
+	StallTimeout time.Duration
+
+	Logger *slog.Logger // default: slog.Default()
+}
+
+func (c Config) withDefaults() Config {
+	c.MaxSessions = cmp.Or(c.MaxSessions, 16384)
+	c.MaxTracks = cmp.Or(c.MaxTracks, 65536)
+	c.MaxMatches = cmp.Or(c.MaxMatches, 10_000)
+	c.Linger = max(0, cmp.Or(c.Linger, 2*time.Second))
+	c.Grace = max(0, cmp.Or(c.Grace, 5*time.Second))
+	c.MaxRendezvous = cmp.Or(c.MaxRendezvous, time.Minute)
+	c.FillTimeout = cmp.Or(c.FillTimeout, 10*time.Second)
+	c.StallTimeout = cmp.Or(c.StallTimeout, 30*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.NewOutlet == nil {
+		c.NewOutlet = mediaOutlet
+	}
+	return c
+}
+
+func (c *Config) validate() error {
+	if c.MaxSessions < 0 || c.MaxTracks < 0 || c.MaxMatches < 0 {
+		return errors.New("relay limits must not be negative")
+	}
+	for name, d := range map[string]time.Duration{
+		"MaxRendezvous": c.MaxRendezvous, "FillTimeout": c.FillTimeout, "StallTimeout": c.StallTimeout,
+	} {
+		if d < 0 {
+			return fmt.Errorf("relay timeout %s is negative", name)
+		}
+	}
+	return nil
+}

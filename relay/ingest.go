@@ -1,0 +1,89 @@
+package relay
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/track"
+	"sluice/transport"
+)
+
+// HandleSubgroup implements session.Receiver.
+func (u *upstream) HandleSubgroup(g *session.Subgroup) {
+	<-u.ready
+	src := u.hub.track().NewSource(track.SourceConfig{
+		Header:   g.Header,
+		Priority: u.priority(g.Subscription, g.Header.DefaultPriority, g.Header.Priority),
+		Start:    g.Offset(),
+		Cancel:   func() { g.CancelRead(uint64(moqt.ResetCancelled)) },
+		Owner:    g,
+	})
+	counted := countingReader{g, u.hub.relay.metrics}
+	err := src.Read(counted)
+	for err == nil {
+		err = src.Read(counted)
+	}
+	u.subgroupEnded(g, src, err)
+}
+
+func (u *upstream) subgroupEnded(g *session.Subgroup, src *track.Source, err error) {
+	var code uint64 = uint64(moqt.ResetCancelled)
+	reset, isReset := errors.AsType[*transport.StreamError](err)
+	switch violation, isViolation := errors.AsType[*moqt.ProtocolError](err); {
+	case errors.Is(err, io.EOF):
+	case isReset && reset.Remote:
+		code = reset.Code
+	case isViolation:
+		u.peer.session.Close(violation.Code, violation.Reason)
+	case errors.Is(err, moqt.ErrPropertiesTooLong), errors.Is(err, track.ErrHeaderTooLarge):
+		g.CancelRead(uint64(moqt.ResetExcessiveLoad))
+	default:
+		u.checkMalformed(err)
+	}
+	u.checkMalformed(src.Close(code))
+}
+
+func (u *upstream) checkMalformed(err error) {
+	if malformed, ok := errors.AsType[*moqt.MalformedTrackError](err); ok {
+		u.hub.malformed(u, malformed)
+	}
+}
+
+// HandleDatagram implements session.Receiver.
+func (u *upstream) HandleDatagram(o *moqt.ObjectDatagram) {
+	<-u.ready
+	u.hub.relay.metrics.datagrams.Inc()
+	u.hub.relay.metrics.bytes.Add(float64(len(o.Payload)))
+	d := &track.Datagram{
+		Group: o.Location.Group, ID: o.Location.Object, Priority: u.priority(u.sub, o.DefaultPriority, o.Priority),
+		Status: o.Status, EndOfGroup: o.EndOfGroup, Properties: o.Properties, Payload: o.Payload, Received: time.Now(),
+	}
+	forward, err := u.hub.track().AddDatagram(d)
+	u.checkMalformed(err)
+	if forward {
+		u.hub.sendDatagram(d)
+	}
+}
+
+// priority is the Publisher Priority of a subgroup or datagram (draft §7.1).
+func (u *upstream) priority(sub *session.Subscription, isDefault bool, p uint8) uint8 {
+	if isDefault {
+		return sub.Properties().DefaultPublisherPriority()
+	}
+	return p
+}
+
+// countingReader counts what is received.
+type countingReader struct {
+	r io.Reader
+	m *metrics
+}
+
+func (c countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.m.bytes.Add(float64(n))
+	return n, err
+}

@@ -1,0 +1,136 @@
+package relay
+
+import (
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// announcement is an accepted PUBLISH_NAMESPACE.
+type announcement struct {
+	peer      *peer
+	namespace moqt.Namespace
+}
+
+// namespaceWatch is an accepted SUBSCRIBE_NAMESPACE.
+type namespaceWatch struct {
+	request *session.IncomingSubscribeNamespace
+	prefix  moqt.Namespace // guarded by Relay.mu
+}
+
+// HandlePublishNamespace implements session.Handler (draft §6.2).
+func (p *peer) HandlePublishNamespace(req *session.IncomingPublishNamespace) {
+	name := moqt.FullTrackName{Namespace: req.Message.Namespace}
+	grant, refused := p.authorize(req.Request, ActionPublishNamespace, name)
+	if refused != nil {
+		p.reject(req.Request, refused)
+		return
+	}
+	if req.OK() != nil {
+		return
+	}
+	a := &announcement{p, req.Message.Namespace}
+	p.relay.announce(a)
+	defer p.relay.withdraw(a)
+	p.keep(req.Request, ActionPublishNamespace, name, grant, nil)
+}
+
+// announce makes a namespace known: to those that watch it, and as a source of the tracks that are wanted (draft §9.5).
+func (r *Relay) announce(a *announcement) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.announced.add(a.namespace, a)
+	for w := range r.watches.matching(a.namespace) {
+		w.add(a.namespace)
+	}
+	for h := range r.hubTree.under(a.namespace) {
+		h.announced(a.peer)
+	}
+}
+
+func (r *Relay) withdraw(a *announcement) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.announced.remove(a.namespace, a)
+	if len(r.announced.at(a.namespace)) > 0 {
+		return
+	}
+	for w := range r.watches.matching(a.namespace) {
+		_ = w.request.Remove(a.namespace) // fails only if the request is over
+	}
+}
+
+// publishersOf returns the peers that announced a namespace or a prefix of it.
+func (r *Relay) publishersOf(ns moqt.Namespace) []*peer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var peers []*peer
+	for a := range r.announced.matching(ns) {
+		peers = append(peers, a.peer)
+	}
+	return peers
+}
+
+func (w *namespaceWatch) add(ns moqt.Namespace) {
+	_ = w.request.Add(ns) // fails only if the request is over
+}
+
+// HandleSubscribeNamespace implements session.Handler (draft §6.1).
+func (p *peer) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
+	w := &namespaceWatch{request: req, prefix: req.Message.Prefix}
+	name := moqt.FullTrackName{Namespace: w.prefix}
+	grant, refused := p.authorize(req.Request, ActionSubscribeNamespace, name)
+	if refused == nil {
+		refused = p.relay.watch(w)
+	}
+	if refused != nil {
+		p.reject(req.Request, refused)
+		return
+	}
+	defer p.relay.unwatch(w)
+	p.keep(req.Request, ActionSubscribeNamespace, name, grant, func(prefix moqt.Namespace) { p.relay.rewatch(w, prefix) })
+}
+
+// watch accepts a SUBSCRIBE_NAMESPACE and tells it of the namespaces that there are.
+func (r *Relay) watch(w *namespaceWatch) *moqt.RequestError {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if refused := tooLarge(&r.announced, w.prefix, r.cfg.MaxMatches); refused != nil {
+		return refused
+	}
+	if w.request.OK() == nil {
+		r.enterWatch(w, w.prefix)
+	}
+	return nil
+}
+
+func (r *Relay) enterWatch(w *namespaceWatch, prefix moqt.Namespace) {
+	w.prefix = prefix
+	r.watches.add(prefix, w)
+	for a := range r.announced.under(prefix) {
+		w.add(a.namespace)
+	}
+}
+
+func (r *Relay) rewatch(w *namespaceWatch, prefix moqt.Namespace) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watches.remove(w.prefix, w)
+	r.enterWatch(w, prefix)
+}
+
+func (r *Relay) unwatch(w *namespaceWatch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watches.remove(w.prefix, w)
+}
+
+// tooLarge refuses a prefix that matches more than limit.
+func tooLarge[T comparable](t *tree[T], prefix moqt.Namespace, limit int) *moqt.RequestError {
+	n := 0
+	for range t.under(prefix) {
+		if n++; n > limit {
+			return &moqt.RequestError{Code: moqt.RequestNamespaceTooLarge, Reason: "the prefix matches too much; use a longer one"}
+		}
+	}
+	return nil
+}

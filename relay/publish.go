@@ -1,0 +1,66 @@
+package relay
+
+import (
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// HandlePublish implements session.Handler (draft §10.10).
+func (p *peer) HandlePublish(sub *session.Subscription) {
+	grant, refused := p.authorize(sub.Request, ActionPublish, sub.Track())
+	if refused != nil {
+		p.reject(sub.Request, refused)
+		return
+	}
+	h := p.relay.acquire(sub.Track())
+	if h == nil {
+		p.reject(sub.Request, errTooManyTracks)
+		return
+	}
+	defer p.relay.release(h)
+	u := newUpstream(h, p)
+	u.sub, u.offered = sub, true
+	if !u.accept(grant) {
+		return
+	}
+	offer := sub.Offer()
+	u.establish(offer.Parameters.LargestObject, offer.Properties)
+	p.relay.publish(h)
+	u.run(offer.Parameters.Expires, grant)
+}
+
+var errBarred = &moqt.RequestError{
+	Code: moqt.RequestUninterested, Reason: "objects of this session contradicted those of another publisher of the track",
+}
+
+// accept answers PUBLISH. Objects are asked for only if somebody wants them (draft §9.5).
+func (u *upstream) accept(grant Grant) bool {
+	h := u.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, barred := h.barred[u.peer]; barred {
+		u.peer.reject(u.sub.Request, errBarred)
+		return false
+	}
+	u.forward = h.forward
+	own := h.up[u.peer]
+	h.up[u.peer] = u
+	// A subscription of ours to the same track ends here (draft §5.1).
+	if u.sub.Accept(moqt.Parameters{Forward: &u.forward, Expires: grant.expires()}, u) != nil {
+		delete(h.up, u.peer)
+		return false
+	}
+	if own != nil {
+		own.over = true
+	}
+	return true
+}
+
+// publish offers a track that a publisher offered to those that asked for such tracks (draft §9.5).
+func (r *Relay) publish(h *hub) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.wanted.matching(h.name.Namespace) {
+		h.offer(w)
+	}
+}

@@ -1,0 +1,162 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/track"
+	"sluice/transport"
+)
+
+// sweepInterval is how often limits of age and memory are applied.
+const sweepInterval = 250 * time.Millisecond
+
+// Relay connects the publishers and subscribers that Serve is given. See New.
+//
+// Locks are taken in the order Relay.mu, hub.mu, downstream.mu; a hub's is taken while its track's sources hold theirs. Sessions and outlets
+// are called with locks held, as they do not block.
+type Relay struct {
+	cfg     Config
+	log     *slog.Logger
+	cache   *track.Cache
+	metrics *metrics
+	tasks   sync.WaitGroup // what outlives the handler that started it
+
+	mu        sync.Mutex
+	peers     map[*peer]struct{}
+	draining  bool
+	hubs      map[string]*hub       // by track
+	hubTree   tree[*hub]            // by namespace
+	announced tree[*announcement]   // PUBLISH_NAMESPACE
+	watches   tree[*namespaceWatch] // SUBSCRIBE_NAMESPACE
+	wanted    tree[*tracksWatch]    // SUBSCRIBE_TRACKS
+	drained   chan struct{}         // closed when the last peer has left; nil unless Drain waits
+}
+
+// New returns a relay without peers.
+func New(cfg Config) (*Relay, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	if cfg.Authorizer == nil {
+		cfg.Authorizer = AllowAll{}
+		cfg.Logger.Warn("anybody may publish and subscribe to everything; set an authorization token file to change that")
+	}
+	r := &Relay{
+		cfg:   cfg,
+		log:   cfg.Logger,
+		cache: track.NewCache(cfg.Cache),
+		peers: make(map[*peer]struct{}),
+		hubs:  make(map[string]*hub),
+	}
+	r.metrics = newMetrics(r)
+	return r, nil
+}
+
+// Run applies the limits of the cache until ctx is done. It has to run while sessions are served.
+func (r *Relay) Run(ctx context.Context) {
+	tick := time.NewTicker(sweepInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.cache.Sweep()
+			r.sweepHubs()
+		}
+	}
+}
+
+// Serve runs the session of a peer that has connected, until it ends or ctx is done. It returns nil if the session ended without an error.
+func (r *Relay) Serve(ctx context.Context, conn transport.Conn) error {
+	p, err := r.newPeer(conn)
+	if err != nil {
+		_ = conn.CloseWithError(uint64(moqt.SessionInternalError), err.Error()) // it can only have ended already
+		return err
+	}
+	if !r.enter(p) {
+		_ = conn.CloseWithError(uint64(moqt.SessionInternalError), errTooManySessions.Error())
+		return errTooManySessions
+	}
+	defer r.leave(p)
+	return p.session.Run(ctx)
+}
+
+var errTooManySessions = errors.New("the relay has no room for another session; try again later")
+
+func (r *Relay) newPeer(conn transport.Conn) (*peer, error) {
+	outlet, err := r.cfg.NewOutlet(conn)
+	if err != nil {
+		return nil, err
+	}
+	p := &peer{relay: r, conn: conn, outlet: outlet}
+	cfg := r.cfg.Session
+	cfg.Role, cfg.Handler, cfg.Logger = session.Server, p, r.log
+	p.session, err = session.New(conn, cfg)
+	return p, err
+}
+
+func (r *Relay) enter(p *peer) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.draining || len(r.peers) >= r.cfg.MaxSessions {
+		return false
+	}
+	r.peers[p] = struct{}{}
+	return true
+}
+
+func (r *Relay) leave(p *peer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.peers, p)
+	if len(r.peers) == 0 && r.drained != nil {
+		close(r.drained)
+		r.drained = nil
+	}
+}
+
+// acquire returns the hub of a track, or nil if there are too many. It exists until it is released, and longer while it is of use.
+func (r *Relay) acquire(name moqt.FullTrackName) *hub {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := name.Key()
+	h := r.hubs[key]
+	if h == nil {
+		if len(r.hubs) >= r.cfg.MaxTracks {
+			return nil
+		}
+		h = newHub(r, name)
+		r.hubs[key] = h
+		r.hubTree.add(name.Namespace, h)
+	}
+	h.refs++
+	return h
+}
+
+func (r *Relay) release(h *hub) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h.refs--
+}
+
+// sweepHubs drops the hubs that nobody uses and that hold nothing.
+func (r *Relay) sweepHubs() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, h := range r.hubs {
+		if h.refs == 0 && h.idle() {
+			delete(r.hubs, key)
+			r.hubTree.remove(h.name.Namespace, h)
+		}
+	}
+}
+
+var errTooManyTracks = &moqt.RequestError{Code: moqt.RequestExcessiveLoad, Reason: "the relay has no room for another track"}

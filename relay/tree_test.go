@@ -1,0 +1,42 @@
+package relay
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+)
+
+func TestTree(t *testing.T) {
+	var tr tree[string]
+	all := map[string]moqt.Namespace{"": {}, "a": {"a"}, "ab": {"a", "b"}, "abc": {"a", "b", "c"}, "ax": {"a", "x"}, "ab joined": {"ab"}}
+	for v, ns := range all {
+		tr.add(ns, v)
+		tr.add(ns, v)
+	}
+	tests := []struct {
+		ns              moqt.Namespace
+		matching, under []string
+	}{
+		{moqt.Namespace{}, []string{""}, []string{"", "a", "ab", "ab joined", "abc", "ax"}},
+		{moqt.Namespace{"a"}, []string{"", "a"}, []string{"a", "ab", "abc", "ax"}},
+		{moqt.Namespace{"a", "b"}, []string{"", "a", "ab"}, []string{"ab", "abc"}},
+		{moqt.Namespace{"a", "b", "c", "d"}, []string{"", "a", "ab", "abc"}, nil},
+		{moqt.Namespace{"ab"}, []string{"", "ab joined"}, []string{"ab joined"}},
+		{moqt.Namespace{"z"}, []string{""}, nil},
+	}
+	for _, tt := range tests {
+		require.Equal(t, tt.matching, slices.Sorted(tr.matching(tt.ns)), tt.ns)
+		require.Equal(t, tt.under, slices.Sorted(tr.under(tt.ns)), tt.ns)
+	}
+	require.Contains(t, tr.at(moqt.Namespace{"a", "b"}), "ab")
+	require.Nil(t, tr.at(moqt.Namespace{"z"}))
+	for v, ns := range all {
+		tr.remove(ns, v)
+		tr.remove(ns, v)
+	}
+	require.Empty(t, tr.children)
+	require.Empty(t, tr.values)
+}
