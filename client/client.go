@@ -269,8 +269,9 @@ func (r *runner) move(ctx context.Context, l *Link, g moqt.Goaway) (*Link, error
 	case err := <-next.served:
 		next.served <- err
 	case err := <-l.served:
+		l.served <- err
 		if err == nil { // all was done on the old session
-			r.old = append(r.old, next)
+			r.old = append(r.old, l, next)
 			return nil, nil
 		}
 	case <-timer.C:
