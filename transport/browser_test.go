@@ -8,8 +8,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -113,11 +115,15 @@ func TestBrowser(t *testing.T) {
 	})
 	web := httptest.NewServer(mux)
 	defer web.Close()
-	cmd := exec.Command(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
-		strings.Replace(web.URL, "127.0.0.1", "localhost", 1))
+	profile, err := os.MkdirTemp("", "transport-test")
+	require.NoError(t, err)
+	defer os.RemoveAll(profile)
+	cmd := exec.Command(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+profile,
+		strings.Replace(web.URL, "127.0.0.1", "localhost", 1)) // a page of localhost may use WebTransport
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, cmd.Start())
 	defer func() {
-		cmd.Process.Kill()
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // its children as well
 		cmd.Wait()
 	}()
 

@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -150,6 +151,9 @@ func TestStatelessReset(t *testing.T) {
 	client, _ := s.connect(t, RawQUIC)
 	addr := s.Addr().String()
 	s.udp.Close() // nothing can be sent any more
+	_, err = s.Accept(testContext(t))
+	require.ErrorIs(t, err, ErrListenerClosed)
+	require.ErrorIs(t, err, net.ErrClosed)
 	s.Close()
 
 	again, err := Listen(addr, Config{Certificate: &cert, Protocols: []string{testProtocol}})

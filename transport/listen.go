@@ -134,7 +134,7 @@ func (l *Listener) serveQUIC(qc *quic.Conn, proto string) {
 	l.deliver(newQUICSession(newSession(qc, proto, "", "")), qc)
 }
 
-// deliver waits until c is accepted.
+// deliver waits until c is accepted, or has ended.
 func (l *Listener) deliver(c Conn, qc *quic.Conn) {
 	if !l.add(c, qc) {
 		_ = c.CloseWithError(0, "")
@@ -147,7 +147,7 @@ func (l *Listener) deliver(c Conn, qc *quic.Conn) {
 	}
 }
 
-// add leaves it to Close to close c, unless that was called before.
+// add leaves it to Close to end c, unless that was called before.
 func (l *Listener) add(c Conn, qc *quic.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -47,7 +47,7 @@ func newWTSession(base session, wt *webtransport.Session, client bool) *wtSessio
 	return s
 }
 
-// finish ends session and connection when webtransport-go has ended its part.
+// finish ends session and connection after webtransport-go has ended its part.
 func (s *wtSession) finish() {
 	err := s.wt.Err()
 	if e, ok := errors.AsType[*webtransport.SessionError](err); ok {
@@ -182,7 +182,7 @@ func (s *wtSession) streamErr(err error) error {
 
 // sessionErr makes an error of this package of one of the session's: limits, or its end.
 func (s *wtSession) sessionErr(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil {
+	if err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
 	if _, ok := errors.AsType[*webtransport.StreamLimitReachedError](err); ok {

@@ -128,30 +128,44 @@ func TestAvailableProtocols(t *testing.T) {
 	}
 }
 
-// A peer that ends the CONNECT stream without a capsule ends the session.
+// A peer that ends the CONNECT stream without a capsule, or breaks it, ends its session.
 func TestConnectStreamEnds(t *testing.T) {
 	s := newServer(t)
-	for _, abort := range []bool{false, true} {
-		qc := s.dialQUIC(t, http3.NextProtoH3)
-		tr := &http3.Transport{EnableDatagrams: true, AdditionalSettings: map[uint64]uint64{0x2c7cf000: 1}}
-		str, err := tr.NewRawClientConn(qc).OpenRequestStream(testContext(t))
-		require.NoError(t, err)
-		req, err := http.NewRequest(http.MethodConnect, s.url(WebTransport), nil)
-		require.NoError(t, err)
-		req.Proto = "webtransport-h3"
-		require.NoError(t, str.SendRequestHeader(req))
-		c, err := s.Accept(testContext(t))
-		require.NoError(t, err)
-		if abort {
-			str.CancelWrite(0x10c) // H3_REQUEST_CANCELLED
-			requireLost(t, c, "H3_REQUEST_CANCELLED")
-		} else {
-			require.NoError(t, str.Close())
-			<-c.Context().Done()
-			require.Equal(t, &SessionError{Remote: true}, context.Cause(c.Context()))
-		}
-		<-qc.Context().Done()
+	_, other := s.connect(t, WebTransport)
+	for _, tt := range []struct {
+		name string
+		end  func(*http3.RequestStream)
+		lost string // or else it was closed
+	}{
+		{"FIN", func(str *http3.RequestStream) { str.Close() }, ""},
+		{"RESET_STREAM", func(str *http3.RequestStream) { str.CancelWrite(0x10c) }, "H3_REQUEST_CANCELLED"},
+		{"half a capsule", func(str *http3.RequestStream) { str.Write([]byte{0x68, 0x43, 10, 0}); str.Close() }, "unexpected EOF"},
+		{"a capsule of HTTP/2", func(str *http3.RequestStream) { str.Write([]byte("\x99\x0b\x4d\x3e\x00")) }, "WT_MAX_STREAM_DATA"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			qc := s.dialQUIC(t, http3.NextProtoH3)
+			tr := &http3.Transport{EnableDatagrams: true, AdditionalSettings: map[uint64]uint64{0x2c7cf000: 1}}
+			str, err := tr.NewRawClientConn(qc).OpenRequestStream(testContext(t))
+			require.NoError(t, err)
+			req, err := http.NewRequest(http.MethodConnect, s.url(WebTransport), nil)
+			require.NoError(t, err)
+			req.Proto = "webtransport-h3"
+			require.NoError(t, str.SendRequestHeader(req))
+			_, err = str.ReadResponse()
+			require.NoError(t, err)
+			c, err := s.Accept(testContext(t))
+			require.NoError(t, err)
+			tt.end(str)
+			if tt.lost != "" {
+				requireLost(t, c, tt.lost)
+			} else {
+				<-c.Context().Done()
+				require.Equal(t, &SessionError{Remote: true}, context.Cause(c.Context()))
+			}
+			<-qc.Context().Done()
+		})
 	}
+	require.NoError(t, other.Context().Err())
 }
 
 // A reset with a code that is none of WebTransport's, as HTTP/3 implementations may send, is a reset with code 0.
