@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -225,6 +226,7 @@ type peer struct {
 	received  map[int64]bool
 	streams   map[int64]*receivedStream
 	datagrams [][]byte
+	lastReset []uint64
 }
 
 type receivedStream struct {
@@ -314,6 +316,7 @@ func (p *peer) frame(q *packet) {
 	case q.frame == frameResetStream:
 		st := p.stream(int64(q.fields[0]))
 		require.True(p.t, st.final < 0 || st.final == int64(q.fields[2]), "final size changed")
+		p.lastReset = q.fields
 		st.reset, st.code, st.final = true, q.fields[1], int64(q.fields[2])
 		for at := range st.data {
 			require.Less(p.t, at, st.final, "data beyond the final size")
@@ -395,3 +398,5 @@ func parseFrame(t testing.TB, b []byte) *packet {
 	require.Empty(t, b, "more than one frame")
 	return q
 }
+
+func netUDPAddr(a netip.AddrPort) *net.UDPAddr { return net.UDPAddrFromAddrPort(a) }

@@ -79,7 +79,7 @@ func (s *Sender) ackPacket(e entry, ev *AckEvent) {
 		ev.Bytes += e.size()
 		ev.Sent = max(ev.Sent, e.sent)
 	}
-	if s.bigLost >= blackHole && e.size() <= baseMTU {
+	if s.bigLost >= blackHole && e.size() <= baseMTU && s.state.MTU.Load() > baseMTU {
 		s.state.MTU.Store(baseMTU)
 		s.count(MTUBlackHole)
 	}

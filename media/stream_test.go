@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/track"
 )
 
 func TestStreamIsDelivered(t *testing.T) {
@@ -23,5 +25,402 @@ func TestStreamIsDelivered(t *testing.T) {
 	require.Equal(t, append([]byte("prefix"), content(100, 5010)...), w.peer.bytes(3))
 	require.Zero(t, w.s.Stats().InFlight)
 	require.Zero(t, w.s.Stats().Open)
+	require.Equal(t, map[Outcome]uint64{Delivered: 1}, w.s.Stats().Outcomes)
 	require.False(t, log.Pinned())
+}
+
+// A late joiner gets a prefix of its own and the log from the middle.
+func TestStreamFromTheMiddle(t *testing.T) {
+	w := newWorld(t)
+	log := newTestLog(7, 3000)
+	log.Finish()
+	w.stream(w.subscribe(), log, func(c *StreamConfig) { c.Prefix, c.Start = []byte("another prefix"), 1234 })
+	w.run()
+	require.Equal(t, append([]byte("another prefix"), content(1234, 7+3000-1234)...), w.peer.bytes(3))
+}
+
+// A stream is not opened before there is something to send, and FIN goes with the last bytes if it is known by then.
+func TestStreamTiming(t *testing.T) {
+	w := newWorld(t)
+	sub := w.subscribe()
+	log := track.NewLog(10, nil)
+	w.stream(sub, log)
+	require.Empty(t, w.run(), "the prefix alone says nothing")
+	log.Append(content(10, 3))
+	sent := w.run()
+	require.Len(t, sent, 1)
+	require.Equal(t, append([]byte("prefix"), content(10, 3)...), sent[0].data)
+	log.Finish()
+	sent = w.run()
+	require.Len(t, sent, 1)
+	require.True(t, sent[0].fin)
+	require.Empty(t, sent[0].data)
+
+	complete := newTestLog(0, 20)
+	complete.Finish()
+	w.stream(sub, complete)
+	sent = w.run()
+	require.Len(t, sent, 1)
+	require.True(t, sent[0].fin)
+	require.Len(t, sent[0].data, 26)
+
+	empty := track.NewLog(5, nil)
+	empty.Finish()
+	w.stream(sub, empty)
+	sent = w.run()
+	require.True(t, sent[0].fin)
+	require.Equal(t, "prefix", string(sent[0].data))
+
+	w.stream(sub, empty, func(c *StreamConfig) { c.Prefix = nil })
+	sent = w.run()
+	require.True(t, sent[0].fin && len(sent[0].data) == 0)
+	require.Equal(t, int64(15), sent[0].id)
+	w.ack(10 * ms)
+	require.Equal(t, uint64(4), w.s.Stats().Outcomes[Delivered])
+}
+
+func TestLostFIN(t *testing.T) {
+	w := newWorld(t)
+	log := newTestLog(0, 100)
+	_, results := w.stream(w.subscribe(), log)
+	w.run()
+	w.ack(10 * ms)
+	log.Finish()
+	require.Len(t, w.run(), 1)
+	for n := range w.peer.received { // the peer did not get it
+		delete(w.peer.received, n)
+	}
+	sent := w.sleep(time.Hour)
+	require.Len(t, sent, 1)
+	require.True(t, sent[0].fin)
+	w.ack(10 * ms)
+	require.Equal(t, Delivered, (*results)[0].Outcome)
+}
+
+// Logs are released as the peer acknowledges, not when it is all over.
+func TestLogIsReleased(t *testing.T) {
+	mem := new(track.Memory)
+	log := track.NewLog(0, mem)
+	log.Discard(1 << 40)
+	w := newWorld(t, withController(&fixedController{window: 1 << 20}))
+	w.stream(w.subscribe(), log)
+	for i := range 40 {
+		log.Append(content(int64(i)*10_000, 10_000))
+		w.run()
+		w.ack(10 * ms)
+	}
+	require.Less(t, mem.Bytes(), int64(200_000))
+	require.True(t, log.Pinned())
+}
+
+func TestDiscardedLog(t *testing.T) {
+	log := newTestLog(0, 200_000)
+	log.Finish()
+	log.Discard(1 << 40)
+	w := newWorld(t)
+	_, err := w.subscribe().OpenStream(StreamConfig{Log: log})
+	require.ErrorIs(t, err, track.ErrDiscarded)
+	require.Zero(t, w.s.Stats().Open)
+}
+
+func TestReset(t *testing.T) {
+	w := newWorld(t)
+	sub := w.subscribe(func(c *SubscriptionConfig) { c.ErrorCode = func(code uint64) uint64 { return 0x52e4a40fa8db + code } })
+	log := newTestLog(0, 3000)
+	st, results := w.stream(sub, log)
+	w.run()
+	st.Reset(1)
+	st.Reset(2)
+	require.Equal(t, []Result{{Outcome: Canceled, Code: 1, ID: 3, Size: 3006}}, *results, "at once, and once")
+	log.Finish()
+	sent := w.run()
+	require.False(t, log.Pinned())
+	require.Len(t, sent, 1)
+	require.Equal(t, []uint64{3, 0x52e4a40fa8dc, 3006}, sent[0].fields)
+
+	delete(w.peer.received, sent[0].number) // lost
+	w.ack(10 * ms)
+	sent = w.sleep(time.Hour)
+	require.Equal(t, []uint64{3, 0x52e4a40fa8dc, 3006}, sent[0].fields, "until it is acknowledged")
+	w.ack(10 * ms)
+	require.Zero(t, w.s.Stats().Open)
+	require.Empty(t, w.s.byNumber)
+	w.sleep(time.Hour)
+	require.Equal(t, never, w.shard.alarms.next())
+}
+
+// Data that is lost after the reset is not sent again.
+func TestResetDropsRetransmissions(t *testing.T) {
+	w, _, n := burstOf(t, 10)
+	w.clock.advance(50 * ms)
+	w.ackNumbers(n[5]) // five are lost, and waiting
+	w.s.streams[0].Reset(1)
+	sent := w.run()
+	require.Len(t, sent, 1)
+	require.Equal(t, byte(frameResetStream), sent[0].frame)
+	w.ackNumbers(n[9])
+	require.Empty(t, w.run())
+}
+
+func TestResetBeforeOpening(t *testing.T) {
+	w := newWorld(t)
+	st, results := w.stream(w.subscribe(), newTestLog(0, 100))
+	st.Reset(5)
+	require.Empty(t, w.run())
+	require.Equal(t, []Result{{Outcome: Canceled, Code: 5, ID: -1}}, *results)
+	require.Equal(t, int64(3), w.s.PeekUniStream(), "no id was used")
+}
+
+// After everything was acknowledged there is nothing left to reset.
+func TestResetTooLate(t *testing.T) {
+	w := newWorld(t)
+	log := newTestLog(0, 100)
+	log.Finish()
+	st, results := w.stream(w.subscribe(), log)
+	w.run()
+	w.ack(10 * ms)
+	st.Reset(1)
+	require.Empty(t, w.run())
+	require.Len(t, *results, 1)
+	require.Equal(t, Delivered, (*results)[0].Outcome)
+}
+
+// FIN and then RESET_STREAM have the same final size.
+func TestResetAfterFIN(t *testing.T) {
+	w := newWorld(t)
+	log := newTestLog(0, 100)
+	log.Finish()
+	st, _ := w.stream(w.subscribe(), log)
+	require.True(t, w.run()[0].fin)
+	st.Reset(1)
+	require.Equal(t, []uint64{3, 1, 106}, w.run()[0].fields)
+}
+
+func TestUpstreamReset(t *testing.T) {
+	w := newWorld(t)
+	sub := w.subscribe(func(c *SubscriptionConfig) { c.ErrorCode = func(code uint64) uint64 { return code + 1000 } })
+	log := newTestLog(0, 100)
+	_, results := w.stream(sub, log)
+	w.run()
+	log.Reset(0x12)
+	require.Equal(t, []uint64{3, 0x12 + 1000, 106}, w.run()[0].fields)
+	require.Equal(t, Result{Outcome: UpstreamReset, Code: 0x12, ID: 3, Size: 106}, (*results)[0])
+
+	_, results = w.stream(sub, log) // that has been reset already
+	require.Empty(t, w.run())
+	require.Equal(t, UpstreamReset, (*results)[0].Outcome)
+}
+
+func TestStopSending(t *testing.T) {
+	w := newWorld(t)
+	sub := w.subscribe(func(c *SubscriptionConfig) { c.ErrorCode = func(uint64) uint64 { return 0 } })
+	_, results := w.stream(sub, newTestLog(0, 100))
+	w.run()
+	w.s.StopSending(7, 1) // no stream of ours
+	w.s.StopSending(2, 1)
+	w.s.StopSending(3, 77)
+	w.s.StopSending(3, 78)
+	require.Equal(t, []uint64{3, 77, 106}, w.run()[0].fields, "the peer's code comes back")
+	require.Equal(t, []Result{{Outcome: Stopped, Code: 77, ID: 3, Size: 106}}, *results)
+	w.ack(10 * ms)
+	w.s.StopSending(3, 79)
+	require.Empty(t, w.run())
+}
+
+func TestSubscriptionClose(t *testing.T) {
+	w := newWorld(t, withController(&fixedController{window: 2 * testMTU}))
+	sub, other := w.subscribe(), w.subscribe()
+	_, a := w.stream(sub, newTestLog(0, 10_000))
+	w.run()
+	_, b := w.stream(sub, newTestLog(0, 10_000), func(c *StreamConfig) { c.Group = 1 })
+	log := newTestLog(0, 100)
+	log.Finish()
+	_, c := w.stream(other, log)
+	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x")}))
+	sub.Close(4)
+	sub.Close(5)
+	require.Equal(t, []Result{{Outcome: Canceled, Code: 4, ID: 3, Size: (*a)[0].Size}}, *a)
+	require.Equal(t, []Result{{Outcome: Canceled, Code: 4, ID: -1}}, *b)
+	_, err := sub.OpenStream(StreamConfig{Log: log})
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, sub.SendDatagram(Datagram{}), ErrClosed)
+	for range 5 {
+		w.ack(10 * ms)
+		w.run()
+	}
+	require.Equal(t, Delivered, (*c)[0].Outcome)
+	require.Empty(t, w.peer.datagrams)
+	require.Equal(t, uint64(1), w.s.Stats().Reasons[DatagramClosed])
+}
+
+func TestConnectionClose(t *testing.T) {
+	w := newWorld(t)
+	log := newTestLog(0, 100)
+	_, results := w.stream(w.subscribe(), log)
+	sub := w.subscribe()
+	w.run()
+	require.NotEmpty(t, w.shard.senders)
+	w.s.Closed(nil)
+	w.s.Closed(nil)
+	require.Equal(t, []Result{{Outcome: ConnectionClosed, ID: 3, Size: 106}}, *results)
+	log.Append([]byte("more"))
+	require.Empty(t, w.run())
+	require.Empty(t, w.shard.senders)
+	require.Empty(t, w.shard.feeds)
+	require.Equal(t, never, w.shard.alarms.next(), "nothing keeps the sender")
+	_, err := sub.OpenStream(StreamConfig{Log: log})
+	require.ErrorIs(t, err, ErrClosed)
+	w.s.NextPacketNumber() // for CONNECTION_CLOSE
+	w.ackRanges(w.peer.ranges()...)
+	w.path("192.0.2.1:1", testMTU)
+	log.Finish()
+	require.False(t, log.Pinned())
+}
+
+// OBJECT_DELIVERY_TIMEOUT (draft §8): checked before an object is sent or repeated.
+func TestObjectTimeout(t *testing.T) {
+	newLog := func(w *world) *track.Log {
+		log := track.NewLog(0, nil)
+		for i := range 3 {
+			start := int64(1000 * i)
+			o := track.Object{ID: uint64(i), Start: start, PayloadStart: start + 2, End: start + 1000, Received: w.clock.wall()}
+			require.NoError(t, log.AddObject(o))
+			log.Append(content(start, 1000))
+			w.clock.advance(100 * ms)
+		}
+		return log
+	}
+	withTimeout := func(c *SubscriptionConfig) { c.ObjectTimeout = 250 * ms }
+	reset := []uint64{3, codeDeliveryTimeout, 1006}
+
+	t.Run("before it is sent", func(t *testing.T) {
+		w := newWorld(t)
+		_, results := w.stream(w.subscribe(withTimeout), newLog(w))
+		require.Empty(t, w.run(), "the first object is 300 ms old")
+		require.Equal(t, []Result{{Outcome: ObjectTimedOut, Code: codeDeliveryTimeout, ID: -1}}, *results)
+	})
+	t.Run("in time", func(t *testing.T) {
+		w := newWorld(t)
+		w.stream(w.subscribe(withTimeout), newLog(w), func(c *StreamConfig) { c.Start = 1000 })
+		require.Len(t, w.run(), 2)
+	})
+	t.Run("while it waits for the window", func(t *testing.T) {
+		w := newWorld(t, withController(&fixedController{window: 2 * testMTU}))
+		_, results := w.stream(w.subscribe(withTimeout), newLog(w), func(c *StreamConfig) { c.Start = 1000; c.Prefix = make([]byte, 1250) })
+		require.Len(t, w.run(), 2)
+		w.ack(160 * ms) // the third object has begun
+		require.Equal(t, byte(frameResetStream), w.run()[0].frame)
+		require.Equal(t, ObjectTimedOut, (*results)[0].Outcome)
+	})
+	t.Run("before it is repeated", func(t *testing.T) {
+		w := newWorld(t)
+		log := newLog(w)
+		_, results := w.stream(w.subscribe(withTimeout), log, func(c *StreamConfig) { c.Start = 2000 })
+		require.Len(t, w.run(), 1)
+		w.clock.advance(100 * ms)
+		for n := range w.peer.received {
+			delete(w.peer.received, n)
+		}
+		for len(*results) == 0 {
+			w.sleep(time.Hour)
+		}
+		require.Equal(t, ObjectTimedOut, (*results)[0].Outcome)
+		require.Equal(t, reset, w.peer.lastReset)
+	})
+	t.Run("none", func(t *testing.T) {
+		w := newWorld(t)
+		w.stream(w.subscribe(), newLog(w))
+		require.Len(t, w.run(), 3)
+	})
+	t.Run("set later", func(t *testing.T) {
+		w := newWorld(t, withController(&fixedController{window: 2 * testMTU}))
+		sub := w.subscribe()
+		_, results := w.stream(sub, newLog(w))
+		require.Len(t, w.run(), 2)
+		sub.SetTimeouts(10*ms, 0)
+		w.ack(100 * ms)
+		require.Equal(t, byte(frameResetStream), w.run()[0].frame)
+		require.Equal(t, ObjectTimedOut, (*results)[0].Outcome)
+	})
+	t.Run("object without complete fields", func(t *testing.T) {
+		w := newWorld(t)
+		log := newLog(w)
+		log.Append([]byte{1})
+		w.stream(w.subscribe(withTimeout), log, func(c *StreamConfig) { c.Start = 3000 })
+		require.Len(t, w.run(), 1)
+	})
+}
+
+// SUBGROUP_DELIVERY_TIMEOUT (draft §8): a timer from FIN until all is acknowledged.
+func TestSubgroupTimeout(t *testing.T) {
+	withTimeout := func(c *SubscriptionConfig) { c.SubgroupTimeout = 300 * ms }
+	t.Run("expires", func(t *testing.T) {
+		w := newWorld(t)
+		log := newTestLog(0, 100)
+		_, results := w.stream(w.subscribe(withTimeout), log)
+		w.run()
+		w.sleep(10 * time.Second)
+		for range 20 {
+			w.sleep(time.Second)
+		}
+		require.Empty(t, *results, "it does not run before FIN")
+		log.Finish()
+		w.run()
+		at := w.clock.t
+		for len(*results) == 0 {
+			w.sleep(time.Second)
+		}
+		require.Equal(t, 300*ms, w.clock.t.Sub(at))
+		require.Equal(t, Result{Outcome: SubgroupTimedOut, Code: codeDeliveryTimeout, ID: 3, Size: 106}, (*results)[0])
+		require.Equal(t, []uint64{3, codeDeliveryTimeout, 106}, w.peer.lastReset)
+	})
+	t.Run("acknowledged in time", func(t *testing.T) {
+		w := newWorld(t)
+		log := newTestLog(0, 100)
+		log.Finish()
+		_, results := w.stream(w.subscribe(withTimeout), log)
+		w.run()
+		w.ack(299 * ms)
+		w.sleep(time.Hour)
+		require.Equal(t, Delivered, (*results)[0].Outcome)
+	})
+	t.Run("never opened", func(t *testing.T) {
+		w := newWorld(t, func(c *worldConfig) { c.params.MaxStreamsUni = 0 })
+		log := newTestLog(0, 100)
+		log.Finish()
+		_, results := w.stream(w.subscribe(withTimeout), log)
+		w.run()
+		for range 20 {
+			w.sleep(100 * ms)
+		}
+		require.Equal(t, Result{Outcome: SubgroupTimedOut, Code: codeDeliveryTimeout, ID: -1}, (*results)[0])
+	})
+	t.Run("changed", func(t *testing.T) {
+		w := newWorld(t)
+		log := newTestLog(0, 100)
+		log.Finish()
+		sub := w.subscribe()
+		_, results := w.stream(sub, log)
+		w.run()
+		sub.SetTimeouts(0, 50*ms)
+		w.run()
+		w.sleep(50 * ms)
+		require.Equal(t, SubgroupTimedOut, (*results)[0].Outcome)
+	})
+}
+
+func TestOutcomeNames(t *testing.T) {
+	seen := map[string]bool{}
+	for o := range numOutcomes {
+		require.NotEmpty(t, o.String())
+		require.False(t, seen[o.String()])
+		seen[o.String()] = true
+	}
+	require.Equal(t, "Outcome(99)", Outcome(99).String())
+	for r := range numReasons {
+		require.NotEmpty(t, r.String())
+		require.False(t, seen[r.String()])
+		seen[r.String()] = true
+	}
+	require.Equal(t, "unknown", Reason(99).String())
 }

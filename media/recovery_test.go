@@ -1,0 +1,447 @@
+package media
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+)
+
+const ms = time.Millisecond
+
+// burst sends n packets of one stream and returns their numbers. One more packet gave an RTT sample of 100 ms before.
+func burstOf(t *testing.T, n int, configure ...func(*worldConfig)) (*world, *fixedController, []int64) {
+	t.Helper()
+	f := &fixedController{window: 1 << 20}
+	w := newWorld(t, append(configure, withController(f))...)
+	w.s.skipAt = 1 << 50
+	log := newTestLog(0, 10)
+	w.stream(w.subscribe(), log)
+	w.run()
+	w.s.skipAt = 1 << 50
+	w.ack(100 * ms)
+	log.Append(content(10, n*1200))
+	var numbers []int64
+	for _, p := range w.run() {
+		numbers = append(numbers, p.number)
+	}
+	return w, f, numbers[:n]
+}
+
+func TestPacketThreshold(t *testing.T) {
+	w, f, n := burstOf(t, 10)
+	before := w.s.Stats().InFlight
+	w.clock.advance(100 * ms)
+	w.ackNumbers(n[1])
+	require.Empty(t, f.lost)
+	w.ackNumbers(n[2])
+	require.Empty(t, f.lost, "two packets later")
+	w.ackNumbers(n[3])
+	require.Len(t, f.lost, 1, "three packets later")
+	require.Equal(t, 1, f.lost[0].Packets)
+	sent := w.run()
+	require.Len(t, sent, 1)
+	require.Equal(t, int64(16), sent[0].offset)
+	require.Equal(t, uint64(1), w.s.Stats().LostPackets)
+	require.Equal(t, uint64(1), w.s.Stats().Retransmissions)
+	require.Equal(t, before-3*testMTU, w.s.Stats().InFlight)
+}
+
+// Numbers of quic-go count for the packet threshold: all share one packet number space.
+func TestPacketThresholdWithForeignPackets(t *testing.T) {
+	w, f, n := burstOf(t, 1)
+	last := n[0]
+	for range 10 {
+		last = w.s.NextPacketNumber()
+	}
+	w.clock.advance(50 * ms)
+	w.ackNumbers(last)
+	require.Len(t, f.lost, 1)
+}
+
+func TestTimeThreshold(t *testing.T) {
+	w, f, n := burstOf(t, 3)
+	w.clock.advance(100 * ms)
+	w.ackNumbers(n[1])
+	require.Empty(t, f.lost)
+	w.run()
+	at := w.clock.t
+	for len(f.lost) == 0 {
+		w.sleep(time.Second)
+	}
+	// 9/8 of the RTT after it was sent
+	require.Equal(t, 12500*time.Microsecond, w.clock.t.Sub(at))
+	require.Equal(t, 1, f.lost[0].Packets, "later packets are not considered")
+}
+
+func TestProbeTimeout(t *testing.T) {
+	w, f, n := burstOf(t, 5)
+	sent := w.clock.t
+	pto := 100*ms + 4*50*ms + 25*ms
+	before := w.s.Stats().InFlight
+	for i := range 4 {
+		var probes []*packet
+		for len(probes) == 0 {
+			probes = w.sleep(time.Hour)
+		}
+		require.Equal(t, pto<<i, w.clock.t.Sub(sent), "backoff")
+		sent = w.clock.t
+		require.GreaterOrEqual(t, len(probes), 2)
+		require.Equal(t, int64(16), probes[0].offset, "the oldest data, once more")
+		require.Equal(t, i > 0, probes[0].size <= baseMTU, "smaller packets if no probe was answered")
+	}
+	require.Empty(t, f.lost, "a PTO is no loss")
+	require.Greater(t, w.s.Stats().InFlight, before)
+	require.Equal(t, uint64(4), w.s.Stats().PTOs)
+
+	w.ackNumbers(n[0])
+	require.Zero(t, w.s.ptoCount, "an acknowledgment ends the backoff")
+}
+
+// Probes may be sent beyond the congestion window (RFC 9002 §7.5).
+func TestProbesIgnoreWindow(t *testing.T) {
+	w, f, _ := burstOf(t, 5)
+	f.window = 0
+	w.s.publishWindow()
+	for w.s.Stats().PTOs == 0 {
+		w.sleep(time.Hour)
+	}
+	require.Equal(t, uint64(2), w.s.Stats().Retransmissions)
+}
+
+// Datagrams are not repeated: a PING asks for the acknowledgment.
+func TestProbeWithoutData(t *testing.T) {
+	w := newWorld(t)
+	sub := w.subscribe()
+	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Received: w.clock.wall()}))
+	require.Len(t, w.run(), 1)
+	var sent []*packet
+	for len(sent) == 0 {
+		sent = w.sleep(time.Hour)
+	}
+	require.Len(t, sent, 1)
+	require.Equal(t, byte(framePing), sent[0].frame)
+	w.ack(100 * ms)
+	w.sleep(time.Hour)
+	require.Zero(t, w.s.Stats().InFlight)
+	require.Equal(t, never, w.shard.alarms.next())
+}
+
+func TestNoTimerWithoutOutstandingPackets(t *testing.T) {
+	w, _, _ := burstOf(t, 5)
+	w.run()
+	require.NotEqual(t, never, w.shard.alarms.next())
+	w.ack(50 * ms)
+	w.sleep(time.Hour)
+	require.Equal(t, never, w.shard.alarms.next())
+}
+
+func TestSpuriousLoss(t *testing.T) {
+	w, f, n := burstOf(t, 10)
+	w.clock.advance(100 * ms)
+	w.ackNumbers(n[3], n[4], n[5])
+	require.Equal(t, 3, f.lost[0].Packets)
+	w.ackNumbers(n[0], n[1], n[2], n[3], n[4], n[5])
+	require.Len(t, f.spurious, 3)
+	require.Equal(t, uint64(3), w.s.Stats().SpuriousPackets)
+	require.Empty(t, w.run(), "what has arrived is not sent again")
+	require.Equal(t, uint64(6), w.s.reordering, "more reordering is expected from here on")
+	w.ackNumbers(n[0], n[1], n[2], n[3], n[4], n[5])
+	require.Len(t, f.spurious, 3, "once each")
+}
+
+// Acknowledged twice, original and retransmission: counted once.
+func TestSpuriousRetransmission(t *testing.T) {
+	w, f, n := burstOf(t, 10)
+	w.clock.advance(100 * ms)
+	w.ackNumbers(n[3])
+	repeated := w.run()
+	require.Len(t, repeated, 1, "n[0] only: the threshold is three")
+	w.ackNumbers(n[0], n[3])
+	w.ackNumbers(repeated[0].number)
+	bytes := 0
+	for _, e := range f.acked {
+		bytes += e.Bytes
+	}
+	require.Len(t, f.spurious, 1)
+	require.Equal(t, 2*testMTU, bytes-f.acked[0].Bytes)
+	for range 100 {
+		w.ack(10 * ms)
+		w.sleep(time.Second)
+	}
+	require.Zero(t, w.s.Stats().InFlight)
+}
+
+// RFC 9002 §7.6: two losses as far apart as three PTOs, and nothing acknowledged in between.
+func TestPersistentCongestion(t *testing.T) {
+	for _, v := range []struct {
+		name       string
+		apart      time.Duration
+		middle     bool // a packet in between is acknowledged
+		persistent bool
+	}{
+		{"long enough", 1000 * ms, false, true},
+		{"too short", 800 * ms, false, false},
+		{"interrupted", 1000 * ms, true, false},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			f := &fixedController{window: 1 << 20}
+			w := newWorld(t, withController(f))
+			log := newTestLog(0, 10)
+			w.stream(w.subscribe(), log)
+			send := func() int64 {
+				log.Append(content(log.End(), 10))
+				sent := w.run()
+				return sent[len(sent)-1].number
+			}
+			first := w.run()[0].number
+			w.clock.advance(100 * ms)
+			w.ackNumbers(first)
+			w.clock.advance(time.Second) // the first sample is older than the losses
+			send()
+			w.clock.t = w.clock.t.Add(v.apart / 2)
+			middle := send()
+			w.clock.t = w.clock.t.Add(v.apart / 2)
+			send()
+			for range 3 {
+				send()
+			}
+			last := send()
+			w.clock.advance(100 * ms) // three PTOs are 825 ms then
+			if v.middle {
+				w.ackNumbers(middle, last)
+			} else {
+				w.ackNumbers(last)
+			}
+			require.NotEmpty(t, f.lost)
+			require.Equal(t, v.persistent, f.lost[len(f.lost)-1].Persistent)
+		})
+	}
+}
+
+// Foreign packets that were acknowledged interrupt persistent congestion too.
+func TestPersistentCongestionForeign(t *testing.T) {
+	var run lossRun
+	ranges := []quic.AckRange{{Smallest: 20, Largest: 20}, {Smallest: 12, Largest: 12}}
+	run.add(entry{number: 10, sent: 0}, ranges)
+	run.add(entry{number: 11, sent: Time(time.Second)}, ranges)
+	run.add(entry{number: 13, sent: Time(3 * time.Second)}, ranges)
+	run.add(entry{number: 14, sent: Time(4 * time.Second)}, ranges)
+	require.Equal(t, time.Second, run.longest)
+}
+
+func TestCovered(t *testing.T) {
+	ranges := []quic.AckRange{{Smallest: 30, Largest: 40}, {Smallest: 20, Largest: 20}, {Smallest: 5, Largest: 10}}
+	for _, v := range []struct {
+		from, to uint64
+		want     bool
+	}{
+		{41, 50, false}, {40, 40, true}, {30, 30, true}, {29, 29, false}, {21, 29, false}, {20, 20, true}, {15, 25, true},
+		{11, 19, false}, {5, 5, true}, {10, 10, true}, {0, 4, false}, {0, 50, true}, {7, 8, true},
+	} {
+		require.Equal(t, v.want, covered(ranges, v.from, v.to), "%d..%d", v.from, v.to)
+	}
+	require.False(t, covered(nil, 0, 10))
+}
+
+// A peer that acknowledges what was never sent is found out (RFC 9000 §21.4).
+func TestOptimisticAck(t *testing.T) {
+	w := newWorld(t)
+	w.s.begin(w.clock.t) // makes the ledger
+	w.s.state.abort()
+	log := newTestLog(0, 10)
+	w.stream(w.subscribe(), log)
+	sent := w.run()[0].number
+	w.s.skipAt = uint64(sent) + 1
+	log.Append(content(10, 10))
+	next := w.run()[0].number
+	require.Equal(t, sent+2, next)
+	_, err := w.ackRanges(quic.AckRange{Smallest: next, Largest: next}, quic.AckRange{Smallest: sent, Largest: sent})
+	require.NoError(t, err)
+
+	w.s.skipAt = uint64(next) + 1
+	log.Append(content(20, 10))
+	last := w.run()[0].number
+	_, err = w.ackRanges(quic.AckRange{Smallest: sent, Largest: last})
+	var te *quic.TransportError
+	require.True(t, errors.As(err, &te))
+	require.Equal(t, quic.ProtocolViolation, te.ErrorCode)
+}
+
+// Skipped numbers are no losses, and do not keep timers running.
+func TestSkippedNumbers(t *testing.T) {
+	w, f, _ := burstOf(t, 2)
+	log := newTestLog(0, 10)
+	w.stream(w.subscribe(), log)
+	for range 20 {
+		w.s.skipAt = w.s.state.NextPN.Load() & numberMask
+		log.Append(content(log.End(), 10))
+		w.run()
+		w.ack(50 * ms)
+	}
+	w.sleep(time.Hour)
+	w.sleep(time.Hour)
+	require.Empty(t, f.lost)
+	require.Zero(t, w.s.Stats().LostPackets)
+	require.Equal(t, never, w.shard.alarms.next())
+}
+
+func TestPathChange(t *testing.T) {
+	w, f, n := burstOf(t, 10)
+	w.path("192.0.2.1:5555", testMTU)
+	require.Zero(t, f.resets, "another port is another binding of the same NAT")
+	require.NotZero(t, w.s.Congestion().SRTT)
+
+	w.path("198.51.100.7:5555", testMTU)
+	require.Equal(t, 1, f.resets)
+	require.Zero(t, w.s.Stats().InFlight, "the new path is empty")
+	require.Zero(t, w.s.Congestion().SRTT)
+	before := len(f.acked)
+	w.clock.advance(50 * ms)
+	rtt, _ := w.ackRanges(quic.AckRange{Smallest: n[4], Largest: n[9]})
+	require.Zero(t, rtt)
+	require.Len(t, f.acked, before, "the old path says nothing about the new")
+	require.Empty(t, f.lost)
+	sent := w.run()
+	require.Len(t, sent, 4, "but what was lost on it is sent again")
+	require.Equal(t, "198.51.100.7:5555", sent[0].route.remote.String())
+	for range 10 {
+		w.ack(50 * ms)
+		w.sleep(time.Second)
+	}
+	require.Zero(t, w.s.Stats().InFlight)
+}
+
+func TestConnectionIDChange(t *testing.T) {
+	w, f, _ := burstOf(t, 2)
+	old := w.s.route
+	addr := old.remote
+	w.s.Path(quic.PathInfo{Remote: netUDPAddr(addr), DestConnID: quic.ConnectionIDFromBytes(nil), MTU: 1400})
+	log := newTestLog(0, 5000)
+	w.stream(w.subscribe(), log)
+	sent := w.run()
+	require.Equal(t, 1400, sent[0].size)
+	require.Empty(t, sent[0].route.destConnID)
+	require.Zero(t, f.resets)
+	require.Len(t, old.destConnID, 8, "batches may still refer to the old route")
+}
+
+// The peer's max_udp_payload_size limits packets.
+func TestPeerPayloadLimit(t *testing.T) {
+	w := newWorld(t, func(c *worldConfig) { c.params.MaxUDPPayloadSize = 1210 })
+	w.stream(w.subscribe(), newTestLog(0, 5000))
+	require.Equal(t, 1210, w.run()[0].size)
+}
+
+// A path that no longer carries the packets it did.
+func TestBlackHole(t *testing.T) {
+	w, _, _ := burstOf(t, 20)
+	for range 10 {
+		for _, p := range w.sleep(time.Hour) { // probes
+			if p.size <= baseMTU {
+				w.clock.advance(10 * ms)
+				w.ackNumbers(p.number)
+			}
+		}
+	}
+	require.Equal(t, uint32(baseMTU), w.s.state.MTU.Load())
+	require.Equal(t, uint64(1), w.s.Stats().Reasons[MTUBlackHole])
+	w.path("192.0.2.1:4433", testMTU)
+	require.Equal(t, uint32(testMTU), w.s.state.MTU.Load())
+}
+
+// An outage is no black hole: small packets are lost as well.
+func TestOutageIsNoBlackHole(t *testing.T) {
+	w, _, _ := burstOf(t, 20)
+	for range 6 {
+		w.sleep(time.Hour)
+	}
+	for range 20 {
+		w.ack(10 * ms)
+		w.sleep(time.Second)
+	}
+	require.Equal(t, uint32(testMTU), w.s.state.MTU.Load())
+}
+
+// What an ACK frame repeats costs nothing: only numbers from the first outstanding one on are looked at.
+func TestAckCost(t *testing.T) {
+	w := newWorld(t, withController(&fixedController{window: 1 << 20}))
+	log := newTestLog(0, 10)
+	w.stream(w.subscribe(), log)
+	for range 200 {
+		log.Append(content(log.End(), 1000))
+		w.run()
+		w.ack(ms)
+		require.GreaterOrEqual(t, w.s.low+maxPacketThreshold, w.s.state.NextPN.Load()&numberMask)
+	}
+	require.Equal(t, firstLedger, w.s.Stats().Ledger)
+}
+
+func TestAppLimited(t *testing.T) {
+	f := &fixedController{window: 4 * testMTU}
+	w := newWorld(t, withController(f))
+	log := newTestLog(0, 10)
+	w.stream(w.subscribe(), log)
+	w.run()
+	w.ack(100 * ms)
+	require.True(t, f.acked[0].AppLimited)
+	log.Append(content(10, 10*testMTU))
+	w.run()
+	w.ack(100 * ms)
+	require.False(t, f.acked[1].AppLimited)
+	for range 10 {
+		w.run()
+		w.ack(100 * ms)
+	}
+	log.Append(content(log.End(), 10))
+	w.run()
+	w.ack(100 * ms)
+	require.True(t, f.acked[len(f.acked)-1].AppLimited)
+}
+
+func TestWindowLimits(t *testing.T) {
+	f := &fixedController{window: 5 * testMTU}
+	w := newWorld(t, withController(f))
+	w.stream(w.subscribe(), newTestLog(0, 100_000))
+	require.Len(t, w.run(), 5)
+	require.NotZero(t, w.s.Stats().Reasons[BlockedWindow])
+	w.ack(100 * ms)
+	require.Len(t, w.run(), 5)
+}
+
+// A controller's mistakes are kept within bounds.
+func TestWindowIsBounded(t *testing.T) {
+	for window, want := range map[int]uint64{-5: 2 * baseMTU, 0: 2 * baseMTU, 1 << 40: maxWindow, 50_000: 50_000} {
+		w := newWorld(t, withController(&fixedController{window: window}))
+		require.Equal(t, want, w.s.state.Window.Load())
+	}
+}
+
+func TestCongestionEvents(t *testing.T) {
+	e := new(recordedEvents)
+	w, f, n := burstOf(t, 10, func(c *worldConfig) { c.sender.Events = e })
+	f.window = 50_000
+	w.clock.advance(100 * ms)
+	w.ackNumbers(n[9])
+	require.Len(t, e.congestion, 1)
+	require.Equal(t, 50_000, e.congestion[0].Window)
+}
+
+// recordedEvents keeps what it is told.
+type recordedEvents struct {
+	congestion []Congestion
+	behind     []*Subscription
+	bytes      []int64
+	lag        []time.Duration
+	thresholds []Level
+}
+
+func (e *recordedEvents) TooFarBehind(sub *Subscription, bytes int64, lag time.Duration) {
+	e.behind, e.bytes, e.lag = append(e.behind, sub), append(e.bytes, bytes), append(e.lag, lag)
+}
+func (e *recordedEvents) CongestionEvent(_ *Sender, c Congestion, _ bool) {
+	e.congestion = append(e.congestion, c)
+}
+func (e *recordedEvents) ThresholdChanged(_ *Sender, t Level) { e.thresholds = append(e.thresholds, t) }
