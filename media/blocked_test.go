@@ -1,0 +1,210 @@
+package media
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func withParams(f func(c *worldConfig)) func(*worldConfig) { return f }
+
+func TestStreamFlowControl(t *testing.T) {
+	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxStreamDataUni = 100 }))
+	log := newTestLog(0, 200)
+	w.stream(w.subscribe(), log)
+	sent := w.run()
+	require.Len(t, sent, 2)
+	require.Len(t, sent[0].data, 100)
+	require.Equal(t, byte(frameStreamDataBlocked), sent[1].frame)
+	require.Equal(t, []uint64{3, 100}, sent[1].fields)
+	log.Append(content(200, 10))
+	require.Empty(t, w.run(), "it was said")
+
+	w.s.MaxStreamData(3, 150)
+	w.s.MaxStreamData(3, 120) // limits do not fall
+	w.s.MaxStreamData(7, 1000)
+	sent = w.run()
+	require.Len(t, sent[0].data, 50)
+	require.Equal(t, []uint64{3, 150}, sent[1].fields)
+	w.s.MaxStreamData(3, 1000)
+	log.Finish()
+	sent = w.run()
+	require.True(t, sent[len(sent)-1].fin)
+	require.Equal(t, append([]byte("prefix"), content(0, 210)...), w.peer.bytes(3))
+	require.Equal(t, uint64(2), w.s.Stats().Reasons[BlockedStream])
+}
+
+// A stream without any credit is opened by STREAM_DATA_BLOCKED; a prefix may go in pieces.
+func TestStreamWithoutCredit(t *testing.T) {
+	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxStreamDataUni = 0 }))
+	log := newTestLog(0, 5)
+	log.Finish()
+	w.stream(w.subscribe(), log)
+	sent := w.run()
+	require.Len(t, sent, 1)
+	require.Equal(t, []uint64{3, 0}, sent[0].fields)
+	for i := range 12 {
+		w.s.MaxStreamData(3, int64(i))
+		w.run()
+	}
+	require.Equal(t, append([]byte("prefix"), content(0, 5)...), w.peer.bytes(3))
+}
+
+// A lost STREAM_DATA_BLOCKED is repeated only while the stream is still blocked at that limit.
+func TestLostBlockedFrames(t *testing.T) {
+	for _, raised := range []bool{false, true} {
+		w := newWorld(t, withParams(func(c *worldConfig) {
+			c.params.MaxStreamDataUni, c.params.MaxData, c.params.MaxStreamsUni = 100, 156, 2
+		}))
+		sub := w.subscribe()
+		for i := range 3 {
+			w.stream(sub, newTestLog(int64(i)*1000, 200), func(c *StreamConfig) { c.Group = uint64(i) })
+		}
+		var lost []int64
+		var frames []byte
+		for _, p := range w.run() {
+			if p.frame&^7 != frameStream {
+				lost, frames = append(lost, p.number), append(frames, p.frame)
+			}
+		}
+		require.ElementsMatch(t, []byte{frameStreamDataBlocked, frameDataBlocked}, frames)
+		if raised {
+			w.s.MaxStreamData(3, 200)
+			w.s.MaxData(300)
+		}
+		for _, n := range lost {
+			delete(w.peer.received, n)
+		}
+		again := map[byte][]uint64{}
+		for range 10 {
+			for _, p := range w.sleep(time.Hour) {
+				if p.frame&^7 != frameStream && p.frame != framePing {
+					again[p.frame] = append(again[p.frame], p.fields[len(p.fields)-1])
+				}
+			}
+			w.ack(10 * ms)
+		}
+		if raised {
+			require.NotContains(t, again[frameDataBlocked], uint64(156))
+			require.NotContains(t, again[frameStreamDataBlocked], uint64(100))
+		} else {
+			require.Contains(t, again[frameDataBlocked], uint64(156))
+			require.Contains(t, again[frameStreamDataBlocked], uint64(100))
+		}
+	}
+}
+
+func TestConnectionFlowControl(t *testing.T) {
+	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxData = 800 }))
+	a, b := newTestLog(0, 500), newTestLog(1000, 500)
+	a.Finish()
+	b.Finish()
+	sub := w.subscribe()
+	w.stream(sub, a)
+	w.stream(sub, b, func(c *StreamConfig) { c.Group = 1 })
+	sent := w.run()
+	require.Equal(t, byte(frameDataBlocked), sent[len(sent)-1].frame)
+	require.Equal(t, []uint64{800}, sent[len(sent)-1].fields)
+	require.Equal(t, uint64(700), w.s.state.DataSent.Load(), "an eighth is quic-go's")
+	require.Equal(t, int64(100), w.s.DataAvailable())
+	require.Equal(t, int64(60), w.s.TakeData(60, true))
+	require.Zero(t, w.s.TakeData(60, true))
+	require.Equal(t, int64(40), w.s.TakeData(60, false))
+	w.s.MaxData(700)
+	require.Empty(t, w.run(), "limits do not fall")
+	w.s.MaxData(100_000)
+	w.run()
+	require.Len(t, w.peer.bytes(3), 506)
+	require.Len(t, w.peer.bytes(7), 506)
+	require.False(t, w.s.dataWanted.Load())
+}
+
+// Credit that quic-go gives back wakes streams that found none.
+func TestReturnedCredit(t *testing.T) {
+	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxData = 800 }))
+	require.Equal(t, int64(790), w.s.TakeData(790, false))
+	log := newTestLog(0, 50)
+	log.Finish()
+	w.stream(w.subscribe(), log)
+	sent := w.run()
+	require.Len(t, sent, 1)
+	require.Equal(t, byte(frameDataBlocked), sent[0].frame)
+	require.Equal(t, int64(3), w.s.PeekUniStream(), "no id is taken for a stream that cannot send")
+	w.s.ReturnData(500)
+	w.run()
+	require.Len(t, w.peer.bytes(3), 56)
+}
+
+// Retransmissions need no credit.
+func TestRetransmissionWithoutCredit(t *testing.T) {
+	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxData = 800 }))
+	w.stream(w.subscribe(), newTestLog(0, 5000))
+	sent := w.run()
+	require.Len(t, sent, 2)
+	for sent = nil; len(sent) == 0; {
+		sent = w.sleep(time.Hour)
+	}
+	require.Len(t, sent, 2)
+	require.Equal(t, byte(frameDataBlocked), sent[0].frame)
+	require.Equal(t, byte(frameStream), sent[1].frame)
+	require.Zero(t, sent[1].offset)
+}
+
+func TestStreamLimit(t *testing.T) {
+	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxStreamsUni = 1 }))
+	sub := w.subscribe()
+	for i := range 3 {
+		log := newTestLog(int64(1000*i), 100)
+		log.Finish()
+		w.stream(sub, log, func(c *StreamConfig) { c.Group = uint64(10 - i) })
+	}
+	sent := w.run()
+	require.Len(t, sent, 2)
+	require.Equal(t, []uint64{1}, sent[1].fields)
+	require.Equal(t, byte(frameStreamsBlockedUni), sent[1].frame)
+	require.Equal(t, append([]byte("prefix"), content(2000, 100)...), w.peer.bytes(3), "group 8 goes first")
+	_, ok := w.s.NextUniStream()
+	require.False(t, ok)
+
+	w.s.MaxStreams(2)
+	sent = w.run()
+	require.Equal(t, append([]byte("prefix"), content(1000, 100)...), w.peer.bytes(7))
+	require.Equal(t, []uint64{2}, sent[len(sent)-1].fields)
+	w.s.MaxStreams(3)
+	id, ok := w.s.NextUniStream() // quic-go is faster
+	require.True(t, ok)
+	require.Equal(t, int64(11), id)
+	require.Len(t, w.run(), 1)
+	w.s.MaxStreams(4)
+	w.run()
+	require.Equal(t, append([]byte("prefix"), content(0, 100)...), w.peer.bytes(15))
+	require.Zero(t, w.s.parkedStreams)
+}
+
+// A stream that waits for an id can be reset, and one that waits for credit too.
+func TestResetWhileParked(t *testing.T) {
+	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxStreamsUni, c.params.MaxStreamDataUni = 1, 50 }))
+	sub := w.subscribe()
+	a, ra := w.stream(sub, newTestLog(0, 100))
+	b, rb := w.stream(sub, newTestLog(0, 100), func(c *StreamConfig) { c.Group = 1 })
+	w.run()
+	require.Equal(t, 2, w.s.parkedStreams)
+	a.Reset(1)
+	b.Reset(1)
+	require.Zero(t, w.s.parkedStreams)
+	require.Equal(t, []uint64{3, 1, 50}, w.run()[0].fields)
+	require.Equal(t, int64(3), (*ra)[0].ID)
+	require.Equal(t, int64(-1), (*rb)[0].ID)
+	w.s.MaxStreams(10)
+	w.s.MaxStreamData(3, 1000)
+	require.Empty(t, w.run())
+}
+
+// Both ends of a connection can send.
+func TestClientStreamIDs(t *testing.T) {
+	w := newWorld(t, func(c *worldConfig) { c.sender.Client = true })
+	w.stream(w.subscribe(), newTestLog(0, 10))
+	require.Equal(t, int64(2), w.run()[0].id)
+	require.Equal(t, int64(6), w.s.PeekUniStream())
+}

@@ -1,0 +1,182 @@
+package media
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/track"
+)
+
+func TestPriorityDrop(t *testing.T) {
+	const audio, key, delta, extra = Level(0x0100), Level(0x8000), Level(0x8010), Level(0xff00)
+	all := func(late ...Level) []Backlog {
+		var b []Backlog
+		for _, l := range []Level{audio, key, delta, extra} {
+			age := time.Duration(0)
+			for _, x := range late {
+				if x == l {
+					age = 300 * ms
+				}
+			}
+			b = append(b, Backlog{Level: l, Streams: 1, Age: age})
+		}
+		return b
+	}
+	var p PriorityDrop
+	now := Time(time.Hour)
+	ask := func(after time.Duration, levels []Backlog) Level {
+		now = now.Add(after)
+		return p.Threshold(now, Congestion{}, levels)
+	}
+	require.Equal(t, LowestPriority, ask(0, all()))
+	require.Equal(t, delta, ask(10*ms, all(extra)), "the lowest goes first")
+	require.Equal(t, delta, ask(10*ms, all(delta)), "the rest gets its time")
+	require.Equal(t, key, ask(250*ms, all(delta)))
+	require.Equal(t, audio, ask(251*ms, all(key)))
+	require.Equal(t, audio, ask(251*ms, all(audio)), "the highest stays")
+	require.Equal(t, audio, ask(2*time.Second, all()), "not yet")
+	require.Equal(t, LowestPriority, ask(10*ms, all()))
+
+	require.Equal(t, delta, ask(10*ms, all(extra)), "that was too early")
+	require.Equal(t, delta, ask(4*time.Second, all()), "so it waits longer")
+	require.Equal(t, LowestPriority, ask(10*ms, all()))
+	for range 10 {
+		ask(10*ms, all(extra))
+		ask(time.Minute, all())
+	}
+	require.Equal(t, 32*time.Second, p.patience, "up to 16 times as long")
+	ask(10*time.Minute, all())
+	ask(0, all(extra))
+	require.Equal(t, 2*time.Second, p.patience, "a long time ago")
+
+	var single PriorityDrop
+	require.Equal(t, LowestPriority, single.Threshold(now, Congestion{}, []Backlog{{Level: key, Age: time.Hour}}), "never all")
+}
+
+// thresholdPolicy does what the test says.
+type thresholdPolicy struct {
+	threshold Level
+	seen      [][]Backlog
+}
+
+func (p *thresholdPolicy) Threshold(_ Time, _ Congestion, levels []Backlog) Level {
+	p.seen = append(p.seen, append([]Backlog(nil), levels...))
+	return p.threshold
+}
+
+func TestThreshold(t *testing.T) {
+	p, e := &thresholdPolicy{threshold: LowestPriority}, new(recordedEvents)
+	f := &fixedController{window: 2 * testMTU}
+	w := newWorld(t, withController(f), func(c *worldConfig) { c.sender.DropPolicy, c.sender.Events = p, e })
+	sub := w.subscribe()
+	priority := func(n uint8, group uint64) func(*StreamConfig) {
+		return func(c *StreamConfig) { c.Priority, c.Group = n, group }
+	}
+	_, high := w.stream(sub, newTestLog(0, 10_000), priority(1, 0))
+	low1, low := w.stream(sub, newTestLog(0, 3_000), priority(9, 1))
+	w.run()
+	require.Empty(t, p.seen, "what waits for a moment is nobody's business")
+	w.sleep(policyInterval)
+	require.Len(t, p.seen, 1)
+	require.Equal(t, []Level{levelOf(128, 1), levelOf(128, 9)}, []Level{p.seen[0][0].Level, p.seen[0][1].Level})
+	require.Equal(t, int64(3000), p.seen[0][1].Bytes)
+	require.Equal(t, 1, p.seen[0][1].Streams)
+
+	p.threshold = levelOf(128, 5)
+	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Priority: 9}))
+	w.run()
+	w.sleep(policyInterval)
+	require.Equal(t, []Result{{Outcome: Dropped, Code: codeDeliveryTimeout, ID: -1}}, *low, "it was not opened")
+	require.Equal(t, uint64(1), w.s.Stats().Reasons[DatagramDropped])
+	require.Equal(t, []Level{levelOf(128, 5)}, e.thresholds)
+	require.Equal(t, uint32(levelOf(128, 5)), w.s.state.Threshold.Load())
+	_, refused := w.stream(sub, newTestLog(0, 10), priority(6, 2))
+	require.Equal(t, Dropped, (*refused)[0].Outcome, "nor are new ones")
+	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Priority: 6}))
+	require.Equal(t, uint64(2), w.s.Stats().Reasons[DatagramDropped])
+	require.Equal(t, low1.state.State.Load(), uint32(streamClosed))
+
+	f.window = 1 << 20
+	for range 5 {
+		w.ack(10 * ms)
+		w.run()
+	}
+	p.threshold = levelOf(128, 0)
+	w.sleep(policyInterval) // it is asked as long as it holds something back
+	require.Equal(t, Dropped, (*high)[0].Outcome)
+	require.Equal(t, []uint64{3, codeDeliveryTimeout, 10_006}, w.peer.lastReset, "open streams are reset")
+	p.threshold = LowestPriority
+	w.sleep(policyInterval)
+	seen := len(p.seen)
+	w.sleep(time.Hour)
+	w.ack(10 * ms)
+	w.sleep(time.Hour)
+	require.Len(t, p.seen, seen)
+}
+
+// The age of what waits is that of its object, but a stream that was opened late does not count from before.
+func TestBacklogAge(t *testing.T) {
+	p := &thresholdPolicy{threshold: LowestPriority}
+	w := newWorld(t, withController(&fixedController{window: 2 * testMTU}), func(c *worldConfig) { c.sender.DropPolicy = p })
+	log := track.NewLog(0, nil)
+	require.NoError(t, log.AddObject(track.Object{ID: 0, PayloadStart: 2, End: 10_000, Received: w.clock.wall()}))
+	log.Append(content(0, 10_000))
+	w.clock.advance(time.Minute)
+	w.stream(w.subscribe(), log)
+	w.run()
+	for range 5 {
+		w.sleep(time.Second)
+	}
+	last := p.seen[len(p.seen)-1][0]
+	require.Equal(t, 5*policyInterval, last.Age)
+	next, _ := w.s.streams[0].state.next()
+	require.Equal(t, 10_000-next, last.Bytes)
+}
+
+func TestTooFarBehind(t *testing.T) {
+	e := new(recordedEvents)
+	w := newWorld(t, withController(&fixedController{window: 2 * testMTU}), func(c *worldConfig) {
+		c.sender.Events, c.sender.MaxBehindBytes, c.sender.MaxBehind = e, 100_000, 5*time.Second
+	})
+	slow, fast := w.subscribe(func(c *SubscriptionConfig) { c.Owner = "me" }), w.subscribe(func(c *SubscriptionConfig) { c.Priority = 1 })
+	log := newTestLog(0, 50_000)
+	w.stream(slow, log)
+	w.stream(slow, newTestLog(0, 45_000), func(c *StreamConfig) { c.Group = 1 })
+	w.stream(fast, newTestLog(0, 100))
+	w.run()
+	w.sleep(backlogInterval)
+	require.Empty(t, e.behind)
+	log.Append(content(50_000, 20_000))
+	w.run()
+	w.sleep(backlogInterval)
+	require.Equal(t, []*Subscription{slow}, e.behind)
+	require.Equal(t, "me", e.behind[0].Owner())
+	require.Equal(t, w.s, e.behind[0].Sender())
+	require.Greater(t, e.bytes[0], int64(100_000))
+	w.sleep(backlogInterval)
+	require.Len(t, e.behind, 1, "once")
+}
+
+func TestTooLate(t *testing.T) {
+	for _, limit := range []time.Duration{time.Second, -1} {
+		e := new(recordedEvents)
+		w := newWorld(t, func(c *worldConfig) {
+			c.sender.Events, c.sender.MaxBehind, c.params.MaxStreamDataUni = e, limit, 10
+		})
+		log := track.NewLog(0, nil)
+		require.NoError(t, log.AddObject(track.Object{ID: 0, PayloadStart: 2, End: 100, Received: w.clock.wall()}))
+		log.Append(content(0, 100))
+		w.stream(w.subscribe(), log)
+		w.run()
+		w.ack(10 * ms)
+		for range 20 {
+			w.sleep(time.Second)
+		}
+		require.Equal(t, limit > 0, len(e.behind) == 1)
+		if limit > 0 {
+			require.Equal(t, 1100*ms, e.lag[0])
+		}
+	}
+}
