@@ -1,0 +1,376 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	_ "unsafe" // for linkname
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+
+	"sluice/track"
+)
+
+// One suite for both ends (see transport/suites.go), and when quic-go updates keys.
+//
+//go:linkname defaultCipherSuitesTLS13 crypto/tls.defaultCipherSuitesTLS13
+var defaultCipherSuitesTLS13 []uint16
+
+//go:linkname defaultCipherSuitesTLS13NoAES crypto/tls.defaultCipherSuitesTLS13NoAES
+var defaultCipherSuitesTLS13NoAES []uint16
+
+//go:linkname firstKeyUpdate github.com/quic-go/quic-go/internal/handshake.FirstKeyUpdateInterval
+var firstKeyUpdate uint64
+
+//go:linkname keyUpdateInterval github.com/quic-go/quic-go/internal/handshake.keyUpdateInterval
+var keyUpdateInterval atomic.Uint64
+
+func useSuite(t testing.TB, id uint16) {
+	a, b := defaultCipherSuitesTLS13, defaultCipherSuitesTLS13NoAES
+	defaultCipherSuitesTLS13, defaultCipherSuitesTLS13NoAES = []uint16{id}, []uint16{id}
+	t.Cleanup(func() { defaultCipherSuitesTLS13, defaultCipherSuitesTLS13NoAES = a, b })
+}
+
+func useKeyUpdates(t testing.TB, packets uint64) {
+	a, b := firstKeyUpdate, keyUpdateInterval.Load()
+	firstKeyUpdate = packets
+	keyUpdateInterval.Store(packets)
+	t.Cleanup(func() { firstKeyUpdate = a; keyUpdateInterval.Store(b) })
+}
+
+var testCertificate = sync.OnceValue(func() tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		panic(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+})
+
+// site is a server with a loop, as the relay has it.
+type site struct {
+	t    testing.TB
+	udp  *net.UDPConn
+	loop *Loop
+	ln   *quic.Listener
+}
+
+type senderKey struct{}
+
+func newSite(t testing.TB, loop Config, sender func() SenderConfig) *site {
+	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	udp.SetReadBuffer(4 << 20)
+	udp.SetWriteBuffer(4 << 20)
+	l, err := NewLoop(udp, loop)
+	require.NoError(t, err)
+	tr := &quic.Transport{Conn: udp, ConnContext: func(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
+		s := l.NewSender(sender())
+		return quic.WithHooks(context.WithValue(ctx, senderKey{}, s), s), nil
+	}}
+	conf := &tls.Config{Certificates: []tls.Certificate{testCertificate()}, NextProtos: []string{"test"}}
+	ln, err := tr.Listen(conf, &quic.Config{MaxIdleTimeout: 20 * time.Second, EnableDatagrams: true})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		tr.Close()
+		require.NoError(t, l.Close())
+		udp.Close()
+	})
+	return &site{t, udp, l, ln}
+}
+
+// connect makes a connection with a stock client, and returns both ends.
+func (s *site) connect(ctx context.Context, to net.Addr, conf *quic.Config) (client, server *quic.Conn, sender *Sender) {
+	conf = conf.Clone()
+	conf.MaxIdleTimeout, conf.EnableDatagrams = 20*time.Second, true
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		server, _ = s.ln.Accept(ctx)
+	}()
+	client, err := quic.DialAddr(ctx, to.String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"test"}}, conf)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { client.CloseWithError(0, "") })
+	<-done
+	require.NotNil(s.t, server)
+	return client, server, server.Context().Value(senderKey{}).(*Sender)
+}
+
+// transfer is what a test sends over a connection, and checks.
+type transfer struct {
+	suite      uint16
+	proxy      proxyConfig
+	client     quic.Config
+	loop       Config
+	streams    int // sent by the sender
+	size       int // bytes of each
+	own        int // streams that quic-go sends
+	stop       int // streams that the client stops
+	datagrams  int
+	echo       bool   // quic-go traffic on a bidirectional stream, both ways
+	keyUpdates uint64 // of quic-go, each so many packets
+	due        bool   // the sender asks for key updates
+	rebind     []string
+}
+
+// indexed is content that begins with its own index.
+func indexed(i uint64, n int) []byte {
+	b := content(int64(i)<<32, n)
+	binary.BigEndian.PutUint64(b, i)
+	return b
+}
+
+const (
+	ownIndex  = 1000 // of the first stream that quic-go sends
+	stopIndex = 2000 // of the first one that is stopped
+)
+
+func (x transfer) run(t *testing.T) Stats {
+	if x.suite == 0 {
+		x.suite = tls.TLS_AES_128_GCM_SHA256
+	}
+	useSuite(t, x.suite)
+	if x.keyUpdates > 0 {
+		useKeyUpdates(t, x.keyUpdates)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	site := newSite(t, x.loop, func() SenderConfig { return SenderConfig{} })
+	proxy := newProxy(t, site.udp.LocalAddr(), x.proxy)
+	client, server, sender := site.connect(ctx, proxy.down.LocalAddr(), &x.client)
+	require.Equal(t, x.suite, client.ConnectionState().TLS.CipherSuite)
+
+	var work sync.WaitGroup
+	results := make(chan Result, x.streams+x.stop)
+	work.Go(func() { x.send(t, sender, results) })
+	work.Go(func() { x.sendOwn(t, ctx, server) })
+	if x.echo {
+		work.Go(func() { echoServer(ctx, server) })
+	}
+	stopEcho := make(chan struct{})
+	var echoing sync.WaitGroup
+	if x.echo {
+		echoing.Go(func() { echoClient(t, ctx, client, stopEcho) })
+	}
+	var watching sync.WaitGroup
+	watch, stopWatch := context.WithCancel(ctx)
+	watching.Go(func() { x.disturb(t, watch, sender, proxy) })
+
+	x.receive(t, ctx, client, x.streams+x.own+x.stop)
+	outcomes := map[Outcome]int{}
+	for range x.streams + x.stop {
+		select {
+		case r := <-results:
+			outcomes[r.Outcome]++
+		case <-ctx.Done():
+			t.Fatalf("streams did not end: %+v", sender.Stats())
+		}
+	}
+	close(stopEcho)
+	echoing.Wait()
+	stopWatch()
+	watching.Wait()
+	server.CloseWithError(0, "") // a lost CONNECTION_CLOSE would take the idle timeout
+	work.Wait()
+	require.Equal(t, x.streams, outcomes[Delivered])
+	require.Equal(t, x.stop, outcomes[Stopped])
+	return sender.Stats()
+}
+
+// send feeds logs piece by piece, as a publisher does.
+func (x transfer) send(t *testing.T, s *Sender, results chan<- Result) {
+	sub := s.NewSubscription(SubscriptionConfig{Priority: 128})
+	logs := make([]*track.Log, 0, x.streams+x.stop)
+	data := make([][]byte, 0, cap(logs))
+	for i := range cap(logs) {
+		index := uint64(i)
+		if i >= x.streams {
+			index = stopIndex + uint64(i-x.streams)
+		}
+		data = append(data, indexed(index, x.size))
+		logs = append(logs, track.NewLog(20, nil))
+		_, err := sub.OpenStream(StreamConfig{
+			Prefix: data[i][:8], Log: logs[i], Start: 20, Group: uint64(i), OnDone: func(r Result) { results <- r },
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		data[i] = data[i][8:]
+	}
+	for open := len(logs); open > 0; {
+		for i, l := range logs {
+			if data[i] == nil {
+				continue
+			}
+			n := min(3000, len(data[i]))
+			l.Append(data[i][:n])
+			if data[i] = data[i][n:]; len(data[i]) == 0 {
+				l.Finish()
+				data[i] = nil
+				open--
+			}
+		}
+	}
+	for i := range x.datagrams {
+		if err := sub.SendDatagram(Datagram{Payload: fmt.Appendf(nil, "datagram %d", i), Object: uint64(i)}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func (x transfer) sendOwn(t *testing.T, ctx context.Context, c *quic.Conn) {
+	for i := range x.own {
+		s, err := c.OpenUniStreamSync(ctx)
+		if err == nil {
+			_, err = s.Write(indexed(ownIndex+uint64(i), x.size))
+			s.Close()
+		}
+		if err != nil {
+			t.Error("quic-go's stream:", err)
+		}
+	}
+}
+
+// receive reads streams and checks every byte.
+func (x transfer) receive(t *testing.T, ctx context.Context, c *quic.Conn, n int) {
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	for range n {
+		s, err := c.AcceptUniStream(ctx)
+		if err != nil {
+			t.Error("accept:", err)
+			return
+		}
+		readers.Go(func() {
+			var head [8]byte
+			if _, err := io.ReadFull(s, head[:]); err != nil {
+				t.Errorf("stream %d: %v", s.StreamID(), err)
+				return
+			}
+			index := binary.BigEndian.Uint64(head[:])
+			if index >= stopIndex {
+				io.CopyN(io.Discard, s, int64(x.size/3))
+				s.CancelRead(77)
+				return
+			}
+			h := sha256.New()
+			h.Write(head[:])
+			if n, err := io.Copy(h, s); err != nil || int(n)+8 != x.size || sha256.Sum256(indexed(index, x.size)) != [32]byte(h.Sum(nil)) {
+				t.Errorf("stream %d, index %d: %d bytes, %v: differs", s.StreamID(), index, n+8, err)
+			}
+		})
+	}
+	for range min(x.datagrams, 1) { // datagrams may get lost, but hardly all
+		if b, err := c.ReceiveDatagram(ctx); err != nil || !bytes.HasPrefix(b, []byte("datagram ")) {
+			t.Errorf("datagram %q: %v", b, err)
+		}
+	}
+}
+
+func echoServer(ctx context.Context, c *quic.Conn) {
+	if s, err := c.AcceptStream(ctx); err == nil {
+		io.Copy(s, s)
+	}
+}
+
+func echoClient(t *testing.T, ctx context.Context, c *quic.Conn, stop <-chan struct{}) {
+	s, err := c.OpenStreamSync(ctx)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Millisecond):
+		}
+		b := content(int64(i), 1+i*37%4000)
+		go s.Write(b)
+		got := make([]byte, len(b))
+		if _, err := io.ReadFull(s, got); err != nil || !bytes.Equal(b, got) {
+			t.Errorf("echo %d: %v", i, err)
+			return
+		}
+	}
+}
+
+// disturb asks for key updates, and moves the client to other addresses, as the transfer goes on.
+func (x transfer) disturb(t *testing.T, ctx context.Context, s *Sender, p *proxy) {
+	total := uint64(x.streams * x.size)
+	for i := 0; ctx.Err() == nil; {
+		sent := s.Stats().Bytes
+		if x.due && sent > total/8 {
+			s.keyDue.Store(true)
+		}
+		if i < len(x.rebind) && sent > total*uint64(i+1)/uint64(len(x.rebind)+1) {
+			p.rebind(t, net.ParseIP(x.rebind[i]))
+			i++
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+func TestEndToEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	big := quic.Config{
+		InitialConnectionReceiveWindow: 16 << 20, InitialStreamReceiveWindow: 16 << 20,
+		MaxConnectionReceiveWindow: 16 << 20, MaxStreamReceiveWindow: 16 << 20,
+	}
+	tiny := quic.Config{InitialConnectionReceiveWindow: 4000, MaxConnectionReceiveWindow: 4000, InitialStreamReceiveWindow: 3000, MaxStreamReceiveWindow: 3000}
+	small := quic.Config{MaxIncomingUniStreams: 4, InitialStreamReceiveWindow: 10_000, MaxStreamReceiveWindow: 20_000}
+	lossy := proxyConfig{loss: 0.03, reorder: 0.03, duplicate: 0.01, bothWays: true}
+	for name, x := range map[string]transfer{
+		"AES-128-GCM":        {suite: tls.TLS_AES_128_GCM_SHA256, streams: 20, size: 200_000, proxy: lossy, echo: true, client: big},
+		"AES-256-GCM":        {suite: tls.TLS_AES_256_GCM_SHA384, streams: 20, size: 200_000, proxy: lossy, echo: true, client: big},
+		"ChaCha20-Poly1305":  {suite: tls.TLS_CHACHA20_POLY1305_SHA256, streams: 20, size: 200_000, proxy: lossy, echo: true, client: big},
+		"no loss":            {streams: 30, size: 300_000, own: 3, echo: true, client: big},
+		"10 % loss":          {streams: 20, size: 50_000, proxy: proxyConfig{loss: 0.1, reorder: 0.1, duplicate: 0.05, bothWays: true}, own: 2},
+		"delay":              {streams: 20, size: 50_000, proxy: proxyConfig{loss: 0.01, delay: 5 * time.Millisecond, bothWays: true}, echo: true},
+		"one stream":         {streams: 20, size: 20_000, proxy: lossy, client: quic.Config{MaxIncomingUniStreams: 1}},
+		"tiny windows":       {streams: 20, size: 10_000, proxy: proxyConfig{loss: 0.01, bothWays: true}, client: tiny, own: 1},
+		"stop sending":       {streams: 20, size: 100_000, stop: 5, proxy: lossy, own: 2, client: small},
+		"datagrams":          {streams: 20, size: 20_000, datagrams: 100, echo: true},
+		"peer's key updates": {streams: 20, size: 200_000, proxy: lossy, keyUpdates: 50, echo: true, client: big},
+		"our key updates":    {streams: 20, size: 200_000, proxy: lossy, due: true, echo: true, client: big, suite: tls.TLS_CHACHA20_POLY1305_SHA256},
+		"NAT rebinding":      {streams: 20, size: 200_000, rebind: []string{"127.0.0.1", "127.0.0.1"}, echo: true},
+		"new addresses":      {streams: 20, size: 200_000, rebind: []string{"127.0.0.2", "127.0.0.3"}, echo: true, proxy: proxyConfig{loss: 0.02}},
+		"without GSO":        {streams: 20, size: 200_000, loop: Config{NoGSO: true}, client: big},
+		"one shard":          {streams: 20, size: 200_000, loop: Config{Shards: 1}, client: big},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begin := time.Now()
+			st := x.run(t)
+			t.Logf("%v: %d packets, %d lost, %d spuriously, %d PTOs, srtt %v", time.Since(begin).Round(time.Millisecond),
+				st.Packets, st.LostPackets, st.SpuriousPackets, st.PTOs, st.SRTT.Round(10*time.Microsecond))
+			require.Zero(t, st.Open)
+			if x.proxy.loss > 0 {
+				require.NotZero(t, st.LostPackets)
+			}
+		})
+	}
+}
