@@ -16,7 +16,12 @@ type ProtocolError struct {
 }
 
 // Error implements error.
-func (e *ProtocolError) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Reason) }
+func (e *ProtocolError) Error() string {
+	if e.Reason == "" {
+		return e.Code.String()
+	}
+	return fmt.Sprintf("%s: %s", e.Code, e.Reason)
+}
 
 // MalformedTrackError says that a track breaks the rules of draft §2.4.2: the receiver cancels its subscriptions
 // and fetches of the track and keeps the session.

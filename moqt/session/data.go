@@ -29,6 +29,9 @@ func (d *dataStream) CancelWrite(code uint64) {
 
 // openData opens a stream for the data of a request, and sends its header.
 func (r *Request) openData(ctx context.Context, header []byte) (transport.SendStream, error) {
+	if r.ctx.Err() != nil {
+		return nil, context.Cause(r.ctx)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()

@@ -20,12 +20,9 @@ func (s *Session) waitForStream(ctx context.Context) (transport.Stream, error) {
 
 func (s *Session) tryStream(context.Context) (transport.Stream, error) { return s.conn.OpenStream() }
 
-// request sends a request of ours. bind gives it its role, once the session knows that it may be sent.
+// request sends a request of ours. bind gives it its role, once it has a stream.
 func (s *Session) request(ctx context.Context, open openFunc, m moqt.Message, bind func(*Request) role) error {
-	if ns, ok := parts(m); ok && (ns.namespace.IsForbidden() || publishes(m) && ns.namespace.IsSession()) {
-		return ErrReserved
-	}
-	if err := s.mayRequest(); err != nil {
+	if err := s.mayRequest(m); err != nil {
 		return err
 	}
 	stream, err := open(ctx)
@@ -48,8 +45,9 @@ func (s *Session) request(ctx context.Context, open openFunc, m moqt.Message, bi
 	return nil
 }
 
-// mayRequest reports why no new requests may be sent.
-func (s *Session) mayRequest() error {
+// mayRequest reports why a request cannot be sent, before a stream is opened for it.
+func (s *Session) mayRequest(m moqt.Message) error {
+	p, _ := parts(m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -57,6 +55,23 @@ func (s *Session) mayRequest() error {
 		return context.Cause(s.ctx)
 	case s.goawayTaken:
 		return ErrGoingAway
+	case p.namespace.IsForbidden(), publishes(m) && p.namespace.IsSession():
+		return ErrReserved
+	}
+	switch m := m.(type) {
+	case *moqt.Subscribe:
+		return s.mayBegin(m.Track, false)
+	case *moqt.Publish:
+		return s.mayBegin(m.Track, true)
+	}
+	return nil
+}
+
+// mayBegin fails if there is a subscription to a track already in which we have the same role, with mu held.
+func (s *Session) mayBegin(track moqt.FullTrackName, asPublisher bool) error {
+	key := track.Key()
+	if asPublisher && s.publications[key] != nil || !asPublisher && (s.subscriptions[key] != nil || s.offers[key] != nil) {
+		return ErrDuplicate
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"sluice/moqt"
@@ -113,11 +114,15 @@ func (p *Publication) Accept(parameters moqt.Parameters, properties moqt.Propert
 func (p *Publication) Wait(ctx context.Context) error { return p.wait(ctx) }
 
 // Update sends a REQUEST_UPDATE for a PUBLISH, for example with fresh authorization tokens, and waits for the response.
+// If the subscriber refuses, the publisher has to end the subscription with Done (draft §10.9.1).
 func (p *Publication) Update(ctx context.Context, parameters moqt.Parameters) error {
 	if p.remote {
 		return fmt.Errorf("update %s: only the subscriber can update a SUBSCRIBE", p.track)
 	}
 	_, err := p.update(ctx, parameters, nil)
+	if _, refused := errors.AsType[*moqt.RequestError](err); refused {
+		p.updateFailed()
+	}
 	return err
 }
 
@@ -152,15 +157,14 @@ func (p *Publication) Done(code moqt.PublishDoneCode, reason string) error {
 
 // admit implements role.
 func (p *Publication) admit() error {
-	key := p.track.Key()
-	if _, ok := p.s.publications[key]; ok {
-		if p.remote {
-			return refuse(moqt.RequestDuplicateSubscription, "there is a subscription to the track already")
-		}
-		return ErrDuplicate
+	err := p.s.mayBegin(p.track, true)
+	if err != nil && p.remote {
+		return refuse(moqt.RequestDuplicateSubscription, "%v", err)
 	}
-	p.s.publications[key] = p
-	return nil
+	if err == nil {
+		p.s.publications[p.track.Key()] = p
+	}
+	return err
 }
 
 // serve implements role.

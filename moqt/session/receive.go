@@ -69,6 +69,7 @@ func (r *Request) receiveResponse(m moqt.Message) error {
 	if e, ok := m.(*moqt.RequestError); ok {
 		r.s.mu.Lock()
 		r.answered, r.peerDone = true, true
+		r.confirmTokens()
 		r.s.mu.Unlock()
 		r.end(e)
 		r.out.finish()
@@ -82,10 +83,9 @@ func (r *Request) receiveResponse(m moqt.Message) error {
 	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if !r.answered {
-		r.answered = true
-		close(r.responded)
-	}
+	r.answered = true
+	close(r.responded)
+	r.confirmTokens()
 	r.peerDone = r.kind == moqt.MessageTrackStatus
 	return nil
 }

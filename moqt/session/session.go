@@ -151,6 +151,9 @@ func (s *Session) Conn() transport.Conn { return s.conn }
 func (s *Session) Version() moqt.Version { return s.version }
 
 func (s *Session) awaitReady(ctx context.Context) error {
+	if s.isReady() {
+		return nil
+	}
 	select {
 	case <-s.ready:
 		return nil

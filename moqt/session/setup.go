@@ -134,9 +134,7 @@ func unauthorized(err error) error {
 
 // checkSetup ends a session whose peer has not sent SETUP in time.
 func (s *Session) checkSetup() {
-	select {
-	case <-s.ready:
-	default:
+	if !s.isReady() {
 		s.fail(&moqt.ProtocolError{Code: moqt.SessionControlMessageTimeout, Reason: "no SETUP"})
 	}
 }

@@ -152,12 +152,11 @@ func (sub *Subscription) admit() error {
 	if sub.offer != nil {
 		return sub.admitOffer()
 	}
-	key := sub.track.Key()
-	if sub.s.subscriptions[key] != nil || sub.s.offers[key] != nil {
-		return ErrDuplicate
+	err := sub.s.mayBegin(sub.track, false)
+	if err == nil {
+		sub.s.subscriptions[sub.track.Key()] = sub
 	}
-	sub.s.subscriptions[key] = sub
-	return nil
+	return err
 }
 
 // admitOffer enters a PUBLISH. One for a track with a Pending subscription of ours is left to the application
@@ -170,7 +169,7 @@ func (sub *Subscription) admitOffer() error {
 	key := sub.track.Key()
 	own := sub.s.subscriptions[key]
 	if sub.s.offers[key] != nil || own != nil && (own.offer != nil || own.answered) {
-		return refuse(moqt.RequestDuplicateSubscription, "there is a subscription to the track already")
+		return refuse(moqt.RequestDuplicateSubscription, "%v", ErrDuplicate)
 	}
 	if err := sub.bind(sub.offer.TrackAlias); err != nil {
 		return err

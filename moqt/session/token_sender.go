@@ -125,7 +125,14 @@ func (k *tokenSender) delete(r *Request, alias uint64) (registered bool, err err
 	return true, nil
 }
 
-// confirm is called when every message on the stream of r has its response.
+// confirmTokens is called after a response. When every message on the stream has one, the peer has done to our tokens
+// what they say.
+func (r *Request) confirmTokens() {
+	if len(r.ownUpdates) == 0 {
+		r.s.ownTokens.confirm(r)
+	}
+}
+
 func (k *tokenSender) confirm(r *Request) {
 	for _, own := range r.ownTokens {
 		switch {

@@ -23,12 +23,14 @@ func (s *Session) TrackStatus(ctx context.Context, m moqt.TrackStatus) (*moqt.Re
 		return t
 	})
 	if err == nil {
-		defer t.Cancel(moqt.ResetCancelled)
-		err = t.wait(ctx)
+		if err = t.wait(ctx); err != nil {
+			t.Cancel(moqt.ResetCancelled) // if it is not over
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("status of %s: %w", m.Track, err)
 	}
+	t.end(ErrFinished)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return t.ok, nil

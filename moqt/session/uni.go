@@ -76,10 +76,8 @@ func (s *Session) dispatch(h *headerReader) error {
 
 // holdUntilReady waits until the peer's SETUP has arrived. It reports false if too much waits for it already.
 func (s *Session) holdUntilReady() bool {
-	select {
-	case <-s.ready:
+	if s.isReady() {
 		return true
-	default:
 	}
 	if !s.held.tryAcquire() {
 		return false

@@ -81,9 +81,7 @@ func (r *Request) receiveUpdateResponse(m moqt.Message) error {
 		r.ignorable = len(answered) - 1
 	}
 	r.ownUpdates = r.ownUpdates[len(answered):]
-	if len(r.ownUpdates) == 0 {
-		r.s.ownTokens.confirm(r)
-	}
+	r.confirmTokens()
 	for _, u := range answered {
 		u.err = e
 		if u.ok, _ = m.(*moqt.RequestOK); u.ok != nil && u.apply != nil {

@@ -26,7 +26,7 @@ func (q *streamQueue) abandon(err error) {
 
 // openStream opens a stream, or returns nil at the limit.
 func (c *Conn) openStream(q *streamQueue) *stream {
-	if q.open == q.limit {
+	if q.open >= q.limit {
 		return nil
 	}
 	q.open++

@@ -1,0 +1,170 @@
+package session
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/transport/transporttest"
+)
+
+func register(alias uint64, value string) moqt.Token {
+	return moqt.Token{AliasType: moqt.AliasRegister, Alias: alias, Type: 1, Value: []byte(value)}
+}
+
+func useAlias(alias uint64) moqt.Token { return moqt.Token{AliasType: moqt.AliasUse, Alias: alias} }
+
+func deleteAlias(alias uint64) moqt.Token {
+	return moqt.Token{AliasType: moqt.AliasDelete, Alias: alias}
+}
+
+func plain(value string) moqt.Token {
+	return moqt.Token{AliasType: moqt.AliasUseValue, Type: 1, Value: []byte(value)}
+}
+
+func TestTokensOfThePeer(t *testing.T) {
+	h := newHandler()
+	play(t, setting{cfg: Config{Role: Server, Handler: h, Limits: Limits{MaxAuthTokenCacheSize: 40}}}, func(p *script) {
+		names := 0
+		ask := func(tokens ...moqt.Token) []moqt.Token {
+			names++
+			p.request(&moqt.Subscribe{
+				Track:      moqt.FullTrackName{Namespace: moqt.Namespace{"a"}, Name: strings.Repeat("x", names)},
+				Parameters: moqt.Parameters{AuthorizationTokens: tokens},
+			})
+			return (<-h.subscribes).Tokens()
+		}
+		require.Nil(p, ask())
+		require.Equal(p, []moqt.Token{plain("one"), plain("two")}, ask(register(1, "one"), plain("two")))
+		require.Equal(p, []moqt.Token{plain("one")}, ask(useAlias(1)))
+		require.Equal(p, []moqt.Token{plain("12345")}, ask(register(2, "12345"))) // 19 + 21 bytes: full
+		require.Empty(p, ask(deleteAlias(1)))
+		require.Equal(p, []moqt.Token{plain("uno"), plain("12345")}, ask(register(1, "uno"), useAlias(2)))
+		p.request(&moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{
+			AuthorizationTokens: []moqt.Token{register(3, "")},
+		}})
+		p.requireClosed(moqt.SessionAuthTokenCacheOverflow)
+	})
+}
+
+func TestTokensOfThePeersSetup(t *testing.T) {
+	h := newHandler()
+	set := setting{cfg: Config{Role: Server, Handler: h, Limits: Limits{MaxAuthTokenCacheSize: 40}}, silent: true}
+	play(t, set, func(p *script) {
+		large := strings.Repeat("x", 30)
+		p.setup(&moqt.Setup{AuthorizationTokens: []moqt.Token{register(1, "one"), register(2, large), plain("three")}})
+		peer, err := p.s.Peer(p.Context())
+		require.NoError(p, err)
+		require.Equal(p, []moqt.Token{plain("one"), plain(large), plain("three")}, peer.Tokens)
+		p.request(&moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{
+			AuthorizationTokens: []moqt.Token{useAlias(1)},
+		}})
+		require.Equal(p, []moqt.Token{plain("one")}, (<-h.subscribes).Tokens())
+		// What did not fit was not registered (draft §10.3.1.4).
+		p.request(&moqt.Subscribe{Track: otherTrack, Parameters: moqt.Parameters{
+			AuthorizationTokens: []moqt.Token{useAlias(2)},
+		}})
+		p.requireClosed(moqt.SessionUnknownAuthTokenAlias)
+	})
+}
+
+// TestTokensOfOurs checks what is sent for the tokens that an application gives.
+func TestTokensOfOurs(t *testing.T) {
+	cfg := Config{Tokens: []moqt.Token{register(1, "setup"), register(2, strings.Repeat("x", 100))}}
+	play(t, setting{cfg: cfg, silent: true}, func(p *script) {
+		names := 0
+		ask := func(tokens ...moqt.Token) ([]moqt.Token, *exchange, error) {
+			names++
+			_, err := p.s.Subscribe(p.Context(), moqt.Subscribe{
+				Track:      moqt.FullTrackName{Namespace: moqt.Namespace{"a"}, Name: strings.Repeat("x", names)},
+				Parameters: moqt.Parameters{AuthorizationTokens: tokens},
+			}, newCollector())
+			if err != nil {
+				p.accept().requireReset(moqt.ResetCancelled) // a stream was opened in vain
+				return nil, nil, err
+			}
+			e := p.accept()
+			return e.receive().(*moqt.Subscribe).Parameters.AuthorizationTokens, e, nil
+		}
+		sent := func(tokens ...moqt.Token) ([]moqt.Token, *exchange) {
+			got, e, err := ask(tokens...)
+			require.NoError(p, err)
+			return got, e
+		}
+		got, _ := sent(useAlias(1))
+		require.Equal(p, []moqt.Token{plain("setup")}, got, "the peer's limit is not known")
+		p.setup(&moqt.Setup{MaxAuthTokenCacheSize: 60})
+		<-p.s.Ready()
+		got, e := sent(useAlias(1), useAlias(2))
+		require.Equal(p, []moqt.Token{useAlias(1), plain(strings.Repeat("x", 100))}, got, "the second did not fit")
+		_, _, err := ask(deleteAlias(1))
+		require.ErrorIs(p, err, errTokenInUse, "a message with it has no response")
+		e.send(&moqt.RequestError{})
+		e.requireEOF()
+
+		got, e = sent(register(3, "three")) // 21 + 21 bytes
+		require.Equal(p, []moqt.Token{register(3, "three")}, got)
+		got, _ = sent(useAlias(3))
+		require.Equal(p, []moqt.Token{plain("three")}, got, "not registered for sure")
+		_, _, err = ask(register(3, "again"))
+		require.ErrorIs(p, err, errTokenInUse)
+		e.send(&moqt.SubscribeOK{TrackAlias: 1})
+		p.requireOpen()
+		got, e = sent(useAlias(3))
+		require.Equal(p, []moqt.Token{useAlias(3)}, got)
+
+		got, _ = sent(register(4, "0123456789")) // would make it 68 bytes
+		require.Equal(p, []moqt.Token{plain("0123456789")}, got)
+		e.send(&moqt.SubscribeOK{TrackAlias: 2})
+		p.requireOpen()
+		got, e = sent(deleteAlias(3), deleteAlias(4))
+		require.Equal(p, []moqt.Token{deleteAlias(3)}, got, "the peer does not know the other one")
+		_, _, err = ask(useAlias(3))
+		require.ErrorIs(p, err, errUnknownToken)
+		e.send(&moqt.SubscribeOK{TrackAlias: 3})
+		p.requireOpen()
+		got, _ = sent(register(4, "0123456789"), useAlias(4)) // there is room, and the stream is the same
+		require.Equal(p, []moqt.Token{register(4, "0123456789"), useAlias(4)}, got)
+		_, _, err = ask(useAlias(9))
+		require.ErrorIs(p, err, errUnknownToken)
+
+		// A request that fails takes back what it did to other tokens.
+		_, _, err = ask(deleteAlias(1), useAlias(9))
+		require.ErrorIs(p, err, errUnknownToken)
+		got, _ = sent(useAlias(1))
+		require.Equal(p, []moqt.Token{useAlias(1)}, got)
+	})
+}
+
+func TestTokensAreNotLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c, s := transporttest.Pipe(transporttest.Config{})
+		client, err := New(c, Config{Logger: logger, Tokens: []moqt.Token{plain("secret")}})
+		require.NoError(t, err)
+		server, err := New(s, Config{Role: Server, Logger: logger})
+		require.NoError(t, err)
+		for _, s := range []*Session{client, server} {
+			go func() { _ = s.Run(context.Background()) }()
+		}
+		sub, err := client.Subscribe(t.Context(), moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{
+			AuthorizationTokens: []moqt.Token{plain("secret"), register(1, "secret")},
+		}}, newCollector())
+		require.NoError(t, err)
+		_, err = sub.Wait(t.Context())
+		require.Error(t, err)
+		client.Close(moqt.SessionNoError, "")
+		synctest.Wait()
+		require.Contains(t, log.String(), "SUBSCRIBE")
+		require.NotContains(t, log.String(), "secret")
+		require.Equal(t, 2, strings.Count(log.String(), "level=INFO msg=\"session started\""))
+		require.Equal(t, 2, strings.Count(log.String(), "level=INFO msg=\"session ended\""))
+		require.Equal(t, 4, strings.Count(log.String(), "level=INFO"))
+	})
+}
