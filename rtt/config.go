@@ -14,6 +14,7 @@ const (
 	DefaultCleanupInterval = time.Second
 	DefaultMaxFlows        = 131072
 	DefaultMaxStamps       = 262144
+	DefaultMaxQueries      = 65536
 	DefaultRingBytes       = 4 << 20
 
 	maxEntries  = 1 << 24 // a flow table of this size takes 5 GiB
@@ -70,9 +71,10 @@ type Config struct {
 
 	CleanupInterval time.Duration // how often the tables are searched for what has timed out; 0: DefaultCleanupInterval, negative: never
 
-	MaxFlows  int // at a time; 0: DefaultMaxFlows
-	MaxStamps int // packets waiting for a reply at a time; 0: DefaultMaxStamps
-	RingBytes int // of events waiting for userspace, rounded up to a power of two of pages; 0: DefaultRingBytes
+	MaxFlows   int // at a time; 0: DefaultMaxFlows
+	MaxStamps  int // packets waiting for a reply at a time; 0: DefaultMaxStamps
+	MaxQueries int // DNS queries waiting for a response at a time; 0: DefaultMaxQueries
+	RingBytes  int // of events waiting for userspace, rounded up to a power of two of pages; 0: DefaultRingBytes
 
 	Sink   Sink         // takes what is measured
 	Logger *slog.Logger // nil: slog.Default()
@@ -87,6 +89,7 @@ func (c *Config) setDefaults() {
 	def(&c.CleanupInterval, DefaultCleanupInterval)
 	def(&c.MaxFlows, DefaultMaxFlows)
 	def(&c.MaxStamps, DefaultMaxStamps)
+	def(&c.MaxQueries, DefaultMaxQueries)
 	def(&c.RingBytes, DefaultRingBytes)
 	if !c.TCP && !c.ICMP && !c.DNS && !c.QUIC {
 		c.TCP = true
@@ -123,7 +126,7 @@ func (c *Config) validate() error {
 }
 
 func (c *Config) validateSizes() error {
-	for name, n := range map[string]int{"flows": c.MaxFlows, "stamps": c.MaxStamps} {
+	for name, n := range map[string]int{"flows": c.MaxFlows, "stamps": c.MaxStamps, "queries": c.MaxQueries} {
 		if n < 1 || n > maxEntries {
 			return fmt.Errorf("%d %s: choose 1 to %d", n, name, maxEntries)
 		}

@@ -208,16 +208,28 @@ type kernel struct {
 
 // loadKernel loads the programs for packets and those that the Monitor itself runs.
 func loadKernel(cfg *Config, s bpf.MonitorSettings, programs []string) (*kernel, error) {
-	m, err := bpf.Load(s, cfg.limits(), append(programs, bpf.MonitorProgExpireFlows, bpf.MonitorProgFlush)...)
+	programs = append(programs, bpf.MonitorProgFlush)
+	for _, t := range tables {
+		programs = append(programs, t.cleanup)
+	}
+	m, err := bpf.Load(s, cfg.limits(), programs...)
 	if err != nil {
 		return nil, err
 	}
 	k := &kernel{Monitor: m}
-	if err := k.addCleanup(bpf.MonitorProgExpireFlows, bpf.MonitorMapFlows); err != nil {
-		k.close()
-		return nil, err
+	for _, t := range tables {
+		if err := k.addCleanup(t.cleanup, t.table); err != nil {
+			k.close()
+			return nil, err
+		}
 	}
 	return k, nil
+}
+
+// tables are the maps with a clean-up.
+var tables = []struct{ table, cleanup string }{
+	{bpf.MonitorMapFlows, bpf.MonitorProgExpireFlows},
+	{bpf.MonitorMapQueries, bpf.MonitorProgExpireQueries},
 }
 
 func (k *kernel) addCleanup(program, table string) error {

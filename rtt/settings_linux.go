@@ -49,6 +49,7 @@ func (c *Config) limits() bpf.Limits {
 	return bpf.Limits{
 		Flows:          uint32(c.MaxFlows),
 		Stamps:         uint32(c.MaxStamps),
+		Queries:        uint32(c.MaxQueries),
 		LocalAddresses: maxLocalAddresses,
 		RingBytes:      1 << bits.Len(uint(ring-1)),
 	}

@@ -57,6 +57,7 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.cfg.MergeInterfaces, "merge-interfaces", false, "flows may come and go by different interfaces or VLANs")
 	flags.IntVar(&f.cfg.MaxFlows, "max-flows", rtt.DefaultMaxFlows, "follow at most this many flows at a time")
 	flags.IntVar(&f.cfg.MaxStamps, "max-stamps", rtt.DefaultMaxStamps, "wait for at most this many replies at a time")
+	flags.IntVar(&f.cfg.MaxQueries, "max-queries", rtt.DefaultMaxQueries, "wait for at most this many DNS responses at a time")
 	flags.IntVar(&f.cfg.RingBytes, "ring-size", rtt.DefaultRingBytes, "buffer this many `bytes` of events on their way out of the kernel")
 	flags.StringVarP(&f.format, "format", "F", string(rtt.FormatStandard), "write standard, json, jsonl or ppviz")
 	flags.StringVarP(&f.file, "write", "w", "", "append to this `file`, which SIGHUP reopens; default: standard output")
@@ -65,6 +66,8 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 func (f *rttFlags) registerProtocols(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.cfg.TCP, "tcp", "T", false, "measure TCP (the default if no protocol is chosen)")
 	flags.BoolVarP(&f.cfg.ICMP, "icmp", "C", false, "measure ICMP and ICMPv6 echo")
+	flags.BoolVarP(&f.cfg.DNS, "dns", "D", false, "measure DNS over UDP and TCP, port 53")
+	flags.BoolVarP(&f.cfg.QUIC, "quic", "Q", false, "measure QUIC by its handshake and spin bit")
 	flags.BoolFunc("all", "measure every protocol", func(string) error {
 		f.cfg.TCP, f.cfg.ICMP, f.cfg.DNS, f.cfg.QUIC = true, true, true, true
 		return nil

@@ -17,8 +17,9 @@ enum outcome {
 	OUTCOME_FRAGMENT,
 	OUTCOME_TUNNEL,
 	OUTCOME_SOURCE_ROUTED,
+	OUTCOME_LOCAL, // for this host, without --include-local, and of no known flow
 	OUTCOME_TCP_SYN, // without --include-syn
-	OUTCOME_TCP_NO_FLOW, // may not create a flow: pure ACK, FIN, RST, or for this host
+	OUTCOME_TCP_NO_FLOW, // may not create a flow: pure ACK, FIN, RST
 	OUTCOME_ICMP_NO_ECHO,
 	OUTCOME_ICMP_NO_FLOW,
 	OUTCOME_UDP_OTHER,
@@ -60,10 +61,10 @@ enum tally {
 	TALLY_QUERIES_FULL,
 	TALLY_QUERIES_REPEATED,
 	TALLY_QUERIES_EXPIRED,
-	TALLY_SPIN_EDGES,
-	TALLY_SPIN_OUT_OF_TURN,
-	TALLY_SPIN_REORDERED,
-	TALLY_SPIN_BELOW_BASE,
+	TALLY_SPIN_EDGES, // in turn
+	TALLY_SPIN_STRAYS, // edges out of turn
+	TALLY_SPIN_DISTURBED, // samples rejected because a stray edge came between
+	TALLY_SPIN_BELOW_BASE, // samples rejected because they are far below the handshake's RTT
 	TALLY_PREFIXES_FULL,
 	TALLY_EVENTS,
 	TALLY_EVENTS_LOST,

@@ -1,4 +1,4 @@
 // Package bpf holds the kernel programs of the latency monitor, their generated types, and the loader that sizes them.
 package bpf
 
-//go:generate go tool bpf2go -target bpfel -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu" -type counter_set -type outcome -type tally -type transport -type event -type event_type -type event_flag -type open_reason -type close_reason -type trigger -type method -type flow_key -type flow -type side_state -type stamp_set Monitor monitor.bpf.c
+//go:generate go tool bpf2go -target bpfel -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu" -type counter_set -type outcome -type tally -type transport -type event -type event_type -type event_flag -type open_reason -type close_reason -type trigger -type method -type flow_key -type flow -type side_state -type query_key -type query -type spin_class -type quic -type stamp_set Monitor monitor.bpf.c

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// The clean-up of the flow table. Userspace runs it every interval, as an iterator over the map: in process context, so
-// that a large table holds up no packet.
+// The clean-up of the tables. Userspace runs it every interval, as iterators over the maps: in process context, so that
+// a large table holds up no packet.
 #pragma once
 
-#include "ip.h"
-#include "report.h"
+#include "dns_rtt.h"
 
 #define FLOW_TIMEOUT (300 * SECOND)
 #define UDP_TIMEOUT (120 * SECOND) // RFC 4787 REQ-5: what a NAT grants at least
@@ -46,4 +45,13 @@ INLINE void flow_expire(const struct flow_key *key, const struct flow *f, u64 no
 	flow_expire_side(key, f, 1, now);
 	if (bpf_map_delete_elem(&flows, key) == 0)
 		tally(TALLY_FLOWS_EXPIRED);
+}
+
+// query_expire deletes a query that was not answered in time.
+INLINE void query_expire(const struct query_key *key, const struct query *q, u64 now)
+{
+	if (q->time > now || now - q->time <= QUERY_TIMEOUT)
+		return;
+	if (bpf_map_delete_elem(&queries, key) == 0)
+		tally(TALLY_QUERIES_EXPIRED);
 }

@@ -19,7 +19,7 @@ enum side_state {
 };
 
 struct side {
-	u64 first; // when its first packet was seen, ns
+	u64 first; // when its first packet that wants a reply was seen, ns
 	u64 seen; // when its last packet was seen
 	u64 stamped; // when its last stamp was due: the clock of the rate limit
 	u64 packets;
@@ -51,11 +51,59 @@ struct tcp_side {
 };
 _Static_assert(sizeof(struct tcp_side) == 2 * 8 + 4 * 4 + 8, "tcp_side has no hidden padding");
 
+// One side's half of a QUIC connection's spin signal (RFC 9000 §17.4).
+struct spin {
+	u64 edges[2]; // when the value changed in turn, newest first, ns
+	u32 packets;
+	u8 value;
+	bool seen; // value is valid
+	u8 strayed; // bit i: the value also changed out of turn around edge i, which is not trusted
+	u8 pad;
+};
+_Static_assert(sizeof(struct spin) == 24, "spin has no hidden padding");
+
+enum quic_phase {
+	QUIC_OPENED, // an Initial was seen
+	QUIC_ANSWERED,
+	QUIC_CONFIRMED, // the answer has reached the opener
+};
+
+enum spin_class {
+	SPIN_UNKNOWN,
+	SPIN_SPINNING,
+	SPIN_CONSTANT,
+	SPIN_RANDOM,
+};
+
+// What only QUIC needs. The opener is the side whose Initial was seen first, the client unless that one was missed.
+struct quic {
+	u64 initial; // when the opener's first Initial was seen, ns
+	u64 heard[2]; // when a side's last long header was seen
+	u64 answer; // when the answerer's first long header was seen
+	u64 base; // RTT of the handshake, as far as it is known
+	u32 id[2]; // hash of the connection ID that a side chose for itself
+	struct spin spin[2];
+	u8 opener;
+	u8 phase;
+	u8 class;
+	u8 turn; // side whose spin edge is expected
+	u8 repeated; // bit i: side i sent its long headers again
+	u8 below; // consecutive samples rejected by base
+	u16 edges; // in turn
+	u16 strays; // out of turn
+	u8 spun; // bit i: the RTTs of side i are those of the spin bit, no longer of the handshake
+	u8 pad[5];
+};
+_Static_assert(sizeof(struct quic) == 5 * 8 + 8 + 48 + 16, "quic has no hidden padding");
+
 struct flow {
 	u32 id; // never 0, never used again while its stamps live
 	u32 pad;
 	struct side side[2];
-	struct tcp_side tcp[2];
+	union {
+		struct tcp_side tcp[2];
+		struct quic quic;
+	};
 };
 
 struct {
@@ -93,6 +141,13 @@ INLINE bool is_local(const union address *a)
 	return !config.local && bpf_map_lookup_elem(&local_addresses, a);
 }
 
+// for_this_host says whether the packet arrives for this host, and what does is not stamped: its RTT is this host's own
+// delay.
+INLINE bool for_this_host(const struct packet *p)
+{
+	return !p->egress && is_local(&p->key.address[other(p->side)]);
+}
+
 // flow_create adds the packet's flow. It returns NULL when the table is full.
 INLINE struct flow *flow_create(const struct packet *p)
 {
@@ -126,24 +181,22 @@ INLINE void flow_count(const struct packet *p, struct flow *f)
 {
 	struct side *s = flow_side(f, p->side);
 
-	if (!s->packets)
-		s->first = p->time;
 	s->packets += p->segments;
 	s->bytes += p->payload;
 	s->seen = p->time;
 }
 
 // flow_await notes that a side has sent something that wants a reply.
-INLINE void flow_await(struct side *s, enum open_reason reason)
+INLINE void flow_await(const struct packet *p, struct side *s, enum open_reason reason)
 {
 	if (s->state != SIDE_IDLE)
 		return;
+	s->first = p->time;
 	s->state = SIDE_WAITING;
 	s->open_reason = reason;
 }
 
-// stampable says whether the packet's sender is one whose packets are stamped: not those that arrive for this host,
-// unless asked for, because their RTT is this host's own delay.
+// stampable is the opposite of for_this_host for a packet of a known flow.
 INLINE bool stampable(const struct packet *p, const struct side *s)
 {
 	return p->egress || !s->to_local;

@@ -4,22 +4,25 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/stretchr/testify/require"
 )
 
-var testLimits = Limits{Flows: 1024, Stamps: 4096, LocalAddresses: 16, RingBytes: 1 << 18}
+var testLimits = Limits{Flows: 1024, Queries: 64, Stamps: 4096, LocalAddresses: 16, RingBytes: 1 << 18}
 
 var allPrograms = []string{
 	MonitorProgIngress, MonitorProgEgress, MonitorProgIngressIp, MonitorProgEgressIp, MonitorProgXdpIngress,
-	MonitorProgXdpIngressIp, MonitorProgExpireFlows, MonitorProgFlush,
+	MonitorProgXdpIngressIp, MonitorProgExpireFlows, MonitorProgExpireQueries, MonitorProgFlush,
 }
 
 // requireKernel skips a test that needs to load BPF programs and may not.
@@ -45,12 +48,17 @@ type watch struct {
 	now    time.Duration
 }
 
-// watching loads everything with the settings; events are on and the clock is the test's.
-func watching(t testing.TB, s MonitorSettings) *watch {
+// watching loads programs, by default that for packets that leave, with the settings; events are on and the clock is the
+// test's.
+func watching(t testing.TB, s MonitorSettings, programs ...string) *watch {
 	t.Helper()
 	requireKernel(t)
-	s.Events, s.Replay, s.Batch = 1, 1, 1
-	m, err := Load(s, testLimits, allPrograms...)
+	s.Events, s.Replay = 1, 1
+	s.Batch = max(s.Batch, 1)
+	if programs == nil {
+		programs = []string{MonitorProgEgress}
+	}
+	m, err := Load(s, testLimits, programs...)
 	var verifier *ebpf.VerifierError
 	if errors.As(err, &verifier) {
 		t.Fatalf("%+v", verifier)
@@ -98,6 +106,17 @@ func (w *watch) got() []string {
 	}
 }
 
+// rtts is got without the flow events.
+func (w *watch) rtts() (lines []string) {
+	w.t.Helper()
+	for _, line := range w.got() {
+		if strings.Contains(line, " +") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
 var (
 	methods      = []string{"timestamp", "sequence", "echo", "query", "handshake", "spin"}
 	openReasons  = []string{"SYN", "SYN-ACK", "first packet"}
@@ -116,13 +135,40 @@ func describe(e MonitorEvent) string {
 	case MonitorEventTypeEVENT_CLOSING:
 		return fmt.Sprintf("%v close %s: %s from %s", at, ends, closeReasons[e.Reason], triggers[e.Trigger])
 	}
-	return fmt.Sprintf("%v +%v %s %s", at, time.Duration(e.Rtt), methods[e.Method], ends)
+	line := fmt.Sprintf("%v +%v %s %s", at, time.Duration(e.Rtt), methods[e.Method], ends)
+	switch MonitorMethod(e.Method) {
+	case MonitorMethodMETHOD_QUERY:
+		line += fmt.Sprintf(" type %d rcode %d", e.QueryType, e.Rcode)
+		if e.Flags&uint8(MonitorEventFlagEVENT_TRUNCATED) != 0 {
+			line += " truncated"
+		}
+		if e.Flags&uint8(MonitorEventFlagEVENT_AMBIGUOUS) != 0 {
+			line += " ambiguous"
+		}
+	case MonitorMethodMETHOD_SPIN:
+		line += fmt.Sprintf(" near %v far %v", time.Duration(e.NearRtt), time.Duration(e.FarRtt))
+	}
+	return line
 }
 
 func endpoint(a MonitorAddress, port uint16) string {
 	var b [2]byte
 	binary.NativeEndian.PutUint16(b[:], port)
 	return netip.AddrPortFrom(netip.AddrFrom16(a.Bytes).Unmap(), binary.BigEndian.Uint16(b[:])).String()
+}
+
+// expire runs a clean-up program over its table.
+func (w *watch) expire(at time.Duration, program, table string) {
+	w.t.Helper()
+	require.NoError(w.t, w.m.SetClock(uint64(epoch+at), 0))
+	iter, err := link.AttachIter(link.IterOptions{Program: w.m.Programs[program], Map: w.m.Maps[table]})
+	require.NoError(w.t, err)
+	defer iter.Close()
+	run, err := iter.Open()
+	require.NoError(w.t, err)
+	defer run.Close()
+	_, err = io.Copy(io.Discard, run)
+	require.NoError(w.t, err)
 }
 
 // outcomes returns the outcomes that were counted, by label.
@@ -145,4 +191,8 @@ func (w *watch) tally(which MonitorTally) uint64 {
 	c, err := w.m.Counters()
 	require.NoError(w.t, err)
 	return c.Tally[which]
+}
+
+func withPort(a netip.AddrPort, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr(), port)
 }

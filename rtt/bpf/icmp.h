@@ -42,7 +42,7 @@ INLINE void icmp_request(const struct packet *p, struct flow *f, u16 sequence)
 
 	if (!stampable(p, s))
 		return;
-	flow_await(s, OPEN_FIRST_PACKET);
+	flow_await(p, s, OPEN_FIRST_PACKET);
 	if (s->identified && s->id == sequence)
 		return;
 	s->identified = true;
@@ -70,8 +70,8 @@ GLOBAL enum outcome icmp_measure(const struct packet *p, const struct icmp_echo 
 		return OUTCOME_CONTINUE;
 	request = h->type == ICMP_ECHO_REQUEST || h->type == ICMPV6_ECHO_REQUEST;
 	f = flow_find(p);
-	if (!f && (!request || (!p->egress && is_local(&p->key.address[other(p->side)]))))
-		return OUTCOME_ICMP_NO_FLOW;
+	if (!f && (!request || for_this_host(p)))
+		return request ? OUTCOME_LOCAL : OUTCOME_ICMP_NO_FLOW;
 	if (!f)
 		f = flow_create(p);
 	if (!f)

@@ -11,6 +11,7 @@ import (
 // Limits are the capacities of the maps. A map whose feature is off in the settings is created with one entry.
 type Limits struct {
 	Flows          uint32 // flows at a time
+	Queries        uint32 // DNS queries that wait for their response at a time
 	Stamps         uint32 // packets that wait for their reply at a time; rounded up to a power of two
 	LocalAddresses uint32 // addresses of this host
 	RingBytes      uint32 // of events on their way to userspace; a power of two and a multiple of the page size
@@ -73,6 +74,7 @@ func size(spec *ebpf.CollectionSpec, s MonitorSettings, l Limits) {
 	}
 	flows := s.Tcp != 0 || s.Icmp != 0 || s.Quic != 0
 	set(MonitorMapFlows, flows, l.Flows)
+	set(MonitorMapQueries, s.Dns != 0, l.Queries)
 	set(MonitorMapStamps, s.Tcp != 0 || s.Icmp != 0, s.StampSets)
 	set(MonitorMapLocalAddresses, s.Local == 0, l.LocalAddresses)
 	set(MonitorMapEvents, s.Events != 0, l.RingBytes)

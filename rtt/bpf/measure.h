@@ -2,8 +2,10 @@
 // One packet, from its first byte to its outcome.
 #pragma once
 
+#include "dns_rtt.h"
 #include "icmp.h"
 #include "link.h"
+#include "quic_rtt.h"
 #include "tcp_rtt.h"
 
 INLINE enum outcome measure_tcp(struct cursor *c, struct packet *p)
@@ -11,10 +13,30 @@ INLINE enum outcome measure_tcp(struct cursor *c, struct packet *p)
 	struct segment t = {};
 	enum outcome outcome;
 
-	if (!config.tcp)
+	if (!config.tcp && !config.dns)
 		return OUTCOME_OTHER_PROTOCOL;
 	outcome = tcp_parse(c, p, &t);
-	return outcome ?: tcp_measure(p, &t);
+	if (outcome)
+		return outcome;
+	if (config.dns && p->payload && is_dns(p))
+		outcome = dns_over_tcp(c, p, t.at);
+	if (config.tcp)
+		return tcp_measure(p, &t);
+	return outcome ?: OUTCOME_OTHER_PROTOCOL;
+}
+
+INLINE enum outcome measure_udp(struct cursor *c, struct packet *p)
+{
+	enum outcome outcome;
+
+	if (!config.dns && !config.quic)
+		return OUTCOME_OTHER_PROTOCOL;
+	outcome = udp_parse(c, p);
+	if (outcome)
+		return outcome;
+	if (config.dns && is_dns(p))
+		return dns_over_udp(c, p);
+	return config.quic ? quic_measure(c, p) : OUTCOME_UDP_OTHER;
 }
 
 INLINE enum outcome measure_icmp(struct cursor *c, struct packet *p)
@@ -29,6 +51,8 @@ INLINE enum outcome measure_transport(struct cursor *c, struct packet *p)
 {
 	if (p->key.protocol == IP_TCP)
 		return measure_tcp(c, p);
+	if (p->key.protocol == IP_UDP)
+		return measure_udp(c, p);
 	if (config.icmp && p->key.protocol == (p->ipv6 ? IP_ICMPV6 : IP_ICMP))
 		return measure_icmp(c, p);
 	return OUTCOME_OTHER_PROTOCOL;

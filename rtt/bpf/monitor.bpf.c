@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Entry points: one for each hook and kind of device, the clean-up of the flow table, and the flush of batches.
+// Entry points: one for each hook and kind of device, the clean-up of the tables, and the flush of batches.
 //go:build ignore
 
 #include "expire.h"
@@ -9,30 +9,32 @@
 
 INLINE int measure_skb(struct __sk_buff *skb, bool egress, bool has_link)
 {
-	struct packet p = {
-		.interface = skb->ifindex,
-		.segments = skb->gso_segs ?: 1,
-		.segment_size = skb->gso_size,
-		.vlan = skb->vlan_present ? skb->vlan_tci & VLAN_ID : 0,
-		.egress = egress,
-	};
+	struct packet *p = packet_new();
 	struct cursor c;
 
+	if (!p)
+		return TCX_NEXT;
+	p->interface = skb->ifindex;
+	p->segments = skb->gso_segs ?: 1;
+	p->segment_size = skb->gso_size;
+	p->vlan = skb->vlan_present ? skb->vlan_tci & VLAN_ID : 0;
+	p->egress = egress;
 	cursor_of_skb(&c, skb);
-	measure(&c, &p, has_link);
+	measure(&c, p, has_link);
 	return TCX_NEXT;
 }
 
 INLINE int measure_xdp(struct xdp_md *xdp, bool has_link)
 {
-	struct packet p = {
-		.interface = xdp->ingress_ifindex,
-		.segments = 1,
-	};
+	struct packet *p = packet_new();
 	struct cursor c;
 
+	if (!p)
+		return XDP_PASS;
+	p->interface = xdp->ingress_ifindex;
+	p->segments = 1;
 	cursor_of_xdp(&c, xdp);
-	measure(&c, &p, has_link);
+	measure(&c, p, has_link);
 	return XDP_PASS;
 }
 
@@ -86,6 +88,20 @@ int expire_flows(struct bpf_iter__bpf_map_elem *ctx)
 	return 0;
 }
 
+SEC("iter/bpf_map_elem")
+int expire_queries(struct bpf_iter__bpf_map_elem *ctx)
+{
+	const struct query_key *at = ctx->key;
+	const struct query *q = ctx->value;
+	struct query_key key;
+
+	if (!at || !q)
+		return 0;
+	key = *at;
+	query_expire(&key, q, clock_now());
+	return 0;
+}
+
 // Userspace runs this on each CPU now and then, so that the last events of a burst do not wait for the next packet.
 SEC("raw_tp")
 int flush(void *ctx)
@@ -112,6 +128,7 @@ struct described {
 	enum trigger trigger;
 	enum method method;
 	enum side_state side_state;
+	enum spin_class spin_class;
 } *described __attribute__((unused));
 
 char _license[] SEC("license") = "Dual BSD/GPL";

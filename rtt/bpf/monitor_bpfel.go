@@ -37,7 +37,7 @@ const (
 
 type MonitorCounterSet struct {
 	_         structs.HostLayout
-	Outcome   [32]uint64
+	Outcome   [33]uint64
 	Tally     [23]uint64
 	Transport [5]struct {
 		_       structs.HostLayout
@@ -49,6 +49,13 @@ type MonitorCounterSet struct {
 		Packets uint64
 		Bytes   uint64
 	}
+}
+
+type MonitorDnsQuestion struct {
+	_      structs.HostLayout
+	Bytes  [264]uint8
+	At     uint32
+	Length uint32
 }
 
 type MonitorEvent struct {
@@ -129,6 +136,7 @@ type MonitorFlow struct {
 		Kind            uint8
 		Pad             [5]uint8
 	}
+	_ [32]byte
 }
 
 type MonitorFlowKey struct {
@@ -173,30 +181,94 @@ const (
 	MonitorOutcomeOUTCOME_FRAGMENT              MonitorOutcome = 7
 	MonitorOutcomeOUTCOME_TUNNEL                MonitorOutcome = 8
 	MonitorOutcomeOUTCOME_SOURCE_ROUTED         MonitorOutcome = 9
-	MonitorOutcomeOUTCOME_TCP_SYN               MonitorOutcome = 10
-	MonitorOutcomeOUTCOME_TCP_NO_FLOW           MonitorOutcome = 11
-	MonitorOutcomeOUTCOME_ICMP_NO_ECHO          MonitorOutcome = 12
-	MonitorOutcomeOUTCOME_ICMP_NO_FLOW          MonitorOutcome = 13
-	MonitorOutcomeOUTCOME_UDP_OTHER             MonitorOutcome = 14
-	MonitorOutcomeOUTCOME_DNS_OTHER             MonitorOutcome = 15
-	MonitorOutcomeOUTCOME_DNS_NO_QUERY          MonitorOutcome = 16
-	MonitorOutcomeOUTCOME_QUIC_NO_FLOW          MonitorOutcome = 17
-	MonitorOutcomeOUTCOME_FLOWS_FULL            MonitorOutcome = 18
-	MonitorOutcomeOUTCOME_QUERIES_FULL          MonitorOutcome = 19
-	MonitorOutcomeOUTCOME_LINK_TRUNCATED        MonitorOutcome = 20
-	MonitorOutcomeOUTCOME_VLAN_DEPTH            MonitorOutcome = 21
-	MonitorOutcomeOUTCOME_PPPOE_MALFORMED       MonitorOutcome = 22
-	MonitorOutcomeOUTCOME_IPV4MALFORMED         MonitorOutcome = 23
-	MonitorOutcomeOUTCOME_IPV6MALFORMED         MonitorOutcome = 24
-	MonitorOutcomeOUTCOME_IPV6EXTENSIONS        MonitorOutcome = 25
-	MonitorOutcomeOUTCOME_TCP_MALFORMED         MonitorOutcome = 26
-	MonitorOutcomeOUTCOME_TCP_OPTIONS_MALFORMED MonitorOutcome = 27
-	MonitorOutcomeOUTCOME_UDP_MALFORMED         MonitorOutcome = 28
-	MonitorOutcomeOUTCOME_ICMP_MALFORMED        MonitorOutcome = 29
-	MonitorOutcomeOUTCOME_DNS_MALFORMED         MonitorOutcome = 30
-	MonitorOutcomeOUTCOME_QUIC_MALFORMED        MonitorOutcome = 31
-	MonitorOutcomeOUTCOME_COUNT                 MonitorOutcome = 32
+	MonitorOutcomeOUTCOME_LOCAL                 MonitorOutcome = 10
+	MonitorOutcomeOUTCOME_TCP_SYN               MonitorOutcome = 11
+	MonitorOutcomeOUTCOME_TCP_NO_FLOW           MonitorOutcome = 12
+	MonitorOutcomeOUTCOME_ICMP_NO_ECHO          MonitorOutcome = 13
+	MonitorOutcomeOUTCOME_ICMP_NO_FLOW          MonitorOutcome = 14
+	MonitorOutcomeOUTCOME_UDP_OTHER             MonitorOutcome = 15
+	MonitorOutcomeOUTCOME_DNS_OTHER             MonitorOutcome = 16
+	MonitorOutcomeOUTCOME_DNS_NO_QUERY          MonitorOutcome = 17
+	MonitorOutcomeOUTCOME_QUIC_NO_FLOW          MonitorOutcome = 18
+	MonitorOutcomeOUTCOME_FLOWS_FULL            MonitorOutcome = 19
+	MonitorOutcomeOUTCOME_QUERIES_FULL          MonitorOutcome = 20
+	MonitorOutcomeOUTCOME_LINK_TRUNCATED        MonitorOutcome = 21
+	MonitorOutcomeOUTCOME_VLAN_DEPTH            MonitorOutcome = 22
+	MonitorOutcomeOUTCOME_PPPOE_MALFORMED       MonitorOutcome = 23
+	MonitorOutcomeOUTCOME_IPV4MALFORMED         MonitorOutcome = 24
+	MonitorOutcomeOUTCOME_IPV6MALFORMED         MonitorOutcome = 25
+	MonitorOutcomeOUTCOME_IPV6EXTENSIONS        MonitorOutcome = 26
+	MonitorOutcomeOUTCOME_TCP_MALFORMED         MonitorOutcome = 27
+	MonitorOutcomeOUTCOME_TCP_OPTIONS_MALFORMED MonitorOutcome = 28
+	MonitorOutcomeOUTCOME_UDP_MALFORMED         MonitorOutcome = 29
+	MonitorOutcomeOUTCOME_ICMP_MALFORMED        MonitorOutcome = 30
+	MonitorOutcomeOUTCOME_DNS_MALFORMED         MonitorOutcome = 31
+	MonitorOutcomeOUTCOME_QUIC_MALFORMED        MonitorOutcome = 32
+	MonitorOutcomeOUTCOME_COUNT                 MonitorOutcome = 33
 )
+
+type MonitorPacket struct {
+	_           structs.HostLayout
+	Key         MonitorFlowKey
+	Interface   uint32
+	Segments    uint32
+	SegmentSize uint32
+	_           [4]byte
+	Time        uint64
+	At          uint32
+	Length      uint32
+	Payload     uint32
+	Vlan        uint16
+	Ecn         uint8
+	Side        uint8
+	Ipv6        bool
+	Egress      bool
+	_           [6]byte
+}
+
+type MonitorQuery struct {
+	_     structs.HostLayout
+	Time  uint64
+	Sent  uint32
+	Bytes uint32
+}
+
+type MonitorQueryKey struct {
+	_        structs.HostLayout
+	Flow     MonitorFlowKey
+	Question uint64
+	Id       uint16
+	Side     uint8
+	Pad      [5]uint8
+}
+
+type MonitorQuic struct {
+	_       structs.HostLayout
+	Initial uint64
+	Heard   [2]uint64
+	Answer  uint64
+	Base    uint64
+	Id      [2]uint32
+	Spin    [2]struct {
+		_       structs.HostLayout
+		Edges   [2]uint64
+		Packets uint32
+		Value   uint8
+		Seen    bool
+		Strayed uint8
+		Pad     uint8
+	}
+	Opener   uint8
+	Phase    uint8
+	Class    uint8
+	Turn     uint8
+	Repeated uint8
+	Below    uint8
+	Edges    uint16
+	Strays   uint16
+	Spun     uint8
+	Pad      [5]uint8
+}
 
 type MonitorReplayed struct {
 	_      structs.HostLayout
@@ -240,6 +312,15 @@ const (
 	MonitorSideStateSIDE_CLOSED  MonitorSideState = 3
 )
 
+type MonitorSpinClass uint32
+
+const (
+	MonitorSpinClassSPIN_UNKNOWN  MonitorSpinClass = 0
+	MonitorSpinClassSPIN_SPINNING MonitorSpinClass = 1
+	MonitorSpinClassSPIN_CONSTANT MonitorSpinClass = 2
+	MonitorSpinClassSPIN_RANDOM   MonitorSpinClass = 3
+)
+
 type MonitorStampSet struct {
 	_    structs.HostLayout
 	Tag  [4]uint64
@@ -266,8 +347,8 @@ const (
 	MonitorTallyTALLY_QUERIES_REPEATED MonitorTally = 14
 	MonitorTallyTALLY_QUERIES_EXPIRED  MonitorTally = 15
 	MonitorTallyTALLY_SPIN_EDGES       MonitorTally = 16
-	MonitorTallyTALLY_SPIN_OUT_OF_TURN MonitorTally = 17
-	MonitorTallyTALLY_SPIN_REORDERED   MonitorTally = 18
+	MonitorTallyTALLY_SPIN_STRAYS      MonitorTally = 17
+	MonitorTallyTALLY_SPIN_DISTURBED   MonitorTally = 18
 	MonitorTallyTALLY_SPIN_BELOW_BASE  MonitorTally = 19
 	MonitorTallyTALLY_PREFIXES_FULL    MonitorTally = 20
 	MonitorTallyTALLY_EVENTS           MonitorTally = 21
@@ -305,10 +386,14 @@ const (
 	MonitorMapLocalAddresses = "local_addresses"
 	MonitorMapNewEvent       = "new_event"
 	MonitorMapNewFlow        = "new_flow"
+	MonitorMapPackets        = "packets"
+	MonitorMapQueries        = "queries"
+	MonitorMapQuestions      = "questions"
 	MonitorMapStamps         = "stamps"
 	MonitorProgEgress        = "egress"
 	MonitorProgEgressIp      = "egress_ip"
 	MonitorProgExpireFlows   = "expire_flows"
+	MonitorProgExpireQueries = "expire_queries"
 	MonitorProgFlush         = "flush"
 	MonitorProgIngress       = "ingress"
 	MonitorProgIngressIp     = "ingress_ip"
@@ -362,14 +447,15 @@ type MonitorSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type MonitorProgramSpecs struct {
-	Egress       *ebpf.ProgramSpec `ebpf:"egress"`
-	EgressIp     *ebpf.ProgramSpec `ebpf:"egress_ip"`
-	ExpireFlows  *ebpf.ProgramSpec `ebpf:"expire_flows"`
-	Flush        *ebpf.ProgramSpec `ebpf:"flush"`
-	Ingress      *ebpf.ProgramSpec `ebpf:"ingress"`
-	IngressIp    *ebpf.ProgramSpec `ebpf:"ingress_ip"`
-	XdpIngress   *ebpf.ProgramSpec `ebpf:"xdp_ingress"`
-	XdpIngressIp *ebpf.ProgramSpec `ebpf:"xdp_ingress_ip"`
+	Egress        *ebpf.ProgramSpec `ebpf:"egress"`
+	EgressIp      *ebpf.ProgramSpec `ebpf:"egress_ip"`
+	ExpireFlows   *ebpf.ProgramSpec `ebpf:"expire_flows"`
+	ExpireQueries *ebpf.ProgramSpec `ebpf:"expire_queries"`
+	Flush         *ebpf.ProgramSpec `ebpf:"flush"`
+	Ingress       *ebpf.ProgramSpec `ebpf:"ingress"`
+	IngressIp     *ebpf.ProgramSpec `ebpf:"ingress_ip"`
+	XdpIngress    *ebpf.ProgramSpec `ebpf:"xdp_ingress"`
+	XdpIngressIp  *ebpf.ProgramSpec `ebpf:"xdp_ingress_ip"`
 }
 
 // MonitorMapSpecs contains maps before they are loaded into the kernel.
@@ -383,6 +469,9 @@ type MonitorMapSpecs struct {
 	LocalAddresses *ebpf.MapSpec `ebpf:"local_addresses"`
 	NewEvent       *ebpf.MapSpec `ebpf:"new_event"`
 	NewFlow        *ebpf.MapSpec `ebpf:"new_flow"`
+	Packets        *ebpf.MapSpec `ebpf:"packets"`
+	Queries        *ebpf.MapSpec `ebpf:"queries"`
+	Questions      *ebpf.MapSpec `ebpf:"questions"`
 	Stamps         *ebpf.MapSpec `ebpf:"stamps"`
 }
 
@@ -423,6 +512,9 @@ type MonitorMaps struct {
 	LocalAddresses *ebpf.Map `ebpf:"local_addresses"`
 	NewEvent       *ebpf.Map `ebpf:"new_event"`
 	NewFlow        *ebpf.Map `ebpf:"new_flow"`
+	Packets        *ebpf.Map `ebpf:"packets"`
+	Queries        *ebpf.Map `ebpf:"queries"`
+	Questions      *ebpf.Map `ebpf:"questions"`
 	Stamps         *ebpf.Map `ebpf:"stamps"`
 }
 
@@ -435,6 +527,9 @@ func (m *MonitorMaps) Close() error {
 		m.LocalAddresses,
 		m.NewEvent,
 		m.NewFlow,
+		m.Packets,
+		m.Queries,
+		m.Questions,
 		m.Stamps,
 	)
 }
@@ -453,14 +548,15 @@ type MonitorVariables struct {
 //
 // It can be passed to LoadMonitorObjects or ebpf.CollectionSpec.LoadAndAssign.
 type MonitorPrograms struct {
-	Egress       *ebpf.Program `ebpf:"egress"`
-	EgressIp     *ebpf.Program `ebpf:"egress_ip"`
-	ExpireFlows  *ebpf.Program `ebpf:"expire_flows"`
-	Flush        *ebpf.Program `ebpf:"flush"`
-	Ingress      *ebpf.Program `ebpf:"ingress"`
-	IngressIp    *ebpf.Program `ebpf:"ingress_ip"`
-	XdpIngress   *ebpf.Program `ebpf:"xdp_ingress"`
-	XdpIngressIp *ebpf.Program `ebpf:"xdp_ingress_ip"`
+	Egress        *ebpf.Program `ebpf:"egress"`
+	EgressIp      *ebpf.Program `ebpf:"egress_ip"`
+	ExpireFlows   *ebpf.Program `ebpf:"expire_flows"`
+	ExpireQueries *ebpf.Program `ebpf:"expire_queries"`
+	Flush         *ebpf.Program `ebpf:"flush"`
+	Ingress       *ebpf.Program `ebpf:"ingress"`
+	IngressIp     *ebpf.Program `ebpf:"ingress_ip"`
+	XdpIngress    *ebpf.Program `ebpf:"xdp_ingress"`
+	XdpIngressIp  *ebpf.Program `ebpf:"xdp_ingress_ip"`
 }
 
 func (p *MonitorPrograms) Close() error {
@@ -468,6 +564,7 @@ func (p *MonitorPrograms) Close() error {
 		p.Egress,
 		p.EgressIp,
 		p.ExpireFlows,
+		p.ExpireQueries,
 		p.Flush,
 		p.Ingress,
 		p.IngressIp,

@@ -45,6 +45,25 @@ struct packet {
 	bool egress;
 };
 
+// The packet that is being measured. On the stack it would leave too little to those that are called. Packets on one CPU
+// come one after the other, so that one place is enough.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct packet);
+} packets SEC(".maps");
+
+INLINE struct packet *packet_new(void)
+{
+	u32 zero = 0;
+	struct packet *p = bpf_map_lookup_elem(&packets, &zero);
+
+	if (p)
+		__builtin_memset(p, 0, sizeof(*p));
+	return p;
+}
+
 // packet_sort turns key from source, destination to ascending order, and notes which of them is the sender.
 INLINE void packet_sort(struct packet *p)
 {

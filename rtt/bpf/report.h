@@ -13,17 +13,14 @@ INLINE void rtt_update(struct side *s, u64 rtt)
 	s->smoothed_rtt = s->smoothed_rtt ? (s->smoothed_rtt * 7 + rtt) / 8 : rtt;
 }
 
-// rtt_report reports an RTT of one side's packets, which the packet has just answered.
-INLINE void rtt_report(const struct packet *p, struct flow *f, u8 side, enum method method, u64 rtt)
+// rtt_event puts together the event of an RTT, if events are wanted.
+INLINE struct event *rtt_event(const struct packet *p, struct flow *f, u8 side, enum method method, u64 rtt)
 {
 	struct side *s = flow_side(f, side), *peer = flow_side(f, other(side));
-	struct event *e;
+	struct event *e = config.events ? event_new(false) : NULL;
 
-	rtt_update(s, rtt);
-	tally(TALLY_RTTS);
-	e = config.events ? event_new(false) : NULL;
 	if (!e)
-		return;
+		return NULL;
 	event_ends(e, &p->key, side);
 	e->type = EVENT_RTT;
 	e->time = p->time;
@@ -37,7 +34,19 @@ INLINE void rtt_report(const struct packet *p, struct flow *f, u8 side, enum met
 	e->received_bytes = peer->bytes;
 	if (p->key.protocol == IP_TCP)
 		e->retransmissions = f->tcp[side & 1].retransmissions;
-	event_send(e, p->time);
+	return e;
+}
+
+// rtt_report reports an RTT of one side's packets, which the packet has just answered.
+INLINE void rtt_report(const struct packet *p, struct flow *f, u8 side, enum method method, u64 rtt)
+{
+	struct event *e;
+
+	rtt_update(flow_side(f, side), rtt);
+	tally(TALLY_RTTS);
+	e = rtt_event(p, f, side, method, rtt);
+	if (e)
+		event_send(e, p->time);
 }
 
 // flow_event puts together an event about a side of a flow, if events are wanted.

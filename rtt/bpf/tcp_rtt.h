@@ -12,12 +12,14 @@
 
 #define TCP_WINDOW_MAX (1 << 30) // RFC 7323 §2.3: no more can be in flight
 
-// tcp_creates says whether a segment may create a flow: pure ACKs, FIN and RST may not.
-INLINE bool tcp_creates(const struct packet *p, const struct segment *t)
+// tcp_may_create says why a segment may not create a flow, or else why it can still fail to.
+INLINE enum outcome tcp_may_create(const struct packet *p, const struct segment *t)
 {
-	if (t->flags & (TCP_FIN | TCP_RST))
-		return false;
-	return p->payload || t->flags & TCP_SYN;
+	if (t->flags & TCP_SYN && !config.syn)
+		return OUTCOME_TCP_SYN;
+	if (t->flags & (TCP_FIN | TCP_RST) || !(p->payload || t->flags & TCP_SYN))
+		return OUTCOME_TCP_NO_FLOW;
+	return for_this_host(p) ? OUTCOME_LOCAL : OUTCOME_FLOWS_FULL;
 }
 
 // tcp_reopened says whether a SYN on a known flow begins another connection, rather than being sent again.
@@ -45,11 +47,8 @@ INLINE struct flow *tcp_flow(const struct packet *p, const struct segment *t, en
 	}
 	if (f)
 		return f;
-	*outcome = t->flags & TCP_SYN && !config.syn ? OUTCOME_TCP_SYN : OUTCOME_TCP_NO_FLOW;
-	if (*outcome == OUTCOME_TCP_SYN || !tcp_creates(p, t) || (!p->egress && is_local(&p->key.address[other(p->side)])))
-		return NULL;
-	*outcome = OUTCOME_FLOWS_FULL;
-	return flow_create(p);
+	*outcome = tcp_may_create(p, t);
+	return *outcome == OUTCOME_FLOWS_FULL ? flow_create(p) : NULL;
 }
 
 // tcp_retransmitted notes a segment that begins before the highest byte sent. It withdraws the stamp of its timestamp:
@@ -91,6 +90,13 @@ INLINE void tcp_advance(const struct packet *p, struct tcp_side *s, const struct
 		s->karn_end = s->sequence_end - TCP_WINDOW_MAX;
 }
 
+// tcp_keeps_alive recognises a probe that repeats at most one byte, acknowledged long ago, for the sake of a reply
+// (RFC 9293 §3.8.4).
+INLINE bool tcp_keeps_alive(const struct packet *p, const struct segment *t, s32 ahead)
+{
+	return ahead == -1 && p->payload <= 1 && !(t->flags & TCP_SYN);
+}
+
 // tcp_sequence follows the highest byte sent. It returns whether all of the segment is new and what was sent before it
 // is known.
 INLINE bool tcp_sequence(const struct packet *p, struct flow *f, const struct segment *t)
@@ -101,8 +107,7 @@ INLINE bool tcp_sequence(const struct packet *p, struct flow *f, const struct se
 
 	if (!known)
 		tcp_resync(s, t);
-	// A keep-alive may carry one byte that was acknowledged long ago.
-	else if (ahead < 0 && !(ahead == -1 && p->payload <= 1))
+	else if (ahead < 0 && !tcp_keeps_alive(p, t, ahead))
 		tcp_retransmitted(p, f, t);
 	tcp_advance(p, s, t);
 	return known && ahead >= 0;
@@ -152,7 +157,7 @@ GLOBAL int tcp_stamp(const struct packet *p, struct flow *f, const struct segmen
 		fresh = tcp->greeted = true;
 	if ((!p->payload && !syn) || !stampable(p, s))
 		return 0;
-	flow_await(s, !syn ? OPEN_FIRST_PACKET : t->flags & TCP_ACK ? OPEN_SYN_ACK : OPEN_SYN);
+	flow_await(p, s, !syn ? OPEN_FIRST_PACKET : t->flags & TCP_ACK ? OPEN_SYN_ACK : OPEN_SYN);
 	if (tcp_identify(p, f, t, fresh, &id) && stamp_due(s, p->time)) {
 		tcp->kind = t->timestamps ? STAMP_TIMESTAMP : STAMP_SEQUENCE;
 		stamp_side(f, p->side, tcp->kind, id, p->time);

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// DNS messages (RFC 1035 §4): the header, and a hash of the question. Of a name no more than that is kept.
+#pragma once
+
+#include "udp.h"
+
+#define DNS_PORT bpf_htons(53)
+
+#define DNS_RESPONSE 0x8000
+#define DNS_OPCODE 0x7800 // 0 is QUERY
+#define DNS_TRUNCATED 0x0200
+#define DNS_NOT_IN_QUERY 0x04cf // AA, RA, the reserved bit and RCODE
+#define DNS_RCODE 0x000f
+
+#define DNS_NAME_MAX 255
+#define DNS_LABEL_MAX 63
+#define DNS_LABELS_MAX 128
+#define DNS_QUESTION_MAX (DNS_NAME_MAX + 4) // with type and class
+
+struct dns_header {
+	u16 id;
+	u16 flags;
+	u16 questions;
+	u16 answers;
+	u16 authorities;
+	u16 additionals;
+};
+
+// One message, in host order.
+struct dns_message {
+	u64 question; // hash
+	u16 id;
+	u16 flags;
+	u16 type;
+	u16 pad;
+	u32 length; // of the message, as far as this packet holds it
+	u32 pad2;
+};
+
+// The question that is being hashed. It is too large for the stack.
+struct dns_question {
+	u8 bytes[DNS_QUESTION_MAX + 5]; // a whole number of words
+	volatile u32 at;
+	u32 length; // of bytes that are in the packet
+};
+_Static_assert(sizeof(struct dns_question) == 272, "dns_question has no hidden padding");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct dns_question);
+} questions SEC(".maps");
+
+INLINE struct dns_question *dns_question_get(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&questions, &zero);
+}
+
+// dns_skip_name leaves q->at behind the name. A name in a question is not compressed: nothing precedes it.
+INLINE bool dns_skip_name(struct dns_question *q)
+{
+	u32 at;
+	u8 n;
+
+	q->at = 0;
+	for (int i = 0; i < DNS_LABELS_MAX; i++) {
+		at = q->at;
+		if (at >= q->length || at >= DNS_NAME_MAX)
+			return false;
+		n = q->bytes[at];
+		q->at = at + 1 + n;
+		if (!n)
+			return true;
+		if (n > DNS_LABEL_MAX)
+			return false;
+	}
+	return false;
+}
+
+// dns_fold hashes the first n bytes, a word at a time, without regard to case: a resolver may answer in another (that
+// bit 5 of other characters is ignored as well does no harm).
+INLINE u64 dns_fold(const struct dns_question *q, u32 n)
+{
+	u64 hash = n, word;
+
+	for (u32 i = 0; i < DNS_QUESTION_MAX / 8 + 1; i++) {
+		if (i * 8 >= n)
+			break;
+		word = *(const u64 *)(q->bytes + i * 8) | 0x2020202020202020ull;
+		if (n - i * 8 < 8)
+			word &= (1ull << (n - i * 8) * 8) - 1;
+		hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+		hash ^= hash >> 32;
+	}
+	return hash;
+}
+
+// dns_hash hashes the question that was read.
+GLOBAL enum outcome dns_hash(struct dns_message *m)
+{
+	struct dns_question *q = dns_question_get();
+	u32 end;
+
+	if (!m || !q || !dns_skip_name(q))
+		return OUTCOME_DNS_MALFORMED;
+	end = q->at;
+	if (end > DNS_NAME_MAX || end + 4 > q->length)
+		return OUTCOME_DNS_MALFORMED;
+	m->type = q->bytes[end] << 8 | q->bytes[end + 1];
+	m->question = dns_fold(q, end + 4);
+	return OUTCOME_CONTINUE;
+}
+
+// dns_is_query says whether flags and counts are those of a standard query, which has nothing but a question and
+// perhaps additional records (EDNS, RFC 6891).
+INLINE bool dns_is_query(const struct dns_header *h, u16 flags)
+{
+	return !(flags & (DNS_RESPONSE | DNS_NOT_IN_QUERY)) && !h->answers && !h->authorities;
+}
+
+// dns_read reads the message of the given length at an offset: its header, and the question into questions.
+INLINE enum outcome dns_read(const struct cursor *c, u32 at, struct dns_message *m)
+{
+	struct dns_question *q = dns_question_get();
+	struct dns_header h;
+	u32 n = m->length - sizeof(h);
+
+	if (!q || m->length < sizeof(h) || !cursor_copy(c, at, &h, sizeof(h)))
+		return OUTCOME_DNS_MALFORMED;
+	m->id = bpf_ntohs(h.id);
+	m->flags = bpf_ntohs(h.flags);
+	if (m->flags & DNS_OPCODE || h.questions != bpf_htons(1))
+		return OUTCOME_DNS_OTHER;
+	if (!(m->flags & DNS_RESPONSE) && !dns_is_query(&h, m->flags))
+		return OUTCOME_DNS_OTHER;
+	if (n > DNS_QUESTION_MAX)
+		n = DNS_QUESTION_MAX;
+	q->length = n;
+	if (!n || !cursor_copy(c, at + sizeof(h), q->bytes, n))
+		return OUTCOME_DNS_MALFORMED;
+	return OUTCOME_CONTINUE;
+}

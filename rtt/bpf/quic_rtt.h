@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// RTTs of QUIC from its handshake: a side's first long header is answered by one whose destination connection ID is the
+// source connection ID of the former. That the opener has heard the answerer shows in the same way.
+#pragma once
+
+#include "quic.h"
+#include "spin.h"
+
+// A side that sends long headers again after so long without a reply may be repeating itself: less than any initial
+// PTO (RFC 9002 §6.2.2 recommends 999 ms), more than one flight takes.
+#define QUIC_FLIGHT (100 * MILLISECOND)
+
+// quic_heard notes a long header of a side, and whether the side may be repeating itself.
+INLINE void quic_heard(struct quic *q, const struct packet *p, u8 side)
+{
+	u64 before = q->heard[side & 1];
+
+	if (before && p->time - before > QUIC_FLIGHT)
+		q->repeated |= 1 << (side & 1);
+	q->heard[side & 1] = p->time;
+}
+
+// quic_report reports the RTT of a side's first long header, unless it may be of a later one.
+INLINE void quic_report(const struct packet *p, struct flow *f, u8 side, u64 since)
+{
+	struct quic *q = &f->quic;
+
+	if (q->repeated & 1 << (side & 1)) {
+		tally(TALLY_RTTS_AMBIGUOUS);
+		return;
+	}
+	q->base += p->time - since;
+	if (!flow_side(f, side)->to_local)
+		rtt_report(p, f, side, METHOD_HANDSHAKE, p->time - since);
+}
+
+INLINE void quic_open(const struct packet *p, struct flow *f, const struct quic_long *l)
+{
+	struct quic *q = &f->quic;
+
+	__builtin_memset(q, 0, sizeof(*q));
+	q->opener = p->side;
+	q->initial = p->time;
+	q->heard[p->side & 1] = p->time;
+	q->id[p->side & 1] = l->source_id;
+	flow_await(p, flow_side(f, p->side), OPEN_FIRST_PACKET);
+}
+
+// quic_handshake follows a connection from its first Initial to the opener's first reply.
+INLINE void quic_handshake(const struct packet *p, struct flow *f, const struct quic_long *l)
+{
+	struct quic *q = &f->quic;
+	bool opener = p->side == q->opener, answers = l->destination_id == q->id[other(p->side)];
+
+	if (opener && l->initial && l->source_id != q->id[p->side & 1]) {
+		quic_open(p, f, l); // another connection between the same ports
+		return;
+	}
+	if (!opener && q->phase == QUIC_OPENED && answers) {
+		flow_answered(p, f);
+		quic_report(p, f, q->opener, q->initial);
+		q->id[p->side & 1] = l->source_id;
+		q->answer = p->time;
+		q->phase = QUIC_ANSWERED;
+	} else if (opener && q->phase == QUIC_ANSWERED && answers) {
+		quic_report(p, f, other(q->opener), q->answer);
+		q->phase = QUIC_CONFIRMED;
+	}
+	quic_heard(q, p, p->side);
+}
+
+// quic_may_create says why a long header may not create a flow, or else why it can still fail to.
+INLINE enum outcome quic_may_create(const struct packet *p, const struct quic_long *l)
+{
+	if (!l->initial || p->payload < QUIC_INITIAL_MIN)
+		return OUTCOME_QUIC_NO_FLOW;
+	return for_this_host(p) ? OUTCOME_LOCAL : OUTCOME_FLOWS_FULL;
+}
+
+GLOBAL enum outcome quic_measure_long(const struct packet *p, const struct quic_long *l)
+{
+	enum outcome outcome;
+	struct flow *f;
+	bool new;
+
+	if (!p || !l)
+		return OUTCOME_CONTINUE;
+	f = flow_find(p);
+	new = !f;
+	if (new) {
+		outcome = quic_may_create(p, l);
+		f = outcome == OUTCOME_FLOWS_FULL ? flow_create(p) : NULL;
+		if (!f)
+			return outcome;
+		quic_open(p, f, l);
+	}
+	flow_count(p, f);
+	if (!new)
+		quic_handshake(p, f, l);
+	return OUTCOME_QUIC;
+}
+
+// quic_measure_short takes the first bytes of the first and the last packet that an offload made one of.
+GLOBAL enum outcome quic_measure_short(const struct packet *p, u8 first, u8 last)
+{
+	struct flow *f;
+
+	if (!p)
+		return OUTCOME_CONTINUE;
+	f = flow_find(p);
+	if (!f)
+		return OUTCOME_UDP_OTHER;
+	flow_count(p, f);
+	flow_answered(p, f);
+	spin_packet(p, f, first & QUIC_SPIN);
+	if (last != first)
+		spin_packet(p, f, last & QUIC_SPIN);
+	return OUTCOME_QUIC;
+}
+
+INLINE enum outcome quic_measure(const struct cursor *c, const struct packet *p)
+{
+	struct quic_long l = {};
+	enum outcome outcome;
+	u8 first, last;
+
+	if (!p->payload || !cursor_read(c, p->at, &first, sizeof(first)))
+		return OUTCOME_UDP_OTHER;
+	if (first & QUIC_LONG) {
+		outcome = quic_parse_long(c, p, &l);
+		return outcome ?: quic_measure_long(p, &l);
+	}
+	if (p->segments == 1 || !cursor_copy(c, p->at + (p->segments - 1) * p->segment_size, &last, sizeof(last)) ||
+	    last & QUIC_LONG)
+		last = first;
+	return quic_measure_short(p, first, last);
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// RTTs from QUIC's spin bit (RFC 9000 §17.4, RFC 9312 §3.8.2).
+//
+// The server reflects the bit, the client inverts it: edges pass the observer in one direction and the other in turn.
+// An edge is confirmed by the next edge in the other direction, which only the far end of its path can cause. So when an
+// edge comes in turn, it confirms the peer's last edge, and with that and the two before:
+//
+//	peer's previous edge ── A ── own last edge ── B ── peer's last edge
+//
+// A is the RTT from here to the own end, B that to the peer's end, both together that of the connection.
+// Packets that arrive in another order than they were sent make edges out of turn; RTTs with those are not reported.
+#pragma once
+
+#include "report.h"
+
+#define SPIN_EDGES_MIN 16 // before a connection is said to spin: a random bit passes for it in 2 of 100 at most
+#define SPIN_STRAYS_MIN 8 // before it is said to be random
+#define SPIN_PACKETS_MIN 32 // from each side without any edge, before it is said to be constant
+#define SPIN_MEMORY 64 // edges after which older ones count half
+#define SPIN_BASE_PART 8 // a sample below this part of the base is not believed …
+#define SPIN_BELOW_MAX 16 // … until so many in a row are: then the base is halved
+
+// spin_classify decides what the bit does, from all that was seen, again and again: it can change with the path.
+INLINE void spin_classify(struct quic *q)
+{
+	if (q->edges + q->strays >= SPIN_MEMORY) {
+		q->edges /= 2;
+		q->strays /= 2;
+	}
+	if (!q->edges && q->spin[0].packets >= SPIN_PACKETS_MIN && q->spin[1].packets >= SPIN_PACKETS_MIN)
+		q->class = SPIN_CONSTANT;
+	else if (q->strays >= SPIN_STRAYS_MIN && q->strays * 4 > q->edges)
+		q->class = SPIN_RANDOM;
+	else if (q->edges >= SPIN_EDGES_MIN && q->strays * 8 <= q->edges)
+		q->class = SPIN_SPINNING;
+}
+
+// spin_believable compares a sample with the base: reordering that the turns do not reveal makes samples far too small.
+INLINE bool spin_believable(struct quic *q, u64 rtt)
+{
+	if (rtt * SPIN_BASE_PART >= q->base) {
+		q->below = 0;
+		return true;
+	}
+	tally(TALLY_SPIN_BELOW_BASE);
+	if (++q->below >= SPIN_BELOW_MAX) {
+		q->base /= 2;
+		q->below = 0;
+	}
+	return false;
+}
+
+INLINE void spin_report(const struct packet *p, struct flow *f, u8 side, u64 near, u64 far)
+{
+	struct side *s = flow_side(f, side);
+	struct event *e;
+
+	if (!stamp_due(s, p->time))
+		return;
+	if (!(f->quic.spun & 1 << (side & 1)))
+		s->min_rtt = s->smoothed_rtt = 0;
+	f->quic.spun |= 1 << (side & 1);
+	rtt_update(s, near + far);
+	tally(TALLY_RTTS);
+	e = rtt_event(p, f, side, METHOD_SPIN, near + far);
+	if (!e)
+		return;
+	e->near_rtt = near;
+	e->far_rtt = far;
+	event_send(e, p->time);
+}
+
+// spin_sample measures what the packet's edge confirms: the time between the peer's last two edges.
+INLINE void spin_sample(const struct packet *p, struct flow *f)
+{
+	struct quic *q = &f->quic;
+	const struct spin *own = &q->spin[p->side & 1], *peer = &q->spin[other(p->side)];
+	u64 last = peer->edges[0], middle = own->edges[0], previous = peer->edges[1];
+
+	if (q->class != SPIN_SPINNING || !previous || previous > middle || middle > last)
+		return;
+	if (peer->strayed & 3 || own->strayed & 1) {
+		tally(TALLY_SPIN_DISTURBED);
+		return;
+	}
+	if (spin_believable(q, last - previous))
+		spin_report(p, f, other(p->side), last - middle, middle - previous);
+}
+
+INLINE void spin_edge(const struct packet *p, struct flow *f)
+{
+	struct quic *q = &f->quic;
+	struct spin *s = &q->spin[p->side & 1];
+
+	if (q->edges && q->turn != p->side) {
+		q->strays++;
+		s->strayed |= 1;
+		tally(TALLY_SPIN_STRAYS);
+		spin_classify(q);
+		return;
+	}
+	q->edges++;
+	q->turn = other(p->side);
+	tally(TALLY_SPIN_EDGES);
+	spin_classify(q);
+	spin_sample(p, f);
+	s->edges[1] = s->edges[0];
+	s->edges[0] = p->time;
+	s->strayed <<= 1;
+}
+
+// spin_packet follows the bit of one 1-RTT packet.
+INLINE void spin_packet(const struct packet *p, struct flow *f, bool value)
+{
+	struct spin *s = &f->quic.spin[p->side & 1];
+
+	s->packets++;
+	if (s->seen && s->value != value) {
+		s->value = value;
+		spin_edge(p, f);
+		return;
+	}
+	s->seen = true;
+	s->value = value;
+	if (s->packets == SPIN_PACKETS_MIN)
+		spin_classify(&f->quic);
+}
