@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 var testLimits = Limits{Flows: 1024, Queries: 64, Stamps: 4096, LocalAddresses: 16, RingBytes: 1 << 18}
@@ -77,33 +79,43 @@ func (w *watch) show(program string, at time.Duration, frame []byte) {
 	w.now = at
 	require.NoError(w.t, w.m.SetClock(uint64(epoch+at), len(frame)))
 	verdict, err := w.m.Programs[program].Run(&ebpf.RunOptions{Data: padded(frame)})
-	require.NoError(w.t, err)
+	require.NoError(w.t, err, "%s, %d bytes", program, len(frame))
 	require.Equal(w.t, verdicts[w.m.Programs[program].Type()], int32(verdict), "a packet must pass")
 }
 
 // verdicts are TCX_NEXT and XDP_PASS.
 var verdicts = map[ebpf.ProgramType]int32{ebpf.SchedCLS: -1, ebpf.XDP: 2}
 
-// padded makes a frame long enough for Program.Run, as Ethernet does on the wire.
+// minFrame is the least that Program.Run takes: an Ethernet header with something behind it.
+const minFrame = 15
+
 func padded(frame []byte) []byte {
-	return append(frame, make([]byte, max(0, 14-len(frame)))...)
+	return append(frame, make([]byte, max(0, minFrame-len(frame)))...)
 }
 
-// got returns what was reported since the last call, one line an event.
-func (w *watch) got() []string {
+// raw returns the events since the last call.
+func (w *watch) raw() (events []MonitorEvent) {
 	w.t.Helper()
 	w.events.SetDeadline(time.Unix(0, 1))
-	var lines []string
 	for {
 		record, err := w.events.Read()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return lines
+			return events
 		}
 		require.NoError(w.t, err)
 		for raw := record.RawSample; len(raw) > 0; raw = raw[unsafe.Sizeof(MonitorEvent{}):] {
-			lines = append(lines, describe(*(*MonitorEvent)(unsafe.Pointer(&raw[0]))))
+			events = append(events, *(*MonitorEvent)(unsafe.Pointer(&raw[0])))
 		}
 	}
+}
+
+// got is raw, one line an event.
+func (w *watch) got() (lines []string) {
+	w.t.Helper()
+	for _, e := range w.raw() {
+		lines = append(lines, describe(e))
+	}
+	return lines
 }
 
 // rtts is got without the flow events.
@@ -195,4 +207,17 @@ func (w *watch) tally(which MonitorTally) uint64 {
 
 func withPort(a netip.AddrPort, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr(), port)
+}
+
+// onOneCPU keeps the test on one CPU, for what is kept on each.
+func onOneCPU(t testing.TB) {
+	runtime.LockOSThread()
+	var before, one unix.CPUSet
+	require.NoError(t, unix.SchedGetaffinity(0, &before))
+	one.Set(0)
+	require.NoError(t, unix.SchedSetaffinity(0, &one))
+	t.Cleanup(func() {
+		require.NoError(t, unix.SchedSetaffinity(0, &before))
+		runtime.UnlockOSThread()
+	})
 }

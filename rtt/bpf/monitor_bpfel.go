@@ -136,7 +136,7 @@ type MonitorFlow struct {
 		Kind            uint8
 		Pad             [5]uint8
 	}
-	_ [32]byte
+	_ [48]byte
 }
 
 type MonitorFlowKey struct {
@@ -252,6 +252,7 @@ type MonitorQuic struct {
 	Spin    [2]struct {
 		_       structs.HostLayout
 		Edges   [2]uint64
+		Changed uint64
 		Packets uint32
 		Value   uint8
 		Seen    bool

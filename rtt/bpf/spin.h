@@ -15,7 +15,9 @@
 
 #define SPIN_EDGES_MIN 16 // before a connection is said to spin: a random bit passes for it in 2 of 100 at most
 #define SPIN_STRAYS_MIN 8 // before it is said to be random
-#define SPIN_PACKETS_MIN 32 // from each side without any edge, before it is said to be constant
+#define SPIN_PACKETS_MIN 32 // from each side since its last edge, before it is said to be constant; a power of two
+#define SPIN_QUIET (500 * MILLISECOND) // since the last edge, before the same
+#define SPIN_QUIET_BASES 8 // or so many times the base, if that is more
 #define SPIN_MEMORY 64 // edges after which older ones count half
 #define SPIN_BASE_PART 8 // a sample below this part of the base is not believed …
 #define SPIN_BELOW_MAX 16 // … until so many in a row are: then the base is halved
@@ -27,12 +29,24 @@ INLINE void spin_classify(struct quic *q)
 		q->edges /= 2;
 		q->strays /= 2;
 	}
-	if (!q->edges && q->spin[0].packets >= SPIN_PACKETS_MIN && q->spin[1].packets >= SPIN_PACKETS_MIN)
-		q->class = SPIN_CONSTANT;
-	else if (q->strays >= SPIN_STRAYS_MIN && q->strays * 4 > q->edges)
+	if (q->strays >= SPIN_STRAYS_MIN && q->strays * 4 > q->edges)
 		q->class = SPIN_RANDOM;
 	else if (q->edges >= SPIN_EDGES_MIN && q->strays * 8 <= q->edges)
 		q->class = SPIN_SPINNING;
+}
+
+// spin_quiet looks for a bit that no longer changes, although packets pass.
+INLINE void spin_quiet(struct quic *q, u64 now)
+{
+	u64 quiet = q->base * SPIN_QUIET_BASES;
+
+	if (quiet < SPIN_QUIET)
+		quiet = SPIN_QUIET;
+	for (int i = 0; i < 2; i++)
+		if (q->spin[i].packets < SPIN_PACKETS_MIN || now - q->spin[i].changed < quiet)
+			return;
+	q->class = SPIN_CONSTANT;
+	q->edges = q->strays = 0;
 }
 
 // spin_believable compares a sample with the base: reordering that the turns do not reveal makes samples far too small.
@@ -114,14 +128,15 @@ INLINE void spin_packet(const struct packet *p, struct flow *f, bool value)
 {
 	struct spin *s = &f->quic.spin[p->side & 1];
 
-	s->packets++;
-	if (s->seen && s->value != value) {
-		s->value = value;
-		spin_edge(p, f);
+	if (s->seen && s->value == value) {
+		if (++s->packets % SPIN_PACKETS_MIN == 0)
+			spin_quiet(&f->quic, p->time);
 		return;
 	}
-	s->seen = true;
 	s->value = value;
-	if (s->packets == SPIN_PACKETS_MIN)
-		spin_classify(&f->quic);
+	s->packets = 0;
+	s->changed = p->time;
+	if (s->seen)
+		spin_edge(p, f);
+	s->seen = true;
 }
