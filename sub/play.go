@@ -84,7 +84,7 @@ func (p *playback) begin(ctx context.Context, l *client.Link) error {
 	for _, c := range choices {
 		t := in.Track(c.id)
 		pl.addLane(c.name.Name, t, p.checks[c.id])
-		p.log.Info("playing", "track", c.name, "codec", t.Codec)
+		p.log.Info("playing", "track", c.name.Name, "codec", t.Codec)
 	}
 	p.player, p.choices = pl, choices
 	go func() {
@@ -187,18 +187,18 @@ func (e *playing) follow(ctx context.Context, c choice, l *lane, answered func()
 		}
 		switch e.next(err) {
 		case trackEnded:
-			e.p.log.Info("track ended", "track", c.name)
+			e.p.log.Info("track ended", "track", c.name.Name)
 			e.end(l, nil)
 			return
 		case trackLost:
-			e.p.log.Warn("track lost", "track", c.name, "error", err)
+			e.p.log.Warn("track lost", "track", c.name.Name, "error", err)
 			e.end(l, err)
 			return
 		case trackMoves:
 			<-ctx.Done() // another session takes over
 			return
 		}
-		e.p.log.Warn("track interrupted, subscribing again", "track", c.name, "error", err)
+		e.p.log.Warn("track interrupted, subscribing again", "track", c.name.Name, "error", err)
 		select {
 		case <-time.After(resubscribe):
 		case <-ctx.Done():

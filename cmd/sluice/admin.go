@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// admin serves metrics and health checks over HTTP.
+type admin struct {
+	listener net.Listener
+	server   *http.Server
+	ready    atomic.Bool
+}
+
+// listenAdmin opens the admin port and starts to serve it. There is no access control, so that it is for the loopback interface or
+// a private network.
+func listenAdmin(addr string, profiles bool, metrics ...prometheus.Collector) (*admin, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("admin port: %w; choose another one with --admin, or none with --admin ''", err)
+	}
+	if ip := l.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
+		slog.Warn("the admin port has no access control and is open to others", "address", l.Addr())
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	registry.MustRegister(metrics...)
+
+	a := &admin{listener: l}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", a.serveReady)
+	if profiles {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	a.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	go func() {
+		if err := a.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			slog.Error("admin port failed", "error", err)
+		}
+	}()
+	return a, nil
+}
+
+// serveReady tells load balancers whether to send new sessions here.
+func (a *admin) serveReady(w http.ResponseWriter, _ *http.Request) {
+	if !a.ready.Load() {
+		http.Error(w, "draining", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}
+
+func (a *admin) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return a.server.Shutdown(ctx)
+}
+
+func buildInfo() prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sluice_build_info", Help: "1, with the version.", ConstLabels: prometheus.Labels{"version": versionText()},
+	})
+	g.Set(1)
+	return g
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/quic-go/quic-go"
+
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/relay"
+	"sluice/transport"
+)
+
+// relayServer is a relay with its UDP port and its media sender.
+type relayServer struct {
+	relay    *relay.Relay
+	listener *transport.Listener
+	log      *slog.Logger
+
+	loopOnce sync.Once
+	loop     *media.Loop
+	loopErr  error
+	sender   media.SenderConfig
+}
+
+// relayServerConfig is the configuration of a relayServer.
+type relayServerConfig struct {
+	Listen    string
+	Transport transport.Config // all but Protocols and NewHooks
+	Relay     relay.Config
+}
+
+// listenRelay opens the port. Nothing is served before serve is called.
+func listenRelay(cfg relayServerConfig) (*relayServer, error) {
+	s := &relayServer{log: cmp.Or(cfg.Relay.Logger, slog.Default())}
+	var err error
+	if s.relay, err = relay.New(cfg.Relay); err != nil {
+		return nil, err
+	}
+	s.sender.Events = s.relay.Events()
+	t := cfg.Transport
+	t.NewHooks = s.newHooks
+	for _, v := range moqt.Versions() {
+		t.Protocols = append(t.Protocols, v.ALPN())
+	}
+	if s.listener, err = transport.Listen(cfg.Listen, t); err != nil {
+		return nil, err
+	}
+	if err := s.startLoop(s.listener.PacketConn()); err != nil {
+		return nil, errors.Join(err, s.listener.Close())
+	}
+	return s, nil
+}
+
+// startLoop starts the media sender, which the first connection may need before Listen returns.
+func (s *relayServer) startLoop(pc net.PacketConn) error {
+	s.loopOnce.Do(func() { s.loop, s.loopErr = media.NewLoop(pc, media.Config{Logger: s.log}) })
+	return s.loopErr
+}
+
+func (s *relayServer) newHooks(pc net.PacketConn) quic.Hooks {
+	if s.startLoop(pc) != nil {
+		return nil // Listen's caller reports it
+	}
+	return s.loop.NewSender(s.sender)
+}
+
+// serve serves all who connect until the context is done.
+func (s *relayServer) serve(ctx context.Context) error {
+	sweep, stop := context.WithCancel(context.Background())
+	var tasks sync.WaitGroup
+	tasks.Go(func() { s.relay.Run(sweep) })
+	defer tasks.Wait()
+	defer stop()
+	for {
+		conn, err := s.listener.Accept(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accept: %w", err)
+		}
+		go s.serveConn(conn)
+	}
+}
+
+func (s *relayServer) serveConn(conn transport.Conn) {
+	if err := s.relay.Serve(context.Background(), conn); err != nil {
+		s.log.Debug("session failed", "peer", conn.RemoteAddr(), "error", err)
+	}
+}
+
+// drain sends all peers away, to another relay if there is one, waits until they have left or the time is over, and closes the port.
+func (s *relayServer) drain(uri string, timeout time.Duration) error {
+	// Sessions end with GOAWAY_TIMEOUT by themselves; the margin is for their last messages.
+	ctx, cancel := context.WithTimeout(context.Background(), timeout+time.Second)
+	defer cancel()
+	s.relay.Drain(ctx, uri, timeout)
+	return errors.Join(s.listener.Close(), s.loop.Close())
+}
+
+// Describe implements [prometheus.Collector].
+func (s *relayServer) Describe(ch chan<- *prometheus.Desc) {
+	s.relay.Describe(ch)
+	for _, m := range loopMetrics {
+		ch <- m.desc
+	}
+	ch <- loopErrors
+}
+
+// Collect implements [prometheus.Collector].
+func (s *relayServer) Collect(ch chan<- prometheus.Metric) {
+	s.relay.Collect(ch)
+	stats := s.loop.Stats()
+	for _, m := range loopMetrics {
+		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&stats))
+	}
+	for reason, n := range stats.Errors {
+		ch <- prometheus.MustNewConstMetric(loopErrors, prometheus.CounterValue, float64(n), reason.String())
+	}
+}
+
+var loopMetrics = []struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*media.LoopStats) float64
+}{
+	{
+		prometheus.NewDesc("sluice_media_packets_total", "QUIC packets with media that were handed to the system.", nil, nil),
+		prometheus.CounterValue, func(s *media.LoopStats) float64 { return float64(s.Packets) },
+	},
+	{
+		prometheus.NewDesc("sluice_media_messages_total", "Datagrams and trains of segments that were handed to the system.", nil, nil),
+		prometheus.CounterValue, func(s *media.LoopStats) float64 { return float64(s.Messages) },
+	},
+	{
+		prometheus.NewDesc("sluice_media_system_calls_total", "System calls that sent them.", nil, nil),
+		prometheus.CounterValue, func(s *media.LoopStats) float64 { return float64(s.Calls) },
+	},
+	{
+		prometheus.NewDesc("sluice_media_gso", "1 if the kernel segments trains of packets (UDP GSO).", nil, nil),
+		prometheus.GaugeValue, func(s *media.LoopStats) float64 {
+			if s.GSO {
+				return 1
+			}
+			return 0
+		},
+	},
+}
+
+var loopErrors = prometheus.NewDesc("sluice_media_send_errors_total", "Failures to send, by reason.", []string{"reason"}, nil)
