@@ -308,6 +308,7 @@ func (d *downstream) sendDatagram(o *track.Datagram) {
 		EndOfGroup: o.EndOfGroup,
 		Status:     o.Status,
 		Properties: o.Properties,
+		Payload:    o.Payload, // decides on the type, and is not appended
 	})
 	if err != nil {
 		return // unreachable: it was received in this form

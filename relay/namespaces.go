@@ -25,12 +25,12 @@ func (p *peer) HandlePublishNamespace(req *session.IncomingPublishNamespace) {
 		p.reject(req.Request, refused)
 		return
 	}
+	a := &announcement{p, req.Message.Namespace}
+	p.relay.announce(a) // before the answer, after which the publisher may count on being found
+	defer p.relay.withdraw(a)
 	if req.OK() != nil {
 		return
 	}
-	a := &announcement{p, req.Message.Namespace}
-	p.relay.announce(a)
-	defer p.relay.withdraw(a)
 	p.keep(req.Request, ActionPublishNamespace, name, grant, nil)
 }
 

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"sync"
 
@@ -138,7 +139,7 @@ func (w *tracksWatch) block(name moqt.FullTrackName) {
 // runOffered serves a subscription that began with PUBLISH of the relay.
 func (d *downstream) runOffered() {
 	defer d.hub.relay.release(d.hub)
-	if d.pub.Wait(d.pub.Context()) != nil {
+	if d.pub.Wait(context.Background()) != nil {
 		d.ended()
 		return
 	}

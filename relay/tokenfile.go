@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -230,29 +231,31 @@ func parseActions(s string) (map[Action]bool, error) {
 	return actions, nil
 }
 
-// parsePrefixes parses namespaces as the command line writes them, "a/b", with the escapes of draft §1.5 in the fields; "*" is the prefix of
-// all.
+// parsePrefixes parses namespaces as the command line writes them, "a/b", with %xx for other bytes; "*" is the prefix of all.
 func parsePrefixes(s string) (prefixes []moqt.Namespace, err error) {
 	for text := range strings.SplitSeq(s, ",") {
-		if text == "*" {
-			prefixes = append(prefixes, moqt.Namespace{})
-			continue
-		}
-		var ns moqt.Namespace
-		for field := range strings.SplitSeq(text, "/") {
-			part, err := moqt.ParseNamespace(escapeDashes(field))
-			if err != nil || len(part) != 1 {
-				return nil, fmt.Errorf("namespace prefix %q: write it as field/field, other bytes than letters, digits, _ and - as .xx", text)
-			}
-			ns = append(ns, part[0])
+		ns, err := parsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("namespace prefix %q: %w", text, err)
 		}
 		prefixes = append(prefixes, ns)
 	}
 	return prefixes, nil
 }
 
-// escapeDashes allows "-" in a field, where the text form of the draft separates fields with it.
-func escapeDashes(field string) string { return strings.ReplaceAll(field, "-", ".2d") }
+func parsePrefix(s string) (ns moqt.Namespace, err error) {
+	if s == "*" {
+		return ns, nil
+	}
+	for field := range strings.SplitSeq(strings.Trim(s, "/"), "/") {
+		field, err := url.PathUnescape(field)
+		if err != nil {
+			return nil, err
+		}
+		ns = append(ns, field)
+	}
+	return ns, ns.Validate()
+}
 
 func parseExpires(s string) (time.Time, error) {
 	text, ok := strings.CutPrefix(s, "expires=")

@@ -84,7 +84,10 @@ func (u *upstream) subscribe() {
 	if over {
 		sub.Cancel(moqt.ResetCancelled)
 	}
-	ok, err := sub.Wait(sub.Context())
+	ok, err := sub.Wait(context.Background()) // bounded by the session
+	if err == nil && ok == nil {
+		err = context.Cause(sub.Context())
+	}
 	if err != nil {
 		u.ended(err)
 		return
@@ -181,7 +184,7 @@ func (u *upstream) update(due bool) *moqt.RequestOK {
 	if p.Forward == nil && p.NewGroupRequest == nil && !due {
 		return nil
 	}
-	ok, err := u.sub.Update(u.sub.Context(), p)
+	ok, err := u.sub.Update(context.Background(), p) // bounded by the session
 	if err != nil {
 		return nil // the publisher ends the subscription
 	}

@@ -1,0 +1,560 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/track"
+	"sluice/transport"
+	"sluice/transport/transporttest"
+)
+
+// plainOutlet sends subscription data with ordinary streams: what a media sender does, without its speed.
+type plainOutlet struct {
+	conn transport.Conn
+	mu   sync.Mutex
+	subs []*plainSubscription
+}
+
+type plainSubscription struct {
+	outlet  *plainOutlet
+	cfg     media.SubscriptionConfig
+	mu      sync.Mutex
+	streams map[*plainStream]struct{}
+	opened  []media.StreamConfig
+	closed  bool
+}
+
+type plainStream struct {
+	sub    *plainSubscription
+	cfg    media.StreamConfig
+	reader *track.Reader
+	grown  chan struct{}
+	reset  chan uint64
+}
+
+func (o *plainOutlet) NewSubscription(cfg media.SubscriptionConfig) OutletSubscription {
+	s := &plainSubscription{outlet: o, cfg: cfg, streams: make(map[*plainStream]struct{})}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.subs = append(o.subs, s)
+	return s
+}
+
+func (s *plainSubscription) OpenStream(cfg media.StreamConfig) (OutletStream, error) {
+	st := &plainStream{sub: s, cfg: cfg, grown: make(chan struct{}, 1), reset: make(chan uint64, 1)}
+	r, err := cfg.Log.NewReader(cfg.Start, st)
+	if err != nil {
+		return nil, err
+	}
+	st.reader = r
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		r.Close()
+		return nil, media.ErrClosed
+	}
+	s.streams[st] = struct{}{}
+	s.opened = append(s.opened, cfg)
+	go st.run()
+	return st, nil
+}
+
+func (s *plainSubscription) SendDatagram(d media.Datagram) error {
+	return s.outlet.conn.SendDatagram(slices.Concat(d.Header, d.Payload))
+}
+
+func (s *plainSubscription) SetPriority(p uint8) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.Priority = p
+}
+
+func (s *plainSubscription) SetTimeouts(object, subgroup time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.ObjectTimeout, s.cfg.SubgroupTimeout = object, subgroup
+}
+
+func (s *plainSubscription) Close(code uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for st := range s.streams {
+		st.Reset(code)
+	}
+}
+
+func (st *plainStream) Reset(code uint64) {
+	select {
+	case st.reset <- code:
+	default:
+	}
+}
+
+func (st *plainStream) Wake() {
+	select {
+	case st.grown <- struct{}{}:
+	default:
+	}
+}
+
+func (st *plainStream) run() {
+	res := st.send()
+	st.reader.Close()
+	st.sub.mu.Lock()
+	delete(st.sub.streams, st)
+	st.sub.mu.Unlock()
+	st.cfg.OnDone(res)
+}
+
+func (st *plainStream) send() media.Result {
+	res := media.Result{ID: -1}
+	str, err := st.sub.outlet.conn.OpenUniStream()
+	if err != nil {
+		res.Outcome = media.ConnectionClosed
+		return res
+	}
+	res.ID = str.ID()
+	b := st.cfg.Prefix
+	for off := st.cfg.Start; ; {
+		if _, err := str.Write(b); err != nil {
+			res.Outcome = media.Stopped
+			str.CancelWrite(0)
+			return res
+		}
+		state, code := st.cfg.Log.State()
+		if b = st.reader.View(off, 1<<16); len(b) > 0 {
+			off += int64(len(b))
+			continue
+		}
+		switch state {
+		case track.Finished:
+			str.Close()
+			return res
+		case track.Reset:
+			str.CancelWrite(code)
+			res.Outcome = media.UpstreamReset
+			return res
+		}
+		select {
+		case <-st.grown:
+		case code := <-st.reset:
+			str.CancelWrite(code)
+			res.Outcome = media.Canceled
+			return res
+		case <-str.Context().Done():
+			str.CancelWrite(0)
+			res.Outcome = media.Stopped
+			return res
+		}
+	}
+}
+
+// bench is a relay and its clients in a synctest bubble.
+type bench struct {
+	t       *testing.T
+	relay   *Relay
+	ctx     context.Context
+	outlets map[transport.Conn]*plainOutlet
+	mu      sync.Mutex
+}
+
+// onBench runs a test in a bubble of its own, with fake time, and checks that nothing remains.
+func onBench(t *testing.T, cfg Config, f func(*bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		b := &bench{t: t, ctx: ctx, outlets: make(map[transport.Conn]*plainOutlet)}
+		cfg.NewOutlet = func(conn transport.Conn) (Outlet, error) {
+			o := &plainOutlet{conn: conn}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.outlets[conn] = o
+			return o, nil
+		}
+		if cfg.Logger == nil {
+			cfg.Logger = slog.New(slog.DiscardHandler)
+		}
+		r, err := New(cfg)
+		require.NoError(t, err)
+		b.relay = r
+		var running sync.WaitGroup
+		running.Go(func() { r.Run(ctx) })
+		f(b)
+		synctest.Wait()
+		b.closeAll()
+		r.tasks.Wait()
+		time.Sleep(3 * time.Minute) // everything that is kept for a while has gone
+		synctest.Wait()
+		require.Empty(t, r.hubs, "tracks")
+		require.Empty(t, r.hubTree.children)
+		require.Empty(t, r.announced.children)
+		require.Empty(t, r.watches.children)
+		require.Empty(t, r.wanted.children)
+		require.Zero(t, r.cache.Bytes(), "cache")
+		cancel()
+		running.Wait()
+	})
+}
+
+func (b *bench) closeAll() {
+	b.relay.mu.Lock()
+	peers := make([]*peer, 0, len(b.relay.peers))
+	for p := range b.relay.peers {
+		peers = append(peers, p)
+	}
+	b.relay.mu.Unlock()
+	for _, p := range peers {
+		p.session.Close(moqt.SessionNoError, "")
+	}
+	synctest.Wait()
+}
+
+// client is a peer of the relay.
+type client struct {
+	*session.Session
+	b       *bench
+	conn    *transporttest.Conn
+	server  transport.Conn
+	handler *clientHandler
+	result  chan error
+}
+
+// clientHandler has a function for each request; those that are nil refuse.
+type clientHandler struct {
+	session.Unsupported
+	subscribe   func(*session.Publication)
+	publish     func(*session.Subscription)
+	fetch       func(*session.IncomingFetch)
+	trackStatus func(*session.IncomingTrackStatus)
+	goaway      chan moqt.Goaway
+}
+
+func (h *clientHandler) HandleSubscribe(p *session.Publication) {
+	if h.subscribe == nil {
+		h.Unsupported.HandleSubscribe(p)
+		return
+	}
+	h.subscribe(p)
+}
+
+func (h *clientHandler) HandlePublish(s *session.Subscription) {
+	if h.publish == nil {
+		h.Unsupported.HandlePublish(s)
+		return
+	}
+	h.publish(s)
+}
+
+func (h *clientHandler) HandleFetch(f *session.IncomingFetch) {
+	if h.fetch == nil {
+		h.Unsupported.HandleFetch(f)
+		return
+	}
+	h.fetch(f)
+}
+
+func (h *clientHandler) HandleTrackStatus(s *session.IncomingTrackStatus) {
+	if h.trackStatus == nil {
+		h.Unsupported.HandleTrackStatus(s)
+		return
+	}
+	h.trackStatus(s)
+}
+
+func (h *clientHandler) HandleGoaway(_ *session.Session, m moqt.Goaway) { h.goaway <- m }
+
+func (b *bench) connect(options ...func(*session.Config)) *client {
+	return b.connectWith(transporttest.Config{}, options...)
+}
+
+func (b *bench) connectWith(pipe transporttest.Config, options ...func(*session.Config)) *client {
+	c := &client{b: b, handler: &clientHandler{goaway: make(chan moqt.Goaway, 1)}, result: make(chan error, 1)}
+	conn, server := transporttest.Pipe(pipe)
+	c.conn, c.server = conn, server
+	cfg := session.Config{Authority: "relay", Path: "/", Handler: c.handler, Logger: slog.New(slog.DiscardHandler)}
+	for _, o := range options {
+		o(&cfg)
+	}
+	var err error
+	c.Session, err = session.New(conn, cfg)
+	require.NoError(b.t, err)
+	go b.relay.Serve(b.ctx, server)
+	go func() { c.result <- c.Run(b.ctx) }()
+	<-c.Ready()
+	return c
+}
+
+// outlet is what the relay sends to the client with.
+func (c *client) outlet() *plainOutlet {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	return c.b.outlets[c.server]
+}
+
+var video = moqt.FullTrackName{Namespace: moqt.Namespace{"live", "room"}, Name: "video"}
+
+// source publishes a track: it accepts each SUBSCRIBE, and sends what the test says on all of them.
+type source struct {
+	c          *client
+	properties moqt.Properties
+	largest    *moqt.Location
+	expires    *uint64
+
+	mu       sync.Mutex
+	pubs     []*session.Publication
+	updates  []moqt.Parameters
+	requests []moqt.Parameters
+}
+
+func (c *client) serve(s *source) *source {
+	s.c = c
+	c.handler.subscribe = func(p *session.Publication) {
+		s.mu.Lock()
+		s.requests = append(s.requests, p.Parameters())
+		s.mu.Unlock()
+		if p.Accept(moqt.Parameters{LargestObject: s.largest, Expires: s.expires}, s.properties) == nil {
+			s.keep(p)
+		}
+	}
+	return s
+}
+
+// keep answers updates until the subscription ends.
+func (s *source) keep(p *session.Publication) {
+	s.mu.Lock()
+	s.pubs = append(s.pubs, p)
+	s.mu.Unlock()
+	for {
+		select {
+		case <-p.Context().Done():
+			s.mu.Lock()
+			s.pubs = slices.DeleteFunc(s.pubs, func(q *session.Publication) bool { return p == q })
+			s.mu.Unlock()
+			return
+		case u := <-p.Updates():
+			s.mu.Lock()
+			s.updates = append(s.updates, u.Parameters)
+			s.mu.Unlock()
+			u.OK(moqt.Parameters{LargestObject: s.largest, Expires: s.expires})
+		}
+	}
+}
+
+// announce sends PUBLISH_NAMESPACE.
+func (c *client) announce(ns ...string) *session.PublishedNamespace {
+	p, err := c.PublishNamespace(c.b.ctx, moqt.PublishNamespace{Namespace: ns})
+	require.NoError(c.b.t, err)
+	require.NoError(c.b.t, p.Wait(c.b.ctx))
+	return p
+}
+
+// offer sends PUBLISH.
+func (s *source) offer(c *client, params moqt.Parameters) (*session.Publication, error) {
+	s.c = c
+	p, err := c.Publish(c.b.ctx, moqt.Publish{Track: video, Parameters: params, Properties: s.properties})
+	require.NoError(c.b.t, err)
+	if err := p.Wait(c.b.ctx); err != nil {
+		return p, err
+	}
+	go s.keep(p)
+	synctest.Wait()
+	return p, nil
+}
+
+func (s *source) publication() *session.Publication {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pubs) == 0 {
+		return nil
+	}
+	return s.pubs[len(s.pubs)-1]
+}
+
+// subgroupStream is a subgroup that a source sends.
+type subgroupStream struct {
+	t       *testing.T
+	stream  transport.SendStream
+	encoder moqt.SubgroupEncoder
+}
+
+func (s *source) open(h moqt.SubgroupHeader) *subgroupStream {
+	str, err := s.publication().OpenSubgroup(s.c.b.ctx, h)
+	require.NoError(s.c.b.t, err)
+	return &subgroupStream{s.c.b.t, str, moqt.NewSubgroupEncoder(h)}
+}
+
+// group sends the objects 0 to n-1 of a group, on one stream that ends with FIN.
+func (s *source) group(id uint64, n uint64) {
+	g := s.open(moqt.SubgroupHeader{GroupID: id, FirstObject: true})
+	for o := range n {
+		g.object(o)
+	}
+	g.fin()
+}
+
+func payload(id uint64) string { return fmt.Sprint("object ", id) }
+
+func (g *subgroupStream) object(id uint64) *subgroupStream {
+	return g.write(moqt.ObjectHeader{ObjectID: id}, payload(id))
+}
+
+func (g *subgroupStream) write(h moqt.ObjectHeader, payload string) *subgroupStream {
+	h.PayloadLength = uint64(len(payload))
+	b, err := g.encoder.AppendObject(nil, h)
+	require.NoError(g.t, err)
+	_, err = g.stream.Write(append(b, payload...))
+	require.NoError(g.t, err)
+	synctest.Wait()
+	return g
+}
+
+func (g *subgroupStream) fin() {
+	require.NoError(g.t, g.stream.Close())
+	synctest.Wait()
+}
+
+func (g *subgroupStream) reset(code uint64) {
+	g.stream.CancelWrite(code)
+	synctest.Wait()
+}
+
+// sink takes what a subscriber receives: "7.0" for an object, "7 fin" and "7 reset 1" for ends of subgroups, "7/2.0" for a subgroup other
+// than 0, "datagram 7.0".
+type sink struct {
+	mu      sync.Mutex
+	got     []string
+	headers []moqt.SubgroupHeader
+}
+
+func (k *sink) note(format string, args ...any) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.got = append(k.got, fmt.Sprintf(format, args...))
+}
+
+// take waits until nothing moves any more, and returns what has come since the last time.
+func (k *sink) take() string {
+	synctest.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	got := strings.Join(k.got, ", ")
+	k.got = nil
+	return got
+}
+
+func (k *sink) HandleSubgroup(g *session.Subgroup) {
+	k.mu.Lock()
+	k.headers = append(k.headers, g.Header)
+	k.mu.Unlock()
+	name := fmt.Sprint(g.Header.GroupID)
+	if g.Header.SubgroupIDMode == moqt.SubgroupIDPresent {
+		name += fmt.Sprint("/", g.Header.SubgroupID)
+	}
+	err := k.objects(g, name)
+	var reset *transport.StreamError
+	switch {
+	case errors.Is(err, io.EOF):
+		k.note("%s fin", name)
+	case errors.As(err, &reset):
+		k.note("%s reset %d", name, reset.Code)
+	}
+}
+
+func (k *sink) objects(g *session.Subgroup, name string) error {
+	p := moqt.NewSubgroupParser(g.Header, 0)
+	buf := make([]byte, 1000)
+	left, text, want := uint64(0), "", ""
+	for {
+		n, err := g.Read(buf)
+		for b := buf[:n]; len(b) > 0; {
+			if left > 0 {
+				m := min(left, uint64(len(b)))
+				p.Next(b[:m])
+				text += string(b[:m])
+				b, left = b[m:], left-m
+				if left == 0 && text != "" {
+					k.note("%s", want+suffix(text))
+				}
+				continue
+			}
+			o, m, err := p.Next(b)
+			if err != nil {
+				break
+			}
+			b, left, text = b[m:], o.PayloadLength, ""
+			want = fmt.Sprintf("%s.%d", name, o.ObjectID)
+			if o.Status != moqt.StatusNormal {
+				k.note("%s %s", want, o.Status)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// suffix shows payloads other than those of payload.
+func suffix(text string) string {
+	if strings.HasPrefix(text, "object ") {
+		return ""
+	}
+	if len(text) > 20 {
+		text = fmt.Sprintf("%s… %d bytes", text[:5], len(text))
+	}
+	return "=" + text
+}
+
+func (k *sink) HandleDatagram(o *moqt.ObjectDatagram) {
+	k.note("datagram %d.%d", o.Location.Group, o.Location.Object)
+}
+
+// subscribe sends SUBSCRIBE and waits for the answer.
+func (c *client) subscribe(params moqt.Parameters) (*sink, *session.Subscription, error) {
+	k := &sink{}
+	sub, err := c.Subscribe(c.b.ctx, moqt.Subscribe{Track: video, Parameters: params}, k)
+	require.NoError(c.b.t, err)
+	_, err = sub.Wait(c.b.ctx)
+	synctest.Wait()
+	return k, sub, err
+}
+
+func (c *client) mustSubscribe(params moqt.Parameters) (*sink, *session.Subscription) {
+	k, sub, err := c.subscribe(params)
+	require.NoError(c.b.t, err)
+	return k, sub
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func (b *bench) refused(err error, code moqt.RequestErrorCode) {
+	b.t.Helper()
+	var refused *moqt.RequestError
+	require.ErrorAs(b.t, err, &refused)
+	require.Equal(b.t, code, refused.Code, refused.Reason)
+}
+
+// done waits for the end of a subscription, and checks its code.
+func (b *bench) done(sub *session.Subscription, code moqt.PublishDoneCode) *session.DoneError {
+	b.t.Helper()
+	<-sub.Context().Done()
+	var done *session.DoneError
+	require.ErrorAs(b.t, context.Cause(sub.Context()), &done)
+	require.Equal(b.t, code, done.Status, done.Reason)
+	return done
+}
