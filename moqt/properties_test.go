@@ -1,6 +1,7 @@
 package moqt
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -188,7 +189,7 @@ func TestPropertiesRoundTrip(t *testing.T) {
 		p, err := NewProperties(pairs...)
 		require.NoError(t, err)
 		got := slices.Collect(p.All())
-		slices.SortStableFunc(pairs, func(a, b KeyValuePair) int { return int(int64(a.Type) - int64(b.Type)) })
+		slices.SortStableFunc(pairs, func(a, b KeyValuePair) int { return cmp.Compare(a.Type, b.Type) })
 		require.Len(t, got, len(pairs))
 		for i := range pairs {
 			require.Equal(t, pairs[i], got[i])
