@@ -64,6 +64,9 @@ func (c *Control) Serve(ctx context.Context, l *Lab) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		status, err := l.Status()
+		if ctx.Err() != nil {
+			err = errors.New("is being taken down")
+		}
 		status.Name = c.name
 		reply(w, status, err)
 	})
@@ -75,7 +78,7 @@ func (c *Control) Serve(ctx context.Context, l *Lab) error {
 		}
 		reply(w, struct{}{}, err)
 	})
-	// The answer is the end of the connection, in Close.
+	// From here on /status refuses, which Exec relies upon. The answer is the end of the connection, in Close.
 	mux.HandleFunc("POST /down", func(_ http.ResponseWriter, r *http.Request) {
 		down()
 		<-r.Context().Done()

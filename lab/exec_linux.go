@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,7 +15,11 @@ import (
 
 // Exec replaces this process by a command inside a host. The command finds the hosts of the lab by name.
 // It returns only if that fails.
-func (s Status) Exec(host string, argv []string, env []string) error {
+func (c *Client) Exec(ctx context.Context, host string, argv []string, env []string) error {
+	s, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
 	i := slices.IndexFunc(s.Hosts, func(h HostStatus) bool { return h.Name == host })
 	if i < 0 {
 		return fmt.Errorf("lab %s has no host %q; it has %s", s.Name, host, strings.Join(s.hostNames(), ", "))
@@ -26,6 +31,11 @@ func (s Status) Exec(host string, argv []string, env []string) error {
 	runtime.LockOSThread() // until execve, which keeps what this thread is in
 	if err := enter(s.Hosts[i].Namespace); err != nil {
 		return fmt.Errorf("enter %s: %w", host, err)
+	}
+	// A lab that still answers has yet to look for processes, and will find this one. The connection is that of the first
+	// request: a new one would look for the lab inside the host.
+	if _, err := c.Status(ctx); err != nil {
+		return err
 	}
 	if err := nameHosts(s.hostsFile(host)); err != nil {
 		return fmt.Errorf("name the hosts in /etc/hosts: %w", err)

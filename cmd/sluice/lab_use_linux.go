@@ -50,11 +50,11 @@ command's.`,
   sluice lab exec sub2 -- bash`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			status, err := labStatus(cmd.Context(), *name)
+			client, err := dialLab(*name)
 			if err != nil {
 				return err
 			}
-			return status.Exec(args[0], args[1:], append(os.Environ(), "SLUICE_LAB="+*name))
+			return client.Exec(cmd.Context(), args[0], args[1:], append(os.Environ(), "SLUICE_LAB="+*name))
 		},
 	}
 }
@@ -73,23 +73,25 @@ func newLabStatus(env *environment, name *string) *cobra.Command {
 	return cmd
 }
 
-func labStatus(ctx context.Context, name string) (lab.Status, error) {
+// dialLab finds a lab, or says what there is.
+func dialLab(name string) (*lab.Client, error) {
 	client, err := lab.Dial(name)
 	if errors.Is(err, lab.ErrNotUp) {
 		hint := "start it with 'sluice lab up'"
 		if names, _ := lab.Names(); len(names) > 0 {
 			hint = "these are: " + strings.Join(names, ", ")
 		}
-		return lab.Status{}, fmt.Errorf("%w; %s", err, hint)
+		return nil, fmt.Errorf("%w; %s", err, hint)
 	}
-	if err != nil {
-		return lab.Status{}, err
-	}
-	return client.Status(ctx)
+	return client, err
 }
 
 func reportStatus(ctx context.Context, env *environment, name string, asJSON bool) error {
-	status, err := labStatus(ctx, name)
+	client, err := dialLab(name)
+	if err != nil {
+		return err
+	}
+	status, err := client.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -164,7 +166,7 @@ are a list such as rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,reord
 			if err != nil {
 				return usageError{err}
 			}
-			client, err := lab.Dial(*name)
+			client, err := dialLab(*name)
 			if err != nil {
 				return err
 			}
