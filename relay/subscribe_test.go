@@ -41,7 +41,7 @@ func TestSubscriptionsAreAggregated(t *testing.T) {
 			sinks = append(sinks, k)
 		}
 		require.Len(t, src.requests, 1)
-		require.Equal(t, moqt.FilterLargestObject, src.requests[0].Filter.Type)
+		require.Nil(t, src.requests[0].Filter)
 		require.True(t, src.requests[0].ForwardState())
 		src.group(0, 1)
 		for _, k := range sinks {

@@ -67,7 +67,9 @@ func (h *hub) recruit(peers ...*peer) {
 func (u *upstream) subscribe() {
 	h := u.hub
 	ctx, cancel := context.WithTimeout(u.peer.session.Context(), openTimeout)
-	m := moqt.Subscribe{Track: h.name, Parameters: moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterLargestObject}}}
+	// Without a filter, so that publishers send the current group from its start, as many do: one that serves no FETCH has no other way to
+	// give its catalog to those who come late.
+	m := moqt.Subscribe{Track: h.name}
 	if u.group != nil {
 		m.Parameters.NewGroupRequest = &u.group.value
 	}

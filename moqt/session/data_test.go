@@ -158,7 +158,7 @@ func TestLateDataIsDiscardedAtOnce(t *testing.T) {
 		open := p.uni(subgroupHeader(9))
 		time.Sleep(time.Millisecond)
 		sub.Cancel(moqt.ResetCancelled)
-		e.requireReset(moqt.ResetCancelled)
+		p.requireStopped(e, moqt.ResetCancelled)
 		p.requireStopped(open, moqt.ResetCancelled) // draft §10.11
 		require.Equal(p, &transport.StreamError{Code: 1}, (<-c.subgroups).err)
 
@@ -199,7 +199,7 @@ func TestMalformedDatagramEndsTheSubscriptionOnly(t *testing.T) {
 		sub, e := p.subscribed(testTrack, 9, newCollector())
 		// A Prior Object ID Gap of 5 before object 1.
 		require.NoError(p, p.conn.SendDatagram([]byte{0x09, 9, 0, 1, 2, 0x3e, 5}))
-		e.requireReset(moqt.ResetMalformedTrack)
+		p.requireStopped(e, moqt.ResetMalformedTrack)
 		require.IsType(p, &moqt.MalformedTrackError{}, context.Cause(sub.Context()))
 		p.requireOpen()
 	})

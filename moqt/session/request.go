@@ -205,7 +205,12 @@ func (r *Request) abort(code moqt.StreamResetCode, cause error) {
 }
 
 func (r *Request) resetStream(code moqt.StreamResetCode) {
-	r.out.reset(code)
+	if !r.remote && r.kind == moqt.MessageSubscribe {
+		// STOP_SENDING is what ends a subscription (draft §5.1). Clients in use end their session when they see RESET_STREAM on raw QUIC.
+		r.out.finish()
+	} else {
+		r.out.reset(code)
+	}
 	r.stream.CancelRead(uint64(code))
 }
 

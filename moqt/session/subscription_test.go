@@ -147,7 +147,7 @@ func TestUpdateWithoutResponse(t *testing.T) {
 		sub, e := p.subscribed(testTrack, 1, newCollector())
 		_, err := sub.Update(p.Context(), moqt.Parameters{})
 		require.ErrorIs(p, err, ErrTimeout)
-		e.requireReset(moqt.ResetCancelled)
+		p.requireStopped(e, moqt.ResetCancelled)
 		p.requireOpen()
 	})
 }
@@ -288,7 +288,7 @@ func TestPublishDuringASubscribe(t *testing.T) {
 		require.IsType(p, &moqt.RequestOK{}, e.receive())
 		_, err := own.Wait(p.Context())
 		require.ErrorIs(p, err, ErrSuperseded)
-		ownStream.requireReset(moqt.ResetCancelled)
+		p.requireStopped(ownStream, moqt.ResetCancelled)
 	})
 	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
 		p.subscribed(testTrack, 1, newCollector())
@@ -307,7 +307,7 @@ func TestGoawayOnARequest(t *testing.T) {
 		require.NoError(p, sub.Goaway("", 1500*time.Microsecond))
 		require.ErrorIs(p, sub.Goaway("", 0), errGoawayTwice)
 		require.Equal(p, &moqt.Goaway{Timeout: 2}, e.receive())
-		e.requireReset(moqt.ResetGoingAway)
+		p.requireStopped(e, moqt.ResetGoingAway)
 		p.requireOpen()
 	})
 }
