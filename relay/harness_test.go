@@ -233,6 +233,7 @@ type client struct {
 	server  transport.Conn
 	handler *clientHandler
 	result  chan error
+	blocked []moqt.FullTrackName
 }
 
 // clientHandler has a function for each request; those that are nil refuse.

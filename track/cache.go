@@ -136,7 +136,7 @@ func (g *group) discardVisible() {
 	}
 }
 
-// sweep applies the retention times to one group. It returns the subgroups that several streams may be bringing.
+// sweep applies the retention times to one group. It returns the subgroups that are arriving.
 func (t *Track) sweep(g *group, now time.Time) []*subgroup {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +151,7 @@ func (t *Track) sweep(g *group, now time.Time) []*subgroup {
 	case age > keep && !g.evicted:
 		g.evict()
 	}
-	if g.sources < 2 {
+	if g.sources == 0 {
 		return nil
 	}
 	return slices.Clone(g.subgroups)

@@ -1,0 +1,184 @@
+package relay
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// namespaces follows a SUBSCRIBE_NAMESPACE.
+type namespaces struct {
+	*session.NamespaceSubscription
+	mu  sync.Mutex
+	set []string
+}
+
+func (n *namespaces) change(ns moqt.Namespace, published bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if published {
+		n.set = append(n.set, ns.String())
+	} else {
+		n.set = slices.DeleteFunc(n.set, func(s string) bool { return s == ns.String() })
+	}
+}
+
+func (n *namespaces) now() []string {
+	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	slices.Sort(n.set)
+	return slices.Clone(n.set)
+}
+
+func (c *client) watch(prefix ...string) (*namespaces, error) {
+	n := &namespaces{}
+	var err error
+	n.NamespaceSubscription, err = c.SubscribeNamespace(c.b.ctx, moqt.SubscribeNamespace{Prefix: prefix}, n.change)
+	require.NoError(c.b.t, err)
+	return n, n.Wait(c.b.ctx)
+}
+
+func TestNamespaceDiscovery(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		one, two := b.connect(), b.connect()
+		one.announce("live", "a")
+		all, err := b.connect().watch()
+		require.NoError(t, err)
+		live, err := b.connect().watch("live")
+		require.NoError(t, err)
+		exact, err := one.watch("live", "a")
+		require.NoError(t, err)
+		below, err := b.connect().watch("live", "a", "b")
+		require.NoError(t, err)
+		require.Equal(t, []string{"live-a"}, all.now())
+		require.Equal(t, []string{"live-a"}, exact.now(), "one's own namespaces are echoed")
+
+		again := two.announce("live", "a")
+		deep := two.announce("live", "a", "b", "c")
+		two.announce("vod")
+		require.Equal(t, []string{"live-a", "live-a-b-c", "vod"}, all.now())
+		require.Equal(t, []string{"live-a", "live-a-b-c"}, live.now())
+		require.Equal(t, []string{"live-a-b-c"}, below.now())
+
+		again.Cancel(moqt.ResetCancelled)
+		deep.Cancel(moqt.ResetCancelled)
+		require.Equal(t, []string{"live-a"}, live.now(), "somebody else publishes it still")
+		require.Empty(t, below.now())
+		one.Session.Close(moqt.SessionNoError, "")
+		require.Empty(t, live.now())
+		require.Equal(t, []string{"vod"}, all.now())
+	})
+}
+
+func TestNamespacePrefixIsUpdated(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		pub.announce("a", "x")
+		pub.announce("b", "y")
+		n, err := b.connect().watch("a")
+		require.NoError(t, err)
+		require.Equal(t, []string{"a-x"}, n.now())
+		require.NoError(t, n.Update(b.ctx, moqt.Parameters{NamespacePrefix: &moqt.Namespace{"b"}}))
+		require.Equal(t, []string{"b-y"}, n.now())
+		pub.announce("a", "z")
+		pub.announce("b", "z")
+		require.Equal(t, []string{"b-y", "b-z"}, n.now())
+	})
+}
+
+func TestTracksPrefixIsUpdated(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		c := b.connect()
+		o := c.acceptOffers(&offered{})
+		w, err := c.subscribeTracks(moqt.Parameters{}, "other")
+		require.NoError(t, err)
+		_, err = (&source{}).offer(b.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		require.Empty(t, o.subs)
+		require.NoError(t, w.Update(b.ctx, moqt.Parameters{NamespacePrefix: &moqt.Namespace{"live"}}))
+		synctest.Wait()
+		require.Len(t, o.subs, 1)
+	})
+}
+
+func TestPrefixesMustNotOverlap(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		c := b.connect()
+		_, err := c.watch("a")
+		require.NoError(t, err)
+		_, err = c.watch("a", "b")
+		b.refused(err, moqt.RequestPrefixOverlap)
+		_, err = c.subscribeTracks(moqt.Parameters{}, "a", "b")
+		require.NoError(t, err, "the types have spaces of their own")
+		n, err := c.watch("x")
+		require.NoError(t, err)
+		b.refused(n.Update(b.ctx, moqt.Parameters{NamespacePrefix: &moqt.Namespace{"a"}}), moqt.RequestPrefixOverlap)
+	})
+}
+
+func TestPrefixesThatMatchTooMuch(t *testing.T) {
+	onBench(t, Config{MaxMatches: 2}, func(b *bench) {
+		pub := b.connect()
+		for _, field := range []string{"a", "b", "c"} {
+			pub.announce("live", field)
+			p, err := pub.Publish(b.ctx, moqt.Publish{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live", field}}})
+			require.NoError(t, err)
+			require.NoError(t, p.Wait(b.ctx))
+		}
+		c := b.connect()
+		_, err := c.watch("live")
+		b.refused(err, moqt.RequestNamespaceTooLarge)
+		_, err = c.subscribeTracks(moqt.Parameters{}, "live")
+		b.refused(err, moqt.RequestNamespaceTooLarge)
+		_, err = c.watch("live", "a")
+		require.NoError(t, err)
+	})
+}
+
+func TestReservedNamespaces(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		c := b.connect()
+		for _, first := range []string{".session"} {
+			s, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: moqt.FullTrackName{Namespace: moqt.Namespace{first}, Name: "x"}}, &sink{})
+			require.NoError(t, err)
+			_, err = s.Wait(b.ctx)
+			b.refused(err, moqt.RequestDoesNotExist)
+		}
+		require.Empty(t, b.relay.hubs, "session-level requests go no further")
+		c.announce(".custom") // other reserved namespaces are for the application to know
+	})
+}
+
+func TestSubscribeMatchesNamespacePrefixes(t *testing.T) {
+	tests := []struct {
+		announced moqt.Namespace
+		found     bool
+	}{
+		{moqt.Namespace{}, true},
+		{moqt.Namespace{"live"}, true},
+		{moqt.Namespace{"live", "room"}, true},
+		{moqt.Namespace{"live", "room", "x"}, false},
+		{moqt.Namespace{"liveroom"}, false},
+		{moqt.Namespace{"li"}, false},
+	}
+	for _, tt := range tests {
+		onBench(t, Config{}, func(b *bench) {
+			pub := b.connect()
+			pub.serve(&source{})
+			pub.announce(tt.announced...)
+			_, _, err := b.connect().subscribe(moqt.Parameters{})
+			if tt.found {
+				require.NoError(t, err)
+			} else {
+				b.refused(err, moqt.RequestDoesNotExist)
+			}
+		})
+	}
+}

@@ -1,0 +1,169 @@
+package relay
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+)
+
+func TestForwardIsUpdated(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		src := pub.serve(&source{})
+		pub.announce("live")
+		b.connect().mustSubscribe(moqt.Parameters{})
+		k, s := b.connect().mustSubscribe(moqt.Parameters{})
+		g := src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
+		_, err := s.Update(b.ctx, moqt.Parameters{Forward: ptr(false)})
+		require.NoError(t, err)
+		require.Equal(t, "1.0, 1 reset 1", k.take(), "objects that are omitted need a reset")
+		g.object(1)
+		require.Empty(t, k.take())
+		ok, err := s.Update(b.ctx, moqt.Parameters{Forward: ptr(true)})
+		require.NoError(t, err)
+		require.Equal(t, moqt.Location{Group: 1, Object: 1}, *ok.Parameters.LargestObject)
+		g.object(2).fin()
+		require.Equal(t, "1.2, 1 fin", k.take())
+	})
+}
+
+func TestFilterIsUpdated(t *testing.T) {
+	at := func(group uint64) *moqt.Filter {
+		return &moqt.Filter{Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: group}}
+	}
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		src := pub.serve(&source{})
+		pub.announce("live")
+		k, s := b.connect().mustSubscribe(moqt.Parameters{Filter: at(1)})
+		one := src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
+		two := src.open(moqt.SubgroupHeader{GroupID: 2}).object(0)
+		require.Equal(t, "1.0", k.take())
+		ok, err := s.Update(b.ctx, moqt.Parameters{Filter: at(2)})
+		require.NoError(t, err)
+		require.Equal(t, moqt.Location{Group: 2}, *ok.Parameters.LargestObject)
+		one.object(1)
+		two.object(1).fin()
+		require.Equal(t, "1 reset 1, 2.1, 2 fin", k.take())
+	})
+}
+
+func TestUpdateThatFailsEndsTheSubscription(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		src := pub.serve(&source{})
+		pub.announce("live")
+		k, s := b.connect().mustSubscribe(moqt.Parameters{})
+		src.open(moqt.SubgroupHeader{GroupID: 9}).object(0)
+		_, err := s.Update(b.ctx, moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: 3}}})
+		b.refused(err, moqt.RequestInvalidRange)
+		b.done(s, moqt.DoneUpdateFailed)
+		require.Equal(t, "9.0, 9 reset 1", k.take())
+	})
+}
+
+func TestStoppedSubgroupsAreNotSentAgain(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		src := pub.serve(&source{})
+		pub.announce("live")
+		other, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		c := b.connect()
+		k := &stopper{}
+		s, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: video}, k)
+		require.NoError(t, err)
+		_, err = s.Wait(b.ctx)
+		require.NoError(t, err)
+		synctest.Wait()
+
+		k.stop = true
+		g := src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
+		k.stop = false
+		g.object(1).reset(7)
+		src.open(moqt.SubgroupHeader{GroupID: 1}).object(2).fin()
+		src.group(2, 1)
+		require.Equal(t, "1.0, 1.1, 1 reset 7, 1.2, 1 fin, 2.0, 2 fin", other.take())
+		require.Equal(t, "2.0, 2 fin", k.take())
+
+		k.stop = true
+		g = src.open(moqt.SubgroupHeader{GroupID: 3}).object(0)
+		k.stop = false
+		for _, forward := range []bool{false, true} {
+			_, err = s.Update(b.ctx, moqt.Parameters{Forward: &forward})
+			require.NoError(t, err)
+		}
+		g.object(1)
+		require.Equal(t, "3.1", k.take(), "the subscriber wants it again")
+	})
+}
+
+// stopper is a sink that may refuse subgroups.
+type stopper struct {
+	sink
+	stop bool
+}
+
+func (k *stopper) HandleSubgroup(g *session.Subgroup) {
+	if k.stop {
+		var r transport.ReceiveStream = g
+		r.CancelRead(0)
+		return
+	}
+	k.sink.HandleSubgroup(g)
+}
+
+func TestNewGroupRequest(t *testing.T) {
+	dynamic, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyDynamicGroups, Value: 1})
+	require.NoError(t, err)
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		src := pub.serve(&source{properties: dynamic})
+		pub.announce("live")
+		requests := func() (values []uint64) {
+			synctest.Wait()
+			for _, u := range src.updates {
+				values = append(values, *u.NewGroupRequest)
+			}
+			src.updates = nil
+			return values
+		}
+		c := b.connect()
+		_, s := c.mustSubscribe(moqt.Parameters{NewGroupRequest: ptr(uint64(0))})
+		require.Equal(t, uint64(0), *src.requests[0].NewGroupRequest, "it goes with the SUBSCRIBE")
+		ask := func(v uint64) {
+			_, err := s.Update(b.ctx, moqt.Parameters{NewGroupRequest: &v})
+			require.NoError(t, err)
+		}
+		ask(0)
+		require.Empty(t, requests(), "one is outstanding")
+		ask(3)
+		require.Equal(t, []uint64{3}, requests(), "a greater one is not")
+		src.group(5, 1)
+		ask(5)
+		require.Empty(t, requests(), "group 5 is there")
+		ask(6)
+		require.Equal(t, []uint64{6}, requests())
+		b.connect().mustSubscribe(moqt.Parameters{NewGroupRequest: ptr(uint64(4))})
+		b.connect().mustSubscribe(moqt.Parameters{NewGroupRequest: ptr(uint64(6))})
+		require.Empty(t, requests())
+		src.group(6, 1)
+		b.connect().mustSubscribe(moqt.Parameters{NewGroupRequest: ptr(uint64(0))})
+		require.Equal(t, []uint64{0}, requests())
+	})
+}
+
+func TestNewGroupRequestForStaticTracks(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		src := pub.serve(&source{})
+		pub.announce("live")
+		b.connect().mustSubscribe(moqt.Parameters{})
+		b.connect().mustSubscribe(moqt.Parameters{NewGroupRequest: ptr(uint64(0))})
+		require.Empty(t, src.updates)
+	})
+}
