@@ -15,7 +15,16 @@ const (
 	DefaultMaxFlows        = 131072
 	DefaultMaxStamps       = 262144
 	DefaultMaxQueries      = 65536
+	DefaultMaxPrefixes     = 16384
 	DefaultRingBytes       = 4 << 20
+
+	DefaultIPv4Prefix       = 24
+	DefaultIPv6Prefix       = 48
+	DefaultAggregateTimeout = 30 * time.Second
+	DefaultBinWidth         = 4 * time.Millisecond
+
+	// WholeFamily, as the length of a prefix, is that of all addresses of a family.
+	WholeFamily = -1
 
 	maxEntries  = 1 << 24 // a flow table of this size takes 5 GiB
 	maxRTTRate  = 10000
@@ -71,6 +80,15 @@ type Config struct {
 
 	CleanupInterval time.Duration // how often the tables are searched for what has timed out; 0: DefaultCleanupInterval, negative: never
 
+	Aggregate        time.Duration // report histograms of network prefixes this often, instead of RTTs and flows; 0: do not
+	AggregateReverse bool          // by the destination of replies instead of their source
+	AggregateTimeout time.Duration // forget a prefix without traffic for so long; 0: DefaultAggregateTimeout, negative: never
+	IPv4Prefix       int           // 1 to 32 bits; 0: DefaultIPv4Prefix
+	IPv6Prefix       int           // 1 to 64 bits; 0: DefaultIPv6Prefix
+	BinWidth         time.Duration // of the histograms; 0: DefaultBinWidth
+	CountTraffic     bool          // count packets by protocol and ECN, as with Aggregate
+	MaxPrefixes      int           // at a time, the others are counted together; 0: DefaultMaxPrefixes
+
 	MaxFlows   int // at a time; 0: DefaultMaxFlows
 	MaxStamps  int // packets waiting for a reply at a time; 0: DefaultMaxStamps
 	MaxQueries int // DNS queries waiting for a response at a time; 0: DefaultMaxQueries
@@ -90,6 +108,11 @@ func (c *Config) setDefaults() {
 	def(&c.MaxFlows, DefaultMaxFlows)
 	def(&c.MaxStamps, DefaultMaxStamps)
 	def(&c.MaxQueries, DefaultMaxQueries)
+	def(&c.MaxPrefixes, DefaultMaxPrefixes)
+	def(&c.IPv4Prefix, DefaultIPv4Prefix)
+	def(&c.IPv6Prefix, DefaultIPv6Prefix)
+	def(&c.AggregateTimeout, DefaultAggregateTimeout)
+	def(&c.BinWidth, DefaultBinWidth)
 	def(&c.RingBytes, DefaultRingBytes)
 	if !c.TCP && !c.ICMP && !c.DNS && !c.QUIC {
 		c.TCP = true
@@ -122,11 +145,28 @@ func (c *Config) validate() error {
 	case c.RateLimit > maxInterval:
 		return fmt.Errorf("rate limit %v: at most %v", c.RateLimit, maxInterval)
 	}
+	if err := c.validateAggregation(); err != nil {
+		return err
+	}
 	return c.validateSizes()
 }
 
+func (c *Config) validateAggregation() error {
+	switch {
+	case c.Aggregate != 0 && (c.Aggregate < time.Second || c.Aggregate > maxInterval):
+		return fmt.Errorf("aggregation every %v: choose 1s to %v", c.Aggregate, maxInterval)
+	case c.IPv4Prefix != WholeFamily && (c.IPv4Prefix < 1 || c.IPv4Prefix > 32):
+		return fmt.Errorf("IPv4 prefixes of %d bits: choose 0 to 32", c.IPv4Prefix)
+	case c.IPv6Prefix != WholeFamily && (c.IPv6Prefix < 1 || c.IPv6Prefix > 64):
+		return fmt.Errorf("IPv6 prefixes of %d bits: choose 0 to 64", c.IPv6Prefix)
+	case c.BinWidth < time.Microsecond || c.BinWidth > time.Hour:
+		return fmt.Errorf("bins of %v: choose 1µs to 1h", c.BinWidth)
+	}
+	return nil
+}
+
 func (c *Config) validateSizes() error {
-	for name, n := range map[string]int{"flows": c.MaxFlows, "stamps": c.MaxStamps, "queries": c.MaxQueries} {
+	for name, n := range map[string]int{"flows": c.MaxFlows, "stamps": c.MaxStamps, "queries": c.MaxQueries, "prefixes": c.MaxPrefixes} {
 		if n < 1 || n > maxEntries {
 			return fmt.Errorf("%d %s: choose 1 to %d", n, name, maxEntries)
 		}

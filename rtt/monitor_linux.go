@@ -28,6 +28,7 @@ type Monitor struct {
 	locals   io.Closer
 	reader   *ringbuf.Reader
 	clock    *wallClock
+	totals   *aggregator // nil: nothing is aggregated
 
 	mu     sync.Mutex // guards the sink
 	decode *decoder
@@ -72,6 +73,11 @@ func (m *Monitor) start(devices []device) (err error) {
 	if m.reader, err = ringbuf.NewReader(m.kernel.Maps[bpf.MonitorMapEvents]); err != nil {
 		return fmt.Errorf("open the event ring: %w", err)
 	}
+	if m.cfg.Aggregate > 0 {
+		if m.totals, err = newAggregator(m.kernel.Monitor, &m.cfg); err != nil {
+			return err
+		}
+	}
 	if !m.cfg.IncludeLocal {
 		if m.locals, err = followLocalAddresses(m.kernel.Maps[bpf.MonitorMapLocalAddresses], m.cfg.Logger); err != nil {
 			return err
@@ -105,6 +111,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return m.read(ctx) })
 	g.Go(func() error { return m.maintain(ctx) })
+	g.Go(func() error { return m.aggregate(ctx) })
 	g.Go(func() error { return m.attached.watch(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -120,7 +127,41 @@ func (m *Monitor) finish() error {
 	if err := m.kernel.flush(); err != nil {
 		return err
 	}
-	return m.drain()
+	if err := m.drain(); err != nil || m.totals == nil {
+		return err
+	}
+	return m.reportInterval(func() {})
+}
+
+// settle is how long a program that runs when a period ends may take to finish.
+const settle = 5 * time.Millisecond
+
+// aggregate reports each period as it ends.
+func (m *Monitor) aggregate(ctx context.Context) error {
+	if m.totals == nil {
+		return nil
+	}
+	m.totals.begin(time.Now())
+	t := time.NewTicker(m.cfg.Aggregate)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.C:
+			if err := m.reportInterval(func() { time.Sleep(settle) }); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (m *Monitor) reportInterval(settle func()) error {
+	i, err := m.totals.turn(time.Now(), settle)
+	if err != nil {
+		return err
+	}
+	return m.take(func() error { return m.cfg.Sink.Interval(i) }, true)
 }
 
 // read hands events to the sink as they come.

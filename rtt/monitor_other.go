@@ -5,14 +5,17 @@ package rtt
 import (
 	"context"
 	"errors"
+	"io"
 )
+
+var errNoBPF = errors.New("measuring RTTs needs Linux: its eBPF programs run in that kernel")
 
 // A Monitor measures the traffic of some interfaces. It needs Linux.
 type Monitor struct{}
 
 // New fails: there is no eBPF here.
 func New(Config) (*Monitor, error) {
-	return nil, errors.New("measuring RTTs needs Linux: its eBPF programs run in that kernel")
+	return nil, errNoBPF
 }
 
 // Run does nothing.
@@ -20,3 +23,13 @@ func (*Monitor) Run(context.Context) error { return nil }
 
 // Close does nothing.
 func (*Monitor) Close() error { return nil }
+
+// Replayed says what became of a capture.
+type Replayed struct {
+	Packets, Skipped uint64
+}
+
+// Replay fails: there is no eBPF here.
+func Replay(context.Context, Config, io.Reader) (Replayed, error) {
+	return Replayed{}, errNoBPF
+}

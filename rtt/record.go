@@ -96,6 +96,7 @@ const (
 type Sink interface {
 	Sample(*Sample) error
 	Flow(*FlowEvent) error
+	Interval(*Interval) error
 	// Flush hands on what was taken. It is called whenever nothing more is there to be taken at once.
 	Flush() error
 }

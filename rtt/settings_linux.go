@@ -1,6 +1,7 @@
 package rtt
 
 import (
+	"encoding/binary"
 	"math/bits"
 	"os"
 
@@ -17,6 +18,7 @@ const eventBatch = 16
 
 // settings translates the configuration for the kernel.
 func (c *Config) settings() bpf.MonitorSettings {
+	each := c.Aggregate == 0
 	return bpf.MonitorSettings{
 		StampInterval: uint64(max(c.RateLimit, 0)),
 		RttRate:       uint64(c.RTTRate * 1024),
@@ -29,9 +31,31 @@ func (c *Config) settings() bpf.MonitorSettings {
 		Smoothed:      flag(c.RTTType == RTTSmoothed),
 		Merge:         flag(c.MergeInterfaces),
 		Vlans:         flag(c.Hook != HookXDP), // a device may remove the tag before XDP, and never before TC
-		Events:        1,
+		Events:        flag(each),
+		Aggregate:     flag(!each),
+		Reverse:       flag(c.AggregateReverse),
+		Traffic:       flag(!each || c.CountTraffic),
+		BinWidth:      uint64(c.BinWidth),
+		Ipv4Mask:      mask4(c.IPv4Prefix),
+		Ipv6Mask:      mask6(c.IPv6Prefix),
 		Batch:         eventBatch,
 	}
+}
+
+// mask4 is the mask of a prefix in network order.
+func mask4(bits int) uint32 {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], uint32(uint64(1<<32-1)<<(32-max(bits, 0))))
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+// mask6 is the upper half of the mask of a prefix in network order.
+func mask6(bits int) uint64 {
+	var b [8]byte
+	if bits > 0 {
+		binary.BigEndian.PutUint64(b[:], ^uint64(0)<<(64-bits))
+	}
+	return binary.NativeEndian.Uint64(b[:])
 }
 
 func flag(b bool) uint8 {
@@ -50,6 +74,7 @@ func (c *Config) limits() bpf.Limits {
 		Flows:          uint32(c.MaxFlows),
 		Stamps:         uint32(c.MaxStamps),
 		Queries:        uint32(c.MaxQueries),
+		Prefixes:       uint32(c.MaxPrefixes),
 		LocalAddresses: maxLocalAddresses,
 		RingBytes:      1 << bits.Len(uint(ring-1)),
 	}

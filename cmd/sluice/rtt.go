@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,8 +21,12 @@ type rttFlags struct {
 	cfg       rtt.Config
 	rateLimit float64 // ms
 	cleanup   float64 // s
+	aggregate float64 // s
+	timeout   float64 // s
+	binWidth  float64 // ms
 	format    string
 	file      string
+	pcap      string
 }
 
 func newRTT(env *environment) *cobra.Command {
@@ -55,10 +60,12 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP((*string)(&f.cfg.Hook), "ingress-hook", "I", string(rtt.HookTC), "see arriving packets at this `hook`: tc, tcx, clsact or xdp")
 	flags.StringVarP((*string)(&f.cfg.XDPMode), "xdp-mode", "x", string(rtt.XDPNative), "attach XDP in this `mode`: unspecified, native or generic")
 	flags.BoolVar(&f.cfg.MergeInterfaces, "merge-interfaces", false, "flows may come and go by different interfaces or VLANs")
+	f.registerAggregation(flags)
 	flags.IntVar(&f.cfg.MaxFlows, "max-flows", rtt.DefaultMaxFlows, "follow at most this many flows at a time")
 	flags.IntVar(&f.cfg.MaxStamps, "max-stamps", rtt.DefaultMaxStamps, "wait for at most this many replies at a time")
 	flags.IntVar(&f.cfg.MaxQueries, "max-queries", rtt.DefaultMaxQueries, "wait for at most this many DNS responses at a time")
 	flags.IntVar(&f.cfg.RingBytes, "ring-size", rtt.DefaultRingBytes, "buffer this many `bytes` of events on their way out of the kernel")
+	flags.StringVar(&f.pcap, "pcap", "", "measure the packets of this pcap or pcapng `file` instead, at the times in it")
 	flags.StringVarP(&f.format, "format", "F", string(rtt.FormatStandard), "write standard, json, jsonl or ppviz")
 	flags.StringVarP(&f.file, "write", "w", "", "append to this `file`, which SIGHUP reopens; default: standard output")
 }
@@ -74,9 +81,28 @@ func (f *rttFlags) registerProtocols(flags *pflag.FlagSet) {
 	})
 }
 
+func (f *rttFlags) registerAggregation(flags *pflag.FlagSet) {
+	flags.Float64VarP(&f.aggregate, "aggregate", "a", 0, "report histograms of network prefixes every this many `seconds`, instead of RTTs and flows")
+	flags.IntVarP(&f.cfg.IPv4Prefix, "aggregate-subnets-v4", "4", rtt.DefaultIPv4Prefix, "aggregate IPv4 by prefixes of this many `bits`")
+	flags.IntVarP(&f.cfg.IPv6Prefix, "aggregate-subnets-v6", "6", rtt.DefaultIPv6Prefix, "aggregate IPv6 by prefixes of this many `bits`")
+	flags.BoolVar(&f.cfg.AggregateReverse, "aggregate-reverse", false, "aggregate by the destination of replies, not by their source")
+	flags.Float64Var(&f.timeout, "aggregate-timeout", rtt.DefaultAggregateTimeout.Seconds(), "forget prefixes without traffic for this many `seconds`; 0: never")
+	flags.Float64Var(&f.binWidth, "bin-width", float64(rtt.DefaultBinWidth)/float64(time.Millisecond), "width of the histograms' bins in `ms`")
+	flags.IntVar(&f.cfg.MaxPrefixes, "max-prefixes", rtt.DefaultMaxPrefixes, "aggregate at most this many prefixes at a time, the others together")
+}
+
 // config translates those flags whose 0 means off.
 func (f *rttFlags) config() rtt.Config {
 	cfg := f.cfg
+	cfg.Aggregate = time.Duration(f.aggregate * float64(time.Second))
+	cfg.AggregateTimeout = orOff(f.timeout, time.Second)
+	cfg.BinWidth = time.Duration(f.binWidth * float64(time.Millisecond))
+	if cfg.IPv4Prefix == 0 {
+		cfg.IPv4Prefix = rtt.WholeFamily
+	}
+	if cfg.IPv6Prefix == 0 {
+		cfg.IPv6Prefix = rtt.WholeFamily
+	}
 	cfg.RateLimit = orOff(f.rateLimit, time.Millisecond)
 	cfg.CleanupInterval = orOff(f.cleanup, time.Second)
 	return cfg
@@ -90,6 +116,9 @@ func orOff(n float64, unit time.Duration) time.Duration {
 }
 
 func (f *rttFlags) run(ctx context.Context, env *environment) (err error) {
+	if f.aggregate > 0 && f.format == string(rtt.FormatPPViz) {
+		return usageError{errors.New("--format ppviz has nothing for --aggregate: choose standard, json or jsonl")}
+	}
 	out, err := rtt.NewWriter(rtt.Format(f.format), f.output(env))
 	if err != nil {
 		return err
@@ -97,6 +126,9 @@ func (f *rttFlags) run(ctx context.Context, env *environment) (err error) {
 	defer func() { err = errors.Join(err, out.Close()) }()
 	cfg := f.config()
 	cfg.Sink = out
+	if f.pcap != "" {
+		return f.replay(ctx, cfg)
+	}
 	m, err := rtt.New(cfg)
 	if err != nil {
 		return err
@@ -104,6 +136,17 @@ func (f *rttFlags) run(ctx context.Context, env *environment) (err error) {
 	defer func() { err = errors.Join(err, m.Close()) }()
 	defer onHangup(out.Reopen)()
 	return m.Run(ctx)
+}
+
+func (f *rttFlags) replay(ctx context.Context, cfg rtt.Config) error {
+	file, err := os.Open(f.pcap)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	replayed, err := rtt.Replay(ctx, cfg, file)
+	slog.Info("replayed", "packets", replayed.Packets, "skipped", replayed.Skipped)
+	return err
 }
 
 // onHangup calls fn at each SIGHUP, until the function that it returns is called.

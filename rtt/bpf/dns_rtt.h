@@ -56,7 +56,8 @@ INLINE void query_report(const struct packet *p, const struct query_key *key, co
 	struct event *e;
 	u64 rtt = p->time - q->time;
 
-	tally(TALLY_RTTS);
+	if (q->sent == 1)
+		rtt_count(&p->key, key->side, rtt);
 	e = config.events ? event_new(false) : NULL;
 	if (!e)
 		return;

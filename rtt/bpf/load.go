@@ -13,6 +13,7 @@ type Limits struct {
 	Flows          uint32 // flows at a time
 	Queries        uint32 // DNS queries that wait for their response at a time
 	Stamps         uint32 // packets that wait for their reply at a time; rounded up to a power of two
+	Prefixes       uint32 // at a time
 	LocalAddresses uint32 // addresses of this host
 	RingBytes      uint32 // of events on their way to userspace; a power of two and a multiple of the page size
 }
@@ -76,6 +77,8 @@ func size(spec *ebpf.CollectionSpec, s MonitorSettings, l Limits) {
 	set(MonitorMapFlows, flows, l.Flows)
 	set(MonitorMapQueries, s.Dns != 0, l.Queries)
 	set(MonitorMapStamps, s.Tcp != 0 || s.Icmp != 0, s.StampSets)
+	set(MonitorMapPrefixTraffic, s.Aggregate != 0, l.Prefixes+2) // and those of all addresses
+	set(MonitorMapPrefixRtts, s.Aggregate != 0, l.Prefixes+2)
 	set(MonitorMapLocalAddresses, s.Local == 0, l.LocalAddresses)
 	set(MonitorMapEvents, s.Events != 0, l.RingBytes)
 }

@@ -58,6 +58,38 @@ INLINE enum outcome measure_transport(struct cursor *c, struct packet *p)
 	return OUTCOME_OTHER_PROTOCOL;
 }
 
+INLINE enum transport transport_of(const struct packet *p)
+{
+	switch (p->key.protocol) {
+	case IP_TCP:
+		return TRANSPORT_TCP;
+	case IP_UDP:
+		return TRANSPORT_UDP;
+	case IP_ICMP:
+		return TRANSPORT_ICMP;
+	case IP_ICMPV6:
+		return TRANSPORT_ICMPV6;
+	}
+	return TRANSPORT_OTHER;
+}
+
+// measure_traffic counts a packet of IP, whether or not it is measured.
+INLINE void measure_traffic(struct counter_set *n, const struct packet *p)
+{
+	if (config.traffic) {
+		traffic_add(&n->transport[transport_of(p)], p);
+		traffic_add(&n->ecn[p->ecn & 3], p);
+	}
+	if (config.aggregate)
+		prefix_count(p);
+}
+
+// is_ip says whether the addresses of a packet with this outcome are known.
+INLINE bool is_ip(enum outcome outcome)
+{
+	return outcome != OUTCOME_NOT_IP && (outcome < OUTCOME_LINK_TRUNCATED || outcome > OUTCOME_IPV6_EXTENSIONS);
+}
+
 // measure returns nothing: whatever a packet holds, it passes.
 INLINE void measure(struct cursor *c, struct packet *p, bool has_link)
 {
@@ -65,9 +97,14 @@ INLINE void measure(struct cursor *c, struct packet *p, bool has_link)
 	enum outcome outcome;
 
 	p->time = clock_now();
+	p->frame = c->length;
+	p->class = TRAFFIC_OTHER;
 	outcome = has_link ? link_parse(c, p) : link_none(c, p);
 	outcome = outcome ?: ip_parse(c, p);
 	outcome = outcome ?: measure_transport(c, p);
-	if (n && outcome < OUTCOME_COUNT)
-		n->outcome[outcome]++;
+	if (!n || outcome >= OUTCOME_COUNT)
+		return;
+	n->outcome[outcome]++;
+	if (is_ip(outcome))
+		measure_traffic(n, p);
 }

@@ -129,6 +129,7 @@ struct described {
 	enum method method;
 	enum side_state side_state;
 	enum spin_class spin_class;
+	enum traffic_class traffic_class;
 } *described __attribute__((unused));
 
 char _license[] SEC("license") = "Dual BSD/GPL";

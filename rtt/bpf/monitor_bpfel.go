@@ -39,16 +39,8 @@ type MonitorCounterSet struct {
 	_         structs.HostLayout
 	Outcome   [33]uint64
 	Tally     [23]uint64
-	Transport [5]struct {
-		_       structs.HostLayout
-		Packets uint64
-		Bytes   uint64
-	}
-	Ecn [4]struct {
-		_       structs.HostLayout
-		Packets uint64
-		Bytes   uint64
-	}
+	Transport [5]MonitorTraffic
+	Ecn       [4]MonitorTraffic
 }
 
 type MonitorDnsQuestion struct {
@@ -106,37 +98,9 @@ type MonitorFlow struct {
 	_    structs.HostLayout
 	Id   uint32
 	Pad  uint32
-	Side [2]struct {
-		_           structs.HostLayout
-		First       uint64
-		Seen        uint64
-		Stamped     uint64
-		Packets     uint64
-		Bytes       uint64
-		MinRtt      uint64
-		SmoothedRtt uint64
-		Id          uint32
-		StampedId   uint32
-		Outstanding uint32
-		State       uint8
-		OpenReason  uint8
-		Identified  bool
-		ToLocal     bool
-	}
-	Tcp [2]struct {
-		_               structs.HostLayout
-		NewestAt        uint64
-		TickAt          uint64
-		SequenceEnd     uint32
-		KarnEnd         uint32
-		TickEnd         uint32
-		Retransmissions uint32
-		Sequenced       bool
-		Greeted         bool
-		Kind            uint8
-		Pad             [5]uint8
-	}
-	_ [48]byte
+	Side [2]MonitorSide
+	Tcp  [2]MonitorTcpSide
+	_    [48]byte
 }
 
 type MonitorFlowKey struct {
@@ -218,12 +182,14 @@ type MonitorPacket struct {
 	At          uint32
 	Length      uint32
 	Payload     uint32
+	Frame       uint32
 	Vlan        uint16
 	Ecn         uint8
 	Side        uint8
+	Class       uint8
 	Ipv6        bool
 	Egress      bool
-	_           [6]byte
+	_           [1]byte
 }
 
 type MonitorQuery struct {
@@ -243,22 +209,13 @@ type MonitorQueryKey struct {
 }
 
 type MonitorQuic struct {
-	_       structs.HostLayout
-	Initial uint64
-	Heard   [2]uint64
-	Answer  uint64
-	Base    uint64
-	Id      [2]uint32
-	Spin    [2]struct {
-		_       structs.HostLayout
-		Edges   [2]uint64
-		Changed uint64
-		Packets uint32
-		Value   uint8
-		Seen    bool
-		Strayed uint8
-		Pad     uint8
-	}
+	_        structs.HostLayout
+	Initial  uint64
+	Heard    [2]uint64
+	Answer   uint64
+	Base     uint64
+	Id       [2]uint32
+	Spin     [2]MonitorSpin
 	Opener   uint8
 	Phase    uint8
 	Class    uint8
@@ -276,6 +233,26 @@ type MonitorReplayed struct {
 	Now    uint64
 	Length uint32
 	Pad    uint32
+}
+
+type MonitorRttEntry struct {
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Pad     uint32
+	Periods [2]MonitorRttPeriod
+}
+
+type MonitorRttPeriod struct {
+	_      structs.HostLayout
+	Period uint32
+	Count  uint32
+	Sum    uint64
+	Min    uint64
+	Max    uint64
+	Bins   [250]uint32
 }
 
 type MonitorSettings struct {
@@ -304,6 +281,24 @@ type MonitorSettings struct {
 	Pad           [9]uint8
 }
 
+type MonitorSide struct {
+	_           structs.HostLayout
+	First       uint64
+	Seen        uint64
+	Stamped     uint64
+	Packets     uint64
+	Bytes       uint64
+	MinRtt      uint64
+	SmoothedRtt uint64
+	Id          uint32
+	StampedId   uint32
+	Outstanding uint32
+	State       uint8
+	OpenReason  uint8
+	Identified  bool
+	ToLocal     bool
+}
+
 type MonitorSideState uint32
 
 const (
@@ -312,6 +307,17 @@ const (
 	MonitorSideStateSIDE_OPEN    MonitorSideState = 2
 	MonitorSideStateSIDE_CLOSED  MonitorSideState = 3
 )
+
+type MonitorSpin struct {
+	_       structs.HostLayout
+	Edges   [2]uint64
+	Changed uint64
+	Packets uint32
+	Value   uint8
+	Seen    bool
+	Strayed uint8
+	Pad     uint8
+}
 
 type MonitorSpinClass uint32
 
@@ -357,6 +363,48 @@ const (
 	MonitorTallyTALLY_COUNT            MonitorTally = 23
 )
 
+type MonitorTcpSide struct {
+	_               structs.HostLayout
+	NewestAt        uint64
+	TickAt          uint64
+	SequenceEnd     uint32
+	KarnEnd         uint32
+	TickEnd         uint32
+	Retransmissions uint32
+	Sequenced       bool
+	Greeted         bool
+	Kind            uint8
+	Pad             [5]uint8
+}
+
+type MonitorTraffic struct {
+	_       structs.HostLayout
+	Packets uint64
+	Bytes   uint64
+}
+
+type MonitorTrafficClass uint32
+
+const (
+	MonitorTrafficClassTRAFFIC_TCP_TIMESTAMPS MonitorTrafficClass = 0
+	MonitorTrafficClassTRAFFIC_TCP_PLAIN      MonitorTrafficClass = 1
+	MonitorTrafficClassTRAFFIC_OTHER          MonitorTrafficClass = 2
+	MonitorTrafficClassTRAFFIC_CLASSES        MonitorTrafficClass = 3
+)
+
+type MonitorTrafficEntry struct {
+	_       structs.HostLayout
+	Periods [2]MonitorTrafficPeriod
+}
+
+type MonitorTrafficPeriod struct {
+	_        structs.HostLayout
+	Period   uint32
+	Pad      uint32
+	Sent     [3]MonitorTraffic
+	Received [3]MonitorTraffic
+}
+
 type MonitorTransport uint32
 
 const (
@@ -388,6 +436,8 @@ const (
 	MonitorMapNewEvent       = "new_event"
 	MonitorMapNewFlow        = "new_flow"
 	MonitorMapPackets        = "packets"
+	MonitorMapPrefixRtts     = "prefix_rtts"
+	MonitorMapPrefixTraffic  = "prefix_traffic"
 	MonitorMapQueries        = "queries"
 	MonitorMapQuestions      = "questions"
 	MonitorMapStamps         = "stamps"
@@ -403,6 +453,9 @@ const (
 	MonitorVarConfig         = "config"
 	MonitorVarDescribed      = "described"
 	MonitorVarLastFlowId     = "last_flow_id"
+	MonitorVarNoRtts         = "no_rtts"
+	MonitorVarNoTraffic      = "no_traffic"
+	MonitorVarPeriod         = "period"
 	MonitorVarReplay         = "replay"
 )
 
@@ -471,6 +524,8 @@ type MonitorMapSpecs struct {
 	NewEvent       *ebpf.MapSpec `ebpf:"new_event"`
 	NewFlow        *ebpf.MapSpec `ebpf:"new_flow"`
 	Packets        *ebpf.MapSpec `ebpf:"packets"`
+	PrefixRtts     *ebpf.MapSpec `ebpf:"prefix_rtts"`
+	PrefixTraffic  *ebpf.MapSpec `ebpf:"prefix_traffic"`
 	Queries        *ebpf.MapSpec `ebpf:"queries"`
 	Questions      *ebpf.MapSpec `ebpf:"questions"`
 	Stamps         *ebpf.MapSpec `ebpf:"stamps"`
@@ -483,6 +538,9 @@ type MonitorVariableSpecs struct {
 	Config     *ebpf.VariableSpec `ebpf:"config"`
 	Described  *ebpf.VariableSpec `ebpf:"described"`
 	LastFlowId *ebpf.VariableSpec `ebpf:"last_flow_id"`
+	NoRtts     *ebpf.VariableSpec `ebpf:"no_rtts"`
+	NoTraffic  *ebpf.VariableSpec `ebpf:"no_traffic"`
+	Period     *ebpf.VariableSpec `ebpf:"period"`
 	Replay     *ebpf.VariableSpec `ebpf:"replay"`
 }
 
@@ -514,6 +572,8 @@ type MonitorMaps struct {
 	NewEvent       *ebpf.Map `ebpf:"new_event"`
 	NewFlow        *ebpf.Map `ebpf:"new_flow"`
 	Packets        *ebpf.Map `ebpf:"packets"`
+	PrefixRtts     *ebpf.Map `ebpf:"prefix_rtts"`
+	PrefixTraffic  *ebpf.Map `ebpf:"prefix_traffic"`
 	Queries        *ebpf.Map `ebpf:"queries"`
 	Questions      *ebpf.Map `ebpf:"questions"`
 	Stamps         *ebpf.Map `ebpf:"stamps"`
@@ -529,6 +589,8 @@ func (m *MonitorMaps) Close() error {
 		m.NewEvent,
 		m.NewFlow,
 		m.Packets,
+		m.PrefixRtts,
+		m.PrefixTraffic,
 		m.Queries,
 		m.Questions,
 		m.Stamps,
@@ -542,6 +604,9 @@ type MonitorVariables struct {
 	Config     *ebpf.Variable `ebpf:"config"`
 	Described  *ebpf.Variable `ebpf:"described"`
 	LastFlowId *ebpf.Variable `ebpf:"last_flow_id"`
+	NoRtts     *ebpf.Variable `ebpf:"no_rtts"`
+	NoTraffic  *ebpf.Variable `ebpf:"no_traffic"`
+	Period     *ebpf.Variable `ebpf:"period"`
 	Replay     *ebpf.Variable `ebpf:"replay"`
 }
 

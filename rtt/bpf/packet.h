@@ -29,6 +29,13 @@ INLINE u8 other(u8 side)
 	return ~side & 1;
 }
 
+enum traffic_class {
+	TRAFFIC_TCP_TIMESTAMPS,
+	TRAFFIC_TCP_PLAIN,
+	TRAFFIC_OTHER,
+	TRAFFIC_CLASSES,
+};
+
 struct packet {
 	struct flow_key key;
 	u32 interface;
@@ -38,9 +45,11 @@ struct packet {
 	u32 at; // of the transport header
 	u32 length; // from the transport header to the end of the IP packet
 	u32 payload; // bytes after the transport header
+	u32 frame; // bytes from the link header on
 	u16 vlan; // outermost, 0 if none
 	u8 ecn;
 	u8 side; // index in key of the sender
+	u8 class; // enum traffic_class
 	bool ipv6;
 	bool egress;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "event.h"
+#include "prefix.h"
 #include "stamp.h"
 
 // rtt_update keeps a side's minimum and its smoothed RTT, with the weights of RFC 6298 §2.
@@ -11,6 +12,14 @@ INLINE void rtt_update(struct side *s, u64 rtt)
 	if (!s->min_rtt || rtt < s->min_rtt)
 		s->min_rtt = rtt;
 	s->smoothed_rtt = s->smoothed_rtt ? (s->smoothed_rtt * 7 + rtt) / 8 : rtt;
+}
+
+// rtt_count counts an RTT, for its prefix too.
+INLINE void rtt_count(const struct flow_key *key, u8 side, u64 rtt)
+{
+	tally(TALLY_RTTS);
+	if (config.aggregate)
+		prefix_rtt(key, side, rtt);
 }
 
 // rtt_event puts together the event of an RTT, if events are wanted.
@@ -43,7 +52,7 @@ INLINE void rtt_report(const struct packet *p, struct flow *f, u8 side, enum met
 	struct event *e;
 
 	rtt_update(flow_side(f, side), rtt);
-	tally(TALLY_RTTS);
+	rtt_count(&p->key, side, rtt);
 	e = rtt_event(p, f, side, method, rtt);
 	if (e)
 		event_send(e, p->time);

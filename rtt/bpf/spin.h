@@ -75,7 +75,7 @@ INLINE void spin_report(const struct packet *p, struct flow *f, u8 side, u64 nea
 		s->min_rtt = s->smoothed_rtt = 0;
 	f->quic.spun |= 1 << (side & 1);
 	rtt_update(s, near + far);
-	tally(TALLY_RTTS);
+	rtt_count(&p->key, side, far); // like the RTTs of other protocols, that from here to the host
 	e = rtt_event(p, f, side, METHOD_SPIN, near + far);
 	if (!e)
 		return;

@@ -128,6 +128,7 @@ INLINE enum outcome tcp_parse_options(const struct cursor *c, u32 at, u32 length
 INLINE enum outcome tcp_parse(struct cursor *c, struct packet *p, struct segment *t)
 {
 	struct tcp_header h;
+	enum outcome outcome;
 	u32 header;
 
 	if (p->length < sizeof(h) || !cursor_read(c, p->at, &h, sizeof(h)))
@@ -142,5 +143,7 @@ INLINE enum outcome tcp_parse(struct cursor *c, struct packet *p, struct segment
 	t->start = bpf_ntohl(h.sequence);
 	t->end = t->start + p->payload + !!(h.flags & TCP_SYN) + !!(h.flags & TCP_FIN);
 	t->ack = bpf_ntohl(h.acknowledgment);
-	return tcp_parse_options(c, p->at + sizeof(h), header - sizeof(h), t);
+	outcome = tcp_parse_options(c, p->at + sizeof(h), header - sizeof(h), t);
+	p->class = t->timestamps ? TRAFFIC_TCP_TIMESTAMPS : TRAFFIC_TCP_PLAIN;
+	return outcome;
 }

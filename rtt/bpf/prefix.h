@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Aggregation: traffic and RTTs of each network prefix, for one period after the other.
+//
+// Each entry has two periods' values. Userspace starts a period by incrementing period, and then reads the values of the
+// one before, which are written no more; a program that finds values of an older period clears them first.
+#pragma once
+
+#include "flow.h"
+
+#define BINS 250
+
+struct traffic_period {
+	u32 period;
+	u32 pad;
+	struct traffic sent[TRAFFIC_CLASSES]; // by hosts of the prefix
+	struct traffic received[TRAFFIC_CLASSES];
+};
+
+struct traffic_entry {
+	struct traffic_period periods[2];
+};
+
+struct rtt_period {
+	u32 period;
+	u32 count;
+	u64 sum; // ns, as all times
+	u64 min;
+	u64 max;
+	u32 bins[BINS]; // the last one also has what is too large for it
+};
+
+struct rtt_entry {
+	struct bpf_spin_lock lock;
+	u32 pad;
+	struct rtt_period periods[2];
+};
+
+// Every packet counts, so that each CPU does that by itself. An entry takes memory only once the prefix is seen.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, union address);
+	__type(value, struct traffic_entry);
+} prefix_traffic SEC(".maps");
+
+// RTTs are few in comparison: all CPUs share one histogram, which is the large part.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, union address);
+	__type(value, struct rtt_entry);
+} prefix_rtts SEC(".maps");
+
+volatile u32 period;
+
+// New entries are copied from here.
+const struct traffic_entry no_traffic;
+const struct rtt_entry no_rtts;
+
+// prefix_of returns the prefix of an address, or with no bits that of all addresses of its family.
+INLINE union address prefix_of(const union address *a, u64 ipv6_mask, u32 ipv4_mask)
+{
+	union address p = *a;
+
+	if (p.halves[0] == 0 && p.words[2] == bpf_htonl(0xffff)) {
+		p.words[3] &= ipv4_mask;
+	} else {
+		p.halves[0] &= ipv6_mask;
+		p.halves[1] = 0;
+	}
+	return p;
+}
+
+// prefix_find looks an address's prefix up in either map, and adds it if need be. When the map is full the entry of all
+// addresses is used, which userspace adds at the start.
+INLINE void *prefix_find(void *map, const void *new, const union address *a)
+{
+	union address key = prefix_of(a, config.ipv6_mask, config.ipv4_mask);
+	void *entry = bpf_map_lookup_elem(map, &key);
+
+	if (entry)
+		return entry;
+	bpf_map_update_elem(map, &key, new, BPF_NOEXIST);
+	entry = bpf_map_lookup_elem(map, &key);
+	if (entry)
+		return entry;
+	tally(TALLY_PREFIXES_FULL);
+	key = prefix_of(a, 0, 0);
+	return bpf_map_lookup_elem(map, &key);
+}
+
+INLINE struct traffic_period *prefix_traffic_of(const union address *a)
+{
+	struct traffic_entry *t = prefix_find(&prefix_traffic, &no_traffic, a);
+	struct traffic_period *v;
+	u32 now = period;
+
+	if (!t)
+		return NULL;
+	v = &t->periods[now & 1];
+	if (v->period != now) {
+		__builtin_memset(v, 0, sizeof(*v));
+		v->period = now;
+	}
+	return v;
+}
+
+INLINE void traffic_add(struct traffic *t, const struct packet *p)
+{
+	t->packets += p->segments;
+	t->bytes += p->frame;
+}
+
+// prefix_count counts a packet for the prefixes of its sender and of its receiver.
+GLOBAL int prefix_count(const struct packet *p)
+{
+	struct traffic_period *v;
+	u32 class;
+
+	if (!p)
+		return 0;
+	class = p->class;
+	if (class >= TRAFFIC_CLASSES)
+		return 0;
+	v = prefix_traffic_of(&p->key.address[p->side & 1]);
+	if (v)
+		traffic_add(&v->sent[class], p);
+	v = prefix_traffic_of(&p->key.address[other(p->side)]);
+	if (v)
+		traffic_add(&v->received[class], p);
+	return 0;
+}
+
+INLINE void prefix_rtt_put(struct rtt_period *v, u32 now, u64 rtt, u32 bin)
+{
+	if (v->period != now) {
+		v->period = now;
+		v->count = 0;
+		v->sum = v->max = 0;
+		__builtin_memset(v->bins, 0, sizeof(v->bins));
+	}
+	if (!v->count || rtt < v->min)
+		v->min = rtt;
+	if (rtt > v->max)
+		v->max = rtt;
+	v->sum += rtt;
+	v->count++;
+	v->bins[bin]++;
+}
+
+// prefix_rtt adds an RTT of packets of one side to the prefix of the host that replied, or of the one it replied to.
+GLOBAL int prefix_rtt(const struct flow_key *key, u8 side, u64 rtt)
+{
+	struct rtt_entry *r;
+	u32 now = period;
+	u64 bin = rtt / config.bin_width;
+
+	if (!key)
+		return 0;
+	r = prefix_find(&prefix_rtts, &no_rtts, &key->address[config.reverse ? side & 1 : other(side)]);
+	if (!r)
+		return 0;
+	if (bin >= BINS)
+		bin = BINS - 1;
+	bpf_spin_lock(&r->lock);
+	prefix_rtt_put(&r->periods[now & 1], now, rtt, bin);
+	bpf_spin_unlock(&r->lock);
+	return 0;
+}
