@@ -198,11 +198,12 @@ func (f *fetch) sendAll(whole *upstreamFetch) error {
 func (f *fetch) sendRange(whole *upstreamFetch) error {
 	rest := f.wanted
 	if whole != nil {
+		whole.rest = whole.rest.Intersect(f.wanted)
 		done, err := f.relay(whole)
 		if done || err != nil {
 			return err
 		}
-		rest = rest.Intersect(whole.rest)
+		rest = whole.rest
 	}
 	switch {
 	case f.order == moqt.Ascending:
@@ -393,23 +394,23 @@ func (f *fetch) fail(err error) {
 	if !ok {
 		refused = &moqt.RequestError{Code: moqt.RequestInternalError, Reason: fmt.Sprintf("fetch failed: %v", err)}
 	}
-	if f.req.Reject(refused) == nil {
-		f.peer.relay.metrics.refused(refused.Code)
-		return
-	}
 	code := moqt.ResetInternalError
 	if errors.Is(err, errTruncated) {
 		code = moqt.ResetUnknownObjectStatus
 	}
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
-	f.abort(code)
+	f.abort(refused, code)
 }
 
-// abort resets the response; hub.mu is held.
-func (f *fetch) abort(code moqt.StreamResetCode) {
+// abort refuses the request or, if it was accepted, resets the response; hub.mu is held.
+func (f *fetch) abort(refused *moqt.RequestError, code moqt.StreamResetCode) {
+	if f.req.Reject(refused) == nil {
+		f.peer.relay.metrics.refused(refused.Code)
+		return
+	}
 	if f.stream != nil {
 		f.stream.CancelWrite(uint64(code))
 	}
-	f.req.Cancel(code)
+	_ = f.req.Done() // fails only if the peer has cancelled the request
 }

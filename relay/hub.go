@@ -208,7 +208,7 @@ func (h *hub) malformed(u *upstream, err error) {
 		reset := moqt.ResetMalformedTrack
 		h.finishAll(moqt.DoneMalformedTrack, err.Error(), &reset)
 		for f := range h.fetches {
-			f.abort(reset)
+			f.abort(&moqt.RequestError{Code: moqt.RequestMalformedTrack, Reason: err.Error()}, reset)
 		}
 	}
 	// What the index knows, of objects or gaps, may be what was wrong.

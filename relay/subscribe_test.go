@@ -234,6 +234,7 @@ func TestLateJoinersGetWholeObjects(t *testing.T) {
 		enc, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: 301, PayloadLength: 8})
 		require.NoError(t, err)
 		g.stream.Write(append(enc, "half"...))
+		synctest.Wait()
 		late, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		g.stream.Write([]byte(" and"))
 		g.object(307).object(308).fin()

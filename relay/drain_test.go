@@ -1,0 +1,136 @@
+package relay
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/transport"
+	"sluice/transport/transporttest"
+)
+
+func TestDrain(t *testing.T) {
+	onBench(t, Config{Grace: time.Minute}, func(b *bench) {
+		pub, sub, stays := b.connect(), b.connect(), b.connect()
+		pub.serve(&source{})
+		pub.announce("live")
+		sub.mustSubscribe(moqt.Parameters{})
+		stays.mustSubscribe(moqt.Parameters{})
+		start := time.Now()
+		drained := make(chan struct{})
+		go func() {
+			b.relay.Drain(context.Background(), "moqt://other", 10*time.Second)
+			close(drained)
+		}()
+		for _, c := range []*client{pub, sub, stays} {
+			g := <-c.handler.goaway
+			require.Equal(t, "moqt://other", g.NewSessionURI)
+			require.Equal(t, uint64(10_000), g.Timeout)
+		}
+		late, conn := transporttest.Pipe(transporttest.Config{})
+		require.ErrorIs(t, b.relay.Serve(b.ctx, conn), errTooManySessions)
+		require.Error(t, late.Context().Err())
+		pub.Session.Close(moqt.SessionNoError, "")
+		sub.Session.Close(moqt.SessionNoError, "")
+		synctest.Wait()
+		select {
+		case <-drained:
+			require.Fail(t, "a session is still there")
+		default:
+		}
+		<-drained
+		require.Equal(t, 10*time.Second, time.Since(start))
+		var closed *transport.SessionError
+		require.ErrorAs(t, <-stays.result, &closed)
+		require.Equal(t, uint64(moqt.SessionGoawayTimeout), closed.Code)
+	})
+}
+
+func TestDrainIsCutShort(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		c := b.connect()
+		ctx, cancel := context.WithTimeout(b.ctx, time.Second)
+		defer cancel()
+		b.relay.Drain(ctx, "", time.Minute)
+		require.NoError(t, <-c.result)
+	})
+}
+
+func TestDrainWithoutSessions(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) { b.relay.Drain(b.ctx, "", time.Minute) })
+}
+
+func TestLimitOfSessions(t *testing.T) {
+	onBench(t, Config{MaxSessions: 1}, func(b *bench) {
+		b.connect()
+		client, conn := transporttest.Pipe(transporttest.Config{})
+		require.ErrorIs(t, b.relay.Serve(b.ctx, conn), errTooManySessions)
+		require.Error(t, client.Context().Err())
+	})
+}
+
+func TestTooFarBehind(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		src := &source{}
+		_, err := src.offer(b.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		c := b.connect()
+		k, s := c.mustSubscribe(moqt.Parameters{})
+		src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
+		require.Equal(t, "1.0", k.take())
+		d := c.outlet().subs[0].cfg.Owner.(*downstream)
+		d.end(moqt.DoneTooFarBehind, moqt.ResetTooFarBehind)
+		b.done(s, moqt.DoneTooFarBehind)
+		require.Equal(t, "1 reset 5", k.take())
+	})
+}
+
+func TestMediaSenderIsRequired(t *testing.T) {
+	r, err := New(Config{Authorizer: AllowAll{}})
+	require.NoError(t, err)
+	client, conn := transporttest.Pipe(transporttest.Config{})
+	require.ErrorIs(t, r.Serve(t.Context(), conn), errNoSender)
+	require.Error(t, client.Context().Err())
+	var _ media.Events = r.Events()
+}
+
+func TestMetrics(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		src, _, _, _, _ := b.live(nil)
+		b.connect().subscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange}})
+		value := func(name string) float64 {
+			families, err := collected(b.relay).Gather()
+			require.NoError(t, err)
+			for _, f := range families {
+				if f.GetName() == "sluice_relay_"+name {
+					total := 0.0
+					for _, m := range f.GetMetric() {
+						total += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+					}
+					return total
+				}
+			}
+			return -1
+		}
+		require.Equal(t, []float64{3, 1, 1, 1, 1, 1}, []float64{
+			value("sessions"), value("tracks"), value("upstream_subscriptions"), value("downstream_subscriptions"),
+			value("refused_requests_total"), value("received_datagrams_total"),
+		})
+		require.Greater(t, value("received_bytes_total"), 40.0)
+		require.Greater(t, value("cache_bytes"), 100.0)
+		require.Equal(t, 1.0, value("sent_subgroups_total"))
+		_ = src
+	})
+}
+
+func collected(r *Relay) *prometheus.Registry {
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(r)
+	return reg
+}
