@@ -164,7 +164,7 @@ func TestContextAccepts(t *testing.T) {
 func TestSetupURISyntax(t *testing.T) {
 	server := Context{Stream: MessageSetup, Server: true}
 	for path, ok := range map[string]bool{
-		"": true, "/": true, "/a/b": true, "/a//b": true, "?q": true, "/a?q=/?": true, "/%41~!$&'()*+,;=:@-._": true,
+		"": true, "/": true, "/a/b": true, "/a//b": true, "?q": true, "/a?q=/?": true, "/%09%af%AF%90%fa%FA": true, "/%4g": false, "/%4G": false, "/%/0": false, "/%:0": false, "/%41~!$&'()*+,;=:@-._": true,
 		"a": false, "/a b": false, "/%4": false, "/%zz": false, "/a#f": false, "/é": false, "/a\x00": false,
 		"/[": false, "/a?q#": false,
 	} {

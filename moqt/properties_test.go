@@ -137,6 +137,7 @@ func TestCheckObject(t *testing.T) {
 	}{
 		{"none", nil, false},
 		{"gaps up to the first", withImmutable(t, nil, KeyValuePair{Type: group, Value: 10}, KeyValuePair{Type: object, Value: 5}), false},
+		{"value of 2^16-1", withImmutable(t, nil, KeyValuePair{Type: 0x0d, Bytes: make([]byte, MaxValueLen)}), false},
 		{"unknown types", withImmutable(t, nil, KeyValuePair{Type: Grease(0)}, KeyValuePair{Type: 0x38}), false},
 		{"group gap too large", withImmutable(t, nil, KeyValuePair{Type: group, Value: 11}), true},
 		{"object gap too large", withImmutable(t, nil, KeyValuePair{Type: object, Value: 6}), true},

@@ -181,6 +181,13 @@ func TestToleratedMessages(t *testing.T) {
 		{"14", "unknown track property", MessagePublish, "00 00 00 00 00 809d 01 ff"},
 		{"2.5.1", "unknown mandatory track property", MessageSubscribeOK, "00 00 c04000 00"},
 		{"2.4.1", "namespace of no fields and empty name", MessageSubscribe, "00 00 00 00"},
+		{"1.4.4", "reason of 1024", MessagePublishDone, "00 00 " + field(1024)},
+		{"2.4.1", "32 fields", MessagePublishNamespace, "00 20" + strings.Repeat("0161", 32) + "00"},
+		{"2.4.1", "namespace of 4096", MessageNamespace, "02" + field(4095) + field(1)},
+		{"2.4.1", "full track name of 4096", MessageSubscribe, "00 01" + field(1) + field(4095) + "00"},
+		{"10.4", "URI of 8192", MessageGoaway, field(8192) + "00"},
+		{"5.1.2", "end group 2^64-1", MessageSubscribe, "00 00 00 01 21 0c 04 fffffffffffffffffe 00 01"},
+		{"10.2.13", "largest values", MessageSubscribe, "00 00 00 01 32 ffffffffffffffffff"},
 		{"1.4.1", "integers longer than necessary", MessageSubscribe, "8000 8000 c00000 ff0000000000000000"},
 	} {
 		t.Run(tc.section+" "+tc.name, func(t *testing.T) {
