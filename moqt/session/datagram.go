@@ -70,12 +70,13 @@ func (s *Session) takeDatagram(b []byte) error {
 
 // findOrHold returns the subscription of an object. If it is not known yet, the object is held for a while.
 func (s *Session) findOrHold(o moqt.ObjectDatagram, size int) *Subscription {
-	sub, wait := s.findSubscription(o.TrackAlias)
-	if wait == nil {
-		return sub
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	sub, wait := s.findSubscription(o.TrackAlias)
+	if wait == nil {
+		sub.expectDatagrams()
+		return sub
+	}
 	d := &s.datagrams
 	now := time.Now()
 	d.remove(func(h heldDatagram) bool { return now.Sub(h.arrived) > s.cfg.Hold })
@@ -105,8 +106,18 @@ func (s *Session) flushDatagrams(sub *Subscription) {
 	defer s.datagrams.deliver.Unlock()
 	s.mu.Lock()
 	held := s.datagrams.remove(func(h heldDatagram) bool { return h.object.TrackAlias == sub.alias })
+	if len(held) > 0 {
+		sub.expectDatagrams()
+	}
 	s.mu.Unlock()
 	for _, h := range held {
 		sub.receiver.HandleDatagram(&h.object)
+	}
+}
+
+// expectDatagrams notes that objects of the subscription come in datagrams, with s.mu held.
+func (sub *Subscription) expectDatagrams() {
+	if sub != nil && sub.drain.cause == nil {
+		sub.drain.datagrams = true
 	}
 }

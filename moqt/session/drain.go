@@ -9,25 +9,29 @@ import (
 // maxDrain bounds how long the state of an ended subscription is kept, whatever delivery timeouts its publisher chose.
 const maxDrain = time.Minute
 
+// datagramGrace is how long datagrams may lag behind PUBLISH_DONE, which counts streams only.
+const datagramGrace = 100 * time.Millisecond
+
 // drain follows the data streams of a subscription, to tell when the last one has been handled (draft §10.11).
 type drain struct {
-	active   map[*Subgroup]struct{}
-	finished uint64 // streams that were handled
-	expected uint64 // the publisher's Stream Count
-	cause    error  // why the subscription ends; nil while it does not
-	expired  bool
-	timer    *time.Timer
+	active    map[*Subgroup]struct{}
+	finished  uint64 // streams that were handled
+	expected  uint64 // the publisher's Stream Count
+	datagrams bool   // there are or may be datagrams, and they have not had their time yet
+	cause     error  // why the subscription ends; nil while it does not
+	expired   bool
+	timers    []*time.Timer
 }
 
 // complete reports whether no more streams have to be awaited.
 func (d *drain) complete() bool {
-	return d.cause != nil && len(d.active) == 0 && (d.expired || d.finished >= d.expected)
+	return d.cause != nil && len(d.active) == 0 && (d.expired || d.finished >= d.expected && !d.datagrams)
 }
 
 // stop abandons the streams that are still being read.
 func (d *drain) stop() {
-	if d.timer != nil {
-		d.timer.Stop()
+	for _, timer := range d.timers {
+		timer.Stop()
 	}
 	for g := range d.active {
 		g.CancelRead(uint64(moqt.ResetCancelled))
@@ -48,16 +52,22 @@ func (sub *Subscription) startDraining(cause error, streams uint64) {
 		sub.out.finish()
 	}
 	d.cause, d.expected = cause, streams
-	timeout := min(max(sub.deliveryTimeout(), sub.s.cfg.Timeouts.Drain), maxDrain)
-	d.timer = time.AfterFunc(timeout, sub.drainExpired)
+	d.datagrams = d.datagrams || streams == 0
+	sub.drainAfter(min(max(sub.deliveryTimeout(), sub.s.cfg.Timeouts.Drain), maxDrain), func() { d.expired = true })
+	if d.datagrams {
+		sub.drainAfter(datagramGrace, func() { d.datagrams = false })
+	}
 	sub.finishDraining()
 }
 
-func (sub *Subscription) drainExpired() {
-	sub.s.mu.Lock()
-	defer sub.s.mu.Unlock()
-	sub.drain.expired = true
-	sub.finishDraining()
+// drainAfter changes the state of draining after some time.
+func (sub *Subscription) drainAfter(timeout time.Duration, change func()) {
+	sub.drain.timers = append(sub.drain.timers, time.AfterFunc(timeout, func() {
+		sub.s.mu.Lock()
+		defer sub.s.mu.Unlock()
+		change()
+		sub.finishDraining()
+	}))
 }
 
 func (sub *Subscription) finishDraining() {

@@ -56,6 +56,11 @@ func (f *Fetch) Stream(ctx context.Context) (transport.ReceiveStream, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-f.ctx.Done():
+	}
+	select {
+	case <-f.arrived: // it was faster than what ended the fetch
+		return f.data, nil
+	default:
 		return nil, fmt.Errorf("fetch: %w", context.Cause(f.ctx))
 	}
 }
@@ -86,6 +91,7 @@ func (f *Fetch) accepted(m moqt.Message) error {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
 	f.ok = ok
+	f.markAccepted() // before the end that may follow
 	f.finish()
 	return nil
 }

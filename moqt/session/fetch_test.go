@@ -113,8 +113,6 @@ func TestServeAFetch(t *testing.T) {
 		require.IsType(p, &moqt.FetchOK{}, e.receive())
 		e.requireEOF()
 
-		_, err = p.conn.AcceptUniStream(p.Context()) // control
-		require.NoError(p, err)
 		in, err := p.conn.AcceptUniStream(p.Context())
 		require.NoError(p, err)
 		b, err := io.ReadAll(in)

@@ -33,7 +33,8 @@ type script struct {
 	s       *Session
 	conn    *transporttest.Conn // the peer's end
 	control transport.SendStream
-	nextID  uint64 // the peer's
+	ours    transport.ReceiveStream // the control stream of the session
+	nextID  uint64                  // the peer's
 	run     chan error
 }
 
@@ -51,6 +52,8 @@ func play(t *testing.T, set setting, f func(*script)) {
 		require.NoError(t, err)
 		p := &script{T: t, s: s, conn: theirs, nextID: uint64(1 - set.cfg.Role), run: make(chan error, 1)}
 		go func() { p.run <- s.Run(context.Background()) }()
+		p.ours, err = p.conn.AcceptUniStream(t.Context())
+		require.NoError(t, err)
 		if !set.silent {
 			p.setup(&moqt.Setup{})
 			<-s.Ready()

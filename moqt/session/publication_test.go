@@ -13,15 +13,11 @@ import (
 	"sluice/transport/transporttest"
 )
 
-// acceptUni returns the next data stream of the session, after its control stream, and its header.
-func (p *script) acceptUni(skip int) (transport.ReceiveStream, moqt.SubgroupHeader) {
+// acceptUni returns the next data stream of the session, and its header.
+func (p *script) acceptUni() (transport.ReceiveStream, moqt.SubgroupHeader) {
 	p.Helper()
-	var stream transport.ReceiveStream
-	for range skip + 1 {
-		var err error
-		stream, err = p.conn.AcceptUniStream(p.Context())
-		require.NoError(p, err)
-	}
+	stream, err := p.conn.AcceptUniStream(p.Context())
+	require.NoError(p, err)
 	var b []byte
 	for {
 		h, _, err := moqt.ParseSubgroupHeader(moqt.Draft18, b)
@@ -59,7 +55,7 @@ func TestServeASubscription(t *testing.T) {
 		require.NoError(p, err)
 		p.write(stream, []byte("object"))
 		require.NoError(p, stream.Close())
-		in, header := p.acceptUni(1)
+		in, header := p.acceptUni()
 		require.Equal(p, moqt.SubgroupHeader{GroupID: 2, TrackAlias: pub.Alias()}, header)
 		body, err := io.ReadAll(in)
 		require.NoError(p, err)
@@ -174,8 +170,8 @@ func TestPublicationsThatThePeerCancels(t *testing.T) {
 				require.NoError(p, err)
 				p.write(closed, []byte("complete"))
 				require.NoError(p, closed.Close())
-				in, _ := p.acceptUni(1)
-				complete, _ := p.acceptUni(0)
+				in, _ := p.acceptUni()
+				complete, _ := p.acceptUni()
 				cancel(e)
 				<-pub.Context().Done()
 				require.Equal(p, &transport.StreamError{Code: 1, Remote: true}, context.Cause(pub.Context()))

@@ -83,11 +83,19 @@ func (r *Request) receiveResponse(m moqt.Message) error {
 	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
+	r.markAccepted()
+	r.peerDone = r.kind == moqt.MessageTrackStatus
+	return nil
+}
+
+// markAccepted lets those proceed that wait for the response, with s.mu held.
+func (r *Request) markAccepted() {
+	if r.answered {
+		return
+	}
 	r.answered = true
 	close(r.responded)
 	r.confirmTokens()
-	r.peerDone = r.kind == moqt.MessageTrackStatus
-	return nil
 }
 
 // accepts reports whether messages of type m accept requests of type kind.

@@ -36,10 +36,8 @@ func TestGoawayToThePeer(t *testing.T) {
 		pub := <-h.subscribes
 		require.NoError(p, pub.Accept(moqt.Parameters{}, nil))
 		first.receive()
-		control, err := p.conn.AcceptUniStream(p.Context())
-		require.NoError(p, err)
-		reader := moqt.NewReader(control, moqt.Draft18)
-		_, err = reader.Read()
+		reader := moqt.NewReader(p.ours, moqt.Draft18)
+		_, err := reader.Read()
 		require.NoError(p, err)
 
 		require.NoError(p, p.s.Goaway("moqt://elsewhere", 10*time.Second))

@@ -89,9 +89,7 @@ func TestSetupRefusedByTheApplication(t *testing.T) {
 
 // sentSetup returns the SETUP of the session under test.
 func (p *script) sentSetup() *moqt.Setup {
-	stream, err := p.conn.AcceptUniStream(p.Context())
-	require.NoError(p, err)
-	m, err := moqt.NewReader(stream, moqt.Draft18).Read()
+	m, err := moqt.NewReader(p.ours, moqt.Draft18).Read()
 	require.NoError(p, err)
 	return m.(*moqt.Setup)
 }
@@ -160,11 +158,7 @@ func TestControlStreamViolations(t *testing.T) {
 		}, moqt.SessionProtocolViolation},
 		{"FIN", false, func(p *script) { require.NoError(p, p.control.Close()) }, moqt.SessionProtocolViolation},
 		{"reset", false, func(p *script) { p.control.CancelWrite(0) }, moqt.SessionProtocolViolation},
-		{"STOP_SENDING", false, func(p *script) {
-			stream, err := p.conn.AcceptUniStream(p.Context())
-			require.NoError(p, err)
-			stream.CancelRead(0)
-		}, moqt.SessionProtocolViolation},
+		{"STOP_SENDING", false, func(p *script) { p.ours.CancelRead(0) }, moqt.SessionProtocolViolation},
 		{"second control stream", false, func(p *script) { p.setup(&moqt.Setup{}) }, moqt.SessionProtocolViolation},
 		{"second SETUP", false, func(p *script) {
 			p.write(p.control, p.encode(&moqt.Setup{}))

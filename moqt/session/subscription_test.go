@@ -162,7 +162,7 @@ func TestDrainOfASubscription(t *testing.T) {
 		opened  int
 		want    time.Duration
 	}{
-		{"no streams", 0, 0, 0},
+		{"no streams", 0, 0, datagramGrace}, // there may be datagrams
 		{"all streams came", 2, 2, 0},
 		{"a stream is missing", 3, 2, 5 * time.Second}, // the smaller delivery timeout
 		{"unknown count", moqt.UnknownStreamCount, 2, 5 * time.Second},
@@ -187,6 +187,24 @@ func TestDrainOfASubscription(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestLateDatagramsAfterPublishDone(t *testing.T) {
+	play(t, setting{}, func(p *script) {
+		c := newCollector()
+		sub, e := p.subscribed(testTrack, 1, c)
+		o := datagram(p.T, moqt.ObjectDatagram{TrackAlias: 1})
+		require.NoError(p, p.conn.SendDatagram(o))
+		<-c.datagrams
+		require.NoError(p, p.uni(subgroupHeader(1)).Close())
+		<-c.subgroups
+		e.send(&moqt.PublishDone{StreamCount: 1})
+		<-sub.Ending()
+		time.Sleep(datagramGrace - 1)
+		require.NoError(p, p.conn.SendDatagram(o))
+		<-c.datagrams
+		<-sub.Context().Done()
+	})
 }
 
 func TestLateStreamsAfterPublishDone(t *testing.T) {

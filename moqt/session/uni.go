@@ -115,7 +115,12 @@ func (s *Session) takeSubgroup(h *headerReader) error {
 // awaitSubscription returns the subscription that an alias belongs to, and gives the message that says so a short time
 // to arrive and to be accepted (draft §11.4.2). The stream waits in the transport, within its flow control window.
 func (s *Session) awaitSubscription(alias uint64) *Subscription {
-	sub, wait := s.findSubscription(alias)
+	find := func() (*Subscription, <-chan struct{}) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.findSubscription(alias)
+	}
+	sub, wait := find()
 	if wait == nil {
 		return sub
 	}
@@ -133,16 +138,14 @@ func (s *Session) awaitSubscription(alias uint64) *Subscription {
 		case <-s.ctx.Done():
 			return nil
 		}
-		sub, wait = s.findSubscription(alias)
+		sub, wait = find()
 	}
 	return sub
 }
 
 // findSubscription returns the subscription that an alias belongs to, or nil if its objects are not wanted. If that is
-// not known yet, it returns what to wait for.
+// not known yet, it returns what to wait for. It is called with mu held.
 func (s *Session) findSubscription(alias uint64) (sub *Subscription, wait <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	sub, retired := s.aliases.lookup(alias)
 	switch {
 	case sub == nil && retired:
