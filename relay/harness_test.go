@@ -137,6 +137,13 @@ func (st *plainStream) send() media.Result {
 			str.CancelWrite(0)
 			return res
 		}
+		select {
+		case code := <-st.reset:
+			str.CancelWrite(code)
+			res.Outcome = media.Canceled
+			return res
+		default:
+		}
 		state, code := st.cfg.Log.State()
 		if b = st.reader.View(off, 1<<16); len(b) > 0 {
 			off += int64(len(b))

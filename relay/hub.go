@@ -204,12 +204,12 @@ func (h *hub) malformed(u *upstream, err error) {
 		return
 	}
 	if !h.barLater(u) {
-		u.cancel(moqt.ResetMalformedTrack)
 		reset := moqt.ResetMalformedTrack
-		h.finishAll(moqt.DoneMalformedTrack, err.Error(), &reset)
+		h.finishAll(moqt.DoneMalformedTrack, err.Error(), &reset) // before its streams are reset for lack of a publisher
 		for f := range h.fetches {
 			f.abort(&moqt.RequestError{Code: moqt.RequestMalformedTrack, Reason: err.Error()}, reset)
 		}
+		u.cancel(reset)
 	}
 	// What the index knows, of objects or gaps, may be what was wrong.
 	h.data.Close()

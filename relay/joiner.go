@@ -37,20 +37,25 @@ func (j *joiner) Wake() {
 func (j *joiner) look() {
 	d := j.downstream
 	state, _ := j.segment.Log.State()
+	end := j.segment.Log.End() // before Seek: what precedes it belongs to objects that Seek knows
 	o, ok := j.segment.Log.Seek(j.from)
-	if !ok && state == track.Open {
-		return
-	}
 	d.mu.Lock()
-	if j.closed {
-		d.mu.Unlock()
-		return
+	switch {
+	case j.closed:
+		ok = false
+	case ok || state != track.Open:
+		delete(d.deliveries, j.segment)
+	default:
+		j.reader.Release(end)
 	}
-	j.close()
-	delete(d.deliveries, j.segment)
 	d.mu.Unlock()
 	if ok {
 		d.send(j.segment, o)
+	}
+	if ok || state != track.Open {
+		d.mu.Lock()
+		j.close() // now that the stream holds the log
+		d.mu.Unlock()
 	}
 }
 

@@ -323,6 +323,7 @@ func TestPrioritiesAndTimeouts(t *testing.T) {
 
 				_, err := s.Update(b.ctx, moqt.Parameters{SubscriberPriority: ptr(uint8(200)), ObjectDeliveryTimeout: ptr(uint64(10))})
 				require.NoError(t, err)
+				synctest.Wait()
 				require.Equal(t, uint8(200), out.cfg.Priority)
 				require.Equal(t, 10*time.Millisecond, out.cfg.ObjectTimeout)
 			})

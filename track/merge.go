@@ -84,7 +84,10 @@ func (s *Source) resume(o Object, own bool) (bool, error) {
 
 // reveal makes the bytes of o readable that are still to be copied or compared.
 func (s *Source) reveal(o Object, own bool) {
-	if end := min(s.in.Written(), o.End); own && end > s.in.End() {
+	if !own {
+		return
+	}
+	if end := min(s.in.Written(), o.End); end > s.in.End() {
 		s.in.Commit(end)
 	}
 }
