@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -186,6 +185,3 @@ func (n *namespace) addBridge(name string) (*netlink.Bridge, error) {
 	}
 	return bridge, nil
 }
-
-// SubscriberName returns the name of the i-th subscriber, counted from 1.
-func SubscriberName(i int) string { return "sub" + strconv.Itoa(i) }

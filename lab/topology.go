@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 )
 
 // Names of hosts; subscribers are sub1, sub2, …
@@ -12,6 +13,9 @@ const (
 	RelayName     = "relay"
 	NetworkName   = "net" // the host in the middle, which all links lead to
 )
+
+// SubscriberName returns the name of the i-th subscriber, counted from 1.
+func SubscriberName(i int) string { return "sub" + strconv.Itoa(i) }
 
 // MaxSubscribers is the number of ports that a kernel bridge has, less those of the publisher and the relay.
 const MaxSubscribers = 1000

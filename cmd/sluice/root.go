@@ -68,7 +68,7 @@ func newRoot(env *environment) *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	log.register(root)
-	root.AddCommand(newRelay(env), newPub(env), newSub(env), newRTT(env), newLab(env))
+	root.AddCommand(newRelay(env), newPub(env), newSub(env), newRTT(env), newLab(env), newDemo(env))
 	markArgErrors(root)
 	return root
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/lab"
+	"sluice/pub"
+)
+
+// demoFlags are the flags of sluice demo.
+type demoFlags struct {
+	subscribers int
+	clip        string
+	loopback    bool
+	conditions  conditionFlags
+}
+
+func newDemo(env *environment) *cobra.Command {
+	f := new(demoFlags)
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Relay a clip to several subscribers and check that all get every byte",
+		Long: `Build a lab, run a relay, a publisher and subscribers in it, publish a clip at the speed of its time stamps, and compare what each
+subscriber receives with the source, byte by byte. Every second subscriber connects over WebTransport.
+
+Exits with 0 only if everything was received, nothing differs and every process ended well. Without root there is no lab: the
+same runs on loopback, without what only the lab can show.`,
+		Example: `  sudo sluice demo
+  sudo sluice demo --subscribers 5 --loss 2% --delay 20ms --reorder 1%
+  sluice demo --loopback --clip film.mp4`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
+	}
+	flags := cmd.Flags()
+	flags.IntVarP(&f.subscribers, "subscribers", "n", 3, "number of subscribers")
+	flags.StringVar(&f.clip, "clip", "", "fragmented MP4 `file` to publish (default: the sample clip, testdata/clip.mp4)")
+	flags.BoolVar(&f.loopback, "loopback", false, "run on loopback even if a lab could be built")
+	f.conditions.register(flags)
+	return cmd
+}
+
+const (
+	demoNamespace = "demo/clip"
+	// demoSetUp is how long each step may take until media flows, and how long after the end of it; a busy machine is slow.
+	demoSetUp = 30 * time.Second
+)
+
+// stage is where the processes of the demo run.
+type stage interface {
+	// command starts sluice with arguments as a process of a host; see startProcess.
+	command(ctx context.Context, host string, out io.Writer, args ...string) (*process, error)
+	// relayAddress is how a host reaches the relay.
+	relayAddress(host string) string
+	// delays returns what the relay has added for a subscriber until now, if that can be measured.
+	delays(subscriber string) lab.Delays
+	close() error
+}
+
+func (f *demoFlags) run(ctx context.Context, env *environment) (err error) {
+	conditions, err := f.check()
+	if err != nil {
+		return usageError{err}
+	}
+	clip, err := f.findClip()
+	if err != nil {
+		return err
+	}
+	want, err := openSource(clip)
+	if err != nil {
+		return &pub.InputError{Err: err}
+	}
+	s, where, err := f.openStage(ctx, conditions)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	fmt.Fprintln(env.stdout, where)
+
+	ctx, cancel := context.WithTimeoutCause(ctx, want.duration+3*demoSetUp, errors.New("the demo takes too long"))
+	defer cancel()
+	d := &demo{stage: s, clip: clip, want: want}
+	table := newDemoTable(env.stdout, d)
+	err = d.play(ctx, f.subscribers, table.update)
+	if len(d.subscribers) > 0 {
+		table.print()
+		table.summary()
+	}
+	return err
+}
+
+func (f *demoFlags) check() (lab.Conditions, error) {
+	if f.subscribers < 1 || f.subscribers > lab.MaxSubscribers {
+		return lab.Conditions{}, fmt.Errorf("--subscribers has to be 1 to %d", lab.MaxSubscribers)
+	}
+	return lab.ParseConditions(f.conditions.String())
+}
+
+// openStage builds the lab, or says why the demo runs on loopback.
+func (f *demoFlags) openStage(ctx context.Context, conditions lab.Conditions) (s stage, where string, err error) {
+	why := "as asked for"
+	if !f.loopback {
+		s, err := openLabStage(ctx, f.subscribers, conditions)
+		if err == nil {
+			return s, fmt.Sprintf("lab: publisher, relay and %d subscribers in network namespaces, links: %v", f.subscribers, conditions), nil
+		}
+		missing, ok := errors.AsType[*lab.MissingError](err)
+		if !ok {
+			return nil, "", err
+		}
+		why = missing.Error()
+	}
+	if conditions != (lab.Conditions{}) {
+		return nil, "", usage("loopback (%s) has no links that could be %v", why, conditions)
+	}
+	return loopbackStage{}, "loopback (" + why + "); left out: separate hosts and links, and the delay that the relay adds, which is measured at its devices", nil
+}
+
+// findClip returns the path of the clip.
+func (f *demoFlags) findClip() (string, error) {
+	if f.clip != "" {
+		return filepath.Abs(f.clip)
+	}
+	const sample = "testdata/clip.mp4"
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	for _, clip := range []string{sample, filepath.Join(filepath.Dir(self), "..", sample)} {
+		if _, err := os.Stat(clip); err == nil {
+			return filepath.Abs(clip)
+		}
+	}
+	return "", fmt.Errorf("the sample clip %s is not here: run the demo in Sluice's source directory, or name a --clip", sample)
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"time"
+
+	"sluice/lab"
+)
+
+// demo is a run of the demo.
+type demo struct {
+	stage stage
+	clip  string
+	want  *source
+
+	relay, publisher *process
+	subscribers      []*demoSubscriber
+}
+
+// demoSubscriber is a subscriber and what it has received.
+type demoSubscriber struct {
+	*process
+	over string // transport
+	got  *checker
+}
+
+// play runs the demo until all processes have ended. show is called while media flows and at the end.
+func (d *demo) play(ctx context.Context, subscribers int, show func()) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer func() {
+		cancel(nil)
+		d.reap() // what still runs, if something went wrong
+	}()
+	reach, err := d.startRelay(ctx)
+	if err != nil {
+		return err
+	}
+	go func() {
+		<-d.relay.done
+		cancel(fmt.Errorf("the relay has ended: %w", cmp.Or(d.relay.err, io.EOF))) // nobody need try to reach it
+	}()
+	for i := 1; i <= subscribers; i++ {
+		if err := d.startSubscriber(ctx, i, reach); err != nil {
+			return err
+		}
+	}
+	for _, s := range d.subscribers { // everybody is there before the media starts
+		if _, err := s.await(ctx, "session started"); err != nil {
+			return err
+		}
+	}
+	args := append([]string{"pub", "--wait", d.clip}, reach(lab.PublisherName, "moqt")...)
+	if d.publisher, err = d.stage.command(ctx, lab.PublisherName, nil, args...); err != nil {
+		return err
+	}
+	defer every(true, time.Second, show)()
+	return d.finish(ctx)
+}
+
+// startRelay starts the relay and returns the flags by which a host reaches it.
+func (d *demo) startRelay(ctx context.Context) (reach func(host, scheme string) []string, err error) {
+	d.relay, err = d.stage.command(ctx, lab.RelayName, nil, "relay", "--listen", ":0", "--dev", "--admin", "", "--drain", "3s", "--log-level", "warn")
+	if err != nil {
+		return nil, err
+	}
+	port, err := d.relaySays(ctx, "raw QUIC", `:(\d+)$`)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := d.relaySays(ctx, "certificate", `[0-9a-f]{64}`)
+	if err != nil {
+		return nil, err
+	}
+	return func(host, scheme string) []string {
+		url := scheme + "://" + net.JoinHostPort(d.stage.relayAddress(host), port)
+		return []string{"--relay", url, "--namespace", demoNamespace, "--tls-sha256", certificate}
+	}, nil
+}
+
+// relaySays returns what a pattern, or its group, matches in the relay's line with a text.
+func (d *demo) relaySays(ctx context.Context, text, pattern string) (string, error) {
+	line, err := d.relay.await(ctx, text)
+	if err != nil {
+		return "", err
+	}
+	match := regexp.MustCompile(pattern).FindStringSubmatch(line)
+	if match == nil {
+		return "", d.relay.failure(fmt.Errorf("no %s in %q", pattern, line))
+	}
+	return match[len(match)-1], nil
+}
+
+func (d *demo) startSubscriber(ctx context.Context, i int, reach func(host, scheme string) []string) (err error) {
+	s := &demoSubscriber{over: "QUIC", got: newChecker(d.want)}
+	scheme := "moqt"
+	if i%2 == 0 {
+		s.over, scheme = "WebTransport", "https"
+	}
+	name := lab.SubscriberName(i)
+	args := append([]string{"sub", "--out", "-", "--wait", demoSetUp.String()}, reach(name, scheme)...)
+	if s.process, err = d.stage.command(ctx, name, s.got.in, args...); err != nil {
+		s.got.in.Close()
+		return err
+	}
+	go func() {
+		<-s.done
+		s.got.in.Close()
+	}()
+	d.subscribers = append(d.subscribers, s)
+	return nil
+}
+
+// finish waits for the processes, which end by themselves once the clip is over, all but the relay.
+func (d *demo) finish(ctx context.Context) error {
+	if err := d.publisher.wait(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range d.subscribers {
+		errs = append(errs, s.wait(ctx))
+		<-s.got.done
+		if err := s.got.status().err; err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w: %w", s.name, errDiffers, err))
+		}
+	}
+	if err := d.relay.end(); err != nil {
+		errs = append(errs, d.relay.failure(err))
+	}
+	return errors.Join(append(errs, d.relay.wait(ctx))...)
+}
+
+// reap waits for every process that was started.
+func (d *demo) reap() {
+	for _, p := range []*process{d.relay, d.publisher} {
+		if p != nil {
+			<-p.done
+		}
+	}
+	for _, s := range d.subscribers {
+		<-s.done
+		<-s.got.done
+	}
+}

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os/exec"
+
+	"sluice/lab"
+)
+
+// loopbackStage runs all processes on this host.
+type loopbackStage struct{}
+
+func (loopbackStage) command(ctx context.Context, host string, out io.Writer, args ...string) (*process, error) {
+	return startProcess(ctx, host, out, (*exec.Cmd).Start, args...)
+}
+
+func (loopbackStage) relayAddress(string) string { return "127.0.0.1" }
+
+func (loopbackStage) delays(string) lab.Delays { return nil }
+
+func (loopbackStage) close() error { return nil }

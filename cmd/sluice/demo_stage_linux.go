@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os/exec"
+	"syscall"
+
+	"sluice/lab"
+)
+
+// labStage runs each process in a host of a lab, and times packets at the relay's devices.
+type labStage struct {
+	lab     *lab.Lab
+	capture *lab.Capture
+}
+
+// Points of the capture.
+const (
+	intoRelay = iota
+	outOfRelay
+)
+
+func openLabStage(ctx context.Context, subscribers int, c lab.Conditions) (stage, error) {
+	l, err := lab.New(ctx, lab.Topology{Subscribers: subscribers, Uplink: lab.Symmetric(c), Downlink: lab.Symmetric(c)})
+	if err != nil {
+		return nil, err
+	}
+	capture, err := l.StartCapture(
+		lab.Point{Device: l.Relay.Device("up"), Direction: lab.ToHost},
+		lab.Point{Device: l.Relay.Device("down"), Direction: lab.FromHost})
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &labStage{l, capture}, nil
+}
+
+func (s *labStage) command(ctx context.Context, host string, out io.Writer, args ...string) (*process, error) {
+	h, err := s.lab.Host(host)
+	if err != nil {
+		return nil, err
+	}
+	return startProcess(ctx, host, out, func(cmd *exec.Cmd) error {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // the lab ends with this process, so must they
+		return h.Start(cmd)
+	}, args...)
+}
+
+func (s *labStage) relayAddress(host string) string {
+	if h, err := s.lab.Host(host); err == nil {
+		return s.lab.Relay.Facing(h).IPv6.Addr().String()
+	}
+	return ""
+}
+
+func (s *labStage) delays(subscriber string) lab.Delays {
+	h, err := s.lab.Host(subscriber)
+	if err != nil {
+		return nil
+	}
+	device := h.Devices[0]
+	var packets []lab.Packet
+	for _, p := range s.capture.Packets() {
+		to := p.Flow.Target.Addr()
+		if p.Point == intoRelay || to == device.IPv4.Addr() || to == device.IPv6.Addr() {
+			packets = append(packets, p)
+		}
+	}
+	return lab.MatchBursts(packets, intoRelay, outOfRelay, lab.BurstConfig{}).First()
+}
+
+func (s *labStage) close() error {
+	_, err := s.capture.Stop()
+	return errors.Join(err, s.lab.Close())
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package main
+
+import (
+	"context"
+
+	"sluice/lab"
+)
+
+func openLabStage(context.Context, int, lab.Conditions) (stage, error) {
+	return nil, &lab.MissingError{What: "network namespaces, which only Linux has"}
+}
