@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"io"
 	"os"
 	"time"
 
@@ -86,9 +87,13 @@ func (in *inbox) first() (moqt.Message, error) {
 // refuseStream gives up a stream on which no request arrived.
 func (s *Session) refuseStream(stream transport.Stream, err error) {
 	code := moqt.ResetCancelled
-	if _, malformed := errors.AsType[*moqt.MalformedTrackError](err); malformed {
+	_, malformed := errors.AsType[*moqt.MalformedTrackError](err)
+	_, reset := errors.AsType[*transport.StreamError](err)
+	switch {
+	case malformed:
 		code = moqt.ResetMalformedTrack
-	} else if _, reset := errors.AsType[*transport.StreamError](err); !reset && !errors.Is(err, os.ErrDeadlineExceeded) {
+	case reset, errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded): // never used
+	default:
 		s.failUnlessEnded(err)
 	}
 	stream.CancelRead(uint64(code))

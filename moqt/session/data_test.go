@@ -237,6 +237,7 @@ func TestResetBeforeTheHeaderIsHarmless(t *testing.T) {
 		stream, err := p.conn.OpenStream()
 		require.NoError(p, err)
 		stream.CancelWrite(0)
+		require.NoError(p, p.raw(nil).Close())
 		p.requireOpen()
 	})
 }

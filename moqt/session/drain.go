@@ -17,7 +17,7 @@ type drain struct {
 	active    map[*Subgroup]struct{}
 	finished  uint64 // streams that were handled
 	expected  uint64 // the publisher's Stream Count
-	datagrams bool   // there are or may be datagrams, and they have not had their time yet
+	datagrams bool   // there were some, and late ones have not had their time yet
 	cause     error  // why the subscription ends; nil while it does not
 	expired   bool
 	timers    []*time.Timer
@@ -52,7 +52,6 @@ func (sub *Subscription) startDraining(cause error, streams uint64) {
 		sub.out.finish()
 	}
 	d.cause, d.expected = cause, streams
-	d.datagrams = d.datagrams || streams == 0
 	sub.drainAfter(min(max(sub.deliveryTimeout(), sub.s.cfg.Timeouts.Drain), maxDrain), func() { d.expired = true })
 	if d.datagrams {
 		sub.drainAfter(datagramGrace, func() { d.datagrams = false })

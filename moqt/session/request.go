@@ -199,18 +199,21 @@ func (r *Request) endLocked(cause error) bool {
 
 // abort ends the request, if it is not over, and both directions of its stream.
 func (r *Request) abort(code moqt.StreamResetCode, cause error) {
-	if r.end(cause) {
-		r.resetStream(code)
+	if !r.end(cause) {
+		return
 	}
+	if r.kind == moqt.MessageSubscribe && !r.remote {
+		// STOP_SENDING is what ends a subscription (draft §5.1), and there are publishers that end their session when
+		// they see RESET_STREAM.
+		r.stream.CancelRead(uint64(code))
+		r.out.finish()
+		return
+	}
+	r.resetStream(code)
 }
 
 func (r *Request) resetStream(code moqt.StreamResetCode) {
-	if !r.remote && r.kind == moqt.MessageSubscribe {
-		// STOP_SENDING is what ends a subscription (draft §5.1). Clients in use end their session when they see RESET_STREAM on raw QUIC.
-		r.out.finish()
-	} else {
-		r.out.reset(code)
-	}
+	r.out.reset(code)
 	r.stream.CancelRead(uint64(code))
 }
 

@@ -162,7 +162,7 @@ func TestDrainOfASubscription(t *testing.T) {
 		opened  int
 		want    time.Duration
 	}{
-		{"no streams", 0, 0, datagramGrace}, // there may be datagrams
+		{"no streams", 0, 0, 0},
 		{"all streams came", 2, 2, 0},
 		{"a stream is missing", 3, 2, 5 * time.Second}, // the smaller delivery timeout
 		{"unknown count", moqt.UnknownStreamCount, 2, 5 * time.Second},

@@ -85,7 +85,7 @@ func TestTokensOfOurs(t *testing.T) {
 				Parameters: moqt.Parameters{AuthorizationTokens: tokens},
 			}, newCollector())
 			if err != nil {
-				p.requireStopped(p.accept(), moqt.ResetCancelled) // a stream was opened in vain
+				p.accept().requireReset(moqt.ResetCancelled) // a stream was opened in vain
 				return nil, nil, err
 			}
 			e := p.accept()
