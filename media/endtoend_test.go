@@ -76,7 +76,14 @@ type site struct {
 
 type senderKey struct{}
 
-func newSite(t testing.TB, loop Config, sender func() SenderConfig) *site {
+func newSite(t testing.TB, loop Config) *site {
+	return newSiteWith(t, loop, func(_ *net.UDPConn, l *Loop) (quic.Hooks, *Sender) {
+		s := l.NewSender(SenderConfig{})
+		return s, s
+	})
+}
+
+func newSiteWith(t testing.TB, loop Config, hooks func(*net.UDPConn, *Loop) (quic.Hooks, *Sender)) *site {
 	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	udp.SetReadBuffer(4 << 20)
@@ -84,8 +91,8 @@ func newSite(t testing.TB, loop Config, sender func() SenderConfig) *site {
 	l, err := NewLoop(udp, loop)
 	require.NoError(t, err)
 	tr := &quic.Transport{Conn: udp, ConnContext: func(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
-		s := l.NewSender(sender())
-		return quic.WithHooks(context.WithValue(ctx, senderKey{}, s), s), nil
+		h, s := hooks(udp, l)
+		return quic.WithHooks(context.WithValue(ctx, senderKey{}, s), h), nil
 	}}
 	conf := &tls.Config{Certificates: []tls.Certificate{testCertificate()}, NextProtos: []string{"test"}}
 	ln, err := tr.Listen(conf, &quic.Config{MaxIdleTimeout: 20 * time.Second, EnableDatagrams: true})
@@ -154,7 +161,7 @@ func (x transfer) run(t *testing.T) Stats {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	site := newSite(t, x.loop, func() SenderConfig { return SenderConfig{} })
+	site := newSite(t, x.loop)
 	proxy := newProxy(t, site.udp.LocalAddr(), x.proxy)
 	client, server, sender := site.connect(ctx, proxy.down.LocalAddr(), &x.client)
 	require.Equal(t, x.suite, client.ConnectionState().TLS.CipherSuite)

@@ -142,17 +142,16 @@ func (s *Sender) Path(p quic.PathInfo) {
 	if s.closed {
 		return
 	}
-	old := s.route
-	s.maxMTU = min(p.MTU, maxMTU)
-	if s.params.MaxUDPPayloadSize > 0 {
-		s.maxMTU = min(s.maxMTU, int(s.params.MaxUDPPayloadSize))
+	old, mtu := s.route, min(p.MTU, maxMTU)
+	if limit := s.params.MaxUDPPayloadSize; limit > 0 {
+		mtu = min(mtu, int(limit))
 	}
 	s.bigLost = 0
-	s.state.MTU.Store(uint32(s.maxMTU))
+	s.setMTU(mtu)
 	s.route = newRoute(s.shard.batch.sock, remote.AddrPort(), slices.Clone(p.OOB), bytes.Clone(p.DestConnID.Bytes()))
 	switch {
 	case old == nil:
-		s.control = s.cfg.NewController(s.maxMTU)
+		s.control = s.cfg.NewController(s.mtu)
 		s.publishWindow()
 		if !s.shard.register(s) {
 			s.close()
@@ -161,6 +160,14 @@ func (s *Sender) Path(p quic.PathInfo) {
 		s.changePath()
 	}
 	s.shard.enqueue(s)
+}
+
+// setMTU sets the size of the largest packet. Other senders may send as soon as they see one, so there must be a ledger first.
+func (s *Sender) setMTU(mtu int) {
+	s.mtu = mtu
+	if len(s.ledger) > 0 {
+		s.state.MTU.Store(uint32(mtu))
+	}
 }
 
 // changePath forgets what was measured on the old path (RFC 9000 §9.4). A change of the port alone is no other path: it is most often
@@ -175,7 +182,7 @@ func (s *Sender) changePath() {
 	s.advance(s.state.NextPN.Load() & numberMask)
 	s.rtt, s.pacer, s.ptoCount, s.reordering = rttEstimate{}, pacer{}, 0, packetThreshold
 	s.lostRecently = nil
-	s.control.Reset(s.maxMTU)
+	s.control.Reset(s.mtu)
 	s.publishWindow()
 }
 

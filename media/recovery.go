@@ -79,8 +79,8 @@ func (s *Sender) ackPacket(e entry, ev *AckEvent) {
 		ev.Bytes += e.size()
 		ev.Sent = max(ev.Sent, e.sent)
 	}
-	if s.bigLost >= blackHole && e.size() <= baseMTU && s.state.MTU.Load() > baseMTU {
-		s.state.MTU.Store(baseMTU)
+	if s.bigLost >= blackHole && e.size() <= baseMTU && s.mtu > baseMTU {
+		s.setMTU(baseMTU)
 		s.count(MTUBlackHole)
 	}
 	s.bigLost = 0

@@ -41,14 +41,14 @@ func (s *Sender) nextAlarm(now Time, stopped Reason) Time {
 		alarm = min(alarm, s.lossDeadline())
 	}
 	if stopped == BlockedPacing {
-		alarm = min(alarm, s.pacer.next(s.control.Rate(s.rtt.smoothed), int(s.state.MTU.Load())))
+		alarm = min(alarm, s.pacer.next(s.control.Rate(s.rtt.smoothed), s.mtu))
 	}
 	return alarm
 }
 
 // wantsService says if an ACK has changed anything that the shard's goroutine must act on.
 func (s *Sender) wantsService() bool {
-	return s.lossTime < s.deadline || s.pending() && s.state.fits(int(s.state.MTU.Load()))
+	return s.lossTime < s.deadline || s.pending() && s.state.fits(s.mtu)
 }
 
 // pending says if there is anything to send.
@@ -67,7 +67,7 @@ func (s *Sender) sendUntilStopped(now Time, b *batch) Reason {
 	}
 	rate := s.control.Rate(s.rtt.smoothed)
 	if rate > 0 {
-		s.pacer.refill(now, rate, burst(s.control.Window(), int(s.state.MTU.Load()), rate))
+		s.pacer.refill(now, rate, burst(s.control.Window(), s.mtu, rate))
 	}
 	for range quantum {
 		if r := s.mayContinue(b, rate > 0); r != none {
@@ -92,7 +92,7 @@ func (s *Sender) mayContinue(b *batch, paced bool) Reason {
 	case !s.makeRoom():
 		r = BlockedLedger
 	case s.probes > 0:
-	case !s.state.fits(int(s.state.MTU.Load())):
+	case !s.state.fits(s.mtu):
 		r = BlockedWindow
 	case paced && !s.pacer.ready():
 		r = BlockedPacing
@@ -174,7 +174,7 @@ func (s *Sender) open(b *batch) (p []byte, header int) {
 
 // space is how many bytes the frame of a packet may have. When probes go unanswered, size may be why.
 func (s *Sender) space() int {
-	mtu := int(s.state.MTU.Load())
+	mtu := s.mtu
 	if s.ptoCount > 1 {
 		mtu = min(mtu, baseMTU)
 	}

@@ -72,7 +72,7 @@ type Sender struct {
 	keyFirst uint64 // lowest packet number of the current key generation
 	keyLimit uint64 // packets that it may protect
 	route    *route // nil: packets may not be sent yet
-	maxMTU   int    // of the path
+	mtu      int    // largest packet on the path, in bytes
 	params   quic.PeerParameters
 
 	streams          []*Stream          // in no order
@@ -193,6 +193,7 @@ func (s *Sender) growLedger() bool {
 		s.skipAt = next + skipInterval()
 	}
 	s.ledger = s.ledger.grown(ring, s.low, next)
+	s.setMTU(s.mtu)
 	return true
 }
 

@@ -127,9 +127,7 @@ func (st *Stream) read(p []byte, offset int64) {
 		n := copy(p, st.prefix[offset:])
 		p, offset = p[n:], offset+int64(n)
 	}
-	if n := st.reader.ReadAt(p, st.upstream(offset)); n < len(p) {
-		panic(fmt.Sprintf("media: log ends at %d, %d bytes before what was sent", st.log.End(), len(p)-n))
-	}
+	st.reader.ReadAt(p, st.upstream(offset))
 }
 
 // fresh reports up to which log offset there is data, if the stream ends there, and if any of that was never sent.
@@ -138,6 +136,14 @@ func (st *Stream) fresh() (end int64, last, more bool) {
 	end, last = st.log.End(), state == track.Finished
 	next, closed := st.state.next()
 	return end, last, !closed && (next < end || last)
+}
+
+// repairable is how many bytes can be sent again now. A second sender can be ahead of the log: what it sent and lost may be yet to come.
+func (st *Stream) repairable() int64 {
+	if len(st.lost) == 0 {
+		return 0
+	}
+	return min(st.lost[0].to, st.log.End()+st.state.delta()) - st.lost[0].from
 }
 
 // complete says if everything was acknowledged.
@@ -183,7 +189,7 @@ func (s *Sender) update(st *Stream) {
 		s.setSubgroupDeadline(st)
 	}
 	_, _, more := st.fresh()
-	if len(st.lost) > 0 || st.finLost || more && st.park == notParked {
+	if st.repairable() > 0 || st.finLost || more && st.park == notParked {
 		s.ready.add(&st.unit)
 	} else {
 		s.ready.remove(&st.unit)

@@ -6,13 +6,13 @@ import "math"
 func (s *Sender) sendStream(now Time, b *batch, st *Stream) Reason {
 	defer s.ready.served(&st.unit)
 	switch {
-	case len(st.lost) > 0:
+	case st.repairable() > 0:
 		if s.dropLate(st, st.lost[0].from) {
 			return none
 		}
-		return s.retransmit(now, b, st, st.lost[0])
+		return s.retransmit(now, b, st, st.lost[0].from, st.repairable())
 	case st.finLost:
-		return s.retransmit(now, b, st, span{st.offset(), st.offset()})
+		return s.retransmit(now, b, st, st.offset(), 0)
 	}
 	if s.dropLate(st, st.offset()) {
 		return none
@@ -28,22 +28,21 @@ func (s *Sender) dropLate(st *Stream, offset int64) bool {
 	return true
 }
 
-// retransmit sends the first bytes of lost, and FIN if they are the stream's last.
-func (s *Sender) retransmit(now Time, b *batch, st *Stream, lost span) Reason {
-	header := streamHeaderLength(st.id(), lost.from)
-	n := min(lost.to-lost.from, int64(s.space()-header))
+// retransmit sends bytes again, as many as fit into a packet, and FIN if they are the stream's last.
+func (s *Sender) retransmit(now Time, b *batch, st *Stream, from, n int64) Reason {
+	n = min(n, int64(s.space()-streamHeaderLength(st.id(), from)))
 	number, generation, ok := s.begin(now)
 	if !ok {
 		return BlockedLedger
 	}
 	_, closed := st.state.next()
-	fin := closed && !st.finAcked && lost.from+n == st.offset()
-	st.lost.remove(lost.from, lost.from+n)
+	fin := closed && !st.finAcked && from+n == st.offset()
+	st.lost.remove(from, from+n)
 	if fin {
 		st.finLost = false
 	}
 	s.stats.Retransmissions++
-	s.sendStreamFrame(now, b, st, lost.from, int(n), fin, number, generation)
+	s.sendStreamFrame(now, b, st, from, int(n), fin, number, generation)
 	s.update(st)
 	return none
 }

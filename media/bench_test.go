@@ -1,0 +1,236 @@
+package media
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+
+	"sluice/track"
+)
+
+// BenchmarkSeal protects packets of 1,200 bytes.
+func BenchmarkSeal(b *testing.B) {
+	for _, suite := range []uint16{tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384, tls.TLS_CHACHA20_POLY1305_SHA256} {
+		b.Run(tls.CipherSuiteName(suite), func(b *testing.B) {
+			k, h, err := newPacketKey(0, suite, version1, testSecret)
+			require.NoError(b, err)
+			var s sealer
+			s.install(0, k, h)
+			p := make([]byte, 1200-tagLength, 1200)
+			b.SetBytes(1200)
+			b.ReportAllocs()
+			for n := uint64(0); b.Loop(); n++ {
+				s.seal(p, 13, n, 0)
+			}
+		})
+	}
+}
+
+// BenchmarkPacket is all of the work for a packet but the system call: scheduling, claim, ledger, frame, copy, seal.
+func BenchmarkPacket(b *testing.B) {
+	for _, suite := range []uint16{tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384, tls.TLS_CHACHA20_POLY1305_SHA256} {
+		b.Run(tls.CipherSuiteName(suite), func(b *testing.B) {
+			w := newWorld(b, func(c *worldConfig) {
+				c.sender.NewController = func(int) CongestionController { return wideController{} }
+			}, func(c *worldConfig) { c.suite = suite })
+			log := track.NewLog(0, nil)
+			log.Discard(1 << 62)
+			w.stream(w.subscribe(), log)
+			p := content(0, 40*(testMTU-60))
+			b.SetBytes(int64(testMTU))
+			b.ReportAllocs()
+			sent := uint64(0)
+			for sent < uint64(b.N) {
+				log.Append(p)
+				feeds, senders, _ := w.shard.take(nil, nil)
+				before := w.s.state.Packets.Load()
+				for _, f := range feeds {
+					f.serve(w.clock.t)
+				}
+				for _, s := range senders {
+					s.serve(w.clock.t, w.shard.batch)
+				}
+				w.shard.batch.messages, w.shard.batch.used = w.shard.batch.messages[:0], 0
+				n := w.s.state.Packets.Load() - before
+				sent += n
+				next := w.s.PeekPacketNumber()
+				w.ackRanges(quic.AckRange{Smallest: next - int64(n), Largest: next - 1})
+			}
+		})
+	}
+}
+
+func BenchmarkClaim(b *testing.B) {
+	var s SubscriberState
+	var st StreamState
+	l := make(ledger, 1024)
+	l.clear()
+	s.DataLimit.Store(1 << 62)
+	i := newInfo(1, 1200, 40, kindStream)
+	for at := int64(0); b.Loop(); at += 1200 {
+		n, _, _ := s.begin(l)
+		s.takeData(1200, false, 0)
+		st.claim(at, at+1200, false)
+		s.commit(l, n, 1, at, i)
+		s.LedgerLow.Store(n)
+	}
+}
+
+// BenchmarkAck processes ACK frames that newly acknowledge two packets and repeat 30 ranges.
+func BenchmarkAck(b *testing.B) {
+	w := newWorld(b, func(c *worldConfig) {
+		c.sender.NewController = func(int) CongestionController { return wideController{} }
+	})
+	log := track.NewLog(0, nil)
+	log.Discard(1 << 62)
+	w.stream(w.subscribe(), log)
+	w.run()
+	p := content(0, 2000)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		b.StopTimer()
+		log.Append(p)
+		feeds, _, _ := w.shard.take(nil, nil)
+		for _, f := range feeds {
+			f.serve(w.clock.t)
+		}
+		w.shard.batch.messages, w.shard.batch.used = w.shard.batch.messages[:0], 0
+		next := w.s.PeekPacketNumber()
+		ranges := []quic.AckRange{{Smallest: next - 2, Largest: next - 1}}
+		for i := range int64(30) {
+			if at := next - 5 - 4*i; at > 5 {
+				ranges = append(ranges, quic.AckRange{Smallest: at, Largest: at + 1})
+			}
+		}
+		b.StartTimer()
+		w.ackRanges(ranges...)
+	}
+}
+
+// wideController never holds anything back.
+type wideController struct{}
+
+func (wideController) Sent(Time, int, int)      {}
+func (wideController) Acked(AckEvent)           {}
+func (wideController) Lost(LossEvent)           {}
+func (wideController) Spurious(Time)            {}
+func (wideController) Window() int              { return maxWindow }
+func (wideController) Rate(time.Duration) int64 { return 0 }
+func (wideController) Reset(int)                {}
+
+// audience is many senders on one loop, whose packets go to sockets that nobody reads.
+type audience struct {
+	loop    *Loop
+	senders []*Sender
+	log     *track.Log
+}
+
+func newAudience(t testing.TB, n int, cfg Config, suite uint16) *audience {
+	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	udp.SetWriteBuffer(4 << 20)
+	sink, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	a := &audience{log: track.NewLog(0, nil)}
+	a.log.Discard(1 << 62)
+	a.loop, err = NewLoop(udp, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { a.loop.Close(); udp.Close(); sink.Close() })
+	for range n {
+		s := a.loop.NewSender(SenderConfig{NewController: func(int) CongestionController { return wideController{} }})
+		s.NextPacketNumber()
+		s.PeerParameters(defaultParams())
+		s.Keys(0, suite, version1, nil, testSecret)
+		s.Path(quic.PathInfo{Remote: sink.LocalAddr(), DestConnID: quic.ConnectionIDFromBytes([]byte{1, 2, 3, 4}), MTU: testMTU})
+		_, err := s.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Prefix: []byte("prefix"), Log: a.log})
+		require.NoError(t, err)
+		s.mu.Lock()
+		s.growLedger()
+		s.skipAt = 1 << 60 // publish acknowledges whole ranges
+		s.unlock()
+		a.senders = append(a.senders, s)
+	}
+	return a
+}
+
+// publish appends to the log, waits until every subscriber has got it, and acknowledges all.
+func (a *audience) publish(p []byte) {
+	before := make([]uint64, len(a.senders))
+	want := uint64(a.log.End()) + uint64(len(p)) + 6
+	for i, s := range a.senders {
+		before[i] = uint64(s.PeekPacketNumber())
+	}
+	a.log.Append(p)
+	for _, s := range a.senders {
+		for s.state.DataSent.Load() < want {
+			time.Sleep(100 * time.Microsecond) // spinning would count as CPU time
+		}
+	}
+	now := time.Now()
+	for i, s := range a.senders {
+		for { // the last packet is claimed, but perhaps not yet out of the sender's hands
+			next := s.PeekPacketNumber()
+			if _, err := s.Acked(&quic.AckInfo{Ranges: []quic.AckRange{{Smallest: int64(before[i]), Largest: next - 1}}, Received: now}); err == nil && s.state.InFlight.Load() == 0 {
+				break
+			}
+			time.Sleep(100 * time.Microsecond) // spinning would count as CPU time
+		}
+	}
+}
+
+func cpuTime() time.Duration {
+	var r syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// BenchmarkFanOut sends one track to many subscribers: packets as they come (1,200 bytes), and video frames (15,000 bytes).
+func BenchmarkFanOut(b *testing.B) {
+	for _, n := range []int{1, 10, 100, 1000} {
+		for _, size := range []int{1200, 15000} {
+			for _, noGSO := range []bool{false, true} {
+				b.Run(fmt.Sprintf("%d/%dB/GSO=%v", n, size, !noGSO), func(b *testing.B) {
+					a := newAudience(b, n, Config{NoGSO: noGSO}, tls.TLS_AES_128_GCM_SHA256)
+					p := content(0, size)
+					a.publish(p)
+					before, cpu := a.loop.Stats(), cpuTime()
+					b.ResetTimer()
+					for range b.N {
+						a.publish(p)
+					}
+					b.StopTimer()
+					st := a.loop.Stats()
+					packets := float64(st.Packets - before.Packets)
+					b.ReportMetric(float64(cpuTime()-cpu)/packets, "cpu-ns/packet")
+					b.ReportMetric(float64(st.Calls-before.Calls)/packets, "syscalls/packet")
+					b.ReportMetric(packets/float64(b.N)/float64(n), "packets/subscriber")
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkMemory reports what a subscriber of a 1 Mbit/s track takes in this package, with its stream open.
+func BenchmarkMemory(b *testing.B) {
+	const n = 1000
+	var before, after runtime.MemStats
+	for range b.N {
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		a := newAudience(b, n, Config{}, tls.TLS_CHACHA20_POLY1305_SHA256)
+		for range 20 {
+			a.publish(content(0, 5000))
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/n, "B/subscriber")
+	}
+}
