@@ -127,6 +127,7 @@ func (a *aggregator) read(period uint32) (map[bpf.MonitorAddress]*Prefix, error)
 func (p *Prefix) add(t *bpf.MonitorTrafficPeriod) {
 	p.Received = p.Received.plus(&t.Received)
 	p.Sent = p.Sent.plus(&t.Sent)
+	p.Retransmissions += t.Retransmissions
 }
 
 func (t PrefixTraffic) plus(classes *[bpf.MonitorTrafficClassTRAFFIC_CLASSES]bpf.MonitorTraffic) PrefixTraffic {

@@ -72,6 +72,8 @@ type Config struct {
 
 	TCP, ICMP, DNS, QUIC bool // what is measured; none: TCP
 
+	Quiet bool // report neither RTTs nor flows: they are read by Monitor.Flows
+
 	RateLimit    time.Duration // least time between stamps of one side of a flow; 0: DefaultRateLimit, negative: none
 	RTTRate      float64       // the same as a multiple of the flow's RTT, once one is known; 0: RateLimit rules
 	RTTType      RTTType       // "": RTTMin

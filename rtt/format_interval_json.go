@@ -30,6 +30,7 @@ type jsonPrefix struct {
 	Sent      *jsonPrefixTraffic `json:"tx_stats,omitempty"`
 	Count     uint64             `json:"count_rtt"`
 	*jsonRTTs
+	Retransmissions uint64 `json:"retransmissions,omitempty"`
 }
 
 type jsonRTTs struct {
@@ -38,7 +39,7 @@ type jsonRTTs struct {
 	Median    time.Duration `json:"median_rtt"`
 	P95       time.Duration `json:"p95_rtt"`
 	Max       time.Duration `json:"max_rtt"`
-	Histogram []uint32      `json:"histogram"`
+	Histogram []uint64      `json:"histogram"`
 }
 
 type jsonTotals struct {
@@ -60,6 +61,8 @@ func (jsonLines) prefix(b []byte, i *Interval, p *Prefix) []byte {
 		Received:  newJSONPrefixTraffic(&p.Received),
 		Sent:      newJSONPrefixTraffic(&p.Sent),
 		Count:     p.RTT.Count,
+
+		Retransmissions: p.Retransmissions,
 	}
 	if h := &p.RTT; h.Count > 0 {
 		j.jsonRTTs = &jsonRTTs{h.Min, h.Mean(), h.Quantile(0.5), h.Quantile(0.95), h.Max, h.Bins}

@@ -16,7 +16,7 @@ type Histogram struct {
 	Min, Max time.Duration
 	Sum      time.Duration
 	Width    time.Duration // of a bin
-	Bins     []uint32      // the last one has all that are too large for it; empty ones at the end may be left out
+	Bins     []uint64      // the last one has all that are too large for it; empty ones at the end may be left out
 }
 
 // Mean is the mean, or 0 without RTTs.
@@ -50,6 +50,41 @@ func (h *Histogram) bounds(bin int) (low, high time.Duration) {
 	return max(low, h.Min), max(min(high, h.Max), low)
 }
 
+// add adds the RTTs of another histogram with bins of the same width.
+func (h *Histogram) add(o *Histogram) {
+	if o.Count == 0 {
+		return
+	}
+	if h.Count == 0 || o.Min < h.Min {
+		h.Min = o.Min
+	}
+	h.Max = max(h.Max, o.Max)
+	h.Count += o.Count
+	h.Sum += o.Sum
+	h.Width = o.Width
+	if short := len(o.Bins) - len(h.Bins); short > 0 {
+		h.Bins = append(h.Bins, make([]uint64, short)...)
+	}
+	for i, n := range o.Bins {
+		h.Bins[i] += n
+	}
+}
+
+// cumulative counts the RTTs up to the upper bound of each bin, in seconds, for Prometheus. Bins that double in width
+// are enough there. The last bin has no bound.
+func (h *Histogram) cumulative() map[float64]uint64 {
+	buckets := make(map[float64]uint64)
+	var below uint64
+	bin := 0
+	for bound := 1; bound < Bins; bound *= 2 {
+		for ; bin < min(bound, len(h.Bins)); bin++ {
+			below += h.Bins[bin]
+		}
+		buckets[(time.Duration(bound) * h.Width).Seconds()] = below
+	}
+	return buckets
+}
+
 // newHistogram reads what the kernel counted.
 func newHistogram(p *bpf.MonitorRttPeriod, width time.Duration) Histogram {
 	h := Histogram{Width: width}
@@ -62,6 +97,8 @@ func newHistogram(p *bpf.MonitorRttPeriod, width time.Duration) Histogram {
 	for used > 0 && p.Bins[used-1] == 0 {
 		used--
 	}
-	h.Bins = append(h.Bins, p.Bins[:used]...)
+	for _, n := range p.Bins[:used] {
+		h.Bins = append(h.Bins, uint64(n))
+	}
 	return h
 }

@@ -27,8 +27,9 @@ type Aggregation struct {
 // Prefix is what a network prefix received and sent, and the RTTs of its hosts' replies.
 type Prefix struct {
 	netip.Prefix
-	Received, Sent PrefixTraffic
-	RTT            Histogram
+	Received, Sent  PrefixTraffic
+	Retransmissions uint64 // TCP segments that its hosts sent or should have received, and were sent again
+	RTT             Histogram
 }
 
 // PrefixTraffic is the traffic of a prefix, by whether and how its RTTs can be measured.

@@ -133,6 +133,8 @@ func (m *Monitor) finish() error {
 	return m.reportInterval(func() {})
 }
 
+func (m *Monitor) counters() (bpf.MonitorCounterSet, error) { return m.kernel.Counters() }
+
 // settle is how long a program that runs when a period ends may take to finish.
 const settle = 5 * time.Millisecond
 

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"io"
+
+	"sluice/rtt/bpf"
 )
 
 var errNoBPF = errors.New("measuring RTTs needs Linux: its eBPF programs run in that kernel")
@@ -21,6 +23,8 @@ func New(Config) (*Monitor, error) {
 // Run does nothing.
 func (*Monitor) Run(context.Context) error { return nil }
 
+func (*Monitor) counters() (bpf.MonitorCounterSet, error) { return bpf.MonitorCounterSet{}, errNoBPF }
+
 // Close does nothing.
 func (*Monitor) Close() error { return nil }
 
@@ -33,3 +37,6 @@ type Replayed struct {
 func Replay(context.Context, Config, io.Reader) (Replayed, error) {
 	return Replayed{}, errNoBPF
 }
+
+// Flows reads nothing.
+func (*Monitor) Flows() ([]FlowState, error) { return nil, errNoBPF }

@@ -18,7 +18,7 @@ const eventBatch = 16
 
 // settings translates the configuration for the kernel.
 func (c *Config) settings() bpf.MonitorSettings {
-	each := c.Aggregate == 0
+	each := c.Aggregate == 0 && !c.Quiet
 	return bpf.MonitorSettings{
 		StampInterval: uint64(max(c.RateLimit, 0)),
 		RttRate:       uint64(c.RTTRate * 1024),
@@ -32,9 +32,9 @@ func (c *Config) settings() bpf.MonitorSettings {
 		Merge:         flag(c.MergeInterfaces),
 		Vlans:         flag(c.Hook != HookXDP), // a device may remove the tag before XDP, and never before TC
 		Events:        flag(each),
-		Aggregate:     flag(!each),
+		Aggregate:     flag(c.Aggregate > 0),
 		Reverse:       flag(c.AggregateReverse),
-		Traffic:       flag(!each || c.CountTraffic),
+		Traffic:       flag(c.Aggregate > 0 || c.CountTraffic),
 		BinWidth:      uint64(c.BinWidth),
 		Ipv4Mask:      mask4(c.IPv4Prefix),
 		Ipv6Mask:      mask6(c.IPv6Prefix),

@@ -24,11 +24,11 @@ type admin struct {
 }
 
 // listenAdmin opens the admin port and starts to serve it. There is no access control, so that it is for the loopback interface or
-// a private network.
-func listenAdmin(addr string, profiles bool, metrics ...prometheus.Collector) (*admin, error) {
+// a private network. flag is the one that addr comes from.
+func listenAdmin(flag, addr string, profiles bool, metrics ...prometheus.Collector) (*admin, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("admin port: %w; choose another one with --admin, or none with --admin ''", err)
+		return nil, fmt.Errorf("admin port: %w; choose another one with %s, or none with %s ''", err, flag, flag)
 	}
 	if ip := l.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
 		slog.Warn("the admin port has no access control and is open to others", "address", l.Addr())

@@ -161,7 +161,7 @@ func (f *relayFlags) openAdmin(s *relayServer) (*admin, error) {
 	if f.admin == "" {
 		return nil, nil
 	}
-	return listenAdmin(f.admin, f.pprof, s)
+	return listenAdmin("--admin", f.admin, f.pprof, s)
 }
 
 func (f *relayFlags) setReady(a *admin, ready bool) {

@@ -172,24 +172,25 @@ const (
 )
 
 type MonitorPacket struct {
-	_           structs.HostLayout
-	Key         MonitorFlowKey
-	Interface   uint32
-	Segments    uint32
-	SegmentSize uint32
-	_           [4]byte
-	Time        uint64
-	At          uint32
-	Length      uint32
-	Payload     uint32
-	Frame       uint32
-	Vlan        uint16
-	Ecn         uint8
-	Side        uint8
-	Class       uint8
-	Ipv6        bool
-	Egress      bool
-	_           [1]byte
+	_             structs.HostLayout
+	Key           MonitorFlowKey
+	Interface     uint32
+	Segments      uint32
+	SegmentSize   uint32
+	_             [4]byte
+	Time          uint64
+	At            uint32
+	Length        uint32
+	Payload       uint32
+	Retransmitted uint32
+	Frame         uint32
+	Vlan          uint16
+	Ecn           uint8
+	Side          uint8
+	Class         uint8
+	Ipv6          bool
+	Egress        bool
+	_             [5]byte
 }
 
 type MonitorQuery struct {
@@ -398,11 +399,12 @@ type MonitorTrafficEntry struct {
 }
 
 type MonitorTrafficPeriod struct {
-	_        structs.HostLayout
-	Period   uint32
-	Pad      uint32
-	Sent     [3]MonitorTraffic
-	Received [3]MonitorTraffic
+	_               structs.HostLayout
+	Period          uint32
+	Pad             uint32
+	Sent            [3]MonitorTraffic
+	Received        [3]MonitorTraffic
+	Retransmissions uint64
 }
 
 type MonitorTransport uint32

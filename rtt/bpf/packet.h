@@ -45,6 +45,7 @@ struct packet {
 	u32 at; // of the transport header
 	u32 length; // from the transport header to the end of the IP packet
 	u32 payload; // bytes after the transport header
+	u32 retransmitted; // segments of TCP that were sent before
 	u32 frame; // bytes from the link header on
 	u16 vlan; // outermost, 0 if none
 	u8 ecn;

@@ -14,6 +14,7 @@ struct traffic_period {
 	u32 pad;
 	struct traffic sent[TRAFFIC_CLASSES]; // by hosts of the prefix
 	struct traffic received[TRAFFIC_CLASSES];
+	u64 retransmissions; // of TCP segments, by and to hosts of the prefix
 };
 
 struct traffic_entry {
@@ -125,11 +126,15 @@ GLOBAL int prefix_count(const struct packet *p)
 	if (class >= TRAFFIC_CLASSES)
 		return 0;
 	v = prefix_traffic_of(&p->key.address[p->side & 1]);
-	if (v)
+	if (v) {
 		traffic_add(&v->sent[class], p);
+		v->retransmissions += p->retransmitted;
+	}
 	v = prefix_traffic_of(&p->key.address[other(p->side)]);
-	if (v)
+	if (v) {
 		traffic_add(&v->received[class], p);
+		v->retransmissions += p->retransmitted;
+	}
 	return 0;
 }
 

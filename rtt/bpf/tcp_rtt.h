@@ -53,13 +53,14 @@ INLINE struct flow *tcp_flow(const struct packet *p, const struct segment *t, en
 
 // tcp_retransmitted notes a segment that begins before the highest byte sent. It withdraws the stamp of its timestamp:
 // whichever of the two packets is echoed cannot be known.
-INLINE void tcp_retransmitted(const struct packet *p, struct flow *f, const struct segment *t)
+INLINE void tcp_retransmitted(struct packet *p, struct flow *f, const struct segment *t)
 {
 	struct side *s = flow_side(f, p->side);
 	struct tcp_side *tcp = &f->tcp[p->side & 1];
 
 	tcp->karn_end = tcp->sequence_end;
 	tcp->retransmissions += p->segments;
+	p->retransmitted = p->segments;
 	tally_add(TALLY_RETRANSMISSIONS, p->segments);
 	if (!t->timestamps || !s->outstanding || s->id != t->tsval)
 		return;
@@ -99,7 +100,7 @@ INLINE bool tcp_keeps_alive(const struct packet *p, const struct segment *t, s32
 
 // tcp_sequence follows the highest byte sent. It returns whether all of the segment is new and what was sent before it
 // is known.
-INLINE bool tcp_sequence(const struct packet *p, struct flow *f, const struct segment *t)
+INLINE bool tcp_sequence(struct packet *p, struct flow *f, const struct segment *t)
 {
 	struct tcp_side *s = &f->tcp[p->side & 1];
 	s32 ahead = t->start - s->sequence_end;
@@ -138,7 +139,7 @@ INLINE bool tcp_identify(const struct packet *p, struct flow *f, const struct se
 }
 
 // tcp_stamp stamps a segment that wants a reply: one with payload, or a SYN.
-GLOBAL int tcp_stamp(const struct packet *p, struct flow *f, const struct segment *t)
+GLOBAL int tcp_stamp(struct packet *p, struct flow *f, const struct segment *t)
 {
 	struct tcp_side *tcp;
 	struct side *s;
@@ -248,7 +249,7 @@ INLINE void tcp_close(const struct packet *p, struct flow *f, const struct segme
 		flow_delete(p);
 }
 
-GLOBAL enum outcome tcp_measure(const struct packet *p, const struct segment *t)
+GLOBAL enum outcome tcp_measure(struct packet *p, const struct segment *t)
 {
 	enum outcome outcome;
 	struct flow *f;

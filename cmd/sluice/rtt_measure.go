@@ -1,0 +1,96 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sluice/rtt"
+)
+
+// measureFlags say what is measured; sluice rtt and sluice rtt top have them in common. A 0 that means "off" to the user is kept
+// apart from rtt.Config, where it means the default.
+type measureFlags struct {
+	cfg       rtt.Config
+	rateLimit float64 // ms
+	cleanup   float64 // s
+	timeout   float64 // s
+	binWidth  float64 // ms
+}
+
+func (f *measureFlags) register(flags *pflag.FlagSet) {
+	flags.StringSliceVarP(&f.cfg.Interfaces, "interface", "i", nil, "watch these `interfaces`")
+	f.registerProtocols(flags)
+	f.registerSampling(flags)
+	f.registerAggregation(flags)
+	f.registerHooks(flags)
+	f.registerSizes(flags)
+}
+
+func (f *measureFlags) registerProtocols(flags *pflag.FlagSet) {
+	flags.BoolVarP(&f.cfg.TCP, "tcp", "T", false, "measure TCP (the default if no protocol is chosen)")
+	flags.BoolVarP(&f.cfg.ICMP, "icmp", "C", false, "measure ICMP and ICMPv6 echo")
+	flags.BoolVarP(&f.cfg.DNS, "dns", "D", false, "measure DNS over UDP and TCP, port 53")
+	flags.BoolVarP(&f.cfg.QUIC, "quic", "Q", false, "measure QUIC by its handshake and spin bit")
+	flags.BoolFunc("all", "measure all of these", func(string) error {
+		f.cfg.TCP, f.cfg.ICMP, f.cfg.DNS, f.cfg.QUIC = true, true, true, true
+		return nil
+	})
+}
+
+func (f *measureFlags) registerSampling(flags *pflag.FlagSet) {
+	flags.Float64VarP(&f.rateLimit, "rate-limit", "r", milliseconds(rtt.DefaultRateLimit), "time one packet per flow direction in this many `ms`; 0: every one that can be timed")
+	flags.Float64VarP(&f.cfg.RTTRate, "rtt-rate", "R", 0, "the same as a `multiple` of the flow's RTT, once it is known; 0: --rate-limit rules")
+	flags.StringVarP((*string)(&f.cfg.RTTType), "rtt-type", "t", string(rtt.RTTMin), "RTT that --rtt-rate multiplies (`type`): min or smoothed")
+	flags.BoolVarP(&f.cfg.IncludeSYN, "include-syn", "s", false, "time SYNs too; a SYN flood then fills the flow table")
+	flags.BoolVarP(&f.cfg.IncludeLocal, "include-local", "l", false, "time packets to this host too: its own delay")
+}
+
+func (f *measureFlags) registerAggregation(flags *pflag.FlagSet) {
+	flags.IntVarP(&f.cfg.IPv4Prefix, "aggregate-subnets-v4", "4", rtt.DefaultIPv4Prefix, "aggregate IPv4 by prefixes of this many `bits`")
+	flags.IntVarP(&f.cfg.IPv6Prefix, "aggregate-subnets-v6", "6", rtt.DefaultIPv6Prefix, "aggregate IPv6 by prefixes of this many `bits`")
+	flags.BoolVar(&f.cfg.AggregateReverse, "aggregate-reverse", false, "aggregate by the destination of replies, not by their source")
+	flags.Float64Var(&f.timeout, "aggregate-timeout", rtt.DefaultAggregateTimeout.Seconds(), "forget prefixes without traffic for this many `seconds`; 0: never")
+	flags.Float64Var(&f.binWidth, "bin-width", milliseconds(rtt.DefaultBinWidth), "width of the histograms' bins in `ms`")
+}
+
+func (f *measureFlags) registerHooks(flags *pflag.FlagSet) {
+	flags.StringVarP((*string)(&f.cfg.Hook), "ingress-hook", "I", string(rtt.HookTC), "see arriving packets at this `hook`: tc, tcx, clsact or xdp")
+	flags.StringVarP((*string)(&f.cfg.XDPMode), "xdp-mode", "x", string(rtt.XDPNative), "attach XDP in this `mode`: unspecified, native or generic")
+	flags.BoolVar(&f.cfg.MergeInterfaces, "merge-interfaces", false, "flows may come and go by different interfaces or VLANs")
+}
+
+func (f *measureFlags) registerSizes(flags *pflag.FlagSet) {
+	flags.Float64VarP(&f.cleanup, "cleanup-interval", "c", rtt.DefaultCleanupInterval.Seconds(), "remove what has timed out every this many `seconds`; 0: never")
+	flags.IntVar(&f.cfg.MaxFlows, "max-flows", rtt.DefaultMaxFlows, "follow at most this many flows at a time")
+	flags.IntVar(&f.cfg.MaxStamps, "max-stamps", rtt.DefaultMaxStamps, "wait for at most this many replies at a time")
+	flags.IntVar(&f.cfg.MaxQueries, "max-queries", rtt.DefaultMaxQueries, "wait for at most this many DNS responses at a time")
+	flags.IntVar(&f.cfg.MaxPrefixes, "max-prefixes", rtt.DefaultMaxPrefixes, "aggregate at most this many prefixes at a time, the others together")
+	flags.IntVar(&f.cfg.RingBytes, "ring-size", rtt.DefaultRingBytes, "buffer this many `bytes` of events on their way out of the kernel")
+}
+
+// config translates the flags.
+func (f *measureFlags) config() rtt.Config {
+	cfg := f.cfg
+	cfg.RateLimit = orOff(f.rateLimit, time.Millisecond)
+	cfg.CleanupInterval = orOff(f.cleanup, time.Second)
+	cfg.AggregateTimeout = orOff(f.timeout, time.Second)
+	cfg.BinWidth = time.Duration(f.binWidth * float64(time.Millisecond))
+	if cfg.IPv4Prefix == 0 {
+		cfg.IPv4Prefix = rtt.WholeFamily
+	}
+	if cfg.IPv6Prefix == 0 {
+		cfg.IPv6Prefix = rtt.WholeFamily
+	}
+	return cfg
+}
+
+// orOff is n units, or negative, which means off, if n is 0.
+func orOff(n float64, unit time.Duration) time.Duration {
+	if n == 0 {
+		return -1
+	}
+	return time.Duration(n * float64(unit))
+}
+
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }

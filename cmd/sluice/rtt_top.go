@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"sluice/rtt"
+)
+
+// topFlags are the flags of sluice rtt top.
+type topFlags struct {
+	measureFlags
+	refresh float64 // s
+	updates int
+	by      string
+	sort    string
+}
+
+func newRTTTop(env *environment) *cobra.Command {
+	f := new(topFlags)
+	cmd := &cobra.Command{
+		Use:   "top -i INTERFACE",
+		Short: "Show the flows or networks with the largest RTT, loss or traffic",
+		Long: `Show flows or network prefixes, sorted by RTT, loss or traffic, and keep the table up to date.
+
+Keys: r, l, b sort by RTT, loss, bytes; f, p show flows or prefixes; q ends. Without a terminal, or with -n, tables are
+written one after the other.
+
+A flow is listed once for each direction in which it is measured: DESTINATION sends, SOURCE replies. LOSS is the part of the
+TCP segments that were sent again, or of the echoes without reply.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
+	}
+	flags := cmd.Flags()
+	f.register(flags)
+	flags.Float64VarP(&f.refresh, "delay", "d", 1, "update every this many `seconds`")
+	flags.IntVarP(&f.updates, "updates", "n", 0, "end after this `number` of updates; 0: never")
+	flags.StringVar(&f.by, "by", "flow", "show flow or prefix")
+	flags.StringVar(&f.sort, "sort", string(rtt.SortRTT), "sort by rtt, loss or bytes")
+	return cmd
+}
+
+func (f *topFlags) check() error {
+	switch {
+	case f.by != "flow" && f.by != "prefix":
+		return fmt.Errorf("--by is %q, but has to be flow or prefix", f.by)
+	case f.sort != string(rtt.SortRTT) && f.sort != string(rtt.SortLoss) && f.sort != string(rtt.SortBytes):
+		return fmt.Errorf("--sort is %q, but has to be rtt, loss or bytes", f.sort)
+	case f.refresh < 1:
+		return fmt.Errorf("--delay is %v, but has to be at least 1", f.refresh)
+	case len(f.cfg.Interfaces) == 0:
+		return errors.New("nothing to measure: name an interface with -i")
+	}
+	return nil
+}
+
+func (f *topFlags) run(ctx context.Context, env *environment) (err error) {
+	if err := f.check(); err != nil {
+		return usageError{err}
+	}
+	cfg := f.config()
+	cfg.Quiet = true
+	cfg.Aggregate = seconds(f.refresh)
+	v := &topView{
+		out: env.stdout, prefixes: f.by == "prefix", title: strings.Join(f.cfg.Interfaces, " "), left: f.updates,
+		flows: rtt.Top{Sort: rtt.SortKey(f.sort)}, networks: rtt.Top{Sort: rtt.SortKey(f.sort)},
+	}
+	cfg.Sink = v
+	if v.monitor, err = rtt.New(cfg); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, v.monitor.Close()) }()
+	if f.updates == 0 && isTerminal(env.stdout) {
+		if v.terminal, err = openTerminal(env.stdin, env.stdout); err != nil {
+			return err
+		}
+		defer v.terminal.close()
+	}
+	return v.run(ctx)
+}
+
+// topView draws what is measured at each interval. It is the Sink of its Monitor.
+type topView struct {
+	monitor         *rtt.Monitor
+	out             io.Writer
+	terminal        *terminal // nil: write one table after the other
+	title           string
+	left            int // updates; 0: no limit
+	prefixes        bool
+	flows, networks rtt.Top
+	keys            chan byte
+	updates         chan *rtt.Interval
+	ended           chan struct{}
+}
+
+// errTopEnds is how the view ends in good order.
+var errTopEnds = errors.New("top ends")
+
+func (v *topView) run(ctx context.Context) error {
+	v.updates, v.ended = make(chan *rtt.Interval), make(chan struct{})
+	g, inner := errgroup.WithContext(ctx)
+	v.keys = v.terminal.keys(inner)
+	g.Go(func() error { return v.monitor.Run(inner) })
+	g.Go(func() error {
+		defer close(v.ended)
+		return v.draw(inner)
+	})
+	if err := g.Wait(); ctx.Err() == nil && !errors.Is(err, errTopEnds) {
+		return err
+	}
+	return nil
+}
+
+// Interval hands the interval over to be drawn.
+func (v *topView) Interval(i *rtt.Interval) error {
+	select {
+	case v.updates <- i:
+	case <-v.ended:
+	}
+	return nil
+}
+
+// Sample, Flow and Flush are not called: nothing is reported.
+func (v *topView) Sample(*rtt.Sample) error  { return nil }
+func (v *topView) Flow(*rtt.FlowEvent) error { return nil }
+func (v *topView) Flush() error              { return nil }
+
+func (v *topView) draw(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case key := <-v.keys:
+			if !v.press(key) {
+				return errTopEnds
+			}
+		case i := <-v.updates:
+			if err := v.update(i); err != nil {
+				return err
+			}
+			if v.left--; v.left == 0 {
+				v.render()
+				return errTopEnds
+			}
+		}
+		v.render()
+	}
+}
+
+func (v *topView) update(i *rtt.Interval) error {
+	flows, err := v.monitor.Flows()
+	if err != nil {
+		return err
+	}
+	v.flows.UpdateFlows(i.End, flows)
+	v.networks.UpdatePrefixes(i)
+	return nil
+}
+
+// press does what a key says, and returns false to end.
+func (v *topView) press(key byte) bool {
+	sorts := map[byte]rtt.SortKey{'r': rtt.SortRTT, 'l': rtt.SortLoss, 'b': rtt.SortBytes}
+	switch key {
+	case 'q', 3, 4: // as Ctrl-C and Ctrl-D arrive from a raw terminal
+		return false
+	case 'f', 'p':
+		v.prefixes = key == 'p'
+	case 'r', 'l', 'b':
+		v.flows.SortBy(sorts[key])
+		v.networks.SortBy(sorts[key])
+	}
+	return true
+}
+
+func (v *topView) render() {
+	table := &v.flows
+	if v.prefixes {
+		table = &v.networks
+	}
+	width, height := v.terminal.size()
+	title := fmt.Sprintf("sluice rtt top  %s  %s", v.title, time.Now().Format(time.TimeOnly))
+	v.terminal.show(v.out, append([]string{title}, table.Render(width, height-1)...))
+}

@@ -1,0 +1,26 @@
+package rtt
+
+import "errors"
+
+// Tee is a Sink that hands all to several others.
+type Tee []Sink
+
+// Sample implements Sink.
+func (t Tee) Sample(s *Sample) error { return t.each(func(k Sink) error { return k.Sample(s) }) }
+
+// Flow implements Sink.
+func (t Tee) Flow(f *FlowEvent) error { return t.each(func(k Sink) error { return k.Flow(f) }) }
+
+// Interval implements Sink.
+func (t Tee) Interval(i *Interval) error { return t.each(func(k Sink) error { return k.Interval(i) }) }
+
+// Flush implements Sink.
+func (t Tee) Flush() error { return t.each(Sink.Flush) }
+
+func (t Tee) each(do func(Sink) error) error {
+	var errs []error
+	for _, sink := range t {
+		errs = append(errs, do(sink))
+	}
+	return errors.Join(errs...)
+}
