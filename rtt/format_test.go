@@ -1,0 +1,179 @@
+package rtt
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The values of the lines that ePPing's documentation shows.
+var (
+	exampleTime = time.Date(2026, 7, 1, 16, 0, 46, 147705205, time.UTC)
+	exampleTCP  = Ends{
+		Source:      netip.MustParseAddrPort("10.11.1.1:5201"),
+		Destination: netip.MustParseAddrPort("10.11.1.2:59528"),
+		Protocol:    "TCP",
+	}
+	exampleSample = Sample{
+		Ends: exampleTCP, Time: exampleTime, Method: MethodTimestamp, RTT: 5425439, MinRTT: 46452,
+		Sent: Traffic{2, 7277}, Received: Traffic{2, 0},
+	}
+	exampleDNS = Sample{
+		Ends: Ends{
+			Source:      netip.MustParseAddrPort("[2001:db8::53]:53"),
+			Destination: netip.MustParseAddrPort("[2001:db8::1]:40000"),
+			Protocol:    "DNS", Interface: "eth1", VLAN: 7,
+		},
+		Time: exampleTime, Method: MethodQuery, RTT: 12 * time.Millisecond, MinRTT: 12 * time.Millisecond,
+		Sent: Traffic{2, 80}, Received: Traffic{1, 120}, OnEgress: true,
+		DNS: &DNS{Type: 65, RCode: 3, Truncated: true, Ambiguous: true},
+	}
+	exampleQUIC = Sample{
+		Ends: exampleTCP, Time: exampleTime, Method: MethodSpin, RTT: 30 * time.Millisecond, MinRTT: 30 * time.Millisecond,
+		QUIC: &QUIC{Near: 10*time.Millisecond + 500, Far: 20 * time.Millisecond},
+	}
+	exampleOpening = FlowEvent{Ends: exampleTCP, Time: exampleTime, Opening: true, Reason: ReasonSYNACK, Trigger: TriggerDestination}
+	exampleClosing = FlowEvent{Ends: exampleTCP, Time: exampleTime, Reason: ReasonTimeout, Trigger: TriggerCleanup}
+)
+
+func init() {
+	exampleQUIC.Protocol = "QUIC"
+}
+
+func TestFormats(t *testing.T) {
+	const ends = `"src_ip":"10.11.1.1","src_port":5201,"dest_ip":"10.11.1.2","dest_port":59528,"protocol":`
+	for name, test := range map[string]struct {
+		format Format
+		write  func(*Writer) error
+		want   string
+	}{
+		"standard RTT": {FormatStandard, func(w *Writer) error { return w.Sample(&exampleSample) },
+			"16:00:46.147705205 5.425439 ms 0.046452 ms TCP 10.11.1.1:5201+10.11.1.2:59528\n"},
+		"standard DNS": {FormatStandard, func(w *Writer) error { return w.Sample(&exampleDNS) },
+			"16:00:46.147705205 12 ms 12 ms DNS 2001:db8::53:53+2001:db8::1:40000 on eth1 vlan 7 HTTPS NXDOMAIN truncated ambiguous\n"},
+		"standard QUIC": {FormatStandard, func(w *Writer) error { return w.Sample(&exampleQUIC) },
+			"16:00:46.147705205 30 ms 30 ms QUIC 10.11.1.1:5201+10.11.1.2:59528 spin near 10.0005 ms far 20 ms\n"},
+		"standard opening": {FormatStandard, func(w *Writer) error { return w.Flow(&exampleOpening) },
+			"16:00:46.147705205 TCP 10.11.1.1:5201+10.11.1.2:59528 opening due to SYN-ACK from dest\n"},
+		"standard closing": {FormatStandard, func(w *Writer) error { return w.Flow(&exampleClosing) },
+			"16:00:46.147705205 TCP 10.11.1.1:5201+10.11.1.2:59528 closing due to flow timeout from garbage collection\n"},
+		"jsonl RTT": {FormatJSONL, func(w *Writer) error { return w.Sample(&exampleSample) },
+			`{"timestamp":1782921646147705205,` + ends + `"TCP","rtt":5425439,"min_rtt":46452,"sent_packets":2,"sent_bytes":7277,` +
+				`"rec_packets":2,"rec_bytes":0,"match_on_egress":false,"method":"timestamp"}` + "\n"},
+		"jsonl DNS": {FormatJSONL, func(w *Writer) error { return w.Sample(&exampleDNS) },
+			`{"timestamp":1782921646147705205,"src_ip":"2001:db8::53","src_port":53,"dest_ip":"2001:db8::1","dest_port":40000,"protocol":"DNS",` +
+				`"rtt":12000000,"min_rtt":12000000,"sent_packets":2,"sent_bytes":80,"rec_packets":1,"rec_bytes":120,"match_on_egress":true,` +
+				`"method":"query","query_type":"HTTPS","rcode":"NXDOMAIN","truncated":true,"ambiguous":true,"interface":"eth1","vlan":7}` + "\n"},
+		"jsonl QUIC": {FormatJSONL, func(w *Writer) error { return w.Sample(&exampleQUIC) },
+			`{"timestamp":1782921646147705205,` + ends + `"QUIC","rtt":30000000,"min_rtt":30000000,"sent_packets":0,"sent_bytes":0,` +
+				`"rec_packets":0,"rec_bytes":0,"match_on_egress":false,"method":"spin","near_rtt":10000500,"far_rtt":20000000}` + "\n"},
+		"jsonl flow": {FormatJSONL, func(w *Writer) error { return w.Flow(&exampleOpening) },
+			`{"timestamp":1782921646147705205,` + ends + `"TCP","flow_event":"opening","reason":"SYN-ACK","triggered_by":"dest"}` + "\n"},
+		"json": {FormatJSON, func(w *Writer) error { return errors.Join(w.Flow(&exampleOpening), w.Flow(&exampleClosing)) },
+			"[\n" + `{"timestamp":1782921646147705205,` + ends + `"TCP","flow_event":"opening","reason":"SYN-ACK","triggered_by":"dest"},` + "\n" +
+				`{"timestamp":1782921646147705205,` + ends + `"TCP","flow_event":"closing","reason":"flow timeout","triggered_by":"garbage collection"}` + "\n]\n"},
+		"json of nothing": {FormatJSON, func(*Writer) error { return nil }, "[\n\n]\n"},
+		"ppviz": {FormatPPViz, func(w *Writer) error { return errors.Join(w.Sample(&exampleSample), w.Flow(&exampleOpening)) },
+			"1782921646.147705205 0.005425439 0.000046452 10.11.1.1:5201+10.11.1.2:59528\n"},
+		"standard aggregate": {FormatStandard, func(w *Writer) error { return w.Interval(&exampleInterval) },
+			"Aggregating RTTs in histograms with 250 4 ms wide bins every 2 seconds\n" +
+				"16:00:46.147705205: 10.99.1.0/24 -> rxpkts=3, rxbytes=300, txpkts=5, txbytes=80, rtt-count=4, min=2 ms, mean=6.5 ms, median=6 ms, p95=12.8 ms, max=13 ms\n" +
+				"16:00:46.147705205: ::/0 -> rxpkts=0, rxbytes=0, txpkts=1, txbytes=60, rtt-count=0\n" +
+				"16:00:46.147705205: TCP=(pkts=8, bytes=380), ICMP=(pkts=1, bytes=60), ECN=(Not-ECT=8, CE=1), errors=(create-flow-state=2)\n"},
+		"jsonl aggregate": {FormatJSONL, func(w *Writer) error { return w.Interval(&exampleInterval) },
+			`{"timestamp":1782921644147705205,"bins":250,"bin_width_ns":4000000,"aggregation_interval_ns":2000000000,"timeout_interval_ns":30000000000,"ipv4_prefix_len":24,"ipv6_prefix_len":48}` + "\n" +
+				`{"timestamp":1782921646147705205,"ip_prefix":"10.99.1.0/24","rx_stats":{"TCP_TS":{"packets":3,"bytes":300}},"tx_stats":{"TCP_TS":{"packets":4,"bytes":70},"TCP_noTS":{"packets":1,"bytes":10}},` +
+				`"count_rtt":4,"min_rtt":2000000,"mean_rtt":6500000,"median_rtt":6000000,"p95_rtt":12800000,"max_rtt":13000000,"histogram":[1,2,0,1],"retransmissions":1}` + "\n" +
+				`{"timestamp":1782921646147705205,"ip_prefix":"::/0","tx_stats":{"other":{"packets":1,"bytes":60}},"count_rtt":0}` + "\n" +
+				`{"timestamp":1782921646147705205,"protocol_counters":{"ICMP":{"packets":1,"bytes":60},"TCP":{"packets":8,"bytes":380}},"ecn_counters":{"CE":{"packets":1,"bytes":40},"Not-ECT":{"packets":8,"bytes":400}},"errors":{"create-flow-state":2}}` + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			w, err := NewWriter(test.format, func() (io.WriteCloser, error) { return closed{&out}, nil })
+			require.NoError(t, err)
+			require.NoError(t, test.write(w))
+			require.NoError(t, w.Close())
+			require.Equal(t, test.want, out.String())
+			if test.format == FormatJSON {
+				require.True(t, json.Valid(out.Bytes()))
+			}
+		})
+	}
+}
+
+// exampleInterval has RTTs of 2, 5, 6 and 13 ms.
+var exampleInterval = Interval{
+	Aggregation: &Aggregation{Every: 2 * time.Second, Timeout: 30 * time.Second, BinWidth: 4 * time.Millisecond, IPv4Prefix: 24, IPv6Prefix: 48},
+	Start:       exampleTime.Add(-2 * time.Second),
+	End:         exampleTime,
+	Prefixes: []Prefix{{
+		Prefix:          netip.MustParsePrefix("10.99.1.0/24"),
+		Received:        PrefixTraffic{TCPTimestamps: Traffic{3, 300}},
+		Sent:            PrefixTraffic{TCPTimestamps: Traffic{4, 70}, TCPPlain: Traffic{1, 10}},
+		Retransmissions: 1,
+		RTT: Histogram{
+			Count: 4, Min: 2 * time.Millisecond, Max: 13 * time.Millisecond, Sum: 26 * time.Millisecond,
+			Width: 4 * time.Millisecond, Bins: []uint64{1, 2, 0, 1},
+		},
+	}, {
+		Prefix: netip.MustParsePrefix("::/0"),
+		Sent:   PrefixTraffic{Other: Traffic{1, 60}},
+	}},
+	Transports: []NamedTraffic{{"TCP", Traffic{8, 380}}, {"ICMP", Traffic{1, 60}}},
+	ECN:        []NamedTraffic{{"Not-ECT", Traffic{8, 400}}, {"CE", Traffic{1, 40}}},
+	Errors:     []NamedCount{{"create-flow-state", 2}},
+}
+
+type closed struct{ io.Writer }
+
+func (closed) Close() error { return nil }
+
+func TestWriterRefuses(t *testing.T) {
+	_, err := NewWriter("xml", nil)
+	require.EqualError(t, err, `format "xml": choose standard, json, jsonl or ppviz`)
+	_, err = NewWriter(FormatJSON, func() (io.WriteCloser, error) { return nil, os.ErrPermission })
+	require.ErrorIs(t, err, os.ErrPermission)
+	w, err := NewWriter(FormatPPViz, func() (io.WriteCloser, error) { return closed{io.Discard}, nil })
+	require.NoError(t, err)
+	require.EqualError(t, w.Interval(&exampleInterval), "format ppviz has nothing for aggregates: choose standard, json or jsonl")
+}
+
+// A file that was moved away is opened anew, and each file is complete.
+func TestWriterReopens(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "rtt.json")
+	w, err := NewWriter(FormatJSON, func() (io.WriteCloser, error) {
+		return os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	})
+	require.NoError(t, err)
+	require.NoError(t, w.Sample(&exampleSample))
+	require.NoError(t, os.Rename(name, name+".1"))
+	w.Reopen()
+	require.NoError(t, w.Sample(&exampleSample))
+	require.NoError(t, w.Flush())
+	require.NoError(t, w.Flow(&exampleOpening))
+	require.NoError(t, w.Close())
+	for file, records := range map[string]int{name + ".1": 2, name: 1} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var list []map[string]any
+		require.NoError(t, json.Unmarshal(text, &list), "%s", text)
+		require.Len(t, list, records)
+	}
+}
+
+func TestAppendUnit(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0", 1: "0.000001", 10: "0.00001", 999999: "0.999999", 1000000: "1", 1500000: "1.5", 123456789: "123.456789", time.Hour: "3600000",
+	} {
+		require.Equal(t, want, string(appendUnit(nil, d, time.Millisecond)))
+	}
+}
