@@ -304,17 +304,17 @@ func TestJoiningFetch(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
 				_, open, _, _, _ := b.live(nil)
 				c := b.connect()
-				k, s := c.mustSubscribe(moqt.Parameters{Forward: &tt.forward})
-				open.object(2) // after the subscription began: not for FETCH
+				k, s := c.mustSubscribe(moqt.Parameters{Forward: &tt.forward, Filter: &moqt.Filter{Type: moqt.FilterLargestObject}})
+				open.object(2) // late: it is below the Joining Location {2, 5}
 				g := c.fetch(moqt.Fetch{FetchType: tt.typ, JoiningRequestID: s.ID(), JoiningStart: tt.start})
 				if tt.refused != 0 {
 					b.refused(g.err, tt.refused)
 					return
 				}
 				require.NoError(t, g.err)
-				want := strings.Replace(tt.want, "unknown to 2.4", "2.2, unknown to 2.4", 1) // it is below the Joining Location {2, 5}
-				require.Equal(t, want, g.objects)
-				require.Equal(t, "2.2", k.take())
+				require.Equal(t, strings.Replace(tt.want, "unknown to 2.4", "2.2, unknown to 2.4", 1), g.objects)
+				open.object(6)
+				require.Equal(t, "2.6", k.take(), "FETCH and SUBSCRIBE do not overlap")
 			})
 		})
 	}
@@ -497,6 +497,7 @@ func TestFetchThatIsNotRead(t *testing.T) {
 	onBench(t, Config{StallTimeout: 10 * time.Second, Cache: track.CacheConfig{Duration: time.Second}}, func(b *bench) {
 		src, _, _, _, _ := b.live(nil)
 		src.open(moqt.SubgroupHeader{GroupID: 3}).write(moqt.ObjectHeader{}, string(make([]byte, 1<<20))).fin()
+		src.group(4, 1)
 		f, err := b.connect().Fetch(b.ctx, standalone(at(3, 0), at(3, 1)))
 		require.NoError(t, err)
 		time.Sleep(9 * time.Second)

@@ -165,6 +165,33 @@ func (h *hub) join(d *downstream) {
 	}
 }
 
+// recall gives a subscriber what is held of the current group, from its start; mu is held. Subscriptions without a filter pass all objects
+// (draft §5.1.2), and many publishers send the current group to those who come: their subscribers would otherwise never see an object that is
+// published once, such as a catalog, if somebody else subscribed before.
+func (h *hub) recall(d *downstream, group uint64) {
+	if d.filter != nil && (d.filter.Type != moqt.FilterAbsoluteStart || d.filter.Start != moqt.Location{}) {
+		return
+	}
+	for _, seg := range h.data.Segments(group) {
+		d.consider(seg, seg.First)
+	}
+}
+
+// startOver forgets all objects; mu is held.
+func (h *hub) startOver() {
+	h.data.Close()
+	h.data = h.relay.cache.NewTrack(h.opened)
+	h.extent = nil
+	h.describe(nil, h.properties)
+	h.setLive()
+}
+
+// setLive tells the cache whether there is a publisher; mu is held.
+func (h *hub) setLive() {
+	established, _ := h.established()
+	h.data.SetLive(established)
+}
+
 // finishAll ends all subscriptions. Streams are completed first, or reset with a code if there is one; mu is held.
 func (h *hub) finishAll(code moqt.PublishDoneCode, reason string, reset *moqt.StreamResetCode) {
 	for d := range h.down {
@@ -211,10 +238,7 @@ func (h *hub) malformed(u *upstream, err error) {
 		}
 		u.cancel(reset)
 	}
-	// What the index knows, of objects or gaps, may be what was wrong.
-	h.data.Close()
-	h.data = h.relay.cache.NewTrack(h.opened)
-	h.describe(nil, h.properties)
+	h.startOver() // what the index knows, of objects or gaps, may be what was wrong
 }
 
 // malformedAt is malformed for what a FETCH brought, from a publisher that may have no subscription.

@@ -91,6 +91,9 @@ func (d *downstream) accept() {
 	if d.pub.Accept(moqt.Parameters{LargestObject: largest, Expires: d.grant.expires()}, h.properties) != nil {
 		return // the peer has cancelled it
 	}
+	if largest != nil {
+		h.recall(d, largest.Group)
+	}
 	h.join(d)
 }
 

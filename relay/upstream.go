@@ -102,15 +102,26 @@ func (u *upstream) subscribe() {
 func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h := u.hub
 	h.mu.Lock()
+	if others, _ := h.established(); !others && h.isRestart(largest) {
+		h.startOver()
+	}
 	h.sequence++
 	u.established, u.sequence = true, h.sequence
 	h.failure = nil
+	h.setLive()
 	h.describe(largest, p)
 	stopTimer(&h.grace)
 	h.settle()
 	h.refresh()
 	h.mu.Unlock()
 	close(u.ready)
+}
+
+// isRestart reports whether a publisher that alone has the track knows less of it than the relay: it has lost its state (draft §2.4.3), and what
+// it publishes now may be something else under the same ids.
+func (h *hub) isRestart(largest *moqt.Location) bool {
+	known := h.data.Largest()
+	return known != nil && (largest == nil || largest.Less(*known))
 }
 
 // wake makes run compare what is wanted with what the publisher was told.
@@ -227,6 +238,7 @@ func (u *upstream) ended(cause error) {
 		return // replaced by a PUBLISH of the same peer
 	}
 	delete(h.up, u.peer)
+	h.setLive()
 	if refused, ok := errors.AsType[*moqt.RequestError](cause); ok {
 		h.failure = passOn(refused)
 	}

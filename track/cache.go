@@ -145,6 +145,7 @@ func (t *Track) sweep(g *group, now time.Time) []*subgroup {
 	switch {
 	case g.pinned():
 		g.expire(now.Add(-keep))
+	case t.isCurrent(g) && keep > 0 && !t.limitsAge:
 	case age > keep+dedupWindow:
 		g.evict()
 		t.drop(g)

@@ -25,6 +25,7 @@ type Track struct {
 	absent    ranges         // all group ids known not to exist
 	maxCache  time.Duration  // MAX_CACHE_DURATION
 	limitsAge bool           // the track has MAX_CACHE_DURATION
+	live      bool           // see SetLive
 	closed    bool
 }
 
@@ -80,6 +81,37 @@ func (t *Track) Fresh() time.Time {
 		return time.Time{}
 	}
 	return t.cache.now().Add(-t.maxCache)
+}
+
+// SetLive says whether a publisher is there. While one is, the latest group does not expire, however old it is: those who join begin with it.
+// When one comes back, objects that are not held any more count as new, for it may send them again to those who have not got them.
+func (t *Track) SetLive(live bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if live && !t.live {
+		for _, g := range slices.Clone(t.groups) {
+			if g.evicted && !g.pinned() {
+				t.drop(g)
+			}
+		}
+	}
+	t.live = live
+}
+
+// isCurrent reports whether g is the latest group of a track that is being published.
+func (t *Track) isCurrent(g *group) bool {
+	return t.live && t.received.set && t.received.at.Group == g.id
+}
+
+// Segments returns the segments of a group that came on subscriptions, in the order of their first objects.
+func (t *Track) Segments(group uint64) []*Segment {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.group(group)
+	if g == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(g.segments), func(s *Segment) bool { return s.fetched })
 }
 
 // OpenSegments returns the segments of which more objects may come.
