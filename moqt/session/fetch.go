@@ -85,8 +85,10 @@ func (f *Fetch) accepted(m moqt.Message) error {
 			refuse(moqt.RequestUnsupportedExtension, "mandatory track property %#x is not supported", typ))
 		return nil
 	}
-	if start, known := f.start(); known && endsBefore(ok.End, start) {
-		return violation("FETCH_OK ends at %s, before the start of the range", ok.End)
+	if start, known := f.start(); known {
+		if err := ok.CheckStart(start); err != nil {
+			return err
+		}
 	}
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
@@ -105,11 +107,6 @@ func (f *Fetch) start() (moqt.Location, bool) {
 		return moqt.Location{Group: f.request.JoiningStart}, true
 	}
 	return moqt.Location{}, false
-}
-
-// endsBefore compares an End Location, whose object 0 stands for the whole group, with a start (draft §10.13).
-func endsBefore(end, start moqt.Location) bool {
-	return end.Group < start.Group || end.Object != 0 && end.Less(start)
 }
 
 // ended implements role.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"sluice/moqt"
+	"sluice/transport"
 )
 
 // Publication is the publisher's end of a subscription (draft §5.1), whichever end asked for it: [Handler] gets one for
@@ -178,6 +179,16 @@ func (p *Publication) accepted(m moqt.Message) error {
 	p.forward = p.parameters.ForwardState()
 	p.established = true
 	p.s.notify()
+	return nil
+}
+
+// message implements role. Some subscribers still send UNSUBSCRIBE where the draft has STOP_SENDING.
+func (p *Publication) message(m moqt.Message) error {
+	if _, ok := m.(*moqt.Unsubscribe); !ok {
+		return p.baseRole.message(m)
+	}
+	p.end(&transport.StreamError{Code: uint64(moqt.ResetCancelled), Remote: true})
+	p.out.finish()
 	return nil
 }
 

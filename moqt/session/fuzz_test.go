@@ -1,0 +1,167 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/transport/transporttest"
+)
+
+// FuzzPeer plays a peer that does what the input says, against sessions of both roles that have requests of their own
+// open. Whatever it does, the session ends with a code of the draft or goes on, and leaves nothing behind: the bubble
+// fails if a goroutine stays.
+func FuzzPeer(f *testing.F) {
+	encode := func(messages ...moqt.Message) (b []byte) {
+		for _, m := range messages {
+			b, _ = moqt.AppendMessage(b, moqt.Draft18, m)
+		}
+		return b
+	}
+	for _, m := range allRequests(moqt.Namespace{"a"}) {
+		f.Add(true, encode(&moqt.Setup{}), encode(m), encode(&moqt.RequestOK{}), subgroupHeader(1), []byte{0, 1, 0, 0, 9})
+	}
+	responses := [][]byte{
+		encode(&moqt.SubscribeOK{TrackAlias: 1}, &moqt.PublishDone{StreamCount: 1}),
+		encode(&moqt.FetchOK{}),
+		encode(&moqt.RequestOK{}, &moqt.NamespaceAdded{}, &moqt.NamespaceDone{}),
+		encode(&moqt.RequestOK{}, &moqt.RequestUpdate{RequestID: 1}),
+		encode(&moqt.RequestError{Code: moqt.RequestRedirect, Redirect: &moqt.Redirect{URI: "moqt://x"}}),
+	}
+	control := encode(&moqt.Setup{MaxAuthTokenCacheSize: 1000}, &moqt.Goaway{RequestID: new(uint64(0))})
+	for _, response := range responses {
+		for _, uni := range [][]byte{fetchHeader(4), moqt.AppendPaddingStreamType(nil, moqt.Draft18), {0x3e}} {
+			f.Add(false, control, encode(&moqt.Goaway{}), response, uni, []byte{9, 1, 0, 0})
+		}
+	}
+	f.Fuzz(func(t *testing.T, server bool, control, request, response, uni, datagram []byte) {
+		synctest.Test(t, func(t *testing.T) { playBytes(t, server, control, request, response, uni, datagram) })
+	})
+}
+
+func playBytes(t *testing.T, server bool, control, request, response, uni, datagram []byte) {
+	near, far := transporttest.Pipe(transporttest.Config{})
+	cfg := Config{Handler: obliging{}, Logger: slog.New(slog.DiscardHandler)}
+	if server {
+		cfg.Role = Server
+		near, far = far, near
+	}
+	s, err := New(near, cfg)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(context.Background()) }()
+	askForEverything(s)
+	for range 6 {
+		if stream, err := far.AcceptStream(t.Context()); err == nil {
+			go io.Copy(io.Discard, stream)
+			go send(stream, response)
+		}
+	}
+	_ = far.SendDatagram(datagram)
+	if stream, err := far.OpenUniStream(); err == nil {
+		_, _ = stream.Write(control)
+	}
+	if stream, err := far.OpenStream(); err == nil {
+		go io.Copy(io.Discard, stream)
+		go send(stream, request)
+	}
+	if stream, err := far.OpenUniStream(); err == nil {
+		go send(stream, uni)
+	}
+	time.Sleep(time.Hour) // all timeouts
+	select {
+	case err := <-ended:
+		code, _ := closeCode(err)
+		require.NotEqual(t, moqt.SessionInternalError, code, "%v", err)
+		require.Equal(t, code, code.Effective(), "%v", err)
+	default:
+		s.Close(moqt.SessionNoError, "")
+		require.NoError(t, <-ended)
+	}
+}
+
+func send(stream io.WriteCloser, b []byte) {
+	if _, err := io.Copy(stream, bytes.NewReader(b)); err == nil {
+		_ = stream.Close()
+	}
+}
+
+// askForEverything makes six requests, one of each type that stays open.
+func askForEverything(s *Session) {
+	ctx := context.Background()
+	_, _ = s.Subscribe(ctx, moqt.Subscribe{Track: testTrack}, discard{})
+	_, _ = s.Publish(ctx, moqt.Publish{Track: otherTrack})
+	fetch, _ := s.Fetch(ctx, moqt.Fetch{FetchType: moqt.FetchStandalone, Track: testTrack, Start: moqt.Location{Group: 1}})
+	_, _ = s.PublishNamespace(ctx, moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}})
+	_, _ = s.SubscribeNamespace(ctx, moqt.SubscribeNamespace{}, func(moqt.Namespace, bool) {})
+	_, _ = s.SubscribeTracks(ctx, moqt.SubscribeTracks{}, func(moqt.FullTrackName) {})
+	go func() {
+		if stream, err := fetch.Stream(ctx); err == nil {
+			_, _ = io.Copy(io.Discard, stream)
+		}
+	}()
+}
+
+type discard struct{}
+
+func (discard) HandleSubgroup(g *Subgroup)          { _, _ = io.Copy(io.Discard, g) }
+func (discard) HandleDatagram(*moqt.ObjectDatagram) {}
+
+// obliging is a Handler that accepts every request, and every update of it.
+type obliging struct{}
+
+func (obliging) agree(r *Request) {
+	for {
+		select {
+		case u := <-r.Updates():
+			_ = u.OK(moqt.Parameters{})
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (obliging) HandleSetup(*Session, Peer) error { return nil }
+
+func (o obliging) HandleSubscribe(p *Publication) {
+	_ = p.Accept(moqt.Parameters{LargestObject: &moqt.Location{Group: 1}}, nil)
+	o.agree(p.Request)
+}
+
+func (o obliging) HandlePublish(sub *Subscription) {
+	_ = sub.Accept(moqt.Parameters{}, discard{})
+	o.agree(sub.Request)
+}
+
+func (o obliging) HandleFetch(f *IncomingFetch) {
+	_ = f.OK(moqt.FetchOK{})
+	o.agree(f.Request)
+}
+
+func (o obliging) HandleTrackStatus(t *IncomingTrackStatus) { _ = t.OK(moqt.Parameters{}, nil) }
+
+func (o obliging) HandlePublishNamespace(p *IncomingPublishNamespace) {
+	_ = p.OK()
+	o.agree(p.Request)
+}
+
+func (o obliging) HandleSubscribeNamespace(n *IncomingSubscribeNamespace) {
+	_ = n.OK()
+	_ = n.Add(moqt.Namespace{"a", "b"})
+	o.agree(n.Request)
+}
+
+func (o obliging) HandleSubscribeTracks(s *IncomingSubscribeTracks) {
+	_ = s.OK()
+	_ = s.Blocked(testTrack)
+	o.agree(s.Request)
+}
+
+func (obliging) HandleGoaway(*Session, moqt.Goaway) {}
