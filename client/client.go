@@ -98,7 +98,7 @@ const grace = 5 * time.Second
 // the context is. The first connection has to succeed at once.
 func Run(ctx context.Context, cfg Config, endpoint func(*Link) Endpoint) error {
 	r := &runner{cfg: cfg.withDefaults(), endpoint: endpoint}
-	defer r.retireAll()
+	defer r.closeAll()
 	l, err := r.connect(ctx, cfg.URL)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func Run(ctx context.Context, cfg Config, endpoint func(*Link) Endpoint) error {
 type runner struct {
 	cfg      Config
 	endpoint func(*Link) Endpoint
-	old      []*Link // that another one has replaced
+	links    []*Link // all that were established
 }
 
 // connect establishes a session and starts to serve it.
@@ -150,6 +150,7 @@ func (r *runner) connect(ctx context.Context, url string) (*Link, error) {
 		l.close()
 		return nil, &ConnectError{url, fmt.Errorf("%s: %w", url, err)}
 	}
+	r.links = append(r.links, l)
 	serving, stop := context.WithCancel(l.Context())
 	l.stop = stop
 	go func() { l.served <- e.Serve(serving) }()
@@ -180,7 +181,6 @@ func (r *runner) follow(ctx context.Context, l *Link) (*Link, error) {
 		return r.move(ctx, l, g)
 	case <-ctx.Done():
 	}
-	r.old = append(r.old, l)
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
@@ -258,8 +258,8 @@ func (r *runner) move(ctx context.Context, l *Link, g moqt.Goaway) (*Link, error
 		patience = min(patience, moqt.Milliseconds(g.Timeout))
 	}
 	r.cfg.Logger.Info("the relay is going away, moving", "to", url)
-	next, err := r.reconnect(ctx, url)
-	if err != nil {
+	next, err := r.replace(ctx, l, url)
+	if next == nil {
 		return nil, err
 	}
 	timer := time.NewTimer(patience)
@@ -271,20 +271,46 @@ func (r *runner) move(ctx context.Context, l *Link, g moqt.Goaway) (*Link, error
 	case err := <-l.served:
 		l.served <- err
 		if err == nil { // all was done on the old session
-			r.old = append(r.old, l, next)
 			return nil, nil
 		}
 	case <-timer.C:
 	case <-ctx.Done():
 	}
 	l.stop()
-	r.old = append(r.old, l)
-	go r.retire(l, patience)
+	go l.retire(patience)
 	return next, nil
 }
 
+// replace connects to a URL, unless all is done on the old session before that: then it returns nil.
+func (r *runner) replace(ctx context.Context, old *Link, url string) (*Link, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		link *Link
+		err  error
+	}
+	connected := make(chan result, 1)
+	go func() {
+		l, err := r.reconnect(ctx, url)
+		connected <- result{l, err}
+	}()
+	select {
+	case c := <-connected:
+		return c.link, c.err
+	case err := <-old.served:
+		old.served <- err
+		if err == nil {
+			cancel()
+			<-connected
+			return nil, nil
+		}
+	}
+	c := <-connected
+	return c.link, c.err
+}
+
 // retire ends a session that is not needed any more: once it is not served, or after a time.
-func (r *runner) retire(l *Link, patience time.Duration) {
+func (l *Link) retire(patience time.Duration) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -306,8 +332,9 @@ func (l *Link) close() {
 	}
 }
 
-func (r *runner) retireAll() {
-	for _, l := range r.old {
-		r.retire(l, 0)
+// closeAll ends all sessions.
+func (r *runner) closeAll() {
+	for _, l := range r.links {
+		l.close()
 	}
 }

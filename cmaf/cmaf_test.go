@@ -291,6 +291,7 @@ func TestReaderErrors(t *testing.T) {
 	}{
 		"empty":                     {nil, "not fragmented MP4"},
 		"text":                      {[]byte("#EXTM3U\n#EXT-X-VERSION:7\n"), "not fragmented MP4"},
+		"text like a box":           {[]byte("#!/bin/sh\n"), "not fragmented MP4"},
 		"moov at the end":           {progressive, "not fragmented MP4"},
 		"no mvex":                   {noMvex, "not fragmented MP4"},
 		"huge moof":                 {huge, "the limit is"},

@@ -176,14 +176,15 @@ func (r *Reader) header() (header, error) {
 		return h, io.EOF
 	case err != nil:
 		return h, fmt.Errorf("at byte %d: %w", r.at, err)
-	case r.at == 0 && strings.ContainsFunc(h.typ, notPrintable):
+	case r.at == 0 && !slices.Contains(firstTypes, h.typ):
 		return h, ErrNotFragmented
 	}
 	r.at += uint64(len(h.raw))
 	return h, nil
 }
 
-func notPrintable(c rune) bool { return c < ' ' || c > '~' }
+// firstTypes are the boxes with which MP4 files and streams start. Anything else is another format.
+var firstTypes = []string{"ftyp", "moov", "styp", "sidx", "emsg", "prft", "free", "skip", "wide", "uuid", "pdin", "mdat", "moof"}
 
 func (r *Reader) read(h header, limit uint64) ([]byte, error) {
 	b, err := h.readRest(r.r, limit)

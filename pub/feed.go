@@ -49,10 +49,13 @@ type feed struct {
 	waiting int           // chunks before the first key frame, which are left out
 }
 
-// run publishes the input until its end, or until the context is done if it is looped.
+// run publishes the input until its end, or until the context is done, which is no error.
 func (f *feed) run(ctx context.Context, s *source) error {
 	for {
 		err := f.round(ctx, s)
+		if ctx.Err() != nil {
+			return nil
+		}
 		if err != nil || !f.cfg.Loop {
 			return err
 		}

@@ -90,7 +90,7 @@ func TestFeedLoops(t *testing.T) {
 		f, s := newFeed(t, Config{Open: openFile(clip), Loop: true, History: History{Groups: 100}})
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
-		require.ErrorIs(t, f.run(ctx, s), context.DeadlineExceeded)
+		require.NoError(t, f.run(ctx, s))
 		for id, tr := range f.broadcast.media {
 			var end uint64
 			var group uint64

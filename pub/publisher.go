@@ -39,8 +39,8 @@ func Run(ctx context.Context, cfg Config, stats *Stats) error {
 	err = client.Run(ctx, cfg.Client, p.endpoint)
 	p.cancel()
 	p.stopFeed()
-	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return nil // the user ended it
+	if ctx.Err() != nil {
+		err = p.inputErr() // else the user ended it
 	}
 	return err
 }
@@ -93,8 +93,21 @@ func (p *publisher) feed(f *feed) {
 		_ = p.source.Close()
 		return
 	}
-	if err := f.run(p.ctx, p.source); p.ctx.Err() == nil {
-		p.feedErr = err
+	done := make(chan error, 1)
+	go func() { done <- f.run(p.ctx, p.source) }() // it may be blocked for good, in a read of standard input
+	select {
+	case p.feedErr = <-done:
+	case <-p.ctx.Done():
+	}
+}
+
+// inputErr is why the input ended, nil if it has not, or in good order.
+func (p *publisher) inputErr() error {
+	select {
+	case <-p.fed:
+		return p.feedErr
+	default:
+		return nil
 	}
 }
 
@@ -161,7 +174,7 @@ func (h *handler) Serve(ctx context.Context) error {
 	case <-h.p.fed:
 		h.finish(ctx)
 		withdraw()
-		return h.p.feedErr
+		return h.p.inputErr()
 	case <-ctx.Done(): // the session is lost, or another one takes over
 		withdraw()
 		close(h.moved)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -440,12 +441,27 @@ func TestPublisherDrainsWhenInterrupted(t *testing.T) {
 		p := (&peer{}).start(t, Config{Loop: true})
 		s, r, err := p.subscribe("1.m4s", moqt.Parameters{})
 		require.NoError(t, err)
-		time.Sleep(3 * time.Second)
+		time.Sleep(3010 * time.Millisecond)
 		p.stop()
 		require.NoError(t, <-p.done)
 		require.ErrorContains(t, context.Cause(s.Context()), "TRACK_ENDED")
 		require.Equal(t, 76, r.count())
 		require.Zero(t, r.resets)
+	})
+}
+
+// An input that has stalled does not keep the publisher from ending.
+func TestPublisherEndsDespiteAStalledInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		whole, err := os.ReadFile(clip)
+		require.NoError(t, err)
+		in, out := io.Pipe()
+		defer out.Close()
+		go func() { _, _ = out.Write(whole[:20000]) }()
+		p := (&peer{}).start(t, Config{Open: func() (io.ReadCloser, error) { return in, nil }})
+		time.Sleep(time.Second)
+		p.stop()
+		require.NoError(t, <-p.done)
 	})
 }
 

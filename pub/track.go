@@ -63,10 +63,13 @@ func newTrack(name moqt.FullTrackName, priority uint8, properties moqt.Propertie
 	}
 }
 
-// update runs f, which changes the track, and wakes all who wait for a change.
+// update runs f, which changes the track, and wakes all who wait for a change. Nothing changes after the end.
 func (t *track) update(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.ended {
+		return
+	}
 	f()
 	close(t.changed)
 	t.changed = make(chan struct{})

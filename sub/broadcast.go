@@ -35,7 +35,7 @@ func (l *loader) load(ctx context.Context) (*cmaf.Init, []choice, error) {
 	}
 	tracks, err := selectTracks(c, l.cfg.Tracks)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, &MediaError{err}
 	}
 	var inits []*cmaf.Init
 	var choices []choice

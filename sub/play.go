@@ -318,9 +318,9 @@ func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
 		r.update(func(s *sequencer) { s.take(h.Status, i) })
 	})
 	r.update(func(s *sequencer) {
-		if err != nil {
+		if over := r.e.p.player.limited; err != nil && !over { // else it is this end that does not want more
 			r.lane.resets++
-		} else if g.Header.EndOfGroup && last != math.MaxUint64 {
+		} else if err == nil && g.Header.EndOfGroup && last != math.MaxUint64 {
 			s.endGroup(group, last+1, true)
 		}
 		s.closeStream(group, err == nil)

@@ -94,7 +94,7 @@ func (f *relayFlags) run(ctx context.Context, env *environment) error {
 	f.greet(env.stdout, s, a, certificate)
 	stopped, stop := context.WithCancel(ctx)
 	defer stop()
-	go feedWatchdog(context.WithoutCancel(stopped), func() bool { return true })
+	go feedWatchdog(context.WithoutCancel(stopped), s.alive)
 	f.setReady(a, true)
 	notifySystemd(daemon.SdNotifyReady)
 	err = s.serve(stopped)

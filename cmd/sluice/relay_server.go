@@ -24,6 +24,8 @@ type relayServer struct {
 	relay    *relay.Relay
 	listener *transport.Listener
 	log      *slog.Logger
+	tasks    sync.WaitGroup
+	stop     context.CancelFunc // ends the tasks that are not sessions
 
 	loopOnce sync.Once
 	loop     *media.Loop
@@ -40,7 +42,7 @@ type relayServerConfig struct {
 
 // listenRelay opens the port. Nothing is served before serve is called.
 func listenRelay(cfg relayServerConfig) (*relayServer, error) {
-	s := &relayServer{log: cmp.Or(cfg.Relay.Logger, slog.Default())}
+	s := &relayServer{log: cmp.Or(cfg.Relay.Logger, slog.Default()), stop: func() {}}
 	var err error
 	if s.relay, err = relay.New(cfg.Relay); err != nil {
 		return nil, err
@@ -73,22 +75,28 @@ func (s *relayServer) newHooks(pc net.PacketConn) quic.Hooks {
 	return s.loop.NewSender(s.sender)
 }
 
-// serve serves all who connect until the context is done.
+// serve serves all who connect until the context is done. Those who connect after that are turned away at once, until drain ends.
 func (s *relayServer) serve(ctx context.Context) error {
+	failed := make(chan error, 1)
+	s.tasks.Go(func() { failed <- s.accept() })
 	sweep, stop := context.WithCancel(context.Background())
-	var tasks sync.WaitGroup
-	tasks.Go(func() { s.relay.Run(sweep) })
-	defer tasks.Wait()
-	defer stop()
+	s.stop = stop
+	s.tasks.Go(func() { s.relay.Run(sweep) })
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func (s *relayServer) accept() error {
 	for {
-		conn, err := s.listener.Accept(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
+		conn, err := s.listener.Accept(context.Background())
 		if err != nil {
 			return fmt.Errorf("accept: %w", err)
 		}
-		go s.serveConn(conn)
+		s.tasks.Go(func() { s.serveConn(conn) })
 	}
 }
 
@@ -104,7 +112,34 @@ func (s *relayServer) drain(uri string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout+time.Second)
 	defer cancel()
 	s.relay.Drain(ctx, uri, timeout)
-	return errors.Join(s.listener.Close(), s.loop.Close())
+	err := errors.Join(s.listener.Close(), s.loop.Close())
+	s.stop()
+	s.tasks.Wait()
+	return err
+}
+
+// alive reports whether the relay is not stuck: whether all its locks can be taken.
+func (s *relayServer) alive() bool {
+	ch := make(chan prometheus.Metric)
+	go func() {
+		defer close(ch)
+		s.Collect(ch)
+	}()
+	timeout := time.After(time.Second)
+	for {
+		select {
+		case _, more := <-ch:
+			if !more {
+				return true
+			}
+		case <-timeout:
+			go func() {
+				for range ch {
+				}
+			}()
+			return false
+		}
+	}
 }
 
 // Describe implements [prometheus.Collector].

@@ -31,9 +31,14 @@ func execute(ctx context.Context, env *environment) int {
 	root.SetIn(env.stdin)
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
+	running := false
+	markStart(root, &running)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
+	}
+	if !running {
+		err = usageError{err}
 	}
 	fmt.Fprintf(env.stderr, "sluice: %s\n", strings.TrimSpace(err.Error()))
 	code := exitCode(err)
@@ -58,33 +63,28 @@ func newRoot(env *environment) *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			logger, err := log.logger(env.stderr)
-			if err != nil {
-				return usageError{err}
+			if err == nil {
+				slog.SetDefault(logger)
 			}
-			slog.SetDefault(logger)
-			return nil
+			return err
 		},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	log.register(root)
 	root.AddCommand(newRelay(env), newPub(env), newSub(env), newRTT(env), newLab(env), newDemo(env))
-	markArgErrors(root)
 	return root
 }
 
-// markArgErrors makes wrong positional arguments usage errors, as wrong flags are.
-func markArgErrors(cmd *cobra.Command) {
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
+// markStart sets running when a command starts. Errors before that are in the command line.
+func markStart(cmd *cobra.Command, running *bool) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			*running = true
+			return run(cmd, args)
 		}
 	}
 	for _, sub := range cmd.Commands() {
-		markArgErrors(sub)
+		markStart(sub, running)
 	}
 }
 

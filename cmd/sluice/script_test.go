@@ -29,7 +29,8 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("UNIQUE", fmt.Sprintf("test-%d", os.Getpid()))
-			return nil
+			return setRelayEnv(env)
 		},
+		Cmds: relayCommands,
 	})
 }
