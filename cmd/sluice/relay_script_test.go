@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -76,12 +77,10 @@ func freeAddress() (string, error) {
 	return "", errors.New("no free port")
 }
 
-var relayCommands = map[string]func(*testscript.TestScript, bool, []string){
-	"await": await,
-	"get":   get,
-	"exits": exits,
-	"term":  term,
-	"grown": grown,
+func init() {
+	maps.Copy(scriptCommands, map[string]func(*testscript.TestScript, bool, []string){
+		"await": await, "get": get, "exits": exits, "term": term, "grown": grown,
+	})
 }
 
 // await waits until the relay at $ADMIN says that it is ready, or that at the address in its argument.

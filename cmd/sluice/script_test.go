@@ -31,6 +31,5 @@ func TestScripts(t *testing.T) {
 			env.Setenv("UNIQUE", fmt.Sprintf("test-%d", os.Getpid()))
 			return setRelayEnv(env)
 		},
-		Cmds: relayCommands,
 	})
 }
