@@ -28,7 +28,7 @@ type queued struct {
 func (sub *Subscription) SendDatagram(d Datagram) error {
 	s := sub.sender
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.Unlock()
 	if sub.closed || s.closed {
 		return ErrClosed
 	}
@@ -69,7 +69,7 @@ func (s *Sender) sendDatagram(now Time, b *batch, u *unit) Reason {
 	p = append(append(append(p, frameDatagram), q.Header...), q.Payload...)
 	s.ready.served(u)
 	s.removeDatagram(q)
-	s.stats.Datagrams++
+	s.counters.Datagrams++
 	s.finishPacket(now, b, p, header, number, generation)
 	return none
 }

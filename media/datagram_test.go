@@ -43,7 +43,9 @@ func TestDatagramSizes(t *testing.T) {
 				return
 			}
 			require.Empty(t, sent)
-			require.Equal(t, map[Reason]uint64{v.want: 1}, w.s.Stats().Reasons)
+			var want [numReasons]uint64
+			want[v.want] = 1
+			require.Equal(t, want, w.s.Stats().Reasons)
 			require.Zero(t, len(w.s.ready.tiers))
 		})
 	}

@@ -214,6 +214,7 @@ func (s *Sender) close() {
 	for _, q := range s.ready.beyond(-1) {
 		s.dropDatagram(q, DatagramClosed)
 	}
+	s.loop.retire(s.counted())
 	s.loop.arena.FreeSubscriber(s.state)
 }
 

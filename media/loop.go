@@ -40,6 +40,9 @@ type Loop struct {
 	turn   atomic.Uint32
 	done   sync.WaitGroup
 	writes writeStats
+
+	mu      sync.Mutex
+	retired Counters // of senders that are closed
 }
 
 // NewLoop starts a loop that sends on a socket, from which quic-go reads. It does not close the socket.
@@ -92,11 +95,36 @@ type LoopStats struct {
 	Messages uint64 // datagrams and GSO trains
 	Calls    uint64 // system calls
 	Errors   map[Reason]uint64
-	GSO      bool // is in use
+	GSO      bool     // is in use
+	Senders  int      // whose handshake is confirmed
+	Counters Counters // of all senders, also those that are gone
 }
 
 // Stats returns counters.
-func (l *Loop) Stats() LoopStats { return l.writes.snapshot() }
+func (l *Loop) Stats() LoopStats {
+	st := l.writes.snapshot()
+	for _, sh := range l.shards {
+		for _, s := range sh.registered() {
+			s.mu.Lock()
+			if c := s.counted(); !s.closed {
+				st.Counters.add(&c)
+				st.Senders++
+			}
+			s.mu.Unlock()
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	st.Counters.add(&l.retired)
+	return st
+}
+
+// retire keeps the counters of a sender that is gone.
+func (l *Loop) retire(c Counters) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.retired.add(&c)
+}
 
 func (l *Loop) newSubscriberState() *SubscriberState {
 	if s := l.arena.Subscriber(); s != nil {

@@ -93,6 +93,7 @@ func TestThreshold(t *testing.T) {
 	require.Equal(t, []Level{levelOf(128, 5)}, e.thresholds)
 	require.Equal(t, uint32(levelOf(128, 5)), w.s.state.Threshold.Load())
 	_, refused := w.stream(sub, newTestLog(0, 10), priority(6, 2))
+	w.run()
 	require.Equal(t, Dropped, (*refused)[0].Outcome, "nor are new ones")
 	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Priority: 6}))
 	require.Equal(t, uint64(2), w.s.Stats().Reasons[DatagramDropped])

@@ -123,7 +123,7 @@ func (s *Sender) findSpurious(a *quic.AckInfo, largest uint64) {
 			kept = append(kept, p)
 			continue
 		}
-		s.stats.SpuriousPackets++
+		s.counters.SpuriousPackets++
 		s.control.Spurious(p.sent)
 		s.reordering = min(max(s.reordering, largest-p.number+1), maxPacketThreshold)
 		if e, ok := s.ledger.read(p.number); ok {
@@ -202,8 +202,8 @@ func (s *Sender) losePacket(e entry, ev *LossEvent) {
 	if e.kind() == kindSkipped {
 		return
 	}
-	s.stats.LostPackets++
-	s.stats.LostBytes += uint64(e.size())
+	s.counters.LostPackets++
+	s.counters.LostBytes += uint64(e.size())
 	if !e.uncounted() {
 		s.state.InFlight.Add(uint64(-e.size()))
 		ev.Packets++
@@ -273,7 +273,7 @@ func (s *Sender) expireLoss(now Time) {
 		return
 	}
 	s.ptoCount++
-	s.stats.PTOs++
+	s.counters.PTOs++
 	s.probes = probePackets
 	s.probe(next)
 }

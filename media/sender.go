@@ -66,7 +66,7 @@ type Sender struct {
 	alarmIndex int
 
 	mu       sync.Mutex
-	after    []func() // to be called without mu
+	after    []func() // to be called by unlock
 	closed   bool
 	seal     sealer
 	keyFirst uint64 // lowest packet number of the current key generation
@@ -110,9 +110,7 @@ type Sender struct {
 	look      Time // at data that waits; never: nothing waits
 	levels    []Backlog
 
-	outcomes [numOutcomes]uint64
-	reasons  [numReasons]uint64
-	stats    Stats
+	counters Counters
 }
 
 func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
@@ -129,7 +127,7 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	return s
 }
 
-// unlock unlocks mu and calls back whoever is to be told.
+// unlock unlocks mu and calls back whoever is to be told. Methods that others call with locks of their own do not: the shard does.
 func (s *Sender) unlock() {
 	after := s.after
 	s.after = nil

@@ -1,6 +1,8 @@
 package media
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,6 +62,12 @@ func (sh *shard) register(s *Sender) bool {
 		sh.senders[s] = struct{}{}
 	}
 	return !sh.closed
+}
+
+func (sh *shard) registered() []*Sender {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return slices.Collect(maps.Keys(sh.senders))
 }
 
 func (sh *shard) unregister(s *Sender) {

@@ -49,52 +49,66 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// Stats is a snapshot of a sender for metrics.
-type Stats struct {
-	Congestion
+// Counters count what one sender, or all of a loop, have done.
+type Counters struct {
 	Packets         uint64 // sent, by any sender but quic-go
 	Bytes           uint64 // sent in QUIC packets
 	LostPackets     uint64 // considered lost
 	LostBytes       uint64
 	SpuriousPackets uint64 // considered lost, and acknowledged later
-	Retransmissions uint64 // packets that carried bytes again
+	Retransmissions uint64 // packets that carried bytes of streams again
 	PTOs            uint64
-	Streams         uint64 // opened
-	Datagrams       uint64 // sent
-	Open            int    // streams that are not done
-	Outcomes        map[Outcome]uint64
-	Reasons         map[Reason]uint64 // those that occurred
-	Ledger          int               // records it has room for
+	Streams         uint64              // opened
+	Datagrams       uint64              // sent
+	Outcomes        [numOutcomes]uint64 // by Outcome
+	Reasons         [numReasons]uint64  // by Reason
 }
 
-func (s *Sender) count(r Reason) { s.reasons[r]++ }
+func (c *Counters) add(d *Counters) {
+	c.Packets += d.Packets
+	c.Bytes += d.Bytes
+	c.LostPackets += d.LostPackets
+	c.LostBytes += d.LostBytes
+	c.SpuriousPackets += d.SpuriousPackets
+	c.Retransmissions += d.Retransmissions
+	c.PTOs += d.PTOs
+	c.Streams += d.Streams
+	c.Datagrams += d.Datagrams
+	for i, n := range d.Outcomes {
+		c.Outcomes[i] += n
+	}
+	for i, n := range d.Reasons {
+		c.Reasons[i] += n
+	}
+}
 
-// Stats returns the state of the path and counters.
+// Stats is a snapshot of a sender.
+type Stats struct {
+	Congestion
+	Counters
+	Open   int // streams that are not done
+	Ledger int // packets that it has room for
+}
+
+func (s *Sender) count(r Reason) { s.counters.Reasons[r]++ }
+
+// Stats returns the state of the path and the counters.
 func (s *Sender) Stats() Stats {
 	s.mu.Lock()
-	defer s.unlock()
-	st := s.stats
-	st.Congestion = s.congestion()
-	st.Packets, st.Bytes = s.state.Packets.Load(), s.state.Bytes.Load()
-	st.Open, st.Ledger = len(s.streams), len(s.ledger)
-	st.Outcomes, st.Reasons = make(map[Outcome]uint64), make(map[Reason]uint64)
-	for o, n := range s.outcomes {
-		if n > 0 {
-			st.Outcomes[Outcome(o)] = n
-		}
-	}
-	for r, n := range s.reasons {
-		if n > 0 {
-			st.Reasons[Reason(r)] = n
-		}
-	}
-	return st
+	defer s.mu.Unlock()
+	return Stats{s.congestion(), s.counted(), len(s.streams), len(s.ledger)}
+}
+
+func (s *Sender) counted() Counters {
+	c := s.counters
+	c.Packets, c.Bytes = s.state.Packets.Load(), s.state.Bytes.Load()
+	return c
 }
 
 // Congestion returns what is known about the path.
 func (s *Sender) Congestion() Congestion {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.Unlock()
 	return s.congestion()
 }
 

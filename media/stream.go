@@ -65,7 +65,7 @@ func newStream(sub *Subscription, cfg StreamConfig, reader *track.Reader) *Strea
 func (st *Stream) Reset(code uint64) {
 	s := st.sender
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.Unlock()
 	s.reset(st, Result{Outcome: Canceled, Code: code}, st.sub.errorCode(code))
 	s.shard.enqueue(s)
 }
@@ -284,7 +284,7 @@ func (s *Sender) finish(st *Stream, r Result) {
 	st.reader, st.lost, st.acked, st.deadline = nil, nil, nil, never
 	s.unparkStream(st)
 	st.gone.Store(true)
-	s.outcomes[r.Outcome]++
+	s.counters.Outcomes[r.Outcome]++
 	if r.Size, r.ID = st.final, -1; st.opened {
 		r.ID = st.id()
 	}

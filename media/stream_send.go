@@ -41,7 +41,7 @@ func (s *Sender) retransmit(now Time, b *batch, st *Stream, from, n int64) Reaso
 	if fin {
 		st.finLost = false
 	}
-	s.stats.Retransmissions++
+	s.counters.Retransmissions++
 	s.sendStreamFrame(now, b, st, from, int(n), fin, number, generation)
 	s.update(st)
 	return none
@@ -127,7 +127,7 @@ func (s *Sender) openStream(st *Stream) bool {
 		s.byNumber = make(map[uint32]*Stream)
 	}
 	s.byNumber[st.number] = st
-	s.stats.Streams++
+	s.counters.Streams++
 	return true
 }
 

@@ -74,7 +74,8 @@ type StreamConfig struct {
 	// Group, Subgroup and Priority (the Publisher Priority) order the streams of a subscription.
 	Group, Subgroup uint64
 	Priority        uint8
-	// OnDone is called once, without locks held, when nothing more of the log will be sent. It must not block.
+	// OnDone is called once, when nothing more of the log will be sent: on a goroutine of the loop or of quic-go, never from within a
+	// call of this package's methods, and without locks held. It must not block.
 	OnDone func(Result)
 }
 
@@ -94,7 +95,7 @@ func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 		return nil, ErrClosed
 	}
 	s.addStream(st)
-	s.unlock()
+	s.mu.Unlock()
 	if state, _ := cfg.Log.State(); state == track.Open {
 		s.shard.follow(st)
 	}
@@ -107,7 +108,7 @@ func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 func (sub *Subscription) SetPriority(p uint8) {
 	s := sub.sender
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.Unlock()
 	if p == sub.priority {
 		return
 	}
@@ -135,7 +136,7 @@ func (sub *Subscription) SetPriority(p uint8) {
 func (sub *Subscription) SetTimeouts(object, subgroup time.Duration) {
 	s := sub.sender
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.Unlock()
 	sub.objectTimeout, sub.subgroupTimeout = object, subgroup
 	for _, st := range s.streams {
 		if st.sub == sub {
@@ -149,7 +150,7 @@ func (sub *Subscription) SetTimeouts(object, subgroup time.Duration) {
 func (sub *Subscription) Close(code uint64) {
 	s := sub.sender
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.Unlock()
 	if sub.closed {
 		return
 	}
