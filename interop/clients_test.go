@@ -1,0 +1,166 @@
+package interop
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/cmaf"
+)
+
+var schemes = []string{"moqt", "https"}
+
+// TestClientSuite runs every test of moq-test-client.
+func TestClientSuite(t *testing.T) {
+	tool := client(t, "moq-test-client")
+	list, err := exec.Command(tool, "--list").Output()
+	require.NoError(t, err)
+	names := strings.Fields(string(list))
+	require.NotEmpty(t, names)
+	for _, scheme := range schemes {
+		t.Run(scheme, func(t *testing.T) {
+			r := startRelay(t)
+			for _, name := range names {
+				t.Run(name, func(t *testing.T) {
+					start(t, nil, nil, tool, "--relay", r.url(scheme), "--tls-disable-verify", "--test", name).wait(t, 30*time.Second)
+				})
+			}
+		})
+	}
+}
+
+// TestClock has moq-clock-ietf subscribe to itself, by streams and by datagrams.
+func TestClock(t *testing.T) {
+	tool := client(t, "moq-clock-ietf")
+	for _, scheme := range schemes {
+		for _, mode := range [][]string{nil, {"--datagrams"}} {
+			t.Run(scheme+strings.Join(mode, ""), func(t *testing.T) {
+				r := startRelay(t)
+				args := []string{"--tls-disable-verify", "--namespace", "clock", r.url(scheme)}
+				start(t, nil, nil, tool, append([]string{"--publish"}, append(mode, args...)...)...)
+				sub := start(t, nil, nil, tool, args...)
+				require.Eventually(t, func() bool {
+					return strings.Count(sub.output.String(), ":") >= 6 // two times of day
+				}, 20*time.Second, 50*time.Millisecond, "no time arrives")
+			})
+		}
+	}
+}
+
+// liveClip writes the clip as a live source would: first what describes it, the media at its own speed once somebody
+// plays it.
+func liveClip(t *testing.T, playing func() bool) io.Reader {
+	t.Helper()
+	f, err := os.Open(clip)
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	source := cmaf.NewReader(f)
+	init, err := source.Init()
+	require.NoError(t, err)
+	r, w := io.Pipe()
+	t.Cleanup(func() { r.Close() })
+	go func() {
+		_, _ = w.Write(init.Data)
+		for deadline := time.Now().Add(20 * time.Second); !playing() && time.Now().Before(deadline); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Second) // from the init segment to its subscriptions, a player that we cannot ask
+		for begin := time.Now(); ; {
+			chunk, err := source.Next()
+			if err != nil {
+				w.CloseWithError(err) // io.EOF ends it well
+				return
+			}
+			time.Sleep(time.Until(begin.Add(init.Track(chunk.Track).Time(chunk.DecodeTime))))
+			if _, err := w.Write(chunk.Data); err != nil {
+				return
+			}
+		}
+	}()
+	return r
+}
+
+// TestMatrix publishes the clip with each publisher and plays it with each player. The file that arrives must decode to
+// all its frames.
+func TestMatrix(t *testing.T) {
+	client(t, "moq-pub")
+	want := frames(t, clip)
+	for _, scheme := range schemes {
+		for _, pub := range []string{"sluice", "moq-pub"} {
+			for _, sub := range []string{"sluice", "moq-sub"} {
+				t.Run(fmt.Sprintf("%s %s to %s", scheme, pub, sub), func(t *testing.T) {
+					r := startRelay(t)
+					out, err := os.Create(filepath.Join(t.TempDir(), "out.mp4"))
+					require.NoError(t, err)
+					defer out.Close()
+					source := liveClip(t, func() bool {
+						info, err := out.Stat()
+						return err == nil && info.Size() > 0
+					})
+					publish(t, pub, r.url(scheme), source)
+					player := play(t, sub, r.url(scheme), out)
+					require.Eventually(t, func() bool {
+						select {
+						case <-player.done:
+							return true
+						default:
+							got, _ := os.ReadFile(out.Name())
+							return bytes.Count(got, []byte("moof")) >= want.total()
+						}
+					}, 60*time.Second, 100*time.Millisecond)
+					player.stop()
+					require.Equal(t, want, frames(t, out.Name()))
+				})
+			}
+		}
+	}
+}
+
+func publish(t *testing.T, name, url string, in io.Reader) {
+	t.Helper()
+	if name == "sluice" {
+		start(t, in, nil, sluiceBinary(t), "pub", "--relay", url, "--tls-disable-verify", "--namespace", namespace, "-")
+		return
+	}
+	start(t, in, nil, client(t, name), "--tls-disable-verify", "--name", namespace, url)
+}
+
+func play(t *testing.T, name, url string, out *os.File) *process {
+	t.Helper()
+	if name == "sluice" {
+		return start(t, nil, nil, sluiceBinary(t), "sub", "--relay", url, "--tls-disable-verify", "--namespace", namespace,
+			"--wait", "10s", "--out", out.Name())
+	}
+	time.Sleep(time.Second) // it does not wait for a publisher
+	return start(t, nil, out, client(t, name), "--tls-disable-verify", "--name", namespace, url)
+}
+
+// counts are the decoded frames of a file, by track.
+type counts struct{ video, audio string }
+
+func (c counts) total() int {
+	var v, a int
+	fmt.Sscan(c.video, &v)
+	fmt.Sscan(c.audio, &a)
+	return v + a
+}
+
+// frames decodes a file and counts.
+func frames(t *testing.T, file string) counts {
+	t.Helper()
+	of := func(stream string) string {
+		out, err := exec.Command("ffprobe", "-v", "error", "-count_frames", "-select_streams", stream,
+			"-show_entries", "stream=nb_read_frames", "-of", "csv=p=0", file).CombinedOutput()
+		require.NoError(t, err, string(out))
+		return strings.TrimSpace(string(out))
+	}
+	return counts{of("v:0"), of("a:0")}
+}
