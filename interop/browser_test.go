@@ -28,7 +28,7 @@ func TestBrowser(t *testing.T) {
 		t.Skip("needs chromium: run make deps")
 	}
 	r := startRelay(t)
-	start(t, nil, nil, sluiceBinary(t), "pub", "--relay", r.url("moqt"), "--tls-disable-verify", "--namespace", namespace, "--loop", clip)
+	start(t, nil, nil, sluiceBinary(t), "pub", "--relay", r.url("moqt"), "--tls-disable-verify", "--namespace", namespace, "--loop", clipFile)
 
 	const wanted = 60 // frames: more than one group
 	results := make(chan result, 1)

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	clip      = "../testdata/clip.mp4"
+	clipFile  = "../testdata/clip.mp4"
 	namespace = "interop/clip"
 )
 
@@ -140,11 +140,11 @@ type relay struct {
 
 var fingerprint = regexp.MustCompile(`[0-9a-f]{64}`)
 
-func startRelay(t *testing.T) *relay {
+func startRelay(t *testing.T, flags ...string) *relay {
 	t.Helper()
 	r := &relay{port: freePort(t, "udp"), admin: freePort(t, "tcp")}
-	r.process = start(t, nil, nil, sluiceBinary(t), "relay", "--dev",
-		"--listen", fmt.Sprintf("127.0.0.1:%d", r.port), "--admin", fmt.Sprintf("127.0.0.1:%d", r.admin))
+	r.process = start(t, nil, nil, sluiceBinary(t), append([]string{"relay", "--dev",
+		"--listen", fmt.Sprintf("127.0.0.1:%d", r.port), "--admin", fmt.Sprintf("127.0.0.1:%d", r.admin)}, flags...)...)
 	require.Eventually(t, func() bool { return r.healthy() }, 20*time.Second, 20*time.Millisecond, "the relay does not start")
 	r.sha256 = fingerprint.FindString(r.output.String())
 	require.NotEmpty(t, r.sha256, "the relay does not print its fingerprint:\n%s", r.output.String())
