@@ -19,7 +19,7 @@ func (p *peer) HandlePublish(sub *session.Subscription) {
 	}
 	defer p.relay.release(h)
 	u := newUpstream(h, p)
-	u.sub, u.offered = sub, true
+	u.sub, u.offered, u.pauses = sub, true, !sub.Offer().Parameters.ForwardState()
 	if !u.accept(grant) {
 		return
 	}
@@ -33,7 +33,8 @@ var errBarred = &moqt.RequestError{
 	Code: moqt.RequestUninterested, Reason: "objects of this session contradicted those of another publisher of the track",
 }
 
-// accept answers PUBLISH. Objects are asked for only if somebody wants them (draft §9.5).
+// accept answers PUBLISH. A publisher that offers the track with Forward 0 is asked for objects only while somebody wants them
+// (draft §9.5); others send them anyway, and not all of those in use can be stopped.
 func (u *upstream) accept(grant Grant) bool {
 	h := u.hub
 	h.mu.Lock()
@@ -42,7 +43,7 @@ func (u *upstream) accept(grant Grant) bool {
 		u.peer.reject(u.sub.Request, errBarred)
 		return false
 	}
-	u.forward = h.forward
+	u.forward = h.forward || !u.pauses
 	own := h.up[u.peer]
 	h.up[u.peer] = u
 	// A subscription of ours to the same track ends here (draft §5.1).

@@ -17,7 +17,7 @@ import (
 func TestPublishWithoutSubscribersIsNotForwarded(t *testing.T) {
 	onBench(t, Config{Linger: 2 * time.Second}, func(b *bench) {
 		src := &source{largest: &moqt.Location{Group: 8}}
-		pub, err := src.offer(b.connect(), moqt.Parameters{LargestObject: src.largest})
+		pub, err := src.offer(b.connect(), moqt.Parameters{LargestObject: src.largest, Forward: ptr(false)})
 		require.NoError(t, err)
 		require.False(t, pub.Forward())
 
@@ -41,6 +41,19 @@ func TestPublishWithoutSubscribersIsNotForwarded(t *testing.T) {
 	})
 }
 
+func TestPublisherThatForwardsIsNotStopped(t *testing.T) {
+	onBench(t, Config{Linger: 2 * time.Second}, func(b *bench) {
+		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		require.True(t, pub.Forward())
+		_, s := b.connect().mustSubscribe(moqt.Parameters{})
+		s.Cancel(moqt.ResetCancelled)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.True(t, pub.Forward())
+	})
+}
+
 func TestPublishToWaitingSubscriber(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		c := b.connect()
@@ -55,7 +68,7 @@ func TestPublishToWaitingSubscriber(t *testing.T) {
 
 func TestPausedSubscribersDoNotMakePublishersForward(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{})
+		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{Forward: ptr(false)})
 		require.NoError(t, err)
 		_, s := b.connect().mustSubscribe(moqt.Parameters{Forward: ptr(false)})
 		require.False(t, pub.Forward())
@@ -171,7 +184,7 @@ func TestSubscribeTracksPaused(t *testing.T) {
 		o := c.acceptOffers(&offered{params: moqt.Parameters{Forward: ptr(false)}})
 		_, err := c.subscribeTracks(moqt.Parameters{Forward: ptr(false)}, "live")
 		require.NoError(t, err)
-		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{})
+		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{Forward: ptr(false)})
 		require.NoError(t, err)
 		s := <-o.subs
 		synctest.Wait()
@@ -206,7 +219,7 @@ func TestOfferIsRefused(t *testing.T) {
 		c.acceptOffers(&offered{refuse: &moqt.RequestError{Code: moqt.RequestUninterested}})
 		_, err := c.subscribeTracks(moqt.Parameters{}, "live")
 		require.NoError(t, err)
-		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{})
+		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{Forward: ptr(false)})
 		require.NoError(t, err)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()

@@ -21,6 +21,7 @@ type upstream struct {
 	hub     *hub
 	peer    *peer
 	offered bool          // by PUBLISH
+	pauses  bool          // offered with Forward 0: the publisher waits until it is told that somebody wants the track
 	ready   chan struct{} // closed when subscribers that waited have been accepted, or there is nothing to wait for
 	kick    chan struct{} // wakes run
 
@@ -183,7 +184,7 @@ func (u *upstream) update(due bool) *moqt.RequestOK {
 	h := u.hub
 	var p moqt.Parameters
 	h.mu.Lock()
-	forward := h.forward || !u.offered
+	forward := h.forward || !u.pauses
 	if forward != u.forward {
 		p.Forward = &forward
 	}

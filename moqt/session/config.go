@@ -88,7 +88,8 @@ type Timeouts struct {
 	// Write is how long the peer may let messages wait on a stream. Default: 10 s.
 	Write time.Duration
 	// Drain is how long to wait for late streams after PUBLISH_DONE, if the delivery timeouts of the subscription are
-	// not longer (draft §10.11). Default: 2 s.
+	// not longer (draft §10.11), and before the session is closed because the peer gave up a control stream.
+	// Default: 2 s.
 	Drain time.Duration
 }
 

@@ -29,13 +29,21 @@ func (s *Session) runControl(h *headerReader) error {
 		_, reset := errors.AsType[*transport.StreamError](err)
 		switch {
 		case errors.Is(err, io.EOF):
-			return violation("the control stream was closed")
+			s.failLater(violation("the control stream was closed"))
+			return nil
 		case reset:
-			return violation("the control stream was reset")
+			s.failLater(violation("the control stream was reset"))
+			return nil
 		case err != nil:
 			return err
 		}
 	}
+}
+
+// failLater ends the session when what is on its way had time to arrive: clients in use that have published all they
+// want drop their control streams first, while their last objects are still being sent.
+func (s *Session) failLater(err error) {
+	s.after(s.cfg.Timeouts.Drain, func() { s.fail(err) })
 }
 
 func (s *Session) receiveControl(m moqt.Message) error {

@@ -50,7 +50,7 @@ func (s *Session) controlFailed(err error) {
 			Code: moqt.SessionControlMessageTimeout, Reason: "the control stream is not read",
 		})
 	default:
-		s.fail(violation("the control stream is refused"))
+		s.failLater(violation("the control stream is refused"))
 	}
 }
 
