@@ -22,19 +22,19 @@ func (c *Config) settings() bpf.MonitorSettings {
 	return bpf.MonitorSettings{
 		StampInterval: uint64(max(c.RateLimit, 0)),
 		RttRate:       uint64(c.RTTRate * 1024),
-		Tcp:           flag(c.TCP),
-		Icmp:          flag(c.ICMP),
-		Dns:           flag(c.DNS),
-		Quic:          flag(c.QUIC),
-		Syn:           flag(c.IncludeSYN),
-		Local:         flag(c.IncludeLocal),
-		Smoothed:      flag(c.RTTType == RTTSmoothed),
-		Merge:         flag(c.MergeInterfaces),
-		Vlans:         flag(c.Hook != HookXDP), // a device may remove the tag before XDP, and never before TC
-		Events:        flag(each),
-		Aggregate:     flag(c.Aggregate > 0),
-		Reverse:       flag(c.AggregateReverse),
-		Traffic:       flag(c.Aggregate > 0 || c.CountTraffic),
+		Tcp:           bit(c.TCP),
+		Icmp:          bit(c.ICMP),
+		Dns:           bit(c.DNS),
+		Quic:          bit(c.QUIC),
+		Syn:           bit(c.IncludeSYN),
+		Local:         bit(c.IncludeLocal),
+		Smoothed:      bit(c.RTTType == RTTSmoothed),
+		Merge:         bit(c.MergeInterfaces),
+		Vlans:         bit(c.Hook != HookXDP), // a device may remove the tag before XDP, and never before TC
+		Events:        bit(each),
+		Aggregate:     bit(c.Aggregate > 0),
+		Reverse:       bit(c.AggregateReverse),
+		Traffic:       bit(c.Aggregate > 0 || c.CountTraffic),
 		BinWidth:      uint64(c.BinWidth),
 		Ipv4Mask:      mask4(c.IPv4Prefix),
 		Ipv6Mask:      mask6(c.IPv6Prefix),
@@ -58,7 +58,7 @@ func mask6(bits int) uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-func flag(b bool) uint8 {
+func bit(b bool) uint8 {
 	if b {
 		return 1
 	}
