@@ -111,6 +111,16 @@ func (p *playback) report(pl *player) {
 	}
 }
 
+// over reports whether playback has ended.
+func (p *playback) over() bool {
+	select {
+	case <-p.finished:
+		return true
+	default:
+		return p.ctx.Err() != nil
+	}
+}
+
 // wait waits for the player, if it was started.
 func (p *playback) wait() {
 	p.mu.Lock()
@@ -182,7 +192,7 @@ func (e *playing) follow(ctx context.Context, c choice, l *lane, answered func()
 	defer answered()
 	for {
 		err := e.play(ctx, c, l, answered)
-		if ctx.Err() != nil || e.link.Context().Err() != nil || e.p.ctx.Err() != nil {
+		if ctx.Err() != nil || e.link.Context().Err() != nil || e.p.over() {
 			return
 		}
 		switch e.next(err) {

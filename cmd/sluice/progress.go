@@ -7,36 +7,51 @@ import (
 	"time"
 )
 
-// progress shows one line that changes, on a terminal only.
-type progress struct {
-	w     io.Writer
-	shown bool
-	mu    sync.Mutex
+// statusLine is standard error with a line at its bottom that changes, which is shown on a terminal only. What is written goes above
+// the line.
+type statusLine struct {
+	w        io.Writer
+	terminal bool
+
+	mu   sync.Mutex
+	line string
 }
 
-// newProgress returns nil if w is no terminal.
-func newProgress(w io.Writer) *progress {
-	if !isTerminal(w) {
-		return nil
+func newStatusLine(w io.Writer) *statusLine { return &statusLine{w: w, terminal: isTerminal(w)} }
+
+const eraseLine = "\r\x1b[K"
+
+// Write implements [io.Writer]. Calls have to end with a line feed.
+func (s *statusLine) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.line == "" {
+		return s.w.Write(b)
 	}
-	return &progress{w: w}
+	if _, err := fmt.Fprintf(s.w, "%s%s%s", eraseLine, b, s.line); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // show replaces the line.
-func (p *progress) show(format string, args ...any) {
-	if p == nil {
+func (s *statusLine) show(format string, args ...any) {
+	if !s.terminal {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.shown = true
-	fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.line = fmt.Sprintf(format, args...)
+	fmt.Fprint(s.w, eraseLine, s.line)
 }
 
-// end leaves the line as it is and goes to the next one.
-func (p *progress) end() {
-	if p != nil && p.shown {
-		fmt.Fprintln(p.w)
+// clear removes the line.
+func (s *statusLine) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.line != "" {
+		s.line = ""
+		fmt.Fprint(s.w, eraseLine)
 	}
 }
 

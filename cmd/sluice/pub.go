@@ -68,15 +68,14 @@ func (f *pubFlags) run(cmd *cobra.Command, env *environment, args []string) erro
 		return err
 	}
 	var stats pub.Stats
-	show := newProgress(env.stderr)
-	stop := every(show != nil, 500*time.Millisecond, func() {
-		show.show("%s published, %d objects, %s, %d subscriptions",
+	stop := every(env.status.terminal, 500*time.Millisecond, func() {
+		env.status.show("%s published, %d objects, %s, %d subscriptions",
 			secondsText(stats.Media()), stats.Objects(), bytesText(stats.Bytes()), stats.Subscriptions())
 	})
 	start := time.Now()
 	err := pub.Run(cmd.Context(), f.cfg, &stats)
 	stop()
-	show.end()
+	env.status.clear()
 	if stats.Objects() > 0 {
 		fmt.Fprintf(env.stderr, "published %d objects, %s, %s of media in %s\n",
 			stats.Objects(), bytesText(stats.Bytes()), secondsText(stats.Media()), secondsText(time.Since(start)))

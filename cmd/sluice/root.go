@@ -22,10 +22,13 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
+
+	status *statusLine // on stderr, with the log above it
 }
 
 // execute runs the command line and returns the exit code.
 func execute(ctx context.Context, env *environment) int {
+	env.status = newStatusLine(env.stderr)
 	root := newRoot(env)
 	root.SetArgs(env.args)
 	root.SetIn(env.stdin)
@@ -62,7 +65,7 @@ func newRoot(env *environment) *cobra.Command {
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			logger, err := log.logger(env.stderr)
+			logger, err := log.logger(env.status)
 			if err == nil {
 				slog.SetDefault(logger)
 			}

@@ -134,10 +134,9 @@ type keepOpen struct{ io.Writer }
 func (keepOpen) Close() error { return nil }
 
 func (f *subFlags) play(cmd *cobra.Command, env *environment) (sub.Result, error) {
-	show := newProgress(env.stderr)
-	defer show.end()
+	defer env.status.clear()
 	return sub.Run(cmd.Context(), f.cfg, func(p sub.Progress) {
-		show.show("%s played, %d objects, %s", secondsText(p.Media), p.Objects, bytesText(p.Bytes))
+		env.status.show("%s played, %d objects, %s", secondsText(p.Media), p.Objects, bytesText(p.Bytes))
 	})
 }
 
