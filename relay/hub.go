@@ -173,7 +173,9 @@ func (h *hub) recall(d *downstream, group uint64) {
 		return
 	}
 	for _, seg := range h.data.Segments(group) {
-		d.consider(seg, seg.First)
+		if state, _ := seg.Log.State(); state != track.Reset {
+			d.consider(seg, seg.First)
+		}
 	}
 }
 

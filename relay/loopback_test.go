@@ -1,0 +1,288 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+)
+
+// network is a relay on a UDP port of the loopback interface, with its media sender.
+type network struct {
+	t     *testing.T
+	relay *Relay
+	addr  net.Addr
+	hash  []byte
+}
+
+func newNetwork(t *testing.T) *network {
+	t.Helper()
+	quiet := slog.New(slog.DiscardHandler)
+	cert, hash, err := transport.DevCertificate()
+	require.NoError(t, err)
+	r, err := New(Config{Authorizer: AllowAll{}, Logger: quiet, Grace: 200 * time.Millisecond})
+	require.NoError(t, err)
+	var once sync.Once
+	var loop *media.Loop
+	var loopErr error
+	l, err := transport.Listen("127.0.0.1:0", transport.Config{
+		Certificate: &cert, Protocols: []string{moqt.Draft18.ALPN()}, Logger: quiet,
+		NewHooks: func(pc net.PacketConn) quic.Hooks {
+			once.Do(func() { loop, loopErr = media.NewLoop(pc, media.Config{Logger: quiet}) })
+			return loop.NewSender(media.SenderConfig{Events: r.Events()})
+		},
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	running.Go(func() {
+		for {
+			conn, err := l.Accept(ctx)
+			if err != nil {
+				return
+			}
+			running.Go(func() { _ = r.Serve(ctx, conn) })
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		r.tasks.Wait()
+		require.NoError(t, l.Close())
+		require.NoError(t, loopErr)
+		if loop != nil {
+			require.NoError(t, loop.Close())
+		}
+	})
+	return &network{t, r, l.Addr(), hash[:]}
+}
+
+// connect opens a session over raw QUIC or WebTransport.
+func (n *network) connect(scheme string, h session.Handler) *session.Session {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	conn, err := transport.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, n.addr), transport.ClientConfig{
+		Protocols: []string{moqt.Draft18.ALPN()}, CertificateSHA256: n.hash,
+	})
+	require.NoError(n.t, err)
+	cfg := session.Config{Handler: h, Logger: slog.New(slog.DiscardHandler)}
+	if scheme == "moqt" {
+		cfg.Authority, cfg.Path = n.addr.String(), "/"
+	}
+	s, err := session.New(conn, cfg)
+	require.NoError(n.t, err)
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.Run(context.Background()) })
+	n.t.Cleanup(func() {
+		s.Close(moqt.SessionNoError, "")
+		running.Wait()
+	})
+	return s
+}
+
+// frames collects the objects of a subscription with their payloads.
+type frames struct {
+	mu        sync.Mutex
+	got       map[moqt.Location]string // of subgroups
+	datagrams int
+	more      chan struct{}
+}
+
+func newFrames() *frames {
+	return &frames{got: make(map[moqt.Location]string), more: make(chan struct{}, 1)}
+}
+
+func (f *frames) HandleSubgroup(g *session.Subgroup) {
+	p := moqt.NewSubgroupParser(g.Header, 0)
+	buf := make([]byte, 4096)
+	var at moqt.Location
+	var left int
+	var body []byte
+	for {
+		n, err := g.Read(buf)
+		for b := buf[:n]; len(b) > 0; {
+			if left > 0 {
+				m := min(left, len(b))
+				p.Next(b[:m])
+				body, b, left = append(body, b[:m]...), b[m:], left-m
+				if left == 0 {
+					f.add(at, string(body))
+				}
+				continue
+			}
+			o, m, perr := p.Next(b)
+			if perr != nil {
+				break
+			}
+			at, left, body, b = moqt.Location{Group: g.Header.GroupID, Object: o.ObjectID}, int(o.PayloadLength), nil, b[m:]
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (f *frames) HandleDatagram(*moqt.ObjectDatagram) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.datagrams++
+}
+
+func (f *frames) add(at moqt.Location, body string) {
+	f.mu.Lock()
+	f.got[at] = body
+	f.mu.Unlock()
+	select {
+	case f.more <- struct{}{}:
+	default:
+	}
+}
+
+func (f *frames) await(t *testing.T, want map[moqt.Location]string) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		f.mu.Lock()
+		n := len(f.got)
+		f.mu.Unlock()
+		if n >= len(want) {
+			break
+		}
+		select {
+		case <-f.more:
+		case <-deadline:
+			require.Fail(t, "objects are missing", "%d of %d came", n, len(want))
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	require.Equal(t, want, f.got)
+	require.NotZero(t, f.datagrams) // some may be lost
+}
+
+func frame(g, o uint64) string {
+	b := make([]byte, 100+(g*7919+o*104729)%20_000)
+	for i := range b {
+		b[i] = byte(uint64(i)*o + g)
+	}
+	return string(b)
+}
+
+// TestOverLoopback relays groups of video-like objects and datagrams from a publisher to subscribers, each on either transport, with the
+// media sender; and serves a FETCH of it.
+func TestOverLoopback(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	for _, scheme := range []string{"moqt", "https"} {
+		t.Run(scheme, func(t *testing.T) {
+			n := newNetwork(t)
+			pubs := make(chan *session.Publication, 1)
+			h := &clientHandler{subscribe: func(p *session.Publication) {
+				if p.Accept(moqt.Parameters{}, nil) == nil {
+					pubs <- p
+				}
+			}}
+			pub := n.connect(scheme, h)
+			ns, err := pub.PublishNamespace(t.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
+			require.NoError(t, err)
+			require.NoError(t, ns.Wait(t.Context()))
+			var sinks []*frames
+			var subs []*session.Subscription
+			for _, s := range []string{"moqt", "https", "moqt", "https"} {
+				f := newFrames()
+				sub, err := n.connect(s, nil).Subscribe(t.Context(), moqt.Subscribe{Track: video}, f)
+				require.NoError(t, err)
+				_, err = sub.Wait(t.Context())
+				require.NoError(t, err)
+				sinks, subs = append(sinks, f), append(subs, sub)
+			}
+			want := publishFrames(t, <-pubs)
+			for _, f := range sinks {
+				f.await(t, want)
+			}
+			checkFetch(t, n.connect(scheme, nil), want, 10)
+			pub.Close(moqt.SessionNoError, "")
+			for _, s := range subs {
+				<-s.Context().Done()
+			}
+		})
+	}
+}
+
+// publishFrames sends ten groups of two subgroups, and a datagram in each. It returns the objects of the subgroups.
+func publishFrames(t *testing.T, p *session.Publication) map[moqt.Location]string {
+	want := make(map[moqt.Location]string)
+	for g := range uint64(10) {
+		for sub := range uint64(2) {
+			h := moqt.SubgroupHeader{GroupID: g, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: sub, FirstObject: true}
+			str, err := p.OpenSubgroup(t.Context(), h)
+			require.NoError(t, err)
+			enc := moqt.NewSubgroupEncoder(h)
+			for o := sub; o < 20; o += 2 {
+				body := frame(g, o)
+				b, err := enc.AppendObject(nil, moqt.ObjectHeader{ObjectID: o, PayloadLength: uint64(len(body))})
+				require.NoError(t, err)
+				_, err = str.Write(append(b, body...))
+				require.NoError(t, err)
+				want[moqt.Location{Group: g, Object: o}] = body
+			}
+			require.NoError(t, str.Close())
+		}
+		require.NoError(t, p.SendDatagram(moqt.ObjectDatagram{Location: moqt.Location{Group: g, Object: 20}, Payload: []byte("datagram")}))
+	}
+	return want
+}
+
+// checkFetch gets everything again, of which at most that many datagrams.
+func checkFetch(t *testing.T, s *session.Session, want map[moqt.Location]string, datagrams int) {
+	f, err := s.Fetch(t.Context(), standalone(at(0, 0), at(9, 0)))
+	require.NoError(t, err)
+	_, err = f.Wait(t.Context())
+	require.NoError(t, err)
+	stream, err := f.Stream(t.Context())
+	require.NoError(t, err)
+	p := moqt.NewFetchParser(moqt.Ascending, 0)
+	got := make(map[moqt.Location]string)
+	var body []byte
+	var item moqt.FetchItem
+	left := 0
+	buf := make([]byte, 4096)
+	for {
+		n, err := stream.Read(buf)
+		for b := buf[:n]; len(b) > 0; {
+			if left > 0 {
+				m := min(left, len(b))
+				p.Next(b[:m])
+				body, b, left = append(body, b[:m]...), b[m:], left-m
+				if left == 0 {
+					got[item.Location] = string(body)
+				}
+				continue
+			}
+			i, m, perr := p.Next(b)
+			if perr != nil {
+				break
+			}
+			item, left, body, b = *i, int(i.PayloadLength), nil, b[m:]
+		}
+		if err != nil {
+			break
+		}
+	}
+	for l, body := range want {
+		require.Equal(t, body, got[l], l)
+	}
+	require.LessOrEqual(t, len(got), len(want)+datagrams)
+}
