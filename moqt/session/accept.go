@@ -68,7 +68,7 @@ func (s *Session) serve(stream transport.Stream) {
 		return
 	}
 	r.watch()
-	s.log.Debug("request", "message", m.Type(), "stream", stream.ID(), "request", r.id, "refused", refused)
+	s.log.Debug("receive", "message", m.Type(), "stream", stream.ID(), "request", r.id)
 	if refused != nil {
 		_ = r.Reject(refused) // fails only if the peer has cancelled the request
 	} else {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -129,15 +130,21 @@ func (t Timeouts) withDefaults() Timeouts {
 }
 
 func (c *Config) validate() error {
-	if c.Role > Server {
+	l, t := c.Limits, c.Timeouts
+	switch {
+	case min(l.MaxSubscriptions, l.MaxFetches, l.MaxNamespaces, l.RequestRate, l.RequestBurst, l.MaxHeldStreams,
+		l.MaxHeldDatagrams, l.MaxSendQueue) < 0:
+		return errors.New("a limit is negative: 0 stands for the default")
+	case min(t.Setup, t.Message, t.Header, t.Response, t.Hold, t.Write, t.Drain) < 0:
+		return errors.New("a timeout is negative: 0 stands for the default")
+	case c.Role > Server:
 		return fmt.Errorf("role %d is neither client nor server", c.Role)
-	}
-	if c.Role == Server && (c.Authority != "" || c.Path != "") {
-		return fmt.Errorf("authority and path are options of clients")
+	case c.Role == Server && (c.Authority != "" || c.Path != ""):
+		return errors.New("authority and path are for clients")
 	}
 	for _, t := range c.Tokens {
 		if t.AliasType != moqt.AliasRegister && t.AliasType != moqt.AliasUseValue {
-			return fmt.Errorf("tokens of SETUP have to be values or registrations")
+			return errors.New("tokens for SETUP have to be values or registrations")
 		}
 	}
 	return nil

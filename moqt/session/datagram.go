@@ -64,7 +64,7 @@ func (s *Session) takeDatagram(b []byte) error {
 	}
 	s.datagrams.deliver.Lock()
 	defer s.datagrams.deliver.Unlock()
-	sub.receiver.HandleDatagram(&o)
+	sub.deliver(&o)
 	return nil
 }
 
@@ -111,7 +111,13 @@ func (s *Session) flushDatagrams(sub *Subscription) {
 	}
 	s.mu.Unlock()
 	for _, h := range held {
-		sub.receiver.HandleDatagram(&h.object)
+		sub.deliver(&h.object)
+	}
+}
+
+func (sub *Subscription) deliver(o *moqt.ObjectDatagram) {
+	if sub.receiver != nil {
+		sub.receiver.HandleDatagram(o)
 	}
 }
 

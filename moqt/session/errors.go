@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -62,9 +61,6 @@ func asError(e *moqt.RequestError) error {
 func closeCode(err error) (moqt.SessionErrorCode, string) {
 	if p, ok := errors.AsType[*moqt.ProtocolError](err); ok {
 		return p.Code, p.Reason
-	}
-	if errors.Is(err, context.Canceled) {
-		return moqt.SessionNoError, ""
 	}
 	return moqt.SessionInternalError, err.Error()
 }

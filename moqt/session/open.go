@@ -81,11 +81,12 @@ func (s *Session) enter(r *Request, m moqt.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.id = s.nextID
-	if err := r.role.admit(); err != nil {
-		return err
+	err := r.role.admit()
+	if err == nil {
+		err = r.sendWithID(m)
 	}
-	if err := r.sendWithID(m); err != nil {
-		r.role.ended()
+	if err != nil {
+		r.endLocked(err)
 		return err
 	}
 	s.requests[r.id] = r

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -170,9 +171,7 @@ func (s *Session) fail(err error) {
 		return
 	}
 	code, reason := closeCode(err)
-	if len(reason) > moqt.MaxReasonLen {
-		reason = reason[:moqt.MaxReasonLen]
-	}
+	reason = strings.ToValidUTF8(reason[:min(len(reason), moqt.MaxReasonLen)], "")
 	_ = s.conn.CloseWithError(uint64(code), reason) // it can only have ended already
 	s.cancel(err)
 }

@@ -10,9 +10,6 @@ import (
 	"sluice/transport"
 )
 
-// maxOptionLen is the longest value of a Setup Option, in bytes (draft §1.4.3).
-const maxOptionLen = 1<<16 - 1
-
 // Peer is what the peer's SETUP says about it.
 type Peer struct {
 	// Implementation is its MOQT_IMPLEMENTATION. It is not to be trusted.

@@ -230,6 +230,8 @@ func TestConfigurationErrors(t *testing.T) {
 		{"path", Config{Path: "live"}, transporttest.Config{}},
 		{"authority", Config{Authority: "a b"}, transporttest.Config{}},
 		{"token", Config{Tokens: []moqt.Token{{AliasType: moqt.AliasUse}}}, transporttest.Config{}},
+		{"limit", Config{Limits: Limits{MaxHeldStreams: -1}}, transporttest.Config{}},
+		{"timeout", Config{Timeouts: Timeouts{Write: -1}}, transporttest.Config{}},
 		{"implementation", Config{Implementation: string(make([]byte, 1<<16))}, transporttest.Config{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -26,8 +26,9 @@ type NamespaceSubscription struct {
 var errTooManyNamespaces = errors.New("the peer reports too many namespaces")
 
 // SubscribeNamespace asks for the namespaces with a prefix (draft §10.18). The Request ID of the message is filled in.
-// For each namespace that appears or disappears notify is called; calls do not overlap. When the request ends before
-// the session does, all namespaces disappear. It waits only for a stream, at the peer's limit.
+// For each namespace that appears or disappears notify is called; calls do not overlap, and the next message of the
+// peer waits for their end. When the request ends before the session does, all namespaces disappear. It waits only for
+// a stream, at the peer's limit.
 func (s *Session) SubscribeNamespace(
 	ctx context.Context, m moqt.SubscribeNamespace, notify func(ns moqt.Namespace, published bool),
 ) (*NamespaceSubscription, error) {

@@ -18,7 +18,8 @@ type TracksSubscription struct {
 
 // SubscribeTracks asks for PUBLISH requests for all tracks in namespaces with a prefix (draft §10.19). The Request ID
 // of the message is filled in. For each track that the peer has no stream to publish on, blocked is called: such a
-// track can be had with SUBSCRIBE. It waits only for a stream, at the peer's limit.
+// track can be had with SUBSCRIBE. The next message of the peer waits for the end of the call. It waits only for a
+// stream, at the peer's limit.
 func (s *Session) SubscribeTracks(
 	ctx context.Context, m moqt.SubscribeTracks, blocked func(moqt.FullTrackName),
 ) (*TracksSubscription, error) {

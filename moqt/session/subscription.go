@@ -2,13 +2,14 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"sluice/moqt"
 )
 
-// Receiver takes the data of a subscription.
+// Receiver takes the data of a subscription. Without one, all data is discarded.
 type Receiver interface {
 	// HandleSubgroup owns a subgroup stream until it returns. Each has a goroutine of its own.
 	HandleSubgroup(*Subgroup)
@@ -90,15 +91,15 @@ func (sub *Subscription) Wait(ctx context.Context) (*moqt.SubscribeOK, error) {
 
 // Accept answers a PUBLISH with PUBLISH_OK. A subscription of ours to the same track ends with [ErrSuperseded].
 func (sub *Subscription) Accept(parameters moqt.Parameters, receiver Receiver) error {
+	if parameters.NewGroupRequest != nil && !sub.Properties().DynamicGroups() {
+		return errNotDynamic
+	}
 	if own := sub.s.subscribed(sub); own != nil {
 		own.abort(moqt.ResetCancelled, ErrSuperseded)
 	}
 	s := sub.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if parameters.NewGroupRequest != nil && !sub.properties.DynamicGroups() {
-		return errNotDynamic
-	}
 	if err := sub.answerLocked(&moqt.RequestOK{Parameters: parameters}); err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (s *Session) subscribed(sub *Subscription) *Subscription {
 }
 
 // errNotDynamic says that the publisher does not start groups on request.
-var errNotDynamic = fmt.Errorf("the track has no dynamic groups, which NEW_GROUP_REQUEST needs (draft §10.2.13)")
+var errNotDynamic = errors.New("the track has no dynamic groups, which NEW_GROUP_REQUEST needs (draft §10.2.13)")
 
 // Update changes the parameters of the subscription with REQUEST_UPDATE, and waits for the response. If the publisher
 // refuses, it ends the subscription.

@@ -106,7 +106,9 @@ func (s *Session) takeSubgroup(h *headerReader) error {
 	}
 	g := &Subgroup{ReceiveStream: h.stream, Header: header, Subscription: sub}
 	if sub.beginStream(g) {
-		sub.receiver.HandleSubgroup(g)
+		if sub.receiver != nil {
+			sub.receiver.HandleSubgroup(g)
+		}
 		sub.endStream(g)
 	}
 	return nil

@@ -139,21 +139,30 @@ func (r *Request) receiveUpdate(m *moqt.RequestUpdate) error {
 // OK accepts the update; parameters are those of REQUEST_UPDATE_OK. It fails with a *[moqt.RequestError] if the
 // session had to refuse the update instead. What [Update.Reject] says has to be done then.
 func (u *Update) OK(parameters moqt.Parameters) error {
-	r := u.r
-	r.s.mu.Lock()
-	refused := u.refused
-	if refused == nil {
-		refused = r.role.updating(u, &parameters)
+	refused, err := u.accept(parameters)
+	if refused == nil || err != nil {
+		return err
 	}
-	if refused != nil {
-		r.s.mu.Unlock()
-		if err := u.Reject(refused); err != nil {
-			return err
-		}
-		return refused
+	if err := u.Reject(refused); err != nil {
+		return err
 	}
-	defer r.s.mu.Unlock()
-	return u.answer(&moqt.RequestOK{Parameters: parameters})
+	return refused
+}
+
+// accept applies and answers the update, or returns why it has to be refused.
+func (u *Update) accept(parameters moqt.Parameters) (*moqt.RequestError, error) {
+	u.r.s.mu.Lock()
+	defer u.r.s.mu.Unlock()
+	if err := u.mayAnswer(); err != nil {
+		return nil, err
+	}
+	if u.refused != nil {
+		return u.refused, nil
+	}
+	if refused := u.r.role.updating(u, &parameters); refused != nil {
+		return refused, nil
+	}
+	return nil, u.answer(&moqt.RequestOK{Parameters: parameters})
 }
 
 // Reject refuses the update. That ends the request (draft §10.9.1): for a subscription the publisher has to close its
@@ -168,8 +177,8 @@ func (u *Update) Reject(e *moqt.RequestError) error {
 	return err
 }
 
-// answer sends the response, with s.mu held.
-func (u *Update) answer(m moqt.Message) error {
+// mayAnswer reports why the update cannot be answered now, with s.mu held.
+func (u *Update) mayAnswer() error {
 	r := u.r
 	switch {
 	case r.over:
@@ -179,6 +188,15 @@ func (u *Update) answer(m moqt.Message) error {
 	case len(r.peerUpdates) == 0 || r.peerUpdates[0] != u:
 		return ErrAnswered
 	}
+	return nil
+}
+
+// answer sends the response, with s.mu held.
+func (u *Update) answer(m moqt.Message) error {
+	if err := u.mayAnswer(); err != nil {
+		return err
+	}
+	r := u.r
 	if err := r.out.send(m); err != nil {
 		return err
 	}
