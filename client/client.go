@@ -24,7 +24,7 @@ type Config struct {
 	Transport transport.ClientConfig
 	// Tokens authorize the session and each request.
 	Tokens []moqt.Token
-	// Patience is how long to try to connect again after a session was lost. Default: 30 s. Negative: do not try.
+	// Patience is how long to try to connect again after a session was lost. Default: [DefaultPatience]. Negative: do not try.
 	Patience time.Duration
 	Logger   *slog.Logger // default: slog.Default()
 
@@ -32,10 +32,13 @@ type Config struct {
 	Dial func(ctx context.Context, url string, cfg transport.ClientConfig) (transport.Conn, error)
 }
 
+// DefaultPatience is enough for a relay to be restarted.
+const DefaultPatience = 30 * time.Second
+
 // withDefaults fills in what is not set.
 func (c Config) withDefaults() Config {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
-	c.Patience = cmp.Or(c.Patience, 30*time.Second)
+	c.Patience = cmp.Or(c.Patience, DefaultPatience)
 	if c.Dial == nil {
 		c.Dial = transport.Dial
 	}

@@ -402,3 +402,16 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+func FuzzParseChunk(f *testing.F) {
+	in, chunks := readAll(f, sample(f))
+	f.Add(chunks[0].Data)
+	f.Add(chunks[1].Data)
+	f.Add(bytes.Join([][]byte{makeBox("styp", nil), chunks[1].Data, chunks[2].Data}, nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := in.ParseChunk(b)
+		if err == nil && (c.Samples > maxTracks*len(b)+maxSamples || in.Track(c.Track) == nil) {
+			t.Fatalf("%+v from %d bytes", c, len(b))
+		}
+	})
+}

@@ -358,7 +358,7 @@ func TestPublisherServesFetches(t *testing.T) {
 		require.Equal(t, moqt.Location{Group: 2, Object: 49}, objects[len(objects)-1].Location)
 
 		descending.Start = moqt.Location{}
-		objects, _, _, err = p.fetch(descending)
+		_, _, _, err = p.fetch(descending)
 		var reset *transport.StreamError
 		require.ErrorAs(t, err, &reset)
 		require.Equal(t, uint64(moqt.ResetUnknownObjectStatus), reset.Code)

@@ -48,7 +48,7 @@ func (e *listing) Serve(ctx context.Context) error {
 // list subscribes to a track, unfiltered, and waits for its end.
 func (e *listing) list(ctx context.Context, name string) error {
 	full := moqt.FullTrackName{Namespace: e.cfg.Namespace, Name: name}
-	s, largest, err := subscribe(ctx, e.cfg, e.link, full, &plainReceiver{func(i item) { e.write(name, i) }})
+	s, largest, err := subscribe(ctx, e.cfg, e.link, full, e.cfg.Wait, &plainReceiver{func(i item) { e.write(name, i) }})
 	if err != nil {
 		return err
 	}

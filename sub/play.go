@@ -242,7 +242,7 @@ func (e *playing) next(err error) verdict {
 		return trackMoves
 	}
 	refused, ok := errors.AsType[*moqt.RequestError](err)
-	if e.p.cfg.Wait <= 0 || ok && refused.RetryInterval == 0 {
+	if e.p.cfg.patience() <= 0 || ok && refused.RetryInterval == 0 {
 		return trackLost
 	}
 	return trackInterrupted
@@ -262,9 +262,14 @@ func (e *playing) end(l *lane, err error) {
 // play subscribes to a track, fetches what was published before, and returns why the subscription ended.
 func (e *playing) play(ctx context.Context, c choice, l *lane, answered func()) error {
 	r := &laneReceiver{e: e, lane: l}
-	// Until it is known where playback starts, nothing may be released.
-	r.update(func(s *sequencer) { s.fetch(true) })
-	s, largest, err := subscribe(ctx, e.p.cfg, e.link, c.name, r)
+	wait := e.p.cfg.Wait
+	r.update(func(s *sequencer) {
+		s.fetch(true) // until it is known where playback starts, nothing may be released
+		if s.begun {
+			wait = e.p.cfg.patience()
+		}
+	})
+	s, largest, err := subscribe(ctx, e.p.cfg, e.link, c.name, wait, r)
 	if err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func TestPlaySurvives(t *testing.T) {
 				r := &clienttest.Relay{}
 				done := publish(t, r, pub.Config{Wait: true})
 				time.AfterFunc(4500*time.Millisecond, func() { disturb(t, r) })
-				got, result, err := play(t, r, Config{Verify: bytes.NewReader(whole), Wait: 10 * time.Second, Hold: 10 * time.Second})
+				got, result, err := play(t, r, Config{Verify: bytes.NewReader(whole), Hold: 10 * time.Second})
 				require.NoError(t, err)
 				require.True(t, result.Verified(), "%+v", result)
 				require.True(t, bytes.Equal(whole, got))

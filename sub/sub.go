@@ -31,7 +31,8 @@ type Config struct {
 	Objects  uint64
 	// Hold is how long to wait for an object that is missing while later ones are there. Default: 2 s.
 	Hold time.Duration
-	// Wait is how long to wait for a publisher, if there is none yet or it leaves without ending the track. Default: not at all.
+	// Wait is how long to wait for a publisher, if there is none yet. Default: not at all. When playback is interrupted, a publisher
+	// has at least as long to come back as a relay, Client.Patience.
 	Wait time.Duration
 	// Verify is a file whose chunks the broadcast has to have. Its end has to be reached, unless a limit ends playback.
 	Verify io.Reader
@@ -51,6 +52,11 @@ func (c *Config) validate() error {
 		return errors.New("raw mode cannot verify")
 	}
 	return c.Namespace.Validate()
+}
+
+// patience is how long to wait for a publisher that has left without ending its tracks.
+func (c *Config) patience() time.Duration {
+	return max(c.Wait, cmp.Or(c.Client.Patience, client.DefaultPatience))
 }
 
 func (c Config) withDefaults() Config {

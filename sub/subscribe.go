@@ -11,15 +11,15 @@ import (
 	"sluice/moqt/session"
 )
 
-// subscribe asks for a track from its next object on, and waits for the answer. The publisher may take its time to appear.
-func subscribe(ctx context.Context, cfg *Config, l *client.Link, name moqt.FullTrackName, r session.Receiver) (
-	*session.Subscription, *moqt.Location, error,
-) {
+// subscribe asks for a track from its next object on, and waits for the answer. The publisher may take that time to appear.
+func subscribe(
+	ctx context.Context, cfg *Config, l *client.Link, name moqt.FullTrackName, wait time.Duration, r session.Receiver,
+) (*session.Subscription, *moqt.Location, error) {
 	m := moqt.Subscribe{Track: name, Parameters: moqt.Parameters{
 		AuthorizationTokens: cfg.Client.Tokens,
 		Filter:              &moqt.Filter{Type: moqt.FilterLargestObject},
 	}}
-	if ms := uint64(cfg.Wait.Milliseconds()); ms > 0 {
+	if ms := uint64(wait.Milliseconds()); ms > 0 {
 		m.Parameters.RendezvousTimeout = &ms
 	}
 	s, err := l.Subscribe(ctx, m, r)
@@ -86,7 +86,7 @@ func firstObject(ctx context.Context, cfg *Config, l *client.Link, name string) 
 		}
 	}
 	full := moqt.FullTrackName{Namespace: cfg.Namespace, Name: name}
-	s, largest, err := subscribe(ctx, cfg, l, full, &plainReceiver{take})
+	s, largest, err := subscribe(ctx, cfg, l, full, cfg.Wait, &plainReceiver{take})
 	if err != nil {
 		return nil, err
 	}

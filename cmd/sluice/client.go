@@ -31,7 +31,7 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.caFile, "tls-ca", "", "trust the certificate authorities in this PEM `file` instead of the system's")
 	flags.StringVar(&f.sha256, "tls-sha256", "", "trust only the certificate with this SHA-256 `fingerprint`, which 'sluice relay --dev' prints")
 	flags.BoolVar(&f.insecure, "tls-disable-verify", false, "trust any certificate (for tests only: anyone on the path can read and change everything)")
-	flags.DurationVar(&f.reconnect, "reconnect", 30*time.Second, "try for this `duration` to connect again when the session is lost; 0: not at all")
+	flags.DurationVar(&f.reconnect, "reconnect", client.DefaultPatience, "try for this `duration` to connect again when the session is lost; 0: not at all")
 	cmd.MarkFlagsMutuallyExclusive("tls-ca", "tls-sha256", "tls-disable-verify")
 }
 

@@ -51,7 +51,7 @@ func (f *subFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&f.cfg.Duration, "duration", 0, "stop after this `duration` of media")
 	flags.Uint64Var(&f.cfg.Objects, "count", 0, "stop after this `number` of objects")
 	flags.Uint64Var(&f.cfg.Join, "join", 0, "start this `number` of groups before the current one")
-	flags.DurationVar(&f.cfg.Wait, "wait", 0, "wait for this `duration` for a publisher, if there is none yet or it goes away")
+	flags.DurationVar(&f.cfg.Wait, "wait", 0, "wait for this `duration` for a publisher, if there is none yet; for one that went away, at least as long as --reconnect")
 	flags.DurationVar(&f.cfg.Hold, "hold", 2*time.Second, "wait for this `duration` for objects that are missing while later ones are there")
 	flags.StringVar(&f.verify, "verify", "", "compare all chunks with those of this `file`; exit with 6 if they differ or some are missing")
 	flags.BoolVar(&f.cfg.Raw, "raw", false, "write a line for each object of --tracks instead of playing; --out is standard output by default")
