@@ -35,6 +35,9 @@ func (r *Request) openData(ctx context.Context, header []byte) (transport.SendSt
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
+	if err := r.Flush(ctx); err != nil {
+		return nil, err
+	}
 	stream, err := r.s.conn.OpenUniStreamSync(ctx)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -21,8 +22,8 @@ type outbox struct {
 	mu      sync.Mutex
 	stream  transport.SendStream // nil while it is not open: messages queue up
 	queue   []byte
-	sending bool
-	fin     bool // nothing may follow what is queued
+	sending chan struct{} // closed when all is sent; nil then
+	fin     bool          // nothing may follow what is queued
 	dead    bool
 }
 
@@ -79,21 +80,16 @@ func (o *outbox) reset(code moqt.StreamResetCode) {
 }
 
 func (o *outbox) start() {
-	if !o.sending && !o.dead && o.stream != nil {
-		o.sending = o.s.spawn(o.run)
+	if o.sending == nil && !o.dead && o.stream != nil && o.s.spawn(o.run) {
+		o.sending = make(chan struct{})
 	}
 }
 
 // run writes until the queue is empty.
 func (o *outbox) run() {
 	for {
-		o.mu.Lock()
-		b, fin := o.queue, o.fin
-		o.queue = nil
-		o.sending = len(b) > 0 && !o.dead
-		sending := o.sending
-		o.mu.Unlock()
-		if !sending {
+		b, fin := o.take()
+		if len(b) == 0 {
 			if fin {
 				_ = o.stream.Close() // fails only where nobody waits for the FIN: after a reset
 			}
@@ -103,6 +99,41 @@ func (o *outbox) run() {
 			o.fail(err)
 			return
 		}
+	}
+}
+
+// take returns what is queued. If that is nothing, the sender has to stop.
+func (o *outbox) take() (b []byte, fin bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b, o.queue = o.queue, nil
+	if len(b) == 0 {
+		o.stop()
+	}
+	return b, o.fin
+}
+
+// stop lets those proceed that wait for the queue to be empty.
+func (o *outbox) stop() {
+	if o.sending != nil {
+		close(o.sending)
+		o.sending = nil
+	}
+}
+
+// flush waits until the transport has taken everything that was queued before.
+func (o *outbox) flush(ctx context.Context) error {
+	o.mu.Lock()
+	sending := o.sending
+	o.mu.Unlock()
+	if sending == nil {
+		return nil
+	}
+	select {
+	case <-sending:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -118,6 +149,7 @@ func (o *outbox) fail(err error) {
 	o.mu.Lock()
 	first := !o.dead
 	o.dead, o.fin, o.queue = true, true, nil
+	o.stop()
 	o.mu.Unlock()
 	if first {
 		o.failed(err)

@@ -188,6 +188,26 @@ func TestPublicationsThatThePeerCancels(t *testing.T) {
 	}
 }
 
+// TestMessagesComeBeforeData checks that data cannot use up the credit for the message that explains it (draft §11.4.2).
+func TestMessagesComeBeforeData(t *testing.T) {
+	h := newHandler()
+	set := setting{cfg: Config{Role: Server, Handler: h}, pipe: transporttest.Config{StreamWindow: 4}, silent: true}
+	play(t, set, func(p *script) {
+		p.sentSetup()
+		p.setup(&moqt.Setup{})
+		e := p.request(&moqt.Subscribe{Track: testTrack})
+		pub := <-h.subscribes
+		require.NoError(p, pub.Accept(moqt.Parameters{Expires: new(uint64(1))}, nil))
+		ctx, cancel := context.WithTimeout(p.Context(), time.Second)
+		defer cancel()
+		_, err := pub.OpenSubgroup(ctx, moqt.SubgroupHeader{})
+		require.ErrorIs(p, err, context.DeadlineExceeded)
+		require.IsType(p, &moqt.SubscribeOK{}, e.receive())
+		_, err = pub.OpenSubgroup(p.Context(), moqt.SubgroupHeader{})
+		require.NoError(p, err)
+	})
+}
+
 func TestUnsubscribe(t *testing.T) {
 	h := newHandler()
 	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {

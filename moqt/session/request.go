@@ -124,6 +124,10 @@ func (r *Request) Cancel(code moqt.StreamResetCode) {
 	r.abort(code, &transport.StreamError{Code: uint64(code)})
 }
 
+// Flush waits until the transport has taken all messages of the request, so that data which is sent past the session
+// does not use up the flow control credit that they need (draft §11.4.2). OpenSubgroup and OpenStream do that.
+func (r *Request) Flush(ctx context.Context) error { return r.out.flush(ctx) }
+
 // Reject refuses a request of the peer. It fails if the request has its response already.
 func (r *Request) Reject(e *moqt.RequestError) error {
 	if err := r.answer(e); err != nil {
