@@ -82,11 +82,11 @@ func (s *SubscriberState) dataAvailable() int64 {
 
 // setDataLimit sets the limit, of which the reserve is kept back. Limits do not fall.
 func (s *SubscriberState) setDataLimit(n int64) (raised bool) {
-	limit := uint64(n) - s.Reserve.Load()
-	if limit <= s.DataLimit.Load() {
+	reserve := s.Reserve.Load()
+	if uint64(n) <= s.DataLimit.Load()+reserve {
 		return false
 	}
-	s.DataLimit.Store(limit)
+	s.DataLimit.Store(uint64(n) - reserve)
 	return true
 }
 

@@ -116,7 +116,10 @@ func (w *world) path(remote string, mtu int) {
 
 // run does what the shard's goroutine does, until it would sleep. It returns the packets that were sent.
 func (w *world) run() []*packet {
-	for {
+	for i := 0; ; i++ {
+		if i > 10_000 {
+			w.t.Fatalf("the sender is busy without an end: %+v", w.s.Stats())
+		}
 		feeds, senders, _ := w.shard.take(nil, nil)
 		w.shard.serve(feeds, senders)
 		if w.shard.idle() && w.shard.alarms.next() > w.clock.t {

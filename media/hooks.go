@@ -173,17 +173,25 @@ func (s *Sender) setMTU(mtu int) {
 // changePath forgets what was measured on the old path (RFC 9000 §9.4). A change of the port alone is no other path: it is most often
 // another binding of the same NAT.
 func (s *Sender) changePath() {
-	for n := s.low; n < s.state.NextPN.Load()&numberMask; n++ {
+	if len(s.ledger) > 0 {
+		s.emptyPath()
+	}
+	s.rtt, s.pacer, s.ptoCount, s.reordering = rttEstimate{}, pacer{}, 0, packetThreshold
+	s.lostRecently = nil
+	s.control.Reset(s.mtu)
+	s.publishWindow()
+}
+
+// emptyPath takes what is outstanding out of flight: it is on another path, and says nothing about this one.
+func (s *Sender) emptyPath() {
+	next := s.state.NextPN.Load() & numberMask
+	for n := s.low; n < next; n++ {
 		if e, ok := s.ledger.read(n); ok && e.live() && !e.uncounted() {
 			s.ledger.mark(e, flagOldPath)
 			s.state.InFlight.Add(uint64(-e.size()))
 		}
 	}
-	s.advance(s.state.NextPN.Load() & numberMask)
-	s.rtt, s.pacer, s.ptoCount, s.reordering = rttEstimate{}, pacer{}, 0, packetThreshold
-	s.lostRecently = nil
-	s.control.Reset(s.mtu)
-	s.publishWindow()
+	s.advance(next)
 }
 
 // Closed implements [quic.Hooks].

@@ -1,0 +1,277 @@
+package media
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"sluice/track"
+)
+
+func TestAlarms(t *testing.T) {
+	var a alarms
+	senders := make([]*Sender, 50)
+	for i := range senders {
+		senders[i] = &Sender{alarmIndex: -1}
+		a.set(senders[i], Time(100+(i*37)%50))
+	}
+	a.set(senders[7], 500) // put off: stays
+	a.set(senders[8], 3)
+	a.set(senders[9], never)
+	a.set(senders[9], never)
+	require.Len(t, a, 49)
+	require.Equal(t, Time(3), a.next())
+	require.Nil(t, a.due(2))
+	var got []Time
+	for s := a.due(1000); s != nil; s = a.due(1000) {
+		require.Equal(t, -1, s.alarmIndex)
+		got = append(got, s.alarm)
+	}
+	require.Len(t, got, 49)
+	require.True(t, slices.IsSorted(got))
+	require.Equal(t, Time(3), got[0])
+	require.Equal(t, never, a.next())
+	require.Nil(t, a.due(never-1))
+}
+
+func TestBatchTrains(t *testing.T) {
+	sock := &fakeSocket{gso: true}
+	a, b := &route{trains: true}, &route{trains: true}
+	batch := newBatch(sock)
+	add := func(r *route, sizes ...int) {
+		for _, n := range sizes {
+			require.GreaterOrEqual(t, cap(batch.next()), n)
+			batch.add(r, n)
+		}
+	}
+	add(a, 1200, 1200, 700) // a shorter packet ends a train
+	add(a, 1200)
+	add(a, 1300)       // a longer one cannot join
+	add(b, 1300, 1300) // nor can one for another destination
+	add(a, 1300)
+	add(&route{}, 50, 50) // a device without offload
+	batch.flush()
+	require.Equal(t, []int{3, 1, 1, 2, 1, 1, 1}, sock.trains_)
+	require.Len(t, sock.packets, 10)
+	batch.flush()
+	require.Len(t, sock.packets, 10)
+
+	sock.trains_ = nil
+	for range maxSegments + 1 {
+		add(a, 100)
+	}
+	batch.flush()
+	require.Equal(t, []int{maxSegments, 1}, sock.trains_)
+	sock.trains_ = nil
+	for range 60 {
+		add(a, 1452)
+	}
+	batch.flush()
+	require.Equal(t, []int{maxTrain / 1452, 60 - maxTrain/1452}, sock.trains_)
+}
+
+func TestBatchIsBounded(t *testing.T) {
+	sock := &fakeSocket{}
+	batch := newBatch(sock)
+	n := 0
+	for ; !batch.full(); n++ {
+		batch.next()
+		batch.add(&route{}, 1000)
+	}
+	require.Equal(t, maxMessages, n)
+	batch.flush()
+	for n = 0; !batch.full(); n++ {
+		batch.add(&route{}, maxMTU)
+	}
+	require.Equal(t, batchBytes/maxMTU, n)
+}
+
+// Two packets of a stream make one train if the kernel can cut it.
+func TestSenderMakesTrains(t *testing.T) {
+	w := newWorld(t)
+	w.sock.gso = true
+	w.path("192.0.2.1:4433", testMTU)
+	w.stream(w.subscribe(), newTestLog(0, 6000))
+	w.run()
+	require.Equal(t, []int{5}, w.sock.trains_)
+}
+
+// A sender with much to send does not keep others from theirs.
+func TestQuantum(t *testing.T) {
+	w := newWorld(t, withController(&fixedController{window: 8 << 20}))
+	w.stream(w.subscribe(), newTestLog(0, 500_000))
+	feeds, senders, _ := w.shard.take(nil, nil)
+	w.shard.serve(feeds, senders)
+	require.Len(t, w.sock.packets, quantum)
+	require.False(t, w.shard.idle())
+}
+
+func TestFeed(t *testing.T) {
+	w := newWorld(t)
+	log := newTestLog(0, 10)
+	sub := w.subscribe()
+	var streams []*Stream
+	for i := range 5 {
+		st, _ := w.stream(sub, log, func(c *StreamConfig) { c.Group = uint64(i) })
+		streams = append(streams, st)
+	}
+	require.Len(t, w.shard.feeds, 1, "one for all")
+	f := w.shard.feeds[log]
+	require.Len(t, w.run(), 5)
+	log.Append(content(10, 10))
+	log.Append(content(20, 10))
+	require.Len(t, w.shard.grown, 1, "woken once")
+	require.Len(t, w.run(), 5)
+	for _, st := range streams[:3] {
+		st.Reset(0)
+	}
+	w.run()
+	log.Append(content(30, 10))
+	w.run()
+	require.Len(t, f.streams, 2, "those that are gone are dropped")
+	streams[3].Reset(0)
+	streams[4].Reset(0)
+	w.run()
+	log.Append(content(40, 10))
+	w.run()
+	require.Empty(t, w.shard.feeds, "nobody follows")
+	f.Wake() // was on its way
+	w.run()
+
+	w.stream(sub, log)
+	require.Len(t, w.shard.feeds, 1)
+	log.Finish()
+	w.run()
+	require.Empty(t, w.shard.feeds, "the log has ended")
+	w.stream(sub, log)
+	require.Empty(t, w.shard.feeds, "nothing to follow")
+	require.True(t, w.run()[0].fin)
+}
+
+// wireSocket hands packets to a function.
+type wireSocket struct{ deliver func(sentPacket) }
+
+func (wireSocket) trains() bool       { return false }
+func (wireSocket) name(*route) []byte { return nil }
+func (s wireSocket) write(messages []message) {
+	for _, m := range messages {
+		s.deliver(sentPacket{slices.Clone(m.data), m.route})
+	}
+}
+
+// The goroutine wakes for logs, acknowledgments and alarms, and for nothing else.
+func TestShardGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(Config{}, newSystemClock())
+		packets := make(chan sentPacket, 100)
+		sh := newShard(l, wireSocket{func(p sentPacket) { packets <- p }})
+		l.shards = []*shard{sh}
+		l.done.Go(sh.run)
+		defer l.Close()
+		s := l.NewSender(SenderConfig{})
+		s.NextPacketNumber()
+		s.PeerParameters(defaultParams())
+		s.Keys(0, tls.TLS_AES_128_GCM_SHA256, version1, nil, testSecret)
+		log := newTestLog(0, 10)
+		results := make(chan Result, 1)
+		_, err := s.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Log: log, OnDone: func(r Result) { results <- r }})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Empty(t, packets)
+		s.Path(quic.PathInfo{Remote: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}, MTU: testMTU})
+		synctest.Wait()
+		require.Len(t, packets, 1)
+		log.Finish()
+		synctest.Wait()
+		require.Len(t, packets, 2)
+
+		time.Sleep(time.Second) // PTO
+		synctest.Wait()
+		require.Len(t, packets, 3, "the content of both in one packet")
+		next := s.PeekPacketNumber()
+		_, err = s.Acked(&quic.AckInfo{Ranges: []quic.AckRange{{Smallest: 0, Largest: next - 1}}, Received: time.Now()})
+		require.NoError(t, err)
+		require.Equal(t, Delivered, (<-results).Outcome)
+		time.Sleep(24 * time.Hour)
+		require.Len(t, packets, 3)
+		require.NoError(t, l.Close())
+	})
+}
+
+func TestLoopClose(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer pc.Close()
+	l, err := NewLoop(pc, Config{Shards: 3})
+	require.NoError(t, err)
+	log := newTestLog(0, 10)
+	var done atomic.Int32
+	var senders []*Sender
+	for i := range 9 {
+		s := l.NewSender(SenderConfig{})
+		senders = append(senders, s)
+		s.NextPacketNumber()
+		s.PeerParameters(defaultParams())
+		s.Keys(0, tls.TLS_AES_128_GCM_SHA256, version1, nil, testSecret)
+		if i < 6 {
+			s.Path(quic.PathInfo{Remote: pc.LocalAddr(), MTU: testMTU})
+		}
+		_, err := s.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Log: log, OnDone: func(r Result) {
+			if r.Outcome == ConnectionClosed {
+				done.Add(1)
+			}
+		}})
+		require.NoError(t, err)
+	}
+	require.Equal(t, 6, l.Stats().Senders)
+	senders[0].Closed(errors.New("over"))
+	require.Equal(t, int32(1), done.Load())
+	require.Equal(t, 5, l.Stats().Senders)
+	require.NoError(t, l.Close())
+	require.Equal(t, int32(6), done.Load())
+	require.Equal(t, uint64(6), l.Stats().Counters.Outcomes[ConnectionClosed])
+	senders[8].Path(quic.PathInfo{Remote: pc.LocalAddr(), MTU: testMTU}) // a handshake that ends too late
+	require.Equal(t, int32(7), done.Load())
+	for _, s := range senders {
+		s.Closed(nil)
+	}
+	require.Equal(t, int32(9), done.Load())
+	require.False(t, func() bool { log.Finish(); return log.Pinned() }())
+}
+
+func TestLoopConfig(t *testing.T) {
+	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer pc.Close()
+	_, err = NewLoop(pc, Config{Shards: -1})
+	require.ErrorContains(t, err, "shards")
+	_, err = NewLoop(pc, Config{Shards: 1000})
+	require.ErrorContains(t, err, "shards")
+	_, err = NewLoop(struct{ net.PacketConn }{pc}, Config{})
+	require.ErrorContains(t, err, "not a UDP socket")
+}
+
+// Subscribers of one log are told by few goroutines, which keep no more than the end of it in memory.
+func TestFeedReleasesLog(t *testing.T) {
+	mem := new(track.Memory)
+	log := track.NewLog(0, mem)
+	log.Discard(1 << 40)
+	w := newWorld(t, withController(&fixedController{window: 1 << 20}))
+	w.stream(w.subscribe(), log)
+	for range 30 {
+		log.Append(content(log.End(), 20_000))
+		w.run()
+		w.ack(10 * ms)
+	}
+	require.Less(t, mem.Bytes(), int64(300_000))
+}
