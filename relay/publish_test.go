@@ -321,9 +321,32 @@ func TestSubscribersOutliveTheirPublisher(t *testing.T) {
 		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin", k.take())
 		src.c.Session.Close(moqt.SessionNoError, "")
 		start := time.Now()
-		b.done(s, moqt.DoneInternalError)
+		b.done(s, moqt.DoneTrackEnded)
 		require.InDelta(t, 5, time.Since(start).Seconds(), 0.2)
 	})
+}
+
+// TestHowPublishersGo has a publisher go in several ways that are not PUBLISH_DONE.
+func TestHowPublishersGo(t *testing.T) {
+	for name, tt := range map[string]struct {
+		leave func(*client, *session.Publication)
+		want  moqt.PublishDoneCode
+	}{
+		"closes its session": {func(c *client, _ *session.Publication) { c.Session.Close(moqt.SessionNoError, "") }, moqt.DoneTrackEnded},
+		"cancels":            {func(_ *client, p *session.Publication) { p.Cancel(moqt.ResetCancelled) }, moqt.DoneTrackEnded},
+		"fails":              {func(c *client, _ *session.Publication) { c.Session.Close(moqt.SessionInternalError, "") }, moqt.DoneInternalError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				pub := b.connect()
+				p, err := (&source{}).offer(pub, moqt.Parameters{})
+				require.NoError(t, err)
+				_, s := b.connect().mustSubscribe(moqt.Parameters{})
+				tt.leave(pub, p)
+				b.done(s, tt.want)
+			})
+		})
+	}
 }
 
 func TestPublisherThatEndsItsSubscriptionIsAskedAgain(t *testing.T) {

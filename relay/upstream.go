@@ -7,6 +7,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/transport"
 )
 
 const (
@@ -270,10 +271,10 @@ func (h *hub) setBackoff(p *peer) {
 // bereaved decides what becomes of subscribers without a publisher; mu is held.
 func (h *hub) bereaved(cause error) {
 	code, reason := doneFor(cause)
-	switch code {
-	case moqt.DoneTrackEnded:
+	switch {
+	case code == moqt.DoneTrackEnded && !hasLeft(cause):
 		h.finishAll(code, reason, nil)
-	case moqt.DoneMalformedTrack:
+	case code == moqt.DoneMalformedTrack:
 		reset := moqt.ResetMalformedTrack
 		h.finishAll(code, reason, &reset)
 	default:
@@ -296,8 +297,21 @@ func (h *hub) mourn(code moqt.PublishDoneCode, reason string) {
 	h.finishAll(code, reason, nil)
 }
 
+// hasLeft reports whether a publisher went without PUBLISH_DONE but of its own will: it cancelled the request, or ended its session
+// without an error. It may come back on another session.
+func hasLeft(cause error) bool {
+	if reset, ok := errors.AsType[*transport.StreamError](cause); ok {
+		return reset.Remote
+	}
+	ended, ok := errors.AsType[*transport.SessionError](cause)
+	return ok && ended.Remote && ended.Code == uint64(moqt.SessionNoError)
+}
+
 // doneFor says with which PUBLISH_DONE subscriptions end because their publisher's ended.
 func doneFor(cause error) (moqt.PublishDoneCode, string) {
+	if hasLeft(cause) {
+		return moqt.DoneTrackEnded, "the publisher has left"
+	}
 	done, ok := errors.AsType[*session.DoneError](cause)
 	if !ok {
 		return moqt.DoneInternalError, "the publisher is gone"
