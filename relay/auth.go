@@ -23,9 +23,6 @@ const (
 	ActionSubscribeTracks                  // SUBSCRIBE_TRACKS
 )
 
-// publishes reports whether the action offers content, rather than asking for it.
-func (a Action) publishes() bool { return a == ActionPublish || a == ActionPublishNamespace }
-
 // AuthRequest is a request to be authorized.
 type AuthRequest struct {
 	Action    Action

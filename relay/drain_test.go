@@ -34,7 +34,7 @@ func TestDrain(t *testing.T) {
 			require.Equal(t, uint64(10_000), g.Timeout)
 		}
 		late, conn := transporttest.Pipe(transporttest.Config{})
-		require.ErrorIs(t, b.relay.Serve(b.ctx, conn), errTooManySessions)
+		require.ErrorIs(t, b.relay.Serve(b.ctx, conn), errDraining)
 		require.Error(t, late.Context().Err())
 		pub.Session.Close(moqt.SessionNoError, "")
 		sub.Session.Close(moqt.SessionNoError, "")

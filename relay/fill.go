@@ -55,8 +55,7 @@ func (h *hub) sources() []*peer {
 		}
 	}
 	for _, p := range announced {
-		_, barred := h.barred[p]
-		if u := h.up[p]; !barred && (u == nil || !u.established) {
+		if u := h.up[p]; !p.isBarred(h) && (u == nil || !u.established) {
 			peers = append(peers, p)
 		}
 	}

@@ -25,7 +25,6 @@ type hub struct {
 	described  bool                // properties are known
 	failure    *moqt.RequestError  // why an upstream subscription was refused last
 	backoff    map[*peer]time.Time // until when peers are not asked again of which a subscription ended
-	barred     map[*peer]struct{}  // peers whose objects contradicted those of an earlier publisher
 	extent     *moqt.Location      // the last location that FETCH responses covered
 	forward    bool                // the Forward State that upstream subscriptions should have
 	group      *groupRequest       // sent upstream last
@@ -73,12 +72,19 @@ func (h *hub) established() (any, forwards bool) {
 // describe takes account of what a publisher says about the track. The latest set of properties replaces older ones (draft §2.5).
 func (h *hub) describe(largest *moqt.Location, p moqt.Properties) {
 	h.properties, h.described = p, true
+	h.configure()
 	if largest != nil {
 		h.data.RaiseLargest(*largest)
 	}
-	if ms, ok := p.MaxCacheDuration(); ok {
+}
+
+// configure tells the cache what it has to know of the track; mu is held.
+func (h *hub) configure() {
+	if ms, ok := h.properties.MaxCacheDuration(); ok {
 		h.data.SetMaxCacheDuration(moqt.Milliseconds(ms))
 	}
+	established, _ := h.established()
+	h.data.SetLive(established)
 }
 
 // settle answers the subscribers that wait, as far as the upstream subscriptions allow; mu is held.
@@ -184,14 +190,7 @@ func (h *hub) startOver() {
 	h.data.Close()
 	h.data = h.relay.cache.NewTrack(h.opened)
 	h.extent = nil
-	h.describe(nil, h.properties)
-	h.setLive()
-}
-
-// setLive tells the cache whether there is a publisher; mu is held.
-func (h *hub) setLive() {
-	established, _ := h.established()
-	h.data.SetLive(established)
+	h.configure()
 }
 
 // finishAll ends all subscriptions. Streams are completed first, or reset with a code if there is one; mu is held.
@@ -273,10 +272,8 @@ func (h *hub) barLater(u *upstream) (found bool) {
 	return found
 }
 
+// bar cuts off a publisher for the rest of its session.
 func (h *hub) bar(u *upstream) {
-	if h.barred == nil {
-		h.barred = make(map[*peer]struct{})
-	}
-	h.barred[u.peer] = struct{}{}
+	u.peer.bar(h)
 	u.cancel(moqt.ResetMalformedTrack)
 }

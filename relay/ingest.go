@@ -30,7 +30,7 @@ func (u *upstream) HandleSubgroup(g *session.Subgroup) {
 }
 
 func (u *upstream) subgroupEnded(g *session.Subgroup, src *track.Source, err error) {
-	var code uint64 = uint64(moqt.ResetCancelled)
+	code := uint64(moqt.ResetCancelled)
 	reset, isReset := errors.AsType[*transport.StreamError](err)
 	switch violation, isViolation := errors.AsType[*moqt.ProtocolError](err); {
 	case errors.Is(err, io.EOF):

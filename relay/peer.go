@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"sluice/moqt"
@@ -17,6 +18,9 @@ type peer struct {
 	session *session.Session
 	outlet  Outlet
 	setup   session.Peer // set before any request is handled
+
+	mu     sync.Mutex
+	barred map[string]struct{} // tracks of which the peer's objects contradicted those of an earlier publisher
 }
 
 var _ session.Handler = (*peer)(nil)
@@ -52,6 +56,22 @@ func (p *peer) authorize(r *session.Request, a Action, track moqt.FullTrackName,
 		refused = &moqt.RequestError{Code: moqt.RequestInternalError, Reason: "authorization failed"}
 	}
 	return Grant{}, refused
+}
+
+func (p *peer) bar(h *hub) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.barred == nil {
+		p.barred = make(map[string]struct{})
+	}
+	p.barred[h.name.Key()] = struct{}{}
+}
+
+func (p *peer) isBarred(h *hub) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, barred := p.barred[h.name.Key()]
+	return barred
 }
 
 // reject refuses a request of the peer.

@@ -39,15 +39,16 @@ func (u *upstream) accept(grant Grant) bool {
 	h := u.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, barred := h.barred[u.peer]; barred {
+	if u.peer.isBarred(h) {
 		u.peer.reject(u.sub.Request, errBarred)
 		return false
 	}
-	u.forward = h.forward || !u.pauses
+	forward := h.forward || !u.pauses
+	u.forward = forward
 	own := h.up[u.peer]
 	h.up[u.peer] = u
 	// A subscription of ours to the same track ends here (draft §5.1).
-	if u.sub.Accept(moqt.Parameters{Forward: &u.forward, Expires: grant.expires()}, u) != nil {
+	if u.sub.Accept(moqt.Parameters{Forward: &forward, Expires: grant.expires()}, u) != nil {
 		delete(h.up, u.peer)
 		return false
 	}

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -375,6 +376,33 @@ func TestSubscriptionsAreExtended(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, src.updates, 4, "every 6 s")
 		require.Equal(t, moqt.Parameters{}, src.updates[0])
+	})
+}
+
+func TestStrangeExpiryTimes(t *testing.T) {
+	for expires, want := range map[uint64]int{0: 0, 1: 10, math.MaxUint64: 0} {
+		onBench(t, Config{}, func(b *bench) {
+			pub := b.connect()
+			src := pub.serve(&source{expires: &expires})
+			pub.announce("live")
+			b.connect().mustSubscribe(moqt.Parameters{})
+			time.Sleep(10*time.Second + time.Millisecond)
+			synctest.Wait()
+			require.Len(t, src.updates, want)
+		})
+	}
+}
+
+func TestEndedTrackIsNotAskedForAgain(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		src := pub.serve(&source{})
+		pub.announce("live")
+		_, s := b.connect().mustSubscribe(moqt.Parameters{})
+		require.NoError(t, src.publication().Done(moqt.DoneTrackEnded, ""))
+		b.done(s, moqt.DoneTrackEnded)
+		time.Sleep(10 * time.Second)
+		require.Len(t, src.requests, 1)
 	})
 }
 

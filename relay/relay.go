@@ -81,15 +81,18 @@ func (r *Relay) Serve(ctx context.Context, conn transport.Conn) error {
 		_ = conn.CloseWithError(uint64(moqt.SessionInternalError), err.Error()) // it can only have ended already
 		return err
 	}
-	if !r.enter(p) {
-		_ = conn.CloseWithError(uint64(moqt.SessionInternalError), errTooManySessions.Error())
-		return errTooManySessions
+	if err := r.enter(p); err != nil {
+		_ = conn.CloseWithError(uint64(moqt.SessionInternalError), err.Error())
+		return err
 	}
 	defer r.leave(p)
 	return p.session.Run(ctx)
 }
 
-var errTooManySessions = errors.New("the relay has no room for another session; try again later")
+var (
+	errTooManySessions = errors.New("the relay has no room for another session; try again later")
+	errDraining        = errors.New("the relay is going away; use another one")
+)
 
 func (r *Relay) newPeer(conn transport.Conn) (*peer, error) {
 	outlet, err := r.cfg.NewOutlet(conn)
@@ -103,14 +106,17 @@ func (r *Relay) newPeer(conn transport.Conn) (*peer, error) {
 	return p, err
 }
 
-func (r *Relay) enter(p *peer) bool {
+func (r *Relay) enter(p *peer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.draining || len(r.peers) >= r.cfg.MaxSessions {
-		return false
+	switch {
+	case r.draining:
+		return errDraining
+	case len(r.peers) >= r.cfg.MaxSessions:
+		return errTooManySessions
 	}
 	r.peers[p] = struct{}{}
-	return true
+	return nil
 }
 
 func (r *Relay) leave(p *peer) {

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"sluice/moqt"
@@ -15,6 +16,8 @@ const (
 	openTimeout = 5 * time.Second
 	// retryDelay is how long a publisher is left alone that refused or ended a subscription, while others are there.
 	retryDelay = time.Second
+	// minExtension is how often a subscription is extended at most, however soon it expires.
+	minExtension = time.Second
 )
 
 // upstream is a subscription of the relay at a publisher (draft §5.1). It is the session.Receiver of its data.
@@ -53,8 +56,7 @@ func (h *hub) recruit(peers ...*peer) {
 	established, _ := h.established()
 	now := time.Now()
 	for _, p := range peers {
-		_, barred := h.barred[p]
-		if h.up[p] != nil || barred || established && now.Before(h.backoff[p]) {
+		if h.up[p] != nil || p.isBarred(h) || established && now.Before(h.backoff[p]) {
 			continue
 		}
 		u := newUpstream(h, p)
@@ -110,7 +112,6 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h.sequence++
 	u.established, u.sequence = true, h.sequence
 	h.failure = nil
-	h.setLive()
 	h.describe(largest, p)
 	stopTimer(&h.grace)
 	h.settle()
@@ -172,12 +173,13 @@ func (u *upstream) run(expires *uint64, grant Grant) {
 	}
 }
 
-// untilExtension is when to extend a subscription that expires: in time for the answer.
+// untilExtension is when to extend a subscription that expires: in time for the answer, but not all the time.
 func untilExtension(expires *uint64) time.Duration {
 	if expires == nil || *expires == 0 {
-		return 1<<63 - 1
+		return math.MaxInt64
 	}
-	return moqt.Milliseconds(*expires) * 3 / 4
+	d := moqt.Milliseconds(*expires)
+	return max(d-d/4, minExtension)
 }
 
 // update tells the publisher what it does not know yet, or with due just extends the subscription.
@@ -240,7 +242,7 @@ func (u *upstream) ended(cause error) {
 		return // replaced by a PUBLISH of the same peer
 	}
 	delete(h.up, u.peer)
-	h.setLive()
+	h.configure()
 	if refused, ok := errors.AsType[*moqt.RequestError](cause); ok {
 		h.failure = passOn(refused)
 	}
@@ -248,7 +250,7 @@ func (u *upstream) ended(cause error) {
 	h.setBackoff(u.peer)
 	if established, _ := h.established(); !established && len(h.down) > 0 && u.established {
 		h.bereaved(cause)
-		if !again {
+		if !again && len(h.down) > 0 {
 			h.recruit(others...)
 		}
 	}

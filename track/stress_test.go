@@ -104,7 +104,7 @@ func publishGroup(tr *Track, g uint64, n uint64, rnd *rand.Rand, whole bool) err
 // readSegment checks what a subscriber gets and returns how many objects were whole.
 func readSegment(t *testing.T, s *Segment, r *Reader, notify chan struct{}) (whole int) {
 	next := s.First
-	for off := s.Start; ; {
+	for {
 		st, _ := s.Log.State()
 		o, ok := s.Log.Seek(next)
 		if ok && s.Log.End() >= o.End {
@@ -113,8 +113,8 @@ func readSegment(t *testing.T, s *Segment, r *Reader, notify chan struct{}) (who
 			if !bytes.Equal(p, stressPayload(o.ID)) {
 				t.Errorf("object %d of group %d is wrong", o.ID, s.Group)
 			}
-			off, next, whole = o.End, o.ID+1, whole+1
-			r.Release(off)
+			next, whole = o.ID+1, whole+1
+			r.Release(o.End)
 			continue
 		}
 		if st != Open {
