@@ -83,32 +83,34 @@ const (
 	kernelReasonPACKET_GSO             kernelReason = 3
 	kernelReasonPACKET_TOO_SHORT       kernelReason = 4
 	kernelReasonPACKET_TOO_LONG        kernelReason = 5
-	kernelReasonPACKET_NO_KEY          kernelReason = 6
-	kernelReasonPACKET_FORGED          kernelReason = 7
-	kernelReasonPACKET_MALFORMED       kernelReason = 8
-	kernelReasonPACKET_UNKNOWN_FRAME   kernelReason = 9
-	kernelReasonFRAME_FORWARDED        kernelReason = 10
-	kernelReasonFRAME_NOT_MEDIA        kernelReason = 11
-	kernelReasonFRAME_IS_DATAGRAM      kernelReason = 12
-	kernelReasonFRAME_NO_TRACK         kernelReason = 13
-	kernelReasonFRAME_NO_SLOT          kernelReason = 14
-	kernelReasonCOPY_SENT              kernelReason = 15
-	kernelReasonCOPY_BUDGET            kernelReason = 16
-	kernelReasonCOPY_NO_PATH           kernelReason = 17
-	kernelReasonCOPY_NO_NEIGHBOR       kernelReason = 18
-	kernelReasonCOPY_NOT_OPEN          kernelReason = 19
-	kernelReasonCOPY_FILTERED          kernelReason = 20
-	kernelReasonCOPY_OUT_OF_ORDER      kernelReason = 21
-	kernelReasonCOPY_PRIORITY          kernelReason = 22
-	kernelReasonCOPY_STREAM_LIMIT      kernelReason = 23
-	kernelReasonCOPY_STREAM_CREDIT     kernelReason = 24
-	kernelReasonCOPY_CONNECTION_CREDIT kernelReason = 25
-	kernelReasonCOPY_WINDOW            kernelReason = 26
-	kernelReasonCOPY_TOO_LARGE         kernelReason = 27
-	kernelReasonCOPY_LEDGER_FULL       kernelReason = 28
-	kernelReasonCOPY_CHECKSUM          kernelReason = 29
-	kernelReasonCOPY_LOST              kernelReason = 30
-	kernelReasonREASON_COUNT           kernelReason = 31
+	kernelReasonPACKET_INACTIVE        kernelReason = 6
+	kernelReasonPACKET_NO_KEY          kernelReason = 7
+	kernelReasonPACKET_FORGED          kernelReason = 8
+	kernelReasonPACKET_MALFORMED       kernelReason = 9
+	kernelReasonPACKET_UNKNOWN_FRAME   kernelReason = 10
+	kernelReasonFRAME_FORWARDED        kernelReason = 11
+	kernelReasonFRAME_NOT_MEDIA        kernelReason = 12
+	kernelReasonFRAME_IS_DATAGRAM      kernelReason = 13
+	kernelReasonFRAME_NO_TRACK         kernelReason = 14
+	kernelReasonFRAME_ENDED            kernelReason = 15
+	kernelReasonFRAME_NO_SLOT          kernelReason = 16
+	kernelReasonCOPY_SENT              kernelReason = 17
+	kernelReasonCOPY_BUDGET            kernelReason = 18
+	kernelReasonCOPY_NO_PATH           kernelReason = 19
+	kernelReasonCOPY_NO_NEIGHBOR       kernelReason = 20
+	kernelReasonCOPY_NOT_OPEN          kernelReason = 21
+	kernelReasonCOPY_FILTERED          kernelReason = 22
+	kernelReasonCOPY_OUT_OF_ORDER      kernelReason = 23
+	kernelReasonCOPY_PRIORITY          kernelReason = 24
+	kernelReasonCOPY_STREAM_LIMIT      kernelReason = 25
+	kernelReasonCOPY_STREAM_CREDIT     kernelReason = 26
+	kernelReasonCOPY_CONNECTION_CREDIT kernelReason = 27
+	kernelReasonCOPY_WINDOW            kernelReason = 28
+	kernelReasonCOPY_TOO_LARGE         kernelReason = 29
+	kernelReasonCOPY_LEDGER_FULL       kernelReason = 30
+	kernelReasonCOPY_CHECKSUM          kernelReason = 31
+	kernelReasonCOPY_LOST              kernelReason = 32
+	kernelReasonREASON_COUNT           kernelReason = 33
 )
 
 type kernelRecord struct {
@@ -180,13 +182,22 @@ type kernelStreamKey struct {
 	Pad      uint32
 }
 
+type kernelStreamPhase uint32
+
+const (
+	kernelStreamPhaseSTREAM_OPENING   kernelStreamPhase = 0
+	kernelStreamPhaseSTREAM_OPEN      kernelStreamPhase = 1
+	kernelStreamPhaseSTREAM_CLOSED    kernelStreamPhase = 2
+	kernelStreamPhaseSTREAM_ABANDONED kernelStreamPhase = 3
+)
+
 type kernelStreamState struct {
 	_     structs.HostLayout
 	Next  uint64
 	Delta uint64
 	Limit uint64
 	Id    uint64
-	Phase uint32
+	Phase kernelStreamPhase
 	Level uint32
 	Pad   [3]uint64
 }
@@ -199,7 +210,8 @@ type kernelSubgroup struct {
 	HeaderLen  uint32
 	HeaderType uint8
 	Priority   uint8
-	Pad        [6]uint8
+	Ended      uint8
+	Pad        [5]uint8
 }
 
 type kernelSubscriberState struct {
@@ -217,38 +229,41 @@ type kernelSubscriberState struct {
 	LedgerLow uint64
 	Threshold uint32
 	Mtu       uint32
-	Pad2      [3]uint64
+	Reserve   uint64
+	Pad2      [2]uint64
 	Packets   uint64
 	Bytes     uint64
 	Pad3      [6]uint64
 }
 
 type kernelSubscription struct {
-	_               structs.HostLayout
-	Alias           uint64
-	StartGroup      uint64
-	StartObject     uint64
-	EndGroup        uint64
-	Subscriber      uint32
-	Forward         uint8
-	Priority        uint8
-	DefaultPriority uint8
-	Pad             uint8
+	_           structs.HostLayout
+	Alias       uint64
+	StartGroup  uint64
+	StartObject uint64
+	EndGroup    uint64
+	Subscriber  uint32
+	Forward     uint8
+	Priority    uint8
+	Pad         uint16
 }
 
 type kernelTrack struct {
-	_             structs.HostLayout
-	Count         uint32
-	Pad           uint32
-	Subscriptions [32]kernelSubscription
+	_               structs.HostLayout
+	Count           uint32
+	DefaultPriority uint32
+	Subscriptions   [32]kernelSubscription
 }
 
 type kernelUpstream struct {
 	_            structs.HostLayout
 	Keys         [2]kernelPacketKeys
 	ExpectedPn   uint64
+	FirstStream  uint64
 	KeysSet      uint32
-	Webtransport uint32
+	Active       uint8
+	Webtransport uint8
+	Pad          uint16
 }
 
 // Names of all BPF objects in the ELF.

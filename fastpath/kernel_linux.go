@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -10,30 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Settings are fixed when the programs are loaded. The zero value of a field is its default, except for Port.
-type Settings struct {
-	// Port is the UDP port of the relay.
-	Port uint16
-	// ConnectionIDLen is the length of the relay's connection IDs in bytes, 0 to 20: all of them have it.
-	ConnectionIDLen int
-	// MaxCopies bounds the copies that one packet causes, and so the time it keeps its CPU: about 4 µs each.
-	// Default: 20, at most 32.
-	MaxCopies int
-}
-
-const defaultMaxCopies = 20
-
-func (s *Settings) validate() error {
-	switch {
-	case s.Port == 0:
-		return errors.New("fast path: no port")
-	case s.ConnectionIDLen < 0 || s.ConnectionIDLen > 20:
-		return fmt.Errorf("fast path: connection IDs of %d bytes, 0 to 20 are possible", s.ConnectionIDLen)
-	case s.MaxCopies < 0 || s.MaxCopies > maxTrackSubscriptions:
-		return fmt.Errorf("fast path: %d copies, 1 to %d are possible", s.MaxCopies, maxTrackSubscriptions)
-	}
-	return nil
-}
+const streamsPerConnection = 64
 
 // Kernel is the loaded programs and the memory that they share with this process. Both go when it is closed, or with the
 // process.
@@ -85,15 +63,19 @@ func (k *Kernel) load(s Settings) error {
 		return err
 	}
 	mask := connectionIDMask(s.ConnectionIDLen)
-	copies := s.MaxCopies
-	if copies == 0 {
-		copies = defaultMaxCopies
+	connections := uint32(cmp.Or(s.MaxConnections, defaultMaxConnections))
+	for name, perConnection := range map[string]uint32{
+		kernelMapSubscribers: 1, kernelMapUpstreams: 1, kernelMapKeys: 1, kernelMapPaths: 1, kernelMapConnectionIds: 8,
+		kernelMapLedgers: ledgerLen, kernelMapStreams: streamsPerConnection, kernelMapDownstreams: streamsPerConnection,
+		kernelMapFreeStreams: streamsPerConnection,
+	} {
+		spec.Maps[name].MaxEntries = connections * perConnection
 	}
 	for name, value := range map[string]any{
 		kernelVarRelayPort:        bigEndian16(s.Port),
 		kernelVarConnectionIdLen:  uint32(s.ConnectionIDLen),
 		kernelVarConnectionIdMask: mask,
-		kernelVarMaxCopies:        uint32(copies),
+		kernelVarMaxCopies:        uint32(cmp.Or(s.MaxCopies, defaultMaxCopies)),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return err

@@ -213,7 +213,7 @@ func (r *rig) greet(s *subscriber) {
 }
 
 func (r *rig) subscription(s *subscriber) Subscription {
-	return Subscription{Subscriber: s.index, Alias: 1000 + uint64(s.index), EndGroup: 1<<64 - 1, Forward: true, Priority: 128, DefaultPublisher: 128}
+	return Subscription{Subscriber: s.index, Alias: 1000 + uint64(s.index), EndGroup: 1<<64 - 1, Forward: true, Priority: 128}
 }
 
 func (r *rig) subscribeAll() {
@@ -221,7 +221,7 @@ func (r *rig) subscribeAll() {
 	for _, s := range r.subscribers {
 		all = append(all, r.subscription(s))
 	}
-	require.NoError(r.t, r.SetTrack(5, all))
+	require.NoError(r.t, r.SetTrack(5, 128, all))
 }
 
 // publish sends frames in one packet, and waits until the relay's socket has it.
@@ -334,14 +334,14 @@ func TestManyStreamsInOnePacket(t *testing.T) {
 	r.subscribeAll()
 	var frames [][]byte
 	for i := range uint64(5) {
-		frames = append(frames, stream(3+4*i, 0, 1, append(subgroupHeader(77, i, 0, 1), fmt.Sprintf("object %d", i)...)))
+		frames = append(frames, stream(3+4*i, 0, 1, append(subgroupHeader(77, i, 5, 1), fmt.Sprintf("object %d", i)...)))
 	}
 	r.publish(frames...)
 	for i := range uint64(5) {
 		got := r.receive(r.subscribers[0])
 		require.Equal(t, 3+4*i, got.stream)
 		require.True(t, got.fin)
-		require.Equal(t, string(append(subgroupHeader(1000, i, 0, 1), fmt.Sprintf("object %d", i)...)), string(got.data))
+		require.Equal(t, string(append(subgroupHeader(1000, i, 5, 1), fmt.Sprintf("object %d", i)...)), string(got.data))
 	}
 }
 
@@ -374,7 +374,7 @@ func TestDeclines(t *testing.T) {
 		}, send: func() {
 			elsewhere := r.subscription(s)
 			elsewhere.Subscriber = 1
-			require.NoError(t, r.SetTrack(5, []Subscription{elsewhere}))
+			require.NoError(t, r.SetTrack(5, 128, []Subscription{elsewhere}))
 			r.publish(stream(id, 0, 0, object))
 		}},
 		{reason: "copy_priority", set: func(*Subscription) { state.Threshold = 128<<8 | 8 }},
@@ -392,7 +392,7 @@ func TestDeclines(t *testing.T) {
 			if tt.set != nil {
 				tt.set(&sub)
 			}
-			require.NoError(t, r.SetTrack(5, []Subscription{sub}))
+			require.NoError(t, r.SetTrack(5, 128, []Subscription{sub}))
 			before, taken := r.counts(), *state
 			if tt.send == nil {
 				r.publish(stream(id, 0, 0, object))
@@ -416,7 +416,7 @@ func TestBytesAreClaimedOnce(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	r.subscribeAll()
 	s := r.subscribers[0]
-	header := subgroupHeader(77, 1, 0, 9)
+	header := subgroupHeader(77, 1, 6, 9)
 	up := append(slices.Clone(header), randomBytes(100)...)
 	first := stream(3, 0, 0, up[:50])
 	r.publish(first)
@@ -505,10 +505,10 @@ func TestBudget(t *testing.T) {
 	sub := r.subscription(r.subscribers[0])
 	absent := sub
 	absent.Subscriber = 900
-	require.NoError(t, r.SetTrack(5, append(slices.Repeat([]Subscription{absent}, defaultMaxCopies), sub)))
+	require.NoError(t, r.SetTrack(5, 128, append(slices.Repeat([]Subscription{absent}, defaultMaxCopies), sub)))
 	r.publish(stream(3, 0, 1, append(subgroupHeader(77, 1, 0, 9), "object"...)))
 	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_no_path": defaultMaxCopies, "copy_budget": 1}, r.counts())
-	require.Error(t, r.SetTrack(5, make([]Subscription, maxTrackSubscriptions+1)))
+	require.Error(t, r.SetTrack(5, 128, make([]Subscription, MaxSubscriptions+1)))
 }
 
 func TestReasonNames(t *testing.T) {

@@ -5,18 +5,16 @@ import (
 	"fmt"
 	"net/netip"
 	"unsafe"
+
+	"sluice/media"
 )
 
 const (
-	maxTrackSubscriptions = len(kernelTrack{}.Subscriptions)
-	ledgerLen             = 2048 // records of one subscriber, LEDGER_LEN in bpf/state.h
+	ledgerLen = 2048 // records of one subscriber, LEDGER_LEN in bpf/state.h
 )
 
-// PacketKeys are the keys of one direction in one key phase (RFC 9001 §5.1) for AEAD_CHACHA20_POLY1305.
-type PacketKeys struct {
-	Key, HeaderProtection [32]byte
-	IV                    [12]byte
-}
+// PacketKeys are the keys of one direction in one key phase.
+type PacketKeys media.PacketKeys
 
 func (p *PacketKeys) words() (k kernelPacketKeys) {
 	for i := range k.Key {
@@ -87,7 +85,7 @@ func (k *Kernel) ForgetSubscriber(subscriber uint32) error {
 // lowest packet number that has not been received.
 func (k *Kernel) SetUpstream(upstream uint32, webtransport bool, expected uint64) {
 	u := &k.upstreams[upstream]
-	*u = kernelUpstream{ExpectedPn: expected}
+	*u = kernelUpstream{ExpectedPn: expected, Active: 1}
 	if webtransport {
 		u.Webtransport = 1
 	}
@@ -126,32 +124,36 @@ func (k *Kernel) SetAlias(upstream uint32, alias uint64, track uint32) error {
 
 // Subscription is one subscriber's wish for a track.
 type Subscription struct {
-	Subscriber       uint32
-	Alias            uint64 // on the subscriber's hop
-	StartGroup       uint64
-	StartObject      uint64
-	EndGroup         uint64 // inclusive
-	Forward          bool
-	Priority         uint8 // Subscriber Priority
-	DefaultPublisher uint8 // Publisher Priority that subgroups inherit
+	Subscriber  uint32
+	Alias       uint64 // on the subscriber's hop
+	StartGroup  uint64
+	StartObject uint64
+	EndGroup    uint64 // inclusive
+	Forward     bool
+	Priority    uint8 // Subscriber Priority
 }
 
-// SetTrack replaces the subscriptions of a track, at most 32, from the next packet on.
-func (k *Kernel) SetTrack(track uint32, subscriptions []Subscription) error {
-	if len(subscriptions) > maxTrackSubscriptions {
-		return fmt.Errorf("fast path: %d subscriptions of one track, at most %d are possible", len(subscriptions), maxTrackSubscriptions)
+// SetTrack replaces the subscriptions of a track, at most 32, from the next packet on. defaultPriority is the Publisher Priority of
+// subgroups that do not say theirs.
+func (k *Kernel) SetTrack(track uint32, defaultPriority uint8, subscriptions []Subscription) error {
+	if len(subscriptions) > MaxSubscriptions {
+		return fmt.Errorf("fast path: %d subscriptions of one track, at most %d are possible", len(subscriptions), MaxSubscriptions)
 	}
-	v := kernelTrack{Count: uint32(len(subscriptions))}
+	return k.ingress.Tracks.Put(track, trackValue(defaultPriority, subscriptions))
+}
+
+func trackValue(defaultPriority uint8, subscriptions []Subscription) kernelTrack {
+	v := kernelTrack{Count: uint32(len(subscriptions)), DefaultPriority: uint32(defaultPriority)}
 	for i, s := range subscriptions {
 		v.Subscriptions[i] = kernelSubscription{
 			Alias: s.Alias, StartGroup: s.StartGroup, StartObject: s.StartObject, EndGroup: s.EndGroup,
-			Subscriber: s.Subscriber, Priority: s.Priority, DefaultPriority: s.DefaultPublisher,
+			Subscriber: s.Subscriber, Priority: s.Priority,
 		}
 		if s.Forward {
 			v.Subscriptions[i].Forward = 1
 		}
 	}
-	return k.ingress.Tracks.Put(track, v)
+	return v
 }
 
 // bigEndian16 is a port as it lies in a packet.

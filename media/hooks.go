@@ -13,36 +13,49 @@ import (
 var _ quic.Hooks = (*Sender)(nil)
 
 // NextPacketNumber implements [quic.Hooks].
-func (s *Sender) NextPacketNumber() int64 { return int64((s.state.NextPN.Add(1) - 1) & numberMask) }
+func (s *Sender) NextPacketNumber() int64 {
+	return int64((s.common.Load().NextPN.Add(1) - 1) & numberMask)
+}
 
 // PeekPacketNumber implements [quic.Hooks].
-func (s *Sender) PeekPacketNumber() int64 { return int64(s.state.NextPN.Load() & numberMask) }
+func (s *Sender) PeekPacketNumber() int64 { return int64(s.common.Load().NextPN.Load() & numberMask) }
 
 // NextUniStream implements [quic.Hooks].
-func (s *Sender) NextUniStream() (int64, bool) { return s.state.takeStream() }
+func (s *Sender) NextUniStream() (int64, bool) {
+	id, ok := s.common.Load().takeStream()
+	if ok && s.loop.second != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.know(id / 4)
+	}
+	return id, ok
+}
 
 // PeekUniStream implements [quic.Hooks].
-func (s *Sender) PeekUniStream() int64 { return int64(s.state.NextUni.Load()) }
+func (s *Sender) PeekUniStream() int64 { return int64(s.common.Load().NextUni.Load()) }
 
 // TakeData implements [quic.Hooks].
 func (s *Sender) TakeData(n int64, all bool) int64 {
-	return s.state.takeData(n, all, s.state.Reserve.Load())
+	state := s.common.Load()
+	return state.takeData(n, all, state.Reserve.Load())
 }
 
 // ReturnData implements [quic.Hooks]. Streams may have found no credit while it was taken.
 func (s *Sender) ReturnData(n int64) {
-	if s.state.returnData(n); n > 0 && s.dataWanted.Load() {
+	if s.common.Load().returnData(n); n > 0 && s.dataWanted.Load() {
 		s.shard.enqueue(s)
 	}
 }
 
 // DataAvailable implements [quic.Hooks].
 func (s *Sender) DataAvailable() int64 {
-	return s.state.dataAvailable() + int64(s.state.Reserve.Load())
+	state := s.common.Load()
+	return state.dataAvailable() + int64(state.Reserve.Load())
 }
 
 // Keys implements [quic.Hooks].
-func (s *Sender) Keys(phase uint64, suite uint16, version uint32, _, write []byte) {
+func (s *Sender) Keys(phase uint64, suite uint16, version uint32, read, write []byte) {
+	s.shareKeys(phase, suite, version, read, write)
 	if write == nil {
 		return
 	}
@@ -110,7 +123,13 @@ func (s *Sender) MaxStreamData(id, n int64) {
 	s.mu.Lock()
 	defer s.unlock()
 	st := s.byNumber[uint32(id/4)]
-	if st == nil || st.id() != id || uint64(n) <= st.state.Limit.Load() {
+	if st == nil {
+		if o := s.orphanOf(uint32(id / 4)); o != nil {
+			o.limit = max(o.limit, n)
+		}
+		return
+	}
+	if st.id() != id || uint64(n) <= st.state.Limit.Load() {
 		return
 	}
 	st.state.Limit.Store(uint64(n))
@@ -124,7 +143,14 @@ func (s *Sender) MaxStreamData(id, n int64) {
 func (s *Sender) StopSending(id int64, code uint64) {
 	s.mu.Lock()
 	defer s.unlock()
-	if st := s.byNumber[uint32(id/4)]; st != nil && st.id() == id {
+	st := s.byNumber[uint32(id/4)]
+	if st == nil {
+		if o := s.orphanOf(uint32(id / 4)); o != nil {
+			o.stopped, o.code = true, code
+		}
+		return
+	}
+	if st.id() == id {
 		s.reset(st, Result{Outcome: Stopped, Code: code}, code)
 		s.shard.enqueue(s)
 	}
@@ -159,6 +185,7 @@ func (s *Sender) Path(p quic.PathInfo) {
 	case old.remote.Addr() != s.route.remote.Addr():
 		s.changePath()
 	}
+	s.sharePath(p, s.route.destConnID)
 	s.shard.enqueue(s)
 }
 
@@ -223,7 +250,10 @@ func (s *Sender) close() {
 		s.dropDatagram(q, DatagramClosed)
 	}
 	s.loop.retire(s.counted())
-	s.loop.arena.FreeSubscriber(s.state)
+	if s.second == nil {
+		s.loop.arena.FreeSubscriber(s.state)
+	}
+	s.unshare()
 }
 
 // MaxUDPPayloadSize implements [quic.Hooks].

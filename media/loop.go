@@ -34,6 +34,7 @@ func (c Config) validate() error {
 // Loop sends the packets of many senders on one UDP socket, in batches, with few goroutines. A connection belongs to one of its shards.
 type Loop struct {
 	arena  Arena
+	second SecondSender // the arena, if it is one
 	clock  clock
 	log    *slog.Logger
 	shards []*shard
@@ -69,6 +70,7 @@ func newLoop(cfg Config, c clock) *Loop {
 	if l.arena == nil {
 		l.arena = memory{}
 	}
+	l.second, _ = l.arena.(SecondSender)
 	if l.log == nil {
 		l.log = slog.Default()
 	}
@@ -126,7 +128,12 @@ func (l *Loop) retire(c Counters) {
 	l.retired.add(&c)
 }
 
+// newSubscriberState returns the state of a new connection. What a second sender shares is taken later: most of those who send an Initial
+// packet may be nobody.
 func (l *Loop) newSubscriberState() *SubscriberState {
+	if l.second != nil {
+		return new(SubscriberState)
+	}
 	if s := l.arena.Subscriber(); s != nil {
 		return s
 	}

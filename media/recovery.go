@@ -90,6 +90,13 @@ func (s *Sender) ackPacket(e entry, ev *AckEvent) {
 func (s *Sender) ackFrame(e entry) {
 	st := s.byNumber[e.stream()]
 	switch {
+	case st == nil && e.kind() == kindStream:
+		if o := s.orphanOf(e.stream()); o != nil {
+			o.acked.add(e.offset, e.end(e.offset))
+			o.lost.remove(e.offset, e.end(e.offset))
+			o.finAcked = o.finAcked || e.has(flagFIN)
+			o.finLost = o.finLost && !o.finAcked
+		}
 	case st == nil:
 	case e.kind() == kindStream:
 		s.acknowledge(st, e.offset, e.end(e.offset), e.has(flagFIN))
@@ -105,6 +112,9 @@ func (s *Sender) loseFrame(e entry) {
 	case kindStream:
 		if st != nil {
 			s.lose(st, e.offset, e.end(e.offset), e.has(flagFIN))
+		} else if o := s.orphanOf(e.stream()); o != nil {
+			o.lost.addMissing(e.offset, e.end(e.offset), o.acked)
+			o.finLost = o.finLost || e.has(flagFIN) && !o.finAcked
 		}
 	case kindReset:
 		if st != nil && st.resetting {

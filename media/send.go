@@ -197,6 +197,7 @@ func (s *Sender) finishPacket(now Time, b *batch, p []byte, header int, number, 
 	s.probes, s.ping = max(s.probes-1, 0), false
 	s.pacer.spend(len(p))
 	s.state.Packets.Add(1)
+	s.counters.Packets++ // its own
 	s.state.Bytes.Add(uint64(len(p)))
 	s.control.Sent(now, len(p), int(s.state.InFlight.Load()))
 	if number-s.keyFirst >= s.keyLimit/2 {

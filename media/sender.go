@@ -52,10 +52,11 @@ func (c SenderConfig) withDefaults() SenderConfig {
 // Sender sends all subscription data of one connection, which it shares with quic-go through the [quic.Hooks] that it implements. It
 // needs little memory until something is sent.
 type Sender struct {
-	loop  *Loop
-	shard *shard
-	cfg   SenderConfig
-	state *SubscriberState
+	loop   *Loop
+	shard  *shard
+	cfg    SenderConfig
+	state  *SubscriberState                // guarded by mu, as a pointer
+	common atomic.Pointer[SubscriberState] // the same, for those who do not hold mu
 
 	dataWanted atomic.Bool // new data waits for connection flow control credit
 	keyDue     atomic.Bool
@@ -84,6 +85,13 @@ type Sender struct {
 	blocked          []blockedFrame
 	dataBlockedAt    int64 // limit that DATA_BLOCKED was sent for; -1: none
 	streamsBlockedAt int64 // limit that STREAMS_BLOCKED was sent for; -1: none
+
+	second    SecondConn          // nil: nobody else sends
+	nobody    *Subscription       // of streams that were abandoned
+	connIDs   []quic.ConnectionID // of ours, until there is a second sender
+	known     spans               // numbers of streams that were opened here or adopted
+	orphans   map[uint32]*orphan
+	forgotten bool // there were more orphans than could be kept
 
 	ledger       ledger
 	low          uint64 // numbers below it are neither outstanding nor to come
@@ -119,6 +127,7 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 		dataBlockedAt: -1, streamsBlockedAt: -1, reordering: packetThreshold,
 		lossTime: never, subgroupDeadline: never, deadline: never, look: never, threshold: LowestPriority,
 	}
+	s.common.Store(s.state)
 	s.state.NextUni.Store(3) // RFC 9000 §2.1
 	if cfg.Client {
 		s.state.NextUni.Store(2)

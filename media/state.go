@@ -113,6 +113,7 @@ const (
 	streamOpening = iota
 	streamOpen
 	streamClosed
+	streamAbandoned // opened by a second sender that could not send the prefix
 )
 
 // Record says what a packet carried: the ledger's entry at its packet number modulo the ledger's length.
@@ -160,7 +161,7 @@ const (
 	flagLost    = 1 << 6
 )
 
-// Arena allocates shared state. Its methods may be called on any goroutine. What it cannot provide comes from the heap: then that
+// Arena allocates shared state. One that is a [SecondSender] shares it with another sender. Its methods may be called on any goroutine. What it cannot provide comes from the heap: then that
 // subscriber has no second sender.
 type Arena interface {
 	// Subscriber and Stream return zeroed state, or nil if there is no more.

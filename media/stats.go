@@ -52,6 +52,7 @@ func (r Reason) String() string {
 // Counters count what one sender, or all of a loop, have done.
 type Counters struct {
 	Packets         uint64 // sent, by any sender but quic-go
+	SecondPackets   uint64 // of those, by a second sender
 	Bytes           uint64 // sent in QUIC packets
 	LostPackets     uint64 // considered lost
 	LostBytes       uint64
@@ -66,6 +67,7 @@ type Counters struct {
 
 func (c *Counters) add(d *Counters) {
 	c.Packets += d.Packets
+	c.SecondPackets += d.SecondPackets
 	c.Bytes += d.Bytes
 	c.LostPackets += d.LostPackets
 	c.LostBytes += d.LostBytes
@@ -101,7 +103,9 @@ func (s *Sender) Stats() Stats {
 
 func (s *Sender) counted() Counters {
 	c := s.counters
+	own := c.Packets
 	c.Packets, c.Bytes = s.state.Packets.Load(), s.state.Bytes.Load()
+	c.SecondPackets = c.Packets - own
 	return c
 }
 

@@ -12,6 +12,7 @@ type Stream struct {
 	unit
 	sender *Sender
 	state  *StreamState
+	shared bool // state is of the second sender's
 	prefix []byte
 	log    *track.Log
 	reader *track.Reader // nil: the log is not needed any more
@@ -135,7 +136,7 @@ func (st *Stream) fresh() (end int64, last, more bool) {
 	state, _ := st.log.State() // before End: see track.Log.End
 	end, last = st.log.End(), state == track.Finished
 	next, closed := st.state.next()
-	return end, last, !closed && (next < end || last)
+	return end, last, !closed && (next < end || last && next == end)
 }
 
 // repairable is how many bytes can be sent again now. A second sender can be ahead of the log: what it sent and lost may be yet to come.
@@ -159,15 +160,23 @@ func (st *Stream) release() {
 }
 
 // addStream makes st one of the sender's.
-func (s *Sender) addStream(st *Stream) {
-	st.state = s.loop.newStreamState()
-	st.state.Next.Store(uint64(st.start))
-	st.state.Delta.Store(uint64(int64(len(st.prefix)) - st.start))
+func (s *Sender) addStream(st *Stream, theirs bool) {
+	if st.state == nil {
+		st.state = s.loop.newStreamState()
+	}
+	if !theirs {
+		st.state.Next.Store(uint64(st.start))
+		st.state.Delta.Store(uint64(int64(len(st.prefix)) - st.start))
+	}
 	st.state.Level.Store(uint32(st.level()))
 	st.added = s.loop.clock.now()
 	st.slot = len(s.streams)
 	s.streams = append(s.streams, st)
-	s.update(st)
+	if theirs {
+		s.adopt(st)
+	} else {
+		s.update(st)
+	}
 }
 
 // update schedules the stream if it has something to send.
@@ -176,7 +185,7 @@ func (s *Sender) update(st *Stream) {
 		return
 	}
 	state, code := st.log.State()
-	if state == track.Reset {
+	if state == track.Reset || st.overrun(state) {
 		s.reset(st, Result{Outcome: UpstreamReset, Code: code}, st.sub.errorCode(code))
 		return
 	}
@@ -304,7 +313,11 @@ func (s *Sender) forget(st *Stream) {
 		delete(s.byNumber, st.number)
 	}
 	st.resetting = false
-	s.loop.arena.FreeStream(st.state)
+	if st.shared {
+		s.second.CloseStream(st.state)
+	} else {
+		s.loop.arena.FreeStream(st.state)
+	}
 }
 
 // setSubgroupDeadline starts, changes or stops the timer of SUBGROUP_DELIVERY_TIMEOUT: it runs from when all objects are known to be
@@ -355,4 +368,7 @@ func (st *Stream) look(offset int64) bool {
 }
 
 // Stream reset codes (draft §3.3.3).
-const codeDeliveryTimeout = 0x2
+const (
+	codeCanceled        = 0x1
+	codeDeliveryTimeout = 0x2
+)

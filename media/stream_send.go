@@ -123,11 +123,7 @@ func (s *Sender) openStream(st *Stream) bool {
 	st.number, st.opened = uint32(id/4), true
 	st.state.ID.Store(uint64(id))
 	st.state.Limit.Store(uint64(s.params.MaxStreamDataUni))
-	if s.byNumber == nil {
-		s.byNumber = make(map[uint32]*Stream)
-	}
-	s.byNumber[st.number] = st
-	s.counters.Streams++
+	s.register(st)
 	return true
 }
 

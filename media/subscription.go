@@ -71,6 +71,8 @@ type StreamConfig struct {
 	Prefix []byte
 	Log    *track.Log
 	Start  int64
+	// Upstream is the stream that the log is a copy of, from its first byte on; nil if it is of none. Only then can a second sender take part.
+	Upstream *Upstream
 	// Group, Subgroup and Priority (the Publisher Priority) order the streams of a subscription.
 	Group, Subgroup uint64
 	Priority        uint8
@@ -82,19 +84,21 @@ type StreamConfig struct {
 // OpenStream adds a stream. It is opened on the wire when it is its turn and there is something to send besides the prefix. It fails with
 // [ErrClosed] after the end of the subscription or the connection, and with [track.ErrDiscarded] if the log has released Start.
 func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
-	reader, err := cfg.Log.NewReader(cfg.Start, nil)
+	s := sub.sender
+	state, theirs, reader, err := s.sharedState(&cfg)
 	if err != nil {
 		return nil, err
 	}
-	s := sub.sender
 	st := newStream(sub, cfg, reader)
+	st.state, st.shared = state, state != nil
 	s.mu.Lock()
 	if sub.closed || s.closed {
 		s.mu.Unlock()
 		reader.Close()
+		s.giveBack(state, theirs)
 		return nil, ErrClosed
 	}
-	s.addStream(st)
+	s.addStream(st, theirs)
 	s.mu.Unlock()
 	if state, _ := cfg.Log.State(); state == track.Open {
 		s.shard.follow(st)

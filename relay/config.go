@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"sluice/fastpath"
 	"sluice/moqt/session"
 	"sluice/track"
 	"sluice/transport"
@@ -23,6 +24,11 @@ type Config struct {
 	// NewOutlet makes what sends the data of a session's subscriptions. Default: its media.Sender, which NewHooks of the listener has to
 	// have made.
 	NewOutlet func(transport.Conn) (Outlet, error)
+
+	// FastPath forwards tracks in the kernel, if the media senders' loop shares its memory. Default: none.
+	FastPath *fastpath.FastPath
+	// FastPathPolicy chooses who is served by it. Default: FastPathBudget(0).
+	FastPathPolicy FastPathPolicy
 
 	// MaxSessions is how many peers may be connected. Default: 16,384.
 	MaxSessions int
@@ -56,6 +62,9 @@ func (c Config) withDefaults() Config {
 	c.FillTimeout = cmp.Or(c.FillTimeout, 10*time.Second)
 	c.StallTimeout = cmp.Or(c.StallTimeout, 30*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.FastPathPolicy == nil {
+		c.FastPathPolicy = FastPathBudget(0)
+	}
 	if c.NewOutlet == nil {
 		c.NewOutlet = mediaOutlet
 	}

@@ -29,6 +29,7 @@ type downstream struct {
 	// Guarded by hub.mu.
 	accepted bool // Established, or offered
 	over     bool
+	fast     bool // in hub.fastest
 	forward  bool // Forward State
 	resumes  bool // it becomes 1 as soon as publishers forward
 	filter   *moqt.Filter
@@ -134,6 +135,7 @@ func (d *downstream) send(seg *track.Segment, o track.Object) {
 		Group:    seg.Group,
 		Subgroup: seg.Subgroup,
 		Priority: seg.Priority,
+		Upstream: d.upstream(seg),
 		OnDone:   func(res media.Result) { d.sent(seg, res) },
 	})
 	d.mu.Lock()

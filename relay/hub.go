@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/fastpath"
 	"sluice/moqt"
 	"sluice/track"
 )
@@ -29,6 +30,8 @@ type hub struct {
 	forward    bool                // the Forward State that upstream subscriptions should have
 	group      *groupRequest       // sent upstream last
 	changed    chan struct{}       // closed, and replaced, when upstream subscriptions change
+	fast       *fastpath.Track     // nil: never on the fast path
+	fastest    []*downstream       // those that the fast path serves
 	linger     *time.Timer         // runs while upstream subscriptions are kept without need
 	grace      *time.Timer         // runs while subscribers wait for a publisher to come back
 }
@@ -41,6 +44,7 @@ func newHub(r *Relay, name moqt.FullTrackName) *hub {
 		down:    make(map[*downstream]struct{}),
 		fetches: make(map[*fetch]struct{}),
 		changed: make(chan struct{}),
+		fast:    r.cfg.FastPath.NewTrack(),
 	}
 	h.data = r.cache.NewTrack(h.opened)
 	return h
@@ -103,6 +107,7 @@ func (h *hub) settle() {
 			d.refuse(d.unavailable())
 		}
 	}
+	h.accelerate()
 }
 
 // refresh adapts the upstream subscriptions to the subscribers that there are; mu is held.
@@ -118,6 +123,7 @@ func (h *hub) refresh() {
 	for _, u := range h.up {
 		u.wake()
 	}
+	h.accelerate()
 }
 
 // isWanted reports whether a subscriber wants objects; mu is held.

@@ -14,12 +14,15 @@ import (
 // HandleSubgroup implements session.Receiver.
 func (u *upstream) HandleSubgroup(g *session.Subgroup) {
 	<-u.ready
+	from := &arriving{conn: u.peer.second, id: g.ID(), header: g.Header, start: g.Offset()}
+	priority := u.priority(g.Subscription, g.Header.DefaultPriority, g.Header.Priority)
+	defer u.hub.fast.Receive(from.conn, from.id, from.header, priority, from.start)()
 	src := u.hub.track().NewSource(track.SourceConfig{
 		Header:   g.Header,
-		Priority: u.priority(g.Subscription, g.Header.DefaultPriority, g.Header.Priority),
-		Start:    g.Offset(),
+		Priority: priority,
+		Start:    from.start,
 		Cancel:   func() { g.CancelRead(uint64(moqt.ResetCancelled)) },
-		Owner:    g,
+		Owner:    from,
 	})
 	counted := countingReader{g, u.hub.relay.metrics}
 	err := src.Read(counted)

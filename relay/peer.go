@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/transport"
@@ -17,7 +18,8 @@ type peer struct {
 	conn    transport.Conn
 	session *session.Session
 	outlet  Outlet
-	setup   session.Peer // set before any request is handled
+	second  media.SecondConn // nil: the fast path does not serve the peer
+	setup   session.Peer     // set before any request is handled
 
 	mu     sync.Mutex
 	barred map[string]struct{} // tracks of which the peer's objects contradicted those of an earlier publisher

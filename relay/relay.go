@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice/moqt"
@@ -25,6 +26,7 @@ type Relay struct {
 	log     *slog.Logger
 	cache   *track.Cache
 	metrics *metrics
+	policy  atomic.Pointer[FastPathPolicy]
 	tasks   sync.WaitGroup // what outlives the handler that started it
 
 	mu        sync.Mutex
@@ -55,6 +57,7 @@ func New(cfg Config) (*Relay, error) {
 		peers: make(map[*peer]struct{}),
 		hubs:  make(map[string]*hub),
 	}
+	r.policy.Store(&r.cfg.FastPathPolicy)
 	r.metrics = newMetrics(r)
 	return r, nil
 }
@@ -99,7 +102,7 @@ func (r *Relay) newPeer(conn transport.Conn) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{relay: r, conn: conn, outlet: outlet}
+	p := &peer{relay: r, conn: conn, outlet: outlet, second: secondOf(conn)}
 	cfg := r.cfg.Session
 	cfg.Role, cfg.Handler, cfg.Logger = session.Server, p, r.log
 	p.session, err = session.New(conn, cfg)
@@ -161,6 +164,7 @@ func (r *Relay) sweepHubs() {
 		if h.refs == 0 && h.idle() {
 			delete(r.hubs, key)
 			r.hubTree.remove(h.name.Namespace, h)
+			h.fast.Close()
 		}
 	}
 }

@@ -106,7 +106,7 @@ func (u *upstream) subscribe() {
 func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h := u.hub
 	h.mu.Lock()
-	if h.dismissEnding() && h.isRestart(largest) {
+	if others, _ := h.established(); !others && h.isRestart(largest) {
 		h.startOver()
 	}
 	h.sequence++
@@ -118,34 +118,6 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h.refresh()
 	h.mu.Unlock()
 	close(u.ready)
-}
-
-// dismissEnding reports whether no publisher has the track but some that have sent PUBLISH_DONE. Those are not waited for any longer, now that
-// there is another; mu is held.
-func (h *hub) dismissEnding() bool {
-	var ending []*upstream
-	for _, u := range h.up {
-		switch {
-		case !u.established:
-		case !u.isEnding():
-			return false
-		default:
-			ending = append(ending, u)
-		}
-	}
-	for _, u := range ending {
-		u.cancel(moqt.ResetCancelled)
-	}
-	return true
-}
-
-func (u *upstream) isEnding() bool {
-	select {
-	case <-u.sub.Ending():
-		return true
-	default:
-		return false
-	}
 }
 
 // isRestart reports whether a publisher that alone has the track knows less of it than the relay: it has lost its state (draft §2.4.3), and what

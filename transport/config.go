@@ -73,6 +73,8 @@ type ClientConfig struct {
 	// Insecure trusts any server.
 	Insecure bool
 
+	// ListenUDP makes the socket of each QUIC connection that is tried. Default: [net.ListenUDP].
+	ListenUDP func(network string, local *net.UDPAddr) (*net.UDPConn, error)
 	// NewHooks makes the hooks of each QUIC connection that is tried: one for each address of the server.
 	NewHooks func(net.PacketConn) quic.Hooks
 

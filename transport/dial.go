@@ -65,14 +65,18 @@ func dial(ctx context.Context, u *URL, cfg *ClientConfig) (Conn, error) {
 
 // dialAddr opens a QUIC connection on a UDP socket of its own.
 func dialAddr(ctx context.Context, addr *net.UDPAddr, tlsConf *tls.Config, cfg *ClientConfig) (*quic.Conn, error) {
-	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: unspecified(addr.IP)})
+	listen := cfg.ListenUDP
+	if listen == nil {
+		listen = net.ListenUDP
+	}
+	udp, err := listen("udp", &net.UDPAddr{IP: unspecified(addr.IP)})
 	if err != nil {
 		return nil, err
 	}
 	if cfg.NewHooks != nil {
 		ctx = quic.WithHooks(ctx, cfg.NewHooks(udp))
 	}
-	tr := &quic.Transport{Conn: udp, ConnectionIDLength: connIDLength}
+	tr := &quic.Transport{Conn: udp, ConnectionIDLength: ConnectionIDLength}
 	closeSocket := func() { _ = errors.Join(tr.Close(), udp.Close()) }
 	conf := cfg.quicConfig()
 	conf.HandshakeIdleTimeout = 2 * cfg.handshakeTimeout() // the context's deadline has the better message

@@ -59,6 +59,9 @@ func (s *testSender) DataAvailable() int64    { return s.maxData.Load() - s.sent
 func (s *testSender) KeyUpdateDue() bool      { return s.due.Load() }
 func (s *testSender) MaxUDPPayloadSize() int  { return 1300 }
 
+func (s *testSender) ConnectionID(quic.ConnectionID, bool) {}
+func (s *testSender) Received(int64)                       {}
+
 func (s *testSender) NextUniStream() (int64, bool) {
 	for {
 		id := s.nextUni.Load()

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// connIDLength is that of the connection ids that clients send to the listener: long enough to be looked up
+	// ConnectionIDLength is that of the connection ids that clients send to a listener: long enough to be looked up
 	// without a client's address.
-	connIDLength = 8
+	ConnectionIDLength = 8
 
 	protocolViolation = 0x3 // draft-ietf-moq-transport-18 §3.5
 )
@@ -75,7 +75,7 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, resetKey *quic.State
 	unvalidated := rate.NewLimiter(rate.Limit(perSecond), perSecond)
 	l.tr = &quic.Transport{
 		Conn:                l.udp,
-		ConnectionIDLength:  connIDLength,
+		ConnectionIDLength:  ConnectionIDLength,
 		StatelessResetKey:   resetKey,
 		VerifySourceAddress: func(net.Addr) bool { return !unvalidated.Allow() },
 		ConnContext:         l.connContext,

@@ -14,6 +14,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
+	"sluice/fastpath"
 	"sluice/relay"
 	"sluice/transport"
 )
@@ -49,6 +50,8 @@ type relayFlags struct {
 	relay         relay.Config
 	cacheMiB      int
 	tokenFile     string
+	fastPath      fastPathConfig
+	budget        int
 	drain         time.Duration
 	drainURI      string
 }
@@ -68,6 +71,10 @@ func (f *relayFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.relay.MaxSessions, "max-sessions", 16384, "largest `number` of sessions")
 	flags.IntVar(&f.relay.MaxTracks, "max-tracks", 65536, "largest `number` of tracks that are published, wanted or cached")
 	flags.DurationVar(&f.transport.IdleTimeout, "idle-timeout", 30*time.Second, "end connections that are silent for this `duration`")
+
+	flags.StringVar(&f.fastPath.Mode, "fastpath", "auto", "forward media in the kernel: auto, on (fail if that is not possible) or off")
+	flags.StringSliceVar(&f.fastPath.Devices, "device", nil, "network `devices` for --fastpath (default: those that lead to the listening address)")
+	flags.IntVar(&f.budget, "fastpath-budget", 20, fmt.Sprintf("largest `number` of subscribers of one track that the kernel serves, at most %d", fastpath.MaxSubscriptions))
 
 	flags.DurationVar(&f.drain, "drain", 10*time.Second, "sessions may live on for this `duration` after SIGTERM")
 	flags.StringVar(&f.drainURI, "drain-uri", "", "`URL` of another relay to which peers are sent after SIGTERM")
@@ -118,6 +125,10 @@ func (f *relayFlags) config() (cfg relayServerConfig, certificate string, err er
 		return cfg, "", usage("--cache-size, --cache-duration and --drain must not be negative")
 	case f.relay.MaxSessions < 1 || f.relay.MaxTracks < 1:
 		return cfg, "", usage("--max-sessions and --max-tracks have to be at least 1")
+	case f.fastPath.Mode != "auto" && f.fastPath.Mode != "on" && f.fastPath.Mode != "off":
+		return cfg, "", usage("--fastpath %q: it is auto, on or off", f.fastPath.Mode)
+	case f.budget < 1 || f.budget > fastpath.MaxSubscriptions:
+		return cfg, "", usage("--fastpath-budget has to be 1 to %d; --fastpath off turns the fast path off", fastpath.MaxSubscriptions)
 	case !f.dev && f.transport.CertFile == "":
 		return cfg, "", usage("a certificate is required: --tls-cert FILE --tls-key FILE, or --dev to try things out")
 	}
@@ -131,6 +142,7 @@ func (f *relayFlags) config() (cfg relayServerConfig, certificate string, err er
 		f.relay.Cache.Duration = -1 // nothing is kept
 	}
 	f.transport.MaxConnections = f.relay.MaxSessions
+	f.relay.FastPathPolicy = relay.FastPathBudget(f.budget)
 	if f.tokenFile != "" {
 		if f.relay.Authorizer, err = relay.OpenTokenFile(f.tokenFile, slog.Default()); err != nil {
 			return cfg, "", fmt.Errorf("--auth-token-file: %w", err)
@@ -141,7 +153,7 @@ func (f *relayFlags) config() (cfg relayServerConfig, certificate string, err er
 			return cfg, "", err
 		}
 	}
-	return relayServerConfig{Listen: f.listen, Transport: f.transport, Relay: f.relay}, certificate, nil
+	return relayServerConfig{Listen: f.listen, Transport: f.transport, Relay: f.relay, FastPath: f.fastPath}, certificate, nil
 }
 
 func (f *relayFlags) makeCertificate() (string, error) {

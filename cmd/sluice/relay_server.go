@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quic-go/quic-go"
 
+	"sluice/fastpath"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/relay"
@@ -27,10 +28,10 @@ type relayServer struct {
 	tasks    sync.WaitGroup
 	stop     context.CancelFunc // ends the tasks that are not sessions
 
-	loopOnce sync.Once
+	ready    chan struct{} // closed when loop and sender are valid, or loop is nil because something failed
 	loop     *media.Loop
-	loopErr  error
 	sender   media.SenderConfig
+	fastPath *fastpath.FastPath // nil: off
 }
 
 // relayServerConfig is the configuration of a relayServer.
@@ -38,38 +39,51 @@ type relayServerConfig struct {
 	Listen    string
 	Transport transport.Config // all but Protocols and NewHooks
 	Relay     relay.Config
+	FastPath  fastPathConfig
 }
 
 // listenRelay opens the port. Nothing is served before serve is called.
 func listenRelay(cfg relayServerConfig) (*relayServer, error) {
-	s := &relayServer{log: cmp.Or(cfg.Relay.Logger, slog.Default()), stop: func() {}}
-	var err error
-	if s.relay, err = relay.New(cfg.Relay); err != nil {
-		return nil, err
-	}
-	s.sender.Events = s.relay.Events()
+	s := &relayServer{log: cmp.Or(cfg.Relay.Logger, slog.Default()), stop: func() {}, ready: make(chan struct{})}
 	t := cfg.Transport
 	t.NewHooks = s.newHooks
 	for _, v := range moqt.Versions() {
 		t.Protocols = append(t.Protocols, v.ALPN())
 	}
+	var err error
 	if s.listener, err = transport.Listen(cfg.Listen, t); err != nil {
 		return nil, err
 	}
-	if err := s.startLoop(s.listener.PacketConn()); err != nil {
-		return nil, errors.Join(err, s.listener.Close())
+	err = s.prepare(cfg)
+	close(s.ready)
+	if err != nil {
+		return nil, errors.Join(err, s.listener.Close(), s.closeFastPath())
 	}
 	return s, nil
 }
 
-// startLoop starts the media sender, which the first connection may need before Listen returns.
-func (s *relayServer) startLoop(pc net.PacketConn) error {
-	s.loopOnce.Do(func() { s.loop, s.loopErr = media.NewLoop(pc, media.Config{Logger: s.log}) })
-	return s.loopErr
+// prepare makes all that connections need.
+func (s *relayServer) prepare(cfg relayServerConfig) (err error) {
+	if s.fastPath, err = openFastPath(cfg.FastPath, s.listener.Addr().(*net.UDPAddr), s.log); err != nil {
+		return err
+	}
+	loop := media.Config{Logger: s.log}
+	if s.fastPath != nil {
+		cfg.Relay.FastPath, loop.Arena = s.fastPath, s.fastPath
+		s.sender.MaxUDPPayloadSize = fastpath.MaxUDPPayloadSize
+	}
+	if s.relay, err = relay.New(cfg.Relay); err != nil {
+		return err
+	}
+	s.sender.Events = s.relay.Events()
+	s.loop, err = media.NewLoop(s.listener.PacketConn(), loop)
+	return err
 }
 
-func (s *relayServer) newHooks(pc net.PacketConn) quic.Hooks {
-	if s.startLoop(pc) != nil {
+// newHooks makes the media sender of a connection, which may come before Listen returns.
+func (s *relayServer) newHooks(net.PacketConn) quic.Hooks {
+	<-s.ready
+	if s.loop == nil {
 		return nil // Listen's caller reports it
 	}
 	return s.loop.NewSender(s.sender)
@@ -115,7 +129,7 @@ func (s *relayServer) drain(uri string, timeout time.Duration) error {
 	err := errors.Join(s.listener.Close(), s.loop.Close())
 	s.stop()
 	s.tasks.Wait()
-	return err
+	return errors.Join(err, s.closeFastPath())
 }
 
 // alive reports whether the relay is not stuck: whether all its locks can be taken.
@@ -149,6 +163,7 @@ func (s *relayServer) Describe(ch chan<- *prometheus.Desc) {
 		ch <- m.desc
 	}
 	ch <- loopErrors
+	ch <- fastPathReasons
 }
 
 // Collect implements [prometheus.Collector].
@@ -161,6 +176,7 @@ func (s *relayServer) Collect(ch chan<- prometheus.Metric) {
 	for reason, n := range stats.Errors {
 		ch <- prometheus.MustNewConstMetric(loopErrors, prometheus.CounterValue, float64(n), reason.String())
 	}
+	s.collectFastPath(ch)
 }
 
 var loopMetrics = []struct {

@@ -28,10 +28,9 @@ INLINE int wants(const struct subscription *sub, const struct subgroup *g)
 
 INLINE u32 prefix_len(const struct subgroup *g, const struct path *path, u64 alias)
 {
-	u32 subgroup_id = (g->header_type & SUBGROUP_ID_MODE) == SUBGROUP_ID_PRESENT ? vi64_len(g->subgroup) : 0;
+	u32 subgroup_id = g->header_type & SUBGROUP_ID_PRESENT ? vi64_len(g->subgroup) : 0;
 
-	return path->stream_prefix_len + 1 + vi64_len(alias) + vi64_len(g->group) + subgroup_id +
-	       !(g->header_type & DEFAULT_PRIORITY_SUBGROUP);
+	return path->stream_prefix_len + 1 + vi64_len(alias) + vi64_len(g->group) + subgroup_id + 1;
 }
 
 // take_stream takes the id of a unidirectional stream.
@@ -58,7 +57,7 @@ __noinline int open_stream(const struct subgroup *g, const struct subscription *
 		return COPY_NOT_OPEN;
 	struct subscriber_state *s = bpf_map_lookup_elem(&subscribers, &sub->subscriber);
 	struct path *path = bpf_map_lookup_elem(&paths, &sub->subscriber);
-	u32 level = sub->priority << 8 | (g->header_type & DEFAULT_PRIORITY_SUBGROUP ? sub->default_priority : g->priority);
+	u32 level = sub->priority << 8 | g->priority;
 	if (!s || !path)
 		return COPY_NO_PATH;
 	if (level > s->threshold)
@@ -79,8 +78,8 @@ __noinline int open_stream(const struct subgroup *g, const struct subscription *
 		return COPY_NOT_OPEN;
 	}
 	if (!take_stream(s, &st->id)) {
-		bpf_map_delete_elem(&downstreams, key);
-		bpf_map_push_elem(&free_streams, &free, 0);
+		st->id = NO_STREAM;
+		*(volatile u32 *)&st->phase = STREAM_ABANDONED;
 		return COPY_STREAM_LIMIT;
 	}
 	*slot = free;
@@ -217,14 +216,21 @@ static __noinline struct subgroup *find_subgroup(struct frame *f, u32 upstream)
 		return 0;
 	}
 	struct alias_key alias = { .alias = f->alias, .upstream = upstream };
-	u32 *track = bpf_map_lookup_elem(&aliases, &alias);
-	if (!track) {
+	u32 *index = bpf_map_lookup_elem(&aliases, &alias);
+	struct track *track = index ? bpf_map_lookup_elem(&tracks, index) : 0;
+	struct upstream *up = bpf_map_lookup_elem(&upstreams, &upstream);
+	if (!track || !up) {
 		count(FRAME_NO_TRACK);
 		return 0;
 	}
+	if (f->stream_id < up->first_stream) {
+		count(FRAME_ENDED);
+		return 0;
+	}
 	struct subgroup new = {
-		.group = f->group, .subgroup = f->subgroup, .track = *track, .header_len = f->header_len,
-		.header_type = f->header_type, .priority = f->priority,
+		.group = f->group, .subgroup = f->subgroup, .track = *index, .header_len = f->header_len,
+		.header_type = (f->header_type & SUBGROUP_FLAGS) | (f->subgroup ? SUBGROUP_ID_PRESENT : 0),
+		.priority = f->header_type & DEFAULT_PRIORITY_SUBGROUP ? track->default_priority : f->priority,
 	};
 	if (bpf_map_update_elem(&subgroups, &key, &new, BPF_NOEXIST)) {
 		count(FRAME_NO_SLOT);
@@ -248,6 +254,10 @@ __noinline int forward_frame(struct __sk_buff *skb, u32 index, u32 upstream)
 	struct subgroup *g = find_subgroup(fr, upstream);
 	if (!g)
 		return 0;
+	if (g->ended) {
+		count(FRAME_ENDED);
+		return 0;
+	}
 	struct track *t = bpf_map_lookup_elem(&tracks, &g->track);
 	if (!t) {
 		count(FRAME_NO_TRACK);

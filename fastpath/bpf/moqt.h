@@ -7,9 +7,11 @@
 
 // Bits of the header types.
 #define SUBGROUP_ID_MODE 0x06
+#define SUBGROUP_ID_FIRST 0x02 // it is the first object's id
 #define SUBGROUP_ID_PRESENT 0x04
 #define SUBGROUP_ID_RESERVED 0x06
 #define DEFAULT_PRIORITY_SUBGROUP 0x20
+#define SUBGROUP_FLAGS 0x59 // that are the same on all hops: with properties, end of group, first object
 #define DATAGRAM_ZERO_OBJECT_ID 0x04
 #define DATAGRAM_DEFAULT_PRIORITY 0x08
 #define DATAGRAM_STATUS 0x20
@@ -45,10 +47,13 @@ __noinline int parse_subgroup_header(struct scratch *c, u32 index)
 	pos = present ? after : pos;
 	f->priority = *AT(c, pos);
 	pos += type & DEFAULT_PRIORITY_SUBGROUP ? 0 : 1;
+	u32 header_end = pos;
+	if ((type & SUBGROUP_ID_MODE) == SUBGROUP_ID_FIRST)
+		f->subgroup = read_vi64(c, &pos);
 	if (pos > end)
 		return 0;
 	f->header_type = type;
-	f->header_len = pos - f->at;
+	f->header_len = header_end - f->at;
 	return 0;
 }
 

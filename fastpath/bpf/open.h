@@ -81,6 +81,8 @@ __noinline int open_packet(struct __sk_buff *skb, u32 at, u32 n, u32 *index)
 	struct upstream *up = find_upstream(b, index);
 	if (!up)
 		return PACKET_NOT_MEDIA;
+	if (!up->active)
+		return PACKET_INACTIVE;
 
 	if (header_mask(c, &up->keys[0], (u32 *)(b + pn_at + SAMPLE_AT))) // the header key is the same in all key phases
 		return PACKET_NOT_MEDIA;

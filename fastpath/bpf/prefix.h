@@ -19,11 +19,9 @@ __noinline u32 write_prefix(struct scratch *c, u32 end, const struct subgroup *g
 	u8 *p = c->buf + end;
 	u32 len = 0;
 
-	if (!(g->header_type & DEFAULT_PRIORITY_SUBGROUP)) {
-		p[-1] = g->priority;
-		len = 1;
-	}
-	if ((g->header_type & SUBGROUP_ID_MODE) == SUBGROUP_ID_PRESENT)
+	p[-1] = g->priority;
+	len = 1;
+	if (g->header_type & SUBGROUP_ID_PRESENT)
 		len += write_vi64_before(p - (len & 63), g->subgroup);
 	len += write_vi64_before(p - (len & 63), g->group);
 	len += write_vi64_before(p - (len & 63), alias);

@@ -13,6 +13,7 @@ enum reason {
 	PACKET_GSO, // several datagrams in one buffer
 	PACKET_TOO_SHORT, // for header protection or a tag
 	PACKET_TOO_LONG, // for the scratch
+	PACKET_INACTIVE, // of a connection that publishes nothing on the fast path
 	PACKET_NO_KEY, // of that key phase
 	PACKET_FORGED, // the tag does not verify: forged, damaged, or of a key that user space has not yet handed over
 	PACKET_MALFORMED, // authentic, but a frame reaches beyond it
@@ -22,6 +23,7 @@ enum reason {
 	FRAME_NOT_MEDIA, // a stream that did not begin with a subgroup header, or began before this program ran
 	FRAME_IS_DATAGRAM, // user space sends those
 	FRAME_NO_TRACK, // the alias is not, or not yet, that of a track on the fast path
+	FRAME_ENDED, // of a stream that user space has read to its end
 	FRAME_NO_SLOT, // too many subgroups at once
 	// Copies for one subscriber.
 	COPY_SENT,

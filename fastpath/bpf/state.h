@@ -8,9 +8,8 @@
 #define MAX_SUBSCRIBERS 1024
 #define MAX_STREAMS (64 * MAX_SUBSCRIBERS)
 #define LEDGER_LEN 2048 // records of one subscriber; a power of two
-#define MAX_UPSTREAMS 256
 #define MAX_SUBGROUPS 8192
-#define MAX_TRACKS 1024
+#define MAX_TRACKS 16384
 #define MAX_TRACK_SUBSCRIPTIONS 32 // more than one packet's budget allows would never be used
 
 // One subscriber's connection.
@@ -28,7 +27,8 @@ struct subscriber_state {
 	u64 ledger_low; // records from here on must not be overwritten
 	u32 threshold; // streams of higher levels are not sent
 	u32 mtu; // largest QUIC packet; 0: nothing may be sent
-	u64 pad2[3];
+	u64 reserve; // credit that is not in data_limit: user space's alone
+	u64 pad2[2];
 	u64 packets;
 	u64 bytes;
 	u64 pad3[6];
@@ -42,7 +42,7 @@ enum stream_phase {
 	STREAM_OPENING, // in the hands of whoever opened it
 	STREAM_OPEN, // the prefix was sent
 	STREAM_CLOSED,
-	STREAM_ABANDONED, // opened by the kernel, which could not send the prefix: user space goes on
+	STREAM_ABANDONED, // opened by the kernel, which could not send the prefix or found no stream id: user space goes on
 };
 
 // One downstream subgroup stream.
@@ -51,12 +51,13 @@ struct stream_state {
 	u64 delta; // stream offset minus upstream offset
 	u64 limit; // MAX_STREAM_DATA, a stream offset
 	u64 id;
-	u32 phase; // enum stream_phase
+	enum stream_phase phase;
 	u32 level; // subscriber priority << 8 | publisher priority
 	u64 pad[3];
 };
 _Static_assert(sizeof(struct stream_state) == 64, "stream_state is a cache line");
 
+#define NO_STREAM (~0ULL) // id of a stream that has none yet
 #define CLOSED_BIT (1ULL << 63) // FIN was sent or the stream was reset: no byte may be claimed
 
 // The ledger's entry of a sent packet.
@@ -89,12 +90,15 @@ struct path {
 	u64 stream_limit; // initial_max_stream_data_uni
 };
 
-// One publisher's connection, as the programs receive from it.
+// What the programs receive on a connection. It has the same index as its subscriber_state.
 struct upstream {
 	struct packet_keys keys[2]; // by key phase
 	u64 expected_pn; // the largest that was opened, plus one
+	u64 first_stream; // streams with lower ids are not registered any more: they may have ended
 	u32 keys_set; // bit per key phase
-	u32 webtransport;
+	u8 active; // it publishes a track that the fast path serves
+	u8 webtransport;
+	u16 pad;
 };
 
 // A connection ID of ours: 20 bytes, zero padded, and its length.
@@ -114,14 +118,13 @@ struct subscription {
 	u32 subscriber;
 	u8 forward;
 	u8 priority; // subscriber priority
-	u8 default_priority; // publisher priority that subgroups without one inherit
-	u8 pad;
+	u16 pad;
 };
 
-// The subscriptions of a track that the fast path serves. Replaced as a whole.
+// The subscriptions of a track that the fast path serves, each of another subscriber. Replaced as a whole.
 struct track {
 	u32 count;
-	u32 pad;
+	u32 default_priority; // publisher priority of subgroups that do not say theirs
 	struct subscription subscriptions[MAX_TRACK_SUBSCRIPTIONS];
 };
 
@@ -130,12 +133,15 @@ struct stream_key {
 	u32 upstream, pad;
 };
 
-// An upstream subgroup stream.
+// An upstream subgroup stream. Its header is kept in the form that all hops but the first write: with Subgroup ID unless
+// that is 0, and with priority.
 struct subgroup {
 	u64 group, subgroup;
 	u32 track;
 	u32 header_len; // of its header upstream: the log begins behind it
-	u8 header_type, priority, pad[6];
+	u8 header_type, priority;
+	u8 ended; // user space has all of it: what still comes are retransmissions
+	u8 pad[5];
 };
 
 struct downstream_key {
@@ -165,9 +171,9 @@ SHARED_ARRAY(subscribers, MAX_SUBSCRIBERS, struct subscriber_state);
 SHARED_ARRAY(streams, MAX_STREAMS, struct stream_state);
 SHARED_ARRAY(ledgers, MAX_SUBSCRIBERS * LEDGER_LEN, struct record);
 SHARED_ARRAY(keys, MAX_SUBSCRIBERS, struct send_keys);
-SHARED_ARRAY(upstreams, MAX_UPSTREAMS, struct upstream);
+SHARED_ARRAY(upstreams, MAX_SUBSCRIBERS, struct upstream);
 HASH(paths, MAX_SUBSCRIBERS, u32, struct path);
-HASH(connection_ids, 8 * MAX_UPSTREAMS, struct connection_id, u32);
+HASH(connection_ids, 8 * MAX_SUBSCRIBERS, struct connection_id, u32);
 HASH(aliases, MAX_TRACKS, struct alias_key, u32);
 HASH(tracks, MAX_TRACKS, u32, struct track);
 HASH(subgroups, MAX_SUBGROUPS, struct stream_key, struct subgroup);

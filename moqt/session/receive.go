@@ -88,10 +88,9 @@ func (r *Request) receiveResponse(m moqt.Message) error {
 	return nil
 }
 
-// markAccepted lets those proceed that wait for the response, with s.mu held. They learn of a request that ended because
-// of its response from its end.
+// markAccepted lets those proceed that wait for the response, with s.mu held.
 func (r *Request) markAccepted() {
-	if r.answered || r.over {
+	if r.answered {
 		return
 	}
 	r.answered = true

@@ -72,6 +72,13 @@ func (sub *Subscription) Track() moqt.FullTrackName { return sub.track }
 // Offer is the PUBLISH with which the peer offered the track, or nil if the subscription began with SUBSCRIBE.
 func (sub *Subscription) Offer() *moqt.Publish { return sub.offer }
 
+// Alias is the Track Alias, once it is known.
+func (sub *Subscription) Alias() (alias uint64, known bool) {
+	sub.s.mu.Lock()
+	defer sub.s.mu.Unlock()
+	return sub.alias, sub.bound
+}
+
 // Properties are the Track Properties, once they are known.
 func (sub *Subscription) Properties() moqt.Properties {
 	sub.s.mu.Lock()

@@ -1,0 +1,181 @@
+package fastpath
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"unsafe"
+
+	"sluice/media"
+)
+
+// FastPath is the kernel as the second sender of a [media.Loop]: it has the memory that they share, the connections and the tracks.
+type FastPath struct {
+	kernel *Kernel
+	log    *slog.Logger
+	states []media.SubscriberState
+	flows  []media.StreamState
+	rings  []media.Record
+
+	mu     sync.Mutex
+	conns  []*conn  // by index; nil: free, or taken and not connected yet
+	free   []uint32 // indices
+	tracks []uint32 // free indices
+	closed bool
+
+	reclaimer *reclaimer
+}
+
+var _ media.SecondSender = (*FastPath)(nil)
+
+// New loads the programs. They do nothing until they are attached to a device. logger gets what an operator can do something about.
+func New(s Settings, logger *slog.Logger) (*FastPath, error) {
+	k, err := Load(s)
+	if err != nil {
+		return nil, explain(err)
+	}
+	f := &FastPath{
+		kernel: k, log: logger,
+		states: cast[media.SubscriberState](k.subscribers), flows: cast[media.StreamState](k.streams), rings: cast[media.Record](k.ledgers),
+		conns: make([]*conn, len(k.subscribers)),
+	}
+	for i := range uint32(len(k.subscribers)) {
+		f.free = append(f.free, i)
+	}
+	for i := range k.ingress.Tracks.MaxEntries() {
+		f.tracks = append(f.tracks, i)
+	}
+	f.reclaimer = newReclaimer(f)
+	return f, nil
+}
+
+// cast gives elements that the kernel's programs share the type that package media has for them, of the same layout.
+func cast[To, From any](elements []From) []To {
+	return unsafe.Slice((*To)(unsafe.Pointer(unsafe.SliceData(elements))), len(elements))
+}
+
+// Attach attaches the programs to devices, by index, for publishers and subscribers that are reached by them.
+func (f *FastPath) Attach(devices ...int) error {
+	for _, d := range devices {
+		if others(d) > 0 {
+			f.log.Warn("programs of another relay are attached to the same device; each looks at the packets of its own port", "ifindex", d)
+		}
+		if err := f.kernel.Attach(d); err != nil {
+			return explain(err)
+		}
+	}
+	return nil
+}
+
+// Counts returns how often the programs left by each way, by name.
+func (f *FastPath) Counts() (map[string]uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, errClosed
+	}
+	return f.kernel.Counts()
+}
+
+var errClosed = errors.New("fast path: closed")
+
+// Close detaches the programs. The loop must have been closed before.
+func (f *FastPath) Close() error {
+	f.mu.Lock()
+	conns := f.conns
+	f.closed, f.conns = true, make([]*conn, len(conns))
+	f.mu.Unlock()
+	for _, c := range conns {
+		if c != nil {
+			c.Close()
+		}
+	}
+	f.reclaimer.close()
+	return f.kernel.Close()
+}
+
+// Subscriber implements [media.Arena].
+func (f *FastPath) Subscriber() *media.SubscriberState {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.free) == 0 || f.closed {
+		return nil
+	}
+	last := len(f.free) - 1
+	i := f.free[last]
+	f.free = f.free[:last]
+	return &f.states[i]
+}
+
+// FreeSubscriber implements [media.Arena]. What was connected is freed when the connection is closed.
+func (f *FastPath) FreeSubscriber(*media.SubscriberState) {}
+
+// Ledger implements [media.Arena].
+func (f *FastPath) Ledger(s *media.SubscriberState, n int) []media.Record {
+	i, ok := indexOf(f.states, s)
+	if !ok || n > ledgerLen {
+		return nil
+	}
+	return f.rings[i*ledgerLen : (i+1)*ledgerLen]
+}
+
+// Stream implements [media.Arena]: streams that begin with no publisher's stream are this process's alone.
+func (f *FastPath) Stream() *media.StreamState { return nil }
+
+// FreeStream implements [media.Arena].
+func (f *FastPath) FreeStream(*media.StreamState) {}
+
+// indexOf returns the index of an element, if it is one.
+func indexOf[T any](elements []T, p *T) (int, bool) {
+	i := (uintptr(unsafe.Pointer(p)) - uintptr(unsafe.Pointer(unsafe.SliceData(elements)))) / unsafe.Sizeof(*p)
+	return int(i), i < uintptr(len(elements))
+}
+
+// Connect implements [media.SecondSender].
+func (f *FastPath) Connect(s *media.SubscriberState, abandon func(*media.StreamState)) media.SecondConn {
+	i, ok := indexOf(f.states, s)
+	if !ok {
+		panic("fastpath: Connect with a state that Subscriber did not return")
+	}
+	c := &conn{
+		fast: f, index: uint32(i), abandon: abandon,
+		ids: make(map[string]struct{}), streams: make(map[kernelDownstreamKey]uint32), keys: make(map[uint32]kernelDownstreamKey),
+	}
+	f.mu.Lock()
+	f.conns[i] = c
+	f.mu.Unlock()
+	return c
+}
+
+// conn returns the connection with an index, or nil if it has ended.
+func (f *FastPath) conn(index uint32) *conn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.conns[index]
+}
+
+// report logs what should not happen.
+func (f *FastPath) report(what string, err error) {
+	if err != nil {
+		f.log.Error("fast path", "operation", what, "error", err)
+	}
+}
+
+// abandonUnadopted resets a stream that the kernel has opened unless its owner has taken it over.
+func (f *FastPath) abandonUnadopted(key kernelDownstreamKey, slot uint32) {
+	c := f.conn(key.Subscriber)
+	if c == nil || !c.take(key, slot) {
+		return
+	}
+	state := &f.flows[slot]
+	if !awaitOpened(state) {
+		f.report("open a stream", fmt.Errorf("stream %d stays half open", key.StreamId))
+		return
+	}
+	if state.ID.Load() == noStream {
+		c.CloseStream(state)
+	} else {
+		c.abandon(state)
+	}
+}

@@ -1,0 +1,47 @@
+//go:build !linux
+
+package fastpath
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+
+	"sluice/media"
+	"sluice/moqt"
+)
+
+// FastPath exists on Linux only.
+type FastPath struct{ media.SecondSender }
+
+// New fails.
+func New(Settings, *slog.Logger) (*FastPath, error) { return nil, errors.New("needs Linux") }
+
+// Attach does nothing.
+func (*FastPath) Attach(...int) error { return nil }
+
+// Devices fails.
+func Devices(netip.Addr) ([]int, error) { return nil, errors.New("needs Linux") }
+
+// Counts returns nothing.
+func (*FastPath) Counts() (map[string]uint64, error) { return nil, nil }
+
+// Close does nothing.
+func (*FastPath) Close() error { return nil }
+
+// NewTrack returns nil.
+func (*FastPath) NewTrack() *Track { return nil }
+
+// Track does nothing.
+type Track struct{}
+
+// Forward does nothing.
+func (*Track) Forward(media.SecondConn, uint64, uint8, []Subscriber) {}
+
+// Receive does nothing.
+func (*Track) Receive(media.SecondConn, int64, moqt.SubgroupHeader, uint8, int64) (end func()) {
+	return func() {}
+}
+
+// Close does nothing.
+func (*Track) Close() {}

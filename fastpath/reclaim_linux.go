@@ -1,0 +1,194 @@
+package fastpath
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	reclaimInterval = 100 * time.Millisecond
+	// endedFor is how long the kernel remembers that a publisher's stream has ended: longer than its last packet is sent again. After that
+	// first_stream keeps it, and all with lower ids, from being opened once more.
+	endedFor = 10 * time.Second
+
+	membarrierGlobal = 1 // MEMBARRIER_CMD_GLOBAL, membarrier(2)
+)
+
+// endedStream is a publisher's stream that has ended.
+type endedStream struct {
+	id uint64
+	at time.Time
+}
+
+// closedStream is a subscriber's stream that nothing is sent on any more.
+type closedStream struct {
+	conn *conn
+	key  kernelDownstreamKey
+	slot uint32
+}
+
+// reclaimer gives memory to others when no run of a program can still use it.
+type reclaimer struct {
+	fast *FastPath
+	done chan struct{}
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed []closedStream
+	slots  []uint32
+	conns  []*conn
+}
+
+func newReclaimer(f *FastPath) *reclaimer {
+	r := &reclaimer{fast: f, done: make(chan struct{})}
+	r.wg.Go(r.run)
+	return r
+}
+
+func (r *reclaimer) freeSlot(slot uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.slots = append(r.slots, slot)
+}
+
+func (r *reclaimer) closeStream(s closedStream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = append(r.closed, s)
+}
+
+// releaseClosed lets go of the closed streams for which that is possible.
+func (r *reclaimer) releaseClosed() {
+	r.mu.Lock()
+	closed := r.closed
+	r.closed = nil
+	r.mu.Unlock()
+	closed = slices.DeleteFunc(closed, func(s closedStream) bool { return s.conn.release(s) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = append(r.closed, closed...)
+}
+
+func (r *reclaimer) freeConn(c *conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conns = append(r.conns, c)
+}
+
+func (r *reclaimer) run() {
+	tick := time.NewTicker(reclaimInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.done:
+			return
+		case now := <-tick.C:
+			r.releaseClosed()
+			r.reclaim()
+			r.forgetEnded(now)
+		}
+	}
+}
+
+func (r *reclaimer) close() {
+	close(r.done)
+	r.wg.Wait()
+}
+
+// reclaim frees what was given up before.
+func (r *reclaimer) reclaim() {
+	r.mu.Lock()
+	slots, conns := r.slots, r.conns
+	r.slots, r.conns = nil, nil
+	r.mu.Unlock()
+	if len(slots)+len(conns) == 0 {
+		return
+	}
+	awaitGracePeriod()
+	f := r.fast
+	f.sweep(conns)
+	for _, c := range conns {
+		i := c.index
+		f.kernel.subscribers[i] = kernelSubscriberState{}
+		f.kernel.upstreams[i] = kernelUpstream{}
+	}
+	for _, s := range slots {
+		f.report("free a stream", f.kernel.ingress.FreeStreams.Put(nil, s))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range conns {
+		f.free = append(f.free, c.index)
+	}
+}
+
+// awaitGracePeriod returns when all runs of programs that are on their way have ended: programs run in RCU read-side sections.
+func awaitGracePeriod() {
+	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
+		time.Sleep(reclaimInterval) // with nohz_full the kernel refuses; a run takes less than a millisecond
+	}
+}
+
+// sweep removes what the maps still have of connections that have ended.
+func (f *FastPath) sweep(conns []*conn) {
+	if len(conns) == 0 {
+		return
+	}
+	gone := make(map[uint32]bool, len(conns))
+	for _, c := range conns {
+		gone[c.index] = true
+	}
+	maps := &f.kernel.ingress
+	for _, key := range keysOf[kernelStreamKey, kernelSubgroup](maps.Subgroups, func(k *kernelStreamKey) bool { return gone[k.Upstream] }) {
+		f.report("forget a subgroup", maps.Subgroups.Delete(key))
+	}
+	mine := func(k *kernelDownstreamKey) bool { return gone[k.Upstream] || gone[k.Subscriber] }
+	for _, key := range keysOf[kernelDownstreamKey, uint32](maps.Downstreams, mine) {
+		var slot uint32
+		switch {
+		case maps.Downstreams.Lookup(key, &slot) != nil:
+		case gone[key.Subscriber]:
+			f.report("close a stream", maps.Downstreams.Delete(key))
+			f.reclaimer.freeSlot(slot)
+		default:
+			f.abandonUnadopted(key, slot)
+		}
+	}
+}
+
+// keysOf returns the keys in a hash map that match.
+func keysOf[K, V any](m *ebpf.Map, match func(*K) bool) (found []K) {
+	const batch = 512
+	keys, values := make([]K, batch), make([]V, batch)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		for i := range n {
+			if match(&keys[i]) {
+				found = append(found, keys[i])
+			}
+		}
+		if err != nil { // ebpf.ErrKeyNotExist at the end
+			return found
+		}
+	}
+}
+
+// forgetEnded removes subgroups that ended long ago.
+func (r *reclaimer) forgetEnded(now time.Time) {
+	r.fast.mu.Lock()
+	conns := make([]*conn, 0, len(r.fast.conns))
+	for _, c := range r.fast.conns {
+		if c != nil {
+			conns = append(conns, c)
+		}
+	}
+	r.fast.mu.Unlock()
+	for _, c := range conns {
+		c.forgetEnded(now.Add(-endedFor))
+	}
+}

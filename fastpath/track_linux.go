@@ -1,0 +1,229 @@
+package fastpath
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"sluice/media"
+	"sluice/moqt"
+)
+
+// Track is a track whose subgroups the kernel forwards. The methods of a nil Track do nothing.
+type Track struct {
+	fast  *FastPath
+	index uint32
+
+	mu      sync.Mutex
+	from    *conn // nil: not on the fast path
+	alias   uint64
+	applied kernelTrack
+	listed  map[uint32]struct{} // subscribers that were in the list while from is the publisher
+}
+
+// NewTrack returns a track that is not on the fast path yet, or nil if there is no room for another one. It must be closed.
+func (f *FastPath) NewTrack() *Track {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.tracks) == 0 || f.closed {
+		return nil
+	}
+	last := len(f.tracks) - 1
+	t := &Track{fast: f, index: f.tracks[last], listed: make(map[uint32]struct{})}
+	f.tracks = f.tracks[:last]
+	return t
+}
+
+// Forward has the kernel forward what the publisher from sends with an alias to subscribers, from the next packet on, and whatever it did
+// before no more. defaultPriority is the Publisher Priority of subgroups that do not say theirs. Without a publisher the track is not on
+// the fast path.
+func (t *Track) Forward(from media.SecondConn, alias uint64, defaultPriority uint8, subscribers []Subscriber) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	publisher, _ := from.(*conn)
+	if publisher != t.from || alias != t.alias {
+		t.leave()
+		if publisher == nil || !t.enter(publisher, alias, defaultPriority, subscribers) {
+			return
+		}
+	}
+	if t.from != nil {
+		t.apply(defaultPriority, subscribers)
+	}
+}
+
+// enter puts the track on the fast path.
+func (t *Track) enter(publisher *conn, alias uint64, defaultPriority uint8, subscribers []Subscriber) bool {
+	t.from, t.alias, t.applied = publisher, alias, kernelTrack{Count: 1 << 31}
+	t.apply(defaultPriority, subscribers)
+	if !publisher.publish(1) {
+		t.from = nil
+		return false
+	}
+	t.fast.report("add a track", t.fast.kernel.SetAlias(publisher.index, alias, t.index))
+	return true
+}
+
+// leave takes the track off the fast path.
+func (t *Track) leave() {
+	if t.from == nil {
+		return
+	}
+	maps := &t.fast.kernel.ingress
+	for _, err := range []error{
+		maps.Aliases.Delete(kernelAliasKey{Alias: t.alias, Upstream: t.from.index}), maps.Tracks.Delete(t.index),
+	} {
+		if !errors.Is(err, ebpf.ErrKeyNotExist) {
+			t.fast.report("remove a track", err)
+		}
+	}
+	t.from.publish(-1)
+	t.from, t.applied = nil, kernelTrack{}
+}
+
+// apply writes the list of subscriptions if it has changed.
+func (t *Track) apply(defaultPriority uint8, subscribers []Subscriber) {
+	var list []Subscription
+	for _, s := range subscribers {
+		c, ok := s.Conn.(*conn)
+		if !ok || c == nil || len(list) == MaxSubscriptions || slices.ContainsFunc(list, func(l Subscription) bool { return l.Subscriber == c.index }) {
+			continue
+		}
+		t.listed[c.index] = struct{}{}
+		list = append(list, Subscription{
+			Subscriber: c.index, Alias: s.Alias, StartGroup: s.Range.Start.Group, StartObject: s.Range.Start.Object, EndGroup: s.Range.End.Group,
+			Forward: s.Forward, Priority: s.Priority,
+		})
+	}
+	v := trackValue(defaultPriority, list)
+	if v == t.applied {
+		return
+	}
+	t.fast.report("update a track", t.fast.kernel.ingress.Tracks.Put(t.index, v))
+	t.applied = v
+}
+
+// publish counts the tracks on the fast path. With the first one the kernel begins to open packets, and takes streams that begin now.
+func (c *conn) publish(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.tracks += n
+	u := &c.fast.kernel.upstreams[c.index]
+	if c.tracks == 1 && n > 0 && u.Active == 0 {
+		atomic.StoreUint64(&u.ExpectedPn, max(atomic.LoadUint64(&u.ExpectedPn), uint64(c.received.Load()+1)))
+		if c.largest > 0 {
+			atomic.StoreUint64(&u.FirstStream, max(u.FirstStream, c.largest+4))
+		}
+		u.Active = 1
+	}
+	if c.tracks == 0 {
+		u.Active = 0
+	}
+	return true
+}
+
+// Close ends forwarding and frees the track.
+func (t *Track) Close() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	t.leave()
+	t.mu.Unlock()
+	t.fast.mu.Lock()
+	defer t.fast.mu.Unlock()
+	t.fast.tracks = append(t.fast.tracks, t.index)
+}
+
+// Receive announces a stream of a publisher, whose objects begin at offset start and inherit priority. The returned function must be called
+// when all of it was read.
+func (t *Track) Receive(from media.SecondConn, id int64, h moqt.SubgroupHeader, priority uint8, start int64) (end func()) {
+	publisher, _ := from.(*conn)
+	if t == nil || publisher == nil {
+		return func() {}
+	}
+	stream := uint64(id)
+	publisher.mu.Lock()
+	publisher.largest = max(publisher.largest, stream)
+	publisher.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// What subgroup a stream brings may be known from its first object only; then the kernel has to find that out.
+	if t.from == publisher && h.SubgroupIDMode != moqt.SubgroupIDFirstObject && stream >= t.fast.kernel.upstreams[publisher.index].FirstStream {
+		g := t.subgroup(h, priority, start)
+		err := t.fast.kernel.ingress.Subgroups.Update(kernelStreamKey{StreamId: stream, Upstream: publisher.index}, g, ebpf.UpdateNoExist)
+		if !errors.Is(err, ebpf.ErrKeyExist) { // the kernel was faster
+			t.fast.report("register a subgroup", err)
+		}
+	}
+	return func() { t.end(publisher, stream) }
+}
+
+func (t *Track) subgroup(h moqt.SubgroupHeader, priority uint8, start int64) kernelSubgroup {
+	h = Forwarded(h, h.SubgroupID, priority)
+	typ := moqt.AppendSubgroupHeader(nil, moqt.Draft18, h)[0]
+	return kernelSubgroup{Group: h.GroupID, Subgroup: h.SubgroupID, Track: t.index, HeaderLen: uint32(start), HeaderType: typ, Priority: priority}
+}
+
+// end lets go of a stream that was read: those of the kernel's streams for it that nobody has taken over are reset.
+func (t *Track) end(publisher *conn, stream uint64) {
+	maps := &t.fast.kernel.ingress
+	key := kernelStreamKey{StreamId: stream, Upstream: publisher.index}
+	var g kernelSubgroup
+	if maps.Subgroups.Lookup(key, &g) != nil {
+		g = kernelSubgroup{Track: t.index}
+	}
+	g.Ended = 1
+	publisher.mu.Lock()
+	if !publisher.closed {
+		t.fast.report("end a subgroup", maps.Subgroups.Put(key, g))
+		publisher.ended = append(publisher.ended, endedStream{stream, time.Now()})
+	}
+	publisher.mu.Unlock()
+	t.mu.Lock()
+	listed := make([]uint32, 0, len(t.listed))
+	for i := range t.listed {
+		listed = append(listed, i)
+		if t.fast.conn(i) == nil {
+			delete(t.listed, i)
+		}
+	}
+	t.mu.Unlock()
+	for _, i := range listed {
+		key := kernelDownstreamKey{StreamId: stream, Upstream: publisher.index, Subscriber: i}
+		var slot uint32
+		if maps.Downstreams.Lookup(key, &slot) == nil {
+			t.fast.abandonUnadopted(key, slot)
+		}
+	}
+}
+
+// forgetEnded removes the subgroups that ended before a time.
+func (c *conn) forgetEnded(before time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, _ := slices.BinarySearchFunc(c.ended, before, func(e endedStream, t time.Time) int { return cmp.Compare(e.at.UnixNano(), t.UnixNano()) })
+	if n == 0 || c.closed {
+		return
+	}
+	first := &c.fast.kernel.upstreams[c.index].FirstStream
+	for _, e := range c.ended[:n] {
+		atomic.StoreUint64(first, max(*first, e.id+4))
+		c.fast.report("forget a subgroup", c.fast.kernel.ingress.Subgroups.Delete(kernelStreamKey{StreamId: e.id, Upstream: c.index}))
+	}
+	c.ended = slices.Delete(c.ended, 0, n)
+}
