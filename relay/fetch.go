@@ -21,9 +21,10 @@ type fetch struct {
 	data    *track.Track
 	wanted  moqt.Range
 	order   moqt.GroupOrder
-	fresh   time.Time // objects received before it must not be served
-	fillEnd time.Time // when not to wait for upstream any longer
-	fills   int       // FETCHes to publishers so far
+	fresh   time.Time     // objects received before it must not be served
+	limited bool          // the peer sent FILL_TIMEOUT:
+	budget  time.Duration // how long publishers may still be waited for
+	fills   int           // FETCHes to publishers so far
 	grown   chan struct{}
 
 	stream  transport.SendStream // nil before it is open; guarded by hub.mu
@@ -64,20 +65,18 @@ func (p *peer) HandleFetch(req *session.IncomingFetch) {
 }
 
 func newFetch(h *hub, p *peer, req *session.IncomingFetch) *fetch {
-	timeout := p.relay.cfg.FillTimeout
-	if ms := req.Message.Parameters.FillTimeout; ms != nil {
-		timeout = min(timeout, moqt.Milliseconds(*ms))
-	}
 	f := &fetch{
-		hub:     h,
-		peer:    p,
-		req:     req,
-		data:    h.track(),
-		wanted:  req.Range,
-		order:   req.Message.Parameters.Order(moqt.Ascending),
-		fillEnd: time.Now().Add(timeout),
-		grown:   make(chan struct{}, 1),
-		gap:     gap{existence: track.Present},
+		hub:    h,
+		peer:   p,
+		req:    req,
+		data:   h.track(),
+		wanted: req.Range,
+		order:  req.Message.Parameters.Order(moqt.Ascending),
+		grown:  make(chan struct{}, 1),
+		gap:    gap{existence: track.Present},
+	}
+	if ms := req.Message.Parameters.FillTimeout; ms != nil {
+		f.limited, f.budget = true, moqt.Milliseconds(*ms)
 	}
 	f.fresh = f.data.Fresh()
 	f.encoder = moqt.NewFetchEncoder(f.order)

@@ -34,13 +34,11 @@ type upstreamFetch struct {
 	rest    moqt.Range    // what has not come yet, in ascending order
 	covered moqt.Location // how far the response reaches, by FETCH_OK
 	left    uint64        // payload bytes to come of the current object
-	cancel  context.CancelFunc
 }
 
 func (u *upstreamFetch) close() {
 	u.store.Close()
 	u.fetch.Cancel(moqt.ResetCancelled)
-	u.cancel()
 }
 
 // sources are the peers to fetch from: those with a subscription, then those that announced the namespace.
@@ -66,7 +64,7 @@ func (h *hub) sources() []*peer {
 func (f *fetch) fetchUpstream(r moqt.Range) (*upstreamFetch, error) {
 	failure := errNoSource
 	for _, p := range f.hub.sources() {
-		if !time.Now().Before(f.fillEnd) {
+		if f.patience() <= 0 {
 			break
 		}
 		u, err := f.fetchFrom(p, r)
@@ -81,17 +79,18 @@ func (f *fetch) fetchUpstream(r moqt.Range) (*upstreamFetch, error) {
 }
 
 func (f *fetch) fetchFrom(p *peer, r moqt.Range) (*upstreamFetch, error) {
-	ctx, cancel := context.WithDeadline(f.req.Context(), f.fillEnd)
+	ctx, cancel := context.WithTimeout(f.req.Context(), f.patience())
+	defer cancel()
+	defer f.waited(time.Now())
 	req, err := p.session.Fetch(ctx, moqt.Fetch{
 		FetchType: moqt.FetchStandalone, Track: f.hub.name, Start: r.Start, End: r.FetchEnd(),
 		Parameters: moqt.Parameters{GroupOrder: &f.order},
 	})
 	if err != nil {
-		cancel()
 		return nil, err
 	}
 	u := &upstreamFetch{
-		peer: p, fetch: req, store: f.data.NewFill(), parser: moqt.NewFetchParser(f.order, 0), order: f.order, rest: r, cancel: cancel,
+		peer: p, fetch: req, store: f.data.NewFill(), parser: moqt.NewFetchParser(f.order, 0), order: f.order, rest: r,
 	}
 	ok, err := req.Wait(ctx)
 	if err == nil {
@@ -137,12 +136,9 @@ func (f *fetch) fill(r moqt.Range) error {
 
 // relay sends what a publisher sends, and stores it. It reports false if the response ended too early; then u.rest is missing.
 func (f *fetch) relay(u *upstreamFetch) (done bool, err error) {
-	if u.stream.SetReadDeadline(f.fillEnd) != nil {
-		return false, nil
-	}
 	buf := make([]byte, fillBuffer)
 	for {
-		n, readErr := u.stream.Read(buf)
+		n, readErr := f.read(u, buf)
 		if err := f.relayBytes(u, buf[:n]); err != nil {
 			return false, f.relayFailed(u, err)
 		}
@@ -155,6 +151,26 @@ func (f *fetch) relay(u *upstreamFetch) (done bool, err error) {
 			return false, nil
 		}
 	}
+}
+
+// patience is how long to wait for a publisher now: FILL_TIMEOUT is for all waiting together (draft §10.2.5), the relay's own limit is for
+// each time.
+func (f *fetch) patience() time.Duration {
+	if f.limited {
+		return min(f.budget, f.peer.relay.cfg.FillTimeout)
+	}
+	return f.peer.relay.cfg.FillTimeout
+}
+
+// waited takes the time since start from the budget.
+func (f *fetch) waited(start time.Time) { f.budget -= time.Since(start) }
+
+func (f *fetch) read(u *upstreamFetch, buf []byte) (int, error) {
+	defer f.waited(time.Now())
+	if err := u.stream.SetReadDeadline(time.Now().Add(f.patience())); err != nil {
+		return 0, err
+	}
+	return u.stream.Read(buf)
 }
 
 // sourceError is what was wrong with a publisher's response.

@@ -322,6 +322,7 @@ type source struct {
 	c          *client
 	properties moqt.Properties
 	largest    *moqt.Location
+	now        func() *moqt.Location // instead of largest
 	expires    *uint64
 
 	mu       sync.Mutex
@@ -336,11 +337,18 @@ func (c *client) serve(s *source) *source {
 		s.mu.Lock()
 		s.requests = append(s.requests, p.Parameters())
 		s.mu.Unlock()
-		if p.Accept(moqt.Parameters{LargestObject: s.largest, Expires: s.expires}, s.properties) == nil {
+		if p.Accept(moqt.Parameters{LargestObject: s.largestNow(), Expires: s.expires}, s.properties) == nil {
 			s.keep(p)
 		}
 	}
 	return s
+}
+
+func (s *source) largestNow() *moqt.Location {
+	if s.now != nil {
+		return s.now()
+	}
+	return s.largest
 }
 
 // keep answers updates until the subscription ends.
@@ -359,7 +367,7 @@ func (s *source) keep(p *session.Publication) {
 			s.mu.Lock()
 			s.updates = append(s.updates, u.Parameters)
 			s.mu.Unlock()
-			u.OK(moqt.Parameters{LargestObject: s.largest, Expires: s.expires})
+			u.OK(moqt.Parameters{LargestObject: s.largestNow(), Expires: s.expires})
 		}
 	}
 }

@@ -234,7 +234,9 @@ func (h *hub) malformed(u *upstream, err error) {
 	h.relay.metrics.malformed.Inc()
 	h.relay.log.Warn("malformed track", "track", h.name, "publisher", u.peer.conn.RemoteAddr(), "err", err)
 	if h.hasEarlier(u) {
-		h.bar(u)
+		if !u.suspect {
+			h.bar(u)
+		}
 		return
 	}
 	if !h.barLater(u) {

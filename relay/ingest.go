@@ -24,7 +24,7 @@ func (u *upstream) HandleSubgroup(g *session.Subgroup) {
 		Cancel:   func() { g.CancelRead(uint64(moqt.ResetCancelled)) },
 		Owner:    from,
 	})
-	counted := countingReader{g, u.hub.relay.metrics}
+	counted := countingReader{g, u}
 	err := src.Read(counted)
 	for err == nil {
 		err = src.Read(counted)
@@ -41,7 +41,7 @@ func (u *upstream) subgroupEnded(g *session.Subgroup, src *track.Source, err err
 		code = reset.Code
 	case isViolation:
 		u.peer.session.Close(violation.Code, violation.Reason)
-	case errors.Is(err, moqt.ErrPropertiesTooLong), errors.Is(err, track.ErrHeaderTooLarge):
+	case errors.Is(err, moqt.ErrPropertiesTooLong), errors.Is(err, track.ErrHeaderTooLarge), errors.Is(err, track.ErrTooFarAhead):
 		g.CancelRead(uint64(moqt.ResetExcessiveLoad))
 	default:
 		u.checkMalformed(err)
@@ -59,7 +59,7 @@ func (u *upstream) checkMalformed(err error) {
 func (u *upstream) HandleDatagram(o *moqt.ObjectDatagram) {
 	<-u.ready
 	u.hub.relay.metrics.datagrams.Inc()
-	u.hub.relay.metrics.bytes.Add(float64(len(o.Payload)))
+	u.received(len(o.Payload))
 	d := &track.Datagram{
 		Group: o.Location.Group, ID: o.Location.Object, Priority: u.priority(u.sub, o.DefaultPriority, o.Priority),
 		Status: o.Status, EndOfGroup: o.EndOfGroup, Properties: o.Properties, Payload: o.Payload, Received: time.Now(),
@@ -79,14 +79,19 @@ func (u *upstream) priority(sub *session.Subscription, isDefault bool, p uint8) 
 	return p
 }
 
-// countingReader counts what is received.
+// countingReader takes note of what is received.
 type countingReader struct {
 	r io.Reader
-	m *metrics
+	u *upstream
 }
 
 func (c countingReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	c.m.bytes.Add(float64(n))
+	c.u.received(n)
 	return n, err
+}
+
+func (u *upstream) received(bytes int) {
+	u.hub.relay.metrics.bytes.Add(float64(bytes))
+	u.active.Store(time.Now().UnixNano())
 }

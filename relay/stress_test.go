@@ -63,7 +63,7 @@ func pause(ctx context.Context, rnd *rand.Rand, most time.Duration) bool {
 func (b *bench) randomPublisher(ctx context.Context, rnd *rand.Rand) {
 	for pause(ctx, rnd, 3*time.Second) {
 		c := b.connect()
-		src := c.serve(&source{})
+		src := c.serve(&source{now: func() *moqt.Location { return ptr(at(clockGroup(stressStart()), 9)) }})
 		a := &archive{size: 10, largest: at(clockGroup(stressStart()), 9), flat: true}
 		c.handler.fetch = a.serve
 		var pub *session.Publication
@@ -71,7 +71,7 @@ func (b *bench) randomPublisher(ctx context.Context, rnd *rand.Rand) {
 			c.announce("live")
 		} else {
 			var err error
-			if pub, err = c.Publish(ctx, moqt.Publish{Track: video}); err == nil && pub.Wait(ctx) == nil {
+			if pub, err = c.Publish(ctx, moqt.Publish{Track: video, Parameters: moqt.Parameters{LargestObject: src.now()}}); err == nil && pub.Wait(ctx) == nil {
 				src.c = c
 				go src.keep(pub)
 			}

@@ -252,6 +252,7 @@ func TestRestartedPublisher(t *testing.T) {
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
 		before.group(0, 2)
 		before.c.Session.Close(moqt.SessionNoError, "")
+		synctest.Wait()
 		after := &source{}
 		_, err = after.offer(b.connect(), moqt.Parameters{})
 		require.NoError(t, err)
@@ -260,6 +261,34 @@ func TestRestartedPublisher(t *testing.T) {
 		require.NoError(t, s.Context().Err())
 		late, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		require.Equal(t, "0.0=new, 0 fin", late.take())
+	})
+}
+
+// It was killed: the relay has not noticed yet that its first session is dead.
+func TestRestartedPublisherWhoseSessionIsStillThere(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		before := &source{}
+		_, err := before.offer(b.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		k, s := b.connect().mustSubscribe(moqt.Parameters{})
+		for g := range uint64(3) {
+			before.group(g, 1)
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, "0.0, 0 fin, 1.0, 1 fin, 2.0, 2 fin", k.take())
+		after := &source{}
+		_, err = after.offer(b.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		for g := range uint64(5) { // contradicting what is cached
+			str, err := after.publication().OpenSubgroup(b.ctx, moqt.SubgroupHeader{GroupID: g})
+			require.NoError(t, err)
+			str.Write([]byte{0, 3, 'n', 'e', 'w'})
+			time.Sleep(time.Second)
+			str.Close()
+		}
+		require.Equal(t, "3.0=new, 3 fin, 4.0=new, 4 fin", strings.TrimPrefix(k.take(), "2.0=new, 2 fin, "))
+		require.NoError(t, s.Context().Err())
+		require.Nil(t, before.publication())
 	})
 }
 

@@ -108,10 +108,16 @@ func TestImpostor(t *testing.T) {
 		bad := &source{}
 		_, err = bad.offer(b.connect(), moqt.Parameters{})
 		require.NoError(t, err)
-		bad.open(moqt.SubgroupHeader{GroupID: 1}).write(moqt.ObjectHeader{ObjectID: 0}, "forged")
+		forge := func() { bad.open(moqt.SubgroupHeader{GroupID: 1}).write(moqt.ObjectHeader{ObjectID: 0}, "forged") }
+		forge() // it could be the victim, restarted
+		for g := range uint64(3) {
+			time.Sleep(time.Second)
+			victim.group(2+g, 1)
+		}
+		forge()
 		require.Nil(t, bad.publication(), "the impostor is cut off")
-		victim.group(2, 1)
-		require.Equal(t, "1.0, 1.1, 1 fin, 2.0, 2 fin", k.take())
+		victim.group(5, 1)
+		require.Equal(t, "1.0, 1.1, 1 fin, 2.0, 2 fin, 3.0, 3 fin, 4.0, 4 fin, 5.0, 5 fin", k.take())
 		require.NoError(t, s.Context().Err())
 		_, err = bad.offer(bad.c, moqt.Parameters{})
 		b.refused(err, moqt.RequestUninterested)

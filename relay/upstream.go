@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"sluice/moqt"
@@ -18,6 +19,9 @@ const (
 	retryDelay = time.Second
 	// minExtension is how often a subscription is extended at most, however soon it expires.
 	minExtension = time.Second
+	// silence is how long a publisher sends nothing before it may be thought of as dead, if there is another one that says so. A crashed one
+	// is there until its session's idle timeout.
+	silence = 2 * time.Second
 )
 
 // upstream is a subscription of the relay at a publisher (draft §5.1). It is the session.Receiver of its data.
@@ -36,6 +40,9 @@ type upstream struct {
 	forward     bool          // Forward State
 	group       *groupRequest // sent last
 	over        bool
+	suspect     bool // it may be an earlier publisher that was restarted: see judge
+
+	active atomic.Int64 // when data came last, in nanoseconds since 1970
 }
 
 func newUpstream(h *hub, p *peer) *upstream {
@@ -106,8 +113,14 @@ func (u *upstream) subscribe() {
 func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h := u.hub
 	h.mu.Lock()
-	if others, _ := h.established(); !others && h.isRestart(largest) {
+	others, _ := h.established()
+	restarted := h.isRestart(largest)
+	if restarted && !others {
 		h.startOver()
+	}
+	if restarted && others {
+		u.suspect = true
+		time.AfterFunc(silence, u.judge)
 	}
 	h.sequence++
 	u.established, u.sequence = true, h.sequence
@@ -120,8 +133,33 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	close(u.ready)
 }
 
-// isRestart reports whether a publisher that alone has the track knows less of it than the relay: it has lost its state (draft §2.4.3), and what
-// it publishes now may be something else under the same ids.
+// judge decides whether a publisher that knows less of the track than the relay has replaced those that were there before, whose sessions
+// did not end although they are dead.
+func (u *upstream) judge() {
+	h := u.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	u.suspect = false
+	if u.over || !u.isActive() {
+		return
+	}
+	for _, o := range h.up {
+		if o != u && o.established && o.isActive() {
+			return
+		}
+	}
+	for _, o := range h.up {
+		if o != u && o.established {
+			o.cancel(moqt.ResetCancelled)
+		}
+	}
+	h.startOver()
+}
+
+func (u *upstream) isActive() bool { return time.Since(time.Unix(0, u.active.Load())) < silence }
+
+// isRestart reports whether a publisher knows less of the track than the relay: it has lost its state (draft §2.4.3), and what it publishes
+// now may be something else under the same ids.
 func (h *hub) isRestart(largest *moqt.Location) bool {
 	known := h.data.Largest()
 	return known != nil && (largest == nil || largest.Less(*known))

@@ -105,13 +105,14 @@ func (c *Cache) enforce() {
 	}
 }
 
-// evict frees memory until the limit is kept: first whole groups, then what no reader needs of those being written.
+// evict frees memory until the limit is kept: first whole groups, then what no reader needs of those being written, and in the end what is
+// known of groups that are gone.
 func (c *Cache) evict() {
 	if c.Over() == 0 {
 		return
 	}
 	groups := c.snapshot()
-	for _, free := range []func(*group){(*group).evictUnpinned, (*group).discardVisible} {
+	for _, free := range []func(*group){(*group).evictUnpinned, (*group).discardVisible, (*group).forgetEvicted} {
 		for _, g := range groups {
 			if c.Over() == 0 {
 				return
@@ -133,6 +134,12 @@ func (g *group) evictUnpinned() {
 func (g *group) discardVisible() {
 	for _, s := range g.segments {
 		s.Log.Discard(s.Log.End())
+	}
+}
+
+func (g *group) forgetEvicted() {
+	if g.evicted && !g.pinned() {
+		g.track.drop(g)
 	}
 }
 

@@ -123,6 +123,14 @@ func TestOldestGroupsMakeRoom(t *testing.T) {
 	require.Zero(t, k.cache.Over())
 }
 
+func TestFloodOfGroups(t *testing.T) {
+	k := newSink(CacheConfig{Size: 200_000})
+	for g := range uint64(2000) {
+		require.NoError(t, came{group: g, objects: objects(0), fin: true}.arrive(k))
+		require.LessOrEqual(t, k.cache.Bytes(), int64(202_000), "what is known of groups that are gone counts too")
+	}
+}
+
 func TestWhatIsWrittenGivesWayLast(t *testing.T) {
 	k := newSink(CacheConfig{Size: 1 << 20})
 	big := testObject{payload: string(pattern(0, 600_000))}

@@ -6,6 +6,9 @@ import (
 	"sluice/moqt"
 )
 
+// maxDatagram is the largest payload of an object in a datagram that is kept, in bytes: what UDP can carry.
+const maxDatagram = 1<<16 - 1
+
 // Fill stores the objects of a FETCH response. They are there for later FETCHes only: what comes on a subscription is forwarded to subscribers
 // even if it was fetched before.
 type Fill struct {
@@ -74,6 +77,9 @@ func (f *Fill) compareWith(p place, a *arrival) error {
 func (f *Fill) store(g *group, o *moqt.FetchObject) {
 	g.touched = f.track.cache.now()
 	g.evicted = false
+	if o.Datagram && o.PayloadLength > maxDatagram {
+		return
+	}
 	if o.Datagram {
 		f.datagram = &Datagram{
 			Group: g.id, ID: o.Location.Object, Priority: o.Priority, Properties: bytes.Clone(o.Properties), Received: g.touched, fetched: true,

@@ -1,6 +1,7 @@
 package track
 
 import (
+	"errors"
 	"io"
 	"math"
 	"slices"
@@ -13,6 +14,12 @@ import (
 // stallTimeout is how long the stream that a subgroup is taken from may pause while another one is ahead of it. It is longer than the pauses
 // between the frames of slow video, and short enough not to be noticed by a player's buffer.
 const stallTimeout = 500 * time.Millisecond
+
+// maxAhead is how many bytes of a stream wait for the one that its subgroup is taken from. It is a large object of video, or seconds of it.
+const maxAhead = 32 << 20
+
+// ErrTooFarAhead is returned for a stream that brings much more than the one that its subgroup is taken from.
+var ErrTooFarAhead = errors.New("another stream brings the subgroup more slowly")
 
 // SourceConfig describes an upstream subgroup stream.
 type SourceConfig struct {
@@ -68,7 +75,7 @@ func (t *Track) NewSource(cfg SourceConfig) *Source {
 }
 
 // Read does one Read of r, the stream, and takes in what it returned. The error is io.EOF after FIN; a *moqt.ProtocolError if the session
-// must be closed; a *moqt.MalformedTrackError; moqt.ErrPropertiesTooLong; or what r returned.
+// must be closed; a *moqt.MalformedTrackError; moqt.ErrPropertiesTooLong, ErrHeaderTooLarge or ErrTooFarAhead; or what r returned.
 func (s *Source) Read(r io.Reader) error {
 	p, err := s.in.Fill(r)
 	if perr := s.parse(p); perr != nil {
@@ -172,7 +179,13 @@ func (s *Source) progress() error {
 	if s.failed != nil {
 		return s.failed
 	}
-	return s.drain(true)
+	if err := s.drain(true); err != nil {
+		return err
+	}
+	if s.in.End()-s.done > maxAhead {
+		return ErrTooFarAhead
+	}
+	return nil
 }
 
 // drain deals with the objects of the log as far as it can now. own is false if another stream's goroutine calls it: then only what

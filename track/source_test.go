@@ -395,6 +395,19 @@ func TestMergeOfRandomStreams(t *testing.T) {
 	}
 }
 
+func TestStreamsMustNotRunAway(t *testing.T) {
+	k := newSink(CacheConfig{Size: -1})
+	a, b := k.source(plain), k.source(plain)
+	require.NoError(t, feed(a, encode(plain, object(0))))
+	require.NoError(t, feed(b, encode(plain, object(0))))
+	ahead := encode(plain, testObject{payload: string(make([]byte, maxAhead))}) // its delta of 0 makes it object 1
+	require.NoError(t, feed(b, ahead[:maxAhead]))
+	require.ErrorIs(t, feed(b, ahead[maxAhead:]), ErrTooFarAhead)
+	require.NoError(t, b.Close(0))
+	require.Less(t, k.cache.Bytes(), int64(10_000))
+	require.NoError(t, a.Close(0))
+}
+
 func TestStalledStreamIsCancelled(t *testing.T) {
 	k := newSink(CacheConfig{})
 	cancelled := false
