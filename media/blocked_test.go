@@ -73,9 +73,7 @@ func TestLostBlockedFrames(t *testing.T) {
 			w.s.MaxStreamData(3, 200)
 			w.s.MaxData(300)
 		}
-		for _, n := range lost {
-			delete(w.peer.received, n)
-		}
+		w.peer.forget(lost...)
 		again := map[byte][]uint64{}
 		for range 10 {
 			for _, p := range w.sleep(time.Hour) {
@@ -194,8 +192,8 @@ func TestResetWhileParked(t *testing.T) {
 	b.Reset(1)
 	require.Zero(t, w.s.parkedStreams)
 	require.Equal(t, []uint64{3, 1, 50}, w.run()[0].fields)
-	require.Equal(t, int64(3), (*ra)[0].ID)
-	require.Equal(t, int64(-1), (*rb)[0].ID)
+	require.Equal(t, int64(3), ra()[0].ID)
+	require.Equal(t, int64(-1), rb()[0].ID)
 	w.s.MaxStreams(10)
 	w.s.MaxStreamData(3, 1000)
 	require.Empty(t, w.run())

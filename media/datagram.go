@@ -28,7 +28,7 @@ type queued struct {
 func (sub *Subscription) SendDatagram(d Datagram) error {
 	s := sub.sender
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if sub.closed || s.closed {
 		return ErrClosed
 	}

@@ -108,7 +108,7 @@ func (f *feed) end(logEnded bool) {
 // serveStream serves a sender because a stream's log has grown or ended.
 func (s *Sender) serveStream(now Time, b *batch, st *Stream) (more bool, alarm Time) {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.unlockAndTell()
 	s.update(st)
 	return s.serveLocked(now, b)
 }

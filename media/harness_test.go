@@ -165,19 +165,22 @@ func (w *world) subscribe(configure ...func(*SubscriptionConfig)) *Subscription 
 	return w.s.NewSubscription(cfg)
 }
 
-// stream opens a stream on a log with a short prefix, and returns where its result will be.
-func (w *world) stream(sub *Subscription, l *track.Log, configure ...func(*StreamConfig)) (*Stream, *[]Result) {
-	results := new([]Result)
+// stream opens a stream on a log with a short prefix, and returns what tells its results.
+func (w *world) stream(sub *Subscription, l *track.Log, configure ...func(*StreamConfig)) (*Stream, func() []Result) {
+	var results []Result
 	cfg := StreamConfig{
 		Prefix: []byte("prefix"), Log: l, Start: l.Start(), Priority: 128,
-		OnDone: func(r Result) { *results = append(*results, r) },
+		OnDone: func(r Result) { results = append(results, r) },
 	}
 	for _, f := range configure {
 		f(&cfg)
 	}
 	st, err := sub.OpenStream(cfg)
 	require.NoError(w.t, err)
-	return st, results
+	return st, func() []Result {
+		w.s.tell()
+		return results
+	}
 }
 
 // ack acknowledges everything received so far, after a delay.
@@ -226,21 +229,22 @@ type peer struct {
 	suite     uint16
 	keys      []*packetKey
 	header    headerProtection
-	received  map[int64]bool
+	received  spans // packet numbers
 	streams   map[int64]*receivedStream
 	datagrams [][]byte
 	lastReset []uint64
 }
 
 type receivedStream struct {
-	data  map[int64]byte
+	data  []byte
+	have  spans // of data
 	final int64 // -1: unknown
 	reset bool
 	code  uint64
 }
 
 func newPeer(t testing.TB, suite uint16) *peer {
-	p := &peer{t: t, suite: suite, received: make(map[int64]bool), streams: make(map[int64]*receivedStream)}
+	p := &peer{t: t, suite: suite, streams: make(map[int64]*receivedStream)}
 	k, h, err := newPacketKey(0, suite, version1, testSecret)
 	require.NoError(t, err)
 	p.keys, p.header = []*packetKey{k}, h
@@ -285,15 +289,17 @@ func (p *peer) decrypt(sent sentPacket) *packet {
 }
 
 func (p *peer) deliver(q *packet) {
-	require.False(p.t, p.received[q.number], "packet number %d used twice", q.number)
-	p.received[q.number] = true
+	if p.received.contains(q.number, q.number+1) {
+		p.t.Fatalf("packet number %d used twice", q.number)
+	}
+	p.received.add(q.number, q.number+1)
 	p.frame(q)
 }
 
 func (p *peer) stream(id int64) *receivedStream {
 	st := p.streams[id]
 	if st == nil {
-		st = &receivedStream{data: make(map[int64]byte), final: -1}
+		st = &receivedStream{final: -1}
 		p.streams[id] = st
 	}
 	return st
@@ -303,14 +309,15 @@ func (p *peer) frame(q *packet) {
 	switch {
 	case q.frame&^0x07 == frameStream:
 		st := p.stream(q.id)
-		for i, b := range q.data {
-			at := q.offset + int64(i)
-			if old, ok := st.data[at]; ok {
-				require.Equal(p.t, old, b, "stream %d changed at %d", q.id, at)
-			}
-			st.data[at] = b
-		}
 		end := q.offset + int64(len(q.data))
+		st.data = append(st.data, make([]byte, max(end-int64(len(st.data)), 0))...)
+		for _, h := range st.have {
+			if from, to := max(h.from, q.offset), min(h.to, end); from < to {
+				require.Equal(p.t, st.data[from:to], q.data[from-q.offset:to-q.offset], "stream %d changed", q.id)
+			}
+		}
+		copy(st.data[q.offset:], q.data)
+		st.have.add(q.offset, end)
 		if q.fin {
 			require.True(p.t, st.final < 0 || st.final == end, "final size changed")
 			st.final = end
@@ -321,9 +328,7 @@ func (p *peer) frame(q *packet) {
 		require.True(p.t, st.final < 0 || st.final == int64(q.fields[2]), "final size changed")
 		p.lastReset = q.fields
 		st.reset, st.code, st.final = true, q.fields[1], int64(q.fields[2])
-		for at := range st.data {
-			require.Less(p.t, at, st.final, "data beyond the final size")
-		}
+		require.LessOrEqual(p.t, int64(len(st.data)), st.final, "data beyond the final size")
 	case q.frame == frameDatagram:
 		p.datagrams = append(p.datagrams, q.data)
 	}
@@ -334,21 +339,24 @@ func (p *peer) bytes(id int64) []byte {
 	st := p.stream(id)
 	require.GreaterOrEqual(p.t, st.final, int64(0), "stream %d has no end", id)
 	require.False(p.t, st.reset)
-	require.Equal(p.t, int(st.final), len(st.data), "bytes of stream %d", id)
-	b := make([]byte, st.final)
-	for at, x := range st.data {
-		b[at] = x
-	}
-	return b
+	require.True(p.t, st.have.contains(0, st.final), "stream %d has only %v of %d", id, st.have, st.final)
+	return st.data
 }
 
 // ranges returns what an ACK frame would carry.
 func (p *peer) ranges() []quic.AckRange {
-	var numbers []int64
-	for n := range p.received {
-		numbers = append(numbers, n)
+	var r []quic.AckRange
+	for _, x := range slices.Backward(p.received) {
+		r = append(r, quic.AckRange{Smallest: x.from, Largest: x.to - 1})
 	}
-	return rangesOf(numbers)
+	return r
+}
+
+// forget makes packets that arrived lost ones, for acknowledgments.
+func (p *peer) forget(numbers ...int64) {
+	for _, n := range numbers {
+		p.received.remove(n, n+1)
+	}
 }
 
 func rangesOf(numbers []int64) []quic.AckRange {

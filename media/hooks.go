@@ -181,6 +181,7 @@ func (s *Sender) Path(p quic.PathInfo) {
 		s.publishWindow()
 		if !s.shard.register(s) {
 			s.close()
+			return
 		}
 	case old.remote.Addr() != s.route.remote.Addr():
 		s.changePath()

@@ -12,7 +12,8 @@ const (
 	backlogInterval = 100 * time.Millisecond
 )
 
-// Events is told what happens. Methods are called without locks held and must not block. Embed [NoEvents] to implement some of them.
+// Events is told what happens, on a goroutine of the loop and without locks held. Methods must not block for long. Embed [NoEvents] to
+// implement some of them.
 type Events interface {
 	// TooFarBehind reports, once, a subscription that lags more than the configured limits. The owner ought to end it with
 	// TOO_FAR_BEHIND (draft §8).

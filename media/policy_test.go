@@ -88,13 +88,13 @@ func TestThreshold(t *testing.T) {
 	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Priority: 9}))
 	w.run()
 	w.sleep(policyInterval)
-	require.Equal(t, []Result{{Outcome: Dropped, Code: codeDeliveryTimeout, ID: -1}}, *low, "it was not opened")
+	require.Equal(t, []Result{{Outcome: Dropped, Code: codeDeliveryTimeout, ID: -1}}, low(), "it was not opened")
 	require.Equal(t, uint64(1), w.s.Stats().Reasons[DatagramDropped])
 	require.Equal(t, []Level{levelOf(128, 5)}, e.thresholds)
 	require.Equal(t, uint32(levelOf(128, 5)), w.s.state.Threshold.Load())
 	_, refused := w.stream(sub, newTestLog(0, 10), priority(6, 2))
 	w.run()
-	require.Equal(t, Dropped, (*refused)[0].Outcome, "nor are new ones")
+	require.Equal(t, Dropped, refused()[0].Outcome, "nor are new ones")
 	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Priority: 6}))
 	require.Equal(t, uint64(2), w.s.Stats().Reasons[DatagramDropped])
 	require.Equal(t, low1.state.State.Load(), uint32(streamClosed))
@@ -106,7 +106,7 @@ func TestThreshold(t *testing.T) {
 	}
 	p.threshold = levelOf(128, 0)
 	w.sleep(policyInterval) // it is asked as long as it holds something back
-	require.Equal(t, Dropped, (*high)[0].Outcome)
+	require.Equal(t, Dropped, high()[0].Outcome)
 	require.Equal(t, []uint64{3, codeDeliveryTimeout, 10_006}, w.peer.lastReset, "open streams are reset")
 	p.threshold = LowestPriority
 	w.sleep(policyInterval)

@@ -425,6 +425,8 @@ func TestCongestionEvents(t *testing.T) {
 	f.window = 50_000
 	w.clock.advance(100 * ms)
 	w.ackNumbers(n[9])
+	require.Empty(t, e.congestion, "quic-go's goroutine is not for that")
+	w.s.tell()
 	require.Len(t, e.congestion, 1)
 	require.Equal(t, 50_000, e.congestion[0].Window)
 }

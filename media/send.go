@@ -13,7 +13,7 @@ const quantum = 64
 // serve sends what may be sent now. It returns if there is more, and otherwise when to look again.
 func (s *Sender) serve(now Time, b *batch) (more bool, alarm Time) {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.unlockAndTell()
 	return s.serveLocked(now, b)
 }
 

@@ -67,7 +67,7 @@ type Sender struct {
 	alarmIndex int
 
 	mu       sync.Mutex
-	after    []func() // to be called by unlock
+	after    []func() // to be called by unlockAndTell
 	closed   bool
 	seal     sealer
 	keyFirst uint64 // lowest packet number of the current key generation
@@ -136,8 +136,23 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	return s
 }
 
-// unlock unlocks mu and calls back whoever is to be told. Methods that others call with locks of their own do not: the shard does.
+// unlock unlocks mu. If anybody is to be told of something, the shard's goroutine does that: the caller, or somebody who waits for the
+// caller, may hold locks that they need.
 func (s *Sender) unlock() {
+	tell := len(s.after) > 0
+	s.mu.Unlock()
+	if tell && !s.shard.enqueue(s) {
+		go s.tell() // the loop is closed
+	}
+}
+
+func (s *Sender) tell() {
+	s.mu.Lock()
+	s.unlockAndTell()
+}
+
+// unlockAndTell unlocks mu and calls back whoever is to be told.
+func (s *Sender) unlockAndTell() {
 	after := s.after
 	s.after = nil
 	s.mu.Unlock()

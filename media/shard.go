@@ -33,18 +33,19 @@ func newShard(l *Loop, sock socket) *shard {
 	}
 }
 
-// enqueue has a sender served soon. It never blocks.
-func (sh *shard) enqueue(s *Sender) {
+// enqueue has a sender served soon, unless the shard is closed. It never blocks.
+func (sh *shard) enqueue(s *Sender) bool {
 	sh.mu.Lock()
-	first := !s.queued && !sh.closed
-	if first {
+	closed, first := sh.closed, !s.queued
+	if !closed && first {
 		s.queued = true
 		sh.runnable = append(sh.runnable, s)
 	}
 	sh.mu.Unlock()
-	if first {
+	if !closed && first {
 		sh.notify()
 	}
+	return !closed
 }
 
 func (sh *shard) notify() {
@@ -87,7 +88,7 @@ func (sh *shard) close() {
 	for s := range senders {
 		s.mu.Lock()
 		s.close()
-		s.unlock()
+		s.unlockAndTell()
 	}
 	sh.notify()
 }

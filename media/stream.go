@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"sluice/moqt"
 	"sluice/track"
 )
 
@@ -66,7 +67,7 @@ func newStream(sub *Subscription, cfg StreamConfig, reader *track.Reader) *Strea
 func (st *Stream) Reset(code uint64) {
 	s := st.sender
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	s.reset(st, Result{Outcome: Canceled, Code: code}, st.sub.errorCode(code))
 	s.shard.enqueue(s)
 }
@@ -367,8 +368,8 @@ func (st *Stream) look(offset int64) bool {
 	return ok
 }
 
-// Stream reset codes (draft §3.3.3).
+// Stream reset codes that the sender chooses itself.
 const (
-	codeCanceled        = 0x1
-	codeDeliveryTimeout = 0x2
+	codeCanceled        = uint64(moqt.ResetCancelled)
+	codeDeliveryTimeout = uint64(moqt.ResetDeliveryTimeout)
 )

@@ -19,9 +19,9 @@ func TestStreamIsDelivered(t *testing.T) {
 	sent := w.run()
 	require.Len(t, sent, 1)
 	require.True(t, sent[0].fin)
-	require.Empty(t, *results)
+	require.Empty(t, results())
 	w.ack(10 * time.Millisecond)
-	require.Equal(t, []Result{{Outcome: Delivered, ID: 3, Size: 5016}}, *results)
+	require.Equal(t, []Result{{Outcome: Delivered, ID: 3, Size: 5016}}, results())
 	require.Equal(t, append([]byte("prefix"), content(100, 5010)...), w.peer.bytes(3))
 	require.Zero(t, w.s.Stats().InFlight)
 	require.Zero(t, w.s.Stats().Open)
@@ -87,14 +87,12 @@ func TestLostFIN(t *testing.T) {
 	w.ack(10 * ms)
 	log.Finish()
 	require.Len(t, w.run(), 1)
-	for n := range w.peer.received { // the peer did not get it
-		delete(w.peer.received, n)
-	}
+	w.peer.received = nil // the peer did not get it
 	sent := w.sleep(time.Hour)
 	require.Len(t, sent, 1)
 	require.True(t, sent[0].fin)
 	w.ack(10 * ms)
-	require.Equal(t, Delivered, (*results)[0].Outcome)
+	require.Equal(t, Delivered, results()[0].Outcome)
 }
 
 // Logs are released as the peer acknowledges, not when it is all over.
@@ -131,15 +129,14 @@ func TestReset(t *testing.T) {
 	w.run()
 	st.Reset(1)
 	st.Reset(2)
-	require.Empty(t, *results, "callers may hold locks that OnDone wants")
 	log.Finish()
 	sent := w.run()
-	require.Equal(t, []Result{{Outcome: Canceled, Code: 1, ID: 3, Size: 3006}}, *results, "once, and before it is acknowledged")
+	require.Equal(t, []Result{{Outcome: Canceled, Code: 1, ID: 3, Size: 3006}}, results(), "once, and before it is acknowledged")
 	require.False(t, log.Pinned())
 	require.Len(t, sent, 1)
 	require.Equal(t, []uint64{3, 0x52e4a40fa8dc, 3006}, sent[0].fields)
 
-	delete(w.peer.received, sent[0].number) // lost
+	w.peer.forget(sent[0].number)
 	w.ack(10 * ms)
 	sent = w.sleep(time.Hour)
 	require.Equal(t, []uint64{3, 0x52e4a40fa8dc, 3006}, sent[0].fields, "until it is acknowledged")
@@ -168,7 +165,7 @@ func TestResetBeforeOpening(t *testing.T) {
 	st, results := w.stream(w.subscribe(), newTestLog(0, 100))
 	st.Reset(5)
 	require.Empty(t, w.run())
-	require.Equal(t, []Result{{Outcome: Canceled, Code: 5, ID: -1}}, *results)
+	require.Equal(t, []Result{{Outcome: Canceled, Code: 5, ID: -1}}, results())
 	require.Equal(t, int64(3), w.s.PeekUniStream(), "no id was used")
 }
 
@@ -182,8 +179,8 @@ func TestResetTooLate(t *testing.T) {
 	w.ack(10 * ms)
 	st.Reset(1)
 	require.Empty(t, w.run())
-	require.Len(t, *results, 1)
-	require.Equal(t, Delivered, (*results)[0].Outcome)
+	require.Len(t, results(), 1)
+	require.Equal(t, Delivered, results()[0].Outcome)
 }
 
 // FIN and then RESET_STREAM have the same final size.
@@ -205,11 +202,11 @@ func TestUpstreamReset(t *testing.T) {
 	w.run()
 	log.Reset(0x12)
 	require.Equal(t, []uint64{3, 0x12 + 1000, 106}, w.run()[0].fields)
-	require.Equal(t, Result{Outcome: UpstreamReset, Code: 0x12, ID: 3, Size: 106}, (*results)[0])
+	require.Equal(t, Result{Outcome: UpstreamReset, Code: 0x12, ID: 3, Size: 106}, results()[0])
 
 	_, results = w.stream(sub, log) // that has been reset already
 	require.Empty(t, w.run())
-	require.Equal(t, UpstreamReset, (*results)[0].Outcome)
+	require.Equal(t, UpstreamReset, results()[0].Outcome)
 }
 
 func TestStopSending(t *testing.T) {
@@ -222,7 +219,7 @@ func TestStopSending(t *testing.T) {
 	w.s.StopSending(3, 77)
 	w.s.StopSending(3, 78)
 	require.Equal(t, []uint64{3, 77, 106}, w.run()[0].fields, "the peer's code comes back")
-	require.Equal(t, []Result{{Outcome: Stopped, Code: 77, ID: 3, Size: 106}}, *results)
+	require.Equal(t, []Result{{Outcome: Stopped, Code: 77, ID: 3, Size: 106}}, results())
 	w.ack(10 * ms)
 	w.s.StopSending(3, 79)
 	require.Empty(t, w.run())
@@ -241,8 +238,8 @@ func TestSubscriptionClose(t *testing.T) {
 	sub.Close(4)
 	sub.Close(5)
 	w.run()
-	require.Equal(t, []Result{{Outcome: Canceled, Code: 4, ID: 3, Size: (*a)[0].Size}}, *a)
-	require.Equal(t, []Result{{Outcome: Canceled, Code: 4, ID: -1}}, *b)
+	require.Equal(t, []Result{{Outcome: Canceled, Code: 4, ID: 3, Size: a()[0].Size}}, a())
+	require.Equal(t, []Result{{Outcome: Canceled, Code: 4, ID: -1}}, b())
 	_, err := sub.OpenStream(StreamConfig{Log: log})
 	require.ErrorIs(t, err, ErrClosed)
 	require.ErrorIs(t, sub.SendDatagram(Datagram{}), ErrClosed)
@@ -250,7 +247,7 @@ func TestSubscriptionClose(t *testing.T) {
 		w.ack(10 * ms)
 		w.run()
 	}
-	require.Equal(t, Delivered, (*c)[0].Outcome)
+	require.Equal(t, Delivered, c()[0].Outcome)
 	require.Empty(t, w.peer.datagrams)
 	require.Equal(t, uint64(1), w.s.Stats().Reasons[DatagramClosed])
 }
@@ -264,7 +261,7 @@ func TestConnectionClose(t *testing.T) {
 	require.NotEmpty(t, w.shard.senders)
 	w.s.Closed(nil)
 	w.s.Closed(nil)
-	require.Equal(t, []Result{{Outcome: ConnectionClosed, ID: 3, Size: 106}}, *results)
+	require.Equal(t, []Result{{Outcome: ConnectionClosed, ID: 3, Size: 106}}, results())
 	log.Append([]byte("more"))
 	require.Empty(t, w.run())
 	require.Empty(t, w.shard.senders)
@@ -299,7 +296,7 @@ func TestObjectTimeout(t *testing.T) {
 		w := newWorld(t)
 		_, results := w.stream(w.subscribe(withTimeout), newLog(w))
 		require.Empty(t, w.run(), "the first object is 300 ms old")
-		require.Equal(t, []Result{{Outcome: ObjectTimedOut, Code: codeDeliveryTimeout, ID: -1}}, *results)
+		require.Equal(t, []Result{{Outcome: ObjectTimedOut, Code: codeDeliveryTimeout, ID: -1}}, results())
 	})
 	t.Run("in time", func(t *testing.T) {
 		w := newWorld(t)
@@ -312,7 +309,7 @@ func TestObjectTimeout(t *testing.T) {
 		require.Len(t, w.run(), 2)
 		w.ack(160 * ms) // the third object has begun
 		require.Equal(t, byte(frameResetStream), w.run()[0].frame)
-		require.Equal(t, ObjectTimedOut, (*results)[0].Outcome)
+		require.Equal(t, ObjectTimedOut, results()[0].Outcome)
 	})
 	t.Run("before it is repeated", func(t *testing.T) {
 		w := newWorld(t)
@@ -320,13 +317,11 @@ func TestObjectTimeout(t *testing.T) {
 		_, results := w.stream(w.subscribe(withTimeout), log, func(c *StreamConfig) { c.Start = 2000 })
 		require.Len(t, w.run(), 1)
 		w.clock.advance(100 * ms)
-		for n := range w.peer.received {
-			delete(w.peer.received, n)
-		}
-		for len(*results) == 0 {
+		w.peer.received = nil
+		for len(results()) == 0 {
 			w.sleep(time.Hour)
 		}
-		require.Equal(t, ObjectTimedOut, (*results)[0].Outcome)
+		require.Equal(t, ObjectTimedOut, results()[0].Outcome)
 		require.Equal(t, reset, w.peer.lastReset)
 	})
 	t.Run("none", func(t *testing.T) {
@@ -342,7 +337,7 @@ func TestObjectTimeout(t *testing.T) {
 		sub.SetTimeouts(10*ms, 0)
 		w.ack(100 * ms)
 		require.Equal(t, byte(frameResetStream), w.run()[0].frame)
-		require.Equal(t, ObjectTimedOut, (*results)[0].Outcome)
+		require.Equal(t, ObjectTimedOut, results()[0].Outcome)
 	})
 	t.Run("object without complete fields", func(t *testing.T) {
 		w := newWorld(t)
@@ -365,15 +360,15 @@ func TestSubgroupTimeout(t *testing.T) {
 		for range 20 {
 			w.sleep(time.Second)
 		}
-		require.Empty(t, *results, "it does not run before FIN")
+		require.Empty(t, results(), "it does not run before FIN")
 		log.Finish()
 		w.run()
 		at := w.clock.t
-		for len(*results) == 0 {
+		for len(results()) == 0 {
 			w.sleep(time.Second)
 		}
 		require.Equal(t, 300*ms, w.clock.t.Sub(at))
-		require.Equal(t, Result{Outcome: SubgroupTimedOut, Code: codeDeliveryTimeout, ID: 3, Size: 106}, (*results)[0])
+		require.Equal(t, Result{Outcome: SubgroupTimedOut, Code: codeDeliveryTimeout, ID: 3, Size: 106}, results()[0])
 		require.Equal(t, []uint64{3, codeDeliveryTimeout, 106}, w.peer.lastReset)
 	})
 	t.Run("acknowledged in time", func(t *testing.T) {
@@ -384,7 +379,7 @@ func TestSubgroupTimeout(t *testing.T) {
 		w.run()
 		w.ack(299 * ms)
 		w.sleep(time.Hour)
-		require.Equal(t, Delivered, (*results)[0].Outcome)
+		require.Equal(t, Delivered, results()[0].Outcome)
 	})
 	t.Run("never opened", func(t *testing.T) {
 		w := newWorld(t, func(c *worldConfig) { c.params.MaxStreamsUni = 0 })
@@ -395,7 +390,7 @@ func TestSubgroupTimeout(t *testing.T) {
 		for range 20 {
 			w.sleep(100 * ms)
 		}
-		require.Equal(t, Result{Outcome: SubgroupTimedOut, Code: codeDeliveryTimeout, ID: -1}, (*results)[0])
+		require.Equal(t, Result{Outcome: SubgroupTimedOut, Code: codeDeliveryTimeout, ID: -1}, results()[0])
 	})
 	t.Run("changed", func(t *testing.T) {
 		w := newWorld(t)
@@ -407,7 +402,7 @@ func TestSubgroupTimeout(t *testing.T) {
 		sub.SetTimeouts(0, 50*ms)
 		w.run()
 		w.sleep(50 * ms)
-		require.Equal(t, SubgroupTimedOut, (*results)[0].Outcome)
+		require.Equal(t, SubgroupTimedOut, results()[0].Outcome)
 	})
 }
 

@@ -76,8 +76,8 @@ type StreamConfig struct {
 	// Group, Subgroup and Priority (the Publisher Priority) order the streams of a subscription.
 	Group, Subgroup uint64
 	Priority        uint8
-	// OnDone is called once, when nothing more of the log will be sent: on a goroutine of the loop or of quic-go, never from within a
-	// call of this package's methods, and without locks held. It must not block.
+	// OnDone is called once, when nothing more of the log will be sent: on a goroutine of the loop, without locks held, never from
+	// within a call of this package's methods. It must not block for long, as others' packets wait.
 	OnDone func(Result)
 }
 
@@ -99,7 +99,7 @@ func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 		return nil, ErrClosed
 	}
 	s.addStream(st, theirs)
-	s.mu.Unlock()
+	s.unlock()
 	if state, _ := cfg.Log.State(); state == track.Open {
 		s.shard.follow(st)
 	}
@@ -112,7 +112,7 @@ func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 func (sub *Subscription) SetPriority(p uint8) {
 	s := sub.sender
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if p == sub.priority {
 		return
 	}
@@ -140,7 +140,7 @@ func (sub *Subscription) SetPriority(p uint8) {
 func (sub *Subscription) SetTimeouts(object, subgroup time.Duration) {
 	s := sub.sender
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	sub.objectTimeout, sub.subgroupTimeout = object, subgroup
 	for _, st := range s.streams {
 		if st.sub == sub {
@@ -154,7 +154,7 @@ func (sub *Subscription) SetTimeouts(object, subgroup time.Duration) {
 func (sub *Subscription) Close(code uint64) {
 	s := sub.sender
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if sub.closed {
 		return
 	}

@@ -1,0 +1,111 @@
+package media_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"sluice/media"
+)
+
+// fixedRate is a congestion controller for a path whose rate is known, as on a leased line: it sends at that rate, whatever is lost.
+type fixedRate struct {
+	bytesPerSecond int64
+	minRTT         time.Duration
+	mtu            int
+}
+
+func (c *fixedRate) Sent(media.Time, int, int) {}
+
+func (c *fixedRate) Acked(e media.AckEvent) { c.minRTT = e.MinRTT }
+
+func (c *fixedRate) Lost(media.LossEvent) {}
+
+func (c *fixedRate) Spurious(media.Time) {}
+
+// Window is what the path holds in two round trips, so that late acknowledgments do not stop it.
+func (c *fixedRate) Window() int {
+	rtt := max(c.minRTT, 10*time.Millisecond)
+	return max(int(float64(c.bytesPerSecond)*2*rtt.Seconds()), 10*c.mtu)
+}
+
+func (c *fixedRate) Rate(time.Duration) int64 { return c.bytesPerSecond }
+
+func (c *fixedRate) Reset(mtu int) { c.mtu, c.minRTT = mtu, 0 }
+
+// A congestion controller of one's own.
+func ExampleSenderConfig_newController() {
+	cfg := media.SenderConfig{
+		NewController: func(mtu int) media.CongestionController {
+			return &fixedRate{bytesPerSecond: 1_250_000, mtu: mtu}
+		},
+	}
+	c := cfg.NewController(1200)
+	c.Acked(media.AckEvent{Bytes: 1200, MinRTT: 40 * time.Millisecond})
+	fmt.Println(c.Window(), c.Rate(0))
+	// Output: 100000 1250000
+}
+
+// keepAbove is a drop policy that keeps subgroups of Publisher Priority 15 and better when anything waits for long, and the rest when
+// nothing does.
+type keepAbove struct{ patience time.Duration }
+
+func (p keepAbove) Threshold(_ media.Time, c media.Congestion, levels []media.Backlog) media.Level {
+	for _, l := range levels {
+		if l.Age > p.patience+c.SRTT {
+			return l.Level&0xff00 | 15
+		}
+	}
+	return media.LowestPriority
+}
+
+// A drop policy of one's own. PriorityDrop is one that comes with the package.
+func ExampleDropPolicy() {
+	cfg := media.SenderConfig{DropPolicy: keepAbove{patience: 100 * time.Millisecond}}
+	fine := []media.Backlog{{Level: 0x8010, Age: 20 * time.Millisecond}}
+	late := []media.Backlog{{Level: 0x8008}, {Level: 0x8010, Bytes: 90_000, Age: 300 * time.Millisecond}}
+	fmt.Printf("%#x\n", cfg.DropPolicy.Threshold(0, media.Congestion{}, fine))
+	fmt.Printf("%#x\n", cfg.DropPolicy.Threshold(0, media.Congestion{SRTT: 20 * time.Millisecond}, late))
+	// Output:
+	// 0xffff
+	// 0x800f
+}
+
+// logEvents logs congestion and ends subscriptions that are too far behind.
+type logEvents struct {
+	media.NoEvents
+	log *slog.Logger
+}
+
+func (e logEvents) CongestionEvent(_ *media.Sender, c media.Congestion, persistent bool) {
+	e.log.Debug("packets were lost", "window", c.Window, "srtt", c.SRTT, "persistent", persistent)
+}
+
+func (e logEvents) TooFarBehind(sub *media.Subscription, bytes int64, lag time.Duration) {
+	const tooFarBehind = 0x5 // draft §3.3.3
+	e.log.Info("a subscriber is too slow", "bytes", bytes, "lag", lag)
+	sub.Close(tooFarBehind)
+}
+
+// Events, and where a sender comes from: NewSender makes the hooks of each connection that the listener gets.
+func ExampleEvents() {
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer socket.Close()
+	loop, err := media.NewLoop(socket, media.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer loop.Close()
+	hooks := loop.NewSender(media.SenderConfig{
+		Events:     logEvents{log: slog.Default()},
+		DropPolicy: new(media.PriorityDrop), // one for each connection
+	})
+	fmt.Println(hooks.Stats().Window)
+	// Output: 0
+}
