@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -61,14 +62,19 @@ func recordNotifications(env *testscript.Env) error {
 	return nil
 }
 
+// nextPort is the next port to try: below those that systems choose for clients, so that it stays free until it is used.
+var nextPort atomic.Uint32
+
+func init() { nextPort.Store(20000 + uint32(os.Getpid())%8000) }
+
 // freeAddress returns a loopback address whose port is free for UDP and TCP.
 func freeAddress() (string, error) {
-	for range 100 {
-		udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", nextPort.Add(1))
+		udp, err := net.ListenPacket("udp", addr)
 		if err != nil {
-			return "", err
+			continue
 		}
-		addr := udp.LocalAddr().String()
 		tcp, err := net.Listen("tcp", addr)
 		if errors.Join(err, udp.Close()) == nil {
 			return addr, tcp.Close()
