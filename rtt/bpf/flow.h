@@ -27,14 +27,17 @@ struct side {
 	u64 min_rtt; // of the replies to it, ns
 	u64 smoothed_rtt;
 	u32 id; // newest identifier: TSval, ICMP sequence number
-	u32 stamped_id; // newest identifier that was stamped
-	u32 outstanding; // stamps that are not answered; an upper bound
+	volatile u32 stamped_id; // newest identifier that was stamped
+	// The two directions of a flow may be on two CPUs. Each of these is only changed by the packets of one direction.
+	volatile u32 stamps; // of its packets, less those withdrawn
+	u32 settled; // of those: answered, or no longer waited for
 	u8 state;
 	u8 open_reason;
 	bool identified; // id is valid
 	bool to_local; // its packets are for this host
+	u8 pad[4];
 };
-_Static_assert(sizeof(struct side) == 7 * 8 + 3 * 4 + 4, "side has no hidden padding");
+_Static_assert(sizeof(struct side) == 7 * 8 + 4 * 4 + 8, "side has no hidden padding");
 
 // What only TCP needs to know of a side. Sequence numbers are as on the wire, in host order.
 struct tcp_side {
@@ -43,13 +46,14 @@ struct tcp_side {
 	u32 sequence_end; // after the last byte sent
 	u32 karn_end; // sequence_end at the last retransmission: an ACK up to here is ambiguous (RFC 6298 §3)
 	u32 tick_end; // after the first packet of timestamp id
+	u32 acknowledged; // by the other side; changed by its packets
 	u32 retransmissions;
 	bool sequenced; // sequence_end is valid
 	bool greeted; // its SYN was seen, so that it sent nothing before
 	u8 kind; // of its last stamp: enum stamp_kind
-	u8 pad[5];
+	u8 pad[1];
 };
-_Static_assert(sizeof(struct tcp_side) == 2 * 8 + 4 * 4 + 8, "tcp_side has no hidden padding");
+_Static_assert(sizeof(struct tcp_side) == 2 * 8 + 5 * 4 + 4, "tcp_side has no hidden padding");
 
 // One side's half of a QUIC connection's spin signal (RFC 9000 §17.4).
 struct spin {

@@ -293,11 +293,13 @@ type MonitorSide struct {
 	SmoothedRtt uint64
 	Id          uint32
 	StampedId   uint32
-	Outstanding uint32
+	Stamps      uint32
+	Settled     uint32
 	State       uint8
 	OpenReason  uint8
 	Identified  bool
 	ToLocal     bool
+	Pad         [4]uint8
 }
 
 type MonitorSideState uint32
@@ -371,11 +373,12 @@ type MonitorTcpSide struct {
 	SequenceEnd     uint32
 	KarnEnd         uint32
 	TickEnd         uint32
+	Acknowledged    uint32
 	Retransmissions uint32
 	Sequenced       bool
 	Greeted         bool
 	Kind            uint8
-	Pad             [5]uint8
+	Pad             [1]uint8
 }
 
 type MonitorTraffic struct {

@@ -108,8 +108,8 @@ INLINE void stamp_side(struct flow *f, u8 side, enum stamp_kind kind, u32 id, u6
 {
 	struct side *s = flow_side(f, side);
 
-	s->stamped_id = id;
-	s->outstanding++;
+	s->stamped_id = id; // before stamps: see tcp_answer_sequence
+	s->stamps++;
 	stamp_put(stamp_tag(f, side, kind, id), now);
 }
 
@@ -119,13 +119,13 @@ INLINE u64 stamp_answer(struct flow *f, u8 side, enum stamp_kind kind, u32 id, u
 	struct side *s = flow_side(f, side);
 	u64 time;
 
-	if (!s->outstanding)
+	if (s->stamps == s->settled)
 		return 0;
 	time = stamp_take(stamp_tag(f, side, kind, id));
 	if (time)
-		s->outstanding--;
+		s->settled++;
 	else if (now - s->stamped > STAMP_LIFETIME)
-		s->outstanding = 0; // what is left was evicted or never answered
+		s->settled = s->stamps; // what is left was evicted or never answered
 	if (time && now - time > STAMP_LIFETIME) {
 		tally(TALLY_RTTS_LATE);
 		return 0;

@@ -11,6 +11,7 @@
 #include "tcp.h"
 
 #define TCP_WINDOW_MAX (1 << 30) // RFC 7323 §2.3: no more can be in flight
+#define TCP_SEGMENTS_MAX 64 // of one packet that are stamped: 64 KiB have 45 of 1448 bytes
 
 // tcp_may_create says why a segment may not create a flow, or else why it can still fail to.
 INLINE enum outcome tcp_may_create(const struct packet *p, const struct segment *t)
@@ -62,12 +63,12 @@ INLINE void tcp_retransmitted(struct packet *p, struct flow *f, const struct seg
 	tcp->retransmissions += p->segments;
 	p->retransmitted = p->segments;
 	tally_add(TALLY_RETRANSMISSIONS, p->segments);
-	if (!t->timestamps || !s->outstanding || s->id != t->tsval)
+	if (!t->timestamps || s->stamps == s->settled || s->id != t->tsval)
 		return;
 	if (!stamp_take(stamp_tag(f, p->side, STAMP_TIMESTAMP, t->tsval)))
 		return;
 	tally(TALLY_STAMPS_AMBIGUOUS);
-	s->outstanding--;
+	s->stamps--;
 	s->stamped = 0; // so that the next timestamp may try again
 }
 
@@ -77,6 +78,7 @@ INLINE void tcp_resync(struct tcp_side *s, const struct segment *t)
 	s->sequenced = true;
 	s->karn_end = t->start;
 	s->sequence_end = t->start;
+	s->acknowledged = t->start;
 }
 
 // tcp_advance notes the segment if it is the newest.
@@ -138,6 +140,19 @@ INLINE bool tcp_identify(const struct packet *p, struct flow *f, const struct se
 	return t->timestamps ? tcp_tick(p, f, t, fresh) : fresh;
 }
 
+// tcp_stamp_segments stamps the ends of all but the last of the segments that an offload made one packet of: an ACK may end
+// with any of them. With a rate limit only the first that is answered counts.
+INLINE void tcp_stamp_segments(const struct packet *p, struct flow *f, const struct segment *t)
+{
+	bool every = !config.stamp_interval && !config.rtt_rate;
+
+	for (u32 i = 1; i < TCP_SEGMENTS_MAX && i < p->segments; i++) {
+		stamp_put(stamp_tag(f, p->side, STAMP_SEQUENCE, t->start + i * p->segment_size), p->time);
+		if (every)
+			flow_side(f, p->side)->stamps++;
+	}
+}
+
 // tcp_stamp stamps a segment that wants a reply: one with payload, or a SYN.
 GLOBAL int tcp_stamp(struct packet *p, struct flow *f, const struct segment *t)
 {
@@ -159,10 +174,12 @@ GLOBAL int tcp_stamp(struct packet *p, struct flow *f, const struct segment *t)
 	if ((!p->payload && !syn) || !stampable(p, s))
 		return 0;
 	flow_await(p, s, !syn ? OPEN_FIRST_PACKET : t->flags & TCP_ACK ? OPEN_SYN_ACK : OPEN_SYN);
-	if (tcp_identify(p, f, t, fresh, &id) && stamp_due(s, p->time)) {
-		tcp->kind = t->timestamps ? STAMP_TIMESTAMP : STAMP_SEQUENCE;
-		stamp_side(f, p->side, tcp->kind, id, p->time);
-	}
+	if (!tcp_identify(p, f, t, fresh, &id) || !stamp_due(s, p->time))
+		return 0;
+	tcp->kind = t->timestamps ? STAMP_TIMESTAMP : STAMP_SEQUENCE;
+	if (!t->timestamps && p->segments > 1)
+		tcp_stamp_segments(p, f, t);
+	stamp_side(f, p->side, tcp->kind, id, p->time);
 	return 0;
 }
 
@@ -201,9 +218,14 @@ INLINE u64 tcp_answer_sequence(const struct packet *p, struct flow *f, const str
 	struct side *s = flow_side(f, side);
 	struct tcp_side *tcp = &f->tcp[side];
 	bool ambiguous = !after(t->ack, tcp->karn_end);
+	u32 stamps = s->stamps; // before stamped_id is read, so that a stamp that is being taken is not settled
 	u64 time = 0;
 
-	if (!s->outstanding || !tcp->sequenced || after(t->ack, tcp->sequence_end))
+	// An ACK that acknowledges nothing new is a duplicate, or was overtaken on its way.
+	if (!tcp->sequenced || !after(t->ack, tcp->acknowledged) || after(t->ack, tcp->sequence_end))
+		return 0;
+	tcp->acknowledged = t->ack;
+	if (stamps == s->settled)
 		return 0;
 	if (tcp->kind == STAMP_SEQUENCE) {
 		time = stamp_answer(f, side, STAMP_SEQUENCE, t->ack, p->time);
@@ -213,7 +235,7 @@ INLINE u64 tcp_answer_sequence(const struct packet *p, struct flow *f, const str
 			return ambiguous ? 0 : time;
 	}
 	// All that was stamped is acknowledged.
-	s->outstanding = 0;
+	s->settled = stamps;
 	if (ambiguous)
 		time = 0;
 	else if (t->ack == tcp->sequence_end)
