@@ -31,14 +31,13 @@ const (
 	readyPoll    = time.Millisecond
 )
 
-// await waits until the kernel has done in the background what a change of the link or of an address needs, and without
-// which the bridge forwards nothing, the device drops what it should send, and what arrives for an IPv6 address has no route.
-func (d *Device) await(ctx context.Context, up bool) error {
+// await waits until ready reports true: for what the kernel does in the background after a change.
+func (d *Device) await(ctx context.Context, ready func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, errors.New("the kernel took too long"))
 	defer cancel()
 	for {
-		ready, err := d.ready(up)
-		if err != nil || ready {
+		done, err := ready()
+		if err != nil || done {
 			return err
 		}
 		select {
@@ -49,21 +48,28 @@ func (d *Device) await(ctx context.Context, up bool) error {
 	}
 }
 
-func (d *Device) ready(up bool) (bool, error) {
+// connected reports whether both ends of the link are up. Before, the bridge forwards nothing, and the device drops what it
+// should send.
+func (d *Device) connected() (bool, error) {
 	device, err := d.host.ns.nl.LinkByIndex(d.device.Attrs().Index)
 	if err != nil {
 		return false, err
-	}
-	if !up {
-		return device.Attrs().OperState != netlink.OperUp, nil
 	}
 	port, err := d.host.lab.network.ns.nl.LinkByIndex(d.Link.port.Attrs().Index)
 	if err != nil {
 		return false, err
 	}
-	if device.Attrs().OperState != netlink.OperUp || port.Attrs().OperState != netlink.OperUp {
-		return false, nil
-	}
+	return device.Attrs().OperState == netlink.OperUp && port.Attrs().OperState == netlink.OperUp, nil
+}
+
+// unplugged reports whether the device knows that it has no carrier.
+func (d *Device) unplugged() (bool, error) {
+	device, err := d.host.ns.nl.LinkByIndex(d.device.Attrs().Index)
+	return err == nil && device.Attrs().OperState != netlink.OperUp, err
+}
+
+// addressed reports whether what arrives for the IPv6 address is taken: its route comes later than the address.
+func (d *Device) addressed() (bool, error) {
 	routes, err := d.host.ns.nl.RouteGet(d.IPv6.Addr().AsSlice())
 	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
 }
@@ -80,7 +86,7 @@ func (d *Device) ChangeAddress() error {
 	old := []netip.Prefix{d.IPv4, d.IPv6}
 	d.number ^= alternateBit
 	// The new ones first: removing the last address of a device would remove its routes, too.
-	if err := errors.Join(d.addAddresses(), d.await(context.Background(), true)); err != nil {
+	if err := errors.Join(d.addAddresses(), d.await(context.Background(), d.addressed)); err != nil {
 		return err
 	}
 	for _, p := range old {

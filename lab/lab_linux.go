@@ -119,7 +119,7 @@ func (l *Lab) addHosts(ctx context.Context, t Topology) (err error) {
 	}
 	for _, h := range l.Hosts() {
 		for _, d := range h.Devices {
-			if err := d.await(ctx, true); err != nil {
+			if err := errors.Join(d.await(ctx, d.connected), d.await(ctx, d.addressed)); err != nil {
 				return err
 			}
 		}

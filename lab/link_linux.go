@@ -143,9 +143,9 @@ func mix(z uint64) uint64 {
 
 // SetUp connects the link or takes it down, as a cable is plugged: the host's device gains or loses its carrier.
 func (k *Link) SetUp(up bool) error {
-	change := k.lab.network.ns.nl.LinkSetDown
+	change, done := k.lab.network.ns.nl.LinkSetDown, k.device.unplugged
 	if up {
-		change = k.lab.network.ns.nl.LinkSetUp
+		change, done = k.lab.network.ns.nl.LinkSetUp, k.device.connected
 	}
 	if err := change(k.port); err != nil {
 		return fmt.Errorf("link of %s: %w", k.device.host.Name, err)
@@ -153,7 +153,7 @@ func (k *Link) SetUp(up bool) error {
 	k.lab.mu.Lock()
 	k.isDown = !up
 	k.lab.mu.Unlock()
-	return k.device.await(context.Background(), up)
+	return k.device.await(context.Background(), done)
 }
 
 // Rebind changes the UDP ports under which the host is seen from the network, as a NAT does that has forgotten its

@@ -11,7 +11,7 @@ import (
 	"sluice/lab/labtest"
 )
 
-// seenFrom sends a datagram there and back and returns the address that the server saw.
+// ping sends a datagram there and back and returns the address that the server saw.
 func ping(t *testing.T, client, server interface {
 	ReadFromUDPAddrPort([]byte) (int, netip.AddrPort, error)
 	WriteToUDPAddrPort([]byte, netip.AddrPort) (int, error)
@@ -83,4 +83,15 @@ func TestChangeAddress(t *testing.T) {
 			require.Equal(t, before.Port(), after.Port())
 		}
 	}
+}
+
+// A host may move while it is unplugged.
+func TestChangeAddressWithoutCarrier(t *testing.T) {
+	l := labtest.New(t, lab.Topology{Subscribers: 1})
+	device := l.Subscribers[0].Devices[0]
+	require.NoError(t, device.Link.SetUp(false))
+	require.NoError(t, device.ChangeAddress())
+	require.NoError(t, device.Link.SetUp(true))
+	exchange(t, l.Relay, l.Subscribers[0], device.IPv4.Addr())
+	exchange(t, l.Relay, l.Subscribers[0], device.IPv6.Addr())
 }
