@@ -320,3 +320,29 @@ func TestListing(t *testing.T) {
 	require.False(t, printable([]byte{0xff}))
 	require.False(t, printable(bytes.Repeat([]byte("a"), 65)))
 }
+
+// Objects in datagrams are objects like others.
+func TestPlayDatagrams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, in, chunks := clip(t)
+		var out bytes.Buffer
+		cfg := Config{Namespace: namespace, Out: &out}.withDefaults()
+		p := &playback{cfg: &cfg, ctx: t.Context(), player: newPlayer(&out, in, hold, limits{})}
+		r := &laneReceiver{e: &playing{p: p}, lane: p.player.addLane("2.m4s", in.Track(2), nil)}
+		var want []byte
+		object := uint64(0)
+		for _, c := range chunks[:40] {
+			if c.Track == 2 {
+				group := object / 10
+				r.HandleDatagram(&moqt.ObjectDatagram{Location: at(group, object%10), Payload: c.Data, EndOfGroup: object%10 == 9})
+				want = append(want, c.Data...)
+				object++
+			}
+		}
+		last := at((object-1)/10, (object-1)%10+1)
+		r.HandleDatagram(&moqt.ObjectDatagram{Location: last, Status: moqt.StatusEndOfTrack})
+		require.NoError(t, p.player.run(t.Context()))
+		require.True(t, bytes.Equal(want, out.Bytes()))
+		require.Zero(t, r.lane.seq.counted.Gaps)
+	})
+}

@@ -25,6 +25,7 @@ func setRelayEnv(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("CLIP", clip)
+	env.Setenv("DIST", filepath.Join(filepath.Dir(clip), "../dist"))
 	for _, prefix := range []string{"", "OTHER_"} {
 		addr, err := freeAddress()
 		if err != nil {
@@ -89,8 +90,9 @@ func init() {
 	})
 }
 
-// await waits until the relay at $ADMIN says that it is ready, or that at the address in its argument.
-func await(ts *testscript.TestScript, _ bool, args []string) {
+// await waits until the relay at $ADMIN says that it is ready, or that at the address in its argument; "! await" until it says that
+// it is not.
+func await(ts *testscript.TestScript, neg bool, args []string) {
 	addr := ts.Getenv("ADMIN")
 	if len(args) > 0 {
 		addr = args[0]
@@ -99,12 +101,12 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 		resp, err := http.Get("http://" + addr + "/readyz")
 		if err == nil {
 			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
+			if ready := resp.StatusCode == http.StatusOK; ready != neg {
 				return
 			}
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("the relay is not ready: %v", err)
+			ts.Fatalf("no change in /readyz: %v", err)
 		}
 	}
 }
