@@ -187,7 +187,9 @@ func (c *Cache) remember(g *group) {
 	c.live++
 }
 
+// forget takes a group out; its track's mu is held.
 func (c *Cache) forget(g *group) {
+	g.forgotten = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if g.slot < len(c.groups) && c.groups[g.slot] == g {

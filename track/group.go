@@ -72,6 +72,7 @@ type group struct {
 	sources          int       // streams in arrival
 	evicted          bool      // bytes are gone, what is known remains for the sake of de-duplication
 	counted          int64     // bytes of this group counted in the cache's Memory, logs' chunks and indexes not included
+	forgotten        bool      // it is not in the cache any more; streams in arrival may still refer to it
 	slot             int       // in Cache.groups; guarded by Cache.mu
 }
 
@@ -225,6 +226,9 @@ func (g *group) expire(before time.Time) {
 
 // recount brings the count of the index's own memory up to date.
 func (g *group) recount() {
+	if g.forgotten {
+		return
+	}
 	n := groupSize + int64(len(g.subgroups))*subgroupSize + int64(len(g.segments))*segmentSize
 	n += int64(cap(g.subgroups)+cap(g.segments)+cap(g.datagrams)) * pointerSize
 	n += int64(cap(g.seen)+cap(g.gaps)+cap(g.absent)) * spanSize

@@ -137,7 +137,11 @@ func (s *Source) join(o *moqt.SubgroupObject) error {
 	t := s.track
 	t.mu.Lock()
 	a := s.arrival(Object{ID: o.ObjectID, Status: o.Status}, id, o.Properties)
-	if err := t.check(t.group(a.at.Group), &a); err != nil {
+	err := t.check(t.group(a.at.Group), &a)
+	if t.closed {
+		err = ErrClosed
+	}
+	if err != nil {
 		t.mu.Unlock()
 		return err
 	}

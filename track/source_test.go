@@ -395,6 +395,23 @@ func TestMergeOfRandomStreams(t *testing.T) {
 	}
 }
 
+func TestStreamsOfAClosedTrack(t *testing.T) {
+	k := newSink(CacheConfig{})
+	h := plain
+	h.EndOfGroup = true
+	open, waiting, late := k.source(h), k.source(h), k.source(h)
+	require.NoError(t, feed(open, encode(h, objects(0, 1)...)))
+	require.NoError(t, feed(waiting, encode(h, objects(0, 1, 2)...)))
+	k.track.Close()
+	require.ErrorIs(t, feed(late, encode(h, objects(0, 1)...)), ErrClosed)
+	require.ErrorIs(t, fin(open), ErrClosed, "the other one cannot take over")
+	for _, s := range []*Source{open, waiting, late} {
+		require.NoError(t, s.Close(0))
+	}
+	require.Zero(t, k.cache.Bytes())
+	require.Zero(t, k.cache.Groups())
+}
+
 func TestStreamsMustNotRunAway(t *testing.T) {
 	k := newSink(CacheConfig{Size: -1})
 	a, b := k.source(plain), k.source(plain)
