@@ -105,8 +105,8 @@ func newSiteWith(t testing.TB, loop Config, hooks func(*net.UDPConn, *Loop) (qui
 	return &site{t, udp, l, ln}
 }
 
-// connect makes a connection with a stock client, and returns both ends.
-func (s *site) connect(ctx context.Context, to net.Addr, conf *quic.Config) (client, server *quic.Conn, sender *Sender) {
+// connect makes a connection with a stock client whose connection IDs have that length, and returns both ends.
+func (s *site) connect(ctx context.Context, to net.Addr, conf *quic.Config, idLength int) (client, server *quic.Conn, sender *Sender) {
 	conf = conf.Clone()
 	conf.MaxIdleTimeout, conf.EnableDatagrams = 20*time.Second, true
 	done := make(chan struct{})
@@ -114,9 +114,12 @@ func (s *site) connect(ctx context.Context, to net.Addr, conf *quic.Config) (cli
 		defer close(done)
 		server, _ = s.ln.Accept(ctx)
 	}()
-	client, err := quic.DialAddr(ctx, to.String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"test"}}, conf)
+	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(s.t, err)
-	s.t.Cleanup(func() { client.CloseWithError(0, "") })
+	tr := &quic.Transport{Conn: udp, ConnectionIDLength: idLength}
+	s.t.Cleanup(func() { tr.Close(); udp.Close() })
+	client, err = tr.Dial(ctx, to, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"test"}}, conf)
+	require.NoError(s.t, err)
 	<-done
 	require.NotNil(s.t, server)
 	return client, server, server.Context().Value(senderKey{}).(*Sender)
@@ -134,6 +137,8 @@ type transfer struct {
 	stop       int // streams that the client stops
 	datagrams  int
 	echo       bool   // quic-go traffic on a bidirectional stream, both ways
+	lateFIN    bool   // logs end after all their bytes are acknowledged
+	idLength   int    // of the client's connection IDs, which then have to change on the way
 	keyUpdates uint64 // of quic-go, each so many packets
 	due        bool   // the sender asks for key updates
 	rebind     []string
@@ -163,7 +168,7 @@ func (x transfer) run(t *testing.T) Stats {
 	defer cancel()
 	site := newSite(t, x.loop)
 	proxy := newProxy(t, site.udp.LocalAddr(), x.proxy)
-	client, server, sender := site.connect(ctx, proxy.down.LocalAddr(), &x.client)
+	client, server, sender := site.connect(ctx, proxy.down.LocalAddr(), &x.client, x.idLength)
 	require.Equal(t, x.suite, client.ConnectionState().TLS.CipherSuite)
 
 	var work sync.WaitGroup
@@ -231,16 +236,41 @@ func (x transfer) send(t *testing.T, s *Sender, results chan<- Result) {
 			n := min(3000, len(data[i]))
 			l.Append(data[i][:n])
 			if data[i] = data[i][n:]; len(data[i]) == 0 {
-				l.Finish()
+				if !x.lateFIN {
+					l.Finish()
+				}
 				data[i] = nil
 				open--
 			}
 		}
 	}
+	if x.lateFIN {
+		finishLate(s, logs)
+	}
 	for i := range x.datagrams {
 		if err := sub.SendDatagram(Datagram{Payload: fmt.Appendf(nil, "datagram %d", i), Object: uint64(i)}); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// finishLate ends logs when all of their bytes were acknowledged.
+func finishLate(s *Sender, logs []*track.Log) {
+	sent := func() (all bool) {
+		s.mu.Lock()
+		defer s.unlock()
+		for _, st := range s.streams {
+			if next, _ := st.state.next(); next < st.log.End() {
+				return false
+			}
+		}
+		return s.state.InFlight.Load() == 0
+	}
+	for !sent() {
+		time.Sleep(time.Millisecond)
+	}
+	for _, l := range logs {
+		l.Finish()
 	}
 }
 
@@ -324,8 +354,14 @@ func echoClient(t *testing.T, ctx context.Context, c *quic.Conn, stop <-chan str
 // disturb asks for key updates, and moves the client to other addresses, as the transfer goes on.
 func (x transfer) disturb(t *testing.T, ctx context.Context, s *Sender, p *proxy) {
 	total := uint64(x.streams * x.size)
+	connIDs := make(map[string]bool)
 	for i := 0; ctx.Err() == nil; {
 		sent := s.Stats().Bytes
+		s.mu.Lock()
+		if s.route != nil {
+			connIDs[string(s.route.destConnID)] = true
+		}
+		s.unlock()
 		if x.due && sent > total/8 {
 			s.keyDue.Store(true)
 		}
@@ -337,6 +373,9 @@ func (x transfer) disturb(t *testing.T, ctx context.Context, s *Sender, p *proxy
 		case <-ctx.Done():
 		case <-time.After(2 * time.Millisecond):
 		}
+	}
+	if x.idLength > 0 && len(connIDs) < 2 {
+		t.Error("the connection ID did not change")
 	}
 }
 
@@ -365,7 +404,10 @@ func TestEndToEnd(t *testing.T) {
 		"peer's key updates": {streams: 20, size: 200_000, proxy: lossy, keyUpdates: 50, echo: true, client: big},
 		"our key updates":    {streams: 20, size: 200_000, proxy: lossy, due: true, echo: true, client: big, suite: tls.TLS_CHACHA20_POLY1305_SHA256},
 		"NAT rebinding":      {streams: 20, size: 200_000, rebind: []string{"127.0.0.1", "127.0.0.1"}, echo: true},
-		"new addresses":      {streams: 20, size: 200_000, rebind: []string{"127.0.0.2", "127.0.0.3"}, echo: true, proxy: proxyConfig{loss: 0.02}},
+		"new addresses":      {streams: 20, size: 200_000, rebind: []string{"127.0.0.2", "127.0.0.3"}, idLength: 8, echo: true, proxy: proxyConfig{loss: 0.02}},
+		"late FIN":           {streams: 20, size: 20_000, lateFIN: true, proxy: lossy},
+		"connection IDs":     {streams: 20, size: 400_000, own: 60, idLength: 8, client: big},
+		"QUIC v2":            {streams: 20, size: 50_000, proxy: lossy, keyUpdates: 50, echo: true, client: quic.Config{Versions: []quic.Version{quic.Version2}}},
 		"without GSO":        {streams: 20, size: 200_000, loop: Config{NoGSO: true}, client: big},
 		"one shard":          {streams: 20, size: 200_000, loop: Config{Shards: 1}, client: big},
 	} {
@@ -379,5 +421,38 @@ func TestEndToEnd(t *testing.T) {
 				require.NotZero(t, st.LostPackets)
 			}
 		})
+	}
+}
+
+// TestClientSends has the end that opened the connection send, as a relay that publishes to another one.
+func TestClientSends(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	useSuite(t, tls.TLS_CHACHA20_POLY1305_SHA256)
+	server, err := quic.ListenAddr("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{testCertificate()}, NextProtos: []string{"test"}}, nil)
+	require.NoError(t, err)
+	defer server.Close()
+	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	defer udp.Close()
+	l, err := NewLoop(udp, Config{})
+	require.NoError(t, err)
+	defer l.Close()
+	tr := &quic.Transport{Conn: udp}
+	defer tr.Close()
+	s := l.NewSender(SenderConfig{Client: true})
+	client, err := tr.Dial(quic.WithHooks(ctx, s), server.Addr(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"test"}}, nil)
+	require.NoError(t, err)
+	conn, err := server.Accept(ctx)
+	require.NoError(t, err)
+	x := transfer{streams: 20, size: 50_000, own: 2}
+	results := make(chan Result, x.streams)
+	var work sync.WaitGroup
+	work.Go(func() { x.send(t, s, results) })
+	work.Go(func() { x.sendOwn(t, ctx, client) })
+	x.receive(t, ctx, conn, x.streams+x.own)
+	work.Wait()
+	for range x.streams {
+		require.Equal(t, Delivered, (<-results).Outcome)
 	}
 }

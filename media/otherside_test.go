@@ -170,7 +170,7 @@ func testTwoSenders(t *testing.T, cfg proxyConfig) {
 	proxy := newProxy(t, site.udp.LocalAddr(), cfg)
 	client, server, sender := site.connect(ctx, proxy.down.LocalAddr(), &quic.Config{
 		InitialStreamReceiveWindow: 1 << 20, InitialConnectionReceiveWindow: 8 << 20,
-	})
+	}, 4)
 	const streams, size = 10, 150_000
 	results := make(chan Result, streams)
 	sub := sender.NewSubscription(SubscriptionConfig{})
