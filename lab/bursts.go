@@ -12,6 +12,9 @@ type BurstConfig struct {
 	Idle time.Duration
 	// MinLength is the least UDP payload of a packet that counts, so that acknowledgements do not; 0 is 100 bytes.
 	MinLength int
+	// Limit is the longest delay that is believed: what comes out later, at the pauses of a stream, is something else.
+	// 0 is 200 ms.
+	Limit time.Duration
 	// Tolerance is how much the bytes of a frame may differ between both sides, as a fraction, beyond the headers of
 	// packets: retransmitted and lost packets differ by more. 0 is 0.1.
 	Tolerance float64
@@ -20,6 +23,7 @@ type BurstConfig struct {
 const (
 	defaultBurstIdle      = 5 * time.Millisecond
 	defaultBurstMinLength = 100
+	defaultBurstLimit     = 200 * time.Millisecond
 	defaultBurstTolerance = 0.1
 	headerSlack           = 32 // bytes a packet by which headers differ: connection IDs, STREAM frames, MoQT
 )
@@ -30,6 +34,9 @@ func (c BurstConfig) withDefaults() BurstConfig {
 	}
 	if c.MinLength == 0 {
 		c.MinLength = defaultBurstMinLength
+	}
+	if c.Limit == 0 {
+		c.Limit = defaultBurstLimit
 	}
 	if c.Tolerance == 0 {
 		c.Tolerance = defaultBurstTolerance
@@ -102,7 +109,7 @@ func MatchBursts(packets []Packet, in, out int, config BurstConfig) BurstDelays 
 				d.Target = p.Flow.Target
 				d.Out.add(p)
 			}
-			if d.same(config.Tolerance) {
+			if d.same(config.Tolerance) && d.First() <= config.Limit {
 				result.Matched = append(result.Matched, d)
 			} else {
 				result.Unmatched++

@@ -86,6 +86,20 @@ func TestMatchBurstsOfSeveralTargets(t *testing.T) {
 	require.Equal(t, 300*us, got.Last().Quantile(1))
 }
 
+func TestMatchBurstsAcrossAPause(t *testing.T) {
+	var packets []Packet
+	for _, at := range []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second} {
+		packets = append(packets, sent(0, 0, at, 3, 10*us)...)
+	}
+	packets = append(packets, sent(1, 1, time.Second+300*time.Millisecond, 3, 10*us)...)
+	packets = append(packets, sent(1, 1, 2*time.Second+150*time.Millisecond, 3, 10*us)...)
+	got := MatchBursts(sortedByTime(packets), 0, 1, BurstConfig{})
+	require.Equal(t, Delays{150 * time.Millisecond}, got.First())
+	require.Equal(t, 1, got.Unmatched, "300 ms is not believed")
+	got = MatchBursts(sortedByTime(packets), 0, 1, BurstConfig{Limit: time.Second})
+	require.Len(t, got.Matched, 2)
+}
+
 func TestMatchBurstsOfNothing(t *testing.T) {
 	require.Empty(t, MatchBursts(nil, 0, 1, BurstConfig{}))
 	require.Empty(t, MatchBursts(sent(0, 0, 0, 5, us), 0, 1, BurstConfig{}))
