@@ -1,9 +1,12 @@
 package bpf
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // The verifier sees other code for each set of protocols, hook and purpose.
@@ -25,4 +28,17 @@ func TestLoadEverySetting(t *testing.T) {
 func TestLoadNamesUnknownProgram(t *testing.T) {
 	_, err := Load(MonitorSettings{}, testLimits, "nothing")
 	require.EqualError(t, err, `no program "nothing"`)
+}
+
+func TestLoadErrorsSayWhatToDo(t *testing.T) {
+	for want, err := range map[string]error{
+		"run as root, or with CAP_BPF":                          fmt.Errorf("map create: %w", unix.EPERM),
+		"too old or was built without BTF":                      fmt.Errorf("no BTF found for kernel version 6.6: %w", ebpf.ErrNotSupported),
+		"load BPF programs: map create: cannot allocate memory": fmt.Errorf("map create: %w", unix.ENOMEM),
+	} {
+		explained := explain(err)
+		require.ErrorContains(t, explained, want)
+		require.ErrorIs(t, explained, err)
+		require.NotContains(t, explained.Error(), "\n")
+	}
 }
