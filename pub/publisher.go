@@ -38,7 +38,7 @@ func Run(ctx context.Context, cfg Config, stats *Stats) error {
 	defer p.cancel()
 	err = client.Run(ctx, cfg.Client, p.endpoint)
 	p.cancel()
-	p.stopFeed()
+	p.discard()
 	if ctx.Err() != nil {
 		err = p.inputErr() // else the user ended it
 	}
@@ -54,8 +54,8 @@ type publisher struct {
 	ctx    context.Context // done when the input is to end
 	cancel context.CancelFunc
 
-	begun     sync.Once
-	broadcast *broadcast    // once ready
+	mu        sync.Mutex    // held while the broadcast is made
+	broadcast *broadcast    // valid once ready
 	ready     chan struct{} // closed when there is a broadcast
 	wantOnce  sync.Once
 	demand    chan struct{} // closed when somebody subscribed to media
@@ -69,21 +69,26 @@ func (p *publisher) endpoint(l *client.Link) client.Endpoint {
 
 func (p *publisher) wanted() { p.wantOnce.Do(func() { close(p.demand) }) }
 
-// begin makes the broadcast and starts to feed it, on the first session.
-func (p *publisher) begin(l *client.Link) (err error) {
-	p.begun.Do(func() {
-		first := p.firstGroup(l)
-		if p.broadcast, err = newBroadcast(p.cfg, p.source.init, first); err != nil {
-			return
-		}
-		close(p.ready)
-		f := &feed{
-			cfg: p.cfg, init: p.source.init, broadcast: p.broadcast, groups: newGrouper(p.source.init, first),
-			stats: p.stats, log: p.log,
-		}
-		go p.feed(f)
+// begin makes the broadcast and starts to feed it, on the first session that lasts long enough.
+func (p *publisher) begin(l *client.Link) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.broadcast != nil {
+		return nil
+	}
+	first, err := p.firstGroup(l)
+	if err != nil {
+		return err
+	}
+	if p.broadcast, err = newBroadcast(p.cfg, p.source.init, first); err != nil {
+		return err
+	}
+	close(p.ready)
+	go p.feed(&feed{
+		cfg: p.cfg, init: p.source.init, broadcast: p.broadcast, groups: newGrouper(p.source.init, first),
+		stats: p.stats, log: p.log,
 	})
-	return err
+	return nil
 }
 
 func (p *publisher) feed(f *feed) {
@@ -129,19 +134,20 @@ func (p *publisher) await() bool {
 	}
 }
 
-// stopFeed waits for the end of the feed, or closes the input if nothing was read of it.
-func (p *publisher) stopFeed() {
-	unused := false
-	p.begun.Do(func() { unused = true })
-	if unused {
+// discard closes the input if nothing was read of it.
+func (p *publisher) discard() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.broadcast == nil {
 		_ = p.source.Close()
 	}
 }
 
-// firstGroup is the id of the first group: one that the relay has not seen, since objects must not change (draft §2.1).
-func (p *publisher) firstGroup(l *client.Link) (first uint64) {
+// firstGroup is the id of the first group: one that the relay has not seen, since objects must not change (draft §2.1). It fails if
+// the session does.
+func (p *publisher) firstGroup(l *client.Link) (first uint64, err error) {
 	if p.cfg.FirstGroup != nil {
-		return *p.cfg.FirstGroup
+		return *p.cfg.FirstGroup, nil
 	}
 	ctx, cancel := context.WithTimeout(l.Context(), statusTimeout)
 	defer cancel()
@@ -150,6 +156,9 @@ func (p *publisher) firstGroup(l *client.Link) (first uint64) {
 			Track:      moqt.FullTrackName{Namespace: p.cfg.Namespace, Name: name},
 			Parameters: moqt.Parameters{AuthorizationTokens: p.cfg.Client.Tokens},
 		})
+		if l.Context().Err() != nil {
+			return 0, err
+		}
 		if err == nil && ok.Parameters.LargestObject != nil {
 			first = max(first, ok.Parameters.LargestObject.Group+1)
 		}
@@ -157,7 +166,7 @@ func (p *publisher) firstGroup(l *client.Link) (first uint64) {
 	if first > 0 {
 		p.log.Info("continuing a broadcast that the relay knows", "group", first)
 	}
-	return first
+	return first, nil
 }
 
 // Serve implements [client.Endpoint].

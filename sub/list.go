@@ -14,30 +14,39 @@ import (
 	"sluice/moqt/session"
 )
 
-// listing writes a line for each object of some tracks, in the order of arrival.
-type listing struct {
-	session.Unsupported
-	cfg  *Config
-	link *client.Link
+// lister writes a line for each object of some tracks, in the order of arrival.
+type lister struct {
+	cfg *Config
 
 	mu    sync.Mutex
 	count uint64
 	err   error
-	done  chan struct{}
-	once  sync.Once
+	done  chan struct{} // closed when there is no more to write
+}
+
+// listing uses one session to list.
+type listing struct {
+	session.Unsupported
+	*lister
+	link *client.Link
 }
 
 // Serve implements [client.Endpoint].
 func (e *listing) Serve(ctx context.Context) error {
-	e.done = make(chan struct{})
 	var tracks sync.WaitGroup
 	errs := make([]error, len(e.cfg.Tracks))
 	for i, name := range e.cfg.Tracks {
 		tracks.Go(func() { errs[i] = e.list(ctx, name) })
 	}
+	e.link.Established()
 	tracks.Wait()
-	if e.err != nil {
-		return &OutputError{e.err}
+	select {
+	case <-e.done:
+		if e.err != nil {
+			return &OutputError{e.err}
+		}
+		return nil
+	default:
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -45,7 +54,7 @@ func (e *listing) Serve(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// list subscribes to a track, unfiltered, and waits for its end.
+// list shows a track from its current group on until its end.
 func (e *listing) list(ctx context.Context, name string) error {
 	full := moqt.FullTrackName{Namespace: e.cfg.Namespace, Name: name}
 	s, largest, err := subscribe(ctx, e.cfg, e.link, full, e.cfg.Wait, &plainReceiver{func(i item) { e.write(name, i) }})
@@ -79,7 +88,7 @@ func ended(err error) error {
 }
 
 // write writes the line of an object. Short texts are shown.
-func (e *listing) write(track string, i item) {
+func (e *lister) write(track string, i item) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil || e.cfg.Objects > 0 && e.count >= e.cfg.Objects {
@@ -93,7 +102,7 @@ func (e *listing) write(track string, i item) {
 	_, e.err = fmt.Fprintf(e.cfg.Out, "%s group=%d object=%d subgroup=%d priority=%d bytes=%d %s\n",
 		track, i.location.Group, i.location.Object, i.subgroup, i.priority, len(i.payload), content)
 	if e.err != nil || e.cfg.Objects > 0 && e.count >= e.cfg.Objects {
-		e.once.Do(func() { close(e.done) })
+		close(e.done)
 	}
 }
 

@@ -33,7 +33,8 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Result, erro
 	}
 	endpoint := func(l *client.Link) client.Endpoint { return &playing{p: p, link: l} }
 	if cfg.Raw {
-		endpoint = func(l *client.Link) client.Endpoint { return &listing{cfg: &cfg, link: l} }
+		shared := &lister{cfg: &cfg, done: make(chan struct{})}
+		endpoint = func(l *client.Link) client.Endpoint { return &listing{lister: shared, link: l} }
 	}
 	err := client.Run(ctx, cfg.Client, endpoint)
 	p.cancel(nil)
