@@ -91,27 +91,37 @@ func firstObject(ctx context.Context, cfg *Config, l *client.Link, name string) 
 		return nil, err
 	}
 	defer s.Cancel(moqt.ResetCancelled)
-	if largest != nil {
-		if err := fetch(ctx, cfg, s, moqt.Fetch{FetchType: moqt.FetchRelativeJoining}, *largest, take); err != nil {
-			cfg.Client.Logger.Debug("cannot fetch, waiting for the next group", "track", name, "error", err)
-		}
+	again := time.NewTimer(0)
+	defer again.Stop()
+	if largest == nil {
+		again.Stop()
 	}
 	timeout := time.NewTimer(firstObjectTimeout)
 	defer timeout.Stop()
-	select {
-	case payload := <-first:
-		return payload, nil
-	case <-s.Context().Done():
-		return nil, fmt.Errorf("track %s: %w", name, context.Cause(s.Context()))
-	case <-timeout.C:
-		return nil, &MediaError{fmt.Errorf("track %s has no object to offer", name)}
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	for {
+		select {
+		case payload := <-first:
+			return payload, nil
+		case <-again.C:
+			// The relay can be about to get the object from a publisher that serves no FETCH.
+			if err := fetch(ctx, cfg, s, moqt.Fetch{FetchType: moqt.FetchRelativeJoining}, *largest, take); err != nil {
+				cfg.Client.Logger.Debug("cannot fetch, trying again", "track", name, "error", err)
+				again.Reset(fetchAgain)
+			}
+		case <-s.Context().Done():
+			return nil, fmt.Errorf("track %s: %w", name, context.Cause(s.Context()))
+		case <-timeout.C:
+			return nil, &MediaError{fmt.Errorf("track %s has no object to offer", name)}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 }
 
-// firstObjectTimeout is how long to wait for an object after a publisher has accepted the subscription.
-const firstObjectTimeout = 10 * time.Second
+const (
+	firstObjectTimeout = 10 * time.Second       // from the publisher's acceptance of the subscription to the object
+	fetchAgain         = 250 * time.Millisecond // until a FETCH that was refused is repeated
+)
 
 // plainReceiver passes on all objects as they come.
 type plainReceiver struct{ object func(item) }
