@@ -379,6 +379,26 @@ func TestSubscriptionsAreExtended(t *testing.T) {
 	})
 }
 
+// It has sent PUBLISH_DONE, and its subscription is still waited for, when the publisher offers the track again.
+func TestPublisherThatStartsAgain(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		src := &source{}
+		p, err := src.offer(pub, moqt.Parameters{})
+		require.NoError(t, err)
+		k, s := b.connect().mustSubscribe(moqt.Parameters{})
+		src.open(moqt.SubgroupHeader{}).object(0) // this stream is never closed
+		require.NoError(t, p.Done(moqt.DoneGoingAway, ""))
+		synctest.Wait()
+		again := &source{}
+		_, err = again.offer(b.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		again.open(moqt.SubgroupHeader{}).write(moqt.ObjectHeader{}, "new").fin()
+		require.Contains(t, k.take(), "0.0=new, 0 fin")
+		require.NoError(t, s.Context().Err())
+	})
+}
+
 func TestStrangeExpiryTimes(t *testing.T) {
 	for expires, want := range map[uint64]int{0: 0, 1: 10, math.MaxUint64: 0} {
 		onBench(t, Config{}, func(b *bench) {

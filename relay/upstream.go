@@ -113,7 +113,7 @@ func (u *upstream) subscribe() {
 func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h := u.hub
 	h.mu.Lock()
-	others, _ := h.established()
+	others := !h.dismissEnding()
 	restarted := h.isRestart(largest)
 	if restarted && !others {
 		h.startOver()
@@ -131,6 +131,34 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h.refresh()
 	h.mu.Unlock()
 	close(u.ready)
+}
+
+// dismissEnding reports whether no publisher has the track but some that have sent PUBLISH_DONE. Those are not waited for any longer, now that
+// there is another; mu is held.
+func (h *hub) dismissEnding() bool {
+	var ending []*upstream
+	for _, u := range h.up {
+		switch {
+		case !u.established:
+		case !u.isEnding():
+			return false
+		default:
+			ending = append(ending, u)
+		}
+	}
+	for _, u := range ending {
+		u.cancel(moqt.ResetCancelled)
+	}
+	return true
+}
+
+func (u *upstream) isEnding() bool {
+	select {
+	case <-u.sub.Ending():
+		return true
+	default:
+		return false
+	}
 }
 
 // judge decides whether a publisher that knows less of the track than the relay has replaced those that were there before, whose sessions
@@ -281,6 +309,7 @@ func (u *upstream) ended(cause error) {
 	}
 	delete(h.up, u.peer)
 	h.configure()
+	h.accelerate()
 	if refused, ok := errors.AsType[*moqt.RequestError](cause); ok {
 		h.failure = passOn(refused)
 	}
