@@ -43,5 +43,8 @@ func (*Track) Receive(media.SecondConn, int64, moqt.SubgroupHeader, uint8, int64
 	return func() {}
 }
 
+// Identify does nothing.
+func (*Track) Identify(media.SecondConn, int64, moqt.SubgroupHeader, uint64, uint8, int64) {}
+
 // Close does nothing.
 func (*Track) Close() {}

@@ -113,7 +113,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 }
 
 // connect opens a session from a host, over raw QUIC (moqt) or WebTransport (https).
-func (w *world) connect(from *lab.Host, scheme string, h session.Handler) *session.Session {
+func (w *world) connect(from *lab.Host, scheme string, h session.Handler, limits transport.Limits) *session.Session {
 	w.Helper()
 	device := w.lab.Relay.Facing(from)
 	addr := device.IPv4.Addr()
@@ -124,10 +124,8 @@ func (w *world) connect(from *lab.Host, scheme string, h session.Handler) *sessi
 	defer cancel()
 	at := netip.AddrPortFrom(addr, 4443).String()
 	conn, err := transport.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, at), transport.ClientConfig{
-		Protocols: []string{moqt.Draft18.ALPN()}, CertificateSHA256: w.hash,
-		ListenUDP: func(_ string, local *net.UDPAddr) (*net.UDPConn, error) {
-			return from.ListenUDP(netip.AddrPort{})
-		},
+		Protocols: []string{moqt.Draft18.ALPN()}, CertificateSHA256: w.hash, Limits: limits,
+		ListenUDP: func(string, *net.UDPAddr) (*net.UDPConn, error) { return from.ListenUDP(netip.AddrPort{}) },
 	})
 	require.NoError(w, err)
 	cfg := session.Config{Handler: h, Logger: slog.New(slog.DiscardHandler)}
@@ -161,7 +159,7 @@ func (p *publisher) HandleSubscribe(pub *session.Publication) {
 func (w *world) publisher(scheme string) *publisher {
 	w.Helper()
 	p := &publisher{subscribed: make(chan *session.Publication, 100)}
-	ns, err := w.connect(w.lab.Publisher, scheme, p).PublishNamespace(w.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
+	ns, err := w.connect(w.lab.Publisher, scheme, p, transport.Limits{}).PublishNamespace(w.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
 	require.NoError(w, err)
 	require.NoError(w, ns.Wait(w.Context()))
 	return p
@@ -178,6 +176,7 @@ type viewer struct {
 	mu      sync.Mutex
 	objects map[moqt.Location][]byte
 	streams map[subgroup][]byte // after the header
+	headers map[subgroup]moqt.SubgroupHeader
 	errs    []error
 	more    chan struct{}
 }
@@ -186,7 +185,7 @@ type subgroup struct{ group, id uint64 }
 
 func (w *world) subscribe(s *session.Session, name moqt.FullTrackName) *viewer {
 	w.Helper()
-	v := &viewer{objects: make(map[moqt.Location][]byte), streams: make(map[subgroup][]byte), more: make(chan struct{}, 1)}
+	v := &viewer{objects: make(map[moqt.Location][]byte), streams: make(map[subgroup][]byte), headers: make(map[subgroup]moqt.SubgroupHeader), more: make(chan struct{}, 1)}
 	var err error
 	v.sub, err = s.Subscribe(w.Context(), moqt.Subscribe{Track: name}, v)
 	require.NoError(w, err)
@@ -233,7 +232,8 @@ func (v *viewer) HandleSubgroup(g *session.Subgroup) {
 			rest = rest[left:]
 		}
 	}
-	v.streams[subgroup{g.Header.GroupID, g.Header.SubgroupID}] = all
+	key := subgroup{g.Header.GroupID, g.Header.SubgroupID}
+	v.streams[key], v.headers[key] = all, g.Header
 	select {
 	case v.more <- struct{}{}:
 	default:
@@ -256,10 +256,11 @@ type broadcast struct {
 	pub     *session.Publication
 	objects map[moqt.Location][]byte
 	streams map[subgroup][]byte
+	headers map[subgroup]moqt.SubgroupHeader // as subscribers get them
 }
 
 func (w *world) broadcast(pub *session.Publication) *broadcast {
-	return &broadcast{w, pub, make(map[moqt.Location][]byte), make(map[subgroup][]byte)}
+	return &broadcast{w, pub, make(map[moqt.Location][]byte), make(map[subgroup][]byte), make(map[subgroup]moqt.SubgroupHeader)}
 }
 
 // payload is the same for the same object in every run.
@@ -298,7 +299,10 @@ func (b *broadcast) send(h moqt.SubgroupHeader, first uint64, interval time.Dura
 	if h.SubgroupIDMode == moqt.SubgroupIDFirstObject {
 		key.id = first
 	}
-	b.streams[key] = all
+	if h.DefaultPriority {
+		h.Priority = moqt.DefaultPublisherPriority
+	}
+	b.streams[key], b.headers[key] = all, fastpath.Forwarded(h, key.id, h.Priority)
 }
 
 // expect waits until a viewer has all, and compares. from is the first group that it must have.
@@ -322,6 +326,9 @@ func (w *world) expect(v *viewer, b *broadcast, from uint64) {
 	for key, all := range b.streams {
 		if key.group >= from {
 			require.True(w, bytes.Equal(all, v.streams[key]), "subgroup %v differs", key)
+			got := v.headers[key]
+			got.TrackAlias = 0
+			require.Equal(w, b.headers[key], got)
 		}
 	}
 }
@@ -359,6 +366,37 @@ func present(group, id uint64) moqt.SubgroupHeader {
 	return moqt.SubgroupHeader{GroupID: group, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: id, Priority: 100}
 }
 
+// TestVideo is video of 5 Mbit/s at 25 frames a second to ten subscribers on perfect links: at least 95 % of the packets are the kernel's, as
+// soon as the paths' MTU is known.
+func TestVideo(t *testing.T) {
+	w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 10}})
+	p := w.publisher("moqt")
+	var viewers []*viewer
+	for i, h := range w.lab.Subscribers {
+		viewers = append(viewers, w.subscribe(w.connect(h, []string{"moqt", "https"}[i%2], nil, transport.Limits{}), trackName(0)))
+	}
+	b := w.broadcast(<-p.subscribed)
+	second := func(group uint64) {
+		sizes := []int{100_000}
+		for range 24 {
+			sizes = append(sizes, 22_000)
+		}
+		b.send(present(group, 0), 0, 40*time.Millisecond, sizes...)
+	}
+	second(0)
+	second(1)
+	before := w.loop.Stats().Counters
+	for g := range uint64(4) {
+		second(g + 2)
+	}
+	for _, v := range viewers {
+		w.expect(v, b, 0)
+	}
+	w.report()
+	after := w.loop.Stats().Counters
+	require.Greater(t, float64(after.SecondPackets-before.SecondPackets), 0.95*float64(after.Packets-before.Packets))
+}
+
 // TestRelayForwards has the kernel do nearly all of the work on perfect links, for every kind of session.
 func TestRelayForwards(t *testing.T) {
 	for _, tt := range []struct {
@@ -370,7 +408,7 @@ func TestRelayForwards(t *testing.T) {
 			p := w.publisher(tt.publisher)
 			var viewers []*viewer
 			for i, scheme := range []string{"moqt", "https", "moqt", "https"} {
-				viewers = append(viewers, w.subscribe(w.connect(w.lab.Subscribers[i%2], scheme, nil), trackName(0)))
+				viewers = append(viewers, w.subscribe(w.connect(w.lab.Subscribers[i%2], scheme, nil, transport.Limits{}), trackName(0)))
 			}
 			b := w.broadcast(<-p.subscribed)
 			for g := range uint64(20) {

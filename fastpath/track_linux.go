@@ -160,17 +160,31 @@ func (t *Track) Receive(from media.SecondConn, id int64, h moqt.SubgroupHeader, 
 	publisher.mu.Lock()
 	publisher.largest = max(publisher.largest, stream)
 	publisher.mu.Unlock()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	// What subgroup a stream brings may be known from its first object only; then the kernel has to find that out.
-	if t.from == publisher && h.SubgroupIDMode != moqt.SubgroupIDFirstObject && stream >= t.fast.kernel.upstreams[publisher.index].FirstStream {
-		g := t.subgroup(h, priority, start)
-		err := t.fast.kernel.ingress.Subgroups.Update(kernelStreamKey{StreamId: stream, Upstream: publisher.index}, g, ebpf.UpdateNoExist)
-		if !errors.Is(err, ebpf.ErrKeyExist) { // the kernel was faster
-			t.fast.report("register a subgroup", err)
-		}
+	if h.SubgroupIDMode != moqt.SubgroupIDFirstObject { // else see Identify
+		t.register(publisher, stream, h, priority, start)
 	}
 	return func() { t.end(publisher, stream) }
+}
+
+// Identify announces a stream of which only the first object said which subgroup it brings.
+func (t *Track) Identify(from media.SecondConn, id int64, h moqt.SubgroupHeader, subgroup uint64, priority uint8, start int64) {
+	if publisher, _ := from.(*conn); t != nil && publisher != nil {
+		h.SubgroupID = subgroup
+		t.register(publisher, uint64(id), h, priority, start)
+	}
+}
+
+func (t *Track) register(publisher *conn, stream uint64, h moqt.SubgroupHeader, priority uint8, start int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.from != publisher || stream < t.fast.kernel.upstreams[publisher.index].FirstStream {
+		return
+	}
+	key := kernelStreamKey{StreamId: stream, Upstream: publisher.index}
+	err := t.fast.kernel.ingress.Subgroups.Update(key, t.subgroup(h, priority, start), ebpf.UpdateNoExist)
+	if !errors.Is(err, ebpf.ErrKeyExist) { // the kernel was faster
+		t.fast.report("register a subgroup", err)
+	}
 }
 
 func (t *Track) subgroup(h moqt.SubgroupHeader, priority uint8, start int64) kernelSubgroup {

@@ -130,3 +130,11 @@ func (d *downstream) upstream(seg *track.Segment) *media.Upstream {
 	prefix := moqt.AppendSubgroupHeader(slices.Clone(d.peer.conn.StreamPrefix()), d.peer.session.Version(), h)
 	return &media.Upstream{Conn: from.conn, StreamID: from.id, Prefix: prefix, Start: from.start}
 }
+
+// identify tells the fast path which subgroup a stream brings, if its header does not say that.
+func (h *hub) identify(seg *track.Segment) {
+	from, ok := seg.Owner.(*arriving)
+	if ok && from.header.SubgroupIDMode == moqt.SubgroupIDFirstObject {
+		h.fast.Identify(from.conn, from.id, from.header, seg.Subgroup, seg.Priority, from.start)
+	}
+}

@@ -159,6 +159,7 @@ func stopTimer(t **time.Timer) {
 
 // opened is called when the first object of a segment has come.
 func (h *hub) opened(seg *track.Segment) {
+	h.identify(seg)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for d := range h.down {

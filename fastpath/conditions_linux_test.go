@@ -1,0 +1,203 @@
+package fastpath_test
+
+import (
+	"flag"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/lab"
+	"sluice/moqt"
+	"sluice/relay"
+	"sluice/transport"
+)
+
+// scenario is a broadcast under adverse conditions.
+type scenario struct {
+	topology lab.Topology
+	limits   transport.Limits // of subscribers
+	tracks   int
+	late     bool // one more subscriber comes in the middle
+	publish  func(b *broadcast, r *rand.Rand, group uint64)
+	groups   int
+	during   func(w *world, r *rand.Rand) // is called again and again
+	least    float64                      // of the packets that the kernel has to send
+}
+
+// video publishes a group like video's: a large object and small ones.
+func video(b *broadcast, r *rand.Rand, group uint64) {
+	sizes := []int{5000 + r.IntN(20000)}
+	for range 10 {
+		sizes = append(sizes, r.IntN(4000))
+	}
+	b.send(anyHeader(r, group), uint64(r.IntN(3)), time.Millisecond, sizes...)
+}
+
+// anyHeader is a header in one of the forms that there are.
+func anyHeader(r *rand.Rand, group uint64) moqt.SubgroupHeader {
+	h := moqt.SubgroupHeader{GroupID: group, SubgroupIDMode: moqt.SubgroupIDMode(r.IntN(3)), EndOfGroup: r.IntN(2) == 0, DefaultPriority: r.IntN(2) == 0}
+	if h.SubgroupIDMode == moqt.SubgroupIDPresent {
+		h.SubgroupID = r.Uint64N(1 << 20)
+	}
+	if !h.DefaultPriority {
+		h.Priority = uint8(r.IntN(256))
+	}
+	return h
+}
+
+func both(c lab.Conditions) lab.Topology {
+	return lab.Topology{Subscribers: 2, Uplink: lab.Symmetric(c), Downlink: lab.Symmetric(c)}
+}
+
+// toggle switches the fast path off and on.
+func toggle(w *world, r *rand.Rand) {
+	w.relay.SetFastPathPolicy(relay.FastPathBudget(r.IntN(3) - 1))
+}
+
+func rebind(w *world, r *rand.Rand) {
+	require.NoError(w, w.lab.Subscribers[r.IntN(len(w.lab.Subscribers))].Devices[0].Link.Rebind())
+}
+
+var scenarios = map[string]scenario{
+	"perfect links":     {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 40},
+	"loss":              {topology: both(lab.Conditions{Loss: 0.02, Delay: time.Millisecond}), publish: video, groups: 30},
+	"reordering":        {topology: both(lab.Conditions{Reorder: 0.05, Delay: time.Millisecond}), publish: video, groups: 30},
+	"duplication":       {topology: both(lab.Conditions{Duplicate: 0.1, Delay: time.Millisecond}), publish: video, groups: 30},
+	"late subscriber":   {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 30, late: true},
+	"small windows":     {topology: lab.Topology{Subscribers: 2}, limits: transport.Limits{MaxStreamWindow: 2000, MaxConnWindow: 5000}, publish: video, groups: 8},
+	"one packet's":      {topology: lab.Topology{Subscribers: 2}, limits: transport.Limits{MaxStreamWindow: 1200, MaxConnWindow: 3000}, publish: video, groups: 4},
+	"few streams":       {topology: lab.Topology{Subscribers: 2}, limits: transport.Limits{MaxIncomingUniStreams: 5}, publish: video, groups: 30},
+	"switched":          {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 60, during: toggle},
+	"address changes":   {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 40, during: rebind},
+	"large objects":     {topology: lab.Topology{Subscribers: 1}, publish: large, groups: 2},
+	"many small":        {topology: lab.Topology{Subscribers: 2}, publish: small, groups: 10},
+	"one packet each":   {topology: lab.Topology{Subscribers: 2}, publish: single, groups: 200},
+	"twenty tracks":     {topology: lab.Topology{Subscribers: 1}, publish: video, groups: 5, tracks: 20},
+	"one device":        {topology: lab.Topology{Subscribers: 2, OneDevice: true}, publish: video, groups: 10},
+	"checksums in host": {topology: lab.Topology{Subscribers: 2, SoftwareChecksums: true}, publish: video, groups: 10},
+}
+
+func large(b *broadcast, r *rand.Rand, group uint64) {
+	b.send(anyHeader(r, group), 0, 0, 1_200_000+r.IntN(1_000_000), 100)
+}
+
+// small publishes objects that come many to a packet.
+func small(b *broadcast, r *rand.Rand, group uint64) {
+	var sizes []int
+	for range 500 {
+		sizes = append(sizes, r.IntN(40))
+	}
+	b.send(anyHeader(r, group), 0, 0, sizes...)
+}
+
+func single(b *broadcast, r *rand.Rand, group uint64) {
+	b.send(anyHeader(r, group), 0, 0, r.IntN(1000))
+}
+
+// TestConditions compares what subscribers get with what was published, with the fast path and without.
+func TestConditions(t *testing.T) {
+	for name, s := range scenarios {
+		for _, off := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: ", off"}[off], func(t *testing.T) { s.run(t, off, 1) })
+		}
+	}
+}
+
+func (s scenario) run(t *testing.T, off bool, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 0))
+	s.topology.Seed = seed
+	w := newWorld(t, worldConfig{topology: s.topology, off: off, v6: r.IntN(2) == 0})
+	schemes := []string{"moqt", "https"}
+	p := w.publisher(schemes[r.IntN(2)])
+	tracks := max(s.tracks, 1)
+	viewers := make([][]*viewer, tracks)
+	join := func(host *lab.Host) {
+		session := w.connect(host, schemes[r.IntN(2)], nil, s.limits)
+		for i := range viewers {
+			viewers[i] = append(viewers[i], w.subscribe(session, trackName(i)))
+		}
+	}
+	for _, h := range w.lab.Subscribers {
+		join(h)
+	}
+	broadcasts := make([]*broadcast, tracks)
+	for range tracks {
+		pub := <-p.subscribed
+		for i := range broadcasts {
+			if pub.Track().Key() == trackName(i).Key() {
+				broadcasts[i] = w.broadcast(pub)
+			}
+		}
+	}
+	stop := s.start(w, r.Uint64())
+	from := uint64(0)
+	for g := range uint64(s.groups) {
+		if s.late && int(g) == s.groups/2 {
+			join(w.lab.Subscribers[0])
+			from = g
+		}
+		for _, b := range broadcasts {
+			s.publish(b, r, g)
+		}
+	}
+	stop()
+	for i, vs := range viewers {
+		for j, v := range vs {
+			if j < len(w.lab.Subscribers) {
+				w.expect(v, broadcasts[i], 0)
+			} else {
+				w.expect(v, broadcasts[i], from)
+			}
+		}
+	}
+	w.report()
+}
+
+// start calls during until the returned function is called.
+func (s scenario) start(w *world, seed uint64) (stop func()) {
+	if s.during == nil {
+		return func() {}
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Duration(20+r.IntN(80)) * time.Millisecond):
+				s.during(w, r)
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
+
+var stressFor = flag.Duration("stress", 5*time.Second, "how long TestStress runs")
+
+// TestStress mixes all conditions, differently in each run.
+func TestStress(t *testing.T) {
+	for seed, begin := uint64(1), time.Now(); time.Since(begin) < *stressFor; seed++ {
+		r := rand.New(rand.NewPCG(seed, 1))
+		some := func(p lab.Probability) lab.Probability { return p * lab.Probability(r.IntN(2)) }
+		s := scenario{
+			topology: both(lab.Conditions{Loss: some(0.02), Reorder: some(0.03), Duplicate: some(0.05), Delay: time.Duration(r.IntN(3)) * time.Millisecond}),
+			tracks:   1 + r.IntN(3), late: r.IntN(2) == 0, groups: 5 + r.IntN(30),
+			publish: []func(*broadcast, *rand.Rand, uint64){video, small, single}[r.IntN(3)],
+		}
+		s.topology.OneDevice = r.IntN(4) == 0
+		if r.IntN(3) == 0 {
+			s.limits = transport.Limits{MaxStreamWindow: uint64(1200 + r.IntN(20000)), MaxConnWindow: uint64(3000 + r.IntN(60000))}
+		}
+		s.during = []func(*world, *rand.Rand){nil, toggle, rebind}[r.IntN(3)]
+		t.Logf("seed %d: %+v", seed, s.topology)
+		s.run(t, false, seed)
+	}
+}
