@@ -180,11 +180,15 @@ func (s scenario) start(w *world, seed uint64) (stop func()) {
 	}
 }
 
-var stressFor = flag.Duration("stress", 5*time.Second, "how long TestStress runs")
+var (
+	stressFor  = flag.Duration("stress", 5*time.Second, "how long TestStress runs")
+	stressSeed = flag.Uint64("stress.seed", 1, "first seed of TestStress")
+	stressOff  = flag.Bool("stress.off", false, "run TestStress without the fast path")
+)
 
 // TestStress mixes all conditions, differently in each run.
 func TestStress(t *testing.T) {
-	for seed, begin := uint64(1), time.Now(); time.Since(begin) < *stressFor; seed++ {
+	for seed, begin := *stressSeed, time.Now(); time.Since(begin) < *stressFor; seed++ {
 		r := rand.New(rand.NewPCG(seed, 1))
 		some := func(p lab.Probability) lab.Probability { return p * lab.Probability(r.IntN(2)) }
 		s := scenario{
@@ -198,6 +202,6 @@ func TestStress(t *testing.T) {
 		}
 		s.during = []func(*world, *rand.Rand){nil, toggle, rebind}[r.IntN(3)]
 		t.Logf("seed %d: %+v", seed, s.topology)
-		s.run(t, false, seed)
+		s.run(t, *stressOff, seed)
 	}
 }

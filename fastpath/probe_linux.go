@@ -71,8 +71,8 @@ func missingCapabilities() (missing []string) {
 
 var errNoDevice = errors.New("no Ethernet device leads to the listening address")
 
-// Devices finds the devices by which a relay that listens on an address is reached: the one that has the address; all, if it listens on
-// every address.
+// Devices finds the devices by which a relay that listens on an address is reached: the one that has the address; all that have one, if it
+// listens on every address.
 func Devices(listen netip.Addr) ([]int, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -83,7 +83,7 @@ func Devices(listen netip.Addr) ([]int, error) {
 		if d.Flags&net.FlagUp == 0 || d.Flags&net.FlagLoopback != 0 || len(d.HardwareAddr) != 6 {
 			continue
 		}
-		if listen.IsUnspecified() || !listen.IsValid() || hasAddress(&d, listen) {
+		if hasAddress(&d, listen) {
 			found = append(found, d.Index)
 		}
 	}
@@ -97,7 +97,10 @@ func hasAddress(d *net.Interface, a netip.Addr) bool {
 	addrs, _ := d.Addrs()
 	for _, x := range addrs {
 		p, err := netip.ParsePrefix(x.String())
-		if err == nil && p.Addr().Unmap() == a.Unmap() {
+		if err != nil || a.IsUnspecified() && p.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		if a.IsUnspecified() || p.Addr().Unmap() == a.Unmap() {
 			return true
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,7 +37,7 @@ type world struct {
 	loop  *media.Loop
 	v6    bool
 	hash  []byte
-	port  uint16
+	at    map[*lab.Host]netip.Addr // of the relay, where it is not that of the device
 }
 
 type worldConfig struct {
@@ -44,11 +46,16 @@ type worldConfig struct {
 	v6       bool
 	budget   relay.FastPathBudget
 	sender   media.SenderConfig
+	prepare  func(*world) // before the relay is there
+	devices  []string     // default: auto
 }
 
 func newWorld(t *testing.T, cfg worldConfig) *world {
 	t.Helper()
 	w := &world{T: t, lab: labtest.New(t, cfg.topology), v6: cfg.v6}
+	if cfg.prepare != nil {
+		cfg.prepare(w)
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cert, hash, err := transport.DevCertificate()
 	require.NoError(t, err)
@@ -71,6 +78,13 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 			return err
 		}
 		devices, err := fastpath.Devices(netip.IPv6Unspecified())
+		for i, name := range cfg.devices {
+			d, err := net.InterfaceByName(name)
+			if err != nil {
+				return err
+			}
+			devices = append(devices[:i], d.Index)
+		}
 		if err != nil {
 			return err
 		}
@@ -119,6 +133,9 @@ func (w *world) connect(from *lab.Host, scheme string, h session.Handler, limits
 	addr := device.IPv4.Addr()
 	if w.v6 {
 		addr = device.IPv6.Addr()
+	}
+	if other, ok := w.at[from]; ok {
+		addr = other
 	}
 	ctx, cancel := context.WithTimeout(w.Context(), 20*time.Second)
 	defer cancel()
@@ -364,6 +381,55 @@ func (w *world) report() map[string]uint64 {
 
 func present(group, id uint64) moqt.SubgroupHeader {
 	return moqt.SubgroupHeader{GroupID: group, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: id, Priority: 100}
+}
+
+// TestVLAN has the publisher and the subscriber in VLANs of their own. The programs are on the VLANs' devices, or on those below, where they
+// see the tags.
+func TestVLAN(t *testing.T) {
+	for name, devices := range map[string][]string{"with tags": {"up", "down"}, "without tags": {"up.5", "down.6"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 1}, devices: devices, prepare: func(w *world) {
+				w.at = map[*lab.Host]netip.Addr{
+					w.lab.Publisher:      w.vlan(w.lab.Publisher, 5, w.lab.Relay, "up"),
+					w.lab.Subscribers[0]: w.vlan(w.lab.Subscribers[0], 6, w.lab.Relay, "down"),
+				}
+			}})
+			p := w.publisher("moqt")
+			v := w.subscribe(w.connect(w.lab.Subscribers[0], "moqt", nil, transport.Limits{}), trackName(0))
+			b := w.broadcast(<-p.subscribed)
+			for g := range uint64(10) {
+				b.send(present(g, 1), 0, time.Millisecond, 900, 800, 700)
+			}
+			w.expect(v, b, 0)
+			require.Greater(t, w.report()["copy_sent"], uint64(25))
+		})
+	}
+}
+
+// vlan joins a host and a device of the relay by a VLAN, and returns the relay's address in it.
+func (w *world) vlan(h *lab.Host, id int, relay *lab.Host, device string) netip.Addr {
+	w.Helper()
+	for i, end := range []struct {
+		host   *lab.Host
+		device string
+	}{{relay, device}, {h, "eth0"}} {
+		name := fmt.Sprintf("%s.%d", end.device, id)
+		for _, args := range [][]string{
+			{"link", "add", "link", end.device, "name", name, "type", "vlan", "id", fmt.Sprint(id)},
+			{"addr", "add", fmt.Sprintf("10.%d.0.%d/24", id, i+1), "dev", name},
+			{"link", "set", name, "up"},
+		} {
+			out := new(bytes.Buffer)
+			cmd := exec.Command("ip", args...)
+			cmd.Stdout, cmd.Stderr = out, out
+			err := end.host.Run(cmd)
+			if strings.Contains(out.String(), "Unknown device type") {
+				w.Skip("needs a kernel with VLANs (8021q)")
+			}
+			require.NoError(w, err, "%v: %s", args, out)
+		}
+	}
+	return netip.AddrFrom4([4]byte{10, byte(id), 0, 1})
 }
 
 // TestVideo is video of 5 Mbit/s at 25 frames a second to ten subscribers on perfect links: at least 95 % of the packets are the kernel's, as

@@ -189,6 +189,10 @@ var loopMetrics = []struct {
 		prometheus.CounterValue, func(s *media.LoopStats) float64 { return float64(s.Packets) },
 	},
 	{
+		prometheus.NewDesc("sluice_fastpath_media_packets_total", "QUIC packets with media that the kernel sent by itself.", nil, nil),
+		prometheus.CounterValue, func(s *media.LoopStats) float64 { return float64(s.Counters.SecondPackets) },
+	},
+	{
 		prometheus.NewDesc("sluice_media_messages_total", "Datagrams and trains of segments that were handed to the system.", nil, nil),
 		prometheus.CounterValue, func(s *media.LoopStats) float64 { return float64(s.Messages) },
 	},
