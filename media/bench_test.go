@@ -26,9 +26,11 @@ func BenchmarkSeal(b *testing.B) {
 			p := make([]byte, 1200-tagLength, 1200)
 			b.SetBytes(1200)
 			b.ReportAllocs()
+			cpu := cpuTime()
 			for n := uint64(0); b.Loop(); n++ {
 				s.seal(p, 13, n, 0)
 			}
+			b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N), "cpu-ns/op")
 		})
 	}
 }
@@ -46,7 +48,7 @@ func BenchmarkPacket(b *testing.B) {
 			p := content(0, 40*(testMTU-60))
 			b.SetBytes(int64(testMTU))
 			b.ReportAllocs()
-			sent := uint64(0)
+			sent, cpu := uint64(0), cpuTime()
 			for sent < uint64(b.N) {
 				log.Append(p)
 				feeds, senders, _ := w.shard.take(nil, nil)
@@ -63,6 +65,7 @@ func BenchmarkPacket(b *testing.B) {
 				next := w.s.PeekPacketNumber()
 				w.ackRanges(quic.AckRange{Smallest: next - int64(n), Largest: next - 1})
 			}
+			b.ReportMetric(float64(cpuTime()-cpu)/float64(sent), "cpu-ns/op")
 		})
 	}
 }
@@ -73,7 +76,7 @@ func BenchmarkClaim(b *testing.B) {
 	l := make(ledger, 1024)
 	l.clear()
 	s.DataLimit.Store(1 << 62)
-	i := newInfo(1, 1200, 40, kindStream)
+	i, cpu := newInfo(1, 1200, 40, kindStream), cpuTime()
 	for at := int64(0); b.Loop(); at += 1200 {
 		n, _, _ := s.begin(l)
 		s.takeData(1200, false, 0)
@@ -81,6 +84,7 @@ func BenchmarkClaim(b *testing.B) {
 		s.commit(l, n, 1, at, i)
 		s.LedgerLow.Store(n)
 	}
+	b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N), "cpu-ns/op")
 }
 
 // BenchmarkAck processes ACK frames that newly acknowledge two packets and repeat 30 ranges.
