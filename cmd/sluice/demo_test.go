@@ -22,7 +22,7 @@ const sampleClip = "../../testdata/clip.mp4"
 
 func init() { scriptCommands["cutclip"] = cutClipCommand }
 
-// cutClipCommand is "cutclip DURATION FILE": it writes the beginning of the sample clip to a file.
+// cutClipCommand is "cutclip DURATION FILE": it writes the sample clip up to a duration to a file.
 func cutClipCommand(ts *testscript.TestScript, _ bool, args []string) {
 	duration, err := time.ParseDuration(args[0])
 	ts.Check(err)
@@ -31,32 +31,40 @@ func cutClipCommand(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), slices.Concat(clip...), 0o644))
 }
 
-// cutClip returns the init segment of the sample clip and the chunks that start before the end.
+// cutClip returns the init segment of the sample clip and the chunks that start before the end. If the end is later than the
+// clip's, the clip is repeated.
 func cutClip(end time.Duration) ([][]byte, error) {
+	const period = 10040 * time.Millisecond // between two beginnings
 	clip, err := os.ReadFile(sampleClip)
 	if err != nil {
 		return nil, err
 	}
-	reader := cmaf.NewReader(bytes.NewReader(clip))
-	in, err := reader.Init()
-	if err != nil {
-		return nil, err
-	}
-	scale := make(map[uint32]time.Duration)
-	for _, t := range in.Tracks {
-		scale[t.ID] = time.Duration(t.Timescale)
-	}
 	parts := [][]byte{clip[:bytes.Index(clip, []byte("moof"))-4]}
-	for {
-		c, err := reader.Next()
+	for start := time.Duration(0); start < end; start += period {
+		reader := cmaf.NewReader(bytes.NewReader(clip))
+		in, err := reader.Init()
 		if err != nil {
 			return nil, err
 		}
-		if time.Duration(c.DecodeTime)*time.Second/scale[c.Track] >= end {
-			return parts, nil
+		for c, err := reader.Next(); err != io.EOF; c, err = reader.Next() {
+			if err != nil {
+				return nil, err
+			}
+			if start > 0 {
+				c = c.Later(ticks(in, c.Track, start), uint32(len(parts)))
+			}
+			if c.DecodeTime < ticks(in, c.Track, end) {
+				parts = append(parts, c.Data)
+			}
 		}
-		parts = append(parts, c.Data)
 	}
+	return parts, nil
+}
+
+// ticks is a duration in the time scale of a track.
+func ticks(in *cmaf.Init, track uint32, d time.Duration) uint64 {
+	i := slices.IndexFunc(in.Tracks, func(t cmaf.Track) bool { return t.ID == track })
+	return uint64(d) * uint64(in.Tracks[i].Timescale) / uint64(time.Second)
 }
 
 func TestCheckerFindsEveryDifference(t *testing.T) {
