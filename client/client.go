@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"sluice/moqt"
@@ -91,6 +92,9 @@ const (
 	lastRetry  = 5 * time.Second
 )
 
+// retryRefused is how long to wait after a refusal that is for now only.
+const retryRefused = time.Second
+
 // moveTime is how long a session may live on after another one took over, unless GOAWAY says something shorter.
 const moveTime = 10 * time.Second
 
@@ -118,7 +122,9 @@ func Run(ctx context.Context, cfg Config, endpoint func(*Link) Endpoint) error {
 type runner struct {
 	cfg      Config
 	endpoint func(*Link) Endpoint
-	links    []*Link // all that were established
+	links    []*Link // that may have to be closed
+	sessions int     // that were established so far
+	refusals int     // since something was accepted
 }
 
 // connect establishes a session and starts to serve it.
@@ -153,7 +159,8 @@ func (r *runner) connect(ctx context.Context, url string) (*Link, error) {
 		l.close()
 		return nil, &ConnectError{url, fmt.Errorf("%s: %w", url, err)}
 	}
-	r.links = append(r.links, l)
+	r.sessions++
+	r.links = append(slices.DeleteFunc(r.links, (*Link).hasEnded), l)
 	serving, stop := context.WithCancel(l.Context())
 	l.stop = stop
 	go func() { l.served <- e.Serve(serving) }()
@@ -200,14 +207,32 @@ func (r *runner) served(ctx context.Context, l *Link, err error) (*Link, error) 
 	lost := context.Cause(l.Context())
 	l.served <- err
 	l.close()
-	if err == nil || lost == nil {
+	refused, isRefused := errors.AsType[*moqt.RequestError](err)
+	switch {
+	case isRefused && r.mayRetry(refused):
+		if !sleep(ctx, retryRefused) {
+			return nil, context.Cause(ctx)
+		}
+		lost = err
+	case err == nil || lost == nil || isRefused:
 		return nil, err
-	}
-	if fatal(lost) || r.cfg.Patience < 0 {
+	case fatal(lost) || r.cfg.Patience < 0:
 		return nil, &ConnectError{l.URL, fmt.Errorf("%s: %w", l.URL, lost)}
+	}
+	if !isRefused {
+		r.refusals = 0
 	}
 	r.cfg.Logger.Warn("session lost, connecting again", "relay", l.URL, "error", lost)
 	return r.reconnect(ctx, l.URL)
+}
+
+// mayRetry reports whether a refusal is for now only, of a relay that has accepted the same before, and patience is not over.
+func (r *runner) mayRetry(e *moqt.RequestError) bool {
+	if r.sessions == 1 || e.RetryInterval == 0 && e.Code != moqt.RequestGoingAway {
+		return false
+	}
+	r.refusals++
+	return time.Duration(r.refusals)*retryRefused <= r.cfg.Patience
 }
 
 // fatal reports whether the same would happen again.
@@ -332,6 +357,16 @@ func (l *Link) close() {
 		l.stop()
 		err := <-l.served
 		l.served <- err
+	}
+}
+
+// hasEnded reports whether the session has ended, and all that used it.
+func (l *Link) hasEnded() bool {
+	select {
+	case <-l.ended:
+		return len(l.served) > 0
+	default:
+		return false
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +48,7 @@ func TestRunServes(t *testing.T) {
 				return user{serve: func(context.Context) error { return want }}
 			})
 			require.Equal(t, want, err)
+			synctest.Wait()
 			require.Error(t, r.Sessions()[0].Context().Err(), "the session was closed")
 		})
 	}
@@ -115,6 +117,42 @@ func TestRunGivesUp(t *testing.T) {
 				require.ErrorAs(t, err, &failed)
 				require.LessOrEqual(t, len(r.Dialed), tt.dials)
 				require.LessOrEqual(t, time.Since(start), time.Second+max(tt.patience, 0))
+			})
+		})
+	}
+}
+
+// A refusal ends Run, unless it is for now only and comes from a relay that has accepted the same before.
+func TestRunIsRefused(t *testing.T) {
+	final := &moqt.RequestError{Code: moqt.RequestUnauthorized}
+	later := &moqt.RequestError{Code: moqt.RequestGoingAway}
+	for name, tt := range map[string]struct {
+		serve []error // of the sessions; nil: it is lost after a second
+		want  error
+	}{
+		"at first":                      {[]error{later}, later},
+		"for good":                      {[]error{nil, final}, final},
+		"for longer than it is patient": {append([]error{nil}, slices.Repeat([]error{later}, 31)...), later},
+		"and accepted the next time":    {[]error{nil, later, errServe}, errServe},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &clienttest.Relay{}
+				served := 0
+				err := client.Run(t.Context(), config(r), func(*client.Link) client.Endpoint {
+					err := tt.serve[served]
+					served++
+					return user{serve: func(ctx context.Context) error {
+						if err != nil {
+							return err
+						}
+						time.AfterFunc(time.Second, func() { r.Close(moqt.SessionInternalError, "") })
+						<-ctx.Done()
+						return context.Cause(ctx)
+					}}
+				})
+				require.Equal(t, tt.want, err)
+				require.Equal(t, len(tt.serve), served)
 			})
 		})
 	}

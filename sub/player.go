@@ -87,7 +87,7 @@ func (p *player) apply(l *lane, f func(*sequencer)) (full bool, room <-chan stru
 	f(l.seq)
 	close(p.changed)
 	p.changed = make(chan struct{})
-	p.full = p.buffered() > maxBuffered
+	p.full = p.full || p.buffered() > maxBuffered // until there is room again, which collect says
 	return p.full, p.room
 }
 
@@ -271,7 +271,7 @@ func (p *player) release(c *candidate) (done bool) {
 	l.seq.pop(c.item)
 	l.sum.Write(c.item.payload)
 	l.expected = c.time
-	if l.track != nil {
+	if c.chunk.Track != 0 {
 		l.expected = l.track.Time(c.chunk.DecodeTime + c.chunk.Duration)
 	}
 	if l.check != nil {

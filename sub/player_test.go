@@ -246,6 +246,25 @@ func TestPlayerSlowsDownItsSources(t *testing.T) {
 	})
 }
 
+// Those who wait for room are not forgotten when others find that there is some.
+func TestPlayerStaysFullUntilThereIsRoom(t *testing.T) {
+	p := newPlayer(io.Discard, &cmaf.Init{}, hold, limits{})
+	l := p.addLane("", nil, nil)
+	full, room := p.apply(l, func(s *sequencer) { s.bytes = maxBuffered + 1 })
+	require.True(t, full)
+	full, _ = p.apply(l, func(s *sequencer) { s.bytes = maxBuffered - 1 })
+	require.True(t, full)
+	_, _, _ = p.collect(time.Now())
+	select {
+	case <-room:
+		t.Fatal("there is no room")
+	default:
+	}
+	l.seq.bytes = maxBuffered / 2
+	_, _, _ = p.collect(time.Now())
+	<-room
+}
+
 func TestPlayerReportsBrokenOutput(t *testing.T) {
 	p := newPlayer(brokenWriter{}, &cmaf.Init{}, hold, limits{})
 	l := p.addLane("", nil, nil)

@@ -57,12 +57,8 @@ func newSequencer() *sequencer { return &sequencer{groups: map[uint64]*incoming{
 // start sets where playback starts, unless it has started already.
 func (s *sequencer) start(l moqt.Location) {
 	if !s.begun {
-		s.begun, s.next = true, l
-		for id := range s.groups {
-			if id < l.Group {
-				delete(s.groups, id)
-			}
-		}
+		s.begun = true
+		s.moveTo(l)
 	}
 }
 
@@ -166,7 +162,7 @@ func (s *sequencer) fetch(pending bool) { s.fetching, s.lastFetched = pending, n
 // end says that nothing more will arrive.
 func (s *sequencer) end() { s.ended = true }
 
-// State is what a sequencer is up to.
+// state is what a sequencer is up to.
 type state int
 
 const (
@@ -237,6 +233,7 @@ func (s *sequencer) nextGroup() bool {
 	return true
 }
 
+// moveTo makes l the next location and forgets the groups before it.
 func (s *sequencer) moveTo(l moqt.Location) {
 	for id, g := range s.groups {
 		if id < l.Group {

@@ -117,6 +117,29 @@ func TestSequencer(t *testing.T) {
 	}
 }
 
+func TestSequencerForgetsWhatCameBeforeTheStart(t *testing.T) {
+	s := newSequencer()
+	put(s, at(1, 0), at(2, 0), at(3, 0))
+	s.start(at(3, 0))
+	require.Equal(t, 1, s.bytes)
+	require.Len(t, s.groups, 1)
+	out, _ := take(s)
+	require.Equal(t, []moqt.Location{at(3, 0)}, out)
+	require.Zero(t, s.bytes)
+}
+
+// A peer that opens streams of ever new groups gets no memory for them.
+func TestSequencerFollowsFewGroups(t *testing.T) {
+	s := newSequencer()
+	for group := range uint64(3 * maxGroups) {
+		s.openStream(group)
+		put(s, at(group, 0))
+		s.closeStream(group, true)
+	}
+	require.Len(t, s.groups, maxGroups)
+	require.Equal(t, maxGroups, s.bytes)
+}
+
 // Whatever the order of arrival, everything comes out once and in order, and no memory is left.
 func TestSequencerOrders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
