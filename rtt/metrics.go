@@ -167,6 +167,9 @@ func (m *Metrics) collectPrefixes(ch chan<- prometheus.Metric) {
 		name := prefix.String()
 		ch <- prometheus.MustNewConstMetric(prefixTraffic, prometheus.CounterValue, float64(p.received.Bytes), name, "received")
 		ch <- prometheus.MustNewConstMetric(prefixTraffic, prometheus.CounterValue, float64(p.sent.Bytes), name, "sent")
+		if p.rtt.Count == 0 {
+			continue
+		}
 		ch <- prometheus.MustNewConstHistogram(prefixDesc, p.rtt.Count, p.rtt.Sum.Seconds(), p.rtt.cumulative(), name)
 	}
 }
