@@ -31,6 +31,7 @@ type replay struct {
 	totals  *aggregator
 	turn    time.Time // when the current interval of aggregation ends
 	cleanup time.Time // when the next clean-up is due
+	last    time.Time // when the last packet was captured
 }
 
 // Replay measures the packets of a pcap or pcapng capture, at the times when they were captured, by the same programs as a
@@ -106,6 +107,7 @@ func (r *replay) packet(p captured) error {
 	if err := r.due(p.at); err != nil {
 		return err
 	}
+	r.last = p.at
 	if err := r.kernel.SetClock(uint64(p.at.UnixNano()), p.length); err != nil {
 		return err
 	}
@@ -197,8 +199,8 @@ func (r *replay) finish() error {
 	if err := r.drain(); err != nil {
 		return err
 	}
-	if r.totals != nil && !r.turn.IsZero() {
-		if err := r.endInterval(r.turn); err != nil {
+	if r.totals != nil && !r.last.IsZero() {
+		if err := r.endInterval(r.last); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -29,7 +30,7 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("UNIQUE", fmt.Sprintf("test-%d", os.Getpid()))
-			return setRelayEnv(env)
+			return errors.Join(setRelayEnv(env), setRTTEnv(env))
 		},
 	})
 }
