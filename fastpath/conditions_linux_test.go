@@ -1,6 +1,7 @@
 package fastpath_test
 
 import (
+	"cmp"
 	"flag"
 	"math/rand/v2"
 	"sync"
@@ -24,6 +25,7 @@ type scenario struct {
 	publish  func(b *broadcast, r *rand.Rand, group uint64)
 	groups   int
 	during   func(w *world, r *rand.Rand) // is called again and again
+	every    time.Duration                // about; default: 50 ms
 	least    float64                      // of the packets that the kernel has to send
 }
 
@@ -57,6 +59,9 @@ func toggle(w *world, r *rand.Rand) {
 	w.relay.SetFastPathPolicy(relay.FastPathBudget(r.IntN(3) - 1))
 }
 
+// rebindEvery leaves the server connection IDs for the next path: it learns of new ones when the path works.
+const rebindEvery = 500 * time.Millisecond
+
 func rebind(w *world, r *rand.Rand) {
 	require.NoError(w, w.lab.Subscribers[r.IntN(len(w.lab.Subscribers))].Devices[0].Link.Rebind())
 }
@@ -71,7 +76,7 @@ var scenarios = map[string]scenario{
 	"one packet's":      {topology: lab.Topology{Subscribers: 2}, limits: transport.Limits{MaxStreamWindow: 1200, MaxConnWindow: 3000}, publish: video, groups: 4},
 	"few streams":       {topology: lab.Topology{Subscribers: 2}, limits: transport.Limits{MaxIncomingUniStreams: 5}, publish: video, groups: 30},
 	"switched":          {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 60, during: toggle},
-	"address changes":   {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 40, during: rebind},
+	"address changes":   {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 40, during: rebind, every: rebindEvery},
 	"large objects":     {topology: lab.Topology{Subscribers: 1}, publish: large, groups: 2},
 	"many small":        {topology: lab.Topology{Subscribers: 2}, publish: small, groups: 10},
 	"one packet each":   {topology: lab.Topology{Subscribers: 2}, publish: single, groups: 200},
@@ -169,7 +174,7 @@ func (s scenario) start(w *world, seed uint64) (stop func()) {
 			select {
 			case <-done:
 				return
-			case <-time.After(time.Duration(20+r.IntN(80)) * time.Millisecond):
+			case <-time.After(time.Duration((0.5 + r.Float64()) * float64(cmp.Or(s.every, 50*time.Millisecond)))):
 				s.during(w, r)
 			}
 		}
@@ -200,7 +205,12 @@ func TestStress(t *testing.T) {
 		if r.IntN(3) == 0 {
 			s.limits = transport.Limits{MaxStreamWindow: uint64(1200 + r.IntN(20000)), MaxConnWindow: uint64(3000 + r.IntN(60000))}
 		}
-		s.during = []func(*world, *rand.Rand){nil, toggle, rebind}[r.IntN(3)]
+		switch r.IntN(3) {
+		case 0:
+			s.during = toggle
+		case 1:
+			s.during, s.every = rebind, rebindEvery
+		}
 		t.Logf("seed %d: %+v", seed, s.topology)
 		s.run(t, *stressOff, seed)
 	}

@@ -17,11 +17,11 @@ type FastPathPolicy interface {
 	Subscribers(track moqt.FullTrackName, subscribers int) int
 }
 
-// FastPathBudget is a [FastPathPolicy] that gives each track the same number of subscribers. 0 is the default, 20; with a negative number
+// FastPathBudget is a [FastPathPolicy] that gives each track the same number of subscribers. 0 is the default, 12; with a negative number
 // nobody is served by the fast path.
 type FastPathBudget int
 
-const defaultFastPathBudget = 20
+const defaultFastPathBudget = 12
 
 // Subscribers implements [FastPathPolicy].
 func (b FastPathBudget) Subscribers(moqt.FullTrackName, int) int {

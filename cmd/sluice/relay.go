@@ -74,7 +74,7 @@ func (f *relayFlags) register(cmd *cobra.Command) {
 
 	flags.StringVar(&f.fastPath.Mode, "fastpath", "auto", "forward media in the kernel: auto, on (fail if that is not possible) or off")
 	flags.StringSliceVar(&f.fastPath.Devices, "device", nil, "network `devices` for --fastpath (default: those that lead to the listening address)")
-	flags.IntVar(&f.budget, "fastpath-budget", 20, fmt.Sprintf("largest `number` of subscribers of one track that the kernel serves, at most %d", fastpath.MaxSubscriptions))
+	flags.IntVar(&f.budget, "fastpath-budget", 12, fmt.Sprintf("largest `number` of subscribers of one track that the kernel serves, at most %d", fastpath.MaxSubscriptions))
 
 	flags.DurationVar(&f.drain, "drain", 10*time.Second, "sessions may live on for this `duration` after SIGTERM")
 	flags.StringVar(&f.drainURI, "drain-uri", "", "`URL` of another relay to which peers are sent after SIGTERM")
@@ -142,7 +142,7 @@ func (f *relayFlags) config() (cfg relayServerConfig, certificate string, err er
 		f.relay.Cache.Duration = -1 // nothing is kept
 	}
 	f.transport.MaxConnections = f.relay.MaxSessions
-	f.relay.FastPathPolicy = relay.FastPathBudget(f.budget)
+	f.relay.FastPathPolicy, f.fastPath.Copies = relay.FastPathBudget(f.budget), f.budget
 	if f.tokenFile != "" {
 		if f.relay.Authorizer, err = relay.OpenTokenFile(f.tokenFile, slog.Default()); err != nil {
 			return cfg, "", fmt.Errorf("--auth-token-file: %w", err)

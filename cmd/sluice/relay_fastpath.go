@@ -16,6 +16,7 @@ import (
 type fastPathConfig struct {
 	Mode    string   // auto, on or off
 	Devices []string // empty: those that lead to the listening address
+	Copies  int      // that a packet may cause
 }
 
 // openFastPath loads and attaches the programs. With auto it returns nil, and logs the reason, if that is not possible.
@@ -23,7 +24,7 @@ func openFastPath(cfg fastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*fas
 	if cfg.Mode == "off" {
 		return nil, nil
 	}
-	f, err := attachFastPath(cfg.Devices, addr, log)
+	f, err := attachFastPath(cfg, addr, log)
 	switch {
 	case err == nil:
 		return f, nil
@@ -34,12 +35,12 @@ func openFastPath(cfg fastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*fas
 	return nil, nil
 }
 
-func attachFastPath(names []string, addr *net.UDPAddr, log *slog.Logger) (*fastpath.FastPath, error) {
-	devices, err := fastPathDevices(names, addr.AddrPort().Addr())
+func attachFastPath(cfg fastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*fastpath.FastPath, error) {
+	devices, err := fastPathDevices(cfg.Devices, addr.AddrPort().Addr())
 	if err != nil {
 		return nil, err
 	}
-	f, err := fastpath.New(fastpath.Settings{Port: uint16(addr.Port), ConnectionIDLen: transport.ConnectionIDLength}, log)
+	f, err := fastpath.New(fastpath.Settings{Port: uint16(addr.Port), ConnectionIDLen: transport.ConnectionIDLength, MaxCopies: cfg.Copies}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +48,7 @@ func attachFastPath(names []string, addr *net.UDPAddr, log *slog.Logger) (*fastp
 		f.Close()
 		return nil, err
 	}
+	log.Info("media is forwarded in the kernel", "devices", len(devices))
 	return f, nil
 }
 

@@ -6,7 +6,7 @@
 #include "prefix.h"
 
 // Copies that one packet may cause: bounds the time in softirq. The Go policy sets the track's, this is the ceiling.
-const volatile u32 max_copies = 20;
+const volatile u32 max_copies = 12;
 
 struct fan_out {
 	struct __sk_buff *skb;

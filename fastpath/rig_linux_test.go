@@ -1,0 +1,267 @@
+package fastpath
+
+import (
+	"encoding/binary"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go/quicvarint"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/chacha20"
+	"golang.org/x/crypto/chacha20poly1305"
+
+	"sluice/lab"
+	"sluice/lab/labtest"
+)
+
+const relayPort = 4443
+
+// headerMask is the header protection mask of a sample (RFC 9001 §5.4.4).
+func headerMask(k *PacketKeys, sample []byte) (mask [5]byte) {
+	c, err := chacha20.NewUnauthenticatedCipher(k.HeaderProtection[:], sample[4:16])
+	if err != nil {
+		panic(err)
+	}
+	c.SetCounter(binary.LittleEndian.Uint32(sample))
+	c.XORKeyStream(mask[:], mask[:])
+	return mask
+}
+
+func aead(k *PacketKeys, pn uint64) (sealer interface {
+	Seal(dst, nonce, plaintext, aad []byte) []byte
+	Open(dst, nonce, ciphertext, aad []byte) ([]byte, error)
+}, nonce []byte) {
+	a, err := chacha20poly1305.New(k.Key[:])
+	if err != nil {
+		panic(err)
+	}
+	nonce = slices.Clone(k.IV[:])
+	for i := range 8 {
+		nonce[11-i] ^= byte(pn >> (8 * i))
+	}
+	return a, nonce
+}
+
+// packet is a short header packet.
+func packet(k *PacketKeys, cid []byte, pn uint64, pnLen, phase int, payload []byte) []byte {
+	p := append([]byte{0x40 | byte(phase<<2) | byte(pnLen-1)}, cid...)
+	p = append(p, binary.BigEndian.AppendUint64(nil, pn)[8-pnLen:]...)
+	a, nonce := aead(k, pn)
+	n := len(p)
+	p = a.Seal(p, nonce, payload, p[:n:n])
+	at := 1 + len(cid)
+	mask := headerMask(k, p[at+4:])
+	p[0] ^= mask[0] & 0x1f
+	for i := range pnLen {
+		p[at+i] ^= mask[1+i]
+	}
+	return p
+}
+
+// received is a packet of the kernel's, opened by the subscriber.
+type received struct {
+	number         uint64
+	phase          int
+	stream, offset uint64
+	fin            bool
+	data           []byte
+}
+
+// open opens a packet with a four-byte number and one STREAM frame that extends to its end.
+func open(t testing.TB, k *PacketKeys, cid, p []byte) received {
+	t.Helper()
+	p = slices.Clone(p)
+	at := 1 + len(cid)
+	require.GreaterOrEqual(t, len(p), at+4+16+1)
+	require.Equal(t, cid, append([]byte{}, p[1:at]...))
+	mask := headerMask(k, p[at+4:])
+	p[0] ^= mask[0] & 0x1f
+	for i := range 4 {
+		p[at+i] ^= mask[1+i]
+	}
+	require.EqualValues(t, 0x43, p[0]&^4, "short header, fixed bit, no spin, reserved bits zero, four bytes of number")
+	r := received{number: uint64(binary.BigEndian.Uint32(p[at:])), phase: int(p[0] >> 2 & 1)}
+	a, nonce := aead(k, r.number)
+	payload, err := a.Open(nil, nonce, p[at+4:], p[:at+4])
+	require.NoError(t, err)
+
+	require.EqualValues(t, 0x08, payload[0]&^5, "a STREAM frame without a length")
+	typ, rest := payload[0], payload[1:]
+	r.fin = typ&1 != 0
+	varint := func() uint64 {
+		v, n, err := quicvarint.Parse(rest)
+		require.NoError(t, err)
+		rest = rest[n:]
+		return v
+	}
+	r.stream = varint()
+	if typ&4 != 0 {
+		r.offset = varint()
+	}
+	r.data = rest
+	return r
+}
+
+func randomPacketKeys() *PacketKeys {
+	k := new(PacketKeys)
+	copy(k.Key[:], randomBytes(32))
+	copy(k.HeaderProtection[:], randomBytes(32))
+	copy(k.IV[:], randomBytes(12))
+	return k
+}
+
+// upstreamCID is the connection ID that the publisher addresses the relay with.
+var upstreamCID = []byte("12345678")
+
+// subscriber is a host that receives what the kernel sends.
+type subscriber struct {
+	index uint32
+	conn  *net.UDPConn
+	keys  *PacketKeys
+	cid   []byte
+}
+
+// rig is a publisher, a relay with the programs attached, and subscribers.
+type rig struct {
+	*Kernel
+	t           testing.TB
+	lab         *lab.Lab
+	v6          bool
+	keys        *PacketKeys // of the publisher's packets
+	publisher   *net.UDPConn
+	relay       *net.UDPConn
+	subscribers []*subscriber
+	nextPN      uint64
+}
+
+func newRig(t testing.TB, topology lab.Topology, v6 bool) *rig {
+	t.Helper()
+	r := &rig{t: t, lab: labtest.New(t, topology), v6: v6, keys: randomPacketKeys()}
+	var err error
+	r.Kernel, err = Load(Settings{Port: relayPort, ConnectionIDLen: len(upstreamCID)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	require.NoError(t, r.lab.Relay.Do(func() error {
+		for _, d := range r.lab.Relay.Devices {
+			if err := r.Attach(r.index(d)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	r.relay, err = r.lab.Relay.ListenUDP(netip.AddrPortFrom(netip.IPv6Unspecified(), relayPort))
+	require.NoError(t, err)
+	r.publisher, err = r.lab.Publisher.ListenUDP(netip.AddrPort{})
+	require.NoError(t, err)
+	r.SetUpstream(0, false, 0)
+	r.SetOpenKeys(0, 0, r.keys)
+	require.NoError(t, r.AddConnectionID(upstreamCID, 0))
+	require.NoError(t, r.SetAlias(0, 77, 5))
+	for i, h := range r.lab.Subscribers {
+		r.addSubscriber(uint32(i), h)
+	}
+	return r
+}
+
+// index is a device's in the relay's namespace.
+func (r *rig) index(d *lab.Device) int {
+	i, err := net.InterfaceByName(d.Name)
+	require.NoError(r.t, err)
+	return i.Index
+}
+
+func (r *rig) address(d *lab.Device) netip.Addr {
+	if r.v6 {
+		return d.IPv6.Addr()
+	}
+	return d.IPv4.Addr()
+}
+
+func (r *rig) addSubscriber(index uint32, h *lab.Host) {
+	t := r.t
+	near, far := r.lab.Relay.Facing(h), h.Devices[0]
+	s := &subscriber{index: index, keys: randomPacketKeys(), cid: randomBytes(int(index) * 4 % 21)}
+	var err error
+	s.conn, err = h.ListenUDP(netip.AddrPortFrom(r.address(far), 9000))
+	require.NoError(t, err)
+	require.NoError(t, r.SetPath(index, Path{
+		Local:  netip.AddrPortFrom(r.address(near), relayPort),
+		Remote: netip.AddrPortFrom(r.address(far), 9000), ConnectionID: s.cid, InitialMaxStream: 1 << 40,
+	}))
+	r.SetSendKeys(index, 0, s.keys)
+	state := &r.Kernel.subscribers[index]
+	state.Window, state.DataLimit, state.MaxUni = 1<<20, 1<<20, 100
+	state.NextUni, state.Threshold, state.Mtu, state.NextPn = 3, 0xffff, 1400, 1000
+	r.subscribers = append(r.subscribers, s)
+	r.greet(s)
+}
+
+// greet has the relay's stack send something to a subscriber: the programs learn from it where the subscriber is.
+func (r *rig) greet(s *subscriber) {
+	_, err := r.relay.WriteTo([]byte("handshake"), s.conn.LocalAddr())
+	require.NoError(r.t, err)
+	require.NoError(r.t, s.conn.SetReadDeadline(time.Now().Add(5*time.Second)))
+	_, _, err = s.conn.ReadFromUDPAddrPort(make([]byte, 100))
+	require.NoError(r.t, err)
+}
+
+func (r *rig) subscription(s *subscriber) Subscription {
+	return Subscription{Subscriber: s.index, Alias: 1000 + uint64(s.index), EndGroup: 1<<64 - 1, Forward: true, Priority: 128}
+}
+
+func (r *rig) subscribeAll() {
+	var all []Subscription
+	for _, s := range r.subscribers {
+		all = append(all, r.subscription(s))
+	}
+	require.NoError(r.t, r.SetTrack(5, 128, all))
+}
+
+// publish sends frames in one packet, and waits until the relay's socket has it.
+func (r *rig) publish(frames ...[]byte) {
+	r.t.Helper()
+	r.publishPacket(packet(r.keys, upstreamCID, r.nextPN, 4, 0, slices.Concat(frames...)))
+	r.nextPN++
+}
+
+// publishPacket expects the packet to reach user space as it was sent.
+func (r *rig) publishPacket(p []byte) {
+	r.t.Helper()
+	to := netip.AddrPortFrom(r.address(r.lab.Relay.Facing(r.lab.Publisher)), relayPort)
+	_, err := r.publisher.WriteToUDPAddrPort(p, to)
+	require.NoError(r.t, err)
+	buffer := make([]byte, 2000)
+	require.NoError(r.t, r.relay.SetReadDeadline(time.Now().Add(5*time.Second)))
+	n, _, err := r.relay.ReadFromUDPAddrPort(buffer)
+	require.NoError(r.t, err)
+	require.Equal(r.t, p, buffer[:n], "user space gets the packet as it was sent")
+}
+
+// receive reads one packet of a subscriber's. The stack has verified the checksums.
+func (r *rig) receive(s *subscriber) received {
+	r.t.Helper()
+	buffer := make([]byte, 2000)
+	require.NoError(r.t, s.conn.SetReadDeadline(time.Now().Add(5*time.Second)))
+	n, from, err := s.conn.ReadFromUDPAddrPort(buffer)
+	require.NoError(r.t, err, "%v", r.counts())
+	require.EqualValues(r.t, relayPort, from.Port())
+	return open(r.t, s.keys, s.cid, buffer[:n])
+}
+
+// counts lists the reasons that were counted, apart from packets that have nothing to do with media.
+func (r *rig) counts() map[string]uint64 {
+	r.t.Helper()
+	counts, err := r.Counts()
+	require.NoError(r.t, err)
+	maps.DeleteFunc(counts, func(name string, n uint64) bool { return n == 0 || name == "packet_not_media" })
+	return counts
+}
+
+// subgroupHeader is a SUBGROUP_HEADER with Subgroup ID and priority.
+func subgroupHeader(alias, group, subgroup uint64, priority int) []byte {
+	return concat(0x14, vi64(alias), vi64(group), vi64(subgroup), priority)
+}

@@ -1,0 +1,89 @@
+package fastpath
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"sluice/lab"
+)
+
+// TestTags gives the programs frames with VLAN tags: they look behind up to two, and send to a subscriber with the one that the stack uses.
+func TestTags(t *testing.T) {
+	r := newRig(t, lab.Topology{Subscribers: 1, SoftwareChecksums: true}, false)
+	sub := r.subscription(r.subscribers[0])
+	tags := [][]byte{nil, concat(0x81, 0, 0, 5), concat(0x88, 0xa8, 0, 6, 0x81, 0, 0, 5)}
+	two := func(v int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(v)) }
+	datagram := func(sport, dport uint16, payload []byte) []byte {
+		udp := concat(two(int(sport)), two(int(dport)), two(8+len(payload)), 0, 0, payload)
+		return concat(0x45, 0, two(20+len(udp)), 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7, udp)
+	}
+	for i, tag := range tags {
+		before := r.counts()
+		p := packet(r.keys, upstreamCID, uint64(i), 4, 0, []byte{1, 0, 0, 0})
+		frame := concat(make([]byte, 12), tag, 8, 0, datagram(9, relayPort, p))
+		_, err := r.ingress.ServerIngress.Run(&ebpf.RunOptions{Data: frame})
+		require.NoError(t, err)
+		require.Equal(t, before["packet_opened"]+1, r.counts()["packet_opened"], "%d tags", i)
+	}
+
+	// What the stack sends to a subscriber has a tag; so have the copies.
+	frame := concat(2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, tags[1], 8, 0, datagram(relayPort, 700, []byte("handshake")))
+	_, err := r.egress.ClientEgress.Run(&ebpf.RunOptions{Data: frame})
+	require.NoError(t, err)
+	var n kernelNeighbor
+	key := kernelEndpoint{Addr: [16]uint8{198, 51, 100, 7}, Port: bigEndian16(700)}
+	require.NoError(t, r.ingress.Neighbors.Lookup(key, &n))
+	require.Equal(t, [6]uint8{2, 0, 0, 0, 0, 9}, n.Dmac)
+	require.Equal(t, bigEndian16(0x8100), n.VlanProto)
+	require.Equal(t, bigEndian16(5), n.VlanTci)
+
+	require.NoError(t, r.lab.Relay.Do(func() error {
+		n.Ifindex = uint32(r.index(r.lab.Relay.Facing(r.lab.Subscribers[0])))
+		return nil
+	}))
+	require.NoError(t, r.ingress.Neighbors.Put(key, n))
+	require.NoError(t, r.SetPath(r.subscribers[0].index, Path{
+		Local: netip.MustParseAddrPort("192.0.2.1:4443"), Remote: netip.MustParseAddrPort("198.51.100.7:700"), InitialMaxStream: 1 << 20,
+	}))
+	require.NoError(t, r.SetTrack(5, 128, []Subscription{sub}))
+	sniffer := r.sniff(r.lab.Subscribers[0])
+	r.nextPN = 100
+	r.publish(stream(3, 0, 1, append(subgroupHeader(77, 1, 5, 9), "object"...)))
+	require.EqualValues(t, 1, r.counts()["copy_sent"], "%v", r.counts())
+	got := sniffer(func(p []byte) bool { return bytes.HasPrefix(p, n.Dmac[:]) })
+	require.Equal(t, concat(2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, tags[1], 8, 0, 0x45), got[:19])
+}
+
+// sniff opens a packet socket on a host's device. The returned function waits for the first frame that matches.
+func (r *rig) sniff(h *lab.Host) func(match func([]byte) bool) []byte {
+	var fd int
+	require.NoError(r.t, h.Do(func() (err error) {
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(bigEndian16(unix.ETH_P_ALL)))
+		return err
+	}))
+	r.t.Cleanup(func() { unix.Close(fd) })
+	require.NoError(r.t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}))
+	require.NoError(r.t, unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1))
+	return func(match func([]byte) bool) []byte {
+		buffer, oob := make([]byte, 4096), make([]byte, 256)
+		for {
+			n, o, _, _, err := unix.Recvmsg(fd, buffer, oob, 0)
+			require.NoError(r.t, err)
+			if !match(buffer[:n]) {
+				continue
+			}
+			messages, err := unix.ParseSocketControlMessage(oob[:o])
+			require.NoError(r.t, err)
+			aux := messages[0].Data // struct tpacket_auxdata: the stack has taken the tag out
+			tag := []byte{aux[19], aux[18], aux[17], aux[16]}
+			return slices.Concat(buffer[:12], tag, buffer[12:n])
+		}
+	}
+}
