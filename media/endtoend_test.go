@@ -455,4 +455,6 @@ func TestClientSends(t *testing.T) {
 	for range x.streams {
 		require.Equal(t, Delivered, (<-results).Outcome)
 	}
+	conn.CloseWithError(0, "")
+	client.CloseWithError(0, "")
 }

@@ -66,6 +66,9 @@ func (s *Sender) Keys(phase uint64, suite uint16, version uint32, read, write []
 	}
 	s.mu.Lock()
 	defer s.unlock()
+	if s.closed {
+		return
+	}
 	s.seal.install(phase, key, header)
 	s.keyLimit = key.limit
 	if phase > 0 {

@@ -49,7 +49,7 @@ func (s *Sender) receiveAck(a *quic.AckInfo) (sample time.Duration, err error) {
 			s.ackPacket(e, &ev)
 		}
 	}
-	s.findSpurious(a, largest)
+	s.findSpurious(now, a, largest)
 	s.largestAcked = max(s.largestAcked, largest)
 	if acked > 0 {
 		if newest.number == largest && !newest.uncounted() {
@@ -126,11 +126,14 @@ func (s *Sender) loseFrame(e entry) {
 }
 
 // findSpurious looks for acknowledgments of packets that were considered lost (RFC 9002 §6.1.1 allows to become more patient then).
-func (s *Sender) findSpurious(a *quic.AckInfo, largest uint64) {
+func (s *Sender) findSpurious(now Time, a *quic.AckInfo, largest uint64) {
 	kept := s.lostRecently[:0]
+	oldest := now.Add(-persistentPTOs * s.rtt.pto(s.params.MaxAckDelay))
 	for _, p := range s.lostRecently {
 		if !covered(a.Ranges, p.number, p.number) {
-			kept = append(kept, p)
+			if p.sent > oldest {
+				kept = append(kept, p)
+			}
 			continue
 		}
 		s.counters.SpuriousPackets++

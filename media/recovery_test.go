@@ -100,6 +100,38 @@ func TestProbeTimeout(t *testing.T) {
 	require.Zero(t, w.s.ptoCount, "an acknowledgment ends the backoff")
 }
 
+// An acknowledgment ends the backoff: what is still outstanding is probed soon, not when the long alarm goes off.
+func TestProbeTimeoutAfterBackoff(t *testing.T) {
+	w, _, _ := burstOf(t, 5)
+	var probes []*packet
+	for w.s.ptoCount < 5 {
+		probes = w.sleep(time.Hour)
+	}
+	w.clock.advance(10 * ms)
+	w.ackNumbers(probes[0].number)
+	w.run()
+	require.Less(t, w.shard.alarms.next().Sub(w.clock.t), time.Second)
+}
+
+// Packets that were lost long ago are not looked for in every ACK frame.
+func TestLostPacketsAreForgotten(t *testing.T) {
+	w, _, n := burstOf(t, 10)
+	w.clock.advance(100 * ms)
+	w.ackNumbers(n[9])
+	require.NotEmpty(t, w.s.lostRecently)
+	for range 10 {
+		w.run()
+		w.ack(100 * ms)
+		w.sleep(time.Second)
+	}
+	log := newTestLog(0, 10)
+	w.stream(w.subscribe(), log)
+	w.clock.advance(time.Minute)
+	sent := w.run()
+	w.ackNumbers(sent[0].number)
+	require.Empty(t, w.s.lostRecently)
+}
+
 // Probes may be sent beyond the congestion window (RFC 9002 §7.5).
 func TestProbesIgnoreWindow(t *testing.T) {
 	w, f, _ := burstOf(t, 5)

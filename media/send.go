@@ -31,6 +31,7 @@ func (s *Sender) serveLocked(now Time, b *batch) (more bool, alarm Time) {
 	s.observe(now)
 	stopped := s.sendUntilStopped(now, b)
 	s.deadline = s.nextAlarm(now, stopped)
+	s.shrinkLedger()
 	return stopped == again, s.deadline
 }
 
@@ -48,7 +49,7 @@ func (s *Sender) nextAlarm(now Time, stopped Reason) Time {
 
 // wantsService says if an ACK has changed anything that the shard's goroutine must act on.
 func (s *Sender) wantsService() bool {
-	return s.lossTime < s.deadline || s.pending() && s.state.fits(s.mtu)
+	return s.lossDeadline() < s.deadline || s.pending() && s.state.fits(s.mtu)
 }
 
 // pending says if there is anything to send.

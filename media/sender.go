@@ -183,6 +183,7 @@ func skipInterval() uint64 { return 500 + rand.Uint64N(5000) }
 
 const (
 	firstLedger = 128     // records: 4 KiB, enough for 1 Mbit/s on most paths
+	idleLedger  = 1024    // records that a silent sender keeps
 	maxLedger   = 1 << 15 // records
 )
 
@@ -217,6 +218,13 @@ func (s *Sender) growLedger() bool {
 	s.ledger = s.ledger.grown(ring, s.low, next)
 	s.setMTU(s.mtu)
 	return true
+}
+
+// shrinkLedger gives a large ledger back when nothing is outstanding and no alarm is set: bursts are rare, subscribers many.
+func (s *Sender) shrinkLedger() {
+	if s.deadline == never && len(s.ledger) > idleLedger && s.loop.arena == (memory{}) {
+		s.ledger = nil
+	}
 }
 
 // canSend says if packets may be sent at all.

@@ -2,6 +2,7 @@ package media
 
 import (
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -57,8 +58,15 @@ func TestLedgerGrows(t *testing.T) {
 	sent := w.run()
 	require.Greater(t, len(sent), 800)
 	require.Equal(t, 2048, w.s.Stats().Ledger)
-	w.ack(time10)
+	for range 3 {
+		w.ack(time10)
+		w.sleep(time.Hour)
+	}
 	require.Zero(t, w.s.Stats().InFlight)
+	require.Zero(t, w.s.Stats().Ledger, "and is given back")
+	w.stream(w.subscribe(), newTestLog(0, 100))
+	require.Len(t, w.run(), 1)
+	require.Equal(t, firstLedger, w.s.Stats().Ledger)
 }
 
 // An arena with a small ledger stops the sender, until packets are acknowledged.
