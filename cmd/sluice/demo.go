@@ -20,6 +20,7 @@ type demoFlags struct {
 	subscribers int
 	clip        string
 	loopback    bool
+	fastPath    string
 	conditions  conditionFlags
 }
 
@@ -43,6 +44,7 @@ same runs on loopback, without what only the lab can show.`,
 	flags.IntVarP(&f.subscribers, "subscribers", "n", 3, "number of subscribers")
 	flags.StringVar(&f.clip, "clip", "", "fragmented MP4 `file` to publish (default: the sample clip, testdata/clip.mp4)")
 	flags.BoolVar(&f.loopback, "loopback", false, "run on loopback even if a lab could be built")
+	flags.StringVar(&f.fastPath, "fastpath", "auto", "the relay's --fastpath: auto, on or off; off on loopback")
 	f.conditions.register(flags)
 	return cmd
 }
@@ -86,7 +88,10 @@ func (f *demoFlags) run(ctx context.Context, env *environment) (err error) {
 
 	ctx, cancel := context.WithTimeoutCause(ctx, want.duration+3*demoSetUp, errors.New("the demo takes too long"))
 	defer cancel()
-	d := &demo{stage: s, clip: clip, want: want}
+	d := &demo{stage: s, clip: clip, want: want, fastPath: f.fastPath}
+	if _, ok := s.(loopbackStage); ok {
+		d.fastPath = "off" // its programs would go to this host's own devices
+	}
 	table := newDemoTable(env.stdout, d)
 	err = d.play(ctx, f.subscribers, table.update)
 	if len(d.subscribers) > 0 {
@@ -120,7 +125,7 @@ func (f *demoFlags) openStage(ctx context.Context, conditions lab.Conditions) (s
 	if conditions != (lab.Conditions{}) {
 		return nil, "", usage("loopback (%s) has no links that could be %v", why, conditions)
 	}
-	return loopbackStage{}, "loopback (" + why + "); left out: separate hosts and links, and the delay that the relay adds, which is measured at its devices", nil
+	return loopbackStage{}, "loopback (" + why + "); left out: separate hosts and links, the kernel's fast path, and the delay that the relay adds", nil
 }
 
 // findClip returns the path of the clip.

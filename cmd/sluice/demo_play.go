@@ -19,6 +19,8 @@ type demo struct {
 	clip  string
 	want  *source
 
+	fastPath string // of the relay
+
 	relay, publisher *process
 	subscribers      []*demoSubscriber
 }
@@ -65,7 +67,7 @@ func (d *demo) play(ctx context.Context, subscribers int, show func()) (err erro
 
 // startRelay starts the relay and returns the flags by which a host reaches it.
 func (d *demo) startRelay(ctx context.Context) (reach func(host, scheme string) []string, err error) {
-	d.relay, err = d.stage.command(ctx, lab.RelayName, nil, "relay", "--listen", ":0", "--dev", "--admin", "", "--drain", "3s", "--log-level", "warn")
+	d.relay, err = d.stage.command(ctx, lab.RelayName, nil, "relay", "--listen", ":0", "--dev", "--admin", "", "--drain", "3s", "--fastpath", d.fastPath, "--log-level", "warn")
 	if err != nil {
 		return nil, err
 	}
