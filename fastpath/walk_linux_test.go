@@ -173,6 +173,17 @@ func TestSubgroupHeaders(t *testing.T) {
 	}
 }
 
+// TestControlMessageIsNoHeader shows a FETCH_OK of a publisher, which reads like a SUBGROUP_HEADER but for its stream.
+func TestControlMessageIsNoHeader(t *testing.T) {
+	k := newWalkKernel(t)
+	fetchOK := []byte{0x18, 0, 8, 0, 0, 1, 0, 0x0e, 16, 0x22, 1}
+	for id, isHeader := range map[uint64]bool{0: false, 1: false, 2: true, 3: true} {
+		_, frames := k.walk(t, stream(id, 0, 0, fetchOK), false)
+		require.Len(t, frames, 1)
+		require.Equal(t, isHeader, frames[0].HeaderLen > 0, "stream %d", id)
+	}
+}
+
 func TestObjectDatagrams(t *testing.T) {
 	k := newWalkKernel(t)
 	for typ := range 0x40 {

@@ -17,6 +17,7 @@ enum walk_result {
 #define STREAM_FIN 0x01
 #define STREAM_LEN 0x02
 #define STREAM_OFF 0x04
+#define UNIDIRECTIONAL 2 // of a stream id (RFC 9000 §2.1)
 #define FRAME_NEW_CONNECTION_ID 0x18
 #define FRAME_PATH_CHALLENGE 0x1a // and 0x1b PATH_RESPONSE
 #define FRAME_DATAGRAM 0x30 // and 0x31 with a length
@@ -120,7 +121,7 @@ INLINE long walk_media(struct walk *w, u32 pos, u32 type)
 	f->header_len = 0;
 	if (datagram)
 		parse_object_datagram(c, index, w->webtransport);
-	else if (!offset)
+	else if (!offset && id & UNIDIRECTIONAL) // a control message on a request stream can look like a header
 		parse_subgroup_header(c, index);
 	c->frame_count = index + 1;
 	w->pos = pos + len;
