@@ -26,7 +26,6 @@ type scenario struct {
 	groups   int
 	during   func(w *world, r *rand.Rand) // is called again and again
 	every    time.Duration                // about; default: 50 ms
-	least    float64                      // of the packets that the kernel has to send
 }
 
 // video publishes a group like video's: a large object and small ones.

@@ -31,7 +31,7 @@ func explain(err error) error {
 	if unix.Uname(&name) == nil {
 		release := unix.ByteSliceToString(name.Release[:])
 		if isOlder(release, minMajor, minMinor) {
-			return fmt.Errorf("Linux %s is too old, %d.%d is required", release, minMajor, minMinor)
+			return fmt.Errorf("this kernel is Linux %s, %d.%d is required", release, minMajor, minMinor)
 		}
 	}
 	if missing := missingCapabilities(); len(missing) > 0 {

@@ -88,7 +88,6 @@ func (h *chachaHeader) apply(mask *[sampleLength]byte) {
 type packetKey struct {
 	aead  cipher.AEAD
 	iv    [12]byte
-	first uint64 // lowest packet number of the generation
 	limit uint64 // packets that may be sealed
 }
 

@@ -38,7 +38,7 @@ func TestRTTSamples(t *testing.T) {
 	log := newTestLog(0, 10)
 	w.stream(w.subscribe(), log)
 	first := w.run()[0].number
-	foreign := w.s.NextPacketNumber()
+	w.s.NextPacketNumber()
 	w.clock.advance(20 * time.Millisecond)
 	log.Append(content(10, 10))
 	second := w.run()[0].number
@@ -55,7 +55,7 @@ func TestRTTSamples(t *testing.T) {
 
 	log.Append(content(20, 10))
 	third := w.run()[0].number
-	foreign = w.s.NextPacketNumber()
+	foreign := w.s.NextPacketNumber()
 	w.clock.advance(50 * time.Millisecond)
 	rtt, _ = w.ackRanges(quic.AckRange{Smallest: third, Largest: foreign})
 	require.Zero(t, rtt, "the largest is quic-go's")

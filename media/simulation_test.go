@@ -24,7 +24,6 @@ type simulation struct {
 	idle               Time // when the bottleneck has sent what it has
 	unacked            int
 	ackDue             bool
-	window             int64 // what flow control allows beyond what was received
 	consumed           map[int64]int64
 	arrived            int64
 	done               int
