@@ -104,6 +104,9 @@ func (c *conn) WriteKeys(phase uint64, k *media.PacketKeys) {
 func (c *conn) SetSession(s media.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
 	c.session = &s
 	c.fast.kernel.upstreams[c.index].Webtransport = uint8(min(1, len(s.DatagramPrefix)))
 	c.publishPath()
@@ -157,9 +160,10 @@ func sourceAddress(oob []byte) (netip.Addr, bool) {
 // OpenStream implements [media.SecondConn].
 func (c *conn) OpenStream(up *media.Upstream) (*media.StreamState, bool) {
 	from, ok := up.Conn.(*conn)
-	if !ok || from == nil {
+	if !ok || from == nil || !c.fast.enter() {
 		return nil, false
 	}
+	defer c.fast.exit()
 	key := kernelDownstreamKey{StreamId: uint64(up.StreamID), Upstream: from.index, Subscriber: c.index}
 	for range maxAttempts {
 		slot, theirs, err := c.findStream(key)

@@ -18,6 +18,9 @@ type FastPath struct {
 	flows  []media.StreamState
 	rings  []media.Record
 
+	life sync.RWMutex // held to read while the kernel's memory and maps are used by those who may come after Close
+	over bool
+
 	mu     sync.Mutex
 	conns  []*conn  // by index; nil: free, or taken and not connected yet
 	free   []uint32 // indices
@@ -70,11 +73,10 @@ func (f *FastPath) Attach(devices ...int) error {
 
 // Counts returns how often the programs left by each way, by name.
 func (f *FastPath) Counts() (map[string]uint64, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
+	if !f.enter() {
 		return nil, errClosed
 	}
+	defer f.exit()
 	return f.kernel.Counts()
 }
 
@@ -92,8 +94,23 @@ func (f *FastPath) Close() error {
 		}
 	}
 	f.reclaimer.close()
+	f.life.Lock()
+	defer f.life.Unlock()
+	f.over = true
 	return f.kernel.Close()
 }
+
+// enter keeps the kernel's part from being closed until exit, unless that has happened.
+func (f *FastPath) enter() bool {
+	f.life.RLock()
+	if f.over {
+		f.life.RUnlock()
+		return false
+	}
+	return true
+}
+
+func (f *FastPath) exit() { f.life.RUnlock() }
 
 // Subscriber implements [media.Arena].
 func (f *FastPath) Subscriber() *media.SubscriberState {

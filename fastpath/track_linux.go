@@ -46,9 +46,10 @@ func (f *FastPath) NewTrack() *Track {
 // before no more. defaultPriority is the Publisher Priority of subgroups that do not say theirs. Without a publisher the track is not on
 // the fast path.
 func (t *Track) Forward(from media.SecondConn, alias uint64, defaultPriority uint8, subscribers []Subscriber) {
-	if t == nil {
+	if t == nil || !t.fast.enter() {
 		return
 	}
+	defer t.fast.exit()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	publisher, _ := from.(*conn)
@@ -138,9 +139,10 @@ func (c *conn) publish(n int) bool {
 
 // Close ends forwarding and frees the track.
 func (t *Track) Close() {
-	if t == nil {
+	if t == nil || !t.fast.enter() {
 		return
 	}
+	defer t.fast.exit()
 	t.mu.Lock()
 	t.leave()
 	t.mu.Unlock()
@@ -175,6 +177,10 @@ func (t *Track) Identify(from media.SecondConn, id int64, h moqt.SubgroupHeader,
 }
 
 func (t *Track) register(publisher *conn, stream uint64, h moqt.SubgroupHeader, priority uint8, start int64) {
+	if !t.fast.enter() {
+		return
+	}
+	defer t.fast.exit()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.from != publisher || stream < t.fast.kernel.upstreams[publisher.index].FirstStream {
@@ -195,6 +201,10 @@ func (t *Track) subgroup(h moqt.SubgroupHeader, priority uint8, start int64) ker
 
 // end lets go of a stream that was read: those of the kernel's streams for it that nobody has taken over are reset.
 func (t *Track) end(publisher *conn, stream uint64) {
+	if !t.fast.enter() {
+		return
+	}
+	defer t.fast.exit()
 	maps := &t.fast.kernel.ingress
 	key := kernelStreamKey{StreamId: stream, Upstream: publisher.index}
 	var g kernelSubgroup

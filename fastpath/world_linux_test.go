@@ -1,0 +1,378 @@
+package fastpath_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+
+	"sluice/fastpath"
+	"sluice/lab"
+	"sluice/lab/labtest"
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/relay"
+	"sluice/transport"
+)
+
+// world is a relay with the fast path in a lab. Its clients are quic-go without hooks.
+type world struct {
+	testing.TB
+	lab   *lab.Lab
+	relay *relay.Relay
+	fast  *fastpath.FastPath // nil: off
+	loop  *media.Loop
+	v6    bool
+	hash  []byte
+	at    map[*lab.Host]netip.Addr // of the relay, where it is not that of the device
+}
+
+type worldConfig struct {
+	topology lab.Topology
+	off      bool // the fast path
+	v6       bool
+	budget   relay.FastPathBudget
+	sender   media.SenderConfig
+	prepare  func(*world) // before the relay is there
+	devices  []string     // default: auto
+}
+
+func newWorld(t testing.TB, cfg worldConfig) *world {
+	t.Helper()
+	w := &world{TB: t, lab: labtest.New(t, cfg.topology), v6: cfg.v6}
+	if cfg.prepare != nil {
+		cfg.prepare(w)
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	cert, hash, err := transport.DevCertificate()
+	require.NoError(t, err)
+	w.hash = hash[:]
+	ready := make(chan struct{})
+	var l *transport.Listener
+	require.NoError(t, w.lab.Relay.Do(func() error {
+		l, err = transport.Listen(":4443", transport.Config{
+			Certificate: &cert, Protocols: []string{moqt.Draft18.ALPN()}, Logger: log,
+			NewHooks: func(net.PacketConn) quic.Hooks {
+				<-ready
+				return w.loop.NewSender(cfg.sender)
+			},
+		})
+		if err != nil || cfg.off {
+			return err
+		}
+		w.fast, err = fastpath.New(fastpath.Settings{Port: 4443, ConnectionIDLen: transport.ConnectionIDLength}, log)
+		if err != nil {
+			return err
+		}
+		devices, err := fastpath.Devices(netip.IPv6Unspecified())
+		for i, name := range cfg.devices {
+			d, err := net.InterfaceByName(name)
+			if err != nil {
+				return err
+			}
+			devices = append(devices[:i], d.Index)
+		}
+		if err != nil {
+			return err
+		}
+		return w.fast.Attach(devices...)
+	}))
+	loop := media.Config{Logger: log}
+	if w.fast != nil {
+		loop.Arena = w.fast
+		cfg.sender.MaxUDPPayloadSize = fastpath.MaxUDPPayloadSize
+	}
+	w.relay, err = relay.New(relay.Config{Authorizer: relay.AllowAll{}, Logger: log, FastPath: w.fast, FastPathPolicy: cfg.budget})
+	require.NoError(t, err)
+	cfg.sender.Events = w.relay.Events()
+	w.loop, err = media.NewLoop(l.PacketConn(), loop)
+	require.NoError(t, err)
+	close(ready)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { w.relay.Run(ctx) })
+	running.Go(func() {
+		for {
+			conn, err := l.Accept(ctx)
+			if err != nil {
+				return
+			}
+			running.Go(func() { _ = w.relay.Serve(ctx, conn) })
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		require.NoError(t, l.Close())
+		require.NoError(t, w.loop.Close())
+		if w.fast != nil {
+			require.NoError(t, w.fast.Close())
+		}
+	})
+	return w
+}
+
+// connect opens a session from a host, over raw QUIC (moqt) or WebTransport (https).
+func (w *world) connect(from *lab.Host, scheme string, h session.Handler, limits transport.Limits) *session.Session {
+	w.Helper()
+	device := w.lab.Relay.Facing(from)
+	addr := device.IPv4.Addr()
+	if w.v6 {
+		addr = device.IPv6.Addr()
+	}
+	if other, ok := w.at[from]; ok {
+		addr = other
+	}
+	ctx, cancel := context.WithTimeout(w.Context(), 20*time.Second)
+	defer cancel()
+	at := netip.AddrPortFrom(addr, 4443).String()
+	conn, err := transport.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, at), transport.ClientConfig{
+		Protocols: []string{moqt.Draft18.ALPN()}, CertificateSHA256: w.hash, Limits: limits,
+		ListenUDP: func(string, *net.UDPAddr) (*net.UDPConn, error) { return from.ListenUDP(netip.AddrPort{}) },
+	})
+	require.NoError(w, err)
+	cfg := session.Config{Handler: h, Logger: slog.New(slog.DiscardHandler)}
+	if scheme == "moqt" {
+		cfg.Authority, cfg.Path = at, "/"
+	}
+	s, err := session.New(conn, cfg)
+	require.NoError(w, err)
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.Run(context.Background()) })
+	w.Cleanup(func() {
+		s.Close(moqt.SessionNoError, "")
+		running.Wait()
+	})
+	return s
+}
+
+// publisher accepts subscriptions.
+type publisher struct {
+	session.Unsupported
+	subscribed chan *session.Publication
+}
+
+func (p *publisher) HandleSubscribe(pub *session.Publication) {
+	if pub.Accept(moqt.Parameters{}, nil) == nil {
+		p.subscribed <- pub
+	}
+	<-pub.Context().Done()
+}
+
+func (w *world) publisher(scheme string) *publisher {
+	w.Helper()
+	p := &publisher{subscribed: make(chan *session.Publication, 100)}
+	ns, err := w.connect(w.lab.Publisher, scheme, p, transport.Limits{}).PublishNamespace(w.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
+	require.NoError(w, err)
+	require.NoError(w, ns.Wait(w.Context()))
+	return p
+}
+
+func trackName(n int) moqt.FullTrackName {
+	return moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: fmt.Sprintf("video%d", n)}
+}
+
+// viewer keeps what comes of a track.
+type viewer struct {
+	sub *session.Subscription
+
+	mu      sync.Mutex
+	objects map[moqt.Location][]byte
+	streams map[subgroup][]byte // after the header
+	headers map[subgroup]moqt.SubgroupHeader
+	errs    []error
+	more    chan struct{}
+}
+
+type subgroup struct{ group, id uint64 }
+
+func (w *world) subscribe(s *session.Session, name moqt.FullTrackName) *viewer {
+	w.Helper()
+	v := &viewer{objects: make(map[moqt.Location][]byte), streams: make(map[subgroup][]byte), headers: make(map[subgroup]moqt.SubgroupHeader), more: make(chan struct{}, 1)}
+	var err error
+	v.sub, err = s.Subscribe(w.Context(), moqt.Subscribe{Track: name}, v)
+	require.NoError(w, err)
+	_, err = v.sub.Wait(w.Context())
+	require.NoError(w, err)
+	return v
+}
+
+func (v *viewer) HandleDatagram(*moqt.ObjectDatagram) {}
+
+func (v *viewer) HandleSubgroup(g *session.Subgroup) {
+	var all []byte
+	buf := make([]byte, 16<<10)
+	parser := moqt.NewSubgroupParser(g.Header, 0)
+	rest := []byte(nil)
+	for {
+		n, err := g.Read(buf)
+		all = append(all, buf[:n]...)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			v.fail(fmt.Errorf("subgroup %d/%d: %w", g.Header.GroupID, g.Header.SubgroupID, err))
+			return
+		}
+	}
+	rest = all
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for len(rest) > 0 {
+		o, n, err := parser.Next(rest)
+		if err != nil {
+			v.errs = append(v.errs, err)
+			return
+		}
+		at := moqt.Location{Group: g.Header.GroupID, Object: o.ObjectID}
+		if _, twice := v.objects[at]; twice {
+			v.errs = append(v.errs, fmt.Errorf("object %v came twice", at))
+		}
+		v.objects[at] = all[o.PayloadStart:o.End]
+		rest = rest[n:]
+		if left := int(o.PayloadLength); left > 0 && len(rest) >= left {
+			parser.Next(rest[:left])
+			rest = rest[left:]
+		}
+	}
+	key := subgroup{g.Header.GroupID, g.Header.SubgroupID}
+	v.streams[key], v.headers[key] = all, g.Header
+	select {
+	case v.more <- struct{}{}:
+	default:
+	}
+}
+
+func (v *viewer) fail(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.errs = append(v.errs, err)
+	select {
+	case v.more <- struct{}{}:
+	default:
+	}
+}
+
+// broadcast is what a publisher has sent of a track.
+type broadcast struct {
+	w       *world
+	pub     *session.Publication
+	objects map[moqt.Location][]byte
+	streams map[subgroup][]byte
+	headers map[subgroup]moqt.SubgroupHeader // as subscribers get them
+}
+
+func (w *world) broadcast(pub *session.Publication) *broadcast {
+	return &broadcast{w, pub, make(map[moqt.Location][]byte), make(map[subgroup][]byte), make(map[subgroup]moqt.SubgroupHeader)}
+}
+
+// payload is the same for the same object in every run.
+func payload(group, object uint64, size int) []byte {
+	b := make([]byte, size)
+	x := group*1_000_003 + object*7919 + 1
+	for i := range b {
+		x = x*6364136223846793005 + 1442695040888963407
+		b[i] = byte(x >> 56)
+	}
+	return b
+}
+
+// send publishes a subgroup with objects of those sizes, one every interval.
+func (b *broadcast) send(h moqt.SubgroupHeader, first uint64, interval time.Duration, sizes ...int) {
+	b.w.Helper()
+	h.FirstObject = true
+	str, err := b.pub.OpenSubgroup(b.w.Context(), h)
+	require.NoError(b.w, err)
+	enc := moqt.NewSubgroupEncoder(h)
+	var all []byte
+	for i, size := range sizes {
+		id := first + uint64(i)
+		body := payload(h.GroupID, id, size)
+		p, err := enc.AppendObject(nil, moqt.ObjectHeader{ObjectID: id, PayloadLength: uint64(size)})
+		require.NoError(b.w, err)
+		p = append(p, body...)
+		_, err = str.Write(p)
+		require.NoError(b.w, err)
+		all = append(all, p...)
+		b.objects[moqt.Location{Group: h.GroupID, Object: id}] = body
+		time.Sleep(interval)
+	}
+	require.NoError(b.w, str.Close())
+	key := subgroup{h.GroupID, h.SubgroupID}
+	if h.SubgroupIDMode == moqt.SubgroupIDFirstObject {
+		key.id = first
+	}
+	if h.DefaultPriority {
+		h.Priority = moqt.DefaultPublisherPriority
+	}
+	b.streams[key], b.headers[key] = all, fastpath.Forwarded(h, key.id, h.Priority)
+}
+
+// expect waits until a viewer has all, and compares. from is the first group that it must have.
+func (w *world) expect(v *viewer, b *broadcast, from uint64) {
+	w.Helper()
+	deadline := time.After(30 * time.Second)
+	for !w.complete(v, b, from) {
+		select {
+		case <-v.more:
+		case <-deadline:
+			w.report()
+			require.FailNow(w, "objects are missing", "%d of %d came; %v", len(v.objects), len(b.objects), v.errs)
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	require.Empty(w, v.errs)
+	for at, body := range v.objects {
+		require.True(w, bytes.Equal(b.objects[at], body), "object %v differs", at)
+	}
+	for key, all := range b.streams {
+		if key.group >= from {
+			require.True(w, bytes.Equal(all, v.streams[key]), "subgroup %v differs", key)
+			got := v.headers[key]
+			got.TrackAlias = 0
+			require.Equal(w, b.headers[key], got)
+		}
+	}
+}
+
+func (w *world) complete(v *viewer, b *broadcast, from uint64) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for at := range b.objects {
+		if _, ok := v.objects[at]; !ok && at.Group >= from {
+			return len(v.errs) > 0
+		}
+	}
+	return true
+}
+
+// report logs what the kernel has done.
+func (w *world) report() map[string]uint64 {
+	w.Helper()
+	if w.fast == nil {
+		return nil
+	}
+	counts, err := w.fast.Counts()
+	require.NoError(w, err)
+	for name, n := range counts {
+		if n == 0 {
+			delete(counts, name)
+		}
+	}
+	s := w.loop.Stats().Counters
+	w.Logf("kernel %d of %d packets, %d again, %d lost; %v", s.SecondPackets, s.Packets, s.Retransmissions, s.LostPackets, counts)
+	return counts
+}
