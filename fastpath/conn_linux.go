@@ -39,7 +39,8 @@ type conn struct {
 	// As a publisher.
 	tracks  int // on the fast path
 	largest uint64
-	ended   []endedStream // in the order of time
+	read    map[uint64]struct{} // streams that user space has begun to read, until they are forgotten
+	ended   []endedStream       // in the order of time
 }
 
 // ConnectionID implements [media.SecondConn].

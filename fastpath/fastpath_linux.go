@@ -157,7 +157,7 @@ func (f *FastPath) Connect(s *media.SubscriberState, abandon func(*media.StreamS
 	}
 	c := &conn{
 		fast: f, index: uint32(i), abandon: abandon,
-		ids: make(map[string]struct{}), streams: make(map[kernelDownstreamKey]uint32), keys: make(map[uint32]kernelDownstreamKey),
+		ids: make(map[string]struct{}), read: make(map[uint64]struct{}), streams: make(map[kernelDownstreamKey]uint32), keys: make(map[uint32]kernelDownstreamKey),
 	}
 	f.mu.Lock()
 	f.conns[i] = c

@@ -11,6 +11,8 @@ import (
 
 const (
 	reclaimInterval = 100 * time.Millisecond
+	// unreadInterval is how often to look for streams that the kernel forwards and user space does not read, and how long that must last.
+	unreadInterval = 2 * time.Second
 	// endedFor is how long the kernel remembers that a publisher's stream has ended: longer than its last packet is sent again. After that
 	// first_stream keeps it, and all with lower ids, from being opened once more.
 	endedFor = 10 * time.Second
@@ -33,9 +35,10 @@ type closedStream struct {
 
 // reclaimer gives memory to others when no run of a program can still use it.
 type reclaimer struct {
-	fast *FastPath
-	done chan struct{}
-	wg   sync.WaitGroup
+	fast   *FastPath
+	done   chan struct{}
+	wg     sync.WaitGroup
+	unread map[kernelStreamKey]struct{} // at the last look
 
 	mu     sync.Mutex
 	closed []closedStream
@@ -80,8 +83,9 @@ func (r *reclaimer) freeConn(c *conn) {
 }
 
 func (r *reclaimer) run() {
-	tick := time.NewTicker(reclaimInterval)
+	tick, look := time.NewTicker(reclaimInterval), time.NewTicker(unreadInterval)
 	defer tick.Stop()
+	defer look.Stop()
 	for {
 		select {
 		case <-r.done:
@@ -90,6 +94,8 @@ func (r *reclaimer) run() {
 			r.releaseClosed()
 			r.reclaim()
 			r.forgetEnded(now)
+		case <-look.C:
+			r.endUnread()
 		}
 	}
 }
@@ -174,6 +180,39 @@ func keysOf[K, V any](m *ebpf.Map, match func(*K) bool) (found []K) {
 		}
 		if err != nil { // ebpf.ErrKeyNotExist at the end
 			return found
+		}
+	}
+}
+
+// endUnread ends the streams that user space does not come to know of: the publisher has reset them before their header was read.
+func (r *reclaimer) endUnread() {
+	maps := &r.fast.kernel.ingress
+	found := make(map[kernelStreamKey]struct{})
+	ended := make(map[kernelStreamKey]struct{})
+	for _, key := range keysOf[kernelStreamKey, kernelSubgroup](maps.Subgroups, func(*kernelStreamKey) bool { return true }) {
+		c := r.fast.conn(key.Upstream)
+		if c == nil || c.isRead(key.StreamId) {
+			continue
+		}
+		found[key] = struct{}{}
+		var g kernelSubgroup
+		if _, again := r.unread[key]; again && maps.Subgroups.Lookup(key, &g) == nil {
+			c.end(key.StreamId, g)
+			ended[key] = struct{}{}
+		}
+	}
+	r.unread = found
+	if len(ended) == 0 {
+		return
+	}
+	awaitGracePeriod() // until the kernel opens no more streams for them
+	for _, key := range keysOf[kernelDownstreamKey, uint32](maps.Downstreams, func(k *kernelDownstreamKey) bool {
+		_, ok := ended[kernelStreamKey{StreamId: k.StreamId, Upstream: k.Upstream}]
+		return ok
+	}) {
+		var slot uint32
+		if maps.Downstreams.Lookup(key, &slot) == nil {
+			r.fast.abandonUnadopted(key, slot)
 		}
 	}
 }

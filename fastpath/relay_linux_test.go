@@ -127,6 +127,35 @@ func TestRelayForwards(t *testing.T) {
 	}
 }
 
+// TestUnread has a publisher reset streams before the relay can read their headers. What the kernel has opened for them is reset, and its memory
+// becomes free.
+func TestUnread(t *testing.T) {
+	w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 1}})
+	p := w.publisher("moqt")
+	v := w.subscribe(w.connect(w.lab.Subscribers[0], "moqt", nil, transport.Limits{}), trackName(0))
+	b := w.broadcast(<-p.subscribed)
+	for g := range uint64(200) {
+		h := present(g, 1)
+		str, err := b.pub.OpenSubgroup(t.Context(), h)
+		require.NoError(t, err)
+		enc := moqt.NewSubgroupEncoder(h)
+		o, err := enc.AppendObject(nil, moqt.ObjectHeader{PayloadLength: 1000})
+		require.NoError(t, err)
+		_, err = str.Write(append(o, make([]byte, 100)...))
+		require.NoError(t, err)
+		time.Sleep(time.Duration(g*5) * time.Microsecond) // what was not sent yet is never sent
+		str.CancelWrite(uint64(moqt.ResetCancelled))
+	}
+	b.send(present(1000, 0), 0, 0, 100)
+	require.Eventually(t, func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return v.objects[moqt.Location{Group: 1000}] != nil
+	}, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.fast.Streams() == 0 }, 20*time.Second, 50*time.Millisecond)
+	require.NotZero(t, w.report()["copy_sent"])
+}
+
 // BenchmarkDelay measures what the relay adds to video of 3 Mbit/s at 25 frames a second, from device to device: the first and the last
 // packets of frames.
 func BenchmarkDelay(b *testing.B) {

@@ -161,6 +161,7 @@ func (t *Track) Receive(from media.SecondConn, id int64, h moqt.SubgroupHeader, 
 	stream := uint64(id)
 	publisher.mu.Lock()
 	publisher.largest = max(publisher.largest, stream)
+	publisher.read[stream] = struct{}{}
 	publisher.mu.Unlock()
 	if h.SubgroupIDMode != moqt.SubgroupIDFirstObject { // else see Identify
 		t.register(publisher, stream, h, priority, start)
@@ -211,13 +212,7 @@ func (t *Track) end(publisher *conn, stream uint64) {
 	if maps.Subgroups.Lookup(key, &g) != nil {
 		g = kernelSubgroup{Track: t.index}
 	}
-	g.Ended = 1
-	publisher.mu.Lock()
-	if !publisher.closed {
-		t.fast.report("end a subgroup", maps.Subgroups.Put(key, g))
-		publisher.ended = append(publisher.ended, endedStream{stream, time.Now()})
-	}
-	publisher.mu.Unlock()
+	publisher.end(stream, g)
 	t.mu.Lock()
 	listed := make([]uint32, 0, len(t.listed))
 	for i := range t.listed {
@@ -236,6 +231,27 @@ func (t *Track) end(publisher *conn, stream uint64) {
 	}
 }
 
+// end keeps the kernel from forwarding a stream any more, or again.
+func (c *conn) end(stream uint64, g kernelSubgroup) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	g.Ended = 1
+	c.fast.report("end a subgroup", c.fast.kernel.ingress.Subgroups.Put(kernelStreamKey{StreamId: stream, Upstream: c.index}, g))
+	c.ended = append(c.ended, endedStream{stream, time.Now()})
+	c.read[stream] = struct{}{}
+}
+
+// isRead says if user space has got to know of a publisher's stream.
+func (c *conn) isRead(stream uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.read[stream]
+	return ok || c.closed
+}
+
 // forgetEnded removes the subgroups that ended before a time.
 func (c *conn) forgetEnded(before time.Time) {
 	c.mu.Lock()
@@ -247,6 +263,7 @@ func (c *conn) forgetEnded(before time.Time) {
 	first := &c.fast.kernel.upstreams[c.index].FirstStream
 	for _, e := range c.ended[:n] {
 		atomic.StoreUint64(first, max(*first, e.id+4))
+		delete(c.read, e.id)
 		c.fast.report("forget a subgroup", c.fast.kernel.ingress.Subgroups.Delete(kernelStreamKey{StreamId: e.id, Upstream: c.index}))
 	}
 	c.ended = slices.Delete(c.ended, 0, n)
