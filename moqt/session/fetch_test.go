@@ -59,6 +59,21 @@ func TestFetchRefused(t *testing.T) {
 	})
 }
 
+func TestFetchOfAnUnsupportedTrack(t *testing.T) {
+	mandatory, err := moqt.NewProperties(moqt.KeyValuePair{Type: 0x4000, Value: 1})
+	require.NoError(t, err)
+	play(t, setting{}, func(p *script) {
+		f, err := p.s.Fetch(p.Context(), moqt.Fetch{FetchType: moqt.FetchStandalone, Track: testTrack})
+		require.NoError(p, err)
+		e := p.accept()
+		e.send(&moqt.FetchOK{Properties: mandatory})
+		_, err = f.Wait(p.Context())
+		require.ErrorContains(p, err, "UNSUPPORTED_EXTENSION")
+		e.requireReset(moqt.ResetCancelled)
+		p.requireOpen()
+	})
+}
+
 func TestCancelledFetch(t *testing.T) {
 	play(t, setting{}, func(p *script) {
 		f, err := p.s.Fetch(p.Context(), moqt.Fetch{FetchType: moqt.FetchStandalone, Track: testTrack})

@@ -88,9 +88,10 @@ func (r *Request) receiveResponse(m moqt.Message) error {
 	return nil
 }
 
-// markAccepted lets those proceed that wait for the response, with s.mu held.
+// markAccepted lets those proceed that wait for the response, with s.mu held. They learn of a request that ended because
+// of its response from its end.
 func (r *Request) markAccepted() {
-	if r.answered {
+	if r.answered || r.over {
 		return
 	}
 	r.answered = true

@@ -44,52 +44,57 @@ func TestSubscriptionsThatEnd(t *testing.T) {
 	properties, err := moqt.NewProperties(moqt.KeyValuePair{Type: 0x4001, Bytes: []byte("?")})
 	require.NoError(t, err)
 	for _, tc := range []struct {
-		name   string
-		do     func(*script, *Subscription, *exchange)
-		cause  error
-		closed bool // the session closes its side in an orderly way
+		name     string
+		do       func(*script, *Subscription, *exchange)
+		cause    error
+		closed   bool // the session closes its side in an orderly way
+		accepted bool
 	}{
 		{"refused", func(_ *script, _ *Subscription, e *exchange) {
 			e.send(&moqt.RequestError{Code: 77})
-		}, &moqt.RequestError{Code: 77}, true},
+		}, &moqt.RequestError{Code: 77}, true, false},
 		{"done", func(_ *script, _ *Subscription, e *exchange) {
 			e.send(&moqt.SubscribeOK{}, &moqt.PublishDone{Status: moqt.DoneExpired})
-		}, &DoneError{moqt.PublishDone{Status: moqt.DoneExpired}}, true},
+		}, &DoneError{moqt.PublishDone{Status: moqt.DoneExpired}}, true, true},
 		{"closed without PUBLISH_DONE", func(p *script, _ *Subscription, e *exchange) {
 			e.send(&moqt.SubscribeOK{})
 			require.NoError(p, e.Close())
-		}, ErrNoResponse, true},
+		}, ErrNoResponse, true, true},
 		{"closed without response", func(p *script, _ *Subscription, e *exchange) {
 			require.NoError(p, e.Close())
-		}, ErrNoResponse, true},
+		}, ErrNoResponse, true, false},
 		{"reset", func(_ *script, _ *Subscription, e *exchange) {
 			e.send(&moqt.SubscribeOK{})
 			time.Sleep(time.Millisecond)
 			e.CancelWrite(uint64(moqt.ResetExcessiveLoad))
-		}, &transport.StreamError{Code: uint64(moqt.ResetExcessiveLoad), Remote: true}, false},
+		}, &transport.StreamError{Code: uint64(moqt.ResetExcessiveLoad), Remote: true}, false, true},
 		{"stopped", func(_ *script, _ *Subscription, e *exchange) {
 			e.CancelRead(uint64(moqt.ResetGoingAway))
-		}, &transport.StreamError{Code: uint64(moqt.ResetGoingAway), Remote: true}, false},
+		}, &transport.StreamError{Code: uint64(moqt.ResetGoingAway), Remote: true}, false, false},
 		{"cancelled", func(_ *script, sub *Subscription, _ *exchange) {
 			sub.Cancel(moqt.ResetCancelled)
-		}, &transport.StreamError{Code: uint64(moqt.ResetCancelled)}, false},
-		{"no response in time", func(*script, *Subscription, *exchange) {}, ErrTimeout, false},
+		}, &transport.StreamError{Code: uint64(moqt.ResetCancelled)}, false, false},
+		{"no response in time", func(*script, *Subscription, *exchange) {}, ErrTimeout, false, false},
 		{"mandatory track property", func(_ *script, _ *Subscription, e *exchange) {
 			e.send(&moqt.SubscribeOK{Properties: properties})
 		}, &moqt.RequestError{
 			Code: moqt.RequestUnsupportedExtension, Reason: "mandatory track property 0x4001 is not supported",
-		}, false},
+		}, false, false},
 		{"malformed track", func(p *script, _ *Subscription, e *exchange) {
 			// SUBSCRIBE_OK with immutable properties within immutable properties.
 			p.write(e, []byte{byte(moqt.MessageSubscribeOK), 0, 6, 0, 0, 0x0b, 2, 0x0b, 0})
-		}, &moqt.MalformedTrackError{Reason: "immutable properties contain immutable properties"}, false},
+		}, &moqt.MalformedTrackError{Reason: "immutable properties contain immutable properties"}, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			play(t, setting{}, func(p *script) {
 				sub, e := p.subscribe(testTrack, newCollector())
 				tc.do(p, sub, e)
+				_, err := sub.Wait(p.Context())
 				<-sub.Context().Done()
 				require.Equal(p, tc.cause, context.Cause(sub.Context()))
+				if !tc.accepted {
+					require.ErrorContains(p, err, tc.cause.Error())
+				}
 				if tc.closed {
 					e.requireEOF()
 				}
