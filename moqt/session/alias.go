@@ -45,7 +45,6 @@ func (t *aliasTable) bind(alias uint64, sub *Subscription) error {
 		t.live = make(map[uint64]*Subscription)
 	}
 	t.live[alias] = sub
-	delete(t.retired, alias)
 	return nil
 }
 
@@ -57,11 +56,8 @@ func (t *aliasTable) release(alias uint64, sub *Subscription) {
 	}
 }
 
-// retire remembers an alias whose objects are not wanted.
+// retire remembers an alias whose objects are not wanted unless it is live.
 func (t *aliasTable) retire(alias uint64) {
-	if t.live[alias] != nil {
-		return
-	}
 	if t.retired == nil {
 		t.retired = make(map[uint64]struct{})
 	}

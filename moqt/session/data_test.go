@@ -182,6 +182,23 @@ func TestAliasIsFreeAfterItsSubscription(t *testing.T) {
 	})
 }
 
+// TestAliasIsFreeWhileItsSubscriptionDrains has a publisher use an alias again after PUBLISH_DONE.
+func TestAliasIsFreeWhileItsSubscriptionDrains(t *testing.T) {
+	play(t, setting{}, func(p *script) {
+		sub, e := p.subscribed(testTrack, 9, newCollector())
+		e.send(&moqt.PublishDone{StreamCount: 1})
+		<-sub.Ending()
+		c := newCollector()
+		p.subscribed(otherTrack, 9, c)
+		p.subscribed(testTrack, 8, newCollector()) // the track is free, too
+		require.NoError(p, p.uni(append(subgroupHeader(9), "new"...)).Close())
+		require.Equal(p, "new", string((<-c.subgroups).body))
+		<-sub.Context().Done()
+		require.NoError(p, p.uni(append(subgroupHeader(9), "newer"...)).Close())
+		require.Equal(p, "newer", string((<-c.subgroups).body))
+	})
+}
+
 func TestRetiredAliasesAreBounded(t *testing.T) {
 	var table aliasTable
 	for alias := range uint64(3 * maxRetiredAliases) {

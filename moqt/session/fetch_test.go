@@ -13,7 +13,7 @@ import (
 )
 
 func TestFetch(t *testing.T) {
-	for _, dataFirst := range []bool{false, true} {
+	for _, order := range []string{"response first", "data first", "response after all data"} {
 		play(t, setting{}, func(p *script) {
 			f, err := p.s.Fetch(p.Context(), moqt.Fetch{
 				FetchType: moqt.FetchStandalone, Track: testTrack, End: moqt.Location{Group: 3},
@@ -23,21 +23,32 @@ func TestFetch(t *testing.T) {
 			require.Equal(p, testTrack, e.receive().(*moqt.Fetch).Track)
 			ok := &moqt.FetchOK{End: moqt.Location{Group: 2, Object: 1}, EndOfTrack: true}
 			data := func() { require.NoError(p, p.uni(append(fetchHeader(f.ID()), "objects"...)).Close()) }
-			if dataFirst {
+			read := func() {
+				stream, err := f.Stream(p.Context())
+				require.NoError(p, err)
+				b, err := io.ReadAll(stream)
+				require.NoError(p, err)
+				require.Equal(p, "objects", string(b))
+			}
+			switch order {
+			case "response first":
+				e.send(ok)
+				data()
+			case "data first":
 				data()
 				e.send(ok)
-			} else {
-				e.send(ok)
+			default:
 				data()
+				read()
+				e.send(ok)
+				p.requireOpen()
 			}
 			got, err := f.Wait(p.Context())
 			require.NoError(p, err)
 			require.Equal(p, ok, got)
-			stream, err := f.Stream(p.Context())
-			require.NoError(p, err)
-			b, err := io.ReadAll(stream)
-			require.NoError(p, err)
-			require.Equal(p, "objects", string(b))
+			if order != "response after all data" {
+				read()
+			}
 			<-f.Context().Done()
 			require.ErrorIs(p, context.Cause(f.Context()), ErrFinished)
 			e.requireEOF()
@@ -238,7 +249,13 @@ func TestJoiningAfterAnUpdate(t *testing.T) {
 		require.Empty(p, h.fetches, "the update comes first (draft §10.12.2)")
 		require.NoError(p, u.OK(moqt.Parameters{LargestObject: &moqt.Location{Group: 8, Object: 1}}))
 		f := <-h.fetches
-		require.Equal(p, moqt.Range{Start: moqt.Location{Group: 8}, End: moqt.Location{Group: 8, Object: 1}}, f.Range)
+		want := moqt.Range{Start: moqt.Location{Group: 8}, End: moqt.Location{Group: 8, Object: 1}}
+		require.Equal(p, want, f.Range)
+
+		e.update(moqt.Parameters{Forward: new(true)}) // no change, so the Joining Location stays
+		require.NoError(p, (<-pub.Updates()).OK(moqt.Parameters{LargestObject: &moqt.Location{Group: 9}}))
+		p.request(&moqt.Fetch{FetchType: moqt.FetchRelativeJoining})
+		require.Equal(p, want, (<-h.fetches).Range)
 	})
 }
 

@@ -169,10 +169,19 @@ func TestServeASubscribeNamespace(t *testing.T) {
 		other.requireRefused(moqt.RequestPrefixOverlap)
 		<-second.Context().Done()
 
+		e.update(moqt.Parameters{NamespacePrefix: &moqt.Namespace{".session"}})
+		require.ErrorAs(p, (<-n.Updates()).OK(moqt.Parameters{}), &refused)
+		e.requireRefused(moqt.RequestDoesNotExist)
+		<-n.Context().Done()
+		require.Error(p, n.Add(ab))
+
+		e = p.request(&moqt.SubscribeNamespace{})
+		n = <-h.discovers
+		require.NoError(p, n.OK())
 		require.NoError(p, e.Close()) // FIN cancels
 		<-n.Context().Done()
+		require.IsType(p, &moqt.RequestOK{}, e.receive())
 		e.requireEOF()
-		require.Error(p, n.Add(ab))
 	})
 }
 

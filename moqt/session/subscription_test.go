@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"math"
 	"testing"
 	"time"
 
@@ -102,6 +103,26 @@ func TestSubscriptionsThatEnd(t *testing.T) {
 				require.NotNil(p, again)
 				p.requireOpen()
 			})
+		})
+	}
+}
+
+func TestResponseTimeout(t *testing.T) {
+	for _, tc := range []struct {
+		parameters moqt.Parameters
+		want       time.Duration
+	}{
+		{moqt.Parameters{}, time.Minute},
+		{moqt.Parameters{RendezvousTimeout: new(uint64(5_000))}, 65 * time.Second},
+		{moqt.Parameters{RendezvousTimeout: new(uint64(math.MaxUint64))}, 24*time.Hour + time.Minute},
+	} {
+		play(t, setting{}, func(p *script) {
+			started := time.Now()
+			sub, err := p.s.Subscribe(p.Context(), moqt.Subscribe{Track: testTrack, Parameters: tc.parameters}, nil)
+			require.NoError(p, err)
+			_, err = sub.Wait(p.Context())
+			require.ErrorIs(p, err, ErrTimeout)
+			require.Equal(p, tc.want, time.Since(started))
 		})
 	}
 }

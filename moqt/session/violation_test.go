@@ -107,6 +107,12 @@ func TestRequestsThatEndTheSession(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			p.request(&moqt.Publish{Track: otherTrack, TrackAlias: 1})
 		}, moqt.SessionDuplicateTrackAlias},
+		{"track alias of two tracks in a PUBLISH that is refused", func(p *script) {
+			p.request(&moqt.Publish{Track: testTrack, TrackAlias: 1})
+			time.Sleep(time.Millisecond)
+			require.NoError(p, p.s.Goaway("", 0))
+			p.request(&moqt.Publish{Track: otherTrack, TrackAlias: 1})
+		}, moqt.SessionDuplicateTrackAlias},
 		{"second GOAWAY on a request", func(p *script) {
 			p.request(subscribe()).send(&moqt.Goaway{}, &moqt.Goaway{})
 		}, moqt.SessionProtocolViolation},
