@@ -1,0 +1,264 @@
+package media
+
+import (
+	"crypto/tls"
+	"testing"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+
+	"sluice/track"
+)
+
+// fakeSecond is a second sender of one connection. Like the kernel it opens streams and sends on them without a word to this process.
+type fakeSecond struct {
+	memory
+	t       testing.TB
+	state   *SubscriberState
+	abandon func(*StreamState)
+	ring    ledger
+	path    SecondPath
+	session Session
+	keys    []PacketKeys
+	ids     []string
+	opened  *StreamState // what OpenStream returns
+	theirs  bool
+	freed   []*StreamState
+	closed  bool
+}
+
+func (f *fakeSecond) Connect(s *SubscriberState, abandon func(*StreamState)) SecondConn {
+	f.state, f.abandon = s, abandon
+	return f
+}
+
+func (f *fakeSecond) Ledger(_ *SubscriberState, n int) []Record {
+	if f.ring != nil {
+		return nil
+	}
+	f.ring = make(ledger, 256)
+	return f.ring
+}
+
+func (f *fakeSecond) ConnectionID(id []byte, usable bool) { f.ids = append(f.ids, string(id)) }
+func (f *fakeSecond) Received(int64)                      {}
+func (f *fakeSecond) ReadKeys(uint64, *PacketKeys)        {}
+func (f *fakeSecond) WriteKeys(_ uint64, k *PacketKeys)   { f.keys = append(f.keys, *k) }
+func (f *fakeSecond) SetSession(s Session)                { f.session = s }
+func (f *fakeSecond) SetPath(p SecondPath)                { f.path = p }
+func (f *fakeSecond) CloseStream(s *StreamState)          { f.freed = append(f.freed, s) }
+func (f *fakeSecond) Close()                              { f.closed = true }
+
+func (f *fakeSecond) OpenStream(*Upstream) (*StreamState, bool) { return f.opened, f.theirs }
+
+// open opens a stream whose prefix precedes log offset start.
+func (f *fakeSecond) open(prefix, start int64) *StreamState {
+	st := new(StreamState)
+	id, ok := f.state.takeStream()
+	require.True(f.t, ok)
+	st.ID.Store(uint64(id))
+	st.Next.Store(uint64(start))
+	st.Delta.Store(uint64(prefix - start))
+	st.Limit.Store(1 << 20)
+	st.State.Store(streamOpen)
+	f.opened, f.theirs = st, true
+	return st
+}
+
+// send claims bytes up to log offset to, with those of the prefix before them, and returns the packet number.
+func (f *fakeSecond) send(st *StreamState, prefix, to int64, fin bool) int64 {
+	from, _ := st.next()
+	number, _, ok := f.state.begin(f.ring)
+	require.True(f.t, ok)
+	require.True(f.t, st.claim(from, to, fin))
+	flags := uint8(kindStream)
+	if fin {
+		flags |= flagFIN
+	}
+	n := prefix + to - from
+	f.state.commit(f.ring, number, Time(1), to+st.delta()-n, newInfo(uint32(st.ID.Load()/4), int(n), 40, flags))
+	return int64(number)
+}
+
+// shared is a world with a second sender.
+func shared(t *testing.T) (*world, *fakeSecond) {
+	f := &fakeSecond{t: t}
+	w := newWorld(t, func(c *worldConfig) {
+		c.loop.Arena = f
+		c.suite = tls.TLS_CHACHA20_POLY1305_SHA256
+	})
+	w.s.SetSession(Session{ErrorCode: func(code uint64) uint64 { return code + 1000 }})
+	return w, f
+}
+
+const testPrefix = "kernel's prefix"
+
+// adopt opens a stream on a log as the relay does.
+func (w *world) adopt(l *track.Log) (*Stream, func() []Result) {
+	return w.stream(w.subscribe(), l, func(c *StreamConfig) {
+		c.Upstream = &Upstream{Prefix: []byte(testPrefix), Start: l.Start()}
+	})
+}
+
+func TestSecondSenderIsTold(t *testing.T) {
+	w, f := shared(t)
+	require.Equal(t, "192.0.2.1:4433", f.path.Remote.String())
+	require.EqualValues(t, 1<<40, f.path.MaxStreamData)
+	require.NotZero(t, f.state.MTU.Load())
+	require.NotEmpty(t, f.ring)
+	require.Len(t, f.keys, 1)
+	k, _, err := newPacketKey(0, tls.TLS_CHACHA20_POLY1305_SHA256, version1, testSecret)
+	require.NoError(t, err)
+	require.Equal(t, k.iv, f.keys[0].IV)
+	w.s.ConnectionID(quic.ConnectionIDFromBytes([]byte("12345678")), true)
+	require.Equal(t, []string{"12345678"}, f.ids)
+	require.EqualValues(t, 5, f.state.NextPN.Load(), "numbers go on where quic-go was")
+}
+
+func TestOtherSuitesAreNotShared(t *testing.T) {
+	f := &fakeSecond{t: t}
+	w := newWorld(t, func(c *worldConfig) { c.loop.Arena = f })
+	require.Nil(t, w.s.Second())
+	require.Nil(t, f.state)
+}
+
+// What happened to a stream before this process knew of it counts.
+func TestAdopt(t *testing.T) {
+	w, f := shared(t)
+	st := f.open(int64(len(testPrefix)), 10)
+	acked := f.send(st, int64(len(testPrefix)), 110, false)
+	f.send(st, 0, 210, false) // lost
+	for to := int64(310); to <= 610; to += 100 {
+		f.send(st, 0, to, false)
+	}
+	w.ackNumbers(acked, acked+2, acked+3, acked+4, acked+5)
+	w.s.MaxStreamData(int64(st.ID.Load()), 1<<21)
+
+	l := newTestLog(10, 700) // 100 bytes more than the second sender has sent
+	_, results := w.adopt(l)
+	require.EqualValues(t, 1<<21, st.Limit.Load())
+	packets := w.run()
+	require.Len(t, packets, 2)
+	lost, fresh := packets[0], packets[1]
+	require.EqualValues(t, len(testPrefix)+100, lost.offset)
+	require.Equal(t, content(110, 100), lost.data)
+	require.EqualValues(t, len(testPrefix)+600, fresh.offset)
+	require.Equal(t, content(610, 100), fresh.data)
+	l.Finish()
+	w.s.StopSending(999, 1) // of nobody
+	w.run()
+	w.ack(time10)
+	require.Equal(t, []Result{{Outcome: Delivered, ID: int64(st.ID.Load()), Size: int64(len(testPrefix)) + 700}}, results())
+	require.Equal(t, []*StreamState{st}, f.freed)
+}
+
+// The second sender may be ahead of the log: what it lost is sent again when it has come.
+func TestAdoptAheadOfLog(t *testing.T) {
+	w, f := shared(t)
+	st := f.open(int64(len(testPrefix)), 0)
+	for to := int64(100); to <= 500; to += 100 {
+		f.send(st, map[bool]int64{true: int64(len(testPrefix))}[to == 100], to, to == 500)
+	}
+	l := newTestLog(0, 0)
+	_, results := w.adopt(l)
+	w.ackNumbers(9) // the last; the first is lost
+	require.Equal(t, testPrefix, string(streamData(w.run())), "more is not here yet")
+	l.Append(content(0, 500))
+	l.Finish()
+	sent := streamData(w.run())
+	require.Equal(t, content(0, 100), sent[:100])
+	for range 5 {
+		w.ack(time10)
+		w.run()
+	}
+	require.Equal(t, Delivered, results()[0].Outcome)
+}
+
+func streamData(packets []*packet) (all []byte) {
+	for _, p := range packets {
+		all = append(all, p.data...)
+	}
+	return all
+}
+
+func TestAdoptStopped(t *testing.T) {
+	w, f := shared(t)
+	st := f.open(int64(len(testPrefix)), 0)
+	f.send(st, int64(len(testPrefix)), 100, false)
+	w.s.StopSending(int64(st.ID.Load()), 7)
+	_, results := w.adopt(newTestLog(0, 200))
+	w.run()
+	require.Equal(t, []uint64{st.ID.Load(), 7, uint64(len(testPrefix)) + 100}, w.peer.lastReset)
+	require.Equal(t, Stopped, results()[0].Outcome)
+}
+
+// A stream whose prefix the second sender could not send goes on here, with its id.
+func TestAdoptAbandoned(t *testing.T) {
+	w, f := shared(t)
+	st := f.open(int64(len(testPrefix)), 0)
+	st.State.Store(streamAbandoned)
+	w.adopt(newTestLog(0, 50))
+	packets := w.run()
+	require.Equal(t, testPrefix+string(content(0, 50)), string(packets[0].data))
+	require.EqualValues(t, st.ID.Load(), packets[0].id)
+	require.EqualValues(t, streamOpen, st.State.Load())
+}
+
+// What nobody takes over is reset.
+func TestAbandon(t *testing.T) {
+	w, f := shared(t)
+	st := f.open(int64(len(testPrefix)), 0)
+	f.send(st, int64(len(testPrefix)), 100, false)
+	f.abandon(st)
+	w.run()
+	require.Equal(t, []uint64{st.ID.Load(), codeCanceled + 1000, uint64(len(testPrefix)) + 100}, w.peer.lastReset)
+	require.False(t, st.claim(100, 200, false))
+	w.ack(time10)
+	require.Equal(t, []*StreamState{st}, f.freed)
+}
+
+// A stream that began otherwise than this process would have begun it is reset, and replaced by one of its own.
+func TestAdoptMismatch(t *testing.T) {
+	w, f := shared(t)
+	st := f.open(3, 0)
+	f.send(st, 3, 100, false)
+	w.adopt(newTestLog(0, 50))
+	packets := w.run()
+	require.Equal(t, st.ID.Load(), w.peer.lastReset[0])
+	require.Equal(t, "prefix"+string(content(0, 50)), string(streamData(packets)))
+}
+
+// With more streams than can be remembered, the content of those that were forgotten is sent again.
+func TestForgottenOrphans(t *testing.T) {
+	w, f := shared(t)
+	f.state.NextUni.Store(f.state.NextUni.Load() + 4*maxOrphans)
+	for n := range uint32(maxOrphans) {
+		require.NotNil(t, w.s.orphanOf(n))
+	}
+	st := f.open(int64(len(testPrefix)), 0)
+	w.ackNumbers(f.send(st, int64(len(testPrefix)), 100, true))
+	l := newTestLog(0, 100)
+	l.Finish()
+	_, results := w.adopt(l)
+	require.Equal(t, testPrefix+string(content(0, 100)), string(streamData(w.run())))
+	w.ack(time10)
+	require.Equal(t, Delivered, results()[0].Outcome)
+}
+
+// The end of the connection ends the second sender's part; quic-go still takes a number for CONNECTION_CLOSE.
+func TestSharedClose(t *testing.T) {
+	w, f := shared(t)
+	st := f.open(int64(len(testPrefix)), 0)
+	f.send(st, int64(len(testPrefix)), 100, false)
+	_, results := w.adopt(newTestLog(0, 200))
+	next := f.state.NextPN.Load()
+	w.s.Closed(nil)
+	require.Equal(t, ConnectionClosed, results()[0].Outcome)
+	require.True(t, f.closed)
+	require.Equal(t, []*StreamState{st}, f.freed)
+	require.Zero(t, f.state.MTU.Load())
+	require.EqualValues(t, next, w.s.NextPacketNumber())
+	require.EqualValues(t, next, f.state.NextPN.Load(), "it is the second sender's memory no more")
+	f.abandon(st)
+	require.Nil(t, w.s.Second())
+}
