@@ -59,13 +59,17 @@ _Static_assert(sizeof(struct tcp_side) == 2 * 8 + 5 * 4 + 4, "tcp_side has no hi
 struct spin {
 	u64 edges[2]; // when the value changed in turn, newest first, ns
 	u64 changed; // when it changed at all, or was first seen
-	u32 packets; // since then
+	u32 run; // packets since then
+	u32 previous_run; // packets between the last two changes
+	u32 packets; // between all changes that are remembered
+	u32 wander; // by how much successive runs differed, summed up
+	u32 changes; // that are remembered
 	u8 value;
 	bool seen; // value is valid
 	u8 strayed; // bit i: the value also changed out of turn around edge i, which is not trusted
 	u8 pad;
 };
-_Static_assert(sizeof(struct spin) == 32, "spin has no hidden padding");
+_Static_assert(sizeof(struct spin) == 48, "spin has no hidden padding");
 
 enum quic_phase {
 	QUIC_OPENED, // an Initial was seen
@@ -99,7 +103,7 @@ struct quic {
 	u8 spun; // bit i: the RTTs of side i are those of the spin bit, no longer of the handshake
 	u8 pad[5];
 };
-_Static_assert(sizeof(struct quic) == 5 * 8 + 8 + 64 + 16, "quic has no hidden padding");
+_Static_assert(sizeof(struct quic) == 5 * 8 + 8 + 96 + 16, "quic has no hidden padding");
 
 struct flow {
 	u32 id; // never 0, never used again while its stamps live

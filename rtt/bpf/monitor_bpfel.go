@@ -100,7 +100,7 @@ type MonitorFlow struct {
 	Pad  uint32
 	Side [2]MonitorSide
 	Tcp  [2]MonitorTcpSide
-	_    [48]byte
+	_    [80]byte
 }
 
 type MonitorFlowKey struct {
@@ -312,14 +312,18 @@ const (
 )
 
 type MonitorSpin struct {
-	_       structs.HostLayout
-	Edges   [2]uint64
-	Changed uint64
-	Packets uint32
-	Value   uint8
-	Seen    bool
-	Strayed uint8
-	Pad     uint8
+	_           structs.HostLayout
+	Edges       [2]uint64
+	Changed     uint64
+	Run         uint32
+	PreviousRun uint32
+	Packets     uint32
+	Wander      uint32
+	Changes     uint32
+	Value       uint8
+	Seen        bool
+	Strayed     uint8
+	Pad         uint8
 }
 
 type MonitorSpinClass uint32

@@ -13,26 +13,57 @@
 
 #include "report.h"
 
-#define SPIN_EDGES_MIN 16 // before a connection is said to spin: a random bit passes for it in 2 of 100 at most
-#define SPIN_STRAYS_MIN 8 // before it is said to be random
-#define SPIN_PACKETS_MIN 32 // from each side since its last edge, before it is said to be constant; a power of two
-#define SPIN_QUIET (500 * MILLISECOND) // since the last edge, before the same
+#define SPIN_EDGES_MIN 16 // before anything but "constant" is said of a connection
+#define SPIN_STRAYS_MIN 8 // before it is said to be random because of edges out of turn
+#define SPIN_PACKETS_MIN 32 // from each side since its last change, before it is said to be constant; a power of two
+#define SPIN_QUIET (500 * MILLISECOND) // since the last change, before the same
 #define SPIN_QUIET_BASES 8 // or so many times the base, if that is more
-#define SPIN_MEMORY 64 // edges after which older ones count half
+#define SPIN_MEMORY 64 // changes after which older ones count half
+#define SPIN_LONG_RUN 4 // packets between two changes, in the mean, that chance does not make
 #define SPIN_BASE_PART 8 // a sample below this part of the base is not believed …
 #define SPIN_BELOW_MAX 16 // … until so many in a row are: then the base is halved
 
-// spin_classify decides what the bit does, from all that was seen, again and again: it can change with the path.
+// spin_by_chance says whether a side's bit looks like a coin that is tossed for each packet. Then the runs of equal values are
+// two packets long in the mean, and successive ones differ by two thirds of that. Runs that are longer, or that differ
+// less, are made by round trips.
+INLINE bool spin_by_chance(const struct spin *s)
+{
+	return s->packets < s->changes * SPIN_LONG_RUN && s->wander * 3 > s->packets;
+}
+
+// spin_classify decides what the bit does, from what was seen lately, again and again: it can change with the path.
 INLINE void spin_classify(struct quic *q)
 {
+	const struct spin *a = &q->spin[0], *b = &q->spin[1];
+
 	if (q->edges + q->strays >= SPIN_MEMORY) {
 		q->edges /= 2;
 		q->strays /= 2;
 	}
 	if (q->strays >= SPIN_STRAYS_MIN && q->strays * 4 > q->edges)
 		q->class = SPIN_RANDOM;
+	if (a->changes < SPIN_EDGES_MIN / 2 || b->changes < SPIN_EDGES_MIN / 2)
+		return;
+	if (spin_by_chance(a) || spin_by_chance(b))
+		q->class = SPIN_RANDOM;
 	else if (q->edges >= SPIN_EDGES_MIN && q->strays * 8 <= q->edges)
 		q->class = SPIN_SPINNING;
+}
+
+// spin_change remembers the run that ends with a change.
+INLINE void spin_change(struct spin *s)
+{
+	s32 differ = s->run - s->previous_run;
+
+	if (s->changes >= SPIN_MEMORY) {
+		s->changes /= 2;
+		s->packets /= 2;
+		s->wander /= 2;
+	}
+	s->changes++;
+	s->packets += s->run;
+	s->wander += differ < 0 ? -differ : differ;
+	s->previous_run = s->run;
 }
 
 // spin_quiet looks for a bit that no longer changes, although packets pass.
@@ -43,7 +74,7 @@ INLINE void spin_quiet(struct quic *q, u64 now)
 	if (quiet < SPIN_QUIET)
 		quiet = SPIN_QUIET;
 	for (int i = 0; i < 2; i++)
-		if (q->spin[i].packets < SPIN_PACKETS_MIN || now - q->spin[i].changed < quiet)
+		if (q->spin[i].run < SPIN_PACKETS_MIN || now - q->spin[i].changed < quiet)
 			return;
 	q->class = SPIN_CONSTANT;
 	q->edges = q->strays = 0;
@@ -129,14 +160,16 @@ INLINE void spin_packet(const struct packet *p, struct flow *f, bool value)
 	struct spin *s = &f->quic.spin[p->side & 1];
 
 	if (s->seen && s->value == value) {
-		if (++s->packets % SPIN_PACKETS_MIN == 0)
+		if (++s->run % SPIN_PACKETS_MIN == 0)
 			spin_quiet(&f->quic, p->time);
 		return;
 	}
-	s->value = value;
-	s->packets = 0;
-	s->changed = p->time;
-	if (s->seen)
+	if (s->seen) {
+		spin_change(s);
 		spin_edge(p, f);
+	}
+	s->value = value;
+	s->run = 1;
+	s->changed = p->time;
 	s->seen = true;
 }

@@ -86,17 +86,21 @@ func TestSpinBitThatDoesNotSpin(t *testing.T) {
 	slow := with(wire.SpinRandom, wire.SpinOn)
 	slow.EveryClient, slow.EveryServer = 50*time.Millisecond, 50*time.Millisecond // one packet an RTT
 	slow.Duration = 60 * time.Second
+	// The client follows the server's coin at once, so that the edges are in turn.
+	near := with(wire.SpinOn, wire.SpinRandom)
+	near.ToClient = 100 * time.Microsecond
 	for name, test := range map[string]struct {
 		path wire.SpinPath
 		want MonitorSpinClass
 	}{
-		"constant on both ends":     {with(wire.SpinConstant, wire.SpinConstant), MonitorSpinClassSPIN_CONSTANT},
-		"constant at the client":    {with(wire.SpinConstant, wire.SpinOn), MonitorSpinClassSPIN_CONSTANT},
-		"constant at the server":    {with(wire.SpinOn, wire.SpinConstant), MonitorSpinClassSPIN_CONSTANT},
-		"random on both ends":       {with(wire.SpinRandom, wire.SpinRandom), MonitorSpinClassSPIN_RANDOM},
-		"random at the client":      {with(wire.SpinRandom, wire.SpinOn), MonitorSpinClassSPIN_RANDOM},
-		"random at the server":      {with(wire.SpinOn, wire.SpinRandom), MonitorSpinClassSPIN_RANDOM},
-		"random, one packet an RTT": {slow, MonitorSpinClassSPIN_RANDOM},
+		"random at the server, seen at the client": {near, MonitorSpinClassSPIN_RANDOM},
+		"constant on both ends":                    {with(wire.SpinConstant, wire.SpinConstant), MonitorSpinClassSPIN_CONSTANT},
+		"constant at the client":                   {with(wire.SpinConstant, wire.SpinOn), MonitorSpinClassSPIN_CONSTANT},
+		"constant at the server":                   {with(wire.SpinOn, wire.SpinConstant), MonitorSpinClassSPIN_CONSTANT},
+		"random on both ends":                      {with(wire.SpinRandom, wire.SpinRandom), MonitorSpinClassSPIN_RANDOM},
+		"random at the client":                     {with(wire.SpinRandom, wire.SpinOn), MonitorSpinClassSPIN_RANDOM},
+		"random at the server":                     {with(wire.SpinOn, wire.SpinRandom), MonitorSpinClassSPIN_RANDOM},
+		"random, one packet an RTT":                {slow, MonitorSpinClassSPIN_RANDOM},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(5) {
