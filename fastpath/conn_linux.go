@@ -76,7 +76,7 @@ func (c *conn) ReadKeys(phase uint64, k *media.PacketKeys) {
 	}
 	u := &c.fast.kernel.upstreams[c.index]
 	bit := uint32(1) << (phase & 1)
-	words := (*PacketKeys)(k).words()
+	words := (*packetKeys)(k).words()
 	if phase > 0 {
 		words.Hp = u.Keys[0].Hp // key updates do not change it (RFC 9001 §6.1)
 	}
@@ -93,7 +93,7 @@ func (c *conn) WriteKeys(phase uint64, k *media.PacketKeys) {
 		return
 	}
 	keys := &c.fast.kernel.keys[c.index]
-	words := (*PacketKeys)(k).words()
+	words := (*packetKeys)(k).words()
 	if phase > 0 {
 		words.Hp = keys.Generation[(phase-1)&3].Hp
 	}
@@ -129,7 +129,7 @@ func (c *conn) publishPath() {
 	if a, ok := sourceAddress(c.path.OOB); ok {
 		local = netip.AddrPortFrom(a, local.Port())
 	}
-	err := c.fast.kernel.SetPath(c.index, Path{
+	err := c.fast.kernel.SetPath(c.index, subscriberPath{
 		Local: local, Remote: c.path.Remote, ConnectionID: c.path.DestConnID,
 		StreamPrefix: c.session.StreamPrefix, DatagramPrefix: c.session.DatagramPrefix, InitialMaxStream: c.path.MaxStreamData,
 	})

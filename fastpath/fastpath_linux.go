@@ -12,7 +12,7 @@ import (
 
 // FastPath is the kernel as the second sender of a [media.Loop]: it has the memory that they share, the connections and the tracks.
 type FastPath struct {
-	kernel *Kernel
+	kernel *kernel
 	log    *slog.Logger
 	states []media.SubscriberState
 	flows  []media.StreamState
@@ -34,7 +34,7 @@ var _ media.SecondSender = (*FastPath)(nil)
 
 // New loads the programs. They do nothing until they are attached to a device. logger gets what an operator can do something about.
 func New(s Settings, logger *slog.Logger) (*FastPath, error) {
-	k, err := Load(s)
+	k, err := load(s)
 	if err != nil {
 		return nil, explain(err)
 	}

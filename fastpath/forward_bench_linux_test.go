@@ -32,7 +32,7 @@ func BenchmarkForward(b *testing.B) {
 				r.publish(stream(3, offset, 0, make([]byte, 1160)))
 				offset += 1160
 				for _, s := range r.subscribers {
-					state := &r.Kernel.subscribers[s.index]
+					state := &r.kernel.subscribers[s.index]
 					state.InFlight, state.LedgerLow = 0, state.NextPn
 					state.DataLimit = 1 << 40
 				}

@@ -13,9 +13,9 @@ import (
 
 const streamsPerConnection = 64
 
-// Kernel is the loaded programs and the memory that they share with this process. Both go when it is closed, or with the
+// kernel is the loaded programs and the memory that they share with this process. Both go when it is closed, or with the
 // process.
-type Kernel struct {
+type kernel struct {
 	ingress kernelObjects
 	egress  egressObjects
 	links   []link.Link
@@ -29,11 +29,11 @@ type Kernel struct {
 }
 
 // Load loads the programs. They do nothing until they are attached to a device.
-func Load(s Settings) (_ *Kernel, err error) {
+func load(s Settings) (_ *kernel, err error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	k := new(Kernel)
+	k := new(kernel)
 	defer func() {
 		if err != nil {
 			k.Close()
@@ -57,7 +57,7 @@ func Load(s Settings) (_ *Kernel, err error) {
 	return k, nil
 }
 
-func (k *Kernel) load(s Settings) error {
+func (k *kernel) load(s Settings) error {
 	spec, err := loadKernel()
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (k *Kernel) load(s Settings) error {
 	return k.loadEgress(s)
 }
 
-func (k *Kernel) loadEgress(s Settings) error {
+func (k *kernel) loadEgress(s Settings) error {
 	spec, err := loadEgress()
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func connectionIDMask(n int) (mask [3]uint64) {
 }
 
 // mapArray makes the elements of an array map accessible in memory.
-func mapArray[T any](k *Kernel, m *ebpf.Map, elements *[]T) error {
+func mapArray[T any](k *kernel, m *ebpf.Map, elements *[]T) error {
 	if size := unsafe.Sizeof(*new(T)); uintptr(m.ValueSize()) != size {
 		return fmt.Errorf("fast path: elements of %s have %d bytes, not %d", m, m.ValueSize(), size)
 	}
@@ -128,7 +128,7 @@ func mapArray[T any](k *Kernel, m *ebpf.Map, elements *[]T) error {
 }
 
 // freeAllStreams puts every stream state on the stack of those that nobody uses.
-func (k *Kernel) freeAllStreams() error {
+func (k *kernel) freeAllStreams() error {
 	for i := range k.streams {
 		if err := k.ingress.FreeStreams.Put(nil, uint32(i)); err != nil {
 			return fmt.Errorf("fast path: fill the stack of free streams: %w", err)
@@ -138,7 +138,7 @@ func (k *Kernel) freeAllStreams() error {
 }
 
 // Attach attaches the programs to a device, for publishers and subscribers that are reached by it.
-func (k *Kernel) Attach(ifindex int) error {
+func (k *kernel) Attach(ifindex int) error {
 	for _, a := range []struct {
 		program *ebpf.Program
 		at      ebpf.AttachType
@@ -157,7 +157,7 @@ func (k *Kernel) Attach(ifindex int) error {
 }
 
 // Close detaches the programs and gives back their memory. Nothing that came from k may be used afterwards.
-func (k *Kernel) Close() error {
+func (k *kernel) Close() error {
 	var errs []error
 	for i := len(k.links) - 1; i >= 0; i-- {
 		errs = append(errs, k.links[i].Close())

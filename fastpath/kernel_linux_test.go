@@ -65,7 +65,7 @@ func (r *rig) checkLedger(s *subscriber, from, to uint64, size int) {
 		offset += length
 		inFlight += length + record.Info>>48&0xff
 	}
-	state := r.Kernel.subscribers[s.index]
+	state := r.kernel.subscribers[s.index]
 	require.EqualValues(t, size, offset)
 	require.EqualValues(t, size, state.DataSent)
 	require.Equal(t, inFlight, state.InFlight)
@@ -94,39 +94,39 @@ func TestManyStreamsInOnePacket(t *testing.T) {
 func TestDeclines(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	s := r.subscribers[0]
-	state := &r.Kernel.subscribers[s.index]
+	state := &r.kernel.subscribers[s.index]
 	clean := *state
 	header := subgroupHeader(77, 10, 0, 9)
 	object := append(slices.Clone(header), "object"...)
 	id := uint64(3)
 	tests := []struct {
 		reason string
-		set    func(*Subscription)
+		set    func(*subscription)
 		send   func()
 	}{
 		{reason: "frame_no_track", send: func() { r.publish(stream(id, 0, 0, concat(0x14, vi64(99), vi64(1), vi64(0), 9, "object"))) }},
 		{reason: "frame_not_media", send: func() { r.publish(stream(id, 0, 0, []byte{5, 1})) }},
 		{reason: "frame_not_media", send: func() { r.publish(stream(id, 100, 0, []byte("no beginning"))) }},
 		{reason: "frame_is_datagram", send: func() { r.publish(concat(0x30, 0, vi64(77), "datagram")) }},
-		{reason: "copy_filtered", set: func(s *Subscription) { s.Forward = false }},
-		{reason: "copy_filtered", set: func(s *Subscription) { s.StartGroup = 11 }},
-		{reason: "copy_filtered", set: func(s *Subscription) { s.StartGroup, s.StartObject = 10, 1 }},
-		{reason: "copy_filtered", set: func(s *Subscription) { s.EndGroup = 9 }},
-		{reason: "copy_no_path", set: func(s *Subscription) { s.Subscriber = 999 }},
-		{reason: "copy_no_neighbor", set: func(*Subscription) {
-			require.NoError(t, r.SetPath(1, Path{Local: netip.MustParseAddrPort("192.0.2.1:1"), Remote: netip.MustParseAddrPort("192.0.2.2:2")}))
+		{reason: "copy_filtered", set: func(s *subscription) { s.Forward = false }},
+		{reason: "copy_filtered", set: func(s *subscription) { s.StartGroup = 11 }},
+		{reason: "copy_filtered", set: func(s *subscription) { s.StartGroup, s.StartObject = 10, 1 }},
+		{reason: "copy_filtered", set: func(s *subscription) { s.EndGroup = 9 }},
+		{reason: "copy_no_path", set: func(s *subscription) { s.Subscriber = 999 }},
+		{reason: "copy_no_neighbor", set: func(*subscription) {
+			require.NoError(t, r.SetPath(1, subscriberPath{Local: netip.MustParseAddrPort("192.0.2.1:1"), Remote: netip.MustParseAddrPort("192.0.2.2:2")}))
 		}, send: func() {
 			elsewhere := r.subscription(s)
 			elsewhere.Subscriber = 1
-			require.NoError(t, r.SetTrack(5, 128, []Subscription{elsewhere}))
+			require.NoError(t, r.SetTrack(5, 128, []subscription{elsewhere}))
 			r.publish(stream(id, 0, 0, object))
 		}},
-		{reason: "copy_priority", set: func(*Subscription) { state.Threshold = 128<<8 | 8 }},
-		{reason: "copy_stream_limit", set: func(*Subscription) { state.MaxUni = 0 }},
-		{reason: "copy_connection_credit", set: func(*Subscription) { state.DataLimit = 5 }},
-		{reason: "copy_window", set: func(*Subscription) { state.Window = 20 }},
-		{reason: "copy_too_large", set: func(*Subscription) { state.Mtu = 20 }},
-		{reason: "copy_ledger_full", set: func(*Subscription) { state.NextPn += ledgerLen }},
+		{reason: "copy_priority", set: func(*subscription) { state.Threshold = 128<<8 | 8 }},
+		{reason: "copy_stream_limit", set: func(*subscription) { state.MaxUni = 0 }},
+		{reason: "copy_connection_credit", set: func(*subscription) { state.DataLimit = 5 }},
+		{reason: "copy_window", set: func(*subscription) { state.Window = 20 }},
+		{reason: "copy_too_large", set: func(*subscription) { state.Mtu = 20 }},
+		{reason: "copy_ledger_full", set: func(*subscription) { state.NextPn += ledgerLen }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestDeclines(t *testing.T) {
 			if tt.set != nil {
 				tt.set(&sub)
 			}
-			require.NoError(t, r.SetTrack(5, 128, []Subscription{sub}))
+			require.NoError(t, r.SetTrack(5, 128, []subscription{sub}))
 			before, taken := r.counts(), *state
 			if tt.send == nil {
 				r.publish(stream(id, 0, 0, object))
@@ -204,7 +204,7 @@ func TestKeyPhases(t *testing.T) {
 	copy(s.keys.Key[:], randomBytes(32))
 	copy(s.keys.IV[:], randomBytes(12))
 	r.SetSendKeys(s.index, 1, s.keys)
-	r.Kernel.subscribers[s.index].NextPn += 1 << 62
+	r.kernel.subscribers[s.index].NextPn += 1 << 62
 	r.publishPacket(packet(r.keys, upstreamCID, 3, 4, 0, body(15)))
 	got := r.receive(s)
 	require.Equal(t, 1, got.phase)
@@ -249,14 +249,14 @@ func TestBudget(t *testing.T) {
 	sub := r.subscription(r.subscribers[0])
 	absent := sub
 	absent.Subscriber = 900
-	require.NoError(t, r.SetTrack(5, 128, append(slices.Repeat([]Subscription{absent}, defaultMaxCopies), sub)))
+	require.NoError(t, r.SetTrack(5, 128, append(slices.Repeat([]subscription{absent}, defaultMaxCopies), sub)))
 	r.publish(stream(3, 0, 1, append(subgroupHeader(77, 1, 0, 9), "object"...)))
 	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_no_path": defaultMaxCopies, "copy_budget": 1}, r.counts())
-	require.Error(t, r.SetTrack(5, 128, make([]Subscription, MaxSubscriptions+1)))
+	require.Error(t, r.SetTrack(5, 128, make([]subscription, MaxSubscriptions+1)))
 }
 
 func TestReasonNames(t *testing.T) {
-	k, err := Load(Settings{Port: relayPort})
+	k, err := load(Settings{Port: relayPort})
 	requireKernel(t, err)
 	defer k.Close()
 	require.Len(t, reasonNames, int(k.ingress.Reasons.MaxEntries()))
@@ -271,7 +271,7 @@ func TestReasonNames(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	for _, s := range []Settings{{}, {Port: 1, ConnectionIDLen: 21}, {Port: 1, ConnectionIDLen: -1}, {Port: 1, MaxCopies: 33}, {Port: 1, MaxCopies: -1}} {
-		_, err := Load(s)
+		_, err := load(s)
 		require.ErrorContains(t, err, "fast path")
 	}
 }

@@ -55,7 +55,7 @@ func TestLayout(t *testing.T) {
 func TestPrefix(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	s := r.subscribers[0]
-	r.Kernel.subscribers[s.index].MaxUni = 1 << 20
+	r.kernel.subscribers[s.index].MaxUni = 1 << 20
 	values := []uint64{0, 1, 127, 128, 1<<14 - 1, 1 << 14, 1<<21 - 1, 1 << 28, 1<<35 + 1, 1 << 42, 1 << 49, 1<<56 - 1, 1 << 56, 1<<64 - 1}
 	id := uint64(3)
 	for typ := range 0x80 {
@@ -82,7 +82,7 @@ func TestPrefix(t *testing.T) {
 		sub := r.subscription(s)
 		sub.Alias = v(3)
 		want.TrackAlias = sub.Alias
-		require.NoError(t, r.SetTrack(5, 128, []Subscription{sub}))
+		require.NoError(t, r.SetTrack(5, 128, []subscription{sub}))
 		objects := concat(vi64(first), 3, "abc")
 		r.publish(stream(id, 0, 1, append(moqt.AppendSubgroupHeader(nil, moqt.Draft18, h), objects...)))
 		got := r.receive(s)

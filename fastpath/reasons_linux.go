@@ -40,7 +40,7 @@ var reasonNames = [...]string{
 }
 
 // Counts returns how often each reason was counted, by name.
-func (k *Kernel) Counts() (map[string]uint64, error) {
+func (k *kernel) Counts() (map[string]uint64, error) {
 	counts := make(map[string]uint64, len(reasonNames))
 	var perCPU []uint64
 	for reason, name := range reasonNames {

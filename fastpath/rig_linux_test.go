@@ -2,6 +2,7 @@ package fastpath
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -21,7 +22,7 @@ import (
 const relayPort = 4443
 
 // headerMask is the header protection mask of a sample (RFC 9001 §5.4.4).
-func headerMask(k *PacketKeys, sample []byte) (mask [5]byte) {
+func headerMask(k *packetKeys, sample []byte) (mask [5]byte) {
 	c, err := chacha20.NewUnauthenticatedCipher(k.HeaderProtection[:], sample[4:16])
 	if err != nil {
 		panic(err)
@@ -31,7 +32,7 @@ func headerMask(k *PacketKeys, sample []byte) (mask [5]byte) {
 	return mask
 }
 
-func aead(k *PacketKeys, pn uint64) (sealer interface {
+func aead(k *packetKeys, pn uint64) (sealer interface {
 	Seal(dst, nonce, plaintext, aad []byte) []byte
 	Open(dst, nonce, ciphertext, aad []byte) ([]byte, error)
 }, nonce []byte) {
@@ -47,7 +48,7 @@ func aead(k *PacketKeys, pn uint64) (sealer interface {
 }
 
 // packet is a short header packet.
-func packet(k *PacketKeys, cid []byte, pn uint64, pnLen, phase int, payload []byte) []byte {
+func packet(k *packetKeys, cid []byte, pn uint64, pnLen, phase int, payload []byte) []byte {
 	p := append([]byte{0x40 | byte(phase<<2) | byte(pnLen-1)}, cid...)
 	p = append(p, binary.BigEndian.AppendUint64(nil, pn)[8-pnLen:]...)
 	a, nonce := aead(k, pn)
@@ -72,7 +73,7 @@ type received struct {
 }
 
 // open opens a packet with a four-byte number and one STREAM frame that extends to its end.
-func open(t testing.TB, k *PacketKeys, cid, p []byte) received {
+func open(t testing.TB, k *packetKeys, cid, p []byte) received {
 	t.Helper()
 	p = slices.Clone(p)
 	at := 1 + len(cid)
@@ -106,8 +107,8 @@ func open(t testing.TB, k *PacketKeys, cid, p []byte) received {
 	return r
 }
 
-func randomPacketKeys() *PacketKeys {
-	k := new(PacketKeys)
+func randomPacketKeys() *packetKeys {
+	k := new(packetKeys)
 	copy(k.Key[:], randomBytes(32))
 	copy(k.HeaderProtection[:], randomBytes(32))
 	copy(k.IV[:], randomBytes(12))
@@ -121,17 +122,17 @@ var upstreamCID = []byte("12345678")
 type subscriber struct {
 	index uint32
 	conn  *net.UDPConn
-	keys  *PacketKeys
+	keys  *packetKeys
 	cid   []byte
 }
 
 // rig is a publisher, a relay with the programs attached, and subscribers.
 type rig struct {
-	*Kernel
+	*kernel
 	t           testing.TB
 	lab         *lab.Lab
 	v6          bool
-	keys        *PacketKeys // of the publisher's packets
+	keys        *packetKeys // of the publisher's packets
 	publisher   *net.UDPConn
 	relay       *net.UDPConn
 	subscribers []*subscriber
@@ -142,7 +143,7 @@ func newRig(t testing.TB, topology lab.Topology, v6 bool) *rig {
 	t.Helper()
 	r := &rig{t: t, lab: labtest.New(t, topology), v6: v6, keys: randomPacketKeys()}
 	var err error
-	r.Kernel, err = Load(Settings{Port: relayPort, ConnectionIDLen: len(upstreamCID)})
+	r.kernel, err = load(Settings{Port: relayPort, ConnectionIDLen: len(upstreamCID)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	require.NoError(t, r.lab.Relay.Do(func() error {
@@ -188,12 +189,12 @@ func (r *rig) addSubscriber(index uint32, h *lab.Host) {
 	var err error
 	s.conn, err = h.ListenUDP(netip.AddrPortFrom(r.address(far), 9000))
 	require.NoError(t, err)
-	require.NoError(t, r.SetPath(index, Path{
+	require.NoError(t, r.SetPath(index, subscriberPath{
 		Local:  netip.AddrPortFrom(r.address(near), relayPort),
 		Remote: netip.AddrPortFrom(r.address(far), 9000), ConnectionID: s.cid, InitialMaxStream: 1 << 40,
 	}))
 	r.SetSendKeys(index, 0, s.keys)
-	state := &r.Kernel.subscribers[index]
+	state := &r.kernel.subscribers[index]
 	state.Window, state.DataLimit, state.MaxUni = 1<<20, 1<<20, 100
 	state.NextUni, state.Threshold, state.Mtu, state.NextPn = 3, 0xffff, 1400, 1000
 	r.subscribers = append(r.subscribers, s)
@@ -209,12 +210,12 @@ func (r *rig) greet(s *subscriber) {
 	require.NoError(r.t, err)
 }
 
-func (r *rig) subscription(s *subscriber) Subscription {
-	return Subscription{Subscriber: s.index, Alias: 1000 + uint64(s.index), EndGroup: 1<<64 - 1, Forward: true, Priority: 128}
+func (r *rig) subscription(s *subscriber) subscription {
+	return subscription{Subscriber: s.index, Alias: 1000 + uint64(s.index), EndGroup: 1<<64 - 1, Forward: true, Priority: 128}
 }
 
 func (r *rig) subscribeAll() {
-	var all []Subscription
+	var all []subscription
 	for _, s := range r.subscribers {
 		all = append(all, r.subscription(s))
 	}
@@ -264,4 +265,35 @@ func (r *rig) counts() map[string]uint64 {
 // subgroupHeader is a SUBGROUP_HEADER with Subgroup ID and priority.
 func subgroupHeader(alias, group, subgroup uint64, priority int) []byte {
 	return concat(0x14, vi64(alias), vi64(group), vi64(subgroup), priority)
+}
+
+// SetSendKeys sets the keys of a subscriber's key generation, before the first packet number of that generation is taken.
+func (k *kernel) SetSendKeys(subscriber uint32, generation uint64, keys *packetKeys) {
+	k.keys[subscriber].Generation[generation&3] = keys.words()
+}
+
+// SetUpstream starts to open the packets of a publisher that bear one of the relay's connection IDs. expected is the
+// lowest packet number that has not been received.
+func (k *kernel) SetUpstream(upstream uint32, webtransport bool, expected uint64) {
+	u := &k.upstreams[upstream]
+	*u = kernelUpstream{ExpectedPn: expected, Active: 1}
+	if webtransport {
+		u.Webtransport = 1
+	}
+}
+
+// SetOpenKeys sets the keys of a publisher's key phase, 0 or 1.
+func (k *kernel) SetOpenKeys(upstream uint32, phase int, keys *packetKeys) {
+	u := &k.upstreams[upstream]
+	u.Keys[phase] = keys.words()
+	u.KeysSet |= 1 << phase
+}
+
+// SetTrack replaces the subscriptions of a track, at most 32, from the next packet on. defaultPriority is the Publisher Priority of
+// subgroups that do not say theirs.
+func (k *kernel) SetTrack(track uint32, defaultPriority uint8, subscriptions []subscription) error {
+	if len(subscriptions) > MaxSubscriptions {
+		return fmt.Errorf("fast path: %d subscriptions of one track, at most %d are possible", len(subscriptions), MaxSubscriptions)
+	}
+	return k.ingress.Tracks.Put(track, trackValue(defaultPriority, subscriptions))
 }

@@ -13,10 +13,10 @@ const (
 	ledgerLen = 2048 // records of one subscriber, LEDGER_LEN in bpf/state.h
 )
 
-// PacketKeys are the keys of one direction in one key phase.
-type PacketKeys media.PacketKeys
+// packetKeys are the keys of one direction in one key phase.
+type packetKeys media.PacketKeys
 
-func (p *PacketKeys) words() (k kernelPacketKeys) {
+func (p *packetKeys) words() (k kernelPacketKeys) {
 	for i := range k.Key {
 		k.Key[i] = binary.LittleEndian.Uint32(p.Key[4*i:])
 		k.Hp[i] = binary.LittleEndian.Uint32(p.HeaderProtection[4*i:])
@@ -28,8 +28,8 @@ func (p *PacketKeys) words() (k kernelPacketKeys) {
 	return k
 }
 
-// Path is how a subscriber is reached.
-type Path struct {
+// subscriberPath is how a subscriber is reached.
+type subscriberPath struct {
 	Local, Remote    netip.AddrPort // of one family
 	ConnectionID     []byte         // destination connection ID, at most 20 bytes
 	StreamPrefix     []byte         // what WebTransport puts in front of a stream, at most 16 bytes
@@ -37,7 +37,7 @@ type Path struct {
 	InitialMaxStream uint64         // initial_max_stream_data_uni
 }
 
-func (p *Path) validate() error {
+func (p *subscriberPath) validate() error {
 	switch {
 	case p.Local.Addr().Is4() != p.Remote.Addr().Is4():
 		return fmt.Errorf("fast path: %v and %v are of different families", p.Local, p.Remote)
@@ -49,7 +49,7 @@ func (p *Path) validate() error {
 
 // SetPath says how a subscriber is reached, from the next packet on. Its link-layer address is the one that the stack used
 // last.
-func (k *Kernel) SetPath(subscriber uint32, p Path) error {
+func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
 	if err := p.validate(); err != nil {
 		return err
 	}
@@ -69,42 +69,20 @@ func (k *Kernel) SetPath(subscriber uint32, p Path) error {
 	return k.ingress.Paths.Put(subscriber, v)
 }
 
-// SetSendKeys sets the keys of a subscriber's key generation, before the first packet number of that generation is taken.
-func (k *Kernel) SetSendKeys(subscriber uint32, generation uint64, keys *PacketKeys) {
-	k.keys[subscriber].Generation[generation&3] = keys.words()
-}
-
 // ForgetSubscriber ends copies for a subscriber and erases its keys.
-func (k *Kernel) ForgetSubscriber(subscriber uint32) error {
+func (k *kernel) ForgetSubscriber(subscriber uint32) error {
 	err := k.ingress.Paths.Delete(subscriber)
 	k.keys[subscriber] = kernelSendKeys{}
 	return err
 }
 
-// SetUpstream starts to open the packets of a publisher that bear one of the relay's connection IDs. expected is the
-// lowest packet number that has not been received.
-func (k *Kernel) SetUpstream(upstream uint32, webtransport bool, expected uint64) {
-	u := &k.upstreams[upstream]
-	*u = kernelUpstream{ExpectedPn: expected, Active: 1}
-	if webtransport {
-		u.Webtransport = 1
-	}
-}
-
-// SetOpenKeys sets the keys of a publisher's key phase, 0 or 1.
-func (k *Kernel) SetOpenKeys(upstream uint32, phase int, keys *PacketKeys) {
-	u := &k.upstreams[upstream]
-	u.Keys[phase] = keys.words()
-	u.KeysSet |= 1 << phase
-}
-
 // AddConnectionID makes packets with a destination connection ID those of an upstream.
-func (k *Kernel) AddConnectionID(cid []byte, upstream uint32) error {
+func (k *kernel) AddConnectionID(cid []byte, upstream uint32) error {
 	return k.ingress.ConnectionIds.Put(connectionID(cid), upstream)
 }
 
 // RemoveConnectionID undoes AddConnectionID.
-func (k *Kernel) RemoveConnectionID(cid []byte) error {
+func (k *kernel) RemoveConnectionID(cid []byte) error {
 	return k.ingress.ConnectionIds.Delete(connectionID(cid))
 }
 
@@ -115,15 +93,15 @@ func connectionID(cid []byte) (id kernelConnectionId) {
 }
 
 // ForgetUpstream erases the keys of a publisher.
-func (k *Kernel) ForgetUpstream(upstream uint32) { k.upstreams[upstream] = kernelUpstream{} }
+func (k *kernel) ForgetUpstream(upstream uint32) { k.upstreams[upstream] = kernelUpstream{} }
 
 // SetAlias makes an alias that a publisher uses that of a track.
-func (k *Kernel) SetAlias(upstream uint32, alias uint64, track uint32) error {
+func (k *kernel) SetAlias(upstream uint32, alias uint64, track uint32) error {
 	return k.ingress.Aliases.Put(kernelAliasKey{Alias: alias, Upstream: upstream}, track)
 }
 
-// Subscription is one subscriber's wish for a track.
-type Subscription struct {
+// subscription is one subscriber's wish for a track.
+type subscription struct {
 	Subscriber  uint32
 	Alias       uint64 // on the subscriber's hop
 	StartGroup  uint64
@@ -133,16 +111,7 @@ type Subscription struct {
 	Priority    uint8 // Subscriber Priority
 }
 
-// SetTrack replaces the subscriptions of a track, at most 32, from the next packet on. defaultPriority is the Publisher Priority of
-// subgroups that do not say theirs.
-func (k *Kernel) SetTrack(track uint32, defaultPriority uint8, subscriptions []Subscription) error {
-	if len(subscriptions) > MaxSubscriptions {
-		return fmt.Errorf("fast path: %d subscriptions of one track, at most %d are possible", len(subscriptions), MaxSubscriptions)
-	}
-	return k.ingress.Tracks.Put(track, trackValue(defaultPriority, subscriptions))
-}
-
-func trackValue(defaultPriority uint8, subscriptions []Subscription) kernelTrack {
+func trackValue(defaultPriority uint8, subscriptions []subscription) kernelTrack {
 	v := kernelTrack{Count: uint32(len(subscriptions)), DefaultPriority: uint32(defaultPriority)}
 	for i, s := range subscriptions {
 		v.Subscriptions[i] = kernelSubscription{

@@ -49,10 +49,10 @@ func TestTags(t *testing.T) {
 		return nil
 	}))
 	require.NoError(t, r.ingress.Neighbors.Put(key, n))
-	require.NoError(t, r.SetPath(r.subscribers[0].index, Path{
+	require.NoError(t, r.SetPath(r.subscribers[0].index, subscriberPath{
 		Local: netip.MustParseAddrPort("192.0.2.1:4443"), Remote: netip.MustParseAddrPort("198.51.100.7:700"), InitialMaxStream: 1 << 20,
 	}))
-	require.NoError(t, r.SetTrack(5, 128, []Subscription{sub}))
+	require.NoError(t, r.SetTrack(5, 128, []subscription{sub}))
 	sniffer := r.sniff(r.lab.Subscribers[0])
 	r.nextPN = 100
 	r.publish(stream(3, 0, 1, append(subgroupHeader(77, 1, 5, 9), "object"...)))

@@ -95,14 +95,14 @@ func (t *Track) leave() {
 
 // apply writes the list of subscriptions if it has changed.
 func (t *Track) apply(defaultPriority uint8, subscribers []Subscriber) {
-	var list []Subscription
+	var list []subscription
 	for _, s := range subscribers {
 		c, ok := s.Conn.(*conn)
-		if !ok || c == nil || len(list) == MaxSubscriptions || slices.ContainsFunc(list, func(l Subscription) bool { return l.Subscriber == c.index }) {
+		if !ok || c == nil || len(list) == MaxSubscriptions || slices.ContainsFunc(list, func(l subscription) bool { return l.Subscriber == c.index }) {
 			continue
 		}
 		t.listed[c.index] = struct{}{}
-		list = append(list, Subscription{
+		list = append(list, subscription{
 			Subscriber: c.index, Alias: s.Alias, StartGroup: s.Range.Start.Group, StartObject: s.Range.Start.Object, EndGroup: s.Range.End.Group,
 			Forward: s.Forward, Priority: s.Priority,
 		})
