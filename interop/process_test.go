@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func sluiceBinary(t *testing.T) string {
+func sluiceBinary(t testing.TB) string {
 	t.Helper()
 	path, err := sluice()
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func (l *lockedBuffer) String() string {
 }
 
 // start runs a program, with its standard input from in and its standard output to out, where they are not nil.
-func start(t *testing.T, in io.Reader, out io.Writer, path string, args ...string) *process {
+func start(t testing.TB, in io.Reader, out io.Writer, path string, args ...string) *process {
 	t.Helper()
 	p := &process{Cmd: exec.Command(path, args...), done: make(chan struct{})}
 	p.Stdin, p.Stdout, p.Stderr = in, out, &p.output
@@ -140,7 +140,7 @@ type relay struct {
 
 var fingerprint = regexp.MustCompile(`[0-9a-f]{64}`)
 
-func startRelay(t *testing.T, flags ...string) *relay {
+func startRelay(t testing.TB, flags ...string) *relay {
 	t.Helper()
 	r := &relay{port: freePort(t, "udp"), admin: freePort(t, "tcp")}
 	r.process = start(t, nil, nil, sluiceBinary(t), append([]string{"relay", "--dev",
@@ -169,7 +169,7 @@ func (r *relay) healthy() bool {
 // url is the relay's, for raw QUIC (moqt) or WebTransport (https).
 func (r *relay) url(scheme string) string { return fmt.Sprintf("%s://127.0.0.1:%d", scheme, r.port) }
 
-func freePort(t *testing.T, network string) int {
+func freePort(t testing.TB, network string) int {
 	t.Helper()
 	if network == "udp" {
 		c, err := net.ListenPacket("udp", "127.0.0.1:0")
