@@ -50,19 +50,10 @@ func (f *Fetch) Wait(ctx context.Context) (*moqt.FetchOK, error) {
 // Stream waits for the stream with the objects, and returns it after its header. The fetch is over when the stream was
 // read to its end and FETCH_OK has come; to end it earlier, call [Request.Cancel].
 func (f *Fetch) Stream(ctx context.Context) (transport.ReceiveStream, error) {
-	select {
-	case <-f.arrived:
-		return f.data, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-f.ctx.Done():
+	if err := f.await(ctx, f.arrived); err != nil {
+		return nil, fmt.Errorf("fetch: %w", err)
 	}
-	select {
-	case <-f.arrived: // it was faster than what ended the fetch
-		return f.data, nil
-	default:
-		return nil, fmt.Errorf("fetch: %w", context.Cause(f.ctx))
-	}
+	return f.data, nil
 }
 
 // Update changes the parameters of the fetch with REQUEST_UPDATE, and waits for the response.

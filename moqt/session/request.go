@@ -163,19 +163,23 @@ func (r *Request) answerLocked(m moqt.Message) error {
 }
 
 // wait waits until a request of ours was accepted.
-func (r *Request) wait(ctx context.Context) error {
+func (r *Request) wait(ctx context.Context) error { return r.await(ctx, r.responded) }
+
+// await waits until something has happened, unless the context or the request ends before.
+func (r *Request) await(ctx context.Context, happened <-chan struct{}) (err error) {
 	select {
-	case <-r.responded:
+	case <-happened:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	case <-r.ctx.Done():
+		err = context.Cause(r.ctx)
 	}
 	select {
-	case <-r.responded: // accepted, and over since
+	case <-happened: // it came first, or at the same time
 		return nil
 	default:
-		return context.Cause(r.ctx)
+		return err
 	}
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -29,12 +30,10 @@ func (s *Session) openControl() {
 		return
 	}
 	s.control.open(stream)
-	select {
-	case <-stream.Context().Done():
+	context.AfterFunc(stream.Context(), func() {
 		_, err := stream.Write(nil) // tells why
 		s.controlFailed(err)
-	case <-s.ctx.Done():
-	}
+	})
 }
 
 // controlFailed is called when the peer does not take what we send on our control stream.

@@ -269,12 +269,14 @@ func TestAcceptPublish(t *testing.T) {
 		require.NoError(p, early.Close())
 		require.Equal(p, "early", string((<-c.subgroups).body))
 
+		updated := make(chan error, 1)
 		go func() {
 			_, err := sub.Update(p.Context(), moqt.Parameters{Forward: new(false)})
-			require.NoError(p, err)
+			updated <- err
 		}()
 		require.Equal(p, &moqt.RequestUpdate{RequestID: 1, Parameters: moqt.Parameters{Forward: new(false)}}, e.receive())
 		e.send(&moqt.RequestOK{})
+		require.NoError(p, <-updated)
 
 		// The publisher may update its request, too.
 		e.update(moqt.Parameters{AuthorizationTokens: []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte("t")}}})

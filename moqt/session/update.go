@@ -24,21 +24,10 @@ func (r *Request) update(
 	if err := r.sendUpdate(u, p); err != nil {
 		return nil, err
 	}
-	timeout := time.NewTimer(r.s.cfg.Timeouts.Response)
-	defer timeout.Stop()
-	select {
-	case <-u.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-timeout.C:
-		r.abort(moqt.ResetCancelled, ErrTimeout)
-		return nil, ErrTimeout
-	case <-r.ctx.Done():
-		select {
-		case <-u.done: // both happened
-		default:
-			return nil, context.Cause(r.ctx)
-		}
+	timer := time.AfterFunc(r.s.cfg.Timeouts.Response, func() { r.abort(moqt.ResetCancelled, ErrTimeout) })
+	defer timer.Stop()
+	if err := r.await(ctx, u.done); err != nil {
+		return nil, err
 	}
 	if u.err != nil {
 		return nil, u.err
