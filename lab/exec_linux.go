@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -133,7 +134,8 @@ const (
 	endPoll     = 10 * time.Millisecond
 )
 
-// processes returns the other processes whose main thread is in one of the hosts.
+// processes returns the other processes with a thread in one of the hosts. One that Exec is about to replace has not its main
+// thread there.
 func (l *Lab) processes() ([]*os.Process, error) {
 	inside := make(map[string]bool)
 	for _, h := range l.Hosts() {
@@ -157,11 +159,20 @@ func (l *Lab) processes() ([]*os.Process, error) {
 		if err != nil {
 			continue
 		}
-		if link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil && inside[link] {
+		if hasThreadIn(pid, inside) {
 			found = append(found, p)
 		} else {
 			p.Release()
 		}
 	}
 	return found, nil
+}
+
+// hasThreadIn reports whether a thread of a process is in one of the network namespaces.
+func hasThreadIn(pid int, namespaces map[string]bool) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/ns/net", pid))
+	return slices.ContainsFunc(threads, func(path string) bool {
+		link, err := os.Readlink(path)
+		return err == nil && namespaces[link]
+	})
 }
