@@ -110,13 +110,21 @@ GLOBAL int tally_add(enum tally tally, u64 n)
 {
 	struct counter_set *c = counters_get();
 
-	// Iterators may be interrupted by a packet, so that even a per-CPU counter needs the atomic add.
 	if (c && tally < TALLY_COUNT)
-		__sync_fetch_and_add(&c->tally[tally], n);
+		c->tally[tally] += n;
 	return 0;
 }
 
 INLINE void tally(enum tally which)
 {
 	tally_add(which, 1);
+}
+
+// tally_interrupted adds to a tally of which packets, iterators and the flush all make use: one can interrupt another.
+INLINE void tally_interrupted(enum tally which, u64 n)
+{
+	struct counter_set *c = counters_get();
+
+	if (c)
+		__sync_fetch_and_add(&c->tally[which], n);
 }

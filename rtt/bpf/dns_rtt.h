@@ -33,12 +33,12 @@ struct {
 } queries SEC(".maps");
 
 // query_new remembers a query. A second one of the same key makes the latency ambiguous.
-INLINE enum outcome query_new(const struct packet *p, const struct query_key *key, u32 bytes)
+INLINE enum outcome query_new(struct packet *p, const struct query_key *key, u32 bytes)
 {
-	struct query new = { .time = p->time, .sent = 1, .bytes = bytes };
+	struct query new = { .time = packet_time(p), .sent = 1, .bytes = bytes };
 	struct query *q = bpf_map_lookup_elem(&queries, key);
 
-	if (q && p->time - q->time <= QUERY_TIMEOUT) {
+	if (q && packet_time(p) - q->time <= QUERY_TIMEOUT) {
 		q->sent++;
 		q->bytes += bytes;
 		tally(TALLY_QUERIES_REPEATED);
@@ -50,11 +50,11 @@ INLINE enum outcome query_new(const struct packet *p, const struct query_key *ke
 	return OUTCOME_QUERIES_FULL;
 }
 
-INLINE void query_report(const struct packet *p, const struct query_key *key, const struct query *q,
+INLINE void query_report(struct packet *p, const struct query_key *key, const struct query *q,
 			 const struct dns_message *m)
 {
 	struct event *e;
-	u64 rtt = p->time - q->time;
+	u64 rtt = packet_time(p) - q->time;
 
 	if (q->sent == 1)
 		rtt_count(&p->key, key->side, rtt);
@@ -63,7 +63,7 @@ INLINE void query_report(const struct packet *p, const struct query_key *key, co
 		return;
 	event_ends(e, &p->key, key->side);
 	e->type = EVENT_RTT;
-	e->time = p->time;
+	e->time = packet_time(p);
 	e->method = METHOD_QUERY;
 	e->egress = p->egress;
 	e->rtt = rtt;
@@ -75,11 +75,11 @@ INLINE void query_report(const struct packet *p, const struct query_key *key, co
 	e->query_type = m->type;
 	e->rcode = m->flags & DNS_RCODE;
 	e->flags = (q->sent > 1 ? EVENT_AMBIGUOUS : 0) | (m->flags & DNS_TRUNCATED ? EVENT_TRUNCATED : 0);
-	event_send(e, p->time);
+	event_send(e, packet_time(p));
 }
 
 // query_answer measures the latency of the query that a response is to.
-INLINE enum outcome query_answer(const struct packet *p, const struct query_key *key, const struct dns_message *m)
+INLINE enum outcome query_answer(struct packet *p, const struct query_key *key, const struct dns_message *m)
 {
 	struct query *q = bpf_map_lookup_elem(&queries, key), query;
 
@@ -88,7 +88,7 @@ INLINE enum outcome query_answer(const struct packet *p, const struct query_key 
 	query = *q;
 	if (bpf_map_delete_elem(&queries, key) != 0)
 		return OUTCOME_DNS_NO_QUERY;
-	if (p->time - query.time > QUERY_TIMEOUT)
+	if (packet_time(p) - query.time > QUERY_TIMEOUT)
 		tally(TALLY_RTTS_LATE);
 	else
 		query_report(p, key, &query, m);
@@ -96,7 +96,7 @@ INLINE enum outcome query_answer(const struct packet *p, const struct query_key 
 }
 
 // dns_measure takes a message whose question was hashed.
-GLOBAL enum outcome dns_measure(const struct packet *p, const struct dns_message *m)
+GLOBAL enum outcome dns_measure(struct packet *p, const struct dns_message *m)
 {
 	struct query_key key = {};
 	bool response;
@@ -117,13 +117,13 @@ GLOBAL enum outcome dns_measure(const struct packet *p, const struct dns_message
 	return query_new(p, &key, m->length);
 }
 
-INLINE bool is_dns(const struct packet *p)
+INLINE bool is_dns(struct packet *p)
 {
 	return p->key.port[0] == DNS_PORT || p->key.port[1] == DNS_PORT;
 }
 
 // dns_message handles one message.
-INLINE enum outcome dns_message(void *ctx, bool xdp, const struct packet *p, u32 at, u32 length)
+INLINE enum outcome dns_message(void *ctx, bool xdp, struct packet *p, u32 at, u32 length)
 {
 	struct cursor c = { .ctx = ctx, .xdp = xdp };
 	struct dns_message m = { .length = length };
@@ -136,24 +136,24 @@ INLINE enum outcome dns_message(void *ctx, bool xdp, const struct packet *p, u32
 	return outcome ?: dns_measure(p, &m);
 }
 
-GLOBAL enum outcome dns_message_skb(struct __sk_buff *skb, const struct packet *p, u32 at, u32 length)
+GLOBAL enum outcome dns_message_skb(struct __sk_buff *skb, struct packet *p, u32 at, u32 length)
 {
 	return dns_message(skb, false, p, at, length);
 }
 
-GLOBAL enum outcome dns_message_xdp(struct xdp_md *xdp, const struct packet *p, u32 at, u32 length)
+GLOBAL enum outcome dns_message_xdp(struct xdp_md *xdp, struct packet *p, u32 at, u32 length)
 {
 	return dns_message(xdp, true, p, at, length);
 }
 
-INLINE enum outcome dns_over_udp(struct cursor *c, const struct packet *p)
+INLINE enum outcome dns_over_udp(struct cursor *c, struct packet *p)
 {
 	return c->xdp ? dns_message_xdp(c->ctx, p, p->at, p->payload) : dns_message_skb(c->ctx, p, p->at, p->payload);
 }
 
 // dns_over_tcp walks the messages of a segment, each behind its length (RFC 1035 §4.2.2). A segment that does not begin
 // with a message matches nothing; the last message may go on in the next segment if its question is complete.
-INLINE enum outcome dns_over_tcp(struct cursor *c, const struct packet *p, u32 at)
+INLINE enum outcome dns_over_tcp(struct cursor *c, struct packet *p, u32 at)
 {
 	u32 end = at + p->payload, left, n;
 	enum outcome outcome = OUTCOME_DNS_OTHER;

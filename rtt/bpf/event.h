@@ -113,7 +113,10 @@ INLINE struct event *event_new(bool iterator)
 
 INLINE void events_send(struct event *e, u32 n)
 {
-	tally_add(bpf_ringbuf_output(&events, e, n * sizeof(*e), 0) ? TALLY_EVENTS_LOST : TALLY_EVENTS, n);
+	if (bpf_ringbuf_output(&events, e, n * sizeof(*e), 0))
+		tally_interrupted(TALLY_EVENTS_LOST, n);
+	else
+		tally_interrupted(TALLY_EVENTS, n);
 }
 
 INLINE void batch_send(struct batch *b)

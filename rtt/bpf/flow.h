@@ -20,7 +20,7 @@ enum side_state {
 
 struct side {
 	u64 first; // when its first packet that wants a reply was seen, ns
-	u64 seen; // when its last packet was seen
+	u64 seen; // when its last packet was seen, by the coarse clock
 	u64 stamped; // when its last stamp was due: the clock of the rate limit
 	u64 packets;
 	u64 bytes; // of transport payload
@@ -41,8 +41,8 @@ _Static_assert(sizeof(struct side) == 7 * 8 + 4 * 4 + 8, "side has no hidden pad
 
 // What only TCP needs to know of a side. Sequence numbers are as on the wire, in host order.
 struct tcp_side {
-	u64 newest_at; // when sequence_end was sent
-	u64 tick_at; // when the first packet of timestamp id was sent, 0 if that was a retransmission
+	u64 newest_at; // when sequence_end was sent; 0 if nothing waited for a reply then
+	u64 tick_at; // when the first packet of timestamp id was sent; 0 also if that was a retransmission
 	u32 sequence_end; // after the last byte sent
 	u32 karn_end; // sequence_end at the last retransmission: an ACK up to here is ambiguous (RFC 6298 §3)
 	u32 tick_end; // after the first packet of timestamp id
@@ -192,15 +192,15 @@ INLINE void flow_count(const struct packet *p, struct flow *f)
 
 	s->packets += p->segments;
 	s->bytes += p->payload;
-	s->seen = p->time;
+	s->seen = clock_coarse();
 }
 
 // flow_await notes that a side has sent something that wants a reply.
-INLINE void flow_await(const struct packet *p, struct side *s, enum open_reason reason)
+INLINE void flow_await(struct packet *p, struct side *s, enum open_reason reason)
 {
 	if (s->state != SIDE_IDLE)
 		return;
-	s->first = p->time;
+	s->first = packet_time(p);
 	s->state = SIDE_WAITING;
 	s->open_reason = reason;
 }

@@ -36,7 +36,7 @@ INLINE enum outcome icmp_parse(struct cursor *c, struct packet *p, struct icmp_e
 	return OUTCOME_CONTINUE;
 }
 
-INLINE void icmp_request(const struct packet *p, struct flow *f, u16 sequence)
+INLINE void icmp_request(struct packet *p, struct flow *f, u16 sequence)
 {
 	struct side *s = flow_side(f, p->side);
 
@@ -47,21 +47,21 @@ INLINE void icmp_request(const struct packet *p, struct flow *f, u16 sequence)
 		return;
 	s->identified = true;
 	s->id = sequence;
-	if (stamp_due(s, p->time))
-		stamp_side(f, p->side, STAMP_TIMESTAMP, sequence, p->time);
+	if (stamp_due(p, s))
+		stamp_sender(p, f, STAMP_TIMESTAMP, sequence);
 }
 
-INLINE void icmp_reply(const struct packet *p, struct flow *f, u16 sequence)
+INLINE void icmp_reply(struct packet *p, struct flow *f, u16 sequence)
 {
 	u64 time;
 
 	flow_answered(p, f);
-	time = stamp_answer(f, other(p->side), STAMP_TIMESTAMP, sequence, p->time);
+	time = stamp_answer(p, f, other(p->side), STAMP_TIMESTAMP, sequence);
 	if (time)
-		rtt_report(p, f, other(p->side), METHOD_ECHO, p->time - time);
+		rtt_report(p, f, other(p->side), METHOD_ECHO, packet_time(p) - time);
 }
 
-GLOBAL enum outcome icmp_measure(const struct packet *p, const struct icmp_echo *h)
+GLOBAL enum outcome icmp_measure(struct packet *p, const struct icmp_echo *h)
 {
 	struct flow *f;
 	bool request;

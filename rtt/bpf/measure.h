@@ -96,7 +96,6 @@ INLINE void measure(struct cursor *c, struct packet *p, bool has_link)
 	struct counter_set *n = counters_get();
 	enum outcome outcome;
 
-	p->time = clock_now();
 	p->frame = c->length;
 	p->class = TRAFFIC_OTHER;
 	outcome = has_link ? link_parse(c, p) : link_none(c, p);

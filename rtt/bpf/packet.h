@@ -41,7 +41,7 @@ struct packet {
 	u32 interface;
 	u32 segments; // that a segmentation offload made one packet of
 	u32 segment_size; // payload of each, 0 if not offloaded
-	u64 time;
+	u64 time; // ns, once packet_time was called
 	u32 at; // of the transport header
 	u32 length; // from the transport header to the end of the IP packet
 	u32 payload; // bytes after the transport header
@@ -72,6 +72,14 @@ INLINE struct packet *packet_new(void)
 	if (p)
 		__builtin_memset(p, 0, sizeof(*p));
 	return p;
+}
+
+// packet_time is when the packet was seen. The clock is read for those packets only for which that matters.
+INLINE u64 packet_time(struct packet *p)
+{
+	if (!p->time)
+		p->time = clock_now();
+	return p->time;
 }
 
 // packet_sort turns key from source, destination to ascending order, and notes which of them is the sender.

@@ -11,17 +11,17 @@
 #define QUIC_FLIGHT (100 * MILLISECOND)
 
 // quic_heard notes a long header of a side, and whether the side may be repeating itself.
-INLINE void quic_heard(struct quic *q, const struct packet *p, u8 side)
+INLINE void quic_heard(struct quic *q, struct packet *p, u8 side)
 {
 	u64 before = q->heard[side & 1];
 
-	if (before && p->time - before > QUIC_FLIGHT)
+	if (before && packet_time(p) - before > QUIC_FLIGHT)
 		q->repeated |= 1 << (side & 1);
-	q->heard[side & 1] = p->time;
+	q->heard[side & 1] = packet_time(p);
 }
 
 // quic_report reports the RTT of a side's first long header, unless it may be of a later one.
-INLINE void quic_report(const struct packet *p, struct flow *f, u8 side, u64 since)
+INLINE void quic_report(struct packet *p, struct flow *f, u8 side, u64 since)
 {
 	struct quic *q = &f->quic;
 
@@ -29,25 +29,25 @@ INLINE void quic_report(const struct packet *p, struct flow *f, u8 side, u64 sin
 		tally(TALLY_RTTS_AMBIGUOUS);
 		return;
 	}
-	q->base += p->time - since;
+	q->base += packet_time(p) - since;
 	if (!flow_side(f, side)->to_local)
-		rtt_report(p, f, side, METHOD_HANDSHAKE, p->time - since);
+		rtt_report(p, f, side, METHOD_HANDSHAKE, packet_time(p) - since);
 }
 
-INLINE void quic_open(const struct packet *p, struct flow *f, const struct quic_long *l)
+INLINE void quic_open(struct packet *p, struct flow *f, const struct quic_long *l)
 {
 	struct quic *q = &f->quic;
 
 	__builtin_memset(q, 0, sizeof(*q));
 	q->opener = p->side;
-	q->initial = p->time;
-	q->heard[p->side & 1] = p->time;
+	q->initial = packet_time(p);
+	q->heard[p->side & 1] = packet_time(p);
 	q->id[p->side & 1] = l->source_id;
 	flow_await(p, flow_side(f, p->side), OPEN_FIRST_PACKET);
 }
 
 // quic_handshake follows a connection from its first Initial to the opener's first reply.
-INLINE void quic_handshake(const struct packet *p, struct flow *f, const struct quic_long *l)
+INLINE void quic_handshake(struct packet *p, struct flow *f, const struct quic_long *l)
 {
 	struct quic *q = &f->quic;
 	bool opener = p->side == q->opener, answers = l->destination_id == q->id[other(p->side)];
@@ -60,7 +60,7 @@ INLINE void quic_handshake(const struct packet *p, struct flow *f, const struct 
 		flow_answered(p, f);
 		quic_report(p, f, q->opener, q->initial);
 		q->id[p->side & 1] = l->source_id;
-		q->answer = p->time;
+		q->answer = packet_time(p);
 		q->phase = QUIC_ANSWERED;
 	} else if (opener && q->phase == QUIC_ANSWERED && answers) {
 		quic_report(p, f, other(q->opener), q->answer);
@@ -70,14 +70,14 @@ INLINE void quic_handshake(const struct packet *p, struct flow *f, const struct 
 }
 
 // quic_may_create says why a long header may not create a flow, or else why it can still fail to.
-INLINE enum outcome quic_may_create(const struct packet *p, const struct quic_long *l)
+INLINE enum outcome quic_may_create(struct packet *p, const struct quic_long *l)
 {
 	if (!l->initial || p->payload < QUIC_INITIAL_MIN)
 		return OUTCOME_QUIC_NO_FLOW;
 	return for_this_host(p) ? OUTCOME_LOCAL : OUTCOME_FLOWS_FULL;
 }
 
-GLOBAL enum outcome quic_measure_long(const struct packet *p, const struct quic_long *l)
+GLOBAL enum outcome quic_measure_long(struct packet *p, const struct quic_long *l)
 {
 	enum outcome outcome;
 	struct flow *f;
@@ -101,7 +101,7 @@ GLOBAL enum outcome quic_measure_long(const struct packet *p, const struct quic_
 }
 
 // quic_measure_short takes the first bytes of the first and the last packet that an offload made one of.
-GLOBAL enum outcome quic_measure_short(const struct packet *p, u8 first, u8 last)
+GLOBAL enum outcome quic_measure_short(struct packet *p, u8 first, u8 last)
 {
 	struct flow *f;
 
@@ -118,7 +118,7 @@ GLOBAL enum outcome quic_measure_short(const struct packet *p, u8 first, u8 last
 	return OUTCOME_QUIC;
 }
 
-INLINE enum outcome quic_measure(const struct cursor *c, const struct packet *p)
+INLINE enum outcome quic_measure(const struct cursor *c, struct packet *p)
 {
 	struct quic_long l = {};
 	enum outcome outcome;

@@ -23,7 +23,7 @@ INLINE void rtt_count(const struct flow_key *key, u8 side, u64 rtt)
 }
 
 // rtt_event puts together the event of an RTT, if events are wanted.
-INLINE struct event *rtt_event(const struct packet *p, struct flow *f, u8 side, enum method method, u64 rtt)
+INLINE struct event *rtt_event(struct packet *p, struct flow *f, u8 side, enum method method, u64 rtt)
 {
 	struct side *s = flow_side(f, side), *peer = flow_side(f, other(side));
 	struct event *e = config.events ? event_new(false) : NULL;
@@ -32,7 +32,7 @@ INLINE struct event *rtt_event(const struct packet *p, struct flow *f, u8 side, 
 		return NULL;
 	event_ends(e, &p->key, side);
 	e->type = EVENT_RTT;
-	e->time = p->time;
+	e->time = packet_time(p);
 	e->method = method;
 	e->egress = p->egress;
 	e->rtt = rtt;
@@ -47,7 +47,7 @@ INLINE struct event *rtt_event(const struct packet *p, struct flow *f, u8 side, 
 }
 
 // rtt_report reports an RTT of one side's packets, which the packet has just answered.
-INLINE void rtt_report(const struct packet *p, struct flow *f, u8 side, enum method method, u64 rtt)
+INLINE void rtt_report(struct packet *p, struct flow *f, u8 side, enum method method, u64 rtt)
 {
 	struct event *e;
 
@@ -55,7 +55,7 @@ INLINE void rtt_report(const struct packet *p, struct flow *f, u8 side, enum met
 	rtt_count(&p->key, side, rtt);
 	e = rtt_event(p, f, side, method, rtt);
 	if (e)
-		event_send(e, p->time);
+		event_send(e, packet_time(p));
 }
 
 // flow_event puts together an event about a side of a flow, if events are wanted.
@@ -72,7 +72,7 @@ INLINE struct event *flow_event(bool iterator, const struct flow_key *key, u8 si
 }
 
 // flow_answered opens the packet's receiver's side of the flow, if this is the first reply to it.
-INLINE void flow_answered(const struct packet *p, struct flow *f)
+INLINE void flow_answered(struct packet *p, struct flow *f)
 {
 	u8 side = other(p->side);
 	struct side *s = flow_side(f, side);
@@ -86,24 +86,24 @@ INLINE void flow_answered(const struct packet *p, struct flow *f)
 		return;
 	e->reason = s->open_reason;
 	e->trigger = TRIGGER_DESTINATION;
-	event_send(e, p->time);
+	event_send(e, packet_time(p));
 }
 
 // flow_close closes one side because of the packet.
-INLINE void flow_close(const struct packet *p, struct flow *f, u8 side, enum close_reason reason)
+INLINE void flow_close(struct packet *p, struct flow *f, u8 side, enum close_reason reason)
 {
 	struct side *s = flow_side(f, side);
-	struct event *e = s->state == SIDE_OPEN ? flow_event(false, &p->key, side, EVENT_CLOSING, p->time) : NULL;
+	struct event *e = s->state == SIDE_OPEN ? flow_event(false, &p->key, side, EVENT_CLOSING, packet_time(p)) : NULL;
 
 	s->state = SIDE_CLOSED;
 	if (!e)
 		return;
 	e->reason = reason;
 	e->trigger = p->side == side ? TRIGGER_DESTINATION : TRIGGER_SOURCE;
-	event_send(e, p->time);
+	event_send(e, packet_time(p));
 }
 
-INLINE void flow_delete(const struct packet *p)
+INLINE void flow_delete(struct packet *p)
 {
 	if (bpf_map_delete_elem(&flows, &p->key) == 0)
 		tally(TALLY_FLOWS_DELETED);

@@ -95,12 +95,12 @@ INLINE bool spin_believable(struct quic *q, u64 rtt)
 	return false;
 }
 
-INLINE void spin_report(const struct packet *p, struct flow *f, u8 side, u64 near, u64 far)
+INLINE void spin_report(struct packet *p, struct flow *f, u8 side, u64 near, u64 far)
 {
 	struct side *s = flow_side(f, side);
 	struct event *e;
 
-	if (!stamp_due(s, p->time))
+	if (!stamp_due(p, s))
 		return;
 	if (!(f->quic.spun & 1 << (side & 1)))
 		s->min_rtt = s->smoothed_rtt = 0;
@@ -112,11 +112,11 @@ INLINE void spin_report(const struct packet *p, struct flow *f, u8 side, u64 nea
 		return;
 	e->near_rtt = near;
 	e->far_rtt = far;
-	event_send(e, p->time);
+	event_send(e, packet_time(p));
 }
 
 // spin_sample measures what the packet's edge confirms: the time between the peer's last two edges.
-INLINE void spin_sample(const struct packet *p, struct flow *f)
+INLINE void spin_sample(struct packet *p, struct flow *f)
 {
 	struct quic *q = &f->quic;
 	const struct spin *own = &q->spin[p->side & 1], *peer = &q->spin[other(p->side)];
@@ -132,7 +132,7 @@ INLINE void spin_sample(const struct packet *p, struct flow *f)
 		spin_report(p, f, other(p->side), last - middle, middle - previous);
 }
 
-INLINE void spin_edge(const struct packet *p, struct flow *f)
+INLINE void spin_edge(struct packet *p, struct flow *f)
 {
 	struct quic *q = &f->quic;
 	struct spin *s = &q->spin[p->side & 1];
@@ -150,18 +150,18 @@ INLINE void spin_edge(const struct packet *p, struct flow *f)
 	spin_classify(q);
 	spin_sample(p, f);
 	s->edges[1] = s->edges[0];
-	s->edges[0] = p->time;
+	s->edges[0] = packet_time(p);
 	s->strayed <<= 1;
 }
 
 // spin_packet follows the bit of one 1-RTT packet.
-INLINE void spin_packet(const struct packet *p, struct flow *f, bool value)
+INLINE void spin_packet(struct packet *p, struct flow *f, bool value)
 {
 	struct spin *s = &f->quic.spin[p->side & 1];
 
 	if (s->seen && s->value == value) {
 		if (++s->run % SPIN_PACKETS_MIN == 0)
-			spin_quiet(&f->quic, p->time);
+			spin_quiet(&f->quic, packet_time(p));
 		return;
 	}
 	if (s->seen) {
@@ -170,6 +170,6 @@ INLINE void spin_packet(const struct packet *p, struct flow *f, bool value)
 	}
 	s->value = value;
 	s->run = 1;
-	s->changed = p->time;
+	s->changed = packet_time(p);
 	s->seen = true;
 }

@@ -89,13 +89,18 @@ GLOBAL u64 stamp_take(u64 tag)
 	return 0;
 }
 
+// A rate limit that is much longer than a tick needs no better clock.
+#define STAMP_COARSE (50 * MILLISECOND)
+
 // stamp_due advances the clock of a side's rate limit and says whether the packet may be stamped.
-INLINE bool stamp_due(struct side *s, u64 now)
+INLINE bool stamp_due(struct packet *p, struct side *s)
 {
 	u64 rtt = config.smoothed ? s->smoothed_rtt : s->min_rtt;
 	u64 interval = config.rtt_rate && rtt ? rtt * config.rtt_rate >> 10 : config.stamp_interval;
+	u64 now = interval < STAMP_COARSE ? packet_time(p) : clock_coarse();
 
-	if (s->stamped && now - s->stamped < interval) {
+	// The coarse clock may lag behind the time of the last stamp.
+	if (s->stamped && (s64)(now - s->stamped) < (s64)interval) {
 		tally(TALLY_STAMPS_LIMITED);
 		return false;
 	}
@@ -103,30 +108,36 @@ INLINE bool stamp_due(struct side *s, u64 now)
 	return true;
 }
 
-// stamp_side stamps an identifier of one side of a flow.
-INLINE void stamp_side(struct flow *f, u8 side, enum stamp_kind kind, u32 id, u64 now)
+// stamp_sender stamps an identifier of the packet's sender.
+INLINE void stamp_sender(struct packet *p, struct flow *f, enum stamp_kind kind, u32 id)
 {
-	struct side *s = flow_side(f, side);
+	struct side *s = flow_side(f, p->side);
 
 	s->stamped_id = id; // before stamps: see tcp_answer_sequence
 	s->stamps++;
-	stamp_put(stamp_tag(f, side, kind, id), now);
+	stamp_put(stamp_tag(f, p->side, kind, id), packet_time(p));
+}
+
+// stamp_waits says whether a stamp of the side may still be answered.
+INLINE bool stamp_waits(const struct side *s)
+{
+	return s->stamps != s->settled;
 }
 
 // stamp_answer takes the stamp that a reply to a side names, if there can be one.
-INLINE u64 stamp_answer(struct flow *f, u8 side, enum stamp_kind kind, u32 id, u64 now)
+INLINE u64 stamp_answer(struct packet *p, struct flow *f, u8 side, enum stamp_kind kind, u32 id)
 {
 	struct side *s = flow_side(f, side);
 	u64 time;
 
-	if (s->stamps == s->settled)
+	if (!stamp_waits(s))
 		return 0;
 	time = stamp_take(stamp_tag(f, side, kind, id));
 	if (time)
 		s->settled++;
-	else if (now - s->stamped > STAMP_LIFETIME)
+	else if ((s64)(clock_coarse() - s->stamped) > (s64)STAMP_LIFETIME)
 		s->settled = s->stamps; // what is left was evicted or never answered
-	if (time && now - time > STAMP_LIFETIME) {
+	if (time && packet_time(p) - time > STAMP_LIFETIME) {
 		tally(TALLY_RTTS_LATE);
 		return 0;
 	}

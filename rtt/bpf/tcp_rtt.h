@@ -14,7 +14,7 @@
 #define TCP_SEGMENTS_MAX 64 // of one packet that are stamped: 64 KiB have 45 of 1448 bytes
 
 // tcp_may_create says why a segment may not create a flow, or else why it can still fail to.
-INLINE enum outcome tcp_may_create(const struct packet *p, const struct segment *t)
+INLINE enum outcome tcp_may_create(struct packet *p, const struct segment *t)
 {
 	if (t->flags & TCP_SYN && !config.syn)
 		return OUTCOME_TCP_SYN;
@@ -24,7 +24,7 @@ INLINE enum outcome tcp_may_create(const struct packet *p, const struct segment 
 }
 
 // tcp_reopened says whether a SYN on a known flow begins another connection, rather than being sent again.
-INLINE bool tcp_reopened(const struct packet *p, struct flow *f, const struct segment *t)
+INLINE bool tcp_reopened(struct packet *p, struct flow *f, const struct segment *t)
 {
 	const struct tcp_side *s = &f->tcp[p->side & 1];
 
@@ -36,7 +36,7 @@ INLINE bool tcp_reopened(const struct packet *p, struct flow *f, const struct se
 }
 
 // tcp_flow finds or creates the flow of a segment.
-INLINE struct flow *tcp_flow(const struct packet *p, const struct segment *t, enum outcome *outcome)
+INLINE struct flow *tcp_flow(struct packet *p, const struct segment *t, enum outcome *outcome)
 {
 	struct flow *f = flow_find(p);
 
@@ -63,7 +63,7 @@ INLINE void tcp_retransmitted(struct packet *p, struct flow *f, const struct seg
 	tcp->retransmissions += p->segments;
 	p->retransmitted = p->segments;
 	tally_add(TALLY_RETRANSMISSIONS, p->segments);
-	if (!t->timestamps || s->stamps == s->settled || s->id != t->tsval)
+	if (!t->timestamps || !stamp_waits(s) || s->id != t->tsval)
 		return;
 	if (!stamp_take(stamp_tag(f, p->side, STAMP_TIMESTAMP, t->tsval)))
 		return;
@@ -81,13 +81,21 @@ INLINE void tcp_resync(struct tcp_side *s, const struct segment *t)
 	s->acknowledged = t->start;
 }
 
-// tcp_advance notes the segment if it is the newest.
-INLINE void tcp_advance(const struct packet *p, struct tcp_side *s, const struct segment *t)
+// tcp_time is when the packet was sent, if that can be a better start for a stamp that waits, else 0.
+INLINE u64 tcp_time(struct packet *p, struct flow *f)
 {
+	return stamp_waits(flow_side(f, p->side)) ? packet_time(p) : 0;
+}
+
+// tcp_advance notes the segment if it is the newest.
+INLINE void tcp_advance(struct packet *p, struct flow *f, const struct segment *t)
+{
+	struct tcp_side *s = &f->tcp[p->side & 1];
+
 	if (!after(t->end, s->sequence_end))
 		return;
 	s->sequence_end = t->end;
-	s->newest_at = p->time;
+	s->newest_at = tcp_time(p, f);
 	// Without retransmissions karn_end stays where it is, and must not come to lie ahead.
 	if (s->sequence_end - s->karn_end > TCP_WINDOW_MAX)
 		s->karn_end = s->sequence_end - TCP_WINDOW_MAX;
@@ -95,7 +103,7 @@ INLINE void tcp_advance(const struct packet *p, struct tcp_side *s, const struct
 
 // tcp_keeps_alive recognises a probe that repeats at most one byte, acknowledged long ago, for the sake of a reply
 // (RFC 9293 §3.8.4).
-INLINE bool tcp_keeps_alive(const struct packet *p, const struct segment *t, s32 ahead)
+INLINE bool tcp_keeps_alive(struct packet *p, const struct segment *t, s32 ahead)
 {
 	return ahead == -1 && p->payload <= 1 && !(t->flags & TCP_SYN);
 }
@@ -112,13 +120,13 @@ INLINE bool tcp_sequence(struct packet *p, struct flow *f, const struct segment 
 		tcp_resync(s, t);
 	else if (ahead < 0 && !tcp_keeps_alive(p, t, ahead))
 		tcp_retransmitted(p, f, t);
-	tcp_advance(p, s, t);
+	tcp_advance(p, f, t);
 	return known && ahead >= 0;
 }
 
 // tcp_tick follows the timestamp of a side. It returns whether this is the first packet of one that can be stamped:
 // mid-flow the first timestamp seen may have been sent before.
-INLINE bool tcp_tick(const struct packet *p, struct flow *f, const struct segment *t, bool fresh)
+INLINE bool tcp_tick(struct packet *p, struct flow *f, const struct segment *t, bool fresh)
 {
 	struct side *s = flow_side(f, p->side);
 	struct tcp_side *tcp = &f->tcp[p->side & 1];
@@ -129,12 +137,12 @@ INLINE bool tcp_tick(const struct packet *p, struct flow *f, const struct segmen
 	s->identified = true;
 	s->id = t->tsval;
 	tcp->tick_end = t->end;
-	tcp->tick_at = fresh ? p->time : 0;
+	tcp->tick_at = fresh ? tcp_time(p, f) : 0;
 	return known;
 }
 
 // tcp_identify finds what the segment can be stamped by, if it wants a reply that only it can cause.
-INLINE bool tcp_identify(const struct packet *p, struct flow *f, const struct segment *t, bool fresh, u32 *id)
+INLINE bool tcp_identify(struct packet *p, struct flow *f, const struct segment *t, bool fresh, u32 *id)
 {
 	*id = t->timestamps ? t->tsval : t->end;
 	return t->timestamps ? tcp_tick(p, f, t, fresh) : fresh;
@@ -142,12 +150,12 @@ INLINE bool tcp_identify(const struct packet *p, struct flow *f, const struct se
 
 // tcp_stamp_segments stamps the ends of all but the last of the segments that an offload made one packet of: an ACK may end
 // with any of them. With a rate limit only the first that is answered counts.
-INLINE void tcp_stamp_segments(const struct packet *p, struct flow *f, const struct segment *t)
+INLINE void tcp_stamp_segments(struct packet *p, struct flow *f, const struct segment *t)
 {
 	bool every = !config.stamp_interval && !config.rtt_rate;
 
 	for (u32 i = 1; i < TCP_SEGMENTS_MAX && i < p->segments; i++) {
-		stamp_put(stamp_tag(f, p->side, STAMP_SEQUENCE, t->start + i * p->segment_size), p->time);
+		stamp_put(stamp_tag(f, p->side, STAMP_SEQUENCE, t->start + i * p->segment_size), packet_time(p));
 		if (every)
 			flow_side(f, p->side)->stamps++;
 	}
@@ -174,12 +182,14 @@ GLOBAL int tcp_stamp(struct packet *p, struct flow *f, const struct segment *t)
 	if ((!p->payload && !syn) || !stampable(p, s))
 		return 0;
 	flow_await(p, s, !syn ? OPEN_FIRST_PACKET : t->flags & TCP_ACK ? OPEN_SYN_ACK : OPEN_SYN);
-	if (!tcp_identify(p, f, t, fresh, &id) || !stamp_due(s, p->time))
+	if (!tcp_identify(p, f, t, fresh, &id) || !stamp_due(p, s))
 		return 0;
 	tcp->kind = t->timestamps ? STAMP_TIMESTAMP : STAMP_SEQUENCE;
+	if (t->end == tcp->sequence_end)
+		tcp->newest_at = packet_time(p);
 	if (!t->timestamps && p->segments > 1)
 		tcp_stamp_segments(p, f, t);
-	stamp_side(f, p->side, tcp->kind, id, p->time);
+	stamp_sender(p, f, tcp->kind, id);
 	return 0;
 }
 
@@ -199,20 +209,20 @@ INLINE u64 tcp_bound(const struct tcp_side *s, u32 ack, u64 stamped)
 	return time;
 }
 
-INLINE u64 tcp_answer_timestamp(const struct packet *p, struct flow *f, const struct segment *t)
+INLINE u64 tcp_answer_timestamp(struct packet *p, struct flow *f, const struct segment *t)
 {
 	u8 side = other(p->side);
 	u64 time;
 
 	if (after(t->tsecr, flow_side(f, side)->stamped_id))
 		return 0;
-	time = stamp_answer(f, side, STAMP_TIMESTAMP, t->tsecr, p->time);
+	time = stamp_answer(p, f, side, STAMP_TIMESTAMP, t->tsecr);
 	return time ? tcp_bound(&f->tcp[side], t->ack, time) : 0;
 }
 
 // tcp_answer_sequence finds the segment that an ACK ends with. An ACK of everything sent needs no stamp, but only
 // answers if one is outstanding: that is what the rate limit governs.
-INLINE u64 tcp_answer_sequence(const struct packet *p, struct flow *f, const struct segment *t)
+INLINE u64 tcp_answer_sequence(struct packet *p, struct flow *f, const struct segment *t)
 {
 	u8 side = other(p->side);
 	struct side *s = flow_side(f, side);
@@ -228,7 +238,7 @@ INLINE u64 tcp_answer_sequence(const struct packet *p, struct flow *f, const str
 	if (stamps == s->settled)
 		return 0;
 	if (tcp->kind == STAMP_SEQUENCE) {
-		time = stamp_answer(f, side, STAMP_SEQUENCE, t->ack, p->time);
+		time = stamp_answer(p, f, side, STAMP_SEQUENCE, t->ack);
 		if (time && ambiguous)
 			tally(TALLY_RTTS_AMBIGUOUS);
 		if (after(s->stamped_id, t->ack))
@@ -238,7 +248,7 @@ INLINE u64 tcp_answer_sequence(const struct packet *p, struct flow *f, const str
 	s->settled = stamps;
 	if (ambiguous)
 		time = 0;
-	else if (t->ack == tcp->sequence_end)
+	else if (t->ack == tcp->sequence_end && tcp->newest_at)
 		time = tcp->newest_at;
 	if (!time)
 		s->stamped = 0; // the ACK skipped the stamped segment: the next one may try again
@@ -246,7 +256,7 @@ INLINE u64 tcp_answer_sequence(const struct packet *p, struct flow *f, const str
 }
 
 // tcp_match measures the RTT that the segment's ACK completes.
-GLOBAL int tcp_match(const struct packet *p, struct flow *f, const struct segment *t)
+GLOBAL int tcp_match(struct packet *p, struct flow *f, const struct segment *t)
 {
 	u64 time;
 
@@ -255,11 +265,11 @@ GLOBAL int tcp_match(const struct packet *p, struct flow *f, const struct segmen
 	flow_answered(p, f);
 	time = t->timestamps ? tcp_answer_timestamp(p, f, t) : tcp_answer_sequence(p, f, t);
 	if (time)
-		rtt_report(p, f, other(p->side), t->timestamps ? METHOD_TIMESTAMP : METHOD_SEQUENCE, p->time - time);
+		rtt_report(p, f, other(p->side), t->timestamps ? METHOD_TIMESTAMP : METHOD_SEQUENCE, packet_time(p) - time);
 	return 0;
 }
 
-INLINE void tcp_close(const struct packet *p, struct flow *f, const struct segment *t)
+INLINE void tcp_close(struct packet *p, struct flow *f, const struct segment *t)
 {
 	if (t->flags & TCP_RST) {
 		flow_close(p, f, p->side, CLOSE_RST);
