@@ -254,7 +254,8 @@ func againstReference(t *testing.T, path lab.Conditions, rounds int) time.Durati
 	comparePing(t, got.samples, pinged)
 	for _, s := range got.samples {
 		if s.Source.Addr() == server.Facing(client).IPv4.Addr() {
-			require.GreaterOrEqual(t, s.RTT, 2*path.Delay, "the wire's own delay")
+			// The wire times a packet when it reads it, the monitor some microseconds before.
+			require.GreaterOrEqual(t, s.RTT, 2*path.Delay-100*time.Microsecond, "the wire's own delay")
 		}
 	}
 	return max(compare(t, "TCP", got.samples, referenceTCP(packets)), compare(t, "ICMP", got.samples, referenceEcho(packets)))
