@@ -2,20 +2,19 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/signal"
 	"syscall"
-
-	"context"
 )
 
 func main() { os.Exit(run()) }
 
-// run is main with an exit code. The first SIGINT or SIGTERM ends the command in good order; the second one ends the process.
+// run is main with an exit code.
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	onFirstSignal(cancel)
 	return execute(ctx, &environment{
 		args:   os.Args[1:],
 		stdin:  os.Stdin,
@@ -23,4 +22,16 @@ func run() int {
 		stderr: os.Stderr,
 		getenv: os.Getenv,
 	})
+}
+
+// onFirstSignal calls end at the first SIGINT or SIGTERM, so that the command ends in good order. By then the signals do again what
+// they do by default: whoever sees that the command is ending can end the process with a second one.
+func onFirstSignal(end func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		signal.Stop(signals)
+		end()
+	}()
 }
