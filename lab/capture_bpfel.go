@@ -22,7 +22,9 @@ type capturePacket struct {
 	SourcePort uint16
 	TargetPort uint16
 	Length     uint16
-	Lane       uint16
+	Segment    uint16
+	Point      uint32
+	_          [4]byte
 }
 
 // Names of all BPF objects in the ELF.
@@ -30,9 +32,9 @@ type capturePacket struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	captureMapPackets      = "packets"
-	captureProgArriving    = "arriving"
-	captureProgLeaving     = "leaving"
+	captureProgRecord      = "record"
 	captureVarOverflow     = "overflow"
+	captureVarPoint        = "point"
 	captureVarUnusedPacket = "unused_packet"
 )
 
@@ -78,8 +80,7 @@ type captureSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type captureProgramSpecs struct {
-	Arriving *ebpf.ProgramSpec `ebpf:"arriving"`
-	Leaving  *ebpf.ProgramSpec `ebpf:"leaving"`
+	Record *ebpf.ProgramSpec `ebpf:"record"`
 }
 
 // captureMapSpecs contains maps before they are loaded into the kernel.
@@ -94,6 +95,7 @@ type captureMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type captureVariableSpecs struct {
 	Overflow     *ebpf.VariableSpec `ebpf:"overflow"`
+	Point        *ebpf.VariableSpec `ebpf:"point"`
 	UnusedPacket *ebpf.VariableSpec `ebpf:"unused_packet"`
 }
 
@@ -131,6 +133,7 @@ func (m *captureMaps) Close() error {
 // It can be passed to loadCaptureObjects or ebpf.CollectionSpec.LoadAndAssign.
 type captureVariables struct {
 	Overflow     *ebpf.Variable `ebpf:"overflow"`
+	Point        *ebpf.Variable `ebpf:"point"`
 	UnusedPacket *ebpf.Variable `ebpf:"unused_packet"`
 }
 
@@ -138,14 +141,12 @@ type captureVariables struct {
 //
 // It can be passed to loadCaptureObjects or ebpf.CollectionSpec.LoadAndAssign.
 type capturePrograms struct {
-	Arriving *ebpf.Program `ebpf:"arriving"`
-	Leaving  *ebpf.Program `ebpf:"leaving"`
+	Record *ebpf.Program `ebpf:"record"`
 }
 
 func (p *capturePrograms) Close() error {
 	return _CaptureClose(
-		p.Arriving,
-		p.Leaving,
+		p.Record,
 	)
 }
 

@@ -9,27 +9,36 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+	"github.com/vishvananda/netlink"
 )
 
-// Point is a place where packets are timed: where a link takes them from its host (FromHost), before the link's
-// conditions, or where it hands them to its host (ToHost), after all conditions but the rate. Both are outside the host,
-// so that what runs in the host can neither see nor influence the measurement.
+// Point is a place where packets are timed: where a host's device sends them (FromHost), before the rate and the conditions of
+// its link, or where the link hands them to that device (ToHost), after all conditions but the rate. No packet has to wait
+// for another between such a point and the host, as it would further outside: a processor hands packets on to the next
+// device only when it is done with those that it has.
 type Point struct {
 	Device    *Device
 	Direction Direction
 }
 
+// hook is where the packets of a point pass: the egress of the device itself, or of the port at the other end of its cable.
+func (p Point) hook() hook {
+	if p.Direction == FromHost {
+		return hook{p.Device.host.ns, p.Device.device, netlink.HANDLE_MIN_EGRESS, priorityCapture}
+	}
+	return hook{p.Device.host.lab.network.ns, p.Device.Link.port, netlink.HANDLE_MIN_EGRESS, priorityCapture}
+}
+
 // Capture records the UDP packets that pass some points.
 type Capture struct {
-	lab     *Lab
-	objects captureObjects
-	ring    *ringbuf.Reader
-	points  map[uint16]int // by lane
-	hooks   []hook
-	err     error
-	stop    chan struct{}
-	done    chan struct{}
+	programs []*captureObjects // by point
+	hooks    []hook
+	ring     *ringbuf.Reader
+	err      error
+	stop     chan struct{}
+	done     chan struct{}
 
 	mu      sync.Mutex
 	packets []Packet
@@ -40,34 +49,56 @@ const captureInterval = 10 * time.Millisecond
 
 // StartCapture begins to record at points, until Stop.
 func (l *Lab) StartCapture(points ...Point) (*Capture, error) {
-	c := &Capture{lab: l, points: make(map[uint16]int), stop: make(chan struct{}), done: make(chan struct{})}
-	if err := c.start(points); err != nil {
-		return nil, fmt.Errorf("lab: capture: %w", errors.Join(err, c.detach()))
+	c := &Capture{stop: make(chan struct{}), done: make(chan struct{})}
+	for _, p := range points {
+		if err := c.add(p.hook()); err != nil {
+			return nil, fmt.Errorf("lab: capture: %w", errors.Join(err, c.detach()))
+		}
 	}
 	go c.run()
 	return c, nil
 }
 
-func (c *Capture) start(points []Point) (err error) {
-	if err := loadCaptureObjects(&c.objects, nil); err != nil {
-		return loadError(err)
-	}
-	if c.ring, err = ringbuf.NewReader(c.objects.Packets); err != nil {
+// add loads a program for one more point, and attaches it.
+func (c *Capture) add(h hook) error {
+	program, err := c.load()
+	if err != nil {
 		return err
 	}
-	for i, p := range points {
-		program, priority := c.objects.Leaving, uint16(priorityBefore)
-		if p.Direction == ToHost {
-			program, priority = c.objects.Arriving, priorityAfter
-		}
-		h := hook{c.lab.network.ns, p.Device.Link.port, p.Direction, priority}
-		if err := h.attach(program); err != nil {
+	c.programs = append(c.programs, program)
+	if c.ring == nil {
+		if c.ring, err = ringbuf.NewReader(program.Packets); err != nil {
 			return err
 		}
-		c.hooks = append(c.hooks, h)
-		c.points[uint16(p.Device.Link.lane(p.Direction))] = i
 	}
+	if err := h.ns.addHooks(h.device); err != nil {
+		return err
+	}
+	if err := h.attach(program.Record); err != nil {
+		return err
+	}
+	c.hooks = append(c.hooks, h)
 	return nil
+}
+
+// load loads the program of the next point. All write to one ring.
+func (c *Capture) load() (*captureObjects, error) {
+	spec, err := loadCapture()
+	if err != nil {
+		return nil, loadError(err)
+	}
+	if err := spec.Variables["point"].Set(uint32(len(c.programs))); err != nil {
+		return nil, err
+	}
+	var options ebpf.CollectionOptions
+	if len(c.programs) > 0 {
+		options.MapReplacements = map[string]*ebpf.Map{"packets": c.programs[0].Packets}
+	}
+	program := new(captureObjects)
+	if err := spec.LoadAndAssign(program, &options); err != nil {
+		return nil, loadError(err)
+	}
+	return program, nil
 }
 
 // Stop ends the recording and returns the packets in the order in which they passed. An error means that some are missing.
@@ -75,14 +106,24 @@ func (c *Capture) Stop() ([]Packet, error) {
 	err := c.unhook()
 	close(c.stop)
 	<-c.done
-	var overflow uint64
-	if lost := c.objects.Overflow.Get(&overflow); lost == nil && overflow > 0 {
+	if overflow := c.overflow(); overflow > 0 {
 		err = errors.Join(err, fmt.Errorf("%d packets found the buffer full", overflow))
 	}
 	if err = errors.Join(err, c.err, c.detach()); err != nil {
 		err = fmt.Errorf("lab: capture: %w", err)
 	}
 	return c.Packets(), err
+}
+
+// overflow returns how many packets found the ring full.
+func (c *Capture) overflow() (sum uint64) {
+	for _, p := range c.programs {
+		var n uint64
+		if p.Overflow.Get(&n) == nil {
+			sum += n
+		}
+	}
+	return sum
 }
 
 // Packets returns what has been recorded until now, in the order in which the packets passed.
@@ -106,7 +147,10 @@ func (c *Capture) detach() error {
 	if c.ring != nil {
 		err = errors.Join(err, c.ring.Close())
 	}
-	return errors.Join(err, c.objects.Close())
+	for _, p := range c.programs {
+		err = errors.Join(err, p.Close())
+	}
+	return err
 }
 
 func (c *Capture) run() {
@@ -140,21 +184,33 @@ func (c *Capture) drain() error {
 		if err != nil {
 			return err
 		}
-		c.packets = append(c.packets, c.parse(record.RawSample))
+		c.packets = append(c.packets, parse(record.RawSample)...)
 	}
 }
 
-// parse reads struct packet of bpf/capture.bpf.c.
-func (c *Capture) parse(b []byte) Packet {
-	var p capturePacket
-	copy(unsafe.Slice((*byte)(unsafe.Pointer(&p)), unsafe.Sizeof(p)), b)
-	return Packet{
-		Time:   time.Duration(p.Time),
-		Hash:   p.Hash,
-		Length: int(p.Length),
-		Point:  c.points[p.Lane],
-		Flow:   Flow{Source: endpoint(p.Source, p.SourcePort), Target: endpoint(p.Target, p.TargetPort)},
+// parse reads struct packet of bpf/capture.bpf.c. What UDP GSO is about to cut is returned as the packets that it will be; the first
+// one only has the hash of its content.
+func parse(b []byte) (packets []Packet) {
+	var r capturePacket
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)), b)
+	p := Packet{
+		Time:  time.Duration(r.Time),
+		Hash:  r.Hash,
+		Point: int(r.Point),
+		Flow:  Flow{Source: endpoint(r.Source, r.SourcePort), Target: endpoint(r.Target, r.TargetPort)},
 	}
+	left, segment := int(r.Length), int(r.Segment)
+	if segment == 0 {
+		segment = left
+	}
+	for left > segment {
+		p.Length = segment
+		packets = append(packets, p)
+		left -= segment
+		p.Hash = 0
+	}
+	p.Length = left
+	return append(packets, p)
 }
 
 func endpoint(address [16]byte, port uint16) netip.AddrPort {

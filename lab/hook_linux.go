@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -11,25 +12,23 @@ import (
 // hook is a place for a program on a device of the network host: ingress is where packets come from the host beyond.
 // It is a classifier of TC rather than a TCX link, so that the lab also runs on the kernel of Debian 12 (6.1).
 type hook struct {
-	ns        *namespace
-	device    netlink.Link
-	direction Direction
-	priority  uint16
+	ns       *namespace
+	device   netlink.Link
+	parent   uint32 // HANDLE_MIN_INGRESS or HANDLE_MIN_EGRESS
+	priority uint16
 }
 
-// Priorities on one hook: a capture sees packets before the conditions of a link on the way from a host, and after them on
-// the way to a host.
+// Priorities on one hook: a capture sees packets after the conditions of a link.
 const (
-	priorityBefore = 1 + iota
-	priorityLink
-	priorityAfter
+	priorityLink = 1 + iota
+	priorityCapture
 )
 
-// addHooks prepares a device for hooks.
+// addHooks prepares a device for hooks. It may be called again.
 func (n *namespace) addHooks(device netlink.Link) error {
 	err := n.nl.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: device.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
-	if err != nil {
+	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return missing("the clsact queue (CONFIG_NET_SCH_INGRESS, module sch_ingress)", err)
 	}
 	return nil
@@ -51,9 +50,5 @@ func (h hook) detach() error {
 }
 
 func (h hook) attrs() netlink.FilterAttrs {
-	parent := uint32(netlink.HANDLE_MIN_EGRESS)
-	if h.direction == FromHost {
-		parent = netlink.HANDLE_MIN_INGRESS
-	}
-	return netlink.FilterAttrs{LinkIndex: h.device.Attrs().Index, Parent: parent, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: h.priority}
+	return netlink.FilterAttrs{LinkIndex: h.device.Attrs().Index, Parent: h.parent, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: h.priority}
 }

@@ -46,8 +46,8 @@ func (l *Lab) newLink(d *Device, port netlink.Link, config LinkConfig) (*Link, e
 		return nil, err
 	}
 	err := errors.Join(
-		hook{l.network.ns, port, FromHost, priorityLink}.attach(l.bpf.FromHost),
-		hook{l.network.ns, port, ToHost, priorityLink}.attach(l.bpf.ToHost))
+		hook{l.network.ns, port, netlink.HANDLE_MIN_INGRESS, priorityLink}.attach(l.bpf.FromHost),
+		hook{l.network.ns, port, netlink.HANDLE_MIN_EGRESS, priorityLink}.attach(l.bpf.ToHost))
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (l *Lab) startWire() (*wire, error) {
 	}
 	tap := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: w.index}}
 	if err = l.network.ns.addHooks(tap); err == nil {
-		err = hook{l.network.ns, tap, FromHost, priorityLink}.attach(l.bpf.OffWire)
+		err = hook{l.network.ns, tap, netlink.HANDLE_MIN_INGRESS, priorityLink}.attach(l.bpf.OffWire)
 	}
 	if err != nil {
 		w.close()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
@@ -260,16 +261,20 @@ func TestFailuresAreCounted(t *testing.T) {
 
 func TestCaptureProgram(t *testing.T) {
 	_, ns := programs(t)
-	var objects captureObjects
-	require.NoError(t, loadCaptureObjects(&objects, nil))
-	defer objects.Close()
-	ring, err := ringbuf.NewReader(objects.Packets)
+	c := new(Capture)
+	for range 2 {
+		program, err := c.load()
+		require.NoError(t, err)
+		defer program.Close()
+		c.programs = append(c.programs, program)
+	}
+	var err error
+	c.ring, err = ringbuf.NewReader(c.programs[0].Packets)
 	require.NoError(t, err)
-	c := &Capture{objects: objects, ring: ring, points: map[uint16]int{loopback<<1 | uint16(FromHost): 3, loopback<<1 | uint16(ToHost): 4}}
-	defer ring.Close()
-	recorded := func(program *ebpf.Program, frame []byte, mark uint32) []Packet {
+	defer c.ring.Close()
+	recorded := func(point int, frame []byte) []Packet {
 		c.packets = nil
-		verdict, out, _ := run(t, ns, program, frame, mark)
+		verdict, out, _ := run(t, ns, c.programs[point].Record, frame, 0)
 		require.EqualValues(t, uint32(actUnspec), verdict)
 		require.Equal(t, frame, out)
 		require.NoError(t, c.drain())
@@ -283,17 +288,17 @@ func TestCaptureProgram(t *testing.T) {
 
 	want := Flow{netip.MustParseAddrPort("198.19.1.1:40000"), netip.MustParseAddrPort("198.19.0.1:4443")}
 	before := time.Duration(monotonic())
-	got := recorded(objects.Leaving, udp4(t, 40000, 4443, long), 0)
+	got := recorded(0, udp4(t, 40000, 4443, long))
 	require.Len(t, got, 1)
 	require.WithinRange(t, time.Unix(0, int64(got[0].Time)), time.Unix(0, int64(before)), time.Unix(0, monotonic()))
-	require.Equal(t, Packet{Time: got[0].Time, Point: 3, Flow: want, Length: 160, Hash: got[0].Hash}, got[0])
+	require.Equal(t, Packet{Time: got[0].Time, Point: 0, Flow: want, Length: 160, Hash: got[0].Hash}, got[0])
 
-	v6 := recorded(objects.Arriving, udp6(t, 40000, 4443, long), 0)
+	v6 := recorded(1, udp6(t, 40000, 4443, long))
 	require.Len(t, v6, 1)
 	want = Flow{netip.MustParseAddrPort("[2001:2:0:2::101]:40000"), netip.MustParseAddrPort("[2001:2:0:2::1]:4443")}
-	require.Equal(t, Packet{Time: v6[0].Time, Point: 4, Flow: want, Length: 160, Hash: got[0].Hash}, v6[0], "the hash is of the payload alone")
+	require.Equal(t, Packet{Time: v6[0].Time, Point: 1, Flow: want, Length: 160, Hash: got[0].Hash}, v6[0], "the hash is of the payload alone")
 
-	hash := func(payload []byte) uint64 { return recorded(objects.Leaving, udp4(t, 1, 2, payload), 0)[0].Hash }
+	hash := func(payload []byte) uint64 { return recorded(0, udp4(t, 1, 2, payload))[0].Hash }
 	require.Equal(t, got[0].Hash, hash(tail), "only 32 bytes are hashed")
 	require.NotEqual(t, got[0].Hash, hash(other))
 	require.NotEqual(t, got[0].Hash, hash(long[:159]))
@@ -312,9 +317,22 @@ func TestCaptureProgram(t *testing.T) {
 		"cut":       udp4(t, 1, 2, long)[:14+20+4],
 		"cut later": udp4(t, 1, 2, long)[:14+20+8+10],
 	} {
-		require.Empty(t, recorded(objects.Leaving, frame, 0), name)
+		require.Empty(t, recorded(0, frame), name)
 	}
-	require.Empty(t, recorded(objects.Leaving, udp4(t, 1, 2, long), 0x51ab0007), "on its second way past")
+}
+
+// UDP GSO hands over several packets as one.
+func TestSegments(t *testing.T) {
+	lengths := func(p capturePacket) (all []int) {
+		for _, p := range parse(unsafe.Slice((*byte)(unsafe.Pointer(&p)), unsafe.Sizeof(p))) {
+			all = append(all, p.Length)
+		}
+		return all
+	}
+	require.Equal(t, []int{0}, lengths(capturePacket{}))
+	require.Equal(t, []int{1200}, lengths(capturePacket{Length: 1200}))
+	require.Equal(t, []int{1200, 1200, 1}, lengths(capturePacket{Length: 2401, Segment: 1200}))
+	require.Equal(t, []int{1200, 1200}, lengths(capturePacket{Length: 2400, Segment: 1200}))
 }
 
 // BenchmarkPrograms reports what the programs cost a packet, apart from the call that runs them.
@@ -327,7 +345,7 @@ func BenchmarkPrograms(b *testing.B) {
 	require.NoError(b, loadCaptureObjects(&capture, nil))
 	defer capture.Close()
 	frame := udp4(b, 40000, 4443, make([]byte, 1200))
-	for name, program := range map[string]*ebpf.Program{"to_host": link.ToHost, "capture": capture.Leaving} {
+	for name, program := range map[string]*ebpf.Program{"to_host": link.ToHost, "capture": capture.Record} {
 		b.Run(name, func(b *testing.B) {
 			const repeat = 100_000 // fewer than the capture's ring takes
 			for b.Loop() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Records when UDP packets pass a port: leaving on its ingress, arriving on its egress, as seen from the host.
+// Records when UDP packets pass the egress of a device: a host's, for those that leave it, or its port's, for those that arrive.
 #include "common.h"
 
 #define RING_SIZE (16 << 20) // 0.29 M packets: 5 s of 600 Mbit/s between two visits of the reader
@@ -11,9 +11,10 @@ struct packet {
 	u8 source[16], target[16]; // IPv4 as IPv4-mapped IPv6 address
 	u16 source_port, target_port;
 	u16 length;                // of the UDP payload
-	u16 lane;
+	u16 segment;               // UDP GSO cuts the payload into datagrams of this length; 0 if it does not
+	u32 point;
 };
-_Static_assert(sizeof(struct packet) == 56, "packet has no padding");
+_Static_assert(sizeof(struct packet) == 64, "packet has no padding");
 
 const struct packet *unused_packet __attribute__((unused));
 
@@ -24,6 +25,9 @@ struct {
 
 // Packets that found the ring full.
 u64 overflow;
+
+// Index of the point that this program watches.
+volatile const u32 point;
 
 INLINE int read_addresses(struct __sk_buff *skb, struct packet *p)
 {
@@ -55,30 +59,18 @@ INLINE int read_udp(struct __sk_buff *skb, struct packet *p, u32 at)
 	return 0;
 }
 
-INLINE int record(struct __sk_buff *skb, enum direction direction)
+SEC("tc")
+int record(struct __sk_buff *skb)
 {
-	struct packet p = {.time = bpf_ktime_get_ns(), .lane = LANE(skb->ifindex, direction)};
+	struct packet p = {.time = bpf_ktime_get_ns(), .segment = skb->gso_size, .point = point};
 	u32 udp = udp_offset(skb);
 
-	// A marked packet is one that a link has handled: it has passed this point before.
-	if (!udp || (skb->mark & ~(LANES - 1)) == DONE(0) || read_addresses(skb, &p) < 0 || read_udp(skb, &p, udp) < 0)
+	if (!udp || read_addresses(skb, &p) < 0 || read_udp(skb, &p, udp) < 0)
 		return TC_ACT_UNSPEC;
 	// The reader comes by the clock: waking it would cost the machine under test a context switch a packet.
 	if (bpf_ringbuf_output(&packets, &p, sizeof(p), BPF_RB_NO_WAKEUP) < 0)
 		__sync_fetch_and_add(&overflow, 1);
 	return TC_ACT_UNSPEC;
-}
-
-SEC("tc")
-int leaving(struct __sk_buff *skb)
-{
-	return record(skb, FROM_HOST);
-}
-
-SEC("tc")
-int arriving(struct __sk_buff *skb)
-{
-	return record(skb, TO_HOST);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";
