@@ -26,6 +26,9 @@ func Devices(netip.Addr) ([]int, error) { return nil, errors.New("needs Linux") 
 // Counts returns nothing.
 func (*FastPath) Counts() (map[string]uint64, error) { return nil, nil }
 
+// Copies returns nothing.
+func (*FastPath) Copies(media.SecondConn) map[string]uint64 { return nil }
+
 // Close does nothing.
 func (*FastPath) Close() error { return nil }
 

@@ -26,6 +26,11 @@ type kernelConnectionId struct {
 	Len   uint32
 }
 
+type kernelCopyCounts struct {
+	_        structs.HostLayout
+	ByReason [16]uint64
+}
+
 type kernelDownstreamKey struct {
 	_          structs.HostLayout
 	StreamId   uint64
@@ -272,6 +277,7 @@ type kernelUpstream struct {
 const (
 	kernelMapAliases          = "aliases"
 	kernelMapConnectionIds    = "connection_ids"
+	kernelMapCopies           = "copies"
 	kernelMapDownstreams      = "downstreams"
 	kernelMapFreeStreams      = "free_streams"
 	kernelMapKeys             = "keys"
@@ -343,6 +349,7 @@ type kernelProgramSpecs struct {
 type kernelMapSpecs struct {
 	Aliases       *ebpf.MapSpec `ebpf:"aliases"`
 	ConnectionIds *ebpf.MapSpec `ebpf:"connection_ids"`
+	Copies        *ebpf.MapSpec `ebpf:"copies"`
 	Downstreams   *ebpf.MapSpec `ebpf:"downstreams"`
 	FreeStreams   *ebpf.MapSpec `ebpf:"free_streams"`
 	Keys          *ebpf.MapSpec `ebpf:"keys"`
@@ -390,6 +397,7 @@ func (o *kernelObjects) Close() error {
 type kernelMaps struct {
 	Aliases       *ebpf.Map `ebpf:"aliases"`
 	ConnectionIds *ebpf.Map `ebpf:"connection_ids"`
+	Copies        *ebpf.Map `ebpf:"copies"`
 	Downstreams   *ebpf.Map `ebpf:"downstreams"`
 	FreeStreams   *ebpf.Map `ebpf:"free_streams"`
 	Keys          *ebpf.Map `ebpf:"keys"`
@@ -409,6 +417,7 @@ func (m *kernelMaps) Close() error {
 	return _KernelClose(
 		m.Aliases,
 		m.ConnectionIds,
+		m.Copies,
 		m.Downstreams,
 		m.FreeStreams,
 		m.Keys,

@@ -25,6 +25,7 @@ type kernel struct {
 	streams     []kernelStreamState
 	ledgers     []kernelRecord
 	keys        []kernelSendKeys
+	copies      []kernelCopyCounts
 	upstreams   []kernelUpstream
 }
 
@@ -47,6 +48,7 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return mapArray(k, k.ingress.Streams, &k.streams) },
 		func() error { return mapArray(k, k.ingress.Ledgers, &k.ledgers) },
 		func() error { return mapArray(k, k.ingress.Keys, &k.keys) },
+		func() error { return mapArray(k, k.ingress.Copies, &k.copies) },
 		func() error { return mapArray(k, k.ingress.Upstreams, &k.upstreams) },
 		k.freeAllStreams,
 	} {
@@ -65,7 +67,7 @@ func (k *kernel) load(s Settings) error {
 	mask := connectionIDMask(s.ConnectionIDLen)
 	connections := uint32(cmp.Or(s.MaxConnections, defaultMaxConnections))
 	for name, perConnection := range map[string]uint32{
-		kernelMapSubscribers: 1, kernelMapUpstreams: 1, kernelMapKeys: 1, kernelMapPaths: 1, kernelMapConnectionIds: 8,
+		kernelMapSubscribers: 1, kernelMapUpstreams: 1, kernelMapKeys: 1, kernelMapCopies: 1, kernelMapPaths: 1, kernelMapConnectionIds: 8,
 		kernelMapLedgers: ledgerLen, kernelMapStreams: streamsPerConnection, kernelMapDownstreams: streamsPerConnection,
 		kernelMapFreeStreams: streamsPerConnection,
 	} {

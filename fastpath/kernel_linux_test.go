@@ -45,6 +45,7 @@ func TestForward(t *testing.T) {
 					}
 					require.Equal(t, want, got)
 					r.checkLedger(s, 1000, 1000+uint64(len(cuts))-1, len(want))
+					require.Equal(t, map[string]uint64{"sent": 4}, r.Copies(s.index))
 				}
 				require.Equal(t, map[string]uint64{"packet_opened": 4, "frame_forwarded": 4, "copy_sent": 12}, r.counts())
 			})
@@ -153,6 +154,9 @@ func TestDeclines(t *testing.T) {
 			require.Zero(t, state.Writers)
 		})
 	}
+	require.Equal(t, map[string]uint64{
+		"filtered": 4, "priority": 1, "stream_limit": 1, "connection_credit": 1, "window": 1, "too_large": 1, "ledger_full": 1,
+	}, r.Copies(s.index))
 }
 
 // TestBytesAreClaimedOnce has the kernel meet what somebody else has sent already.

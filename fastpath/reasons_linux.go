@@ -1,6 +1,12 @@
 package fastpath
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"sluice/media"
+)
 
 // reasonNames are the labels of what bpf/reason.h counts.
 var reasonNames = [...]string{
@@ -52,4 +58,31 @@ func (k *kernel) Counts() (map[string]uint64, error) {
 		}
 	}
 	return counts, nil
+}
+
+// Copies returns what became of the copies that the kernel was to send to a subscriber, by reason: "sent", "window" and so on, the names of
+// Counts that begin with copy_. It is nil if the fast path does not serve the connection, or not any more.
+func (f *FastPath) Copies(to media.SecondConn) map[string]uint64 {
+	c, _ := to.(*conn)
+	if c == nil || !f.enter() {
+		return nil
+	}
+	defer f.exit()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	return f.kernel.Copies(c.index)
+}
+
+// Copies returns what became of the copies for a subscriber, see [FastPath.Copies].
+func (k *kernel) Copies(index uint32) map[string]uint64 {
+	counts := make(map[string]uint64)
+	for i := range k.copies[index].ByReason {
+		if n := atomic.LoadUint64(&k.copies[index].ByReason[i]); n > 0 {
+			counts[strings.TrimPrefix(reasonNames[int(kernelReasonCOPY_SENT)+i], "copy_")] = n
+		}
+	}
+	return counts
 }

@@ -121,6 +121,7 @@ func (r *reclaimer) reclaim() {
 		i := c.index
 		f.kernel.subscribers[i] = kernelSubscriberState{}
 		f.kernel.upstreams[i] = kernelUpstream{}
+		f.kernel.copies[i] = kernelCopyCounts{}
 	}
 	for _, s := range slots {
 		f.report("free a stream", f.kernel.ingress.FreeStreams.Put(nil, s))

@@ -195,11 +195,22 @@ static __noinline int send_copy(struct fan_out *f, const struct subscription *su
 	return COPY_SENT;
 }
 
+// count_copy counts what became of a copy, also for its subscriber: publishers on other CPUs may send it something at the same time.
+INLINE void count_copy(u32 subscriber, u32 why)
+{
+	struct copy_counts *c = bpf_map_lookup_elem(&copies, &subscriber);
+
+	count(why);
+	if (c && why >= COPY_SENT && why < REASON_COUNT)
+		__sync_fetch_and_add(&c->by_reason[why - COPY_SENT], 1);
+}
+
 static long copy_step(u32 i, struct fan_out *f)
 {
 	if (i >= f->track->count || i >= MAX_TRACK_SUBSCRIPTIONS)
 		return 1;
-	count(send_copy(f, &f->track->subscriptions[i]));
+	const struct subscription *sub = &f->track->subscriptions[i];
+	count_copy(sub->subscriber, send_copy(f, sub));
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "keystream.h"
+#include "reason.h"
 
 #define MAX_SUBSCRIBERS 1024
 #define MAX_STREAMS (64 * MAX_SUBSCRIBERS)
@@ -74,6 +75,11 @@ struct record {
 // Keys of a subscriber, by key generation.
 struct send_keys {
 	struct packet_keys generation[4];
+};
+
+// What became of the copies for one subscriber, by reason from COPY_SENT on.
+struct copy_counts {
+	u64 by_reason[REASON_COUNT - COPY_SENT];
 };
 
 // How a subscriber is reached. Replaced as a whole.
@@ -171,6 +177,7 @@ SHARED_ARRAY(subscribers, MAX_SUBSCRIBERS, struct subscriber_state);
 SHARED_ARRAY(streams, MAX_STREAMS, struct stream_state);
 SHARED_ARRAY(ledgers, MAX_SUBSCRIBERS * LEDGER_LEN, struct record);
 SHARED_ARRAY(keys, MAX_SUBSCRIBERS, struct send_keys);
+SHARED_ARRAY(copies, MAX_SUBSCRIBERS, struct copy_counts);
 SHARED_ARRAY(upstreams, MAX_SUBSCRIBERS, struct upstream);
 HASH(paths, MAX_SUBSCRIBERS, u32, struct path);
 HASH(connection_ids, 8 * MAX_SUBSCRIBERS, struct connection_id, u32);
