@@ -52,6 +52,7 @@ type relayFlags struct {
 	tokenFile     string
 	fastPath      fastPathConfig
 	budget        int
+	drop          string
 	drain         time.Duration
 	drainURI      string
 }
@@ -75,6 +76,8 @@ func (f *relayFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.fastPath.Mode, "fastpath", "auto", "forward media in the kernel: auto, on (fail if that is not possible) or off")
 	flags.StringSliceVar(&f.fastPath.Devices, "device", nil, "network `devices` for --fastpath (default: those that lead to the listening address)")
 	flags.IntVar(&f.budget, "fastpath-budget", 12, fmt.Sprintf("largest `number` of subscribers of one track that the kernel serves, at most %d", fastpath.MaxSubscriptions))
+
+	flags.StringVar(&f.drop, "drop", "none", "what a congested subscriber does without: priority (what is least urgent, while data waits too long) or none")
 
 	flags.DurationVar(&f.drain, "drain", 10*time.Second, "sessions may live on for this `duration` after SIGTERM")
 	flags.StringVar(&f.drainURI, "drain-uri", "", "`URL` of another relay to which peers are sent after SIGTERM")
@@ -129,6 +132,8 @@ func (f *relayFlags) config() (cfg relayServerConfig, certificate string, err er
 		return cfg, "", usage("--fastpath %q: it is auto, on or off", f.fastPath.Mode)
 	case f.budget < 1 || f.budget > fastpath.MaxSubscriptions:
 		return cfg, "", usage("--fastpath-budget has to be 1 to %d; --fastpath off turns the fast path off", fastpath.MaxSubscriptions)
+	case f.drop != "priority" && f.drop != "none":
+		return cfg, "", usage("--drop %q: it is priority or none", f.drop)
 	case !f.dev && f.transport.CertFile == "":
 		return cfg, "", usage("a certificate is required: --tls-cert FILE --tls-key FILE, or --dev to try things out")
 	}
@@ -153,7 +158,7 @@ func (f *relayFlags) config() (cfg relayServerConfig, certificate string, err er
 			return cfg, "", err
 		}
 	}
-	return relayServerConfig{Listen: f.listen, Transport: f.transport, Relay: f.relay, FastPath: f.fastPath}, certificate, nil
+	return relayServerConfig{Listen: f.listen, Transport: f.transport, Relay: f.relay, FastPath: f.fastPath, Drop: f.drop == "priority"}, certificate, nil
 }
 
 func (f *relayFlags) makeCertificate() (string, error) {

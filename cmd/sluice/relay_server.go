@@ -31,6 +31,7 @@ type relayServer struct {
 	ready    chan struct{} // closed when loop and sender are valid, or loop is nil because something failed
 	loop     *media.Loop
 	sender   media.SenderConfig
+	drop     bool // give each sender a policy
 	fastPath *fastpath.FastPath // nil: off
 }
 
@@ -40,11 +41,12 @@ type relayServerConfig struct {
 	Transport transport.Config // all but Protocols and NewHooks
 	Relay     relay.Config
 	FastPath  fastPathConfig
+	Drop      bool // by priority, for congested subscribers
 }
 
 // listenRelay opens the port. Nothing is served before serve is called.
 func listenRelay(cfg relayServerConfig) (*relayServer, error) {
-	s := &relayServer{log: cmp.Or(cfg.Relay.Logger, slog.Default()), stop: func() {}, ready: make(chan struct{})}
+	s := &relayServer{log: cmp.Or(cfg.Relay.Logger, slog.Default()), stop: func() {}, ready: make(chan struct{}), drop: cfg.Drop}
 	t := cfg.Transport
 	t.NewHooks = s.newHooks
 	for _, v := range moqt.Versions() {
@@ -86,7 +88,11 @@ func (s *relayServer) newHooks(net.PacketConn) quic.Hooks {
 	if s.loop == nil {
 		return nil // Listen's caller reports it
 	}
-	return s.loop.NewSender(s.sender)
+	sender := s.sender
+	if s.drop {
+		sender.DropPolicy = new(media.PriorityDrop)
+	}
+	return s.loop.NewSender(sender)
 }
 
 // serve serves all who connect until the context is done. Those who connect after that are turned away at once, until drain ends.
