@@ -10,7 +10,7 @@ export BPF2GO_CC := clang-19
 export BPF2GO_STRIP := llvm-strip-19
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test race deps third_party generate check-generated lint cross third-party-test interop browser fuzz bench clean
+.PHONY: help build demo test race deps third_party generate check-generated lint cross third-party-test interop browser fuzz bench bench-quick micro clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -62,7 +62,14 @@ browser: deps build ## subscribe from headless Chromium over WebTransport
 fuzz: third_party ## run every fuzz target for FUZZTIME each
 	scripts/fuzz $(or $(FUZZTIME),20s)
 
-bench: third_party ## run the Go benchmarks once
+# More relays beside Sluice: make bench BENCH="--relay-cmd 'moq-relay-ietf --bind {addr} --tls-cert {cert} --tls-key {key}'"
+bench: deps build ## measure the relay in a lab, all scenarios: results in bench-results (less than 20 minutes, root)
+	bin/sluice bench $(BENCH)
+
+bench-quick: deps build ## measure the relay in a lab, the shortest form (less than 3 minutes, root)
+	bin/sluice bench --quick $(BENCH)
+
+micro: third_party ## run the Go benchmarks once
 	go test -run '^$$' -bench . -benchtime 1x ./...
 
 clean: ## remove what was built

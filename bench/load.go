@@ -107,7 +107,7 @@ func hog(ctx context.Context, duration time.Duration) {
 	var all sync.WaitGroup
 	for range runtime.NumCPU() {
 		all.Go(func() {
-			for ctx.Err() == nil {
+			for i := 0; i&0xfffff != 0 || ctx.Err() == nil; i++ { // a look at the clock now and then
 			}
 		})
 	}

@@ -66,6 +66,23 @@ func newStatistic(values []float64) Statistic {
 type outcome struct {
 	Run
 	values map[string][]float64
+	peer   string // what the system calls itself
+}
+
+func newOutcome() *outcome {
+	return &outcome{
+		Run:    Run{Metrics: make(map[string]float64), Breakdowns: make(map[string]map[string]float64), Series: make(map[string]Series)},
+		values: make(map[string][]float64),
+	}
+}
+
+// finished returns the run with its distributions.
+func (o outcome) finished() Run {
+	o.Distributions = make(map[string]Distribution)
+	for name, values := range o.values {
+		o.Distributions[name] = newDistribution(values)
+	}
+	return o.Run
 }
 
 // summarize summarizes the runs of one system.
@@ -129,4 +146,12 @@ func statistics(runs []outcome, of func(outcome) map[string]float64) map[string]
 		result[name] = newStatistic(values[name])
 	}
 	return result
+}
+
+// quantile returns the value at a quantile that the distribution has; 0 if it has none.
+func (d Distribution) quantile(at float64) float64 {
+	if i := slices.Index(d.At, at); i >= 0 {
+		return d.Value[i]
+	}
+	return 0
 }

@@ -31,7 +31,7 @@ type relayServer struct {
 	ready    chan struct{} // closed when loop and sender are valid, or loop is nil because something failed
 	loop     *media.Loop
 	sender   media.SenderConfig
-	drop     bool // give each sender a policy
+	drop     bool               // give each sender a policy
 	fastPath *fastpath.FastPath // nil: off
 }
 

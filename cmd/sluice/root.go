@@ -74,7 +74,7 @@ func newRoot(env *environment) *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	log.register(root)
-	root.AddCommand(newRelay(env), newPub(env), newSub(env), newRTT(env), newLab(env), newDemo(env))
+	root.AddCommand(newRelay(env), newPub(env), newSub(env), newRTT(env), newLab(env), newDemo(env), newBench(env), newBenchLoad(env))
 	return root
 }
 

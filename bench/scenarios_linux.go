@@ -1,0 +1,295 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/lab"
+)
+
+// Loads of Params.
+const (
+	loadIdle = "idle"
+	loadHog  = "hog"
+)
+
+// defaultMock is the video that is measured: the zero value of Mock.
+var defaultMock = Mock{}.withDefaults()
+
+// hogSubscribers is the largest fan-out with a hog in a brief bench.
+const hogSubscribers = 10
+
+// plans lists what is to be run.
+func (s *stage) plans() []plan {
+	var plans []plan
+	for _, n := range s.Subscribers {
+		plans = append(plans, s.fanout(n, loadIdle, ""))
+	}
+	for _, n := range s.Subscribers {
+		if !s.Brief || n <= hogSubscribers {
+			plans = append(plans, s.fanout(n, loadHog, ""))
+		}
+	}
+	if s.Clip != "" {
+		plans = append(plans, s.fanout(1, loadIdle, s.Clip))
+	}
+	plans = append(plans, s.syscallPlan(), s.capacityPlan())
+	plans = append(plans, s.congestionPlans()...)
+	return slices.DeleteFunc(plans, func(p plan) bool { return len(p.kinds) == 0 })
+}
+
+// wanted returns those of kinds that are to be measured.
+func (s *stage) wanted(kinds ...string) []string {
+	return slices.DeleteFunc(kinds, func(k string) bool { return !slices.Contains(s.Kinds, k) })
+}
+
+func mockParams(subscribers int) Params {
+	return Params{Subscribers: subscribers, Media: "mock", Rate: defaultMock.Rate / 1e6, FrameRate: defaultMock.FrameRate}
+}
+
+// fanout is a relay with a number of subscribers: delays, CPU and memory. With a hog, only delays mean something.
+func (s *stage) fanout(subscribers int, load, clip string) plan {
+	p := plan{
+		kinds: s.wanted(KindDelay), name: fmt.Sprintf("%d/%s", subscribers, load), title: fmt.Sprintf("%d subscribers, %s", subscribers, load),
+		params: mockParams(subscribers), repetitions: s.Repetitions,
+	}
+	p.params.Load = load
+	if load == loadIdle {
+		p.kinds = s.wanted(KindDelay, KindCPU, KindMemory)
+	}
+	if clip != "" {
+		p.params.Media, p.params.Rate, p.params.FrameRate = s.clipName(), 0, 0
+		p.name += "/" + s.clipName()
+		p.title += ", " + s.clipName()
+	}
+	p.run = func(ctx context.Context, s *stage, spec Spec) (*outcome, error) {
+		m, err := s.try(ctx, s.trial(spec, trialConfig{sessions: []int{subscribers}, hog: load == loadHog, clip: clip}))
+		if err != nil {
+			return nil, err
+		}
+		o := m.outcome()
+		if load == loadHog {
+			o.Notes = append(o.Notes, "the load generators run at nice -10, the relay and the hogs at 0")
+		} else if o.Unusable == "" {
+			o.Unusable = m.exhausted()
+		}
+		d := measureDelays(m.packets, subscribers)
+		d.add(o)
+		return o, nil
+	}
+	return p
+}
+
+// trial fills in what all runs have in common.
+func (s *stage) trial(spec Spec, t trialConfig) trialConfig {
+	t.system = spec
+	t.warmup, t.duration = orDefault(t.warmup, s.Warmup), orDefault(t.duration, s.Duration)
+	return t
+}
+
+// outcome is what every trial finds.
+func (m *measurement) outcome() *outcome {
+	o := newOutcome()
+	o.peer = m.peer
+	m.usage.add(o)
+	const mebibyte = 1 << 20
+	o.Metrics["memory.resident"] = float64(m.relay.resident) / mebibyte
+	o.Metrics["memory.peak"] = float64(m.relay.peak) / mebibyte
+	o.Metrics["memory.maps"] = float64(m.maps) / mebibyte
+	var received, corrupt uint64
+	for _, host := range m.received {
+		for _, r := range host {
+			received += r.Objects
+			corrupt += r.Corrupt
+		}
+	}
+	o.Metrics["lost"] = float64(m.published.Objects)*float64(m.subscribers) - float64(received)
+	o.Metrics["corrupt"] = float64(corrupt)
+	o.Unusable = m.bottleneck()
+	if m.published.Failed > 0 {
+		o.Notes = append(o.Notes, fmt.Sprintf("%d objects could not be sent to the relay", m.published.Failed))
+	}
+	return o
+}
+
+// syscallSubscribers is the fan-out at which system calls are counted.
+const syscallSubscribers = 10
+
+func (s *stage) syscallPlan() plan {
+	return plan{
+		kinds: s.wanted(KindSyscalls), name: fmt.Sprint(syscallSubscribers), title: fmt.Sprintf("system calls, %d subscribers", syscallSubscribers),
+		params: mockParams(syscallSubscribers), repetitions: s.Repetitions, run: runSyscalls,
+	}
+}
+
+func runSyscalls(ctx context.Context, s *stage, spec Spec) (*outcome, error) {
+	var counter *syscallCounter
+	defer func() {
+		if counter != nil {
+			counter.close()
+		}
+	}()
+	m, err := s.try(ctx, s.trial(spec, trialConfig{sessions: []int{syscallSubscribers}, during: func(_ context.Context, t *trial) (err error) {
+		counter, err = countSyscalls(t.relay.cmd.Process.Pid)
+		return err
+	}, after: func() (err error) {
+		return counter.stop()
+	}}))
+	if err != nil {
+		return nil, err
+	}
+	o := m.outcome()
+	const video = 30.0 // seconds, as in the unit
+	per30 := video / m.period.Seconds()
+	calls := make(map[string]float64)
+	for name, n := range counter.total {
+		calls[name] = float64(n) * per30
+		o.Metrics["syscalls.total"] += float64(n) * per30
+		o.Metrics["syscalls.packet"] += float64(n) / float64(max(m.usage.packets, 1))
+	}
+	o.Breakdowns["syscalls"] = calls
+	return o, nil
+}
+
+// Capacity is searched among these.
+const (
+	capacityFirst   = 10
+	capacityLimit   = 5 * time.Millisecond // p99, last to last
+	capacityPeriod  = 3 * time.Second
+	capacityWarmup  = time.Second
+	capacityResolve = .1 // of the number of subscribers
+)
+
+func (s *stage) capacityPlan() plan {
+	p := plan{
+		kinds: s.wanted(KindCapacity), name: fmt.Sprint(s.MaxCapacity), title: fmt.Sprintf("capacity, up to %d subscribers", s.MaxCapacity),
+		params: mockParams(0), repetitions: 1, run: runCapacity,
+	}
+	p.params.Duration = capacityPeriod.Seconds()
+	return p
+}
+
+func runCapacity(ctx context.Context, s *stage, spec Spec) (*outcome, error) {
+	o := newOutcome()
+	curve := make(map[int]float64)
+	bound := ""
+	enough, err := bisect(capacityFirst, s.MaxCapacity, capacityResolve, func(n int) (bool, error) {
+		m, err := s.try(ctx, s.trial(spec, trialConfig{sessions: []int{n}, warmup: capacityWarmup, duration: capacityPeriod}))
+		if err != nil {
+			return false, err
+		}
+		probe := m.outcome()
+		if probe.Unusable == "" {
+			probe.Unusable = m.exhausted()
+		}
+		d := measureDelays(m.packets, n)
+		d.add(probe)
+		p99, ok := probe.Metrics["last.p99"]
+		if ok {
+			curve[n] = p99
+		}
+		good := ok && p99 <= milliseconds(capacityLimit) && probe.Metrics["lost"] == 0 && probe.Metrics["unmatched"] <= unmatchedLimit
+		s.Progress(fmt.Sprintf("    %s, %d subscribers: p99 %.2f ms, %.0f lost %s", spec.Name, n, p99, probe.Metrics["lost"], probe.Unusable))
+		if !good && probe.Unusable != "" {
+			bound = fmt.Sprintf("at %d subscribers: %s", n, probe.Unusable)
+		} else if !good {
+			bound = ""
+		}
+		o.peer = m.peer
+		return good, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case bound != "":
+		o.Metrics["capacity.atleast"] = float64(enough)
+		o.Notes = append(o.Notes, bound)
+	case enough == s.MaxCapacity:
+		o.Metrics["capacity.atleast"] = float64(enough)
+		o.Notes = append(o.Notes, "more were not tried")
+	default:
+		o.Metrics["capacity"] = float64(enough)
+	}
+	o.Series["capacity.p99"] = seriesOf(curve)
+	return o, nil
+}
+
+// unmatchedLimit is the share of frames, in percent, whose packets may be impossible to tell apart: their delay is unknown, and not small.
+const unmatchedLimit = 1
+
+// bottlenecks are rates as parts of the media's, and how long they last, as parts of a run.
+type bottleneck struct {
+	name  string
+	rates []float64
+}
+
+func (s *stage) congestionPlans() (plans []plan) {
+	kinds := []bottleneck{{"constant", []float64{.6}}, {"step", []float64{1.5, .5, 1.5}}}
+	if s.Brief {
+		kinds = kinds[:1]
+	}
+	for _, b := range kinds {
+		var percent []string
+		for _, r := range b.rates {
+			percent = append(percent, fmt.Sprintf("%g%%", 100*r))
+		}
+		p := plan{
+			kinds: s.wanted(KindCongestion), name: b.name, title: "a bottleneck of " + strings.Join(percent, ", then ") + " of the media's rate",
+			params: mockParams(2), repetitions: s.Repetitions,
+			run: func(ctx context.Context, s *stage, spec Spec) (*outcome, error) { return s.runCongestion(ctx, spec, b) },
+		}
+		p.params.Link, p.params.Duration = b.name, s.congestionPeriod(b).Seconds()
+		plans = append(plans, p)
+	}
+	return plans
+}
+
+// congestionPeriod lets each rate last as long as a run, and at least for several groups.
+func (s *stage) congestionPeriod(b bottleneck) time.Duration {
+	return time.Duration(len(b.rates)) * max(s.Duration, 6*time.Second) * 2 / time.Duration(len(b.rates)+1)
+}
+
+// runCongestion gives one subscriber a bottleneck and its neighbour none.
+func (s *stage) runCongestion(ctx context.Context, spec Spec, b bottleneck) (*outcome, error) {
+	mock := defaultMock
+	mock.Layers = true
+	link := s.lab.Subscribers[0].Devices[0].Link
+	set := func(part float64) error {
+		return link.Set(lab.ToHost, lab.Conditions{Rate: lab.Rate(part * mock.Rate)})
+	}
+	if err := set(b.rates[0]); err != nil {
+		return nil, err
+	}
+	defer link.Set(lab.ToHost, lab.Conditions{})
+	period := s.congestionPeriod(b)
+	m, err := s.try(ctx, s.trial(spec, trialConfig{mock: mock, sessions: []int{1, 1}, record: true, duration: period, during: func(ctx context.Context, t *trial) error {
+		for _, rate := range b.rates[1:] {
+			if err := t.sleep(ctx, period/time.Duration(len(b.rates))); err != nil {
+				return err
+			}
+			if err := set(rate); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}))
+	if err != nil {
+		return nil, err
+	}
+	o := m.outcome()
+	from, to := expectedBetween(mock, s.Warmup, s.Warmup+period)
+	narrow := play(mock, m.received[0][0].Arrivals, from, min(to, m.published.Objects))
+	wide := play(mock, m.received[1][0].Arrivals, from, min(to, m.published.Objects))
+	o.Metrics["goodput"], o.Metrics["neighbour.goodput"] = narrow.goodput, wide.goodput
+	o.Metrics["playable"], o.Metrics["keys"] = 100*narrow.playable, 100*narrow.keys
+	o.Metrics["stalls"], o.Metrics["stalled"] = float64(narrow.stalls), narrow.stalled.Seconds()
+	o.Metrics["corrupt"] = float64(m.received[0][0].Corrupt + m.received[1][0].Corrupt)
+	o.values["age"] = narrow.ages
+	addQuantiles(o.Metrics, "age", narrow.ages)
+	o.Series["goodput"], o.Series["neighbour.goodput"], o.Series["age"] = narrow.goodputs, wide.goodputs, narrow.age
+	return o, nil
+}
