@@ -30,6 +30,7 @@ type conn struct {
 
 	mu      sync.Mutex
 	closed  bool
+	copies  map[string]uint64 // once closed
 	ids     map[string]struct{}
 	session *media.Session
 	path    *media.SecondPath
@@ -270,8 +271,8 @@ func (c *conn) Close() {
 	if c.closed {
 		return
 	}
-	c.closed = true
 	k := c.fast.kernel
+	c.closed, c.copies = true, k.Copies(c.index)
 	if err := k.ForgetSubscriber(c.index); !errors.Is(err, ebpf.ErrKeyNotExist) {
 		c.fast.report("forget a subscriber", err)
 	}

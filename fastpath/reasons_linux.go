@@ -61,7 +61,7 @@ func (k *kernel) Counts() (map[string]uint64, error) {
 }
 
 // Copies returns what became of the copies that the kernel was to send to a subscriber, by reason: "sent", "window" and so on, the names of
-// Counts that begin with copy_. It is nil if the fast path does not serve the connection, or not any more.
+// Counts that begin with copy_. It is nil if the fast path does not serve the connection.
 func (f *FastPath) Copies(to media.SecondConn) map[string]uint64 {
 	c, _ := to.(*conn)
 	if c == nil || !f.enter() {
@@ -71,7 +71,7 @@ func (f *FastPath) Copies(to media.SecondConn) map[string]uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil
+		return c.copies
 	}
 	return f.kernel.Copies(c.index)
 }

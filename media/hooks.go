@@ -69,6 +69,7 @@ func (s *Sender) Keys(phase uint64, suite uint16, version uint32, read, write []
 	if s.closed {
 		return
 	}
+	s.suite = suite
 	s.seal.install(phase, key, header)
 	s.keyLimit = key.limit
 	if phase > 0 {

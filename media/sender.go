@@ -69,6 +69,7 @@ type Sender struct {
 	mu       sync.Mutex
 	after    []func() // to be called by unlockAndTell
 	closed   bool
+	suite    uint16 // of TLS
 	seal     sealer
 	keyFirst uint64 // lowest packet number of the current key generation
 	keyLimit uint64 // packets that it may protect

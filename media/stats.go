@@ -88,8 +88,10 @@ func (c *Counters) add(d *Counters) {
 type Stats struct {
 	Congestion
 	Counters
-	Open   int // streams that are not done
-	Ledger int // packets that it has room for
+	CipherSuite uint16 // of TLS, see [tls.CipherSuiteName]; 0 before there are keys
+	Threshold   Level  // of the drop policy
+	Open        int    // streams that are not done
+	Ledger      int    // packets that it has room for
 }
 
 func (s *Sender) count(r Reason) { s.counters.Reasons[r]++ }
@@ -98,7 +100,7 @@ func (s *Sender) count(r Reason) { s.counters.Reasons[r]++ }
 func (s *Sender) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{s.congestion(), s.counted(), len(s.streams), len(s.ledger)}
+	return Stats{s.congestion(), s.counted(), s.suite, s.threshold, len(s.streams), len(s.ledger)}
 }
 
 func (s *Sender) counted() Counters {

@@ -60,7 +60,8 @@ func (h *hub) accelerate() {
 	}
 	limit := (*h.relay.policy.Load()).Subscribers(h.name, len(h.down))
 	u := h.soleUpstream()
-	if u == nil || u.peer.second == nil || limit <= 0 {
+	h.onFastPath = u != nil && u.peer.second != nil && limit > 0
+	if !h.onFastPath {
 		h.fast.Forward(nil, 0, 0, nil)
 		return
 	}

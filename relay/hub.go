@@ -31,7 +31,8 @@ type hub struct {
 	group      *groupRequest       // sent upstream last
 	changed    chan struct{}       // closed, and replaced, when upstream subscriptions change
 	fast       *fastpath.Track     // nil: never on the fast path
-	fastest    []*downstream       // those that the fast path serves
+	onFastPath bool                // the kernel forwards it, to
+	fastest    []*downstream       // these
 	linger     *time.Timer         // runs while upstream subscriptions are kept without need
 	grace      *time.Timer         // runs while subscribers wait for a publisher to come back
 }

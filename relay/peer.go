@@ -19,7 +19,9 @@ type peer struct {
 	session *session.Session
 	outlet  Outlet
 	second  media.SecondConn // nil: the fast path does not serve the peer
-	setup   session.Peer     // set before any request is handled
+	setup   session.Peer     // set, with mu held, before any request is handled
+	id      uint64           // of the session, counted from 1
+	since   time.Time
 
 	mu     sync.Mutex
 	barred map[string]struct{} // tracks of which the peer's objects contradicted those of an earlier publisher
@@ -29,6 +31,8 @@ var _ session.Handler = (*peer)(nil)
 
 // HandleSetup implements session.Handler.
 func (p *peer) HandleSetup(_ *session.Session, setup session.Peer) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.setup = setup
 	return nil
 }

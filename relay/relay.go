@@ -31,6 +31,8 @@ type Relay struct {
 
 	mu        sync.Mutex
 	peers     map[*peer]struct{}
+	lastID    uint64          // of a session
+	ended     []SessionStatus // the last ones
 	draining  bool
 	hubs      map[string]*hub       // by track
 	hubTree   tree[*hub]            // by namespace
@@ -118,6 +120,8 @@ func (r *Relay) enter(p *peer) error {
 	case len(r.peers) >= r.cfg.MaxSessions:
 		return errTooManySessions
 	}
+	r.lastID++
+	p.id, p.since = r.lastID, time.Now()
 	r.peers[p] = struct{}{}
 	return nil
 }
@@ -126,6 +130,7 @@ func (r *Relay) leave(p *peer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.peers, p)
+	r.remember(p)
 	if len(r.peers) == 0 && r.drained != nil {
 		close(r.drained)
 		r.drained = nil

@@ -19,6 +19,7 @@ import (
 // admin serves metrics and health checks over HTTP.
 type admin struct {
 	listener net.Listener
+	mux      *http.ServeMux
 	server   *http.Server
 	ready    atomic.Bool
 }
@@ -37,8 +38,8 @@ func listenAdmin(flag, addr string, profiles bool, metrics ...prometheus.Collect
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
 	registry.MustRegister(metrics...)
 
-	a := &admin{listener: l}
 	mux := http.NewServeMux()
+	a := &admin{listener: l, mux: mux}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", a.serveReady)

@@ -38,6 +38,7 @@ second signal ends it at once. Certificates and tokens are read again when their
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
 	f.register(cmd)
+	cmd.AddCommand(newRelayStatus(env))
 	return cmd
 }
 
@@ -81,7 +82,7 @@ func (f *relayFlags) register(cmd *cobra.Command) {
 
 	flags.DurationVar(&f.drain, "drain", 10*time.Second, "sessions may live on for this `duration` after SIGTERM")
 	flags.StringVar(&f.drainURI, "drain-uri", "", "`URL` of another relay to which peers are sent after SIGTERM")
-	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480", "TCP `address` for /metrics (Prometheus), /healthz and /readyz; '' for none")
+	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480", "TCP `address` for sluice relay status, /metrics (Prometheus), /healthz and /readyz; '' for none")
 	flags.BoolVar(&f.pprof, "admin-pprof", false, "serve Go profiles at the admin address, too")
 	cmd.MarkFlagsMutuallyExclusive("dev", "tls-cert")
 	cmd.MarkFlagsMutuallyExclusive("dev", "tls-key")
@@ -178,7 +179,11 @@ func (f *relayFlags) openAdmin(s *relayServer) (*admin, error) {
 	if f.admin == "" {
 		return nil, nil
 	}
-	return listenAdmin("--admin", f.admin, f.pprof, s)
+	a, err := listenAdmin("--admin", f.admin, f.pprof, s)
+	if err == nil {
+		s.serveStatus(a.mux)
+	}
+	return a, err
 }
 
 func (f *relayFlags) setReady(a *admin, ready bool) {

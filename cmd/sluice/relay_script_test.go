@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -86,7 +87,7 @@ func freeAddress() (string, error) {
 
 func init() {
 	maps.Copy(scriptCommands, map[string]func(*testscript.TestScript, bool, []string){
-		"await": await, "get": get, "exits": exits, "term": term, "grown": grown,
+		"await": await, "get": get, "exits": exits, "shows": shows, "term": term, "grown": grown,
 	})
 }
 
@@ -126,6 +127,27 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	_, err = io.Copy(f, resp.Body)
 	ts.Check(errors.Join(err, f.Close()))
+}
+
+// shows PATH PATTERN waits until what the admin port answers matches a regular expression; "! shows" until it does not.
+func shows(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: shows PATH PATTERN")
+	}
+	pattern, err := regexp.Compile(args[1])
+	ts.Check(err)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		resp, err := http.Get("http://" + ts.Getenv("ADMIN") + args[0])
+		ts.Check(err)
+		text, err := io.ReadAll(resp.Body)
+		ts.Check(errors.Join(err, resp.Body.Close()))
+		if pattern.Match(text) != neg {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s is\n%s", args[0], text)
+		}
+	}
 }
 
 // exits CODE COMMAND ARGS... runs a command that has to exit with that code.

@@ -1,0 +1,83 @@
+package relay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// TestSessions has sessions described while they last, with what the media sender knows, and for a while after that.
+func TestSessions(t *testing.T) {
+	n := newNetwork(t)
+	pubs := make(chan *session.Publication, 1)
+	pub := n.connect("https", &clientHandler{subscribe: func(p *session.Publication) {
+		if p.Accept(moqt.Parameters{}, nil) == nil {
+			pubs <- p
+		}
+	}})
+	ns, err := pub.PublishNamespace(t.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
+	require.NoError(t, err)
+	require.NoError(t, ns.Wait(t.Context()))
+	got := newFrames()
+	viewer := n.connect("moqt", nil)
+	sub, err := viewer.Subscribe(t.Context(), moqt.Subscribe{Track: video}, got)
+	require.NoError(t, err)
+	_, err = sub.Wait(t.Context())
+	require.NoError(t, err)
+	got.await(t, publishFrames(t, <-pubs))
+
+	var list []SessionStatus
+	require.Eventually(t, func() bool {
+		list = n.relay.Sessions()
+		return len(list) == 2 && list[1].Streams["delivered"] == 20
+	}, 20*time.Second, 10*time.Millisecond, "%+v", list)
+	p, s := list[0], list[1]
+	require.Equal(t, []any{uint64(1), "webtransport", 1, 0}, []any{p.ID, p.Transport, p.Publications, p.Subscriptions})
+	require.Zero(t, p.Packets.Process)
+	require.Equal(t, []any{uint64(2), "quic", "/", 0, 1}, []any{s.ID, s.Transport, s.Path, s.Publications, s.Subscriptions})
+	require.Equal(t, "TLS_CHACHA20_POLY1305_SHA256", s.CipherSuite)
+	require.NotEmpty(t, s.Remote)
+	require.False(t, s.FastPath)
+	require.Zero(t, s.Packets.Kernel)
+	require.Greater(t, s.Packets.Process, uint64(20))
+	require.Greater(t, s.Bytes, 1000*s.Packets.Process/2)
+	require.NotZero(t, s.SRTT)
+	require.Greater(t, s.Window, 2400)
+	require.Equal(t, media.LowestPriority, s.Threshold)
+	require.Nil(t, s.Ended)
+
+	viewer.Close(moqt.SessionNoError, "")
+	require.Eventually(t, func() bool {
+		list = n.relay.Sessions()
+		return list[1].Ended != nil
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Equal(t, s.Packets.Process, list[1].Packets.Process)
+	require.Zero(t, list[1].Subscriptions)
+	require.Nil(t, list[0].Ended)
+}
+
+func TestEndedSessionsAreForgotten(t *testing.T) {
+	r := &Relay{}
+	now := time.Now()
+	for i := range maxEnded + 10 {
+		at := now.Add(time.Duration(i-5) * endedFor)
+		r.ended = append(r.ended, SessionStatus{ID: uint64(i), Ended: &at})
+	}
+	r.forgetEnded()
+	require.Len(t, r.ended, maxEnded, "the last ones")
+	require.EqualValues(t, 10, r.ended[0].ID)
+
+	old, recent := now.Add(-endedFor-time.Second), now.Add(-endedFor/2)
+	r.ended = []SessionStatus{{ID: 1, Ended: &old}, {ID: 2, Ended: &recent}}
+	r.forgetEnded()
+	require.Len(t, r.ended, 1)
+	require.EqualValues(t, 2, r.ended[0].ID)
+	r.ended[0].Ended = &old
+	r.forgetEnded()
+	require.Empty(t, r.ended)
+}
