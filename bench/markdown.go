@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// maxLossesListed bounds the list in the summary; the page has all.
+const maxLossesListed = 25
+
+// writeSummary writes the report as Markdown, with links to plots.
+func (r Report) writeSummary(w io.Writer, charts []chart) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "# Results\n\nMeasured on %s, commit `%s`, in %s minutes, on %s", r.Date.UTC().Format("2006-01-02"), code(r.Commit),
+		number(r.Duration/60), escapeMarkdown(r.Machine.String()))
+	if r.Machine.Virtualised != "" {
+		fmt.Fprintf(b, " (virtualised: %s)", escapeMarkdown(r.Machine.Virtualised))
+	}
+	fmt.Fprintf(b, ". The hypervisor gave %s %% of the CPU time to others.\nEach cell is the median of the runs, with the lowest and the highest.\n\n",
+		number(r.Machine.Steal*100))
+	fmt.Fprintf(b, "    %s\n\n", strings.ReplaceAll(quoteCommand(r.Command), "\n", " "))
+	systems := table{Columns: []string{"system", "version", "started with"}}
+	for _, s := range r.Systems {
+		systems.Rows = append(systems.Rows, []string{s.Name, s.Version, s.Command})
+	}
+	systems.markdown(b)
+	r.lossesMarkdown(b)
+	for _, kind := range r.kinds() {
+		fmt.Fprintf(b, "## %s\n\n", escapeMarkdown(heading(kind)))
+		for _, t := range r.tables(kind) {
+			fmt.Fprintf(b, "**%s**\n\n", escapeMarkdown(t.Title))
+			t.markdown(b)
+		}
+		for _, c := range charts {
+			if c.kind == kind {
+				fmt.Fprintf(b, "- [%s](plots/%s.svg)\n", escapeMarkdown(c.Title), c.ID)
+			}
+		}
+		fmt.Fprintln(b)
+	}
+	return b.Flush()
+}
+
+func (r Report) lossesMarkdown(w io.Writer) {
+	losses, wins, ties := r.losses()
+	fmt.Fprintf(w, "## Where %s loses\n\n", escapeMarkdown(r.subject()))
+	fmt.Fprintf(w, "Beyond the spread of the runs it is worse in %d comparisons with another system, better in %d, and %d are within the spread.\n\n",
+		len(losses), wins, ties)
+	if len(losses) == 0 {
+		return
+	}
+	t := table{Columns: []string{"scenario", "metric", r.subject(), "better", "by"}}
+	for _, l := range losses[:min(len(losses), maxLossesListed)] {
+		t.Rows = append(t.Rows, []string{l.Scenario, l.Metric, l.Ours, l.Theirs, l.Against()})
+	}
+	if more := len(losses) - maxLossesListed; more > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("%d smaller ones are in the page.", more))
+	}
+	t.markdown(w)
+}
+
+func (t table) markdown(w io.Writer) {
+	row := func(cells []string) {
+		for i, c := range cells {
+			cells[i] = escapeMarkdown(c)
+		}
+		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
+	}
+	columns := append([]string{}, t.Columns...)
+	row(columns)
+	fmt.Fprintf(w, "|%s\n", strings.Repeat("---|", len(columns)))
+	for _, cells := range t.Rows {
+		row(append([]string{}, cells...))
+	}
+	fmt.Fprintln(w)
+	for _, n := range t.Notes {
+		fmt.Fprintf(w, "* %s\n", escapeMarkdown(n))
+	}
+	if len(t.Notes) > 0 {
+		fmt.Fprintln(w)
+	}
+}
+
+var markdownEscapes = strings.NewReplacer("\n", " ", "\r", " ", "|", `\|`, "<", "&lt;", "&", "&amp;", "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`)
+
+// escapeMarkdown makes what Markdown shows as s.
+func escapeMarkdown(s string) string { return markdownEscapes.Replace(s) }
+
+// code is what can stand between backquotes.
+func code(s string) string { return strings.NewReplacer("`", "'", "\n", " ").Replace(s) }
+
+// heading is the name of a kind as a heading.
+func heading(kind string) string {
+	if kind == "" {
+		return "Other"
+	}
+	return strings.ToUpper(kind[:1]) + kind[1:]
+}

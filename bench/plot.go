@@ -1,0 +1,298 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// The size of plots, and the formats in which they are written.
+const (
+	plotWidth  = 16 * vg.Centimeter
+	plotHeight = 9 * vg.Centimeter
+)
+
+var plotFormats = []string{"svg", "png"}
+
+// palette are colours that people with the common forms of colour blindness tell apart, on white; page.css has the same.
+// Lines differ in their dashes too.
+var palette = []color.NRGBA{
+	{0x00, 0x72, 0xb2, 0xff}, {0xc8, 0x50, 0x00, 0xff}, {0x00, 0x8a, 0x66, 0xff}, {0xa0, 0x3f, 0x7d, 0xff},
+	{0x8a, 0x6d, 0x00, 0xff}, {0x3a, 0xa0, 0xd8, 0xff}, {0x55, 0x55, 0x55, 0xff}, {0xb0, 0xb0, 0xb0, 0xff},
+}
+
+var dashes = [][]vg.Length{nil, {vg.Points(6), vg.Points(2)}, {vg.Points(2), vg.Points(2)}, {vg.Points(6), vg.Points(2), vg.Points(2), vg.Points(2)}}
+
+// writePlots draws each chart into dir, as SVG and as PNG.
+func writePlots(dir string, charts []chart) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, c := range charts {
+		for _, format := range plotFormats {
+			if err := writePlot(filepath.Join(dir, c.ID+"."+format), format, c); err != nil {
+				return fmt.Errorf("plot %s: %w", c.ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+func writePlot(path, format string, c chart) error {
+	p, key, err := newPlot(c)
+	if err != nil {
+		return err
+	}
+	canvas, err := draw.NewFormattedCanvas(plotWidth, plotHeight, format)
+	if err != nil {
+		return err
+	}
+	whole := draw.New(canvas)
+	whole.FillPolygon(color.White, []vg.Point{{}, {X: plotWidth}, {X: plotWidth, Y: plotHeight}, {Y: plotHeight}})
+	height := key.draw(whole)
+	p.Draw(draw.Crop(whole, vg.Points(6), -vg.Points(12), vg.Points(6), -height))
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = canvas.WriteTo(f)
+	return cmp.Or(err, f.Close())
+}
+
+// newPlot draws a chart by the rules of its form.
+func newPlot(c chart) (*plot.Plot, *legend, error) {
+	p := plot.New()
+	sans(p)
+	p.X.Label.Text, p.Y.Label.Text = withUnit(c.X.Title, c.X.Unit), withUnit(c.Y.Title, c.Y.Unit)
+	key := &legend{title: c.Title, text: p.X.Label.TextStyle}
+	grid := plotter.NewGrid()
+	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{0xdd}, color.Gray{0xdd}
+	var err error
+	switch c.Form {
+	case bars, stack:
+		grid.Vertical.Color = nil
+		p.Add(grid)
+		err = drawBars(p, key, c)
+	default:
+		p.Add(grid)
+		err = drawLines(p, key, c)
+	}
+	scale(p, c)
+	return p, key, err
+}
+
+// sans sets the font of all text.
+func sans(p *plot.Plot) {
+	f := font.Font{Typeface: "Liberation", Variant: "Sans"}
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Label.TextStyle.Font = font.From(f, 10)
+		a.Tick.Label.Font = font.From(f, 9)
+		a.Label.Padding = vg.Points(3)
+	}
+}
+
+// scale sets the ticks, and shows what of a logarithmic axis has values.
+func scale(p *plot.Plot, c chart) {
+	p.Y.Tick.Marker = plot.TickerFunc(linearTicks)
+	switch {
+	case len(c.X.Categories) > 0:
+		p.NominalX(c.X.Categories...)
+		crowded(p, c.X.Categories)
+	case c.X.Log && p.X.Min > 0:
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
+	default:
+		p.X.Tick.Marker = plot.TickerFunc(linearTicks)
+	}
+	switch c.Form {
+	case cdf:
+		p.Y.Min, p.Y.Max = 0, 1
+	default:
+		p.Y.Min = min(p.Y.Min, 0)
+		if p.Y.Max <= p.Y.Min {
+			p.Y.Max = p.Y.Min + 1
+		}
+	}
+}
+
+// crowded turns the names of categories that do not fit beside each other.
+func crowded(p *plot.Plot, categories []string) {
+	var width vg.Length
+	for _, c := range categories {
+		width = max(width, p.X.Tick.Label.Width(c))
+	}
+	if width*vg.Length(len(categories)) > plotWidth-2*vg.Centimeter {
+		p.X.Tick.Label.Rotation = math.Pi / 6
+		p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = draw.XRight, draw.YCenter
+	}
+}
+
+func linearTicks(low, high float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(low, high)
+	for i, t := range ticks {
+		if t.Label != "" {
+			ticks[i].Label = number(t.Value).String()
+		}
+	}
+	return ticks
+}
+
+// logTicks are at powers of ten, and labelled at 2 and 5 where there are few of those.
+func logTicks(low, high float64) []plot.Tick {
+	var ticks []plot.Tick
+	few := math.Log10(high/low) < 2.5
+	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
+		for d := 1.0; d < 10; d++ {
+			t := plot.Tick{Value: d * math.Pow(10, e)}
+			if d == 1 || few && (d == 2 || d == 5) {
+				t.Label = number(t.Value).String()
+			}
+			if t.Value >= low*0.999 && t.Value <= high*1.001 {
+				ticks = append(ticks, t)
+			}
+		}
+	}
+	return ticks
+}
+
+func drawLines(p *plot.Plot, key *legend, c chart) error {
+	for i, t := range c.Traces {
+		xys := t.points(c)
+		if len(xys) == 0 {
+			continue
+		}
+		line, err := plotter.NewLine(xys)
+		if err != nil {
+			return err
+		}
+		line.LineStyle = draw.LineStyle{Color: t.colour(i), Width: vg.Points(1.6), Dashes: t.dashes()}
+		if c.Form == cdf {
+			line.StepStyle = plotter.PostStep
+		}
+		p.Add(line)
+		key.add(t.Name, line)
+		if err := drawRanges(p, t, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// points are those that the chart can show: logarithms have none for zero.
+func (t trace) points(c chart) plotter.XYs {
+	var out plotter.XYs
+	for i := range t.X {
+		if t.X[i].finite() && t.Y[i].finite() && (!c.X.Log || t.X[i] > 0) {
+			out = append(out, plotter.XY{X: float64(t.X[i]), Y: float64(t.Y[i])})
+		}
+	}
+	return out
+}
+
+func (t trace) colour(i int) color.NRGBA {
+	if t.System == noSystem {
+		return palette[len(palette)-2]
+	}
+	return palette[t.System%len(palette)]
+}
+
+func (t trace) dashes() []vg.Length {
+	if t.System == noSystem {
+		return dashes[1]
+	}
+	return dashes[t.System%len(dashes)]
+}
+
+// drawBars draws the bars of a category beside each other, or for a stack on one another.
+func drawBars(p *plot.Plot, key *legend, c chart) error {
+	side := len(c.Traces)
+	if c.Form == stack {
+		side = 1
+	}
+	room := (plotWidth - 3*vg.Centimeter) / vg.Length(len(c.X.Categories))
+	width := min(room*0.8/vg.Length(side), vg.Centimeter)
+	var below *plotter.BarChart
+	for i, t := range c.Traces {
+		b, err := plotter.NewBarChart(t.values(len(c.X.Categories)), width)
+		if err != nil {
+			return err
+		}
+		b.LineStyle.Width = 0
+		if c.Form == stack {
+			b.Color = palette[i%len(palette)]
+			if below != nil {
+				b.StackOn(below)
+			}
+			below = b
+		} else {
+			b.Color = t.colour(i)
+			b.Offset = width * (vg.Length(i) - vg.Length(side-1)/2)
+		}
+		p.Add(b)
+		key.add(t.Name, b)
+		if err := drawRanges(p, t, b.Offset); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// values are the heights of bars; where there is none, no bar is drawn.
+func (t trace) values(categories int) plotter.Values {
+	out := make(plotter.Values, categories)
+	for i, x := range t.X {
+		if t.Y[i].finite() {
+			out[int(x)] = float64(t.Y[i])
+		}
+	}
+	return out
+}
+
+// ranges draws the lowest and the highest run, beside the position by an offset.
+type ranges struct {
+	*plotter.YErrorBars
+	offset vg.Length
+}
+
+func (r ranges) Plot(c draw.Canvas, p *plot.Plot) {
+	c.Push()
+	c.Translate(vg.Point{X: r.offset})
+	r.YErrorBars.Plot(c, p)
+	c.Pop()
+}
+
+type rangedPoints struct {
+	plotter.XYs
+	plotter.YErrors
+}
+
+func drawRanges(p *plot.Plot, t trace, offset vg.Length) error {
+	var points rangedPoints
+	for i := range t.Low {
+		y, low, high := t.Y[i], t.Low[i], t.High[i]
+		if !y.finite() || !low.finite() || !high.finite() || low == high {
+			continue
+		}
+		points.XYs = append(points.XYs, plotter.XY{X: float64(t.X[i]), Y: float64(y)})
+		e := struct{ Low, High float64 }{float64(low - y), float64(high - y)}
+		points.YErrors = append(points.YErrors, e)
+	}
+	if len(points.XYs) == 0 {
+		return nil
+	}
+	b, err := plotter.NewYErrorBars(points)
+	if err != nil {
+		return err
+	}
+	b.LineStyle = draw.LineStyle{Color: color.Gray{0x33}, Width: vg.Points(0.8)}
+	p.Add(ranges{b, offset})
+	return nil
+}

@@ -1,0 +1,154 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// table is one that the page and the summary show.
+type table struct {
+	Title   string
+	Columns []string
+	Rows    [][]string // the first cells name what was measured; an empty cell repeats the one above it
+	Notes   []string
+}
+
+// tables are, for each kind, the metrics, the quantiles of the distributions, and the breakdowns.
+func (r Report) tables(kind string) []table {
+	scenarios := r.ofKind(kind)
+	var out []table
+	if t := r.metricTable(scenarios); len(t.Rows) > 0 {
+		out = append(out, t)
+	}
+	for _, name := range names(scenarios, distributionsOf) {
+		out = append(out, r.quantileTable(scenarios, name))
+	}
+	for _, name := range names(scenarios, breakdownsOf) {
+		out = append(out, r.breakdownTable(scenarios, name))
+	}
+	return out
+}
+
+// metricTable has a row for each scenario and system, also for those without numbers, with the reason.
+func (r Report) metricTable(scenarios []Scenario) table {
+	t := table{Title: "Medians (lowest–highest of the runs)", Columns: []string{"scenario", "system", "runs"}}
+	distributions := names(scenarios, distributionsOf)
+	metrics := slices.DeleteFunc(names(scenarios, metricsOf), func(name string) bool {
+		_, _, ok := quantileOf(name, distributions)
+		return ok
+	})
+	for _, name := range metrics {
+		m := r.metric(name)
+		t.Columns = append(t.Columns, withUnit(m.Title, m.Unit))
+	}
+	for _, s := range scenarios {
+		for i, sum := range s.Summaries {
+			row := []string{firstOnly(s.Title, i), sum.System, strconv.Itoa(sum.Runs)}
+			for _, name := range metrics {
+				row = append(row, statistic(sum.Metrics, name))
+			}
+			t.Rows = append(t.Rows, row)
+		}
+		t.Notes = append(t.Notes, s.notes()...)
+	}
+	return t
+}
+
+// notes are what readers of the numbers have to know, and why numbers are missing.
+func (s Scenario) notes() []string {
+	var out []string
+	for _, sum := range s.Summaries {
+		if sum.Unusable != "" {
+			out = append(out, fmt.Sprintf("%s, %s: no number: %s", s.Title, sum.System, sum.Unusable))
+		}
+		for _, n := range sum.Notes {
+			out = append(out, fmt.Sprintf("%s, %s: %s", s.Title, sum.System, n))
+		}
+	}
+	for _, run := range s.Runs {
+		if run.Unusable != "" && s.summary(run.System).Unusable == "" {
+			out = append(out, fmt.Sprintf("%s, %s: run %d does not count: %s", s.Title, run.System, run.Repetition, run.Unusable))
+		}
+	}
+	return out
+}
+
+// quantileTable has the metrics that are quantiles of a distribution.
+func (r Report) quantileTable(scenarios []Scenario, distribution string) table {
+	m := r.metric(distribution)
+	t := table{Title: withUnit(m.Title, m.Unit), Columns: []string{"scenario", "system", "values"}}
+	var quantiles []string
+	for _, name := range names(scenarios, metricsOf) {
+		if d, q, ok := quantileOf(name, []string{distribution}); ok && d == distribution {
+			quantiles = append(quantiles, q)
+			t.Columns = append(t.Columns, q)
+		}
+	}
+	t.Columns = append(t.Columns, "highest")
+	for _, s := range scenarios {
+		first := 0
+		for _, sum := range s.Summaries {
+			d := sum.Distributions[distribution]
+			if len(d.Value) == 0 {
+				continue
+			}
+			row := []string{firstOnly(s.Title, first), sum.System, strconv.Itoa(d.Count)}
+			for _, q := range quantiles {
+				row = append(row, statistic(sum.Metrics, distribution+"."+q))
+			}
+			t.Rows = append(t.Rows, append(row, number(slices.Max(d.Value)).String()))
+			first++
+		}
+	}
+	return t
+}
+
+// breakdownTable has a row for each part, the largest first.
+func (r Report) breakdownTable(scenarios []Scenario, name string) table {
+	m := r.metric(name)
+	t := table{Title: withUnit(m.Title, m.Unit), Columns: []string{"part"}}
+	var columns []map[string]Statistic
+	for _, s := range scenarios {
+		for _, sum := range s.Summaries {
+			if parts := sum.Breakdowns[name]; len(parts) > 0 {
+				t.Columns = append(t.Columns, s.Title+", "+sum.System)
+				columns = append(columns, parts)
+			}
+		}
+	}
+	shown, rest := largestParts(columns)
+	for _, part := range slices.Concat(shown, rest) {
+		row := []string{part}
+		for _, c := range columns {
+			row = append(row, statistic(c, part))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// firstOnly leaves a repeated cell empty.
+func firstOnly(s string, i int) string {
+	if i > 0 {
+		return ""
+	}
+	return s
+}
+
+func statistic(of map[string]Statistic, name string) string {
+	s, ok := of[name]
+	if !ok {
+		return unknown.String()
+	}
+	return s.String()
+}
+
+// String is the median, with the range if there is one.
+func (s Statistic) String() string {
+	median, low, high := number(s.Median).String(), number(s.Min).String(), number(s.Max).String()
+	if low == high || !number(s.Min).finite() || !number(s.Max).finite() {
+		return median
+	}
+	return fmt.Sprintf("%s (%s–%s)", median, low, high)
+}
