@@ -80,6 +80,9 @@ var scenarios = map[string]scenario{
 	"many small":        {topology: lab.Topology{Subscribers: 2}, publish: small, groups: 10},
 	"one packet each":   {topology: lab.Topology{Subscribers: 2}, publish: single, groups: 200},
 	"twenty tracks":     {topology: lab.Topology{Subscribers: 1}, publish: video, groups: 5, tracks: 20},
+	"datagrams":         {topology: lab.Topology{Subscribers: 2}, publish: datagrams, groups: 30},
+	"lossy datagrams":   {topology: both(lab.Conditions{Loss: 0.02, Reorder: 0.05, Duplicate: 0.1, Delay: time.Millisecond}), publish: datagrams, groups: 30},
+	"datagrams toggled": {topology: lab.Topology{Subscribers: 2}, publish: datagrams, groups: 60, during: toggle},
 	"one device":        {topology: lab.Topology{Subscribers: 2, OneDevice: true}, publish: video, groups: 10},
 	"checksums in host": {topology: lab.Topology{Subscribers: 2, SoftwareChecksums: true}, publish: video, groups: 10},
 }
@@ -99,6 +102,24 @@ func small(b *broadcast, r *rand.Rand, group uint64) {
 
 func single(b *broadcast, r *rand.Rand, group uint64) {
 	b.send(anyHeader(r, group), 0, 0, r.IntN(1000))
+}
+
+// datagrams publishes objects in datagrams, a few of them twice, and between them a subgroup.
+func datagrams(b *broadcast, r *rand.Rand, group uint64) {
+	for id := range uint64(10) {
+		o := moqt.ObjectDatagram{
+			Location: moqt.Location{Group: group, Object: 100 + id}, DefaultPriority: r.IntN(2) == 0, EndOfGroup: id == 9, Payload: make([]byte, 1+r.IntN(1000)),
+		}
+		if !o.DefaultPriority {
+			o.Priority = uint8(r.IntN(256))
+		}
+		if r.IntN(2) == 0 {
+			o.Properties = moqt.Properties{2, 9}
+		}
+		b.datagram(o, 1+r.IntN(5)/4)
+		time.Sleep(time.Millisecond)
+	}
+	b.send(present(group, 1), 0, 0, r.IntN(1000))
 }
 
 // TestConditions compares what subscribers get with what was published, with the fast path and without.
@@ -199,7 +220,7 @@ func TestStress(t *testing.T) {
 		s := scenario{
 			topology: both(lab.Conditions{Loss: some(0.02), Reorder: some(0.03), Duplicate: some(0.05), Delay: time.Duration(r.IntN(3)) * time.Millisecond}),
 			tracks:   1 + r.IntN(3), late: r.IntN(2) == 0, groups: 5 + r.IntN(30),
-			publish: []func(*broadcast, *rand.Rand, uint64){video, small, single}[r.IntN(3)],
+			publish: []func(*broadcast, *rand.Rand, uint64){video, small, single, datagrams}[r.IntN(4)],
 		}
 		s.topology.OneDevice = r.IntN(4) == 0
 		if r.IntN(3) == 0 {

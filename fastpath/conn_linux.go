@@ -133,6 +133,7 @@ func (c *conn) publishPath() {
 	err := c.fast.kernel.SetPath(c.index, subscriberPath{
 		Local: local, Remote: c.path.Remote, ConnectionID: c.path.DestConnID,
 		StreamPrefix: c.session.StreamPrefix, DatagramPrefix: c.session.DatagramPrefix, InitialMaxStream: c.path.MaxStreamData,
+		MaxDatagram: c.path.MaxDatagramFrame,
 	})
 	if err != nil {
 		_ = c.fast.kernel.ingress.Paths.Delete(c.index) // the old one leads elsewhere; there may be none

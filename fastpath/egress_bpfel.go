@@ -63,7 +63,7 @@ type egressScratch struct {
 	Armed         uint32
 	AadLen        uint32
 	ChecksumStart uint32
-	Pad           uint32
+	Work          uint32
 	Claim         struct {
 		_          structs.HostLayout
 		From       uint64

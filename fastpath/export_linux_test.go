@@ -2,5 +2,5 @@ package fastpath
 
 // Streams counts the streams that the kernel knows of.
 func (f *FastPath) Streams() int {
-	return len(keysOf[kernelDownstreamKey, uint32](f.kernel.ingress.Downstreams, func(*kernelDownstreamKey) bool { return true }))
+	return len(keysOf(f.kernel.ingress.Downstreams, func(*kernelDownstreamKey, *uint32) bool { return true }))
 }

@@ -21,11 +21,12 @@ type FastPath struct {
 	life sync.RWMutex // held to read while the kernel's memory and maps are used by those who may come after Close
 	over bool
 
-	mu     sync.Mutex
-	conns  []*conn  // by index; nil: free, or taken and not connected yet
-	free   []uint32 // indices
-	tracks []uint32 // free indices
-	closed bool
+	mu          sync.Mutex
+	conns       []*conn  // by index; nil: free, or taken and not connected yet
+	free        []uint32 // indices
+	tracks      []*Track // by index
+	freeIndices []uint32 // of tracks
+	closed      bool
 
 	reclaimer *reclaimer
 }
@@ -46,8 +47,9 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 	for i := range uint32(len(k.subscribers)) {
 		f.free = append(f.free, i)
 	}
-	for i := range k.ingress.Tracks.MaxEntries() {
-		f.tracks = append(f.tracks, i)
+	f.tracks = make([]*Track, k.ingress.Tracks.MaxEntries())
+	for i := range f.tracks {
+		f.freeIndices = append(f.freeIndices, uint32(i))
 	}
 	f.reclaimer = newReclaimer(f)
 	return f, nil
@@ -170,6 +172,19 @@ func (f *FastPath) conn(index uint32) *conn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.conns[index]
+}
+
+// track returns the track with an index, or nil if that is closed.
+func (f *FastPath) track(index uint32) *Track {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tracks[index]
+}
+
+func (f *FastPath) freeTrack(index uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.freeIndices = append(f.freeIndices, index)
 }
 
 // report logs what should not happen.

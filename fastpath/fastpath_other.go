@@ -49,5 +49,8 @@ func (*Track) Receive(media.SecondConn, int64, moqt.SubgroupHeader, uint8, int64
 // Identify does nothing.
 func (*Track) Identify(media.SecondConn, int64, moqt.SubgroupHeader, uint64, uint8, int64) {}
 
+// ClaimObject returns nobody.
+func (*Track) ClaimObject(moqt.Location) []Subscriber { return nil }
+
 // Close does nothing.
 func (*Track) Close() {}

@@ -55,6 +55,20 @@ type kernelNeighbor struct {
 	VlanTci   uint16
 }
 
+type kernelObjectClaim struct {
+	_       structs.HostLayout
+	State   uint64
+	Claimed uint64
+}
+
+type kernelObjectKey struct {
+	_      structs.HostLayout
+	Group  uint64
+	Object uint64
+	Track  uint32
+	Pad    uint32
+}
+
 type kernelPacketKeys struct {
 	_   structs.HostLayout
 	Key [8]uint32
@@ -77,6 +91,7 @@ type kernelPath struct {
 	StreamPrefix      [16]uint8
 	DatagramPrefix    [8]uint8
 	StreamLimit       uint64
+	DatagramLimit     uint64
 }
 
 type kernelReason uint32
@@ -95,27 +110,28 @@ const (
 	kernelReasonPACKET_UNKNOWN_FRAME   kernelReason = 10
 	kernelReasonFRAME_FORWARDED        kernelReason = 11
 	kernelReasonFRAME_NOT_MEDIA        kernelReason = 12
-	kernelReasonFRAME_IS_DATAGRAM      kernelReason = 13
-	kernelReasonFRAME_NO_TRACK         kernelReason = 14
-	kernelReasonFRAME_ENDED            kernelReason = 15
-	kernelReasonFRAME_NO_SLOT          kernelReason = 16
-	kernelReasonCOPY_SENT              kernelReason = 17
-	kernelReasonCOPY_BUDGET            kernelReason = 18
-	kernelReasonCOPY_NO_PATH           kernelReason = 19
-	kernelReasonCOPY_NO_NEIGHBOR       kernelReason = 20
-	kernelReasonCOPY_NOT_OPEN          kernelReason = 21
-	kernelReasonCOPY_FILTERED          kernelReason = 22
-	kernelReasonCOPY_OUT_OF_ORDER      kernelReason = 23
-	kernelReasonCOPY_PRIORITY          kernelReason = 24
-	kernelReasonCOPY_STREAM_LIMIT      kernelReason = 25
-	kernelReasonCOPY_STREAM_CREDIT     kernelReason = 26
-	kernelReasonCOPY_CONNECTION_CREDIT kernelReason = 27
-	kernelReasonCOPY_WINDOW            kernelReason = 28
-	kernelReasonCOPY_TOO_LARGE         kernelReason = 29
-	kernelReasonCOPY_LEDGER_FULL       kernelReason = 30
-	kernelReasonCOPY_CHECKSUM          kernelReason = 31
-	kernelReasonCOPY_LOST              kernelReason = 32
-	kernelReasonREASON_COUNT           kernelReason = 33
+	kernelReasonFRAME_NO_TRACK         kernelReason = 13
+	kernelReasonFRAME_ENDED            kernelReason = 14
+	kernelReasonFRAME_CLAIMED          kernelReason = 15
+	kernelReasonFRAME_FORGOTTEN        kernelReason = 16
+	kernelReasonFRAME_NO_SLOT          kernelReason = 17
+	kernelReasonCOPY_SENT              kernelReason = 18
+	kernelReasonCOPY_BUDGET            kernelReason = 19
+	kernelReasonCOPY_NO_PATH           kernelReason = 20
+	kernelReasonCOPY_NO_NEIGHBOR       kernelReason = 21
+	kernelReasonCOPY_NOT_OPEN          kernelReason = 22
+	kernelReasonCOPY_FILTERED          kernelReason = 23
+	kernelReasonCOPY_OUT_OF_ORDER      kernelReason = 24
+	kernelReasonCOPY_PRIORITY          kernelReason = 25
+	kernelReasonCOPY_STREAM_LIMIT      kernelReason = 26
+	kernelReasonCOPY_STREAM_CREDIT     kernelReason = 27
+	kernelReasonCOPY_CONNECTION_CREDIT kernelReason = 28
+	kernelReasonCOPY_WINDOW            kernelReason = 29
+	kernelReasonCOPY_TOO_LARGE         kernelReason = 30
+	kernelReasonCOPY_LEDGER_FULL       kernelReason = 31
+	kernelReasonCOPY_CHECKSUM          kernelReason = 32
+	kernelReasonCOPY_LOST              kernelReason = 33
+	kernelReasonREASON_COUNT           kernelReason = 34
 )
 
 type kernelRecord struct {
@@ -159,7 +175,7 @@ type kernelScratch struct {
 	Armed         uint32
 	AadLen        uint32
 	ChecksumStart uint32
-	Pad           uint32
+	Work          uint32
 	Claim         struct {
 		_          structs.HostLayout
 		From       uint64
@@ -257,6 +273,10 @@ type kernelTrack struct {
 	_               structs.HostLayout
 	Count           uint32
 	DefaultPriority uint32
+	Version         uint32
+	Pad             uint32
+	FirstGroup      uint64
+	FirstObject     uint64
 	Subscriptions   [32]kernelSubscription
 }
 
@@ -283,6 +303,7 @@ const (
 	kernelMapKeys             = "keys"
 	kernelMapLedgers          = "ledgers"
 	kernelMapNeighbors        = "neighbors"
+	kernelMapObjects          = "objects"
 	kernelMapPaths            = "paths"
 	kernelMapReasons          = "reasons"
 	kernelMapScratches        = "scratches"
@@ -355,6 +376,7 @@ type kernelMapSpecs struct {
 	Keys          *ebpf.MapSpec `ebpf:"keys"`
 	Ledgers       *ebpf.MapSpec `ebpf:"ledgers"`
 	Neighbors     *ebpf.MapSpec `ebpf:"neighbors"`
+	Objects       *ebpf.MapSpec `ebpf:"objects"`
 	Paths         *ebpf.MapSpec `ebpf:"paths"`
 	Reasons       *ebpf.MapSpec `ebpf:"reasons"`
 	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
@@ -403,6 +425,7 @@ type kernelMaps struct {
 	Keys          *ebpf.Map `ebpf:"keys"`
 	Ledgers       *ebpf.Map `ebpf:"ledgers"`
 	Neighbors     *ebpf.Map `ebpf:"neighbors"`
+	Objects       *ebpf.Map `ebpf:"objects"`
 	Paths         *ebpf.Map `ebpf:"paths"`
 	Reasons       *ebpf.Map `ebpf:"reasons"`
 	Scratches     *ebpf.Map `ebpf:"scratches"`
@@ -423,6 +446,7 @@ func (m *kernelMaps) Close() error {
 		m.Keys,
 		m.Ledgers,
 		m.Neighbors,
+		m.Objects,
 		m.Paths,
 		m.Reasons,
 		m.Scratches,

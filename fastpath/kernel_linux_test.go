@@ -108,7 +108,6 @@ func TestDeclines(t *testing.T) {
 		{reason: "frame_no_track", send: func() { r.publish(stream(id, 0, 0, concat(0x14, vi64(99), vi64(1), vi64(0), 9, "object"))) }},
 		{reason: "frame_not_media", send: func() { r.publish(stream(id, 0, 0, []byte{5, 1})) }},
 		{reason: "frame_not_media", send: func() { r.publish(stream(id, 100, 0, []byte("no beginning"))) }},
-		{reason: "frame_is_datagram", send: func() { r.publish(concat(0x30, 0, vi64(77), "datagram")) }},
 		{reason: "copy_filtered", set: func(s *subscription) { s.Forward = false }},
 		{reason: "copy_filtered", set: func(s *subscription) { s.StartGroup = 11 }},
 		{reason: "copy_filtered", set: func(s *subscription) { s.StartGroup, s.StartObject = 10, 1 }},

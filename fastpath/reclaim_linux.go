@@ -11,7 +11,8 @@ import (
 
 const (
 	reclaimInterval = 100 * time.Millisecond
-	// unreadInterval is how often to look for streams that the kernel forwards and user space does not read, and how long that must last.
+	// unreadInterval is how often to look for what is over: streams that the kernel forwards and user space does not read, which must last as
+	// long, old objects, and closed tracks.
 	unreadInterval = 2 * time.Second
 	// endedFor is how long the kernel remembers that a publisher's stream has ended: longer than its last packet is sent again. After that
 	// first_stream keeps it, and all with lower ids, from being opened once more.
@@ -44,6 +45,7 @@ type reclaimer struct {
 	closed []closedStream
 	slots  []uint32
 	conns  []*conn
+	tracks []uint32
 }
 
 func newReclaimer(f *FastPath) *reclaimer {
@@ -82,6 +84,12 @@ func (r *reclaimer) freeConn(c *conn) {
 	r.conns = append(r.conns, c)
 }
 
+func (r *reclaimer) freeTrack(index uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tracks = append(r.tracks, index)
+}
+
 func (r *reclaimer) run() {
 	tick, look := time.NewTicker(reclaimInterval), time.NewTicker(unreadInterval)
 	defer tick.Stop()
@@ -96,6 +104,8 @@ func (r *reclaimer) run() {
 			r.forgetEnded(now)
 		case <-look.C:
 			r.endUnread()
+			r.forgetObjects(monotonic() - uint64(objectFor))
+			r.freeTracks()
 		}
 	}
 }
@@ -150,11 +160,11 @@ func (f *FastPath) sweep(conns []*conn) {
 		gone[c.index] = true
 	}
 	maps := &f.kernel.ingress
-	for _, key := range keysOf[kernelStreamKey, kernelSubgroup](maps.Subgroups, func(k *kernelStreamKey) bool { return gone[k.Upstream] }) {
+	for _, key := range keysOf(maps.Subgroups, func(k *kernelStreamKey, _ *kernelSubgroup) bool { return gone[k.Upstream] }) {
 		f.report("forget a subgroup", maps.Subgroups.Delete(key))
 	}
-	mine := func(k *kernelDownstreamKey) bool { return gone[k.Upstream] || gone[k.Subscriber] }
-	for _, key := range keysOf[kernelDownstreamKey, uint32](maps.Downstreams, mine) {
+	mine := func(k *kernelDownstreamKey, _ *uint32) bool { return gone[k.Upstream] || gone[k.Subscriber] }
+	for _, key := range keysOf(maps.Downstreams, mine) {
 		var slot uint32
 		switch {
 		case maps.Downstreams.Lookup(key, &slot) != nil:
@@ -167,15 +177,15 @@ func (f *FastPath) sweep(conns []*conn) {
 	}
 }
 
-// keysOf returns the keys in a hash map that match.
-func keysOf[K, V any](m *ebpf.Map, match func(*K) bool) (found []K) {
+// keysOf returns the keys of the elements of a hash map that match.
+func keysOf[K, V any](m *ebpf.Map, match func(*K, *V) bool) (found []K) {
 	const batch = 512
 	keys, values := make([]K, batch), make([]V, batch)
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
 		for i := range n {
-			if match(&keys[i]) {
+			if match(&keys[i], &values[i]) {
 				found = append(found, keys[i])
 			}
 		}
@@ -190,7 +200,7 @@ func (r *reclaimer) endUnread() {
 	maps := &r.fast.kernel.ingress
 	found := make(map[kernelStreamKey]struct{})
 	ended := make(map[kernelStreamKey]struct{})
-	for _, key := range keysOf[kernelStreamKey, kernelSubgroup](maps.Subgroups, func(*kernelStreamKey) bool { return true }) {
+	for _, key := range keysOf(maps.Subgroups, func(*kernelStreamKey, *kernelSubgroup) bool { return true }) {
 		c := r.fast.conn(key.Upstream)
 		if c == nil || c.isRead(key.StreamId) {
 			continue
@@ -207,7 +217,7 @@ func (r *reclaimer) endUnread() {
 		return
 	}
 	awaitGracePeriod() // until the kernel opens no more streams for them
-	for _, key := range keysOf[kernelDownstreamKey, uint32](maps.Downstreams, func(k *kernelDownstreamKey) bool {
+	for _, key := range keysOf(maps.Downstreams, func(k *kernelDownstreamKey, _ *uint32) bool {
 		_, ok := ended[kernelStreamKey{StreamId: k.StreamId, Upstream: k.Upstream}]
 		return ok
 	}) {

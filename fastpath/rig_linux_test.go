@@ -3,13 +3,17 @@ package fastpath
 import (
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/quic-go/quic-go/quicvarint"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/chacha20"
@@ -72,8 +76,8 @@ type received struct {
 	data           []byte
 }
 
-// open opens a packet with a four-byte number and one STREAM frame that extends to its end.
-func open(t testing.TB, k *packetKeys, cid, p []byte) received {
+// openPacket opens a packet with a four-byte number.
+func openPacket(t testing.TB, k *packetKeys, cid, p []byte) (r received, payload []byte) {
 	t.Helper()
 	p = slices.Clone(p)
 	at := 1 + len(cid)
@@ -85,11 +89,17 @@ func open(t testing.TB, k *packetKeys, cid, p []byte) received {
 		p[at+i] ^= mask[1+i]
 	}
 	require.EqualValues(t, 0x43, p[0]&^4, "short header, fixed bit, no spin, reserved bits zero, four bytes of number")
-	r := received{number: uint64(binary.BigEndian.Uint32(p[at:])), phase: int(p[0] >> 2 & 1)}
+	r = received{number: uint64(binary.BigEndian.Uint32(p[at:])), phase: int(p[0] >> 2 & 1)}
 	a, nonce := aead(k, r.number)
 	payload, err := a.Open(nil, nonce, p[at+4:], p[:at+4])
 	require.NoError(t, err)
+	return r, payload
+}
 
+// open opens a packet with one STREAM frame that extends to its end.
+func open(t testing.TB, k *packetKeys, cid, p []byte) received {
+	t.Helper()
+	r, payload := openPacket(t, k, cid, p)
 	require.EqualValues(t, 0x08, payload[0]&^5, "a STREAM frame without a length")
 	typ, rest := payload[0], payload[1:]
 	r.fin = typ&1 != 0
@@ -129,6 +139,7 @@ type subscriber struct {
 // rig is a publisher, a relay with the programs attached, and subscribers.
 type rig struct {
 	*kernel
+	fast        *FastPath
 	t           testing.TB
 	lab         *lab.Lab
 	v6          bool
@@ -143,9 +154,10 @@ func newRig(t testing.TB, topology lab.Topology, v6 bool) *rig {
 	t.Helper()
 	r := &rig{t: t, lab: labtest.New(t, topology), v6: v6, keys: randomPacketKeys()}
 	var err error
-	r.kernel, err = load(Settings{Port: relayPort, ConnectionIDLen: len(upstreamCID)})
+	r.fast, err = New(Settings{Port: relayPort, ConnectionIDLen: len(upstreamCID)}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	r.kernel = r.fast.kernel
+	t.Cleanup(func() { require.NoError(t, r.fast.Close()) })
 	require.NoError(t, r.lab.Relay.Do(func() error {
 		for _, d := range r.lab.Relay.Devices {
 			if err := r.Attach(r.index(d)); err != nil {
@@ -191,7 +203,7 @@ func (r *rig) addSubscriber(index uint32, h *lab.Host) {
 	require.NoError(t, err)
 	require.NoError(t, r.SetPath(index, subscriberPath{
 		Local:  netip.AddrPortFrom(r.address(near), relayPort),
-		Remote: netip.AddrPortFrom(r.address(far), 9000), ConnectionID: s.cid, InitialMaxStream: 1 << 40,
+		Remote: netip.AddrPortFrom(r.address(far), 9000), ConnectionID: s.cid, InitialMaxStream: 1 << 40, MaxDatagram: 1 << 16,
 	}))
 	r.SetSendKeys(index, 0, s.keys)
 	state := &r.kernel.subscribers[index]
@@ -242,15 +254,48 @@ func (r *rig) publishPacket(p []byte) {
 	require.Equal(r.t, p, buffer[:n], "user space gets the packet as it was sent")
 }
 
-// receive reads one packet of a subscriber's. The stack has verified the checksums.
+// run has server_ingress see frames in one packet, which then goes nowhere. It may be called on several goroutines.
+func (r *rig) run(frames ...[]byte) {
+	p := packet(r.keys, upstreamCID, atomic.AddUint64(&r.nextPN, 1)-1, 4, 0, slices.Concat(frames...))
+	err := r.lab.Relay.Do(func() error {
+		_, err := r.ingress.ServerIngress.Run(&ebpf.RunOptions{Data: concat(make([]byte, 12), 8, 0, ipv4(9, relayPort, p))})
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+}
+
+// ipv4 is a UDP datagram over IPv4, without checksums.
+func ipv4(sport, dport uint16, payload []byte) []byte {
+	two := func(v int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(v)) }
+	udp := concat(two(int(sport)), two(int(dport)), two(8+len(payload)), 0, 0, payload)
+	return concat(0x45, 0, two(20+len(udp)), 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7, udp)
+}
+
+// receive reads one packet of a subscriber's, with a STREAM frame.
 func (r *rig) receive(s *subscriber) received {
+	r.t.Helper()
+	return open(r.t, s.keys, s.cid, r.receivePacket(s))
+}
+
+// receiveDatagram reads one packet of a subscriber's, and returns the data of its DATAGRAM frame.
+func (r *rig) receiveDatagram(s *subscriber) []byte {
+	r.t.Helper()
+	_, payload := openPacket(r.t, s.keys, s.cid, r.receivePacket(s))
+	require.EqualValues(r.t, 0x30, payload[0], "a DATAGRAM frame without a length")
+	return payload[1:]
+}
+
+// receivePacket reads one packet of a subscriber's. The stack has verified the checksums.
+func (r *rig) receivePacket(s *subscriber) []byte {
 	r.t.Helper()
 	buffer := make([]byte, 2000)
 	require.NoError(r.t, s.conn.SetReadDeadline(time.Now().Add(5*time.Second)))
 	n, from, err := s.conn.ReadFromUDPAddrPort(buffer)
 	require.NoError(r.t, err, "%v", r.counts())
 	require.EqualValues(r.t, relayPort, from.Port())
-	return open(r.t, s.keys, s.cid, buffer[:n])
+	return buffer[:n]
 }
 
 // counts lists the reasons that were counted, apart from packets that have nothing to do with media.

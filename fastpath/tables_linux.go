@@ -35,6 +35,7 @@ type subscriberPath struct {
 	StreamPrefix     []byte         // what WebTransport puts in front of a stream, at most 16 bytes
 	DatagramPrefix   []byte         // and of a datagram, at most 8
 	InitialMaxStream uint64         // initial_max_stream_data_uni
+	MaxDatagram      uint64         // max_datagram_frame_size
 }
 
 func (p *subscriberPath) validate() error {
@@ -56,7 +57,7 @@ func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
 	v := kernelPath{
 		Sport: bigEndian16(p.Local.Port()), Dport: bigEndian16(p.Remote.Port()),
 		DcidLen: uint8(len(p.ConnectionID)), StreamPrefixLen: uint8(len(p.StreamPrefix)), DatagramPrefixLen: uint8(len(p.DatagramPrefix)),
-		StreamLimit: p.InitialMaxStream,
+		StreamLimit: p.InitialMaxStream, DatagramLimit: p.MaxDatagram,
 	}
 	if p.Local.Addr().Is6() {
 		v.V6 = 1

@@ -2,7 +2,6 @@ package fastpath
 
 import (
 	"bytes"
-	"encoding/binary"
 	"net/netip"
 	"slices"
 	"testing"
@@ -19,22 +18,17 @@ func TestTags(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1, SoftwareChecksums: true}, false)
 	sub := r.subscription(r.subscribers[0])
 	tags := [][]byte{nil, concat(0x81, 0, 0, 5), concat(0x88, 0xa8, 0, 6, 0x81, 0, 0, 5)}
-	two := func(v int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(v)) }
-	datagram := func(sport, dport uint16, payload []byte) []byte {
-		udp := concat(two(int(sport)), two(int(dport)), two(8+len(payload)), 0, 0, payload)
-		return concat(0x45, 0, two(20+len(udp)), 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7, udp)
-	}
 	for i, tag := range tags {
 		before := r.counts()
 		p := packet(r.keys, upstreamCID, uint64(i), 4, 0, []byte{1, 0, 0, 0})
-		frame := concat(make([]byte, 12), tag, 8, 0, datagram(9, relayPort, p))
+		frame := concat(make([]byte, 12), tag, 8, 0, ipv4(9, relayPort, p))
 		_, err := r.ingress.ServerIngress.Run(&ebpf.RunOptions{Data: frame})
 		require.NoError(t, err)
 		require.Equal(t, before["packet_opened"]+1, r.counts()["packet_opened"], "%d tags", i)
 	}
 
 	// What the stack sends to a subscriber has a tag; so have the copies.
-	frame := concat(2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, tags[1], 8, 0, datagram(relayPort, 700, []byte("handshake")))
+	frame := concat(2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, tags[1], 8, 0, ipv4(relayPort, 700, []byte("handshake")))
 	_, err := r.egress.ClientEgress.Run(&ebpf.RunOptions{Data: frame})
 	require.NoError(t, err)
 	var n kernelNeighbor

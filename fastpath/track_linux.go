@@ -24,6 +24,9 @@ type Track struct {
 	alias   uint64
 	applied kernelTrack
 	listed  map[uint32]struct{} // subscribers that were in the list while from is the publisher
+	version uint32              // of the list
+	offered []offered
+	first   moqt.Location // claims of objects before it are not known any more
 }
 
 // NewTrack returns a track that is not on the fast path yet, or nil if there is no room for another one. It must be closed.
@@ -33,12 +36,13 @@ func (f *FastPath) NewTrack() *Track {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.tracks) == 0 || f.closed {
+	if len(f.freeIndices) == 0 || f.closed {
 		return nil
 	}
-	last := len(f.tracks) - 1
-	t := &Track{fast: f, index: f.tracks[last], listed: make(map[uint32]struct{})}
-	f.tracks = f.tracks[:last]
+	last := len(f.freeIndices) - 1
+	t := &Track{fast: f, index: f.freeIndices[last], listed: make(map[uint32]struct{})}
+	f.freeIndices = f.freeIndices[:last]
+	f.tracks[t.index] = t
 	return t
 }
 
@@ -96,21 +100,25 @@ func (t *Track) leave() {
 // apply writes the list of subscriptions if it has changed.
 func (t *Track) apply(defaultPriority uint8, subscribers []Subscriber) {
 	var list []subscription
+	var taken []Subscriber
 	for _, s := range subscribers {
 		c, ok := s.Conn.(*conn)
 		if !ok || c == nil || len(list) == MaxSubscriptions || slices.ContainsFunc(list, func(l subscription) bool { return l.Subscriber == c.index }) {
 			continue
 		}
 		t.listed[c.index] = struct{}{}
+		taken = append(taken, s)
 		list = append(list, subscription{
 			Subscriber: c.index, Alias: s.Alias, StartGroup: s.Range.Start.Group, StartObject: s.Range.Start.Object, EndGroup: s.Range.End.Group,
 			Forward: s.Forward, Priority: s.Priority,
 		})
 	}
 	v := trackValue(defaultPriority, list)
+	v.Version, v.FirstGroup, v.FirstObject = t.version, t.first.Group, t.first.Object
 	if v == t.applied {
 		return
 	}
+	v.Version = t.offer(taken)
 	t.fast.report("update a track", t.fast.kernel.ingress.Tracks.Put(t.index, v))
 	t.applied = v
 }
@@ -147,8 +155,9 @@ func (t *Track) Close() {
 	t.leave()
 	t.mu.Unlock()
 	t.fast.mu.Lock()
-	defer t.fast.mu.Unlock()
-	t.fast.tracks = append(t.fast.tracks, t.index)
+	t.fast.tracks[t.index] = nil
+	t.fast.mu.Unlock()
+	t.fast.reclaimer.freeTrack(t.index)
 }
 
 // Receive announces a stream of a publisher, whose objects begin at offset start and inherit priority. The returned function must be called

@@ -48,7 +48,7 @@ type walkScratch struct {
 	Armed         uint32
 	AadLen        uint32
 	ChecksumStart uint32
-	Pad           uint32
+	Work          uint32
 	Claim         struct {
 		_          structs.HostLayout
 		From       uint64

@@ -193,19 +193,24 @@ func TestObjectDatagrams(t *testing.T) {
 				start = append(quicvarint.Append(nil, 1000), start...)
 			}
 			rest := vi64(1 << 40)
-			want := walkFrame{Alias: 77, Group: 1 << 40, HeaderType: uint8(typ), HeaderLen: uint32(len(start))}
+			want := walkFrame{Alias: 77, Group: 1 << 40, HeaderType: uint8(typ), HeaderLen: uint32(len(start) + len(vi64(1<<40)))}
 			if typ&4 == 0 {
 				rest = append(rest, vi64(300)...)
 				want.Object = 300
+				want.HeaderLen += 2
 			}
 			if typ&8 == 0 {
 				rest = append(rest, 9)
 				want.Priority = 9
+				want.HeaderLen++
+			}
+			if typ&1 != 0 {
+				rest = append(rest, 2, 0, 1)
 			}
 			datagram := concat(start, rest, "payload")
 			_, frames := k.walk(t, concat(0x31, uint64(len(datagram)), datagram), wt)
 			require.Len(t, frames, 1)
-			if typ&0x10 != 0 || typ&0x22 == 0x22 {
+			if typ&0x30 != 0 {
 				require.Zero(t, frames[0].HeaderLen, "type %#x", typ)
 				continue
 			}

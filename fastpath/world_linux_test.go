@@ -192,6 +192,7 @@ type viewer struct {
 	objects map[moqt.Location][]byte
 	streams map[subgroup][]byte // after the header
 	headers map[subgroup]moqt.SubgroupHeader
+	single  map[moqt.Location]moqt.ObjectDatagram
 	errs    []error
 	more    chan struct{}
 }
@@ -200,7 +201,7 @@ type subgroup struct{ group, id uint64 }
 
 func (w *world) subscribe(s *session.Session, name moqt.FullTrackName) *viewer {
 	w.Helper()
-	v := &viewer{objects: make(map[moqt.Location][]byte), streams: make(map[subgroup][]byte), headers: make(map[subgroup]moqt.SubgroupHeader), more: make(chan struct{}, 1)}
+	v := &viewer{objects: make(map[moqt.Location][]byte), streams: make(map[subgroup][]byte), headers: make(map[subgroup]moqt.SubgroupHeader), single: make(map[moqt.Location]moqt.ObjectDatagram), more: make(chan struct{}, 1)}
 	var err error
 	v.sub, err = s.Subscribe(w.Context(), moqt.Subscribe{Track: name}, v)
 	require.NoError(w, err)
@@ -209,7 +210,14 @@ func (w *world) subscribe(s *session.Session, name moqt.FullTrackName) *viewer {
 	return v
 }
 
-func (v *viewer) HandleDatagram(*moqt.ObjectDatagram) {}
+func (v *viewer) HandleDatagram(o *moqt.ObjectDatagram) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, twice := v.single[o.Location]; twice {
+		v.errs = append(v.errs, fmt.Errorf("object %v came twice in a datagram", o.Location))
+	}
+	v.single[o.Location] = *o
+}
 
 func (v *viewer) HandleSubgroup(g *session.Subgroup) {
 	var all []byte
@@ -272,10 +280,11 @@ type broadcast struct {
 	objects map[moqt.Location][]byte
 	streams map[subgroup][]byte
 	headers map[subgroup]moqt.SubgroupHeader // as subscribers get them
+	single  map[moqt.Location]moqt.ObjectDatagram
 }
 
 func (w *world) broadcast(pub *session.Publication) *broadcast {
-	return &broadcast{w, pub, make(map[moqt.Location][]byte), make(map[subgroup][]byte), make(map[subgroup]moqt.SubgroupHeader)}
+	return &broadcast{w, pub, make(map[moqt.Location][]byte), make(map[subgroup][]byte), make(map[subgroup]moqt.SubgroupHeader), make(map[moqt.Location]moqt.ObjectDatagram)}
 }
 
 // payload is the same for the same object in every run.
@@ -320,6 +329,19 @@ func (b *broadcast) send(h moqt.SubgroupHeader, first uint64, interval time.Dura
 	b.streams[key], b.headers[key] = all, fastpath.Forwarded(h, key.id, h.Priority)
 }
 
+// datagram publishes an object in a datagram, perhaps twice.
+func (b *broadcast) datagram(o moqt.ObjectDatagram, times int) {
+	b.w.Helper()
+	o.Payload = payload(o.Location.Group, o.Location.Object, len(o.Payload))
+	for range times {
+		require.NoError(b.w, b.pub.SendDatagram(o))
+	}
+	if o.DefaultPriority {
+		o.DefaultPriority, o.Priority = false, moqt.DefaultPublisherPriority
+	}
+	b.single[o.Location] = o
+}
+
 // expect waits until a viewer has all, and compares. from is the first group that it must have.
 func (w *world) expect(v *viewer, b *broadcast, from uint64) {
 	w.Helper()
@@ -337,6 +359,11 @@ func (w *world) expect(v *viewer, b *broadcast, from uint64) {
 	require.Empty(w, v.errs)
 	for at, body := range v.objects {
 		require.True(w, bytes.Equal(b.objects[at], body), "object %v differs", at)
+	}
+	require.Equal(w, len(b.single) > 0, len(v.single) > 0)
+	for at, o := range v.single { // some may be lost
+		o.TrackAlias = 0
+		require.Equal(w, b.single[at], o)
 	}
 	for key, all := range b.streams {
 		if key.group >= from {

@@ -61,6 +61,8 @@ type SecondPath struct {
 	OOB           []byte // control messages that choose the source address, if Local does not say it
 	DestConnID    []byte
 	MaxStreamData uint64 // initial limit of unidirectional streams
+	// MaxDatagramFrame is the peer's max_datagram_frame_size (RFC 9221 §3).
+	MaxDatagramFrame uint64
 }
 
 // Upstream is the stream of another connection that a log is a copy of.
@@ -208,7 +210,8 @@ func (s *Sender) sharePath(p quic.PathInfo, destConnID []byte) {
 	if s.second == nil || len(s.ledger) == 0 && !s.growLedger() {
 		return
 	}
-	path := SecondPath{Remote: s.route.remote, OOB: s.route.oob, DestConnID: destConnID, MaxStreamData: uint64(s.params.MaxStreamDataUni)}
+	path := SecondPath{Remote: s.route.remote, OOB: s.route.oob, DestConnID: destConnID, MaxStreamData: uint64(s.params.MaxStreamDataUni),
+		MaxDatagramFrame: uint64(max(s.params.MaxDatagramFrameSize, 0))}
 	if local, ok := p.Local.(*net.UDPAddr); ok {
 		a := local.AddrPort()
 		path.Local = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())

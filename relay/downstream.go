@@ -290,13 +290,14 @@ func (d *downstream) closeOutlets(code moqt.StreamResetCode) {
 	}
 }
 
-// sendDatagram sends an object to the subscribers that want it.
+// sendDatagram sends an object to the subscribers that want it, but those to whom the fast path has sent it.
 func (h *hub) sendDatagram(o *track.Datagram) {
+	at := moqt.Location{Group: o.Group, Object: o.ID}
+	sent := h.fast.ClaimObject(at)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at := moqt.Location{Group: o.Group, Object: o.ID}
 	for d := range h.down {
-		if d.accepted && d.forward && d.wanted.Contains(at) {
+		if d.accepted && d.forward && d.wanted.Contains(at) && !d.isIn(sent) {
 			d.sendDatagram(o)
 		}
 	}

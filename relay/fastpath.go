@@ -112,6 +112,11 @@ func (h *hub) fastSubscribers(limit int) []fastpath.Subscriber {
 	return list
 }
 
+// isIn says if subscribers of the fast path include d.
+func (d *downstream) isIn(subscribers []fastpath.Subscriber) bool {
+	return slices.ContainsFunc(subscribers, func(s fastpath.Subscriber) bool { return s.Conn == d.peer.second && s.Alias == d.pub.Alias() })
+}
+
 // arriving is the owner of segments whose logs are a publisher's stream.
 type arriving struct {
 	conn   media.SecondConn // nil: the fast path does not serve the publisher

@@ -79,7 +79,7 @@ struct scratch {
 	u32 armed;
 	u32 aad_len;
 	u32 checksum_start; // of the incoming packet, if the device is to complete its checksum; else 0
-	u32 pad;
+	u32 work; // that the incoming packet has caused, see fanout.h
 	struct claim claim;
 };
 _Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 24 + MAX_FRAMES * 64 + 24 + 56, "scratch has no padding");

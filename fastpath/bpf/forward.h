@@ -2,20 +2,7 @@
 // The fan-out of one STREAM frame: for each subscription of its track, claim, build and send a copy.
 #pragma once
 
-#include "build.h"
-#include "prefix.h"
-
-// Copies that one packet may cause: bounds the time in softirq. The Go policy sets the track's, this is the ceiling.
-const volatile u32 max_copies = 12;
-
-struct fan_out {
-	struct __sk_buff *skb;
-	struct scratch *c;
-	const struct track *track;
-	const struct subgroup *subgroup;
-	u32 frame;
-	u32 upstream;
-};
+#include "fanout.h"
 
 // wants says if a subscription's range begins no later than a subgroup's first object. Where the range begins within the
 // group user space opens the stream, because it knows the objects.
@@ -103,14 +90,6 @@ INLINE enum reason find_stream(const struct fan_out *f, const struct subscriptio
 	return open_stream(f->subgroup, sub, &key, &cl->slot);
 }
 
-INLINE struct neighbor *find_neighbor(const struct path *path)
-{
-	struct endpoint key = { .port = path->dport, .v6 = path->v6 };
-
-	__builtin_memcpy(key.addr, path->daddr, 16);
-	return bpf_map_lookup_elem(&neighbors, &key);
-}
-
 // prepare fills the claim for the body of a frame: all but the header that each hop writes anew.
 INLINE void prepare(struct claim *cl, const struct frame *fr, const struct subgroup *g, const struct stream_state *st,
 		    const struct path *path, const struct subscription *sub)
@@ -160,15 +139,14 @@ static __noinline int send_copy(struct fan_out *f, const struct subscription *su
 	struct frame *fr = &c->frames[f->frame];
 	struct claim *cl = &c->claim;
 	cl->subscriber = sub->subscriber;
-	struct path *path = bpf_map_lookup_elem(&paths, &cl->subscriber);
-	if (!path)
-		return COPY_NO_PATH;
-	struct neighbor *n = find_neighbor(path);
-	if (!n)
-		return COPY_NO_NEIGHBOR;
-	if (c->checksum_start && c->checksum_start != link_len(n) + (path->v6 ? 40 : 20))
-		return COPY_CHECKSUM;
-	enum reason why = find_stream(f, sub, cl, fr->stream_id, !fr->offset && fr->header_len);
+	struct path *path;
+	struct neighbor *n;
+	enum reason why = find_route(c, cl, &path, &n);
+	if (why != COPY_SENT)
+		return why;
+	if (!affordable(c, fr->len))
+		return COPY_BUDGET;
+	why = find_stream(f, sub, cl, fr->stream_id, !fr->offset && fr->header_len);
 	if (why != COPY_SENT)
 		return why;
 	struct stream_state *st = bpf_map_lookup_elem(&streams, &cl->slot);
@@ -181,28 +159,11 @@ static __noinline int send_copy(struct fan_out *f, const struct subscription *su
 			*(volatile u32 *)&st->phase = STREAM_ABANDONED; // user space, which sees the packet too, goes on with it
 		return why;
 	}
+	c->work += COPY_WORK + cl->data_len;
 	int err = build_copy(f, sub, st, path, n);
 	if (cl->opened)
 		*(volatile u32 *)&st->phase = STREAM_OPEN; // even if it failed: the bytes are claimed, loss recovery sends them
-	if (err)
-		return COPY_LOST;
-	c->armed = 1;
-	err = bpf_clone_redirect(f->skb, n->ifindex, 0);
-	if (err || c->armed) {
-		c->armed = 0;
-		return COPY_LOST;
-	}
-	return COPY_SENT;
-}
-
-// count_copy counts what became of a copy, also for its subscriber: publishers on other CPUs may send it something at the same time.
-INLINE void count_copy(u32 subscriber, u32 why)
-{
-	struct copy_counts *c = bpf_map_lookup_elem(&copies, &subscriber);
-
-	count(why);
-	if (c && why >= COPY_SENT && why < REASON_COUNT)
-		__sync_fetch_and_add(&c->by_reason[why - COPY_SENT], 1);
+	return err ? COPY_LOST : send_clone(f, n);
 }
 
 static long copy_step(u32 i, struct fan_out *f)
@@ -250,18 +211,14 @@ static __noinline struct subgroup *find_subgroup(struct frame *f, u32 upstream)
 	return bpf_map_lookup_elem(&subgroups, &key);
 }
 
-// forward_frame offers a frame to the subscribers of its track.
-__noinline int forward_frame(struct __sk_buff *skb, u32 index, u32 upstream)
+// forward_stream offers a STREAM frame to the subscribers of its track.
+__noinline int forward_stream(struct __sk_buff *skb, u32 index, u32 upstream)
 {
 	struct scratch *c = scratch_get();
 
 	if (!c || index >= MAX_FRAMES)
 		return -1;
 	struct frame *fr = &c->frames[index];
-	if (fr->type >= FRAME_DATAGRAM) {
-		count(FRAME_IS_DATAGRAM);
-		return 0;
-	}
 	struct subgroup *g = find_subgroup(fr, upstream);
 	if (!g)
 		return 0;

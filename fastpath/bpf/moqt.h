@@ -12,10 +12,11 @@
 #define SUBGROUP_ID_RESERVED 0x06
 #define DEFAULT_PRIORITY_SUBGROUP 0x20
 #define SUBGROUP_FLAGS 0x59 // that are the same on all hops: with properties, end of group, first object
+#define DATAGRAM_PROPERTIES 0x01
+#define DATAGRAM_END_OF_GROUP 0x02
 #define DATAGRAM_ZERO_OBJECT_ID 0x04
 #define DATAGRAM_DEFAULT_PRIORITY 0x08
 #define DATAGRAM_STATUS 0x20
-#define DATAGRAM_END_OF_GROUP 0x02
 
 // The first bytes of a unidirectional WebTransport stream: stream type 0x54 as a two-byte varint, then the session ID.
 #define WT_UNI_STREAM_0 0x40
@@ -57,8 +58,8 @@ __noinline int parse_subgroup_header(struct scratch *c, u32 index)
 	return 0;
 }
 
-// parse_object_datagram reads the header of a datagram. Only the bytes up to the track alias are written anew by a hop,
-// so header_len ends there; what follows is forwarded as it is.
+// parse_object_datagram reads the header of a datagram up to the priority: that is what each hop writes anew. header_len
+// stays 0 if there is no payload that could be forwarded: the datagram is something else, has a status, or ends too early.
 __noinline int parse_object_datagram(struct scratch *c, u32 index, u32 webtransport)
 {
 	if (!c || index >= MAX_FRAMES)
@@ -67,13 +68,12 @@ __noinline int parse_object_datagram(struct scratch *c, u32 index, u32 webtransp
 	u32 pos = f->at, end = f->at + f->len;
 
 	if (webtransport)
-		skip_varint(c, &pos); // quarter stream ID
+		skip_varint(c, &pos); // quarter stream ID: there is one session on a connection
 	u32 type = *AT(c, pos);
 	pos++;
-	if (type & 0xd0 || (type & (DATAGRAM_STATUS | DATAGRAM_END_OF_GROUP)) == (DATAGRAM_STATUS | DATAGRAM_END_OF_GROUP))
+	if (type & (0xd0 | DATAGRAM_STATUS))
 		return 0;
 	f->alias = read_vi64(c, &pos);
-	u32 rewritten = pos;
 	f->group = read_vi64(c, &pos);
 	u32 after = pos;
 	u64 id = read_vi64(c, &after);
@@ -84,7 +84,11 @@ __noinline int parse_object_datagram(struct scratch *c, u32 index, u32 webtransp
 	pos += type & DATAGRAM_DEFAULT_PRIORITY ? 0 : 1;
 	if (pos > end)
 		return 0;
+	u32 properties = pos;
+	u64 len = read_vi64(c, &properties);
+	if (type & DATAGRAM_PROPERTIES && (!len || properties > end || len > end - properties))
+		return 0;
 	f->header_type = type;
-	f->header_len = rewritten - f->at;
+	f->header_len = pos - f->at;
 	return 0;
 }

@@ -20,11 +20,12 @@ enum reason {
 	PACKET_UNKNOWN_FRAME, // the frames before it were forwarded
 	// Frames.
 	FRAME_FORWARDED, // offered to the subscribers of its track
-	FRAME_NOT_MEDIA, // a stream that did not begin with a subgroup header, or began before this program ran
-	FRAME_IS_DATAGRAM, // user space sends those
+	FRAME_NOT_MEDIA, // a stream that did not begin with a subgroup header, or began before this program ran; no object with a payload
 	FRAME_NO_TRACK, // the alias is not, or not yet, that of a track on the fast path
 	FRAME_ENDED, // of a stream that user space has read to its end
-	FRAME_NO_SLOT, // too many subgroups at once
+	FRAME_CLAIMED, // an object datagram that came before
+	FRAME_FORGOTTEN, // an object datagram that may have come before: it precedes some of which that is not known any more
+	FRAME_NO_SLOT, // too many subgroups or objects at once
 	// Copies for one subscriber.
 	COPY_SENT,
 	COPY_BUDGET, // beyond the subscribers that one packet may be copied to
@@ -38,7 +39,7 @@ enum reason {
 	COPY_STREAM_CREDIT, // MAX_STREAM_DATA
 	COPY_CONNECTION_CREDIT, // MAX_DATA
 	COPY_WINDOW, // congestion window
-	COPY_TOO_LARGE, // for the path MTU
+	COPY_TOO_LARGE, // for the path MTU, or max_datagram_frame_size
 	COPY_LEDGER_FULL,
 	COPY_CHECKSUM, // the address family changes and the checksum is left to the device
 	COPY_LOST, // claimed, but the clone failed: loss recovery repairs it

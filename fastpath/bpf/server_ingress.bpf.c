@@ -3,6 +3,7 @@
 // Every packet passes on to user space unchanged, whatever becomes of it here.
 #include "packet.h"
 #include "forward.h"
+#include "object.h"
 #include <bpf/bpf_core_read.h>
 
 #define CHECKSUM_PARTIAL 3
@@ -54,11 +55,15 @@ INLINE enum reason take_packet(struct __sk_buff *skb)
 	if (walked == WALK_MALFORMED)
 		return PACKET_MALFORMED;
 	c->checksum_start = partial_checksum(skb);
+	c->work = 0;
 #pragma clang loop unroll(disable)
 	for (u32 i = 0; i < MAX_FRAMES; i++) {
 		if (i >= c->frame_count)
 			break;
-		forward_frame(skb, i, upstream);
+		if (c->frames[i].type >= FRAME_DATAGRAM)
+			forward_object(skb, i, upstream);
+		else
+			forward_stream(skb, i, upstream);
 	}
 	return walked == WALK_STOPPED ? PACKET_UNKNOWN_FRAME : PACKET_OPENED;
 }

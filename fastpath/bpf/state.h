@@ -10,6 +10,7 @@
 #define MAX_STREAMS (64 * MAX_SUBSCRIBERS)
 #define LEDGER_LEN 2048 // records of one subscriber; a power of two
 #define MAX_SUBGROUPS 8192
+#define MAX_OBJECTS 32768 // that came in datagrams lately
 #define MAX_TRACKS 16384
 #define MAX_TRACK_SUBSCRIPTIONS 32 // more than one packet's budget allows would never be used
 
@@ -94,6 +95,7 @@ struct path {
 	u8 stream_prefix[16]; // right-aligned
 	u8 datagram_prefix[8]; // right-aligned
 	u64 stream_limit; // initial_max_stream_data_uni
+	u64 datagram_limit; // max_datagram_frame_size
 };
 
 // What the programs receive on a connection. It has the same index as its subscriber_state.
@@ -130,7 +132,10 @@ struct subscription {
 // The subscriptions of a track that the fast path serves, each of another subscriber. Replaced as a whole.
 struct track {
 	u32 count;
-	u32 default_priority; // publisher priority of subgroups that do not say theirs
+	u32 default_priority; // publisher priority of subgroups and datagrams that do not say theirs
+	u32 version; // of the list, see OBJECT_VERSION_SHIFT
+	u32 pad;
+	u64 first_group, first_object; // claims of objects before this location are not known any more
 	struct subscription subscriptions[MAX_TRACK_SUBSCRIPTIONS];
 };
 
@@ -149,6 +154,22 @@ struct subgroup {
 	u8 ended; // user space has all of it: what still comes are retransmissions
 	u8 pad[5];
 };
+
+// An object that came in a datagram. Whoever puts it into the map objects sends it.
+struct object_key {
+	u64 group, object;
+	u32 track, pad;
+};
+
+// What became of it. state says to which subscriptions of the track's list the kernel has sent it, by their positions; which
+// version of the list that was; and that nobody else follows.
+struct object_claim {
+	u64 state;
+	u64 claimed; // CLOCK_MONOTONIC, nanoseconds
+};
+#define OBJECT_VERSION_SHIFT 32
+#define OBJECT_DONE (1ULL << 63)
+_Static_assert(MAX_TRACK_SUBSCRIPTIONS <= OBJECT_VERSION_SHIFT, "a bit for each subscription");
 
 struct downstream_key {
 	u64 stream_id; // upstream
@@ -184,6 +205,7 @@ HASH(connection_ids, 8 * MAX_SUBSCRIBERS, struct connection_id, u32);
 HASH(aliases, MAX_TRACKS, struct alias_key, u32);
 HASH(tracks, MAX_TRACKS, u32, struct track);
 HASH(subgroups, MAX_SUBGROUPS, struct stream_key, struct subgroup);
+HASH(objects, MAX_OBJECTS, struct object_key, struct object_claim);
 HASH(downstreams, MAX_STREAMS, struct downstream_key, u32);
 
 // Elements of streams that nobody uses.
