@@ -44,8 +44,9 @@ type worldConfig struct {
 	v6       bool
 	budget   relay.FastPathBudget
 	sender   media.SenderConfig
-	prepare  func(*world) // before the relay is there
-	devices  []string     // default: auto
+	policy   func() media.DropPolicy // of a connection; nil: none
+	prepare  func(*world)            // before the relay is there
+	devices  []string                // default: auto
 }
 
 func newWorld(t testing.TB, cfg worldConfig) *world {
@@ -65,7 +66,11 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 			Certificate: &cert, Protocols: []string{moqt.Draft18.ALPN()}, Logger: log,
 			NewHooks: func(net.PacketConn) quic.Hooks {
 				<-ready
-				return w.loop.NewSender(cfg.sender)
+				sender := cfg.sender
+				if cfg.policy != nil {
+					sender.DropPolicy = cfg.policy()
+				}
+				return w.loop.NewSender(sender)
 			},
 		})
 		if err != nil || cfg.off {
