@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -21,6 +22,7 @@ type demoFlags struct {
 	clip        string
 	loopback    bool
 	fastPath    string
+	verbose     bool
 	conditions  conditionFlags
 }
 
@@ -30,7 +32,8 @@ func newDemo(env *environment) *cobra.Command {
 		Use:   "demo",
 		Short: "Relay a clip to several subscribers and check that all get every byte",
 		Long: `Build a lab, run a relay, a publisher and subscribers in it, publish a clip at the speed of its time stamps, and compare what each
-subscriber receives with the source, byte by byte. Every second subscriber connects over WebTransport.
+subscriber receives with the source, byte by byte. Every second subscriber connects over WebTransport. The table shows for each how many packets
+with media the kernel has sent and how many the relay's process, and the delay that the relay has added.
 
 Exits with 0 only if everything was received, nothing differs and every process ended well. Without root there is no lab: the
 same runs on loopback, without what only the lab can show.`,
@@ -45,6 +48,7 @@ same runs on loopback, without what only the lab can show.`,
 	flags.StringVar(&f.clip, "clip", "", "fragmented MP4 `file` to publish (default: the sample clip, testdata/clip.mp4)")
 	flags.BoolVar(&f.loopback, "loopback", false, "run on loopback even if a lab could be built")
 	flags.StringVar(&f.fastPath, "fastpath", "auto", "the relay's --fastpath: auto, on or off; off on loopback")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every reason for which the kernel left packets to the relay's process")
 	f.conditions.register(flags)
 	return cmd
 }
@@ -61,6 +65,8 @@ type stage interface {
 	command(ctx context.Context, host string, out io.Writer, args ...string) (*process, error)
 	// relayAddress is how a host reaches the relay.
 	relayAddress(host string) string
+	// dial connects a host to a TCP address.
+	dial(ctx context.Context, host, address string) (net.Conn, error)
 	// delays returns what the relay has added for a subscriber until now, if that can be measured.
 	delays(subscriber string) lab.Delays
 	close() error
@@ -88,11 +94,11 @@ func (f *demoFlags) run(ctx context.Context, env *environment) (err error) {
 
 	ctx, cancel := context.WithTimeoutCause(ctx, want.duration+3*demoSetUp, errors.New("the demo takes too long"))
 	defer cancel()
-	d := &demo{stage: s, clip: clip, want: want, fastPath: f.fastPath}
+	d := newDemoRun(s, clip, want, f.fastPath)
 	if _, ok := s.(loopbackStage); ok {
 		d.fastPath = "off" // its programs would go to this host's own devices
 	}
-	table := newDemoTable(env.stdout, d)
+	table := newDemoTable(env.stdout, d, f.verbose)
 	err = d.play(ctx, f.subscribers, table.update)
 	if len(d.subscribers) > 0 {
 		table.print()

@@ -64,10 +64,9 @@ type checker struct {
 
 // received is how much a subscriber has received.
 type received struct {
-	objects     int
-	bytes       uint64
-	first, last time.Time // arrivals
-	err         error     // the first difference, at the end
+	objects int
+	bytes   uint64
+	err     error // the first difference, at the end
 }
 
 func newChecker(want *source) *checker {
@@ -109,10 +108,6 @@ func (c *checker) add(chunk cmaf.Chunk) error {
 	}
 	c.next[chunk.Track]++
 	r := &c.received
-	r.last = time.Now()
-	if r.objects == 0 {
-		r.first = r.last
-	}
 	r.objects++
 	r.bytes += uint64(len(chunk.Data))
 	return nil
@@ -132,9 +127,4 @@ func (c *checker) status() received {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.received
-}
-
-// rate returns the bits per second of the media since it began.
-func (r received) rate() float64 {
-	return float64(r.bytes) * 8 / max(r.last.Sub(r.first).Seconds(), 1e-3)
 }

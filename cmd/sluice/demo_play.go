@@ -3,14 +3,18 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"regexp"
+	"sync"
 	"time"
 
 	"sluice/lab"
+	"sluice/relay"
 )
 
 // demo is a run of the demo.
@@ -23,6 +27,12 @@ type demo struct {
 
 	relay, publisher *process
 	subscribers      []*demoSubscriber
+	admin            *http.Client // in the relay's host
+	adminAddress     string
+
+	mu       sync.Mutex
+	sessions map[string]relay.SessionStatus // as the relay described them last, by path
+	kernel   bool                           // the relay has a fast path
 }
 
 // demoSubscriber is a subscriber and what it has received.
@@ -30,6 +40,16 @@ type demoSubscriber struct {
 	*process
 	over string // transport
 	got  *checker
+}
+
+func newDemoRun(s stage, clip string, want *source, fastPath string) *demo {
+	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
+		return s.dial(ctx, lab.RelayName, address)
+	}
+	return &demo{
+		stage: s, clip: clip, want: want, fastPath: fastPath, sessions: make(map[string]relay.SessionStatus),
+		admin: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
+	}
 }
 
 // play runs the demo until all processes have ended. show is called while media flows and at the end.
@@ -61,13 +81,17 @@ func (d *demo) play(ctx context.Context, subscribers int, show func()) (err erro
 	if d.publisher, err = d.stage.command(ctx, lab.PublisherName, nil, args...); err != nil {
 		return err
 	}
-	defer every(true, time.Second, show)()
+	defer every(true, time.Second, func() {
+		d.observe(ctx)
+		show()
+	})()
 	return d.finish(ctx)
 }
 
 // startRelay starts the relay and returns the flags by which a host reaches it.
 func (d *demo) startRelay(ctx context.Context) (reach func(host, scheme string) []string, err error) {
-	d.relay, err = d.stage.command(ctx, lab.RelayName, nil, "relay", "--listen", ":0", "--dev", "--admin", "", "--drain", "3s", "--fastpath", d.fastPath, "--log-level", "warn")
+	d.relay, err = d.stage.command(ctx, lab.RelayName, nil, "relay", "--listen", ":0", "--dev", "--admin", "127.0.0.1:0", "--drain", "3s",
+		"--fastpath", d.fastPath, "--log-level", "warn")
 	if err != nil {
 		return nil, err
 	}
@@ -79,10 +103,42 @@ func (d *demo) startRelay(ctx context.Context) (reach func(host, scheme string) 
 	if err != nil {
 		return nil, err
 	}
+	if d.adminAddress, err = d.relaySays(ctx, "metrics", `http://([^/]+)/`); err != nil {
+		return nil, err
+	}
 	return func(host, scheme string) []string {
-		url := scheme + "://" + net.JoinHostPort(d.stage.relayAddress(host), port)
+		url := scheme + "://" + net.JoinHostPort(d.stage.relayAddress(host), port) + "/" + host
 		return []string{"--relay", url, "--namespace", demoNamespace, "--tls-sha256", certificate}
 	}, nil
+}
+
+// observe asks the relay what it has sent to whom. Now and then it may be too busy to answer: then the last answer stands.
+func (d *demo) observe(ctx context.Context) {
+	text, err := getStatus(ctx, d.admin, d.adminAddress)
+	var st relayStatus
+	if err != nil || json.Unmarshal(text, &st) != nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.kernel = st.FastPath != nil
+	for _, s := range st.Sessions {
+		d.sessions[s.Path] = s
+	}
+}
+
+// session is what the relay has told of a host's session.
+func (d *demo) session(host string) relay.SessionStatus {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sessions["/"+host]
+}
+
+// usesKernel reports whether the relay has a fast path.
+func (d *demo) usesKernel() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.kernel
 }
 
 // relaySays returns what a pattern, or its group, matches in the relay's line with a text.
@@ -131,6 +187,7 @@ func (d *demo) finish(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("%s: %w: %w", s.name, errDiffers, err))
 		}
 	}
+	d.observe(ctx)
 	if err := d.relay.end(); err != nil {
 		errs = append(errs, d.relay.failure(err))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"net"
 	"os/exec"
 
 	"sluice/lab"
@@ -16,6 +17,10 @@ func (loopbackStage) command(ctx context.Context, host string, out io.Writer, ar
 }
 
 func (loopbackStage) relayAddress(string) string { return "127.0.0.1" }
+
+func (loopbackStage) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
+}
 
 func (loopbackStage) delays(string) lab.Delays { return nil }
 

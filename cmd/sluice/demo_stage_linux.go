@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os/exec"
 	"syscall"
 
@@ -52,6 +53,18 @@ func (s *labStage) relayAddress(host string) string {
 		return s.lab.Relay.Facing(h).IPv6.Addr().String()
 	}
 	return ""
+}
+
+func (s *labStage) dial(ctx context.Context, host, address string) (conn net.Conn, err error) {
+	h, err := s.lab.Host(host)
+	if err != nil {
+		return nil, err
+	}
+	err = h.Do(func() error {
+		conn, err = new(net.Dialer).DialContext(ctx, "tcp", address)
+		return err
+	})
+	return conn, err
 }
 
 func (s *labStage) delays(subscriber string) lab.Delays {
