@@ -48,6 +48,13 @@ type Authorizer interface {
 	Authorize(context.Context, AuthRequest) (Grant, error)
 }
 
+// Reviewer is implemented by an Authorizer that may withdraw what it has allowed.
+type Reviewer interface {
+	// Changed reports whether something may be forbidden now that was allowed before. It is called every second. If so, the relay calls
+	// Authorize again for all requests that are open, and ends those that are refused.
+	Changed() bool
+}
+
 // AllowAll allows everything.
 type AllowAll struct{}
 

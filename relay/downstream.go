@@ -23,6 +23,7 @@ type downstream struct {
 	peer    *peer
 	pub     *session.Publication
 	offered bool          // by PUBLISH
+	permit  *lease        // run's, once accepted
 	until   time.Time     // when the peer no longer waits for a publisher; zero if it never did
 	ready   chan struct{} // closed when accepted
 
@@ -34,7 +35,7 @@ type downstream struct {
 	resumes  bool // it becomes 1 as soon as publishers forward
 	filter   *moqt.Filter
 	wanted   moqt.Range // what passes the filter
-	grant    Grant
+	data     holdBack
 	outlet   OutletSubscription
 	former   []OutletSubscription // of a group order that was not the subscriber's
 
@@ -54,12 +55,13 @@ type delivery struct {
 	joiner *joiner
 }
 
-func newDownstream(h *hub, p *peer, params *moqt.Parameters, grant Grant) *downstream {
+func newDownstream(h *hub, p *peer, params *moqt.Parameters, permit *lease) *downstream {
 	return &downstream{
 		hub:        h,
 		peer:       p,
 		ready:      make(chan struct{}),
-		grant:      grant,
+		permit:     permit,
+		data:       holdBack{active: true},
 		forward:    params.ForwardState(),
 		filter:     params.Filter,
 		wanted:     moqt.Everything,
@@ -102,6 +104,10 @@ func shorter(subscriber *uint64, publisher uint64) time.Duration {
 
 // consider sends what the subscriber wants of a segment, from object from on; hub.mu is held.
 func (d *downstream) consider(seg *track.Segment, from uint64) {
+	d.data.do(func() { d.begins(seg, from) })
+}
+
+func (d *downstream) begins(seg *track.Segment, from uint64) {
 	if !d.forward || seg.Group < d.wanted.Start.Group || seg.Group > d.wanted.End.Group || d.isKnown(seg) {
 		return
 	}
@@ -216,6 +222,7 @@ func (d *downstream) finish(code moqt.PublishDoneCode, reason string, reset *moq
 	if !d.leave() {
 		return
 	}
+	d.data.release()
 	d.dropJoiners()
 	d.mu.Lock()
 	d.ending = &moqt.PublishDone{Status: code, Reason: reason}
@@ -298,7 +305,7 @@ func (h *hub) sendDatagram(o *track.Datagram) {
 	defer h.mu.Unlock()
 	for d := range h.down {
 		if d.accepted && d.forward && d.wanted.Contains(at) && !d.isIn(sent) {
-			d.sendDatagram(o)
+			d.data.do(func() { d.sendDatagram(o) })
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (h *hub) fastSubscribers(limit int) []fastpath.Subscriber {
 		if len(h.fastest) >= limit {
 			break
 		}
-		if d.accepted && !d.fast && d.peer.second != nil {
+		if d.accepted && !d.data.active && !d.fast && d.peer.second != nil {
 			d.fast = true
 			h.fastest = append(h.fastest, d)
 		}

@@ -15,17 +15,18 @@ import (
 
 // fetch is a FETCH of a peer, answered from the cache and, where that has nothing, from upstream (draft §10.12.3).
 type fetch struct {
-	hub     *hub
-	peer    *peer
-	req     *session.IncomingFetch
-	data    *track.Track
-	wanted  moqt.Range
-	order   moqt.GroupOrder
-	fresh   time.Time     // objects received before it must not be served
-	limited bool          // the peer sent FILL_TIMEOUT:
-	budget  time.Duration // how long publishers may still be waited for
-	fills   int           // FETCHes to publishers so far
-	grown   chan struct{}
+	hub      *hub
+	peer     *peer
+	req      *session.IncomingFetch
+	data     *track.Track
+	wanted   moqt.Range
+	order    moqt.GroupOrder
+	fresh    time.Time     // objects received before it must not be served
+	limited  bool          // the peer sent FILL_TIMEOUT:
+	budget   time.Duration // how long publishers may still be waited for
+	fills    int           // FETCHes to publishers so far
+	priority uint8         // guarded by the turns of the peer
+	grown    chan struct{}
 
 	stream  transport.SendStream // nil before it is open; guarded by hub.mu
 	encoder moqt.FetchEncoder
@@ -44,7 +45,8 @@ var errTruncated = errors.New("the object was cut off upstream")
 
 // HandleFetch implements session.Handler.
 func (p *peer) HandleFetch(req *session.IncomingFetch) {
-	if _, refused := p.authorize(req.Request, ActionFetch, req.Track); refused != nil {
+	permit, refused := p.authorize(req.Request, ActionFetch, req.Track)
+	if refused != nil {
 		p.reject(req.Request, refused)
 		return
 	}
@@ -55,7 +57,7 @@ func (p *peer) HandleFetch(req *session.IncomingFetch) {
 	}
 	defer p.relay.release(h)
 	f := newFetch(h, p, req)
-	p.relay.tasks.Go(f.answerUpdates)
+	p.relay.tasks.Go(func() { f.keep(permit) })
 	outcome := "complete"
 	if err := f.serve(); err != nil {
 		outcome = "failed"
@@ -66,14 +68,15 @@ func (p *peer) HandleFetch(req *session.IncomingFetch) {
 
 func newFetch(h *hub, p *peer, req *session.IncomingFetch) *fetch {
 	f := &fetch{
-		hub:    h,
-		peer:   p,
-		req:    req,
-		data:   h.track(),
-		wanted: req.Range,
-		order:  req.Message.Parameters.Order(moqt.Ascending),
-		grown:  make(chan struct{}, 1),
-		gap:    gap{existence: track.Present},
+		hub:      h,
+		peer:     p,
+		req:      req,
+		data:     h.track(),
+		wanted:   req.Range,
+		order:    req.Message.Parameters.Order(moqt.Ascending),
+		grown:    make(chan struct{}, 1),
+		priority: req.Message.Parameters.Priority(),
+		gap:      gap{existence: track.Present},
 	}
 	if ms := req.Message.Parameters.FillTimeout; ms != nil {
 		f.limited, f.budget = true, moqt.Milliseconds(*ms)
@@ -83,14 +86,22 @@ func newFetch(h *hub, p *peer, req *session.IncomingFetch) *fetch {
 	return f
 }
 
-// answerUpdates accepts changes of the priority. All of a response is one stream, so there is nothing to schedule.
-func (f *fetch) answerUpdates() {
+// keep ends the fetch if the permission is withdrawn, and accepts changes of the priority.
+func (f *fetch) keep(permit *lease) {
 	for {
 		select {
 		case <-f.req.Context().Done():
 			return
+		case <-permit.due:
+			if refused := permit.review(); refused != nil {
+				f.hub.mu.Lock()
+				f.abort(refused, moqt.ResetExpiredAuthToken)
+				f.hub.mu.Unlock()
+			}
 		case u := <-f.req.Updates():
-			_ = u.OK(moqt.Parameters{}) // fails only if the request is over
+			if u.OK(moqt.Parameters{}) == nil && u.Parameters.SubscriberPriority != nil { // else the request is over
+				f.peer.turns.setPriority(f, *u.Parameters.SubscriberPriority)
+			}
 		}
 	}
 }
@@ -115,6 +126,7 @@ func (f *fetch) serve() error {
 	if err := f.accept(); err != nil {
 		return err
 	}
+	defer f.peer.turns.give(f)
 	if err := f.sendAll(whole); err != nil {
 		return err
 	}
@@ -320,6 +332,7 @@ func (f *fetch) await(log *track.Log, o track.Object) error {
 	if state, _ := log.State(); state != track.Open && log.End() < o.End {
 		return errTruncated
 	}
+	f.peer.turns.give(f)
 	stalled := time.NewTimer(f.peer.relay.cfg.StallTimeout)
 	defer stalled.Stop()
 	select {
@@ -380,6 +393,7 @@ func (f *fetch) encode(o *moqt.FetchObject) error {
 }
 
 func (f *fetch) write(b []byte) error {
+	f.peer.turns.take(f)
 	if err := f.stream.SetWriteDeadline(time.Now().Add(f.peer.relay.cfg.StallTimeout)); err != nil {
 		return err
 	}

@@ -79,6 +79,7 @@ func (f *fetch) fetchUpstream(r moqt.Range) (*upstreamFetch, error) {
 }
 
 func (f *fetch) fetchFrom(p *peer, r moqt.Range) (*upstreamFetch, error) {
+	f.peer.turns.give(f)
 	ctx, cancel := context.WithTimeout(f.req.Context(), f.patience())
 	defer cancel()
 	defer f.waited(time.Now())
@@ -166,6 +167,7 @@ func (f *fetch) patience() time.Duration {
 func (f *fetch) waited(start time.Time) { f.budget -= time.Since(start) }
 
 func (f *fetch) read(u *upstreamFetch, buf []byte) (int, error) {
+	f.peer.turns.give(f)
 	defer f.waited(time.Now())
 	if err := u.stream.SetReadDeadline(time.Now().Add(f.patience())); err != nil {
 		return 0, err

@@ -292,8 +292,13 @@ func (b *bench) connect(options ...func(*session.Config)) *client {
 }
 
 func (b *bench) connectWith(pipe transporttest.Config, options ...func(*session.Config)) *client {
-	c := &client{b: b, handler: &clientHandler{goaway: make(chan moqt.Goaway, 1)}, result: make(chan error, 1)}
 	conn, server := transporttest.Pipe(pipe)
+	return b.attach(conn, server, options...)
+}
+
+// attach connects a client whose relay's end is server.
+func (b *bench) attach(conn *transporttest.Conn, server transport.Conn, options ...func(*session.Config)) *client {
+	c := &client{b: b, handler: &clientHandler{goaway: make(chan moqt.Goaway, 1)}, result: make(chan error, 1)}
 	c.conn, c.server = conn, server
 	cfg := session.Config{Authority: "relay", Path: "/", Handler: c.handler, Logger: slog.New(slog.DiscardHandler)}
 	for _, o := range options {

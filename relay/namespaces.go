@@ -20,7 +20,7 @@ type namespaceWatch struct {
 // HandlePublishNamespace implements session.Handler (draft §6.2).
 func (p *peer) HandlePublishNamespace(req *session.IncomingPublishNamespace) {
 	name := moqt.FullTrackName{Namespace: req.Message.Namespace}
-	grant, refused := p.authorize(req.Request, ActionPublishNamespace, name)
+	permit, refused := p.authorize(req.Request, ActionPublishNamespace, name)
 	if refused != nil {
 		p.reject(req.Request, refused)
 		return
@@ -31,7 +31,9 @@ func (p *peer) HandlePublishNamespace(req *session.IncomingPublishNamespace) {
 	if req.OK() != nil {
 		return
 	}
-	p.keep(req.Request, ActionPublishNamespace, name, grant, nil)
+	if p.keep(req.Request, permit, nil) {
+		p.relay.revoke(a)
+	}
 }
 
 // announce makes a namespace known: to those that watch it, and as a source of the tracks that are wanted (draft §9.5).
@@ -59,6 +61,35 @@ func (r *Relay) withdraw(a *announcement) {
 	}
 }
 
+// revoke ends the subscriptions at a peer that may no longer publish in a namespace, unless it may in another one that has them too.
+func (r *Relay) revoke(a *announcement) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for h := range r.hubTree.under(a.namespace) {
+		if !r.announces(a, h.name.Namespace) {
+			h.revoke(a.peer)
+		}
+	}
+}
+
+// announces reports whether the peer of a has announced a namespace in another way.
+func (r *Relay) announces(a *announcement, ns moqt.Namespace) bool {
+	for o := range r.announced.matching(ns) {
+		if o != a && o.peer == a.peer {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *hub) revoke(p *peer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if u := h.up[p]; u != nil && !u.offered {
+		u.cancel(moqt.ResetExpiredAuthToken)
+	}
+}
+
 // publishersOf returns the peers that announced a namespace or a prefix of it.
 func (r *Relay) publishersOf(ns moqt.Namespace) []*peer {
 	r.mu.Lock()
@@ -78,7 +109,7 @@ func (w *namespaceWatch) add(ns moqt.Namespace) {
 func (p *peer) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
 	w := &namespaceWatch{request: req, prefix: req.Message.Prefix}
 	name := moqt.FullTrackName{Namespace: w.prefix}
-	grant, refused := p.authorize(req.Request, ActionSubscribeNamespace, name)
+	permit, refused := p.authorize(req.Request, ActionSubscribeNamespace, name)
 	if refused == nil {
 		refused = p.relay.watch(w)
 	}
@@ -87,7 +118,7 @@ func (p *peer) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace)
 		return
 	}
 	defer p.relay.unwatch(w)
-	p.keep(req.Request, ActionSubscribeNamespace, name, grant, func(prefix moqt.Namespace) { p.relay.rewatch(w, prefix) })
+	p.keep(req.Request, permit, func(prefix moqt.Namespace) { p.relay.rewatch(w, prefix) })
 }
 
 // watch accepts a SUBSCRIBE_NAMESPACE and tells it of the namespaces that there are.

@@ -24,7 +24,7 @@ type tracksWatch struct {
 func (p *peer) HandleSubscribeTracks(req *session.IncomingSubscribeTracks) {
 	w := &tracksWatch{peer: p, request: req, prefix: req.Message.Prefix, blocked: make(map[string]struct{})}
 	name := moqt.FullTrackName{Namespace: w.prefix}
-	grant, refused := p.authorize(req.Request, ActionSubscribeTracks, name)
+	permit, refused := p.authorize(req.Request, ActionSubscribeTracks, name)
 	if refused == nil {
 		refused = p.relay.want(w)
 	}
@@ -33,7 +33,7 @@ func (p *peer) HandleSubscribeTracks(req *session.IncomingSubscribeTracks) {
 		return
 	}
 	defer p.relay.unwant(w)
-	p.keep(req.Request, ActionSubscribeTracks, name, grant, func(prefix moqt.Namespace) { p.relay.rewant(w, prefix) })
+	p.keep(req.Request, permit, func(prefix moqt.Namespace) { p.relay.rewant(w, prefix) })
 }
 
 // want accepts a SUBSCRIBE_TRACKS and offers it the tracks that there are.
@@ -78,7 +78,7 @@ func (h *hub) offer(w *tracksWatch) {
 		return
 	}
 	params := w.request.Message.Parameters
-	d := newDownstream(h, w.peer, &moqt.Parameters{Forward: params.Forward}, Grant{})
+	d := newDownstream(h, w.peer, &moqt.Parameters{Forward: params.Forward}, nil)
 	d.offered = true
 	largest := h.data.Largest()
 	pub, err := w.peer.session.TryPublish(moqt.Publish{
@@ -93,6 +93,7 @@ func (h *hub) offer(w *tracksWatch) {
 		return
 	}
 	d.pub, d.accepted = pub, true
+	d.permit = w.permit(pub.Context())
 	close(d.ready)
 	d.openOutlet(&moqt.Parameters{})
 	h.down[d] = struct{}{}
@@ -100,6 +101,14 @@ func (h *hub) offer(w *tracksWatch) {
 	h.refresh()
 	h.join(d)
 	h.relay.tasks.Go(d.runOffered)
+}
+
+// permit is for a track that was offered: it lasts for as long as the peer may have the tracks of the prefix. Relay.mu is held.
+func (w *tracksWatch) permit(ctx context.Context) *lease {
+	return &lease{
+		peer: w.peer, ctx: ctx, tokens: w.request.Tokens(), action: ActionSubscribeTracks,
+		track: moqt.FullTrackName{Namespace: w.prefix}, due: w.peer.relay.reviews.next(),
+	}
 }
 
 // isOffered reports whether a publisher sent PUBLISH for the track; mu is held.
@@ -139,6 +148,7 @@ func (w *tracksWatch) block(name moqt.FullTrackName) {
 // runOffered serves a subscription that began with PUBLISH of the relay.
 func (d *downstream) runOffered() {
 	defer d.hub.relay.release(d.hub)
+	d.begin(d.pub.Context())
 	if d.pub.Wait(context.Background()) != nil {
 		d.ended()
 		return

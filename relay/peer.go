@@ -1,8 +1,6 @@
 package relay
 
 import (
-	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +20,7 @@ type peer struct {
 	setup   session.Peer     // set, with mu held, before any request is handled
 	id      uint64           // of the session, counted from 1
 	since   time.Time
+	turns   turns
 
 	mu     sync.Mutex
 	barred map[string]struct{} // tracks of which the peer's objects contradicted those of an earlier publisher
@@ -40,29 +39,6 @@ func (p *peer) HandleSetup(_ *session.Session, setup session.Peer) error {
 // HandleGoaway implements session.Handler. The session refuses new requests of ours by itself, and the peer moves the rest: its
 // subscriptions and publications end with the session, if they have not moved before.
 func (p *peer) HandleGoaway(*session.Session, moqt.Goaway) {}
-
-// authorize asks whether the peer may do what a request, or an update with further tokens, is about.
-func (p *peer) authorize(r *session.Request, a Action, track moqt.FullTrackName, tokens ...moqt.Token) (Grant, *moqt.RequestError) {
-	grant, err := p.relay.cfg.Authorizer.Authorize(r.Context(), AuthRequest{
-		Action:    a,
-		Namespace: track.Namespace,
-		Name:      track.Name,
-		Tokens:    slices.Concat(tokens, r.Tokens(), p.setup.Tokens),
-		Authority: p.setup.Authority,
-		Path:      p.setup.Path,
-		Remote:    p.conn.RemoteAddr(),
-		Kind:      p.conn.Kind(),
-	})
-	if err == nil {
-		return grant, nil
-	}
-	refused, ok := errors.AsType[*moqt.RequestError](err)
-	if !ok {
-		p.relay.log.Error("cannot authorize", "remote", p.conn.RemoteAddr(), "track", track, "err", err)
-		refused = &moqt.RequestError{Code: moqt.RequestInternalError, Reason: "authorization failed"}
-	}
-	return Grant{}, refused
-}
 
 func (p *peer) bar(h *hub) {
 	p.mu.Lock()
@@ -86,61 +62,45 @@ func (p *peer) reject(r *session.Request, e *moqt.RequestError) {
 	_ = r.Reject(e) // fails only if the request is over
 }
 
-// expiry is a timer for a Grant.
-type expiry struct{ timer *time.Timer }
-
-func newExpiry(g Grant) expiry {
-	e := expiry{time.NewTimer(0)}
-	e.reset(g)
-	return e
-}
-
-func (e expiry) reset(g Grant) {
-	e.timer.Stop()
-	if !g.Expires.IsZero() {
-		e.timer.Reset(time.Until(g.Expires))
-	}
-}
-
-// expires is the EXPIRES parameter for a Grant: nil if it does not expire.
-func (g Grant) expires() *uint64 {
-	if g.Expires.IsZero() {
-		return nil
-	}
-	ms := uint64(max(1, time.Until(g.Expires).Milliseconds()))
-	return &ms
-}
-
-// keep serves an accepted request about namespaces until it ends: with its grant, if updates do not extend it. moved is called when the
-// prefix was changed; it is nil for requests that have none.
-func (p *peer) keep(req *session.Request, a Action, name moqt.FullTrackName, grant Grant, moved func(moqt.Namespace)) {
-	expiry := newExpiry(grant)
-	defer expiry.timer.Stop()
+// keep serves an accepted request about namespaces until it ends: with its permission, if updates do not extend it. moved is called when
+// the prefix was changed; it is nil for requests that have none. It reports whether the permission was withdrawn.
+func (p *peer) keep(req *session.Request, permit *lease, moved func(moqt.Namespace)) (revoked bool) {
 	for {
 		select {
 		case <-req.Context().Done():
-			return
-		case <-expiry.timer.C:
+			return false
+		case <-permit.expired:
 			req.Cancel(moqt.ResetExpiredAuthToken)
-			return
+			return false
+		case <-permit.due:
+			if permit.review() != nil {
+				req.Cancel(moqt.ResetExpiredAuthToken)
+				return true
+			}
 		case u := <-req.Updates():
-			prefix := u.Parameters.NamespacePrefix
-			if prefix != nil {
-				name.Namespace = *prefix
-			}
-			grant, refused := p.authorize(req, a, name, u.Tokens...)
-			if refused != nil {
-				p.relay.metrics.refused(refused.Code)
-				_ = u.Reject(refused) // fails only if the request is over
-				return
-			}
-			if u.OK(moqt.Parameters{}) != nil {
-				return
-			}
-			expiry.reset(grant)
-			if prefix != nil && moved != nil {
-				moved(*prefix)
+			if !p.keepUpdated(u, permit, moved) {
+				return false
 			}
 		}
 	}
+}
+
+// keepUpdated applies an update, and reports whether the request goes on.
+func (p *peer) keepUpdated(u *session.Update, permit *lease, moved func(moqt.Namespace)) bool {
+	prefix := u.Parameters.NamespacePrefix
+	if prefix != nil {
+		permit.track.Namespace = *prefix
+	}
+	if refused := permit.extend(u.Tokens); refused != nil {
+		p.relay.metrics.refused(refused.Code)
+		_ = u.Reject(refused) // fails only if the request is over
+		return false
+	}
+	if u.OK(moqt.Parameters{}) != nil {
+		return false
+	}
+	if prefix != nil && moved != nil {
+		moved(*prefix)
+	}
+	return true
 }

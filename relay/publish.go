@@ -7,7 +7,7 @@ import (
 
 // HandlePublish implements session.Handler (draft §10.10).
 func (p *peer) HandlePublish(sub *session.Subscription) {
-	grant, refused := p.authorize(sub.Request, ActionPublish, sub.Track())
+	permit, refused := p.authorize(sub.Request, ActionPublish, sub.Track())
 	if refused != nil {
 		p.reject(sub.Request, refused)
 		return
@@ -20,13 +20,13 @@ func (p *peer) HandlePublish(sub *session.Subscription) {
 	defer p.relay.release(h)
 	u := newUpstream(h, p)
 	u.sub, u.offered, u.pauses = sub, true, !sub.Offer().Parameters.ForwardState()
-	if !u.accept(grant) {
+	if !u.accept(permit) {
 		return
 	}
 	offer := sub.Offer()
 	u.establish(offer.Parameters.LargestObject, offer.Properties)
 	p.relay.publish(h)
-	u.run(offer.Parameters.Expires, grant)
+	u.run(offer.Parameters.Expires, permit)
 }
 
 var errBarred = &moqt.RequestError{
@@ -35,7 +35,7 @@ var errBarred = &moqt.RequestError{
 
 // accept answers PUBLISH. A publisher that offers the track with Forward 0 is asked for objects only while somebody wants them
 // (draft §9.5); others send them anyway, and not all of those in use can be stopped.
-func (u *upstream) accept(grant Grant) bool {
+func (u *upstream) accept(permit *lease) bool {
 	h := u.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -48,7 +48,7 @@ func (u *upstream) accept(grant Grant) bool {
 	own := h.up[u.peer]
 	h.up[u.peer] = u
 	// A subscription of ours to the same track ends here (draft §5.1).
-	if u.sub.Accept(moqt.Parameters{Forward: &forward, Expires: grant.expires()}, u) != nil {
+	if u.sub.Accept(moqt.Parameters{Forward: &forward, Expires: permit.expires()}, u) != nil {
 		delete(h.up, u.peer)
 		return false
 	}

@@ -14,8 +14,12 @@ import (
 	"sluice/transport"
 )
 
-// sweepInterval is how often limits of age and memory are applied.
-const sweepInterval = 250 * time.Millisecond
+const (
+	// sweepInterval is how often limits of age and memory are applied.
+	sweepInterval = 250 * time.Millisecond
+	// reviewInterval is how often an Authorizer is asked whether it has withdrawn something.
+	reviewInterval = time.Second
+)
 
 // Relay connects the publishers and subscribers that Serve is given. See New.
 //
@@ -27,6 +31,7 @@ type Relay struct {
 	cache   *track.Cache
 	metrics *metrics
 	policy  atomic.Pointer[FastPathPolicy]
+	reviews reviews
 	tasks   sync.WaitGroup // what outlives the handler that started it
 
 	mu        sync.Mutex
@@ -64,10 +69,11 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Run applies the limits of the cache until ctx is done. It has to run while sessions are served.
+// Run applies the limits of the cache, and withdraws permissions, until ctx is done. It has to run while sessions are served.
 func (r *Relay) Run(ctx context.Context) {
-	tick := time.NewTicker(sweepInterval)
+	tick, review := time.NewTicker(sweepInterval), time.NewTicker(reviewInterval)
 	defer tick.Stop()
+	defer review.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -75,6 +81,10 @@ func (r *Relay) Run(ctx context.Context) {
 		case <-tick.C:
 			r.cache.Sweep()
 			r.sweepHubs()
+		case <-review.C:
+			if a, ok := r.cfg.Authorizer.(Reviewer); ok && a.Changed() {
+				r.reviews.start()
+			}
 		}
 	}
 }

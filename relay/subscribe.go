@@ -11,7 +11,7 @@ import (
 
 // HandleSubscribe implements session.Handler (draft §9.4).
 func (p *peer) HandleSubscribe(pub *session.Publication) {
-	grant, refused := p.authorize(pub.Request, ActionSubscribe, pub.Track())
+	permit, refused := p.authorize(pub.Request, ActionSubscribe, pub.Track())
 	if refused != nil {
 		p.reject(pub.Request, refused)
 		return
@@ -23,7 +23,7 @@ func (p *peer) HandleSubscribe(pub *session.Publication) {
 	}
 	defer p.relay.release(h)
 	params := pub.Parameters()
-	d := newDownstream(h, p, &params, grant)
+	d := newDownstream(h, p, &params, permit)
 	d.pub = pub
 	if patience := p.rendezvous(&params); patience > 0 {
 		d.until = time.Now().Add(patience)
@@ -88,7 +88,7 @@ func (d *downstream) accept() {
 	d.accepted = true
 	close(d.ready)
 	d.openOutlet(&params)
-	if d.pub.Accept(moqt.Parameters{LargestObject: largest, Expires: d.grant.expires()}, h.properties) != nil {
+	if d.pub.Accept(moqt.Parameters{LargestObject: largest, Expires: d.permit.expires()}, h.properties) != nil {
 		return // the peer has cancelled it
 	}
 	if largest != nil {
@@ -118,18 +118,19 @@ func (d *downstream) run() {
 	if !d.awaitAnswer() {
 		return
 	}
-	d.hub.mu.Lock()
-	expiry := newExpiry(d.grant)
-	d.hub.mu.Unlock()
-	defer expiry.timer.Stop()
+	d.begin(d.pub.Context())
 	for {
 		select {
 		case <-d.pub.Context().Done():
 			return
-		case <-expiry.timer.C:
+		case <-d.permit.expired:
 			d.end(moqt.DoneExpired, moqt.ResetExpiredAuthToken)
+		case <-d.permit.due:
+			if d.permit.review() != nil {
+				d.end(moqt.DoneUnauthorized, moqt.ResetExpiredAuthToken)
+			}
 		case u := <-d.pub.Updates():
-			d.update(u, expiry)
+			d.update(u)
 		}
 	}
 }
@@ -190,8 +191,8 @@ func (h *hub) awaitForward(ctx context.Context) {
 }
 
 // update applies a REQUEST_UPDATE of the subscriber (draft §10.9.1).
-func (d *downstream) update(u *session.Update, expiry expiry) {
-	grant, refused := d.peer.authorize(d.pub.Request, ActionSubscribe, d.hub.name, u.Tokens...)
+func (d *downstream) update(u *session.Update) {
+	refused := d.permit.extend(u.Tokens)
 	h := d.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -202,8 +203,6 @@ func (d *downstream) update(u *session.Update, expiry expiry) {
 		d.deny(u, refused)
 		return
 	}
-	d.grant = grant
-	expiry.reset(grant)
 	if !d.forward && u.Parameters.Forward != nil && *u.Parameters.Forward {
 		d.resumes = true
 		h.refresh()
@@ -211,7 +210,7 @@ func (d *downstream) update(u *session.Update, expiry expiry) {
 		d.resumes = false
 	}
 	largest := h.data.Largest()
-	if u.OK(moqt.Parameters{LargestObject: largest, Expires: grant.expires()}) != nil || d.over {
+	if u.OK(moqt.Parameters{LargestObject: largest, Expires: d.permit.expires()}) != nil || d.over {
 		return
 	}
 	d.apply(&u.Parameters, largest)

@@ -31,10 +31,11 @@ type TokenFile struct {
 	name string
 	log  *slog.Logger
 
-	mu      sync.Mutex
-	checked time.Time
-	seen    os.FileInfo
-	entries []tokenEntry
+	mu       sync.Mutex
+	checked  time.Time
+	seen     os.FileInfo
+	entries  []tokenEntry
+	reloaded bool // since Changed was called
 }
 
 // tokenEntry is one line of the file.
@@ -82,6 +83,16 @@ func (f *TokenFile) Authorize(_ context.Context, r AuthRequest) (Grant, error) {
 	return Grant{}, &moqt.RequestError{Code: moqt.RequestUnauthorized, Reason: "no authorization token allows this"}
 }
 
+// Changed implements Reviewer.
+func (f *TokenFile) Changed() bool {
+	f.current()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed := f.reloaded
+	f.reloaded = false
+	return changed
+}
+
 // current returns the entries of the file as it is now. A file that cannot be read leaves the last ones in force.
 func (f *TokenFile) current() []tokenEntry {
 	f.mu.Lock()
@@ -106,7 +117,7 @@ func (f *TokenFile) current() []tokenEntry {
 		return f.entries
 	}
 	f.log.Info("reloaded the authorization tokens", "file", f.name, "tokens", len(entries))
-	f.seen, f.entries = info, entries
+	f.seen, f.entries, f.reloaded = info, entries, true
 	return f.entries
 }
 

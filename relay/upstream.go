@@ -106,7 +106,7 @@ func (u *upstream) subscribe() {
 		return
 	}
 	u.establish(ok.Parameters.LargestObject, ok.Properties)
-	u.run(ok.Parameters.Expires, Grant{})
+	u.run(ok.Parameters.Expires, &lease{})
 }
 
 // establish lets the subscribers in that wait, before any object is taken in.
@@ -209,11 +209,9 @@ func (u *upstream) cancel(code moqt.StreamResetCode) {
 	}
 }
 
-// run updates the established subscription until it ends. It extends it before it expires (draft §10.2.10); grant is the permission of a
-// publisher that offered the track.
-func (u *upstream) run(expires *uint64, grant Grant) {
-	granted := newExpiry(grant)
-	defer granted.timer.Stop()
+// run updates the established subscription until it ends. It extends it before it expires (draft §10.2.10); permit is
+// that of a publisher that offered the track.
+func (u *upstream) run(expires *uint64, permit *lease) {
 	extend := time.NewTimer(untilExtension(expires))
 	defer extend.Stop()
 	u.wake()
@@ -223,11 +221,16 @@ func (u *upstream) run(expires *uint64, grant Grant) {
 		case <-u.sub.Context().Done():
 			u.ended(context.Cause(u.sub.Context()))
 			return
-		case <-granted.timer.C:
+		case <-permit.expired:
 			u.sub.Cancel(moqt.ResetExpiredAuthToken)
 			continue
+		case <-permit.due:
+			if permit.review() != nil {
+				u.sub.Cancel(moqt.ResetExpiredAuthToken)
+			}
+			continue
 		case m := <-u.sub.Updates():
-			u.updated(m, granted)
+			u.updated(m, permit)
 			continue
 		case <-extend.C:
 			due = true
@@ -283,15 +286,13 @@ func (u *upstream) update(due bool) *moqt.RequestOK {
 }
 
 // updated answers a REQUEST_UPDATE of a publisher that offered the track, with which it can only renew its permission.
-func (u *upstream) updated(m *session.Update, granted expiry) {
-	grant, refused := u.peer.authorize(u.sub.Request, ActionPublish, u.hub.name, m.Tokens...)
-	if refused != nil {
+func (u *upstream) updated(m *session.Update, permit *lease) {
+	if refused := permit.extend(m.Tokens); refused != nil {
 		_ = m.Reject(refused) // fails only if the request is over
 		u.sub.Cancel(moqt.ResetExpiredAuthToken)
 		return
 	}
-	granted.reset(grant)
-	_ = m.OK(moqt.Parameters{Expires: grant.expires()})
+	_ = m.OK(moqt.Parameters{Expires: permit.expires()})
 }
 
 // ended forgets the subscription, and finds a replacement or ends those that depend on it.

@@ -1,0 +1,135 @@
+package relay
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+	"sluice/transport/transporttest"
+)
+
+// slowConn does not take what is written to request streams before it is opened.
+type slowConn struct {
+	transport.Conn
+	open chan struct{}
+}
+
+func (c *slowConn) AcceptStream(ctx context.Context) (transport.Stream, error) {
+	s, err := c.Conn.AcceptStream(ctx)
+	return slowStream{s, c.open}, err
+}
+
+func (c *slowConn) OpenStream() (transport.Stream, error) {
+	s, err := c.Conn.OpenStream()
+	return slowStream{s, c.open}, err
+}
+
+type slowStream struct {
+	transport.Stream
+	open chan struct{}
+}
+
+func (s slowStream) Write(b []byte) (int, error) {
+	if len(b) > 0 {
+		select {
+		case <-s.open:
+		case <-s.Context().Done():
+		}
+	}
+	return s.Stream.Write(b)
+}
+
+// slowClient connects a client to which responses of the relay take until open is closed.
+func (b *bench) slowClient() (c *client, open chan struct{}) {
+	conn, server := transporttest.Pipe(transporttest.Config{})
+	open = make(chan struct{})
+	return b.attach(conn, &slowConn{server, open}), open
+}
+
+func TestDataWaitsForTheResponse(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		src := pub.serve(&source{})
+		pub.announce("live")
+		first, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		src.group(1, 2)
+		require.Equal(t, "1.0, 1.1, 1 fin", first.take())
+
+		late, open := b.slowClient()
+		k := &sink{}
+		sub, err := late.Subscribe(b.ctx, moqt.Subscribe{Track: video}, k)
+		require.NoError(t, err)
+		synctest.Wait()
+		g := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
+		require.NoError(t, src.publication().SendDatagram(moqt.ObjectDatagram{Location: at(3, 0), Payload: []byte("x")}))
+		g.object(1)
+		synctest.Wait()
+		require.Len(t, strings.Split(first.take(), ", "), 3)
+		require.Empty(t, late.outlet().subs[0].opened, "streams before SUBSCRIBE_OK")
+		require.Empty(t, k.take())
+
+		close(open)
+		_, err = sub.Wait(b.ctx)
+		require.NoError(t, err)
+		g.object(2).fin()
+		got := k.take()
+		for _, want := range []string{"1.0, 1.1", "1 fin", "2.0, 2.1", "2.2", "2 fin", "datagram 3.0"} {
+			require.Contains(t, got, want)
+		}
+	})
+}
+
+func TestDataOfAnOfferWaitsForPublish(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		late, open := b.slowClient()
+		k := &sink{}
+		late.handler.publish = func(s *session.Subscription) { require.NoError(t, s.Accept(moqt.Parameters{}, k)) }
+		src := &source{}
+		_, err := src.offer(b.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		_, err = late.SubscribeTracks(b.ctx, moqt.SubscribeTracks{Prefix: moqt.Namespace{"live"}}, nil)
+		require.NoError(t, err)
+		synctest.Wait()
+		src.group(1, 1)
+		require.Empty(t, late.outlet().subs[0].opened, "streams before PUBLISH")
+		close(open)
+		require.Equal(t, "1.0, 1 fin", k.take())
+	})
+}
+
+func TestTrackThatEndsBeforeTheResponse(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		src := pub.serve(&source{})
+		pub.announce("live")
+		b.connect().mustSubscribe(moqt.Parameters{})
+		src.group(1, 2)
+		late, open := b.slowClient()
+		k := &sink{}
+		sub, err := late.Subscribe(b.ctx, moqt.Subscribe{Track: video}, k)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.NoError(t, src.publication().Done(moqt.DoneTrackEnded, ""))
+		synctest.Wait()
+		close(open)
+		b.done(sub, moqt.DoneTrackEnded)
+		require.Equal(t, "1.0, 1.1, 1 fin", k.take(), "what was published before")
+	})
+}
+
+func TestHoldBackIsLimited(t *testing.T) {
+	b := holdBack{active: true}
+	sent := 0
+	for range maxHeld {
+		b.do(func() { sent++ })
+	}
+	require.Zero(t, sent)
+	b.do(func() { sent++ })
+	require.Equal(t, maxHeld+1, sent)
+}
