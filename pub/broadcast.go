@@ -65,6 +65,7 @@ func newBroadcast(cfg *Config, in *cmaf.Init, first uint64) (*broadcast, error) 
 			return nil, err
 		}
 		t.split = track.Kind == cmaf.Video && cfg.Priorities.Key != cfg.Priorities.Delta
+		t.datagrams = track.Kind == cmaf.Audio && cfg.Datagrams
 		b.media[track.ID] = t
 	}
 	return b, nil

@@ -67,6 +67,7 @@ func (t *track) startOf(filter *moqt.Filter, largest *moqt.Location) moqt.Range 
 func (d *delivery) run() {
 	defer d.cancel()
 	go d.takeUpdates()
+	_ = d.pub.Flush(d.ctx) // so that datagrams do not come first; fails only if the subscription has ended
 	code, reason := d.follow()
 	if code == moqt.DoneInternalError || code == moqt.DoneTooFarBehind {
 		d.cancel() // streams are reset rather than finished
@@ -193,6 +194,7 @@ func (d *delivery) sendGroup(g *group) {
 			for _, s := range streams {
 				s.finish()
 			}
+			d.endDatagrams(moqt.Location{Group: g.id, Object: uint64(n)})
 			return
 		}
 		select {
@@ -212,6 +214,10 @@ func (d *delivery) sendGroup(g *group) {
 
 // send writes an object to the stream of its subgroup, which it opens if necessary.
 func (d *delivery) send(g *group, streams map[uint64]*subgroupStream, o *object) {
+	if o.datagram {
+		d.sendDatagram(o)
+		return
+	}
 	s := streams[o.subgroup]
 	if !d.wants(o.location) {
 		if s != nil { // there is a gap in the subgroup now
@@ -233,8 +239,8 @@ func (d *delivery) open(g *group, o *object) *subgroupStream {
 	split := d.track.split
 	h := moqt.SubgroupHeader{
 		GroupID: g.id, DefaultPriority: o.priority == d.track.priority, Priority: o.priority, FirstObject: first,
-		// The key frame is not the last object of its group, as far as anyone knows yet.
-		EndOfGroup: !split || o.subgroup == 1,
+		// The key frame is not the last object of its group, as far as anyone knows yet; nor is one between datagrams.
+		EndOfGroup: (!split || o.subgroup == 1) && !d.track.datagrams,
 	}
 	if o.subgroup != 0 {
 		h.SubgroupIDMode, h.SubgroupID = moqt.SubgroupIDPresent, o.subgroup

@@ -133,7 +133,9 @@ func (f *feed) publish(ctx context.Context, c cmaf.Chunk) error {
 
 // object makes the object of a chunk.
 func (f *feed) object(t *track, c cmaf.Chunk, starts bool) object {
-	o := object{priority: t.priority, born: time.Now(), payload: c.Data}
+	o := object{
+		priority: t.priority, born: time.Now(), payload: c.Data, datagram: t.datagrams && len(c.Data) <= maxDatagramPayload,
+	}
 	switch {
 	case t.split && starts:
 		o.priority = f.cfg.Priorities.Key

@@ -183,7 +183,8 @@ func fetchItems(objects []*object, lost *moqt.Location, order moqt.GroupOrder) (
 		}
 		last := &groups[len(groups)-1]
 		*last = append(*last, fetchItem{moqt.FetchObject{
-			Location: o.location, SubgroupID: o.subgroup, Priority: o.priority, PayloadLength: uint64(len(o.payload)),
+			Location: o.location, Datagram: o.datagram, SubgroupID: o.subgroup, Priority: o.priority,
+			PayloadLength: uint64(len(o.payload)),
 		}, o.payload})
 	}
 	for i := range groups {

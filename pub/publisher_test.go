@@ -96,6 +96,8 @@ type received struct {
 	objects map[moqt.Location][]byte
 	headers map[moqt.Location]moqt.SubgroupHeader // by group and subgroup
 	resets  int
+
+	datagrams []moqt.ObjectDatagram
 }
 
 func (r *received) HandleSubgroup(g *session.Subgroup) {
@@ -133,7 +135,11 @@ func (r *received) HandleSubgroup(g *session.Subgroup) {
 	}
 }
 
-func (r *received) HandleDatagram(*moqt.ObjectDatagram) {}
+func (r *received) HandleDatagram(o *moqt.ObjectDatagram) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.datagrams = append(r.datagrams, *o)
+}
 
 func (r *received) has(l moqt.Location) bool {
 	r.mu.Lock()

@@ -13,6 +13,7 @@ type object struct {
 	subgroup uint64
 	priority uint8
 	born     time.Time
+	datagram bool // its Object Forwarding Preference is Datagram
 	payload  []byte
 }
 
@@ -30,6 +31,7 @@ type track struct {
 	priority   uint8 // of subgroups, unless they have their own
 	properties moqt.Properties
 	history    History
+	datagrams  bool   // objects that fit go in datagrams
 	split      bool   // the first object of each group, a key frame, is subgroup 0, and all others are subgroup 1
 	content    []byte // of a track whose every group is this one object; nil: media
 

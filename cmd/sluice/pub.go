@@ -51,6 +51,7 @@ func (f *pubFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.cfg.Loop, "loop", false, "publish the file again and again, with times that continue")
 	flags.BoolVar(&f.noPace, "no-pace", false, "publish as fast as the input can be read, not at the speed of its time stamps")
 	flags.BoolVar(&f.cfg.Wait, "wait", false, "start the media when the first subscriber is there")
+	flags.BoolVar(&f.cfg.Datagrams, "datagrams", false, "send audio in datagrams, which are not repeated when they get lost")
 	flags.BoolVar(&f.cfg.Publish, "publish", false, "offer each track with PUBLISH too, which has the relay take it without subscribers")
 	f.priorities = pub.DefaultPriorities
 	flags.Uint8Var(&f.priorities.Audio, "audio-priority", f.priorities.Audio, "`priority` of audio, 0 to 255; lower numbers go first")
