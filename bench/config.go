@@ -20,13 +20,13 @@ type Config struct {
 	Kinds       []string      // of scenarios; default: all
 	Subscribers []int         // of delay, CPU, memory; default: 1, 10, 50, 200
 	Repetitions int           // default: 3
-	Duration    time.Duration // of a run, without Warmup; default: 8 s
+	Duration    time.Duration // of a run, without Warmup; default: 6 s
 	Warmup      time.Duration // discarded; default: 2 s, one group of mock video
 	// MaxCapacity is the largest number of subscribers that is tried; default: 400.
 	MaxCapacity int
 	// Clip is a file with real video, which is measured besides mock video; "" is none.
 	Clip string
-	// Brief leaves out what takes long and adds detail only: the hog at large fan-outs, and the step of a bottleneck.
+	// Brief leaves out what takes long and adds detail only: the step of a bottleneck, and precision of the capacity.
 	Brief bool
 	Seed  uint64 // of the lab; default: 1
 
@@ -50,7 +50,7 @@ func (c Config) withDefaults() Config {
 		c.Subscribers = []int{1, 10, 50, 200}
 	}
 	c.Repetitions = orDefault(c.Repetitions, 3)
-	c.Duration = orDefault(c.Duration, 8*time.Second)
+	c.Duration = orDefault(c.Duration, 6*time.Second)
 	c.Warmup = orDefault(c.Warmup, 2*time.Second)
 	c.MaxCapacity = orDefault(c.MaxCapacity, 400)
 	c.Seed = orDefault(c.Seed, 1)

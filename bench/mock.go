@@ -31,7 +31,7 @@ type Mock struct {
 	FrameRate float64 `json:"frameRate"` // default: 25
 	Group     int     `json:"group"`     // frames of a group; default: 50
 	Key       float64 `json:"key"`       // size of a key frame, in other frames; default: 5
-	// Layers gives key frames, every second frame and the others a subgroup each, with falling priority, as temporal layers have.
+	// Layers gives key frames and three temporal layers a subgroup each, with falling priority.
 	Layers bool `json:"layers"`
 }
 
@@ -98,11 +98,12 @@ func (m Mock) verify(at moqt.Location, d *digest) (time.Time, error) {
 	return published, err
 }
 
-// Layers of mock video are its subgroups.
+// Layers of mock video are its subgroups: key frames, and three temporal layers.
 const (
-	layerKey  = iota // all, if there are no layers
-	layerBase        // every second frame; depends on the one before it in this layer, and the first on the key frame
-	layerTop         // the others; nothing depends on them
+	layerKey    = iota // all frames, if there are no layers
+	layerBase          // every fourth frame
+	layerMiddle        // those in the middle between two of them
+	layerTop           // the others
 	layers
 )
 
@@ -110,11 +111,28 @@ func (m Mock) layer(object uint64) int {
 	switch {
 	case !m.Layers || object == 0:
 		return layerKey
-	case object%2 == 0:
+	case object%4 == 0:
 		return layerBase
+	case object%2 == 0:
+		return layerMiddle
 	}
 	return layerTop
 }
 
+// dependsOn returns the frame that the n-th one depends on directly, which is the one before it in its own or the layer below; ok is false
+// if there is none.
+func (m Mock) dependsOn(n uint64) (on uint64, ok bool) {
+	object := n % uint64(m.Group)
+	switch m.layer(object) {
+	case layerBase:
+		return n - 4, true
+	case layerMiddle:
+		return n - 2, true
+	case layerTop:
+		return n - 1, true
+	}
+	return n - 1, object > 0 // without layers
+}
+
 // priority of a layer, as a publisher's (draft §7): 0 is the most urgent.
-func priority(layer int) uint8 { return uint8(64 + 64*layer) }
+func priority(layer int) uint8 { return uint8(64 + 32*layer) }

@@ -49,7 +49,8 @@ func play(m Mock, arrivals []Arrival, from, to uint64) (p playback) {
 		}
 		if ok && a.Arrived <= due {
 			bins[since/goodputBin] += float64(a.Bytes) * 8 / 1e6
-			inTime[n] = m.dependsOn(n, func(d uint64) bool { return inTime[d] || d < from })
+			on, depends := m.dependsOn(n)
+			inTime[n] = !depends || on < from || inTime[on]
 		}
 		if f.at.Object == 0 {
 			keys++
@@ -92,18 +93,6 @@ func publicationOfFirst(m Mock, arrivals []Arrival) int64 {
 		}
 	}
 	return first
-}
-
-// dependsOn reports whether all frames are there that the n-th one depends on directly.
-func (m Mock) dependsOn(n uint64, there func(uint64) bool) bool {
-	at := m.frame(n).at
-	switch {
-	case at.Object == 0:
-		return true
-	case m.layer(at.Object) == layerBase:
-		return there(n - 2) // the frame before in this layer, or the key frame
-	}
-	return there(n - 1)
 }
 
 // expectedBetween returns the frames that are due in a period of a broadcast.

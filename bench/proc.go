@@ -52,21 +52,29 @@ func (t processTimes) minus(u processTimes) processTimes {
 	return processTimes{t.user - u.user, t.system - u.system}
 }
 
+func (t processTimes) plus(u processTimes) processTimes {
+	return processTimes{t.user + u.user, t.system + u.system}
+}
+
 func (t processTimes) total() time.Duration { return t.user + t.system }
 
-// parseProcessStat parses /proc/PID/stat.
-func parseProcessStat(text string) (processTimes, error) {
+// parseProcessStat parses /proc/PID/stat: the CPU time of the process, and that of its descendants that have ended. Threads of the
+// kernel are known by having no memory.
+func parseProcessStat(text string) (own, children processTimes, kernel bool, err error) {
 	_, rest, ok := cutLast(text, ")") // the name may have anything in it
 	fields := strings.Fields(rest)
-	if !ok || len(fields) < 13 {
-		return processTimes{}, fmt.Errorf("/proc/PID/stat is %q", text)
+	if !ok || len(fields) < 21 {
+		return own, children, false, fmt.Errorf("/proc/PID/stat is %q", text)
 	}
-	user, err1 := strconv.ParseUint(fields[11], 10, 64)
-	system, err2 := strconv.ParseUint(fields[12], 10, 64)
-	if err1 != nil || err2 != nil {
-		return processTimes{}, fmt.Errorf("/proc/PID/stat has times %q and %q", fields[11], fields[12])
+	var t [4]time.Duration // utime stime cutime cstime
+	for i := range t {
+		n, err := strconv.ParseUint(fields[11+i], 10, 64)
+		if err != nil {
+			return own, children, false, fmt.Errorf("/proc/PID/stat: %w", err)
+		}
+		t[i] = ticks(n)
 	}
-	return processTimes{ticks(user), ticks(system)}, nil
+	return processTimes{t[0], t[1]}, processTimes{t[2], t[3]}, fields[20] == "0", nil
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 )
 
@@ -56,14 +55,6 @@ func Measure(ctx context.Context, cfg Config) (_ *Report, err error) {
 func (c *Config) validateDefaults() error {
 	*c = c.withDefaults()
 	return c.validate()
-}
-
-func readStat() (cpuTimes, error) {
-	b, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return cpuTimes{}, err
-	}
-	return parseStat(string(b))
 }
 
 // bench is a call of Measure.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,46 +13,50 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"context"
-
 	"sluice/lab"
 )
 
-// sample is all counters at a moment.
+// sample is the clocks of CPU use at a moment.
 type sample struct {
 	at                     time.Time
 	machine                cpuTimes
 	relay, publisher, subs processTimes
+	all                    time.Duration                    // of all processes, but not of threads of the kernel
 	programs               map[ebpf.ProgramID]time.Duration // run time of all eBPF programs
-	counters               map[string]float64               // of a relay that is Sluice
 }
 
-// sample reads the counters of a trial.
+// sample reads the clocks.
 func (t *trial) sample() (s sample, err error) {
 	s.at = time.Now()
-	stat, err := os.ReadFile("/proc/stat")
-	if err != nil {
+	if s.machine, err = readStat(); err != nil {
 		return s, err
 	}
-	if s.machine, err = parseStat(string(stat)); err != nil {
+	if s.relay, err = t.relay.times(); err != nil {
 		return s, err
 	}
-	s.relay, err = t.relay.times()
-	errs := []error{err}
-	s.publisher, err = t.publisher.times()
-	errs = append(errs, err)
+	if s.publisher, err = t.publisher.times(); err != nil {
+		return s, err
+	}
 	for _, r := range t.receivers {
 		times, err := r.times()
-		errs = append(errs, err)
-		s.subs = processTimes{s.subs.user + times.user, s.subs.system + times.system}
+		if err != nil {
+			return s, err
+		}
+		s.subs = s.subs.plus(times)
+	}
+	if s.all, err = allProcessTimes(); err != nil {
+		return s, err
 	}
 	s.programs, err = programTimes()
-	errs = append(errs, err)
-	if t.system.Metrics != "" {
-		s.counters, err = scrape(t.stage.lab.Relay, t.system.Metrics)
-		errs = append(errs, err)
+	return s, err
+}
+
+func readStat() (cpuTimes, error) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return cpuTimes{}, err
 	}
-	return s, errors.Join(errs...)
+	return parseStat(string(b))
 }
 
 func (p *process) times() (processTimes, error) {
@@ -59,7 +64,30 @@ func (p *process) times() (processTimes, error) {
 	if err != nil {
 		return processTimes{}, p.failure(err)
 	}
-	return parseProcessStat(string(b))
+	own, _, _, err := parseProcessStat(string(b))
+	return own, err
+}
+
+// allProcessTimes returns the CPU time of all processes there are and were: when one ends, its time goes to its parent.
+func allProcessTimes() (sum time.Duration, err error) {
+	paths, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0, err
+	}
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		own, children, kernel, err := parseProcessStat(string(b))
+		if err != nil {
+			return 0, err
+		}
+		if !kernel {
+			sum += own.plus(children).total()
+		}
+	}
+	return sum, nil
 }
 
 // memory returns the memory of the process and of its BPF maps, bytes.

@@ -19,8 +19,8 @@ const (
 // defaultMock is the video that is measured: the zero value of Mock.
 var defaultMock = Mock{}.withDefaults()
 
-// hogSubscribers is the largest fan-out with a hog in a brief bench.
-const hogSubscribers = 10
+// hogSubscribers is the largest fan-out with a hog: beyond it, what is measured is how the load generators cope.
+const hogSubscribers = 50
 
 // plans lists what is to be run.
 func (s *stage) plans() []plan {
@@ -29,7 +29,7 @@ func (s *stage) plans() []plan {
 		plans = append(plans, s.fanout(n, loadIdle, ""))
 	}
 	for _, n := range s.Subscribers {
-		if !s.Brief || n <= hogSubscribers {
+		if n <= hogSubscribers {
 			plans = append(plans, s.fanout(n, loadHog, ""))
 		}
 	}
@@ -66,7 +66,7 @@ func (s *stage) fanout(subscribers int, load, clip string) plan {
 		p.title += ", " + s.clipName()
 	}
 	p.run = func(ctx context.Context, s *stage, spec Spec) (*outcome, error) {
-		m, err := s.try(ctx, s.trial(spec, trialConfig{sessions: []int{subscribers}, hog: load == loadHog, clip: clip}))
+		m, err := s.try(ctx, s.trial(spec, trialConfig{sessions: []int{subscribers}, idle: load == loadIdle, hog: load == loadHog, clip: clip}))
 		if err != nil {
 			return nil, err
 		}
@@ -96,8 +96,8 @@ func (m *measurement) outcome() *outcome {
 	o.peer = m.peer
 	m.usage.add(o)
 	const mebibyte = 1 << 20
-	o.Metrics["memory.resident"] = float64(m.relay.resident) / mebibyte
-	o.Metrics["memory.peak"] = float64(m.relay.peak) / mebibyte
+	o.Metrics["memory.resident"] = float64(m.memory.resident) / mebibyte
+	o.Metrics["memory.peak"] = float64(m.memory.peak) / mebibyte
 	o.Metrics["memory.maps"] = float64(m.maps) / mebibyte
 	var received, corrupt uint64
 	for _, host := range m.received {
@@ -159,7 +159,8 @@ const (
 	capacityFirst   = 10
 	capacityLimit   = 5 * time.Millisecond // p99, last to last
 	capacityPeriod  = 3 * time.Second
-	capacityWarmup  = time.Second
+	capacityBrief   = 2 * time.Second // in a brief bench
+	capacityWarmup  = 500 * time.Millisecond
 	capacityResolve = .1 // of the number of subscribers
 )
 
@@ -168,8 +169,15 @@ func (s *stage) capacityPlan() plan {
 		kinds: s.wanted(KindCapacity), name: fmt.Sprint(s.MaxCapacity), title: fmt.Sprintf("capacity, up to %d subscribers", s.MaxCapacity),
 		params: mockParams(0), repetitions: 1, run: runCapacity,
 	}
-	p.params.Duration = capacityPeriod.Seconds()
+	p.params.Duration = s.capacityPeriod().Seconds()
 	return p
+}
+
+func (s *stage) capacityPeriod() time.Duration {
+	if s.Brief {
+		return capacityBrief
+	}
+	return capacityPeriod
 }
 
 func runCapacity(ctx context.Context, s *stage, spec Spec) (*outcome, error) {
@@ -177,7 +185,7 @@ func runCapacity(ctx context.Context, s *stage, spec Spec) (*outcome, error) {
 	curve := make(map[int]float64)
 	bound := ""
 	enough, err := bisect(capacityFirst, s.MaxCapacity, capacityResolve, func(n int) (bool, error) {
-		m, err := s.try(ctx, s.trial(spec, trialConfig{sessions: []int{n}, warmup: capacityWarmup, duration: capacityPeriod}))
+		m, err := s.try(ctx, s.trial(spec, trialConfig{sessions: []int{n}, warmup: capacityWarmup, duration: s.capacityPeriod()}))
 		if err != nil {
 			return false, err
 		}

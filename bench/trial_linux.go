@@ -20,6 +20,7 @@ type trialConfig struct {
 	clip     string // instead of mock video
 	sessions []int  // at each host for subscribers, from the first
 	record   bool   // all arrivals at the first session of each host
+	idle     bool   // watch the machine before media flows, for the CPU that it takes
 	hog      bool
 	warmup   time.Duration
 	duration time.Duration
@@ -45,7 +46,7 @@ type measurement struct {
 	packets   []lab.Packet // in the measured period
 	published PublishResult
 	received  [][]ReceiveResult // by host
-	relay     processMemory
+	memory    processMemory     // of the relay
 	maps      uint64
 	peer      string
 }
@@ -120,9 +121,13 @@ func (t *trial) join(ctx context.Context) error {
 
 // measure lets media flow.
 func (t *trial) measure(ctx context.Context) (*measurement, error) {
-	idle, err := t.watchIdle(ctx)
-	if err != nil {
-		return nil, err
+	m := &measurement{peer: t.peer}
+	idle := 0.
+	if t.idle {
+		var err error
+		if idle, err = t.watchIdle(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if t.hog {
 		stop, err := t.startHog(ctx)
@@ -138,7 +143,6 @@ func (t *trial) measure(ctx context.Context) (*measurement, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &measurement{peer: t.peer}
 	begin, end, err := t.flow(ctx, m)
 	packets, lost := capture.Stop()
 	if err := errors.Join(err, lost); err != nil {
@@ -159,6 +163,10 @@ func (t *trial) flow(ctx context.Context, m *measurement) (begin, end time.Durat
 		return 0, 0, err
 	}
 	if err := t.sleep(ctx, t.warmup); err != nil {
+		return 0, 0, err
+	}
+	before, err := t.counters()
+	if err != nil {
 		return 0, 0, err
 	}
 	begin = now()
@@ -185,7 +193,12 @@ func (t *trial) flow(ctx context.Context, m *measurement) (begin, end time.Durat
 		return 0, 0, err
 	}
 	m.usage = t.usage(first, last)
-	m.relay, m.maps, err = t.relay.memory()
+	after, err := t.counters()
+	if err != nil {
+		return 0, 0, err
+	}
+	m.kernelPackets, m.userPackets = after[kernelPackets]-before[kernelPackets], after[userPackets]-before[userPackets]
+	m.memory, m.maps, err = t.relay.memory()
 	return begin, end, err
 }
 
@@ -233,7 +246,7 @@ func (t *trial) watchIdle(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	u := t.usage(first, last)
-	return u.busy.Seconds() / u.period.Seconds(), nil
+	return (u.busy - u.others).Seconds() / u.period.Seconds(), nil
 }
 
 // startHog starts what competes for the processors, for as long as this trial may take.
@@ -272,6 +285,7 @@ func (t *trial) usage(a, b sample) usage {
 	machine := b.machine.minus(a.machine)
 	u.busy, u.steal, u.softirq = machine.busy(u.period, u.cores), machine.steal, machine.softirq
 	u.relay, u.publisher, u.subs = b.relay.minus(a.relay), b.publisher.minus(a.publisher), b.subs.minus(a.subs)
+	u.others = b.all - a.all - u.relay.total() - u.publisher.total() - u.subs.total()
 	for id, total := range b.programs {
 		if _, other := t.before[id]; other {
 			u.lab += total - a.programs[id]
@@ -279,9 +293,15 @@ func (t *trial) usage(a, b sample) usage {
 			u.ebpf += total - a.programs[id]
 		}
 	}
-	u.kernelPackets = b.counters[kernelPackets] - a.counters[kernelPackets]
-	u.userPackets = b.counters[userPackets] - a.counters[userPackets]
 	return u
+}
+
+// counters reads the counters of a relay that is Sluice. That costs the relay something, so it is done outside of the measured period.
+func (t *trial) counters() (map[string]float64, error) {
+	if t.system.Metrics == "" {
+		return nil, nil
+	}
+	return scrape(t.stage.lab.Relay, t.system.Metrics)
 }
 
 // Metrics of a relay that is Sluice.

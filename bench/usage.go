@@ -12,7 +12,8 @@ type usage struct {
 	busy, steal, softirq       time.Duration
 	relay, publisher, subs     processTimes
 	ebpf, lab                  time.Duration // run time of the relay's and of all other programs
-	idle                       float64       // cores that were busy before media flowed
+	others                     time.Duration // by processes that have no part in the trial, and the one that measures
+	idle                       float64       // cores that were busy before media flowed, without others
 	packets                    int           // delivered
 	subscribers                int
 	kernelPackets, userPackets float64 // with media, that Sluice sent either way
@@ -26,7 +27,7 @@ func (u *usage) percent(d time.Duration) float64 { return 100 * d.Seconds() / u.
 // metrics of CPU use. Softirqs run in the time of the process that they interrupt, so the relay's eBPF programs, which run as packets of the
 // publisher arrive, are in the time of the publisher. The breakdown takes them from there.
 func (u *usage) add(o *outcome) {
-	over := u.busy - time.Duration(u.idle*float64(u.period))
+	over := u.busy - u.others - time.Duration(u.idle*float64(u.period))
 	relay := u.relay.total() + u.ebpf
 	m := o.Metrics
 	m["cpu.system"] = u.percent(over)
@@ -42,6 +43,7 @@ func (u *usage) add(o *outcome) {
 	m["generator"] = u.percent(u.publisher.total() + u.subs.total())
 	m["busy"] = u.percent(u.busy) / float64(u.cores)
 	m["steal"] = u.percent(u.steal) / float64(u.cores)
+	m["others"] = u.percent(u.others)
 	m["packets"] = float64(u.packets)
 	m["late"] = u.lateP99.Seconds() * 1e3
 	if u.packets > 0 {
@@ -84,12 +86,11 @@ func (u *usage) bottleneck() string {
 func (u *usage) exhausted() string {
 	relay := u.relay.total() + u.ebpf
 	generators := u.publisher.total() + u.subs.total() - u.ebpf
-	others := u.busy - relay - generators
 	switch {
 	case u.busy.Seconds() < saturated*float64(u.cores)*u.period.Seconds():
 		return ""
-	case others > max(relay, generators):
-		return fmt.Sprintf("the machine was busy with other things, which used %.0f%% of a core", u.percent(others))
+	case u.others > max(relay, generators):
+		return fmt.Sprintf("the machine was busy with other things, which used %.0f%% of a core", u.percent(u.others))
 	case generators > relay:
 		return fmt.Sprintf("the load generators were the bottleneck: the machine was busy, and they used %.0f%% of a core, the relay %.0f%%",
 			u.percent(generators), u.percent(relay))

@@ -53,7 +53,7 @@ Results go to results.json in --out. A run whose load generator was the bottlene
 	flags.IntVar(&f.cfg.Repetitions, "repetitions", 0, "`number` of runs of each relay under each load (default 3)")
 	flags.IntSliceVar(&f.cfg.Subscribers, "subscribers", nil, "`numbers` of subscribers (default 1,10,50,200)")
 	flags.IntVar(&f.cfg.MaxCapacity, "max-capacity", 0, "try at most this `number` of subscribers (default 400)")
-	flags.DurationVar(&f.cfg.Duration, "duration", 0, "measure each run for this `duration` (default 8s)")
+	flags.DurationVar(&f.cfg.Duration, "duration", 0, "measure each run for this `duration` (default 6s)")
 	flags.StringArrayVar(&f.commands, "relay-cmd", nil, "`command` of another relay")
 	flags.StringArrayVar(&f.names, "relay-name", nil, "its `name`; the n-th is for the n-th --relay-cmd (default: the name of the program)")
 	flags.StringVar(&f.clip, "clip", "", "fragmented MP4 `file` with real video (default: the sample clip, if it is there)")
