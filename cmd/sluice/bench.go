@@ -39,7 +39,7 @@ Sluice is measured with the fast path and without it. --relay-cmd adds any other
 publisher and subscribers; it may be repeated. In its command {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for
 PEM files, {dir} for an empty directory.
 
-Results go to results.json in --out. A run whose load generator was the bottleneck has the reason instead of numbers.`,
+Results go to --out: results.json, and what people read, report.html first. A run whose load generator was the bottleneck has the reason instead of numbers.`,
 		Example: `  sudo sluice bench --quick
   sudo sluice bench --scenario delay,cpu --subscribers 1,10 --repetitions 5
   sudo sluice bench --relay-name moq-relay-ietf --relay-cmd 'moq-relay-ietf --bind {addr} --tls-cert {cert} --tls-key {key}'`,
@@ -73,11 +73,10 @@ func (f *benchFlags) run(ctx context.Context, env *environment) (err error) {
 		return err
 	}
 	printReport(env.stdout, report)
-	path := filepath.Join(f.out, "results.json")
-	if written := writeJSON(path, report); written != nil {
+	if written := errors.Join(writeJSON(filepath.Join(f.out, "results.json"), report), bench.WriteReport(f.out, *report)); written != nil {
 		return errors.Join(err, written)
 	}
-	fmt.Fprintf(env.stdout, "\nwritten to %s\n", path)
+	fmt.Fprintf(env.stdout, "\nwritten to %s: results.json, results.md, report.html, plots\n", f.out)
 	return err
 }
 
