@@ -56,8 +56,8 @@ third-party-test: third_party ## quic-go's and webtransport-go's own tests on th
 interop: deps build ## install and run the public MoQ clients against sluice
 	interop/run
 
-browser: deps build ## subscribe from headless Chromium over WebTransport
-	interop/browser/run
+browser: deps third_party ## subscribe from headless Chromium over WebTransport
+	go test -count=1 -v -run Browser ./transport ./interop
 
 fuzz: third_party ## run every fuzz target for FUZZTIME each
 	scripts/fuzz $(or $(FUZZTIME),20s)

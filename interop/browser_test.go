@@ -3,10 +3,12 @@ package interop
 import (
 	"embed"
 	"encoding/json"
+	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
+	neturl "net/url"
 	"os"
 	"os/exec"
 	"testing"
@@ -18,7 +20,8 @@ import (
 //go:embed page
 var page embed.FS
 
-// TestBrowser has headless Chromium subscribe to the clip's video over WebTransport, and count what it gets.
+// TestBrowser has headless Chromium subscribe to the clip's video over WebTransport, and count what it gets: on loopback, and in a lab where the
+// kernel forwards it.
 func TestBrowser(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
@@ -27,15 +30,40 @@ func TestBrowser(t *testing.T) {
 		}
 		t.Skip("needs chromium: run make deps")
 	}
-	r := startRelay(t)
-	start(t, nil, nil, sluiceBinary(t), "pub", "--relay", r.url("moqt"), "--tls-disable-verify", "--namespace", namespace, "--loop", clipFile)
+	t.Run("loopback", func(t *testing.T) {
+		r := startRelay(t)
+		here := &place{start: (*exec.Cmd).Start, do: func(f func() error) error { return f() }}
+		loopClip(t, here.start, r.url("moqt"))
+		here.browse(t, chromium, r.url("https"), r.sha256, 60)
+	})
+	t.Run("fast path", func(t *testing.T) {
+		r := startLabRelay(t)
+		viewer := r.lab.Subscribers[0]
+		loopClip(t, r.lab.Publisher.Start, r.from(r.lab.Publisher, "moqt"))
+		(&place{start: viewer.Start, do: viewer.Do}).browse(t, chromium, r.from(viewer, "https"), r.sha256, 300)
+		r.requireKernel(t, 300)
+	})
+}
 
-	const wanted = 60 // frames: more than one group
+// loopClip publishes the clip again and again once somebody subscribes.
+func loopClip(t *testing.T, on starter, url string) {
+	startBy(t, on, nil, nil, sluiceBinary(t), "pub", "--relay", url, "--tls-disable-verify", "--namespace", namespace, "--wait", "--loop", clipFile)
+}
+
+// place is where the browser runs.
+type place struct {
+	start starter
+	do    func(func() error) error
+}
+
+// browse has the browser receive some frames of the clip's video, 50 of which are a group.
+func (p *place) browse(t *testing.T, chromium, url, sha256 string, wanted int) {
+	t.Helper()
 	results := make(chan result, 1)
-	site := newSite(t, results)
-	query := url.Values{"url": {r.url("https") + "/"}, "sha256": {r.sha256}, "namespace": {namespace}, "track": {"1.m4s"}, "count": {"60"}}
-	start(t, nil, nil, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(), site.URL+"/?"+query.Encode())
+	site := p.newSite(t, results)
+	query := neturl.Values{"url": {url + "/"}, "sha256": {sha256}, "namespace": {namespace}, "track": {"1.m4s"}, "count": {fmt.Sprint(wanted)}}
+	startBy(t, p.start, nil, nil, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(), site+"/?"+query.Encode())
 	select {
 	case got := <-results:
 		require.Empty(t, got.Error)
@@ -55,7 +83,8 @@ type result struct {
 	First, Protocol, Error string
 }
 
-func newSite(t *testing.T, results chan<- result) *httptest.Server {
+// newSite serves the page where the browser runs, and returns its URL.
+func (p *place) newSite(t *testing.T, results chan<- result) string {
 	t.Helper()
 	files, err := fs.Sub(page, "page")
 	require.NoError(t, err)
@@ -68,7 +97,13 @@ func newSite(t *testing.T, results chan<- result) *httptest.Server {
 		}
 		results <- r
 	})
-	s := httptest.NewServer(mux)
+	s := httptest.NewUnstartedServer(mux)
+	require.NoError(t, s.Listener.Close())
+	require.NoError(t, p.do(func() (err error) {
+		s.Listener, err = net.Listen("tcp", "127.0.0.1:0")
+		return err
+	}))
+	s.Start()
 	t.Cleanup(s.Close)
-	return s
+	return s.URL
 }

@@ -103,8 +103,8 @@ func TestMatrix(t *testing.T) {
 						info, err := out.Stat()
 						return err == nil && info.Size() > 0
 					})
-					publisher := publish(t, pub, r.url(scheme), source)
-					player := play(t, sub, r.url(scheme), out)
+					publisher := publish(t, (*exec.Cmd).Start, pub, r.url(scheme), source)
+					player := play(t, (*exec.Cmd).Start, sub, r.url(scheme), out)
 					<-ended
 					if pub == "sluice" {
 						player.wait(t, 30*time.Second)
@@ -130,22 +130,22 @@ func abandon(t *testing.T, publisher, player *process) {
 	}
 }
 
-func publish(t *testing.T, name, url string, in io.Reader) *process {
+func publish(t *testing.T, on starter, name, url string, in io.Reader) *process {
 	t.Helper()
 	if name == "sluice" {
-		return start(t, in, nil, sluiceBinary(t), "pub", "--relay", url, "--tls-disable-verify", "--namespace", namespace, "-")
+		return startBy(t, on, in, nil, sluiceBinary(t), "pub", "--relay", url, "--tls-disable-verify", "--namespace", namespace, "-")
 	}
-	return start(t, in, nil, client(t, name), "--tls-disable-verify", "--name", namespace, url)
+	return startBy(t, on, in, nil, client(t, name), "--tls-disable-verify", "--name", namespace, url)
 }
 
-func play(t *testing.T, name, url string, out *os.File) *process {
+func play(t *testing.T, on starter, name, url string, out *os.File) *process {
 	t.Helper()
 	if name == "sluice" {
-		return start(t, nil, nil, sluiceBinary(t), "sub", "--relay", url, "--tls-disable-verify", "--namespace", namespace,
+		return startBy(t, on, nil, nil, sluiceBinary(t), "sub", "--relay", url, "--tls-disable-verify", "--namespace", namespace,
 			"--wait", "3s", "--out", out.Name())
 	}
 	time.Sleep(time.Second) // it does not wait for a publisher
-	return start(t, nil, out, client(t, name), "--tls-disable-verify", "--name", namespace, url)
+	return startBy(t, on, nil, out, client(t, name), "--tls-disable-verify", "--name", namespace, url)
 }
 
 // counts are the decoded frames of a file, by track.

@@ -86,8 +86,16 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// starter starts a program where it is to run.
+type starter func(*exec.Cmd) error
+
 // start runs a program, with its standard input from in and its standard output to out, where they are not nil.
 func start(t testing.TB, in io.Reader, out io.Writer, path string, args ...string) *process {
+	t.Helper()
+	return startBy(t, (*exec.Cmd).Start, in, out, path, args...)
+}
+
+func startBy(t testing.TB, s starter, in io.Reader, out io.Writer, path string, args ...string) *process {
 	t.Helper()
 	p := &process{Cmd: exec.Command(path, args...), done: make(chan struct{})}
 	p.Stdin, p.Stdout, p.Stderr = in, out, &p.output
@@ -95,7 +103,7 @@ func start(t testing.TB, in io.Reader, out io.Writer, path string, args ...strin
 		p.Stdout = &p.output
 	}
 	p.WaitDelay = time.Second
-	require.NoError(t, p.Start())
+	require.NoError(t, s(p.Cmd))
 	go func() {
 		p.err = p.Wait()
 		close(p.done)
