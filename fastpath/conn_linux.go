@@ -173,7 +173,14 @@ func (c *conn) OpenStream(up *media.Upstream) (*media.StreamState, bool) {
 		if errors.Is(err, ebpf.ErrKeyExist) {
 			continue // the kernel was faster
 		}
-		if err != nil || !c.take(key, slot) {
+		if err != nil {
+			return nil, false
+		}
+		if !c.take(key, slot) {
+			if !theirs { // the connection has ended: nobody else looks for it
+				c.fast.report("close a stream", c.fast.kernel.ingress.Downstreams.Delete(key))
+				c.fast.reclaimer.freeSlot(slot)
+			}
 			return nil, false
 		}
 		state := &c.fast.flows[slot]

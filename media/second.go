@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/quic-go/quic-go"
+
 	"sluice/track"
 )
 
@@ -113,7 +114,7 @@ func (s *Sender) share() {
 	s.connIDs = nil
 }
 
-// move makes to the state. Nobody else changes it meanwhile, or what they change is of no interest any more.
+// move makes "to" the state. Nobody else changes it meanwhile, or what they change is of no interest any more.
 func (s *Sender) move(to *SubscriberState) {
 	from := s.state
 	for _, w := range [...]struct{ to, from *Word }{
@@ -318,7 +319,7 @@ func (s *Sender) orphanOf(number uint32) *orphan {
 	switch {
 	case o != nil:
 	case len(s.orphans) == maxOrphans:
-		s.forgotten = true
+		s.forgotten = max(s.forgotten, number+1)
 	default:
 		if s.orphans == nil {
 			s.orphans = make(map[uint32]*orphan)
@@ -345,7 +346,7 @@ func (s *Sender) adopt(st *Stream) {
 	case o != nil:
 		st.acked, st.lost, st.finAcked, st.finLost = o.acked, o.lost, o.finAcked, o.finLost
 		st.state.Limit.Store(max(st.state.Limit.Load(), uint64(o.limit)))
-	case s.forgotten: // send all of it again
+	case st.number < s.forgotten: // send all of it again
 		st.lost.add(0, st.offset())
 		st.finLost = closed
 	}

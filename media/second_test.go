@@ -243,6 +243,12 @@ func TestForgottenOrphans(t *testing.T) {
 	require.Equal(t, testPrefix+string(content(0, 100)), string(streamData(w.run())))
 	w.ack(time10)
 	require.Equal(t, Delivered, results()[0].Outcome)
+
+	// Those that were opened after it are not among them.
+	st = f.open(int64(len(testPrefix)), 0)
+	f.send(st, int64(len(testPrefix)), 100, false)
+	w.adopt(newTestLog(0, 150))
+	require.Equal(t, string(content(100, 50)), string(streamData(w.run())))
 }
 
 // The end of the connection ends the second sender's part; quic-go still takes a number for CONNECTION_CLOSE.

@@ -92,7 +92,7 @@ type Sender struct {
 	connIDs   []quic.ConnectionID // of ours, until there is a second sender
 	known     spans               // numbers of streams that were opened here or adopted
 	orphans   map[uint32]*orphan
-	forgotten bool // there were more orphans than could be kept
+	forgotten uint32 // streams with lower numbers may have been orphans that could not be kept
 
 	ledger       ledger
 	low          uint64 // numbers below it are neither outstanding nor to come
