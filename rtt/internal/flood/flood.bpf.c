@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// A generator of forwarded TCP traffic: the kernel's test run of XDP programs hands this program a frame, over and over,
+// and what the program makes of it goes on through the network stack as if a device had received it.
+//go:build ignore
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+#define FIRST_PORT 10000
+// Packets of one timestamp, of all flows: a millisecond of a million packets a second.
+#define TICK 1024
+
+// Headers of an Ethernet frame with IPv4 and TCP, whose options are two NOPs and the timestamps.
+struct headers {
+	__u8 ethernet_ip[34];
+	__u16 source;
+	__u16 destination;
+	__u32 sequence;
+	__u32 acknowledgment;
+	__u8 rest[12]; // of the header, and two NOPs, type and length of the option
+	__u32 tsval;
+	__u32 tsecr;
+} __attribute__((packed));
+
+struct headers templates[2]; // of data and of ACKs
+volatile const __u32 flows;
+volatile const __u32 payload; // of a segment with data
+
+__u32 packets[2]; // of each direction so far
+
+// fill makes the frame the next one of its direction, flow after flow: each ACK is that of the data of the same number. The
+// template is copied each time, because frames are used again after they were forwarded, which changes them.
+static __always_inline int fill(struct xdp_md *ctx, int back)
+{
+	struct headers *h = (void *)(long)ctx->data;
+	__u32 n = packets[back]++, tick = bpf_htonl(1 + n / TICK), end;
+	__u16 port;
+
+	if ((void *)(h + 1) > (void *)(long)ctx->data_end || !flows)
+		return XDP_DROP;
+	port = bpf_htons(FIRST_PORT + n % flows);
+	end = bpf_htonl((n / flows + back) * payload);
+	*h = templates[back];
+	if (back) {
+		h->destination = port;
+		h->acknowledgment = end;
+		h->tsecr = tick;
+	} else {
+		h->source = port;
+		h->sequence = end;
+		h->tsval = tick;
+	}
+	return XDP_PASS;
+}
+
+SEC("xdp")
+int forth(struct xdp_md *ctx)
+{
+	return fill(ctx, 0);
+}
+
+SEC("xdp")
+int back(struct xdp_md *ctx)
+{
+	return fill(ctx, 1);
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";
