@@ -46,7 +46,6 @@ require (
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
-
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 

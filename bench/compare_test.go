@@ -1,0 +1,117 @@
+package bench
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// of is a report with one metric of one system in one scenario.
+func of(runs int, s Statistic) Report {
+	return Report{
+		Format: Format, Systems: []System{{Name: "sluice"}},
+		Machine:   Machine{CPU: "c", Cores: 2, Kernel: "6.18"},
+		Metrics:   map[string]Metric{"p99": {Title: "delay, p99", Unit: "ms", Better: -1}},
+		Scenarios: []Scenario{{Kind: "delay", Name: "delay/1", Summaries: []Summary{{System: "sluice", Runs: runs, Metrics: map[string]Statistic{"p99": s}}}}},
+	}
+}
+
+func TestCompare(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after Report
+		want          string
+	}{
+		"worse":     {of(3, Statistic{2, 1.9, 2.1}), of(3, Statistic{3, 2.8, 3.1}), "delay/1   sluice  delay, p99, ms  2 (1.9–2.1)  3 (2.8–3.1)  +50.0%  yes             worse"},
+		"better":    {of(3, Statistic{3, 2.8, 3.1}), of(3, Statistic{2, 1.9, 2.1}), "delay/1   sluice  delay, p99, ms  3 (2.8–3.1)  2 (1.9–2.1)  -33.3%  yes             better"},
+		"noise":     {of(3, Statistic{2, 1, 4}), of(3, Statistic{3, 2, 5}), "delay/1   sluice  delay, p99, ms  2 (1–4)  3 (2–5)  +50.0%  no              "},
+		"one run":   {of(1, Statistic{2, 2, 2}), of(3, Statistic{3, 3, 3}), "delay/1   sluice  delay, p99, ms  2       3      +50.0%  one run         worse"},
+		"no change": {of(3, Statistic{2, 2, 2}), of(3, Statistic{2, 2, 2}), "delay/1   sluice  delay, p99, ms  2       2      0%      no              "},
+		"zero":      {of(3, Statistic{}), of(3, Statistic{1, 1, 1}), "delay/1   sluice  delay, p99, ms  0       1      from zero  yes             worse"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			require.NoError(t, Compare(c.before, c.after).Write(&b))
+			header, row, _ := strings.Cut(strings.TrimSuffix(b.String(), "\n"), "\n")
+			require.Equal(t, strings.Fields("SCENARIO SYSTEM METRIC BEFORE AFTER CHANGE EXCEEDS SPREAD VERDICT"), strings.Fields(header))
+			require.Equal(t, c.want, row)
+		})
+	}
+}
+
+func TestCompareDifferentReports(t *testing.T) {
+	before, after := of(3, Statistic{1, 1, 1}), of(3, Statistic{1, 1, 1})
+	before.Scenarios[0].Name = "old"
+	after.Scenarios[0].Summaries[0] = Summary{System: "sluice", Unusable: "the generator was busy"}
+	after.Scenarios = append(after.Scenarios, Scenario{Name: "old"})
+	after.Machine.Kernel = "6.19"
+	c := Compare(before, after)
+	require.Empty(t, c.Changes)
+	var b strings.Builder
+	require.NoError(t, c.Write(&b))
+	require.Equal(t, `SCENARIO  SYSTEM  METRIC  BEFORE  AFTER  CHANGE  EXCEEDS SPREAD  VERDICT
+not compared: measured on different machines: c, 2 cores, Linux 6.18; c, 2 cores, Linux 6.19
+not compared: delay/1: only in the second report
+not compared: old, sluice: no number: not run
+`, b.String())
+}
+
+func TestWorse(t *testing.T) {
+	c := Compare(of(3, Statistic{2, 1.9, 2.1}), of(3, Statistic{3, 2.8, 3.1}))
+	require.Len(t, c.Worse(49), 1)
+	require.Empty(t, c.Worse(51))
+	require.Empty(t, Compare(of(3, Statistic{3, 2.8, 3.1}), of(3, Statistic{2, 1.9, 2.1})).Worse(0), "it got better")
+	require.Empty(t, Compare(of(3, Statistic{2, 1, 3}), of(3, Statistic{3, 2, 4})).Worse(0), "within the spread")
+	require.Empty(t, Compare(of(1, Statistic{2, 2, 2}), of(1, Statistic{3, 3, 3})).Worse(0), "nobody knows the spread")
+}
+
+func TestReadReport(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "results.json")
+	_, err := ReadReport(path)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	want := sampleReport()
+	b, err := json.Marshal(want)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, b, 0o600))
+	got, err := ReadReport(path)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	for says, content := range map[string]string{
+		"unexpected end of JSON input":           string(b[:len(b)/2]),
+		"its format is 0, this program reads 1":  "{}",
+		"invalid character":                      "hello",
+		"its format is 99, this program reads 1": strings.Replace(string(b), `"format":1`, `"format":99`, 1),
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		_, err := ReadReport(path)
+		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, path)
+	}
+}
+
+// FuzzReport reads anything, and draws and compares what it could read.
+func FuzzReport(f *testing.F) {
+	b, err := json.Marshal(sampleReport())
+	require.NoError(f, err)
+	f.Add(b)
+	f.Add([]byte(`{"format":1}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := parseReport(data)
+		if err != nil {
+			require.NotEmpty(t, err.Error())
+			return
+		}
+		charts := r.charts()
+		for _, c := range charts[:min(len(charts), 3)] {
+			_, _, err := newPlot(c)
+			require.NoError(t, err)
+		}
+		var b strings.Builder
+		require.NoError(t, r.writePage(&b, charts))
+		require.NoError(t, r.writeSummary(&b, charts))
+		require.NoError(t, Compare(r, sampleReport()).Write(&b))
+	})
+}
