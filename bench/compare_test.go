@@ -106,7 +106,7 @@ func FuzzReport(f *testing.F) {
 		}
 		charts := r.charts()
 		for _, c := range charts[:min(len(charts), 3)] {
-			_, _, err := newPlot(c)
+			_, err := drawPlot("svg", c)
 			require.NoError(t, err)
 		}
 		var b strings.Builder
@@ -114,4 +114,34 @@ func FuzzReport(f *testing.F) {
 		require.NoError(t, r.writeSummary(&b, charts))
 		require.NoError(t, Compare(r, sampleReport()).Write(&b))
 	})
+}
+
+func TestMerge(t *testing.T) {
+	a, b := sampleReport(), sampleReport()
+	a.Scenarios, b.Scenarios = a.Scenarios[:2], b.Scenarios[1:]
+	a.Duration, b.Duration, b.Machine.Steal = 30, 60, 0.3
+	b.Systems = append(b.Systems, System{Name: "third"})
+	b.Scenarios[0].Title = "newer"
+	m, err := Merge(a, b)
+	require.NoError(t, err)
+	require.Len(t, m.Systems, 3)
+	require.Equal(t, 90.0, m.Duration)
+	require.InDelta(t, 0.2, m.Machine.Steal, 1e-9)
+	var names []string
+	for _, s := range m.Scenarios {
+		names = append(names, s.Name)
+	}
+	require.Equal(t, []string{"delay/1", "delay/10", "capacity", "congestion/step"}, names)
+	require.Equal(t, "newer", m.Scenarios[1].Title)
+	require.Len(t, a.Scenarios, 2, "the merged reports stay as they are")
+
+	b.Commit = "other"
+	_, err = Merge(a, b)
+	require.ErrorContains(t, err, "different programs or machines")
+	b = sampleReport()
+	b.Systems[0].Command = "sluice relay --other"
+	_, err = Merge(a, b)
+	require.ErrorContains(t, err, "different commands for the system sluice")
+	_, err = Merge()
+	require.Error(t, err)
 }

@@ -1,9 +1,9 @@
 package bench
 
 import (
-	"cmp"
 	"fmt"
 	"image/color"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -48,24 +48,30 @@ func writePlots(dir string, charts []chart) error {
 }
 
 func writePlot(path, format string, c chart) error {
-	p, key, err := newPlot(c)
+	canvas, err := drawPlot(format, c)
 	if err != nil {
 		return err
 	}
+	return writeFile(path, func(w io.Writer) error {
+		_, err := canvas.WriteTo(w)
+		return err
+	})
+}
+
+func drawPlot(format string, c chart) (io.WriterTo, error) {
+	p, key, err := newPlot(c)
+	if err != nil {
+		return nil, err
+	}
 	canvas, err := draw.NewFormattedCanvas(plotWidth, plotHeight, format)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	whole := draw.New(canvas)
 	whole.FillPolygon(color.White, []vg.Point{{}, {X: plotWidth}, {X: plotWidth, Y: plotHeight}, {Y: plotHeight}})
 	height := key.draw(whole)
 	p.Draw(draw.Crop(whole, vg.Points(6), -vg.Points(12), vg.Points(6), -height))
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	_, err = canvas.WriteTo(f)
-	return cmp.Or(err, f.Close())
+	return canvas, nil
 }
 
 // newPlot draws a chart by the rules of its form.
@@ -107,16 +113,22 @@ func scale(p *plot.Plot, c chart) {
 	case len(c.X.Categories) > 0:
 		p.NominalX(c.X.Categories...)
 		crowded(p, c.X.Categories)
-	case c.X.Log && p.X.Min > 0:
+	case c.X.Log && p.X.Min <= p.X.Max: // there are points, all above zero
+		if p.X.Min == p.X.Max {
+			p.X.Min, p.X.Max = p.X.Min/2, p.X.Max*2
+		}
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
 	default:
 		p.X.Tick.Marker = plot.TickerFunc(linearTicks)
+		if p.X.Min > p.X.Max { // there are no points
+			p.X.Min, p.X.Max = 0, 1
+		}
 	}
 	switch c.Form {
 	case cdf:
 		p.Y.Min, p.Y.Max = 0, 1
 	default:
-		p.Y.Min = min(p.Y.Min, 0)
+		p.Y.Min = min(p.Y.Min, 0) // bars and lines begin at zero
 		if p.Y.Max <= p.Y.Min {
 			p.Y.Max = p.Y.Min + 1
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"image/png"
 	"io"
 	"math"
@@ -38,7 +39,7 @@ func sampleReport() Report {
 		},
 	}
 	for _, n := range []int{1, 10} {
-		s := Scenario{Kind: "delay", Name: "delay/" + string(rune('0'+n%9)), Title: "fan-out " + string(rune('0'+n%9)), Params: Params{Subscribers: n, Load: "idle"}}
+		s := Scenario{Kind: "delay", Name: fmt.Sprint("delay/", n), Title: fmt.Sprint("fan-out ", n), Params: Params{Subscribers: n, Load: "idle"}}
 		for i, system := range r.Systems {
 			scale := float64(n * (i + 1))
 			d := Distribution{Count: 300, At: []float64{0, 0.5, 0.99, 1}, Value: []float64{0.1 * scale, 0.2 * scale, 3 * scale, 8 * scale}}

@@ -58,6 +58,7 @@ Results go to --out: results.json, and what people read, report.html first. A ru
 	flags.StringArrayVar(&f.names, "relay-name", nil, "its `name`; the n-th is for the n-th --relay-cmd (default: the name of the program)")
 	flags.StringVar(&f.clip, "clip", "", "fragmented MP4 `file` with real video (default: the sample clip, if it is there)")
 	flags.Uint64Var(&f.cfg.Seed, "seed", 1, "`seed` of the lab")
+	cmd.AddCommand(newBenchCompare(env), newBenchReport(env))
 	return cmd
 }
 
