@@ -15,7 +15,7 @@ type Settings struct {
 	// ConnectionIDLen is the length of the relay's connection IDs in bytes, 0 to 20: all of them have it.
 	ConnectionIDLen int
 	// MaxCopies bounds the copies that one packet causes, and so the time it keeps its CPU: about 4 µs each.
-	// Default: 12, at most MaxSubscriptions.
+	// Default: DefaultMaxCopies, at most MaxSubscriptions.
 	MaxCopies int
 	// MaxConnections is how many connections take part, with 64 KiB of memory each; others are served by this process alone.
 	// Default: 512.
@@ -25,8 +25,11 @@ type Settings struct {
 // MaxSubscriptions is how many subscriptions of a track the kernel can serve.
 const MaxSubscriptions = 32
 
+// DefaultMaxCopies keeps 99 % of the programs' runs below 100 µs on the project's machine, interruptions included, when packets are as large as
+// publishers send them.
+const DefaultMaxCopies = 10
+
 const (
-	defaultMaxCopies      = 12 // below 100 µs in all, also on a busy machine
 	defaultMaxConnections = 512
 	maxConnections        = 1 << 16
 )

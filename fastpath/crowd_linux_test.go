@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/fastpath"
 	"sluice/lab"
 	"sluice/relay"
 	"sluice/transport"
@@ -46,12 +47,12 @@ func TestCrowd(t *testing.T) {
 	after := w.report()
 	frames, sent := after["frame_forwarded"]-before["frame_forwarded"], after["copy_sent"]-before["copy_sent"]
 	require.NotZero(t, sent)
-	require.LessOrEqual(t, sent, 12*frames)
+	require.LessOrEqual(t, sent, fastpath.DefaultMaxCopies*frames)
 	served := 0
 	for _, s := range w.relay.Sessions() {
 		served += s.OnFastPath
 	}
-	require.Equal(t, 12, served)
+	require.Equal(t, fastpath.DefaultMaxCopies, served)
 	c := w.loop.Stats().Counters
 	require.Greater(t, c.Packets-c.SecondPackets, uint64(180*40), "the process serves the others")
 }

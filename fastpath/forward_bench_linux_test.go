@@ -16,7 +16,7 @@ import (
 // BenchmarkForward measures whole runs of server_ingress, as the kernel's statistics have them, for packets of the largest size that publishers
 // send. The longest run includes what interrupts it.
 func BenchmarkForward(b *testing.B) {
-	for _, n := range []int{0, 1, 5, 10, defaultMaxCopies} {
+	for _, n := range []int{0, 1, 5, DefaultMaxCopies, 12} {
 		b.Run(fmt.Sprintf("subscribers=%d", n), func(b *testing.B) {
 			r := newRig(b, lab.Topology{Subscribers: max(n, 1)}, false)
 			if n > 0 {

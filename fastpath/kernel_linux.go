@@ -77,7 +77,7 @@ func (k *kernel) load(s Settings) error {
 		kernelVarRelayPort:        bigEndian16(s.Port),
 		kernelVarConnectionIdLen:  uint32(s.ConnectionIDLen),
 		kernelVarConnectionIdMask: mask,
-		kernelVarMaxCopies:        uint32(cmp.Or(s.MaxCopies, defaultMaxCopies)),
+		kernelVarMaxCopies:        uint32(cmp.Or(s.MaxCopies, DefaultMaxCopies)),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return err

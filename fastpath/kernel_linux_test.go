@@ -252,9 +252,9 @@ func TestBudget(t *testing.T) {
 	sub := r.subscription(r.subscribers[0])
 	absent := sub
 	absent.Subscriber = 900
-	require.NoError(t, r.SetTrack(5, 128, append(slices.Repeat([]subscription{absent}, defaultMaxCopies), sub)))
+	require.NoError(t, r.SetTrack(5, 128, append(slices.Repeat([]subscription{absent}, DefaultMaxCopies), sub)))
 	r.publish(stream(3, 0, 1, append(subgroupHeader(77, 1, 0, 9), "object"...)))
-	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_no_path": defaultMaxCopies, "copy_budget": 1}, r.counts())
+	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_no_path": DefaultMaxCopies, "copy_budget": 1}, r.counts())
 	require.Error(t, r.SetTrack(5, 128, make([]subscription, MaxSubscriptions+1)))
 }
 

@@ -17,16 +17,14 @@ type FastPathPolicy interface {
 	Subscribers(track moqt.FullTrackName, subscribers int) int
 }
 
-// FastPathBudget is a [FastPathPolicy] that gives each track the same number of subscribers. 0 is the default, 12; with a negative number
+// FastPathBudget is a [FastPathPolicy] that gives each track the same number of subscribers. 0 is the default, fastpath.DefaultMaxCopies; with a negative number
 // nobody is served by the fast path.
 type FastPathBudget int
-
-const defaultFastPathBudget = 12
 
 // Subscribers implements [FastPathPolicy].
 func (b FastPathBudget) Subscribers(moqt.FullTrackName, int) int {
 	if b == 0 {
-		return defaultFastPathBudget
+		return fastpath.DefaultMaxCopies
 	}
 	return max(0, int(b))
 }

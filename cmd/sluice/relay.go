@@ -76,7 +76,7 @@ func (f *relayFlags) register(cmd *cobra.Command) {
 
 	flags.StringVar(&f.fastPath.Mode, "fastpath", "auto", "forward media in the kernel: auto, on (fail if that is not possible) or off")
 	flags.StringSliceVar(&f.fastPath.Devices, "device", nil, "network `devices` for --fastpath (default: those that lead to the listening address)")
-	flags.IntVar(&f.budget, "fastpath-budget", 12, fmt.Sprintf("largest `number` of subscribers of one track that the kernel serves, at most %d", fastpath.MaxSubscriptions))
+	flags.IntVar(&f.budget, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf("largest `number` of subscribers of one track that the kernel serves, at most %d", fastpath.MaxSubscriptions))
 
 	flags.StringVar(&f.drop, "drop", "none", "what a congested subscriber does without: priority (what is least urgent, while data waits too long) or none")
 

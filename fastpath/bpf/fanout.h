@@ -6,7 +6,7 @@
 #include "prefix.h"
 
 // Subscriptions that a frame is offered to: the Go policy sets the track's, this is the ceiling.
-const volatile u32 max_copies = 12;
+const volatile u32 max_copies = 10;
 
 // One packet may cause as much work as max_copies copies of the largest size: that bounds the time in softirq also when it
 // has many frames. Work is measured in bytes, of which a copy's fixed part is worth COPY_WORK.
