@@ -19,6 +19,8 @@ type Config struct {
 	Cache track.CacheConfig
 	// Authorizer decides what peers may do. Default: AllowAll, with a warning.
 	Authorizer Authorizer
+	// Scope says which sessions have tracks in common. Default: OneScope.
+	Scope Scoping
 	// Session has the limits and timeouts of sessions. Role and Handler are the relay's to set.
 	Session session.Config
 	// NewOutlet makes what sends the data of a session's subscriptions. Default: its media.Sender, which NewHooks of the listener has to
@@ -63,6 +65,9 @@ func (c Config) withDefaults() Config {
 	c.FillTimeout = cmp.Or(c.FillTimeout, 10*time.Second)
 	c.StallTimeout = cmp.Or(c.StallTimeout, 30*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.Scope == nil {
+		c.Scope = OneScope
+	}
 	if c.FastPathPolicy == nil {
 		c.FastPathPolicy = FastPathBudget(0)
 	}

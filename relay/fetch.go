@@ -50,7 +50,7 @@ func (p *peer) HandleFetch(req *session.IncomingFetch) {
 		p.reject(req.Request, refused)
 		return
 	}
-	h := p.relay.acquire(req.Track)
+	h := p.acquire(req.Track)
 	if h == nil {
 		p.reject(req.Request, errTooManyTracks)
 		return

@@ -43,7 +43,7 @@ func (u *upstreamFetch) close() {
 
 // sources are the peers to fetch from: those with a subscription, then those that announced the namespace.
 func (h *hub) sources() []*peer {
-	announced := h.relay.publishersOf(h.name.Namespace)
+	announced := h.relay.publishersOf(h.place)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var peers []*peer

@@ -14,6 +14,7 @@ import (
 type hub struct {
 	relay *Relay
 	name  moqt.FullTrackName
+	place place
 	refs  int // guarded by Relay.mu
 
 	mu         sync.Mutex
@@ -37,10 +38,11 @@ type hub struct {
 	grace      *time.Timer         // runs while subscribers wait for a publisher to come back
 }
 
-func newHub(r *Relay, name moqt.FullTrackName) *hub {
+func newHub(r *Relay, name moqt.FullTrackName, at place) *hub {
 	h := &hub{
 		relay:   r,
 		name:    name,
+		place:   at,
 		up:      make(map[*peer]*upstream),
 		down:    make(map[*downstream]struct{}),
 		fetches: make(map[*fetch]struct{}),

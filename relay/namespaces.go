@@ -11,8 +11,11 @@ type announcement struct {
 	namespace moqt.Namespace
 }
 
+func (a *announcement) place() place { return a.peer.place(a.namespace) }
+
 // namespaceWatch is an accepted SUBSCRIBE_NAMESPACE.
 type namespaceWatch struct {
+	peer    *peer
 	request *session.IncomingSubscribeNamespace
 	prefix  moqt.Namespace // guarded by Relay.mu
 }
@@ -40,11 +43,11 @@ func (p *peer) HandlePublishNamespace(req *session.IncomingPublishNamespace) {
 func (r *Relay) announce(a *announcement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.announced.add(a.namespace, a)
-	for w := range r.watches.matching(a.namespace) {
+	r.announced.add(a.place(), a)
+	for w := range r.watches.matching(a.place()) {
 		w.add(a.namespace)
 	}
-	for h := range r.hubTree.under(a.namespace) {
+	for h := range r.hubTree.under(a.place()) {
 		h.announced(a.peer)
 	}
 }
@@ -52,11 +55,11 @@ func (r *Relay) announce(a *announcement) {
 func (r *Relay) withdraw(a *announcement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.announced.remove(a.namespace, a)
-	if len(r.announced.at(a.namespace)) > 0 {
+	r.announced.remove(a.place(), a)
+	if len(r.announced.at(a.place())) > 0 {
 		return
 	}
-	for w := range r.watches.matching(a.namespace) {
+	for w := range r.watches.matching(a.place()) {
 		_ = w.request.Remove(a.namespace) // fails only if the request is over
 	}
 }
@@ -65,16 +68,16 @@ func (r *Relay) withdraw(a *announcement) {
 func (r *Relay) revoke(a *announcement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for h := range r.hubTree.under(a.namespace) {
-		if !r.announces(a, h.name.Namespace) {
+	for h := range r.hubTree.under(a.place()) {
+		if !r.announces(a, h.place) {
 			h.revoke(a.peer)
 		}
 	}
 }
 
 // announces reports whether the peer of a has announced a namespace in another way.
-func (r *Relay) announces(a *announcement, ns moqt.Namespace) bool {
-	for o := range r.announced.matching(ns) {
+func (r *Relay) announces(a *announcement, at place) bool {
+	for o := range r.announced.matching(at) {
 		if o != a && o.peer == a.peer {
 			return true
 		}
@@ -90,12 +93,12 @@ func (h *hub) revoke(p *peer) {
 	}
 }
 
-// publishersOf returns the peers that announced a namespace or a prefix of it.
-func (r *Relay) publishersOf(ns moqt.Namespace) []*peer {
+// publishersOf returns the peers that announced the namespace at a place or a prefix of it.
+func (r *Relay) publishersOf(at place) []*peer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var peers []*peer
-	for a := range r.announced.matching(ns) {
+	for a := range r.announced.matching(at) {
 		peers = append(peers, a.peer)
 	}
 	return peers
@@ -107,7 +110,7 @@ func (w *namespaceWatch) add(ns moqt.Namespace) {
 
 // HandleSubscribeNamespace implements session.Handler (draft §6.1).
 func (p *peer) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
-	w := &namespaceWatch{request: req, prefix: req.Message.Prefix}
+	w := &namespaceWatch{peer: p, request: req, prefix: req.Message.Prefix}
 	name := moqt.FullTrackName{Namespace: w.prefix}
 	permit, refused := p.authorize(req.Request, ActionSubscribeNamespace, name)
 	if refused == nil {
@@ -125,7 +128,7 @@ func (p *peer) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace)
 func (r *Relay) watch(w *namespaceWatch) *moqt.RequestError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if refused := tooLarge(&r.announced, w.prefix, r.cfg.MaxMatches); refused != nil {
+	if refused := tooLarge(&r.announced, w.peer.place(w.prefix), r.cfg.MaxMatches); refused != nil {
 		return refused
 	}
 	if w.request.OK() == nil {
@@ -136,8 +139,9 @@ func (r *Relay) watch(w *namespaceWatch) *moqt.RequestError {
 
 func (r *Relay) enterWatch(w *namespaceWatch, prefix moqt.Namespace) {
 	w.prefix = prefix
-	r.watches.add(prefix, w)
-	for a := range r.announced.under(prefix) {
+	at := w.peer.place(prefix)
+	r.watches.add(at, w)
+	for a := range r.announced.under(at) {
 		w.add(a.namespace)
 	}
 }
@@ -145,18 +149,18 @@ func (r *Relay) enterWatch(w *namespaceWatch, prefix moqt.Namespace) {
 func (r *Relay) rewatch(w *namespaceWatch, prefix moqt.Namespace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.watches.remove(w.prefix, w)
+	r.watches.remove(w.peer.place(w.prefix), w)
 	r.enterWatch(w, prefix)
 }
 
 func (r *Relay) unwatch(w *namespaceWatch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.watches.remove(w.prefix, w)
+	r.watches.remove(w.peer.place(w.prefix), w)
 }
 
 // tooLarge refuses a prefix that matches more than limit.
-func tooLarge[T comparable](t *tree[T], prefix moqt.Namespace, limit int) *moqt.RequestError {
+func tooLarge[T comparable](t *tree[T], prefix place, limit int) *moqt.RequestError {
 	n := 0
 	for range t.under(prefix) {
 		if n++; n > limit {

@@ -40,7 +40,7 @@ func (p *peer) HandleSubscribeTracks(req *session.IncomingSubscribeTracks) {
 func (r *Relay) want(w *tracksWatch) *moqt.RequestError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if refused := tooLarge(&r.hubTree, w.prefix, r.cfg.MaxMatches); refused != nil {
+	if refused := tooLarge(&r.hubTree, w.peer.place(w.prefix), r.cfg.MaxMatches); refused != nil {
 		return refused
 	}
 	if w.request.OK() == nil {
@@ -51,8 +51,9 @@ func (r *Relay) want(w *tracksWatch) *moqt.RequestError {
 
 func (r *Relay) enterWanted(w *tracksWatch, prefix moqt.Namespace) {
 	w.prefix = prefix
-	r.wanted.add(prefix, w)
-	for h := range r.hubTree.under(prefix) {
+	at := w.peer.place(prefix)
+	r.wanted.add(at, w)
+	for h := range r.hubTree.under(at) {
 		h.offer(w)
 	}
 }
@@ -60,14 +61,14 @@ func (r *Relay) enterWanted(w *tracksWatch, prefix moqt.Namespace) {
 func (r *Relay) rewant(w *tracksWatch, prefix moqt.Namespace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.wanted.remove(w.prefix, w)
+	r.wanted.remove(w.peer.place(w.prefix), w)
 	r.enterWanted(w, prefix)
 }
 
 func (r *Relay) unwant(w *tracksWatch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.wanted.remove(w.prefix, w)
+	r.wanted.remove(w.peer.place(w.prefix), w)
 }
 
 // offer sends PUBLISH for the track, if a publisher has, to a peer that has not got it in another way. Relay.mu is held.

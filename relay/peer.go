@@ -18,6 +18,7 @@ type peer struct {
 	outlet  Outlet
 	second  media.SecondConn // nil: the fast path does not serve the peer
 	setup   session.Peer     // set, with mu held, before any request is handled
+	scope   string           // set before any request is handled
 	id      uint64           // of the session, counted from 1
 	since   time.Time
 	turns   turns
@@ -33,6 +34,7 @@ func (p *peer) HandleSetup(_ *session.Session, setup session.Peer) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.setup = setup
+	p.scope = p.relay.cfg.Scope(setup.Authority, setup.Path)
 	return nil
 }
 

@@ -12,7 +12,7 @@ func (p *peer) HandlePublish(sub *session.Subscription) {
 		p.reject(sub.Request, refused)
 		return
 	}
-	h := p.relay.acquire(sub.Track())
+	h := p.acquire(sub.Track())
 	if h == nil {
 		p.reject(sub.Request, errTooManyTracks)
 		return
@@ -62,7 +62,7 @@ func (u *upstream) accept(permit *lease) bool {
 func (r *Relay) publish(h *hub) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for w := range r.wanted.matching(h.name.Namespace) {
+	for w := range r.wanted.matching(h.place) {
 		h.offer(w)
 	}
 }

@@ -39,8 +39,8 @@ type Relay struct {
 	lastID    uint64          // of a session
 	ended     []SessionStatus // the last ones
 	draining  bool
-	hubs      map[string]*hub       // by track
-	hubTree   tree[*hub]            // by namespace
+	hubs      map[string]*hub       // by place and name
+	hubTree   tree[*hub]            // by place
 	announced tree[*announcement]   // PUBLISH_NAMESPACE
 	watches   tree[*namespaceWatch] // SUBSCRIBE_NAMESPACE
 	wanted    tree[*tracksWatch]    // SUBSCRIBE_TRACKS
@@ -147,19 +147,21 @@ func (r *Relay) leave(p *peer) {
 	}
 }
 
-// acquire returns the hub of a track, or nil if there are too many. It exists until it is released, and longer while it is of use.
-func (r *Relay) acquire(name moqt.FullTrackName) *hub {
+// acquire returns the hub of a track in the peer's scope, or nil if there are too many. It exists until it is released, and longer while it
+// is of use.
+func (p *peer) acquire(name moqt.FullTrackName) *hub {
+	r, at := p.relay, p.place(name.Namespace)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := name.Key()
+	key := moqt.FullTrackName{Namespace: at, Name: name.Name}.Key()
 	h := r.hubs[key]
 	if h == nil {
 		if len(r.hubs) >= r.cfg.MaxTracks {
 			return nil
 		}
-		h = newHub(r, name)
+		h = newHub(r, name, at)
 		r.hubs[key] = h
-		r.hubTree.add(name.Namespace, h)
+		r.hubTree.add(at, h)
 	}
 	h.refs++
 	return h
@@ -178,7 +180,7 @@ func (r *Relay) sweepHubs() {
 	for key, h := range r.hubs {
 		if h.refs == 0 && h.idle() {
 			delete(r.hubs, key)
-			r.hubTree.remove(h.name.Namespace, h)
+			r.hubTree.remove(h.place, h)
 			h.fast.Close()
 		}
 	}

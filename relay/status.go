@@ -14,7 +14,7 @@ func (p *peer) HandleTrackStatus(req *session.IncomingTrackStatus) {
 		p.reject(req.Request, refused)
 		return
 	}
-	h := p.relay.acquire(req.Message.Track)
+	h := p.acquire(req.Message.Track)
 	if h == nil {
 		p.reject(req.Request, errTooManyTracks)
 		return

@@ -16,7 +16,7 @@ func (p *peer) HandleSubscribe(pub *session.Publication) {
 		p.reject(pub.Request, refused)
 		return
 	}
-	h := p.relay.acquire(pub.Track())
+	h := p.acquire(pub.Track())
 	if h == nil {
 		p.reject(pub.Request, errTooManyTracks)
 		return
@@ -47,7 +47,7 @@ func (h *hub) enter(d *downstream, group *uint64) {
 	h.requestGroup(group)
 	h.mu.Unlock()
 	// After d is in the hub, so that a publisher that comes now is not missed.
-	peers := h.relay.publishersOf(h.name.Namespace)
+	peers := h.relay.publishersOf(h.place)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if d.over {

@@ -298,7 +298,7 @@ func (u *upstream) updated(m *session.Update, permit *lease) {
 // ended forgets the subscription, and finds a replacement or ends those that depend on it.
 func (u *upstream) ended(cause error) {
 	h := u.hub
-	others := h.relay.publishersOf(h.name.Namespace)
+	others := h.relay.publishersOf(h.place)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !u.established {

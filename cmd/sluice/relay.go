@@ -51,6 +51,7 @@ type relayFlags struct {
 	relay         relay.Config
 	cacheMiB      int
 	tokenFile     string
+	scope         string
 	fastPath      fastPathConfig
 	budget        int
 	drop          string
@@ -69,6 +70,7 @@ func (f *relayFlags) register(cmd *cobra.Command) {
 
 	flags.DurationVar(&f.relay.Cache.Duration, "cache-duration", 30*time.Second, "keep objects for this `duration`")
 	flags.IntVar(&f.cacheMiB, "cache-size", 256, "keep at most this many `MiB` of objects")
+	flags.StringVar(&f.scope, "scope", "one", "which sessions have tracks in common: one (all), path (those with the same path in their URL) or url (with the same authority, too)")
 	flags.StringVar(&f.tokenFile, "auth-token-file", "", "`file` with authorization tokens and what they allow; without it anybody may do everything")
 	flags.IntVar(&f.relay.MaxSessions, "max-sessions", 16384, "largest `number` of sessions")
 	flags.IntVar(&f.relay.MaxTracks, "max-tracks", 65536, "largest `number` of tracks that are published, wanted or cached")
@@ -121,6 +123,8 @@ func (f *relayFlags) run(ctx context.Context, env *environment) error {
 	return err
 }
 
+var scopes = map[string]relay.Scoping{"one": relay.OneScope, "path": relay.ScopeByPath, "url": relay.ScopeByURL}
+
 // config checks the flags. certificate describes the one that --dev made.
 func (f *relayFlags) config() (cfg relayServerConfig, certificate string, err error) {
 	f.transport.Logger, f.relay.Logger = slog.Default(), slog.Default()
@@ -133,6 +137,8 @@ func (f *relayFlags) config() (cfg relayServerConfig, certificate string, err er
 		return cfg, "", usage("--fastpath %q: it is auto, on or off", f.fastPath.Mode)
 	case f.budget < 1 || f.budget > fastpath.MaxSubscriptions:
 		return cfg, "", usage("--fastpath-budget has to be 1 to %d; --fastpath off turns the fast path off", fastpath.MaxSubscriptions)
+	case scopes[f.scope] == nil:
+		return cfg, "", usage("--scope %q: it is one, path or url", f.scope)
 	case f.drop != "priority" && f.drop != "none":
 		return cfg, "", usage("--drop %q: it is priority or none", f.drop)
 	case !f.dev && f.transport.CertFile == "":
@@ -143,6 +149,7 @@ func (f *relayFlags) config() (cfg relayServerConfig, certificate string, err er
 			return cfg, "", usage("--drain-uri: %w", err)
 		}
 	}
+	f.relay.Scope = scopes[f.scope]
 	f.relay.Cache.Size = int64(f.cacheMiB) << 20
 	if f.cacheMiB == 0 || f.relay.Cache.Duration == 0 {
 		f.relay.Cache.Duration = -1 // nothing is kept
