@@ -10,7 +10,7 @@ export BPF2GO_CC := clang-19
 export BPF2GO_STRIP := llvm-strip-19
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test race deps third_party generate check-generated lint cross third-party-test interop browser fuzz bench bench-quick micro clean
+.PHONY: help build demo test race deps third_party generate check-generated lint cross third-party-test interop browser fuzz bench bench-quick bench-peers micro clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -62,12 +62,15 @@ browser: deps third_party ## subscribe from headless Chromium over WebTransport
 fuzz: third_party ## run every fuzz target for FUZZTIME each
 	scripts/fuzz $(or $(FUZZTIME),20s)
 
-# More relays beside Sluice: make bench BENCH="--relay-cmd 'moq-relay-ietf --bind {addr} --tls-cert {cert} --tls-key {key}'"
+# More relays beside Sluice: make bench-peers, then make bench BENCH='--peer moq-relay-ietf,moq-relay'
 bench: deps build ## measure the relay in a lab, all scenarios: results in bench-results (less than 20 minutes, root)
 	bin/sluice bench $(BENCH)
 
 bench-quick: deps build ## measure the relay in a lab, the shortest form (less than 3 minutes, root)
 	bin/sluice bench --quick $(BENCH)
+
+bench-peers: ## install the relays that sluice bench --peer measures (needs Rust)
+	bench/install-peers
 
 micro: third_party ## run the Go benchmarks once
 	go test -run '^$$' -bench . -benchtime 1x ./...

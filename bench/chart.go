@@ -56,9 +56,11 @@ func (t *trace) add(x float64, s Statistic) {
 	t.Low, t.High = append(t.Low, number(s.Min)), append(t.High, number(s.Max))
 }
 
-// hasValues reports whether there is anything to draw.
+// hasValues reports whether there is anything to draw that a table does not say better.
 func (c chart) hasValues() bool {
-	return slices.ContainsFunc(c.Traces, func(t trace) bool { return slices.ContainsFunc(t.Y, number.finite) })
+	return slices.ContainsFunc(c.Traces, func(t trace) bool {
+		return slices.ContainsFunc(t.Y, func(y number) bool { return y.finite() && y != 0 })
+	})
 }
 
 // charts makes all charts of a report, in the order in which they are shown.
@@ -119,7 +121,7 @@ func (s Scenario) summary(system string) Summary {
 	return s.Summaries[i]
 }
 
-// names are the keys of what get finds in the summaries of the scenarios, each once, sorted.
+// names are the keys of what get finds in the summaries of the scenarios, each once, those of parts of something behind the whole.
 func names[V any](scenarios []Scenario, get func(Summary) map[string]V) []string {
 	var out []string
 	for _, s := range scenarios {
@@ -129,7 +131,9 @@ func names[V any](scenarios []Scenario, get func(Summary) map[string]V) []string
 			}
 		}
 	}
-	slices.Sort(out)
+	slices.SortFunc(out, func(a, b string) int {
+		return cmp.Or(cmp.Compare(strings.Count(a, "."), strings.Count(b, ".")), cmp.Compare(a, b))
+	})
 	return slices.Compact(out)
 }
 
@@ -166,7 +170,7 @@ func groups(scenarios []Scenario) []group {
 	return out
 }
 
-// difference is what p has that not all others have.
+// difference is what p has that others have differently.
 func difference(all []Params, p Params) string {
 	var parts []string
 	for _, value := range []func(Params) string{
@@ -178,7 +182,7 @@ func difference(all []Params, p Params) string {
 		func(p Params) string { return withValue(p.Duration, " s") },
 	} {
 		v := value(p)
-		if v != "" && slices.ContainsFunc(all, func(o Params) bool { return value(o) != v }) {
+		if v != "" && slices.ContainsFunc(all, func(o Params) bool { return value(o) != "" && value(o) != v }) {
 			parts = append(parts, v)
 		}
 	}

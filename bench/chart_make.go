@@ -50,6 +50,9 @@ func (r Report) overSubscribers(kind string, scenarios []Scenario) []chart {
 	var out []chart
 	all, distributions := groups(scenarios), names(scenarios, distributionsOf)
 	for _, name := range names(scenarios, metricsOf) {
+		if r.metric(name).Better == 0 {
+			continue // tells how sure the rest is, which tables do
+		}
 		if _, _, ok := quantileOf(name, distributions); ok {
 			for _, g := range all {
 				out = append(out, r.metricBars(kind, name, g))
@@ -191,6 +194,9 @@ func (r Report) overTime(kind string, scenarios []Scenario) []chart {
 			}
 			c := chart{ID: "series " + s.Name + " " + name, kind: kind, Figure: "over time", Form: lines, Title: titled(m.Title, s.Title),
 				X: axis{Title: "time", Unit: "s"}, Y: axis{Title: m.Title, Unit: m.Unit}}
+			if kind == KindCapacity {
+				c.X = axis{Title: "subscribers"} // see quantities
+			}
 			for _, run := range runs {
 				c.Traces = append(c.Traces, seriesTrace(run.System, r.system(run.System), run.Series[name]))
 			}

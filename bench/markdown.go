@@ -44,16 +44,16 @@ func (r Report) writeSummary(w io.Writer, charts []chart) error {
 }
 
 func (r Report) lossesMarkdown(w io.Writer) {
-	losses, wins, ties := r.losses()
+	losses, worse, wins, ties := r.losses()
 	fmt.Fprintf(w, "## Where %s loses\n\n", escapeMarkdown(r.subject()))
 	fmt.Fprintf(w, "Beyond the spread of the runs it is worse in %d comparisons with another system, better in %d, and %d are within the spread.\n\n",
-		len(losses), wins, ties)
+		worse, wins, ties)
 	if len(losses) == 0 {
 		return
 	}
-	t := table{Columns: []string{"scenario", "metric", r.subject(), "better", "by"}}
+	t := table{Columns: []string{"scenario", "metric", r.subject(), "better", "times"}}
 	for _, l := range losses[:min(len(losses), maxLossesListed)] {
-		t.Rows = append(t.Rows, []string{l.Scenario, l.Metric, l.Ours, l.Theirs, l.Against()})
+		t.Rows = append(t.Rows, []string{l.Scenario, l.Metric, l.Ours, l.Theirs, l.Factor.String()})
 	}
 	if more := len(losses) - maxLossesListed; more > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("%d smaller ones are in the page.", more))
@@ -91,10 +91,12 @@ func escapeMarkdown(s string) string { return markdownEscapes.Replace(s) }
 // code is what can stand between backquotes.
 func code(s string) string { return strings.NewReplacer("`", "'", "\n", " ").Replace(s) }
 
-// heading is the name of a kind as a heading.
+// headings of the kinds whose names are no words.
+var headings = map[string]string{KindCPU: "CPU", KindSyscalls: "System calls", "": "Other"}
+
 func heading(kind string) string {
-	if kind == "" {
-		return "Other"
+	if h, ok := headings[kind]; ok {
+		return h
 	}
 	return strings.ToUpper(kind[:1]) + kind[1:]
 }

@@ -50,6 +50,7 @@ type page struct {
 	Script   template.JS
 	Sections []section
 	Losses   []loss
+	Worse    int // comparisons, as Wins and Ties
 	Wins     int
 	Ties     int
 	Data     pageData
@@ -89,7 +90,7 @@ func (r Report) writePage(w io.Writer, charts []chart) error {
 		return err
 	}
 	p := page{Report: r, Style: template.CSS(style), Script: template.JS(script), Sections: r.sections(charts)}
-	p.Losses, p.Wins, p.Ties = r.losses()
+	p.Losses, p.Worse, p.Wins, p.Ties = r.losses()
 	p.Data.Charts = append([]chart{}, charts...)
 	for _, s := range r.Systems {
 		p.Data.Systems = append(p.Data.Systems, s.Name)

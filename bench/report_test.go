@@ -201,12 +201,13 @@ func TestPage(t *testing.T) {
 
 func TestLosses(t *testing.T) {
 	r := sampleReport()
-	losses, wins, ties := r.losses()
-	require.Equal(t, []loss{{Scenario: "capacity", Metric: "subscribers served", Ours: "80 (78–81)", Theirs: "200 (190–210)", Other: hostile, Factor: 2.5}}, losses)
+	losses, worse, wins, ties := r.losses()
+	require.Equal(t, []loss{{Scenario: "capacity", Metric: "subscribers served", Ours: "80 (78–81)", Theirs: hostile + ": 200 (190–210)", Factor: 2.5}}, losses)
+	require.Equal(t, 1, worse)
 	require.Equal(t, 6, wins, "delay p50 and p99 and the CPU, under two loads")
 	require.Equal(t, 1, ties, "the goodput")
 	html, _ := pageOf(t, r)
-	require.Contains(t, html, "(2.5 times)")
+	require.Contains(t, html, ">2.5</td>")
 }
 
 func TestSummary(t *testing.T) {
@@ -215,7 +216,7 @@ func TestSummary(t *testing.T) {
 	require.NoError(t, r.writeSummary(&b, r.charts()))
 	md := b.String()
 	require.Contains(t, md, "Measured on 2026-01-02, commit `abc1234`, in 1.5 minutes, on A CPU &amp; more, 2 cores, Linux 6.18.0 (virtualised: kvm).")
-	require.Contains(t, md, "| capacity | subscribers served | 80 (78–81) | 200 (190–210) | &lt;script>alert(\"x\")&lt;/script> (2.5 times) |\n")
+	require.Contains(t, md, "| capacity | subscribers served | 80 (78–81) | &lt;script>alert(\"x\")&lt;/script>: 200 (190–210) | 2.5 |\n")
 	require.Contains(t, md, "| capacity | sluice | 2 | 80 (78–81) |\n")
 	require.Contains(t, md, "(plots/cdf-delay-1-delay.svg)")
 	require.NotContains(t, md, "<script>")

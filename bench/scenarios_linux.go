@@ -235,6 +235,17 @@ type bottleneck struct {
 	rates []float64
 }
 
+// series is the rate of the link over a run, Mbit/s.
+func (b bottleneck) series(mediaRate float64, period time.Duration) Series {
+	var out Series
+	each := period.Seconds() / float64(len(b.rates))
+	for i, part := range b.rates {
+		out.Time = append(out.Time, float64(i)*each, float64(i+1)*each)
+		out.Value = append(out.Value, part*mediaRate/1e6, part*mediaRate/1e6)
+	}
+	return out
+}
+
 func (s *stage) congestionPlans() (plans []plan) {
 	kinds := []bottleneck{{"constant", []float64{.6}}, {"step", []float64{1.5, .5, 1.5}}}
 	if s.Brief {
@@ -299,5 +310,6 @@ func (s *stage) runCongestion(ctx context.Context, spec Spec, b bottleneck) (*ou
 	o.values["age"] = narrow.ages
 	addQuantiles(o.Metrics, "age", narrow.ages)
 	o.Series["goodput"], o.Series["neighbour.goodput"], o.Series["age"] = narrow.goodputs, wide.goodputs, narrow.age
+	o.Series["link"] = b.series(mock.Rate, period)
 	return o, nil
 }

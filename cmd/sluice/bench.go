@@ -25,6 +25,7 @@ type benchFlags struct {
 	out             string
 	clip            string
 	commands, names []string
+	peers           []string
 }
 
 func newBench(env *environment) *cobra.Command {
@@ -36,13 +37,14 @@ func newBench(env *environment) *cobra.Command {
 subscribers it serves, and what happens at a bottleneck. It builds a lab for that, as 'sluice lab up' does, and needs root.
 
 Sluice is measured with the fast path and without it. --relay-cmd adds any other relay that speaks MoQT draft 18 over QUIC, with the same
-publisher and subscribers; it may be repeated. In its command {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for
+publisher and subscribers; it may be repeated. --peer adds those that 'make bench-peers' installs. In its command {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for
 PEM files, {dir} for an empty directory.
 
 Results go to --out: results.json, and what people read, report.html first. A run whose load generator was the bottleneck has the reason instead of numbers.`,
 		Example: `  sudo sluice bench --quick
   sudo sluice bench --scenario delay,cpu --subscribers 1,10 --repetitions 5
-  sudo sluice bench --relay-name moq-relay-ietf --relay-cmd 'moq-relay-ietf --bind {addr} --tls-cert {cert} --tls-key {key}'`,
+  sudo sluice bench --peer moq-relay-ietf,moq-relay
+  sudo sluice bench --relay-name other --relay-cmd 'other --bind {addr} --tls-cert {cert} --tls-key {key}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
@@ -55,6 +57,7 @@ Results go to --out: results.json, and what people read, report.html first. A ru
 	flags.IntVar(&f.cfg.MaxCapacity, "max-capacity", 0, "try at most this `number` of subscribers (default 400)")
 	flags.DurationVar(&f.cfg.Duration, "duration", 0, "measure each run for this `duration` (default 6s)")
 	flags.StringArrayVar(&f.commands, "relay-cmd", nil, "`command` of another relay")
+	flags.StringSliceVar(&f.peers, "peer", nil, "`names` of relays that 'make bench-peers' installs: "+strings.Join(bench.PeerNames(), ", "))
 	flags.StringArrayVar(&f.names, "relay-name", nil, "its `name`; the n-th is for the n-th --relay-cmd (default: the name of the program)")
 	flags.StringVar(&f.clip, "clip", "", "fragmented MP4 `file` with real video (default: the sample clip, if it is there)")
 	flags.Uint64Var(&f.cfg.Seed, "seed", 1, "`seed` of the lab")
@@ -90,6 +93,13 @@ func (f *benchFlags) configure(env *environment) (err error) {
 	if len(f.names) > len(f.commands) {
 		return usage("there are more --relay-name than --relay-cmd")
 	}
+	for _, name := range f.peers {
+		peer, err := bench.Peer(name, peersDir(env))
+		if err != nil {
+			return usageError{err}
+		}
+		f.cfg.Systems = append(f.cfg.Systems, peer)
+	}
 	for i, command := range f.commands {
 		name, _, _ := strings.Cut(command, " ")
 		if name = filepath.Base(name); i < len(f.names) {
@@ -106,6 +116,18 @@ func (f *benchFlags) configure(env *environment) (err error) {
 	f.cfg.Commit, f.cfg.Command = version, slices.Concat([]string{"sluice"}, env.args)
 	f.cfg.Progress = func(line string) { fmt.Fprintln(env.stdout, line) }
 	return nil
+}
+
+// peersDir is where bench/install-peers puts programs.
+func peersDir(env *environment) string {
+	if dir := env.getenv("SLUICE_PEERS"); dir != "" {
+		return filepath.Join(dir, "bin")
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "" // then they are looked for in PATH
+	}
+	return filepath.Join(cache, "sluice", "peers", "bin")
 }
 
 // beQuick sets what the user has not.
