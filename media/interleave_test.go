@@ -12,27 +12,32 @@ import (
 
 // scenario is shared state and actors that work on it. The explorer runs the actors in every order of their accesses to shared state.
 type scenario struct {
-	sub    SubscriberState
-	stream StreamState
+	sub    *SubscriberState
+	stream *StreamState
 	ledger ledger
 	actors []func()
 	check  func() // when all actors are through
 }
 
 func newScenario(records int) *scenario {
-	sc := &scenario{ledger: make(ledger, records)}
+	sc := &scenario{sub: new(SubscriberState), stream: new(StreamState), ledger: make(ledger, records)}
+	sc.reset()
+	return sc
+}
+
+func (sc *scenario) reset() {
+	*sc.sub, *sc.stream = SubscriberState{}, StreamState{}
 	sc.ledger.clear()
 	sc.sub.DataLimit.Store(1 << 20)
 	sc.sub.Window.Store(1 << 20)
 	sc.stream.Limit.Store(1 << 20)
 	sc.stream.State.Store(streamOpen)
-	return sc
 }
 
 // memory is the content of the shared state.
 func (sc *scenario) memory() string {
-	b := append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&sc.sub)), unsafe.Sizeof(sc.sub))...)
-	b = append(b, unsafe.Slice((*byte)(unsafe.Pointer(&sc.stream)), unsafe.Sizeof(sc.stream))...)
+	b := append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(sc.sub)), unsafe.Sizeof(*sc.sub))...)
+	b = append(b, unsafe.Slice((*byte)(unsafe.Pointer(sc.stream)), unsafe.Sizeof(*sc.stream))...)
 	return string(append(b, unsafe.Slice((*byte)(unsafe.Pointer(&sc.ledger[0])), uintptr(len(sc.ledger))*unsafe.Sizeof(sc.ledger[0]))...))
 }
 

@@ -1,0 +1,299 @@
+package media_test
+
+import (
+	"encoding/binary"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/stretchr/testify/require"
+
+	"sluice/fastpath"
+	"sluice/lab"
+	"sluice/lab/labtest"
+	"sluice/media"
+	"sluice/moqt"
+)
+
+const (
+	kernelPort = 4443
+	upstreamID = 3 // the publisher's stream
+	claimEnd   = 40
+)
+
+// kernelRig is a subscriber's connection and a stream that this process and the kernel's program race on.
+type kernelRig struct {
+	*testing.T
+	lab      *lab.Lab
+	fast     *fastpath.FastPath
+	track    *fastpath.Track
+	program  *ebpf.Program // server_ingress
+	packets  *media.Packets
+	upstream media.SecondConn
+	down     media.SecondConn
+	sub      *media.SubscriberState
+	records  []media.Record
+	claims   *media.Claims
+}
+
+var kernelCID = []byte("publish!")
+
+func newKernelRig(t *testing.T) *kernelRig {
+	r := &kernelRig{T: t, lab: labtest.New(t, lab.Topology{Subscribers: 1}), packets: media.NewPackets(t)}
+	var err error
+	r.fast, err = fastpath.New(fastpath.Settings{Port: kernelPort, ConnectionIDLen: len(kernelCID)}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err != nil && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.fast.Close()) })
+	require.NoError(t, r.lab.Relay.Do(r.attach))
+
+	r.upstream = r.fast.Connect(r.fast.Subscriber(), func(*media.StreamState) {})
+	r.upstream.ReadKeys(0, &r.packets.Keys)
+	r.upstream.ConnectionID(kernelCID, true)
+	r.sub = r.fast.Subscriber()
+	r.records = r.fast.Ledger(r.sub, 2048)
+	r.down = r.fast.Connect(r.sub, func(*media.StreamState) {})
+	r.down.WriteKeys(0, &r.packets.Keys)
+	r.down.SetSession(media.Session{})
+	r.meet()
+	r.track = r.fast.NewTrack()
+	r.track.Forward(r.upstream, 7, 128, []fastpath.Subscriber{
+		{Conn: r.down, Alias: 7, Range: moqt.Range{End: moqt.Location{Group: 1<<64 - 1}}, Forward: true, Priority: 128},
+	})
+	return r
+}
+
+func (r *kernelRig) attach() error {
+	for _, d := range r.lab.Relay.Devices {
+		i, err := net.InterfaceByName(d.Name)
+		if err != nil {
+			return err
+		}
+		if err := r.fast.Attach(i.Index); err != nil {
+			return err
+		}
+		q, err := link.QueryPrograms(link.QueryOptions{Target: i.Index, Attach: ebpf.AttachTCXIngress})
+		if err != nil {
+			return err
+		}
+		if r.program, err = ebpf.NewProgramFromID(q.Programs[len(q.Programs)-1].ID); err != nil {
+			return err
+		}
+		r.Cleanup(func() { r.program.Close() })
+	}
+	return nil
+}
+
+// meet has the stack send something to the subscriber, so that the kernel learns where it is.
+func (r *kernelRig) meet() {
+	host := r.lab.Subscribers[0]
+	near, far := netip.AddrPortFrom(r.lab.Relay.Facing(host).IPv4.Addr(), kernelPort), netip.AddrPortFrom(host.Devices[0].IPv4.Addr(), 9000)
+	relay, err := r.lab.Relay.ListenUDP(near)
+	require.NoError(r, err)
+	defer relay.Close()
+	viewer, err := host.ListenUDP(far)
+	require.NoError(r, err)
+	r.Cleanup(func() { viewer.Close() })
+	_, err = relay.WriteToUDPAddrPort([]byte("handshake"), far)
+	require.NoError(r, err)
+	require.NoError(r, viewer.SetReadDeadline(time.Now().Add(20*time.Second)))
+	_, err = viewer.Read(make([]byte, 100))
+	require.NoError(r, err)
+	r.down.SetPath(media.SecondPath{Local: near, Remote: far, MaxStreamData: 1 << 20})
+}
+
+// open has this process open a stream for one of the publisher's, and the races begin on it.
+func (r *kernelRig) open(id int64) *media.StreamState {
+	h := moqt.SubgroupHeader{GroupID: uint64(id), SubgroupIDMode: moqt.SubgroupIDZero}
+	r.track.Receive(r.upstream, id, h, 128, 0)
+	state, theirs := r.down.OpenStream(&media.Upstream{Conn: r.upstream, StreamID: id})
+	require.NotNil(r, state)
+	require.False(r, theirs)
+	return state
+}
+
+// see has the kernel's program see a packet.
+func (r *kernelRig) see(packet []byte) {
+	require.NoError(r, r.lab.Relay.Do(func() error {
+		_, err := r.program.Run(&ebpf.RunOptions{Data: frame(packet)})
+		return err
+	}))
+}
+
+// piece is a packet with the bytes [from, to) of the publisher's stream.
+func (r *kernelRig) piece(from, to int64) []byte {
+	return r.packets.Stream(kernelCID, upstreamID, from, make([]byte, to-from), to == claimEnd)
+}
+
+// frame is an Ethernet frame with a UDP datagram over IPv4, without checksums.
+func frame(payload []byte) []byte {
+	b := append(make([]byte, 12), 8, 0, 0x45, 0)
+	b = binary.BigEndian.AppendUint16(b, uint16(28+len(payload)))
+	b = append(b, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2)
+	for _, v := range []int{9, kernelPort, 8 + len(payload), 0} {
+		b = binary.BigEndian.AppendUint16(b, uint16(v))
+	}
+	return append(b, payload...)
+}
+
+// TestKernelBetweenAccesses runs the kernel's program between any two accesses of this process to the memory that both share: one packet
+// there, and the next there or later, for every place, cut and credit.
+func TestKernelBetweenAccesses(t *testing.T) {
+	r := newKernelRig(t)
+	r.claims = media.NewClaims(r.sub, r.open(upstreamID), r.records)
+	runs, byKernel := 0, uint64(0)
+	for _, cut := range []int64{5, 20, 27} {
+		first, second := r.piece(0, cut), r.piece(cut, claimEnd)
+		for _, credit := range []uint64{1 << 20, 33} {
+			for i := 0; ; i++ {
+				accesses := 0
+				for j := i; j == i || j < accesses; j++ {
+					r.claims.Reset(upstreamID, credit)
+					media.BeforeEach(func() { r.claims.SendAll(claimEnd, 20) }, func(n int) {
+						accesses = n
+						if n == i {
+							r.see(first)
+						}
+						if n == j {
+							r.see(second)
+						}
+					})
+					r.check(credit)
+					runs++
+					byKernel += r.sub.Packets.Load()
+				}
+				if i >= accesses {
+					break
+				}
+			}
+		}
+	}
+	t.Logf("%d runs, the kernel sent %d packets", runs, byKernel)
+	require.Greater(t, runs, 500)
+	require.Greater(t, byKernel, uint64(runs/4))
+}
+
+func (r *kernelRig) check(credit uint64) {
+	next, closed, fins := r.claims.Check(r.T)
+	require.EqualValues(r, min(claimEnd, credit), next)
+	require.Equal(r, credit >= claimEnd, closed)
+	if closed {
+		require.Equal(r, 1, fins)
+	}
+}
+
+// TestKernelBeforeEnd runs the program between any two accesses while the stream is being reset: nothing is claimed after its end.
+func TestKernelBeforeEnd(t *testing.T) {
+	r := newKernelRig(t)
+	r.claims = media.NewClaims(r.sub, r.open(upstreamID), r.records)
+	p := r.piece(0, 10)
+	for i, more := 0, true; more; i++ {
+		r.claims.Reset(upstreamID, 1<<20)
+		more = false
+		var final int64
+		media.BeforeEach(func() { final = r.claims.Close() }, func(n int) {
+			if n == i {
+				r.see(p)
+				more = true
+			}
+		})
+		r.see(p)
+		next, closed, _ := r.claims.Check(t)
+		require.True(t, closed)
+		require.Equal(t, final, next)
+	}
+}
+
+// TestKernelRaces has several CPUs run the program while this process claims from the same stream.
+func TestKernelRaces(t *testing.T) {
+	const runs, seed = 1500, 1
+	r := newKernelRig(t)
+	r.claims = media.NewClaims(r.sub, r.open(upstreamID), r.records)
+	random := rand.New(rand.NewPCG(seed, 0))
+	byKernel := uint64(0)
+	for range runs {
+		credit := uint64(1 << 20)
+		if random.IntN(4) == 0 {
+			credit = random.Uint64N(claimEnd)
+		}
+		r.claims.Reset(upstreamID, credit)
+		var packets [][]byte
+		for from := int64(0); from < claimEnd; {
+			to := min(from+1+random.Int64N(15), claimEnd)
+			packets = append(packets, r.piece(from, to))
+			from = to
+		}
+		piece, start, step := 1+random.Int64N(20), random.IntN(startTurns), 1+random.IntN(2000)
+		var running sync.WaitGroup
+		for range 2 {
+			running.Go(func() {
+				for _, p := range packets {
+					r.see(p)
+				}
+			})
+		}
+		r.spin(start)
+		media.BeforeEach(func() { r.claims.SendAll(claimEnd, piece) }, func(int) { r.spin(step) })
+		running.Wait()
+		r.claims.SendAll(claimEnd, piece)
+		r.check(credit)
+		byKernel += r.sub.Packets.Load()
+	}
+	t.Logf("the kernel sent %d packets in %d runs", byKernel, runs)
+	require.NotZero(t, byKernel)
+}
+
+// startTurns is about how long the program takes to begin after it was asked to.
+const startTurns = 200_000
+
+// spin waits for a time that is too short to sleep.
+func (r *kernelRig) spin(turns int) {
+	for range turns {
+		r.sub.Window.Load()
+	}
+}
+
+// TestKernelOpens has both sides open the streams of a subscriber at the same time: each is opened once.
+func TestKernelOpens(t *testing.T) {
+	r := newKernelRig(t)
+	const streams = 300
+	theirs, random := 0, rand.New(rand.NewPCG(1, 0))
+	r.claims = media.NewClaims(r.sub, new(media.StreamState), r.records)
+	r.claims.Reset(0, 1<<20)
+	r.sub.NextUni.Store(3)
+	r.sub.MaxUni.Store(1 << 20)
+	for i := range int64(streams) {
+		id := 4*i + 3
+		header := moqt.AppendSubgroupHeader(nil, moqt.Draft18, moqt.SubgroupHeader{TrackAlias: 7, GroupID: uint64(i), SubgroupIDMode: moqt.SubgroupIDZero})
+		p := r.packets.Stream(kernelCID, id, 0, append(header, "object"...), false)
+		before := r.sub.Packets.Load()
+		var running sync.WaitGroup
+		running.Go(func() { r.see(p) })
+		r.spin(random.IntN(startTurns))
+		state, opened := r.down.OpenStream(&media.Upstream{Conn: r.upstream, StreamID: id})
+		running.Wait()
+		require.NotNil(t, state)
+		if opened {
+			theirs++
+			require.EqualValues(t, len(header)+len("object"), state.Next.Load())
+			require.EqualValues(t, id, state.ID.Load())
+			require.EqualValues(t, before+1, r.sub.Packets.Load())
+		} else {
+			require.EqualValues(t, before, r.sub.Packets.Load())
+			taken, ok := r.claims.TakeStream()
+			require.True(t, ok)
+			require.Equal(t, id, taken)
+		}
+	}
+	require.EqualValues(t, 4*streams+3, r.sub.NextUni.Load())
+	t.Logf("the kernel opened %d of %d", theirs, streams)
+}
