@@ -2,6 +2,7 @@ package bench
 
 import (
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -26,62 +27,84 @@ type playback struct {
 
 // play replays the arrivals of frames [from, to) of a broadcast.
 func play(m Mock, arrivals []Arrival, from, to uint64) (p playback) {
-	if len(arrivals) == 0 || from >= to {
+	if from >= to {
 		return p
 	}
 	origin := publicationOfFirst(m, arrivals)
-	arrived := make(map[uint64]Arrival)
-	for _, a := range arrivals {
-		arrived[a.Group*uint64(m.Group)+a.Object] = a
-	}
-	inTime := make(map[uint64]bool)
-	bins := make([]float64, (time.Duration(to-from)*m.interval()+goodputBin-1)/goodputBin)
-	keys, keysInTime, shown := 0, 0, 0
-	last := from // frame that was shown last
-	for n := from; n < to; n++ {
-		f := m.frame(n)
-		due := origin + int64(f.due+playout)
-		a, ok := arrived[n]
-		since := f.due - m.frame(from).due
-		if ok {
-			p.ages = append(p.ages, float64(a.Arrived-a.Published)/1e6)
-			p.age.Time, p.age.Value = append(p.age.Time, since.Seconds()), append(p.age.Value, p.ages[len(p.ages)-1])
-		}
-		if ok && a.Arrived <= due {
-			bins[since/goodputBin] += float64(a.Bytes) * 8 / 1e6
-			on, depends := m.dependsOn(n)
-			inTime[n] = !depends || on < from || inTime[on]
-		}
-		if f.at.Object == 0 {
-			keys++
-			if inTime[n] {
-				keysInTime++
-			}
-		}
-		if inTime[n] || n == to-1 {
-			if gap := time.Duration(n-last) * m.interval(); gap > stallAfter {
-				p.stalls++
-				p.stalled += gap - m.interval()
-			}
-			last = n
-		}
-		if inTime[n] {
-			shown++
-		}
-	}
 	period := time.Duration(to-from) * m.interval()
-	for i, mbit := range bins {
-		p.goodput += mbit / period.Seconds()
-		width := min(goodputBin, period-time.Duration(i)*goodputBin)
-		p.goodputs.Time = append(p.goodputs.Time, (time.Duration(i) * goodputBin).Seconds())
-		p.goodputs.Value = append(p.goodputs.Value, mbit/width.Seconds())
+	bins := make([]float64, (period+goodputBin-1)/goodputBin)
+	shown := make(map[uint64]bool)
+	for _, a := range arrivals {
+		n := a.Group*uint64(m.Group) + a.Object
+		if n < from || n >= to {
+			continue
+		}
+		since := m.frame(n).due - m.frame(from).due
+		p.add(since, a)
+		if a.Arrived <= origin+int64(m.frame(n).due+playout) {
+			shown[n] = true
+			bins[since/goodputBin] += float64(a.Bytes) * 8 / 1e6
+		}
 	}
+	p.sort()
+	p.show(m, shown, from, to)
+	for i, mbit := range bins {
+		begin := time.Duration(i) * goodputBin
+		p.goodput += mbit / period.Seconds()
+		p.goodputs.Time = append(p.goodputs.Time, begin.Seconds())
+		p.goodputs.Value = append(p.goodputs.Value, mbit/min(goodputBin, period-begin).Seconds())
+	}
+	return p
+}
+
+// add takes the age of a frame.
+func (p *playback) add(since time.Duration, a Arrival) {
+	age := float64(a.Arrived-a.Published) / 1e6
+	p.ages = append(p.ages, age)
+	p.age.Time = append(p.age.Time, since.Seconds())
+	p.age.Value = append(p.age.Value, age)
+}
+
+// sort puts ages into order: in itself, and over time, in which frames do not arrive.
+func (p *playback) sort() {
+	slices.Sort(p.ages)
+	sort.Sort(byTime(p.age))
+}
+
+// show counts what can be shown of the frames that are there in time.
+func (p *playback) show(m Mock, inTime map[uint64]bool, from, to uint64) {
+	last := int64(from) - 1 // frame that was shown last
+	keys, keysShown, shown := 0, 0, 0
+	for n := from; n < to; n++ {
+		on, depends := m.dependsOn(n)
+		inTime[n] = inTime[n] && (!depends || on < from || inTime[on])
+		key := m.frame(n).at.Object == 0
+		if key {
+			keys++
+		}
+		if !inTime[n] {
+			continue
+		}
+		if key {
+			keysShown++
+		}
+		shown++
+		p.gap(m, last, int64(n))
+		last = int64(n)
+	}
+	p.gap(m, last, int64(to))
 	p.playable = float64(shown) / float64(to-from)
 	if keys > 0 {
-		p.keys = float64(keysInTime) / float64(keys)
+		p.keys = float64(keysShown) / float64(keys)
 	}
-	slices.Sort(p.ages)
-	return p
+}
+
+// gap counts the time between two frames that were shown one after the other, if it is a stall.
+func (p *playback) gap(m Mock, last, next int64) {
+	if missing := time.Duration(next-last-1) * m.interval(); missing+m.interval() > stallAfter {
+		p.stalls++
+		p.stalled += missing
+	}
 }
 
 // publicationOfFirst returns when the first frame was published or would have been, had none been late (Unix, ns).
@@ -98,4 +121,14 @@ func publicationOfFirst(m Mock, arrivals []Arrival) int64 {
 // expectedBetween returns the frames that are due in a period of a broadcast.
 func expectedBetween(m Mock, from, to time.Duration) (first, end uint64) {
 	return uint64((from + m.interval() - 1) / m.interval()), uint64((to + m.interval() - 1) / m.interval())
+}
+
+// byTime sorts a series.
+type byTime Series
+
+func (s byTime) Len() int           { return len(s.Time) }
+func (s byTime) Less(i, j int) bool { return s.Time[i] < s.Time[j] }
+func (s byTime) Swap(i, j int) {
+	s.Time[i], s.Time[j] = s.Time[j], s.Time[i]
+	s.Value[i], s.Value[j] = s.Value[j], s.Value[i]
 }

@@ -71,9 +71,7 @@ func (s *stage) fanout(subscribers int, load, clip string) plan {
 			return nil, err
 		}
 		o := m.outcome()
-		if load == loadHog {
-			o.Notes = append(o.Notes, "the load generators run at nice -10, the relay and the hogs at 0")
-		} else if o.Unusable == "" {
+		if load == loadIdle && o.Unusable == "" {
 			o.Unusable = m.exhausted()
 		}
 		d := measureDelays(m.packets, subscribers)

@@ -96,17 +96,20 @@ func (s *stage) command(spec Spec, dir string) ([]string, error) {
 	})
 }
 
+// Niceness of load generators. On another machine none of them would take the processor from the relay, and none would wait for it: so the
+// publisher, which needs little, comes first, and subscribers come last, but not behind a hog. Relay and hog have 0.
+const (
+	publisherNice  = -10
+	subscriberNice = 10
+)
+
 // loadCommand returns the words that start a load generator.
-func (s *stage) loadCommand(cfg LoadConfig, urgent bool) []string {
+func (s *stage) loadCommand(cfg LoadConfig, nice int) []string {
 	b, err := json.Marshal(cfg)
 	if err != nil {
 		panic(err) // it has nothing that could not be marshalled
 	}
-	words := []string{s.Program, "bench-load", string(b)}
-	if urgent {
-		words = append([]string{"nice", "-n", "-10"}, words...)
-	}
-	return words
+	return []string{"nice", "-n", strconv.Itoa(nice), s.Program, "bench-load", string(b)}
 }
 
 // url is how a host reaches the relay.

@@ -27,6 +27,12 @@ const (
 	PriorityDrop = "sluice-drop"
 )
 
+// Metrics of Sluice: QUIC packets with media, by who sent them.
+const (
+	kernelPackets = "sluice_fastpath_media_packets_total"
+	userPackets   = "sluice_media_packets_total"
+)
+
 const metricsAddress = "127.0.0.1:4480"
 
 // Sluice returns the ways in which Sluice itself is measured: with the fast path, without it, and, for scenarios with a bottleneck, with

@@ -88,7 +88,7 @@ func (t *trial) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	load := LoadConfig{Publish: true, URL: s.url(s.lab.Publisher), Mock: t.mock, Clip: t.clip}
-	if t.publisher, err = start(ctx, s.lab.Publisher, "publisher", true, s.loadCommand(load, t.hog)); err != nil {
+	if t.publisher, err = start(ctx, s.lab.Publisher, "publisher", true, s.loadCommand(load, publisherNice)); err != nil {
 		return err
 	}
 	ready, err := t.publisher.await(ctx, setUpLimit)
@@ -101,11 +101,14 @@ func (t *trial) setUp(ctx context.Context) (err error) {
 
 // join starts the subscribers.
 func (t *trial) join(ctx context.Context) error {
-	s := t.stage
+	s, nice := t.stage, subscriberNice
+	if t.hog {
+		nice = 0
+	}
 	for i, n := range t.sessions {
 		host := s.lab.Subscribers[i]
 		load := LoadConfig{URL: s.url(host), Mock: t.mock, Clip: t.clip, Sessions: n, Record: t.record}
-		p, err := start(ctx, host, host.Name, true, s.loadCommand(load, t.hog))
+		p, err := start(ctx, host, host.Name, true, s.loadCommand(load, nice))
 		if err != nil {
 			return err
 		}
@@ -252,7 +255,7 @@ func (t *trial) watchIdle(ctx context.Context) (float64, error) {
 // startHog starts what competes for the processors, for as long as this trial may take.
 func (t *trial) startHog(ctx context.Context) (stop func(), err error) {
 	limit := t.warmup + t.duration + time.Minute
-	p, err := start(ctx, t.stage.lab.Publisher, "hog", true, t.stage.loadCommand(LoadConfig{Hog: limit}, false))
+	p, err := start(ctx, t.stage.lab.Publisher, "hog", true, t.stage.loadCommand(LoadConfig{Hog: limit}, 0))
 	if err != nil {
 		return nil, err
 	}
@@ -303,9 +306,3 @@ func (t *trial) counters() (map[string]float64, error) {
 	}
 	return scrape(t.stage.lab.Relay, t.system.Metrics)
 }
-
-// Metrics of a relay that is Sluice.
-const (
-	kernelPackets = "sluice_fastpath_media_packets_total"
-	userPackets   = "sluice_media_packets_total"
-)
