@@ -78,7 +78,7 @@ func TestStatistic(t *testing.T) {
 	require.Equal(t, Statistic{Median: 4, Min: 4, Max: 4}, newStatistic([]float64{4}))
 }
 
-func TestSummary(t *testing.T) {
+func TestSummarize(t *testing.T) {
 	run := func(cpu float64, delays []float64, unusable string, notes ...string) outcome {
 		o := newOutcome()
 		o.Metrics["cpu.system"], o.values["first"], o.Unusable, o.Notes = cpu, delays, unusable, notes
