@@ -142,7 +142,7 @@ func (f *fetch) learnExtent() (*upstreamFetch, error) {
 		return nil, nil
 	}
 	u, err := f.fetchUpstream(f.wanted)
-	if errors.Is(err, errNoSource) && f.data.Largest() != nil {
+	if errors.Is(err, errArrived) || errors.Is(err, errNoSource) && f.data.Largest() != nil {
 		return nil, nil // what is cached is better than nothing
 	}
 	return u, err
@@ -216,13 +216,18 @@ func (f *fetch) sendRange(whole *upstreamFetch) error {
 		}
 		rest = whole.rest
 	}
-	switch {
-	case f.order == moqt.Ascending:
-		return f.sendAscending(rest)
-	case whole != nil:
+	if whole != nil && f.order == moqt.Descending {
 		return f.skip(track.Unknown, f.lastOf(rest))
 	}
-	return f.sendDescending(rest)
+	return f.send(rest)
+}
+
+// send sends r from the cache, and from upstream what that does not have.
+func (f *fetch) send(r moqt.Range) error {
+	if f.order == moqt.Ascending {
+		return f.sendAscending(r)
+	}
+	return f.sendDescending(r)
 }
 
 func (f *fetch) sendAscending(r moqt.Range) error {

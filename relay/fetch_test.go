@@ -538,3 +538,32 @@ func TestTrackStatus(t *testing.T) {
 		require.Equal(t, 1, asked, "a subscription tells it")
 	})
 }
+
+// A publisher that does not answer FETCH does not hold up what it sends by subscription.
+func TestFetchOfWhatIsArriving(t *testing.T) {
+	for _, order := range []moqt.GroupOrder{moqt.Ascending, moqt.Descending} {
+		onBench(t, Config{}, func(b *bench) {
+			pub := b.connect()
+			src := pub.serve(&source{largest: ptr(at(1, 1))})
+			asked := make(chan struct{}, 1)
+			pub.handler.fetch = func(f *session.IncomingFetch) {
+				asked <- struct{}{}
+				<-f.Context().Done()
+			}
+			pub.announce("live")
+			c := b.connect()
+			c.mustSubscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterLargestObject}})
+			m := standalone(at(1, 0), at(1, 2))
+			m.Parameters.GroupOrder = &order
+			start := time.Now()
+			result := make(chan got, 1)
+			go func() { result <- c.fetch(m) }()
+			<-asked
+			src.group(1, 2)
+			g := <-result
+			require.NoError(t, g.err)
+			require.Equal(t, "1.0, 1.1, fin", g.objects)
+			require.Less(t, time.Since(start), time.Second)
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,12 @@ const (
 	fillBuffer = 16 << 10
 	// maxFills is how many FETCHes of the relay a FETCH may cause: one for each hole in the cache.
 	maxFills = 64
+	// arrivalInterval is how often to look whether what a publisher is asked for has come by subscription meanwhile.
+	arrivalInterval = 20 * time.Millisecond
 )
+
+// errArrived says that a publisher need not be waited for any longer.
+var errArrived = errors.New("the object has come by subscription")
 
 // errNoSource says that there is no publisher to fetch from, or no time left to do so.
 var errNoSource = &moqt.RequestError{Code: moqt.RequestDoesNotExist, Reason: "nobody publishes the track"}
@@ -60,7 +66,7 @@ func (h *hub) sources() []*peer {
 	return peers
 }
 
-// fetchUpstream asks one publisher after the other for r until one accepts. The error is a *moqt.RequestError.
+// fetchUpstream asks one publisher after the other for r until one accepts. The error is a *moqt.RequestError, or errArrived.
 func (f *fetch) fetchUpstream(r moqt.Range) (*upstreamFetch, error) {
 	failure := errNoSource
 	for _, p := range f.hub.sources() {
@@ -70,6 +76,9 @@ func (f *fetch) fetchUpstream(r moqt.Range) (*upstreamFetch, error) {
 		u, err := f.fetchFrom(p, r)
 		if err == nil {
 			return u, nil
+		}
+		if errors.Is(err, errArrived) {
+			return nil, err
 		}
 		if refused, ok := errors.AsType[*moqt.RequestError](err); ok {
 			failure = passOn(refused)
@@ -82,13 +91,16 @@ func (f *fetch) fetchFrom(p *peer, r moqt.Range) (*upstreamFetch, error) {
 	f.peer.turns.give(f)
 	ctx, cancel := context.WithTimeout(f.req.Context(), f.patience())
 	defer cancel()
+	ctx, arrived := context.WithCancelCause(ctx)
+	defer arrived(nil)
+	go f.awaitArrival(ctx, r.Start, arrived)
 	defer f.waited(time.Now())
 	req, err := p.session.Fetch(ctx, moqt.Fetch{
 		FetchType: moqt.FetchStandalone, Track: f.hub.name, Start: r.Start, End: r.FetchEnd(),
 		Parameters: moqt.Parameters{GroupOrder: &f.order},
 	})
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(arrivalOf(ctx), err)
 	}
 	u := &upstreamFetch{
 		peer: p, fetch: req, store: f.data.NewFill(), parser: moqt.NewFetchParser(f.order, 0), order: f.order, rest: r,
@@ -99,11 +111,45 @@ func (f *fetch) fetchFrom(p *peer, r moqt.Range) (*upstreamFetch, error) {
 	}
 	if err != nil {
 		u.close()
-		return nil, err
+		return nil, cmp.Or(arrivalOf(ctx), err)
 	}
 	u.covered = moqt.FetchRange(r.Start, ok.End).End
 	f.hub.learn(f.data, ok, u.covered)
 	return u, nil
+}
+
+// awaitArrival ends a wait for a publisher's response when the first object of what is missing comes by subscription: the publisher may have
+// sent it already, and there are some that do not answer FETCH.
+func (f *fetch) awaitArrival(ctx context.Context, first moqt.Location, arrived context.CancelCauseFunc) {
+	tick := time.NewTicker(arrivalInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if f.holds(first) {
+				arrived(errArrived)
+				return
+			}
+		}
+	}
+}
+
+func (f *fetch) holds(l moqt.Location) bool {
+	s := f.data.At(moqt.Range{Start: l, End: l}, f.fresh, nil)
+	if s.Reader != nil {
+		s.Reader.Close()
+	}
+	return s.Existence == track.Present
+}
+
+// arrivalOf is errArrived if that is why a wait ended.
+func arrivalOf(ctx context.Context) error {
+	if err := context.Cause(ctx); errors.Is(err, errArrived) {
+		return err
+	}
+	return nil
 }
 
 // learn takes account of a FETCH_OK.
@@ -125,6 +171,9 @@ func (f *fetch) fill(r moqt.Range) error {
 		return f.skip(track.Unknown, f.lastOf(r))
 	}
 	u, err := f.fetchUpstream(r)
+	if errors.Is(err, errArrived) {
+		return f.send(r)
+	}
 	if err != nil {
 		return f.skip(track.Unknown, f.lastOf(r))
 	}

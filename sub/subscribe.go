@@ -106,8 +106,8 @@ func firstObject(ctx context.Context, cfg *Config, l *client.Link, name string) 
 			// The relay can be about to get the object from a publisher that serves no FETCH.
 			if err := fetch(ctx, cfg, s, moqt.Fetch{FetchType: moqt.FetchRelativeJoining}, *largest, take); err != nil {
 				cfg.Client.Logger.Debug("cannot fetch, trying again", "track", name, "error", err)
-				again.Reset(fetchAgain)
 			}
+			again.Reset(fetchAgain) // also if the response says that the object is not known
 		case <-s.Context().Done():
 			return nil, fmt.Errorf("track %s: %w", name, context.Cause(s.Context()))
 		case <-timeout.C:
@@ -120,7 +120,7 @@ func firstObject(ctx context.Context, cfg *Config, l *client.Link, name string) 
 
 const (
 	firstObjectTimeout = 10 * time.Second       // from the publisher's acceptance of the subscription to the object
-	fetchAgain         = 250 * time.Millisecond // until a FETCH that was refused is repeated
+	fetchAgain         = 250 * time.Millisecond // until a FETCH that did not bring it is repeated
 )
 
 // plainReceiver passes on all objects as they come.
