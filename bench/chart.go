@@ -29,8 +29,9 @@ const (
 	stack form = "stack" // a bar over each category of X, a part for each trace
 )
 
+// axis has no title where that of the chart says it.
 type axis struct {
-	Title string `json:"title"`
+	Title string `json:"title,omitempty"`
 	Unit  string `json:"unit,omitempty"`
 	Log   bool   `json:"log,omitempty"`
 	// Categories name the positions 0, 1, … of bars. In a stack Systems has, for each, the index of its system.

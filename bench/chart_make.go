@@ -73,7 +73,7 @@ func (r Report) overSubscribers(kind string, scenarios []Scenario) []chart {
 func (r Report) metricLines(kind, name string, g group) chart {
 	m := r.metric(name)
 	c := chart{ID: fmt.Sprint(kind, " ", name, " ", g.title), kind: kind, Figure: "by subscribers", Form: lines,
-		Title: titled(m.Title, g.title), X: axis{Title: "subscribers"}, Y: axis{Title: m.Title, Unit: m.Unit}}
+		Title: titled(m.Title, g.title), X: axis{Title: "subscribers", Log: true}, Y: axis{Unit: m.Unit}}
 	for i, system := range r.Systems {
 		t := trace{Name: system.Name, System: i}
 		for _, s := range g.scenarios {
@@ -91,7 +91,7 @@ func (r Report) metricLines(kind, name string, g group) chart {
 func (r Report) metricBars(kind, name string, g group) chart {
 	m := r.metric(name)
 	c := chart{ID: fmt.Sprint(kind, " ", name, " ", g.title), kind: kind, Figure: "by scenario", Form: bars,
-		Title: titled(m.Title, g.title), Y: axis{Title: m.Title, Unit: m.Unit}}
+		Title: titled(m.Title, g.title), Y: axis{Unit: m.Unit}}
 	label := func(s Scenario) string { return s.Title }
 	if len(g.scenarios) > 1 && g.scenarios[0].Params.Subscribers != 0 && len(groups(g.scenarios)) == 1 {
 		c.X.Title, label = "subscribers", subscribers
@@ -130,7 +130,7 @@ func (r Report) stacks(kind string, scenarios []Scenario) []chart {
 func (r Report) stack(kind, name string, g group) chart {
 	m := r.metric(name)
 	c := chart{ID: fmt.Sprint("breakdown ", kind, " ", name, " ", g.title), kind: kind, Figure: "breakdown", Form: stack,
-		Title: titled(m.Title, g.title), X: axis{Title: "subscribers, system"}, Y: axis{Title: m.Title, Unit: m.Unit}}
+		Title: titled(m.Title, g.title), X: axis{Title: "subscribers, system"}, Y: axis{Unit: m.Unit}}
 	var columns []map[string]Statistic
 	for _, s := range g.scenarios {
 		for i, system := range r.Systems {
@@ -193,7 +193,7 @@ func (r Report) overTime(kind string, scenarios []Scenario) []chart {
 				continue
 			}
 			c := chart{ID: "series " + s.Name + " " + name, kind: kind, Figure: "over time", Form: lines, Title: titled(m.Title, s.Title),
-				X: axis{Title: "time", Unit: "s"}, Y: axis{Title: m.Title, Unit: m.Unit}}
+				X: axis{Title: "time", Unit: "s"}, Y: axis{Unit: m.Unit}}
 			if kind == KindCapacity {
 				c.X = axis{Title: "subscribers"} // see quantities
 			}

@@ -30,6 +30,9 @@ func (r Report) writeSummary(w io.Writer, charts []chart) error {
 	for _, kind := range r.kinds() {
 		fmt.Fprintf(b, "## %s\n\n", escapeMarkdown(heading(kind)))
 		for _, t := range r.tables(kind) {
+			if t.Aside {
+				continue
+			}
 			fmt.Fprintf(b, "**%s**\n\n", escapeMarkdown(t.Title))
 			t.markdown(b)
 		}

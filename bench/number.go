@@ -49,10 +49,10 @@ func numbers(values []float64) []number {
 	return out
 }
 
-// withUnit is the name of a column or an axis.
+// withUnit is the name of a column or an axis. Either may be empty.
 func withUnit(title, unit string) string {
-	if unit == "" {
-		return title
+	if title == "" || unit == "" {
+		return title + unit
 	}
 	return title + ", " + unit
 }

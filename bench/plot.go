@@ -160,7 +160,7 @@ func linearTicks(low, high float64) []plot.Tick {
 // logTicks are at powers of ten, and labelled at 2 and 5 where there are few of those.
 func logTicks(low, high float64) []plot.Tick {
 	var ticks []plot.Tick
-	few := math.Log10(high/low) < 2.5
+	few := math.Log10(high/low) < 3
 	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
 		for d := 1.0; d < 10; d++ {
 			t := plot.Tick{Value: d * math.Pow(10, e)}

@@ -79,7 +79,11 @@ func TestWriteReport(t *testing.T) {
 	for _, c := range charts {
 		svg := svgText(t, filepath.Join(dir, "plots", c.ID+".svg"))
 		require.Contains(t, svg, c.Title)
-		require.Contains(t, svg, withUnit(c.Y.Title, c.Y.Unit))
+		for _, a := range []axis{c.X, c.Y} {
+			if label := withUnit(a.Title, a.Unit); label != "" {
+				require.Contains(t, svg, label, c.ID)
+			}
+		}
 		for _, trace := range c.Traces {
 			require.Contains(t, svg, trace.Name, c.ID)
 		}

@@ -12,32 +12,48 @@ type table struct {
 	Columns []string
 	Rows    [][]string // the first cells name what was measured; an empty cell repeats the one above it
 	Notes   []string
+	Aside   bool // of interest to those who doubt the others
 }
 
-// tables are, for each kind, the metrics, the quantiles of the distributions, and the breakdowns.
+// tables are the metrics, the quantiles of the distributions, and the breakdowns of a kind.
 func (r Report) tables(kind string) []table {
 	scenarios := r.ofKind(kind)
+	judged, observed := r.plainMetrics(scenarios)
 	var out []table
-	if t := r.metricTable(scenarios); len(t.Rows) > 0 {
-		out = append(out, t)
-	}
+	out = append(out, r.metricTable(scenarios, judged))
 	for _, name := range names(scenarios, distributionsOf) {
 		out = append(out, r.quantileTable(scenarios, name))
 	}
 	for _, name := range names(scenarios, breakdownsOf) {
 		out = append(out, r.breakdownTable(scenarios, name))
 	}
-	return out
+	if len(observed) > 0 {
+		t := r.metricTable(scenarios, observed)
+		t.Title, t.Notes, t.Aside = "What was observed besides", nil, true
+		out = append(out, t)
+	}
+	return slices.DeleteFunc(out, func(t table) bool { return len(t.Rows) == 0 })
+}
+
+// plainMetrics are those that are no quantiles of a distribution: those by which systems are better or worse, and others.
+func (r Report) plainMetrics(scenarios []Scenario) (judged, observed []string) {
+	distributions := names(scenarios, distributionsOf)
+	for _, name := range names(scenarios, metricsOf) {
+		_, _, isQuantile := quantileOf(name, distributions)
+		switch {
+		case isQuantile:
+		case r.metric(name).Better == 0:
+			observed = append(observed, name)
+		default:
+			judged = append(judged, name)
+		}
+	}
+	return judged, observed
 }
 
 // metricTable has a row for each scenario and system, also for those without numbers, with the reason.
-func (r Report) metricTable(scenarios []Scenario) table {
+func (r Report) metricTable(scenarios []Scenario, metrics []string) table {
 	t := table{Title: "Medians (lowest–highest of the runs)", Columns: []string{"scenario", "system", "runs"}}
-	distributions := names(scenarios, distributionsOf)
-	metrics := slices.DeleteFunc(names(scenarios, metricsOf), func(name string) bool {
-		_, _, ok := quantileOf(name, distributions)
-		return ok
-	})
 	for _, name := range metrics {
 		m := r.metric(name)
 		t.Columns = append(t.Columns, withUnit(m.Title, m.Unit))
@@ -63,7 +79,13 @@ func (s Scenario) notes() []string {
 			out = append(out, fmt.Sprintf("%s, %s: no number: %s", s.Title, sum.System, sum.Unusable))
 		}
 		for _, n := range sum.Notes {
-			out = append(out, fmt.Sprintf("%s, %s: %s", s.Title, sum.System, n))
+			note := fmt.Sprintf("%s, %s: %s", s.Title, sum.System, n)
+			if s.common(n) {
+				note = fmt.Sprintf("%s: %s", s.Title, n)
+			}
+			if !slices.Contains(out, note) {
+				out = append(out, note)
+			}
 		}
 	}
 	for _, run := range s.Runs {
@@ -72,6 +94,11 @@ func (s Scenario) notes() []string {
 		}
 	}
 	return out
+}
+
+// common reports whether a note is about all systems.
+func (s Scenario) common(note string) bool {
+	return len(s.Summaries) > 1 && !slices.ContainsFunc(s.Summaries, func(sum Summary) bool { return !slices.Contains(sum.Notes, note) })
 }
 
 // quantileTable has the metrics that are quantiles of a distribution.

@@ -31,7 +31,7 @@
 		return String(Number(v.toFixed(decimals)));
 	}
 
-	const label = axis => axis.unit ? `${axis.title}, ${axis.unit}` : axis.title;
+	const label = axis => [axis.title, axis.unit].filter(Boolean).join(', ');
 	const colour = (chart, t, i) => `var(--c${chart.form === 'stack' ? i % colours : t.system < 0 ? 6 : t.system % colours})`;
 	const shown = t => t.system < 0 || !hidden.has(t.system);
 
@@ -45,7 +45,7 @@
 	}
 
 	function logTicks(low, high) {
-		const few = Math.log10(high / low) < 2.5;
+		const few = Math.log10(high / low) < 3;
 		const ticks = [];
 		for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); e++)
 			for (let d = 1; d < 10; d++) {
@@ -102,19 +102,14 @@
 		canvas.replaceChildren();
 		const bars = chart.form === 'bars' || chart.form === 'stack';
 		const traces = visible(chart, view);
-		if (chart.form === 'stack') {
-			const parts = html(canvas, 'div', {className: 'parts'});
-			for (const {t, i} of traces) {
-				const part = html(parts, 'span');
-				html(part, 'span', {className: `key key${i % colours}`});
-				part.append(t.name);
-			}
-		} else if (traces.some(({t}) => t.system < 0)) {
-			const parts = html(canvas, 'div', {className: 'parts'});
-			html(parts, 'span', {textContent: 'grey: ' + traces.filter(({t}) => t.system < 0).map(({t}) => t.name).join(', ')});
+		const parts = html(canvas, 'div', {className: 'parts'});
+		for (const {t, i} of traces) {
+			const part = html(parts, 'span');
+			html(part, 'span', {className: 'key'}).style.background = colour(chart, t, i);
+			part.append(t.name);
 		}
 		const svg = element(canvas, 'svg', {viewBox: `0 0 ${width} ${height}`, role: 'img', tabindex: 0,
-			'aria-label': `${chart.title}: ${label(chart.y)} by ${label(chart.x)}, for ${traces.map(({t}) => t.name).join(', ')}`});
+			'aria-label': `${chart.title}, by ${label(chart.x)}, for ${traces.map(({t}) => t.name).join(', ')}`});
 		const points = traces.flatMap(({points}) => points);
 		const extents = points.flatMap(p => [p.y, ...(bars || chart.form === 'lines' ? [p.low, p.high] : [])]);
 		const [lowY, highY] = chart.form === 'cdf' && !view.tail ? [0, 1] : range(extents, view.logY, true);
