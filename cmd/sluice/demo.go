@@ -23,6 +23,7 @@ type demoFlags struct {
 	loopback    bool
 	fastPath    string
 	verbose     bool
+	congestion  bool
 	conditions  conditionFlags
 }
 
@@ -39,15 +40,22 @@ Exits with 0 only if everything was received, nothing differs and every process 
 same runs on loopback, without what only the lab can show.`,
 		Example: `  sudo sluice demo
   sudo sluice demo --subscribers 5 --loss 2% --delay 20ms --reorder 1%
+  sudo sluice demo --congestion
   sluice demo --loopback --clip film.mp4`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.congestion && !cmd.Flags().Changed("subscribers") {
+				f.subscribers = 2
+			}
+			return f.run(cmd.Context(), env)
+		},
 	}
 	flags := cmd.Flags()
 	flags.IntVarP(&f.subscribers, "subscribers", "n", 3, "number of subscribers")
 	flags.StringVar(&f.clip, "clip", "", "fragmented MP4 `file` to publish (default: the sample clip, testdata/clip.mp4)")
 	flags.BoolVar(&f.loopback, "loopback", false, "run on loopback even if a lab could be built")
 	flags.StringVar(&f.fastPath, "fastpath", "auto", "the relay's --fastpath: auto, on or off; off on loopback")
+	flags.BoolVar(&f.congestion, "congestion", false, "put sub1 behind a bottleneck for a while, and have the relay drop by priority; with 2 subscribers by default")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every reason for which the kernel left packets to the relay's process")
 	f.conditions.register(flags)
 	return cmd
@@ -69,6 +77,8 @@ type stage interface {
 	dial(ctx context.Context, host, address string) (net.Conn, error)
 	// delays returns what the relay has added for a subscriber until now, if that can be measured.
 	delays(subscriber string) lab.Delays
+	// limit limits the rate towards a host, 0: not at all; more waits than a time allows is lost.
+	limit(host string, rate lab.Rate, queue time.Duration) error
 	close() error
 }
 
@@ -77,13 +87,14 @@ func (f *demoFlags) run(ctx context.Context, env *environment) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
-	clip, err := f.findClip()
+	dir, err := os.MkdirTemp("", "sluice-demo-")
 	if err != nil {
 		return err
 	}
-	want, err := openSource(clip)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	clip, want, err := f.openMedia(dir)
 	if err != nil {
-		return &pub.InputError{Err: err}
+		return err
 	}
 	s, where, err := f.openStage(ctx, conditions)
 	if err != nil {
@@ -98,18 +109,46 @@ func (f *demoFlags) run(ctx context.Context, env *environment) (err error) {
 	if _, ok := s.(loopbackStage); ok {
 		d.fastPath = "off" // its programs would go to this host's own devices
 	}
+	d.squeezed = f.congestion
 	table := newDemoTable(env.stdout, d, f.verbose)
 	err = d.play(ctx, f.subscribers, table.update)
 	if len(d.subscribers) > 0 {
 		table.print()
-		table.summary()
+		table.explain(env.stdout)
+		if d.squeezed {
+			table.congestionSummary()
+		} else {
+			table.summary()
+		}
 	}
 	return err
+}
+
+// openMedia returns the path of what is published, and its contents. If it has to be written, it is in dir.
+func (f *demoFlags) openMedia(dir string) (clip string, want *source, err error) {
+	if clip, err = f.findClip(); err != nil {
+		return "", nil, err
+	}
+	if f.congestion {
+		if clip, err = extendClip(clip, dir, congestionDuration); err != nil {
+			return "", nil, &pub.InputError{Err: err}
+		}
+	}
+	if want, err = openSource(clip); err != nil {
+		return "", nil, &pub.InputError{Err: err}
+	}
+	if f.congestion {
+		want.list()
+	}
+	return clip, want, nil
 }
 
 func (f *demoFlags) check() (lab.Conditions, error) {
 	if f.subscribers < 1 || f.subscribers > lab.MaxSubscribers {
 		return lab.Conditions{}, fmt.Errorf("--subscribers has to be 1 to %d", lab.MaxSubscribers)
+	}
+	if f.congestion && (f.loopback || f.subscribers < 2) {
+		return lab.Conditions{}, errors.New("--congestion needs a lab and at least 2 subscribers")
 	}
 	return lab.ParseConditions(f.conditions.String())
 }
@@ -127,6 +166,9 @@ func (f *demoFlags) openStage(ctx context.Context, conditions lab.Conditions) (s
 			return nil, "", err
 		}
 		why = missing.Error()
+	}
+	if f.congestion {
+		return nil, "", usage("--congestion needs a lab: %s", why)
 	}
 	if conditions != (lab.Conditions{}) {
 		return nil, "", usage("loopback (%s) has no links that could be %v", why, conditions)

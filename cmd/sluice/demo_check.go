@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,10 +14,16 @@ import (
 
 // source is the media that the demo publishes.
 type source struct {
+	init     *cmaf.Init
+	order    []cmaf.Chunk        // as in the file
 	chunks   map[uint32][][]byte // by track
 	count    int
 	bytes    uint64
 	duration time.Duration
+
+	// Of the demo of congestion, see list.
+	listed     map[string]listed
+	keys, tail int // of listed
 }
 
 func openSource(path string) (*source, error) {
@@ -27,13 +34,8 @@ func openSource(path string) (*source, error) {
 	defer f.Close()
 	s := &source{chunks: make(map[uint32][][]byte)}
 	reader := cmaf.NewReader(f)
-	in, err := reader.Init()
-	if err != nil {
+	if s.init, err = reader.Init(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	scale := make(map[uint32]uint64)
-	for _, t := range in.Tracks {
-		scale[t.ID] = uint64(t.Timescale)
 	}
 	for {
 		c, err := reader.Next()
@@ -43,11 +45,11 @@ func openSource(path string) (*source, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
+		s.order = append(s.order, c)
 		s.chunks[c.Track] = append(s.chunks[c.Track], c.Data)
 		s.count++
 		s.bytes += uint64(len(c.Data))
-		end := time.Duration(float64(c.DecodeTime+c.Duration) / float64(scale[c.Track]) * float64(time.Second))
-		s.duration = max(s.duration, end)
+		s.duration = max(s.duration, s.init.Track(c.Track).Time(c.DecodeTime+c.Duration))
 	}
 }
 
@@ -67,14 +69,21 @@ type received struct {
 	objects int
 	bytes   uint64
 	err     error // the first difference, at the end
+
+	// Of the demo of congestion.
+	keys    []time.Time // when key frames came
+	tail    int
+	last    time.Time
+	silence time.Duration // the longest between two objects
 }
 
-func newChecker(want *source) *checker {
+// newChecker returns a checker that reads what it gets by a method of its own.
+func newChecker(want *source, read func(*checker, io.Reader) error) *checker {
 	out, in := io.Pipe()
 	c := &checker{want: want, in: in, done: make(chan struct{}), next: make(map[uint32]int)}
 	go func() {
 		defer close(c.done)
-		err := c.read(out)
+		err := read(c, out)
 		io.Copy(io.Discard, out) // whoever writes must not wait for a reader that has given up
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -83,7 +92,8 @@ func newChecker(want *source) *checker {
 	return c
 }
 
-func (c *checker) read(r io.Reader) error {
+// readMedia takes all of the media.
+func (c *checker) readMedia(r io.Reader) error {
 	for reader := cmaf.NewReader(r); ; {
 		chunk, err := reader.Next()
 		if err == io.EOF {
@@ -126,5 +136,7 @@ func (c *checker) complete() error {
 func (c *checker) status() received {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.received
+	r := c.received
+	r.keys = slices.Clone(r.keys)
+	return r
 }

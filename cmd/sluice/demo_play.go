@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type demo struct {
 	want  *source
 
 	fastPath string // of the relay
+	squeezed bool   // show congestion
 
 	relay, publisher *process
 	subscribers      []*demoSubscriber
@@ -78,6 +80,9 @@ func (d *demo) play(ctx context.Context, subscribers int, show func()) (err erro
 		}
 	}
 	args := append([]string{"pub", "--wait", d.clip}, reach(lab.PublisherName, "moqt")...)
+	if d.squeezed {
+		args = append(args, "--key-priority", "32", "--delta-priority", "160")
+	}
 	if d.publisher, err = d.stage.command(ctx, lab.PublisherName, nil, args...); err != nil {
 		return err
 	}
@@ -85,13 +90,26 @@ func (d *demo) play(ctx context.Context, subscribers int, show func()) (err erro
 		d.observe(ctx)
 		show()
 	})()
+	if d.squeezed {
+		ctx, end := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- d.squeeze(ctx) }()
+		defer func() {
+			end()
+			err = errors.Join(err, <-done)
+		}()
+	}
 	return d.finish(ctx)
 }
 
 // startRelay starts the relay and returns the flags by which a host reaches it.
 func (d *demo) startRelay(ctx context.Context) (reach func(host, scheme string) []string, err error) {
+	drop := "none"
+	if d.squeezed {
+		drop = "priority"
+	}
 	d.relay, err = d.stage.command(ctx, lab.RelayName, nil, "relay", "--listen", ":0", "--dev", "--admin", "127.0.0.1:0", "--drain", "3s",
-		"--fastpath", d.fastPath, "--log-level", "warn")
+		"--fastpath", d.fastPath, "--drop", drop, "--log-level", "warn")
 	if err != nil {
 		return nil, err
 	}
@@ -155,13 +173,23 @@ func (d *demo) relaySays(ctx context.Context, text, pattern string) (string, err
 }
 
 func (d *demo) startSubscriber(ctx context.Context, i int, reach func(host, scheme string) []string) (err error) {
-	s := &demoSubscriber{over: "QUIC", got: newChecker(d.want)}
+	s := &demoSubscriber{over: "QUIC"}
 	scheme := "moqt"
 	if i%2 == 0 {
 		s.over, scheme = "WebTransport", "https"
 	}
 	name := lab.SubscriberName(i)
 	args := append([]string{"sub", "--out", "-", "--wait", demoSetUp.String()}, reach(name, scheme)...)
+	if !d.squeezed {
+		s.got = newChecker(d.want, (*checker).readMedia)
+	} else { // what comes is shown as it comes: a player waits for what is missing
+		read := (*checker).readAll
+		if i == 1 {
+			read = (*checker).readSqueezed
+		}
+		s.got = newChecker(d.want, read)
+		args = append(args, "--raw", "--tracks", strings.Join(d.want.trackNames(), ","))
+	}
 	if s.process, err = d.stage.command(ctx, name, s.got.in, args...); err != nil {
 		s.got.in.Close()
 		return err

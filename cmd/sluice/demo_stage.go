@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"time"
 
 	"sluice/lab"
 )
@@ -23,5 +24,7 @@ func (loopbackStage) dial(ctx context.Context, _, address string) (net.Conn, err
 }
 
 func (loopbackStage) delays(string) lab.Delays { return nil }
+
+func (loopbackStage) limit(string, lab.Rate, time.Duration) error { return nil }
 
 func (loopbackStage) close() error { return nil }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"sluice/lab"
 )
@@ -81,6 +82,17 @@ func (s *labStage) delays(subscriber string) lab.Delays {
 		}
 	}
 	return lab.MatchBursts(packets, intoRelay, outOfRelay, lab.BurstConfig{}).First()
+}
+
+func (s *labStage) limit(host string, rate lab.Rate, queue time.Duration) error {
+	h, err := s.lab.Host(host)
+	if err != nil {
+		return err
+	}
+	link := h.Devices[0].Link
+	c := link.Conditions(lab.ToHost)
+	c.Rate, c.Queue = rate, queue
+	return link.Set(lab.ToHost, c)
 }
 
 func (s *labStage) close() error {

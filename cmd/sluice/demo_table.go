@@ -39,11 +39,10 @@ func (t *demoTable) update() {
 func (t *demoTable) print() {
 	var b bytes.Buffer
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\tOVER\tOBJECTS\tKERNEL\tPROCESS\tDELAY P50\tP99\tSTATE")
-	for _, s := range t.demo.subscribers {
-		r := s.got.status()
-		fmt.Fprintf(table, "%s\t%s\t%d/%d\t%s\t%s\t%s\n", s.name, s.over, r.objects, t.demo.want.count, t.packetsText(s.name),
-			delayText(t.demo.stage.delays(s.name)), s.state(r.err))
+	if t.demo.squeezed {
+		t.congestionRows(table)
+	} else {
+		t.rows(table)
 	}
 	table.Flush()
 	if t.lines > 0 {
@@ -51,6 +50,15 @@ func (t *demoTable) print() {
 	}
 	t.lines = bytes.Count(b.Bytes(), []byte("\n"))
 	t.w.Write(b.Bytes())
+}
+
+func (t *demoTable) rows(w *tabwriter.Writer) {
+	fmt.Fprintln(w, "\tOVER\tOBJECTS\tKERNEL\tPROCESS\tDELAY P50\tP99\tSTATE")
+	for _, s := range t.demo.subscribers {
+		r := s.got.status()
+		fmt.Fprintf(w, "%s\t%s\t%d/%d\t%s\t%s\t%s\n", s.name, s.over, r.objects, t.demo.want.count, t.packetsText(s.name),
+			delayText(t.demo.stage.delays(s.name)), s.state(r.err))
+	}
 }
 
 // packetsText is two cells: the packets that the kernel and the relay's process have sent.
@@ -108,7 +116,6 @@ func delayText(d lab.Delays) string {
 
 // summary says how it went.
 func (t *demoTable) summary() {
-	t.explain(t.w)
 	var all lab.Delays
 	var sent relay.SentPackets
 	var declined uint64

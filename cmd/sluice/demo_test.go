@@ -100,7 +100,7 @@ func TestCheckerFindsEveryDifference(t *testing.T) {
 		"cut off":          {append(slices.Clone(parts[:40]), parts[40][:20]), "unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checker := newChecker(want)
+			checker := newChecker(want, (*checker).readMedia)
 			for _, part := range c.parts {
 				n, err := checker.in.Write(part)
 				require.NoError(t, err)
