@@ -68,7 +68,9 @@ func orDefault[T comparable](value, fallback T) T {
 	return value
 }
 
-func (c Config) validate() error {
+// Validate returns what is wrong with a configuration.
+func (c Config) Validate() error {
+	c = c.withDefaults()
 	if c.Program == "" || len(c.Systems) == 0 {
 		return errors.New("a bench needs its program and at least one relay")
 	}

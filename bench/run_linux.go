@@ -20,9 +20,10 @@ type plan struct {
 // Measure measures the systems in a lab that it builds for that. Errors that mean "this machine cannot do it" are a *[lab.MissingError]. A
 // relay that fails makes a run unusable, and is no error. When the context is done, the report has the scenarios that were completed.
 func Measure(ctx context.Context, cfg Config) (_ *Report, err error) {
-	if err := cfg.validateDefaults(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg = cfg.withDefaults()
 	r := &Report{Format: Format, Commit: cfg.Commit, Date: time.Now().UTC().Truncate(time.Second), Command: cfg.Command, Seed: cfg.Seed, Metrics: describe()}
 	if r.Machine, err = readMachine(); err != nil {
 		return nil, fmt.Errorf("describe this machine: %w", err)
@@ -50,11 +51,6 @@ func Measure(ctx context.Context, cfg Config) (_ *Report, err error) {
 		r.Systems = append(r.Systems, System{Name: spec.Name, Version: b.peers[spec.Name], Command: spec.Command})
 	}
 	return r, errors.Join(err, statErr)
-}
-
-func (c *Config) validateDefaults() error {
-	*c = c.withDefaults()
-	return c.validate()
 }
 
 // bench is a call of Measure.

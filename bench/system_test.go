@@ -51,7 +51,7 @@ func TestSpecs(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	good := func() Config { return Config{Program: "sluice", Systems: Sluice()} }
-	require.NoError(t, good().withDefaults().validate())
+	require.NoError(t, good().Validate())
 	for want, change := range map[string]func(*Config){
 		"its program":                   func(c *Config) { c.Program = "" },
 		"at least one relay":            func(c *Config) { c.Systems = nil },
@@ -64,7 +64,7 @@ func TestConfig(t *testing.T) {
 	} {
 		c := good()
 		change(&c)
-		require.ErrorContains(t, c.withDefaults().validate(), want)
+		require.ErrorContains(t, c.Validate(), want)
 	}
 }
 

@@ -59,41 +59,53 @@ const (
 	reportTime = stragglers + 15*time.Second
 )
 
-// try runs a trial.
+// try runs a trial. If the relay ends, so does the trial.
 func (s *stage) try(ctx context.Context, cfg trialConfig) (m *measurement, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	t := &trial{trialConfig: cfg, stage: s}
 	defer t.stop()
-	if err := t.setUp(ctx); err != nil {
+	if err := t.startRelay(ctx); err != nil {
 		return nil, err
 	}
-	return t.measure(ctx)
+	go func() {
+		<-t.relay.done
+		cancel(t.relay.ended())
+	}()
+	if err = t.setUp(ctx); err == nil {
+		m, err = t.measure(ctx)
+	}
+	if ended := t.relay.ended(); ended != nil {
+		return nil, ended // what else failed, failed for that
+	}
+	return m, err
 }
 
-func (t *trial) setUp(ctx context.Context) (err error) {
-	s := t.stage
-	dir, err := os.MkdirTemp(s.dir, "run-")
+func (t *trial) startRelay(ctx context.Context) error {
+	dir, err := os.MkdirTemp(t.stage.dir, "run-")
 	if err != nil {
 		return err
 	}
-	command, err := s.command(t.system, dir)
+	command, err := t.stage.command(t.system, dir)
 	if err != nil {
 		return err
 	}
 	if t.before, err = programTimes(); err != nil {
 		return err
 	}
-	if t.relay, err = start(ctx, s.lab.Relay, t.system.Name, false, command); err != nil {
-		return err
-	}
+	t.relay, err = start(ctx, t.stage.lab.Relay, t.system.Name, false, command)
+	return err
+}
+
+func (t *trial) setUp(ctx context.Context) (err error) {
+	s := t.stage
 	load := LoadConfig{Publish: true, URL: s.url(s.lab.Publisher), Mock: t.mock, Clip: t.clip}
 	if t.publisher, err = start(ctx, s.lab.Publisher, "publisher", true, s.loadCommand(load, publisherNice)); err != nil {
 		return err
 	}
 	ready, err := t.publisher.await(ctx, setUpLimit)
 	if err != nil {
-		return errors.Join(t.relay.ended(), err)
+		return err
 	}
 	t.peer = ready.Peer
 	return t.join(ctx)
@@ -116,7 +128,7 @@ func (t *trial) join(ctx context.Context) error {
 	}
 	for _, r := range t.receivers {
 		if _, err := r.await(ctx, setUpLimit); err != nil {
-			return errors.Join(t.relay.ended(), err)
+			return err
 		}
 	}
 	return nil
@@ -262,15 +274,12 @@ func (t *trial) startHog(ctx context.Context) (stop func(), err error) {
 	return p.stop, nil
 }
 
-// sleep waits, unless the relay ends.
 func (t *trial) sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-t.relay.done:
-		return t.relay.ended()
 	}
 }
 

@@ -115,6 +115,9 @@ func (f *benchFlags) configure(env *environment) (err error) {
 	}
 	f.cfg.Commit, f.cfg.Command = version, slices.Concat([]string{"sluice"}, env.args)
 	f.cfg.Progress = func(line string) { fmt.Fprintln(env.stdout, line) }
+	if err := f.cfg.Validate(); err != nil {
+		return usageError{err}
+	}
 	return nil
 }
 
