@@ -136,6 +136,12 @@ type subscriber struct {
 	cid   []byte
 }
 
+func (s *subscriber) address(t testing.TB) netip.Addr {
+	a, err := netip.ParseAddrPort(s.conn.LocalAddr().String())
+	require.NoError(t, err)
+	return a.Addr()
+}
+
 // rig is a publisher, a relay with the programs attached, and subscribers.
 type rig struct {
 	*kernel

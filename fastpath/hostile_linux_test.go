@@ -1,0 +1,209 @@
+package fastpath
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+)
+
+// TestTruncatedHeaders sends authentic packets that end at every byte of the headers in them: what is not whole is left to user space.
+func TestTruncatedHeaders(t *testing.T) {
+	r, track := objectRig(t, 1)
+	s := r.subscribers[0]
+	r.kernel.subscribers[s.index].MaxUni = 1 << 20
+	id := uint64(3)
+	for _, typ := range []int{0x10, 0x12, 0x14, 0x15, 0x30, 0x34, 0x3d} {
+		header := concat(typ, vi64(77), vi64(1<<40))
+		if typ&6 == 4 {
+			header = append(header, vi64(300)...)
+		}
+		if typ&0x20 == 0 {
+			header = append(header, 9)
+		}
+		object := concat(vi64(1<<20), 6, "object")
+		for n := range len(header) {
+			r.publish(stream(id, 0, 0, header[:n]))
+			id += 4
+		}
+		counts := r.counts()
+		require.Zero(t, counts["copy_sent"], "type %#x: %v", typ, counts)
+		r.publish(stream(id, 0, 0, append(header, object...)))
+		r.receive(s)
+		require.NoError(t, r.clearReasons())
+		id += 4
+	}
+
+	// The frames' own headers, at the end of a packet.
+	whole := [][]byte{
+		stream(id, 0, 0, append(subgroupHeader(77, 1, 1, 9), "object"...)), concat(0x31, uint64(20), object(9, 1)[1:]),
+		concat(2, uint64(1000), uint64(3), uint64(2), uint64(5), uint64(1), uint64(2), uint64(70000), uint64(9)),
+		concat(0x18, uint64(70), uint64(3), 8, "12345678", make([]byte, 16)), concat(0x1a, "12345678"), concat(0x11, uint64(3), uint64(1<<40)), concat(4, uint64(3), uint64(0), uint64(1<<50)),
+	}
+	for _, f := range whole {
+		for n := 1; n < len(f); n++ {
+			before := r.counts()
+			r.publish(f[:n])
+			after := r.counts()
+			refused := func(c map[string]uint64) uint64 { return c["packet_malformed"] + c["packet_unknown_frame"] } // what follows is noise
+			require.Equal(t, refused(before)+1, refused(after), "%x", f[:n])
+			require.Equal(t, before["copy_sent"], after["copy_sent"])
+		}
+	}
+	require.Empty(t, track.ClaimObject(moqt.Location{Group: 9, Object: 1}))
+}
+
+// clearReasons begins to count anew.
+func (r *rig) clearReasons() error {
+	cpus, err := ebpf.PossibleCPU()
+	for reason := range reasonNames {
+		if err == nil {
+			err = r.ingress.Reasons.Put(uint32(reason), make([]uint64, cpus))
+		}
+	}
+	return err
+}
+
+// TestOversizedIntegers puts the largest integers where lengths, numbers and identifiers are.
+func TestOversizedIntegers(t *testing.T) {
+	const huge = 1<<62 - 1
+	r, _ := objectRig(t, 1)
+	s := r.subscribers[0]
+	first := append(subgroupHeader(77, 1, 1, 9), "object"...)
+	r.publish(stream(3, 0, 0, first))
+	r.receive(s)
+	for _, tt := range []struct {
+		frame  []byte
+		reason string
+	}{
+		{concat(0x0e, uint64(3), uint64(len(first)), uint64(huge), "short"), "packet_malformed"},
+		{concat(0x0e, uint64(3), uint64(len(first)), uint64(1<<32+5), "short"), "packet_malformed"},
+		{concat(0x31, uint64(huge), object(5, 1)[1:]), "packet_malformed"},
+		{concat(0x31, uint64(1<<32+3), object(5, 1)[1:]), "packet_malformed"},
+		{stream(3, huge, 0, []byte("far away")), "copy_out_of_order"},
+		{stream(3, huge-3, 1, []byte("beyond the end")), "copy_out_of_order"},
+		{stream(3, 1<<32+uint64(len(first)), 0, []byte("wraps")), "copy_out_of_order"},
+		{stream(huge, uint64(len(first)), 0, []byte("no such stream")), "frame_not_media"},
+		{stream(7, 0, 0, concat(0x14, vi64(1<<64-1), vi64(1), vi64(1), 9, "object")), "frame_no_track"},
+		{concat(0x30, 0, vi64(1<<64-1), vi64(1), vi64(1), 9, "object"), "frame_no_track"},
+		{concat(0x30, 1, vi64(77), vi64(1), vi64(1), 9, vi64(1<<64-1), "object"), "frame_not_media"},
+		{concat(2, uint64(huge), uint64(huge), uint64(huge), uint64(huge), make([]byte, 50)), "packet_unknown_frame"},
+		{concat(2, uint64(huge), uint64(huge), uint64(250), uint64(huge), make([]byte, 50)), "packet_malformed"},
+		{concat(0x18, uint64(huge), uint64(huge), 255, make([]byte, 50)), "packet_malformed"},
+		{concat(uint64(huge), make([]byte, 50)), "packet_unknown_frame"},
+	} {
+		before := r.counts()
+		r.publish(tt.frame)
+		after := r.counts()
+		require.Equal(t, before[tt.reason]+1, after[tt.reason], "%x: %v", tt.frame, after)
+		require.Equal(t, before["copy_sent"], after["copy_sent"], "%x", tt.frame)
+	}
+	// What is large, but right, is forwarded.
+	r.publish(stream(huge, 0, 1, append(subgroupHeader(77, 1<<64-1, 1<<64-1, 9), "object"...)))
+	require.Equal(t, append(subgroupHeader(1000, 1<<64-1, 1<<64-1, 9), "object"...), r.receive(s).data)
+	r.publish(concat(0x30, 0, vi64(77), vi64(1<<64-1), vi64(1<<64-1), 9, "object"))
+	require.Equal(t, concat(0, vi64(1000), vi64(1<<64-1), vi64(1<<64-1), 9, "object"), r.receiveDatagram(s))
+}
+
+// TestForeignTracks has a second publisher send for the first one's track: with its alias, on its stream, and with its connection ID.
+func TestForeignTracks(t *testing.T) {
+	r, track := objectRig(t, 2)
+	const other = 10
+	cid, keys := []byte("87654321"), randomPacketKeys()
+	r.SetUpstream(other, false, 0)
+	r.SetOpenKeys(other, 0, keys)
+	require.NoError(t, r.AddConnectionID(cid, other))
+	first := append(subgroupHeader(77, 1, 1, 9), "object"...)
+	r.publish(stream(3, 0, 0, first))
+	for _, s := range r.subscribers {
+		r.receive(s)
+	}
+	send := func(p []byte, reasons ...string) {
+		t.Helper()
+		before := r.counts()
+		r.publishPacket(p)
+		after := r.counts()
+		n := uint64(0)
+		for _, reason := range reasons {
+			n += after[reason] - before[reason]
+		}
+		require.EqualValues(t, 1, n, "%v", after)
+		require.Equal(t, before["copy_sent"], after["copy_sent"])
+	}
+	send(packet(keys, cid, 1, 4, 0, stream(7, 0, 1, append(subgroupHeader(77, 2, 1, 9), "mine"...))), "frame_no_track")
+	send(packet(keys, cid, 2, 4, 0, object(5, 1)), "frame_no_track")
+	send(packet(keys, cid, 3, 4, 0, stream(3, uint64(len(first)), 0, []byte("more"))), "frame_not_media")
+	send(packet(keys, upstreamCID, 4, 4, 0, object(5, 1)), "packet_forged", "packet_no_key")
+	send(packet(r.keys, cid, 5, 4, 0, object(5, 1)), "packet_forged", "packet_no_key")
+	require.Empty(t, track.ClaimObject(moqt.Location{Group: 5, Object: 1}))
+}
+
+// TestSpoofedAddresses sends packets with the source address of a subscriber, or of the publisher: nobody's packets go elsewhere, and what is
+// not authentic goes nowhere.
+func TestSpoofedAddresses(t *testing.T) {
+	r, _ := objectRig(t, 2)
+	victim := r.subscribers[0]
+	neighbors := func() (all []kernelNeighbor) {
+		keysOf(r.ingress.Neighbors, func(_ *kernelEndpoint, n *kernelNeighbor) bool { all = append(all, *n); return false })
+		slices.SortFunc(all, func(a, b kernelNeighbor) int { return slices.Compare(a.Dmac[:], b.Dmac[:]) })
+		return all
+	}
+	known := neighbors()
+	require.NotEmpty(t, known)
+	spoofed := func(p []byte) {
+		frame := concat(2, 6, 6, 6, 6, 6, 2, 7, 7, 7, 7, 7, 8, 0, ipv4(9000, relayPort, p))
+		copy(frame[14+12:], victim.address(t).AsSlice())
+		require.NoError(t, r.lab.Relay.Do(func() error {
+			_, err := r.ingress.ServerIngress.Run(&ebpf.RunOptions{Data: frame})
+			return err
+		}))
+	}
+	spoofed(randomBytes(200))
+	spoofed(append([]byte{0x43}, concat(upstreamCID, randomBytes(200))...))
+	spoofed(packet(randomPacketKeys(), upstreamCID, 5, 4, 0, object(1, 1)))
+	require.EqualValues(t, 2, r.counts()["packet_forged"]+r.counts()["packet_no_key"], "%v", r.counts())
+	require.Zero(t, r.counts()["copy_sent"])
+
+	p := packet(r.keys, upstreamCID, 6, 4, 0, slices.Concat(object(1, 2), nil))
+	r.publishPacket(p)
+	for _, s := range r.subscribers {
+		r.receiveDatagram(s)
+	}
+	sent := r.counts()["copy_sent"]
+	spoofed(p) // replayed by somebody else
+	require.Equal(t, sent, r.counts()["copy_sent"])
+	require.Equal(t, known, neighbors())
+	r.publish(object(1, 3))
+	r.receiveDatagram(victim)
+}
+
+// TestHostileFrames sends authentic packets of mutated frames: whatever they are, what leaves are packets that subscribers can open, and the
+// shared state stays in order.
+func TestHostileFrames(t *testing.T) {
+	r, _ := objectRig(t, 1)
+	s, state := r.subscribers[0], &r.kernel.subscribers[0]
+	state.MaxUni, state.DataLimit = 1<<20, 1<<40
+	seed := rand.New(rand.NewPCG(1, 2))
+	for i := range uint64(3000) {
+		payload := slices.Concat(
+			stream(3+4*i, 0, 0, append(subgroupHeader(77, i, 1, 9), "object"...)), object(i, 1), concat(0x31, uint64(12), object(i, 2)[1:]),
+			concat(2, uint64(1000), uint64(3), uint64(0), uint64(5)), stream(3+4*i, 11, 1, []byte("the end")))
+		for range 1 + seed.IntN(6) {
+			payload[seed.IntN(len(payload))] = byte(seed.Uint32())
+		}
+		state.InFlight, state.LedgerLow, state.Packets = 0, state.NextPn, 0
+		r.run(payload[:1+seed.IntN(len(payload))])
+		require.Zero(t, state.Writers)
+		for range state.Packets {
+			_, opened := openPacket(t, s.keys, s.cid, r.receivePacket(s))
+			require.Contains(t, []byte{0x08, 0x09, 0x0c, 0x0d, 0x30}, opened[0])
+		}
+	}
+	t.Log(r.counts())
+	require.NotZero(t, r.counts()["copy_sent"])
+	require.NotZero(t, r.counts()["packet_malformed"])
+}
