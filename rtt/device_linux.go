@@ -3,6 +3,7 @@ package rtt
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -22,7 +23,7 @@ var (
 	ipTypes    = map[string]bool{"none": true, "ppp": true, "ipip": true, "tunnel6": true, "sit": true, "gre": true, "gre6": true, "rawip": true}
 )
 
-// findDevices looks the interfaces up.
+// findDevices looks the interfaces up. One that is named twice is watched once.
 func findDevices(names []string) ([]device, error) {
 	if len(names) == 0 {
 		return nil, errors.New("no interface to watch" + present())
@@ -33,7 +34,9 @@ func findDevices(names []string) ([]device, error) {
 		if err != nil {
 			return nil, err
 		}
-		devices = append(devices, d)
+		if !slices.Contains(devices, d) {
+			devices = append(devices, d)
+		}
 	}
 	return devices, nil
 }

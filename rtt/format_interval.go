@@ -43,10 +43,11 @@ func (standard) prefix(b []byte, i *Interval, p *Prefix) []byte {
 	b = i.End.AppendFormat(b, clockLayout)
 	b = append(p.AppendTo(append(b, ": "...)), " -> "...)
 	rx, tx := p.Received.Total(), p.Sent.Total()
-	b = fmt.Appendf(b, "rxpkts=%d, rxbytes=%d, txpkts=%d, txbytes=%d, rtt-count=%d", rx.Packets, rx.Bytes, tx.Packets, tx.Bytes, p.RTT.Count)
+	b = fmt.Appendf(b, "rxpkts=%d, rxbytes=%d, txpkts=%d, txbytes=%d", rx.Packets, rx.Bytes, tx.Packets, tx.Bytes)
 	if p.RTT.Count == 0 {
 		return b
 	}
+	b = fmt.Appendf(b, ", rtt-count=%d", p.RTT.Count)
 	for _, v := range p.RTT.summary() {
 		b = append(b, ", "+v.name+"="...)
 		b = append(appendUnit(b, v.value, time.Millisecond), " ms"...)
@@ -67,30 +68,35 @@ func (h *Histogram) summary() []namedDuration {
 }
 
 func (standard) totals(b []byte, i *Interval) []byte {
-	b = i.End.AppendFormat(b, clockLayout)
-	separator := ": "
-	for _, t := range i.Transports {
-		b = fmt.Appendf(b, "%s%s=(pkts=%d, bytes=%d)", separator, t.Name, t.Packets, t.Bytes)
-		separator = ", "
+	b = append(i.End.AppendFormat(b, clockLayout), ": "...)
+	for n, t := range i.Transports {
+		b = fmt.Appendf(b, "%s%s=(pkts=%d, bytes=%d)", inside(n, ""), t.Name, t.Packets, t.Bytes)
 	}
-	if len(i.ECN) > 0 {
-		b = append(b, separator+"ECN=("...)
-		for n, e := range i.ECN {
-			b = fmt.Appendf(b, "%s%s=%d", comma(n), e.Name, e.Packets)
-		}
-		b = append(b, ')')
-		separator = ", "
+	if len(i.Transports) == 0 {
+		b = append(b, "pkts=0, bytes=0"...)
 	}
-	b = append(b, separator+"errors=("...)
+	for n, e := range i.ECN {
+		b = fmt.Appendf(b, "%s%s=%d", inside(n, ", ECN=("), e.Name, e.Packets)
+	}
+	b = closing(b, len(i.ECN))
 	for n, e := range i.Errors {
-		b = fmt.Appendf(b, "%s%s=%d", comma(n), e.Name, e.Count)
+		b = fmt.Appendf(b, "%s%s=%d", inside(n, ", errors=("), e.Name, e.Count)
 	}
-	return append(b, ')')
+	return closing(b, len(i.Errors))
 }
 
-func comma(n int) string {
+// inside is what comes before element n of a list that begins with the given text.
+func inside(n int, begin string) string {
 	if n == 0 {
-		return ""
+		return begin
 	}
 	return ", "
+}
+
+// closing ends a list that has elements.
+func closing(b []byte, elements int) []byte {
+	if elements == 0 {
+		return b
+	}
+	return append(b, ')')
 }

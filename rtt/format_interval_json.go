@@ -1,6 +1,9 @@
 package rtt
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 type jsonAggregation struct {
 	Timestamp  int64         `json:"timestamp"`
@@ -24,16 +27,16 @@ type jsonPrefixTraffic struct {
 }
 
 type jsonPrefix struct {
-	Timestamp int64              `json:"timestamp"`
-	Prefix    string             `json:"ip_prefix"`
-	Received  *jsonPrefixTraffic `json:"rx_stats,omitempty"`
-	Sent      *jsonPrefixTraffic `json:"tx_stats,omitempty"`
-	Count     uint64             `json:"count_rtt"`
+	Timestamp int64             `json:"timestamp"`
+	Prefix    string            `json:"ip_prefix"`
+	Received  jsonPrefixTraffic `json:"rx_stats"`
+	Sent      jsonPrefixTraffic `json:"tx_stats"`
 	*jsonRTTs
 	Retransmissions uint64 `json:"retransmissions,omitempty"`
 }
 
 type jsonRTTs struct {
+	Count     uint64        `json:"count_rtt"`
 	Min       time.Duration `json:"min_rtt"`
 	Mean      time.Duration `json:"mean_rtt"`
 	Median    time.Duration `json:"median_rtt"`
@@ -45,7 +48,7 @@ type jsonRTTs struct {
 type jsonTotals struct {
 	Timestamp int64                  `json:"timestamp"`
 	Protocols map[string]jsonTraffic `json:"protocol_counters"`
-	ECN       map[string]jsonTraffic `json:"ecn_counters"`
+	ECN       map[string]uint64      `json:"ecn_counters"` // packets
 	Errors    map[string]uint64      `json:"errors"`
 }
 
@@ -60,21 +63,17 @@ func (jsonLines) prefix(b []byte, i *Interval, p *Prefix) []byte {
 		Prefix:    p.String(),
 		Received:  newJSONPrefixTraffic(&p.Received),
 		Sent:      newJSONPrefixTraffic(&p.Sent),
-		Count:     p.RTT.Count,
 
 		Retransmissions: p.Retransmissions,
 	}
 	if h := &p.RTT; h.Count > 0 {
-		j.jsonRTTs = &jsonRTTs{h.Min, h.Mean(), h.Quantile(0.5), h.Quantile(0.95), h.Max, h.Bins}
+		j.jsonRTTs = &jsonRTTs{h.Count, h.Min, h.Mean(), h.Quantile(0.5), h.Quantile(0.95), h.Max, h.Bins}
 	}
 	return appendJSON(b, j)
 }
 
-func newJSONPrefixTraffic(t *PrefixTraffic) *jsonPrefixTraffic {
-	if *t == (PrefixTraffic{}) {
-		return nil
-	}
-	return &jsonPrefixTraffic{newJSONTraffic(t.TCPTimestamps), newJSONTraffic(t.TCPPlain), newJSONTraffic(t.Other)}
+func newJSONPrefixTraffic(t *PrefixTraffic) jsonPrefixTraffic {
+	return jsonPrefixTraffic{newJSONTraffic(t.TCPTimestamps), newJSONTraffic(t.TCPPlain), newJSONTraffic(t.Other)}
 }
 
 func newJSONTraffic(t Traffic) *jsonTraffic {
@@ -85,17 +84,18 @@ func newJSONTraffic(t Traffic) *jsonTraffic {
 }
 
 func (jsonLines) totals(b []byte, i *Interval) []byte {
-	j := jsonTotals{i.End.UnixNano(), jsonByName(i.Transports), jsonByName(i.ECN), make(map[string]uint64)}
+	j := jsonTotals{i.End.UnixNano(), make(map[string]jsonTraffic), make(map[string]uint64), make(map[string]uint64)}
+	for _, t := range i.Transports {
+		j.Protocols[jsonNames.Replace(t.Name)] = jsonTraffic{t.Packets, t.Bytes}
+	}
+	for _, e := range i.ECN {
+		j.ECN[jsonNames.Replace(e.Name)] = e.Packets
+	}
 	for _, e := range i.Errors {
-		j.Errors[e.Name] = e.Count
+		j.Errors[jsonNames.Replace(e.Name)] = e.Count
 	}
 	return appendJSON(b, j)
 }
 
-func jsonByName(list []NamedTraffic) map[string]jsonTraffic {
-	m := make(map[string]jsonTraffic)
-	for _, t := range list {
-		m[t.Name] = jsonTraffic{t.Packets, t.Bytes}
-	}
-	return m
-}
+// jsonNames turns names as the standard format has them into those of JSON, which ePPing spells differently.
+var jsonNames = strings.NewReplacer("Not-ECT", "no_ECT", "-", "_")

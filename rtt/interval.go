@@ -56,8 +56,8 @@ type NamedCount struct {
 
 // Names of what is counted for all prefixes together.
 var (
-	transportNames = [...]string{"TCP", "UDP", "ICMP", "ICMPv6", "other"}
-	ecnNames       = [...]string{"Not-ECT", "ECT(1)", "ECT(0)", "CE"}
+	transportNames = [...]string{"non-IP", "TCP", "UDP", "ICMP", "ICMPv6", "other"}
+	ecnNames       = [...]string{"Not-ECT", "ECT1", "ECT0", "CE"}
 	errorNames     = [...]struct {
 		name  string
 		tally bpf.MonitorTally

@@ -175,7 +175,7 @@ func TestClearErrors(t *testing.T) {
 	}))
 	require.EqualError(t, starting(t, l.Publisher, Config{Interfaces: []string{"eth0"}, Hook: HookXDP}),
 		"attach to eth0: another XDP program is there; use the tc hook: failed to attach link: create link: device or resource busy")
-	require.NoError(t, starting(t, l.Publisher, Config{Interfaces: []string{"eth0"}}), "TCX has room for several")
+	require.NoError(t, starting(t, l.Publisher, Config{Interfaces: []string{"eth0", "eth0"}}), "TCX has room for several, and once is enough")
 	require.NoError(t, first.Close())
 }
 
@@ -194,7 +194,7 @@ func TestMissingCapabilities(t *testing.T) {
 		_, err := New(Config{Interfaces: []string{"lo"}, Sink: new(taken)})
 		failed <- err
 	}()
-	require.ErrorContains(t, <-failed, "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON")
+	require.EqualError(t, <-failed, "load BPF programs: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON: operation not permitted")
 }
 
 func TestInterfaceDisappears(t *testing.T) {
@@ -260,8 +260,7 @@ func TestAggregationOfInterfaces(t *testing.T) {
 	require.EqualValues(t, 10, relay.RTT.Count)
 	require.EqualValues(t, 10, relay.Received.Other.Packets)
 	require.EqualValues(t, 10*98, relay.Sent.Other.Bytes)
-	require.Equal(t, "ICMP", i.Transports[0].Name)
-	require.EqualValues(t, 20, i.Transports[0].Packets)
+	require.Contains(t, i.Transports, NamedTraffic{"ICMP", Traffic{20, 20 * 98}})
 }
 
 func TestFlows(t *testing.T) {

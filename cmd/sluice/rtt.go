@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -58,6 +59,12 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 }
 
 func (f *rttFlags) check() error {
+	if err := f.measureFlags.check(); err != nil {
+		return err
+	}
+	if !(f.aggregate >= 0) {
+		return fmt.Errorf("--aggregate is %v, but has to be at least 1, or 0 for none", f.aggregate)
+	}
 	if f.aggregate > 0 && f.format == string(rtt.FormatPPViz) {
 		return errors.New("--format ppviz has nothing for --aggregate: choose standard, json or jsonl")
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -67,6 +68,32 @@ func (f *measureFlags) registerSizes(flags *pflag.FlagSet) {
 	flags.IntVar(&f.cfg.MaxQueries, "max-queries", rtt.DefaultMaxQueries, "wait for at most this many DNS responses at a time")
 	flags.IntVar(&f.cfg.MaxPrefixes, "max-prefixes", rtt.DefaultMaxPrefixes, "aggregate at most this many prefixes at a time, the others together")
 	flags.IntVar(&f.cfg.RingBytes, "ring-size", rtt.DefaultRingBytes, "buffer this many `bytes` of events on their way out of the kernel")
+}
+
+// check refuses what a Config cannot say, or would take for its default.
+func (f *measureFlags) check() error {
+	for _, n := range []struct {
+		flag  string
+		value float64
+		least float64
+	}{
+		{"rate-limit", f.rateLimit, 0},
+		{"cleanup-interval", f.cleanup, 0},
+		{"aggregate-timeout", f.timeout, 0},
+		{"aggregate-subnets-v4", float64(f.cfg.IPv4Prefix), 0},
+		{"aggregate-subnets-v6", float64(f.cfg.IPv6Prefix), 0},
+		{"bin-width", f.binWidth, 0.001},
+		{"max-flows", float64(f.cfg.MaxFlows), 1},
+		{"max-stamps", float64(f.cfg.MaxStamps), 1},
+		{"max-queries", float64(f.cfg.MaxQueries), 1},
+		{"max-prefixes", float64(f.cfg.MaxPrefixes), 1},
+		{"ring-size", float64(f.cfg.RingBytes), 1},
+	} {
+		if !(n.value >= n.least) {
+			return fmt.Errorf("--%s is %v, but has to be at least %v", n.flag, n.value, n.least)
+		}
+	}
+	return nil
 }
 
 // config translates the flags.

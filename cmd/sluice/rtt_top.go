@@ -53,12 +53,12 @@ func (f *topFlags) check() error {
 		return fmt.Errorf("--by is %q, but has to be flow or prefix", f.by)
 	case f.sort != string(rtt.SortRTT) && f.sort != string(rtt.SortLoss) && f.sort != string(rtt.SortBytes):
 		return fmt.Errorf("--sort is %q, but has to be rtt, loss or bytes", f.sort)
-	case f.refresh < 1:
+	case !(f.refresh >= 1):
 		return fmt.Errorf("--delay is %v, but has to be at least 1", f.refresh)
 	case len(f.cfg.Interfaces) == 0:
 		return errors.New("nothing to measure: name an interface with -i")
 	}
-	return nil
+	return f.measureFlags.check()
 }
 
 func (f *topFlags) run(ctx context.Context, env *environment) (err error) {

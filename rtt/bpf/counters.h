@@ -77,6 +77,7 @@ struct traffic {
 };
 
 enum transport {
+	TRANSPORT_NOT_IP, // or with a malformed IP header
 	TRANSPORT_TCP,
 	TRANSPORT_UDP,
 	TRANSPORT_ICMP,

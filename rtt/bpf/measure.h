@@ -73,21 +73,21 @@ INLINE enum transport transport_of(const struct packet *p)
 	return TRANSPORT_OTHER;
 }
 
-// measure_traffic counts a packet of IP, whether or not it is measured.
-INLINE void measure_traffic(struct counter_set *n, const struct packet *p)
-{
-	if (config.traffic) {
-		traffic_add(&n->transport[transport_of(p)], p);
-		traffic_add(&n->ecn[p->ecn & 3], p);
-	}
-	if (config.aggregate)
-		prefix_count(p);
-}
-
 // is_ip says whether the addresses of a packet with this outcome are known.
 INLINE bool is_ip(enum outcome outcome)
 {
 	return outcome != OUTCOME_NOT_IP && (outcome < OUTCOME_LINK_TRUNCATED || outcome > OUTCOME_IPV6_EXTENSIONS);
+}
+
+// measure_traffic counts a packet, whether or not it is measured.
+INLINE void measure_traffic(struct counter_set *n, const struct packet *p, bool ip)
+{
+	if (config.traffic)
+		traffic_add(&n->transport[ip ? transport_of(p) : TRANSPORT_NOT_IP], p);
+	if (config.traffic && ip)
+		traffic_add(&n->ecn[p->ecn & 3], p);
+	if (config.aggregate && ip)
+		prefix_count(p);
 }
 
 // measure returns nothing: whatever a packet holds, it passes.
@@ -104,6 +104,5 @@ INLINE void measure(struct cursor *c, struct packet *p, bool has_link)
 	if (!n || outcome >= OUTCOME_COUNT)
 		return;
 	n->outcome[outcome]++;
-	if (is_ip(outcome))
-		measure_traffic(n, p);
+	measure_traffic(n, p, is_ip(outcome));
 }

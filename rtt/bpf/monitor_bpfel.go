@@ -39,7 +39,7 @@ type MonitorCounterSet struct {
 	_         structs.HostLayout
 	Outcome   [33]uint64
 	Tally     [23]uint64
-	Transport [5]MonitorTraffic
+	Transport [6]MonitorTraffic
 	Ecn       [4]MonitorTraffic
 }
 
@@ -417,12 +417,13 @@ type MonitorTrafficPeriod struct {
 type MonitorTransport uint32
 
 const (
-	MonitorTransportTRANSPORT_TCP    MonitorTransport = 0
-	MonitorTransportTRANSPORT_UDP    MonitorTransport = 1
-	MonitorTransportTRANSPORT_ICMP   MonitorTransport = 2
-	MonitorTransportTRANSPORT_ICMPV6 MonitorTransport = 3
-	MonitorTransportTRANSPORT_OTHER  MonitorTransport = 4
-	MonitorTransportTRANSPORT_COUNT  MonitorTransport = 5
+	MonitorTransportTRANSPORT_NOT_IP MonitorTransport = 0
+	MonitorTransportTRANSPORT_TCP    MonitorTransport = 1
+	MonitorTransportTRANSPORT_UDP    MonitorTransport = 2
+	MonitorTransportTRANSPORT_ICMP   MonitorTransport = 3
+	MonitorTransportTRANSPORT_ICMPV6 MonitorTransport = 4
+	MonitorTransportTRANSPORT_OTHER  MonitorTransport = 5
+	MonitorTransportTRANSPORT_COUNT  MonitorTransport = 6
 )
 
 type MonitorTrigger uint32

@@ -285,3 +285,24 @@ func TestVLANsTellFlowsApart(t *testing.T) {
 		require.Equal(t, test.flows, w.tally(MonitorTallyTALLY_FLOWS_CREATED))
 	}
 }
+
+func TestTrafficIsCountedByTransport(t *testing.T) {
+	w := watching(t, MonitorSettings{Traffic: 1})
+	frames := map[MonitorTransport][]byte{
+		MonitorTransportTRANSPORT_NOT_IP: wire.Ethernet(wire.TypeARP, make([]byte, 28)),
+		MonitorTransportTRANSPORT_TCP:    wire.Frame(segment.Between(client, server)),
+		MonitorTransportTRANSPORT_UDP:    wire.Frame(wire.UDP(client, server, make([]byte, 100))),
+		MonitorTransportTRANSPORT_ICMP:   wire.Frame(wire.Echo{}.Between(client.Addr(), server.Addr())),
+		MonitorTransportTRANSPORT_ICMPV6: wire.Frame(wire.Echo{}.Between(client6.Addr(), server6.Addr())),
+		MonitorTransportTRANSPORT_OTHER:  wire.Frame(ip4(func(h *wire.IP) { h.Protocol = 132 })),
+	}
+	for _, f := range frames {
+		w.show(MonitorProgEgress, 0, f)
+	}
+	counted, err := w.m.Counters()
+	require.NoError(t, err)
+	for transport, f := range frames {
+		require.Equal(t, MonitorTraffic{Packets: 1, Bytes: uint64(len(f))}, counted.Transport[transport], transport)
+	}
+	require.EqualValues(t, 5, counted.Ecn[0].Packets, "ARP has no ECN")
+}
