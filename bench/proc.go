@@ -58,23 +58,58 @@ func (t processTimes) plus(u processTimes) processTimes {
 
 func (t processTimes) total() time.Duration { return t.user + t.system }
 
-// parseProcessStat parses /proc/PID/stat: the CPU time of the process, and that of its descendants that have ended. Threads of the
-// kernel are known by having no memory.
-func parseProcessStat(text string) (own, children processTimes, kernel bool, err error) {
+// processState is what /proc/PID/stat says of a process.
+type processState struct {
+	parent   int
+	own      processTimes
+	children time.Duration // CPU time of descendants that have ended and were waited for
+	kernel   bool          // it is a thread of the kernel
+}
+
+// parseProcessStat parses /proc/PID/stat. Threads of the kernel are known by having no memory.
+func parseProcessStat(text string) (p processState, err error) {
 	_, rest, ok := cutLast(text, ")") // the name may have anything in it
 	fields := strings.Fields(rest)
 	if !ok || len(fields) < 21 {
-		return own, children, false, fmt.Errorf("/proc/PID/stat is %q", text)
+		return p, fmt.Errorf("/proc/PID/stat is %q", text)
+	}
+	if p.parent, err = strconv.Atoi(fields[1]); err != nil {
+		return p, fmt.Errorf("/proc/PID/stat: %w", err)
 	}
 	var t [4]time.Duration // utime stime cutime cstime
 	for i := range t {
 		n, err := strconv.ParseUint(fields[11+i], 10, 64)
 		if err != nil {
-			return own, children, false, fmt.Errorf("/proc/PID/stat: %w", err)
+			return p, fmt.Errorf("/proc/PID/stat: %w", err)
 		}
 		t[i] = ticks(n)
 	}
-	return processTimes{t[0], t[1]}, processTimes{t[2], t[3]}, fields[20] == "0", nil
+	p.own, p.children, p.kernel = processTimes{t[0], t[1]}, t[2]+t[3], fields[20] == "0"
+	return p, nil
+}
+
+// processesBetween returns the CPU time that processes used between two looks at all of them. The time of one that has ended is found
+// again where it was waited for: at its nearest ancestor that is still there, together with what it had used before the first look.
+func processesBetween(a, b map[int]processState) (sum time.Duration) {
+	before := make(map[int]time.Duration) // by ancestor
+	for pid, p := range a {
+		if _, alive := b[pid]; alive {
+			continue
+		}
+		heir := p.parent
+		for range a { // at most as many ancestors; pids may be used again
+			if _, alive := b[heir]; alive || a[heir].parent == 0 {
+				break
+			}
+			heir = a[heir].parent
+		}
+		before[heir] += p.own.total() + p.children
+	}
+	for pid, p := range b {
+		sum += p.own.total() - a[pid].own.total()
+		sum += max(0, p.children-a[pid].children-before[pid])
+	}
+	return sum
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {

@@ -22,17 +22,39 @@ func TestParseStat(t *testing.T) {
 
 func TestParseProcessStat(t *testing.T) {
 	const text = "42 (a (strange) name) S 1 42 42 0 -1 4194560 1 2 3 4 150 25 7 9 20 0 8 0 1000 123456 789 18446744073709551615"
-	own, children, kernel, err := parseProcessStat(text)
+	p, err := parseProcessStat(text)
 	require.NoError(t, err)
-	require.Equal(t, processTimes{1500 * time.Millisecond, 250 * time.Millisecond}, own)
-	require.Equal(t, 160*time.Millisecond, children.total())
-	require.False(t, kernel)
-	_, _, kernel, err = parseProcessStat("3 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 0 5 0 0 20 0 1 0 10 0 0 18446744073709551615")
+	require.Equal(t, processState{parent: 1, own: processTimes{1500 * time.Millisecond, 250 * time.Millisecond}, children: 160 * time.Millisecond}, p)
+	p, err = parseProcessStat("3 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 0 5 0 0 20 0 1 0 10 0 0 18446744073709551615")
 	require.NoError(t, err)
-	require.True(t, kernel)
-	for _, bad := range []string{"", "42 (name) S 1", "42 name S 1 42 42 0 -1 1 1 2 3 4 150 25 7 9 20 0 8 0 1 2 3", "42 (n) S 1 42 42 0 -1 1 1 2 3 4 -1 25 7 9 20 0 8 0 1 2 3"} {
-		_, _, _, err := parseProcessStat(bad)
+	require.True(t, p.kernel)
+	for _, bad := range []string{"", "42 (name) S 1", "42 name S 1 42 42 0 -1 1 1 2 3 4 150 25 7 9 20 0 8 0 1 2 3", "42 (n) S 1 42 42 0 -1 1 1 2 3 4 -1 25 7 9 20 0 8 0 1 2 3",
+		"42 (n) S x 42 42 0 -1 1 1 2 3 4 1 25 7 9 20 0 8 0 1 2 3"} {
+		_, err := parseProcessStat(bad)
 		require.ErrorContains(t, err, "/proc/PID/stat", "%q", bad)
+	}
+}
+
+func TestProcessesBetween(t *testing.T) {
+	state := func(parent int, own, children time.Duration) processState {
+		return processState{parent: parent, own: processTimes{user: own}, children: children}
+	}
+	const s = time.Second
+	a := map[int]processState{1: state(0, s, 5*s), 2: state(1, 10*s, 0), 3: state(2, 20*s, 0), 4: state(3, 40*s, s)}
+	for name, c := range map[string]struct {
+		b    map[int]processState
+		want time.Duration
+	}{
+		"nothing happens":            {a, 0},
+		"some run":                   {map[int]processState{1: a[1], 2: state(1, 11*s, 0), 3: a[3], 4: state(3, 42*s, s)}, 3 * s},
+		"one begins":                 {map[int]processState{1: a[1], 2: a[2], 3: a[3], 4: a[4], 5: state(4, 2*s, s)}, 3 * s},
+		"one begins and ends":        {map[int]processState{1: a[1], 2: a[2], 3: a[3], 4: state(3, 40*s, 3*s)}, 2 * s},
+		"one ends":                   {map[int]processState{1: a[1], 2: a[2], 3: state(2, 20*s, 44*s)}, 3 * s},
+		"one ends with its child":    {map[int]processState{1: a[1], 2: state(1, 10*s, 64*s)}, 3 * s},
+		"one ends and nobody waited": {map[int]processState{1: a[1], 2: a[2], 3: a[3]}, 0},
+		"all but the first end":      {map[int]processState{1: state(0, s, 78*s)}, 2 * s},
+	} {
+		require.Equal(t, c.want, processesBetween(a, c.b), name)
 	}
 }
 

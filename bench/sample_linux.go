@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -21,7 +22,7 @@ type sample struct {
 	at                     time.Time
 	machine                cpuTimes
 	relay, publisher, subs processTimes
-	all                    time.Duration                    // of all processes, but not of threads of the kernel
+	processes              map[int]processState             // but no threads of the kernel
 	programs               map[ebpf.ProgramID]time.Duration // run time of all eBPF programs
 }
 
@@ -44,7 +45,7 @@ func (t *trial) sample() (s sample, err error) {
 		}
 		s.subs = s.subs.plus(times)
 	}
-	if s.all, err = allProcessTimes(); err != nil {
+	if s.processes, err = allProcesses(); err != nil {
 		return s, err
 	}
 	s.programs, err = programTimes()
@@ -64,30 +65,35 @@ func (p *process) times() (processTimes, error) {
 	if err != nil {
 		return processTimes{}, p.failure(err)
 	}
-	own, _, _, err := parseProcessStat(string(b))
-	return own, err
+	state, err := parseProcessStat(string(b))
+	return state.own, err
 }
 
-// allProcessTimes returns the CPU time of all processes there are and were: when one ends, its time goes to its parent.
-func allProcessTimes() (sum time.Duration, err error) {
-	paths, err := filepath.Glob("/proc/[0-9]*/stat")
+// allProcesses returns all processes, but no threads of the kernel: what those do may be for the relay.
+func allProcesses() (map[int]processState, error) {
+	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	for _, path := range paths {
-		b, err := os.ReadFile(path)
+	all := make(map[int]processState)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
 		if err != nil {
 			continue // it has ended meanwhile
 		}
-		own, children, kernel, err := parseProcessStat(string(b))
+		p, err := parseProcessStat(string(b))
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		if !kernel {
-			sum += own.plus(children).total()
+		if !p.kernel {
+			all[pid] = p
 		}
 	}
-	return sum, nil
+	return all, nil
 }
 
 // memory returns the memory of the process and of its BPF maps, bytes.

@@ -297,7 +297,7 @@ func (t *trial) usage(a, b sample) usage {
 	machine := b.machine.minus(a.machine)
 	u.busy, u.steal, u.softirq = machine.busy(u.period, u.cores), machine.steal, machine.softirq
 	u.relay, u.publisher, u.subs = b.relay.minus(a.relay), b.publisher.minus(a.publisher), b.subs.minus(a.subs)
-	u.others = b.all - a.all - u.relay.total() - u.publisher.total() - u.subs.total()
+	u.others = max(0, processesBetween(a.processes, b.processes)-u.relay.total()-u.publisher.total()-u.subs.total())
 	for id, total := range b.programs {
 		if _, other := t.before[id]; other {
 			u.lab += total - a.programs[id]
