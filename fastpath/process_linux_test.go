@@ -1,0 +1,194 @@
+package fastpath
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"sluice/lab"
+	"sluice/lab/labtest"
+	"sluice/media"
+)
+
+// childDevice names the device that a child process attaches the programs to.
+const childDevice = "SLUICE_TEST_DEVICE"
+
+// child attaches the programs as a relay does, and stays until it is killed.
+func child(device string) {
+	d, err := net.InterfaceByName(device)
+	if err == nil {
+		var f *FastPath
+		if f, err = New(Settings{Port: relayPort}, slog.New(slog.DiscardHandler)); err == nil {
+			err = f.Attach(d.Index)
+		}
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("attached")
+	select {}
+}
+
+// startChild starts a child process in a host's namespace that can have no other capabilities than those, and returns what it says.
+func startChild(t *testing.T, h *lab.Host, capabilities []uint) (cmd *exec.Cmd, says string) {
+	cmd = exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childDevice+"="+h.Devices[0].Name)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		for c := range uint(unix.CAP_LAST_CAP + 1) {
+			keep := capabilities == nil
+			for _, k := range capabilities {
+				keep = keep || k == c
+			}
+			if !keep {
+				if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil {
+					failed <- err
+					return
+				}
+			}
+		}
+		failed <- h.Start(cmd)
+	}()
+	require.NoError(t, <-failed)
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	return cmd, strings.TrimSpace(line)
+}
+
+// TestCapabilities needs three capabilities and no others; if one is missing the error says which.
+func TestCapabilities(t *testing.T) {
+	l := labtest.New(t, lab.Topology{Subscribers: 1})
+	var all []uint
+	for _, c := range capabilities {
+		all = append(all, c.bit)
+	}
+	_, says := startChild(t, l.Relay, all)
+	require.Equal(t, "attached", says)
+	for i, c := range capabilities {
+		var rest []uint
+		rest = append(append(rest, all[:i]...), all[i+1:]...)
+		_, says := startChild(t, l.Relay, rest)
+		require.Equal(t, "missing "+c.name, says)
+	}
+}
+
+func TestOldKernels(t *testing.T) {
+	for release, older := range map[string]bool{"6.5.13-generic": true, "5.15.0": true, "6.6": false, "6.6.1+": false, "6.18.0-rc1": false, "7.0": false, "strange": false} {
+		require.Equal(t, older, isOlder(release, minMajor, minMinor), release)
+	}
+}
+
+// TestKernelFunctions keeps the programs from using what Linux 6.6 does not have.
+func TestKernelFunctions(t *testing.T) {
+	const lastHelper = asm.FnCgrpStorageDelete // of Linux 6.6: none was added since 6.2
+	for _, load := range []func() (*ebpf.CollectionSpec, error){loadKernel, loadEgress} {
+		spec, err := load()
+		require.NoError(t, err)
+		for _, p := range spec.Programs {
+			for _, ins := range p.Instructions {
+				if ins.IsKfuncCall() {
+					require.Equal(t, "bpf_cast_to_kern_ctx", ins.Reference(), "the other kernel functions must be as old as Linux 6.6")
+				}
+				if ins.IsBuiltinCall() {
+					require.LessOrEqual(t, asm.BuiltinFunc(ins.Constant), lastHelper)
+				}
+			}
+		}
+		for _, m := range spec.Maps {
+			require.LessOrEqual(t, m.Type, ebpf.CgroupStorage, "%s: a type that is not as old", m.Name)
+		}
+	}
+}
+
+// TestCrash kills a process that has the programs attached while another one comes: it is told, and what the first one has left is gone.
+func TestCrash(t *testing.T) {
+	l := labtest.New(t, lab.Topology{Subscribers: 1})
+	first, says := startChild(t, l.Relay, nil)
+	require.Equal(t, "attached", says)
+	attached := func() (n int) {
+		require.NoError(t, l.Relay.Do(func() error {
+			d, err := net.InterfaceByName(l.Relay.Devices[0].Name)
+			for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+				if err == nil {
+					var q *link.QueryResult
+					if q, err = link.QueryPrograms(link.QueryOptions{Target: d.Index, Attach: at}); err == nil {
+						n += len(q.Programs)
+					}
+				}
+			}
+			return err
+		}))
+		return n
+	}
+	require.Equal(t, 2, attached())
+
+	said := new(bytes.Buffer)
+	f, err := New(Settings{Port: relayPort}, slog.New(slog.NewTextHandler(said, nil)))
+	require.NoError(t, err)
+	require.NoError(t, l.Relay.Do(func() error {
+		d, err := net.InterfaceByName(l.Relay.Devices[0].Name)
+		return errors.Join(err, f.Attach(d.Index))
+	}))
+	require.Contains(t, said.String(), "another relay")
+	require.Equal(t, 4, attached())
+	require.NoError(t, first.Process.Kill())
+	require.Eventually(t, func() bool { return attached() == 2 }, 20*time.Second, 50*time.Millisecond)
+	require.NoError(t, f.Close())
+	require.Zero(t, attached())
+}
+
+// TestKeysAreErased ends a connection: nothing of it stays.
+func TestKeysAreErased(t *testing.T) {
+	r, _ := objectRig(t, 1)
+	const index = 40
+	c := r.connection(index)
+	secret := media.PacketKeys(*randomPacketKeys())
+	c.ConnectionID([]byte("another!"), true)
+	c.ReadKeys(0, &secret)
+	c.ReadKeys(1, &secret)
+	c.WriteKeys(0, &secret)
+	c.WriteKeys(1, &secret)
+	require.NotZero(t, r.keyBytes(index))
+	c.Close()
+	c.ReadKeys(2, &secret) // too late
+	c.WriteKeys(2, &secret)
+	c.ConnectionID([]byte("too late"), true)
+	require.Zero(t, r.keyBytes(index))
+	var found uint32
+	require.ErrorIs(t, r.ingress.ConnectionIds.Lookup(connectionID([]byte("another!")), &found), ebpf.ErrKeyNotExist)
+	require.ErrorIs(t, r.ingress.ConnectionIds.Lookup(connectionID([]byte("too late")), &found), ebpf.ErrKeyNotExist)
+}
+
+// keyBytes is the number of bytes of a connection's keys that are not zero.
+func (r *rig) keyBytes(index uint32) (n int) {
+	for _, b := range append(asBytes(&r.kernel.keys[index]), asBytes(&r.upstreams[index].Keys)...) {
+		if b != 0 {
+			n++
+		}
+	}
+	return n
+}
