@@ -4,13 +4,14 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
 // maxLossesListed bounds the list in the summary; the page has all.
 const maxLossesListed = 25
 
-// writeSummary writes the report as Markdown, with links to plots.
+// writeSummary writes what matters of the report as Markdown, with some of the plots.
 func (r Report) writeSummary(w io.Writer, charts []chart) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "# Results\n\nMeasured on %s, commit `%s`, in %s minutes, on %s", r.Date.UTC().Format("2006-01-02"), code(r.Commit),
@@ -30,20 +31,28 @@ func (r Report) writeSummary(w io.Writer, charts []chart) error {
 	for _, kind := range r.kinds() {
 		fmt.Fprintf(b, "## %s\n\n", escapeMarkdown(heading(kind)))
 		for _, t := range r.tables(kind) {
-			if t.Aside {
+			if t.Aside || t.Detail {
 				continue
 			}
 			fmt.Fprintf(b, "**%s**\n\n", escapeMarkdown(t.Title))
 			t.markdown(b)
 		}
-		for _, c := range charts {
-			if c.kind == kind {
-				fmt.Fprintf(b, "- [%s](plots/%s.svg)\n", escapeMarkdown(c.Title), c.ID)
-			}
+		for _, c := range firstOfFigures(kind, charts) {
+			fmt.Fprintf(b, "![%s](plots/%s.svg)\n\n", escapeMarkdown(c.Title), c.ID)
 		}
-		fmt.Fprintln(b)
 	}
 	return b.Flush()
+}
+
+// firstOfFigures are what the page shows at first.
+func firstOfFigures(kind string, charts []chart) []chart {
+	var out []chart
+	for _, c := range charts {
+		if c.kind == kind && !slices.ContainsFunc(out, func(o chart) bool { return o.Figure == c.Figure }) {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 func (r Report) lossesMarkdown(w io.Writer) {

@@ -222,7 +222,7 @@ func TestSummary(t *testing.T) {
 	require.Contains(t, md, "Measured on 2026-01-02, commit `abc1234`, in 1.5 minutes, on A CPU &amp; more, 2 cores, Linux 6.18.0 (virtualised: kvm).")
 	require.Contains(t, md, "| capacity | subscribers served | 80 (78–81) | &lt;script>alert(\"x\")&lt;/script>: 200 (190–210) | 2.5 |\n")
 	require.Contains(t, md, "| capacity | sluice | 2 | 80 (78–81) |\n")
-	require.Contains(t, md, "(plots/cdf-delay-1-delay.svg)")
+	require.Contains(t, md, "](plots/cdf-delay-1-delay.svg)")
 	require.NotContains(t, md, "<script>")
 	require.Contains(t, md, `other \| tee`)
 }

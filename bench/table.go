@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // table is one that the page and the summary show.
@@ -13,6 +14,7 @@ type table struct {
 	Rows    [][]string // the first cells name what was measured; an empty cell repeats the one above it
 	Notes   []string
 	Aside   bool // of interest to those who doubt the others
+	Detail  bool // about a part of what another table is about
 }
 
 // tables are the metrics, the quantiles of the distributions, and the breakdowns of a kind.
@@ -104,7 +106,7 @@ func (s Scenario) common(note string) bool {
 // quantileTable has the metrics that are quantiles of a distribution.
 func (r Report) quantileTable(scenarios []Scenario, distribution string) table {
 	m := r.metric(distribution)
-	t := table{Title: withUnit(m.Title, m.Unit), Columns: []string{"scenario", "system", "values"}}
+	t := table{Title: withUnit(m.Title, m.Unit), Columns: []string{"scenario", "system", "values"}, Detail: strings.Contains(distribution, ".")}
 	var quantiles []string
 	for _, name := range names(scenarios, metricsOf) {
 		if d, q, ok := quantileOf(name, []string{distribution}); ok && d == distribution {
