@@ -30,7 +30,13 @@ func (u *usage) add(o *outcome) {
 	over := u.busy - u.others - time.Duration(u.idle*float64(u.period))
 	relay := u.relay.total() + u.ebpf
 	m := o.Metrics
-	m["cpu.system"] = u.percent(over)
+	// Times of processes that ended, and that nobody waited for, are lost.
+	known := u.others >= 0 && over >= 0
+	if !known {
+		o.Notes = append(o.Notes, "processes with no part in this ended meanwhile, so that what the whole system used is not known")
+	} else {
+		m["cpu.system"] = u.percent(over)
+	}
 	m["cpu.relay"] = u.percent(relay)
 	m["cpu.relay.user"] = u.percent(u.relay.user)
 	m["cpu.relay.system"] = u.percent(u.relay.system)
@@ -46,8 +52,10 @@ func (u *usage) add(o *outcome) {
 	m["others"] = u.percent(u.others)
 	m["packets"] = float64(u.packets)
 	m["late"] = u.lateP99.Seconds() * 1e3
-	if u.packets > 0 {
+	if u.packets > 0 && known {
 		m["cpu.packet"] = over.Seconds() * 1e6 / float64(u.packets)
+	}
+	if u.packets > 0 {
 		m["cpu.packet.relay"] = relay.Seconds() * 1e6 / float64(u.packets)
 	}
 	if all := u.kernelPackets + u.userPackets; all > 0 {
@@ -60,7 +68,9 @@ func (u *usage) add(o *outcome) {
 		"relay, eBPF":           u.percent(u.ebpf),
 		"publisher":             u.percent(publisher),
 		"subscribers":           u.percent(u.subs.total()),
-		"softirq and all other": u.percent(max(0, over-u.relay.total()-u.ebpf-publisher-u.subs.total())),
+	}
+	if known {
+		o.Breakdowns["cpu"]["softirq and all other"] = u.percent(max(0, over-u.relay.total()-u.ebpf-publisher-u.subs.total()))
 	}
 }
 
