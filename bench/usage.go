@@ -63,11 +63,11 @@ func (u *usage) add(o *outcome) {
 	}
 	publisher := max(0, u.publisher.total()-u.ebpf)
 	o.Breakdowns["cpu"] = map[string]float64{
-		"relay, user":           u.percent(u.relay.user),
-		"relay, system":         u.percent(u.relay.system),
-		"relay, eBPF":           u.percent(u.ebpf),
-		"publisher":             u.percent(publisher),
-		"subscribers":           u.percent(u.subs.total()),
+		"relay, user":   u.percent(u.relay.user),
+		"relay, system": u.percent(u.relay.system),
+		"relay, eBPF":   u.percent(u.ebpf),
+		"publisher":     u.percent(publisher),
+		"subscribers":   u.percent(u.subs.total()),
 	}
 	if known {
 		o.Breakdowns["cpu"]["softirq and all other"] = u.percent(max(0, over-u.relay.total()-u.ebpf-publisher-u.subs.total()))
