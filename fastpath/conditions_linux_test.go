@@ -5,8 +5,10 @@ import (
 	"flag"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+	_ "unsafe" // for go:linkname
 
 	"github.com/stretchr/testify/require"
 
@@ -26,6 +28,21 @@ type scenario struct {
 	groups   int
 	during   func(w *world, r *rand.Rand) // is called again and again
 	every    time.Duration                // about; default: 50 ms
+	updates  uint64                       // packets after which either side updates its keys; default: quic-go's
+}
+
+//go:linkname firstKeyUpdate github.com/quic-go/quic-go/internal/handshake.FirstKeyUpdateInterval
+var firstKeyUpdate uint64
+
+//go:linkname keyUpdateInterval github.com/quic-go/quic-go/internal/handshake.keyUpdateInterval
+var keyUpdateInterval atomic.Uint64
+
+// useKeyUpdates has all connections update their keys after so many packets.
+func useKeyUpdates(t testing.TB, packets uint64) {
+	a, b := firstKeyUpdate, keyUpdateInterval.Load()
+	firstKeyUpdate = packets
+	keyUpdateInterval.Store(packets)
+	t.Cleanup(func() { firstKeyUpdate = a; keyUpdateInterval.Store(b) })
 }
 
 // video publishes a group like video's: a large object and small ones.
@@ -83,6 +100,8 @@ var scenarios = map[string]scenario{
 	"datagrams":         {topology: lab.Topology{Subscribers: 2}, publish: datagrams, groups: 30},
 	"lossy datagrams":   {topology: both(lab.Conditions{Loss: 0.02, Reorder: 0.05, Duplicate: 0.1, Delay: time.Millisecond}), publish: datagrams, groups: 30},
 	"datagrams toggled": {topology: lab.Topology{Subscribers: 2}, publish: datagrams, groups: 60, during: toggle},
+	"key updates":       {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 30, updates: 40},
+	"lossy key updates": {topology: both(lab.Conditions{Loss: 0.02, Reorder: 0.05, Delay: time.Millisecond}), publish: video, groups: 20, updates: 40},
 	"one device":        {topology: lab.Topology{Subscribers: 2, OneDevice: true}, publish: video, groups: 10},
 	"checksums in host": {topology: lab.Topology{Subscribers: 2, SoftwareChecksums: true}, publish: video, groups: 10},
 }
@@ -134,6 +153,9 @@ func TestConditions(t *testing.T) {
 func (s scenario) run(t *testing.T, off bool, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	s.topology.Seed = seed
+	if s.updates > 0 {
+		useKeyUpdates(t, s.updates)
+	}
 	w := newWorld(t, worldConfig{topology: s.topology, off: off, v6: r.IntN(2) == 0})
 	schemes := []string{"moqt", "https"}
 	p := w.publisher(schemes[r.IntN(2)])
@@ -179,7 +201,10 @@ func (s scenario) run(t *testing.T, off bool, seed uint64) {
 			}
 		}
 	}
-	w.report()
+	counts := w.report()
+	if s.updates > 0 && !off { // what comes under a new key before the process has seen that
+		require.Greater(t, counts["packet_no_key"]+counts["packet_forged"], uint64(10))
+	}
 }
 
 // start calls during until the returned function is called.

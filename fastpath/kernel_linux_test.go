@@ -255,6 +255,20 @@ func TestBudget(t *testing.T) {
 	require.NoError(t, r.SetTrack(5, 128, append(slices.Repeat([]subscription{absent}, DefaultMaxCopies), sub)))
 	r.publish(stream(3, 0, 1, append(subgroupHeader(77, 1, 0, 9), "object"...)))
 	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_no_path": DefaultMaxCopies, "copy_budget": 1}, r.counts())
+
+	// What one packet may cause is bounded also when it has many frames.
+	require.NoError(t, r.SetTrack(5, 128, slices.Repeat([]subscription{sub}, DefaultMaxCopies)))
+	require.NoError(t, r.clearReasons())
+	var frames [][]byte
+	for i := range 8 {
+		o := object(1, i)
+		frames = append(frames, concat(0x31, uint64(len(o)-1+100), o[1:], make([]byte, 100)))
+	}
+	r.publish(frames...)
+	counts := r.counts()
+	const all, size = 8 * DefaultMaxCopies, 500 + 110
+	require.InDelta(t, DefaultMaxCopies*2000/size, counts["copy_sent"], 1)
+	require.EqualValues(t, all, counts["copy_sent"]+counts["copy_budget"])
 	require.Error(t, r.SetTrack(5, 128, make([]subscription, MaxSubscriptions+1)))
 }
 
