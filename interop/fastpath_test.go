@@ -44,8 +44,7 @@ func startLabRelay(t *testing.T) *labRelay {
 	}
 	r.process = startBy(t, l.Relay.Start, nil, nil, sluiceBinary(t), args...)
 	require.Eventually(t, func() bool { return r.get("/healthz") != nil }, 20*time.Second, 20*time.Millisecond, "the relay does not start")
-	r.sha256 = fingerprint.FindString(r.output.String())
-	require.NotEmpty(t, r.sha256)
+	r.readFingerprint(t)
 	return r
 }
 

@@ -154,9 +154,17 @@ func startRelay(t testing.TB, flags ...string) *relay {
 	r.process = start(t, nil, nil, sluiceBinary(t), append([]string{"relay", "--dev",
 		"--listen", fmt.Sprintf("127.0.0.1:%d", r.port), "--admin", fmt.Sprintf("127.0.0.1:%d", r.admin)}, flags...)...)
 	require.Eventually(t, func() bool { return r.healthy() }, 20*time.Second, 20*time.Millisecond, "the relay does not start")
-	r.sha256 = fingerprint.FindString(r.output.String())
-	require.NotEmpty(t, r.sha256, "the relay does not print its fingerprint:\n%s", r.output.String())
+	r.readFingerprint(t)
 	return r
+}
+
+// readFingerprint waits until the relay has printed it.
+func (r *relay) readFingerprint(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		r.sha256 = fingerprint.FindString(r.output.String())
+		return r.sha256 != ""
+	}, 20*time.Second, 10*time.Millisecond, "the relay does not print its fingerprint")
 }
 
 func (r *relay) healthy() bool {
