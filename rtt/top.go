@@ -21,9 +21,11 @@ const (
 // A Top is a table of flows or of prefixes, sorted by what matters, as of its last update.
 type Top struct {
 	Sort SortKey
-	rows []topRow
-	last map[Ends]uint64 // bytes of each direction of a flow at the last update
-	at   time.Time
+	// Networks says that the rows are prefixes, which have one column instead of the first three.
+	Networks bool
+	rows     []topRow
+	last     map[Ends]uint64 // bytes of each direction of a flow at the last update
+	at       time.Time
 }
 
 // topRow is one line.
@@ -122,7 +124,7 @@ func (t *Top) Render(width, lines int) []string {
 		if len(text) >= lines {
 			break
 		}
-		text = append(text, cut(t.rows[i].render(name), width))
+		text = append(text, cut(t.ends(&t.rows[i], name)+t.rows[i].numbers(), width))
 	}
 	return text
 }
@@ -143,18 +145,33 @@ func (t *Top) header(name, width int) string {
 			fmt.Fprintf(&b, "%*s", c.width, title)
 		}
 	}
-	return cut(b.String(), width)
+	text := b.String()
+	if t.Networks {
+		named := columns[0].width + 2*name
+		text = fmt.Sprintf("%-*s%s", named, "PREFIX", text[named:])
+	}
+	return cut(text, width)
 }
+
+// Len is the number of rows.
+func (t *Top) Len() int { return len(t.rows) }
 
 func (t *Top) sortKey() SortKey { return cmp.Or(t.Sort, SortRTT) }
 
-func (r *topRow) render(name int) string {
+// ends names what a row is about.
+func (t *Top) ends(r *topRow, name int) string {
+	if t.Networks {
+		return fmt.Sprintf("%-*s", columns[0].width+2*name, r.source)
+	}
+	return fmt.Sprintf("%-*s%-*s%-*s", columns[0].width, r.protocol, name, cut(r.source, name-1), name, cut(r.destination, name-1))
+}
+
+func (r *topRow) numbers() string {
 	loss := "-"
 	if r.lossKnown {
 		loss = fmt.Sprintf("%.2f", 100*r.loss)
 	}
-	return fmt.Sprintf("%-7s%-*s%-*s%11s%11s%8s%12.1f", r.protocol, name, cut(r.source, name-1), name, cut(r.destination, name-1),
-		milliseconds(r.rtt), milliseconds(r.min), loss, r.rate/1000)
+	return fmt.Sprintf("%11s%11s%8s%12.1f", milliseconds(r.rtt), milliseconds(r.min), loss, r.rate/1000)
 }
 
 func milliseconds(d time.Duration) string {

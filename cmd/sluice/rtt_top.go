@@ -70,7 +70,7 @@ func (f *topFlags) run(ctx context.Context, env *environment) (err error) {
 	cfg.Aggregate = seconds(f.refresh)
 	v := &topView{
 		out: env.stdout, prefixes: f.by == "prefix", title: strings.Join(f.cfg.Interfaces, " "), left: f.updates,
-		flows: rtt.Top{Sort: rtt.SortKey(f.sort)}, networks: rtt.Top{Sort: rtt.SortKey(f.sort)},
+		flows: rtt.Top{Sort: rtt.SortKey(f.sort)}, networks: rtt.Top{Sort: rtt.SortKey(f.sort), Networks: true},
 	}
 	cfg.Sink = v
 	if v.monitor, err = rtt.New(cfg); err != nil {
@@ -180,11 +180,14 @@ func (v *topView) press(key byte) bool {
 }
 
 func (v *topView) render() {
-	table := &v.flows
+	table, unit := &v.flows, "flow directions"
 	if v.prefixes {
-		table = &v.networks
+		table, unit = &v.networks, "prefixes"
 	}
 	width, height := v.terminal.size()
-	title := fmt.Sprintf("sluice rtt top  %s  %s", v.title, time.Now().Format(time.TimeOnly))
-	v.terminal.show(v.out, append([]string{title}, table.Render(width, height-1)...))
+	title := fmt.Sprintf("sluice rtt top  %s  %s  %d %s", v.title, time.Now().Format(time.TimeOnly), table.Len(), unit)
+	if v.terminal != nil {
+		title += "   sort: r l b   flows, prefixes: f p   quit: q"
+	}
+	v.terminal.show(v.out, append([]string{title[:min(len(title), width)]}, table.Render(width, height-1)...))
 }
