@@ -174,7 +174,7 @@ func (a *attacker) openAll(open func() (transport.SendStream, error)) {
 			}
 			return
 		}
-		_, _ = stream.Write([]byte{0x3})
+		_, _ = stream.Write([]byte{0x80}) // of a varint of two bytes
 	}
 	a.t.Error("there is no limit")
 }
