@@ -101,13 +101,16 @@ func (t *Track) offer(subscribers []Subscriber) uint32 {
 	return t.version
 }
 
+// lastLocation is the only one that no location follows.
+var lastLocation = moqt.Location{Group: math.MaxUint64, Object: math.MaxUint64}
+
 // raise keeps the kernel from sending objects up to and including at any more; mu is held.
 func (t *Track) raise(at moqt.Location) {
 	next := moqt.Location{Group: at.Group, Object: at.Object + 1}
 	if at.Object == math.MaxUint64 {
 		next = moqt.Location{Group: at.Group + 1}
 	}
-	if !t.first.Less(next) {
+	if at == lastLocation || !t.first.Less(next) {
 		return
 	}
 	t.first = next
@@ -120,7 +123,9 @@ func (t *Track) raise(at moqt.Location) {
 // forgetObjects removes the claims made before a time.
 func (r *reclaimer) forgetObjects(before uint64) {
 	f, objects := r.fast, r.fast.kernel.ingress.Objects
-	old := keysOf(objects, func(_ *kernelObjectKey, o *kernelObjectClaim) bool { return o.Claimed < before })
+	old := keysOf(objects, func(k *kernelObjectKey, o *kernelObjectClaim) bool {
+		return o.Claimed < before && (moqt.Location{Group: k.Group, Object: k.Object} != lastLocation)
+	})
 	last := make(map[uint32]moqt.Location)
 	for _, k := range old {
 		if at := (moqt.Location{Group: k.Group, Object: k.Object}); !at.Less(last[k.Track]) {

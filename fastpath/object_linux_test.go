@@ -300,3 +300,22 @@ func TestManyObjects(t *testing.T) {
 	r.receiveDatagram(r.subscribers[0])
 	require.Len(t, track.ClaimObject(moqt.Location{Group: 7, Object: 6}), 1)
 }
+
+// TestLastObject claims the object that no location follows: it is never forgotten.
+func TestLastObject(t *testing.T) {
+	r, track := objectRig(t, 1)
+	last := concat(0x30, 0, vi64(77), vi64(1<<64-1), vi64(1<<64-1), 9, "object")
+	r.publish(last)
+	r.receiveDatagram(r.subscribers[0])
+	r.publish(object(1<<64-1, 5))
+	r.receiveDatagram(r.subscribers[0])
+	r.fast.reclaimer.forgetObjects(monotonic())
+	require.Equal(t, moqt.Location{Group: 1<<64 - 1, Object: 6}, track.first)
+	r.publish(last)
+	r.publish(object(1<<64-1, 5))
+	counts := r.counts()
+	require.EqualValues(t, 2, counts["copy_sent"])
+	require.EqualValues(t, 1, counts["frame_claimed"])
+	require.EqualValues(t, 1, counts["frame_forgotten"])
+	require.Len(t, track.ClaimObject(lastLocation), 1)
+}
