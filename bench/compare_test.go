@@ -133,6 +133,7 @@ func TestMerge(t *testing.T) {
 	}
 	require.Equal(t, []string{"delay/1", "delay/10", "capacity", "congestion/step"}, names)
 	require.Equal(t, "newer", m.Scenarios[1].Title)
+	require.Equal(t, quoteCommands(a.Command)+"\n"+quoteCommands(b.Command), quoteCommands(m.Command))
 	require.Len(t, a.Scenarios, 2, "the merged reports stay as they are")
 
 	b.Commit = "other"

@@ -21,7 +21,7 @@ func (r Report) writeSummary(w io.Writer, charts []chart) error {
 	}
 	fmt.Fprintf(b, ". The hypervisor gave %s %% of the CPU time to others.\nEach cell is the median of the runs, with the lowest and the highest.\n\n",
 		number(r.Machine.Steal*100))
-	fmt.Fprintf(b, "    %s\n\n", strings.ReplaceAll(quoteCommand(r.Command), "\n", " "))
+	fmt.Fprintf(b, "    %s\n\n", strings.ReplaceAll(quoteCommands(r.Command), "\n", "\n    "))
 	systems := table{Columns: []string{"system", "version", "started with"}}
 	for _, s := range r.Systems {
 		systems.Rows = append(systems.Rows, []string{s.Name, s.Version, s.Command})

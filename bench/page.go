@@ -119,7 +119,7 @@ func (r Report) sections(charts []chart) []section {
 }
 
 var pageFunctions = template.FuncMap{
-	"command": quoteCommand,
+	"command": quoteCommands,
 	"date":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") },
 	"minutes": func(seconds float64) string { return number(seconds/60).String() + " min" },
 	"gib":     func(bytes uint64) string { return number(float64(bytes)/(1<<30)).String() + " GiB" },
@@ -128,16 +128,16 @@ var pageFunctions = template.FuncMap{
 	"colour":  func(i int) int { return i % len(palette) },
 }
 
-// quoteCommand makes a command line that a shell splits into the same words.
-func quoteCommand(words []string) string {
+// quoteCommands makes command lines that a shell splits into the same words. Merge puts ";" between commands.
+func quoteCommands(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
-		if w == "" || strings.ContainsFunc(w, mustQuote) {
+		if w == "" || strings.ContainsFunc(w, mustQuote) && w != ";" {
 			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 		}
 		quoted[i] = w
 	}
-	return strings.Join(quoted, " ")
+	return strings.ReplaceAll(strings.Join(quoted, " "), " ; ", "\n")
 }
 
 func mustQuote(r rune) bool {
