@@ -157,7 +157,7 @@ func TestUnread(t *testing.T) {
 }
 
 // BenchmarkDelay measures what the relay adds to video of 3 Mbit/s at 25 frames a second, from device to device: the first and the last
-// packets of frames.
+// packets of frames, for all subscribers.
 func BenchmarkDelay(b *testing.B) {
 	for _, subscribers := range []int{1, 10} {
 		for _, off := range []bool{false, true} {
@@ -177,9 +177,8 @@ func BenchmarkDelay(b *testing.B) {
 				}
 				second(0)
 				second(1)
-				last := w.lab.Subscribers[subscribers-1].Devices[0]
-				capture, err := w.lab.StartCapture(
-					lab.Point{Device: w.lab.Publisher.Devices[0], Direction: lab.FromHost}, lab.Point{Device: last, Direction: lab.ToHost})
+				capture, err := w.lab.StartCapture(lab.Point{Device: w.lab.Relay.Device("up"), Direction: lab.ToHost},
+					lab.Point{Device: w.lab.Relay.Device("down"), Direction: lab.FromHost})
 				require.NoError(b, err)
 				for i := range b.N {
 					second(uint64(2 + i))

@@ -137,10 +137,11 @@ func (r *Relay) enter(p *peer) error {
 }
 
 func (r *Relay) leave(p *peer) {
+	last := p.status()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.peers, p)
-	r.remember(p)
+	r.remember(last)
 	if len(r.peers) == 0 && r.drained != nil {
 		close(r.drained)
 		r.drained = nil

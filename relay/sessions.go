@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"crypto/tls"
+	"maps"
 	"slices"
 	"time"
 
@@ -57,11 +58,12 @@ const (
 // Sessions describes the sessions that there are, and the last ones that have ended, in the order in which they began.
 func (r *Relay) Sessions() []SessionStatus {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.forgetEnded()
 	list := slices.Clone(r.ended)
 	counts := r.tracksOfPeers()
-	for p := range r.peers {
+	peers := slices.Collect(maps.Keys(r.peers))
+	r.mu.Unlock()
+	for _, p := range peers {
 		s := p.status()
 		t := counts[p]
 		s.Publications, s.Subscriptions, s.OnFastPath = t.up, t.down, t.fast
@@ -96,9 +98,8 @@ func (r *Relay) tracksOfPeers() map[*peer]trackCounts {
 	return counts
 }
 
-// remember keeps the status of a session that has ended; mu is held.
-func (r *Relay) remember(p *peer) {
-	s := p.status()
+// remember keeps the status of a session that has ended now; mu is held.
+func (r *Relay) remember(s SessionStatus) {
 	now := time.Now()
 	s.Ended = &now
 	r.ended = append(r.ended, s)

@@ -58,7 +58,7 @@ kernel left packets to the process.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480", "the relay's --admin `address`")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every reason and every counter of the fast path")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every reason, every counter of the fast path, and sessions that have ended within the last minute")
 	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
 	return cmd
 }
@@ -104,18 +104,30 @@ func (st *relayStatus) render(verbose bool) []byte {
 	var b bytes.Buffer
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PEER\tOVER\tTRACKS\tKERNEL\tPROCESS\tLOST\tRTT\tWINDOW\tDROPS\tFAST PATH")
-	for _, s := range st.Sessions {
+	shown := st.shown(verbose)
+	for _, s := range shown {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", s.Remote, s.Transport, tracksText(&s), s.Packets.Kernel, s.Packets.Process,
 			s.Packets.Lost, rttText(s.SRTT), bytesText(uint64(s.Window)), thresholdText(s.Threshold), st.fastPathText(&s))
 	}
 	table.Flush()
-	for _, s := range st.Sessions {
+	for _, s := range shown {
 		st.explain(&b, &s, verbose)
+	}
+	if ended := len(st.Sessions) - len(shown); ended > 0 {
+		fmt.Fprintf(&b, "%d sessions have ended within the last minute (--verbose)\n", ended)
 	}
 	if verbose && len(st.FastPath) > 0 {
 		fmt.Fprintf(&b, "the kernel, in all: %s\n", reasonsText(st.FastPath, len(st.FastPath)))
 	}
 	return b.Bytes()
+}
+
+// shown are the sessions that there are, and with verbose also those that have ended.
+func (st *relayStatus) shown(verbose bool) []relay.SessionStatus {
+	if verbose {
+		return st.Sessions
+	}
+	return slices.DeleteFunc(slices.Clone(st.Sessions), func(s relay.SessionStatus) bool { return s.Ended != nil })
 }
 
 // explain adds why packets were not sent by the kernel, or not sent.

@@ -30,11 +30,12 @@ func TestStatusTable(t *testing.T) {
 192.0.2.1:1000      quic          4 in    0       0        0     -       0 B      -            -
 [2001:db8::1]:5000  webtransport  2 out   900     30       2     1.5 ms  15.0 kB  over 128/32  1 of 2
 192.0.2.2:1000      quic          1 out   0       0        0     -       0 B      -            no, AES_128_GCM_SHA256
-192.0.2.3:1000      quic          -       0       0        0     -       0 B      -            ended
 `
 	require.Equal(t, table+`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 3 others
+1 sessions have ended within the last minute (--verbose)
 `, string(st.render(false)))
-	require.Equal(t, table+`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 2 filtered, 1 priority
+	require.Equal(t, table+`192.0.2.3:1000      quic          -       0       0        0     -       0 B      -            ended
+[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 2 filtered, 1 priority
 [2001:db8::1]:5000, held by the process: 7 blocked_window
 [2001:db8::1]:5000, streams ended: 3 delivered, 1 dropped
 the kernel, in all: 1000 packet_opened, 900 copy_sent
