@@ -67,7 +67,8 @@ type PublishResult struct {
 	Objects uint64 `json:"objects"`
 	Bytes   uint64 `json:"bytes"`
 	Failed  uint64 `json:"failed"` // objects that could not be written
-	// Late is how much later than due each frame was handed to the transport, milliseconds, at some quantiles.
+	// Late is how much later than due each frame was handed to the transport, milliseconds, not counting how long the transport was busy
+	// with the frame before: that is for the relay to answer.
 	Late Distribution `json:"late"`
 }
 

@@ -88,7 +88,7 @@ var quantities = map[string]quantity{
 	"lost":      {Metric{"objects that did not come", "", less}, everyLoad, false},
 	"corrupt":   {Metric{"objects with a wrong content", "", less}, append([]string{KindCongestion}, everyLoad...), false},
 	"kernel":    {Metric{"media packets that the kernel sent by itself", "%", 0}, append([]string{KindCongestion}, everyLoad...), false},
-	"late":      {Metric{"frames that the publisher sent later than due, p99", "ms", 0}, everyLoad, false},
+	"late":      {Metric{"how late the publisher was with frames, p99", "ms", 0}, everyLoad, false},
 	"busy":      {Metric{"CPU of the whole machine", "%", 0}, everyLoad, false},
 	"generator": {Metric{"CPU of publisher and subscribers", "% of a core", 0}, []string{KindDelay, KindMemory, KindSyscalls}, false},
 	"others":    {Metric{"CPU of processes that have no part in it", "% of a core", 0}, everyLoad, false},

@@ -50,7 +50,8 @@ func (g *generator) feed(ctx context.Context, h *publisher) (*PublishResult, err
 	var late []float64
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for begin := time.Now(); ; {
+	begin := time.Now()
+	for free := begin; ; free = time.Now() { // from free on, the transport takes more
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -70,7 +71,7 @@ func (g *generator) feed(ctx context.Context, h *publisher) (*PublishResult, err
 			timer.Reset(wait)
 			continue
 		}
-		late = append(late, time.Since(due).Seconds()*1e3)
+		late = append(late, min(time.Since(due), time.Since(free)).Seconds()*1e3)
 		payload := g.media.payload(n, time.Now())
 		if h.send(ctx, f, payload) != nil {
 			result.Failed++

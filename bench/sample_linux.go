@@ -22,6 +22,7 @@ type sample struct {
 	at                     time.Time
 	machine                cpuTimes
 	relay, publisher, subs processTimes
+	rival                  processTimes
 	processes              map[int]processState             // but no threads of the kernel
 	programs               map[ebpf.ProgramID]time.Duration // run time of all eBPF programs
 }
@@ -37,6 +38,11 @@ func (t *trial) sample() (s sample, err error) {
 	}
 	if s.publisher, err = t.publisher.times(); err != nil {
 		return s, err
+	}
+	if t.rival != nil {
+		if s.rival, err = t.rival.times(); err != nil {
+			return s, err
+		}
 	}
 	for _, r := range t.receivers {
 		times, err := r.times()

@@ -107,6 +107,9 @@ func (m *measurement) outcome() *outcome {
 	o.Metrics["lost"] = float64(m.published.Objects)*float64(m.subscribers) - float64(received)
 	o.Metrics["corrupt"] = float64(corrupt)
 	o.Unusable = m.bottleneck()
+	if noise := m.noise(); noise != "" {
+		o.Notes = append(o.Notes, noise)
+	}
 	if m.published.Failed > 0 {
 		o.Notes = append(o.Notes, fmt.Sprintf("%d objects could not be sent to the relay", m.published.Failed))
 	}

@@ -109,7 +109,9 @@ func TestBottlenecks(t *testing.T) {
 	require.Empty(t, usageOf(nil).bottleneck())
 	require.Empty(t, usageOf(nil).exhausted())
 	require.Contains(t, usageOf(func(u *usage) { u.publisher.user = 9 * time.Second }).bottleneck(), "used 88% of a core")
-	require.Contains(t, usageOf(func(u *usage) { u.lateP99 = 25 * time.Millisecond }).bottleneck(), "sent 25ms or more after")
+	require.Contains(t, usageOf(func(u *usage) { u.lateP99 = 25 * time.Millisecond }).bottleneck(), "it was 25ms or more late")
+	require.Empty(t, usageOf(nil).noise())
+	require.Equal(t, "unrelated processes used 30% of a core", usageOf(func(u *usage) { u.others = 3 * time.Second }).noise())
 	full := func(change func(*usage)) string {
 		return usageOf(func(u *usage) {
 			u.busy = 19900 * time.Millisecond

@@ -37,6 +37,7 @@ type trial struct {
 	relay     *process
 	publisher *process
 	receivers []*process
+	rival     *process // the hog, if there is one
 	peer      string
 }
 
@@ -145,11 +146,9 @@ func (t *trial) measure(ctx context.Context) (*measurement, error) {
 		}
 	}
 	if t.hog {
-		stop, err := t.startHog(ctx)
-		if err != nil {
+		if err := t.startHog(ctx); err != nil {
 			return nil, err
 		}
-		defer stop()
 	}
 	l := t.stage.lab
 	capture, err := l.StartCapture(
@@ -265,13 +264,10 @@ func (t *trial) watchIdle(ctx context.Context) (float64, error) {
 }
 
 // startHog starts what competes for the processors, for as long as this trial may take.
-func (t *trial) startHog(ctx context.Context) (stop func(), err error) {
+func (t *trial) startHog(ctx context.Context) (err error) {
 	limit := t.warmup + t.duration + time.Minute
-	p, err := start(ctx, t.stage.lab.Publisher, "hog", true, t.stage.loadCommand(LoadConfig{Hog: limit}, 0))
-	if err != nil {
-		return nil, err
-	}
-	return p.stop, nil
+	t.rival, err = start(ctx, t.stage.lab.Publisher, "hog", true, t.stage.loadCommand(LoadConfig{Hog: limit}, 0))
+	return err
 }
 
 func (t *trial) sleep(ctx context.Context, d time.Duration) error {
@@ -284,7 +280,7 @@ func (t *trial) sleep(ctx context.Context, d time.Duration) error {
 }
 
 func (t *trial) stop() {
-	for _, p := range append(t.receivers, t.publisher, t.relay) {
+	for _, p := range append(t.receivers, t.rival, t.publisher, t.relay) {
 		if p != nil {
 			p.stop()
 		}
@@ -297,7 +293,8 @@ func (t *trial) usage(a, b sample) usage {
 	machine := b.machine.minus(a.machine)
 	u.busy, u.steal, u.softirq = machine.busy(u.period, u.cores), machine.steal, machine.softirq
 	u.relay, u.publisher, u.subs = b.relay.minus(a.relay), b.publisher.minus(a.publisher), b.subs.minus(a.subs)
-	u.others = max(0, processesBetween(a.processes, b.processes)-u.relay.total()-u.publisher.total()-u.subs.total())
+	ours := u.relay.plus(u.publisher).plus(u.subs).plus(b.rival.minus(a.rival))
+	u.others = max(0, processesBetween(a.processes, b.processes)-ours.total())
 	for id, total := range b.programs {
 		if _, other := t.before[id]; other {
 			u.lab += total - a.programs[id]

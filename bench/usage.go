@@ -24,7 +24,7 @@ type usage struct {
 // percent is a time as the share of one core.
 func (u *usage) percent(d time.Duration) float64 { return 100 * d.Seconds() / u.period.Seconds() }
 
-// metrics of CPU use. Softirqs run in the time of the process that they interrupt, so the relay's eBPF programs, which run as packets of the
+// add adds the CPU use to what a run found. Softirqs run in the time of the process that they interrupt, so the relay's eBPF programs, which run as packets of the
 // publisher arrive, are in the time of the publisher. The breakdown takes them from there.
 func (u *usage) add(o *outcome) {
 	over := u.busy - u.others - time.Duration(u.idle*float64(u.period))
@@ -77,9 +77,19 @@ func (u *usage) add(o *outcome) {
 const (
 	// generatorLimit is the part of a core above which a publisher may be what is measured.
 	generatorLimit = .85
+	// noticeable is the part of a core that others may take without a word.
+	noticeable = .2
 	// saturated is the part of the machine above which nothing is left.
 	saturated = .97
 )
+
+// noise says how much of the machine others took; "" if that is little.
+func (u *usage) noise() string {
+	if u.others.Seconds() < noticeable*u.period.Seconds() {
+		return ""
+	}
+	return fmt.Sprintf("unrelated processes used %.0f%% of a core", u.percent(u.others))
+}
 
 // bottleneck says why the load generator, and not the relay, decided the result; "" if it did not.
 func (u *usage) bottleneck() string {
@@ -87,7 +97,7 @@ func (u *usage) bottleneck() string {
 		return fmt.Sprintf("the publisher was the bottleneck: it used %.0f%% of a core", u.percent(p))
 	}
 	if u.lateP99 > u.frameInterval/2 {
-		return fmt.Sprintf("the publisher was the bottleneck: 1%% of its frames were sent %v or more after they were due", u.lateP99.Round(time.Millisecond))
+		return fmt.Sprintf("the publisher was the bottleneck: with 1%% of its frames it was %v or more late", u.lateP99.Round(time.Millisecond))
 	}
 	return ""
 }
