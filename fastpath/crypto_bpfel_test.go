@@ -78,6 +78,9 @@ type cryptoScratch struct {
 		Fin        uint32
 		Opened     uint32
 	}
+	StreamKey [3]uint64
+	Frame     uint32
+	Upstream  uint32
 }
 
 // Names of all BPF objects in the ELF.

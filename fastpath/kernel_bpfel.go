@@ -81,12 +81,14 @@ type kernelPath struct {
 	_                 structs.HostLayout
 	Saddr             [16]uint8
 	Daddr             [16]uint8
-	Sport             uint16
 	Dport             uint16
 	V6                uint8
+	EndpointPad       uint8
+	Sport             uint16
 	DcidLen           uint8
 	StreamPrefixLen   uint8
 	DatagramPrefixLen uint8
+	Pad               [7]uint8
 	Dcid              [24]uint8
 	StreamPrefix      [16]uint8
 	DatagramPrefix    [8]uint8
@@ -189,6 +191,9 @@ type kernelScratch struct {
 		Fin        uint32
 		Opened     uint32
 	}
+	StreamKey [3]uint64
+	Frame     uint32
+	Upstream  uint32
 }
 
 type kernelSendKeys struct {

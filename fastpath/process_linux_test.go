@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -99,28 +98,6 @@ func TestCapabilities(t *testing.T) {
 func TestOldKernels(t *testing.T) {
 	for release, older := range map[string]bool{"6.5.13-generic": true, "5.15.0": true, "6.6": false, "6.6.1+": false, "6.18.0-rc1": false, "7.0": false, "strange": false} {
 		require.Equal(t, older, isOlder(release, minMajor, minMinor), release)
-	}
-}
-
-// TestKernelFunctions keeps the programs from using what Linux 6.6 does not have.
-func TestKernelFunctions(t *testing.T) {
-	const lastHelper = asm.FnCgrpStorageDelete // of Linux 6.6: none was added since 6.2
-	for _, load := range []func() (*ebpf.CollectionSpec, error){loadKernel, loadEgress} {
-		spec, err := load()
-		require.NoError(t, err)
-		for _, p := range spec.Programs {
-			for _, ins := range p.Instructions {
-				if ins.IsKfuncCall() {
-					require.Equal(t, "bpf_cast_to_kern_ctx", ins.Reference(), "the other kernel functions must be as old as Linux 6.6")
-				}
-				if ins.IsBuiltinCall() {
-					require.LessOrEqual(t, asm.BuiltinFunc(ins.Constant), lastHelper)
-				}
-			}
-		}
-		for _, m := range spec.Maps {
-			require.LessOrEqual(t, m.Type, ebpf.CgroupStorage, "%s: a type that is not as old", m.Name)
-		}
 	}
 }
 

@@ -62,6 +62,9 @@ type walkScratch struct {
 		Fin        uint32
 		Opened     uint32
 	}
+	StreamKey [3]uint64
+	Frame     uint32
+	Upstream  uint32
 }
 
 type walkWalkResult uint32

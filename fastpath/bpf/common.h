@@ -81,8 +81,11 @@ struct scratch {
 	u32 checksum_start; // of the incoming packet, if the device is to complete its checksum; else 0
 	u32 work; // that the incoming packet has caused, see fanout.h
 	struct claim claim;
+	u64 stream_key[3]; // a struct downstream_key
+	u32 frame; // of frames, that is being forwarded
+	u32 upstream; // that it came from
 };
-_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 24 + MAX_FRAMES * 64 + 24 + 56, "scratch has no padding");
+_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 24 + MAX_FRAMES * 64 + 24 + 56 + 32, "scratch has no padding");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -16,19 +16,11 @@ struct fan_out {
 	struct __sk_buff *skb;
 	struct scratch *c;
 	const struct track *track;
-	const struct subgroup *subgroup; // of a STREAM frame
-	struct object_claim *object; // of a DATAGRAM frame
-	u32 frame;
-	u32 upstream;
+	union {
+		const struct subgroup *subgroup; // of a STREAM frame
+		struct object_claim *object; // of a DATAGRAM frame
+	};
 };
-
-INLINE struct neighbor *find_neighbor(const struct path *path)
-{
-	struct endpoint key = { .port = path->dport, .v6 = path->v6 };
-
-	__builtin_memcpy(key.addr, path->daddr, 16);
-	return bpf_map_lookup_elem(&neighbors, &key);
-}
 
 // find_route looks up how the claim's subscriber is reached.
 INLINE enum reason find_route(const struct scratch *c, const struct claim *cl, struct path **path, struct neighbor **n)
@@ -36,7 +28,7 @@ INLINE enum reason find_route(const struct scratch *c, const struct claim *cl, s
 	*path = bpf_map_lookup_elem(&paths, &cl->subscriber);
 	if (!*path)
 		return COPY_NO_PATH;
-	*n = find_neighbor(*path);
+	*n = bpf_map_lookup_elem(&neighbors, (*path)->daddr);
 	if (!*n)
 		return COPY_NO_NEIGHBOR;
 	if (c->checksum_start && c->checksum_start != link_len(*n) + ((*path)->v6 ? 40 : 20))

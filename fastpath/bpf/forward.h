@@ -76,8 +76,11 @@ __noinline int open_stream(const struct subgroup *g, const struct subscription *
 // find_stream sets the claim's slot to the subscriber's stream, which it opens if need be.
 INLINE enum reason find_stream(const struct fan_out *f, const struct subscription *sub, struct claim *cl, u64 stream_id, int first)
 {
-	struct downstream_key key = { .stream_id = stream_id, .upstream = f->upstream, .subscriber = sub->subscriber };
-	u32 *slot = bpf_map_lookup_elem(&downstreams, &key);
+	struct downstream_key *key = (struct downstream_key *)f->c->stream_key;
+	key->stream_id = stream_id;
+	key->upstream = f->c->upstream;
+	key->subscriber = sub->subscriber;
+	u32 *slot = bpf_map_lookup_elem(&downstreams, key);
 
 	cl->opened = 0;
 	if (slot) {
@@ -87,7 +90,7 @@ INLINE enum reason find_stream(const struct fan_out *f, const struct subscriptio
 	if (!first || !wants(sub, f->subgroup))
 		return first ? COPY_FILTERED : COPY_NOT_OPEN;
 	cl->opened = 1;
-	return open_stream(f->subgroup, sub, &key, &cl->slot);
+	return open_stream(f->subgroup, sub, key, &cl->slot);
 }
 
 // prepare fills the claim for the body of a frame: all but the header that each hop writes anew.
@@ -111,9 +114,9 @@ INLINE int build_copy(struct fan_out *f, const struct subscription *sub, const s
 {
 	struct scratch *c = f->c;
 	struct claim *cl = &c->claim;
-	if (f->frame >= MAX_FRAMES)
+	if (c->frame >= MAX_FRAMES)
 		return -1;
-	const struct frame *fr = &c->frames[f->frame];
+	const struct frame *fr = &c->frames[c->frame];
 	u32 body = cl->to - cl->from, prefix = cl->data_len - body, at = fr->at + fr->len - body;
 	u64 offset = cl->to + st->delta - cl->data_len;
 
@@ -130,13 +133,13 @@ INLINE int build_copy(struct fan_out *f, const struct subscription *sub, const s
 }
 
 // send_copy makes the subscriber's packet and sends a clone that client_egress turns into it.
-static __noinline int send_copy(struct fan_out *f, const struct subscription *sub)
+INLINE enum reason send_copy(struct fan_out *f, const struct subscription *sub)
 {
 	struct scratch *c = f->c;
 
-	if (f->frame >= MAX_FRAMES)
+	if (c->frame >= MAX_FRAMES)
 		return COPY_NO_PATH;
-	struct frame *fr = &c->frames[f->frame];
+	struct frame *fr = &c->frames[c->frame];
 	struct claim *cl = &c->claim;
 	cl->subscriber = sub->subscriber;
 	struct path *path;
@@ -232,7 +235,9 @@ __noinline int forward_stream(struct __sk_buff *skb, u32 index, u32 upstream)
 		return 0;
 	}
 	count(FRAME_FORWARDED);
-	struct fan_out f = { .skb = skb, .c = c, .track = t, .subgroup = g, .frame = index, .upstream = upstream };
+	struct fan_out f = { .skb = skb, .c = c, .track = t, .subgroup = g };
+	c->frame = index;
+	c->upstream = upstream;
 	bpf_loop(max_copies, copy_step, &f, 0);
 	if (t->count > max_copies)
 		count(COPY_BUDGET);

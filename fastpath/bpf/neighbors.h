@@ -12,6 +12,8 @@ struct endpoint {
 	u8 v6, pad;
 };
 
+_Static_assert(sizeof(struct endpoint) == 20, "endpoint is a part of path");
+
 struct neighbor {
 	u32 ifindex;
 	u8 dmac[6], smac[6];

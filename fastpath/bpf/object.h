@@ -47,9 +47,9 @@ static __noinline int send_object(struct fan_out *f, const struct subscription *
 {
 	struct scratch *c = f->c;
 
-	if (f->frame >= MAX_FRAMES)
+	if (c->frame >= MAX_FRAMES)
 		return COPY_NO_PATH;
-	const struct frame *fr = &c->frames[f->frame];
+	const struct frame *fr = &c->frames[c->frame];
 	struct claim *cl = &c->claim;
 	if (!wants_object(sub, fr))
 		return COPY_FILTERED;
@@ -62,7 +62,7 @@ static __noinline int send_object(struct fan_out *f, const struct subscription *
 	if (!affordable(c, fr->len))
 		return COPY_BUDGET;
 	u32 body = fr->len - fr->header_len, at = fr->at + fr->header_len;
-	u32 header = write_object_header(c, at, f->frame, path, sub);
+	u32 header = write_object_header(c, at, c->frame, path, sub);
 	u32 frame_len = 1 + header + body, src = at - header - 1;
 	cl->data_len = header + body;
 	cl->packet_len = 1 + path->dcid_len + PN_LEN + frame_len + TAG_LEN;
@@ -139,7 +139,8 @@ __noinline int forward_object(struct __sk_buff *skb, u32 index, u32 upstream)
 	count(FRAME_FORWARDED);
 	if (fr->header_type & DATAGRAM_DEFAULT_PRIORITY)
 		fr->priority = t->default_priority;
-	struct fan_out f = { .skb = skb, .c = c, .track = t, .object = o, .frame = index, .upstream = upstream };
+	struct fan_out f = { .skb = skb, .c = c, .track = t, .object = o };
+	c->frame = index;
 	bpf_loop(max_copies, object_step, &f, 0);
 	if (t->count > max_copies)
 		count(COPY_BUDGET);

@@ -86,11 +86,14 @@ struct copy_counts {
 // How a subscriber is reached. Replaced as a whole.
 struct path {
 	u8 saddr[16], daddr[16]; // IPv4 in the first four bytes
-	__be16 sport, dport;
+	__be16 dport;
 	u8 v6;
+	u8 endpoint_pad; // from daddr to here it is a struct endpoint
+	__be16 sport;
 	u8 dcid_len;
 	u8 stream_prefix_len; // WebTransport's, see Conn.StreamPrefix
 	u8 datagram_prefix_len;
+	u8 pad[7];
 	u8 dcid[24]; // 20 bytes and zeros
 	u8 stream_prefix[16]; // right-aligned
 	u8 datagram_prefix[8]; // right-aligned
