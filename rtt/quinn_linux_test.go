@@ -14,7 +14,7 @@ import (
 	"sluice/lab/labtest"
 )
 
-// quinnConnections are enough that one of them spins but once in 250 000 runs: each end of quinn leaves the bit random on
+// quinnConnections are so many that none of them spins in one of 100 000 runs only: each end of quinn leaves the bit random on
 // one of eight.
 const quinnConnections = 8
 
