@@ -43,14 +43,8 @@ func (s *recvStream[C]) Read(b []byte) (int, error) {
 
 func (s *recvStream[C]) ID() int64                         { return int64(s.str.StreamID()) }
 func (s *recvStream[C]) Offset() int64                     { return s.off }
+func (s *recvStream[C]) CancelRead(code uint64)            { s.str.CancelRead(C(code)) }
 func (s *recvStream[C]) SetReadDeadline(t time.Time) error { return s.mapErr(s.str.SetReadDeadline(t)) }
-
-// CancelRead also ends a Read of webtransport-go that waits for the end of the session because the peer has said that it is gone: that a
-// stream was canceled takes it from those that the session ends.
-func (s *recvStream[C]) CancelRead(code uint64) {
-	s.str.CancelRead(C(code))
-	_ = s.str.SetReadDeadline(time.Unix(1, 0)) // cannot fail
-}
 
 type sendStream[C errorCode] struct {
 	str    sender[C]
@@ -64,14 +58,8 @@ func (s *sendStream[C]) Write(b []byte) (int, error) {
 
 func (s *sendStream[C]) ID() int64                { return int64(s.str.StreamID()) }
 func (s *sendStream[C]) Close() error             { return s.mapErr(s.str.Close()) }
+func (s *sendStream[C]) CancelWrite(code uint64)  { s.str.CancelWrite(C(code)) }
 func (s *sendStream[C]) Context() context.Context { return s.str.Context() }
-
-// CancelWrite also ends a Write that waits, see CancelRead.
-func (s *sendStream[C]) CancelWrite(code uint64) {
-	s.str.CancelWrite(C(code))
-	_ = s.str.SetWriteDeadline(time.Unix(1, 0)) // cannot fail
-}
-
 func (s *sendStream[C]) SetWriteDeadline(t time.Time) error {
 	return s.mapErr(s.str.SetWriteDeadline(t))
 }

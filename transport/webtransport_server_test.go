@@ -192,6 +192,45 @@ func TestForeignResetCode(t *testing.T) {
 	require.Equal(t, &StreamError{Remote: true}, err)
 }
 
+// A peer that closes its session resets the streams first. Whoever cancels a stream just then need not wait for the rest.
+func TestCancelWhileTheSessionEnds(t *testing.T) {
+	s := newServer(t)
+	qc := s.dialQUIC(t, http3.NextProtoH3)
+	tr := &webtransport.Transport{}
+	defer tr.Close()
+	cc, err := tr.NewClientConn(qc)
+	require.NoError(t, err)
+	_, _, err = cc.Dial(testContext(t), s.url(WebTransport), nil)
+	require.NoError(t, err)
+	server, err := s.Accept(testContext(t))
+	require.NoError(t, err)
+	w, err := qc.OpenUniStream()
+	require.NoError(t, err)
+	write(t, w, string(server.StreamPrefix())+"x")
+	r, err := server.AcceptUniStream(testContext(t))
+	require.NoError(t, err)
+	_, err = io.ReadFull(r, make([]byte, 1))
+	require.NoError(t, err)
+	w.CancelWrite(webtransport.WTSessionGoneErrorCode)
+	ended := make(chan error)
+	go func() {
+		_, err := r.Read(make([]byte, 1))
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		require.Fail(t, "the session has not ended yet", "%v", err)
+	case <-time.After(50 * time.Millisecond): // it waits for that
+	}
+	r.CancelRead(1)
+	select {
+	case err := <-ended:
+		require.Equal(t, &StreamError{Code: 1}, err)
+	case <-testContext(t).Done():
+		require.Fail(t, "Read goes on")
+	}
+}
+
 // Connections on which no session is established in time end, whatever the client does meanwhile.
 func TestUnusedHTTP3Connections(t *testing.T) {
 	s := newServer(t, func(c *Config) { c.HandshakeTimeout = 400 * time.Millisecond })
