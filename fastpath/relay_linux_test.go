@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -79,18 +81,11 @@ func TestVideo(t *testing.T) {
 		viewers = append(viewers, w.subscribe(w.connect(h, []string{"moqt", "https"}[i%2], nil, transport.Limits{}), trackName(0)))
 	}
 	b := w.broadcast(<-p.subscribed)
-	second := func(group uint64) {
-		sizes := []int{100_000}
-		for range 24 {
-			sizes = append(sizes, 22_000)
-		}
-		b.send(present(group, 0), 0, 40*time.Millisecond, sizes...)
-	}
-	second(0)
-	second(1)
+	b.second(0)
+	b.second(1)
 	before := w.loop.Stats().Counters
 	for g := range uint64(4) {
-		second(g + 2)
+		b.second(g + 2)
 	}
 	for _, v := range viewers {
 		w.expect(v, b, 0)
@@ -98,6 +93,15 @@ func TestVideo(t *testing.T) {
 	w.report()
 	after := w.loop.Stats().Counters
 	require.Greater(t, float64(after.SecondPackets-before.SecondPackets), 0.95*float64(after.Packets-before.Packets))
+}
+
+// second publishes a second of video of 5 Mbit/s at 25 frames a second.
+func (b *broadcast) second(group uint64) {
+	sizes := []int{100_000}
+	for range 24 {
+		sizes = append(sizes, 22_000)
+	}
+	b.send(present(group, 0), 0, 40*time.Millisecond, sizes...)
 }
 
 // TestRelayForwards has the kernel do nearly all of the work on perfect links, for every kind of session.
@@ -194,4 +198,49 @@ func BenchmarkDelay(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkCPU measures what all processors of the machine do while video of 5 Mbit/s is relayed, publisher, subscribers and kernel included,
+// over what they do before.
+func BenchmarkCPU(b *testing.B) {
+	for _, subscribers := range []int{1, 10, 50} {
+		for _, off := range []bool{false, true} {
+			b.Run(fmt.Sprintf("subscribers=%d/fastpath=%v", subscribers, !off), func(b *testing.B) {
+				w := newWorld(b, worldConfig{topology: lab.Topology{Subscribers: subscribers}, off: off})
+				p := w.publisher("moqt")
+				for _, h := range w.lab.Subscribers {
+					w.subscribe(w.connect(h, "moqt", nil, transport.Limits{}), trackName(0))
+				}
+				cast := w.broadcast(<-p.subscribed)
+				cast.second(0)
+				cast.second(1)
+				idle := busy(b)
+				time.Sleep(2 * time.Second)
+				idle = (busy(b) - idle) / 2
+				before, begin := busy(b), time.Now()
+				for i := range b.N {
+					cast.second(uint64(2 + i))
+				}
+				seconds := time.Since(begin).Seconds()
+				b.ReportMetric(100*((busy(b)-before)/seconds-idle), "%core")
+				w.report()
+			})
+		}
+	}
+}
+
+// busy is how many seconds all processors together have worked (proc(5)).
+func busy(b *testing.B) (seconds float64) {
+	b.Helper()
+	const ticks = 100 // a second, USER_HZ
+	text, err := os.ReadFile("/proc/stat")
+	require.NoError(b, err)
+	for i, field := range strings.Fields(strings.SplitN(string(text), "\n", 2)[0])[1:8] {
+		n, err := strconv.ParseFloat(field, 64)
+		require.NoError(b, err)
+		if i != 3 && i != 4 { // idle and iowait
+			seconds += n / ticks
+		}
+	}
+	return seconds
 }

@@ -117,7 +117,7 @@ func (st *relayStatus) render(verbose bool) []byte {
 		fmt.Fprintf(&b, "%d sessions have ended within the last minute (--verbose)\n", ended)
 	}
 	if verbose && len(st.FastPath) > 0 {
-		fmt.Fprintf(&b, "the kernel, in all: %s\n", reasonsText(st.FastPath, len(st.FastPath)))
+		fmt.Fprintf(&b, "the kernel, in all:\n  %s\n", strings.ReplaceAll(reasonsText(st.FastPath, len(st.FastPath)), ", ", "\n  "))
 	}
 	return b.Bytes()
 }

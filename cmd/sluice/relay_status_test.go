@@ -38,7 +38,9 @@ func TestStatusTable(t *testing.T) {
 [2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 2 filtered, 1 priority
 [2001:db8::1]:5000, held by the process: 7 blocked_window
 [2001:db8::1]:5000, streams ended: 3 delivered, 1 dropped
-the kernel, in all: 1000 packet_opened, 900 copy_sent
+the kernel, in all:
+  1000 packet_opened
+  900 copy_sent
 `, string(st.render(true)))
 	require.Equal(t, "off", (&relayStatus{}).fastPathText(&st.Sessions[0]))
 }
