@@ -139,6 +139,8 @@ func TestObjectDeclines(t *testing.T) {
 		{reason: "frame_not_media", both: true, frame: func() []byte { return concat(0x30, 1, vi64(77), vi64(group), vi64(1), 9, 200, "object") }},         // properties that reach beyond it
 		{reason: "frame_not_media", both: true, frame: func() []byte { return concat(0x30, 1, vi64(77), vi64(group), vi64(1), 9, 0, "object") }},           // no properties
 		{reason: "frame_not_media", both: true, frame: func() []byte { return concat(0x30, 0, vi64(77), vi64(group), vi64(1)) }},                           // no priority
+		{reason: "frame_not_media", both: true, frame: func() []byte { return concat(0x30, 0, vi64(77), vi64(group), vi64(1), 9) }},                        // no payload
+		{reason: "frame_not_media", both: true, frame: func() []byte { return concat(0x30, 1, vi64(77), vi64(group), vi64(1), 9, 2, 0, 1) }},               // properties only
 		{reason: "frame_forgotten", both: true, frame: func() []byte { return concat(0x30, 0, vi64(77), vi64(9), vi64(group), 9, "an early object") }},     // see below
 		{reason: "packet_malformed", both: true, frame: func() []byte { return concat(0x31, uint64(300), 0, vi64(77), vi64(group), vi64(1), 9, "short") }}, // it reaches beyond the packet
 		{reason: "copy_filtered", set: func(s *kernelSubscription) { s.Forward = 0 }},

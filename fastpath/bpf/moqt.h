@@ -84,9 +84,14 @@ __noinline int parse_object_datagram(struct scratch *c, u32 index, u32 webtransp
 	pos += type & DATAGRAM_DEFAULT_PRIORITY ? 0 : 1;
 	if (pos > end)
 		return 0;
-	u32 properties = pos;
-	u64 len = read_vi64(c, &properties);
-	if (type & DATAGRAM_PROPERTIES && (!len || properties > end || len > end - properties))
+	u32 payload = pos;
+	if (type & DATAGRAM_PROPERTIES) {
+		u64 len = read_vi64(c, &payload);
+		if (!len || payload > end || len > end - payload)
+			return 0;
+		payload += len;
+	}
+	if (payload >= end) // an empty object is sent with a status
 		return 0;
 	f->header_type = type;
 	f->header_len = pos - f->at;
