@@ -1,12 +1,14 @@
 package interop
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +35,21 @@ func memoryOf(b *testing.B, pid int) memory {
 	return memory{resident: mib(m[2]), peak: mib(m[1])}
 }
 
+// cpuTime is what a process has used of the processors, all threads together.
+func cpuTime(b *testing.B, pid int) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(b, err)
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // from the state on, proc_pid_stat(5)
+	const utime, stime, tick = 14 - 3, 15 - 3, 10 * time.Millisecond
+	var ticks int
+	for _, i := range [...]int{utime, stime} {
+		n, err := strconv.Atoi(fields[i])
+		require.NoError(b, err)
+		ticks += n
+	}
+	return time.Duration(ticks) * tick
+}
+
 // oneMegabit is a clip whose video has 1 Mbit/s.
 func oneMegabit(b *testing.B) string {
 	path := filepath.Join(b.TempDir(), "1mbit.mp4")
@@ -55,12 +72,13 @@ func BenchmarkSubscribers(b *testing.B) {
 			c.join(n)
 			time.Sleep(5 * time.Second) // more than two groups
 			const window = 10 * time.Second
-			before := c.bytes.Load()
+			before, cpu := c.bytes.Load(), cpuTime(b, r.Process.Pid)
 			time.Sleep(window)
 			received := c.bytes.Load() - before
 			m := memoryOf(b, r.Process.Pid)
 			b.ReportMetric(m.resident, "relay-MiB")
 			b.ReportMetric(m.peak, "relay-peak-MiB")
+			b.ReportMetric((cpuTime(b, r.Process.Pid)-cpu).Seconds()/window.Seconds(), "relay-cores")
 			b.ReportMetric(float64(received)*8/window.Seconds()/float64(n)/1e6, "Mbit/s/subscriber")
 			b.ReportMetric(0, "ns/op")
 		})
