@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -71,8 +72,9 @@ func (s *stage) fanout(subscribers int, load, clip string) plan {
 			return nil, err
 		}
 		o := m.outcome()
-		if load == loadIdle && o.Unusable == "" {
-			o.Unusable = m.exhausted()
+		if load == loadIdle {
+			m.addCPU(o)
+			o.Unusable = cmp.Or(o.Unusable, m.exhausted())
 		}
 		d := measureDelays(m.packets, subscribers)
 		d.add(o)
@@ -107,9 +109,6 @@ func (m *measurement) outcome() *outcome {
 	o.Metrics["lost"] = float64(m.published.Objects)*float64(m.subscribers) - float64(received)
 	o.Metrics["corrupt"] = float64(corrupt)
 	o.Unusable = m.bottleneck()
-	if noise := m.noise(); noise != "" {
-		o.Notes = append(o.Notes, noise)
-	}
 	if m.published.Failed > 0 {
 		o.Notes = append(o.Notes, fmt.Sprintf("%d objects could not be sent to the relay", m.published.Failed))
 	}
@@ -191,9 +190,7 @@ func runCapacity(ctx context.Context, s *stage, spec Spec) (*outcome, error) {
 			return false, err
 		}
 		probe := m.outcome()
-		if probe.Unusable == "" {
-			probe.Unusable = m.exhausted()
-		}
+		probe.Unusable = cmp.Or(probe.Unusable, m.exhausted())
 		d := measureDelays(m.packets, n)
 		d.add(probe)
 		p99, ok := probe.Metrics["last.p99"]

@@ -85,6 +85,8 @@ func usageOf(change func(*usage)) *usage {
 func TestUsage(t *testing.T) {
 	o := newOutcome()
 	usageOf(nil).add(o)
+	usageOf(nil).addCPU(o)
+	require.Empty(t, o.Notes)
 	for name, want := range map[string]float64{
 		"cpu.system": 25, "cpu.relay": 12, "cpu.relay.user": 6, "cpu.ebpf": 2, "cpu.publisher": 5, "cpu.subscribers": 7, "cpu.subscriber": 1.2,
 		"cpu.packet": 250, "cpu.packet.relay": 120, "busy": 20, "kernel": 90, "others": 10, "generator": 12, "packets": 10_000, "late": 1,
@@ -99,10 +101,13 @@ func TestUsage(t *testing.T) {
 	require.InDelta(t, o.Metrics["cpu.system"], sum, 1e-9, "the parts are the whole")
 
 	o = newOutcome()
-	usageOf(func(u *usage) { u.packets, u.kernelPackets, u.userPackets = 0, 0, 0 }).add(o)
-	for _, name := range []string{"cpu.packet", "cpu.packet.relay", "kernel"} {
+	hidden := usageOf(func(u *usage) { u.others, u.kernelPackets, u.userPackets = 4*time.Second, 0, 0 })
+	hidden.add(o)
+	hidden.addCPU(o)
+	for _, name := range []string{"cpu.system", "cpu.packet", "kernel"} {
 		require.NotContains(t, o.Metrics, name)
 	}
+	require.Equal(t, []string{"unrelated processes used 40% of a core", "unrelated processes hide what the whole system used"}, o.Notes)
 }
 
 func TestBottlenecks(t *testing.T) {

@@ -24,19 +24,29 @@ type usage struct {
 // percent is a time as the share of one core.
 func (u *usage) percent(d time.Duration) float64 { return 100 * d.Seconds() / u.period.Seconds() }
 
-// add adds the CPU use to what a run found. Softirqs run in the time of the process that they interrupt, so the relay's eBPF programs, which run as packets of the
-// publisher arrive, are in the time of the publisher. The breakdown takes them from there.
+// add adds what tells how sure the rest is.
 func (u *usage) add(o *outcome) {
-	over := u.busy - u.others - time.Duration(u.idle*float64(u.period))
-	relay := u.relay.total() + u.ebpf
 	m := o.Metrics
-	// Times of processes that ended, and that nobody waited for, are lost.
-	known := u.others >= 0 && over >= 0
-	if !known {
-		o.Notes = append(o.Notes, "processes with no part in this ended meanwhile, so that what the whole system used is not known")
-	} else {
-		m["cpu.system"] = u.percent(over)
+	m["generator"] = u.percent(u.publisher.total() + u.subs.total())
+	m["busy"] = u.percent(u.busy) / float64(u.cores)
+	m["steal"] = u.percent(u.steal) / float64(u.cores)
+	m["others"] = u.percent(u.others)
+	m["packets"] = float64(u.packets)
+	m["late"] = u.lateP99.Seconds() * 1e3
+	if all := u.kernelPackets + u.userPackets; all > 0 {
+		m["kernel"] = 100 * u.kernelPackets / all
 	}
+	if noise := u.noise(); noise != "" {
+		o.Notes = append(o.Notes, noise)
+	}
+}
+
+// addCPU adds the CPU use. Softirqs run in the time of the process that they interrupt, so the relay's eBPF programs, which run as packets of
+// the publisher arrive, are in the time of the publisher. The breakdown takes them from there.
+func (u *usage) addCPU(o *outcome) {
+	relay := u.relay.total() + u.ebpf
+	publisher := max(0, u.publisher.total()-u.ebpf)
+	m := o.Metrics
 	m["cpu.relay"] = u.percent(relay)
 	m["cpu.relay.user"] = u.percent(u.relay.user)
 	m["cpu.relay.system"] = u.percent(u.relay.system)
@@ -46,32 +56,24 @@ func (u *usage) add(o *outcome) {
 	m["cpu.publisher"] = u.percent(u.publisher.total())
 	m["cpu.subscribers"] = u.percent(u.subs.total())
 	m["cpu.subscriber"] = u.percent(relay) / float64(u.subscribers)
-	m["generator"] = u.percent(u.publisher.total() + u.subs.total())
-	m["busy"] = u.percent(u.busy) / float64(u.cores)
-	m["steal"] = u.percent(u.steal) / float64(u.cores)
-	m["others"] = u.percent(u.others)
-	m["packets"] = float64(u.packets)
-	m["late"] = u.lateP99.Seconds() * 1e3
-	if u.packets > 0 && known {
-		m["cpu.packet"] = over.Seconds() * 1e6 / float64(u.packets)
-	}
-	if u.packets > 0 {
-		m["cpu.packet.relay"] = relay.Seconds() * 1e6 / float64(u.packets)
-	}
-	if all := u.kernelPackets + u.userPackets; all > 0 {
-		m["kernel"] = 100 * u.kernelPackets / all
-	}
-	publisher := max(0, u.publisher.total()-u.ebpf)
-	o.Breakdowns["cpu"] = map[string]float64{
+	parts := map[string]float64{
 		"relay, user":   u.percent(u.relay.user),
 		"relay, system": u.percent(u.relay.system),
 		"relay, eBPF":   u.percent(u.ebpf),
 		"publisher":     u.percent(publisher),
 		"subscribers":   u.percent(u.subs.total()),
 	}
-	if known {
-		o.Breakdowns["cpu"]["softirq and all other"] = u.percent(max(0, over-u.relay.total()-u.ebpf-publisher-u.subs.total()))
+	o.Breakdowns["cpu"] = parts
+	packets := float64(max(u.packets, 1))
+	m["cpu.packet.relay"] = relay.Seconds() * 1e6 / packets
+	over := u.busy - u.others - time.Duration(u.idle*float64(u.period))
+	if over < relay {
+		o.Notes = append(o.Notes, "unrelated processes hide what the whole system used")
+		return
 	}
+	m["cpu.system"] = u.percent(over)
+	m["cpu.packet"] = over.Seconds() * 1e6 / packets
+	parts["softirq and all other"] = u.percent(max(0, over-relay-publisher-u.subs.total()))
 }
 
 const (
