@@ -114,7 +114,7 @@ func (st *relayStatus) render(verbose bool) []byte {
 		st.explain(&b, &s, verbose)
 	}
 	if ended := len(st.Sessions) - len(shown); ended > 0 {
-		fmt.Fprintf(&b, "%d sessions have ended within the last minute (--verbose)\n", ended)
+		fmt.Fprintf(&b, "ended within the last minute: %d (--verbose shows them)\n", ended)
 	}
 	if verbose && len(st.FastPath) > 0 {
 		fmt.Fprintf(&b, "the kernel, in all:\n  %s\n", strings.ReplaceAll(reasonsText(st.FastPath, len(st.FastPath)), ", ", "\n  "))
@@ -139,9 +139,9 @@ func (st *relayStatus) explain(w io.Writer, s *relay.SessionStatus, verbose bool
 	for _, part := range []struct {
 		what    string
 		reasons map[string]uint64
-		always  bool
+		wanted  bool
 	}{{"left to the process", s.Declined, true}, {"held by the process", s.Held, verbose}, {"streams ended", s.Streams, verbose}} {
-		if text := reasonsText(part.reasons, shown); text != "" && part.always {
+		if text := reasonsText(part.reasons, shown); text != "" && part.wanted {
 			fmt.Fprintf(w, "%s, %s: %s\n", s.Remote, part.what, text)
 		}
 	}

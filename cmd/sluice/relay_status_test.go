@@ -32,7 +32,7 @@ func TestStatusTable(t *testing.T) {
 192.0.2.2:1000      quic          1 out   0       0        0     -       0 B      -            no, AES_128_GCM_SHA256
 `
 	require.Equal(t, table+`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 3 others
-1 sessions have ended within the last minute (--verbose)
+ended within the last minute: 1 (--verbose shows them)
 `, string(st.render(false)))
 	require.Equal(t, table+`192.0.2.3:1000      quic          -       0       0        0     -       0 B      -            ended
 [2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 2 filtered, 1 priority
