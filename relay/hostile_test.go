@@ -20,24 +20,29 @@ import (
 // TestHostilePeers has a peer do harm while somebody publishes and somebody else watches, who must not notice.
 func TestHostilePeers(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	for name, attack := range map[string]func(*attacker){
-		"garbage in a request":           (*attacker).garbageRequest,
-		"garbage in a stream":            (*attacker).garbageStream,
-		"garbage in a datagram":          (*attacker).garbageDatagram,
-		"streams without end":            (*attacker).streams,
-		"request streams without end":    (*attacker).requestStreams,
-		"requests without end":           (*attacker).requests,
-		"fetches that are not read":      (*attacker).fetches,
-		"objects that are not read":      (*attacker).neverReads,
-		"tiny objects":                   (*attacker).tinyObjects,
-		"groups of one object":           (*attacker).tinyGroups,
-		"other people's namespaces":      (*attacker).contradicts,
-		"other people's tracks, offered": (*attacker).offers,
-	} {
-		for _, scheme := range []string{"moqt", "https"} {
-			t.Run(name+" "+scheme, func(t *testing.T) { underAttack(t, scheme, attack) })
+	t.Run("beside others", func(t *testing.T) { // until all have ended
+		for name, attack := range map[string]func(*attacker){
+			"garbage in a request":           (*attacker).garbageRequest,
+			"garbage in a stream":            (*attacker).garbageStream,
+			"garbage in a datagram":          (*attacker).garbageDatagram,
+			"streams without end":            (*attacker).streams,
+			"request streams without end":    (*attacker).requestStreams,
+			"requests without end":           (*attacker).requests,
+			"fetches that are not read":      (*attacker).fetches,
+			"objects that are not read":      (*attacker).neverReads,
+			"tiny objects":                   (*attacker).tinyObjects,
+			"groups of one object":           (*attacker).tinyGroups,
+			"other people's namespaces":      (*attacker).contradicts,
+			"other people's tracks, offered": (*attacker).offers,
+		} {
+			for _, scheme := range []string{"moqt", "https"} {
+				t.Run(name+" "+scheme, func(t *testing.T) {
+					t.Parallel()
+					underAttack(t, scheme, attack)
+				})
+			}
 		}
-	}
+	})
 }
 
 // underAttack publishes before, during and after an attack.
