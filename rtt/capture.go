@@ -78,3 +78,17 @@ func (c *capture) read() (captured, error) {
 type linkError struct{ link linkType }
 
 func (e *linkError) Error() string { return fmt.Sprintf("link type %d cannot be read", e.link) }
+
+// Lengths of frames that the kernel runs programs over, and that have all that these look at.
+const (
+	minRun = 15
+	maxRun = 2048
+)
+
+// runnable gives a frame such a length.
+func runnable(frame []byte) []byte {
+	if len(frame) < minRun {
+		return append(frame[:len(frame):len(frame)], make([]byte, minRun-len(frame))...)
+	}
+	return frame[:min(len(frame), maxRun)]
+}

@@ -126,19 +126,6 @@ func (r *replay) packet(p captured) error {
 	return nil
 }
 
-// Sizes that can be run. Nothing beyond the longest is looked at.
-const (
-	minRun = 15
-	maxRun = 2048
-)
-
-func runnable(frame []byte) []byte {
-	if len(frame) < minRun {
-		return append(frame[:len(frame):len(frame)], make([]byte, minRun-len(frame))...)
-	}
-	return frame[:min(len(frame), maxRun)]
-}
-
 // due does what the passing of time up to now demands.
 func (r *replay) due(now time.Time) error {
 	if r.cleanup.IsZero() {
