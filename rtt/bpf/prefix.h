@@ -74,27 +74,54 @@ INLINE union address prefix_of(const union address *a, u64 ipv6_mask, u32 ipv4_m
 	return p;
 }
 
-// prefix_find looks an address's prefix up in either map, and adds it if need be. When the map is full the entry of all
-// addresses is used, which userspace adds at the start.
-INLINE void *prefix_find(void *map, const void *new, const union address *a)
+INLINE union address prefix_key(const union address *a)
 {
-	union address key = prefix_of(a, config.ipv6_mask, config.ipv4_mask);
-	void *entry = bpf_map_lookup_elem(map, &key);
+	return prefix_of(a, config.ipv6_mask, config.ipv4_mask);
+}
 
-	if (entry)
-		return entry;
-	bpf_map_update_elem(map, &key, new, BPF_NOEXIST);
-	entry = bpf_map_lookup_elem(map, &key);
-	if (entry)
-		return entry;
+// prefix_whole is the key of all addresses of a family, which userspace adds at the start. It is used when the map is full.
+INLINE union address prefix_whole(const union address *a)
+{
 	tally(TALLY_PREFIXES_FULL);
-	key = prefix_of(a, 0, 0);
-	return bpf_map_lookup_elem(map, &key);
+	return prefix_of(a, 0, 0);
+}
+
+INLINE struct traffic_entry *prefix_find_traffic(const union address *a)
+{
+	union address key = prefix_key(a);
+	struct traffic_entry *t = bpf_map_lookup_elem(&prefix_traffic, &key);
+
+	if (t)
+		return t;
+	bpf_map_update_elem(&prefix_traffic, &key, &no_traffic, BPF_NOEXIST);
+	t = bpf_map_lookup_elem(&prefix_traffic, &key);
+	if (t)
+		return t;
+	key = prefix_whole(a);
+	return bpf_map_lookup_elem(&prefix_traffic, &key);
+}
+
+// prefix_find_rtts gives a place to those prefixes only whose traffic has one, so that what is said of a prefix is of the same
+// packets. Traffic goes before RTTs: a reply answers a packet to its sender.
+INLINE struct rtt_entry *prefix_find_rtts(const union address *a)
+{
+	union address key = prefix_key(a);
+	struct rtt_entry *r = bpf_map_lookup_elem(&prefix_rtts, &key);
+
+	if (r)
+		return r;
+	if (bpf_map_lookup_elem(&prefix_traffic, &key))
+		bpf_map_update_elem(&prefix_rtts, &key, &no_rtts, BPF_NOEXIST);
+	r = bpf_map_lookup_elem(&prefix_rtts, &key);
+	if (r)
+		return r;
+	key = prefix_whole(a);
+	return bpf_map_lookup_elem(&prefix_rtts, &key);
 }
 
 INLINE struct traffic_period *prefix_traffic_of(const union address *a)
 {
-	struct traffic_entry *t = prefix_find(&prefix_traffic, &no_traffic, a);
+	struct traffic_entry *t = prefix_find_traffic(a);
 	struct traffic_period *v;
 	u32 now = period;
 
@@ -164,7 +191,7 @@ GLOBAL int prefix_rtt(const struct flow_key *key, u8 side, u64 rtt)
 
 	if (!key)
 		return 0;
-	r = prefix_find(&prefix_rtts, &no_rtts, &key->address[config.reverse ? side & 1 : other(side)]);
+	r = prefix_find_rtts(&key->address[config.reverse ? side & 1 : other(side)]);
 	if (!r)
 		return 0;
 	if (bin >= BINS)
