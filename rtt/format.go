@@ -42,6 +42,7 @@ type Writer struct {
 	buf    *bufio.Writer
 	line   []byte
 	wrote  bool // something, since the array was opened
+	broken bool // an error was returned, and is not to be told twice
 	reopen atomic.Bool
 }
 
@@ -55,10 +56,12 @@ func NewWriter(format Format, open func() (io.WriteCloser, error)) (*Writer, err
 	return w, w.start()
 }
 
-func (w *Writer) start() (err error) {
-	if w.out, err = w.open(); err != nil {
+func (w *Writer) start() error {
+	out, err := w.open()
+	if err != nil {
 		return err
 	}
+	w.out = out
 	w.buf = bufio.NewWriterSize(w.out, 1<<16)
 	w.wrote = false
 	if w.format == FormatJSON {
@@ -70,8 +73,17 @@ func (w *Writer) start() (err error) {
 // Reopen makes the next Flush close the file and open it again, so that it can be rotated. It may be called at any time.
 func (w *Writer) Reopen() { w.reopen.Store(true) }
 
-// Close ends the output.
+// Close ends the output. It returns no error that another method has returned.
 func (w *Writer) Close() error {
+	if w.broken {
+		w.out.Close()
+		return nil
+	}
+	return w.end()
+}
+
+// end completes the file.
+func (w *Writer) end() error {
 	if w.format == FormatJSON {
 		w.buf.WriteString("\n]\n")
 	}
@@ -85,12 +97,18 @@ func (w *Writer) Close() error {
 // Flush writes what is buffered.
 func (w *Writer) Flush() error {
 	if !w.reopen.Swap(false) {
-		return w.buf.Flush()
+		return w.told(w.buf.Flush())
 	}
-	if err := w.Close(); err != nil {
-		return err
+	if err := w.end(); err != nil {
+		return w.told(err)
 	}
-	return w.start()
+	return w.told(w.start())
+}
+
+// told notes an error that is returned.
+func (w *Writer) told(err error) error {
+	w.broken = w.broken || err != nil
+	return err
 }
 
 // Sample writes an RTT.
@@ -113,7 +131,7 @@ func (w *Writer) write(record []byte) error {
 	if w.format != FormatJSON {
 		err = w.buf.WriteByte('\n')
 	}
-	return err
+	return w.told(err)
 }
 
 // appendUnit appends a duration in the given unit with all its digits.

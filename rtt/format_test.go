@@ -170,6 +170,32 @@ func TestWriterReopens(t *testing.T) {
 	}
 }
 
+// What went wrong is told once.
+func TestWriterFails(t *testing.T) {
+	left := 1
+	w, err := NewWriter(FormatJSONL, func() (io.WriteCloser, error) {
+		if left--; left < 0 {
+			return nil, os.ErrPermission
+		}
+		return closed{io.Discard}, nil
+	})
+	require.NoError(t, err)
+	w.Reopen()
+	require.ErrorIs(t, w.Flush(), os.ErrPermission)
+	require.NoError(t, w.Close())
+
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("needs /dev/full")
+	}
+	require.NoError(t, err)
+	w, err = NewWriter(FormatJSON, func() (io.WriteCloser, error) { return full, nil })
+	require.NoError(t, err)
+	require.NoError(t, w.Sample(&exampleSample))
+	require.ErrorContains(t, w.Flush(), "no space left on device")
+	require.NoError(t, w.Close())
+}
+
 func TestAppendUnit(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0", 1: "0.000001", 10: "0.00001", 999999: "0.999999", 1000000: "1", 1500000: "1.5", 123456789: "123.456789", time.Hour: "3600000",
