@@ -17,6 +17,7 @@ const (
 	objectDone         = 1 << 63 // OBJECT_DONE in bpf/state.h
 	objectVersionShift = 32
 	objectVersionMask  = 1<<31 - 1
+	objectSentToAll    = 1<<objectVersionShift - 1
 	// objectFor is how long the claim of an object is known: longer than its packet takes from the kernel to this process. After that its
 	// track's first location keeps the kernel from sending it again.
 	objectFor = 10 * time.Second
@@ -58,15 +59,18 @@ func (t *Track) ClaimObject(at moqt.Location) (sent []Subscriber) {
 }
 
 // awaitDone waits until the kernel, on another CPU, is through with an object, which it has if it claimed the packet that this process got
-// it from.
+// it from. Should that take too long, nobody gets the object twice.
 func (t *Track) awaitDone(key kernelObjectKey) (state uint64, ok bool) {
 	var claim kernelObjectClaim
 	for deadline := time.Now().Add(openingTimeout); ; runtime.Gosched() {
 		if t.fast.kernel.ingress.Objects.Lookup(key, &claim) != nil {
 			return 0, false
 		}
-		if claim.State&objectDone != 0 || time.Now().After(deadline) {
+		if claim.State&objectDone != 0 {
 			return claim.State, true
+		}
+		if time.Now().After(deadline) {
+			return claim.State | objectSentToAll, true
 		}
 	}
 }

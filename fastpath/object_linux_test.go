@@ -321,3 +321,11 @@ func TestLastObject(t *testing.T) {
 	require.EqualValues(t, 1, counts["frame_forgotten"])
 	require.Len(t, track.ClaimObject(lastLocation), 1)
 }
+
+// TestStalledKernel claims an object that the kernel has begun with and does not get through with: nobody gets it a second time.
+func TestStalledKernel(t *testing.T) {
+	r, track := objectRig(t, 2)
+	claim := kernelObjectClaim{State: uint64(track.version)<<objectVersionShift | 1, Claimed: monotonic()}
+	require.NoError(t, r.ingress.Objects.Put(kernelObjectKey{Group: 1, Object: 2, Track: track.index}, claim))
+	require.Len(t, track.ClaimObject(moqt.Location{Group: 1, Object: 2}), 2)
+}

@@ -139,11 +139,12 @@ __noinline int forward_object(struct __sk_buff *skb, u32 index, u32 upstream)
 	count(FRAME_FORWARDED);
 	if (fr->header_type & DATAGRAM_DEFAULT_PRIORITY)
 		fr->priority = t->default_priority;
+	o->state = (u64)t->version << OBJECT_VERSION_SHIFT;
 	struct fan_out f = { .skb = skb, .c = c, .track = t, .object = o };
 	c->frame = index;
 	bpf_loop(max_copies, object_step, &f, 0);
 	if (t->count > max_copies)
 		count(COPY_BUDGET);
-	__sync_fetch_and_or(&o->state, (u64)t->version << OBJECT_VERSION_SHIFT | OBJECT_DONE);
+	__sync_fetch_and_or(&o->state, OBJECT_DONE);
 	return 0;
 }
