@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -198,49 +196,4 @@ func BenchmarkDelay(b *testing.B) {
 			})
 		}
 	}
-}
-
-// BenchmarkCPU measures what all processors of the machine do while video of 5 Mbit/s is relayed, publisher, subscribers and kernel included,
-// over what they do before.
-func BenchmarkCPU(b *testing.B) {
-	for _, subscribers := range []int{1, 10, 50} {
-		for _, off := range []bool{false, true} {
-			b.Run(fmt.Sprintf("subscribers=%d/fastpath=%v", subscribers, !off), func(b *testing.B) {
-				w := newWorld(b, worldConfig{topology: lab.Topology{Subscribers: subscribers}, off: off})
-				p := w.publisher("moqt")
-				for _, h := range w.lab.Subscribers {
-					w.subscribe(w.connect(h, "moqt", nil, transport.Limits{}), trackName(0))
-				}
-				cast := w.broadcast(<-p.subscribed)
-				cast.second(0)
-				cast.second(1)
-				idle := busy(b)
-				time.Sleep(2 * time.Second)
-				idle = (busy(b) - idle) / 2
-				before, begin := busy(b), time.Now()
-				for i := range b.N {
-					cast.second(uint64(2 + i))
-				}
-				seconds := time.Since(begin).Seconds()
-				b.ReportMetric(100*((busy(b)-before)/seconds-idle), "%core")
-				w.report()
-			})
-		}
-	}
-}
-
-// busy is how many seconds all processors together have worked (proc(5)).
-func busy(b *testing.B) (seconds float64) {
-	b.Helper()
-	const ticks = 100 // a second, USER_HZ
-	text, err := os.ReadFile("/proc/stat")
-	require.NoError(b, err)
-	for i, field := range strings.Fields(strings.SplitN(string(text), "\n", 2)[0])[1:8] {
-		n, err := strconv.ParseFloat(field, 64)
-		require.NoError(b, err)
-		if i != 3 && i != 4 { // idle and iowait
-			seconds += n / ticks
-		}
-	}
-	return seconds
 }
