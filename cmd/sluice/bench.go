@@ -73,8 +73,8 @@ func (f *benchFlags) run(ctx context.Context, env *environment) (err error) {
 		return err
 	}
 	report, err := bench.Measure(ctx, f.cfg)
-	if report == nil {
-		return err
+	if report == nil || len(report.Scenarios) == 0 {
+		return err // there is nothing that would be worth the results of an earlier run
 	}
 	printReport(env.stdout, report)
 	if written := errors.Join(writeJSON(filepath.Join(f.out, "results.json"), report), bench.WriteReport(f.out, *report)); written != nil {
