@@ -114,10 +114,13 @@ func (r Report) system(name string) int {
 	return slices.IndexFunc(r.Systems, func(s System) bool { return s.Name == name })
 }
 
+// notRun is why a system has no numbers in a scenario that it takes no part in.
+const notRun = "not run"
+
 func (s Scenario) summary(system string) Summary {
 	i := slices.IndexFunc(s.Summaries, func(sum Summary) bool { return sum.System == system })
 	if i < 0 {
-		return Summary{System: system, Unusable: "not run"}
+		return Summary{System: system, Unusable: notRun}
 	}
 	return s.Summaries[i]
 }

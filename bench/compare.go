@@ -62,6 +62,9 @@ func Compare(before, after Report) Comparison {
 func (c *Comparison) scenario(before, after Scenario, r Report) {
 	for _, system := range r.Systems {
 		a, b := before.summary(system.Name), after.summary(system.Name)
+		if a.Unusable == notRun && b.Unusable == notRun {
+			continue // it takes no part in such scenarios
+		}
 		for _, s := range []Summary{a, b} {
 			if s.Unusable != "" {
 				c.Missing = append(c.Missing, fmt.Sprintf("%s, %s: no number: %s", after.Name, system.Name, s.Unusable))

@@ -46,8 +46,9 @@ func TestCompareDifferentReports(t *testing.T) {
 	before, after := of(3, Statistic{1, 1, 1}), of(3, Statistic{1, 1, 1})
 	before.Scenarios[0].Name = "old"
 	after.Scenarios[0].Summaries[0] = Summary{System: "sluice", Unusable: "the generator was busy"}
-	after.Scenarios = append(after.Scenarios, Scenario{Name: "old"})
+	after.Scenarios = append(after.Scenarios, Scenario{Name: "old", Summaries: []Summary{{System: "sluice", Unusable: "the run failed"}}})
 	after.Machine.Kernel = "6.19"
+	after.Systems = append(after.Systems, System{Name: "takes no part"})
 	c := Compare(before, after)
 	require.Empty(t, c.Changes)
 	var b strings.Builder
@@ -55,7 +56,7 @@ func TestCompareDifferentReports(t *testing.T) {
 	require.Equal(t, `SCENARIO  SYSTEM  METRIC  BEFORE  AFTER  CHANGE  EXCEEDS SPREAD  VERDICT
 not compared: measured on different machines: c, 2 cores, Linux 6.18; c, 2 cores, Linux 6.19
 not compared: delay/1: only in the second report
-not compared: old, sluice: no number: not run
+not compared: old, sluice: no number: the run failed
 `, b.String())
 }
 
