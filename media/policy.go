@@ -24,10 +24,11 @@ type Backlog struct {
 }
 
 // PriorityDrop is a [DropPolicy]: when data waits for longer than MaxDelay it gives up the lowest priority in use, and the next one each
-// MaxDelay until the rest flows, but never the highest. After Recovery without such delays everything may pass again; where that turns
+// MaxDelay until the rest flows, but never the highest. Data of the highest priority that waits costs no other its place: it is
+// sent first anyway. MaxDelay should be more than a key frame takes to send, because then the rest has to wait. After Recovery without such delays everything may pass again; where that turns
 // out to be too early, the next attempt waits twice as long, up to 16 times. The zero value is ready to use.
 type PriorityDrop struct {
-	MaxDelay time.Duration // default: 250 ms
+	MaxDelay time.Duration // default: 400 ms
 	Recovery time.Duration // default: 2 s
 
 	inUse    []Level // seen since everything could pass, ascending
@@ -43,21 +44,22 @@ const maxPatience = 16
 
 // Threshold implements [DropPolicy].
 func (p *PriorityDrop) Threshold(now Time, _ Congestion, levels []Backlog) Level {
-	delay, recovery := cmp.Or(p.MaxDelay, 250*time.Millisecond), cmp.Or(p.Recovery, 2*time.Second)
-	late := false
+	delay, recovery := cmp.Or(p.MaxDelay, 400*time.Millisecond), cmp.Or(p.Recovery, 2*time.Second)
+	late, starved := false, false
 	for _, l := range levels {
 		if i, found := slices.BinarySearch(p.inUse, l.Level); !found {
 			p.inUse = slices.Insert(p.inUse, i, l.Level)
 		}
 		late = late || l.Age > delay
+		starved = starved || l.Age > delay && l.Level > p.inUse[0]
 	}
 	if late {
 		p.late = now
 	}
 	switch {
-	case late && !p.active:
+	case starved && !p.active:
 		p.begin(now, recovery)
-	case late && now.Sub(p.lowered) > delay:
+	case starved && now.Sub(p.lowered) > delay:
 		p.lower(now, p.keep)
 	case p.active && now.Sub(p.late) > p.patience:
 		p.active, p.passed, p.inUse = false, now, p.inUse[:0]

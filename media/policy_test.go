@@ -17,7 +17,7 @@ func TestPriorityDrop(t *testing.T) {
 			age := time.Duration(0)
 			for _, x := range late {
 				if x == l {
-					age = 300 * ms
+					age = 450 * ms
 				}
 			}
 			b = append(b, Backlog{Level: l, Streams: 1, Age: age})
@@ -33,9 +33,9 @@ func TestPriorityDrop(t *testing.T) {
 	require.Equal(t, LowestPriority, ask(0, all()))
 	require.Equal(t, delta, ask(10*ms, all(extra)), "the lowest goes first")
 	require.Equal(t, delta, ask(10*ms, all(delta)), "the rest gets its time")
-	require.Equal(t, key, ask(250*ms, all(delta)))
-	require.Equal(t, audio, ask(251*ms, all(key)))
-	require.Equal(t, audio, ask(251*ms, all(audio)), "the highest stays")
+	require.Equal(t, key, ask(400*ms, all(delta)))
+	require.Equal(t, audio, ask(401*ms, all(key)))
+	require.Equal(t, audio, ask(401*ms, all(audio)), "the highest stays")
 	require.Equal(t, audio, ask(2*time.Second, all()), "not yet")
 	require.Equal(t, LowestPriority, ask(10*ms, all()))
 
@@ -50,6 +50,12 @@ func TestPriorityDrop(t *testing.T) {
 	ask(10*time.Minute, all())
 	ask(0, all(extra))
 	require.Equal(t, 2*time.Second, p.patience, "a long time ago")
+
+	var busy PriorityDrop
+	for range 10 {
+		require.Equal(t, LowestPriority, busy.Threshold(now, Congestion{}, all(audio)), "to give up others would not help the highest")
+		now = now.Add(time.Second)
+	}
 
 	var single PriorityDrop
 	require.Equal(t, LowestPriority, single.Threshold(now, Congestion{}, []Backlog{{Level: key, Age: time.Hour}}), "never all")
