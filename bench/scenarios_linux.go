@@ -47,6 +47,13 @@ func (s *stage) wanted(kinds ...string) []string {
 	return slices.DeleteFunc(kinds, func(k string) bool { return !slices.Contains(s.Kinds, k) })
 }
 
+func people(subscribers int) string {
+	if subscribers == 1 {
+		return "1 subscriber"
+	}
+	return fmt.Sprintf("%d subscribers", subscribers)
+}
+
 func mockParams(subscribers int) Params {
 	return Params{Subscribers: subscribers, Media: "mock", Rate: defaultMock.Rate / 1e6, FrameRate: defaultMock.FrameRate}
 }
@@ -54,7 +61,7 @@ func mockParams(subscribers int) Params {
 // fanout is a relay with a number of subscribers: delays, CPU and memory. With a hog, only delays mean something.
 func (s *stage) fanout(subscribers int, load, clip string) plan {
 	p := plan{
-		kinds: s.wanted(KindDelay), name: fmt.Sprintf("%d/%s", subscribers, load), title: fmt.Sprintf("%d subscribers, %s", subscribers, load),
+		kinds: s.wanted(KindDelay), name: fmt.Sprintf("%d/%s", subscribers, load), title: fmt.Sprintf("%s, %s", people(subscribers), load),
 		params: mockParams(subscribers), repetitions: s.Repetitions,
 	}
 	p.params.Load = load
