@@ -257,8 +257,8 @@ func (c *conn) CloseStream(state *media.StreamState) {
 func (c *conn) release(s closedStream) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return true
+	if key, ok := c.keys[s.slot]; c.closed || !ok || key != s.key {
+		return true // it was closed twice
 	}
 	maps := &c.fast.kernel.ingress
 	var g kernelSubgroup

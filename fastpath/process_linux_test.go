@@ -169,3 +169,20 @@ func (r *rig) keyBytes(index uint32) (n int) {
 	}
 	return n
 }
+
+// TestStreamClosedTwice frees a stream's memory once: a second time would give it to two streams.
+func TestStreamClosedTwice(t *testing.T) {
+	r, _ := objectRig(t, 1)
+	c, reclaimer := r.connection(0), r.fast.reclaimer
+	reclaimer.close() // this test does its work
+	t.Cleanup(func() { reclaimer.done = make(chan struct{}) })
+	state, theirs := c.OpenStream(&media.Upstream{Conn: c, StreamID: 7})
+	require.False(t, theirs)
+	c.CloseStream(state)
+	c.CloseStream(state)
+	reclaimer.releaseClosed()
+	require.Len(t, reclaimer.slots, 1)
+	c.CloseStream(state)
+	reclaimer.releaseClosed()
+	require.Len(t, reclaimer.slots, 1)
+}
