@@ -24,6 +24,8 @@ type Config struct {
 	Warmup      time.Duration // discarded; default: 2 s, one group of mock video
 	// MaxCapacity is the largest number of subscribers that is tried; default: 400.
 	MaxCapacity int
+	// Rate is that of the mock video; default: 2 Mbit/s.
+	Rate lab.Rate
 	// Clip is a file with real video, which is measured besides mock video; "" is none.
 	Clip string
 	// Brief leaves out what takes long and adds detail only: the step of a bottleneck, and precision of the capacity.
@@ -40,6 +42,8 @@ const (
 	// maxRun bounds Duration and Warmup: packets are kept in memory.
 	maxRun         = 10 * time.Minute
 	maxRepetitions = 100
+
+	defaultRate lab.Rate = 2_000_000
 )
 
 func (c Config) withDefaults() Config {
@@ -53,6 +57,7 @@ func (c Config) withDefaults() Config {
 	c.Duration = orDefault(c.Duration, 6*time.Second)
 	c.Warmup = orDefault(c.Warmup, 2*time.Second)
 	c.MaxCapacity = orDefault(c.MaxCapacity, 400)
+	c.Rate = orDefault(c.Rate, defaultRate)
 	c.Seed = orDefault(c.Seed, 1)
 	if c.Progress == nil {
 		c.Progress = func(string) {}
@@ -100,11 +105,23 @@ func (c Config) Validate() error {
 	if c.Duration < time.Second || c.Duration > maxRun || c.Warmup < 0 || c.Warmup > maxRun {
 		return fmt.Errorf("runs of %v after %v: it has to be 1 s to %v after at most as long", c.Duration, c.Warmup, maxRun)
 	}
-	return nil
+	return c.mock().validate()
+}
+
+// mock is the video that is measured.
+func (c Config) mock() Mock { return Mock{Rate: float64(c.Rate)}.withDefaults() }
+
+func (c Config) mockParams(subscribers int) Params {
+	m := c.mock()
+	return Params{Subscribers: subscribers, Media: "mock", Rate: m.Rate / 1e6, FrameRate: m.FrameRate}
 }
 
 // scenario is what a plan needs for the Report.
 func (c Config) scenario(kind, name, title string, p Params) Scenario {
+	if p.Media == "mock" && c.Rate != defaultRate {
+		name += fmt.Sprintf("/%gMbit", p.Rate)
+		title += fmt.Sprintf(", %g Mbit/s", p.Rate)
+	}
 	p.Duration, p.Warmup = orDefault(p.Duration, c.Duration.Seconds()), c.Warmup.Seconds()
 	return Scenario{Kind: kind, Name: kind + "/" + name, Title: title, Params: p}
 }

@@ -17,9 +17,6 @@ const (
 	loadHog  = "hog"
 )
 
-// defaultMock is the video that is measured: the zero value of Mock.
-var defaultMock = Mock{}.withDefaults()
-
 // hogSubscribers is the largest fan-out with a hog: beyond it, what is measured is how the load generators cope.
 const hogSubscribers = 50
 
@@ -54,15 +51,11 @@ func people(subscribers int) string {
 	return fmt.Sprintf("%d subscribers", subscribers)
 }
 
-func mockParams(subscribers int) Params {
-	return Params{Subscribers: subscribers, Media: "mock", Rate: defaultMock.Rate / 1e6, FrameRate: defaultMock.FrameRate}
-}
-
 // fanout is a relay with a number of subscribers: delays, CPU and memory. With a hog, only delays mean something.
 func (s *stage) fanout(subscribers int, load, clip string) plan {
 	p := plan{
 		kinds: s.wanted(KindDelay), name: fmt.Sprintf("%d/%s", subscribers, load), title: fmt.Sprintf("%s, %s", people(subscribers), load),
-		params: mockParams(subscribers), repetitions: s.Repetitions,
+		params: s.mockParams(subscribers), repetitions: s.Repetitions,
 	}
 	p.params.Load = load
 	if load == loadIdle {
@@ -92,7 +85,7 @@ func (s *stage) fanout(subscribers int, load, clip string) plan {
 
 // trial fills in what all runs have in common.
 func (s *stage) trial(spec Spec, t trialConfig) trialConfig {
-	t.system = spec
+	t.system, t.mock = spec, orDefault(t.mock, s.mock())
 	t.warmup, t.duration = orDefault(t.warmup, s.Warmup), orDefault(t.duration, s.Duration)
 	return t
 }
@@ -128,7 +121,7 @@ const syscallSubscribers = 10
 func (s *stage) syscallPlan() plan {
 	return plan{
 		kinds: s.wanted(KindSyscalls), name: fmt.Sprint(syscallSubscribers), title: fmt.Sprintf("system calls, %d subscribers", syscallSubscribers),
-		params: mockParams(syscallSubscribers), repetitions: s.Repetitions, run: runSyscalls,
+		params: s.mockParams(syscallSubscribers), repetitions: s.Repetitions, run: runSyscalls,
 	}
 }
 
@@ -149,7 +142,7 @@ func runSyscalls(ctx context.Context, s *stage, spec Spec) (*outcome, error) {
 		return nil, err
 	}
 	o := m.outcome()
-	const video = 30.0 // seconds, as in the unit
+	const video = 30.0 // seconds, so that runs of any length compare
 	per30 := video / m.period.Seconds()
 	calls := make(map[string]float64)
 	for name, n := range counter.total {
@@ -174,7 +167,7 @@ const (
 func (s *stage) capacityPlan() plan {
 	p := plan{
 		kinds: s.wanted(KindCapacity), name: fmt.Sprint(s.MaxCapacity), title: fmt.Sprintf("capacity, up to %d subscribers", s.MaxCapacity),
-		params: mockParams(0), repetitions: 1, run: runCapacity,
+		params: s.mockParams(0), repetitions: 1, run: runCapacity,
 	}
 	p.params.Duration = s.capacityPeriod().Seconds()
 	return p
@@ -263,7 +256,7 @@ func (s *stage) congestionPlans() (plans []plan) {
 		}
 		p := plan{
 			kinds: s.wanted(KindCongestion), name: b.name, title: "a bottleneck of " + strings.Join(percent, ", then ") + " of the media's rate",
-			params: mockParams(2), repetitions: s.Repetitions,
+			params: s.mockParams(2), repetitions: s.Repetitions,
 			run: func(ctx context.Context, s *stage, spec Spec) (*outcome, error) { return s.runCongestion(ctx, spec, b) },
 		}
 		p.params.Link, p.params.Duration = b.name, s.congestionPeriod(b).Seconds()
@@ -279,7 +272,7 @@ func (s *stage) congestionPeriod(b bottleneck) time.Duration {
 
 // runCongestion gives one subscriber a bottleneck and its neighbour none.
 func (s *stage) runCongestion(ctx context.Context, spec Spec, b bottleneck) (*outcome, error) {
-	mock := defaultMock
+	mock := s.mock()
 	mock.Layers = true
 	link := s.lab.Subscribers[0].Devices[0].Link
 	set := func(part float64) error {

@@ -61,11 +61,17 @@ func TestConfig(t *testing.T) {
 		"1001 subscribers":              func(c *Config) { c.MaxCapacity = 1001 },
 		"-1 repetitions":                func(c *Config) { c.Repetitions = -1 },
 		"runs of 10ms":                  func(c *Config) { c.Duration = 10 * time.Millisecond },
+		"frames of 9 and":               func(c *Config) { c.Rate = 2000 },
 	} {
 		c := good()
 		change(&c)
 		require.ErrorContains(t, c.Validate(), want)
 	}
+
+	usual, fast := good().withDefaults(), good()
+	fast.Rate = 5e6
+	require.Equal(t, "cpu/10/idle", usual.scenario(KindCPU, "10/idle", "10", usual.mockParams(10)).Name)
+	require.Equal(t, "cpu/10/idle/5Mbit", fast.scenario(KindCPU, "10/idle", "10", fast.mockParams(10)).Name, "other media, another scenario")
 }
 
 // usageOf is a period of 10 s on two cores with a little of everything.

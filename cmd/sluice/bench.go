@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/bench"
+	"sluice/lab"
 )
 
 // benchFlags are the flags of sluice bench.
@@ -56,6 +57,10 @@ Results go to --out: results.json, and what people read, report.html first. A ru
 	flags.IntSliceVar(&f.cfg.Subscribers, "subscribers", nil, "`numbers` of subscribers (default 1,10,50,200)")
 	flags.IntVar(&f.cfg.MaxCapacity, "max-capacity", 0, "try at most this `number` of subscribers (default 400)")
 	flags.DurationVar(&f.cfg.Duration, "duration", 0, "measure each run for this `duration` (default 6s)")
+	flags.Func("rate", "`rate` of the mock video, such as 5mbit (default 2mbit)", func(value string) (err error) {
+		f.cfg.Rate, err = lab.ParseRate(value)
+		return err
+	})
 	flags.StringArrayVar(&f.commands, "relay-cmd", nil, "`command` of another relay")
 	flags.StringSliceVar(&f.peers, "peer", nil, "`names` of relays that 'make bench-peers' installs: "+strings.Join(bench.PeerNames(), ", "))
 	flags.StringArrayVar(&f.names, "relay-name", nil, "its `name`; the n-th is for the n-th --relay-cmd (default: the name of the program)")
