@@ -107,6 +107,10 @@ func TestUsage(t *testing.T) {
 	require.InDelta(t, o.Metrics["cpu.system"], sum, 1e-9, "the parts are the whole")
 
 	o = newOutcome()
+	usageOf(func(u *usage) { u.idle = -60 }).addCPU(o)
+	require.NotContains(t, o.Metrics, "cpu.system", "more than the machine was busy")
+
+	o = newOutcome()
 	hidden := usageOf(func(u *usage) { u.others, u.kernelPackets, u.userPackets = 4*time.Second, 0, 0 })
 	hidden.add(o)
 	hidden.addCPU(o)

@@ -67,7 +67,8 @@ func (u *usage) addCPU(o *outcome) {
 	packets := float64(max(u.packets, 1))
 	m["cpu.packet.relay"] = relay.Seconds() * 1e6 / packets
 	over := u.busy - u.others - time.Duration(u.idle*float64(u.period))
-	if over < relay {
+	// All that a process ever used comes up at once with whoever waits for it in place of its parent.
+	if over < relay || over > u.busy+u.busy/10 {
 		o.Notes = append(o.Notes, "unrelated processes hide what the whole system used")
 		return
 	}
