@@ -72,7 +72,7 @@ var quantities = map[string]quantity{
 
 	"capacity":         {Metric{"subscribers with a p99 delay of at most 5 ms and without loss", "", more}, []string{KindCapacity}, false},
 	"capacity.atleast": {Metric{"subscribers that were served well when the load generator was at its limit", "", more}, []string{KindCapacity}, false},
-	"capacity.p99":     {Metric{"p99 delay, last packet in to last packet out, by subscribers (instead of time)", "ms", less}, []string{KindCapacity}, false},
+	"capacity.p99":     {Metric{"p99 delay of a last packet by subscribers", "ms", less}, []string{KindCapacity}, false},
 
 	"goodput":           {Metric{"media that came in time", "Mbit/s", more}, []string{KindCongestion}, false},
 	"neighbour.goodput": {Metric{"media that came in time to a subscriber without bottleneck", "Mbit/s", more}, []string{KindCongestion}, false},
