@@ -170,10 +170,19 @@ func TestConnectStreamEnds(t *testing.T) {
 
 // A reset with a code that is none of WebTransport's, as HTTP/3 implementations may send, is a reset with code 0.
 func TestForeignResetCode(t *testing.T) {
+	w, r := rawStream(t)
+	w.CancelWrite(0x10c)
+	_, err := r.Read(make([]byte, 1))
+	require.Equal(t, &StreamError{Remote: true}, err)
+}
+
+// rawStream is a WebTransport stream that was opened below WebTransport, so that it can be reset with any code of HTTP/3. One byte of it
+// has been read.
+func rawStream(t *testing.T) (*quic.SendStream, ReceiveStream) {
 	s := newServer(t)
 	qc := s.dialQUIC(t, http3.NextProtoH3)
 	tr := &webtransport.Transport{}
-	defer tr.Close()
+	t.Cleanup(func() { tr.Close() })
 	cc, err := tr.NewClientConn(qc)
 	require.NoError(t, err)
 	_, _, err = cc.Dial(testContext(t), s.url(WebTransport), nil)
@@ -187,30 +196,12 @@ func TestForeignResetCode(t *testing.T) {
 	require.NoError(t, err)
 	_, err = io.ReadFull(r, make([]byte, 1))
 	require.NoError(t, err)
-	w.CancelWrite(0x10c)
-	_, err = r.Read(make([]byte, 1))
-	require.Equal(t, &StreamError{Remote: true}, err)
+	return w, r
 }
 
 // A peer that closes its session resets the streams first. Whoever cancels a stream just then need not wait for the rest.
 func TestCancelWhileTheSessionEnds(t *testing.T) {
-	s := newServer(t)
-	qc := s.dialQUIC(t, http3.NextProtoH3)
-	tr := &webtransport.Transport{}
-	defer tr.Close()
-	cc, err := tr.NewClientConn(qc)
-	require.NoError(t, err)
-	_, _, err = cc.Dial(testContext(t), s.url(WebTransport), nil)
-	require.NoError(t, err)
-	server, err := s.Accept(testContext(t))
-	require.NoError(t, err)
-	w, err := qc.OpenUniStream()
-	require.NoError(t, err)
-	write(t, w, string(server.StreamPrefix())+"x")
-	r, err := server.AcceptUniStream(testContext(t))
-	require.NoError(t, err)
-	_, err = io.ReadFull(r, make([]byte, 1))
-	require.NoError(t, err)
+	w, r := rawStream(t)
 	w.CancelWrite(webtransport.WTSessionGoneErrorCode)
 	ended := make(chan error)
 	go func() {
