@@ -25,8 +25,9 @@ type Backlog struct {
 
 // PriorityDrop is a [DropPolicy]: when data waits for longer than MaxDelay it gives up the lowest priority in use, and the next one each
 // MaxDelay until the rest flows, but never the highest. Data of the highest priority that waits costs no other its place: it is
-// sent first anyway. MaxDelay should be more than a key frame takes to send, because then the rest has to wait. After Recovery without such delays everything may pass again; where that turns
-// out to be too early, the next attempt waits twice as long, up to 16 times. The zero value is ready to use.
+// sent first anyway. MaxDelay should be more than a key frame takes to send, because then the rest has to wait. After Recovery without
+// such delays everything may pass again; where that turns out to be too early, the next attempt waits twice as long, up to 16 times.
+// The zero value is ready to use.
 type PriorityDrop struct {
 	MaxDelay time.Duration // default: 400 ms
 	Recovery time.Duration // default: 2 s
