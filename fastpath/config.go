@@ -17,7 +17,8 @@ type Settings struct {
 	// MaxCopies bounds the copies that one packet causes, and so the time it keeps its CPU: about 4 µs each.
 	// Default: DefaultMaxCopies, at most MaxSubscriptions.
 	MaxCopies int
-	// MaxConnections is how many connections take part, with 64 KiB of memory each; others are served by this process alone.
+	// MaxConnections is how many connections take part; others are served by this process alone. While one takes part it has 64 KiB of
+	// memory, and each that is possible has 6 KiB always.
 	// Default: 512.
 	MaxConnections int
 }

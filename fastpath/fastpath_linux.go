@@ -16,14 +16,14 @@ type FastPath struct {
 	log    *slog.Logger
 	states []media.SubscriberState
 	flows  []media.StreamState
-	rings  []media.Record
 
 	life sync.RWMutex // held to read while the kernel's memory and maps are used by those who may come after Close
 	over bool
 
 	mu          sync.Mutex
 	conns       []*conn  // by index; nil: free, or taken and not connected yet
-	free        []uint32 // indices
+	free        []uint32 // indices that have no memory
+	ready       []uint32 // free indices that have
 	tracks      []*Track // by index
 	freeIndices []uint32 // of tracks
 	closed      bool
@@ -41,7 +41,7 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 	}
 	f := &FastPath{
 		kernel: k, log: logger,
-		states: cast[media.SubscriberState](k.subscribers), flows: cast[media.StreamState](k.streams), rings: cast[media.Record](k.ledgers),
+		states: cast[media.SubscriberState](k.subscribers), flows: cast[media.StreamState](k.streams),
 		conns: make([]*conn, len(k.subscribers)),
 	}
 	for i := range uint32(len(k.subscribers)) {
@@ -114,17 +114,44 @@ func (f *FastPath) enter() bool {
 
 func (f *FastPath) exit() { f.life.RUnlock() }
 
-// Subscriber implements [media.Arena].
+// Subscriber implements [media.Arena]. If many connections come at once it waits some 10 ms for memory.
 func (f *FastPath) Subscriber() *media.SubscriberState {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.free) == 0 || f.closed {
+	if !f.enter() {
 		return nil
 	}
-	last := len(f.free) - 1
-	i := f.free[last]
-	f.free = f.free[:last]
+	defer f.exit()
+	defer f.reclaimer.provide()
+	if i, ok := f.takeIndex(&f.ready); ok {
+		return &f.states[i]
+	}
+	i, ok := f.takeIndex(&f.free)
+	if !ok {
+		return nil
+	}
+	if err := f.kernel.lend(i); err != nil {
+		f.report("provide memory", err)
+		f.putIndices(&f.free, i)
+		return nil
+	}
 	return &f.states[i]
+}
+
+// takeIndex takes the last index of a list, unless f is closed.
+func (f *FastPath) takeIndex(from *[]uint32) (index uint32, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last := len(*from) - 1
+	if last < 0 || f.closed {
+		return 0, false
+	}
+	index, *from = (*from)[last], (*from)[:last]
+	return index, true
+}
+
+func (f *FastPath) putIndices(to *[]uint32, indices ...uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	*to = append(*to, indices...)
 }
 
 // FreeSubscriber implements [media.Arena]. What was connected is freed when the connection is closed.
@@ -136,7 +163,7 @@ func (f *FastPath) Ledger(s *media.SubscriberState, n int) []media.Record {
 	if !ok || n > ledgerLen {
 		return nil
 	}
-	return f.rings[i*ledgerLen : (i+1)*ledgerLen]
+	return f.kernel.ledgers.of(uint32(i))
 }
 
 // Stream implements [media.Arena]: streams that begin with no publisher's stream are this process's alone.

@@ -9,6 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"sluice/media"
 )
 
 const streamsPerConnection = 64
@@ -20,13 +22,14 @@ type kernel struct {
 	egress  egressObjects
 	links   []link.Link
 	mapped  [][]byte
+	lenders []lender // whose memory follows the number of connections
 
 	subscribers []kernelSubscriberState
 	streams     []kernelStreamState
-	ledgers     []kernelRecord
 	keys        []kernelSendKeys
 	copies      []kernelCopyCounts
 	upstreams   []kernelUpstream
+	ledgers     *lent[media.Record]
 }
 
 // Load loads the programs. They do nothing until they are attached to a device.
@@ -44,12 +47,11 @@ func load(s Settings) (_ *kernel, err error) {
 		return nil, fmt.Errorf("fast path: load the programs: %w", err)
 	}
 	for _, f := range []func() error{
-		func() error { return mapArray(k, k.ingress.Subscribers, &k.subscribers) },
-		func() error { return mapArray(k, k.ingress.Streams, &k.streams) },
-		func() error { return mapArray(k, k.ingress.Ledgers, &k.ledgers) },
-		func() error { return mapArray(k, k.ingress.Keys, &k.keys) },
-		func() error { return mapArray(k, k.ingress.Copies, &k.copies) },
-		func() error { return mapArray(k, k.ingress.Upstreams, &k.upstreams) },
+		func() error { return keepMapped(k, k.ingress.Subscribers, &k.subscribers) },
+		func() error { return keepMapped(k, k.ingress.Streams, &k.streams) },
+		func() error { return keepMapped(k, k.ingress.Keys, &k.keys) },
+		func() error { return keepMapped(k, k.ingress.Copies, &k.copies) },
+		func() error { return keepMapped(k, k.ingress.Upstreams, &k.upstreams) },
 		k.freeAllStreams,
 	} {
 		if err := f(); err != nil {
@@ -68,7 +70,7 @@ func (k *kernel) load(s Settings) error {
 	connections := uint32(cmp.Or(s.MaxConnections, defaultMaxConnections))
 	for name, perConnection := range map[string]uint32{
 		kernelMapSubscribers: 1, kernelMapUpstreams: 1, kernelMapKeys: 1, kernelMapCopies: 1, kernelMapPaths: 1, kernelMapConnectionIds: 8,
-		kernelMapLedgers: ledgerLen, kernelMapStreams: streamsPerConnection, kernelMapDownstreams: streamsPerConnection,
+		kernelMapLedgers: 1, kernelMapStreams: streamsPerConnection, kernelMapDownstreams: streamsPerConnection,
 		kernelMapFreeStreams: streamsPerConnection,
 	} {
 		spec.Maps[name].MaxEntries = connections * perConnection
@@ -86,6 +88,8 @@ func (k *kernel) load(s Settings) error {
 	if err := spec.LoadAndAssign(&k.ingress, nil); err != nil {
 		return err
 	}
+	k.ledgers = newLent[media.Record](k.ingress.Ledgers, spec.Maps[kernelMapLedgers].InnerMap)
+	k.lenders = []lender{k.ledgers}
 	return k.loadEgress(s)
 }
 
@@ -112,21 +116,46 @@ func connectionIDMask(n int) (mask [3]uint64) {
 	return mask
 }
 
-// mapArray makes the elements of an array map accessible in memory.
-func mapArray[T any](k *kernel, m *ebpf.Map, elements *[]T) error {
+// mapArray makes the elements of an array map accessible in memory, until mapped is unmapped.
+func mapArray[T any](m *ebpf.Map) (elements []T, mapped []byte, err error) {
 	if size := unsafe.Sizeof(*new(T)); uintptr(m.ValueSize()) != size {
-		return fmt.Errorf("fast path: elements of %s have %d bytes, not %d", m, m.ValueSize(), size)
+		return nil, nil, fmt.Errorf("fast path: elements of %s have %d bytes, not %d", m, m.ValueSize(), size)
 	}
 	n := int(m.MaxEntries())
 	page := unix.Getpagesize()
 	length := (n*int(m.ValueSize()) + page - 1) / page * page
-	b, err := unix.Mmap(m.FD(), 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mapped, err = unix.Mmap(m.FD(), 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("fast path: map %s: %w", m, err)
+		return nil, nil, fmt.Errorf("fast path: map %s: %w", m, err)
 	}
-	k.mapped = append(k.mapped, b)
-	*elements = unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(mapped))), n), mapped, nil
+}
+
+// keepMapped maps an array until k is closed.
+func keepMapped[T any](k *kernel, m *ebpf.Map, elements *[]T) error {
+	all, mapped, err := mapArray[T](m)
+	*elements, k.mapped = all, append(k.mapped, mapped)
+	return err
+}
+
+// lend gives connections the memory that they have only while they take part.
+func (k *kernel) lend(indices ...uint32) error {
+	for _, l := range k.lenders {
+		if err := l.lend(indices); err != nil {
+			return errors.Join(err, k.takeBack(indices...))
+		}
+	}
 	return nil
+}
+
+// takeBack frees the memory of connections. Neither they nor the kernel may use it any more.
+func (k *kernel) takeBack(indices ...uint32) (err error) {
+	for _, i := range indices {
+		for _, l := range k.lenders {
+			err = errors.Join(err, l.takeBack(i))
+		}
+	}
+	return err
 }
 
 // freeAllStreams puts every stream state on the stack of those that nobody uses.
@@ -170,6 +199,9 @@ func (k *kernel) Close() error {
 	}
 	for _, b := range k.mapped {
 		errs = append(errs, unix.Munmap(b))
+	}
+	for _, l := range k.lenders {
+		errs = append(errs, l.close())
 	}
 	k.mapped, k.links = nil, nil
 	return errors.Join(append(errs, k.ingress.Close(), k.egress.Close())...)

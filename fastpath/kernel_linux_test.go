@@ -58,13 +58,14 @@ func (r *rig) checkLedger(s *subscriber, from, to uint64, size int) {
 	t := r.t
 	var offset, inFlight uint64
 	for pn := from; pn < to; pn++ {
-		record := r.ledgers[uint64(s.index)*ledgerLen+pn%ledgerLen]
-		require.Equal(t, pn, record.Pn)
-		require.Equal(t, offset, record.Offset)
-		require.NotZero(t, record.Sent)
-		length := record.Info >> 32 & 0xffff
+		record := r.record(s, pn)
+		require.Equal(t, pn, record.PN.Load())
+		require.Equal(t, offset, record.Offset.Load())
+		require.NotZero(t, record.Sent.Load())
+		info := record.Info.Load()
+		length := info >> 32 & 0xffff
 		offset += length
-		inFlight += length + record.Info>>48&0xff
+		inFlight += length + info>>48&0xff
 	}
 	state := r.kernel.subscribers[s.index]
 	require.EqualValues(t, size, offset)

@@ -69,8 +69,7 @@ func TestForwardObjects(t *testing.T) {
 					for i, s := range r.subscribers {
 						require.Equal(t, objectDatagram(t, prefixes[i], list[i].Alias, o), r.receiveDatagram(s), "type %#x", typ)
 						want++
-						record := r.ledgers[uint64(s.index)*ledgerLen+1000+uint64(typ)]
-						require.EqualValues(t, 1, record.Info>>56, "a datagram, which is never sent again")
+						require.EqualValues(t, 1, r.record(s, 1000+uint64(typ)).Info.Load()>>56, "a datagram, which is never sent again")
 						require.Zero(t, r.kernel.subscribers[s.index].DataSent)
 						require.Zero(t, r.kernel.subscribers[s.index].Writers)
 					}

@@ -10,6 +10,9 @@ import (
 )
 
 const (
+	// reserve is how many connections may come without waiting for memory.
+	reserve = 4
+
 	reclaimInterval = 100 * time.Millisecond
 	// unreadInterval is how often to look for what is over: streams that the kernel forwards and user space does not read, which must last as
 	// long, old objects, and closed tracks.
@@ -38,6 +41,7 @@ type closedStream struct {
 type reclaimer struct {
 	fast   *FastPath
 	done   chan struct{}
+	low    chan struct{} // has room for one
 	wg     sync.WaitGroup
 	unread map[kernelStreamKey]struct{} // at the last look
 
@@ -49,7 +53,8 @@ type reclaimer struct {
 }
 
 func newReclaimer(f *FastPath) *reclaimer {
-	r := &reclaimer{fast: f, done: make(chan struct{})}
+	r := &reclaimer{fast: f, done: make(chan struct{}), low: make(chan struct{}, 1)}
+	r.provide()
 	r.wg.Go(r.run)
 	return r
 }
@@ -98,9 +103,12 @@ func (r *reclaimer) run() {
 		select {
 		case <-r.done:
 			return
+		case <-r.low:
+			r.refill()
 		case now := <-tick.C:
 			r.releaseClosed()
 			r.reclaim()
+			r.shrink()
 			r.forgetEnded(now)
 		case <-look.C:
 			r.endUnread()
@@ -136,10 +144,49 @@ func (r *reclaimer) reclaim() {
 	for _, s := range slots {
 		f.report("free a stream", f.kernel.ingress.FreeStreams.Put(nil, s))
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	for _, c := range conns {
-		f.free = append(f.free, c.index)
+		f.putIndices(&f.ready, c.index)
+	}
+}
+
+// provide has the reserve filled up.
+func (r *reclaimer) provide() {
+	select {
+	case r.low <- struct{}{}:
+	default:
+	}
+}
+
+// refill gives memory to indices that connections are going to take.
+func (r *reclaimer) refill() {
+	f := r.fast
+	f.mu.Lock()
+	n := min(max(reserve-len(f.ready), 0), len(f.free))
+	indices := slices.Clone(f.free[len(f.free)-n:])
+	f.free = f.free[:len(f.free)-n]
+	f.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	if err := f.kernel.lend(indices...); err != nil {
+		f.report("provide memory", err)
+		f.putIndices(&f.free, indices...)
+		return
+	}
+	f.putIndices(&f.ready, indices...)
+}
+
+// shrink takes memory from indices that nobody has taken for long, little by little: it waits for a grace period for each.
+func (r *reclaimer) shrink() {
+	f := r.fast
+	f.mu.Lock()
+	n := min(max(len(f.ready)-2*reserve, 0), reserve)
+	indices := slices.Clone(f.ready[:n])
+	f.ready = slices.Delete(f.ready, 0, n)
+	f.mu.Unlock()
+	if n > 0 {
+		f.report("free memory", f.kernel.takeBack(indices...))
+		f.putIndices(&f.free, indices...)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"sluice/lab"
 	"sluice/lab/labtest"
+	"sluice/media"
 )
 
 const relayPort = 4443
@@ -203,6 +204,7 @@ func (r *rig) address(d *lab.Device) netip.Addr {
 func (r *rig) addSubscriber(index uint32, h *lab.Host) {
 	t := r.t
 	near, far := r.lab.Relay.Facing(h), h.Devices[0]
+	require.NoError(t, r.lend(index))
 	s := &subscriber{index: index, keys: randomPacketKeys(), cid: randomBytes(int(index) * 4 % 21)}
 	var err error
 	s.conn, err = h.ListenUDP(netip.AddrPortFrom(r.address(far), 9000))
@@ -316,6 +318,11 @@ func (r *rig) counts() map[string]uint64 {
 // subgroupHeader is a SUBGROUP_HEADER with Subgroup ID and priority.
 func subgroupHeader(alias, group, subgroup uint64, priority int) []byte {
 	return concat(0x14, vi64(alias), vi64(group), vi64(subgroup), priority)
+}
+
+// record is the ledger's entry of a subscriber's packet.
+func (r *rig) record(s *subscriber, pn uint64) *media.Record {
+	return &r.ledgers.of(s.index)[pn%ledgerLen]
 }
 
 // SetSendKeys sets the keys of a subscriber's key generation, before the first packet number of that generation is taken.

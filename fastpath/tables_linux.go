@@ -9,9 +9,7 @@ import (
 	"sluice/media"
 )
 
-const (
-	ledgerLen = 2048 // records of one subscriber, LEDGER_LEN in bpf/state.h
-)
+const ledgerLen = 2048 // records of one subscriber, LEDGER_LEN in bpf/state.h
 
 // packetKeys are the keys of one direction in one key phase.
 type packetKeys media.PacketKeys

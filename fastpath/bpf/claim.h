@@ -6,11 +6,12 @@
 #include "reason.h"
 #include "state.h"
 
-INLINE struct record *ledger_record(u32 subscriber, u64 number)
+static __noinline struct record *ledger_record(u32 subscriber, u64 number)
 {
-	u32 key = subscriber * LEDGER_LEN + (number & (LEDGER_LEN - 1));
+	void *ledger = bpf_map_lookup_elem(&ledgers, &subscriber);
+	u32 key = number & (LEDGER_LEN - 1);
 
-	return bpf_map_lookup_elem(&ledgers, &key);
+	return ledger ? bpf_map_lookup_elem(ledger, &key) : 0;
 }
 
 INLINE void abort_packet(struct subscriber_state *s)

@@ -197,9 +197,25 @@ struct downstream_key {
 		__type(value, type_); \
 	} name SEC(".maps")
 
+// LENT has an element only for the connections that take part: user space puts an array there, which it maps, before the
+// connection's path is known, and takes it away after no program can use that any more.
+#define LENT(name, count, len, type_) \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS); \
+		__uint(max_entries, count); \
+		__type(key, u32); \
+		__array(values, struct { \
+			__uint(type, BPF_MAP_TYPE_ARRAY); \
+			__uint(map_flags, BPF_F_MMAPABLE); \
+			__uint(max_entries, len); \
+			__uint(key_size, sizeof(u32)); \
+			__uint(value_size, sizeof(type_)); \
+		}); \
+	} name SEC(".maps")
+
 SHARED_ARRAY(subscribers, MAX_SUBSCRIBERS, struct subscriber_state);
 SHARED_ARRAY(streams, MAX_STREAMS, struct stream_state);
-SHARED_ARRAY(ledgers, MAX_SUBSCRIBERS * LEDGER_LEN, struct record);
+LENT(ledgers, MAX_SUBSCRIBERS, LEDGER_LEN, struct record);
 SHARED_ARRAY(keys, MAX_SUBSCRIBERS, struct send_keys);
 SHARED_ARRAY(copies, MAX_SUBSCRIBERS, struct copy_counts);
 SHARED_ARRAY(upstreams, MAX_SUBSCRIBERS, struct upstream);

@@ -1,0 +1,59 @@
+package fastpath
+
+import (
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/stretchr/testify/require"
+
+	"sluice/media"
+)
+
+// TestMemoryFollowsConnections has many connections come at once, and go, twice.
+func TestMemoryFollowsConnections(t *testing.T) {
+	const connections = 5 * reserve
+	f, err := New(Settings{Port: relayPort, MaxConnections: connections + reserve}, slog.New(slog.DiscardHandler))
+	requireKernel(t, err)
+	defer f.Close()
+	awaitLent := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool { return lentBy(t, f.kernel.ingress.Ledgers) == n }, 20*time.Second, time.Millisecond)
+	}
+	awaitLent(reserve)
+	for range 2 {
+		states := make([]*media.SubscriberState, connections)
+		var all sync.WaitGroup
+		for i := range states {
+			all.Go(func() { states[i] = f.Subscriber() })
+		}
+		all.Wait()
+		awaitLent(connections + reserve)
+		for i, s := range states {
+			require.NotNil(t, s)
+			ring := f.Ledger(s, ledgerLen)
+			require.Len(t, ring, ledgerLen)
+			ring[ledgerLen-1].PN.Store(uint64(i))
+		}
+		for i, s := range states {
+			require.EqualValues(t, i, f.Ledger(s, ledgerLen)[ledgerLen-1].PN.Load(), "a ledger of its own")
+			f.Connect(s, func(*media.StreamState) {}).Close()
+		}
+		awaitLent(2 * reserve)
+	}
+}
+
+// lentBy counts the elements of an array of maps.
+func lentBy(t *testing.T, m *ebpf.Map) (n int) {
+	var id uint32
+	for i := range m.MaxEntries() {
+		if err := m.Lookup(i, &id); err == nil {
+			n++
+		} else {
+			require.ErrorIs(t, err, ebpf.ErrKeyNotExist)
+		}
+	}
+	return n
+}
