@@ -6,14 +6,11 @@ import (
 )
 
 // bisect returns the largest number from 1 to limit for which good is true, if it is true up to some number and false beyond, with a
-// relative resolution. It begins with first and doubles; 0 means that not even 1 is good.
-func bisect(first, limit int, resolution float64, good func(int) (bool, error)) (int, error) {
+// relative resolution. It begins with first, and goes on by step, twice as far each time, until it has a number on either side; 0 means that
+// not even 1 is good.
+func bisect(first, step, limit int, resolution float64, good func(int) (bool, error)) (int, error) {
 	low, high := 0, limit+1 // good, and not
-	for low < limit && float64(high-low) > max(1, resolution*float64(low)) {
-		n := (low + high) / 2
-		if high > limit {
-			n = min(max(first, 2*low), limit)
-		}
+	for n := min(first, limit); low < limit && float64(high-low) > max(1, resolution*float64(low)); step *= 2 {
 		ok, err := good(n)
 		if err != nil {
 			return low, err
@@ -22,6 +19,14 @@ func bisect(first, limit int, resolution float64, good func(int) (bool, error)) 
 			low = n
 		} else {
 			high = n
+		}
+		switch {
+		case high > limit:
+			n = min(low+step, limit)
+		case low == 0:
+			n = max(high/2, high-step)
+		default:
+			n = (low + high) / 2
 		}
 	}
 	return low, nil

@@ -1,12 +1,16 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // peers are the relays of others that speak MoQT draft 18 with Sluice's publisher and subscribers. bench/install-peers has their versions.
@@ -41,6 +45,34 @@ func Peer(name, dir string) (Spec, error) {
 	if strings.ContainsAny(path, `'"{}`) {
 		return Spec{}, fmt.Errorf("%s: a path with quotes or braces cannot be part of a command", path)
 	}
-	spec.Command = "'" + path + "' " + arguments
+	spec.Command, spec.Version = "'"+path+"' "+arguments, programVersion(path)
 	return spec, nil
+}
+
+// versionTime is how long a program may take to say its version.
+const versionTime = 5 * time.Second
+
+// programVersion is what a program says when it is asked for its version, or else what Cargo has noted of its installation; "" if neither.
+func programVersion(path string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), versionTime)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, path, "--version").Output(); err == nil {
+		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		return line
+	}
+	installed, _ := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(path)), ".crates.toml"))
+	return crateVersion(string(installed), filepath.Base(path))
+}
+
+// installedCrate is a line of Cargo's list of what it installed: "crate 1.2.3 (registry)" = ["program"].
+var installedCrate = regexp.MustCompile(`(?m)^"(\S+ \S+) \(.*\)" = \[(.*)\]$`)
+
+// crateVersion is the crate and its version that Cargo has installed a program from; "" if it has not.
+func crateVersion(installed, program string) string {
+	for _, m := range installedCrate.FindAllStringSubmatch(installed, -1) {
+		if strings.Contains(m[2], strconv.Quote(program)) {
+			return m[1]
+		}
+	}
+	return ""
 }

@@ -89,27 +89,19 @@ func parseProcessStat(text string) (p processState, err error) {
 }
 
 // processesBetween returns the CPU time that processes used between two looks at all of them. The time of one that has ended is found
-// again where it was waited for: at its nearest ancestor that is still there, together with what it had used before the first look.
-func processesBetween(a, b map[int]processState) (sum time.Duration) {
-	before := make(map[int]time.Duration) // by ancestor
-	for pid, p := range a {
-		if _, alive := b[pid]; alive {
-			continue
-		}
-		heir := p.parent
-		for range a { // at most as many ancestors; pids may be used again
-			if _, alive := b[heir]; alive || a[heir].parent == 0 {
-				break
-			}
-			heir = a[heir].parent
-		}
-		before[heir] += p.own.total() + p.children
-	}
+// again at whoever waited for it, its parent or what took the place of that, together with what it had used before the first look.
+func processesBetween(a, b map[int]processState) time.Duration {
+	var own, ended time.Duration
 	for pid, p := range b {
-		sum += p.own.total() - a[pid].own.total()
-		sum += max(0, p.children-a[pid].children-before[pid])
+		own += p.own.total() - a[pid].own.total()
+		ended += p.children - a[pid].children
 	}
-	return sum
+	for pid, p := range a {
+		if _, alive := b[pid]; !alive {
+			ended -= p.own.total() + p.children
+		}
+	}
+	return own + max(0, ended) // less than nothing: of some that have ended, nobody wanted to know
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {

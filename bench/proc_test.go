@@ -52,6 +52,7 @@ func TestProcessesBetween(t *testing.T) {
 		"one ends":                   {map[int]processState{1: a[1], 2: a[2], 3: state(2, 20*s, 44*s)}, 3 * s},
 		"one ends with its child":    {map[int]processState{1: a[1], 2: state(1, 10*s, 64*s)}, 3 * s},
 		"one ends and nobody waited": {map[int]processState{1: a[1], 2: a[2], 3: a[3]}, 0},
+		"an orphan ends":             {map[int]processState{1: state(0, s, 48*s), 2: state(1, 10*s, 20*s)}, 2 * s},
 		"all but the first end":      {map[int]processState{1: state(0, s, 78*s)}, 2 * s},
 	} {
 		require.Equal(t, c.want, processesBetween(a, c.b), name)

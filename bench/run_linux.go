@@ -1,9 +1,12 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -14,6 +17,7 @@ type plan struct {
 	name, title string
 	params      Params
 	repetitions int
+	length      time.Duration // of a run, about
 	run         func(context.Context, *stage, Spec) (*outcome, error)
 }
 
@@ -48,7 +52,9 @@ func Measure(ctx context.Context, cfg Config) (_ *Report, err error) {
 	r.Duration = elapsed.Seconds()
 	r.Machine.Steal = after.minus(before).steal.Seconds() / elapsed.Seconds() / float64(r.Machine.Cores)
 	for _, spec := range cfg.Systems {
-		r.Systems = append(r.Systems, System{Name: spec.Name, Version: b.peers[spec.Name], Command: spec.Command})
+		if slices.ContainsFunc(r.Scenarios, func(s Scenario) bool { return s.summary(spec.Name).Unusable != notRun }) {
+			r.Systems = append(r.Systems, System{Name: spec.Name, Version: cmp.Or(spec.Version, b.peers[spec.Name]), Command: spec.Command})
+		}
 	}
 	return r, errors.Join(err, statErr)
 }
@@ -62,6 +68,8 @@ type bench struct {
 
 func (b *bench) runAll(ctx context.Context) error {
 	plans := b.stage.plans()
+	runs, total := b.stage.estimate(plans)
+	b.stage.Progress(fmt.Sprintf("%d runs under %d loads, about %.0f min", runs, len(plans), math.Ceil(total.Minutes())))
 	for i, p := range plans {
 		b.stage.Progress(fmt.Sprintf("%d/%d %s", i+1, len(plans), p.title))
 		if err := b.runPlan(ctx, p); err != nil {
@@ -73,12 +81,7 @@ func (b *bench) runAll(ctx context.Context) error {
 
 // runPlan runs all systems one after the other, again and again, so that what changes on the machine meanwhile meets all of them.
 func (b *bench) runPlan(ctx context.Context, p plan) error {
-	var specs []Spec
-	for _, spec := range b.stage.Systems {
-		if spec.takesPart(p.kinds) {
-			specs = append(specs, spec)
-		}
-	}
+	specs := b.stage.participants(p)
 	outcomes := make(map[string][]outcome)
 	var all []outcome
 	for repetition := range p.repetitions {

@@ -39,6 +39,24 @@ func (s *stage) plans() []plan {
 	return slices.DeleteFunc(plans, func(p plan) bool { return len(p.kinds) == 0 })
 }
 
+// participants are the systems that a plan is for.
+func (s *stage) participants(p plan) []Spec {
+	return slices.DeleteFunc(slices.Clone(s.Systems), func(spec Spec) bool { return !spec.takesPart(p.kinds) })
+}
+
+// runOverhead is about what the start of a run and the reports at its end take.
+const runOverhead = time.Second
+
+// estimate is how many runs plans have, and about how long they take.
+func (s *stage) estimate(plans []plan) (runs int, total time.Duration) {
+	for _, p := range plans {
+		n := p.repetitions * len(s.participants(p))
+		runs += n
+		total += time.Duration(n) * p.length
+	}
+	return runs, total
+}
+
 // wanted returns those of kinds that are to be measured.
 func (s *stage) wanted(kinds ...string) []string {
 	return slices.DeleteFunc(kinds, func(k string) bool { return !slices.Contains(s.Kinds, k) })
@@ -57,9 +75,9 @@ func (s *stage) fanout(subscribers int, load, clip string) plan {
 		kinds: s.wanted(KindDelay), name: fmt.Sprintf("%d/%s", subscribers, load), title: fmt.Sprintf("%s, %s", people(subscribers), load),
 		params: s.mockParams(subscribers), repetitions: s.Repetitions,
 	}
-	p.params.Load = load
+	p.params.Load, p.length = load, s.Warmup+s.Duration+runOverhead
 	if load == loadIdle {
-		p.kinds = s.wanted(KindDelay, KindCPU, KindMemory)
+		p.kinds, p.length = s.wanted(KindDelay, KindCPU, KindMemory), p.length+idlePeriod
 	}
 	if clip != "" {
 		p.params.Media, p.params.Rate, p.params.FrameRate = s.clipName(), 0, 0
@@ -121,7 +139,7 @@ const syscallSubscribers = 10
 func (s *stage) syscallPlan() plan {
 	return plan{
 		kinds: s.wanted(KindSyscalls), name: fmt.Sprint(syscallSubscribers), title: fmt.Sprintf("system calls, %d subscribers", syscallSubscribers),
-		params: s.mockParams(syscallSubscribers), repetitions: s.Repetitions, run: runSyscalls,
+		params: s.mockParams(syscallSubscribers), repetitions: s.Repetitions, length: s.Warmup + s.Duration + runOverhead, run: runSyscalls,
 	}
 }
 
@@ -153,79 +171,6 @@ func runSyscalls(ctx context.Context, s *stage, spec Spec) (*outcome, error) {
 	o.Breakdowns["syscalls"] = calls
 	return o, nil
 }
-
-// Capacity is searched among these.
-const (
-	capacityFirst   = 10
-	capacityLimit   = 5 * time.Millisecond // p99, last to last
-	capacityPeriod  = 3 * time.Second
-	capacityBrief   = 2 * time.Second // in a brief bench
-	capacityWarmup  = 500 * time.Millisecond
-	capacityResolve = .1 // of the number of subscribers
-)
-
-func (s *stage) capacityPlan() plan {
-	p := plan{
-		kinds: s.wanted(KindCapacity), name: fmt.Sprint(s.MaxCapacity), title: fmt.Sprintf("capacity, up to %d subscribers", s.MaxCapacity),
-		params: s.mockParams(0), repetitions: 1, run: runCapacity,
-	}
-	p.params.Duration = s.capacityPeriod().Seconds()
-	return p
-}
-
-func (s *stage) capacityPeriod() time.Duration {
-	if s.Brief {
-		return capacityBrief
-	}
-	return capacityPeriod
-}
-
-func runCapacity(ctx context.Context, s *stage, spec Spec) (*outcome, error) {
-	o := newOutcome()
-	curve := make(map[int]float64)
-	bound := ""
-	enough, err := bisect(capacityFirst, s.MaxCapacity, capacityResolve, func(n int) (bool, error) {
-		m, err := s.try(ctx, s.trial(spec, trialConfig{sessions: []int{n}, warmup: capacityWarmup, duration: s.capacityPeriod()}))
-		if err != nil {
-			return false, err
-		}
-		probe := m.outcome()
-		probe.Unusable = cmp.Or(probe.Unusable, m.exhausted())
-		d := measureDelays(m.packets, n)
-		d.add(probe)
-		p99, ok := probe.Metrics["last.p99"]
-		if ok {
-			curve[n] = p99
-		}
-		good := ok && p99 <= milliseconds(capacityLimit) && probe.Metrics["lost"] == 0 && probe.Metrics["unmatched"] <= unmatchedLimit
-		s.Progress(fmt.Sprintf("    %s, %d subscribers: p99 %.2f ms, %.0f lost %s", spec.Name, n, p99, probe.Metrics["lost"], probe.Unusable))
-		if !good && probe.Unusable != "" {
-			bound = fmt.Sprintf("at %d subscribers: %s", n, probe.Unusable)
-		} else if !good {
-			bound = ""
-		}
-		o.peer = m.peer
-		return good, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case bound != "":
-		o.Metrics["capacity.atleast"] = float64(enough)
-		o.Notes = append(o.Notes, bound)
-	case enough == s.MaxCapacity:
-		o.Metrics["capacity.atleast"] = float64(enough)
-		o.Notes = append(o.Notes, "more were not tried")
-	default:
-		o.Metrics["capacity"] = float64(enough)
-	}
-	o.Series["capacity.p99"] = seriesOf(curve)
-	return o, nil
-}
-
-// unmatchedLimit is the share of frames, in percent, whose packets may be impossible to tell apart: their delay is unknown, and not small.
-const unmatchedLimit = 1
 
 // bottlenecks are rates as parts of the media's, and how long they last, as parts of a run.
 type bottleneck struct {
@@ -259,7 +204,8 @@ func (s *stage) congestionPlans() (plans []plan) {
 			params: s.mockParams(2), repetitions: s.Repetitions,
 			run: func(ctx context.Context, s *stage, spec Spec) (*outcome, error) { return s.runCongestion(ctx, spec, b) },
 		}
-		p.params.Link, p.params.Duration = b.name, s.congestionPeriod(b).Seconds()
+		period := s.congestionPeriod(b)
+		p.params.Link, p.params.Duration, p.length = b.name, period.Seconds(), s.Warmup+period+runOverhead
 		plans = append(plans, p)
 	}
 	return plans

@@ -103,9 +103,13 @@ func TestSummarize(t *testing.T) {
 }
 
 func TestBisect(t *testing.T) {
-	for capacity := range 120 {
+	for i := range 2 * 120 {
+		capacity, first, step := i/2, 10, 10
+		if i%2 > 0 { // with an idea of what it is
+			first, step = max(1, capacity+capacity/8), max(1, capacity/10)
+		}
 		tried := make(map[int]bool)
-		got, err := bisect(10, 100, .1, func(n int) (bool, error) {
+		got, err := bisect(first, step, 100, .1, func(n int) (bool, error) {
 			require.False(t, tried[n], "%d is tried twice", n)
 			require.True(t, n >= 1 && n <= 100, "%d is tried", n)
 			tried[n] = true
@@ -118,7 +122,7 @@ func TestBisect(t *testing.T) {
 		require.LessOrEqual(t, len(tried), 10)
 		require.True(t, got == 0 || tried[got], "%d was not tried", got)
 	}
-	_, err := bisect(10, 100, .1, func(int) (bool, error) { return false, errNobody })
+	_, err := bisect(10, 10, 100, .1, func(int) (bool, error) { return false, errNobody })
 	require.ErrorIs(t, err, errNobody)
 }
 

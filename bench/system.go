@@ -14,6 +14,8 @@ type Spec struct {
 	// Command starts it, with these placeholders: {addr}, where it has to listen, and its parts {host} and {port}; {cert} and {key}, PEM
 	// files for TLS; {dir}, a directory of its own for this run; {sluice}, this program. Words may be quoted with ' or ".
 	Command string
+	// Version is shown; default: what it says of itself in a session.
+	Version string
 	// Kinds are those of the scenarios that it takes part in. Default: all.
 	Kinds []string
 	// Metrics is where it serves metrics of Sluice, "host:port" in its own network, or "".
@@ -35,12 +37,12 @@ const (
 
 const metricsAddress = "127.0.0.1:4480"
 
-// Sluice returns the ways in which Sluice itself is measured: with the fast path, without it, and, for scenarios with a bottleneck, with
+// Sluice returns the ways in which a version of Sluice itself is measured: with the fast path, without it, and, for scenarios with a bottleneck, with
 // priority drop.
-func Sluice() []Spec {
+func Sluice(version string) []Spec {
 	spec := func(name, flags string, kinds ...string) Spec {
 		const command = "{sluice} relay --listen {addr} --tls-cert {cert} --tls-key {key} --drain 1s --log-level warn --admin " + metricsAddress + " "
-		return Spec{Name: name, Command: command + flags, Kinds: kinds, Metrics: metricsAddress}
+		return Spec{Name: name, Command: command + flags, Version: "sluice " + version, Kinds: kinds, Metrics: metricsAddress}
 	}
 	return []Spec{
 		spec(FastPath, "--fastpath on"),

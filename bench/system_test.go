@@ -33,7 +33,7 @@ func TestExpand(t *testing.T) {
 }
 
 func TestSpecs(t *testing.T) {
-	for _, s := range Sluice() {
+	for _, s := range Sluice("1") {
 		require.NoError(t, s.validate())
 	}
 	for want, s := range map[string]Spec{
@@ -50,7 +50,7 @@ func TestSpecs(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	good := func() Config { return Config{Program: "sluice", Systems: Sluice()} }
+	good := func() Config { return Config{Program: "sluice", Systems: Sluice("1")} }
 	require.NoError(t, good().Validate())
 	for want, change := range map[string]func(*Config){
 		"its program":                   func(c *Config) { c.Program = "" },

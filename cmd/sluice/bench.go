@@ -94,7 +94,7 @@ func (f *benchFlags) configure(env *environment) (err error) {
 	if f.cfg.Program, err = os.Executable(); err != nil {
 		return err
 	}
-	f.cfg.Systems = bench.Sluice()
+	f.cfg.Systems = bench.Sluice(version)
 	if len(f.names) > len(f.commands) {
 		return usage("there are more --relay-name than --relay-cmd")
 	}
