@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -18,7 +19,7 @@ const (
 
 var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	filler     = makeFiller()
+	filler     = sync.OnceValue(makeFiller)
 
 	errPayloadShort   = errors.New("the payload is shorter than its head")
 	errPayloadCorrupt = errors.New("the payload has another checksum than it says")
@@ -40,7 +41,7 @@ func appendPayload(b []byte, sequence uint64, published time.Time, size int) []b
 	b = binary.BigEndian.AppendUint64(b, sequence)
 	b = binary.BigEndian.AppendUint64(b, uint64(published.UnixNano()))
 	from := int(sequence*4093) % (maxPayload - size + 1) // so that two objects are not alike
-	b = append(b, filler[from:from+size-payloadMinimum]...)
+	b = append(b, filler()[from:from+size-payloadMinimum]...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -48,6 +49,7 @@ func attachFastPath(cfg fastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*f
 		f.Close()
 		return nil, err
 	}
+	debug.FreeOSMemory() // the kernel's type information, which nobody needs any more, is most of the heap
 	log.Info("media is forwarded in the kernel", "devices", len(devices))
 	return f, nil
 }
