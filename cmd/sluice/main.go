@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 )
 
@@ -12,6 +13,9 @@ func main() { os.Exit(run()) }
 
 // run is main with an exit code.
 func run() int {
+	if slices.Contains(os.Args[1:], "relay") {
+		coarsenTimers() // before signals are caught: one that came meanwhile would be lost
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	onFirstSignal(cancel)
