@@ -164,6 +164,15 @@ func percent(p float64) string {
 	return s
 }
 
+// offloads lists the features.
+func (m Machine) offloads() string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(m.Offloads)) {
+		list = append(list, name+" "+m.Offloads[name])
+	}
+	return strings.Join(list, ", ")
+}
+
 // String names the machine.
 func (m Machine) String() string {
 	return fmt.Sprintf("%s, %d cores, Linux %s", m.CPU, m.Cores, m.Kernel)

@@ -19,8 +19,11 @@ func (r Report) writeSummary(w io.Writer, charts []chart) error {
 	if r.Machine.Virtualised != "" {
 		fmt.Fprintf(b, " (virtualised: %s)", escapeMarkdown(r.Machine.Virtualised))
 	}
-	fmt.Fprintf(b, ". The hypervisor gave %s %% of the CPU time to others.\nEach cell is the median of the runs, with the lowest and the highest.\n\n",
-		number(r.Machine.Steal*100))
+	fmt.Fprintf(b, ". The hypervisor gave %s %% of the CPU time to others.\n", number(r.Machine.Steal*100))
+	if len(r.Machine.Offloads) > 0 {
+		fmt.Fprintf(b, "Offloads of the lab's devices: %s.\n", escapeMarkdown(r.Machine.offloads()))
+	}
+	fmt.Fprintf(b, "Each cell is the median of the runs, with the lowest and the highest.\n\n")
 	fmt.Fprintf(b, "    %s\n\n", strings.ReplaceAll(quoteCommands(r.Command), "\n", "\n    "))
 	systems := table{Columns: []string{"system", "version", "started with"}}
 	for _, s := range r.Systems {

@@ -61,6 +61,10 @@ var quantities = map[string]quantity{
 	"cpu.packet.relay": {Metric{"CPU of the relay and its eBPF programs for a delivered packet", "µs", less}, onlyCPU, false},
 	"cpu.subscriber":   {Metric{"CPU of the relay and its eBPF programs for a subscriber", "% of a core", less}, onlyCPU, false},
 	"cpu":              {Metric{"CPU over idle by who used it", "% of a core", less}, onlyCPU, false},
+	"wakeups":          {Metric{"wake-ups of the relay's threads", "/s", less}, onlyCPU, false},
+	// A train of packets that the kernel makes of one (UDP GSO) is one.
+	"datagrams.received": {Metric{"datagrams that the relay process received", "/s", 0}, onlyCPU, false},
+	"datagrams.sent":     {Metric{"datagrams that the relay process sent", "/s", 0}, onlyCPU, false},
 
 	"memory.resident": {Metric{"resident memory of the relay", "MiB", less}, []string{KindMemory}, false},
 	"memory.peak":     {Metric{"peak resident memory of the relay", "MiB", less}, []string{KindMemory}, false},
@@ -125,6 +129,9 @@ func describe() map[string]Metric {
 // of returns what a run found for a kind of scenarios.
 func (o outcome) of(kind string) outcome {
 	keep := func(name string) bool { return !has(kind, name) }
+	if kind == KindCPU {
+		o.Notes = slices.Concat(o.Notes, o.cpuNotes)
+	}
 	o.Metrics = maps.Clone(o.Metrics)
 	maps.DeleteFunc(o.Metrics, func(name string, _ float64) bool { return keep(name) })
 	o.Breakdowns = maps.Clone(o.Breakdowns)

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -143,6 +144,31 @@ func parseStatus(text string) (processMemory, error) {
 		return processMemory{}, fmt.Errorf("/proc/PID/status has VmRSS %q and VmHWM %q", fields["VmRSS"], fields["VmHWM"])
 	}
 	return processMemory{resident, peak}, nil
+}
+
+// activity is what a process had to do: datagrams of its network, and how often one of its threads slept and was woken.
+type activity struct {
+	received, sent uint64
+	wakeups        int64 // they are forgotten when a thread ends
+}
+
+func (a activity) minus(b activity) activity {
+	return activity{a.received - b.received, a.sent - b.sent, a.wakeups - b.wakeups}
+}
+
+// parseDatagrams returns the datagrams that /proc/PID/net/snmp6 counts. The lab speaks IPv6.
+func parseDatagrams(text string) (a activity, err error) {
+	counters := make(map[string]string)
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		counters[name] = strings.TrimSpace(value)
+	}
+	received, err1 := strconv.ParseUint(counters["Udp6InDatagrams"], 10, 64)
+	sent, err2 := strconv.ParseUint(counters["Udp6OutDatagrams"], 10, 64)
+	if err := errors.Join(err1, err2); err != nil {
+		return activity{}, fmt.Errorf("/proc/PID/net/snmp6: %w", err)
+	}
+	return activity{received: received, sent: sent}, nil
 }
 
 // parseMapInfo parses /proc/PID/fdinfo/FD of a BPF map: its id and what it occupies in bytes. ok is false for all other descriptors.

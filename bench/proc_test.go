@@ -67,6 +67,16 @@ func TestParseStatus(t *testing.T) {
 	require.Error(t, err)
 }
 
+func TestParseDatagrams(t *testing.T) {
+	a, err := parseDatagrams("Ip6InReceives      \t700\nUdp6InDatagrams                 \t692\nUdp6OutDatagrams                \t773\n")
+	require.NoError(t, err)
+	require.Equal(t, activity{received: 692, sent: 773}, a)
+	for _, bad := range []string{"", "Udp6InDatagrams 1\n", "Udp6InDatagrams 1\nUdp6OutDatagrams x\n"} {
+		_, err := parseDatagrams(bad)
+		require.Error(t, err, "%q", bad)
+	}
+}
+
 func TestParseMapInfo(t *testing.T) {
 	const array = "pos:\t0\nflags:\t02000002\nmap_type:\t2\nkey_size:\t4\nvalue_size:\t64\nmax_entries:\t1024\nmemlock:\t69632\nmap_id:\t77\nfrozen:\t0\n"
 	id, memory, ok := parseMapInfo(array)

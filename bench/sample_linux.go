@@ -23,6 +23,7 @@ type sample struct {
 	machine                cpuTimes
 	relay, publisher, subs processTimes
 	rival                  processTimes
+	activity               activity                         // of the relay
 	processes              map[int]processState             // but no threads of the kernel
 	programs               map[ebpf.ProgramID]time.Duration // run time of all eBPF programs
 }
@@ -34,6 +35,9 @@ func (t *trial) sample() (s sample, err error) {
 		return s, err
 	}
 	if s.relay, err = t.relay.times(); err != nil {
+		return s, err
+	}
+	if s.activity, err = t.relay.activity(); err != nil {
 		return s, err
 	}
 	if s.publisher, err = t.publisher.times(); err != nil {
@@ -73,6 +77,35 @@ func (p *process) times() (processTimes, error) {
 	}
 	state, err := parseProcessStat(string(b))
 	return state.own, err
+}
+
+// activity returns what the process has done so far; its threads are those that it still has.
+func (p *process) activity() (activity, error) {
+	dir := fmt.Sprintf("/proc/%d", p.cmd.Process.Pid)
+	network, err := os.ReadFile(filepath.Join(dir, "net", "snmp6"))
+	if err != nil {
+		return activity{}, p.failure(err)
+	}
+	a, err := parseDatagrams(string(network))
+	if err != nil {
+		return a, err
+	}
+	threads, err := filepath.Glob(filepath.Join(dir, "task", "*", "status"))
+	if err != nil {
+		return a, err
+	}
+	for _, path := range threads {
+		status, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		n, err := strconv.ParseInt(colonFields(string(status))["voluntary_ctxt_switches"], 10, 64)
+		if err != nil {
+			return a, fmt.Errorf("%s: voluntary_ctxt_switches: %w", path, err)
+		}
+		a.wakeups += n
+	}
+	return a, nil
 }
 
 // allProcesses returns all processes, but no threads of the kernel: what those do may be for the relay.

@@ -66,7 +66,9 @@ func newStatistic(values []float64) Statistic {
 type outcome struct {
 	Run
 	values map[string][]float64
-	peer   string // what the system calls itself
+	// cpuNotes are Run.Notes of scenarios about CPU time.
+	cpuNotes []string
+	peer     string // what the system calls itself
 }
 
 func newOutcome() *outcome {

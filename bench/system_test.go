@@ -117,7 +117,10 @@ func TestUsage(t *testing.T) {
 	for _, name := range []string{"cpu.system", "cpu.packet", "kernel"} {
 		require.NotContains(t, o.Metrics, name)
 	}
-	require.Equal(t, []string{"unrelated processes used 40% of a core", "unrelated processes hide what the whole system used"}, o.Notes)
+	require.Empty(t, o.of(KindDelay).Notes)
+	require.Equal(t, []string{"unrelated processes hide what the whole system used"}, o.of(KindCPU).Notes)
+	require.Equal(t, "unrelated processes used up to 40% of a core", summarize("sluice", []outcome{*o}).noise())
+	require.Empty(t, Summary{}.noise())
 }
 
 func TestBottlenecks(t *testing.T) {
@@ -125,8 +128,6 @@ func TestBottlenecks(t *testing.T) {
 	require.Empty(t, usageOf(nil).exhausted())
 	require.Contains(t, usageOf(func(u *usage) { u.publisher.user = 9 * time.Second }).bottleneck(), "used 88% of a core")
 	require.Contains(t, usageOf(func(u *usage) { u.lateP99 = 25 * time.Millisecond }).bottleneck(), "it was 25ms or more late")
-	require.Empty(t, usageOf(nil).noise())
-	require.Equal(t, "unrelated processes used 30% of a core", usageOf(func(u *usage) { u.others = 3 * time.Second }).noise())
 	full := func(change func(*usage)) string {
 		return usageOf(func(u *usage) {
 			u.busy = 19900 * time.Millisecond

@@ -80,6 +80,9 @@ func (s Scenario) notes() []string {
 		if sum.Unusable != "" {
 			out = append(out, fmt.Sprintf("%s, %s: no number: %s", s.Title, sum.System, sum.Unusable))
 		}
+		if noise := sum.noise(); noise != "" {
+			out = append(out, fmt.Sprintf("%s, %s: %s", s.Title, sum.System, noise))
+		}
 		for _, n := range sum.Notes {
 			note := fmt.Sprintf("%s, %s: %s", s.Title, sum.System, n)
 			if s.common(n) {

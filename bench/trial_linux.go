@@ -293,6 +293,7 @@ func (t *trial) usage(a, b sample) usage {
 	machine := b.machine.minus(a.machine)
 	u.busy, u.steal, u.softirq = machine.busy(u.period, u.cores), machine.steal, machine.softirq
 	u.relay, u.publisher, u.subs = b.relay.minus(a.relay), b.publisher.minus(a.publisher), b.subs.minus(a.subs)
+	u.activity = b.activity.minus(a.activity)
 	ours := u.relay.plus(u.publisher).plus(u.subs).plus(b.rival.minus(a.rival))
 	u.others = max(0, processesBetween(a.processes, b.processes)-ours.total())
 	for id, total := range b.programs {

@@ -14,6 +14,7 @@ type usage struct {
 	ebpf, lab                  time.Duration // run time of the relay's and of all other programs
 	others                     time.Duration // by processes that have no part in the trial, and the one that measures
 	idle                       float64       // cores that were busy before media flowed, without others
+	activity                   activity      // of the relay
 	packets                    int           // delivered
 	subscribers                int
 	kernelPackets, userPackets float64 // with media, that Sluice sent either way
@@ -36,9 +37,6 @@ func (u *usage) add(o *outcome) {
 	if all := u.kernelPackets + u.userPackets; all > 0 {
 		m["kernel"] = 100 * u.kernelPackets / all
 	}
-	if noise := u.noise(); noise != "" {
-		o.Notes = append(o.Notes, noise)
-	}
 }
 
 // addCPU adds the CPU use. Softirqs run in the time of the process that they interrupt, so the relay's eBPF programs, which run as packets of
@@ -55,6 +53,9 @@ func (u *usage) addCPU(o *outcome) {
 	m["cpu.softirq"] = u.percent(u.softirq)
 	m["cpu.publisher"] = u.percent(u.publisher.total())
 	m["cpu.subscribers"] = u.percent(u.subs.total())
+	m["wakeups"] = float64(max(0, u.activity.wakeups)) / u.period.Seconds()
+	m["datagrams.received"] = float64(u.activity.received) / u.period.Seconds()
+	m["datagrams.sent"] = float64(u.activity.sent) / u.period.Seconds()
 	m["cpu.subscriber"] = u.percent(relay) / float64(u.subscribers)
 	parts := map[string]float64{
 		"relay, user":   u.percent(u.relay.user),
@@ -69,7 +70,7 @@ func (u *usage) addCPU(o *outcome) {
 	over := u.busy - u.others - time.Duration(u.idle*float64(u.period))
 	// All that a process ever used comes up at once with whoever waits for it in place of its parent.
 	if over < relay || over > u.busy+u.busy/10 {
-		o.Notes = append(o.Notes, "unrelated processes hide what the whole system used")
+		o.cpuNotes = append(o.cpuNotes, "unrelated processes hide what the whole system used")
 		return
 	}
 	m["cpu.system"] = u.percent(over)
@@ -80,18 +81,18 @@ func (u *usage) addCPU(o *outcome) {
 const (
 	// generatorLimit is the part of a core above which a publisher may be what is measured.
 	generatorLimit = .85
-	// noticeable is the part of a core that others may take without a word.
-	noticeable = .2
+	// noticeable is the part of a core, in percent, that others may take without a word.
+	noticeable = 20
 	// saturated is the part of the machine above which nothing is left.
 	saturated = .97
 )
 
-// noise says how much of the machine others took; "" if that is little.
-func (u *usage) noise() string {
-	if u.others.Seconds() < noticeable*u.period.Seconds() {
-		return ""
+// noise says how much of the machine others took during the runs of a system; "" if that is little.
+func (s Summary) noise() string {
+	if others := s.Metrics["others"].Max; others >= noticeable {
+		return fmt.Sprintf("unrelated processes used up to %.0f%% of a core", others)
 	}
-	return fmt.Sprintf("unrelated processes used %.0f%% of a core", u.percent(u.others))
+	return ""
 }
 
 // bottleneck says why the load generator, and not the relay, decided the result; "" if it did not.
