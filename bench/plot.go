@@ -7,7 +7,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"sync"
 
+	"codeberg.org/go-fonts/liberation/liberationsansregular"
+	"golang.org/x/image/font/opentype"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
@@ -76,13 +79,14 @@ func drawPlot(format string, c chart) (io.WriterTo, error) {
 
 // newPlot draws a chart by the rules of its form.
 func newPlot(c chart) (*plot.Plot, *legend, error) {
-	p := plot.New()
-	sans(p)
+	p, err := emptyPlot()
+	if err != nil {
+		return nil, nil, err
+	}
 	p.X.Label.Text, p.Y.Label.Text = withUnit(c.X.Title, c.X.Unit), withUnit(c.Y.Title, c.Y.Unit)
 	key := &legend{title: c.Title, text: p.X.Label.TextStyle}
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{0xdd}, color.Gray{0xdd}
-	var err error
 	switch c.Form {
 	case bars, stack:
 		grid.Vertical.Color = nil
@@ -96,14 +100,31 @@ func newPlot(c chart) (*plot.Plot, *legend, error) {
 	return p, key, err
 }
 
-// sans sets the font of all text.
-func sans(p *plot.Plot) {
-	f := font.Font{Typeface: "Liberation", Variant: "Sans"}
+var sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
+
+// addFont makes the font known to package plot, which is patched to know none: then processes that draw nothing do not need memory for it.
+var addFont = sync.OnceValue(func() error {
+	face, err := opentype.Parse(liberationsansregular.TTF)
+	if err != nil {
+		return err
+	}
+	plot.DefaultFont = sans
+	font.DefaultCache.Add(font.Collection{{Font: sans, Face: face}})
+	return nil
+})
+
+// emptyPlot returns a plot with the font of all text set.
+func emptyPlot() (*plot.Plot, error) {
+	if err := addFont(); err != nil {
+		return nil, err
+	}
+	p := plot.New()
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Label.TextStyle.Font = font.From(f, 10)
-		a.Tick.Label.Font = font.From(f, 9)
+		a.Label.TextStyle.Font = font.From(sans, 10)
+		a.Tick.Label.Font = font.From(sans, 9)
 		a.Label.Padding = vg.Points(3)
 	}
+	return p, nil
 }
 
 // scale sets the ticks, and shows what of a logarithmic axis has values.
