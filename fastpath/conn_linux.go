@@ -36,6 +36,7 @@ type conn struct {
 	path    *media.SecondPath
 	streams map[kernelDownstreamKey]uint32 // slots of streams that have an owner
 	keys    map[uint32]kernelDownstreamKey // by slot
+	ahead   lookahead
 
 	// As a publisher.
 	tracks  int // on the fast path
@@ -100,6 +101,7 @@ func (c *conn) WriteKeys(phase uint64, k *media.PacketKeys) {
 	}
 	keys.Generation[phase&3] = words
 	keys.Generation[(phase+2)&3] = kernelPacketKeys{} // no packet can need it any more
+	c.ahead.setKeys(phase, k)
 }
 
 // SetSession implements [media.SecondConn].
@@ -284,6 +286,7 @@ func (c *conn) Close() {
 	if err := k.ForgetSubscriber(c.index); !errors.Is(err, ebpf.ErrKeyNotExist) {
 		c.fast.report("forget a subscriber", err)
 	}
+	c.ahead.erase()
 	for id := range c.ids {
 		c.removeID(id)
 	}

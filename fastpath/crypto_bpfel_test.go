@@ -14,13 +14,23 @@ import (
 )
 
 type cryptoCryptoArgs struct {
-	_      structs.HostLayout
-	Keys   cryptoPacketKeys
-	Pn     uint64
-	Src    uint32
-	AadLen uint32
-	Len    uint32
-	Pad    uint32
+	_          structs.HostLayout
+	Keys       cryptoPacketKeys
+	Pn         uint64
+	Src        uint32
+	AadLen     uint32
+	Len        uint32
+	Connection uint32
+}
+
+type cryptoKeyStream struct {
+	_          structs.HostLayout
+	Word       uint64
+	Len        uint32
+	Used       uint32
+	OneTimeKey [8]uint32
+	Pad        [2]uint64
+	Stream     [184]uint64
 }
 
 type cryptoPacketKeys struct {
@@ -30,6 +40,48 @@ type cryptoPacketKeys struct {
 	Iv  [3]uint32
 	Pad uint32
 }
+
+type cryptoReason uint32
+
+const (
+	cryptoReasonPACKET_OPENED          cryptoReason = 0
+	cryptoReasonPACKET_NOT_MEDIA       cryptoReason = 1
+	cryptoReasonPACKET_LONG_HEADER     cryptoReason = 2
+	cryptoReasonPACKET_GSO             cryptoReason = 3
+	cryptoReasonPACKET_TOO_SHORT       cryptoReason = 4
+	cryptoReasonPACKET_TOO_LONG        cryptoReason = 5
+	cryptoReasonPACKET_INACTIVE        cryptoReason = 6
+	cryptoReasonPACKET_NO_KEY          cryptoReason = 7
+	cryptoReasonPACKET_FORGED          cryptoReason = 8
+	cryptoReasonPACKET_MALFORMED       cryptoReason = 9
+	cryptoReasonPACKET_UNKNOWN_FRAME   cryptoReason = 10
+	cryptoReasonFRAME_FORWARDED        cryptoReason = 11
+	cryptoReasonFRAME_NOT_MEDIA        cryptoReason = 12
+	cryptoReasonFRAME_NO_TRACK         cryptoReason = 13
+	cryptoReasonFRAME_ENDED            cryptoReason = 14
+	cryptoReasonFRAME_CLAIMED          cryptoReason = 15
+	cryptoReasonFRAME_FORGOTTEN        cryptoReason = 16
+	cryptoReasonFRAME_NO_SLOT          cryptoReason = 17
+	cryptoReasonSEAL_AHEAD             cryptoReason = 18
+	cryptoReasonSEAL_COMPUTED          cryptoReason = 19
+	cryptoReasonCOPY_SENT              cryptoReason = 20
+	cryptoReasonCOPY_BUDGET            cryptoReason = 21
+	cryptoReasonCOPY_NO_PATH           cryptoReason = 22
+	cryptoReasonCOPY_NO_NEIGHBOR       cryptoReason = 23
+	cryptoReasonCOPY_NOT_OPEN          cryptoReason = 24
+	cryptoReasonCOPY_FILTERED          cryptoReason = 25
+	cryptoReasonCOPY_OUT_OF_ORDER      cryptoReason = 26
+	cryptoReasonCOPY_PRIORITY          cryptoReason = 27
+	cryptoReasonCOPY_STREAM_LIMIT      cryptoReason = 28
+	cryptoReasonCOPY_STREAM_CREDIT     cryptoReason = 29
+	cryptoReasonCOPY_CONNECTION_CREDIT cryptoReason = 30
+	cryptoReasonCOPY_WINDOW            cryptoReason = 31
+	cryptoReasonCOPY_TOO_LARGE         cryptoReason = 32
+	cryptoReasonCOPY_LEDGER_FULL       cryptoReason = 33
+	cryptoReasonCOPY_CHECKSUM          cryptoReason = 34
+	cryptoReasonCOPY_LOST              cryptoReason = 35
+	cryptoReasonREASON_COUNT           cryptoReason = 36
+)
 
 type cryptoScratch struct {
 	_          structs.HostLayout
@@ -88,6 +140,8 @@ type cryptoScratch struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	cryptoMapArgs           = "args"
+	cryptoMapLookaheads     = "lookaheads"
+	cryptoMapReasons        = "reasons"
 	cryptoMapScratches      = "scratches"
 	cryptoProgTestEmpty     = "test_empty"
 	cryptoProgTestHalfBlock = "test_half_block"
@@ -153,8 +207,10 @@ type cryptoProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type cryptoMapSpecs struct {
-	Args      *ebpf.MapSpec `ebpf:"args"`
-	Scratches *ebpf.MapSpec `ebpf:"scratches"`
+	Args       *ebpf.MapSpec `ebpf:"args"`
+	Lookaheads *ebpf.MapSpec `ebpf:"lookaheads"`
+	Reasons    *ebpf.MapSpec `ebpf:"reasons"`
+	Scratches  *ebpf.MapSpec `ebpf:"scratches"`
 }
 
 // cryptoVariableSpecs contains global variables before they are loaded into the kernel.
@@ -183,13 +239,17 @@ func (o *cryptoObjects) Close() error {
 //
 // It can be passed to loadCryptoObjects or ebpf.CollectionSpec.LoadAndAssign.
 type cryptoMaps struct {
-	Args      *ebpf.Map `ebpf:"args"`
-	Scratches *ebpf.Map `ebpf:"scratches"`
+	Args       *ebpf.Map `ebpf:"args"`
+	Lookaheads *ebpf.Map `ebpf:"lookaheads"`
+	Reasons    *ebpf.Map `ebpf:"reasons"`
+	Scratches  *ebpf.Map `ebpf:"scratches"`
 }
 
 func (m *cryptoMaps) Close() error {
 	return _CryptoClose(
 		m.Args,
+		m.Lookaheads,
+		m.Reasons,
 		m.Scratches,
 	)
 }

@@ -201,6 +201,19 @@ func (f *FastPath) conn(index uint32) *conn {
 	return f.conns[index]
 }
 
+// connections returns those that have not ended.
+func (f *FastPath) connections() []*conn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	conns := make([]*conn, 0, len(f.conns))
+	for _, c := range f.conns {
+		if c != nil {
+			conns = append(conns, c)
+		}
+	}
+	return conns
+}
+
 // track returns the track with an index, or nil if that is closed.
 func (f *FastPath) track(index uint32) *Track {
 	f.mu.Lock()

@@ -14,49 +14,62 @@ import (
 )
 
 // BenchmarkForward measures whole runs of server_ingress, as the kernel's statistics have them, for packets of the largest size that publishers
-// send. The longest run includes what interrupts it.
+// send, with key streams that were made ahead of time and without. The longest run includes what interrupts it.
 func BenchmarkForward(b *testing.B) {
-	for _, n := range []int{0, 1, 5, DefaultMaxCopies, 12} {
-		b.Run(fmt.Sprintf("subscribers=%d", n), func(b *testing.B) {
-			r := newRig(b, lab.Topology{Subscribers: max(n, 1)}, false)
-			if n > 0 {
-				r.subscribeAll()
-			} else {
-				require.NoError(b, r.SetTrack(5, 128, nil))
+	for _, sealing := range []string{"ahead", "computed"} {
+		for _, n := range []int{0, 1, 5, 10, DefaultMaxCopies, 24} {
+			b.Run(fmt.Sprintf("%s/subscribers=%d", sealing, n), func(b *testing.B) { benchmarkForward(b, n, sealing) })
+		}
+	}
+}
+
+func benchmarkForward(b *testing.B, n int, sealing string) {
+	r := newRigFor(b, lab.Topology{Subscribers: max(n, 1)}, false, max(n, 1))
+	if n > 0 {
+		r.subscribeAll()
+	} else {
+		require.NoError(b, r.SetTrack(5, 128, nil))
+	}
+	for _, s := range r.subscribers {
+		r.kernel.subscribers[s.index].Mtu = 1452 // what MaxUDPPayloadSize leaves room for
+		if sealing == "ahead" {
+			r.lookAhead(s)
+		}
+	}
+	r.publish(stream(3, 0, 0, subgroupHeader(77, 1, 1, 9)))
+	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	require.NoError(b, err)
+	defer stats.Close()
+	var runs []time.Duration
+	before := r.ingressStats()
+	offset := uint64(len(subgroupHeader(77, 1, 1, 9)))
+	body := make([]byte, MaxUDPPayloadSize-40)
+	for range b.N {
+		r.publish(stream(3, offset, 0, body))
+		offset += uint64(len(body))
+		for _, s := range r.subscribers {
+			state := &r.kernel.subscribers[s.index]
+			state.InFlight, state.LedgerLow = 0, state.NextPn
+			state.DataLimit = 1 << 40
+			if sealing == "ahead" {
+				r.connection(s.index).Acknowledged()
 			}
-			for _, s := range r.subscribers {
-				r.kernel.subscribers[s.index].Mtu = 1452 // what MaxUDPPayloadSize leaves room for
-			}
-			r.publish(stream(3, 0, 0, subgroupHeader(77, 1, 1, 9)))
-			stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
-			require.NoError(b, err)
-			defer stats.Close()
-			var runs []time.Duration
-			before := r.ingressStats()
-			offset := uint64(len(subgroupHeader(77, 1, 1, 9)))
-			body := make([]byte, MaxUDPPayloadSize-40)
-			for range b.N {
-				r.publish(stream(3, offset, 0, body))
-				offset += uint64(len(body))
-				for _, s := range r.subscribers {
-					state := &r.kernel.subscribers[s.index]
-					state.InFlight, state.LedgerLow = 0, state.NextPn
-					state.DataLimit = 1 << 40
-				}
-				after := r.ingressStats()
-				if after.RunCount == before.RunCount+1 {
-					runs = append(runs, after.Runtime-before.Runtime)
-				}
-				before = after
-			}
-			slices.Sort(runs)
-			for name, q := range map[string]float64{"p50": .5, "p99": .99, "longest": 1} {
-				b.ReportMetric(float64(runs[int(q*float64(len(runs)-1))].Nanoseconds()), name+"_bpf_ns/op")
-			}
-			if n > 0 {
-				b.ReportMetric(float64(r.counts()["copy_sent"])/float64(n*(b.N+1)), "sent/offered")
-			}
-		})
+		}
+		after := r.ingressStats()
+		if after.RunCount == before.RunCount+1 {
+			runs = append(runs, after.Runtime-before.Runtime)
+		}
+		before = after
+	}
+	slices.Sort(runs)
+	for name, q := range map[string]float64{"p50": .5, "p99": .99, "longest": 1} {
+		b.ReportMetric(float64(runs[int(q*float64(len(runs)-1))].Nanoseconds()), name+"_bpf_ns/op")
+	}
+	if n > 0 {
+		counts, err := r.Counts()
+		require.NoError(b, err)
+		b.ReportMetric(float64(counts["copy_sent"])/float64(n*(b.N+1)), "sent/offered")
+		b.ReportMetric(float64(counts["seal_ahead"])/float64(counts["copy_sent"]), "ahead/sent")
 	}
 }
 

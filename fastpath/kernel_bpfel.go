@@ -46,6 +46,16 @@ type kernelEndpoint struct {
 	Pad  uint8
 }
 
+type kernelKeyStream struct {
+	_          structs.HostLayout
+	Word       uint64
+	Len        uint32
+	Used       uint32
+	OneTimeKey [8]uint32
+	Pad        [2]uint64
+	Stream     [184]uint64
+}
+
 type kernelNeighbor struct {
 	_         structs.HostLayout
 	Ifindex   uint32
@@ -117,23 +127,25 @@ const (
 	kernelReasonFRAME_CLAIMED          kernelReason = 15
 	kernelReasonFRAME_FORGOTTEN        kernelReason = 16
 	kernelReasonFRAME_NO_SLOT          kernelReason = 17
-	kernelReasonCOPY_SENT              kernelReason = 18
-	kernelReasonCOPY_BUDGET            kernelReason = 19
-	kernelReasonCOPY_NO_PATH           kernelReason = 20
-	kernelReasonCOPY_NO_NEIGHBOR       kernelReason = 21
-	kernelReasonCOPY_NOT_OPEN          kernelReason = 22
-	kernelReasonCOPY_FILTERED          kernelReason = 23
-	kernelReasonCOPY_OUT_OF_ORDER      kernelReason = 24
-	kernelReasonCOPY_PRIORITY          kernelReason = 25
-	kernelReasonCOPY_STREAM_LIMIT      kernelReason = 26
-	kernelReasonCOPY_STREAM_CREDIT     kernelReason = 27
-	kernelReasonCOPY_CONNECTION_CREDIT kernelReason = 28
-	kernelReasonCOPY_WINDOW            kernelReason = 29
-	kernelReasonCOPY_TOO_LARGE         kernelReason = 30
-	kernelReasonCOPY_LEDGER_FULL       kernelReason = 31
-	kernelReasonCOPY_CHECKSUM          kernelReason = 32
-	kernelReasonCOPY_LOST              kernelReason = 33
-	kernelReasonREASON_COUNT           kernelReason = 34
+	kernelReasonSEAL_AHEAD             kernelReason = 18
+	kernelReasonSEAL_COMPUTED          kernelReason = 19
+	kernelReasonCOPY_SENT              kernelReason = 20
+	kernelReasonCOPY_BUDGET            kernelReason = 21
+	kernelReasonCOPY_NO_PATH           kernelReason = 22
+	kernelReasonCOPY_NO_NEIGHBOR       kernelReason = 23
+	kernelReasonCOPY_NOT_OPEN          kernelReason = 24
+	kernelReasonCOPY_FILTERED          kernelReason = 25
+	kernelReasonCOPY_OUT_OF_ORDER      kernelReason = 26
+	kernelReasonCOPY_PRIORITY          kernelReason = 27
+	kernelReasonCOPY_STREAM_LIMIT      kernelReason = 28
+	kernelReasonCOPY_STREAM_CREDIT     kernelReason = 29
+	kernelReasonCOPY_CONNECTION_CREDIT kernelReason = 30
+	kernelReasonCOPY_WINDOW            kernelReason = 31
+	kernelReasonCOPY_TOO_LARGE         kernelReason = 32
+	kernelReasonCOPY_LEDGER_FULL       kernelReason = 33
+	kernelReasonCOPY_CHECKSUM          kernelReason = 34
+	kernelReasonCOPY_LOST              kernelReason = 35
+	kernelReasonREASON_COUNT           kernelReason = 36
 )
 
 type kernelRecord struct {
@@ -307,6 +319,7 @@ const (
 	kernelMapFreeStreams      = "free_streams"
 	kernelMapKeys             = "keys"
 	kernelMapLedgers          = "ledgers"
+	kernelMapLookaheads       = "lookaheads"
 	kernelMapNeighbors        = "neighbors"
 	kernelMapObjects          = "objects"
 	kernelMapPaths            = "paths"
@@ -380,6 +393,7 @@ type kernelMapSpecs struct {
 	FreeStreams   *ebpf.MapSpec `ebpf:"free_streams"`
 	Keys          *ebpf.MapSpec `ebpf:"keys"`
 	Ledgers       *ebpf.MapSpec `ebpf:"ledgers"`
+	Lookaheads    *ebpf.MapSpec `ebpf:"lookaheads"`
 	Neighbors     *ebpf.MapSpec `ebpf:"neighbors"`
 	Objects       *ebpf.MapSpec `ebpf:"objects"`
 	Paths         *ebpf.MapSpec `ebpf:"paths"`
@@ -429,6 +443,7 @@ type kernelMaps struct {
 	FreeStreams   *ebpf.Map `ebpf:"free_streams"`
 	Keys          *ebpf.Map `ebpf:"keys"`
 	Ledgers       *ebpf.Map `ebpf:"ledgers"`
+	Lookaheads    *ebpf.Map `ebpf:"lookaheads"`
 	Neighbors     *ebpf.Map `ebpf:"neighbors"`
 	Objects       *ebpf.Map `ebpf:"objects"`
 	Paths         *ebpf.Map `ebpf:"paths"`
@@ -450,6 +465,7 @@ func (m *kernelMaps) Close() error {
 		m.FreeStreams,
 		m.Keys,
 		m.Ledgers,
+		m.Lookaheads,
 		m.Neighbors,
 		m.Objects,
 		m.Paths,

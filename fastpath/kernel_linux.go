@@ -30,6 +30,7 @@ type kernel struct {
 	copies      []kernelCopyCounts
 	upstreams   []kernelUpstream
 	ledgers     *lent[media.Record]
+	keyStreams  *lent[kernelKeyStream] // of connections that the kernel sends to
 }
 
 // Load loads the programs. They do nothing until they are attached to a device.
@@ -70,7 +71,7 @@ func (k *kernel) load(s Settings) error {
 	connections := uint32(cmp.Or(s.MaxConnections, defaultMaxConnections))
 	for name, perConnection := range map[string]uint32{
 		kernelMapSubscribers: 1, kernelMapUpstreams: 1, kernelMapKeys: 1, kernelMapCopies: 1, kernelMapPaths: 1, kernelMapConnectionIds: 8,
-		kernelMapLedgers: 1, kernelMapStreams: streamsPerConnection, kernelMapDownstreams: streamsPerConnection,
+		kernelMapLedgers: 1, kernelMapLookaheads: 1, kernelMapStreams: streamsPerConnection, kernelMapDownstreams: streamsPerConnection,
 		kernelMapFreeStreams: streamsPerConnection,
 	} {
 		spec.Maps[name].MaxEntries = connections * perConnection
@@ -89,6 +90,7 @@ func (k *kernel) load(s Settings) error {
 		return err
 	}
 	k.ledgers = newLent[media.Record](k.ingress.Ledgers, spec.Maps[kernelMapLedgers].InnerMap)
+	k.keyStreams = newLent[kernelKeyStream](k.ingress.Lookaheads, spec.Maps[kernelMapLookaheads].InnerMap)
 	k.lenders = []lender{k.ledgers}
 	return k.loadEgress(s)
 }
@@ -202,6 +204,9 @@ func (k *kernel) Close() error {
 	}
 	for _, l := range k.lenders {
 		errs = append(errs, l.close())
+	}
+	if k.keyStreams != nil {
+		errs = append(errs, k.keyStreams.close())
 	}
 	k.mapped, k.links = nil, nil
 	return errors.Join(append(errs, k.ingress.Close(), k.egress.Close())...)

@@ -282,7 +282,7 @@ func TestReasonNames(t *testing.T) {
 	for _, name := range reasonNames {
 		require.NotEmpty(t, name)
 		require.False(t, seen[name])
-		require.True(t, strings.HasPrefix(name, "packet_") || strings.HasPrefix(name, "frame_") || strings.HasPrefix(name, "copy_"))
+		require.True(t, strings.HasPrefix(name, "packet_") || strings.HasPrefix(name, "frame_") || strings.HasPrefix(name, "seal_") || strings.HasPrefix(name, "copy_"))
 		seen[name] = true
 	}
 }

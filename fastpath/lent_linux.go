@@ -65,6 +65,7 @@ func (l *lent[T]) takeBack(index uint32) error {
 func (p *part[T]) close() error {
 	var errs []error
 	if p.mapped != nil {
+		clear(p.mapped) // it may be secret
 		errs = append(errs, unix.Munmap(p.mapped))
 	}
 	errs = append(errs, p.array.Close())

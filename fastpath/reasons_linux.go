@@ -28,6 +28,8 @@ var reasonNames = [...]string{
 	kernelReasonFRAME_CLAIMED:          "frame_claimed",
 	kernelReasonFRAME_FORGOTTEN:        "frame_forgotten",
 	kernelReasonFRAME_NO_SLOT:          "frame_no_slot",
+	kernelReasonSEAL_AHEAD:             "seal_ahead",
+	kernelReasonSEAL_COMPUTED:          "seal_computed",
 	kernelReasonCOPY_SENT:              "copy_sent",
 	kernelReasonCOPY_BUDGET:            "copy_budget",
 	kernelReasonCOPY_NO_PATH:           "copy_no_path",

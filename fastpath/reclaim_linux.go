@@ -107,6 +107,7 @@ func (r *reclaimer) run() {
 			r.refill()
 		case now := <-tick.C:
 			r.releaseClosed()
+			r.tendRings()
 			r.reclaim()
 			r.shrink()
 			r.forgetEnded(now)
@@ -137,6 +138,7 @@ func (r *reclaimer) reclaim() {
 	f.sweep(conns)
 	for _, c := range conns {
 		i := c.index
+		r.takeRing(c)
 		f.kernel.subscribers[i] = kernelSubscriberState{}
 		f.kernel.upstreams[i] = kernelUpstream{}
 		f.kernel.copies[i] = kernelCopyCounts{}
@@ -277,15 +279,7 @@ func (r *reclaimer) endUnread() {
 
 // forgetEnded removes subgroups that ended long ago.
 func (r *reclaimer) forgetEnded(now time.Time) {
-	r.fast.mu.Lock()
-	conns := make([]*conn, 0, len(r.fast.conns))
-	for _, c := range r.fast.conns {
-		if c != nil {
-			conns = append(conns, c)
-		}
-	}
-	r.fast.mu.Unlock()
-	for _, c := range conns {
+	for _, c := range r.fast.connections() {
 		c.forgetEnded(now.Add(-endedFor))
 	}
 }

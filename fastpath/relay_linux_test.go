@@ -88,9 +88,11 @@ func TestVideo(t *testing.T) {
 	for _, v := range viewers {
 		w.expect(v, b, 0)
 	}
-	w.report()
+	counts := w.report()
 	after := w.loop.Stats().Counters
 	require.Greater(t, float64(after.SecondPackets-before.SecondPackets), 0.95*float64(after.Packets-before.Packets))
+	require.NotZero(t, counts["seal_ahead"])
+	require.Equal(t, counts["copy_sent"]+counts["copy_lost"], counts["seal_ahead"]+counts["seal_computed"])
 }
 
 // second publishes a second of video of 5 Mbit/s at 25 frames a second.

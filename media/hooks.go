@@ -265,13 +265,17 @@ func (s *Sender) close() {
 func (s *Sender) MaxUDPPayloadSize() int { return s.cfg.MaxUDPPayloadSize }
 
 // Acked implements [quic.Hooks].
-func (s *Sender) Acked(a *quic.AckInfo) (rtt time.Duration, _ error) {
+func (s *Sender) Acked(a *quic.AckInfo) (rtt time.Duration, err error) {
 	s.mu.Lock()
-	defer s.unlock()
-	if s.closed || len(s.ledger) == 0 || len(a.Ranges) == 0 {
-		return 0, nil
+	second := s.second
+	if !s.closed && len(s.ledger) > 0 && len(a.Ranges) > 0 {
+		rtt, err = s.receiveAck(a)
 	}
-	return s.receiveAck(a)
+	s.unlock()
+	if second != nil {
+		second.Acknowledged()
+	}
+	return rtt, err
 }
 
 // route is where packets go. It does not change: a path change makes another one.

@@ -26,6 +26,8 @@ type SecondConn interface {
 	ConnectionID(id []byte, usable bool)
 	// Received reports the largest packet number received so far, with each packet.
 	Received(largest int64)
+	// Acknowledged says that an ACK was processed: packets have been sent, and the peer waits for others. What they need may be prepared.
+	Acknowledged()
 	// ReadKeys and WriteKeys report the keys of a key phase, counted from 0. HeaderProtection is valid in phase 0, for all phases.
 	ReadKeys(phase uint64, k *PacketKeys)
 	WriteKeys(phase uint64, k *PacketKeys)

@@ -42,6 +42,7 @@ func (f *fakeSecond) Ledger(_ *SubscriberState, n int) []Record {
 
 func (f *fakeSecond) ConnectionID(id []byte, usable bool) { f.ids = append(f.ids, string(id)) }
 func (f *fakeSecond) Received(int64)                      {}
+func (f *fakeSecond) Acknowledged()                       {}
 func (f *fakeSecond) ReadKeys(uint64, *PacketKeys)        {}
 func (f *fakeSecond) WriteKeys(_ uint64, k *PacketKeys)   { f.keys = append(f.keys, *k) }
 func (f *fakeSecond) SetSession(s Session)                { f.session = s }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "keystream.h"
+#include "lookahead.h"
 #include "poly1305.h"
 
 // aad_at is where associated data of len bytes begins, so that its padding ends where the payload begins.
@@ -32,12 +33,16 @@ __noinline int aead_mac(struct scratch *c, u32 half, u32 aad_len, u32 len)
 	return poly1305(c, half + PAYLOAD_AT - 16 * aad_blocks, aad_blocks + (len + 15) / 16 + 1);
 }
 
-// aead_seal encrypts buf[src, src+len) to buf+OUT+PAYLOAD_AT and puts the tag behind it.
-INLINE int aead_seal(struct scratch *c, const struct packet_keys *k, u64 pn, u32 src, u32 aad_len, u32 len)
+// aead_seal encrypts buf[src, src+len) to buf+OUT+PAYLOAD_AT and puts the tag behind it. word is the packet's number with
+// the generation of the key, of a connection with that index.
+INLINE int aead_seal(struct scratch *c, const struct packet_keys *k, u32 connection, u64 word, u32 src, u32 aad_len, u32 len)
 {
 	if (len > MAX_PAYLOAD || src > HALF)
 		return -1;
-	if (keystream_start(c, k, pn) || keystream_xor(c, src, OUT + PAYLOAD_AT, len) || aead_mac(c, OUT, aad_len, len))
+	if (!lookahead_xor(c, connection, word, src, len) &&
+	    (keystream_start(c, k, word & NUMBER_MASK) || keystream_xor(c, src, OUT + PAYLOAD_AT, len)))
+		return -1;
+	if (aead_mac(c, OUT, aad_len, len))
 		return -1;
 	barrier_var(len); // the verifier has lost the bound by now
 	if (len > MAX_PAYLOAD)

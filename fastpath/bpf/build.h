@@ -69,7 +69,7 @@ __noinline int seal_packet(struct scratch *c, const struct path *path, const str
 	aad[0] = first;
 	copy_cid(aad + 1, path);
 	*(u32 *)(aad + pn_at) = bpf_htonl((u32)cl->number);
-	if (aead_seal(c, k, cl->number, src, aad_len, len))
+	if (aead_seal(c, k, cl->subscriber, cl->generation << GENERATION_SHIFT | cl->number, src, aad_len, len))
 		return -1;
 	if (header_mask(c, k, (u32 *)(c->buf + OUT + PAYLOAD_AT)))
 		return -1;

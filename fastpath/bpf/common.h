@@ -33,6 +33,12 @@ typedef __s64 s64;
 #define TAG_LEN 16
 #define MAX_AAD 32 // 1 + 20 bytes of connection ID + 4 of packet number, rounded up to whole blocks
 
+#define MAX_SUBSCRIBERS 1024
+
+// A packet number with the generation of its key.
+#define GENERATION_SHIFT 62
+#define NUMBER_MASK ((1ULL << GENERATION_SHIFT) - 1)
+
 // What a STREAM or DATAGRAM frame carries, and the MoQT header that its data begins with (draft-18 §11).
 struct frame {
 	u64 stream_id; // STREAM only
@@ -86,6 +92,22 @@ struct scratch {
 	u32 upstream; // that it came from
 };
 _Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 24 + MAX_FRAMES * 64 + 24 + 56 + 32, "scratch has no padding");
+
+// LENT has an element only for the connections that need one: user space puts an array there, which it maps, and takes it
+// away when no program can use that any more.
+#define LENT(name, count, len, type_) \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS); \
+		__uint(max_entries, count); \
+		__type(key, u32); \
+		__array(values, struct { \
+			__uint(type, BPF_MAP_TYPE_ARRAY); \
+			__uint(map_flags, BPF_F_MMAPABLE); \
+			__uint(max_entries, len); \
+			__uint(key_size, sizeof(u32)); \
+			__uint(value_size, sizeof(type_)); \
+		}); \
+	} name SEC(".maps")
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

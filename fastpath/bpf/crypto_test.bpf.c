@@ -7,7 +7,7 @@
 struct crypto_args {
 	struct packet_keys keys;
 	u64 pn;
-	u32 src, aad_len, len, pad;
+	u32 src, aad_len, len, connection;
 };
 
 struct {
@@ -31,7 +31,7 @@ TEST_ENTRY(test_empty, 0)
 TEST_ENTRY(test_half_block, chacha20_half_block(c))
 TEST_ENTRY(test_xor, chacha20_xor(c, a->src, OUT + PAYLOAD_AT, a->len))
 TEST_ENTRY(test_poly, poly1305(c, IN + PAYLOAD_AT, a->len))
-TEST_ENTRY(test_seal, aead_seal(c, &a->keys, a->pn, a->src, a->aad_len, a->len))
+TEST_ENTRY(test_seal, aead_seal(c, &a->keys, a->connection, a->pn, a->src, a->aad_len, a->len))
 TEST_ENTRY(test_open, aead_open(c, &a->keys, a->pn, a->aad_len, a->len))
 TEST_ENTRY(test_mask, header_mask(c, &a->keys, (u32 *)(c->buf + OUT + PAYLOAD_AT)))
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// The key stream of a packet (RFC 9001 §5.3, RFC 8439 §2.8). aead.h asks only here for it, so a key stream that was
-// made ahead of time can take the place of the computed one without a change to its callers.
+// The key stream of a packet (RFC 9001 §5.3, RFC 8439 §2.8), computed. lookahead.h has those that were made ahead of time.
 #pragma once
 
 #include "chacha20.h"

@@ -26,6 +26,9 @@ enum reason {
 	FRAME_CLAIMED, // an object datagram that came before
 	FRAME_FORGOTTEN, // an object datagram that may have come before: it precedes some of which that is not known any more
 	FRAME_NO_SLOT, // too many subgroups or objects at once
+	// Copies, when they are sealed.
+	SEAL_AHEAD, // with a key stream that user space has made ahead of time
+	SEAL_COMPUTED, // with one that was computed here
 	// Copies for one subscriber.
 	COPY_SENT,
 	COPY_BUDGET, // beyond the subscribers that one packet may be copied to

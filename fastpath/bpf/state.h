@@ -6,7 +6,6 @@
 #include "keystream.h"
 #include "reason.h"
 
-#define MAX_SUBSCRIBERS 1024
 #define MAX_STREAMS (64 * MAX_SUBSCRIBERS)
 #define LEDGER_LEN 2048 // records of one subscriber; a power of two
 #define MAX_SUBGROUPS 8192
@@ -36,9 +35,6 @@ struct subscriber_state {
 	u64 pad3[6];
 };
 _Static_assert(sizeof(struct subscriber_state) == 192, "subscriber_state is three cache lines");
-
-#define GENERATION_SHIFT 62
-#define NUMBER_MASK ((1ULL << GENERATION_SHIFT) - 1)
 
 enum stream_phase {
 	STREAM_OPENING, // in the hands of whoever opened it
@@ -197,25 +193,9 @@ struct downstream_key {
 		__type(value, type_); \
 	} name SEC(".maps")
 
-// LENT has an element only for the connections that take part: user space puts an array there, which it maps, before the
-// connection's path is known, and takes it away after no program can use that any more.
-#define LENT(name, count, len, type_) \
-	struct { \
-		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS); \
-		__uint(max_entries, count); \
-		__type(key, u32); \
-		__array(values, struct { \
-			__uint(type, BPF_MAP_TYPE_ARRAY); \
-			__uint(map_flags, BPF_F_MMAPABLE); \
-			__uint(max_entries, len); \
-			__uint(key_size, sizeof(u32)); \
-			__uint(value_size, sizeof(type_)); \
-		}); \
-	} name SEC(".maps")
-
 SHARED_ARRAY(subscribers, MAX_SUBSCRIBERS, struct subscriber_state);
 SHARED_ARRAY(streams, MAX_STREAMS, struct stream_state);
-LENT(ledgers, MAX_SUBSCRIBERS, LEDGER_LEN, struct record);
+LENT(ledgers, MAX_SUBSCRIBERS, LEDGER_LEN, struct record); // before the path is known
 SHARED_ARRAY(keys, MAX_SUBSCRIBERS, struct send_keys);
 SHARED_ARRAY(copies, MAX_SUBSCRIBERS, struct copy_counts);
 SHARED_ARRAY(upstreams, MAX_SUBSCRIBERS, struct upstream);
