@@ -53,7 +53,7 @@ func (u *usage) addCPU(o *outcome) {
 	m["cpu.softirq"] = u.percent(u.softirq)
 	m["cpu.publisher"] = u.percent(u.publisher.total())
 	m["cpu.subscribers"] = u.percent(u.subs.total())
-	m["wakeups"] = float64(max(0, u.activity.wakeups)) / u.period.Seconds()
+	m["cpu.relay.wakeups"] = float64(max(0, u.activity.wakeups)) / u.period.Seconds()
 	m["datagrams.received"] = float64(u.activity.received) / u.period.Seconds()
 	m["datagrams.sent"] = float64(u.activity.sent) / u.period.Seconds()
 	m["cpu.subscriber"] = u.percent(relay) / float64(u.subscribers)
