@@ -139,6 +139,7 @@ func (r *reclaimer) reclaim() {
 	for _, c := range conns {
 		i := c.index
 		r.takeRing(c)
+		f.kernel.keys[i] = kernelSendKeys{}
 		f.kernel.subscribers[i] = kernelSubscriberState{}
 		f.kernel.upstreams[i] = kernelUpstream{}
 		f.kernel.copies[i] = kernelCopyCounts{}

@@ -68,12 +68,8 @@ func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
 	return k.ingress.Paths.Put(subscriber, v)
 }
 
-// ForgetSubscriber ends copies for a subscriber and erases its keys.
-func (k *kernel) ForgetSubscriber(subscriber uint32) error {
-	err := k.ingress.Paths.Delete(subscriber)
-	k.keys[subscriber] = kernelSendKeys{}
-	return err
-}
+// ForgetSubscriber ends copies for a subscriber. A program may be sealing one: its keys are erased after a grace period.
+func (k *kernel) ForgetSubscriber(subscriber uint32) error { return k.ingress.Paths.Delete(subscriber) }
 
 // AddConnectionID makes packets with a destination connection ID those of an upstream.
 func (k *kernel) AddConnectionID(cid []byte, upstream uint32) error {
