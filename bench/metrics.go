@@ -95,7 +95,7 @@ var quantities = map[string]quantity{
 	"late":      {Metric{"how late the publisher was with frames, p99", "ms", 0}, everyLoad, false},
 	"busy":      {Metric{"CPU of the whole machine", "%", 0}, everyLoad, false},
 	"generator": {Metric{"CPU of publisher and subscribers", "% of a core", 0}, []string{KindDelay, KindMemory, KindSyscalls}, false},
-	"others":    {Metric{"CPU of processes that have no part in it", "% of a core", 0}, everyLoad, false},
+	"others":    {Metric{"CPU of processes that have no part in it", "% of a core", 0}, append([]string{KindCongestion}, everyLoad...), false},
 	"steal":     {Metric{"CPU time that the hypervisor gave to others", "%", 0}, everyLoad, false},
 }
 
