@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"unsafe"
 
 	"sluice/media"
@@ -87,8 +88,11 @@ func connectionID(cid []byte) (id kernelConnectionId) {
 	return id
 }
 
-// ForgetUpstream erases the keys of a publisher.
-func (k *kernel) ForgetUpstream(upstream uint32) { k.upstreams[upstream] = kernelUpstream{} }
+// ForgetUpstream ends opening a publisher's packets. A program may be opening one: its keys are erased after a grace period.
+func (k *kernel) ForgetUpstream(upstream uint32) {
+	atomic.StoreUint32(&k.upstreams[upstream].KeysSet, 0)
+	k.upstreams[upstream].Active = 0
+}
 
 // SetAlias makes an alias that a publisher uses that of a track.
 func (k *kernel) SetAlias(upstream uint32, alias uint64, track uint32) error {
