@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"sluice/media"
@@ -28,7 +29,8 @@ type FastPath struct {
 	freeIndices []uint32 // of tracks
 	closed      bool
 
-	reclaimer *reclaimer
+	forwarding atomic.Int64 // tracks that have a publisher
+	reclaimer  *reclaimer
 }
 
 var _ media.SecondSender = (*FastPath)(nil)
@@ -72,6 +74,9 @@ func (f *FastPath) Attach(devices ...int) error {
 	}
 	return nil
 }
+
+// Forwards says if there is a track that the kernel forwards. It costs next to nothing.
+func (f *FastPath) Forwards() bool { return f.forwarding.Load() > 0 }
 
 // Counts returns how often the programs left by each way, by name.
 func (f *FastPath) Counts() (map[string]uint64, error) {

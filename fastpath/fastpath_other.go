@@ -23,6 +23,9 @@ func (*FastPath) Attach(...int) error { return nil }
 // Devices fails.
 func Devices(netip.Addr) ([]int, error) { return nil, errors.New("needs Linux") }
 
+// Forwards returns false.
+func (*FastPath) Forwards() bool { return false }
+
 // Counts returns nothing.
 func (*FastPath) Counts() (map[string]uint64, error) { return nil, nil }
 

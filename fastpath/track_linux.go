@@ -76,6 +76,7 @@ func (t *Track) enter(publisher *conn, alias uint64, defaultPriority uint8, subs
 		t.from = nil
 		return false
 	}
+	t.fast.forwarding.Add(1)
 	t.fast.report("add a track", t.fast.kernel.SetAlias(publisher.index, alias, t.index))
 	return true
 }
@@ -94,6 +95,7 @@ func (t *Track) leave() {
 		}
 	}
 	t.from.publish(-1)
+	t.fast.forwarding.Add(-1)
 	t.from, t.applied = nil, kernelTrack{}
 }
 

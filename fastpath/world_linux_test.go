@@ -62,8 +62,12 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 	ready := make(chan struct{})
 	var l *transport.Listener
 	require.NoError(t, w.lab.Relay.Do(func() error {
+		var coalesce func() time.Duration
+		if !cfg.off {
+			coalesce = func() time.Duration { return time.Millisecond }
+		}
 		l, err = transport.Listen(":4443", transport.Config{
-			Certificate: &cert, Protocols: []string{moqt.Draft18.ALPN()}, Logger: log,
+			Certificate: &cert, Protocols: []string{moqt.Draft18.ALPN()}, Logger: log, Coalesce: coalesce,
 			NewHooks: func(net.PacketConn) quic.Hooks {
 				<-ready
 				sender := cfg.sender

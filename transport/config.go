@@ -33,6 +33,11 @@ type Config struct {
 	// should be cheap. The socket is the one that the listener uses.
 	NewHooks func(net.PacketConn) quic.Hooks
 
+	// Coalesce says for how long packets may wait for others, so that many are read at a time: a process that is woken up for each takes
+	// several times the CPU. It is called when nothing is left to read, and must not block. 0 and less: packets are read as they come.
+	// Default, and anywhere but on Linux: the same.
+	Coalesce func() time.Duration
+
 	Limits
 	// MaxConnections is how many QUIC connections may exist at a time; further ones are refused. Default: 16,384.
 	MaxConnections int

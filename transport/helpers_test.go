@@ -83,7 +83,7 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// eachKind runs a test on a session of each kind.
+// eachKind runs a test on a session of each kind, and on one whose server lets packets gather.
 func eachKind(t *testing.T, f func(t *testing.T, client, server Conn)) {
 	for _, k := range []Kind{RawQUIC, WebTransport} {
 		t.Run(k.String(), func(t *testing.T) {
@@ -91,6 +91,11 @@ func eachKind(t *testing.T, f func(t *testing.T, client, server Conn)) {
 			f(t, client, server)
 		})
 	}
+	t.Run("packets wait for others", func(t *testing.T) {
+		s := newServer(t, func(c *Config) { c.Coalesce = func() time.Duration { return time.Millisecond } })
+		client, server := s.connect(t, RawQUIC)
+		f(t, client, server)
+	})
 }
 
 // bothDirections also runs it with the ends exchanged.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 
@@ -29,7 +30,7 @@ const (
 type Listener struct {
 	cfg  Config
 	log  *slog.Logger
-	udp  *net.UDPConn
+	udp  packetConn
 	tr   *quic.Transport
 	quic *quic.EarlyListener
 	wt   *wtServer
@@ -68,7 +69,7 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, resetKey *quic.State
 	if err != nil {
 		return err
 	}
-	if l.udp, err = net.ListenUDP("udp", udpAddr); err != nil {
+	if l.udp, err = l.cfg.listenUDP(udpAddr); err != nil {
 		return err
 	}
 	perSecond := max(0, cmp.Or(l.cfg.MaxUnvalidated, defaultMaxUnvalidated))
@@ -84,6 +85,20 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, resetKey *quic.State
 		l.udp.Close()
 	}
 	return err
+}
+
+// packetConn is a UDP socket.
+type packetConn interface {
+	quic.OOBCapablePacketConn
+	WriteMsgUDPAddrPort(b, oob []byte, addr netip.AddrPort) (n, oobn int, err error)
+}
+
+func (c *Config) listenUDP(addr *net.UDPAddr) (packetConn, error) {
+	udp, err := net.ListenUDP("udp", addr)
+	if err != nil || c.Coalesce == nil {
+		return udp, err
+	}
+	return coalesce(udp, c.Coalesce)
 }
 
 // connContext limits the number of connections, and gives each its hooks.

@@ -49,6 +49,9 @@ func listenRelay(cfg relayServerConfig) (*relayServer, error) {
 	s := &relayServer{log: cmp.Or(cfg.Relay.Logger, slog.Default()), stop: func() {}, ready: make(chan struct{}), drop: cfg.Drop}
 	t := cfg.Transport
 	t.NewHooks = s.newHooks
+	if cfg.FastPath.Mode != "off" {
+		t.Coalesce = s.newCoalescing()
+	}
 	for _, v := range moqt.Versions() {
 		t.Protocols = append(t.Protocols, v.ALPN())
 	}

@@ -1,0 +1,235 @@
+package transport
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
+)
+
+// coalescingSocket is a UDP socket whose reader lets packets gather. Go's poller wakes a thread for each packet that comes, whether or not
+// somebody waits for it. Therefore the socket is not with the poller, but in an epoll instance that is: with EPOLLONESHOT it says once
+// that there is something, and then nothing until it is armed again.
+type coalescingSocket struct {
+	file  *os.File // in blocking mode: writers wait in the system call, reads have MSG_DONTWAIT
+	raw   syscall.RawConn
+	batch *ipv4.PacketConn
+	ipv6  bool
+	local net.Addr
+	delay func() time.Duration
+
+	epoll    *os.File
+	ready    syscall.RawConn
+	deadline atomic.Pointer[time.Time] // for reads
+	closed   atomic.Bool
+}
+
+// coalesce takes over a socket. delay says for how long packets may wait for others.
+func coalesce(c *net.UDPConn, delay func() time.Duration) (packetConn, error) {
+	defer c.Close()
+	s := &coalescingSocket{local: c.LocalAddr(), delay: delay}
+	if err := s.take(c); err != nil {
+		return nil, err
+	}
+	if err := s.watch(); err != nil {
+		s.file.Close()
+		return nil, err
+	}
+	s.batch = ipv4.NewPacketConn(s)
+	return s, nil
+}
+
+// take makes the socket of c that of s.
+func (s *coalescingSocket) take(c *net.UDPConn) error {
+	of, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var fd int
+	cerr := of.Control(func(old uintptr) {
+		if fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			return
+		}
+		domain, derr := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+		s.ipv6 = domain == unix.AF_INET6
+		err = errors.Join(derr, unix.SetNonblock(fd, false))
+	})
+	if err = errors.Join(cerr, err); err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	s.file = os.NewFile(uintptr(fd), "udp")
+	s.raw, err = s.file.SyscallConn()
+	return err
+}
+
+// watch makes the epoll instance.
+func (s *coalescingSocket) watch() error {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("epoll_create1", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // so that the poller takes it
+		return os.NewSyscallError("fcntl", err)
+	}
+	s.epoll = os.NewFile(uintptr(fd), "epoll")
+	if s.ready, err = s.epoll.SyscallConn(); err != nil {
+		return err
+	}
+	return s.control(unix.EPOLL_CTL_ADD)
+}
+
+// control puts the socket into the epoll instance, or arms it again.
+func (s *coalescingSocket) control(op int) error {
+	var err error
+	cerr := s.raw.Control(func(socket uintptr) {
+		rerr := s.ready.Control(func(epoll uintptr) {
+			err = unix.EpollCtl(int(epoll), op, int(socket), &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT})
+		})
+		err = errors.Join(err, rerr)
+	})
+	return errors.Join(cerr, os.NewSyscallError("epoll_ctl", err))
+}
+
+// wait returns when there is something to read.
+func (s *coalescingSocket) wait() (err error) {
+	if err := s.control(unix.EPOLL_CTL_MOD); err != nil {
+		return err
+	}
+	var events [1]unix.EpollEvent
+	rerr := s.ready.Read(func(epoll uintptr) bool {
+		var n int
+		n, err = unix.EpollWait(int(epoll), events[:], 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
+	if rerr != nil { // as it is: quic-go looks for a timeout
+		return rerr
+	}
+	return os.NewSyscallError("epoll_wait", err)
+}
+
+// ReadBatch is what quic-go reads with.
+func (s *coalescingSocket) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
+	n, err := s.readBatch(ms, flags)
+	if err != nil && s.closed.Load() {
+		err = net.ErrClosed
+	}
+	return n, err
+}
+
+func (s *coalescingSocket) readBatch(ms []ipv4.Message, flags int) (int, error) {
+	for waited := false; ; {
+		if d := s.deadline.Load(); d != nil && !d.IsZero() && !time.Now().Before(*d) {
+			return 0, os.ErrDeadlineExceeded
+		}
+		n, err := s.batch.ReadBatch(ms, flags|unix.MSG_DONTWAIT)
+		if n > 0 || !errors.Is(err, unix.EAGAIN) {
+			return n, err
+		}
+		if d := s.delay(); d > 0 && !waited {
+			time.Sleep(d)
+			waited = true
+			continue
+		}
+		if err := s.wait(); err != nil {
+			return 0, err
+		}
+		waited = false
+	}
+}
+
+func (s *coalescingSocket) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {
+	m := []ipv4.Message{{Buffers: [][]byte{b}, OOB: oob}}
+	if _, err = s.ReadBatch(m, 0); err != nil {
+		return 0, 0, 0, nil, err
+	}
+	addr, _ = m[0].Addr.(*net.UDPAddr)
+	return m[0].N, m[0].NN, m[0].Flags, addr, nil
+}
+
+func (s *coalescingSocket) ReadFrom(b []byte) (int, net.Addr, error) {
+	n, _, _, addr, err := s.ReadMsgUDP(b, nil)
+	return n, addr, err
+}
+
+func (s *coalescingSocket) Read(b []byte) (int, error) {
+	n, _, err := s.ReadFrom(b)
+	return n, err
+}
+
+func (s *coalescingSocket) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
+	return s.WriteMsgUDPAddrPort(b, oob, addr.AddrPort())
+}
+
+func (s *coalescingSocket) WriteMsgUDPAddrPort(b, oob []byte, addr netip.AddrPort) (n, oobn int, err error) {
+	to := s.sockaddr(addr)
+	werr := s.raw.Write(func(fd uintptr) bool {
+		n, err = unix.SendmsgN(int(fd), b, oob, to, 0)
+		return err != unix.EINTR
+	})
+	if err != nil {
+		err = &net.OpError{Op: "write", Net: "udp", Source: s.local, Addr: net.UDPAddrFromAddrPort(addr), Err: os.NewSyscallError("sendmsg", err)}
+	}
+	return n, len(oob), errors.Join(werr, err)
+}
+
+// sockaddr is an address in the socket's family.
+func (s *coalescingSocket) sockaddr(addr netip.AddrPort) unix.Sockaddr {
+	if !s.ipv6 {
+		return &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().Unmap().As4()}
+	}
+	to := &unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()}
+	if i, err := net.InterfaceByName(addr.Addr().Zone()); addr.Addr().Zone() != "" && err == nil {
+		to.ZoneId = uint32(i.Index)
+	}
+	return to
+}
+
+func (s *coalescingSocket) WriteTo(b []byte, addr net.Addr) (int, error) {
+	to, ok := addr.(*net.UDPAddr)
+	if !ok {
+		return 0, &net.AddrError{Err: "no UDP address", Addr: addr.String()}
+	}
+	n, _, err := s.WriteMsgUDP(b, nil, to)
+	return n, err
+}
+
+func (s *coalescingSocket) Write([]byte) (int, error) { return 0, unix.EDESTADDRREQ }
+
+// SetReadDeadline ends reads, also one that waits.
+func (s *coalescingSocket) SetReadDeadline(t time.Time) error {
+	s.deadline.Store(&t)
+	return s.epoll.SetReadDeadline(t)
+}
+
+func (s *coalescingSocket) SetDeadline(t time.Time) error { return s.SetReadDeadline(t) }
+
+// SetWriteDeadline changes nothing: a write takes as long as the device has no room.
+func (s *coalescingSocket) SetWriteDeadline(time.Time) error { return nil }
+
+func (s *coalescingSocket) SetReadBuffer(bytes int) error { return s.setBuffer(unix.SO_RCVBUF, bytes) }
+
+func (s *coalescingSocket) SetWriteBuffer(bytes int) error {
+	return s.setBuffer(unix.SO_SNDBUF, bytes)
+}
+
+func (s *coalescingSocket) setBuffer(option, bytes int) error {
+	var err error
+	cerr := s.raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, option, bytes) })
+	return errors.Join(cerr, os.NewSyscallError("setsockopt", err))
+}
+
+func (s *coalescingSocket) SyscallConn() (syscall.RawConn, error) { return s.raw, nil }
+func (s *coalescingSocket) LocalAddr() net.Addr                   { return s.local }
+func (s *coalescingSocket) RemoteAddr() net.Addr                  { return nil }
+
+// Close ends reads that wait.
+func (s *coalescingSocket) Close() error {
+	s.closed.Store(true)
+	return errors.Join(s.epoll.Close(), s.file.Close())
+}
