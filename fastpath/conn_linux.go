@@ -171,18 +171,11 @@ func (c *conn) OpenStream(up *media.Upstream) (*media.StreamState, bool) {
 	defer c.fast.exit()
 	key := kernelDownstreamKey{StreamId: uint64(up.StreamID), Upstream: from.index, Subscriber: c.index}
 	for range maxAttempts {
-		slot, theirs, err := c.findStream(key)
+		slot, theirs, err := c.claimStream(key)
 		if errors.Is(err, ebpf.ErrKeyExist) {
 			continue // the kernel was faster
 		}
 		if err != nil {
-			return nil, false
-		}
-		if !c.take(key, slot) {
-			if !theirs { // the connection has ended: nobody else looks for it
-				c.fast.report("close a stream", c.fast.kernel.ingress.Downstreams.Delete(key))
-				c.fast.reclaimer.freeSlot(slot)
-			}
 			return nil, false
 		}
 		state := &c.fast.flows[slot]
@@ -217,15 +210,38 @@ func (c *conn) findStream(key kernelDownstreamKey) (slot uint32, theirs bool, er
 	return slot, false, nil
 }
 
-// take makes a slot one that has an owner, unless it has one.
-func (c *conn) take(key kernelDownstreamKey, slot uint32) bool {
+// claimStream makes the stream one that has an owner, unless it has one. All that adds a stream of a connection to the map, or removes it, and is not the
+// kernel or the end of the connection holds mu: so a slot is freed once.
+func (c *conn) claimStream(key kernelDownstreamKey) (slot uint32, theirs bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, taken := c.streams[key]; taken || c.closed {
-		return false
+	if err := c.claimable(key); err != nil {
+		return 0, false, err
 	}
-	c.streams[key], c.keys[slot] = slot, key
-	return true
+	if slot, theirs, err = c.findStream(key); err == nil {
+		c.streams[key], c.keys[slot] = slot, key
+	}
+	return slot, theirs, err
+}
+
+// claimTheirs does so with a stream that the kernel has opened.
+func (c *conn) claimTheirs(key kernelDownstreamKey) (slot uint32, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.claimable(key); err != nil {
+		return 0, err
+	}
+	if err = c.fast.kernel.ingress.Downstreams.Lookup(key, &slot); err == nil {
+		c.streams[key], c.keys[slot] = slot, key
+	}
+	return slot, err
+}
+
+func (c *conn) claimable(key kernelDownstreamKey) error {
+	if _, taken := c.streams[key]; taken || c.closed {
+		return errors.New("the stream has an owner, or the connection has ended")
+	}
+	return nil
 }
 
 // awaitOpened waits until the kernel, on another CPU, is through with opening a stream: some microseconds.

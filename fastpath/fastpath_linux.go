@@ -240,9 +240,13 @@ func (f *FastPath) report(what string, err error) {
 }
 
 // abandonUnadopted resets a stream that the kernel has opened unless its owner has taken it over.
-func (f *FastPath) abandonUnadopted(key kernelDownstreamKey, slot uint32) {
+func (f *FastPath) abandonUnadopted(key kernelDownstreamKey) {
 	c := f.conn(key.Subscriber)
-	if c == nil || !c.take(key, slot) {
+	if c == nil {
+		return
+	}
+	slot, err := c.claimTheirs(key)
+	if err != nil {
 		return
 	}
 	state := &f.flows[slot]

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -185,4 +186,43 @@ func TestStreamClosedTwice(t *testing.T) {
 	c.CloseStream(state)
 	reclaimer.releaseClosed()
 	require.Len(t, reclaimer.slots, 1)
+}
+
+// TestSlotsAreFreedOnce opens streams of connections that end, while the reclaimer sweeps up after them.
+func TestSlotsAreFreedOnce(t *testing.T) {
+	f, err := New(Settings{Port: relayPort, MaxConnections: 8}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	requireKernel(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	f.reclaimer.close() // this test does its work
+	t.Cleanup(func() { f.reclaimer.done = make(chan struct{}) })
+	for range 5 {
+		c := f.Connect(f.Subscriber(), func(*media.StreamState) {}).(*conn)
+		swept := make(chan struct{})
+		var open sync.WaitGroup
+		for i := range 2 {
+			open.Go(func() {
+				for id := int64(i); ; id = (id + 2) % 32 {
+					select {
+					case <-swept:
+						return
+					default:
+						c.OpenStream(&media.Upstream{Conn: c, StreamID: id})
+					}
+				}
+			})
+		}
+		c.Close()
+		for range 100 {
+			f.sweep([]*conn{c})
+		}
+		close(swept)
+		open.Wait()
+		f.reclaimer.reclaim()
+	}
+	free := make(map[uint32]bool)
+	for slot := uint32(0); f.kernel.ingress.FreeStreams.LookupAndDelete(nil, &slot) == nil; {
+		require.False(t, free[slot], "slot %d is free twice", slot)
+		free[slot] = true
+	}
+	require.Len(t, free, len(f.flows))
 }

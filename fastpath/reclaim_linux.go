@@ -215,15 +215,16 @@ func (f *FastPath) sweep(conns []*conn) {
 	}
 	mine := func(k *kernelDownstreamKey, _ *uint32) bool { return gone[k.Upstream] || gone[k.Subscriber] }
 	for _, key := range keysOf(maps.Downstreams, mine) {
-		var slot uint32
-		switch {
-		case maps.Downstreams.Lookup(key, &slot) != nil:
-		case gone[key.Subscriber]:
-			f.report("close a stream", maps.Downstreams.Delete(key))
-			f.reclaimer.freeSlot(slot)
-		default:
-			f.abandonUnadopted(key, slot)
+		if !gone[key.Subscriber] {
+			f.abandonUnadopted(key)
+			continue
 		}
+		var slot uint32
+		if err := maps.Downstreams.LookupAndDelete(key, &slot); err != nil {
+			f.report("close a stream", err)
+			continue
+		}
+		f.reclaimer.freeSlot(slot)
 	}
 }
 
@@ -271,10 +272,7 @@ func (r *reclaimer) endUnread() {
 		_, ok := ended[kernelStreamKey{StreamId: k.StreamId, Upstream: k.Upstream}]
 		return ok
 	}) {
-		var slot uint32
-		if maps.Downstreams.Lookup(key, &slot) == nil {
-			r.fast.abandonUnadopted(key, slot)
-		}
+		r.fast.abandonUnadopted(key)
 	}
 }
 

@@ -235,10 +235,7 @@ func (t *Track) end(publisher *conn, stream uint64) {
 	t.mu.Unlock()
 	for _, i := range listed {
 		key := kernelDownstreamKey{StreamId: stream, Upstream: publisher.index, Subscriber: i}
-		var slot uint32
-		if maps.Downstreams.Lookup(key, &slot) == nil {
-			t.fast.abandonUnadopted(key, slot)
-		}
+		t.fast.abandonUnadopted(key)
 	}
 }
 
