@@ -133,7 +133,7 @@ func (f *FastPath) Subscriber() *media.SubscriberState {
 	if !ok {
 		return nil
 	}
-	if err := f.kernel.lend(i); err != nil {
+	if err := f.kernel.ledgers.lend(i); err != nil {
 		f.report("provide memory", err)
 		f.putIndices(&f.free, i)
 		return nil

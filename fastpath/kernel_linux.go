@@ -22,7 +22,6 @@ type kernel struct {
 	egress  egressObjects
 	links   []link.Link
 	mapped  [][]byte
-	lenders []lender // whose memory follows the number of connections
 
 	subscribers []kernelSubscriberState
 	streams     []kernelStreamState
@@ -91,7 +90,6 @@ func (k *kernel) load(s Settings) error {
 	}
 	k.ledgers = newLent[media.Record](k.ingress.Ledgers, spec.Maps[kernelMapLedgers].InnerMap)
 	k.keyStreams = newLent[kernelKeyStream](k.ingress.Lookaheads, spec.Maps[kernelMapLookaheads].InnerMap)
-	k.lenders = []lender{k.ledgers}
 	return k.loadEgress(s)
 }
 
@@ -136,28 +134,11 @@ func mapArray[T any](m *ebpf.Map) (elements []T, mapped []byte, err error) {
 // keepMapped maps an array until k is closed.
 func keepMapped[T any](k *kernel, m *ebpf.Map, elements *[]T) error {
 	all, mapped, err := mapArray[T](m)
+	if err != nil {
+		return err
+	}
 	*elements, k.mapped = all, append(k.mapped, mapped)
-	return err
-}
-
-// lend gives connections the memory that they have only while they take part.
-func (k *kernel) lend(indices ...uint32) error {
-	for _, l := range k.lenders {
-		if err := l.lend(indices); err != nil {
-			return errors.Join(err, k.takeBack(indices...))
-		}
-	}
 	return nil
-}
-
-// takeBack frees the memory of connections. Neither they nor the kernel may use it any more.
-func (k *kernel) takeBack(indices ...uint32) (err error) {
-	for _, i := range indices {
-		for _, l := range k.lenders {
-			err = errors.Join(err, l.takeBack(i))
-		}
-	}
-	return err
 }
 
 // freeAllStreams puts every stream state on the stack of those that nobody uses.
@@ -202,11 +183,8 @@ func (k *kernel) Close() error {
 	for _, b := range k.mapped {
 		errs = append(errs, unix.Munmap(b))
 	}
-	for _, l := range k.lenders {
-		errs = append(errs, l.close())
-	}
-	if k.keyStreams != nil {
-		errs = append(errs, k.keyStreams.close())
+	if k.ledgers != nil { // the programs were loaded
+		errs = append(errs, k.ledgers.close(), k.keyStreams.close())
 	}
 	k.mapped, k.links = nil, nil
 	return errors.Join(append(errs, k.ingress.Close(), k.egress.Close())...)

@@ -22,13 +22,6 @@ type part[T any] struct {
 	elements []T
 }
 
-// lender is a lent of any type.
-type lender interface {
-	lend(indices []uint32) error
-	takeBack(index uint32) error
-	close() error
-}
-
 func newLent[T any](outer *ebpf.Map, inner *ebpf.MapSpec) *lent[T] {
 	return &lent[T]{outer: outer, inner: inner, parts: make([]part[T], outer.MaxEntries())}
 }
@@ -36,8 +29,17 @@ func newLent[T any](outer *ebpf.Map, inner *ebpf.MapSpec) *lent[T] {
 // of returns the memory of an index, nil if it has none.
 func (l *lent[T]) of(index uint32) []T { return l.parts[index].elements }
 
-// lend gives indices memory. The kernel waits for an RCU grace period then, some 10 ms: one for all, before Linux 6.8 one for each.
-func (l *lent[T]) lend(indices []uint32) error {
+// lend gives indices memory, all of them or none. The kernel waits for an RCU grace period then, some 10 ms: one for all, before Linux 6.8 one
+// for each.
+func (l *lent[T]) lend(indices ...uint32) error {
+	err := l.tryLend(indices)
+	if err != nil {
+		err = errors.Join(err, l.takeBack(indices...))
+	}
+	return err
+}
+
+func (l *lent[T]) tryLend(indices []uint32) error {
 	arrays := make([]uint32, 0, len(indices)) // descriptors
 	for _, i := range indices {
 		p := &l.parts[i]
@@ -54,12 +56,16 @@ func (l *lent[T]) lend(indices []uint32) error {
 	return err
 }
 
-// takeBack frees the memory of an index, if it has any. The kernel waits for a grace period before it returns from Delete.
-func (l *lent[T]) takeBack(index uint32) error {
-	if err := l.outer.Delete(index); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return err
+// takeBack frees the memory of indices that have any, each after a grace period. Nobody here may use it any more.
+func (l *lent[T]) takeBack(indices ...uint32) (err error) {
+	for _, i := range indices {
+		if e := l.outer.Delete(i); e != nil && !errors.Is(e, ebpf.ErrKeyNotExist) {
+			err = errors.Join(err, e)
+			continue
+		}
+		err = errors.Join(err, l.parts[i].close())
 	}
-	return l.parts[index].close()
+	return err
 }
 
 func (p *part[T]) close() error {

@@ -3,7 +3,6 @@ package fastpath
 import (
 	"crypto/cipher"
 	"encoding/binary"
-	"errors"
 	"sync/atomic"
 	"unsafe"
 
@@ -194,11 +193,8 @@ func (r *reclaimer) giveRings(conns []*conn) error {
 	for _, c := range conns {
 		indices = append(indices, c.index)
 	}
-	err := rings.lend(indices)
+	err := rings.lend(indices...)
 	for _, c := range conns {
-		if err != nil {
-			err = errors.Join(err, rings.takeBack(c.index))
-		}
 		c.mu.Lock()
 		c.ahead.ring, c.ahead.wanted, c.ahead.refused = rings.of(c.index), false, err != nil
 		c.mu.Unlock()

@@ -52,7 +52,7 @@ func newAheadRig(t testing.TB) *aheadRig {
 	spec, err := loadCrypto()
 	require.NoError(t, err)
 	rings := newLent[kernelKeyStream](r.Lookaheads, spec.Maps[cryptoMapLookaheads].InnerMap)
-	require.NoError(t, rings.lend([]uint32{aheadIndex}))
+	require.NoError(t, rings.lend(aheadIndex))
 	t.Cleanup(func() { require.NoError(t, rings.close()) })
 	r.ahead.ring = rings.of(aheadIndex)
 	for generation := range uint64(2) {

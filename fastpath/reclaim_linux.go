@@ -171,7 +171,7 @@ func (r *reclaimer) refill() {
 	if n == 0 {
 		return
 	}
-	if err := f.kernel.lend(indices...); err != nil {
+	if err := f.kernel.ledgers.lend(indices...); err != nil {
 		f.report("provide memory", err)
 		f.putIndices(&f.free, indices...)
 		return
@@ -188,7 +188,7 @@ func (r *reclaimer) shrink() {
 	f.ready = slices.Delete(f.ready, 0, n)
 	f.mu.Unlock()
 	if n > 0 {
-		f.report("free memory", f.kernel.takeBack(indices...))
+		f.report("free memory", f.kernel.ledgers.takeBack(indices...))
 		f.putIndices(&f.free, indices...)
 	}
 }

@@ -210,7 +210,7 @@ func (r *rig) address(d *lab.Device) netip.Addr {
 func (r *rig) addSubscriber(index uint32, h *lab.Host) {
 	t := r.t
 	near, far := r.lab.Relay.Facing(h), h.Devices[0]
-	require.NoError(t, r.lend(index))
+	require.NoError(t, r.ledgers.lend(index))
 	s := &subscriber{index: index, keys: randomPacketKeys(), cid: randomBytes(int(index) * 4 % 21)}
 	var err error
 	s.conn, err = h.ListenUDP(netip.AddrPortFrom(r.address(far), 9000))
