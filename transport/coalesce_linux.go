@@ -15,7 +15,8 @@ import (
 
 // coalescingSocket is a UDP socket whose reader lets packets gather. Go's poller wakes a thread for each packet that comes, whether or not
 // somebody waits for it. Therefore the socket is not with the poller, but in an epoll instance that is: with EPOLLONESHOT it says once
-// that there is something, and then nothing until it is armed again.
+// that there is something, and then nothing until it is armed again. There is a timer, too, because the poller rounds times to milliseconds and wakes up
+// twice for most. Only one goroutine may read.
 type coalescingSocket struct {
 	file  *os.File // in blocking mode: writers wait in the system call, reads have MSG_DONTWAIT
 	raw   syscall.RawConn
@@ -26,6 +27,9 @@ type coalescingSocket struct {
 
 	epoll    *os.File
 	ready    syscall.RawConn
+	timer    *os.File
+	alarm    syscall.RawConn
+	gathered bool                      // since the socket was armed
 	deadline atomic.Pointer[time.Time] // for reads
 	closed   atomic.Bool
 }
@@ -38,8 +42,7 @@ func coalesce(c *net.UDPConn, delay func() time.Duration) (packetConn, error) {
 		return nil, err
 	}
 	if err := s.watch(); err != nil {
-		s.file.Close()
-		return nil, err
+		return nil, errors.Join(err, s.Close())
 	}
 	s.batch = ipv4.NewPacketConn(s)
 	return s, nil
@@ -81,27 +84,56 @@ func (s *coalescingSocket) watch() error {
 	if s.ready, err = s.epoll.SyscallConn(); err != nil {
 		return err
 	}
-	return s.control(unix.EPOLL_CTL_ADD)
+	if fd, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC); err != nil {
+		return os.NewSyscallError("timerfd_create", err)
+	}
+	s.timer = os.NewFile(uintptr(fd), "timer")
+	if s.alarm, err = s.timer.SyscallConn(); err != nil {
+		return err
+	}
+	return errors.Join(
+		s.control(unix.EPOLL_CTL_ADD, s.raw, unix.EPOLLIN|unix.EPOLLONESHOT),
+		s.control(unix.EPOLL_CTL_ADD, s.alarm, unix.EPOLLIN|unix.EPOLLET),
+	)
 }
 
-// control puts the socket into the epoll instance, or arms it again.
-func (s *coalescingSocket) control(op int) error {
+// control tells the epoll instance what to look for.
+func (s *coalescingSocket) control(op int, file syscall.RawConn, events uint32) error {
 	var err error
-	cerr := s.raw.Control(func(socket uintptr) {
+	cerr := file.Control(func(fd uintptr) {
 		rerr := s.ready.Control(func(epoll uintptr) {
-			err = unix.EpollCtl(int(epoll), op, int(socket), &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT})
+			err = unix.EpollCtl(int(epoll), op, int(fd), &unix.EpollEvent{Events: events})
 		})
 		err = errors.Join(err, rerr)
 	})
 	return errors.Join(cerr, os.NewSyscallError("epoll_ctl", err))
 }
 
-// wait returns when there is something to read.
-func (s *coalescingSocket) wait() (err error) {
-	if err := s.control(unix.EPOLL_CTL_MOD); err != nil {
+// await returns when there is something to read.
+func (s *coalescingSocket) await() error {
+	s.gathered = false
+	if err := s.control(unix.EPOLL_CTL_MOD, s.raw, unix.EPOLLIN|unix.EPOLLONESHOT); err != nil {
 		return err
 	}
-	var events [1]unix.EpollEvent
+	return s.wait()
+}
+
+// gather returns when d is over.
+func (s *coalescingSocket) gather(d time.Duration) error {
+	s.gathered = true
+	var err error
+	cerr := s.alarm.Control(func(fd uintptr) {
+		err = unix.TimerfdSettime(int(fd), 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}, nil)
+	})
+	if err = errors.Join(cerr, os.NewSyscallError("timerfd_settime", err)); err != nil {
+		return err
+	}
+	return s.wait()
+}
+
+// wait waits for the epoll instance.
+func (s *coalescingSocket) wait() (err error) {
+	var events [2]unix.EpollEvent
 	rerr := s.ready.Read(func(epoll uintptr) bool {
 		var n int
 		n, err = unix.EpollWait(int(epoll), events[:], 0)
@@ -123,7 +155,7 @@ func (s *coalescingSocket) ReadBatch(ms []ipv4.Message, flags int) (int, error) 
 }
 
 func (s *coalescingSocket) readBatch(ms []ipv4.Message, flags int) (int, error) {
-	for waited := false; ; {
+	for {
 		if d := s.deadline.Load(); d != nil && !d.IsZero() && !time.Now().Before(*d) {
 			return 0, os.ErrDeadlineExceeded
 		}
@@ -131,15 +163,14 @@ func (s *coalescingSocket) readBatch(ms []ipv4.Message, flags int) (int, error) 
 		if n > 0 || !errors.Is(err, unix.EAGAIN) {
 			return n, err
 		}
-		if d := s.delay(); d > 0 && !waited {
-			time.Sleep(d)
-			waited = true
-			continue
+		if d := s.delay(); d > 0 && !s.gathered {
+			err = s.gather(d)
+		} else {
+			err = s.await()
 		}
-		if err := s.wait(); err != nil {
+		if err != nil {
 			return 0, err
 		}
-		waited = false
 	}
 }
 
@@ -231,5 +262,11 @@ func (s *coalescingSocket) RemoteAddr() net.Addr                  { return nil }
 // Close ends reads that wait.
 func (s *coalescingSocket) Close() error {
 	s.closed.Store(true)
-	return errors.Join(s.epoll.Close(), s.file.Close())
+	var errs []error
+	for _, f := range []*os.File{s.epoll, s.timer, s.file} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
