@@ -285,6 +285,7 @@ func TestRestartedPublisherWhoseSessionIsStillThere(t *testing.T) {
 			str.Write([]byte{0, 3, 'n', 'e', 'w'})
 			time.Sleep(time.Second)
 			str.Close()
+			synctest.Wait() // streams have no order among each other
 		}
 		require.Equal(t, "3.0=new, 3 fin, 4.0=new, 4 fin", strings.TrimPrefix(k.take(), "2.0=new, 2 fin, "))
 		require.NoError(t, s.Context().Err())

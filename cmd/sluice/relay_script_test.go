@@ -87,7 +87,7 @@ func freeAddress() (string, error) {
 
 func init() {
 	maps.Copy(scriptCommands, map[string]func(*testscript.TestScript, bool, []string){
-		"await": await, "get": get, "exits": exits, "shows": shows, "term": term, "grown": grown,
+		"await": await, "get": get, "exits": exits, "shows": shows, "term": term, "grown": grown, "says": says,
 	})
 }
 
@@ -194,6 +194,25 @@ func grown(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		if time.Now().After(deadline) {
 			ts.Fatalf("%s does not grow", args[0])
+		}
+	}
+}
+
+// says FILE PATTERN waits until a file that somebody else writes matches a regular expression.
+func says(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: says FILE PATTERN")
+	}
+	pattern, err := regexp.Compile(args[1])
+	ts.Check(err)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		text, err := os.ReadFile(ts.MkAbs(args[0]))
+		ts.Check(err)
+		if pattern.Match(text) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s is\n%s", args[0], text)
 		}
 	}
 }
