@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 )
 
@@ -13,7 +12,7 @@ func main() { os.Exit(run()) }
 
 // run is main with an exit code.
 func run() int {
-	if slices.Contains(os.Args[1:], "relay") {
+	if len(os.Args) > 1 && os.Args[1] == "relay" { // and not lab exec relay, whose command would inherit it
 		coarsenTimers() // before signals are caught: one that came meanwhile would be lost
 	}
 	ctx, cancel := context.WithCancel(context.Background())
