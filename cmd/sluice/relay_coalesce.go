@@ -13,8 +13,7 @@ const (
 // newCoalescing says how long packets may wait (see [transport.Config.Coalesce]). While the kernel forwards all media that comes, the process only
 // caches it and keeps account of what was sent, which is not urgent.
 func (s *relayServer) newCoalescing() func() time.Duration {
-	var sent uint64
-	var at time.Time
+	var p patience
 	return func() time.Duration {
 		select {
 		case <-s.ready:
@@ -24,12 +23,22 @@ func (s *relayServer) newCoalescing() func() time.Duration {
 		if s.loop == nil || s.fastPath == nil || !s.fastPath.Forwards() {
 			return 0
 		}
-		if n := s.loop.Sent(); n != sent {
-			sent, at = n, time.Now()
-		}
-		if time.Since(at) < hurry {
-			return 0
-		}
-		return coalescing
+		return p.after(s.loop.Sent(), time.Now())
 	}
+}
+
+// patience is how long packets may wait, by how much media the process sends.
+type patience struct {
+	sent uint64
+	at   time.Time // when it was first seen
+}
+
+func (p *patience) after(sent uint64, now time.Time) time.Duration {
+	if sent != p.sent {
+		p.sent, p.at = sent, now
+	}
+	if now.Sub(p.at) < hurry {
+		return 0
+	}
+	return coalescing
 }
