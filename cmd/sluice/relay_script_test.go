@@ -98,16 +98,25 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) > 0 {
 		addr = args[0]
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	eventually(ts, func() (bool, string) {
 		resp, err := http.Get("http://" + addr + "/readyz")
-		if err == nil {
-			_ = resp.Body.Close()
-			if ready := resp.StatusCode == http.StatusOK; ready != neg {
-				return
-			}
+		if err != nil {
+			return false, fmt.Sprintf("no change in /readyz: %v", err)
+		}
+		_ = resp.Body.Close()
+		return (resp.StatusCode == http.StatusOK) != neg, "no change in /readyz: " + resp.Status
+	})
+}
+
+// eventually waits until a condition holds. What it says otherwise is the failure of a script that waits in vain.
+func eventually(ts *testscript.TestScript, holds func() (bool, string)) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		ok, otherwise := holds()
+		if ok {
+			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("no change in /readyz: %v", err)
+			ts.Fatalf("%s", otherwise)
 		}
 	}
 }
@@ -136,18 +145,13 @@ func shows(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	pattern, err := regexp.Compile(args[1])
 	ts.Check(err)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	eventually(ts, func() (bool, string) {
 		resp, err := http.Get("http://" + ts.Getenv("ADMIN") + args[0])
 		ts.Check(err)
 		text, err := io.ReadAll(resp.Body)
 		ts.Check(errors.Join(err, resp.Body.Close()))
-		if pattern.Match(text) != neg {
-			return
-		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("%s is\n%s", args[0], text)
-		}
-	}
+		return pattern.Match(text) != neg, fmt.Sprintf("%s is\n%s", args[0], text)
+	})
 }
 
 // exits CODE COMMAND ARGS... runs a command that has to exit with that code.
@@ -187,15 +191,10 @@ func grown(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	want, err := strconv.ParseInt(args[1], 10, 64)
 	ts.Check(err)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	eventually(ts, func() (bool, string) {
 		info, err := os.Stat(ts.MkAbs(args[0]))
-		if err == nil && info.Size() >= want {
-			return
-		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("%s does not grow", args[0])
-		}
-	}
+		return err == nil && info.Size() >= want, args[0] + " does not grow"
+	})
 }
 
 // says FILE PATTERN waits until a file that somebody else writes matches a regular expression.
@@ -205,14 +204,9 @@ func says(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	pattern, err := regexp.Compile(args[1])
 	ts.Check(err)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	eventually(ts, func() (bool, string) {
 		text, err := os.ReadFile(ts.MkAbs(args[0]))
 		ts.Check(err)
-		if pattern.Match(text) {
-			return
-		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("%s is\n%s", args[0], text)
-		}
-	}
+		return pattern.Match(text), fmt.Sprintf("%s is\n%s", args[0], text)
+	})
 }
