@@ -33,8 +33,8 @@ type Config struct {
 	// should be cheap. The socket is the one that the listener uses.
 	NewHooks func(net.PacketConn) quic.Hooks
 
-	// Coalesce says for how long packets may wait for others, so that many are read at a time: a process that is woken up for each takes
-	// several times the CPU. It is called when nothing is left to read, and must not block. 0 and less: packets are read as they come.
+	// Coalesce says for how long packets may wait for others, so that many are read at a time: to be woken up for each costs CPU
+	// time. It is called when nothing is left to read, and must not block. 0 and less: packets are read as they come.
 	// Default, and anywhere but on Linux: the same.
 	Coalesce func() time.Duration
 
