@@ -26,7 +26,7 @@ demo: deps build ## relay the sample clip to three subscribers and check every b
 test: deps third_party ## run all tests (as root: those that need the kernel too)
 	go test -p 1 -timeout 15m ./...
 
-RACE := ./catalog ./client/... ./cmaf ./media ./moqt/... ./pub ./relay ./sub ./track ./transport/...
+RACE := ./internal/catalog ./internal/client/... ./internal/cmaf ./internal/pub ./internal/sub ./media/... ./moqt/... ./relay ./track ./transport/...
 race: third_party ## run the tests of what shares memory with the race detector
 	go test -race -short -p 1 -timeout 15m $(RACE)
 
@@ -71,7 +71,7 @@ bench-quick: deps build ## measure the relay in a lab, the shortest form (less t
 	bin/sluice bench --quick $(BENCH)
 
 bench-peers: ## install the relays that sluice bench --peer measures (needs Rust)
-	bench/install-peers
+	internal/bench/install-peers
 
 micro: third_party ## run the Go benchmarks once
 	go test -run '^$$' -bench . -benchtime 1x ./...

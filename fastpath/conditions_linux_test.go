@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 	"sluice/moqt"
 	"sluice/relay"
 	"sluice/transport"

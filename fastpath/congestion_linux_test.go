@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"

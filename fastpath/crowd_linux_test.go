@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/fastpath"
-	"sluice/lab"
+	"sluice/internal/lab"
 	"sluice/relay"
 	"sluice/transport"
 )

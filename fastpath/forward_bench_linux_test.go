@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 )
 
 // BenchmarkForward measures whole runs of server_ingress, as the kernel's statistics have them, for packets of the largest size that publishers

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 )
 
 func TestForward(t *testing.T) {

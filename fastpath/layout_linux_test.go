@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 	"sluice/media"
 	"sluice/moqt"
 )

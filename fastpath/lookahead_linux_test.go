@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 	"sluice/media"
 )
 

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"sluice/lab"
-	"sluice/lab/labtest"
+	"sluice/internal/lab"
+	"sluice/internal/lab/labtest"
 	"sluice/media"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 	"sluice/moqt"
 	"sluice/transport"
 )

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/crypto/chacha20"
 	"golang.org/x/crypto/chacha20poly1305"
 
-	"sluice/lab"
-	"sluice/lab/labtest"
+	"sluice/internal/lab"
+	"sluice/internal/lab/labtest"
 	"sluice/media"
 )
 

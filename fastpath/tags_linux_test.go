@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 )
 
 // TestTags gives the programs frames with VLAN tags: they look behind up to two, and send to a subscriber with the one that the stack uses.

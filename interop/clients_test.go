@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/cmaf"
+	"sluice/internal/cmaf"
 )
 
 var schemes = []string{"moqt", "https"}

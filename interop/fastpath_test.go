@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/lab"
-	"sluice/lab/labtest"
+	"sluice/internal/lab"
+	"sluice/internal/lab/labtest"
 )
 
 // labRelay is a relay in a lab, with the kernel's fast path.

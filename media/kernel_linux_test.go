@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/fastpath"
-	"sluice/lab"
-	"sluice/lab/labtest"
+	"sluice/internal/lab"
+	"sluice/internal/lab/labtest"
 	"sluice/media"
 	"sluice/moqt"
 )

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/bench"
-	"sluice/lab"
+	"sluice/internal/bench"
+	"sluice/internal/lab"
 )
 
 // benchFlags are the flags of sluice bench.
@@ -126,7 +126,7 @@ func (f *benchFlags) configure(env *environment) (err error) {
 	return nil
 }
 
-// peersDir is where bench/install-peers puts programs.
+// peersDir is where internal/bench/install-peers puts programs.
 func peersDir(env *environment) string {
 	if dir := env.getenv("SLUICE_PEERS"); dir != "" {
 		return filepath.Join(dir, "bin")

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/bench"
-	"sluice/lab"
+	"sluice/internal/bench"
+	"sluice/internal/lab"
 )
 
 // measure runs a bench with this program. Where the machine cannot do it, the test is skipped, as by labtest.New.

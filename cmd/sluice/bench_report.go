@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/bench"
+	"sluice/internal/bench"
 )
 
 func newBenchCompare(env *environment) *cobra.Command {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/client"
+	"sluice/internal/client"
 	"sluice/moqt"
 	"sluice/transport"
 )

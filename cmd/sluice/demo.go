@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/lab"
-	"sluice/pub"
+	"sluice/internal/lab"
+	"sluice/internal/pub"
 )
 
 // demoFlags are the flags of sluice demo.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"sluice/cmaf"
+	"sluice/internal/cmaf"
 )
 
 // source is the media that the demo publishes.

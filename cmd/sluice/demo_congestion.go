@@ -14,8 +14,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"sluice/cmaf"
-	"sluice/lab"
+	"sluice/internal/cmaf"
+	"sluice/internal/lab"
 )
 
 // The demo of congestion: sub1 is behind a bottleneck for a while, and the relay drops by priority.

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 	"sluice/relay"
 )
 

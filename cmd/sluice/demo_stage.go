@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"time"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 )
 
 // loopbackStage runs all processes on this host.

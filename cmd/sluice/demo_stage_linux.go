@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 )
 
 // labStage runs each process in a host of a lab, and times packets at the relay's devices.

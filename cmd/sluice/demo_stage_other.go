@@ -5,7 +5,7 @@ package main
 import (
 	"context"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 )
 
 func openLabStage(context.Context, int, lab.Conditions) (stage, error) {

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 	"sluice/relay"
 )
 

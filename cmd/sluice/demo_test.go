@@ -18,7 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
-	"sluice/cmaf"
+	"sluice/internal/cmaf"
 )
 
 const sampleClip = "../../testdata/clip.mp4"

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 )
 
 // conditionFlags are conditions, one flag each, as the user writes them.

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 )
 
 func newLab(env *environment) *cobra.Command {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 )
 
 func newLabDown(env *environment, name *string) *cobra.Command {

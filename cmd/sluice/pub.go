@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/pub"
+	"sluice/internal/pub"
 )
 
 func newPub(env *environment) *cobra.Command {

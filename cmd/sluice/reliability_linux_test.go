@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"sluice/lab"
+	"sluice/internal/lab"
 )
 
 func init() {

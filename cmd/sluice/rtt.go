@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"sluice/rtt"
+	"sluice/internal/rtt"
 )
 
 // rttFlags are the flags of sluice rtt as the user writes them.

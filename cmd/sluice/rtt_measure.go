@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/rtt"
+	"sluice/internal/rtt"
 )
 
 // measureFlags say what is measured; sluice rtt and sluice rtt top have them in common. A 0 that means "off" to the user is kept

@@ -11,7 +11,7 @@ func init() { scriptCommands["hangup"] = hangup }
 
 // setRTTEnv tells scripts where captures are.
 func setRTTEnv(env *testscript.Env) error {
-	captures, err := filepath.Abs("../../rtt/testdata")
+	captures, err := filepath.Abs("../../internal/rtt/testdata")
 	env.Setenv("CAPTURES", captures)
 	env.Setenv("TZ", "UTC")
 	return err

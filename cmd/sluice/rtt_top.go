@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"sluice/rtt"
+	"sluice/internal/rtt"
 )
 
 // topFlags are the flags of sluice rtt top.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/sub"
+	"sluice/internal/sub"
 )
 
 func newSub(env *environment) *cobra.Command {

@@ -1,0 +1,134 @@
+package pub
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"sluice/internal/catalog"
+	"sluice/internal/cmaf"
+	"sluice/moqt"
+)
+
+// Names of the tracks that are not media tracks, as other publishers have them, besides the catalogs.
+const initName = "0.mp4"
+
+// mediaName is the name of a media track.
+func mediaName(id uint32) string { return fmt.Sprintf("%d.m4s", id) }
+
+// Priorities are the publisher priorities of subgroups; 0 is the most urgent (draft §7). Key frames get subgroups of their own if
+// their priority is not that of the other frames.
+type Priorities struct {
+	Catalog, Audio, Key, Delta uint8
+}
+
+// DefaultPriorities prefer audio, which is small, to video.
+var DefaultPriorities = Priorities{Catalog: 16, Audio: 64, Key: 128, Delta: 128}
+
+// broadcast is the tracks of a namespace: the catalogs, the init segment and the media.
+type broadcast struct {
+	namespace moqt.Namespace
+	byName    map[string]*track
+	tracks    []*track // catalogs first
+	media     map[uint32]*track
+}
+
+func newBroadcast(cfg *Config, in *cmaf.Init, first uint64) (*broadcast, error) {
+	b := &broadcast{namespace: cfg.Namespace, byName: map[string]*track{}, media: map[uint32]*track{}}
+	c := describe(in)
+	common, err := c.Common("/" + strings.Join(cfg.Namespace, "/"))
+	if err != nil {
+		return nil, err
+	}
+	msf, err := c.MSF()
+	if err != nil {
+		return nil, err
+	}
+	for _, static := range []struct {
+		name    string
+		content []byte
+	}{{catalog.CommonName, common}, {catalog.MSFName, msf}, {initName, in.Data}} {
+		t, err := b.add(cfg, static.name, cfg.Priorities.Catalog, true)
+		if err != nil {
+			return nil, err
+		}
+		t.content = static.content
+		t.republish(first)
+	}
+	for _, track := range in.Tracks {
+		priority := cfg.Priorities.Audio
+		if track.Kind == cmaf.Video {
+			priority = cfg.Priorities.Delta
+		}
+		t, err := b.add(cfg, mediaName(track.ID), priority, false)
+		if err != nil {
+			return nil, err
+		}
+		t.split = track.Kind == cmaf.Video && cfg.Priorities.Key != cfg.Priorities.Delta
+		t.datagrams = track.Kind == cmaf.Audio && cfg.Datagrams
+		b.media[track.ID] = t
+	}
+	return b, nil
+}
+
+func (b *broadcast) add(cfg *Config, name string, priority uint8, static bool) (*track, error) {
+	properties, err := trackProperties(cfg, priority, static)
+	if err != nil {
+		return nil, err
+	}
+	t := newTrack(moqt.FullTrackName{Namespace: b.namespace, Name: name}, priority, properties, cfg.History)
+	b.byName[name] = t
+	b.tracks = append(b.tracks, t)
+	return t, nil
+}
+
+// trackProperties are those of draft §12 that the broadcast needs. Delivery timeouts are for media only. Catalogs and the init
+// segment can have new groups whenever a subscriber asks for one.
+func trackProperties(cfg *Config, priority uint8, static bool) (moqt.Properties, error) {
+	pairs := []moqt.KeyValuePair{{Type: moqt.PropertyDefaultPublisherPriority, Value: uint64(priority)}}
+	if static {
+		pairs = append(pairs, moqt.KeyValuePair{Type: moqt.PropertyDynamicGroups, Value: 1})
+	} else {
+		for typ, timeout := range map[uint64]time.Duration{
+			moqt.PropertyObjectDeliveryTimeout:   cfg.ObjectTimeout,
+			moqt.PropertySubgroupDeliveryTimeout: cfg.SubgroupTimeout,
+		} {
+			if timeout > 0 {
+				pairs = append(pairs, moqt.KeyValuePair{Type: typ, Value: uint64(max(timeout.Milliseconds(), 1))})
+			}
+		}
+	}
+	return moqt.NewProperties(pairs...)
+}
+
+// trackNames are the names of all tracks of a broadcast.
+func trackNames(in *cmaf.Init) []string {
+	names := []string{catalog.CommonName, catalog.MSFName, initName}
+	for _, t := range in.Tracks {
+		names = append(names, mediaName(t.ID))
+	}
+	return names
+}
+
+// end completes all tracks.
+func (b *broadcast) end() {
+	for _, t := range b.tracks {
+		t.end()
+	}
+}
+
+// describe makes the catalog of an init segment.
+func describe(in *cmaf.Init) (c catalog.Catalog) {
+	for _, t := range in.Tracks {
+		out := catalog.Track{
+			Name: mediaName(t.ID), Packaging: "cmaf", Role: string(t.Kind), InitTrack: initName, InitData: in.Only(t.ID),
+			Codec: t.Codec, Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Bitrate: t.Bitrate,
+			Timescale: int(t.Timescale), Language: t.Language, RenderGroup: 1,
+		}
+		if t.Channels > 0 {
+			out.Channels = fmt.Sprint(t.Channels)
+		}
+		c.Tracks = append(c.Tracks, out)
+	}
+	return c
+}

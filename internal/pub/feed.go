@@ -1,0 +1,146 @@
+package pub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"sluice/internal/cmaf"
+)
+
+// source is one pass over the input.
+type source struct {
+	*cmaf.Reader
+	io.Closer
+	init *cmaf.Init
+}
+
+// openSource opens the input and reads its init segment.
+func openSource(cfg *Config) (*source, error) {
+	file, err := cfg.Open()
+	if err != nil {
+		return nil, &InputError{err}
+	}
+	r := cmaf.NewReader(file)
+	in, err := r.Init()
+	if err != nil {
+		_ = file.Close() // the other error is the one to tell
+		return nil, &InputError{err}
+	}
+	return &source{Reader: r, Closer: file, init: in}, nil
+}
+
+// feed reads the input and publishes its chunks as objects.
+type feed struct {
+	cfg       *Config
+	init      *cmaf.Init
+	broadcast *broadcast
+	groups    *grouper
+	stats     *Stats
+	pace      pacer
+	log       *slog.Logger
+
+	chunks  uint32
+	shift   time.Duration // of the media times of this round: how long the rounds before it were
+	longest time.Duration // media time at which this round ends, so far
+	waiting int           // chunks before the first key frame, which are left out
+}
+
+// run publishes the input until its end, or until the context is done, which is no error.
+func (f *feed) run(ctx context.Context, s *source) error {
+	for {
+		err := f.round(ctx, s)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil || !f.cfg.Loop {
+			return err
+		}
+		if f.longest == 0 {
+			return &InputError{errors.New("nothing to loop: the input has no media")}
+		}
+		f.shift, f.longest = f.shift+f.longest, 0
+		if s, err = openSource(f.cfg); err != nil {
+			return fmt.Errorf("loop: %w", err)
+		}
+		if string(s.init.Data) != string(f.init.Data) {
+			_ = s.Close()
+			return &InputError{errors.New("the file was replaced by one with other tracks while it was looped")}
+		}
+	}
+}
+
+// round publishes one pass over the input.
+func (f *feed) round(ctx context.Context, s *source) error {
+	defer s.Close()
+	for {
+		c, err := s.Next()
+		switch {
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			f.log.Warn("the input ends within a chunk; all before it was published", "error", err)
+			fallthrough
+		case err == io.EOF:
+			f.logSkipped(s)
+			return nil
+		case err != nil:
+			return &InputError{err}
+		}
+		if err := f.publish(ctx, c); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *feed) logSkipped(s *source) {
+	if boxes := s.SkippedText(); boxes != "" && f.shift == 0 {
+		f.log.Info("boxes that are no media were left out", "boxes", boxes)
+	}
+}
+
+// publish waits until a chunk is due and adds it to its track.
+func (f *feed) publish(ctx context.Context, c cmaf.Chunk) error {
+	t := f.init.Track(c.Track)
+	f.chunks++
+	if f.shift > 0 {
+		c = c.Later(t.Ticks(f.shift), f.chunks)
+	}
+	f.longest = max(f.longest, t.Time(c.DecodeTime+c.Duration)-f.shift)
+	group, starts, ok := f.groups.place(c)
+	if !ok {
+		if f.waiting++; f.waiting == 1 {
+			f.log.Warn("the input does not start with a key frame; leaving out what comes before the first one", "track", c.Track)
+		}
+		return nil
+	}
+	if !f.cfg.Unpaced {
+		if err := f.pace.wait(ctx, t.Time(c.DecodeTime)); err != nil {
+			return err
+		}
+	} else if err := ctx.Err(); err != nil {
+		return err
+	}
+	track := f.broadcast.media[c.Track]
+	if starts {
+		track.startGroup(group)
+	}
+	track.add(f.object(track, c, starts))
+	f.stats.published(t.Time(c.DecodeTime+c.Duration), len(c.Data))
+	return nil
+}
+
+// object makes the object of a chunk.
+func (f *feed) object(t *track, c cmaf.Chunk, starts bool) object {
+	o := object{
+		priority: t.priority, born: time.Now(), payload: c.Data, datagram: t.datagrams && len(c.Data) <= maxDatagramPayload,
+	}
+	switch {
+	case t.split && starts:
+		o.priority = f.cfg.Priorities.Key
+	case t.split:
+		o.subgroup = 1
+	}
+	return o
+}

@@ -1,0 +1,94 @@
+// Package pub publishes CMAF media as a MoQ broadcast.
+package pub
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"sluice/internal/client"
+	"sluice/moqt"
+)
+
+// Config is the configuration of [Run]. Namespace and Open are required; the zero value of all else is the default.
+type Config struct {
+	Namespace moqt.Namespace
+
+	// Open opens the input, fragmented MP4. To loop, it is called again at the end of each round.
+	Open func() (io.ReadCloser, error)
+	// Loop publishes the input again and again, with times that continue.
+	Loop bool
+	// Unpaced publishes as fast as the input can be read, instead of at the speed of its decode times.
+	Unpaced bool
+
+	// Priorities are those of the subgroups. Default: [DefaultPriorities].
+	Priorities Priorities
+	// ObjectTimeout and SubgroupTimeout are the delivery timeouts of media tracks (draft §8). Default: none.
+	ObjectTimeout, SubgroupTimeout time.Duration
+	// History bounds what is kept for FETCH.
+	History History
+
+	// Datagrams sends audio in datagrams, which are not repeated when they get lost. Chunks too large for one go on streams.
+	Datagrams bool
+
+	// Publish offers each track with PUBLISH, besides the namespace with PUBLISH_NAMESPACE.
+	Publish bool
+	// Wait has the input wait for the first subscription to a media track.
+	Wait bool
+	// FirstGroup is the id of the first group. Default: the one after the largest that the relay has of the broadcast.
+	FirstGroup *uint64
+
+	Client client.Config
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Open == nil:
+		return errors.New("no input to publish")
+	case len(c.Namespace) == 0:
+		return errors.New("no namespace to publish in")
+	}
+	return c.Namespace.Validate()
+}
+
+func (c Config) withDefaults() Config {
+	c.Priorities = cmp.Or(c.Priorities, DefaultPriorities)
+	c.Client.Logger = cmp.Or(c.Client.Logger, slog.Default())
+	return c
+}
+
+// InputError says that the input cannot be published.
+type InputError struct{ Err error }
+
+func (e *InputError) Error() string { return fmt.Sprintf("input: %v", e.Err) }
+
+// Unwrap returns the cause.
+func (e *InputError) Unwrap() error { return e.Err }
+
+// Stats counts what was published. It may be read at any time.
+type Stats struct {
+	objects, bytes       atomic.Uint64
+	media, subscriptions atomic.Int64
+}
+
+func (s *Stats) published(until time.Duration, bytes int) {
+	s.objects.Add(1)
+	s.bytes.Add(uint64(bytes))
+	s.media.Store(max(s.media.Load(), int64(until)))
+}
+
+// Objects is the number of media objects, and Bytes that of their payload bytes.
+func (s *Stats) Objects() uint64 { return s.objects.Load() }
+
+// Bytes is the size of all media objects.
+func (s *Stats) Bytes() uint64 { return s.bytes.Load() }
+
+// Subscriptions is how many there are to tracks of the broadcast.
+func (s *Stats) Subscriptions() int { return int(s.subscriptions.Load()) }
+
+// Media is the media time until which the broadcast was published.
+func (s *Stats) Media() time.Duration { return time.Duration(s.media.Load()) }

@@ -1,0 +1,149 @@
+package rtt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"sluice/internal/rtt/bpf"
+)
+
+// attachments are the programs on their hooks.
+type attachments struct {
+	closers []io.Closer
+	devices []device
+	updates chan netlink.LinkUpdate
+	done    chan struct{}
+	cfg     *Config
+}
+
+// programsFor names the programs that the devices need.
+func programsFor(hook Hook, devices []device) []string {
+	names := make(map[string]bool)
+	for _, d := range devices {
+		for _, p := range d.programs(hook) {
+			names[p] = true
+		}
+	}
+	var list []string
+	for name := range names {
+		list = append(list, name)
+	}
+	return list
+}
+
+// programs names a device's programs.
+func (d device) programs(hook Hook) []string {
+	ingress, egress := bpf.MonitorProgIngress, bpf.MonitorProgEgress
+	if hook == HookXDP {
+		ingress = bpf.MonitorProgXdpIngress
+	}
+	if d.ip {
+		ingress, egress = ingress+"_ip", egress+"_ip"
+	}
+	if d.loopback {
+		return []string{egress}
+	}
+	return []string{ingress, egress}
+}
+
+// attach puts the programs on their hooks, all or none.
+func attach(cfg *Config, m *bpf.Monitor, devices []device) (*attachments, error) {
+	a := &attachments{cfg: cfg, devices: devices, done: make(chan struct{}), updates: make(chan netlink.LinkUpdate)}
+	// Before attaching, so that no interface disappears unnoticed.
+	if err := netlink.LinkSubscribe(a.updates, a.done); err != nil {
+		return nil, fmt.Errorf("watch interfaces: %w", err)
+	}
+	for _, d := range devices {
+		for _, name := range d.programs(cfg.Hook) {
+			c, err := attachOne(cfg, m.Programs[name], isEgress(name), d)
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("attach to %s: %w", d.name, err), a.Close())
+			}
+			a.closers = append(a.closers, c)
+		}
+	}
+	return a, nil
+}
+
+func isEgress(program string) bool {
+	return program == bpf.MonitorProgEgress || program == bpf.MonitorProgEgressIp
+}
+
+func attachOne(cfg *Config, p *ebpf.Program, egress bool, d device) (io.Closer, error) {
+	if p.Type() == ebpf.XDP {
+		return attachXDP(cfg.XDPMode, p, d)
+	}
+	if cfg.Hook == HookClsact {
+		return attachClsact(p, d, egress)
+	}
+	at := ebpf.AttachTCXIngress
+	if egress {
+		at = ebpf.AttachTCXEgress
+	}
+	l, err := link.AttachTCX(link.TCXOptions{Interface: d.index, Program: p, Attach: at})
+	if errors.Is(err, ebpf.ErrNotSupported) && cfg.Hook != HookTCX {
+		return attachClsact(p, d, egress)
+	}
+	return l, err
+}
+
+var xdpFlags = map[XDPMode]link.XDPAttachFlags{XDPUnspecified: 0, XDPNative: link.XDPDriverMode, XDPGeneric: link.XDPGenericMode}
+
+func attachXDP(mode XDPMode, p *ebpf.Program, d device) (io.Closer, error) {
+	l, err := link.AttachXDP(link.XDPOptions{Program: p, Interface: d.index, Flags: xdpFlags[mode]})
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return nil, fmt.Errorf("another XDP program is there; use the tc hook: %w", err)
+	case errors.Is(err, unix.EOPNOTSUPP) && mode == XDPNative:
+		return nil, fmt.Errorf("its driver has no XDP; use XDP mode generic or the tc hook: %w", err)
+	}
+	return l, err
+}
+
+// Close detaches the programs.
+func (a *attachments) Close() error {
+	var errs []error
+	for _, c := range a.closers {
+		errs = append(errs, c.Close())
+	}
+	a.closers = nil
+	if a.done != nil {
+		close(a.done)
+		a.done = nil
+	}
+	return errors.Join(errs...)
+}
+
+// watch notices interfaces that disappear. It fails when none is left.
+func (a *attachments) watch(ctx context.Context) error {
+	left := make(map[int32]string)
+	for _, d := range a.devices {
+		left[int32(d.index)] = d.name
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case u, ok := <-a.updates:
+			if !ok {
+				return errors.New("watch interfaces: the kernel ended the subscription")
+			}
+			name := left[u.Index]
+			if name == "" || u.Header.Type != unix.RTM_DELLINK {
+				continue
+			}
+			delete(left, u.Index)
+			if len(left) == 0 {
+				return fmt.Errorf("interface %s disappeared: nothing is left to watch", name)
+			}
+			a.cfg.Logger.Warn("interface disappeared; the others are still watched", "interface", name)
+		}
+	}
+}

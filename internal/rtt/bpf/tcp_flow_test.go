@@ -1,0 +1,125 @@
+//go:build linux
+
+package bpf
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/rtt/internal/wire"
+)
+
+func syn(at float64, val uint32) moment {
+	return sent(at, wire.TCP{Seq: 99, Flags: wire.SYN, Timestamps: true, Val: val})
+}
+
+func synACK(at float64, val, ecr uint32) moment {
+	return answer(at, wire.TCP{Seq: 499, Ack: 100, Flags: wire.SYN | wire.ACK, Timestamps: true, Val: val, Ecr: ecr})
+}
+
+func fin(at float64) moment {
+	return sent(at, wire.TCP{Seq: 100, Ack: 500, Flags: wire.FIN | wire.ACK})
+}
+
+func TestTCPFlows(t *testing.T) {
+	const pair = "10.0.0.2:80>10.0.0.1:1000"
+	const reverse = "10.0.0.1:1000>10.0.0.2:80"
+	syns := MonitorSettings{Syn: 1}
+	for name, test := range map[string]tcpTest{
+		"opened by the first reply, at the time of the first packet": {
+			packets: []moment{data(3, 0, 100), ack(20, 100, 100)},
+			want:    []string{"3ms open " + pair + ": first packet from destination"},
+		},
+		"a handshake, on request": {
+			settings: syns,
+			packets:  []moment{syn(0, 7), synACK(10, 9, 7), sent(12, wire.TCP{Seq: 100, Ack: 500, Flags: wire.ACK, Timestamps: true, Val: 8, Ecr: 9})},
+			want: []string{
+				"0s open " + pair + ": SYN from destination", "10ms +10ms timestamp " + pair,
+				"10ms open " + reverse + ": SYN-ACK from destination", "12ms +2ms timestamp " + reverse,
+			},
+		},
+		"a SYN sent again with another timestamp says which was answered": {
+			settings: syns,
+			packets:  []moment{syn(0, 7), syn(1000, 1007), synACK(1010, 9, 1007)},
+			want:     []string{"0s open " + pair + ": SYN from destination", "1.01s +10ms timestamp " + pair},
+		},
+		"the first data after a seen SYN need not wait for another timestamp": {
+			settings: syns,
+			packets:  []moment{syn(0, 7), synACK(10, 9, 7), data(20, 100, 8), ack(25, 200, 8)},
+			want: []string{
+				"0s open " + pair + ": SYN from destination", "10ms +10ms timestamp " + pair,
+				"10ms open " + reverse + ": SYN-ACK from destination", "25ms +5ms timestamp " + pair,
+			},
+		},
+		"a SYN creates no flow unasked, nor do a pure ACK, a FIN, a RST": {
+			packets: []moment{syn(0, 7), synACK(1, 9, 7), ack(2, 100, 7), fin(3), sent(4, wire.TCP{Flags: wire.RST, Length: 10})},
+			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_FLOWS_CREATED: 0},
+		},
+		"FIN closes the sender's direction, and the flow ends with both": {
+			packets: []moment{
+				data(0, 0, 100), ack(5, 100, 100), fin(10),
+				answer(15, wire.TCP{Seq: 500, Ack: 101, Flags: wire.FIN | wire.ACK}), ack(20, 101, 100),
+			},
+			want: []string{
+				"0s open " + pair + ": first packet from destination", "10ms close " + pair + ": FIN from destination",
+			},
+			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_FLOWS_DELETED: 1},
+		},
+		"what follows a FIN is still measured in the other direction": {
+			packets: []moment{
+				data(0, 0, 100), ack(5, 100, 100), fin(10),
+				answer(11, wire.TCP{Seq: 500, Ack: 101, Flags: wire.ACK, Timestamps: true, Val: 70, Length: 5}),
+				answer(12, wire.TCP{Seq: 505, Ack: 101, Flags: wire.ACK, Timestamps: true, Val: 71, Length: 5}),
+				sent(18, wire.TCP{Seq: 101, Ack: 510, Flags: wire.ACK, Timestamps: true, Val: 101, Ecr: 71}),
+			},
+			want: []string{
+				"0s open " + pair + ": first packet from destination", "10ms close " + pair + ": FIN from destination",
+				"11ms open " + reverse + ": first packet from destination", "18ms +6ms timestamp " + reverse,
+			},
+		},
+		"RST closes both directions, also without timestamps": {
+			packets: []moment{data(0, 0, 100), ack(5, 100, 100), sent(10, wire.TCP{Seq: 100, Flags: wire.RST})},
+			want: []string{
+				"0s open " + pair + ": first packet from destination", "10ms close " + pair + ": RST from destination",
+			},
+			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_FLOWS_DELETED: 1},
+		},
+		"a RST from the other end": {
+			packets: []moment{data(0, 0, 100), ack(5, 100, 100), answer(10, wire.TCP{Seq: 1, Flags: wire.RST})},
+			want: []string{
+				"0s open " + pair + ": first packet from destination", "10ms close " + pair + ": RST from source",
+			},
+		},
+		"a new SYN ends what went before between the same ports": {
+			packets: []moment{data(0, 0, 100), ack(5, 100, 100), syn(10, 3)},
+			want: []string{
+				"0s open " + pair + ": first packet from destination", "10ms close " + pair + ": SYN from destination",
+			},
+			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_FLOWS_DELETED: 1},
+		},
+		"and begins another flow, if SYNs may": {
+			settings: syns,
+			packets:  []moment{data(0, 0, 100), ack(5, 100, 100), syn(10, 3), synACK(14, 9, 3)},
+			want: []string{
+				"0s open " + pair + ": first packet from destination", "10ms close " + pair + ": SYN from destination",
+				"10ms open " + pair + ": SYN from destination", "14ms +4ms timestamp " + pair,
+			},
+			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_FLOWS_CREATED: 2, MonitorTallyTALLY_FLOWS_DELETED: 1},
+		},
+	} {
+		test.flows = true
+		t.Run(name, test.run)
+	}
+}
+
+func TestFlowTableFull(t *testing.T) {
+	w := watching(t, MonitorSettings{Tcp: 1})
+	for port := range uint16(3000) {
+		w.show(MonitorProgEgress, 0, wire.Frame(wire.TCP{Flags: wire.ACK, Length: 1}.Between(withPort(client, port+1), server)))
+	}
+	created, full := w.tally(MonitorTallyTALLY_FLOWS_CREATED), w.tally(MonitorTallyTALLY_FLOWS_FULL)
+	require.EqualValues(t, testLimits.Flows, created)
+	require.EqualValues(t, 3000-created, full)
+	require.Equal(t, map[string]uint64{"tcp": created, "flows-full": full}, w.outcomes())
+}

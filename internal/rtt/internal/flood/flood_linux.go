@@ -1,0 +1,198 @@
+// Package flood makes the kernel forward TCP traffic, as fast as one CPU can.
+package flood
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"sluice/internal/rtt/internal/wire"
+)
+
+//go:generate go tool bpf2go -target bpfel -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu" flood flood.bpf.c
+
+// Devices of a Router, as they are named in its network namespace.
+const (
+	Inside  = "inside"
+	Outside = "outside"
+)
+
+// Payload is the length of a segment with data.
+const Payload = 1400
+
+// Addresses of the hosts between which traffic is forwarded.
+var (
+	client = netip.MustParseAddr("198.18.0.1")
+	server = netip.MustParseAddr("198.19.0.1")
+)
+
+// A Router forwards in the network namespace of the thread that made it: data of flows from inside to outside, and one ACK for
+// each segment back. What it forwards is thrown away by the devices.
+type Router struct {
+	objects     floodObjects
+	taps        []*os.File
+	forth, back direction
+	forwarded   uint64 // as of the last look
+}
+
+// direction is what is injected in a direction: a frame, again and again, into a device, by a program that varies it.
+type direction struct {
+	program *ebpf.Program
+	frame   []byte
+	device  int
+}
+
+// New makes the devices and the routes. The namespace has to be an empty one.
+func New(flows int) (*Router, error) {
+	r := new(Router)
+	if err := r.start(flows); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+func (r *Router) start(flows int) error {
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+		return err
+	}
+	inside, err := r.device(Inside, client)
+	if err != nil {
+		return err
+	}
+	outside, err := r.device(Outside, server)
+	if err != nil {
+		return err
+	}
+	data := wire.TCP{Flags: wire.ACK, Timestamps: true, Length: Payload}
+	ack := wire.TCP{Flags: wire.ACK, Timestamps: true}
+	from, to := netip.AddrPortFrom(client, 1), netip.AddrPortFrom(server, 5001)
+	r.forth = direction{frame: frame(inside, data.Between(from, to)), device: inside.Index}
+	r.back = direction{frame: frame(outside, ack.Between(to, from)), device: outside.Index}
+	return r.load(flows)
+}
+
+// queue is how many packets a device keeps, in case that somebody reads from it, and as many its qdisc.
+const queue = 64
+
+// device adds a TAP device that leads to a host. Nobody reads from it, so that what it sends is dropped at little cost.
+func (r *Router) device(name string, host netip.Addr) (*netlink.LinkAttrs, error) {
+	tap := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI, Queues: 1}
+	if err := netlink.LinkAdd(tap); err != nil {
+		return nil, fmt.Errorf("add %s: %w", name, err)
+	}
+	r.taps = append(r.taps, tap.Fds...)
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return nil, err
+	}
+	attrs := link.Attrs()
+	return attrs, errors.Join(
+		netlink.LinkSetTxQLen(link, queue),
+		netlink.LinkSetUp(link),
+		netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: host.Next().AsSlice(), Mask: net.CIDRMask(24, 32)}}),
+		netlink.NeighSet(&netlink.Neigh{
+			LinkIndex: attrs.Index, State: unix.NUD_PERMANENT, IP: host.AsSlice(), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9},
+		}))
+}
+
+// frame addresses a packet to the router's device.
+func frame(device *netlink.LinkAttrs, packet []byte) []byte {
+	f := wire.Frame(packet)
+	copy(f, device.HardwareAddr)
+	return f
+}
+
+// load loads the programs with the headers of the frames.
+func (r *Router) load(flows int) error {
+	spec, err := loadFlood()
+	if err != nil {
+		return err
+	}
+	size := int(spec.Variables["templates"].Size()) / 2
+	templates := append(r.forth.frame[:size:size], r.back.frame[:size]...)
+	err = errors.Join(
+		spec.Variables["flows"].Set(uint32(flows)),
+		spec.Variables["payload"].Set(uint32(Payload)),
+		spec.Variables["templates"].Set(templates))
+	if err != nil {
+		return err
+	}
+	if err := spec.LoadAndAssign(&r.objects, nil); err != nil {
+		return fmt.Errorf("load the generator: %w", err)
+	}
+	r.forth.program, r.back.program = r.objects.Forth, r.objects.Back
+	return nil
+}
+
+// Close removes the devices.
+func (r *Router) Close() error {
+	var errs []error
+	for _, f := range r.taps {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(append(errs, r.objects.Close())...)
+}
+
+// Forward has a number of segments forwarded, then their ACKs, and returns the CPU time that this took.
+func (r *Router) Forward(segments int) (time.Duration, error) {
+	before, err := cpuTime()
+	if err != nil {
+		return 0, err
+	}
+	if err := errors.Join(r.forth.inject(segments), r.back.inject(segments)); err != nil {
+		return 0, err
+	}
+	after, err := cpuTime()
+	return after - before, errors.Join(err, r.check(uint64(2*segments)))
+}
+
+// check fails unless so many packets more reached the device that they leave by.
+func (r *Router) check(more uint64) error {
+	var sent uint64
+	for _, d := range []direction{r.forth, r.back} {
+		link, err := netlink.LinkByIndex(d.device)
+		if err != nil {
+			return err
+		}
+		s := link.Attrs().Statistics
+		sent += s.TxPackets + s.TxDropped
+	}
+	got := sent - r.forwarded
+	r.forwarded = sent
+	if got+4*queue < more {
+		return fmt.Errorf("%d of %d packets were forwarded", got, more)
+	}
+	return nil
+}
+
+// cpuTime is that of the thread, as far as it got. Injected packets are handled by the thread that injects them.
+func cpuTime() (time.Duration, error) {
+	var t unix.Timespec
+	err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
+	return time.Duration(t.Nano()), err
+}
+
+const liveFrames = 2 // BPF_F_TEST_XDP_LIVE_FRAMES
+
+// batch is how many frames are handed over at once: as many as NAPI takes from a device.
+const batch = 64
+
+// xdpContext is struct xdp_md of the kernel.
+type xdpContext struct {
+	Data, DataEnd, DataMeta, IngressIndex, RxQueue, EgressIndex uint32
+}
+
+func (d *direction) inject(packets int) error {
+	_, err := d.program.Run(&ebpf.RunOptions{
+		Data: d.frame, Repeat: uint32(packets), BatchSize: batch, Flags: liveFrames,
+		Context: xdpContext{DataEnd: uint32(len(d.frame)), IngressIndex: uint32(d.device)},
+	})
+	return err
+}

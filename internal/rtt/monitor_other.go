@@ -1,0 +1,42 @@
+//go:build !linux
+
+package rtt
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"sluice/internal/rtt/bpf"
+)
+
+var errNoBPF = errors.New("measuring RTTs needs Linux: its eBPF programs run in that kernel")
+
+// A Monitor measures the traffic of some interfaces. It needs Linux.
+type Monitor struct{}
+
+// New fails: there is no eBPF here.
+func New(Config) (*Monitor, error) {
+	return nil, errNoBPF
+}
+
+// Run does nothing.
+func (*Monitor) Run(context.Context) error { return nil }
+
+func (*Monitor) counters() (bpf.MonitorCounterSet, error) { return bpf.MonitorCounterSet{}, errNoBPF }
+
+// Close does nothing.
+func (*Monitor) Close() error { return nil }
+
+// Replayed says what became of a capture.
+type Replayed struct {
+	Packets, Skipped uint64
+}
+
+// Replay fails: there is no eBPF here.
+func Replay(context.Context, Config, io.Reader) (Replayed, error) {
+	return Replayed{}, errNoBPF
+}
+
+// Flows reads nothing.
+func (*Monitor) Flows() ([]FlowState, error) { return nil, errNoBPF }

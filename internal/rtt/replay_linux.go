@@ -1,0 +1,198 @@
+package rtt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"sluice/internal/rtt/bpf"
+)
+
+// Replayed says what became of a capture.
+type Replayed struct {
+	Packets uint64
+	Skipped uint64 // whose link is of an unknown type, or whose IP header was not captured
+}
+
+// replay is a capture on its way through the kernel programs.
+type replay struct {
+	Replayed
+	cfg     Config
+	kernel  *kernel
+	reader  *ringbuf.Reader
+	decode  *decoder
+	totals  *aggregator
+	turn    time.Time // when the current interval of aggregation ends
+	cleanup time.Time // when the next clean-up is due
+	last    time.Time // when the last packet was captured
+}
+
+// Replay measures the packets of a pcap or pcapng capture, at the times when they were captured, by the same programs as a
+// Monitor's. The Config's interfaces and hooks do not matter.
+func Replay(ctx context.Context, cfg Config, file io.Reader) (Replayed, error) {
+	cfg.setDefaults()
+	cfg.IncludeLocal = true // where the capture was taken is not known
+	if err := cfg.validate(); err != nil {
+		return Replayed{}, err
+	}
+	c, err := newCapture(file)
+	if err != nil {
+		return Replayed{}, err
+	}
+	r := &replay{cfg: cfg}
+	defer r.close()
+	if err := r.load(); err != nil {
+		return Replayed{}, err
+	}
+	return r.Replayed, errors.Join(r.run(ctx, c), r.finish())
+}
+
+func (r *replay) load() (err error) {
+	s := r.cfg.settings()
+	s.Replay, s.Batch, s.Vlans = 1, 1, 1
+	if r.kernel, err = loadKernel(&r.cfg, s, []string{bpf.MonitorProgIngress}); err != nil {
+		return err
+	}
+	if r.cfg.Aggregate > 0 {
+		if r.totals, err = newAggregator(r.kernel.Monitor, &r.cfg); err != nil {
+			return err
+		}
+	}
+	r.decode = &decoder{wall: func(ns uint64) time.Time { return time.Unix(0, int64(ns)) }, sink: r.cfg.Sink}
+	r.reader, err = ringbuf.NewReader(r.kernel.Maps[bpf.MonitorMapEvents])
+	return err
+}
+
+func (r *replay) close() {
+	if r.reader != nil {
+		r.reader.Close()
+	}
+	if r.kernel != nil {
+		r.kernel.close()
+	}
+}
+
+// drainEvery is after how many packets events are fetched: each makes four at most, and the smallest ring holds 31.
+const drainEvery = 7
+
+func (r *replay) run(ctx context.Context, c *capture) error {
+	for ctx.Err() == nil {
+		p, err := c.read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if _, unknown := errors.AsType[*linkError](err); unknown {
+			r.Skipped++
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read capture after %d packets: %w", r.Packets, err)
+		}
+		if err := r.packet(p); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// packet shows one packet to the program, after what was due before it.
+func (r *replay) packet(p captured) error {
+	if err := r.due(p.at); err != nil {
+		return err
+	}
+	r.last = p.at
+	if err := r.kernel.SetClock(uint64(p.at.UnixNano()), p.length); err != nil {
+		return err
+	}
+	_, err := r.kernel.Programs[bpf.MonitorProgIngress].Run(&ebpf.RunOptions{Data: runnable(p.frame)})
+	if errors.Is(err, unix.EINVAL) {
+		r.Skipped++ // the kernel itself refuses an IP header that is cut
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("replay a packet: %w", err)
+	}
+	r.Packets++
+	if r.Packets%drainEvery == 0 {
+		return r.drain()
+	}
+	return nil
+}
+
+// due does what the passing of time up to now demands.
+func (r *replay) due(now time.Time) error {
+	if r.cleanup.IsZero() {
+		r.begin(now)
+	}
+	for r.totals != nil && !now.Before(r.turn) {
+		if err := r.endInterval(r.turn); err != nil {
+			return err
+		}
+		r.turn = r.turn.Add(r.cfg.Aggregate)
+	}
+	if r.cfg.CleanupInterval > 0 && !now.Before(r.cleanup) {
+		r.cleanup = now.Add(r.cfg.CleanupInterval)
+		if err := r.kernel.SetClock(uint64(now.UnixNano()), 0); err != nil {
+			return err
+		}
+		return r.kernel.cleanUp()
+	}
+	return nil
+}
+
+func (r *replay) begin(now time.Time) {
+	r.cleanup = now.Add(r.cfg.CleanupInterval)
+	if r.totals != nil {
+		r.totals.begin(now)
+		r.turn = now.Add(r.cfg.Aggregate)
+	}
+}
+
+func (r *replay) endInterval(at time.Time) error {
+	if err := r.drain(); err != nil {
+		return err
+	}
+	i, err := r.totals.turn(at, func() {})
+	if err != nil {
+		return err
+	}
+	return r.cfg.Sink.Interval(i)
+}
+
+func (r *replay) drain() error {
+	r.reader.SetDeadline(time.Unix(0, 1))
+	var record ringbuf.Record
+	for {
+		if err := r.reader.ReadInto(&record); errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read events: %w", err)
+		}
+		if err := r.decode.decode(record.RawSample); err != nil {
+			return err
+		}
+	}
+}
+
+// finish reports what is left, and the last interval although it is not over.
+func (r *replay) finish() error {
+	if err := r.drain(); err != nil {
+		return err
+	}
+	if r.totals != nil && !r.last.IsZero() {
+		if err := r.endInterval(r.last); err != nil {
+			return err
+		}
+	}
+	if err := newLossReport(r.cfg.Logger, r.kernel.Counters).report(); err != nil {
+		return err
+	}
+	return r.cfg.Sink.Flush()
+}

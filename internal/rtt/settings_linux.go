@@ -1,0 +1,81 @@
+package rtt
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/internal/rtt/bpf"
+)
+
+// errCPUOffline is what running a program on a CPU that is possible but not there fails with.
+const errCPUOffline = unix.ENXIO
+
+// eventBatch is how many events a CPU collects before it hands them over.
+const eventBatch = 16
+
+// settings translates the configuration for the kernel.
+func (c *Config) settings() bpf.MonitorSettings {
+	each := c.Aggregate == 0 && !c.Quiet
+	return bpf.MonitorSettings{
+		StampInterval: uint64(max(c.RateLimit, 0)),
+		RttRate:       uint64(c.RTTRate * 1024),
+		Tcp:           bit(c.TCP),
+		Icmp:          bit(c.ICMP),
+		Dns:           bit(c.DNS),
+		Quic:          bit(c.QUIC),
+		Syn:           bit(c.IncludeSYN),
+		Local:         bit(c.IncludeLocal),
+		Smoothed:      bit(c.RTTType == RTTSmoothed),
+		Merge:         bit(c.MergeInterfaces),
+		Vlans:         bit(c.Hook != HookXDP), // a device may remove the tag before XDP, and never before TC
+		Events:        bit(each),
+		Aggregate:     bit(c.Aggregate > 0),
+		Reverse:       bit(c.AggregateReverse),
+		Traffic:       bit(c.Aggregate > 0 || c.CountTraffic),
+		BinWidth:      uint64(c.BinWidth),
+		Ipv4Mask:      mask4(c.IPv4Prefix),
+		Ipv6Mask:      mask6(c.IPv6Prefix),
+		Batch:         eventBatch,
+	}
+}
+
+// mask4 is the mask of a prefix in network order.
+func mask4(bits int) uint32 {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], uint32(uint64(1<<32-1)<<(32-max(bits, 0))))
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+// mask6 is the upper half of the mask of a prefix in network order.
+func mask6(bits int) uint64 {
+	var b [8]byte
+	if bits > 0 {
+		binary.BigEndian.PutUint64(b[:], ^uint64(0)<<(64-bits))
+	}
+	return binary.NativeEndian.Uint64(b[:])
+}
+
+func bit(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// maxLocalAddresses are more than hosts have; those beyond are measured like others.
+const maxLocalAddresses = 4096
+
+func (c *Config) limits() bpf.Limits {
+	ring := max(c.RingBytes, os.Getpagesize())
+	return bpf.Limits{
+		Flows:          uint32(c.MaxFlows),
+		Stamps:         uint32(c.MaxStamps),
+		Queries:        uint32(c.MaxQueries),
+		Prefixes:       uint32(c.MaxPrefixes),
+		LocalAddresses: maxLocalAddresses,
+		RingBytes:      1 << bits.Len(uint(ring-1)),
+	}
+}

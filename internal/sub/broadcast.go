@@ -1,0 +1,195 @@
+package sub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sluice/internal/catalog"
+	"sluice/internal/client"
+	"sluice/internal/cmaf"
+	"sluice/moqt"
+)
+
+// choice is a track to play.
+type choice struct {
+	name moqt.FullTrackName
+	id   uint32 // in the init segment
+}
+
+// loader finds out what a broadcast has.
+type loader struct {
+	cfg   *Config
+	link  *client.Link
+	inits map[string]*cmaf.Init // by the name of the track that they came from
+}
+
+// load reads the catalog and the init segments, and chooses the tracks.
+func (l *loader) load(ctx context.Context) (*cmaf.Init, []choice, error) {
+	c, err := l.catalog(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	tracks, err := selectTracks(c, l.cfg.Tracks)
+	if err != nil {
+		return nil, nil, &MediaError{err}
+	}
+	var inits []*cmaf.Init
+	var choices []choice
+	for _, t := range tracks {
+		in, err := l.init(ctx, t)
+		if err != nil {
+			return nil, nil, fmt.Errorf("init segment of track %s: %w", t.Name, err)
+		}
+		if !slices.Contains(inits, in) {
+			inits = append(inits, in)
+		}
+		id, err := trackID(in, c, t)
+		if err != nil {
+			return nil, nil, &MediaError{err}
+		}
+		choices = append(choices, choice{l.name(t), id})
+	}
+	in, err := combine(inits, choices)
+	return in, choices, err
+}
+
+// name is the full name of a track. Catalogs may say that it is in another namespace.
+func (l *loader) name(t catalog.Track) moqt.FullTrackName {
+	ns := l.cfg.Namespace
+	if t.Namespace != "" && t.Namespace != strings.Join(ns, "/") {
+		ns = strings.Split(strings.Trim(t.Namespace, "/"), "/")
+	}
+	return moqt.FullTrackName{Namespace: ns, Name: t.Name}
+}
+
+// catalog reads the first catalog that the publisher has.
+func (l *loader) catalog(ctx context.Context) (catalog.Catalog, error) {
+	var err error
+	for _, name := range l.cfg.Catalogs {
+		var b []byte
+		b, err = firstObject(ctx, l.cfg, l.link, name)
+		if e, ok := errors.AsType[*moqt.RequestError](err); ok && e.Code.Effective() == moqt.RequestDoesNotExist {
+			continue
+		}
+		if err != nil {
+			return catalog.Catalog{}, fmt.Errorf("catalog: %w", err)
+		}
+		c, err := catalog.Parse(b)
+		if err != nil {
+			return c, &MediaError{fmt.Errorf("track %s: %w", name, err)}
+		}
+		l.cfg.Client.Logger.Debug("catalog", "track", name, "content", string(b))
+		return c, nil
+	}
+	return catalog.Catalog{}, fmt.Errorf("no catalog: %w", err)
+}
+
+// selectTracks chooses what to play: CMAF tracks that were asked for by name or role, or else one of each alternate group.
+func selectTracks(c catalog.Catalog, wanted []string) ([]catalog.Track, error) {
+	var chosen []catalog.Track
+	alternates := map[int]bool{}
+	found := map[string]bool{}
+	for _, t := range c.Tracks {
+		byName, byRole := slices.Contains(wanted, t.Name), slices.Contains(wanted, t.Role)
+		alternate := t.AltGroup != 0 && alternates[t.AltGroup]
+		if t.Packaging != "" && t.Packaging != "cmaf" || !byName && (len(wanted) > 0 && !byRole || alternate) {
+			continue
+		}
+		alternates[t.AltGroup] = true
+		found[t.Name], found[t.Role] = true, true
+		chosen = append(chosen, t)
+	}
+	for _, w := range wanted {
+		if !found[w] {
+			return nil, fmt.Errorf("no CMAF track %q; the catalog has %s", w, names(c))
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("nothing to play: the catalog has %s", names(c))
+	}
+	return chosen, nil
+}
+
+// names lists the tracks of a catalog for the user.
+func names(c catalog.Catalog) string {
+	var list []string
+	for _, t := range c.Tracks {
+		list = append(list, fmt.Sprintf("%s (%s, %s)", t.Name, t.Role, t.Packaging))
+	}
+	if len(list) == 0 {
+		return "no tracks"
+	}
+	return strings.Join(list, ", ")
+}
+
+// init returns the init segment of a track.
+func (l *loader) init(ctx context.Context, t catalog.Track) (*cmaf.Init, error) {
+	key, data := t.InitTrack, t.InitData
+	if len(data) > 0 {
+		key = "inline " + string(data)
+	}
+	if in := l.inits[key]; in != nil {
+		return in, nil
+	}
+	if len(data) == 0 {
+		if t.InitTrack == "" {
+			return nil, &MediaError{errors.New("the catalog does not say where it is")}
+		}
+		var err error
+		if data, err = firstObject(ctx, l.cfg, l.link, t.InitTrack); err != nil {
+			return nil, err
+		}
+	}
+	in, err := cmaf.ParseInit(data)
+	if err != nil {
+		return nil, &MediaError{err}
+	}
+	l.inits[key] = in
+	return in, nil
+}
+
+// trackID finds a track of the catalog in its init segment: alone there, by its name "ID.m4s", or by its place.
+func trackID(in *cmaf.Init, c catalog.Catalog, t catalog.Track) (uint32, error) {
+	if len(in.Tracks) == 1 {
+		return in.Tracks[0].ID, nil
+	}
+	if id, err := strconv.ParseUint(strings.TrimSuffix(t.Name, ".m4s"), 10, 32); err == nil && in.Track(uint32(id)) != nil {
+		return uint32(id), nil
+	}
+	i := slices.IndexFunc(c.Tracks, func(o catalog.Track) bool { return o.Name == t.Name && o.Namespace == t.Namespace })
+	if len(in.Tracks) == len(c.Tracks) {
+		return in.Tracks[i].ID, nil
+	}
+	return 0, fmt.Errorf("the init segment has %d tracks and does not say which one is %s", len(in.Tracks), t.Name)
+}
+
+// combine makes the init segment of the output.
+func combine(inits []*cmaf.Init, choices []choice) (*cmaf.Init, error) {
+	in := inits[0]
+	if len(inits) > 1 {
+		var err error
+		if in, err = cmaf.Join(inits...); err != nil {
+			return nil, &MediaError{fmt.Errorf("%w, so that they cannot be in one file; choose one with --tracks", err)}
+		}
+	}
+	if len(in.Tracks) == len(choices) {
+		return in, nil
+	}
+	ids := make([]uint32, 0, len(choices))
+	for _, c := range choices {
+		ids = append(ids, c.id)
+	}
+	return cmaf.ParseInit(in.Only(ids...))
+}
+
+// MediaError says that a broadcast cannot be played.
+type MediaError struct{ Err error }
+
+func (e *MediaError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *MediaError) Unwrap() error { return e.Err }

@@ -1,0 +1,304 @@
+// Package sub plays a MoQ broadcast: it subscribes to its tracks and merges them into one fragmented MP4.
+package sub
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"io"
+	"sync"
+	"time"
+
+	"sluice/internal/cmaf"
+)
+
+// maxBuffered is how many bytes may wait to be written. Beyond it the streams are not read, so that QUIC's flow control slows the
+// relay down.
+const maxBuffered = 64 << 20
+
+// player merges tracks into one stream of chunks, in the order of their decode times.
+type player struct {
+	out  io.Writer
+	init *cmaf.Init
+	hold time.Duration // how long to wait for what is missing
+	stop limits
+
+	mu       sync.Mutex
+	lanes    []*lane
+	begun    bool
+	first    time.Duration // media time of the first chunk
+	last     time.Duration // media time at which the latest one ends
+	released uint64
+	limited  bool // a limit was reached
+	full     bool
+	changed  chan struct{} // closed at the next arrival
+	room     chan struct{} // closed when there is room again
+}
+
+// limits end playback early. Zero values are no limits.
+type limits struct {
+	duration time.Duration // of media
+	objects  uint64
+}
+
+// lane is one track on its way through the player.
+type lane struct {
+	name  string
+	seq   *sequencer
+	track *cmaf.Track // nil: unknown timing, objects are released as they come
+	check *verifier   // nil: not wanted
+
+	expected time.Duration // decode time that the next chunk should have
+	late     time.Time     // since when the next object is missing
+	opened   time.Time     // when the first object arrived, if it is not known where the track starts
+	sum      hash.Hash
+	resets   uint64 // streams that were reset
+	failed   error  // why the track ended, if it did not end well
+}
+
+func newPlayer(out io.Writer, in *cmaf.Init, hold time.Duration, stop limits) *player {
+	return &player{out: out, init: in, hold: hold, stop: stop, changed: make(chan struct{}), room: make(chan struct{})}
+}
+
+func (p *player) addLane(name string, track *cmaf.Track, check *verifier) *lane {
+	l := &lane{name: name, seq: newSequencer(), track: track, check: check, sum: sha256.New()}
+	p.lanes = append(p.lanes, l)
+	return l
+}
+
+// update changes what has arrived of a track, and waits while too much is buffered.
+func (p *player) update(ctx context.Context, l *lane, f func(*sequencer)) error {
+	full, room := p.apply(l, f)
+	if !full {
+		return nil
+	}
+	select {
+	case <-room:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (p *player) apply(l *lane, f func(*sequencer)) (full bool, room <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(l.seq)
+	close(p.changed)
+	p.changed = make(chan struct{})
+	p.full = p.full || p.buffered() > maxBuffered // until there is room again, which collect says
+	return p.full, p.room
+}
+
+// offer is update for what may be dropped: it does nothing while too much is buffered.
+func (p *player) offer(l *lane, f func(*sequencer)) {
+	p.mu.Lock()
+	full := p.full
+	p.mu.Unlock()
+	if !full {
+		p.apply(l, f)
+	}
+}
+
+func (p *player) snapshot() Progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := Progress{Media: p.last - p.first}
+	for _, l := range p.lanes {
+		s.Objects += l.seq.counted.Objects
+		s.Bytes += l.seq.counted.Bytes
+	}
+	return s
+}
+
+func (p *player) buffered() (n int) {
+	for _, l := range p.lanes {
+		n += l.seq.bytes
+	}
+	return n
+}
+
+// run writes until all tracks have ended, a limit is reached, or the context is done.
+func (p *player) run(ctx context.Context) error {
+	for {
+		batch, next, done := p.collect(time.Now())
+		for _, b := range batch {
+			if _, err := p.out.Write(b); err != nil {
+				return &OutputError{err}
+			}
+		}
+		if done {
+			return nil
+		}
+		if err := p.sleep(ctx, next); err != nil {
+			return err
+		}
+	}
+}
+
+// sleep waits for an arrival, or until a moment.
+func (p *player) sleep(ctx context.Context, until wake) error {
+	timer := time.NewTimer(time.Until(until.at))
+	defer timer.Stop()
+	if until.at.IsZero() {
+		timer.Stop()
+	}
+	select {
+	case <-until.changed:
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// wake says when collect has to be called again.
+type wake struct {
+	changed <-chan struct{}
+	at      time.Time // zero: not by time
+}
+
+// collect takes all chunks whose turn has come.
+func (p *player) collect(now time.Time) (batch [][]byte, next wake, done bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next.changed = p.changed
+	for len(batch) < 256 {
+		h, at, open := p.pick(now)
+		if h == nil {
+			next.at = at
+			done = !open
+			break
+		}
+		batch = append(batch, h.item.payload)
+		if done = p.release(h); done {
+			break
+		}
+		next.at = now // there may be more
+	}
+	if p.full && p.buffered() <= maxBuffered/2 {
+		p.full = false
+		close(p.room)
+		p.room = make(chan struct{})
+	}
+	return batch, next, done
+}
+
+// candidate is the next chunk of a track.
+type candidate struct {
+	lane  *lane
+	item  item
+	chunk cmaf.Chunk
+	time  time.Duration
+}
+
+// pick returns the chunk to write now, or when to look again. open is false if all tracks have ended.
+func (p *player) pick(now time.Time) (best *candidate, at time.Time, open bool) {
+	var idle []*lane
+	for _, l := range p.lanes {
+		c, st, again := p.head(l, now)
+		switch st {
+		case ready:
+			if best == nil || c.time < best.time {
+				best = c
+			}
+		case over:
+			continue
+		default:
+			at = earliest(at, again)
+			idle = append(idle, l)
+		}
+		open = true
+	}
+	if best == nil {
+		return nil, at, open
+	}
+	due := best.item.arrived.Add(p.hold)
+	for _, l := range idle {
+		// Nothing earlier can come from a track that continues where it was.
+		if mayPrecede := l.expected <= best.time; mayPrecede && now.Before(due) {
+			return nil, earliest(at, due), open
+		}
+	}
+	return best, at, open
+}
+
+// startDelay is how long to wait for earlier groups if it is not known which one is the first: their streams may overtake each other.
+const startDelay = 200 * time.Millisecond
+
+// head returns the next chunk of a track, giving up what was missing for too long, or when to look again if that is known.
+func (p *player) head(l *lane, now time.Time) (c *candidate, st state, again time.Time) {
+	if !l.seq.begun && !l.seq.ended && l.seq.bytes > 0 {
+		if l.opened.IsZero() {
+			l.opened = now
+		}
+		if again = l.opened.Add(startDelay); now.Before(again) {
+			return nil, waiting, again
+		}
+	}
+	i, st := l.seq.head()
+	if st == blocked {
+		if l.late.IsZero() {
+			l.late = now
+		}
+		if again = l.late.Add(p.hold); now.Before(again) && !l.seq.ended {
+			return nil, blocked, again
+		}
+		l.seq.skip()
+		i, st = l.seq.head()
+	}
+	l.late = time.Time{}
+	if st != ready {
+		return nil, st, time.Time{}
+	}
+	return p.candidate(l, i), ready, time.Time{}
+}
+
+func (p *player) candidate(l *lane, i item) *candidate {
+	c := &candidate{lane: l, item: i, time: l.expected}
+	if l.track != nil {
+		if chunk, err := p.init.ParseChunk(i.payload); err == nil && chunk.Track == l.track.ID {
+			c.chunk, c.time = chunk, l.track.Time(chunk.DecodeTime)
+		}
+	}
+	return c
+}
+
+// release takes a chunk out of its track. It reports whether a limit was reached.
+func (p *player) release(c *candidate) (done bool) {
+	l := c.lane
+	l.seq.pop(c.item)
+	l.sum.Write(c.item.payload)
+	l.expected = c.time
+	if c.chunk.Track != 0 {
+		l.expected = l.track.Time(c.chunk.DecodeTime + c.chunk.Duration)
+	}
+	if l.check != nil {
+		l.check.add(c.item.payload)
+	}
+	if !p.begun {
+		p.begun, p.first = true, c.time
+	}
+	p.last = max(p.last, l.expected)
+	p.released++
+	p.limited = p.stop.objects > 0 && p.released >= p.stop.objects ||
+		p.stop.duration > 0 && c.time-p.first >= p.stop.duration
+	return p.limited
+}
+
+// earliest is the earlier one of two times, of which zero ones do not count.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// OutputError says that the output cannot be written.
+type OutputError struct{ Err error }
+
+func (e *OutputError) Error() string { return fmt.Sprintf("output: %v", e.Err) }
+
+// Unwrap returns the cause.
+func (e *OutputError) Unwrap() error { return e.Err }
