@@ -1,0 +1,40 @@
+// Package bounds checks settings against what is allowed, and says what is wrong in one form for flags and configurations
+// alike: the name, the value, what it must be.
+//
+//	--fastpath-budget: 40: must be between 1 and 32
+//	--scope: "all": must be one, path or url
+package bounds
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Check returns an error unless v is between low and high, both included. name is what the user has set: a flag with its
+// dashes, or the field of a configuration.
+func Check[T cmp.Ordered](name string, v, low, high T) error {
+	if low <= v && v <= high {
+		return nil
+	}
+	return fmt.Errorf("%s: %v: must be between %v and %v", name, v, low, high)
+}
+
+// AtLeast returns an error if v is less than low.
+func AtLeast[T cmp.Ordered](name string, v, low T) error {
+	if low <= v {
+		return nil
+	}
+	return fmt.Errorf("%s: %v: must be at least %v", name, v, low)
+}
+
+// OneOf returns an error unless v is one of allowed, of which there are at least two.
+func OneOf(name, v string, allowed ...string) error {
+	if slices.Contains(allowed, v) {
+		return nil
+	}
+	last := len(allowed) - 1
+	return fmt.Errorf("%s: %s: must be %s or %s", name, strconv.Quote(v), strings.Join(allowed[:last], ", "), allowed[last])
+}
