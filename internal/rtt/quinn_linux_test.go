@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/lab"
@@ -27,20 +29,26 @@ func quinn(t *testing.T) string {
 	return filepath.Join(dir, "quinn-spin")
 }
 
-// quinnConnection has a client talk to a server for a while and returns what is measured, if anything, at the client.
-func quinnConnection(t *testing.T, l *lab.Lab, program string, server netip.AddrPort, client string) (handshakes, spins []Sample) {
-	end := measuring(t, l.Publisher, Config{Interfaces: []string{"eth0"}, QUIC: true, RateLimit: -1, IncludeLocal: true})
-	out, err := combined(l.Publisher, exec.Command(program, "client", server.String(), client, "1.5"))
-	require.NoError(t, err, out)
-	for _, s := range end().samples {
+// quinnConnection lets a client talk to a server for a while. It returns what is measured at the client, and a capture of
+// the same packets.
+func quinnConnection(
+	t *testing.T, l *lab.Lab, program string, server netip.AddrPort, client string,
+) (handshakes, spins []Sample, packets []captured) {
+	samples, packets := capturing(t, l.Publisher, quinnConfig, func() {
+		out, err := combined(l.Publisher, exec.Command(program, "client", server.String(), client, "1.5"))
+		require.NoError(t, err, out)
+	})
+	for _, s := range samples {
 		if s.Method == MethodSpin {
 			spins = append(spins, s)
 		} else {
 			handshakes = append(handshakes, s)
 		}
 	}
-	return handshakes, spins
+	return handshakes, spins, packets
 }
+
+var quinnConfig = Config{QUIC: true, RateLimit: -1, IncludeLocal: true}
 
 // combined runs a command inside a host and returns what it wrote.
 func combined(h *lab.Host, cmd *exec.Cmd) (out string, err error) {
@@ -53,9 +61,8 @@ func combined(h *lab.Host, cmd *exec.Cmd) (out string, err error) {
 }
 
 func TestSpinBitOfQuinn(t *testing.T) {
-	const delay = 10 * time.Millisecond
 	program := quinn(t)
-	l := labtest.New(t, lab.Topology{Uplink: lab.Symmetric(lab.Conditions{Delay: delay})})
+	l := labtest.New(t, lab.Topology{Uplink: lab.Symmetric(lab.Conditions{Delay: 10 * time.Millisecond})})
 	for i, test := range []struct {
 		client, server string
 		spins          bool
@@ -74,16 +81,13 @@ func TestSpinBitOfQuinn(t *testing.T) {
 			require.NoError(t, err)
 			spun := 0
 			for range quinnConnections {
-				handshakes, spins := quinnConnection(t, l, program, address, test.client)
+				handshakes, spins, packets := quinnConnection(t, l, program, address, test.client)
 				require.NotEmpty(t, handshakes)
-				for _, s := range handshakes {
-					require.True(t, s.Source != address || s.RTT >= 2*delay, "%v", s)
-				}
 				if len(spins) == 0 {
 					continue
 				}
 				spun++
-				checkSpins(t, spins, delay)
+				requireSpins(t, address, spins, packets)
 				if test.spins {
 					break
 				}
@@ -97,15 +101,53 @@ func TestSpinBitOfQuinn(t *testing.T) {
 	}
 }
 
-// checkSpins compares with the path: an edge waits for the next packet, which each end sends every millisecond.
-func checkSpins(t *testing.T, spins []Sample, delay time.Duration) {
+// requireSpins compares spin RTTs with a capture of the same packets: the kernel programs measure the capture once more,
+// with the times in it, and each RTT is the time between two edges of the spin bit in one direction (RFC 9000 §17.4).
+func requireSpins(t *testing.T, server netip.AddrPort, live []Sample, packets []captured) {
+	var again taken
+	cfg := quinnConfig
+	cfg.Sink = &again
+	mustReplay(t, cfg, pcapOf(t, linkEthernet, 65535, packets...))
+	want := referenceSpins(packets, server)
+	replayed := 0
+	for _, s := range again.samples {
+		if s.Method == MethodSpin {
+			replayed++
+			require.True(t, want[s.RTT], "%v is not the time between two edges", s)
+		}
+	}
+	require.NotZero(t, replayed)
 	var rtts []time.Duration
-	for _, s := range spins {
-		require.GreaterOrEqual(t, s.RTT, 2*delay)
+	for _, s := range live {
 		require.Equal(t, s.RTT, s.QUIC.Near+s.QUIC.Far)
 		rtts = append(rtts, s.RTT)
 	}
-	t.Logf("%d RTTs, %v in the median, over a path of %v", len(spins), median(rtts), 2*delay)
-	require.Greater(t, len(spins), 40, "of 75 round trips in each direction")
-	require.Less(t, median(rtts), 2*delay+4*time.Millisecond)
+	t.Logf("%d spin RTTs live, %v in the median; %d in the capture", len(live), median(rtts), replayed)
+}
+
+// referenceSpins returns the times between one edge of the spin bit and the next in the same direction.
+func referenceSpins(packets []captured, server netip.AddrPort) map[time.Duration]bool {
+	rtts := make(map[time.Duration]bool)
+	var last [2]struct {
+		spin, known bool
+		edge        time.Time
+	}
+	for _, p := range packets {
+		packet := gopacket.NewPacket(p.frame, layers.LayerTypeEthernet, gopacket.NoCopy)
+		udp, ok := packet.Layer(layers.LayerTypeUDP).(*layers.UDP)
+		if !ok || len(udp.Payload) == 0 || udp.Payload[0]&0x80 != 0 {
+			continue // no short header
+		}
+		way := &last[0]
+		if uint16(udp.SrcPort) == server.Port() {
+			way = &last[1]
+		}
+		spin := udp.Payload[0]&0x20 != 0
+		if way.known && spin != way.spin {
+			rtts[p.at.Sub(way.edge)] = true
+			way.edge = p.at
+		}
+		way.spin, way.known = spin, true
+	}
+	return rtts
 }
