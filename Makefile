@@ -9,6 +9,9 @@ GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)
 # One compiler version, so that the committed BPF objects can be compared byte by byte.
 export BPF2GO_CC := clang-19
 export BPF2GO_STRIP := llvm-strip-19
+# The headers of the C library lie in a folder that is named for the architecture. Paths in the objects do not name this folder.
+export BPF2GO_CFLAGS := -O2 -g -Wall -Werror -mcpu=v3 -I$(CURDIR)/internal/bpf/include -ffile-prefix-map=$(CURDIR)=. \
+	-I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .PHONY: help build demo test race deps third_party generate check-generated lint cross third-party-test interop browser fuzz bench bench-quick bench-peers micro clean
@@ -40,7 +43,8 @@ generate: third_party ## compile the BPF programs and generate their Go types (n
 	go generate ./...
 
 check-generated: generate ## fail if the committed generated files are out of date
-	git diff --exit-code -- '*_bpfel.go' '*_bpfel.o'
+	git diff --exit-code -- '*_bpfel*.go' '*_bpfel*.o' claim/constants.go
+	@test -z "$$(git ls-files --others --exclude-standard -- '*_bpfel*')" || { echo 'not committed:'; git status --short -- '*_bpfel*'; exit 1; }
 
 lint: third_party ## vet, staticcheck, gofmt
 	go vet ./...

@@ -9,12 +9,13 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"sluice/internal/bench/bpf"
 	"sluice/internal/lab"
 )
 
 // syscallCounter counts the system calls of a process at the raw tracepoint sys_enter.
 type syscallCounter struct {
-	objects syscallsObjects
+	objects bpf.SyscallsObjects
 	link    link.Link
 	total   map[string]uint64 // by name, once stopped
 }
@@ -28,11 +29,14 @@ func countSyscalls(pid int) (_ *syscallCounter, err error) {
 	if !ok {
 		return nil, errors.New("/proc/self/ns/pid has no inode")
 	}
-	spec, err := loadSyscalls()
+	spec, err := bpf.LoadSyscalls()
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(spec.Variables["device"].Set(namespace.Dev), spec.Variables["inode"].Set(namespace.Ino), spec.Variables["process"].Set(uint32(pid)))
+	err = errors.Join(
+		spec.Variables[bpf.SyscallsVarDevice].Set(namespace.Dev),
+		spec.Variables[bpf.SyscallsVarInode].Set(namespace.Ino),
+		spec.Variables[bpf.SyscallsVarProcess].Set(uint32(pid)))
 	if err != nil {
 		return nil, err
 	}

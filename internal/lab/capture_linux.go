@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/vishvananda/netlink"
+
+	"sluice/internal/lab/bpf"
 )
 
 // Point is a place where packets are timed: where a host's device sends them (FromHost), before the rate and the conditions of
@@ -33,7 +35,7 @@ func (p Point) hook() hook {
 
 // Capture records the UDP packets that pass some points.
 type Capture struct {
-	programs []*captureObjects // by point
+	programs []*bpf.CaptureObjects // by point
 	hooks    []hook
 	ring     *ringbuf.Reader
 	err      error
@@ -82,19 +84,19 @@ func (c *Capture) add(h hook) error {
 }
 
 // load loads the program of the next point. All write to one ring.
-func (c *Capture) load() (*captureObjects, error) {
-	spec, err := loadCapture()
+func (c *Capture) load() (*bpf.CaptureObjects, error) {
+	spec, err := bpf.LoadCapture()
 	if err != nil {
 		return nil, loadError(err)
 	}
-	if err := spec.Variables["point"].Set(uint32(len(c.programs))); err != nil {
+	if err := spec.Variables[bpf.CaptureVarPoint].Set(uint32(len(c.programs))); err != nil {
 		return nil, err
 	}
 	var options ebpf.CollectionOptions
 	if len(c.programs) > 0 {
-		options.MapReplacements = map[string]*ebpf.Map{"packets": c.programs[0].Packets}
+		options.MapReplacements = map[string]*ebpf.Map{bpf.CaptureMapPackets: c.programs[0].Packets}
 	}
-	program := new(captureObjects)
+	program := new(bpf.CaptureObjects)
 	if err := spec.LoadAndAssign(program, &options); err != nil {
 		return nil, loadError(err)
 	}
@@ -191,7 +193,7 @@ func (c *Capture) drain() error {
 // parse reads struct packet of bpf/capture.bpf.c. What UDP GSO is about to cut is returned as the packets that it will be; the first
 // one only has the hash of its content.
 func parse(b []byte) (packets []Packet) {
-	var r capturePacket
+	var r bpf.CapturePacket
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)), b)
 	p := Packet{
 		Time:  time.Duration(r.Time),

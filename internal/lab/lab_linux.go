@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
+
+	"sluice/internal/lab/bpf"
 )
 
 // Lab is a set of running hosts. It ends with Close, or with the process, whichever is first.
@@ -18,7 +20,7 @@ type Lab struct {
 	Subscribers []*Host
 
 	network  *Host
-	bpf      linkObjects
+	bpf      bpf.LinkObjects
 	seed     uint64
 	software bool // checksums
 
@@ -67,7 +69,7 @@ func (l *Lab) Host(name string) (*Host, error) {
 }
 
 func (l *Lab) build(ctx context.Context, t Topology) error {
-	if err := loadLinkObjects(&l.bpf, nil); err != nil {
+	if err := bpf.LoadLinkObjects(&l.bpf, nil); err != nil {
 		return loadError(err)
 	}
 	network, err := newNamespace()

@@ -6,15 +6,17 @@ import (
 	"fmt"
 
 	"github.com/vishvananda/netlink"
+
+	"sluice/internal/lab/bpf"
 )
 
 // Direction is a way through a link.
 type Direction uint8
 
-// The directions of a link, numbered as in the BPF programs.
+// The directions of a link.
 const (
-	FromHost Direction = iota
-	ToHost
+	FromHost = Direction(bpf.LinkDirectionFROM_HOST)
+	ToHost   = Direction(bpf.LinkDirectionTO_HOST)
 )
 
 func (d Direction) String() string {
@@ -35,7 +37,7 @@ type Link struct {
 	isDown     bool
 }
 
-const maxPortIndex = 4096/2 - 1 // LANES in bpf/common.h
+const maxPortIndex = int(bpf.LinkLaneLANES)/2 - 1
 
 func (l *Lab) newLink(d *Device, port netlink.Link, config LinkConfig) (*Link, error) {
 	k := &Link{lab: l, device: d, port: port}
@@ -106,7 +108,7 @@ func (k *Link) set(d Direction, c Conditions) error {
 
 func (k *Link) update(d Direction, wire int) error {
 	c := k.conditions[d]
-	return k.lab.bpf.Lanes.Put(k.lane(d), linkConditions{
+	return k.lab.bpf.Lanes.Put(k.lane(d), bpf.LinkConditions{
 		Seed: laneSeed(k.lab.seed, k.lane(d)),
 		Loss: c.Loss.scaled(), Duplicate: c.Duplicate.scaled(), Reorder: c.Reorder.scaled(),
 		Wire: uint32(wire), PortMask: k.portMask,

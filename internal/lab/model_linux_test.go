@@ -2,6 +2,8 @@ package lab
 
 import (
 	"slices"
+
+	"sluice/internal/lab/bpf"
 )
 
 // Fate predicts, from the seed alone, what a link does to count packets of which each enters after the one before: the
@@ -16,24 +18,24 @@ type Fate struct {
 func (k *Link) Predict(d Direction, first, count int) Fate {
 	c := k.conditions[d]
 	seed := laneSeed(k.lab.seed, k.lane(d))
-	draw := func(n int, e linkEvent) uint64 {
-		return mix(seed+(uint64(n)*uint64(linkEventEVENTS)+uint64(e)+1)*0x9e3779b97f4a7c15) >> 32
+	draw := func(n int, e bpf.LinkEvent) uint64 {
+		return mix(seed+(uint64(n)*uint64(bpf.LinkEventEVENTS)+uint64(e)+1)*0x9e3779b97f4a7c15) >> 32
 	}
 	var f Fate
 	type heldBack struct{ copies, behind int }
 	held := make(map[int]heldBack)
 	var order []int
 	for n := first; n < first+count; n++ {
-		if draw(n, linkEventLOST) < c.Loss.scaled() {
+		if draw(n, bpf.LinkEventLOST) < c.Loss.scaled() {
 			f.Lost++
 			continue
 		}
 		copies := 1
-		if draw(n, linkEventDUPLICATED) < c.Duplicate.scaled() {
+		if draw(n, bpf.LinkEventDUPLICATED) < c.Duplicate.scaled() {
 			copies++
 			f.Duplicated++
 		}
-		if draw(n, linkEventREORDERED) < c.Reorder.scaled() {
+		if draw(n, bpf.LinkEventREORDERED) < c.Reorder.scaled() {
 			f.Reordered++
 			held[n] = heldBack{copies, c.reorderGap()}
 			order = append(order, n)

@@ -15,13 +15,14 @@ import (
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/lab/bpf"
 )
 
-// Verdicts of linux/pkt_cls.h.
 const (
-	actUnspec   = 0xffffffff
-	actShot     = 2
-	actRedirect = 7
+	next     = bpf.LinkVerdictVERDICT_NEXT
+	drop     = bpf.LinkVerdictVERDICT_DROP
+	redirect = bpf.LinkVerdictVERDICT_REDIRECT
 )
 
 // loopback is the device of a test run, in a namespace of its own.
@@ -40,11 +41,11 @@ func requirePermission(t testing.TB) {
 }
 
 // programs loads the programs of links into a fresh namespace.
-func programs(t *testing.T) (*linkObjects, *namespace) {
+func programs(t *testing.T) (*bpf.LinkObjects, *namespace) {
 	t.Helper()
 	requirePermission(t)
-	objects := new(linkObjects)
-	require.NoError(t, loadLinkObjects(objects, nil))
+	objects := new(bpf.LinkObjects)
+	require.NoError(t, bpf.LoadLinkObjects(objects, nil))
 	t.Cleanup(func() { objects.Close() })
 	ns, err := newNamespace()
 	require.NoError(t, err)
@@ -54,7 +55,9 @@ func programs(t *testing.T) (*linkObjects, *namespace) {
 }
 
 // run runs a program on a frame and returns verdict, frame and mark.
-func run(t *testing.T, ns *namespace, program *ebpf.Program, frame []byte, mark uint32) (verdict uint32, out []byte, markOut uint32) {
+func run(t *testing.T, ns *namespace, program *ebpf.Program, frame []byte, mark uint32) (
+	verdict bpf.LinkVerdict, out []byte, markOut uint32,
+) {
 	t.Helper()
 	// struct __sk_buff: mark is its third word, ifindex its eleventh.
 	context := make([]byte, 192)
@@ -62,8 +65,9 @@ func run(t *testing.T, ns *namespace, program *ebpf.Program, frame []byte, mark 
 	binary.NativeEndian.PutUint32(context[40:], loopback)
 	contextOut := make([]byte, len(context))
 	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: context, ContextOut: contextOut}
-	require.NoError(t, ns.do(func() (err error) {
-		verdict, err = program.Run(&opts)
+	require.NoError(t, ns.do(func() error {
+		value, err := program.Run(&opts)
+		verdict = bpf.LinkVerdict(value)
 		return err
 	}))
 	return verdict, opts.DataOut, binary.NativeEndian.Uint32(contextOut[8:])
@@ -111,9 +115,9 @@ func icmp6(t testing.TB, typ uint8) []byte {
 	return build(t, ethernet(relayMAC, layers.EthernetTypeIPv6), ip, icmp, gopacket.Payload(make([]byte, 8)))
 }
 
-func counted(t *testing.T, objects *linkObjects, lane uint32) (sum [linkEventEVENTS]uint64) {
+func counted(t *testing.T, objects *bpf.LinkObjects, lane uint32) (sum [bpf.LinkEventEVENTS]uint64) {
 	t.Helper()
-	var perCPU []linkEvents
+	var perCPU []bpf.LinkEvents
 	require.NoError(t, objects.Counters.Lookup(lane, &perCPU))
 	for _, cpu := range perCPU {
 		for e, n := range cpu.Count {
@@ -142,45 +146,45 @@ func TestLinkPrograms(t *testing.T) {
 	multicast := build(t, ethernet(net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, layers.EthernetTypeIPv6), ip6(layers.IPProtocolUDP), gopacket.Payload(payload))
 	const always = 1 << 32
 	const fromHost, toHost = loopback<<1 | uint32(FromHost), loopback<<1 | uint32(ToHost)
-	done := func(lane uint32) uint32 { return 0x51ab0000 | lane }
+	done := func(lane uint32) uint32 { return uint32(bpf.LinkLaneLANE_DONE) | lane }
 	plain := udp4(t, 40000, 4443, payload)
 
-	type events map[linkEvent]uint64
-	passed := events{linkEventPACKETS: 1}
-	exempt := events{linkEventEXEMPT: 1}
+	type events map[bpf.LinkEvent]uint64
+	passed := events{bpf.LinkEventPACKETS: 1}
+	exempt := events{bpf.LinkEventEXEMPT: 1}
 	for _, c := range []struct {
 		name       string
 		lane       uint32
-		conditions linkConditions
+		conditions bpf.LinkConditions
 		frame      []byte
 		mark       uint32
-		verdict    uint32
+		verdict    bpf.LinkVerdict
 		out        []byte // nil: as it was
 		events     events
 	}{
-		{"clean", toHost, linkConditions{}, plain, 0, actUnspec, nil, passed},
-		{"lost", toHost, linkConditions{Loss: always}, plain, 0, actShot, nil, events{linkEventPACKETS: 1, linkEventLOST: 1}},
-		{"IPv6 lost", fromHost, linkConditions{Loss: always}, udp6(t, 1, 2, payload), 0, actShot, nil, events{linkEventPACKETS: 1, linkEventLOST: 1}},
-		{"TCP lost", fromHost, linkConditions{Loss: always}, tcp, 0, actShot, nil, events{linkEventPACKETS: 1, linkEventLOST: 1}},
-		{"echo request lost", fromHost, linkConditions{Loss: always}, icmp6(t, 128), 0, actShot, nil, events{linkEventPACKETS: 1, linkEventLOST: 1}},
-		{"router solicitation exempt", fromHost, linkConditions{Loss: always}, icmp6(t, 133), 0, actUnspec, nil, exempt},
-		{"redirect exempt", fromHost, linkConditions{Loss: always}, icmp6(t, 137), 0, actUnspec, nil, exempt},
-		{"type 138 not exempt", fromHost, linkConditions{}, icmp6(t, 138), 0, actUnspec, nil, passed},
-		{"ARP exempt", fromHost, linkConditions{Loss: always}, arp, 0, actUnspec, nil, exempt},
-		{"multicast exempt", fromHost, linkConditions{Loss: always}, multicast, 0, actUnspec, nil, exempt},
-		{"had its conditions", toHost, linkConditions{Loss: always}, plain, done(toHost), actUnspec, nil, events{}},
-		{"had those of another lane", toHost, linkConditions{Loss: always}, plain, done(fromHost), actShot, nil, events{linkEventPACKETS: 1, linkEventLOST: 1}},
-		{"duplicated", toHost, linkConditions{Duplicate: always}, plain, 0, actUnspec, nil, events{linkEventPACKETS: 1, linkEventDUPLICATED: 1}},
-		{"reordering without wire", toHost, linkConditions{Reorder: always}, plain, 0, actUnspec, nil, passed},
+		{"clean", toHost, bpf.LinkConditions{}, plain, 0, next, nil, passed},
+		{"lost", toHost, bpf.LinkConditions{Loss: always}, plain, 0, drop, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
+		{"IPv6 lost", fromHost, bpf.LinkConditions{Loss: always}, udp6(t, 1, 2, payload), 0, drop, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
+		{"TCP lost", fromHost, bpf.LinkConditions{Loss: always}, tcp, 0, drop, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
+		{"echo request lost", fromHost, bpf.LinkConditions{Loss: always}, icmp6(t, 128), 0, drop, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
+		{"router solicitation exempt", fromHost, bpf.LinkConditions{Loss: always}, icmp6(t, 133), 0, next, nil, exempt},
+		{"redirect exempt", fromHost, bpf.LinkConditions{Loss: always}, icmp6(t, 137), 0, next, nil, exempt},
+		{"type 138 not exempt", fromHost, bpf.LinkConditions{}, icmp6(t, 138), 0, next, nil, passed},
+		{"ARP exempt", fromHost, bpf.LinkConditions{Loss: always}, arp, 0, next, nil, exempt},
+		{"multicast exempt", fromHost, bpf.LinkConditions{Loss: always}, multicast, 0, next, nil, exempt},
+		{"had its conditions", toHost, bpf.LinkConditions{Loss: always}, plain, done(toHost), next, nil, events{}},
+		{"had those of another lane", toHost, bpf.LinkConditions{Loss: always}, plain, done(fromHost), drop, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
+		{"duplicated", toHost, bpf.LinkConditions{Duplicate: always}, plain, 0, next, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventDUPLICATED: 1}},
+		{"reordering without wire", toHost, bpf.LinkConditions{Reorder: always}, plain, 0, next, nil, passed},
 
-		{"source port translated", fromHost, linkConditions{PortMask: 5}, plain, 0, actUnspec, udp4(t, 40000^5, 4443, payload), passed},
-		{"target port translated", toHost, linkConditions{PortMask: 5}, plain, 0, actUnspec, udp4(t, 40000, 4443^5, payload), passed},
-		{"IPv6 translated", fromHost, linkConditions{PortMask: 255}, udp6(t, 40000, 4443, payload), 0, actUnspec, udp6(t, 40000^255, 4443, payload), passed},
-		{"behind options", fromHost, linkConditions{PortMask: 5}, withOptions(40000), 0, actUnspec, withOptions(40000 ^ 5), passed},
-		{"no checksum stays none", fromHost, linkConditions{PortMask: 5}, unsummed, 0, actUnspec, unsummedAfter, passed},
-		{"second fragment untouched", fromHost, linkConditions{PortMask: 5}, second, 0, actUnspec, nil, passed},
-		{"TCP untouched", fromHost, linkConditions{PortMask: 5}, tcp, 0, actUnspec, nil, passed},
-		{"lost before translation", fromHost, linkConditions{PortMask: 5, Loss: always}, plain, 0, actShot, nil, events{linkEventPACKETS: 1, linkEventLOST: 1}},
+		{"source port translated", fromHost, bpf.LinkConditions{PortMask: 5}, plain, 0, next, udp4(t, 40000^5, 4443, payload), passed},
+		{"target port translated", toHost, bpf.LinkConditions{PortMask: 5}, plain, 0, next, udp4(t, 40000, 4443^5, payload), passed},
+		{"IPv6 translated", fromHost, bpf.LinkConditions{PortMask: 255}, udp6(t, 40000, 4443, payload), 0, next, udp6(t, 40000^255, 4443, payload), passed},
+		{"behind options", fromHost, bpf.LinkConditions{PortMask: 5}, withOptions(40000), 0, next, withOptions(40000 ^ 5), passed},
+		{"no checksum stays none", fromHost, bpf.LinkConditions{PortMask: 5}, unsummed, 0, next, unsummedAfter, passed},
+		{"second fragment untouched", fromHost, bpf.LinkConditions{PortMask: 5}, second, 0, next, nil, passed},
+		{"TCP untouched", fromHost, bpf.LinkConditions{PortMask: 5}, tcp, 0, next, nil, passed},
+		{"lost before translation", fromHost, bpf.LinkConditions{PortMask: 5, Loss: always}, plain, 0, drop, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			objects, ns := programs(t)
@@ -190,15 +194,15 @@ func TestLinkPrograms(t *testing.T) {
 				program = objects.ToHost
 			}
 			verdict, out, mark := run(t, ns, program, c.frame, c.mark)
-			require.EqualValues(t, c.verdict, verdict)
+			require.Equal(t, c.verdict, verdict)
 			if c.out == nil {
 				c.out = c.frame
 			}
 			require.Equal(t, c.out, out)
-			if verdict == actUnspec {
+			if verdict == next {
 				require.Zero(t, mark)
 			}
-			var want [linkEventEVENTS]uint64
+			var want [bpf.LinkEventEVENTS]uint64
 			for e, n := range c.events {
 				want[e] = n
 			}
@@ -212,16 +216,16 @@ func TestPacketsTakeTheWire(t *testing.T) {
 	const lane = loopback<<1 | uint32(ToHost)
 	packet := udp4(t, 40000, 4443, []byte("media"))
 	for name, c := range map[string]struct {
-		conditions linkConditions
+		conditions bpf.LinkConditions
 		reordered  uint16
 	}{
-		"delayed":   {linkConditions{Wire: loopback}, 0},
-		"reordered": {linkConditions{Wire: loopback, Reorder: 1 << 32}, 1},
+		"delayed":   {bpf.LinkConditions{Wire: loopback}, 0},
+		"reordered": {bpf.LinkConditions{Wire: loopback, Reorder: 1 << 32}, 1},
 	} {
 		require.NoError(t, objects.Lanes.Put(lane, c.conditions))
 		before := time.Duration(monotonic())
 		verdict, out, _ := run(t, ns, objects.ToHost, packet, 0)
-		require.EqualValues(t, actRedirect, verdict, name)
+		require.Equal(t, redirect, verdict, name)
 		require.Equal(t, packet, out[wireHeaderLength:])
 
 		f := new(frame)
@@ -235,28 +239,28 @@ func TestPacketsTakeTheWire(t *testing.T) {
 		require.Equal(t, append(tagged, packet[12:]...), f.data[f.start:f.end])
 	}
 	got := counted(t, objects, lane)
-	require.EqualValues(t, 2, got[linkEventWIRED])
-	require.EqualValues(t, 1, got[linkEventREORDERED])
+	require.EqualValues(t, 2, got[bpf.LinkEventWIRED])
+	require.EqualValues(t, 1, got[bpf.LinkEventREORDERED])
 }
 
 // A frame without a tag cannot have come from the wire.
 func TestWireRefusesForeignFrames(t *testing.T) {
 	objects, ns := programs(t)
 	verdict, _, _ := run(t, ns, objects.OffWire, udp4(t, 1, 2, nil), 0)
-	require.EqualValues(t, actShot, verdict)
-	require.EqualValues(t, 1, counted(t, objects, 0)[linkEventFAILED])
+	require.Equal(t, drop, verdict)
+	require.EqualValues(t, 1, counted(t, objects, 0)[bpf.LinkEventFAILED])
 }
 
 // What the kernel refuses is counted and dropped, not passed on half done.
 func TestFailuresAreCounted(t *testing.T) {
 	objects, ns := programs(t)
 	const lane = loopback<<1 | uint32(FromHost)
-	require.NoError(t, objects.Lanes.Put(uint32(lane), linkConditions{Wire: 999, Duplicate: 1 << 32}))
+	require.NoError(t, objects.Lanes.Put(uint32(lane), bpf.LinkConditions{Wire: 999, Duplicate: 1 << 32}))
 	verdict, _, _ := run(t, ns, objects.FromHost, udp4(t, 1, 2, nil), 0)
-	require.EqualValues(t, actShot, verdict)
+	require.Equal(t, drop, verdict)
 	got := counted(t, objects, lane)
-	require.EqualValues(t, 1, got[linkEventFAILED])
-	require.Zero(t, got[linkEventWIRED])
+	require.EqualValues(t, 1, got[bpf.LinkEventFAILED])
+	require.Zero(t, got[bpf.LinkEventWIRED])
 }
 
 func TestCaptureProgram(t *testing.T) {
@@ -275,7 +279,7 @@ func TestCaptureProgram(t *testing.T) {
 	recorded := func(point int, frame []byte) []Packet {
 		c.packets = nil
 		verdict, out, _ := run(t, ns, c.programs[point].Record, frame, 0)
-		require.EqualValues(t, uint32(actUnspec), verdict)
+		require.Equal(t, next, verdict)
 		require.Equal(t, frame, out)
 		require.NoError(t, c.drain())
 		return c.packets
@@ -323,26 +327,26 @@ func TestCaptureProgram(t *testing.T) {
 
 // UDP GSO hands over several packets as one.
 func TestSegments(t *testing.T) {
-	lengths := func(p capturePacket) (all []int) {
+	lengths := func(p bpf.CapturePacket) (all []int) {
 		for _, p := range parse(unsafe.Slice((*byte)(unsafe.Pointer(&p)), unsafe.Sizeof(p))) {
 			all = append(all, p.Length)
 		}
 		return all
 	}
-	require.Equal(t, []int{0}, lengths(capturePacket{}))
-	require.Equal(t, []int{1200}, lengths(capturePacket{Length: 1200}))
-	require.Equal(t, []int{1200, 1200, 1}, lengths(capturePacket{Length: 2401, Segment: 1200}))
-	require.Equal(t, []int{1200, 1200}, lengths(capturePacket{Length: 2400, Segment: 1200}))
+	require.Equal(t, []int{0}, lengths(bpf.CapturePacket{}))
+	require.Equal(t, []int{1200}, lengths(bpf.CapturePacket{Length: 1200}))
+	require.Equal(t, []int{1200, 1200, 1}, lengths(bpf.CapturePacket{Length: 2401, Segment: 1200}))
+	require.Equal(t, []int{1200, 1200}, lengths(bpf.CapturePacket{Length: 2400, Segment: 1200}))
 }
 
 // BenchmarkPrograms reports what the programs cost a packet, apart from the call that runs them.
 func BenchmarkPrograms(b *testing.B) {
 	requirePermission(b)
-	var link linkObjects
-	require.NoError(b, loadLinkObjects(&link, nil))
+	var link bpf.LinkObjects
+	require.NoError(b, bpf.LoadLinkObjects(&link, nil))
 	defer link.Close()
-	var capture captureObjects
-	require.NoError(b, loadCaptureObjects(&capture, nil))
+	var capture bpf.CaptureObjects
+	require.NoError(b, bpf.LoadCaptureObjects(&capture, nil))
 	defer capture.Close()
 	frame := udp4(b, 40000, 4443, make([]byte, 1200))
 	for name, program := range map[string]*ebpf.Program{"to_host": link.ToHost, "capture": capture.Record} {

@@ -3,29 +3,31 @@ package lab
 import (
 	"fmt"
 	"os"
+
+	"sluice/internal/lab/bpf"
 )
 
 // Stats returns the counters of one direction since the lab was built.
 func (k *Link) Stats(d Direction) (LinkStats, error) {
-	var perCPU []linkEvents
+	var perCPU []bpf.LinkEvents
 	if err := k.lab.bpf.Counters.Lookup(k.lane(d), &perCPU); err != nil {
 		return LinkStats{}, fmt.Errorf("read counters: %w", err)
 	}
-	var sum linkEvents
+	var sum bpf.LinkEvents
 	for _, cpu := range perCPU {
 		for i, n := range cpu.Count {
 			sum.Count[i] += n
 		}
 	}
 	s := LinkStats{
-		Packets:    sum.Count[linkEventPACKETS],
-		Exempt:     sum.Count[linkEventEXEMPT],
-		Lost:       sum.Count[linkEventLOST],
-		Duplicated: sum.Count[linkEventDUPLICATED],
-		Reordered:  sum.Count[linkEventREORDERED],
-		Delayed:    sum.Count[linkEventWIRED],
-		Returned:   sum.Count[linkEventRETURNED],
-		Failed:     sum.Count[linkEventFAILED],
+		Packets:    sum.Count[bpf.LinkEventPACKETS],
+		Exempt:     sum.Count[bpf.LinkEventEXEMPT],
+		Lost:       sum.Count[bpf.LinkEventLOST],
+		Duplicated: sum.Count[bpf.LinkEventDUPLICATED],
+		Reordered:  sum.Count[bpf.LinkEventREORDERED],
+		Delayed:    sum.Count[bpf.LinkEventWIRED],
+		Returned:   sum.Count[bpf.LinkEventRETURNED],
+		Failed:     sum.Count[bpf.LinkEventFAILED],
 	}
 	var err error
 	if d == FromHost {

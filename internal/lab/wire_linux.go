@@ -7,12 +7,15 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/internal/lab/bpf"
 )
 
 const (
-	wireHeaderLength = 16
+	wireHeaderLength = int(unsafe.Sizeof(bpf.LinkWireHeader{}))
 	vlanTagLength    = 4
 	addressesLength  = 12 // both Ethernet addresses, which a VLAN tag follows
 	wireName         = "wire"
@@ -170,14 +173,13 @@ func (w *wire) receive(tap int) (read int) {
 
 // tag replaces the header in front of a frame by the VLAN tag that names its lane.
 func (f *frame) tag(n int) (at int64, lane uint16, reordered bool) {
-	at = int64(binary.NativeEndian.Uint64(f.data[0:]))
-	lane = binary.NativeEndian.Uint16(f.data[8:])
-	reordered = binary.NativeEndian.Uint16(f.data[10:]) != 0
+	var h bpf.LinkWireHeader
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&h)), wireHeaderLength), f.data[:])
 	f.start, f.end = wireHeaderLength-vlanTagLength, n
 	copy(f.data[f.start:], f.data[wireHeaderLength:wireHeaderLength+addressesLength])
 	binary.BigEndian.PutUint16(f.data[f.start+addressesLength:], unix.ETH_P_8021Q)
-	binary.BigEndian.PutUint16(f.data[f.start+addressesLength+2:], lane)
-	return at, lane, reordered
+	binary.BigEndian.PutUint16(f.data[f.start+addressesLength+2:], h.Lane)
+	return int64(h.Time), h.Lane, h.Reordered != 0
 }
 
 func (w *wire) send(tap int, f *frame) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Records when UDP packets pass the egress of a device: a host's, for those that leave it, or its port's, for those that arrive.
+// Records when UDP packets pass the egress of a device: the device of a host, for packets that leave the host, or its
+// port, for packets that arrive.
+//go:build ignore
+
 #include "common.h"
 
-#define RING_SIZE (16 << 20) // 0.29 M packets: 5 s of 600 Mbit/s between two visits of the reader
+#define RING_SIZE (16 << 20) // 0.29 M packets: 5 s of 600 Mbit/s
 #define HASHED 32
 
 struct packet {
@@ -16,7 +19,7 @@ struct packet {
 };
 _Static_assert(sizeof(struct packet) == 64, "packet has no padding");
 
-const struct packet *unused_packet __attribute__((unused));
+GO_TYPE(struct, packet);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -66,11 +69,11 @@ int record(struct __sk_buff *skb)
 	u32 udp = udp_offset(skb);
 
 	if (!udp || read_addresses(skb, &p) < 0 || read_udp(skb, &p, udp) < 0)
-		return TC_ACT_UNSPEC;
-	// The reader comes by the clock: waking it would cost the machine under test a context switch a packet.
+		return VERDICT_NEXT;
+	// The reader polls: waking it would cost the machine under test a context switch for each packet.
 	if (bpf_ringbuf_output(&packets, &p, sizeof(p), BPF_RB_NO_WAKEUP) < 0)
 		__sync_fetch_and_add(&overflow, 1);
-	return TC_ACT_UNSPEC;
+	return VERDICT_NEXT;
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

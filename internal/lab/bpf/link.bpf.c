@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// The conditions of links: which packets are lost, duplicated and reordered, and which take the wire.
+// The conditions of links: which packets are lost, duplicated and reordered, and which go over the wire.
 //
-// Every program runs in the network host. to_host and from_host sit on the egress and the ingress of each port;
-// off_wire sits on the ingress of the wire's TAP device.
+// Every program runs in the network host. to_host and from_host are attached to the egress and the ingress of each port,
+// off_wire to the ingress of the wire's TAP device.
+//go:build ignore
+
 #include "common.h"
 
 #define ND_FIRST 133 // router solicitation, RFC 4861
@@ -27,23 +29,26 @@ struct conditions {
 	u16 port_mask;                // address translation: XORed into the host's UDP ports
 	u16 pad;
 };
-_Static_assert(sizeof(struct conditions) == 40, "conditions has no padding of the compiler's");
+_Static_assert(sizeof(struct conditions) == 40, "conditions has no hidden padding");
 
 struct events {
 	u64 count[EVENTS];
 };
 
-// What userspace reads in front of each frame on the wire.
+// What user space reads in front of each frame on the wire.
 struct wire_header {
 	u64 time; // CLOCK_MONOTONIC in ns, when the packet entered the link
 	u16 lane;
 	u16 reordered;
 	u32 pad;
 };
-_Static_assert(sizeof(struct wire_header) == 16, "wire_header has no padding of the compiler's");
+_Static_assert(sizeof(struct wire_header) == 16, "wire_header has no hidden padding");
 
-const struct wire_header *unused_wire_header __attribute__((unused));
-const enum event *unused_event __attribute__((unused));
+GO_TYPE(struct, wire_header);
+GO_TYPE(enum, event);
+GO_TYPE(enum, direction);
+GO_TYPE(enum, lane);
+GO_TYPE(enum, verdict);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -52,7 +57,7 @@ struct {
 	__type(value, struct conditions);
 } lanes SEC(".maps");
 
-// How many packets each lane has decided about. Apart from the conditions, which userspace overwrites.
+// How many packets each lane has decided about. It is not part of the conditions, because user space overwrites those.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, LANES);
@@ -78,11 +83,11 @@ INLINE void count(u32 lane, enum event e)
 INLINE int fail(u32 lane)
 {
 	count(lane, FAILED);
-	return TC_ACT_SHOT;
+	return VERDICT_DROP;
 }
 
-// The decision about packet n is a pure function of the seed and n (the finalizer of SplitMix64 over a counter), so
-// that packets on several CPUs need no shared generator state and a run can be repeated and predicted.
+// draw decides about packet n. It is a pure function of the seed and n (the finalizer of SplitMix64 over a counter), so
+// packets on several CPUs share no generator state, and a run can be repeated and predicted.
 INLINE u32 draw(const struct conditions *c, u64 n, enum event e)
 {
 	u64 z = c->seed + (n * EVENTS + e + 1) * 0x9e3779b97f4a7c15;
@@ -92,7 +97,8 @@ INLINE u32 draw(const struct conditions *c, u64 n, enum event e)
 	return (z ^ z >> 31) >> 32;
 }
 
-// What keeps a network segment alive is no part of the path that the link stands for.
+// exempt reports whether a packet keeps the network segment working. Such packets are not subject to the conditions: the
+// path that the link stands for would not carry them.
 INLINE bool exempt(struct __sk_buff *skb)
 {
 	u8 first, next, type;
@@ -108,7 +114,10 @@ INLINE bool exempt(struct __sk_buff *skb)
 	return type >= ND_FIRST && type <= ND_LAST;
 }
 
-// Translates the host's port as a NAT does: XOR is its own inverse, so there is no state to keep.
+// translate changes the host's port as a NAT does. XOR is its own inverse, so there is no state to keep.
+//
+// bpf_skb_store_bytes would leave the UDP checksum wrong; bpf_l4_csum_replace updates it. BPF_F_MARK_MANGLED_0 keeps a
+// checksum of 0, which means that there is none (RFC 768), and has the helper write 0xffff where the sum becomes 0.
 INLINE int translate(struct __sk_buff *skb, u16 mask, u32 direction)
 {
 	u32 udp = udp_offset(skb), at = udp + (direction == TO_HOST ? offsetof(struct udphdr, dest) : 0);
@@ -123,7 +132,10 @@ INLINE int translate(struct __sk_buff *skb, u16 mask, u32 direction)
 	return bpf_skb_store_bytes(skb, at, &translated, sizeof(translated), 0);
 }
 
-// Puts a packet on the wire, and its duplicate right behind it.
+// to_wire puts a packet on the wire, and its duplicate right behind it.
+//
+// bpf_skb_change_head leaves room for a link-layer header and zeros it. It also moves the MAC header, so the frame that
+// the TAP device gives to user space begins with these bytes.
 INLINE int to_wire(struct __sk_buff *skb, const struct conditions *c, u32 lane, bool reordered, bool duplicate)
 {
 	struct wire_header h = {.time = bpf_ktime_get_ns(), .lane = lane, .reordered = reordered};
@@ -136,15 +148,17 @@ INLINE int to_wire(struct __sk_buff *skb, const struct conditions *c, u32 lane, 
 	return bpf_redirect(c->wire, 0);
 }
 
+// direct lets a packet go on. The clone passes this program again, on its way to the same place: the mark keeps it from
+// having conditions twice.
 INLINE int direct(struct __sk_buff *skb, u32 lane, bool duplicate)
 {
 	if (duplicate) {
-		skb->mark = DONE(lane);
+		skb->mark = (LANE_DONE | lane);
 		if (bpf_clone_redirect(skb, LANE_PORT(lane), LANE_DIRECTION(lane) == FROM_HOST ? BPF_F_INGRESS : 0) < 0)
 			return fail(lane);
 		skb->mark = 0;
 	}
-	return TC_ACT_UNSPEC;
+	return VERDICT_NEXT;
 }
 
 INLINE int cross(struct __sk_buff *skb, enum direction direction)
@@ -154,19 +168,19 @@ INLINE int cross(struct __sk_buff *skb, enum direction direction)
 	u64 *next = bpf_map_lookup_elem(&sequence, &lane), n;
 	bool duplicate, reordered;
 
-	if (skb->mark == DONE(lane)) {
+	if (skb->mark == (LANE_DONE | lane)) {
 		skb->mark = 0;
-		return TC_ACT_UNSPEC;
+		return VERDICT_NEXT;
 	}
 	if (!c || !next || exempt(skb)) {
 		count(lane, EXEMPT);
-		return TC_ACT_UNSPEC;
+		return VERDICT_NEXT;
 	}
 	n = __sync_fetch_and_add(next, 1);
 	count(lane, PACKETS);
 	if (draw(c, n, LOST) < c->loss) {
 		count(lane, LOST);
-		return TC_ACT_SHOT;
+		return VERDICT_DROP;
 	}
 	if (c->port_mask && translate(skb, c->port_mask, direction) < 0)
 		return fail(lane);
@@ -201,7 +215,7 @@ int off_wire(struct __sk_buff *skb)
 	if (!skb->vlan_present || bpf_skb_vlan_pop(skb) < 0)
 		return fail(lane);
 	count(lane, RETURNED);
-	skb->mark = DONE(lane);
+	skb->mark = (LANE_DONE | lane);
 	return bpf_redirect(LANE_PORT(lane), LANE_DIRECTION(lane) == FROM_HOST ? BPF_F_INGRESS : 0);
 }
 

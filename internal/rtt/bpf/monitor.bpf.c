@@ -5,15 +5,13 @@
 #include "expire.h"
 #include "measure.h"
 
-#define TCX_NEXT -1 // also TC_ACT_UNSPEC, with which clsact goes on to the next filter
-
 INLINE int measure_skb(struct __sk_buff *skb, bool egress, bool has_link)
 {
 	struct packet *p = packet_new();
 	struct cursor c;
 
 	if (!p)
-		return TCX_NEXT;
+		return VERDICT_NEXT;
 	p->interface = skb->ifindex;
 	p->segments = skb->gso_segs ?: 1;
 	p->segment_size = skb->gso_size;
@@ -21,7 +19,7 @@ INLINE int measure_skb(struct __sk_buff *skb, bool egress, bool has_link)
 	p->egress = egress;
 	cursor_of_skb(&c, skb);
 	measure(&c, p, has_link);
-	return TCX_NEXT;
+	return VERDICT_NEXT;
 }
 
 INLINE int measure_xdp(struct xdp_md *xdp, bool has_link)
@@ -102,7 +100,7 @@ int expire_queries(struct bpf_iter__bpf_map_elem *ctx)
 	return 0;
 }
 
-// Userspace runs this on each CPU now and then, so that the last events of a burst do not wait for the next packet.
+// User space runs this on each CPU now and then, so that the last events of a burst do not wait for the next packet.
 SEC("raw_tp")
 int flush(void *ctx)
 {
@@ -115,21 +113,17 @@ int flush(void *ctx)
 	return 0;
 }
 
-// Enums whose values only meet integers are not in BTF, from which the Go constants are generated, unless something of
-// their type is.
-struct described {
-	enum outcome outcome;
-	enum tally tally;
-	enum transport transport;
-	enum event_type event_type;
-	enum event_flag event_flag;
-	enum open_reason open_reason;
-	enum close_reason close_reason;
-	enum trigger trigger;
-	enum method method;
-	enum side_state side_state;
-	enum spin_class spin_class;
-	enum traffic_class traffic_class;
-} *described __attribute__((unused));
+GO_TYPE(enum, outcome);
+GO_TYPE(enum, tally);
+GO_TYPE(enum, transport);
+GO_TYPE(enum, event_type);
+GO_TYPE(enum, event_flag);
+GO_TYPE(enum, open_reason);
+GO_TYPE(enum, close_reason);
+GO_TYPE(enum, trigger);
+GO_TYPE(enum, method);
+GO_TYPE(enum, side_state);
+GO_TYPE(enum, spin_class);
+GO_TYPE(enum, traffic_class);
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -461,7 +461,6 @@ const (
 	MonitorProgXdpIngress    = "xdp_ingress"
 	MonitorProgXdpIngressIp  = "xdp_ingress_ip"
 	MonitorVarConfig         = "config"
-	MonitorVarDescribed      = "described"
 	MonitorVarLastFlowId     = "last_flow_id"
 	MonitorVarNoRtts         = "no_rtts"
 	MonitorVarNoTraffic      = "no_traffic"
@@ -546,7 +545,6 @@ type MonitorMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type MonitorVariableSpecs struct {
 	Config     *ebpf.VariableSpec `ebpf:"config"`
-	Described  *ebpf.VariableSpec `ebpf:"described"`
 	LastFlowId *ebpf.VariableSpec `ebpf:"last_flow_id"`
 	NoRtts     *ebpf.VariableSpec `ebpf:"no_rtts"`
 	NoTraffic  *ebpf.VariableSpec `ebpf:"no_traffic"`
@@ -612,7 +610,6 @@ func (m *MonitorMaps) Close() error {
 // It can be passed to LoadMonitorObjects or ebpf.CollectionSpec.LoadAndAssign.
 type MonitorVariables struct {
 	Config     *ebpf.Variable `ebpf:"config"`
-	Described  *ebpf.Variable `ebpf:"described"`
 	LastFlowId *ebpf.Variable `ebpf:"last_flow_id"`
 	NoRtts     *ebpf.Variable `ebpf:"no_rtts"`
 	NoTraffic  *ebpf.Variable `ebpf:"no_traffic"`

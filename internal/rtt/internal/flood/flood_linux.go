@@ -13,10 +13,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"sluice/internal/rtt/internal/flood/bpf"
 	"sluice/internal/rtt/internal/wire"
 )
-
-//go:generate go tool bpf2go -target bpfel -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu" flood flood.bpf.c
 
 // Devices of a Router, as they are named in its network namespace.
 const (
@@ -36,7 +35,7 @@ var (
 // A Router forwards in the network namespace of the thread that made it: data of flows from inside to outside, and one ACK for
 // each segment back. What it forwards is thrown away by the devices.
 type Router struct {
-	objects     floodObjects
+	objects     bpf.FloodObjects
 	taps        []*os.File
 	forth, back direction
 	forwarded   uint64 // as of the last look
@@ -111,16 +110,16 @@ func frame(device *netlink.LinkAttrs, packet []byte) []byte {
 
 // load loads the programs with the headers of the frames.
 func (r *Router) load(flows int) error {
-	spec, err := loadFlood()
+	spec, err := bpf.LoadFlood()
 	if err != nil {
 		return err
 	}
-	size := int(spec.Variables["templates"].Size()) / 2
+	size := int(spec.Variables[bpf.FloodVarTemplates].Size()) / 2
 	templates := append(r.forth.frame[:size:size], r.back.frame[:size]...)
 	err = errors.Join(
-		spec.Variables["flows"].Set(uint32(flows)),
-		spec.Variables["payload"].Set(uint32(Payload)),
-		spec.Variables["templates"].Set(templates))
+		spec.Variables[bpf.FloodVarFlows].Set(uint32(flows)),
+		spec.Variables[bpf.FloodVarPayload].Set(uint32(Payload)),
+		spec.Variables[bpf.FloodVarTemplates].Set(templates))
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,7 @@
 // and what the program makes of it goes on through the network stack as if a device had received it.
 //go:build ignore
 
-#include <linux/bpf.h>
-#include <linux/types.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_endian.h>
+#include <sluice/types.h>
 
 #define FIRST_PORT 10000
 // Packets of one timestamp, of all flows: a millisecond of a million packets a second.
@@ -14,29 +11,29 @@
 
 // Headers of an Ethernet frame with IPv4 and TCP, whose options are two NOPs and the timestamps.
 struct headers {
-	__u8 ethernet_ip[34];
-	__u16 source;
-	__u16 destination;
-	__u32 sequence;
-	__u32 acknowledgment;
-	__u8 rest[12]; // of the header, and two NOPs, type and length of the option
-	__u32 tsval;
-	__u32 tsecr;
+	u8 ethernet_ip[34];
+	u16 source;
+	u16 destination;
+	u32 sequence;
+	u32 acknowledgment;
+	u8 rest[12]; // of the header, and two NOPs, type and length of the option
+	u32 tsval;
+	u32 tsecr;
 } __attribute__((packed));
 
 struct headers templates[2]; // of data and of ACKs
-volatile const __u32 flows;
-volatile const __u32 payload; // of a segment with data
+volatile const u32 flows;
+volatile const u32 payload; // of a segment with data
 
-__u32 packets[2]; // of each direction so far
+u32 packets[2]; // of each direction so far
 
 // fill makes the frame the next one of its direction, flow after flow: each ACK is that of the data of the same number. The
 // template is copied each time, because frames are used again after they were forwarded, which changes them.
-static __always_inline int fill(struct xdp_md *ctx, int back)
+INLINE int fill(struct xdp_md *ctx, int back)
 {
 	struct headers *h = (void *)(long)ctx->data;
-	__u32 n = packets[back]++, tick = bpf_htonl(1 + n / TICK), end;
-	__u16 port;
+	u32 n = packets[back]++, tick = bpf_htonl(1 + n / TICK), end;
+	u16 port;
 
 	if ((void *)(h + 1) > (void *)(long)ctx->data_end || !flows)
 		return XDP_DROP;
