@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/media"
+	"sluice/moqt"
 )
 
 const (
@@ -111,9 +112,23 @@ func (c *conn) SetSession(s media.Session) {
 	if c.closed {
 		return
 	}
+	if s.Layout != knownLayout {
+		c.fast.log.Info("a connection is not served by the fast path, which does not know the layout of its version's headers", "layout", s.Layout)
+		return
+	}
 	c.session = &s
 	c.fast.kernel.upstreams[c.index].Webtransport = uint8(min(1, len(s.DatagramPrefix)))
 	c.publishPath()
+}
+
+// knownLayout is the layout of the headers that bpf/moqt.h reads and writes.
+const knownLayout = moqt.DataLayout1
+
+// isServed reports whether the kernel may forward from and to the connection: its session is known, and the layout of its headers too.
+func (c *conn) isServed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session != nil
 }
 
 // SetPath implements [media.SecondConn].
@@ -165,7 +180,7 @@ func sourceAddress(oob []byte) (netip.Addr, bool) {
 // OpenStream implements [media.SecondConn].
 func (c *conn) OpenStream(up *media.Upstream) (*media.StreamState, bool) {
 	from, ok := up.Conn.(*conn)
-	if !ok || from == nil || !c.fast.enter() {
+	if !ok || from == nil || !from.isServed() || !c.isServed() || !c.fast.enter() {
 		return nil, false
 	}
 	defer c.fast.exit()

@@ -57,6 +57,9 @@ func (t *Track) Forward(from media.SecondConn, alias uint64, defaultPriority uin
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	publisher, _ := from.(*conn)
+	if publisher != nil && !publisher.isServed() {
+		publisher = nil
+	}
 	if publisher != t.from || alias != t.alias {
 		t.leave()
 		if publisher == nil || !t.enter(publisher, alias, defaultPriority, subscribers) {
@@ -105,7 +108,7 @@ func (t *Track) apply(defaultPriority uint8, subscribers []Subscriber) {
 	var taken []Subscriber
 	for _, s := range subscribers {
 		c, ok := s.Conn.(*conn)
-		if !ok || c == nil || len(list) == MaxSubscriptions || slices.ContainsFunc(list, func(l subscription) bool { return l.Subscriber == c.index }) {
+		if !ok || c == nil || !c.isServed() || len(list) == MaxSubscriptions || slices.ContainsFunc(list, func(l subscription) bool { return l.Subscriber == c.index }) {
 			continue
 		}
 		t.listed[c.index] = struct{}{}
@@ -207,7 +210,7 @@ func (t *Track) register(publisher *conn, stream uint64, h moqt.SubgroupHeader, 
 
 func (t *Track) subgroup(h moqt.SubgroupHeader, priority uint8, start int64) kernelSubgroup {
 	h = Forwarded(h, h.SubgroupID, priority)
-	typ := moqt.AppendSubgroupHeader(nil, moqt.Draft18, h)[0]
+	typ := uint8(knownLayout.SubgroupType(h))
 	return kernelSubgroup{Group: h.GroupID, Subgroup: h.SubgroupID, Track: t.index, HeaderLen: uint32(start), HeaderType: typ, Priority: priority}
 }
 

@@ -57,13 +57,14 @@ func newKernelRig(t *testing.T) *kernelRig {
 	require.NoError(t, r.lab.Relay.Do(r.attach))
 
 	r.upstream = r.fast.Connect(r.fast.Subscriber(), func(*media.StreamState) {})
+	r.upstream.SetSession(media.Session{Layout: moqt.DataLayout1})
 	r.upstream.ReadKeys(0, &r.packets.Keys)
 	r.upstream.ConnectionID(kernelCID, true)
 	r.sub = r.fast.Subscriber()
 	r.records = r.fast.Ledger(r.sub, 2048)
 	r.down = r.fast.Connect(r.sub, func(*media.StreamState) {})
 	r.down.WriteKeys(0, &r.packets.Keys)
-	r.down.SetSession(media.Session{})
+	r.down.SetSession(media.Session{Layout: moqt.DataLayout1})
 	r.meet()
 	r.track = r.fast.NewTrack()
 	r.track.Forward(r.upstream, 7, 128, []fastpath.Subscriber{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
+	"sluice/moqt"
 	"sluice/track"
 )
 
@@ -56,6 +57,7 @@ type Session struct {
 	DatagramPrefix []byte
 	// ErrorCode maps an application's stream reset code to the one on the wire. Default: the same.
 	ErrorCode func(uint64) uint64
+	Layout    moqt.DataLayout // of the headers that precede media
 }
 
 // SecondPath is where packets go.

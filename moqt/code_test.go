@@ -74,12 +74,15 @@ func TestVersion(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, v, got)
 		require.NotNil(t, v.wire())
+		require.NotNil(t, v.DataLayout().types())
 	}
+	require.Equal(t, []string{"moqt-18"}, ALPNs())
 	for _, alpn := range []string{"", "moqt", "moqt-17", "moqt-018", "MOQT-18", "h3"} {
 		_, ok := ParseALPN(alpn)
 		require.False(t, ok, alpn)
 	}
 	require.Panics(t, func() { Version(17).wire() })
+	require.Panics(t, func() { DataLayout(0).types() })
 }
 
 func TestRetry(t *testing.T) {

@@ -36,18 +36,17 @@ type ObjectDatagram struct {
 // incomplete is a ProtocolError (the draft names no code for unknown ones).
 func ParseDatagramKind(v Version, b []byte) (DatagramKind, error) {
 	typ, _, err := ParseVarint(b)
-	s := &v.wire().streams
 	switch {
 	case err != nil:
 		return 0, violation("datagram ends within its type")
-	case typ == s.paddingDatagram:
+	case typ == v.wire().streams.paddingDatagram:
 		return DatagramPadding, nil
 	}
-	return DatagramObject, s.checkDatagram(typ)
+	return DatagramObject, v.DataLayout().types().checkDatagram(typ)
 }
 
-func (s *streamTypes) checkDatagram(typ uint64) error {
-	if !s.datagram.contains(typ) || typ&datagramStatus != 0 && typ&datagramEndOfGroup != 0 {
+func (t *headerTypes) checkDatagram(typ uint64) error {
+	if !t.datagram.contains(typ) || typ&datagramStatus != 0 && typ&datagramEndOfGroup != 0 {
 		return violation("invalid datagram type %#x", typ)
 	}
 	return nil
@@ -60,7 +59,7 @@ func ParseObjectDatagram(v Version, b []byte) (o ObjectDatagram, err error) {
 	f := fields{b: b}
 	typ := f.varint()
 	if f.err == nil {
-		f.fail(v.wire().streams.checkDatagram(typ))
+		f.fail(v.DataLayout().types().checkDatagram(typ))
 	}
 	o.TrackAlias = f.varint()
 	o.Location.Group = f.varint()
@@ -99,7 +98,7 @@ func AppendDatagramHeader(b []byte, v Version, o *ObjectDatagram) ([]byte, error
 		return b, err
 	}
 	flags := o.flags()
-	b = AppendVarint(b, v.wire().streams.datagram.fixed|flags)
+	b = AppendVarint(b, v.DataLayout().types().datagram.fixed|flags)
 	b = AppendVarint(b, o.TrackAlias)
 	b = AppendVarint(b, o.Location.Group)
 	if o.Location.Object != 0 {

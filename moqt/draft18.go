@@ -5,13 +5,12 @@ var draft18 = wire{
 	messages:   draft18Messages(),
 	parameters: draft18Parameters(),
 	streams: streamTypes{
-		subgroup:        typeFamily{fixed: 0x10, flags: 0x6f},
 		fetch:           0x05,
 		setup:           0x2f00,
 		padding:         0x132b3e28,
-		datagram:        typeFamily{flags: 0x2f},
 		paddingDatagram: 0x132b3e29,
 	},
+	data: DataLayout1,
 }
 
 // draft18Parameters lists the parameters of draft §10.2.2 to §10.2.14. A TRACK_STATUS_OK may have EXPIRES although

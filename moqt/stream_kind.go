@@ -19,9 +19,10 @@ func ParseStreamKind(v Version, b []byte) (StreamKind, error) {
 	if err != nil {
 		return 0, err
 	}
-	switch s := v.wire().streams; {
-	case s.subgroup.contains(typ):
-		return StreamSubgroup, s.checkSubgroup(typ)
+	data := v.DataLayout().types()
+	switch s := &v.wire().streams; {
+	case data.subgroup.contains(typ):
+		return StreamSubgroup, data.checkSubgroup(typ)
 	case typ == s.fetch:
 		return StreamFetch, nil
 	case typ == s.setup:

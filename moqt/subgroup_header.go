@@ -38,7 +38,7 @@ type SubgroupHeader struct {
 
 // AppendSubgroupHeader appends h. SubgroupIDMode has to be one of the three modes.
 func AppendSubgroupHeader(b []byte, v Version, h SubgroupHeader) []byte {
-	b = AppendVarint(b, v.wire().streams.subgroup.fixed|h.flags())
+	b = AppendVarint(b, v.DataLayout().SubgroupType(h))
 	b = AppendVarint(b, h.TrackAlias)
 	b = AppendVarint(b, h.GroupID)
 	if h.SubgroupIDMode == SubgroupIDPresent {
@@ -69,8 +69,8 @@ func (h SubgroupHeader) flags() uint64 {
 	return flags
 }
 
-func (s *streamTypes) checkSubgroup(typ uint64) error {
-	if !s.subgroup.contains(typ) || typ&subgroupIDModeMask == subgroupIDModeMask {
+func (t *headerTypes) checkSubgroup(typ uint64) error {
+	if !t.subgroup.contains(typ) || typ&subgroupIDModeMask == subgroupIDModeMask {
 		return violation("invalid subgroup header type %#x", typ)
 	}
 	return nil
@@ -82,7 +82,7 @@ func ParseSubgroupHeader(v Version, b []byte) (h SubgroupHeader, n int, err erro
 	f := fields{b: b}
 	typ := f.varint()
 	if f.err == nil {
-		f.fail(v.wire().streams.checkSubgroup(typ))
+		f.fail(v.DataLayout().types().checkSubgroup(typ))
 	}
 	h = SubgroupHeader{
 		SubgroupIDMode:  SubgroupIDMode(typ & subgroupIDModeMask >> subgroupIDModeShift),

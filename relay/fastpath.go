@@ -42,12 +42,14 @@ func (r *Relay) SetFastPathPolicy(p FastPathPolicy) {
 }
 
 // secondOf tells the fast path about a session, if it serves the connection.
-func secondOf(conn transport.Conn) media.SecondConn {
+func secondOf(conn transport.Conn, v moqt.Version) media.SecondConn {
 	s, ok := conn.Hooks().(*media.Sender)
 	if !ok {
 		return nil
 	}
-	s.SetSession(media.Session{StreamPrefix: conn.StreamPrefix(), DatagramPrefix: conn.DatagramPrefix(), ErrorCode: conn.StreamErrorCode})
+	s.SetSession(media.Session{
+		StreamPrefix: conn.StreamPrefix(), DatagramPrefix: conn.DatagramPrefix(), ErrorCode: conn.StreamErrorCode, Layout: v.DataLayout(),
+	})
 	return s.Second()
 }
 

@@ -114,11 +114,14 @@ func (r *Relay) newPeer(conn transport.Conn) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{relay: r, conn: conn, outlet: outlet, second: secondOf(conn)}
+	p := &peer{relay: r, conn: conn, outlet: outlet}
 	cfg := r.cfg.Session
 	cfg.Role, cfg.Handler, cfg.Logger = session.Server, p, r.log
-	p.session, err = session.New(conn, cfg)
-	return p, err
+	if p.session, err = session.New(conn, cfg); err != nil {
+		return nil, err
+	}
+	p.second = secondOf(conn, p.session.Version())
+	return p, nil
 }
 
 func (r *Relay) enter(p *peer) error {

@@ -52,9 +52,7 @@ func listenRelay(cfg relayServerConfig) (*relayServer, error) {
 	if cfg.FastPath.Mode != "off" {
 		t.Coalesce = s.newCoalescing()
 	}
-	for _, v := range moqt.Versions() {
-		t.Protocols = append(t.Protocols, v.ALPN())
-	}
+	t.Protocols = moqt.ALPNs()
 	var err error
 	if s.listener, err = transport.Listen(cfg.Listen, t); err != nil {
 		return nil, err

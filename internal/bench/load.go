@@ -190,7 +190,7 @@ func (g *generator) tryConnect(ctx context.Context, h session.Handler) (*connect
 	}
 	// A handshake that meets a closed port, because the relay still starts, would wait for its next packet.
 	conn, err := transport.Dial(ctx, g.URL, transport.ClientConfig{
-		Protocols: []string{moqt.Draft18.ALPN()}, Insecure: true, Limits: transport.Limits{HandshakeTimeout: 5 * time.Second},
+		Protocols: moqt.ALPNs(), Insecure: true, Limits: transport.Limits{HandshakeTimeout: 5 * time.Second},
 	})
 	if err != nil {
 		return nil, err

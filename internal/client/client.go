@@ -134,7 +134,7 @@ func (r *runner) connect(ctx context.Context, url string) (*Link, error) {
 		return nil, &ConnectError{url, err}
 	}
 	cfg := r.cfg.Transport
-	cfg.Protocols = protocols()
+	cfg.Protocols = moqt.ALPNs()
 	conn, err := r.cfg.Dial(ctx, url, cfg)
 	if err != nil {
 		return nil, &ConnectError{url, err}
@@ -165,13 +165,6 @@ func (r *runner) connect(ctx context.Context, url string) (*Link, error) {
 	l.stop = stop
 	go func() { l.served <- e.Serve(serving) }()
 	return l, nil
-}
-
-func protocols() (ids []string) {
-	for _, v := range moqt.Versions() {
-		ids = append(ids, v.ALPN())
-	}
-	return ids
 }
 
 // mover notices when the relay wants the session to move.
