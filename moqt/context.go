@@ -1,13 +1,15 @@
 package moqt
 
-// Context is where a control message was received, as far as that decides what the message may be and contain.
+// Context describes where a control message was received: the part of it that decides what the message may be and what
+// it may contain.
 type Context struct {
-	// Stream is the type of the first message of the stream: MessageSetup for the control stream, otherwise that of
-	// the request; 0 if the message is itself the first one on a bidirectional stream.
+	// Stream is the type of the first message of the stream: MessageSetup on the control stream, the type of the
+	// request on a request stream. It is 0 if the message is itself the first one on a bidirectional stream.
 	Stream MessageType
-	// FromResponder is set if the sender did not open the stream.
+	// FromResponder is set if the sender of the message did not open the stream.
 	FromResponder bool
-	// Answers is what a REQUEST_OK or REQUEST_ERROR answers: Stream, or MessageRequestUpdate. 0 means Stream.
+	// Answers is the type of the message that a REQUEST_OK or REQUEST_ERROR answers: Stream or MessageRequestUpdate.
+	// 0 means Stream.
 	Answers MessageType
 	// Server is set if the receiver is the server of the session.
 	Server bool
@@ -55,7 +57,7 @@ func (c Context) checkStream(w *wire, typ MessageType) error {
 	return nil
 }
 
-// updateScope returns which parameters a REQUEST_UPDATE on stream may have.
+// updateScope returns the scope of the parameters of a REQUEST_UPDATE on stream.
 func updateScope(stream streamSet) scope {
 	switch {
 	case stream&(onSubscribe|onPublish) != 0:
@@ -68,7 +70,7 @@ func updateScope(stream streamSet) scope {
 	return inUpdateNamespace
 }
 
-// okScope returns which parameters a REQUEST_OK may have that answers the request of stream.
+// okScope returns the scope of the parameters of a REQUEST_OK that answers the request of stream.
 func okScope(stream streamSet) scope {
 	switch {
 	case stream&onPublish != 0:
@@ -79,7 +81,7 @@ func okScope(stream streamSet) scope {
 	return inNamespaceOK
 }
 
-// checkRequestOK checks parameters and Track Properties by what the message answers (draft §10.5).
+// checkRequestOK checks parameters and Track Properties, which depend on what the message answers (draft §10.5).
 func (c Context) checkRequestOK(w *wire, m *RequestOK) error {
 	stream := w.messages[c.Stream].opens
 	if c.Answers != MessageRequestUpdate && stream&(onSubscribe|onFetch) != 0 {
@@ -97,8 +99,8 @@ func (c Context) checkRequestOK(w *wire, m *RequestOK) error {
 	return w.check(&m.Parameters, okScope(stream))
 }
 
-// checkGoaway checks what draft §10.4 demands of each role and stream. A GOAWAY without Request ID is let through on
-// the control stream: it was not there before draft-18 and its absence harms nobody.
+// checkGoaway checks what draft §10.4 demands of each role and stream. A GOAWAY without Request ID is accepted on the
+// control stream: drafts before 18 did not have the field, and nothing depends on it.
 func (c Context) checkGoaway(m *Goaway) error {
 	if c.Server && m.NewSessionURI != "" {
 		return violation("GOAWAY of a client has a new session URI")
@@ -124,8 +126,8 @@ func (c Context) checkRedirect(r *Redirect) error {
 	if c.Server && r.URI != "" {
 		return violation("redirect of a client has a connect URI")
 	}
-	if namespaceScoped := c.Stream == MessageSubscribeNamespace || c.Stream == MessagePublishNamespace; namespaceScoped &&
-		r.Track.Name != "" {
+	ofNamespace := c.Stream == MessageSubscribeNamespace || c.Stream == MessagePublishNamespace
+	if ofNamespace && r.Track.Name != "" {
 		return violation("redirect of a %s has a track name", c.Stream)
 	}
 	return nil

@@ -24,7 +24,7 @@ const (
 type ObjectDatagram struct {
 	TrackAlias      uint64
 	Location        Location
-	DefaultPriority bool  // Priority is the one of the subscription and not in the datagram
+	DefaultPriority bool  // the datagram has no priority; that of the subscription counts
 	Priority        uint8 // Publisher Priority, unless DefaultPriority
 	EndOfGroup      bool  // the group has no object with a larger id
 	Status          ObjectStatus
@@ -32,8 +32,8 @@ type ObjectDatagram struct {
 	Payload         []byte // with StatusNormal only
 }
 
-// ParseDatagramKind tells from the first bytes of a datagram what it carries. A type that is unknown, invalid or
-// incomplete is a ProtocolError (the draft names no code for unknown ones).
+// ParseDatagramKind returns what a datagram carries, given its first bytes. A type that is unknown, invalid or
+// incomplete is a ProtocolError (the draft names no code for unknown types).
 func ParseDatagramKind(v Version, b []byte) (DatagramKind, error) {
 	typ, _, err := ParseVarint(b)
 	switch {
@@ -91,8 +91,8 @@ func ParseObjectDatagram(v Version, b []byte) (o ObjectDatagram, err error) {
 	return o, f.err
 }
 
-// AppendDatagramHeader appends all of o but its Payload, so that a payload can be sent from where it is; of Payload
-// only the length matters. It refuses what a receiver would, and then returns b as it was.
+// AppendDatagramHeader appends all of o but its Payload, which can then be sent from where it is. Of Payload only the
+// length matters. If a receiver would refuse o, it returns an error, and b as it was.
 func AppendDatagramHeader(b []byte, v Version, o *ObjectDatagram) ([]byte, error) {
 	if err := o.validate(); err != nil {
 		return b, err
@@ -116,8 +116,8 @@ func AppendDatagramHeader(b []byte, v Version, o *ObjectDatagram) ([]byte, error
 	return b, nil
 }
 
-// flags returns the bits of the type that say what follows. An empty object gets an explicit status (draft §11.2.1.1)
-// unless it has to signal the end of its group, which excludes one. A receiver accepts both forms.
+// flags returns the bits of the type that say what follows. An empty object gets an explicit status (draft §11.2.1.1),
+// except that an object with the end-of-group bit cannot have one. Receivers accept both forms.
 func (o *ObjectDatagram) flags() (flags uint64) {
 	if len(o.Properties) > 0 {
 		flags |= datagramProperties

@@ -1,2 +1,48 @@
 // Package moqt encodes and decodes the wire format of Media over QUIC Transport (draft-ietf-moq-transport).
+//
+// It works on bytes and on io.Readers, and knows no connections: package session opens the streams and keeps the state
+// of a session. Section numbers in comments ("draft §10.2") are those of draft-18.
+//
+// # Versions
+//
+// A [Version] is chosen by ALPN when a session starts, and is an argument of all functions whose result depends on it.
+// What differs between versions is in one table, from version to wire format: which messages exist, where they may be
+// sent, which parameters they have, which types streams and datagrams start with. A new version is another row of that
+// table and a file like draft18.go. The headers that precede media have a name of their own, [DataLayout], because the
+// kernel's programs read and write them too.
+//
+// # Control messages
+//
+// Each message is a struct named after it, such as [Subscribe] or [RequestOK]; pointers to them are [Message]s.
+// [AppendMessage] encodes one. A [Reader] returns the messages of a stream one by one:
+//
+//	r := moqt.NewReader(stream, version)
+//	m, err := r.Read()
+//	...
+//	err = moqt.Context{Stream: moqt.MessageSubscribe, FromResponder: true}.Check(version, m)
+//
+// Decoding a message checks all that the message alone can tell. [Context.Check] then checks what depends on the
+// stream: whether the message may come here, from this side, with these parameters.
+//
+// [Parameters] is one struct for all messages; the table knows which message may have which parameter. [Properties]
+// stay encoded, because relays forward them byte by byte; its methods find and check single values.
+//
+// # Data streams and datagrams
+//
+// A unidirectional stream starts with a type ([ParseStreamKind]) and a header ([ParseSubgroupHeader],
+// [ParseFetchHeader]). Objects follow. [SubgroupParser] and [FetchParser] take the bytes as they arrive, in pieces of
+// any size, and return where each object lies. They skip payloads and copy nothing but a header that is spread over
+// two reads. [SubgroupEncoder] and [FetchEncoder] are their counterparts: they write what precedes a payload, so that
+// the payload can be sent from where it is. A datagram is one object ([ParseObjectDatagram], [AppendDatagramHeader]).
+//
+// # Errors
+//
+// The type of an error tells the caller what to do:
+//
+//   - [ErrIncomplete]: parse again with more bytes. At the end of a stream it means that the structure is truncated.
+//   - [ProtocolError]: close the session with its code.
+//   - [MalformedTrackError]: cancel the subscriptions and fetches of the track, and keep the session.
+//   - [ErrPropertiesTooLong]: stop the stream with EXCESSIVE_LOAD.
+//
+// Encoders refuse what a receiver would have to refuse. Their errors are plain ones: the peer did nothing wrong.
 package moqt

@@ -13,8 +13,8 @@ var draft18 = wire{
 	data: DataLayout1,
 }
 
-// draft18Parameters lists the parameters of draft §10.2.2 to §10.2.14. A TRACK_STATUS_OK may have EXPIRES although
-// §10.2.10 does not say so, because §10.14 wants it to have "the same parameters" as a SUBSCRIBE_OK.
+// draft18Parameters lists the parameters of draft §10.2.2 to §10.2.14. A TRACK_STATUS_OK may have EXPIRES, which
+// §10.2.10 does not mention, because §10.14 demands "the same parameters" as in a SUBSCRIBE_OK.
 func draft18Parameters() []parameterFormat {
 	const authorized = inPublish | inSubscribe | inUpdate | inSubscribeNamespace | inSubscribeTracks |
 		inPublishNamespace | inTrackStatus | inFetch
@@ -70,8 +70,8 @@ func draft18Messages() map[MessageType]messageFormat {
 			opening(onTrackStatus),
 		MessagePublishNamespace: layout("PUBLISH_NAMESPACE", (*PublishNamespace).encode, (*PublishNamespace).decode).
 			opening(onPublishNamespace),
-		MessageSubscribeNamespace: layout("SUBSCRIBE_NAMESPACE", (*SubscribeNamespace).encode, (*SubscribeNamespace).decode).
-			opening(onSubscribeNamespace),
+		MessageSubscribeNamespace: layout("SUBSCRIBE_NAMESPACE",
+			(*SubscribeNamespace).encode, (*SubscribeNamespace).decode).opening(onSubscribeNamespace),
 		MessageSubscribeTracks: layout("SUBSCRIBE_TRACKS", (*SubscribeTracks).encode, (*SubscribeTracks).decode).
 			opening(onSubscribeTracks),
 		MessageNamespace: layout("NAMESPACE", (*NamespaceAdded).encode, (*NamespaceAdded).decode).

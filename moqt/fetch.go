@@ -2,7 +2,7 @@ package moqt
 
 import "fmt"
 
-// FetchType tells the three forms of FETCH apart (draft §10.12).
+// FetchType is one of the three forms of FETCH (draft §10.12).
 type FetchType uint64
 
 // Fetch types.
@@ -17,7 +17,7 @@ type Fetch struct {
 	RequestID uint64
 	FetchType FetchType
 
-	// Standalone fetches only. FetchRange(Start, End) is the range that is meant.
+	// Standalone fetches only. FetchRange(Start, End) is the range that they stand for.
 	Track FullTrackName
 	Start Location
 	End   Location // the last object plus 1, or 0 for the whole group
@@ -77,4 +77,39 @@ func (m *Fetch) decode(d *decoder) {
 		m.JoiningStart = d.varint()
 	}
 	m.Parameters = d.parameters(inFetch)
+}
+
+// FetchOK accepts a FETCH (draft §10.13).
+type FetchOK struct {
+	EndOfTrack bool     // End is the final object of the track
+	End        Location // encoded as in FETCH: the last object plus 1, or 0 for the whole group
+	Parameters Parameters
+	Properties Properties
+}
+
+// Type implements Message.
+func (*FetchOK) Type() MessageType { return MessageFetchOK }
+
+// CheckStart returns a ProtocolError if the response ends before start, the first location of the FETCH
+// (draft §10.13).
+func (m *FetchOK) CheckStart(start Location) error {
+	// An End that equals start stands for an empty response, which is allowed.
+	if wholeGroup := m.End.Object == 0; m.End.Group < start.Group || !wholeGroup && m.End.Less(start) {
+		return violation("FETCH_OK ends at %s, the FETCH starts at %s", m.End, start)
+	}
+	return nil
+}
+
+func (m *FetchOK) encode(e *encoder) {
+	e.bool(m.EndOfTrack)
+	e.location(m.End)
+	e.parameters(&m.Parameters, inFetchOK)
+	e.properties(m.Properties)
+}
+
+func (m *FetchOK) decode(d *decoder) {
+	m.EndOfTrack = d.bool("end of track")
+	m.End = d.location()
+	m.Parameters = d.parameters(inFetchOK)
+	m.Properties = d.properties()
 }

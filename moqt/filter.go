@@ -24,8 +24,8 @@ type Filter struct {
 	EndGroupDelta uint64   // with FilterAbsoluteRange
 }
 
-// Range returns the locations that pass the filter, given the publisher's Largest Object when it processes the
-// request (nil: no object has been published). A nil Filter passes everything.
+// Range returns the locations that pass the filter. largest is the Largest Object of the publisher when it processes
+// the request, or nil if no object has been published. A nil Filter passes everything.
 func (f *Filter) Range(largest *Location) Range {
 	if f == nil {
 		return Everything
@@ -41,7 +41,7 @@ func (f *Filter) Range(largest *Location) Range {
 	}
 	start := *largest
 	if f.Type == FilterNextGroupStart {
-		start.Object = math.MaxUint64 // the location after it opens the next group
+		start.Object = math.MaxUint64 // the location after it is the first of the next group
 	}
 	if start == MaxLocation {
 		return Range{Start: MaxLocation} // nothing can follow
@@ -49,7 +49,7 @@ func (f *Filter) Range(largest *Location) Range {
 	return Range{start.Next(), MaxLocation}
 }
 
-// validate checks what the draft makes a PROTOCOL_VIOLATION.
+// validate returns an error for what the draft makes a PROTOCOL_VIOLATION.
 func (f Filter) validate() error {
 	if f.Type < FilterNextGroupStart || f.Type > FilterAbsoluteRange {
 		return fmt.Errorf("unknown subscription filter type %#x", uint64(f.Type))

@@ -22,7 +22,7 @@ func (l Location) Compare(m Location) int {
 // Less reports whether l comes before m.
 func (l Location) Less(m Location) bool { return l.Compare(m) < 0 }
 
-// Next returns the Location after l; that of MaxLocation is MaxLocation itself.
+// Next returns the Location after l. After MaxLocation there is none, and Next returns MaxLocation itself.
 func (l Location) Next() Location {
 	switch {
 	case l.Object < math.MaxUint64:
@@ -40,4 +40,45 @@ func (l Location) String() string { return fmt.Sprintf("{%d, %d}", l.Group, l.Ob
 // appendLocation appends l as two varints.
 func appendLocation(b []byte, l Location) []byte {
 	return AppendVarint(AppendVarint(b, l.Group), l.Object)
+}
+
+// Range is the set of locations from Start to End, both included. It is empty if End is less than Start. An End.Object
+// of 2^64-1 includes the whole of the last group.
+type Range struct {
+	Start, End Location
+}
+
+// Everything is the range of an unfiltered subscription.
+var Everything = Range{End: MaxLocation}
+
+// Contains reports whether l lies in r.
+func (r Range) Contains(l Location) bool { return !l.Less(r.Start) && !r.End.Less(l) }
+
+// Empty reports whether r contains no location.
+func (r Range) Empty() bool { return r.End.Less(r.Start) }
+
+// Intersect returns the locations that r and o have in common.
+func (r Range) Intersect(o Range) Range {
+	if r.Start.Less(o.Start) {
+		r.Start = o.Start
+	}
+	if o.End.Less(r.End) {
+		r.End = o.End
+	}
+	return r
+}
+
+// FetchRange returns the range that the fields Start Location and End Location of a FETCH stand for. End Location is
+// the last object plus 1, or 0 for the entire group (draft §10.12.1, §10.13).
+func FetchRange(start, end Location) Range {
+	// Unsigned wrap-around turns the 0 of "entire group" into the largest Object ID.
+	return Range{start, Location{end.Group, end.Object - 1}}
+}
+
+// FetchEnd returns the End Location field that stands for r.End in FETCH and FETCH_OK.
+func (r Range) FetchEnd() Location { return Location{r.End.Group, r.End.Object + 1} }
+
+// wholeGroups returns the range from start to the end of the group last.
+func wholeGroups(start Location, last uint64) Range {
+	return Range{start, Location{last, math.MaxUint64}}
 }

@@ -48,23 +48,23 @@ func (t MessageType) IsRequest() bool {
 	return newest().messages[t].opens != 0
 }
 
-// Message is a control message: a pointer to one of the structs of this package that are named after them.
+// Message is a control message: a pointer to one of the structs that are named after the messages.
 type Message interface {
 	// Type returns the message type that is sent.
 	Type() MessageType
 }
 
-// messageFormat is how one version lays out a message and where the message may appear.
+// messageFormat describes a message of one version: its layout, and where it may appear.
 type messageFormat struct {
 	name   string
 	decode func(*decoder) Message
 	encode func(*encoder, Message)
-	opens  streamSet // the kind of request stream that it opens
-	// The streams on which the endpoint that opened them, and the other one, may send it later.
+	opens  streamSet // the kind of request stream that it opens, or 0
+	// The streams on which the endpoint that opened them, and the other endpoint, may send it later.
 	fromRequester, fromResponder streamSet
 }
 
-// layout makes a messageFormat of the methods that write and read the payload of a message.
+// layout returns a messageFormat with the methods that write and read the payload of a message.
 func layout[M any, P interface {
 	*M
 	Message
@@ -80,9 +80,9 @@ func layout[M any, P interface {
 	}
 }
 
-// ParseMessage decodes the payload of a control message, and checks everything that the message by itself tells; what
-// depends on where it was received is left to Context.Check. The result does not refer to payload. Errors are
-// ProtocolErrors, or a MalformedTrackError if the Track Properties make the track malformed.
+// ParseMessage decodes the payload of a control message and checks everything that does not depend on where it was
+// received; Context.Check does the rest. The result does not refer to payload. Errors are ProtocolErrors, or a
+// MalformedTrackError if the Track Properties make the track malformed.
 func ParseMessage(v Version, typ MessageType, payload []byte) (Message, error) {
 	w := v.wire()
 	f, ok := w.messages[typ]
@@ -100,9 +100,8 @@ func ParseMessage(v Version, typ MessageType, payload []byte) (Message, error) {
 	return m, nil
 }
 
-// AppendMessage appends m with its type and length. It refuses what the receiver would have to close the session for:
-// names that are too long, parameters that do not belong into m, a payload of more than 2^16-1 bytes. Then b is
-// returned as it was.
+// AppendMessage appends m with its type and length. If the receiver would have to close the session over m, it returns
+// an error, and b as it was: names that are too long, parameters that m must not have, more than 2^16-1 bytes.
 func AppendMessage(b []byte, v Version, m Message) ([]byte, error) {
 	w := v.wire()
 	f, ok := w.messages[m.Type()]
@@ -118,9 +117,50 @@ func AppendMessage(b []byte, v Version, m Message) ([]byte, error) {
 		e.fail(fmt.Errorf("payload of %d bytes, at most %d are allowed", n, maxPayloadLen))
 	}
 	if e.err != nil {
-		// Not wrapped: a ProtocolError in it would look like one of the peer.
+		// The error is not wrapped: a ProtocolError in it would look like a violation of the peer.
 		return b, fmt.Errorf("encode %s: %v", f.name, e.err)
 	}
 	binary.BigEndian.PutUint16(e.b[start-2:], uint16(n))
 	return e.b, nil
+}
+
+// streamSet is a set of streams that carry control messages, each named after the message that opens it.
+type streamSet uint16
+
+const (
+	onControl streamSet = 1 << iota
+	onSubscribe
+	onPublish
+	onFetch
+	onTrackStatus
+	onPublishNamespace
+	onSubscribeNamespace
+	onSubscribeTracks
+
+	onNamespaces = onPublishNamespace | onSubscribeNamespace | onSubscribeTracks
+	onUpdatable  = onSubscribe | onPublish | onFetch | onNamespaces // what REQUEST_UPDATE can change (draft §10.9)
+	onRequest    = onUpdatable | onTrackStatus
+)
+
+func (f messageFormat) opening(s streamSet) messageFormat {
+	f.opens = s
+	return f
+}
+
+func (f messageFormat) requester(s streamSet) messageFormat {
+	f.fromRequester = s
+	return f
+}
+
+func (f messageFormat) responder(s streamSet) messageFormat {
+	f.fromResponder = s
+	return f
+}
+
+// streams returns the stream that a message of format f opens, or 0.
+func (f messageFormat) streams() streamSet {
+	if f.opens != 0 {
+		return f.opens
+	}
+	return f.fromRequester & onControl
 }

@@ -22,7 +22,7 @@ const (
 	ParameterTrackNamespacePrefix    ParameterType = 0x34
 )
 
-// parameterFormat says where a parameter may appear and how it is written.
+// parameterFormat describes a parameter of one version: where it may appear and how it is encoded.
 type parameterFormat struct {
 	typ        ParameterType
 	scope      scope
@@ -39,7 +39,7 @@ type valueFormat[T any] struct {
 	decode func(*decoder) T
 }
 
-// single describes a parameter that may appear once, kept in the field that get points to.
+// single describes a parameter that may appear once. get returns its field.
 func single[T any](typ ParameterType, s scope, get func(*Parameters) **T, v valueFormat[T]) parameterFormat {
 	return parameterFormat{
 		typ:   typ,
@@ -63,7 +63,7 @@ func single[T any](typ ParameterType, s scope, get func(*Parameters) **T, v valu
 	}
 }
 
-// tokens describes AUTHORIZATION_TOKEN, the one parameter that may be repeated.
+// tokens describes AUTHORIZATION_TOKEN, the only parameter that may be repeated.
 func tokens(typ ParameterType, s scope) parameterFormat {
 	return parameterFormat{
 		typ:        typ,
@@ -92,7 +92,7 @@ var (
 	filterValue     = valueFormat[Filter]{(*encoder).prefixedFilter, (*decoder).prefixedFilter}
 )
 
-// parameters decodes Number of Parameters and the Parameters, of which each has to be in scope.
+// parameters decodes Number of Parameters and the Parameters, all of which must be in scope.
 func (d *decoder) parameters(allowed scope) (p Parameters) {
 	n := d.varint()
 	var last parameterFormat
@@ -118,7 +118,7 @@ func (d *decoder) parameters(allowed scope) (p Parameters) {
 	return p
 }
 
-// parameters encodes Number of Parameters and the Parameters, of which each has to be in scope.
+// parameters encodes Number of Parameters and the Parameters, all of which must be in scope.
 func (e *encoder) parameters(p *Parameters, allowed scope) {
 	n := 0
 	for _, f := range e.wire.parameters {
@@ -138,7 +138,7 @@ func (e *encoder) parameters(p *Parameters, allowed scope) {
 	}
 }
 
-// check reports the first parameter of p that is not allowed.
+// check returns an error that names the first parameter of p that is not allowed.
 func (w *wire) check(p *Parameters, allowed scope) error {
 	for _, f := range w.parameters {
 		if f.count(p) > 0 && f.scope&allowed == 0 {

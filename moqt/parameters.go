@@ -1,13 +1,19 @@
 package moqt
 
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
 // Parameters are the Message Parameters of a control message (draft §10.2). A nil pointer is a parameter that is
-// absent; what that means depends on the message. Times are in milliseconds. Which parameters a message may have is
-// checked when it is encoded and decoded.
+// absent, which means different things in different messages. Times are in milliseconds. Encoding and decoding check
+// that the message may have the parameters.
 type Parameters struct {
 	AuthorizationTokens     []Token     // §10.2.2; the only one that may be repeated
 	SubgroupDeliveryTimeout *uint64     // §10.2.3; 0 is no timeout
 	ObjectDeliveryTimeout   *uint64     // §10.2.4; 0 is no timeout
-	FillTimeout             *uint64     // §10.2.5; 0 is "only what is there already"
+	FillTimeout             *uint64     // §10.2.5; 0 is "only what is already there"
 	RendezvousTimeout       *uint64     // §10.2.6; 0 and absent are "do not wait"
 	SubscriberPriority      *uint8      // §10.2.7; 0 is the most urgent
 	GroupOrder              *GroupOrder // §10.2.8
@@ -19,10 +25,10 @@ type Parameters struct {
 	NamespacePrefix         *Namespace  // §10.2.14
 }
 
-// ForwardState returns the Forward parameter, or true, its default in every message but REQUEST_UPDATE (draft §10.2.12).
+// ForwardState returns the Forward parameter, or true, its default in all messages but REQUEST_UPDATE (draft §10.2.12).
 func (p *Parameters) ForwardState() bool { return p.Forward == nil || *p.Forward }
 
-// Priority returns the Subscriber Priority, or 128, its default in every message but REQUEST_UPDATE (draft §10.2.7).
+// Priority returns the Subscriber Priority, or 128, its default in all messages but REQUEST_UPDATE (draft §10.2.7).
 func (p *Parameters) Priority() uint8 {
 	if p.SubscriberPriority == nil {
 		return DefaultSubscriberPriority
@@ -30,8 +36,8 @@ func (p *Parameters) Priority() uint8 {
 	return *p.SubscriberPriority
 }
 
-// Order returns the Group Order parameter, or fallback if it is absent (draft §10.2.8): the publisher's preference for
-// subscriptions, Ascending for FETCH.
+// Order returns the Group Order parameter, or fallback if it is absent (draft §10.2.8). The fallback is the publisher's
+// preference for a subscription, and Ascending for a FETCH.
 func (p *Parameters) Order(fallback GroupOrder) GroupOrder {
 	if p.GroupOrder == nil {
 		return fallback
@@ -39,9 +45,72 @@ func (p *Parameters) Order(fallback GroupOrder) GroupOrder {
 	return *p.GroupOrder
 }
 
-// Merge overwrites the parameters of p with those that update has (REQUEST_UPDATE, draft §10.9).
+// Merge replaces those parameters of p that update has (REQUEST_UPDATE, draft §10.9).
 func (p *Parameters) Merge(update *Parameters) {
 	for _, f := range newest().parameters {
 		f.merge(p, update)
 	}
+}
+
+// scope is a set of messages in which a parameter may appear (draft §10.2.1). A message whose parameters depend on the
+// message that it answers or changes has one member for each case.
+type scope uint32
+
+const (
+	inSubscribe scope = 1 << iota
+	inSubscribeOK
+	inPublish
+	inPublishOK
+	inFetch
+	inFetchOK
+	inTrackStatus
+	inTrackStatusOK
+	inPublishNamespace
+	inSubscribeNamespace
+	inSubscribeTracks
+	inNamespaceOK        // REQUEST_OK to PUBLISH_NAMESPACE, SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS
+	inUpdateSubscription // REQUEST_UPDATE of a SUBSCRIBE or PUBLISH
+	inUpdateFetch        // REQUEST_UPDATE of a FETCH
+	inUpdateNamespace    // REQUEST_UPDATE of a PUBLISH_NAMESPACE
+	inUpdatePrefix       // REQUEST_UPDATE of a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS
+	inUpdateOK
+
+	inUpdate    = inUpdateSubscription | inUpdateFetch | inUpdateNamespace | inUpdatePrefix
+	inRequestOK = inPublishOK | inTrackStatusOK | inNamespaceOK | inUpdateOK
+)
+
+// GroupOrder is the order in which groups are sent (draft §7.1, §10.2.8).
+type GroupOrder uint8
+
+// Group orders.
+const (
+	Ascending  GroupOrder = 0x1 // lower Group IDs first
+	Descending GroupOrder = 0x2 // higher Group IDs first
+)
+
+// String names the order.
+func (o GroupOrder) String() string {
+	switch o {
+	case Ascending:
+		return "ascending"
+	case Descending:
+		return "descending"
+	}
+	return fmt.Sprintf("group order %#x", uint8(o))
+}
+
+func (o GroupOrder) validate() error {
+	if o != Ascending && o != Descending {
+		return fmt.Errorf("group order is %d, neither 1 nor 2", uint8(o))
+	}
+	return nil
+}
+
+// Milliseconds converts a time of the wire format, 0 to 2^64-1 milliseconds, to a Duration. Longer times become the
+// longest Duration, about 292 years.
+func Milliseconds(ms uint64) time.Duration {
+	if ms > math.MaxInt64/uint64(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(ms) * time.Millisecond
 }

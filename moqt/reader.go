@@ -7,7 +7,7 @@ import (
 )
 
 // Reader reads the control messages of one stream. It reads ahead, so nothing else may read from the stream. Its
-// memory follows what has arrived, never what a length field announces.
+// buffer grows with the bytes that have arrived, and not with what a length field announces.
 type Reader struct {
 	r       io.Reader
 	version Version
@@ -16,19 +16,20 @@ type Reader struct {
 }
 
 const (
-	initialReadLen = 512  // bytes that a Reader asks for at first: enough for most requests
+	initialReadLen = 512  // size of the first buffer, in bytes: enough for most requests
 	maxIdleBuffer  = 4096 // bytes that a Reader keeps between messages
 )
 
 // NewReader returns a Reader of the messages in r. On a control stream r starts with SETUP, whose message type is also
-// the stream type; a caller that has consumed it already puts it back with io.MultiReader.
+// the stream type. A caller that has read the type already prepends it with io.MultiReader.
 func NewReader(r io.Reader, v Version) *Reader { return &Reader{r: r, version: v} }
 
-// Buffered returns how many bytes were read from the stream and belong to messages that Read has not returned yet.
+// Buffered returns the number of bytes that were read from the stream and not returned by Read yet, as part of a
+// message.
 func (r *Reader) Buffered() int { return len(r.buf) - r.start }
 
-// Read returns the next message. It returns io.EOF if the stream ends between two messages, the errors of ParseMessage,
-// a ProtocolError for a stream that ends within a message, and errors of the stream as they are. An error is final.
+// Read returns the next message. It returns io.EOF if the stream ends between two messages, and a ProtocolError if the
+// stream ends within a message. It passes on the errors of ParseMessage and of the stream. Errors are final.
 func (r *Reader) Read() (Message, error) {
 	typ, n, err := r.header()
 	if err != nil {
@@ -43,8 +44,8 @@ func (r *Reader) Read() (Message, error) {
 	return ParseMessage(r.version, typ, payload)
 }
 
-// header reads until type and length of a message are buffered, and returns the type and how long both are together.
-// Unknown types are refused here, before any payload is read.
+// header reads until the type and the length of a message are buffered, and returns the type and the encoded size of
+// both. It refuses unknown types, before any payload is read.
 func (r *Reader) header() (typ MessageType, n int, err error) {
 	if err := r.fill(1); err != nil {
 		return 0, 0, err
@@ -77,7 +78,8 @@ func (r *Reader) fill(n int) error {
 	return nil
 }
 
-// makeRoom makes space behind the buffered bytes. Doubling what is full bounds the memory by twice what the peer sent.
+// makeRoom makes space behind the buffered bytes. It doubles a full buffer, so the buffer is at most twice as long as
+// what the peer has sent.
 func (r *Reader) makeRoom() {
 	if r.start == len(r.buf) {
 		r.buf, r.start = r.buf[:0], 0

@@ -1,6 +1,10 @@
 package moqt
 
-import "slices"
+import (
+	"net/url"
+	"slices"
+	"strings"
+)
 
 // Setup Option types (draft §15.4).
 const (
@@ -17,7 +21,7 @@ type Setup struct {
 	Authority             *string // §10.3.1.1; raw QUIC clients only
 	AuthorizationTokens   []Token // §10.3.1.4
 	MaxAuthTokenCacheSize uint64  // §10.3.1.3; bytes, 0 forbids aliases
-	Implementation        string  // §10.3.1.5; empty: not told
+	Implementation        string  // §10.3.1.5; empty: absent
 
 	// Unknown holds the options that this package does not know, in ascending order, for extensions and grease.
 	Unknown []KeyValuePair
@@ -93,3 +97,106 @@ func (m *Setup) option(d *decoder, option KeyValuePair) (known bool) {
 	}
 	return true
 }
+
+// checkSetup checks what draft §10.2.2 and §10.3.1 demand of each role and transport.
+func (c Context) checkSetup(m *Setup) error {
+	notHere := !c.Server || c.WebTransport
+	switch {
+	case m.Path != nil && notHere:
+		return &ProtocolError{SessionInvalidPath, "PATH is for clients on raw QUIC"}
+	case m.Authority != nil && notHere:
+		return &ProtocolError{SessionInvalidAuthority, "AUTHORITY is for clients on raw QUIC"}
+	case m.Path != nil && !validPath(*m.Path):
+		return &ProtocolError{SessionMalformedPath, "PATH is not a path and query of RFC 3986"}
+	case m.Authority != nil && !validAuthority(*m.Authority):
+		return &ProtocolError{SessionMalformedAuthority, "AUTHORITY is not an authority of RFC 3986"}
+	}
+	for _, t := range m.AuthorizationTokens {
+		if c.Server && (t.AliasType == AliasDelete || t.AliasType == AliasUse) {
+			return violation("SETUP uses a token alias that cannot exist yet")
+		}
+	}
+	return nil
+}
+
+// Character classes of RFC 3986 §2, besides letters, digits and "_".
+const (
+	unreserved = "-.~"
+	subDelims  = "!$&'()*+,;="
+)
+
+// validPath reports whether s is path-abempty [ "?" query ] (RFC 3986 §3.3, §3.4).
+func validPath(s string) bool {
+	path, query, _ := strings.Cut(s, "?")
+	if path != "" && path[0] != '/' {
+		return false
+	}
+	return validURIText(path, unreserved+subDelims+":@/") && validURIText(query, unreserved+subDelims+":@/?")
+}
+
+// validAuthority reports whether s is an authority with a host that is not empty (RFC 3986 §3.2, draft §3.1.1).
+func validAuthority(s string) bool {
+	if !validURIText(s, unreserved+subDelims+":@[]") {
+		return false
+	}
+	u, err := url.Parse("moqt://" + s)
+	return err == nil && u.Hostname() != ""
+}
+
+// validURIText reports whether s consists of letters, digits, "_", percent-encoded bytes and the characters in others.
+func validURIText(s, others string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c == '%':
+			if i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2]) {
+				return false
+			}
+			i += 2
+		case isLiteral(c), strings.IndexByte(others, c) >= 0:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+// MaxURILen is the longest New Session URI, in bytes (draft §10.4). The draft sets no limit for the Connect URI of a
+// Redirect; the same one is used.
+const MaxURILen = 8192
+
+// Goaway asks the peer to move to another session, or on a request stream to move that request (draft §10.4). Peers
+// built on the Rust crate moq-transport 0.17 know no field but the URI, and close the session over the others.
+type Goaway struct {
+	NewSessionURI string  // empty: the current one; always empty if a client sends it
+	Timeout       uint64  // milliseconds until the sender closes the session or resets the stream; 0: unspecified
+	RequestID     *uint64 // on the control stream only: the smallest Request ID of the peer that was not processed
+}
+
+// Type implements Message.
+func (*Goaway) Type() MessageType { return MessageGoaway }
+
+func (m *Goaway) encode(e *encoder) {
+	e.uri(m.NewSessionURI)
+	e.varint(m.Timeout)
+	if m.RequestID != nil {
+		e.varint(*m.RequestID)
+	}
+}
+
+func (m *Goaway) decode(d *decoder) {
+	m.NewSessionURI = d.uri()
+	m.Timeout = d.varint()
+	if len(d.b) > 0 {
+		id := d.varint()
+		m.RequestID = &id
+	}
+}
+
+func (e *encoder) uri(s string) { e.lengthPrefixed(s, MaxURILen, "URI") }
+
+func (d *decoder) uri() string { return string(d.lengthPrefixed(MaxURILen, "URI")) }

@@ -1,5 +1,7 @@
 package moqt
 
+import "errors"
+
 // Subscribe asks for the objects that are published from now on (draft §10.7).
 type Subscribe struct {
 	RequestID  uint64
@@ -20,4 +22,62 @@ func (m *Subscribe) decode(d *decoder) {
 	m.RequestID = d.varint()
 	m.Track = d.fullTrackName()
 	m.Parameters = d.parameters(inSubscribe)
+}
+
+// SubscribeOK accepts a SUBSCRIBE (draft §10.8).
+type SubscribeOK struct {
+	TrackAlias uint64
+	Parameters Parameters
+	Properties Properties
+}
+
+// Type implements Message.
+func (*SubscribeOK) Type() MessageType { return MessageSubscribeOK }
+
+func (m *SubscribeOK) encode(e *encoder) {
+	e.varint(m.TrackAlias)
+	e.parameters(&m.Parameters, inSubscribeOK)
+	e.properties(m.Properties)
+}
+
+func (m *SubscribeOK) decode(d *decoder) {
+	m.TrackAlias = d.varint()
+	m.Parameters = d.parameters(inSubscribeOK)
+	m.Properties = d.properties()
+}
+
+// Unsubscribe ends a subscription in drafts before 18; draft-18 uses STOP_SENDING instead. Subscribers built on the
+// Rust crate moq-transport 0.17 still send it, without fields, whenever they drop a subscription. If it were a
+// violation, they would lose their session and all other subscriptions. It is therefore accepted, and never sent.
+type Unsubscribe struct{}
+
+// Type implements Message.
+func (*Unsubscribe) Type() MessageType { return MessageUnsubscribe }
+
+func (*Unsubscribe) encode(e *encoder) {
+	e.fail(errors.New("send STOP_SENDING on the request stream instead"))
+}
+
+func (*Unsubscribe) decode(*decoder) {}
+
+// TrackStatus asks what the answer to a SUBSCRIBE would be, without subscribing (draft §10.14).
+type TrackStatus struct {
+	RequestID  uint64
+	Track      FullTrackName
+	Parameters Parameters
+}
+
+// Type implements Message.
+func (*TrackStatus) Type() MessageType { return MessageTrackStatus }
+
+func (m *TrackStatus) encode(e *encoder) {
+	e.varint(m.RequestID)
+	e.fullTrackName(m.Track)
+	e.parameters(&m.Parameters, inTrackStatus)
+}
+
+func (m *TrackStatus) decode(d *decoder) {
+	m.RequestID = d.varint()
+	m.Track = d.fullTrackName()
+	m.Parameters = d.parameters(inTrackStatus)
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// AliasType says what a Token holds and what to do with it (draft §10.2.2).
+// AliasType determines what a Token holds and what the receiver does with it (draft §10.2.2).
 type AliasType uint64
 
 // Alias types (draft §15.5).
@@ -22,16 +22,16 @@ type Token struct {
 	AliasType AliasType
 	Alias     uint64 // unless AliasType is AliasUseValue
 	Type      uint64 // with AliasRegister and AliasUseValue; 0 is agreed on out of band
-	Value     []byte `json:"-"` // likewise; a credential, kept out of logs
+	Value     []byte `json:"-"` // as Type; a credential, which must not be logged
 }
 
-// tokenOverhead is what each registered token adds to the size of the cache, in bytes (draft §10.3.1.3).
+// tokenOverhead is the size of a registered token without its value, in bytes (draft §10.3.1.3).
 const tokenOverhead = 16
 
-// CacheSize returns what the token counts towards MAX_AUTH_TOKEN_CACHE_SIZE, in bytes (draft §10.3.1.3).
+// CacheSize returns the part of MAX_AUTH_TOKEN_CACHE_SIZE that the token takes, in bytes (draft §10.3.1.3).
 func (t Token) CacheSize() uint64 { return tokenOverhead + uint64(len(t.Value)) }
 
-// hasAlias and hasValue are the fields that follow each alias type.
+// hasAlias and hasValue report which fields follow an alias type.
 func (a AliasType) hasAlias() bool { return a == AliasDelete || a == AliasRegister || a == AliasUse }
 func (a AliasType) hasValue() bool { return a == AliasRegister || a == AliasUseValue }
 
@@ -48,7 +48,7 @@ func appendToken(b []byte, t Token) []byte {
 	return b
 }
 
-// parseToken decodes the Token structure that fills b; Value is a copy. What cannot be decoded closes the session with
+// parseToken decodes the Token structure that fills b. Value is a copy. A malformed structure closes the session with
 // KEY_VALUE_FORMATTING_ERROR (draft §10.2.2).
 func parseToken(b []byte) (t Token, err error) {
 	d := decoder{b: b}

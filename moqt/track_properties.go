@@ -1,6 +1,6 @@
 package moqt
 
-// Defaults of Track Properties that are absent.
+// Defaults of priorities that are absent.
 const (
 	DefaultPublisherPriority  uint8 = 128 // draft §12.4
 	DefaultSubscriberPriority uint8 = 128 // draft §10.2.7
@@ -17,8 +17,8 @@ func isMandatory(typ uint64) bool {
 	return minMandatoryProperty <= typ && typ <= maxMandatoryProperty
 }
 
-// Mandatory returns the first Mandatory Track Property in p that understood (nil: none are) does not accept. Then the
-// track must be refused with UNSUPPORTED_EXTENSION (draft §2.5.1).
+// Mandatory returns the first Mandatory Track Property in p for which understood returns false; a nil understood knows
+// none. If there is one, the track must be refused with UNSUPPORTED_EXTENSION (draft §2.5.1).
 func (p Properties) Mandatory(understood func(typ uint64) bool) (typ uint64, found bool) {
 	for _, list := range [...]Properties{p, p.Immutable()} {
 		for pair := range list.All() {
@@ -30,30 +30,30 @@ func (p Properties) Mandatory(understood func(typ uint64) bool) (typ uint64, fou
 	return 0, false
 }
 
-// SubgroupDeliveryTimeout returns the publisher's timeout in milliseconds, 0 if there is none (draft §12.1).
+// SubgroupDeliveryTimeout returns the publisher's timeout in milliseconds, or 0 if there is none (draft §12.1).
 func (p Properties) SubgroupDeliveryTimeout() uint64 {
 	return p.value(PropertySubgroupDeliveryTimeout, 0)
 }
 
-// ObjectDeliveryTimeout returns the publisher's timeout in milliseconds, 0 if there is none (draft §12.2).
+// ObjectDeliveryTimeout returns the publisher's timeout in milliseconds, or 0 if there is none (draft §12.2).
 func (p Properties) ObjectDeliveryTimeout() uint64 {
 	return p.value(PropertyObjectDeliveryTimeout, 0)
 }
 
-// MaxCacheDuration returns for how many milliseconds an object may be served from a cache, and false if the
-// publisher sets no limit (draft §12.3).
+// MaxCacheDuration returns how long an object may be served from a cache, in milliseconds, and false if the publisher
+// sets no limit (draft §12.3).
 func (p Properties) MaxCacheDuration() (ms uint64, ok bool) {
 	pair, ok := p.Lookup(PropertyMaxCacheDuration)
 	return pair.Value, ok
 }
 
-// DefaultPublisherPriority returns the priority of subgroups and datagrams that carry none; 0 is the most urgent
-// (draft §12.4).
+// DefaultPublisherPriority returns the priority of subgroups and datagrams that have none of their own; 0 is the most
+// urgent (draft §12.4).
 func (p Properties) DefaultPublisherPriority() uint8 {
 	return uint8(p.value(PropertyDefaultPublisherPriority, uint64(DefaultPublisherPriority)))
 }
 
-// DefaultPublisherGroupOrder returns the publisher's preference (draft §12.5).
+// DefaultPublisherGroupOrder returns the order that the publisher prefers (draft §12.5).
 func (p Properties) DefaultPublisherGroupOrder() GroupOrder {
 	return GroupOrder(p.value(PropertyDefaultPublisherGroupOrder, uint64(Ascending)))
 }
@@ -61,8 +61,8 @@ func (p Properties) DefaultPublisherGroupOrder() GroupOrder {
 // DynamicGroups reports whether subscribers may ask for new groups (draft §12.6).
 func (p Properties) DynamicGroups() bool { return p.value(PropertyDynamicGroups, 0) == 1 }
 
-// CheckTrack validates p as Track Properties: a ProtocolError where the draft closes the session, a
-// MalformedTrackError where it gives up the track (draft §12.7).
+// CheckTrack validates p as Track Properties. It returns a ProtocolError where the draft closes the session, and a
+// MalformedTrackError where the track is malformed (draft §12.7).
 func (p Properties) CheckTrack() error {
 	immutable := 0
 	err := p.parse(func(pair KeyValuePair) error {
@@ -82,7 +82,7 @@ func (p Properties) CheckTrack() error {
 }
 
 // checkTrackProperty checks the values that the draft restricts. The draft names no error for a priority above 255
-// (§12.4); it is treated like the other two.
+// (§12.4); here it is the same as for the other two.
 func checkTrackProperty(pair KeyValuePair) error {
 	switch pair.Type {
 	case PropertyDefaultPublisherPriority:

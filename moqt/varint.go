@@ -10,7 +10,7 @@ const MaxVarintLen = 9
 
 // VarintLen returns the length in bytes of the shortest encoding of x.
 func VarintLen(x uint64) int {
-	// Each byte but the ninth carries seven bits of the value; the ninth has no length bits left to spend.
+	// Each of the first eight bytes adds seven bits, after length bits. Nine bytes hold all 64 bits.
 	return min(max((bits.Len64(x)+6)/7, 1), MaxVarintLen)
 }
 
@@ -20,7 +20,7 @@ func AppendVarint(b []byte, x uint64) []byte {
 	if n == MaxVarintLen {
 		return binary.BigEndian.AppendUint64(append(b, 0xff), x)
 	}
-	// n-1 leading ones say how many bytes follow the first.
+	// The number of leading ones, n-1, is the number of bytes that follow the first.
 	x |= uint64(0xff00>>(n-1)&0xff) << (8 * (n - 1))
 	for i := n - 1; i >= 0; i-- {
 		b = append(b, byte(x>>(8*i)))

@@ -69,3 +69,71 @@ func (v Version) wire() *wire {
 
 // newest returns the format of the preferred version, which knows all messages and parameters of the others.
 func newest() *wire { return versions[0].wire }
+
+// wire is the wire format of one version: its messages and parameters with their layouts, and the types of its streams
+// and datagrams. Code asks this table and does not compare versions. The layout of objects on streams is not in it: a
+// version with another one needs a parser and an encoder of its own.
+type wire struct {
+	messages   map[MessageType]messageFormat
+	parameters []parameterFormat // in ascending order of type
+	streams    streamTypes
+	data       DataLayout // of SUBGROUP_HEADER and OBJECT_DATAGRAM
+}
+
+// streamTypes are the types with which unidirectional streams and datagrams start. Those of SUBGROUP_HEADER and
+// OBJECT_DATAGRAM belong to the DataLayout.
+type streamTypes struct {
+	fetch, setup, padding uint64
+	paddingDatagram       uint64
+}
+
+func (w *wire) parameter(typ ParameterType) (parameterFormat, bool) {
+	i := slices.IndexFunc(w.parameters, func(f parameterFormat) bool { return f.typ == typ })
+	if i < 0 {
+		return parameterFormat{}, false
+	}
+	return w.parameters[i], true
+}
+
+// DataLayout identifies the layout of the headers that precede media: SUBGROUP_HEADER and OBJECT_DATAGRAM. Versions
+// whose headers have the same bytes share a layout. Code that reads and writes these headers without this package, as
+// the programs of the fast path do, asks for the layout of the session's version and does not serve a session whose
+// layout it does not know.
+type DataLayout uint8
+
+// DataLayout1 is the layout of draft-18: vi64 fields, and types whose bits say which fields follow.
+const DataLayout1 DataLayout = 1
+
+// String names the layout.
+func (l DataLayout) String() string { return fmt.Sprintf("data layout %d", uint8(l)) }
+
+// headerTypes are the types of the headers of one layout.
+type headerTypes struct {
+	subgroup, datagram typeFamily
+}
+
+// typeFamily is a set of types whose bits say what fields follow.
+type typeFamily struct {
+	fixed uint64 // bits that are always set
+	flags uint64 // bits that may be set
+}
+
+func (f typeFamily) contains(typ uint64) bool { return typ&^f.flags == f.fixed }
+
+var dataLayout1 = headerTypes{
+	subgroup: typeFamily{fixed: 0x10, flags: 0x6f},
+	datagram: typeFamily{flags: 0x2f},
+}
+
+// types returns the types of l, which has to be the layout of a version.
+func (l DataLayout) types() *headerTypes {
+	if l == DataLayout1 {
+		return &dataLayout1
+	}
+	panic("moqt: unknown " + l.String())
+}
+
+// SubgroupType returns the type of a SUBGROUP_HEADER with the fields and flags of h.
+func (l DataLayout) SubgroupType(h SubgroupHeader) uint64 {
+	return l.types().subgroup.fixed | h.flags()
+}

@@ -1,9 +1,44 @@
 package moqt
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
-// decoder reads the fields of a control message. The first error sticks and all later reads return zero values, so
-// that the parsers of messages read like the formats in the draft.
+// encoder writes the fields of a control message. The first error sticks, so that the encode methods of messages read
+// like the formats in the draft.
+type encoder struct {
+	wire *wire
+	b    []byte
+	err  error
+}
+
+// fail records err, if it is the first one.
+func (e *encoder) fail(err error) {
+	if e.err == nil {
+		e.err = err
+	}
+}
+
+func (e *encoder) varint(x uint64)     { e.b = AppendVarint(e.b, x) }
+func (e *encoder) byte(x byte)         { e.b = append(e.b, x) }
+func (e *encoder) location(l Location) { e.b = appendLocation(e.b, l) }
+func (e *encoder) properties(p Properties) {
+	e.fail(p.CheckTrack())
+	e.b = append(e.b, p...)
+}
+
+// lengthPrefixed writes the length of s and s.
+func (e *encoder) lengthPrefixed(s string, limit int, what string) {
+	if len(s) > limit {
+		e.fail(fmt.Errorf("%s of %d bytes, at most %d are allowed", what, len(s), limit))
+	}
+	e.varint(uint64(len(s)))
+	e.b = append(e.b, s...)
+}
+
+// decoder reads the fields of a control message that has arrived completely. The first error sticks, and all later
+// reads return zero values.
 type decoder struct {
 	wire *wire
 	b    []byte // what is left; nothing after an error
@@ -17,8 +52,8 @@ func (d *decoder) fail(err error) {
 	}
 }
 
-// check fails with a PROTOCOL_VIOLATION if the validation of what was decoded returned err. After an earlier failure
-// there is nothing to validate.
+// check fails with a PROTOCOL_VIOLATION if err, the result of validating what was decoded, is not nil. After an earlier
+// failure there was nothing to validate.
 func (d *decoder) check(err error) {
 	if d.err == nil {
 		d.fail(breach(err))
@@ -45,7 +80,7 @@ func (d *decoder) byte() byte {
 	return b[0]
 }
 
-// bytes returns a view of the next n bytes, nil if there are fewer.
+// bytes returns a view of the next n bytes, or nil if there are fewer.
 func (d *decoder) bytes(n uint64) []byte {
 	if n > uint64(len(d.b)) {
 		d.truncated()
@@ -59,8 +94,8 @@ func (d *decoder) bytes(n uint64) []byte {
 // rest returns a view of everything that is left.
 func (d *decoder) rest() []byte { return d.bytes(uint64(len(d.b))) }
 
-// lengthPrefixed returns a view of a field that is preceded by its length. More than limit bytes are a
-// PROTOCOL_VIOLATION, whether or not they are there.
+// lengthPrefixed returns a view of a field that is preceded by its length. A length above limit is a
+// PROTOCOL_VIOLATION, whether or not the bytes are there.
 func (d *decoder) lengthPrefixed(limit uint64, what string) []byte {
 	n := d.varint()
 	if n > limit {
@@ -74,7 +109,7 @@ func (d *decoder) location() Location {
 	return Location{group, d.varint()}
 }
 
-// within decodes a structure that has to fill b exactly.
+// within decodes a structure that must fill b exactly.
 func (d *decoder) within(b []byte, what string, decode func(*decoder)) {
 	inner := decoder{wire: d.wire, b: b}
 	decode(&inner)
@@ -84,7 +119,7 @@ func (d *decoder) within(b []byte, what string, decode func(*decoder)) {
 	d.fail(inner.err)
 }
 
-// properties decodes Track Properties, which are the rest of the message.
+// properties decodes the Track Properties, which are the rest of the message.
 func (d *decoder) properties() Properties {
 	if len(d.b) == 0 {
 		return nil

@@ -1,0 +1,132 @@
+package moqt
+
+import (
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// RequestUpdate changes the parameters of a request. Absent parameters stay as they are (draft §10.9).
+type RequestUpdate struct {
+	RequestID  uint64 // of the update itself
+	Parameters Parameters
+}
+
+// Type implements Message.
+func (*RequestUpdate) Type() MessageType { return MessageRequestUpdate }
+
+func (m *RequestUpdate) encode(e *encoder) {
+	e.varint(m.RequestID)
+	e.parameters(&m.Parameters, inUpdate)
+}
+
+func (m *RequestUpdate) decode(d *decoder) {
+	m.RequestID = d.varint()
+	m.Parameters = d.parameters(inUpdate)
+}
+
+// RequestOK accepts a PUBLISH, REQUEST_UPDATE, TRACK_STATUS, SUBSCRIBE_NAMESPACE, SUBSCRIBE_TRACKS or
+// PUBLISH_NAMESPACE (draft §10.5). What it may contain depends on the message that it answers; see Context.
+//
+// The table of message types in draft §10 still lists PUBLISH_OK as 0x1E, although its format is that of REQUEST_OK,
+// whose type is 0x7. This package sends 0x7 and accepts both.
+type RequestOK struct {
+	Parameters Parameters
+	Properties Properties // in TRACK_STATUS_OK only
+}
+
+// Type implements Message.
+func (*RequestOK) Type() MessageType { return MessageRequestOK }
+
+func (m *RequestOK) encode(e *encoder) {
+	e.parameters(&m.Parameters, inRequestOK)
+	e.properties(m.Properties)
+}
+
+func (m *RequestOK) decode(d *decoder) {
+	m.Parameters = d.parameters(inRequestOK)
+	m.Properties = d.properties()
+}
+
+// RequestError refuses a request (draft §10.6).
+type RequestError struct {
+	Code          RequestErrorCode
+	RetryInterval uint64    // milliseconds plus 1; 0 if the request should not be repeated
+	Reason        string    // truncated to MaxReasonLen when it is sent
+	Redirect      *Redirect // with RequestRedirect only
+}
+
+// Redirect is where to repeat a request (draft §10.6.1). Peers built on the Rust crate moq-transport 0.17 do not know
+// it and close the session.
+type Redirect struct {
+	URI   string        // empty: the URI of this session
+	Track FullTrackName // without fields and name: what was requested. Namespace requests have no name.
+}
+
+// Type implements Message.
+func (*RequestError) Type() MessageType { return MessageRequestError }
+
+// Error implements error, so that functions can return a refused request as their error.
+func (m *RequestError) Error() string {
+	if m.Reason == "" {
+		return "request refused: " + m.Code.String()
+	}
+	return "request refused: " + m.Code.String() + ": " + m.Reason
+}
+
+// Retry returns how long to wait before the request is repeated, and false if it should not be repeated.
+func (m *RequestError) Retry() (after time.Duration, ok bool) {
+	if m.RetryInterval == 0 {
+		return 0, false
+	}
+	return Milliseconds(m.RetryInterval - 1), true
+}
+
+// SetRetry sets RetryInterval to a time, rounded up to milliseconds, after which the request may be repeated.
+func (m *RequestError) SetRetry(after time.Duration) {
+	const ms = uint64(time.Millisecond)
+	m.RetryInterval = (uint64(max(after, 0))+ms-1)/ms + 1
+}
+
+func (m *RequestError) encode(e *encoder) {
+	e.varint(uint64(m.Code))
+	e.varint(m.RetryInterval)
+	e.reason(m.Reason)
+	if (m.Redirect != nil) != (m.Code == RequestRedirect) {
+		e.fail(fmt.Errorf("a redirect belongs to the code REDIRECT, not to %s", m.Code))
+	} else if m.Redirect != nil {
+		e.uri(m.Redirect.URI)
+		e.fullTrackName(m.Redirect.Track)
+	}
+}
+
+func (m *RequestError) decode(d *decoder) {
+	m.Code = RequestErrorCode(d.varint())
+	m.RetryInterval = d.varint()
+	m.Reason = d.reason()
+	if m.Code == RequestRedirect {
+		m.Redirect = &Redirect{URI: d.uri(), Track: d.fullTrackName()}
+	}
+}
+
+// MaxReasonLen is the largest Reason Phrase, in bytes (draft §1.4.4).
+const MaxReasonLen = 1024
+
+func (d *decoder) reason() string {
+	return string(d.lengthPrefixed(MaxReasonLen, "reason phrase"))
+}
+
+// reason writes a Reason Phrase. It truncates a text that is too long, between two characters: an incomplete reason is
+// better than no message.
+func (e *encoder) reason(s string) {
+	if len(s) > MaxReasonLen {
+		s = s[:MaxReasonLen]
+		for len(s) > 0 {
+			if r, n := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || n > 1 {
+				break
+			}
+			s = s[:len(s)-1]
+		}
+	}
+	e.lengthPrefixed(s, MaxReasonLen, "reason phrase")
+}

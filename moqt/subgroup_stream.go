@@ -1,0 +1,275 @@
+package moqt
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// SubgroupIDMode is where the Subgroup ID of a subgroup stream comes from (draft §11.4.2).
+type SubgroupIDMode uint8
+
+// Subgroup ID modes.
+const (
+	SubgroupIDZero        SubgroupIDMode = 0b00 // it is 0
+	SubgroupIDFirstObject SubgroupIDMode = 0b01 // it is the Object ID of the first object on the stream
+	SubgroupIDPresent     SubgroupIDMode = 0b10 // it is in the header
+)
+
+// Bits of the type of a SUBGROUP_HEADER (draft §11.4.2).
+const (
+	subgroupProperties      = 0x01
+	subgroupIDModeShift     = 1
+	subgroupIDModeMask      = 0x06
+	subgroupEndOfGroup      = 0x08
+	subgroupDefaultPriority = 0x20
+	subgroupFirstObject     = 0x40
+)
+
+// MaxSubgroupHeaderLen is the longest SUBGROUP_HEADER, in bytes, whatever lengths the sender chose for its varints.
+const MaxSubgroupHeaderLen = 4*MaxVarintLen + 1
+
+// SubgroupHeader starts a stream that carries objects of one subgroup (draft §11.4.2).
+type SubgroupHeader struct {
+	TrackAlias      uint64
+	GroupID         uint64
+	SubgroupIDMode  SubgroupIDMode
+	SubgroupID      uint64 // with SubgroupIDPresent
+	DefaultPriority bool   // the header has no priority; that of the subscription counts
+	Priority        uint8  // Publisher Priority, unless DefaultPriority
+	HasProperties   bool   // each object has a properties field
+	EndOfGroup      bool   // if the stream ends with FIN, its last object is the last one of the group
+	FirstObject     bool   // the first object on the stream is the first one that was published in the subgroup
+}
+
+// AppendSubgroupHeader appends h. SubgroupIDMode has to be one of the three modes.
+func AppendSubgroupHeader(b []byte, v Version, h SubgroupHeader) []byte {
+	b = AppendVarint(b, v.DataLayout().SubgroupType(h))
+	b = AppendVarint(b, h.TrackAlias)
+	b = AppendVarint(b, h.GroupID)
+	if h.SubgroupIDMode == SubgroupIDPresent {
+		b = AppendVarint(b, h.SubgroupID)
+	}
+	if !h.DefaultPriority {
+		b = append(b, h.Priority)
+	}
+	return b
+}
+
+// flags returns the bits of the type that say what follows.
+func (h SubgroupHeader) flags() uint64 {
+	flags := uint64(h.SubgroupIDMode) << subgroupIDModeShift
+	for _, flag := range [...]struct {
+		set bool
+		bit uint64
+	}{
+		{h.HasProperties, subgroupProperties},
+		{h.EndOfGroup, subgroupEndOfGroup},
+		{h.DefaultPriority, subgroupDefaultPriority},
+		{h.FirstObject, subgroupFirstObject},
+	} {
+		if flag.set {
+			flags |= flag.bit
+		}
+	}
+	return flags
+}
+
+func (t *headerTypes) checkSubgroup(typ uint64) error {
+	if !t.subgroup.contains(typ) || typ&subgroupIDModeMask == subgroupIDModeMask {
+		return violation("invalid subgroup header type %#x", typ)
+	}
+	return nil
+}
+
+// ParseSubgroupHeader decodes the header at the start of b, type included, and returns its encoded length. It returns
+// ErrIncomplete if b ends within the header.
+func ParseSubgroupHeader(v Version, b []byte) (h SubgroupHeader, n int, err error) {
+	f := fields{b: b}
+	typ := f.varint()
+	if f.err == nil {
+		f.fail(v.DataLayout().types().checkSubgroup(typ))
+	}
+	h = SubgroupHeader{
+		SubgroupIDMode:  SubgroupIDMode(typ & subgroupIDModeMask >> subgroupIDModeShift),
+		DefaultPriority: typ&subgroupDefaultPriority != 0,
+		HasProperties:   typ&subgroupProperties != 0,
+		EndOfGroup:      typ&subgroupEndOfGroup != 0,
+		FirstObject:     typ&subgroupFirstObject != 0,
+		TrackAlias:      f.varint(),
+		GroupID:         f.varint(),
+	}
+	if h.SubgroupIDMode == SubgroupIDPresent {
+		h.SubgroupID = f.varint()
+	}
+	if !h.DefaultPriority {
+		h.Priority = f.byte()
+	}
+	if f.err != nil {
+		return SubgroupHeader{}, 0, f.err
+	}
+	return h, f.n, nil
+}
+
+// SubgroupObject is an object on a subgroup stream: its header and its place. Offsets count from the same origin as the
+// start argument of NewSubgroupParser.
+type SubgroupObject struct {
+	ObjectHeader
+	Start           int64 // first byte of the header
+	IDEnd           int64 // after the Object ID Delta; what follows does not depend on earlier objects
+	PropertiesStart int64 // first byte of Properties, after their length
+	PayloadStart    int64
+	End             int64 // after the last byte of the payload
+}
+
+// SubgroupParser finds the objects of a subgroup stream while its bytes arrive, in pieces of any size. It copies no
+// payload and keeps no more than the header of one object.
+type SubgroupParser struct {
+	scanner       objectScanner
+	group         uint64
+	hasProperties bool
+	first         bool // no object has been parsed
+	object        SubgroupObject
+}
+
+// NewSubgroupParser returns a parser of what follows header h. start is the offset of the first byte after h.
+func NewSubgroupParser(h SubgroupHeader, start int64) *SubgroupParser {
+	return &SubgroupParser{
+		scanner:       objectScanner{offset: start, end: start},
+		group:         h.GroupID,
+		hasProperties: h.HasProperties,
+		first:         true,
+	}
+}
+
+// Next takes b, the next bytes of the stream, and consumes bytes until it has parsed the header of an object. It
+// returns that object and the number of bytes consumed. The payload is not among them: the caller passes the rest of b
+// and all that follows to the next calls, which skip the payload.
+//
+// If b does not complete a header, Next consumes all of b and returns ErrIncomplete. All other errors are final: a
+// ProtocolError, a MalformedTrackError or ErrPropertiesTooLong. The object is valid until the next call; its Properties
+// share memory with b or the parser.
+func (p *SubgroupParser) Next(b []byte) (o *SubgroupObject, n int, err error) {
+	n, err = p.scanner.next(b, p)
+	if err != nil {
+		return nil, n, err
+	}
+	return &p.object, n, nil
+}
+
+// Finish returns a ProtocolError if the stream is within an object and must not end here with a FIN (draft §11.4).
+func (p *SubgroupParser) Finish() error { return p.scanner.finish() }
+
+// Offset returns the offset of the next byte that Next expects.
+func (p *SubgroupParser) Offset() int64 { return p.scanner.offset + p.scanner.carriedLen() }
+
+// parseHeader implements headerParser.
+func (p *SubgroupParser) parseHeader(b []byte, start int64) (n, need int, end int64, err error) {
+	f := fields{b: b}
+	o := SubgroupObject{Start: start}
+	delta := f.varint()
+	o.IDEnd = start + int64(f.n)
+	if p.hasProperties {
+		o.Properties = f.properties()
+		o.PropertiesStart = start + int64(f.n-len(o.Properties))
+	}
+	o.PayloadLength = f.varint()
+	if o.PayloadLength == 0 {
+		o.Status = ObjectStatus(f.varint())
+	}
+	if f.err != nil {
+		return 0, f.need, 0, f.err
+	}
+	if o.ObjectID, err = p.objectID(delta); err != nil {
+		return 0, 0, 0, err
+	}
+	if err := o.check(p.group); err != nil {
+		return 0, 0, 0, err
+	}
+	o.PayloadStart = start + int64(f.n)
+	if o.End, err = objectEnd(o.PayloadStart, o.PayloadLength); err != nil {
+		return 0, 0, 0, err
+	}
+	p.object, p.first = o, false
+	return f.n, 0, o.End, nil
+}
+
+// objectID adds the delta to the latest Object ID (draft §11.4.2).
+func (p *SubgroupParser) objectID(delta uint64) (uint64, error) {
+	if p.first {
+		return delta, nil
+	}
+	if last := p.object.ObjectID; delta < math.MaxUint64-last {
+		return last + 1 + delta, nil
+	}
+	return 0, violation("object id exceeds 2^64-1")
+}
+
+// check validates status and properties of an object in group.
+func (h *ObjectHeader) check(group uint64) error {
+	if err := h.Status.validate(h.Properties); err != nil {
+		return breach(err)
+	}
+	return h.Properties.CheckObject(Location{group, h.ObjectID})
+}
+
+// SubgroupEncoder encodes the object headers of one subgroup stream.
+type SubgroupEncoder struct {
+	hasProperties bool
+	started       bool
+	last          uint64 // latest Object ID, if started
+}
+
+// NewSubgroupEncoder returns an encoder of what follows header h.
+func NewSubgroupEncoder(h SubgroupHeader) SubgroupEncoder {
+	return SubgroupEncoder{hasProperties: h.HasProperties}
+}
+
+// AppendObject appends all that precedes the payload of an object. Object IDs must increase. If a receiver would refuse
+// o, it returns an error, and b as it was.
+func (e *SubgroupEncoder) AppendObject(b []byte, o ObjectHeader) ([]byte, error) {
+	delta := o.ObjectID
+	if e.started {
+		if o.ObjectID <= e.last {
+			return b, fmt.Errorf("object %d after object %d", o.ObjectID, e.last)
+		}
+		delta -= e.last + 1
+	}
+	if err := o.validate(e.hasProperties); err != nil {
+		return b, fmt.Errorf("object %d: %w", o.ObjectID, err)
+	}
+	b = AppendVarint(b, delta)
+	if e.hasProperties {
+		b = appendProperties(b, o.Properties)
+	}
+	b = AppendVarint(b, o.PayloadLength)
+	if o.PayloadLength == 0 {
+		b = AppendVarint(b, uint64(o.Status))
+	}
+	e.started, e.last = true, o.ObjectID
+	return b, nil
+}
+
+var (
+	errNoProperties  = errors.New("properties on a stream whose header says that there are none")
+	errStatusPayload = errors.New("a payload together with a status")
+)
+
+// validate returns an error if a receiver would refuse h.
+func (h *ObjectHeader) validate(hasProperties bool) error {
+	switch {
+	case !hasProperties && len(h.Properties) > 0:
+		return errNoProperties
+	case len(h.Properties) > MaxObjectPropertiesLen:
+		return ErrPropertiesTooLong
+	case h.Status != StatusNormal && h.PayloadLength > 0:
+		return errStatusPayload
+	}
+	return h.Status.validate(h.Properties)
+}
+
+// appendProperties appends Properties Length and Properties (draft §11.2.1.2).
+func appendProperties(b []byte, p Properties) []byte {
+	b = AppendVarint(b, uint64(len(p)))
+	return append(b, p...)
+}
