@@ -57,8 +57,8 @@ func TestDatagram(t *testing.T) {
 	}
 }
 
-// TestDatagramTruncation cuts datagrams after every byte. What is left of an object is an object with a shorter payload;
-// everything else is a violation.
+// TestDatagramTruncation cuts datagrams after every byte. The result is an object with a shorter payload if the cut is in
+// the payload, and otherwise a violation.
 func TestDatagramTruncation(t *testing.T) {
 	for _, tc := range datagramGoldens {
 		b := unhex(tc.wire)
@@ -217,7 +217,8 @@ func FuzzDatagram(f *testing.F) {
 }
 
 func BenchmarkDatagram(b *testing.B) {
-	o := ObjectDatagram{TrackAlias: 300, Location: Location{7, 9}, Properties: Properties{0x3e, 1}, Payload: make([]byte, 1000)}
+	o := ObjectDatagram{TrackAlias: 300, Location: Location{7, 9}, Properties: Properties{0x3e, 1},
+		Payload: make([]byte, 1000)}
 	buf, err := AppendDatagramHeader(nil, Draft18, &o)
 	require.NoError(b, err)
 	datagram := append(buf, o.Payload...)

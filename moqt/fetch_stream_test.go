@@ -68,7 +68,8 @@ var fetchStreams = []struct {
 	{
 		name:  "subgroups, priorities, properties, datagrams",
 		order: Ascending,
-		wire:  "1f 00 04 00 01 00" + "01 00" + "02 00" + "13 09 02 00" + "20 02 0407 01 78" + "40 00" + "03 05 00" + "50 ff 00",
+		wire: "1f 00 04 00 01 00" + "01 00" + "02 00" + "13 09 02 00" + "20 02 0407 01 78" + "40 00" + "03 05 00" +
+			"50 ff 00",
 		items: []FetchObject{
 			{Location: Location{0, 0}, SubgroupID: 4, Priority: 1},
 			{Location: Location{0, 1}, SubgroupID: 4, Priority: 1},
@@ -245,7 +246,8 @@ func TestFetchEncoderRefuses(t *testing.T) {
 		{"smaller object", Descending, FetchObject{Location: Location{5, 4}}, "after {5, 5}"},
 		{"smaller group", Ascending, FetchObject{Location: Location{4, 9}}, "ascending"},
 		{"larger group", Descending, FetchObject{Location: Location{6, 0}}, "descending"},
-		{"range in the wrong order", Ascending, FetchObject{Kind: FetchKindUnknown, Location: Location{5, 5}}, "after {5, 5}"},
+		{"range in the wrong order", Ascending, FetchObject{Kind: FetchKindUnknown, Location: Location{5, 5}},
+			"after {5, 5}"},
 		{"long properties", Ascending, FetchObject{
 			Location: Location{5, 6}, Properties: make(Properties, MaxObjectPropertiesLen+1),
 		}, "too long"},
@@ -359,7 +361,8 @@ func BenchmarkFetchParser(b *testing.B) {
 	e := NewFetchEncoder(Ascending)
 	var stream []byte
 	for i := range uint64(100) {
-		stream, _ = e.AppendObject(stream, &FetchObject{Location: Location{i / 10, i % 10}, SubgroupID: i % 2, PayloadLength: 1100})
+		stream, _ = e.AppendObject(stream,
+			&FetchObject{Location: Location{i / 10, i % 10}, SubgroupID: i % 2, PayloadLength: 1100})
 		stream = append(stream, make([]byte, 1100)...)
 	}
 	packets := chop(stream, 1200)

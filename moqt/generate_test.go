@@ -150,7 +150,8 @@ func anyMessage() *rapid.Generator[Message] {
 		case 0:
 			return anySetup(t)
 		case 1:
-			m := &Goaway{NewSessionURI: strings.Repeat("x", rapid.IntRange(0, MaxURILen).Draw(t, "uri")), Timeout: id.Draw(t, "t")}
+			m := &Goaway{NewSessionURI: strings.Repeat("x", rapid.IntRange(0, MaxURILen).Draw(t, "uri")),
+				Timeout: id.Draw(t, "t")}
 			if rapid.Bool().Draw(t, "control") {
 				m.RequestID = new(id.Draw(t, "id"))
 			}
@@ -169,7 +170,8 @@ func anyMessage() *rapid.Generator[Message] {
 		case 6:
 			return &Fetch{
 				RequestID: id.Draw(t, "id"), FetchType: FetchStandalone, Track: anyTrack().Draw(t, "track"),
-				Start: anyLocation().Draw(t, "start"), End: anyLocation().Draw(t, "end"), Parameters: anyParameters(t, inFetch),
+				Start: anyLocation().Draw(t, "start"), End: anyLocation().Draw(t, "end"),
+				Parameters: anyParameters(t, inFetch),
 			}
 		case 7:
 			return &Fetch{
@@ -185,9 +187,11 @@ func anyMessage() *rapid.Generator[Message] {
 		case 9:
 			return &TrackStatus{id.Draw(t, "id"), anyTrack().Draw(t, "track"), anyParameters(t, inTrackStatus)}
 		case 10:
-			return &PublishNamespace{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"), anyParameters(t, inPublishNamespace)}
+			return &PublishNamespace{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"),
+				anyParameters(t, inPublishNamespace)}
 		case 11:
-			return &SubscribeNamespace{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"), anyParameters(t, inSubscribeNamespace)}
+			return &SubscribeNamespace{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"),
+				anyParameters(t, inSubscribeNamespace)}
 		case 12:
 			return &SubscribeTracks{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"), anyParameters(t, inSubscribeTracks)}
 		case 13:
@@ -214,7 +218,9 @@ func anySetup(t *rapid.T) *Setup {
 		m.Path, m.Authority = new(anyBytes(t, 0, 20)), new(anyBytes(t, 0, 20))
 	}
 	if rapid.Bool().Draw(t, "unknown") {
-		m.Unknown = []KeyValuePair{{Type: 0x9d, Bytes: []byte{1}}, {Type: 0x9d, Bytes: []byte{}}, {Type: 0x9e, Value: 3}}
+		m.Unknown = []KeyValuePair{
+			{Type: 0x9d, Bytes: []byte{1}}, {Type: 0x9d, Bytes: []byte{}}, {Type: 0x9e, Value: 3},
+		}
 	}
 	return m
 }

@@ -74,12 +74,15 @@ func TestFilterRange(t *testing.T) {
 		{"no filter", nil, largest, Everything},
 		{"largest object", &Filter{Type: FilterLargestObject}, largest, Range{Location{7, 4}, MaxLocation}},
 		{"largest object, none published", &Filter{Type: FilterLargestObject}, nil, Everything},
-		{"largest object is the last one", &Filter{Type: FilterLargestObject}, &Location{7, top}, Range{Location{8, 0}, MaxLocation}},
+		{"largest object is the last one", &Filter{Type: FilterLargestObject}, &Location{7, top},
+			Range{Location{8, 0}, MaxLocation}},
 		{"next group", &Filter{Type: FilterNextGroupStart}, largest, Range{Location{8, 0}, MaxLocation}},
 		{"next group, none published", &Filter{Type: FilterNextGroupStart}, nil, Everything},
-		{"start", &Filter{Type: FilterAbsoluteStart, Start: Location{2, 1}}, largest, Range{Location{2, 1}, MaxLocation}},
+		{"start", &Filter{Type: FilterAbsoluteStart, Start: Location{2, 1}}, largest,
+			Range{Location{2, 1}, MaxLocation}},
 		{"range", &Filter{FilterAbsoluteRange, Location{2, 1}, 3}, largest, Range{Location{2, 1}, Location{5, top}}},
-		{"range of one group", &Filter{FilterAbsoluteRange, Location{2, 1}, 0}, largest, Range{Location{2, 1}, Location{2, top}}},
+		{"range of one group", &Filter{FilterAbsoluteRange, Location{2, 1}, 0}, largest,
+			Range{Location{2, 1}, Location{2, top}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			require.Equal(t, tc.want, tc.filter.Range(tc.largest))

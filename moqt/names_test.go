@@ -13,7 +13,8 @@ func TestNameText(t *testing.T) {
 		track FullTrackName
 		text  string
 	}{
-		{FullTrackName{Namespace{"example.net", "team2", "project_x"}, "report"}, "example.2enet-team2-project_x--report"},
+		{FullTrackName{Namespace{"example.net", "team2", "project_x"}, "report"},
+			"example.2enet-team2-project_x--report"},
 		{FullTrackName{Namespace{}, ""}, "--"},
 		{FullTrackName{Namespace{}, "x"}, "--x"},
 		{FullTrackName{Namespace{"a"}, ""}, "a--"},

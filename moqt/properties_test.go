@@ -136,7 +136,8 @@ func TestCheckObject(t *testing.T) {
 		malformed  bool
 	}{
 		{"none", nil, false},
-		{"gaps up to the first", withImmutable(t, nil, KeyValuePair{Type: group, Value: 10}, KeyValuePair{Type: object, Value: 5}), false},
+		{"gaps up to the first",
+			withImmutable(t, nil, KeyValuePair{Type: group, Value: 10}, KeyValuePair{Type: object, Value: 5}), false},
 		{"value of 2^16-1", withImmutable(t, nil, KeyValuePair{Type: 0x0d, Bytes: make([]byte, MaxValueLen)}), false},
 		{"unknown types", withImmutable(t, nil, KeyValuePair{Type: Grease(0)}, KeyValuePair{Type: 0x38}), false},
 		{"group gap too large", withImmutable(t, nil, KeyValuePair{Type: group, Value: 11}), true},
@@ -144,7 +145,8 @@ func TestCheckObject(t *testing.T) {
 		{"immutable group gap too large", withImmutable(t, []KeyValuePair{{Type: group, Value: 11}}), true},
 		{"group gap twice", withImmutable(t, nil, KeyValuePair{Type: group}, KeyValuePair{Type: group}), true},
 		{"group gap in both lists", withImmutable(t, []KeyValuePair{{Type: group}}, KeyValuePair{Type: group}), true},
-		{"object gap in both lists", withImmutable(t, []KeyValuePair{{Type: object}}, KeyValuePair{Type: object}), true},
+		{"object gap in both lists", withImmutable(t, []KeyValuePair{{Type: object}}, KeyValuePair{Type: object}),
+			true},
 		{"immutable twice", unhex("0b 00 00 00"), true},
 		{"immutable in immutable", unhex("0b 02 0b 00"), true},
 		{"immutable cut short", unhex("0b 01 3c"), true},
@@ -200,7 +202,8 @@ func TestPropertiesRoundTrip(t *testing.T) {
 
 func FuzzProperties(f *testing.F) {
 	f.Add([]byte{}, uint64(0), uint64(0))
-	f.Add([]byte(withImmutable(f, []KeyValuePair{{Type: 0x3c, Value: 1}}, KeyValuePair{Type: 0x4d, Bytes: []byte("x")})), uint64(1), uint64(2))
+	both := withImmutable(f, []KeyValuePair{{Type: 0x3c, Value: 1}}, KeyValuePair{Type: 0x4d, Bytes: []byte("x")})
+	f.Add([]byte(both), uint64(1), uint64(2))
 	f.Fuzz(func(t *testing.T, b []byte, group, object uint64) {
 		p := Properties(b)
 		track, single := p.CheckTrack(), p.CheckObject(Location{group, object})
@@ -231,7 +234,8 @@ func TestTokenKeepsItsValueSecret(t *testing.T) {
 }
 
 func BenchmarkCheckObject(b *testing.B) {
-	gaps := withImmutable(b, []KeyValuePair{{Type: 2, Value: 1}}, KeyValuePair{Type: 0x3c, Value: 1}, KeyValuePair{Type: 0x3e, Value: 1})
+	gaps := withImmutable(b, []KeyValuePair{{Type: 2, Value: 1}}, KeyValuePair{Type: 0x3c, Value: 1},
+		KeyValuePair{Type: 0x3e, Value: 1})
 	for name, p := range map[string]Properties{"none": nil, "gaps and immutable": gaps} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -246,7 +250,8 @@ func BenchmarkCheckObject(b *testing.B) {
 
 func BenchmarkLookup(b *testing.B) {
 	b.ReportAllocs()
-	p := withImmutable(b, []KeyValuePair{{Type: 2, Value: 1}}, KeyValuePair{Type: 0x3c, Value: 1}, KeyValuePair{Type: 0x3e, Value: 1})
+	p := withImmutable(b, []KeyValuePair{{Type: 2, Value: 1}}, KeyValuePair{Type: 0x3c, Value: 1},
+		KeyValuePair{Type: 0x3e, Value: 1})
 	for b.Loop() {
 		if _, ok := p.PriorObjectIDGap(); !ok {
 			b.Fatal("not found")

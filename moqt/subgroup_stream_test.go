@@ -106,8 +106,10 @@ var subgroupStreams = []struct {
 		header: SubgroupHeader{},
 		wire:   "00 04 61626364" + "00 04 65666768",
 		objects: []SubgroupObject{
-			{ObjectHeader: ObjectHeader{ObjectID: 0, PayloadLength: 4}, Start: 100, IDEnd: 101, PayloadStart: 102, End: 106},
-			{ObjectHeader: ObjectHeader{ObjectID: 1, PayloadLength: 4}, Start: 106, IDEnd: 107, PayloadStart: 108, End: 112},
+			{ObjectHeader: ObjectHeader{ObjectID: 0, PayloadLength: 4}, Start: 100, IDEnd: 101, PayloadStart: 102,
+				End: 106},
+			{ObjectHeader: ObjectHeader{ObjectID: 1, PayloadLength: 4}, Start: 106, IDEnd: 107, PayloadStart: 108,
+				End: 112},
 		},
 	},
 	{
@@ -116,8 +118,10 @@ var subgroupStreams = []struct {
 		wire:   "812c 00 00" + "03 01 78" + "00 00 03",
 		objects: []SubgroupObject{
 			{ObjectHeader: ObjectHeader{ObjectID: 300}, Start: 100, IDEnd: 102, PayloadStart: 104, End: 104},
-			{ObjectHeader: ObjectHeader{ObjectID: 304, PayloadLength: 1}, Start: 104, IDEnd: 105, PayloadStart: 106, End: 107},
-			{ObjectHeader: ObjectHeader{ObjectID: 305, Status: StatusEndOfGroup}, Start: 107, IDEnd: 108, PayloadStart: 110, End: 110},
+			{ObjectHeader: ObjectHeader{ObjectID: 304, PayloadLength: 1}, Start: 104, IDEnd: 105, PayloadStart: 106,
+				End: 107},
+			{ObjectHeader: ObjectHeader{ObjectID: 305, Status: StatusEndOfGroup}, Start: 107, IDEnd: 108,
+				PayloadStart: 110, End: 110},
 		},
 	},
 	{
@@ -257,7 +261,8 @@ func TestSubgroupViolations(t *testing.T) {
 		b := unhex(tc.wire)
 		for size := range len(b) {
 			t.Run(fmt.Sprintf("%s %s in pieces of %d", tc.section, tc.name, size+1), func(t *testing.T) {
-				_, err := parseSubgroup(NewSubgroupParser(SubgroupHeader{HasProperties: tc.properties}, 100), chop(b, size+1))
+				_, err := parseSubgroup(NewSubgroupParser(SubgroupHeader{HasProperties: tc.properties}, 100),
+					chop(b, size+1))
 				requireCode(t, SessionProtocolViolation, err)
 			})
 		}
@@ -332,7 +337,8 @@ func TestSubgroupEncoderRefuses(t *testing.T) {
 		{"same object id", SubgroupHeader{}, ObjectHeader{ObjectID: 5}, "after object 5"},
 		{"smaller object id", SubgroupHeader{}, ObjectHeader{ObjectID: 4}, "after object 5"},
 		{"properties", SubgroupHeader{}, ObjectHeader{ObjectID: 6, Properties: Properties{4, 5}}, "header says"},
-		{"status with payload", SubgroupHeader{}, ObjectHeader{ObjectID: 6, Status: StatusEndOfGroup, PayloadLength: 1}, "payload"},
+		{"status with payload", SubgroupHeader{}, ObjectHeader{ObjectID: 6, Status: StatusEndOfGroup, PayloadLength: 1},
+			"payload"},
 		{"status with properties", SubgroupHeader{HasProperties: true}, ObjectHeader{
 			ObjectID: 6, Status: StatusEndOfTrack, Properties: Properties{4, 5},
 		}, "properties"},
@@ -363,7 +369,8 @@ func TestSubgroupRoundTrip(t *testing.T) {
 				o.Properties = anyObjectProperties(t)
 			}
 			if o.PayloadLength == 0 && len(o.Properties) == 0 {
-				o.Status = rapid.SampledFrom([]ObjectStatus{StatusNormal, StatusEndOfGroup, StatusEndOfTrack}).Draw(t, "status")
+				statuses := []ObjectStatus{StatusNormal, StatusEndOfGroup, StatusEndOfTrack}
+				o.Status = rapid.SampledFrom(statuses).Draw(t, "status")
 			}
 			var err error
 			stream, err = e.AppendObject(stream, o)
@@ -372,7 +379,8 @@ func TestSubgroupRoundTrip(t *testing.T) {
 			want = append(want, o)
 			id += 1 + anyUint64().Draw(t, "gap")>>4
 		}
-		objects, err := parseSubgroup(NewSubgroupParser(header, 7), chop(stream, rapid.IntRange(1, 100).Draw(t, "chunk")))
+		objects, err := parseSubgroup(NewSubgroupParser(header, 7),
+			chop(stream, rapid.IntRange(1, 100).Draw(t, "chunk")))
 		require.NoError(t, err)
 		require.Len(t, objects, len(want))
 		for i, o := range objects {
@@ -420,7 +428,8 @@ func BenchmarkSubgroupParser(b *testing.B) {
 			e := NewSubgroupEncoder(header)
 			var stream []byte
 			for id := range uint64(8) {
-				stream, _ = e.AppendObject(stream, ObjectHeader{ObjectID: id, Properties: Properties{0x3e, 0}, PayloadLength: uint64(payload)})
+				o := ObjectHeader{ObjectID: id, Properties: Properties{0x3e, 0}, PayloadLength: uint64(payload)}
+				stream, _ = e.AppendObject(stream, o)
 				stream = append(stream, make([]byte, payload)...)
 			}
 			packets := chop(stream, 1200)
@@ -449,7 +458,8 @@ func BenchmarkSubgroupEncoder(b *testing.B) {
 	buf := make([]byte, 0, 64)
 	for id := uint64(0); b.Loop(); id++ {
 		var err error
-		if buf, err = e.AppendObject(buf[:0], ObjectHeader{ObjectID: id, Properties: Properties{0x3e, 0}, PayloadLength: 1100}); err != nil {
+		o := ObjectHeader{ObjectID: id, Properties: Properties{0x3e, 0}, PayloadLength: 1100}
+		if buf, err = e.AppendObject(buf[:0], o); err != nil {
 			b.Fatal(err)
 		}
 	}
