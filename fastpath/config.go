@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"sluice/media"
+	"sluice/claim"
 	"sluice/moqt"
 )
 
@@ -51,9 +51,9 @@ func (s *Settings) validate() error {
 
 // Subscriber is a subscription to a track.
 type Subscriber struct {
-	Conn     media.SecondConn // of the subscriber; nil and those of other second senders are passed over
-	Alias    uint64           // of the track, for the subscriber
-	Range    moqt.Range       // of objects that are wanted
+	Conn     claim.ForwarderConn // of the subscriber; nil and those of other second senders are passed over
+	Alias    uint64              // of the track, for the subscriber
+	Range    moqt.Range          // of objects that are wanted
 	Forward  bool
 	Priority uint8 // Subscriber Priority
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"sluice/media"
+	"sluice/claim"
 	"sluice/moqt"
 )
 
@@ -25,7 +25,7 @@ const (
 type conn struct {
 	fast    *FastPath
 	index   uint32
-	abandon func(*media.StreamState)
+	abandon func(*claim.StreamState)
 
 	received atomic.Int64 // largest packet number
 
@@ -33,8 +33,8 @@ type conn struct {
 	closed  bool
 	copies  map[string]uint64 // once closed
 	ids     map[string]struct{}
-	session *media.Session
-	path    *media.SecondPath
+	session *claim.Session
+	path    *claim.Path
 	streams map[kernelDownstreamKey]uint32 // slots of streams that have an owner
 	keys    map[uint32]kernelDownstreamKey // by slot
 	ahead   lookahead
@@ -71,7 +71,7 @@ func (c *conn) removeID(id string) {
 func (c *conn) Received(largest int64) { c.received.Store(largest) }
 
 // ReadKeys implements [media.SecondConn].
-func (c *conn) ReadKeys(phase uint64, k *media.PacketKeys) {
+func (c *conn) ReadKeys(phase uint64, k *claim.PacketKeys) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -89,7 +89,7 @@ func (c *conn) ReadKeys(phase uint64, k *media.PacketKeys) {
 }
 
 // WriteKeys implements [media.SecondConn].
-func (c *conn) WriteKeys(phase uint64, k *media.PacketKeys) {
+func (c *conn) WriteKeys(phase uint64, k *claim.PacketKeys) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -106,7 +106,7 @@ func (c *conn) WriteKeys(phase uint64, k *media.PacketKeys) {
 }
 
 // SetSession implements [media.SecondConn].
-func (c *conn) SetSession(s media.Session) {
+func (c *conn) SetSession(s claim.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -132,7 +132,7 @@ func (c *conn) isServed() bool {
 }
 
 // SetPath implements [media.SecondConn].
-func (c *conn) SetPath(p media.SecondPath) {
+func (c *conn) SetPath(p claim.Path) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.path = &p
@@ -178,7 +178,7 @@ func sourceAddress(oob []byte) (netip.Addr, bool) {
 }
 
 // OpenStream implements [media.SecondConn].
-func (c *conn) OpenStream(up *media.Upstream) (*media.StreamState, bool) {
+func (c *conn) OpenStream(up *claim.PublisherStream) (*claim.StreamState, bool) {
 	from, ok := up.Conn.(*conn)
 	if !ok || from == nil || !from.isServed() || !c.isServed() || !c.fast.enter() {
 		return nil, false
@@ -198,7 +198,7 @@ func (c *conn) OpenStream(up *media.Upstream) (*media.StreamState, bool) {
 			return state, false
 		}
 		if state.ID.Load() == noStream {
-			state.State.Store(opening)
+			state.Phase.Store(opening)
 			return state, false
 		}
 		return state, true
@@ -217,7 +217,7 @@ func (c *conn) findStream(key kernelDownstreamKey) (slot uint32, theirs bool, er
 	if err := maps.FreeStreams.LookupAndDelete(nil, &slot); err != nil {
 		return 0, false, err
 	}
-	c.fast.flows[slot].State.Store(opening)
+	c.fast.flows[slot].Phase.Store(opening)
 	if err := maps.Downstreams.Update(key, slot, ebpf.UpdateNoExist); err != nil {
 		c.fast.report("free a stream", maps.FreeStreams.Put(nil, slot)) // nobody has seen it
 		return 0, false, err
@@ -260,8 +260,8 @@ func (c *conn) claimable(key kernelDownstreamKey) error {
 }
 
 // awaitOpened waits until the kernel, on another CPU, is through with opening a stream: some microseconds.
-func awaitOpened(state *media.StreamState) bool {
-	for deadline := time.Now().Add(openingTimeout); state.State.Load() == opening; runtime.Gosched() {
+func awaitOpened(state *claim.StreamState) bool {
+	for deadline := time.Now().Add(openingTimeout); state.Phase.Load() == opening; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			return false
 		}
@@ -273,7 +273,7 @@ func awaitOpened(state *media.StreamState) bool {
 const openingTimeout = time.Second
 
 // CloseStream implements [media.SecondConn].
-func (c *conn) CloseStream(state *media.StreamState) {
+func (c *conn) CloseStream(state *claim.StreamState) {
 	i, ok := indexOf(c.fast.flows, state)
 	if !ok {
 		return

@@ -8,15 +8,15 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"sluice/media"
+	"sluice/claim"
 )
 
 // FastPath is the kernel as the second sender of a [media.Loop]: it has the memory that they share, the connections and the tracks.
 type FastPath struct {
 	kernel *kernel
 	log    *slog.Logger
-	states []media.SubscriberState
-	flows  []media.StreamState
+	states []claim.ConnState
+	flows  []claim.StreamState
 
 	life sync.RWMutex // held to read while the kernel's memory and maps are used by those who may come after Close
 	over bool
@@ -33,7 +33,7 @@ type FastPath struct {
 	reclaimer  *reclaimer
 }
 
-var _ media.SecondSender = (*FastPath)(nil)
+var _ claim.Forwarder = (*FastPath)(nil)
 
 // New loads the programs. They do nothing until they are attached to a device. logger gets what an operator can do something about.
 func New(s Settings, logger *slog.Logger) (*FastPath, error) {
@@ -43,7 +43,7 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 	}
 	f := &FastPath{
 		kernel: k, log: logger,
-		states: cast[media.SubscriberState](k.subscribers), flows: cast[media.StreamState](k.streams),
+		states: cast[claim.ConnState](k.subscribers), flows: cast[claim.StreamState](k.streams),
 		conns: make([]*conn, len(k.subscribers)),
 	}
 	for i := range uint32(len(k.subscribers)) {
@@ -120,7 +120,7 @@ func (f *FastPath) enter() bool {
 func (f *FastPath) exit() { f.life.RUnlock() }
 
 // Subscriber implements [media.Arena]. If many connections come at once it waits some 10 ms for memory.
-func (f *FastPath) Subscriber() *media.SubscriberState {
+func (f *FastPath) NewConn() *claim.ConnState {
 	if !f.enter() {
 		return nil
 	}
@@ -160,10 +160,10 @@ func (f *FastPath) putIndices(to *[]uint32, indices ...uint32) {
 }
 
 // FreeSubscriber implements [media.Arena]. What was connected is freed when the connection is closed.
-func (f *FastPath) FreeSubscriber(*media.SubscriberState) {}
+func (f *FastPath) FreeConn(*claim.ConnState) {}
 
 // Ledger implements [media.Arena].
-func (f *FastPath) Ledger(s *media.SubscriberState, n int) []media.Record {
+func (f *FastPath) Ledger(s *claim.ConnState, n int) []claim.Record {
 	i, ok := indexOf(f.states, s)
 	if !ok || n > ledgerLen {
 		return nil
@@ -172,10 +172,10 @@ func (f *FastPath) Ledger(s *media.SubscriberState, n int) []media.Record {
 }
 
 // Stream implements [media.Arena]: streams that begin with no publisher's stream are this process's alone.
-func (f *FastPath) Stream() *media.StreamState { return nil }
+func (f *FastPath) NewStream() *claim.StreamState { return nil }
 
 // FreeStream implements [media.Arena].
-func (f *FastPath) FreeStream(*media.StreamState) {}
+func (f *FastPath) FreeStream(*claim.StreamState) {}
 
 // indexOf returns the index of an element, if it is one.
 func indexOf[T any](elements []T, p *T) (int, bool) {
@@ -184,7 +184,7 @@ func indexOf[T any](elements []T, p *T) (int, bool) {
 }
 
 // Connect implements [media.SecondSender].
-func (f *FastPath) Connect(s *media.SubscriberState, abandon func(*media.StreamState)) media.SecondConn {
+func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState)) claim.ForwarderConn {
 	i, ok := indexOf(f.states, s)
 	if !ok {
 		panic("fastpath: Connect with a state that Subscriber did not return")

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"sluice/media"
+	"sluice/claim"
 )
 
 const streamsPerConnection = 64
@@ -28,7 +28,7 @@ type kernel struct {
 	keys        []kernelSendKeys
 	copies      []kernelCopyCounts
 	upstreams   []kernelUpstream
-	ledgers     *lent[media.Record]
+	ledgers     *lent[claim.Record]
 	keyStreams  *lent[kernelKeyStream] // of connections that the kernel sends to
 }
 
@@ -88,7 +88,7 @@ func (k *kernel) load(s Settings) error {
 	if err := spec.LoadAndAssign(&k.ingress, nil); err != nil {
 		return err
 	}
-	k.ledgers = newLent[media.Record](k.ingress.Ledgers, spec.Maps[kernelMapLedgers].InnerMap)
+	k.ledgers = newLent[claim.Record](k.ingress.Ledgers, spec.Maps[kernelMapLedgers].InnerMap)
 	k.keyStreams = newLent[kernelKeyStream](k.ingress.Lookaheads, spec.Maps[kernelMapLookaheads].InnerMap)
 	return k.loadEgress(s)
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
 	"sluice/internal/lab"
-	"sluice/media"
 	"sluice/moqt"
 )
 
@@ -18,9 +18,9 @@ func TestLayout(t *testing.T) {
 		ours, kernels any
 		names         map[string]string // where they differ by more than case
 	}{
-		{media.SubscriberState{}, kernelSubscriberState{}, nil},
-		{media.StreamState{}, kernelStreamState{}, map[string]string{"State": "Phase"}},
-		{media.Record{}, kernelRecord{}, nil},
+		{claim.ConnState{}, kernelSubscriberState{}, nil},
+		{claim.StreamState{}, kernelStreamState{}, map[string]string{"State": "Phase"}},
+		{claim.Record{}, kernelRecord{}, nil},
 	} {
 		ours, kernels := reflect.TypeOf(tt.ours), reflect.TypeOf(tt.kernels)
 		require.Equal(t, kernels.Size(), ours.Size(), ours)

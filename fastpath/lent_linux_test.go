@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
-	"sluice/media"
+	"sluice/claim"
 )
 
 // TestMemoryFollowsConnections has many connections come at once, and go, twice.
@@ -24,10 +24,10 @@ func TestMemoryFollowsConnections(t *testing.T) {
 	}
 	awaitLent(reserve)
 	for range 2 {
-		states := make([]*media.SubscriberState, connections)
+		states := make([]*claim.ConnState, connections)
 		var all sync.WaitGroup
 		for i := range states {
-			all.Go(func() { states[i] = f.Subscriber() })
+			all.Go(func() { states[i] = f.NewConn() })
 		}
 		all.Wait()
 		awaitLent(connections + reserve)
@@ -39,7 +39,7 @@ func TestMemoryFollowsConnections(t *testing.T) {
 		}
 		for i, s := range states {
 			require.EqualValues(t, i, f.Ledger(s, ledgerLen)[ledgerLen-1].PN.Load(), "a ledger of its own")
-			f.Connect(s, func(*media.StreamState) {}).Close()
+			f.Connect(s, func(*claim.StreamState) {}).Close()
 		}
 		awaitLent(2 * reserve)
 	}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/crypto/chacha20"
 	"golang.org/x/crypto/chacha20poly1305"
 
-	"sluice/media"
+	"sluice/claim"
 )
 
 const (
@@ -55,7 +55,7 @@ type streamKey struct {
 	nonce [chacha20.NonceSize]byte
 }
 
-func newStreamKey(k *media.PacketKeys) *streamKey {
+func newStreamKey(k *claim.PacketKeys) *streamKey {
 	s := &streamKey{key: k.Key, iv: k.IV}
 	var err error
 	if s.aead, err = chacha20poly1305.New(s.key[:]); err != nil {
@@ -90,7 +90,7 @@ func (k *streamKey) fill(slot *kernelKeyStream, number uint64, n int) {
 func bytesOf[T any](v *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)) }
 
 // setKeys is called before packets of a key generation are sent.
-func (a *lookahead) setKeys(generation uint64, k *media.PacketKeys) {
+func (a *lookahead) setKeys(generation uint64, k *claim.PacketKeys) {
 	a.keys[generation&3] = newStreamKey(k)
 	a.keys[(generation+2)&3].erase()
 	a.keys[(generation+2)&3] = nil

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"sluice/claim"
 	"sluice/internal/lab"
-	"sluice/media"
 )
 
 const slotFree = 1<<64 - 1 // SLOT_FREE in bpf/lookahead.h
@@ -20,7 +20,7 @@ const slotFree = 1<<64 - 1 // SLOT_FREE in bpf/lookahead.h
 // lookAhead makes the key streams of a subscriber's next packets, as after the kernel has sent it one.
 func (r *rig) lookAhead(s *subscriber) *conn {
 	c := r.connection(s.index)
-	c.WriteKeys(0, (*media.PacketKeys)(s.keys))
+	c.WriteKeys(0, (*claim.PacketKeys)(s.keys))
 	c.Acknowledged()
 	r.kernel.subscribers[s.index].NextPn++
 	r.kernel.copies[s.index].ByReason[0]++
@@ -56,7 +56,7 @@ func newAheadRig(t testing.TB) *aheadRig {
 	t.Cleanup(func() { require.NoError(t, rings.close()) })
 	r.ahead.ring = rings.of(aheadIndex)
 	for generation := range uint64(2) {
-		keys, p := r.keysOf(generation), new(media.PacketKeys)
+		keys, p := r.keysOf(generation), new(claim.PacketKeys)
 		copy(p.Key[:], asBytes(&keys.Key))
 		copy(p.IV[:], asBytes(&keys.Iv))
 		r.ahead.setKeys(generation, p)
@@ -181,7 +181,7 @@ func TestSealRaces(t *testing.T) {
 // TestRefill looks at which key streams are made.
 func TestRefill(t *testing.T) {
 	a := lookahead{ring: make([]kernelKeyStream, ringLen)}
-	a.setKeys(0, (*media.PacketKeys)(randomPacketKeys()))
+	a.setKeys(0, (*claim.PacketKeys)(randomPacketKeys()))
 	full := func() (n int) {
 		for i := range a.ring {
 			if a.ring[i].Len > 0 {
@@ -221,12 +221,12 @@ func TestRefill(t *testing.T) {
 	require.EqualValues(t, 320, a.ring[(122+ringLen)%ringLen].Len, "what is used lately, in whole blocks")
 
 	// What was made for another key generation is of no use.
-	a.setKeys(1, (*media.PacketKeys)(randomPacketKeys()))
+	a.setKeys(1, (*claim.PacketKeys)(randomPacketKeys()))
 	a.look(1<<generationShift|123, 13)
 	a.refill()
 	require.EqualValues(t, 1<<generationShift|123, a.ring[123%ringLen].Word)
 	require.NotNil(t, a.keys[0], "the kernel may be sealing a packet of that generation")
-	a.setKeys(2, (*media.PacketKeys)(randomPacketKeys()))
+	a.setKeys(2, (*claim.PacketKeys)(randomPacketKeys()))
 	require.Nil(t, a.keys[0])
 
 	made := a.made

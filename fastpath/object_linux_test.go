@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
 	"sluice/internal/lab"
-	"sluice/media"
 	"sluice/moqt"
 )
 
@@ -117,7 +117,7 @@ func (r *rig) connection(index uint32) *conn {
 	if c := r.fast.conn(index); c != nil {
 		return c
 	}
-	return r.fast.Connect(&r.fast.states[index], func(*media.StreamState) {}).(*conn)
+	return r.fast.Connect(&r.fast.states[index], func(*claim.StreamState) {}).(*conn)
 }
 
 // TestObjectDeclines sets up, for each reason, a datagram that the kernel must leave to user space, which then finds that it has to send it.

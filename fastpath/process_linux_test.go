@@ -20,9 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"sluice/claim"
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
-	"sluice/media"
 )
 
 // childDevice names the device that a child process attaches the programs to.
@@ -144,7 +144,7 @@ func TestKeysAreErased(t *testing.T) {
 	r, _ := objectRig(t, 1)
 	const index = 40
 	c := r.connection(index)
-	secret := media.PacketKeys(*randomPacketKeys())
+	secret := claim.PacketKeys(*randomPacketKeys())
 	c.ConnectionID([]byte("another!"), true)
 	c.ReadKeys(0, &secret)
 	c.ReadKeys(1, &secret)
@@ -177,7 +177,7 @@ func TestStreamClosedTwice(t *testing.T) {
 	c, reclaimer := r.connection(0), r.fast.reclaimer
 	reclaimer.close() // this test does its work
 	t.Cleanup(func() { reclaimer.done = make(chan struct{}) })
-	state, theirs := c.OpenStream(&media.Upstream{Conn: c, StreamID: 7})
+	state, theirs := c.OpenStream(&claim.PublisherStream{Conn: c, StreamID: 7})
 	require.False(t, theirs)
 	c.CloseStream(state)
 	c.CloseStream(state)
@@ -196,7 +196,7 @@ func TestSlotsAreFreedOnce(t *testing.T) {
 	f.reclaimer.close() // this test does its work
 	t.Cleanup(func() { f.reclaimer.done = make(chan struct{}) })
 	for range 5 {
-		c := f.Connect(f.Subscriber(), func(*media.StreamState) {}).(*conn)
+		c := f.Connect(f.NewConn(), func(*claim.StreamState) {}).(*conn)
 		swept := make(chan struct{})
 		var open sync.WaitGroup
 		for i := range 2 {
@@ -206,7 +206,7 @@ func TestSlotsAreFreedOnce(t *testing.T) {
 					case <-swept:
 						return
 					default:
-						c.OpenStream(&media.Upstream{Conn: c, StreamID: id})
+						c.OpenStream(&claim.PublisherStream{Conn: c, StreamID: id})
 					}
 				}
 			})

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"sluice/media"
+	"sluice/claim"
 )
 
 // reasonNames are the labels of what bpf/reason.h counts.
@@ -65,7 +65,7 @@ func (k *kernel) Counts() (map[string]uint64, error) {
 
 // Copies returns what became of the copies that the kernel was to send to a subscriber, by reason: "sent", "window" and so on, the names of
 // Counts that begin with copy_. It is nil if the fast path does not serve the connection.
-func (f *FastPath) Copies(to media.SecondConn) map[string]uint64 {
+func (f *FastPath) Copies(to claim.ForwarderConn) map[string]uint64 {
 	c, _ := to.(*conn)
 	if c == nil || !f.enter() {
 		return nil

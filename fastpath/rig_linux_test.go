@@ -20,9 +20,9 @@ import (
 	"golang.org/x/crypto/chacha20"
 	"golang.org/x/crypto/chacha20poly1305"
 
+	"sluice/claim"
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
-	"sluice/media"
 )
 
 const relayPort = 4443
@@ -329,7 +329,7 @@ func subgroupHeader(alias, group, subgroup uint64, priority int) []byte {
 }
 
 // record is the ledger's entry of a subscriber's packet.
-func (r *rig) record(s *subscriber, pn uint64) *media.Record {
+func (r *rig) record(s *subscriber, pn uint64) *claim.Record {
 	return &r.ledgers.of(s.index)[pn%ledgerLen]
 }
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
 	"sluice/internal/lab"
-	"sluice/media"
 	"sluice/moqt"
 )
 
@@ -31,13 +31,13 @@ func TestUnknownLayout(t *testing.T) {
 			r := newRig(t, lab.Topology{}, false)
 			var log bytes.Buffer
 			r.fast.log = slog.New(slog.NewTextHandler(&log, nil))
-			connect := func(l moqt.DataLayout) media.SecondConn {
-				c := r.fast.Connect(r.fast.Subscriber(), func(*media.StreamState) {})
-				c.SetSession(media.Session{Layout: l})
+			connect := func(l moqt.DataLayout) claim.ForwarderConn {
+				c := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {})
+				c.SetSession(claim.Session{Layout: l})
 				return c
 			}
 			publisher := connect(tt.publisher)
-			late := r.fast.Connect(r.fast.Subscriber(), func(*media.StreamState) {}) // its session is not known yet
+			late := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {}) // its session is not known yet
 			subscribers := []Subscriber{{Conn: connect(tt.subscriber)}, {Conn: connect(knownLayout)}, {Conn: late}}
 			track := r.fast.NewTrack()
 			defer track.Close()
@@ -48,7 +48,7 @@ func TestUnknownLayout(t *testing.T) {
 				require.NoError(t, r.ingress.Tracks.Lookup(track.index, &applied))
 			}
 			require.Equal(t, tt.subscribers, applied.Count)
-			state, _ := subscribers[0].Conn.OpenStream(&media.Upstream{Conn: publisher, StreamID: 3})
+			state, _ := subscribers[0].Conn.OpenStream(&claim.PublisherStream{Conn: publisher, StreamID: 3})
 			require.Equal(t, tt.lines == 0, state != nil, "a stream that is shared with the kernel")
 			require.Equal(t, tt.lines, bytes.Count(log.Bytes(), []byte("does not know the layout")), log.String())
 		})

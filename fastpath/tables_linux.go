@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"sluice/media"
+	"sluice/claim"
 )
 
 const ledgerLen = 2048 // records of one subscriber, LEDGER_LEN in bpf/state.h
 
 // packetKeys are the keys of one direction in one key phase.
-type packetKeys media.PacketKeys
+type packetKeys claim.PacketKeys
 
 func (p *packetKeys) words() (k kernelPacketKeys) {
 	for i := range k.Key {

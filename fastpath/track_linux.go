@@ -10,7 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"sluice/media"
+	"sluice/claim"
 	"sluice/moqt"
 )
 
@@ -49,7 +49,7 @@ func (f *FastPath) NewTrack() *Track {
 // Forward has the kernel forward what the publisher from sends with an alias to subscribers, from the next packet on, and whatever it did
 // before no more. defaultPriority is the Publisher Priority of subgroups that do not say theirs. Without a publisher the track is not on
 // the fast path.
-func (t *Track) Forward(from media.SecondConn, alias uint64, defaultPriority uint8, subscribers []Subscriber) {
+func (t *Track) Forward(from claim.ForwarderConn, alias uint64, defaultPriority uint8, subscribers []Subscriber) {
 	if t == nil || !t.fast.enter() {
 		return
 	}
@@ -167,7 +167,7 @@ func (t *Track) Close() {
 
 // Receive announces a stream of a publisher, whose objects begin at offset start and inherit priority. The returned function must be called
 // when all of it was read.
-func (t *Track) Receive(from media.SecondConn, id int64, h moqt.SubgroupHeader, priority uint8, start int64) (end func()) {
+func (t *Track) Receive(from claim.ForwarderConn, id int64, h moqt.SubgroupHeader, priority uint8, start int64) (end func()) {
 	publisher, _ := from.(*conn)
 	if t == nil || publisher == nil {
 		return func() {}
@@ -184,7 +184,7 @@ func (t *Track) Receive(from media.SecondConn, id int64, h moqt.SubgroupHeader, 
 }
 
 // Identify announces a stream of which only the first object said which subgroup it brings.
-func (t *Track) Identify(from media.SecondConn, id int64, h moqt.SubgroupHeader, subgroup uint64, priority uint8, start int64) {
+func (t *Track) Identify(from claim.ForwarderConn, id int64, h moqt.SubgroupHeader, subgroup uint64, priority uint8, start int64) {
 	if publisher, _ := from.(*conn); t != nil && publisher != nil {
 		h.SubgroupID = subgroup
 		t.register(publisher, uint64(id), h, priority, start)

@@ -99,7 +99,7 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 	}))
 	loop := media.Config{Logger: log}
 	if w.fast != nil {
-		loop.Arena = w.fast
+		loop.Memory = w.fast
 		cfg.sender.MaxUDPPayloadSize = fastpath.MaxUDPPayloadSize
 	}
 	w.relay, err = relay.New(relay.Config{Authorizer: relay.AllowAll{}, Logger: log, FastPath: w.fast, FastPathPolicy: cfg.budget})
@@ -409,6 +409,6 @@ func (w *world) report() map[string]uint64 {
 		}
 	}
 	s := w.loop.Stats().Counters
-	w.Logf("kernel %d of %d packets, %d again, %d lost; %v", s.SecondPackets, s.Packets, s.Retransmissions, s.LostPackets, counts)
+	w.Logf("kernel %d of %d packets, %d again, %d lost; %v", s.ForwarderPackets, s.Packets, s.Retransmissions, s.LostPackets, counts)
 	return counts
 }

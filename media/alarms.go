@@ -1,19 +1,21 @@
 package media
 
+import "sluice/clock"
+
 // alarms is a binary heap of senders by alarm. An alarm that is put off stays where it is: when it goes off the sender is served and
 // sets another. That is far cheaper than to move it with each packet.
 type alarms []*Sender
 
 // next returns the first alarm.
-func (a alarms) next() Time {
+func (a alarms) next() clock.Time {
 	if len(a) == 0 {
-		return never
+		return clock.Never
 	}
 	return a[0].alarm
 }
 
 // due removes and returns a sender whose alarm is due, or returns nil.
-func (a *alarms) due(now Time) *Sender {
+func (a *alarms) due(now clock.Time) *Sender {
 	if a.next() > now {
 		return nil
 	}
@@ -23,9 +25,9 @@ func (a *alarms) due(now Time) *Sender {
 }
 
 // set makes sure that the sender is served by then, or takes its alarm away if it is never.
-func (a *alarms) set(s *Sender, at Time) {
+func (a *alarms) set(s *Sender, at clock.Time) {
 	switch {
-	case at == never:
+	case at == clock.Never:
 		a.remove(s)
 		return
 	case s.alarmIndex < 0:

@@ -12,6 +12,9 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
+	"sluice/clock"
+	"sluice/internal/packet"
 	"sluice/track"
 )
 
@@ -19,16 +22,16 @@ import (
 func BenchmarkSeal(b *testing.B) {
 	for _, suite := range []uint16{tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384, tls.TLS_CHACHA20_POLY1305_SHA256} {
 		b.Run(tls.CipherSuiteName(suite), func(b *testing.B) {
-			k, h, err := newPacketKey(0, suite, version1, testSecret)
+			k, h, err := packet.NewKey(0, suite, packet.Version1, testSecret)
 			require.NoError(b, err)
-			var s sealer
-			s.install(0, k, h)
-			p := make([]byte, 1200-tagLength, 1200)
+			var s packet.Sealer
+			s.Install(0, k, h)
+			p := make([]byte, 1200-packet.TagLength, 1200)
 			b.SetBytes(1200)
 			b.ReportAllocs()
 			cpu := cpuTime()
 			for n := uint64(0); b.Loop(); n++ {
-				s.seal(p, 13, n, 0)
+				s.Seal(p, 13, n, 0)
 			}
 			b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N), "cpu-ns/op")
 		})
@@ -71,17 +74,17 @@ func BenchmarkPacket(b *testing.B) {
 }
 
 func BenchmarkClaim(b *testing.B) {
-	var s SubscriberState
-	var st StreamState
-	l := make(ledger, 1024)
-	l.clear()
+	var s claim.ConnState
+	var st claim.StreamState
+	l := make(claim.Ledger, 1024)
+	l.Clear()
 	s.DataLimit.Store(1 << 62)
-	i, cpu := newInfo(1, 1200, 40, kindStream), cpuTime()
+	i, cpu := claim.NewInfo(1, 1200, 40, claim.KindStream), cpuTime()
 	for at := int64(0); b.Loop(); at += 1200 {
-		n, _, _ := s.begin(l)
-		s.takeData(1200, false, 0)
-		st.claim(at, at+1200, false)
-		s.commit(l, n, 1, at, i)
+		n, _, _ := s.Begin(l)
+		s.TakeData(1200, false, 0)
+		st.Claim(at, at+1200, false)
+		s.Commit(l, n, 1, at, i)
 		s.LedgerLow.Store(n)
 	}
 	b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N), "cpu-ns/op")
@@ -122,13 +125,13 @@ func BenchmarkAck(b *testing.B) {
 // wideController never holds anything back.
 type wideController struct{}
 
-func (wideController) Sent(Time, int, int)      {}
-func (wideController) Acked(AckEvent)           {}
-func (wideController) Lost(LossEvent)           {}
-func (wideController) Spurious(Time)            {}
-func (wideController) Window() int              { return maxWindow }
-func (wideController) Rate(time.Duration) int64 { return 0 }
-func (wideController) Reset(int)                {}
+func (wideController) Sent(clock.Time, int, int) {}
+func (wideController) Acked(AckEvent)            {}
+func (wideController) Lost(LossEvent)            {}
+func (wideController) Spurious(clock.Time)       {}
+func (wideController) Window() int               { return maxWindow }
+func (wideController) Rate(time.Duration) int64  { return 0 }
+func (wideController) Reset(int)                 {}
 
 // audience is many senders on one loop, whose packets go to sockets that nobody reads.
 type audience struct {
@@ -152,7 +155,7 @@ func newAudience(t testing.TB, n int, cfg Config, suite uint16) *audience {
 		s := a.loop.NewSender(SenderConfig{NewController: func(int) CongestionController { return wideController{} }})
 		s.NextPacketNumber()
 		s.PeerParameters(defaultParams())
-		s.Keys(0, suite, version1, nil, testSecret)
+		s.Keys(0, suite, packet.Version1, nil, testSecret)
 		s.Path(quic.PathInfo{Remote: sink.LocalAddr(), DestConnID: quic.ConnectionIDFromBytes([]byte{1, 2, 3, 4}), MTU: testMTU})
 		_, err := s.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Prefix: []byte("prefix"), Log: a.log})
 		require.NoError(t, err)

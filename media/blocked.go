@@ -1,5 +1,11 @@
 package media
 
+import (
+	"sluice/claim"
+	"sluice/clock"
+	"sluice/internal/packet"
+)
+
 // blockedFrame is a DATA_BLOCKED, STREAM_DATA_BLOCKED or STREAMS_BLOCKED frame to be sent (RFC 9000 §19.12 to §19.14).
 type blockedFrame struct {
 	frame  byte
@@ -14,36 +20,36 @@ func (s *Sender) block(st *Stream, p parking) {
 		s.count(BlockedStream)
 		if limit := int64(st.state.Limit.Load()); st.blockedAt != limit {
 			st.blockedAt = limit
-			s.blocked = append(s.blocked, blockedFrame{frameStreamDataBlocked, st, limit})
+			s.blocked = append(s.blocked, blockedFrame{packet.FrameStreamDataBlocked, st, limit})
 		}
 	case parkedConn:
 		s.count(BlockedConn)
 		s.dataWanted.Store(true)
-		if s.state.dataAvailable() > 0 { // returned before ReturnData could see that it is wanted
+		if s.state.DataAvailable() > 0 { // returned before ReturnData could see that it is wanted
 			return
 		}
 		if limit := int64(s.state.DataLimit.Load() + s.state.Reserve.Load()); s.dataBlockedAt != limit {
 			s.dataBlockedAt = limit
-			s.blocked = append(s.blocked, blockedFrame{frameDataBlocked, nil, limit})
+			s.blocked = append(s.blocked, blockedFrame{packet.FrameDataBlocked, nil, limit})
 		}
 	case parkedID:
 		s.count(BlockedStreams)
 		if limit := int64(s.state.MaxUni.Load()); s.streamsBlockedAt != limit {
 			s.streamsBlockedAt = limit
-			s.blocked = append(s.blocked, blockedFrame{frameStreamsBlockedUni, nil, limit})
+			s.blocked = append(s.blocked, blockedFrame{packet.FrameStreamsBlockedUni, nil, limit})
 		}
 	}
 	s.parkAs(st, p)
 }
 
-func (s *Sender) sendBlocked(now Time, b *batch) Reason {
+func (s *Sender) sendBlocked(now clock.Time, b *batch) Reason {
 	f := s.blocked[0]
 	r := none
 	switch {
-	case f.frame != frameStreamDataBlocked:
-		r = s.sendControl(now, b, nil, kindBlocked, int64(f.frame), f.frame, uint64(f.limit))
+	case f.frame != packet.FrameStreamDataBlocked:
+		r = s.sendControl(now, b, nil, claim.KindBlocked, int64(f.frame), f.frame, uint64(f.limit))
 	case f.stream.park == parkedStream && f.stream.reader != nil:
-		r = s.sendControl(now, b, f.stream, kindBlocked, int64(f.frame), f.frame, uint64(f.stream.id()), uint64(f.limit))
+		r = s.sendControl(now, b, f.stream, claim.KindBlocked, int64(f.frame), f.frame, uint64(f.stream.id()), uint64(f.limit))
 	}
 	if r == none {
 		s.blocked = s.blocked[1:]
@@ -54,11 +60,11 @@ func (s *Sender) sendBlocked(now Time, b *batch) Reason {
 // loseBlocked sends the frame again if the limit is still the same and in the way.
 func (s *Sender) loseBlocked(frame byte, st *Stream) {
 	switch {
-	case frame == frameDataBlocked && len(s.parked[parkedConn]) > 0 && uint64(s.dataBlockedAt) == s.state.DataLimit.Load()+s.state.Reserve.Load():
+	case frame == packet.FrameDataBlocked && len(s.parked[parkedConn]) > 0 && uint64(s.dataBlockedAt) == s.state.DataLimit.Load()+s.state.Reserve.Load():
 		s.blocked = append(s.blocked, blockedFrame{frame, nil, s.dataBlockedAt})
-	case frame == frameStreamsBlockedUni && len(s.parked[parkedID]) > 0 && uint64(s.streamsBlockedAt) == s.state.MaxUni.Load():
+	case frame == packet.FrameStreamsBlockedUni && len(s.parked[parkedID]) > 0 && uint64(s.streamsBlockedAt) == s.state.MaxUni.Load():
 		s.blocked = append(s.blocked, blockedFrame{frame, nil, s.streamsBlockedAt})
-	case frame == frameStreamDataBlocked && st != nil && st.park == parkedStream && uint64(st.blockedAt) == st.state.Limit.Load():
+	case frame == packet.FrameStreamDataBlocked && st != nil && st.park == parkedStream && uint64(st.blockedAt) == st.state.Limit.Load():
 		s.blocked = append(s.blocked, blockedFrame{frame, st, st.blockedAt})
 	}
 }

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"sluice/internal/packet"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ func TestStreamFlowControl(t *testing.T) {
 	sent := w.run()
 	require.Len(t, sent, 2)
 	require.Len(t, sent[0].data, 100)
-	require.Equal(t, byte(frameStreamDataBlocked), sent[1].frame)
+	require.Equal(t, byte(packet.FrameStreamDataBlocked), sent[1].frame)
 	require.Equal(t, []uint64{3, 100}, sent[1].fields)
 	log.Append(content(200, 10))
 	require.Empty(t, w.run(), "it was said")
@@ -64,11 +65,11 @@ func TestLostBlockedFrames(t *testing.T) {
 		var lost []int64
 		var frames []byte
 		for _, p := range w.run() {
-			if p.frame&^7 != frameStream {
+			if p.frame&^7 != packet.FrameStream {
 				lost, frames = append(lost, p.number), append(frames, p.frame)
 			}
 		}
-		require.ElementsMatch(t, []byte{frameStreamDataBlocked, frameDataBlocked}, frames)
+		require.ElementsMatch(t, []byte{packet.FrameStreamDataBlocked, packet.FrameDataBlocked}, frames)
 		if raised {
 			w.s.MaxStreamData(3, 200)
 			w.s.MaxData(300)
@@ -77,18 +78,18 @@ func TestLostBlockedFrames(t *testing.T) {
 		again := map[byte][]uint64{}
 		for range 10 {
 			for _, p := range w.sleep(time.Hour) {
-				if p.frame&^7 != frameStream && p.frame != framePing {
+				if p.frame&^7 != packet.FrameStream && p.frame != packet.FramePing {
 					again[p.frame] = append(again[p.frame], p.fields[len(p.fields)-1])
 				}
 			}
 			w.ack(10 * ms)
 		}
 		if raised {
-			require.NotContains(t, again[frameDataBlocked], uint64(156))
-			require.NotContains(t, again[frameStreamDataBlocked], uint64(100))
+			require.NotContains(t, again[packet.FrameDataBlocked], uint64(156))
+			require.NotContains(t, again[packet.FrameStreamDataBlocked], uint64(100))
 		} else {
-			require.Contains(t, again[frameDataBlocked], uint64(156))
-			require.Contains(t, again[frameStreamDataBlocked], uint64(100))
+			require.Contains(t, again[packet.FrameDataBlocked], uint64(156))
+			require.Contains(t, again[packet.FrameStreamDataBlocked], uint64(100))
 		}
 	}
 }
@@ -102,7 +103,7 @@ func TestConnectionFlowControl(t *testing.T) {
 	w.stream(sub, a)
 	w.stream(sub, b, func(c *StreamConfig) { c.Group = 1 })
 	sent := w.run()
-	require.Equal(t, byte(frameDataBlocked), sent[len(sent)-1].frame)
+	require.Equal(t, byte(packet.FrameDataBlocked), sent[len(sent)-1].frame)
 	require.Equal(t, []uint64{800}, sent[len(sent)-1].fields)
 	require.Equal(t, uint64(700), w.s.state.DataSent.Load(), "an eighth is quic-go's")
 	require.Equal(t, int64(100), w.s.DataAvailable())
@@ -127,7 +128,7 @@ func TestReturnedCredit(t *testing.T) {
 	w.stream(w.subscribe(), log)
 	sent := w.run()
 	require.Len(t, sent, 1)
-	require.Equal(t, byte(frameDataBlocked), sent[0].frame)
+	require.Equal(t, byte(packet.FrameDataBlocked), sent[0].frame)
 	require.Equal(t, int64(3), w.s.PeekUniStream(), "no id is taken for a stream that cannot send")
 	w.s.ReturnData(500)
 	w.run()
@@ -144,8 +145,8 @@ func TestRetransmissionWithoutCredit(t *testing.T) {
 		sent = w.sleep(time.Hour)
 	}
 	require.Len(t, sent, 2)
-	require.Equal(t, byte(frameDataBlocked), sent[0].frame)
-	require.Equal(t, byte(frameStream), sent[1].frame)
+	require.Equal(t, byte(packet.FrameDataBlocked), sent[0].frame)
+	require.Equal(t, byte(packet.FrameStream), sent[1].frame)
 	require.Zero(t, sent[1].offset)
 }
 
@@ -160,7 +161,7 @@ func TestStreamLimit(t *testing.T) {
 	sent := w.run()
 	require.Len(t, sent, 2)
 	require.Equal(t, []uint64{1}, sent[1].fields)
-	require.Equal(t, byte(frameStreamsBlockedUni), sent[1].frame)
+	require.Equal(t, byte(packet.FrameStreamsBlockedUni), sent[1].frame)
 	require.Equal(t, append([]byte("prefix"), content(2000, 100)...), w.peer.bytes(3), "group 8 goes first")
 	_, ok := w.s.NextUniStream()
 	require.False(t, ok)

@@ -1,18 +1,21 @@
 package media
 
-import "time"
+import (
+	"sluice/clock"
+	"time"
+)
 
 // CongestionController decides how much may be in flight, and how fast it leaves. A controller serves one connection and is called by
 // one goroutine at a time, with the sender's lock held: it must neither block nor call the sender.
 type CongestionController interface {
 	// Sent reports a packet. inFlight includes it.
-	Sent(now Time, bytes, inFlight int)
+	Sent(now clock.Time, bytes, inFlight int)
 	// Acked reports what an ACK frame newly acknowledged. Packets that Lost had reported are not part of it.
 	Acked(AckEvent)
 	// Lost reports packets that are considered lost (RFC 9002 §6.1).
 	Lost(LossEvent)
 	// Spurious reports that a packet, which Lost had reported, was acknowledged after all.
-	Spurious(sent Time)
+	Spurious(sent clock.Time)
 	// Window is the congestion window in bytes.
 	Window() int
 	// Rate is the pacing rate in bytes per second on a path with that smoothed RTT. 0: no pacing.
@@ -23,10 +26,10 @@ type CongestionController interface {
 
 // AckEvent is what one ACK frame newly acknowledged.
 type AckEvent struct {
-	Now        Time
+	Now        clock.Time
 	Bytes      int
-	Sent       Time // when the latest of it was sent
-	InFlight   int  // before
+	Sent       clock.Time // when the latest of it was sent
+	InFlight   int        // before
 	LatestRTT  time.Duration
 	SRTT       time.Duration
 	MinRTT     time.Duration
@@ -35,12 +38,12 @@ type AckEvent struct {
 
 // LossEvent is what was found lost at one time.
 type LossEvent struct {
-	Now        Time
+	Now        clock.Time
 	Packets    int
 	Bytes      int
-	Sent       Time // when the latest of it was sent
-	InFlight   int  // before
-	Persistent bool // persistent congestion (RFC 9002 §7.6)
+	Sent       clock.Time // when the latest of it was sent
+	InFlight   int        // before
+	Persistent bool       // persistent congestion (RFC 9002 §7.6)
 }
 
 // Congestion is what a sender knows about its path.

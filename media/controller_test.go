@@ -1,6 +1,9 @@
 package media
 
-import "time"
+import (
+	"sluice/clock"
+	"time"
+)
 
 // fixedController has a window that the test sets, and notes what it is told.
 type fixedController struct {
@@ -8,17 +11,17 @@ type fixedController struct {
 	rate     int64
 	acked    []AckEvent
 	lost     []LossEvent
-	spurious []Time
+	spurious []clock.Time
 	resets   int
 }
 
-func (c *fixedController) Sent(Time, int, int)      {}
-func (c *fixedController) Acked(e AckEvent)         { c.acked = append(c.acked, e) }
-func (c *fixedController) Lost(e LossEvent)         { c.lost = append(c.lost, e) }
-func (c *fixedController) Spurious(sent Time)       { c.spurious = append(c.spurious, sent) }
-func (c *fixedController) Window() int              { return c.window }
-func (c *fixedController) Rate(time.Duration) int64 { return c.rate }
-func (c *fixedController) Reset(int)                { c.resets++ }
+func (c *fixedController) Sent(clock.Time, int, int) {}
+func (c *fixedController) Acked(e AckEvent)          { c.acked = append(c.acked, e) }
+func (c *fixedController) Lost(e LossEvent)          { c.lost = append(c.lost, e) }
+func (c *fixedController) Spurious(sent clock.Time)  { c.spurious = append(c.spurious, sent) }
+func (c *fixedController) Window() int               { return c.window }
+func (c *fixedController) Rate(time.Duration) int64  { return c.rate }
+func (c *fixedController) Reset(int)                 { c.resets++ }
 
 // withController gives the sender a controller of the test's.
 func withController(f *fixedController) func(*worldConfig) {

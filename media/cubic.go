@@ -2,6 +2,7 @@ package media
 
 import (
 	"math"
+	"sluice/clock"
 	"time"
 )
 
@@ -18,13 +19,13 @@ type cubic struct {
 	window   float64
 	ssthresh float64
 	start    hystart
-	wMax     float64 // window before the last reduction, less with fast convergence
-	prior    float64 // window before the last reduction
-	estimate float64 // what Reno would have (§4.3)
-	epoch    Time    // when the current congestion avoidance stage began; 0: not begun
-	k        float64 // seconds from epoch until wMax is reached again
-	lastAck  Time
-	recovery Time // losses of packets sent before are of the same congestion event
+	wMax     float64    // window before the last reduction, less with fast convergence
+	prior    float64    // window before the last reduction
+	estimate float64    // what Reno would have (§4.3)
+	epoch    clock.Time // when the current congestion avoidance stage began; 0: not begun
+	k        float64    // seconds from epoch until wMax is reached again
+	lastAck  clock.Time
+	recovery clock.Time // losses of packets sent before are of the same congestion event
 
 	undo     cubicState // before the last congestion event
 	lost     int        // packets lost in that event
@@ -34,7 +35,7 @@ type cubic struct {
 // cubicState is what a congestion event changes.
 type cubicState struct {
 	window, ssthresh, wMax, prior, estimate, k float64
-	epoch                                      Time
+	epoch                                      clock.Time
 }
 
 // NewCubic returns a CUBIC congestion controller (RFC 9438, with HyStart++ of RFC 9406) for packets of at most mtu bytes.
@@ -63,7 +64,7 @@ func (c *cubic) Rate(srtt time.Duration) int64 {
 	return int64(gain * c.window / srtt.Seconds())
 }
 
-func (c *cubic) Sent(Time, int, int) {}
+func (c *cubic) Sent(clock.Time, int, int) {}
 
 func (c *cubic) Acked(e AckEvent) {
 	last := c.lastAck
@@ -111,7 +112,7 @@ func (c *cubic) avoid(e AckEvent) {
 	c.window = min(c.window, maxWindow)
 }
 
-func (c *cubic) begin(now Time) {
+func (c *cubic) begin(now clock.Time) {
 	c.epoch = now
 	c.estimate = c.window
 	if c.wMax <= c.window { // slow start ended without a loss, or the loss was long ago
@@ -158,7 +159,7 @@ func (c *cubic) reduce(e LossEvent) {
 }
 
 // Spurious undoes the reduction when all that was lost in the congestion event has turned up (RFC 9438 §4.9.2).
-func (c *cubic) Spurious(sent Time) {
+func (c *cubic) Spurious(sent clock.Time) {
 	if sent > c.recovery || c.lost == 0 {
 		return
 	}

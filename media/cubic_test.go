@@ -2,6 +2,7 @@ package media
 
 import (
 	"math"
+	"sluice/clock"
 	"testing"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 const rtt100 = 100 * time.Millisecond
 
 // ackWindow acknowledges a whole window, in packets, one round trip after it was sent.
-func ackWindow(c *cubic, now *Time, appLimited bool) {
+func ackWindow(c *cubic, now *clock.Time, appLimited bool) {
 	sent := *now
 	*now = now.Add(rtt100)
 	for n := c.Window() / 1200; n > 0; n-- {
@@ -19,13 +20,13 @@ func ackWindow(c *cubic, now *Time, appLimited bool) {
 	}
 }
 
-func lose(c *cubic, now Time, packets int) {
+func lose(c *cubic, now clock.Time, packets int) {
 	c.Lost(LossEvent{Now: now, Packets: packets, Bytes: packets * 1200, Sent: now.Add(-rtt100)})
 }
 
 func TestCubicSlowStart(t *testing.T) {
 	c := NewCubic(1200).(*cubic)
-	now := Time(time.Second)
+	now := clock.Time(time.Second)
 	require.Equal(t, 12000, c.Window())
 	ackWindow(c, &now, false)
 	require.Equal(t, 24000, c.Window())
@@ -42,7 +43,7 @@ func TestInitialWindow(t *testing.T) { // RFC 9002 §7.2
 
 func TestCubicReduction(t *testing.T) {
 	c := NewCubic(1200).(*cubic)
-	now := Time(time.Second)
+	now := clock.Time(time.Second)
 	for c.Window() < 1_000_000 {
 		ackWindow(c, &now, false)
 	}
@@ -64,7 +65,7 @@ func TestCubicReduction(t *testing.T) {
 // The window follows W_cubic(t) = C(t-K)³ + W_max (RFC 9438 §4.2).
 func TestCubicGrowth(t *testing.T) {
 	c := NewCubic(1200).(*cubic)
-	now := Time(time.Second)
+	now := clock.Time(time.Second)
 	for c.Window() < 4_000_000 {
 		ackWindow(c, &now, false)
 	}
@@ -91,7 +92,7 @@ func TestCubicGrowth(t *testing.T) {
 // At small windows CUBIC is no slower than Reno (RFC 9438 §4.3).
 func TestCubicRenoFriendly(t *testing.T) {
 	c := NewCubic(1200).(*cubic)
-	now := Time(time.Second)
+	now := clock.Time(time.Second)
 	lose(c, now, 1)
 	now = now.Add(rtt100)
 	before := c.window
@@ -106,7 +107,7 @@ func TestCubicRenoFriendly(t *testing.T) {
 func TestCubicAppLimited(t *testing.T) {
 	run := func(pause bool) float64 {
 		c := NewCubic(1200).(*cubic)
-		now := Time(time.Second)
+		now := clock.Time(time.Second)
 		for c.Window() < 1_000_000 {
 			ackWindow(c, &now, false)
 		}
@@ -128,7 +129,7 @@ func TestCubicAppLimited(t *testing.T) {
 
 func TestCubicPersistentCongestion(t *testing.T) {
 	c := NewCubic(1200).(*cubic)
-	now := Time(time.Second)
+	now := clock.Time(time.Second)
 	for range 5 {
 		ackWindow(c, &now, false)
 	}
@@ -141,7 +142,7 @@ func TestCubicPersistentCongestion(t *testing.T) {
 func TestCubicMinimum(t *testing.T) {
 	c := NewCubic(1200).(*cubic)
 	for i := range 20 {
-		lose(c, Time(time.Duration(i+1)*time.Second), 1)
+		lose(c, clock.Time(time.Duration(i+1)*time.Second), 1)
 	}
 	require.Equal(t, 2400, c.Window())
 }
@@ -149,7 +150,7 @@ func TestCubicMinimum(t *testing.T) {
 // When everything that was lost in a congestion event turns up, the event is undone (RFC 9438 §4.9.2).
 func TestCubicSpurious(t *testing.T) {
 	c := NewCubic(1200).(*cubic)
-	now := Time(time.Second)
+	now := clock.Time(time.Second)
 	for range 5 {
 		ackWindow(c, &now, false)
 	}
@@ -172,14 +173,14 @@ func TestCubicSpurious(t *testing.T) {
 
 func TestCubicReset(t *testing.T) {
 	c := NewCubic(1200).(*cubic)
-	lose(c, Time(time.Second), 1)
+	lose(c, clock.Time(time.Second), 1)
 	c.Reset(1400)
 	require.Equal(t, NewCubic(1400), CongestionController(c))
 }
 
 func TestCubicBounded(t *testing.T) {
 	c := NewCubic(1200).(*cubic)
-	now := Time(time.Second)
+	now := clock.Time(time.Second)
 	for range 30 {
 		ackWindow(c, &now, false)
 	}
@@ -188,7 +189,7 @@ func TestCubicBounded(t *testing.T) {
 
 // A growing RTT ends slow start before anything is lost (RFC 9406).
 func TestHyStart(t *testing.T) {
-	round := func(c *cubic, now *Time, rtt time.Duration) {
+	round := func(c *cubic, now *clock.Time, rtt time.Duration) {
 		sent := *now
 		*now = now.Add(rtt)
 		for n := c.Window() / 1200; n > 0; n-- {
@@ -196,7 +197,7 @@ func TestHyStart(t *testing.T) {
 		}
 	}
 	c := NewCubic(1200).(*cubic)
-	now := Time(time.Second)
+	now := clock.Time(time.Second)
 	for range 3 {
 		round(c, &now, rtt100)
 	}

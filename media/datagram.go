@@ -1,6 +1,11 @@
 package media
 
-import "time"
+import (
+	"sluice/claim"
+	"sluice/clock"
+	"sluice/internal/packet"
+	"time"
+)
 
 // Datagram is an object with forwarding preference Datagram.
 type Datagram struct {
@@ -20,7 +25,7 @@ const maxDatagrams = 128
 type queued struct {
 	unit
 	Datagram
-	since Time
+	since clock.Time
 }
 
 // SendDatagram queues a datagram. Those too large for the path, too late or too many are dropped and counted, as the draft wants (§11.3):
@@ -32,7 +37,7 @@ func (sub *Subscription) SendDatagram(d Datagram) error {
 	if sub.closed || s.closed {
 		return ErrClosed
 	}
-	q := &queued{Datagram: d, since: s.loop.clock.now()}
+	q := &queued{Datagram: d, since: s.loop.clock.Now()}
 	q.unit = unit{sub: sub, priority: d.Priority, group: d.Group, minor: d.Object}
 	q.datagram = q
 	if q.level() > s.threshold {
@@ -49,7 +54,7 @@ func (sub *Subscription) SendDatagram(d Datagram) error {
 }
 
 // sendDatagram sends a datagram, unless it is too late or too large.
-func (s *Sender) sendDatagram(now Time, b *batch, u *unit) Reason {
+func (s *Sender) sendDatagram(now clock.Time, b *batch, u *unit) Reason {
 	q := u.datagram
 	n := len(q.Header) + len(q.Payload)
 	switch {
@@ -64,9 +69,9 @@ func (s *Sender) sendDatagram(now Time, b *batch, u *unit) Reason {
 	if !ok {
 		return BlockedLedger
 	}
-	s.state.commit(s.ledger, number, now, 0, newInfo(0, n, s.overhead(1), kindDatagram))
+	s.state.Commit(s.ledger, number, now, 0, claim.NewInfo(0, n, s.overhead(1), claim.KindDatagram))
 	p, header := s.open(b)
-	p = append(append(append(p, frameDatagram), q.Header...), q.Payload...)
+	p = append(append(append(p, packet.FrameDatagram), q.Header...), q.Payload...)
 	s.ready.served(u)
 	s.removeDatagram(q)
 	s.counters.Datagrams++
@@ -80,7 +85,7 @@ func (s *Sender) datagramLate(q *queued) bool {
 	if t := q.sub.subgroupTimeout; t > 0 && (timeout == 0 || t < timeout) {
 		timeout = t
 	}
-	return timeout > 0 && s.loop.clock.wall().Sub(q.Received) > timeout
+	return timeout > 0 && s.loop.clock.Wall().Sub(q.Received) > timeout
 }
 
 func (s *Sender) removeDatagram(q *queued) {

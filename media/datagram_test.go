@@ -66,7 +66,7 @@ func TestDatagramTimeout(t *testing.T) {
 	} {
 		w := newWorld(t)
 		sub := w.subscribe(func(c *SubscriptionConfig) { c.ObjectTimeout, c.SubgroupTimeout = v.object, v.subgroup })
-		require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Received: w.clock.wall().Add(-v.age)}))
+		require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Received: w.clock.Wall().Add(-v.age)}))
 		require.Equal(t, v.sent, len(w.run()) == 1, "%+v", v)
 		require.Equal(t, !v.sent, w.s.Stats().Reasons[DatagramLate] == 1)
 	}

@@ -260,7 +260,7 @@ func finishLate(s *Sender, logs []*track.Log) {
 		s.mu.Lock()
 		defer s.unlock()
 		for _, st := range s.streams {
-			if next, _ := st.state.next(); next < st.log.End() {
+			if next, _ := st.state.Cursor(); next < st.log.End() {
 				return false
 			}
 		}

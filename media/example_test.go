@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"sluice/clock"
 	"sluice/media"
 )
 
@@ -16,13 +17,13 @@ type fixedRate struct {
 	mtu            int
 }
 
-func (c *fixedRate) Sent(media.Time, int, int) {}
+func (c *fixedRate) Sent(clock.Time, int, int) {}
 
 func (c *fixedRate) Acked(e media.AckEvent) { c.minRTT = e.MinRTT }
 
 func (c *fixedRate) Lost(media.LossEvent) {}
 
-func (c *fixedRate) Spurious(media.Time) {}
+func (c *fixedRate) Spurious(clock.Time) {}
 
 // Window is what the path holds in two round trips, so that late acknowledgments do not stop it.
 func (c *fixedRate) Window() int {
@@ -51,7 +52,7 @@ func ExampleSenderConfig_newController() {
 // nothing does.
 type keepAbove struct{ patience time.Duration }
 
-func (p keepAbove) Threshold(_ media.Time, c media.Congestion, levels []media.Backlog) media.Level {
+func (p keepAbove) Threshold(_ clock.Time, c media.Congestion, levels []media.Backlog) media.Level {
 	for _, l := range levels {
 		if l.Age > p.patience+c.SRTT {
 			return l.Level&0xff00 | 15

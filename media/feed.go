@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"sluice/clock"
 	"sluice/track"
 )
 
@@ -52,7 +53,7 @@ func (sh *shard) follow(st *Stream) {
 }
 
 // serve serves the followers, and is through when the log has ended.
-func (f *feed) serve(now Time) {
+func (f *feed) serve(now clock.Time) {
 	if f.ended {
 		return // Wake was on its way
 	}
@@ -106,7 +107,7 @@ func (f *feed) end(logEnded bool) {
 }
 
 // serveStream serves a sender because a stream's log has grown or ended.
-func (s *Sender) serveStream(now Time, b *batch, st *Stream) (more bool, alarm Time) {
+func (s *Sender) serveStream(now clock.Time, b *batch, st *Stream) (more bool, alarm clock.Time) {
 	s.mu.Lock()
 	defer s.unlockAndTell()
 	s.update(st)

@@ -2,6 +2,7 @@ package media
 
 import (
 	"encoding/hex"
+	"sluice/internal/packet"
 	"testing"
 	"time"
 
@@ -21,9 +22,9 @@ func TestVarint(t *testing.T) {
 		{494878333, "9d7f3e7d"}, {1<<30 - 1, "bfffffff"}, {1 << 30, "c000000040000000"}, {151288809941952652, "c2197c5eff14e88c"},
 		{1<<62 - 1, "ffffffffffffffff"},
 	} {
-		b := appendVarint(nil, v.n)
+		b := packet.AppendVarint(nil, v.n)
 		require.Equal(t, v.want, hex.EncodeToString(b))
-		require.Equal(t, len(b), varintLength(v.n))
+		require.Equal(t, len(b), packet.VarintLength(v.n))
 	}
 }
 
@@ -33,21 +34,21 @@ func TestFrames(t *testing.T) {
 		b    []byte
 		want string
 	}{
-		{"first bytes", appendStreamHeader(nil, 3, 0, false), "0803"},
-		{"all bytes", appendStreamHeader(nil, 3, 0, true), "0903"},
-		{"later bytes", appendStreamHeader(nil, 67, 16384, false), "0c404380004000"},
-		{"last bytes", appendStreamHeader(nil, 67, 16384, true), "0d404380004000"},
-		{"ping", appendFrame(nil, framePing), "01"},
-		{"reset", appendFrame(nil, frameResetStream, 7, 0x102, 100), "040741024064"},
-		{"data blocked", appendFrame(nil, frameDataBlocked, 5), "1405"},
-		{"stream data blocked", appendFrame(nil, frameStreamDataBlocked, 3, 5), "150305"},
-		{"streams blocked", appendFrame(nil, frameStreamsBlockedUni, 5), "1705"},
+		{"first bytes", packet.AppendStreamHeader(nil, 3, 0, false), "0803"},
+		{"all bytes", packet.AppendStreamHeader(nil, 3, 0, true), "0903"},
+		{"later bytes", packet.AppendStreamHeader(nil, 67, 16384, false), "0c404380004000"},
+		{"last bytes", packet.AppendStreamHeader(nil, 67, 16384, true), "0d404380004000"},
+		{"ping", packet.AppendFrame(nil, packet.FramePing), "01"},
+		{"reset", packet.AppendFrame(nil, packet.FrameResetStream, 7, 0x102, 100), "040741024064"},
+		{"data blocked", packet.AppendFrame(nil, packet.FrameDataBlocked, 5), "1405"},
+		{"stream data blocked", packet.AppendFrame(nil, packet.FrameStreamDataBlocked, 3, 5), "150305"},
+		{"streams blocked", packet.AppendFrame(nil, packet.FrameStreamsBlockedUni, 5), "1705"},
 	} {
 		require.Equal(t, v.want, hex.EncodeToString(v.b), v.name)
 	}
 	for _, id := range []int64{3, 67, 1 << 20, 1 << 33} {
 		for _, offset := range []int64{0, 1, 100, 20_000, 1 << 31} {
-			require.Equal(t, len(appendStreamHeader(nil, id, offset, true)), streamHeaderLength(id, offset))
+			require.Equal(t, len(packet.AppendStreamHeader(nil, id, offset, true)), packet.StreamHeaderLength(id, offset))
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
+	"sluice/internal/packet"
 	"sluice/track"
 )
 
@@ -102,9 +104,9 @@ func (z *fuzzed) act() {
 		if z.phases < 200 {
 			z.phases++
 			secret := []byte{31: byte(z.phases)}
-			k, _, _ := newPacketKey(uint64(z.phases), z.peer.suite, version1, secret)
+			k, _, _ := packet.NewKey(uint64(z.phases), z.peer.suite, packet.Version1, secret)
 			z.peer.keys = append(z.peer.keys, k)
-			z.s.Keys(uint64(z.phases), z.peer.suite, version1, nil, secret)
+			z.s.Keys(uint64(z.phases), z.peer.suite, packet.Version1, nil, secret)
 		}
 	case 13:
 		z.useSubscription()
@@ -152,7 +154,7 @@ func (z *fuzzed) useSubscription() {
 	sub := z.subscription()
 	switch z.next(4) {
 	case 0:
-		_ = sub.SendDatagram(Datagram{Payload: make([]byte, 6*z.next(256)), Object: uint64(z.next(10)), Received: z.clock.wall()})
+		_ = sub.SendDatagram(Datagram{Payload: make([]byte, 6*z.next(256)), Object: uint64(z.next(10)), Received: z.clock.Wall()})
 	case 1:
 		sub.SetPriority(uint8(z.next(3)))
 	case 2:
@@ -195,12 +197,12 @@ func (z *fuzzed) ackNonsense() {
 // check checks what holds whenever nobody holds the lock.
 func (z *fuzzed) check() {
 	inFlight := 0
-	for n := z.s.low; n < z.s.state.NextPN.Load()&numberMask; n++ {
+	for n := z.s.low; n < z.s.state.NextPN.Load()&claim.NumberMask; n++ {
 		if len(z.s.ledger) == 0 {
 			break
 		}
-		if e, ok := z.s.ledger.read(n); ok && e.live() && !e.uncounted() {
-			inFlight += e.size()
+		if e, ok := z.s.ledger.Read(n); ok && e.Live() && !e.Uncounted() {
+			inFlight += e.Size()
 		}
 	}
 	require.Equal(z.t, inFlight, int(z.s.state.InFlight.Load()), "in flight")

@@ -13,23 +13,25 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 
+	"sluice/clock"
+	"sluice/internal/packet"
 	"sluice/track"
 )
 
 // fakeClock stands still until a test moves it.
 type fakeClock struct {
-	t    Time
+	t    clock.Time
 	base time.Time
 }
 
 func newFakeClock() *fakeClock {
-	return &fakeClock{t: Time(time.Hour), base: time.Unix(1_700_000_000, 0)}
+	return &fakeClock{t: clock.Time(time.Hour), base: time.Unix(1_700_000_000, 0)}
 }
 
-func (c *fakeClock) now() Time               { return c.t }
-func (c *fakeClock) at(t time.Time) Time     { return Time(time.Hour).Add(t.Sub(c.base)) }
-func (c *fakeClock) wall() time.Time         { return c.base.Add(c.t.Sub(Time(time.Hour))) }
-func (c *fakeClock) advance(d time.Duration) { c.t = c.t.Add(d) }
+func (c *fakeClock) Now() clock.Time           { return c.t }
+func (c *fakeClock) At(t time.Time) clock.Time { return clock.Time(time.Hour).Add(t.Sub(c.base)) }
+func (c *fakeClock) Wall() time.Time           { return c.base.Add(c.t.Sub(clock.Time(time.Hour))) }
+func (c *fakeClock) advance(d time.Duration)   { c.t = c.t.Add(d) }
 
 // fakeSocket keeps what is written.
 type fakeSocket struct {
@@ -101,8 +103,8 @@ func newWorld(t testing.TB, configure ...func(*worldConfig)) *world {
 		w.s.NextPacketNumber() // quic-go's handshake
 	}
 	w.s.PeerParameters(cfg.params)
-	w.s.Keys(0, cfg.suite, version1, testSecret, nil)
-	w.s.Keys(0, cfg.suite, version1, nil, testSecret)
+	w.s.Keys(0, cfg.suite, packet.Version1, testSecret, nil)
+	w.s.Keys(0, cfg.suite, packet.Version1, nil, testSecret)
 	w.peer = newPeer(t, cfg.suite)
 	w.path("192.0.2.1:4433", testMTU)
 	return w
@@ -115,7 +117,7 @@ func (w *world) path(remote string, mtu int) {
 }
 
 // run does what the shard's goroutine does, until it would sleep. It returns the packets that were sent.
-func (w *world) run() []*packet {
+func (w *world) run() []*wirePacket {
 	for i := 0; ; i++ {
 		if i > 10_000 {
 			w.t.Fatalf("the sender is busy without an end: %+v", w.s.Stats())
@@ -126,7 +128,7 @@ func (w *world) run() []*packet {
 			break
 		}
 	}
-	var out []*packet
+	var out []*wirePacket
 	for _, p := range w.sock.packets {
 		out = append(out, w.peer.open(p))
 	}
@@ -135,7 +137,7 @@ func (w *world) run() []*packet {
 }
 
 // sleep moves the clock to the next alarm, but not by more than limit, and runs.
-func (w *world) sleep(limit time.Duration) []*packet {
+func (w *world) sleep(limit time.Duration) []*wirePacket {
 	w.clock.t = min(max(w.shard.alarms.next(), w.clock.t), w.clock.t.Add(limit))
 	return w.run()
 }
@@ -190,7 +192,7 @@ func (w *world) ack(after time.Duration) {
 }
 
 func (w *world) ackRanges(ranges ...quic.AckRange) (time.Duration, error) {
-	return w.s.Acked(&quic.AckInfo{Ranges: ranges, Received: w.clock.wall()})
+	return w.s.Acked(&quic.AckInfo{Ranges: ranges, Received: w.clock.Wall()})
 }
 
 // ackNumbers acknowledges single packets.
@@ -204,8 +206,8 @@ func (w *world) ackNumbers(numbers ...int64) {
 	require.NoError(w.t, err)
 }
 
-// packet is what the peer found in a packet: one frame.
-type packet struct {
+// wirePacket is what the peer found in a packet: one frame.
+type wirePacket struct {
 	number int64
 	phase  byte
 	size   int
@@ -219,7 +221,7 @@ type packet struct {
 	fields []uint64 // of other frames
 }
 
-func (p *packet) String() string {
+func (p *wirePacket) String() string {
 	return fmt.Sprintf("{%d: frame %#x id %d offset %d len %d fin %v %v}", p.number, p.frame, p.id, p.offset, len(p.data), p.fin, p.fields)
 }
 
@@ -227,8 +229,8 @@ func (p *packet) String() string {
 type peer struct {
 	t         testing.TB
 	suite     uint16
-	keys      []*packetKey
-	header    headerProtection
+	keys      []*packet.Key
+	header    packet.HeaderProtection
 	received  spans // packet numbers
 	streams   map[int64]*receivedStream
 	datagrams [][]byte
@@ -245,40 +247,40 @@ type receivedStream struct {
 
 func newPeer(t testing.TB, suite uint16) *peer {
 	p := &peer{t: t, suite: suite, streams: make(map[int64]*receivedStream)}
-	k, h, err := newPacketKey(0, suite, version1, testSecret)
+	k, h, err := packet.NewKey(0, suite, packet.Version1, testSecret)
 	require.NoError(t, err)
-	p.keys, p.header = []*packetKey{k}, h
+	p.keys, p.header = []*packet.Key{k}, h
 	return p
 }
 
 // open removes protection, and parses the frame. The packet has arrived then.
-func (p *peer) open(sent sentPacket) *packet {
+func (p *peer) open(sent sentPacket) *wirePacket {
 	q := p.decrypt(sent)
 	p.deliver(q)
 	return q
 }
 
-func (p *peer) decrypt(sent sentPacket) *packet {
+func (p *peer) decrypt(sent sentPacket) *wirePacket {
 	b := slices.Clone(sent.data)
-	header := 1 + len(sent.route.destConnID) + numberLength
-	require.Equal(p.t, sent.route.destConnID, b[1:header-numberLength], "destination connection ID")
-	var mask [sampleLength]byte
+	header := 1 + len(sent.route.destConnID) + packet.NumberLength
+	require.Equal(p.t, sent.route.destConnID, b[1:header-packet.NumberLength], "destination connection ID")
+	var mask [packet.SampleLength]byte
 	copy(mask[:], b[header:])
-	p.header.apply(&mask)
+	p.header.Apply(&mask)
 	b[0] ^= mask[0] & 0x1f
-	for i := range numberLength {
-		b[header-numberLength+i] ^= mask[1+i]
+	for i := range packet.NumberLength {
+		b[header-packet.NumberLength+i] ^= mask[1+i]
 	}
 	require.Equal(p.t, byte(0x43), b[0]&^0x04, "first byte %#x", b[0])
-	number := uint64(binary.BigEndian.Uint32(b[header-numberLength:]))
+	number := uint64(binary.BigEndian.Uint32(b[header-packet.NumberLength:]))
 	phase := b[0] >> 2 & 1
 	for i := len(p.keys) - 1; i >= 0; i-- {
 		if byte(i&1) != phase {
 			continue
 		}
-		nonce := p.keys[i].iv
+		nonce := p.keys[i].Iv
 		binary.BigEndian.PutUint64(nonce[4:], binary.BigEndian.Uint64(nonce[4:])^number)
-		if plain, err := p.keys[i].aead.Open(nil, nonce[:], b[header:], b[:header]); err == nil {
+		if plain, err := p.keys[i].Aead.Open(nil, nonce[:], b[header:], b[:header]); err == nil {
 			q := parseFrame(p.t, plain)
 			q.number, q.phase, q.size, q.route = int64(number), phase, len(b), sent.route
 			return q
@@ -288,7 +290,7 @@ func (p *peer) decrypt(sent sentPacket) *packet {
 	return nil
 }
 
-func (p *peer) deliver(q *packet) {
+func (p *peer) deliver(q *wirePacket) {
 	if p.received.contains(q.number, q.number+1) {
 		p.t.Fatalf("packet number %d used twice", q.number)
 	}
@@ -305,9 +307,9 @@ func (p *peer) stream(id int64) *receivedStream {
 	return st
 }
 
-func (p *peer) frame(q *packet) {
+func (p *peer) frame(q *wirePacket) {
 	switch {
-	case q.frame&^0x07 == frameStream:
+	case q.frame&^0x07 == packet.FrameStream:
 		st := p.stream(q.id)
 		end := q.offset + int64(len(q.data))
 		st.data = append(st.data, make([]byte, max(end-int64(len(st.data)), 0))...)
@@ -323,13 +325,13 @@ func (p *peer) frame(q *packet) {
 			st.final = end
 		}
 		require.True(p.t, st.final < 0 || end <= st.final, "data beyond the final size")
-	case q.frame == frameResetStream:
+	case q.frame == packet.FrameResetStream:
 		st := p.stream(int64(q.fields[0]))
 		require.True(p.t, st.final < 0 || st.final == int64(q.fields[2]), "final size changed")
 		p.lastReset = q.fields
 		st.reset, st.code, st.final = true, q.fields[1], int64(q.fields[2])
 		require.LessOrEqual(p.t, int64(len(st.data)), st.final, "data beyond the final size")
-	case q.frame == frameDatagram:
+	case q.frame == packet.FrameDatagram:
 		p.datagrams = append(p.datagrams, q.data)
 	}
 }
@@ -373,8 +375,8 @@ func rangesOf(numbers []int64) []quic.AckRange {
 }
 
 // parseFrame parses a packet's only frame.
-func parseFrame(t testing.TB, b []byte) *packet {
-	q := &packet{frame: b[0]}
+func parseFrame(t testing.TB, b []byte) *wirePacket {
+	q := &wirePacket{frame: b[0]}
 	b = b[1:]
 	varint := func() uint64 {
 		n := 1 << (b[0] >> 6)
@@ -386,18 +388,18 @@ func parseFrame(t testing.TB, b []byte) *packet {
 		return v
 	}
 	fields := map[byte]int{
-		framePing: 0, frameResetStream: 3, frameDataBlocked: 1, frameStreamDataBlocked: 2, frameStreamsBlockedUni: 1,
+		packet.FramePing: 0, packet.FrameResetStream: 3, packet.FrameDataBlocked: 1, packet.FrameStreamDataBlocked: 2, packet.FrameStreamsBlockedUni: 1,
 	}
 	switch {
-	case q.frame&^0x07 == frameStream:
+	case q.frame&^0x07 == packet.FrameStream:
 		require.Zero(t, q.frame&0x02, "LEN bit")
 		q.id = int64(varint())
-		if q.frame&frameStreamOffset != 0 {
+		if q.frame&packet.FrameStreamOffset != 0 {
 			q.offset = int64(varint())
 		}
-		q.fin, q.data, b = q.frame&frameStreamFIN != 0, b, nil
+		q.fin, q.data, b = q.frame&packet.FrameStreamFIN != 0, b, nil
 		require.True(t, q.fin || len(q.data) > 0, "empty STREAM frame")
-	case q.frame == frameDatagram:
+	case q.frame == packet.FrameDatagram:
 		q.data, b = b, nil
 	default:
 		n, ok := fields[q.frame]

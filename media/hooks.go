@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sluice/claim"
+	"sluice/internal/packet"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -14,16 +16,18 @@ var _ quic.Hooks = (*Sender)(nil)
 
 // NextPacketNumber implements [quic.Hooks].
 func (s *Sender) NextPacketNumber() int64 {
-	return int64((s.common.Load().NextPN.Add(1) - 1) & numberMask)
+	return int64((s.common.Load().NextPN.Add(1) - 1) & claim.NumberMask)
 }
 
 // PeekPacketNumber implements [quic.Hooks].
-func (s *Sender) PeekPacketNumber() int64 { return int64(s.common.Load().NextPN.Load() & numberMask) }
+func (s *Sender) PeekPacketNumber() int64 {
+	return int64(s.common.Load().NextPN.Load() & claim.NumberMask)
+}
 
 // NextUniStream implements [quic.Hooks].
 func (s *Sender) NextUniStream() (int64, bool) {
-	id, ok := s.common.Load().takeStream()
-	if ok && s.loop.second != nil {
+	id, ok := s.common.Load().TakeStream()
+	if ok && s.loop.forwarder != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.know(id / 4)
@@ -37,12 +41,12 @@ func (s *Sender) PeekUniStream() int64 { return int64(s.common.Load().NextUni.Lo
 // TakeData implements [quic.Hooks].
 func (s *Sender) TakeData(n int64, all bool) int64 {
 	state := s.common.Load()
-	return state.takeData(n, all, state.Reserve.Load())
+	return state.TakeData(n, all, state.Reserve.Load())
 }
 
 // ReturnData implements [quic.Hooks]. Streams may have found no credit while it was taken.
 func (s *Sender) ReturnData(n int64) {
-	if s.common.Load().returnData(n); n > 0 && s.dataWanted.Load() {
+	if s.common.Load().ReturnData(n); n > 0 && s.dataWanted.Load() {
 		s.shard.enqueue(s)
 	}
 }
@@ -50,16 +54,16 @@ func (s *Sender) ReturnData(n int64) {
 // DataAvailable implements [quic.Hooks].
 func (s *Sender) DataAvailable() int64 {
 	state := s.common.Load()
-	return state.dataAvailable() + int64(state.Reserve.Load())
+	return state.DataAvailable() + int64(state.Reserve.Load())
 }
 
 // Keys implements [quic.Hooks].
 func (s *Sender) Keys(phase uint64, suite uint16, version uint32, read, write []byte) {
-	s.shareKeys(phase, suite, version, read, write)
+	s.handOverKeys(phase, suite, version, read, write)
 	if write == nil {
 		return
 	}
-	key, header, err := newPacketKey(phase, suite, version, write)
+	key, header, err := packet.NewKey(phase, suite, version, write)
 	if err != nil {
 		s.loop.log.Error("media cannot be sent on a connection", "error", err)
 		return
@@ -70,11 +74,11 @@ func (s *Sender) Keys(phase uint64, suite uint16, version uint32, read, write []
 		return
 	}
 	s.suite = suite
-	s.seal.install(phase, key, header)
-	s.keyLimit = key.limit
+	s.seal.Install(phase, key, header)
+	s.keyLimit = key.Limit
 	if phase > 0 {
 		// The key is in its place before a packet number can ask for it.
-		s.keyFirst = s.state.NextPN.Add(1<<generationShift) & numberMask
+		s.keyFirst = s.state.NextPN.Add(1<<claim.GenerationShift) & claim.NumberMask
 	}
 	s.keyDue.Store(false)
 	s.shard.enqueue(s)
@@ -92,7 +96,7 @@ func (s *Sender) PeerParameters(p quic.PeerParameters) {
 	defer s.unlock()
 	s.params = p
 	s.state.Reserve.Store(uint64(min(p.MaxData/8, maxReserve)))
-	s.state.setDataLimit(p.MaxData)
+	s.state.SetDataLimit(p.MaxData)
 	s.state.MaxUni.Store(max(s.state.MaxUni.Load(), uint64(p.MaxStreamsUni)))
 }
 
@@ -100,7 +104,7 @@ func (s *Sender) PeerParameters(p quic.PeerParameters) {
 func (s *Sender) MaxData(n int64) {
 	s.mu.Lock()
 	defer s.unlock()
-	if s.state.setDataLimit(n) {
+	if s.state.SetDataLimit(n) {
 		s.unparkWake(parkedConn)
 	}
 }
@@ -128,7 +132,7 @@ func (s *Sender) MaxStreamData(id, n int64) {
 	defer s.unlock()
 	st := s.byNumber[uint32(id/4)]
 	if st == nil {
-		if o := s.orphanOf(uint32(id / 4)); o != nil {
+		if o := s.unadoptedStream(uint32(id / 4)); o != nil {
 			o.limit = max(o.limit, n)
 		}
 		return
@@ -149,7 +153,7 @@ func (s *Sender) StopSending(id int64, code uint64) {
 	defer s.unlock()
 	st := s.byNumber[uint32(id/4)]
 	if st == nil {
-		if o := s.orphanOf(uint32(id / 4)); o != nil {
+		if o := s.unadoptedStream(uint32(id / 4)); o != nil {
 			o.stopped, o.code = true, code
 		}
 		return
@@ -190,7 +194,7 @@ func (s *Sender) Path(p quic.PathInfo) {
 	case old.remote.Addr() != s.route.remote.Addr():
 		s.changePath()
 	}
-	s.sharePath(p, s.route.destConnID)
+	s.handOverPath(p, s.route.destConnID)
 	s.shard.enqueue(s)
 }
 
@@ -216,11 +220,11 @@ func (s *Sender) changePath() {
 
 // emptyPath takes what is outstanding out of flight: it is on another path, and says nothing about this one.
 func (s *Sender) emptyPath() {
-	next := s.state.NextPN.Load() & numberMask
+	next := s.state.NextPN.Load() & claim.NumberMask
 	for n := s.low; n < next; n++ {
-		if e, ok := s.ledger.read(n); ok && e.live() && !e.uncounted() {
-			s.ledger.mark(e, flagOldPath)
-			s.state.InFlight.Add(uint64(-e.size()))
+		if e, ok := s.ledger.Read(n); ok && e.Live() && !e.Uncounted() {
+			s.ledger.Mark(e, claim.FlagOldPath)
+			s.state.InFlight.Add(uint64(-e.Size()))
 		}
 	}
 	s.advance(next)
@@ -249,16 +253,16 @@ func (s *Sender) close() {
 		}
 		s.forget(st)
 	}
-	s.seal.erase()
+	s.seal.Erase()
 	s.resets, s.blocked, s.parked, s.ledger = nil, nil, [len(s.parked)][]*Stream{}, nil
 	for _, q := range s.ready.beyond(-1) {
 		s.dropDatagram(q, DatagramClosed)
 	}
 	s.loop.retire(s.counted())
-	if s.second == nil {
-		s.loop.arena.FreeSubscriber(s.state)
+	if s.forwarder == nil {
+		s.loop.memory.FreeConn(s.state)
 	}
-	s.unshare()
+	s.disconnectForwarder()
 }
 
 // MaxUDPPayloadSize implements [quic.Hooks].
@@ -267,13 +271,13 @@ func (s *Sender) MaxUDPPayloadSize() int { return s.cfg.MaxUDPPayloadSize }
 // Acked implements [quic.Hooks].
 func (s *Sender) Acked(a *quic.AckInfo) (rtt time.Duration, err error) {
 	s.mu.Lock()
-	second := s.second
+	fw := s.forwarder
 	if !s.closed && len(s.ledger) > 0 && len(a.Ranges) > 0 {
 		rtt, err = s.receiveAck(a)
 	}
 	s.unlock()
-	if second != nil {
-		second.Acknowledged()
+	if fw != nil {
+		fw.Acknowledged()
 	}
 	return rtt, err
 }

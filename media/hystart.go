@@ -1,6 +1,9 @@
 package media
 
-import "time"
+import (
+	"sluice/clock"
+	"time"
+)
 
 // Constants of RFC 9406 §4.3.
 const (
@@ -15,7 +18,7 @@ const (
 // hystart leaves slow start when the RTT begins to grow, before the queue of the bottleneck overflows (HyStart++, RFC 9406). Rounds are
 // told by time: one ends when a packet sent after its begin is acknowledged.
 type hystart struct {
-	begin     Time          // of the round
+	begin     clock.Time    // of the round
 	lastMin   time.Duration // lowest RTT of the round before; 0: unknown
 	min       time.Duration // lowest RTT of this round
 	samples   int
@@ -44,7 +47,7 @@ func (h *hystart) growth(e AckEvent) (bytes int, over bool) {
 	return e.Bytes / cssGrowthDivisor, h.cssRounds >= cssRounds
 }
 
-func (h *hystart) nextRound(now Time) {
+func (h *hystart) nextRound(now clock.Time) {
 	if h.baseline > 0 {
 		h.cssRounds++
 	}

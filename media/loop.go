@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"sluice/claim"
+	"sluice/clock"
 	"sync"
 	"sync/atomic"
 )
@@ -14,8 +16,8 @@ import (
 type Config struct {
 	// Shards is how many goroutines send. Default: GOMAXPROCS, at most 8.
 	Shards int
-	// Arena allocates the state that a second sender may share. Default: the heap.
-	Arena Arena
+	// Arena allocates the state that the forwarder may share. Default: the heap.
+	Memory claim.Memory
 	// NoGSO sends every packet as a datagram of its own, even where the kernel could segment.
 	NoGSO bool
 	// Logger gets what an operator can do something about. Default: slog.Default().
@@ -33,14 +35,14 @@ func (c Config) validate() error {
 
 // Loop sends the packets of many senders on one UDP socket, in batches, with few goroutines. A connection belongs to one of its shards.
 type Loop struct {
-	arena  Arena
-	second SecondSender // the arena, if it is one
-	clock  clock
-	log    *slog.Logger
-	shards []*shard
-	turn   atomic.Uint32
-	done   sync.WaitGroup
-	writes writeStats
+	memory    claim.Memory
+	forwarder claim.Forwarder // the arena, if it is one
+	clock     clock.Clock
+	log       *slog.Logger
+	shards    []*shard
+	turn      atomic.Uint32
+	done      sync.WaitGroup
+	writes    writeStats
 
 	mu      sync.Mutex
 	retired Counters // of senders that are closed
@@ -51,7 +53,7 @@ func NewLoop(pc net.PacketConn, cfg Config) (*Loop, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	l := newLoop(cfg, newSystemClock())
+	l := newLoop(cfg, clock.NewSystem())
 	for range cmp.Or(cfg.Shards, min(runtime.GOMAXPROCS(0), 8)) {
 		sock, err := newSocket(pc, !cfg.NoGSO, &l.writes)
 		if err != nil {
@@ -65,12 +67,12 @@ func NewLoop(pc net.PacketConn, cfg Config) (*Loop, error) {
 	return l, nil
 }
 
-func newLoop(cfg Config, c clock) *Loop {
-	l := &Loop{arena: cfg.Arena, clock: c, log: cfg.Logger}
-	if l.arena == nil {
-		l.arena = memory{}
+func newLoop(cfg Config, c clock.Clock) *Loop {
+	l := &Loop{memory: cfg.Memory, clock: c, log: cfg.Logger}
+	if l.memory == nil {
+		l.memory = claim.Heap{}
 	}
-	l.second, _ = l.arena.(SecondSender)
+	l.forwarder, _ = l.memory.(claim.Forwarder)
 	if l.log == nil {
 		l.log = slog.Default()
 	}
@@ -131,21 +133,21 @@ func (l *Loop) retire(c Counters) {
 	l.retired.add(&c)
 }
 
-// newSubscriberState returns the state of a new connection. What a second sender shares is taken later: most of those who send an Initial
+// newSubscriberState returns the state of a new connection. What the forwarder shares is taken later: most of those who send an Initial
 // packet may be nobody.
-func (l *Loop) newSubscriberState() *SubscriberState {
-	if l.second != nil {
-		return new(SubscriberState)
+func (l *Loop) newConnState() *claim.ConnState {
+	if l.forwarder != nil {
+		return new(claim.ConnState)
 	}
-	if s := l.arena.Subscriber(); s != nil {
+	if s := l.memory.NewConn(); s != nil {
 		return s
 	}
-	return new(SubscriberState)
+	return new(claim.ConnState)
 }
 
-func (l *Loop) newStreamState() *StreamState {
-	if s := l.arena.Stream(); s != nil {
+func (l *Loop) newStreamState() *claim.StreamState {
+	if s := l.memory.NewStream(); s != nil {
 		return s
 	}
-	return new(StreamState)
+	return new(claim.StreamState)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"sluice/clock"
+	"sluice/internal/packet"
 	"sluice/track"
 )
 
@@ -22,25 +24,25 @@ func TestAlarms(t *testing.T) {
 	senders := make([]*Sender, 50)
 	for i := range senders {
 		senders[i] = &Sender{alarmIndex: -1}
-		a.set(senders[i], Time(100+(i*37)%50))
+		a.set(senders[i], clock.Time(100+(i*37)%50))
 	}
 	a.set(senders[7], 500) // put off: stays
 	a.set(senders[8], 3)
-	a.set(senders[9], never)
-	a.set(senders[9], never)
+	a.set(senders[9], clock.Never)
+	a.set(senders[9], clock.Never)
 	require.Len(t, a, 49)
-	require.Equal(t, Time(3), a.next())
+	require.Equal(t, clock.Time(3), a.next())
 	require.Nil(t, a.due(2))
-	var got []Time
+	var got []clock.Time
 	for s := a.due(1000); s != nil; s = a.due(1000) {
 		require.Equal(t, -1, s.alarmIndex)
 		got = append(got, s.alarm)
 	}
 	require.Len(t, got, 49)
 	require.True(t, slices.IsSorted(got))
-	require.Equal(t, Time(3), got[0])
-	require.Equal(t, never, a.next())
-	require.Nil(t, a.due(never-1))
+	require.Equal(t, clock.Time(3), got[0])
+	require.Equal(t, clock.Never, a.next())
+	require.Nil(t, a.due(clock.Never-1))
 }
 
 func TestBatchTrains(t *testing.T) {
@@ -171,7 +173,7 @@ func (s wireSocket) write(messages []message) {
 // The goroutine wakes for logs, acknowledgments and alarms, and for nothing else.
 func TestShardGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoop(Config{}, newSystemClock())
+		l := newLoop(Config{}, clock.NewSystem())
 		packets := make(chan sentPacket, 100)
 		sh := newShard(l, wireSocket{func(p sentPacket) { packets <- p }})
 		l.shards = []*shard{sh}
@@ -180,7 +182,7 @@ func TestShardGoroutine(t *testing.T) {
 		s := l.NewSender(SenderConfig{})
 		s.NextPacketNumber()
 		s.PeerParameters(defaultParams())
-		s.Keys(0, tls.TLS_AES_128_GCM_SHA256, version1, nil, testSecret)
+		s.Keys(0, tls.TLS_AES_128_GCM_SHA256, packet.Version1, nil, testSecret)
 		log := newTestLog(0, 10)
 		results := make(chan Result, 1)
 		_, err := s.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Log: log, OnDone: func(r Result) { results <- r }})
@@ -222,7 +224,7 @@ func TestLoopClose(t *testing.T) {
 		senders = append(senders, s)
 		s.NextPacketNumber()
 		s.PeerParameters(defaultParams())
-		s.Keys(0, tls.TLS_AES_128_GCM_SHA256, version1, nil, testSecret)
+		s.Keys(0, tls.TLS_AES_128_GCM_SHA256, packet.Version1, nil, testSecret)
 		if i < 6 {
 			s.Path(quic.PathInfo{Remote: pc.LocalAddr(), MTU: testMTU})
 		}

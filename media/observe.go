@@ -3,6 +3,7 @@ package media
 import (
 	"cmp"
 	"slices"
+	"sluice/clock"
 	"time"
 )
 
@@ -40,24 +41,24 @@ func (NoEvents) ThresholdChanged(*Sender, Level) {}
 func (s *Sender) dataWaits() bool { return !s.ready.empty() || s.parkedStreams > 0 }
 
 // nextLook plans the next look at data that waits, and returns when it is. What waits for a moment only costs nothing.
-func (s *Sender) nextLook(now Time) Time {
+func (s *Sender) nextLook(now clock.Time) clock.Time {
 	switch {
 	case !s.dataWaits() && s.threshold == LowestPriority:
-		s.look = never
-	case s.look == never && s.cfg.DropPolicy != nil:
+		s.look = clock.Never
+	case s.look == clock.Never && s.cfg.DropPolicy != nil:
 		s.look = now.Add(policyInterval)
-	case s.look == never:
+	case s.look == clock.Never:
 		s.look = now.Add(backlogInterval)
 	}
 	return s.look
 }
 
 // observe looks at data that waits: it asks the drop policy, and reports subscriptions that are too far behind.
-func (s *Sender) observe(now Time) {
+func (s *Sender) observe(now clock.Time) {
 	if now < s.look {
 		return
 	}
-	s.look = never
+	s.look = clock.Never
 	s.levels = s.levels[:0]
 	for _, st := range s.streams {
 		st.sub.waiting, st.sub.lag = 0, 0
@@ -76,7 +77,7 @@ func (s *Sender) observe(now Time) {
 }
 
 // observeStream adds a stream to the backlogs of its level and its subscription.
-func (s *Sender) observeStream(now Time, st *Stream) {
+func (s *Sender) observeStream(now clock.Time, st *Stream) {
 	level := st.level()
 	i, found := slices.BinarySearchFunc(s.levels, level, func(b Backlog, l Level) int { return cmp.Compare(b.Level, l) })
 	if !found {
@@ -88,7 +89,7 @@ func (s *Sender) observeStream(now Time, st *Stream) {
 	if !more {
 		return
 	}
-	next, _ := st.state.next()
+	next, _ := st.state.Cursor()
 	age := min(s.age(st, next), now.Sub(st.added))
 	l.Bytes += end - next
 	l.Age = max(l.Age, age)
@@ -101,7 +102,7 @@ func (s *Sender) age(st *Stream, offset int64) time.Duration {
 	if !st.look(offset) {
 		return 0
 	}
-	return s.loop.clock.wall().Sub(st.object.Received)
+	return s.loop.clock.Wall().Sub(st.object.Received)
 }
 
 func (s *Sender) reportBehind(sub *Subscription) {

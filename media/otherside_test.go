@@ -15,6 +15,9 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
+	"sluice/clock"
+	"sluice/internal/packet"
 	"sluice/track"
 )
 
@@ -23,10 +26,10 @@ import (
 type otherSide struct {
 	arena *sharedArena
 	udp   *net.UDPConn
-	clock systemClock
+	clock clock.System
 
 	mu       sync.Mutex
-	seal     sealer
+	seal     packet.Sealer
 	remote   netip.AddrPort
 	connID   []byte
 	sent     atomic.Int64
@@ -35,30 +38,30 @@ type otherSide struct {
 
 // sharedArena is memory of fixed size, like the kernel's.
 type sharedArena struct {
-	memory
+	claim.Heap
 	mu      sync.Mutex
-	sub     *SubscriberState
-	ring    []Record
-	streams []*StreamState
+	sub     *claim.ConnState
+	ring    []claim.Record
+	streams []*claim.StreamState
 }
 
-func (a *sharedArena) Subscriber() *SubscriberState {
-	a.sub = new(SubscriberState)
+func (a *sharedArena) NewConn() *claim.ConnState {
+	a.sub = new(claim.ConnState)
 	return a.sub
 }
 
-func (a *sharedArena) Ledger(_ *SubscriberState, n int) []Record {
+func (a *sharedArena) Ledger(_ *claim.ConnState, n int) []claim.Record {
 	if a.ring != nil || n > 4096 {
 		return nil
 	}
-	a.ring = make([]Record, 4096)
+	a.ring = make([]claim.Record, 4096)
 	return a.ring
 }
 
-func (a *sharedArena) Stream() *StreamState {
+func (a *sharedArena) NewStream() *claim.StreamState {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.streams = append(a.streams, new(StreamState))
+	a.streams = append(a.streams, new(claim.StreamState))
 	return a.streams[len(a.streams)-1]
 }
 
@@ -70,12 +73,12 @@ type tapped struct {
 
 func (h tapped) Keys(phase uint64, suite uint16, version uint32, read, write []byte) {
 	if write != nil {
-		k, header, err := newPacketKey(phase, suite, version, write)
+		k, header, err := packet.NewKey(phase, suite, version, write)
 		if err != nil {
 			panic(err)
 		}
 		h.other.mu.Lock()
-		h.other.seal.install(phase, k, header)
+		h.other.seal.Install(phase, k, header)
 		h.other.mu.Unlock()
 	}
 	h.Sender.Keys(phase, suite, version, read, write)
@@ -90,7 +93,7 @@ func (h tapped) Path(p quic.PathInfo) {
 }
 
 // forward sends the bytes p, which are the log's from an offset on, unless something is in the way.
-func (o *otherSide) forward(st *StreamState, offset int64, p []byte, last bool) bool {
+func (o *otherSide) forward(st *claim.StreamState, offset int64, p []byte, last bool) bool {
 	ok := o.try(st, offset, p, last)
 	if ok {
 		o.sent.Add(1)
@@ -100,39 +103,39 @@ func (o *otherSide) forward(st *StreamState, offset int64, p []byte, last bool) 
 	return ok
 }
 
-func (o *otherSide) try(st *StreamState, offset int64, p []byte, last bool) bool {
+func (o *otherSide) try(st *claim.StreamState, offset int64, p []byte, last bool) bool {
 	s := o.arena.sub
 	mtu := int(s.MTU.Load())
-	next, closed := st.next()
-	if mtu == 0 || closed || next != offset || st.State.Load() != streamOpen || st.Level.Load() > s.Threshold.Load() {
+	next, closed := st.Cursor()
+	if mtu == 0 || closed || next != offset || st.Phase.Load() != claim.StreamOpen || st.Level.Load() > s.Threshold.Load() {
 		return false
 	}
-	id, at, n := int64(st.ID.Load()), offset+st.delta(), int64(len(p))
+	id, at, n := int64(st.ID.Load()), offset+st.Shift(), int64(len(p))
 	o.mu.Lock()
-	overhead := 1 + len(o.connID) + numberLength + streamHeaderLength(id, at) + tagLength
+	overhead := 1 + len(o.connID) + packet.NumberLength + packet.StreamHeaderLength(id, at) + packet.TagLength
 	o.mu.Unlock()
-	ledger := ledger(o.arena.ring)
-	if overhead+len(p) > mtu || at+n > int64(st.Limit.Load()) || !s.fits(overhead+len(p)) || !s.room(ledger) {
+	ledger := claim.Ledger(o.arena.ring)
+	if overhead+len(p) > mtu || at+n > int64(st.Limit.Load()) || !s.Fits(overhead+len(p)) || !s.Room(ledger) {
 		return false
 	}
-	number, generation, ok := s.begin(ledger)
+	number, generation, ok := s.Begin(ledger)
 	if !ok {
 		return false
 	}
-	if n > 0 && s.takeData(n, true, 0) == 0 {
-		s.abort()
+	if n > 0 && s.TakeData(n, true, 0) == 0 {
+		s.Abort()
 		return false
 	}
-	if !st.claim(offset, offset+n, last) {
-		s.returnData(n)
-		s.abort()
+	if !st.Claim(offset, offset+n, last) {
+		s.ReturnData(n)
+		s.Abort()
 		return false
 	}
-	flags := uint8(kindStream)
+	flags := uint8(claim.KindStream)
 	if last {
-		flags |= flagFIN
+		flags |= claim.FlagFIN
 	}
-	s.commit(ledger, number, o.clock.now(), at, newInfo(uint32(id/4), len(p), overhead, flags))
+	s.Commit(ledger, number, o.clock.Now(), at, claim.NewInfo(uint32(id/4), len(p), overhead, flags))
 	o.transmit(id, at, p, last, number, generation)
 	return true
 }
@@ -140,12 +143,12 @@ func (o *otherSide) try(st *StreamState, offset int64, p []byte, last bool) bool
 func (o *otherSide) transmit(id, at int64, p []byte, last bool, number, generation uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b := append(make([]byte, 0, maxMTU), 0x40|byte(generation&1)<<2|(numberLength-1))
+	b := append(make([]byte, 0, maxMTU), 0x40|byte(generation&1)<<2|(packet.NumberLength-1))
 	b = append(b, o.connID...)
 	b = binary.BigEndian.AppendUint32(b, uint32(number))
 	header := len(b)
-	b = append(appendStreamHeader(b, id, at, last), p...)
-	o.udp.WriteToUDPAddrPort(o.seal.seal(b, header, number, generation), o.remote)
+	b = append(packet.AppendStreamHeader(b, id, at, last), p...)
+	o.udp.WriteToUDPAddrPort(o.seal.Seal(b, header, number, generation), o.remote)
 }
 
 // TestTwoSenders sends streams whose pieces another side tries to forward, some before they are in the log, as the kernel does, and some
@@ -165,7 +168,7 @@ func TestTwoSenders(t *testing.T) {
 func testTwoSenders(t *testing.T, cfg proxyConfig) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	other := &otherSide{arena: new(sharedArena), clock: newSystemClock()}
+	other := &otherSide{arena: new(sharedArena), clock: clock.NewSystem()}
 	site := newTappedSite(t, other)
 	proxy := newProxy(t, site.udp.LocalAddr(), cfg)
 	client, server, sender := site.connect(ctx, proxy.down.LocalAddr(), &quic.Config{
@@ -203,7 +206,7 @@ func testTwoSenders(t *testing.T, cfg proxyConfig) {
 }
 
 // publishBoth publishes data piece by piece: each is offered to the other side, before or after it is in the log.
-func publishBoth(o *otherSide, st *StreamState, log *track.Log, data []byte, seed uint64) {
+func publishBoth(o *otherSide, st *claim.StreamState, log *track.Log, data []byte, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	for len(data) > 0 {
 		p := data[:min(1+rng.IntN(1200), len(data))]
@@ -220,7 +223,7 @@ func publishBoth(o *otherSide, st *StreamState, log *track.Log, data []byte, see
 			log.Append(p)
 		}
 		for caughtUp := rng.IntN(8) > 0; caughtUp; runtime.Gosched() { // or there is nothing to race for
-			if next, _ := st.next(); next == log.Written() && o.arena.sub.fits(testMTU) {
+			if next, _ := st.Cursor(); next == log.Written() && o.arena.sub.Fits(testMTU) {
 				break
 			}
 			time.Sleep(10 * time.Microsecond)
@@ -230,62 +233,9 @@ func publishBoth(o *otherSide, st *StreamState, log *track.Log, data []byte, see
 }
 
 func newTappedSite(t *testing.T, other *otherSide) *site {
-	return newSiteWith(t, Config{Arena: other.arena, Shards: 1}, func(udp *net.UDPConn, l *Loop) (quic.Hooks, *Sender) {
+	return newSiteWith(t, Config{Memory: other.arena, Shards: 1}, func(udp *net.UDPConn, l *Loop) (quic.Hooks, *Sender) {
 		other.udp = udp
 		s := l.NewSender(SenderConfig{})
 		return tapped{s, other}, s
 	})
-}
-
-// TestRacingClaims has many goroutines claim, record, acknowledge and reset at once; the race detector and the sums are the judges.
-func TestRacingClaims(t *testing.T) {
-	const senders, chunk, end = 4, 100, 100_000
-	sc := newScenario(1 << 12)
-	sc.sub.DataLimit.Store(1 << 30)
-	var wg sync.WaitGroup
-	var packets atomic.Int64
-	for range senders {
-		wg.Go(func() {
-			for {
-				next, closed := sc.stream.next()
-				if closed || next >= end {
-					return
-				}
-				if !sc.sub.room(sc.ledger) {
-					runtime.Gosched()
-					continue
-				}
-				if _, _, _, _, ok := sc.send(end, chunk, true); ok {
-					packets.Add(1)
-				}
-			}
-		})
-	}
-	var got spans
-	covered, seen, low := int64(0), int64(0), uint64(0)
-	look := func() {
-		settled := sc.sub.settled()
-		for ; low < settled; low++ {
-			if e, ok := sc.ledger.read(low); ok {
-				got.add(e.offset, e.end(e.offset))
-				covered += int64(e.length())
-				seen++
-				sc.ledger.mark(e, flagAcked)
-				sc.sub.InFlight.Add(uint64(-e.size()))
-			}
-			sc.sub.LedgerLow.Store(low + 1)
-		}
-	}
-	for done := false; !done; {
-		look()
-		next, closed := sc.stream.next()
-		done = closed && next == end
-	}
-	wg.Wait()
-	look()
-	require.Equal(t, packets.Load(), seen)
-	require.Equal(t, spans{{0, end}}, got)
-	require.Equal(t, int64(end), covered, "bytes were sent twice")
-	require.Zero(t, sc.sub.InFlight.Load())
-	require.Equal(t, uint64(end), sc.sub.DataSent.Load())
 }

@@ -1,12 +1,15 @@
 package media
 
-import "time"
+import (
+	"sluice/clock"
+	"time"
+)
 
 // pacer is a token bucket that spreads packets over the round trip (RFC 9002 §7.7). It lets a burst pass at once, so that a video frame
 // on an idle path is not delayed: what the path has shown to take, half a window, but no less than the initial window.
 type pacer struct {
 	tokens  float64 // bytes that may leave now; negative after a probe
-	updated Time
+	updated clock.Time
 }
 
 // maxBurst is more than the largest frames of common video, and little enough for the buffers of access networks.
@@ -21,7 +24,7 @@ func burst(window, mtu int, rate int64) float64 {
 }
 
 // refill brings the bucket up to date.
-func (p *pacer) refill(now Time, rate int64, burst float64) {
+func (p *pacer) refill(now clock.Time, rate int64, burst float64) {
 	if p.updated == 0 {
 		p.tokens = burst
 	} else {
@@ -36,7 +39,7 @@ func (p *pacer) ready() bool { return p.tokens > 0 }
 func (p *pacer) spend(bytes int) { p.tokens -= float64(bytes) }
 
 // next returns when there will be tokens for about a millisecond's worth of packets, so that fast paths do not need a timer each packet.
-func (p *pacer) next(rate int64, mtu int) Time {
+func (p *pacer) next(rate int64, mtu int) clock.Time {
 	want := max(float64(rate)*time.Millisecond.Seconds(), float64(mtu))
 	wait := (want - p.tokens) / float64(rate)
 	return p.updated.Add(time.Duration(wait * float64(time.Second)))

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"sluice/clock"
 	"testing"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 
 func TestPacer(t *testing.T) {
 	var p pacer
-	now := Time(time.Second)
+	now := clock.Time(time.Second)
 	p.refill(now, 1_000_000, 15_000)
 	require.True(t, p.ready())
 	p.spend(14_999)

@@ -3,6 +3,7 @@ package media
 import (
 	"cmp"
 	"slices"
+	"sluice/clock"
 	"time"
 )
 
@@ -12,7 +13,7 @@ type DropPolicy interface {
 	// Threshold returns the highest level (the lowest priority) that is sent. Streams beyond it are not opened, and reset with
 	// DELIVERY_TIMEOUT if they are open; datagrams are dropped. It is called every 10 ms while data waits, and while the threshold is
 	// not [LowestPriority]. levels is ascending, and valid during the call only.
-	Threshold(now Time, c Congestion, levels []Backlog) Level
+	Threshold(now clock.Time, c Congestion, levels []Backlog) Level
 }
 
 // Backlog is what waits at one level that has streams.
@@ -35,16 +36,16 @@ type PriorityDrop struct {
 	inUse    []Level // seen since everything could pass, ascending
 	keep     Level   // the threshold, if active
 	active   bool
-	lowered  Time
-	late     Time // when something had waited too long last
-	passed   Time // when everything was let pass last
+	lowered  clock.Time
+	late     clock.Time // when something had waited too long last
+	passed   clock.Time // when everything was let pass last
 	patience time.Duration
 }
 
 const maxPatience = 16
 
 // Threshold implements [DropPolicy].
-func (p *PriorityDrop) Threshold(now Time, _ Congestion, levels []Backlog) Level {
+func (p *PriorityDrop) Threshold(now clock.Time, _ Congestion, levels []Backlog) Level {
 	delay, recovery := cmp.Or(p.MaxDelay, 400*time.Millisecond), cmp.Or(p.Recovery, 2*time.Second)
 	late, starved := false, false
 	for _, l := range levels {
@@ -72,7 +73,7 @@ func (p *PriorityDrop) Threshold(now Time, _ Congestion, levels []Backlog) Level
 }
 
 // begin gives up the first level. Soon after everything was let pass, that was too early.
-func (p *PriorityDrop) begin(now Time, recovery time.Duration) {
+func (p *PriorityDrop) begin(now clock.Time, recovery time.Duration) {
 	p.patience = max(p.patience, recovery)
 	if p.passed != 0 && now.Sub(p.passed) < p.patience {
 		p.patience = min(2*p.patience, maxPatience*recovery)
@@ -83,7 +84,7 @@ func (p *PriorityDrop) begin(now Time, recovery time.Duration) {
 }
 
 // lower gives up the lowest priority in use that passes the threshold, unless it is the highest.
-func (p *PriorityDrop) lower(now Time, threshold Level) {
+func (p *PriorityDrop) lower(now clock.Time, threshold Level) {
 	passing, found := slices.BinarySearch(p.inUse, threshold)
 	if found {
 		passing++

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
+	"sluice/clock"
 	"sluice/track"
 )
 
@@ -25,7 +27,7 @@ func TestPriorityDrop(t *testing.T) {
 		return b
 	}
 	var p PriorityDrop
-	now := Time(time.Hour)
+	now := clock.Time(time.Hour)
 	ask := func(after time.Duration, levels []Backlog) Level {
 		now = now.Add(after)
 		return p.Threshold(now, Congestion{}, levels)
@@ -67,7 +69,7 @@ type thresholdPolicy struct {
 	seen      [][]Backlog
 }
 
-func (p *thresholdPolicy) Threshold(_ Time, _ Congestion, levels []Backlog) Level {
+func (p *thresholdPolicy) Threshold(_ clock.Time, _ Congestion, levels []Backlog) Level {
 	p.seen = append(p.seen, append([]Backlog(nil), levels...))
 	return p.threshold
 }
@@ -103,7 +105,7 @@ func TestThreshold(t *testing.T) {
 	require.Equal(t, Dropped, refused()[0].Outcome, "nor are new ones")
 	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Priority: 6}))
 	require.Equal(t, uint64(2), w.s.Stats().Reasons[DatagramDropped])
-	require.Equal(t, low1.state.State.Load(), uint32(streamClosed))
+	require.Equal(t, low1.state.Phase.Load(), uint32(claim.StreamClosed))
 
 	f.window = 1 << 20
 	for range 5 {
@@ -128,7 +130,7 @@ func TestBacklogAge(t *testing.T) {
 	p := &thresholdPolicy{threshold: LowestPriority}
 	w := newWorld(t, withController(&fixedController{window: 2 * testMTU}), func(c *worldConfig) { c.sender.DropPolicy = p })
 	log := track.NewLog(0, nil)
-	require.NoError(t, log.AddObject(track.Object{ID: 0, PayloadStart: 2, End: 10_000, Received: w.clock.wall()}))
+	require.NoError(t, log.AddObject(track.Object{ID: 0, PayloadStart: 2, End: 10_000, Received: w.clock.Wall()}))
 	log.Append(content(0, 10_000))
 	w.clock.advance(time.Minute)
 	w.stream(w.subscribe(), log)
@@ -138,7 +140,7 @@ func TestBacklogAge(t *testing.T) {
 	}
 	last := p.seen[len(p.seen)-1][0]
 	require.Equal(t, 5*policyInterval, last.Age)
-	next, _ := w.s.streams[0].state.next()
+	next, _ := w.s.streams[0].state.Cursor()
 	require.Equal(t, 10_000-next, last.Bytes)
 }
 
@@ -173,7 +175,7 @@ func TestTooLate(t *testing.T) {
 			c.sender.Events, c.sender.MaxBehind, c.params.MaxStreamDataUni = e, limit, 10
 		})
 		log := track.NewLog(0, nil)
-		require.NoError(t, log.AddObject(track.Object{ID: 0, PayloadStart: 2, End: 100, Received: w.clock.wall()}))
+		require.NoError(t, log.AddObject(track.Object{ID: 0, PayloadStart: 2, End: 100, Received: w.clock.Wall()}))
 		log.Append(content(0, 100))
 		w.stream(w.subscribe(), log)
 		w.run()

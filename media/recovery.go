@@ -1,6 +1,8 @@
 package media
 
 import (
+	"sluice/claim"
+	"sluice/clock"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -20,27 +22,27 @@ const (
 // lostPacket is remembered for a while, because it might not have been lost.
 type lostPacket struct {
 	number uint64
-	sent   Time
+	sent   clock.Time
 }
 
 // receiveAck processes an ACK frame: the work is proportional to what it newly acknowledges.
 func (s *Sender) receiveAck(a *quic.AckInfo) (sample time.Duration, err error) {
-	now := s.loop.clock.at(a.Received)
-	next := s.state.NextPN.Load() & numberMask
+	now := s.loop.clock.At(a.Received)
+	next := s.state.NextPN.Load() & claim.NumberMask
 	largest := min(uint64(a.Ranges[0].Largest), next-1)
 	ev := AckEvent{Now: now, InFlight: int(s.state.InFlight.Load())}
-	var newest entry
+	var newest claim.Entry
 	acked := 0
 	for _, r := range a.Ranges {
 		if uint64(r.Largest) < s.low {
 			break
 		}
 		for n := min(uint64(r.Largest)+1, next); n > max(uint64(r.Smallest), s.low); n-- {
-			e, ok := s.ledger.read(n - 1)
-			if !ok || !e.live() {
+			e, ok := s.ledger.Read(n - 1)
+			if !ok || !e.Live() {
 				continue
 			}
-			if e.kind() == kindSkipped {
+			if e.Kind() == claim.KindSkipped {
 				return 0, &quic.TransportError{ErrorCode: quic.ProtocolViolation, ErrorMessage: "acknowledged a packet that was not sent"}
 			}
 			if acked++; acked == 1 {
@@ -52,12 +54,12 @@ func (s *Sender) receiveAck(a *quic.AckInfo) (sample time.Duration, err error) {
 	s.findSpurious(now, a, largest)
 	s.largestAcked = max(s.largestAcked, largest)
 	if acked > 0 {
-		if newest.number == largest && !newest.uncounted() {
-			sample = max(now.Sub(newest.sent), 1)
+		if newest.Number == largest && !newest.Uncounted() {
+			sample = max(now.Sub(newest.Sent), 1)
 			s.rtt.update(now, sample, min(a.Delay, s.params.MaxAckDelay))
 		}
 		s.ptoCount = 0
-		ev.AppLimited = newest.number >= s.limitedTo
+		ev.AppLimited = newest.Number >= s.limitedTo
 	}
 	if ev.Bytes > 0 {
 		ev.LatestRTT, ev.SRTT, ev.MinRTT = s.rtt.latest, s.rtt.smoothed, s.rtt.min
@@ -72,14 +74,14 @@ func (s *Sender) receiveAck(a *quic.AckInfo) (sample time.Duration, err error) {
 }
 
 // ackPacket takes a packet out of flight and tells its stream.
-func (s *Sender) ackPacket(e entry, ev *AckEvent) {
-	s.ledger.mark(e, flagAcked)
-	if !e.uncounted() {
-		s.state.InFlight.Add(uint64(-e.size()))
-		ev.Bytes += e.size()
-		ev.Sent = max(ev.Sent, e.sent)
+func (s *Sender) ackPacket(e claim.Entry, ev *AckEvent) {
+	s.ledger.Mark(e, claim.FlagAcked)
+	if !e.Uncounted() {
+		s.state.InFlight.Add(uint64(-e.Size()))
+		ev.Bytes += e.Size()
+		ev.Sent = max(ev.Sent, e.Sent)
 	}
-	if s.bigLost >= blackHole && e.size() <= baseMTU && s.mtu > baseMTU {
+	if s.bigLost >= blackHole && e.Size() <= baseMTU && s.mtu > baseMTU {
 		s.setMTU(baseMTU)
 		s.count(MTUBlackHole)
 	}
@@ -87,46 +89,46 @@ func (s *Sender) ackPacket(e entry, ev *AckEvent) {
 	s.ackFrame(e)
 }
 
-func (s *Sender) ackFrame(e entry) {
-	st := s.byNumber[e.stream()]
+func (s *Sender) ackFrame(e claim.Entry) {
+	st := s.byNumber[e.Stream()]
 	switch {
-	case st == nil && e.kind() == kindStream:
-		if o := s.orphanOf(e.stream()); o != nil {
-			o.acked.add(e.offset, e.end(e.offset))
-			o.lost.remove(e.offset, e.end(e.offset))
-			o.finAcked = o.finAcked || e.has(flagFIN)
+	case st == nil && e.Kind() == claim.KindStream:
+		if o := s.unadoptedStream(e.Stream()); o != nil {
+			o.acked.add(e.Offset, e.End(e.Offset))
+			o.lost.remove(e.Offset, e.End(e.Offset))
+			o.finAcked = o.finAcked || e.Has(claim.FlagFIN)
 			o.finLost = o.finLost && !o.finAcked
 		}
 	case st == nil:
-	case e.kind() == kindStream:
-		s.acknowledge(st, e.offset, e.end(e.offset), e.has(flagFIN))
-	case e.kind() == kindReset && st.resetting:
+	case e.Kind() == claim.KindStream:
+		s.acknowledge(st, e.Offset, e.End(e.Offset), e.Has(claim.FlagFIN))
+	case e.Kind() == claim.KindReset && st.resetting:
 		s.forget(st)
 	}
 }
 
 // loseFrame schedules again what a packet carried, if that is still of use.
-func (s *Sender) loseFrame(e entry) {
-	st := s.byNumber[e.stream()]
-	switch e.kind() {
-	case kindStream:
+func (s *Sender) loseFrame(e claim.Entry) {
+	st := s.byNumber[e.Stream()]
+	switch e.Kind() {
+	case claim.KindStream:
 		if st != nil {
-			s.lose(st, e.offset, e.end(e.offset), e.has(flagFIN))
-		} else if o := s.orphanOf(e.stream()); o != nil {
-			o.lost.addMissing(e.offset, e.end(e.offset), o.acked)
-			o.finLost = o.finLost || e.has(flagFIN) && !o.finAcked
+			s.lose(st, e.Offset, e.End(e.Offset), e.Has(claim.FlagFIN))
+		} else if o := s.unadoptedStream(e.Stream()); o != nil {
+			o.lost.addMissing(e.Offset, e.End(e.Offset), o.acked)
+			o.finLost = o.finLost || e.Has(claim.FlagFIN) && !o.finAcked
 		}
-	case kindReset:
+	case claim.KindReset:
 		if st != nil && st.resetting {
 			s.resets = append(s.resets, st)
 		}
-	case kindBlocked:
-		s.loseBlocked(byte(e.offset), st)
+	case claim.KindBlocked:
+		s.loseBlocked(byte(e.Offset), st)
 	}
 }
 
 // findSpurious looks for acknowledgments of packets that were considered lost (RFC 9002 §6.1.1 allows to become more patient then).
-func (s *Sender) findSpurious(now Time, a *quic.AckInfo, largest uint64) {
+func (s *Sender) findSpurious(now clock.Time, a *quic.AckInfo, largest uint64) {
 	kept := s.lostRecently[:0]
 	oldest := now.Add(-persistentPTOs * s.rtt.pto(s.params.MaxAckDelay))
 	for _, p := range s.lostRecently {
@@ -139,7 +141,7 @@ func (s *Sender) findSpurious(now Time, a *quic.AckInfo, largest uint64) {
 		s.counters.SpuriousPackets++
 		s.control.Spurious(p.sent)
 		s.reordering = min(max(s.reordering, largest-p.number+1), maxPacketThreshold)
-		if e, ok := s.ledger.read(p.number); ok {
+		if e, ok := s.ledger.Read(p.number); ok {
 			s.ackFrame(e)
 		}
 	}
@@ -160,25 +162,25 @@ func covered(ranges []quic.AckRange, from, to uint64) bool {
 }
 
 // detectLost finds lost packets (RFC 9002 §6.1). ranges are those of the ACK frame just received, if any.
-func (s *Sender) detectLost(now Time, ranges []quic.AckRange) {
-	s.lossTime = never
+func (s *Sender) detectLost(now clock.Time, ranges []quic.AckRange) {
+	s.lossTime = clock.Never
 	delay := s.rtt.lossDelay()
 	ev := LossEvent{Now: now, InFlight: int(s.state.InFlight.Load())}
 	var run lossRun
-	next := s.state.NextPN.Load() & numberMask
+	next := s.state.NextPN.Load() & claim.NumberMask
 	for n := s.low; n < min(s.largestAcked, next); n++ {
-		e, ok := s.ledger.read(n)
+		e, ok := s.ledger.Read(n)
 		switch {
 		case !ok:
-		case !e.live():
+		case !e.Live():
 			run.end()
-		case n+s.reordering <= s.largestAcked || e.sent.Add(delay) <= now:
-			if e.sent > s.rtt.first && s.rtt.first != 0 && !e.uncounted() {
+		case n+s.reordering <= s.largestAcked || e.Sent.Add(delay) <= now:
+			if e.Sent > s.rtt.first && s.rtt.first != 0 && !e.Uncounted() {
 				run.add(e, ranges)
 			}
 			s.losePacket(e, &ev)
 		default:
-			s.lossTime = min(s.lossTime, e.sent.Add(delay))
+			s.lossTime = min(s.lossTime, e.Sent.Add(delay))
 			run.end()
 		}
 	}
@@ -195,36 +197,36 @@ func (s *Sender) detectLost(now Time, ranges []quic.AckRange) {
 
 // lossRun finds the longest time between two lost packets with none acknowledged between them (RFC 9002 §7.6.2).
 type lossRun struct {
-	first, last entry
+	first, last claim.Entry
 	longest     time.Duration
 }
 
-func (r *lossRun) add(e entry, ranges []quic.AckRange) {
-	if r.first.number == 0 || covered(ranges, r.last.number, e.number) {
+func (r *lossRun) add(e claim.Entry, ranges []quic.AckRange) {
+	if r.first.Number == 0 || covered(ranges, r.last.Number, e.Number) {
 		r.first = e
 	}
 	r.last = e
-	r.longest = max(r.longest, e.sent.Sub(r.first.sent))
+	r.longest = max(r.longest, e.Sent.Sub(r.first.Sent))
 }
 
-func (r *lossRun) end() { r.first = entry{} }
+func (r *lossRun) end() { r.first = claim.Entry{} }
 
 // losePacket takes a packet out of flight and schedules what it carried.
-func (s *Sender) losePacket(e entry, ev *LossEvent) {
-	s.ledger.mark(e, flagLost)
-	if e.kind() == kindSkipped {
+func (s *Sender) losePacket(e claim.Entry, ev *LossEvent) {
+	s.ledger.Mark(e, claim.FlagLost)
+	if e.Kind() == claim.KindSkipped {
 		return
 	}
 	s.counters.LostPackets++
-	s.counters.LostBytes += uint64(e.size())
-	if !e.uncounted() {
-		s.state.InFlight.Add(uint64(-e.size()))
+	s.counters.LostBytes += uint64(e.Size())
+	if !e.Uncounted() {
+		s.state.InFlight.Add(uint64(-e.Size()))
 		ev.Packets++
-		ev.Bytes += e.size()
-		ev.Sent = max(ev.Sent, e.sent)
+		ev.Bytes += e.Size()
+		ev.Sent = max(ev.Sent, e.Sent)
 	}
-	s.remember(lostPacket{e.number, e.sent})
-	if s.bigLost++; e.size() <= baseMTU {
+	s.remember(lostPacket{e.Number, e.Sent})
+	if s.bigLost++; e.Size() <= baseMTU {
 		s.bigLost = 0
 	}
 	s.loseFrame(e)
@@ -243,10 +245,10 @@ const blackHole = 12
 
 // advance moves low up to the first packet that is outstanding or whose record may still come.
 func (s *Sender) advance(next uint64) {
-	s.settled = max(s.settled, min(s.state.settled(), next))
+	s.settled = max(s.settled, min(s.state.Settled(), next))
 	low := s.low
 	for low < s.settled {
-		if e, ok := s.ledger.read(low); ok && e.live() {
+		if e, ok := s.ledger.Read(low); ok && e.Live() {
 			break
 		}
 		low++
@@ -261,19 +263,19 @@ func (s *Sender) advance(next uint64) {
 func (s *Sender) outstanding() bool { return s.low < s.settled || int64(s.state.InFlight.Load()) > 0 }
 
 // lossDeadline is when the loss detection timer is to go off (RFC 9002 §6.2.1).
-func (s *Sender) lossDeadline() Time {
+func (s *Sender) lossDeadline() clock.Time {
 	switch {
-	case s.lossTime != never:
+	case s.lossTime != clock.Never:
 		return s.lossTime
 	case s.outstanding():
 		return s.lastSent.Add(s.rtt.pto(s.params.MaxAckDelay) << min(s.ptoCount, maxPTOCount))
 	}
-	return never
+	return clock.Never
 }
 
 // expireLoss does what the loss detection timer does (RFC 9002 §A.9).
-func (s *Sender) expireLoss(now Time) {
-	next := s.state.NextPN.Load() & numberMask
+func (s *Sender) expireLoss(now clock.Time) {
+	next := s.state.NextPN.Load() & claim.NumberMask
 	s.advance(next)
 	if s.lossTime <= now {
 		s.detectLost(now, nil)
@@ -292,10 +294,10 @@ func (s *Sender) expireLoss(now Time) {
 }
 
 // newestSent returns when the last packet was sent, which may have been another sender's.
-func (s *Sender) newestSent(next uint64) Time {
+func (s *Sender) newestSent(next uint64) clock.Time {
 	for n := next; n > s.low; n-- {
-		if e, ok := s.ledger.read(n - 1); ok && e.kind() != kindSkipped {
-			return e.sent
+		if e, ok := s.ledger.Read(n - 1); ok && e.Kind() != claim.KindSkipped {
+			return e.Sent
 		}
 	}
 	return 0
@@ -306,7 +308,7 @@ func (s *Sender) newestSent(next uint64) Time {
 func (s *Sender) probe(next uint64) {
 	found := 0
 	for n := s.low; n < next && found < probePackets; n++ {
-		if e, ok := s.ledger.read(n); ok && e.live() && e.kind() != kindSkipped {
+		if e, ok := s.ledger.Read(n); ok && e.Live() && e.Kind() != claim.KindSkipped {
 			s.loseFrame(e)
 			found++
 		}

@@ -2,6 +2,9 @@ package media
 
 import (
 	"errors"
+	"sluice/claim"
+	"sluice/clock"
+	"sluice/internal/packet"
 	"testing"
 	"time"
 
@@ -82,7 +85,7 @@ func TestProbeTimeout(t *testing.T) {
 	pto := 100*ms + 4*50*ms + 25*ms
 	before := w.s.Stats().InFlight
 	for i := range 4 {
-		var probes []*packet
+		var probes []*wirePacket
 		for len(probes) == 0 {
 			probes = w.sleep(time.Hour)
 		}
@@ -155,27 +158,27 @@ func TestProbesIgnoreWindow(t *testing.T) {
 func TestProbeWithoutData(t *testing.T) {
 	w := newWorld(t)
 	sub := w.subscribe()
-	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Received: w.clock.wall()}))
+	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Received: w.clock.Wall()}))
 	require.Len(t, w.run(), 1)
-	var sent []*packet
+	var sent []*wirePacket
 	for len(sent) == 0 {
 		sent = w.sleep(time.Hour)
 	}
 	require.Len(t, sent, 1)
-	require.Equal(t, byte(framePing), sent[0].frame)
+	require.Equal(t, byte(packet.FramePing), sent[0].frame)
 	w.ack(100 * ms)
 	w.sleep(time.Hour)
 	require.Zero(t, w.s.Stats().InFlight)
-	require.Equal(t, never, w.shard.alarms.next())
+	require.Equal(t, clock.Never, w.shard.alarms.next())
 }
 
 func TestNoTimerWithoutOutstandingPackets(t *testing.T) {
 	w, _, _ := burstOf(t, 5)
 	w.run()
-	require.NotEqual(t, never, w.shard.alarms.next())
+	require.NotEqual(t, clock.Never, w.shard.alarms.next())
 	w.ack(50 * ms)
 	w.sleep(time.Hour)
-	require.Equal(t, never, w.shard.alarms.next())
+	require.Equal(t, clock.Never, w.shard.alarms.next())
 }
 
 func TestSpuriousLoss(t *testing.T) {
@@ -265,10 +268,10 @@ func TestPersistentCongestion(t *testing.T) {
 func TestPersistentCongestionForeign(t *testing.T) {
 	var run lossRun
 	ranges := []quic.AckRange{{Smallest: 20, Largest: 20}, {Smallest: 12, Largest: 12}}
-	run.add(entry{number: 10, sent: 0}, ranges)
-	run.add(entry{number: 11, sent: Time(time.Second)}, ranges)
-	run.add(entry{number: 13, sent: Time(3 * time.Second)}, ranges)
-	run.add(entry{number: 14, sent: Time(4 * time.Second)}, ranges)
+	run.add(claim.Entry{Number: 10, Sent: 0}, ranges)
+	run.add(claim.Entry{Number: 11, Sent: clock.Time(time.Second)}, ranges)
+	run.add(claim.Entry{Number: 13, Sent: clock.Time(3 * time.Second)}, ranges)
+	run.add(claim.Entry{Number: 14, Sent: clock.Time(4 * time.Second)}, ranges)
 	require.Equal(t, time.Second, run.longest)
 }
 
@@ -290,7 +293,7 @@ func TestCovered(t *testing.T) {
 func TestOptimisticAck(t *testing.T) {
 	w := newWorld(t)
 	w.s.begin(w.clock.t) // makes the ledger
-	w.s.state.abort()
+	w.s.state.Abort()
 	log := newTestLog(0, 10)
 	w.stream(w.subscribe(), log)
 	sent := w.run()[0].number
@@ -316,7 +319,7 @@ func TestSkippedNumbers(t *testing.T) {
 	log := newTestLog(0, 10)
 	w.stream(w.subscribe(), log)
 	for range 20 {
-		w.s.skipAt = w.s.state.NextPN.Load() & numberMask
+		w.s.skipAt = w.s.state.NextPN.Load() & claim.NumberMask
 		log.Append(content(log.End(), 10))
 		w.run()
 		w.ack(50 * ms)
@@ -325,7 +328,7 @@ func TestSkippedNumbers(t *testing.T) {
 	w.sleep(time.Hour)
 	require.Empty(t, f.lost)
 	require.Zero(t, w.s.Stats().LostPackets)
-	require.Equal(t, never, w.shard.alarms.next())
+	require.Equal(t, clock.Never, w.shard.alarms.next())
 }
 
 func TestPathChange(t *testing.T) {
@@ -414,7 +417,7 @@ func TestAckCost(t *testing.T) {
 		log.Append(content(log.End(), 1000))
 		w.run()
 		w.ack(ms)
-		require.GreaterOrEqual(t, w.s.low+maxPacketThreshold, w.s.state.NextPN.Load()&numberMask)
+		require.GreaterOrEqual(t, w.s.low+maxPacketThreshold, w.s.state.NextPN.Load()&claim.NumberMask)
 	}
 	require.Equal(t, firstLedger, w.s.Stats().Ledger)
 }

@@ -1,6 +1,9 @@
 package media
 
-import "time"
+import (
+	"sluice/clock"
+	"time"
+)
 
 const (
 	initialRTT  = 333 * time.Millisecond // RFC 9002 §6.2.2
@@ -10,11 +13,11 @@ const (
 // rttEstimate estimates the round-trip time (RFC 9002 §5).
 type rttEstimate struct {
 	latest, min, smoothed, variance time.Duration // 0 before the first sample
-	first                           Time          // when the first sample was taken
+	first                           clock.Time    // when the first sample was taken
 }
 
 // update takes a sample. ackDelay must be capped at the peer's max_ack_delay already.
-func (r *rttEstimate) update(now Time, sample, ackDelay time.Duration) {
+func (r *rttEstimate) update(now clock.Time, sample, ackDelay time.Duration) {
 	r.latest = sample
 	if r.smoothed == 0 {
 		r.min, r.smoothed, r.variance, r.first = sample, sample, sample/2, now

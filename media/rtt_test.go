@@ -1,6 +1,7 @@
 package media
 
 import (
+	"sluice/clock"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestRTTEstimate(t *testing.T) {
 	require.Equal(t, (7*107500*time.Microsecond+110*ms)/8, r.smoothed)
 	r.update(4, 60*ms, 0)
 	require.Equal(t, 60*ms, r.min)
-	require.Equal(t, Time(1), r.first)
+	require.Equal(t, clock.Time(1), r.first)
 }
 
 // Samples come from the largest acknowledged packet only, if it is newly acknowledged and the sender's own (RFC 9002 §5.1). quic-go gets
@@ -74,7 +75,7 @@ func TestAckDelay(t *testing.T) {
 		p := w.run()[0]
 		w.clock.advance(100*time.Millisecond + min(delay, 25*time.Millisecond))
 		_, err := w.s.Acked(&quic.AckInfo{
-			Ranges: []quic.AckRange{{Smallest: p.number, Largest: p.number}}, Delay: delay, Received: w.clock.wall(),
+			Ranges: []quic.AckRange{{Smallest: p.number, Largest: p.number}}, Delay: delay, Received: w.clock.Wall(),
 		})
 		require.NoError(t, err)
 		require.Equal(t, 100*time.Millisecond, w.s.Congestion().SRTT)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sluice/internal/packet"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -164,7 +165,7 @@ func TestSendingOrder(t *testing.T) {
 		w.stream(sub, l, func(c *StreamConfig) { c.Priority, c.Group, c.Subgroup, c.Prefix = priority, group, subgroup, nil })
 	}
 	datagram := func(sub *Subscription, priority uint8, group, object uint64, name string) {
-		d := Datagram{Payload: []byte(name), Priority: priority, Group: group, Object: object, Received: w.clock.wall()}
+		d := Datagram{Payload: []byte(name), Priority: priority, Group: group, Object: object, Received: w.clock.Wall()}
 		require.NoError(t, sub.SendDatagram(d))
 	}
 	open(low, 0, 1, 0)
@@ -180,7 +181,7 @@ func TestSendingOrder(t *testing.T) {
 	var got []string
 	for range 20 {
 		for _, p := range w.run() {
-			if p.frame == frameDatagram {
+			if p.frame == packet.FrameDatagram {
 				got = append(got, string(p.data))
 				continue
 			}
@@ -212,7 +213,7 @@ func TestSetPriority(t *testing.T) {
 	la, lb := newTestLog(0, 20_000), newTestLog(1<<40, 20_000)
 	w.stream(a, la)
 	w.stream(b, lb)
-	require.NoError(t, a.SendDatagram(Datagram{Payload: []byte("x"), Priority: 255, Received: w.clock.wall()}))
+	require.NoError(t, a.SendDatagram(Datagram{Payload: []byte("x"), Priority: 255, Received: w.clock.Wall()}))
 	w.run()
 	w.ack(10 * ms)
 	b.SetPriority(7)

@@ -1,6 +1,11 @@
 package media
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"sluice/claim"
+	"sluice/clock"
+	"sluice/internal/packet"
+)
 
 // A packet carries one frame, so that one record describes it.
 
@@ -11,21 +16,21 @@ const baseMTU = 1200
 const quantum = 64
 
 // serve sends what may be sent now. It returns if there is more, and otherwise when to look again.
-func (s *Sender) serve(now Time, b *batch) (more bool, alarm Time) {
+func (s *Sender) serve(now clock.Time, b *batch) (more bool, alarm clock.Time) {
 	s.mu.Lock()
 	defer s.unlockAndTell()
 	return s.serveLocked(now, b)
 }
 
-func (s *Sender) serveLocked(now Time, b *batch) (more bool, alarm Time) {
+func (s *Sender) serveLocked(now clock.Time, b *batch) (more bool, alarm clock.Time) {
 	if s.closed {
-		return false, never
+		return false, clock.Never
 	}
 	if len(s.ledger) > 0 && s.lossDeadline() <= now {
 		s.expireLoss(now)
 	}
 	s.expireSubgroups(now)
-	if s.dataWanted.Load() && s.state.dataAvailable() > 0 {
+	if s.dataWanted.Load() && s.state.DataAvailable() > 0 {
 		s.unpark(parkedConn)
 	}
 	s.observe(now)
@@ -36,7 +41,7 @@ func (s *Sender) serveLocked(now Time, b *batch) (more bool, alarm Time) {
 }
 
 // nextAlarm is when something is to be done without any event.
-func (s *Sender) nextAlarm(now Time, stopped Reason) Time {
+func (s *Sender) nextAlarm(now clock.Time, stopped Reason) clock.Time {
 	alarm := min(s.subgroupDeadline, s.nextLook(now))
 	if len(s.ledger) > 0 {
 		alarm = min(alarm, s.lossDeadline())
@@ -49,7 +54,7 @@ func (s *Sender) nextAlarm(now Time, stopped Reason) Time {
 
 // wantsService says if an ACK has changed anything that the shard's goroutine must act on.
 func (s *Sender) wantsService() bool {
-	return s.lossDeadline() < s.deadline || s.pending() && s.state.fits(s.mtu)
+	return s.lossDeadline() < s.deadline || s.pending() && s.state.Fits(s.mtu)
 }
 
 // pending says if there is anything to send.
@@ -58,7 +63,7 @@ func (s *Sender) pending() bool {
 }
 
 // sendUntilStopped sends until nothing is left or something forbids it, and returns that.
-func (s *Sender) sendUntilStopped(now Time, b *batch) Reason {
+func (s *Sender) sendUntilStopped(now clock.Time, b *batch) Reason {
 	if !s.pending() {
 		return none
 	}
@@ -93,13 +98,13 @@ func (s *Sender) mayContinue(b *batch, paced bool) Reason {
 	case !s.makeRoom():
 		r = BlockedLedger
 	case s.probes > 0:
-	case !s.state.fits(s.mtu):
+	case !s.state.Fits(s.mtu):
 		r = BlockedWindow
 	case paced && !s.pacer.ready():
 		r = BlockedPacing
 	}
 	if r == BlockedWindow || r == BlockedPacing {
-		s.limitedTo = s.state.NextPN.Load() & numberMask
+		s.limitedTo = s.state.NextPN.Load() & claim.NumberMask
 	}
 	if r != none {
 		s.count(r)
@@ -108,7 +113,7 @@ func (s *Sender) mayContinue(b *batch, paced bool) Reason {
 }
 
 // sendOne sends at most one packet.
-func (s *Sender) sendOne(now Time, b *batch) Reason {
+func (s *Sender) sendOne(now clock.Time, b *batch) Reason {
 	switch {
 	case len(s.resets) > 0:
 		return s.sendReset(now, b)
@@ -126,22 +131,22 @@ func (s *Sender) sendOne(now Time, b *batch) Reason {
 }
 
 // sendPing sends a probe when there is nothing else to send.
-func (s *Sender) sendPing(now Time, b *batch) Reason {
+func (s *Sender) sendPing(now clock.Time, b *batch) Reason {
 	if !s.ping {
 		s.probes = 0
 		return none
 	}
 	s.probes = 1
-	return s.sendControl(now, b, nil, kindPing, 0, framePing)
+	return s.sendControl(now, b, nil, claim.KindPing, 0, packet.FramePing)
 }
 
-func (s *Sender) sendReset(now Time, b *batch) Reason {
+func (s *Sender) sendReset(now clock.Time, b *batch) Reason {
 	st := s.resets[0]
 	if !st.resetting { // acknowledged in the meantime
 		s.resets = s.resets[1:]
 		return none
 	}
-	r := s.sendControl(now, b, st, kindReset, st.final, frameResetStream, uint64(st.id()), st.code, uint64(st.final))
+	r := s.sendControl(now, b, st, claim.KindReset, st.final, packet.FrameResetStream, uint64(st.id()), st.code, uint64(st.final))
 	if r == none {
 		s.resets = s.resets[1:]
 	}
@@ -149,18 +154,18 @@ func (s *Sender) sendReset(now Time, b *batch) Reason {
 }
 
 // sendControl sends a packet with a frame that consists of integers.
-func (s *Sender) sendControl(now Time, b *batch, st *Stream, kind uint8, offset int64, frame byte, fields ...uint64) Reason {
+func (s *Sender) sendControl(now clock.Time, b *batch, st *Stream, kind uint8, offset int64, frame byte, fields ...uint64) Reason {
 	number, generation, ok := s.begin(now)
 	if !ok {
 		return BlockedLedger
 	}
 	p, header := s.open(b)
-	p = appendFrame(p, frame, fields...)
+	p = packet.AppendFrame(p, frame, fields...)
 	var stream uint32
 	if st != nil {
 		stream = st.number
 	}
-	s.state.commit(s.ledger, number, now, offset, newInfo(stream, 0, len(p)+tagLength, kind))
+	s.state.Commit(s.ledger, number, now, offset, claim.NewInfo(stream, 0, len(p)+packet.TagLength, kind))
 	s.finishPacket(now, b, p, header, number, generation)
 	return none
 }
@@ -179,19 +184,19 @@ func (s *Sender) space() int {
 	if s.ptoCount > 1 {
 		mtu = min(mtu, baseMTU)
 	}
-	return mtu - 1 - len(s.route.destConnID) - numberLength - tagLength
+	return mtu - 1 - len(s.route.destConnID) - packet.NumberLength - packet.TagLength
 }
 
 // overhead is what a packet has besides the data in its frame, whose own header has that length.
 func (s *Sender) overhead(frameHeader int) int {
-	return 1 + len(s.route.destConnID) + numberLength + frameHeader + tagLength
+	return 1 + len(s.route.destConnID) + packet.NumberLength + frameHeader + packet.TagLength
 }
 
 // finishPacket seals a packet that is recorded, and puts it into the batch.
-func (s *Sender) finishPacket(now Time, b *batch, p []byte, header int, number, generation uint64) {
-	p[0] = 0x40 | byte(generation&1)<<2 | (numberLength - 1) // RFC 9000 §17.3.1
-	binary.BigEndian.PutUint32(p[header-numberLength:], uint32(number))
-	p = s.seal.seal(p, header, number, generation)
+func (s *Sender) finishPacket(now clock.Time, b *batch, p []byte, header int, number, generation uint64) {
+	p[0] = 0x40 | byte(generation&1)<<2 | (packet.NumberLength - 1) // RFC 9000 §17.3.1
+	binary.BigEndian.PutUint32(p[header-packet.NumberLength:], uint32(number))
+	p = s.seal.Seal(p, header, number, generation)
 	b.add(s.route, len(p))
 
 	s.lastSent = now

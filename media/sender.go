@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"math/rand/v2"
+	"sluice/claim"
+	"sluice/clock"
+	"sluice/internal/packet"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,22 +58,22 @@ type Sender struct {
 	loop   *Loop
 	shard  *shard
 	cfg    SenderConfig
-	state  *SubscriberState                // guarded by mu, as a pointer
-	common atomic.Pointer[SubscriberState] // the same, for those who do not hold mu
+	state  *claim.ConnState                // guarded by mu, as a pointer
+	common atomic.Pointer[claim.ConnState] // the same, for those who do not hold mu
 
 	dataWanted atomic.Bool // new data waits for connection flow control credit
 	keyDue     atomic.Bool
 
 	// Guarded by shard.mu, and known to the shard's goroutine only.
 	queued     bool
-	alarm      Time
+	alarm      clock.Time
 	alarmIndex int
 
 	mu       sync.Mutex
 	after    []func() // to be called by unlockAndTell
 	closed   bool
 	suite    uint16 // of TLS
-	seal     sealer
+	seal     packet.Sealer
 	keyFirst uint64 // lowest packet number of the current key generation
 	keyLimit uint64 // packets that it may protect
 	route    *route // nil: packets may not be sent yet
@@ -87,22 +90,22 @@ type Sender struct {
 	dataBlockedAt    int64 // limit that DATA_BLOCKED was sent for; -1: none
 	streamsBlockedAt int64 // limit that STREAMS_BLOCKED was sent for; -1: none
 
-	second    SecondConn          // nil: nobody else sends
+	forwarder claim.ForwarderConn // nil: nobody else sends
 	nobody    *Subscription       // of streams that were abandoned
-	connIDs   []quic.ConnectionID // of ours, until there is a second sender
+	connIDs   []quic.ConnectionID // of ours, until there is the forwarder
 	known     spans               // numbers of streams that were opened here or adopted
-	orphans   map[uint32]*orphan
+	unadopted map[uint32]*unadopted
 	forgotten uint32 // streams with lower numbers may have been orphans that could not be kept
 
-	ledger       ledger
+	ledger       claim.Ledger
 	low          uint64 // numbers below it are neither outstanding nor to come
 	settled      uint64 // records of numbers below it are written
 	largestAcked uint64
 	skipAt       uint64
 	lostRecently []lostPacket
-	reordering   uint64 // packet threshold (RFC 9002 §6.1.1)
-	lossTime     Time   // when the time threshold is reached next; never: not at all
-	lastSent     Time
+	reordering   uint64     // packet threshold (RFC 9002 §6.1.1)
+	lossTime     clock.Time // when the time threshold is reached next; never: not at all
+	lastSent     clock.Time
 	ptoCount     int
 	probes       int // packets that may be sent beyond the window
 	ping         bool
@@ -112,11 +115,11 @@ type Sender struct {
 	control          CongestionController
 	pacer            pacer
 	limitedTo        uint64 // packets before it were sent while window or pacing held data back
-	subgroupDeadline Time
-	deadline         Time // of the alarm
+	subgroupDeadline clock.Time
+	deadline         clock.Time // of the alarm
 
 	threshold Level
-	look      Time // at data that waits; never: nothing waits
+	look      clock.Time // at data that waits; never: nothing waits
 	levels    []Backlog
 
 	counters Counters
@@ -124,9 +127,9 @@ type Sender struct {
 
 func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s := &Sender{
-		loop: l, shard: sh, cfg: cfg.withDefaults(), state: l.newSubscriberState(), alarmIndex: -1,
+		loop: l, shard: sh, cfg: cfg.withDefaults(), state: l.newConnState(), alarmIndex: -1,
 		dataBlockedAt: -1, streamsBlockedAt: -1, reordering: packetThreshold,
-		lossTime: never, subgroupDeadline: never, deadline: never, look: never, threshold: LowestPriority,
+		lossTime: clock.Never, subgroupDeadline: clock.Never, deadline: clock.Never, look: clock.Never, threshold: LowestPriority,
 	}
 	s.common.Store(s.state)
 	s.state.NextUni.Store(3) // RFC 9000 §2.1
@@ -164,9 +167,9 @@ func (s *Sender) unlockAndTell() {
 
 // begin takes a packet number, after having enlarged the ledger if necessary. Now and then it skips one: a peer that acknowledges what
 // it cannot have received would gain an unfair share of the path (RFC 9000 §21.4).
-func (s *Sender) begin(now Time) (number, generation uint64, ok bool) {
+func (s *Sender) begin(now clock.Time) (number, generation uint64, ok bool) {
 	for {
-		number, generation, ok = s.state.begin(s.ledger)
+		number, generation, ok = s.state.Begin(s.ledger)
 		switch {
 		case !ok && !s.growLedger():
 			return 0, 0, false
@@ -174,7 +177,7 @@ func (s *Sender) begin(now Time) (number, generation uint64, ok bool) {
 		case number < s.skipAt:
 			return number, generation, true
 		default:
-			s.state.commit(s.ledger, number, now, 0, newInfo(0, 0, 0, kindSkipped))
+			s.state.Commit(s.ledger, number, now, 0, claim.NewInfo(0, 0, 0, claim.KindSkipped))
 			s.skipAt = number + skipInterval()
 		}
 	}
@@ -193,11 +196,11 @@ func (s *Sender) makeRoom() bool {
 	if len(s.ledger) == 0 {
 		return s.growLedger()
 	}
-	if s.state.room(s.ledger) {
+	if s.state.Room(s.ledger) {
 		return true
 	}
-	s.advance(s.state.NextPN.Load() & numberMask)
-	return s.state.room(s.ledger) || s.growLedger()
+	s.advance(s.state.NextPN.Load() & claim.NumberMask)
+	return s.state.Room(s.ledger) || s.growLedger()
 }
 
 // growLedger doubles the ledger.
@@ -206,24 +209,24 @@ func (s *Sender) growLedger() bool {
 	if n > maxLedger {
 		return false
 	}
-	ring := s.loop.arena.Ledger(s.state, n)
+	ring := s.loop.memory.Ledger(s.state, n)
 	if ring == nil {
 		return false
 	}
-	next := s.state.NextPN.Load() & numberMask
+	next := s.state.NextPN.Load() & claim.NumberMask
 	if s.ledger == nil {
 		s.low, s.settled = next, next
 		s.state.LedgerLow.Store(next)
 		s.skipAt = next + skipInterval()
 	}
-	s.ledger = s.ledger.grown(ring, s.low, next)
+	s.ledger = s.ledger.Grown(ring, s.low, next)
 	s.setMTU(s.mtu)
 	return true
 }
 
 // shrinkLedger gives a large ledger back when nothing is outstanding and no alarm is set: bursts are rare, subscribers many.
 func (s *Sender) shrinkLedger() {
-	if s.deadline == never && len(s.ledger) > idleLedger && s.loop.arena == (memory{}) {
+	if s.deadline == clock.Never && len(s.ledger) > idleLedger && s.loop.memory == (claim.Heap{}) {
 		s.ledger = nil
 	}
 }
@@ -233,9 +236,9 @@ func (s *Sender) canSend() Reason {
 	switch {
 	case s.route == nil:
 		return BlockedPath
-	case s.seal.header == nil:
+	case s.seal.Header == nil:
 		return BlockedKey
-	case s.state.NextPN.Load()&numberMask-s.keyFirst >= s.keyLimit:
+	case s.state.NextPN.Load()&claim.NumberMask-s.keyFirst >= s.keyLimit:
 		return BlockedKey
 	case !s.makeRoom():
 		return BlockedLedger

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/clock"
 	"sluice/track"
 )
 
@@ -142,7 +143,7 @@ func (sh *shard) idle() bool {
 
 // serve serves the followers of logs that have grown, senders that were woken, and those whose alarm is due. All together make batches.
 func (sh *shard) serve(feeds []*feed, senders []*Sender) {
-	now := sh.loop.clock.now()
+	now := sh.loop.clock.Now()
 	for _, f := range feeds {
 		f.serve(now)
 	}
@@ -160,7 +161,7 @@ func (sh *shard) serve(feeds []*feed, senders []*Sender) {
 }
 
 // after notes what a served sender wants.
-func (sh *shard) after(s *Sender, more bool, alarm Time) {
+func (sh *shard) after(s *Sender, more bool, alarm clock.Time) {
 	if more {
 		sh.enqueue(s)
 	}
@@ -175,8 +176,8 @@ const maxSleep = time.Hour
 
 func (sh *shard) untilAlarm() time.Duration {
 	next := sh.alarms.next()
-	if next == never {
+	if next == clock.Never {
 		return maxSleep
 	}
-	return max(next.Sub(sh.loop.clock.now()), 0)
+	return max(next.Sub(sh.loop.clock.Now()), 0)
 }

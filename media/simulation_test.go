@@ -11,6 +11,8 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 
+	"sluice/clock"
+	"sluice/internal/packet"
 	"sluice/track"
 )
 
@@ -21,7 +23,7 @@ type simulation struct {
 	cfg                simConfig
 	events             eventQueue
 	seq                int
-	idle               Time // when the bottleneck has sent what it has
+	idle               clock.Time // when the bottleneck has sent what it has
 	unacked            int
 	ackDue             bool
 	consumed           map[int64]int64
@@ -47,7 +49,7 @@ type simConfig struct {
 }
 
 type event struct {
-	at  Time
+	at  clock.Time
 	seq int
 	do  func()
 }
@@ -124,9 +126,9 @@ func (m *simulation) transmit() {
 }
 
 func (m *simulation) updateKeys() {
-	k, _, err := newPacketKey(1, m.peer.suite, version1, []byte(fmt.Sprintf("secret %25d", len(m.peer.keys))))
+	k, _, err := packet.NewKey(1, m.peer.suite, packet.Version1, []byte(fmt.Sprintf("secret %25d", len(m.peer.keys))))
 	require.NoError(m.t, err)
-	m.s.Keys(uint64(len(m.peer.keys)), m.peer.suite, version1, nil, []byte(fmt.Sprintf("secret %25d", len(m.peer.keys))))
+	m.s.Keys(uint64(len(m.peer.keys)), m.peer.suite, packet.Version1, nil, []byte(fmt.Sprintf("secret %25d", len(m.peer.keys))))
 	m.peer.keys = append(m.peer.keys, k)
 }
 
@@ -163,7 +165,7 @@ func (m *simulation) random(limit time.Duration) time.Duration {
 	return time.Duration(m.rng.Int64N(int64(limit)))
 }
 
-func (m *simulation) receive(q *packet) {
+func (m *simulation) receive(q *wirePacket) {
 	m.delivered++
 	if !m.peer.received.contains(q.number, q.number+1) {
 		m.peer.deliver(q)
@@ -184,12 +186,12 @@ func (m *simulation) receive(q *packet) {
 }
 
 // consume reads what has arrived, as an application without delay would, and sends more credit.
-func (m *simulation) consume(q *packet) {
-	if q.frame&^7 != frameStream && q.frame != frameResetStream {
+func (m *simulation) consume(q *wirePacket) {
+	if q.frame&^7 != packet.FrameStream && q.frame != packet.FrameResetStream {
 		return
 	}
 	id := q.id
-	if q.frame == frameResetStream {
+	if q.frame == packet.FrameResetStream {
 		id = int64(q.fields[0])
 	}
 	st := m.peer.stream(id)
@@ -231,7 +233,7 @@ func (m *simulation) sendAck() {
 		return
 	}
 	m.after(m.cfg.delay+m.random(m.cfg.jitter), func() {
-		_, err := m.s.Acked(&quic.AckInfo{Ranges: ranges, Received: m.clock.wall()})
+		_, err := m.s.Acked(&quic.AckInfo{Ranges: ranges, Received: m.clock.Wall()})
 		require.NoError(m.t, err)
 	})
 }
@@ -310,7 +312,7 @@ func simulateStreams(t *testing.T, cfg simConfig) {
 	require.Zero(t, st.InFlight)
 	require.Zero(t, st.Open)
 	require.Equal(t, uint64(12), st.Streams)
-	require.Equal(t, never, m.shard.alarms.next())
+	require.Equal(t, clock.Never, m.shard.alarms.next())
 	require.LessOrEqual(t, m.s.state.DataSent.Load(), m.s.state.DataLimit.Load())
 }
 

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"sluice/claim"
 	"testing"
 	"time"
 	"unsafe"
@@ -10,7 +11,7 @@ import (
 
 // The kernel's programs see the same bytes.
 func TestLayout(t *testing.T) {
-	var s SubscriberState
+	var s claim.ConnState
 	require.Equal(t, uintptr(192), unsafe.Sizeof(s))
 	require.Equal(t, map[string]uintptr{
 		"NextPN": 0, "InFlight": 8, "DataSent": 16, "NextUni": 24, "Writers": 32,
@@ -23,13 +24,13 @@ func TestLayout(t *testing.T) {
 		"LedgerLow": unsafe.Offsetof(s.LedgerLow), "Threshold": unsafe.Offsetof(s.Threshold), "MTU": unsafe.Offsetof(s.MTU),
 		"Reserve": unsafe.Offsetof(s.Reserve), "Packets": unsafe.Offsetof(s.Packets), "Bytes": unsafe.Offsetof(s.Bytes),
 	})
-	var st StreamState
+	var st claim.StreamState
 	require.Equal(t, uintptr(64), unsafe.Sizeof(st))
 	require.Equal(t, []uintptr{0, 8, 16, 24, 32, 36}, []uintptr{
 		unsafe.Offsetof(st.Next), unsafe.Offsetof(st.Delta), unsafe.Offsetof(st.Limit), unsafe.Offsetof(st.ID),
-		unsafe.Offsetof(st.State), unsafe.Offsetof(st.Level),
+		unsafe.Offsetof(st.Phase), unsafe.Offsetof(st.Level),
 	})
-	var r Record
+	var r claim.Record
 	require.Equal(t, uintptr(32), unsafe.Sizeof(r))
 	require.Equal(t, []uintptr{0, 8, 16, 24}, []uintptr{
 		unsafe.Offsetof(r.PN), unsafe.Offsetof(r.Sent), unsafe.Offsetof(r.Offset), unsafe.Offsetof(r.Info),
@@ -37,17 +38,17 @@ func TestLayout(t *testing.T) {
 }
 
 func TestInfo(t *testing.T) {
-	i := newInfo(0xfedcba98, 1452, 61, kindStream|flagFIN)
-	require.Equal(t, info(0x083d05acfedcba98), i)
-	require.Equal(t, uint32(0xfedcba98), i.stream())
-	require.Equal(t, 1452, i.length())
-	require.Equal(t, 1513, i.size())
-	require.Equal(t, uint8(kindStream), i.kind())
-	require.True(t, i.has(flagFIN) && i.live() && !i.uncounted())
-	require.False(t, i.with(flagLost).live())
-	require.False(t, i.with(flagAcked).live())
-	require.True(t, i.with(flagOldPath).live() && i.with(flagOldPath).uncounted())
-	require.Equal(t, int64(1552), i.end(100))
+	i := claim.NewInfo(0xfedcba98, 1452, 61, claim.KindStream|claim.FlagFIN)
+	require.Equal(t, claim.Info(0x083d05acfedcba98), i)
+	require.Equal(t, uint32(0xfedcba98), i.Stream())
+	require.Equal(t, 1452, i.Length())
+	require.Equal(t, 1513, i.Size())
+	require.Equal(t, uint8(claim.KindStream), i.Kind())
+	require.True(t, i.Has(claim.FlagFIN) && i.Live() && !i.Uncounted())
+	require.False(t, i.With(claim.FlagLost).Live())
+	require.False(t, i.With(claim.FlagAcked).Live())
+	require.True(t, i.With(claim.FlagOldPath).Live() && i.With(claim.FlagOldPath).Uncounted())
+	require.Equal(t, int64(1552), i.End(100))
 }
 
 func TestLedgerGrows(t *testing.T) {
@@ -72,7 +73,7 @@ func TestLedgerGrows(t *testing.T) {
 // An arena with a small ledger stops the sender, until packets are acknowledged.
 func TestLedgerFull(t *testing.T) {
 	w := newWorld(t, func(c *worldConfig) {
-		c.loop.Arena = fixedArena{}
+		c.loop.Memory = fixedArena{}
 		c.sender.NewController = func(int) CongestionController { return &fixedController{window: 8 << 20} }
 	})
 	log := newTestLog(0, 1<<20)
@@ -88,43 +89,43 @@ func TestLedgerFull(t *testing.T) {
 }
 
 // fixedArena has ledgers of the smallest size only.
-type fixedArena struct{ memory }
+type fixedArena struct{ claim.Heap }
 
-func (fixedArena) Ledger(_ *SubscriberState, n int) []Record {
+func (fixedArena) Ledger(_ *claim.ConnState, n int) []claim.Record {
 	if n > firstLedger {
 		return nil
 	}
-	return make([]Record, n)
+	return make([]claim.Record, n)
 }
 
 // Exhausted arenas do not stop anybody.
-type emptyArena struct{ memory }
+type emptyArena struct{ claim.Heap }
 
-func (emptyArena) Subscriber() *SubscriberState { return nil }
-func (emptyArena) Stream() *StreamState         { return nil }
+func (emptyArena) Subscriber() *claim.ConnState { return nil }
+func (emptyArena) Stream() *claim.StreamState   { return nil }
 
 func TestArenaExhausted(t *testing.T) {
-	w := newWorld(t, func(c *worldConfig) { c.loop.Arena = emptyArena{} })
+	w := newWorld(t, func(c *worldConfig) { c.loop.Memory = emptyArena{} })
 	w.stream(w.subscribe(), newTestLog(0, 100))
 	require.Len(t, w.run(), 1)
 }
 
 // Numbers that quic-go takes between the check and the number itself must not overwrite outstanding packets.
 func TestBeginKeepsRecords(t *testing.T) {
-	var s SubscriberState
-	l := make(ledger, 8)
-	l.clear()
-	require.True(t, s.room(l))
-	n, _, ok := s.begin(l)
+	var s claim.ConnState
+	l := make(claim.Ledger, 8)
+	l.Clear()
+	require.True(t, s.Room(l))
+	n, _, ok := s.Begin(l)
 	require.True(t, ok)
-	s.commit(l, n, 1, 0, newInfo(0, 10, 30, 0))
+	s.Commit(l, n, 1, 0, claim.NewInfo(0, 10, 30, 0))
 	s.NextPN.Add(5)
-	require.False(t, s.room(l))
+	require.False(t, s.Room(l))
 	s.NextPN.Add(2)
-	_, _, ok = s.begin(l)
+	_, _, ok = s.Begin(l)
 	require.False(t, ok)
 	require.Zero(t, s.Writers.Load())
 	s.LedgerLow.Store(2)
-	_, _, ok = s.begin(l)
+	_, _, ok = s.Begin(l)
 	require.True(t, ok)
 }

@@ -51,23 +51,23 @@ func (r Reason) String() string {
 
 // Counters count what one sender, or all of a loop, have done.
 type Counters struct {
-	Packets         uint64 // sent, by any sender but quic-go
-	SecondPackets   uint64 // of those, by a second sender
-	Bytes           uint64 // sent in QUIC packets
-	LostPackets     uint64 // considered lost
-	LostBytes       uint64
-	SpuriousPackets uint64 // considered lost, and acknowledged later
-	Retransmissions uint64 // packets that carried bytes of streams again
-	PTOs            uint64
-	Streams         uint64              // opened
-	Datagrams       uint64              // sent
-	Outcomes        [numOutcomes]uint64 // by Outcome
-	Reasons         [numReasons]uint64  // by Reason
+	Packets          uint64 // sent, by any sender but quic-go
+	ForwarderPackets uint64 // of those, by the forwarder
+	Bytes            uint64 // sent in QUIC packets
+	LostPackets      uint64 // considered lost
+	LostBytes        uint64
+	SpuriousPackets  uint64 // considered lost, and acknowledged later
+	Retransmissions  uint64 // packets that carried bytes of streams again
+	PTOs             uint64
+	Streams          uint64              // opened
+	Datagrams        uint64              // sent
+	Outcomes         [numOutcomes]uint64 // by Outcome
+	Reasons          [numReasons]uint64  // by Reason
 }
 
 func (c *Counters) add(d *Counters) {
 	c.Packets += d.Packets
-	c.SecondPackets += d.SecondPackets
+	c.ForwarderPackets += d.ForwarderPackets
 	c.Bytes += d.Bytes
 	c.LostPackets += d.LostPackets
 	c.LostBytes += d.LostBytes
@@ -107,7 +107,7 @@ func (s *Sender) counted() Counters {
 	c := s.counters
 	own := c.Packets
 	c.Packets, c.Bytes = s.state.Packets.Load(), s.state.Bytes.Load()
-	c.SecondPackets = c.Packets - own
+	c.ForwarderPackets = c.Packets - own
 	return c
 }
 

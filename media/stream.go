@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"sluice/claim"
+	"sluice/clock"
 	"sluice/moqt"
 	"sluice/track"
 )
@@ -12,8 +14,8 @@ import (
 type Stream struct {
 	unit
 	sender *Sender
-	state  *StreamState
-	shared bool // state is of the second sender's
+	state  *claim.StreamState
+	shared bool // state is of the forwarder's
 	prefix []byte
 	log    *track.Log
 	reader *track.Reader // nil: the log is not needed any more
@@ -36,10 +38,10 @@ type Stream struct {
 	final      int64  // final size, once ended
 	blockedAt  int64  // limit that STREAM_DATA_BLOCKED was sent for; -1: none
 
-	added    Time
+	added    clock.Time
 	object   track.Object // looked at last
-	finished Time         // when the log was seen to be finished; 0: not yet
-	deadline Time         // by when all must be acknowledged (SUBGROUP_DELIVERY_TIMEOUT)
+	finished clock.Time   // when the log was seen to be finished; 0: not yet
+	deadline clock.Time   // by when all must be acknowledged (SUBGROUP_DELIVERY_TIMEOUT)
 }
 
 // parking is why new data of a stream is not scheduled although there is some.
@@ -56,7 +58,7 @@ func newStream(sub *Subscription, cfg StreamConfig, reader *track.Reader) *Strea
 	st := &Stream{
 		unit:   unit{sub: sub, priority: cfg.Priority, group: cfg.Group, minor: cfg.Subgroup},
 		sender: sub.sender, prefix: cfg.Prefix, log: cfg.Log, reader: reader, start: cfg.Start, onDone: cfg.OnDone,
-		blockedAt: -1, deadline: never,
+		blockedAt: -1, deadline: clock.Never,
 	}
 	st.stream = st
 	return st
@@ -114,8 +116,8 @@ func (st *Stream) offset() int64 {
 	if st.prefixSent < len(st.prefix) {
 		return int64(st.prefixSent)
 	}
-	next, _ := st.state.next()
-	return next + st.state.delta()
+	next, _ := st.state.Cursor()
+	return next + st.state.Shift()
 }
 
 // upstream returns the log offset of a stream offset; for the prefix, where the log's part begins.
@@ -136,16 +138,16 @@ func (st *Stream) read(p []byte, offset int64) {
 func (st *Stream) fresh() (end int64, last, more bool) {
 	state, _ := st.log.State() // before End: see track.Log.End
 	end, last = st.log.End(), state == track.Finished
-	next, closed := st.state.next()
+	next, closed := st.state.Cursor()
 	return end, last, !closed && (next < end || last && next == end)
 }
 
-// repairable is how many bytes can be sent again now. A second sender can be ahead of the log: what it sent and lost may be yet to come.
+// repairable is how many bytes can be sent again now. A forwarder can be ahead of the log: what it sent and lost may be yet to come.
 func (st *Stream) repairable() int64 {
 	if len(st.lost) == 0 {
 		return 0
 	}
-	return min(st.lost[0].to, st.log.End()+st.state.delta()) - st.lost[0].from
+	return min(st.lost[0].to, st.log.End()+st.state.Shift()) - st.lost[0].from
 }
 
 // complete says if everything was acknowledged.
@@ -161,19 +163,19 @@ func (st *Stream) release() {
 }
 
 // addStream makes st one of the sender's.
-func (s *Sender) addStream(st *Stream, theirs bool) {
+func (s *Sender) addStream(st *Stream, opened bool) {
 	if st.state == nil {
 		st.state = s.loop.newStreamState()
 	}
-	if !theirs {
+	if !opened {
 		st.state.Next.Store(uint64(st.start))
 		st.state.Delta.Store(uint64(int64(len(st.prefix)) - st.start))
 	}
 	st.state.Level.Store(uint32(st.level()))
-	st.added = s.loop.clock.now()
+	st.added = s.loop.clock.Now()
 	st.slot = len(s.streams)
 	s.streams = append(s.streams, st)
-	if theirs {
+	if opened {
 		s.adopt(st)
 	} else {
 		s.update(st)
@@ -195,7 +197,7 @@ func (s *Sender) update(st *Stream) {
 		return
 	}
 	if state == track.Finished && st.finished == 0 {
-		st.finished = s.loop.clock.now()
+		st.finished = s.loop.clock.Now()
 		s.setSubgroupDeadline(st)
 	}
 	_, _, more := st.fresh()
@@ -284,14 +286,14 @@ func (s *Sender) reset(st *Stream, r Result, code uint64) {
 // finish lets go of the log and reports the result.
 func (s *Sender) finish(st *Stream, r Result) {
 	s.ready.remove(&st.unit)
-	next := st.state.close()
-	st.state.State.Store(streamClosed)
+	next := st.state.Close()
+	st.state.Phase.Store(claim.StreamClosed)
 	st.final = int64(st.prefixSent)
 	if st.prefixSent == len(st.prefix) {
-		st.final = next + st.state.delta()
+		st.final = next + st.state.Shift()
 	}
 	st.reader.Close()
-	st.reader, st.lost, st.acked, st.deadline = nil, nil, nil, never
+	st.reader, st.lost, st.acked, st.deadline = nil, nil, nil, clock.Never
 	s.unparkStream(st)
 	st.gone.Store(true)
 	s.counters.Outcomes[r.Outcome]++
@@ -315,16 +317,16 @@ func (s *Sender) forget(st *Stream) {
 	}
 	st.resetting = false
 	if st.shared {
-		s.second.CloseStream(st.state)
+		s.forwarder.CloseStream(st.state)
 	} else {
-		s.loop.arena.FreeStream(st.state)
+		s.loop.memory.FreeStream(st.state)
 	}
 }
 
 // setSubgroupDeadline starts, changes or stops the timer of SUBGROUP_DELIVERY_TIMEOUT: it runs from when all objects are known to be
 // published until all is acknowledged (draft §8).
 func (s *Sender) setSubgroupDeadline(st *Stream) {
-	st.deadline = never
+	st.deadline = clock.Never
 	if st.finished != 0 && st.reader != nil && st.sub.subgroupTimeout > 0 {
 		st.deadline = st.finished.Add(st.sub.subgroupTimeout)
 	}
@@ -332,11 +334,11 @@ func (s *Sender) setSubgroupDeadline(st *Stream) {
 }
 
 // expireSubgroups resets the streams whose timer has run out.
-func (s *Sender) expireSubgroups(now Time) {
+func (s *Sender) expireSubgroups(now clock.Time) {
 	if now < s.subgroupDeadline {
 		return
 	}
-	s.subgroupDeadline = never
+	s.subgroupDeadline = clock.Never
 	for i := len(s.streams) - 1; i >= 0; i-- {
 		st := s.streams[i]
 		if st.deadline <= now {
@@ -353,7 +355,7 @@ func (s *Sender) tooLate(st *Stream, offset int64) bool {
 		return false
 	}
 	// An object whose fields are still incomplete has no time yet.
-	return st.look(st.upstream(offset)) && s.loop.clock.wall().Sub(st.object.Received) > timeout
+	return st.look(st.upstream(offset)) && s.loop.clock.Wall().Sub(st.object.Received) > timeout
 }
 
 // look sets object to the one at a log offset, if that is known.

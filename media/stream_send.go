@@ -1,9 +1,14 @@
 package media
 
-import "math"
+import (
+	"math"
+	"sluice/claim"
+	"sluice/clock"
+	"sluice/internal/packet"
+)
 
 // sendStream sends the next bytes of a stream: lost ones first, because the peer waits for them in order.
-func (s *Sender) sendStream(now Time, b *batch, st *Stream) Reason {
+func (s *Sender) sendStream(now clock.Time, b *batch, st *Stream) Reason {
 	defer s.ready.served(&st.unit)
 	switch {
 	case st.repairable() > 0:
@@ -29,13 +34,13 @@ func (s *Sender) dropLate(st *Stream, offset int64) bool {
 }
 
 // retransmit sends bytes again, as many as fit into a packet, and FIN if they are the stream's last.
-func (s *Sender) retransmit(now Time, b *batch, st *Stream, from, n int64) Reason {
-	n = min(n, int64(s.space()-streamHeaderLength(st.id(), from)))
+func (s *Sender) retransmit(now clock.Time, b *batch, st *Stream, from, n int64) Reason {
+	n = min(n, int64(s.space()-packet.StreamHeaderLength(st.id(), from)))
 	number, generation, ok := s.begin(now)
 	if !ok {
 		return BlockedLedger
 	}
-	_, closed := st.state.next()
+	_, closed := st.state.Cursor()
 	fin := closed && !st.finAcked && from+n == st.offset()
 	st.lost.remove(from, from+n)
 	if fin {
@@ -48,7 +53,7 @@ func (s *Sender) retransmit(now Time, b *batch, st *Stream, from, n int64) Reaso
 }
 
 // sendNew sends bytes that nobody has sent before, by the claim protocol (see claim.go).
-func (s *Sender) sendNew(now Time, b *batch, st *Stream) Reason {
+func (s *Sender) sendNew(now clock.Time, b *batch, st *Stream) Reason {
 	if !st.opened && !s.openStream(st) {
 		return none
 	}
@@ -58,13 +63,13 @@ func (s *Sender) sendNew(now Time, b *batch, st *Stream) Reason {
 		s.update(st)
 		return none
 	}
-	all := end + st.state.delta() - from
-	n := min(all, int64(st.state.Limit.Load())-from, int64(s.space()-streamHeaderLength(st.id(), from)))
+	all := end + st.state.Shift() - from
+	n := min(all, int64(st.state.Limit.Load())-from, int64(s.space()-packet.StreamHeaderLength(st.id(), from)))
 	if n <= 0 && all > 0 {
 		s.block(st, parkedStream)
 		return none
 	}
-	if n > 0 && s.state.dataAvailable() <= 0 {
+	if n > 0 && s.state.DataAvailable() <= 0 {
 		s.block(st, parkedConn)
 		return none
 	}
@@ -72,15 +77,15 @@ func (s *Sender) sendNew(now Time, b *batch, st *Stream) Reason {
 	if !ok {
 		return BlockedLedger
 	}
-	credit := s.state.takeData(n, false, 0)
+	credit := s.state.TakeData(n, false, 0)
 	if credit == 0 && n > 0 {
-		s.state.abort()
+		s.state.Abort()
 		return none // quic-go took it just now; the next look will tell
 	}
 	fin := last && credit == all
 	if !s.claimChunk(st, from, credit, fin) {
-		s.state.returnData(credit)
-		s.state.abort()
+		s.state.ReturnData(credit)
+		s.state.Abort()
 		s.update(st)
 		return none
 	}
@@ -99,23 +104,23 @@ func (s *Sender) claimChunk(st *Stream, from, n int64, fin bool) bool {
 	if st.prefixSent < len(st.prefix) {
 		return true
 	}
-	up := from - st.state.delta()
-	if (n > 0 || fin) && !st.state.claim(up, up+n, fin) {
+	up := from - st.state.Shift()
+	if (n > 0 || fin) && !st.state.Claim(up, up+n, fin) {
 		return false
 	}
-	if st.state.State.Load() == streamOpening {
-		st.state.State.Store(streamOpen)
+	if st.state.Phase.Load() == claim.StreamOpening {
+		st.state.Phase.Store(claim.StreamOpen)
 	}
 	return true
 }
 
 // openStream takes a stream id, if anything can be sent on it.
 func (s *Sender) openStream(st *Stream) bool {
-	if s.state.dataAvailable() <= 0 {
+	if s.state.DataAvailable() <= 0 {
 		s.block(st, parkedConn)
 		return false
 	}
-	id, ok := s.state.takeStream()
+	id, ok := s.state.TakeStream()
 	if !ok || id/4 > math.MaxUint32 {
 		s.block(st, parkedID)
 		return false
@@ -128,15 +133,15 @@ func (s *Sender) openStream(st *Stream) bool {
 }
 
 // sendStreamFrame sends a packet with a STREAM frame. The bytes are the sender's to send.
-func (s *Sender) sendStreamFrame(now Time, b *batch, st *Stream, offset int64, n int, fin bool, number, generation uint64) {
-	flags := uint8(kindStream)
+func (s *Sender) sendStreamFrame(now clock.Time, b *batch, st *Stream, offset int64, n int, fin bool, number, generation uint64) {
+	flags := uint8(claim.KindStream)
 	if fin {
-		flags |= flagFIN
+		flags |= claim.FlagFIN
 	}
-	overhead := s.overhead(streamHeaderLength(st.id(), offset))
-	s.state.commit(s.ledger, number, now, offset, newInfo(st.number, n, overhead, flags))
+	overhead := s.overhead(packet.StreamHeaderLength(st.id(), offset))
+	s.state.Commit(s.ledger, number, now, offset, claim.NewInfo(st.number, n, overhead, flags))
 	p, header := s.open(b)
-	p = appendStreamHeader(p, st.id(), offset, fin)
+	p = packet.AppendStreamHeader(p, st.id(), offset, fin)
 	at := len(p)
 	p = p[:at+n]
 	st.read(p[at:], offset)

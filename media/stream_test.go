@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/clock"
+	"sluice/internal/packet"
 	"sluice/track"
 )
 
@@ -144,7 +146,7 @@ func TestReset(t *testing.T) {
 	require.Zero(t, w.s.Stats().Open)
 	require.Empty(t, w.s.byNumber)
 	w.sleep(time.Hour)
-	require.Equal(t, never, w.shard.alarms.next())
+	require.Equal(t, clock.Never, w.shard.alarms.next())
 }
 
 // Data that is lost after the reset is not sent again.
@@ -155,7 +157,7 @@ func TestResetDropsRetransmissions(t *testing.T) {
 	w.s.streams[0].Reset(1)
 	sent := w.run()
 	require.Len(t, sent, 1)
-	require.Equal(t, byte(frameResetStream), sent[0].frame)
+	require.Equal(t, byte(packet.FrameResetStream), sent[0].frame)
 	w.ackNumbers(n[9])
 	require.Empty(t, w.run())
 }
@@ -266,7 +268,7 @@ func TestConnectionClose(t *testing.T) {
 	require.Empty(t, w.run())
 	require.Empty(t, w.shard.senders)
 	require.Empty(t, w.shard.feeds)
-	require.Equal(t, never, w.shard.alarms.next(), "nothing keeps the sender")
+	require.Equal(t, clock.Never, w.shard.alarms.next(), "nothing keeps the sender")
 	_, err := sub.OpenStream(StreamConfig{Log: log})
 	require.ErrorIs(t, err, ErrClosed)
 	w.s.NextPacketNumber() // for CONNECTION_CLOSE
@@ -282,7 +284,7 @@ func TestObjectTimeout(t *testing.T) {
 		log := track.NewLog(0, nil)
 		for i := range 3 {
 			start := int64(1000 * i)
-			o := track.Object{ID: uint64(i), Start: start, PayloadStart: start + 2, End: start + 1000, Received: w.clock.wall()}
+			o := track.Object{ID: uint64(i), Start: start, PayloadStart: start + 2, End: start + 1000, Received: w.clock.Wall()}
 			require.NoError(t, log.AddObject(o))
 			log.Append(content(start, 1000))
 			w.clock.advance(100 * ms)
@@ -308,7 +310,7 @@ func TestObjectTimeout(t *testing.T) {
 		_, results := w.stream(w.subscribe(withTimeout), newLog(w), func(c *StreamConfig) { c.Start = 1000; c.Prefix = make([]byte, 1250) })
 		require.Len(t, w.run(), 2)
 		w.ack(160 * ms) // the third object has begun
-		require.Equal(t, byte(frameResetStream), w.run()[0].frame)
+		require.Equal(t, byte(packet.FrameResetStream), w.run()[0].frame)
 		require.Equal(t, ObjectTimedOut, results()[0].Outcome)
 	})
 	t.Run("before it is repeated", func(t *testing.T) {
@@ -336,7 +338,7 @@ func TestObjectTimeout(t *testing.T) {
 		require.Len(t, w.run(), 2)
 		sub.SetTimeouts(10*ms, 0)
 		w.ack(100 * ms)
-		require.Equal(t, byte(frameResetStream), w.run()[0].frame)
+		require.Equal(t, byte(packet.FrameResetStream), w.run()[0].frame)
 		require.Equal(t, ObjectTimedOut, results()[0].Outcome)
 	})
 	t.Run("object without complete fields", func(t *testing.T) {

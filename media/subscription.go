@@ -3,6 +3,7 @@ package media
 import (
 	"time"
 
+	"sluice/claim"
 	"sluice/track"
 )
 
@@ -71,8 +72,8 @@ type StreamConfig struct {
 	Prefix []byte
 	Log    *track.Log
 	Start  int64
-	// Upstream is the stream that the log is a copy of, from its first byte on; nil if it is of none. Only then can a second sender take part.
-	Upstream *Upstream
+	// Upstream is the stream that the log is a copy of, from its first byte on; nil if it is of none. Only then can the forwarder take part.
+	PublisherStream *claim.PublisherStream
 	// Group, Subgroup and Priority (the Publisher Priority) order the streams of a subscription.
 	Group, Subgroup uint64
 	Priority        uint8
@@ -85,7 +86,7 @@ type StreamConfig struct {
 // [ErrClosed] after the end of the subscription or the connection, and with [track.ErrDiscarded] if the log has released Start.
 func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 	s := sub.sender
-	state, theirs, reader, err := s.sharedState(&cfg)
+	state, opened, reader, err := s.sharedState(&cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -95,10 +96,10 @@ func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 	if sub.closed || s.closed {
 		s.mu.Unlock()
 		reader.Close()
-		s.giveBack(state, theirs)
+		s.giveBack(state, opened)
 		return nil, ErrClosed
 	}
-	s.addStream(st, theirs)
+	s.addStream(st, opened)
 	s.unlock()
 	if state, _ := cfg.Log.State(); state == track.Open {
 		s.shard.follow(st)

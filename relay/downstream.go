@@ -135,14 +135,14 @@ func (d *downstream) send(seg *track.Segment, o track.Object) {
 	d.deliveries[seg] = v
 	d.mu.Unlock()
 	stream, err := d.outlet.OpenStream(media.StreamConfig{
-		Prefix:   d.prefix(seg, o),
-		Log:      seg.Log,
-		Start:    o.IDEnd,
-		Group:    seg.Group,
-		Subgroup: seg.Subgroup,
-		Priority: seg.Priority,
-		Upstream: d.upstream(seg),
-		OnDone:   func(res media.Result) { d.sent(seg, res) },
+		Prefix:          d.prefix(seg, o),
+		Log:             seg.Log,
+		Start:           o.IDEnd,
+		Group:           seg.Group,
+		Subgroup:        seg.Subgroup,
+		Priority:        seg.Priority,
+		PublisherStream: d.upstream(seg),
+		OnDone:          func(res media.Result) { d.sent(seg, res) },
 	})
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -3,6 +3,7 @@ package relay
 import (
 	"slices"
 
+	"sluice/claim"
 	"sluice/fastpath"
 	"sluice/media"
 	"sluice/moqt"
@@ -42,15 +43,15 @@ func (r *Relay) SetFastPathPolicy(p FastPathPolicy) {
 }
 
 // secondOf tells the fast path about a session, if it serves the connection.
-func secondOf(conn transport.Conn, v moqt.Version) media.SecondConn {
+func forwarderOf(conn transport.Conn, v moqt.Version) claim.ForwarderConn {
 	s, ok := conn.Hooks().(*media.Sender)
 	if !ok {
 		return nil
 	}
-	s.SetSession(media.Session{
+	s.SetSession(claim.Session{
 		StreamPrefix: conn.StreamPrefix(), DatagramPrefix: conn.DatagramPrefix(), ErrorCode: conn.StreamErrorCode, Layout: v.DataLayout(),
 	})
-	return s.Second()
+	return s.Forwarder()
 }
 
 // accelerate adapts the fast path to the publishers and subscribers that there are; mu is held.
@@ -60,7 +61,7 @@ func (h *hub) accelerate() {
 	}
 	limit := (*h.relay.policy.Load()).Subscribers(h.name, len(h.down))
 	u := h.soleUpstream()
-	h.onFastPath = u != nil && u.peer.second != nil && limit > 0
+	h.onFastPath = u != nil && u.peer.forwarder != nil && limit > 0
 	if !h.onFastPath {
 		h.fast.Forward(nil, 0, 0, nil)
 		return
@@ -69,7 +70,7 @@ func (h *hub) accelerate() {
 	if !known {
 		return // it has ended, which will be noticed
 	}
-	h.fast.Forward(u.peer.second, alias, h.properties.DefaultPublisherPriority(), h.fastSubscribers(limit))
+	h.fast.Forward(u.peer.forwarder, alias, h.properties.DefaultPublisherPriority(), h.fastSubscribers(limit))
 }
 
 // soleUpstream returns the established upstream subscription if there is only one: objects that several publishers bring are compared, which
@@ -94,7 +95,7 @@ func (h *hub) fastSubscribers(limit int) []fastpath.Subscriber {
 		if len(h.fastest) >= limit {
 			break
 		}
-		if d.accepted && !d.data.active && !d.fast && d.peer.second != nil {
+		if d.accepted && !d.data.active && !d.fast && d.peer.forwarder != nil {
 			d.fast = true
 			h.fastest = append(h.fastest, d)
 		}
@@ -107,34 +108,34 @@ func (h *hub) fastSubscribers(limit int) []fastpath.Subscriber {
 	list := make([]fastpath.Subscriber, len(h.fastest))
 	for i, d := range h.fastest {
 		params := d.pub.Parameters()
-		list[i] = fastpath.Subscriber{Conn: d.peer.second, Alias: d.pub.Alias(), Range: d.wanted, Forward: d.forward, Priority: params.Priority()}
+		list[i] = fastpath.Subscriber{Conn: d.peer.forwarder, Alias: d.pub.Alias(), Range: d.wanted, Forward: d.forward, Priority: params.Priority()}
 	}
 	return list
 }
 
 // isIn says if subscribers of the fast path include d.
 func (d *downstream) isIn(subscribers []fastpath.Subscriber) bool {
-	return slices.ContainsFunc(subscribers, func(s fastpath.Subscriber) bool { return s.Conn == d.peer.second && s.Alias == d.pub.Alias() })
+	return slices.ContainsFunc(subscribers, func(s fastpath.Subscriber) bool { return s.Conn == d.peer.forwarder && s.Alias == d.pub.Alias() })
 }
 
 // arriving is the owner of segments whose logs are a publisher's stream.
 type arriving struct {
-	conn   media.SecondConn // nil: the fast path does not serve the publisher
+	conn   claim.ForwarderConn // nil: the fast path does not serve the publisher
 	id     int64
 	header moqt.SubgroupHeader
 	start  int64 // offset of the first byte after the header
 }
 
 // upstream describes the publisher's stream to a media sender whose second sender is the fast path.
-func (d *downstream) upstream(seg *track.Segment) *media.Upstream {
+func (d *downstream) upstream(seg *track.Segment) *claim.PublisherStream {
 	from, ok := seg.Owner.(*arriving)
-	if !ok || from.conn == nil || d.peer.second == nil {
+	if !ok || from.conn == nil || d.peer.forwarder == nil {
 		return nil
 	}
 	h := fastpath.Forwarded(from.header, seg.Subgroup, seg.Priority)
 	h.TrackAlias = d.pub.Alias()
 	prefix := moqt.AppendSubgroupHeader(slices.Clone(d.peer.conn.StreamPrefix()), d.peer.session.Version(), h)
-	return &media.Upstream{Conn: from.conn, StreamID: from.id, Prefix: prefix, Start: from.start}
+	return &claim.PublisherStream{Conn: from.conn, StreamID: from.id, Prefix: prefix, Start: from.start}
 }
 
 // identify tells the fast path which subgroup a stream brings, if its header does not say that.

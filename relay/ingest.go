@@ -14,7 +14,7 @@ import (
 // HandleSubgroup implements session.Receiver.
 func (u *upstream) HandleSubgroup(g *session.Subgroup) {
 	<-u.ready
-	from := &arriving{conn: u.peer.second, id: g.ID(), header: g.Header, start: g.Offset()}
+	from := &arriving{conn: u.peer.forwarder, id: g.ID(), header: g.Header, start: g.Offset()}
 	priority := u.priority(g.Subscription, g.Header.DefaultPriority, g.Header.Priority)
 	defer u.hub.fast.Receive(from.conn, from.id, from.header, priority, from.start)()
 	src := u.hub.track().NewSource(track.SourceConfig{

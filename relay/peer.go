@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"sluice/media"
+	"sluice/claim"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/transport"
@@ -12,16 +12,16 @@ import (
 
 // peer is a session with a publisher, a subscriber, or both.
 type peer struct {
-	relay   *Relay
-	conn    transport.Conn
-	session *session.Session
-	outlet  Outlet
-	second  media.SecondConn // nil: the fast path does not serve the peer
-	setup   session.Peer     // set, with mu held, before any request is handled
-	scope   string           // set before any request is handled
-	id      uint64           // of the session, counted from 1
-	since   time.Time
-	turns   turns
+	relay     *Relay
+	conn      transport.Conn
+	session   *session.Session
+	outlet    Outlet
+	forwarder claim.ForwarderConn // nil: the fast path does not serve the peer
+	setup     session.Peer        // set, with mu held, before any request is handled
+	scope     string              // set before any request is handled
+	id        uint64              // of the session, counted from 1
+	since     time.Time
+	turns     turns
 
 	mu     sync.Mutex
 	barred map[string]struct{} // tracks of which the peer's objects contradicted those of an earlier publisher

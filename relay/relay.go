@@ -120,7 +120,7 @@ func (r *Relay) newPeer(conn transport.Conn) (*peer, error) {
 	if p.session, err = session.New(conn, cfg); err != nil {
 		return nil, err
 	}
-	p.second = secondOf(conn, p.session.Version())
+	p.forwarder = forwarderOf(conn, p.session.Version())
 	return p, nil
 }
 

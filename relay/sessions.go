@@ -120,7 +120,7 @@ func (r *Relay) forgetEnded() {
 func (p *peer) status() SessionStatus {
 	s := SessionStatus{
 		ID: p.id, Remote: p.conn.RemoteAddr().String(), Transport: p.conn.Kind().String(), Path: p.path(), Began: p.since,
-		FastPath: p.second != nil, Threshold: media.LowestPriority,
+		FastPath: p.forwarder != nil, Threshold: media.LowestPriority,
 	}
 	m, ok := p.conn.Hooks().(*media.Sender)
 	if !ok {
@@ -129,13 +129,13 @@ func (p *peer) status() SessionStatus {
 	stats := m.Stats()
 	s.CipherSuite = tls.CipherSuiteName(stats.CipherSuite)
 	s.Packets = SentPackets{
-		Kernel: stats.SecondPackets, Process: stats.Packets - stats.SecondPackets, Lost: stats.LostPackets, Again: stats.Retransmissions,
+		Kernel: stats.ForwarderPackets, Process: stats.Packets - stats.ForwarderPackets, Lost: stats.LostPackets, Again: stats.Retransmissions,
 	}
 	s.Bytes, s.SRTT, s.MinRTT, s.Window, s.InFlight = stats.Bytes, stats.SRTT, stats.MinRTT, stats.Window, stats.InFlight
 	s.Threshold = stats.Threshold
 	s.Held, s.Streams = named[media.Reason](stats.Reasons[:]), named[media.Outcome](stats.Outcomes[:])
-	if p.second != nil {
-		s.Declined = p.relay.cfg.FastPath.Copies(p.second)
+	if p.forwarder != nil {
+		s.Declined = p.relay.cfg.FastPath.Copies(p.forwarder)
 		delete(s.Declined, "sent")
 	}
 	return s

@@ -72,7 +72,7 @@ func (s *relayServer) prepare(cfg relayServerConfig) (err error) {
 	}
 	loop := media.Config{Logger: s.log}
 	if s.fastPath != nil {
-		cfg.Relay.FastPath, loop.Arena = s.fastPath, s.fastPath
+		cfg.Relay.FastPath, loop.Memory = s.fastPath, s.fastPath
 		s.sender.MaxUDPPayloadSize = fastpath.MaxUDPPayloadSize
 	}
 	if s.relay, err = relay.New(cfg.Relay); err != nil {
@@ -197,7 +197,7 @@ var loopMetrics = []struct {
 	},
 	{
 		prometheus.NewDesc("sluice_fastpath_media_packets_total", "QUIC packets with media that the kernel sent by itself.", nil, nil),
-		prometheus.CounterValue, func(s *media.LoopStats) float64 { return float64(s.Counters.SecondPackets) },
+		prometheus.CounterValue, func(s *media.LoopStats) float64 { return float64(s.Counters.ForwarderPackets) },
 	},
 	{
 		prometheus.NewDesc("sluice_media_messages_total", "Datagrams and trains of segments that were handed to the system.", nil, nil),

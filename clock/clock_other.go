@@ -1,6 +1,6 @@
 //go:build !linux
 
-package media
+package clock
 
 // monotonic may have any origin where no kernel program shares the ledger.
 func monotonic() Time { return 1 }

@@ -1,4 +1,4 @@
-package media
+package clock
 
 import "golang.org/x/sys/unix"
 

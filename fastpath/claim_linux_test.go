@@ -1,6 +1,8 @@
-package media_test
+package fastpath_test
 
 import (
+	"crypto/sha256"
+	"crypto/tls"
 	"encoding/binary"
 	"log/slog"
 	"math/rand/v2"
@@ -15,10 +17,12 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
+	"sluice/claim/claimtest"
 	"sluice/fastpath"
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
-	"sluice/media"
+	"sluice/internal/packet"
 	"sluice/moqt"
 )
 
@@ -35,18 +39,18 @@ type kernelRig struct {
 	fast     *fastpath.FastPath
 	track    *fastpath.Track
 	program  *ebpf.Program // server_ingress
-	packets  *media.Packets
-	upstream media.SecondConn
-	down     media.SecondConn
-	sub      *media.SubscriberState
-	records  []media.Record
-	claims   *media.Claims
+	packets  *peerPackets
+	upstream claim.ForwarderConn
+	down     claim.ForwarderConn
+	sub      *claim.ConnState
+	records  []claim.Record
+	claims   *claimtest.Claims
 }
 
 var kernelCID = []byte("publish!")
 
 func newKernelRig(t *testing.T) *kernelRig {
-	r := &kernelRig{T: t, lab: labtest.New(t, lab.Topology{Subscribers: 1}), packets: media.NewPackets(t)}
+	r := &kernelRig{T: t, lab: labtest.New(t, lab.Topology{Subscribers: 1}), packets: newPeerPackets(t)}
 	var err error
 	r.fast, err = fastpath.New(fastpath.Settings{Port: kernelPort, ConnectionIDLen: len(kernelCID)}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
@@ -56,15 +60,15 @@ func newKernelRig(t *testing.T) *kernelRig {
 	t.Cleanup(func() { require.NoError(t, r.fast.Close()) })
 	require.NoError(t, r.lab.Relay.Do(r.attach))
 
-	r.upstream = r.fast.Connect(r.fast.Subscriber(), func(*media.StreamState) {})
-	r.upstream.SetSession(media.Session{Layout: moqt.DataLayout1})
-	r.upstream.ReadKeys(0, &r.packets.Keys)
+	r.upstream = r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {})
+	r.upstream.SetSession(claim.Session{Layout: moqt.DataLayout1})
+	r.upstream.ReadKeys(0, &r.packets.keys)
 	r.upstream.ConnectionID(kernelCID, true)
-	r.sub = r.fast.Subscriber()
+	r.sub = r.fast.NewConn()
 	r.records = r.fast.Ledger(r.sub, 2048)
-	r.down = r.fast.Connect(r.sub, func(*media.StreamState) {})
-	r.down.WriteKeys(0, &r.packets.Keys)
-	r.down.SetSession(media.Session{Layout: moqt.DataLayout1})
+	r.down = r.fast.Connect(r.sub, func(*claim.StreamState) {})
+	r.down.WriteKeys(0, &r.packets.keys)
+	r.down.SetSession(claim.Session{Layout: moqt.DataLayout1})
 	r.meet()
 	r.track = r.fast.NewTrack()
 	r.track.Forward(r.upstream, 7, 128, []fastpath.Subscriber{
@@ -109,14 +113,14 @@ func (r *kernelRig) meet() {
 	require.NoError(r, viewer.SetReadDeadline(time.Now().Add(20*time.Second)))
 	_, err = viewer.Read(make([]byte, 100))
 	require.NoError(r, err)
-	r.down.SetPath(media.SecondPath{Local: near, Remote: far, MaxStreamData: 1 << 20})
+	r.down.SetPath(claim.Path{Local: near, Remote: far, MaxStreamData: 1 << 20})
 }
 
 // open has this process open a stream for one of the publisher's, and the races begin on it.
-func (r *kernelRig) open(id int64) *media.StreamState {
+func (r *kernelRig) open(id int64) *claim.StreamState {
 	h := moqt.SubgroupHeader{GroupID: uint64(id), SubgroupIDMode: moqt.SubgroupIDZero}
 	r.track.Receive(r.upstream, id, h, 128, 0)
-	state, theirs := r.down.OpenStream(&media.Upstream{Conn: r.upstream, StreamID: id})
+	state, theirs := r.down.OpenStream(&claim.PublisherStream{Conn: r.upstream, StreamID: id})
 	require.NotNil(r, state)
 	require.False(r, theirs)
 	return state
@@ -132,7 +136,7 @@ func (r *kernelRig) see(packet []byte) {
 
 // piece is a packet with the bytes [from, to) of the publisher's stream.
 func (r *kernelRig) piece(from, to int64) []byte {
-	return r.packets.Stream(kernelCID, upstreamID, from, make([]byte, to-from), to == claimEnd)
+	return r.packets.stream(kernelCID, upstreamID, from, make([]byte, to-from), to == claimEnd)
 }
 
 // frame is an Ethernet frame with a UDP datagram over IPv4, without checksums.
@@ -150,7 +154,7 @@ func frame(payload []byte) []byte {
 // there, and the next there or later, for every place, cut and credit.
 func TestKernelBetweenAccesses(t *testing.T) {
 	r := newKernelRig(t)
-	r.claims = media.NewClaims(r.sub, r.open(upstreamID), r.records)
+	r.claims = claimtest.NewClaims(r.sub, r.open(upstreamID), r.records)
 	runs, byKernel := 0, uint64(0)
 	for _, cut := range []int64{5, 20, 27} {
 		first, second := r.piece(0, cut), r.piece(cut, claimEnd)
@@ -159,7 +163,7 @@ func TestKernelBetweenAccesses(t *testing.T) {
 				accesses := 0
 				for j := i; j == i || j < accesses; j++ {
 					r.claims.Reset(upstreamID, credit)
-					media.BeforeEach(func() { r.claims.SendAll(claimEnd, 20) }, func(n int) {
+					claimtest.BeforeEach(func() { r.claims.SendAll(claimEnd, 20) }, func(n int) {
 						accesses = n
 						if n == i {
 							r.see(first)
@@ -195,13 +199,13 @@ func (r *kernelRig) check(credit uint64) {
 // TestKernelBeforeEnd runs the program between any two accesses while the stream is being reset: nothing is claimed after its end.
 func TestKernelBeforeEnd(t *testing.T) {
 	r := newKernelRig(t)
-	r.claims = media.NewClaims(r.sub, r.open(upstreamID), r.records)
+	r.claims = claimtest.NewClaims(r.sub, r.open(upstreamID), r.records)
 	p := r.piece(0, 10)
 	for i, more := 0, true; more; i++ {
 		r.claims.Reset(upstreamID, 1<<20)
 		more = false
 		var final int64
-		media.BeforeEach(func() { final = r.claims.Close() }, func(n int) {
+		claimtest.BeforeEach(func() { final = r.claims.Close() }, func(n int) {
 			if n == i {
 				r.see(p)
 				more = true
@@ -218,7 +222,7 @@ func TestKernelBeforeEnd(t *testing.T) {
 func TestKernelRaces(t *testing.T) {
 	const runs, seed = 1500, 1
 	r := newKernelRig(t)
-	r.claims = media.NewClaims(r.sub, r.open(upstreamID), r.records)
+	r.claims = claimtest.NewClaims(r.sub, r.open(upstreamID), r.records)
 	random := rand.New(rand.NewPCG(seed, 0))
 	byKernel := uint64(0)
 	for range runs {
@@ -243,7 +247,7 @@ func TestKernelRaces(t *testing.T) {
 			})
 		}
 		r.spin(start)
-		media.BeforeEach(func() { r.claims.SendAll(claimEnd, piece) }, func(int) { r.spin(step) })
+		claimtest.BeforeEach(func() { r.claims.SendAll(claimEnd, piece) }, func(int) { r.spin(step) })
 		running.Wait()
 		r.claims.SendAll(claimEnd, piece)
 		r.check(credit)
@@ -268,19 +272,19 @@ func TestKernelOpens(t *testing.T) {
 	r := newKernelRig(t)
 	const streams = 300
 	theirs, random := 0, rand.New(rand.NewPCG(1, 0))
-	r.claims = media.NewClaims(r.sub, new(media.StreamState), r.records)
+	r.claims = claimtest.NewClaims(r.sub, new(claim.StreamState), r.records)
 	r.claims.Reset(0, 1<<20)
 	r.sub.NextUni.Store(3)
 	r.sub.MaxUni.Store(1 << 20)
 	for i := range int64(streams) {
 		id := 4*i + 3
 		header := moqt.AppendSubgroupHeader(nil, moqt.Draft18, moqt.SubgroupHeader{TrackAlias: 7, GroupID: uint64(i), SubgroupIDMode: moqt.SubgroupIDZero})
-		p := r.packets.Stream(kernelCID, id, 0, append(header, "object"...), false)
+		p := r.packets.stream(kernelCID, id, 0, append(header, "object"...), false)
 		before := r.sub.Packets.Load()
 		var running sync.WaitGroup
 		running.Go(func() { r.see(p) })
 		r.spin(random.IntN(startTurns))
-		state, opened := r.down.OpenStream(&media.Upstream{Conn: r.upstream, StreamID: id})
+		state, opened := r.down.OpenStream(&claim.PublisherStream{Conn: r.upstream, StreamID: id})
 		running.Wait()
 		require.NotNil(t, state)
 		if opened {
@@ -297,4 +301,36 @@ func TestKernelOpens(t *testing.T) {
 	}
 	require.EqualValues(t, 4*streams+3, r.sub.NextUni.Load())
 	t.Logf("the kernel opened %d of %d", theirs, streams)
+}
+
+// peerPackets seals the packets of a peer, with keys from a traffic secret of zeros.
+type peerPackets struct {
+	seal packet.Sealer
+	keys claim.PacketKeys
+	next uint64
+}
+
+func newPeerPackets(t *testing.T) *peerPackets {
+	secret := make([]byte, 32)
+	p := new(peerPackets)
+	for label, out := range map[string][]byte{
+		"quic key": p.keys.Key[:], "quic iv": p.keys.IV[:], "quic hp": p.keys.HeaderProtection[:],
+	} {
+		require.NoError(t, packet.ExpandLabel(out, sha256.New, secret, label))
+	}
+	key, header, err := packet.NewKey(0, tls.TLS_CHACHA20_POLY1305_SHA256, packet.Version1, secret)
+	require.NoError(t, err)
+	p.seal.Install(0, key, header)
+	return p
+}
+
+// stream returns a packet with a STREAM frame.
+func (p *peerPackets) stream(connectionID []byte, id, offset int64, data []byte, fin bool) []byte {
+	b := append([]byte{0x40 | (packet.NumberLength - 1)}, connectionID...)
+	b = append(b, byte(p.next>>24), byte(p.next>>16), byte(p.next>>8), byte(p.next))
+	n := len(b)
+	b = append(packet.AppendStreamHeader(b, id, offset, fin), data...)
+	b = p.seal.Seal(append(b, make([]byte, packet.TagLength)...)[:len(b)], n, p.next, 0)
+	p.next++
+	return b
 }

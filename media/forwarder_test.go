@@ -7,77 +7,82 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
+	"sluice/clock"
+	"sluice/internal/packet"
 	"sluice/track"
 )
 
 // fakeSecond is a second sender of one connection. Like the kernel it opens streams and sends on them without a word to this process.
 type fakeSecond struct {
-	memory
+	claim.Heap
 	t       testing.TB
-	state   *SubscriberState
-	abandon func(*StreamState)
-	ring    ledger
-	path    SecondPath
-	session Session
-	keys    []PacketKeys
+	state   *claim.ConnState
+	abandon func(*claim.StreamState)
+	ring    claim.Ledger
+	path    claim.Path
+	session claim.Session
+	keys    []claim.PacketKeys
 	ids     []string
-	opened  *StreamState // what OpenStream returns
+	opened  *claim.StreamState // what OpenStream returns
 	theirs  bool
-	freed   []*StreamState
+	freed   []*claim.StreamState
 	closed  bool
 }
 
-func (f *fakeSecond) Connect(s *SubscriberState, abandon func(*StreamState)) SecondConn {
+func (f *fakeSecond) Connect(s *claim.ConnState, abandon func(*claim.StreamState)) claim.ForwarderConn {
 	f.state, f.abandon = s, abandon
 	return f
 }
 
-func (f *fakeSecond) Ledger(_ *SubscriberState, n int) []Record {
+func (f *fakeSecond) Ledger(_ *claim.ConnState, n int) []claim.Record {
 	if f.ring != nil {
 		return nil
 	}
-	f.ring = make(ledger, 256)
+	f.ring = make(claim.Ledger, 256)
 	return f.ring
 }
 
-func (f *fakeSecond) ConnectionID(id []byte, usable bool) { f.ids = append(f.ids, string(id)) }
-func (f *fakeSecond) Received(int64)                      {}
-func (f *fakeSecond) Acknowledged()                       {}
-func (f *fakeSecond) ReadKeys(uint64, *PacketKeys)        {}
-func (f *fakeSecond) WriteKeys(_ uint64, k *PacketKeys)   { f.keys = append(f.keys, *k) }
-func (f *fakeSecond) SetSession(s Session)                { f.session = s }
-func (f *fakeSecond) SetPath(p SecondPath)                { f.path = p }
-func (f *fakeSecond) CloseStream(s *StreamState)          { f.freed = append(f.freed, s) }
-func (f *fakeSecond) Close()                              { f.closed = true }
+func (f *fakeSecond) ConnectionID(id []byte, usable bool)     { f.ids = append(f.ids, string(id)) }
+func (f *fakeSecond) Received(int64)                          {}
+func (f *fakeSecond) Acknowledged()                           {}
+func (f *fakeSecond) ReadKeys(uint64, *claim.PacketKeys)      {}
+func (f *fakeSecond) WriteKeys(_ uint64, k *claim.PacketKeys) { f.keys = append(f.keys, *k) }
+func (f *fakeSecond) SetSession(s claim.Session)              { f.session = s }
+func (f *fakeSecond) SetPath(p claim.Path)                    { f.path = p }
+func (f *fakeSecond) CloseStream(s *claim.StreamState)        { f.freed = append(f.freed, s) }
+func (f *fakeSecond) Close()                                  { f.closed = true }
 
-func (f *fakeSecond) OpenStream(*Upstream) (*StreamState, bool) { return f.opened, f.theirs }
+func (f *fakeSecond) OpenStream(*claim.PublisherStream) (*claim.StreamState, bool) {
+	return f.opened, f.theirs
+}
 
 // open opens a stream whose prefix precedes log offset start.
-func (f *fakeSecond) open(prefix, start int64) *StreamState {
-	st := new(StreamState)
-	id, ok := f.state.takeStream()
+func (f *fakeSecond) open(prefix, start int64) *claim.StreamState {
+	st := new(claim.StreamState)
+	id, ok := f.state.TakeStream()
 	require.True(f.t, ok)
 	st.ID.Store(uint64(id))
 	st.Next.Store(uint64(start))
 	st.Delta.Store(uint64(prefix - start))
 	st.Limit.Store(1 << 20)
-	st.State.Store(streamOpen)
+	st.Phase.Store(claim.StreamOpen)
 	f.opened, f.theirs = st, true
 	return st
 }
 
 // send claims bytes up to log offset to, with those of the prefix before them, and returns the packet number.
-func (f *fakeSecond) send(st *StreamState, prefix, to int64, fin bool) int64 {
-	from, _ := st.next()
-	number, _, ok := f.state.begin(f.ring)
+func (f *fakeSecond) send(st *claim.StreamState, prefix, to int64, fin bool) int64 {
+	from, _ := st.Cursor()
+	number, _, ok := f.state.Begin(f.ring)
 	require.True(f.t, ok)
-	require.True(f.t, st.claim(from, to, fin))
-	flags := uint8(kindStream)
+	require.True(f.t, st.Claim(from, to, fin))
+	flags := uint8(claim.KindStream)
 	if fin {
-		flags |= flagFIN
+		flags |= claim.FlagFIN
 	}
 	n := prefix + to - from
-	f.state.commit(f.ring, number, Time(1), to+st.delta()-n, newInfo(uint32(st.ID.Load()/4), int(n), 40, flags))
+	f.state.Commit(f.ring, number, clock.Time(1), to+st.Shift()-n, claim.NewInfo(uint32(st.ID.Load()/4), int(n), 40, flags))
 	return int64(number)
 }
 
@@ -85,10 +90,10 @@ func (f *fakeSecond) send(st *StreamState, prefix, to int64, fin bool) int64 {
 func shared(t *testing.T) (*world, *fakeSecond) {
 	f := &fakeSecond{t: t}
 	w := newWorld(t, func(c *worldConfig) {
-		c.loop.Arena = f
+		c.loop.Memory = f
 		c.suite = tls.TLS_CHACHA20_POLY1305_SHA256
 	})
-	w.s.SetSession(Session{ErrorCode: func(code uint64) uint64 { return code + 1000 }})
+	w.s.SetSession(claim.Session{ErrorCode: func(code uint64) uint64 { return code + 1000 }})
 	return w, f
 }
 
@@ -97,7 +102,7 @@ const testPrefix = "kernel's prefix"
 // adopt opens a stream on a log as the relay does.
 func (w *world) adopt(l *track.Log) (*Stream, func() []Result) {
 	return w.stream(w.subscribe(), l, func(c *StreamConfig) {
-		c.Upstream = &Upstream{Prefix: []byte(testPrefix), Start: l.Start()}
+		c.PublisherStream = &claim.PublisherStream{Prefix: []byte(testPrefix), Start: l.Start()}
 	})
 }
 
@@ -108,9 +113,9 @@ func TestSecondSenderIsTold(t *testing.T) {
 	require.NotZero(t, f.state.MTU.Load())
 	require.NotEmpty(t, f.ring)
 	require.Len(t, f.keys, 1)
-	k, _, err := newPacketKey(0, tls.TLS_CHACHA20_POLY1305_SHA256, version1, testSecret)
+	k, _, err := packet.NewKey(0, tls.TLS_CHACHA20_POLY1305_SHA256, packet.Version1, testSecret)
 	require.NoError(t, err)
-	require.Equal(t, k.iv, f.keys[0].IV)
+	require.Equal(t, k.Iv, f.keys[0].IV)
 	w.s.ConnectionID(quic.ConnectionIDFromBytes([]byte("12345678")), true)
 	require.Equal(t, []string{"12345678"}, f.ids)
 	require.EqualValues(t, 5, f.state.NextPN.Load(), "numbers go on where quic-go was")
@@ -118,8 +123,8 @@ func TestSecondSenderIsTold(t *testing.T) {
 
 func TestOtherSuitesAreNotShared(t *testing.T) {
 	f := &fakeSecond{t: t}
-	w := newWorld(t, func(c *worldConfig) { c.loop.Arena = f })
-	require.Nil(t, w.s.Second())
+	w := newWorld(t, func(c *worldConfig) { c.loop.Memory = f })
+	require.Nil(t, w.s.Forwarder())
 	require.Nil(t, f.state)
 }
 
@@ -150,7 +155,7 @@ func TestAdopt(t *testing.T) {
 	w.run()
 	w.ack(time10)
 	require.Equal(t, []Result{{Outcome: Delivered, ID: int64(st.ID.Load()), Size: int64(len(testPrefix)) + 700}}, results())
-	require.Equal(t, []*StreamState{st}, f.freed)
+	require.Equal(t, []*claim.StreamState{st}, f.freed)
 }
 
 // The second sender may be ahead of the log: what it lost is sent again when it has come.
@@ -175,7 +180,7 @@ func TestAdoptAheadOfLog(t *testing.T) {
 	require.Equal(t, Delivered, results()[0].Outcome)
 }
 
-func streamData(packets []*packet) (all []byte) {
+func streamData(packets []*wirePacket) (all []byte) {
 	for _, p := range packets {
 		all = append(all, p.data...)
 	}
@@ -197,12 +202,12 @@ func TestAdoptStopped(t *testing.T) {
 func TestAdoptAbandoned(t *testing.T) {
 	w, f := shared(t)
 	st := f.open(int64(len(testPrefix)), 0)
-	st.State.Store(streamAbandoned)
+	st.Phase.Store(claim.StreamAbandoned)
 	w.adopt(newTestLog(0, 50))
 	packets := w.run()
 	require.Equal(t, testPrefix+string(content(0, 50)), string(packets[0].data))
 	require.EqualValues(t, st.ID.Load(), packets[0].id)
-	require.EqualValues(t, streamOpen, st.State.Load())
+	require.EqualValues(t, claim.StreamOpen, st.Phase.Load())
 }
 
 // What nobody takes over is reset.
@@ -213,9 +218,9 @@ func TestAbandon(t *testing.T) {
 	f.abandon(st)
 	w.run()
 	require.Equal(t, []uint64{st.ID.Load(), codeCanceled + 1000, uint64(len(testPrefix)) + 100}, w.peer.lastReset)
-	require.False(t, st.claim(100, 200, false))
+	require.False(t, st.Claim(100, 200, false))
 	w.ack(time10)
-	require.Equal(t, []*StreamState{st}, f.freed)
+	require.Equal(t, []*claim.StreamState{st}, f.freed)
 }
 
 // A stream that began otherwise than this process would have begun it is reset, and replaced by one of its own.
@@ -232,9 +237,9 @@ func TestAdoptMismatch(t *testing.T) {
 // With more streams than can be remembered, the content of those that were forgotten is sent again.
 func TestForgottenOrphans(t *testing.T) {
 	w, f := shared(t)
-	f.state.NextUni.Store(f.state.NextUni.Load() + 4*maxOrphans)
-	for n := range uint32(maxOrphans) {
-		require.NotNil(t, w.s.orphanOf(n))
+	f.state.NextUni.Store(f.state.NextUni.Load() + 4*maxUnadopted)
+	for n := range uint32(maxUnadopted) {
+		require.NotNil(t, w.s.unadoptedStream(n))
 	}
 	st := f.open(int64(len(testPrefix)), 0)
 	w.ackNumbers(f.send(st, int64(len(testPrefix)), 100, true))
@@ -262,10 +267,10 @@ func TestSharedClose(t *testing.T) {
 	w.s.Closed(nil)
 	require.Equal(t, ConnectionClosed, results()[0].Outcome)
 	require.True(t, f.closed)
-	require.Equal(t, []*StreamState{st}, f.freed)
+	require.Equal(t, []*claim.StreamState{st}, f.freed)
 	require.Zero(t, f.state.MTU.Load())
 	require.EqualValues(t, next, w.s.NextPacketNumber())
 	require.EqualValues(t, next, f.state.NextPN.Load(), "it is the second sender's memory no more")
 	f.abandon(st)
-	require.Nil(t, w.s.Second())
+	require.Nil(t, w.s.Forwarder())
 }

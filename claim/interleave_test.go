@@ -1,0 +1,214 @@
+package claim_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/claim"
+	"sluice/claim/claimtest"
+)
+
+func TestInterleavedClaims(t *testing.T) {
+	for name, limit := range map[string]uint64{"ample credit": 1000, "credit for a part": 7, "no credit": 0} {
+		t.Run(name, func(t *testing.T) {
+			states, ends := claimtest.Explore(t, func() *claimtest.Scenario {
+				sc := claimtest.NewScenario(8)
+				sc.Conn.DataLimit.Store(limit)
+				for range 2 {
+					sc.Actors = append(sc.Actors, func() {
+						sc.Send(10, 5, false)
+						claimtest.Forget("second")
+						sc.Send(10, 5, false)
+					})
+				}
+				sc.Check = func() {
+					next, closed := sc.Stream.Cursor()
+					require.False(t, closed)
+					require.LessOrEqual(t, uint64(next), limit)
+					if limit >= 10 {
+						require.Equal(t, int64(10), next) // a sender that loses a race has another try
+					}
+					sc.Claimed(t, next)
+				}
+				return sc
+			})
+			t.Logf("%d states, %d final", states, ends)
+			require.Greater(t, states, 50)
+		})
+	}
+}
+
+func TestInterleavedFIN(t *testing.T) {
+	states, _ := claimtest.Explore(t, func() *claimtest.Scenario {
+		sc := claimtest.NewScenario(8)
+		for range 2 {
+			sc.Actors = append(sc.Actors, func() {
+				sc.Send(6, 3, true)
+				claimtest.Forget("second")
+				sc.Send(6, 3, true)
+			})
+		}
+		sc.Check = func() {
+			next, closed := sc.Stream.Cursor()
+			require.True(t, closed)
+			require.Equal(t, int64(6), next)
+			require.Equal(t, 1, sc.Claimed(t, 6), "FINs")
+		}
+		return sc
+	})
+	t.Logf("%d states", states)
+}
+
+func TestInterleavedReset(t *testing.T) {
+	states, _ := claimtest.Explore(t, func() *claimtest.Scenario {
+		sc := claimtest.NewScenario(8)
+		var final int64
+		sc.Actors = []func(){
+			func() { sc.Send(6, 3, true) },
+			func() { sc.Send(6, 3, true) },
+			func() { final = sc.Stream.Close() },
+		}
+		sc.Check = func() {
+			next, closed := sc.Stream.Cursor()
+			require.True(t, closed)
+			require.Equal(t, final, next, "something was claimed after the end")
+			sc.Claimed(t, final)
+		}
+		return sc
+	})
+	t.Logf("%d states", states)
+}
+
+// The reader of the ledger must not pass a packet number whose record is still to come.
+func TestInterleavedReader(t *testing.T) {
+	states, _ := claimtest.Explore(t, func() *claimtest.Scenario {
+		sc := claimtest.NewScenario(8)
+		found := map[uint64]bool{}
+		var passed uint64
+		look := func() {
+			settled := sc.Conn.Settled()
+			for ; passed < settled; passed++ {
+				if _, ok := sc.Ledger.Read(passed); ok {
+					found[passed] = true
+				}
+			}
+		}
+		sc.Actors = []func(){
+			func() { sc.Send(9, 3, false) },
+			func() { sc.Send(9, 3, false) },
+			look,
+		}
+		sc.Check = func() {
+			for n := range passed {
+				_, recorded := sc.Ledger.Read(n)
+				require.Equal(t, recorded, found[n], "packet %d", n)
+			}
+			passed = 0
+			found = map[uint64]bool{}
+			look()
+			next, _ := sc.Stream.Cursor()
+			sc.Claimed(t, next)
+			require.Equal(t, sc.Conn.NextPN.Load()&claim.NumberMask, passed)
+		}
+		return sc
+	})
+	t.Logf("%d states", states)
+}
+
+// A record that is being overwritten is not read as a mixture, and marking it does not spoil the new one.
+func TestInterleavedOverwriting(t *testing.T) {
+	states, _ := claimtest.Explore(t, func() *claimtest.Scenario {
+		sc := claimtest.NewScenario(4)
+		sc.Ledger.Write(2, 11, 111, claim.NewInfo(7, 100, 30, claim.FlagLost))
+		sc.Actors = []func(){
+			func() { sc.Ledger.Write(6, 22, 222, claim.NewInfo(7, 100, 30, 0)) },
+			func() {
+				if e, ok := sc.Ledger.Read(2); ok {
+					require.Equal(t, claim.Entry{2, 11, 111, claim.NewInfo(7, 100, 30, claim.FlagLost)}, e)
+					sc.Ledger.Mark(e, claim.FlagAcked)
+				}
+			},
+		}
+		sc.Check = func() {
+			e, ok := sc.Ledger.Read(6)
+			require.True(t, ok)
+			require.Equal(t, claim.Entry{6, 22, 222, claim.NewInfo(7, 100, 30, 0)}, e)
+		}
+		return sc
+	})
+	t.Logf("%d states", states)
+}
+
+func TestInterleavedStreamIDs(t *testing.T) {
+	claimtest.Explore(t, func() *claimtest.Scenario {
+		sc := claimtest.NewScenario(4)
+		sc.Conn.NextUni.Store(3)
+		sc.Conn.MaxUni.Store(3)
+		got := map[int64]int{}
+		take := func() {
+			for range 2 {
+				if id, ok := sc.Conn.TakeStream(); ok {
+					got[id]++
+				}
+			}
+		}
+		sc.Actors = []func(){take, take}
+		sc.Check = func() {
+			require.Equal(t, map[int64]int{3: 1, 7: 1, 11: 1}, got)
+		}
+		return sc
+	})
+}
+
+// quic-go takes all or nothing, and gives back what it took too much of.
+func TestInterleavedCredit(t *testing.T) {
+	claimtest.Explore(t, func() *claimtest.Scenario {
+		sc := claimtest.NewScenario(4)
+		sc.Conn.DataLimit.Store(10)
+		var media, second, control int64
+		sc.Actors = []func(){
+			func() { media = sc.Conn.TakeData(8, false, 0) },
+			func() {
+				if control = sc.Conn.TakeData(6, true, 2); control > 0 {
+					sc.Conn.ReturnData(4)
+				}
+			},
+			func() { second = sc.Conn.TakeData(3, false, 0) },
+		}
+		sc.Check = func() {
+			media += second
+			require.Contains(t, []int64{0, 6}, control)
+			used := media + max(control-4, 0)
+			require.Equal(t, uint64(used), sc.Conn.DataSent.Load())
+			require.LessOrEqual(t, used, int64(12))
+			require.LessOrEqual(t, media, int64(10))
+		}
+		return sc
+	})
+}
+
+// A number that is taken before a key update goes under the older key, and one taken after it under the newer.
+func TestInterleavedKeyUpdate(t *testing.T) {
+	claimtest.Explore(t, func() *claimtest.Scenario {
+		sc := claimtest.NewScenario(8)
+		got := map[uint64]uint64{}
+		take := func() {
+			n, g, ok := sc.Conn.Begin(sc.Ledger)
+			require.True(t, ok)
+			got[n] = g
+			sc.Conn.Abort()
+		}
+		sc.Conn.NextPN.Store(3 << claim.GenerationShift) // the next generation wraps
+		sc.Actors = []func(){func() { take(); take() }, take, func() { sc.Conn.NextPN.Add(1 << claim.GenerationShift) }}
+		sc.Check = func() {
+			require.Equal(t, []uint64{0, 1, 2}, slices.Sorted(maps.Keys(got)))
+			for n := range uint64(2) {
+				require.False(t, got[n] == 0 && got[n+1] == 3, "packet %d has a newer key than %d", n, n+1)
+			}
+		}
+		return sc
+	})
+}

@@ -1,0 +1,69 @@
+package claim
+
+import (
+	"sync/atomic"
+
+	"sluice/claim/internal/hook"
+)
+
+// Word is a 64-bit value that two senders share.
+type Word struct{ v atomic.Uint64 }
+
+// Word32 is a 32-bit value that two senders share.
+type Word32 struct{ v atomic.Uint32 }
+
+// Load returns the value.
+func (w *Word) Load() uint64 {
+	if hook.Interleave != nil {
+		hook.Interleave(w)
+	}
+	return w.v.Load()
+}
+
+// Store sets the value.
+func (w *Word) Store(x uint64) {
+	if hook.Interleave != nil {
+		hook.Interleave(w)
+	}
+	w.v.Store(x)
+}
+
+// Add adds delta, which may be the two's complement of a negative number, and returns the new value.
+func (w *Word) Add(delta uint64) uint64 {
+	if hook.Interleave != nil {
+		hook.Interleave(w)
+	}
+	return w.v.Add(delta)
+}
+
+// CompareAndSwap sets the value to x if it is old.
+func (w *Word) CompareAndSwap(old, x uint64) bool {
+	if hook.Interleave != nil {
+		hook.Interleave(w)
+	}
+	return w.v.CompareAndSwap(old, x)
+}
+
+// Load returns the value.
+func (w *Word32) Load() uint32 {
+	if hook.Interleave != nil {
+		hook.Interleave(w)
+	}
+	return w.v.Load()
+}
+
+// Store sets the value.
+func (w *Word32) Store(x uint32) {
+	if hook.Interleave != nil {
+		hook.Interleave(w)
+	}
+	w.v.Store(x)
+}
+
+// Add adds delta and returns the new value.
+func (w *Word32) Add(delta uint32) uint32 {
+	if hook.Interleave != nil {
+		hook.Interleave(w)
+	}
+	return w.v.Add(delta)
+}

@@ -1,0 +1,47 @@
+// Package clock tells the time as the two senders of a connection share it: nanoseconds of the system's monotonic clock.
+//
+// The kernel's programs stamp the packets that they send with CLOCK_MONOTONIC, and the media sender computes round-trip
+// times from these stamps. Go's own monotonic clock has another origin, so [System] translates.
+package clock
+
+import "time"
+
+// Time is nanoseconds of the system's monotonic clock, on Linux CLOCK_MONOTONIC.
+type Time int64
+
+// Never is a deadline that does not come.
+const Never Time = 1<<63 - 1
+
+// Add returns t+d.
+func (t Time) Add(d time.Duration) Time { return t + Time(d) }
+
+// Sub returns t-u.
+func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
+
+// Clock tells the time. Tests have their own.
+type Clock interface {
+	// Now returns the time.
+	Now() Time
+	// At translates a time that has a reading of Go's monotonic clock.
+	At(time.Time) Time
+	// Wall returns the time of day, with a reading of Go's monotonic clock.
+	Wall() time.Time
+}
+
+// System is the clock of the system. Use [NewSystem].
+type System struct {
+	base   time.Time
+	origin Time // base by CLOCK_MONOTONIC
+}
+
+// NewSystem returns the clock of the system.
+func NewSystem() System { return System{time.Now(), monotonic()} }
+
+// Now implements [Clock].
+func (c System) Now() Time { return c.origin.Add(time.Since(c.base)) }
+
+// At implements [Clock].
+func (c System) At(t time.Time) Time { return c.origin.Add(t.Sub(c.base)) }
+
+// Wall implements [Clock].
+func (c System) Wall() time.Time { return time.Now() }

@@ -1,0 +1,74 @@
+package packet
+
+import "encoding/binary"
+
+// Frame types (RFC 9000 §19, RFC 9221 §4).
+const (
+	FramePing              = 0x01
+	FrameResetStream       = 0x04
+	FrameStream            = 0x08
+	FrameStreamFIN         = 0x01
+	FrameStreamOffset      = 0x04
+	FrameDataBlocked       = 0x14
+	FrameStreamDataBlocked = 0x15
+	FrameStreamsBlockedUni = 0x17
+	FrameDatagram          = 0x30 // without a length: it extends to the end of the packet
+)
+
+// appendVarint appends a variable-length integer (RFC 9000 §16).
+func AppendVarint(b []byte, v uint64) []byte {
+	switch {
+	case v < 1<<6:
+		return append(b, byte(v))
+	case v < 1<<14:
+		return binary.BigEndian.AppendUint16(b, uint16(v)|1<<14)
+	case v < 1<<30:
+		return binary.BigEndian.AppendUint32(b, uint32(v)|1<<31)
+	}
+	return binary.BigEndian.AppendUint64(b, v|3<<62)
+}
+
+func VarintLength(v uint64) int {
+	switch {
+	case v < 1<<6:
+		return 1
+	case v < 1<<14:
+		return 2
+	case v < 1<<30:
+		return 4
+	}
+	return 8
+}
+
+// appendStreamHeader appends a STREAM frame up to its data, which extends to the end of the packet.
+func AppendStreamHeader(b []byte, id, offset int64, fin bool) []byte {
+	t := byte(FrameStream)
+	if offset > 0 {
+		t |= FrameStreamOffset
+	}
+	if fin {
+		t |= FrameStreamFIN
+	}
+	b = AppendVarint(append(b, t), uint64(id))
+	if offset > 0 {
+		b = AppendVarint(b, uint64(offset))
+	}
+	return b
+}
+
+func StreamHeaderLength(id, offset int64) int {
+	n := 1 + VarintLength(uint64(id))
+	if offset > 0 {
+		n += VarintLength(uint64(offset))
+	}
+	return n
+}
+
+// appendFrame appends a frame that consists of a type and integers.
+func AppendFrame(b []byte, t byte, fields ...uint64) []byte {
+	b = append(b, t)
+	for _, f := range fields {
+		b = AppendVarint(b, f)
+	}
+	return b
+}
