@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 # Without cgo: nothing here needs C, and the C library would be a megabyte of each process.
-GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)'
+GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-X sluice/internal/cli.version=$(VERSION)'
 # One compiler version, so that the committed BPF objects can be compared byte by byte.
 export BPF2GO_CC := clang-19
 export BPF2GO_STRIP := llvm-strip-19
@@ -19,11 +19,11 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
-build: third_party ## build bin/sluice
-	$(GOBUILD) -o bin/sluice ./cmd/sluice
+build: third_party ## build bin/sluice and bin/sluice-lab
+	$(GOBUILD) -o bin/ ./cmd/sluice ./cmd/sluice-lab
 
 demo: deps build ## relay the sample clip to three subscribers and check every byte
-	bin/sluice demo
+	bin/sluice-lab demo
 
 # One package at a time: several build hosts and links, and what they measure and time out shares two cores.
 test: deps third_party ## run all tests (as root: those that need the kernel too)
@@ -59,22 +59,22 @@ third-party-test: third_party ## quic-go's and webtransport-go's own tests on th
 	third_party/test.sh
 
 interop: deps build ## install and run the public MoQ clients against sluice
-	interop/run
+	e2e/interop/run
 
 browser: deps third_party ## subscribe from headless Chromium over WebTransport
-	go test -count=1 -v -run Browser ./transport ./interop
+	go test -count=1 -v -run Browser ./transport ./e2e/interop
 
 fuzz: third_party ## run every fuzz target for FUZZTIME each
 	scripts/fuzz $(or $(FUZZTIME),20s)
 
 # More relays beside Sluice: make bench-peers, then make bench BENCH='--peer moq-relay-ietf,moq-relay'
 bench: deps build ## measure the relay in a lab, all scenarios: results in bench-results (less than 20 minutes, root)
-	bin/sluice bench $(BENCH)
+	bin/sluice-lab bench $(BENCH)
 
 bench-quick: deps build ## measure the relay in a lab, the shortest form (less than 3 minutes, root)
-	bin/sluice bench --quick $(BENCH)
+	bin/sluice-lab bench --quick $(BENCH)
 
-bench-peers: ## install the relays that sluice bench --peer measures (needs Rust)
+bench-peers: ## install the relays that sluice-lab bench --peer measures (needs Rust)
 	internal/bench/install-peers
 
 micro: third_party ## run the Go benchmarks once

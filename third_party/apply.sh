@@ -30,4 +30,3 @@ apply() { # module directory
 
 apply github.com/quic-go/quic-go quic-go
 apply github.com/quic-go/webtransport-go webtransport-go
-apply gonum.org/v1/plot gonum-plot

@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"sluice/internal/cli"
 )
 
 // admin serves metrics and health checks over HTTP.
@@ -75,7 +77,7 @@ func (a *admin) close() error {
 
 func buildInfo() prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "sluice_build_info", Help: "1, with the version.", ConstLabels: prometheus.Labels{"version": versionText()},
+		Name: "sluice_build_info", Help: "1, with the version.", ConstLabels: prometheus.Labels{"version": cli.VersionText("sluice")},
 	})
 	g.Set(1)
 	return g

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/cli"
 	"sluice/internal/client"
 	"sluice/moqt"
 	"sluice/transport"
@@ -36,7 +35,7 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 }
 
 // config checks the flags.
-func (f *clientFlags) config(env *environment) (client.Config, moqt.Namespace, error) {
+func (f *clientFlags) config(env *cli.Environment) (client.Config, moqt.Namespace, error) {
 	cfg := client.Config{
 		URL:       f.relay,
 		Transport: transport.ClientConfig{CAFile: f.caFile, Insecure: f.insecure},
@@ -47,18 +46,18 @@ func (f *clientFlags) config(env *environment) (client.Config, moqt.Namespace, e
 		cfg.Patience = -1
 	}
 	if f.relay == "" {
-		return cfg, nil, usage("--relay is missing: the URL of the relay, such as moqt://localhost:4443")
+		return cfg, nil, cli.Usage("--relay is missing: the URL of the relay, such as moqt://localhost:4443")
 	}
 	if _, err := transport.ParseURL(f.relay); err != nil {
-		return cfg, nil, usage("--relay: %w", err)
+		return cfg, nil, cli.Usage("--relay: %w", err)
 	}
 	if f.sha256 != "" {
 		var err error
 		if cfg.Transport.CertificateSHA256, err = transport.ParseFingerprint(f.sha256); err != nil {
-			return cfg, nil, usage("--tls-sha256: %w", err)
+			return cfg, nil, cli.Usage("--tls-sha256: %w", err)
 		}
 	}
-	if token := firstOf(f.token, env.getenv("SLUICE_AUTH_TOKEN")); token != "" {
+	if token := firstOf(f.token, env.Getenv("SLUICE_AUTH_TOKEN")); token != "" {
 		cfg.Tokens = []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(token)}}
 	}
 	ns, err := parseNamespace(f.namespace)
@@ -68,14 +67,14 @@ func (f *clientFlags) config(env *environment) (client.Config, moqt.Namespace, e
 // parseNamespace splits a namespace at its slashes.
 func parseNamespace(s string) (moqt.Namespace, error) {
 	if s == "" {
-		return nil, usage("--namespace is missing: the name of the broadcast, such as live/demo")
+		return nil, cli.Usage("--namespace is missing: the name of the broadcast, such as live/demo")
 	}
 	ns := moqt.Namespace(strings.Split(strings.Trim(s, "/"), "/"))
 	if err := ns.Validate(); err != nil {
-		return nil, usage("--namespace %q: %w", s, err)
+		return nil, cli.Usage("--namespace %q: %w", s, err)
 	}
 	if ns.IsReserved() {
-		return nil, usage("--namespace %q: names that start with a period are reserved", s)
+		return nil, cli.Usage("--namespace %q: names that start with a period are reserved", s)
 	}
 	return ns, nil
 }
@@ -87,20 +86,4 @@ func firstOf(values ...string) string {
 		}
 	}
 	return ""
-}
-
-// usage makes a usage error.
-func usage(format string, args ...any) error {
-	return usageError{fmt.Errorf(format, args...)}
-}
-
-// clientExitCode is the exit code for an error of a client.
-func clientExitCode(err error) (int, bool) {
-	if _, ok := errors.AsType[*client.ConnectError](err); ok {
-		return exitConnection, true
-	}
-	if _, ok := errors.AsType[*moqt.RequestError](err); ok {
-		return exitRefused, true
-	}
-	return 0, false
 }

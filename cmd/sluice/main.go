@@ -1,40 +1,50 @@
-// Command sluice relays live media over QUIC, publishes and plays it, and measures latencies.
+// Command sluice relays live media over QUIC, publishes and plays it, and measures round-trip times.
+//
+// Each subcommand has a file of its own, which turns flags into the configuration of a package and reports what the
+// package has done. The relay is package server.
 package main
 
 import (
-	"context"
+	"errors"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/cli"
+	"sluice/internal/client"
+	"sluice/internal/pub"
+	"sluice/internal/sub"
+	"sluice/moqt"
 )
 
-func main() { os.Exit(run()) }
-
-// run is main with an exit code.
-func run() int {
-	if len(os.Args) > 1 && os.Args[1] == "relay" { // and not lab exec relay, whose command would inherit it
-		coarsenTimers() // before signals are caught: one that came meanwhile would be lost
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	onFirstSignal(cancel)
-	return execute(ctx, &environment{
-		args:   os.Args[1:],
-		stdin:  os.Stdin,
-		stdout: os.Stdout,
-		stderr: os.Stderr,
-		getenv: os.Getenv,
-	})
+var program = cli.Program{
+	Name:     "sluice",
+	Short:    "A Media over QUIC relay, with a publisher and a player",
+	Long:     "Sluice relays live media over QUIC (Media over QUIC Transport, draft 18).",
+	Commands: []func(*cli.Environment) *cobra.Command{newRelay, newPub, newSub, newRTT},
+	ExitCode: exitCode,
 }
 
-// onFirstSignal calls end at the first SIGINT or SIGTERM, so that the command ends in good order. By then the signals do again what
-// they do by default: whoever sees that the command is ending can end the process with a second one.
-func onFirstSignal(end func()) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		signal.Stop(signals)
-		end()
-	}()
+func main() { os.Exit(cli.Main(program)) }
+
+// exitCode returns the exit code of an error of the packages that the subcommands run.
+func exitCode(err error) (code int, ok bool) {
+	var (
+		input   *pub.InputError
+		media   *sub.MediaError
+		output  *sub.OutputError
+		connect *client.ConnectError
+		refused *moqt.RequestError
+	)
+	switch {
+	case errors.As(err, &input), errors.As(err, &media), errors.As(err, &output):
+		return cli.ExitMedia, true
+	case errors.Is(err, errDiffers):
+		return cli.ExitDiffers, true
+	case errors.As(err, &connect):
+		return cli.ExitConnection, true
+	case errors.As(err, &refused):
+		return cli.ExitRefused, true
+	}
+	return 0, false
 }

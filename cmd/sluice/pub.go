@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,10 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/cli"
 	"sluice/internal/pub"
 )
 
-func newPub(env *environment) *cobra.Command {
+func newPub(env *cli.Environment) *cobra.Command {
 	var f pubFlags
 	cmd := &cobra.Command{
 		Use:   "pub [flags] --relay URL --namespace NAME [FILE|-]",
@@ -64,34 +64,34 @@ func (f *pubFlags) register(cmd *cobra.Command) {
 	flags.Uint64Var(&f.firstGroup, "first-group", 0, "`id` of the first group, for publishers that are to be the same (default: continue what the relay knows)")
 }
 
-func (f *pubFlags) run(cmd *cobra.Command, env *environment, args []string) error {
+func (f *pubFlags) run(cmd *cobra.Command, env *cli.Environment, args []string) error {
 	if err := f.complete(cmd, env, args); err != nil {
 		return err
 	}
 	var stats pub.Stats
-	stop := every(env.status.terminal, 500*time.Millisecond, func() {
-		env.status.show("%s published, %d objects, %s, %d subscriptions",
-			secondsText(stats.Media()), stats.Objects(), bytesText(stats.Bytes()), stats.Subscriptions())
+	stop := cli.Every(500*time.Millisecond, func() {
+		env.Status.Show("%s published, %d objects, %s, %d subscriptions",
+			cli.SecondsText(stats.Media()), stats.Objects(), cli.BytesText(stats.Bytes()), stats.Subscriptions())
 	})
 	start := time.Now()
 	err := pub.Run(cmd.Context(), f.cfg, &stats)
 	stop()
-	env.status.clear()
+	env.Status.Clear()
 	if stats.Objects() > 0 {
-		fmt.Fprintf(env.stderr, "published %d objects, %s, %s of media in %s\n",
-			stats.Objects(), bytesText(stats.Bytes()), secondsText(stats.Media()), secondsText(time.Since(start)))
+		fmt.Fprintf(env.Stderr, "published %d objects, %s, %s of media in %s\n",
+			stats.Objects(), cli.BytesText(stats.Bytes()), cli.SecondsText(stats.Media()), cli.SecondsText(time.Since(start)))
 	}
 	return err
 }
 
 // complete fills in the configuration from the flags.
-func (f *pubFlags) complete(cmd *cobra.Command, env *environment, args []string) (err error) {
+func (f *pubFlags) complete(cmd *cobra.Command, env *cli.Environment, args []string) (err error) {
 	if f.cfg.Client, f.cfg.Namespace, err = f.client.config(env); err != nil {
 		return err
 	}
 	f.cfg.Unpaced, f.cfg.Priorities = f.noPace, f.priorities
 	if f.cfg.History.Groups < 1 || f.historyMiB < 1 {
-		return usage("--history-groups and --history-size have to be at least 1")
+		return cli.Usage("--history-groups and --history-size have to be at least 1")
 	}
 	f.cfg.History.Bytes = f.historyMiB << 20
 	if cmd.Flags().Changed("first-group") {
@@ -106,45 +106,11 @@ func (f *pubFlags) complete(cmd *cobra.Command, env *environment, args []string)
 		return nil
 	}
 	if f.cfg.Loop {
-		return usage("--loop needs a file, standard input can be read only once")
+		return cli.Usage("--loop needs a file, standard input can be read only once")
 	}
-	if in, ok := env.stdin.(io.Writer); ok && isTerminal(in) {
-		return usage("no input: name a FILE, or pipe fragmented MP4 into sluice pub")
+	if in, ok := env.Stdin.(io.Writer); ok && cli.IsTerminal(in) {
+		return cli.Usage("no input: name a FILE, or pipe fragmented MP4 into sluice pub")
 	}
-	f.cfg.Open = func() (io.ReadCloser, error) { return io.NopCloser(env.stdin), nil }
+	f.cfg.Open = func() (io.ReadCloser, error) { return io.NopCloser(env.Stdin), nil }
 	return nil
-}
-
-// every calls f at intervals until the function that it returns is called.
-func every(enabled bool, interval time.Duration, f func()) (stop func()) {
-	if !enabled {
-		return func() {}
-	}
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(interval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				f()
-			case <-done:
-				f()
-				return
-			}
-		}
-	}()
-	return func() {
-		close(done)
-		<-ended
-	}
-}
-
-// pubExitCode is the exit code for an error of pub.
-func pubExitCode(err error) (int, bool) {
-	if _, ok := errors.AsType[*pub.InputError](err); ok {
-		return exitMedia, true
-	}
-	return 0, false
 }

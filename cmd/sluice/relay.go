@@ -15,11 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/fastpath"
+	"sluice/internal/cli"
 	"sluice/relay"
 	"sluice/transport"
 )
 
-func newRelay(env *environment) *cobra.Command {
+func newRelay(env *cli.Environment) *cobra.Command {
 	var f relayFlags
 	cmd := &cobra.Command{
 		Use:   "relay [flags] --listen ADDR:PORT (--tls-cert FILE --tls-key FILE | --dev)",
@@ -91,7 +92,8 @@ func (f *relayFlags) register(cmd *cobra.Command) {
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 }
 
-func (f *relayFlags) run(ctx context.Context, env *environment) error {
+func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
+	coarsenTimers()
 	cfg, certificate, err := f.config()
 	if err != nil {
 		return err
@@ -104,7 +106,7 @@ func (f *relayFlags) run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return errors.Join(err, s.drain("", 0))
 	}
-	f.greet(env.stdout, s, a, certificate)
+	f.greet(env.Stdout, s, a, certificate)
 	stopped, stop := context.WithCancel(ctx)
 	defer stop()
 	go feedWatchdog(context.WithoutCancel(stopped), s.alive)
@@ -130,23 +132,23 @@ func (f *relayFlags) config() (cfg relayServerConfig, certificate string, err er
 	f.transport.Logger, f.relay.Logger = slog.Default(), slog.Default()
 	switch {
 	case f.cacheMiB < 0 || f.relay.Cache.Duration < 0 || f.drain < 0:
-		return cfg, "", usage("--cache-size, --cache-duration and --drain must not be negative")
+		return cfg, "", cli.Usage("--cache-size, --cache-duration and --drain must not be negative")
 	case f.relay.MaxSessions < 1 || f.relay.MaxTracks < 1:
-		return cfg, "", usage("--max-sessions and --max-tracks have to be at least 1")
+		return cfg, "", cli.Usage("--max-sessions and --max-tracks have to be at least 1")
 	case f.fastPath.Mode != "auto" && f.fastPath.Mode != "on" && f.fastPath.Mode != "off":
-		return cfg, "", usage("--fastpath %q: it is auto, on or off", f.fastPath.Mode)
+		return cfg, "", cli.Usage("--fastpath %q: it is auto, on or off", f.fastPath.Mode)
 	case f.budget < 1 || f.budget > fastpath.MaxSubscriptions:
-		return cfg, "", usage("--fastpath-budget has to be 1 to %d; --fastpath off turns the fast path off", fastpath.MaxSubscriptions)
+		return cfg, "", cli.Usage("--fastpath-budget has to be 1 to %d; --fastpath off turns the fast path off", fastpath.MaxSubscriptions)
 	case scopes[f.scope] == nil:
-		return cfg, "", usage("--scope %q: it is one, path or url", f.scope)
+		return cfg, "", cli.Usage("--scope %q: it is one, path or url", f.scope)
 	case f.drop != "priority" && f.drop != "none":
-		return cfg, "", usage("--drop %q: it is priority or none", f.drop)
+		return cfg, "", cli.Usage("--drop %q: it is priority or none", f.drop)
 	case !f.dev && f.transport.CertFile == "":
-		return cfg, "", usage("a certificate is required: --tls-cert FILE --tls-key FILE, or --dev to try things out")
+		return cfg, "", cli.Usage("a certificate is required: --tls-cert FILE --tls-key FILE, or --dev to try things out")
 	}
 	if f.drainURI != "" {
 		if _, err := transport.ParseURL(f.drainURI); err != nil {
-			return cfg, "", usage("--drain-uri: %w", err)
+			return cfg, "", cli.Usage("--drain-uri: %w", err)
 		}
 	}
 	f.relay.Scope = scopes[f.scope]

@@ -17,6 +17,7 @@ import (
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/relay"
+	"sluice/server"
 	"sluice/transport"
 )
 
@@ -219,3 +220,12 @@ var loopMetrics = []struct {
 }
 
 var loopErrors = prometheus.NewDesc("sluice_media_send_errors_total", "Failures to send, by reason.", []string{"reason"}, nil)
+
+// status describes the relay's sessions and its fast path.
+func (s *relayServer) status() (st server.Status, err error) {
+	st.Sessions = s.relay.Sessions()
+	if s.fastPath != nil {
+		st.FastPath, err = s.fastPath.Counts()
+	}
+	return st, err
+}

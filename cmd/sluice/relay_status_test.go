@@ -8,11 +8,12 @@ import (
 
 	"sluice/media"
 	"sluice/relay"
+	"sluice/server"
 )
 
 func TestStatusTable(t *testing.T) {
 	ended := time.Now()
-	st := relayStatus{
+	st := server.Status{
 		FastPath: map[string]uint64{"packet_opened": 1000, "copy_sent": 900, "packet_forged": 0},
 		Sessions: []relay.SessionStatus{
 			{Remote: "192.0.2.1:1000", Transport: "quic", FastPath: true, Publications: 4, Threshold: media.LowestPriority, CipherSuite: chacha20},
@@ -33,7 +34,7 @@ func TestStatusTable(t *testing.T) {
 `
 	require.Equal(t, table+`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 3 others
 ended within the last minute: 1 (--verbose shows them)
-`, string(st.render(false)))
+`, string((&statusReport{st, false}).text()))
 	require.Equal(t, table+`192.0.2.3:1000      quic          -       0       0        0     -       0 B      -            ended
 [2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 2 filtered, 1 priority
 [2001:db8::1]:5000, held by the process: 7 blocked_window
@@ -41,6 +42,6 @@ ended within the last minute: 1 (--verbose shows them)
 the kernel, in all:
   1000 packet_opened
   900 copy_sent
-`, string(st.render(true)))
-	require.Equal(t, "off", (&relayStatus{}).fastPathText(&st.Sessions[0]))
+`, string((&statusReport{st, true}).text()))
+	require.Equal(t, "off", new(statusReport).fastPathText(&st.Sessions[0]))
 }

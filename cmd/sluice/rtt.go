@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"sluice/internal/cli"
 	"sluice/internal/rtt"
 )
 
@@ -27,7 +28,7 @@ type rttFlags struct {
 	metrics   string
 }
 
-func newRTT(env *environment) *cobra.Command {
+func newRTT(env *cli.Environment) *cobra.Command {
 	f := new(rttFlags)
 	cmd := &cobra.Command{
 		Use:   "rtt -i INTERFACE",
@@ -77,9 +78,9 @@ func (f *rttFlags) check() error {
 	return nil
 }
 
-func (f *rttFlags) run(ctx context.Context, env *environment) (err error) {
+func (f *rttFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	if err := f.check(); err != nil {
-		return usageError{err}
+		return cli.AsUsage(err)
 	}
 	cfg := f.config()
 	cfg.Aggregate = seconds(f.aggregate)
@@ -136,19 +137,14 @@ func (f *rttFlags) replay(ctx context.Context, cfg rtt.Config) error {
 }
 
 // output returns what opens the output.
-func (f *rttFlags) output(env *environment) func() (io.WriteCloser, error) {
+func (f *rttFlags) output(env *cli.Environment) func() (io.WriteCloser, error) {
 	if f.file == "" {
-		return func() (io.WriteCloser, error) { return keptOpen{env.stdout}, nil }
+		return func() (io.WriteCloser, error) { return cli.KeepOpen(env.Stdout), nil }
 	}
 	return func() (io.WriteCloser, error) {
 		return os.OpenFile(f.file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	}
 }
-
-// keptOpen is a file that is not ours to close.
-type keptOpen struct{ io.Writer }
-
-func (keptOpen) Close() error { return nil }
 
 // onHangup calls fn at each SIGHUP, until the function that it returns is called.
 func onHangup(fn func()) (stop func()) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"sluice/internal/cli"
 	"sluice/internal/rtt"
 )
 
@@ -23,7 +24,7 @@ type topFlags struct {
 	sort    string
 }
 
-func newRTTTop(env *environment) *cobra.Command {
+func newRTTTop(env *cli.Environment) *cobra.Command {
 	f := new(topFlags)
 	cmd := &cobra.Command{
 		Use:   "top -i INTERFACE",
@@ -61,15 +62,15 @@ func (f *topFlags) check() error {
 	return f.measureFlags.check()
 }
 
-func (f *topFlags) run(ctx context.Context, env *environment) (err error) {
+func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	if err := f.check(); err != nil {
-		return usageError{err}
+		return cli.AsUsage(err)
 	}
 	cfg := f.config()
 	cfg.Quiet = true
 	cfg.Aggregate = seconds(f.refresh)
 	v := &topView{
-		out: env.stdout, prefixes: f.by == "prefix", title: strings.Join(f.cfg.Interfaces, " "), left: f.updates,
+		out: env.Stdout, prefixes: f.by == "prefix", title: strings.Join(f.cfg.Interfaces, " "), left: f.updates,
 		flows: rtt.Top{Sort: rtt.SortKey(f.sort)}, networks: rtt.Top{Sort: rtt.SortKey(f.sort), Networks: true},
 	}
 	cfg.Sink = v
@@ -77,8 +78,8 @@ func (f *topFlags) run(ctx context.Context, env *environment) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, v.monitor.Close()) }()
-	if f.updates == 0 && isTerminal(env.stdout) {
-		if v.terminal, err = openTerminal(env.stdin, env.stdout); err != nil {
+	if f.updates == 0 && cli.IsTerminal(env.Stdout) {
+		if v.terminal, err = openTerminal(env.Stdin, env.Stdout); err != nil {
 			return err
 		}
 		defer v.terminal.close()

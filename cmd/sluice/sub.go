@@ -9,10 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/cli"
 	"sluice/internal/sub"
 )
 
-func newSub(env *environment) *cobra.Command {
+func newSub(env *cli.Environment) *cobra.Command {
 	var f subFlags
 	cmd := &cobra.Command{
 		Use:   "sub [flags] --relay URL --namespace NAME --out FILE",
@@ -57,7 +58,7 @@ func (f *subFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.cfg.Raw, "raw", false, "write a line for each object of --tracks instead of playing; --out is standard output by default")
 }
 
-func (f *subFlags) run(cmd *cobra.Command, env *environment) (err error) {
+func (f *subFlags) run(cmd *cobra.Command, env *cli.Environment) (err error) {
 	if err := f.check(env); err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (f *subFlags) run(cmd *cobra.Command, env *environment) (err error) {
 		err = &sub.OutputError{Err: closeErr}
 	}
 	if !f.cfg.Raw {
-		f.summary(env.stderr, &result)
+		f.summary(env.Stderr, &result)
 	}
 	if err == nil && f.cfg.Verify != nil && !result.Verified() {
 		return errDiffers
@@ -103,17 +104,17 @@ func lostTracks(r *sub.Result) error {
 	return errors.Join(errs...)
 }
 
-func (f *subFlags) check(env *environment) error {
+func (f *subFlags) check(env *cli.Environment) error {
 	switch {
 	case f.cfg.Raw && f.out == "":
 		f.out = "-"
 	case f.out == "":
-		return usage("--out is missing: the file to write to, or - for standard output")
-	case f.out == "-" && !f.cfg.Raw && isTerminal(env.stdout):
-		return usage("media is not for terminals: use --out FILE, or pipe it into a player, as in '... --out - | ffplay -'")
+		return cli.Usage("--out is missing: the file to write to, or - for standard output")
+	case f.out == "-" && !f.cfg.Raw && cli.IsTerminal(env.Stdout):
+		return cli.Usage("media is not for terminals: use --out FILE, or pipe it into a player, as in '... --out - | ffplay -'")
 	}
 	if f.cfg.Raw && (len(f.cfg.Tracks) == 0 || f.verify != "") {
-		return usage("--raw needs the names of tracks in --tracks, and cannot --verify")
+		return cli.Usage("--raw needs the names of tracks in --tracks, and cannot --verify")
 	}
 	if f.catalog != "" {
 		f.cfg.Catalogs = []string{f.catalog}
@@ -122,28 +123,24 @@ func (f *subFlags) check(env *environment) error {
 }
 
 // open opens the output.
-func (f *subFlags) open(env *environment) (io.WriteCloser, error) {
+func (f *subFlags) open(env *cli.Environment) (io.WriteCloser, error) {
 	if f.out == "-" {
-		return keepOpen{env.stdout}, nil
+		return cli.KeepOpen(env.Stdout), nil
 	}
 	return os.Create(f.out)
 }
 
-type keepOpen struct{ io.Writer }
-
-func (keepOpen) Close() error { return nil }
-
-func (f *subFlags) play(cmd *cobra.Command, env *environment) (sub.Result, error) {
-	defer env.status.clear()
+func (f *subFlags) play(cmd *cobra.Command, env *cli.Environment) (sub.Result, error) {
+	defer env.Status.Clear()
 	return sub.Run(cmd.Context(), f.cfg, func(p sub.Progress) {
-		env.status.show("%s played, %d objects, %s", secondsText(p.Media), p.Objects, bytesText(p.Bytes))
+		env.Status.Show("%s played, %d objects, %s", cli.SecondsText(p.Media), p.Objects, cli.BytesText(p.Bytes))
 	})
 }
 
 // summary says what was played, and what was not as it should be.
 func (f *subFlags) summary(w io.Writer, r *sub.Result) {
 	for _, t := range r.Tracks {
-		fmt.Fprintf(w, "track %s: %d objects, %s, sha256 %s\n", t.Name, t.Objects, bytesText(t.Bytes), t.SHA256)
+		fmt.Fprintf(w, "track %s: %d objects, %s, sha256 %s\n", t.Name, t.Objects, cli.BytesText(t.Bytes), t.SHA256)
 		if t.Gaps+t.Late+t.Resets > 0 {
 			fmt.Fprintf(w, "  %d gaps with %d or more objects lost, %d late, %d streams reset\n", t.Gaps, t.Lost, t.Late, t.Resets)
 		}
@@ -152,16 +149,6 @@ func (f *subFlags) summary(w io.Writer, r *sub.Result) {
 		}
 	}
 	if len(r.Tracks) > 0 {
-		fmt.Fprintf(w, "played %d objects, %s, %s of media\n", r.Objects(), bytesText(r.Bytes()), secondsText(r.Media))
+		fmt.Fprintf(w, "played %d objects, %s, %s of media\n", r.Objects(), cli.BytesText(r.Bytes()), cli.SecondsText(r.Media))
 	}
-}
-
-// subExitCode is the exit code for an error of sub.
-func subExitCode(err error) (int, bool) {
-	if errors.Is(err, errDiffers) {
-		return exitDiffers, true
-	}
-	_, media := errors.AsType[*sub.MediaError](err)
-	_, output := errors.AsType[*sub.OutputError](err)
-	return exitMedia, media || output
 }

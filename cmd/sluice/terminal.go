@@ -7,6 +7,8 @@ import (
 	"math"
 	"os"
 	"strings"
+
+	"sluice/internal/cli"
 )
 
 // terminal is a screen that is drawn over and over, and its keyboard. A nil terminal is a file: tables follow each other.
@@ -26,7 +28,7 @@ const (
 // openTerminal takes over the screen. Keys arrive one by one if there is a keyboard.
 func openTerminal(stdin io.Reader, stdout io.Writer) (*terminal, error) {
 	t := &terminal{out: stdout.(*os.File), restore: func() {}}
-	if in, ok := stdin.(*os.File); ok && isTerminal(in) {
+	if in, ok := stdin.(*os.File); ok && cli.IsTerminal(in) {
 		restore, err := makeRaw(in)
 		if err != nil {
 			return nil, err

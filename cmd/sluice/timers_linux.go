@@ -1,11 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
-	"runtime"
-	"syscall"
-
-	"golang.org/x/sys/unix"
+	"strconv"
+	"strings"
 )
 
 const (
@@ -13,28 +12,31 @@ const (
 	defaultTimerSlack = 50_000  // the kernel's
 )
 
-// coarsenTimers lets the kernel delay the timers of this process by up to timerSlack (prctl(2), PR_SET_TIMERSLACK). While goroutines run Go's
-// monitor thread sleeps 20 µs at a time, in a relay several times for each frame: with the kernel's default that takes a third of all its
-// CPU time, and more than half of its context switches.
+// coarsenTimers lets the kernel delay the timers of this process by up to timerSlack. While goroutines run, Go's
+// monitor thread sleeps 20 µs at a time, in a relay several times for each frame: with the kernel's default that takes
+// a third of the relay's CPU time, and more than half of its context switches.
 //
-// Threads inherit the slack from the one that creates them, and Go creates that thread before any code of ours. Therefore the program
-// executes itself again, unless somebody has chosen another slack, like the systemd unit. It goes on as it is where that fails.
+// The slack belongs to a thread. prctl(2) sets that of the calling one, and the monitor thread runs no code of ours;
+// but /proc/TID/timerslack_ns sets that of any thread, for processes with CAP_SYS_NICE. Threads that start later inherit
+// it from one of those that are set. A slack that somebody has chosen stays, such as TimerSlackNSec= of the systemd
+// unit, which needs no privilege. Without either the default stays.
 func coarsenTimers() {
-	runtime.LockOSThread() // the slack is that of the thread which executes
-	defer runtime.UnlockOSThread()
-	if currentTimerSlack() != defaultTimerSlack || unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0) != nil || currentTimerSlack() != timerSlack {
-		return
-	}
-	if program, err := os.Executable(); err == nil {
-		_ = syscall.Exec(program, os.Args, os.Environ())
+	// A thread that starts meanwhile has the slack of its creator: another pass finds it.
+	for range 3 {
+		threads, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return
+		}
+		for _, t := range threads {
+			coarsenThread(fmt.Sprintf("/proc/%s/timerslack_ns", t.Name()))
+		}
 	}
 }
 
-// currentTimerSlack is that of the calling thread; -1 where there is none.
-func currentTimerSlack() int {
-	ns, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
-	if err != nil {
-		return -1
+// coarsenThread sets a thread's slack unless somebody has chosen one. A thread that has ended is no error.
+func coarsenThread(path string) {
+	slack, err := os.ReadFile(path)
+	if err == nil && strings.TrimSpace(string(slack)) == strconv.Itoa(defaultTimerSlack) {
+		_ = os.WriteFile(path, []byte(strconv.Itoa(timerSlack)), 0)
 	}
-	return ns
 }

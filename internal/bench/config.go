@@ -11,10 +11,11 @@ import (
 	"sluice/internal/lab"
 )
 
-// Config says what to measure. Program and Systems are required; the zero value of all else is the default.
+// Config says what to measure. Program, Sluice and Systems are required; the zero value of all else is the default.
 type Config struct {
-	// Program is this program: Program bench-load JSON has to call Load.
+	// Program is sluice-lab: Program bench-load JSON has to call Load.
 	Program string
+	Sluice  string // the program sluice, which is measured
 	Systems []Spec
 
 	Kinds       []string      // of scenarios; default: all
@@ -76,8 +77,8 @@ func orDefault[T comparable](value, fallback T) T {
 // Validate returns what is wrong with a configuration.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	if c.Program == "" || len(c.Systems) == 0 {
-		return errors.New("a bench needs its program and at least one relay")
+	if c.Program == "" || c.Sluice == "" || len(c.Systems) == 0 {
+		return errors.New("a bench needs the programs sluice-lab and sluice, and at least one relay")
 	}
 	var names []string
 	for _, s := range c.Systems {

@@ -7,10 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"sync"
 
-	"codeberg.org/go-fonts/liberation/liberationsansregular"
-	"golang.org/x/image/font/opentype"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
@@ -79,14 +76,12 @@ func drawPlot(format string, c chart) (io.WriterTo, error) {
 
 // newPlot draws a chart by the rules of its form.
 func newPlot(c chart) (*plot.Plot, *legend, error) {
-	p, err := emptyPlot()
-	if err != nil {
-		return nil, nil, err
-	}
+	p := emptyPlot()
 	p.X.Label.Text, p.Y.Label.Text = withUnit(c.X.Title, c.X.Unit), withUnit(c.Y.Title, c.Y.Unit)
 	key := &legend{title: c.Title, text: p.X.Label.TextStyle}
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{0xdd}, color.Gray{0xdd}
+	var err error
 	switch c.Form {
 	case bars, stack:
 		grid.Vertical.Color = nil
@@ -102,29 +97,17 @@ func newPlot(c chart) (*plot.Plot, *legend, error) {
 
 var sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
 
-// addFont makes the font known to package plot, which is patched to know none: then processes that draw nothing do not need memory for it.
-var addFont = sync.OnceValue(func() error {
-	face, err := opentype.Parse(liberationsansregular.TTF)
-	if err != nil {
-		return err
-	}
-	plot.DefaultFont = sans
-	font.DefaultCache.Add(font.Collection{{Font: sans, Face: face}})
-	return nil
-})
+func init() { plot.DefaultFont = sans }
 
 // emptyPlot returns a plot with the font of all text set.
-func emptyPlot() (*plot.Plot, error) {
-	if err := addFont(); err != nil {
-		return nil, err
-	}
+func emptyPlot() *plot.Plot {
 	p := plot.New()
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Label.TextStyle.Font = font.From(sans, 10)
 		a.Tick.Label.Font = font.From(sans, 9)
 		a.Label.Padding = vg.Points(3)
 	}
-	return p, nil
+	return p
 }
 
 // scale sets the ticks, and shows what of a logarithmic axis has values.

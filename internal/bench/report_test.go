@@ -24,7 +24,7 @@ const hostile = `<script>alert("x")</script>`
 func sampleReport() Report {
 	r := Report{
 		Format: Format, Commit: "abc1234", Date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Duration: 90, Seed: 7,
-		Command: []string{"sluice", "bench", "--relay-cmd", "other --bind {addr} 'x'"},
+		Command: []string{"sluice-lab", "bench", "--relay-cmd", "other --bind {addr} 'x'"},
 		Machine: Machine{Kernel: "6.18.0", CPU: "A CPU & more", Cores: 2, Memory: 8 << 30, Virtualised: "kvm", Offloads: map[string]string{"gro": "on"}},
 		Systems: []System{{Name: "sluice", Version: "1", Command: "sluice relay"}, {Name: hostile, Command: "other | tee"}},
 		Metrics: map[string]Metric{
@@ -194,7 +194,7 @@ func TestPage(t *testing.T) {
 	require.NotContains(t, html, "alert(\"x\")", "names are text, not markup")
 	require.Equal(t, 2, strings.Count(html, "</script>"))
 	require.NotRegexp(t, `(src|href)="(https?:)?//`, html, "the page needs no network")
-	for _, s := range []string{"abc1234", "2026-01-02 03:04 UTC", "A CPU &amp; more", "sluice bench --relay-cmd &#39;other --bind {addr} &#39;\\&#39;&#39;x&#39;\\&#39;&#39;&#39;",
+	for _, s := range []string{"abc1234", "2026-01-02 03:04 UTC", "A CPU &amp; more", "sluice-lab bench --relay-cmd &#39;other --bind {addr} &#39;\\&#39;&#39;x&#39;\\&#39;&#39;&#39;",
 		"run 2 does not count: the load generator was the bottleneck", "3 (2.9–3.3)", "80 (78–81)"} {
 		require.Contains(t, html, s)
 	}

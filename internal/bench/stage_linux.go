@@ -92,7 +92,7 @@ func (s *stage) command(spec Spec, dir string) ([]string, error) {
 	}
 	port := strconv.Itoa(relayPort)
 	return expand(words, map[string]string{
-		"addr": net.JoinHostPort("::", port), "host": "::", "port": port, "cert": s.certificate(), "key": s.key(), "dir": dir, "sluice": s.Program,
+		"addr": net.JoinHostPort("::", port), "host": "::", "port": port, "cert": s.certificate(), "key": s.key(), "dir": dir, "sluice": s.Sluice,
 	})
 }
 

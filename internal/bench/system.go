@@ -12,7 +12,7 @@ import (
 type Spec struct {
 	Name string
 	// Command starts it, with these placeholders: {addr}, where it has to listen, and its parts {host} and {port}; {cert} and {key}, PEM
-	// files for TLS; {dir}, a directory of its own for this run; {sluice}, this program. Words may be quoted with ' or ".
+	// files for TLS; {dir}, a directory of its own for this run; {sluice}, the program sluice. Words may be quoted with ' or ".
 	Command string
 	// Version is shown; default: what it says of itself in a session.
 	Version string

@@ -50,18 +50,18 @@ func TestSpecs(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	good := func() Config { return Config{Program: "sluice", Systems: Sluice("1")} }
+	good := func() Config { return Config{Program: "sluice-lab", Sluice: "sluice", Systems: Sluice("1")} }
 	require.NoError(t, good().Validate())
 	for want, change := range map[string]func(*Config){
-		"its program":                   func(c *Config) { c.Program = "" },
-		"at least one relay":            func(c *Config) { c.Systems = nil },
-		"two relays are named sluice":   func(c *Config) { c.Systems = append(c.Systems, c.Systems[0]) },
-		`there is no scenario "jitter"`: func(c *Config) { c.Kinds = []string{KindCPU, "jitter"} },
-		"0 subscribers":                 func(c *Config) { c.Subscribers = []int{1, 0} },
-		"1001 subscribers":              func(c *Config) { c.MaxCapacity = 1001 },
-		"-1 repetitions":                func(c *Config) { c.Repetitions = -1 },
-		"runs of 10ms":                  func(c *Config) { c.Duration = 10 * time.Millisecond },
-		"frames of 9 and":               func(c *Config) { c.Rate = 2000 },
+		"the programs sluice-lab and sluice": func(c *Config) { c.Program = "" },
+		"at least one relay":                 func(c *Config) { c.Systems = nil },
+		"two relays are named sluice":        func(c *Config) { c.Systems = append(c.Systems, c.Systems[0]) },
+		`there is no scenario "jitter"`:      func(c *Config) { c.Kinds = []string{KindCPU, "jitter"} },
+		"0 subscribers":                      func(c *Config) { c.Subscribers = []int{1, 0} },
+		"1001 subscribers":                   func(c *Config) { c.MaxCapacity = 1001 },
+		"-1 repetitions":                     func(c *Config) { c.Repetitions = -1 },
+		"runs of 10ms":                       func(c *Config) { c.Duration = 10 * time.Millisecond },
+		"frames of 9 and":                    func(c *Config) { c.Rate = 2000 },
 	} {
 		c := good()
 		change(&c)

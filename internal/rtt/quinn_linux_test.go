@@ -20,11 +20,11 @@ import (
 // one of eight.
 const quinnConnections = 8
 
-// quinn returns the program interop/quinn-spin, which interop/run builds.
+// quinn returns the program e2e/interop/quinn-spin, which e2e/interop/run builds.
 func quinn(t *testing.T) string {
 	dir := os.Getenv("SLUICE_INTEROP")
 	if dir == "" {
-		t.Skip("needs SLUICE_INTEROP, the directory of programs that interop/run builds")
+		t.Skip("needs SLUICE_INTEROP, the directory of programs that e2e/interop/run builds")
 	}
 	return filepath.Join(dir, "quinn-spin")
 }

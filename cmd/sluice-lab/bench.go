@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/bench"
+	"sluice/internal/cli"
+	"sluice/internal/lab"
+)
+
+// benchFlags are the flags of sluice-lab bench.
+type benchFlags struct {
+	cfg             bench.Config
+	quick           bool
+	out             string
+	clip            string
+	commands, names []string
+	peers           []string
+}
+
+func newBench(env *cli.Environment) *cobra.Command {
+	f := new(benchFlags)
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure the relay in a lab, and other relays beside it",
+		Long: `Measure what a relay costs: the delay and jitter that it adds, the CPU, memory and system calls that it takes, how many
+subscribers it serves, and what happens at a bottleneck. It builds a lab for that, as 'sluice-lab lab up' does, and needs root.
+
+Sluice is measured with the fast path and without it. --relay-cmd adds any other relay that speaks MoQT draft 18 over QUIC, with the same
+publisher and subscribers; it may be repeated. --peer adds those that 'make bench-peers' installs. In its command {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for
+PEM files, {dir} for an empty directory.
+
+Results go to --out: results.json, and what people read, report.html first. A run whose load generator was the bottleneck has the reason instead of numbers.`,
+		Example: `  sudo sluice-lab bench --quick
+  sudo sluice-lab bench --scenario delay,cpu --subscribers 1,10 --repetitions 5
+  sudo sluice-lab bench --peer moq-relay-ietf,moq-relay
+  sudo sluice-lab bench --relay-name other --relay-cmd 'other --bind {addr} --tls-cert {cert} --tls-key {key}'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.quick, "quick", false, "take less than 3 minutes: shorter runs, one repetition, at most 10 subscribers where nothing else is said")
+	flags.StringVar(&f.out, "out", "bench-results", "`directory` for the results")
+	flags.StringSliceVar(&f.cfg.Kinds, "scenario", nil, "measure only these `kinds`: "+strings.Join(bench.Kinds(), ", "))
+	flags.IntVar(&f.cfg.Repetitions, "repetitions", 0, "`number` of runs of each relay under each load (default 3)")
+	flags.IntSliceVar(&f.cfg.Subscribers, "subscribers", nil, "`numbers` of subscribers (default 1,10,50,200)")
+	flags.IntVar(&f.cfg.MaxCapacity, "max-capacity", 0, "try at most this `number` of subscribers (default 400)")
+	flags.DurationVar(&f.cfg.Duration, "duration", 0, "measure each run for this `duration` (default 6s)")
+	flags.Func("rate", "`rate` of the mock video, such as 5mbit (default 2mbit)", func(value string) (err error) {
+		f.cfg.Rate, err = lab.ParseRate(value)
+		return err
+	})
+	flags.StringArrayVar(&f.commands, "relay-cmd", nil, "`command` of another relay")
+	flags.StringSliceVar(&f.peers, "peer", nil, "`names` of relays that 'make bench-peers' installs: "+strings.Join(bench.PeerNames(), ", "))
+	flags.StringArrayVar(&f.names, "relay-name", nil, "its `name`; the n-th is for the n-th --relay-cmd (default: the name of the program)")
+	flags.StringVar(&f.clip, "clip", "", "fragmented MP4 `file` with real video (default: the sample clip, if it is there)")
+	flags.Uint64Var(&f.cfg.Seed, "seed", 1, "`seed` of the lab")
+	cmd.AddCommand(newBenchCompare(env), newBenchReport(env))
+	return cmd
+}
+
+func (f *benchFlags) run(ctx context.Context, env *cli.Environment) (err error) {
+	if err := f.configure(env); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.out, 0o755); err != nil {
+		return err
+	}
+	report, err := bench.Measure(ctx, f.cfg)
+	if report == nil || len(report.Scenarios) == 0 {
+		return err // there is nothing that would be worth the results of an earlier run
+	}
+	printReport(env.Stdout, report)
+	if written := errors.Join(writeJSON(filepath.Join(f.out, "results.json"), report), bench.WriteReport(f.out, *report)); written != nil {
+		return errors.Join(err, written)
+	}
+	fmt.Fprintf(env.Stdout, "\nwritten to %s: results.json, results.md, report.html, plots\n", f.out)
+	return err
+}
+
+// configure completes the configuration.
+func (f *benchFlags) configure(env *cli.Environment) (err error) {
+	if f.cfg.Program, err = os.Executable(); err != nil {
+		return err
+	}
+	if f.cfg.Sluice, err = findSluice(); err != nil {
+		return err
+	}
+	f.cfg.Systems = bench.Sluice(cli.Version())
+	if len(f.names) > len(f.commands) {
+		return cli.Usage("there are more --relay-name than --relay-cmd")
+	}
+	for _, name := range f.peers {
+		peer, err := bench.Peer(name, peersDir(env))
+		if err != nil {
+			return cli.AsUsage(err)
+		}
+		f.cfg.Systems = append(f.cfg.Systems, peer)
+	}
+	for i, command := range f.commands {
+		name, _, _ := strings.Cut(command, " ")
+		if name = filepath.Base(name); i < len(f.names) {
+			name = f.names[i]
+		}
+		f.cfg.Systems = append(f.cfg.Systems, bench.Spec{Name: name, Command: command})
+	}
+	if f.cfg.Clip, err = (&demoFlags{clip: f.clip}).findClip(); err != nil && f.clip != "" {
+		return err
+	}
+	if f.quick {
+		f.beQuick()
+	}
+	f.cfg.Commit, f.cfg.Command = cli.Version(), slices.Concat([]string{programName}, env.Args)
+	f.cfg.Progress = func(line string) { fmt.Fprintln(env.Stdout, line) }
+	if err := f.cfg.Validate(); err != nil {
+		return cli.AsUsage(err)
+	}
+	return nil
+}
+
+// peersDir is where internal/bench/install-peers puts programs.
+func peersDir(env *cli.Environment) string {
+	if dir := env.Getenv("SLUICE_PEERS"); dir != "" {
+		return filepath.Join(dir, "bin")
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "" // then they are looked for in PATH
+	}
+	return filepath.Join(cache, "sluice", "peers", "bin")
+}
+
+// beQuick sets what the user has not.
+func (f *benchFlags) beQuick() {
+	set := func(value *int, quick int) {
+		if *value == 0 {
+			*value = quick
+		}
+	}
+	set(&f.cfg.Repetitions, 1)
+	set(&f.cfg.MaxCapacity, 100)
+	if len(f.cfg.Subscribers) == 0 {
+		f.cfg.Subscribers = []int{1, 10}
+	}
+	if f.cfg.Duration == 0 {
+		f.cfg.Duration = 3 * time.Second
+	}
+	f.cfg.Warmup, f.cfg.Brief = time.Second, true
+}
+
+func writeJSON(path string, value any) error {
+	b, err := json.MarshalIndent(value, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+// shown are the metrics of each kind of scenario that the table has.
+var shown = map[string][]string{
+	bench.KindDelay:      {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "kernel"},
+	bench.KindCPU:        {"cpu.system", "cpu.relay", "cpu.ebpf", "cpu.publisher", "cpu.subscribers", "cpu.packet"},
+	bench.KindMemory:     {"memory.resident", "memory.peak", "memory.maps"},
+	bench.KindSyscalls:   {"syscalls.total", "syscalls.packet"},
+	bench.KindCapacity:   {"capacity", "capacity.atleast"},
+	bench.KindCongestion: {"goodput", "neighbour.goodput", "playable", "keys", "stalls", "stalled"},
+}
+
+// printReport writes a table for each kind of scenario.
+func printReport(w io.Writer, r *bench.Report) {
+	for _, kind := range bench.Kinds() {
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		header := "\n" + strings.ToUpper(kind) + "\tRELAY\tRUNS\t" + strings.Join(units(r, shown[kind]), "\t") + "\n"
+		for _, s := range r.Scenarios {
+			if s.Kind != kind {
+				continue
+			}
+			fmt.Fprint(table, header)
+			header = ""
+			for _, sum := range s.Summaries {
+				fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", s.Title, sum.System, sum.Runs, strings.Join(cells(sum, shown[kind]), "\t"))
+			}
+		}
+		table.Flush()
+	}
+}
+
+func units(r *bench.Report, names []string) []string {
+	var titles []string
+	for _, n := range names {
+		title := strings.ToUpper(n)
+		if unit := r.Metrics[n].Unit; unit != "" {
+			title += " [" + unit + "]"
+		}
+		titles = append(titles, title)
+	}
+	return titles
+}
+
+// cells are the medians of metrics, or why there are none.
+func cells(s bench.Summary, names []string) []string {
+	if s.Unusable != "" {
+		reason, _, _ := strings.Cut(s.Unusable, "\n")
+		return []string{reason}
+	}
+	var cells []string
+	for _, n := range names {
+		cell := "-"
+		if v, ok := s.Metrics[n]; ok {
+			cell = fmt.Sprintf("%.3g", v.Median)
+			if v.Median >= 1000 {
+				cell = fmt.Sprintf("%.0f", v.Median)
+			}
+		}
+		cells = append(cells, cell)
+	}
+	return cells
+}
+
+// newBenchLoad is the load generator that a bench starts in the hosts of its lab.
+func newBenchLoad(env *cli.Environment) *cobra.Command {
+	return &cobra.Command{
+		Use:    "bench-load JSON",
+		Short:  "Be a load generator of sluice-lab bench",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var cfg bench.LoadConfig
+			if err := json.Unmarshal([]byte(args[0]), &cfg); err != nil {
+				return cli.AsUsage(err)
+			}
+			return bench.Load(cmd.Context(), cfg, env.Stdin, env.Stdout)
+		},
+	}
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/cli"
+	"sluice/internal/lab"
+	"sluice/internal/pub"
+)
+
+// demoFlags are the flags of sluice-lab demo.
+type demoFlags struct {
+	subscribers int
+	clip        string
+	loopback    bool
+	fastPath    string
+	verbose     bool
+	congestion  bool
+	conditions  conditionFlags
+}
+
+func newDemo(env *cli.Environment) *cobra.Command {
+	f := new(demoFlags)
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Relay a clip to several subscribers and check that all get every byte",
+		Long: `Build a lab, run a relay, a publisher and subscribers in it, publish a clip at the speed of its time stamps, and compare what each
+subscriber receives with the source, byte by byte. Every second subscriber connects over WebTransport. The table shows for each how many packets
+with media the kernel has sent and how many the relay's process, and the delay that the relay has added.
+
+Exits with 0 only if everything was received, nothing differs and every process ended well. Without root there is no lab: the
+same runs on loopback, without what only the lab can show.`,
+		Example: `  sudo sluice-lab demo
+  sudo sluice-lab demo --subscribers 5 --loss 2% --delay 20ms --reorder 1%
+  sudo sluice-lab demo --congestion
+  sluice-lab demo --loopback --clip film.mp4`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.congestion && !cmd.Flags().Changed("subscribers") {
+				f.subscribers = 2
+			}
+			return f.run(cmd.Context(), env)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVarP(&f.subscribers, "subscribers", "n", 3, "number of subscribers")
+	flags.StringVar(&f.clip, "clip", "", "fragmented MP4 `file` to publish (default: the sample clip, testdata/clip.mp4)")
+	flags.BoolVar(&f.loopback, "loopback", false, "run on loopback even if a lab could be built")
+	flags.StringVar(&f.fastPath, "fastpath", "auto", "the relay's --fastpath: auto, on or off; off on loopback")
+	flags.BoolVar(&f.congestion, "congestion", false, "put sub1 behind a bottleneck for a while, and have the relay drop by priority; with 2 subscribers by default")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every reason for which the kernel left packets to the relay's process")
+	f.conditions.register(flags)
+	return cmd
+}
+
+const (
+	demoNamespace = "demo/clip"
+	// demoSetUp is how long each step may take until media flows, and how long after the end of it; a busy machine is slow.
+	demoSetUp = 30 * time.Second
+)
+
+// stage is where the processes of the demo run.
+type stage interface {
+	// command starts sluice with arguments as a process of a host; see startProcess.
+	command(ctx context.Context, host string, out io.Writer, args ...string) (*process, error)
+	// relayAddress is how a host reaches the relay.
+	relayAddress(host string) string
+	// dial connects a host to a TCP address.
+	dial(ctx context.Context, host, address string) (net.Conn, error)
+	// delays returns what the relay has added for a subscriber until now, if that can be measured.
+	delays(subscriber string) lab.Delays
+	// limit limits the rate towards a host, 0: not at all; more waits than a time allows is lost.
+	limit(host string, rate lab.Rate, queue time.Duration) error
+	close() error
+}
+
+func (f *demoFlags) run(ctx context.Context, env *cli.Environment) (err error) {
+	conditions, err := f.check()
+	if err != nil {
+		return cli.AsUsage(err)
+	}
+	dir, err := os.MkdirTemp("", "sluice-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	clip, want, err := f.openMedia(dir)
+	if err != nil {
+		return err
+	}
+	s, where, err := f.openStage(ctx, conditions)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	fmt.Fprintln(env.Stdout, where)
+
+	ctx, cancel := context.WithTimeoutCause(ctx, want.duration+3*demoSetUp, errors.New("the demo takes too long"))
+	defer cancel()
+	d := newDemoRun(s, clip, want, f.fastPath)
+	if _, ok := s.(loopbackStage); ok {
+		d.fastPath = "off" // its programs would go to this host's own devices
+	}
+	d.squeezed = f.congestion
+	table := newDemoTable(env.Stdout, d, f.verbose)
+	err = d.play(ctx, f.subscribers, table.update)
+	if len(d.subscribers) > 0 {
+		table.print()
+		table.explain(env.Stdout)
+		if d.squeezed {
+			table.congestionSummary()
+		} else {
+			table.summary()
+		}
+	}
+	return err
+}
+
+// openMedia returns the path of what is published, and its contents. If it has to be written, it is in dir.
+func (f *demoFlags) openMedia(dir string) (clip string, want *source, err error) {
+	if clip, err = f.findClip(); err != nil {
+		return "", nil, err
+	}
+	if f.congestion {
+		if clip, err = extendClip(clip, dir, congestionDuration); err != nil {
+			return "", nil, &pub.InputError{Err: err}
+		}
+	}
+	if want, err = openSource(clip); err != nil {
+		return "", nil, &pub.InputError{Err: err}
+	}
+	if f.congestion {
+		want.list()
+	}
+	return clip, want, nil
+}
+
+func (f *demoFlags) check() (lab.Conditions, error) {
+	if f.subscribers < 1 || f.subscribers > lab.MaxSubscribers {
+		return lab.Conditions{}, fmt.Errorf("--subscribers has to be 1 to %d", lab.MaxSubscribers)
+	}
+	if f.congestion && (f.loopback || f.subscribers < 2) {
+		return lab.Conditions{}, errors.New("--congestion needs a lab and at least 2 subscribers")
+	}
+	return lab.ParseConditions(f.conditions.String())
+}
+
+// openStage builds the lab, or says why the demo runs on loopback.
+func (f *demoFlags) openStage(ctx context.Context, conditions lab.Conditions) (s stage, where string, err error) {
+	why := "as asked for"
+	if !f.loopback {
+		s, err := openLabStage(ctx, f.subscribers, conditions)
+		if err == nil {
+			return s, fmt.Sprintf("lab: publisher, relay and %d subscribers in network namespaces, links: %v", f.subscribers, conditions), nil
+		}
+		missing, ok := errors.AsType[*lab.MissingError](err)
+		if !ok {
+			return nil, "", err
+		}
+		why = missing.Error()
+	}
+	if f.congestion {
+		return nil, "", cli.Usage("--congestion needs a lab: %s", why)
+	}
+	if conditions != (lab.Conditions{}) {
+		return nil, "", cli.Usage("loopback (%s) has no links that could be %v", why, conditions)
+	}
+	return loopbackStage{}, "loopback (" + why + "); left out: separate hosts and links, the kernel's fast path, and the delay that the relay adds", nil
+}
+
+// findClip returns the path of the clip.
+func (f *demoFlags) findClip() (string, error) {
+	if f.clip != "" {
+		return filepath.Abs(f.clip)
+	}
+	const sample = "testdata/clip.mp4"
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	for _, clip := range []string{sample, filepath.Join(filepath.Dir(self), "..", sample)} {
+		if _, err := os.Stat(clip); err == nil {
+			return filepath.Abs(clip)
+		}
+	}
+	return "", fmt.Errorf("the sample clip %s is not here: run the demo in Sluice's source directory, or name a --clip", sample)
+}

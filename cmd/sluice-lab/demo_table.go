@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+	"time"
+
+	"sluice/internal/cli"
+	"sluice/internal/lab"
+	"sluice/relay"
+)
+
+// demoTable shows what the subscribers have received: on a terminal while they do.
+type demoTable struct {
+	demo     *demo
+	w        io.Writer
+	reasons  int // shown of each subscriber
+	terminal bool
+	lines    int // to go up for the next table
+}
+
+func newDemoTable(w io.Writer, d *demo, verbose bool) *demoTable {
+	reasons := cli.TopReasons
+	if verbose {
+		reasons = math.MaxInt
+	}
+	return &demoTable{demo: d, w: w, reasons: reasons, terminal: cli.IsTerminal(w)}
+}
+
+// update replaces the table.
+func (t *demoTable) update() {
+	if t.terminal {
+		t.print()
+	}
+}
+
+func (t *demoTable) print() {
+	var b bytes.Buffer
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if t.demo.squeezed {
+		t.congestionRows(table)
+	} else {
+		t.rows(table)
+	}
+	table.Flush()
+	if t.lines > 0 {
+		fmt.Fprintf(t.w, "\x1b[%dA\x1b[J", t.lines)
+	}
+	t.lines = bytes.Count(b.Bytes(), []byte("\n"))
+	t.w.Write(b.Bytes())
+}
+
+func (t *demoTable) rows(w *tabwriter.Writer) {
+	fmt.Fprintln(w, "\tOVER\tOBJECTS\tKERNEL\tPROCESS\tDELAY P50\tP99\tSTATE")
+	for _, s := range t.demo.subscribers {
+		r := s.got.status()
+		fmt.Fprintf(w, "%s\t%s\t%d/%d\t%s\t%s\t%s\n", s.name, s.over, r.objects, t.demo.want.count, t.packetsText(s.name),
+			delayText(t.demo.stage.delays(s.name)), s.state(r.err))
+	}
+}
+
+// packetsText is two cells: the packets that the kernel and the relay's process have sent.
+func (t *demoTable) packetsText(subscriber string) string {
+	sent := t.demo.session(subscriber).Packets
+	if !t.demo.usesKernel() {
+		return fmt.Sprintf("-\t%d", sent.Process)
+	}
+	return fmt.Sprintf("%d\t%d", sent.Kernel, sent.Process)
+}
+
+// maxExplained is how many subscribers are explained unless all reasons are asked for.
+const maxExplained = 5
+
+// explain says for each subscriber why the kernel left packets to the process.
+func (t *demoTable) explain(w io.Writer) {
+	for i, s := range t.demo.subscribers {
+		if i == maxExplained && t.reasons == cli.TopReasons {
+			fmt.Fprintf(w, "  … (--verbose shows all)\n")
+			return
+		}
+		if text := cli.CountsText(t.demo.session(s.name).Declined, t.reasons); text != "" {
+			fmt.Fprintf(w, "  left to the process for %s: %s\n", s.name, text)
+		}
+	}
+}
+
+// identical is the state of a subscriber that ended well.
+const identical = "identical"
+
+// state is what a subscriber does, given what its checker says.
+func (s *demoSubscriber) state(difference error) string {
+	select {
+	case <-s.done:
+	default:
+		return "playing"
+	}
+	switch {
+	case s.err != nil:
+		return "failed"
+	case difference != nil:
+		return "differs"
+	}
+	return identical
+}
+
+// delayText is two cells: the median and the 99th percentile.
+func delayText(d lab.Delays) string {
+	if len(d) == 0 {
+		return "-\t-"
+	}
+	ms := func(q float64) string { return fmt.Sprintf("%.2f ms", float64(d.Quantile(q))/1e6) }
+	return ms(.5) + "\t" + ms(.99)
+}
+
+// summary says how it went.
+func (t *demoTable) summary() {
+	var all lab.Delays
+	var sent relay.SentPackets
+	var declined uint64
+	whole := 0
+	for _, s := range t.demo.subscribers {
+		all = append(all, t.demo.stage.delays(s.name)...)
+		session := t.demo.session(s.name)
+		sent.Kernel, sent.Process = sent.Kernel+session.Packets.Kernel, sent.Process+session.Packets.Process
+		for _, n := range session.Declined {
+			declined += n
+		}
+		if s.state(s.got.status().err) == identical {
+			whole++
+		}
+	}
+	want := t.demo.want
+	fmt.Fprintf(t.w, "\n%d of %d subscribers received the clip byte for byte: %d objects, %s, %s of media\n",
+		whole, len(t.demo.subscribers), want.count, cli.BytesText(want.bytes), cli.SecondsText(want.duration))
+	if total := sent.Kernel + sent.Process; t.demo.usesKernel() && total > 0 {
+		fmt.Fprintf(t.w, "the kernel sent %.1f %% of %d packets with media, and declined to send %d\n", 100*float64(sent.Kernel)/float64(total), total, declined)
+	}
+	if len(all) > 0 {
+		at := func(q float64) time.Duration { return all.Quantile(q).Round(time.Microsecond) }
+		fmt.Fprintf(t.w, "the relay added p50 %v, p90 %v, p99 %v, max %v of delay to %d bursts of packets\n",
+			at(.5), at(.9), at(.99), at(1), len(all))
+	}
+}

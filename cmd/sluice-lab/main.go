@@ -1,0 +1,40 @@
+// Command sluice-lab shows and measures the relay in labs: hosts in network namespaces on one machine.
+//
+// It runs the relay, the publisher and the players as processes of the program sluice, which [findSluice] finds.
+package main
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/cli"
+	"sluice/internal/pub"
+)
+
+const programName = "sluice-lab"
+
+var program = cli.Program{
+	Name:  programName,
+	Short: "Labs, a demo and measurements for Sluice, a Media over QUIC relay",
+	Long: `Build hosts and links on this machine, show Sluice in them, and measure it. The relay, the publisher and
+the players are processes of the program sluice, which 'make build' puts beside this one.`,
+	Commands: []func(*cli.Environment) *cobra.Command{newLab, newDemo, newBench, newBenchLoad},
+	ExitCode: exitCode,
+}
+
+func main() { os.Exit(cli.Main(program)) }
+
+// errDiffers is why a demo fails in which a subscriber has received other media than were published.
+var errDiffers = errors.New("what was received is not what was expected")
+
+func exitCode(err error) (code int, ok bool) {
+	switch input := (*pub.InputError)(nil); {
+	case errors.As(err, &input):
+		return cli.ExitMedia, true
+	case errors.Is(err, errDiffers):
+		return cli.ExitDiffers, true
+	}
+	return 0, false
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// linked are the modules that sluice links, and what for. It runs with privileges, so each of them is a decision.
+var linked = map[string]string{
+	"github.com/cilium/ebpf":              "loads the programs of the fast path and of sluice rtt",
+	"github.com/coreos/go-systemd/v22":    "tells systemd that the relay is ready and alive",
+	"github.com/quic-go/quic-go":          "QUIC, with the patches in third_party",
+	"github.com/quic-go/qpack":            "header compression, for WebTransport",
+	"github.com/quic-go/webtransport-go":  "WebTransport, with the patches in third_party",
+	"github.com/dunglas/httpsfv":          "structured header fields, for WebTransport",
+	"github.com/spf13/cobra":              "the command line",
+	"github.com/spf13/pflag":              "its flags",
+	"github.com/vishvananda/netlink":      "sluice rtt: attaches programs to a clsact qdisc and for XDP",
+	"github.com/vishvananda/netns":        "imported by netlink",
+	"github.com/prometheus/client_golang": "metrics",
+	"github.com/prometheus/client_model":  "imported by client_golang, as those that follow",
+	"github.com/prometheus/common":        "",
+	"github.com/prometheus/procfs":        "",
+	"github.com/beorn7/perks":             "",
+	"github.com/cespare/xxhash/v2":        "",
+	"github.com/munnerz/goautoneg":        "",
+	"google.golang.org/protobuf":          "",
+	"golang.org/x/crypto":                 "ChaCha20-Poly1305",
+	"golang.org/x/net":                    "socket options",
+	"golang.org/x/sync":                   "errgroup",
+	"golang.org/x/sys":                    "system calls",
+	"golang.org/x/text":                   "imported by x/net",
+	"golang.org/x/time":                   "rate limits",
+}
+
+// notLinked are packages of this module that only sluice-lab and tests use.
+var notLinked = []string{"sluice/internal/bench", "sluice/internal/lab", "sluice/internal/lint", "sluice/cmd/sluice-lab"}
+
+// TestLinkedPackages keeps plotters and labs out of the daemon.
+func TestLinkedPackages(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", ".").Output()
+	require.NoError(t, err)
+	modules := make(map[string]bool)
+	for line := range strings.Lines(string(out)) {
+		path, module, _ := strings.Cut(strings.TrimSpace(line), " ")
+		modules[module] = true
+		require.NotContains(t, notLinked, path)
+		require.False(t, module == "sluice" && strings.HasSuffix(path, "test"), "%s is for tests", path)
+	}
+	delete(modules, "") // the standard library
+	delete(modules, "sluice")
+	require.ElementsMatch(t, slices.Collect(maps.Keys(linked)), slices.Collect(maps.Keys(modules)))
+}

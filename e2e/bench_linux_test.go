@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/bench"
+	"sluice/internal/cli"
+	"sluice/internal/lab"
+)
+
+// measure runs a bench. Where the machine cannot do it, the test is skipped, as by labtest.New.
+func measure(t *testing.T, cfg bench.Config) *bench.Report {
+	t.Helper()
+	var err error
+	cfg.Program, err = exec.LookPath("sluice-lab")
+	require.NoError(t, err)
+	cfg.Sluice, err = exec.LookPath("sluice")
+	require.NoError(t, err)
+	cfg.Progress = func(line string) { t.Log(line) }
+	r, err := bench.Measure(t.Context(), cfg)
+	if missing, ok := errors.AsType[*lab.MissingError](err); ok && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
+		t.Skip(missing)
+	}
+	require.NoError(t, err)
+	require.NoError(t, bench.WriteReport(t.TempDir(), *r))
+	return r
+}
+
+// What a bench counts is what was sent. How long things took is not looked at.
+func TestBench(t *testing.T) {
+	const subscribers = 2
+	r := measure(t, bench.Config{
+		Systems: bench.Sluice(cli.Version()), Kinds: []string{bench.KindCPU, bench.KindDelay, bench.KindMemory, bench.KindSyscalls},
+		Subscribers: []int{subscribers}, Repetitions: 1, Duration: time.Second, Warmup: 500 * time.Millisecond,
+	})
+	require.Equal(t, bench.Format, r.Format)
+	require.NotEmpty(t, r.Machine.Kernel)
+	require.Positive(t, r.Machine.Memory)
+	require.Equal(t, "off", r.Machine.Offloads["generic-segmentation"])
+	require.Len(t, r.Systems, 2, "those that took part")
+	require.Equal(t, "sluice "+cli.Version(), r.Systems[0].Version)
+	var kinds []string
+	for _, s := range r.Scenarios {
+		kinds = append(kinds, s.Name)
+		require.Len(t, s.Runs, 2)
+		require.Len(t, s.Summaries, 2)
+		for _, run := range s.Runs {
+			checkRun(t, s, run)
+		}
+	}
+	require.Equal(t, []string{"delay/2/idle", "cpu/2/idle", "memory/2/idle", "delay/2/hog", "syscalls/10"}, kinds)
+}
+
+func checkRun(t *testing.T, s bench.Scenario, run bench.Run) {
+	t.Helper()
+	require.NotContains(t, run.Unusable, "the run failed")
+	require.Zero(t, run.Metrics["lost"], "%s, %s", s.Name, run.System)
+	require.Zero(t, run.Metrics["corrupt"])
+	// 2 Mbit/s for a second are at least 200 packets to each subscriber.
+	require.Greater(t, run.Metrics["packets"], 100*float64(s.Params.Subscribers))
+	if run.System == bench.FastPath {
+		require.Positive(t, run.Metrics["kernel"], "the fast path is used")
+	} else {
+		require.Zero(t, run.Metrics["kernel"])
+	}
+	switch s.Kind {
+	case bench.KindDelay:
+		require.Positive(t, run.Distributions["first"].Count)
+		require.Positive(t, run.Distributions["last"].Count)
+	case bench.KindCPU:
+		require.Contains(t, run.Breakdowns["cpu"], "relay, eBPF")
+		require.Positive(t, run.Metrics["cpu.packet.relay"])
+	case bench.KindMemory:
+		require.Greater(t, run.Metrics["memory.resident"], 5.)
+		require.GreaterOrEqual(t, run.Metrics["memory.peak"], run.Metrics["memory.resident"])
+		require.Equal(t, run.System == bench.FastPath, run.Metrics["memory.maps"] > 0)
+	case bench.KindSyscalls:
+		require.Positive(t, run.Breakdowns["syscalls"]["recvmmsg"]+run.Breakdowns["syscalls"]["recvmsg"])
+		require.Positive(t, run.Breakdowns["syscalls"]["futex"])
+	}
+}
+
+// A bottleneck narrows one subscriber, and not its neighbour; a relay that does not run is no number.
+func TestBenchCongestion(t *testing.T) {
+	r := measure(t, bench.Config{
+		Systems: []bench.Spec{bench.Sluice(cli.Version())[0], {Name: "broken", Command: "false {addr}"}},
+		Kinds:   []string{bench.KindCongestion}, Repetitions: 1, Duration: time.Second, Warmup: time.Second, Brief: true,
+	})
+	require.Len(t, r.Scenarios, 1)
+	good, broken := r.Scenarios[0].Runs[0], r.Scenarios[0].Runs[1]
+	require.NotContains(t, good.Unusable, "the run failed")
+	require.Less(t, good.Metrics["goodput"], 1.3)
+	require.Greater(t, good.Metrics["neighbour.goodput"], good.Metrics["goodput"])
+	require.Len(t, good.Series["goodput"].Value, 12)
+	require.Zero(t, good.Metrics["corrupt"])
+	require.Contains(t, broken.Unusable, "broken: has ended")
+	require.Empty(t, broken.Metrics)
+	require.Zero(t, r.Scenarios[0].Summaries[1].Runs)
+}

@@ -1,0 +1,164 @@
+package interop
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/cmaf"
+)
+
+var schemes = []string{"moqt", "https"}
+
+// TestClientSuite runs all tests of moq-test-client.
+func TestClientSuite(t *testing.T) {
+	tool := client(t, "moq-test-client")
+	list, err := exec.Command(tool, "--list").Output()
+	require.NoError(t, err)
+	for _, scheme := range schemes {
+		t.Run(scheme, func(t *testing.T) {
+			p := start(t, nil, nil, tool, "--relay", startRelay(t).url(scheme), "--tls-disable-verify")
+			p.wait(t, 3*time.Minute)
+			for _, name := range strings.Fields(string(list)) {
+				require.Regexp(t, `(?m)^ok \d+ - `+name+`$`, p.output.String())
+			}
+		})
+	}
+}
+
+// TestClock has moq-clock-ietf subscribe to itself, by streams and by datagrams.
+func TestClock(t *testing.T) {
+	tool := client(t, "moq-clock-ietf")
+	for _, scheme := range schemes {
+		for _, mode := range [][]string{nil, {"--datagrams"}} {
+			t.Run(scheme+strings.Join(mode, ""), func(t *testing.T) {
+				r := startRelay(t)
+				args := []string{"--tls-disable-verify", "--namespace", "clock", r.url(scheme)}
+				start(t, nil, nil, tool, append([]string{"--publish"}, append(mode, args...)...)...)
+				sub := start(t, nil, nil, tool, args...)
+				require.Eventually(t, func() bool {
+					return strings.Count(sub.output.String(), ":") >= 6 // two times of day
+				}, 20*time.Second, 50*time.Millisecond, "no time arrives")
+			})
+		}
+	}
+}
+
+// liveClip writes the clip as a live source would: first what describes it, the media at its own speed once somebody
+// plays it. It closes ended behind the last of it.
+func liveClip(t *testing.T, playing func() bool) (clip io.Reader, ended chan struct{}) {
+	t.Helper()
+	f, err := os.Open(clipFile)
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	ended = make(chan struct{})
+	source := cmaf.NewReader(f)
+	init, err := source.Init()
+	require.NoError(t, err)
+	r, w := io.Pipe()
+	t.Cleanup(func() { r.Close() })
+	go func() {
+		defer close(ended)
+		_, _ = w.Write(init.Data)
+		for deadline := time.Now().Add(20 * time.Second); !playing() && time.Now().Before(deadline); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Second) // from the init segment to its subscriptions, a player that we cannot ask
+		for begin := time.Now(); ; {
+			chunk, err := source.Next()
+			if err != nil {
+				w.CloseWithError(err) // io.EOF ends it well
+				return
+			}
+			time.Sleep(time.Until(begin.Add(init.Track(chunk.Track).Time(chunk.DecodeTime))))
+			if _, err := w.Write(chunk.Data); err != nil {
+				return
+			}
+		}
+	}()
+	return r, ended
+}
+
+// TestMatrix publishes the clip with each publisher and plays it with each player. The file that arrives must decode to
+// all its frames.
+func TestMatrix(t *testing.T) {
+	client(t, "moq-pub")
+	want := frames(t, clipFile)
+	for _, scheme := range schemes {
+		for _, pub := range []string{"sluice", "moq-pub"} {
+			for _, sub := range []string{"sluice", "moq-sub"} {
+				t.Run(fmt.Sprintf("%s %s to %s", scheme, pub, sub), func(t *testing.T) {
+					r := startRelay(t, "--idle-timeout", "3s")
+					out, err := os.Create(filepath.Join(t.TempDir(), "out.mp4"))
+					require.NoError(t, err)
+					defer out.Close()
+					source, ended := liveClip(t, func() bool {
+						info, err := out.Stat()
+						return err == nil && info.Size() > 0
+					})
+					publisher := publish(t, (*exec.Cmd).Start, pub, r.url(scheme), source)
+					player := play(t, (*exec.Cmd).Start, sub, r.url(scheme), out)
+					<-ended
+					if pub == "sluice" {
+						player.wait(t, 30*time.Second)
+					} else {
+						abandon(t, publisher, player)
+					}
+					require.Equal(t, want, frames(t, out.Name()))
+				})
+			}
+		}
+	}
+}
+
+// abandon ends a publisher that stays when its input has ended, and waits until the player has given up, however it says so.
+func abandon(t *testing.T, publisher, player *process) {
+	t.Helper()
+	time.Sleep(time.Second) // to send the last object, of which it tells nobody
+	publisher.stop()
+	select {
+	case <-player.done:
+	case <-time.After(40 * time.Second):
+		t.Fatal("the player does not notice that the publisher has gone")
+	}
+}
+
+func publish(t *testing.T, on starter, name, url string, in io.Reader) *process {
+	t.Helper()
+	if name == "sluice" {
+		return startBy(t, on, in, nil, "sluice", "pub", "--relay", url, "--tls-disable-verify", "--namespace", namespace, "-")
+	}
+	return startBy(t, on, in, nil, client(t, name), "--tls-disable-verify", "--name", namespace, url)
+}
+
+func play(t *testing.T, on starter, name, url string, out *os.File) *process {
+	t.Helper()
+	if name == "sluice" {
+		return startBy(t, on, nil, nil, "sluice", "sub", "--relay", url, "--tls-disable-verify", "--namespace", namespace,
+			"--wait", "3s", "--out", out.Name())
+	}
+	time.Sleep(time.Second) // it does not wait for a publisher
+	return startBy(t, on, nil, out, client(t, name), "--tls-disable-verify", "--name", namespace, url)
+}
+
+// counts are the decoded frames of a file, by track.
+type counts struct{ video, audio string }
+
+// frames decodes a file and counts.
+func frames(t *testing.T, file string) counts {
+	t.Helper()
+	of := func(stream string) string {
+		out, err := exec.Command("ffprobe", "-v", "error", "-count_frames", "-select_streams", stream,
+			"-show_entries", "stream=nb_read_frames", "-of", "csv=p=0", file).CombinedOutput()
+		require.NoError(t, err, string(out))
+		return strings.TrimSpace(string(out))
+	}
+	return counts{of("v:0"), of("a:0")}
+}

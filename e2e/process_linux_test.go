@@ -1,0 +1,44 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func init() { scriptCommands["killchild"] = killChild }
+
+// killChild is "killchild TEXT": it kills a child of the script's background command that has a text among its arguments, once
+// there is one.
+func killChild(ts *testscript.TestScript, _ bool, args []string) {
+	parent := ts.BackgroundCmds()[0].Process.Pid
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		entries, err := os.ReadDir("/proc")
+		ts.Check(err)
+		for _, e := range entries {
+			if pid, err := strconv.Atoi(e.Name()); err == nil && isChild(pid, parent, args[0]) {
+				ts.Check(syscall.Kill(pid, syscall.SIGKILL))
+				return
+			}
+		}
+	}
+	ts.Fatalf("process %d has no child %q", parent, args[0])
+}
+
+func isChild(pid, parent int, argument string) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ") // the name of the program, in front, may contain spaces
+	fields := strings.Fields(rest)
+	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && len(fields) > 1 && fields[1] == strconv.Itoa(parent) &&
+		slices.Contains(strings.Split(string(cmdline), "\x00"), argument)
+}

@@ -1,0 +1,101 @@
+package clitest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"sluice/internal/lab"
+)
+
+// Command is a command of scripts. It fails the script by ts.Fatalf; neg is set behind "!".
+type Command = func(ts *testscript.TestScript, neg bool, args []string)
+
+// Run runs the scripts in testdata. more are commands of this package alone.
+func Run(t *testing.T, more map[string]Command) {
+	all := maps.Clone(commands)
+	maps.Copy(all, more)
+	testscript.Run(t, testscript.Params{Dir: "testdata", Cmds: all, Condition: condition, Setup: setEnvironment})
+}
+
+// condition reports whether [name] holds.
+func condition(name string) (bool, error) {
+	if name != "lab" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	// With SLUICE_REQUIRE_KERNEL a script that needs the lab runs in any case, and fails where it cannot.
+	return lab.Permitted() == nil || os.Getenv("SLUICE_REQUIRE_KERNEL") != "", nil
+}
+
+// setEnvironment gives a script a name for its lab, files of the module, and addresses for two relays.
+func setEnvironment(env *testscript.Env) error {
+	env.Setenv("UNIQUE", fmt.Sprintf("test-%d", os.Getpid()))
+	env.Setenv("CLIP", Path("testdata/clip.mp4"))
+	env.Setenv("DIST", Path("dist"))
+	env.Setenv("CAPTURES", Path("internal/rtt/testdata"))
+	env.Setenv("TZ", "UTC")
+	for _, prefix := range []string{"", "OTHER_"} {
+		addr, err := freeAddress()
+		if err != nil {
+			return err
+		}
+		env.Setenv(prefix+"ADDR", addr)
+		env.Setenv(prefix+"ADMIN", addr) // of TCP
+		env.Setenv(prefix+"RELAY", "moqt://"+addr)
+		env.Setenv(prefix+"WEBTRANSPORT", "https://"+addr)
+	}
+	return recordNotifications(env)
+}
+
+// recordNotifications acts as systemd: what a script sends to the socket "notify" is written to the file "notified".
+func recordNotifications(env *testscript.Env) error {
+	addr := &net.UnixAddr{Name: filepath.Join(env.WorkDir, "notify"), Net: "unixgram"}
+	socket, err := net.ListenUnixgram("unixgram", addr)
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { _ = socket.Close() })
+	file, err := os.Create(filepath.Join(env.WorkDir, "notified"))
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer file.Close()
+		for buf := make([]byte, 1024); ; {
+			n, err := socket.Read(buf)
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(file, "%s\n", buf[:n])
+		}
+	}()
+	return nil
+}
+
+// nextPort is the next port to try: below those that systems choose for clients, so that it stays free until it is used.
+var nextPort atomic.Uint32
+
+func init() { nextPort.Store(20000 + uint32(os.Getpid())%8000) }
+
+// freeAddress returns a loopback address whose port is free for UDP and TCP.
+func freeAddress() (string, error) {
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", nextPort.Add(1))
+		udp, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			continue
+		}
+		tcp, err := net.Listen("tcp", addr)
+		if errors.Join(err, udp.Close()) == nil {
+			return addr, tcp.Close()
+		}
+	}
+	return "", errors.New("no free port")
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Program describes a command with subcommands.
+type Program struct {
+	Name        string
+	Short, Long string // of the help text
+	// Commands are the constructors of its subcommands.
+	Commands []func(*Environment) *cobra.Command
+	// ExitCode returns the exit code of an error, and whether it knows the error. It may be nil.
+	ExitCode func(error) (code int, ok bool)
+}
+
+// Environment is all that a command may use of its process.
+type Environment struct {
+	Args           []string // without the name of the program
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+
+	// Status is a line at the bottom of Stderr. The log is written above it.
+	Status *StatusLine
+}
+
+// Main runs the command line of this process and returns the exit code.
+func Main(p Program) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	onFirstSignal(cancel)
+	return p.Execute(ctx, &Environment{
+		Args:   os.Args[1:],
+		Stdin:  os.Stdin,
+		Stdout: os.Stdout,
+		Stderr: os.Stderr,
+		Getenv: os.Getenv,
+	})
+}
+
+// onFirstSignal calls end at the first SIGINT or SIGTERM, so that the command ends in good order. Then it restores the
+// default action, so that a second signal ends the process at once.
+func onFirstSignal(end func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		signal.Stop(signals)
+		end()
+	}()
+}
+
+// Execute runs the command line in env and returns the exit code.
+func (p Program) Execute(ctx context.Context, env *Environment) int {
+	env.Status = NewStatusLine(env.Stderr)
+	root := p.root(env)
+	root.SetArgs(env.Args)
+	root.SetIn(env.Stdin)
+	root.SetOut(env.Stdout)
+	root.SetErr(env.Stderr)
+	running := false
+	markStart(root, &running)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	if !running {
+		err = UsageError{err}
+	}
+	fmt.Fprintf(env.Stderr, "%s: %s\n", p.Name, strings.TrimSpace(err.Error()))
+	code := p.exitCode(err)
+	if code == ExitUsage {
+		fmt.Fprintf(env.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
+	}
+	return code
+}
+
+func (p Program) root(env *Environment) *cobra.Command {
+	log := &logFlags{}
+	root := &cobra.Command{
+		Use:           p.Name,
+		Short:         p.Short,
+		Long:          p.Long + "\n\n" + exitCodes,
+		Version:       VersionText(p.Name),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			logger, err := log.logger(env.Status)
+			if err == nil {
+				slog.SetDefault(logger)
+			}
+			return err
+		},
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	log.register(root)
+	for _, command := range p.Commands {
+		root.AddCommand(command(env))
+	}
+	return root
+}
+
+// markStart sets running when a command starts. Errors before that are in the command line.
+func markStart(cmd *cobra.Command, running *bool) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			*running = true
+			return run(cmd, args)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		markStart(sub, running)
+	}
+}

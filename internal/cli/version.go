@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// version is set when a release is built (see the Makefile).
+var version string
+
+// Version returns the version that the Makefile has set, or "".
+func Version() string { return version }
+
+// VersionText returns a program's name and version, the draft of MoQT that it speaks, and what built it. A program
+// that the Makefile has not built is named by its commit.
+func VersionText(name string) string {
+	v := version
+	if info, ok := debug.ReadBuildInfo(); ok && v == "" {
+		v = info.Main.Version
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
+				v = s.Value
+			}
+		}
+	}
+	if v == "" {
+		v = "unknown"
+	}
+	return fmt.Sprintf("%s %s (moqt-18, %s, %s/%s)", name, v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
