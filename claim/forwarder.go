@@ -6,34 +6,39 @@ import (
 	"sluice/moqt"
 )
 
-// SecondSender is an [Arena] whose state another sender shares: one that sends by the claim protocol what it sees before this process
-// does. Package fastpath's is the kernel. What it does not send, this process does.
+// Forwarder is a sender that sees publishers' packets before the media sender does, and sends them on by the claim protocol.
+// What it declines to send, the media sender sends. It provides the memory that both share.
 type Forwarder interface {
 	Memory
-	// Connect makes the connection that s belongs to, which Subscriber returned, known. abandon resets a stream that the second sender
-	// has opened and that OpenStream will not be called for.
+	// Connect makes a connection known whose state NewConn has returned. The forwarder calls abandon with a stream that it
+	// has opened and that OpenStream will not be called for; the media sender then resets it.
 	Connect(s *ConnState, abandon func(*StreamState)) ForwarderConn
 }
 
-// SecondConn is a connection that a [SecondSender] sends on, or receives from. Its methods do not block, and may be called on any goroutine.
+// ForwarderConn is a connection that a [Forwarder] sends on, or receives from. Its methods do not block, and may be called on
+// any goroutine.
 type ForwarderConn interface {
-	// ConnectionID reports that the peer may address packets to an id of ours, or not any more.
+	// ConnectionID reports that the peer may address packets to one of our connection IDs, or may no longer do so.
 	ConnectionID(id []byte, usable bool)
-	// Received reports the largest packet number received so far, with each packet.
+	// Received reports the largest packet number received so far. It is called with each packet.
 	Received(largest int64)
-	// Acknowledged says that an ACK was processed: packets have been sent, and the peer waits for others. What they need may be prepared.
+	// Acknowledged reports that an ACK was processed. The peer may now be idle, and what the next packets need can be
+	// prepared.
 	Acknowledged()
-	// ReadKeys and WriteKeys report the keys of a key phase, counted from 0. HeaderProtection is valid in phase 0, for all phases.
-	ReadKeys(phase uint64, k *PacketKeys)
-	WriteKeys(phase uint64, k *PacketKeys)
-	// SetSession reports what precedes the data of streams and datagrams, and whether the peer puts the same in front of its own.
+	// ReadKeys reports the keys of packets from the peer, by key generation. HeaderProtection is valid in generation 0, for
+	// all generations (RFC 9001 §6.1).
+	ReadKeys(generation uint64, k *PacketKeys)
+	// WriteKeys reports the keys of packets to the peer, as ReadKeys does.
+	WriteKeys(generation uint64, k *PacketKeys)
+	// SetSession reports the MoQT session. Until it is called, only the media sender sends.
 	SetSession(Session)
-	// SetPath reports the path, when packets may be sent from now on, and its changes.
+	// SetPath reports where packets go, as soon as they may be sent, and then each change.
 	SetPath(Path)
-	// OpenStream returns the state of the stream that brings up to this connection's peer; nil if the second sender does not take part.
-	// theirs says that it was opened by the second sender. If not, nobody else touches it until it is streamOpen.
-	OpenStream(up *PublisherStream) (state *StreamState, theirs bool)
-	// CloseStream returns what OpenStream returned, or abandon was called with, when nothing more is sent on it.
+	// OpenStream returns the state of the stream that brings a publisher's stream to this connection's peer, or nil if the
+	// forwarder takes no part. adopted reports that the forwarder has opened the stream, and that the media sender now goes
+	// on with it. If not, the media sender has it for itself until its phase is StreamOpen.
+	OpenStream(from *PublisherStream) (state *StreamState, adopted bool)
+	// CloseStream takes back a state that OpenStream has returned, or that abandon was called with.
 	CloseStream(*StreamState)
 	// Close forgets the connection and erases its keys.
 	Close()
@@ -45,30 +50,31 @@ type PacketKeys struct {
 	IV                    [12]byte
 }
 
-// Session is what a second sender has to know of a session.
+// Session is what a forwarder has to know of a MoQT session.
 type Session struct {
-	StreamPrefix   []byte // of unidirectional streams
-	DatagramPrefix []byte
+	StreamPrefix   []byte // what precedes the data of each unidirectional stream, for WebTransport
+	DatagramPrefix []byte // what precedes the data of each datagram, for WebTransport
 	// ErrorCode maps an application's stream reset code to the one on the wire. Default: the same.
 	ErrorCode func(uint64) uint64
 	Layout    moqt.DataLayout // of the headers that precede media
 }
 
-// SecondPath is where packets go.
+// Path is where packets go.
 type Path struct {
 	Local, Remote netip.AddrPort
-	OOB           []byte // control messages that choose the source address, if Local does not say it
+	OOB           []byte // control messages that choose the source address, if Local does not
 	DestConnID    []byte
-	MaxStreamData uint64 // initial limit of unidirectional streams
-	// MaxDatagramFrame is the peer's max_datagram_frame_size (RFC 9221 §3).
+	// MaxStreamData is the peer's initial_max_stream_data_uni in bytes (RFC 9000 §18.2).
+	MaxStreamData uint64
+	// MaxDatagramFrame is the peer's max_datagram_frame_size in bytes (RFC 9221 §3).
 	MaxDatagramFrame uint64
 }
 
-// Upstream is the stream of another connection that a log is a copy of.
+// PublisherStream is the stream of another connection that a log comes from.
 type PublisherStream struct {
-	Conn     ForwarderConn
+	Conn     ForwarderConn // of the publisher
 	StreamID int64
-	// Prefix and Start are those of a stream that the second sender opened when the stream began: it sends all of it.
+	// Prefix is what a forwarder that opens the downstream stream sends first, and Start the log offset from which it goes on.
 	Prefix []byte
 	Start  int64
 }

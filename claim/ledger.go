@@ -2,18 +2,21 @@ package claim
 
 import "sluice/clock"
 
-// ledger is the ring of records of sent packets, indexed by packet number modulo its length, a power of two. Any sender writes; only
-// the Sender reads and marks.
+// Ledger is the ring of records of the packets that were sent, indexed by packet number modulo its length, a power of two.
+// Both senders write records. Only the media sender reads and marks them.
 type Ledger []Record
 
 func (l Ledger) at(number uint64) *Record { return &l[number&uint64(len(l)-1)] }
 
+// Clear removes all records.
 func (l Ledger) Clear() {
 	for i := range l {
 		l[i].PN.Store(noPacket)
 	}
 }
 
+// Write writes the record of a packet. The number is removed first and written last, so that a reader that finds the same
+// number before and after it has read the rest has read one record.
 func (l Ledger) Write(number uint64, sent clock.Time, offset int64, i Info) {
 	r := l.at(number)
 	r.PN.Store(noPacket)
@@ -23,15 +26,16 @@ func (l Ledger) Write(number uint64, sent clock.Time, offset int64, i Info) {
 	r.PN.Store(number)
 }
 
-// entry is a copy of a record.
+// Entry is a copy of a record.
 type Entry struct {
 	Number uint64
 	Sent   clock.Time
-	Offset int64
+	Offset int64 // stream offset of the data
 	Info
 }
 
-// read returns the record of a packet, unless it was sent by quic-go, never used, or overwritten.
+// Read returns the record of a packet. It fails if quic-go has sent the packet, if the number was not used, or if the record
+// was overwritten.
 func (l Ledger) Read(number uint64) (Entry, bool) {
 	r := l.at(number)
 	if r.PN.Load() != number {
@@ -41,13 +45,13 @@ func (l Ledger) Read(number uint64) (Entry, bool) {
 	return e, r.PN.Load() == number
 }
 
-// mark adds flags to the record of e. It fails if the record was overwritten in the meantime: a new record differs from e, which
-// was marked before, in its flags at least.
+// Mark adds flags to the record of e, unless the record was overwritten in the meantime. A newer record has another Info
+// than e: it does not have e's marks, or it is of another packet.
 func (l Ledger) Mark(e Entry, flags uint8) {
 	l.at(e.Number).Info.CompareAndSwap(uint64(e.Info), uint64(e.With(flags)))
 }
 
-// grown copies the records [low, next) to a larger ring.
+// Grown copies the records of the packets from low up to next to a larger ring, and returns that.
 func (l Ledger) Grown(to Ledger, low, next uint64) Ledger {
 	to.Clear()
 	for n := low; n < next; n++ {

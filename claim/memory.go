@@ -1,24 +1,35 @@
 package claim
 
-// Arena allocates shared state. One that is a [SecondSender] shares it with another sender. Its methods may be called on any goroutine. What it cannot provide comes from the heap: then that
-// subscriber has no second sender.
+// Memory provides shared state. Its methods may be called on any goroutine. A connection or stream for which it has no room
+// gets its state from the [Heap], and then only the media sender sends on it.
 type Memory interface {
-	// Subscriber and Stream return zeroed state, or nil if there is no more.
+	// NewConn returns the zeroed state of a connection, or nil if there is no room.
 	NewConn() *ConnState
+	// NewStream returns the zeroed state of a stream that no publisher's stream belongs to, or nil if there is no room.
 	NewStream() *StreamState
-	// Ledger returns a ring for s of at least n records (a power of two), or nil if it has none so large. It may return the same
-	// ring again; contents are undefined.
+	// Ledger returns a ring of at least n records for a connection, where n is a power of two; nil if it has none so large.
+	// It may return the same ring again. The contents are undefined.
 	Ledger(s *ConnState, n int) []Record
-	// FreeSubscriber and FreeStream return state that nothing uses any more; the former with its ledger.
+	// FreeConn takes back the state of a connection with its ledger. Nothing may use them any more.
 	FreeConn(*ConnState)
+	// FreeStream takes back what NewStream returned. Nothing may use it any more.
 	FreeStream(*StreamState)
 }
 
-// memory is the default Arena.
+// Heap is the memory of a media sender without a forwarder.
 type Heap struct{}
 
-func (Heap) NewConn() *ConnState                 { return new(ConnState) }
-func (Heap) NewStream() *StreamState             { return new(StreamState) }
+// NewConn implements [Memory].
+func (Heap) NewConn() *ConnState { return new(ConnState) }
+
+// NewStream implements [Memory].
+func (Heap) NewStream() *StreamState { return new(StreamState) }
+
+// Ledger implements [Memory].
 func (Heap) Ledger(_ *ConnState, n int) []Record { return make([]Record, n) }
-func (Heap) FreeConn(*ConnState)                 {}
-func (Heap) FreeStream(*StreamState)             {}
+
+// FreeConn implements [Memory].
+func (Heap) FreeConn(*ConnState) {}
+
+// FreeStream implements [Memory].
+func (Heap) FreeStream(*StreamState) {}

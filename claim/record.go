@@ -1,33 +1,25 @@
 package claim
 
-// Record says what a packet carried: the ledger's entry at its packet number modulo the ledger's length.
+// Record says what a packet carried. It is the ledger's entry at the packet number modulo the length of the ledger. Its layout
+// is that of struct record in the kernel's programs.
 type Record struct {
 	PN     Word // written last; noPacket while the rest changes
-	Sent   Word // a Time
-	Offset Word // stream offset
-	Info   Word // an info
+	Sent   Word // a clock.Time
+	Offset Word // stream offset of the data
+	Info   Word // an Info
 }
 
+// noPacket is not a packet number (RFC 9000 §12.3).
 const noPacket = 1<<64 - 1
 
-// info is Record.Info: stream number (id / 4) in 32 bits, data length in 16, packet length minus data length in 8, flags in 8.
+// Info describes the only frame of a packet: the stream number (id / 4) in 32 bits, the length of the data in 16, that of the
+// rest of the packet in 8, and kind and flags in 8.
 type Info uint64
 
+// NewInfo returns an Info. length and overhead are in bytes, flags is one of the kinds with flags.
 func NewInfo(stream uint32, length, overhead int, flags uint8) Info {
 	return Info(stream) | Info(length)<<32 | Info(overhead)<<48 | Info(flags)<<56
 }
-
-func (i Info) Stream() uint32 { return uint32(i) }
-func (i Info) Length() int    { return int(i >> 32 & 0xffff) }
-func (i Info) Size() int      { return i.Length() + int(i>>48&0xff) }
-func (i Info) flags() uint8   { return uint8(i >> 56) }
-func (i Info) Kind() uint8    { return i.flags() & kindMask }
-
-func (i Info) Has(flag uint8) bool    { return i.flags()&flag != 0 }
-func (i Info) With(flag uint8) Info   { return i | Info(flag)<<56 }
-func (i Info) Live() bool             { return !i.Has(FlagAcked | FlagLost) }
-func (i Info) Uncounted() bool        { return i.Has(FlagOldPath) }
-func (i Info) End(offset int64) int64 { return offset + int64(i.Length()) }
 
 // Kinds of packets by their only frame, and flags.
 const (
@@ -36,11 +28,38 @@ const (
 	KindReset    = 2
 	KindPing     = 3
 	KindBlocked  = 4 // DATA_BLOCKED, STREAM_DATA_BLOCKED or STREAMS_BLOCKED
-	KindSkipped  = 5 // never sent: an acknowledgment of it is a lie (RFC 9000 §21.4)
+	KindSkipped  = 5 // was not sent: a peer that acknowledges it has not received what it says (RFC 9000 §21.4)
 	kindMask     = 7
 
 	FlagFIN     = 1 << 3
-	FlagOldPath = 1 << 4 // sent on an earlier path: not counted in InFlight any more
+	FlagOldPath = 1 << 4 // was sent on an earlier path, and is no longer counted in InFlight
 	FlagAcked   = 1 << 5
 	FlagLost    = 1 << 6
 )
+
+// Stream returns the number of the stream: its id / 4.
+func (i Info) Stream() uint32 { return uint32(i) }
+
+// Length returns the length of the data in bytes.
+func (i Info) Length() int { return int(i >> 32 & 0xffff) }
+
+// Size returns the size of the packet in bytes.
+func (i Info) Size() int { return i.Length() + int(i>>48&0xff) }
+
+// Kind returns what the packet carried.
+func (i Info) Kind() uint8 { return uint8(i>>56) & kindMask }
+
+// Has reports whether one of the flags is set.
+func (i Info) Has(flags uint8) bool { return uint8(i>>56)&flags != 0 }
+
+// With returns i with more flags.
+func (i Info) With(flags uint8) Info { return i | Info(flags)<<56 }
+
+// Live reports whether the packet is neither acknowledged nor lost.
+func (i Info) Live() bool { return !i.Has(FlagAcked | FlagLost) }
+
+// Uncounted reports whether the packet is not part of InFlight although it is live.
+func (i Info) Uncounted() bool { return i.Has(FlagOldPath) }
+
+// End returns the end of the data that begins at offset.
+func (i Info) End(offset int64) int64 { return offset + int64(i.Length()) }

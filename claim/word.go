@@ -6,10 +6,13 @@ import (
 	"sluice/claim/internal/hook"
 )
 
-// Word is a 64-bit value that two senders share.
+// The types in this package that both senders share have a fixed layout, little-endian and with explicit padding, and
+// consist of words. Every access to a word is atomic.
+
+// Word is a 64-bit value that both senders share.
 type Word struct{ v atomic.Uint64 }
 
-// Word32 is a 32-bit value that two senders share.
+// Word32 is a 32-bit value that both senders share.
 type Word32 struct{ v atomic.Uint32 }
 
 // Load returns the value.

@@ -55,16 +55,7 @@ func (s *Sender) connectForwarder() {
 
 // move makes "to" the state. Nobody else changes it meanwhile, or what they change is of no interest any more.
 func (s *Sender) move(to *claim.ConnState) {
-	from := s.state
-	for _, w := range [...]struct{ to, from *claim.Word }{
-		{&to.NextPN, &from.NextPN}, {&to.InFlight, &from.InFlight}, {&to.DataSent, &from.DataSent}, {&to.NextUni, &from.NextUni},
-		{&to.Window, &from.Window}, {&to.DataLimit, &from.DataLimit}, {&to.MaxUni, &from.MaxUni}, {&to.LedgerLow, &from.LedgerLow},
-		{&to.Reserve, &from.Reserve}, {&to.Packets, &from.Packets}, {&to.Bytes, &from.Bytes},
-	} {
-		w.to.Store(w.from.Load())
-	}
-	to.Threshold.Store(from.Threshold.Load())
-	to.MTU.Store(from.MTU.Load())
+	s.state.MoveTo(to)
 	s.state = to
 	s.common.Store(to)
 }

@@ -1,0 +1,141 @@
+package claim
+
+import "sluice/clock"
+
+// ConnState is what both senders of one connection share. Its layout is that of struct conn_state in the kernel's programs.
+// Each group of fields is a cache line.
+type ConnState struct {
+	// What every packet changes.
+	NextPN   Word   // key generation << GenerationShift | next packet number
+	InFlight Word   // bytes that were sent and are neither acknowledged nor lost
+	DataSent Word   // connection flow control credit that is used, in bytes
+	NextUni  Word   // id of the next unidirectional stream
+	Writers  Word32 // senders that have taken a packet number and not yet written its record
+	_        [28]byte
+
+	// Limits, which only the media sender sets.
+	Window    Word   // congestion window in bytes
+	DataLimit Word   // connection flow control limit in bytes (MAX_DATA), less Reserve
+	MaxUni    Word   // number of unidirectional streams that the peer allows (MAX_STREAMS)
+	LedgerLow Word   // records of packets from this number on must not be overwritten
+	Threshold Word32 // streams of higher levels are not sent
+	MTU       Word32 // size of the largest QUIC packet in bytes; 0: no packet may be sent
+	Reserve   Word   // connection credit that only quic-go may use, so that control streams always have some
+	_         [16]byte
+
+	// Counters.
+	Packets Word // sent by either sender, without those of quic-go
+	Bytes   Word
+	_       [48]byte
+}
+
+// NextPN holds a packet number, and the generation of the key that protects the packet, so that one addition takes both.
+// A key update adds 1<<GenerationShift. The generation has two bits: no more than two generations are in use at a time.
+const (
+	GenerationShift = 62
+	NumberMask      = 1<<GenerationShift - 1
+)
+
+// Begin announces the caller in Writers and takes a packet number with its key generation. The caller must then abort or
+// commit. Begin fails, and announces nothing, if the record of the packet would overwrite one that is still needed. The
+// forwarder keeps well below that, see [ConnState.Room].
+func (s *ConnState) Begin(l Ledger) (number, generation uint64, ok bool) {
+	s.Writers.Add(1)
+	w := s.NextPN.Add(1) - 1
+	number, generation = w&NumberMask, w>>GenerationShift
+	if number-s.LedgerLow.Load() >= uint64(len(l)) {
+		s.Abort()
+		return 0, 0, false
+	}
+	return number, generation, true
+}
+
+// Abort leaves Writers without a record: the packet number stays unused.
+func (s *ConnState) Abort() { s.Writers.Add(^uint32(0)) }
+
+// Commit writes the record of a packet, counts its bytes as in flight, and leaves Writers.
+func (s *ConnState) Commit(l Ledger, number uint64, sent clock.Time, offset int64, i Info) {
+	s.InFlight.Add(uint64(i.Size()))
+	l.Write(number, sent, offset, i)
+	s.Writers.Add(^uint32(0))
+}
+
+// Room reports whether the ledger has room for more packets. It keeps a quarter in reserve for packet numbers that others
+// take at the same time.
+func (s *ConnState) Room(l Ledger) bool {
+	return s.NextPN.Load()&NumberMask-s.LedgerLow.Load() < uint64(len(l)-len(l)/4)
+}
+
+// Settled returns a packet number below which every record is written, or 0 while a sender is about to write one.
+func (s *ConnState) Settled() uint64 {
+	next := s.NextPN.Load() & NumberMask
+	if s.Writers.Load() != 0 {
+		return 0
+	}
+	return next
+}
+
+// Fits reports whether the congestion window has room for n more bytes.
+func (s *ConnState) Fits(n int) bool {
+	return int64(s.InFlight.Load())+int64(n) <= int64(s.Window.Load())
+}
+
+// TakeData takes up to n bytes of the connection's flow control credit, or with all exactly n or nothing. It returns how many
+// it has taken. reserve is how much of Reserve the caller may use: all of it for quic-go, 0 for the two senders.
+func (s *ConnState) TakeData(n int64, all bool, reserve uint64) int64 {
+	for {
+		sent := s.DataSent.Load()
+		m := min(n, int64(s.DataLimit.Load()+reserve-sent))
+		if m <= 0 || all && m < n {
+			return 0
+		}
+		if s.DataSent.CompareAndSwap(sent, sent+uint64(m)) {
+			return m
+		}
+	}
+}
+
+// ReturnData gives back n bytes of credit that TakeData took.
+func (s *ConnState) ReturnData(n int64) { s.DataSent.Add(uint64(-n)) }
+
+// DataAvailable returns how many bytes of credit the two senders have left.
+func (s *ConnState) DataAvailable() int64 {
+	return int64(s.DataLimit.Load() - s.DataSent.Load())
+}
+
+// SetDataLimit sets the connection flow control limit to n bytes, Reserve included, and reports whether that is more than
+// before. A lower limit has no effect (RFC 9000 §19.9).
+func (s *ConnState) SetDataLimit(n int64) (raised bool) {
+	reserve := s.Reserve.Load()
+	if uint64(n) <= s.DataLimit.Load()+reserve {
+		return false
+	}
+	s.DataLimit.Store(uint64(n) - reserve)
+	return true
+}
+
+// TakeStream takes the id of a unidirectional stream. It fails if the peer's limit is reached.
+func (s *ConnState) TakeStream() (id int64, ok bool) {
+	for {
+		id := s.NextUni.Load()
+		if id/4 >= s.MaxUni.Load() {
+			return 0, false
+		}
+		if s.NextUni.CompareAndSwap(id, id+4) {
+			return int64(id), true
+		}
+	}
+}
+
+// MoveTo copies the state to where a forwarder shares it, or back. No other goroutine may change either meanwhile.
+func (s *ConnState) MoveTo(to *ConnState) {
+	for _, w := range [...]struct{ to, from *Word }{
+		{&to.NextPN, &s.NextPN}, {&to.InFlight, &s.InFlight}, {&to.DataSent, &s.DataSent}, {&to.NextUni, &s.NextUni},
+		{&to.Window, &s.Window}, {&to.DataLimit, &s.DataLimit}, {&to.MaxUni, &s.MaxUni}, {&to.LedgerLow, &s.LedgerLow},
+		{&to.Reserve, &s.Reserve}, {&to.Packets, &s.Packets}, {&to.Bytes, &s.Bytes},
+	} {
+		w.to.Store(w.from.Load())
+	}
+	to.Threshold.Store(s.Threshold.Load())
+	to.MTU.Store(s.MTU.Load())
+}
