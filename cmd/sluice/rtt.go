@@ -16,6 +16,9 @@ import (
 
 	"sluice/internal/cli"
 	"sluice/internal/rtt"
+	"sluice/internal/rtt/metrics"
+	"sluice/internal/rtt/output"
+	"sluice/internal/rtt/report"
 )
 
 // rttFlags are the flags of sluice rtt as the user writes them.
@@ -53,7 +56,7 @@ docs/rtt.md says what each number means and when it is wrong. The options and ou
 func (f *rttFlags) register(flags *pflag.FlagSet) {
 	f.measureFlags.register(flags)
 	flags.Float64VarP(&f.aggregate, "aggregate", "a", 0, "report histograms of network prefixes every this many `seconds`, instead of RTTs and flows")
-	flags.StringVarP(&f.format, "format", "F", string(rtt.FormatStandard), "write standard, json, jsonl or ppviz (`format`)")
+	flags.StringVarP(&f.format, "format", "F", string(output.Standard), "write standard, json, jsonl or ppviz (`format`)")
 	flags.StringVarP(&f.file, "write", "w", "", "append to this `file`, which SIGHUP reopens; default: standard output")
 	flags.StringVar(&f.pcap, "pcap", "", "measure the packets of this pcap or pcapng `file` instead, at the times in it")
 	flags.StringVar(&f.metrics, "metrics", "", "serve metrics for Prometheus at this `address`")
@@ -66,7 +69,7 @@ func (f *rttFlags) check() error {
 	if !(f.aggregate >= 0) {
 		return fmt.Errorf("--aggregate is %v, but has to be at least 1, or 0 for none", f.aggregate)
 	}
-	if f.aggregate > 0 && f.format == string(rtt.FormatPPViz) {
+	if f.aggregate > 0 && f.format == string(output.PPViz) {
 		return errors.New("--format ppviz has nothing for --aggregate: choose standard, json or jsonl")
 	}
 	if f.pcap != "" && f.metrics != "" {
@@ -84,7 +87,7 @@ func (f *rttFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	}
 	cfg := f.config()
 	cfg.Aggregate = seconds(f.aggregate)
-	out, err := rtt.NewWriter(rtt.Format(f.format), f.output(env))
+	out, err := output.New(output.Format(f.format), f.output(env))
 	if err != nil {
 		return err
 	}
@@ -99,9 +102,9 @@ func (f *rttFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 
 // watch measures interfaces.
 func (f *rttFlags) watch(ctx context.Context, cfg rtt.Config) (err error) {
-	metrics := rtt.NewMetrics()
+	collector := metrics.New()
 	if f.metrics != "" {
-		cfg.Sink = rtt.Tee{cfg.Sink, metrics}
+		cfg.Sink = report.Tee{cfg.Sink, collector}
 		cfg.CountTraffic = true
 	}
 	m, err := rtt.New(cfg)
@@ -110,8 +113,8 @@ func (f *rttFlags) watch(ctx context.Context, cfg rtt.Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	if f.metrics != "" {
-		metrics.Follow(m)
-		admin, err := listenAdmin("--metrics", f.metrics, false, metrics)
+		collector.Follow(m.Counters)
+		admin, err := listenAdmin("--metrics", f.metrics, false, collector)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/internal/rtt"
+	"sluice/internal/rtt/attach"
 )
 
 // measureFlags say what is measured; sluice rtt and sluice rtt top have them in common. A 0 that means "off" to the user is kept
@@ -56,8 +57,8 @@ func (f *measureFlags) registerAggregation(flags *pflag.FlagSet) {
 }
 
 func (f *measureFlags) registerHooks(flags *pflag.FlagSet) {
-	flags.StringVarP((*string)(&f.cfg.Hook), "ingress-hook", "I", string(rtt.HookTC), "see arriving packets at this `hook`: tc, tcx, clsact or xdp")
-	flags.StringVarP((*string)(&f.cfg.XDPMode), "xdp-mode", "x", string(rtt.XDPNative), "attach XDP in this `mode`: unspecified, native or generic")
+	flags.StringVarP((*string)(&f.cfg.Hook), "ingress-hook", "I", string(attach.HookTC), "see arriving packets at this `hook`: tc, tcx, clsact or xdp")
+	flags.StringVarP((*string)(&f.cfg.XDPMode), "xdp-mode", "x", string(attach.XDPNative), "attach XDP in this `mode`: unspecified, native or generic")
 	flags.BoolVar(&f.cfg.MergeInterfaces, "merge-interfaces", false, "flows may come and go by different interfaces or VLANs")
 }
 

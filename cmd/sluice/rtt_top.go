@@ -13,6 +13,8 @@ import (
 
 	"sluice/internal/cli"
 	"sluice/internal/rtt"
+	"sluice/internal/rtt/report"
+	"sluice/internal/rtt/top"
 )
 
 // topFlags are the flags of sluice rtt top.
@@ -44,7 +46,7 @@ TCP segments that were sent again, or of the echoes without reply.`,
 	flags.Float64VarP(&f.refresh, "delay", "d", 1, "update every this many `seconds`")
 	flags.IntVarP(&f.updates, "updates", "n", 0, "end after this `number` of updates; 0: never")
 	flags.StringVar(&f.by, "by", "flow", "show flow or prefix")
-	flags.StringVar(&f.sort, "sort", string(rtt.SortRTT), "sort by rtt, loss or bytes")
+	flags.StringVar(&f.sort, "sort", string(top.SortRTT), "sort by rtt, loss or bytes")
 	return cmd
 }
 
@@ -52,7 +54,7 @@ func (f *topFlags) check() error {
 	switch {
 	case f.by != "flow" && f.by != "prefix":
 		return fmt.Errorf("--by is %q, but has to be flow or prefix", f.by)
-	case f.sort != string(rtt.SortRTT) && f.sort != string(rtt.SortLoss) && f.sort != string(rtt.SortBytes):
+	case f.sort != string(top.SortRTT) && f.sort != string(top.SortLoss) && f.sort != string(top.SortBytes):
 		return fmt.Errorf("--sort is %q, but has to be rtt, loss or bytes", f.sort)
 	case !(f.refresh >= 1):
 		return fmt.Errorf("--delay is %v, but has to be at least 1", f.refresh)
@@ -71,7 +73,7 @@ func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	cfg.Aggregate = seconds(f.refresh)
 	v := &topView{
 		out: env.Stdout, prefixes: f.by == "prefix", title: strings.Join(f.cfg.Interfaces, " "), left: f.updates,
-		flows: rtt.Top{Sort: rtt.SortKey(f.sort)}, networks: rtt.Top{Sort: rtt.SortKey(f.sort), Networks: true},
+		flows: top.Table{Sort: top.SortKey(f.sort)}, networks: top.Table{Sort: top.SortKey(f.sort), Prefixes: true},
 	}
 	cfg.Sink = v
 	if v.monitor, err = rtt.New(cfg); err != nil {
@@ -95,9 +97,9 @@ type topView struct {
 	title           string
 	left            int // updates; 0: no limit
 	prefixes        bool
-	flows, networks rtt.Top
+	flows, networks top.Table
 	keys            chan byte
-	updates         chan *rtt.Interval
+	updates         chan *report.Interval
 	ended           chan struct{}
 }
 
@@ -105,7 +107,7 @@ type topView struct {
 var errTopEnds = errors.New("top ends")
 
 func (v *topView) run(ctx context.Context) error {
-	v.updates, v.ended = make(chan *rtt.Interval), make(chan struct{})
+	v.updates, v.ended = make(chan *report.Interval), make(chan struct{})
 	g, inner := errgroup.WithContext(ctx)
 	v.keys = v.terminal.keys(inner)
 	g.Go(func() error { return v.monitor.Run(inner) })
@@ -120,7 +122,7 @@ func (v *topView) run(ctx context.Context) error {
 }
 
 // Interval hands the interval over to be drawn.
-func (v *topView) Interval(i *rtt.Interval) error {
+func (v *topView) Interval(i *report.Interval) error {
 	select {
 	case v.updates <- i:
 	case <-v.ended:
@@ -129,9 +131,9 @@ func (v *topView) Interval(i *rtt.Interval) error {
 }
 
 // Sample, Flow and Flush are not called: nothing is reported.
-func (v *topView) Sample(*rtt.Sample) error  { return nil }
-func (v *topView) Flow(*rtt.FlowEvent) error { return nil }
-func (v *topView) Flush() error              { return nil }
+func (v *topView) Sample(*report.Sample) error  { return nil }
+func (v *topView) Flow(*report.FlowEvent) error { return nil }
+func (v *topView) Flush() error                 { return nil }
 
 func (v *topView) draw(ctx context.Context) error {
 	for {
@@ -155,7 +157,7 @@ func (v *topView) draw(ctx context.Context) error {
 	}
 }
 
-func (v *topView) update(i *rtt.Interval) error {
+func (v *topView) update(i *report.Interval) error {
 	flows, err := v.monitor.Flows()
 	if err != nil {
 		return err
@@ -167,7 +169,7 @@ func (v *topView) update(i *rtt.Interval) error {
 
 // press does what a key says, and returns false to end.
 func (v *topView) press(key byte) bool {
-	sorts := map[byte]rtt.SortKey{'r': rtt.SortRTT, 'l': rtt.SortLoss, 'b': rtt.SortBytes}
+	sorts := map[byte]top.SortKey{'r': top.SortRTT, 'l': top.SortLoss, 'b': top.SortBytes}
 	switch key {
 	case 'q', 3, 4: // as Ctrl-C and Ctrl-D arrive from a raw terminal
 		return false

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/rtt/internal/wire"
+	"sluice/internal/rtt/output"
+	"sluice/internal/rtt/report/reporttest"
 )
 
 // echo is a ping of alice to a host, and its reply after so many milliseconds.
@@ -31,10 +33,10 @@ func aggregatedOf(t *testing.T, cfg Config, write func(*script)) string {
 	var s script
 	write(&s)
 	var out bytes.Buffer
-	w, err := NewWriter(FormatStandard, func() (io.WriteCloser, error) { return closed{&out}, nil })
+	w, err := output.New(output.Standard, func() (io.WriteCloser, error) { return nopCloser{&out}, nil })
 	require.NoError(t, err)
 	cfg.Sink, cfg.ICMP, cfg.TCP = w, true, true
-	mustReplay(t, cfg, pcapOf(t, linkEthernet, 65535, s.packets...))
+	mustReplay(t, cfg, captureFile(t, s.packets...))
 	require.NoError(t, w.Close())
 	_, text, _ := strings.Cut(out.String(), "\n")
 	return strings.ReplaceAll(text, "12:00:", "")
@@ -132,11 +134,11 @@ func TestAggregateRetransmissions(t *testing.T) {
 	var s script
 	s.data(0, 1, 100)
 	s.data(10, 1, 101)
-	var got taken
-	mustReplay(t, Config{Aggregate: time.Second, Sink: &got}, pcapOf(t, linkEthernet, 65535, s.packets...))
-	require.Len(t, got.intervals, 1)
-	require.Len(t, got.intervals[0].Prefixes, 2, "that of the sender and that of the receiver")
-	for _, p := range got.intervals[0].Prefixes {
+	var got reporttest.Sink
+	mustReplay(t, Config{Aggregate: time.Second, Sink: &got}, captureFile(t, s.packets...))
+	require.Len(t, got.Intervals, 1)
+	require.Len(t, got.Intervals[0].Prefixes, 2, "that of the sender and that of the receiver")
+	for _, p := range got.Intervals[0].Prefixes {
 		require.EqualValues(t, 1, p.Retransmissions, p.Prefix)
 	}
 }

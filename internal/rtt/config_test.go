@@ -6,16 +6,18 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/rtt/report"
 )
 
 func TestConfigDefaults(t *testing.T) {
-	c := Config{Sink: Tee{}}
+	c := Config{Sink: report.Tee{}}
 	c.setDefaults()
 	require.NoError(t, c.validate())
 	require.True(t, c.TCP)
 	require.Equal(t, DefaultRateLimit, c.RateLimit)
 
-	c = Config{Sink: Tee{}, DNS: true, RateLimit: -1}
+	c = Config{Sink: report.Tee{}, DNS: true, RateLimit: -1}
 	c.setDefaults()
 	require.False(t, c.TCP, "a chosen protocol is the only one")
 	require.Negative(t, c.RateLimit)
@@ -23,25 +25,26 @@ func TestConfigDefaults(t *testing.T) {
 
 func TestConfigValidate(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"no sink takes what is measured":                         func(c *Config) { c.Sink = nil },
-		`hook "tcp": choose tc, tcx, clsact or xdp`:              func(c *Config) { c.Hook = "tcp" },
-		`XDP mode "fast": choose unspecified, native or generic`: func(c *Config) { c.XDPMode = "fast" },
-		`RTT type "max": choose min or smoothed`:                 func(c *Config) { c.RTTType = "max" },
-		"RTT rate -1: choose 0 to 10000":                         func(c *Config) { c.RTTRate = -1 },
-		"RTT rate NaN: choose 0 to 10000":                        func(c *Config) { c.RTTRate = math.NaN() },
-		"rate limit 25h0m0s: at most 24h0m0s":                    func(c *Config) { c.RateLimit = 25 * time.Hour },
-		"aggregation every 100ms: choose 1s to 24h0m0s":          func(c *Config) { c.Aggregate = 100 * time.Millisecond },
-		"aggregation every -1s: choose 1s to 24h0m0s":            func(c *Config) { c.Aggregate = -time.Second },
-		"IPv4 prefixes of 33 bits: choose 0 to 32":               func(c *Config) { c.IPv4Prefix = 33 },
-		"IPv6 prefixes of 65 bits: choose 0 to 64":               func(c *Config) { c.IPv6Prefix = 65 },
-		"bins of 1ns: choose 1µs to 1h":                          func(c *Config) { c.BinWidth = 1 },
-		"-5 flows: choose 1 to 16777216":                         func(c *Config) { c.MaxFlows = -5 },
-		"20000000 stamps: choose 1 to 16777216":                  func(c *Config) { c.MaxStamps = 20000000 },
-		"-1 queries: choose 1 to 16777216":                       func(c *Config) { c.MaxQueries = -1 },
-		"-1 prefixes: choose 1 to 16777216":                      func(c *Config) { c.MaxPrefixes = -1 },
-		"a ring of 100 bytes: choose 4096 to 1073741824":         func(c *Config) { c.RingBytes = 100 },
+		"no sink takes what is measured":                             func(c *Config) { c.Sink = nil },
+		`--ingress-hook: "tcp": must be tc, tcx, clsact or xdp`:      func(c *Config) { c.Hook = "tcp" },
+		`--xdp-mode: "fast": must be unspecified, native or generic`: func(c *Config) { c.XDPMode = "fast" },
+		`--rtt-type: "max": must be min or smoothed`:                 func(c *Config) { c.RTTType = "max" },
+		"--rtt-rate: -1: must be between 0 and 10000":                func(c *Config) { c.RTTRate = -1 },
+		"--rtt-rate: NaN: must be between 0 and 10000":               func(c *Config) { c.RTTRate = math.NaN() },
+		"--rate-limit: 25h0m0s: must be between 0s and 24h0m0s":      func(c *Config) { c.RateLimit = 25 * time.Hour },
+		"--aggregate: 100ms: must be between 1s and 24h0m0s":         func(c *Config) { c.Aggregate = 100 * time.Millisecond },
+		"--aggregate: -1s: must be between 1s and 24h0m0s":           func(c *Config) { c.Aggregate = -time.Second },
+		"--aggregate-subnets-v4: 33: must be between 0 and 32":       func(c *Config) { c.IPv4Prefix = 33 },
+		"--aggregate-subnets-v4: -2: must be between 0 and 32":       func(c *Config) { c.IPv4Prefix = -2 },
+		"--aggregate-subnets-v6: 65: must be between 0 and 64":       func(c *Config) { c.IPv6Prefix = 65 },
+		"--bin-width: 1ns: must be between 1µs and 1h0m0s":           func(c *Config) { c.BinWidth = 1 },
+		"--max-flows: -5: must be between 1 and 16777216":            func(c *Config) { c.MaxFlows = -5 },
+		"--max-stamps: 20000000: must be between 1 and 16777216":     func(c *Config) { c.MaxStamps = 20000000 },
+		"--max-queries: -1: must be between 1 and 16777216":          func(c *Config) { c.MaxQueries = -1 },
+		"--max-prefixes: -1: must be between 1 and 16777216":         func(c *Config) { c.MaxPrefixes = -1 },
+		"--ring-size: 100: must be between 4096 and 1073741824":      func(c *Config) { c.RingBytes = 100 },
 	} {
-		c := Config{Sink: Tee{}}
+		c := Config{Sink: report.Tee{}}
 		change(&c)
 		c.setDefaults()
 		require.EqualError(t, c.validate(), want)

@@ -10,13 +10,20 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+	"github.com/google/gopacket/pcapgo"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/rtt/internal/wire"
+	"sluice/internal/rtt/output"
+	"sluice/internal/rtt/pcap"
+	"sluice/internal/rtt/report/reporttest"
 )
 
 var update = flag.Bool("update", false, "write the captures in testdata, and what is measured in them, anew")
@@ -31,14 +38,14 @@ var (
 )
 
 // A script writes a capture: each call is a packet, so many milliseconds after the capture's begin.
-type script struct{ packets []captured }
+type script struct{ packets []pcap.Packet }
 
 // captureBegin is when the captures were taken.
 var captureBegin = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func (s *script) frame(ms float64, frame []byte) {
 	at := captureBegin.Add(time.Duration(math.Round(ms * float64(time.Millisecond))))
-	s.packets = append(s.packets, captured{at, frame, len(frame)})
+	s.packets = append(s.packets, pcap.Packet{At: at, Frame: frame, Length: len(frame)})
 }
 
 func (s *script) ip(ms float64, packet []byte) { s.frame(ms, wire.Frame(packet)) }
@@ -282,7 +289,7 @@ func TestCorpus(t *testing.T) {
 			var s script
 			c.write(&s)
 			file := filepath.Join("testdata", name)
-			capture := pcapOf(t, linkEthernet, 65535, s.packets...)
+			capture := captureFile(t, s.packets...)
 			measured := replayed(t, c.cfg, capture)
 			if *update {
 				require.NoError(t, os.WriteFile(file+".pcap", capture, 0o644))
@@ -302,7 +309,7 @@ func TestCorpus(t *testing.T) {
 // replayed returns what is written in JSON lines of a capture.
 func replayed(t testing.TB, cfg Config, capture []byte) []byte {
 	var out bytes.Buffer
-	w, err := NewWriter(FormatJSONL, func() (io.WriteCloser, error) { return closed{&out}, nil })
+	w, err := output.New(output.JSONL, func() (io.WriteCloser, error) { return nopCloser{&out}, nil })
 	require.NoError(t, err)
 	cfg.Sink = w
 	replay := mustReplay(t, cfg, capture)
@@ -322,13 +329,25 @@ func mustReplay(t testing.TB, cfg Config, capture []byte) Replayed {
 	return r
 }
 
+// captureFile writes packets as a pcap file with nanoseconds.
+func captureFile(t testing.TB, packets ...pcap.Packet) []byte {
+	var b bytes.Buffer
+	w := pcapgo.NewWriterNanos(&b)
+	require.NoError(t, w.WriteFileHeader(65535, layers.LinkTypeEthernet))
+	for _, p := range packets {
+		info := gopacket.CaptureInfo{Timestamp: p.At, CaptureLength: len(p.Frame), Length: p.Length}
+		require.NoError(t, w.WritePacket(info, p.Frame))
+	}
+	return b.Bytes()
+}
+
 // rttsOf returns the RTTs in a capture, in ms.
 func rttsOf(t testing.TB, cfg Config, capture []byte) (list []string) {
-	var got taken
+	var got reporttest.Sink
 	cfg.Sink = &got
 	mustReplay(t, cfg, capture)
-	for _, s := range got.samples {
-		list = append(list, string(appendUnit(nil, s.RTT, time.Millisecond)))
+	for _, s := range got.Samples {
+		list = append(list, strconv.FormatFloat(float64(s.RTT)/1e6, 'f', -1, 64))
 	}
 	return list
 }
@@ -359,3 +378,7 @@ func requireKernel(t testing.TB) {
 	}
 	t.Skip("needs root")
 }
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }

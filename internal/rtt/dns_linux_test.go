@@ -15,6 +15,7 @@ import (
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
 	"sluice/internal/rtt/internal/wire"
+	"sluice/internal/rtt/report"
 )
 
 // startResolver runs dnsmasq inside a host until the test ends: example.test has an address, nothing else in test exists, and all else is refused.
@@ -79,7 +80,7 @@ func TestDNSAgainstResolver(t *testing.T) {
 
 	atResolver := measuring(t, l.Relay, Config{Interfaces: []string{l.Relay.Facing(client).Name}, DNS: true, IncludeLocal: true})
 	end := measuring(t, client, Config{Interfaces: []string{"eth0"}, DNS: true})
-	var want []DNS
+	var want []report.DNS
 	rcodes := make(map[uint8]bool)
 	for i, q := range []struct {
 		name string
@@ -88,19 +89,19 @@ func TestDNSAgainstResolver(t *testing.T) {
 		answer := lookup(t, client, server, wire.DNS{ID: uint16(i), Name: q.name, Type: q.typ, EDNS: i%2 == 0})
 		rcode := answer[3] & 0xf
 		rcodes[rcode] = true
-		want = append(want, DNS{Type: q.typ, RCode: rcode})
+		want = append(want, report.DNS{Type: q.typ, RCode: rcode})
 	}
 	require.Equal(t, map[uint8]bool{0: true, 3: true, 5: true}, rcodes, "NOERROR, NXDOMAIN, REFUSED")
 	lookupTCP(t, client, server, wire.DNS{ID: 1, Name: "example.test", Type: 1}, wire.DNS{ID: 2, Name: "nothing.test", Type: 16})
-	want = append(want, DNS{Type: 1}, DNS{Type: 16, RCode: 3})
+	want = append(want, report.DNS{Type: 1}, report.DNS{Type: 16, RCode: 3})
 	got, inner := end(), atResolver()
 
-	require.Len(t, inner.samples, len(want))
-	var answers []DNS
-	for i, s := range got.samples {
-		require.Equal(t, MethodQuery, s.Method)
+	require.Len(t, inner.Samples, len(want))
+	var answers []report.DNS
+	for i, s := range got.Samples {
+		require.Equal(t, report.MethodQuery, s.Method)
 		require.Equal(t, server, s.Source)
-		require.Greater(t, s.RTT, inner.samples[i].RTT, "it has in it what the resolver's own host measures")
+		require.Greater(t, s.RTT, inner.Samples[i].RTT, "it has in it what the resolver's own host measures")
 		answers = append(answers, *s.DNS)
 	}
 	require.Equal(t, want, answers)

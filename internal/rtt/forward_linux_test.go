@@ -22,6 +22,7 @@ import (
 
 	"sluice/internal/rtt/bpf"
 	"sluice/internal/rtt/internal/flood"
+	"sluice/internal/rtt/output"
 )
 
 // A watcher watches what a benchmark forwards, until stop is called.
@@ -50,7 +51,7 @@ func watchers() []watcher {
 
 func sluiceWatcher(cfg Config) func(*testing.B) func() {
 	return func(b *testing.B) func() {
-		out, err := NewWriter(FormatStandard, func() (io.WriteCloser, error) { return closed{io.Discard}, nil })
+		out, err := output.New(output.Standard, func() (io.WriteCloser, error) { return nopCloser{io.Discard}, nil })
 		require.NoError(b, err)
 		cfg.Interfaces, cfg.Sink, cfg.Logger = []string{flood.Inside}, out, slog.New(slog.DiscardHandler)
 		m, err := New(cfg)
@@ -62,7 +63,7 @@ func sluiceWatcher(cfg Config) func(*testing.B) func() {
 			cancel()
 			wg.Wait()
 			require.NoError(b, err)
-			counted, err := m.counters()
+			counted, err := m.kernel.Counters()
 			require.NoError(b, err)
 			require.NotZero(b, counted.Tally[bpf.MonitorTallyTALLY_RTTS], "it did watch")
 			require.NoError(b, m.Close())

@@ -23,6 +23,9 @@ import (
 
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
+	"sluice/internal/rtt/pcap"
+	"sluice/internal/rtt/report"
+	"sluice/internal/rtt/report/reporttest"
 )
 
 // tap captures what passes a device of a host, with the kernel's time stamps.
@@ -31,7 +34,7 @@ type tap struct {
 	fd      int
 	stop    chan struct{}
 	done    chan struct{}
-	packets []captured
+	packets []pcap.Packet
 }
 
 // startTap begins to capture.
@@ -77,7 +80,7 @@ func (k *tap) run() {
 			return
 		}
 		ts := unixTime(messages[0].Data)
-		k.packets = append(k.packets, captured{ts, slices.Clone(buf[:min(n, 120)]), n})
+		k.packets = append(k.packets, pcap.Packet{At: ts, Frame: slices.Clone(buf[:min(n, 120)]), Length: n})
 	}
 }
 
@@ -91,18 +94,18 @@ func unixTime(timespec []byte) time.Time {
 }
 
 // end returns what was captured.
-func (k *tap) end() []captured {
+func (k *tap) end() []pcap.Packet {
 	close(k.stop)
 	<-k.done
 	require.NoError(k.t, unix.Close(k.fd))
-	slices.SortStableFunc(k.packets, func(a, b captured) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(k.packets, func(a, b pcap.Packet) int { return a.At.Compare(b.At) })
 	return k.packets
 }
 
 // measuring runs a Monitor inside a host until end is called, which returns what it measured. Samples are sorted by time:
 // CPUs report theirs in batches.
-func measuring(t testing.TB, h *lab.Host, cfg Config) (end func() *taken) {
-	got := new(taken)
+func measuring(t testing.TB, h *lab.Host, cfg Config) (end func() *reporttest.Sink) {
+	got := new(reporttest.Sink)
 	cfg.Sink = got
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -116,12 +119,12 @@ func measuring(t testing.TB, h *lab.Host, cfg Config) (end func() *taken) {
 	var wg sync.WaitGroup
 	var err error
 	wg.Go(func() { err = m.Run(ctx) })
-	return func() *taken {
+	return func() *reporttest.Sink {
 		cancel()
 		wg.Wait()
 		require.NoError(t, err)
 		require.NoError(t, m.Close())
-		slices.SortStableFunc(got.samples, func(a, b Sample) int { return a.Time.Compare(b.Time) })
+		slices.SortStableFunc(got.Samples, func(a, b report.Sample) int { return a.Time.Compare(b.Time) })
 		return got
 	}
 }
@@ -251,7 +254,7 @@ func TestAgainstReferenceWithoutTimestamps(t *testing.T) {
 			cfg := Config{TCP: true, RateLimit: -1, IncludeLocal: true, IncludeSYN: true}
 			got, packets := capturing(t, client, cfg, func() { exchange(t, client, server, path.rounds) })
 			for _, s := range got {
-				require.Equal(t, MethodSequence, s.Method)
+				require.Equal(t, report.MethodSequence, s.Method)
 			}
 			address := server.Facing(client).IPv4.Addr()
 			requireReference(t, "TCP", address, cfg, got, packets, referenceSequence(packets))
@@ -260,20 +263,20 @@ func TestAgainstReferenceWithoutTimestamps(t *testing.T) {
 }
 
 // capturing measures and captures what passes a host's eth0 while traffic runs.
-func capturing(t *testing.T, h *lab.Host, cfg Config, traffic func()) ([]Sample, []captured) {
+func capturing(t *testing.T, h *lab.Host, cfg Config, traffic func()) ([]report.Sample, []pcap.Packet) {
 	capture := startTap(t, h, "eth0")
 	cfg.Interfaces = []string{"eth0"}
 	end := measuring(t, h, cfg)
 	traffic()
-	return end().samples, capture.end()
+	return end().Samples, capture.end()
 }
 
 // requireEchoes compares the number of echoes with what ping itself reports.
-func requireEchoes(t *testing.T, got []Sample, pinged []time.Duration) {
+func requireEchoes(t *testing.T, got []report.Sample, pinged []time.Duration) {
 	t.Helper()
 	var echoes []time.Duration
 	for _, s := range got {
-		if s.Method == MethodEcho {
+		if s.Method == report.MethodEcho {
 			echoes = append(echoes, s.RTT)
 		}
 	}
@@ -292,15 +295,15 @@ func median(list []time.Duration) time.Duration {
 //   - A live sample exists for each RTT of the reference. The capture times an arriving packet before the program sees it,
 //     and a leaving one after. A reply of the remote host therefore takes no less than in the reference, and a reply of
 //     this host no more.
-func requireReference(t *testing.T, protocol string, remote netip.Addr, cfg Config, live []Sample, packets []captured,
+func requireReference(t *testing.T, protocol string, remote netip.Addr, cfg Config, live []report.Sample, packets []pcap.Packet,
 	want []refSample,
 ) {
 	t.Helper()
 	require.NotEmpty(t, want, protocol)
-	var again taken
+	var again reporttest.Sink
 	cfg.Sink = &again
-	mustReplay(t, cfg, pcapOf(t, linkEthernet, 65535, packets...))
-	reference, replayed := make(map[netip.Addr][]time.Duration), rttsBySource(protocol, again.samples)
+	mustReplay(t, cfg, captureFile(t, packets...))
+	reference, replayed := make(map[netip.Addr][]time.Duration), rttsBySource(protocol, again.Samples)
 	for _, w := range want {
 		reference[w.source] = append(reference[w.source], w.rtt)
 	}
@@ -320,7 +323,7 @@ func requireReference(t *testing.T, protocol string, remote netip.Addr, cfg Conf
 }
 
 // rttsBySource lists the RTTs of a protocol by the host that replies.
-func rttsBySource(protocol string, samples []Sample) map[netip.Addr][]time.Duration {
+func rttsBySource(protocol string, samples []report.Sample) map[netip.Addr][]time.Duration {
 	rtts := make(map[netip.Addr][]time.Duration)
 	for _, s := range samples {
 		if s.Protocol == protocol {

@@ -9,12 +9,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sync/errgroup"
 
+	"sluice/internal/rtt/attach"
 	"sluice/internal/rtt/bpf"
+	"sluice/internal/rtt/kernel"
+	"sluice/internal/rtt/report"
 )
 
 // flushInterval bounds how long an event waits in a CPU's batch, and how long records wait in the sink.
@@ -23,15 +24,15 @@ const flushInterval = 100 * time.Millisecond
 // A Monitor measures the traffic of some interfaces.
 type Monitor struct {
 	cfg      Config
-	kernel   *kernel
-	attached *attachments
+	kernel   *kernel.Programs
+	attached *attach.Links
 	locals   io.Closer
 	reader   *ringbuf.Reader
 	clock    *wallClock
-	totals   *aggregator // nil: nothing is aggregated
+	totals   *kernel.Aggregator // nil: nothing is aggregated
 
 	mu     sync.Mutex // guards the sink
-	decode *decoder
+	decode *kernel.Decoder
 }
 
 // New loads the programs and attaches them to the interfaces, which are looked up in the network namespace of the
@@ -41,12 +42,12 @@ func New(cfg Config) (*Monitor, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	devices, err := findDevices(cfg.Interfaces)
+	devices, err := attach.FindDevices(cfg.Interfaces)
 	if err != nil {
 		return nil, err
 	}
 	m := &Monitor{cfg: cfg, clock: newWallClock()}
-	m.decode = &decoder{wall: m.clock.time, interfaces: interfaceNames(cfg, devices), sink: cfg.Sink}
+	m.decode = &kernel.Decoder{Wall: m.clock.time, Interfaces: interfaceNames(cfg, devices), Sink: cfg.Sink}
 	if err := m.start(devices); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -54,27 +55,27 @@ func New(cfg Config) (*Monitor, error) {
 }
 
 // interfaceNames are those that records name: none if there is but one observer.
-func interfaceNames(cfg Config, devices []device) map[uint32]string {
+func interfaceNames(cfg Config, devices []attach.Device) map[uint32]string {
 	if len(devices) < 2 || cfg.MergeInterfaces {
 		return nil
 	}
 	names := make(map[uint32]string)
 	for _, d := range devices {
-		names[uint32(d.index)] = d.name
+		names[uint32(d.Index)] = d.Name
 	}
 	return names
 }
 
 // start attaches last, so that everything is ready for the first packet.
-func (m *Monitor) start(devices []device) (err error) {
-	if m.kernel, err = loadKernel(&m.cfg, m.cfg.settings(), programsFor(m.cfg.Hook, devices)); err != nil {
+func (m *Monitor) start(devices []attach.Device) (err error) {
+	if m.kernel, err = kernel.Load(m.cfg.settings(), m.cfg.limits(), attach.ProgramNames(m.cfg.Hook, devices)); err != nil {
 		return err
 	}
 	if m.reader, err = ringbuf.NewReader(m.kernel.Maps[bpf.MonitorMapEvents]); err != nil {
 		return fmt.Errorf("open the event ring: %w", err)
 	}
 	if m.cfg.Aggregate > 0 {
-		if m.totals, err = newAggregator(m.kernel.Monitor, &m.cfg); err != nil {
+		if m.totals, err = kernel.NewAggregator(m.kernel.Monitor, m.cfg.aggregation()); err != nil {
 			return err
 		}
 	}
@@ -83,7 +84,7 @@ func (m *Monitor) start(devices []device) (err error) {
 			return err
 		}
 	}
-	m.attached, err = attach(&m.cfg, m.kernel.Monitor, devices)
+	m.attached, err = attach.New(m.kernel.Programs, m.cfg.Hook, m.cfg.XDPMode, devices)
 	return err
 }
 
@@ -100,7 +101,7 @@ func (m *Monitor) Close() error {
 		errs = append(errs, m.reader.Close())
 	}
 	if m.kernel != nil {
-		m.kernel.close()
+		m.kernel.Close()
 	}
 	return errors.Join(errs...)
 }
@@ -112,7 +113,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	g.Go(func() error { return m.read(ctx) })
 	g.Go(func() error { return m.maintain(ctx) })
 	g.Go(func() error { return m.aggregate(ctx) })
-	g.Go(func() error { return m.attached.watch(ctx) })
+	g.Go(func() error { return m.attached.Watch(ctx, m.cfg.Logger) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -124,7 +125,7 @@ func (m *Monitor) finish() error {
 	if err := m.attached.Close(); err != nil {
 		return err
 	}
-	if err := m.kernel.flush(); err != nil {
+	if err := m.kernel.Flush(); err != nil {
 		return err
 	}
 	if err := m.drain(); err != nil || m.totals == nil {
@@ -133,7 +134,11 @@ func (m *Monitor) finish() error {
 	return m.reportInterval(func() {})
 }
 
-func (m *Monitor) counters() (bpf.MonitorCounterSet, error) { return m.kernel.Counters() }
+// Counters reads the counters. Traffic is only counted with Config.CountTraffic or Config.Aggregate.
+func (m *Monitor) Counters() (report.Counters, error) { return kernel.ReadCounters(m.kernel.Monitor) }
+
+// Flows reads the flow table: the directions in which something waits for a reply or was answered.
+func (m *Monitor) Flows() ([]report.FlowState, error) { return m.decode.Flows(m.kernel.Monitor) }
 
 // settle is how long a program that runs when a period ends may take to finish.
 const settle = 5 * time.Millisecond
@@ -143,7 +148,7 @@ func (m *Monitor) aggregate(ctx context.Context) error {
 	if m.totals == nil {
 		return nil
 	}
-	m.totals.begin(time.Now())
+	m.totals.Begin(time.Now())
 	t := time.NewTicker(m.cfg.Aggregate)
 	defer t.Stop()
 	for {
@@ -159,7 +164,7 @@ func (m *Monitor) aggregate(ctx context.Context) error {
 }
 
 func (m *Monitor) reportInterval(settle func()) error {
-	i, err := m.totals.turn(time.Now(), settle)
+	i, err := m.totals.Turn(time.Now(), settle)
 	if err != nil {
 		return err
 	}
@@ -192,7 +197,7 @@ func (m *Monitor) readSome() error {
 		} else if err != nil {
 			return fmt.Errorf("read events: %w", err)
 		}
-		if err := m.take(func() error { return m.decode.decode(record.RawSample) }, record.Remaining == 0); err != nil {
+		if err := m.take(func() error { return m.decode.Decode(record.RawSample) }, record.Remaining == 0); err != nil {
 			return err
 		}
 	}
@@ -230,96 +235,15 @@ func (m *Monitor) maintain(ctx context.Context) error {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), losses.report())
 		case <-flush.C:
-			err = m.kernel.flush()
+			err = m.kernel.Flush()
 		case <-second.C:
 			m.clock.sync()
 			err = losses.report()
 		case <-cleanup:
-			err = m.kernel.cleanUp()
+			err = m.kernel.CleanUp()
 		}
 		if err != nil {
 			return err
 		}
 	}
-}
-
-// kernel is the loaded programs with their clean-up.
-type kernel struct {
-	*bpf.Monitor
-	cleanups []*link.Iter
-}
-
-// loadKernel loads the programs for packets and those that the Monitor itself runs.
-func loadKernel(cfg *Config, s bpf.MonitorSettings, programs []string) (*kernel, error) {
-	programs = append(programs, bpf.MonitorProgFlush)
-	for _, t := range tables {
-		programs = append(programs, t.cleanup)
-	}
-	m, err := bpf.Load(s, cfg.limits(), programs...)
-	if err != nil {
-		return nil, err
-	}
-	k := &kernel{Monitor: m}
-	for _, t := range tables {
-		if err := k.addCleanup(t.cleanup, t.table); err != nil {
-			k.close()
-			return nil, err
-		}
-	}
-	return k, nil
-}
-
-// tables are the maps with a clean-up.
-var tables = []struct{ table, cleanup string }{
-	{bpf.MonitorMapFlows, bpf.MonitorProgExpireFlows},
-	{bpf.MonitorMapQueries, bpf.MonitorProgExpireQueries},
-}
-
-func (k *kernel) addCleanup(program, table string) error {
-	iter, err := link.AttachIter(link.IterOptions{Program: k.Programs[program], Map: k.Maps[table]})
-	if err != nil {
-		return fmt.Errorf("attach %s: %w", program, err)
-	}
-	k.cleanups = append(k.cleanups, iter)
-	return nil
-}
-
-func (k *kernel) close() {
-	for _, iter := range k.cleanups {
-		iter.Close()
-	}
-	k.Close()
-}
-
-// cleanUp removes what has timed out from the tables.
-func (k *kernel) cleanUp() error {
-	for _, iter := range k.cleanups {
-		run, err := iter.Open()
-		if err != nil {
-			return fmt.Errorf("clean up: %w", err)
-		}
-		_, err = io.Copy(io.Discard, run)
-		run.Close()
-		if err != nil {
-			return fmt.Errorf("clean up: %w", err)
-		}
-	}
-	return nil
-}
-
-const runOnCPU = 1 // BPF_F_TEST_RUN_ON_CPU
-
-// flush hands over the events that wait in the CPUs' batches.
-func (k *kernel) flush() error {
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return err
-	}
-	for cpu := range cpus {
-		_, err := k.Programs[bpf.MonitorProgFlush].Run(&ebpf.RunOptions{CPU: uint32(cpu), Flags: runOnCPU})
-		if err != nil && !errors.Is(err, errCPUOffline) {
-			return fmt.Errorf("flush events: %w", err)
-		}
-	}
-	return nil
 }

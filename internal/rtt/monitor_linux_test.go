@@ -17,26 +17,29 @@ import (
 
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
+	"sluice/internal/rtt/attach"
 	"sluice/internal/rtt/internal/wire"
+	"sluice/internal/rtt/report"
+	"sluice/internal/rtt/report/reporttest"
 )
 
 // echoes pings from one host to another and requires that a Monitor on the given interfaces of either measures it.
-func echoes(t *testing.T, at, from, to *lab.Host, cfg Config) []Sample {
+func echoes(t *testing.T, at, from, to *lab.Host, cfg Config) []report.Sample {
 	cfg.ICMP, cfg.RateLimit = true, -1
 	end := measuring(t, at, cfg)
 	require.Len(t, ping(t, from, to.Facing(from).IPv4.Addr(), 5), 5)
-	return end().samples
+	return end().Samples
 }
 
 func TestHooks(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
 	for name, cfg := range map[string]Config{
 		"tc":          {},
-		"tcx":         {Hook: HookTCX},
-		"clsact":      {Hook: HookClsact},
-		"native XDP":  {Hook: HookXDP, XDPMode: XDPNative},
-		"generic XDP": {Hook: HookXDP, XDPMode: XDPGeneric},
-		"any XDP":     {Hook: HookXDP, XDPMode: XDPUnspecified},
+		"tcx":         {Hook: attach.HookTCX},
+		"clsact":      {Hook: attach.HookClsact},
+		"native XDP":  {Hook: attach.HookXDP, XDPMode: attach.XDPNative},
+		"generic XDP": {Hook: attach.HookXDP, XDPMode: attach.XDPGeneric},
+		"any XDP":     {Hook: attach.HookXDP, XDPMode: attach.XDPUnspecified},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Interfaces = []string{"eth0"}
@@ -100,19 +103,19 @@ func TestLoopback(t *testing.T) {
 	require.Len(t, ping(t, h, netip.MustParseAddr("127.0.0.1"), 5), 5)
 	exchange(t, h, h, 20)
 	got := end()
-	methods := make(map[Method]int)
-	for _, s := range got.samples {
+	methods := make(map[report.Method]int)
+	for _, s := range got.Samples {
 		methods[s.Method]++
 		require.Zero(t, s.Retransmissions)
 	}
-	require.Equal(t, 5, methods[MethodEcho])
-	require.NotZero(t, methods[MethodTimestamp])
+	require.Equal(t, 5, methods[report.MethodEcho])
+	require.NotZero(t, methods[report.MethodTimestamp])
 }
 
 // A TUN device has no link header.
 func TestDeviceWithoutLinkHeader(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
-	for _, hook := range []Hook{HookTC, HookClsact, HookXDP} {
+	for _, hook := range []attach.Hook{attach.HookTC, attach.HookClsact, attach.HookXDP} {
 		var tun *netlink.Tuntap
 		require.NoError(t, l.Publisher.Do(func() error {
 			tun = &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "tun0"}, Mode: netlink.TUNTAP_MODE_TUN, Flags: netlink.TUNTAP_NO_PI, Queues: 1}
@@ -123,7 +126,7 @@ func TestDeviceWithoutLinkHeader(t *testing.T) {
 		}))
 		file := tun.Fds[0]
 		end := measuring(t, l.Publisher, Config{
-			Interfaces: []string{"tun0"}, ICMP: true, RateLimit: -1, IncludeLocal: true, Hook: hook, XDPMode: XDPGeneric,
+			Interfaces: []string{"tun0"}, ICMP: true, RateLimit: -1, IncludeLocal: true, Hook: hook, XDPMode: attach.XDPGeneric,
 		})
 		// Arriving request and reply, as if the device were in the middle.
 		for _, packet := range [][]byte{
@@ -134,8 +137,8 @@ func TestDeviceWithoutLinkHeader(t *testing.T) {
 			require.NoError(t, err)
 		}
 		got := end()
-		require.Len(t, got.samples, 2, hook)
-		require.Equal(t, "ICMPv6", got.samples[1].Protocol)
+		require.Len(t, got.Samples, 2, hook)
+		require.Equal(t, "ICMPv6", got.Samples[1].Protocol)
 		require.NoError(t, file.Close())
 		require.NoError(t, l.Publisher.Do(func() error { return ignoreMissing(netlink.LinkDel(tun)) }))
 	}
@@ -150,7 +153,7 @@ func ignoreMissing(err error) error {
 
 // starting returns the error with which New fails inside a host.
 func starting(t *testing.T, h *lab.Host, cfg Config) error {
-	cfg.Sink = new(taken)
+	cfg.Sink = new(reporttest.Sink)
 	var failed error
 	require.NoError(t, h.Do(func() error {
 		m, err := New(cfg)
@@ -170,10 +173,10 @@ func TestClearErrors(t *testing.T) {
 
 	var first *Monitor
 	require.NoError(t, l.Publisher.Do(func() (err error) {
-		first, err = New(Config{Interfaces: []string{"eth0"}, Hook: HookXDP, Sink: new(taken)})
+		first, err = New(Config{Interfaces: []string{"eth0"}, Hook: attach.HookXDP, Sink: new(reporttest.Sink)})
 		return err
 	}))
-	require.EqualError(t, starting(t, l.Publisher, Config{Interfaces: []string{"eth0"}, Hook: HookXDP}),
+	require.EqualError(t, starting(t, l.Publisher, Config{Interfaces: []string{"eth0"}, Hook: attach.HookXDP}),
 		"attach to eth0: another XDP program is there; use the tc hook: failed to attach link: create link: device or resource busy")
 	require.NoError(t, starting(t, l.Publisher, Config{Interfaces: []string{"eth0", "eth0"}}), "TCX has room for several, and once is enough")
 	require.NoError(t, first.Close())
@@ -191,7 +194,7 @@ func TestMissingCapabilities(t *testing.T) {
 			failed <- err
 			return
 		}
-		_, err := New(Config{Interfaces: []string{"lo"}, Sink: new(taken)})
+		_, err := New(Config{Interfaces: []string{"lo"}, Sink: new(reporttest.Sink)})
 		failed <- err
 	}()
 	require.EqualError(t, <-failed, "load BPF programs: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON: operation not permitted")
@@ -213,7 +216,7 @@ func TestInterfaceDisappears(t *testing.T) {
 	var m *Monitor
 	require.NoError(t, l.Publisher.Do(func() (err error) {
 		m, err = New(Config{
-			Interfaces: []string{"one", "two"}, Sink: new(taken), Hook: HookClsact,
+			Interfaces: []string{"one", "two"}, Sink: new(reporttest.Sink), Hook: attach.HookClsact,
 			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
 		})
 		return err
@@ -247,11 +250,11 @@ func TestAggregationOfInterfaces(t *testing.T) {
 	end := measuring(t, l.Publisher, Config{Interfaces: []string{"eth0"}, ICMP: true, RateLimit: -1, Aggregate: time.Hour, IPv4Prefix: 31})
 	require.Len(t, ping(t, l.Publisher, l.Relay.Devices[0].IPv4.Addr(), 10), 10)
 	got := end()
-	require.Empty(t, got.samples)
-	require.Empty(t, got.flows)
-	require.Len(t, got.intervals, 1)
-	i := got.intervals[0]
-	var relay *Prefix
+	require.Empty(t, got.Samples)
+	require.Empty(t, got.Flows)
+	require.Len(t, got.Intervals, 1)
+	i := got.Intervals[0]
+	var relay *report.Prefix
 	for n := range i.Prefixes {
 		if p := &i.Prefixes[n]; p.Contains(l.Relay.Devices[0].IPv4.Addr()) {
 			relay = p
@@ -260,14 +263,14 @@ func TestAggregationOfInterfaces(t *testing.T) {
 	require.EqualValues(t, 10, relay.RTT.Count)
 	require.EqualValues(t, 10, relay.Received.Other.Packets)
 	require.EqualValues(t, 10*98, relay.Sent.Other.Bytes)
-	require.Contains(t, i.Transports, NamedTraffic{"ICMP", Traffic{20, 20 * 98}})
+	require.Contains(t, i.Transports, report.NamedTraffic{Name: "ICMP", Traffic: report.Traffic{Packets: 20, Bytes: 20 * 98}})
 }
 
 func TestFlows(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
 	var m *Monitor
 	require.NoError(t, l.Publisher.Do(func() (err error) {
-		m, err = New(Config{Interfaces: []string{"eth0"}, ICMP: true, TCP: true, RateLimit: -1, Quiet: true, Sink: new(taken)})
+		m, err = New(Config{Interfaces: []string{"eth0"}, ICMP: true, TCP: true, RateLimit: -1, Quiet: true, Sink: new(reporttest.Sink)})
 		return err
 	}))
 	defer m.Close()
@@ -277,8 +280,8 @@ func TestFlows(t *testing.T) {
 	require.Len(t, flows, 1)
 	f := flows[0]
 	require.Equal(t, l.Relay.Devices[0].IPv4.Addr(), f.Source.Addr())
-	require.Equal(t, Traffic{10, 560}, f.Sent)
-	require.Equal(t, Traffic{10, 560}, f.Received)
+	require.Equal(t, report.Traffic{Packets: 10, Bytes: 560}, f.Sent)
+	require.Equal(t, report.Traffic{Packets: 10, Bytes: 560}, f.Received)
 	require.NotZero(t, f.MinRTT)
 	require.LessOrEqual(t, f.MinRTT, f.SmoothedRTT)
 	loss, known := f.Loss()
@@ -287,7 +290,7 @@ func TestFlows(t *testing.T) {
 	counters, err := m.Counters()
 	require.NoError(t, err)
 	require.EqualValues(t, 1, counters.Flows)
-	require.Contains(t, counters.Outcomes, NamedCount{"icmp", 20})
-	require.Contains(t, counters.Events, NamedCount{"rtts", 10})
-	require.Contains(t, counters.Events, NamedCount{"events", 0})
+	require.Contains(t, counters.Outcomes, report.NamedCount{Name: "icmp", Count: 20})
+	require.Contains(t, counters.Events, report.NamedCount{Name: "rtts", Count: 10})
+	require.Contains(t, counters.Events, report.NamedCount{Name: "events", Count: 0})
 }

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"io"
 
-	"sluice/internal/rtt/bpf"
+	"sluice/internal/rtt/report"
 )
 
 var errNoBPF = errors.New("measuring RTTs needs Linux: its eBPF programs run in that kernel")
@@ -23,7 +23,8 @@ func New(Config) (*Monitor, error) {
 // Run does nothing.
 func (*Monitor) Run(context.Context) error { return nil }
 
-func (*Monitor) counters() (bpf.MonitorCounterSet, error) { return bpf.MonitorCounterSet{}, errNoBPF }
+// Counters reads nothing.
+func (*Monitor) Counters() (report.Counters, error) { return report.Counters{}, errNoBPF }
 
 // Close does nothing.
 func (*Monitor) Close() error { return nil }
@@ -39,4 +40,4 @@ func Replay(context.Context, Config, io.Reader) (Replayed, error) {
 }
 
 // Flows reads nothing.
-func (*Monitor) Flows() ([]FlowState, error) { return nil, errNoBPF }
+func (*Monitor) Flows() ([]report.FlowState, error) { return nil, errNoBPF }

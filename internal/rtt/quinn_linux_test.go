@@ -14,6 +14,9 @@ import (
 
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
+	"sluice/internal/rtt/pcap"
+	"sluice/internal/rtt/report"
+	"sluice/internal/rtt/report/reporttest"
 )
 
 // quinnConnections are so many that none of them spins in one of 100 000 runs only: each end of quinn leaves the bit random on
@@ -33,13 +36,13 @@ func quinn(t *testing.T) string {
 // the same packets.
 func quinnConnection(
 	t *testing.T, l *lab.Lab, program string, server netip.AddrPort, client string,
-) (handshakes, spins []Sample, packets []captured) {
+) (handshakes, spins []report.Sample, packets []pcap.Packet) {
 	samples, packets := capturing(t, l.Publisher, quinnConfig, func() {
 		out, err := combined(l.Publisher, exec.Command(program, "client", server.String(), client, "1.5"))
 		require.NoError(t, err, out)
 	})
 	for _, s := range samples {
-		if s.Method == MethodSpin {
+		if s.Method == report.MethodSpin {
 			spins = append(spins, s)
 		} else {
 			handshakes = append(handshakes, s)
@@ -103,15 +106,15 @@ func TestSpinBitOfQuinn(t *testing.T) {
 
 // requireSpins compares spin RTTs with a capture of the same packets: the kernel programs measure the capture once more,
 // with the times in it, and each RTT is the time between two edges of the spin bit in one direction (RFC 9000 §17.4).
-func requireSpins(t *testing.T, server netip.AddrPort, live []Sample, packets []captured) {
-	var again taken
+func requireSpins(t *testing.T, server netip.AddrPort, live []report.Sample, packets []pcap.Packet) {
+	var again reporttest.Sink
 	cfg := quinnConfig
 	cfg.Sink = &again
-	mustReplay(t, cfg, pcapOf(t, linkEthernet, 65535, packets...))
+	mustReplay(t, cfg, captureFile(t, packets...))
 	want := referenceSpins(packets, server)
 	replayed := 0
-	for _, s := range again.samples {
-		if s.Method == MethodSpin {
+	for _, s := range again.Samples {
+		if s.Method == report.MethodSpin {
 			replayed++
 			require.True(t, want[s.RTT], "%v is not the time between two edges", s)
 		}
@@ -126,14 +129,14 @@ func requireSpins(t *testing.T, server netip.AddrPort, live []Sample, packets []
 }
 
 // referenceSpins returns the times between one edge of the spin bit and the next in the same direction.
-func referenceSpins(packets []captured, server netip.AddrPort) map[time.Duration]bool {
+func referenceSpins(packets []pcap.Packet, server netip.AddrPort) map[time.Duration]bool {
 	rtts := make(map[time.Duration]bool)
 	var last [2]struct {
 		spin, known bool
 		edge        time.Time
 	}
 	for _, p := range packets {
-		packet := gopacket.NewPacket(p.frame, layers.LayerTypeEthernet, gopacket.NoCopy)
+		packet := gopacket.NewPacket(p.Frame, layers.LayerTypeEthernet, gopacket.NoCopy)
 		udp, ok := packet.Layer(layers.LayerTypeUDP).(*layers.UDP)
 		if !ok || len(udp.Payload) == 0 || udp.Payload[0]&0x80 != 0 {
 			continue // no short header
@@ -144,8 +147,8 @@ func referenceSpins(packets []captured, server netip.AddrPort) map[time.Duration
 		}
 		spin := udp.Payload[0]&0x20 != 0
 		if way.known && spin != way.spin {
-			rtts[p.at.Sub(way.edge)] = true
-			way.edge = p.at
+			rtts[p.At.Sub(way.edge)] = true
+			way.edge = p.At
 		}
 		way.spin, way.known = spin, true
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
+
+	"sluice/internal/rtt/pcap"
 )
 
 // The reference measures RTTs in a capture in its own way: with all packets at hand, parsed by another library, and without
@@ -40,10 +42,10 @@ type refSample struct {
 func newer(a, b uint32) bool { return int32(a-b) > 0 }
 
 // referenceTCP measures the TCP connection in a capture.
-func referenceTCP(packets []captured) (samples []refSample) {
+func referenceTCP(packets []pcap.Packet) (samples []refSample) {
 	ends := make(map[netip.Addr]*refEnd)
 	for _, p := range packets {
-		packet := gopacket.NewPacket(p.frame, layers.LayerTypeEthernet, gopacket.NoCopy)
+		packet := gopacket.NewPacket(p.Frame, layers.LayerTypeEthernet, gopacket.NoCopy)
 		tcp, ok := packet.Layer(layers.LayerTypeTCP).(*layers.TCP)
 		if !ok {
 			continue
@@ -56,10 +58,10 @@ func referenceTCP(packets []captured) (samples []refSample) {
 		}
 		tsval, tsecr := refTimestamps(tcp)
 		if length := refLength(packet, tcp); !tcp.SYN && (length > 0 || tcp.FIN) {
-			ends[from].send(p.at, tcp, tsval, length)
+			ends[from].send(p.At, tcp, tsval, length)
 		}
-		if rtt, ok := ends[to].answered(p.at, tcp, tsecr); ok {
-			samples = append(samples, refSample{p.at, from, rtt})
+		if rtt, ok := ends[to].answered(p.At, tcp, tsecr); ok {
+			samples = append(samples, refSample{p.At, from, rtt})
 		}
 	}
 	return samples
@@ -147,11 +149,11 @@ func (e *refEnd) beginsNewest(i int) bool {
 
 // referenceSequence measures a TCP connection without timestamps: each ACK that ends with a segment that was sent once, and
 // that comes after all that was sent twice, answers that segment. SYNs are measured too.
-func referenceSequence(packets []captured) (samples []refSample) {
+func referenceSequence(packets []pcap.Packet) (samples []refSample) {
 	ends := make(map[netip.Addr]*refEnd)
 	answered := make(map[netip.Addr]uint32)
 	for _, p := range packets {
-		packet := gopacket.NewPacket(p.frame, layers.LayerTypeEthernet, gopacket.NoCopy)
+		packet := gopacket.NewPacket(p.Frame, layers.LayerTypeEthernet, gopacket.NoCopy)
 		tcp, ok := packet.Layer(layers.LayerTypeTCP).(*layers.TCP)
 		if !ok {
 			continue
@@ -163,7 +165,7 @@ func referenceSequence(packets []captured) (samples []refSample) {
 			}
 		}
 		if length := refLength(packet, tcp); length > 0 || tcp.SYN || tcp.FIN {
-			ends[from].send(p.at, tcp, 0, length)
+			ends[from].send(p.At, tcp, 0, length)
 		}
 		e := ends[to]
 		if acked, any := answered[to]; !tcp.ACK || any && !newer(tcp.Ack, acked) {
@@ -175,7 +177,7 @@ func referenceSequence(packets []captured) (samples []refSample) {
 		}
 		for i := range e.segments {
 			if s := &e.segments[i]; s.end == tcp.Ack && s.fresh && s.timed {
-				samples = append(samples, refSample{p.at, from, p.at.Sub(s.at)})
+				samples = append(samples, refSample{p.At, from, p.At.Sub(s.at)})
 			}
 		}
 	}
@@ -183,11 +185,11 @@ func referenceSequence(packets []captured) (samples []refSample) {
 }
 
 // referenceEcho measures the ICMP echoes in a capture.
-func referenceEcho(packets []captured) (samples []refSample) {
+func referenceEcho(packets []pcap.Packet) (samples []refSample) {
 	type key struct{ id, seq uint16 }
 	sent := make(map[key]time.Time)
 	for _, p := range packets {
-		packet := gopacket.NewPacket(p.frame, layers.LayerTypeEthernet, gopacket.NoCopy)
+		packet := gopacket.NewPacket(p.Frame, layers.LayerTypeEthernet, gopacket.NoCopy)
 		icmp, ok := packet.Layer(layers.LayerTypeICMPv4).(*layers.ICMPv4)
 		if !ok {
 			continue
@@ -195,11 +197,11 @@ func referenceEcho(packets []captured) (samples []refSample) {
 		k := key{icmp.Id, icmp.Seq}
 		switch icmp.TypeCode.Type() {
 		case layers.ICMPv4TypeEchoRequest:
-			sent[k] = p.at
+			sent[k] = p.At
 		case layers.ICMPv4TypeEchoReply:
 			from, _ := refAddresses(packet)
 			if at, ok := sent[k]; ok {
-				samples = append(samples, refSample{p.at, from, p.at.Sub(at)})
+				samples = append(samples, refSample{p.At, from, p.At.Sub(at)})
 				delete(sent, k)
 			}
 		}

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/internal/rtt/bpf"
+	"sluice/internal/rtt/kernel"
+	"sluice/internal/rtt/pcap"
 )
 
 // Replayed says what became of a capture.
@@ -25,10 +27,10 @@ type Replayed struct {
 type replay struct {
 	Replayed
 	cfg     Config
-	kernel  *kernel
+	kernel  *kernel.Programs
 	reader  *ringbuf.Reader
-	decode  *decoder
-	totals  *aggregator
+	decode  *kernel.Decoder
+	totals  *kernel.Aggregator
 	turn    time.Time // when the current interval of aggregation ends
 	cleanup time.Time // when the next clean-up is due
 	last    time.Time // when the last packet was captured
@@ -42,7 +44,7 @@ func Replay(ctx context.Context, cfg Config, file io.Reader) (Replayed, error) {
 	if err := cfg.validate(); err != nil {
 		return Replayed{}, err
 	}
-	c, err := newCapture(file)
+	c, err := pcap.NewReader(file)
 	if err != nil {
 		return Replayed{}, err
 	}
@@ -57,15 +59,15 @@ func Replay(ctx context.Context, cfg Config, file io.Reader) (Replayed, error) {
 func (r *replay) load() (err error) {
 	s := r.cfg.settings()
 	s.Replay, s.Batch, s.Vlans = 1, 1, 1
-	if r.kernel, err = loadKernel(&r.cfg, s, []string{bpf.MonitorProgIngress}); err != nil {
+	if r.kernel, err = kernel.Load(s, r.cfg.limits(), []string{bpf.MonitorProgIngress}); err != nil {
 		return err
 	}
 	if r.cfg.Aggregate > 0 {
-		if r.totals, err = newAggregator(r.kernel.Monitor, &r.cfg); err != nil {
+		if r.totals, err = kernel.NewAggregator(r.kernel.Monitor, r.cfg.aggregation()); err != nil {
 			return err
 		}
 	}
-	r.decode = &decoder{wall: func(ns uint64) time.Time { return time.Unix(0, int64(ns)) }, sink: r.cfg.Sink}
+	r.decode = &kernel.Decoder{Wall: func(ns uint64) time.Time { return time.Unix(0, int64(ns)) }, Sink: r.cfg.Sink}
 	r.reader, err = ringbuf.NewReader(r.kernel.Maps[bpf.MonitorMapEvents])
 	return err
 }
@@ -75,20 +77,20 @@ func (r *replay) close() {
 		r.reader.Close()
 	}
 	if r.kernel != nil {
-		r.kernel.close()
+		r.kernel.Close()
 	}
 }
 
 // drainEvery is after how many packets events are fetched: each makes four at most, and the smallest ring holds 31.
 const drainEvery = 7
 
-func (r *replay) run(ctx context.Context, c *capture) error {
+func (r *replay) run(ctx context.Context, c *pcap.Reader) error {
 	for ctx.Err() == nil {
-		p, err := c.read()
+		p, err := c.Read()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if _, unknown := errors.AsType[*linkError](err); unknown {
+		if _, unknown := errors.AsType[*pcap.LinkError](err); unknown {
 			r.Skipped++
 			continue
 		}
@@ -103,15 +105,15 @@ func (r *replay) run(ctx context.Context, c *capture) error {
 }
 
 // packet shows one packet to the program, after what was due before it.
-func (r *replay) packet(p captured) error {
-	if err := r.due(p.at); err != nil {
+func (r *replay) packet(p pcap.Packet) error {
+	if err := r.due(p.At); err != nil {
 		return err
 	}
-	r.last = p.at
-	if err := r.kernel.SetClock(uint64(p.at.UnixNano()), p.length); err != nil {
+	r.last = p.At
+	if err := r.kernel.SetClock(uint64(p.At.UnixNano()), p.Length); err != nil {
 		return err
 	}
-	_, err := r.kernel.Programs[bpf.MonitorProgIngress].Run(&ebpf.RunOptions{Data: runnable(p.frame)})
+	_, err := r.kernel.Programs[bpf.MonitorProgIngress].Run(&ebpf.RunOptions{Data: runnable(p.Frame)})
 	if errors.Is(err, unix.EINVAL) {
 		r.Skipped++ // the kernel itself refuses an IP header that is cut
 		return nil
@@ -142,7 +144,7 @@ func (r *replay) due(now time.Time) error {
 		if err := r.kernel.SetClock(uint64(now.UnixNano()), 0); err != nil {
 			return err
 		}
-		return r.kernel.cleanUp()
+		return r.kernel.CleanUp()
 	}
 	return nil
 }
@@ -150,7 +152,7 @@ func (r *replay) due(now time.Time) error {
 func (r *replay) begin(now time.Time) {
 	r.cleanup = now.Add(r.cfg.CleanupInterval)
 	if r.totals != nil {
-		r.totals.begin(now)
+		r.totals.Begin(now)
 		r.turn = now.Add(r.cfg.Aggregate)
 	}
 }
@@ -159,7 +161,7 @@ func (r *replay) endInterval(at time.Time) error {
 	if err := r.drain(); err != nil {
 		return err
 	}
-	i, err := r.totals.turn(at, func() {})
+	i, err := r.totals.Turn(at, func() {})
 	if err != nil {
 		return err
 	}
@@ -175,7 +177,7 @@ func (r *replay) drain() error {
 		} else if err != nil {
 			return fmt.Errorf("read events: %w", err)
 		}
-		if err := r.decode.decode(record.RawSample); err != nil {
+		if err := r.decode.Decode(record.RawSample); err != nil {
 			return err
 		}
 	}
@@ -195,4 +197,18 @@ func (r *replay) finish() error {
 		return err
 	}
 	return r.cfg.Sink.Flush()
+}
+
+// Lengths of frames that the kernel runs programs over, and that have all that these look at.
+const (
+	minRun = 15
+	maxRun = 2048
+)
+
+// runnable gives a frame such a length.
+func runnable(frame []byte) []byte {
+	if len(frame) < minRun {
+		return append(frame[:len(frame):len(frame)], make([]byte, minRun-len(frame))...)
+	}
+	return frame[:min(len(frame), maxRun)]
 }

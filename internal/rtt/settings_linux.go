@@ -5,13 +5,10 @@ import (
 	"math/bits"
 	"os"
 
-	"golang.org/x/sys/unix"
-
+	"sluice/internal/rtt/attach"
 	"sluice/internal/rtt/bpf"
+	"sluice/internal/rtt/report"
 )
-
-// errCPUOffline is what running a program on a CPU that is possible but not there fails with.
-const errCPUOffline = unix.ENXIO
 
 // eventBatch is how many events a CPU collects before it hands them over.
 const eventBatch = 16
@@ -30,7 +27,7 @@ func (c *Config) settings() bpf.MonitorSettings {
 		Local:         bit(c.IncludeLocal),
 		Smoothed:      bit(c.RTTType == RTTSmoothed),
 		Merge:         bit(c.MergeInterfaces),
-		Vlans:         bit(c.Hook != HookXDP), // a device may remove the tag before XDP, and never before TC
+		Vlans:         bit(c.Hook != attach.HookXDP), // a device may remove the tag before XDP, and never before TC
 		Events:        bit(each),
 		Aggregate:     bit(c.Aggregate > 0),
 		Reverse:       bit(c.AggregateReverse),
@@ -77,5 +74,15 @@ func (c *Config) limits() bpf.Limits {
 		Prefixes:       uint32(c.MaxPrefixes),
 		LocalAddresses: maxLocalAddresses,
 		RingBytes:      1 << bits.Len(uint(ring-1)),
+	}
+}
+
+func (c *Config) aggregation() report.Aggregation {
+	return report.Aggregation{
+		Every:      c.Aggregate,
+		Timeout:    max(c.AggregateTimeout, 0),
+		BinWidth:   c.BinWidth,
+		IPv4Prefix: max(c.IPv4Prefix, 0),
+		IPv6Prefix: max(c.IPv6Prefix, 0),
 	}
 }

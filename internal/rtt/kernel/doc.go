@@ -1,0 +1,13 @@
+// Package kernel loads the programs of package bpf and reads what they measure, as values of package report.
+//
+// The programs measure in three ways, and each has its reader:
+//
+//   - Events, one for each RTT and each flow that opens or closes, come through a ring buffer. A CPU collects a batch of them
+//     before it hands them over; [Programs.Flush] makes it hand over what it has. A [Decoder] passes events to a
+//     [report.Sink].
+//   - The flow table holds counters and the latest RTTs of each flow: [Decoder.Flows].
+//   - With aggregation, tables hold traffic and a histogram of RTTs for each network prefix. An [Aggregator] reads them
+//     period by period. Each entry has room for two periods, so that the programs fill one while the other is read.
+//
+// Nothing here has a lock: the caller uses an Aggregator from one goroutine at a time, and guards the Sink of its Decoder.
+package kernel

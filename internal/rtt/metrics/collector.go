@@ -1,0 +1,193 @@
+package metrics
+
+import (
+	"log/slog"
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/internal/rtt/report"
+)
+
+// A Collector is a Sink, and a collector of what it takes and of a monitor's counters.
+type Collector struct {
+	counters func() (report.Counters, error)
+
+	rtts  *prometheus.HistogramVec
+	flows *prometheus.CounterVec
+	dns   *prometheus.CounterVec
+
+	mu       sync.Mutex // guards prefixes
+	prefixes map[netip.Prefix]*prefixMetrics
+}
+
+// prefixMetrics is the sum of the intervals of one prefix.
+type prefixMetrics struct {
+	seen           time.Time
+	received, sent report.Traffic
+	rtt            report.Histogram
+}
+
+// rttBuckets are 100 µs to 13 s, each twice the one before.
+var rttBuckets = prometheus.ExponentialBuckets(100e-6, 2, 18)
+
+var (
+	packetsDesc   = prometheus.NewDesc("sluice_rtt_packets_total", "Packets seen, by what became of them.", []string{"outcome"}, nil)
+	eventsDesc    = prometheus.NewDesc("sluice_rtt_events_total", "What happened to packets, flows and RTTs.", []string{"event"}, nil)
+	tableDesc     = prometheus.NewDesc("sluice_rtt_flow_table_entries", "Flows that are followed now.", nil, nil)
+	protocolDesc  = prometheus.NewDesc("sluice_rtt_protocol_bytes_total", "Bytes seen, by transport protocol.", []string{"protocol"}, nil)
+	ecnDesc       = prometheus.NewDesc("sluice_rtt_ecn_packets_total", "Packets seen, by ECN codepoint.", []string{"codepoint"}, nil)
+	prefixDesc    = prometheus.NewDesc("sluice_rtt_prefix_rtt_seconds", "RTTs of the hosts of a prefix.", []string{"prefix"}, nil)
+	prefixTraffic = prometheus.NewDesc("sluice_rtt_prefix_bytes_total", "Bytes that a prefix received or sent.", []string{"prefix", "direction"}, nil)
+	allDescs      = []*prometheus.Desc{packetsDesc, eventsDesc, tableDesc, protocolDesc, ecnDesc, prefixDesc, prefixTraffic}
+)
+
+// New returns a Collector without counters.
+func New() *Collector {
+	return &Collector{
+		rtts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sluice_rtt_seconds", Help: "RTTs.", Buckets: rttBuckets, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+		}, []string{"protocol", "method"}),
+		flows: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_rtt_flow_events_total", Help: "Directions of flows that opened or closed.",
+		}, []string{"event", "reason"}),
+		dns: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_rtt_dns_responses_total", Help: "Responses to DNS queries.",
+		}, []string{"rcode"}),
+		prefixes: make(map[netip.Prefix]*prefixMetrics),
+	}
+}
+
+// Follow adds the counters that the function reads. It is called before anything collects.
+func (m *Collector) Follow(counters func() (report.Counters, error)) { m.counters = counters }
+
+// Sample takes an RTT. An ambiguous RTT is not counted in the histograms.
+func (m *Collector) Sample(s *report.Sample) error {
+	if s.DNS != nil {
+		m.dns.WithLabelValues(s.DNS.RCodeName()).Inc()
+		if s.DNS.Ambiguous {
+			return nil
+		}
+	}
+	m.rtts.WithLabelValues(s.Protocol, string(s.Method)).Observe(s.RTT.Seconds())
+	return nil
+}
+
+// Flow counts a flow that opened or closed.
+func (m *Collector) Flow(f *report.FlowEvent) error {
+	event := "closing"
+	if f.Opening {
+		event = "opening"
+	}
+	m.flows.WithLabelValues(event, string(f.Reason)).Inc()
+	return nil
+}
+
+// Interval adds what was aggregated. Prefixes without traffic for the timeout are dropped, as in the kernel.
+func (m *Collector) Interval(i *report.Interval) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for n := range i.Prefixes {
+		m.prefixLocked(i.Prefixes[n].Prefix).add(&i.Prefixes[n], i.End)
+	}
+	if timeout := i.Aggregation.Timeout; timeout > 0 {
+		maps.DeleteFunc(m.prefixes, func(_ netip.Prefix, p *prefixMetrics) bool { return i.End.Sub(p.seen) >= timeout })
+	}
+	return nil
+}
+
+func (m *Collector) prefixLocked(p netip.Prefix) *prefixMetrics {
+	if m.prefixes[p] == nil {
+		m.prefixes[p] = new(prefixMetrics)
+	}
+	return m.prefixes[p]
+}
+
+func (m *prefixMetrics) add(p *report.Prefix, now time.Time) {
+	m.seen = now
+	m.received = m.received.Plus(p.Received.Total())
+	m.sent = m.sent.Plus(p.Sent.Total())
+	m.rtt.Add(&p.RTT)
+}
+
+// Flush does nothing.
+func (m *Collector) Flush() error { return nil }
+
+// Describe implements prometheus.Collector.
+func (m *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, v := range []prometheus.Collector{m.rtts, m.flows, m.dns} {
+		v.Describe(ch)
+	}
+	for _, d := range allDescs {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Collector) Collect(ch chan<- prometheus.Metric) {
+	for _, v := range []prometheus.Collector{m.rtts, m.flows, m.dns} {
+		v.Collect(ch)
+	}
+	m.collectPrefixes(ch)
+	if m.counters == nil {
+		return
+	}
+	c, err := m.counters()
+	if err != nil {
+		slog.Warn("metrics without the kernel's counters", "error", err)
+		return
+	}
+	collectCounters(&c, ch)
+}
+
+// collectCounters passes the kernel's counters on.
+func collectCounters(c *report.Counters, ch chan<- prometheus.Metric) {
+	count := func(d *prometheus.Desc, n uint64, label string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), label)
+	}
+	for _, n := range c.Outcomes {
+		count(packetsDesc, n.Count, n.Name)
+	}
+	for _, n := range c.Events {
+		count(eventsDesc, n.Count, n.Name)
+	}
+	for _, n := range c.Transports {
+		count(protocolDesc, n.Bytes, n.Name)
+	}
+	for _, n := range c.ECN {
+		count(ecnDesc, n.Packets, n.Name)
+	}
+	ch <- prometheus.MustNewConstMetric(tableDesc, prometheus.GaugeValue, float64(c.Flows))
+}
+
+func (m *Collector) collectPrefixes(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for prefix, p := range m.prefixes {
+		name := prefix.String()
+		ch <- prometheus.MustNewConstMetric(prefixTraffic, prometheus.CounterValue, float64(p.received.Bytes), name, "received")
+		ch <- prometheus.MustNewConstMetric(prefixTraffic, prometheus.CounterValue, float64(p.sent.Bytes), name, "sent")
+		if p.rtt.Count == 0 {
+			continue
+		}
+		ch <- prometheus.MustNewConstHistogram(prefixDesc, p.rtt.Count, p.rtt.Sum.Seconds(), buckets(&p.rtt), name)
+	}
+}
+
+// buckets counts the RTTs up to the upper bound of each bucket, in seconds. Buckets double in width, to be few. The last
+// bin has no bound, and is in no bucket.
+func buckets(h *report.Histogram) map[float64]uint64 {
+	counts := make(map[float64]uint64)
+	var below uint64
+	bin := 0
+	for bound := 1; bound < report.Bins; bound *= 2 {
+		for ; bin < min(bound, len(h.Bins)); bin++ {
+			below += h.Bins[bin]
+		}
+		counts[(time.Duration(bound) * h.Width).Seconds()] = below
+	}
+	return counts
+}

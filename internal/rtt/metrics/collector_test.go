@@ -1,0 +1,114 @@
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/rtt/report"
+	"sluice/internal/rtt/report/reporttest"
+)
+
+// exposed are the lines of samples that Prometheus reads, without those of a histogram of all RTTs.
+func exposed(t *testing.T, m *Collector) string {
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(m))
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	require.Equal(t, 200, answer.Code)
+	var lines []string
+	for line := range strings.Lines(answer.Body.String()) {
+		if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "sluice_rtt_seconds_bucket") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+func TestMetrics(t *testing.T) {
+	m := New()
+	require.NoError(t, m.Sample(reporttest.TCP()))  // 5.4 ms
+	require.NoError(t, m.Sample(reporttest.QUIC())) // 30 ms
+	require.NoError(t, m.Sample(reporttest.DNS()))  // ambiguous: no RTT
+	require.NoError(t, m.Flow(reporttest.Opening()))
+	require.NoError(t, m.Flow(reporttest.Closing()))
+	require.Equal(t, `sluice_rtt_dns_responses_total{rcode="NXDOMAIN"} 1
+sluice_rtt_flow_events_total{event="closing",reason="flow timeout"} 1
+sluice_rtt_flow_events_total{event="opening",reason="SYN-ACK"} 1
+sluice_rtt_seconds_sum{method="spin",protocol="QUIC"} 0.03
+sluice_rtt_seconds_count{method="spin",protocol="QUIC"} 1
+sluice_rtt_seconds_sum{method="timestamp",protocol="TCP"} 0.005425439
+sluice_rtt_seconds_count{method="timestamp",protocol="TCP"} 1
+`, exposed(t, m))
+}
+
+func TestMetricsOfCounters(t *testing.T) {
+	m := New()
+	m.counters = func() (report.Counters, error) {
+		return report.Counters{
+			Outcomes: []report.NamedCount{{Name: "tcp", Count: 7}}, Events: []report.NamedCount{{Name: "rtts", Count: 3}}, Flows: 2,
+			Transports: []report.NamedTraffic{{Name: "TCP", Traffic: report.Traffic{Packets: 7, Bytes: 700}}}, ECN: []report.NamedTraffic{{Name: "CE", Traffic: report.Traffic{Packets: 1, Bytes: 40}}},
+		}, nil
+	}
+	require.Equal(t, `sluice_rtt_ecn_packets_total{codepoint="CE"} 1
+sluice_rtt_events_total{event="rtts"} 3
+sluice_rtt_flow_table_entries 2
+sluice_rtt_packets_total{outcome="tcp"} 7
+sluice_rtt_protocol_bytes_total{protocol="TCP"} 700
+`, exposed(t, m))
+	m.counters = func() (report.Counters, error) { return report.Counters{}, errors.New("gone") }
+	require.Empty(t, exposed(t, m), "what cannot be read is left out")
+}
+
+// Intervals add up, and prefixes without traffic for the timeout are dropped.
+func TestMetricsOfPrefixes(t *testing.T) {
+	m := New()
+	require.NoError(t, m.Interval(reporttest.Interval()))
+	require.NoError(t, m.Interval(reporttest.Interval()))
+	require.Equal(t, `sluice_rtt_prefix_bytes_total{direction="received",prefix="10.99.1.0/24"} 600
+sluice_rtt_prefix_bytes_total{direction="received",prefix="::/0"} 0
+sluice_rtt_prefix_bytes_total{direction="sent",prefix="10.99.1.0/24"} 160
+sluice_rtt_prefix_bytes_total{direction="sent",prefix="::/0"} 120
+`+prefixHistogram("10.99.1.0/24", 8, 0.052, map[string]int{"0.004": 2, "0.008": 6, "0.016": 8}), exposed(t, m))
+
+	later := *reporttest.Interval()
+	later.End = later.End.Add(later.Aggregation.Timeout)
+	later.Prefixes = later.Prefixes[1:]
+	require.NoError(t, m.Interval(&later))
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("::/0")}, slices.Collect(maps.Keys(m.prefixes)))
+}
+
+// prefixHistogram is the text of a histogram; buckets that are not given have as many as the one before.
+func prefixHistogram(prefix string, count int, sum float64, buckets map[string]int) string {
+	var b strings.Builder
+	below := 0
+	for _, bound := range []string{"0.004", "0.008", "0.016", "0.032", "0.064", "0.128", "0.256", "0.512"} {
+		if n, ok := buckets[bound]; ok {
+			below = n
+		}
+		fmt.Fprintf(&b, "sluice_rtt_prefix_rtt_seconds_bucket{prefix=%q,le=%q} %d\n", prefix, bound, below)
+	}
+	fmt.Fprintf(&b, "sluice_rtt_prefix_rtt_seconds_bucket{prefix=%q,le=\"+Inf\"} %d\n", prefix, count)
+	fmt.Fprintf(&b, "sluice_rtt_prefix_rtt_seconds_sum{prefix=%q} %v\n", prefix, sum)
+	fmt.Fprintf(&b, "sluice_rtt_prefix_rtt_seconds_count{prefix=%q} %d\n", prefix, count)
+	return b.String()
+}
+
+func TestBuckets(t *testing.T) {
+	h := report.Histogram{Count: 4, Max: time.Second, Sum: 1004500 * time.Microsecond, Width: time.Millisecond}
+	h.Bins = make([]uint64, report.Bins)
+	h.Bins[0], h.Bins[1], h.Bins[3], h.Bins[report.Bins-1] = 1, 1, 1, 1
+	require.Equal(t, map[float64]uint64{
+		0.001: 1, 0.002: 2, 0.004: 3, 0.008: 3, 0.016: 3, 0.032: 3, 0.064: 3, 0.128: 3,
+	}, buckets(&h), "the last bin has no bound")
+}

@@ -1,0 +1,104 @@
+package output
+
+import (
+	"fmt"
+	"time"
+
+	"sluice/internal/rtt/report"
+)
+
+// aggregateEncoder is the encoder of a format for aggregated values.
+type aggregateEncoder interface {
+	aggregation([]byte, *report.Interval) []byte // once, before everything else
+	prefix([]byte, *report.Interval, *report.Prefix) []byte
+	totals([]byte, *report.Interval) []byte
+}
+
+// Interval writes what was aggregated.
+func (w *Writer) Interval(i *report.Interval) error {
+	enc, ok := w.enc.(aggregateEncoder)
+	if !ok {
+		return fmt.Errorf("--format: %s has no aggregates: must be standard, json or jsonl", w.format)
+	}
+	if !w.wrote {
+		if err := w.write(enc.aggregation(w.line[:0], i)); err != nil {
+			return err
+		}
+	}
+	for n := range i.Prefixes {
+		if err := w.write(enc.prefix(w.line[:0], i, &i.Prefixes[n])); err != nil {
+			return err
+		}
+	}
+	return w.write(enc.totals(w.line[:0], i))
+}
+
+func (standard) aggregation(b []byte, i *report.Interval) []byte {
+	b = fmt.Appendf(b, "Aggregating RTTs in histograms with %d ", report.Bins)
+	b = appendUnit(b, i.Aggregation.BinWidth, time.Millisecond)
+	b = append(b, " ms wide bins every "...)
+	b = appendUnit(b, i.Aggregation.Every, time.Second)
+	return append(b, " seconds"...)
+}
+
+func (standard) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
+	b = i.End.AppendFormat(b, clockLayout)
+	b = append(p.AppendTo(append(b, ": "...)), " -> "...)
+	rx, tx := p.Received.Total(), p.Sent.Total()
+	b = fmt.Appendf(b, "rxpkts=%d, rxbytes=%d, txpkts=%d, txbytes=%d", rx.Packets, rx.Bytes, tx.Packets, tx.Bytes)
+	if p.RTT.Count == 0 {
+		return b
+	}
+	b = fmt.Appendf(b, ", rtt-count=%d", p.RTT.Count)
+	for _, v := range summary(&p.RTT) {
+		b = append(b, ", "+v.name+"="...)
+		b = append(appendUnit(b, v.value, time.Millisecond), " ms"...)
+	}
+	return b
+}
+
+type namedDuration struct {
+	name  string
+	value time.Duration
+}
+
+// summary returns the figures of a histogram.
+func summary(h *report.Histogram) []namedDuration {
+	return []namedDuration{
+		{"min", h.Min}, {"mean", h.Mean()}, {"median", h.Quantile(0.5)}, {"p95", h.Quantile(0.95)}, {"max", h.Max},
+	}
+}
+
+func (standard) totals(b []byte, i *report.Interval) []byte {
+	b = append(i.End.AppendFormat(b, clockLayout), ": "...)
+	for n, t := range i.Transports {
+		b = fmt.Appendf(b, "%s%s=(pkts=%d, bytes=%d)", inside(n, ""), t.Name, t.Packets, t.Bytes)
+	}
+	if len(i.Transports) == 0 {
+		b = append(b, "pkts=0, bytes=0"...)
+	}
+	for n, e := range i.ECN {
+		b = fmt.Appendf(b, "%s%s=%d", inside(n, ", ECN=("), e.Name, e.Packets)
+	}
+	b = closing(b, len(i.ECN))
+	for n, e := range i.Errors {
+		b = fmt.Appendf(b, "%s%s=%d", inside(n, ", errors=("), e.Name, e.Count)
+	}
+	return closing(b, len(i.Errors))
+}
+
+// inside returns what precedes element n of a list that begins with the given text.
+func inside(n int, begin string) string {
+	if n == 0 {
+		return begin
+	}
+	return ", "
+}
+
+// closing ends a list, unless it is empty.
+func closing(b []byte, elements int) []byte {
+	if elements == 0 {
+		return b
+	}
+	return append(b, ')')
+}

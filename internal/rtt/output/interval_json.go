@@ -1,0 +1,103 @@
+package output
+
+import (
+	"strings"
+	"time"
+
+	"sluice/internal/rtt/report"
+)
+
+type jsonAggregation struct {
+	Timestamp  int64         `json:"timestamp"`
+	Bins       int           `json:"bins"`
+	BinWidth   time.Duration `json:"bin_width_ns"`
+	Every      time.Duration `json:"aggregation_interval_ns"`
+	Timeout    time.Duration `json:"timeout_interval_ns"`
+	IPv4Prefix int           `json:"ipv4_prefix_len"`
+	IPv6Prefix int           `json:"ipv6_prefix_len"`
+}
+
+type jsonTraffic struct {
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+type jsonPrefixTraffic struct {
+	TCPTimestamps *jsonTraffic `json:"TCP_TS,omitempty"`
+	TCPPlain      *jsonTraffic `json:"TCP_noTS,omitempty"`
+	Other         *jsonTraffic `json:"other,omitempty"`
+}
+
+type jsonPrefix struct {
+	Timestamp int64             `json:"timestamp"`
+	Prefix    string            `json:"ip_prefix"`
+	Received  jsonPrefixTraffic `json:"rx_stats"`
+	Sent      jsonPrefixTraffic `json:"tx_stats"`
+	*jsonRTTs
+	Retransmissions uint64 `json:"retransmissions,omitempty"`
+}
+
+type jsonRTTs struct {
+	Count     uint64        `json:"count_rtt"`
+	Min       time.Duration `json:"min_rtt"`
+	Mean      time.Duration `json:"mean_rtt"`
+	Median    time.Duration `json:"median_rtt"`
+	P95       time.Duration `json:"p95_rtt"`
+	Max       time.Duration `json:"max_rtt"`
+	Histogram []uint64      `json:"histogram"`
+}
+
+type jsonTotals struct {
+	Timestamp int64                  `json:"timestamp"`
+	Protocols map[string]jsonTraffic `json:"protocol_counters"`
+	ECN       map[string]uint64      `json:"ecn_counters"` // packets
+	Errors    map[string]uint64      `json:"errors"`
+}
+
+func (jsonLines) aggregation(b []byte, i *report.Interval) []byte {
+	a := i.Aggregation
+	return appendJSON(b, jsonAggregation{i.Start.UnixNano(), report.Bins, a.BinWidth, a.Every, a.Timeout, a.IPv4Prefix, a.IPv6Prefix})
+}
+
+func (jsonLines) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
+	j := jsonPrefix{
+		Timestamp: i.End.UnixNano(),
+		Prefix:    p.String(),
+		Received:  newJSONPrefixTraffic(&p.Received),
+		Sent:      newJSONPrefixTraffic(&p.Sent),
+
+		Retransmissions: p.Retransmissions,
+	}
+	if h := &p.RTT; h.Count > 0 {
+		j.jsonRTTs = &jsonRTTs{h.Count, h.Min, h.Mean(), h.Quantile(0.5), h.Quantile(0.95), h.Max, h.Bins}
+	}
+	return appendJSON(b, j)
+}
+
+func newJSONPrefixTraffic(t *report.PrefixTraffic) jsonPrefixTraffic {
+	return jsonPrefixTraffic{newJSONTraffic(t.TCPTimestamps), newJSONTraffic(t.TCPPlain), newJSONTraffic(t.Other)}
+}
+
+func newJSONTraffic(t report.Traffic) *jsonTraffic {
+	if t == (report.Traffic{}) {
+		return nil
+	}
+	return &jsonTraffic{t.Packets, t.Bytes}
+}
+
+func (jsonLines) totals(b []byte, i *report.Interval) []byte {
+	j := jsonTotals{i.End.UnixNano(), make(map[string]jsonTraffic), make(map[string]uint64), make(map[string]uint64)}
+	for _, t := range i.Transports {
+		j.Protocols[jsonNames.Replace(t.Name)] = jsonTraffic{t.Packets, t.Bytes}
+	}
+	for _, e := range i.ECN {
+		j.ECN[jsonNames.Replace(e.Name)] = e.Packets
+	}
+	for _, e := range i.Errors {
+		j.Errors[jsonNames.Replace(e.Name)] = e.Count
+	}
+	return appendJSON(b, j)
+}
+
+// jsonNames turns names of the standard format into those of JSON: ePPing spells them differently.
+var jsonNames = strings.NewReplacer("Not-ECT", "no_ECT", "-", "_")

@@ -1,0 +1,110 @@
+package output
+
+import (
+	"encoding/json"
+
+	"sluice/internal/rtt/report"
+)
+
+// jsonLines writes each value as one object. ePPing's fields come first, in its order, then the others.
+type jsonLines struct{}
+
+type jsonEnds struct {
+	Timestamp       int64  `json:"timestamp"` // ns since 1970
+	Source          string `json:"src_ip"`
+	SourcePort      uint16 `json:"src_port"`
+	Destination     string `json:"dest_ip"`
+	DestinationPort uint16 `json:"dest_port"`
+	Protocol        string `json:"protocol"`
+}
+
+type jsonPlace struct {
+	Interface string `json:"interface,omitempty"`
+	VLAN      uint16 `json:"vlan,omitempty"`
+}
+
+type jsonSample struct {
+	jsonEnds
+	RTT             int64         `json:"rtt"` // ns, as all times
+	MinRTT          int64         `json:"min_rtt"`
+	SentPackets     uint64        `json:"sent_packets"`
+	SentBytes       uint64        `json:"sent_bytes"`
+	ReceivedPackets uint64        `json:"rec_packets"`
+	ReceivedBytes   uint64        `json:"rec_bytes"`
+	OnEgress        bool          `json:"match_on_egress"`
+	Method          report.Method `json:"method"`
+	Retransmissions uint32        `json:"retransmissions,omitempty"`
+	QueryType       string        `json:"query_type,omitempty"`
+	RCode           string        `json:"rcode,omitempty"`
+	Truncated       bool          `json:"truncated,omitempty"`
+	Ambiguous       bool          `json:"ambiguous,omitempty"`
+	Near            int64         `json:"near_rtt,omitempty"`
+	Far             int64         `json:"far_rtt,omitempty"`
+	jsonPlace
+}
+
+type jsonFlow struct {
+	jsonEnds
+	Event   string         `json:"flow_event"`
+	Reason  report.Reason  `json:"reason"`
+	Trigger report.Trigger `json:"triggered_by"`
+	jsonPlace
+}
+
+func (jsonLines) sample(b []byte, s *report.Sample) []byte {
+	j := jsonSample{
+		jsonEnds:        newJSONEnds(s.Time.UnixNano(), &s.Ends),
+		RTT:             int64(s.RTT),
+		MinRTT:          int64(s.MinRTT),
+		SentPackets:     s.Sent.Packets,
+		SentBytes:       s.Sent.Bytes,
+		ReceivedPackets: s.Received.Packets,
+		ReceivedBytes:   s.Received.Bytes,
+		OnEgress:        s.OnEgress,
+		Method:          s.Method,
+		Retransmissions: s.Retransmissions,
+		jsonPlace:       jsonPlace{s.Interface, s.VLAN},
+	}
+	if d := s.DNS; d != nil {
+		j.QueryType, j.RCode = d.TypeName(), d.RCodeName()
+		j.Truncated, j.Ambiguous = d.Truncated, d.Ambiguous
+	}
+	if q := s.QUIC; q != nil {
+		j.Near, j.Far = int64(q.Near), int64(q.Far)
+	}
+	return appendJSON(b, j)
+}
+
+func (jsonLines) flow(b []byte, f *report.FlowEvent) []byte {
+	j := jsonFlow{
+		jsonEnds:  newJSONEnds(f.Time.UnixNano(), &f.Ends),
+		Event:     "closing",
+		Reason:    f.Reason,
+		Trigger:   f.Trigger,
+		jsonPlace: jsonPlace{f.Interface, f.VLAN},
+	}
+	if f.Opening {
+		j.Event = "opening"
+	}
+	return appendJSON(b, j)
+}
+
+func newJSONEnds(timestamp int64, e *report.Ends) jsonEnds {
+	return jsonEnds{
+		Timestamp:       timestamp,
+		Source:          e.Source.Addr().String(),
+		SourcePort:      e.Source.Port(),
+		Destination:     e.Destination.Addr().String(),
+		DestinationPort: e.Destination.Port(),
+		Protocol:        e.Protocol,
+	}
+}
+
+// appendJSON appends a value. None of the types here can fail to be encoded.
+func appendJSON(b []byte, v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return append(b, text...)
+}

@@ -1,0 +1,113 @@
+// Package reporttest has what tests of several packages need: a Sink that keeps what it takes, and values of each kind.
+package reporttest
+
+import (
+	"net/netip"
+	"time"
+
+	"sluice/internal/rtt/report"
+)
+
+// Sink keeps everything that it takes.
+type Sink struct {
+	Samples   []report.Sample
+	Flows     []report.FlowEvent
+	Intervals []report.Interval
+	Flushed   int
+}
+
+// Sample implements report.Sink.
+func (k *Sink) Sample(s *report.Sample) error { k.Samples = append(k.Samples, *s); return nil }
+
+// Flow implements report.Sink.
+func (k *Sink) Flow(f *report.FlowEvent) error { k.Flows = append(k.Flows, *f); return nil }
+
+// Interval implements report.Sink.
+func (k *Sink) Interval(i *report.Interval) error { k.Intervals = append(k.Intervals, *i); return nil }
+
+// Flush implements report.Sink.
+func (k *Sink) Flush() error { k.Flushed++; return nil }
+
+// Time is when the examples were measured.
+var Time = time.Date(2026, 7, 1, 16, 0, 46, 147705205, time.UTC)
+
+func ends(protocol string) report.Ends {
+	return report.Ends{
+		Source:      netip.MustParseAddrPort("10.11.1.1:5201"),
+		Destination: netip.MustParseAddrPort("10.11.1.2:59528"),
+		Protocol:    protocol,
+	}
+}
+
+// TCP is the sample that ePPing's documentation shows: 5.4 ms.
+func TCP() *report.Sample {
+	return &report.Sample{
+		Ends: ends("TCP"), Time: Time, Method: report.MethodTimestamp, RTT: 5425439, MinRTT: 46452,
+		Sent: report.Traffic{Packets: 2, Bytes: 7277}, Received: report.Traffic{Packets: 2},
+	}
+}
+
+// DNS is a sample with all that DNS can have.
+func DNS() *report.Sample {
+	return &report.Sample{
+		Ends: report.Ends{
+			Source:      netip.MustParseAddrPort("[2001:db8::53]:53"),
+			Destination: netip.MustParseAddrPort("[2001:db8::1]:40000"),
+			Protocol:    "DNS", Interface: "eth1", VLAN: 7,
+		},
+		Time: Time, Method: report.MethodQuery, RTT: 12 * time.Millisecond, MinRTT: 12 * time.Millisecond,
+		Sent: report.Traffic{Packets: 2, Bytes: 80}, Received: report.Traffic{Packets: 1, Bytes: 120}, OnEgress: true,
+		DNS: &report.DNS{Type: 65, RCode: 3, Truncated: true, Ambiguous: true},
+	}
+}
+
+// QUIC is a sample of 30 ms, in two parts.
+func QUIC() *report.Sample {
+	return &report.Sample{
+		Ends: ends("QUIC"), Time: Time, Method: report.MethodSpin, RTT: 30 * time.Millisecond, MinRTT: 30 * time.Millisecond,
+		QUIC: &report.QUIC{Near: 10*time.Millisecond + 500, Far: 20 * time.Millisecond},
+	}
+}
+
+// Opening is a flow that opens.
+func Opening() *report.FlowEvent {
+	return &report.FlowEvent{
+		Ends: ends("TCP"), Time: Time, Opening: true,
+		Reason: report.ReasonSYNACK, Trigger: report.TriggerDestination,
+	}
+}
+
+// Closing is a flow that closes.
+func Closing() *report.FlowEvent {
+	return &report.FlowEvent{
+		Ends: ends("TCP"), Time: Time, Reason: report.ReasonTimeout, Trigger: report.TriggerCleanup,
+	}
+}
+
+// Interval has a prefix with RTTs of 2, 5, 6 and 13 ms, and all IPv6 addresses with traffic only.
+func Interval() *report.Interval {
+	traffic := func(packets, bytes uint64) report.Traffic { return report.Traffic{Packets: packets, Bytes: bytes} }
+	return &report.Interval{
+		Aggregation: &report.Aggregation{
+			Every: 2 * time.Second, Timeout: 30 * time.Second, BinWidth: 4 * time.Millisecond, IPv4Prefix: 24, IPv6Prefix: 48,
+		},
+		Start: Time.Add(-2 * time.Second),
+		End:   Time,
+		Prefixes: []report.Prefix{{
+			Prefix:          netip.MustParsePrefix("10.99.1.0/24"),
+			Received:        report.PrefixTraffic{TCPTimestamps: traffic(3, 300)},
+			Sent:            report.PrefixTraffic{TCPTimestamps: traffic(4, 70), TCPPlain: traffic(1, 10)},
+			Retransmissions: 1,
+			RTT: report.Histogram{
+				Count: 4, Min: 2 * time.Millisecond, Max: 13 * time.Millisecond, Sum: 26 * time.Millisecond,
+				Width: 4 * time.Millisecond, Bins: []uint64{1, 2, 0, 1},
+			},
+		}, {
+			Prefix: netip.MustParsePrefix("::/0"),
+			Sent:   report.PrefixTraffic{Other: traffic(1, 60)},
+		}},
+		Transports: []report.NamedTraffic{{Name: "TCP", Traffic: traffic(8, 380)}, {Name: "ICMP", Traffic: traffic(1, 60)}},
+		ECN:        []report.NamedTraffic{{Name: "Not-ECT", Traffic: traffic(8, 400)}, {Name: "CE", Traffic: traffic(1, 40)}},
+		Errors:     []report.NamedCount{{Name: "create-flow-state", Count: 2}},
+	}
+}

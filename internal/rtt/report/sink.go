@@ -1,0 +1,35 @@
+package report
+
+import "errors"
+
+// A Sink takes what is measured. Its methods are called one at a time. An error ends the measurement.
+type Sink interface {
+	Sample(*Sample) error
+	Flow(*FlowEvent) error
+	Interval(*Interval) error
+	// Flush writes out what the Sink holds back. It is called whenever no more values are ready.
+	Flush() error
+}
+
+// Tee is a Sink that passes everything to several others, also when one of them fails.
+type Tee []Sink
+
+// Sample implements Sink.
+func (t Tee) Sample(s *Sample) error { return t.each(func(k Sink) error { return k.Sample(s) }) }
+
+// Flow implements Sink.
+func (t Tee) Flow(f *FlowEvent) error { return t.each(func(k Sink) error { return k.Flow(f) }) }
+
+// Interval implements Sink.
+func (t Tee) Interval(i *Interval) error { return t.each(func(k Sink) error { return k.Interval(i) }) }
+
+// Flush implements Sink.
+func (t Tee) Flush() error { return t.each(Sink.Flush) }
+
+func (t Tee) each(do func(Sink) error) error {
+	var errs []error
+	for _, sink := range t {
+		errs = append(errs, do(sink))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,192 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/internal/rtt/report"
+)
+
+// SortKey is the column that rows are sorted by, largest value first.
+type SortKey string
+
+// Sort keys.
+const (
+	SortRTT   SortKey = "rtt"
+	SortLoss  SortKey = "loss"
+	SortBytes SortKey = "bytes"
+)
+
+// A Table has the flows or prefixes of its last update, sorted. Its zero value is sorted by RTT.
+type Table struct {
+	Sort SortKey
+	// Prefixes is set if the rows are prefixes, whose one column replaces the first three.
+	Prefixes bool
+	rows     []topRow
+	last     map[report.Ends]uint64 // bytes of each direction of a flow at the last update
+	at       time.Time
+}
+
+// topRow is one line.
+type topRow struct {
+	protocol, source, destination string
+	rtt, min                      time.Duration
+	loss                          float64
+	lossKnown                     bool
+	rate                          float64 // bytes/s
+}
+
+// UpdateFlows replaces the rows by flows.
+func (t *Table) UpdateFlows(now time.Time, flows []report.FlowState) {
+	elapsed := now.Sub(t.at).Seconds()
+	before := t.last
+	t.last, t.at, t.rows = make(map[report.Ends]uint64, len(flows)), now, nil
+	for i := range flows {
+		f := &flows[i]
+		bytes := f.Sent.Bytes + f.Received.Bytes
+		t.last[f.Ends] = bytes
+		row := topRow{
+			protocol:    f.Protocol,
+			source:      f.Source.String() + string(f.AppendPlace(nil)),
+			destination: f.Destination.String(),
+			rtt:         f.SmoothedRTT,
+			min:         f.MinRTT,
+		}
+		row.loss, row.lossKnown = f.Loss()
+		if old, ok := before[f.Ends]; ok && elapsed > 0 && bytes >= old {
+			row.rate = float64(bytes-old) / elapsed
+		}
+		t.rows = append(t.rows, row)
+	}
+	t.sort()
+}
+
+// UpdatePrefixes replaces the rows by prefixes.
+func (t *Table) UpdatePrefixes(i *report.Interval) {
+	t.rows = nil
+	for n := range i.Prefixes {
+		p := &i.Prefixes[n]
+		received, sent := p.Received.Total(), p.Sent.Total()
+		row := topRow{source: p.String(), rtt: p.RTT.Quantile(0.5), min: p.RTT.Min}
+		if elapsed := i.End.Sub(i.Start).Seconds(); elapsed > 0 {
+			row.rate = float64(received.Bytes+sent.Bytes) / elapsed
+		}
+		tcp := p.Received.TCPTimestamps.Packets + p.Received.TCPPlain.Packets + p.Sent.TCPTimestamps.Packets + p.Sent.TCPPlain.Packets
+		if tcp > 0 {
+			row.loss, row.lossKnown = min(1, float64(p.Retransmissions)/float64(tcp)), true
+		}
+		t.rows = append(t.rows, row)
+	}
+	t.sort()
+}
+
+// SortBy sorts the table by another key.
+func (t *Table) SortBy(key SortKey) {
+	t.Sort = key
+	t.sort()
+}
+
+func (t *Table) sort() {
+	key := func(r *topRow) float64 {
+		switch t.Sort {
+		case SortLoss:
+			return r.loss
+		case SortBytes:
+			return r.rate
+		}
+		return float64(r.rtt)
+	}
+	slices.SortStableFunc(t.rows, func(a, b topRow) int {
+		return cmp.Or(cmp.Compare(key(&b), key(&a)), strings.Compare(a.source, b.source), strings.Compare(a.destination, b.destination))
+	})
+}
+
+// columns are the titles, their widths, and the keys that sort by them. SOURCE and DESTINATION share the rest of the line.
+var columns = []struct {
+	title string
+	width int
+	key   SortKey
+}{
+	{"PROTO", 7, ""}, {"SOURCE", 0, ""}, {"DESTINATION", 0, ""}, {"RTT ms", 11, SortRTT}, {"MIN ms", 11, ""},
+	{"LOSS %", 8, SortLoss}, {"KBYTE/s", 12, SortBytes},
+}
+
+// Render returns the table in at most the given number of lines of at most the given width.
+func (t *Table) Render(width, lines int) []string {
+	fixed := 0
+	for _, c := range columns {
+		fixed += c.width
+	}
+	name := max(15, (width-fixed)/2)
+	text := []string{t.header(name, width)}
+	for i := range t.rows {
+		if len(text) >= lines {
+			break
+		}
+		text = append(text, cut(t.ends(&t.rows[i], name)+t.rows[i].numbers(), width))
+	}
+	return text
+}
+
+func (t *Table) header(name, width int) string {
+	var b strings.Builder
+	for _, c := range columns {
+		title := c.title
+		if c.key != "" && c.key == t.sortKey() {
+			title += "▼"
+		}
+		switch c.title {
+		case "PROTO":
+			fmt.Fprintf(&b, "%-*s", c.width, title)
+		case "SOURCE", "DESTINATION":
+			fmt.Fprintf(&b, "%-*s", name, title)
+		default:
+			fmt.Fprintf(&b, "%*s", c.width, title)
+		}
+	}
+	text := b.String()
+	if t.Prefixes {
+		named := columns[0].width + 2*name
+		text = fmt.Sprintf("%-*s%s", named, "PREFIX", text[named:])
+	}
+	return cut(text, width)
+}
+
+// Len is the number of rows.
+func (t *Table) Len() int { return len(t.rows) }
+
+func (t *Table) sortKey() SortKey { return cmp.Or(t.Sort, SortRTT) }
+
+// ends returns the first columns of a row: the flow, or the prefix.
+func (t *Table) ends(r *topRow, name int) string {
+	if t.Prefixes {
+		return fmt.Sprintf("%-*s", columns[0].width+2*name, r.source)
+	}
+	return fmt.Sprintf("%-*s%-*s%-*s", columns[0].width, r.protocol, name, cut(r.source, name-1), name, cut(r.destination, name-1))
+}
+
+func (r *topRow) numbers() string {
+	loss := "-"
+	if r.lossKnown {
+		loss = fmt.Sprintf("%.2f", 100*r.loss)
+	}
+	return fmt.Sprintf("%11s%11s%8s%12.1f", milliseconds(r.rtt), milliseconds(r.min), loss, r.rate/1000)
+}
+
+func milliseconds(d time.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f", d.Seconds()*1000)
+}
+
+// cut shortens a line to a number of characters.
+func cut(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:max(n, 0)])
+	}
+	return s
+}
