@@ -117,7 +117,9 @@ func (r *rig) connection(index uint32) *conn {
 	if c := r.fast.conn(index); c != nil {
 		return c
 	}
-	return r.fast.Connect(&r.fast.states[index], func(*claim.StreamState) {}).(*conn)
+	c := r.fast.Connect(&r.fast.states[index], func(*claim.StreamState) {}).(*conn)
+	c.session = &claim.Session{Layout: knownLayout} // without SetSession, which would begin to serve it as raw QUIC
+	return c
 }
 
 // TestObjectDeclines sets up, for each reason, a datagram that the kernel must leave to user space, which then finds that it has to send it.

@@ -197,6 +197,7 @@ func TestSlotsAreFreedOnce(t *testing.T) {
 	t.Cleanup(func() { f.reclaimer.done = make(chan struct{}) })
 	for range 5 {
 		c := f.Connect(f.NewConn(), func(*claim.StreamState) {}).(*conn)
+		c.SetSession(claim.Session{Layout: knownLayout})
 		swept := make(chan struct{})
 		var open sync.WaitGroup
 		for i := range 2 {
