@@ -26,32 +26,32 @@ const (
 // AuthRequest is a request to be authorized.
 type AuthRequest struct {
 	Action    Action
-	Namespace moqt.Namespace // of the track, or what is published or subscribed to, with all that begins with it
+	Namespace moqt.Namespace // of the track; or the namespace or prefix that a request about namespaces is for
 	Name      string         // of the track; not meaningful for requests about namespaces
-	Tokens    []moqt.Token   // of the request, then those of SETUP; they all have a value
+	Tokens    []moqt.Token   // of the request, then those of SETUP; all have a value
 	Authority string         // what the peer connected to
 	Path      string
 	Remote    net.Addr
 	Kind      transport.Kind
 }
 
-// Grant says how long a permission lasts.
+// Grant is a permission.
 type Grant struct {
 	Expires time.Time // zero: as long as the session
 }
 
-// Authorizer decides what peers may do (draft §9.4, §9.5). The draft leaves the schemes open; a relay developer replaces this to use others.
-// Methods are called on many goroutines.
+// Authorizer decides what peers may do (draft §9.4, §9.5). The draft leaves the schemes open: implement this to use
+// another than [TokenFile]. Methods are called on many goroutines.
 type Authorizer interface {
-	// Authorize returns how long the permission lasts. To refuse, it returns a *moqt.RequestError, for example with UNAUTHORIZED or
-	// EXPIRED_AUTH_TOKEN; other errors become INTERNAL_ERROR and are logged.
+	// Authorize returns how long the permission lasts. To refuse, it returns a *moqt.RequestError, for example with
+	// UNAUTHORIZED or EXPIRED_AUTH_TOKEN; other errors become INTERNAL_ERROR and are logged.
 	Authorize(context.Context, AuthRequest) (Grant, error)
 }
 
-// Reviewer is implemented by an Authorizer that may withdraw what it has allowed.
+// Reviewer is implemented by an Authorizer that may withdraw permissions.
 type Reviewer interface {
-	// Changed reports whether something may be forbidden now that was allowed before. It is called every second. If so, the relay calls
-	// Authorize again for all requests that are open, and ends those that are refused.
+	// Changed reports whether something may be forbidden now that was allowed before. The relay calls it every second.
+	// If it returns true, the relay calls Authorize again for all open requests, and ends those that are refused.
 	Changed() bool
 }
 

@@ -2,15 +2,13 @@ package relay
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"sluice/fastpath"
+	"sluice/internal/bounds"
 	"sluice/moqt/session"
 	"sluice/track"
-	"sluice/transport"
 )
 
 // Config is the configuration of a Relay. The zero value is the default.
@@ -19,35 +17,33 @@ type Config struct {
 	Cache track.CacheConfig
 	// Authorizer decides what peers may do. Default: AllowAll, with a warning.
 	Authorizer Authorizer
-	// Scope says which sessions have tracks in common. Default: OneScope.
+	// Scope decides which sessions have tracks in common. Default: OneScope.
 	Scope Scoping
-	// Session has the limits and timeouts of sessions. Role and Handler are the relay's to set.
+	// Session has the limits and timeouts of sessions. The relay sets Role, Handler and Logger.
 	Session session.Config
-	// NewOutlet makes what sends the data of a session's subscriptions. Default: its media.Sender, which NewHooks of the listener has to
-	// have made.
-	NewOutlet func(transport.Conn) (Outlet, error)
 
-	// FastPath forwards tracks in the kernel, if the media senders' loop shares its memory. Default: none.
+	// FastPath forwards tracks in the kernel. The loop of the media senders has to share its memory. Default: none.
 	FastPath *fastpath.FastPath
-	// FastPathPolicy chooses who is served by it. Default: FastPathBudget(0).
+	// FastPathPolicy chooses what the fast path forwards. Default: FastPathBudget(0).
 	FastPathPolicy FastPathPolicy
 
 	// MaxSessions is how many peers may be connected. Default: 16,384.
 	MaxSessions int
 	// MaxTracks is how many tracks may be published, wanted or cached at a time. Default: 65,536.
 	MaxTracks int
-	// MaxMatches is how many namespaces, or tracks, a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS may match when it is made; with more it is
-	// refused with NAMESPACE_TOO_LARGE. Default: 10,000.
+	// MaxMatches is how many namespaces, or tracks, a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS may match when it is
+	// made; with more it is refused with NAMESPACE_TOO_LARGE. Default: 10,000.
 	MaxMatches int
 
 	// Linger is how long an upstream subscription outlives its last subscriber. Default: 2 s. Negative: not at all.
 	Linger time.Duration
-	// Grace is how long subscribers wait for a publisher to come back whose session was lost. Default: 5 s. Negative: not at all.
+	// Grace is how long subscribers wait for a publisher to come back after its session was lost. Default: 5 s.
+	// Negative: not at all.
 	Grace time.Duration
 	// MaxRendezvous bounds RENDEZVOUS_TIMEOUT (draft §10.2.6). Default: 60 s.
 	MaxRendezvous time.Duration
-	// FillTimeout is how long a FETCH waits for a publisher at a time; FILL_TIMEOUT, if it has that, is for all such waits together
-	// (draft §10.2.5). Default: 10 s.
+	// FillTimeout is how long a FETCH waits for a publisher at a time; FILL_TIMEOUT, if the FETCH has it, is for all
+	// such waits together (draft §10.2.5). Default: 10 s.
 	FillTimeout time.Duration
 	// StallTimeout ends a FETCH whose data the peer does not take. Default: 30 s.
 	StallTimeout time.Duration
@@ -71,22 +67,16 @@ func (c Config) withDefaults() Config {
 	if c.FastPathPolicy == nil {
 		c.FastPathPolicy = FastPathBudget(0)
 	}
-	if c.NewOutlet == nil {
-		c.NewOutlet = mediaOutlet
-	}
 	return c
 }
 
 func (c *Config) validate() error {
-	if c.MaxSessions < 0 || c.MaxTracks < 0 || c.MaxMatches < 0 {
-		return errors.New("relay limits must not be negative")
-	}
-	for name, d := range map[string]time.Duration{
-		"MaxRendezvous": c.MaxRendezvous, "FillTimeout": c.FillTimeout, "StallTimeout": c.StallTimeout,
-	} {
-		if d < 0 {
-			return fmt.Errorf("relay timeout %s is negative", name)
-		}
-	}
-	return nil
+	return cmp.Or(
+		bounds.AtLeast("MaxSessions", c.MaxSessions, 0),
+		bounds.AtLeast("MaxTracks", c.MaxTracks, 0),
+		bounds.AtLeast("MaxMatches", c.MaxMatches, 0),
+		bounds.AtLeast("MaxRendezvous", c.MaxRendezvous, 0),
+		bounds.AtLeast("FillTimeout", c.FillTimeout, 0),
+		bounds.AtLeast("StallTimeout", c.StallTimeout, 0),
+	)
 }

@@ -1,2 +1,53 @@
-// Package relay connects publishers and subscribers: namespaces, tracks, subscriptions and fetches (draft §5, §6 and §9).
+// Package relay connects publishers and subscribers: it serves the requests of MoQT sessions about namespaces, tracks,
+// subscriptions and fetches (draft §5, §6, §9, §10).
+//
+// A program makes a [Relay] with [New], calls [Relay.Run] on a goroutine, and gives each connection to [Relay.Serve].
+// [Config] says what is replaceable: who may do what ([Authorizer]), which sessions see each other's tracks
+// ([Scoping]), and what of a track the kernel forwards ([FastPathPolicy]).
+//
+// # From a publisher to its subscribers
+//
+// Each track has a hub, which the directory finds by scope and name. All that happens to the track meets there.
+//
+//	publisher                      hub of a track                       subscriber
+//	    │         ┌───────────────────────────────────────────┐             │
+//	    │ PUBLISH │ publishers    an upstream for each        │  SUBSCRIBE  │
+//	    ├────────▶│ demand        what they are asked for     │◀────────────┤
+//	    │◀────────┤ subscribers   a downstream for each       ├────────────▶│
+//	    │SUBSCRIBE│ acceleration  what the kernel forwards    │   PUBLISH   │
+//	    │         └───────────────────────────────────────────┘             │
+//	    │                                                                   │
+//	    │ streams ┌──────────┐        ┌──────┐        ┌──────────┐  streams │
+//	    ├────────▶│ receiver ├───────▶│ logs ├───────▶│ delivery ├─────────▶│
+//	    │         └──────────┘        └──────┘        └──────────┘          │
+//
+// Requests arrive at the type requests, one method for each message. It authorizes a request, acquires the track's hub,
+// and leaves the rest to the type that stands for the request as long as it lasts:
+//
+//   - SUBSCRIBE becomes a downstream, a subscriber of the hub. The hub subscribes at the publishers that announced the
+//     namespace (an upstream each), and accepts the downstream as soon as one of them forwards objects. The delivery of
+//     the downstream then opens a stream for each segment of the track that the subscriber wants.
+//   - PUBLISH becomes an upstream, and the hub offers the track to the peers that asked for such tracks: a PUBLISH of the
+//     relay for each, which is a downstream too.
+//   - FETCH becomes a fetch. It walks the range through the cache, writes what it finds to its response, and asks
+//     publishers with an upstreamFetch for what it does not find.
+//   - PUBLISH_NAMESPACE, SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS are entries of trees by namespace in the directory.
+//
+// The receiver of an upstream puts the bytes of each subgroup stream into a log of package track, which tells the hub
+// of each new segment. A media sender (package media) then sends the log to each subscriber, after a prefix of its own.
+//
+// # Locks
+//
+// Locks are taken in this order. A lock may be taken while any of those before it are held:
+//
+//	directory.mu    the hubs, and the trees by namespace
+//	hub.mu          everything about one track, parts of the hub included
+//	delivery.mu     what the media sender's callbacks change
+//
+// The lock of sessions and those of a single type (reviews, turns, peer.mu, tracksWatch.mu) are taken last. A hub's
+// lock is taken while the track's sources hold theirs. Sessions and media senders are called with locks held, as they
+// do not block.
+//
+// A function whose name ends in Locked expects the lock that its comment names. All methods of the parts of a hub
+// (publishers, demand, subscribers, acceleration) expect hub.mu; those of directory's trees expect directory.mu.
 package relay

@@ -1,329 +1,283 @@
 package relay
 
 import (
+	"context"
 	"slices"
-	"sync"
 	"time"
 
-	"sluice/media"
+	"sluice/fastpath"
 	"sluice/moqt"
 	"sluice/moqt/session"
-	"sluice/track"
 )
 
-// finishTimeout is how long the streams of a subscription that has ended may take to be delivered.
-const finishTimeout = 30 * time.Second
-
-// maxShunned is how many subgroups of a subscription are remembered that must not be sent again. Objects come to older ones rarely.
-const maxShunned = 64
-
-// downstream is a subscription of a peer to a track (draft §5.1), which began with its SUBSCRIBE or with a PUBLISH of the relay.
+// downstream is a subscription of a peer to a track (draft §5.1), which began with its SUBSCRIBE or with a PUBLISH of
+// the relay. Its delivery sends the data.
 type downstream struct {
-	hub     *hub
-	peer    *peer
-	pub     *session.Publication
-	offered bool          // by PUBLISH
-	permit  *lease        // run's, once accepted
-	until   time.Time     // when the peer no longer waits for a publisher; zero if it never did
-	ready   chan struct{} // closed when accepted
+	hub    *hub
+	peer   *peer
+	pub    *session.Publication
+	permit *permission   // used by run only, once accepted
+	until  time.Time     // when the peer no longer waits for a publisher; zero if it never did
+	ready  chan struct{} // closed when accepted
 
 	// Guarded by hub.mu.
-	accepted bool // Established, or offered
+	accepted bool // Established, or offered by the relay
 	over     bool
-	fast     bool // in hub.fastest
-	forward  bool // Forward State
-	resumes  bool // it becomes 1 as soon as publishers forward
-	filter   *moqt.Filter
-	wanted   moqt.Range // what passes the filter
-	data     holdBack
-	outlet   OutletSubscription
-	former   []OutletSubscription // of a group order that was not the subscriber's
-
-	// Callbacks of the outlet come with hub.mu held or not; what they change has a lock of its own.
-	mu         sync.Mutex
-	deliveries map[*track.Segment]*delivery
-	shunned    []subgroupID
-	streams    uint64 // that were opened
-	ending     *moqt.PublishDone
+	resumes  bool // it wants objects as soon as publishers forward them
+	fast     bool // in hub.fast.chosen
+	delivery delivery
 }
 
-type subgroupID struct{ group, subgroup uint64 }
-
-// delivery is a segment that is being sent, or that will be when an object of it comes.
-type delivery struct {
-	stream OutletStream
-	joiner *joiner
+func newDownstream(
+	h *hub, p *peer, pub *session.Publication, params *moqt.Parameters, permit *permission,
+) *downstream {
+	d := &downstream{hub: h, peer: p, pub: pub, permit: permit, ready: make(chan struct{})}
+	d.delivery = newDelivery(d, params)
+	return d
 }
 
-func newDownstream(h *hub, p *peer, params *moqt.Parameters, permit *lease) *downstream {
-	return &downstream{
-		hub:        h,
-		peer:       p,
-		ready:      make(chan struct{}),
-		permit:     permit,
-		data:       holdBack{active: true},
-		forward:    params.ForwardState(),
-		filter:     params.Filter,
-		wanted:     moqt.Everything,
-		deliveries: make(map[*track.Segment]*delivery),
+// newSubscribed returns a downstream for a SUBSCRIBE.
+func newSubscribed(h *hub, p *peer, pub *session.Publication, permit *permission) *downstream {
+	params := pub.Parameters()
+	d := newDownstream(h, p, pub, &params, permit)
+	if ms := params.RendezvousTimeout; ms != nil && *ms > 0 { // draft §10.2.6
+		d.until = time.Now().Add(min(moqt.Milliseconds(*ms), p.relay.cfg.MaxRendezvous))
 	}
+	return d
 }
 
-// openOutlet starts sending as the parameters say; hub.mu is held.
-func (d *downstream) openOutlet(p *moqt.Parameters) {
-	object, subgroup := d.timeouts(p)
-	d.outlet = d.peer.outlet.NewSubscription(media.SubscriptionConfig{
-		Priority:        p.Priority(),
-		Descending:      p.Order(d.hub.properties.DefaultPublisherGroupOrder()) == moqt.Descending,
-		ObjectTimeout:   object,
-		SubgroupTimeout: subgroup,
-		ErrorCode:       d.peer.conn.StreamErrorCode,
-		Owner:           d,
-	})
+// serve answers a SUBSCRIBE, and serves the subscription until it ends.
+func (d *downstream) serve() {
+	d.hub.enter(d, d.pub.Parameters().NewGroupRequest)
+	d.run()
 }
 
-// timeouts are the delivery timeouts in force (draft §8). An object that must not be served any more because of MAX_CACHE_DURATION (draft
-// §12.3) has timed out too.
-func (d *downstream) timeouts(p *moqt.Parameters) (object, subgroup time.Duration) {
-	props := d.hub.properties
-	object = shorter(p.ObjectDeliveryTimeout, props.ObjectDeliveryTimeout())
-	subgroup = shorter(p.SubgroupDeliveryTimeout, props.SubgroupDeliveryTimeout())
-	if ms, ok := props.MaxCacheDuration(); ok {
-		object = shorter(&ms, uint64(object/time.Millisecond))
-	}
-	return object, subgroup
+// offeredLocked enters a subscription that begins with PUBLISH of the relay; hub.mu is held.
+func (d *downstream) offeredLocked() {
+	h := d.hub
+	d.accepted = true
+	close(d.ready)
+	d.delivery.open(&moqt.Parameters{})
+	h.subscribers.all[d] = struct{}{}
+	h.subscribersChangedLocked()
+	d.delivery.join()
 }
 
-// shorter combines what the subscriber and the publisher want, in milliseconds; 0 is no timeout.
-func shorter(subscriber *uint64, publisher uint64) time.Duration {
-	if subscriber == nil || *subscriber == 0 || publisher != 0 && publisher < *subscriber {
-		return moqt.Milliseconds(publisher)
-	}
-	return moqt.Milliseconds(*subscriber)
-}
-
-// consider sends what the subscriber wants of a segment, from object from on; hub.mu is held.
-func (d *downstream) consider(seg *track.Segment, from uint64) {
-	d.data.do(func() { d.begins(seg, from) })
-}
-
-func (d *downstream) begins(seg *track.Segment, from uint64) {
-	if !d.forward || seg.Group < d.wanted.Start.Group || seg.Group > d.wanted.End.Group || d.isKnown(seg) {
+// serveOffer serves a subscription that began with PUBLISH of the relay, until it ends.
+func (d *downstream) serveOffer() {
+	h := d.hub
+	defer h.relay.directory.release(h)
+	d.begin()
+	if d.pub.Wait(context.Background()) != nil {
+		d.ended()
 		return
 	}
-	if seg.Group == d.wanted.Start.Group {
-		from = max(from, d.wanted.Start.Object)
-	}
-	if o, ok := seg.Log.Seek(from); ok {
-		d.send(seg, o)
-	} else if state, _ := seg.Log.State(); state == track.Open {
-		d.await(seg, from)
-	}
+	h.mu.Lock()
+	p, forward := d.pub.Parameters(), d.pub.Forward()
+	p.Forward = &forward // absent means 1
+	d.delivery.reopen(&p)
+	d.applyLocked(&p, h.data.Largest())
+	h.mu.Unlock()
+	d.run()
 }
 
-// isKnown reports whether a segment is being sent, or must not be.
-func (d *downstream) isKnown(seg *track.Segment) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.deliveries[seg] != nil || slices.Contains(d.shunned, subgroupID{seg.Group, seg.Subgroup})
+// waits reports whether the subscriber still waits for a publisher.
+func (d *downstream) waits() bool { return time.Now().Before(d.until) }
+
+// unavailableLocked is why a subscriber cannot be served; hub.mu is held.
+func (d *downstream) unavailableLocked() *moqt.RequestError {
+	switch {
+	case d.hub.publishers.failure != nil:
+		return d.hub.publishers.failure
+	case d.until.IsZero():
+		return errNoSource
+	}
+	return &moqt.RequestError{Code: moqt.RequestTimeout, Reason: "no publisher came in time"}
 }
 
-// send opens a stream that begins with object o; hub.mu is held.
-func (d *downstream) send(seg *track.Segment, o track.Object) {
-	v := &delivery{}
-	d.mu.Lock()
-	d.deliveries[seg] = v
-	d.mu.Unlock()
-	stream, err := d.outlet.OpenStream(media.StreamConfig{
-		Prefix:          d.prefix(seg, o),
-		Log:             seg.Log,
-		Start:           o.IDEnd,
-		Group:           seg.Group,
-		Subgroup:        seg.Subgroup,
-		Priority:        seg.Priority,
-		PublisherStream: d.upstream(seg),
-		OnDone:          func(res media.Result) { d.sent(seg, res) },
-	})
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err != nil {
-		delete(d.deliveries, seg)
+// acceptLocked answers SUBSCRIBE; hub.mu is held.
+func (d *downstream) acceptLocked() {
+	largest := d.hub.data.Largest()
+	if refused := checkFilter(d.delivery.filter, largest); refused != nil {
+		d.refuseLocked(refused)
 		return
 	}
-	v.stream = stream
+	params := d.pub.Parameters()
+	d.accepted = true
+	close(d.ready)
+	d.delivery.setFilter(d.delivery.filter, largest)
+	d.delivery.open(&params)
+	answer := moqt.Parameters{LargestObject: largest, Expires: d.permit.expires()}
+	if d.pub.Accept(answer, d.hub.properties) != nil {
+		return // the peer has cancelled it
+	}
+	if largest != nil {
+		d.delivery.recall(largest.Group)
+	}
+	d.delivery.join()
 }
 
-// prefix is what precedes the log's bytes on the subscriber's stream: they are the same for all.
-func (d *downstream) prefix(seg *track.Segment, o track.Object) []byte {
-	b := slices.Clone(d.peer.conn.StreamPrefix())
-	b = moqt.AppendSubgroupHeader(b, d.peer.session.Version(), moqt.SubgroupHeader{
-		TrackAlias:     d.pub.Alias(),
-		GroupID:        seg.Group,
-		SubgroupIDMode: subgroupIDMode(seg.Subgroup),
-		SubgroupID:     seg.Subgroup,
-		Priority:       seg.Priority,
-		HasProperties:  seg.HasProperties,
-		EndOfGroup:     seg.EndOfGroup,
-		FirstObject:    seg.FirstObject && o.ID == seg.First,
-	})
-	return moqt.AppendVarint(b, o.ID)
-}
-
-func subgroupIDMode(id uint64) moqt.SubgroupIDMode {
-	if id == 0 {
-		return moqt.SubgroupIDZero
+// checkFilter refuses a range that ends before what comes next (draft §5.1.2).
+func checkFilter(f *moqt.Filter, largest *moqt.Location) *moqt.RequestError {
+	if f == nil || largest == nil || f.Range(largest).End.Group >= largest.Group {
+		return nil
 	}
-	return moqt.SubgroupIDPresent
-}
-
-// sent is called when nothing more of a segment will be sent.
-func (d *downstream) sent(seg *track.Segment, res media.Result) {
-	d.mu.Lock()
-	delete(d.deliveries, seg)
-	if res.ID >= 0 {
-		d.streams++
-	}
-	switch res.Outcome {
-	case media.Stopped, media.ObjectTimedOut, media.SubgroupTimedOut, media.Dropped:
-		// No further stream for the rest of the subgroup (draft §8, §11.4.3).
-		if len(d.shunned) == maxShunned {
-			d.shunned = slices.Delete(d.shunned, 0, 1)
-		}
-		d.shunned = append(d.shunned, subgroupID{seg.Group, seg.Subgroup})
-	}
-	d.mu.Unlock()
-	d.hub.relay.metrics.streams.WithLabelValues(res.Outcome.String()).Inc()
-	d.conclude()
-}
-
-// drop stops sending the segments for which unwanted is true; hub.mu is held.
-func (d *downstream) drop(unwanted func(*track.Segment) bool) {
-	var streams []OutletStream
-	d.mu.Lock()
-	for seg, v := range d.deliveries {
-		if !unwanted(seg) {
-			continue
-		}
-		if v.stream != nil {
-			streams = append(streams, v.stream)
-		} else if v.joiner != nil {
-			v.joiner.close()
-			delete(d.deliveries, seg)
-		}
-	}
-	d.mu.Unlock()
-	for _, s := range streams {
-		s.Reset(uint64(moqt.ResetCancelled))
+	return &moqt.RequestError{
+		Code: moqt.RequestInvalidRange, Reason: "the range ends before group " + largest.String(),
 	}
 }
 
-// finish ends the subscription with PUBLISH_DONE, after its streams were delivered or, if there is a code, reset; hub.mu is held.
-func (d *downstream) finish(code moqt.PublishDoneCode, reason string, reset *moqt.StreamResetCode) {
-	if !d.leave() {
+// refuseLocked rejects SUBSCRIBE; hub.mu is held.
+func (d *downstream) refuseLocked(e *moqt.RequestError) {
+	if d.leaveLocked() {
+		d.peer.reject(d.pub.Request, e)
+	}
+}
+
+// run serves a subscription until it ends.
+func (d *downstream) run() {
+	defer d.ended()
+	if !d.awaitAnswer() {
 		return
 	}
-	d.data.release()
-	d.dropJoiners()
-	d.mu.Lock()
-	d.ending = &moqt.PublishDone{Status: code, Reason: reason}
-	d.mu.Unlock()
-	if reset != nil {
-		d.closeOutlets(*reset)
-	} else {
-		time.AfterFunc(finishTimeout, d.giveUp)
+	d.begin()
+	for {
+		select {
+		case <-d.pub.Context().Done():
+			return
+		case <-d.permit.expired:
+			d.end(moqt.DoneExpired, moqt.ResetExpiredAuthToken)
+		case <-d.permit.due:
+			if d.permit.review() != nil {
+				d.end(moqt.DoneUnauthorized, moqt.ResetExpiredAuthToken)
+			}
+		case u := <-d.pub.Updates():
+			d.update(u)
+		}
 	}
-	d.conclude()
 }
 
-// giveUp ends the wait for the last streams.
-func (d *downstream) giveUp() {
+// awaitAnswer waits until the subscription is Established. It reports false if it is over before.
+func (d *downstream) awaitAnswer() bool {
+	rendezvous := time.NewTimer(time.Until(d.until))
+	defer rendezvous.Stop()
+	for {
+		select {
+		case <-d.ready:
+			return true
+		case <-d.pub.Context().Done():
+			return false
+		case <-rendezvous.C:
+			d.timedOut()
+		}
+	}
+}
+
+// timedOut ends the wait for a publisher (draft §10.2.6).
+func (d *downstream) timedOut() {
+	h := d.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !d.accepted && len(h.publishers.of) == 0 {
+		d.refuseLocked(d.unavailableLocked())
+	}
+}
+
+// begin sends the data that was held back, when the message with the subscription's alias is on its way.
+func (d *downstream) begin() {
+	_ = d.pub.Flush(d.pub.Context()) // fails only if the session or the request has ended
+	h := d.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !d.over {
+		d.delivery.held.release()
+		h.fast.update()
+	}
+}
+
+// update applies a REQUEST_UPDATE of the subscriber (draft §10.9.1).
+func (d *downstream) update(u *session.Update) {
+	refused := d.permit.extend(u.Tokens)
+	h := d.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if refused == nil && u.Parameters.Filter != nil {
+		refused = checkFilter(u.Parameters.Filter, h.data.Largest())
+	}
+	if refused != nil {
+		d.denyLocked(u, refused)
+		return
+	}
+	if !d.delivery.forward && u.Parameters.Forward != nil && *u.Parameters.Forward {
+		d.resumes = true
+		h.subscribersChangedLocked()
+		h.publishers.awaitForward(d.pub.Context())
+		d.resumes = false
+	}
+	largest := h.data.Largest()
+	answer := moqt.Parameters{LargestObject: largest, Expires: d.permit.expires()}
+	if u.OK(answer) != nil || d.over {
+		return
+	}
+	d.applyLocked(&u.Parameters, largest)
+}
+
+// denyLocked refuses an update, which ends the subscription; hub.mu is held.
+func (d *downstream) denyLocked(u *session.Update, e *moqt.RequestError) {
+	d.peer.relay.metrics.refused(e.Code)
+	_ = u.Reject(e) // fails only if the request is over
+	reset := moqt.ResetCancelled
+	d.finishLocked(moqt.DoneUpdateFailed, e.Reason, &reset)
+}
+
+// applyLocked makes new parameters effective; hub.mu is held.
+func (d *downstream) applyLocked(p *moqt.Parameters, largest *moqt.Location) {
+	d.delivery.apply(p, largest)
+	d.hub.demand.requestGroup(p.NewGroupRequest)
+	d.hub.subscribersChangedLocked()
+	d.delivery.join()
+}
+
+// end ends the subscription at once.
+func (d *downstream) end(code moqt.PublishDoneCode, reset moqt.StreamResetCode) {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
-	d.closeOutlets(moqt.ResetCancelled)
-}
-
-// conclude sends PUBLISH_DONE when the last stream is closed.
-func (d *downstream) conclude() {
-	d.mu.Lock()
-	done := d.ending
-	if done == nil || len(d.deliveries) > 0 {
-		d.mu.Unlock()
-		return
+	if d.accepted {
+		d.finishLocked(code, "", &reset)
 	}
-	d.ending = nil
-	streams := d.streams
-	d.mu.Unlock()
-	d.pub.AddStreams(streams)
-	_ = d.pub.Done(done.Status, done.Reason) // fails only if the peer has ended it
 }
 
-// ended forgets a subscription whose request is over.
+// finishLocked ends the subscription with PUBLISH_DONE, after its streams were delivered or, if there is a code, reset;
+// hub.mu is held.
+func (d *downstream) finishLocked(code moqt.PublishDoneCode, reason string, reset *moqt.StreamResetCode) {
+	if d.leaveLocked() {
+		d.delivery.finish(&moqt.PublishDone{Status: code, Reason: reason}, reset)
+	}
+}
+
+// ended cleans up after the request.
 func (d *downstream) ended() {
 	h := d.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	d.leave()
-	d.dropJoiners()
-	if d.outlet != nil {
-		d.closeOutlets(moqt.ResetCancelled)
-	}
+	d.leaveLocked()
+	d.delivery.close()
 }
 
-// leave takes the subscription out of the hub, and reports whether it was in it; hub.mu is held.
-func (d *downstream) leave() bool {
+// leaveLocked takes the subscription out of the hub, and reports whether it was in it; hub.mu is held.
+func (d *downstream) leaveLocked() bool {
 	if d.over {
 		return false
 	}
 	d.over = true
-	delete(d.hub.down, d)
-	d.hub.refresh()
+	delete(d.hub.subscribers.all, d)
+	d.hub.subscribersChangedLocked()
 	return true
 }
 
-func (d *downstream) dropJoiners() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for seg, v := range d.deliveries {
-		if v.joiner != nil && v.stream == nil {
-			v.joiner.close()
-			delete(d.deliveries, seg)
-		}
-	}
-}
-
-func (d *downstream) closeOutlets(code moqt.StreamResetCode) {
-	for _, o := range append(d.former, d.outlet) {
-		o.Close(uint64(code))
-	}
-}
-
-// sendDatagram sends an object to the subscribers that want it, but those to whom the fast path has sent it.
-func (h *hub) sendDatagram(o *track.Datagram) {
-	at := moqt.Location{Group: o.Group, Object: o.ID}
-	sent := h.fast.ClaimObject(at)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for d := range h.down {
-		if d.accepted && d.forward && d.wanted.Contains(at) && !d.isIn(sent) {
-			d.data.do(func() { d.sendDatagram(o) })
-		}
-	}
-}
-
-func (d *downstream) sendDatagram(o *track.Datagram) {
-	header, err := moqt.AppendDatagramHeader(slices.Clone(d.peer.conn.DatagramPrefix()), d.peer.session.Version(), &moqt.ObjectDatagram{
-		TrackAlias: d.pub.Alias(),
-		Location:   moqt.Location{Group: o.Group, Object: o.ID},
-		Priority:   o.Priority,
-		EndOfGroup: o.EndOfGroup,
-		Status:     o.Status,
-		Properties: o.Properties,
-		Payload:    o.Payload, // decides on the type, and is not appended
-	})
-	if err != nil {
-		return // unreachable: it was received in this form
-	}
-	_ = d.outlet.SendDatagram(media.Datagram{ // fails only if the session has ended
-		Header: header, Payload: o.Payload, Group: o.Group, Object: o.ID, Priority: o.Priority, Received: o.Received,
+// isAmong reports whether subscribers of the fast path include d.
+func (d *downstream) isAmong(subscribers []fastpath.Subscriber) bool {
+	return slices.ContainsFunc(subscribers, func(s fastpath.Subscriber) bool {
+		return s.Conn == d.peer.forwarder && s.Alias == d.pub.Alias()
 	})
 }

@@ -84,7 +84,7 @@ func TestTooFarBehind(t *testing.T) {
 		k, s := c.mustSubscribe(moqt.Parameters{})
 		src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
 		require.Equal(t, "1.0", k.take())
-		d := c.outlet().subs[0].cfg.Owner.(*downstream)
+		d := c.sender().subs[0].cfg.Owner.(*downstream)
 		d.end(moqt.DoneTooFarBehind, moqt.ResetTooFarBehind)
 		b.done(s, moqt.DoneTooFarBehind)
 		require.Equal(t, "1 reset 5", k.take())

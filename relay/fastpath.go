@@ -11,15 +11,16 @@ import (
 	"sluice/transport"
 )
 
-// FastPathPolicy chooses who is on the fast path. It is asked whenever the subscribers of a track change, and must not block.
+// FastPathPolicy chooses what the fast path forwards. It is asked whenever the subscribers of a track change, and must
+// not block.
 type FastPathPolicy interface {
-	// Subscribers returns how many of a track's subscribers the kernel serves: 0 for none. They are those that it has served already, and then
-	// any. The kernel's work for one packet of the track is about 4 µs for each.
+	// Subscribers returns how many of a track's subscribers the kernel serves; 0 for none. Those that it serves already
+	// come first, and then any. The kernel's work for one packet of the track is about 4 µs for each.
 	Subscribers(track moqt.FullTrackName, subscribers int) int
 }
 
-// FastPathBudget is a [FastPathPolicy] that gives each track the same number of subscribers. 0 is the default, fastpath.DefaultMaxCopies; with a negative number
-// nobody is served by the fast path.
+// FastPathBudget is a [FastPathPolicy] that gives each track the same number of subscribers. 0 is the default,
+// fastpath.DefaultMaxCopies; a negative number turns the fast path off.
 type FastPathBudget int
 
 // Subscribers implements [FastPathPolicy].
@@ -30,118 +31,88 @@ func (b FastPathBudget) Subscribers(moqt.FullTrackName, int) int {
 	return max(0, int(b))
 }
 
-// SetFastPathPolicy replaces the policy, for all tracks.
-func (r *Relay) SetFastPathPolicy(p FastPathPolicy) {
-	r.policy.Store(&p)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, h := range r.hubs {
-		h.mu.Lock()
-		h.accelerate()
-		h.mu.Unlock()
-	}
-}
-
-// secondOf tells the fast path about a session, if it serves the connection.
+// forwarderOf tells the fast path about a session, if it serves the connection.
 func forwarderOf(conn transport.Conn, v moqt.Version) claim.ForwarderConn {
 	s, ok := conn.Hooks().(*media.Sender)
 	if !ok {
 		return nil
 	}
 	s.SetSession(claim.Session{
-		StreamPrefix: conn.StreamPrefix(), DatagramPrefix: conn.DatagramPrefix(), ErrorCode: conn.StreamErrorCode, Layout: v.DataLayout(),
+		StreamPrefix: conn.StreamPrefix(), DatagramPrefix: conn.DatagramPrefix(), ErrorCode: conn.StreamErrorCode,
+		Layout: v.DataLayout(),
 	})
 	return s.Forwarder()
 }
 
-// accelerate adapts the fast path to the publishers and subscribers that there are; mu is held.
-func (h *hub) accelerate() {
-	if h.fast == nil {
+// acceleration is what the fast path forwards of a track. All methods but identify expect hub.mu to be held.
+type acceleration struct {
+	hub    *hub
+	track  *fastpath.Track // nil, with methods that do nothing, if there is no fast path
+	active bool            // the kernel forwards the track, to
+	chosen []*downstream   // these
+}
+
+// update adapts the fast path to the publishers and subscribers that there are.
+func (a *acceleration) update() {
+	if a.track == nil {
 		return
 	}
-	limit := (*h.relay.policy.Load()).Subscribers(h.name, len(h.down))
-	u := h.soleUpstream()
-	h.onFastPath = u != nil && u.peer.forwarder != nil && limit > 0
-	if !h.onFastPath {
-		h.fast.Forward(nil, 0, 0, nil)
+	h := a.hub
+	limit := (*h.relay.policy.Load()).Subscribers(h.name, len(h.subscribers.all))
+	// The objects of several publishers are compared, which the kernel does not do.
+	u := h.publishers.only()
+	a.active = u != nil && u.peer.forwarder != nil && limit > 0
+	if !a.active {
+		a.track.Forward(nil, 0, 0, nil)
 		return
 	}
 	alias, known := u.sub.Alias()
 	if !known {
 		return // it has ended, which will be noticed
 	}
-	h.fast.Forward(u.peer.forwarder, alias, h.properties.DefaultPublisherPriority(), h.fastSubscribers(limit))
+	a.choose(min(limit, fastpath.MaxSubscriptions))
+	a.track.Forward(u.peer.forwarder, alias, h.properties.DefaultPublisherPriority(), a.subscribers())
 }
 
-// soleUpstream returns the established upstream subscription if there is only one: objects that several publishers bring are compared, which
-// the kernel does not do.
-func (h *hub) soleUpstream() (found *upstream) {
-	for _, u := range h.up {
-		if u.established && found != nil {
-			return nil
-		}
-		if u.established {
-			found = u
-		}
-	}
-	return found
-}
-
-// fastSubscribers chooses the subscribers that the fast path serves.
-func (h *hub) fastSubscribers(limit int) []fastpath.Subscriber {
-	h.fastest = slices.DeleteFunc(h.fastest, func(d *downstream) bool { return d.over })
-	limit = min(limit, fastpath.MaxSubscriptions)
-	for d := range h.down {
-		if len(h.fastest) >= limit {
+// choose selects the subscribers that the fast path serves, up to limit.
+func (a *acceleration) choose(limit int) {
+	a.chosen = slices.DeleteFunc(a.chosen, func(d *downstream) bool { return d.over })
+	for d := range a.hub.subscribers.all {
+		if len(a.chosen) >= limit {
 			break
 		}
-		if d.accepted && !d.data.active && !d.fast && d.peer.forwarder != nil {
+		if d.accepted && !d.delivery.held.active && !d.fast && d.peer.forwarder != nil {
 			d.fast = true
-			h.fastest = append(h.fastest, d)
+			a.chosen = append(a.chosen, d)
 		}
 	}
-	for len(h.fastest) > limit {
-		last := len(h.fastest) - 1
-		h.fastest[last].fast = false
-		h.fastest = h.fastest[:last]
+	for len(a.chosen) > limit {
+		last := len(a.chosen) - 1
+		a.chosen[last].fast = false
+		a.chosen = a.chosen[:last]
 	}
-	list := make([]fastpath.Subscriber, len(h.fastest))
-	for i, d := range h.fastest {
+}
+
+// subscribers describes the chosen subscribers to the fast path.
+func (a *acceleration) subscribers() []fastpath.Subscriber {
+	list := make([]fastpath.Subscriber, len(a.chosen))
+	for i, d := range a.chosen {
 		params := d.pub.Parameters()
-		list[i] = fastpath.Subscriber{Conn: d.peer.forwarder, Alias: d.pub.Alias(), Range: d.wanted, Forward: d.forward, Priority: params.Priority()}
+		list[i] = fastpath.Subscriber{
+			Conn: d.peer.forwarder, Alias: d.pub.Alias(), Range: d.delivery.wanted, Forward: d.delivery.forward,
+			Priority: params.Priority(),
+		}
 	}
 	return list
 }
 
-// isIn says if subscribers of the fast path include d.
-func (d *downstream) isIn(subscribers []fastpath.Subscriber) bool {
-	return slices.ContainsFunc(subscribers, func(s fastpath.Subscriber) bool { return s.Conn == d.peer.forwarder && s.Alias == d.pub.Alias() })
-}
-
-// arriving is the owner of segments whose logs are a publisher's stream.
-type arriving struct {
-	conn   claim.ForwarderConn // nil: the fast path does not serve the publisher
-	id     int64
-	header moqt.SubgroupHeader
-	start  int64 // offset of the first byte after the header
-}
-
-// upstream describes the publisher's stream to a media sender whose second sender is the fast path.
-func (d *downstream) upstream(seg *track.Segment) *claim.PublisherStream {
-	from, ok := seg.Owner.(*arriving)
-	if !ok || from.conn == nil || d.peer.forwarder == nil {
-		return nil
-	}
-	h := fastpath.Forwarded(from.header, seg.Subgroup, seg.Priority)
-	h.TrackAlias = d.pub.Alias()
-	prefix := moqt.AppendSubgroupHeader(slices.Clone(d.peer.conn.StreamPrefix()), d.peer.session.Version(), h)
-	return &claim.PublisherStream{Conn: from.conn, StreamID: from.id, Prefix: prefix, Start: from.start}
-}
+// serves reports whether the kernel forwards the track to a subscriber.
+func (a *acceleration) serves(d *downstream) bool { return a.active && d.fast }
 
 // identify tells the fast path which subgroup a stream brings, if its header does not say that.
-func (h *hub) identify(seg *track.Segment) {
+func (a *acceleration) identify(seg *track.Segment) {
 	from, ok := seg.Owner.(*arriving)
 	if ok && from.header.SubgroupIDMode == moqt.SubgroupIDFirstObject {
-		h.fast.Identify(from.conn, from.id, from.header, seg.Subgroup, seg.Priority, from.start)
+		a.track.Identify(from.conn, from.id, from.header, seg.Subgroup, seg.Priority, from.start)
 	}
 }

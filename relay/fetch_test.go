@@ -189,7 +189,8 @@ func (a *archive) objects(r moqt.Range, order moqt.GroupOrder) (list []moqt.Loca
 	return list
 }
 
-// live is a publisher with a cached past: group 1 with objects 0 to 2, group 2 with 0 and 1, in arrival, and datagram 2.5.
+// live is a publisher with a cached past: group 1 with objects 0 to 2, group 2 with 0 and 1, in arrival, and datagram
+// 2.5.
 func (b *bench) live(a *archive) (*source, *subgroupStream, *sink, *session.Subscription, *client) {
 	pub := b.connect()
 	src := pub.serve(&source{})

@@ -23,15 +23,15 @@ import (
 	"sluice/transport/transporttest"
 )
 
-// plainOutlet sends subscription data with ordinary streams: what a media sender does, without its speed.
-type plainOutlet struct {
+// plainSender sends subscription data with ordinary streams: what a media sender does, without its speed.
+type plainSender struct {
 	conn transport.Conn
 	mu   sync.Mutex
 	subs []*plainSubscription
 }
 
 type plainSubscription struct {
-	outlet  *plainOutlet
+	sender  *plainSender
 	cfg     media.SubscriptionConfig
 	mu      sync.Mutex
 	streams map[*plainStream]struct{}
@@ -47,15 +47,15 @@ type plainStream struct {
 	reset  chan uint64
 }
 
-func (o *plainOutlet) NewSubscription(cfg media.SubscriptionConfig) OutletSubscription {
-	s := &plainSubscription{outlet: o, cfg: cfg, streams: make(map[*plainStream]struct{})}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.subs = append(o.subs, s)
+func (p *plainSender) newSubscription(cfg media.SubscriptionConfig) mediaSubscription {
+	s := &plainSubscription{sender: p, cfg: cfg, streams: make(map[*plainStream]struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.subs = append(p.subs, s)
 	return s
 }
 
-func (s *plainSubscription) OpenStream(cfg media.StreamConfig) (OutletStream, error) {
+func (s *plainSubscription) OpenStream(cfg media.StreamConfig) (mediaStream, error) {
 	st := &plainStream{sub: s, cfg: cfg, grown: make(chan struct{}, 1), reset: make(chan uint64, 1)}
 	r, err := cfg.Log.NewReader(cfg.Start, st)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *plainSubscription) OpenStream(cfg media.StreamConfig) (OutletStream, er
 }
 
 func (s *plainSubscription) SendDatagram(d media.Datagram) error {
-	return s.outlet.conn.SendDatagram(slices.Concat(d.Header, d.Payload))
+	return s.sender.conn.SendDatagram(slices.Concat(d.Header, d.Payload))
 }
 
 func (s *plainSubscription) SetPriority(p uint8) {
@@ -124,7 +124,7 @@ func (st *plainStream) run() {
 
 func (st *plainStream) send() media.Result {
 	res := media.Result{ID: -1}
-	str, err := st.sub.outlet.conn.OpenUniStream()
+	str, err := st.sub.sender.conn.OpenUniStream()
 	if err != nil {
 		res.Outcome = media.ConnectionClosed
 		return res
@@ -177,7 +177,7 @@ type bench struct {
 	t       *testing.T
 	relay   *Relay
 	ctx     context.Context
-	outlets map[transport.Conn]*plainOutlet
+	senders map[transport.Conn]*plainSender
 	mu      sync.Mutex
 }
 
@@ -186,19 +186,13 @@ func onBench(t *testing.T, cfg Config, f func(*bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		b := &bench{t: t, ctx: ctx, outlets: make(map[transport.Conn]*plainOutlet)}
-		cfg.NewOutlet = func(conn transport.Conn) (Outlet, error) {
-			o := &plainOutlet{conn: conn}
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.outlets[conn] = o
-			return o, nil
-		}
+		b := &bench{t: t, ctx: ctx, senders: make(map[transport.Conn]*plainSender)}
 		if cfg.Logger == nil {
 			cfg.Logger = slog.New(slog.DiscardHandler)
 		}
 		r, err := New(cfg)
 		require.NoError(t, err)
+		r.senderOf = b.senderOf
 		b.relay = r
 		var running sync.WaitGroup
 		running.Go(func() { r.Run(ctx) })
@@ -208,24 +202,28 @@ func onBench(t *testing.T, cfg Config, f func(*bench)) {
 		r.tasks.Wait()
 		time.Sleep(3 * time.Minute) // everything that is kept for a while has gone
 		synctest.Wait()
-		require.Empty(t, r.hubs, "tracks")
-		require.Empty(t, r.hubTree.children)
-		require.Empty(t, r.announced.children)
-		require.Empty(t, r.watches.children)
-		require.Empty(t, r.wanted.children)
+		d := &r.directory
+		require.Empty(t, d.hubs, "tracks")
+		require.Empty(t, d.tracks.values.children)
+		require.Empty(t, d.tracks.watchers.children)
+		require.Empty(t, d.namespaces.values.children)
+		require.Empty(t, d.namespaces.watchers.children)
 		require.Zero(t, r.cache.Bytes(), "cache")
 		cancel()
 		running.Wait()
 	})
 }
 
+func (b *bench) senderOf(conn transport.Conn) (mediaSender, error) {
+	p := &plainSender{conn: conn}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.senders[conn] = p
+	return p.newSubscription, nil
+}
+
 func (b *bench) closeAll() {
-	b.relay.mu.Lock()
-	peers := make([]*peer, 0, len(b.relay.peers))
-	for p := range b.relay.peers {
-		peers = append(peers, p)
-	}
-	b.relay.mu.Unlock()
+	peers, _ := b.relay.sessions.list()
 	for _, p := range peers {
 		p.session.Close(moqt.SessionNoError, "")
 	}
@@ -313,11 +311,11 @@ func (b *bench) attach(conn *transporttest.Conn, server transport.Conn, options 
 	return c
 }
 
-// outlet is what the relay sends to the client with.
-func (c *client) outlet() *plainOutlet {
+// sender is what the relay sends media to the client with.
+func (c *client) sender() *plainSender {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
-	return c.b.outlets[c.server]
+	return c.b.senders[c.server]
 }
 
 var video = moqt.FullTrackName{Namespace: moqt.Namespace{"live", "room"}, Name: "video"}
@@ -455,8 +453,8 @@ func (g *subgroupStream) reset(code uint64) {
 	synctest.Wait()
 }
 
-// sink takes what a subscriber receives: "7.0" for an object, "7 fin" and "7 reset 1" for ends of subgroups, "7/2.0" for a subgroup other
-// than 0, "datagram 7.0".
+// sink takes what a subscriber receives: "7.0" for an object, "7 fin" and "7 reset 1" for ends of subgroups, "7/2.0"
+// for a subgroup other than 0, "datagram 7.0".
 type sink struct {
 	mu      sync.Mutex
 	got     []string

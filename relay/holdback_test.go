@@ -72,7 +72,7 @@ func TestDataWaitsForTheResponse(t *testing.T) {
 		g.object(1)
 		synctest.Wait()
 		require.Len(t, strings.Split(first.take(), ", "), 3)
-		require.Empty(t, late.outlet().subs[0].opened, "streams before SUBSCRIBE_OK")
+		require.Empty(t, late.sender().subs[0].opened, "streams before SUBSCRIBE_OK")
 		require.Empty(t, k.take())
 
 		close(open)
@@ -105,7 +105,7 @@ func TestDataOfAnOfferWaitsForPublish(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		src.group(1, 1)
-		require.Empty(t, late.outlet().subs[0].opened, "streams before PUBLISH")
+		require.Empty(t, late.sender().subs[0].opened, "streams before PUBLISH")
 		close(open)
 		require.Equal(t, "1.0, 1 fin", k.take())
 	})

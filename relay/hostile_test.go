@@ -310,8 +310,8 @@ func (a *attacker) offers() {
 	}
 }
 
-// impersonate publishes an object that everybody has got already, again and again: at first the relay takes it for a publisher that was
-// restarted.
+// impersonate publishes an object that everybody has got already, again and again: at first the relay takes it for a
+// publisher that was restarted.
 func (a *attacker) impersonate(p *session.Publication) {
 	for range 200 {
 		h := moqt.SubgroupHeader{GroupID: 0, FirstObject: true}

@@ -1,11 +1,9 @@
 package relay
 
 import (
-	"math"
 	"sync"
 	"time"
 
-	"sluice/fastpath"
 	"sluice/moqt"
 	"sluice/track"
 )
@@ -15,49 +13,36 @@ type hub struct {
 	relay *Relay
 	name  moqt.FullTrackName
 	place place
-	refs  int // guarded by Relay.mu
+	refs  int // requests that use it; guarded by directory.mu
 
-	mu         sync.Mutex
-	data       *track.Track
-	up         map[*peer]*upstream // Pending and Established
-	sequence   int                 // of upstream subscriptions, in the order in which they were established
-	down       map[*downstream]struct{}
-	fetches    map[*fetch]struct{}
-	properties moqt.Properties     // of the track, as received last
-	described  bool                // properties are known
-	failure    *moqt.RequestError  // why an upstream subscription was refused last
-	backoff    map[*peer]time.Time // until when peers are not asked again of which a subscription ended
-	extent     *moqt.Location      // the last location that FETCH responses covered
-	forward    bool                // the Forward State that upstream subscriptions should have
-	group      *groupRequest       // sent upstream last
-	changed    chan struct{}       // closed, and replaced, when upstream subscriptions change
-	fast       *fastpath.Track     // nil: never on the fast path
-	onFastPath bool                // the kernel forwards it, to
-	fastest    []*downstream       // these
-	linger     *time.Timer         // runs while upstream subscriptions are kept without need
-	grace      *time.Timer         // runs while subscribers wait for a publisher to come back
+	mu          sync.Mutex
+	data        *track.Track // the objects; replaced when all have to be forgotten
+	publishers  publishers
+	demand      demand
+	subscribers subscribers
+	fast        acceleration
+	fetches     map[*fetch]struct{}
+
+	properties moqt.Properties // of the track, as received last
+	described  bool            // properties are known
+	extent     *moqt.Location  // the last location that FETCH responses covered
 }
 
 func newHub(r *Relay, name moqt.FullTrackName, at place) *hub {
-	h := &hub{
-		relay:   r,
-		name:    name,
-		place:   at,
-		up:      make(map[*peer]*upstream),
-		down:    make(map[*downstream]struct{}),
-		fetches: make(map[*fetch]struct{}),
-		changed: make(chan struct{}),
-		fast:    r.cfg.FastPath.NewTrack(),
-	}
+	h := &hub{relay: r, name: name, place: at, fetches: make(map[*fetch]struct{})}
+	h.publishers = newPublishers(h)
+	h.demand = demand{hub: h}
+	h.subscribers = subscribers{hub: h, all: make(map[*downstream]struct{})}
+	h.fast = acceleration{hub: h, track: r.cfg.FastPath.NewTrack()}
 	h.data = r.cache.NewTrack(h.opened)
 	return h
 }
 
-// idle reports whether the hub may be dropped; Relay.mu is held and nobody has acquired it.
-func (h *hub) idle() bool {
+// isIdle reports whether the hub may be dropped, if no request uses it.
+func (h *hub) isIdle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.up) == 0 && len(h.down) == 0 && h.data.Idle()
+	return len(h.publishers.of) == 0 && len(h.subscribers.all) == 0 && h.data.Idle()
 }
 
 // track returns the cached data. It changes if the hub has to start over.
@@ -67,92 +52,16 @@ func (h *hub) track() *track.Track {
 	return h.data
 }
 
-// established reports whether an upstream subscription is Established, and whether one of those forwards; mu is held.
-func (h *hub) established() (any, forwards bool) {
-	for _, u := range h.up {
-		any = any || u.established
-		forwards = forwards || u.established && u.forward
-	}
-	return any, forwards
+// after calls f, with mu held, when d has passed.
+func (h *hub) after(d time.Duration, f func()) *time.Timer {
+	return time.AfterFunc(d, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		f()
+	})
 }
 
-// describe takes account of what a publisher says about the track. The latest set of properties replaces older ones (draft §2.5).
-func (h *hub) describe(largest *moqt.Location, p moqt.Properties) {
-	h.properties, h.described = p, true
-	h.configure()
-	if largest != nil {
-		h.data.RaiseLargest(*largest)
-	}
-}
-
-// configure tells the cache what it has to know of the track; mu is held.
-func (h *hub) configure() {
-	if ms, ok := h.properties.MaxCacheDuration(); ok {
-		h.data.SetMaxCacheDuration(moqt.Milliseconds(ms))
-	}
-	established, _ := h.established()
-	h.data.SetLive(established)
-}
-
-// settle answers the subscribers that wait, as far as the upstream subscriptions allow; mu is held.
-func (h *hub) settle() {
-	close(h.changed)
-	h.changed = make(chan struct{})
-	established, forwards := h.established()
-	for d := range h.down {
-		switch {
-		case d.accepted:
-		case forwards || established && !d.forward:
-			d.accept()
-		case established || len(h.up) > 0 || d.patient():
-			// Objects begin to flow soon, a publisher may accept, or one may come.
-		default:
-			d.refuse(d.unavailable())
-		}
-	}
-	h.accelerate()
-}
-
-// refresh adapts the upstream subscriptions to the subscribers that there are; mu is held.
-func (h *hub) refresh() {
-	wanted := h.isWanted()
-	switch {
-	case wanted:
-		h.forward = true
-		stopTimer(&h.linger)
-	case h.linger == nil && (h.forward || len(h.down) == 0 && len(h.up) > 0):
-		h.linger = time.AfterFunc(h.relay.cfg.Linger, h.lingered)
-	}
-	for _, u := range h.up {
-		u.wake()
-	}
-	h.accelerate()
-}
-
-// isWanted reports whether a subscriber wants objects; mu is held.
-func (h *hub) isWanted() bool {
-	for d := range h.down {
-		if d.forward || d.resumes {
-			return true
-		}
-	}
-	return false
-}
-
-// lingered releases upstream what nobody has wanted for a while: it stops publishers that offered the track, and leaves the others.
-func (h *hub) lingered() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.linger = nil
-	h.forward = h.isWanted()
-	for _, u := range h.up {
-		if len(h.down) == 0 && !u.offered {
-			u.cancel(moqt.ResetCancelled)
-		}
-		u.wake()
-	}
-}
-
+// stopTimer stops a timer that may be nil, and makes it nil.
 func stopTimer(t **time.Timer) {
 	if *t != nil {
 		(*t).Stop()
@@ -160,132 +69,178 @@ func stopTimer(t **time.Timer) {
 	}
 }
 
-// opened is called when the first object of a segment has come.
-func (h *hub) opened(seg *track.Segment) {
-	h.identify(seg)
+// enter adds a subscriber, asks the publishers that there are, and answers if that is possible.
+func (h *hub) enter(d *downstream, group *uint64) {
+	h.mu.Lock()
+	h.subscribers.all[d] = struct{}{}
+	h.demand.requestGroup(group)
+	h.mu.Unlock()
+	// After d is in the hub, so that a publisher that comes now is not missed.
+	peers := h.relay.directory.publishersOf(h.place)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for d := range h.down {
-		if d.accepted {
-			d.consider(seg, seg.First)
-		}
-	}
-}
-
-// join gives a subscriber what comes next of the segments that are open; mu is held.
-func (h *hub) join(d *downstream) {
-	for _, seg := range h.data.OpenSegments() {
-		if last, ok := seg.Log.Last(); ok && last.ID < math.MaxUint64 {
-			d.consider(seg, last.ID+1)
-		}
-	}
-}
-
-// recall gives a subscriber what is held of the current group, from its start; mu is held. Subscriptions without a filter pass all objects
-// (draft §5.1.2), and many publishers send the current group to those who come: their subscribers would otherwise never see an object that is
-// published once, such as a catalog, if somebody else subscribed before.
-func (h *hub) recall(d *downstream, group uint64) {
-	if d.filter != nil && (d.filter.Type != moqt.FilterAbsoluteStart || d.filter.Start != moqt.Location{}) {
+	if d.over {
 		return
 	}
-	for _, seg := range h.data.Segments(group) {
-		if state, _ := seg.Log.State(); state != track.Reset {
-			d.consider(seg, seg.First)
-		}
+	if len(h.publishers.of) == 0 {
+		h.publishers.failure = nil
+	}
+	h.publishers.subscribe(peers...)
+	h.subscribersChangedLocked()
+	h.publishersChangedLocked()
+}
+
+// subscribersChangedLocked adapts the upstream subscriptions and the fast path to the subscribers; mu is held.
+func (h *hub) subscribersChangedLocked() {
+	h.demand.update()
+	h.fast.update()
+}
+
+// publishersChangedLocked answers the subscribers that wait, as far as the publishers allow, and adapts the fast path;
+// mu is held.
+func (h *hub) publishersChangedLocked() {
+	h.publishers.signal()
+	h.subscribers.answer()
+	h.fast.update()
+}
+
+// announced subscribes at a peer that has announced the track's namespace or a prefix of it, if there are subscribers.
+func (h *hub) announced(p *peer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.subscribers.all) > 0 {
+		h.publishers.subscribe(p)
 	}
 }
 
-// startOver forgets all objects; mu is held.
-func (h *hub) startOver() {
+// revoked ends the subscription at a peer that may no longer publish in the namespace that it announced.
+func (h *hub) revoked(p *peer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if u := h.publishers.of[p]; u != nil && !u.offered {
+		u.cancelLocked(moqt.ResetExpiredAuthToken)
+	}
+}
+
+// sources are the peers to ask about the track: those with a subscription, then those that announced the namespace.
+func (h *hub) sources() []*peer {
+	announced := h.relay.directory.publishersOf(h.place)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var peers []*peer
+	for p, u := range h.publishers.of {
+		if u.established {
+			peers = append(peers, p)
+		}
+	}
+	for _, p := range announced {
+		if u := h.publishers.of[p]; !p.isExcluded(h) && (u == nil || !u.established) {
+			peers = append(peers, p)
+		}
+	}
+	return peers
+}
+
+// describeLocked records what a publisher says about the track. The latest set of properties replaces older ones (draft
+// §2.5). mu is held.
+func (h *hub) describeLocked(largest *moqt.Location, p moqt.Properties) {
+	h.properties, h.described = p, true
+	h.configureLocked()
+	if largest != nil {
+		h.data.RaiseLargest(*largest)
+	}
+}
+
+// configureLocked tells the cache what it has to know of the track; mu is held.
+func (h *hub) configureLocked() {
+	if ms, ok := h.properties.MaxCacheDuration(); ok {
+		h.data.SetMaxCacheDuration(moqt.Milliseconds(ms))
+	}
+	h.data.SetLive(h.publishers.areEstablished())
+}
+
+// startOverLocked forgets all objects; mu is held.
+func (h *hub) startOverLocked() {
 	h.data.Close()
 	h.data = h.relay.cache.NewTrack(h.opened)
 	h.extent = nil
-	h.configure()
+	h.configureLocked()
 }
 
-// finishAll ends all subscriptions. Streams are completed first, or reset with a code if there is one; mu is held.
-func (h *hub) finishAll(code moqt.PublishDoneCode, reason string, reset *moqt.StreamResetCode) {
-	for d := range h.down {
-		if !d.accepted {
-			d.refuse(&moqt.RequestError{Code: refusalOf(code), Reason: reason})
-			continue
-		}
-		d.finish(code, reason, reset)
+// fetched records what a FETCH_OK says: no object exists after end, if it is the end of the track.
+func (h *hub) fetched(data *track.Track, ok *moqt.FetchOK, end moqt.Location) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.describeLocked(nil, ok.Properties)
+	if h.extent == nil || h.extent.Less(end) {
+		h.extent = &end
 	}
-	stopTimer(&h.grace)
-}
-
-// refusalOf is the error for a request that could not begin where a subscription would have ended with a code.
-func refusalOf(code moqt.PublishDoneCode) moqt.RequestErrorCode {
-	switch code {
-	case moqt.DoneTrackEnded:
-		return moqt.RequestDoesNotExist
-	case moqt.DoneMalformedTrack:
-		return moqt.RequestMalformedTrack
+	if ok.EndOfTrack {
+		data.AddEnd(end.Next())
 	}
-	return moqt.RequestInternalError
 }
 
-// malformed deals with a track that broke the rules (draft §2.4.2), as found in what a publisher sent. If there is a publisher that was there
-// earlier, its objects stand, and the later one, which may be an impostor, is cut off: otherwise anybody could end a track by publishing
-// objects that contradict it. If there is none, the track has ended.
+// covers reports whether the hub knows if objects up to end have been published.
+func (h *hub) covers(end moqt.Location) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	largest := h.data.Largest()
+	return h.described && (h.publishers.forward() ||
+		largest != nil && !largest.Less(end) || h.extent != nil && !h.extent.Less(end))
+}
+
+// opened is called when the first object of a segment has come.
+func (h *hub) opened(seg *track.Segment) {
+	h.fast.identify(seg)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.subscribers.sendSegment(seg)
+}
+
+// sendDatagram sends an object to the subscribers that want it, except those to which the fast path has sent it.
+func (h *hub) sendDatagram(o *track.Datagram) {
+	sent := h.fast.track.ClaimObject(moqt.Location{Group: o.Group, Object: o.ID})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.subscribers.sendDatagram(o, sent)
+}
+
+// malformed deals with objects of u that break the rules of tracks (draft §2.4.2). If an earlier publisher is there,
+// its objects stand, and u, which may be an impostor, is excluded: otherwise anybody could end a track by publishing
+// objects that contradict it. If there is no earlier publisher, the later ones are excluded; if there are none, the
+// track ends.
 func (h *hub) malformed(u *upstream, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.up[u.peer] != u {
+	if h.publishers.of[u.peer] != u {
 		return
 	}
 	h.relay.metrics.malformed.Inc()
-	h.relay.log.Warn("malformed track", "track", h.name, "publisher", u.peer.conn.RemoteAddr(), "err", err)
-	if h.hasEarlier(u) {
-		if !u.suspect {
-			h.bar(u)
+	h.relay.log.Warn("malformed track", "track", h.name, "publisher", u.peer.remote(), "err", err)
+	if h.publishers.hasEarlier(u) {
+		if !u.mayReplace {
+			h.publishers.exclude(u)
 		}
 		return
 	}
-	if !h.barLater(u) {
+	if !h.publishers.excludeLater(u) {
 		reset := moqt.ResetMalformedTrack
-		h.finishAll(moqt.DoneMalformedTrack, err.Error(), &reset) // before its streams are reset for lack of a publisher
+		// Before the streams are reset because the publisher ends.
+		h.publishers.endSubscriptions(moqt.DoneMalformedTrack, err.Error(), &reset)
 		for f := range h.fetches {
-			f.abort(&moqt.RequestError{Code: moqt.RequestMalformedTrack, Reason: err.Error()}, reset)
+			f.abortLocked(&moqt.RequestError{Code: moqt.RequestMalformedTrack, Reason: err.Error()}, reset)
 		}
-		u.cancel(reset)
+		u.cancelLocked(reset)
 	}
-	h.startOver() // what the index knows, of objects or gaps, may be what was wrong
+	h.startOverLocked() // what the index knows, of objects or gaps, may be what was wrong
 }
 
-// malformedAt is malformed for what a FETCH brought, from a publisher that may have no subscription.
-func (h *hub) malformedAt(p *peer, err error) {
+// malformedFetch is malformed for what a FETCH brought, from a publisher that may have no subscription.
+func (h *hub) malformedFetch(p *peer, err error) {
 	h.mu.Lock()
-	u := h.up[p]
+	u := h.publishers.of[p]
 	h.mu.Unlock()
 	if u != nil {
 		h.malformed(u, err)
 	}
-}
-
-func (h *hub) hasEarlier(u *upstream) bool {
-	for _, o := range h.up {
-		if o.established && o.sequence < u.sequence {
-			return true
-		}
-	}
-	return false
-}
-
-// barLater cuts off the publishers that came after u, and reports whether there were any.
-func (h *hub) barLater(u *upstream) (found bool) {
-	for _, o := range h.up {
-		if o.established && o.sequence > u.sequence {
-			h.bar(o)
-			found = true
-		}
-	}
-	return found
-}
-
-// bar cuts off a publisher for the rest of its session.
-func (h *hub) bar(u *upstream) {
-	u.peer.bar(h)
-	u.cancel(moqt.ResetMalformedTrack)
 }

@@ -2,65 +2,52 @@ package relay
 
 import "sluice/track"
 
-// joiner waits for the first object of a segment that a subscriber is to get: one that was begun before it subscribed is not (draft §5.1.2).
+// joiner waits for the first object of a segment that a subscriber is to get: an object that was begun before it
+// subscribed is not sent (draft §5.1.2).
 type joiner struct {
-	downstream *downstream
-	segment    *track.Segment
-	from       uint64 // smallest id of that object
-	reader     *track.Reader
-	closed     bool // guarded by downstream.mu
-}
-
-// await sends a segment from object from on, when that has come; hub.mu is held.
-func (d *downstream) await(seg *track.Segment, from uint64) {
-	j := &joiner{downstream: d, segment: seg, from: from}
-	r, err := seg.Log.NewReader(seg.Log.End(), j)
-	if err != nil {
-		return
-	}
-	d.mu.Lock()
-	j.reader = r
-	d.deliveries[seg] = &delivery{joiner: j}
-	d.mu.Unlock()
-	j.look() // it may have come before the reader was there
+	delivery *delivery
+	segment  *track.Segment
+	from     uint64 // smallest id of that object
+	reader   *track.Reader
+	closed   bool // guarded by delivery.mu
 }
 
 // Wake implements track.Waker.
 func (j *joiner) Wake() {
-	h := j.downstream.hub
+	h := j.delivery.sub.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	j.look()
+	j.lookLocked()
 }
 
-// look begins to send if the object has come; hub.mu is held.
-func (j *joiner) look() {
-	d := j.downstream
+// lookLocked begins to send if the object has come; hub.mu is held.
+func (j *joiner) lookLocked() {
+	v := j.delivery
 	state, _ := j.segment.Log.State()
 	end := j.segment.Log.End() // before Seek: what precedes it belongs to objects that Seek knows
 	o, ok := j.segment.Log.Seek(j.from)
-	d.mu.Lock()
+	v.mu.Lock()
 	switch {
 	case j.closed:
 		ok = false
 	case ok || state != track.Open:
-		delete(d.deliveries, j.segment)
+		delete(v.streams, j.segment)
 	default:
 		j.reader.Release(end)
 	}
-	d.mu.Unlock()
+	v.mu.Unlock()
 	if ok {
-		d.send(j.segment, o)
+		v.openStream(j.segment, o)
 	}
 	if ok || state != track.Open {
-		d.mu.Lock()
-		j.close() // now that the stream holds the log
-		d.mu.Unlock()
+		v.mu.Lock()
+		j.closeLocked() // now that the stream holds the log
+		v.mu.Unlock()
 	}
 }
 
-// close releases the log; downstream.mu is held.
-func (j *joiner) close() {
+// closeLocked releases the log; delivery.mu is held.
+func (j *joiner) closeLocked() {
 	if !j.closed {
 		j.closed = true
 		j.reader.Close()

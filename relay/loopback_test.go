@@ -193,8 +193,8 @@ func frame(g, o uint64) string {
 	return string(b)
 }
 
-// TestOverLoopback relays groups of video-like objects and datagrams from a publisher to subscribers, each on either transport, with the
-// media sender; and serves a FETCH of it.
+// TestOverLoopback relays groups of video-like objects and datagrams from a publisher to subscribers, each on either
+// transport, with the media sender; and serves a FETCH of it.
 func TestOverLoopback(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	for _, scheme := range []string{"moqt", "https"} {

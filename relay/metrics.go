@@ -21,7 +21,7 @@ type metrics struct {
 // gauge is read when metrics are collected.
 type gauge struct {
 	desc *prometheus.Desc
-	read func() float64
+	read func() int
 }
 
 func newMetrics(r *Relay) *metrics {
@@ -29,10 +29,12 @@ func newMetrics(r *Relay) *metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "sluice_relay_" + name, Help: help})
 	}
 	vec := func(name, help, label string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_relay_" + name, Help: help}, []string{label})
+		opts := prometheus.CounterOpts{Name: "sluice_relay_" + name, Help: help}
+		return prometheus.NewCounterVec(opts, []string{label})
 	}
 	m := &metrics{
-		bytes:     counter("received_bytes_total", "Bytes of subgroups and of object payloads in datagrams, from publishers."),
+		bytes: counter("received_bytes_total",
+			"Bytes of subgroups and of object payloads in datagrams, from publishers."),
 		datagrams: counter("received_datagrams_total", "Objects in datagrams, from publishers."),
 		malformed: counter("malformed_tracks_total", "Times that a publisher's objects broke the rules of tracks."),
 		refusals:  vec("refused_requests_total", "Requests that the relay refused, by code of REQUEST_ERROR.", "code"),
@@ -40,36 +42,21 @@ func newMetrics(r *Relay) *metrics {
 		fetches:   vec("fetches_total", "FETCH requests that have ended, by how.", "outcome"),
 	}
 	m.all = []prometheus.Collector{m.bytes, m.datagrams, m.malformed, m.refusals, m.streams, m.fetches}
+	upstreams := func(h *hub) int { return len(h.publishers.of) }
+	downstreams := func(h *hub) int { return len(h.subscribers.all) }
 	m.gauges = []gauge{
-		newGauge("sessions", "Sessions.", func() float64 { return float64(r.count(func() int { return len(r.peers) })) }),
-		newGauge("tracks", "Tracks that are published, wanted or cached.", func() float64 { return float64(r.count(func() int { return len(r.hubs) })) }),
-		newGauge("upstream_subscriptions", "Subscriptions at publishers.", func() float64 { return r.sum(func(h *hub) int { return len(h.up) }) }),
-		newGauge("downstream_subscriptions", "Subscriptions of peers.", func() float64 { return r.sum(func(h *hub) int { return len(h.down) }) }),
-		newGauge("cache_bytes", "Memory of the objects and their index.", func() float64 { return float64(r.cache.Bytes()) }),
-		newGauge("cache_groups", "Groups that are indexed.", func() float64 { return float64(r.cache.Groups()) }),
+		newGauge("sessions", "Sessions.", r.sessions.count),
+		newGauge("tracks", "Tracks that are published, wanted or cached.", r.directory.count),
+		newGauge("upstream_subscriptions", "Subscriptions at publishers.", r.directory.sum(upstreams)),
+		newGauge("downstream_subscriptions", "Subscriptions of peers.", r.directory.sum(downstreams)),
+		newGauge("cache_bytes", "Memory of the objects and their index.", func() int { return int(r.cache.Bytes()) }),
+		newGauge("cache_groups", "Groups that are indexed.", r.cache.Groups),
 	}
 	return m
 }
 
-func newGauge(name, help string, read func() float64) gauge {
+func newGauge(name, help string, read func() int) gauge {
 	return gauge{prometheus.NewDesc("sluice_relay_"+name, help, nil, nil), read}
-}
-
-func (r *Relay) count(n func() int) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return n()
-}
-
-func (r *Relay) sum(n func(*hub) int) (total float64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, h := range r.hubs {
-		h.mu.Lock()
-		total += float64(n(h))
-		h.mu.Unlock()
-	}
-	return total
 }
 
 func (m *metrics) refused(code moqt.RequestErrorCode) {
@@ -92,6 +79,6 @@ func (r *Relay) Collect(ch chan<- prometheus.Metric) {
 		c.Collect(ch)
 	}
 	for _, g := range r.metrics.gauges {
-		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.read())
+		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.read()))
 	}
 }

@@ -151,7 +151,7 @@ func TestReservedNamespaces(t *testing.T) {
 			_, err = s.Wait(b.ctx)
 			b.refused(err, moqt.RequestDoesNotExist)
 		}
-		require.Empty(t, b.relay.hubs, "session-level requests go no further")
+		require.Empty(t, b.relay.directory.hubs, "session-level requests go no further")
 		c.announce(".custom") // other reserved namespaces are for the application to know
 	})
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"net"
 	"sync"
 	"time"
 
@@ -10,52 +11,55 @@ import (
 	"sluice/transport"
 )
 
-// peer is a session with a publisher, a subscriber, or both.
+// peer is a session with a publisher, a subscriber, or both. Its requests arrive at the type requests.
 type peer struct {
 	relay     *Relay
 	conn      transport.Conn
 	session   *session.Session
-	outlet    Outlet
+	sender    mediaSender
 	forwarder claim.ForwarderConn // nil: the fast path does not serve the peer
-	setup     session.Peer        // set, with mu held, before any request is handled
-	scope     string              // set before any request is handled
-	id        uint64              // of the session, counted from 1
-	since     time.Time
-	turns     turns
+	turns     turns               // of the responses to FETCH
 
-	mu     sync.Mutex
-	barred map[string]struct{} // tracks of which the peer's objects contradicted those of an earlier publisher
+	// Set by sessions.add.
+	id    uint64 // of the session, counted from 1
+	since time.Time
+
+	// Set, with mu held, before any request is handled.
+	setup session.Peer
+	scope string
+
+	mu       sync.Mutex
+	excluded map[string]struct{} // tracks that the peer may not publish any more: see hub.malformed
 }
 
-var _ session.Handler = (*peer)(nil)
-
-// HandleSetup implements session.Handler.
-func (p *peer) HandleSetup(_ *session.Session, setup session.Peer) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.setup = setup
-	p.scope = p.relay.cfg.Scope(setup.Authority, setup.Path)
-	return nil
-}
-
-// HandleGoaway implements session.Handler. The session refuses new requests of ours by itself, and the peer moves the rest: its
-// subscriptions and publications end with the session, if they have not moved before.
-func (p *peer) HandleGoaway(*session.Session, moqt.Goaway) {}
-
-func (p *peer) bar(h *hub) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.barred == nil {
-		p.barred = make(map[string]struct{})
+func newPeer(r *Relay, conn transport.Conn) (*peer, error) {
+	sender, err := r.senderOf(conn)
+	if err != nil {
+		return nil, err
 	}
-	p.barred[h.name.Key()] = struct{}{}
+	p := &peer{relay: r, conn: conn, sender: sender}
+	cfg := r.cfg.Session
+	cfg.Role, cfg.Handler, cfg.Logger = session.Server, &requests{p}, r.log
+	if p.session, err = session.New(conn, cfg); err != nil {
+		return nil, err
+	}
+	p.forwarder = forwarderOf(conn, p.session.Version())
+	return p, nil
 }
 
-func (p *peer) isBarred(h *hub) bool {
+// place is where a namespace is in the relay's trees: below the peer's scope.
+func (p *peer) place(ns moqt.Namespace) place { return placeOf(p.scope, ns) }
+
+func (p *peer) remote() net.Addr { return p.conn.RemoteAddr() }
+
+// path is that of the URL: WebTransport sends it in the CONNECT request, raw QUIC in SETUP.
+func (p *peer) path() string {
+	if path := p.conn.Path(); path != "" {
+		return path
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, barred := p.barred[h.name.Key()]
-	return barred
+	return p.setup.Path
 }
 
 // reject refuses a request of the peer.
@@ -64,45 +68,19 @@ func (p *peer) reject(r *session.Request, e *moqt.RequestError) {
 	_ = r.Reject(e) // fails only if the request is over
 }
 
-// keep serves an accepted request about namespaces until it ends: with its permission, if updates do not extend it. moved is called when
-// the prefix was changed; it is nil for requests that have none. It reports whether the permission was withdrawn.
-func (p *peer) keep(req *session.Request, permit *lease, moved func(moqt.Namespace)) (revoked bool) {
-	for {
-		select {
-		case <-req.Context().Done():
-			return false
-		case <-permit.expired:
-			req.Cancel(moqt.ResetExpiredAuthToken)
-			return false
-		case <-permit.due:
-			if permit.review() != nil {
-				req.Cancel(moqt.ResetExpiredAuthToken)
-				return true
-			}
-		case u := <-req.Updates():
-			if !p.keepUpdated(u, permit, moved) {
-				return false
-			}
-		}
+// exclude stops the peer from publishing a track for the rest of its session.
+func (p *peer) exclude(h *hub) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.excluded == nil {
+		p.excluded = make(map[string]struct{})
 	}
+	p.excluded[h.name.Key()] = struct{}{}
 }
 
-// keepUpdated applies an update, and reports whether the request goes on.
-func (p *peer) keepUpdated(u *session.Update, permit *lease, moved func(moqt.Namespace)) bool {
-	prefix := u.Parameters.NamespacePrefix
-	if prefix != nil {
-		permit.track.Namespace = *prefix
-	}
-	if refused := permit.extend(u.Tokens); refused != nil {
-		p.relay.metrics.refused(refused.Code)
-		_ = u.Reject(refused) // fails only if the request is over
-		return false
-	}
-	if u.OK(moqt.Parameters{}) != nil {
-		return false
-	}
-	if prefix != nil && moved != nil {
-		moved(*prefix)
-	}
-	return true
+func (p *peer) isExcluded(h *hub) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, excluded := p.excluded[h.name.Key()]
+	return excluded
 }

@@ -209,7 +209,7 @@ func TestParametersOfPublishOK(t *testing.T) {
 		src.group(1, 1)
 		src.group(2, 1)
 		require.Equal(t, "2.0, 2 fin", o.take())
-		out := c.outlet().subs[len(c.outlet().subs)-1].cfg
+		out := c.sender().subs[len(c.sender().subs)-1].cfg
 		require.Equal(t, []any{uint8(5), true, 80 * time.Millisecond}, []any{out.Priority, out.Descending, out.ObjectTimeout})
 	})
 }

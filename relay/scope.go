@@ -7,8 +7,8 @@ import (
 	"sluice/moqt"
 )
 
-// Scoping says to which scope a session belongs (draft §2.4.3): sessions of different scopes have no tracks or namespaces in common, whatever
-// the names. It gets what the client connected to.
+// Scoping returns the scope of a session (draft §2.4.3), given the authority and path that the client connected to.
+// Sessions of different scopes have no tracks or namespaces in common, whatever their names.
 type Scoping func(authority, path string) string
 
 // OneScope has all sessions in one scope.
@@ -17,17 +17,15 @@ func OneScope(string, string) string { return "" }
 // ScopeByPath makes a scope of each path, query included.
 func ScopeByPath(_, path string) string { return cmp.Or(path, "/") }
 
-// ScopeByURL makes a scope of each authority and path, as the draft assumes of servers of which nothing else is known.
+// ScopeByURL makes a scope of each authority and path, which is what the draft assumes of a server unless it says
+// otherwise.
 func ScopeByURL(authority, path string) string {
 	return strings.ToLower(authority) + ScopeByPath(authority, path)
 }
 
-// place is where something is found in the relay's trees: below its scope.
+// place is a namespace with its scope in front: the key of the relay's trees.
 type place = moqt.Namespace
 
 func placeOf(scope string, ns moqt.Namespace) place {
 	return append(place{scope}, ns...)
 }
-
-// place is that of a namespace in the peer's scope.
-func (p *peer) place(ns moqt.Namespace) place { return placeOf(p.scope, ns) }

@@ -1,53 +1,17 @@
 package relay
 
 import (
-	"cmp"
-	"crypto/tls"
+	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
-
-	"sluice/media"
 )
 
-// SessionStatus describes a session and what the relay has sent in it.
-type SessionStatus struct {
-	ID        uint64     `json:"id"` // counted from 1
-	Remote    string     `json:"remote"`
-	Transport string     `json:"transport"` // quic or webtransport
-	Path      string     `json:"path"`      // of the URL that the peer has dialed
-	Began     time.Time  `json:"began"`
-	Ended     *time.Time `json:"ended,omitempty"`
-
-	Publications  int `json:"publications"`  // tracks that it brings
-	Subscriptions int `json:"subscriptions"` // tracks that it gets
-	OnFastPath    int `json:"on_fast_path"`  // of those, tracks that the kernel forwards
-
-	CipherSuite string        `json:"cipher_suite"`
-	FastPath    bool          `json:"fast_path"` // the kernel can send on the connection, and open its packets
-	Packets     SentPackets   `json:"packets"`   // with media
-	Bytes       uint64        `json:"bytes"`     // of those packets
-	SRTT        time.Duration `json:"srtt_ns"`   // smoothed
-	MinRTT      time.Duration `json:"min_rtt_ns"`
-	Window      int           `json:"window_bytes"` // of congestion control
-	InFlight    int           `json:"in_flight_bytes"`
-	Threshold   media.Level   `json:"threshold"` // of the drop policy: subscriber priority << 8 | publisher priority; 65535 lets all pass
-
-	// Declined is how often the kernel did not send a copy, by reason: see docs/fastpath.md.
-	Declined map[string]uint64 `json:"declined,omitempty"`
-	// Held is how often the process did not send, or not yet, by reason: see [media.Reason].
-	Held map[string]uint64 `json:"held,omitempty"`
-	// Streams are those that have ended, by [media.Outcome].
-	Streams map[string]uint64 `json:"streams,omitempty"`
-}
-
-// SentPackets counts QUIC packets.
-type SentPackets struct {
-	Kernel  uint64 `json:"kernel"`
-	Process uint64 `json:"process"`
-	Lost    uint64 `json:"lost"`
-	Again   uint64 `json:"again"` // retransmissions; only the process repeats
-}
+var (
+	errTooManySessions = errors.New("the relay has no room for another session; try again later")
+	errDraining        = errors.New("the relay is going away; use another one")
+)
 
 // Sessions that have ended are listed for endedFor, as long as there are no more than maxEnded.
 const (
@@ -55,112 +19,84 @@ const (
 	maxEnded = 256
 )
 
-// Sessions describes the sessions that there are, and the last ones that have ended, in the order in which they began.
-func (r *Relay) Sessions() []SessionStatus {
-	r.mu.Lock()
-	r.forgetEnded()
-	list := slices.Clone(r.ended)
-	counts := r.tracksOfPeers()
-	peers := slices.Collect(maps.Keys(r.peers))
-	r.mu.Unlock()
-	for _, p := range peers {
-		s := p.status()
-		t := counts[p]
-		s.Publications, s.Subscriptions, s.OnFastPath = t.up, t.down, t.fast
-		list = append(list, s)
-	}
-	slices.SortFunc(list, func(a, b SessionStatus) int { return cmp.Compare(a.ID, b.ID) })
-	return list
+// sessions are the peers that are connected, and the status of those that have left last.
+type sessions struct {
+	limit int
+
+	mu       sync.Mutex
+	peers    map[*peer]struct{}
+	lastID   uint64          // of a session
+	ended    []SessionStatus // in the order in which they ended
+	draining bool
+	empty    chan struct{} // closed when the last peer has left; nil unless drain was called
 }
 
-type trackCounts struct{ up, down, fast int }
-
-// tracksOfPeers counts what each peer brings and gets; mu is held.
-func (r *Relay) tracksOfPeers() map[*peer]trackCounts {
-	counts := make(map[*peer]trackCounts, len(r.peers))
-	for _, h := range r.hubs {
-		h.mu.Lock()
-		for p := range h.up {
-			c := counts[p]
-			c.up++
-			counts[p] = c
-		}
-		for d := range h.down {
-			c := counts[d.peer]
-			c.down++
-			if d.fast && h.onFastPath {
-				c.fast++
-			}
-			counts[d.peer] = c
-		}
-		h.mu.Unlock()
+// add enters a peer, unless there is no room for it.
+func (s *sessions) add(p *peer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.draining:
+		return errDraining
+	case len(s.peers) >= s.limit:
+		return errTooManySessions
 	}
-	return counts
+	s.lastID++
+	p.id, p.since = s.lastID, time.Now()
+	s.peers[p] = struct{}{}
+	return nil
 }
 
-// remember keeps the status of a session that has ended now; mu is held.
-func (r *Relay) remember(s SessionStatus) {
+// remove takes a peer out whose session has ended, and keeps its status for a while.
+func (s *sessions) remove(p *peer) {
+	last := statusOf(p)
 	now := time.Now()
-	s.Ended = &now
-	r.ended = append(r.ended, s)
-	r.forgetEnded()
+	last.Ended = &now
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.peers, p)
+	s.ended = append(s.ended, last)
+	s.forgetEndedLocked()
+	if len(s.peers) == 0 && s.empty != nil {
+		close(s.empty)
+		s.empty = nil
+	}
 }
 
-// forgetEnded drops what is no longer listed; mu is held.
-func (r *Relay) forgetEnded() {
+// forgetEndedLocked drops the status of sessions that is not listed any more; mu is held.
+func (s *sessions) forgetEndedLocked() {
 	old := time.Now().Add(-endedFor)
-	keep := slices.IndexFunc(r.ended, func(s SessionStatus) bool { return s.Ended.After(old) })
+	keep := slices.IndexFunc(s.ended, func(s SessionStatus) bool { return s.Ended.After(old) })
 	if keep < 0 {
-		keep = len(r.ended)
+		keep = len(s.ended)
 	}
-	r.ended = slices.Delete(r.ended, 0, max(keep, len(r.ended)-maxEnded))
+	s.ended = slices.Delete(s.ended, 0, max(keep, len(s.ended)-maxEnded))
 }
 
-// status describes all of a session but its tracks.
-func (p *peer) status() SessionStatus {
-	s := SessionStatus{
-		ID: p.id, Remote: p.conn.RemoteAddr().String(), Transport: p.conn.Kind().String(), Path: p.path(), Began: p.since,
-		FastPath: p.forwarder != nil, Threshold: media.LowestPriority,
-	}
-	m, ok := p.conn.Hooks().(*media.Sender)
-	if !ok {
-		return s
-	}
-	stats := m.Stats()
-	s.CipherSuite = tls.CipherSuiteName(stats.CipherSuite)
-	s.Packets = SentPackets{
-		Kernel: stats.ForwarderPackets, Process: stats.Packets - stats.ForwarderPackets, Lost: stats.LostPackets, Again: stats.Retransmissions,
-	}
-	s.Bytes, s.SRTT, s.MinRTT, s.Window, s.InFlight = stats.Bytes, stats.SRTT, stats.MinRTT, stats.Window, stats.InFlight
-	s.Threshold = stats.Threshold
-	s.Held, s.Streams = named[media.Reason](stats.Reasons[:]), named[media.Outcome](stats.Outcomes[:])
-	if p.forwarder != nil {
-		s.Declined = p.relay.cfg.FastPath.Copies(p.forwarder)
-		delete(s.Declined, "sent")
-	}
-	return s
+// list returns the peers that are connected, and the status of those that have left last.
+func (s *sessions) list() ([]*peer, []SessionStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetEndedLocked()
+	return slices.Collect(maps.Keys(s.peers)), slices.Clone(s.ended)
 }
 
-// path is that of the URL: WebTransport sends it in the CONNECT request, raw QUIC in SETUP.
-func (p *peer) path() string {
-	if path := p.conn.Path(); path != "" {
-		return path
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.setup.Path
+func (s *sessions) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.peers)
 }
 
-// named are the counters that are not zero, by the names of their indices.
-func named[T interface {
-	~uint8
-	String() string
-}](counters []uint64) map[string]uint64 {
-	m := make(map[string]uint64)
-	for i, n := range counters {
-		if n > 0 {
-			m[T(i).String()] = n
-		}
+// drain refuses further sessions. It returns those that there are, and a channel that is closed when all have ended.
+func (s *sessions) drain() ([]*peer, <-chan struct{}) {
+	empty := make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	if len(s.peers) == 0 {
+		close(empty)
+	} else {
+		s.empty = empty
 	}
-	return m
+	return slices.Collect(maps.Keys(s.peers)), empty
 }

@@ -62,22 +62,22 @@ func TestSessions(t *testing.T) {
 }
 
 func TestEndedSessionsAreForgotten(t *testing.T) {
-	r := &Relay{}
+	var s sessions
 	now := time.Now()
 	for i := range maxEnded + 10 {
 		at := now.Add(time.Duration(i-5) * endedFor)
-		r.ended = append(r.ended, SessionStatus{ID: uint64(i), Ended: &at})
+		s.ended = append(s.ended, SessionStatus{ID: uint64(i), Ended: &at})
 	}
-	r.forgetEnded()
-	require.Len(t, r.ended, maxEnded, "the last ones")
-	require.EqualValues(t, 10, r.ended[0].ID)
+	s.forgetEndedLocked()
+	require.Len(t, s.ended, maxEnded, "the last ones")
+	require.EqualValues(t, 10, s.ended[0].ID)
 
 	old, recent := now.Add(-endedFor-time.Second), now.Add(-endedFor/2)
-	r.ended = []SessionStatus{{ID: 1, Ended: &old}, {ID: 2, Ended: &recent}}
-	r.forgetEnded()
-	require.Len(t, r.ended, 1)
-	require.EqualValues(t, 2, r.ended[0].ID)
-	r.ended[0].Ended = &old
-	r.forgetEnded()
-	require.Empty(t, r.ended)
+	s.ended = []SessionStatus{{ID: 1, Ended: &old}, {ID: 2, Ended: &recent}}
+	s.forgetEndedLocked()
+	require.Len(t, s.ended, 1)
+	require.EqualValues(t, 2, s.ended[0].ID)
+	s.ended[0].Ended = &old
+	s.forgetEndedLocked()
+	require.Empty(t, s.ended)
 }

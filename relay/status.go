@@ -1,67 +1,128 @@
 package relay
 
 import (
-	"context"
-	"errors"
+	"cmp"
+	"crypto/tls"
+	"slices"
+	"time"
 
-	"sluice/moqt"
-	"sluice/moqt/session"
+	"sluice/media"
 )
 
-// HandleTrackStatus implements session.Handler (draft §10.14).
-func (p *peer) HandleTrackStatus(req *session.IncomingTrackStatus) {
-	if _, refused := p.authorize(req.Request, ActionTrackStatus, req.Message.Track); refused != nil {
-		p.reject(req.Request, refused)
-		return
-	}
-	h := p.acquire(req.Message.Track)
-	if h == nil {
-		p.reject(req.Request, errTooManyTracks)
-		return
-	}
-	defer p.relay.release(h)
-	if refused := h.learnStatus(req.Context()); refused != nil {
-		p.reject(req.Request, refused)
-		return
-	}
-	h.mu.Lock()
-	largest, properties := h.data.Largest(), h.properties
-	h.mu.Unlock()
-	_ = req.OK(moqt.Parameters{LargestObject: largest}, properties) // fails only if the request is over
+// SessionStatus describes a session and what the relay has sent in it.
+type SessionStatus struct {
+	ID        uint64     `json:"id"` // counted from 1
+	Remote    string     `json:"remote"`
+	Transport string     `json:"transport"` // quic or webtransport
+	Path      string     `json:"path"`      // of the URL that the peer has dialed
+	Began     time.Time  `json:"began"`
+	Ended     *time.Time `json:"ended,omitempty"`
+
+	Publications  int `json:"publications"`  // tracks that it publishes
+	Subscriptions int `json:"subscriptions"` // tracks that it is subscribed to
+	OnFastPath    int `json:"on_fast_path"`  // of those, tracks that the kernel forwards to it
+
+	CipherSuite string        `json:"cipher_suite"`
+	FastPath    bool          `json:"fast_path"` // the kernel can send on the connection, and open its packets
+	Packets     SentPackets   `json:"packets"`   // with media
+	Bytes       uint64        `json:"bytes"`     // of those packets
+	SRTT        time.Duration `json:"srtt_ns"`   // smoothed
+	MinRTT      time.Duration `json:"min_rtt_ns"`
+	Window      int           `json:"window_bytes"` // of congestion control
+	InFlight    int           `json:"in_flight_bytes"`
+	// Threshold is that of the drop policy: subscriber priority << 8 | publisher priority; 65535 lets everything pass.
+	Threshold media.Level `json:"threshold"`
+
+	// Declined is how often the kernel did not send a copy, by reason: see docs/fastpath.md.
+	Declined map[string]uint64 `json:"declined,omitempty"`
+	// Held is how often the process did not send, or not yet, by reason: see [media.Reason].
+	Held map[string]uint64 `json:"held,omitempty"`
+	// Streams are those that have ended, by [media.Outcome].
+	Streams map[string]uint64 `json:"streams,omitempty"`
 }
 
-// learnStatus asks publishers for the status of a track, unless a subscription tells it already.
-func (h *hub) learnStatus(ctx context.Context) *moqt.RequestError {
-	h.mu.Lock()
-	_, forwards := h.established()
-	h.mu.Unlock()
-	if forwards {
-		return nil
-	}
-	failure := errNoSource
-	ctx, cancel := context.WithTimeout(ctx, h.relay.cfg.FillTimeout)
-	defer cancel()
-	for _, p := range h.sources() {
-		ok, err := p.session.TrackStatus(ctx, moqt.TrackStatus{Track: h.name})
-		if err == nil {
-			h.mu.Lock()
-			h.describe(ok.Parameters.LargestObject, ok.Properties)
-			h.mu.Unlock()
-			return nil
-		}
-		if refused, ok := errors.AsType[*moqt.RequestError](err); ok {
-			failure = passOn(refused)
-		}
-	}
-	return h.knownStatus(failure)
+// SentPackets counts QUIC packets.
+type SentPackets struct {
+	Kernel  uint64 `json:"kernel"`
+	Process uint64 `json:"process"`
+	Lost    uint64 `json:"lost"`
+	Again   uint64 `json:"again"` // retransmissions; only the process repeats
 }
 
-// knownStatus accepts what was known before, if publishers that are there do not tell more.
-func (h *hub) knownStatus(failure *moqt.RequestError) *moqt.RequestError {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if established, _ := h.established(); established && h.described {
-		return nil
+// Sessions describes the sessions that there are, and those that ended during the last minute (256 at most), in the
+// order in which they began.
+func (r *Relay) Sessions() []SessionStatus {
+	peers, list := r.sessions.list()
+	counts := r.countTracks()
+	for _, p := range peers {
+		s := statusOf(p)
+		t := counts[p]
+		s.Publications, s.Subscriptions, s.OnFastPath = t.published, t.subscribed, t.fast
+		list = append(list, s)
 	}
-	return failure
+	slices.SortFunc(list, func(a, b SessionStatus) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+type trackCounts struct{ published, subscribed, fast int }
+
+// countTracks counts the tracks that each peer publishes and is subscribed to.
+func (r *Relay) countTracks() map[*peer]trackCounts {
+	counts := make(map[*peer]trackCounts)
+	r.directory.eachHub(func(h *hub) {
+		for p := range h.publishers.of {
+			c := counts[p]
+			c.published++
+			counts[p] = c
+		}
+		for d := range h.subscribers.all {
+			c := counts[d.peer]
+			c.subscribed++
+			if h.fast.serves(d) {
+				c.fast++
+			}
+			counts[d.peer] = c
+		}
+	})
+	return counts
+}
+
+// statusOf describes all of a session but its tracks.
+func statusOf(p *peer) SessionStatus {
+	s := SessionStatus{
+		ID: p.id, Remote: p.remote().String(), Transport: p.conn.Kind().String(), Path: p.path(), Began: p.since,
+		FastPath: p.forwarder != nil, Threshold: media.LowestPriority,
+	}
+	m, ok := p.conn.Hooks().(*media.Sender)
+	if !ok {
+		return s
+	}
+	stats := m.Stats()
+	s.CipherSuite = tls.CipherSuiteName(stats.CipherSuite)
+	s.Packets = SentPackets{
+		Kernel: stats.ForwarderPackets, Process: stats.Packets - stats.ForwarderPackets,
+		Lost: stats.LostPackets, Again: stats.Retransmissions,
+	}
+	s.Bytes, s.Window, s.InFlight, s.Threshold = stats.Bytes, stats.Window, stats.InFlight, stats.Threshold
+	s.SRTT, s.MinRTT = stats.SRTT, stats.MinRTT
+	s.Held, s.Streams = named[media.Reason](stats.Reasons[:]), named[media.Outcome](stats.Outcomes[:])
+	if p.forwarder != nil {
+		s.Declined = p.relay.cfg.FastPath.Copies(p.forwarder)
+		delete(s.Declined, "sent")
+	}
+	return s
+}
+
+// named returns the counters that are not zero, by the names of their indices.
+func named[T interface {
+	~uint8
+	String() string
+}](counters []uint64) map[string]uint64 {
+	m := make(map[string]uint64)
+	for i, n := range counters {
+		if n > 0 {
+			m[T(i).String()] = n
+		}
+	}
+	return m
 }

@@ -17,8 +17,9 @@ import (
 	"sluice/track"
 )
 
-// TestRandomPeers lets publishers, subscribers and fetchers come, change their minds and go. Subscribers must not see an object twice on a
-// subscription, nor objects of a stream out of order, nor wrong contents; and nothing may remain (see onBench).
+// TestRandomPeers lets publishers, subscribers and fetchers come, change their minds and go. Subscribers must not see
+// an object twice on a subscription, nor objects of a stream out of order, nor wrong contents; and nothing may remain
+// (see onBench).
 func TestRandomPeers(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

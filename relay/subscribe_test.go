@@ -175,8 +175,8 @@ func TestMandatoryTrackPropertiesAreNotForwarded(t *testing.T) {
 }
 
 func TestFilters(t *testing.T) {
-	// The publisher has sent group 5 with objects 0 to 2, and group 6, still open, with object 0. It goes on with 6.1 and 6.2, a late 5/1.3,
-	// and 7.0.
+	// The publisher has sent group 5 with objects 0 to 2, and group 6, still open, with object 0. It goes on with 6.1
+	// and 6.2, a late 5/1.3, and 7.0.
 	tests := map[string]struct {
 		filter *moqt.Filter
 		want   string
@@ -395,7 +395,7 @@ func TestPrioritiesAndTimeouts(t *testing.T) {
 				require.Nil(t, src.requests[0].SubscriberPriority, "upstream the subscribers' wishes do not count")
 				require.Nil(t, src.requests[0].GroupOrder)
 				require.Nil(t, src.requests[0].ObjectDeliveryTimeout)
-				out := sub.outlet().subs[0]
+				out := sub.sender().subs[0]
 				require.Equal(t, []any{tt.priority, tt.descending, tt.object, tt.subgroup}, []any{out.cfg.Priority, out.cfg.Descending, out.cfg.ObjectTimeout, out.cfg.SubgroupTimeout})
 				src.open(moqt.SubgroupHeader{GroupID: 1, DefaultPriority: true}).object(0).fin()
 				src.open(moqt.SubgroupHeader{GroupID: 2, Priority: 4}).object(0).fin()

@@ -97,7 +97,8 @@ func TestMalformedTrack(t *testing.T) {
 	})
 }
 
-// Somebody else publishes the same track, with other contents. Without authorization that is allowed, and does the first publisher no harm.
+// Somebody else publishes the same track, with other contents. Without authorization that is allowed, and does the
+// first publisher no harm.
 func TestImpostor(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		victim := &source{}

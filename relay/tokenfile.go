@@ -22,11 +22,11 @@ import (
 // Limits of token files.
 const (
 	maxTokenFile       = 16 << 20
-	tokenCheckInterval = time.Second // how old the answer may be to whether the file has changed
+	tokenCheckInterval = time.Second // the file is looked at no more often
 )
 
-// TokenFile is an Authorizer with static tokens from a file, which is read again when it has changed. docs/auth.md describes the format:
-// a line for each token, with what it allows below which namespaces.
+// TokenFile is an Authorizer with static tokens from a file, which is read again when it has changed. The file has a
+// line for each token, with the actions that it allows and the namespaces below which it does; see docs/auth.md.
 type TokenFile struct {
 	name string
 	log  *slog.Logger
@@ -41,7 +41,7 @@ type TokenFile struct {
 // tokenEntry is one line of the file.
 type tokenEntry struct {
 	digest   [sha256.Size]byte // of the token: comparing digests takes the same time for all tokens
-	anybody  bool              // the line is for requests without a token too
+	anybody  bool              // the line is for all requests, with and without tokens
 	actions  map[Action]bool
 	prefixes []moqt.Namespace
 	expires  time.Time
@@ -76,11 +76,15 @@ func (f *TokenFile) Authorize(_ context.Context, r AuthRequest) (Grant, error) {
 	case best != nil:
 		return Grant{Expires: best.expires}, nil
 	case expired:
-		return Grant{}, &moqt.RequestError{Code: moqt.RequestExpiredAuthToken, Reason: "the authorization token has expired"}
+		return refuse(moqt.RequestExpiredAuthToken, "the authorization token has expired")
 	case len(r.Tokens) == 0:
-		return Grant{}, &moqt.RequestError{Code: moqt.RequestUnauthorized, Reason: "an authorization token is required"}
+		return refuse(moqt.RequestUnauthorized, "an authorization token is required")
 	}
-	return Grant{}, &moqt.RequestError{Code: moqt.RequestUnauthorized, Reason: "no authorization token allows this"}
+	return refuse(moqt.RequestUnauthorized, "no authorization token allows this")
+}
+
+func refuse(code moqt.RequestErrorCode, reason string) (Grant, error) {
+	return Grant{}, &moqt.RequestError{Code: code, Reason: reason}
 }
 
 // Changed implements Reviewer.
@@ -93,7 +97,7 @@ func (f *TokenFile) Changed() bool {
 	return changed
 }
 
-// current returns the entries of the file as it is now. A file that cannot be read leaves the last ones in force.
+// current returns the entries of the file as it is now, or the last ones if it cannot be read.
 func (f *TokenFile) current() []tokenEntry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,7 +129,7 @@ func sameFile(a, b os.FileInfo) bool {
 	return a != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// matches compares with all tokens, whichever is right, in the same time.
+// matches reports whether the entry is for one of the tokens. It takes the same time whichever that is.
 func (e *tokenEntry) matches(tokens []moqt.Token) bool {
 	found := 0
 	for _, t := range tokens {
@@ -202,7 +206,7 @@ func parseToken(fields []string) (e tokenEntry, err error) {
 	return e, err
 }
 
-// parseDigest accepts a token, or its SHA-256 so that the file holds no secrets.
+// parseDigest returns the digest of a token, which the file has as it is or, to hold no secrets, as a digest.
 func parseDigest(s string) (d [sha256.Size]byte, err error) {
 	digits, hashed := strings.CutPrefix(s, "sha256:")
 	if !hashed {
@@ -242,7 +246,7 @@ func parseActions(s string) (map[Action]bool, error) {
 	return actions, nil
 }
 
-// parsePrefixes parses namespaces as the command line writes them, "a/b", with %xx for other bytes; "*" is the prefix of all.
+// parsePrefixes parses namespaces as on the command line: "a/b", with %xx for other bytes; "*" is the prefix of all.
 func parsePrefixes(s string) (prefixes []moqt.Namespace, err error) {
 	for text := range strings.SplitSeq(s, ",") {
 		ns, err := parsePrefix(text)

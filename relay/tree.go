@@ -6,7 +6,8 @@ import (
 	"sluice/moqt"
 )
 
-// tree finds values by place: those at a place and its prefixes, or those at and under a prefix. The zero value is empty.
+// tree finds values by place: those at a place and its prefixes, or those at and below a prefix. The zero value is
+// empty.
 type tree[T comparable] struct {
 	children map[string]*tree[T]
 	values   map[T]struct{}

@@ -8,18 +8,18 @@ import (
 // maxTurn is how long a piece of a response may take before others no longer wait for it: the peer may not read it.
 const maxTurn = time.Second
 
-// turns order the FETCH responses of one peer: while one has something to send, those of larger Subscriber Priority wait (draft §7). Equal ones
-// share.
+// turns order the FETCH responses of one peer: while a response has something to send, those of larger Subscriber
+// Priority wait (draft §7). Equal ones share.
 type turns struct {
 	mu      sync.Mutex
-	sending map[*fetch]time.Time // which have something to send, and since when they have sent nothing
-	changed chan struct{}        // closed and replaced when somebody who waits may go on; nil if nobody waits
+	sending map[*response]time.Time // those with something to send, and since when they have sent nothing
+	changed chan struct{}           // closed and replaced when one that waits may go on; nil if none waits
 }
 
-// take waits until a fetch may write its next piece. If it ends meanwhile, the write tells.
-func (t *turns) take(f *fetch) {
+// take waits until a response may send its next piece, or its request is over: then the write fails.
+func (t *turns) take(r *response) {
 	for {
-		wait, until := t.enter(f)
+		wait, until := t.enter(r)
 		if wait == nil {
 			return
 		}
@@ -27,7 +27,7 @@ func (t *turns) take(f *fetch) {
 		select {
 		case <-wait:
 		case <-timer.C:
-		case <-f.req.Context().Done():
+		case <-r.req.Context().Done():
 			timer.Stop()
 			return
 		}
@@ -35,21 +35,21 @@ func (t *turns) take(f *fetch) {
 	}
 }
 
-// enter returns nil if it is the turn of a fetch, or what to wait for and how long.
-func (t *turns) enter(f *fetch) (wait <-chan struct{}, until time.Time) {
+// enter returns nil if it is the turn of a response, or what to wait for and how long.
+func (t *turns) enter(r *response) (wait <-chan struct{}, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.sending == nil {
-		t.sending = make(map[*fetch]time.Time)
+		t.sending = make(map[*response]time.Time)
 	}
 	now := time.Now()
 	for better, since := range t.sending {
-		if end := since.Add(maxTurn); better.priority < f.priority && now.Before(end) && end.After(until) {
+		if end := since.Add(maxTurn); better.priority < r.priority && now.Before(end) && end.After(until) {
 			until = end
 		}
 	}
 	if until.IsZero() {
-		t.sending[f] = now
+		t.sending[r] = now
 		return nil, until
 	}
 	if t.changed == nil {
@@ -58,23 +58,24 @@ func (t *turns) enter(f *fetch) (wait <-chan struct{}, until time.Time) {
 	return t.changed, until
 }
 
-// give says that a fetch has nothing to send for now.
-func (t *turns) give(f *fetch) {
+// give says that a response has nothing to send for now.
+func (t *turns) give(r *response) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.sending, f)
-	t.wake()
+	delete(t.sending, r)
+	t.wakeLocked()
 }
 
-// setPriority changes the priority of a fetch, also while it waits.
-func (t *turns) setPriority(f *fetch, p uint8) {
+// setPriority changes the priority of a response, also while it waits.
+func (t *turns) setPriority(r *response, p uint8) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f.priority = p
-	t.wake()
+	r.priority = p
+	t.wakeLocked()
 }
 
-func (t *turns) wake() {
+// wakeLocked makes all that wait look again; mu is held.
+func (t *turns) wakeLocked() {
 	if t.changed != nil {
 		close(t.changed)
 		t.changed = nil

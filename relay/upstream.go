@@ -2,89 +2,106 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
-	"sluice/transport"
 )
 
 const (
 	// openTimeout is how long to wait for a request stream to a publisher that allows no more of them.
 	openTimeout = 5 * time.Second
-	// retryDelay is how long a publisher is left alone that refused or ended a subscription, while others are there.
-	retryDelay = time.Second
-	// minExtension is how often a subscription is extended at most, however soon it expires.
+	// minExtension is the shortest time between extensions of a subscription, however soon it expires.
 	minExtension = time.Second
-	// silence is how long a publisher sends nothing before it may be thought of as dead, if there is another one that says so. A crashed one
-	// is there until its session's idle timeout.
-	silence = 2 * time.Second
 )
 
-// upstream is a subscription of the relay at a publisher (draft §5.1). It is the session.Receiver of its data.
+var errExcluded = &moqt.RequestError{
+	Code:   moqt.RequestUninterested,
+	Reason: "objects of this session contradicted those of another publisher of the track",
+}
+
+// upstream is a subscription of the relay at a publisher (draft §5.1), which began with its PUBLISH or with a SUBSCRIBE
+// of the relay.
 type upstream struct {
-	hub     *hub
-	peer    *peer
-	offered bool          // by PUBLISH
-	pauses  bool          // offered with Forward 0: the publisher waits until it is told that somebody wants the track
-	ready   chan struct{} // closed when subscribers that waited have been accepted, or there is nothing to wait for
-	kick    chan struct{} // wakes run
+	hub      *hub
+	peer     *peer
+	receiver *receiver
+	offered  bool          // by PUBLISH
+	pauses   bool          // offered with Forward 0: the publisher sends objects only while it is asked to
+	ready    chan struct{} // closed when waiting subscribers have been accepted, or there is nothing to wait for
+	changed  chan struct{} // wakes run
 
 	// Guarded by hub.mu.
 	sub         *session.Subscription // nil while SUBSCRIBE is being sent
 	established bool
-	sequence    int
+	sequence    int           // in the order of establishment
 	forward     bool          // Forward State
 	group       *groupRequest // sent last
 	over        bool
-	suspect     bool // it may be an earlier publisher that was restarted: see judge
-
-	active atomic.Int64 // when data came last, in nanoseconds since 1970
+	mayReplace  bool // it may be an earlier publisher that was restarted: see publishers.replaceSilent
 }
 
 func newUpstream(h *hub, p *peer) *upstream {
-	return &upstream{hub: h, peer: p, ready: make(chan struct{}), kick: make(chan struct{}, 1)}
+	u := &upstream{hub: h, peer: p, ready: make(chan struct{}), changed: make(chan struct{}, 1)}
+	u.receiver = &receiver{upstream: u}
+	return u
 }
 
-// announced is called when a peer has announced the track's namespace or a prefix of it.
-func (h *hub) announced(p *peer) {
+// newOffered returns an upstream for a PUBLISH.
+func newOffered(h *hub, p *peer, sub *session.Subscription) *upstream {
+	u := newUpstream(h, p)
+	u.sub, u.offered, u.pauses = sub, true, !sub.Offer().Parameters.ForwardState()
+	return u
+}
+
+// serve accepts a PUBLISH, and serves the subscription until it ends.
+func (u *upstream) serve(permit *permission) {
+	if !u.accept(permit) {
+		return
+	}
+	offer := u.sub.Offer()
+	u.establish(offer.Parameters.LargestObject, offer.Properties)
+	u.hub.relay.directory.offer(u.hub)
+	u.run(offer.Parameters.Expires, permit)
+}
+
+// accept answers a PUBLISH. A publisher that offers the track with Forward 0 is asked for objects only while a
+// subscriber wants them (draft §9.5).
+func (u *upstream) accept(permit *permission) bool {
+	h := u.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.down) > 0 {
-		h.recruit(p)
+	if u.peer.isExcluded(h) {
+		u.peer.reject(u.sub.Request, errExcluded)
+		return false
 	}
+	u.forward = h.demand.forward(u)
+	forward := u.forward
+	own := h.publishers.of[u.peer]
+	h.publishers.of[u.peer] = u
+	// A subscription of ours to the same track ends here (draft §5.1).
+	if u.sub.Accept(moqt.Parameters{Forward: &forward, Expires: permit.expires()}, u.receiver) != nil {
+		delete(h.publishers.of, u.peer)
+		return false
+	}
+	if own != nil {
+		own.over = true
+	}
+	return true
 }
 
-// recruit subscribes at the peers, unless there are subscriptions already; mu is held.
-func (h *hub) recruit(peers ...*peer) {
-	established, _ := h.established()
-	now := time.Now()
-	for _, p := range peers {
-		if h.up[p] != nil || p.isBarred(h) || established && now.Before(h.backoff[p]) {
-			continue
-		}
-		u := newUpstream(h, p)
-		u.forward = true // whatever the subscribers say (draft §9.2)
-		u.group = h.group
-		h.up[p] = u
-		h.relay.tasks.Go(u.subscribe)
-	}
-}
-
-// subscribe sends SUBSCRIBE and serves the subscription until it ends.
+// subscribe sends SUBSCRIBE, and serves the subscription until it ends.
 func (u *upstream) subscribe() {
 	h := u.hub
 	ctx, cancel := context.WithTimeout(u.peer.session.Context(), openTimeout)
-	// Without a filter, so that publishers send the current group from its start, as many do: one that serves no FETCH has no other way to
-	// give its catalog to those who come late.
+	// Without a filter, so that publishers send the current group from its start, as many do: a publisher that serves
+	// no FETCH has no other way to give its catalog to late subscribers.
 	m := moqt.Subscribe{Track: h.name}
 	if u.group != nil {
 		m.Parameters.NewGroupRequest = &u.group.value
 	}
-	sub, err := u.peer.session.Subscribe(ctx, m, u)
+	sub, err := u.peer.session.Subscribe(ctx, m, u.receiver)
 	cancel()
 	if err != nil {
 		u.ended(err)
@@ -106,52 +123,22 @@ func (u *upstream) subscribe() {
 		return
 	}
 	u.establish(ok.Parameters.LargestObject, ok.Properties)
-	u.run(ok.Parameters.Expires, &lease{})
+	u.run(ok.Parameters.Expires, &permission{})
 }
 
-// establish lets the subscribers in that wait, before any object is taken in.
+// establish accepts the subscribers that wait, before any object is received.
 func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h := u.hub
 	h.mu.Lock()
-	others := !h.dismissEnding()
-	restarted := h.isRestart(largest)
-	if restarted && !others {
-		h.startOver()
-	}
-	if restarted && others {
-		u.suspect = true
-		time.AfterFunc(silence, u.judge)
-	}
-	h.sequence++
-	u.established, u.sequence = true, h.sequence
-	h.failure = nil
-	h.describe(largest, p)
-	stopTimer(&h.grace)
-	h.settle()
-	h.refresh()
+	h.publishers.establish(u, largest)
+	h.describeLocked(largest, p)
+	h.publishersChangedLocked()
+	h.subscribersChangedLocked()
 	h.mu.Unlock()
 	close(u.ready)
 }
 
-// dismissEnding reports whether no publisher has the track but some that have sent PUBLISH_DONE. Those are not waited for any longer, now that
-// there is another; mu is held.
-func (h *hub) dismissEnding() bool {
-	var ending []*upstream
-	for _, u := range h.up {
-		switch {
-		case !u.established:
-		case !u.isEnding():
-			return false
-		default:
-			ending = append(ending, u)
-		}
-	}
-	for _, u := range ending {
-		u.cancel(moqt.ResetCancelled)
-	}
-	return true
-}
-
+// isEnding reports whether the publisher has sent PUBLISH_DONE.
 func (u *upstream) isEnding() bool {
 	select {
 	case <-u.sub.Ending():
@@ -161,57 +148,25 @@ func (u *upstream) isEnding() bool {
 	}
 }
 
-// judge decides whether a publisher that knows less of the track than the relay has replaced those that were there before, whose sessions
-// did not end although they are dead.
-func (u *upstream) judge() {
-	h := u.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	u.suspect = false
-	if u.over || !u.isActive() {
-		return
-	}
-	for _, o := range h.up {
-		if o != u && o.established && o.isActive() {
-			return
-		}
-	}
-	for _, o := range h.up {
-		if o != u && o.established {
-			o.cancel(moqt.ResetCancelled)
-		}
-	}
-	h.startOver()
-}
-
-func (u *upstream) isActive() bool { return time.Since(time.Unix(0, u.active.Load())) < silence }
-
-// isRestart reports whether a publisher knows less of the track than the relay: it has lost its state (draft §2.4.3), and what it publishes
-// now may be something else under the same ids.
-func (h *hub) isRestart(largest *moqt.Location) bool {
-	known := h.data.Largest()
-	return known != nil && (largest == nil || largest.Less(*known))
-}
-
 // wake makes run compare what is wanted with what the publisher was told.
 func (u *upstream) wake() {
 	select {
-	case u.kick <- struct{}{}:
+	case u.changed <- struct{}{}:
 	default:
 	}
 }
 
-// cancel ends the subscription; hub.mu is held.
-func (u *upstream) cancel(code moqt.StreamResetCode) {
+// cancelLocked ends the subscription; hub.mu is held.
+func (u *upstream) cancelLocked(code moqt.StreamResetCode) {
 	u.over = true
 	if u.sub != nil {
 		u.sub.Cancel(code)
 	}
 }
 
-// run updates the established subscription until it ends. It extends it before it expires (draft §10.2.10); permit is
+// run updates the established subscription until it ends. It extends it before it expires (draft §10.2.10). permit is
 // that of a publisher that offered the track.
-func (u *upstream) run(expires *uint64, permit *lease) {
+func (u *upstream) run(expires *uint64, permit *permission) {
 	extend := time.NewTimer(untilExtension(expires))
 	defer extend.Stop()
 	u.wake()
@@ -230,11 +185,11 @@ func (u *upstream) run(expires *uint64, permit *lease) {
 			}
 			continue
 		case m := <-u.sub.Updates():
-			u.updated(m, permit)
+			u.answerUpdate(m, permit)
 			continue
 		case <-extend.C:
 			due = true
-		case <-u.kick:
+		case <-u.changed:
 		}
 		if ok := u.update(due); ok != nil {
 			extend.Reset(untilExtension(ok.Parameters.Expires))
@@ -251,19 +206,20 @@ func untilExtension(expires *uint64) time.Duration {
 	return max(d-d/4, minExtension)
 }
 
-// update tells the publisher what it does not know yet, or with due just extends the subscription.
+// update tells the publisher what it does not know yet of what is wanted. If an extension is due, it sends an update in
+// any case.
 func (u *upstream) update(due bool) *moqt.RequestOK {
 	h := u.hub
 	var p moqt.Parameters
 	h.mu.Lock()
-	forward := h.forward || !u.pauses
+	forward := h.demand.forward(u)
 	if forward != u.forward {
 		p.Forward = &forward
 	}
-	if h.group != u.group {
-		u.group = h.group
+	if u.group != h.demand.group {
+		u.group = h.demand.group
 		if h.properties.DynamicGroups() {
-			p.NewGroupRequest = &h.group.value
+			p.NewGroupRequest = &u.group.value
 		}
 	}
 	h.mu.Unlock()
@@ -280,13 +236,14 @@ func (u *upstream) update(due bool) *moqt.RequestOK {
 	if ok.Parameters.LargestObject != nil {
 		h.data.RaiseLargest(*ok.Parameters.LargestObject)
 	}
-	h.settle()
-	u.wake() // what was wanted may have changed meanwhile
+	h.publishersChangedLocked()
+	u.wake() // what is wanted may have changed meanwhile
 	return ok
 }
 
-// updated answers a REQUEST_UPDATE of a publisher that offered the track, with which it can only renew its permission.
-func (u *upstream) updated(m *session.Update, permit *lease) {
+// answerUpdate answers a REQUEST_UPDATE of a publisher that offered the track, with which it can only renew its
+// permission.
+func (u *upstream) answerUpdate(m *session.Update, permit *permission) {
 	if refused := permit.extend(m.Tokens); refused != nil {
 		_ = m.Reject(refused) // fails only if the request is over
 		u.sub.Cancel(moqt.ResetExpiredAuthToken)
@@ -295,113 +252,17 @@ func (u *upstream) updated(m *session.Update, permit *lease) {
 	_ = m.OK(moqt.Parameters{Expires: permit.expires()})
 }
 
-// ended forgets the subscription, and finds a replacement or ends those that depend on it.
+// ended takes the subscription out of the hub.
 func (u *upstream) ended(cause error) {
 	h := u.hub
-	others := h.relay.publishersOf(h.place)
+	others := h.relay.directory.publishersOf(h.place)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !u.established {
 		close(u.ready)
 	}
 	u.over = true
-	if h.up[u.peer] != u {
-		return // replaced by a PUBLISH of the same peer
+	if h.publishers.of[u.peer] == u { // else replaced by a PUBLISH of the same peer
+		h.publishers.remove(u, cause, others)
 	}
-	delete(h.up, u.peer)
-	h.configure()
-	h.accelerate()
-	if refused, ok := errors.AsType[*moqt.RequestError](cause); ok {
-		h.failure = passOn(refused)
-	}
-	again := time.Now().Before(h.backoff[u.peer])
-	h.setBackoff(u.peer)
-	if established, _ := h.established(); !established && len(h.down) > 0 && u.established {
-		h.bereaved(cause)
-		if !again && len(h.down) > 0 {
-			h.recruit(others...)
-		}
-	}
-	h.settle()
-}
-
-func (h *hub) setBackoff(p *peer) {
-	now := time.Now()
-	for p, until := range h.backoff {
-		if now.After(until) {
-			delete(h.backoff, p)
-		}
-	}
-	if h.backoff == nil {
-		h.backoff = make(map[*peer]time.Time)
-	}
-	h.backoff[p] = now.Add(retryDelay)
-}
-
-// bereaved decides what becomes of subscribers without a publisher; mu is held.
-func (h *hub) bereaved(cause error) {
-	code, reason := doneFor(cause)
-	switch {
-	case code == moqt.DoneTrackEnded && !hasLeft(cause):
-		h.finishAll(code, reason, nil)
-	case code == moqt.DoneMalformedTrack:
-		reset := moqt.ResetMalformedTrack
-		h.finishAll(code, reason, &reset)
-	default:
-		stopTimer(&h.grace)
-		h.grace = time.AfterFunc(h.relay.cfg.Grace, func() { h.mourn(code, reason) })
-	}
-}
-
-// mourn ends the subscriptions if no publisher has come back.
-func (h *hub) mourn(code moqt.PublishDoneCode, reason string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if established, _ := h.established(); established {
-		return
-	}
-	if len(h.up) > 0 { // somebody was asked and has not answered yet
-		h.grace = time.AfterFunc(h.relay.cfg.Grace, func() { h.mourn(code, reason) })
-		return
-	}
-	h.finishAll(code, reason, nil)
-}
-
-// hasLeft reports whether a publisher went without PUBLISH_DONE but of its own will: it cancelled the request, or ended its session
-// without an error. It may come back on another session.
-func hasLeft(cause error) bool {
-	if reset, ok := errors.AsType[*transport.StreamError](cause); ok {
-		return reset.Remote
-	}
-	ended, ok := errors.AsType[*transport.SessionError](cause)
-	return ok && ended.Remote && ended.Code == uint64(moqt.SessionNoError)
-}
-
-// doneFor says with which PUBLISH_DONE subscriptions end because their publisher's ended.
-func doneFor(cause error) (moqt.PublishDoneCode, string) {
-	if hasLeft(cause) {
-		return moqt.DoneTrackEnded, "the publisher has left"
-	}
-	done, ok := errors.AsType[*session.DoneError](cause)
-	if !ok {
-		return moqt.DoneInternalError, "the publisher is gone"
-	}
-	switch done.Status {
-	case moqt.DoneTrackEnded, moqt.DoneSubscriptionEnded:
-		return moqt.DoneTrackEnded, done.Reason
-	case moqt.DoneMalformedTrack, moqt.DoneExcessiveLoad:
-		return done.Status, done.Reason
-	}
-	return moqt.DoneInternalError, done.Error()
-}
-
-// passOn is what subscribers are told if a publisher refused. A retry is theirs to decide on again, and a redirect names tracks, not hosts,
-// as publishers are clients (draft §10.6.1).
-func passOn(e *moqt.RequestError) *moqt.RequestError {
-	switch e.Code {
-	case moqt.RequestDoesNotExist, moqt.RequestTimeout, moqt.RequestInvalidRange, moqt.RequestExcessiveLoad, moqt.RequestUnsupportedExtension,
-		moqt.RequestMalformedTrack, moqt.RequestRedirect, moqt.RequestNotSupported:
-		return e
-	}
-	return &moqt.RequestError{Code: moqt.RequestInternalError, Reason: "the publisher refused: " + e.Error()}
 }

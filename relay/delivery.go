@@ -1,0 +1,391 @@
+package relay
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"sluice/claim"
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/track"
+)
+
+const (
+	// finishTimeout is how long the streams of a subscription that has ended may take to be delivered.
+	finishTimeout = 30 * time.Second
+	// maxClosed is how many subgroups of a subscription are remembered that must not be sent again. Objects come to
+	// older ones rarely.
+	maxClosed = 64
+)
+
+// delivery sends what a subscriber wants of a track. Its methods expect hub.mu to be held, except delivered and
+// sendDone, which callbacks of the media sender call: those come with hub.mu held or not, and change only what mu
+// guards.
+type delivery struct {
+	sub *downstream
+
+	// Guarded by hub.mu.
+	forward bool // Forward State
+	filter  *moqt.Filter
+	wanted  moqt.Range // what passes the filter
+	held    holdBack
+	media   mediaSubscription   // nil before open
+	former  []mediaSubscription // of another group order; their streams keep the order that they were opened with
+
+	mu      sync.Mutex
+	streams map[*track.Segment]*outgoing
+	closed  []subgroupID // no further stream may be opened for them (draft §8, §11.4.3)
+	opened  uint64       // how many streams were
+	done    *moqt.PublishDone
+}
+
+type subgroupID struct{ group, subgroup uint64 }
+
+// outgoing is a segment that is being sent, or that will be when an object of it comes.
+type outgoing struct {
+	stream mediaStream // nil while it is being opened, or while
+	joiner *joiner     // waits
+}
+
+func newDelivery(d *downstream, params *moqt.Parameters) delivery {
+	return delivery{
+		sub:     d,
+		held:    holdBack{active: true},
+		forward: params.ForwardState(),
+		filter:  params.Filter,
+		wanted:  moqt.Everything,
+		streams: make(map[*track.Segment]*outgoing),
+	}
+}
+
+// open prepares the media sender for what the parameters say.
+func (v *delivery) open(p *moqt.Parameters) {
+	object, subgroup := v.timeouts(p)
+	v.media = v.sub.peer.sender(media.SubscriptionConfig{
+		Priority:        p.Priority(),
+		Descending:      p.Order(v.sub.hub.properties.DefaultPublisherGroupOrder()) == moqt.Descending,
+		ObjectTimeout:   object,
+		SubgroupTimeout: subgroup,
+		ErrorCode:       v.sub.peer.conn.StreamErrorCode,
+		Owner:           v.sub,
+	})
+}
+
+// reopen is for the parameters of the answer to a PUBLISH, after data may have been sent already.
+func (v *delivery) reopen(p *moqt.Parameters) {
+	if p.Order(moqt.Ascending) == moqt.Descending {
+		v.former = append(v.former, v.media)
+		v.open(p)
+	}
+}
+
+// timeouts are the delivery timeouts in force (draft §8). An object that must not be served any more because of
+// MAX_CACHE_DURATION (draft §12.3) has timed out too.
+func (v *delivery) timeouts(p *moqt.Parameters) (object, subgroup time.Duration) {
+	props := v.sub.hub.properties
+	object = shorter(p.ObjectDeliveryTimeout, props.ObjectDeliveryTimeout())
+	subgroup = shorter(p.SubgroupDeliveryTimeout, props.SubgroupDeliveryTimeout())
+	if ms, ok := props.MaxCacheDuration(); ok {
+		object = shorter(&ms, uint64(object/time.Millisecond))
+	}
+	return object, subgroup
+}
+
+// shorter combines what the subscriber and the publisher want, in milliseconds; 0 is no timeout.
+func shorter(subscriber *uint64, publisher uint64) time.Duration {
+	if subscriber == nil || *subscriber == 0 || publisher != 0 && publisher < *subscriber {
+		return moqt.Milliseconds(publisher)
+	}
+	return moqt.Milliseconds(*subscriber)
+}
+
+func (v *delivery) setFilter(f *moqt.Filter, largest *moqt.Location) {
+	v.filter, v.wanted = f, f.Range(largest)
+}
+
+// apply makes new parameters effective.
+func (v *delivery) apply(p *moqt.Parameters, largest *moqt.Location) {
+	if p.Filter != nil {
+		v.setFilter(p.Filter, largest)
+		v.stop(func(s *track.Segment) bool { return !v.wantsGroup(s.Group) })
+	}
+	if p.Forward != nil && *p.Forward != v.forward {
+		v.setForward(*p.Forward)
+	}
+	all := v.sub.pub.Parameters()
+	if p.SubscriberPriority != nil {
+		for _, m := range v.allMedia() {
+			m.SetPriority(all.Priority())
+		}
+	}
+	if p.ObjectDeliveryTimeout != nil || p.SubgroupDeliveryTimeout != nil {
+		object, subgroup := v.timeouts(&all)
+		for _, m := range v.allMedia() {
+			m.SetTimeouts(object, subgroup)
+		}
+	}
+}
+
+func (v *delivery) allMedia() []mediaSubscription { return append(v.former, v.media) }
+
+func (v *delivery) wantsGroup(group uint64) bool {
+	return group >= v.wanted.Start.Group && group <= v.wanted.End.Group
+}
+
+// setForward stops what must not be sent any more. When it becomes true, the subscriber wants again what it did not
+// want before (draft §11.4.3).
+func (v *delivery) setForward(forward bool) {
+	v.forward = forward
+	if !forward {
+		v.stop(func(*track.Segment) bool { return true })
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.closed = nil
+}
+
+// join sends what comes next of the segments that are open.
+func (v *delivery) join() {
+	for _, seg := range v.sub.hub.data.OpenSegments() {
+		if last, ok := seg.Log.Last(); ok && last.ID < math.MaxUint64 {
+			v.send(seg, last.ID+1)
+		}
+	}
+}
+
+// recall sends what is held of the current group, from its start. Subscriptions without a filter pass all objects
+// (draft §5.1.2), and many publishers send the current group to a new subscriber: after another subscriber, it would
+// otherwise never get an object that is published once, such as a catalog.
+func (v *delivery) recall(group uint64) {
+	if f := v.filter; f != nil && (f.Type != moqt.FilterAbsoluteStart || f.Start != moqt.Location{}) {
+		return
+	}
+	for _, seg := range v.sub.hub.data.Segments(group) {
+		if state, _ := seg.Log.State(); state != track.Reset {
+			v.send(seg, seg.First)
+		}
+	}
+}
+
+// send sends what the subscriber wants of a segment, from object from on.
+func (v *delivery) send(seg *track.Segment, from uint64) {
+	v.held.do(func() { v.sendNow(seg, from) })
+}
+
+func (v *delivery) sendNow(seg *track.Segment, from uint64) {
+	if !v.forward || !v.wantsGroup(seg.Group) || v.isKnown(seg) {
+		return
+	}
+	if seg.Group == v.wanted.Start.Group {
+		from = max(from, v.wanted.Start.Object)
+	}
+	if o, ok := seg.Log.Seek(from); ok {
+		v.openStream(seg, o)
+	} else if state, _ := seg.Log.State(); state == track.Open {
+		v.await(seg, from)
+	}
+}
+
+// isKnown reports whether a segment is being sent, or must not be.
+func (v *delivery) isKnown(seg *track.Segment) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.streams[seg] != nil || slices.Contains(v.closed, subgroupID{seg.Group, seg.Subgroup})
+}
+
+// await sends a segment from object from on, when that has come.
+func (v *delivery) await(seg *track.Segment, from uint64) {
+	j := &joiner{delivery: v, segment: seg, from: from}
+	r, err := seg.Log.NewReader(seg.Log.End(), j)
+	if err != nil {
+		return
+	}
+	v.mu.Lock()
+	j.reader = r
+	v.streams[seg] = &outgoing{joiner: j}
+	v.mu.Unlock()
+	j.lookLocked() // it may have come before the reader was there
+}
+
+// openStream opens a stream that begins with object o.
+func (v *delivery) openStream(seg *track.Segment, o track.Object) {
+	out := &outgoing{}
+	v.mu.Lock()
+	v.streams[seg] = out
+	v.mu.Unlock()
+	stream, err := v.media.OpenStream(media.StreamConfig{
+		Prefix:          v.prefix(seg, o),
+		Log:             seg.Log,
+		Start:           o.IDEnd,
+		Group:           seg.Group,
+		Subgroup:        seg.Subgroup,
+		Priority:        seg.Priority,
+		PublisherStream: v.publisherStream(seg),
+		OnDone:          func(res media.Result) { v.delivered(seg, res) },
+	})
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err != nil {
+		delete(v.streams, seg)
+		return
+	}
+	out.stream = stream
+}
+
+// prefix is what precedes the log's bytes on the subscriber's stream. All that differs between subscribers is in it.
+func (v *delivery) prefix(seg *track.Segment, o track.Object) []byte {
+	p := v.sub.peer
+	b := slices.Clone(p.conn.StreamPrefix())
+	b = moqt.AppendSubgroupHeader(b, p.session.Version(), moqt.SubgroupHeader{
+		TrackAlias:     v.sub.pub.Alias(),
+		GroupID:        seg.Group,
+		SubgroupIDMode: subgroupIDMode(seg.Subgroup),
+		SubgroupID:     seg.Subgroup,
+		Priority:       seg.Priority,
+		HasProperties:  seg.HasProperties,
+		EndOfGroup:     seg.EndOfGroup,
+		FirstObject:    seg.FirstObject && o.ID == seg.First,
+	})
+	return moqt.AppendVarint(b, o.ID)
+}
+
+func subgroupIDMode(id uint64) moqt.SubgroupIDMode {
+	if id == 0 {
+		return moqt.SubgroupIDZero
+	}
+	return moqt.SubgroupIDPresent
+}
+
+// publisherStream describes the publisher's stream that a segment comes from, if the fast path serves the publisher and
+// the subscriber.
+func (v *delivery) publisherStream(seg *track.Segment) *claim.PublisherStream {
+	if from, ok := seg.Owner.(*arriving); ok {
+		return from.publisherStream(seg, v.sub)
+	}
+	return nil
+}
+
+// sendDatagram sends an object, if the subscriber wants it.
+func (v *delivery) sendDatagram(o *track.Datagram) {
+	if v.forward && v.wanted.Contains(moqt.Location{Group: o.Group, Object: o.ID}) {
+		v.held.do(func() { v.sendDatagramNow(o) })
+	}
+}
+
+func (v *delivery) sendDatagramNow(o *track.Datagram) {
+	p := v.sub.peer
+	prefix := slices.Clone(p.conn.DatagramPrefix())
+	header, err := moqt.AppendDatagramHeader(prefix, p.session.Version(), &moqt.ObjectDatagram{
+		TrackAlias: v.sub.pub.Alias(),
+		Location:   moqt.Location{Group: o.Group, Object: o.ID},
+		Priority:   o.Priority,
+		EndOfGroup: o.EndOfGroup,
+		Status:     o.Status,
+		Properties: o.Properties,
+		Payload:    o.Payload, // decides on the type, and is not appended
+	})
+	if err != nil {
+		return // unreachable: it was received in this form
+	}
+	_ = v.media.SendDatagram(media.Datagram{ // fails only if the session has ended
+		Header: header, Payload: o.Payload, Group: o.Group, Object: o.ID, Priority: o.Priority, Received: o.Received,
+	})
+}
+
+// delivered is called when nothing more of a segment will be sent.
+func (v *delivery) delivered(seg *track.Segment, res media.Result) {
+	v.mu.Lock()
+	delete(v.streams, seg)
+	if res.ID >= 0 {
+		v.opened++
+	}
+	switch res.Outcome {
+	case media.Stopped, media.ObjectTimedOut, media.SubgroupTimedOut, media.Dropped:
+		if len(v.closed) == maxClosed {
+			v.closed = slices.Delete(v.closed, 0, 1)
+		}
+		v.closed = append(v.closed, subgroupID{seg.Group, seg.Subgroup})
+	}
+	v.mu.Unlock()
+	v.sub.hub.relay.metrics.streams.WithLabelValues(res.Outcome.String()).Inc()
+	v.sendDone()
+}
+
+// stop resets the streams of segments for which unwanted is true.
+func (v *delivery) stop(unwanted func(*track.Segment) bool) {
+	var streams []mediaStream
+	v.mu.Lock()
+	for seg, out := range v.streams {
+		if out.stream != nil && unwanted(seg) {
+			streams = append(streams, out.stream)
+		}
+	}
+	v.stopJoinersLocked(unwanted)
+	v.mu.Unlock()
+	for _, s := range streams {
+		s.Reset(uint64(moqt.ResetCancelled))
+	}
+}
+
+// stopJoinersLocked ends the wait for objects of segments for which unwanted is true; mu is held.
+func (v *delivery) stopJoinersLocked(unwanted func(*track.Segment) bool) {
+	for seg, out := range v.streams {
+		if out.joiner != nil && out.stream == nil && unwanted(seg) {
+			out.joiner.closeLocked()
+			delete(v.streams, seg)
+		}
+	}
+}
+
+func (v *delivery) stopJoiners() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.stopJoinersLocked(func(*track.Segment) bool { return true })
+}
+
+// finish sends PUBLISH_DONE after the streams were delivered or, if there is a code, reset.
+func (v *delivery) finish(done *moqt.PublishDone, reset *moqt.StreamResetCode) {
+	v.held.release()
+	v.stopJoiners()
+	v.mu.Lock()
+	v.done = done
+	v.mu.Unlock()
+	if reset != nil {
+		v.closeMedia(*reset)
+	} else {
+		v.sub.hub.after(finishTimeout, func() { v.closeMedia(moqt.ResetCancelled) })
+	}
+	v.sendDone()
+}
+
+// sendDone sends PUBLISH_DONE if it is due and the last stream is closed.
+func (v *delivery) sendDone() {
+	v.mu.Lock()
+	done := v.done
+	if done == nil || len(v.streams) > 0 {
+		v.mu.Unlock()
+		return
+	}
+	v.done = nil
+	opened := v.opened
+	v.mu.Unlock()
+	v.sub.pub.AddStreams(opened)
+	_ = v.sub.pub.Done(done.Status, done.Reason) // fails only if the peer has ended it
+}
+
+// close ends all sending.
+func (v *delivery) close() {
+	v.stopJoiners()
+	if v.media != nil {
+		v.closeMedia(moqt.ResetCancelled)
+	}
+}
+
+func (v *delivery) closeMedia(code moqt.StreamResetCode) {
+	for _, m := range v.allMedia() {
+		m.Close(uint64(code))
+	}
+}

@@ -1,0 +1,74 @@
+package relay
+
+import (
+	"time"
+
+	"sluice/moqt"
+)
+
+// demand is what the subscribers of a track want its publishers to do. The upstreams compare it with what they have
+// told their publishers. All methods expect hub.mu to be held.
+type demand struct {
+	hub     *hub
+	objects bool          // the Forward State that upstream subscriptions should have
+	group   *groupRequest // of all subscribers, the one that was passed on last
+	linger  *time.Timer   // runs while upstream subscriptions are kept without need
+}
+
+// groupRequest is a NEW_GROUP_REQUEST that is sent upstream (draft §10.2.13).
+type groupRequest struct {
+	value   uint64
+	largest uint64 // the Largest Group then, plus 1; 0 if there was none
+}
+
+// update takes account of the subscribers that there are now. That none wants objects any more has consequences after
+// Config.Linger only.
+func (d *demand) update() {
+	h := d.hub
+	switch {
+	case h.subscribers.wantObjects():
+		d.objects = true
+		stopTimer(&d.linger)
+	case d.linger == nil && (d.objects || len(h.subscribers.all) == 0 && len(h.publishers.of) > 0):
+		d.linger = h.after(h.relay.cfg.Linger, d.lingered)
+	}
+	h.publishers.wake()
+}
+
+// lingered stops publishers that offered the track, and ends the subscriptions at others, if nobody wants them.
+func (d *demand) lingered() {
+	h := d.hub
+	d.linger = nil
+	d.objects = h.subscribers.wantObjects()
+	for _, u := range h.publishers.of {
+		if len(h.subscribers.all) == 0 && !u.offered {
+			u.cancelLocked(moqt.ResetCancelled)
+		}
+		u.wake()
+	}
+}
+
+// forward is the Forward State that an upstream should have. Publishers that offered the track with Forward 1 are not
+// told to stop: some of those in use send objects whatever they are told.
+func (d *demand) forward(u *upstream) bool { return d.objects || !u.pauses }
+
+// requestGroup passes a subscriber's NEW_GROUP_REQUEST on, unless that is of no use.
+func (d *demand) requestGroup(value *uint64) {
+	if value == nil {
+		return
+	}
+	h := d.hub
+	largest := uint64(0)
+	if l := h.data.Largest(); l != nil {
+		largest = l.Group + 1
+	}
+	outstanding := d.group != nil && d.group.largest == largest && d.group.value >= *value
+	switch {
+	case h.publishers.areEstablished() && !h.properties.DynamicGroups():
+	case *value != 0 && *value < largest: // there is such a group: it is not above the Largest Group
+	case outstanding:
+	default:
+		d.group = &groupRequest{*value, largest}
+		h.publishers.wake()
+	}
+}

@@ -1,0 +1,149 @@
+package relay
+
+import (
+	"sync"
+
+	"sluice/moqt"
+)
+
+// directory finds the hubs of tracks by name, and the tracks and namespaces below a prefix.
+type directory struct {
+	relay *Relay
+
+	mu         sync.Mutex
+	hubs       map[string]*hub                             // by scope and name
+	tracks     watchedTree[*hub, *tracksWatch]             // all hubs; SUBSCRIBE_TRACKS
+	namespaces watchedTree[*announcement, *namespaceWatch] // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE
+}
+
+// acquire returns the hub of a track, or nil if there are too many. The hub exists until it is released, and longer
+// while it is of use.
+func (d *directory) acquire(name moqt.FullTrackName, at place) *hub {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key := moqt.FullTrackName{Namespace: at, Name: name.Name}.Key()
+	h := d.hubs[key]
+	if h == nil {
+		if len(d.hubs) >= d.relay.cfg.MaxTracks {
+			return nil
+		}
+		h = newHub(d.relay, name, at)
+		d.hubs[key] = h
+		d.tracks.values.add(at, h)
+	}
+	h.refs++
+	return h
+}
+
+func (d *directory) release(h *hub) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h.refs--
+}
+
+// sweep drops the hubs that no request uses and that hold nothing.
+func (d *directory) sweep() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key, h := range d.hubs {
+		if h.refs == 0 && h.isIdle() {
+			delete(d.hubs, key)
+			d.tracks.values.remove(h.place, h)
+			h.fast.track.Close()
+		}
+	}
+}
+
+// eachHub calls f for all hubs, with their locks held.
+func (d *directory) eachHub(f func(*hub)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, h := range d.hubs {
+		h.mu.Lock()
+		f(h)
+		h.mu.Unlock()
+	}
+}
+
+func (d *directory) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.hubs)
+}
+
+// sum returns a function that adds up n of all hubs.
+func (d *directory) sum(n func(*hub) int) func() int {
+	return func() (total int) {
+		d.eachHub(func(h *hub) { total += n(h) })
+		return total
+	}
+}
+
+// offer offers a track to the peers that asked for such tracks (draft §9.5).
+func (d *directory) offer(h *hub) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for w := range d.tracks.watchers.matching(h.place) {
+		w.found(h)
+	}
+}
+
+// announce makes a namespace known: to the peers that watch it, and as a source of the tracks that have subscribers
+// (draft §9.5).
+func (d *directory) announce(a *announcement) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.namespaces.values.add(a.place(), a)
+	for w := range d.namespaces.watchers.matching(a.place()) {
+		w.found(a)
+	}
+	for h := range d.tracks.values.under(a.place()) {
+		h.announced(a.peer)
+	}
+}
+
+// withdraw is the reverse of announce. Subscriptions at the publisher go on.
+func (d *directory) withdraw(a *announcement) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.namespaces.values.remove(a.place(), a)
+	if len(d.namespaces.values.at(a.place())) > 0 {
+		return
+	}
+	for w := range d.namespaces.watchers.matching(a.place()) {
+		w.lost(a)
+	}
+}
+
+// revoke ends the subscriptions at a peer that may no longer publish in a namespace, except those to tracks that
+// another of its announcements has too.
+func (d *directory) revoke(a *announcement) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for h := range d.tracks.values.under(a.place()) {
+		if !d.hasOtherLocked(a, h.place) {
+			h.revoked(a.peer)
+		}
+	}
+}
+
+// hasOtherLocked reports whether the peer of a has announced a place by another request; mu is held.
+func (d *directory) hasOtherLocked(a *announcement, at place) bool {
+	for o := range d.namespaces.values.matching(at) {
+		if o != a && o.peer == a.peer {
+			return true
+		}
+	}
+	return false
+}
+
+// publishersOf returns the peers that announced the namespace at a place or a prefix of it.
+func (d *directory) publishersOf(at place) []*peer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var peers []*peer
+	for a := range d.namespaces.values.matching(at) {
+		peers = append(peers, a.peer)
+	}
+	return peers
+}

@@ -1,0 +1,61 @@
+package relay
+
+import (
+	"errors"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+)
+
+// What ends an upstream subscription, or refuses it, is translated for subscribers.
+
+// hasLeft reports whether a publisher went without PUBLISH_DONE but of its own will: it cancelled the request, or ended
+// its session without an error. It may come back on another session.
+func hasLeft(cause error) bool {
+	if reset, ok := errors.AsType[*transport.StreamError](cause); ok {
+		return reset.Remote
+	}
+	ended, ok := errors.AsType[*transport.SessionError](cause)
+	return ok && ended.Remote && ended.Code == uint64(moqt.SessionNoError)
+}
+
+// doneFor returns the PUBLISH_DONE for subscriptions whose upstream subscription ended.
+func doneFor(cause error) (moqt.PublishDoneCode, string) {
+	if hasLeft(cause) {
+		return moqt.DoneTrackEnded, "the publisher has left"
+	}
+	done, ok := errors.AsType[*session.DoneError](cause)
+	if !ok {
+		return moqt.DoneInternalError, "the publisher is gone"
+	}
+	switch done.Status {
+	case moqt.DoneTrackEnded, moqt.DoneSubscriptionEnded:
+		return moqt.DoneTrackEnded, done.Reason
+	case moqt.DoneMalformedTrack, moqt.DoneExcessiveLoad:
+		return done.Status, done.Reason
+	}
+	return moqt.DoneInternalError, done.Error()
+}
+
+// refusalOf is the error for a request that could not begin where a subscription would have ended with a code.
+func refusalOf(code moqt.PublishDoneCode) moqt.RequestErrorCode {
+	switch code {
+	case moqt.DoneTrackEnded:
+		return moqt.RequestDoesNotExist
+	case moqt.DoneMalformedTrack:
+		return moqt.RequestMalformedTrack
+	}
+	return moqt.RequestInternalError
+}
+
+// passOn is what subscribers are told if a publisher refused. Retries are for subscribers to decide on, and a redirect
+// names tracks, not hosts, as publishers are clients (draft §10.6.1).
+func passOn(e *moqt.RequestError) *moqt.RequestError {
+	switch e.Code {
+	case moqt.RequestDoesNotExist, moqt.RequestTimeout, moqt.RequestInvalidRange, moqt.RequestExcessiveLoad,
+		moqt.RequestUnsupportedExtension, moqt.RequestMalformedTrack, moqt.RequestRedirect, moqt.RequestNotSupported:
+		return e
+	}
+	return &moqt.RequestError{Code: moqt.RequestInternalError, Reason: "the publisher refused: " + e.Error()}
+}

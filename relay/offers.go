@@ -1,0 +1,76 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+)
+
+// tracksWatch is an accepted SUBSCRIBE_TRACKS: the peer is offered the tracks that publishers offer.
+type tracksWatch struct {
+	prefixWatch
+	request *session.IncomingSubscribeTracks
+
+	mu      sync.Mutex
+	blocked map[string]struct{} // tracks that PUBLISH_BLOCKED was sent for
+}
+
+func newTracksWatch(p *peer, req *session.IncomingSubscribeTracks) *tracksWatch {
+	return &tracksWatch{
+		prefixWatch: prefixWatch{p, req.Message.Prefix}, request: req, blocked: make(map[string]struct{}),
+	}
+}
+
+// found sends PUBLISH for a track that a publisher has offered, unless the peer has the track already. directory.mu is
+// held.
+func (w *tracksWatch) found(h *hub) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.publishers.isOffered() || h.publishers.of[w.peer] != nil || h.subscribers.has(w.peer) || w.isBlocked(h.name) {
+		return
+	}
+	forward := w.request.Message.Parameters.Forward
+	pub, err := w.peer.session.TryPublish(moqt.Publish{
+		Track:      h.name,
+		Parameters: moqt.Parameters{Forward: forward, LargestObject: h.data.Largest()},
+		Properties: h.properties,
+	})
+	if errors.Is(err, transport.ErrStreamLimit) {
+		w.block(h.name)
+	}
+	if err != nil {
+		return
+	}
+	d := newDownstream(h, w.peer, pub, &moqt.Parameters{Forward: forward}, w.permit(pub.Context()))
+	d.offeredLocked()
+	h.refs++ // directory.mu is held
+	h.relay.tasks.Go(d.serveOffer)
+}
+
+// permit is for a track that is offered: it lasts for as long as the peer may have the tracks of the prefix.
+// directory.mu is held.
+func (w *tracksWatch) permit(ctx context.Context) *permission {
+	return &permission{
+		peer: w.peer, ctx: ctx, tokens: w.request.Tokens(), action: ActionSubscribeTracks,
+		track: moqt.FullTrackName{Namespace: w.prefix}, due: w.peer.relay.reviews.next(),
+	}
+}
+
+func (w *tracksWatch) isBlocked(name moqt.FullTrackName) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, blocked := w.blocked[name.Key()]
+	return blocked
+}
+
+// block tells the peer that it has no stream for a PUBLISH. The track is not offered again (draft §6.1).
+func (w *tracksWatch) block(name moqt.FullTrackName) {
+	w.mu.Lock()
+	w.blocked[name.Key()] = struct{}{}
+	w.mu.Unlock()
+	_ = w.request.Blocked(name) // fails only if the request is over
+}

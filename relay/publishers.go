@@ -1,0 +1,280 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"sluice/moqt"
+)
+
+const (
+	// retryDelay is how long the relay does not subscribe again at a publisher that refused or ended a subscription,
+	// while others are there.
+	retryDelay = time.Second
+	// silence is how long a publisher sends nothing before it is replaced by a later one that sends. A publisher that
+	// crashed is there until its session's idle timeout.
+	silence = 2 * time.Second
+)
+
+// publishers are the upstream subscriptions of a track. Where several publishers bring the same track, the earlier one
+// decides what its objects are: see hub.malformed. All methods expect hub.mu to be held.
+type publishers struct {
+	hub      *hub
+	of       map[*peer]*upstream // Pending and Established
+	sequence int                 // of the upstream that was established last
+	failure  *moqt.RequestError  // why an upstream was refused last
+	retry    map[*peer]time.Time // when to subscribe again at peers of which a subscription ended
+	changed  chan struct{}       // closed, and replaced, when upstreams change
+	grace    *time.Timer         // runs while subscribers wait for a publisher to come back
+}
+
+func newPublishers(h *hub) publishers {
+	return publishers{hub: h, of: make(map[*peer]*upstream), changed: make(chan struct{})}
+}
+
+// areEstablished reports whether an upstream is Established.
+func (s *publishers) areEstablished() bool {
+	for _, u := range s.of {
+		if u.established {
+			return true
+		}
+	}
+	return false
+}
+
+// forward reports whether an upstream is Established and forwards objects.
+func (s *publishers) forward() bool {
+	for _, u := range s.of {
+		if u.established && u.forward {
+			return true
+		}
+	}
+	return false
+}
+
+// isOffered reports whether a publisher sent PUBLISH for the track.
+func (s *publishers) isOffered() bool {
+	for _, u := range s.of {
+		if u.offered && u.established {
+			return true
+		}
+	}
+	return false
+}
+
+// only returns the upstream that is Established, if there is exactly one.
+func (s *publishers) only() (found *upstream) {
+	for _, u := range s.of {
+		if u.established && found != nil {
+			return nil
+		}
+		if u.established {
+			found = u
+		}
+	}
+	return found
+}
+
+// wake makes all upstreams compare what is wanted with what their publishers were told.
+func (s *publishers) wake() {
+	for _, u := range s.of {
+		u.wake()
+	}
+}
+
+// signal ends the waits of awaitForward.
+func (s *publishers) signal() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// awaitForward waits until a publisher forwards objects, so that the Largest Object is a current one; or until there is
+// no publisher, or the time is up. It releases hub.mu while it waits.
+func (s *publishers) awaitForward(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	for ctx.Err() == nil && s.areEstablished() && !s.forward() {
+		changed := s.changed
+		s.hub.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		s.hub.mu.Lock()
+	}
+}
+
+// subscribe subscribes at the peers, unless there are subscriptions already.
+func (s *publishers) subscribe(peers ...*peer) {
+	h := s.hub
+	established := s.areEstablished()
+	now := time.Now()
+	for _, p := range peers {
+		if s.of[p] != nil || p.isExcluded(h) || established && now.Before(s.retry[p]) {
+			continue
+		}
+		u := newUpstream(h, p)
+		u.forward = true // whatever the subscribers say (draft §9.2)
+		u.group = h.demand.group
+		s.of[p] = u
+		h.relay.tasks.Go(u.subscribe)
+	}
+}
+
+// establish takes account of an upstream that its publisher has accepted, and of the Largest Object that it knows.
+func (s *publishers) establish(u *upstream, largest *moqt.Location) {
+	alone := s.cancelEnding()
+	if s.isRestart(largest) {
+		if alone {
+			s.hub.startOverLocked()
+		} else {
+			u.mayReplace = true
+			s.hub.after(silence, func() { s.replaceSilent(u) })
+		}
+	}
+	s.sequence++
+	u.established, u.sequence = true, s.sequence
+	s.failure = nil
+	stopTimer(&s.grace)
+}
+
+// cancelEnding cancels the upstreams whose publishers have sent PUBLISH_DONE, for there is a new one now. It does
+// nothing, and reports false, if there are others.
+func (s *publishers) cancelEnding() bool {
+	var ending []*upstream
+	for _, u := range s.of {
+		switch {
+		case !u.established:
+		case !u.isEnding():
+			return false
+		default:
+			ending = append(ending, u)
+		}
+	}
+	for _, u := range ending {
+		u.cancelLocked(moqt.ResetCancelled)
+	}
+	return true
+}
+
+// isRestart reports whether a publisher knows less of the track than the relay: it has lost its state (draft §2.4.3),
+// and what it publishes now may be something else under the same ids.
+func (s *publishers) isRestart(largest *moqt.Location) bool {
+	known := s.hub.data.Largest()
+	return known != nil && (largest == nil || largest.Less(*known))
+}
+
+// replaceSilent cancels the other upstreams if only u, whose publisher was restarted, receives data: the sessions of
+// the others did not end although their publisher did.
+func (s *publishers) replaceSilent(u *upstream) {
+	u.mayReplace = false
+	if u.over || !u.receiver.isActive() {
+		return
+	}
+	for _, o := range s.of {
+		if o != u && o.established && o.receiver.isActive() {
+			return
+		}
+	}
+	for _, o := range s.of {
+		if o != u && o.established {
+			o.cancelLocked(moqt.ResetCancelled)
+		}
+	}
+	s.hub.startOverLocked()
+}
+
+// remove takes out an upstream that has ended. It subscribes at others, which announced the namespace, or ends the
+// subscriptions that depended on it.
+func (s *publishers) remove(u *upstream, cause error, others []*peer) {
+	h := s.hub
+	delete(s.of, u.peer)
+	h.configureLocked()
+	h.fast.update()
+	if refused, ok := errors.AsType[*moqt.RequestError](cause); ok {
+		s.failure = passOn(refused)
+	}
+	again := time.Now().Before(s.retry[u.peer])
+	s.delayRetry(u.peer)
+	if u.established && !s.areEstablished() && len(h.subscribers.all) > 0 {
+		s.lastEnded(cause)
+		if !again && len(h.subscribers.all) > 0 {
+			s.subscribe(others...)
+		}
+	}
+	h.publishersChangedLocked()
+}
+
+func (s *publishers) delayRetry(p *peer) {
+	now := time.Now()
+	for p, at := range s.retry {
+		if now.After(at) {
+			delete(s.retry, p)
+		}
+	}
+	if s.retry == nil {
+		s.retry = make(map[*peer]time.Time)
+	}
+	s.retry[p] = now.Add(retryDelay)
+}
+
+// lastEnded ends the subscriptions, or gives the publisher time to come back.
+func (s *publishers) lastEnded(cause error) {
+	code, reason := doneFor(cause)
+	switch {
+	case code == moqt.DoneTrackEnded && !hasLeft(cause):
+		s.endSubscriptions(code, reason, nil)
+	case code == moqt.DoneMalformedTrack:
+		reset := moqt.ResetMalformedTrack
+		s.endSubscriptions(code, reason, &reset)
+	default:
+		stopTimer(&s.grace)
+		s.startGrace(code, reason)
+	}
+}
+
+// startGrace ends the subscriptions after Config.Grace, if there is no publisher by then.
+func (s *publishers) startGrace(code moqt.PublishDoneCode, reason string) {
+	s.grace = s.hub.after(s.hub.relay.cfg.Grace, func() {
+		switch {
+		case s.areEstablished():
+		case len(s.of) > 0: // a publisher was asked and has not answered yet
+			s.startGrace(code, reason)
+		default:
+			s.endSubscriptions(code, reason, nil)
+		}
+	})
+}
+
+func (s *publishers) endSubscriptions(code moqt.PublishDoneCode, reason string, reset *moqt.StreamResetCode) {
+	s.hub.subscribers.endAll(code, reason, reset)
+	stopTimer(&s.grace)
+}
+
+// hasEarlier reports whether a publisher is there that was established before u.
+func (s *publishers) hasEarlier(u *upstream) bool {
+	for _, o := range s.of {
+		if o.established && o.sequence < u.sequence {
+			return true
+		}
+	}
+	return false
+}
+
+// excludeLater excludes the publishers that were established after u, and reports whether there were any.
+func (s *publishers) excludeLater(u *upstream) (found bool) {
+	for _, o := range s.of {
+		if o.established && o.sequence > u.sequence {
+			s.exclude(o)
+			found = true
+		}
+	}
+	return found
+}
+
+// exclude stops a publisher from publishing the track for the rest of its session.
+func (s *publishers) exclude(u *upstream) {
+	u.peer.exclude(s.hub)
+	u.cancelLocked(moqt.ResetMalformedTrack)
+}

@@ -1,0 +1,135 @@
+package relay
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"sluice/claim"
+	"sluice/fastpath"
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/track"
+	"sluice/transport"
+)
+
+// receiver puts the objects of an upstream into the hub's track. It implements session.Receiver.
+type receiver struct {
+	upstream *upstream
+	active   atomic.Int64 // when data came last, in nanoseconds since 1970
+}
+
+// HandleSubgroup implements session.Receiver.
+func (r *receiver) HandleSubgroup(g *session.Subgroup) {
+	u := r.upstream
+	<-u.ready
+	from := &arriving{conn: u.peer.forwarder, id: g.ID(), header: g.Header, start: g.Offset()}
+	priority := publisherPriority(g.Subscription, g.Header.DefaultPriority, g.Header.Priority)
+	defer u.hub.fast.track.Receive(from.conn, from.id, from.header, priority, from.start)()
+	src := u.hub.track().NewSource(track.SourceConfig{
+		Header:   g.Header,
+		Priority: priority,
+		Start:    from.start,
+		Cancel:   func() { g.CancelRead(uint64(moqt.ResetCancelled)) },
+		Owner:    from,
+	})
+	counted := countingReader{g, r}
+	err := src.Read(counted)
+	for err == nil {
+		err = src.Read(counted)
+	}
+	r.subgroupEnded(g, src, err)
+}
+
+func (r *receiver) subgroupEnded(g *session.Subgroup, src *track.Source, err error) {
+	code := uint64(moqt.ResetCancelled)
+	reset, isReset := errors.AsType[*transport.StreamError](err)
+	switch violation, isViolation := errors.AsType[*moqt.ProtocolError](err); {
+	case errors.Is(err, io.EOF):
+	case isReset && reset.Remote:
+		code = reset.Code
+	case isViolation:
+		r.upstream.peer.session.Close(violation.Code, violation.Reason)
+	case errors.Is(err, moqt.ErrPropertiesTooLong), errors.Is(err, track.ErrHeaderTooLarge),
+		errors.Is(err, track.ErrTooFarAhead):
+		g.CancelRead(uint64(moqt.ResetExcessiveLoad))
+	default:
+		r.reportMalformed(err)
+	}
+	r.reportMalformed(src.Close(code))
+}
+
+// HandleDatagram implements session.Receiver.
+func (r *receiver) HandleDatagram(o *moqt.ObjectDatagram) {
+	u := r.upstream
+	<-u.ready
+	u.hub.relay.metrics.datagrams.Inc()
+	r.count(len(o.Payload))
+	d := &track.Datagram{
+		Group: o.Location.Group, ID: o.Location.Object,
+		Priority: publisherPriority(u.sub, o.DefaultPriority, o.Priority),
+		Status:   o.Status, EndOfGroup: o.EndOfGroup, Properties: o.Properties, Payload: o.Payload,
+		Received: time.Now(),
+	}
+	forward, err := u.hub.track().AddDatagram(d)
+	r.reportMalformed(err)
+	if forward {
+		u.hub.sendDatagram(d)
+	}
+}
+
+func (r *receiver) reportMalformed(err error) {
+	if malformed, ok := errors.AsType[*moqt.MalformedTrackError](err); ok {
+		r.upstream.hub.malformed(r.upstream, malformed)
+	}
+}
+
+// publisherPriority is that of a subgroup or datagram (draft §7.1).
+func publisherPriority(sub *session.Subscription, isDefault bool, p uint8) uint8 {
+	if isDefault {
+		return sub.Properties().DefaultPublisherPriority()
+	}
+	return p
+}
+
+// count takes account of received bytes.
+func (r *receiver) count(bytes int) {
+	r.upstream.hub.relay.metrics.bytes.Add(float64(bytes))
+	r.active.Store(time.Now().UnixNano())
+}
+
+// isActive reports whether data came recently.
+func (r *receiver) isActive() bool { return time.Since(time.Unix(0, r.active.Load())) < silence }
+
+// countingReader counts what is read.
+type countingReader struct {
+	io.Reader
+	receiver *receiver
+}
+
+func (c countingReader) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.receiver.count(n)
+	return n, err
+}
+
+// arriving is the owner of segments whose logs are a publisher's stream.
+type arriving struct {
+	conn   claim.ForwarderConn // nil: the fast path does not serve the publisher
+	id     int64
+	header moqt.SubgroupHeader
+	start  int64 // offset of the first byte after the header
+}
+
+// publisherStream describes the publisher's stream to the media sender of a subscriber, if the fast path serves both.
+func (a *arriving) publisherStream(seg *track.Segment, d *downstream) *claim.PublisherStream {
+	if a.conn == nil || d.peer.forwarder == nil {
+		return nil
+	}
+	h := fastpath.Forwarded(a.header, seg.Subgroup, seg.Priority)
+	h.TrackAlias = d.pub.Alias()
+	prefix := moqt.AppendSubgroupHeader(slices.Clone(d.peer.conn.StreamPrefix()), d.peer.session.Version(), h)
+	return &claim.PublisherStream{Conn: a.conn, StreamID: a.id, Prefix: prefix, Start: a.start}
+}

@@ -1,0 +1,101 @@
+package relay
+
+import (
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// requests serves the requests of a peer. It implements session.Handler: each method is called on a goroutine of its
+// own, and returns when the request has ended.
+type requests struct{ peer *peer }
+
+var _ session.Handler = (*requests)(nil)
+
+var errTooManyTracks = &moqt.RequestError{
+	Code: moqt.RequestExcessiveLoad, Reason: "the relay has no room for another track",
+}
+
+// HandleSetup implements session.Handler.
+func (q *requests) HandleSetup(_ *session.Session, setup session.Peer) error {
+	p := q.peer
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.setup = setup
+	p.scope = p.relay.cfg.Scope(setup.Authority, setup.Path)
+	return nil
+}
+
+// HandleGoaway implements session.Handler. The session refuses new requests of ours by itself, and the peer moves the
+// rest: its subscriptions and publications end with the session, if they have not moved before.
+func (q *requests) HandleGoaway(*session.Session, moqt.Goaway) {}
+
+// withHub authorizes a request about a track, and calls serve with the track's hub, which exists until serve returns.
+func (q *requests) withHub(
+	r *session.Request, a Action, name moqt.FullTrackName, serve func(*hub, *permission),
+) {
+	permit, refused := q.peer.authorize(r, a, name)
+	if refused != nil {
+		q.peer.reject(r, refused)
+		return
+	}
+	directory := &q.peer.relay.directory
+	h := directory.acquire(name, q.peer.place(name.Namespace))
+	if h == nil {
+		q.peer.reject(r, errTooManyTracks)
+		return
+	}
+	defer directory.release(h)
+	serve(h, permit)
+}
+
+// HandleSubscribe implements session.Handler (draft §9.4).
+func (q *requests) HandleSubscribe(pub *session.Publication) {
+	q.withHub(pub.Request, ActionSubscribe, pub.Track(), func(h *hub, permit *permission) {
+		newSubscribed(h, q.peer, pub, permit).serve()
+	})
+}
+
+// HandlePublish implements session.Handler (draft §10.10).
+func (q *requests) HandlePublish(sub *session.Subscription) {
+	q.withHub(sub.Request, ActionPublish, sub.Track(), func(h *hub, permit *permission) {
+		newOffered(h, q.peer, sub).serve(permit)
+	})
+}
+
+// HandleFetch implements session.Handler (draft §10.12.3).
+func (q *requests) HandleFetch(req *session.IncomingFetch) {
+	q.withHub(req.Request, ActionFetch, req.Track, func(h *hub, permit *permission) {
+		newFetch(h, q.peer, req).serve(permit)
+	})
+}
+
+// HandleTrackStatus implements session.Handler (draft §10.14).
+func (q *requests) HandleTrackStatus(req *session.IncomingTrackStatus) {
+	q.withHub(req.Request, ActionTrackStatus, req.Message.Track, func(h *hub, _ *permission) {
+		t := trackStatus{hub: h, peer: q.peer, req: req}
+		t.serve()
+	})
+}
+
+// HandlePublishNamespace implements session.Handler (draft §6.2).
+func (q *requests) HandlePublishNamespace(req *session.IncomingPublishNamespace) {
+	a := &announcement{q.peer, req.Message.Namespace}
+	permit, refused := q.peer.authorize(req.Request, ActionPublishNamespace, moqt.FullTrackName{Namespace: a.namespace})
+	if refused != nil {
+		q.peer.reject(req.Request, refused)
+		return
+	}
+	a.serve(req, permit)
+}
+
+// HandleSubscribeNamespace implements session.Handler (draft §6.1).
+func (q *requests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
+	w := &namespaceWatch{prefixWatch{q.peer, req.Message.Prefix}, req}
+	serveWatch(&q.peer.relay.directory.namespaces, w, req.Request, ActionSubscribeNamespace, req.OK)
+}
+
+// HandleSubscribeTracks implements session.Handler (draft §6.1).
+func (q *requests) HandleSubscribeTracks(req *session.IncomingSubscribeTracks) {
+	w := newTracksWatch(q.peer, req)
+	serveWatch(&q.peer.relay.directory.tracks, w, req.Request, ActionSubscribeTracks, req.OK)
+}

@@ -1,0 +1,107 @@
+package relay
+
+import (
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/track"
+	"sluice/transport"
+)
+
+// response writes the objects of a FETCH to its stream (draft §11.4.4).
+type response struct {
+	req      *session.IncomingFetch
+	turns    *turns // of the peer
+	priority uint8  // Subscriber Priority; guarded by turns.mu
+	stall    time.Duration
+	stream   transport.SendStream // nil before it is open; guarded by hub.mu
+	order    moqt.GroupOrder
+	encoder  moqt.FetchEncoder
+	buf      []byte
+	gap      gap
+}
+
+// gap is a run of locations without objects that follows the last object or marker that was sent.
+type gap struct {
+	existence track.Existence // Present: there is none
+	end       moqt.Location
+}
+
+func newResponse(p *peer, req *session.IncomingFetch) response {
+	params := &req.Message.Parameters
+	order := params.Order(moqt.Ascending)
+	return response{
+		req: req, turns: &p.turns, priority: params.Priority(), stall: p.relay.cfg.StallTimeout,
+		order: order, encoder: moqt.NewFetchEncoder(order), gap: gap{existence: track.Present},
+	}
+}
+
+// last returns the location of a range that comes last in the response.
+func (r *response) last(of moqt.Range) moqt.Location {
+	if r.order == moqt.Descending && of.Start.Group < of.End.Group {
+		return moqt.Location{Group: of.Start.Group, Object: moqt.MaxLocation.Object}
+	}
+	return of.End
+}
+
+// skip records that no objects are sent up to end, and why. Gaps mean that objects do not exist; only what is unknown
+// has to be marked, and told apart from what came before (draft §11.4.4.2).
+func (r *response) skip(e track.Existence, end moqt.Location) error {
+	if r.gap.existence != e && r.gap.existence != track.Present {
+		if err := r.mark(); err != nil {
+			return err
+		}
+	}
+	r.gap = gap{e, end}
+	return nil
+}
+
+// endGap ends the gap before an object or the end of the response.
+func (r *response) endGap() error {
+	if r.gap.existence == track.Unknown {
+		return r.mark()
+	}
+	r.gap.existence = track.Present
+	return nil
+}
+
+// mark sends an End of Range indicator for the gap.
+func (r *response) mark() error {
+	kind := moqt.FetchKindNonExistent
+	if r.gap.existence == track.Unknown {
+		kind = moqt.FetchKindUnknown
+	}
+	r.gap.existence = track.Present
+	return r.encode(&moqt.FetchObject{Kind: kind, Location: r.gap.end})
+}
+
+// header sends the fields of an object that precede its payload.
+func (r *response) header(o *moqt.FetchObject) error {
+	if err := r.endGap(); err != nil {
+		return err
+	}
+	return r.encode(o)
+}
+
+func (r *response) encode(o *moqt.FetchObject) error {
+	b, err := r.encoder.AppendObject(r.buf[:0], o)
+	if err != nil {
+		return err
+	}
+	r.buf = b
+	return r.write(b)
+}
+
+// write sends bytes when it is the response's turn.
+func (r *response) write(b []byte) error {
+	r.turns.take(r)
+	if err := r.stream.SetWriteDeadline(time.Now().Add(r.stall)); err != nil {
+		return err
+	}
+	_, err := r.stream.Write(b)
+	return err
+}
+
+// pause lets other responses go on while this one has nothing to send.
+func (r *response) pause() { r.turns.give(r) }

@@ -1,0 +1,48 @@
+package relay
+
+import (
+	"errors"
+	"time"
+
+	"sluice/media"
+	"sluice/transport"
+)
+
+// mediaSender makes subscriptions of a connection's media sender. The methods of what it returns do not block and may
+// be called with locks held; the callbacks of stream configurations are called without locks that such a caller may
+// hold.
+type mediaSender func(media.SubscriptionConfig) mediaSubscription
+
+// mediaSubscription sends the data of one downstream subscription: a *media.Subscription.
+type mediaSubscription interface {
+	OpenStream(media.StreamConfig) (mediaStream, error)
+	SendDatagram(media.Datagram) error
+	SetPriority(uint8)
+	SetTimeouts(object, subgroup time.Duration)
+	Close(code uint64)
+}
+
+// mediaStream is a downstream subgroup stream: a *media.Stream.
+type mediaStream interface {
+	Reset(code uint64)
+}
+
+// senderSubscription is a *media.Subscription as a mediaSubscription.
+type senderSubscription struct{ *media.Subscription }
+
+func (s senderSubscription) OpenStream(cfg media.StreamConfig) (mediaStream, error) {
+	return s.Subscription.OpenStream(cfg)
+}
+
+var errNoSender = errors.New("the connection has no media sender; set NewHooks of the listener to Loop.NewSender")
+
+// mediaSenderOf returns the media sender that is the connection's hooks.
+func mediaSenderOf(conn transport.Conn) (mediaSender, error) {
+	s, ok := conn.Hooks().(*media.Sender)
+	if !ok {
+		return nil, errNoSender
+	}
+	return func(cfg media.SubscriptionConfig) mediaSubscription {
+		return senderSubscription{s.NewSubscription(cfg)}
+	}, nil
+}

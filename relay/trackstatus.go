@@ -1,0 +1,67 @@
+package relay
+
+import (
+	"context"
+	"errors"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// trackStatus is a TRACK_STATUS of a peer.
+type trackStatus struct {
+	hub  *hub
+	peer *peer
+	req  *session.IncomingTrackStatus
+}
+
+// serve answers the request.
+func (t *trackStatus) serve() {
+	if refused := t.learn(); refused != nil {
+		t.peer.reject(t.req.Request, refused)
+		return
+	}
+	h := t.hub
+	h.mu.Lock()
+	largest, properties := h.data.Largest(), h.properties
+	h.mu.Unlock()
+	_ = t.req.OK(moqt.Parameters{LargestObject: largest}, properties) // fails only if the request is over
+}
+
+// learn asks publishers for the status of the track, unless a subscription tells it already.
+func (t *trackStatus) learn() *moqt.RequestError {
+	h := t.hub
+	h.mu.Lock()
+	known := h.publishers.forward()
+	h.mu.Unlock()
+	if known {
+		return nil
+	}
+	failure := errNoSource
+	ctx, cancel := context.WithTimeout(t.req.Context(), h.relay.cfg.FillTimeout)
+	defer cancel()
+	for _, p := range h.sources() {
+		ok, err := p.session.TrackStatus(ctx, moqt.TrackStatus{Track: h.name})
+		if err == nil {
+			h.mu.Lock()
+			h.describeLocked(ok.Parameters.LargestObject, ok.Properties)
+			h.mu.Unlock()
+			return nil
+		}
+		if refused, ok := errors.AsType[*moqt.RequestError](err); ok {
+			failure = passOn(refused)
+		}
+	}
+	return t.fallBack(failure)
+}
+
+// fallBack accepts what was known before, if publishers that are there do not tell more.
+func (t *trackStatus) fallBack(failure *moqt.RequestError) *moqt.RequestError {
+	h := t.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.publishers.areEstablished() && h.described {
+		return nil
+	}
+	return failure
+}

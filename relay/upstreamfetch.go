@@ -1,0 +1,296 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/track"
+	"sluice/transport"
+)
+
+const (
+	// fetchBuffer is how much of a FETCH response is read at once, in bytes.
+	fetchBuffer = 16 << 10
+	// arrivalInterval is how often to look whether what a publisher is asked for has come by subscription meanwhile.
+	arrivalInterval = 20 * time.Millisecond
+)
+
+var (
+	// errArrived says that a publisher need not be waited for any longer.
+	errArrived = errors.New("the object has come by subscription")
+	// errNoSource says that there is no publisher to ask, or no time left to do so.
+	errNoSource = &moqt.RequestError{Code: moqt.RequestDoesNotExist, Reason: "nobody publishes the track"}
+)
+
+// waitBudget is how long a FETCH may wait for publishers: FILL_TIMEOUT is for all waits together (draft §10.2.5), the
+// relay's own limit is for each of them.
+type waitBudget struct {
+	each    time.Duration
+	limited bool          // the peer sent FILL_TIMEOUT:
+	left    time.Duration // what is left of it
+}
+
+// next is how long the next wait may be.
+func (b *waitBudget) next() time.Duration {
+	if b.limited {
+		return min(b.left, b.each)
+	}
+	return b.each
+}
+
+// spend takes the time since start from the budget.
+func (b *waitBudget) spend(start time.Time) { b.left -= time.Since(start) }
+
+// upstreamFetch is a FETCH of the relay at a publisher, for a part of what a peer wants. What comes is sent to the peer
+// and stored in the cache.
+type upstreamFetch struct {
+	fetch   *fetch
+	peer    *peer // the publisher
+	request *session.Fetch
+	stream  transport.ReceiveStream
+	parser  *moqt.FetchParser
+	store   *track.Fill
+	rest    moqt.Range    // what has not come yet, in ascending order
+	covered moqt.Location // how far the response reaches, by FETCH_OK
+	left    uint64        // payload bytes to come of the current object
+}
+
+// newUpstreamFetch asks one publisher after the other for r until one accepts. The error is a *moqt.RequestError, or
+// errArrived.
+func newUpstreamFetch(f *fetch, r moqt.Range) (*upstreamFetch, error) {
+	failure := errNoSource
+	for _, p := range f.hub.sources() {
+		if f.budget.next() <= 0 {
+			break
+		}
+		u := &upstreamFetch{fetch: f, peer: p, parser: moqt.NewFetchParser(f.out.order, 0), rest: r}
+		err := u.open()
+		if err == nil {
+			return u, nil
+		}
+		if errors.Is(err, errArrived) {
+			return nil, err
+		}
+		if refused, ok := errors.AsType[*moqt.RequestError](err); ok {
+			failure = passOn(refused)
+		}
+	}
+	return nil, failure
+}
+
+// open sends the request, and waits until the publisher accepts it.
+func (u *upstreamFetch) open() error {
+	f := u.fetch
+	f.out.pause()
+	ctx, cancel := context.WithTimeout(f.req.Context(), f.budget.next())
+	defer cancel()
+	ctx, arrived := context.WithCancelCause(ctx)
+	defer arrived(nil)
+	go u.awaitArrival(ctx, u.rest.Start, arrived)
+	defer f.budget.spend(time.Now())
+	request, err := u.peer.session.Fetch(ctx, moqt.Fetch{
+		FetchType: moqt.FetchStandalone, Track: f.hub.name, Start: u.rest.Start, End: u.rest.FetchEnd(),
+		Parameters: moqt.Parameters{GroupOrder: &f.out.order},
+	})
+	if err != nil {
+		return cmp.Or(arrivalOf(ctx), err)
+	}
+	u.request, u.store = request, f.data.NewFill()
+	ok, err := request.Wait(ctx)
+	if err == nil {
+		u.stream, err = request.Stream(ctx)
+	}
+	if err != nil {
+		u.close()
+		return cmp.Or(arrivalOf(ctx), err)
+	}
+	u.covered = moqt.FetchRange(u.rest.Start, ok.End).End
+	f.hub.fetched(f.data, ok, u.covered)
+	return nil
+}
+
+// awaitArrival ends the wait for the publisher's response when the first object of what is missing comes by
+// subscription: the publisher may have sent it already, and some publishers do not answer FETCH.
+func (u *upstreamFetch) awaitArrival(ctx context.Context, first moqt.Location, arrived context.CancelCauseFunc) {
+	tick := time.NewTicker(arrivalInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if u.fetch.holds(first) {
+				arrived(errArrived)
+				return
+			}
+		}
+	}
+}
+
+// arrivalOf returns errArrived if that is why a wait ended, else nil.
+func arrivalOf(ctx context.Context) error {
+	if err := context.Cause(ctx); errors.Is(err, errArrived) {
+		return err
+	}
+	return nil
+}
+
+func (u *upstreamFetch) close() {
+	u.store.Close()
+	u.request.Cancel(moqt.ResetCancelled)
+}
+
+// copy sends what the publisher sends, and stores it. It reports false if the response ended too early; then rest is
+// missing.
+func (u *upstreamFetch) copy() (done bool, err error) {
+	buf := make([]byte, fetchBuffer)
+	for {
+		n, readErr := u.read(buf)
+		if err := u.take(buf[:n]); err != nil {
+			return false, u.failed(err)
+		}
+		switch {
+		case u.left > 0 && readErr != nil:
+			return false, errTruncated // its header was sent
+		case errors.Is(readErr, io.EOF):
+			return true, u.complete()
+		case readErr != nil:
+			return false, nil
+		}
+	}
+}
+
+func (u *upstreamFetch) read(buf []byte) (int, error) {
+	u.fetch.out.pause()
+	defer u.fetch.budget.spend(time.Now())
+	if err := u.stream.SetReadDeadline(time.Now().Add(u.fetch.budget.next())); err != nil {
+		return 0, err
+	}
+	return u.stream.Read(buf)
+}
+
+// sourceError is what was wrong with a publisher's response.
+type sourceError struct{ error }
+
+// failed tells errors of the publisher, after which another one may have the rest, from those of the peer.
+func (u *upstreamFetch) failed(err error) error {
+	source, ok := errors.AsType[sourceError](err)
+	if !ok {
+		return err
+	}
+	if violation, ok := errors.AsType[*moqt.ProtocolError](source.error); ok {
+		u.peer.session.Close(violation.Code, violation.Reason)
+	}
+	if malformed, ok := errors.AsType[*moqt.MalformedTrackError](source.error); ok {
+		u.fetch.hub.malformedFetch(u.peer, malformed)
+	}
+	if u.left > 0 {
+		return errTruncated
+	}
+	return nil
+}
+
+// take sends and stores the objects in b.
+func (u *upstreamFetch) take(b []byte) error {
+	for len(b) > 0 {
+		if u.left > 0 {
+			n := int(min(u.left, uint64(len(b))))
+			if _, _, err := u.parser.Next(b[:n]); err != nil && !errors.Is(err, moqt.ErrIncomplete) {
+				return sourceError{err}
+			}
+			if err := u.takePayload(b[:n]); err != nil {
+				return err
+			}
+			b = b[n:]
+			continue
+		}
+		item, n, err := u.parser.Next(b)
+		if errors.Is(err, moqt.ErrIncomplete) {
+			return nil
+		}
+		if err != nil {
+			return sourceError{err}
+		}
+		b = b[n:]
+		if err := u.takeItem(&item.FetchObject); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *upstreamFetch) takePayload(p []byte) error {
+	u.left -= uint64(len(p))
+	if err := u.store.Write(p); err != nil {
+		return sourceError{err}
+	}
+	return u.fetch.out.write(p)
+}
+
+// takeItem sends and stores an object's header, or records what a marker says.
+func (u *upstreamFetch) takeItem(o *moqt.FetchObject) error {
+	f := u.fetch
+	if !u.rest.Contains(o.Location) {
+		return sourceError{fmt.Errorf("object %s is not in the range of the FETCH", o.Location)}
+	}
+	before := u.rest
+	u.advance(o.Location)
+	switch o.Kind {
+	case moqt.FetchKindUnknown:
+		return f.out.skip(track.Unknown, o.Location)
+	case moqt.FetchKindNonExistent:
+		if f.out.order == moqt.Ascending {
+			f.data.AddAbsent(moqt.Range{Start: before.Start, End: o.Location})
+		}
+		return f.out.skip(track.Absent, o.Location)
+	}
+	if err := u.store.Begin(o); err != nil {
+		return sourceError{err}
+	}
+	if f.out.order == moqt.Ascending && before.Start.Less(o.Location) {
+		f.data.AddAbsent(moqt.Range{Start: before.Start, End: previous(o.Location)})
+	}
+	u.left = o.PayloadLength
+	return f.out.header(o)
+}
+
+// advance records that the response has reached l. In descending order what is missing is not one range, and rest stays
+// as it is.
+func (u *upstreamFetch) advance(l moqt.Location) {
+	if u.fetch.out.order == moqt.Ascending {
+		u.rest.Start = l.Next()
+	}
+}
+
+// previous is the location before l, which is not the first one.
+func previous(l moqt.Location) moqt.Location {
+	if l.Object > 0 {
+		return moqt.Location{Group: l.Group, Object: l.Object - 1}
+	}
+	return moqt.Location{Group: l.Group - 1, Object: moqt.MaxLocation.Object}
+}
+
+// complete records what follows the last object of a complete response: nothing, as far as the response was to reach.
+func (u *upstreamFetch) complete() error {
+	f := u.fetch
+	if f.out.order == moqt.Descending {
+		return f.out.skip(track.Absent, f.out.last(u.rest))
+	}
+	absent := u.rest.Intersect(moqt.Range{End: u.covered})
+	if !absent.Empty() {
+		f.data.AddAbsent(absent)
+		if err := f.out.skip(track.Absent, absent.End); err != nil {
+			return err
+		}
+	}
+	if u.covered.Less(u.rest.End) {
+		return f.out.skip(track.Unknown, u.rest.End)
+	}
+	return nil
+}
