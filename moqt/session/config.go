@@ -7,16 +7,17 @@ import (
 	"log/slog"
 	"time"
 
+	"sluice/internal/bounds"
 	"sluice/moqt"
 )
 
-// Role is which end of the transport session an endpoint is.
+// Role is the end of the transport session that an endpoint has.
 type Role uint8
 
 const (
-	// Client opened the transport session.
+	// Client is the endpoint that opened the transport session.
 	Client Role = iota
-	// Server accepted it.
+	// Server is the endpoint that accepted it.
 	Server
 )
 
@@ -27,19 +28,19 @@ func (r Role) String() string {
 	return "client"
 }
 
-// Config is the configuration of a [Session]. The zero value is that of a client which refuses every request.
+// Config is the configuration of a [Session]. The zero value is for a client that refuses all requests.
 type Config struct {
 	Role Role
 	// Handler takes the requests of the peer. Default: [Unsupported].
 	Handler Handler
 
-	// Authority and Path are the options of SETUP with which a client tells a server on raw QUIC what it connects to
-	// (draft §10.3.1.1, §10.3.1.2). Path includes "?" and the query if the URL has one. Servers leave them empty, and
-	// on WebTransport they are not sent.
+	// Authority and Path are the options of SETUP by which a client on raw QUIC names the resource it connects to
+	// (draft §10.3.1.1, §10.3.1.2). Path includes "?" and the query if the URL has one. Servers leave them empty. On
+	// WebTransport they are not sent.
 	Authority, Path string
 	// Tokens authorize the session.
 	Tokens []moqt.Token
-	// Implementation is what MOQT_IMPLEMENTATION tells the peer. Default: "sluice". "-": the option is not sent.
+	// Implementation is the value of MOQT_IMPLEMENTATION. Default: "sluice". "-": the option is not sent.
 	Implementation string
 
 	Limits
@@ -48,49 +49,49 @@ type Config struct {
 	Logger *slog.Logger // default: slog.Default()
 }
 
-// Limits bound what a peer can make an endpoint hold. The zero value is the default.
+// Limits bound the memory and the work that a peer can cause. The zero value is the default.
 type Limits struct {
-	// MaxAuthTokenCacheSize is how many bytes of tokens the peer may register, each counted as 16 bytes and its value
-	// (draft §10.3.1.3). Default: 16 KiB. Negative: none.
+	// MaxAuthTokenCacheSize is the size in bytes of all tokens that the peer may register. Each counts as 16 bytes and
+	// its value (draft §10.3.1.3). Default: 16 KiB. Negative: none.
 	MaxAuthTokenCacheSize int
-	// MaxSubscriptions is how many subscriptions the peer may have open, as publisher and as subscriber together.
-	// Default: 1,024.
+	// MaxSubscriptions is the number of subscriptions that the peer may have open, as publisher and as subscriber
+	// together. Default: 1,024.
 	MaxSubscriptions int
-	// MaxFetches is how many FETCH and TRACK_STATUS requests of the peer may be open. Default: 128.
+	// MaxFetches is the number of FETCH and TRACK_STATUS requests that the peer may have open. Default: 128.
 	MaxFetches int
-	// MaxNamespaces is how many PUBLISH_NAMESPACE, SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS requests of the peer may be
-	// open; and how many namespaces the peer may report on one SUBSCRIBE_NAMESPACE. Default: 1,024.
+	// MaxNamespaces is the number of PUBLISH_NAMESPACE, SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS requests that the peer
+	// may have open, and the number of namespaces that it may report for one SUBSCRIBE_NAMESPACE. Default: 1,024.
 	MaxNamespaces int
-	// RequestRate is how many requests and updates a second the peer may send on average, and RequestBurst how many
-	// at once. Defaults: 100 and 1,000.
+	// RequestRate is the number of requests and updates per second that the peer may send on average, and RequestBurst
+	// the number that it may send at once. Defaults: 100 and 1,000.
 	RequestRate, RequestBurst int
-	// MaxHeldStreams is how many data streams may wait for the message that explains them. Default: 64.
+	// MaxHeldStreams is the number of data streams that may wait for the message that assigns their Track Alias.
+	// Default: 64.
 	MaxHeldStreams int
-	// MaxHeldDatagrams is how many bytes of datagrams may wait likewise. Default: 64 KiB.
+	// MaxHeldDatagrams is the size in bytes of all datagrams that may wait for that message. Default: 64 KiB.
 	MaxHeldDatagrams int
-	// MaxSendQueue is how many bytes of messages may wait until the peer reads a stream. Default: 1 MiB.
+	// MaxSendQueue is the size in bytes of the messages that may wait until the peer reads a stream. Default: 1 MiB.
 	MaxSendQueue int
 }
 
-// Timeouts bound how long to wait for a peer. The zero value is the default.
+// Timeouts limit how long an endpoint waits for its peer. The zero value is the default.
 type Timeouts struct {
 	// Setup is for the SETUP message. Default: 10 s.
 	Setup time.Duration
 	// Message is for a whole control message once its first byte has arrived. Default: 10 s.
 	Message time.Duration
-	// Header is for the header of a data stream; it can be long, since streams compete. Default: 30 s.
+	// Header is for the header of a data stream. It is long because streams compete for bandwidth. Default: 30 s.
 	Header time.Duration
-	// Response is for the first response to a request of ours, and to an update of it. A request that asks the peer to
-	// wait is given that time in addition. Default: 60 s.
+	// Response is for the response to a request, and to an update. If a request asks the peer to wait, that time is
+	// added. Default: 60 s.
 	Response time.Duration
-	// Hold is how long data is kept for a track alias that nobody has explained yet, and a Joining Fetch for a
-	// subscription that has not arrived yet. Default: 2 s.
+	// Hold is how long data waits for the message that assigns its Track Alias, and a joining fetch for its
+	// subscription. Default: 2 s.
 	Hold time.Duration
-	// Write is how long the peer may let messages wait on a stream. Default: 10 s.
+	// Write is how long messages may wait until the peer reads them. Default: 10 s.
 	Write time.Duration
-	// Drain is how long to wait for late streams after PUBLISH_DONE, if the delivery timeouts of the subscription are
-	// not longer (draft §10.11), and before the session is closed because the peer gave up a control stream.
-	// Default: 2 s.
+	// Drain is how long late streams may arrive after PUBLISH_DONE, unless a delivery timeout of the subscription is
+	// longer (draft §10.11), and how long a session goes on after the peer has closed its control stream. Default: 2 s.
 	Drain time.Duration
 }
 
@@ -130,22 +131,44 @@ func (t Timeouts) withDefaults() Timeouts {
 }
 
 func (c *Config) validate() error {
-	l, t := c.Limits, c.Timeouts
+	if err := errors.Join(c.Limits.validate(), c.Timeouts.validate()); err != nil {
+		return err
+	}
 	switch {
-	case min(l.MaxSubscriptions, l.MaxFetches, l.MaxNamespaces, l.RequestRate, l.RequestBurst, l.MaxHeldStreams,
-		l.MaxHeldDatagrams, l.MaxSendQueue) < 0:
-		return errors.New("a limit is negative: 0 stands for the default")
-	case min(t.Setup, t.Message, t.Header, t.Response, t.Hold, t.Write, t.Drain) < 0:
-		return errors.New("a timeout is negative: 0 stands for the default")
 	case c.Role > Server:
-		return fmt.Errorf("role %d is neither client nor server", c.Role)
+		return fmt.Errorf("Role: %d: must be Client or Server", c.Role)
 	case c.Role == Server && (c.Authority != "" || c.Path != ""):
-		return errors.New("authority and path are for clients")
+		return errors.New("Authority and Path: are for clients only")
 	}
 	for _, t := range c.Tokens {
 		if t.AliasType != moqt.AliasRegister && t.AliasType != moqt.AliasUseValue {
-			return errors.New("tokens for SETUP have to be values or registrations")
+			return fmt.Errorf("Tokens: alias type %d: must be AliasRegister or AliasUseValue", t.AliasType)
 		}
 	}
 	return nil
+}
+
+func (l Limits) validate() error {
+	return errors.Join(
+		bounds.AtLeast("MaxSubscriptions", l.MaxSubscriptions, 0),
+		bounds.AtLeast("MaxFetches", l.MaxFetches, 0),
+		bounds.AtLeast("MaxNamespaces", l.MaxNamespaces, 0),
+		bounds.AtLeast("RequestRate", l.RequestRate, 0),
+		bounds.AtLeast("RequestBurst", l.RequestBurst, 0),
+		bounds.AtLeast("MaxHeldStreams", l.MaxHeldStreams, 0),
+		bounds.AtLeast("MaxHeldDatagrams", l.MaxHeldDatagrams, 0),
+		bounds.AtLeast("MaxSendQueue", l.MaxSendQueue, 0),
+	)
+}
+
+func (t Timeouts) validate() error {
+	return errors.Join(
+		bounds.AtLeast("Setup", t.Setup, 0),
+		bounds.AtLeast("Message", t.Message, 0),
+		bounds.AtLeast("Header", t.Header, 0),
+		bounds.AtLeast("Response", t.Response, 0),
+		bounds.AtLeast("Hold", t.Hold, 0),
+		bounds.AtLeast("Write", t.Write, 0),
+		bounds.AtLeast("Drain", t.Drain, 0),
+	)
 }

@@ -3,36 +3,176 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
+	"os"
 	"time"
 
 	"sluice/moqt"
 	"sluice/transport"
 )
 
-// runControl reads the peer's control stream (draft §3.3). It ends with the session.
-func (s *Session) runControl(h *headerReader) error {
-	s.mu.Lock()
-	second := s.controlTaken
-	s.controlTaken = true
-	s.mu.Unlock()
+// Peer holds the contents of the peer's SETUP.
+type Peer struct {
+	// Implementation is its MOQT_IMPLEMENTATION. Do not trust it.
+	Implementation string
+	// Authority and Path are what a client connects to, from SETUP on raw QUIC and from the CONNECT request on
+	// WebTransport. They are well-formed; the application decides whether it serves them.
+	Authority, Path string
+	// Tokens authorize the session. They all have a value.
+	Tokens []moqt.Token
+}
+
+// controlStreams are the control streams of both ends (draft §3.3), with SETUP and GOAWAY.
+type controlStreams struct {
+	s     *Session
+	out   outbox
+	ready chan struct{} // closed when the peer's SETUP was accepted
+	peer  Peer          // valid once ready is closed
+
+	// Guarded by s.mu.
+	opened      bool // by the peer
+	goawaySent  bool
+	goawayTaken bool
+}
+
+func (c *controlStreams) init(s *Session) {
+	c.s, c.ready = s, make(chan struct{})
+	c.out.s, c.out.failed = s, c.sendFailed
+}
+
+func (c *controlStreams) isReady() bool {
+	select {
+	case <-c.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitReady waits for the peer's SETUP.
+func (c *controlStreams) awaitReady(ctx context.Context) error {
+	if c.isReady() {
+		return nil
+	}
+	select {
+	case <-c.ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.s.ctx.Done():
+		return context.Cause(c.s.ctx)
+	}
+}
+
+// checkSetup ends a session whose peer has not sent SETUP in time.
+func (c *controlStreams) checkSetup() {
+	if !c.isReady() {
+		c.s.fail(&moqt.ProtocolError{Code: moqt.SessionControlMessageTimeout, Reason: "no SETUP"})
+	}
+}
+
+// sendSetup queues our SETUP. It returns an error for those mistakes in the configuration over which the peer would
+// close the session.
+func (c *controlStreams) sendSetup() error {
+	m := c.setup()
+	if err := c.out.send(m); err != nil {
+		return err
+	}
+	peer := moqt.Context{
+		Stream:       moqt.MessageSetup,
+		Server:       c.s.cfg.Role == Client,
+		WebTransport: c.s.conn.Kind() == transport.WebTransport,
+	}
+	return peer.Check(c.s.version, m)
+}
+
+// setup returns our SETUP.
+func (c *controlStreams) setup() *moqt.Setup {
+	cfg := &c.s.cfg
+	m := &moqt.Setup{
+		AuthorizationTokens:   cfg.Tokens,
+		MaxAuthTokenCacheSize: uint64(cfg.MaxAuthTokenCacheSize),
+		Unknown:               []moqt.KeyValuePair{greaseOption()},
+	}
+	if cfg.Implementation != "-" {
+		m.Implementation = cfg.Implementation
+	}
+	if cfg.Role == Client && c.s.conn.Kind() == transport.RawQUIC {
+		m.Path = &cfg.Path
+		if cfg.Authority != "" {
+			m.Authority = &cfg.Authority
+		}
+	}
+	return m
+}
+
+// greaseOption returns an option that peers must ignore (draft §14).
+func greaseOption() moqt.KeyValuePair {
+	typ := moqt.Grease(rand.Uint64())
+	if typ%2 == 0 {
+		return moqt.KeyValuePair{Type: typ, Value: rand.Uint64() >> 1}
+	}
+	return moqt.KeyValuePair{Type: typ, Bytes: []byte("grease")}
+}
+
+// open opens our control stream. SETUP is queued already.
+func (c *controlStreams) open() {
+	stream, err := c.s.conn.OpenUniStreamSync(c.s.ctx)
+	if err != nil {
+		c.s.failUnlessEnded(fmt.Errorf("open the control stream: %w", err))
+		return
+	}
+	c.out.open(stream)
+	context.AfterFunc(stream.Context(), func() {
+		_, err := stream.Write(nil) // returns why the stream has ended
+		c.sendFailed(err)
+	})
+}
+
+// sendFailed is called when the peer does not read our control stream.
+func (c *controlStreams) sendFailed(err error) {
+	switch {
+	case isEnd(err):
+	case errors.Is(err, errStalled), errors.Is(err, os.ErrDeadlineExceeded):
+		c.s.fail(&moqt.ProtocolError{
+			Code: moqt.SessionControlMessageTimeout, Reason: "the control stream is not read",
+		})
+	default:
+		c.failLater(violation("the control stream is refused"))
+	}
+}
+
+// failLater ends the session after a while. Clients in use drop their control streams as soon as they have published
+// everything, while their last objects are still on their way.
+func (c *controlStreams) failLater(err error) {
+	c.s.after(c.s.cfg.Timeouts.Drain, func() { c.s.fail(err) })
+}
+
+// run reads the peer's control stream, until the stream or the session ends.
+func (c *controlStreams) run(h *headerReader) error {
+	c.s.mu.Lock()
+	second := c.opened
+	c.opened = true
+	c.s.mu.Unlock()
 	if second {
 		return violation("second control stream")
 	}
-	in := s.newInbox(h.stream, h.b...)
+	in := newInbox(c.s, h.stream, h.b...)
 	for {
 		m, err := in.next()
 		if err == nil {
-			err = s.receiveControl(m)
+			err = c.receive(m)
 		}
 		_, reset := errors.AsType[*transport.StreamError](err)
 		switch {
 		case errors.Is(err, io.EOF):
-			s.failLater(violation("the control stream was closed"))
+			c.failLater(violation("the control stream was closed"))
 			return nil
 		case reset:
-			s.failLater(violation("the control stream was reset"))
+			c.failLater(violation("the control stream was reset"))
 			return nil
 		case err != nil:
 			return err
@@ -40,73 +180,73 @@ func (s *Session) runControl(h *headerReader) error {
 	}
 }
 
-// failLater ends the session when what is on its way had time to arrive: clients in use that have published all they
-// want drop their control streams first, while their last objects are still being sent.
-func (s *Session) failLater(err error) {
-	s.after(s.cfg.Timeouts.Drain, func() { s.fail(err) })
-}
-
-func (s *Session) receiveControl(m moqt.Message) error {
-	s.log.Debug("receive", "message", m.Type())
+func (c *controlStreams) receive(m moqt.Message) error {
+	c.s.log.Debug("receive", "message", m.Type())
 	where := moqt.Context{
 		Stream:       moqt.MessageSetup,
-		Server:       s.cfg.Role == Server,
-		WebTransport: s.conn.Kind() == transport.WebTransport,
+		Server:       c.s.cfg.Role == Server,
+		WebTransport: c.s.conn.Kind() == transport.WebTransport,
 	}
-	if err := where.Check(s.version, m); err != nil {
+	if err := where.Check(c.s.version, m); err != nil {
 		return err
 	}
 	setup, isSetup := m.(*moqt.Setup)
 	switch {
-	case isSetup == s.isReady():
+	case isSetup == c.isReady():
 		return violation("%s out of order on the control stream", m.Type())
 	case isSetup:
-		return s.acceptSetup(setup)
+		return c.acceptSetup(setup)
 	}
-	return s.receiveGoaway(m.(*moqt.Goaway))
+	return c.receiveGoaway(m.(*moqt.Goaway))
 }
 
-func (s *Session) isReady() bool {
-	select {
-	case <-s.ready:
-		return true
-	default:
-		return false
+// acceptSetup checks the peer's SETUP, and releases everything that waits for it.
+func (c *controlStreams) acceptSetup(m *moqt.Setup) error {
+	s := c.s
+	tokens, err := s.responder.tokens.resolveSetup(m.AuthorizationTokens)
+	if err != nil {
+		return err
 	}
-}
-
-func (s *Session) receiveGoaway(m *moqt.Goaway) error {
 	s.mu.Lock()
-	second := s.goawayTaken
-	s.goawayTaken = true
+	s.requester.tokens.setLimit(m.MaxAuthTokenCacheSize, s.cfg.Tokens)
 	s.mu.Unlock()
-	if second {
-		return violation("second GOAWAY on the control stream")
+	c.peer = Peer{
+		Implementation: m.Implementation,
+		Authority:      s.conn.Authority(),
+		Path:           s.conn.Path(),
+		Tokens:         tokens,
 	}
-	s.spawn(func() { s.cfg.Handler.HandleGoaway(s, *m) })
+	if m.Authority != nil {
+		c.peer.Authority = *m.Authority
+	}
+	if m.Path != nil {
+		c.peer.Path = *m.Path
+	}
+	if err := s.cfg.Handler.HandleSetup(s, c.peer); err != nil {
+		return unauthorized(err)
+	}
+	s.log.Debug("setup", "implementation", m.Implementation, "authority", c.peer.Authority, "path", c.peer.Path)
+	close(c.ready)
 	return nil
 }
 
-// Goaway tells the peer that the session will end (draft §3.6, §10.4): the peer should move to a session at the URI,
-// or at the current one if it is empty. Clients must leave it empty. New requests of the peer are refused from now on.
-// After the timeout the session is closed; 0 leaves it open. It can be sent once.
-func (s *Session) Goaway(uri string, timeout time.Duration) error {
-	if uri != "" && s.cfg.Role == Client {
-		return errURIOfClient
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.goawaySent {
-		return errGoawayTwice
-	}
-	id := s.ids.next()
-	if err := s.control.send(&moqt.Goaway{NewSessionURI: uri, Timeout: milliseconds(timeout), RequestID: &id}); err != nil {
+// unauthorized turns an error that has no code of its own into UNAUTHORIZED.
+func unauthorized(err error) error {
+	if _, ok := errors.AsType[*moqt.ProtocolError](err); ok {
 		return err
 	}
-	s.goawaySent = true
-	if timeout > 0 {
-		s.after(timeout, s.goawayTimedOut)
+	return &moqt.ProtocolError{Code: moqt.SessionUnauthorized, Reason: err.Error()}
+}
+
+func (c *controlStreams) receiveGoaway(m *moqt.Goaway) error {
+	c.s.mu.Lock()
+	second := c.goawayTaken
+	c.goawayTaken = true
+	c.s.mu.Unlock()
+	if second {
+		return violation("second GOAWAY on the control stream")
 	}
+	c.s.spawn(func() { c.s.cfg.Handler.HandleGoaway(c.s, *m) })
 	return nil
 }
 
@@ -115,52 +255,37 @@ var (
 	errGoawayTwice = errors.New("GOAWAY was sent before")
 )
 
-// goawayTimedOut closes the session after the timeout of our GOAWAY.
-func (s *Session) goawayTimedOut() {
-	s.mu.Lock()
-	open := len(s.requests)
-	s.mu.Unlock()
-	if open == 0 {
-		s.Close(moqt.SessionNoError, "")
-		return
-	}
-	s.Close(moqt.SessionGoawayTimeout, "requests are open after the timeout of GOAWAY")
-}
-
-// Goaway asks the peer to move this request to a session at the URI, or to repeat it on this one if the URI is empty
-// (draft §10.4). Clients must leave it empty. After the timeout the request is reset; 0 leaves it open. It can be sent
-// once, and not before the response to a request of the peer.
-func (r *Request) Goaway(uri string, timeout time.Duration) error {
-	if uri != "" && r.s.cfg.Role == Client {
-		return errURIOfClient
-	}
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	switch {
-	case r.over:
-		return context.Cause(r.ctx)
-	case r.goawaySent:
+func (c *controlStreams) sendGoaway(uri string, timeout time.Duration) error {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.goawaySent {
 		return errGoawayTwice
-	case r.remote && !r.answered:
-		return ErrUnanswered
 	}
-	if err := r.out.send(&moqt.Goaway{NewSessionURI: uri, Timeout: milliseconds(timeout)}); err != nil {
+	id := c.s.responder.ids.next()
+	m := &moqt.Goaway{NewSessionURI: uri, Timeout: milliseconds(timeout), RequestID: &id}
+	if err := c.out.send(m); err != nil {
 		return err
 	}
-	r.goawaySent = true
+	c.goawaySent = true
 	if timeout > 0 {
-		r.s.after(timeout, func() { r.Cancel(moqt.ResetGoingAway) })
+		c.s.after(timeout, c.goawayTimedOut)
 	}
 	return nil
 }
 
-// after calls f after d, unless the session has ended.
-func (s *Session) after(d time.Duration, f func()) {
-	timer := time.AfterFunc(d, f)
-	context.AfterFunc(s.ctx, func() { timer.Stop() })
+// goawayTimedOut closes the session after the timeout of our GOAWAY.
+func (c *controlStreams) goawayTimedOut() {
+	c.s.mu.Lock()
+	open := len(c.s.table.requests)
+	c.s.mu.Unlock()
+	if open == 0 {
+		c.s.Close(moqt.SessionNoError, "")
+		return
+	}
+	c.s.Close(moqt.SessionGoawayTimeout, "requests are open after the timeout of GOAWAY")
 }
 
-// milliseconds rounds a time up to what messages carry.
+// milliseconds rounds a time up to the milliseconds that messages carry.
 func milliseconds(d time.Duration) uint64 {
 	return uint64(min(max(d, 0), math.MaxInt64-time.Millisecond)+time.Millisecond-1) / uint64(time.Millisecond)
 }

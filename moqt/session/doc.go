@@ -1,2 +1,70 @@
-// Package session runs MoQ sessions: control streams, requests, and the data that belongs to them.
+// Package session runs MoQ sessions (draft-ietf-moq-transport): control streams, requests, and the data that belongs to
+// them. Package moqt knows the bytes; this package knows who may send what, and when.
+//
+// # A session
+//
+// [New] makes a [Session] on a transport session, and [Session.Run] runs it until it ends. SETUP is queued at once. The
+// peer's SETUP goes to [Handler.HandleSetup]; then [Session.Ready] is closed. Both ends may send requests before that.
+// Requests, data streams and datagrams of the peer wait until its SETUP has arrived.
+//
+// A session ends when one end closes it, when the connection is lost, or when the peer breaks a rule for which the
+// draft closes the session. Run returns when all goroutines of the session have ended.
+//
+// # A request
+//
+// Each request is a bidirectional stream. The methods of Session send requests, and return a value for each type of
+// request. [Handler] gets the requests of the peer:
+//
+//	message              sent by                      returns                  at the other end
+//	SUBSCRIBE            Session.Subscribe            Subscription             HandleSubscribe(*Publication)
+//	PUBLISH              Session.Publish              Publication              HandlePublish(*Subscription)
+//	FETCH                Session.Fetch                Fetch                    HandleFetch(*IncomingFetch)
+//	TRACK_STATUS         Session.TrackStatus          the response             HandleTrackStatus
+//	PUBLISH_NAMESPACE    Session.PublishNamespace     PublishedNamespace       HandlePublishNamespace
+//	SUBSCRIBE_NAMESPACE  Session.SubscribeNamespace   NamespaceSubscription    HandleSubscribeNamespace
+//	SUBSCRIBE_TRACKS     Session.SubscribeTracks      TracksSubscription       HandleSubscribeTracks
+//
+// All of them embed [Request], which has what they share: the life of the stream, updates, GOAWAY. What is special
+// about a type is its role. A request of ours goes through these steps:
+//
+//  1. The requester checks that the request is allowed, opens a stream, adds the request to the requestTable, and queues
+//     the message.
+//  2. A requestReader reads the responder's side of the stream. The first message is the response. It goes to the role,
+//     and Wait returns.
+//  3. Later messages are updates, responses to updates, GOAWAY, and what only this type of request has, such as
+//     PUBLISH_DONE.
+//  4. The request ends: it is complete, refused, or cancelled by either end. It leaves the table, and its Context is done.
+//
+// A request of the peer is checked against the limits, added to the table and handed to the Handler by the responder.
+// The application answers it. The rest is the same.
+//
+// A [Subscription] ends later than its stream: PUBLISH_DONE may arrive before the last data streams, so its drain waits
+// for them.
+//
+// # Data
+//
+// A subgroup stream or a datagram names its subscription by Track Alias. Streams overtake each other, so data may
+// arrive before the message that assigns the alias: dataStreams and datagrams hold it for a short time. Data of a known
+// subscription goes to its [Receiver]. Data is sent with [Publication.OpenSubgroup] and [Publication.SendDatagram], or
+// past the session, which then only counts the streams ([Publication.AddStreams]).
+//
+// # Goroutines
+//
+// A session has one goroutine that accepts requests, one that accepts unidirectional streams, and one that receives
+// datagrams. Each unidirectional stream of the peer has one, which also runs the Receiver. Each request has one that
+// reads; each request of the peer has another that runs the Handler. An outbox has one while messages wait to be
+// written. No method of Request or Session writes to a stream itself: sending a message queues it, so it never blocks.
+//
+// # Locks
+//
+// Session.mu guards the requestTable and the changing state of all requests. Functions whose names end in Locked expect
+// the caller to hold it; so do all methods of requestTable, aliasTable and tokenSender. The order is:
+//
+//	datagrams.receiving, NamespaceSubscription.calls  (held while the application is called)
+//	Session.mu
+//	outbox.mu, requestIDs.mu
+//	taskGroup.mu
+//
+// tokenCache.mu is never held together with another lock. Methods of Handler and Receiver, and callbacks, are called
+// without Session.mu.
 package session

@@ -6,93 +6,104 @@ import (
 	"sluice/moqt"
 )
 
-// maxDrain bounds how long the state of an ended subscription is kept, whatever delivery timeouts its publisher chose.
+// maxDrain limits how long the state of an ended subscription is kept, whatever delivery timeouts its publisher chose.
 const maxDrain = time.Minute
 
-// datagramGrace is how long datagrams may lag behind PUBLISH_DONE, which counts streams only.
+// datagramGrace is how long datagrams may arrive after PUBLISH_DONE, which counts only streams.
 const datagramGrace = 100 * time.Millisecond
 
-// drain follows the data streams of a subscription, to tell when the last one has been handled (draft §10.11).
+// drain counts the data streams of a subscription. After PUBLISH_DONE it ends the subscription when the last stream
+// has been handled, or after a timeout (draft §10.11).
 type drain struct {
+	sub *Subscription
+
+	// Guarded by s.mu.
 	active    map[*Subgroup]struct{}
 	finished  uint64 // streams that were handled
 	expected  uint64 // the publisher's Stream Count
-	datagrams bool   // there were some, and late ones have not had their time yet
-	cause     error  // why the subscription ends; nil while it does not
+	datagrams bool   // there were some, and late ones may still arrive
+	cause     error  // why the subscription ends; nil if it does not
 	expired   bool
 	timers    []*time.Timer
 }
 
-// complete reports whether no more streams have to be awaited.
-func (d *drain) complete() bool {
-	return d.cause != nil && len(d.active) == 0 && (d.expired || d.finished >= d.expected && !d.datagrams)
+// start is called when the publisher will open no more streams.
+func (d *drain) start(cause error, streams uint64) {
+	sub := d.sub
+	sub.s.mu.Lock()
+	defer sub.s.mu.Unlock()
+	if sub.over || d.cause != nil {
+		return
+	}
+	close(sub.ending)
+	sub.leaveLocked()
+	if sub.answered {
+		sub.out.finish()
+	}
+	d.cause, d.expected = cause, streams
+	timeout := max(sub.deliveryTimeoutLocked(), sub.s.cfg.Timeouts.Drain)
+	d.afterLocked(min(timeout, maxDrain), func() { d.expired = true })
+	if d.datagrams {
+		d.afterLocked(datagramGrace, func() { d.datagrams = false })
+	}
+	d.finishLocked()
 }
 
-// stop abandons the streams that are still being read.
-func (d *drain) stop() {
+// begin adds a data stream of the subscription. It returns false if the subscription is over.
+func (d *drain) begin(g *Subgroup) bool {
+	d.sub.s.mu.Lock()
+	defer d.sub.s.mu.Unlock()
+	if d.sub.over {
+		return false
+	}
+	if d.active == nil {
+		d.active = make(map[*Subgroup]struct{})
+	}
+	d.active[g] = struct{}{}
+	return true
+}
+
+// end removes a data stream that has been handled.
+func (d *drain) end(g *Subgroup) {
+	d.sub.s.mu.Lock()
+	defer d.sub.s.mu.Unlock()
+	delete(d.active, g)
+	d.finished++
+	d.finishLocked()
+}
+
+// expectDatagramsLocked notes that objects of the subscription arrive in datagrams. s.mu is held.
+func (d *drain) expectDatagramsLocked() {
+	if d.cause == nil {
+		d.datagrams = true
+	}
+}
+
+// afterLocked calls change after a timeout, and ends the subscription if that completes the drain. s.mu is held, also
+// when change is called.
+func (d *drain) afterLocked(timeout time.Duration, change func()) {
+	d.timers = append(d.timers, time.AfterFunc(timeout, func() {
+		d.sub.s.mu.Lock()
+		defer d.sub.s.mu.Unlock()
+		change()
+		d.finishLocked()
+	}))
+}
+
+// finishLocked ends the subscription if nothing more is expected. s.mu is held.
+func (d *drain) finishLocked() {
+	arrived := d.finished >= d.expected && !d.datagrams
+	if d.cause != nil && len(d.active) == 0 && (d.expired || arrived) {
+		d.sub.endLocked(d.cause)
+	}
+}
+
+// stopLocked resets the streams that are still being read. s.mu is held.
+func (d *drain) stopLocked() {
 	for _, timer := range d.timers {
 		timer.Stop()
 	}
 	for g := range d.active {
 		g.CancelRead(uint64(moqt.ResetCancelled))
 	}
-}
-
-// startDraining is called when the publisher will open no more streams.
-func (sub *Subscription) startDraining(cause error, streams uint64) {
-	sub.s.mu.Lock()
-	defer sub.s.mu.Unlock()
-	d := &sub.drain
-	if sub.over || d.cause != nil {
-		return
-	}
-	close(sub.ending)
-	sub.leave()
-	if sub.answered {
-		sub.out.finish()
-	}
-	d.cause, d.expected = cause, streams
-	sub.drainAfter(min(max(sub.deliveryTimeout(), sub.s.cfg.Timeouts.Drain), maxDrain), func() { d.expired = true })
-	if d.datagrams {
-		sub.drainAfter(datagramGrace, func() { d.datagrams = false })
-	}
-	sub.finishDraining()
-}
-
-// drainAfter changes the state of draining after some time.
-func (sub *Subscription) drainAfter(timeout time.Duration, change func()) {
-	sub.drain.timers = append(sub.drain.timers, time.AfterFunc(timeout, func() {
-		sub.s.mu.Lock()
-		defer sub.s.mu.Unlock()
-		change()
-		sub.finishDraining()
-	}))
-}
-
-func (sub *Subscription) finishDraining() {
-	if sub.drain.complete() {
-		sub.endLocked(sub.drain.cause)
-	}
-}
-
-// beginStream enters a data stream of the subscription. It reports false if the subscription is over.
-func (sub *Subscription) beginStream(g *Subgroup) bool {
-	sub.s.mu.Lock()
-	defer sub.s.mu.Unlock()
-	if sub.over {
-		return false
-	}
-	if sub.drain.active == nil {
-		sub.drain.active = make(map[*Subgroup]struct{})
-	}
-	sub.drain.active[g] = struct{}{}
-	return true
-}
-
-func (sub *Subscription) endStream(g *Subgroup) {
-	sub.s.mu.Lock()
-	defer sub.s.mu.Unlock()
-	delete(sub.drain.active, g)
-	sub.drain.finished++
-	sub.finishDraining()
 }

@@ -9,23 +9,24 @@ import (
 )
 
 var (
-	// ErrGoingAway says that the peer sent GOAWAY: requests have to go to a new session (draft §3.6).
+	// ErrGoingAway reports that the peer sent GOAWAY: requests have to go to a new session (draft §3.6).
 	ErrGoingAway = errors.New("the peer is going away: use a new session")
-	// ErrReserved says that a namespace is not the application's to use (draft §3.2.1, §3.2.2).
+	// ErrReserved reports a namespace that applications must not use (draft §3.2.1, §3.2.2).
 	ErrReserved = errors.New("namespaces that start with \".\" or \".session\" are reserved")
-	// ErrDuplicate says that there is a subscription to the track already (draft §5.1).
+	// ErrDuplicate reports that there is a subscription to the track already (draft §5.1).
 	ErrDuplicate = errors.New("there is a subscription to the track already")
-	// ErrSuperseded ends a subscription whose track the peer published at the same time: use that one (draft §5.1).
+	// ErrSuperseded ends a subscription to a track that the peer published at the same time, and whose PUBLISH was
+	// accepted (draft §5.1).
 	ErrSuperseded = errors.New("the peer published the track itself")
-	// ErrAnswered says that a request or an update has its response already.
+	// ErrAnswered reports that a request or an update has its response already.
 	ErrAnswered = errors.New("it was answered before")
-	// ErrUnanswered says that a request has to be answered first.
+	// ErrUnanswered reports that a request has to be answered first.
 	ErrUnanswered = errors.New("the request was not answered yet")
-	// ErrFinished ends a request that has run its course.
+	// ErrFinished ends a request that is complete.
 	ErrFinished = errors.New("the request is finished")
-	// ErrNoResponse says that the peer ended a request, or a subscription, without the message that is due.
+	// ErrNoResponse reports that the peer closed the stream of a request without its response, or without PUBLISH_DONE.
 	ErrNoResponse = errors.New("the peer closed the stream too early")
-	// ErrTimeout says that the peer did not respond to a request, or to an update of it, in time.
+	// ErrTimeout reports that the peer did not respond to a request, or to an update of it, in time.
 	ErrTimeout = errors.New("the peer did not respond in time")
 )
 
@@ -39,17 +40,17 @@ func (e *DoneError) Error() string {
 	return fmt.Sprintf("subscription ended: %s: %s", e.Status, e.Reason)
 }
 
-// violation is what the peer did against the rules, where the draft has no more specific code.
+// violation returns the error for a breach of the rules for which the draft has no more specific code.
 func violation(format string, args ...any) error {
 	return &moqt.ProtocolError{Code: moqt.SessionProtocolViolation, Reason: fmt.Sprintf(format, args...)}
 }
 
-// refuse is a response to a request. Codes other than those of resource limits say that a retry is pointless.
+// refuse returns the response that refuses a request, without a time to retry.
 func refuse(code moqt.RequestErrorCode, format string, args ...any) *moqt.RequestError {
 	return &moqt.RequestError{Code: code, Reason: fmt.Sprintf(format, args...)}
 }
 
-// asError avoids an error that is not nil and holds nil.
+// asError returns nil for nil, and not an error that holds a nil pointer.
 func asError(e *moqt.RequestError) error {
 	if e == nil {
 		return nil
@@ -57,12 +58,18 @@ func asError(e *moqt.RequestError) error {
 	return e
 }
 
-// closeCode is the code and the reason with which a session ends because of err.
+// closeCode returns the code and the reason with which err closes a session.
 func closeCode(err error) (moqt.SessionErrorCode, string) {
 	if p, ok := errors.AsType[*moqt.ProtocolError](err); ok {
 		return p.Code, p.Reason
 	}
 	return moqt.SessionInternalError, err.Error()
+}
+
+// isEnd reports whether err is a consequence of the end of the session.
+func isEnd(err error) bool {
+	_, ended := errors.AsType[*transport.SessionError](err)
+	return ended
 }
 
 // isClean reports whether a session ended without an error on either side.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"sluice/moqt"
 	"sluice/transport"
@@ -23,21 +24,7 @@ type Fetch struct {
 	drained bool // the data was read to its end
 }
 
-// Fetch asks for objects that were published already. The Request ID of the message is filled in; a joining fetch
-// names its subscription by [Request.ID]. It waits only for a stream, at the peer's limit.
-func (s *Session) Fetch(ctx context.Context, m moqt.Fetch) (*Fetch, error) {
-	f := &Fetch{request: m, arrived: make(chan struct{})}
-	err := s.request(ctx, s.waitForStream, &m, func(r *Request) role {
-		f.Request = r
-		return f
-	})
-	if err != nil {
-		return nil, fmt.Errorf("fetch: %w", err)
-	}
-	return f, nil
-}
-
-// Wait waits for FETCH_OK, which may come before, during and after the data. Giving up does not cancel the fetch.
+// Wait waits for FETCH_OK, which may arrive before, during or after the data. Giving up does not cancel the fetch.
 func (f *Fetch) Wait(ctx context.Context) (*moqt.FetchOK, error) {
 	if err := f.wait(ctx); err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
@@ -48,7 +35,7 @@ func (f *Fetch) Wait(ctx context.Context) (*moqt.FetchOK, error) {
 }
 
 // Stream waits for the stream with the objects, and returns it after its header. The fetch is over when the stream was
-// read to its end and FETCH_OK has come; to end it earlier, call [Request.Cancel].
+// read to its end and FETCH_OK has arrived. To end it earlier, call [Request.Cancel].
 func (f *Fetch) Stream(ctx context.Context) (transport.ReceiveStream, error) {
 	if err := f.await(ctx, f.arrived); err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
@@ -58,13 +45,13 @@ func (f *Fetch) Stream(ctx context.Context) (transport.ReceiveStream, error) {
 
 // Update changes the parameters of the fetch with REQUEST_UPDATE, and waits for the response.
 func (f *Fetch) Update(ctx context.Context, parameters moqt.Parameters) error {
-	_, err := f.update(ctx, parameters, nil)
+	_, err := f.sent.update(ctx, parameters, nil)
 	return err
 }
 
-// admit implements role.
-func (f *Fetch) admit() error {
-	f.s.fetches[f.id] = f
+// admitLocked implements role.
+func (f *Fetch) admitLocked() error {
+	f.s.table.fetches[f.id] = f
 	return nil
 }
 
@@ -84,12 +71,12 @@ func (f *Fetch) accepted(m moqt.Message) error {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
 	f.ok = ok
-	f.markAccepted() // before the end that may follow
-	f.finish()
+	f.markAcceptedLocked() // before the end that may follow
+	f.finishLocked()
 	return nil
 }
 
-// start is the start of the range. That of a relative fetch is for the publisher to say.
+// start returns the start of the range, and false for a relative fetch, where only the publisher knows it.
 func (f *Fetch) start() (moqt.Location, bool) {
 	switch f.request.FetchType {
 	case moqt.FetchStandalone:
@@ -100,23 +87,23 @@ func (f *Fetch) start() (moqt.Location, bool) {
 	return moqt.Location{}, false
 }
 
-// ended implements role.
-func (f *Fetch) ended() {
-	delete(f.s.fetches, f.id)
+// endedLocked implements role.
+func (f *Fetch) endedLocked() {
+	delete(f.s.table.fetches, f.id)
 	if f.data != nil {
 		f.data.CancelRead(uint64(moqt.ResetCancelled))
 	}
-	f.s.notify()
+	f.s.table.notify()
 }
 
-// finish ends the fetch if nothing is missing, with s.mu held.
-func (f *Fetch) finish() {
+// finishLocked ends the fetch if it is complete. s.mu is held.
+func (f *Fetch) finishLocked() {
 	if f.ok != nil && f.drained && f.endLocked(ErrFinished) {
 		f.out.finish()
 	}
 }
 
-// fetchStream notices the end of the data.
+// fetchStream ends its fetch when the data ends.
 type fetchStream struct {
 	transport.ReceiveStream
 	fetch *Fetch
@@ -128,35 +115,112 @@ func (f *fetchStream) Read(p []byte) (int, error) {
 		f.fetch.s.mu.Lock()
 		defer f.fetch.s.mu.Unlock()
 		f.fetch.drained = true
-		f.fetch.finish()
+		f.fetch.finishLocked()
 	}
 	return n, err
 }
 
-// takeFetchStream hands a fetch stream to the fetch that it answers (draft §11.4.4).
-func (s *Session) takeFetchStream(h *headerReader) error {
-	header, err := parseHeader(h, func(b []byte) (moqt.FetchHeader, int, error) {
-		return moqt.ParseFetchHeader(s.version, b)
-	})
-	if err != nil {
-		return err
+// IncomingFetch is a FETCH of the peer (draft §10.12).
+type IncomingFetch struct {
+	*Request
+	baseRole
+	Message moqt.Fetch
+	// Track and Range are what the peer asks for. Range may extend beyond the largest object.
+	Track moqt.FullTrackName
+	Range moqt.Range
+	// Joining is the subscription that a joining fetch belongs to, or nil.
+	Joining *Publication
+}
+
+// OK answers with FETCH_OK.
+func (f *IncomingFetch) OK(m moqt.FetchOK) error { return f.answer(&m) }
+
+// OpenStream opens the stream for the objects, and sends its header. A fetch has one stream. It may be opened before
+// OK, and is reset when the fetch is cancelled. OpenStream waits only for a stream, at the peer's limit.
+func (f *IncomingFetch) OpenStream(ctx context.Context) (transport.SendStream, error) {
+	return openDataStream(ctx, f.Request, moqt.AppendFetchHeader(nil, f.s.version, moqt.FetchHeader{RequestID: f.id}))
+}
+
+// Done ends the fetch after its response was sent and its stream closed. A stream that is still open is reset.
+func (f *IncomingFetch) Done() error {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	if !f.answered {
+		return ErrUnanswered
 	}
-	if err := h.clearDeadline(); err != nil {
-		return err
+	f.out.finish()
+	f.endLocked(ErrFinished)
+	return nil
+}
+
+// serve implements role.
+func (f *IncomingFetch) serve(h Handler) {
+	if refused := f.resolve(); refused != nil {
+		_ = f.Reject(refused) // fails only if the request is over
+		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.fetches[header.RequestID]
-	switch {
-	case f == nil && (header.RequestID%2 != uint64(s.cfg.Role) || header.RequestID >= s.nextID):
-		return violation("fetch stream for request %d, which was never made", header.RequestID)
-	case f == nil:
-		h.stream.CancelRead(uint64(moqt.ResetCancelled)) // cancelled meanwhile
-	case f.data != nil:
-		return violation("second stream for fetch %d", header.RequestID)
-	default:
-		f.data = &fetchStream{h.stream, f}
-		close(f.arrived)
+	h.HandleFetch(f)
+}
+
+// resolve sets Track and Range (draft §10.12).
+func (f *IncomingFetch) resolve() *moqt.RequestError {
+	if f.Message.FetchType == moqt.FetchStandalone {
+		f.Track, f.Range = f.Message.Track, moqt.FetchRange(f.Message.Start, f.Message.End)
+	} else if refused := f.join(); refused != nil {
+		return refused
+	}
+	if f.Range.Empty() {
+		return refuse(moqt.RequestInvalidRange, "the range ends at %s, before its start", f.Range.End)
 	}
 	return nil
 }
+
+// join waits until the subscription of a joining fetch is established and all its updates are processed.
+func (f *IncomingFetch) join() *moqt.RequestError {
+	timer := time.NewTimer(f.s.cfg.Hold)
+	defer timer.Stop()
+	for timedOut := false; ; {
+		refused, wait := f.tryJoin(timedOut)
+		if wait == nil {
+			return refused
+		}
+		select {
+		case <-wait:
+		case <-timer.C:
+			timedOut = true
+		case <-f.ctx.Done():
+			return refuse(moqt.RequestInternalError, "cancelled")
+		}
+	}
+}
+
+// tryJoin sets Joining, Track and Range. If they are not known yet, it returns a channel that is closed when to try
+// again. It waits for a Pending subscription as long as that takes, but for a subscription that has not arrived yet
+// only until the timeout, because there may be none.
+func (f *IncomingFetch) tryJoin(timedOut bool) (*moqt.RequestError, <-chan struct{}) {
+	s := f.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := f.Message.JoiningRequestID
+	if r := s.table.requests[id]; r != nil {
+		f.Joining, _ = r.role.(*Publication)
+	} else if s.responder.mayArrive(id) && !timedOut {
+		return nil, s.table.changed
+	}
+	p := f.Joining
+	switch {
+	case p == nil || p.over || timedOut && !p.established && !p.remote:
+		return refuse(moqt.RequestInvalidJoiningRequestID, "request %d is not a subscription", id), nil
+	case !p.established || len(p.peerUpdates) > 0:
+		return nil, s.table.changed
+	case !p.forward:
+		return refuse(moqt.RequestInvalidRange, "the subscription does not forward"), nil
+	case p.joining == nil:
+		return refuse(moqt.RequestInvalidRange, "there are no objects yet"), nil
+	}
+	f.Track, f.Range = p.track, f.Message.JoiningRange(*p.joining)
+	return nil, nil
+}
+
+// updateFailed implements role: the data stream is reset with the request (draft §10.9.1).
+func (f *IncomingFetch) updateFailed() { f.close() }

@@ -2,18 +2,18 @@ package session
 
 import "sluice/moqt"
 
-// Handler takes the requests of the peer. Methods for requests are called on a goroutine each; they, or others later,
-// answer the request. What they are given stays valid until its Context is done.
+// Handler takes the requests of the peer. Each call for a request has a goroutine of its own. The method answers the
+// request, or hands it to another goroutine that does. A request is valid until its Context is done.
 type Handler interface {
-	// HandleSetup decides whether the peer may establish the session, before any other method is called. A
-	// *[moqt.ProtocolError] gives the code with which the session is closed, for example INVALID_PATH; any other error
-	// means UNAUTHORIZED, and becomes the reason.
+	// HandleSetup decides whether the peer may establish the session. It is called before all other methods. If it
+	// returns an error, the session is closed, with the code of a *[moqt.ProtocolError], for example INVALID_PATH, and
+	// with UNAUTHORIZED for any other error.
 	HandleSetup(*Session, Peer) error
 	// HandleSubscribe gets a SUBSCRIBE. The answer is Accept or Reject.
 	HandleSubscribe(*Publication)
 	// HandlePublish gets a PUBLISH. The answer is Accept or Reject.
 	HandlePublish(*Subscription)
-	// HandleFetch gets a FETCH, after what a joining one refers to was resolved. The answer is OK or Reject.
+	// HandleFetch gets a FETCH. The subscription of a joining fetch is known then. The answer is OK or Reject.
 	HandleFetch(*IncomingFetch)
 	// HandleTrackStatus gets a TRACK_STATUS. The answer is OK or Reject.
 	HandleTrackStatus(*IncomingTrackStatus)
@@ -27,15 +27,14 @@ type Handler interface {
 	HandleGoaway(*Session, moqt.Goaway)
 }
 
-// Unsupported is a [Handler] that accepts every session and refuses every request with NOT_SUPPORTED (draft §4). Embed
-// it to serve some requests only.
+// Unsupported is a [Handler] that accepts all sessions and refuses all requests with NOT_SUPPORTED (draft §4). Handlers
+// that serve only some types of requests embed it.
 type Unsupported struct{}
 
 var _ Handler = Unsupported{}
 
 func notSupported(r *Request) {
-	// It fails only if the request is over.
-	_ = r.Reject(refuse(moqt.RequestNotSupported, "%s is not supported here", r.kind))
+	_ = r.Reject(refuse(moqt.RequestNotSupported, "%s is not supported here", r.kind)) // fails only if it is over
 }
 
 // HandleSetup implements [Handler].

@@ -121,9 +121,7 @@ func (p *script) raw(b []byte) *exchange {
 // request sends a request of the peer, with its next Request ID.
 func (p *script) request(m moqt.Message) *exchange {
 	p.Helper()
-	parts, ok := parts(m)
-	require.True(p, ok)
-	*parts.id = p.id()
+	*parts(m).id = p.id()
 	return p.raw(p.encode(m))
 }
 

@@ -27,67 +27,26 @@ type Publication struct {
 	updateDenied bool
 }
 
-// newSubscribed is the publication that a SUBSCRIBE of the peer asks for.
+// newSubscribed returns the publication that a SUBSCRIBE of the peer asks for.
 func newSubscribed(r *Request, m *moqt.Subscribe) *Publication {
 	return &Publication{Request: r, track: m.Track, parameters: m.Parameters, forward: m.Parameters.ForwardState()}
 }
 
-// Publish offers a track to the peer (draft §10.10). Request ID and Track Alias of the message are filled in. Objects
-// may be sent at once, unless the message says Forward 0. It waits only for a stream, at the peer's limit.
-func (s *Session) Publish(ctx context.Context, m moqt.Publish) (*Publication, error) {
-	return s.publish(ctx, s.waitForStream, m)
-}
-
-// TryPublish is Publish, but fails with [transport.ErrStreamLimit] instead of waiting for a stream. Then a
-// PUBLISH_BLOCKED is due: see [IncomingSubscribeTracks.Blocked].
-func (s *Session) TryPublish(m moqt.Publish) (*Publication, error) {
-	return s.publish(s.ctx, s.tryStream, m)
-}
-
-func (s *Session) publish(ctx context.Context, open openFunc, m moqt.Publish) (*Publication, error) {
-	p := &Publication{
-		track:      m.Track,
-		properties: m.Properties,
-		forward:    m.Parameters.ForwardState(),
-		joining:    m.Parameters.LargestObject,
-	}
-	m.TrackAlias = s.newAlias()
-	p.alias = m.TrackAlias
-	err := s.request(ctx, open, &m, func(r *Request) role {
-		p.Request = r
-		return p
-	})
-	if err != nil {
-		return nil, fmt.Errorf("publish %s: %w", m.Track, err)
-	}
-	return p, nil
-}
-
-// newAlias returns a Track Alias for a track that we publish. Aliases are not used again, so that late objects of an
-// old subscription are never taken for those of a new one.
-func (s *Session) newAlias() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	alias := s.nextAlias
-	s.nextAlias++
-	return alias
-}
-
-// Track is the track.
+// Track returns the track.
 func (p *Publication) Track() moqt.FullTrackName { return p.track }
 
-// Alias is the Track Alias to be used in data streams and datagrams. It is valid once the subscription is Established,
-// or was offered by Publish.
+// Alias returns the Track Alias for data streams and datagrams. It is valid once the subscription is Established, or
+// was offered by Publish.
 func (p *Publication) Alias() uint64 { return p.alias }
 
-// Parameters are those of the subscriber, from SUBSCRIBE or PUBLISH_OK and the updates accepted since.
+// Parameters returns those of the subscriber, from SUBSCRIBE or PUBLISH_OK and the updates accepted since.
 func (p *Publication) Parameters() moqt.Parameters {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	return p.parameters
 }
 
-// Forward is the Forward State: whether objects are to be sent.
+// Forward returns the Forward State: whether objects are to be sent.
 func (p *Publication) Forward() bool {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
@@ -98,16 +57,16 @@ func (p *Publication) Forward() bool {
 func (p *Publication) Accept(parameters moqt.Parameters, properties moqt.Properties) error {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	alias := p.s.nextAlias
+	alias := p.s.requester.nextAlias
 	ok := &moqt.SubscribeOK{TrackAlias: alias, Parameters: parameters, Properties: properties}
 	if err := p.answerLocked(ok); err != nil {
 		return err
 	}
-	p.s.nextAlias++
+	p.s.requester.nextAlias++
 	p.alias, p.properties = alias, properties
 	p.joining = parameters.LargestObject
 	p.established = true
-	p.s.notify()
+	p.s.table.notify()
 	return nil
 }
 
@@ -120,22 +79,47 @@ func (p *Publication) Update(ctx context.Context, parameters moqt.Parameters) er
 	if p.remote {
 		return fmt.Errorf("update %s: only the subscriber can update a SUBSCRIBE", p.track)
 	}
-	_, err := p.update(ctx, parameters, nil)
+	_, err := p.sent.update(ctx, parameters, nil)
 	if _, refused := errors.AsType[*moqt.RequestError](err); refused {
 		p.updateFailed()
 	}
 	return err
 }
 
-// AddStreams counts data streams that were opened for the subscription by other means than OpenSubgroup.
+// AddStreams counts data streams of the subscription that were not opened with OpenSubgroup.
 func (p *Publication) AddStreams(n uint64) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	p.streams += n
 }
 
-// Done ends the subscription with PUBLISH_DONE. All its streams have to be closed or reset before (draft §10.11); those
-// of OpenSubgroup that are not are reset. If an update was refused, the code becomes UPDATE_FAILED.
+// OpenSubgroup opens a stream for a subgroup, counts it, and sends its header, with the Track Alias filled in. The
+// stream is reset when the subscription ends. OpenSubgroup waits only for a stream, at the peer's limit.
+func (p *Publication) OpenSubgroup(ctx context.Context, h moqt.SubgroupHeader) (transport.SendStream, error) {
+	h.TrackAlias = p.alias
+	stream, err := openDataStream(ctx, p.Request, moqt.AppendSubgroupHeader(nil, p.s.version, h))
+	if err == nil {
+		p.AddStreams(1)
+	}
+	return stream, err
+}
+
+// SendDatagram sends an object in a datagram, with the Track Alias filled in. It fails with
+// [transport.ErrDatagramTooLarge] if the object does not fit.
+func (p *Publication) SendDatagram(o moqt.ObjectDatagram) error {
+	if err := p.ctx.Err(); err != nil {
+		return context.Cause(p.ctx)
+	}
+	o.TrackAlias = p.alias
+	b, err := moqt.AppendDatagramHeader(nil, p.s.version, &o)
+	if err != nil {
+		return err
+	}
+	return p.s.conn.SendDatagram(append(b, o.Payload...))
+}
+
+// Done ends the subscription with PUBLISH_DONE. The caller closes or resets all its streams before (draft §10.11); open
+// streams of OpenSubgroup are reset. If an update was refused, the code becomes UPDATE_FAILED.
 func (p *Publication) Done(code moqt.PublishDoneCode, reason string) error {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
@@ -156,14 +140,14 @@ func (p *Publication) Done(code moqt.PublishDoneCode, reason string) error {
 	return nil
 }
 
-// admit implements role.
-func (p *Publication) admit() error {
-	err := p.s.mayBegin(p.track, true)
+// admitLocked implements role.
+func (p *Publication) admitLocked() error {
+	err := p.s.table.mayBegin(p.track, true)
 	if err != nil && p.remote {
 		return refuse(moqt.RequestDuplicateSubscription, "%v", err)
 	}
 	if err == nil {
-		p.s.publications[p.track.Key()] = p
+		p.s.table.publications[p.track.Key()] = p
 	}
 	return err
 }
@@ -178,11 +162,11 @@ func (p *Publication) accepted(m moqt.Message) error {
 	p.parameters = m.(*moqt.RequestOK).Parameters
 	p.forward = p.parameters.ForwardState()
 	p.established = true
-	p.s.notify()
+	p.s.table.notify()
 	return nil
 }
 
-// message implements role. Some subscribers still send UNSUBSCRIBE where the draft has STOP_SENDING.
+// message implements role. Some subscribers send UNSUBSCRIBE where the draft has STOP_SENDING.
 func (p *Publication) message(m moqt.Message) error {
 	if _, ok := m.(*moqt.Unsubscribe); !ok {
 		return p.baseRole.message(m)
@@ -192,11 +176,11 @@ func (p *Publication) message(m moqt.Message) error {
 	return nil
 }
 
-// updating implements role.
-func (p *Publication) updating(u *Update, response *moqt.Parameters) *moqt.RequestError {
+// updateLocked implements role.
+func (p *Publication) updateLocked(u *Update, response *moqt.Parameters) *moqt.RequestError {
 	p.parameters.Merge(&u.Parameters)
 	if u.Parameters.Forward != nil {
-		// What changes the Forward State from 0 to 1 sets the Joining Location (draft §5.1).
+		// An update from Forward 0 to 1 sets the Joining Location (draft §5.1).
 		if *u.Parameters.Forward && !p.forward {
 			p.joining = response.LargestObject
 		}
@@ -212,11 +196,11 @@ func (p *Publication) updateFailed() {
 	p.updateDenied = true
 }
 
-// ended implements role.
-func (p *Publication) ended() {
+// endedLocked implements role.
+func (p *Publication) endedLocked() {
 	key := p.track.Key()
-	if p.s.publications[key] == p {
-		delete(p.s.publications, key)
+	if p.s.table.publications[key] == p {
+		delete(p.s.table.publications, key)
 	}
-	p.s.notify()
+	p.s.table.notify()
 }

@@ -8,12 +8,12 @@ import (
 	"sluice/moqt"
 )
 
-// maxIDGaps is how many gaps in the request ids of a peer are remembered. Requests that were cancelled before they
-// arrived leave gaps for good, so the memory has to be bounded; the oldest gap is then closed.
+// maxIDGaps is the number of gaps in the Request IDs of a peer that are remembered. A request that was cancelled before
+// it arrived leaves a gap that never closes. Beyond the limit, the oldest gap counts as used.
 const maxIDGaps = 1024
 
-// requestIDs are the Request IDs that the peer has used (draft §10.1). They arrive on streams of their own, hence in
-// any order.
+// requestIDs are the Request IDs that the peer has used (draft §10.1). Each arrives on a stream of its own, so they
+// arrive in any order.
 type requestIDs struct {
 	parity uint64 // of the peer's ids: 0 for a client, 1 for a server
 
@@ -24,7 +24,7 @@ type requestIDs struct {
 // idRange is the ids first, first+2, …, last.
 type idRange struct{ first, last uint64 }
 
-// use records an id. It fails if the id is not one that the peer may use now.
+// use records an id. It fails if the peer must not use the id, or has used it before.
 func (r *requestIDs) use(id uint64) error {
 	if id&1 != r.parity {
 		return &moqt.ProtocolError{
@@ -85,7 +85,7 @@ func (r *requestIDs) isUsed(id uint64) bool {
 	return found
 }
 
-// next is the smallest id above all that the peer has used.
+// next returns the smallest id that is larger than all ids that the peer has used.
 func (r *requestIDs) next() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

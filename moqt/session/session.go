@@ -2,20 +2,18 @@ package session
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"sluice/moqt"
 	"sluice/transport"
 )
 
 // Session is one MoQ session (draft §3), for clients, servers and relays alike: either end may publish and subscribe.
-// Make one with [New], and call [Session.Run]. All methods may be called on any goroutine; none of them waits for the
+// Make one with [New], and call [Session.Run]. All methods may be called on any goroutine. None of them waits for the
 // peer, unless its comment says so.
 type Session struct {
 	conn    transport.Conn
@@ -25,43 +23,19 @@ type Session struct {
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	ready  chan struct{} // closed when the peer's SETUP was accepted; peer is valid then
-	peer   Peer
+	tasks  taskGroup
 
-	tasks taskGroup
+	control   controlStreams
+	requester requester
+	responder responder
+	streams   dataStreams
+	datagrams datagrams
 
-	control outbox
-	ids     requestIDs // the peer's
-	rate    *rate.Limiter
-	// acceptRate slows down peers that ignore that their requests are refused; they run into the stream limit then.
-	acceptRate *rate.Limiter
-	tokens     tokenCache  // the peer's
-	ownTokens  tokenSender // ours
-	held       semaphore   // data streams that wait for a message
-
-	// mu guards all that follows, and the state of requests.
-	mu            sync.Mutex
-	nextID        uint64 // our next Request ID
-	requests      map[uint64]*Request
-	load          [loadClasses]int
-	subscriptions map[string]*Subscription // Pending and Established, by track; those from a SUBSCRIBE of ours first
-	offers        map[string]*Subscription // PUBLISH requests of the peer for which there is another subscription
-	publications  map[string]*Publication  // Pending and Established, by track
-	prefixes      map[*Request]moqt.Namespace
-	fetches       map[uint64]*Fetch
-	aliases       aliasTable
-	datagrams     heldDatagrams
-	nextAlias     uint64
-	changed       chan struct{} // closed, and replaced, when something arrived that held data may wait for
-	goawaySent    bool
-	goawayTaken   bool // received on the control stream
-	controlTaken  bool // the peer has opened its control stream
+	mu    sync.Mutex // guards table, the state of requests, and what other types say
+	table requestTable
 }
 
-// maxRefusals is how many times RequestRate the session is willing to refuse.
-const maxRefusals = 10
-
-// New makes the session on a new transport session, whose negotiated protocol has to be a version of package moqt.
+// New makes a session on a new transport session, whose negotiated protocol must be a version of package moqt.
 func New(conn transport.Conn, cfg Config) (*Session, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -74,46 +48,36 @@ func New(conn transport.Conn, cfg Config) (*Session, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Session{
-		conn:          conn,
-		cfg:           cfg,
-		version:       version,
-		log:           cfg.Logger.With("session", conn.RemoteAddr(), "role", cfg.Role),
-		ready:         make(chan struct{}),
-		ids:           requestIDs{parity: uint64(1 - cfg.Role)},
-		rate:          rate.NewLimiter(rate.Limit(cfg.RequestRate), cfg.RequestBurst),
-		acceptRate:    rate.NewLimiter(rate.Limit(maxRefusals*cfg.RequestRate), maxRefusals*cfg.RequestBurst),
-		tokens:        tokenCache{limit: uint64(cfg.MaxAuthTokenCacheSize)},
-		held:          make(semaphore, cfg.MaxHeldStreams),
-		nextID:        uint64(cfg.Role),
-		requests:      make(map[uint64]*Request),
-		subscriptions: make(map[string]*Subscription),
-		offers:        make(map[string]*Subscription),
-		publications:  make(map[string]*Publication),
-		prefixes:      make(map[*Request]moqt.Namespace),
-		fetches:       make(map[uint64]*Fetch),
-		changed:       make(chan struct{}),
+		conn:    conn,
+		cfg:     cfg,
+		version: version,
+		log:     cfg.Logger.With("session", conn.RemoteAddr(), "role", cfg.Role),
+		table:   newRequestTable(),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.ownTokens.setup(cfg.Tokens)
-	s.control.s, s.control.failed = s, s.controlFailed
-	return s, s.sendSetup()
+	s.control.init(s)
+	s.requester.init(s)
+	s.responder.init(s)
+	s.streams = dataStreams{s: s, held: make(semaphore, cfg.MaxHeldStreams)}
+	s.datagrams.s = s
+	return s, s.control.sendSetup()
 }
 
-// Run exchanges SETUP messages, serves the peer, and waits for the end of the session and of everything that it
-// started, handlers included. It returns nil if the session ended with NO_ERROR. When the context is done it closes
-// the session.
+// Run exchanges SETUP messages, serves the peer, and waits for the end of the session and of all goroutines that it
+// started, including those of handlers. It returns nil if the session ended with NO_ERROR. When the context is done,
+// it closes the session.
 func (s *Session) Run(ctx context.Context) error {
 	started := time.Now()
 	s.log.Info("session started", "transport", s.conn.Kind(), "version", s.version)
 	defer context.AfterFunc(ctx, func() { s.Close(moqt.SessionNoError, "") })()
 	defer context.AfterFunc(s.conn.Context(), func() { s.fail(context.Cause(s.conn.Context())) })()
 
-	setupTimer := time.AfterFunc(s.cfg.Timeouts.Setup, s.checkSetup)
+	setupTimer := time.AfterFunc(s.cfg.Timeouts.Setup, s.control.checkSetup)
 	defer setupTimer.Stop()
-	s.spawn(s.openControl)
-	s.spawn(s.acceptUniStreams)
-	s.spawn(s.acceptStreams)
-	s.spawn(s.receiveDatagrams)
+	s.spawn(s.control.open)
+	s.spawn(s.streams.accept)
+	s.spawn(s.responder.accept)
+	s.spawn(s.datagrams.receive)
 
 	<-s.ctx.Done()
 	s.tasks.wait()
@@ -130,39 +94,145 @@ func (s *Session) Close(code moqt.SessionErrorCode, reason string) {
 	s.fail(&moqt.ProtocolError{Code: code, Reason: reason})
 }
 
-// Context is done when the session has ended. Its cause is then a *[moqt.ProtocolError] if this end closed it, and a
-// *[transport.SessionError] otherwise.
+// Context is done when the session has ended. Its cause is then a *[moqt.ProtocolError] if this end closed the session,
+// and a *[transport.SessionError] otherwise.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Ready is closed when the peer's SETUP has arrived. Requests may be sent before (draft §3.3).
-func (s *Session) Ready() <-chan struct{} { return s.ready }
+// Ready returns a channel that is closed when the peer's SETUP has arrived. Requests may be sent before (draft §3.3).
+func (s *Session) Ready() <-chan struct{} { return s.control.ready }
 
-// Peer is what the peer's SETUP says. It waits for that, or for the end of the session.
+// Peer returns the contents of the peer's SETUP. It waits until the message has arrived or the session has ended.
 func (s *Session) Peer(ctx context.Context) (Peer, error) {
-	if err := s.awaitReady(ctx); err != nil {
+	if err := s.control.awaitReady(ctx); err != nil {
 		return Peer{}, err
 	}
-	return s.peer, nil
+	return s.control.peer, nil
 }
 
-// Conn is the transport session. Use it to send data, and nothing else.
+// Conn returns the transport session. Use it to send data, and for nothing else.
 func (s *Session) Conn() transport.Conn { return s.conn }
 
-// Version is the negotiated version.
+// Version returns the negotiated version.
 func (s *Session) Version() moqt.Version { return s.version }
 
-func (s *Session) awaitReady(ctx context.Context) error {
-	if s.isReady() {
-		return nil
+// Goaway tells the peer that the session will end (draft §3.6, §10.4). The peer should move to a session at the URI,
+// or at the current one if it is empty. Clients must leave it empty. New requests of the peer are refused from now on.
+// The session is closed after the timeout; 0 leaves it open. GOAWAY can be sent once.
+func (s *Session) Goaway(uri string, timeout time.Duration) error {
+	if uri != "" && s.cfg.Role == Client {
+		return errURIOfClient
 	}
-	select {
-	case <-s.ready:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.ctx.Done():
-		return context.Cause(s.ctx)
+	return s.control.sendGoaway(uri, timeout)
+}
+
+// Subscribe asks for the objects of a track that are published from now on (draft §10.7). The Request ID of the
+// message is filled in. Joining fetches may be sent at once. It waits only for a stream, at the peer's limit.
+func (s *Session) Subscribe(ctx context.Context, m moqt.Subscribe, receiver Receiver) (*Subscription, error) {
+	sub := newSubscription(m.Track)
+	sub.receiver, sub.parameters = receiver, m.Parameters
+	close(sub.accept)
+	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
+		sub.Request = r
+		return sub
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to %s: %w", m.Track, err)
 	}
+	return sub, nil
+}
+
+// Publish offers a track to the peer (draft §10.10). Request ID and Track Alias of the message are filled in. Objects
+// may be sent at once, unless the message says Forward 0. It waits only for a stream, at the peer's limit.
+func (s *Session) Publish(ctx context.Context, m moqt.Publish) (*Publication, error) {
+	return s.requester.publish(ctx, s.requester.waitForStream, m)
+}
+
+// TryPublish is like Publish, but fails with [transport.ErrStreamLimit] instead of waiting for a stream. The caller
+// then sends PUBLISH_BLOCKED: see [IncomingSubscribeTracks.Blocked].
+func (s *Session) TryPublish(m moqt.Publish) (*Publication, error) {
+	return s.requester.publish(s.ctx, s.requester.tryStream, m)
+}
+
+// Fetch asks for objects that were published already. The Request ID of the message is filled in; a joining fetch
+// names its subscription by [Request.ID]. It waits only for a stream, at the peer's limit.
+func (s *Session) Fetch(ctx context.Context, m moqt.Fetch) (*Fetch, error) {
+	f := &Fetch{request: m, arrived: make(chan struct{})}
+	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
+		f.Request = r
+		return f
+	})
+	if err != nil {
+		return nil, fmt.Errorf("fetch: %w", err)
+	}
+	return f, nil
+}
+
+// TrackStatus asks for the largest object and the properties of a track (draft §10.14), and waits for the response.
+// The Request ID of the message is filled in.
+func (s *Session) TrackStatus(ctx context.Context, m moqt.TrackStatus) (*moqt.RequestOK, error) {
+	t := &trackStatus{}
+	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
+		t.Request = r
+		return t
+	})
+	var ok *moqt.RequestOK
+	if err == nil {
+		ok, err = t.result(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("status of %s: %w", m.Track, err)
+	}
+	return ok, nil
+}
+
+// PublishNamespace offers the tracks of a namespace (draft §10.15). The Request ID of the message is filled in. It
+// waits only for a stream, at the peer's limit.
+func (s *Session) PublishNamespace(ctx context.Context, m moqt.PublishNamespace) (*PublishedNamespace, error) {
+	p := &PublishedNamespace{}
+	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
+		p.Request = r
+		return p
+	})
+	if err != nil {
+		return nil, fmt.Errorf("publish namespace %s: %w", m.Namespace, err)
+	}
+	return p, nil
+}
+
+// SubscribeNamespace asks for the namespaces with a prefix (draft §10.18). The Request ID of the message is filled in.
+// notify is called for each namespace that appears or disappears. Calls do not overlap, and the next message of the
+// peer waits until a call returns. When the request ends before the session does, all namespaces disappear. It waits
+// only for a stream, at the peer's limit.
+func (s *Session) SubscribeNamespace(
+	ctx context.Context, m moqt.SubscribeNamespace, notify func(ns moqt.Namespace, published bool),
+) (*NamespaceSubscription, error) {
+	n := &NamespaceSubscription{notify: notify, prefix: m.Prefix, active: make(map[string]moqt.Namespace)}
+	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
+		n.Request = r
+		return n
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to namespaces under %s: %w", m.Prefix, err)
+	}
+	return n, nil
+}
+
+// SubscribeTracks asks for PUBLISH requests for all tracks in namespaces with a prefix (draft §10.19). The Request ID
+// of the message is filled in. blocked is called for each track that the peer cannot publish because it has no stream
+// left; use SUBSCRIBE for such a track. The next message of the peer waits until the call returns. It waits only for a
+// stream, at the peer's limit.
+func (s *Session) SubscribeTracks(
+	ctx context.Context, m moqt.SubscribeTracks, blocked func(moqt.FullTrackName),
+) (*TracksSubscription, error) {
+	t := &TracksSubscription{blocked: blocked, prefix: m.Prefix}
+	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
+		t.Request = r
+		return t
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to tracks under %s: %w", m.Prefix, err)
+	}
+	return t, nil
 }
 
 // fail ends the session because of err, if it has not ended yet.
@@ -172,22 +242,22 @@ func (s *Session) fail(err error) {
 	}
 	code, reason := closeCode(err)
 	reason = strings.ToValidUTF8(reason[:min(len(reason), moqt.MaxReasonLen)], "")
-	_ = s.conn.CloseWithError(uint64(code), reason) // it can only have ended already
+	_ = s.conn.CloseWithError(uint64(code), reason) // fails only if the transport session has ended
 	s.cancel(err)
 }
 
-// failUnlessEnded ends the session because of an error that is not a consequence of its end.
+// failUnlessEnded ends the session because of err, unless err is a consequence of its end.
 func (s *Session) failUnlessEnded(err error) {
-	if _, ended := errors.AsType[*transport.SessionError](err); !ended {
+	if !isEnd(err) {
 		s.fail(err)
 	}
 }
 
-// spawn runs a task of the session. It reports false, and does nothing, once the session has ended.
+// spawn runs a task of the session. Once the session has ended, it does nothing and returns false.
 func (s *Session) spawn(f func()) bool { return s.tasks.spawn(f) }
 
-// notify wakes up all that wait for s.changed, with mu held.
-func (s *Session) notify() {
-	close(s.changed)
-	s.changed = make(chan struct{})
+// after calls f after d, unless the session has ended.
+func (s *Session) after(d time.Duration, f func()) {
+	timer := time.AfterFunc(d, f)
+	context.AfterFunc(s.ctx, func() { timer.Stop() })
 }

@@ -22,43 +22,25 @@ type NamespaceSubscription struct {
 	active map[string]moqt.Namespace
 }
 
-// errTooManyNamespaces says that the peer reports more namespaces than are wanted.
+// errTooManyNamespaces ends a request whose peer reports more than MaxNamespaces.
 var errTooManyNamespaces = errors.New("the peer reports too many namespaces")
-
-// SubscribeNamespace asks for the namespaces with a prefix (draft §10.18). The Request ID of the message is filled in.
-// For each namespace that appears or disappears notify is called; calls do not overlap, and the next message of the
-// peer waits for their end. When the request ends before the session does, all namespaces disappear. It waits only for
-// a stream, at the peer's limit.
-func (s *Session) SubscribeNamespace(
-	ctx context.Context, m moqt.SubscribeNamespace, notify func(ns moqt.Namespace, published bool),
-) (*NamespaceSubscription, error) {
-	n := &NamespaceSubscription{notify: notify, prefix: m.Prefix, active: make(map[string]moqt.Namespace)}
-	err := s.request(ctx, s.waitForStream, &m, func(r *Request) role {
-		n.Request = r
-		return n
-	})
-	if err != nil {
-		return nil, fmt.Errorf("subscribe to namespaces under %s: %w", m.Prefix, err)
-	}
-	return n, nil
-}
 
 // Wait waits for the response. Giving up does not cancel the request.
 func (n *NamespaceSubscription) Wait(ctx context.Context) error { return n.wait(ctx) }
 
 // Update changes the parameters, among them the prefix, with REQUEST_UPDATE, and waits for the response. Namespaces
-// without a new prefix disappear.
+// without the new prefix disappear.
 func (n *NamespaceSubscription) Update(ctx context.Context, parameters moqt.Parameters) error {
-	_, err := n.update(ctx, parameters, func(*moqt.RequestOK) {
+	_, err := n.sent.update(ctx, parameters, func(*moqt.RequestOK) {
 		if parameters.NamespacePrefix != nil {
-			n.setPrefix(*parameters.NamespacePrefix)
+			n.setPrefixLocked(*parameters.NamespacePrefix)
 		}
 	})
 	return err
 }
 
-// setPrefix takes a new prefix, with s.mu held.
-func (n *NamespaceSubscription) setPrefix(prefix moqt.Namespace) {
+// setPrefixLocked takes a new prefix. s.mu is held.
+func (n *NamespaceSubscription) setPrefixLocked(prefix moqt.Namespace) {
 	n.prefix = prefix
 	gone := make(map[string]moqt.Namespace)
 	for key, ns := range n.active {
@@ -70,7 +52,7 @@ func (n *NamespaceSubscription) setPrefix(prefix moqt.Namespace) {
 	n.disappear(gone)
 }
 
-// disappear reports namespaces as gone, in a task of its own because s.mu is held.
+// disappear reports namespaces as gone, in a task of its own because callers hold s.mu.
 func (n *NamespaceSubscription) disappear(gone map[string]moqt.Namespace) {
 	n.s.spawn(func() {
 		n.calls.Lock()
@@ -108,7 +90,7 @@ func (n *NamespaceSubscription) change(suffix moqt.Namespace, published bool) er
 	return nil
 }
 
-// enter records a change, and reports whether it is one.
+// enter records a NAMESPACE or NAMESPACE_DONE, and reports whether it changes anything.
 func (n *NamespaceSubscription) enter(suffix moqt.Namespace, published bool) (moqt.Namespace, bool, error) {
 	n.s.mu.Lock()
 	defer n.s.mu.Unlock()
@@ -137,8 +119,8 @@ func (n *NamespaceSubscription) enter(suffix moqt.Namespace, published bool) (mo
 // closed implements role.
 func (n *NamespaceSubscription) closed() (error, bool) { return ErrFinished, true }
 
-// ended implements role.
-func (n *NamespaceSubscription) ended() {
+// endedLocked implements role.
+func (n *NamespaceSubscription) endedLocked() {
 	gone := n.active
 	n.active = nil
 	n.disappear(gone)
@@ -148,14 +130,14 @@ func (n *NamespaceSubscription) ended() {
 type IncomingSubscribeNamespace struct {
 	prefixSubscription
 	Message moqt.SubscribeNamespace
-	active  map[string]moqt.Namespace // what the peer was told of; guarded by s.mu
+	active  map[string]moqt.Namespace // that were reported to the peer; guarded by s.mu
 }
 
-// Add tells the peer of a namespace that has the prefix, unless it knows of it already.
+// Add reports a namespace that has the prefix to the peer, unless it was reported before.
 func (n *IncomingSubscribeNamespace) Add(ns moqt.Namespace) error {
 	n.s.mu.Lock()
 	defer n.s.mu.Unlock()
-	suffix, err := n.suffix(ns)
+	suffix, err := n.suffixLocked(ns)
 	if _, known := n.active[ns.Key()]; known || err != nil {
 		return err
 	}
@@ -163,14 +145,14 @@ func (n *IncomingSubscribeNamespace) Add(ns moqt.Namespace) error {
 	return n.out.send(&moqt.NamespaceAdded{Suffix: suffix})
 }
 
-// Remove tells the peer that a namespace is gone, if it knows of it.
+// Remove reports to the peer that a namespace is gone, if the namespace was reported before.
 func (n *IncomingSubscribeNamespace) Remove(ns moqt.Namespace) error {
 	n.s.mu.Lock()
 	defer n.s.mu.Unlock()
 	if _, known := n.active[ns.Key()]; !known {
 		return nil
 	}
-	suffix, err := n.suffix(ns)
+	suffix, err := n.suffixLocked(ns)
 	if err != nil {
 		return err
 	}
@@ -178,19 +160,19 @@ func (n *IncomingSubscribeNamespace) Remove(ns moqt.Namespace) error {
 	return n.out.send(&moqt.NamespaceDone{Suffix: suffix})
 }
 
-// admit implements role.
-func (n *IncomingSubscribeNamespace) admit() error {
+// admitLocked implements role.
+func (n *IncomingSubscribeNamespace) admitLocked() error {
 	n.active = make(map[string]moqt.Namespace)
-	return asError(n.enterPrefix(n.Message.Prefix))
+	return asError(n.enterPrefixLocked(n.Message.Prefix))
 }
 
 // serve implements role.
 func (n *IncomingSubscribeNamespace) serve(h Handler) { h.HandleSubscribeNamespace(n) }
 
-// updating implements role. Suffixes are relative to the new prefix from now on; what does not have it cannot be named
-// any more, and is gone for the peer (draft §10.9.2).
-func (n *IncomingSubscribeNamespace) updating(u *Update, response *moqt.Parameters) *moqt.RequestError {
-	refused := n.prefixSubscription.updating(u, response)
+// updateLocked implements role. From now on suffixes are relative to the new prefix. Namespaces without it cannot be
+// reported any more, and for the peer they are gone (draft §10.9.2).
+func (n *IncomingSubscribeNamespace) updateLocked(u *Update, response *moqt.Parameters) *moqt.RequestError {
+	refused := n.prefixSubscription.updateLocked(u, response)
 	if refused == nil && u.Parameters.NamespacePrefix != nil {
 		maps.DeleteFunc(n.active, func(_ string, ns moqt.Namespace) bool {
 			return !ns.HasPrefix(*u.Parameters.NamespacePrefix)
@@ -198,3 +180,68 @@ func (n *IncomingSubscribeNamespace) updating(u *Update, response *moqt.Paramete
 	}
 	return refused
 }
+
+// prefixSubscription is what SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS of the peer have in common.
+type prefixSubscription struct {
+	*Request
+	baseRole
+}
+
+// Prefix returns the prefix, with updates.
+func (p prefixSubscription) Prefix() moqt.Namespace {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	return p.s.table.prefixes[p.Request]
+}
+
+// OK accepts the request.
+func (p prefixSubscription) OK() error { return p.answer(&moqt.RequestOK{}) }
+
+// enterPrefixLocked adds a prefix, new or updated, to the table. Prefixes of requests of the same type must not overlap
+// (draft §10.18, §10.19). s.mu is held.
+func (p prefixSubscription) enterPrefixLocked(prefix moqt.Namespace) *moqt.RequestError {
+	if prefix.IsForbidden() || prefix.IsSession() {
+		return refuse(moqt.RequestDoesNotExist, "the namespace is reserved")
+	}
+	for other, used := range p.s.table.prefixes {
+		if other != p.Request && other.kind == p.kind && used.Overlaps(prefix) {
+			return refuse(moqt.RequestPrefixOverlap, "the prefix overlaps with that of request %d", other.id)
+		}
+	}
+	p.s.table.prefixes[p.Request] = prefix
+	return nil
+}
+
+// suffixLocked returns what follows the prefix in a namespace, and an error if the namespace must not be reported to
+// the peer. s.mu is held.
+func (p prefixSubscription) suffixLocked(ns moqt.Namespace) (moqt.Namespace, error) {
+	prefix := p.s.table.prefixes[p.Request]
+	switch {
+	case p.over:
+		return nil, context.Cause(p.ctx)
+	case !p.answered:
+		return nil, ErrUnanswered
+	case ns.IsForbidden() || ns.IsSession():
+		return nil, ErrReserved
+	case !ns.HasPrefix(prefix):
+		return nil, fmt.Errorf("namespace %s is not under %s", ns, prefix)
+	}
+	return ns[len(prefix):], nil
+}
+
+// updateLocked implements role.
+func (p prefixSubscription) updateLocked(u *Update, _ *moqt.Parameters) *moqt.RequestError {
+	if u.Parameters.NamespacePrefix == nil {
+		return nil
+	}
+	return p.enterPrefixLocked(*u.Parameters.NamespacePrefix)
+}
+
+// updateFailed implements role.
+func (p prefixSubscription) updateFailed() { p.close() }
+
+// closed implements role: FIN cancels these requests (draft §6.1).
+func (p prefixSubscription) closed() (error, bool) { return ErrFinished, true }
+
+// endedLocked implements role.
+func (p prefixSubscription) endedLocked() { delete(p.s.table.prefixes, p.Request) }

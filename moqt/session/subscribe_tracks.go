@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"fmt"
 
 	"sluice/moqt"
 )
@@ -16,31 +15,13 @@ type TracksSubscription struct {
 	prefix  moqt.Namespace // guarded by s.mu
 }
 
-// SubscribeTracks asks for PUBLISH requests for all tracks in namespaces with a prefix (draft §10.19). The Request ID
-// of the message is filled in. For each track that the peer has no stream to publish on, blocked is called: such a
-// track can be had with SUBSCRIBE. The next message of the peer waits for the end of the call. It waits only for a
-// stream, at the peer's limit.
-func (s *Session) SubscribeTracks(
-	ctx context.Context, m moqt.SubscribeTracks, blocked func(moqt.FullTrackName),
-) (*TracksSubscription, error) {
-	t := &TracksSubscription{blocked: blocked, prefix: m.Prefix}
-	err := s.request(ctx, s.waitForStream, &m, func(r *Request) role {
-		t.Request = r
-		return t
-	})
-	if err != nil {
-		return nil, fmt.Errorf("subscribe to tracks under %s: %w", m.Prefix, err)
-	}
-	return t, nil
-}
-
 // Wait waits for the response. Giving up does not cancel the request.
 func (t *TracksSubscription) Wait(ctx context.Context) error { return t.wait(ctx) }
 
 // Update changes the parameters, among them the prefix, with REQUEST_UPDATE, and waits for the response. Subscriptions
 // to tracks stay.
 func (t *TracksSubscription) Update(ctx context.Context, parameters moqt.Parameters) error {
-	_, err := t.update(ctx, parameters, func(*moqt.RequestOK) {
+	_, err := t.sent.update(ctx, parameters, func(*moqt.RequestOK) {
 		if parameters.NamespacePrefix != nil {
 			t.prefix = *parameters.NamespacePrefix
 		}
@@ -67,27 +48,29 @@ func (t *TracksSubscription) message(m moqt.Message) error {
 // closed implements role.
 func (t *TracksSubscription) closed() (error, bool) { return ErrFinished, true }
 
-// IncomingSubscribeTracks is a SUBSCRIBE_TRACKS of the peer (draft §6.1). It is answered with PUBLISH requests, which
-// have the Forward State of its message.
+// IncomingSubscribeTracks is a SUBSCRIBE_TRACKS of the peer (draft §6.1). The application then publishes the tracks,
+// with the Forward State of Message.
 type IncomingSubscribeTracks struct {
 	prefixSubscription
 	Message moqt.SubscribeTracks
 }
 
-// Blocked tells the peer that there is no stream to publish a track on. It must not be published afterwards
-// (draft §6.1).
+// Blocked reports to the peer that there is no stream left to publish a track. The track must not be published
+// afterwards (draft §6.1).
 func (t *IncomingSubscribeTracks) Blocked(track moqt.FullTrackName) error {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
-	suffix, err := t.suffix(track.Namespace)
+	suffix, err := t.suffixLocked(track.Namespace)
 	if err != nil {
 		return err
 	}
 	return t.out.send(&moqt.PublishBlocked{Suffix: suffix, TrackName: track.Name})
 }
 
-// admit implements role.
-func (t *IncomingSubscribeTracks) admit() error { return asError(t.enterPrefix(t.Message.Prefix)) }
+// admitLocked implements role.
+func (t *IncomingSubscribeTracks) admitLocked() error {
+	return asError(t.enterPrefixLocked(t.Message.Prefix))
+}
 
 // serve implements role.
 func (t *IncomingSubscribeTracks) serve(h Handler) { h.HandleSubscribeTracks(t) }

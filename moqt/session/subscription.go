@@ -11,15 +11,15 @@ import (
 
 // Receiver takes the data of a subscription. Without one, all data is discarded.
 type Receiver interface {
-	// HandleSubgroup owns a subgroup stream until it returns. Each has a goroutine of its own.
+	// HandleSubgroup owns a subgroup stream until it returns. Each stream has a goroutine of its own.
 	HandleSubgroup(*Subgroup)
-	// HandleDatagram takes an object, whose memory it may keep. Calls do not overlap, and must not block, because all
-	// datagrams of the session wait.
+	// HandleDatagram takes an object, and may keep its memory. Calls do not overlap. They must not block, because all
+	// datagrams of the session wait until they return.
 	HandleDatagram(*moqt.ObjectDatagram)
 }
 
-// Subscription is the subscriber's end of a subscription (draft §5.1), whichever end asked for it:
-// [Session.Subscribe] returns one, and [Handler] gets one for each PUBLISH.
+// Subscription is the subscriber's end of a subscription (draft §5.1), whichever end asked for it: [Session.Subscribe]
+// returns one, and [Handler] gets one for each PUBLISH.
 type Subscription struct {
 	*Request
 	baseRole
@@ -31,34 +31,20 @@ type Subscription struct {
 
 	// Guarded by s.mu.
 	alias      uint64
-	bound      bool // alias leads here
+	bound      bool // the table maps alias to this subscription
 	ok         *moqt.SubscribeOK
 	properties moqt.Properties
 	parameters moqt.Parameters // ours, with updates
 	drain      drain
 }
 
-// Subscribe asks for the objects of a track that are published from now on (draft §10.7). The Request ID of the
-// message is filled in. Joining fetches may be sent at once. It waits only for a stream, at the peer's limit.
-func (s *Session) Subscribe(ctx context.Context, m moqt.Subscribe, receiver Receiver) (*Subscription, error) {
-	sub := newSubscription(m.Track)
-	sub.receiver, sub.parameters = receiver, m.Parameters
-	close(sub.accept)
-	err := s.request(ctx, s.waitForStream, &m, func(r *Request) role {
-		sub.Request = r
-		return sub
-	})
-	if err != nil {
-		return nil, fmt.Errorf("subscribe to %s: %w", m.Track, err)
-	}
-	return sub, nil
-}
-
 func newSubscription(track moqt.FullTrackName) *Subscription {
-	return &Subscription{track: track, accept: make(chan struct{}), ending: make(chan struct{})}
+	sub := &Subscription{track: track, accept: make(chan struct{}), ending: make(chan struct{})}
+	sub.drain.sub = sub
+	return sub
 }
 
-// newPublished is the subscription that a PUBLISH of the peer offers.
+// newPublished returns the subscription that a PUBLISH of the peer offers.
 func newPublished(r *Request, m *moqt.Publish) *Subscription {
 	sub := newSubscription(m.Track)
 	sub.Request, sub.offer = r, m
@@ -66,20 +52,20 @@ func newPublished(r *Request, m *moqt.Publish) *Subscription {
 	return sub
 }
 
-// Track is the track.
+// Track returns the track.
 func (sub *Subscription) Track() moqt.FullTrackName { return sub.track }
 
-// Offer is the PUBLISH with which the peer offered the track, or nil if the subscription began with SUBSCRIBE.
+// Offer returns the PUBLISH with which the peer offered the track, or nil if the subscription began with SUBSCRIBE.
 func (sub *Subscription) Offer() *moqt.Publish { return sub.offer }
 
-// Alias is the Track Alias, once it is known.
+// Alias returns the Track Alias, once it is known.
 func (sub *Subscription) Alias() (alias uint64, known bool) {
 	sub.s.mu.Lock()
 	defer sub.s.mu.Unlock()
 	return sub.alias, sub.bound
 }
 
-// Properties are the Track Properties, once they are known.
+// Properties returns the Track Properties, once they are known.
 func (sub *Subscription) Properties() moqt.Properties {
 	sub.s.mu.Lock()
 	defer sub.s.mu.Unlock()
@@ -101,8 +87,8 @@ func (sub *Subscription) Accept(parameters moqt.Parameters, receiver Receiver) e
 	if parameters.NewGroupRequest != nil && !sub.Properties().DynamicGroups() {
 		return errNotDynamic
 	}
-	if own := sub.s.subscribed(sub); own != nil {
-		own.abort(moqt.ResetCancelled, ErrSuperseded)
+	if other := sub.superseded(); other != nil {
+		other.abort(moqt.ResetCancelled, ErrSuperseded)
 	}
 	s := sub.s
 	s.mu.Lock()
@@ -111,31 +97,31 @@ func (sub *Subscription) Accept(parameters moqt.Parameters, receiver Receiver) e
 		return err
 	}
 	key := sub.track.Key()
-	if s.offers[key] == sub {
-		delete(s.offers, key)
-		s.subscriptions[key] = sub
+	if s.table.offers[key] == sub {
+		delete(s.table.offers, key)
+		s.table.subscriptions[key] = sub
 	}
-	if sub.drain.cause != nil { // PUBLISH_DONE was faster
+	if sub.drain.cause != nil { // PUBLISH_DONE arrived before this answer
 		sub.out.finish()
 	}
 	sub.parameters, sub.receiver = parameters, receiver
 	close(sub.accept)
-	s.notify()
-	s.spawn(func() { s.flushDatagrams(sub) })
+	s.table.notify()
+	s.spawn(func() { s.datagrams.flush(sub) })
 	return nil
 }
 
-// subscribed returns the subscription of ours to the track that the peer offers with sub, if there is one.
-func (s *Session) subscribed(sub *Subscription) *Subscription {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if own := s.subscriptions[sub.track.Key()]; own != sub {
+// superseded returns another subscription of this end to the same track, or nil.
+func (sub *Subscription) superseded() *Subscription {
+	sub.s.mu.Lock()
+	defer sub.s.mu.Unlock()
+	if own := sub.s.table.subscriptions[sub.track.Key()]; own != sub {
 		return own
 	}
 	return nil
 }
 
-// errNotDynamic says that the publisher does not start groups on request.
+// errNotDynamic reports that the publisher does not start groups on request.
 var errNotDynamic = errors.New("the track has no dynamic groups, which NEW_GROUP_REQUEST needs (draft §10.2.13)")
 
 // Update changes the parameters of the subscription with REQUEST_UPDATE, and waits for the response. If the publisher
@@ -144,59 +130,60 @@ func (sub *Subscription) Update(ctx context.Context, parameters moqt.Parameters)
 	if parameters.NewGroupRequest != nil && !sub.Properties().DynamicGroups() {
 		return nil, errNotDynamic
 	}
-	ok, err := sub.update(ctx, parameters, func(*moqt.RequestOK) { sub.parameters.Merge(&parameters) })
+	ok, err := sub.sent.update(ctx, parameters, func(*moqt.RequestOK) { sub.parameters.Merge(&parameters) })
 	if err != nil {
 		return nil, fmt.Errorf("update %s: %w", sub.track, err)
 	}
 	return ok, nil
 }
 
-// Ending is closed when the publisher has said that it is done. The context of the subscription is done when the
-// streams that were still on their way have been handled, or a timeout has passed.
+// Ending returns a channel that is closed when the publisher has ended the subscription. The context of the
+// subscription is done later: when the streams that were on their way have been handled, or after a timeout.
 func (sub *Subscription) Ending() <-chan struct{} { return sub.ending }
 
-// admit implements role.
-func (sub *Subscription) admit() error {
+// admitLocked implements role.
+func (sub *Subscription) admitLocked() error {
 	if sub.offer != nil {
-		return sub.admitOffer()
+		return sub.admitOfferLocked()
 	}
-	err := sub.s.mayBegin(sub.track, false)
+	err := sub.s.table.mayBegin(sub.track, false)
 	if err == nil {
-		sub.s.subscriptions[sub.track.Key()] = sub
+		sub.s.table.subscriptions[sub.track.Key()] = sub
 	}
 	return err
 }
 
-// admitOffer enters a PUBLISH. One for a track with a Pending subscription of ours is left to the application
-// (draft §5.1).
-func (sub *Subscription) admitOffer() error {
+// admitOfferLocked adds a PUBLISH to the table. If there is a Pending subscription of ours to the same track, the
+// application decides which one to keep (draft §5.1). s.mu is held.
+func (sub *Subscription) admitOfferLocked() error {
+	table := &sub.s.table
 	if typ, found := sub.properties.Mandatory(nil); found {
-		sub.s.aliases.retire(sub.offer.TrackAlias)
+		table.aliases.retire(sub.offer.TrackAlias)
 		return refuse(moqt.RequestUnsupportedExtension, "mandatory track property %#x is not supported", typ)
 	}
 	key := sub.track.Key()
-	own := sub.s.subscriptions[key]
-	if sub.s.offers[key] != nil || own != nil && (own.offer != nil || own.answered) {
+	own := table.subscriptions[key]
+	if table.offers[key] != nil || own != nil && (own.offer != nil || own.answered) {
 		return refuse(moqt.RequestDuplicateSubscription, "%v", ErrDuplicate)
 	}
-	if err := sub.bind(sub.offer.TrackAlias); err != nil {
+	if err := sub.bindLocked(sub.offer.TrackAlias); err != nil {
 		return err
 	}
 	if own != nil {
-		sub.s.offers[key] = sub
+		table.offers[key] = sub
 	} else {
-		sub.s.subscriptions[key] = sub
+		table.subscriptions[key] = sub
 	}
 	return nil
 }
 
-// bind makes the Track Alias lead to the subscription.
-func (sub *Subscription) bind(alias uint64) error {
-	if err := sub.s.aliases.bind(alias, sub); err != nil {
+// bindLocked maps the Track Alias to the subscription. s.mu is held.
+func (sub *Subscription) bindLocked(alias uint64) error {
+	if err := sub.s.table.aliases.bind(alias, sub); err != nil {
 		return err
 	}
 	sub.alias, sub.bound = alias, true
-	sub.s.notify()
+	sub.s.table.notify()
 	return nil
 }
 
@@ -207,21 +194,24 @@ func (sub *Subscription) serve(h Handler) { h.HandlePublish(sub) }
 func (sub *Subscription) accepted(m moqt.Message) error {
 	ok := m.(*moqt.SubscribeOK)
 	if typ, found := ok.Properties.Mandatory(nil); found {
-		sub.s.retireAlias(ok.TrackAlias)
+		sub.s.mu.Lock()
+		sub.s.table.aliases.retire(ok.TrackAlias)
+		sub.s.table.notify()
+		sub.s.mu.Unlock()
 		sub.abort(moqt.ResetCancelled,
 			refuse(moqt.RequestUnsupportedExtension, "mandatory track property %#x is not supported", typ))
 		return nil
 	}
 	sub.s.mu.Lock()
 	if sub.over {
-		sub.s.aliases.retire(ok.TrackAlias)
+		sub.s.table.aliases.retire(ok.TrackAlias)
 		sub.s.mu.Unlock()
 		return nil
 	}
 	sub.ok, sub.properties = ok, ok.Properties
-	err := sub.bind(ok.TrackAlias)
+	err := sub.bindLocked(ok.TrackAlias)
 	sub.s.mu.Unlock()
-	sub.s.spawn(func() { sub.s.flushDatagrams(sub) })
+	sub.s.spawn(func() { sub.s.datagrams.flush(sub) })
 	return err
 }
 
@@ -234,18 +224,18 @@ func (sub *Subscription) message(m moqt.Message) error {
 	sub.s.mu.Lock()
 	sub.peerDone = true
 	sub.s.mu.Unlock()
-	sub.startDraining(&DoneError{*done}, done.StreamCount)
+	sub.drain.start(&DoneError{*done}, done.StreamCount)
 	return nil
 }
 
-// closed implements role. A publisher that closes the stream without PUBLISH_DONE has no more to send either.
+// closed implements role. A publisher that closes the stream without PUBLISH_DONE sends no more objects either.
 func (sub *Subscription) closed() (error, bool) {
-	sub.startDraining(ErrNoResponse, moqt.UnknownStreamCount)
+	sub.drain.start(ErrNoResponse, moqt.UnknownStreamCount)
 	return nil, false
 }
 
-// deliveryTimeout is the longer one of the delivery timeouts that apply (draft §8).
-func (sub *Subscription) deliveryTimeout() time.Duration {
+// deliveryTimeoutLocked returns the longer of the delivery timeouts that apply (draft §8). s.mu is held.
+func (sub *Subscription) deliveryTimeoutLocked() time.Duration {
 	shorter := func(subscriber *uint64, publisher uint64) uint64 {
 		if subscriber == nil || *subscriber == 0 || publisher != 0 && publisher < *subscriber {
 			return publisher
@@ -258,25 +248,32 @@ func (sub *Subscription) deliveryTimeout() time.Duration {
 	))
 }
 
-// ended implements role.
-func (sub *Subscription) ended() {
-	sub.leave()
+// endedLocked implements role.
+func (sub *Subscription) endedLocked() {
+	sub.leaveLocked()
 	if sub.bound {
-		sub.s.aliases.release(sub.alias, sub)
+		sub.s.table.aliases.release(sub.alias, sub)
 	}
 	if sub.offer != nil && !sub.bound {
-		sub.s.aliases.retire(sub.offer.TrackAlias)
+		sub.s.table.aliases.retire(sub.offer.TrackAlias)
 	}
-	sub.drain.stop()
-	sub.s.notify()
+	sub.drain.stopLocked()
+	sub.s.table.notify()
 }
 
-// leave makes room for a new subscription to the track.
-func (sub *Subscription) leave() {
+// leaveLocked allows a new subscription to the track. s.mu is held.
+func (sub *Subscription) leaveLocked() {
 	key := sub.track.Key()
-	for _, m := range []map[string]*Subscription{sub.s.subscriptions, sub.s.offers} {
+	for _, m := range []map[string]*Subscription{sub.s.table.subscriptions, sub.s.table.offers} {
 		if m[key] == sub {
 			delete(m, key)
 		}
+	}
+}
+
+// deliver hands an object from a datagram to the receiver.
+func (sub *Subscription) deliver(o *moqt.ObjectDatagram) {
+	if sub.receiver != nil {
+		sub.receiver.HandleDatagram(o)
 	}
 }

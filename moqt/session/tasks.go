@@ -2,13 +2,14 @@ package session
 
 import "sync"
 
-// taskGroup is the goroutines of a session. None can be added after close, so that wait does not miss one.
+// taskGroup counts the goroutines of a session. None can be added after close, so that wait waits for all of them.
 type taskGroup struct {
 	mu     sync.Mutex
 	closed bool
 	group  sync.WaitGroup
 }
 
+// spawn runs f in a goroutine. After close it does nothing and returns false.
 func (g *taskGroup) spawn(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -30,7 +31,7 @@ func (g *taskGroup) close() bool {
 
 func (g *taskGroup) wait() { g.group.Wait() }
 
-// semaphore counts what waits, up to its capacity.
+// semaphore limits how many streams wait, to its capacity.
 type semaphore chan struct{}
 
 func (s semaphore) tryAcquire() bool {

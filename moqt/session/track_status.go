@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"fmt"
 
 	"sluice/moqt"
 )
@@ -14,25 +13,15 @@ type trackStatus struct {
 	ok *moqt.RequestOK // guarded by s.mu
 }
 
-// TrackStatus asks for the largest object and the properties of a track (draft §10.14), and waits for the response.
-// The Request ID of the message is filled in.
-func (s *Session) TrackStatus(ctx context.Context, m moqt.TrackStatus) (*moqt.RequestOK, error) {
-	t := &trackStatus{}
-	err := s.request(ctx, s.waitForStream, &m, func(r *Request) role {
-		t.Request = r
-		return t
-	})
-	if err == nil {
-		if err = t.wait(ctx); err != nil {
-			t.Cancel(moqt.ResetCancelled) // if it is not over
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("status of %s: %w", m.Track, err)
+// result waits for the response, and ends the request.
+func (t *trackStatus) result(ctx context.Context) (*moqt.RequestOK, error) {
+	if err := t.wait(ctx); err != nil {
+		t.Cancel(moqt.ResetCancelled) // if it is not over
+		return nil, err
 	}
 	t.end(ErrFinished)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
 	return t.ok, nil
 }
 
@@ -54,7 +43,7 @@ type IncomingTrackStatus struct {
 	Message moqt.TrackStatus
 }
 
-// OK answers with what SUBSCRIBE_OK would have: LargestObject if there is one, and the Track Properties.
+// OK answers with the contents of a SUBSCRIBE_OK: LargestObject if there is one, and the Track Properties.
 func (t *IncomingTrackStatus) OK(parameters moqt.Parameters, properties moqt.Properties) error {
 	if err := t.answer(&moqt.RequestOK{Parameters: parameters, Properties: properties}); err != nil {
 		return err

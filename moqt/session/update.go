@@ -8,22 +8,31 @@ import (
 	"sluice/moqt"
 )
 
-// ownUpdate is an update that we sent.
-type ownUpdate struct {
+// sentUpdates are the updates of a request that this end sends (draft §10.9).
+type sentUpdates struct {
+	r *Request
+
+	// Guarded by s.mu.
+	unanswered []*sentUpdate // oldest first
+	ignorable  int           // responses that may follow the one that refused several updates
+}
+
+type sentUpdate struct {
 	apply func(*moqt.RequestOK) // called when it was accepted, with s.mu held; may be nil
 	done  chan struct{}         // closed when the response has arrived
 	ok    *moqt.RequestOK
 	err   *moqt.RequestError
 }
 
-// update sends a REQUEST_UPDATE and waits for its response (draft §10.9).
-func (r *Request) update(
+// update sends a REQUEST_UPDATE and waits for the response.
+func (s *sentUpdates) update(
 	ctx context.Context, p moqt.Parameters, apply func(*moqt.RequestOK),
 ) (*moqt.RequestOK, error) {
-	u := &ownUpdate{apply: apply, done: make(chan struct{})}
-	if err := r.sendUpdate(u, p); err != nil {
+	u := &sentUpdate{apply: apply, done: make(chan struct{})}
+	if err := s.send(u, p); err != nil {
 		return nil, err
 	}
+	r := s.r
 	timer := time.AfterFunc(r.s.cfg.Timeouts.Response, func() { r.abort(moqt.ResetCancelled, ErrTimeout) })
 	defer timer.Stop()
 	if err := r.await(ctx, u.done); err != nil {
@@ -35,7 +44,8 @@ func (r *Request) update(
 	return u.ok, nil
 }
 
-func (r *Request) sendUpdate(u *ownUpdate, p moqt.Parameters) error {
+func (s *sentUpdates) send(u *sentUpdate, p moqt.Parameters) error {
+	r := s.r
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	if r.over {
@@ -44,33 +54,34 @@ func (r *Request) sendUpdate(u *ownUpdate, p moqt.Parameters) error {
 	if r.remote && !r.answered {
 		return ErrUnanswered
 	}
-	if err := r.sendWithID(&moqt.RequestUpdate{Parameters: p}); err != nil {
+	if err := r.s.requester.sendLocked(r, &moqt.RequestUpdate{Parameters: p}); err != nil {
 		return err
 	}
-	r.ownUpdates = append(r.ownUpdates, u)
+	s.unanswered = append(s.unanswered, u)
 	return nil
 }
 
-// receiveUpdateResponse takes the response to our oldest update. A peer that applies several updates at once sends a
-// single REQUEST_ERROR for all of them (draft §10.9.1).
-func (r *Request) receiveUpdateResponse(m moqt.Message) error {
+// receiveResponse takes the response to the oldest update. A peer that applies several updates at once sends a single
+// REQUEST_ERROR for all of them (draft §10.9.1).
+func (s *sentUpdates) receiveResponse(m moqt.Message) error {
+	r := s.r
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if len(r.ownUpdates) == 0 {
-		if r.ignorable > 0 {
-			r.ignorable--
+	if len(s.unanswered) == 0 {
+		if s.ignorable > 0 {
+			s.ignorable--
 			return nil
 		}
 		return violation("%s without a request that it answers", m.Type())
 	}
-	answered := r.ownUpdates[:1]
+	answered := s.unanswered[:1]
 	e, failed := m.(*moqt.RequestError)
 	if failed {
-		answered = r.ownUpdates
-		r.ignorable = len(answered) - 1
+		answered = s.unanswered
+		s.ignorable = len(answered) - 1
 	}
-	r.ownUpdates = r.ownUpdates[len(answered):]
-	r.confirmTokens()
+	s.unanswered = s.unanswered[len(answered):]
+	r.s.requester.tokens.confirm(r)
 	for _, u := range answered {
 		u.err = e
 		if u.ok, _ = m.(*moqt.RequestOK); u.ok != nil && u.apply != nil {
@@ -81,10 +92,14 @@ func (r *Request) receiveUpdateResponse(m moqt.Message) error {
 	return nil
 }
 
-// errTooManyUpdates says that the peer does not wait for responses.
+// maxUnansweredUpdates is the number of updates of a request that the peer may send without waiting for responses. More
+// than a few are pointless, because later updates override earlier ones.
+const maxUnansweredUpdates = 16
+
+// errTooManyUpdates ends a request whose peer does not wait for responses.
 var errTooManyUpdates = errors.New("the peer sent too many updates")
 
-// Update is a REQUEST_UPDATE of the peer. It has to be answered.
+// Update is a REQUEST_UPDATE of the peer. Answer it with OK or Reject.
 type Update struct {
 	// Parameters are those that change.
 	Parameters moqt.Parameters
@@ -95,38 +110,8 @@ type Update struct {
 	refused *moqt.RequestError // why the session itself refuses it
 }
 
-func (r *Request) receiveUpdate(m *moqt.RequestUpdate) error {
-	s := r.s
-	if err := s.ids.use(m.RequestID); err != nil {
-		return err
-	}
-	tokens, repeated, err := s.tokens.resolve(m.Parameters.AuthorizationTokens)
-	if err != nil {
-		return err
-	}
-	if err := s.rate.Wait(r.ctx); err != nil {
-		return nil // the request is over
-	}
-	u := &Update{Parameters: m.Parameters, Tokens: tokens, r: r}
-	u.Parameters.AuthorizationTokens = nil
-	if repeated {
-		u.refused = refuse(moqt.RequestMalformedAuthToken, "an authorization token is repeated")
-	}
-	s.mu.Lock()
-	full := len(r.peerUpdates) == maxUnansweredUpdates
-	if !full {
-		r.peerUpdates = append(r.peerUpdates, u)
-		r.updates <- u // there is room: what is in the channel is in peerUpdates too
-	}
-	s.mu.Unlock()
-	if full {
-		r.abort(moqt.ResetExcessiveLoad, errTooManyUpdates)
-	}
-	return nil
-}
-
-// OK accepts the update; parameters are those of REQUEST_UPDATE_OK. It fails with a *[moqt.RequestError] if the
-// session had to refuse the update instead. What [Update.Reject] says has to be done then.
+// OK accepts the update; parameters are those of REQUEST_UPDATE_OK. It returns a *[moqt.RequestError] if the session
+// had to refuse the update instead. The caller then does what [Update.Reject] says.
 func (u *Update) OK(parameters moqt.Parameters) error {
 	refused, err := u.accept(parameters)
 	if refused == nil || err != nil {
@@ -142,23 +127,23 @@ func (u *Update) OK(parameters moqt.Parameters) error {
 func (u *Update) accept(parameters moqt.Parameters) (*moqt.RequestError, error) {
 	u.r.s.mu.Lock()
 	defer u.r.s.mu.Unlock()
-	if err := u.mayAnswer(); err != nil {
+	if err := u.mayAnswerLocked(); err != nil {
 		return nil, err
 	}
 	if u.refused != nil {
 		return u.refused, nil
 	}
-	if refused := u.r.role.updating(u, &parameters); refused != nil {
+	if refused := u.r.role.updateLocked(u, &parameters); refused != nil {
 		return refused, nil
 	}
-	return nil, u.answer(&moqt.RequestOK{Parameters: parameters})
+	return nil, u.answerLocked(&moqt.RequestOK{Parameters: parameters})
 }
 
 // Reject refuses the update. That ends the request (draft §10.9.1): for a subscription the publisher has to close its
 // streams and then call Done with UPDATE_FAILED; a fetch or a namespace request has ended when Reject returns.
 func (u *Update) Reject(e *moqt.RequestError) error {
 	u.r.s.mu.Lock()
-	err := u.answer(e)
+	err := u.answerLocked(e)
 	u.r.s.mu.Unlock()
 	if err == nil {
 		u.r.role.updateFailed()
@@ -166,8 +151,8 @@ func (u *Update) Reject(e *moqt.RequestError) error {
 	return err
 }
 
-// mayAnswer reports why the update cannot be answered now, with s.mu held.
-func (u *Update) mayAnswer() error {
+// mayAnswerLocked returns an error if the update cannot be answered now. s.mu is held.
+func (u *Update) mayAnswerLocked() error {
 	r := u.r
 	switch {
 	case r.over:
@@ -180,9 +165,9 @@ func (u *Update) mayAnswer() error {
 	return nil
 }
 
-// answer sends the response, with s.mu held.
-func (u *Update) answer(m moqt.Message) error {
-	if err := u.mayAnswer(); err != nil {
+// answerLocked sends the response. s.mu is held.
+func (u *Update) answerLocked(m moqt.Message) error {
+	if err := u.mayAnswerLocked(); err != nil {
 		return err
 	}
 	r := u.r
@@ -191,7 +176,7 @@ func (u *Update) answer(m moqt.Message) error {
 	}
 	r.peerUpdates = r.peerUpdates[1:]
 	if len(r.peerUpdates) == 0 {
-		r.s.notify()
+		r.s.table.notify()
 	}
 	return nil
 }

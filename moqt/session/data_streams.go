@@ -1,0 +1,287 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"sluice/moqt"
+	"sluice/transport"
+)
+
+// Subgroup is a subgroup stream of a subscription. Its reads continue after the header.
+type Subgroup struct {
+	transport.ReceiveStream
+	Header       moqt.SubgroupHeader
+	Subscription *Subscription
+}
+
+// dataStreams takes the unidirectional streams of the peer. Each stream has a goroutine of its own.
+type dataStreams struct {
+	s    *Session
+	held semaphore // streams that wait for the message that explains them
+}
+
+// accept takes the streams that the peer opens.
+func (d *dataStreams) accept() {
+	for {
+		stream, err := d.s.conn.AcceptUniStream(d.s.ctx)
+		if err != nil {
+			d.s.failUnlessEnded(err)
+			return
+		}
+		d.s.spawn(func() { d.take(stream) })
+	}
+}
+
+// take handles a unidirectional stream (draft §3.4).
+func (d *dataStreams) take(stream transport.ReceiveStream) {
+	h := &headerReader{stream: stream, timeout: d.s.cfg.Header}
+	err := d.dispatch(h)
+	_, reset := errors.AsType[*transport.StreamError](err)
+	timeout := errors.Is(err, os.ErrDeadlineExceeded)
+	switch {
+	case err == nil || reset:
+	case timeout && len(h.b) == 0: // the stream was never used
+		stream.CancelRead(uint64(moqt.ResetCancelled))
+	case timeout:
+		d.s.fail(&moqt.ProtocolError{
+			Code: moqt.SessionDataStreamTimeout, Reason: "a stream header was not completed in time",
+		})
+	default:
+		d.s.failUnlessEnded(err)
+	}
+}
+
+func (d *dataStreams) dispatch(h *headerReader) error {
+	kind, err := parseHeader(h, func(b []byte) (moqt.StreamKind, int, error) {
+		kind, err := moqt.ParseStreamKind(d.s.version, b)
+		return kind, 0, err
+	})
+	if err != nil {
+		return err
+	}
+	if kind == moqt.StreamControl {
+		return d.s.control.run(h)
+	}
+	if !d.holdUntilReady() {
+		h.stream.CancelRead(uint64(moqt.ResetExcessiveLoad))
+		return nil
+	}
+	switch kind {
+	case moqt.StreamSubgroup:
+		return d.takeSubgroup(h)
+	case moqt.StreamFetch:
+		return d.takeFetch(h)
+	}
+	if err := h.clearDeadline(); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, h.stream) // padding (draft §11.5.1)
+	return err
+}
+
+// holdUntilReady waits until the peer's SETUP has arrived. It returns false if too many streams wait already, or the
+// session has ended.
+func (d *dataStreams) holdUntilReady() bool {
+	if d.s.control.isReady() {
+		return true
+	}
+	if !d.held.tryAcquire() {
+		return false
+	}
+	defer d.held.release()
+	return d.s.control.awaitReady(d.s.ctx) == nil
+}
+
+// takeSubgroup hands a subgroup stream to the receiver of its subscription.
+func (d *dataStreams) takeSubgroup(h *headerReader) error {
+	header, err := parseHeader(h, func(b []byte) (moqt.SubgroupHeader, int, error) {
+		return moqt.ParseSubgroupHeader(d.s.version, b)
+	})
+	if err != nil {
+		return err
+	}
+	if err := h.clearDeadline(); err != nil {
+		return err
+	}
+	// The stream must not keep its flow control credit, however it ends. After its end this does nothing.
+	defer h.stream.CancelRead(uint64(moqt.ResetCancelled))
+	sub := d.awaitSubscription(header.TrackAlias)
+	if sub == nil {
+		d.s.log.Debug("subgroup abandoned", "stream", h.stream.ID(), "alias", header.TrackAlias)
+		return nil
+	}
+	g := &Subgroup{ReceiveStream: h.stream, Header: header, Subscription: sub}
+	if sub.drain.begin(g) {
+		if sub.receiver != nil {
+			sub.receiver.HandleSubgroup(g)
+		}
+		sub.drain.end(g)
+	}
+	return nil
+}
+
+// awaitSubscription returns the subscription that an alias belongs to. It waits a short time for the message that
+// assigns the alias, and for its acceptance (draft §11.4.2). The data waits in the transport, within its flow control
+// window.
+func (d *dataStreams) awaitSubscription(alias uint64) *Subscription {
+	find := func() (*Subscription, <-chan struct{}) {
+		d.s.mu.Lock()
+		defer d.s.mu.Unlock()
+		return d.s.table.subscription(alias)
+	}
+	sub, wait := find()
+	if wait == nil {
+		return sub
+	}
+	if !d.held.tryAcquire() {
+		return nil
+	}
+	defer d.held.release()
+	timer := time.NewTimer(d.s.cfg.Hold)
+	defer timer.Stop()
+	for wait != nil {
+		select {
+		case <-wait:
+		case <-timer.C:
+			return nil
+		case <-d.s.ctx.Done():
+			return nil
+		}
+		sub, wait = find()
+	}
+	return sub
+}
+
+// takeFetch hands a fetch stream to the fetch that it answers (draft §11.4.4).
+func (d *dataStreams) takeFetch(h *headerReader) error {
+	header, err := parseHeader(h, func(b []byte) (moqt.FetchHeader, int, error) {
+		return moqt.ParseFetchHeader(d.s.version, b)
+	})
+	if err != nil {
+		return err
+	}
+	if err := h.clearDeadline(); err != nil {
+		return err
+	}
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	f := d.s.table.fetches[header.RequestID]
+	switch {
+	case f == nil && !d.s.requester.hasUsedLocked(header.RequestID):
+		return violation("fetch stream for request %d, which was never made", header.RequestID)
+	case f == nil:
+		h.stream.CancelRead(uint64(moqt.ResetCancelled)) // the fetch was cancelled
+	case f.data != nil:
+		return violation("second stream for fetch %d", header.RequestID)
+	default:
+		f.data = &fetchStream{h.stream, f}
+		close(f.arrived)
+	}
+	return nil
+}
+
+// headerReader reads the start of a stream, byte by byte, so that it reads nothing beyond the header.
+type headerReader struct {
+	stream  transport.ReceiveStream
+	timeout time.Duration // for the whole header
+	b       []byte
+}
+
+func (h *headerReader) readByte() error {
+	var b [1]byte
+	_, err := io.ReadFull(h.stream, b[:])
+	switch {
+	case errors.Is(err, io.EOF):
+		return violation("stream ends within its header")
+	case err != nil:
+		return err
+	}
+	h.b = append(h.b, b[0])
+	return nil
+}
+
+func (h *headerReader) clearDeadline() error { return h.stream.SetReadDeadline(time.Time{}) }
+
+// parseHeader reads until parse returns something other than ErrIncomplete.
+func parseHeader[T any](h *headerReader, parse func([]byte) (T, int, error)) (T, error) {
+	if len(h.b) == 0 {
+		if err := h.stream.SetReadDeadline(time.Now().Add(h.timeout)); err != nil {
+			return *new(T), err
+		}
+	}
+	for {
+		v, _, err := parse(h.b)
+		if !errors.Is(err, moqt.ErrIncomplete) {
+			return v, err
+		}
+		if err := h.readByte(); err != nil {
+			return v, err
+		}
+	}
+}
+
+// dataStream is a data stream of this end. It is reset if its request ends while it is open.
+type dataStream struct {
+	transport.SendStream
+	closed atomic.Bool
+}
+
+// Close implements [transport.SendStream].
+func (d *dataStream) Close() error {
+	d.closed.Store(true)
+	return d.SendStream.Close()
+}
+
+// CancelWrite implements [transport.SendStream].
+func (d *dataStream) CancelWrite(code uint64) {
+	d.closed.Store(true)
+	d.SendStream.CancelWrite(code)
+}
+
+// openDataStream opens a stream for the data of a request, and sends its header.
+func openDataStream(ctx context.Context, r *Request, header []byte) (transport.SendStream, error) {
+	if r.ctx.Err() != nil {
+		return nil, context.Cause(r.ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
+	if err := r.Flush(ctx); err != nil {
+		return nil, err
+	}
+	stream, err := r.s.conn.OpenUniStreamSync(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := &dataStream{SendStream: stream}
+	abandon := func() {
+		if !d.closed.Load() {
+			d.CancelWrite(uint64(moqt.ResetCancelled))
+		}
+	}
+	stop := context.AfterFunc(r.ctx, abandon)
+	context.AfterFunc(stream.Context(), func() {
+		stop()
+		abandon() // the transport waits for that after STOP_SENDING
+	})
+	if err := d.writeHeader(header, r.s.cfg.Timeouts.Write); err != nil {
+		abandon()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *dataStream) writeHeader(header []byte, timeout time.Duration) error {
+	if err := d.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	if _, err := d.Write(header); err != nil {
+		return err
+	}
+	return d.SetWriteDeadline(time.Time{})
+}

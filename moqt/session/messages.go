@@ -1,0 +1,214 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"sluice/moqt"
+	"sluice/transport"
+)
+
+// inbox reads the messages of one stream. A message must arrive within a timeout of its first byte.
+type inbox struct {
+	stream  transport.ReceiveStream
+	timeout time.Duration
+	reader  *moqt.Reader
+	begun   bool // the deadline of the message is set
+}
+
+// newInbox returns the inbox of a stream from which the bytes in already were read before.
+func newInbox(s *Session, stream transport.ReceiveStream, already ...byte) *inbox {
+	in := &inbox{stream: stream, timeout: s.cfg.Timeouts.Message}
+	in.reader = moqt.NewReader(io.MultiReader(bytes.NewReader(already), in), s.version)
+	return in
+}
+
+// first waits for the message that opens a request stream. A peer opens a stream when it has something to send, so the
+// timeout starts at once. If nothing arrives, it fails with [os.ErrDeadlineExceeded].
+func (in *inbox) first() (moqt.Message, error) {
+	in.begin()
+	return in.next()
+}
+
+// next waits for the next message.
+func (in *inbox) next() (moqt.Message, error) {
+	in.begun = false
+	if in.reader.Buffered() > 0 {
+		in.begin()
+	}
+	m, err := in.reader.Read()
+	if errors.Is(err, os.ErrDeadlineExceeded) && in.reader.Buffered() > 0 {
+		return nil, &moqt.ProtocolError{
+			Code: moqt.SessionControlMessageTimeout, Reason: "a control message was not completed in time",
+		}
+	}
+	if err == nil {
+		err = in.stream.SetReadDeadline(time.Time{})
+	}
+	return m, err
+}
+
+// Read implements io.Reader for the moqt.Reader.
+func (in *inbox) Read(p []byte) (int, error) {
+	n, err := in.stream.Read(p)
+	if n > 0 && !in.begun {
+		in.begin()
+	}
+	return n, err
+}
+
+func (in *inbox) begin() {
+	in.begun = true
+	_ = in.stream.SetReadDeadline(time.Now().Add(in.timeout)) // if this fails, reading fails too
+}
+
+// errStalled reports that the peer does not read its messages.
+var errStalled = errors.New("the peer does not read its messages")
+
+// outbox sends the messages of one stream. Messages wait in a queue while the peer does not read, so that sending never
+// blocks. A goroutine exists while something is queued.
+type outbox struct {
+	s      *Session
+	failed func(error) // called once, when the stream fails, or the queue is full
+
+	mu      sync.Mutex
+	stream  transport.SendStream // nil while it is not open: messages queue up
+	queue   []byte
+	sending chan struct{} // closed when the queue has been sent; nil while nothing is queued
+	fin     bool          // no message may follow
+	dead    bool          // the stream was reset, or failed
+}
+
+// send queues a message. It fails if the message cannot be encoded, or follows the last one.
+func (o *outbox) send(m moqt.Message) error { return o.enqueue(m, false) }
+
+// sendLast queues a message and a FIN.
+func (o *outbox) sendLast(m moqt.Message) error { return o.enqueue(m, true) }
+
+func (o *outbox) enqueue(m moqt.Message, last bool) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.fin {
+		return ErrFinished
+	}
+	queue, err := moqt.AppendMessage(o.queue, o.s.version, m)
+	if err != nil {
+		return err
+	}
+	o.s.log.Debug("send", "message", m.Type())
+	o.queue, o.fin = queue, last
+	if len(o.queue) > o.s.cfg.MaxSendQueue {
+		o.s.spawn(func() { o.fail(errStalled) }) // in another goroutine: the caller may hold the session's mu
+		return errStalled
+	}
+	o.startLocked()
+	return nil
+}
+
+// open starts sending on a stream.
+func (o *outbox) open(stream transport.SendStream) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stream = stream
+	o.startLocked()
+}
+
+// finish queues a FIN.
+func (o *outbox) finish() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.fin {
+		o.fin = true
+		o.startLocked()
+	}
+}
+
+// reset discards the queue, and resets the stream.
+func (o *outbox) reset(code moqt.StreamResetCode) {
+	o.mu.Lock()
+	o.dead, o.fin, o.queue = true, true, nil
+	o.mu.Unlock()
+	o.stream.CancelWrite(uint64(code))
+}
+
+func (o *outbox) startLocked() {
+	if o.sending == nil && !o.dead && o.stream != nil && o.s.spawn(o.run) {
+		o.sending = make(chan struct{})
+	}
+}
+
+// run writes until the queue is empty.
+func (o *outbox) run() {
+	for {
+		b, fin := o.take()
+		if len(b) == 0 {
+			if fin {
+				_ = o.stream.Close() // fails only after a reset
+			}
+			return
+		}
+		if err := o.write(b); err != nil {
+			o.fail(err)
+			return
+		}
+	}
+}
+
+// take returns what is queued, and whether a FIN follows. If nothing is queued, run must return.
+func (o *outbox) take() (b []byte, fin bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b, o.queue = o.queue, nil
+	if len(b) == 0 {
+		o.stopLocked()
+	}
+	return b, o.fin
+}
+
+// stopLocked releases everything that waits in flush.
+func (o *outbox) stopLocked() {
+	if o.sending != nil {
+		close(o.sending)
+		o.sending = nil
+	}
+}
+
+// flush waits until the transport has taken everything that was queued before.
+func (o *outbox) flush(ctx context.Context) error {
+	o.mu.Lock()
+	sending := o.sending
+	o.mu.Unlock()
+	if sending == nil {
+		return nil
+	}
+	select {
+	case <-sending:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (o *outbox) write(b []byte) error {
+	if err := o.stream.SetWriteDeadline(time.Now().Add(o.s.cfg.Timeouts.Write)); err != nil {
+		return err
+	}
+	_, err := o.stream.Write(b)
+	return err
+}
+
+func (o *outbox) fail(err error) {
+	o.mu.Lock()
+	first := !o.dead
+	o.dead, o.fin, o.queue = true, true, nil
+	o.stopLocked()
+	o.mu.Unlock()
+	if first {
+		o.failed(err)
+	}
+}

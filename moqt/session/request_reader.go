@@ -1,0 +1,195 @@
+package session
+
+import (
+	"errors"
+	"io"
+
+	"sluice/moqt"
+	"sluice/transport"
+)
+
+// requestReader reads the peer's side of a request stream, in a goroutine of its own.
+type requestReader struct {
+	*Request
+	in *inbox
+}
+
+// run processes messages until the peer's side of the stream ends.
+func (r requestReader) run() {
+	for {
+		m, err := r.in.next()
+		if err == nil {
+			err = r.receive(m)
+		}
+		if err != nil {
+			r.ended(err)
+			return
+		}
+	}
+}
+
+// ended is called when the peer's side of the stream has ended with err, or a message caused err.
+func (r requestReader) ended(err error) {
+	if reset, ok := errors.AsType[*transport.StreamError](err); ok {
+		r.abort(moqt.ResetCancelled, reset)
+		return
+	}
+	if malformed, ok := errors.AsType[*moqt.MalformedTrackError](err); ok {
+		r.abort(moqt.ResetMalformedTrack, malformed)
+		return
+	}
+	if !errors.Is(err, io.EOF) {
+		r.s.failUnlessEnded(err)
+		return
+	}
+	cause, ends := r.role.closed()
+	if !r.remote && !r.isAnswered() {
+		cause, ends = ErrNoResponse, true
+	}
+	if ends {
+		r.end(cause)
+		r.out.finish()
+	}
+	r.stopLinger()
+}
+
+// receive processes a message that follows the one that opened the stream. It returns an error if the session or the
+// request has to end.
+func (r requestReader) receive(m moqt.Message) error {
+	r.s.log.Debug("receive", "message", m.Type(), "stream", r.stream.ID(), "request", r.id)
+	r.s.mu.Lock()
+	over, peerDone, responds := r.over, r.peerDone, !r.remote && !r.answered
+	r.s.mu.Unlock()
+	switch {
+	case peerDone:
+		return violation("%s after the last message of a %s", m.Type(), r.kind)
+	case over: // the message was sent before our last one arrived
+		return r.ignore(m)
+	}
+	if err := r.where(responds).Check(r.s.version, m); err != nil {
+		return err
+	}
+	if responds {
+		return r.receiveResponse(m)
+	}
+	switch m := m.(type) {
+	case *moqt.RequestUpdate:
+		return r.receiveUpdate(m)
+	case *moqt.RequestOK, *moqt.RequestError:
+		return r.sent.receiveResponse(m)
+	case *moqt.Goaway:
+		return r.receiveGoaway(m)
+	case *moqt.SubscribeOK, *moqt.FetchOK:
+		return violation("second response to a %s", r.kind)
+	}
+	return r.role.message(m)
+}
+
+// ignore takes a message that needs no answer any more. The tokens in it are registered nevertheless (draft §10.2.2).
+func (r requestReader) ignore(m moqt.Message) error {
+	u, ok := m.(*moqt.RequestUpdate)
+	if !ok {
+		return nil
+	}
+	if err := r.s.responder.ids.use(u.RequestID); err != nil {
+		return err
+	}
+	_, _, err := r.s.responder.tokens.resolve(u.Parameters.AuthorizationTokens)
+	return err
+}
+
+// where returns the context of a message, for the checks that depend on it.
+func (r requestReader) where(responds bool) moqt.Context {
+	c := moqt.Context{
+		Stream:        r.kind,
+		FromResponder: !r.remote,
+		Answers:       moqt.MessageRequestUpdate,
+		Server:        r.s.cfg.Role == Server,
+		WebTransport:  r.s.conn.Kind() == transport.WebTransport,
+	}
+	if responds {
+		c.Answers = r.kind
+	}
+	return c
+}
+
+// receiveResponse takes the first message from the responder, which is the one response to the request.
+func (r requestReader) receiveResponse(m moqt.Message) error {
+	if e, ok := m.(*moqt.RequestError); ok {
+		r.s.mu.Lock()
+		r.answered, r.peerDone = true, true
+		r.s.requester.tokens.confirm(r.Request)
+		r.s.mu.Unlock()
+		r.end(e)
+		r.out.finish()
+		return nil
+	}
+	if !accepts(m.Type(), r.kind) {
+		return violation("%s before the response to a %s", m.Type(), r.kind)
+	}
+	if err := r.role.accepted(m); err != nil {
+		return err
+	}
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.markAcceptedLocked()
+	r.peerDone = r.kind == moqt.MessageTrackStatus
+	return nil
+}
+
+// accepts reports whether messages of type m accept requests of type kind.
+func accepts(m, kind moqt.MessageType) bool {
+	switch kind {
+	case moqt.MessageSubscribe:
+		return m == moqt.MessageSubscribeOK
+	case moqt.MessageFetch:
+		return m == moqt.MessageFetchOK
+	}
+	return m == moqt.MessageRequestOK
+}
+
+// receiveUpdate takes a REQUEST_UPDATE of the peer (draft §10.9).
+func (r requestReader) receiveUpdate(m *moqt.RequestUpdate) error {
+	p := &r.s.responder
+	if err := p.ids.use(m.RequestID); err != nil {
+		return err
+	}
+	tokens, repeated, err := p.tokens.resolve(m.Parameters.AuthorizationTokens)
+	if err != nil {
+		return err
+	}
+	if err := p.rate.Wait(r.ctx); err != nil {
+		return nil // the request is over
+	}
+	u := &Update{Parameters: m.Parameters, Tokens: tokens, r: r.Request}
+	u.Parameters.AuthorizationTokens = nil
+	if repeated {
+		u.refused = refuse(moqt.RequestMalformedAuthToken, "an authorization token is repeated")
+	}
+	r.s.mu.Lock()
+	full := len(r.peerUpdates) == maxUnansweredUpdates
+	if !full {
+		r.peerUpdates = append(r.peerUpdates, u)
+		r.updates <- u // does not block: everything in the channel is in peerUpdates too
+	}
+	r.s.mu.Unlock()
+	if full {
+		r.abort(moqt.ResetExcessiveLoad, errTooManyUpdates)
+	}
+	return nil
+}
+
+// receiveGoaway takes a GOAWAY for this request (draft §10.4).
+func (r requestReader) receiveGoaway(m *moqt.Goaway) error {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if r.goawayTaken {
+		return violation("second GOAWAY on a request stream")
+	}
+	if r.kind == moqt.MessageTrackStatus {
+		return violation("GOAWAY after a TRACK_STATUS")
+	}
+	r.goawayTaken = true
+	r.goaways <- *m
+	return nil
+}

@@ -1,0 +1,202 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sluice/moqt"
+	"sluice/transport"
+)
+
+// requester sends the requests of this end.
+type requester struct {
+	s *Session
+
+	// Guarded by s.mu.
+	nextID    uint64
+	nextAlias uint64
+	tokens    tokenSender
+}
+
+func (q *requester) init(s *Session) {
+	q.s, q.nextID = s, uint64(s.cfg.Role)
+	q.tokens.setup(s.cfg.Tokens)
+}
+
+// openFunc opens a request stream: requester.waitForStream or requester.tryStream.
+type openFunc func(context.Context) (transport.Stream, error)
+
+func (q *requester) waitForStream(ctx context.Context) (transport.Stream, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(q.s.ctx, func() { cancel(context.Cause(q.s.ctx)) })()
+	return q.s.conn.OpenStreamSync(ctx)
+}
+
+func (q *requester) tryStream(context.Context) (transport.Stream, error) {
+	return q.s.conn.OpenStream()
+}
+
+// request sends a request. bind returns its role, once the request has a stream.
+func (q *requester) request(ctx context.Context, open openFunc, m moqt.Message, bind func(*Request) role) error {
+	if err := q.mayRequest(m); err != nil {
+		return err
+	}
+	stream, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	r := newRequest(q.s, stream, m.Type(), false)
+	r.role = bind(r)
+	if err := q.enter(r, m); err != nil {
+		r.resetStream(moqt.ResetCancelled)
+		return err
+	}
+	r.watch()
+	if r.kind == moqt.MessageTrackStatus {
+		r.out.finish()
+	}
+	timer := time.AfterFunc(q.responseTimeout(m), r.responseTimedOut)
+	context.AfterFunc(r.ctx, func() { timer.Stop() })
+	reader := requestReader{r, newInbox(q.s, stream)}
+	q.s.spawn(reader.run)
+	return nil
+}
+
+func (q *requester) publish(ctx context.Context, open openFunc, m moqt.Publish) (*Publication, error) {
+	m.TrackAlias = q.newAlias()
+	p := &Publication{
+		track:      m.Track,
+		alias:      m.TrackAlias,
+		properties: m.Properties,
+		forward:    m.Parameters.ForwardState(),
+		joining:    m.Parameters.LargestObject,
+	}
+	err := q.request(ctx, open, &m, func(r *Request) role {
+		p.Request = r
+		return p
+	})
+	if err != nil {
+		return nil, fmt.Errorf("publish %s: %w", m.Track, err)
+	}
+	return p, nil
+}
+
+// newAlias returns a Track Alias for a track that we publish. An alias is never used again: a receiver could take late
+// objects of the old subscription for objects of the new one.
+func (q *requester) newAlias() uint64 {
+	q.s.mu.Lock()
+	defer q.s.mu.Unlock()
+	alias := q.nextAlias
+	q.nextAlias++
+	return alias
+}
+
+// mayRequest returns an error if a request cannot be sent, before a stream is opened for it.
+func (q *requester) mayRequest(m moqt.Message) error {
+	p := parts(m)
+	q.s.mu.Lock()
+	defer q.s.mu.Unlock()
+	switch {
+	case q.s.ctx.Err() != nil:
+		return context.Cause(q.s.ctx)
+	case q.s.control.goawayTaken:
+		return ErrGoingAway
+	case p.namespace.IsForbidden(), publishes(m) && p.namespace.IsSession():
+		return ErrReserved
+	}
+	switch m := m.(type) {
+	case *moqt.Subscribe:
+		return q.s.table.mayBegin(m.Track, false)
+	case *moqt.Publish:
+		return q.s.table.mayBegin(m.Track, true)
+	}
+	return nil
+}
+
+// enter adds a request to the table, and sends it.
+func (q *requester) enter(r *Request, m moqt.Message) error {
+	q.s.mu.Lock()
+	defer q.s.mu.Unlock()
+	r.id = q.nextID
+	err := r.role.admitLocked()
+	if err == nil {
+		err = q.sendLocked(r, m)
+	}
+	if err != nil {
+		r.endLocked(err)
+		return err
+	}
+	q.s.table.requests[r.id] = r
+	return nil
+}
+
+// sendLocked sends a message on the stream of r and gives it the next Request ID. s.mu is held.
+func (q *requester) sendLocked(r *Request, m moqt.Message) error {
+	p := parts(m)
+	known := len(r.ownTokens)
+	tokens, err := q.tokens.prepare(r, p.parameters.AuthorizationTokens)
+	if err == nil {
+		*p.id, p.parameters.AuthorizationTokens = q.nextID, tokens
+		err = r.out.send(m)
+	}
+	if err != nil {
+		q.tokens.undo(r, known)
+		return err
+	}
+	q.nextID += 2
+	return nil
+}
+
+// responseTimeout returns how long the response to m may take.
+func (q *requester) responseTimeout(m moqt.Message) time.Duration {
+	p := parts(m)
+	extra := time.Duration(0)
+	for _, asked := range []*uint64{p.parameters.RendezvousTimeout, p.parameters.FillTimeout} {
+		if asked != nil {
+			extra = min(moqt.Milliseconds(*asked), 24*time.Hour)
+		}
+	}
+	return q.s.cfg.Timeouts.Response + extra
+}
+
+// hasUsedLocked reports whether a Request ID is one of ours and was used. s.mu is held.
+func (q *requester) hasUsedLocked(id uint64) bool {
+	return id%2 == uint64(q.s.cfg.Role) && id < q.nextID
+}
+
+// messageParts are the fields that all messages with a Request ID have.
+type messageParts struct {
+	id         *uint64
+	parameters *moqt.Parameters
+	namespace  moqt.Namespace // nil if the message has none
+}
+
+// parts returns the parts of m. The result is empty if m has no Request ID.
+func parts(m moqt.Message) messageParts {
+	switch m := m.(type) {
+	case *moqt.Subscribe:
+		return messageParts{&m.RequestID, &m.Parameters, m.Track.Namespace}
+	case *moqt.Publish:
+		return messageParts{&m.RequestID, &m.Parameters, m.Track.Namespace}
+	case *moqt.Fetch:
+		return messageParts{&m.RequestID, &m.Parameters, m.Track.Namespace}
+	case *moqt.TrackStatus:
+		return messageParts{&m.RequestID, &m.Parameters, m.Track.Namespace}
+	case *moqt.PublishNamespace:
+		return messageParts{&m.RequestID, &m.Parameters, m.Namespace}
+	case *moqt.SubscribeNamespace:
+		return messageParts{&m.RequestID, &m.Parameters, m.Prefix}
+	case *moqt.SubscribeTracks:
+		return messageParts{&m.RequestID, &m.Parameters, m.Prefix}
+	case *moqt.RequestUpdate:
+		return messageParts{&m.RequestID, &m.Parameters, nil}
+	}
+	return messageParts{}
+}
+
+// publishes reports whether m offers tracks.
+func publishes(m moqt.Message) bool {
+	return m.Type() == moqt.MessagePublish || m.Type() == moqt.MessagePublishNamespace
+}

@@ -1,0 +1,213 @@
+package session
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"sluice/moqt"
+	"sluice/transport"
+)
+
+// loadClass is a kind of requests that share a limit.
+type loadClass int
+
+const (
+	loadSubscriptions loadClass = iota
+	loadFetches
+	loadNamespaces
+	loadClasses
+)
+
+func classOf(kind moqt.MessageType) loadClass {
+	switch kind {
+	case moqt.MessageSubscribe, moqt.MessagePublish:
+		return loadSubscriptions
+	case moqt.MessageFetch, moqt.MessageTrackStatus:
+		return loadFetches
+	}
+	return loadNamespaces
+}
+
+func (l Limits) of(class loadClass) int {
+	return [loadClasses]int{l.MaxSubscriptions, l.MaxFetches, l.MaxNamespaces}[class]
+}
+
+// responder serves the requests of the peer.
+type responder struct {
+	s      *Session
+	ids    requestIDs
+	tokens tokenCache
+	rate   *rate.Limiter // of requests and updates
+	// acceptRate limits the rate of requests that are refused. A peer that exceeds it runs into the limit of streams.
+	acceptRate *rate.Limiter
+
+	load [loadClasses]int // open requests; guarded by s.mu
+}
+
+// maxRefusals is the rate of refused requests, as a multiple of RequestRate.
+const maxRefusals = 10
+
+func (p *responder) init(s *Session) {
+	*p = responder{
+		s:          s,
+		ids:        requestIDs{parity: uint64(1 - s.cfg.Role)},
+		tokens:     tokenCache{limit: uint64(s.cfg.MaxAuthTokenCacheSize)},
+		rate:       rate.NewLimiter(rate.Limit(s.cfg.RequestRate), s.cfg.RequestBurst),
+		acceptRate: rate.NewLimiter(rate.Limit(maxRefusals*s.cfg.RequestRate), maxRefusals*s.cfg.RequestBurst),
+	}
+}
+
+// accept serves the requests of the peer. Requests that arrive before SETUP wait in the transport, within its limits
+// (draft §3.3).
+func (p *responder) accept() {
+	s := p.s
+	if s.control.awaitReady(s.ctx) != nil {
+		return
+	}
+	for {
+		stream, err := s.conn.AcceptStream(s.ctx)
+		if err == nil {
+			err = p.acceptRate.Wait(s.ctx)
+		}
+		if err != nil {
+			s.failUnlessEnded(err)
+			return
+		}
+		s.spawn(func() { p.serve(stream) })
+	}
+}
+
+// serve runs a request of the peer.
+func (p *responder) serve(stream transport.Stream) {
+	in := newInbox(p.s, stream)
+	m, err := in.first()
+	if err != nil {
+		p.giveUp(stream, err)
+		return
+	}
+	r := newRequest(p.s, stream, m.Type(), true)
+	refused, err := p.enter(r, m)
+	if err != nil {
+		p.s.fail(err)
+		return
+	}
+	r.watch()
+	p.s.log.Debug("receive", "message", m.Type(), "stream", stream.ID(), "request", r.id)
+	if refused != nil {
+		_ = r.Reject(refused) // fails only if the peer has cancelled the request
+	} else {
+		p.s.spawn(func() { r.role.serve(p.s.cfg.Handler) })
+	}
+	requestReader{r, in}.run()
+}
+
+// giveUp closes a stream on which no request arrived because of err.
+func (p *responder) giveUp(stream transport.Stream, err error) {
+	code := moqt.ResetCancelled
+	_, malformed := errors.AsType[*moqt.MalformedTrackError](err)
+	_, reset := errors.AsType[*transport.StreamError](err)
+	switch {
+	case malformed:
+		code = moqt.ResetMalformedTrack
+	case reset, errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded): // the stream was never used
+	default:
+		p.s.failUnlessEnded(err)
+	}
+	stream.CancelRead(uint64(code))
+	stream.CancelWrite(uint64(code))
+}
+
+// enter checks a request, and adds it to the table. It returns a REQUEST_ERROR if the request has to be refused, and an
+// error if the session has to end.
+func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error) {
+	s := p.s
+	if err := (moqt.Context{Server: s.cfg.Role == Server}).Check(s.version, m); err != nil {
+		return nil, err
+	}
+	fields := parts(m)
+	r.id = *fields.id
+	if err := p.ids.use(r.id); err != nil {
+		return nil, err
+	}
+	// Tokens come first: they are registered even if the request is refused (draft §10.2.2).
+	tokens, repeated, err := p.tokens.resolve(fields.parameters.AuthorizationTokens)
+	if err != nil {
+		return nil, err
+	}
+	r.tokens, fields.parameters.AuthorizationTokens = tokens, nil
+	r.role = newRole(r, m)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.requests[r.id] = r
+	if err := s.table.checkAlias(r.role); err != nil {
+		return nil, err
+	}
+	refused := p.refusalLocked(r, fields.namespace, repeated)
+	if refused == nil {
+		err = r.role.admitLocked()
+		refused, _ = errors.AsType[*moqt.RequestError](err)
+	}
+	if refused != nil {
+		return refused, nil
+	}
+	s.table.notify()
+	return nil, err
+}
+
+// refusalLocked counts a request, and returns why it cannot be served, whatever its type. s.mu is held.
+func (p *responder) refusalLocked(r *Request, ns moqt.Namespace, repeatedToken bool) *moqt.RequestError {
+	class := classOf(r.kind)
+	p.load[class]++
+	switch {
+	case p.s.control.goawaySent:
+		return refuse(moqt.RequestGoingAway, "a GOAWAY was sent")
+	case repeatedToken:
+		return refuse(moqt.RequestMalformedAuthToken, "an authorization token is repeated")
+	case ns.IsForbidden() || ns.IsSession():
+		return refuse(moqt.RequestDoesNotExist, "the namespace is reserved")
+	case p.load[class] > p.s.cfg.of(class):
+		return overloaded("too many requests are open")
+	case !p.rate.Allow():
+		return overloaded("too many requests")
+	}
+	return nil
+}
+
+// retryOverloaded is the time after which the peer may repeat a request that was refused because of a limit.
+const retryOverloaded = time.Second
+
+func overloaded(reason string) *moqt.RequestError {
+	e := refuse(moqt.RequestExcessiveLoad, "%s", reason)
+	e.SetRetry(retryOverloaded)
+	return e
+}
+
+// newRole returns our side of a request of the peer.
+func newRole(r *Request, m moqt.Message) role {
+	switch m := m.(type) {
+	case *moqt.Subscribe:
+		return newSubscribed(r, m)
+	case *moqt.Publish:
+		return newPublished(r, m)
+	case *moqt.Fetch:
+		return &IncomingFetch{Request: r, Message: *m}
+	case *moqt.TrackStatus:
+		return &IncomingTrackStatus{Request: r, Message: *m}
+	case *moqt.PublishNamespace:
+		return &IncomingPublishNamespace{Request: r, Message: *m}
+	case *moqt.SubscribeNamespace:
+		return &IncomingSubscribeNamespace{prefixSubscription: prefixSubscription{Request: r}, Message: *m}
+	default:
+		return &IncomingSubscribeTracks{
+			prefixSubscription: prefixSubscription{Request: r}, Message: *m.(*moqt.SubscribeTracks),
+		}
+	}
+}
+
+// mayArrive reports whether a request of the peer may still be on its way.
+func (p *responder) mayArrive(id uint64) bool { return id%2 == p.ids.parity && !p.ids.isUsed(id) }

@@ -1,0 +1,141 @@
+package session
+
+import (
+	"fmt"
+
+	"sluice/moqt"
+)
+
+// requestTable holds the open requests of a session, by what they are found by. The session's mu guards it: the methods
+// of requestTable and aliasTable expect the caller to hold mu.
+type requestTable struct {
+	requests      map[uint64]*Request
+	subscriptions map[string]*Subscription // Pending and Established, by track; those from a SUBSCRIBE of ours first
+	offers        map[string]*Subscription // PUBLISH requests of the peer for which there is another subscription
+	publications  map[string]*Publication  // Pending and Established, by track
+	prefixes      map[*Request]moqt.Namespace
+	fetches       map[uint64]*Fetch
+	aliases       aliasTable
+	changed       chan struct{} // closed, and replaced, by notify
+}
+
+func newRequestTable() requestTable {
+	return requestTable{
+		requests:      make(map[uint64]*Request),
+		subscriptions: make(map[string]*Subscription),
+		offers:        make(map[string]*Subscription),
+		publications:  make(map[string]*Publication),
+		prefixes:      make(map[*Request]moqt.Namespace),
+		fetches:       make(map[uint64]*Fetch),
+		changed:       make(chan struct{}),
+	}
+}
+
+// notify wakes up everything that waits for changed: data streams and joining fetches that arrived before the message
+// that explains them.
+func (t *requestTable) notify() {
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// mayBegin returns an error if this end is already the publisher, or already the subscriber, of a track.
+func (t *requestTable) mayBegin(track moqt.FullTrackName, asPublisher bool) error {
+	key := track.Key()
+	taken := t.subscriptions[key] != nil || t.offers[key] != nil
+	if asPublisher {
+		taken = t.publications[key] != nil
+	}
+	if taken {
+		return ErrDuplicate
+	}
+	return nil
+}
+
+// checkAlias checks the alias of a PUBLISH of the peer, whether or not the request is going to be refused.
+func (t *requestTable) checkAlias(r role) error {
+	if sub, ok := r.(*Subscription); ok {
+		return t.aliases.check(sub.offer.TrackAlias, sub.track)
+	}
+	return nil
+}
+
+// subscription returns the subscription that an alias belongs to, or nil if its objects are not wanted. If that is not
+// known yet, it returns a channel that is closed when to ask again.
+func (t *requestTable) subscription(alias uint64) (sub *Subscription, wait <-chan struct{}) {
+	sub, retired := t.aliases.lookup(alias)
+	switch {
+	case sub == nil && retired:
+		return nil, nil
+	case sub == nil:
+		return nil, t.changed
+	}
+	select {
+	case <-sub.accept:
+		return sub, nil
+	default:
+		return nil, t.changed
+	}
+}
+
+// maxRetiredAliases is the number of Track Aliases that are remembered after their subscriptions, so that late objects
+// are discarded at once (draft §11.1). Objects of older aliases are held for a short time.
+const maxRetiredAliases = 4096
+
+// aliasTable maps the Track Aliases that the peer chose to subscriptions.
+type aliasTable struct {
+	live    map[uint64]*Subscription
+	retired map[uint64]struct{}
+	order   []uint64 // of retirement
+}
+
+// check returns an error if an alias belongs to another track, whose subscription has not ended (draft §11.1).
+func (t *aliasTable) check(alias uint64, track moqt.FullTrackName) error {
+	if other := t.live[alias]; other != nil && other.drain.cause == nil && !other.track.Equal(track) {
+		return &moqt.ProtocolError{
+			Code:   moqt.SessionDuplicateTrackAlias,
+			Reason: fmt.Sprintf("track alias %d stands for two tracks", alias),
+		}
+	}
+	return nil
+}
+
+// bind maps an alias to a subscription.
+func (t *aliasTable) bind(alias uint64, sub *Subscription) error {
+	if err := t.check(alias, sub.track); err != nil {
+		return err
+	}
+	if t.live == nil {
+		t.live = make(map[uint64]*Subscription)
+	}
+	t.live[alias] = sub
+	return nil
+}
+
+// release retires the alias of a subscription that is over.
+func (t *aliasTable) release(alias uint64, sub *Subscription) {
+	if t.live[alias] == sub {
+		delete(t.live, alias)
+		t.retire(alias)
+	}
+}
+
+// retire remembers an alias whose objects are discarded, unless it is live.
+func (t *aliasTable) retire(alias uint64) {
+	if t.retired == nil {
+		t.retired = make(map[uint64]struct{})
+	}
+	if _, ok := t.retired[alias]; !ok {
+		t.retired[alias] = struct{}{}
+		t.order = append(t.order, alias)
+	}
+	if len(t.order) > maxRetiredAliases {
+		delete(t.retired, t.order[0])
+		t.order = t.order[1:]
+	}
+}
+
+// lookup returns the subscription of an alias, and whether the alias was retired.
+func (t *aliasTable) lookup(alias uint64) (sub *Subscription, retired bool) {
+	_, retired = t.retired[alias]
+	return t.live[alias], retired
+}
