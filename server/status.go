@@ -11,14 +11,36 @@ import (
 	"sluice/relay"
 )
 
-// Status describes a running relay. It is what the path /status of the admin address answers, as JSON.
+// Status describes a running relay. It is what [Server.ServeStatus] answers, as JSON.
 type Status struct {
 	// FastPath counts what the kernel has done, by reason. It is nil without the fast path.
 	FastPath map[string]uint64     `json:"fast_path"`
 	Sessions []relay.SessionStatus `json:"sessions"`
 }
 
-// GetStatus asks the relay whose admin address is addr for its status. It returns the JSON as well.
+// Status describes the server's sessions and its fast path.
+func (s *Server) Status() (st Status, err error) {
+	st.Sessions = s.relay.Sessions()
+	if s.fastPath != nil {
+		st.FastPath, err = s.fastPath.Counts()
+	}
+	return st, err
+}
+
+// ServeStatus answers a request with the server's status.
+func (s *Server) ServeStatus(w http.ResponseWriter, _ *http.Request) {
+	st, err := s.Status()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(st) // fails only if the client has gone
+}
+
+// GetStatus asks the relay that serves its status at http://addr/status. It returns the JSON as well.
 func GetStatus(ctx context.Context, client *http.Client, addr string) (st Status, text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/bench"
+	"sluice/internal/bounds"
 	"sluice/internal/cli"
 )
 
@@ -23,8 +24,8 @@ overlap; others are noise. With a single run on a side nobody knows.`,
   sluice-lab bench compare --fail-above 10 old/results.json bench-results/results.json`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if failAbove < 0 {
-				return cli.Usage("--fail-above takes a percentage that is not negative")
+			if err := bounds.AtLeast("--fail-above", failAbove, 0); err != nil {
+				return cli.AsUsage(err)
 			}
 			reports, err := readReports(args)
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/bounds"
 	"sluice/internal/cli"
 	"sluice/internal/lab"
 	"sluice/internal/pub"
@@ -145,8 +146,8 @@ func (f *demoFlags) openMedia(dir string) (clip string, want *source, err error)
 }
 
 func (f *demoFlags) check() (lab.Conditions, error) {
-	if f.subscribers < 1 || f.subscribers > lab.MaxSubscribers {
-		return lab.Conditions{}, fmt.Errorf("--subscribers has to be 1 to %d", lab.MaxSubscribers)
+	if err := bounds.Check("--subscribers", f.subscribers, 1, lab.MaxSubscribers); err != nil {
+		return lab.Conditions{}, err
 	}
 	if f.congestion && (f.loopback || f.subscribers < 2) {
 		return lab.Conditions{}, errors.New("--congestion needs a lab and at least 2 subscribers")

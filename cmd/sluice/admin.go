@@ -18,7 +18,7 @@ import (
 	"sluice/internal/cli"
 )
 
-// admin serves metrics and health checks over HTTP.
+// admin serves metrics and health checks over HTTP. A nil admin is none; setReady and close do nothing then.
 type admin struct {
 	listener net.Listener
 	mux      *http.ServeMux
@@ -26,18 +26,19 @@ type admin struct {
 	ready    atomic.Bool
 }
 
-// listenAdmin opens the admin port and starts to serve it. There is no access control, so that it is for the loopback interface or
-// a private network. flag is the one that addr comes from.
+// listenAdmin opens the admin address and starts to serve it. It has no access control, so it belongs on the loopback
+// interface or in a private network. flag is the one that addr comes from.
 func listenAdmin(flag, addr string, profiles bool, metrics ...prometheus.Collector) (*admin, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("admin port: %w; choose another one with %s, or none with %s ''", err, flag, flag)
+		return nil, fmt.Errorf("%s: %w; choose another address, or none with %s ''", flag, err, flag)
 	}
 	if ip := l.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
-		slog.Warn("the admin port has no access control and is open to others", "address", l.Addr())
+		slog.Warn("the admin address has no access control and is open to others", "address", l.Addr())
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
 	registry.MustRegister(metrics...)
 
 	mux := http.NewServeMux()
@@ -54,13 +55,19 @@ func listenAdmin(flag, addr string, profiles bool, metrics ...prometheus.Collect
 	a.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	go func() {
 		if err := a.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			slog.Error("admin port failed", "error", err)
+			slog.Error("admin address failed", "error", err)
 		}
 	}()
 	return a, nil
 }
 
-// serveReady tells load balancers whether to send new sessions here.
+// setReady changes what /readyz answers: load balancers send new sessions where it is 200.
+func (a *admin) setReady(ready bool) {
+	if a != nil {
+		a.ready.Store(ready)
+	}
+}
+
 func (a *admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 	if !a.ready.Load() {
 		http.Error(w, "draining", http.StatusServiceUnavailable)
@@ -70,6 +77,9 @@ func (a *admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *admin) close() error {
+	if a == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	return a.server.Shutdown(ctx)
@@ -77,7 +87,8 @@ func (a *admin) close() error {
 
 func buildInfo() prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "sluice_build_info", Help: "1, with the version.", ConstLabels: prometheus.Labels{"version": cli.VersionText("sluice")},
+		Name: "sluice_build_info", Help: "1, with the version.",
+		ConstLabels: prometheus.Labels{"version": cli.VersionText("sluice")},
 	})
 	g.Set(1)
 	return g

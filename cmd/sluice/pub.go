@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/bounds"
 	"sluice/internal/cli"
 	"sluice/internal/pub"
 )
@@ -90,8 +92,11 @@ func (f *pubFlags) complete(cmd *cobra.Command, env *cli.Environment, args []str
 		return err
 	}
 	f.cfg.Unpaced, f.cfg.Priorities = f.noPace, f.priorities
-	if f.cfg.History.Groups < 1 || f.historyMiB < 1 {
-		return cli.Usage("--history-groups and --history-size have to be at least 1")
+	err = cmp.Or(
+		bounds.AtLeast("--history-groups", f.cfg.History.Groups, 1),
+		bounds.AtLeast("--history-size", f.historyMiB, 1))
+	if err != nil {
+		return cli.AsUsage(err)
 	}
 	f.cfg.History.Bytes = f.historyMiB << 20
 	if cmd.Flags().Changed("first-group") {

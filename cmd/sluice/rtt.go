@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"sluice/internal/bounds"
 	"sluice/internal/cli"
 	"sluice/internal/rtt"
 	"sluice/internal/rtt/metrics"
@@ -66,8 +66,8 @@ func (f *rttFlags) check() error {
 	if err := f.measureFlags.check(); err != nil {
 		return err
 	}
-	if !(f.aggregate >= 0) {
-		return fmt.Errorf("--aggregate is %v, but has to be at least 1, or 0 for none", f.aggregate)
+	if err := bounds.AtLeast("--aggregate", f.aggregate, 0); err != nil {
+		return err
 	}
 	if f.aggregate > 0 && f.format == string(output.PPViz) {
 		return errors.New("--format ppviz has nothing for --aggregate: choose standard, json or jsonl")
@@ -119,7 +119,7 @@ func (f *rttFlags) watch(ctx context.Context, cfg rtt.Config) (err error) {
 			return err
 		}
 		defer admin.close()
-		admin.ready.Store(true)
+		admin.setReady(true)
 	}
 	return m.Run(ctx)
 }

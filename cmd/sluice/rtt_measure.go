@@ -1,11 +1,12 @@
 package main
 
 import (
-	"fmt"
+	"cmp"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"sluice/internal/bounds"
 	"sluice/internal/rtt"
 	"sluice/internal/rtt/attach"
 )
@@ -73,28 +74,18 @@ func (f *measureFlags) registerSizes(flags *pflag.FlagSet) {
 
 // check refuses what a Config cannot say, or would take for its default.
 func (f *measureFlags) check() error {
-	for _, n := range []struct {
-		flag  string
-		value float64
-		least float64
-	}{
-		{"rate-limit", f.rateLimit, 0},
-		{"cleanup-interval", f.cleanup, 0},
-		{"aggregate-timeout", f.timeout, 0},
-		{"aggregate-subnets-v4", float64(f.cfg.IPv4Prefix), 0},
-		{"aggregate-subnets-v6", float64(f.cfg.IPv6Prefix), 0},
-		{"bin-width", f.binWidth, 0.001},
-		{"max-flows", float64(f.cfg.MaxFlows), 1},
-		{"max-stamps", float64(f.cfg.MaxStamps), 1},
-		{"max-queries", float64(f.cfg.MaxQueries), 1},
-		{"max-prefixes", float64(f.cfg.MaxPrefixes), 1},
-		{"ring-size", float64(f.cfg.RingBytes), 1},
-	} {
-		if !(n.value >= n.least) {
-			return fmt.Errorf("--%s is %v, but has to be at least %v", n.flag, n.value, n.least)
-		}
-	}
-	return nil
+	return cmp.Or(
+		bounds.AtLeast("--rate-limit", f.rateLimit, 0),
+		bounds.AtLeast("--cleanup-interval", f.cleanup, 0),
+		bounds.AtLeast("--aggregate-timeout", f.timeout, 0),
+		bounds.AtLeast("--aggregate-subnets-v4", f.cfg.IPv4Prefix, 0),
+		bounds.AtLeast("--aggregate-subnets-v6", f.cfg.IPv6Prefix, 0),
+		bounds.AtLeast("--bin-width", f.binWidth, 0.001),
+		bounds.AtLeast("--max-flows", f.cfg.MaxFlows, 1),
+		bounds.AtLeast("--max-stamps", f.cfg.MaxStamps, 1),
+		bounds.AtLeast("--max-queries", f.cfg.MaxQueries, 1),
+		bounds.AtLeast("--max-prefixes", f.cfg.MaxPrefixes, 1),
+		bounds.AtLeast("--ring-size", f.cfg.RingBytes, 1))
 }
 
 // config translates the flags.

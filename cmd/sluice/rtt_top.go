@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"sluice/internal/bounds"
 	"sluice/internal/cli"
 	"sluice/internal/rtt"
 	"sluice/internal/rtt/report"
@@ -51,17 +53,14 @@ TCP segments that were sent again, or of the echoes without reply.`,
 }
 
 func (f *topFlags) check() error {
-	switch {
-	case f.by != "flow" && f.by != "prefix":
-		return fmt.Errorf("--by is %q, but has to be flow or prefix", f.by)
-	case f.sort != string(top.SortRTT) && f.sort != string(top.SortLoss) && f.sort != string(top.SortBytes):
-		return fmt.Errorf("--sort is %q, but has to be rtt, loss or bytes", f.sort)
-	case !(f.refresh >= 1):
-		return fmt.Errorf("--delay is %v, but has to be at least 1", f.refresh)
-	case len(f.cfg.Interfaces) == 0:
+	if len(f.cfg.Interfaces) == 0 {
 		return errors.New("nothing to measure: name an interface with -i")
 	}
-	return f.measureFlags.check()
+	return cmp.Or(
+		bounds.OneOf("--by", f.by, "flow", "prefix"),
+		bounds.OneOf("--sort", f.sort, string(top.SortRTT), string(top.SortLoss), string(top.SortBytes)),
+		bounds.AtLeast("--delay", f.refresh, 1),
+		f.measureFlags.check())
 }
 
 func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {

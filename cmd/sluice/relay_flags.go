@@ -1,0 +1,154 @@
+package main
+
+import (
+	"cmp"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/fastpath"
+	"sluice/internal/bounds"
+	"sluice/media"
+	"sluice/relay"
+	"sluice/server"
+	"sluice/transport"
+)
+
+// relayFlags are the flags of sluice relay.
+type relayFlags struct {
+	cfg            server.Config // what flags set directly
+	dev            bool
+	devHosts       []string
+	cacheMiB       int
+	scope, drop    string
+	tokenFile      string
+	drain          time.Duration
+	drainURI       string
+	admin          string
+	pprof          bool
+	fastPathBudget int
+}
+
+func (f *relayFlags) register(cmd *cobra.Command) {
+	f.registerTransport(cmd)
+	f.registerRelay(cmd)
+	f.registerForwarding(cmd)
+	f.registerOperation(cmd)
+}
+
+func (f *relayFlags) registerTransport(cmd *cobra.Command) {
+	flags, cfg := cmd.Flags(), &f.cfg.Transport
+	flags.StringVar(&f.cfg.Listen, "listen", ":4443", "UDP `address` to listen on")
+	flags.StringVar(&cfg.CertFile, "tls-cert", "", "PEM `file` with the certificate and its chain")
+	flags.StringVar(&cfg.KeyFile, "tls-key", "", "PEM `file` with its private key")
+	flags.BoolVar(&f.dev, "dev", false,
+		"make a certificate for tests, valid for 13 days, and print its SHA-256 for clients")
+	flags.StringSliceVar(&f.devHosts, "dev-host", nil, "more host names and addresses for the certificate of --dev")
+	flags.StringSliceVar(&cfg.Origins, "origin", nil,
+		"web `origins` whose pages may connect, such as https://player.example (default: all)")
+	flags.DurationVar(&cfg.IdleTimeout, "idle-timeout", 30*time.Second,
+		"end connections that are silent for this `duration`")
+	cmd.MarkFlagsMutuallyExclusive("dev", "tls-cert")
+	cmd.MarkFlagsMutuallyExclusive("dev", "tls-key")
+	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
+}
+
+func (f *relayFlags) registerRelay(cmd *cobra.Command) {
+	flags, cfg := cmd.Flags(), &f.cfg.Relay
+	flags.DurationVar(&cfg.Cache.Duration, "cache-duration", 30*time.Second, "keep objects for this `duration`")
+	flags.IntVar(&f.cacheMiB, "cache-size", 256, "keep at most this many `MiB` of objects")
+	flags.StringVar(&f.scope, "scope", "one", "which sessions share tracks: one (all of them), path (those with the same "+
+		"path in their URL) or url (those with the same authority, too)")
+	flags.StringVar(&f.tokenFile, "auth-token-file", "",
+		"`file` with authorization tokens and what they allow; without it anybody may do everything")
+	flags.IntVar(&cfg.MaxSessions, "max-sessions", 16384, "largest `number` of sessions")
+	flags.IntVar(&cfg.MaxTracks, "max-tracks", 65536,
+		"largest `number` of tracks that are published, wanted or cached")
+}
+
+func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar((*string)(&f.cfg.FastPath.Mode), "fastpath", string(server.FastPathAuto),
+		"forward media in the kernel: auto, on (fail if that is not possible) or off")
+	flags.StringSliceVar(&f.cfg.FastPath.Devices, "device", nil,
+		"network `devices` for --fastpath (default: those that lead to the listening address)")
+	flags.IntVar(&f.fastPathBudget, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf(
+		"largest `number` of subscribers of one track that the kernel serves, at most %d", fastpath.MaxSubscriptions))
+	flags.StringVar(&f.drop, "drop", "none",
+		"what to drop for a congested subscriber: priority (the least urgent streams, while data waits too long) or none")
+}
+
+func (f *relayFlags) registerOperation(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.DurationVar(&f.drain, "drain", 10*time.Second, "let sessions go on for this `duration` after SIGTERM")
+	flags.StringVar(&f.drainURI, "drain-uri", "", "`URL` of another relay to which peers are sent after SIGTERM")
+	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480",
+		"TCP `address` for sluice relay status, /metrics (Prometheus), /healthz and /readyz; '' for none")
+	flags.BoolVar(&f.pprof, "admin-pprof", false, "serve Go profiles at the admin address, too")
+}
+
+var scopes = map[string]relay.Scoping{"one": relay.OneScope, "path": relay.ScopeByPath, "url": relay.ScopeByURL}
+
+// check returns the first mistake in the flags.
+func (f *relayFlags) check() error {
+	if !f.dev && f.cfg.Transport.CertFile == "" {
+		return errors.New("a certificate is required: --tls-cert FILE --tls-key FILE, or --dev to try things out")
+	}
+	if f.drainURI != "" {
+		if _, err := transport.ParseURL(f.drainURI); err != nil {
+			return fmt.Errorf("--drain-uri: %w", err)
+		}
+	}
+	return cmp.Or(
+		bounds.AtLeast("--cache-size", f.cacheMiB, 0),
+		bounds.AtLeast("--cache-duration", f.cfg.Relay.Cache.Duration, 0),
+		bounds.AtLeast("--drain", f.drain, 0),
+		bounds.AtLeast("--max-sessions", f.cfg.Relay.MaxSessions, 1),
+		bounds.AtLeast("--max-tracks", f.cfg.Relay.MaxTracks, 1),
+		bounds.OneOf("--fastpath", string(f.cfg.FastPath.Mode), "auto", "on", "off"),
+		bounds.Check("--fastpath-budget", f.fastPathBudget, 1, fastpath.MaxSubscriptions),
+		bounds.OneOf("--scope", f.scope, "one", "path", "url"),
+		bounds.OneOf("--drop", f.drop, "priority", "none"))
+}
+
+// config translates the flags. certificate describes the one that --dev made.
+func (f *relayFlags) config() (cfg server.Config, certificate string, err error) {
+	cfg = f.cfg
+	cfg.Logger = slog.Default()
+	cfg.Relay.Scope = scopes[f.scope]
+	cfg.Relay.Cache.Size = int64(f.cacheMiB) << 20
+	if f.cacheMiB == 0 || cfg.Relay.Cache.Duration == 0 {
+		cfg.Relay.Cache.Duration = -1 // nothing is kept
+	}
+	cfg.Transport.MaxConnections = cfg.Relay.MaxSessions
+	cfg.Relay.FastPathPolicy, cfg.FastPath.MaxCopies = relay.FastPathBudget(f.fastPathBudget), f.fastPathBudget
+	if f.drop == "priority" {
+		cfg.NewDropPolicy = func() media.DropPolicy { return new(media.PriorityDrop) }
+	}
+	if f.tokenFile != "" {
+		if cfg.Relay.Authorizer, err = relay.OpenTokenFile(f.tokenFile, slog.Default()); err != nil {
+			return cfg, "", fmt.Errorf("--auth-token-file: %w", err)
+		}
+	}
+	if f.dev {
+		certificate, err = f.makeCertificate(&cfg.Transport)
+	}
+	return cfg, certificate, err
+}
+
+func (f *relayFlags) makeCertificate(cfg *transport.Config) (description string, err error) {
+	cert, hash, err := transport.DevCertificate(f.devHosts...)
+	if err != nil {
+		return "", fmt.Errorf("--dev: %w", err)
+	}
+	cfg.Certificate = &cert
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	if err != nil {
+		return "", fmt.Errorf("--dev: %w", err)
+	}
+	return fmt.Sprintf("%x (valid until %s)", hash, leaf.NotAfter.Format(time.DateOnly)), nil
+}

@@ -1,0 +1,46 @@
+package server
+
+import "time"
+
+const (
+	// coalesceDelay is how long packets wait for others while the kernel forwards. It is short compared with the time
+	// between two frames, so that ACKs still open congestion windows in time, and long compared with a burst.
+	coalesceDelay = 2 * time.Millisecond
+	// coalesceAfter is how long user space must not have sent media before packets wait: media that the kernel has
+	// declined is often followed by more.
+	coalesceAfter = 100 * time.Millisecond
+)
+
+// newCoalescing returns a function that returns how long packets may wait (see [transport.Config.Coalesce]). While the
+// kernel forwards all media, user space only caches it and records what was sent, which is not urgent.
+func (s *Server) newCoalescing() func() time.Duration {
+	var w sendWatch
+	return func() time.Duration {
+		select {
+		case <-s.ready:
+		default:
+			return 0
+		}
+		if s.loop == nil || s.fastPath == nil || !s.fastPath.Forwards() {
+			return 0
+		}
+		return w.delay(s.loop.Sent(), time.Now())
+	}
+}
+
+// sendWatch observes how much media user space sends.
+type sendWatch struct {
+	sent  uint64    // packets
+	since time.Time // when this number was first seen
+}
+
+// delay returns how long packets may wait.
+func (w *sendWatch) delay(sent uint64, now time.Time) time.Duration {
+	if sent != w.sent {
+		w.sent, w.since = sent, now
+	}
+	if now.Sub(w.since) < coalesceAfter {
+		return 0
+	}
+	return coalesceDelay
+}

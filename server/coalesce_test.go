@@ -1,0 +1,41 @@
+package server
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSendWatch has user space send media now and then.
+func TestSendWatch(t *testing.T) {
+	var w sendWatch
+	now := time.Now()
+	for _, step := range []struct {
+		wait time.Duration
+		sent uint64
+		want time.Duration
+	}{
+		{0, 0, coalesceDelay},
+		{0, 3, 0},
+		{coalesceAfter - 1, 3, 0},
+		{1, 3, coalesceDelay},
+		{time.Hour, 3, coalesceDelay},
+		{0, 4, 0},
+		{coalesceAfter - 1, 5, 0},
+		{coalesceAfter - 1, 5, 0},
+		{1, 5, coalesceDelay},
+	} {
+		now = now.Add(step.wait)
+		require.Equal(t, step.want, w.delay(step.sent, now), "%+v", step)
+	}
+}
+
+// TestNoCoalescingBeforeTheStart asks before there is a fast path, and without one.
+func TestNoCoalescingBeforeTheStart(t *testing.T) {
+	s := &Server{ready: make(chan struct{})}
+	delay := s.newCoalescing()
+	require.Zero(t, delay())
+	close(s.ready) // without a fast path
+	require.Zero(t, delay())
+}

@@ -1,0 +1,77 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+
+	"sluice/fastpath"
+	"sluice/internal/bounds"
+	"sluice/media"
+	"sluice/relay"
+	"sluice/transport"
+)
+
+// Config is the configuration of a Server. Transport needs a certificate; the zero value of all else is the default.
+type Config struct {
+	// Listen is the UDP address to listen on. Default: ":4443".
+	Listen string
+	// Transport configures connections. The server sets Protocols, NewHooks and Coalesce.
+	Transport transport.Config
+	// Relay configures what sessions may do, and the cache. The server sets FastPath.
+	Relay relay.Config
+	// FastPath configures forwarding in the kernel.
+	FastPath FastPathConfig
+
+	// NewController makes the congestion controller of a connection, for packets of at most mtu bytes. Default:
+	// [media.NewCubic].
+	NewController func(mtu int) media.CongestionController
+	// NewDropPolicy makes the drop policy of a connection. It must return another one each time. Default: nothing is
+	// dropped.
+	NewDropPolicy func() media.DropPolicy
+
+	// Logger is used by all parts that have none of their own. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// FastPathConfig is the configuration of forwarding in the kernel. The zero value is the default.
+type FastPathConfig struct {
+	// Mode is FastPathAuto by default.
+	Mode FastPathMode
+	// Devices are the names of the network devices to attach to. Default: those that lead to the listening address.
+	Devices []string
+	// MaxCopies is how many copies a packet may cause. Default: fastpath.DefaultMaxCopies.
+	MaxCopies int
+}
+
+// FastPathMode says whether the kernel forwards media. The zero value is FastPathAuto.
+type FastPathMode string
+
+const (
+	FastPathAuto FastPathMode = "auto" // where that is possible; else the reason is logged
+	FastPathOn   FastPathMode = "on"   // Listen fails where it is not possible
+	FastPathOff  FastPathMode = "off"
+)
+
+func (c Config) withDefaults() Config {
+	c.Listen = cmp.Or(c.Listen, ":4443")
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Transport.Logger = cmp.Or(c.Transport.Logger, c.Logger)
+	c.Relay.Logger = cmp.Or(c.Relay.Logger, c.Logger)
+	c.FastPath.Mode = cmp.Or(c.FastPath.Mode, FastPathAuto)
+	c.FastPath.MaxCopies = cmp.Or(c.FastPath.MaxCopies, fastpath.DefaultMaxCopies)
+	return c
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Transport.Protocols != nil || c.Transport.NewHooks != nil || c.Transport.Coalesce != nil:
+		return errors.New("Transport.Protocols, NewHooks and Coalesce must not be set: the server does")
+	case c.Relay.FastPath != nil:
+		return errors.New("Relay.FastPath must not be set: the server does; see FastPath")
+	}
+	return errors.Join(
+		bounds.OneOf("FastPath.Mode", string(c.FastPath.Mode),
+			string(FastPathAuto), string(FastPathOn), string(FastPathOff)),
+		bounds.Check("FastPath.MaxCopies", c.FastPath.MaxCopies, 1, fastpath.MaxSubscriptions))
+}

@@ -1,0 +1,96 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/fastpath"
+	"sluice/transport"
+)
+
+// FastPathError is why Listen fails with FastPathOn.
+type FastPathError struct{ Err error }
+
+func (e *FastPathError) Error() string { return fmt.Sprintf("fast path: %v", e.Err) }
+func (e *FastPathError) Unwrap() error { return e.Err }
+
+// openFastPath loads the kernel's programs and attaches them. Where that is not possible it returns a FastPathError; with
+// FastPathAuto it logs the reason and returns nil.
+func openFastPath(cfg FastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*fastpath.FastPath, error) {
+	if cfg.Mode == FastPathOff {
+		return nil, nil
+	}
+	f, err := attachFastPath(cfg, addr, log)
+	switch {
+	case err == nil:
+		return f, nil
+	case cfg.Mode == FastPathOn:
+		return nil, &FastPathError{err}
+	}
+	log.Info("the fast path is off: user space sends all media", "reason", err)
+	return nil, nil
+}
+
+func attachFastPath(cfg FastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*fastpath.FastPath, error) {
+	devices, err := fastPathDevices(cfg.Devices, addr.AddrPort().Addr())
+	if err != nil {
+		return nil, err
+	}
+	f, err := fastpath.New(fastpath.Settings{
+		Port: uint16(addr.Port), ConnectionIDLen: transport.ConnectionIDLength, MaxCopies: cfg.MaxCopies,
+	}, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Attach(devices...); err != nil {
+		f.Close()
+		return nil, err
+	}
+	debug.FreeOSMemory() // most of the heap is the kernel's type information, which is not used any more
+	log.Info("the fast path is on: the kernel forwards media", "devices", len(devices))
+	return f, nil
+}
+
+func fastPathDevices(names []string, listen netip.Addr) (devices []int, err error) {
+	if len(names) == 0 {
+		return fastpath.Devices(listen.Unmap())
+	}
+	for _, n := range names {
+		d, err := net.InterfaceByName(n)
+		if err != nil {
+			return nil, fmt.Errorf("network device %s: %w", n, err)
+		}
+		devices = append(devices, d.Index)
+	}
+	return devices, nil
+}
+
+func (s *Server) closeFastPath() error {
+	if s.fastPath == nil {
+		return nil
+	}
+	return s.fastPath.Close()
+}
+
+var fastPathReasons = prometheus.NewDesc("sluice_fastpath_total",
+	"Packets from publishers, media frames in them and copies for subscribers, by what the kernel did with them.",
+	[]string{"reason"}, nil)
+
+func (s *Server) collectFastPath(ch chan<- prometheus.Metric) {
+	if s.fastPath == nil {
+		return
+	}
+	counts, err := s.fastPath.Counts()
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(fastPathReasons, err)
+		return
+	}
+	for reason, n := range counts {
+		ch <- prometheus.MustNewConstMetric(fastPathReasons, prometheus.CounterValue, float64(n), reason)
+	}
+}

@@ -1,0 +1,96 @@
+package server
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/media"
+)
+
+// Describe implements [prometheus.Collector].
+func (s *Server) Describe(ch chan<- *prometheus.Desc) {
+	s.relay.Describe(ch)
+	for _, m := range loopMetrics {
+		ch <- m.desc
+	}
+	ch <- loopErrors
+	ch <- fastPathReasons
+}
+
+// Collect implements [prometheus.Collector].
+func (s *Server) Collect(ch chan<- prometheus.Metric) {
+	s.relay.Collect(ch)
+	stats := s.loop.Stats()
+	for _, m := range loopMetrics {
+		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&stats))
+	}
+	for reason, n := range stats.Errors {
+		ch <- prometheus.MustNewConstMetric(loopErrors, prometheus.CounterValue, float64(n), reason.String())
+	}
+	s.collectFastPath(ch)
+}
+
+// loopMetric is a metric of the media senders' loop.
+type loopMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*media.LoopStats) float64
+}
+
+func loopCounter(name, help string, value func(*media.LoopStats) float64) loopMetric {
+	return loopMetric{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, value}
+}
+
+var loopMetrics = []loopMetric{
+	loopCounter("sluice_media_packets_total",
+		"QUIC packets with media that were handed to the system.",
+		func(s *media.LoopStats) float64 { return float64(s.Packets) }),
+	loopCounter("sluice_fastpath_media_packets_total",
+		"QUIC packets with media that the kernel sent by itself.",
+		func(s *media.LoopStats) float64 { return float64(s.Counters.ForwarderPackets) }),
+	loopCounter("sluice_media_messages_total",
+		"Datagrams and trains of segments that were handed to the system.",
+		func(s *media.LoopStats) float64 { return float64(s.Messages) }),
+	loopCounter("sluice_media_system_calls_total",
+		"System calls that sent them.",
+		func(s *media.LoopStats) float64 { return float64(s.Calls) }),
+	{
+		prometheus.NewDesc("sluice_media_gso", "1 if the kernel segments trains of packets (UDP GSO).", nil, nil),
+		prometheus.GaugeValue,
+		func(s *media.LoopStats) float64 {
+			if s.GSO {
+				return 1
+			}
+			return 0
+		},
+	},
+}
+
+var loopErrors = prometheus.NewDesc("sluice_media_send_errors_total", "Failures to send, by reason.",
+	[]string{"reason"}, nil)
+
+// Alive reports whether the server can take all its locks within a second. Otherwise something is stuck, and the process
+// should be restarted.
+func (s *Server) Alive() bool {
+	ch := make(chan prometheus.Metric)
+	go func() {
+		defer close(ch)
+		s.Collect(ch)
+	}()
+	timeout := time.After(time.Second)
+	for {
+		select {
+		case _, more := <-ch:
+			if !more {
+				return true
+			}
+		case <-timeout:
+			go func() {
+				for range ch {
+				}
+			}()
+			return false
+		}
+	}
+}

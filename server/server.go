@@ -1,0 +1,142 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"sluice/fastpath"
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/relay"
+	"sluice/transport"
+)
+
+// Server is a relay with its UDP port and its media senders. Its methods may be called on any goroutine.
+type Server struct {
+	cfg      Config
+	listener *transport.Listener
+	log      *slog.Logger
+	tasks    sync.WaitGroup
+	stop     context.CancelFunc // ends the tasks that are not sessions
+
+	// Connections may arrive before Listen returns. They wait until ready is closed; what follows is constant then.
+	// loop is nil if Listen fails.
+	ready    chan struct{}
+	relay    *relay.Relay
+	loop     *media.Loop
+	fastPath *fastpath.FastPath // nil: off
+}
+
+// Listen opens the port. Connections are accepted by Serve.
+func Listen(cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, log: cfg.Logger, stop: func() {}, ready: make(chan struct{})}
+	t := cfg.Transport
+	t.Protocols, t.NewHooks = moqt.ALPNs(), s.newHooks
+	if cfg.FastPath.Mode != FastPathOff {
+		t.Coalesce = s.newCoalescing()
+	}
+	var err error
+	if s.listener, err = transport.Listen(cfg.Listen, t); err != nil {
+		return nil, err
+	}
+	err = s.prepare()
+	close(s.ready)
+	if err != nil {
+		return nil, errors.Join(err, s.listener.Close(), s.closeFastPath())
+	}
+	return s, nil
+}
+
+// prepare makes all that connections need.
+func (s *Server) prepare() (err error) {
+	if s.fastPath, err = openFastPath(s.cfg.FastPath, s.listener.Addr().(*net.UDPAddr), s.log); err != nil {
+		return err
+	}
+	relayConfig, loopConfig := s.cfg.Relay, media.Config{Logger: s.log}
+	if s.fastPath != nil {
+		relayConfig.FastPath, loopConfig.Memory = s.fastPath, s.fastPath
+	}
+	if s.relay, err = relay.New(relayConfig); err != nil {
+		return err
+	}
+	s.loop, err = media.NewLoop(s.listener.PacketConn(), loopConfig)
+	return err
+}
+
+// newHooks makes the media sender of a connection.
+func (s *Server) newHooks(net.PacketConn) quic.Hooks {
+	<-s.ready
+	if s.loop == nil {
+		return nil // Listen returns the reason
+	}
+	sender := media.SenderConfig{NewController: s.cfg.NewController, Events: s.relay.Events()}
+	if s.fastPath != nil {
+		sender.MaxUDPPayloadSize = fastpath.MaxUDPPayloadSize
+	}
+	if s.cfg.NewDropPolicy != nil {
+		sender.DropPolicy = s.cfg.NewDropPolicy()
+	}
+	return s.loop.NewSender(sender)
+}
+
+// Addr returns the address that the server listens on.
+func (s *Server) Addr() *net.UDPAddr { return s.listener.Addr().(*net.UDPAddr) }
+
+// Relay returns the relay, to change what may change while it runs.
+func (s *Server) Relay() *relay.Relay { return s.relay }
+
+// Serve accepts connections and serves them until the context is done. After that the relay turns new sessions away, until
+// Drain has closed the port.
+func (s *Server) Serve(ctx context.Context) error {
+	failed := make(chan error, 1)
+	s.tasks.Go(func() { failed <- s.accept() })
+	sweep, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.tasks.Go(func() { s.relay.Run(sweep) })
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func (s *Server) accept() error {
+	for {
+		conn, err := s.listener.Accept(context.Background())
+		if err != nil {
+			return fmt.Errorf("accept: %w", err)
+		}
+		s.tasks.Go(func() { s.serveConn(conn) })
+	}
+}
+
+func (s *Server) serveConn(conn transport.Conn) {
+	if err := s.relay.Serve(context.Background(), conn); err != nil {
+		s.log.Debug("session failed", "peer", conn.RemoteAddr(), "error", err)
+	}
+}
+
+// Drain asks all peers to move on (GOAWAY), to the relay at uri unless that is empty. It waits until they have left, at
+// most for timeout, and then closes the port and everything else. It is called once, after Serve.
+func (s *Server) Drain(uri string, timeout time.Duration) error {
+	// Sessions end with GOAWAY_TIMEOUT by themselves; the margin is for their last messages.
+	ctx, cancel := context.WithTimeout(context.Background(), timeout+time.Second)
+	defer cancel()
+	s.relay.Drain(ctx, uri, timeout)
+	err := errors.Join(s.listener.Close(), s.loop.Close())
+	s.stop()
+	s.tasks.Wait()
+	return errors.Join(err, s.closeFastPath())
+}

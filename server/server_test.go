@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/stretchr/testify/require"
+
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/relay"
+	"sluice/transport"
+)
+
+// start starts a server on loopback, without the fast path. It ends with the test.
+func start(t *testing.T, cfg Config) *Server {
+	t.Helper()
+	cert, _, err := transport.DevCertificate()
+	require.NoError(t, err)
+	cfg.Listen, cfg.Transport.Certificate, cfg.FastPath.Mode = "127.0.0.1:0", &cert, FastPathOff
+	s, err := Listen(cfg)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error)
+	go func() { served <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-served)
+		require.NoError(t, s.Drain("", time.Second))
+	})
+	return s
+}
+
+// connect connects a client that leaves when the test ends.
+func connect(t *testing.T, s *Server, scheme string) {
+	t.Helper()
+	c, err := transport.Dial(t.Context(), scheme+"://"+s.Addr().String()+"/path",
+		transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.CloseWithError(0, "")) })
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for want, cfg := range map[string]Config{
+		"Transport.Protocols, NewHooks and Coalesce must not be set": {Transport: transport.Config{Protocols: moqt.ALPNs()}},
+		`FastPath.Mode: "maybe": must be auto, on or off`:            {FastPath: FastPathConfig{Mode: "maybe"}},
+		"FastPath.MaxCopies: 40: must be between 1 and 32":           {FastPath: FastPathConfig{MaxCopies: 40}},
+		"a certificate file and a key file are required":             {},
+	} {
+		_, err := Listen(cfg)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestFailedListen has a part fail after the port was opened: the port is free again.
+func TestFailedListen(t *testing.T) {
+	cert, _, err := transport.DevCertificate()
+	require.NoError(t, err)
+	cfg := Config{
+		Listen: "127.0.0.1:0", Transport: transport.Config{Certificate: &cert},
+		FastPath: FastPathConfig{Mode: FastPathOff}, Relay: relay.Config{MaxTracks: -1},
+	}
+	_, err = Listen(cfg)
+	require.ErrorContains(t, err, "MaxTracks")
+	cfg.Relay.MaxTracks = 0
+	cfg.FastPath = FastPathConfig{Mode: FastPathOn, Devices: []string{"none"}}
+	_, err = Listen(cfg)
+	var fastPath *FastPathError
+	require.ErrorAs(t, err, &fastPath)
+	require.ErrorContains(t, err, "fast path: network device none: ")
+	cfg.FastPath.Mode = FastPathAuto
+	s, err := Listen(cfg)
+	require.NoError(t, err, "without the fast path")
+	require.NoError(t, s.Drain("", 0))
+	cfg.Listen, cfg.FastPath.Mode = s.Addr().String(), FastPathOff
+	s, err = Listen(cfg)
+	require.NoError(t, err, "the port is free")
+	require.NoError(t, s.Drain("", 0))
+}
+
+// TestPartsOfConnections counts what is made for each connection.
+func TestPartsOfConnections(t *testing.T) {
+	var controllers, policies atomic.Int32
+	s := start(t, Config{
+		NewController: func(mtu int) media.CongestionController {
+			controllers.Add(1)
+			return media.NewCubic(mtu)
+		},
+		NewDropPolicy: func() media.DropPolicy {
+			policies.Add(1)
+			return new(media.PriorityDrop)
+		},
+	})
+	connect(t, s, "moqt")
+	connect(t, s, "https")
+	require.EqualValues(t, 2, controllers.Load())
+	require.EqualValues(t, 2, policies.Load())
+}
+
+func TestStatusAndMetrics(t *testing.T) {
+	s := start(t, Config{})
+	require.True(t, s.Alive())
+	connect(t, s, "https")
+	require.Eventually(t, func() bool { return len(s.Relay().Sessions()) == 1 }, 10*time.Second, time.Millisecond)
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", s.ServeStatus)
+	mux.HandleFunc("GET /other/status", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("no JSON")) })
+	for path, c := range map[string]prometheus.Collector{"/metrics": s, "/sessions": s.SessionMetrics()} {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(c)
+		mux.Handle("GET "+path, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	}
+	web := httptest.NewServer(mux)
+	defer web.Close()
+	addr := strings.TrimPrefix(web.URL, "http://")
+
+	st, text, err := GetStatus(t.Context(), web.Client(), addr)
+	require.NoError(t, err)
+	require.True(t, json.Valid(text))
+	require.Nil(t, st.FastPath)
+	require.Len(t, st.Sessions, 1)
+	require.Equal(t, "/path", st.Sessions[0].Path)
+	_, _, err = GetStatus(t.Context(), web.Client(), addr+"/none")
+	require.ErrorContains(t, err, "404 Not Found")
+	_, _, err = GetStatus(t.Context(), web.Client(), addr+"/other")
+	require.ErrorContains(t, err, "not the status of a relay")
+
+	for path, want := range map[string]string{
+		"/metrics":  "sluice_relay_sessions 1\n",
+		"/sessions": `sluice_session_packets_total{by="kernel",session="1"} 0` + "\n",
+	} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Contains(t, w.Body.String(), want)
+	}
+}
