@@ -14,6 +14,7 @@ import (
 
 	"sluice/claim"
 	"sluice/clock"
+	"sluice/congestion"
 	"sluice/internal/packet"
 	"sluice/track"
 )
@@ -43,7 +44,7 @@ func BenchmarkPacket(b *testing.B) {
 	for _, suite := range []uint16{tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384, tls.TLS_CHACHA20_POLY1305_SHA256} {
 		b.Run(tls.CipherSuiteName(suite), func(b *testing.B) {
 			w := newWorld(b, func(c *worldConfig) {
-				c.sender.NewController = func(int) CongestionController { return wideController{} }
+				c.sender.NewController = func(int) congestion.Controller { return wideController{} }
 			}, func(c *worldConfig) { c.suite = suite })
 			log := track.NewLog(0, nil)
 			log.Discard(1 << 62)
@@ -93,7 +94,7 @@ func BenchmarkClaim(b *testing.B) {
 // BenchmarkAck processes ACK frames that newly acknowledge two packets and repeat 30 ranges.
 func BenchmarkAck(b *testing.B) {
 	w := newWorld(b, func(c *worldConfig) {
-		c.sender.NewController = func(int) CongestionController { return wideController{} }
+		c.sender.NewController = func(int) congestion.Controller { return wideController{} }
 	})
 	log := track.NewLog(0, nil)
 	log.Discard(1 << 62)
@@ -126,10 +127,10 @@ func BenchmarkAck(b *testing.B) {
 type wideController struct{}
 
 func (wideController) Sent(clock.Time, int, int) {}
-func (wideController) Acked(AckEvent)            {}
-func (wideController) Lost(LossEvent)            {}
+func (wideController) Acked(congestion.AckEvent) {}
+func (wideController) Lost(congestion.LossEvent) {}
 func (wideController) Spurious(clock.Time)       {}
-func (wideController) Window() int               { return maxWindow }
+func (wideController) Window() int               { return congestion.MaxWindow }
 func (wideController) Rate(time.Duration) int64  { return 0 }
 func (wideController) Reset(int)                 {}
 
@@ -152,7 +153,7 @@ func newAudience(t testing.TB, n int, cfg Config, suite uint16) *audience {
 	require.NoError(t, err)
 	t.Cleanup(func() { a.loop.Close(); udp.Close(); sink.Close() })
 	for range n {
-		s := a.loop.NewSender(SenderConfig{NewController: func(int) CongestionController { return wideController{} }})
+		s := a.loop.NewSender(SenderConfig{NewController: func(int) congestion.Controller { return wideController{} }})
 		s.NextPacketNumber()
 		s.PeerParameters(defaultParams())
 		s.Keys(0, suite, packet.Version1, nil, testSecret)

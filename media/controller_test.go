@@ -2,6 +2,7 @@ package media
 
 import (
 	"sluice/clock"
+	"sluice/congestion"
 	"time"
 )
 
@@ -9,23 +10,23 @@ import (
 type fixedController struct {
 	window   int
 	rate     int64
-	acked    []AckEvent
-	lost     []LossEvent
+	acked    []congestion.AckEvent
+	lost     []congestion.LossEvent
 	spurious []clock.Time
 	resets   int
 }
 
-func (c *fixedController) Sent(clock.Time, int, int) {}
-func (c *fixedController) Acked(e AckEvent)          { c.acked = append(c.acked, e) }
-func (c *fixedController) Lost(e LossEvent)          { c.lost = append(c.lost, e) }
-func (c *fixedController) Spurious(sent clock.Time)  { c.spurious = append(c.spurious, sent) }
-func (c *fixedController) Window() int               { return c.window }
-func (c *fixedController) Rate(time.Duration) int64  { return c.rate }
-func (c *fixedController) Reset(int)                 { c.resets++ }
+func (c *fixedController) Sent(clock.Time, int, int)   {}
+func (c *fixedController) Acked(e congestion.AckEvent) { c.acked = append(c.acked, e) }
+func (c *fixedController) Lost(e congestion.LossEvent) { c.lost = append(c.lost, e) }
+func (c *fixedController) Spurious(sent clock.Time)    { c.spurious = append(c.spurious, sent) }
+func (c *fixedController) Window() int                 { return c.window }
+func (c *fixedController) Rate(time.Duration) int64    { return c.rate }
+func (c *fixedController) Reset(int)                   { c.resets++ }
 
 // withController gives the sender a controller of the test's.
 func withController(f *fixedController) func(*worldConfig) {
 	return func(c *worldConfig) {
-		c.sender.NewController = func(int) CongestionController { return f }
+		c.sender.NewController = func(int) congestion.Controller { return f }
 	}
 }

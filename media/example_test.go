@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/clock"
+	"sluice/congestion"
 	"sluice/media"
 )
 
@@ -19,9 +20,9 @@ type fixedRate struct {
 
 func (c *fixedRate) Sent(clock.Time, int, int) {}
 
-func (c *fixedRate) Acked(e media.AckEvent) { c.minRTT = e.MinRTT }
+func (c *fixedRate) Acked(e congestion.AckEvent) { c.minRTT = e.MinRTT }
 
-func (c *fixedRate) Lost(media.LossEvent) {}
+func (c *fixedRate) Lost(congestion.LossEvent) {}
 
 func (c *fixedRate) Spurious(clock.Time) {}
 
@@ -38,12 +39,12 @@ func (c *fixedRate) Reset(mtu int) { c.mtu, c.minRTT = mtu, 0 }
 // A congestion controller of one's own.
 func ExampleSenderConfig_newController() {
 	cfg := media.SenderConfig{
-		NewController: func(mtu int) media.CongestionController {
+		NewController: func(mtu int) congestion.Controller {
 			return &fixedRate{bytesPerSecond: 1_250_000, mtu: mtu}
 		},
 	}
 	c := cfg.NewController(1200)
-	c.Acked(media.AckEvent{Bytes: 1200, MinRTT: 40 * time.Millisecond})
+	c.Acked(congestion.AckEvent{Bytes: 1200, MinRTT: 40 * time.Millisecond})
 	fmt.Println(c.Window(), c.Rate(0))
 	// Output: 100000 1250000
 }
@@ -52,7 +53,7 @@ func ExampleSenderConfig_newController() {
 // nothing does.
 type keepAbove struct{ patience time.Duration }
 
-func (p keepAbove) Threshold(_ clock.Time, c media.Congestion, levels []media.Backlog) media.Level {
+func (p keepAbove) Threshold(_ clock.Time, c congestion.State, levels []media.Backlog) media.Level {
 	for _, l := range levels {
 		if l.Age > p.patience+c.SRTT {
 			return l.Level&0xff00 | 15
@@ -66,8 +67,8 @@ func ExampleDropPolicy() {
 	cfg := media.SenderConfig{DropPolicy: keepAbove{patience: 100 * time.Millisecond}}
 	fine := []media.Backlog{{Level: 0x8010, Age: 20 * time.Millisecond}}
 	late := []media.Backlog{{Level: 0x8008}, {Level: 0x8010, Bytes: 90_000, Age: 300 * time.Millisecond}}
-	fmt.Printf("%#x\n", cfg.DropPolicy.Threshold(0, media.Congestion{}, fine))
-	fmt.Printf("%#x\n", cfg.DropPolicy.Threshold(0, media.Congestion{SRTT: 20 * time.Millisecond}, late))
+	fmt.Printf("%#x\n", cfg.DropPolicy.Threshold(0, congestion.State{}, fine))
+	fmt.Printf("%#x\n", cfg.DropPolicy.Threshold(0, congestion.State{SRTT: 20 * time.Millisecond}, late))
 	// Output:
 	// 0xffff
 	// 0x800f
@@ -79,7 +80,7 @@ type logEvents struct {
 	log *slog.Logger
 }
 
-func (e logEvents) CongestionEvent(_ *media.Sender, c media.Congestion, persistent bool) {
+func (e logEvents) CongestionEvent(_ *media.Sender, c congestion.State, persistent bool) {
 	e.log.Debug("packets were lost", "window", c.Window, "srtt", c.SRTT, "persistent", persistent)
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sluice/claim"
+	"sluice/congestion"
 	"sluice/internal/packet"
 	"time"
 
@@ -212,7 +213,7 @@ func (s *Sender) changePath() {
 	if len(s.ledger) > 0 {
 		s.emptyPath()
 	}
-	s.rtt, s.pacer, s.ptoCount, s.reordering = rttEstimate{}, pacer{}, 0, packetThreshold
+	s.rtt, s.pacer, s.ptoCount, s.reordering = congestion.RTT{}, congestion.Pacer{}, 0, packetThreshold
 	s.lostRecently = nil
 	s.control.Reset(s.mtu)
 	s.publishWindow()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sluice/clock"
+	"sluice/congestion"
 	"time"
 )
 
@@ -20,7 +21,7 @@ type Events interface {
 	// TOO_FAR_BEHIND (draft §8).
 	TooFarBehind(sub *Subscription, bytes int64, lag time.Duration)
 	// CongestionEvent reports that packets were lost, after the controller has reacted.
-	CongestionEvent(s *Sender, c Congestion, persistent bool)
+	CongestionEvent(s *Sender, c congestion.State, persistent bool)
 	// ThresholdChanged reports what the drop policy has decided.
 	ThresholdChanged(s *Sender, threshold Level)
 }
@@ -32,7 +33,7 @@ type NoEvents struct{}
 func (NoEvents) TooFarBehind(*Subscription, int64, time.Duration) {}
 
 // CongestionEvent implements [Events].
-func (NoEvents) CongestionEvent(*Sender, Congestion, bool) {}
+func (NoEvents) CongestionEvent(*Sender, congestion.State, bool) {}
 
 // ThresholdChanged implements [Events].
 func (NoEvents) ThresholdChanged(*Sender, Level) {}

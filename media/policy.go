@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sluice/clock"
+	"sluice/congestion"
 	"time"
 )
 
@@ -13,7 +14,7 @@ type DropPolicy interface {
 	// Threshold returns the highest level (the lowest priority) that is sent. Streams beyond it are not opened, and reset with
 	// DELIVERY_TIMEOUT if they are open; datagrams are dropped. It is called every 10 ms while data waits, and while the threshold is
 	// not [LowestPriority]. levels is ascending, and valid during the call only.
-	Threshold(now clock.Time, c Congestion, levels []Backlog) Level
+	Threshold(now clock.Time, c congestion.State, levels []Backlog) Level
 }
 
 // Backlog is what waits at one level that has streams.
@@ -45,7 +46,7 @@ type PriorityDrop struct {
 const maxPatience = 16
 
 // Threshold implements [DropPolicy].
-func (p *PriorityDrop) Threshold(now clock.Time, _ Congestion, levels []Backlog) Level {
+func (p *PriorityDrop) Threshold(now clock.Time, _ congestion.State, levels []Backlog) Level {
 	delay, recovery := cmp.Or(p.MaxDelay, 400*time.Millisecond), cmp.Or(p.Recovery, 2*time.Second)
 	late, starved := false, false
 	for _, l := range levels {

@@ -8,6 +8,7 @@ import (
 
 	"sluice/claim"
 	"sluice/clock"
+	"sluice/congestion"
 	"sluice/track"
 )
 
@@ -30,7 +31,7 @@ func TestPriorityDrop(t *testing.T) {
 	now := clock.Time(time.Hour)
 	ask := func(after time.Duration, levels []Backlog) Level {
 		now = now.Add(after)
-		return p.Threshold(now, Congestion{}, levels)
+		return p.Threshold(now, congestion.State{}, levels)
 	}
 	require.Equal(t, LowestPriority, ask(0, all()))
 	require.Equal(t, delta, ask(10*ms, all(extra)), "the lowest goes first")
@@ -55,12 +56,12 @@ func TestPriorityDrop(t *testing.T) {
 
 	var busy PriorityDrop
 	for range 10 {
-		require.Equal(t, LowestPriority, busy.Threshold(now, Congestion{}, all(audio)), "to give up others would not help the highest")
+		require.Equal(t, LowestPriority, busy.Threshold(now, congestion.State{}, all(audio)), "to give up others would not help the highest")
 		now = now.Add(time.Second)
 	}
 
 	var single PriorityDrop
-	require.Equal(t, LowestPriority, single.Threshold(now, Congestion{}, []Backlog{{Level: key, Age: time.Hour}}), "never all")
+	require.Equal(t, LowestPriority, single.Threshold(now, congestion.State{}, []Backlog{{Level: key, Age: time.Hour}}), "never all")
 }
 
 // thresholdPolicy does what the test says.
@@ -69,7 +70,7 @@ type thresholdPolicy struct {
 	seen      [][]Backlog
 }
 
-func (p *thresholdPolicy) Threshold(_ clock.Time, _ Congestion, levels []Backlog) Level {
+func (p *thresholdPolicy) Threshold(_ clock.Time, _ congestion.State, levels []Backlog) Level {
 	p.seen = append(p.seen, append([]Backlog(nil), levels...))
 	return p.threshold
 }

@@ -3,6 +3,7 @@ package media
 import (
 	"sluice/claim"
 	"sluice/clock"
+	"sluice/congestion"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -30,7 +31,7 @@ func (s *Sender) receiveAck(a *quic.AckInfo) (sample time.Duration, err error) {
 	now := s.loop.clock.At(a.Received)
 	next := s.state.NextPN.Load() & claim.NumberMask
 	largest := min(uint64(a.Ranges[0].Largest), next-1)
-	ev := AckEvent{Now: now, InFlight: int(s.state.InFlight.Load())}
+	ev := congestion.AckEvent{Now: now, InFlight: int(s.state.InFlight.Load())}
 	var newest claim.Entry
 	acked := 0
 	for _, r := range a.Ranges {
@@ -56,13 +57,13 @@ func (s *Sender) receiveAck(a *quic.AckInfo) (sample time.Duration, err error) {
 	if acked > 0 {
 		if newest.Number == largest && !newest.Uncounted() {
 			sample = max(now.Sub(newest.Sent), 1)
-			s.rtt.update(now, sample, min(a.Delay, s.params.MaxAckDelay))
+			s.rtt.Update(now, sample, min(a.Delay, s.params.MaxAckDelay))
 		}
 		s.ptoCount = 0
 		ev.AppLimited = newest.Number >= s.limitedTo
 	}
 	if ev.Bytes > 0 {
-		ev.LatestRTT, ev.SRTT, ev.MinRTT = s.rtt.latest, s.rtt.smoothed, s.rtt.min
+		ev.LatestRTT, ev.SRTT, ev.MinRTT = s.rtt.Latest, s.rtt.Smoothed, s.rtt.Min
 		s.control.Acked(ev)
 	}
 	s.detectLost(now, a.Ranges)
@@ -74,7 +75,7 @@ func (s *Sender) receiveAck(a *quic.AckInfo) (sample time.Duration, err error) {
 }
 
 // ackPacket takes a packet out of flight and tells its stream.
-func (s *Sender) ackPacket(e claim.Entry, ev *AckEvent) {
+func (s *Sender) ackPacket(e claim.Entry, ev *congestion.AckEvent) {
 	s.ledger.Mark(e, claim.FlagAcked)
 	if !e.Uncounted() {
 		s.state.InFlight.Add(uint64(-e.Size()))
@@ -130,7 +131,7 @@ func (s *Sender) loseFrame(e claim.Entry) {
 // findSpurious looks for acknowledgments of packets that were considered lost (RFC 9002 §6.1.1 allows to become more patient then).
 func (s *Sender) findSpurious(now clock.Time, a *quic.AckInfo, largest uint64) {
 	kept := s.lostRecently[:0]
-	oldest := now.Add(-persistentPTOs * s.rtt.pto(s.params.MaxAckDelay))
+	oldest := now.Add(-persistentPTOs * s.rtt.PTO(s.params.MaxAckDelay))
 	for _, p := range s.lostRecently {
 		if !covered(a.Ranges, p.number, p.number) {
 			if p.sent > oldest {
@@ -164,8 +165,8 @@ func covered(ranges []quic.AckRange, from, to uint64) bool {
 // detectLost finds lost packets (RFC 9002 §6.1). ranges are those of the ACK frame just received, if any.
 func (s *Sender) detectLost(now clock.Time, ranges []quic.AckRange) {
 	s.lossTime = clock.Never
-	delay := s.rtt.lossDelay()
-	ev := LossEvent{Now: now, InFlight: int(s.state.InFlight.Load())}
+	delay := s.rtt.LossDelay()
+	ev := congestion.LossEvent{Now: now, InFlight: int(s.state.InFlight.Load())}
 	var run lossRun
 	next := s.state.NextPN.Load() & claim.NumberMask
 	for n := s.low; n < min(s.largestAcked, next); n++ {
@@ -175,7 +176,7 @@ func (s *Sender) detectLost(now clock.Time, ranges []quic.AckRange) {
 		case !e.Live():
 			run.end()
 		case n+s.reordering <= s.largestAcked || e.Sent.Add(delay) <= now:
-			if e.Sent > s.rtt.first && s.rtt.first != 0 && !e.Uncounted() {
+			if e.Sent > s.rtt.First && s.rtt.First != 0 && !e.Uncounted() {
 				run.add(e, ranges)
 			}
 			s.losePacket(e, &ev)
@@ -188,7 +189,7 @@ func (s *Sender) detectLost(now clock.Time, ranges []quic.AckRange) {
 	if ev.Packets == 0 {
 		return
 	}
-	ev.Persistent = run.longest > persistentPTOs*s.rtt.pto(s.params.MaxAckDelay)
+	ev.Persistent = run.longest > persistentPTOs*s.rtt.PTO(s.params.MaxAckDelay)
 	s.control.Lost(ev)
 	s.publishWindow()
 	c, events := s.congestion(), s.cfg.Events
@@ -212,7 +213,7 @@ func (r *lossRun) add(e claim.Entry, ranges []quic.AckRange) {
 func (r *lossRun) end() { r.first = claim.Entry{} }
 
 // losePacket takes a packet out of flight and schedules what it carried.
-func (s *Sender) losePacket(e claim.Entry, ev *LossEvent) {
+func (s *Sender) losePacket(e claim.Entry, ev *congestion.LossEvent) {
 	s.ledger.Mark(e, claim.FlagLost)
 	if e.Kind() == claim.KindSkipped {
 		return
@@ -268,7 +269,7 @@ func (s *Sender) lossDeadline() clock.Time {
 	case s.lossTime != clock.Never:
 		return s.lossTime
 	case s.outstanding():
-		return s.lastSent.Add(s.rtt.pto(s.params.MaxAckDelay) << min(s.ptoCount, maxPTOCount))
+		return s.lastSent.Add(s.rtt.PTO(s.params.MaxAckDelay) << min(s.ptoCount, maxPTOCount))
 	}
 	return clock.Never
 }

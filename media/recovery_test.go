@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sluice/claim"
 	"sluice/clock"
+	"sluice/congestion"
 	"sluice/internal/packet"
 	"testing"
 	"time"
@@ -456,7 +457,7 @@ func TestWindowLimits(t *testing.T) {
 
 // A controller's mistakes are kept within bounds.
 func TestWindowIsBounded(t *testing.T) {
-	for window, want := range map[int]uint64{-5: 2 * baseMTU, 0: 2 * baseMTU, 1 << 40: maxWindow, 50_000: 50_000} {
+	for window, want := range map[int]uint64{-5: 2 * baseMTU, 0: 2 * baseMTU, 1 << 40: congestion.MaxWindow, 50_000: 50_000} {
 		w := newWorld(t, withController(&fixedController{window: window}))
 		require.Equal(t, want, w.s.state.Window.Load())
 	}
@@ -476,7 +477,7 @@ func TestCongestionEvents(t *testing.T) {
 
 // recordedEvents keeps what it is told.
 type recordedEvents struct {
-	congestion []Congestion
+	congestion []congestion.State
 	behind     []*Subscription
 	bytes      []int64
 	lag        []time.Duration
@@ -486,7 +487,7 @@ type recordedEvents struct {
 func (e *recordedEvents) TooFarBehind(sub *Subscription, bytes int64, lag time.Duration) {
 	e.behind, e.bytes, e.lag = append(e.behind, sub), append(e.bytes, bytes), append(e.lag, lag)
 }
-func (e *recordedEvents) CongestionEvent(_ *Sender, c Congestion, _ bool) {
+func (e *recordedEvents) CongestionEvent(_ *Sender, c congestion.State, _ bool) {
 	e.congestion = append(e.congestion, c)
 }
 func (e *recordedEvents) ThresholdChanged(_ *Sender, t Level) { e.thresholds = append(e.thresholds, t) }

@@ -47,7 +47,7 @@ func (s *Sender) nextAlarm(now clock.Time, stopped Reason) clock.Time {
 		alarm = min(alarm, s.lossDeadline())
 	}
 	if stopped == BlockedPacing {
-		alarm = min(alarm, s.pacer.next(s.control.Rate(s.rtt.smoothed), s.mtu))
+		alarm = min(alarm, s.pacer.Next(s.control.Rate(s.rtt.Smoothed), s.mtu))
 	}
 	return alarm
 }
@@ -71,9 +71,9 @@ func (s *Sender) sendUntilStopped(now clock.Time, b *batch) Reason {
 		s.count(r)
 		return r
 	}
-	rate := s.control.Rate(s.rtt.smoothed)
+	rate := s.control.Rate(s.rtt.Smoothed)
 	if rate > 0 {
-		s.pacer.refill(now, rate, burst(s.control.Window(), s.mtu, rate))
+		s.pacer.Refill(now, rate, s.control.Window(), s.mtu)
 	}
 	for range quantum {
 		if r := s.mayContinue(b, rate > 0); r != none {
@@ -100,7 +100,7 @@ func (s *Sender) mayContinue(b *batch, paced bool) Reason {
 	case s.probes > 0:
 	case !s.state.Fits(s.mtu):
 		r = BlockedWindow
-	case paced && !s.pacer.ready():
+	case paced && !s.pacer.Ready():
 		r = BlockedPacing
 	}
 	if r == BlockedWindow || r == BlockedPacing {
@@ -201,7 +201,7 @@ func (s *Sender) finishPacket(now clock.Time, b *batch, p []byte, header int, nu
 
 	s.lastSent = now
 	s.probes, s.ping = max(s.probes-1, 0), false
-	s.pacer.spend(len(p))
+	s.pacer.Spend(len(p))
 	s.state.Packets.Add(1)
 	s.counters.Packets++ // its own
 	s.state.Bytes.Add(uint64(len(p)))

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sluice/claim"
 	"sluice/clock"
+	"sluice/congestion"
 	"sluice/internal/packet"
 	"sync"
 	"sync/atomic"
@@ -20,7 +21,7 @@ var ErrClosed = errors.New("media sender is closed")
 // SenderConfig is the configuration of a [Sender]. The zero value is the default.
 type SenderConfig struct {
 	// NewController makes the congestion controller, for packets of at most mtu bytes. Default: [NewCubic].
-	NewController func(mtu int) CongestionController
+	NewController func(mtu int) congestion.Controller
 	// DropPolicy says what is not sent under congestion. It must not be shared. Default: everything is sent.
 	DropPolicy DropPolicy
 	// Events is told what happens. Default: nobody.
@@ -42,7 +43,7 @@ const (
 
 func (c SenderConfig) withDefaults() SenderConfig {
 	if c.NewController == nil {
-		c.NewController = NewCubic
+		c.NewController = congestion.NewCubic
 	}
 	if c.Events == nil {
 		c.Events = NoEvents{}
@@ -111,9 +112,9 @@ type Sender struct {
 	ping         bool
 	bigLost      int // packets larger than baseMTU lost since one was acknowledged
 
-	rtt              rttEstimate
-	control          CongestionController
-	pacer            pacer
+	rtt              congestion.RTT
+	control          congestion.Controller
+	pacer            congestion.Pacer
 	limitedTo        uint64 // packets before it were sent while window or pacing held data back
 	subgroupDeadline clock.Time
 	deadline         clock.Time // of the alarm

@@ -2,6 +2,7 @@ package media
 
 import (
 	"sluice/claim"
+	"sluice/congestion"
 	"testing"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 
 func TestLedgerGrows(t *testing.T) {
 	w := newWorld(t, func(c *worldConfig) {
-		c.sender.NewController = func(int) CongestionController { return &fixedController{window: 8 << 20} }
+		c.sender.NewController = func(int) congestion.Controller { return &fixedController{window: 8 << 20} }
 	})
 	w.stream(w.subscribe(), newTestLog(0, 1<<20))
 	sent := w.run()
@@ -31,7 +32,7 @@ func TestLedgerGrows(t *testing.T) {
 func TestLedgerFull(t *testing.T) {
 	w := newWorld(t, func(c *worldConfig) {
 		c.loop.Memory = fixedMemory{}
-		c.sender.NewController = func(int) CongestionController { return &fixedController{window: 8 << 20} }
+		c.sender.NewController = func(int) congestion.Controller { return &fixedController{window: 8 << 20} }
 	})
 	log := newTestLog(0, 1<<20)
 	log.Finish()

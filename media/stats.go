@@ -1,5 +1,7 @@
 package media
 
+import "sluice/congestion"
+
 // Reason says why something was not sent, or not yet. Each has a counter.
 type Reason uint8
 
@@ -86,7 +88,7 @@ func (c *Counters) add(d *Counters) {
 
 // Stats is a snapshot of a sender.
 type Stats struct {
-	Congestion
+	congestion.State
 	Counters
 	CipherSuite uint16 // of TLS, see [tls.CipherSuiteName]; 0 before there are keys
 	Threshold   Level  // of the drop policy
@@ -112,20 +114,20 @@ func (s *Sender) counted() Counters {
 }
 
 // Congestion returns what is known about the path.
-func (s *Sender) Congestion() Congestion {
+func (s *Sender) Congestion() congestion.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.congestion()
 }
 
-func (s *Sender) congestion() Congestion {
-	return Congestion{
+func (s *Sender) congestion() congestion.State {
+	return congestion.State{
 		Window: int(s.state.Window.Load()), InFlight: int(s.state.InFlight.Load()),
-		SRTT: s.rtt.smoothed, MinRTT: s.rtt.min, RTTVar: s.rtt.variance,
+		SRTT: s.rtt.Smoothed, MinRTT: s.rtt.Min, RTTVar: s.rtt.Variance,
 	}
 }
 
 // publishWindow tells other senders what the controller has decided.
 func (s *Sender) publishWindow() {
-	s.state.Window.Store(uint64(min(max(s.control.Window(), minimumWindow(baseMTU)), maxWindow)))
+	s.state.Window.Store(uint64(min(max(s.control.Window(), congestion.MinWindow), congestion.MaxWindow)))
 }

@@ -1,12 +1,13 @@
-package media
+package congestion
 
 import (
 	"math"
-	"sluice/clock"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/clock"
 )
 
 const rtt100 = 100 * time.Millisecond
@@ -16,7 +17,9 @@ func ackWindow(c *cubic, now *clock.Time, appLimited bool) {
 	sent := *now
 	*now = now.Add(rtt100)
 	for n := c.Window() / 1200; n > 0; n-- {
-		c.Acked(AckEvent{Now: *now, Bytes: 1200, Sent: sent, LatestRTT: rtt100, SRTT: rtt100, MinRTT: rtt100, AppLimited: appLimited})
+		c.Acked(AckEvent{
+			Now: *now, Bytes: 1200, Sent: sent, LatestRTT: rtt100, SRTT: rtt100, MinRTT: rtt100, AppLimited: appLimited,
+		})
 	}
 }
 
@@ -147,7 +150,7 @@ func TestCubicMinimum(t *testing.T) {
 	require.Equal(t, 2400, c.Window())
 }
 
-// When everything that was lost in a congestion event turns up, the event is undone (RFC 9438 §4.9.2).
+// When every packet that was lost in a congestion event arrives, the event is undone (RFC 9438 §4.9.2).
 func TestCubicSpurious(t *testing.T) {
 	c := NewCubic(1200).(*cubic)
 	now := clock.Time(time.Second)
@@ -175,7 +178,7 @@ func TestCubicReset(t *testing.T) {
 	c := NewCubic(1200).(*cubic)
 	lose(c, clock.Time(time.Second), 1)
 	c.Reset(1400)
-	require.Equal(t, NewCubic(1400), CongestionController(c))
+	require.Equal(t, NewCubic(1400), Controller(c))
 }
 
 func TestCubicBounded(t *testing.T) {
@@ -184,7 +187,7 @@ func TestCubicBounded(t *testing.T) {
 	for range 30 {
 		ackWindow(c, &now, false)
 	}
-	require.Equal(t, maxWindow, c.Window())
+	require.Equal(t, MaxWindow, c.Window())
 }
 
 // A growing RTT ends slow start before anything is lost (RFC 9406).
@@ -212,7 +215,7 @@ func TestHyStart(t *testing.T) {
 	require.False(t, math.IsInf(c.ssthresh, 1), "congestion avoidance")
 
 	c = NewCubic(1200).(*cubic)
-	for _, rtt := range []time.Duration{rtt100, rtt100, grown, rtt100} { // a blip
+	for _, rtt := range []time.Duration{rtt100, rtt100, grown, rtt100} { // grown for a moment
 		round(c, &now, rtt)
 	}
 	require.Zero(t, c.start.baseline)

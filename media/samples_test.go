@@ -1,36 +1,12 @@
 package media
 
 import (
-	"sluice/clock"
 	"testing"
 	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 )
-
-func TestRTTEstimate(t *testing.T) {
-	const ms = time.Millisecond
-	var r rttEstimate
-	require.Equal(t, 2*initialRTT+25*ms, r.pto(25*ms))
-	require.Equal(t, initialRTT*9/8, r.lossDelay())
-
-	r.update(1, 100*ms, 50*ms) // the first sample is taken as it is
-	require.Equal(t, rttEstimate{latest: 100 * ms, min: 100 * ms, smoothed: 100 * ms, variance: 50 * ms, first: 1}, r)
-	require.Equal(t, 325*ms, r.pto(25*ms))
-
-	r.update(2, 180*ms, 20*ms) // adjusted to 160 ms
-	require.Equal(t, 100*ms, r.min)
-	require.Equal(t, 107500*time.Microsecond, r.smoothed)
-	require.Equal(t, (3*50*ms+60*ms)/4, r.variance)
-	require.Equal(t, 180*ms*9/8, r.lossDelay())
-
-	r.update(3, 110*ms, 20*ms) // an adjustment below the minimum is not made
-	require.Equal(t, (7*107500*time.Microsecond+110*ms)/8, r.smoothed)
-	r.update(4, 60*ms, 0)
-	require.Equal(t, 60*ms, r.min)
-	require.Equal(t, clock.Time(1), r.first)
-}
 
 // Samples come from the largest acknowledged packet only, if it is newly acknowledged and the sender's own (RFC 9002 §5.1). quic-go gets
 // them too, its own packets being the smaller part.

@@ -1,8 +1,9 @@
-package media
+package congestion
 
 import (
-	"sluice/clock"
 	"time"
+
+	"sluice/clock"
 )
 
 // Constants of RFC 9406 §4.3.
@@ -15,18 +16,18 @@ const (
 	cssRounds           = 5
 )
 
-// hystart leaves slow start when the RTT begins to grow, before the queue of the bottleneck overflows (HyStart++, RFC 9406). Rounds are
-// told by time: one ends when a packet sent after its begin is acknowledged.
+// hystart leaves slow start when the RTT begins to grow, before the queue of the bottleneck overflows (HyStart++, RFC
+// 9406). A round ends when a packet that was sent after its begin is acknowledged.
 type hystart struct {
 	begin     clock.Time    // of the round
-	lastMin   time.Duration // lowest RTT of the round before; 0: unknown
+	lastMin   time.Duration // lowest RTT of the previous round; 0: unknown
 	min       time.Duration // lowest RTT of this round
 	samples   int
-	baseline  time.Duration // lowest RTT when conservative slow start began; 0: it has not
+	baseline  time.Duration // lowest RTT when conservative slow start began; 0: not begun
 	cssRounds int
 }
 
-// growth returns by how much the window may grow for so many acknowledged bytes, and if slow start is over.
+// growth returns by how many bytes the window may grow for an ACK, and whether slow start is over.
 func (h *hystart) growth(e AckEvent) (bytes int, over bool) {
 	if e.Sent >= h.begin {
 		h.nextRound(e.Now)
@@ -39,7 +40,7 @@ func (h *hystart) growth(e AckEvent) (bytes int, over bool) {
 	case h.baseline == 0 && h.min >= h.lastMin+h.threshold():
 		h.baseline, h.cssRounds = h.min, 0
 	case h.baseline > 0 && h.min < h.baseline:
-		h.baseline = 0 // the growth of the RTT was a blip
+		h.baseline = 0 // the RTT grew for a moment only
 	}
 	if h.baseline == 0 {
 		return e.Bytes, false

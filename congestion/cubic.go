@@ -1,9 +1,10 @@
-package media
+package congestion
 
 import (
 	"math"
-	"sluice/clock"
 	"time"
+
+	"sluice/clock"
 )
 
 // Constants of RFC 9438 §4.1, §4.3 and §4.6.
@@ -21,15 +22,15 @@ type cubic struct {
 	start    hystart
 	wMax     float64    // window before the last reduction, less with fast convergence
 	prior    float64    // window before the last reduction
-	estimate float64    // what Reno would have (§4.3)
-	epoch    clock.Time // when the current congestion avoidance stage began; 0: not begun
+	estimate float64    // window that Reno would have (§4.3)
+	epoch    clock.Time // when the current stage of congestion avoidance began; 0: not begun
 	k        float64    // seconds from epoch until wMax is reached again
 	lastAck  clock.Time
-	recovery clock.Time // losses of packets sent before are of the same congestion event
+	recovery clock.Time // packets sent until then that are lost belong to the same congestion event
 
 	undo     cubicState // before the last congestion event
 	lost     int        // packets lost in that event
-	spurious int        // of which were not lost
+	spurious int        // packets of these that arrived after all
 }
 
 // cubicState is what a congestion event changes.
@@ -38,8 +39,9 @@ type cubicState struct {
 	epoch                                      clock.Time
 }
 
-// NewCubic returns a CUBIC congestion controller (RFC 9438, with HyStart++ of RFC 9406) for packets of at most mtu bytes.
-func NewCubic(mtu int) CongestionController {
+// NewCubic returns a CUBIC congestion controller (RFC 9438) with HyStart++ (RFC 9406), for packets of at most mtu
+// bytes.
+func NewCubic(mtu int) Controller {
 	c := new(cubic)
 	c.Reset(mtu)
 	return c
@@ -51,8 +53,8 @@ func (c *cubic) Reset(mtu int) {
 
 func (c *cubic) Window() int { return int(c.window) }
 
-// Rate paces a little faster than the window turns over, so that pacing does not keep it from being used (RFC 9002 §7.7), and twice as
-// fast in slow start, where the window doubles each round trip.
+// Rate is 1.25 windows a round trip, so that pacing does not keep the window from being used (RFC 9002 §7.7), and 2
+// windows in slow start, where the window doubles each round trip.
 func (c *cubic) Rate(srtt time.Duration) int64 {
 	if srtt <= 0 {
 		srtt = initialRTT
@@ -71,7 +73,7 @@ func (c *cubic) Acked(e AckEvent) {
 	c.lastAck = e.Now
 	switch {
 	case e.AppLimited:
-		// Time in which the window was not used must not count as time to grow (RFC 9438 §5.8).
+		// Time in which the window was not used is not time to grow in (RFC 9438 §5.8).
 		if c.epoch != 0 {
 			c.epoch = c.epoch.Add(e.Now.Sub(last))
 		}
@@ -86,7 +88,7 @@ func (c *cubic) Acked(e AckEvent) {
 // grow grows the window in slow start.
 func (c *cubic) grow(e AckEvent) {
 	bytes, over := c.start.growth(e)
-	c.window = min(c.window+float64(bytes), maxWindow)
+	c.window = min(c.window+float64(bytes), MaxWindow)
 	if over {
 		c.ssthresh = c.window
 	}
@@ -109,20 +111,21 @@ func (c *cubic) avoid(e AckEvent) {
 	} else if target := min(c.at(t+e.SRTT), 1.5*c.window); target > c.window {
 		c.window += (target - c.window) * acked / c.window
 	}
-	c.window = min(c.window, maxWindow)
+	c.window = min(c.window, MaxWindow)
 }
 
+// begin begins a stage of congestion avoidance.
 func (c *cubic) begin(now clock.Time) {
 	c.epoch = now
 	c.estimate = c.window
-	if c.wMax <= c.window { // slow start ended without a loss, or the loss was long ago
+	if c.wMax <= c.window { // slow start ended without a loss, or the last loss was long ago
 		c.wMax, c.k = c.window, 0
 		return
 	}
 	c.k = math.Cbrt((c.wMax - c.window) / c.mtu / cubicC)
 }
 
-// at is W_cubic (RFC 9438 §4.2).
+// at returns W_cubic (RFC 9438 §4.2).
 func (c *cubic) at(t time.Duration) float64 {
 	d := t.Seconds() - c.k
 	return cubicC*d*d*d*c.mtu + c.wMax
@@ -158,7 +161,7 @@ func (c *cubic) reduce(e LossEvent) {
 	c.epoch = 0
 }
 
-// Spurious undoes the reduction when all that was lost in the congestion event has turned up (RFC 9438 §4.9.2).
+// Spurious undoes the reduction when every packet that was lost in the congestion event has arrived (RFC 9438 §4.9.2).
 func (c *cubic) Spurious(sent clock.Time) {
 	if sent > c.recovery || c.lost == 0 {
 		return
@@ -168,7 +171,8 @@ func (c *cubic) Spurious(sent clock.Time) {
 	}
 	u := c.undo
 	if u.window > c.window {
-		c.window, c.ssthresh, c.wMax, c.prior, c.estimate, c.k, c.epoch = u.window, u.ssthresh, u.wMax, u.prior, u.estimate, u.k, u.epoch
+		c.window, c.ssthresh, c.wMax, c.prior = u.window, u.ssthresh, u.wMax, u.prior
+		c.estimate, c.k, c.epoch = u.estimate, u.k, u.epoch
 	}
 	c.lost = 0
 }

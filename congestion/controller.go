@@ -1,0 +1,66 @@
+package congestion
+
+import (
+	"time"
+
+	"sluice/clock"
+)
+
+// Controller decides how much may be in flight, and how fast it leaves. A controller serves one connection and is
+// called by one goroutine at a time, with the sender's lock held: it must neither block nor call the sender.
+type Controller interface {
+	// Sent reports a packet of the media sender. inFlight includes it.
+	Sent(now clock.Time, bytes, inFlight int)
+	// Acked reports what an ACK frame newly acknowledged, without packets that were reported to Lost.
+	Acked(AckEvent)
+	// Lost reports packets that are considered lost (RFC 9002 §6.1).
+	Lost(LossEvent)
+	// Spurious reports that a packet that was sent at that time and reported to Lost has been acknowledged after all.
+	Spurious(sent clock.Time)
+	// Window returns the congestion window in bytes.
+	Window() int
+	// Rate returns the pacing rate in bytes per second on a path with that smoothed RTT. 0: no pacing.
+	Rate(srtt time.Duration) int64
+	// Reset forgets everything, for a new path with packets of at most mtu bytes (RFC 9000 §9.4).
+	Reset(mtu int)
+}
+
+// AckEvent is what one ACK frame newly acknowledged.
+type AckEvent struct {
+	Now        clock.Time
+	Bytes      int
+	Sent       clock.Time // when the latest of these packets was sent
+	InFlight   int        // bytes in flight before the ACK
+	LatestRTT  time.Duration
+	SRTT       time.Duration // smoothed
+	MinRTT     time.Duration
+	AppLimited bool // when the latest packet was sent, neither window nor pacing held data back
+}
+
+// LossEvent is what was found lost at one time.
+type LossEvent struct {
+	Now        clock.Time
+	Packets    int
+	Bytes      int
+	Sent       clock.Time // when the latest of these packets was sent
+	InFlight   int        // bytes in flight before the loss was found
+	Persistent bool       // persistent congestion (RFC 9002 §7.6)
+}
+
+// State is what a sender knows about its path.
+type State struct {
+	Window   int           // congestion window in bytes
+	InFlight int           // bytes that were sent and are neither acknowledged nor lost
+	SRTT     time.Duration // smoothed RTT; 0 before the first sample
+	MinRTT   time.Duration
+	RTTVar   time.Duration // mean deviation of the RTT
+}
+
+// Limits of the window, which a sender applies to what a controller returns.
+const (
+	MinWindow = 2 * 1200 // two packets of the size that every path carries (RFC 9002 §7.2)
+	MaxWindow = 16 << 20 // a sender could not record more packets
+)
+
+// initialWindow returns the window of a new path (RFC 9002 §7.2).
+func initialWindow(mtu int) int { return min(10*mtu, max(2*mtu, 14720)) }
