@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wallClock converts the kernel's monotonic time to wall time, as that is at the last sync.
+// wallClock converts the kernel's monotonic time to wall time, with the difference at the last sync.
 type wallClock struct {
 	offset atomic.Int64 // wall - monotonic, ns
 }
@@ -18,7 +18,7 @@ func newWallClock() *wallClock {
 	return c
 }
 
-// sync follows steps and slews of the wall clock.
+// sync measures the difference again: the wall clock can be set.
 func (c *wallClock) sync() {
 	var mono unix.Timespec
 	before := time.Now()

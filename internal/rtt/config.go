@@ -50,8 +50,8 @@ type Config struct {
 	Interfaces []string
 	Hook       attach.Hook    // "": attach.HookTC
 	XDPMode    attach.XDPMode // "": attach.XDPNative
-	// MergeInterfaces is set if a flow's packets may come and go by different interfaces or VLANs, as with parallel links.
-	// Otherwise each interface and each VLAN is an observer of its own.
+	// MergeInterfaces is set if a flow's packets may come and go by different interfaces or VLANs, as with parallel
+	// links. Otherwise each interface and each VLAN is an observer of its own.
 	MergeInterfaces bool
 
 	TCP, ICMP, DNS, QUIC bool // what is measured; none: TCP
@@ -64,11 +64,14 @@ type Config struct {
 	IncludeSYN   bool          // measure SYNs, which then create flows
 	IncludeLocal bool          // also measure packets that arrive for this host: its own delay
 
-	CleanupInterval time.Duration // between removals of entries that have timed out; 0: DefaultCleanupInterval, negative: never
+	// CleanupInterval is the time between removals of entries that have timed out. 0: DefaultCleanupInterval, negative:
+	// never.
+	CleanupInterval time.Duration
 
-	Aggregate        time.Duration // report histograms of network prefixes this often, instead of RTTs and flows; 0: do not
+	// Aggregate is how often histograms of network prefixes are reported, instead of RTTs and flows. 0: not at all.
+	Aggregate        time.Duration
 	AggregateReverse bool          // by the destination of replies instead of their source
-	AggregateTimeout time.Duration // forget a prefix after so long without traffic; 0: DefaultAggregateTimeout, negative: never
+	AggregateTimeout time.Duration // without traffic of a forgotten prefix; 0: DefaultAggregateTimeout, negative: none
 	IPv4Prefix       int           // 1 to 32 bits, or WholeFamily; 0: DefaultIPv4Prefix
 	IPv6Prefix       int           // 1 to 64 bits, or WholeFamily; 0: DefaultIPv6Prefix
 	BinWidth         time.Duration // of the histograms; 0: DefaultBinWidth

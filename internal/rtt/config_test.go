@@ -32,7 +32,7 @@ func TestConfigValidate(t *testing.T) {
 		"--rtt-rate: -1: must be between 0 and 10000":                func(c *Config) { c.RTTRate = -1 },
 		"--rtt-rate: NaN: must be between 0 and 10000":               func(c *Config) { c.RTTRate = math.NaN() },
 		"--rate-limit: 25h0m0s: must be between 0s and 24h0m0s":      func(c *Config) { c.RateLimit = 25 * time.Hour },
-		"--aggregate: 100ms: must be between 1s and 24h0m0s":         func(c *Config) { c.Aggregate = 100 * time.Millisecond },
+		"--aggregate: 1ms: must be between 1s and 24h0m0s":           func(c *Config) { c.Aggregate = 1e6 },
 		"--aggregate: -1s: must be between 1s and 24h0m0s":           func(c *Config) { c.Aggregate = -time.Second },
 		"--aggregate-subnets-v4: 33: must be between 0 and 32":       func(c *Config) { c.IPv4Prefix = 33 },
 		"--aggregate-subnets-v4: -2: must be between 0 and 32":       func(c *Config) { c.IPv4Prefix = -2 },

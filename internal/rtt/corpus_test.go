@@ -31,7 +31,8 @@ var update = flag.Bool("update", false, "write the captures in testdata, and wha
 // Ends of the flows in the captures.
 var (
 	alice, bob           = netip.MustParseAddrPort("192.0.2.1:40000"), netip.MustParseAddrPort("198.51.100.1:443")
-	alice6, bob6         = netip.MustParseAddrPort("[2001:db8:1::1]:40000"), netip.MustParseAddrPort("[2001:db8:2::1]:443")
+	alice6               = netip.MustParseAddrPort("[2001:db8:1::1]:40000")
+	bob6                 = netip.MustParseAddrPort("[2001:db8:2::1]:443")
 	echoFrom4, echoTo4   = alice.Addr(), bob.Addr()
 	echoFrom6, echoTo6   = alice6.Addr(), bob6.Addr()
 	resolver4, resolver6 = netip.MustParseAddrPort("198.51.100.53:53"), netip.MustParseAddrPort("[2001:db8:2::53]:53")
@@ -100,8 +101,13 @@ var corpus = map[string]struct {
 	"tcp-handshake": {
 		cfg: Config{IncludeSYN: true},
 		write: func(s *script) {
-			s.ip(0, wire.TCP{Seq: 99, Flags: wire.SYN, Options: []byte{2, 4, 5, 180, 4, 2}, Timestamps: true, Val: 10}.Between(alice, bob))
-			s.ip(30, wire.TCP{Seq: 499, Ack: 100, Flags: wire.SYN | wire.ACK, Options: []byte{2, 4, 5, 180, 4, 2}, Timestamps: true, Val: 70, Ecr: 10}.Between(bob, alice))
+			s.ip(0, wire.TCP{
+				Seq: 99, Flags: wire.SYN, Options: []byte{2, 4, 5, 180, 4, 2}, Timestamps: true, Val: 10,
+			}.Between(alice, bob))
+			s.ip(30, wire.TCP{
+				Seq: 499, Ack: 100, Flags: wire.SYN | wire.ACK, Options: []byte{2, 4, 5, 180, 4, 2}, Timestamps: true,
+				Val: 70, Ecr: 10,
+			}.Between(bob, alice))
 			s.tcp(32, alice, bob, wire.TCP{Seq: 100, Ack: 500, Timestamps: true, Val: 42, Ecr: 70})
 			s.data(33, 100, 43)
 			s.ack(64, 1100, 43)
@@ -212,9 +218,15 @@ var corpus = map[string]struct {
 					version = wire.QUICv2
 				}
 				client, server := []byte{1, 1, 1, 1}, []byte{2, 2, 2, 2, 2, 2, 2, 2}
-				s.ip(at, wire.UDP(ends[0], ends[1], wire.Long{Version: version, Destination: make([]byte, 8), Source: client}.Datagram()))
-				s.ip(at+40, wire.UDP(ends[1], ends[0], wire.Long{Version: version, Destination: client, Source: server}.Datagram()))
-				s.ip(at+43, wire.UDP(ends[0], ends[1], wire.Long{Version: version, Type: wire.Handshake, Destination: server, Source: client, Length: 90}.Datagram()))
+				s.ip(at, wire.UDP(ends[0], ends[1], wire.Long{
+					Version: version, Destination: make([]byte, 8), Source: client,
+				}.Datagram()))
+				s.ip(at+40, wire.UDP(ends[1], ends[0], wire.Long{
+					Version: version, Destination: client, Source: server,
+				}.Datagram()))
+				s.ip(at+43, wire.UDP(ends[0], ends[1], wire.Long{
+					Version: version, Type: wire.Handshake, Destination: server, Source: client, Length: 90,
+				}.Datagram()))
 			}
 		},
 		expect: []string{"40", "3", "40", "3"},
@@ -224,7 +236,9 @@ var corpus = map[string]struct {
 		write: func(s *script) {
 			s.spin(wire.SpinPath{})
 		},
-		expect: append([]string{"50", "10"}, slices.Repeat([]string{"63"}, 12)...), // the client sends every 7 ms: an edge waits for that
+		expect: append([]string{
+			"50", "10",
+		}, slices.Repeat([]string{"63"}, 12)...), // the client sends every 7 ms: an edge waits for that
 	},
 	"quic-spin-reordered": {
 		cfg: Config{QUIC: true, RateLimit: 200 * time.Millisecond},
@@ -255,7 +269,9 @@ var corpus = map[string]struct {
 			s.frame(12, wire.Frame(reply, 6, 5))
 			s.frame(14, wire.PPPoE(9, reply))
 			// What must not be misread: a fragment, a tunnel, and three VLAN tags.
-			s.ip(20, wire.IP{From: echoFrom4, To: echoTo4, Protocol: wire.ProtocolICMP, Fragment: 0x2000}.Packet(wire.Echo{Seq: 2}.Between(echoFrom4, echoTo4)[20:]))
+			s.ip(20, wire.IP{
+				From: echoFrom4, To: echoTo4, Protocol: wire.ProtocolICMP, Fragment: 0x2000,
+			}.Packet(wire.Echo{Seq: 2}.Between(echoFrom4, echoTo4)[20:]))
 			s.ip(21, wire.IP{From: echoFrom4, To: echoTo4, Protocol: 4}.Packet(request))
 			s.frame(22, wire.Frame(request, 1, 2, 3))
 		},
@@ -263,14 +279,17 @@ var corpus = map[string]struct {
 	},
 }
 
-// spin writes a connection of one second with 60 ms from end to end and back, whose packets pass 10 and 50 ms from the ends.
+// spin writes a connection of one second with 60 ms from end to end and back, whose packets pass 10 and 50 ms from the
+// ends.
 func (s *script) spin(path wire.SpinPath) {
 	path.ToClient, path.ToServer = 5*time.Millisecond, 25*time.Millisecond
 	path.EveryClient, path.EveryServer, path.Duration = 7*time.Millisecond, 3*time.Millisecond, 2*time.Second
 	client, server := []byte{1, 1, 1, 1}, []byte{2, 2, 2, 2, 2, 2, 2, 2}
 	s.ip(0, wire.UDP(alice, bob, wire.Long{Destination: make([]byte, 8), Source: client}.Datagram()))
 	s.ip(50, wire.UDP(bob, alice, wire.Long{Destination: client, Source: server}.Datagram()))
-	s.ip(60, wire.UDP(alice, bob, wire.Long{Type: wire.Handshake, Destination: server, Source: client, Length: 90}.Datagram()))
+	s.ip(60, wire.UDP(alice, bob, wire.Long{
+		Type: wire.Handshake, Destination: server, Source: client, Length: 90,
+	}.Datagram()))
 	for i, p := range path.Packets() {
 		at := 70 + p.At.Seconds()*1000
 		if p.FromClient {

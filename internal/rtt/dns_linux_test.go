@@ -18,7 +18,8 @@ import (
 	"sluice/internal/rtt/report"
 )
 
-// startResolver runs dnsmasq inside a host until the test ends: example.test has an address, nothing else in test exists, and all else is refused.
+// startResolver runs dnsmasq inside a host until the test ends: example.test has an address, nothing else in test
+// exists, and all else is refused.
 func startResolver(t *testing.T, h *lab.Host, at netip.Addr) {
 	if _, err := exec.LookPath("dnsmasq"); err != nil {
 		if os.Getenv("SLUICE_REQUIRE_KERNEL") != "" {
@@ -26,8 +27,9 @@ func startResolver(t *testing.T, h *lab.Host, at netip.Addr) {
 		}
 		t.Skip("needs dnsmasq (package dnsmasq-base)")
 	}
-	cmd := exec.Command("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--no-dhcp-interface=*",
-		"--user=root", "--pid-file=", "--bind-interfaces", "--listen-address="+at.String(), "--address=/example.test/192.0.2.7", "--local=/test/")
+	cmd := exec.Command("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts",
+		"--no-dhcp-interface=*", "--user=root", "--pid-file=", "--bind-interfaces", "--listen-address="+at.String(),
+		"--address=/example.test/192.0.2.7", "--local=/test/")
 	require.NoError(t, h.Start(cmd))
 	t.Cleanup(func() {
 		require.NoError(t, cmd.Process.Kill())
@@ -78,7 +80,9 @@ func TestDNSAgainstResolver(t *testing.T) {
 	startResolver(t, l.Relay, address)
 	lookup(t, client, server, wire.DNS{ID: 999, Name: "example.test", Type: 1}) // it has started
 
-	atResolver := measuring(t, l.Relay, Config{Interfaces: []string{l.Relay.Facing(client).Name}, DNS: true, IncludeLocal: true})
+	atResolver := measuring(t, l.Relay, Config{
+		Interfaces: []string{l.Relay.Facing(client).Name}, DNS: true, IncludeLocal: true,
+	})
 	end := measuring(t, client, Config{Interfaces: []string{"eth0"}, DNS: true})
 	var want []report.DNS
 	rcodes := make(map[uint8]bool)
@@ -92,7 +96,9 @@ func TestDNSAgainstResolver(t *testing.T) {
 		want = append(want, report.DNS{Type: q.typ, RCode: rcode})
 	}
 	require.Equal(t, map[uint8]bool{0: true, 3: true, 5: true}, rcodes, "NOERROR, NXDOMAIN, REFUSED")
-	lookupTCP(t, client, server, wire.DNS{ID: 1, Name: "example.test", Type: 1}, wire.DNS{ID: 2, Name: "nothing.test", Type: 16})
+	lookupTCP(t, client, server, wire.DNS{ID: 1, Name: "example.test", Type: 1}, wire.DNS{
+		ID: 2, Name: "nothing.test", Type: 16,
+	})
 	want = append(want, report.DNS{Type: 1}, report.DNS{Type: 16, RCode: 3})
 	got, inner := end(), atResolver()
 

@@ -105,8 +105,8 @@ func awaitPrograms(b *testing.B) {
 // segments are forwarded, and then their ACKs, in each step of BenchmarkForwarding.
 const segments = 8192
 
-// BenchmarkForwarding forwards TCP through a router on one CPU, data one way and ACKs back, with and without a watcher on the
-// device that data comes in by. ns/packet has all that the kernel does for a packet.
+// BenchmarkForwarding forwards TCP through a router on one CPU, data one way and ACKs back, with and without a watcher
+// on the device that data comes in by. ns/packet has all that the kernel does for a packet.
 func BenchmarkForwarding(b *testing.B) {
 	requireKernel(b)
 	for _, flows := range []int{1, 10, 100, 1000} {

@@ -23,7 +23,7 @@ type localAddresses struct {
 func followLocalAddresses(table *ebpf.Map, logger *slog.Logger) (io.Closer, error) {
 	l := &localAddresses{table: table, logger: logger, done: make(chan struct{})}
 	updates := make(chan netlink.AddrUpdate)
-	// Subscribed first: an address that is added meanwhile is seen twice rather than never.
+	// Subscribed before the list is read: an address that is added in between is seen twice, not missed.
 	if err := netlink.AddrSubscribe(updates, l.done); err != nil {
 		return nil, fmt.Errorf("watch addresses: %w", err)
 	}
@@ -55,10 +55,10 @@ func (l *localAddresses) set(ip net.IP, there bool) {
 	}
 	key := bpf.MonitorAddress{Bytes: addr.As16()}
 	if !there {
-		_ = l.table.Delete(key) // it may be there no more
+		_ = l.table.Delete(key) // fails if it is not there
 		return
 	}
 	if err := l.table.Put(key, uint8(1)); err != nil {
-		l.logger.Warn("an address of this host is measured like others", "address", addr, "error", err)
+		l.logger.Warn("packets to an address of this host are measured like others", "address", addr, "error", err)
 	}
 }

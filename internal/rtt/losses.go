@@ -6,22 +6,28 @@ import (
 	"sluice/internal/rtt/bpf"
 )
 
-// lossReport logs what could not be measured or reported, with what to do about it.
+// lossReport logs what could not be measured or reported, and the flag that helps.
 type lossReport struct {
 	logger   *slog.Logger
 	counters func() (bpf.MonitorCounterSet, error)
 	last     bpf.MonitorCounterSet
 }
 
-// losses are the tallies of what is lost, and the remedy.
+// losses are the counters of what is lost, and the remedies.
 var losses = []struct {
 	tally           bpf.MonitorTally
 	message, remedy string
 }{
 	{bpf.MonitorTallyTALLY_FLOWS_FULL, "flow table full: packets of new flows were not measured", "raise --max-flows"},
-	{bpf.MonitorTallyTALLY_STAMPS_EVICTED, "stamp table full: RTTs may be missing", "raise --max-stamps or --rate-limit"},
+	{
+		bpf.MonitorTallyTALLY_STAMPS_EVICTED, "stamp table full: RTTs may be missing",
+		"raise --max-stamps or --rate-limit",
+	},
 	{bpf.MonitorTallyTALLY_QUERIES_FULL, "query table full: DNS queries were not measured", "raise --max-queries"},
-	{bpf.MonitorTallyTALLY_PREFIXES_FULL, "prefix table full: traffic was counted for all prefixes together", "raise --max-prefixes"},
+	{
+		bpf.MonitorTallyTALLY_PREFIXES_FULL, "prefix table full: traffic was counted for all prefixes together",
+		"raise --max-prefixes",
+	},
 	{bpf.MonitorTallyTALLY_EVENTS_LOST, "events were lost", "raise --ring-size or --rate-limit, or use --aggregate"},
 }
 
@@ -29,7 +35,7 @@ func newLossReport(logger *slog.Logger, counters func() (bpf.MonitorCounterSet, 
 	return &lossReport{logger: logger, counters: counters}
 }
 
-// report logs what was lost since the last report.
+// report logs the losses since the last report.
 func (l *lossReport) report() error {
 	now, err := l.counters()
 	if err != nil {

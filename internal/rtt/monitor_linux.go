@@ -18,7 +18,7 @@ import (
 	"sluice/internal/rtt/report"
 )
 
-// flushInterval bounds how long an event waits in a CPU's batch, and how long records wait in the sink.
+// flushInterval is how long an event waits at most in a CPU's batch, and then in the Sink.
 const flushInterval = 100 * time.Millisecond
 
 // A Monitor measures the traffic of some interfaces.
@@ -31,7 +31,7 @@ type Monitor struct {
 	clock    *wallClock
 	totals   *kernel.Aggregator // nil: nothing is aggregated
 
-	mu     sync.Mutex // guards the sink
+	mu     sync.Mutex // guards cfg.Sink, also for decode
 	decode *kernel.Decoder
 }
 
@@ -54,7 +54,7 @@ func New(cfg Config) (*Monitor, error) {
 	return m, nil
 }
 
-// interfaceNames are those that records name: none if there is but one observer.
+// interfaceNames returns the names of interfaces that flows name: none if there is one observer only.
 func interfaceNames(cfg Config, devices []attach.Device) map[uint32]string {
 	if len(devices) < 2 || cfg.MergeInterfaces {
 		return nil
@@ -66,9 +66,10 @@ func interfaceNames(cfg Config, devices []attach.Device) map[uint32]string {
 	return names
 }
 
-// start attaches last, so that everything is ready for the first packet.
+// start attaches last: everything is then ready for the first packet.
 func (m *Monitor) start(devices []attach.Device) (err error) {
-	if m.kernel, err = kernel.Load(m.cfg.settings(), m.cfg.limits(), attach.ProgramNames(m.cfg.Hook, devices)); err != nil {
+	programs := attach.ProgramNames(m.cfg.Hook, devices)
+	if m.kernel, err = kernel.Load(m.cfg.settings(), m.cfg.limits(), programs); err != nil {
 		return err
 	}
 	if m.reader, err = ringbuf.NewReader(m.kernel.Maps[bpf.MonitorMapEvents]); err != nil {
@@ -106,8 +107,8 @@ func (m *Monitor) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run reports until the context ends, and then what was measured until then. It fails when the sink fails or no
-// interface is left.
+// Run reports until the context ends, and then the rest of what was measured. It returns an error if the Sink does, or
+// if no interface is left.
 func (m *Monitor) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return m.read(ctx) })
@@ -120,7 +121,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	return m.finish()
 }
 
-// finish detaches, so that nothing more comes, and reports what is left.
+// finish detaches the programs and reports the rest of what was measured.
 func (m *Monitor) finish() error {
 	if err := m.attached.Close(); err != nil {
 		return err
@@ -134,16 +135,17 @@ func (m *Monitor) finish() error {
 	return m.reportInterval(func() {})
 }
 
-// Counters reads the counters. Traffic is only counted with Config.CountTraffic or Config.Aggregate.
+// Counters reads the counters. Traffic is counted only with Config.CountTraffic or Config.Aggregate.
 func (m *Monitor) Counters() (report.Counters, error) { return kernel.ReadCounters(m.kernel.Monitor) }
 
-// Flows reads the flow table: the directions in which something waits for a reply or was answered.
+// Flows reads the flow table. A flow has one entry for each direction in which a packet was answered or waits for its
+// reply.
 func (m *Monitor) Flows() ([]report.FlowState, error) { return m.decode.Flows(m.kernel.Monitor) }
 
-// settle is how long a program that runs when a period ends may take to finish.
+// settle is how long Turn waits for programs that were running when a period ended. They take microseconds.
 const settle = 5 * time.Millisecond
 
-// aggregate reports each period as it ends.
+// aggregate reports each period when it ends.
 func (m *Monitor) aggregate(ctx context.Context) error {
 	if m.totals == nil {
 		return nil
@@ -171,7 +173,7 @@ func (m *Monitor) reportInterval(settle func()) error {
 	return m.take(func() error { return m.cfg.Sink.Interval(i) }, true)
 }
 
-// read hands events to the sink as they come.
+// read passes events to the Sink as they come.
 func (m *Monitor) read(ctx context.Context) error {
 	for ctx.Err() == nil {
 		m.reader.SetDeadline(time.Now().Add(flushInterval))
@@ -182,13 +184,13 @@ func (m *Monitor) read(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// drain is read for what is in the ring already.
+// drain reads the events that are in the ring already.
 func (m *Monitor) drain() error {
 	m.reader.SetDeadline(time.Unix(0, 1))
 	return m.readSome()
 }
 
-// readSome reads until the deadline passes with nothing more in the ring.
+// readSome reads until the deadline has passed and the ring is empty.
 func (m *Monitor) readSome() error {
 	var record ringbuf.Record
 	for {
@@ -203,7 +205,7 @@ func (m *Monitor) readSome() error {
 	}
 }
 
-// take calls the sink.
+// take calls the Sink.
 func (m *Monitor) take(put func() error, flush bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,7 +219,7 @@ func (m *Monitor) take(put func() error, flush bool) error {
 	return nil
 }
 
-// maintain does what is due from time to time.
+// maintain does what is due at intervals: flush batches, clean tables up, follow the wall clock, report losses.
 func (m *Monitor) maintain(ctx context.Context) error {
 	flush, second := time.NewTicker(flushInterval), time.NewTicker(time.Second)
 	defer flush.Stop()

@@ -84,13 +84,16 @@ func leftovers(t *testing.T, h *lab.Host, device string) (names []string) {
 func TestSeveralInterfaces(t *testing.T) {
 	l := labtest.New(t, lab.Topology{Subscribers: 1})
 	samples := echoes(t, l.Relay, l.Relay, l.Publisher, Config{Interfaces: []string{"up", "down"}})
-	samples = append(samples, echoes(t, l.Relay, l.Relay, l.Subscribers[0], Config{Interfaces: []string{"up", "down"}})...)
+	samples = append(samples, echoes(t, l.Relay, l.Relay, l.Subscribers[0], Config{
+		Interfaces: []string{"up", "down"},
+	})...)
 	var names []string
 	for _, s := range samples {
 		names = append(names, s.Interface)
 	}
 	require.Equal(t, strings.Fields("up up up up up down down down down down"), names)
-	for _, s := range echoes(t, l.Relay, l.Relay, l.Publisher, Config{Interfaces: []string{"up", "down"}, MergeInterfaces: true}) {
+	merged := Config{Interfaces: []string{"up", "down"}, MergeInterfaces: true}
+	for _, s := range echoes(t, l.Relay, l.Relay, l.Publisher, merged) {
 		require.Empty(t, s.Interface)
 	}
 }
@@ -118,7 +121,10 @@ func TestDeviceWithoutLinkHeader(t *testing.T) {
 	for _, hook := range []attach.Hook{attach.HookTC, attach.HookClsact, attach.HookXDP} {
 		var tun *netlink.Tuntap
 		require.NoError(t, l.Publisher.Do(func() error {
-			tun = &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "tun0"}, Mode: netlink.TUNTAP_MODE_TUN, Flags: netlink.TUNTAP_NO_PI, Queues: 1}
+			tun = &netlink.Tuntap{
+				LinkAttrs: netlink.LinkAttrs{Name: "tun0"}, Mode: netlink.TUNTAP_MODE_TUN, Flags: netlink.TUNTAP_NO_PI,
+				Queues: 1,
+			}
 			if err := netlink.LinkAdd(tun); err != nil {
 				return err
 			}
@@ -126,12 +132,15 @@ func TestDeviceWithoutLinkHeader(t *testing.T) {
 		}))
 		file := tun.Fds[0]
 		end := measuring(t, l.Publisher, Config{
-			Interfaces: []string{"tun0"}, ICMP: true, RateLimit: -1, IncludeLocal: true, Hook: hook, XDPMode: attach.XDPGeneric,
+			Interfaces: []string{"tun0"}, ICMP: true, RateLimit: -1, IncludeLocal: true, Hook: hook,
+			XDPMode: attach.XDPGeneric,
 		})
 		// Arriving request and reply, as if the device were in the middle.
 		for _, packet := range [][]byte{
-			wire.Echo{ID: 1, Seq: 1}.Between(echoFrom4, echoTo4), wire.Echo{ID: 1, Seq: 1, Reply: true}.Between(echoTo4, echoFrom4),
-			wire.Echo{ID: 2, Seq: 1}.Between(echoFrom6, echoTo6), wire.Echo{ID: 2, Seq: 1, Reply: true}.Between(echoTo6, echoFrom6),
+			wire.Echo{ID: 1, Seq: 1}.Between(echoFrom4, echoTo4),
+			wire.Echo{ID: 1, Seq: 1, Reply: true}.Between(echoTo4, echoFrom4),
+			wire.Echo{ID: 2, Seq: 1}.Between(echoFrom6, echoTo6),
+			wire.Echo{ID: 2, Seq: 1, Reply: true}.Between(echoTo6, echoFrom6),
 		} {
 			_, err := file.Write(packet)
 			require.NoError(t, err)
@@ -168,7 +177,8 @@ func starting(t *testing.T, h *lab.Host, cfg Config) error {
 
 func TestClearErrors(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
-	require.EqualError(t, starting(t, l.Publisher, Config{Interfaces: []string{"eth7"}}), `no interface "eth7"; there are: lo, eth0`)
+	require.EqualError(t, starting(t, l.Publisher, Config{Interfaces: []string{"eth7"}}),
+		`no interface "eth7"; there are: lo, eth0`)
 	require.EqualError(t, starting(t, l.Publisher, Config{}), "no interface to watch; there are: lo, eth0")
 
 	var first *Monitor
@@ -177,8 +187,11 @@ func TestClearErrors(t *testing.T) {
 		return err
 	}))
 	require.EqualError(t, starting(t, l.Publisher, Config{Interfaces: []string{"eth0"}, Hook: attach.HookXDP}),
-		"attach to eth0: another XDP program is there; use the tc hook: failed to attach link: create link: device or resource busy")
-	require.NoError(t, starting(t, l.Publisher, Config{Interfaces: []string{"eth0", "eth0"}}), "TCX has room for several, and once is enough")
+		"attach to eth0: another XDP program is there; use the tc hook: "+
+			"failed to attach link: create link: device or resource busy")
+	require.NoError(t, starting(t, l.Publisher, Config{
+		Interfaces: []string{"eth0", "eth0"},
+	}), "TCX has room for several, and once is enough")
 	require.NoError(t, first.Close())
 }
 
@@ -197,7 +210,8 @@ func TestMissingCapabilities(t *testing.T) {
 		_, err := New(Config{Interfaces: []string{"lo"}, Sink: new(reporttest.Sink)})
 		failed <- err
 	}()
-	require.EqualError(t, <-failed, "load BPF programs: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON: operation not permitted")
+	require.EqualError(t, <-failed,
+		"load BPF programs: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON: operation not permitted")
 }
 
 func TestInterfaceDisappears(t *testing.T) {
@@ -234,7 +248,8 @@ func TestInterfaceDisappears(t *testing.T) {
 	}
 	require.EqualError(t, <-ended, "interface two disappeared: nothing is left to watch")
 	require.NoError(t, m.Close())
-	require.Equal(t, "level=WARN msg=\"interface disappeared; the others are still watched\" interface=one\n", log.String())
+	const warning = "level=WARN msg=\"interface disappeared; the others are still watched\" interface=one\n"
+	require.Equal(t, warning, log.String())
 }
 
 func withoutTime(_ []string, a slog.Attr) slog.Attr {
@@ -247,7 +262,9 @@ func withoutTime(_ []string, a slog.Attr) slog.Attr {
 // What was aggregated until the end is reported, and prefixes without traffic are forgotten.
 func TestAggregationOfInterfaces(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
-	end := measuring(t, l.Publisher, Config{Interfaces: []string{"eth0"}, ICMP: true, RateLimit: -1, Aggregate: time.Hour, IPv4Prefix: 31})
+	end := measuring(t, l.Publisher, Config{
+		Interfaces: []string{"eth0"}, ICMP: true, RateLimit: -1, Aggregate: time.Hour, IPv4Prefix: 31,
+	})
 	require.Len(t, ping(t, l.Publisher, l.Relay.Devices[0].IPv4.Addr(), 10), 10)
 	got := end()
 	require.Empty(t, got.Samples)
@@ -263,14 +280,19 @@ func TestAggregationOfInterfaces(t *testing.T) {
 	require.EqualValues(t, 10, relay.RTT.Count)
 	require.EqualValues(t, 10, relay.Received.Other.Packets)
 	require.EqualValues(t, 10*98, relay.Sent.Other.Bytes)
-	require.Contains(t, i.Transports, report.NamedTraffic{Name: "ICMP", Traffic: report.Traffic{Packets: 20, Bytes: 20 * 98}})
+	require.Contains(t, i.Transports, report.NamedTraffic{
+		Name: "ICMP", Traffic: report.Traffic{Packets: 20, Bytes: 20 * 98},
+	})
 }
 
 func TestFlows(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
 	var m *Monitor
 	require.NoError(t, l.Publisher.Do(func() (err error) {
-		m, err = New(Config{Interfaces: []string{"eth0"}, ICMP: true, TCP: true, RateLimit: -1, Quiet: true, Sink: new(reporttest.Sink)})
+		m, err = New(Config{
+			Interfaces: []string{"eth0"}, ICMP: true, TCP: true, RateLimit: -1, Quiet: true,
+			Sink: new(reporttest.Sink),
+		})
 		return err
 	}))
 	defer m.Close()

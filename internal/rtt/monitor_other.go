@@ -29,7 +29,7 @@ func (*Monitor) Counters() (report.Counters, error) { return report.Counters{}, 
 // Close does nothing.
 func (*Monitor) Close() error { return nil }
 
-// Replayed says what became of a capture.
+// Replayed counts the packets of a capture.
 type Replayed struct {
 	Packets, Skipped uint64
 }

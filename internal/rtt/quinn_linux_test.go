@@ -19,8 +19,8 @@ import (
 	"sluice/internal/rtt/report/reporttest"
 )
 
-// quinnConnections are so many that none of them spins in one of 100 000 runs only: each end of quinn leaves the bit random on
-// one of eight.
+// quinnConnections are so many that none of them spins in one of 100 000 runs only: each end of quinn leaves the bit
+// random on one of eight.
 const quinnConnections = 8
 
 // quinn returns the program e2e/interop/quinn-spin, which e2e/interop/run builds.
@@ -32,8 +32,8 @@ func quinn(t *testing.T) string {
 	return filepath.Join(dir, "quinn-spin")
 }
 
-// quinnConnection lets a client talk to a server for a while. It returns what is measured at the client, and a capture of
-// the same packets.
+// quinnConnection lets a client talk to a server for a while. It returns what is measured at the client, and a capture
+// of the same packets.
 func quinnConnection(
 	t *testing.T, l *lab.Lab, program string, server netip.AddrPort, client string,
 ) (handshakes, spins []report.Sample, packets []pcap.Packet) {
@@ -104,8 +104,9 @@ func TestSpinBitOfQuinn(t *testing.T) {
 	}
 }
 
-// requireSpins compares spin RTTs with a capture of the same packets: the kernel programs measure the capture once more,
-// with the times in it, and each RTT is the time between two edges of the spin bit in one direction (RFC 9000 §17.4).
+// requireSpins compares spin RTTs with a capture of the same packets: the kernel programs measure the capture once
+// more, with the times in it, and each RTT is the time between two edges of the spin bit in one direction (RFC 9000
+// §17.4).
 func requireSpins(t *testing.T, server netip.AddrPort, live []report.Sample, packets []pcap.Packet) {
 	var again reporttest.Sink
 	cfg := quinnConfig

@@ -10,8 +10,8 @@ import (
 	"sluice/internal/rtt/pcap"
 )
 
-// The reference measures RTTs in a capture in its own way: with all packets at hand, parsed by another library, and without
-// tables that can be full. It knows one flow of TCP, with timestamps and without a rate limit, and ICMP echo.
+// The reference measures RTTs in a capture in its own way: with all packets at hand, parsed by another library, and
+// without tables that can be full. It knows one flow of TCP, with timestamps and without a rate limit, and ICMP echo.
 
 // refSegment is a segment that one end sent.
 type refSegment struct {
@@ -98,7 +98,10 @@ func (e *refEnd) send(at time.Time, tcp *layers.TCP, tsval, length uint32) {
 		end++
 	}
 	first := len(e.segments) == 0
-	s := refSegment{at: at, start: tcp.Seq, end: end, tsval: tsval, fresh: first || !newer(e.high, tcp.Seq), timed: length > 0 || tcp.SYN}
+	s := refSegment{
+		at: at, start: tcp.Seq, end: end, tsval: tsval, fresh: first || !newer(e.high, tcp.Seq),
+		timed: length > 0 || tcp.SYN,
+	}
 	if first {
 		e.high, e.twice = tcp.Seq, tcp.Seq
 	}
@@ -147,8 +150,8 @@ func (e *refEnd) beginsNewest(i int) bool {
 	return e.segments[i].tsval == e.newest && (i == 0 || e.segments[i-1].tsval != e.newest)
 }
 
-// referenceSequence measures a TCP connection without timestamps: each ACK that ends with a segment that was sent once, and
-// that comes after all that was sent twice, answers that segment. SYNs are measured too.
+// referenceSequence measures a TCP connection without timestamps: each ACK that ends with a segment that was sent once,
+// and that comes after all that was sent twice, answers that segment. SYNs are measured too.
 func referenceSequence(packets []pcap.Packet) (samples []refSample) {
 	ends := make(map[netip.Addr]*refEnd)
 	answered := make(map[netip.Addr]uint32)

@@ -17,10 +17,10 @@ import (
 	"sluice/internal/rtt/pcap"
 )
 
-// Replayed says what became of a capture.
+// Replayed counts the packets of a capture.
 type Replayed struct {
 	Packets uint64
-	Skipped uint64 // whose link is of an unknown type, or whose IP header was not captured
+	Skipped uint64 // with an unknown link type, or an IP header that was not captured
 }
 
 // replay is a capture on its way through the kernel programs.
@@ -36,8 +36,8 @@ type replay struct {
 	last    time.Time // when the last packet was captured
 }
 
-// Replay measures the packets of a pcap or pcapng capture, at the times when they were captured, by the same programs as a
-// Monitor's. The Config's interfaces and hooks do not matter.
+// Replay measures the packets of a pcap or pcapng capture with a Monitor's programs, at the times when they were
+// captured. It does not use the Config's interfaces and hooks.
 func Replay(ctx context.Context, cfg Config, file io.Reader) (Replayed, error) {
 	cfg.setDefaults()
 	cfg.IncludeLocal = true // where the capture was taken is not known
@@ -81,7 +81,7 @@ func (r *replay) close() {
 	}
 }
 
-// drainEvery is after how many packets events are fetched: each makes four at most, and the smallest ring holds 31.
+// drainEvery is after how many packets events are read. A packet makes at most four, and the smallest ring holds 31.
 const drainEvery = 7
 
 func (r *replay) run(ctx context.Context, c *pcap.Reader) error {
@@ -104,7 +104,7 @@ func (r *replay) run(ctx context.Context, c *pcap.Reader) error {
 	return ctx.Err()
 }
 
-// packet shows one packet to the program, after what was due before it.
+// packet does what is due before a packet, and then shows it to the program.
 func (r *replay) packet(p pcap.Packet) error {
 	if err := r.due(p.At); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (r *replay) packet(p pcap.Packet) error {
 	}
 	_, err := r.kernel.Programs[bpf.MonitorProgIngress].Run(&ebpf.RunOptions{Data: runnable(p.Frame)})
 	if errors.Is(err, unix.EINVAL) {
-		r.Skipped++ // the kernel itself refuses an IP header that is cut
+		r.Skipped++ // the kernel does not run the program over a cut IP header
 		return nil
 	}
 	if err != nil {
@@ -128,7 +128,7 @@ func (r *replay) packet(p pcap.Packet) error {
 	return nil
 }
 
-// due does what the passing of time up to now demands.
+// due ends intervals and cleans tables up, if it is time.
 func (r *replay) due(now time.Time) error {
 	if r.cleanup.IsZero() {
 		r.begin(now)
@@ -183,7 +183,7 @@ func (r *replay) drain() error {
 	}
 }
 
-// finish reports what is left, and the last interval although it is not over.
+// finish reports the rest of what was measured, and the last interval, which is shorter than the others.
 func (r *replay) finish() error {
 	if err := r.drain(); err != nil {
 		return err
@@ -199,13 +199,13 @@ func (r *replay) finish() error {
 	return r.cfg.Sink.Flush()
 }
 
-// Lengths of frames that the kernel runs programs over, and that have all that these look at.
+// The kernel runs programs over frames of at least minRun bytes. The programs look at no byte after maxRun.
 const (
 	minRun = 15
 	maxRun = 2048
 )
 
-// runnable gives a frame such a length.
+// runnable pads or cuts a frame to such a length.
 func runnable(frame []byte) []byte {
 	if len(frame) < minRun {
 		return append(frame[:len(frame):len(frame)], make([]byte, minRun-len(frame))...)

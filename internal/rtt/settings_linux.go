@@ -10,10 +10,10 @@ import (
 	"sluice/internal/rtt/report"
 )
 
-// eventBatch is how many events a CPU collects before it hands them over.
+// eventBatch is the number of events that a CPU collects before it hands them over.
 const eventBatch = 16
 
-// settings translates the configuration for the kernel.
+// settings returns the configuration of the programs.
 func (c *Config) settings() bpf.MonitorSettings {
 	each := c.Aggregate == 0 && !c.Quiet
 	return bpf.MonitorSettings{
@@ -39,14 +39,14 @@ func (c *Config) settings() bpf.MonitorSettings {
 	}
 }
 
-// mask4 is the mask of a prefix in network order.
+// mask4 returns the mask of a prefix in network order.
 func mask4(bits int) uint32 {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], uint32(uint64(1<<32-1)<<(32-max(bits, 0))))
 	return binary.NativeEndian.Uint32(b[:])
 }
 
-// mask6 is the upper half of the mask of a prefix in network order.
+// mask6 returns the upper half of the mask of a prefix in network order.
 func mask6(bits int) uint64 {
 	var b [8]byte
 	if bits > 0 {
@@ -62,7 +62,7 @@ func bit(b bool) uint8 {
 	return 0
 }
 
-// maxLocalAddresses are more than hosts have; those beyond are measured like others.
+// maxLocalAddresses is more than a host usually has. Packets to further addresses are measured like others.
 const maxLocalAddresses = 4096
 
 func (c *Config) limits() bpf.Limits {

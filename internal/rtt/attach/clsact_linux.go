@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clsact is a program in the clsact qdisc, the hook of kernels without TCX. Unlike a TCX link, the program stays when the
-// process is killed. The next monitor of the same interface replaces it.
+// clsact is a program in the clsact qdisc, the hook of kernels without TCX. Unlike a TCX link, the program stays when
+// the process is killed. The next monitor of the same interface replaces it.
 type clsact struct {
 	handle *netlink.Handle
 	filter *netlink.BpfFilter

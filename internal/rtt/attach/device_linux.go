@@ -25,7 +25,8 @@ var (
 	}
 )
 
-// FindDevices looks devices up in the network namespace of the calling thread. A device that is named twice is returned once.
+// FindDevices looks devices up in the network namespace of the calling thread. A device that is named twice is returned
+// once.
 func FindDevices(names []string) ([]Device, error) {
 	if len(names) == 0 {
 		return nil, errors.New("no interface to watch" + present())
@@ -53,7 +54,8 @@ func findDevice(name string) (Device, error) {
 	}
 	kind := l.Attrs().EncapType
 	if !etherTypes[kind] && !ipTypes[kind] {
-		return Device{}, fmt.Errorf("interface %q is of type %s: only Ethernet and IP devices can be watched", name, kind)
+		return Device{}, fmt.Errorf("interface %q is of type %s: only Ethernet and IP devices can be watched", name,
+			kind)
 	}
 	return Device{Name: name, Index: l.Attrs().Index, ip: ipTypes[kind], loopback: kind == "loopback"}, nil
 }

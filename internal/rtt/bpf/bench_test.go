@@ -15,7 +15,9 @@ import (
 )
 
 // benchLimits are the defaults of the command.
-var benchLimits = Limits{Flows: 131072, Stamps: 262144, Queries: 65536, Prefixes: 16384, LocalAddresses: 16, RingBytes: 4 << 20}
+var benchLimits = Limits{
+	Flows: 131072, Stamps: 262144, Queries: 65536, Prefixes: 16384, LocalAddresses: 16, RingBytes: 4 << 20,
+}
 
 // benching loads a program with a real clock and the default rate limit.
 func benching(b *testing.B, s MonitorSettings, program string) *ebpf.Program {
@@ -73,9 +75,18 @@ func BenchmarkPacket(b *testing.B) {
 		{"TCP-ACK-of-no-flow", wire.Frame(pure.Between(server, client)), nil},
 		{"TCP-data", flow, [][]byte{flow}},
 		{"TCP-ACK", wire.Frame(pure.Between(server, client)), [][]byte{flow}},
-		{"TCP-data-IPv6", wire.Frame(busy.Between(client6, server6)), [][]byte{wire.Frame(busy.Between(client6, server6))}},
-		{"TCP-data-without-timestamps", wire.Frame(plainData.Between(client, server)), [][]byte{wire.Frame(plainData.Between(client, server))}},
-		{"TCP-ACK-without-timestamps", wire.Frame(plainAck.Between(server, client)), [][]byte{wire.Frame(plainData.Between(client, server))}},
+		{
+			"TCP-data-IPv6", wire.Frame(busy.Between(client6, server6)),
+			[][]byte{wire.Frame(busy.Between(client6, server6))},
+		},
+		{
+			"TCP-data-without-timestamps", wire.Frame(plainData.Between(client, server)),
+			[][]byte{wire.Frame(plainData.Between(client, server))},
+		},
+		{
+			"TCP-ACK-without-timestamps", wire.Frame(plainAck.Between(server, client)),
+			[][]byte{wire.Frame(plainData.Between(client, server))},
+		},
 		{"ICMP-echo", wire.Frame(wire.Echo{ID: 1, Seq: 1, Length: 56}.Between(client.Addr(), server.Addr())), nil},
 		{"DNS-query", wire.Frame(asked(0, wire.DNS{Name: "www.example.org", Type: 1}).packet), nil},
 		{"QUIC-1-RTT", wire.Frame(down(0, wire.Short(true, clientID, 0, 1200)).packet), [][]byte{quicFlow}},
@@ -109,7 +120,8 @@ func BenchmarkOptions(b *testing.B) {
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, flows := range []int{1, 10, 100, 1000} {
 		for name, s := range map[string]MonitorSettings{
-			"every-RTT": {Tcp: 1, StampInterval: 1}, "sampled": {Tcp: 1}, "aggregated": {Tcp: 1, StampInterval: 1, Aggregate: 1, Traffic: 1},
+			"every-RTT": {Tcp: 1, StampInterval: 1}, "sampled": {Tcp: 1},
+			"aggregated": {Tcp: 1, StampInterval: 1, Aggregate: 1, Traffic: 1},
 		} {
 			b.Run(fmt.Sprintf("%s/%d-flows", name, flows), func(b *testing.B) {
 				p := benching(b, s, MonitorProgEgress)

@@ -17,7 +17,8 @@ INLINE u64 clock_now(void)
 	return config.replay ? replay.now : bpf_ktime_get_ns();
 }
 
-// clock_coarse is the same clock as of the last timer tick: a few milliseconds late at most, and for a tenth of the price.
+// clock_coarse is the same clock as of the last timer tick: a few milliseconds late at most, and for a tenth of the
+// price.
 INLINE u64 clock_coarse(void)
 {
 	return config.replay ? replay.now : bpf_ktime_get_coarse_ns();

@@ -51,7 +51,10 @@ func TestDNSOverUDP(t *testing.T) {
 			outcomes: map[string]uint64{"dns": 2},
 		},
 		"the same id, another question": {
-			packets:  []moment{asked(0, example), told(12, with(func(d *wire.DNS) { d.Name = "www.example.net" })), told(13, with(func(d *wire.DNS) { d.Type = 1 }))},
+			packets: []moment{
+				asked(0, example), told(12, with(func(d *wire.DNS) { d.Name = "www.example.net" })),
+				told(13, with(func(d *wire.DNS) { d.Type = 1 })),
+			},
 			outcomes: map[string]uint64{"dns": 1, "dns-no-query": 2},
 		},
 		"the same question, another id": {
@@ -95,13 +98,15 @@ func TestDNSOverUDP(t *testing.T) {
 		},
 		"longest names that differ in the last letter": {
 			packets: []moment{
-				asked(2, with(func(d *wire.DNS) { d.Name = long })), told(4, with(func(d *wire.DNS) { d.Name = long[:len(long)-1] + "z" })),
+				asked(2, with(func(d *wire.DNS) { d.Name = long })),
+				told(4, with(func(d *wire.DNS) { d.Name = long[:len(long)-1] + "z" })),
 			},
 			outcomes: map[string]uint64{"dns": 1, "dns-no-query": 1},
 		},
 		"other opcodes, no question, two questions, answers in a query": {
 			packets: []moment{
-				asked(0, with(func(d *wire.DNS) { d.Opcode = 5 })), asked(0, with(func(d *wire.DNS) { d.Questions = 2 })),
+				asked(0, with(func(d *wire.DNS) { d.Opcode = 5 })),
+				asked(0, with(func(d *wire.DNS) { d.Questions = 2 })),
 				asked(0, with(func(d *wire.DNS) { d.Answers = 1 })), asked(0, with(func(d *wire.DNS) { d.RCode = 1 })),
 			},
 			outcomes: map[string]uint64{"dns-other": 4},
@@ -166,12 +171,15 @@ func TestDNSOverTCP(t *testing.T) {
 		},
 		"a response that goes on in further segments": {
 			packets: []moment{
-				ask(0, one.Prefixed()), tell(9, reply(one, 200).Prefixed()[:1400]), tell(9, reply(one, 200).Prefixed()[1400:]),
+				ask(0, one.Prefixed()), tell(9, reply(one, 200).Prefixed()[:1400]),
+				tell(9, reply(one, 200).Prefixed()[1400:]),
 			},
 			want: []string{"9ms +9ms " + pair + " type 1 rcode 0"},
 		},
 		"a query cut in two is no query": {
-			packets: []moment{ask(0, one.Prefixed()[:20]), ask(1, one.Prefixed()[20:]), tell(9, reply(one, 1).Prefixed())},
+			packets: []moment{
+				ask(0, one.Prefixed()[:20]), ask(1, one.Prefixed()[20:]), tell(9, reply(one, 1).Prefixed()),
+			},
 		},
 		"a segment sent again makes it ambiguous": {
 			packets: []moment{ask(0, one.Prefixed()), ask(200, one.Prefixed()), tell(209, reply(one, 1).Prefixed())},

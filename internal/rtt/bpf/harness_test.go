@@ -52,8 +52,8 @@ type watch struct {
 	now    time.Duration
 }
 
-// watching loads programs, by default that for packets that leave, with the settings; events are on and the clock is the
-// test's.
+// watching loads programs, by default that for packets that leave, with the settings; events are on and the clock is
+// the test's.
 func watching(t testing.TB, s MonitorSettings, programs ...string) *watch {
 	t.Helper()
 	requireKernel(t)

@@ -25,7 +25,9 @@ func TestICMPEcho(t *testing.T) {
 				w.show(MonitorProgEgress, ms(at), wire.Frame(wire.Echo{ID: 5, Seq: seq, Length: 56}.Between(from, to)))
 			}
 			reply := func(at float64, seq uint16) {
-				w.show(MonitorProgEgress, ms(at), wire.Frame(wire.Echo{Reply: true, ID: 5, Seq: seq, Length: 56}.Between(to, from)))
+				w.show(MonitorProgEgress, ms(at), wire.Frame(wire.Echo{
+					Reply: true, ID: 5, Seq: seq, Length: 56,
+				}.Between(to, from)))
 			}
 			request(0, 1)
 			reply(5, 1)

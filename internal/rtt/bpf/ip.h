@@ -73,8 +73,8 @@ INLINE bool is_tunnel(u8 protocol)
 	       protocol == IP_L2TP || protocol == IP_MPLS;
 }
 
-// ip_ends sets the transport's place: length bytes from the cursor on, all of which must be in the packet. A length of 0
-// is that of a packet over 64 KiB, which only segmentation offload makes: its true length is the packet's.
+// ip_ends sets the transport's place: length bytes from the cursor on, all of which must be in the packet. A length of
+// 0 is that of a packet over 64 KiB, which only segmentation offload makes: its true length is the packet's.
 INLINE bool ip_ends(const struct cursor *c, struct packet *p, bool oversize, u32 length)
 {
 	if (c->at > c->length)

@@ -48,7 +48,9 @@ func TestRateLimit(t *testing.T) {
 			packets: []moment{
 				data(0, 0, 100), data(10, 100, 101),
 				answer(11, wire.TCP{Seq: 1, Ack: 100, Flags: wire.ACK, Timestamps: true, Val: 5, Length: 10}),
-				answer(12, wire.TCP{Seq: 11, Ack: 200, Flags: wire.ACK, Timestamps: true, Val: 6, Ecr: 101, Length: 10}),
+				answer(12, wire.TCP{
+					Seq: 11, Ack: 200, Flags: wire.ACK, Timestamps: true, Val: 6, Ecr: 101, Length: 10,
+				}),
 				sent(16, wire.TCP{Seq: 200, Ack: 21, Flags: wire.ACK, Timestamps: true, Val: 102, Ecr: 6}),
 			},
 			want: []string{"12ms +2ms " + pair, "16ms +4ms timestamp 10.0.0.1:1000>10.0.0.2:80"},
@@ -79,7 +81,9 @@ func TestFlowsExpire(t *testing.T) {
 	require.Equal(t, []string{"30.001s close 10.0.0.2:9>10.0.0.1:9: timeout from expiry"}, expire(30*time.Second+ms(1)))
 	require.EqualValues(t, 2, w.tally(MonitorTallyTALLY_FLOWS_EXPIRED), "the unanswered one too")
 	require.Empty(t, expire(120*time.Second))
-	require.Equal(t, []string{"2m0.001s close 10.0.0.2:443>10.0.0.1:1000: timeout from expiry"}, expire(120*time.Second+ms(1)))
+	require.Equal(t, []string{
+		"2m0.001s close 10.0.0.2:443>10.0.0.1:1000: timeout from expiry",
+	}, expire(120*time.Second+ms(1)))
 	require.Empty(t, expire(300*time.Second+ms(5)))
 	require.Equal(t, []string{"5m0.006s close " + pair + ": timeout from expiry"}, expire(300*time.Second+ms(6)))
 	require.EqualValues(t, 4, w.tally(MonitorTallyTALLY_FLOWS_EXPIRED))
@@ -129,11 +133,14 @@ func TestStampsGiveWay(t *testing.T) {
 	w := watching(t, MonitorSettings{Icmp: 1})
 	n := int(testLimits.Stamps) * 2
 	for seq := range n {
-		w.show(MonitorProgEgress, time.Duration(seq), wire.Frame(wire.Echo{Seq: uint16(seq)}.Between(client.Addr(), server.Addr())))
+		echo := wire.Echo{Seq: uint16(seq)}
+		w.show(MonitorProgEgress, time.Duration(seq), wire.Frame(echo.Between(client.Addr(), server.Addr())))
 	}
 	require.InDelta(t, n/2, w.tally(MonitorTallyTALLY_STAMPS_EVICTED), float64(n)/8)
 	for seq := range n {
-		w.show(MonitorProgEgress, ms(1), wire.Frame(wire.Echo{Seq: uint16(seq), Reply: true}.Between(server.Addr(), client.Addr())))
+		w.show(MonitorProgEgress, ms(1), wire.Frame(wire.Echo{
+			Seq: uint16(seq), Reply: true,
+		}.Between(server.Addr(), client.Addr())))
 	}
 	require.EqualValues(t, uint64(n)-w.tally(MonitorTallyTALLY_STAMPS_EVICTED), w.tally(MonitorTallyTALLY_RTTS))
 }
@@ -149,17 +156,22 @@ func TestPacketsForThisHost(t *testing.T) {
 	}{
 		{MonitorSettings{}, client.Addr(), []string{"12ms +2ms " + far}},
 		{MonitorSettings{Local: 1}, client.Addr(), []string{"12ms +2ms " + far, "16ms +4ms " + own}},
-		{MonitorSettings{}, netip.MustParseAddr("10.9.9.9"), []string{"12ms +2ms " + far, "16ms +4ms " + own}}, // forwarded
+		{
+			MonitorSettings{}, netip.MustParseAddr("10.9.9.9"), []string{"12ms +2ms " + far, "16ms +4ms " + own},
+		}, // forwarded
 	} {
 		test.settings.Tcp = 1
 		w := watching(t, test.settings, MonitorProgIngress, MonitorProgEgress)
 		if test.settings.Local == 0 {
-			require.NoError(t, w.m.Maps[MonitorMapLocalAddresses].Put(MonitorAddress{Bytes: test.host.As16()}, uint8(1)))
+			host := MonitorAddress{Bytes: test.host.As16()}
+			require.NoError(t, w.m.Maps[MonitorMapLocalAddresses].Put(host, uint8(1)))
 		}
 		out := func(m moment) { w.show(MonitorProgEgress, m.at, wire.Frame(m.packet)) }
 		in := func(m moment) { w.show(MonitorProgIngress, m.at, wire.Frame(m.packet)) }
 		reply := func(at float64, seq, val, ecr uint32) moment {
-			return answer(at, wire.TCP{Seq: seq, Ack: 200, Flags: wire.ACK, Timestamps: true, Val: val, Ecr: ecr, Length: 10})
+			return answer(at, wire.TCP{
+				Seq: seq, Ack: 200, Flags: wire.ACK, Timestamps: true, Val: val, Ecr: ecr, Length: 10,
+			})
 		}
 		out(data(0, 0, 100))
 		out(data(10, 100, 101))

@@ -18,8 +18,9 @@ func TestLoadEverySetting(t *testing.T) {
 	aggregated := all
 	aggregated.Aggregate, aggregated.Traffic, aggregated.BinWidth = 1, 1, 4e6
 	for name, s := range map[string]MonitorSettings{
-		"nothing": {}, "TCP": {Tcp: 1}, "ICMP": {Icmp: 1}, "DNS": {Dns: 1}, "QUIC": {Quic: 1}, "TCP events": {Tcp: 1, Events: 1},
-		"TCP SYN": {Tcp: 1, Events: 1, Syn: 1, Local: 1, Merge: 1}, "all": all, "aggregated": aggregated,
+		"nothing": {}, "TCP": {Tcp: 1}, "ICMP": {Icmp: 1}, "DNS": {Dns: 1}, "QUIC": {Quic: 1},
+		"TCP events": {Tcp: 1, Events: 1},
+		"TCP SYN":    {Tcp: 1, Events: 1, Syn: 1, Local: 1, Merge: 1}, "all": all, "aggregated": aggregated,
 	} {
 		m, err := Load(s, testLimits, allPrograms...)
 		require.NoError(t, err, name)
@@ -34,8 +35,10 @@ func TestLoadNamesUnknownProgram(t *testing.T) {
 
 func TestLoadErrorsSayWhatToDo(t *testing.T) {
 	for want, err := range map[string]error{
-		"run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON: operation not permitted":           fmt.Errorf("map create: %w (is it MEMLOCK?)", unix.EPERM),
-		"this kernel is too old or was built without BTF (CONFIG_DEBUG_INFO_BTF): no BTF: not supported": fmt.Errorf("no BTF: %w", ebpf.ErrNotSupported),
+		"run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON: operation not permitted": fmt.Errorf(
+			"map create: %w (is it MEMLOCK?)", unix.EPERM),
+		"this kernel is too old or was built without BTF (CONFIG_DEBUG_INFO_BTF): no BTF: not supported": fmt.Errorf(
+			"no BTF: %w", ebpf.ErrNotSupported),
 		"map create: cannot allocate memory": fmt.Errorf("map create: %w", unix.ENOMEM),
 	} {
 		require.EqualError(t, explain(err), "load BPF programs: "+want)

@@ -55,8 +55,8 @@ struct packet {
 	bool egress;
 };
 
-// The packet that is being measured. On the stack it would leave too little to those that are called. Packets on one CPU
-// come one after the other, so that one place is enough.
+// The packet that is being measured. On the stack it would leave too little to those that are called. Packets on one
+// CPU come one after the other, so that one place is enough.
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

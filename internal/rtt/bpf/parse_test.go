@@ -83,12 +83,21 @@ var ipOutcomes = map[string]map[string][]byte{
 		"a finished route":      extensions(routing, extension(tcp, 2, 4, 0)),
 		"an atomic fragment":    extensions(fragment, extension(tcp, 0)),
 		"authentication header": extensions(ah, append([]byte{tcp, 4}, make([]byte, 22)...)),
-		"four extensions":       extensions(hopByHop, extension(destination, 0), extension(routing, 0), extension(ah, 1), append([]byte{tcp, 1}, make([]byte, 10)...)),
-		"six extensions":        chain(6),
+		"four extensions": extensions(hopByHop, extension(destination, 0), extension(routing, 0),
+			extension(ah, 1), append([]byte{tcp, 1}, make([]byte, 10)...)),
+		"six extensions": chain(6),
 	},
-	"icmp":   {"IPv4": wire.Echo{}.Between(client.Addr(), server.Addr()), "IPv6": wire.Echo{}.Between(client6.Addr(), server6.Addr())},
-	"dns":    {"IPv4": asked(0, wire.DNS{}).packet, "IPv6": wire.UDP(client6, withPort(server6, 53), wire.DNS{}.Message())},
-	"quic":   {"IPv4": wire.UDP(client, quicServer, clientToInit.Datagram()), "IPv6": wire.UDP(client6, server6, clientToInit.Datagram())},
+	"icmp": {
+		"IPv4": wire.Echo{}.Between(client.Addr(), server.Addr()),
+		"IPv6": wire.Echo{}.Between(client6.Addr(), server6.Addr()),
+	},
+	"dns": {
+		"IPv4": asked(0, wire.DNS{}).packet, "IPv6": wire.UDP(client6, withPort(server6, 53), wire.DNS{}.Message()),
+	},
+	"quic": {
+		"IPv4": wire.UDP(client, quicServer, clientToInit.Datagram()),
+		"IPv6": wire.UDP(client6, server6, clientToInit.Datagram()),
+	},
 	"tunnel": tunnels(),
 	"other-protocol": {
 		"SCTP":               ip4(func(h *wire.IP) { h.Protocol = 132 }),
@@ -117,7 +126,9 @@ var ipOutcomes = map[string]map[string][]byte{
 	"ipv6-malformed": {
 		"payload beyond the end":       edit(segment.Between(client6, server6), 4, 1, 0),
 		"extension beyond the payload": edit(extensions(hopByHop, extension(tcp, 0)), 41, 30),
-		"extension cut":                edit(wire.IP{From: client6.Addr(), To: server6.Addr(), Protocol: hopByHop}.Packet([]byte{6, 0, 0, 0}), 4, 0, 4),
+		"extension cut": edit(wire.IP{
+			From: client6.Addr(), To: server6.Addr(), Protocol: hopByHop,
+		}.Packet([]byte{6, 0, 0, 0}), 4, 0, 4),
 	},
 	"ipv6-extensions": {"seven": chain(7)},
 	"tcp-malformed": {
@@ -154,8 +165,12 @@ func tunnels() map[string][]byte {
 	packets := make(map[string][]byte)
 	for _, protocol := range []uint8{4, 41, 47, 97, 115, 137} {
 		inner := segment.Between(client, server)
-		packets[fmt.Sprint("protocol ", protocol, " in IPv4")] = wire.IP{From: client.Addr(), To: server.Addr(), Protocol: protocol}.Packet(inner)
-		packets[fmt.Sprint("protocol ", protocol, " in IPv6")] = wire.IP{From: client6.Addr(), To: server6.Addr(), Protocol: protocol}.Packet(inner)
+		packets[fmt.Sprint("protocol ", protocol, " in IPv4")] = wire.IP{
+			From: client.Addr(), To: server.Addr(), Protocol: protocol,
+		}.Packet(inner)
+		packets[fmt.Sprint("protocol ", protocol, " in IPv6")] = wire.IP{
+			From: client6.Addr(), To: server6.Addr(), Protocol: protocol,
+		}.Packet(inner)
 	}
 	return packets
 }
@@ -163,23 +178,31 @@ func tunnels() map[string][]byte {
 // Frames by the outcome they must have; only devices with a link header have them.
 var linkOutcomes = map[string]map[string][]byte{
 	"tcp": {
-		"untagged":          wire.Frame(segment.Between(client, server)),
-		"one tag":           wire.Frame(segment.Between(client, server), 5),
-		"two tags":          wire.Frame(segment.Between(client6, server6), 5, 6),
-		"PPPoE, IPv4":       wire.PPPoE(1, segment.Between(client, server)),
-		"PPPoE, IPv6":       wire.PPPoE(1, segment.Between(client6, server6)),
-		"PPPoE behind VLAN": slices.Concat(wire.Frame(segment.Between(client, server), 7)[:16], wire.PPPoE(1, segment.Between(client, server))[12:]),
+		"untagged":    wire.Frame(segment.Between(client, server)),
+		"one tag":     wire.Frame(segment.Between(client, server), 5),
+		"two tags":    wire.Frame(segment.Between(client6, server6), 5, 6),
+		"PPPoE, IPv4": wire.PPPoE(1, segment.Between(client, server)),
+		"PPPoE, IPv6": wire.PPPoE(1, segment.Between(client6, server6)),
+		"PPPoE behind VLAN": slices.Concat(wire.Frame(segment.Between(client, server), 7)[:16],
+			wire.PPPoE(1, segment.Between(client, server))[12:]),
 	},
 	"not-ip": {
 		"ARP":       wire.Ethernet(wire.TypeARP, make([]byte, 28)),
 		"802.3":     wire.Ethernet(100, make([]byte, 100)),
 		"PPPoE LCP": edit(wire.PPPoE(1, segment.Between(client, server)), 20, 0xc0, 0x21),
 	},
-	"vlan-depth":      {"three tags": wire.Frame(segment.Between(client, server), 1, 2, 3)},
-	"link-truncated":  {"VLAN tag cut": wire.Ethernet(wire.TypeVLAN, []byte{0, 1, 8})},
-	"pppoe-malformed": {"discovery code": edit(wire.PPPoE(1, segment.Between(client, server)), 15, 9), "cut": wire.Ethernet(wire.TypePPPoE, []byte{0x11, 0, 0})},
-	"ipv4-malformed":  {"IPv6 behind the EtherType of IPv4": edit(wire.Frame(segment.Between(client6, server6)), 12, 8, 0)},
-	"ipv6-malformed":  {"IPv4 behind the EtherType of IPv6": edit(wire.Frame(segment.Between(client, server)), 12, 0x86, 0xdd)},
+	"vlan-depth":     {"three tags": wire.Frame(segment.Between(client, server), 1, 2, 3)},
+	"link-truncated": {"VLAN tag cut": wire.Ethernet(wire.TypeVLAN, []byte{0, 1, 8})},
+	"pppoe-malformed": {
+		"discovery code": edit(wire.PPPoE(1, segment.Between(client, server)), 15, 9),
+		"cut":            wire.Ethernet(wire.TypePPPoE, []byte{0x11, 0, 0}),
+	},
+	"ipv4-malformed": {
+		"IPv6 behind the EtherType of IPv4": edit(wire.Frame(segment.Between(client6, server6)), 12, 8, 0),
+	},
+	"ipv6-malformed": {
+		"IPv4 behind the EtherType of IPv6": edit(wire.Frame(segment.Between(client, server)), 12, 0x86, 0xdd),
+	},
 }
 
 func TestOutcomes(t *testing.T) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // Aggregation: traffic and RTTs of each network prefix, for one period after the other.
 //
-// Each entry has two periods' values. Userspace starts a period by incrementing period, and then reads the values of the
-// one before, which are written no more; a program that finds values of an older period clears them first.
+// Each entry has two periods' values. Userspace starts a period by incrementing period, and then reads the values of
+// the one before, which are written no more; a program that finds values of an older period clears them first.
 #pragma once
 
 #include "flow.h"
@@ -79,7 +79,8 @@ INLINE union address prefix_key(const union address *a)
 	return prefix_of(a, config.ipv6_mask, config.ipv4_mask);
 }
 
-// prefix_whole is the key of all addresses of a family, which userspace adds at the start. It is used when the map is full.
+// prefix_whole is the key of all addresses of a family, which userspace adds at the start. It is used when the map is
+// full.
 INLINE union address prefix_whole(const union address *a)
 {
 	tally(TALLY_PREFIXES_FULL);
@@ -101,8 +102,8 @@ INLINE struct traffic_entry *prefix_find_traffic(const union address *a)
 	return bpf_map_lookup_elem(&prefix_traffic, &key);
 }
 
-// prefix_find_rtts gives a place to those prefixes only whose traffic has one, so that what is said of a prefix is of the same
-// packets. Traffic goes before RTTs: a reply answers a packet to its sender.
+// prefix_find_rtts gives a place to those prefixes only whose traffic has one, so that what is said of a prefix is of
+// the same packets. Traffic goes before RTTs: a reply answers a packet to its sender.
 INLINE struct rtt_entry *prefix_find_rtts(const union address *a)
 {
 	union address key = prefix_key(a);

@@ -40,7 +40,10 @@ func TestQUICHandshake(t *testing.T) {
 		outcomes map[string]uint64
 	}{
 		"both components": {
-			packets:  []moment{up(0, initial), down(20, answer.Datagram()), up(25, reply.Datagram()), up(26, reply.Datagram()), down(45, answer.Datagram())},
+			packets: []moment{
+				up(0, initial), down(20, answer.Datagram()), up(25, reply.Datagram()), up(26, reply.Datagram()),
+				down(45, answer.Datagram()),
+			},
 			want:     []string{opens, "20ms +20ms " + far, "25ms +5ms " + near},
 			outcomes: map[string]uint64{"quic": 5},
 		},
@@ -62,7 +65,8 @@ func TestQUICHandshake(t *testing.T) {
 		},
 		"Retry answers too": {
 			packets: []moment{
-				up(0, initial), down(20, wire.Long{Type: wire.Retry, Destination: clientID, Source: serverID, Length: 60}.Datagram()),
+				up(0, initial),
+				down(20, wire.Long{Type: wire.Retry, Destination: clientID, Source: serverID, Length: 60}.Datagram()),
 				up(25, wire.Long{Destination: serverID, Source: clientID}.Datagram()), down(46, answer.Datagram()),
 			},
 			want:     []string{opens, "20ms +20ms " + far, "25ms +5ms " + near},
@@ -79,7 +83,9 @@ func TestQUICHandshake(t *testing.T) {
 			outcomes: map[string]uint64{"quic": 3},
 		},
 		"an Initial sent again after a while is ambiguous": {
-			packets:  []moment{up(0, initial), up(999, initial), down(1019, answer.Datagram()), up(1024, reply.Datagram())},
+			packets: []moment{
+				up(0, initial), up(999, initial), down(1019, answer.Datagram()), up(1024, reply.Datagram()),
+			},
 			want:     []string{opens, "1.024s +5ms " + near},
 			outcomes: map[string]uint64{"quic": 4},
 		},
@@ -134,11 +140,15 @@ func TestQUICConnectionIDLengths(t *testing.T) {
 		w.show(MonitorProgEgress, 0, wire.Frame(up(0, wire.Long{Destination: randomID, Source: id}.Datagram()).packet))
 		for other := range 21 {
 			if other != n {
-				w.show(MonitorProgEgress, ms(1), wire.Frame(down(1, wire.Long{Destination: make([]byte, other), Source: serverID}.Datagram()).packet))
+				w.show(MonitorProgEgress, ms(1), wire.Frame(down(1, wire.Long{
+					Destination: make([]byte, other), Source: serverID,
+				}.Datagram()).packet))
 			}
 		}
 		require.Empty(t, w.rtts(), n)
-		w.show(MonitorProgEgress, ms(2), wire.Frame(down(2, wire.Long{Destination: id, Source: serverID}.Datagram()).packet))
+		w.show(MonitorProgEgress, ms(2), wire.Frame(down(2, wire.Long{
+			Destination: id, Source: serverID,
+		}.Datagram()).packet))
 		require.Equal(t, []string{"2ms +2ms handshake 10.0.0.2:443>10.0.0.1:1000"}, w.rtts(), n)
 	}
 }

@@ -2,8 +2,8 @@
 // RTTs from QUIC's spin bit (RFC 9000 §17.4, RFC 9312 §3.8.2).
 //
 // The server reflects the bit, the client inverts it: edges pass the observer in one direction and the other in turn.
-// An edge is confirmed by the next edge in the other direction, which only the far end of its path can cause. So when an
-// edge comes in turn, it confirms the peer's last edge, and with that and the two before:
+// An edge is confirmed by the next edge in the other direction, which only the far end of its path can cause. So when
+// an edge comes in turn, it confirms the peer's last edge, and with that and the two before:
 //
 //	peer's previous edge ── A ── own last edge ── B ── peer's last edge
 //
@@ -23,9 +23,9 @@
 #define SPIN_BASE_PART 8 // a sample below this part of the base is not believed …
 #define SPIN_BELOW_MAX 16 // … until so many in a row are: then the base is halved
 
-// spin_by_chance says whether a side's bit looks like a coin that is tossed for each packet. Then the runs of equal values are
-// two packets long in the mean, and successive ones differ by two thirds of that. Runs that are longer, or that differ
-// less, are made by round trips.
+// spin_by_chance says whether a side's bit looks like a coin that is tossed for each packet. Then the runs of equal
+// values are two packets long in the mean, and successive ones differ by two thirds of that. Runs that are longer, or
+// that differ less, are made by round trips.
 INLINE bool spin_by_chance(const struct spin *s)
 {
 	return s->packets < s->changes * SPIN_LONG_RUN && s->wander * 3 > s->packets;

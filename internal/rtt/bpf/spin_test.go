@@ -18,8 +18,12 @@ func spinning(t *testing.T, s MonitorSettings, path wire.SpinPath) *watch {
 	w := watching(t, s)
 	far, near := 2*path.ToServer, 2*path.ToClient
 	w.show(MonitorProgEgress, 0, wire.Frame(up(0, clientToInit.Datagram()).packet))
-	w.show(MonitorProgEgress, far, wire.Frame(down(0, wire.Long{Destination: clientID, Source: serverID}.Datagram()).packet))
-	w.show(MonitorProgEgress, far+near, wire.Frame(up(0, wire.Long{Type: wire.Handshake, Destination: serverID, Source: clientID}.Datagram()).packet))
+	w.show(MonitorProgEgress, far, wire.Frame(down(0, wire.Long{
+		Destination: clientID, Source: serverID,
+	}.Datagram()).packet))
+	w.show(MonitorProgEgress, far+near, wire.Frame(up(0, wire.Long{
+		Type: wire.Handshake, Destination: serverID, Source: clientID,
+	}.Datagram()).packet))
 	w.got()
 	for i, p := range path.Packets() {
 		packet := down(0, wire.Short(p.Value, clientID, byte(i*7), 100)).packet
@@ -96,13 +100,21 @@ func TestSpinBitThatDoesNotSpin(t *testing.T) {
 		want MonitorSpinClass
 	}{
 		"random at the server, seen at the client": {near, MonitorSpinClassSPIN_RANDOM},
-		"constant on both ends":                    {with(wire.SpinConstant, wire.SpinConstant), MonitorSpinClassSPIN_CONSTANT},
-		"constant at the client":                   {with(wire.SpinConstant, wire.SpinOn), MonitorSpinClassSPIN_CONSTANT},
-		"constant at the server":                   {with(wire.SpinOn, wire.SpinConstant), MonitorSpinClassSPIN_CONSTANT},
-		"random on both ends":                      {with(wire.SpinRandom, wire.SpinRandom), MonitorSpinClassSPIN_RANDOM},
-		"random at the client":                     {with(wire.SpinRandom, wire.SpinOn), MonitorSpinClassSPIN_RANDOM},
-		"random at the server":                     {with(wire.SpinOn, wire.SpinRandom), MonitorSpinClassSPIN_RANDOM},
-		"random, one packet an RTT":                {slow, MonitorSpinClassSPIN_RANDOM},
+		"constant on both ends": {
+			with(wire.SpinConstant, wire.SpinConstant), MonitorSpinClassSPIN_CONSTANT,
+		},
+		"constant at the client": {
+			with(wire.SpinConstant, wire.SpinOn), MonitorSpinClassSPIN_CONSTANT,
+		},
+		"constant at the server": {
+			with(wire.SpinOn, wire.SpinConstant), MonitorSpinClassSPIN_CONSTANT,
+		},
+		"random on both ends": {
+			with(wire.SpinRandom, wire.SpinRandom), MonitorSpinClassSPIN_RANDOM,
+		},
+		"random at the client":      {with(wire.SpinRandom, wire.SpinOn), MonitorSpinClassSPIN_RANDOM},
+		"random at the server":      {with(wire.SpinOn, wire.SpinRandom), MonitorSpinClassSPIN_RANDOM},
+		"random, one packet an RTT": {slow, MonitorSpinClassSPIN_RANDOM},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(5) {

@@ -33,7 +33,10 @@ func TestTCPFlows(t *testing.T) {
 		},
 		"a handshake, on request": {
 			settings: syns,
-			packets:  []moment{syn(0, 7), synACK(10, 9, 7), sent(12, wire.TCP{Seq: 100, Ack: 500, Flags: wire.ACK, Timestamps: true, Val: 8, Ecr: 9})},
+			packets: []moment{
+				syn(0, 7), synACK(10, 9, 7),
+				sent(12, wire.TCP{Seq: 100, Ack: 500, Flags: wire.ACK, Timestamps: true, Val: 8, Ecr: 9}),
+			},
 			want: []string{
 				"0s open " + pair + ": SYN from destination", "10ms +10ms timestamp " + pair,
 				"10ms open " + reverse + ": SYN-ACK from destination", "12ms +2ms timestamp " + reverse,
@@ -53,7 +56,9 @@ func TestTCPFlows(t *testing.T) {
 			},
 		},
 		"a SYN creates no flow unasked, nor do a pure ACK, a FIN, a RST": {
-			packets: []moment{syn(0, 7), synACK(1, 9, 7), ack(2, 100, 7), fin(3), sent(4, wire.TCP{Flags: wire.RST, Length: 10})},
+			packets: []moment{
+				syn(0, 7), synACK(1, 9, 7), ack(2, 100, 7), fin(3), sent(4, wire.TCP{Flags: wire.RST, Length: 10}),
+			},
 			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_FLOWS_CREATED: 0},
 		},
 		"FIN closes the sender's direction, and the flow ends with both": {
@@ -116,7 +121,9 @@ func TestTCPFlows(t *testing.T) {
 func TestFlowTableFull(t *testing.T) {
 	w := watching(t, MonitorSettings{Tcp: 1})
 	for port := range uint16(3000) {
-		w.show(MonitorProgEgress, 0, wire.Frame(wire.TCP{Flags: wire.ACK, Length: 1}.Between(withPort(client, port+1), server)))
+		w.show(MonitorProgEgress, 0, wire.Frame(wire.TCP{
+			Flags: wire.ACK, Length: 1,
+		}.Between(withPort(client, port+1), server)))
 	}
 	created, full := w.tally(MonitorTallyTALLY_FLOWS_CREATED), w.tally(MonitorTallyTALLY_FLOWS_FULL)
 	require.EqualValues(t, testLimits.Flows, created)

@@ -2,9 +2,9 @@
 // RTTs of TCP: by timestamps, else by sequence and acknowledgment numbers.
 //
 // Everything that an ACK proves to have arrived bounds the RTT from above: the packet whose timestamp it echoes, the
-// newest byte it acknowledges, the first packet of the newest timestamp it covers. The RTT is the least of these bounds.
-// That is exact where an echoed timestamp alone is not: when an ACK was delayed until a later timestamp, or when the
-// ACK that would have echoed it first was lost. A packet that was sent twice proves nothing (Karn's rule).
+// newest byte it acknowledges, the first packet of the newest timestamp it covers. The RTT is the least of these
+// bounds. That is exact where an echoed timestamp alone is not: when an ACK was delayed until a later timestamp, or
+// when the ACK that would have echoed it first was lost. A packet that was sent twice proves nothing (Karn's rule).
 #pragma once
 
 #include "report.h"
@@ -148,8 +148,8 @@ INLINE bool tcp_identify(struct packet *p, struct flow *f, const struct segment 
 	return t->timestamps ? tcp_tick(p, f, t, fresh) : fresh;
 }
 
-// tcp_stamp_segments stamps the ends of all but the last of the segments that an offload made one packet of: an ACK may end
-// with any of them. With a rate limit only the first that is answered counts.
+// tcp_stamp_segments stamps the ends of all but the last of the segments that an offload made one packet of: an ACK may
+// end with any of them. With a rate limit only the first that is answered counts.
 INLINE void tcp_stamp_segments(struct packet *p, struct flow *f, const struct segment *t)
 {
 	bool every = !config.stamp_interval && !config.rtt_rate;

@@ -31,8 +31,10 @@ func TestTCPSequence(t *testing.T) {
 			want:    []string{"30ms +20ms " + pair, "45ms +25ms " + pair},
 		},
 		"a cumulative ACK answers the segment it ends with": {
-			packets: []moment{plain(0, 0), plain(10, 100), plain(20, 200), plain(21, 300), plainACK(30, 300), plainACK(31, 400)},
-			want:    []string{"30ms +10ms " + pair, "31ms +10ms " + pair},
+			packets: []moment{
+				plain(0, 0), plain(10, 100), plain(20, 200), plain(21, 300), plainACK(30, 300), plainACK(31, 400),
+			},
+			want: []string{"30ms +10ms " + pair, "31ms +10ms " + pair},
 		},
 		"a duplicate ACK answers nothing": {
 			packets: []moment{plain(0, 0), plain(10, 100), plainACK(30, 200), plainACK(31, 200), plainACK(32, 200)},
@@ -56,13 +58,19 @@ func TestTCPSequence(t *testing.T) {
 		},
 		"rate limit: one segment a second, answered exactly": {
 			settings: limited,
-			packets:  []moment{plain(0, 0), plain(10, 100), plain(11, 200), plainACK(20, 200), plainACK(21, 300), plain(500, 300), plainACK(510, 400)},
-			want:     []string{"20ms +10ms " + pair},
+			packets: []moment{
+				plain(0, 0), plain(10, 100), plain(11, 200), plainACK(20, 200), plainACK(21, 300), plain(500, 300),
+				plainACK(510, 400),
+			},
+			want: []string{"20ms +10ms " + pair},
 		},
 		"an ACK that skips the stamped segment lets the next one try": {
 			settings: limited,
-			packets:  []moment{plain(0, 0), plain(10, 100), plain(11, 200), plain(12, 300), plainACK(20, 300), plain(30, 400), plainACK(41, 500)},
-			want:     []string{"41ms +11ms " + pair},
+			packets: []moment{
+				plain(0, 0), plain(10, 100), plain(11, 200), plain(12, 300), plainACK(20, 300), plain(30, 400),
+				plainACK(41, 500),
+			},
+			want: []string{"41ms +11ms " + pair},
 		},
 		"an ACK of everything is as good as one of the stamped segment": {
 			settings: limited,
@@ -70,12 +78,15 @@ func TestTCPSequence(t *testing.T) {
 			want:     []string{"20ms +9ms " + pair},
 		},
 		"sequence numbers wrap": {
-			packets: []moment{plain(0, 0xffffff38), plain(10, 0xffffff9c), plain(20, 0), plainACK(30, 0), plainACK(31, 100)},
-			want:    []string{"30ms +20ms " + pair, "31ms +11ms " + pair},
+			packets: []moment{
+				plain(0, 0xffffff38), plain(10, 0xffffff9c), plain(20, 0), plainACK(30, 0), plainACK(31, 100),
+			},
+			want: []string{"30ms +20ms " + pair, "31ms +11ms " + pair},
 		},
 		"a FIN counts in sequence space": {
 			packets: []moment{
-				plain(0, 0), plain(10, 100), sent(11, wire.TCP{Seq: 200, Flags: wire.FIN | wire.ACK}), plainACK(20, 201),
+				plain(0, 0), plain(10, 100), sent(11, wire.TCP{Seq: 200, Flags: wire.FIN | wire.ACK}),
+				plainACK(20, 201),
 			},
 			want: []string{"20ms +9ms " + pair},
 		},

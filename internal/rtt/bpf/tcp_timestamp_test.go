@@ -79,8 +79,12 @@ func TestTCPTimestamps(t *testing.T) {
 		"each direction by itself": {
 			packets: []moment{
 				data(0, 0, 100), data(10, 100, 101),
-				answer(15, wire.TCP{Seq: 1, Ack: 200, Flags: wire.ACK, Timestamps: true, Val: 500, Ecr: 101, Length: 10}),
-				answer(16, wire.TCP{Seq: 11, Ack: 200, Flags: wire.ACK, Timestamps: true, Val: 501, Ecr: 101, Length: 10}),
+				answer(15, wire.TCP{
+					Seq: 1, Ack: 200, Flags: wire.ACK, Timestamps: true, Val: 500, Ecr: 101, Length: 10,
+				}),
+				answer(16, wire.TCP{
+					Seq: 11, Ack: 200, Flags: wire.ACK, Timestamps: true, Val: 501, Ecr: 101, Length: 10,
+				}),
 				sent(18, wire.TCP{Seq: 200, Ack: 21, Flags: wire.ACK, Timestamps: true, Val: 102, Ecr: 501}),
 			},
 			want: []string{"15ms +5ms " + pair, "18ms +2ms " + reverse},
@@ -93,16 +97,22 @@ func TestTCPTimestamps(t *testing.T) {
 			want: []string{"50ms +40ms " + pair, "61ms +31ms " + pair, "62ms +42ms " + pair},
 		},
 		"timestamps wrap": {
-			packets: []moment{data(0, 0, 0xffffffff), data(10, 100, 0), ack(15, 200, 0), data(20, 200, 1), ack(26, 300, 1)},
-			want:    []string{"15ms +5ms " + pair, "26ms +6ms " + pair},
+			packets: []moment{
+				data(0, 0, 0xffffffff), data(10, 100, 0), ack(15, 200, 0), data(20, 200, 1), ack(26, 300, 1),
+			},
+			want: []string{"15ms +5ms " + pair, "26ms +6ms " + pair},
 		},
 		"a timestamp that goes back is not new": {
-			packets: []moment{data(0, 0, 100), data(10, 100, 102), data(11, 200, 101), ack(15, 300, 101), ack(16, 300, 102)},
-			want:    []string{"16ms +5ms " + pair},
+			packets: []moment{
+				data(0, 0, 100), data(10, 100, 102), data(11, 200, 101), ack(15, 300, 101), ack(16, 300, 102),
+			},
+			want: []string{"16ms +5ms " + pair},
 		},
 		"sequence numbers wrap": {
-			packets: []moment{data(0, 0xffffff00, 100), data(10, 0xffffff64, 101), data(20, 0xffffffc8, 102), ack(25, 44, 102)},
-			want:    []string{"25ms +5ms " + pair},
+			packets: []moment{
+				data(0, 0xffffff00, 100), data(10, 0xffffff64, 101), data(20, 0xffffffc8, 102), ack(25, 44, 102),
+			},
+			want: []string{"25ms +5ms " + pair},
 		},
 		"pure ACKs are not stamped": {
 			packets: []moment{
@@ -113,8 +123,10 @@ func TestTCPTimestamps(t *testing.T) {
 			want: nil,
 		},
 		"replies without ACK answer nothing": {
-			packets: []moment{data(0, 0, 100), data(10, 100, 101), answer(20, wire.TCP{Seq: 1, Timestamps: true, Val: 1, Ecr: 101})},
-			want:    nil,
+			packets: []moment{
+				data(0, 0, 100), data(10, 100, 101), answer(20, wire.TCP{Seq: 1, Timestamps: true, Val: 1, Ecr: 101}),
+			},
+			want: nil,
 		},
 		"an echo of what was never sent": {
 			packets: []moment{data(0, 0, 100), data(10, 100, 101), ack(20, 200, 77), ack(21, 200, 3000)},
@@ -128,8 +140,14 @@ func TestTCPTimestamps(t *testing.T) {
 		"other options before the timestamps": {
 			packets: []moment{
 				data(0, 0, 100),
-				sent(10, wire.TCP{Seq: 100, Flags: wire.ACK, Options: []byte{2, 4, 5, 180, 4, 2, 1, 3, 3, 7}, Timestamps: true, Val: 101, Length: 5}),
-				answer(17, wire.TCP{Ack: 105, Flags: wire.ACK, Options: []byte{5, 10, 0, 0, 0, 0, 0, 0, 0, 0}, Timestamps: true, Ecr: 101}),
+				sent(10, wire.TCP{
+					Seq: 100, Flags: wire.ACK, Options: []byte{2, 4, 5, 180, 4, 2, 1, 3, 3, 7}, Timestamps: true,
+					Val: 101, Length: 5,
+				}),
+				answer(17, wire.TCP{
+					Ack: 105, Flags: wire.ACK, Options: []byte{5, 10, 0, 0, 0, 0, 0, 0, 0, 0}, Timestamps: true,
+					Ecr: 101,
+				}),
 			},
 			want: []string{"17ms +7ms " + pair},
 		},
@@ -145,12 +163,17 @@ func TestTCPTimestampsBeyondTheEcho(t *testing.T) {
 		"sent again within one timestamp tick: nobody knows which of the two is echoed": {
 			packets: []moment{data(0, 0, 100), data(10, 100, 101), data(60, 100, 101), ack(80, 200, 101)},
 			want:    nil,
-			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_STAMPS_AMBIGUOUS: 1, MonitorTallyTALLY_RETRANSMISSIONS: 1},
+			tallies: map[MonitorTally]uint64{
+				MonitorTallyTALLY_STAMPS_AMBIGUOUS: 1, MonitorTallyTALLY_RETRANSMISSIONS: 1,
+			},
 		},
 		"and the next timestamp may be stamped at once, in spite of the rate limit": {
 			settings: MonitorSettings{StampInterval: uint64(time.Second)},
-			packets:  []moment{data(0, 0, 100), data(10, 100, 101), data(60, 100, 101), ack(80, 200, 101), data(90, 200, 102), ack(95, 300, 102)},
-			want:     []string{"95ms +5ms " + pair},
+			packets: []moment{
+				data(0, 0, 100), data(10, 100, 101), data(60, 100, 101), ack(80, 200, 101), data(90, 200, 102),
+				ack(95, 300, 102),
+			},
+			want: []string{"95ms +5ms " + pair},
 		},
 		"sent again with a newer timestamp: the echo says which": {
 			packets: []moment{data(0, 0, 100), data(10, 100, 101), data(60, 100, 102), ack(80, 200, 102)},
@@ -175,16 +198,20 @@ func TestTCPTimestampsBeyondTheEcho(t *testing.T) {
 			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_RTTS_TIGHTENED: 1},
 		},
 		"the same while more is under way": {
-			packets: []moment{data(0, 0, 100), data(10, 100, 101), data(40, 200, 102), data(41, 300, 102), ack(60, 300, 101)},
-			want:    []string{"60ms +20ms " + pair},
+			packets: []moment{
+				data(0, 0, 100), data(10, 100, 101), data(40, 200, 102), data(41, 300, 102), ack(60, 300, 101),
+			},
+			want: []string{"60ms +20ms " + pair},
 		},
 		"the first ACK with the timestamp is lost, the next covers a later segment of the same tick": {
 			packets: []moment{data(0, 0, 100), data(10, 100, 101), data(18, 200, 101), ack(38, 300, 101)},
 			want:    []string{"38ms +20ms " + pair},
 		},
 		"a retransmission does not tighten: either copy may have arrived": {
-			packets: []moment{data(0, 0, 100), data(10, 100, 101), data(20, 200, 102), data(58, 200, 103), ack(60, 300, 101)},
-			want:    []string{"60ms +50ms " + pair},
+			packets: []moment{
+				data(0, 0, 100), data(10, 100, 101), data(20, 200, 102), data(58, 200, 103), ack(60, 300, 101),
+			},
+			want: []string{"60ms +50ms " + pair},
 		},
 		"a keep-alive is not a retransmission": {
 			packets: []moment{
@@ -196,8 +223,11 @@ func TestTCPTimestampsBeyondTheEcho(t *testing.T) {
 			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_RETRANSMISSIONS: 0},
 		},
 		"a sequence number from another world starts anew": {
-			packets: []moment{data(0, 0, 100), data(10, 0x70000000, 101), ack(20, 0x70000064, 101), data(30, 0x70000064, 102), ack(35, 0x700000c8, 102)},
-			want:    []string{"20ms +10ms " + pair, "35ms +5ms " + pair},
+			packets: []moment{
+				data(0, 0, 100), data(10, 0x70000000, 101), ack(20, 0x70000064, 101), data(30, 0x70000064, 102),
+				ack(35, 0x700000c8, 102),
+			},
+			want: []string{"20ms +10ms " + pair, "35ms +5ms " + pair},
 		},
 	} {
 		t.Run(name, test.run)

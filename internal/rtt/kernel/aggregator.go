@@ -23,8 +23,8 @@ type Aggregator struct {
 	active   map[bpf.MonitorAddress]time.Time // end of the last interval with traffic
 }
 
-// NewAggregator starts the first period. It adds the prefixes of all IPv4 and of all IPv6 addresses, where the programs count
-// what has no room elsewhere.
+// NewAggregator starts the first period. It adds the prefixes of all IPv4 and of all IPv6 addresses, where the programs
+// count what has no room elsewhere.
 func NewAggregator(kernel *bpf.Monitor, how report.Aggregation) (*Aggregator, error) {
 	a := &Aggregator{kernel: kernel, how: how, active: make(map[bpf.MonitorAddress]time.Time)}
 	for _, family := range wholeFamilies {
@@ -122,7 +122,9 @@ func addTraffic(p *report.Prefix, t *bpf.MonitorTrafficPeriod) {
 	p.Retransmissions += t.Retransmissions
 }
 
-func plus(t report.PrefixTraffic, classes *[bpf.MonitorTrafficClassTRAFFIC_CLASSES]bpf.MonitorTraffic) report.PrefixTraffic {
+type trafficClasses = [bpf.MonitorTrafficClassTRAFFIC_CLASSES]bpf.MonitorTraffic
+
+func plus(t report.PrefixTraffic, classes *trafficClasses) report.PrefixTraffic {
 	add := func(t report.Traffic, class bpf.MonitorTrafficClass) report.Traffic {
 		return t.Plus(report.Traffic{Packets: classes[class].Packets, Bytes: classes[class].Bytes})
 	}

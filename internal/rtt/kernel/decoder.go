@@ -51,7 +51,10 @@ var (
 	openReasons  = [...]report.Reason{report.ReasonSYN, report.ReasonSYNACK, report.ReasonFirstPacket}
 	closeReasons = [...]report.Reason{report.ReasonFIN, report.ReasonRST, report.ReasonTimeout, report.ReasonSYN}
 	triggers     = [...]report.Trigger{report.TriggerSource, report.TriggerDestination, report.TriggerCleanup}
-	methods      = [...]report.Method{report.MethodTimestamp, report.MethodSequence, report.MethodEcho, report.MethodQuery, report.MethodHandshake, report.MethodSpin}
+	methods      = [...]report.Method{
+		report.MethodTimestamp, report.MethodSequence, report.MethodEcho, report.MethodQuery, report.MethodHandshake,
+		report.MethodSpin,
+	}
 )
 
 func (d *Decoder) sample(e *bpf.MonitorEvent) error {

@@ -39,8 +39,9 @@ var exampleEvent = bpf.MonitorEvent{
 	Interface:       3,
 	Vlan:            9,
 	Protocol:        6,
-	Rtt:             7, MinRtt: 5, SentPackets: 1, SentBytes: 2, ReceivedPackets: 3, ReceivedBytes: 4, Retransmissions: 6,
-	Egress: 1, NearRtt: 8, FarRtt: 9, QueryType: 28, Rcode: 2, Flags: 3,
+	Rtt:             7, MinRtt: 5, SentPackets: 1, SentBytes: 2, ReceivedPackets: 3, ReceivedBytes: 4,
+	Retransmissions: 6,
+	Egress:          1, NearRtt: 8, FarRtt: 9, QueryType: 28, Rcode: 2, Flags: 3,
 }
 
 func TestDecode(t *testing.T) {
@@ -49,7 +50,8 @@ func TestDecode(t *testing.T) {
 		Protocol: "TCP", Interface: "eth3", VLAN: 9,
 	}
 	sample := report.Sample{
-		Ends: ends, Time: time.Unix(0, 42), RTT: 7, MinRTT: 5, Sent: report.Traffic{Packets: 1, Bytes: 2}, Received: report.Traffic{Packets: 3, Bytes: 4}, OnEgress: true, Retransmissions: 6,
+		Ends: ends, Time: time.Unix(0, 42), RTT: 7, MinRTT: 5, Sent: report.Traffic{Packets: 1, Bytes: 2},
+		Received: report.Traffic{Packets: 3, Bytes: 4}, OnEgress: true, Retransmissions: 6,
 	}
 	var events []bpf.MonitorEvent
 	var want reporttest.Sink
@@ -72,7 +74,8 @@ func TestDecode(t *testing.T) {
 			e.Type, e.Reason, e.Trigger = uint8(kind), uint8(reason), uint8(reason%3)
 			events = append(events, e)
 			want.Flows = append(want.Flows, report.FlowEvent{
-				Ends: ends, Time: time.Unix(0, 42), Opening: kind == bpf.MonitorEventTypeEVENT_OPENING, Reason: name, Trigger: triggers[reason%3],
+				Ends: ends, Time: time.Unix(0, 42), Opening: kind == bpf.MonitorEventTypeEVENT_OPENING, Reason: name,
+				Trigger: triggers[reason%3],
 			})
 		}
 	}
@@ -92,7 +95,8 @@ func TestDecodeRefuses(t *testing.T) {
 		change(&e)
 		require.EqualError(t, decoderTo(&reporttest.Sink{}).Decode(bytesOf(e)), want)
 	}
-	require.EqualError(t, decoderTo(&reporttest.Sink{}).Decode(make([]byte, 129)), "129 bytes of events: not a multiple of 128")
+	require.EqualError(t, decoderTo(&reporttest.Sink{}).Decode(make([]byte, 129)),
+		"129 bytes of events: not a multiple of 128")
 }
 
 func TestProtocolNames(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 // flowsAtOnce is the number of flows that one system call reads.
 const flowsAtOnce = 4096
 
-// Flows reads the flow table. A flow has one entry for each direction in which a packet was answered or waits for its reply.
+// Flows reads the flow table. A flow has one entry for each direction in which a packet was answered or waits for its
+// reply.
 func (d *Decoder) Flows(kernel *bpf.Monitor) ([]report.FlowState, error) {
 	var states []report.FlowState
 	keys, values := make([]bpf.MonitorFlowKey, flowsAtOnce), make([]bpf.MonitorFlow, flowsAtOnce)
@@ -32,7 +33,9 @@ func (d *Decoder) Flows(kernel *bpf.Monitor) ([]report.FlowState, error) {
 	}
 }
 
-func (d *Decoder) appendFlow(states []report.FlowState, key *bpf.MonitorFlowKey, f *bpf.MonitorFlow) []report.FlowState {
+func (d *Decoder) appendFlow(
+	states []report.FlowState, key *bpf.MonitorFlowKey, f *bpf.MonitorFlow,
+) []report.FlowState {
 	for i := range f.Side {
 		own, peer := &f.Side[i], &f.Side[1-i]
 		if bpf.MonitorSideState(own.State) == bpf.MonitorSideStateSIDE_IDLE {

@@ -35,21 +35,34 @@ type prefixMetrics struct {
 var rttBuckets = prometheus.ExponentialBuckets(100e-6, 2, 18)
 
 var (
-	packetsDesc   = prometheus.NewDesc("sluice_rtt_packets_total", "Packets seen, by what became of them.", []string{"outcome"}, nil)
-	eventsDesc    = prometheus.NewDesc("sluice_rtt_events_total", "What happened to packets, flows and RTTs.", []string{"event"}, nil)
-	tableDesc     = prometheus.NewDesc("sluice_rtt_flow_table_entries", "Flows that are followed now.", nil, nil)
-	protocolDesc  = prometheus.NewDesc("sluice_rtt_protocol_bytes_total", "Bytes seen, by transport protocol.", []string{"protocol"}, nil)
-	ecnDesc       = prometheus.NewDesc("sluice_rtt_ecn_packets_total", "Packets seen, by ECN codepoint.", []string{"codepoint"}, nil)
-	prefixDesc    = prometheus.NewDesc("sluice_rtt_prefix_rtt_seconds", "RTTs of the hosts of a prefix.", []string{"prefix"}, nil)
-	prefixTraffic = prometheus.NewDesc("sluice_rtt_prefix_bytes_total", "Bytes that a prefix received or sent.", []string{"prefix", "direction"}, nil)
-	allDescs      = []*prometheus.Desc{packetsDesc, eventsDesc, tableDesc, protocolDesc, ecnDesc, prefixDesc, prefixTraffic}
+	packetsDesc = prometheus.NewDesc("sluice_rtt_packets_total", "Packets seen, by what became of them.", []string{
+		"outcome",
+	}, nil)
+	eventsDesc = prometheus.NewDesc("sluice_rtt_events_total", "What happened to packets, flows and RTTs.", []string{
+		"event",
+	}, nil)
+	tableDesc    = prometheus.NewDesc("sluice_rtt_flow_table_entries", "Flows that are followed now.", nil, nil)
+	protocolDesc = prometheus.NewDesc("sluice_rtt_protocol_bytes_total", "Bytes seen, by transport protocol.",
+		[]string{"protocol"}, nil)
+	ecnDesc = prometheus.NewDesc("sluice_rtt_ecn_packets_total", "Packets seen, by ECN codepoint.", []string{
+		"codepoint",
+	}, nil)
+	prefixDesc = prometheus.NewDesc("sluice_rtt_prefix_rtt_seconds", "RTTs of the hosts of a prefix.", []string{
+		"prefix",
+	}, nil)
+	prefixTraffic = prometheus.NewDesc("sluice_rtt_prefix_bytes_total", "Bytes that a prefix received or sent.",
+		[]string{"prefix", "direction"}, nil)
+	allDescs = []*prometheus.Desc{
+		packetsDesc, eventsDesc, tableDesc, protocolDesc, ecnDesc, prefixDesc, prefixTraffic,
+	}
 )
 
 // New returns a Collector without counters.
 func New() *Collector {
 	return &Collector{
 		rtts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sluice_rtt_seconds", Help: "RTTs.", Buckets: rttBuckets, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+			Name: "sluice_rtt_seconds", Help: "RTTs.", Buckets: rttBuckets, NativeHistogramBucketFactor: 1.1,
+			NativeHistogramMaxBucketNumber: 100,
 		}, []string{"protocol", "method"}),
 		flows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_rtt_flow_events_total", Help: "Directions of flows that opened or closed.",
@@ -168,7 +181,8 @@ func (m *Collector) collectPrefixes(ch chan<- prometheus.Metric) {
 	defer m.mu.Unlock()
 	for prefix, p := range m.prefixes {
 		name := prefix.String()
-		ch <- prometheus.MustNewConstMetric(prefixTraffic, prometheus.CounterValue, float64(p.received.Bytes), name, "received")
+		ch <- prometheus.MustNewConstMetric(prefixTraffic, prometheus.CounterValue, float64(p.received.Bytes), name,
+			"received")
 		ch <- prometheus.MustNewConstMetric(prefixTraffic, prometheus.CounterValue, float64(p.sent.Bytes), name, "sent")
 		if p.rtt.Count == 0 {
 			continue
@@ -177,8 +191,8 @@ func (m *Collector) collectPrefixes(ch chan<- prometheus.Metric) {
 	}
 }
 
-// buckets counts the RTTs up to the upper bound of each bucket, in seconds. Buckets double in width, to be few. The last
-// bin has no bound, and is in no bucket.
+// buckets counts the RTTs up to the upper bound of each bucket, in seconds. Buckets double in width, to be few. The
+// last bin has no bound, and is in no bucket.
 func buckets(h *report.Histogram) map[float64]uint64 {
 	counts := make(map[float64]uint64)
 	var below uint64

@@ -56,8 +56,10 @@ func TestMetricsOfCounters(t *testing.T) {
 	m := New()
 	m.counters = func() (report.Counters, error) {
 		return report.Counters{
-			Outcomes: []report.NamedCount{{Name: "tcp", Count: 7}}, Events: []report.NamedCount{{Name: "rtts", Count: 3}}, Flows: 2,
-			Transports: []report.NamedTraffic{{Name: "TCP", Traffic: report.Traffic{Packets: 7, Bytes: 700}}}, ECN: []report.NamedTraffic{{Name: "CE", Traffic: report.Traffic{Packets: 1, Bytes: 40}}},
+			Outcomes: []report.NamedCount{{Name: "tcp", Count: 7}},
+			Events:   []report.NamedCount{{Name: "rtts", Count: 3}}, Flows: 2,
+			Transports: []report.NamedTraffic{{Name: "TCP", Traffic: report.Traffic{Packets: 7, Bytes: 700}}},
+			ECN:        []report.NamedTraffic{{Name: "CE", Traffic: report.Traffic{Packets: 1, Bytes: 40}}},
 		}, nil
 	}
 	require.Equal(t, `sluice_rtt_ecn_packets_total{codepoint="CE"} 1

@@ -56,7 +56,9 @@ type jsonTotals struct {
 
 func (jsonLines) aggregation(b []byte, i *report.Interval) []byte {
 	a := i.Aggregation
-	return appendJSON(b, jsonAggregation{i.Start.UnixNano(), report.Bins, a.BinWidth, a.Every, a.Timeout, a.IPv4Prefix, a.IPv6Prefix})
+	return appendJSON(b, jsonAggregation{
+		i.Start.UnixNano(), report.Bins, a.BinWidth, a.Every, a.Timeout, a.IPv4Prefix, a.IPv6Prefix,
+	})
 }
 
 func (jsonLines) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {

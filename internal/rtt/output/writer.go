@@ -35,7 +35,8 @@ var encoders = map[Format]encoder{
 	PPViz:    ppviz{},
 }
 
-// A Writer is the Sink that writes to a file or a terminal. Only Reopen may be called at the same time as another method.
+// A Writer is the Sink that writes to a file or a terminal. Only Reopen may be called at the same time as another
+// method.
 type Writer struct {
 	open   func() (io.WriteCloser, error)
 	format Format
@@ -72,7 +73,8 @@ func (w *Writer) start() error {
 	return err
 }
 
-// Reopen makes the next Flush close the file and open it again, so that it can be rotated. It may be called at any time.
+// Reopen makes the next Flush close the file and open it again, so that it can be rotated. It may be called at any
+// time.
 func (w *Writer) Reopen() { w.reopen.Store(true) }
 
 // Close completes the output. It returns nil if another method has returned an error.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// maxCaptured is the length of the longest packet that libpcap captures. A longer one is an error in the file, for which no
-// memory is allocated.
+// maxCaptured is the length of the longest packet that libpcap captures. A longer one is an error in the file, for
+// which no memory is allocated.
 const maxCaptured = 262144
 
 // Packet is one packet of a capture.
@@ -62,8 +62,8 @@ func noEOF(err error) error {
 	return err
 }
 
-// Read returns the next packet. It returns io.EOF at the end of the file, and a *LinkError for a packet of a link type that
-// it does not know; the packets after that can be read.
+// Read returns the next packet. It returns io.EOF at the end of the file, and a *LinkError for a packet of a link type
+// that it does not know; the packets after that can be read.
 func (c *Reader) Read() (Packet, error) {
 	r, err := c.next()
 	if err != nil {

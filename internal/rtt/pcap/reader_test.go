@@ -23,7 +23,9 @@ func pcapOf(t testing.TB, link linkType, snaplen uint32, packets ...Packet) []by
 	require.NoError(t, w.WriteFileHeader(snaplen, layers.LinkType(link)))
 	for _, p := range packets {
 		data := p.Frame[:min(len(p.Frame), int(snaplen))]
-		require.NoError(t, w.WritePacket(gopacket.CaptureInfo{Timestamp: p.At, CaptureLength: len(data), Length: p.Length}, data))
+		require.NoError(t, w.WritePacket(gopacket.CaptureInfo{
+			Timestamp: p.At, CaptureLength: len(data), Length: p.Length,
+		}, data))
 	}
 	return b.Bytes()
 }
@@ -35,10 +37,14 @@ func pcapngOf(t testing.TB, links []linkType, packets ...Packet) []byte {
 	require.NoError(t, err)
 	for i, p := range packets {
 		if i > 0 {
-			_, err := w.AddInterface(pcapgo.NgInterface{Name: "other", LinkType: layers.LinkType(links[i]), SnapLength: 65535, OS: "linux"})
+			_, err := w.AddInterface(pcapgo.NgInterface{
+				Name: "other", LinkType: layers.LinkType(links[i]), SnapLength: 65535, OS: "linux",
+			})
 			require.NoError(t, err)
 		}
-		ci := gopacket.CaptureInfo{Timestamp: p.At, CaptureLength: len(p.Frame), Length: len(p.Frame), InterfaceIndex: i}
+		ci := gopacket.CaptureInfo{
+			Timestamp: p.At, CaptureLength: len(p.Frame), Length: len(p.Frame), InterfaceIndex: i,
+		}
 		require.NoError(t, w.WritePacket(ci, p.Frame))
 	}
 	require.NoError(t, w.Flush())
@@ -109,7 +115,9 @@ func TestCaptureLengths(t *testing.T) {
 func TestCapturePcapng(t *testing.T) {
 	at := time.Unix(1000, 5000).UTC()
 	packets, unknown := rest(t, pcapngOf(t, []linkType{linkEthernet, linkRaw, 105},
-		Packet{At: at, Frame: wire.Frame(packet4)}, Packet{At: at.Add(time.Second), Frame: packet6}, Packet{At: at, Frame: packet4}))
+		Packet{At: at, Frame: wire.Frame(packet4)}, Packet{
+			At: at.Add(time.Second), Frame: packet6,
+		}, Packet{At: at, Frame: packet4}))
 	require.Equal(t, 1, unknown, "Wi-Fi")
 	require.Equal(t, wire.Frame(packet4), packets[0].Frame)
 	require.Equal(t, wire.Frame(packet6)[12:], packets[1].Frame[12:])
@@ -172,7 +180,9 @@ func FuzzCapture(f *testing.F) {
 	f.Add(pcapOf(f, linkEthernet, 100, Packet{at, wire.Frame(packet4), 60}))
 	f.Add(pcapOf(f, linkNull, 100, Packet{at, []byte{2}, 1}))
 	f.Add(pcapOf(f, linkSLL, 100, Packet{at, make([]byte, 15), 15}))
-	f.Add(pcapngOf(f, []linkType{linkEthernet, linkRaw}, Packet{At: at, Frame: wire.Frame(packet6)}, Packet{At: at, Frame: packet6}))
+	f.Add(pcapngOf(f, []linkType{linkEthernet, linkRaw}, Packet{
+		At: at, Frame: wire.Frame(packet6),
+	}, Packet{At: at, Frame: packet6}))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		c, err := NewReader(bytes.NewReader(file))
 		for err == nil {

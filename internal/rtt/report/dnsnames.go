@@ -10,7 +10,8 @@ var (
 		251: "IXFR", 252: "AXFR", 255: "ANY", 257: "CAA",
 	}
 	rcodeNames = map[uint8]string{
-		0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED", 6: "YXDOMAIN", 7: "YXRRSET",
+		0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED", 6: "YXDOMAIN",
+		7: "YXRRSET",
 		8: "NXRRSET", 9: "NOTAUTH", 10: "NOTZONE",
 	}
 )

@@ -1,6 +1,6 @@
 // Package report has the values that the latency monitor reports, and the interface of what takes them.
 //
-// A [Sample] is one RTT of a flow, a [FlowEvent] the opening or closing of one direction of a flow, an [Interval] the traffic and
-// RTTs of network prefixes over some time. They go to a [Sink]: a file, metrics, a screen, or with [Tee] to several. A [FlowState]
-// and [Counters] are read on request instead.
+// A [Sample] is one RTT of a flow, a [FlowEvent] the opening or closing of one direction of a flow, an [Interval] the
+// traffic and RTTs of network prefixes over some time. They go to a [Sink]: a file, metrics, a screen, or with [Tee] to
+// several. A [FlowState] and [Counters] are read on request instead.
 package report

@@ -74,7 +74,7 @@ func (t *Table) UpdatePrefixes(i *report.Interval) {
 		if elapsed := i.End.Sub(i.Start).Seconds(); elapsed > 0 {
 			row.rate = float64(received.Bytes+sent.Bytes) / elapsed
 		}
-		tcp := p.Received.TCPTimestamps.Packets + p.Received.TCPPlain.Packets + p.Sent.TCPTimestamps.Packets + p.Sent.TCPPlain.Packets
+		tcp := tcpPackets(&p.Received) + tcpPackets(&p.Sent)
 		if tcp > 0 {
 			row.loss, row.lossKnown = min(1, float64(p.Retransmissions)/float64(tcp)), true
 		}
@@ -82,6 +82,8 @@ func (t *Table) UpdatePrefixes(i *report.Interval) {
 	}
 	t.sort()
 }
+
+func tcpPackets(t *report.PrefixTraffic) uint64 { return t.TCPTimestamps.Packets + t.TCPPlain.Packets }
 
 // SortBy sorts the table by another key.
 func (t *Table) SortBy(key SortKey) {
@@ -100,11 +102,13 @@ func (t *Table) sort() {
 		return float64(r.rtt)
 	}
 	slices.SortStableFunc(t.rows, func(a, b topRow) int {
-		return cmp.Or(cmp.Compare(key(&b), key(&a)), strings.Compare(a.source, b.source), strings.Compare(a.destination, b.destination))
+		return cmp.Or(cmp.Compare(key(&b), key(&a)), strings.Compare(a.source, b.source),
+			strings.Compare(a.destination, b.destination))
 	})
 }
 
-// columns are the titles, their widths, and the keys that sort by them. SOURCE and DESTINATION share the rest of the line.
+// columns are the titles, their widths, and the keys that sort by them. SOURCE and DESTINATION share the rest of the
+// line.
 var columns = []struct {
 	title string
 	width int
@@ -165,7 +169,8 @@ func (t *Table) ends(r *topRow, name int) string {
 	if t.Prefixes {
 		return fmt.Sprintf("%-*s", columns[0].width+2*name, r.source)
 	}
-	return fmt.Sprintf("%-*s%-*s%-*s", columns[0].width, r.protocol, name, cut(r.source, name-1), name, cut(r.destination, name-1))
+	return fmt.Sprintf("%-*s%-*s%-*s", columns[0].width, r.protocol, name, cut(r.source, name-1), name,
+		cut(r.destination, name-1))
 }
 
 func (r *topRow) numbers() string {

@@ -13,28 +13,34 @@ import (
 )
 
 // flowOf is a flow of a host that is told apart by the last number of its address.
-func flowOf(protocol string, host string, rtt time.Duration, sent, received uint64, retransmissions uint64) report.FlowState {
+func flowOf(protocol, host string, rtt time.Duration, sent, received, retransmissions uint64) report.FlowState {
 	return report.FlowState{
 		Ends: report.Ends{
-			Source: netip.MustParseAddrPort("10.0.0." + host + ":80"), Destination: netip.MustParseAddrPort("10.0.1.1:1000"), Protocol: protocol,
+			Source:      netip.MustParseAddrPort("10.0.0." + host + ":80"),
+			Destination: netip.MustParseAddrPort("10.0.1.1:1000"), Protocol: protocol,
 		},
-		SmoothedRTT: rtt, MinRTT: rtt / 2, Sent: report.Traffic{Packets: sent, Bytes: 100 * sent}, Received: report.Traffic{Packets: received, Bytes: 100 * received}, Retransmissions: retransmissions,
+		SmoothedRTT: rtt, MinRTT: rtt / 2, Sent: report.Traffic{Packets: sent, Bytes: 100 * sent},
+		Received: report.Traffic{Packets: received, Bytes: 100 * received}, Retransmissions: retransmissions,
 	}
 }
 
 func TestTopFlows(t *testing.T) {
 	top := Table{}
 	now := time.Unix(1000, 0)
-	top.UpdateFlows(now, []report.FlowState{flowOf("TCP", "1", 5*time.Millisecond, 10, 10, 0), flowOf("QUIC", "2", 9*time.Millisecond, 0, 0, 0)})
+	top.UpdateFlows(now, []report.FlowState{
+		flowOf("TCP", "1", 5*time.Millisecond, 10, 10, 0), flowOf("QUIC", "2", 9*time.Millisecond, 0, 0, 0),
+	})
 	top.UpdateFlows(now.Add(2*time.Second), []report.FlowState{
-		flowOf("TCP", "1", 5*time.Millisecond, 40, 30, 1), flowOf("QUIC", "2", 9*time.Millisecond, 10, 0, 0), flowOf("ICMP", "3", 0, 4, 3, 0),
+		flowOf("TCP", "1", 5*time.Millisecond, 40, 30, 1), flowOf("QUIC", "2", 9*time.Millisecond, 10, 0, 0),
+		flowOf("ICMP", "3", 0, 4, 3, 0),
 	})
 	lines := func() []string { return top.Render(100, 10) }
 	require.Equal(t, strings.TrimPrefix(`
 PROTO  SOURCE                   DESTINATION                  RTT ms▼     MIN ms  LOSS %     KBYTE/s
 QUIC   10.0.0.2:80              10.0.1.1:1000                  9.000      4.500       -         0.5
 TCP    10.0.0.1:80              10.0.1.1:1000                  5.000      2.500    2.50         2.5
-ICMP   10.0.0.3:80              10.0.1.1:1000                      -          -   25.00         0.0`, "\n"), strings.Join(lines(), "\n"))
+ICMP   10.0.0.3:80              10.0.1.1:1000                      -          -   25.00         0.0`, "\n"),
+		strings.Join(lines(), "\n"))
 	top.SortBy(SortLoss)
 	require.Contains(t, lines()[0], "LOSS %▼")
 	require.Contains(t, lines()[1], "ICMP")
@@ -53,6 +59,7 @@ func TestTopPrefixes(t *testing.T) {
 	require.Equal(t, strings.TrimPrefix(`
 PREFIX                                                       RTT ms▼     MIN ms  LOSS %     KBYTE/s
 10.99.1.0/24                                                   6.000      2.000   12.50         0.2
-::/0                                                               -          -       -         0.0`, "\n"), strings.Join(top.Render(100, 10), "\n"))
+::/0                                                               -          -       -         0.0`, "\n"),
+		strings.Join(top.Render(100, 10), "\n"))
 	require.Equal(t, 2, top.Len())
 }

@@ -32,8 +32,8 @@ var (
 	server = netip.MustParseAddr("198.19.0.1")
 )
 
-// A Router forwards in the network namespace of the thread that made it: data of flows from inside to outside, and one ACK for
-// each segment back. What it forwards is thrown away by the devices.
+// A Router forwards in the network namespace of the thread that made it: data of flows from inside to outside, and one
+// ACK for each segment back. What it forwards is thrown away by the devices.
 type Router struct {
 	objects     bpf.FloodObjects
 	taps        []*os.File
@@ -82,7 +82,10 @@ const queue = 64
 
 // device adds a TAP device that leads to a host. Nobody reads from it, so that what it sends is dropped at little cost.
 func (r *Router) device(name string, host netip.Addr) (*netlink.LinkAttrs, error) {
-	tap := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI, Queues: 1}
+	tap := &netlink.Tuntap{
+		LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI,
+		Queues: 1,
+	}
 	if err := netlink.LinkAdd(tap); err != nil {
 		return nil, fmt.Errorf("add %s: %w", name, err)
 	}
@@ -97,7 +100,8 @@ func (r *Router) device(name string, host netip.Addr) (*netlink.LinkAttrs, error
 		netlink.LinkSetUp(link),
 		netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: host.Next().AsSlice(), Mask: net.CIDRMask(24, 32)}}),
 		netlink.NeighSet(&netlink.Neigh{
-			LinkIndex: attrs.Index, State: unix.NUD_PERMANENT, IP: host.AsSlice(), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9},
+			LinkIndex: attrs.Index, State: unix.NUD_PERMANENT, IP: host.AsSlice(),
+			HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9},
 		}))
 }
 

@@ -64,8 +64,9 @@ func DNS() *report.Sample {
 // QUIC is a sample of 30 ms, in two parts.
 func QUIC() *report.Sample {
 	return &report.Sample{
-		Ends: ends("QUIC"), Time: Time, Method: report.MethodSpin, RTT: 30 * time.Millisecond, MinRTT: 30 * time.Millisecond,
-		QUIC: &report.QUIC{Near: 10*time.Millisecond + 500, Far: 20 * time.Millisecond},
+		Ends: ends("QUIC"), Time: Time, Method: report.MethodSpin, RTT: 30 * time.Millisecond,
+		MinRTT: 30 * time.Millisecond,
+		QUIC:   &report.QUIC{Near: 10*time.Millisecond + 500, Far: 20 * time.Millisecond},
 	}
 }
 
@@ -89,7 +90,8 @@ func Interval() *report.Interval {
 	traffic := func(packets, bytes uint64) report.Traffic { return report.Traffic{Packets: packets, Bytes: bytes} }
 	return &report.Interval{
 		Aggregation: &report.Aggregation{
-			Every: 2 * time.Second, Timeout: 30 * time.Second, BinWidth: 4 * time.Millisecond, IPv4Prefix: 24, IPv6Prefix: 48,
+			Every: 2 * time.Second, Timeout: 30 * time.Second, BinWidth: 4 * time.Millisecond, IPv4Prefix: 24,
+			IPv6Prefix: 48,
 		},
 		Start: Time.Add(-2 * time.Second),
 		End:   Time,
@@ -106,8 +108,12 @@ func Interval() *report.Interval {
 			Prefix: netip.MustParsePrefix("::/0"),
 			Sent:   report.PrefixTraffic{Other: traffic(1, 60)},
 		}},
-		Transports: []report.NamedTraffic{{Name: "TCP", Traffic: traffic(8, 380)}, {Name: "ICMP", Traffic: traffic(1, 60)}},
-		ECN:        []report.NamedTraffic{{Name: "Not-ECT", Traffic: traffic(8, 400)}, {Name: "CE", Traffic: traffic(1, 40)}},
-		Errors:     []report.NamedCount{{Name: "create-flow-state", Count: 2}},
+		Transports: []report.NamedTraffic{
+			{Name: "TCP", Traffic: traffic(8, 380)}, {Name: "ICMP", Traffic: traffic(1, 60)},
+		},
+		ECN: []report.NamedTraffic{
+			{Name: "Not-ECT", Traffic: traffic(8, 400)}, {Name: "CE", Traffic: traffic(1, 40)},
+		},
+		Errors: []report.NamedCount{{Name: "create-flow-state", Count: 2}},
 	}
 }

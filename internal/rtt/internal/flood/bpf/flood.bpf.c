@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// A generator of forwarded TCP traffic: the kernel's test run of XDP programs hands this program a frame, over and over,
-// and what the program makes of it goes on through the network stack as if a device had received it.
+// A generator of forwarded TCP traffic: the kernel's test run of XDP programs hands this program a frame, over and
+// over, and what the program makes of it goes on through the network stack as if a device had received it.
 //go:build ignore
 
 #include <sluice/types.h>
@@ -27,8 +27,8 @@ volatile const u32 payload; // of a segment with data
 
 u32 packets[2]; // of each direction so far
 
-// fill makes the frame the next one of its direction, flow after flow: each ACK is that of the data of the same number. The
-// template is copied each time, because frames are used again after they were forwarded, which changes them.
+// fill makes the frame the next one of its direction, flow after flow: each ACK is that of the data of the same number.
+// The template is copied each time, because frames are used again after they were forwarded, which changes them.
 INLINE int fill(struct xdp_md *ctx, int back)
 {
 	struct headers *h = (void *)(long)ctx->data;
