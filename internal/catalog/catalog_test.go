@@ -53,10 +53,11 @@ const wantCommon = `{
 
 const wantMSF = `{"version":"draft-01","tracks":[` +
 	`{"name":"1.m4s","packaging":"cmaf","isLive":true,"role":"video","renderGroup":1,"initRef":"init-1.m4s",` +
-	`"initData":"ZnR5cDE=","codec":"avc1.4d401e","framerate":25,"timescale":12800,"bitrate":309691,"width":640,"height":360},` +
+	`"initData":"ZnR5cDE=","codec":"avc1.4d401e","framerate":25,"timescale":12800,"bitrate":309691,` +
+	`"width":640,"height":360},` +
 	`{"name":"2.m4s","packaging":"cmaf","isLive":true,"role":"audio","renderGroup":1,"initRef":"init-2.m4s",` +
-	`"initData":"ZnR5cDI=","codec":"mp4a.40.2","timescale":48000,"bitrate":64305,"samplerate":48000,"channelConfig":"2",` +
-	`"lang":"eng"}],"initDataList":[{"id":"init-1.m4s","type":"inline","data":"ZnR5cDE="},` +
+	`"initData":"ZnR5cDI=","codec":"mp4a.40.2","timescale":48000,"bitrate":64305,"samplerate":48000,` +
+	`"channelConfig":"2","lang":"eng"}],"initDataList":[{"id":"init-1.m4s","type":"inline","data":"ZnR5cDE="},` +
 	`{"id":"init-2.m4s","type":"inline","data":"ZnR5cDI="}]}`
 
 func TestCommon(t *testing.T) {
@@ -96,22 +97,34 @@ func TestParse(t *testing.T) {
 		"moq-pub": {
 			in: `{"version":1,"streamingFormat":1,"streamingFormatVersion":"0.2","supportsDeltaUpdates":true,
 				"commonTrackFields":{"namespace":"/bbb","packaging":"cmaf","renderGroup":1},
-				"tracks":[{"name":"1.m4s","initTrack":"0.mp4","selectionParams":{"codec":"avc1.640028","width":1280,"height":720}},
-				{"name":"2.m4s","initTrack":"0.mp4","selectionParams":{"codec":"mp4a.40.2","samplerate":44100,"channelConfig":"2"}}]}`,
+				"tracks":[{"name":"1.m4s","initTrack":"0.mp4",
+					"selectionParams":{"codec":"avc1.640028","width":1280,"height":720}},
+				{"name":"2.m4s","initTrack":"0.mp4",
+					"selectionParams":{"codec":"mp4a.40.2","samplerate":44100,"channelConfig":"2"}}]}`,
 			want: []Track{
-				{Name: "1.m4s", Namespace: "bbb", Packaging: "cmaf", RenderGroup: 1, InitTrack: "0.mp4", Role: "video", Codec: "avc1.640028", Width: 1280, Height: 720},
-				{Name: "2.m4s", Namespace: "bbb", Packaging: "cmaf", RenderGroup: 1, InitTrack: "0.mp4", Role: "audio", Codec: "mp4a.40.2", SampleRate: 44100, Channels: "2"},
+				{
+					Name: "1.m4s", Namespace: "bbb", Packaging: "cmaf", RenderGroup: 1, InitTrack: "0.mp4",
+					Role: "video", Codec: "avc1.640028", Width: 1280, Height: 720,
+				},
+				{
+					Name: "2.m4s", Namespace: "bbb", Packaging: "cmaf", RenderGroup: 1, InitTrack: "0.mp4",
+					Role: "audio", Codec: "mp4a.40.2", SampleRate: 44100, Channels: "2",
+				},
 			},
 		},
 		"MSF draft 00": {
-			in: `{"version":1,"generatedAt":1746104606044,"tracks":[{"name":"v","packaging":"cmaf","isLive":true,"role":"video",
-				"codec":"avc1.640028","initData":"AAAA","x-custom":{}}]}`,
-			want: []Track{{Name: "v", Packaging: "cmaf", Role: "video", Codec: "avc1.640028", InitData: []byte{0, 0, 0}}},
+			in: `{"version":1,"generatedAt":1746104606044,"tracks":[{"name":"v","packaging":"cmaf","isLive":true,
+				"role":"video","codec":"avc1.640028","initData":"AAAA","x-custom":{}}]}`,
+			want: []Track{
+				{Name: "v", Packaging: "cmaf", Role: "video", Codec: "avc1.640028", InitData: []byte{0, 0, 0}},
+			},
 		},
 		"MSF draft 01": {
-			in: `{"version":"draft-01","tracks":[{"name":"a","packaging":"cmaf","isLive":true,"codec":"opus","initRef":"x"},
+			in: `{"version":"draft-01","tracks":[
+				{"name":"a","packaging":"cmaf","isLive":true,"codec":"opus","initRef":"x"},
 				{"name":"b","packaging":"cmaf","isLive":true,"codec":"hvc1.1","initRef":"property"}],
-				"initDataList":[{"id":"x","type":"inline","data":"AAAA"},{"id":"property","type":"track-property","data":"0x4001"}]}`,
+				"initDataList":[{"id":"x","type":"inline","data":"AAAA"},
+				{"id":"property","type":"track-property","data":"0x4001"}]}`,
 			want: []Track{
 				{Name: "a", Packaging: "cmaf", Role: "audio", Codec: "opus", InitData: []byte{0, 0, 0}},
 				{Name: "b", Packaging: "cmaf", Role: "video", Codec: "hvc1.1"},
@@ -125,11 +138,17 @@ func TestParse(t *testing.T) {
 		"not JSON":        {in: `hello`, wantErr: "invalid character"},
 		"no version":      {in: `{"tracks":[]}`, wantErr: "no version"},
 		"future":          {in: `{"version":2,"tracks":[]}`, wantErr: "version 2 of MSF is not known"},
-		"future common":   {in: `{"version":2,"streamingFormat":1,"tracks":[]}`, wantErr: "version 2 of the common catalog format is not known"},
-		"nameless track":  {in: `{"version":1,"tracks":[{"codec":"opus"}]}`, wantErr: "no name"},
-		"wrong type":      {in: `{"version":1,"tracks":{}}`, wantErr: "cannot unmarshal"},
-		"too many tracks": {in: `{"version":1,"tracks":[` + strings.Repeat(`{"name":"a"},`, 256) + `{"name":"a"}]}`, wantErr: "more than 256 tracks"},
-		"too large":       {in: strings.Repeat(" ", MaxSize) + `{}`, wantErr: "the limit is"},
+		"future common": {
+			in:      `{"version":2,"streamingFormat":1,"tracks":[]}`,
+			wantErr: "version 2 of the common catalog format is not known",
+		},
+		"nameless track": {in: `{"version":1,"tracks":[{"codec":"opus"}]}`, wantErr: "no name"},
+		"wrong type":     {in: `{"version":1,"tracks":{}}`, wantErr: "cannot unmarshal"},
+		"too many tracks": {
+			in:      `{"version":1,"tracks":[` + strings.Repeat(`{"name":"a"},`, 256) + `{"name":"a"}]}`,
+			wantErr: "more than 256 tracks",
+		},
+		"too large": {in: strings.Repeat(" ", MaxSize) + `{}`, wantErr: "the limit is"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Parse([]byte(tt.in))

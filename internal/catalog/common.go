@@ -51,8 +51,8 @@ type selectionParams struct {
 	Language      string  `json:"lang,omitempty"`
 }
 
-// Common encodes the catalog in the common format. All tracks need to have the same namespace, packaging and render group;
-// their namespace is required by players, which is why it is an argument.
+// Common encodes the catalog in the common format. All tracks need to have the same namespace, packaging and render
+// group; their namespace is required by players, which is why it is an argument.
 func (c Catalog) Common(namespace string) ([]byte, error) {
 	out := common{
 		Version:                commonVersion,
@@ -68,7 +68,8 @@ func (c Catalog) Common(namespace string) ([]byte, error) {
 			InitTrack:    t.InitTrack,
 			commonFields: commonFields{AltGroup: t.AltGroup},
 			SelectionParams: selectionParams{
-				Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Bitrate: t.Bitrate, Width: t.Width, Height: t.Height,
+				Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Bitrate: t.Bitrate, Width: t.Width,
+				Height:     t.Height,
 				SampleRate: t.SampleRate, ChannelConfig: t.Channels, Language: t.Language,
 			},
 		})
@@ -95,7 +96,8 @@ func parseCommon(b []byte) (Catalog, error) {
 			Packaging:   first(t.Packaging, in.CommonTrackFields.Packaging),
 			RenderGroup: first(t.RenderGroup, in.CommonTrackFields.RenderGroup),
 			AltGroup:    first(t.AltGroup, in.CommonTrackFields.AltGroup),
-			Codec:       p.Codec, MIMEType: p.MIMEType, Framerate: p.Framerate, Bitrate: p.Bitrate, Width: p.Width, Height: p.Height,
+			Codec:       p.Codec, MIMEType: p.MIMEType, Framerate: p.Framerate, Bitrate: p.Bitrate, Width: p.Width,
+			Height:     p.Height,
 			SampleRate: p.SampleRate, Channels: p.ChannelConfig, Language: p.Language,
 		}
 		out.Role = role(out)

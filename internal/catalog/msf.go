@@ -46,8 +46,8 @@ type msfInit struct {
 	Data string `json:"data"`
 }
 
-// MSF encodes the catalog of a live broadcast as MSF. The init segment of a track stands both where draft 01 of MSF looks for
-// it, and where CMSF and draft 00 do.
+// MSF encodes the catalog of a live broadcast as MSF. The init segment of a track stands both where draft 01 of MSF
+// looks for it, and where CMSF and draft 00 do.
 func (c Catalog) MSF() ([]byte, error) {
 	version, _ := json.Marshal(msfVersion)
 	out := msf{Version: version, Tracks: []msfTrack{}}

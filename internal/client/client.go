@@ -1,5 +1,5 @@
-// Package client keeps a MoQ session with a relay: it connects, connects again when a session is lost, and moves to another
-// session when the relay asks for it.
+// Package client keeps a MoQ session with a relay: it connects, connects again when a session is lost, and moves to
+// another session when the relay asks for it.
 package client
 
 import (
@@ -25,7 +25,8 @@ type Config struct {
 	Transport transport.ClientConfig
 	// Tokens authorize the session and each request.
 	Tokens []moqt.Token
-	// Patience is how long to try to connect again after a session was lost. Default: [DefaultPatience]. Negative: do not try.
+	// Patience is how long to try to connect again after a session was lost. Default: [DefaultPatience]. Negative: do
+	// not try.
 	Patience time.Duration
 	Logger   *slog.Logger // default: slog.Default()
 
@@ -49,8 +50,8 @@ func (c Config) withDefaults() Config {
 // Endpoint is what uses a session.
 type Endpoint interface {
 	session.Handler
-	// Serve uses the session until there is no more to do, and returns nil, or until the context is done, because the session
-	// has ended or another one takes over. Other errors end Run.
+	// Serve uses the session until there is no more to do, and returns nil, or until the context is done, because the
+	// session has ended or another one takes over. Other errors end Run.
 	Serve(context.Context) error
 }
 
@@ -85,8 +86,8 @@ func (e *ConnectError) Error() string { return fmt.Sprintf("no session with the 
 // Unwrap returns the cause.
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// How fast connecting again is tried. A relay that restarts is back in less than a second, and its clients should not all come
-// at the same moment.
+// How fast connecting again is tried. A relay that restarts is back in less than a second, and its clients should not
+// all come at the same moment.
 const (
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 5 * time.Second
@@ -101,8 +102,8 @@ const moveTime = 10 * time.Second
 // grace is how long Serve may go on when Run's context is done, to end what it does in good order.
 const grace = 5 * time.Second
 
-// Run connects to the relay and serves the session, and all that replace it, with an endpoint each, until an endpoint is done or
-// the context is. The first connection has to succeed at once.
+// Run connects to the relay and serves the session, and all that replace it, with an endpoint each, until an endpoint
+// is done or the context is. The first connection has to succeed at once.
 func Run(ctx context.Context, cfg Config, endpoint func(*Link) Endpoint) error {
 	r := &runner{cfg: cfg.withDefaults(), endpoint: endpoint}
 	defer r.closeAll()
@@ -219,7 +220,8 @@ func (r *runner) served(ctx context.Context, l *Link, err error) (*Link, error) 
 	return r.reconnect(ctx, l.URL)
 }
 
-// mayRetry reports whether a refusal is for now only, of a relay that has accepted the same before, and patience is not over.
+// mayRetry reports whether a refusal is for now only, of a relay that has accepted the same before, and patience is not
+// over.
 func (r *runner) mayRetry(e *moqt.RequestError) bool {
 	if r.sessions == 1 || e.RetryInterval == 0 && e.Code != moqt.RequestGoingAway {
 		return false
@@ -271,7 +273,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// move goes to another session when the relay has sent GOAWAY (draft §3.6). The old one is used until the new one is established.
+// move goes to another session when the relay has sent GOAWAY (draft §3.6). The old one is used until the new one is
+// established.
 func (r *runner) move(ctx context.Context, l *Link, g moqt.Goaway) (*Link, error) {
 	url := cmp.Or(g.NewSessionURI, l.URL)
 	patience := moveTime

@@ -40,7 +40,10 @@ func TestReaderReturnsTheSampleClip(t *testing.T) {
 	data := sample(t)
 	in, chunks := readAll(t, data)
 	require.Equal(t, []Track{
-		{ID: 1, Kind: Video, Timescale: 12800, Codec: "avc1.4d401e", Width: 640, Height: 360, Bitrate: in.Tracks[0].Bitrate},
+		{
+			ID: 1, Kind: Video, Timescale: 12800, Codec: "avc1.4d401e", Width: 640, Height: 360,
+			Bitrate: in.Tracks[0].Bitrate,
+		},
 		{ID: 2, Kind: Audio, Timescale: 48000, Codec: "mp4a.40.2", SampleRate: 48000, Channels: 2, Bitrate: 64305},
 	}, in.Tracks)
 	require.Positive(t, in.Tracks[0].Bitrate)
@@ -289,18 +292,24 @@ func TestReaderErrors(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"empty":                     {nil, "not fragmented MP4"},
-		"text":                      {[]byte("#EXTM3U\n#EXT-X-VERSION:7\n"), "not fragmented MP4"},
-		"text like a box":           {[]byte("#!/bin/sh\n"), "not fragmented MP4"},
-		"moov at the end":           {progressive, "not fragmented MP4"},
-		"no mvex":                   {noMvex, "not fragmented MP4"},
-		"huge moof":                 {huge, "the limit is"},
-		"mdat first":                {append(bytes.Clone(in.Data), makeBox("mdat", nil)...), "mdat box without a moof"},
-		"moof twice":                {append(bytes.Clone(in.Data), bytes.Repeat(chunks[0].Data[:len(chunks[0].Data)-len(media(t, chunks[0]))-8], 2)...), "without an mdat"},
-		"other init":                {other, "the init segment changes"},
-		"open-ended box":            {append(bytes.Clone(in.Data), 0, 0, 0, 0, 'm', 'd', 'a', 't'), "runs to the end"},
-		"track without init":        {append(in.Only(1), chunks[1].Data...), "track 2 is not in the init segment"},
-		"box shorter than a header": {append(bytes.Clone(in.Data), 0, 0, 0, 7, 'f', 'r', 'e', 'e'), "fewer than its header"},
+		"empty":           {nil, "not fragmented MP4"},
+		"text":            {[]byte("#EXTM3U\n#EXT-X-VERSION:7\n"), "not fragmented MP4"},
+		"text like a box": {[]byte("#!/bin/sh\n"), "not fragmented MP4"},
+		"moov at the end": {progressive, "not fragmented MP4"},
+		"no mvex":         {noMvex, "not fragmented MP4"},
+		"huge moof":       {huge, "the limit is"},
+		"mdat first":      {append(bytes.Clone(in.Data), makeBox("mdat", nil)...), "mdat box without a moof"},
+		"moof twice": {
+			append(bytes.Clone(in.Data),
+				bytes.Repeat(chunks[0].Data[:len(chunks[0].Data)-len(media(t, chunks[0]))-8], 2)...),
+			"without an mdat",
+		},
+		"other init":         {other, "the init segment changes"},
+		"open-ended box":     {append(bytes.Clone(in.Data), 0, 0, 0, 0, 'm', 'd', 'a', 't'), "runs to the end"},
+		"track without init": {append(in.Only(1), chunks[1].Data...), "track 2 is not in the init segment"},
+		"box shorter than a header": {
+			append(bytes.Clone(in.Data), 0, 0, 0, 7, 'f', 'r', 'e', 'e'), "fewer than its header",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewReader(bytes.NewReader(tt.data))
@@ -353,10 +362,18 @@ func TestCodecNames(t *testing.T) {
 		"vp09.02.31.10":   {Video, entry(78, "vp09", "vpcC", 1, 0, 0, 0, 2, 31, 0xa0)},
 		"opus":            {Audio, entry(28, "Opus", "dOps", 0)},
 		"ac-3":            {Audio, entry(28, "ac-3", "dac3", 0)},
-		"mp4a.40.42":      {Audio, entry(28, "mp4a", "esds", 0, 0, 0, 0, 3, 22, 0, 1, 0, 4, 17, 0x40, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 2, 0xf9, 0x40)},
-		"mp4a.6b":         {Audio, entry(28, "mp4a", "esds", 0, 0, 0, 0, 3, 0x80, 0x80, 18, 0, 1, 0, 4, 13, 0x6b, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)},
-		"xyzw":            {Video, box{typ: "xyzw"}},
-		"mp4a":            {Audio, entry(28, "mp4a", "esds", 0, 0, 0, 0, 3, 200)},
+		"mp4a.40.42": {
+			Audio,
+			entry(28, "mp4a", "esds", 0, 0, 0, 0, 3, 22, 0, 1, 0, 4, 17, 0x40, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5,
+				2, 0xf9, 0x40),
+		},
+		"mp4a.6b": {
+			Audio,
+			entry(28, "mp4a", "esds", 0, 0, 0, 0, 3, 0x80, 0x80, 18, 0, 1, 0, 4, 13, 0x6b, 0x15, 0, 0, 0, 0, 0, 0, 0, 0,
+				0, 0, 0),
+		},
+		"xyzw": {Video, box{typ: "xyzw"}},
+		"mp4a": {Audio, entry(28, "mp4a", "esds", 0, 0, 0, 0, 3, 200)},
 	} {
 		track := Track{Kind: tt.kind}
 		track.describe(tt.entry)

@@ -58,7 +58,8 @@ func hevcName(entry string, c []byte) string {
 	if c[1]&0x20 != 0 {
 		tier = "H"
 	}
-	name := fmt.Sprintf("%s.%s%d.%X.%s%d", entry, space, c[1]&31, bits.Reverse32(binary.BigEndian.Uint32(c[2:])), tier, c[12])
+	name := fmt.Sprintf("%s.%s%d.%X.%s%d", entry, space, c[1]&31, bits.Reverse32(binary.BigEndian.Uint32(c[2:])), tier,
+		c[12])
 	constraints := strings.TrimRight(string(c[6:12]), "\x00")
 	for i := range len(constraints) {
 		name += fmt.Sprintf(".%X", constraints[i])

@@ -119,8 +119,8 @@ func parseTrak(trak []byte) (Track, error) {
 	return t, nil
 }
 
-// afterTimes returns the fields that follow the creation and modification times of a tkhd or mdhd box, which have 32 bits in
-// version 0 and 64 bits in version 1.
+// afterTimes returns the fields that follow the creation and modification times of a tkhd or mdhd box, which have 32
+// bits in version 0 and 64 bits in version 1.
 func afterTimes(full []byte) []byte {
 	if len(full) == 0 || full[0] != 1 {
 		return skipBytes(full, 4+8)

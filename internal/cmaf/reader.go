@@ -3,6 +3,7 @@ package cmaf
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +32,8 @@ func NewReader(r io.Reader) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 64<<10), skipped: map[string]int{}}
 }
 
-// Skipped counts the boxes that were left out because they have no place in a chunk, such as styp, sidx or emsg, by type.
+// Skipped counts the boxes that were left out because they have no place in a chunk, such as styp, sidx or emsg, by
+// type.
 func (r *Reader) Skipped() map[string]int { return maps.Clone(r.skipped) }
 
 // Init returns the init segment, reading up to its end if that has not happened yet.
@@ -80,9 +82,9 @@ func (r *Reader) setInit(data []byte) (*Init, error) {
 	return in, nil
 }
 
-// Next returns the next chunk, io.EOF after the last one, and io.ErrUnexpectedEOF if the stream ends inside a chunk.
-// A moof box with several tracks becomes one chunk for each, and chunks that address their media by its position in the file
-// are rewritten to address it from their moof box; all others are returned byte for byte.
+// Next returns the next chunk, io.EOF after the last one, and io.ErrUnexpectedEOF if the stream ends inside a chunk. A
+// moof box with several tracks becomes one chunk for each, and chunks that address their media by its position in the
+// file are rewritten to address it from their moof box; all others are returned byte for byte.
 func (r *Reader) Next() (Chunk, error) {
 	if _, err := r.Init(); err != nil {
 		return Chunk{}, err
@@ -114,7 +116,7 @@ func (r *Reader) Next() (Chunk, error) {
 // again skips a repeated init segment; a different one would need new tracks.
 func (r *Reader) again(h header) error {
 	b, err := r.read(h, MaxHeaderSize)
-	if err == nil && h.typ == "moov" && string(b) != string(r.init.Data[len(r.init.Data)-min(len(b), len(r.init.Data)):]) {
+	if err == nil && h.typ == "moov" && !bytes.HasSuffix(r.init.Data, b) {
 		return fmt.Errorf("at byte %d: the init segment changes; publish the rest as a broadcast of its own", r.at)
 	}
 	return err
@@ -166,7 +168,9 @@ func (r *Reader) mdat() ([]byte, error) {
 }
 
 func (f *fragment) chunk(data []byte) Chunk {
-	return Chunk{Track: f.track, DecodeTime: f.decodeTime, Duration: f.duration, Samples: f.samples, Sync: f.sync, Data: data}
+	return Chunk{
+		Track: f.track, DecodeTime: f.decodeTime, Duration: f.duration, Samples: f.samples, Sync: f.sync, Data: data,
+	}
 }
 
 func (r *Reader) header() (header, error) {
@@ -184,7 +188,9 @@ func (r *Reader) header() (header, error) {
 }
 
 // firstTypes are the boxes with which MP4 files and streams start. Anything else is another format.
-var firstTypes = []string{"ftyp", "moov", "styp", "sidx", "emsg", "prft", "free", "skip", "wide", "uuid", "pdin", "mdat", "moof"}
+var firstTypes = []string{
+	"ftyp", "moov", "styp", "sidx", "emsg", "prft", "free", "skip", "wide", "uuid", "pdin", "mdat", "moof",
+}
 
 func (r *Reader) read(h header, limit uint64) ([]byte, error) {
 	b, err := h.readRest(r.r, limit)

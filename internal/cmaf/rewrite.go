@@ -26,8 +26,8 @@ func makeBox(typ string, body ...[]byte) []byte {
 	return b
 }
 
-// split makes one chunk of each fragment of a moof box, with media that is addressed from the start of its own moof box.
-// position is where the moof box was in the file.
+// split makes one chunk of each fragment of a moof box, with media that is addressed from the start of its own moof
+// box. position is where the moof box was in the file.
 func split(moof, mdat []byte, position uint64, frags []fragment) ([]Chunk, error) {
 	whole := slices.Concat(moof, mdat)
 	chunks := make([]Chunk, 0, len(frags))
@@ -76,7 +76,8 @@ func (f *fragment) gather(whole []byte, from uint64) (media []byte, end uint64, 
 	return media, end, nil
 }
 
-// moof returns a copy of a moof box with only its track fragment of that index. The media starts at offset from the box.
+// moof returns a copy of a moof box with only its track fragment of that index. The media starts at offset from the
+// box.
 func (f *fragment) moof(old []byte, index, offset int) []byte {
 	first, _ := firstBox(old)
 	n := -1
@@ -183,7 +184,7 @@ func (in *Init) Only(tracks ...uint32) []byte {
 				}
 			case "mvex":
 				return makeBox("mvex", rewrite(y.body, func(z box) []byte {
-					if z.typ == "trex" && len(z.body) >= 8 && !slices.Contains(tracks, binary.BigEndian.Uint32(z.body[4:])) {
+					if id, ok := z.extends(); ok && !slices.Contains(tracks, id) {
 						return nil
 					}
 					return z.raw
@@ -192,6 +193,14 @@ func (in *Init) Only(tracks ...uint32) []byte {
 			return y.raw
 		}))
 	})
+}
+
+// extends returns the track that a trex box is for.
+func (b box) extends() (id uint32, ok bool) {
+	if b.typ != "trex" || len(b.body) < 8 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(b.body[4:]), true
 }
 
 // Join makes one init segment of several, whose tracks need to have different ids.

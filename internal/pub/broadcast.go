@@ -16,8 +16,8 @@ const initName = "0.mp4"
 // mediaName is the name of a media track.
 func mediaName(id uint32) string { return fmt.Sprintf("%d.m4s", id) }
 
-// Priorities are the publisher priorities of subgroups; 0 is the most urgent (draft §7). Key frames get subgroups of their own if
-// their priority is not that of the other frames.
+// Priorities are the publisher priorities of subgroups; 0 is the most urgent (draft §7). Key frames get subgroups of
+// their own if their priority is not that of the other frames.
 type Priorities struct {
 	Catalog, Audio, Key, Delta uint8
 }
@@ -82,8 +82,8 @@ func (b *broadcast) add(cfg *Config, name string, priority uint8, static bool) (
 	return t, nil
 }
 
-// trackProperties are those of draft §12 that the broadcast needs. Delivery timeouts are for media only. Catalogs and the init
-// segment can have new groups whenever a subscriber asks for one.
+// trackProperties are those of draft §12 that the broadcast needs. Delivery timeouts are for media only. Catalogs and
+// the init segment can have new groups whenever a subscriber asks for one.
 func trackProperties(cfg *Config, priority uint8, static bool) (moqt.Properties, error) {
 	pairs := []moqt.KeyValuePair{{Type: moqt.PropertyDefaultPublisherPriority, Value: uint64(priority)}}
 	if static {
@@ -121,8 +121,9 @@ func (b *broadcast) end() {
 func describe(in *cmaf.Init) (c catalog.Catalog) {
 	for _, t := range in.Tracks {
 		out := catalog.Track{
-			Name: mediaName(t.ID), Packaging: "cmaf", Role: string(t.Kind), InitTrack: initName, InitData: in.Only(t.ID),
-			Codec: t.Codec, Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Bitrate: t.Bitrate,
+			Name: mediaName(t.ID), Packaging: "cmaf", Role: string(t.Kind), InitTrack: initName,
+			InitData: in.Only(t.ID),
+			Codec:    t.Codec, Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Bitrate: t.Bitrate,
 			Timescale: int(t.Timescale), Language: t.Language, RenderGroup: 1,
 		}
 		if t.Channels > 0 {

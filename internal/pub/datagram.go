@@ -6,8 +6,9 @@ import (
 	"sluice/moqt"
 )
 
-// maxDatagramPayload is how many bytes of an object fit into a datagram wherever QUIC works: packets of 1,200 bytes, less 41 for the packet,
-// 11 for the DATAGRAM frame on WebTransport and 26 for the object's header, as long as they can be.
+// maxDatagramPayload is how many bytes of an object fit into a datagram wherever QUIC works: packets of 1,200 bytes,
+// less 41 for the packet, 11 for the DATAGRAM frame on WebTransport and 26 for the object's header, as long as they can
+// be.
 const maxDatagramPayload = 1100
 
 // sendDatagram sends an object in a datagram, or drops it if that is too late (draft §8).

@@ -51,7 +51,8 @@ func TestDatagrams(t *testing.T) {
 		require.Equal(t, 5, ended, "groups")
 		require.Len(t, r.datagrams, 470+ended)
 		require.NotEmpty(t, objects)
-		media := slices.DeleteFunc(r.datagrams, func(d moqt.ObjectDatagram) bool { return d.Status != moqt.StatusNormal })
+		noMedia := func(d moqt.ObjectDatagram) bool { return d.Status != moqt.StatusNormal }
+		media := slices.DeleteFunc(r.datagrams, noMedia)
 		for i, o := range objects {
 			require.True(t, o.Datagram)
 			require.Equal(t, media[i].Location, o.Location)

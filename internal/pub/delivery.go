@@ -52,8 +52,8 @@ func shorter(subscriber *uint64, publisher uint64) time.Duration {
 	return moqt.Milliseconds(*subscriber)
 }
 
-// startOf is where a subscription with that filter starts. What the filter includes of the past is sent from the start of the
-// current group on, so that playback can begin; older groups are for FETCH.
+// startOf is where a subscription with that filter starts. What the filter includes of the past is sent from the start
+// of the current group on, so that playback can begin; older groups are for FETCH.
 func (t *track) startOf(filter *moqt.Filter, largest *moqt.Location) moqt.Range {
 	r := filter.Range(largest)
 	if largest != nil {
@@ -62,8 +62,8 @@ func (t *track) startOf(filter *moqt.Filter, largest *moqt.Location) moqt.Range 
 	return r
 }
 
-// run delivers until the track or the subscription ends, and then ends the subscription. When the subscriber has moved, it gets
-// the current group to its end, so that the new session can take over there.
+// run delivers until the track or the subscription ends, and then ends the subscription. When the subscriber has moved,
+// it gets the current group to its end, so that the new session can take over there.
 func (d *delivery) run() {
 	defer d.cancel()
 	go d.takeUpdates()
@@ -165,8 +165,8 @@ func (d *delivery) apply(u *session.Update) {
 	d.track.newGroup(u.Parameters.NewGroupRequest)
 }
 
-// newGroup starts a group if a subscriber asked for one that the track does not have yet (draft §10.2.13). Groups of media start
-// where the source has key frames.
+// newGroup starts a group if a subscriber asked for one that the track does not have yet (draft §10.2.13). Groups of
+// media start where the source has key frames.
 func (t *track) newGroup(request *uint64) {
 	if request == nil || t.content == nil {
 		return

@@ -111,7 +111,8 @@ func (f *feed) publish(ctx context.Context, c cmaf.Chunk) error {
 	group, starts, ok := f.groups.place(c)
 	if !ok {
 		if f.waiting++; f.waiting == 1 {
-			f.log.Warn("the input does not start with a key frame; leaving out what comes before the first one", "track", c.Track)
+			f.log.Warn("the input does not start with a key frame: chunks before the first one are left out",
+				"track", c.Track)
 		}
 		return nil
 	}
@@ -134,7 +135,8 @@ func (f *feed) publish(ctx context.Context, c cmaf.Chunk) error {
 // object makes the object of a chunk.
 func (f *feed) object(t *track, c cmaf.Chunk, starts bool) object {
 	o := object{
-		priority: t.priority, born: time.Now(), payload: c.Data, datagram: t.datagrams && len(c.Data) <= maxDatagramPayload,
+		priority: t.priority, born: time.Now(), payload: c.Data,
+		datagram: t.datagrams && len(c.Data) <= maxDatagramPayload,
 	}
 	switch {
 	case t.split && starts:

@@ -66,13 +66,16 @@ func TestFeedPublishesTheClip(t *testing.T) {
 			require.Equal(t, o.location.Object*40, uint64(o.born.Sub(start).Milliseconds())-2000*(o.location.Group-7))
 		}
 		// Groups of the same id start together.
-		require.Equal(t, moqt.Location{Group: 11}, audio[len(audio)-int(audio[len(audio)-1].location.Object)-1].location)
+		last := audio[len(audio)-1].location
+		require.Equal(t, moqt.Location{Group: 11}, audio[len(audio)-1-int(last.Object)].location)
 		require.InDelta(t, 8, audio[376].born.Sub(start).Seconds(), 0.1)
 	})
 }
 
 func TestFeedSeparatesKeyFrames(t *testing.T) {
-	f, s := newFeed(t, Config{Open: openFile(clip), Unpaced: true, Priorities: Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4}})
+	f, s := newFeed(t, Config{
+		Open: openFile(clip), Unpaced: true, Priorities: Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4},
+	})
 	require.NoError(t, f.run(t.Context(), s))
 	for _, o := range allObjects(f.broadcast.media[1]) {
 		if o.location.Object == 0 {
@@ -129,7 +132,9 @@ func TestFeedInputs(t *testing.T) {
 	t.Run("broken", func(t *testing.T) {
 		f, s := newFeed(t, Config{Open: openBytes(append(bytes.Clone(whole), 0, 0, 0, 1)), Unpaced: true})
 		require.NoError(t, f.run(t.Context(), s))
-		f, s = newFeed(t, Config{Open: openBytes(append(bytes.Clone(whole), 0, 0, 0, 3, 'a', 'b', 'c', 'd')), Unpaced: true})
+		f, s = newFeed(t, Config{
+			Open: openBytes(append(bytes.Clone(whole), 0, 0, 0, 3, 'a', 'b', 'c', 'd')), Unpaced: true,
+		})
 		var inputErr *InputError
 		require.ErrorAs(t, f.run(t.Context(), s), &inputErr)
 	})
@@ -243,7 +248,8 @@ func TestGrouper(t *testing.T) {
 	audioOnly := &cmaf.Init{Tracks: []cmaf.Track{{ID: 2, Kind: cmaf.Audio, Timescale: 1000}}}
 	ladder := &cmaf.Init{Tracks: []cmaf.Track{
 		{ID: 9, Kind: cmaf.Data, Timescale: 1000},
-		{ID: 1, Kind: cmaf.Video, Timescale: 1000}, {ID: 2, Kind: cmaf.Video, Timescale: 1000}, {ID: 3, Kind: cmaf.Audio, Timescale: 1000},
+		{ID: 1, Kind: cmaf.Video, Timescale: 1000}, {ID: 2, Kind: cmaf.Video, Timescale: 1000},
+		{ID: 3, Kind: cmaf.Audio, Timescale: 1000},
 	}}
 	type step struct {
 		track  uint32
@@ -258,14 +264,16 @@ func TestGrouper(t *testing.T) {
 		steps []step
 	}{
 		"audio only: one group a second": {audioOnly, []step{
-			{2, 500, true, 5, true, true}, {2, 1400, true, 5, false, true}, {2, 1500, true, 6, true, true}, {2, 2499, true, 6, false, true},
+			{2, 500, true, 5, true, true}, {2, 1400, true, 5, false, true}, {2, 1500, true, 6, true, true},
+			{2, 2499, true, 6, false, true},
 		}},
 		"several video tracks": {ladder, []step{
 			{3, 0, true, 5, true, true}, // audio first
 			{2, 0, false, 0, false, false},
 			{1, 0, true, 5, true, true}, {2, 0, true, 5, true, true}, {3, 20, true, 5, false, true},
 			{1, 40, false, 5, false, true}, {2, 40, false, 5, false, true},
-			{1, 80, true, 6, true, true}, {3, 80, true, 6, true, true}, {2, 80, true, 6, true, true}, {3, 100, true, 6, false, true},
+			{1, 80, true, 6, true, true}, {3, 80, true, 6, true, true}, {2, 80, true, 6, true, true},
+			{3, 100, true, 6, false, true},
 			{9, 100, true, 6, true, true},
 		}},
 	} {

@@ -9,8 +9,9 @@ import (
 // audioGroup is how long groups are if no video track gives the rhythm.
 const audioGroup = time.Second
 
-// grouper decides where groups start. Groups of a video track start at its key frames; those of all other tracks start with
-// their first chunk after a key frame of the first video track, and have that group's id, so that groups of one id belong together.
+// grouper decides where groups start. Groups of a video track start at its key frames; those of all other tracks start
+// with their first chunk after a key frame of the first video track, and have that group's id, so that groups of one id
+// belong together.
 type grouper struct {
 	init   *cmaf.Init
 	lead   uint32            // the track that gives the rhythm
@@ -30,8 +31,8 @@ func newGrouper(in *cmaf.Init, first uint64) *grouper {
 	return g
 }
 
-// place returns the group of a chunk and whether the chunk starts it. ok is false if the chunk cannot be decoded, since the
-// stream does not start with a key frame.
+// place returns the group of a chunk and whether the chunk starts it. ok is false if the chunk cannot be decoded, since
+// the stream does not start with a key frame.
 func (g *grouper) place(c cmaf.Chunk) (group uint64, starts, ok bool) {
 	t := g.init.Track(c.Track)
 	group, begun := g.group[c.Track]

@@ -48,7 +48,9 @@ func (h *handler) HandleSubscribe(p *session.Publication) {
 	parameters := p.Parameters()
 	allowed := t.startOf(parameters.Filter, largest)
 	if allowed.Empty() {
-		_ = p.Reject(&moqt.RequestError{Code: moqt.RequestInvalidRange, Reason: "the range has been published: use FETCH"})
+		_ = p.Reject(&moqt.RequestError{
+			Code: moqt.RequestInvalidRange, Reason: "the range has been published: use FETCH",
+		})
 		return
 	}
 	if err := p.Accept(moqt.Parameters{LargestObject: largest}, t.properties); err != nil {
@@ -110,7 +112,9 @@ func (h *handler) HandleFetch(f *session.IncomingFetch) {
 	}
 	objects, lost, ok := t.answer(f.Range)
 	if ok == nil {
-		_ = f.Reject(&moqt.RequestError{Code: moqt.RequestInvalidRange, Reason: "nothing of the range has been published"})
+		_ = f.Reject(&moqt.RequestError{
+			Code: moqt.RequestInvalidRange, Reason: "nothing of the range has been published",
+		})
 		return
 	}
 	ok.Properties = t.properties
@@ -175,7 +179,9 @@ type fetchItem struct {
 func fetchItems(objects []*object, lost *moqt.Location, order moqt.GroupOrder) (items []fetchItem) {
 	var groups [][]fetchItem
 	if lost != nil {
-		groups = append(groups, []fetchItem{{FetchObject: moqt.FetchObject{Kind: moqt.FetchKindUnknown, Location: *lost}}})
+		groups = append(groups, []fetchItem{
+			{FetchObject: moqt.FetchObject{Kind: moqt.FetchKindUnknown, Location: *lost}},
+		})
 	}
 	for i, o := range objects {
 		if i == 0 || o.location.Group != objects[i-1].location.Group {

@@ -32,7 +32,8 @@ type Config struct {
 	// History bounds what is kept for FETCH.
 	History History
 
-	// Datagrams sends audio in datagrams, which are not repeated when they get lost. Chunks too large for one go on streams.
+	// Datagrams sends audio in datagrams, which are not repeated when they get lost. Chunks too large for one go on
+	// streams.
 	Datagrams bool
 
 	// Publish offers each track with PUBLISH, besides the namespace with PUBLISH_NAMESPACE.

@@ -13,8 +13,8 @@ import (
 	"sluice/moqt/session"
 )
 
-// linger is how long a session is kept when all has been sent, so that what gets lost can be sent again. QUIC drops what is
-// unacknowledged when a connection is closed, and does not tell whether there is something.
+// linger is how long a session is kept when all has been sent, so that what gets lost can be sent again. QUIC drops
+// what is unacknowledged when a connection is closed, and does not tell whether there is something.
 const linger = time.Second
 
 // statusTimeout is how long to wait for a relay to say what it has of the broadcast.
@@ -143,8 +143,8 @@ func (p *publisher) discard() {
 	}
 }
 
-// firstGroup is the id of the first group: one that the relay has not seen, since objects must not change (draft §2.1). It fails if
-// the session does.
+// firstGroup is the id of the first group: one that the relay has not seen, since objects must not change (draft §2.1).
+// It fails if the session does.
 func (p *publisher) firstGroup(l *client.Link) (first uint64, err error) {
 	if p.cfg.FirstGroup != nil {
 		return *p.cfg.FirstGroup, nil

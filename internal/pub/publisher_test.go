@@ -183,23 +183,28 @@ func TestPublisherServesSubscriptions(t *testing.T) {
 			track: "1.m4s", want: []moqt.Location{{}, {Group: 4, Object: 49}}, count: 250, done: moqt.DoneTrackEnded,
 		},
 		"unfiltered: the current group, from its start": {
-			after: 3 * time.Second, track: "1.m4s", want: []moqt.Location{{Group: 1}}, not: []moqt.Location{{}}, count: 200, done: moqt.DoneTrackEnded,
+			after: 3 * time.Second, track: "1.m4s", want: []moqt.Location{{Group: 1}}, not: []moqt.Location{{}},
+			count: 200, done: moqt.DoneTrackEnded,
 		},
 		"after the largest object": {
 			after: 3 * time.Second, track: "1.m4s", parameters: filter(moqt.FilterLargestObject, moqt.Location{}, 0),
-			want: []moqt.Location{{Group: 1, Object: 26}}, not: []moqt.Location{{Group: 1, Object: 25}}, count: 174, done: moqt.DoneTrackEnded,
+			want: []moqt.Location{{Group: 1, Object: 26}}, not: []moqt.Location{{Group: 1, Object: 25}}, count: 174,
+			done: moqt.DoneTrackEnded,
 		},
 		"next group": {
 			after: 3 * time.Second, track: "1.m4s", parameters: filter(moqt.FilterNextGroupStart, moqt.Location{}, 0),
-			want: []moqt.Location{{Group: 2}}, not: []moqt.Location{{Group: 1, Object: 49}}, count: 150, done: moqt.DoneTrackEnded,
+			want: []moqt.Location{{Group: 2}}, not: []moqt.Location{{Group: 1, Object: 49}}, count: 150,
+			done: moqt.DoneTrackEnded,
 		},
 		"absolute": {
 			track: "1.m4s", parameters: filter(moqt.FilterAbsoluteStart, moqt.Location{Group: 3, Object: 7}, 0),
-			want: []moqt.Location{{Group: 3, Object: 7}}, not: []moqt.Location{{Group: 3, Object: 6}}, count: 93, done: moqt.DoneTrackEnded,
+			want: []moqt.Location{{Group: 3, Object: 7}}, not: []moqt.Location{{Group: 3, Object: 6}}, count: 93,
+			done: moqt.DoneTrackEnded,
 		},
 		"range": {
 			track: "1.m4s", parameters: filter(moqt.FilterAbsoluteRange, moqt.Location{Group: 2}, 1),
-			want: []moqt.Location{{Group: 2}, {Group: 3, Object: 49}}, not: []moqt.Location{{Group: 4}}, count: 100, done: moqt.DoneSubscriptionEnded,
+			want: []moqt.Location{{Group: 2}, {Group: 3, Object: 49}}, not: []moqt.Location{{Group: 4}}, count: 100,
+			done: moqt.DoneSubscriptionEnded,
 		},
 		"range in the past": {
 			after: 5 * time.Second, track: "1.m4s", parameters: filter(moqt.FilterAbsoluteRange, moqt.Location{}, 0),
@@ -207,10 +212,14 @@ func TestPublisherServesSubscriptions(t *testing.T) {
 		},
 		"audio":         {track: "2.m4s", want: []moqt.Location{{Group: 1}}, count: 470, done: moqt.DoneTrackEnded},
 		"unknown track": {track: "3.m4s", refused: moqt.RequestDoesNotExist},
-		"catalog":       {after: time.Second, track: catalog.CommonName, want: []moqt.Location{{}}, count: 1, done: moqt.DoneTrackEnded},
+		"catalog": {
+			after: time.Second, track: catalog.CommonName, want: []moqt.Location{{}}, count: 1,
+			done: moqt.DoneTrackEnded,
+		},
 		"catalog, for those who want what comes next": {
-			after: time.Second, track: catalog.MSFName, parameters: filter(moqt.FilterLargestObject, moqt.Location{}, 0),
-			want: []moqt.Location{{Group: 1}}, count: 1, done: moqt.DoneTrackEnded,
+			after: time.Second, track: catalog.MSFName,
+			parameters: filter(moqt.FilterLargestObject, moqt.Location{}, 0),
+			want:       []moqt.Location{{Group: 1}}, count: 1, done: moqt.DoneTrackEnded,
 		},
 		"a new group of the init segment": {
 			after: time.Second, track: initName, parameters: moqt.Parameters{NewGroupRequest: ptr(uint64(0))},
@@ -257,10 +266,13 @@ func TestPublisherSubgroups(t *testing.T) {
 		require.Len(t, r.headers, 10)
 		require.Equal(t, uint8(4), s.Properties().DefaultPublisherPriority())
 		alias := r.headers[moqt.Location{}].TrackAlias
-		require.Equal(t, moqt.SubgroupHeader{TrackAlias: alias, GroupID: 2, Priority: 3, FirstObject: true}, r.headers[moqt.Location{Group: 2}])
 		require.Equal(t, moqt.SubgroupHeader{
-			TrackAlias: alias, GroupID: 2, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1, DefaultPriority: true, FirstObject: true,
-			EndOfGroup: true,
+			TrackAlias: alias, GroupID: 2, Priority: 3, FirstObject: true,
+		}, r.headers[moqt.Location{Group: 2}])
+		require.Equal(t, moqt.SubgroupHeader{
+			TrackAlias: alias, GroupID: 2, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1, DefaultPriority: true,
+			FirstObject: true,
+			EndOfGroup:  true,
 		}, r.headers[moqt.Location{Group: 2, Object: 1}])
 	})
 }
@@ -340,7 +352,8 @@ func TestPublisherServesFetches(t *testing.T) {
 			return moqt.Fetch{FetchType: moqt.FetchStandalone, Track: name("1.m4s"), Start: start, End: end}
 		}
 
-		objects, payloads, ok, err := p.fetch(standalone(moqt.Location{Group: 3, Object: 5}, moqt.Location{Group: 4, Object: 2}))
+		objects, payloads, ok, err := p.fetch(
+			standalone(moqt.Location{Group: 3, Object: 5}, moqt.Location{Group: 4, Object: 2}))
 		require.NoError(t, err)
 		require.Len(t, objects, 45+2)
 		require.Equal(t, moqt.Location{Group: 3, Object: 5}, objects[0].Location)
@@ -352,7 +365,9 @@ func TestPublisherServesFetches(t *testing.T) {
 		// What the history has lost is unknown, and the end is where publishing is.
 		objects, _, ok, err = p.fetch(standalone(moqt.Location{}, moqt.Location{Group: 9}))
 		require.NoError(t, err)
-		require.Equal(t, moqt.FetchObject{Kind: moqt.FetchKindUnknown, Location: moqt.Location{Group: 1, Object: 49}}, objects[0])
+		require.Equal(t, moqt.FetchObject{
+			Kind: moqt.FetchKindUnknown, Location: moqt.Location{Group: 1, Object: 49},
+		}, objects[0])
 		require.Equal(t, moqt.Location{Group: 2}, objects[1].Location)
 		require.Equal(t, moqt.Location{Group: 4, Object: 26}, ok.End)
 
@@ -371,7 +386,9 @@ func TestPublisherServesFetches(t *testing.T) {
 
 		s, _, err := p.subscribe("1.m4s", filter(moqt.FilterLargestObject, moqt.Location{}, 0))
 		require.NoError(t, err)
-		objects, _, _, err = p.fetch(moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: s.ID(), JoiningStart: 1})
+		objects, _, _, err = p.fetch(moqt.Fetch{
+			FetchType: moqt.FetchRelativeJoining, JoiningRequestID: s.ID(), JoiningStart: 1,
+		})
 		require.NoError(t, err)
 		require.Equal(t, moqt.Location{Group: 3}, objects[0].Location)
 		require.Equal(t, moqt.Location{Group: 4, Object: 25}, objects[len(objects)-1].Location)
@@ -392,7 +409,9 @@ func TestPublisherTellsTheStatus(t *testing.T) {
 		ok, err := p.session.TrackStatus(t.Context(), moqt.TrackStatus{Track: name("1.m4s")})
 		require.NoError(t, err)
 		require.Equal(t, &moqt.Location{Group: 41, Object: 25}, ok.Parameters.LargestObject)
-		_, err = p.session.TrackStatus(t.Context(), moqt.TrackStatus{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"x"}, Name: "1.m4s"}})
+		_, err = p.session.TrackStatus(t.Context(), moqt.TrackStatus{
+			Track: moqt.FullTrackName{Namespace: moqt.Namespace{"x"}, Name: "1.m4s"},
+		})
 		require.ErrorContains(t, err, "DOES_NOT_EXIST")
 	})
 }
@@ -434,7 +453,9 @@ func TestPublisherOffersTracks(t *testing.T) {
 
 func TestPublisherIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{refuse: &moqt.RequestError{Code: moqt.RequestUnauthorized, Reason: "who are you?"}}).start(t, Config{})
+		p := (&peer{
+			refuse: &moqt.RequestError{Code: moqt.RequestUnauthorized, Reason: "who are you?"},
+		}).start(t, Config{})
 		err := <-p.done
 		var refused *RefusedError
 		require.ErrorAs(t, err, &refused)
@@ -507,7 +528,8 @@ func TestRunChecksItsConfig(t *testing.T) {
 		"no input":     {Namespace: liveDemo},
 		"no namespace": {Open: openFile(clip)},
 		"input: not fragmented": {
-			Namespace: liveDemo, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader([]byte("#EXTM3U\n"))), nil },
+			Namespace: liveDemo,
+			Open:      func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader([]byte("#EXTM3U\n"))), nil },
 		},
 	} {
 		require.ErrorContains(t, Run(t.Context(), cfg, &Stats{}), want)

@@ -151,8 +151,8 @@ func (t *track) largestLocked() *moqt.Location {
 	return t.evicted
 }
 
-// after returns the groups with ids of at least id, whether the track has ended, and a channel that is closed at the next
-// change.
+// after returns the groups with ids of at least id, whether the track has ended, and a channel that is closed at the
+// next change.
 func (t *track) after(id uint64) (groups []*group, ended bool, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,15 +164,16 @@ func (t *track) after(id uint64) (groups []*group, ended bool, changed <-chan st
 	return groups, t.ended, t.changed
 }
 
-// read returns the objects of a group from the n-th on, whether these are all that it will have, and a channel that is closed at
-// the next change.
+// read returns the objects of a group from the n-th on, whether these are all that it will have, and a channel that is
+// closed at the next change.
 func (t *track) read(g *group, n int) (objects []*object, complete bool, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return g.objects[min(n, len(g.objects)):], g.complete, t.changed
 }
 
-// fetch returns the objects of a range that are still there, and the largest location of the range that no longer is, if any.
+// fetch returns the objects of a range that are still there, and the largest location of the range that no longer is,
+// if any.
 func (t *track) fetch(r moqt.Range) (objects []*object, lost *moqt.Location) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -88,7 +88,8 @@ func (l *loader) catalog(ctx context.Context) (catalog.Catalog, error) {
 	return catalog.Catalog{}, fmt.Errorf("no catalog: %w", err)
 }
 
-// selectTracks chooses what to play: CMAF tracks that were asked for by name or role, or else one of each alternate group.
+// selectTracks chooses what to play: CMAF tracks that were asked for by name or role, or else one of each alternate
+// group.
 func selectTracks(c catalog.Catalog, wanted []string) ([]catalog.Track, error) {
 	var chosen []catalog.Track
 	alternates := map[int]bool{}
@@ -157,10 +158,13 @@ func trackID(in *cmaf.Init, c catalog.Catalog, t catalog.Track) (uint32, error) 
 	if len(in.Tracks) == 1 {
 		return in.Tracks[0].ID, nil
 	}
-	if id, err := strconv.ParseUint(strings.TrimSuffix(t.Name, ".m4s"), 10, 32); err == nil && in.Track(uint32(id)) != nil {
+	id, err := strconv.ParseUint(strings.TrimSuffix(t.Name, ".m4s"), 10, 32)
+	if err == nil && in.Track(uint32(id)) != nil {
 		return uint32(id), nil
 	}
-	i := slices.IndexFunc(c.Tracks, func(o catalog.Track) bool { return o.Name == t.Name && o.Namespace == t.Namespace })
+	i := slices.IndexFunc(c.Tracks, func(o catalog.Track) bool {
+		return o.Name == t.Name && o.Namespace == t.Namespace
+	})
 	if len(in.Tracks) == len(c.Tracks) {
 		return in.Tracks[i].ID, nil
 	}

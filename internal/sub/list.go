@@ -57,7 +57,9 @@ func (e *listing) Serve(ctx context.Context) error {
 // list shows a track from its current group on until its end.
 func (e *listing) list(ctx context.Context, name string) error {
 	full := moqt.FullTrackName{Namespace: e.cfg.Namespace, Name: name}
-	s, largest, err := subscribe(ctx, e.cfg, e.link, full, e.cfg.Wait, &plainReceiver{func(i item) { e.write(name, i) }})
+	s, largest, err := subscribe(ctx, e.cfg, e.link, full, e.cfg.Wait, &plainReceiver{
+		func(i item) { e.write(name, i) },
+	})
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,9 @@ func (a *assembler) flush() {
 }
 
 // readStream feeds a stream to next, which consumes bytes up to the header of an object and calls begin for it.
-func readStream(r io.Reader, a *assembler, next func([]byte) (n int, begin func() error, err error), finish func() error) error {
+func readStream(
+	r io.Reader, a *assembler, next func([]byte) (n int, begin func() error, err error), finish func() error,
+) error {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := r.Read(buf)
@@ -79,7 +81,8 @@ func readStream(r io.Reader, a *assembler, next func([]byte) (n int, begin func(
 	}
 }
 
-// readSubgroup passes on the objects of a subgroup stream, of which status objects have no payload. It returns nil at FIN.
+// readSubgroup passes on the objects of a subgroup stream, of which status objects have no payload. It returns nil at
+// FIN.
 func readSubgroup(g *session.Subgroup, object func(moqt.ObjectHeader, item)) error {
 	a := &assembler{}
 	p := moqt.NewSubgroupParser(g.Header, 0)
@@ -98,7 +101,10 @@ func readSubgroup(g *session.Subgroup, object func(moqt.ObjectHeader, item)) err
 		}
 		h := o.ObjectHeader
 		h.Properties = nil // shares memory with b
-		i := item{location: moqt.Location{Group: g.Header.GroupID, Object: h.ObjectID}, subgroup: subgroup, priority: priority}
+		i := item{
+			location: moqt.Location{Group: g.Header.GroupID, Object: h.ObjectID}, subgroup: subgroup,
+			priority: priority,
+		}
 		return n, func() error {
 			return a.begin(h.PayloadLength, func(payload []byte) {
 				i.payload, i.arrived = payload, time.Now()

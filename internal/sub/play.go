@@ -15,8 +15,8 @@ import (
 	"sluice/moqt/session"
 )
 
-// Run plays a broadcast until its end, a limit, or the end of the context. Progress is called now and then if it is not nil. The
-// result is valid even with an error.
+// Run plays a broadcast until its end, a limit, or the end of the context. Progress is called now and then if it is not
+// nil. The result is valid even with an error.
 func Run(ctx context.Context, cfg Config, progress func(Progress)) (Result, error) {
 	if err := cfg.validate(); err != nil {
 		return Result{}, err
@@ -141,7 +141,10 @@ func (p *playback) result() (r Result) {
 	defer pl.mu.Unlock()
 	r.Media = pl.last - pl.first
 	for _, l := range pl.lanes {
-		t := TrackResult{Name: l.name, Counters: l.seq.counted, SHA256: hex.EncodeToString(l.sum.Sum(nil)), Resets: l.resets, Err: l.failed}
+		t := TrackResult{
+			Name: l.name, Counters: l.seq.counted, SHA256: hex.EncodeToString(l.sum.Sum(nil)), Resets: l.resets,
+			Err: l.failed,
+		}
 		if v := l.check; v != nil {
 			if !pl.limited {
 				v.finish()
@@ -187,8 +190,8 @@ func (e *playing) Serve(ctx context.Context) error {
 	}
 }
 
-// follow plays a track on this session until the track has ended, or the session is no longer to be used. answered is called when
-// the relay has answered.
+// follow plays a track on this session until the track has ended, or the session is no longer to be used. answered is
+// called when the relay has answered.
 func (e *playing) follow(ctx context.Context, c choice, l *lane, answered func()) {
 	defer answered()
 	for {
@@ -287,8 +290,8 @@ func (e *playing) play(ctx context.Context, c choice, l *lane, answered func()) 
 	}
 }
 
-// catchUp fetches the objects up to largest that playback needs: those since it was interrupted, or those of the group in which it
-// starts.
+// catchUp fetches the objects up to largest that playback needs: those since it was interrupted, or those of the group
+// in which it starts.
 func (e *playing) catchUp(ctx context.Context, s *session.Subscription, r *laneReceiver, largest *moqt.Location) {
 	defer r.update(func(s *sequencer) { s.fetch(false) })
 	m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningStart: e.p.cfg.Join}
@@ -310,7 +313,8 @@ func (e *playing) catchUp(ctx context.Context, s *session.Subscription, r *laneR
 		})
 	})
 	if err != nil && ctx.Err() == nil {
-		e.p.log.Warn("cannot fetch the start of the current group, starting with the next one", "track", r.lane.name, "error", err)
+		e.p.log.Warn("cannot fetch the start of the current group, starting with the next one", "track", r.lane.name,
+			"error", err)
 		r.update(func(s *sequencer) { s.start(moqt.Location{Group: largest.Group + 1}) })
 	}
 }
@@ -348,7 +352,8 @@ func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
 	}
 }
 
-// HandleDatagram implements [session.Receiver]. It must not block, so that datagrams are dropped while too much is buffered.
+// HandleDatagram implements [session.Receiver]. It must not block, so that datagrams are dropped while too much is
+// buffered.
 func (r *laneReceiver) HandleDatagram(o *moqt.ObjectDatagram) {
 	r.e.p.player.offer(r.lane, func(s *sequencer) {
 		s.take(o.Status, item{location: o.Location, priority: o.Priority, payload: o.Payload, arrived: time.Now()})

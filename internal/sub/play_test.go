@@ -218,7 +218,9 @@ func TestPlayFromMSF(t *testing.T) {
 		_, in, _ := clip(t)
 		r := &clienttest.Relay{}
 		publish(t, r, pub.Config{Wait: true})
-		got, result, err := play(t, r, Config{Catalogs: []string{"no such track", "catalog"}, Duration: 3 * time.Second})
+		got, result, err := play(t, r, Config{
+			Catalogs: []string{"no such track", "catalog"}, Duration: 3 * time.Second,
+		})
 		require.NoError(t, err)
 		require.Len(t, result.Tracks, 2)
 		require.True(t, bytes.HasPrefix(got, in.Data[:32]))
@@ -254,13 +256,23 @@ func TestPlayErrors(t *testing.T) {
 		publish bool
 		want    string
 	}{
-		"nobody publishes":  {relay: &clienttest.Relay{}, want: "DOES_NOT_EXIST"},
-		"waited in vain":    {relay: &clienttest.Relay{}, cfg: Config{Wait: time.Second}, want: "DOES_NOT_EXIST"},
-		"refused":           {relay: &clienttest.Relay{Refuse: map[moqt.MessageType]*moqt.RequestError{moqt.MessageSubscribe: refused}}, want: "no token"},
-		"unknown track":     {relay: &clienttest.Relay{}, publish: true, cfg: Config{Tracks: []string{"4.m4s"}}, want: `no CMAF track "4.m4s"; the catalog has 1.m4s (video, cmaf), 2.m4s (audio, cmaf)`},
-		"not a catalog":     {relay: &clienttest.Relay{}, publish: true, cfg: Config{Catalogs: []string{"0.mp4"}}, want: "catalog: invalid character"},
-		"unreachable":       {relay: &clienttest.Relay{Unreachable: true}, want: "connection refused"},
-		"bad file to check": {relay: &clienttest.Relay{}, cfg: Config{Verify: bytes.NewReader(nil)}, want: "file to verify against"},
+		"nobody publishes": {relay: &clienttest.Relay{}, want: "DOES_NOT_EXIST"},
+		"waited in vain":   {relay: &clienttest.Relay{}, cfg: Config{Wait: time.Second}, want: "DOES_NOT_EXIST"},
+		"refused": {
+			relay: &clienttest.Relay{Refuse: map[moqt.MessageType]*moqt.RequestError{moqt.MessageSubscribe: refused}},
+			want:  "no token",
+		},
+		"unknown track": {relay: &clienttest.Relay{}, publish: true, cfg: Config{
+			Tracks: []string{"4.m4s"},
+		}, want: `no CMAF track "4.m4s"; the catalog has 1.m4s (video, cmaf), 2.m4s (audio, cmaf)`},
+		"not a catalog": {
+			relay: &clienttest.Relay{}, publish: true, cfg: Config{Catalogs: []string{"0.mp4"}},
+			want: "catalog: invalid character",
+		},
+		"unreachable": {relay: &clienttest.Relay{Unreachable: true}, want: "connection refused"},
+		"bad file to check": {
+			relay: &clienttest.Relay{}, cfg: Config{Verify: bytes.NewReader(nil)}, want: "file to verify against",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -298,7 +310,9 @@ func TestPlayIsInterrupted(t *testing.T) {
 		publish(t, r, pub.Config{Loop: true})
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		result, err := Run(ctx, Config{Namespace: namespace, Out: io.Discard, Client: clientConfig(r)}, func(Progress) {})
+		result, err := Run(ctx, Config{
+			Namespace: namespace, Out: io.Discard, Client: clientConfig(r),
+		}, func(Progress) {})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotZero(t, result.Objects())
 	})
@@ -312,8 +326,10 @@ func TestListing(t *testing.T) {
 		require.NoError(t, err)
 		lines := strings.Split(strings.TrimSpace(string(got)), "\n")
 		require.Len(t, lines, 3)
-		require.Regexp(t, `(?m)^0\.mp4 group=\d object=0 subgroup=0 priority=16 bytes=1236 sha256=[0-9a-f]{64}$`, string(got))
-		require.Regexp(t, `(?m)^1\.m4s group=0 object=0 subgroup=0 priority=128 bytes=\d+ sha256=[0-9a-f]{64}$`, string(got))
+		require.Regexp(t, `(?m)^0\.mp4 group=\d object=0 subgroup=0 priority=16 bytes=1236 sha256=[0-9a-f]{64}$`,
+			string(got))
+		require.Regexp(t, `(?m)^1\.m4s group=0 object=0 subgroup=0 priority=128 bytes=\d+ sha256=[0-9a-f]{64}$`,
+			string(got))
 	})
 	require.True(t, printable([]byte("12:30:05")))
 	require.False(t, printable([]byte("\x00")))
@@ -334,7 +350,9 @@ func TestPlayDatagrams(t *testing.T) {
 		for _, c := range chunks[:40] {
 			if c.Track == 2 {
 				group := object / 10
-				r.HandleDatagram(&moqt.ObjectDatagram{Location: at(group, object%10), Payload: c.Data, EndOfGroup: object%10 == 9})
+				r.HandleDatagram(&moqt.ObjectDatagram{
+					Location: at(group, object%10), Payload: c.Data, EndOfGroup: object%10 == 9,
+				})
 				want = append(want, c.Data...)
 				object++
 			}

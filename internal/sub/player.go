@@ -13,8 +13,8 @@ import (
 	"sluice/internal/cmaf"
 )
 
-// maxBuffered is how many bytes may wait to be written. Beyond it the streams are not read, so that QUIC's flow control slows the
-// relay down.
+// maxBuffered is how many bytes may wait to be written. Beyond it the streams are not read, so that QUIC's flow control
+// slows the relay down.
 const maxBuffered = 64 << 20
 
 // player merges tracks into one stream of chunks, in the order of their decode times.
@@ -224,10 +224,12 @@ func (p *player) pick(now time.Time) (best *candidate, at time.Time, open bool) 
 	return best, at, open
 }
 
-// startDelay is how long to wait for earlier groups if it is not known which one is the first: their streams may overtake each other.
+// startDelay is how long to wait for earlier groups if it is not known which one is the first: their streams may
+// overtake each other.
 const startDelay = 200 * time.Millisecond
 
-// head returns the next chunk of a track, giving up what was missing for too long, or when to look again if that is known.
+// head returns the next chunk of a track, giving up what was missing for too long, or when to look again if that is
+// known.
 func (p *player) head(l *lane, now time.Time) (c *candidate, st state, again time.Time) {
 	if !l.seq.begun && !l.seq.ended && l.seq.bytes > 0 {
 		if l.opened.IsZero() {

@@ -229,7 +229,9 @@ func TestPlayerSlowsDownItsSources(t *testing.T) {
 		go func() {
 			for added < 10 {
 				require.NoError(t, p.update(t.Context(), l, func(s *sequencer) {
-					s.add(item{location: at(0, uint64(added)), payload: make([]byte, maxBuffered/4), arrived: time.Now()})
+					s.add(item{
+						location: at(0, uint64(added)), payload: make([]byte, maxBuffered/4), arrived: time.Now(),
+					})
 				}))
 				added++
 			}

@@ -16,8 +16,8 @@ type item struct {
 	arrived  time.Time
 }
 
-// sequencer puts the objects of one track in order. They arrive on many streams, of the subscription and of a joining fetch, in
-// datagrams, and after a change of sessions twice.
+// sequencer puts the objects of one track in order. They arrive on many streams, of the subscription and of a joining
+// fetch, in datagrams, and after a change of sessions twice.
 type sequencer struct {
 	next    moqt.Location // the object to release next
 	begun   bool
@@ -62,8 +62,8 @@ func (s *sequencer) start(l moqt.Location) {
 	}
 }
 
-// resume is called when a track that was interrupted is subscribed to again. A publisher that numbers its groups anew, as its
-// largest object tells, has lost its memory: then playback starts anew, too.
+// resume is called when a track that was interrupted is subscribed to again. A publisher that numbers its groups anew,
+// as its largest object tells, has lost its memory: then playback starts anew, too.
 func (s *sequencer) resume(largest *moqt.Location) {
 	if s.begun && (largest == nil || largest.Group+1 < s.next.Group) {
 		s.begun, s.groups, s.bytes = false, map[uint64]*incoming{}, 0
@@ -100,8 +100,8 @@ func (s *sequencer) add(i item) bool {
 	return true
 }
 
-// fetched takes an object of a joining fetch. In ascending order, all objects that exist follow each other there: one that starts a
-// group ends the group before.
+// fetched takes an object of a joining fetch. In ascending order, all objects that exist follow each other there: one
+// that starts a group ends the group before.
 func (s *sequencer) fetched(i item) {
 	if l := s.lastFetched; l != nil && l.Group < i.location.Group {
 		s.endGroup(l.Group, l.Object+1, false)
@@ -208,8 +208,8 @@ func (s *sequencer) idle() state {
 	return waiting
 }
 
-// unmarkedEnd guesses that a group of a publisher that does not mark the ends of groups is complete: all its streams ended with
-// FIN, and nothing is missing.
+// unmarkedEnd guesses that a group of a publisher that does not mark the ends of groups is complete: all its streams
+// ended with FIN, and nothing is missing.
 func (s *sequencer) unmarkedEnd(g *incoming) bool {
 	return !s.marks && g.open == 0 && g.finished > 0 && !g.broken && s.next.Object > 0 && !g.has(s.next.Object)
 }
@@ -269,8 +269,9 @@ func (s *sequencer) skip() {
 	case g != nil && g.end != math.MaxUint64:
 		lost += g.end - s.next.Object
 	}
-	// The end of a group that nobody marked is no gap.
-	if unmarked := l.Group == s.next.Group+1 && s.next.Object > 0 && (g == nil || g.open == 0 && !g.broken); lost > 0 || !unmarked {
+	// A group that ends without a mark leaves no gap before the next group.
+	ended := s.next.Object > 0 && (g == nil || g.open == 0 && !g.broken)
+	if lost > 0 || !ended || l.Group != s.next.Group+1 {
 		s.counted.Gaps++
 	}
 	s.counted.Lost += lost

@@ -39,11 +39,20 @@ func TestSequencer(t *testing.T) {
 		want    want
 		counted Counters
 	}{
-		"nothing yet":      {func(*sequencer) {}, want{nil, waiting}, Counters{}},
-		"nothing ever":     {func(s *sequencer) { s.end() }, want{nil, over}, Counters{}},
-		"in order":         {func(s *sequencer) { put(s, at(3, 0), at(3, 1)) }, want{[]moqt.Location{at(3, 0), at(3, 1)}, waiting}, Counters{Objects: 2, Bytes: 2}},
-		"out of order":     {func(s *sequencer) { put(s, at(3, 1), at(3, 0)) }, want{[]moqt.Location{at(3, 0), at(3, 1)}, waiting}, Counters{Objects: 2, Bytes: 2}},
-		"twice":            {func(s *sequencer) { put(s, at(3, 0), at(3, 0)) }, want{[]moqt.Location{at(3, 0)}, waiting}, Counters{Objects: 1, Bytes: 1, Duplicates: 1}},
+		"nothing yet":  {func(*sequencer) {}, want{nil, waiting}, Counters{}},
+		"nothing ever": {func(s *sequencer) { s.end() }, want{nil, over}, Counters{}},
+		"in order": {
+			func(s *sequencer) { put(s, at(3, 0), at(3, 1)) }, want{[]moqt.Location{at(3, 0), at(3, 1)}, waiting},
+			Counters{Objects: 2, Bytes: 2},
+		},
+		"out of order": {
+			func(s *sequencer) { put(s, at(3, 1), at(3, 0)) }, want{[]moqt.Location{at(3, 0), at(3, 1)}, waiting},
+			Counters{Objects: 2, Bytes: 2},
+		},
+		"twice": {
+			func(s *sequencer) { put(s, at(3, 0), at(3, 0)) }, want{[]moqt.Location{at(3, 0)}, waiting},
+			Counters{Objects: 1, Bytes: 1, Duplicates: 1},
+		},
 		"joined mid-group": {func(s *sequencer) { put(s, at(3, 5)) }, want{nil, blocked}, Counters{}},
 		"waits for the fetch": {func(s *sequencer) {
 			s.start(at(3, 0))

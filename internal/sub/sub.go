@@ -31,8 +31,8 @@ type Config struct {
 	Objects  uint64
 	// Hold is how long to wait for an object that is missing while later ones are there. Default: 2 s.
 	Hold time.Duration
-	// Wait is how long to wait for a publisher, if there is none yet. Default: not at all. When playback is interrupted, a publisher
-	// has at least as long to come back as a relay, Client.Patience.
+	// Wait is how long to wait for a publisher, if there is none yet. Default: not at all. When playback is
+	// interrupted, a publisher has at least as long to come back as a relay, Client.Patience.
 	Wait time.Duration
 	// Verify is a file whose chunks the broadcast has to have. Its end has to be reached, unless a limit ends playback.
 	Verify io.Reader

@@ -11,7 +11,8 @@ import (
 	"sluice/moqt/session"
 )
 
-// subscribe asks for a track from its next object on, and waits for the answer. The publisher may take that time to appear.
+// subscribe asks for a track from its next object on, and waits for the answer. The publisher may take that time to
+// appear.
 func subscribe(
 	ctx context.Context, cfg *Config, l *client.Link, name moqt.FullTrackName, wait time.Duration, r session.Receiver,
 ) (*session.Subscription, *moqt.Location, error) {
@@ -34,9 +35,11 @@ func subscribe(
 	return s, ok.Parameters.LargestObject, nil
 }
 
-// fetch asks for objects that were published before a subscription started, up to largest, and falls back to a standalone fetch if
-// the joining one is refused, as happens when the subscription has ended meanwhile.
-func fetch(ctx context.Context, cfg *Config, s *session.Subscription, m moqt.Fetch, largest moqt.Location, object func(item)) error {
+// fetch asks for objects that were published before a subscription started, up to largest, and falls back to a
+// standalone fetch if the joining one is refused, as happens when the subscription has ended meanwhile.
+func fetch(
+	ctx context.Context, cfg *Config, s *session.Subscription, m moqt.Fetch, largest moqt.Location, object func(item),
+) error {
 	m.JoiningRequestID = s.ID()
 	err := readFetched(ctx, cfg, s.Session(), m, object)
 	if _, refused := errors.AsType[*moqt.RequestError](err); !refused {
@@ -74,7 +77,8 @@ func closeOnViolation(l *session.Session, err error) {
 	}
 }
 
-// firstObject returns the first object of the current group of a track, which has the whole content of tracks that are not media.
+// firstObject returns the first object of the current group of a track, which has the whole content of tracks that are
+// not media.
 func firstObject(ctx context.Context, cfg *Config, l *client.Link, name string) ([]byte, error) {
 	first := make(chan []byte, 1)
 	take := func(i item) {

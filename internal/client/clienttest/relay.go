@@ -15,7 +15,8 @@ import (
 	"sluice/transport/transporttest"
 )
 
-// Relay passes requests and data on between a publisher and players. It keeps nothing: each track has one subscriber at a time.
+// Relay passes requests and data on between a publisher and players. It keeps nothing: each track has one subscriber at
+// a time.
 type Relay struct {
 	// Tamper may change what is read of a subgroup stream of a publisher, before it is passed on.
 	Tamper func(track moqt.FullTrackName, h moqt.SubgroupHeader, stream io.Reader) io.Reader
@@ -176,7 +177,9 @@ func (h *handler) HandleSubscribe(p *session.Publication) {
 }
 
 // subscribe asks the publisher for a track, once there is one and nobody else is subscribed to the track.
-func (h *handler) subscribe(p *session.Publication, f *forwarder, until time.Time) (*session.Subscription, *moqt.SubscribeOK, error) {
+func (h *handler) subscribe(
+	p *session.Publication, f *forwarder, until time.Time,
+) (*session.Subscription, *moqt.SubscribeOK, error) {
 	m := moqt.Subscribe{Track: p.Track(), Parameters: moqt.Parameters{Filter: p.Parameters().Filter}}
 	for {
 		up := h.relay.upstream(p.Context(), p.Track(), time.Until(until))
