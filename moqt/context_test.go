@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestContextViolations has a row for each condition under which the draft closes the session because of where a
+// TestContextViolations has a row for each case in which the draft closes the session because of the place where a
 // control message was received.
 func TestContextViolations(t *testing.T) {
 	const violation = SessionProtocolViolation
@@ -171,10 +171,9 @@ func TestSetupURISyntax(t *testing.T) {
 	server := Context{Stream: MessageSetup, Server: true}
 	for path, ok := range map[string]bool{
 		"": true, "/": true, "/a/b": true, "/a//b": true, "?q": true, "/a?q=/?": true,
-		"/%09%af%AF%90%fa%FA": true, "/%4g": false, "/%4G": false, "/%/0": false, "/%:0": false,
-		"/%41~!$&'()*+,;=:@-._": true,
-		"a":                     false, "/a b": false, "/%4": false, "/%zz": false, "/a#f": false, "/é": false, "/a\x00": false,
-		"/[": false, "/a?q#": false,
+		"/%09%af%AF%90%fa%FA": true, "/%41~!$&'()*+,;=:@-._": true,
+		"/%4g": false, "/%4G": false, "/%/0": false, "/%:0": false, "/%4": false, "/%zz": false,
+		"a": false, "/a b": false, "/a#f": false, "/é": false, "/a\x00": false, "/[": false, "/a?q#": false,
 	} {
 		err := server.Check(Draft18, &Setup{Path: new(path)})
 		if ok {

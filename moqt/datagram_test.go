@@ -57,8 +57,8 @@ func TestDatagram(t *testing.T) {
 	}
 }
 
-// TestDatagramTruncation cuts datagrams after every byte. The result is an object with a shorter payload if the cut is in
-// the payload, and otherwise a violation.
+// TestDatagramTruncation cuts datagrams after every byte. The result is an object with a shorter payload if the cut is
+// in the payload, and otherwise a violation.
 func TestDatagramTruncation(t *testing.T) {
 	for _, tc := range datagramGoldens {
 		b := unhex(tc.wire)

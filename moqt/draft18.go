@@ -48,7 +48,7 @@ func draft18Parameters() []parameterFormat {
 	}
 }
 
-// draft18Messages lists the messages of draft §10.
+// draft18Messages lists the messages of draft §10, with the streams on which either end may send them.
 func draft18Messages() map[MessageType]messageFormat {
 	requestOK := layout("REQUEST_OK", (*RequestOK).encode, (*RequestOK).decode).
 		responder(onPublish | onTrackStatus | onNamespaces | onUpdatable).requester(onPublish)

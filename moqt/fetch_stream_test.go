@@ -306,7 +306,7 @@ func anyFetchObject(t *rapid.T, at Location) FetchObject {
 	return o
 }
 
-// nextFetched draws a location that may follow at, or returns at if it draws one that does not exist.
+// nextFetched draws a location that may follow at. It returns at if it draws one that does not exist.
 func nextFetched(t *rapid.T, at Location, order GroupOrder) Location {
 	step := 1 + rapid.Uint64Max(3).Draw(t, "step")
 	switch {
@@ -320,8 +320,8 @@ func nextFetched(t *rapid.T, at Location, order GroupOrder) Location {
 	return at
 }
 
-// FuzzFetchParser checks that pieces of any size give the same items and errors, and that what comes in order can be
-// encoded again.
+// FuzzFetchParser checks that pieces of any size give the same items and errors, and that items in order can be encoded
+// again.
 func FuzzFetchParser(f *testing.F) {
 	for _, tc := range fetchStreams {
 		f.Add(unhex(tc.wire), tc.order == Descending, uint8(3))
@@ -352,7 +352,7 @@ func FuzzFetchParser(f *testing.F) {
 			require.Equal(t, item.SubgroupID, again.SubgroupID)
 			require.Equal(t, item.Priority, again.Priority)
 			require.Equal(t, string(item.Properties), string(again.Properties))
-			p.scanner.end = p.scanner.offset // the rest of the payload is left out
+			p.scanner.end = p.scanner.offset // the stream has no payloads
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unhex decodes hexadecimal digits, between which there may be spaces.
+// unhex decodes hexadecimal digits and ignores spaces between them.
 func unhex(s string) []byte {
 	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
 	if err != nil {
@@ -31,7 +31,7 @@ func requireCode(t require.TestingT, code SessionErrorCode, err error) {
 	require.Equal(t, code, protocol.Code, "%v", err)
 }
 
-// requireMalformed checks that err gives up a track and keeps the session.
+// requireMalformed checks that err ends the subscriptions of a track, and not the session.
 func requireMalformed(t *testing.T, err error) {
 	t.Helper()
 	var track *MalformedTrackError

@@ -16,7 +16,7 @@ var messageGoldens = []struct {
 	name    string
 	message Message
 	wire    string
-	// Lengths of payloads cut short that are valid messages, because what is missing is optional.
+	// Lengths of truncated payloads that are valid messages, because the missing fields are optional.
 	valid []int
 }{
 	{
@@ -259,8 +259,8 @@ func TestMessageGoldens(t *testing.T) {
 	}
 }
 
-// TestTruncatedMessages cuts every message after each of its bytes, with a length field that agrees: only what leaves
-// out optional fields may pass.
+// TestTruncatedMessages cuts every message after each of its bytes, with a length field that agrees. Only messages
+// without optional fields may pass.
 func TestTruncatedMessages(t *testing.T) {
 	for _, tc := range messageGoldens {
 		t.Run(tc.name, func(t *testing.T) {
@@ -335,7 +335,7 @@ func FuzzParseMessage(f *testing.F) {
 	})
 }
 
-// TestPublishOK accepts the message type that the table of draft §10 still has for PUBLISH_OK.
+// TestPublishOK parses the message type that the table of draft §10 still has for PUBLISH_OK.
 func TestPublishOK(t *testing.T) {
 	m, err := ParseMessage(Draft18, MessagePublishOK, unhex("01 10 00"))
 	require.NoError(t, err)
@@ -352,8 +352,8 @@ func TestUnsubscribe(t *testing.T) {
 	require.ErrorContains(t, err, "STOP_SENDING")
 }
 
-// TestAppendMessageRefuses checks that nothing is sent for which the peer would have to close the session, and that
-// the error is not mistaken for one of the peer.
+// TestAppendMessageRefuses checks that messages over which the peer would have to close the session are not encoded,
+// and that the error does not look like a violation of the peer.
 func TestAppendMessageRefuses(t *testing.T) {
 	long := strings.Repeat("x", MaxFullTrackNameLen)
 	for _, tc := range []struct {
@@ -399,7 +399,7 @@ type unknownMessage struct{}
 
 func (unknownMessage) Type() MessageType { return 0x7777 }
 
-// TestLongReason checks that a long reason phrase is cut between characters rather than refused.
+// TestLongReason checks that a long reason phrase is truncated between characters, and not refused.
 func TestLongReason(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

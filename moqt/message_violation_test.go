@@ -18,8 +18,8 @@ func field(n int) string {
 	return fmt.Sprintf("%x", AppendVarint(nil, uint64(n))) + strings.Repeat("61", n)
 }
 
-// messageViolations has a row for each condition under which the draft closes the session because of what a control
-// message contains. Those that depend on where it was received are in TestContextViolations.
+// messageViolations has a row for each case in which the draft closes the session because of the contents of a control
+// message. Those that depend on where it was received are in TestContextViolations.
 var messageViolations = []struct {
 	section string
 	name    string
@@ -167,7 +167,7 @@ func TestParameterScopes(t *testing.T) {
 	}
 }
 
-// TestToleratedMessages are messages that look wrong and must not close the session.
+// TestToleratedMessages parses messages that look wrong and must not close the session.
 func TestToleratedMessages(t *testing.T) {
 	for _, tc := range []struct {
 		section string
@@ -199,7 +199,8 @@ func TestToleratedMessages(t *testing.T) {
 	}
 }
 
-// TestMalformedTrackProperties are conditions that give up the track and keep the session (draft §12.7).
+// TestMalformedTrackProperties has a row for each case in which the track is malformed and the session goes on (draft
+// §12.7).
 func TestMalformedTrackProperties(t *testing.T) {
 	for _, tc := range []struct{ name, properties string }{
 		{"immutable in immutable", "0b 02 0b 00"},

@@ -31,7 +31,7 @@ func TestNameText(t *testing.T) {
 	}
 }
 
-// TestParseNameRefuses has a row for each rule of draft §1.5.1, and for text that names nothing.
+// TestParseNameRefuses has a row for each rule of draft §1.5.1, and for text that is not a name.
 func TestParseNameRefuses(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"a.2E--b", "lower-case"},
@@ -124,7 +124,7 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// TestNameKeys checks that equal keys mean equal names, whatever bytes the names contain.
+// TestNameKeys checks that only equal names have equal keys, whatever bytes the names contain.
 func TestNameKeys(t *testing.T) {
 	tracks := []FullTrackName{
 		{Namespace{}, ""},

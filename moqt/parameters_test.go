@@ -19,7 +19,7 @@ func TestParameterDefaults(t *testing.T) {
 	require.Equal(t, Ascending, set.Order(Descending))
 }
 
-// TestMergeParameters checks for all parameters that an update replaces what it has and leaves the rest.
+// TestMergeParameters checks that an update replaces the parameters that it has, and no others.
 func TestMergeParameters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		old, update := anyParameters(t, ^scope(0)), anyParameters(t, ^scope(0))
@@ -43,7 +43,7 @@ func encodedParameter(f parameterFormat, p *Parameters) []byte {
 	return e.b
 }
 
-// TestParameterOrder checks that the table, which is walked when a message is encoded, is in ascending order.
+// TestParameterOrder checks that the table is in ascending order, in which parameters are encoded.
 func TestParameterOrder(t *testing.T) {
 	last := ParameterType(0)
 	for _, f := range draft18.parameters {

@@ -69,8 +69,8 @@ func TestReaderErrors(t *testing.T) {
 	requireCode(t, SessionProtocolViolation, err)
 }
 
-// TestReaderMemory checks that memory follows the bytes that arrive and not the length that is announced, and that a
-// large message does not keep its memory for the life of the stream.
+// TestReaderMemory checks that the buffer grows with the bytes that arrive and not with the announced length, and that
+// the memory of a large message is freed before the stream ends.
 func TestReaderMemory(t *testing.T) {
 	reader := NewReader(bytes.NewReader(unhex("06 ffff 00")), Draft18)
 	_, err := reader.Read()

@@ -214,7 +214,7 @@ func TestSubgroupEncoder(t *testing.T) {
 	}
 }
 
-// TestSubgroupTruncation ends streams after every byte: only between objects is that allowed (draft §11.4).
+// TestSubgroupTruncation ends streams after every byte. A stream may end only between objects (draft §11.4).
 func TestSubgroupTruncation(t *testing.T) {
 	for _, tc := range subgroupStreams {
 		b := unhex(tc.wire)
@@ -276,7 +276,7 @@ func TestSubgroupViolations(t *testing.T) {
 	requireMalformed(t, err)
 }
 
-// TestLongProperties checks the limit, and that long properties in small pieces are joined and then forgotten.
+// TestLongProperties checks the limit, and that long properties in small pieces are joined, and their memory freed.
 func TestLongProperties(t *testing.T) {
 	header := SubgroupHeader{HasProperties: true}
 	var pairs []KeyValuePair
@@ -303,7 +303,7 @@ func TestLongProperties(t *testing.T) {
 	require.ErrorIs(t, err, ErrPropertiesTooLong)
 }
 
-// TestLargePayload streams an object of a gigabyte and checks that nothing of it is kept.
+// TestLargePayload parses an object of a gigabyte, and checks that the parser keeps nothing of it.
 func TestLargePayload(t *testing.T) {
 	const size = 1 << 30
 	e := NewSubgroupEncoder(SubgroupHeader{})
@@ -396,7 +396,7 @@ func TestSubgroupRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzSubgroupParser checks that pieces of any size give the same objects and errors, and that what was parsed can be
+// FuzzSubgroupParser checks that pieces of any size give the same objects and errors, and that parsed objects can be
 // encoded.
 func FuzzSubgroupParser(f *testing.F) {
 	for _, tc := range subgroupStreams {
@@ -420,7 +420,7 @@ func FuzzSubgroupParser(f *testing.F) {
 	})
 }
 
-// BenchmarkSubgroupParser parses objects as they come in packets.
+// BenchmarkSubgroupParser parses objects in pieces of the size of packets.
 func BenchmarkSubgroupParser(b *testing.B) {
 	for _, payload := range []int{100, 1100, 1 << 20} {
 		b.Run(fmt.Sprintf("%d-byte objects", payload), func(b *testing.B) {

@@ -28,7 +28,7 @@ func benchmarkPair(b *testing.B, h Handler) (client, server *Session) {
 	return client, server
 }
 
-// BenchmarkTrackStatus is the time of a request and its response, over a transport in memory.
+// BenchmarkTrackStatus measures a request and its response, over a transport in memory.
 func BenchmarkTrackStatus(b *testing.B) {
 	client, _ := benchmarkPair(b, obliging{})
 	b.ReportAllocs()
@@ -38,7 +38,7 @@ func BenchmarkTrackStatus(b *testing.B) {
 	}
 }
 
-// counter is a Receiver that discards subgroups, and says so.
+// counter is a Receiver that discards subgroups and reports each of them.
 type counter chan struct{}
 
 func (c counter) HandleSubgroup(g *Subgroup) {
@@ -60,7 +60,7 @@ func establish(b *testing.B) (*Publication, counter) {
 	return pub, c
 }
 
-// BenchmarkSubgroup is the time of a subgroup stream with a short object, over a transport in memory.
+// BenchmarkSubgroup measures a subgroup stream with a short object, over a transport in memory.
 func BenchmarkSubgroup(b *testing.B) {
 	pub, c := establish(b)
 	object := make([]byte, 1000)
@@ -75,7 +75,7 @@ func BenchmarkSubgroup(b *testing.B) {
 	}
 }
 
-// BenchmarkDatagram is the time of an object in a datagram, over a transport in memory.
+// BenchmarkDatagram measures an object in a datagram, over a transport in memory.
 func BenchmarkDatagram(b *testing.B) {
 	pub, c := establish(b)
 	o := moqt.ObjectDatagram{Payload: make([]byte, 1000)}

@@ -42,19 +42,26 @@ func TestDataThatEndsTheSession(t *testing.T) {
 		{"FIN within FETCH_HEADER", func(p *script) {
 			require.NoError(p, p.uni(fetchHeader(0)[:1]).Close())
 		}, moqt.SessionProtocolViolation},
-		{"header that is never completed", func(p *script) { p.uni(subgroupHeader(1)[:2]) }, moqt.SessionDataStreamTimeout},
+		{"header that is never completed", func(p *script) { p.uni(subgroupHeader(1)[:2]) },
+			moqt.SessionDataStreamTimeout},
 		{"stream type that is never completed", func(p *script) { p.uni([]byte{0xff}) }, moqt.SessionDataStreamTimeout},
-		{"fetch stream of a request of the sender", func(p *script) { p.uni(fetchHeader(1)) }, moqt.SessionProtocolViolation},
-		{"fetch stream of a request that was never made", func(p *script) { p.uni(fetchHeader(8)) }, moqt.SessionProtocolViolation},
+		{"fetch stream of a request of the sender", func(p *script) { p.uni(fetchHeader(1)) },
+			moqt.SessionProtocolViolation},
+		{"fetch stream of a request that was never made", func(p *script) { p.uni(fetchHeader(8)) },
+			moqt.SessionProtocolViolation},
 		{"second fetch stream", func(p *script) {
 			_, err := p.s.Fetch(p.Context(), moqt.Fetch{FetchType: moqt.FetchStandalone, Track: testTrack})
 			require.NoError(p, err)
 			p.uni(fetchHeader(0))
 			p.uni(fetchHeader(0))
 		}, moqt.SessionProtocolViolation},
-		{"unknown datagram type", func(p *script) { require.NoError(p, p.conn.SendDatagram([]byte{0x10})) }, moqt.SessionProtocolViolation},
-		{"status and end of group", func(p *script) { require.NoError(p, p.conn.SendDatagram([]byte{0x22, 0, 0, 0, 0, 3})) }, moqt.SessionProtocolViolation},
-		{"empty datagram", func(p *script) { require.NoError(p, p.conn.SendDatagram(nil)) }, moqt.SessionProtocolViolation},
+		{"unknown datagram type", func(p *script) { require.NoError(p, p.conn.SendDatagram([]byte{0x10})) },
+			moqt.SessionProtocolViolation},
+		{"status and end of group", func(p *script) {
+			require.NoError(p, p.conn.SendDatagram([]byte{0x22, 0, 0, 0, 0, 3}))
+		}, moqt.SessionProtocolViolation},
+		{"empty datagram", func(p *script) { require.NoError(p, p.conn.SendDatagram(nil)) },
+			moqt.SessionProtocolViolation},
 		{"datagram that ends within its header", func(p *script) {
 			require.NoError(p, p.conn.SendDatagram([]byte{0, 1, 0}))
 		}, moqt.SessionProtocolViolation},
@@ -124,7 +131,8 @@ func TestDataOfAnUnknownAliasIsAbandoned(t *testing.T) {
 
 		c := newCollector()
 		for range 3 { // two fit
-			require.NoError(p, p.conn.SendDatagram(datagram(p.T, moqt.ObjectDatagram{TrackAlias: 7, Payload: []byte("1234")})))
+			o := moqt.ObjectDatagram{TrackAlias: 7, Payload: []byte("1234")}
+			require.NoError(p, p.conn.SendDatagram(datagram(p.T, o)))
 		}
 		time.Sleep(time.Millisecond)
 		p.subscribed(testTrack, 7, c)
@@ -182,7 +190,7 @@ func TestAliasIsFreeAfterItsSubscription(t *testing.T) {
 	})
 }
 
-// TestAliasIsFreeWhileItsSubscriptionDrains has a publisher use an alias again after PUBLISH_DONE.
+// TestAliasIsFreeWhileItsSubscriptionDrains plays a publisher that uses an alias again after PUBLISH_DONE.
 func TestAliasIsFreeWhileItsSubscriptionDrains(t *testing.T) {
 	play(t, setting{}, func(p *script) {
 		sub, e := p.subscribed(testTrack, 9, newCollector())

@@ -27,13 +27,14 @@
 // All of them embed [Request], which has what they share: the life of the stream, updates, GOAWAY. What is special
 // about a type is its role. A request of ours goes through these steps:
 //
-//  1. The requester checks that the request is allowed, opens a stream, adds the request to the requestTable, and queues
-//     the message.
+//  1. The requester checks that the request is allowed, opens a stream, adds the request to the requestTable, and
+//     queues the message.
 //  2. A requestReader reads the responder's side of the stream. The first message is the response. It goes to the role,
 //     and Wait returns.
-//  3. Later messages are updates, responses to updates, GOAWAY, and what only this type of request has, such as
-//     PUBLISH_DONE.
-//  4. The request ends: it is complete, refused, or cancelled by either end. It leaves the table, and its Context is done.
+//  3. Later messages are updates, responses to updates, GOAWAY, and messages that only this type of request has, such
+//     as PUBLISH_DONE.
+//  4. The request ends: it is complete, refused, or cancelled by either end. It leaves the table, and its Context is
+//     done.
 //
 // A request of the peer is checked against the limits, added to the table and handed to the Handler by the responder.
 // The application answers it. The rest is the same.
@@ -58,7 +59,8 @@
 // # Locks
 //
 // Session.mu guards the requestTable and the changing state of all requests. Functions whose names end in Locked expect
-// the caller to hold it; so do all methods of requestTable, aliasTable and tokenSender. The order is:
+// the caller to hold it (those of an outbox: outbox.mu); so do all methods of requestTable, aliasTable and tokenSender.
+// The order is:
 //
 //	datagrams.receiving, NamespaceSubscription.calls  (held while the application is called)
 //	Session.mu

@@ -194,7 +194,8 @@ func TestJoiningFetch(t *testing.T) {
 			h := newHandler()
 			play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
 				p.nextID = 2
-				p.request(&moqt.Fetch{FetchType: tc.typ, JoiningRequestID: 0, JoiningStart: tc.start}) // overtakes its subscription
+				// The fetch arrives before its subscription.
+				p.request(&moqt.Fetch{FetchType: tc.typ, JoiningRequestID: 0, JoiningStart: tc.start})
 				time.Sleep(time.Second)
 				p.nextID = 0
 				p.request(&moqt.Subscribe{Track: testTrack})
@@ -235,7 +236,7 @@ func TestJoiningFetchRefused(t *testing.T) {
 	}
 }
 
-// TestJoiningAfterAnUpdate has the update that starts forwarding set the Joining Location (draft §5.1).
+// TestJoiningAfterAnUpdate checks that the update that starts forwarding sets the Joining Location (draft §5.1).
 func TestJoiningAfterAnUpdate(t *testing.T) {
 	h := newHandler()
 	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {

@@ -16,8 +16,8 @@ import (
 )
 
 // FuzzPeer plays a peer that does what the input says, against sessions of both roles that have requests of their own
-// open. Whatever it does, the session ends with a code of the draft or goes on, and leaves nothing behind: the bubble
-// fails if a goroutine stays.
+// open. The session must end with a code of the draft or go on, and leave no goroutine behind, over which the bubble
+// would fail.
 func FuzzPeer(f *testing.F) {
 	encode := func(messages ...moqt.Message) (b []byte) {
 		for _, m := range messages {
@@ -26,7 +26,8 @@ func FuzzPeer(f *testing.F) {
 		return b
 	}
 	for _, m := range allRequests(moqt.Namespace{"a"}) {
-		f.Add(true, encode(&moqt.Setup{}), encode(m), encode(&moqt.RequestOK{}), subgroupHeader(1), []byte{0, 1, 0, 0, 9})
+		f.Add(true, encode(&moqt.Setup{}), encode(m), encode(&moqt.RequestOK{}), subgroupHeader(1),
+			[]byte{0, 1, 0, 0, 9})
 	}
 	responses := [][]byte{
 		encode(&moqt.SubscribeOK{TrackAlias: 1}, &moqt.PublishDone{StreamCount: 1}),
@@ -98,7 +99,9 @@ func askForEverything(s *Session) {
 	ctx := context.Background()
 	_, _ = s.Subscribe(ctx, moqt.Subscribe{Track: testTrack}, discard{})
 	_, _ = s.Publish(ctx, moqt.Publish{Track: otherTrack})
-	fetch, _ := s.Fetch(ctx, moqt.Fetch{FetchType: moqt.FetchStandalone, Track: testTrack, Start: moqt.Location{Group: 1}})
+	fetch, _ := s.Fetch(ctx, moqt.Fetch{
+		FetchType: moqt.FetchStandalone, Track: testTrack, Start: moqt.Location{Group: 1},
+	})
 	_, _ = s.PublishNamespace(ctx, moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}})
 	_, _ = s.SubscribeNamespace(ctx, moqt.SubscribeNamespace{}, func(moqt.Namespace, bool) {})
 	_, _ = s.SubscribeTracks(ctx, moqt.SubscribeTracks{}, func(moqt.FullTrackName) {})
@@ -114,7 +117,7 @@ type discard struct{}
 func (discard) HandleSubgroup(g *Subgroup)          { _, _ = io.Copy(io.Discard, g) }
 func (discard) HandleDatagram(*moqt.ObjectDatagram) {}
 
-// obliging is a Handler that accepts every request, and every update of it.
+// obliging is a Handler that accepts all requests and all updates.
 type obliging struct{}
 
 func (obliging) agree(r *Request) {

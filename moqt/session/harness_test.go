@@ -20,7 +20,7 @@ var (
 	otherTrack = moqt.FullTrackName{Namespace: moqt.Namespace{"example", "room"}, Name: "audio"}
 )
 
-// setting is what a test starts from.
+// setting is the configuration of a script.
 type setting struct {
 	cfg    Config
 	pipe   transporttest.Config
@@ -207,7 +207,7 @@ func (p *script) requireClosed(code moqt.SessionErrorCode) {
 	require.Equal(p, uint64(code), closed.Code)
 }
 
-// requireOpen checks that the session has survived all that happened.
+// requireOpen checks that the session has not ended.
 func (p *script) requireOpen() {
 	p.Helper()
 	synctest.Wait()
@@ -224,7 +224,7 @@ func (p *script) subscribe(track moqt.FullTrackName, r Receiver) (*Subscription,
 	return sub, e
 }
 
-// subscribed does that, and has the peer accept.
+// subscribed does the same, and accepts the subscription.
 func (p *script) subscribed(track moqt.FullTrackName, alias uint64, r Receiver) (*Subscription, *exchange) {
 	p.Helper()
 	sub, e := p.subscribe(track, r)

@@ -48,7 +48,8 @@ func TestServeASubscription(t *testing.T) {
 
 		largest := moqt.Parameters{LargestObject: &moqt.Location{Group: 1}}
 		require.NoError(p, pub.Accept(largest, properties))
-		require.Equal(p, &moqt.SubscribeOK{TrackAlias: pub.Alias(), Parameters: largest, Properties: properties}, e.receive())
+		require.Equal(p, &moqt.SubscribeOK{TrackAlias: pub.Alias(), Parameters: largest, Properties: properties},
+			e.receive())
 		require.ErrorIs(p, pub.Accept(largest, nil), ErrAnswered)
 
 		stream, err := pub.OpenSubgroup(p.Context(), moqt.SubgroupHeader{GroupID: 2})
@@ -188,7 +189,8 @@ func TestPublicationsThatThePeerCancels(t *testing.T) {
 	}
 }
 
-// TestMessagesComeBeforeData checks that data cannot use up the credit for the message that explains it (draft §11.4.2).
+// TestMessagesComeBeforeData checks that data cannot use up the credit of the message that assigns its alias (draft
+// §11.4.2).
 func TestMessagesComeBeforeData(t *testing.T) {
 	h := newHandler()
 	set := setting{cfg: Config{Role: Server, Handler: h}, pipe: transporttest.Config{StreamWindow: 4}, silent: true}

@@ -89,7 +89,8 @@ func sendAll(t *testing.T, pub *Publication, body string, arrived <-chan struct{
 	_, err = io.WriteString(stream, body)
 	require.NoError(t, err)
 	require.NoError(t, stream.Close())
-	require.NoError(t, pub.SendDatagram(moqt.ObjectDatagram{Location: moqt.Location{Group: 6}, Payload: []byte("datagram")}))
+	o := moqt.ObjectDatagram{Location: moqt.Location{Group: 6}, Payload: []byte("datagram")}
+	require.NoError(t, pub.SendDatagram(o))
 	<-arrived
 	require.NoError(t, pub.Done(moqt.DoneTrackEnded, "the end"))
 }
@@ -161,7 +162,7 @@ func fetchAndRead(t *testing.T, s *Session, h *handler) {
 	require.ErrorIs(t, context.Cause(f.Context()), ErrFinished)
 }
 
-// cancelOnBothSides checks that each end's cancellation reaches the other with its code.
+// cancelOnBothSides checks that cancellation reaches the other end with its code, in both directions.
 func cancelOnBothSides(t *testing.T, s *Session, h *handler) {
 	for _, bySubscriber := range []bool{true, false} {
 		sub, err := s.Subscribe(t.Context(), moqt.Subscribe{Track: testTrack}, newCollector())
@@ -206,7 +207,7 @@ func askForStatus(t *testing.T, s *Session, h *handler) {
 	require.EqualValues(t, 9, ok.Parameters.LargestObject.Group)
 }
 
-// TestViolationOverQUIC checks that code and reason of a close cross the network.
+// TestViolationOverQUIC checks that the peer gets the code and the reason with which a session is closed.
 func TestViolationOverQUIC(t *testing.T) {
 	for _, kind := range []transport.Kind{transport.RawQUIC, transport.WebTransport} {
 		t.Run(kind.String(), func(t *testing.T) {

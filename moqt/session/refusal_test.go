@@ -9,7 +9,7 @@ import (
 	"sluice/moqt"
 )
 
-// allRequests is one request of each type in a namespace.
+// allRequests returns one request of each type in a namespace.
 func allRequests(ns moqt.Namespace) map[string]moqt.Message {
 	track := moqt.FullTrackName{Namespace: ns, Name: "x"}
 	return map[string]moqt.Message{
@@ -107,21 +107,25 @@ func TestRefusals(t *testing.T) {
 		m     moqt.Message
 		want  moqt.RequestErrorCode
 	}{
-		{"second subscription", &moqt.Subscribe{Track: testTrack}, &moqt.Subscribe{Track: testTrack}, moqt.RequestDuplicateSubscription},
-		{"second publication", &moqt.Publish{Track: testTrack}, &moqt.Publish{Track: testTrack}, moqt.RequestDuplicateSubscription},
+		{"second subscription", &moqt.Subscribe{Track: testTrack}, &moqt.Subscribe{Track: testTrack},
+			moqt.RequestDuplicateSubscription},
+		{"second publication", &moqt.Publish{Track: testTrack}, &moqt.Publish{Track: testTrack},
+			moqt.RequestDuplicateSubscription},
 		{
 			"mandatory track property", nil, &moqt.Publish{Track: testTrack, Properties: mandatory},
 			moqt.RequestUnsupportedExtension,
 		},
 		{
 			"token twice", nil,
-			&moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{AuthorizationTokens: []moqt.Token{token, token}}},
+			&moqt.Subscribe{Track: testTrack,
+				Parameters: moqt.Parameters{AuthorizationTokens: []moqt.Token{token, token}}},
 			moqt.RequestMalformedAuthToken,
 		},
 		{
 			"token twice, once by its alias", nil,
 			&moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{AuthorizationTokens: []moqt.Token{
-				{AliasType: moqt.AliasRegister, Alias: 1, Type: 1, Value: []byte("x")}, {AliasType: moqt.AliasUse, Alias: 1},
+				{AliasType: moqt.AliasRegister, Alias: 1, Type: 1, Value: []byte("x")},
+				{AliasType: moqt.AliasUse, Alias: 1},
 			}}}, moqt.RequestMalformedAuthToken,
 		},
 		{
@@ -140,7 +144,8 @@ func TestRefusals(t *testing.T) {
 			}, moqt.RequestInvalidRange,
 		},
 		{"joining an unknown request", nil, fetch(moqt.FetchRelativeJoining, 98), moqt.RequestInvalidJoiningRequestID},
-		{"joining a request of the publisher", nil, fetch(moqt.FetchAbsoluteJoining, 1), moqt.RequestInvalidJoiningRequestID},
+		{"joining a request of the publisher", nil, fetch(moqt.FetchAbsoluteJoining, 1),
+			moqt.RequestInvalidJoiningRequestID},
 		{
 			"joining another request", &moqt.SubscribeNamespace{}, fetch(moqt.FetchAbsoluteJoining, 0),
 			moqt.RequestInvalidJoiningRequestID,
@@ -193,8 +198,12 @@ func TestLimitsOfOpenRequests(t *testing.T) {
 		}},
 		{"FETCH", func(string) moqt.Message { return &moqt.Fetch{FetchType: moqt.FetchStandalone} }},
 		{"TRACK_STATUS", func(string) moqt.Message { return &moqt.TrackStatus{} }},
-		{"PUBLISH_NAMESPACE", func(i string) moqt.Message { return &moqt.PublishNamespace{Namespace: moqt.Namespace{i}} }},
-		{"SUBSCRIBE_NAMESPACE", func(i string) moqt.Message { return &moqt.SubscribeNamespace{Prefix: moqt.Namespace{i}} }},
+		{"PUBLISH_NAMESPACE", func(i string) moqt.Message {
+			return &moqt.PublishNamespace{Namespace: moqt.Namespace{i}}
+		}},
+		{"SUBSCRIBE_NAMESPACE", func(i string) moqt.Message {
+			return &moqt.SubscribeNamespace{Prefix: moqt.Namespace{i}}
+		}},
 		{"SUBSCRIBE_TRACKS", func(i string) moqt.Message { return &moqt.SubscribeTracks{Prefix: moqt.Namespace{i}} }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

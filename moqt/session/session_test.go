@@ -108,7 +108,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	require.Zero(t, closed.Code)
 }
 
-// TestPeerThatStopsReading checks that one stalled stream holds up nothing else.
+// TestPeerThatStopsReading checks that one stalled stream does not delay others.
 func TestPeerThatStopsReading(t *testing.T) {
 	h := newHandler()
 	set := setting{cfg: Config{Role: Server, Handler: h}, pipe: transporttest.Config{StreamWindow: 64}}
@@ -129,7 +129,7 @@ func TestPeerThatStopsReading(t *testing.T) {
 	})
 }
 
-// TestPeerThatDoesNotCloseItsStreams checks that a request which is over gives up its stream after a while.
+// TestPeerThatDoesNotCloseItsStreams checks that the stream of a request that is over is reset after a while.
 func TestPeerThatDoesNotCloseItsStreams(t *testing.T) {
 	play(t, setting{cfg: Config{Role: Server}}, func(p *script) {
 		e := p.request(&moqt.Subscribe{Track: testTrack})

@@ -29,10 +29,14 @@ func TestSetupThatEndsTheSession(t *testing.T) {
 		{"path of a server", Client, transporttest.Config{}, &moqt.Setup{Path: new("/")}, moqt.SessionInvalidPath},
 		{"path on WebTransport", Server, webTransport, &moqt.Setup{Path: new("/")}, moqt.SessionInvalidPath},
 		{"no path", Server, transporttest.Config{}, &moqt.Setup{Path: new("live")}, moqt.SessionMalformedPath},
-		{"bad percent encoding", Server, transporttest.Config{}, &moqt.Setup{Path: new("/%zz")}, moqt.SessionMalformedPath},
-		{"authority of a server", Client, transporttest.Config{}, &moqt.Setup{Authority: new("a")}, moqt.SessionInvalidAuthority},
-		{"authority on WebTransport", Server, webTransport, &moqt.Setup{Authority: new("a")}, moqt.SessionInvalidAuthority},
-		{"no authority", Server, transporttest.Config{}, &moqt.Setup{Authority: new("a b")}, moqt.SessionMalformedAuthority},
+		{"bad percent encoding", Server, transporttest.Config{}, &moqt.Setup{Path: new("/%zz")},
+			moqt.SessionMalformedPath},
+		{"authority of a server", Client, transporttest.Config{}, &moqt.Setup{Authority: new("a")},
+			moqt.SessionInvalidAuthority},
+		{"authority on WebTransport", Server, webTransport, &moqt.Setup{Authority: new("a")},
+			moqt.SessionInvalidAuthority},
+		{"no authority", Server, transporttest.Config{}, &moqt.Setup{Authority: new("a b")},
+			moqt.SessionMalformedAuthority},
 		{
 			"alias used", Server, transporttest.Config{},
 			&moqt.Setup{AuthorizationTokens: token(moqt.AliasUse)}, moqt.SessionProtocolViolation,
@@ -52,7 +56,8 @@ func TestSetupThatEndsTheSession(t *testing.T) {
 		{
 			"token twice", Server, transporttest.Config{},
 			&moqt.Setup{AuthorizationTokens: []moqt.Token{
-				{AliasType: moqt.AliasUseValue, Value: []byte("x")}, {AliasType: moqt.AliasUseValue, Value: []byte("x")},
+				{AliasType: moqt.AliasUseValue, Value: []byte("x")},
+				{AliasType: moqt.AliasUseValue, Value: []byte("x")},
 			}}, moqt.SessionMalformedAuthToken,
 		},
 	} {
@@ -73,7 +78,8 @@ func TestSetupRefusedByTheApplication(t *testing.T) {
 	}{
 		{"any error", errors.New("who are you?"), moqt.SessionUnauthorized},
 		{"path", &moqt.ProtocolError{Code: moqt.SessionInvalidPath, Reason: "unknown"}, moqt.SessionInvalidPath},
-		{"authority", &moqt.ProtocolError{Code: moqt.SessionInvalidAuthority, Reason: "unknown"}, moqt.SessionInvalidAuthority},
+		{"authority", &moqt.ProtocolError{Code: moqt.SessionInvalidAuthority, Reason: "unknown"},
+			moqt.SessionInvalidAuthority},
 		{"token", &moqt.ProtocolError{Code: moqt.SessionExpiredAuthToken, Reason: "old"}, moqt.SessionExpiredAuthToken},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -131,11 +137,14 @@ func TestPeerOfAServer(t *testing.T) {
 			play(t, setting{cfg: Config{Role: Server}, pipe: tc.pipe, silent: true}, func(p *script) {
 				tc.setup.Implementation = "other"
 				tc.setup.AuthorizationTokens = []moqt.Token{token}
-				tc.setup.Unknown = []moqt.KeyValuePair{{Type: moqt.Grease(1), Value: 1}, {Type: moqt.Grease(1), Value: 2}}
+				tc.setup.Unknown = []moqt.KeyValuePair{
+					{Type: moqt.Grease(1), Value: 1}, {Type: moqt.Grease(1), Value: 2},
+				}
 				p.setup(&tc.setup)
 				peer, err := p.s.Peer(p.Context())
 				require.NoError(p, err)
-				want := Peer{Implementation: "other", Authority: "relay.example", Path: "/live", Tokens: []moqt.Token{token}}
+				want := Peer{Implementation: "other", Authority: "relay.example", Path: "/live",
+					Tokens: []moqt.Token{token}}
 				require.Equal(p, want, peer)
 			})
 		})
@@ -166,7 +175,8 @@ func TestControlStreamViolations(t *testing.T) {
 		{"a request", false, func(p *script) {
 			p.write(p.control, p.encode(&moqt.Subscribe{Track: testTrack}))
 		}, moqt.SessionProtocolViolation},
-		{"unknown message", false, func(p *script) { p.write(p.control, []byte{0x3e, 0, 0}) }, moqt.SessionProtocolViolation},
+		{"unknown message", false, func(p *script) { p.write(p.control, []byte{0x3e, 0, 0}) },
+			moqt.SessionProtocolViolation},
 		{"message that is never completed", false, func(p *script) {
 			p.write(p.control, []byte{byte(moqt.MessageGoaway), 0})
 		}, moqt.SessionControlMessageTimeout},
@@ -195,7 +205,8 @@ func TestRequestsAndDataBeforeSetup(t *testing.T) {
 	h := newHandler()
 	play(t, setting{cfg: Config{Role: Server, Handler: h}, silent: true}, func(p *script) {
 		e := p.request(&moqt.Publish{Track: testTrack, TrackAlias: 5})
-		p.uni(append(moqt.AppendSubgroupHeader(nil, moqt.Draft18, moqt.SubgroupHeader{TrackAlias: 5}), "early"...)).Close()
+		p.uni(append(moqt.AppendSubgroupHeader(nil, moqt.Draft18, moqt.SubgroupHeader{TrackAlias: 5}),
+			"early"...)).Close()
 		time.Sleep(time.Second)
 		require.Empty(p, h.publishes)
 		p.setup(&moqt.Setup{})

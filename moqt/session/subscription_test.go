@@ -40,7 +40,7 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
-// TestSubscriptionsThatEnd checks what the application sees of each end.
+// TestSubscriptionsThatEnd checks what the application sees of each way in which a subscription ends.
 func TestSubscriptionsThatEnd(t *testing.T) {
 	properties, err := moqt.NewProperties(moqt.KeyValuePair{Type: 0x4001, Bytes: []byte("?")})
 	require.NoError(t, err)
@@ -274,12 +274,14 @@ func TestAcceptPublish(t *testing.T) {
 			_, err := sub.Update(p.Context(), moqt.Parameters{Forward: new(false)})
 			updated <- err
 		}()
-		require.Equal(p, &moqt.RequestUpdate{RequestID: 1, Parameters: moqt.Parameters{Forward: new(false)}}, e.receive())
+		require.Equal(p, &moqt.RequestUpdate{RequestID: 1, Parameters: moqt.Parameters{Forward: new(false)}},
+			e.receive())
 		e.send(&moqt.RequestOK{})
 		require.NoError(p, <-updated)
 
 		// The publisher may update its request, too.
-		e.update(moqt.Parameters{AuthorizationTokens: []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte("t")}}})
+		token := moqt.Token{AliasType: moqt.AliasUseValue, Value: []byte("t")}
+		e.update(moqt.Parameters{AuthorizationTokens: []moqt.Token{token}})
 		u := <-sub.Updates()
 		require.Equal(p, "t", string(u.Tokens[0].Value))
 		require.NoError(p, u.OK(moqt.Parameters{}))

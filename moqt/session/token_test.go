@@ -73,7 +73,7 @@ func TestTokensOfThePeersSetup(t *testing.T) {
 	})
 }
 
-// TestTokensOfOurs checks what is sent for the tokens that an application gives.
+// TestTokensOfOurs checks which tokens are sent for those of the application.
 func TestTokensOfOurs(t *testing.T) {
 	cfg := Config{Tokens: []moqt.Token{register(1, "setup"), register(2, strings.Repeat("x", 100))}}
 	play(t, setting{cfg: cfg, silent: true}, func(p *script) {

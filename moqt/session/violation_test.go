@@ -9,7 +9,7 @@ import (
 	"sluice/moqt"
 )
 
-// TestRequestsThatEndTheSession has the peer break a rule of requests; the session under test is the server.
+// TestRequestsThatEndTheSession plays peers that break a rule of requests. The session under test is the server.
 func TestRequestsThatEndTheSession(t *testing.T) {
 	value := func(s string) moqt.Token { return moqt.Token{AliasType: moqt.AliasUseValue, Value: []byte(s)} }
 	register := func(alias uint64, s string) moqt.Token {
@@ -41,8 +41,10 @@ func TestRequestsThatEndTheSession(t *testing.T) {
 			e.receive()
 			e.send(&moqt.RequestUpdate{RequestID: 0})
 		}, moqt.SessionInvalidRequestID},
-		{"response as a request", func(p *script) { p.raw(p.encode(&moqt.RequestOK{})) }, moqt.SessionProtocolViolation},
-		{"update as a request", func(p *script) { p.raw(p.encode(&moqt.RequestUpdate{})) }, moqt.SessionProtocolViolation},
+		{"response as a request", func(p *script) { p.raw(p.encode(&moqt.RequestOK{})) },
+			moqt.SessionProtocolViolation},
+		{"update as a request", func(p *script) { p.raw(p.encode(&moqt.RequestUpdate{})) },
+			moqt.SessionProtocolViolation},
 		{"GOAWAY as a request", func(p *script) { p.raw(p.encode(&moqt.Goaway{})) }, moqt.SessionProtocolViolation},
 		{"SETUP as a request", func(p *script) { p.raw(p.encode(&moqt.Setup{})) }, moqt.SessionProtocolViolation},
 		{"unknown message", func(p *script) { p.raw([]byte{0x3e, 0, 0}) }, moqt.SessionProtocolViolation},
@@ -123,7 +125,8 @@ func TestRequestsThatEndTheSession(t *testing.T) {
 			p.request(subscribe()).send(&moqt.Goaway{NewSessionURI: "moqt://elsewhere"})
 		}, moqt.SessionProtocolViolation},
 		{"second GOAWAY", func(p *script) {
-			p.write(p.control, p.encode(&moqt.Goaway{RequestID: new(uint64(1))}, &moqt.Goaway{RequestID: new(uint64(1))}))
+			goaway := &moqt.Goaway{RequestID: new(uint64(1))}
+			p.write(p.control, p.encode(goaway, goaway))
 		}, moqt.SessionProtocolViolation},
 		{"GOAWAY of a client with a URI", func(p *script) {
 			p.write(p.control, p.encode(&moqt.Goaway{NewSessionURI: "moqt://elsewhere", RequestID: new(uint64(1))}))
@@ -180,7 +183,7 @@ func TestRequestsThatEndTheSession(t *testing.T) {
 	}
 }
 
-// TestResponsesThatEndTheSession has the peer break a rule of responses.
+// TestResponsesThatEndTheSession plays peers that break a rule of responses.
 func TestResponsesThatEndTheSession(t *testing.T) {
 	discard := func(moqt.Namespace, bool) {}
 	subscribe := func(p *script) *exchange {
@@ -195,7 +198,8 @@ func TestResponsesThatEndTheSession(t *testing.T) {
 	fetch := func(typ moqt.FetchType) func(p *script) *exchange {
 		return func(p *script) *exchange {
 			_, err := p.s.Fetch(p.Context(), moqt.Fetch{
-				FetchType: typ, Track: testTrack, Start: moqt.Location{Group: 5, Object: 3}, End: moqt.Location{Group: 9},
+				FetchType: typ, Track: testTrack,
+				Start: moqt.Location{Group: 5, Object: 3}, End: moqt.Location{Group: 9},
 				JoiningStart: 5,
 			})
 			require.NoError(p, err)
@@ -239,9 +243,11 @@ func TestResponsesThatEndTheSession(t *testing.T) {
 		{"REQUEST_OK to SUBSCRIBE", Client, subscribe, []moqt.Message{&moqt.RequestOK{}}},
 		{"PUBLISH_DONE first", Client, subscribe, []moqt.Message{&moqt.PublishDone{}}},
 		{"GOAWAY first", Client, subscribe, []moqt.Message{&moqt.Goaway{}}},
-		{"update of a publisher", Client, subscribe, []moqt.Message{&moqt.SubscribeOK{}, &moqt.RequestUpdate{RequestID: 1}}},
+		{"update of a publisher", Client, subscribe,
+			[]moqt.Message{&moqt.SubscribeOK{}, &moqt.RequestUpdate{RequestID: 1}}},
 		{"FETCH_OK to SUBSCRIBE", Client, subscribe, []moqt.Message{&moqt.FetchOK{}}},
-		{"NAMESPACE to SUBSCRIBE", Client, subscribe, []moqt.Message{&moqt.SubscribeOK{}, &moqt.NamespaceAdded{Suffix: suffix}}},
+		{"NAMESPACE to SUBSCRIBE", Client, subscribe,
+			[]moqt.Message{&moqt.SubscribeOK{}, &moqt.NamespaceAdded{Suffix: suffix}}},
 		{"message after PUBLISH_DONE", Client, subscribe, []moqt.Message{
 			&moqt.SubscribeOK{}, &moqt.PublishDone{}, &moqt.PublishDone{},
 		}},
@@ -265,7 +271,8 @@ func TestResponsesThatEndTheSession(t *testing.T) {
 			&moqt.FetchOK{End: moqt.Location{Group: 4, Object: 9}},
 		}},
 		{"second PUBLISH_NAMESPACE_OK", Client, publishNamespace, []moqt.Message{&moqt.RequestOK{}, &moqt.RequestOK{}}},
-		{"update of a responder", Client, publishNamespace, []moqt.Message{&moqt.RequestOK{}, &moqt.RequestUpdate{RequestID: 1}}},
+		{"update of a responder", Client, publishNamespace,
+			[]moqt.Message{&moqt.RequestOK{}, &moqt.RequestUpdate{RequestID: 1}}},
 		{"parameter in PUBLISH_NAMESPACE_OK", Client, publishNamespace, []moqt.Message{
 			&moqt.RequestOK{Parameters: moqt.Parameters{Expires: new(uint64(1))}},
 		}},
@@ -289,7 +296,8 @@ func TestResponsesThatEndTheSession(t *testing.T) {
 		{"GOAWAY of a client with a URI", Server, subscribe, []moqt.Message{
 			&moqt.SubscribeOK{}, &moqt.Goaway{NewSessionURI: "moqt://elsewhere"},
 		}},
-		{"redirect of a client to a URI", Server, subscribe, []moqt.Message{redirect(moqt.Redirect{URI: "moqt://elsewhere"})}},
+		{"redirect of a client to a URI", Server, subscribe,
+			[]moqt.Message{redirect(moqt.Redirect{URI: "moqt://elsewhere"})}},
 		{"redirect of a namespace to a track", Client, publishNamespace, []moqt.Message{
 			redirect(moqt.Redirect{Track: testTrack}),
 		}},
