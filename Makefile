@@ -14,7 +14,7 @@ export BPF2GO_CFLAGS := -O2 -g -Wall -Werror -mcpu=v3 -I$(CURDIR)/internal/bpf/i
 	-I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test race deps third_party generate check-generated lint cross third-party-test interop browser fuzz bench bench-quick bench-peers micro clean
+.PHONY: help build demo test race deps third_party generate check-generated lint examples cross third-party-test interop browser fuzz bench bench-quick bench-peers micro clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -50,6 +50,9 @@ lint: third_party ## vet, staticcheck, gofmt
 	go vet ./...
 	go run $(STATICCHECK) ./...
 	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo 'not gofmt-ed:'; git ls-files '*.go' | xargs gofmt -l; exit 1; }
+
+examples: build ## run the tests of the examples, which are modules of their own
+	cd examples/relay && go vet ./... && go test -count=1 ./...
 
 cross: third_party ## cross-compile what must run elsewhere: the relay, pub and sub on macOS
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build -o /dev/null ./cmd/sluice
