@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"sluice/congestion"
 	"sluice/fastpath"
 	"sluice/internal/bounds"
 	"sluice/media"
@@ -24,8 +25,8 @@ type Config struct {
 	FastPath FastPathConfig
 
 	// NewController makes the congestion controller of a connection, for packets of at most mtu bytes. Default:
-	// [media.NewCubic].
-	NewController func(mtu int) media.CongestionController
+	// [congestion.NewCubic].
+	NewController func(mtu int) congestion.Controller
 	// NewDropPolicy makes the drop policy of a connection. It must return another one each time. Default: nothing is
 	// dropped.
 	NewDropPolicy func() media.DropPolicy

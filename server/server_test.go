@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/require"
 
+	"sluice/congestion"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/relay"
@@ -90,9 +91,9 @@ func TestFailedListen(t *testing.T) {
 func TestPartsOfConnections(t *testing.T) {
 	var controllers, policies atomic.Int32
 	s := start(t, Config{
-		NewController: func(mtu int) media.CongestionController {
+		NewController: func(mtu int) congestion.Controller {
 			controllers.Add(1)
-			return media.NewCubic(mtu)
+			return congestion.NewCubic(mtu)
 		},
 		NewDropPolicy: func() media.DropPolicy {
 			policies.Add(1)
