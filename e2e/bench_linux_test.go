@@ -10,17 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/bench"
+	"sluice/internal/bench/report"
+	"sluice/internal/bench/result"
+	"sluice/internal/bench/system"
 	"sluice/internal/cli"
 	"sluice/internal/lab"
 )
 
 // measure runs a bench. Where the machine cannot do it, the test is skipped, as by labtest.New.
-func measure(t *testing.T, cfg bench.Config) *bench.Report {
+func measure(t *testing.T, cfg bench.Config) *result.Report {
 	t.Helper()
 	var err error
-	cfg.Program, err = exec.LookPath("sluice-lab")
+	cfg.Programs.Generator, err = exec.LookPath("sluice-lab")
 	require.NoError(t, err)
-	cfg.Sluice, err = exec.LookPath("sluice")
+	cfg.Programs.Sluice, err = exec.LookPath("sluice")
 	require.NoError(t, err)
 	cfg.Progress = func(line string) { t.Log(line) }
 	r, err := bench.Measure(t.Context(), cfg)
@@ -28,7 +31,7 @@ func measure(t *testing.T, cfg bench.Config) *bench.Report {
 		t.Skip(missing)
 	}
 	require.NoError(t, err)
-	require.NoError(t, bench.WriteReport(t.TempDir(), *r))
+	require.NoError(t, report.Write(t.TempDir(), *r))
 	return r
 }
 
@@ -36,10 +39,10 @@ func measure(t *testing.T, cfg bench.Config) *bench.Report {
 func TestBench(t *testing.T) {
 	const subscribers = 2
 	r := measure(t, bench.Config{
-		Systems: bench.Sluice(cli.Version()), Kinds: []string{bench.KindCPU, bench.KindDelay, bench.KindMemory, bench.KindSyscalls},
+		Systems: system.Sluice(cli.Version()), Kinds: []string{result.KindCPU, result.KindDelay, result.KindMemory, result.KindSyscalls},
 		Subscribers: []int{subscribers}, Repetitions: 1, Duration: time.Second, Warmup: 500 * time.Millisecond,
 	})
-	require.Equal(t, bench.Format, r.Format)
+	require.Equal(t, result.Format, r.Format)
 	require.NotEmpty(t, r.Machine.Kernel)
 	require.Positive(t, r.Machine.Memory)
 	require.Equal(t, "off", r.Machine.Offloads["generic-segmentation"])
@@ -57,30 +60,30 @@ func TestBench(t *testing.T) {
 	require.Equal(t, []string{"delay/2/idle", "cpu/2/idle", "memory/2/idle", "delay/2/hog", "syscalls/10"}, kinds)
 }
 
-func checkRun(t *testing.T, s bench.Scenario, run bench.Run) {
+func checkRun(t *testing.T, s result.Scenario, run result.Run) {
 	t.Helper()
 	require.NotContains(t, run.Unusable, "the run failed")
 	require.Zero(t, run.Metrics["lost"], "%s, %s", s.Name, run.System)
 	require.Zero(t, run.Metrics["corrupt"])
 	// 2 Mbit/s for a second are at least 200 packets to each subscriber.
 	require.Greater(t, run.Metrics["packets"], 100*float64(s.Params.Subscribers))
-	if run.System == bench.FastPath {
+	if run.System == system.FastPath {
 		require.Positive(t, run.Metrics["kernel"], "the fast path is used")
 	} else {
 		require.Zero(t, run.Metrics["kernel"])
 	}
 	switch s.Kind {
-	case bench.KindDelay:
+	case result.KindDelay:
 		require.Positive(t, run.Distributions["first"].Count)
 		require.Positive(t, run.Distributions["last"].Count)
-	case bench.KindCPU:
+	case result.KindCPU:
 		require.Contains(t, run.Breakdowns["cpu"], "relay, eBPF")
 		require.Positive(t, run.Metrics["cpu.packet.relay"])
-	case bench.KindMemory:
+	case result.KindMemory:
 		require.Greater(t, run.Metrics["memory.resident"], 5.)
 		require.GreaterOrEqual(t, run.Metrics["memory.peak"], run.Metrics["memory.resident"])
-		require.Equal(t, run.System == bench.FastPath, run.Metrics["memory.maps"] > 0)
-	case bench.KindSyscalls:
+		require.Equal(t, run.System == system.FastPath, run.Metrics["memory.maps"] > 0)
+	case result.KindSyscalls:
 		require.Positive(t, run.Breakdowns["syscalls"]["recvmmsg"]+run.Breakdowns["syscalls"]["recvmsg"])
 		require.Positive(t, run.Breakdowns["syscalls"]["futex"])
 	}
@@ -89,8 +92,8 @@ func checkRun(t *testing.T, s bench.Scenario, run bench.Run) {
 // A bottleneck narrows one subscriber, and not its neighbour; a relay that does not run is no number.
 func TestBenchCongestion(t *testing.T) {
 	r := measure(t, bench.Config{
-		Systems: []bench.Spec{bench.Sluice(cli.Version())[0], {Name: "broken", Command: "false {addr}"}},
-		Kinds:   []string{bench.KindCongestion}, Repetitions: 1, Duration: time.Second, Warmup: time.Second, Brief: true,
+		Systems: []system.Spec{system.Sluice(cli.Version())[0], {Name: "broken", Command: "false {addr}"}},
+		Kinds:   []string{result.KindCongestion}, Repetitions: 1, Duration: time.Second, Warmup: time.Second, Brief: true,
 	})
 	require.Len(t, r.Scenarios, 1)
 	good, broken := r.Scenarios[0].Runs[0], r.Scenarios[0].Runs[1]

@@ -16,6 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/bench"
+	"sluice/internal/bench/load"
+	"sluice/internal/bench/report"
+	"sluice/internal/bench/result"
+	"sluice/internal/bench/system"
 	"sluice/internal/cli"
 	"sluice/internal/lab"
 )
@@ -53,7 +57,7 @@ Results go to --out: results.json, and what people read, report.html first. A ru
 	flags := cmd.Flags()
 	flags.BoolVar(&f.quick, "quick", false, "take less than 3 minutes: shorter runs, one repetition, at most 10 subscribers where nothing else is said")
 	flags.StringVar(&f.out, "out", "bench-results", "`directory` for the results")
-	flags.StringSliceVar(&f.cfg.Kinds, "scenario", nil, "measure only these `kinds`: "+strings.Join(bench.Kinds(), ", "))
+	flags.StringSliceVar(&f.cfg.Kinds, "scenario", nil, "measure only these `kinds`: "+strings.Join(result.Kinds(), ", "))
 	flags.IntVar(&f.cfg.Repetitions, "repetitions", 0, "`number` of runs of each relay under each load (default 3)")
 	flags.IntSliceVar(&f.cfg.Subscribers, "subscribers", nil, "`numbers` of subscribers (default 1,10,50,200)")
 	flags.IntVar(&f.cfg.MaxCapacity, "max-capacity", 0, "try at most this `number` of subscribers (default 400)")
@@ -63,7 +67,7 @@ Results go to --out: results.json, and what people read, report.html first. A ru
 		return err
 	})
 	flags.StringArrayVar(&f.commands, "relay-cmd", nil, "`command` of another relay")
-	flags.StringSliceVar(&f.peers, "peer", nil, "`names` of relays that 'make bench-peers' installs: "+strings.Join(bench.PeerNames(), ", "))
+	flags.StringSliceVar(&f.peers, "peer", nil, "`names` of relays that 'make bench-peers' installs: "+strings.Join(system.PeerNames(), ", "))
 	flags.StringArrayVar(&f.names, "relay-name", nil, "its `name`; the n-th is for the n-th --relay-cmd (default: the name of the program)")
 	flags.StringVar(&f.clip, "clip", "", "fragmented MP4 `file` with real video (default: the sample clip, if it is there)")
 	flags.Uint64Var(&f.cfg.Seed, "seed", 1, "`seed` of the lab")
@@ -78,32 +82,33 @@ func (f *benchFlags) run(ctx context.Context, env *cli.Environment) (err error) 
 	if err := os.MkdirAll(f.out, 0o755); err != nil {
 		return err
 	}
-	report, err := bench.Measure(ctx, f.cfg)
-	if report == nil || len(report.Scenarios) == 0 {
+	found, err := bench.Measure(ctx, f.cfg)
+	if found == nil || len(found.Scenarios) == 0 {
 		return err // there is nothing that would be worth the results of an earlier run
 	}
-	printReport(env.Stdout, report)
-	if written := errors.Join(writeJSON(filepath.Join(f.out, "results.json"), report), bench.WriteReport(f.out, *report)); written != nil {
+	printReport(env.Stdout, found)
+	written := errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
+	if written != nil {
 		return errors.Join(err, written)
 	}
-	fmt.Fprintf(env.Stdout, "\nwritten to %s: results.json, results.md, report.html, plots\n", f.out)
+	fmt.Fprintf(env.Stdout, "\nwritten to %s: results.json, tables.md, report.html, plots\n", f.out)
 	return err
 }
 
 // configure completes the configuration.
 func (f *benchFlags) configure(env *cli.Environment) (err error) {
-	if f.cfg.Program, err = os.Executable(); err != nil {
+	if f.cfg.Programs.Generator, err = os.Executable(); err != nil {
 		return err
 	}
-	if f.cfg.Sluice, err = findSluice(); err != nil {
+	if f.cfg.Programs.Sluice, err = findSluice(); err != nil {
 		return err
 	}
-	f.cfg.Systems = bench.Sluice(cli.Version())
+	f.cfg.Systems = system.Sluice(cli.Version())
 	if len(f.names) > len(f.commands) {
 		return cli.Usage("there are more --relay-name than --relay-cmd")
 	}
 	for _, name := range f.peers {
-		peer, err := bench.Peer(name, peersDir(env))
+		peer, err := system.Peer(name, peersDir(env))
 		if err != nil {
 			return cli.AsUsage(err)
 		}
@@ -114,7 +119,7 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 		if name = filepath.Base(name); i < len(f.names) {
 			name = f.names[i]
 		}
-		f.cfg.Systems = append(f.cfg.Systems, bench.Spec{Name: name, Command: command})
+		f.cfg.Systems = append(f.cfg.Systems, system.Spec{Name: name, Command: command})
 	}
 	if f.cfg.Clip, err = (&demoFlags{clip: f.clip}).findClip(); err != nil && f.clip != "" {
 		return err
@@ -160,27 +165,19 @@ func (f *benchFlags) beQuick() {
 	f.cfg.Warmup, f.cfg.Brief = time.Second, true
 }
 
-func writeJSON(path string, value any) error {
-	b, err := json.MarshalIndent(value, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(b, '\n'), 0o644)
-}
-
 // shown are the metrics of each kind of scenario that the table has.
 var shown = map[string][]string{
-	bench.KindDelay:      {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "kernel"},
-	bench.KindCPU:        {"cpu.system", "cpu.relay", "cpu.ebpf", "cpu.publisher", "cpu.subscribers", "cpu.packet"},
-	bench.KindMemory:     {"memory.resident", "memory.peak", "memory.maps"},
-	bench.KindSyscalls:   {"syscalls.total", "syscalls.packet"},
-	bench.KindCapacity:   {"capacity", "capacity.atleast"},
-	bench.KindCongestion: {"goodput", "neighbour.goodput", "playable", "keys", "stalls", "stalled"},
+	result.KindDelay:      {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "kernel"},
+	result.KindCPU:        {"cpu.system", "cpu.relay", "cpu.ebpf", "cpu.publisher", "cpu.subscribers", "cpu.packet"},
+	result.KindMemory:     {"memory.resident", "memory.peak", "memory.maps"},
+	result.KindSyscalls:   {"syscalls.total", "syscalls.packet"},
+	result.KindCapacity:   {"capacity", "capacity.atleast"},
+	result.KindCongestion: {"goodput", "neighbour.goodput", "playable", "keys", "stalls", "stalled"},
 }
 
 // printReport writes a table for each kind of scenario.
-func printReport(w io.Writer, r *bench.Report) {
-	for _, kind := range bench.Kinds() {
+func printReport(w io.Writer, r *result.Report) {
+	for _, kind := range result.Kinds() {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		header := "\n" + strings.ToUpper(kind) + "\tRELAY\tRUNS\t" + strings.Join(units(r, shown[kind]), "\t") + "\n"
 		for _, s := range r.Scenarios {
@@ -197,7 +194,7 @@ func printReport(w io.Writer, r *bench.Report) {
 	}
 }
 
-func units(r *bench.Report, names []string) []string {
+func units(r *result.Report, names []string) []string {
 	var titles []string
 	for _, n := range names {
 		title := strings.ToUpper(n)
@@ -210,7 +207,7 @@ func units(r *bench.Report, names []string) []string {
 }
 
 // cells are the medians of metrics, or why there are none.
-func cells(s bench.Summary, names []string) []string {
+func cells(s result.Summary, names []string) []string {
 	if s.Unusable != "" {
 		reason, _, _ := strings.Cut(s.Unusable, "\n")
 		return []string{reason}
@@ -237,11 +234,11 @@ func newBenchLoad(env *cli.Environment) *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var cfg bench.LoadConfig
+			var cfg load.Config
 			if err := json.Unmarshal([]byte(args[0]), &cfg); err != nil {
 				return cli.AsUsage(err)
 			}
-			return bench.Load(cmd.Context(), cfg, env.Stdin, env.Stdout)
+			return load.Run(cmd.Context(), cfg, env.Stdin, env.Stdout)
 		},
 	}
 }

@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/internal/bench"
+	"sluice/internal/bench/report"
+	"sluice/internal/bench/result"
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
 )
@@ -31,7 +32,7 @@ overlap; others are noise. With a single run on a side nobody knows.`,
 			if err != nil {
 				return err
 			}
-			c := bench.Compare(reports[0], reports[1])
+			c := result.Compare(reports[0], reports[1])
 			if err := c.Write(env.Stdout); err != nil {
 				return err
 			}
@@ -47,19 +48,21 @@ overlap; others are noise. With a single run on a side nobody knows.`,
 
 func newBenchReport(env *cli.Environment) *cobra.Command {
 	var out string
+	var tables bool
 	cmd := &cobra.Command{
 		Use:   "report RESULTS.json...",
 		Short: "Draw results again, or join those of several runs",
-		Long: `Write report.html, results.md and plots from results files. Several files of one program and one machine are joined, for example runs of
-single scenarios; then the joined results.json is written too.`,
-		Example: `  sluice-lab bench report --out all delay/results.json capacity/results.json`,
-		Args:    cobra.MinimumNArgs(1),
+		Long: `Write report.html, tables.md and plots from results files. Several files of one program and one machine are
+joined, for example runs of single scenarios; then the joined results.json is written too.`,
+		Example: `  sluice-lab bench report --out all delay/results.json capacity/results.json
+  sluice-lab bench report --tables --out docs/results docs/results/results.json`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			reports, err := readReports(args)
 			if err != nil {
 				return err
 			}
-			merged, err := bench.Merge(reports...)
+			merged, err := result.Merge(reports...)
 			if err != nil {
 				return err
 			}
@@ -68,23 +71,28 @@ single scenarios; then the joined results.json is written too.`,
 			}
 			var joined error
 			if len(reports) > 1 {
-				joined = writeJSON(filepath.Join(out, "results.json"), merged)
+				joined = merged.WriteFile(filepath.Join(out, "results.json"))
 			}
-			if err := errors.Join(joined, bench.WriteReport(out, merged)); err != nil {
+			write, file := report.Write, "report.html"
+			if tables {
+				write, file = report.WriteTables, "tables.md"
+			}
+			if err := errors.Join(joined, write(out, merged)); err != nil {
 				return err
 			}
-			fmt.Fprintf(env.Stdout, "written to %s\n", filepath.Join(out, "report.html"))
+			fmt.Fprintf(env.Stdout, "written to %s\n", filepath.Join(out, file))
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "bench-results", "`directory` for the report")
+	cmd.Flags().BoolVar(&tables, "tables", false, "write only tables.md and the plots that it shows, as SVG")
 	return cmd
 }
 
-func readReports(paths []string) ([]bench.Report, error) {
-	var out []bench.Report
+func readReports(paths []string) ([]result.Report, error) {
+	var out []result.Report
 	for _, path := range paths {
-		r, err := bench.ReadReport(path)
+		r, err := result.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}

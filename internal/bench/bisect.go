@@ -1,15 +1,10 @@
 package bench
 
-import (
-	"maps"
-	"slices"
-)
-
-// bisect returns the largest number from 1 to limit for which good is true, if it is true up to some number and false beyond, with a
-// relative resolution. It begins with first, and goes on by step, twice as far each time, until it has a number on either side; 0 means that
-// not even 1 is good.
+// bisect returns the largest number from 1 to limit for which good is true, within a relative resolution; 0 if
+// good(1) is false. good must be true up to some number and false beyond. The search begins with first and goes on in
+// steps, each twice as long as the one before, until it has a number on either side.
 func bisect(first, step, limit int, resolution float64, good func(int) (bool, error)) (int, error) {
-	low, high := 0, limit+1 // good, and not
+	low, high := 0, limit+1 // good is true for low and false for high
 	for n := min(first, limit); low < limit && float64(high-low) > max(1, resolution*float64(low)); step *= 2 {
 		ok, err := good(n)
 		if err != nil {
@@ -30,13 +25,4 @@ func bisect(first, step, limit int, resolution float64, good func(int) (bool, er
 		}
 	}
 	return low, nil
-}
-
-// seriesOf is a function of a number of subscribers, which takes the place of time.
-func seriesOf(values map[int]float64) (s Series) {
-	for _, n := range slices.Sorted(maps.Keys(values)) {
-		s.Time = append(s.Time, float64(n))
-		s.Value = append(s.Value, values[n])
-	}
-	return s
 }

@@ -4,38 +4,47 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
+
+	"sluice/internal/bench/result"
+	"sluice/internal/bench/system"
+	"sluice/internal/bench/trial"
 )
 
 const (
-	capacityFirst   = 10                   // subscribers, of the first run
-	capacityLimit   = 5 * time.Millisecond // p99, last to last
-	capacityPeriod  = 4 * time.Second      // two groups: with its key frame in it, p99 means the same as in other runs
+	capacityFirst   = 10                   // subscribers of the first trial
+	capacityLimit   = 5 * time.Millisecond // p99 delay of the last packet
+	capacityPeriod  = 4 * time.Second      // two groups: with its key frame, p99 means the same as in other runs
 	capacityBrief   = 2 * time.Second      // in a brief bench
 	capacityWarmup  = 500 * time.Millisecond
 	capacityResolve = .1 // of the number of subscribers
 	// capacityProbes is about how many numbers are tried in a run.
 	capacityProbes = 4
-	// unmatchedLimit is the share of frames, in percent, whose packets may be impossible to tell apart: their delay is unknown, and not small.
+	// unmatchedLimit is the largest share of frames, in percent, that may have an unknown delay. It may be long.
 	unmatchedLimit = 1
 )
 
-func (s *stage) capacityPlan() plan {
+// capacityPlan searches the largest number of subscribers that a relay serves well.
+func (r *runner) capacityPlan() plan {
 	p := plan{
-		kinds: s.wanted(KindCapacity), name: fmt.Sprint(s.MaxCapacity), title: fmt.Sprintf("capacity, up to %d subscribers", s.MaxCapacity),
-		params: s.mockParams(0), repetitions: s.Repetitions,
+		kinds: r.wanted(result.KindCapacity), name: fmt.Sprint(r.MaxCapacity),
+		title:  fmt.Sprintf("capacity, up to %d subscribers", r.MaxCapacity),
+		params: r.mockParams(0), repetitions: r.Repetitions,
 	}
-	period := s.capacityPeriod()
+	period := r.capacityPeriod()
 	p.params.Duration, p.length = period.Seconds(), capacityProbes*(capacityWarmup+period+runOverhead)
-	found := make(map[string]int) // by the runs so far: the next begin there
-	p.run = func(ctx context.Context, s *stage, spec Spec) (*outcome, error) {
-		search := capacitySearch{stage: s, spec: spec, curve: make(map[int]float64)}
+	found := make(map[string]int) // by system: the next run begins there
+	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
+		search := capacitySearch{runner: r, spec: spec, curve: make(map[int]float64)}
 		first, step := capacityFirst, capacityFirst
 		if n := found[spec.Name]; n > 0 {
 			first, step = n, int(math.Ceil(capacityResolve*float64(n)))
 		}
-		enough, err := bisect(first, step, s.MaxCapacity, capacityResolve, func(n int) (bool, error) { return search.probe(ctx, n) })
+		good := func(n int) (bool, error) { return search.probe(ctx, n) }
+		enough, err := bisect(first, step, r.MaxCapacity, capacityResolve, good)
 		if err != nil {
 			return nil, err
 		}
@@ -45,62 +54,69 @@ func (s *stage) capacityPlan() plan {
 	return p
 }
 
-func (s *stage) capacityPeriod() time.Duration {
-	if s.Brief {
+func (r *runner) capacityPeriod() time.Duration {
+	if r.Brief {
 		return capacityBrief
 	}
 	return capacityPeriod
 }
 
-// capacitySearch is a run.
+// capacitySearch is a run of a capacityPlan: several trials.
 type capacitySearch struct {
-	stage *stage
-	spec  Spec
-	curve map[int]float64 // p99, ms, by subscribers
-	bound string          // why more could not be measured
-	peer  string
+	runner *runner
+	spec   system.Spec
+	curve  map[int]float64 // p99 delay, ms, by subscribers
+	bound  string          // why more subscribers could not be measured; "" if they could
+	peer   string
 }
 
-// probe reports whether the relay serves so many subscribers well. Where that is not clear, because a pause of the publisher within a frame
-// made two of it, it tries again.
+// probe reports whether the relay serves so many subscribers well. It tries again if the first trial does not decide
+// this, because a pause of the publisher within a frame made the frame look like two.
 func (c *capacitySearch) probe(ctx context.Context, n int) (bool, error) {
-	good, clear, err := c.try(ctx, n)
-	if err == nil && !clear {
+	good, decided, err := c.try(ctx, n)
+	if err == nil && !decided {
 		good, _, err = c.try(ctx, n)
 	}
 	return good, err
 }
 
-// try is one trial; clear is false if all frames whose delay is known are well served, but too many are not known.
-func (c *capacitySearch) try(ctx context.Context, n int) (good, clear bool, err error) {
-	s := c.stage
-	m, err := s.try(ctx, s.trial(c.spec, trialConfig{sessions: []int{n}, warmup: capacityWarmup, duration: s.capacityPeriod()}))
+// try is one trial. decided is false if all frames with a known delay are served well, but too many delays are unknown.
+func (c *capacitySearch) try(ctx context.Context, n int) (good, decided bool, err error) {
+	m, err := c.runner.try(ctx, trial.Config{
+		System: c.spec, Sessions: []int{n}, Warmup: capacityWarmup, Duration: c.runner.capacityPeriod(),
+	})
 	if err != nil {
 		return false, false, err
 	}
-	o := m.outcome()
-	o.Unusable = cmp.Or(o.Unusable, m.exhausted())
-	d := measureDelays(m.packets, n)
-	d.add(o)
+	o := outcomeOf(m)
+	o.Unusable = cmp.Or(o.Unusable, m.Exhausted())
+	o.addDelays(measureDelays(m.Packets, n))
+	c.runner.Progress(fmt.Sprintf("    %s, %d subscribers: p99 %.2f ms, %.0f lost, %.1f %% unknown %s", c.spec.Name, n,
+		o.Metrics["last.p99"], o.Metrics["lost"], o.Metrics["unmatched"], o.Unusable))
+	c.peer = m.Peer
+	good, decided = c.decide(n, o)
+	return good, decided, nil
+}
+
+// decide decides whether a trial with n subscribers was good.
+func (c *capacitySearch) decide(n int, o *outcome) (good, decided bool) {
 	p99, ok := o.Metrics["last.p99"]
 	if ok {
 		c.curve[n] = p99
 	}
-	fine, clear := ok && p99 <= milliseconds(capacityLimit) && o.Metrics["lost"] == 0, o.Metrics["unmatched"] <= unmatchedLimit
-	good = fine && clear
-	s.Progress(fmt.Sprintf("    %s, %d subscribers: p99 %.2f ms, %.0f lost, %.1f %% unknown %s",
-		c.spec.Name, n, p99, o.Metrics["lost"], o.Metrics["unmatched"], o.Unusable))
-	if !good {
-		c.bound = ""
-		if o.Unusable != "" {
-			c.bound = fmt.Sprintf("at %d subscribers: %s", n, o.Unusable)
-		}
+	fine := ok && p99 <= milliseconds(capacityLimit) && o.Metrics["lost"] == 0
+	known := o.Metrics["unmatched"] <= unmatchedLimit
+	if fine && known {
+		return true, true
 	}
-	c.peer = m.peer
-	return good, clear || !fine, nil
+	c.bound = ""
+	if o.Unusable != "" {
+		c.bound = fmt.Sprintf("at %d subscribers: %s", n, o.Unusable)
+	}
+	return false, !fine
 }
 
-// outcome is the run, if so many subscribers were served well, and not more.
+// outcome returns the run if enough is the largest number of subscribers that was served well.
 func (c *capacitySearch) outcome(enough int) *outcome {
 	o := newOutcome()
 	o.peer = c.peer
@@ -108,12 +124,21 @@ func (c *capacitySearch) outcome(enough int) *outcome {
 	case c.bound != "":
 		o.Metrics["capacity.atleast"] = float64(enough)
 		o.Notes = append(o.Notes, c.bound)
-	case enough == c.stage.MaxCapacity:
+	case enough == c.runner.MaxCapacity:
 		o.Metrics["capacity.atleast"] = float64(enough)
 		o.Notes = append(o.Notes, "more were not tried")
 	default:
 		o.Metrics["capacity"] = float64(enough)
 	}
-	o.Series["capacity.p99"] = seriesOf(c.curve)
+	o.Series["capacity.p99"] = overSubscribers(c.curve)
 	return o
+}
+
+// overSubscribers returns a function of the number of subscribers as a series: the number takes the place of time.
+func overSubscribers(values map[int]float64) (s result.Series) {
+	for _, n := range slices.Sorted(maps.Keys(values)) {
+		s.Time = append(s.Time, float64(n))
+		s.Value = append(s.Value, values[n])
+	}
+	return s
 }

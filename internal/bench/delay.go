@@ -5,30 +5,22 @@ import (
 	"slices"
 	"time"
 
+	"sluice/internal/bench/trial"
 	"sluice/internal/lab"
 )
 
-// delays are those that a relay added to frames, milliseconds, sorted.
+// delays are the delays that a relay added to frames, milliseconds, sorted.
 type delays struct {
 	first, last             []float64 // of all subscribers
-	fanoutFirst, fanoutLast []float64 // of the first and the last subscriber that was served
+	fanoutFirst, fanoutLast []float64 // of the first and of the last subscriber that each frame reached
 	jitter                  []float64
 	unmatched               float64 // share of all frames
 }
 
-// Points of a capture.
-const (
-	intoRelay = iota
-	outOfRelay
-)
-
-// minPacket is the least UDP payload that counts as media: acknowledgements are shorter.
-const minPacket = 100
-
-// measureDelays matches what went into a relay with what came out for each of the subscribers.
+// measureDelays matches the packets that entered a relay with those that left it for each of the subscribers.
 func measureDelays(packets []lab.Packet, subscribers int) (d delays) {
-	bursts := lab.MatchBursts(packets, intoRelay, outOfRelay, lab.BurstConfig{MinLength: minPacket})
-	frames := make(map[time.Duration][]lab.BurstDelay) // by when they came in
+	bursts := lab.MatchBursts(packets, trial.IntoRelay, trial.OutOfRelay, lab.BurstConfig{MinLength: trial.MinPacket})
+	frames := make(map[time.Duration][]lab.BurstDelay) // by when they entered
 	previous := make(map[netip.AddrPort]float64)
 	for _, b := range bursts.Matched {
 		first := milliseconds(b.First())
@@ -42,8 +34,9 @@ func measureDelays(packets []lab.Packet, subscribers int) (d delays) {
 	}
 	for _, targets := range frames {
 		if len(targets) == subscribers {
-			d.fanoutFirst = append(d.fanoutFirst, milliseconds(slices.MinFunc(targets, by(lab.BurstDelay.First)).First()))
-			d.fanoutLast = append(d.fanoutLast, milliseconds(slices.MaxFunc(targets, by(lab.BurstDelay.Last)).Last()))
+			first, last := slices.MinFunc(targets, by(lab.BurstDelay.First)), slices.MaxFunc(targets, by(lab.BurstDelay.Last))
+			d.fanoutFirst = append(d.fanoutFirst, milliseconds(first.First()))
+			d.fanoutLast = append(d.fanoutLast, milliseconds(last.Last()))
 		}
 	}
 	if all := len(bursts.Matched) + bursts.Unmatched; all > 0 {
@@ -61,23 +54,12 @@ func by(of func(lab.BurstDelay) time.Duration) func(a, b lab.BurstDelay) int {
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
-// add adds the delays to what a run found.
-func (d *delays) add(o *outcome) {
-	for name, values := range map[string][]float64{
-		"first": d.first, "last": d.last, "fanout.first": d.fanoutFirst, "fanout.last": d.fanoutLast, "jitter": d.jitter,
-	} {
-		o.values[name] = values
-		addQuantiles(o.Metrics, name, values)
-	}
+// addDelays adds the distributions of delays.
+func (o *outcome) addDelays(d delays) {
+	o.addValues("first", d.first)
+	o.addValues("last", d.last)
+	o.addValues("fanout.first", d.fanoutFirst)
+	o.addValues("fanout.last", d.fanoutLast)
+	o.addValues("jitter", d.jitter)
 	o.Metrics["unmatched"] = 100 * d.unmatched
-}
-
-// countPackets returns how many packets with media left the relay.
-func countPackets(packets []lab.Packet) (n int) {
-	for _, p := range packets {
-		if p.Point == outOfRelay && p.Length >= minPacket {
-			n++
-		}
-	}
-	return n
 }

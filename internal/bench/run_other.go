@@ -5,10 +5,11 @@ package bench
 import (
 	"context"
 
+	"sluice/internal/bench/result"
 	"sluice/internal/lab"
 )
 
-// Measure measures the systems. It needs Linux: the lab is made of its network namespaces.
-func Measure(context.Context, Config) (*Report, error) {
+// Measure needs Linux: the lab is made of its network namespaces.
+func Measure(context.Context, Config) (*result.Report, error) {
 	return nil, &lab.MissingError{What: "network namespaces, which only Linux has"}
 }

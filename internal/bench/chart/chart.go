@@ -1,0 +1,87 @@
+package chart
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sluice/internal/bench/result"
+)
+
+// Chart is what one plot shows. Draw draws it as a file, and page.js of package report draws it in a browser.
+type Chart struct {
+	ID     string  `json:"id"` // name of its files; unique in a report
+	Figure string  `json:"-"`  // the page shows one of the charts of a figure at a time
+	Kind   string  `json:"-"`  // of the scenarios that it is about
+	Title  string  `json:"title"`
+	Form   Form    `json:"form"`
+	X      Axis    `json:"x"`
+	Y      Axis    `json:"y"`
+	Traces []Trace `json:"traces"`
+}
+
+// Form is how a chart shows its traces.
+type Form string
+
+// The forms of charts.
+const (
+	CDF   Form = "cdf"   // X: values, Y: fractions
+	Lines Form = "lines" // points over X, joined
+	Bars  Form = "bars"  // groups over the categories of X, a bar for each trace
+	Stack Form = "stack" // a bar over each category of X, a part for each trace
+)
+
+// Axis describes an axis. It has no title where the title of the chart names the quantity.
+type Axis struct {
+	Title string `json:"title,omitempty"`
+	Unit  string `json:"unit,omitempty"`
+	Log   bool   `json:"log,omitempty"`
+	// Categories name the positions 0, 1, … of bars. In a stack, Systems holds the index of the system of each.
+	Categories []string `json:"categories,omitempty"`
+	Systems    []int    `json:"systems,omitempty"`
+}
+
+// Trace is one line, or the bars of one colour.
+type Trace struct {
+	Name   string          `json:"name"`
+	System int             `json:"system"` // index in Report.Systems, which chooses the colour, or NoSystem
+	X      []result.Number `json:"x"`
+	Y      []result.Number `json:"y"`
+	Low    []result.Number `json:"low,omitempty"` // range over the runs
+	High   []result.Number `json:"high,omitempty"`
+}
+
+// NoSystem is Trace.System of a trace that belongs to no system.
+const NoSystem = -1
+
+// Add appends a point with its range over the runs.
+func (t *Trace) Add(x float64, s result.Statistic) {
+	t.X, t.Y = append(t.X, result.Number(x)), append(t.Y, result.Number(s.Median))
+	t.Low, t.High = append(t.Low, result.Number(s.Min)), append(t.High, result.Number(s.Max))
+}
+
+// HasValues reports whether the chart has a value other than zero. A table says the rest better.
+func (c Chart) HasValues() bool {
+	return slices.ContainsFunc(c.Traces, func(t Trace) bool {
+		return slices.ContainsFunc(t.Y, func(y result.Number) bool { return y.Finite() && y != 0 })
+	})
+}
+
+var notInFileNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+// UniqueIDs turns the IDs of charts into different names of files.
+func UniqueIDs(charts []Chart) {
+	const maxLength = 80 // leaves room for a number and an extension in any file system
+	seen := map[string]bool{}
+	for i := range charts {
+		id := strings.Trim(notInFileNames.ReplaceAllString(strings.ToLower(charts[i].ID), "-"), "-")
+		id = cmp.Or(id[:min(len(id), maxLength)], "chart")
+		unique := id
+		for n := 2; seen[unique]; n++ {
+			unique = fmt.Sprintf("%s-%d", id, n)
+		}
+		seen[unique], charts[i].ID = true, unique
+	}
+}

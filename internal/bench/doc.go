@@ -1,0 +1,21 @@
+// Package bench measures relays in the lab: the delay that they add, the CPU time, memory and system calls that they
+// use, how many subscribers they serve, and what they send on a congested path.
+//
+// [Measure] makes plans from a [Config]. A plan is a load, and the kinds of scenarios for which its runs have
+// metrics. All systems run under a load in turns (A B A B …), so changes on the machine affect all of them. A run is
+// one or several trials (package trial) and ends as an outcome: metrics, distributions, breakdowns and series by
+// name, which the table in metrics.go describes. The outcomes of a system become a summary of the report (package
+// result).
+//
+//	bench        plans, metrics, outcomes
+//	├── trial    one relay under one load in the lab
+//	│   ├── system   the relays: commands, versions
+//	│   ├── load     load generators: publisher, subscribers, hog
+//	│   │   └── video    what they publish and verify, and what a viewer would have seen
+//	│   └── procfs   what processes and the machine used
+//	└── result   what was found: statistics, comparisons, results.json
+//	report       pages, tables and plots of a result
+//	└── chart    what one plot shows, and its drawing
+//
+// A new kind of scenario is a plan, its metrics, and a line in docs/bench.md; package report needs no change.
+package bench

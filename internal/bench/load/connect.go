@@ -1,0 +1,78 @@
+package load
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+)
+
+// connectPause is the time between two attempts to connect.
+const connectPause = 50 * time.Millisecond
+
+// connection is a session with the relay.
+type connection struct {
+	*session.Session
+	peer string
+	wait sync.WaitGroup
+}
+
+func (c *connection) close() {
+	c.Close(moqt.SessionNoError, "")
+	c.wait.Wait()
+}
+
+// connect opens a session. It tries again while the relay starts.
+func (g *generator) connect(ctx context.Context, h session.Handler) (*connection, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, SetUpTime, fmt.Errorf("no session with %s within %v", g.URL, SetUpTime))
+	defer cancel()
+	for {
+		c, err := g.tryConnect(ctx, h)
+		if err == nil {
+			return c, nil
+		}
+		select {
+		case <-time.After(connectPause):
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+func (g *generator) tryConnect(ctx context.Context, h session.Handler) (*connection, error) {
+	url, err := transport.ParseURL(g.URL)
+	if err != nil {
+		return nil, err
+	}
+	// The relay may still start: a handshake that met a closed port would wait for its next packet.
+	conn, err := transport.Dial(ctx, g.URL, transport.ClientConfig{
+		Protocols: moqt.ALPNs(), Insecure: true,
+		Limits: transport.Limits{HandshakeTimeout: 5 * time.Second},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s, err := session.New(conn, session.Config{
+		Role: session.Client, Handler: h, Authority: url.Authority, Path: cmp.Or(url.Path, "/"),
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, errors.Join(err, conn.CloseWithError(0, ""))
+	}
+	c := &connection{Session: s}
+	c.wait.Go(func() { s.Run(context.WithoutCancel(ctx)) })
+	peer, err := s.Peer(ctx)
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	c.peer = peer.Implementation
+	return c, nil
+}

@@ -1,0 +1,166 @@
+package load
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"sluice/internal/bench/result"
+	"sluice/internal/bench/video"
+	"sluice/moqt"
+)
+
+// Config is the task of a load generator. Zero values of Namespace, Track and Mock mean the defaults.
+type Config struct {
+	Publish   bool       `json:"publish"` // otherwise subscribe
+	URL       string     `json:"url"`
+	Namespace string     `json:"namespace"`
+	Track     string     `json:"track"`
+	Mock      video.Mock `json:"mock"`
+
+	Clip string `json:"clip"` // a file whose video is published instead of mock video
+
+	// Sessions is the number of sessions, each with one subscription. The relay's certificate is not verified: it was
+	// made for the lab.
+	Sessions int `json:"sessions"`
+	// Record keeps every arrival of the first session.
+	Record bool `json:"record"`
+
+	// Hog keeps all processors busy for this time. The generator then does nothing else.
+	Hog time.Duration `json:"hog"`
+}
+
+const (
+	defaultNamespace = "bench/media"
+	defaultTrack     = "video"
+
+	// SetUpTime is how long a load generator tries to reach the relay and the broadcast. All processes share the
+	// machine.
+	SetUpTime = 30 * time.Second
+	// Stragglers is how long subscribers wait for objects after the last one was published.
+	Stragglers = 3 * time.Second
+)
+
+// Commands to a load generator, one a line.
+const (
+	Go   = "go"   // the publisher starts
+	Stop = "stop" // the publisher stops and reports; subscribers report when they have so many objects: "stop 250"
+)
+
+// Event is a line of JSON that a load generator writes.
+type Event struct {
+	Ready     bool       `json:"ready,omitempty"` // all sessions are set up
+	Peer      string     `json:"peer,omitempty"`  // the implementation that the relay names
+	Published *Published `json:"published,omitempty"`
+	Received  []Received `json:"received,omitempty"` // one for each session
+}
+
+// Published is the report of a publisher.
+type Published struct {
+	Objects uint64 `json:"objects"`
+	Bytes   uint64 `json:"bytes"`
+	Failed  uint64 `json:"failed"` // objects that could not be written
+	// Late is how much later than due each frame was handed to the transport, milliseconds. The time for which the
+	// transport did not take the frame before it does not count: it depends on the relay.
+	Late result.Distribution `json:"late"`
+}
+
+// Received is the report of one session.
+type Received struct {
+	Objects    uint64          `json:"objects"` // complete, intact and new
+	Bytes      uint64          `json:"bytes"`
+	Corrupt    uint64          `json:"corrupt"` // objects whose content does not belong in their place
+	Duplicates uint64          `json:"duplicates"`
+	Arrivals   []video.Arrival `json:"arrivals,omitempty"` // if Config.Record is set
+}
+
+// Run runs a load generator until it has had its last command, or the context is done. It reads commands from in and
+// writes events to out.
+func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
+	cfg.Namespace, cfg.Track = cmp.Or(cfg.Namespace, defaultNamespace), cmp.Or(cfg.Track, defaultTrack)
+	if cfg.Hog > 0 {
+		hog(ctx, cfg.Hog)
+		return nil
+	}
+	source, err := openSource(cfg)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g := &generator{Config: cfg, source: source, commands: make(chan string), out: json.NewEncoder(out)}
+	go g.read(ctx, in)
+	if cfg.Publish {
+		return g.publish(ctx)
+	}
+	return g.subscribe(ctx)
+}
+
+func openSource(cfg Config) (video.Source, error) {
+	if cfg.Clip != "" {
+		return video.OpenClip(cfg.Clip)
+	}
+	m := cfg.Mock.WithDefaults()
+	return m, m.Validate()
+}
+
+// hog keeps all processors busy.
+func hog(ctx context.Context, duration time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, duration)
+	defer cancel()
+	var all sync.WaitGroup
+	for range runtime.NumCPU() {
+		all.Go(func() {
+			for i := 0; i&0xfffff != 0 || ctx.Err() == nil; i++ { // it looks at the context now and then
+			}
+		})
+	}
+	all.Wait()
+}
+
+// generator is a load generator that publishes or subscribes.
+type generator struct {
+	Config
+	source   video.Source
+	commands chan string // closed at the end of the input
+	out      *json.Encoder
+}
+
+func (g *generator) read(ctx context.Context, in io.Reader) {
+	defer close(g.commands)
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		select {
+		case g.commands <- lines.Text():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// await waits for a command and returns its argument.
+func (g *generator) await(ctx context.Context, name string) (string, error) {
+	select {
+	case line, ok := <-g.commands:
+		if !ok {
+			return "", io.ErrUnexpectedEOF
+		}
+		command, argument, _ := strings.Cut(line, " ")
+		if command != name {
+			return "", fmt.Errorf("command: %q: must be %q", line, name)
+		}
+		return argument, nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+func (g *generator) name() moqt.FullTrackName {
+	return moqt.FullTrackName{Namespace: strings.Split(g.Namespace, "/"), Name: g.Track}
+}

@@ -1,0 +1,142 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"sluice/internal/bench/video"
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// receiver takes, verifies and counts the objects of one subscription.
+type receiver struct {
+	source video.Source
+	record bool
+
+	mu      sync.Mutex // guards all below
+	seen    map[moqt.Location]bool
+	got     Received
+	waiting uint64        // how many objects waitFor waits for; 0 if it does not wait
+	enough  chan struct{} // closed when they are there
+}
+
+func newReceiver(source video.Source, record bool) *receiver {
+	return &receiver{source: source, record: record, seen: make(map[moqt.Location]bool)}
+}
+
+func (r *receiver) result() Received {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.got
+}
+
+// waitFor waits until so many objects have arrived, or the context is done. It can be called once.
+func (r *receiver) waitFor(ctx context.Context, objects uint64) {
+	r.mu.Lock()
+	if r.got.Objects >= objects {
+		r.mu.Unlock()
+		return
+	}
+	r.waiting, r.enough = objects, make(chan struct{})
+	r.mu.Unlock()
+	select {
+	case <-r.enough:
+	case <-ctx.Done():
+	}
+}
+
+// HandleDatagram implements [session.Receiver].
+func (r *receiver) HandleDatagram(*moqt.ObjectDatagram) {}
+
+// readBuffer is the memory of a stream while it is read.
+const readBuffer = 32 << 10
+
+var readBuffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
+
+// HandleSubgroup implements [session.Receiver].
+func (r *receiver) HandleSubgroup(g *session.Subgroup) {
+	buf := readBuffers.Get().(*[readBuffer]byte)
+	defer readBuffers.Put(buf)
+	s := subgroupReader{parser: moqt.NewSubgroupParser(g.Header, 0), group: g.Header.GroupID, object: r.take}
+	for {
+		n, err := g.Read(buf[:])
+		if s.read(buf[:n]) != nil {
+			g.CancelRead(uint64(moqt.ResetInternalError)) // the stream is malformed: its objects will be missing
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// take counts an object.
+func (r *receiver) take(at moqt.Location, d *video.Digest) {
+	arrived := time.Now()
+	published, err := r.source.Verify(at, d)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err != nil:
+		r.got.Corrupt++
+		return
+	case r.seen[at]:
+		r.got.Duplicates++
+		return
+	}
+	r.seen[at] = true
+	r.got.Objects++
+	if r.got.Objects == r.waiting {
+		close(r.enough)
+	}
+	r.got.Bytes += uint64(d.Size())
+	if r.record {
+		r.got.Arrivals = append(r.got.Arrivals, video.Arrival{
+			Group: at.Group, Object: at.Object, Published: published.UnixNano(), Arrived: arrived.UnixNano(), Bytes: d.Size(),
+		})
+	}
+}
+
+// subgroupReader finds the objects of a subgroup and digests their payloads without a copy.
+type subgroupReader struct {
+	parser  *moqt.SubgroupParser
+	group   uint64
+	object  func(moqt.Location, *video.Digest)
+	current moqt.Location
+	digest  video.Digest
+	missing uint64 // bytes of the current object
+	within  bool
+}
+
+// read takes the next bytes of the stream.
+func (s *subgroupReader) read(b []byte) error {
+	for len(b) > 0 {
+		o, n, err := s.parser.Next(b)
+		if err != nil && !errors.Is(err, moqt.ErrIncomplete) {
+			return err
+		}
+		s.payload(b[:n])
+		b = b[n:]
+		if err == nil {
+			s.current, s.digest = moqt.Location{Group: s.group, Object: o.ObjectID}, video.Digest{}
+			s.missing, s.within = o.PayloadLength, o.PayloadLength > 0
+		}
+	}
+	return nil
+}
+
+// payload digests the bytes of the current object in b, which ends at the latest with the next header.
+func (s *subgroupReader) payload(b []byte) {
+	if !s.within {
+		return
+	}
+	b = b[:min(uint64(len(b)), s.missing)]
+	s.digest.Write(b)
+	if s.missing -= uint64(len(b)); s.missing == 0 {
+		s.within = false
+		s.object(s.current, &s.digest)
+	}
+}

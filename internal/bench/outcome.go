@@ -1,0 +1,164 @@
+package bench
+
+import (
+	"slices"
+
+	"sluice/internal/bench/procfs"
+	"sluice/internal/bench/result"
+	"sluice/internal/bench/trial"
+)
+
+// outcome is what a run found: a result.Run before its distributions are reduced to quantiles.
+type outcome struct {
+	result.Run
+	values   map[string][]float64 // of each distribution, sorted
+	cpuNotes []string             // Run.Notes of scenarios about CPU time
+	peer     string               // the implementation that the relay names
+}
+
+func newOutcome() *outcome {
+	return &outcome{
+		Run: result.Run{
+			Metrics:    make(map[string]float64),
+			Breakdowns: make(map[string]map[string]float64),
+			Series:     make(map[string]result.Series),
+		},
+		values: make(map[string][]float64),
+	}
+}
+
+// finished returns the run with its distributions.
+func (o outcome) finished() result.Run {
+	o.Distributions = make(map[string]result.Distribution)
+	for name, values := range o.values {
+		o.Distributions[name] = result.NewDistribution(values)
+	}
+	return o.Run
+}
+
+// addValues adds a distribution and its quantiles.
+func (o *outcome) addValues(name string, sorted []float64) {
+	o.values[name] = sorted
+	result.AddQuantiles(o.Metrics, name, sorted)
+}
+
+// addUsage adds the metrics that tell how reliable the others are.
+func (o *outcome) addUsage(u *trial.Usage) {
+	m := o.Metrics
+	m["generator"] = u.Percent(u.Publisher.Total() + u.Subscribers.Total())
+	m["busy"] = u.Percent(u.Busy) / float64(u.Cores)
+	m["steal"] = u.Percent(u.Steal) / float64(u.Cores)
+	m["others"] = u.Percent(u.Others)
+	m["packets"] = float64(u.Packets)
+	m["late"] = milliseconds(u.LateP99)
+	if all := u.KernelPackets + u.UserPackets; all > 0 {
+		m["kernel"] = 100 * u.KernelPackets / all
+	}
+}
+
+// addMemory adds the memory of the relay.
+func (o *outcome) addMemory(memory procfs.Memory) {
+	const mebibyte = 1 << 20
+	o.Metrics["memory.resident"] = float64(memory.Resident) / mebibyte
+	o.Metrics["memory.peak"] = float64(memory.Peak) / mebibyte
+	o.Metrics["memory.maps"] = float64(memory.Maps) / mebibyte
+}
+
+// addCPU adds the use of CPU time.
+func (o *outcome) addCPU(u *trial.Usage) {
+	m, relay := o.Metrics, u.RelayTotal()
+	m["cpu.relay"] = u.Percent(relay)
+	m["cpu.relay.user"] = u.Percent(u.Relay.User)
+	m["cpu.relay.system"] = u.Percent(u.Relay.System)
+	m["cpu.ebpf"] = u.Percent(u.EBPF)
+	m["cpu.lab"] = u.Percent(u.Lab)
+	m["cpu.softirq"] = u.Percent(u.Softirq)
+	m["cpu.publisher"] = u.Percent(u.Publisher.Total())
+	m["cpu.subscribers"] = u.Percent(u.Subscribers.Total())
+	m["cpu.subscriber"] = u.Percent(relay) / float64(u.Sessions)
+	m["cpu.relay.wakeups"] = float64(max(0, u.Activity.Wakeups)) / u.Period.Seconds()
+	m["datagrams.received"] = float64(u.Activity.Received) / u.Period.Seconds()
+	m["datagrams.sent"] = float64(u.Activity.Sent) / u.Period.Seconds()
+	packets := float64(max(u.Packets, 1))
+	m["cpu.packet.relay"] = relay.Seconds() * 1e6 / packets
+	parts := map[string]float64{
+		"relay, user":   u.Percent(u.Relay.User),
+		"relay, system": u.Percent(u.Relay.System),
+		"relay, eBPF":   u.Percent(u.EBPF),
+		"publisher":     u.Percent(u.PublisherTotal()),
+		"subscribers":   u.Percent(u.Subscribers.Total()),
+	}
+	o.Breakdowns["cpu"] = parts
+	over, ok := u.SystemTotal()
+	if !ok {
+		o.cpuNotes = append(o.cpuNotes, "unrelated processes hide what the whole system used")
+		return
+	}
+	m["cpu.system"] = u.Percent(over)
+	m["cpu.packet"] = over.Seconds() * 1e6 / packets
+	rest := over - relay - u.PublisherTotal() - u.Subscribers.Total()
+	parts["softirq and all other"] = u.Percent(max(0, rest))
+}
+
+// summarize returns the summary of the runs of one system.
+func summarize(system string, runs []outcome) result.Summary {
+	s := result.Summary{System: system}
+	var usable []outcome
+	for _, r := range runs {
+		for _, n := range r.Notes {
+			if !slices.Contains(s.Notes, n) {
+				s.Notes = append(s.Notes, n)
+			}
+		}
+		if r.Unusable == "" {
+			usable = append(usable, r)
+		}
+	}
+	if s.Runs = len(usable); s.Runs == 0 {
+		if len(runs) > 0 {
+			s.Unusable = runs[len(runs)-1].Unusable
+		}
+		return s
+	}
+	s.Metrics = statistics(usable, func(r outcome) map[string]float64 { return r.Metrics })
+	s.Breakdowns = make(map[string]map[string]result.Statistic)
+	for name := range usable[0].Breakdowns {
+		s.Breakdowns[name] = statistics(usable, func(r outcome) map[string]float64 { return r.Breakdowns[name] })
+	}
+	s.Distributions = make(map[string]result.Distribution)
+	for name := range usable[0].values {
+		var all []float64
+		for _, r := range usable {
+			all = append(all, r.values[name]...)
+		}
+		s.Distributions[name] = result.NewDistribution(all) // it sorts them
+		addTail(&s, name, all)
+	}
+	return s
+}
+
+// addTail adds the quantiles for which no single run has enough values, but all runs together have. They have no range.
+func addTail(s *result.Summary, name string, sorted []float64) {
+	pooled := make(map[string]float64)
+	result.AddQuantiles(pooled, name, sorted)
+	for n, v := range pooled {
+		if _, ok := s.Metrics[n]; !ok {
+			s.Metrics[n] = result.Statistic{Median: v, Min: v, Max: v}
+		}
+	}
+}
+
+// statistics returns the statistics of runs by name. Runs without a name do not count for it.
+func statistics(runs []outcome, of func(outcome) map[string]float64) map[string]result.Statistic {
+	values := make(map[string][]float64)
+	for _, r := range runs {
+		for name, v := range of(r) {
+			values[name] = append(values[name], v)
+		}
+	}
+	out := make(map[string]result.Statistic, len(values))
+	for name, v := range values {
+		out[name] = result.NewStatistic(v)
+	}
+	return out
+}

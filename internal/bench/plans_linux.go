@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"sluice/internal/bench/result"
+	"sluice/internal/bench/system"
+	"sluice/internal/bench/trial"
+)
+
+// Loads of result.Params.
+const (
+	loadIdle = "idle"
+	loadHog  = "hog"
+)
+
+// hogSubscribers is the largest fan-out with a hog. With more subscribers, the result depends on the load generators.
+const hogSubscribers = 50
+
+// plans returns what is to be run.
+func (r *runner) plans() []plan {
+	var plans []plan
+	for _, n := range r.Subscribers {
+		plans = append(plans, r.fanoutPlan(n, loadIdle, ""))
+	}
+	for _, n := range r.Subscribers {
+		if n <= hogSubscribers {
+			plans = append(plans, r.fanoutPlan(n, loadHog, ""))
+		}
+	}
+	if r.Clip != "" {
+		plans = append(plans, r.fanoutPlan(1, loadIdle, r.Clip))
+	}
+	plans = append(plans, r.syscallPlan(), r.capacityPlan())
+	plans = append(plans, r.congestionPlans()...)
+	return slices.DeleteFunc(plans, func(p plan) bool { return len(p.kinds) == 0 })
+}
+
+// participants returns the systems that run under a plan.
+func (r *runner) participants(p plan) []system.Spec {
+	return slices.DeleteFunc(slices.Clone(r.Systems), func(spec system.Spec) bool { return !spec.TakesPart(p.kinds) })
+}
+
+// runOverhead is about how long the start of a run and the reports at its end take.
+const runOverhead = time.Second
+
+// estimate returns the number of runs of plans, and about how long they take.
+func (r *runner) estimate(plans []plan) (runs int, total time.Duration) {
+	for _, p := range plans {
+		n := p.repetitions * len(r.participants(p))
+		runs += n
+		total += time.Duration(n) * p.length
+	}
+	return runs, total
+}
+
+func subscriberCount(n int) string {
+	if n == 1 {
+		return "1 subscriber"
+	}
+	return fmt.Sprintf("%d subscribers", n)
+}
+
+// fanoutPlan is a relay with a number of subscribers: delays, CPU and memory. With a hog, only delays have a meaning.
+func (r *runner) fanoutPlan(subscribers int, load, clip string) plan {
+	p := plan{
+		kinds: r.wanted(result.KindDelay), name: fmt.Sprintf("%d/%s", subscribers, load),
+		title: fmt.Sprintf("%s, %s", subscriberCount(subscribers), load), params: r.mockParams(subscribers),
+		repetitions: r.Repetitions,
+	}
+	p.params.Load, p.length = load, r.Warmup+r.Duration+runOverhead
+	if load == loadIdle {
+		p.kinds = r.wanted(result.KindDelay, result.KindCPU, result.KindMemory)
+		p.length += trial.IdlePeriod
+	}
+	if clip != "" {
+		p.params.Media, p.params.Rate, p.params.FrameRate = r.clipName(), 0, 0
+		p.name += "/" + r.clipName()
+		p.title += ", " + r.clipName()
+	}
+	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
+		m, err := r.try(ctx, trial.Config{
+			System: spec, Sessions: []int{subscribers}, Clip: clip, Idle: load == loadIdle, Hog: load == loadHog,
+		})
+		if err != nil {
+			return nil, err
+		}
+		o := outcomeOf(m)
+		if load == loadIdle {
+			o.addCPU(&m.Usage)
+			o.Unusable = cmp.Or(o.Unusable, m.Exhausted())
+		}
+		o.addDelays(measureDelays(m.Packets, subscribers))
+		return o, nil
+	}
+	return p
+}
+
+// try runs a trial, with the settings that all runs have in common where cfg has none of its own.
+func (r *runner) try(ctx context.Context, cfg trial.Config) (*trial.Measurement, error) {
+	cfg.Mock, cfg.Warmup = cmp.Or(cfg.Mock, r.mock()), cmp.Or(cfg.Warmup, r.Warmup)
+	cfg.Duration = cmp.Or(cfg.Duration, r.Duration)
+	return r.stage.Run(ctx, cfg)
+}
+
+// outcomeOf returns what every trial yields.
+func outcomeOf(m *trial.Measurement) *outcome {
+	o := newOutcome()
+	o.peer = m.Peer
+	o.addUsage(&m.Usage)
+	o.addMemory(m.Memory)
+	o.addObjects(m)
+	o.Unusable = m.Bottleneck()
+	return o
+}
+
+// addObjects adds what the load generators report of objects.
+func (o *outcome) addObjects(m *trial.Measurement) {
+	var received, corrupt uint64
+	for _, host := range m.Received {
+		for _, r := range host {
+			received += r.Objects
+			corrupt += r.Corrupt
+		}
+	}
+	o.Metrics["lost"] = float64(m.Published.Objects)*float64(m.Sessions) - float64(received)
+	o.Metrics["corrupt"] = float64(corrupt)
+	if m.Published.Failed > 0 {
+		o.Notes = append(o.Notes, fmt.Sprintf("%d objects could not be sent to the relay", m.Published.Failed))
+	}
+}

@@ -1,0 +1,161 @@
+package bench
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/bench/load"
+	"sluice/internal/bench/procfs"
+	"sluice/internal/bench/result"
+	"sluice/internal/bench/system"
+	"sluice/internal/bench/trial"
+	"sluice/internal/bench/video"
+)
+
+func runnerOf(systems []system.Spec, cfg Config) *runner {
+	cfg.Systems = systems
+	return &runner{Config: cfg.withDefaults(), report: new(result.Report), peers: make(map[string]string)}
+}
+
+// The numbers that docs/bench.md and the Makefile name: an estimate from the configuration, which nothing measures.
+func TestEstimate(t *testing.T) {
+	estimate := func(systems []system.Spec, cfg Config) (int, time.Duration) {
+		cfg.Clip = "clip.mp4"
+		r := runnerOf(systems, cfg)
+		return r.estimate(r.plans())
+	}
+	ours := system.Sluice("1")
+	runs, alone := estimate(ours, Config{})
+	// 1 to 200 subscribers, up to 50 with a hog, a clip, system calls, capacity; and two bottlenecks, in which priority
+	// drop takes part too.
+	require.Equal(t, 3*(2*(4+3+1+1+1)+3*2), runs)
+	require.Less(t, alone, 18*time.Minute)
+	beside := append(ours, system.Spec{Name: "moq-relay-ietf"}, system.Spec{Name: "moq-relay"})
+	_, withPeers := estimate(beside, Config{})
+	require.Less(t, withPeers, 28*time.Minute)
+	_, capacity := estimate(ours, Config{Kinds: []string{result.KindCapacity}})
+	require.Positive(t, capacity)
+	require.Less(t, capacity, alone)
+}
+
+func TestPlans(t *testing.T) {
+	names := func(cfg Config) (out []string) {
+		for _, p := range runnerOf(system.Sluice("1"), cfg).plans() {
+			for _, kind := range p.kinds {
+				out = append(out, kind+"/"+p.name)
+			}
+		}
+		return out
+	}
+	require.Equal(t, []string{
+		"delay/1/idle", "cpu/1/idle", "memory/1/idle", "delay/100/idle", "cpu/100/idle", "memory/100/idle",
+		"delay/1/hog", // with 100 subscribers, there is none
+		"delay/1/idle/clip.mp4", "cpu/1/idle/clip.mp4", "memory/1/idle/clip.mp4",
+		"syscalls/10", "capacity/400", "congestion/constant", "congestion/step",
+	}, names(Config{Subscribers: []int{1, 100}, Clip: "media/clip.mp4"}))
+	require.Equal(t, []string{"congestion/constant"}, names(Config{Kinds: []string{result.KindCongestion}, Brief: true}))
+	require.Equal(t, []string{"memory/1/idle"},
+		names(Config{Kinds: []string{result.KindMemory}, Subscribers: []int{1}, MaxCapacity: 100}))
+}
+
+func TestParticipants(t *testing.T) {
+	r := runnerOf(system.Sluice("1"), Config{})
+	require.Len(t, r.participants(plan{kinds: []string{result.KindDelay}}), 2)
+	require.Len(t, r.participants(plan{kinds: []string{result.KindCongestion}}), 3)
+}
+
+// Systems run in turns; a run that fails is unusable, and the others count.
+func TestRunPlan(t *testing.T) {
+	r := runnerOf([]system.Spec{{Name: "a", Version: "1"}, {Name: "b"}, {Name: "never"}}, Config{})
+	r.Systems[2].Kinds = []string{result.KindCapacity}
+	var lines []string
+	r.Progress = func(line string) { lines = append(lines, line) }
+	n := 0.0
+	p := plan{
+		kinds: []string{result.KindDelay, result.KindCPU}, name: "1/idle", title: "one", repetitions: 3,
+		run: func(_ context.Context, spec system.Spec) (*outcome, error) {
+			if n++; spec.Name == "b" && n == 2 {
+				return nil, errProbe
+			}
+			o := newOutcome()
+			o.Metrics["first.p50"], o.Metrics["cpu.system"], o.peer = n, 10*n, spec.Name+" 2"
+			return o, nil
+		},
+	}
+	require.NoError(t, r.runPlan(t.Context(), p))
+	require.Equal(t, []string{"    b: the run failed: a probe failed"}, lines)
+	require.Len(t, r.report.Scenarios, 2)
+	delay, cpu := r.report.Scenarios[0], r.report.Scenarios[1]
+	require.Equal(t, "delay/1/idle", delay.Name)
+	require.Len(t, delay.Runs, 6)
+	var order string
+	for _, run := range delay.Runs {
+		order += run.System
+	}
+	require.Equal(t, "ababab", order)
+	require.Equal(t, 3, delay.Runs[5].Repetition)
+	require.Equal(t, 3, delay.Summary("a").Runs)
+	require.Equal(t, result.Statistic{Median: 3, Min: 1, Max: 5}, delay.Summary("a").Metrics["first.p50"])
+	require.Equal(t, 2, delay.Summary("b").Runs)
+	require.Equal(t, result.Statistic{Median: 50, Min: 40, Max: 60}, cpu.Summary("b").Metrics["cpu.system"])
+	require.NotContains(t, cpu.Summary("b").Metrics, "first.p50")
+
+	r.addSystems()
+	require.Equal(t, []result.System{{Name: "a", Version: "1"}, {Name: "b", Version: "b 2"}}, r.report.Systems)
+
+	stopped, cancel := context.WithCancelCause(t.Context())
+	cancel(errProbe)
+	require.ErrorIs(t, r.runPlan(stopped, p), errProbe)
+	require.Len(t, r.report.Scenarios, 2)
+}
+
+func TestOutcomeOf(t *testing.T) {
+	m := &trial.Measurement{
+		Usage: *usageOf(nil), Peer: "a relay", Memory: procfs.Memory{Resident: 3 << 20, Peak: 4 << 20, Maps: 1 << 19},
+		Published: load.Published{Objects: 100, Failed: 2},
+		Received:  [][]load.Received{{{Objects: 100}, {Objects: 98, Corrupt: 1}}, {{Objects: 100}}},
+	}
+	m.Sessions = 3
+	o := outcomeOf(m)
+	for name, want := range map[string]float64{
+		"lost": 2, "corrupt": 1, "memory.resident": 3, "memory.peak": 4, "memory.maps": .5, "packets": 10_000,
+	} {
+		require.Equal(t, want, o.Metrics[name], name)
+	}
+	require.Equal(t, "a relay", o.peer)
+	require.Equal(t, []string{"2 objects could not be sent to the relay"}, o.Notes)
+	require.Empty(t, o.Unusable)
+	m.LateP99 = time.Second
+	require.Contains(t, outcomeOf(m).Unusable, "the publisher was the bottleneck")
+}
+
+func TestAddSyscalls(t *testing.T) {
+	o := newOutcome()
+	o.addSyscalls(map[string]uint64{"sendmsg": 5000, "futex": 2500}, usageOf(nil)) // 10 s, 10,000 packets
+	require.Equal(t, map[string]float64{"sendmsg": 15_000, "futex": 7500}, o.Breakdowns["syscalls"])
+	require.Equal(t, 22_500., o.Metrics["syscalls.total"])
+	require.Equal(t, .75, o.Metrics["syscalls.packet"])
+}
+
+func TestBottleneckSeries(t *testing.T) {
+	require.Equal(t, result.Series{Time: []float64{0, 3, 3, 6}, Value: []float64{3, 3, 1, 1}},
+		bottleneck{"step", []float64{1.5, .5}}.series(2e6, 6*time.Second))
+	r := runnerOf(nil, Config{})
+	require.Equal(t, 6*time.Second, r.congestionPeriod(bottlenecks[0]))
+	require.Equal(t, 9*time.Second, r.congestionPeriod(bottlenecks[1]))
+}
+
+func TestAddPlayback(t *testing.T) {
+	o := newOutcome()
+	narrow := video.Playback{Goodput: 1, Playable: .5, Keys: 1, Stalls: 2, Stalled: 3 * time.Second, Ages: upTo(2)}
+	o.addPlayback(narrow, video.Playback{Goodput: 2})
+	require.Equal(t, map[string]float64{
+		"goodput": 1, "neighbour.goodput": 2, "playable": 50, "keys": 100, "stalls": 2, "stalled": 3, "age.p50": 1,
+	}, o.Metrics)
+	for name := range o.Series {
+		require.True(t, hasMetric(result.KindCongestion, name), name)
+	}
+}

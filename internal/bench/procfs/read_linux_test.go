@@ -1,0 +1,51 @@
+package procfs
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every reader reads this process.
+func TestReadOwnProcess(t *testing.T) {
+	pid := os.Getpid()
+	memory, err := ReadMemory(pid)
+	require.NoError(t, err)
+	require.Positive(t, memory.Resident)
+	require.GreaterOrEqual(t, memory.Peak, memory.Resident)
+	_, err = ReadTimes(pid)
+	require.NoError(t, err)
+	activity, err := ReadActivity(pid)
+	require.NoError(t, err)
+	require.Positive(t, activity.Wakeups)
+	all, err := ReadProcesses()
+	require.NoError(t, err)
+	require.Equal(t, os.Getppid(), all[pid].parent)
+	require.False(t, all[pid].kernel)
+	cpu, err := ReadCPU()
+	require.NoError(t, err)
+	require.Positive(t, cpu.Idle)
+}
+
+func TestReadProcessThatHasEnded(t *testing.T) {
+	ended := exec.Command("true")
+	require.NoError(t, ended.Run())
+	pid := ended.Process.Pid
+	_, err := ReadMemory(pid)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = ReadTimes(pid)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = ReadActivity(pid)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestReadMachine(t *testing.T) {
+	m, err := ReadMachine()
+	require.NoError(t, err)
+	require.NotEmpty(t, m.Kernel)
+	require.NotEmpty(t, m.CPU)
+	require.Positive(t, m.Cores)
+	require.Positive(t, m.Memory)
+}

@@ -1,0 +1,124 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"sluice/internal/bench/chart"
+	"sluice/internal/bench/result"
+)
+
+// maxListed bounds the list of metrics by which others are better. The page has all of them.
+const maxListed = 25
+
+// writeTables writes the main tables of the report as Markdown, with the first plot of each figure.
+func (v view) writeTables(w io.Writer, charts []chart.Chart) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "# Tables of a benchmark\n\nMeasured on %s, commit `%s`, in %s minutes,\n",
+		v.Date.UTC().Format("2006-01-02"), code(v.Commit), result.Number(v.Duration/60))
+	fmt.Fprintf(b, "on %s", escapeMarkdown(v.Machine.String()))
+	if v.Machine.Virtualised != "" {
+		fmt.Fprintf(b, " (virtualised: %s)", escapeMarkdown(v.Machine.Virtualised))
+	}
+	fmt.Fprintf(b, ".\nThe hypervisor gave %s %% of the CPU time to others.\n", result.Number(v.Machine.Steal*100))
+	if len(v.Machine.Offloads) > 0 {
+		fmt.Fprintf(b, "Offloads of the lab's devices: %s.\n", escapeMarkdown(v.Machine.OffloadList()))
+	}
+	fmt.Fprintf(b, "Each cell is the median of the runs, with the lowest and the highest.\n\n")
+	fmt.Fprintf(b, "    %s\n\n", strings.ReplaceAll(quoteCommands(v.Command), "\n", "\n    "))
+	systems := table{Columns: []string{"system", "version", "started with"}}
+	for _, s := range v.Systems {
+		systems.Rows = append(systems.Rows, []string{s.Name, s.Version, s.Command})
+	}
+	systems.markdown(b)
+	v.writeStanding(b)
+	for _, kind := range v.Kinds() {
+		fmt.Fprintf(b, "## %s\n\n", escapeMarkdown(heading(kind)))
+		for _, t := range v.tables(kind) {
+			if t.Aside || t.Detail {
+				continue
+			}
+			fmt.Fprintf(b, "**%s**\n\n", escapeMarkdown(t.Title))
+			t.markdown(b)
+		}
+		for _, c := range firstOfFigures(kind, charts) {
+			fmt.Fprintf(b, "![%s](plots/%s.svg)\n\n", escapeMarkdown(c.Title), c.ID)
+		}
+	}
+	return b.Flush()
+}
+
+// firstOfFigures returns the charts that the page shows at first.
+func firstOfFigures(kind string, charts []chart.Chart) []chart.Chart {
+	var out []chart.Chart
+	for _, c := range charts {
+		sameFigure := func(o chart.Chart) bool { return o.Figure == c.Figure }
+		if c.Kind == kind && !slices.ContainsFunc(out, sameFigure) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// writeStanding writes how the subject compares with the other systems.
+func (v view) writeStanding(w io.Writer) {
+	st := v.Standing()
+	fmt.Fprintf(w, "## Where others are better than %s\n\n", escapeMarkdown(v.Subject()))
+	fmt.Fprintf(w, "Of the comparisons with another system, it is worse beyond the spread of the runs in %d,\nbetter in %d, "+
+		"and %d are within the spread.\n\n", st.Worse, st.Better, st.Even)
+	if len(st.Behind) == 0 {
+		return
+	}
+	t := table{Columns: []string{"scenario", "metric", v.Subject(), "better", "times"}}
+	for _, b := range st.Behind[:min(len(st.Behind), maxListed)] {
+		t.Rows = append(t.Rows, []string{b.Scenario, b.Metric, b.Subject, b.Others, b.Factor.String()})
+	}
+	if more := len(st.Behind) - maxListed; more > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("report.html lists %d more, with smaller factors.", more))
+	}
+	t.markdown(w)
+}
+
+func (t table) markdown(w io.Writer) {
+	row := func(cells []string) {
+		for i, c := range cells {
+			cells[i] = escapeMarkdown(c)
+		}
+		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
+	}
+	columns := append([]string{}, t.Columns...)
+	row(columns)
+	fmt.Fprintf(w, "|%s\n", strings.Repeat("---|", len(columns)))
+	for _, cells := range t.Rows {
+		row(append([]string{}, cells...))
+	}
+	fmt.Fprintln(w)
+	for _, n := range t.Notes {
+		fmt.Fprintf(w, "* %s\n", escapeMarkdown(n))
+	}
+	if len(t.Notes) > 0 {
+		fmt.Fprintln(w)
+	}
+}
+
+var markdownEscapes = strings.NewReplacer("\n", " ", "\r", " ", "|", `\|`, "<", "&lt;", "&", "&amp;",
+	"`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`)
+
+// escapeMarkdown returns the Markdown that shows s.
+func escapeMarkdown(s string) string { return markdownEscapes.Replace(s) }
+
+// code returns s as it can stand between backquotes.
+func code(s string) string { return strings.NewReplacer("`", "'", "\n", " ").Replace(s) }
+
+// headings are those of kinds whose name with a capital letter is not a heading.
+var headings = map[string]string{result.KindCPU: "CPU", result.KindSyscalls: "System calls", "": "Other"}
+
+func heading(kind string) string {
+	if h, ok := headings[kind]; ok {
+		return h
+	}
+	return strings.ToUpper(kind[:1]) + kind[1:]
+}

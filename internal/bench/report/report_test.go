@@ -1,0 +1,241 @@
+package report
+
+import (
+	"encoding/json"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/bench/chart"
+	"sluice/internal/bench/result"
+	"sluice/internal/bench/result/resulttest"
+)
+
+func TestWrite(t *testing.T) {
+	dir := t.TempDir()
+	r := resulttest.Sample()
+	require.NoError(t, Write(dir, r))
+	charts := view{r}.charts()
+	require.NotEmpty(t, charts)
+	for _, c := range charts {
+		require.FileExists(t, filepath.Join(dir, "plots", c.ID+".svg"))
+		require.FileExists(t, filepath.Join(dir, "plots", c.ID+".png"))
+	}
+	require.FileExists(t, filepath.Join(dir, "report.html"))
+	require.FileExists(t, filepath.Join(dir, "tables.md"))
+	r.Systems = append(r.Systems, r.Systems[0])
+	require.ErrorContains(t, Write(dir, r), "report: system \"sluice\"")
+	require.ErrorContains(t, WriteTables(dir, r), "report: system \"sluice\"")
+}
+
+var imagesOfMarkdown = regexp.MustCompile(`!\[[^]]*\]\(([^)]*)\)`)
+
+// tables.md and the plots that it shows are written alone, and all of them.
+func TestWriteTables(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, WriteTables(dir, resulttest.Sample()))
+	text, err := os.ReadFile(filepath.Join(dir, "tables.md"))
+	require.NoError(t, err)
+	var shown []string
+	for _, m := range imagesOfMarkdown.FindAllStringSubmatch(string(text), -1) {
+		shown = append(shown, m[1])
+	}
+	written, err := fs.Glob(os.DirFS(dir), "plots/*")
+	require.NoError(t, err)
+	require.NotEmpty(t, written)
+	require.ElementsMatch(t, written, shown)
+	require.NoFileExists(t, filepath.Join(dir, "report.html"))
+}
+
+func TestFilesThatCannotBeWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.Error(t, Write(file, resulttest.Sample()), "the directory is a file")
+	require.Error(t, WriteTables(file, resulttest.Sample()))
+	err := writeFile(filepath.Join(t.TempDir(), "x.svg"), func(io.Writer) error { return io.ErrShortWrite })
+	require.ErrorIs(t, err, io.ErrShortWrite)
+	require.ErrorContains(t, err, "x.svg: ")
+}
+
+func TestCharts(t *testing.T) {
+	r := resulttest.Sample()
+	byID := map[string]chart.Chart{}
+	for _, c := range (view{r}).charts() {
+		byID[c.ID] = c
+	}
+	c := byID["cdf-delay-1-delay"]
+	require.Equal(t, chart.CDF, c.Form)
+	require.True(t, c.X.Log)
+	require.Equal(t, []chart.Trace{
+		{Name: "sluice", System: 0, X: []result.Number{0.1, 0.2, 3, 8}, Y: []result.Number{0, 0.5, 0.99, 1}},
+		{Name: resulttest.Hostile, System: 1, X: []result.Number{0.2, 0.4, 6, 16}, Y: []result.Number{0, 0.5, 0.99, 1}},
+	}, c.Traces)
+
+	c = byID["delay-delay-p99"]
+	require.Equal(t, chart.Bars, c.Form)
+	require.Equal(t, []string{"1", "10"}, c.X.Categories)
+	require.Equal(t, chart.Trace{Name: "sluice", X: []result.Number{0, 1}, Y: []result.Number{3, 30}, Low: []result.Number{2.9, 29}, High: []result.Number{3.3, 33}}, c.Traces[0])
+
+	c = byID["delay-cpu-all"]
+	require.Equal(t, chart.Lines, c.Form)
+	require.Equal(t, []result.Number{1, 10}, c.Traces[0].X)
+
+	c = byID["breakdown-delay-cpu"]
+	require.Equal(t, chart.Stack, c.Form)
+	require.Equal(t, []string{"1, sluice", "1, " + resulttest.Hostile, "10, sluice", "10, " + resulttest.Hostile}, c.X.Categories)
+	require.Equal(t, []int{0, 1, 0, 1}, c.X.Systems)
+	require.Equal(t, "softirq", c.Traces[0].Name, "the largest part comes first")
+
+	c = byID["series-congestion-step-goodput"]
+	require.Len(t, c.Traces, 3)
+	require.Equal(t, "rate of the link", c.Traces[2].Name, "what is common to all systems is shown for comparison")
+	require.NotContains(t, byID, "series-congestion-step-link")
+}
+
+func TestManyPartsBecomeOne(t *testing.T) {
+	parts := map[string]result.Statistic{}
+	for i := range 20 {
+		parts[string(rune('a'+i))] = result.Statistic{Median: float64(i)}
+	}
+	shown, rest := largestParts([]map[string]result.Statistic{parts})
+	require.Equal(t, []string{"t", "s", "r", "q", "p", "o", "n"}, shown)
+	require.Len(t, rest, 13)
+}
+
+var embedded = regexp.MustCompile(`(?s)<script type="application/json" id="data">(.*?)</script>`)
+
+// pageOf is the page of a report, and what it has embedded.
+func pageOf(t *testing.T, r result.Report) (string, map[string]any) {
+	t.Helper()
+	var b strings.Builder
+	require.NoError(t, view{r}.writePage(&b, view{r}.charts()))
+	found := embedded.FindStringSubmatch(b.String())
+	require.NotNil(t, found)
+	var data map[string]any
+	require.NoError(t, json.Unmarshal([]byte(found[1]), &data))
+	return b.String(), data
+}
+
+func TestPage(t *testing.T) {
+	r := resulttest.Sample()
+	html, data := pageOf(t, r)
+	require.Len(t, data["charts"], len(view{r}.charts()))
+	require.Equal(t, []any{"sluice", resulttest.Hostile}, data["systems"])
+	require.NotContains(t, html, "alert(\"x\")", "names are text, not markup")
+	require.Equal(t, 2, strings.Count(html, "</script>"))
+	require.NotRegexp(t, `(src|href)="(https?:)?//`, html, "the page needs no network")
+	for _, s := range []string{
+		"abc1234", "2026-01-02 03:04 UTC", "A CPU &amp; more",
+		"sluice-lab bench --relay-cmd &#39;other --bind {addr} &#39;\\&#39;&#39;x&#39;\\&#39;&#39;&#39;",
+		"run 2 does not count: the load generator was the bottleneck", "3 (2.9–3.3)", "80 (78–81)", ">2.5</td>",
+	} {
+		require.Contains(t, html, s)
+	}
+	for _, c := range (view{r}).charts() {
+		require.Contains(t, html, `"`+c.ID+`"`)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	var b strings.Builder
+	r := resulttest.Sample()
+	require.NoError(t, view{r}.writeTables(&b, view{r}.charts()))
+	md := b.String()
+	require.Contains(t, md, "Measured on 2026-01-02, commit `abc1234`, in 1.5 minutes,\non A CPU &amp; more, 2 cores, Linux 6.18.0 (virtualised: kvm).")
+	require.Contains(t, md, "| capacity | subscribers served | 80 (78–81) | &lt;script>alert(\"x\")&lt;/script>: 200 (190–210) | 2.5 |\n")
+	require.Contains(t, md, "| capacity | sluice | 2 | 80 (78–81) |\n")
+	require.Contains(t, md, "](plots/cdf-delay-1-delay.svg)")
+	require.NotContains(t, md, "<script>")
+	require.Contains(t, md, `other \| tee`)
+}
+
+func TestOddReports(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	unusable := resulttest.Sample()
+	for i := range unusable.Scenarios {
+		for j := range unusable.Scenarios[i].Summaries {
+			unusable.Scenarios[i].Summaries[j] = result.Summary{System: unusable.Systems[j].Name, Unusable: "the generator was busy"}
+		}
+		unusable.Scenarios[i].Runs = nil
+	}
+	notFinite := resulttest.Sample()
+	for _, s := range notFinite.Scenarios {
+		for _, sum := range s.Summaries {
+			for name := range sum.Metrics {
+				sum.Metrics[name] = result.Statistic{Median: nan, Min: -inf, Max: inf}
+			}
+			for _, d := range sum.Distributions {
+				d.Value[3] = inf
+			}
+			for _, b := range sum.Breakdowns {
+				b["user"] = result.Statistic{Median: nan, Min: nan, Max: nan}
+			}
+		}
+	}
+	zeros := resulttest.Sample()
+	for _, s := range zeros.Scenarios {
+		for _, sum := range s.Summaries {
+			for name := range sum.Metrics {
+				sum.Metrics[name] = result.Statistic{}
+			}
+			for _, d := range sum.Distributions {
+				clear(d.Value)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		report result.Report
+		says   string
+	}{
+		"empty":      {result.Report{Format: result.Format}, "The report has no scenarios."},
+		"no runs":    {result.Report{Systems: []result.System{{Name: "a"}}, Scenarios: []result.Scenario{{Kind: "delay", Name: "x", Title: "x"}}}, "Nothing was compared"},
+		"no kind":    {result.Report{Systems: []result.System{{Name: "a"}}, Scenarios: []result.Scenario{{Name: "x", Title: "x"}}}, "Other"},
+		"unusable":   {unusable, "sluice: no number: the generator was busy"},
+		"not finite": {notFinite, "–"},
+		"zeros":      {zeros, "within the spread"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, Write(t.TempDir(), c.report))
+			html, _ := pageOf(t, c.report)
+			require.Contains(t, html, c.says)
+			require.NotContains(t, html, "NaN")
+		})
+	}
+}
+
+// FuzzReport reads anything, and draws and compares what it could read.
+func FuzzReport(f *testing.F) {
+	// Small seeds, because the fuzzer spends its time on making large ones smaller.
+	const system, scenario = `{"format":1,"systems":[{"name":"a"}],"scenarios":[`, `{"kind":"k","name":"n",`
+	for _, s := range []string{
+		`{"format":1}`,
+		system + scenario + `"summaries":[{"system":"a","metrics":{"m":{"median":1,"min":0,"max":2}}}]}]}`,
+		system + scenario + `"summaries":[{"system":"a","distributions":{"d":{"at":[0,1],"value":[1,2]}}}]}]}`,
+		system + scenario + `"summaries":[{"system":"a","breakdowns":{"b":{"p":{"median":1}}}}]}]}`,
+		system + scenario + `"runs":[{"system":"a","series":{"s":{"time":[0,1],"value":[1,2]}}}]}]}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := result.Parse(data)
+		if err != nil {
+			require.NotEmpty(t, err.Error())
+			return
+		}
+		charts := view{r}.charts()
+		for _, c := range charts[:min(len(charts), 3)] {
+			require.NoError(t, chart.Draw(io.Discard, "svg", c))
+		}
+		var b strings.Builder
+		require.NoError(t, view{r}.writePage(&b, charts))
+		require.NoError(t, view{r}.writeTables(&b, charts))
+		require.NoError(t, result.Compare(r, resulttest.Sample()).Write(&b))
+	})
+}

@@ -1,0 +1,184 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sluice/internal/bench/result"
+)
+
+// table is a table of the page and of tables.md.
+type table struct {
+	Title   string
+	Columns []string
+	Rows    [][]string // the first cells name what was measured; an empty cell repeats the one above it
+	Notes   []string
+	Aside   bool // how reliable the other tables are
+	Detail  bool // its subject is a part of that of another table
+}
+
+// tables returns those of a kind: the metrics, the quantiles of the distributions, and the breakdowns.
+func (v view) tables(kind string) []table {
+	scenarios := v.OfKind(kind)
+	ranked, observed := v.plainMetrics(scenarios)
+	var out []table
+	out = append(out, v.metricTable(scenarios, ranked))
+	for _, name := range names(scenarios, distributionsOf) {
+		out = append(out, v.quantileTable(scenarios, name))
+	}
+	for _, name := range names(scenarios, breakdownsOf) {
+		out = append(out, v.breakdownTable(scenarios, name))
+	}
+	if len(observed) > 0 {
+		t := v.metricTable(scenarios, observed)
+		t.Title, t.Notes, t.Aside = "What else was observed", nil, true
+		out = append(out, t)
+	}
+	return slices.DeleteFunc(out, func(t table) bool { return len(t.Rows) == 0 })
+}
+
+// plainMetrics returns the metrics that are not quantiles of a distribution: those that rank systems, and the others.
+func (v view) plainMetrics(scenarios []result.Scenario) (ranked, observed []string) {
+	distributions := names(scenarios, distributionsOf)
+	for _, name := range names(scenarios, metricsOf) {
+		_, _, isQuantile := quantileOf(name, distributions)
+		switch {
+		case isQuantile:
+		case v.Metric(name).Better == 0:
+			observed = append(observed, name)
+		default:
+			ranked = append(ranked, name)
+		}
+	}
+	return ranked, observed
+}
+
+// metricTable returns a table with a row for each scenario and system. The notes say why a system has no numbers.
+func (v view) metricTable(scenarios []result.Scenario, metrics []string) table {
+	t := table{Title: "Medians (lowest–highest of the runs)", Columns: []string{"scenario", "system", "runs"}}
+	for _, name := range metrics {
+		m := v.Metric(name)
+		t.Columns = append(t.Columns, result.WithUnit(m.Title, m.Unit))
+	}
+	for _, s := range scenarios {
+		for i, sum := range s.Summaries {
+			row := []string{firstOnly(s.Title, i), sum.System, strconv.Itoa(sum.Runs)}
+			for _, name := range metrics {
+				row = append(row, statistic(sum.Metrics, name))
+			}
+			t.Rows = append(t.Rows, row)
+		}
+		t.Notes = append(t.Notes, notes(s)...)
+	}
+	return t
+}
+
+// notes returns the facts that a reader of the numbers needs, and why numbers are missing.
+func notes(s result.Scenario) []string {
+	var out []string
+	for _, sum := range s.Summaries {
+		if sum.Unusable != "" {
+			out = append(out, fmt.Sprintf("%s, %s: no number: %s", s.Title, sum.System, sum.Unusable))
+		}
+		if noise := sum.Noise(); noise != "" {
+			out = append(out, fmt.Sprintf("%s, %s: %s", s.Title, sum.System, noise))
+		}
+		for _, n := range sum.Notes {
+			note := fmt.Sprintf("%s, %s: %s", s.Title, sum.System, n)
+			if isCommon(s, n) {
+				note = fmt.Sprintf("%s: %s", s.Title, n)
+			}
+			if !slices.Contains(out, note) {
+				out = append(out, note)
+			}
+		}
+	}
+	for _, run := range s.Runs {
+		if run.Unusable != "" && s.Summary(run.System).Unusable == "" {
+			out = append(out, fmt.Sprintf("%s, %s: run %d does not count: %s",
+				s.Title, run.System, run.Repetition, run.Unusable))
+		}
+	}
+	return out
+}
+
+// isCommon reports whether a note is about all systems.
+func isCommon(s result.Scenario, note string) bool {
+	lacksIt := func(sum result.Summary) bool { return !slices.Contains(sum.Notes, note) }
+	return len(s.Summaries) > 1 && !slices.ContainsFunc(s.Summaries, lacksIt)
+}
+
+// quantileTable returns a table of the metrics that are quantiles of a distribution.
+func (v view) quantileTable(scenarios []result.Scenario, distribution string) table {
+	m := v.Metric(distribution)
+	t := table{
+		Title: result.WithUnit(m.Title, m.Unit), Columns: []string{"scenario", "system", "values"},
+		Detail: strings.Contains(distribution, "."),
+	}
+	var quantiles []string
+	for _, name := range names(scenarios, metricsOf) {
+		if d, q, ok := quantileOf(name, []string{distribution}); ok && d == distribution {
+			quantiles = append(quantiles, q)
+			t.Columns = append(t.Columns, q)
+		}
+	}
+	t.Columns = append(t.Columns, "highest")
+	for _, s := range scenarios {
+		first := 0
+		for _, sum := range s.Summaries {
+			d := sum.Distributions[distribution]
+			if len(d.Value) == 0 {
+				continue
+			}
+			row := []string{firstOnly(s.Title, first), sum.System, strconv.Itoa(d.Count)}
+			for _, q := range quantiles {
+				row = append(row, statistic(sum.Metrics, distribution+"."+q))
+			}
+			t.Rows = append(t.Rows, append(row, result.Number(slices.Max(d.Value)).String()))
+			first++
+		}
+	}
+	return t
+}
+
+// breakdownTable returns a table with a row for each part, the largest first.
+func (v view) breakdownTable(scenarios []result.Scenario, name string) table {
+	m := v.Metric(name)
+	t := table{Title: result.WithUnit(m.Title, m.Unit), Columns: []string{"part"}}
+	var columns []map[string]result.Statistic
+	for _, s := range scenarios {
+		for _, sum := range s.Summaries {
+			if parts := sum.Breakdowns[name]; len(parts) > 0 {
+				t.Columns = append(t.Columns, s.Title+", "+sum.System)
+				columns = append(columns, parts)
+			}
+		}
+	}
+	shown, rest := largestParts(columns)
+	for _, part := range slices.Concat(shown, rest) {
+		row := []string{part}
+		for _, c := range columns {
+			row = append(row, statistic(c, part))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// firstOnly returns s for the first row, and an empty cell for the rows that repeat it.
+func firstOnly(s string, i int) string {
+	if i > 0 {
+		return ""
+	}
+	return s
+}
+
+func statistic(of map[string]result.Statistic, name string) string {
+	s, ok := of[name]
+	if !ok {
+		return result.Unknown.String()
+	}
+	return s.String()
+}

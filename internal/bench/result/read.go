@@ -1,0 +1,109 @@
+package result
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// maxReportSize is the largest results file that is read, in bytes: some hundred times the size of a full run.
+const maxReportSize = 256 << 20
+
+// ReadFile reads and validates a results file. Errors name the file.
+func ReadFile(path string) (Report, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Report{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxReportSize+1))
+	if err != nil {
+		return Report{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	if len(data) > maxReportSize {
+		return Report{}, fmt.Errorf("%s is larger than %d MiB: not a results file", path, maxReportSize>>20)
+	}
+	r, err := Parse(data)
+	if err != nil {
+		return Report{}, fmt.Errorf("%s is not a results file of this version: %w", path, err)
+	}
+	return r, nil
+}
+
+// Parse reads and validates a report in its JSON form.
+func Parse(data []byte) (Report, error) {
+	var r Report
+	if err := json.Unmarshal(data, &r); err != nil {
+		return Report{}, err
+	}
+	if r.Format != Format {
+		return Report{}, fmt.Errorf("its format is %d, this program reads %d", r.Format, Format)
+	}
+	return r, r.Validate()
+}
+
+// Validate returns an error if the parts of the report contradict each other.
+func (r Report) Validate() error {
+	names := map[string]bool{}
+	for _, s := range r.Systems {
+		if s.Name == "" || names[s.Name] {
+			return fmt.Errorf("system %q: a name must be unique and not empty", s.Name)
+		}
+		names[s.Name] = true
+	}
+	seen := map[string]bool{}
+	for _, s := range r.Scenarios {
+		if s.Name == "" || seen[s.Name] {
+			return fmt.Errorf("scenario %q: a name must be unique and not empty", s.Name)
+		}
+		seen[s.Name] = true
+		if err := s.validate(names); err != nil {
+			return fmt.Errorf("scenario %q: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+func (s Scenario) validate(systems map[string]bool) error {
+	for _, r := range s.Runs {
+		if !systems[r.System] {
+			return fmt.Errorf("a run of %q, which is not among the systems", r.System)
+		}
+		for name, d := range r.Distributions {
+			if err := d.validate(); err != nil {
+				return fmt.Errorf("distribution %q: %w", name, err)
+			}
+		}
+		for name, series := range r.Series {
+			if len(series.Time) != len(series.Value) {
+				return fmt.Errorf("series %q has %d times for %d values", name, len(series.Time), len(series.Value))
+			}
+		}
+	}
+	summarized := map[string]bool{}
+	for _, sum := range s.Summaries {
+		if !systems[sum.System] || summarized[sum.System] {
+			return fmt.Errorf("a summary of %q, which is not among the systems or comes twice", sum.System)
+		}
+		summarized[sum.System] = true
+		for name, d := range sum.Distributions {
+			if err := d.validate(); err != nil {
+				return fmt.Errorf("distribution %q: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (d Distribution) validate() error {
+	if len(d.At) != len(d.Value) {
+		return fmt.Errorf("%d fractions for %d values", len(d.At), len(d.Value))
+	}
+	if !slices.IsSorted(d.At) || !slices.IsSorted(d.Value) {
+		return errors.New("not sorted")
+	}
+	return nil
+}

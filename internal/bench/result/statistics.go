@@ -1,0 +1,105 @@
+package result
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Distribution is the sorted values of a quantity at some quantiles, enough to draw it: At[i] is the fraction of all
+// values, from 0 to 1 and ascending, that do not exceed Value[i].
+type Distribution struct {
+	Count int       `json:"count"` // of values
+	At    []float64 `json:"at"`
+	Value []float64 `json:"value"`
+}
+
+// distributionAt are the quantiles of a Distribution: every percent, and finer steps in the last one.
+var distributionAt = func() (at []float64) {
+	for i := range 100 {
+		at = append(at, float64(i)/100)
+	}
+	for i := 991; i < 1000; i++ {
+		at = append(at, float64(i)/1000)
+	}
+	for i := 9991; i < 10000; i++ {
+		at = append(at, float64(i)/10000)
+	}
+	return append(at, 1)
+}()
+
+// NewDistribution returns the distribution of values, which it sorts.
+func NewDistribution(values []float64) Distribution {
+	d := Distribution{Count: len(values)}
+	if len(values) == 0 {
+		return d
+	}
+	slices.Sort(values)
+	d.At = distributionAt
+	for _, q := range d.At {
+		d.Value = append(d.Value, Quantile(values, q))
+	}
+	return d
+}
+
+// Quantile returns the value at a quantile that the distribution has; 0 if it has none.
+func (d Distribution) Quantile(at float64) float64 {
+	if i := slices.Index(d.At, at); i >= 0 {
+		return d.Value[i]
+	}
+	return 0
+}
+
+// Quantile returns the smallest of sorted values that at least the fraction q of all values do not exceed (nearest
+// rank). The lab's delays have the same definition.
+func Quantile(sorted []float64, q float64) float64 {
+	// The rank is rounded up, but not where only q's binary form is too large.
+	rank := int(math.Ceil(q*float64(len(sorted)) - 1e-9))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}
+
+// Tail is a quantile of a distribution that becomes a metric. Its name is the end of the metric's name: "first.p99".
+type Tail struct {
+	Name string
+	At   float64
+}
+
+// Tails returns the quantiles that become metrics.
+func Tails() []Tail {
+	return []Tail{{"p50", .5}, {"p90", .9}, {"p99", .99}, {"p99.9", .999}}
+}
+
+// AddQuantiles adds the quantiles of sorted values to metrics, except those that too few values decide.
+func AddQuantiles(metrics map[string]float64, name string, sorted []float64) {
+	for _, t := range Tails() {
+		if float64(len(sorted))*(1-t.At) > 1-1e-9 {
+			metrics[name+"."+t.Name] = Quantile(sorted, t.At)
+		}
+	}
+}
+
+// Statistic is a metric over several runs.
+type Statistic struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+// NewStatistic returns the statistic of at least one value.
+func NewStatistic(values []float64) Statistic {
+	v := slices.Sorted(slices.Values(values))
+	n := len(v)
+	return Statistic{Median: (v[(n-1)/2] + v[n/2]) / 2, Min: v[0], Max: v[n-1]}
+}
+
+// String returns the median, with the range if there is one.
+func (s Statistic) String() string {
+	median, low, high := Number(s.Median).String(), Number(s.Min).String(), Number(s.Max).String()
+	if low == high || !Number(s.Min).Finite() || !Number(s.Max).Finite() {
+		return median
+	}
+	return fmt.Sprintf("%s (%s–%s)", median, low, high)
+}
+
+// apart reports whether the ranges of the runs do not overlap.
+func apart(a, b Statistic) bool { return a.Max < b.Min || b.Max < a.Min }

@@ -1,0 +1,164 @@
+package system
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sluice/internal/bench/result"
+)
+
+// Spec is a relay to measure.
+type Spec struct {
+	Name string
+	// Command starts it, with these placeholders: {addr}, where it must listen, and its parts {host} and {port}; {cert}
+	// and {key}, PEM files for TLS; {dir}, a directory of its own for this run; {sluice}, the program sluice. Words may
+	// be quoted with ' or ".
+	Command string
+	// Version is for the report. Default: the implementation that the relay names in a session.
+	Version string
+	// Kinds are the kinds of scenarios that it takes part in. Default: all.
+	Kinds []string
+	// Metrics is where Sluice serves its metrics, "host:port" in its own network; "" for other relays.
+	Metrics string
+}
+
+// Names of the ways in which Sluice itself is measured.
+const (
+	FastPath     = "sluice"
+	SlowPath     = "sluice-userspace"
+	PriorityDrop = "sluice-drop"
+)
+
+// Metrics of Sluice: QUIC packets with media that the kernel and that user space sent.
+const (
+	KernelPackets = "sluice_fastpath_media_packets_total"
+	UserPackets   = "sluice_media_packets_total"
+)
+
+const metricsAddress = "127.0.0.1:4480"
+
+// Sluice returns the ways in which a version of Sluice itself is measured: with the fast path, without it and, in
+// scenarios with a bottleneck, with priority drop.
+func Sluice(version string) []Spec {
+	spec := func(name, flags string, kinds ...string) Spec {
+		const command = "{sluice} relay --listen {addr} --tls-cert {cert} --tls-key {key} --drain 1s --log-level warn" +
+			" --admin " + metricsAddress + " "
+		return Spec{
+			Name: name, Command: command + flags, Version: "sluice " + version, Kinds: kinds, Metrics: metricsAddress,
+		}
+	}
+	return []Spec{
+		spec(FastPath, "--fastpath on"),
+		spec(SlowPath, "--fastpath off"),
+		spec(PriorityDrop, "--fastpath on --drop priority", result.KindCongestion),
+	}
+}
+
+// Validate returns an error if the relay cannot be started with its command.
+func (s Spec) Validate() error {
+	if s.Name == "" || s.Command == "" {
+		return errors.New("a relay needs a name and a command")
+	}
+	words, err := splitCommand(s.Command)
+	if err != nil {
+		return fmt.Errorf("relay %s: %w", s.Name, err)
+	}
+	if _, err := expand(words, Place{}.values()); err != nil {
+		return fmt.Errorf("relay %s: %w", s.Name, err)
+	}
+	if !strings.Contains(s.Command, "{addr}") && !strings.Contains(s.Command, "{port}") {
+		return fmt.Errorf("relay %s: its command must have {addr} or {port}, where the relay has to listen", s.Name)
+	}
+	return nil
+}
+
+// TakesPart reports whether the relay takes part in scenarios of one of these kinds.
+func (s Spec) TakesPart(kinds []string) bool {
+	return len(s.Kinds) == 0 || slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(s.Kinds, k) })
+}
+
+// Place is what the placeholders of a command stand for.
+type Place struct {
+	Host      string // to listen at
+	Port      int
+	Cert, Key string // files
+	Dir       string
+	Sluice    string // the program
+}
+
+func (p Place) values() map[string]string {
+	port := strconv.Itoa(p.Port)
+	return map[string]string{
+		"addr": net.JoinHostPort(p.Host, port), "host": p.Host, "port": port,
+		"cert": p.Cert, "key": p.Key, "dir": p.Dir, "sluice": p.Sluice,
+	}
+}
+
+// Words returns the words of the command that starts the relay in a place.
+func (s Spec) Words(p Place) ([]string, error) {
+	words, err := splitCommand(s.Command)
+	if err != nil {
+		return nil, err
+	}
+	return expand(words, p.values())
+}
+
+// splitCommand splits at spaces that are not quoted.
+func splitCommand(s string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	var quote rune
+	within := false
+	for _, r := range s {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote, within = r, true
+		case quote == 0 && (r == ' ' || r == '\t' || r == '\n'):
+			if within {
+				words = append(words, word.String())
+				word.Reset()
+			}
+			within = false
+		default:
+			word.WriteRune(r)
+			within = true
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("the command %q ends within %c", s, quote)
+	}
+	if within {
+		words = append(words, word.String())
+	}
+	if len(words) == 0 {
+		return nil, errors.New("the command is empty")
+	}
+	return words, nil
+}
+
+var placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
+
+// expand replaces placeholders in the words of a command.
+func expand(words []string, values map[string]string) ([]string, error) {
+	var err error
+	expanded := make([]string, len(words))
+	for i, w := range words {
+		expanded[i] = placeholder.ReplaceAllStringFunc(w, func(p string) string {
+			value, ok := values[strings.Trim(p, "{}")]
+			if !ok {
+				known := slices.Sorted(maps.Keys(values))
+				err = fmt.Errorf("there is no placeholder %s; there are {%s}", p, strings.Join(known, "}, {"))
+			}
+			return value
+		})
+	}
+	return expanded, err
+}

@@ -1,0 +1,63 @@
+package system
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/bench/result"
+)
+
+func TestSplitCommand(t *testing.T) {
+	for text, want := range map[string][]string{
+		"relay --bind {addr}":         {"relay", "--bind", "{addr}"},
+		"  relay\t-a\n-b  ":           {"relay", "-a", "-b"},
+		`relay 'a b' "c 'd'" e"f g"h`: {"relay", "a b", "c 'd'", "ef gh"},
+		`relay '' --name=""`:          {"relay", "", "--name="},
+	} {
+		words, err := splitCommand(text)
+		require.NoError(t, err)
+		require.Equal(t, want, words)
+	}
+	for _, bad := range []string{"", "   ", "relay 'open", `relay "open`} {
+		_, err := splitCommand(bad)
+		require.Error(t, err, "%q", bad)
+	}
+}
+
+func TestExpand(t *testing.T) {
+	words, err := expand([]string{"relay", "--bind={addr}", "{cert}{key}", "{not a placeholder}", "{addr}"}, map[string]string{"addr": "[::]:4443", "cert": "c{key}", "key": "k"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"relay", "--bind=[::]:4443", "c{key}k", "{not a placeholder}", "[::]:4443"}, words)
+	_, err = expand([]string{"{adr}"}, Place{}.values())
+	require.ErrorContains(t, err, "no placeholder {adr}; there are {addr}, {cert}, {dir}, {host}, {key}, {port}, {sluice}")
+}
+
+func TestSpecs(t *testing.T) {
+	for _, s := range Sluice("1") {
+		require.NoError(t, s.Validate())
+	}
+	for want, s := range map[string]Spec{
+		"a name and a command":                            {Name: "x"},
+		"relay x: its command must have {addr} or {port}": {Name: "x", Command: "relay --listen :4443"},
+		"no placeholder {address}":                        {Name: "x", Command: "relay {address}"},
+		"ends within '":                                   {Name: "x", Command: "relay '{addr}"},
+	} {
+		require.ErrorContains(t, s.Validate(), want)
+	}
+	require.True(t, Spec{}.TakesPart([]string{result.KindCPU}))
+	require.True(t, Spec{Kinds: []string{result.KindCongestion}}.TakesPart([]string{result.KindDelay, result.KindCongestion}))
+	require.False(t, Spec{Kinds: []string{result.KindCongestion}}.TakesPart([]string{result.KindDelay}))
+}
+
+func TestWords(t *testing.T) {
+	place := Place{Host: "::", Port: 4443, Cert: "c.pem", Key: "k.pem", Dir: "/run", Sluice: "bin/sluice"}
+	words, err := Sluice("1")[0].Words(place)
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"bin/sluice", "relay", "--listen", "[::]:4443", "--tls-cert", "c.pem", "--tls-key", "k.pem", "--drain", "1s",
+		"--log-level", "warn", "--admin", "127.0.0.1:4480", "--fastpath", "on",
+	}, words)
+	_, err = Spec{Name: "x", Command: "'open"}.Words(place)
+	require.Error(t, err)
+}

@@ -1,0 +1,17 @@
+// Package trial runs one relay under one load in the lab, and measures what it used.
+//
+// A [Stage] is a lab that lives for a whole benchmark. [Stage.Run] runs one trial in it:
+//
+//	start the relay            in its host; it is ready when the publisher has a session
+//	start the publisher        a process of package load; then the subscribers; each reports that it is ready
+//	measure the idle machine   if the load asks for it
+//	start the capture          at both devices of the relay, and tell the publisher to go
+//	warm up                    then sample all counters
+//	the measured period        then sample all counters again: their difference is a [Usage]
+//	stop                       the publisher reports what it sent, subscribers what they received
+//
+// A relay is a black box (package system). If it ends, the trial fails with the end of its log.
+//
+// All processes share the processors of one machine, so a [Usage] knows whether the relay decided the result, or the
+// load generators ([Usage.Bottleneck], [Usage.Exhausted]).
+package trial

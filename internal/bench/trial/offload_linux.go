@@ -1,0 +1,58 @@
+package trial
+
+import (
+	"errors"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/internal/lab"
+)
+
+// offloads are the features of a device that change what a packet is, by their names in ethtool(8).
+var offloads = []struct {
+	name string
+	get  uint32 // ETHTOOL_G…
+}{
+	{"tx-checksum", unix.ETHTOOL_GTXCSUM},
+	{"rx-checksum", unix.ETHTOOL_GRXCSUM},
+	{"tcp-segmentation", unix.ETHTOOL_GTSO},
+	{"generic-segmentation", unix.ETHTOOL_GGSO},
+	{"generic-receive", unix.ETHTOOL_GGRO},
+}
+
+// readOffloads returns the features of a host's device.
+func readOffloads(h *lab.Host, device string) (map[string]string, error) {
+	features := make(map[string]string)
+	err := h.Do(func() error {
+		socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(socket)
+		var errs []error
+		for _, o := range offloads {
+			on, err := readOffload(socket, device, o.get)
+			errs = append(errs, err)
+			features[o.name] = map[bool]string{true: "on", false: "off"}[on]
+		}
+		return errors.Join(errs...)
+	})
+	return features, err
+}
+
+func readOffload(socket int, device string, get uint32) (bool, error) {
+	value := struct{ command, data uint32 }{command: get}
+	var request struct { // struct ifreq
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [24 - unsafe.Sizeof(uintptr(0))]byte
+	}
+	copy(request.name[:unix.IFNAMSIZ-1], device)
+	request.data = unsafe.Pointer(&value)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
+	if errno != 0 {
+		return false, errno
+	}
+	return value.data != 0, nil
+}

@@ -1,0 +1,18 @@
+package trial
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/lab"
+)
+
+func TestCountPackets(t *testing.T) {
+	require.Equal(t, 2, countPackets([]lab.Packet{
+		{Point: IntoRelay, Length: 1200},
+		{Point: OutOfRelay, Length: 1200},
+		{Point: OutOfRelay, Length: MinPacket - 1}, // an acknowledgement
+		{Point: OutOfRelay, Length: MinPacket},
+	}))
+}

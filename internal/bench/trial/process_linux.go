@@ -1,0 +1,156 @@
+package trial
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"sluice/internal/bench/load"
+	"sluice/internal/lab"
+)
+
+// process is a relay or a load generator that runs in a host of the lab.
+type process struct {
+	name   string
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	events chan load.Event // of a load generator; closed at the end of its output
+	log    tail
+	done   chan struct{}
+	err    error // set when done is closed
+}
+
+// stopGrace is how long a process may take to end on request.
+const stopGrace = 5 * time.Second
+
+// start starts a program in a host. The output of a load generator is events, that of a relay its log. The process is
+// killed when the context is done, and when this process ends.
+func start(ctx context.Context, h *lab.Host, name string, generator bool, argv []string) (*process, error) {
+	p := &process{name: name, cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), done: make(chan struct{})}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	p.cmd.WaitDelay = time.Second
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	var out io.WriteCloser
+	if generator {
+		p.events = make(chan load.Event, 1)
+		out = p.readEvents()
+		p.cmd.Stdout = out
+	}
+	if err := h.Start(p.cmd); err != nil {
+		return nil, fmt.Errorf("start %s (%s): %w", name, filepath.Base(argv[0]), err)
+	}
+	go func() {
+		defer close(p.done)
+		p.err = p.cmd.Wait()
+		if out != nil {
+			out.Close()
+		}
+	}()
+	return p, nil
+}
+
+func (p *process) readEvents() io.WriteCloser {
+	read, write := io.Pipe()
+	go func() {
+		defer close(p.events)
+		defer io.Copy(io.Discard, read)
+		for decoder := json.NewDecoder(read); ; {
+			var e load.Event
+			if decoder.Decode(&e) != nil {
+				return
+			}
+			p.events <- e
+		}
+	}()
+	return write
+}
+
+// await waits for the next event.
+func (p *process) await(ctx context.Context, within time.Duration) (load.Event, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
+	defer cancel()
+	select {
+	case e, ok := <-p.events:
+		if ok {
+			return e, nil
+		}
+		<-p.done
+		return e, p.failure(errors.Join(errors.New("has ended"), p.err))
+	case <-ctx.Done():
+		return load.Event{}, p.failure(context.Cause(ctx))
+	}
+}
+
+// tell sends a command to a load generator.
+func (p *process) tell(command string) error {
+	if _, err := io.WriteString(p.in, command+"\n"); err != nil {
+		return p.failure(err)
+	}
+	return nil
+}
+
+// stop asks the process to end, and kills it if it does not.
+func (p *process) stop() {
+	p.in.Close()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended
+	select {
+	case <-p.done:
+	case <-time.After(stopGrace):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+// ended returns an error if the process has ended.
+func (p *process) ended() error {
+	select {
+	case <-p.done:
+		return p.failure(errors.Join(errors.New("has ended"), p.err))
+	default:
+		return nil
+	}
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// failure adds the name and the end of the log of the process to an error.
+func (p *process) failure(err error) error {
+	if log := p.log.String(); log != "" {
+		return fmt.Errorf("%s: %w\n%s", p.name, err, log)
+	}
+	return fmt.Errorf("%s: %w", p.name, err)
+}
+
+// tail keeps the end of the text that is written to it.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const tailSize = 2 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, b...)
+	t.text = t.text[max(0, len(t.text)-tailSize):]
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.text))
+}

@@ -1,0 +1,318 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"sluice/internal/bench/load"
+	"sluice/internal/bench/procfs"
+	"sluice/internal/bench/system"
+	"sluice/internal/bench/video"
+	"sluice/internal/lab"
+)
+
+// Config is a load for one relay.
+type Config struct {
+	System   system.Spec
+	Mock     video.Mock
+	Clip     string        // a file whose video is published instead of mock video
+	Sessions []int         // at each host for subscribers, from the first
+	Record   bool          // all arrivals at the first session of each host
+	Idle     bool          // measure the machine before media flows, too
+	Hog      bool          // keep all processors busy
+	Warmup   time.Duration // before the measured period
+	Duration time.Duration // of the measured period
+	// During is called at the start of the measured period and may take as long as this. After is called at its end.
+	// Both may be nil.
+	During func(context.Context, *Trial) error
+	After  func() error
+}
+
+// Trial is a relay under load.
+type Trial struct {
+	Config
+	stage       *Stage
+	before      map[ebpf.ProgramID]time.Duration // eBPF programs that are not the relay's
+	relay       *process
+	publisher   *process
+	subscribers []*process
+	hog         *process // nil if there is none
+	peer        string   // the implementation that the relay names
+}
+
+// Measurement is the result of a trial.
+type Measurement struct {
+	Usage
+	Packets   []lab.Packet // in the measured period, at the points IntoRelay and OutOfRelay
+	Published load.Published
+	Received  [][]load.Received // by host
+	Memory    procfs.Memory     // of the relay
+	Peer      string            // the implementation that the relay names
+}
+
+const (
+	// IdlePeriod is how long the machine is measured with all sessions set up and no media.
+	IdlePeriod = time.Second
+	// setUpLimit is how long to wait for a load generator to be set up. The generator gives up earlier, with a reason.
+	setUpLimit = load.SetUpTime + 15*time.Second
+	// reportLimit is how long to wait for the report of a load generator.
+	reportLimit = load.Stragglers + 15*time.Second
+)
+
+// Run runs a trial. It fails if the relay ends.
+func (s *Stage) Run(ctx context.Context, cfg Config) (m *Measurement, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t := &Trial{Config: cfg, stage: s}
+	defer t.stop()
+	if err := t.startRelay(ctx); err != nil {
+		return nil, err
+	}
+	go func() {
+		<-t.relay.done
+		cancel(t.relay.ended())
+	}()
+	if err = t.setUp(ctx); err == nil {
+		m, err = t.measure(ctx)
+	}
+	if ended := t.relay.ended(); ended != nil {
+		return nil, ended // it is the cause of any other error
+	}
+	return m, err
+}
+
+// RelayPID returns the process id of the relay.
+func (t *Trial) RelayPID() int { return t.relay.pid() }
+
+func (t *Trial) startRelay(ctx context.Context) error {
+	dir, err := os.MkdirTemp(t.stage.dir, "run-")
+	if err != nil {
+		return err
+	}
+	command, err := t.System.Words(t.stage.place(dir))
+	if err != nil {
+		return err
+	}
+	if t.before, err = programTimes(); err != nil {
+		return err
+	}
+	t.relay, err = start(ctx, t.stage.Lab.Relay, t.System.Name, false, command)
+	return err
+}
+
+// setUp starts the publisher, then the subscribers, and waits until all are ready.
+func (t *Trial) setUp(ctx context.Context) (err error) {
+	s := t.stage
+	cfg := load.Config{Publish: true, URL: s.url(s.Lab.Publisher), Mock: t.Mock, Clip: t.Clip}
+	command := s.loadCommand(cfg, publisherNice)
+	if t.publisher, err = start(ctx, s.Lab.Publisher, "publisher", true, command); err != nil {
+		return err
+	}
+	ready, err := t.publisher.await(ctx, setUpLimit)
+	if err != nil {
+		return err
+	}
+	t.peer = ready.Peer
+	return t.subscribe(ctx)
+}
+
+func (t *Trial) subscribe(ctx context.Context) error {
+	s, nice := t.stage, subscriberNice
+	if t.Hog {
+		nice = 0
+	}
+	for i, n := range t.Sessions {
+		host := s.Lab.Subscribers[i]
+		cfg := load.Config{URL: s.url(host), Mock: t.Mock, Clip: t.Clip, Sessions: n, Record: t.Record}
+		p, err := start(ctx, host, host.Name, true, s.loadCommand(cfg, nice))
+		if err != nil {
+			return err
+		}
+		t.subscribers = append(t.subscribers, p)
+	}
+	for _, p := range t.subscribers {
+		if _, err := p.await(ctx, setUpLimit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure publishes, measures, and collects what the load generators report.
+func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
+	m := &Measurement{Peer: t.peer}
+	idle := 0.
+	if t.Idle {
+		var err error
+		if idle, err = t.measureIdle(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if t.Hog {
+		if err := t.startHog(ctx); err != nil {
+			return nil, err
+		}
+	}
+	l := t.stage.Lab
+	capture, err := l.StartCapture( // in the order of IntoRelay and OutOfRelay
+		lab.Point{Device: l.Relay.Device("up"), Direction: lab.ToHost},
+		lab.Point{Device: l.Relay.Device("down"), Direction: lab.FromHost})
+	if err != nil {
+		return nil, err
+	}
+	begin, end, err := t.flow(ctx, m)
+	packets, lost := capture.Stop()
+	if err := errors.Join(err, lost); err != nil {
+		return nil, err
+	}
+	for _, p := range packets {
+		if p.Time >= begin && p.Time < end {
+			m.Packets = append(m.Packets, p)
+		}
+	}
+	m.Usage.Idle, m.Usage.Packets = idle, countPackets(m.Packets)
+	return m, t.collect(ctx, m)
+}
+
+// flow starts the publisher, and measures a period of the flow of media. It returns when that began and ended, on the
+// clock of captured packets.
+func (t *Trial) flow(ctx context.Context, m *Measurement) (begin, end time.Duration, err error) {
+	if err := t.publisher.tell(load.Go); err != nil {
+		return 0, 0, err
+	}
+	if err := Sleep(ctx, t.Warmup); err != nil {
+		return 0, 0, err
+	}
+	before, err := t.packetCounts()
+	if err != nil {
+		return 0, 0, err
+	}
+	if begin, end, err = t.period(ctx, m); err != nil {
+		return 0, 0, err
+	}
+	after, err := t.packetCounts()
+	if err != nil {
+		return 0, 0, err
+	}
+	m.KernelPackets, m.UserPackets = after.kernel-before.kernel, after.user-before.user
+	if m.Memory, err = procfs.ReadMemory(t.relay.pid()); err != nil {
+		return 0, 0, t.relay.failure(err)
+	}
+	return begin, end, nil
+}
+
+// period is the measured period of flow.
+func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Duration, err error) {
+	begin = now()
+	first, err := t.sample()
+	if err != nil {
+		return 0, 0, err
+	}
+	if t.During != nil {
+		if err := t.During(ctx, t); err != nil {
+			return 0, 0, err
+		}
+	}
+	if err := Sleep(ctx, t.Duration-(now()-begin)); err != nil {
+		return 0, 0, err
+	}
+	end = now()
+	if t.After != nil {
+		if err := t.After(); err != nil {
+			return 0, 0, err
+		}
+	}
+	last, err := t.sample()
+	if err != nil {
+		return 0, 0, err
+	}
+	m.Usage = t.usage(first, last)
+	return begin, end, nil
+}
+
+// collect waits for the reports of the load generators.
+func (t *Trial) collect(ctx context.Context, m *Measurement) error {
+	if err := t.publisher.tell(load.Stop); err != nil {
+		return err
+	}
+	e, err := t.publisher.await(ctx, reportLimit)
+	if err != nil {
+		return err
+	}
+	if e.Published == nil {
+		return t.publisher.failure(errors.New("it did not report what it published"))
+	}
+	m.Published = *e.Published
+	m.LateP99 = time.Duration(m.Published.Late.Quantile(.99) * float64(time.Millisecond))
+	for _, p := range t.subscribers {
+		if err := p.tell(fmt.Sprintf("%s %d", load.Stop, m.Published.Objects)); err != nil {
+			return err
+		}
+	}
+	for _, p := range t.subscribers {
+		e, err := p.await(ctx, reportLimit)
+		if err != nil {
+			return err
+		}
+		m.Received = append(m.Received, e.Received)
+		m.Sessions += len(e.Received)
+	}
+	return t.publisher.tell(load.Stop)
+}
+
+// measureIdle returns how many cores are busy before media flows.
+func (t *Trial) measureIdle(ctx context.Context) (float64, error) {
+	first, err := t.sample()
+	if err != nil {
+		return 0, err
+	}
+	if err := Sleep(ctx, IdlePeriod); err != nil {
+		return 0, err
+	}
+	last, err := t.sample()
+	if err != nil {
+		return 0, err
+	}
+	u := t.usage(first, last)
+	return (u.Busy - u.Others).Seconds() / u.Period.Seconds(), nil
+}
+
+// startHog starts the process that competes for the processors, for as long as this trial can last.
+func (t *Trial) startHog(ctx context.Context) (err error) {
+	limit := t.Warmup + t.Duration + time.Minute
+	t.hog, err = start(ctx, t.stage.Lab.Publisher, "hog", true, t.stage.loadCommand(load.Config{Hog: limit}, 0))
+	return err
+}
+
+func (t *Trial) stop() {
+	for _, p := range append(t.subscribers, t.hog, t.publisher, t.relay) {
+		if p != nil {
+			p.stop()
+		}
+	}
+}
+
+// Sleep waits for a duration. It returns early, with the cause, when the context is done.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// now returns the time on the clock of captured packets.
+func now() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(fmt.Sprintf("no monotonic clock: %v", err))
+	}
+	return time.Duration(t.Nano())
+}

@@ -1,0 +1,78 @@
+package video
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var layered = Mock{Rate: 2e6, FrameRate: 25, Group: 50, Key: 5, Layers: true}
+
+// arrivals are those of frames [0, end) of layered video, delay after their publication; never if it is negative.
+func arrivals(end uint64, delay func(n uint64) time.Duration) (all []Arrival) {
+	const begin = int64(1_700_000_000e9)
+	for n := range end {
+		f := layered.Frame(n)
+		published := begin + int64(f.Due)
+		if d := delay(n); d >= 0 {
+			all = append(all, Arrival{f.Group, f.Object, published, published + int64(d), layered.Size(n)})
+		}
+	}
+	return all
+}
+
+func TestPlayEverything(t *testing.T) {
+	p := Play(layered, arrivals(150, func(uint64) time.Duration { return 30 * time.Millisecond }), 25, 150)
+	require.Equal(t, 1., p.Playable)
+	require.Equal(t, 1., p.Keys)
+	require.Zero(t, p.Stalls)
+	require.InDelta(t, 2, p.Goodput, .2, "2.5 groups have 2 of 3 key frames")
+	require.Len(t, p.Ages, 125)
+	require.Equal(t, 30., p.Ages[0])
+	require.Len(t, p.GoodputOverTime.Value, 10)
+	require.Equal(t, []float64{0, .5}, p.GoodputOverTime.Time[:2])
+}
+
+func TestPlayWithLoss(t *testing.T) {
+	late := 2 * playout
+	for name, c := range map[string]struct {
+		delay    func(n uint64) time.Duration
+		playable float64
+		keys     float64
+		stalls   int
+		stalled  time.Duration
+	}{
+		"nothing of the top layer":         {func(n uint64) time.Duration { return never(layered.Frame(n).Layer == LayerTop) }, .5, 1, 0, 0},
+		"the top layer late":               {func(n uint64) time.Duration { return after(late, layered.Frame(n).Layer == LayerTop) }, .5, 1, 0, 0},
+		"key frames alone":                 {func(n uint64) time.Duration { return never(layered.Frame(n).Layer != LayerKey) }, .02, 1, 2, 98 * 40 * time.Millisecond},
+		"no key frame in the second group": {func(n uint64) time.Duration { return never(n == 50) }, .5, .5, 1, 50 * 40 * time.Millisecond},
+		"a base frame late":                {func(n uint64) time.Duration { return after(late, n == 62) }, .62, 1, 1, 38 * 40 * time.Millisecond},
+	} {
+		p := Play(layered, arrivals(100, c.delay), 0, 100)
+		require.InDelta(t, c.playable, p.Playable, 1e-9, name)
+		require.Equal(t, c.keys, p.Keys, name)
+		require.Equal(t, c.stalls, p.Stalls, name)
+		require.Equal(t, c.stalled, p.Stalled, name)
+	}
+	nothing := Play(layered, nil, 0, 100)
+	require.Zero(t, nothing.Playable+nothing.Keys+nothing.Goodput)
+	require.Equal(t, 4*time.Second, nothing.Stalled)
+	require.Equal(t, Playback{}, Play(layered, nil, 100, 100))
+}
+
+func never(yes bool) time.Duration { return after(-1, yes) }
+
+func after(d time.Duration, yes bool) time.Duration {
+	if yes {
+		return d
+	}
+	return 0
+}
+
+func TestDueBetween(t *testing.T) {
+	first, end := DueBetween(layered, time.Second, 3*time.Second)
+	require.EqualValues(t, [2]uint64{25, 75}, [2]uint64{first, end})
+	first, end = DueBetween(layered, 1010*time.Millisecond, 1050*time.Millisecond)
+	require.EqualValues(t, [2]uint64{26, 27}, [2]uint64{first, end})
+}
