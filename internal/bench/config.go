@@ -85,15 +85,15 @@ func (c Config) Validate() error {
 		}
 	}
 	for _, n := range c.Subscribers {
-		if err := bounds.Check("subscribers", n, 1, lab.MaxSubscribers); err != nil {
+		if err := bounds.Check("--subscribers", n, 1, lab.MaxSubscribers); err != nil {
 			return err
 		}
 	}
 	err := errors.Join(
-		bounds.Check("largest capacity", c.MaxCapacity, 1, lab.MaxSubscribers),
-		bounds.Check("repetitions", c.Repetitions, 1, maxRepetitions),
-		bounds.Check("duration of a run", c.Duration, time.Second, maxRun),
-		bounds.Check("warm-up of a run", c.Warmup, 0, maxRun))
+		bounds.Check("--max-capacity", c.MaxCapacity, 1, lab.MaxSubscribers),
+		bounds.Check("--repetitions", c.Repetitions, 1, maxRepetitions),
+		bounds.Check("--duration", c.Duration, time.Second, maxRun),
+		bounds.Check("warm-up", c.Warmup, 0, maxRun))
 	if err != nil {
 		return err
 	}

@@ -21,10 +21,10 @@ func TestConfig(t *testing.T) {
 		"at least one relay":                                              func(c *Config) { c.Systems = nil },
 		"two relays are named sluice":                                     func(c *Config) { c.Systems = append(c.Systems, c.Systems[0]) },
 		`there is no scenario "jitter"`:                                   func(c *Config) { c.Kinds = []string{result.KindCPU, "jitter"} },
-		"subscribers: 0: must be between 1 and 1000":                      func(c *Config) { c.Subscribers = []int{1, 0} },
-		"largest capacity: 1001: must be between 1 and 1000":              func(c *Config) { c.MaxCapacity = 1001 },
-		"repetitions: -1: must be between 1 and 100":                      func(c *Config) { c.Repetitions = -1 },
-		"duration of a run: 10ms: must be between 1s and 10m0s":           func(c *Config) { c.Duration = 10 * time.Millisecond },
+		"--subscribers: 0: must be between 1 and 1000":                    func(c *Config) { c.Subscribers = []int{1, 0} },
+		"--max-capacity: 1001: must be between 1 and 1000":                func(c *Config) { c.MaxCapacity = 1001 },
+		"--repetitions: -1: must be between 1 and 100":                    func(c *Config) { c.Repetitions = -1 },
+		"--duration: 10ms: must be between 1s and 10m0s":                  func(c *Config) { c.Duration = 10 * time.Millisecond },
 		"mock video: bytes of a frame: 9: must be between 20 and 1048576": func(c *Config) { c.Rate = 2000 },
 	} {
 		c := good()
