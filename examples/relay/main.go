@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"sluice/clock"
+	"sluice/congestion"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/server"
@@ -33,17 +35,17 @@ func run(ctx context.Context, listen string, started func(*server.Server)) error
 	cfg := server.Config{
 		Listen: listen,
 		// Both are made for each connection, which calls them with its own lock held: they need no lock.
-		NewController: func(mtu int) media.CongestionController {
-			return &capped{CongestionController: media.NewCubic(mtu)}
+		NewController: func(mtu int) congestion.Controller {
+			return &capped{Controller: congestion.NewCubic(mtu)}
 		},
 		NewDropPolicy: func() media.DropPolicy { return urgentOnly{} },
 	}
 	cfg.Relay.FastPathPolicy = liveOnly{}
-	certificate, _, err := transport.DevCertificate()
+	cert, _, err := transport.DevCertificate()
 	if err != nil {
 		return err
 	}
-	cfg.Transport.Certificate = &certificate
+	cfg.Transport.Certificate = &cert
 	s, err := server.Listen(cfg)
 	if err != nil {
 		return err
@@ -52,33 +54,31 @@ func run(ctx context.Context, listen string, started func(*server.Server)) error
 	return errors.Join(s.Serve(ctx), s.Drain("", 5*time.Second))
 }
 
-// maxRate is the highest rate to one subscriber, in bytes per second.
-const maxRate = 2_500_000 // 20 Mbit/s
+const (
+	maxRate = 2_500_000 // to one subscriber, in bytes per second
+	burst   = 64 << 10  // room in the window for a key frame, also on paths of a few milliseconds
+)
 
 // capped is a congestion controller: CUBIC, but no subscriber gets more than maxRate. It paces packets at that rate
 // and bounds the window by what the path holds at that rate.
 type capped struct {
-	media.CongestionController
+	congestion.Controller
 	srtt time.Duration
 }
 
 func (c *capped) Rate(srtt time.Duration) int64 {
 	c.srtt = srtt
-	if rate := c.CongestionController.Rate(srtt); rate > 0 {
-		return min(rate, maxRate)
-	}
-	return maxRate
+	return min(cmp.Or(c.Controller.Rate(srtt), maxRate), maxRate) // 0: CUBIC does not pace
 }
 
 func (c *capped) Window() int {
-	const burst = 64 << 10 // room for a key frame, also on paths of a few milliseconds
-	return min(c.CongestionController.Window(), burst+int(maxRate*c.srtt.Seconds()))
+	return min(c.Controller.Window(), burst+int(maxRate*c.srtt.Seconds()))
 }
 
 // urgentOnly is a drop policy: while anything has waited for half a second, only the most urgent level is sent.
 type urgentOnly struct{}
 
-func (urgentOnly) Threshold(_ clock.Time, _ media.Congestion, levels []media.Backlog) media.Level {
+func (urgentOnly) Threshold(_ clock.Time, _ congestion.State, levels []media.Backlog) media.Level {
 	for _, l := range levels {
 		if l.Age > 500*time.Millisecond {
 			return levels[0].Level

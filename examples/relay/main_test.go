@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/clock"
+	"sluice/congestion"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/server"
@@ -70,7 +71,7 @@ func start(t *testing.T, ctx context.Context, args []string) *exec.Cmd {
 }
 
 func TestPolicies(t *testing.T) {
-	c := &capped{CongestionController: media.NewCubic(1200)}
+	c := &capped{Controller: congestion.NewCubic(1200)}
 	if rate := c.Rate(10 * time.Millisecond); rate <= 0 || rate > maxRate {
 		t.Errorf("rate %d", rate)
 	}
@@ -80,10 +81,10 @@ func TestPolicies(t *testing.T) {
 	}
 
 	levels := []media.Backlog{{Level: 3}, {Level: 9, Age: time.Second}}
-	if l := (urgentOnly{}).Threshold(clock.Time(0), media.Congestion{}, levels); l != 3 {
+	if l := (urgentOnly{}).Threshold(clock.Time(0), congestion.State{}, levels); l != 3 {
 		t.Errorf("threshold %d, want the most urgent level", l)
 	}
-	if l := (urgentOnly{}).Threshold(clock.Time(0), media.Congestion{}, levels[:1]); l != media.LowestPriority {
+	if l := (urgentOnly{}).Threshold(clock.Time(0), congestion.State{}, levels[:1]); l != media.LowestPriority {
 		t.Errorf("threshold %d, want all levels", l)
 	}
 
