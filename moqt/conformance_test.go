@@ -1,0 +1,53 @@
+package moqt
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestConformancePage checks that the files and tests that docs/moqt.md names exist, in the folder of their section.
+func TestConformancePage(t *testing.T) {
+	page, err := os.ReadFile("../docs/moqt.md")
+	require.NoError(t, err)
+	folders := map[string]string{
+		"Codec": ".", "Sessions": "session", "Tracks and the cache": "../track", "Relay": "../relay",
+	}
+	named := regexp.MustCompile("`([a-z_]+\\.go|(?:Test|Fuzz)[A-Za-z]+)`")
+	sections := strings.Split(string(page), "\n## ")[1:]
+	require.Len(t, sections, len(folders))
+	for _, section := range sections {
+		title, text, _ := strings.Cut(section, "\n")
+		require.Contains(t, folders, title)
+		tests := testsIn(t, folders[title])
+		names := named.FindAllStringSubmatch(text, -1)
+		require.NotEmpty(t, names)
+		for _, name := range names {
+			if strings.HasSuffix(name[1], ".go") {
+				require.FileExists(t, filepath.Join(folders[title], name[1]), title)
+			} else {
+				require.Contains(t, tests, name[1], title)
+			}
+		}
+	}
+}
+
+// testsIn returns the names of the tests and fuzz targets in a folder.
+func testsIn(t *testing.T, folder string) map[string]bool {
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	require.NoError(t, err)
+	tests := make(map[string]bool)
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, name := range declared.FindAllStringSubmatch(string(source), -1) {
+			tests[name[1]] = true
+		}
+	}
+	return tests
+}
