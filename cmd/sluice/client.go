@@ -30,20 +30,20 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.caFile, "tls-ca", "", "trust the certificate authorities in this PEM `file` instead of the system's")
 	flags.StringVar(&f.sha256, "tls-sha256", "", "trust only the certificate with this SHA-256 `fingerprint`, which 'sluice relay --dev' prints")
 	flags.BoolVar(&f.insecure, "tls-disable-verify", false, "trust any certificate (for tests only: anyone on the path can read and change everything)")
-	flags.DurationVar(&f.reconnect, "reconnect", client.DefaultPatience, "try for this `duration` to connect again when the session is lost; 0: not at all")
+	flags.DurationVar(&f.reconnect, "reconnect", client.DefaultReconnectTimeout, "try for this `duration` to connect again when the session is lost; 0: not at all")
 	cmd.MarkFlagsMutuallyExclusive("tls-ca", "tls-sha256", "tls-disable-verify")
 }
 
 // config checks the flags.
 func (f *clientFlags) config(env *cli.Environment) (client.Config, moqt.Namespace, error) {
 	cfg := client.Config{
-		URL:       f.relay,
-		Transport: transport.ClientConfig{CAFile: f.caFile, Insecure: f.insecure},
-		Patience:  f.reconnect,
-		Logger:    slog.Default(),
+		URL:              f.relay,
+		Transport:        transport.ClientConfig{CAFile: f.caFile, Insecure: f.insecure},
+		ReconnectTimeout: f.reconnect,
+		Logger:           slog.Default(),
 	}
 	if f.reconnect <= 0 {
-		cfg.Patience = -1
+		cfg.ReconnectTimeout = -1
 	}
 	if f.relay == "" {
 		return cfg, nil, cli.Usage("--relay is missing: the URL of the relay, such as moqt://localhost:4443")

@@ -1,5 +1,3 @@
-// Package client keeps a MoQ session with a relay: it connects, connects again when a session is lost, and moves to
-// another session when the relay asks for it.
 package client
 
 import (
@@ -17,65 +15,45 @@ import (
 	"sluice/transport"
 )
 
-// Config is the configuration of [Run]. URL is required; the zero value of all else is the default.
+// Config is the configuration of [Run]. URL is required. The zero value of any other field is its default.
 type Config struct {
 	// URL of the relay: moqt://host:port/path for raw QUIC, https://host:port/path for WebTransport.
 	URL string
-	// Transport is how to reach and trust it. Protocols are filled in.
+	// Transport is how to reach and trust the relay. Run sets Protocols.
 	Transport transport.ClientConfig
 	// Tokens authorize the session and each request.
 	Tokens []moqt.Token
-	// Patience is how long to try to connect again after a session was lost. Default: [DefaultPatience]. Negative: do
-	// not try.
-	Patience time.Duration
-	Logger   *slog.Logger // default: slog.Default()
+	// ReconnectTimeout is how long to try to connect again after a session has ended by an error. Default:
+	// [DefaultReconnectTimeout]. Negative: Run does not try.
+	ReconnectTimeout time.Duration
+	Logger           *slog.Logger // default: slog.Default()
 
 	// Dial opens a transport session. Default: [transport.Dial].
 	Dial func(ctx context.Context, url string, cfg transport.ClientConfig) (transport.Conn, error)
 }
 
-// DefaultPatience is enough for a relay to be restarted.
-const DefaultPatience = 30 * time.Second
+// DefaultReconnectTimeout is enough for a relay to be restarted.
+const DefaultReconnectTimeout = 30 * time.Second
 
-// withDefaults fills in what is not set.
+// withDefaults sets the defaults.
 func (c Config) withDefaults() Config {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
-	c.Patience = cmp.Or(c.Patience, DefaultPatience)
+	c.ReconnectTimeout = cmp.Or(c.ReconnectTimeout, DefaultReconnectTimeout)
 	if c.Dial == nil {
 		c.Dial = transport.Dial
 	}
 	return c
 }
 
-// Endpoint is what uses a session.
+// Endpoint is the user of one session.
 type Endpoint interface {
 	session.Handler
-	// Serve uses the session until there is no more to do, and returns nil, or until the context is done, because the
-	// session has ended or another one takes over. Other errors end Run.
+	// Serve uses the session. It returns nil when everything is done. It returns when the context is done, because the
+	// session has ended or another one replaces it. Any other error ends Run.
 	Serve(context.Context) error
 }
 
-// Link is a session with a relay. Its Session is valid when Serve is called.
-type Link struct {
-	*session.Session
-	URL string // where it leads
-
-	established chan struct{}
-	moved       chan moqt.Goaway
-	served      chan error
-	stop        context.CancelFunc // of Serve
-	ended       chan struct{}
-}
-
-// Established says that the session does what it is for. It then replaces the one before it, if there is one.
-func (l *Link) Established() {
-	select {
-	case l.established <- struct{}{}:
-	default:
-	}
-}
-
-// ConnectError says that no session with the relay could be established.
+// ConnectError is the error of a session that could not be established, or not be established again.
 type ConnectError struct {
 	URL string
 	Err error
@@ -86,24 +64,24 @@ func (e *ConnectError) Error() string { return fmt.Sprintf("no session with the 
 // Unwrap returns the cause.
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// How fast connecting again is tried. A relay that restarts is back in less than a second, and its clients should not
-// all come at the same moment.
+// Intervals between attempts to connect again, which double and vary at random: a relay restarts in less than a second,
+// and its clients should not all connect at the same moment.
 const (
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 5 * time.Second
 )
 
-// retryRefused is how long to wait after a refusal that is for now only.
+// retryRefused is how long to wait after a refusal that the relay calls temporary.
 const retryRefused = time.Second
 
-// moveTime is how long a session may live on after another one took over, unless GOAWAY says something shorter.
+// moveTime is how long a session is kept after another one has replaced it, unless GOAWAY has a shorter timeout.
 const moveTime = 10 * time.Second
 
-// grace is how long Serve may go on when Run's context is done, to end what it does in good order.
-const grace = 5 * time.Second
+// shutdownTimeout is how long Serve may take to return when Run's context is done.
+const shutdownTimeout = 5 * time.Second
 
-// Run connects to the relay and serves the session, and all that replace it, with an endpoint each, until an endpoint
-// is done or the context is. The first connection has to succeed at once.
+// Run connects to the relay and serves the session, and then each session that replaces it, with an Endpoint each. It
+// returns when an Endpoint or the context is done. It does not repeat the first attempt to connect.
 func Run(ctx context.Context, cfg Config, endpoint func(*Link) Endpoint) error {
 	r := &runner{cfg: cfg.withDefaults(), endpoint: endpoint}
 	defer r.closeAll()
@@ -123,9 +101,9 @@ func Run(ctx context.Context, cfg Config, endpoint func(*Link) Endpoint) error {
 type runner struct {
 	cfg      Config
 	endpoint func(*Link) Endpoint
-	links    []*Link // that may have to be closed
-	sessions int     // that were established so far
-	refusals int     // since something was accepted
+	links    []*Link // sessions that may not have ended
+	sessions int     // number of sessions established so far
+	refusals int     // since the latest session that was not refused
 }
 
 // connect establishes a session and starts to serve it.
@@ -154,7 +132,7 @@ func (r *runner) connect(ctx context.Context, url string) (*Link, error) {
 	}
 	go func() {
 		defer close(l.ended)
-		_ = l.Run(context.Background()) // its end is seen in its context
+		_ = l.Run(context.Background()) // the session's context has its error
 	}()
 	if _, err := l.Peer(ctx); err != nil {
 		l.close()
@@ -168,7 +146,7 @@ func (r *runner) connect(ctx context.Context, url string) (*Link, error) {
 	return l, nil
 }
 
-// mover notices when the relay wants the session to move.
+// mover takes GOAWAY for the Link, and passes everything else to the Endpoint.
 type mover struct {
 	session.Handler
 	link *Link
@@ -176,7 +154,7 @@ type mover struct {
 
 func (m mover) HandleGoaway(_ *session.Session, g moqt.Goaway) { m.link.moved <- g }
 
-// follow waits until a session is over, and returns the one that takes its place. nil: there is none.
+// follow waits until a session is no longer used, and returns the session that replaces it, or nil.
 func (r *runner) follow(ctx context.Context, l *Link) (*Link, error) {
 	select {
 	case err := <-l.served:
@@ -185,7 +163,7 @@ func (r *runner) follow(ctx context.Context, l *Link) (*Link, error) {
 		return r.move(ctx, l, g)
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(grace)
+	timer := time.NewTimer(shutdownTimeout)
 	defer timer.Stop()
 	select {
 	case err := <-l.served:
@@ -196,7 +174,7 @@ func (r *runner) follow(ctx context.Context, l *Link) (*Link, error) {
 	}
 }
 
-// served decides what follows when a session is no longer used.
+// served returns the session that replaces one whose Serve has returned, or nil.
 func (r *runner) served(ctx context.Context, l *Link, err error) (*Link, error) {
 	lost := context.Cause(l.Context())
 	l.served <- err
@@ -210,7 +188,7 @@ func (r *runner) served(ctx context.Context, l *Link, err error) (*Link, error) 
 		lost = err
 	case err == nil || lost == nil || isRefused:
 		return nil, err
-	case fatal(lost) || r.cfg.Patience < 0:
+	case fatal(lost) || r.cfg.ReconnectTimeout < 0:
 		return nil, &ConnectError{l.URL, fmt.Errorf("%s: %w", l.URL, lost)}
 	}
 	if !isRefused {
@@ -220,17 +198,17 @@ func (r *runner) served(ctx context.Context, l *Link, err error) (*Link, error) 
 	return r.reconnect(ctx, l.URL)
 }
 
-// mayRetry reports whether a refusal is for now only, of a relay that has accepted the same before, and patience is not
-// over.
+// mayRetry reports whether a refusal is temporary, from a relay that has accepted the same before, and whether there is
+// time left to try again.
 func (r *runner) mayRetry(e *moqt.RequestError) bool {
 	if r.sessions == 1 || e.RetryInterval == 0 && e.Code != moqt.RequestGoingAway {
 		return false
 	}
 	r.refusals++
-	return time.Duration(r.refusals)*retryRefused <= r.cfg.Patience
+	return time.Duration(r.refusals)*retryRefused <= r.cfg.ReconnectTimeout
 }
 
-// fatal reports whether the same would happen again.
+// fatal reports whether another attempt would end with the same error.
 func fatal(err error) bool {
 	e, ok := errors.AsType[*transport.SessionError](err)
 	if !ok || e.Cause != nil {
@@ -244,9 +222,9 @@ func fatal(err error) bool {
 	return true
 }
 
-// reconnect tries to connect until the patience is over.
+// reconnect tries to connect until ReconnectTimeout has passed.
 func (r *runner) reconnect(ctx context.Context, url string) (*Link, error) {
-	deadline := time.Now().Add(r.cfg.Patience)
+	deadline := time.Now().Add(r.cfg.ReconnectTimeout)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		l, err := r.connect(ctx, url)
 		if err == nil {
@@ -273,20 +251,19 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// move goes to another session when the relay has sent GOAWAY (draft §3.6). The old one is used until the new one is
-// established.
+// move replaces a session after GOAWAY (draft §3.6). The old session is used until the new one is established.
 func (r *runner) move(ctx context.Context, l *Link, g moqt.Goaway) (*Link, error) {
 	url := cmp.Or(g.NewSessionURI, l.URL)
-	patience := moveTime
+	timeout := moveTime
 	if g.Timeout > 0 {
-		patience = min(patience, moqt.Milliseconds(g.Timeout))
+		timeout = min(timeout, moqt.Milliseconds(g.Timeout))
 	}
 	r.cfg.Logger.Info("the relay is going away, moving", "to", url)
 	next, err := r.replace(ctx, l, url)
 	if next == nil {
 		return nil, err
 	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-next.established:
@@ -294,18 +271,18 @@ func (r *runner) move(ctx context.Context, l *Link, g moqt.Goaway) (*Link, error
 		next.served <- err
 	case err := <-l.served:
 		l.served <- err
-		if err == nil { // all was done on the old session
+		if err == nil { // everything was done on the old session
 			return nil, nil
 		}
 	case <-timer.C:
 	case <-ctx.Done():
 	}
 	l.stop()
-	go l.retire(patience)
+	go l.retire(timeout)
 	return next, nil
 }
 
-// replace connects to a URL, unless all is done on the old session before that: then it returns nil.
+// replace connects to a URL. It returns nil if everything is done on the old session before that.
 func (r *runner) replace(ctx context.Context, old *Link, url string) (*Link, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -331,39 +308,6 @@ func (r *runner) replace(ctx context.Context, old *Link, url string) (*Link, err
 	}
 	c := <-connected
 	return c.link, c.err
-}
-
-// retire ends a session that is not needed any more: once it is not served, or after a time.
-func (l *Link) retire(patience time.Duration) {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case err := <-l.served:
-		l.served <- err
-	case <-timer.C:
-	}
-	l.close()
-}
-
-// close ends the session and waits for the end of all that uses it.
-func (l *Link) close() {
-	l.Close(moqt.SessionNoError, "")
-	<-l.ended
-	if l.stop != nil {
-		l.stop()
-		err := <-l.served
-		l.served <- err
-	}
-}
-
-// hasEnded reports whether the session has ended, and all that used it.
-func (l *Link) hasEnded() bool {
-	select {
-	case <-l.ended:
-		return len(l.served) > 0
-	default:
-		return false
-	}
 }
 
 // closeAll ends all sessions.

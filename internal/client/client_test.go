@@ -94,19 +94,19 @@ func TestRunConnectsAgain(t *testing.T) {
 
 func TestRunGivesUp(t *testing.T) {
 	for name, tt := range map[string]struct {
-		code     moqt.SessionErrorCode
-		patience time.Duration
-		dials    int // at most
+		code    moqt.SessionErrorCode
+		timeout time.Duration
+		dials   int // at most
 	}{
 		"when it would be refused again": {moqt.SessionUnauthorized, 0, 1},
 		"when it must not try":           {moqt.SessionInternalError, -1, 1},
-		"when it lost its patience":      {moqt.SessionInternalError, 5 * time.Second, 8},
+		"when the timeout has passed":    {moqt.SessionInternalError, 5 * time.Second, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &clienttest.Relay{}
 				cfg := config(r)
-				cfg.Patience = tt.patience
+				cfg.ReconnectTimeout = tt.timeout
 				time.AfterFunc(time.Second, func() {
 					r.SetReachable(false)
 					r.Close(tt.code, "")
@@ -116,7 +116,7 @@ func TestRunGivesUp(t *testing.T) {
 				var failed *client.ConnectError
 				require.ErrorAs(t, err, &failed)
 				require.LessOrEqual(t, len(r.Dialed), tt.dials)
-				require.LessOrEqual(t, time.Since(start), time.Second+max(tt.patience, 0))
+				require.LessOrEqual(t, time.Since(start), time.Second+max(tt.timeout, 0))
 			})
 		})
 	}

@@ -10,10 +10,10 @@ import (
 	"sluice/moqt"
 )
 
-// Names of the tracks that are not media tracks, as other publishers have them, besides the catalogs.
+// initName is the name of the track with the init segment, as other publishers name it.
 const initName = "0.mp4"
 
-// mediaName is the name of a media track.
+// mediaName returns the name of a media track.
 func mediaName(id uint32) string { return fmt.Sprintf("%d.m4s", id) }
 
 // Priorities are the publisher priorities of subgroups; 0 is the most urgent (draft §7). Key frames get subgroups of
@@ -25,7 +25,7 @@ type Priorities struct {
 // DefaultPriorities prefer audio, which is small, to video.
 var DefaultPriorities = Priorities{Catalog: 16, Audio: 64, Key: 128, Delta: 128}
 
-// broadcast is the tracks of a namespace: the catalogs, the init segment and the media.
+// broadcast has the tracks of a namespace: the catalogs, the init segment and the media.
 type broadcast struct {
 	namespace moqt.Namespace
 	byName    map[string]*track
@@ -101,7 +101,7 @@ func trackProperties(cfg *Config, priority uint8, static bool) (moqt.Properties,
 	return moqt.NewProperties(pairs...)
 }
 
-// trackNames are the names of all tracks of a broadcast.
+// trackNames returns the names of all tracks of a broadcast.
 func trackNames(in *cmaf.Init) []string {
 	names := []string{catalog.CommonName, catalog.MSFName, initName}
 	for _, t := range in.Tracks {
@@ -117,7 +117,7 @@ func (b *broadcast) end() {
 	}
 }
 
-// describe makes the catalog of an init segment.
+// describe returns the catalog of an init segment.
 func describe(in *cmaf.Init) (c catalog.Catalog) {
 	for _, t := range in.Tracks {
 		out := catalog.Track{

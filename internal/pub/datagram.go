@@ -16,18 +16,18 @@ func (d *delivery) sendDatagram(o *object) {
 	if !d.wants(o.location) || d.tooLate(o) {
 		return
 	}
-	_ = d.pub.SendDatagram(moqt.ObjectDatagram{ // may get lost as well as fail
+	_ = d.pub.SendDatagram(moqt.ObjectDatagram{ // an error is like a loss
 		Location: o.location, DefaultPriority: o.priority == d.track.priority, Priority: o.priority, Payload: o.payload,
 	})
 }
 
-// tooLate reports whether a delivery timeout is over; for datagrams both mean the same.
+// tooLate reports whether a delivery timeout has passed. Both timeouts mean the same for datagrams.
 func (d *delivery) tooLate(o *object) bool {
 	age := time.Since(o.born)
-	return d.objectTO > 0 && age > d.objectTO || d.finishTO > 0 && age > d.finishTO
+	return d.objectTimeout > 0 && age > d.objectTimeout || d.subgroupTimeout > 0 && age > d.subgroupTimeout
 }
 
-// endDatagrams says that a group of datagrams has no object from a location on, which no stream tells.
+// endDatagrams marks the end of a group that is sent in datagrams: no stream ends that would mark it.
 func (d *delivery) endDatagrams(end moqt.Location) {
 	if d.track.datagrams && d.wants(end) {
 		_ = d.pub.SendDatagram(moqt.ObjectDatagram{Location: end, DefaultPriority: true, Status: moqt.StatusEndOfGroup})

@@ -72,14 +72,14 @@ func TestChunksTooLargeForDatagrams(t *testing.T) {
 
 func TestLateDatagramsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &delivery{objectTO: time.Second}
+		d := &delivery{objectTimeout: time.Second}
 		o := &object{born: time.Now()}
 		require.False(t, d.tooLate(o))
 		time.Sleep(1100 * time.Millisecond)
 		require.True(t, d.tooLate(o))
-		d.objectTO, d.finishTO = 0, time.Second
+		d.objectTimeout, d.subgroupTimeout = 0, time.Second
 		require.True(t, d.tooLate(o))
-		d.finishTO = 0
+		d.subgroupTimeout = 0
 		require.False(t, d.tooLate(o), "no timeout")
 	})
 }

@@ -14,15 +14,15 @@ import (
 
 // delivery sends the objects of a track for one subscription.
 type delivery struct {
-	track    *track
-	pub      *session.Publication
-	ctx      context.Context
-	cancel   context.CancelFunc
-	objectTO time.Duration // delivery timeouts that apply, 0: none
-	finishTO time.Duration
-	groups   sync.WaitGroup
-	behind   chan struct{}   // a token for each group that is being sent
-	moved    <-chan struct{} // closed when the subscriber should have moved to another session
+	track           *track
+	pub             *session.Publication
+	ctx             context.Context
+	cancel          context.CancelFunc
+	objectTimeout   time.Duration // delivery timeouts that apply, 0: none
+	subgroupTimeout time.Duration
+	groups          sync.WaitGroup
+	behind          chan struct{}   // a token for each group that is being sent
+	moved           <-chan struct{} // closed when another session replaces the subscriber's
 
 	mu      sync.Mutex
 	allowed moqt.Range
@@ -30,21 +30,21 @@ type delivery struct {
 	changed chan struct{}
 }
 
-// newDelivery serves what a subscriber asked for.
+// newDelivery returns a delivery with the range and timeouts of a subscription.
 func newDelivery(t *track, p *session.Publication, allowed moqt.Range, moved <-chan struct{}) *delivery {
 	parameters := p.Parameters()
 	d := &delivery{
 		track: t, pub: p, allowed: allowed, forward: p.Forward(), changed: make(chan struct{}),
-		objectTO: shorter(parameters.ObjectDeliveryTimeout, t.properties.ObjectDeliveryTimeout()),
-		finishTO: shorter(parameters.SubgroupDeliveryTimeout, t.properties.SubgroupDeliveryTimeout()),
-		behind:   make(chan struct{}, t.history.Groups+1),
-		moved:    moved,
+		objectTimeout:   shorter(parameters.ObjectDeliveryTimeout, t.properties.ObjectDeliveryTimeout()),
+		subgroupTimeout: shorter(parameters.SubgroupDeliveryTimeout, t.properties.SubgroupDeliveryTimeout()),
+		behind:          make(chan struct{}, t.history.Groups+1),
+		moved:           moved,
 	}
 	d.ctx, d.cancel = context.WithCancel(p.Context())
 	return d
 }
 
-// shorter returns the delivery timeout that applies, in which 0 means none (draft §8).
+// shorter returns the delivery timeout that applies. 0 is no timeout (draft §8).
 func shorter(subscriber *uint64, publisher uint64) time.Duration {
 	if subscriber == nil || *subscriber == 0 || publisher != 0 && publisher < *subscriber {
 		return moqt.Milliseconds(publisher)
@@ -52,25 +52,15 @@ func shorter(subscriber *uint64, publisher uint64) time.Duration {
 	return moqt.Milliseconds(*subscriber)
 }
 
-// startOf is where a subscription with that filter starts. What the filter includes of the past is sent from the start
-// of the current group on, so that playback can begin; older groups are for FETCH.
-func (t *track) startOf(filter *moqt.Filter, largest *moqt.Location) moqt.Range {
-	r := filter.Range(largest)
-	if largest != nil {
-		r = r.Intersect(moqt.Range{Start: moqt.Location{Group: largest.Group}, End: moqt.MaxLocation})
-	}
-	return r
-}
-
-// run delivers until the track or the subscription ends, and then ends the subscription. When the subscriber has moved,
-// it gets the current group to its end, so that the new session can take over there.
+// run delivers until the track or the subscription ends, and then ends the subscription. If another session replaces
+// this one, run first completes the current group, and the new session begins with the next.
 func (d *delivery) run() {
 	defer d.cancel()
 	go d.takeUpdates()
-	_ = d.pub.Flush(d.ctx) // so that datagrams do not come first; fails only if the subscription has ended
+	_ = d.pub.Flush(d.ctx) // datagrams must not overtake the answer; fails only if the subscription has ended
 	code, reason := d.follow()
 	if code == moqt.DoneInternalError || code == moqt.DoneTooFarBehind {
-		d.cancel() // streams are reset rather than finished
+		d.cancel() // resets the streams
 	}
 	d.groups.Wait()
 	_ = d.pub.Done(code, reason) // fails only if the subscriber has left
@@ -153,7 +143,7 @@ func (d *delivery) apply(u *session.Update) {
 	}
 	if u.Parameters.Forward != nil {
 		if *u.Parameters.Forward && !d.forward && largest != nil {
-			// What was published meanwhile is for a joining fetch.
+			// A joining fetch returns what was published meanwhile.
 			d.allowed = d.allowed.Intersect(moqt.Range{Start: largest.Next(), End: moqt.MaxLocation})
 		}
 		d.forward = *u.Parameters.Forward
@@ -163,17 +153,6 @@ func (d *delivery) apply(u *session.Update) {
 	d.mu.Unlock()
 	_ = u.OK(moqt.Parameters{LargestObject: largest}) // fails only if the subscription is over
 	d.track.newGroup(u.Parameters.NewGroupRequest)
-}
-
-// newGroup starts a group if a subscriber asked for one that the track does not have yet (draft §10.2.13). Groups of
-// media start where the source has key frames.
-func (t *track) newGroup(request *uint64) {
-	if request == nil || t.content == nil {
-		return
-	}
-	if l := t.largest(); l == nil || *request == 0 || *request > l.Group {
-		t.republish(0)
-	}
 }
 
 // sendGroup sends a group as it is published.
@@ -220,7 +199,7 @@ func (d *delivery) send(g *group, streams map[uint64]*subgroupStream, o *object)
 	}
 	s := streams[o.subgroup]
 	if !d.wants(o.location) {
-		if s != nil { // there is a gap in the subgroup now
+		if s != nil { // the stream would have a gap
 			s.reset(moqt.ResetCancelled)
 			delete(streams, o.subgroup)
 		}
@@ -230,7 +209,7 @@ func (d *delivery) send(g *group, streams map[uint64]*subgroupStream, o *object)
 		s = d.open(g, o)
 		streams[o.subgroup] = s
 	}
-	s.write(o, d.objectTO)
+	s.write(o, d.objectTimeout)
 }
 
 // open opens the stream of a subgroup for its object o.
@@ -239,7 +218,7 @@ func (d *delivery) open(g *group, o *object) *subgroupStream {
 	split := d.track.split
 	h := moqt.SubgroupHeader{
 		GroupID: g.id, DefaultPriority: o.priority == d.track.priority, Priority: o.priority, FirstObject: first,
-		// The key frame is not the last object of its group, as far as anyone knows yet; nor is one between datagrams.
+		// More objects of the group may follow on other streams or in datagrams.
 		EndOfGroup: (!split || o.subgroup == 1) && !d.track.datagrams,
 	}
 	if o.subgroup != 0 {
@@ -250,7 +229,8 @@ func (d *delivery) open(g *group, o *object) *subgroupStream {
 		return &subgroupStream{over: true}
 	}
 	return &subgroupStream{
-		stream: stream, encoder: moqt.NewSubgroupEncoder(h), single: split && o.subgroup == 0, timeout: d.finishTO,
+		stream: stream, encoder: moqt.NewSubgroupEncoder(h), single: split && o.subgroup == 0,
+		timeout: d.subgroupTimeout,
 		release: context.AfterFunc(d.ctx, func() { stream.CancelWrite(uint64(moqt.ResetCancelled)) }),
 	}
 }
@@ -259,13 +239,13 @@ func (d *delivery) open(g *group, o *object) *subgroupStream {
 type subgroupStream struct {
 	stream  transport.SendStream
 	encoder moqt.SubgroupEncoder
-	single  bool          // it has one object only
+	single  bool          // it has one object
 	timeout time.Duration // for its delivery after the end
-	release func() bool   // ends that the stream is reset with the delivery
+	release func() bool   // unlinks the stream from the end of the delivery
 	over    bool          // finished, reset or refused
 }
 
-// write sends an object, or resets the stream if that takes longer than the timeout (draft §8).
+// write sends an object. It resets the stream if that takes longer than the timeout (draft §8).
 func (s *subgroupStream) write(o *object, timeout time.Duration) {
 	if s.over {
 		return
@@ -294,7 +274,7 @@ func (s *subgroupStream) write(o *object, timeout time.Duration) {
 	}
 }
 
-// finish ends the stream. What is not delivered after the timeout is reset (draft §8); that does nothing if all is.
+// finish ends the stream. The timeout resets it, which has no effect if everything has been delivered (draft §8).
 func (s *subgroupStream) finish() {
 	if s.over {
 		return

@@ -27,13 +27,13 @@ func openSource(cfg *Config) (*source, error) {
 	r := cmaf.NewReader(file)
 	in, err := r.Init()
 	if err != nil {
-		_ = file.Close() // the other error is the one to tell
+		_ = file.Close() // err is the cause
 		return nil, &InputError{err}
 	}
 	return &source{Reader: r, Closer: file, init: in}, nil
 }
 
-// feed reads the input and publishes its chunks as objects.
+// feed reads the input and adds its chunks as objects to their tracks.
 type feed struct {
 	cfg       *Config
 	init      *cmaf.Init
@@ -44,12 +44,12 @@ type feed struct {
 	log       *slog.Logger
 
 	chunks  uint32
-	shift   time.Duration // of the media times of this round: how long the rounds before it were
+	shift   time.Duration // added to media times of this round: the length of the rounds before
 	longest time.Duration // media time at which this round ends, so far
-	waiting int           // chunks before the first key frame, which are left out
+	waiting int           // number of chunks before the first key frame, which are left out
 }
 
-// run publishes the input until its end, or until the context is done, which is no error.
+// run publishes the input until its end, or until the context is done. It returns nil in both cases.
 func (f *feed) run(ctx context.Context, s *source) error {
 	for {
 		err := f.round(ctx, s)
@@ -68,7 +68,7 @@ func (f *feed) run(ctx context.Context, s *source) error {
 		}
 		if string(s.init.Data) != string(f.init.Data) {
 			_ = s.Close()
-			return &InputError{errors.New("the file was replaced by one with other tracks while it was looped")}
+			return &InputError{errors.New("the file was replaced by one with other tracks between two rounds")}
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (f *feed) round(ctx context.Context, s *source) error {
 		c, err := s.Next()
 		switch {
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			f.log.Warn("the input ends within a chunk; all before it was published", "error", err)
+			f.log.Warn("the input ends within a chunk; all chunks before it were published", "error", err)
 			fallthrough
 		case err == io.EOF:
 			f.logSkipped(s)
@@ -96,7 +96,7 @@ func (f *feed) round(ctx context.Context, s *source) error {
 
 func (f *feed) logSkipped(s *source) {
 	if boxes := s.SkippedText(); boxes != "" && f.shift == 0 {
-		f.log.Info("boxes that are no media were left out", "boxes", boxes)
+		f.log.Info("boxes other than media were left out", "boxes", boxes)
 	}
 }
 
@@ -132,7 +132,7 @@ func (f *feed) publish(ctx context.Context, c cmaf.Chunk) error {
 	return nil
 }
 
-// object makes the object of a chunk.
+// object returns the object of a chunk.
 func (f *feed) object(t *track, c cmaf.Chunk, starts bool) object {
 	o := object{
 		priority: t.priority, born: time.Now(), payload: c.Data,

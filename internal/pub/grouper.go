@@ -6,15 +6,15 @@ import (
 	"sluice/internal/cmaf"
 )
 
-// audioGroup is how long groups are if no video track gives the rhythm.
+// audioGroup is the length of groups without a video track.
 const audioGroup = time.Second
 
-// grouper decides where groups start. Groups of a video track start at its key frames; those of all other tracks start
-// with their first chunk after a key frame of the first video track, and have that group's id, so that groups of one id
-// belong together.
+// grouper decides where groups start. Groups of a video track start at its key frames. Groups of any other track start
+// with the first chunk after a key frame of the first video track, and have the id of that track's group: groups with
+// the same id cover the same time.
 type grouper struct {
 	init   *cmaf.Init
-	lead   uint32            // the track that gives the rhythm
+	lead   uint32            // the first video track, or else the first track
 	group  map[uint32]uint64 // current group of each track that has one
 	next   uint64            // id of the next group of lead
 	opened time.Duration     // media time at which the group of lead started
@@ -31,8 +31,8 @@ func newGrouper(in *cmaf.Init, first uint64) *grouper {
 	return g
 }
 
-// place returns the group of a chunk and whether the chunk starts it. ok is false if the chunk cannot be decoded, since
-// the stream does not start with a key frame.
+// place returns the group of a chunk and whether the chunk starts it. ok is false if the chunk comes before the first
+// key frame, without which it cannot be decoded.
 func (g *grouper) place(c cmaf.Chunk) (group uint64, starts, ok bool) {
 	t := g.init.Track(c.Track)
 	group, begun := g.group[c.Track]
@@ -61,7 +61,7 @@ func (g *grouper) place(c cmaf.Chunk) (group uint64, starts, ok bool) {
 	return group, starts, begun || starts
 }
 
-// leading is the id of the group that lead is in, or will start with.
+// leading returns the id of lead's current group, or of its first group.
 func (g *grouper) leading() uint64 {
 	if id, ok := g.group[g.lead]; ok {
 		return id

@@ -1,28 +1,32 @@
 package pub
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"sluice/internal/client"
 	"sluice/moqt"
 	"sluice/moqt/session"
 )
 
-// handler answers the requests of a relay.
+// handler is the publisher's end of one session: it offers the broadcast and answers the relay's requests.
 type handler struct {
 	session.Unsupported
 	p     *publisher
 	link  *client.Link
 	log   *slog.Logger
-	moved chan struct{} // closed when another session takes over
+	moved chan struct{} // closed when another session replaces this one
 
 	mu     sync.Mutex
 	active int           // deliveries
 	idle   chan struct{} // closed when the last one has ended
 }
 
-// lookup waits until the broadcast is known, and finds a track of it.
+// lookup waits for the broadcast and returns the track with that name. It rejects the request if there is none.
 func (h *handler) lookup(r *session.Request, name moqt.FullTrackName) *track {
 	select {
 	case <-h.p.ready:
@@ -31,7 +35,7 @@ func (h *handler) lookup(r *session.Request, name moqt.FullTrackName) *track {
 	}
 	t := h.p.broadcast.byName[name.Name]
 	if t == nil || !name.Namespace.Equal(h.p.broadcast.namespace) {
-		// It fails only if the request is over.
+		// Reject fails only if the request is over.
 		_ = r.Reject(&moqt.RequestError{Code: moqt.RequestDoesNotExist, Reason: "there is no such track"})
 		return nil
 	}
@@ -64,7 +68,7 @@ func (h *handler) HandleSubscribe(p *session.Publication) {
 	t.newGroup(parameters.NewGroupRequest)
 }
 
-// serve delivers a track.
+// serve starts a delivery of a track.
 func (h *handler) serve(t *track, p *session.Publication, allowed moqt.Range) {
 	if t.content == nil {
 		h.p.wanted()
@@ -87,7 +91,7 @@ func (h *handler) serve(t *track, p *session.Publication, allowed moqt.Range) {
 	}()
 }
 
-// busy returns a channel that is closed when nothing is delivered any more, nil if that is so now.
+// busy returns a channel that is closed when the last delivery has ended, or nil if there is none.
 func (h *handler) busy() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,100 +108,95 @@ func (h *handler) HandleTrackStatus(r *session.IncomingTrackStatus) {
 	}
 }
 
-// HandleFetch implements [session.Handler].
-func (h *handler) HandleFetch(f *session.IncomingFetch) {
-	t := h.lookup(f.Request, f.Track)
-	if t == nil {
-		return
+// Serve implements [client.Endpoint].
+func (h *handler) Serve(ctx context.Context) error {
+	if err := h.p.begin(h.link); err != nil {
+		return err
 	}
-	objects, lost, ok := t.answer(f.Range)
-	if ok == nil {
-		_ = f.Reject(&moqt.RequestError{
-			Code: moqt.RequestInvalidRange, Reason: "nothing of the range has been published",
-		})
-		return
-	}
-	ok.Properties = t.properties
-	if err := f.OK(*ok); err != nil {
-		return
-	}
-	if err := sendFetch(f, objects, lost); err != nil {
-		h.log.Debug("fetch abandoned", "track", t.name, "error", err)
-		f.Cancel(moqt.ResetCancelled)
-		return
-	}
-	_ = f.Done() // fails only if the fetch is over
-}
-
-// answer returns what there is of a range, and the FETCH_OK that goes with it; nil if there cannot be anything.
-func (t *track) answer(r moqt.Range) (objects []*object, lost *moqt.Location, ok *moqt.FetchOK) {
-	largest := t.largest()
-	if largest == nil || largest.Less(r.Start) {
-		return nil, nil, nil
-	}
-	if largest.Less(r.End) {
-		r.End = *largest
-	}
-	objects, lost = t.fetch(r)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return objects, lost, &moqt.FetchOK{EndOfTrack: t.ended && r.End == *largest, End: r.FetchEnd()}
-}
-
-// sendFetch sends the response to a FETCH: what is no longer there is reported as unknown.
-func sendFetch(f *session.IncomingFetch, objects []*object, lost *moqt.Location) error {
-	stream, err := f.OpenStream(f.Context())
+	withdraw, err := h.announce(ctx)
 	if err != nil {
 		return err
 	}
-	order := f.Message.Parameters.Order(moqt.Ascending)
-	encoder := moqt.NewFetchEncoder(order)
-	if order == moqt.Descending && lost != nil {
-		// What is lost comes last then, and nothing can follow what its marker would refer to.
-		defer stream.CancelWrite(uint64(moqt.ResetUnknownObjectStatus))
-		lost = nil
+	h.link.Established()
+	select {
+	case <-h.p.fed:
+		h.finish(ctx)
+		withdraw()
+		return h.p.inputErr()
+	case <-ctx.Done(): // the session has ended, or another one replaces it
+		withdraw()
+		close(h.moved)
+		h.finish(h.link.Context())
+		return context.Cause(ctx)
 	}
-	for _, i := range fetchItems(objects, lost, order) {
-		b, err := encoder.AppendObject(nil, &i.FetchObject)
-		if err != nil {
-			return err
-		}
-		if _, err := stream.Write(append(b, i.payload...)); err != nil {
-			return err
-		}
-	}
-	return stream.Close()
 }
 
-// fetchItem is an object or a marker of a response to FETCH.
-type fetchItem struct {
-	moqt.FetchObject
-	payload []byte
+// finish waits until all deliveries have ended, and then for linger.
+func (h *handler) finish(ctx context.Context) {
+	for {
+		if busy := h.busy(); busy != nil {
+			select {
+			case <-busy:
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case <-time.After(linger):
+		case <-ctx.Done():
+			return
+		}
+		if h.busy() == nil {
+			return
+		}
+	}
 }
 
-// fetchItems puts the groups into the order that was asked for.
-func fetchItems(objects []*object, lost *moqt.Location, order moqt.GroupOrder) (items []fetchItem) {
-	var groups [][]fetchItem
-	if lost != nil {
-		groups = append(groups, []fetchItem{
-			{FetchObject: moqt.FetchObject{Kind: moqt.FetchKindUnknown, Location: *lost}},
-		})
+// announce offers the broadcast to the relay.
+func (h *handler) announce(ctx context.Context) (withdraw func(), err error) {
+	cfg := h.p.cfg
+	ns, err := h.link.PublishNamespace(ctx, moqt.PublishNamespace{
+		Namespace:  cfg.Namespace,
+		Parameters: moqt.Parameters{AuthorizationTokens: cfg.Client.Tokens},
+	})
+	if err == nil {
+		err = ns.Wait(ctx)
 	}
-	for i, o := range objects {
-		if i == 0 || o.location.Group != objects[i-1].location.Group {
-			groups = append(groups, nil)
+	if err != nil {
+		return nil, &RefusedError{fmt.Sprintf("publish namespace %s", cfg.Namespace), err}
+	}
+	h.log.Info("published", "namespace", cfg.Namespace, "relay", h.link.URL)
+	if cfg.Publish {
+		for _, t := range h.p.broadcast.tracks {
+			if err := h.publish(ctx, t); err != nil {
+				return nil, &RefusedError{fmt.Sprintf("publish track %s", t.name), err}
+			}
 		}
-		last := &groups[len(groups)-1]
-		*last = append(*last, fetchItem{moqt.FetchObject{
-			Location: o.location, Datagram: o.datagram, SubgroupID: o.subgroup, Priority: o.priority,
-			PayloadLength: uint64(len(o.payload)),
-		}, o.payload})
 	}
-	for i := range groups {
-		if order == moqt.Descending {
-			i = len(groups) - 1 - i
+	return func() { ns.Cancel(moqt.ResetCancelled) }, nil
+}
+
+// publish offers a track with PUBLISH and sends it from the current group on, unless the relay is subscribed already.
+func (h *handler) publish(ctx context.Context, t *track) error {
+	largest := t.largest()
+	p, err := h.link.Publish(ctx, moqt.Publish{
+		Track: t.name, Properties: t.properties,
+		Parameters: moqt.Parameters{AuthorizationTokens: h.p.cfg.Client.Tokens, LargestObject: largest},
+	})
+	if errors.Is(err, session.ErrDuplicate) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.Wait(ctx); err != nil {
+		if e, ok := errors.AsType[*moqt.RequestError](err); ok &&
+			(e.Code == moqt.RequestUninterested || e.Code == moqt.RequestDuplicateSubscription) {
+			h.log.Info("the relay does not want a track for now", "track", t.name, "reason", e.Code)
+			return nil
 		}
-		items = append(items, groups[i]...)
+		return err
 	}
-	return items
+	h.serve(t, p, t.startOf(p.Parameters().Filter, largest))
+	return nil
 }

@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// maxJump is the largest step of media time that is waited for. Larger ones are breaks in the timeline of the source.
+// maxJump is the largest step of media time that the pacer waits for. A larger step is a break in the source's
+// timeline.
 const maxJump = 10 * time.Second
 
 // pacer releases media at the speed of its decode times.
 type pacer struct {
 	begun bool
-	zero  time.Time     // when media time 0 is, was or would have been due
-	last  time.Duration // media time that was released last
+	zero  time.Time     // when media time 0 is due
+	last  time.Duration // the latest media time
 }
 
-// wait returns when media of that time is due.
+// wait waits until media of this time is due.
 func (p *pacer) wait(ctx context.Context, at time.Duration) error {
 	now := time.Now()
 	if jump := at - p.last; !p.begun || jump > maxJump || jump < -maxJump {

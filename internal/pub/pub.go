@@ -1,4 +1,3 @@
-// Package pub publishes CMAF media as a MoQ broadcast.
 package pub
 
 import (
@@ -14,33 +13,34 @@ import (
 	"sluice/moqt"
 )
 
-// Config is the configuration of [Run]. Namespace and Open are required; the zero value of all else is the default.
+// Config is the configuration of [Run]. Namespace and Open are required. The zero value of any other field is its
+// default.
 type Config struct {
 	Namespace moqt.Namespace
 
-	// Open opens the input, fragmented MP4. To loop, it is called again at the end of each round.
+	// Open opens the input, fragmented MP4. With Loop it is called again for each round.
 	Open func() (io.ReadCloser, error)
-	// Loop publishes the input again and again, with times that continue.
+	// Loop publishes the input again and again, with media times that continue.
 	Loop bool
 	// Unpaced publishes as fast as the input can be read, instead of at the speed of its decode times.
 	Unpaced bool
 
-	// Priorities are those of the subgroups. Default: [DefaultPriorities].
+	// Priorities are the priorities of subgroups. Default: [DefaultPriorities].
 	Priorities Priorities
 	// ObjectTimeout and SubgroupTimeout are the delivery timeouts of media tracks (draft §8). Default: none.
 	ObjectTimeout, SubgroupTimeout time.Duration
-	// History bounds what is kept for FETCH.
+	// History bounds what tracks keep for FETCH.
 	History History
 
-	// Datagrams sends audio in datagrams, which are not repeated when they get lost. Chunks too large for one go on
+	// Datagrams sends audio in datagrams, which are not retransmitted. Chunks that are too large for a datagram go on
 	// streams.
 	Datagrams bool
 
 	// Publish offers each track with PUBLISH, besides the namespace with PUBLISH_NAMESPACE.
 	Publish bool
-	// Wait has the input wait for the first subscription to a media track.
+	// Wait delays the input until the first subscription to a media track.
 	Wait bool
-	// FirstGroup is the id of the first group. Default: the one after the largest that the relay has of the broadcast.
+	// FirstGroup is the id of the first group. Default: one more than the largest that the relay has of the broadcast.
 	FirstGroup *uint64
 
 	Client client.Config
@@ -62,7 +62,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// InputError says that the input cannot be published.
+// InputError is the error of an input that cannot be published.
 type InputError struct{ Err error }
 
 func (e *InputError) Error() string { return fmt.Sprintf("input: %v", e.Err) }
@@ -82,14 +82,14 @@ func (s *Stats) published(until time.Duration, bytes int) {
 	s.media.Store(max(s.media.Load(), int64(until)))
 }
 
-// Objects is the number of media objects, and Bytes that of their payload bytes.
+// Objects returns the number of media objects.
 func (s *Stats) Objects() uint64 { return s.objects.Load() }
 
-// Bytes is the size of all media objects.
+// Bytes returns the number of bytes in the payloads of all media objects.
 func (s *Stats) Bytes() uint64 { return s.bytes.Load() }
 
-// Subscriptions is how many there are to tracks of the broadcast.
+// Subscriptions returns the number of subscriptions to tracks of the broadcast.
 func (s *Stats) Subscriptions() int { return int(s.subscriptions.Load()) }
 
-// Media is the media time until which the broadcast was published.
+// Media returns the media time until which the broadcast was published.
 func (s *Stats) Media() time.Duration { return time.Duration(s.media.Load()) }

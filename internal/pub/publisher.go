@@ -2,7 +2,6 @@ package pub
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -10,14 +9,13 @@ import (
 
 	"sluice/internal/client"
 	"sluice/moqt"
-	"sluice/moqt/session"
 )
 
-// linger is how long a session is kept when all has been sent, so that what gets lost can be sent again. QUIC drops
-// what is unacknowledged when a connection is closed, and does not tell whether there is something.
+// linger is how long a session is kept after everything has been sent, for retransmissions. A QUIC connection that
+// closes drops unacknowledged data, and the API does not tell whether there is any.
 const linger = time.Second
 
-// statusTimeout is how long to wait for a relay to say what it has of the broadcast.
+// statusTimeout is how long to wait for the relay's answer to TRACK_STATUS.
 const statusTimeout = 3 * time.Second
 
 // Run publishes the input until its end, or until the context is done. It counts in stats.
@@ -40,7 +38,7 @@ func Run(ctx context.Context, cfg Config, stats *Stats) error {
 	p.cancel()
 	p.discard()
 	if ctx.Err() != nil {
-		err = p.inputErr() // else the user ended it
+		err = p.inputErr() // nil: the user ended it
 	}
 	return err
 }
@@ -58,7 +56,7 @@ type publisher struct {
 	broadcast *broadcast    // valid once ready
 	ready     chan struct{} // closed when there is a broadcast
 	wantOnce  sync.Once
-	demand    chan struct{} // closed when somebody subscribed to media
+	demand    chan struct{} // closed at the first subscription to media
 	fed       chan struct{} // closed when the input has ended
 	feedErr   error
 }
@@ -69,7 +67,7 @@ func (p *publisher) endpoint(l *client.Link) client.Endpoint {
 
 func (p *publisher) wanted() { p.wantOnce.Do(func() { close(p.demand) }) }
 
-// begin makes the broadcast and starts to feed it, on the first session that lasts long enough.
+// begin makes the broadcast and starts to feed it, on the first session on which that succeeds.
 func (p *publisher) begin(l *client.Link) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,14 +97,14 @@ func (p *publisher) feed(f *feed) {
 		return
 	}
 	done := make(chan error, 1)
-	go func() { done <- f.run(p.ctx, p.source) }() // it may be blocked for good, in a read of standard input
+	go func() { done <- f.run(p.ctx, p.source) }() // a read of standard input may block forever
 	select {
 	case p.feedErr = <-done:
 	case <-p.ctx.Done():
 	}
 }
 
-// inputErr is why the input ended, nil if it has not, or in good order.
+// inputErr returns the error that ended the input, or nil.
 func (p *publisher) inputErr() error {
 	select {
 	case <-p.fed:
@@ -116,10 +114,10 @@ func (p *publisher) inputErr() error {
 	}
 }
 
-// settle is how long after the first subscription the other tracks of a player are subscribed to.
+// settle is how long to wait after the first subscription: a player subscribes to its other tracks next.
 const settle = 500 * time.Millisecond
 
-// await waits for a subscriber. It reports false if the broadcast is over before one comes.
+// await waits for a subscriber. It returns false if the broadcast ends first.
 func (p *publisher) await() bool {
 	select {
 	case <-p.demand:
@@ -134,7 +132,7 @@ func (p *publisher) await() bool {
 	}
 }
 
-// discard closes the input if nothing was read of it.
+// discard closes the input if none of it was published.
 func (p *publisher) discard() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,8 +141,8 @@ func (p *publisher) discard() {
 	}
 }
 
-// firstGroup is the id of the first group: one that the relay has not seen, since objects must not change (draft §2.1).
-// It fails if the session does.
+// firstGroup returns an id for the first group that the relay has not seen: objects must not change (draft §2.1). It
+// returns an error if the session ends.
 func (p *publisher) firstGroup(l *client.Link) (first uint64, err error) {
 	if p.cfg.FirstGroup != nil {
 		return *p.cfg.FirstGroup, nil
@@ -169,100 +167,7 @@ func (p *publisher) firstGroup(l *client.Link) (first uint64, err error) {
 	return first, nil
 }
 
-// Serve implements [client.Endpoint].
-func (h *handler) Serve(ctx context.Context) error {
-	if err := h.p.begin(h.link); err != nil {
-		return err
-	}
-	withdraw, err := h.announce(ctx)
-	if err != nil {
-		return err
-	}
-	h.link.Established()
-	select {
-	case <-h.p.fed:
-		h.finish(ctx)
-		withdraw()
-		return h.p.inputErr()
-	case <-ctx.Done(): // the session is lost, or another one takes over
-		withdraw()
-		close(h.moved)
-		h.finish(h.link.Context())
-		return context.Cause(ctx)
-	}
-}
-
-// finish waits until everything has been delivered, as far as that can be told.
-func (h *handler) finish(ctx context.Context) {
-	for {
-		if busy := h.busy(); busy != nil {
-			select {
-			case <-busy:
-			case <-ctx.Done():
-				return
-			}
-		}
-		select {
-		case <-time.After(linger):
-		case <-ctx.Done():
-			return
-		}
-		if h.busy() == nil {
-			return
-		}
-	}
-}
-
-// announce offers the broadcast to the relay.
-func (h *handler) announce(ctx context.Context) (withdraw func(), err error) {
-	cfg := h.p.cfg
-	ns, err := h.link.PublishNamespace(ctx, moqt.PublishNamespace{
-		Namespace:  cfg.Namespace,
-		Parameters: moqt.Parameters{AuthorizationTokens: cfg.Client.Tokens},
-	})
-	if err == nil {
-		err = ns.Wait(ctx)
-	}
-	if err != nil {
-		return nil, &RefusedError{fmt.Sprintf("publish namespace %s", cfg.Namespace), err}
-	}
-	h.log.Info("published", "namespace", cfg.Namespace, "relay", h.link.URL)
-	if cfg.Publish {
-		for _, t := range h.p.broadcast.tracks {
-			if err := h.publish(ctx, t); err != nil {
-				return nil, &RefusedError{fmt.Sprintf("publish track %s", t.name), err}
-			}
-		}
-	}
-	return func() { ns.Cancel(moqt.ResetCancelled) }, nil
-}
-
-// publish offers a track with PUBLISH and sends it from the current group on, unless the relay is subscribed already.
-func (h *handler) publish(ctx context.Context, t *track) error {
-	largest := t.largest()
-	p, err := h.link.Publish(ctx, moqt.Publish{
-		Track: t.name, Properties: t.properties,
-		Parameters: moqt.Parameters{AuthorizationTokens: h.p.cfg.Client.Tokens, LargestObject: largest},
-	})
-	if errors.Is(err, session.ErrDuplicate) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := p.Wait(ctx); err != nil {
-		if e, ok := errors.AsType[*moqt.RequestError](err); ok &&
-			(e.Code == moqt.RequestUninterested || e.Code == moqt.RequestDuplicateSubscription) {
-			h.log.Info("the relay does not want a track for now", "track", t.name, "reason", e.Code)
-			return nil
-		}
-		return err
-	}
-	h.serve(t, p, t.startOf(p.Parameters().Filter, largest))
-	return nil
-}
-
-// RefusedError says that the relay does not let the broadcast be published.
+// RefusedError is the relay's refusal of the broadcast.
 type RefusedError struct {
 	What string
 	Err  error

@@ -69,7 +69,8 @@ func (p *peer) start(t *testing.T, cfg Config) *peer {
 	if cfg.Open == nil {
 		cfg.Open = openFile(clip)
 	}
-	cfg.Client.URL, cfg.Client.Patience, cfg.Client.Logger = "moqt://relay.example", -1, slog.New(slog.DiscardHandler)
+	cfg.Client.URL, cfg.Client.ReconnectTimeout = "moqt://relay.example", -1
+	cfg.Client.Logger = slog.New(slog.DiscardHandler)
 	cfg.Client.Dial = func(context.Context, string, transport.ClientConfig) (transport.Conn, error) {
 		near, far := transporttest.Pipe(transporttest.Config{})
 		s, err := session.New(far, session.Config{Role: session.Server, Handler: p, Logger: cfg.Client.Logger})

@@ -17,7 +17,7 @@ type object struct {
 	payload  []byte
 }
 
-// group is a group that is being published, or was. Its track's mutex guards it.
+// group is a group that has been published, or is being published. Its track's mutex guards it.
 type group struct {
 	id       uint64
 	objects  []*object // ids 0, 1, 2, …
@@ -25,7 +25,7 @@ type group struct {
 	complete bool
 }
 
-// track holds what was published last, for subscriptions that start within a group and for FETCH.
+// track keeps the latest groups of a track, for deliveries and for FETCH.
 type track struct {
 	name       moqt.FullTrackName
 	priority   uint8 // of subgroups, unless they have their own
@@ -33,7 +33,7 @@ type track struct {
 	history    History
 	datagrams  bool   // objects that fit go in datagrams
 	split      bool   // the first object of each group, a key frame, is subgroup 0, and all others are subgroup 1
-	content    []byte // of a track whose every group is this one object; nil: media
+	content    []byte // the one object of each group; nil: media
 
 	mu      sync.Mutex
 	groups  []*group // ascending; only the last one can be incomplete
@@ -65,7 +65,8 @@ func newTrack(name moqt.FullTrackName, priority uint8, properties moqt.Propertie
 	}
 }
 
-// update runs f, which changes the track, and wakes all who wait for a change. Nothing changes after the end.
+// update calls f with the lock held, and wakes those that wait for a change. It does nothing after the end of the
+// track.
 func (t *track) update(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,16 +78,16 @@ func (t *track) update(f func()) {
 	t.changed = make(chan struct{})
 }
 
-// startGroup completes the group before and starts one with a larger id.
+// startGroup completes the current group and starts one with a larger id.
 func (t *track) startGroup(id uint64) {
 	t.update(func() {
-		t.completeGroup()
+		t.completeGroupLocked()
 		t.groups = append(t.groups, &group{id: id})
-		t.evict()
+		t.evictLocked()
 	})
 }
 
-// add publishes the next object of the group that was started last. location is filled in.
+// add publishes the next object of the current group. It sets the location.
 func (t *track) add(o object) {
 	t.update(func() {
 		g := t.groups[len(t.groups)-1]
@@ -94,35 +95,35 @@ func (t *track) add(o object) {
 		g.objects = append(g.objects, &o)
 		g.bytes += len(o.payload)
 		t.bytes += len(o.payload)
-		t.evict()
+		t.evictLocked()
 	})
 }
 
-// republish starts a group with the content of the track, for subscribers that did not get the last one.
+// republish starts a group with the content of the track, for subscribers that did not get the one before.
 func (t *track) republish(first uint64) {
 	if l := t.largest(); l != nil {
 		first = l.Group + 1
 	}
 	t.startGroup(first)
 	t.add(object{priority: t.priority, born: time.Now(), payload: t.content})
-	t.update(t.completeGroup)
+	t.update(t.completeGroupLocked)
 }
 
-// end says that nothing more will be published.
+// end completes the track.
 func (t *track) end() {
 	t.update(func() {
-		t.completeGroup()
+		t.completeGroupLocked()
 		t.ended = true
 	})
 }
 
-func (t *track) completeGroup() {
+func (t *track) completeGroupLocked() {
 	if n := len(t.groups); n > 0 {
 		t.groups[n-1].complete = true
 	}
 }
 
-func (t *track) evict() {
+func (t *track) evictLocked() {
 	for len(t.groups) > 1 && (len(t.groups) > t.history.Groups || t.bytes > t.history.Bytes) {
 		g := t.groups[0]
 		if n := len(g.objects); n > 0 {
@@ -172,8 +173,8 @@ func (t *track) read(g *group, n int) (objects []*object, complete bool, changed
 	return g.objects[min(n, len(g.objects)):], g.complete, t.changed
 }
 
-// fetch returns the objects of a range that are still there, and the largest location of the range that no longer is,
-// if any.
+// fetch returns the objects of a range that the track still keeps, and the largest location of the range that it no
+// longer keeps, if any.
 func (t *track) fetch(r moqt.Range) (objects []*object, lost *moqt.Location) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,4 +192,41 @@ func (t *track) fetch(r moqt.Range) (objects []*object, lost *moqt.Location) {
 		}
 	}
 	return objects, lost
+}
+
+// startOf returns the range that a subscription with this filter gets. It begins at the earliest with the current
+// group, where playback can begin. FETCH returns older groups.
+func (t *track) startOf(filter *moqt.Filter, largest *moqt.Location) moqt.Range {
+	r := filter.Range(largest)
+	if largest != nil {
+		r = r.Intersect(moqt.Range{Start: moqt.Location{Group: largest.Group}, End: moqt.MaxLocation})
+	}
+	return r
+}
+
+// newGroup starts a group if a subscriber requests one that the track does not have yet (draft §10.2.13). It does
+// nothing for media, whose groups start at key frames of the source.
+func (t *track) newGroup(request *uint64) {
+	if request == nil || t.content == nil {
+		return
+	}
+	if l := t.largest(); l == nil || *request == 0 || *request > l.Group {
+		t.republish(0)
+	}
+}
+
+// answer returns the objects of a range, and the FETCH_OK for them. It is nil if no object of the range was published
+// yet.
+func (t *track) answer(r moqt.Range) (objects []*object, lost *moqt.Location, ok *moqt.FetchOK) {
+	largest := t.largest()
+	if largest == nil || largest.Less(r.Start) {
+		return nil, nil, nil
+	}
+	if largest.Less(r.End) {
+		r.End = *largest
+	}
+	objects, lost = t.fetch(r)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return objects, lost, &moqt.FetchOK{EndOfTrack: t.ended && r.End == *largest, End: r.FetchEnd()}
 }

@@ -222,16 +222,16 @@ func (e *playing) follow(ctx context.Context, c choice, l *lane, answered func()
 }
 
 // verdict is what becomes of a track whose subscription has ended.
-type verdict int
+type ending int
 
 const (
-	trackEnded verdict = iota
+	trackEnded ending = iota
 	trackLost
 	trackMoves
 	trackInterrupted
 )
 
-func (e *playing) next(err error) verdict {
+func (e *playing) next(err error) ending {
 	if done, ok := errors.AsType[*session.DoneError](err); ok {
 		switch done.Status {
 		case moqt.DoneTrackEnded, moqt.DoneSubscriptionEnded:

@@ -87,7 +87,7 @@ func (p *player) apply(l *lane, f func(*sequencer)) (full bool, room <-chan stru
 	f(l.seq)
 	close(p.changed)
 	p.changed = make(chan struct{})
-	p.full = p.full || p.buffered() > maxBuffered // until there is room again, which collect says
+	p.full = p.full || p.bufferedLocked() > maxBuffered // until there is room again, which collect says
 	return p.full, p.room
 }
 
@@ -112,7 +112,7 @@ func (p *player) snapshot() Progress {
 	return s
 }
 
-func (p *player) buffered() (n int) {
+func (p *player) bufferedLocked() (n int) {
 	for _, l := range p.lanes {
 		n += l.seq.bytes
 	}
@@ -165,19 +165,19 @@ func (p *player) collect(now time.Time) (batch [][]byte, next wake, done bool) {
 	defer p.mu.Unlock()
 	next.changed = p.changed
 	for len(batch) < 256 {
-		h, at, open := p.pick(now)
+		h, at, open := p.pickLocked(now)
 		if h == nil {
 			next.at = at
 			done = !open
 			break
 		}
 		batch = append(batch, h.item.payload)
-		if done = p.release(h); done {
+		if done = p.releaseLocked(h); done {
 			break
 		}
 		next.at = now // there may be more
 	}
-	if p.full && p.buffered() <= maxBuffered/2 {
+	if p.full && p.bufferedLocked() <= maxBuffered/2 {
 		p.full = false
 		close(p.room)
 		p.room = make(chan struct{})
@@ -194,10 +194,10 @@ type candidate struct {
 }
 
 // pick returns the chunk to write now, or when to look again. open is false if all tracks have ended.
-func (p *player) pick(now time.Time) (best *candidate, at time.Time, open bool) {
+func (p *player) pickLocked(now time.Time) (best *candidate, at time.Time, open bool) {
 	var idle []*lane
 	for _, l := range p.lanes {
-		c, st, again := p.head(l, now)
+		c, st, again := p.headLocked(l, now)
 		switch st {
 		case ready:
 			if best == nil || c.time < best.time {
@@ -230,7 +230,7 @@ const startDelay = 200 * time.Millisecond
 
 // head returns the next chunk of a track, giving up what was missing for too long, or when to look again if that is
 // known.
-func (p *player) head(l *lane, now time.Time) (c *candidate, st state, again time.Time) {
+func (p *player) headLocked(l *lane, now time.Time) (c *candidate, st state, again time.Time) {
 	if !l.seq.begun && !l.seq.ended && l.seq.bytes > 0 {
 		if l.opened.IsZero() {
 			l.opened = now
@@ -254,10 +254,10 @@ func (p *player) head(l *lane, now time.Time) (c *candidate, st state, again tim
 	if st != ready {
 		return nil, st, time.Time{}
 	}
-	return p.candidate(l, i), ready, time.Time{}
+	return p.candidateLocked(l, i), ready, time.Time{}
 }
 
-func (p *player) candidate(l *lane, i item) *candidate {
+func (p *player) candidateLocked(l *lane, i item) *candidate {
 	c := &candidate{lane: l, item: i, time: l.expected}
 	if l.track != nil {
 		if chunk, err := p.init.ParseChunk(i.payload); err == nil && chunk.Track == l.track.ID {
@@ -268,7 +268,7 @@ func (p *player) candidate(l *lane, i item) *candidate {
 }
 
 // release takes a chunk out of its track. It reports whether a limit was reached.
-func (p *player) release(c *candidate) (done bool) {
+func (p *player) releaseLocked(c *candidate) (done bool) {
 	l := c.lane
 	l.seq.pop(c.item)
 	l.sum.Write(c.item.payload)

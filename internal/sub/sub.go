@@ -56,7 +56,7 @@ func (c *Config) validate() error {
 
 // patience is how long to wait for a publisher that has left without ending its tracks.
 func (c *Config) patience() time.Duration {
-	return max(c.Wait, cmp.Or(c.Client.Patience, client.DefaultPatience))
+	return max(c.Wait, cmp.Or(c.Client.ReconnectTimeout, client.DefaultReconnectTimeout))
 }
 
 func (c Config) withDefaults() Config {

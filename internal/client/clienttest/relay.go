@@ -15,12 +15,12 @@ import (
 	"sluice/transport/transporttest"
 )
 
-// Relay passes requests and data on between a publisher and players. It keeps nothing: each track has one subscriber at
-// a time.
+// Relay passes requests and data on between a publisher and players. It has no cache, and each track has one subscriber
+// at a time.
 type Relay struct {
-	// Tamper may change what is read of a subgroup stream of a publisher, before it is passed on.
+	// Tamper may replace the subgroup stream of a publisher before it is passed on. nil: no stream is replaced.
 	Tamper func(track moqt.FullTrackName, h moqt.SubgroupHeader, stream io.Reader) io.Reader
-	// Refuse may refuse a request by its message type.
+	// Refuse has refusals of requests, by message type.
 	Refuse map[moqt.MessageType]*moqt.RequestError
 	// Transport configures the connections.
 	Transport transporttest.Config
@@ -50,18 +50,18 @@ func (r *Relay) Dial(_ context.Context, url string, _ transport.ClientConfig) (t
 		return nil, err
 	}
 	r.sessions = append(r.sessions, s)
-	go func() { _ = s.Run(context.Background()) }() // tests see the end at the other side
+	go func() { _ = s.Run(context.Background()) }() // the client sees the error
 	return client, nil
 }
 
-// SetReachable says whether new connections are accepted.
+// SetReachable sets whether new connections are accepted.
 func (r *Relay) SetReachable(yes bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Unreachable = !yes
 }
 
-// Sessions are those of all connections so far, in order.
+// Sessions returns the sessions of all connections so far, in order.
 func (r *Relay) Sessions() []*session.Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (r *Relay) Close(code moqt.SessionErrorCode, reason string) {
 	}
 }
 
-// publish records a publisher. nil: it has left.
+// publish records a publisher, or with nil that it has left.
 func (r *Relay) publish(s *session.Session, ns moqt.Namespace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,8 +95,8 @@ func (r *Relay) withdraw(s *session.Session) {
 	}
 }
 
-// upstream waits for the publisher of a track.
-func (r *Relay) upstream(ctx context.Context, t moqt.FullTrackName, wait time.Duration) *session.Session {
+// publisherOf waits for the publisher of a track.
+func (r *Relay) publisherOf(ctx context.Context, t moqt.FullTrackName, wait time.Duration) *session.Session {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
@@ -141,7 +141,7 @@ func (h *handler) HandlePublishNamespace(p *session.IncomingPublishNamespace) {
 	context.AfterFunc(p.Context(), func() { h.relay.withdraw(s) })
 }
 
-var doesNotExist = &moqt.RequestError{Code: moqt.RequestDoesNotExist, Reason: "nobody publishes it"}
+var doesNotExist = &moqt.RequestError{Code: moqt.RequestDoesNotExist, Reason: "there is no publisher"}
 
 // HandleSubscribe implements [session.Handler].
 func (h *handler) HandleSubscribe(p *session.Publication) {
@@ -176,13 +176,13 @@ func (h *handler) HandleSubscribe(p *session.Publication) {
 	}
 }
 
-// subscribe asks the publisher for a track, once there is one and nobody else is subscribed to the track.
+// subscribe subscribes to a track when there is a publisher and no other subscriber of the track.
 func (h *handler) subscribe(
 	p *session.Publication, f *forwarder, until time.Time,
 ) (*session.Subscription, *moqt.SubscribeOK, error) {
 	m := moqt.Subscribe{Track: p.Track(), Parameters: moqt.Parameters{Filter: p.Parameters().Filter}}
 	for {
-		up := h.relay.upstream(p.Context(), p.Track(), time.Until(until))
+		up := h.relay.publisherOf(p.Context(), p.Track(), time.Until(until))
 		if up == nil {
 			return nil, nil, doesNotExist
 		}
@@ -209,7 +209,7 @@ func reject(r *session.Request, err error) {
 
 // HandleTrackStatus implements [session.Handler].
 func (h *handler) HandleTrackStatus(t *session.IncomingTrackStatus) {
-	up := h.relay.upstream(t.Context(), t.Message.Track, 0)
+	up := h.relay.publisherOf(t.Context(), t.Message.Track, 0)
 	if up == nil {
 		_ = t.Reject(doesNotExist)
 		return
@@ -227,7 +227,7 @@ func (h *handler) HandleFetch(f *session.IncomingFetch) {
 	if h.refuses(f.Request, moqt.MessageFetch) {
 		return
 	}
-	up := h.relay.upstream(f.Context(), f.Track, 0)
+	up := h.relay.publisherOf(f.Context(), f.Track, 0)
 	if up == nil {
 		_ = f.Reject(doesNotExist)
 		return
