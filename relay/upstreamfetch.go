@@ -55,7 +55,7 @@ type upstreamFetch struct {
 	request *session.Fetch
 	stream  transport.ReceiveStream
 	parser  *moqt.FetchParser
-	store   *track.Fill
+	store   *track.FetchWriter
 	rest    moqt.Range    // what has not come yet, in ascending order
 	covered moqt.Location // how far the response reaches, by FETCH_OK
 	left    uint64        // payload bytes to come of the current object
@@ -101,7 +101,7 @@ func (u *upstreamFetch) open() error {
 	if err != nil {
 		return cmp.Or(arrivalOf(ctx), err)
 	}
-	u.request, u.store = request, f.data.NewFill()
+	u.request, u.store = request, f.data.NewFetchWriter()
 	ok, err := request.Wait(ctx)
 	if err == nil {
 		u.stream, err = request.Stream(ctx)

@@ -13,18 +13,23 @@ const (
 	DefaultCacheSize     = 256 << 20
 )
 
-// dedupWindow is how much longer than its bytes the knowledge is kept which objects of a group came, so that a second publisher that is late
-// does not have them forwarded twice.
+// dedupWindow is how much longer than its bytes the knowledge is kept which objects of a group came, so that a late
+// second publisher does not have them forwarded twice.
 const dedupWindow = 30 * time.Second
 
 // CacheConfig limits a Cache. The zero value is the default.
 type CacheConfig struct {
-	Duration time.Duration    // how long objects are kept after the last one of their group came; 0: DefaultCacheDuration; negative: not at all
-	Size     int64            // bytes that all tracks together may hold; 0: DefaultCacheSize; negative: unlimited
-	Now      func() time.Time // the clock; nil: time.Now
+	// Duration is how long objects are kept after the last one of their group came. 0: DefaultCacheDuration; negative:
+	// not at all.
+	Duration time.Duration
+	// Size is how many bytes all tracks together may hold. 0: DefaultCacheSize; negative: unlimited.
+	Size int64
+	// Now is the clock. nil: time.Now.
+	Now func() time.Time
 }
 
-// Cache keeps the objects of all tracks within limits. Groups are evicted whole, the oldest first, and never while they are read or written.
+// Cache keeps the objects of all tracks within limits. It evicts whole groups, the oldest first, and never while they
+// are read or written.
 type Cache struct {
 	duration time.Duration
 	size     int64
@@ -34,7 +39,7 @@ type Cache struct {
 
 	mu     sync.Mutex
 	groups []*group // in order of creation; nil where one was forgotten
-	live   int      // groups that are not nil
+	count  int      // groups that are not nil
 
 	sweeping sync.Mutex
 	scratch  []*group // guarded by sweeping
@@ -55,14 +60,14 @@ func NewCache(cfg CacheConfig) *Cache {
 	return c
 }
 
-// NewTrack adds a track. opened is called for each segment that comes on a subscription, when its first object's header is known and before
-// any of its bytes is visible, on the goroutine that reads the upstream stream; it must not block nor call a
-// Source. It may be nil.
+// NewTrack adds a track. opened is called for each segment that comes on a subscription, when its first object's header
+// is known and before any of its bytes is visible, on the goroutine that reads the publisher's stream. It must not
+// block nor call a Source. It may be nil.
 func (c *Cache) NewTrack(opened func(*Segment)) *Track {
 	if opened == nil {
 		opened = func(*Segment) {}
 	}
-	return &Track{cache: c, opened: opened}
+	return newTrack(c, opened)
 }
 
 // Bytes returns the memory held by all tracks: logs, objects and indexes.
@@ -72,7 +77,7 @@ func (c *Cache) Bytes() int64 { return c.mem.Bytes() }
 func (c *Cache) Groups() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.live
+	return c.count
 }
 
 // Over returns by how many bytes the cache exceeds its size: what readers and writers keep from being evicted.
@@ -89,29 +94,29 @@ func (c *Cache) Sweep() {
 	defer c.sweeping.Unlock()
 	c.full.Store(false)
 	now := c.now()
-	for _, g := range c.snapshot() {
+	for _, g := range c.snapshotLocked() {
 		for _, sub := range g.track.sweep(g, now) {
-			sub.merge.relieve(now)
+			sub.merge.cancelStalled(now)
 		}
 	}
-	c.evict()
+	c.evictLocked()
 }
 
 // enforce evicts if the cache has become too large, unless that was just found to be impossible.
 func (c *Cache) enforce() {
 	if c.Over() > 0 && !c.full.Load() && c.sweeping.TryLock() {
-		c.evict()
+		c.evictLocked()
 		c.sweeping.Unlock()
 	}
 }
 
-// evict frees memory until the limit is kept: first whole groups, then what no reader needs of those being written, and in the end what is
-// known of groups that are gone.
-func (c *Cache) evict() {
+// evictLocked frees memory until the limit is kept: first whole groups, then what no reader needs of those being
+// written, and in the end what is known of groups that are gone. sweeping is held.
+func (c *Cache) evictLocked() {
 	if c.Over() == 0 {
 		return
 	}
-	groups := c.snapshot()
+	groups := c.snapshotLocked()
 	for _, free := range []func(*group){(*group).evictUnpinned, (*group).discardVisible, (*group).forgetEvicted} {
 		for _, g := range groups {
 			if c.Over() == 0 {
@@ -125,83 +130,8 @@ func (c *Cache) evict() {
 	c.full.Store(c.Over() > 0)
 }
 
-func (g *group) evictUnpinned() {
-	if !g.evicted && !g.pinned() {
-		g.evict()
-	}
-}
-
-func (g *group) discardVisible() {
-	for _, s := range g.segments {
-		s.Log.Discard(s.Log.End())
-	}
-}
-
-func (g *group) forgetEvicted() {
-	if g.evicted && !g.pinned() {
-		g.track.drop(g)
-	}
-}
-
-// sweep applies the retention times to one group. It returns the subgroups that are arriving.
-func (t *Track) sweep(g *group, now time.Time) []*subgroup {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	keep := t.retention()
-	age := now.Sub(g.touched)
-	switch {
-	case g.pinned():
-		g.expire(now.Add(-keep))
-	case t.isCurrent(g) && keep > 0 && !t.limitsAge:
-	case age > keep+dedupWindow:
-		g.evict()
-		t.drop(g)
-	case age > keep && !g.evicted:
-		g.evict()
-	}
-	if g.sources == 0 {
-		return nil
-	}
-	return slices.Clone(g.subgroups)
-}
-
-// expire releases the objects received before the given time, up to the last one.
-func (l *Log) expire(before time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.retain = max(l.retain, l.objects.receivedSince(before))
-	l.trim()
-}
-
-func (c *Cache) remember(g *group) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.groups) > 64 && len(c.groups) > 2*c.live {
-		c.groups = slices.DeleteFunc(c.groups, func(g *group) bool { return g == nil })
-		for i, g := range c.groups {
-			g.slot = i
-		}
-	}
-	g.slot = len(c.groups)
-	c.groups = append(c.groups, g)
-	c.live++
-}
-
-// forget takes a group out; its track's mu is held.
-func (c *Cache) forget(g *group) {
-	g.forgotten = true
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if g.slot < len(c.groups) && c.groups[g.slot] == g {
-		c.groups[g.slot] = nil
-		c.live--
-		c.mem.add(-g.counted)
-		g.counted = 0
-	}
-}
-
-// snapshot returns the groups in order of creation; the caller holds sweeping.
-func (c *Cache) snapshot() []*group {
+// snapshotLocked returns the groups in order of creation; sweeping is held.
+func (c *Cache) snapshotLocked() []*group {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.scratch = c.scratch[:0]
@@ -211,4 +141,32 @@ func (c *Cache) snapshot() []*group {
 		}
 	}
 	return c.scratch
+}
+
+// remember adds a group.
+func (c *Cache) remember(g *group) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.groups) > 64 && len(c.groups) > 2*c.count {
+		c.groups = slices.DeleteFunc(c.groups, func(g *group) bool { return g == nil })
+		for i, g := range c.groups {
+			g.slot = i
+		}
+	}
+	g.slot = len(c.groups)
+	c.groups = append(c.groups, g)
+	c.count++
+}
+
+// forget takes a group out; its track's mu is held.
+func (c *Cache) forget(g *group) {
+	g.forgotten = true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g.slot < len(c.groups) && c.groups[g.slot] == g {
+		c.groups[g.slot] = nil
+		c.count--
+		c.mem.add(-g.counted)
+		g.counted = 0
+	}
 }

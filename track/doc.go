@@ -1,2 +1,63 @@
-// Package track keeps the bytes of tracks as append-only subgroup logs, indexed by group, subgroup and object, and caches them.
+// Package track keeps the bytes of tracks as append-only logs, indexes them by group, subgroup and object, and caches
+// them.
+//
+// # Logs
+//
+// A [Log] holds the bytes of one subgroup stream as its publisher sent them, from the end of SUBGROUP_HEADER on. Log
+// offsets are the offsets in the publisher's QUIC stream. One goroutine writes; any number of [Reader]s read at the
+// same time, without a lock and without a copy:
+//
+//	     released     readable                  in memory, not yet visible
+//	   ░░░░░░░░░░░░░┌──────────────┬───────────┬────────────┐
+//	                │   object 7   │ object 8  │ object 9 … │◀── Fill, Append
+//	   ░░░░░░░░░░░░░└──────────────┴───────────┴────────────┘
+//	                ▲      ▲                   ▲            ▲
+//	low-water mark ─┘      └─ a Reader        End        Written
+//
+// Memory comes in chunks and is released from the front, as soon as neither a Reader nor retention needs it. A Reader's
+// [Waker] is told when End moves or the log ends. The log indexes its objects by id and by offset ([Object]), at 16
+// bytes each.
+//
+// # Tracks, groups and segments
+//
+// A [Track] has groups, a group has [Segment]s and [Datagram]s. A segment is a run of objects of one subgroup in one
+// log: a subgroup is one segment, unless its stream was reset and later objects came on another. The track knows of
+// each object one of three things ([Existence]): that it is held, that it does not exist, or nothing; [Track.At] tells
+// them apart for FETCH. It also checks what publishers say about groups and objects: contradictions make a track
+// malformed (draft §2.4.2), and are returned as *moqt.MalformedTrackError.
+//
+// # How the streams of several publishers are merged
+//
+// A [Source] takes in one stream of a publisher. The streams that bring the same subgroup, from several publishers or
+// after a reset, meet in the subgroup's merge. One of them is active: its objects go to the subscribers. The others
+// wait, and each of their objects is compared with the same object of the active stream.
+//
+//	publisher 1 ──▶ Source ──▶ active   ──────────────────▶ segment ──▶ subscribers, cache
+//	publisher 2 ──▶ Source ──▶ waiting: compared, until the active one ends without FIN or stalls
+//
+// If an active stream brings only new objects, its own log is the segment ("verbatim"): no byte is copied, and log
+// offsets stay those of the publisher's stream. Otherwise its new objects are copied to a log of the segment's. When
+// the active stream is reset, or sends nothing for half a second while another is ahead of it, the first waiting one
+// becomes active and goes on where the segment ends, in the middle of an object if need be.
+//
+// # The cache
+//
+// A [Cache] keeps the objects of all tracks within limits of age and size ([CacheConfig]). It evicts whole groups,
+// oldest first, and never while they are read or written. What is known of evicted objects remains for a while, so that
+// a late publisher does not have them forwarded twice. A [FetchWriter] adds the objects of a FETCH response, for later
+// FETCHes only.
+//
+// # Locks
+//
+// Locks are taken in this order; a lock may be taken while any of those before it are held:
+//
+//	Cache.sweeping   one sweep at a time
+//	merge.mu         the streams of one subgroup, and the segment that they write to
+//	Track.mu         the index, its groups and subgroups
+//	Cache.mu         the list of all groups
+//	Log.mu           chunks, readers and object index of one log
+//
+// The callback for new segments is called with merge.mu held; Wakers are called with no lock of the log's held. A
+// function whose name ends in Locked expects the lock that its comment names. All methods of index, group and subgroup
+// expect Track.mu, and those of input expect merge.mu, unless their comments say otherwise.
 package track

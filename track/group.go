@@ -10,38 +10,6 @@ import (
 	"sluice/moqt"
 )
 
-// Segment is a run of objects of one subgroup in one log, such as one upstream stream delivered. A subgroup is one segment unless its
-// stream was reset and objects that followed came on another.
-type Segment struct {
-	Log             *Log
-	Group, Subgroup uint64
-	Priority        uint8 // Publisher Priority
-
-	First         uint64 // id of the first object
-	Start         int64  // offset of its Object ID Delta
-	FirstObject   bool   // First is the first object ever published in the subgroup (FIRST_OBJECT, draft §11.4.2)
-	EndOfGroup    bool   // the subgroup contains the largest object of the group (END_OF_GROUP)
-	HasProperties bool   // each object has the Properties field (PROPERTIES)
-
-	// Owner is that of the Source whose stream's bytes the log holds, at their offsets; nil if the log was put together from objects.
-	Owner any
-
-	fetched bool // objects come from FETCH: subscribers were not sent them
-}
-
-// Datagram is an object with forwarding preference Datagram.
-type Datagram struct {
-	Group, ID  uint64
-	Priority   uint8
-	Status     moqt.ObjectStatus
-	EndOfGroup bool // no object with a larger id exists in the group
-	Properties []byte
-	Payload    []byte
-	Received   time.Time
-
-	fetched bool
-}
-
 const (
 	groupSize    = int64(unsafe.Sizeof(group{}))
 	subgroupSize = int64(unsafe.Sizeof(subgroup{}))
@@ -51,7 +19,7 @@ const (
 	pointerSize  = int64(unsafe.Sizeof(uintptr(0)))
 )
 
-// group is guarded by the track's mu.
+// group is what is held and known of one group. All methods expect Track.mu to be held.
 type group struct {
 	id        uint64
 	track     *Track
@@ -68,12 +36,12 @@ type group struct {
 	groupGap    uint64 // Prior Group ID Gap of its objects
 	hasGroupGap bool
 
-	created, touched time.Time // when the first and the latest object came
-	sources          int       // streams in arrival
-	evicted          bool      // bytes are gone, what is known remains for the sake of de-duplication
-	counted          int64     // bytes of this group counted in the cache's Memory, logs' chunks and indexes not included
-	forgotten        bool      // it is not in the cache any more; streams in arrival may still refer to it
-	slot             int       // in Cache.groups; guarded by Cache.mu
+	touched   time.Time // when the latest object came
+	sources   int       // streams in arrival
+	evicted   bool      // bytes are gone; what is known remains, to recognize duplicates
+	counted   int64     // bytes of this group in the cache's Memory, except those of logs and datagrams
+	forgotten bool      // it is not in the cache any more; streams in arrival may still refer to it
+	slot      int       // in Cache.groups; guarded by Cache.mu
 }
 
 // subgroup is what is known of a subgroup beyond its objects.
@@ -85,18 +53,8 @@ type subgroup struct {
 	merge    merge // has a lock of its own
 }
 
-// place is where an object is: in a segment or a datagram.
-type place struct {
-	segment  *Segment
-	object   Object
-	datagram *Datagram
-}
-
-func (p place) id() uint64 {
-	if p.datagram != nil {
-		return p.datagram.ID
-	}
-	return p.object.ID
+func (g *group) searchSubgroup(id uint64) (int, bool) {
+	return slices.BinarySearchFunc(g.subgroups, id, func(s *subgroup, id uint64) int { return cmp.Compare(s.id, id) })
 }
 
 func (g *group) subgroup(id uint64) *subgroup {
@@ -104,10 +62,6 @@ func (g *group) subgroup(id uint64) *subgroup {
 		return g.subgroups[i]
 	}
 	return nil
-}
-
-func (g *group) searchSubgroup(id uint64) (int, bool) {
-	return slices.BinarySearchFunc(g.subgroups, id, func(s *subgroup, id uint64) int { return cmp.Compare(s.id, id) })
 }
 
 func (g *group) ensureSubgroup(id uint64, priority uint8) *subgroup {
@@ -120,16 +74,38 @@ func (g *group) ensureSubgroup(id uint64, priority uint8) *subgroup {
 }
 
 func (g *group) addSegment(s *Segment) {
-	i, _ := slices.BinarySearchFunc(g.segments, s.First, func(s *Segment, id uint64) int { return cmp.Compare(s.First, id) })
+	i, _ := slices.BinarySearchFunc(g.segments, s.First, func(s *Segment, id uint64) int {
+		return cmp.Compare(s.First, id)
+	})
 	g.segments = slices.Insert(g.segments, i, s)
 	g.recount()
 }
 
+func (g *group) searchDatagram(id uint64) int {
+	i, _ := slices.BinarySearchFunc(g.datagrams, id, func(d *Datagram, id uint64) int { return cmp.Compare(d.ID, id) })
+	return i
+}
+
 func (g *group) addDatagram(d *Datagram) {
-	i, _ := slices.BinarySearchFunc(g.datagrams, d.ID, func(d *Datagram, id uint64) int { return cmp.Compare(d.ID, id) })
-	g.datagrams = slices.Insert(g.datagrams, i, d)
+	g.datagrams = slices.Insert(g.datagrams, g.searchDatagram(d.ID), d)
 	g.recount()
-	g.addCount(datagramSize + int64(cap(d.Properties)) + int64(cap(d.Payload)))
+	g.addCount(d.memory())
+}
+
+// compareDatagram returns an error if d differs from the same object that came before in what must not differ.
+func (g *group) compareDatagram(d *Datagram) error {
+	p, ok := g.find(d.ID)
+	if !ok || p.datagram == nil {
+		return nil
+	}
+	if string(p.datagram.Payload) != string(d.Payload) {
+		return malformed("object {%d, %d} came with different payloads", d.Group, d.ID)
+	}
+	held, came := moqt.Properties(p.datagram.Properties), moqt.Properties(d.Properties)
+	if string(held.Immutable()) != string(came.Immutable()) {
+		return malformed("object {%d, %d} came with different immutable properties", d.Group, d.ID)
+	}
+	return nil
 }
 
 // next returns the usable object with the smallest id that is at least id.
@@ -157,16 +133,11 @@ func (g *group) next(id uint64, usable func(place) bool) (found place, ok bool) 
 	return found, ok
 }
 
-func (g *group) searchDatagram(id uint64) int {
-	i, _ := slices.BinarySearchFunc(g.datagrams, id, func(d *Datagram, id uint64) int { return cmp.Compare(d.ID, id) })
-	return i
-}
-
-// find returns where the object id is held, preferring what subscribers were sent and what is or will be complete.
+// find returns where the object id is held. It prefers what subscribers were sent, and what is or will be complete.
 func (g *group) find(id uint64) (place, bool) {
 	for _, usable := range [...]func(place) bool{
-		func(p place) bool { return p.sent() && !p.truncated() },
-		place.sent,
+		func(p place) bool { return p.wasSent() && !p.isTruncated() },
+		place.wasSent,
 		func(place) bool { return true },
 	} {
 		if p, ok := g.next(id, usable); ok && p.id() == id {
@@ -176,55 +147,128 @@ func (g *group) find(id uint64) (place, bool) {
 	return place{}, false
 }
 
-// sent reports whether the object came on a subscription.
-func (p place) sent() bool {
-	return p.datagram != nil && !p.datagram.fetched || p.segment != nil && !p.segment.fetched
-}
-
-// complete reports whether all of the object has come.
-func (p place) complete() bool {
-	return p.datagram != nil || p.object.End <= p.segment.Log.End()
-}
-
-// truncated reports whether the end of the object will never come.
-func (p place) truncated() bool {
-	if p.datagram != nil {
-		return false
+// at returns the longest stretch of the group that starts at r.Start: see Track.At.
+func (g *group) at(r moqt.Range, notBefore time.Time, w Waker) Stretch {
+	start, end := r.Start.Object, uint64(math.MaxUint64)
+	if r.End.Group == g.id {
+		end = r.End.Object
 	}
-	state, _ := p.segment.Log.State()
-	return state == Reset && !p.complete()
+	s := Stretch{Existence: Unknown, Range: moqt.Range{Start: r.Start}}
+	if run, ok := g.absent.from(start); ok {
+		if run.lo <= start {
+			s.Existence = Absent
+			s.Range.End = moqt.Location{Group: g.id, Object: min(run.hi, end)}
+			return s
+		}
+		end = min(end, run.lo-1)
+	}
+	p, ok := g.next(start, func(p place) bool {
+		return p.id() > end || p.isServable(notBefore) && s.open(p, w)
+	})
+	switch {
+	case ok && p.id() == start:
+		s.Existence, end = Present, start
+	case ok:
+		s.close()
+		end = min(end, p.id()-1)
+	}
+	s.Range.End = moqt.Location{Group: g.id, Object: end}
+	return s
 }
 
-// pinned reports whether a reader or a writer uses the group's logs.
-func (g *group) pinned() bool {
+// end records that no object with an id of at least limit exists.
+func (g *group) end(limit uint64) {
+	if !g.ended || limit < g.limit {
+		g.limit = limit
+	}
+	g.ended = true
+	g.absent = g.absent.add(span{limit, math.MaxUint64})
+	g.recount()
+}
+
+// checkLimit returns an error if an object with an id of at least limit came.
+func (g *group) checkLimit(limit uint64) error {
+	if g.ended && g.limit == limit {
+		return nil
+	}
+	if last, ok := g.seen.max(); ok && last >= limit {
+		return malformed("group %d ends before %d, but object %d came", g.id, limit, last)
+	}
+	return nil
+}
+
+// finishSubgroup records that last is the last object of the subgroup and, with END_OF_GROUP, of the group.
+func (g *group) finishSubgroup(sub *subgroup, last Object, endOfGroup bool) error {
+	if sub.finished && sub.last != last.ID {
+		return malformed("subgroup %d of group %d ended after objects %d and %d", sub.id, g.id, sub.last, last.ID)
+	}
+	for _, s := range g.segments {
+		if o, ok := s.Log.Last(); ok && s.Subgroup == sub.id && o.ID > last.ID {
+			return malformed("subgroup %d of group %d ended after object %d, but object %d came",
+				sub.id, g.id, last.ID, o.ID)
+		}
+	}
+	sub.finished, sub.last = true, last.ID
+	if !endOfGroup || last.ID == math.MaxUint64 {
+		return nil
+	}
+	limit := last.ID + 1
+	if last.Status != moqt.StatusNormal {
+		limit = last.ID
+	}
+	if err := g.checkLimit(limit); err != nil {
+		return err
+	}
+	g.end(limit)
+	return nil
+}
+
+// isPinned reports whether a reader or a writer uses the group's logs.
+func (g *group) isPinned() bool {
 	return g.sources > 0 || slices.ContainsFunc(g.segments, func(s *Segment) bool { return s.Log.Pinned() })
 }
 
 // evict releases the objects and keeps what is known about them.
 func (g *group) evict() {
-	g.discard(math.MaxInt64)
+	for _, s := range g.segments {
+		s.Log.Discard(math.MaxInt64)
+	}
 	for _, d := range g.datagrams {
-		g.addCount(-datagramSize - int64(cap(d.Properties)) - int64(cap(d.Payload)))
+		g.addCount(-d.memory())
 	}
 	g.segments, g.datagrams = nil, nil
 	g.evicted = true
 	g.recount()
 }
 
-func (g *group) discard(end int64) {
-	for _, s := range g.segments {
-		s.Log.Discard(end)
+func (g *group) evictUnpinned() {
+	if !g.evicted && !g.isPinned() {
+		g.evict()
 	}
 }
 
-// expire releases the objects that were received before the given time, as far as nobody reads them.
+// discardVisible releases all bytes that no reader needs.
+func (g *group) discardVisible() {
+	for _, s := range g.segments {
+		s.Log.Discard(s.Log.End())
+	}
+}
+
+// forgetEvicted drops a group of which only knowledge is left.
+func (g *group) forgetEvicted() {
+	if g.evicted && !g.isPinned() {
+		g.track.index.drop(g)
+	}
+}
+
+// expire releases the objects that were received before the given time and that no reader needs.
 func (g *group) expire(before time.Time) {
 	for _, s := range g.segments {
 		s.Log.expire(before)
 	}
 }
 
-// recount brings the count of the index's own memory up to date.
+// recount brings the count of the memory that the group's own structures occupy up to date.
 func (g *group) recount() {
 	if g.forgotten {
 		return
@@ -232,7 +276,7 @@ func (g *group) recount() {
 	n := groupSize + int64(len(g.subgroups))*subgroupSize + int64(len(g.segments))*segmentSize
 	n += int64(cap(g.subgroups)+cap(g.segments)+cap(g.datagrams)) * pointerSize
 	n += int64(cap(g.seen)+cap(g.gaps)+cap(g.absent)) * spanSize
-	g.track.cache.mem.add(n - g.counted)
+	g.addCount(n - g.counted)
 	g.counted = n
 }
 

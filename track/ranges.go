@@ -9,7 +9,8 @@ import (
 // span is the ids from lo to hi, both included.
 type span struct{ lo, hi uint64 }
 
-// ranges is a set of ids as sorted spans that neither overlap nor touch. Ids mostly come in sequence, so a set is mostly one span.
+// ranges is a set of ids as sorted spans that neither overlap nor touch. Ids mostly come in sequence, so a set is
+// mostly one span.
 type ranges []span
 
 // find returns the index of the first span that ends at or after id.

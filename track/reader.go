@@ -1,29 +1,29 @@
 package track
 
-// Waker is told that a log has grown or ended. Wake is called on the writer's goroutine without locks held and must not block. It can
-// be called once more just after the Reader was closed.
+// Waker is told that a log has grown or ended. Wake is called on the writer's goroutine, with no lock of the log's
+// held, and must not block. It can be called once more just after the Reader was closed.
 type Waker interface{ Wake() }
 
-// Reader reads a log without copying and keeps the bytes from its low-water mark on in memory. It must not be used by two goroutines
-// at a time, and must be closed.
+// Reader reads a log without copying and keeps the bytes from its low-water mark on in memory. It must not be used by
+// two goroutines at a time, and must be closed.
 type Reader struct {
 	log   *Log
 	waker Waker
 	slot  int    // in log.readers; guarded by log.mu
 	low   *chunk // holds the first byte still needed; changed under log.mu
-	cur   *chunk // where the last access was
+	cur   *chunk // of the last access
 }
 
-// NewReader returns a reader that may read from offset off on, or ErrDiscarded if those bytes are gone. waker may be nil; it is called
-// from now on, so look at End and State after NewReader, not before.
+// NewReader returns a reader that may read from offset off on, or ErrDiscarded if those bytes are gone. waker may be
+// nil; it is called from now on, so look at End and State after NewReader, not before.
 func (l *Log) NewReader(off int64, waker Waker) (*Reader, error) {
 	r := &Reader{log: l, waker: waker}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.head == nil || off < l.head.off {
+	if !l.chunks.holds(off) {
 		return nil, ErrDiscarded
 	}
-	r.low = l.head.seek(off)
+	r.low = l.chunks.head.seek(off)
 	r.cur = r.low
 	r.low.readers++
 	r.slot = len(l.readers)
@@ -34,7 +34,7 @@ func (l *Log) NewReader(off int64, waker Waker) (*Reader, error) {
 // Log returns the log that is read.
 func (r *Reader) Log() *Log { return r.log }
 
-// View returns up to limit visible bytes at offset off as a piece of log memory: fewer where a piece ends, none at End.
+// View returns up to limit visible bytes at offset off as a piece of log memory: fewer where a chunk ends, none at End.
 // The bytes stay valid until the reader releases them. off must not lie before the low-water mark.
 func (r *Reader) View(off int64, limit int) []byte {
 	n := min(r.log.End()-off, int64(limit))
@@ -73,7 +73,7 @@ func (r *Reader) Release(off int64) {
 	r.low.readers--
 	r.low = r.low.seek(off)
 	r.low.readers++
-	l.trim()
+	l.trimLocked()
 	l.mu.Unlock()
 	if r.cur.off < r.low.off {
 		r.cur = r.low
@@ -95,18 +95,6 @@ func (r *Reader) Close() {
 	l.readers = l.readers[:last]
 	r.low.readers--
 	r.low, r.cur = nil, nil
-	l.trim()
+	l.trimLocked()
 	l.mu.Unlock()
-}
-
-// seek returns the chunk of the list from c on that holds offset off, or the last chunk if none does yet.
-func (c *chunk) seek(off int64) *chunk {
-	for off >= c.end() {
-		next := c.next.Load()
-		if next == nil {
-			break
-		}
-		c = next
-	}
-	return c
 }

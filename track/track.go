@@ -1,7 +1,6 @@
 package track
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -10,60 +9,65 @@ import (
 	"sluice/moqt"
 )
 
-// Track indexes the objects of one track by group, subgroup and object, and knows which do not exist. All methods may be called on any
-// goroutine. Locks are taken in the order merge.mu, Track.mu, Cache.mu, Log.mu.
+// Track holds the objects of one track, and knows which do not exist. All methods may be called on any goroutine.
 type Track struct {
 	cache  *Cache
 	opened func(*Segment)
 
 	mu        sync.Mutex
-	groups    []*group       // by id
-	largest   mark           // Largest Object: received or told by upstream
-	received  mark           // the largest object that came on a subscription
-	limit     *moqt.Location // the smallest location known not to exist, nor any after it
-	gaps      ranges         // group ids that Prior Group ID Gap says do not exist
-	absent    ranges         // all group ids known not to exist
-	maxCache  time.Duration  // MAX_CACHE_DURATION
-	limitsAge bool           // the track has MAX_CACHE_DURATION
-	live      bool           // see SetLive
+	index     index
+	maxCache  time.Duration // MAX_CACHE_DURATION
+	limitsAge bool          // the track has MAX_CACHE_DURATION
+	live      bool          // see SetLive
 	closed    bool
 }
 
-// mark is a location that may be unset.
-type mark struct {
-	at  moqt.Location
-	set bool
-}
-
-func (m *mark) raise(l moqt.Location) {
-	if !m.set || m.at.Less(l) {
-		m.at, m.set = l, true
-	}
+func newTrack(c *Cache, opened func(*Segment)) *Track {
+	t := &Track{cache: c, opened: opened}
+	t.index.track = t
+	return t
 }
 
 // Largest returns the Largest Object (draft §10.2.11), nil if no object is known.
 func (t *Track) Largest() *moqt.Location {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.largest.set {
+	if !t.index.largest.set {
 		return nil
 	}
-	l := t.largest.at
+	l := t.index.largest.at
 	return &l
 }
 
-// RaiseLargest takes account of a LARGEST_OBJECT received from upstream.
+// RaiseLargest takes account of a LARGEST_OBJECT of a publisher.
 func (t *Track) RaiseLargest(l moqt.Location) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.largest.raise(l)
+	t.index.largest.raise(l)
 }
 
-// Limit returns the smallest location of which it is known that neither it nor any after it exists, nil if the end of the track is unknown.
+// Limit returns the smallest location of which it is known that neither it nor any after it exists, nil if the end of
+// the track is unknown.
 func (t *Track) Limit() *moqt.Location {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.limit
+	return t.index.limit
+}
+
+// AddEnd records that no object at l or after it exists, as FETCH_OK says with End Of Track.
+func (t *Track) AddEnd(l moqt.Location) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.index.end(l)
+}
+
+// AddAbsent records that no object of r exists, as a FETCH response says.
+func (t *Track) AddAbsent(r moqt.Range) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !r.Empty() {
+		t.index.addAbsent(r)
+	}
 }
 
 // SetMaxCacheDuration sets the track's MAX_CACHE_DURATION (draft §12.3).
@@ -83,43 +87,37 @@ func (t *Track) Fresh() time.Time {
 	return t.cache.now().Add(-t.maxCache)
 }
 
-// SetLive says whether a publisher is there. While one is, the latest group does not expire, however old it is: those who join begin with it.
-// When one comes back, objects that are not held any more count as new, for it may send them again to those who have not got them.
+// SetLive sets whether a publisher is there. While one is, the latest group does not expire, however old it is: late
+// subscribers begin with it. When a publisher comes back, objects that are not held any more count as new, for it may
+// send them again to subscribers that have not got them.
 func (t *Track) SetLive(live bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if live && !t.live {
-		for _, g := range slices.Clone(t.groups) {
-			if g.evicted && !g.pinned() {
-				t.drop(g)
-			}
+		for _, g := range slices.Clone(t.index.groups) {
+			g.forgetEvicted()
 		}
 	}
 	t.live = live
-}
-
-// isCurrent reports whether g is the latest group of a track that is being published.
-func (t *Track) isCurrent(g *group) bool {
-	return t.live && t.received.set && t.received.at.Group == g.id
 }
 
 // Segments returns the segments of a group that came on subscriptions, in the order of their first objects.
 func (t *Track) Segments(group uint64) []*Segment {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g := t.group(group)
+	g := t.index.group(group)
 	if g == nil {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(g.segments), func(s *Segment) bool { return s.fetched })
 }
 
-// OpenSegments returns the segments of which more objects may come.
+// OpenSegments returns the segments of which more objects may come on subscriptions.
 func (t *Track) OpenSegments() []*Segment {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var open []*Segment
-	for _, g := range t.groups {
+	for _, g := range t.index.groups {
 		for _, s := range g.segments {
 			if st, _ := s.Log.State(); st == Open && !s.fetched {
 				open = append(open, s)
@@ -129,11 +127,42 @@ func (t *Track) OpenSegments() []*Segment {
 	return open
 }
 
+// AddDatagram takes in an object that came in a datagram. It reports whether the object is to be forwarded; the error
+// is a *moqt.MalformedTrackError or ErrClosed. The memory of d becomes the track's.
+func (t *Track) AddDatagram(d *Datagram) (forward bool, err error) {
+	a := d.arrival()
+	t.mu.Lock()
+	defer t.cache.enforce()
+	defer t.mu.Unlock()
+	g, v, err := t.admitLocked(&a)
+	switch {
+	case err != nil:
+		return false, err
+	case v == duplicate:
+		return false, g.compareDatagram(d)
+	case v == nonexistent:
+		return false, nil
+	}
+	if t.retention() > 0 {
+		g.addDatagram(d)
+	}
+	return true, nil
+}
+
+// admitLocked decides on an object that came on a subscription and, if it is new, records it. The error is a
+// *moqt.MalformedTrackError, and nothing is recorded then, or ErrClosed. mu is held.
+func (t *Track) admitLocked(a *arrival) (*group, verdict, error) {
+	if t.closed {
+		return nil, 0, ErrClosed
+	}
+	return t.index.admit(a)
+}
+
 // Idle reports whether the track holds nothing, neither objects nor memory of them.
 func (t *Track) Idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.groups) == 0
+	return len(t.index.groups) == 0
 }
 
 // Close releases everything that no reader holds. Objects that still arrive are not kept.
@@ -141,41 +170,11 @@ func (t *Track) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
-	for _, g := range t.groups {
+	for _, g := range t.index.groups {
 		g.evict()
 		t.cache.forget(g)
 	}
-	t.groups = nil
-}
-
-func (t *Track) search(id uint64) (int, bool) {
-	return slices.BinarySearchFunc(t.groups, id, func(g *group, id uint64) int { return cmp.Compare(g.id, id) })
-}
-
-func (t *Track) group(id uint64) *group {
-	if i, ok := t.search(id); ok {
-		return t.groups[i]
-	}
-	return nil
-}
-
-func (t *Track) ensureGroup(id uint64) *group {
-	i, ok := t.search(id)
-	if !ok {
-		now := t.cache.now()
-		g := &group{id: id, track: t, created: now, touched: now}
-		t.groups = slices.Insert(t.groups, i, g)
-		t.cache.remember(g)
-		g.recount()
-	}
-	return t.groups[i]
-}
-
-func (t *Track) drop(g *group) {
-	if i, ok := t.search(g.id); ok && t.groups[i] == g {
-		t.groups = slices.Delete(t.groups, i, i+1)
-	}
-	t.cache.forget(g)
+	t.index.groups = nil
 }
 
 // retention returns how long the track's objects are kept.
@@ -191,4 +190,31 @@ func (t *Track) retain(l *Log) {
 	if t.closed || t.retention() <= 0 {
 		l.Discard(math.MaxInt64)
 	}
+}
+
+// isCurrentLocked reports whether g is the latest group of a track that is being published; mu is held.
+func (t *Track) isCurrentLocked(g *group) bool {
+	return t.live && t.index.received.set && t.index.received.at.Group == g.id
+}
+
+// sweep applies the retention times to one group. It returns the subgroups that are arriving.
+func (t *Track) sweep(g *group, now time.Time) []*subgroup {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	keep := t.retention()
+	age := now.Sub(g.touched)
+	switch {
+	case g.isPinned():
+		g.expire(now.Add(-keep))
+	case t.isCurrentLocked(g) && keep > 0 && !t.limitsAge:
+	case age > keep+dedupWindow:
+		g.evict()
+		t.index.drop(g)
+	case age > keep && !g.evicted:
+		g.evict()
+	}
+	if g.sources == 0 {
+		return nil
+	}
+	return slices.Clone(g.subgroups)
 }

@@ -19,7 +19,7 @@ func TestObjectIndexFindsByIDAndOffset(t *testing.T) {
 			{ID: 0, Start: 0, IDEnd: 2, PropertiesStart: 3, PropertiesLen: 7, PayloadStart: 11, End: 20, Received: epoch},
 			{ID: 1, Start: 20, IDEnd: 21, PayloadStart: 23, End: 23, Status: 3, Received: epoch.Add(time.Second)},
 		},
-		"largest header": {{ID: 0, Start: 5, IDEnd: 14, PropertiesStart: 15, PropertiesLen: MaxObjectHeader - 19, PayloadStart: 5 + MaxObjectHeader, End: 5 + MaxObjectHeader, Received: epoch}},
+		"largest header": {{ID: 0, Start: 5, IDEnd: 14, PropertiesStart: 15, PropertiesLen: maxObjectHeader - 19, PayloadStart: 5 + maxObjectHeader, End: 5 + maxObjectHeader, Received: epoch}},
 		"ids, offsets and times far apart": {
 			{ID: 0, Start: 0, IDEnd: 1, PayloadStart: 3, End: 3 + 1<<40, Received: epoch},
 			{ID: far, Start: 3 + 1<<40, IDEnd: 4 + 1<<40, PayloadStart: 5 + 1<<40, End: 9 + 1<<40, Received: epoch.Add(24 * time.Hour)},
@@ -83,7 +83,7 @@ func TestObjectIndexRefuses(t *testing.T) {
 	l := NewLog(0, nil)
 	_, ok := l.Seek(0)
 	require.False(t, ok)
-	require.ErrorIs(t, l.AddObject(Object{PayloadStart: MaxObjectHeader + 1, End: MaxObjectHeader + 1}), ErrHeaderTooLarge)
+	require.ErrorIs(t, l.AddObject(Object{PayloadStart: maxObjectHeader + 1, End: maxObjectHeader + 1}), ErrHeaderTooLarge)
 	require.NoError(t, l.AddObject(Object{ID: 5, PayloadStart: 2, End: 10}))
 	require.ErrorIs(t, l.AddObject(Object{ID: 5, Start: 10, PayloadStart: 12, End: 20}), errNotIndexable)
 	require.ErrorIs(t, l.AddObject(Object{ID: 6, Start: 11, PayloadStart: 12, End: 20}), errNotIndexable)

@@ -9,26 +9,28 @@ import (
 // maxDatagram is the largest payload of an object in a datagram that is kept, in bytes: what UDP can carry.
 const maxDatagram = 1<<16 - 1
 
-// Fill stores the objects of a FETCH response. They are there for later FETCHes only: what comes on a subscription is forwarded to subscribers
-// even if it was fetched before.
-type Fill struct {
+// FetchWriter stores the objects of a FETCH response. They are there for later FETCHes only: an object that comes on a
+// subscription is forwarded to subscribers even if it was fetched before.
+type FetchWriter struct {
 	track    *Track
 	segments []*Segment // open ones, all of one group
 
-	// The object whose payload comes now: of one of these kinds, or not to be kept.
+	// The object whose payload comes now. One of log, datagram and held is set, or none if the object is not to be
+	// kept.
 	at       moqt.Location
 	left     uint64 // payload bytes to come
 	log      *Log
 	datagram *Datagram
-	held     *Reader // of the same object, to compare with
+	held     *Reader // of the same object that is held already, to compare with
 	offset   int64   // in held
 }
 
-// NewFill returns a Fill, which must be closed.
-func (t *Track) NewFill() *Fill { return &Fill{track: t} }
+// NewFetchWriter returns a FetchWriter, which must be closed.
+func (t *Track) NewFetchWriter() *FetchWriter { return &FetchWriter{track: t} }
 
-// Begin takes in an object; its payload follows in calls of Write. The error is a *moqt.MalformedTrackError, or ErrClosed.
-func (f *Fill) Begin(o *moqt.FetchObject) error {
+// Begin takes in an object; its payload follows in calls of Write. The error is a *moqt.MalformedTrackError, or
+// ErrClosed.
+func (f *FetchWriter) Begin(o *moqt.FetchObject) error {
 	f.endObject()
 	a := arrival{at: o.Location, subgroup: o.SubgroupID, datagram: o.Datagram, priority: o.Priority}
 	a.setProperties(o.Properties)
@@ -39,42 +41,43 @@ func (f *Fill) Begin(o *moqt.FetchObject) error {
 	if t.closed {
 		return ErrClosed
 	}
-	g := t.group(a.at.Group)
-	if err := t.check(g, &a); err != nil {
+	g := t.index.group(a.at.Group)
+	if err := a.check(&t.index, g); err != nil {
 		return err
 	}
 	if g != nil {
-		if p, ok := g.find(a.at.Object); ok && !p.truncated() {
+		if p, ok := g.find(a.at.Object); ok && !p.isTruncated() {
 			return f.compareWith(p, &a)
 		}
 	}
 	if t.retention() > 0 {
-		f.store(t.ensureGroup(a.at.Group), o)
+		f.storeLocked(t.index.ensureGroup(a.at.Group), o)
 	}
 	return nil
 }
 
-// compareWith makes Write compare the payload with that of an object already held.
-func (f *Fill) compareWith(p place, a *arrival) error {
+// compareWith makes Write compare the payload with that of an object that is held already.
+func (f *FetchWriter) compareWith(p place, a *arrival) error {
 	if err := a.checkDuplicate(p); err != nil {
 		return err
 	}
-	switch {
-	case p.datagram != nil && uint64(len(p.datagram.Payload)) != f.left, p.datagram == nil && uint64(p.object.PayloadLen()) != f.left:
+	if uint64(p.payloadLen()) != f.left {
 		return malformed("object %s came with different payloads", f.at)
-	case p.datagram != nil:
+	}
+	if p.datagram != nil {
 		l := NewLog(0, nil)
 		l.Append(p.datagram.Payload)
 		f.held, _ = l.NewReader(0, nil)
 		f.offset = 0
-	default:
-		f.held, _ = p.segment.Log.NewReader(p.object.PayloadStart, nil) // nil if it is gone: nothing to compare with
-		f.offset = p.object.PayloadStart
+		return nil
 	}
+	f.held, _ = p.segment.Log.NewReader(p.object.PayloadStart, nil) // nil if it is gone: nothing to compare with
+	f.offset = p.object.PayloadStart
 	return nil
 }
 
-func (f *Fill) store(g *group, o *moqt.FetchObject) {
+// storeLocked makes Write store the payload; Track.mu is held.
+func (f *FetchWriter) storeLocked(g *group, o *moqt.FetchObject) {
 	g.touched = f.track.cache.now()
 	g.evicted = false
 	if o.Datagram && o.PayloadLength > maxDatagram {
@@ -82,17 +85,18 @@ func (f *Fill) store(g *group, o *moqt.FetchObject) {
 	}
 	if o.Datagram {
 		f.datagram = &Datagram{
-			Group: g.id, ID: o.Location.Object, Priority: o.Priority, Properties: bytes.Clone(o.Properties), Received: g.touched, fetched: true,
+			Group: g.id, ID: o.Location.Object, Priority: o.Priority, Properties: bytes.Clone(o.Properties),
+			Received: g.touched, fetched: true,
 		}
 		return
 	}
-	seg := f.segment(g, o)
+	seg := f.segmentLocked(g, o)
 	f.log = seg.Log
 	seg.appendHeader(Object{ID: o.Location.Object, End: int64(o.PayloadLength), Received: g.touched}, o.Properties)
 }
 
-// segment returns the segment to append o to.
-func (f *Fill) segment(g *group, o *moqt.FetchObject) *Segment {
+// segmentLocked returns the segment to append o to; Track.mu is held.
+func (f *FetchWriter) segmentLocked(g *group, o *moqt.FetchObject) *Segment {
 	if len(f.segments) > 0 && f.segments[0].Group != g.id {
 		f.endSegments()
 	}
@@ -102,8 +106,8 @@ func (f *Fill) segment(g *group, o *moqt.FetchObject) *Segment {
 		}
 	}
 	s := &Segment{
-		Log: NewLog(0, &f.track.cache.mem), Group: g.id, Subgroup: o.SubgroupID, Priority: o.Priority, First: o.Location.Object,
-		HasProperties: true, fetched: true,
+		Log: NewLog(0, &f.track.cache.mem), Group: g.id, Subgroup: o.SubgroupID, Priority: o.Priority,
+		First: o.Location.Object, HasProperties: true, fetched: true,
 	}
 	g.addSegment(s)
 	f.segments = append(f.segments, s)
@@ -111,7 +115,7 @@ func (f *Fill) segment(g *group, o *moqt.FetchObject) *Segment {
 }
 
 // Write takes in the next bytes of the payload.
-func (f *Fill) Write(p []byte) error {
+func (f *FetchWriter) Write(p []byte) error {
 	f.left -= uint64(len(p))
 	switch {
 	case f.log != nil:
@@ -124,7 +128,7 @@ func (f *Fill) Write(p []byte) error {
 	return nil
 }
 
-func (f *Fill) compare(p []byte) error {
+func (f *FetchWriter) compare(p []byte) error {
 	for len(p) > 0 {
 		v := f.held.View(f.offset, len(p))
 		if len(v) == 0 {
@@ -140,11 +144,11 @@ func (f *Fill) compare(p []byte) error {
 }
 
 // endObject leaves the current object, complete or not.
-func (f *Fill) endObject() {
+func (f *FetchWriter) endObject() {
 	if f.datagram != nil && f.left == 0 {
 		t := f.track
 		t.mu.Lock()
-		if g := t.group(f.at.Group); g != nil && !t.closed {
+		if g := t.index.group(f.at.Group); g != nil && !t.closed {
 			g.addDatagram(f.datagram)
 		}
 		t.mu.Unlock()
@@ -155,7 +159,7 @@ func (f *Fill) endObject() {
 	f.log, f.datagram, f.held = nil, nil, nil
 }
 
-func (f *Fill) endSegments() {
+func (f *FetchWriter) endSegments() {
 	for _, s := range f.segments {
 		s.Log.Finish()
 	}
@@ -163,7 +167,7 @@ func (f *Fill) endSegments() {
 }
 
 // Close ends the response. An object whose payload is not complete is not kept.
-func (f *Fill) Close() {
+func (f *FetchWriter) Close() {
 	if f.log != nil && f.left > 0 {
 		f.log.Reset(uint64(moqt.ResetCancelled))
 	}

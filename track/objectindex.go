@@ -2,7 +2,6 @@ package track
 
 import (
 	"errors"
-	"math/bits"
 	"slices"
 	"sort"
 	"time"
@@ -11,11 +10,12 @@ import (
 	"sluice/moqt"
 )
 
-// Object is one object of a subgroup log. Offsets are log offsets; the object is complete once the log's End has reached End.
+// Object is one object of a subgroup log. Offsets are log offsets; the object is complete once the log's End has
+// reached End.
 type Object struct {
 	ID              uint64
 	Start           int64 // of its Object ID Delta
-	IDEnd           int64 // after its Object ID Delta: what follows is the same for a subscriber whose stream begins here
+	IDEnd           int64 // after its Object ID Delta: what follows is the same for all subscribers
 	PropertiesStart int64 // of the Properties field's content; 0 if the object has none
 	PropertiesLen   int   // in bytes
 	PayloadStart    int64
@@ -27,9 +27,9 @@ type Object struct {
 // PayloadLen returns the Object Payload Length in bytes.
 func (o Object) PayloadLen() int64 { return o.End - o.PayloadStart }
 
-// MaxObjectHeader is the largest size in bytes of an object's fields before its payload that a log can index. Properties are small
-// (draft §2.5); the limit keeps an index entry at 16 bytes.
-const MaxObjectHeader = 1<<17 - 1
+// maxObjectHeader is the largest size in bytes of an object's fields before its payload that a log can index.
+// Properties are small (draft §2.5); the limit keeps an index entry at 16 bytes.
+const maxObjectHeader = 1<<17 - 1
 
 // Errors of Log.AddObject.
 var (
@@ -37,12 +37,13 @@ var (
 	errNotIndexable   = errors.New("object does not follow the previous object of its log")
 )
 
-// entry is an object relative to its block: the fields that differ from object to object, and nothing that follows from the next entry.
+// entry is an object relative to its block: the fields that differ from object to object, and nothing that follows from
+// the next entry.
 type entry struct {
 	start    uint32
 	id       uint32
 	received uint32 // microseconds
-	layout   uint32 // header length << 15 | length of id << 11 | of Properties Length << 7 | bytes after the properties << 2 | status
+	layout   uint32 // see layoutOf
 }
 
 const (
@@ -50,6 +51,7 @@ const (
 	blockEntries = 1024
 )
 
+// block is a run of entries, and what they are relative to.
 type block struct {
 	start    int64
 	id       uint64
@@ -67,8 +69,7 @@ type objectIndex struct {
 }
 
 func (x *objectIndex) add(o Object, mem *Memory) error {
-	header := o.PayloadStart - o.Start
-	if header > MaxObjectHeader {
+	if o.PayloadStart-o.Start > maxObjectHeader {
 		return ErrHeaderTooLarge
 	}
 	if x.count > 0 && (o.ID <= x.latest.ID || o.Start != x.latest.End) {
@@ -81,7 +82,7 @@ func (x *objectIndex) add(o Object, mem *Memory) error {
 		start:    uint32(o.Start - b.start),
 		id:       uint32(o.ID - b.id),
 		received: uint32(o.Received.UnixMicro() - b.received),
-		layout:   uint32(header)<<15 | layoutOf(o),
+		layout:   layoutOf(o),
 	})
 	mem.add((grown + int64(cap(b.entries))) * entrySize)
 	x.latest = o
@@ -92,8 +93,12 @@ func (x *objectIndex) add(o Object, mem *Memory) error {
 // statuses are the values of Object Status that two bits stand for.
 var statuses = [...]moqt.ObjectStatus{moqt.StatusNormal, moqt.StatusEndOfGroup, moqt.StatusEndOfTrack}
 
+// layoutOf packs the lengths of an object's fields and its status, from the high bits on: the length of all fields
+// before the payload (17 bits), of the Object ID Delta (4), of the Properties Length (4; 0 if the object has no
+// properties), of what follows the properties (5), and the status (2).
 func layoutOf(o Object) uint32 {
-	layout := uint32(o.IDEnd-o.Start)<<11 | uint32(slices.Index(statuses[:], o.Status))
+	layout := uint32(o.PayloadStart-o.Start)<<15 | uint32(o.IDEnd-o.Start)<<11
+	layout |= uint32(slices.Index(statuses[:], o.Status))
 	if o.PropertiesLen > 0 {
 		after := o.PayloadStart - o.PropertiesStart - int64(o.PropertiesLen)
 		layout |= uint32(o.PropertiesStart-o.IDEnd)<<7 | uint32(after)<<2
@@ -176,12 +181,13 @@ func (x *objectIndex) covering(off int64) (Object, bool) {
 	return x.object(b, e), true
 }
 
-// receivedSince returns the offset of the first object that was received at or after t, or of the last object if none was.
+// receivedSince returns the offset of the first object that was received at or after t, or of the last object if none
+// was.
 func (x *objectIndex) receivedSince(t time.Time) int64 {
-	µs := t.UnixMicro()
+	micros := t.UnixMicro()
 	for i := range x.blocks {
 		k := &x.blocks[i]
-		e := sort.Search(len(k.entries), func(e int) bool { return k.received+int64(k.entries[e].received) >= µs })
+		e := sort.Search(len(k.entries), func(e int) bool { return k.received+int64(k.entries[e].received) >= micros })
 		if e < len(k.entries) {
 			return k.start + int64(k.entries[e].start)
 		}
@@ -208,59 +214,4 @@ func (x *objectIndex) blockEnd(b int) int64 {
 		return x.blocks[b+1].start
 	}
 	return x.latest.End
-}
-
-// AddObject indexes the next object of the log, as soon as the fields before its payload are known. Its ID and Start must follow those of
-// the previous object.
-func (l *Log) AddObject(o Object) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.objects.add(o, l.mem)
-}
-
-// Seek returns the first object held with an ID of at least id.
-func (l *Log) Seek(id uint64) (Object, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.objects.seek(id)
-}
-
-// Covering returns the object that the byte at offset off belongs to.
-func (l *Log) Covering(off int64) (Object, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.objects.covering(off)
-}
-
-// Last returns the object added last, and false if none was.
-func (l *Log) Last() (Object, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.objects.latest, l.objects.count > 0
-}
-
-// properties returns the Object Properties of o, visible or not. Only the writer may look at what is not.
-func (l *Log) properties(o Object) moqt.Properties {
-	if o.PropertiesLen == 0 {
-		return nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.head == nil || o.PropertiesStart < l.head.off {
-		return nil
-	}
-	p := make(moqt.Properties, 0, o.PropertiesLen)
-	for c := l.head.seek(o.PropertiesStart); c != nil && len(p) < o.PropertiesLen; c = c.next.Load() {
-		b := c.buf[o.PropertiesStart+int64(len(p))-c.off:]
-		p = append(p, b[:min(len(b), o.PropertiesLen-len(p))]...)
-	}
-	return p
-}
-
-// idEnd returns the offset after the Object ID Delta at offset start, visible or not. Only the writer may call it.
-func (l *Log) idEnd(start int64) int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.head.seek(start)
-	return start + int64(bits.LeadingZeros8(^c.buf[start-c.off])) + 1 // draft §1.4.1
 }

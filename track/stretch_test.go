@@ -124,7 +124,7 @@ func TestGroups(t *testing.T) {
 func TestFill(t *testing.T) {
 	k := newSink(CacheConfig{})
 	require.NoError(t, came{group: 1, objects: objects(1)}.arrive(k))
-	f := k.track.NewFill()
+	f := k.track.NewFetchWriter()
 	for _, o := range []moqt.FetchObject{
 		{Location: loc(1, 0)}, {Location: loc(1, 1)}, {Location: loc(1, 2), SubgroupID: 4}, {Location: loc(1, 3)}, {Location: loc(1, 4), Datagram: true}, {Location: loc(2, 0)},
 	} {
@@ -171,7 +171,7 @@ func TestFillOfMalformedTracks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newSink(CacheConfig{})
 			require.NoError(t, tt.came.arrive(k))
-			f := k.track.NewFill()
+			f := k.track.NewFetchWriter()
 			defer f.Close()
 			tt.object.PayloadLength = uint64(len(tt.payload))
 			err := f.Begin(&tt.object)

@@ -1,0 +1,200 @@
+package track
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"sluice/moqt"
+)
+
+// index is what is known of a track's objects: which are held, and which do not exist. All methods expect Track.mu to
+// be held.
+type index struct {
+	track    *Track
+	groups   []*group       // by id
+	largest  mark           // Largest Object: received, or told by publishers
+	received mark           // the largest object that came on a subscription
+	limit    *moqt.Location // the smallest location known not to exist, nor any after it
+	gaps     ranges         // group ids that Prior Group ID Gap says do not exist
+	absent   ranges         // all group ids known not to exist
+}
+
+// mark is a location that may be unset.
+type mark struct {
+	at  moqt.Location
+	set bool
+}
+
+func (m *mark) raise(l moqt.Location) {
+	if !m.set || m.at.Less(l) {
+		m.at, m.set = l, true
+	}
+}
+
+// search returns where in groups the id is, or would be.
+func (x *index) search(id uint64) (int, bool) {
+	return slices.BinarySearchFunc(x.groups, id, func(g *group, id uint64) int { return cmp.Compare(g.id, id) })
+}
+
+func (x *index) group(id uint64) *group {
+	if i, ok := x.search(id); ok {
+		return x.groups[i]
+	}
+	return nil
+}
+
+func (x *index) ensureGroup(id uint64) *group {
+	i, ok := x.search(id)
+	if !ok {
+		g := &group{id: id, track: x.track, touched: x.track.cache.now()}
+		x.groups = slices.Insert(x.groups, i, g)
+		x.track.cache.remember(g)
+		g.recount()
+	}
+	return x.groups[i]
+}
+
+// drop forgets a group.
+func (x *index) drop(g *group) {
+	if i, ok := x.search(g.id); ok && x.groups[i] == g {
+		x.groups = slices.Delete(x.groups, i, i+1)
+	}
+	x.track.cache.forget(g)
+}
+
+// admit is Track.admitLocked for a track that is not closed.
+func (x *index) admit(a *arrival) (*group, verdict, error) {
+	g := x.group(a.at.Group)
+	if err := a.check(x, g); err != nil {
+		return nil, 0, err
+	}
+	if x.absent.contains(a.at.Group) {
+		return nil, nonexistent, nil
+	}
+	if g != nil && g.seen.contains(a.at.Object) {
+		if p, ok := g.find(a.at.Object); !ok || !p.isTruncated() {
+			return g, duplicate, a.checkDuplicate(p)
+		}
+	}
+	if g != nil && g.absent.contains(a.at.Object) && a.status == moqt.StatusNormal {
+		return g, nonexistent, nil
+	}
+	g = x.ensureGroup(a.at.Group)
+	x.record(g, a)
+	return g, newObject, nil
+}
+
+// record takes account of a new object of group g.
+func (x *index) record(g *group, a *arrival) {
+	id := a.at.Object
+	g.touched, g.evicted = x.track.cache.now(), false
+	g.seen = g.seen.add(span{id, id})
+	if a.objectGap > 0 {
+		g.gaps = g.gaps.add(span{id - a.objectGap, id - 1})
+		g.absent = g.absent.add(span{id - a.objectGap, id - 1})
+	}
+	if a.hasGroupGap {
+		g.groupGap, g.hasGroupGap = a.groupGap, true
+		if a.groupGap > 0 {
+			x.gaps = x.gaps.add(span{g.id - a.groupGap, g.id - 1})
+			x.absent = x.absent.add(span{g.id - a.groupGap, g.id - 1})
+		}
+	}
+	switch {
+	case a.status != moqt.StatusNormal:
+		g.end(id)
+	case a.endOfGroup && id < math.MaxUint64:
+		g.end(id + 1)
+	}
+	if a.status == moqt.StatusEndOfTrack {
+		x.end(a.at)
+	}
+	x.largest.raise(a.at)
+	x.received.raise(a.at)
+	g.recount()
+}
+
+// end records that no object at l or after it exists.
+func (x *index) end(l moqt.Location) {
+	if x.limit == nil || l.Less(*x.limit) {
+		x.limit = &l
+	}
+	if l.Group < math.MaxUint64 {
+		x.absent = x.absent.add(span{l.Group + 1, math.MaxUint64})
+	}
+}
+
+// addAbsent records that no object of r exists.
+func (x *index) addAbsent(r moqt.Range) {
+	first, last := r.Start, r.End
+	if first.Group == last.Group {
+		x.addAbsentIDs(first.Group, span{first.Object, last.Object})
+		return
+	}
+	if first.Object > 0 {
+		x.addAbsentIDs(first.Group, span{first.Object, math.MaxUint64})
+		first.Group++
+	}
+	if last.Object < math.MaxUint64 {
+		x.addAbsentIDs(last.Group, span{0, last.Object})
+		if last.Group == 0 {
+			return
+		}
+		last.Group--
+	}
+	if first.Group <= last.Group {
+		x.absent = x.absent.add(span{first.Group, last.Group})
+	}
+}
+
+func (x *index) addAbsentIDs(group uint64, s span) {
+	if x.track.closed {
+		return
+	}
+	g := x.ensureGroup(group)
+	g.absent = g.absent.add(s)
+	g.recount()
+}
+
+// at is Track.At.
+func (x *index) at(r moqt.Range, notBefore time.Time, w Waker) Stretch {
+	if x.limit != nil && !r.Start.Less(*x.limit) || x.absent.contains(r.Start.Group) {
+		return x.absentGroups(r)
+	}
+	i, ok := x.search(r.Start.Group)
+	if !ok {
+		return x.unknownGroups(r, i)
+	}
+	return x.groups[i].at(r, notBefore, w)
+}
+
+// absentGroups returns the stretch of absent groups that r starts in.
+func (x *index) absentGroups(r moqt.Range) Stretch {
+	s := Stretch{Existence: Absent, Range: r}
+	if x.limit == nil || r.Start.Less(*x.limit) {
+		run, _ := x.absent.from(r.Start.Group)
+		s.Range.End = smaller(r.End, moqt.Location{Group: run.hi, Object: math.MaxUint64})
+	}
+	return s
+}
+
+// unknownGroups returns the stretch of groups before groups[i] that are not known to be absent.
+func (x *index) unknownGroups(r moqt.Range, i int) Stretch {
+	s := Stretch{Existence: Unknown, Range: r}
+	if i < len(x.groups) {
+		s.Range.End = smaller(s.Range.End, moqt.Location{Group: x.groups[i].id - 1, Object: math.MaxUint64})
+	}
+	if run, ok := x.absent.from(r.Start.Group); ok {
+		s.Range.End = smaller(s.Range.End, moqt.Location{Group: run.lo - 1, Object: math.MaxUint64})
+	}
+	return s
+}
+
+func smaller(a, b moqt.Location) moqt.Location {
+	if b.Less(a) {
+		return b
+	}
+	return a
+}

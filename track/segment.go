@@ -1,0 +1,143 @@
+package track
+
+import (
+	"time"
+
+	"sluice/moqt"
+)
+
+// Segment is a run of objects of one subgroup in one log, such as one stream of a publisher delivered. A subgroup is
+// one segment unless its stream was reset and later objects came on another.
+type Segment struct {
+	Log             *Log
+	Group, Subgroup uint64
+	Priority        uint8 // Publisher Priority
+
+	First         uint64 // id of the first object
+	Start         int64  // offset of its Object ID Delta
+	FirstObject   bool   // First is the first object ever published in the subgroup (FIRST_OBJECT, draft §11.4.2)
+	EndOfGroup    bool   // the subgroup contains the largest object of the group (END_OF_GROUP)
+	HasProperties bool   // each object has the Properties field (PROPERTIES)
+
+	// Owner is that of the Source whose stream's bytes the log holds, at their offsets; nil if the log was put together
+	// from objects.
+	Owner any
+
+	fetched bool // the objects came by FETCH: subscribers were not sent them
+}
+
+// accepts reports whether o is the next object of the segment's subgroup (draft §11.4.3) and can be encoded as the
+// segment's objects are. previous is the id of the object before o on its stream, if there is one.
+func (s *Segment) accepts(o Object, previous uint64, hasPrevious bool) bool {
+	last, _ := s.Log.Last()
+	next := o.ID == last.ID+1 || hasPrevious && previous == last.ID
+	complete := s.Log.End() == last.End
+	return next && complete && (s.HasProperties || o.PropertiesLen == 0)
+}
+
+// endsIn reports whether o is the object that the segment's log ends in the middle of.
+func (s *Segment) endsIn(o Object) bool {
+	last, _ := s.Log.Last()
+	return last.ID == o.ID && s.Log.End() < last.End
+}
+
+// appendHeader writes the fields of o that precede its payload.
+func (s *Segment) appendHeader(o Object, p moqt.Properties) {
+	delta := o.ID
+	if last, ok := s.Log.Last(); ok {
+		delta -= last.ID + 1
+	}
+	k := Object{ID: o.ID, Start: s.Log.End(), Status: o.Status, Received: o.Received}
+	b := moqt.AppendVarint(nil, delta)
+	k.IDEnd = k.Start + int64(len(b))
+	if s.HasProperties {
+		b = moqt.AppendVarint(b, uint64(len(p)))
+		if len(p) > 0 {
+			k.PropertiesStart, k.PropertiesLen = k.Start+int64(len(b)), len(p)
+		}
+		b = append(b, p...)
+	}
+	b = moqt.AppendVarint(b, uint64(o.PayloadLen()))
+	if o.PayloadLen() == 0 {
+		b = moqt.AppendVarint(b, uint64(o.Status))
+	}
+	k.PayloadStart = k.Start + int64(len(b))
+	k.End = k.PayloadStart + o.PayloadLen()
+	s.Log.AddObject(k)
+	s.Log.Append(b)
+}
+
+// Datagram is an object with forwarding preference Datagram.
+type Datagram struct {
+	Group, ID  uint64
+	Priority   uint8
+	Status     moqt.ObjectStatus
+	EndOfGroup bool // no object with a larger id exists in the group
+	Properties []byte
+	Payload    []byte
+	Received   time.Time
+
+	fetched bool // it came by FETCH: subscribers were not sent it
+}
+
+func (d *Datagram) arrival() arrival {
+	a := arrival{
+		at: moqt.Location{Group: d.Group, Object: d.ID}, datagram: true,
+		priority: d.Priority, status: d.Status, endOfGroup: d.EndOfGroup,
+	}
+	a.setProperties(d.Properties)
+	return a
+}
+
+// memory is what the datagram occupies, in bytes.
+func (d *Datagram) memory() int64 {
+	return datagramSize + int64(cap(d.Properties)) + int64(cap(d.Payload))
+}
+
+// place is where an object is held: in a segment or a datagram.
+type place struct {
+	segment  *Segment
+	object   Object
+	datagram *Datagram
+}
+
+func (p place) id() uint64 {
+	if p.datagram != nil {
+		return p.datagram.ID
+	}
+	return p.object.ID
+}
+
+func (p place) payloadLen() int64 {
+	if p.datagram != nil {
+		return int64(len(p.datagram.Payload))
+	}
+	return p.object.PayloadLen()
+}
+
+// wasSent reports whether the object came on a subscription.
+func (p place) wasSent() bool {
+	return p.datagram != nil && !p.datagram.fetched || p.segment != nil && !p.segment.fetched
+}
+
+// isComplete reports whether all of the object has come.
+func (p place) isComplete() bool {
+	return p.datagram != nil || p.object.End <= p.segment.Log.End()
+}
+
+// isTruncated reports whether the end of the object will never come.
+func (p place) isTruncated() bool {
+	if p.datagram != nil {
+		return false
+	}
+	state, _ := p.segment.Log.State()
+	return state == Reset && !p.isComplete()
+}
+
+// isServable reports whether the object is recent enough and will be complete.
+func (p place) isServable(notBefore time.Time) bool {
+	if p.datagram != nil {
+		return p.datagram.Status == moqt.StatusNormal && !p.datagram.Received.Before(notBefore)
+	}
+	return p.object.Status == moqt.StatusNormal && !p.object.Received.Before(notBefore) && !p.isTruncated()
+}
