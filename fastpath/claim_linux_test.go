@@ -1,7 +1,6 @@
 package fastpath_test
 
 import (
-	"crypto/sha256"
 	"crypto/tls"
 	"encoding/binary"
 	"log/slog"
@@ -313,14 +312,14 @@ type peerPackets struct {
 func newPeerPackets(t *testing.T) *peerPackets {
 	secret := make([]byte, 32)
 	p := new(peerPackets)
-	for label, out := range map[string][]byte{
-		"quic key": p.keys.Key[:], "quic iv": p.keys.IV[:], "quic hp": p.keys.HeaderProtection[:],
-	} {
-		require.NoError(t, packet.ExpandLabel(out, sha256.New, secret, label))
-	}
-	key, header, err := packet.NewKey(0, tls.TLS_CHACHA20_POLY1305_SHA256, packet.Version1, secret)
+	m, err := packet.Derive(tls.TLS_CHACHA20_POLY1305_SHA256, packet.Version1, secret)
 	require.NoError(t, err)
-	p.seal.Install(0, key, header)
+	copy(p.keys.Key[:], m.Key)
+	copy(p.keys.IV[:], m.IV)
+	copy(p.keys.HeaderProtection[:], m.HeaderProtection)
+	key, err := packet.NewKey(0, tls.TLS_CHACHA20_POLY1305_SHA256, packet.Version1, secret)
+	require.NoError(t, err)
+	p.seal.Install(0, key)
 	return p
 }
 

@@ -23,10 +23,10 @@ import (
 func BenchmarkSeal(b *testing.B) {
 	for _, suite := range []uint16{tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384, tls.TLS_CHACHA20_POLY1305_SHA256} {
 		b.Run(tls.CipherSuiteName(suite), func(b *testing.B) {
-			k, h, err := packet.NewKey(0, suite, packet.Version1, testSecret)
+			k, err := packet.NewKey(0, suite, packet.Version1, testSecret)
 			require.NoError(b, err)
 			var s packet.Sealer
-			s.Install(0, k, h)
+			s.Install(0, k)
 			p := make([]byte, 1200-packet.TagLength, 1200)
 			b.SetBytes(1200)
 			b.ReportAllocs()

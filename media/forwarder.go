@@ -1,7 +1,6 @@
 package media
 
 import (
-	"crypto/sha256"
 	"crypto/tls"
 	"net"
 	"net/netip"
@@ -117,7 +116,7 @@ func (s *Sender) handOverKeys(phase uint64, suite uint16, version uint32, read, 
 			continue
 		}
 		var k claim.PacketKeys
-		if err := deriveKeys(&k, d.secret); err != nil {
+		if err := deriveKeys(&k, suite, version, d.secret); err != nil {
 			s.loop.log.Error("media cannot be sent on a connection", "error", err)
 			s.close()
 			return
@@ -127,13 +126,13 @@ func (s *Sender) handOverKeys(phase uint64, suite uint16, version uint32, read, 
 	}
 }
 
-func deriveKeys(k *claim.PacketKeys, secret []byte) error {
-	for label, out := range map[string][]byte{"quic key": k.Key[:], "quic iv": k.IV[:], "quic hp": k.HeaderProtection[:]} {
-		if err := packet.ExpandLabel(out, sha256.New, secret, label); err != nil {
-			return err
-		}
-	}
-	return nil
+func deriveKeys(k *claim.PacketKeys, suite uint16, version uint32, secret []byte) error {
+	m, err := packet.Derive(suite, version, secret)
+	copy(k.Key[:], m.Key)
+	copy(k.IV[:], m.IV)
+	copy(k.HeaderProtection[:], m.HeaderProtection)
+	m.Erase()
+	return err
 }
 
 // sharePath tells the forwarder where packets go, after there is a ledger.

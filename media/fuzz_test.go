@@ -104,8 +104,7 @@ func (z *fuzzed) act() {
 		if z.phases < 200 {
 			z.phases++
 			secret := []byte{31: byte(z.phases)}
-			k, _, _ := packet.NewKey(uint64(z.phases), z.peer.suite, packet.Version1, secret)
-			z.peer.keys = append(z.peer.keys, k)
+			z.peer.opener.Update(secret)
 			z.s.Keys(uint64(z.phases), z.peer.suite, packet.Version1, nil, secret)
 		}
 	case 13:

@@ -2,7 +2,6 @@ package media
 
 import (
 	"crypto/tls"
-	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
@@ -15,6 +14,7 @@ import (
 
 	"sluice/clock"
 	"sluice/internal/packet"
+	"sluice/internal/packet/packettest"
 	"sluice/track"
 )
 
@@ -73,6 +73,8 @@ type world struct {
 var testSecret = []byte("a traffic secret of 32 bytes....")
 
 const testMTU = 1280
+
+const time10 = 10 * time.Millisecond
 
 type worldConfig struct {
 	sender SenderConfig
@@ -229,8 +231,7 @@ func (p *wirePacket) String() string {
 type peer struct {
 	t         testing.TB
 	suite     uint16
-	keys      []*packet.Key
-	header    packet.HeaderProtection
+	opener    *packettest.Opener
 	received  spans // packet numbers
 	streams   map[int64]*receivedStream
 	datagrams [][]byte
@@ -246,11 +247,10 @@ type receivedStream struct {
 }
 
 func newPeer(t testing.TB, suite uint16) *peer {
-	p := &peer{t: t, suite: suite, streams: make(map[int64]*receivedStream)}
-	k, h, err := packet.NewKey(0, suite, packet.Version1, testSecret)
-	require.NoError(t, err)
-	p.keys, p.header = []*packet.Key{k}, h
-	return p
+	return &peer{
+		t: t, suite: suite, opener: packettest.NewOpener(t, suite, packet.Version1, testSecret),
+		streams: make(map[int64]*receivedStream),
+	}
 }
 
 // open removes protection, and parses the frame. The packet has arrived then.
@@ -261,33 +261,11 @@ func (p *peer) open(sent sentPacket) *wirePacket {
 }
 
 func (p *peer) decrypt(sent sentPacket) *wirePacket {
-	b := slices.Clone(sent.data)
-	header := 1 + len(sent.route.destConnID) + packet.NumberLength
-	require.Equal(p.t, sent.route.destConnID, b[1:header-packet.NumberLength], "destination connection ID")
-	var mask [packet.SampleLength]byte
-	copy(mask[:], b[header:])
-	p.header.Apply(&mask)
-	b[0] ^= mask[0] & 0x1f
-	for i := range packet.NumberLength {
-		b[header-packet.NumberLength+i] ^= mask[1+i]
-	}
-	require.Equal(p.t, byte(0x43), b[0]&^0x04, "first byte %#x", b[0])
-	number := uint64(binary.BigEndian.Uint32(b[header-packet.NumberLength:]))
-	phase := b[0] >> 2 & 1
-	for i := len(p.keys) - 1; i >= 0; i-- {
-		if byte(i&1) != phase {
-			continue
-		}
-		nonce := p.keys[i].Iv
-		binary.BigEndian.PutUint64(nonce[4:], binary.BigEndian.Uint64(nonce[4:])^number)
-		if plain, err := p.keys[i].Aead.Open(nil, nonce[:], b[header:], b[:header]); err == nil {
-			q := parseFrame(p.t, plain)
-			q.number, q.phase, q.size, q.route = int64(number), phase, len(b), sent.route
-			return q
-		}
-	}
-	p.t.Fatalf("packet %d with key phase %d cannot be opened", number, phase)
-	return nil
+	require.Equal(p.t, sent.route.destConnID, sent.data[1:1+len(sent.route.destConnID)], "destination connection ID")
+	o := p.opener.Open(sent.data, len(sent.route.destConnID))
+	q := parseFrame(p.t, o.Payload)
+	q.number, q.phase, q.size, q.route = int64(o.Number), o.Phase, len(sent.data), sent.route
+	return q
 }
 
 func (p *peer) deliver(q *wirePacket) {

@@ -64,7 +64,7 @@ func (s *Sender) Keys(phase uint64, suite uint16, version uint32, read, write []
 	if write == nil {
 		return
 	}
-	key, header, err := packet.NewKey(phase, suite, version, write)
+	key, err := packet.NewKey(phase, suite, version, write)
 	if err != nil {
 		s.loop.log.Error("media cannot be sent on a connection", "error", err)
 		return
@@ -75,8 +75,8 @@ func (s *Sender) Keys(phase uint64, suite uint16, version uint32, read, write []
 		return
 	}
 	s.suite = suite
-	s.seal.Install(phase, key, header)
-	s.keyLimit = key.Limit
+	s.seal.Install(phase, key)
+	s.keyLimit = key.Limit()
 	if phase > 0 {
 		// The key is in its place before a packet number can ask for it.
 		s.keyFirst = s.state.NextPN.Add(1<<claim.GenerationShift) & claim.NumberMask

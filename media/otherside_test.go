@@ -73,12 +73,12 @@ type tapped struct {
 
 func (h tapped) Keys(phase uint64, suite uint16, version uint32, read, write []byte) {
 	if write != nil {
-		k, header, err := packet.NewKey(phase, suite, version, write)
+		k, err := packet.NewKey(phase, suite, version, write)
 		if err != nil {
 			panic(err)
 		}
 		h.other.mu.Lock()
-		h.other.seal.Install(phase, k, header)
+		h.other.seal.Install(phase, k)
 		h.other.mu.Unlock()
 	}
 	h.Sender.Keys(phase, suite, version, read, write)

@@ -237,7 +237,7 @@ func (s *Sender) canSend() Reason {
 	switch {
 	case s.route == nil:
 		return BlockedPath
-	case s.seal.Header == nil:
+	case !s.seal.Ready():
 		return BlockedKey
 	case s.state.NextPN.Load()&claim.NumberMask-s.keyFirst >= s.keyLimit:
 		return BlockedKey

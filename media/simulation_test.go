@@ -29,6 +29,7 @@ type simulation struct {
 	consumed           map[int64]int64
 	arrived            int64
 	done               int
+	updates            int // of the keys
 	dropped, delivered int
 }
 
@@ -126,10 +127,9 @@ func (m *simulation) transmit() {
 }
 
 func (m *simulation) updateKeys() {
-	k, _, err := packet.NewKey(1, m.peer.suite, packet.Version1, []byte(fmt.Sprintf("secret %25d", len(m.peer.keys))))
-	require.NoError(m.t, err)
-	m.s.Keys(uint64(len(m.peer.keys)), m.peer.suite, packet.Version1, nil, []byte(fmt.Sprintf("secret %25d", len(m.peer.keys))))
-	m.peer.keys = append(m.peer.keys, k)
+	m.updates++
+	secret := fmt.Appendf(nil, "secret %25d", m.updates)
+	m.s.Keys(m.peer.opener.Update(secret), m.peer.suite, packet.Version1, nil, secret)
 }
 
 func (m *simulation) send(p sentPacket) {

@@ -6,17 +6,21 @@ import "encoding/binary"
 const (
 	FramePing              = 0x01
 	FrameResetStream       = 0x04
-	FrameStream            = 0x08
-	FrameStreamFIN         = 0x01
-	FrameStreamOffset      = 0x04
+	FrameStream            = 0x08 // with flags
 	FrameDataBlocked       = 0x14
 	FrameStreamDataBlocked = 0x15
 	FrameStreamsBlockedUni = 0x17
 	FrameDatagram          = 0x30 // without a length: it extends to the end of the packet
 )
 
+// Flags of FrameStream. Without a length, the frame extends to the end of the packet.
+const (
+	FrameStreamFIN    = 0x01
+	FrameStreamOffset = 0x04
+)
+
 // appendVarint appends a variable-length integer (RFC 9000 §16).
-func AppendVarint(b []byte, v uint64) []byte {
+func appendVarint(b []byte, v uint64) []byte {
 	switch {
 	case v < 1<<6:
 		return append(b, byte(v))
@@ -28,7 +32,8 @@ func AppendVarint(b []byte, v uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, v|3<<62)
 }
 
-func VarintLength(v uint64) int {
+// varintLength returns how many bytes appendVarint appends.
+func varintLength(v uint64) int {
 	switch {
 	case v < 1<<6:
 		return 1
@@ -40,7 +45,7 @@ func VarintLength(v uint64) int {
 	return 8
 }
 
-// appendStreamHeader appends a STREAM frame up to its data, which extends to the end of the packet.
+// AppendStreamHeader appends a STREAM frame up to its data, which extends to the end of the packet.
 func AppendStreamHeader(b []byte, id, offset int64, fin bool) []byte {
 	t := byte(FrameStream)
 	if offset > 0 {
@@ -49,26 +54,27 @@ func AppendStreamHeader(b []byte, id, offset int64, fin bool) []byte {
 	if fin {
 		t |= FrameStreamFIN
 	}
-	b = AppendVarint(append(b, t), uint64(id))
+	b = appendVarint(append(b, t), uint64(id))
 	if offset > 0 {
-		b = AppendVarint(b, uint64(offset))
+		b = appendVarint(b, uint64(offset))
 	}
 	return b
 }
 
+// StreamHeaderLength returns how many bytes AppendStreamHeader appends.
 func StreamHeaderLength(id, offset int64) int {
-	n := 1 + VarintLength(uint64(id))
+	n := 1 + varintLength(uint64(id))
 	if offset > 0 {
-		n += VarintLength(uint64(offset))
+		n += varintLength(uint64(offset))
 	}
 	return n
 }
 
-// appendFrame appends a frame that consists of a type and integers.
+// AppendFrame appends a frame that consists of a type and integers.
 func AppendFrame(b []byte, t byte, fields ...uint64) []byte {
 	b = append(b, t)
 	for _, f := range fields {
-		b = AppendVarint(b, f)
+		b = appendVarint(b, f)
 	}
 	return b
 }

@@ -1,0 +1,58 @@
+package packet_test
+
+import (
+	"crypto/tls"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/packet"
+	"sluice/internal/packet/packettest"
+)
+
+var suites = []uint16{
+	tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384, tls.TLS_CHACHA20_POLY1305_SHA256,
+}
+
+// A peer opens what a sealer seals, before and after a key update, also in the middle of the packet number space.
+func TestSeal(t *testing.T) {
+	for _, suite := range suites {
+		for _, version := range []uint32{packet.Version1, packet.Version2} {
+			t.Run(tls.CipherSuiteName(suite), func(t *testing.T) {
+				secrets := [][]byte{[]byte("a traffic secret of 32 bytes...."), []byte("another secret of 32 bytes......")}
+				var s packet.Sealer
+				opener := packettest.NewOpener(t, suite, version, secrets[0])
+				require.EqualValues(t, 1, opener.Update(secrets[1]))
+				for generation, secret := range secrets {
+					k, err := packet.NewKey(uint64(generation), suite, version, secret)
+					require.NoError(t, err)
+					s.Install(uint64(generation), k)
+				}
+				for generation := range uint64(2) {
+					first := byte(0x43 | generation<<2)
+					p := append(make([]byte, 0, 100), first, 9, 9, 0x12, 0x34, 0x56, 0x78)
+					p = s.Seal(append(p, "payload"...), 7, 0x1234_5678, generation)
+					require.Len(t, p, 7+len("payload")+packet.TagLength)
+					require.Equal(t, []byte{9, 9}, p[1:3], "the connection ID is not masked")
+					require.Equal(t, packettest.Packet{Number: 0x1234_5678, Phase: byte(generation), Payload: []byte("payload")},
+						opener.Open(p, 2))
+				}
+			})
+		}
+	}
+}
+
+func TestSealDoesNotAllocate(t *testing.T) {
+	for _, suite := range suites {
+		k, err := packet.NewKey(0, suite, packet.Version1, make([]byte, 32))
+		require.NoError(t, err)
+		var s packet.Sealer
+		s.Install(0, k)
+		p := make([]byte, 100, 100+packet.TagLength)
+		want := 0.0
+		if suite == tls.TLS_CHACHA20_POLY1305_SHA256 {
+			want = 1 // the cipher of the header
+		}
+		require.LessOrEqual(t, testing.AllocsPerRun(100, func() { s.Seal(p, 10, 1, 0) }), want)
+	}
+}
