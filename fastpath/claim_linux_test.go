@@ -277,7 +277,7 @@ func TestKernelOpens(t *testing.T) {
 	r.sub.MaxUni.Store(1 << 20)
 	for i := range int64(streams) {
 		id := 4*i + 3
-		header := moqt.AppendSubgroupHeader(nil, moqt.Draft18, moqt.SubgroupHeader{TrackAlias: 7, GroupID: uint64(i), SubgroupIDMode: moqt.SubgroupIDZero})
+		header := moqt.AppendSubgroupHeader(nil, moqt.Versions()[0], moqt.SubgroupHeader{TrackAlias: 7, GroupID: uint64(i), SubgroupIDMode: moqt.SubgroupIDZero})
 		p := r.packets.stream(kernelCID, id, 0, append(header, "object"...), false)
 		before := r.sub.Packets.Load()
 		var running sync.WaitGroup

@@ -59,7 +59,7 @@ func TestPrefix(t *testing.T) {
 	values := []uint64{0, 1, 127, 128, 1<<14 - 1, 1 << 14, 1<<21 - 1, 1 << 28, 1<<35 + 1, 1 << 42, 1 << 49, 1<<56 - 1, 1 << 56, 1<<64 - 1}
 	id := uint64(3)
 	for typ := range 0x80 {
-		h, _, err := moqt.ParseSubgroupHeader(moqt.Draft18, concat(typ, 0xff, make([]byte, 40)))
+		h, _, err := moqt.ParseSubgroupHeader(moqt.Versions()[0], concat(typ, 0xff, make([]byte, 40)))
 		if err != nil {
 			continue // no type of a subgroup
 		}
@@ -84,9 +84,9 @@ func TestPrefix(t *testing.T) {
 		want.TrackAlias = sub.Alias
 		require.NoError(t, r.SetTrack(5, 128, []subscription{sub}))
 		objects := concat(vi64(first), 3, "abc")
-		r.publish(stream(id, 0, 1, append(moqt.AppendSubgroupHeader(nil, moqt.Draft18, h), objects...)))
+		r.publish(stream(id, 0, 1, append(moqt.AppendSubgroupHeader(nil, moqt.Versions()[0], h), objects...)))
 		got := r.receive(s)
-		require.Equal(t, append(moqt.AppendSubgroupHeader(nil, moqt.Draft18, want), objects...), got.data, "type %#x", typ)
+		require.Equal(t, append(moqt.AppendSubgroupHeader(nil, moqt.Versions()[0], want), objects...), got.data, "type %#x", typ)
 		id += 4
 	}
 	require.Greater(t, id, uint64(4*40))

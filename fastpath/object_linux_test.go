@@ -19,7 +19,7 @@ import (
 // objectDatagram is an OBJECT_DATAGRAM as package moqt writes it, after a prefix.
 func objectDatagram(t testing.TB, prefix []byte, alias uint64, o moqt.ObjectDatagram) []byte {
 	o.TrackAlias = alias
-	b, err := moqt.AppendDatagramHeader(slices.Clone(prefix), moqt.Draft18, &o)
+	b, err := moqt.AppendDatagramHeader(slices.Clone(prefix), moqt.Versions()[0], &o)
 	require.NoError(t, err)
 	return append(b, o.Payload...)
 }
@@ -242,7 +242,7 @@ func TestObjectsAreClaimedOnce(t *testing.T) {
 		running.Wait()
 		for i, s := range r.subscribers {
 			for range r.kernel.subscribers[i].Packets {
-				o, err := moqt.ParseObjectDatagram(moqt.Draft18, r.receiveDatagram(s))
+				o, err := moqt.ParseObjectDatagram(moqt.Versions()[0], r.receiveDatagram(s))
 				require.NoError(t, err)
 				got[fmt.Sprint(i, " ", o.Location.Group, " ", o.Location.Object)]++
 			}

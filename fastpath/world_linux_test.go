@@ -67,7 +67,7 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 			coalesce = func() time.Duration { return time.Millisecond }
 		}
 		l, err = transport.Listen(":4443", transport.Config{
-			Certificate: &cert, Protocols: []string{moqt.Draft18.ALPN()}, Logger: log, Coalesce: coalesce,
+			Certificate: &cert, Protocols: moqt.ALPNs(), Logger: log, Coalesce: coalesce,
 			NewHooks: func(net.PacketConn) quic.Hooks {
 				<-ready
 				sender := cfg.sender
@@ -148,7 +148,7 @@ func (w *world) connect(from *lab.Host, scheme string, h session.Handler, limits
 	defer cancel()
 	at := netip.AddrPortFrom(addr, 4443).String()
 	conn, err := transport.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, at), transport.ClientConfig{
-		Protocols: []string{moqt.Draft18.ALPN()}, CertificateSHA256: w.hash, Limits: limits,
+		Protocols: moqt.ALPNs(), CertificateSHA256: w.hash, Limits: limits,
 		ListenUDP: func(string, *net.UDPAddr) (*net.UDPConn, error) { return from.ListenUDP(netip.AddrPort{}) },
 	})
 	require.NoError(w, err)

@@ -38,7 +38,7 @@ func newNetwork(t *testing.T) *network {
 	var loop *media.Loop
 	var loopErr error
 	l, err := transport.Listen("127.0.0.1:0", transport.Config{
-		Certificate: &cert, Protocols: []string{moqt.Draft18.ALPN()}, Logger: quiet,
+		Certificate: &cert, Protocols: moqt.ALPNs(), Logger: quiet,
 		NewHooks: func(pc net.PacketConn) quic.Hooks {
 			once.Do(func() { loop, loopErr = media.NewLoop(pc, media.Config{Logger: quiet}) })
 			return loop.NewSender(media.SenderConfig{Events: r.Events()})
@@ -81,7 +81,7 @@ func (n *network) dial(scheme string, h session.Handler) (*session.Session, tran
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	conn, err := transport.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, n.addr), transport.ClientConfig{
-		Protocols: []string{moqt.Draft18.ALPN()}, CertificateSHA256: n.hash,
+		Protocols: moqt.ALPNs(), CertificateSHA256: n.hash,
 	})
 	require.NoError(n.t, err)
 	cfg := session.Config{Handler: h, Logger: slog.New(slog.DiscardHandler)}

@@ -72,7 +72,7 @@ func (c *crowd) join(n int) {
 
 // subscribe opens a session and subscribes.
 func (c *crowd) subscribe(ctx context.Context) error {
-	conn, err := c.transport.Dial(ctx, c.relay, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{moqt.Draft18.ALPN()}},
+	conn, err := c.transport.Dial(ctx, c.relay, &tls.Config{InsecureSkipVerify: true, NextProtos: moqt.ALPNs()},
 		&quic.Config{EnableDatagrams: true, MaxIdleTimeout: time.Minute, KeepAlivePeriod: 20 * time.Second})
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (c *crowd) subscribe(ctx context.Context) error {
 		return err
 	}
 	_ = request.SetReadDeadline(time.Now().Add(joinTime))
-	m, err := moqt.NewReader(request, moqt.Draft18).Read()
+	m, err := moqt.NewReader(request, moqt.Versions()[0]).Read()
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (c *crowd) subscribe(ctx context.Context) error {
 }
 
 func send(w io.Writer, m moqt.Message) error {
-	b, err := moqt.AppendMessage(nil, moqt.Draft18, m)
+	b, err := moqt.AppendMessage(nil, moqt.Versions()[0], m)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (c *crowd) drain(stream *quic.ReceiveStream) {
 		if _, err := io.ReadFull(stream, first[n:n+1]); err != nil {
 			return
 		}
-		kind, err := moqt.ParseStreamKind(moqt.Draft18, first[:n+1])
+		kind, err := moqt.ParseStreamKind(moqt.Versions()[0], first[:n+1])
 		if errors.Is(err, moqt.ErrIncomplete) {
 			continue
 		}
