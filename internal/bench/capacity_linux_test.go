@@ -9,7 +9,8 @@ import (
 )
 
 func TestOverSubscribers(t *testing.T) {
-	require.Equal(t, result.Series{Time: []float64{10, 20, 40}, Value: []float64{1, 2, 7}}, overSubscribers(map[int]float64{40: 7, 10: 1, 20: 2}))
+	require.Equal(t, result.Series{Time: []float64{10, 20, 40}, Value: []float64{1, 2, 7}},
+		overSubscribers(map[int]float64{40: 7, 10: 1, 20: 2}))
 }
 
 func TestCapacityDecides(t *testing.T) {

@@ -21,7 +21,7 @@ func TestConfig(t *testing.T) {
 		"at least one relay":                                              func(c *Config) { c.Systems = nil },
 		"two relays are named sluice":                                     func(c *Config) { c.Systems = append(c.Systems, c.Systems[0]) },
 		`there is no scenario "jitter"`:                                   func(c *Config) { c.Kinds = []string{result.KindCPU, "jitter"} },
-		"--subscribers: 0: must be between 1 and 1000":                    func(c *Config) { c.Subscribers = []int{1, 0} },
+		"--subscribers: 0: must be between 1 and 1000":                    func(c *Config) { c.Subscribers = []int{0} },
 		"--max-capacity: 1001: must be between 1 and 1000":                func(c *Config) { c.MaxCapacity = 1001 },
 		"--repetitions: -1: must be between 1 and 100":                    func(c *Config) { c.Repetitions = -1 },
 		"--duration: 10ms: must be between 1s and 10m0s":                  func(c *Config) { c.Duration = 10 * time.Millisecond },
@@ -35,5 +35,6 @@ func TestConfig(t *testing.T) {
 	usual, fast := good().withDefaults(), good()
 	fast.Rate = 5e6
 	require.Equal(t, "cpu/10/idle", usual.scenario(result.KindCPU, "10/idle", "10", usual.mockParams(10)).Name)
-	require.Equal(t, "cpu/10/idle/5Mbit", fast.scenario(result.KindCPU, "10/idle", "10", fast.mockParams(10)).Name, "other media, another scenario")
+	require.Equal(t, "cpu/10/idle/5Mbit", fast.scenario(result.KindCPU, "10/idle", "10", fast.mockParams(10)).Name,
+		"other media, another scenario")
 }

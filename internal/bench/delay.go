@@ -34,7 +34,8 @@ func measureDelays(packets []lab.Packet, subscribers int) (d delays) {
 	}
 	for _, targets := range frames {
 		if len(targets) == subscribers {
-			first, last := slices.MinFunc(targets, by(lab.BurstDelay.First)), slices.MaxFunc(targets, by(lab.BurstDelay.Last))
+			first, last := slices.MinFunc(targets, by(lab.BurstDelay.First)),
+				slices.MaxFunc(targets, by(lab.BurstDelay.Last))
 			d.fanoutFirst = append(d.fanoutFirst, milliseconds(first.First()))
 			d.fanoutLast = append(d.fanoutLast, milliseconds(last.Last()))
 		}

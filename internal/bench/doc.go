@@ -13,6 +13,7 @@
 //	│   ├── load     load generators: publisher, subscribers, hog
 //	│   │   └── video    what they publish and verify, and what a viewer would have seen
 //	│   └── procfs   what processes and the machine used
+//	├── syscalls the system calls of a process, counted
 //	└── result   what was found: statistics, comparisons, results.json
 //	report       pages, tables and plots of a result
 //	└── chart    what one plot shows, and its drawing

@@ -27,7 +27,8 @@ func TestSummarize(t *testing.T) {
 		o.addValues("first", delays)
 		return *o
 	}
-	s := summarize("a", []outcome{run(1, upTo(60), ""), run(100, upTo(10), "busy", "noisy"), run(3, upTo(60), "", "noisy")})
+	s := summarize("a", []outcome{run(1, upTo(60), ""), run(100, upTo(10), "busy", "noisy"),
+		run(3, upTo(60), "", "noisy")})
 	require.Equal(t, 2, s.Runs)
 	require.Empty(t, s.Unusable)
 	require.Equal(t, []string{"noisy"}, s.Notes)
@@ -35,7 +36,8 @@ func TestSummarize(t *testing.T) {
 	require.Equal(t, result.Statistic{Median: 1, Min: .5, Max: 1.5}, s.Breakdowns["cpu"]["relay"])
 	require.Equal(t, 120, s.Distributions["first"].Count)
 	require.Equal(t, result.Statistic{Median: 30, Min: 30, Max: 30}, s.Metrics["first.p50"])
-	require.Equal(t, result.Statistic{Median: 60, Min: 60, Max: 60}, s.Metrics["first.p99"], "no run alone has enough values for this, but all have")
+	require.Equal(t, result.Statistic{Median: 60, Min: 60, Max: 60}, s.Metrics["first.p99"],
+		"no run alone has enough values for this, but all have")
 	require.NotContains(t, s.Metrics, "first.p99.9")
 
 	s = summarize("a", []outcome{run(1, nil, "first reason"), run(1, nil, "second reason")})
@@ -47,9 +49,10 @@ func TestSummarize(t *testing.T) {
 func usageOf(change func(*trial.Usage)) *trial.Usage {
 	u := &trial.Usage{
 		Period: 10 * time.Second, Cores: 2, Busy: 4 * time.Second, Others: time.Second, Idle: .05,
-		Relay:     procfs.ProcessTimes{User: 600 * time.Millisecond, System: 400 * time.Millisecond},
-		Publisher: procfs.ProcessTimes{User: 500 * time.Millisecond}, Subscribers: procfs.ProcessTimes{User: 700 * time.Millisecond},
-		EBPF: 200 * time.Millisecond, Packets: 10_000, Sessions: 10, KernelPackets: 9000, UserPackets: 1000,
+		Relay:       procfs.ProcessTimes{User: 600 * time.Millisecond, System: 400 * time.Millisecond},
+		Publisher:   procfs.ProcessTimes{User: 500 * time.Millisecond},
+		Subscribers: procfs.ProcessTimes{User: 700 * time.Millisecond},
+		EBPF:        200 * time.Millisecond, Packets: 10_000, Sessions: 10, KernelPackets: 9000, UserPackets: 1000,
 		LateP99: time.Millisecond, FrameInterval: 40 * time.Millisecond,
 	}
 	if change != nil {
@@ -64,8 +67,10 @@ func TestUsage(t *testing.T) {
 	o.addCPU(usageOf(nil))
 	require.Empty(t, o.Notes)
 	for name, want := range map[string]float64{
-		"cpu.system": 25, "cpu.relay": 12, "cpu.relay.user": 6, "cpu.ebpf": 2, "cpu.publisher": 5, "cpu.subscribers": 7, "cpu.subscriber": 1.2,
-		"cpu.packet": 250, "cpu.packet.relay": 120, "busy": 20, "kernel": 90, "others": 10, "generator": 12, "packets": 10_000, "late": 1,
+		"cpu.system": 25, "cpu.relay": 12, "cpu.relay.user": 6, "cpu.ebpf": 2, "cpu.publisher": 5,
+		"cpu.subscribers": 7, "cpu.subscriber": 1.2,
+		"cpu.packet": 250, "cpu.packet.relay": 120, "busy": 20, "kernel": 90, "others": 10, "generator": 12,
+		"packets": 10_000, "late": 1,
 	} {
 		require.InDelta(t, want, o.Metrics[name], 1e-9, name)
 		require.Contains(t, quantities, name)

@@ -56,7 +56,8 @@ func TestPlans(t *testing.T) {
 		"delay/1/idle/clip.mp4", "cpu/1/idle/clip.mp4", "memory/1/idle/clip.mp4",
 		"syscalls/10", "capacity/400", "congestion/constant", "congestion/step",
 	}, names(Config{Subscribers: []int{1, 100}, Clip: "media/clip.mp4"}))
-	require.Equal(t, []string{"congestion/constant"}, names(Config{Kinds: []string{result.KindCongestion}, Brief: true}))
+	require.Equal(t, []string{"congestion/constant"},
+		names(Config{Kinds: []string{result.KindCongestion}, Brief: true}))
 	require.Equal(t, []string{"memory/1/idle"},
 		names(Config{Kinds: []string{result.KindMemory}, Subscribers: []int{1}, MaxCapacity: 100}))
 }

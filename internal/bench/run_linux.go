@@ -76,7 +76,8 @@ func (r *runner) addSystems() {
 	for _, spec := range r.Systems {
 		tookPart := func(s result.Scenario) bool { return s.Summary(spec.Name).Unusable != result.NotRun }
 		if slices.ContainsFunc(r.report.Scenarios, tookPart) {
-			s := result.System{Name: spec.Name, Version: cmp.Or(spec.Version, r.peers[spec.Name]), Command: spec.Command}
+			s := result.System{Name: spec.Name, Version: cmp.Or(spec.Version, r.peers[spec.Name]),
+				Command: spec.Command}
 			r.report.Systems = append(r.report.Systems, s)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"sluice/internal/bench/result"
+	"sluice/internal/bench/syscalls"
 	"sluice/internal/bench/system"
 	"sluice/internal/bench/trial"
 )
@@ -17,31 +18,36 @@ const syscallSubscribers = 10
 func (r *runner) syscallPlan() plan {
 	return plan{
 		kinds: r.wanted(result.KindSyscalls), name: fmt.Sprint(syscallSubscribers),
-		title: fmt.Sprintf("system calls, %d subscribers", syscallSubscribers), params: r.mockParams(syscallSubscribers),
+		title:       fmt.Sprintf("system calls, %d subscribers", syscallSubscribers),
+		params:      r.mockParams(syscallSubscribers),
 		repetitions: r.Repetitions, length: r.Warmup + r.Duration + runOverhead, run: r.runSyscalls,
 	}
 }
 
 func (r *runner) runSyscalls(ctx context.Context, spec system.Spec) (_ *outcome, err error) {
-	var counter *syscallCounter
+	var counter *syscalls.Counter
+	var total map[string]uint64
 	defer func() {
 		if counter != nil {
-			err = errors.Join(err, counter.close())
+			err = errors.Join(err, counter.Close())
 		}
 	}()
 	m, err := r.try(ctx, trial.Config{
 		System: spec, Sessions: []int{syscallSubscribers},
 		During: func(_ context.Context, t *trial.Trial) (err error) {
-			counter, err = countSyscalls(t.RelayPID())
+			counter, err = syscalls.Count(t.RelayPID())
 			return err
 		},
-		After: func() error { return counter.stop() },
+		After: func() (err error) {
+			total, err = counter.Stop()
+			return err
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
 	o := outcomeOf(m)
-	o.addSyscalls(counter.total, &m.Usage)
+	o.addSyscalls(total, &m.Usage)
 	return o, nil
 }
 

@@ -43,12 +43,14 @@ func TestMatchBursts(t *testing.T) {
 		{"as it came", sent(1, 1, frame+300*us, 5, 10*us), 300 * us, 300 * us, true},
 		{"spread", sent(1, 1, frame+300*us, 5, 20*us), 300 * us, 340 * us, true},
 		{"cut anew", sent(1, 1, frame+100*us, 4, 50*us), 100 * us, 210 * us, false}, // 4000 bytes of 5000
-		{"paused in the middle", append(sent(1, 1, frame+100*us, 2, 10*us), sent(1, 1, frame+20*time.Millisecond, 3, 10*us)...),
+		{"paused in the middle", append(sent(1, 1, frame+100*us, 2, 10*us),
+			sent(1, 1, frame+20*time.Millisecond, 3, 10*us)...),
 			100 * us, 20*time.Millisecond - 20*us, true},
 		{"sent twice", append(sent(1, 1, frame+100*us, 5, 10*us), sent(1, 1, frame+200*us, 5, 10*us)...), 0, 0, false},
 		{"lost", nil, 0, 0, false},
 		{"an acknowledgement before and after", append(append(
-			[]Packet{packet(1, 1, frame+10*us, 40)}, sent(1, 1, frame+300*us, 5, 10*us)...), packet(1, 1, frame+900*us, 40)),
+			[]Packet{packet(1, 1, frame+10*us, 40)}, sent(1, 1, frame+300*us, 5, 10*us)...),
+			packet(1, 1, frame+900*us, 40)),
 			300 * us, 300 * us, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

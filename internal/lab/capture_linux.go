@@ -16,16 +16,17 @@ import (
 	"sluice/internal/lab/bpf"
 )
 
-// Point is a place where packets are timed: where a host's device sends them (FromHost), before the rate and the conditions of
-// its link, or where the link hands them to that device (ToHost), after all conditions but the rate. No packet has to wait
-// for another between such a point and the host, as it would further outside: a processor hands packets on to the next
-// device only when it is done with those that it has.
+// Point is a place where packets are timed: where a host's device sends them (FromHost), before the rate and the
+// conditions of its link, or where the link hands them to that device (ToHost), after all conditions but the rate. No
+// packet has to wait for another between such a point and the host, as it would further outside: a processor hands
+// packets on to the next device only when it is done with those that it has.
 type Point struct {
 	Device    *Device
 	Direction Direction
 }
 
-// hook is where the packets of a point pass: the egress of the device itself, or of the port at the other end of its cable.
+// hook is where the packets of a point pass: the egress of the device itself, or of the port at the other end of its
+// cable.
 func (p Point) hook() hook {
 	if p.Direction == FromHost {
 		return hook{p.Device.host.ns, p.Device.device, netlink.HANDLE_MIN_EGRESS, priorityCapture}
@@ -103,7 +104,8 @@ func (c *Capture) load() (*bpf.CaptureObjects, error) {
 	return program, nil
 }
 
-// Stop ends the recording and returns the packets in the order in which they passed. An error means that some are missing.
+// Stop ends the recording and returns the packets in the order in which they passed. An error means that some are
+// missing.
 func (c *Capture) Stop() ([]Packet, error) {
 	err := c.unhook()
 	close(c.stop)
@@ -190,8 +192,8 @@ func (c *Capture) drain() error {
 	}
 }
 
-// parse reads struct packet of bpf/capture.bpf.c. What UDP GSO is about to cut is returned as the packets that it will be; the first
-// one only has the hash of its content.
+// parse reads struct packet of bpf/capture.bpf.c. What UDP GSO is about to cut is returned as the packets that it
+// will be; the first one only has the hash of its content.
 func parse(b []byte) (packets []Packet) {
 	var r bpf.CapturePacket
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)), b)

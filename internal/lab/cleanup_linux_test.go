@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher is a namespace that gives other namespaces numbers. The kernel forgets a number when it destroys the namespace,
-// and thereby tells that it has.
+// watcher is a namespace that gives other namespaces numbers. The kernel forgets a number when it destroys the
+// namespace, and thereby tells that it has.
 type watcher struct{ *namespace }
 
 func newWatcher(t *testing.T) watcher {
@@ -59,7 +59,8 @@ func (w watcher) alive(t *testing.T) (count int) {
 
 func (w watcher) requireGone(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { return w.alive(t) == 0 }, 30*time.Second, 20*time.Millisecond, "namespaces remain")
+	require.Eventually(t, func() bool { return w.alive(t) == 0 }, 30*time.Second, 20*time.Millisecond,
+		"namespaces remain")
 }
 
 // everything is a topology that uses all parts of a lab.

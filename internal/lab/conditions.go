@@ -20,9 +20,11 @@ const (
 	// MinRate lets one full Ethernet frame through every 1.5 s.
 	MinRate Rate = 8_000
 
-	defaultQueue      = 50 * time.Millisecond
-	defaultHold       = 10 * time.Millisecond // the last packet of a burst must not wait for the next burst: no path does that
-	defaultReorderGap = 3                     // RFC 9002 §6.1.1: kPacketThreshold, the least that provokes a spurious loss detection
+	defaultQueue = 50 * time.Millisecond
+	// the last packet of a burst must not wait for the next burst: no path does that
+	defaultHold = 10 * time.Millisecond
+	// RFC 9002 §6.1.1: kPacketThreshold, the least that provokes a spurious loss detection
+	defaultReorderGap = 3
 )
 
 // Conditions are what one direction of a link does to packets. The zero value is a perfect link.
@@ -57,7 +59,8 @@ func ParseConditions(s string) (Conditions, error) {
 	for part := range strings.SplitSeq(s, ",") {
 		key, value, ok := strings.Cut(part, "=")
 		if !ok {
-			return Conditions{}, fmt.Errorf("%q is not KEY=VALUE (one of rate, queue, delay, loss, duplicate, reorder, gap, hold)", part)
+			return Conditions{},
+				fmt.Errorf("%q is not KEY=VALUE (one of rate, queue, delay, loss, duplicate, reorder, gap, hold)", part)
 		}
 		if err := c.set(strings.TrimSpace(key), strings.TrimSpace(value)); err != nil {
 			return Conditions{}, fmt.Errorf("%s: %w", key, err)

@@ -61,7 +61,8 @@ func TestConditionsAsJSON(t *testing.T) {
 
 func FuzzParseConditions(f *testing.F) {
 	f.Add(Conditions{}.String())
-	f.Add(Conditions{Rate: 12_345_678, Queue: time.Second, Delay: 1234567, Loss: 1.0 / 3, Duplicate: 1, Reorder: 1e-9, ReorderGap: 64, Hold: 1}.String())
+	f.Add(Conditions{Rate: 12_345_678, Queue: time.Second, Delay: 1234567, Loss: 1.0 / 3, Duplicate: 1,
+		Reorder: 1e-9, ReorderGap: 64, Hold: 1}.String())
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := ParseConditions(text)
 		if err != nil {

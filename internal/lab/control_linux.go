@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Control is how other processes reach the lab that this process holds: HTTP on an abstract Unix socket, which exists as
-// long as the process and tells by its name that the lab is up.
+// Control is how other processes reach the lab that this process holds: HTTP on an abstract Unix socket, which exists
+// as long as the process and tells by its name that the lab is up.
 type Control struct {
 	name     string
 	listener net.Listener
@@ -56,8 +56,8 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// Serve answers requests until ctx is done or somebody asks to take the lab down. The caller then closes the lab and the
-// Control, in this order.
+// Serve answers requests until ctx is done or somebody asks to take the lab down. The caller then closes the lab and
+// the Control, in this order.
 func (c *Control) Serve(ctx context.Context, l *Lab) error {
 	ctx, down := context.WithCancel(ctx)
 	defer down()
@@ -101,8 +101,8 @@ func reply(w http.ResponseWriter, value any, err error) {
 	json.NewEncoder(w).Encode(value)
 }
 
-// trusted is a listener that accepts connections from processes of root and of the own user only: an abstract socket has no
-// file permissions.
+// trusted is a listener that accepts connections from processes of root and of the own user only: an abstract socket
+// has no file permissions.
 type trusted struct{ net.Listener }
 
 func (t trusted) Accept() (net.Conn, error) {
@@ -125,7 +125,10 @@ func peer(conn net.Conn) (*unix.Ucred, error) {
 		return nil, err
 	}
 	var cred *unix.Ucred
-	if ctl := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); ctl != nil {
+	if ctl := raw.Control(func(fd uintptr) {
+		cred,
+			err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); ctl != nil {
 		return nil, ctl
 	}
 	if err != nil {

@@ -68,7 +68,8 @@ func (d *delayLine) arrive(f *frame, lane uint16, at int64, reordered bool) bool
 	return true
 }
 
-// overtake counts a frame that leaves at a time against those held in its lane, and lets go whom it was the last to pass.
+// overtake counts a frame that leaves at a time against those held in its lane, and lets go whom it was the last to
+// pass.
 func (d *delayLine) overtake(q *laneQueue, leave int64) {
 	q.held = slices.DeleteFunc(q.held, func(h *frame) bool {
 		if h.index < 0 { // waited too long and has left

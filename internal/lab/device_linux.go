@@ -48,8 +48,8 @@ func (d *Device) await(ctx context.Context, ready func() (bool, error)) error {
 	}
 }
 
-// connected reports whether both ends of the link are up. Before, the bridge forwards nothing, and the device drops what it
-// should send.
+// connected reports whether both ends of the link are up. Before, the bridge forwards nothing, and the device drops
+// what it should send.
 func (d *Device) connected() (bool, error) {
 	device, err := d.host.ns.nl.LinkByIndex(d.device.Attrs().Index)
 	if err != nil {
@@ -119,8 +119,9 @@ func (d *Device) addAddresses() error {
 	return nil
 }
 
-// meet makes two devices permanent neighbours. Nothing then waits for ARP, the kernel's table of all namespaces together
-// (1,024 entries that are not permanent) does not overflow, and the first packet of a run is always the same one.
+// meet makes two devices permanent neighbours. Nothing then waits for ARP, the kernel's table of all namespaces
+// together (1,024 entries that are not permanent) does not overflow, and the first packet of a run is always the same
+// one.
 func (d *Device) meet(peer *Device) error {
 	if peer == nil {
 		return nil
@@ -151,8 +152,8 @@ func (d *Device) entry(peer *Device, p netip.Prefix) *netlink.Neigh {
 	}
 }
 
-// bridgeEntry tells the bridge where the device is. Until a bridge has seen a packet of a device it sends what is for the
-// device to everybody.
+// bridgeEntry tells the bridge where the device is. Until a bridge has seen a packet of a device it sends what is for
+// the device to everybody.
 func bridgeEntry(port netlink.Link, d *Device) *netlink.Neigh {
 	return &netlink.Neigh{
 		LinkIndex: port.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_NOARP, Flags: netlink.NTF_MASTER,
@@ -161,5 +162,6 @@ func bridgeEntry(port netlink.Link, d *Device) *netlink.Neigh {
 }
 
 func address(p netip.Prefix) *netlink.Addr {
-	return &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}, Flags: unix.IFA_F_NODAD}
+	return &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())},
+		Flags: unix.IFA_F_NODAD}
 }

@@ -33,8 +33,8 @@ func (c *Client) Exec(ctx context.Context, host string, argv []string, env []str
 	if err := enter(s.Hosts[i].Namespace); err != nil {
 		return fmt.Errorf("enter %s: %w", host, err)
 	}
-	// A lab that still answers has yet to look for processes, and will find this one. The connection is that of the first
-	// request: a new one would look for the lab inside the host.
+	// A lab that still answers has yet to look for processes, and will find this one. The connection is that of the
+	// first request: a new one would look for the lab inside the host.
 	if _, err := c.Status(ctx); err != nil {
 		return err
 	}
@@ -134,8 +134,8 @@ const (
 	endPoll     = 10 * time.Millisecond
 )
 
-// processes returns the other processes with a thread in one of the hosts. One that Exec is about to replace has not its main
-// thread there.
+// processes returns the other processes with a thread in one of the hosts. One that Exec is about to replace has not
+// its main thread there.
 func (l *Lab) processes() ([]*os.Process, error) {
 	inside := make(map[string]bool)
 	for _, h := range l.Hosts() {

@@ -50,5 +50,6 @@ func (h hook) detach() error {
 }
 
 func (h hook) attrs() netlink.FilterAttrs {
-	return netlink.FilterAttrs{LinkIndex: h.device.Attrs().Index, Parent: h.parent, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: h.priority}
+	return netlink.FilterAttrs{LinkIndex: h.device.Attrs().Index, Parent: h.parent, Handle: 1,
+		Protocol: unix.ETH_P_ALL, Priority: h.priority}
 }

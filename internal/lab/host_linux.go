@@ -55,7 +55,8 @@ func (h *Host) attach(a attachment) error {
 	network := h.lab.network.ns
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.MasterIndex = a.port, mtu, a.bridge.Index
-	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: a.device, PeerNamespace: netlink.NsFd(h.ns.file.Fd()), PeerMTU: mtu}
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: a.device, PeerNamespace: netlink.NsFd(h.ns.file.Fd()),
+		PeerMTU: mtu}
 	if err := network.nl.LinkAdd(veth); err != nil {
 		return missing("veth devices (CONFIG_VETH, module veth)", err)
 	}
@@ -119,8 +120,8 @@ func (h *Host) Facing(other *Host) *Device {
 	return h.Devices[0]
 }
 
-// Do runs fn inside the host: sockets that fn makes on its own goroutine belong to the host for good. Goroutines that fn
-// starts are outside, and so are name lookups and the parallel dials of net.Dialer.
+// Do runs fn inside the host: sockets that fn makes on its own goroutine belong to the host for good. Goroutines that
+// fn starts are outside, and so are name lookups and the parallel dials of net.Dialer.
 func (h *Host) Do(fn func() error) error { return h.ns.do(fn) }
 
 // Start starts a process inside the host.

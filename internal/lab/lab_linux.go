@@ -65,7 +65,8 @@ func (l *Lab) Host(name string) (*Host, error) {
 			return h, nil
 		}
 	}
-	return nil, fmt.Errorf("no host %q: there are %s, %s, %s and sub1 to sub%d", name, PublisherName, RelayName, NetworkName, len(l.Subscribers))
+	return nil, fmt.Errorf("no host %q: there are %s, %s, %s and sub1 to sub%d", name, PublisherName, RelayName,
+		NetworkName, len(l.Subscribers))
 }
 
 func (l *Lab) build(ctx context.Context, t Topology) error {
@@ -104,7 +105,8 @@ func (l *Lab) addHosts(ctx context.Context, t Topology) (err error) {
 		return err
 	}
 	upper, lower := l.Relay.Devices[0], l.Relay.Devices[len(l.Relay.Devices)-1]
-	l.Publisher, err = l.addHost(PublisherName, attachment{"eth0", PublisherName, up, uplinkNet, publisherNum, t.Uplink, upper})
+	l.Publisher, err = l.addHost(PublisherName, attachment{"eth0", PublisherName, up, uplinkNet, publisherNum,
+		t.Uplink, upper})
 	if err != nil {
 		return err
 	}
@@ -156,7 +158,8 @@ func loadError(err error) error {
 var (
 	networkSysctls = map[string]string{"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"}
 	hostSysctls    = map[string]string{
-		"ipv4/conf/default/promote_secondaries":  "1", // an address that is added before its predecessor goes must survive it
+		// an address that is added before its predecessor goes must survive it
+		"ipv4/conf/default/promote_secondaries":  "1",
 		"ipv6/conf/default/accept_dad":           "0",
 		"ipv6/conf/default/accept_ra":            "0",
 		"ipv6/conf/default/router_solicitations": "0",

@@ -63,8 +63,8 @@ func (k *Link) Conditions(d Direction) Conditions {
 	return k.conditions[d]
 }
 
-// Set changes what one direction does, for packets that enter the link from now on. Packets that are under way keep their
-// delay, so that packets without delay overtake them.
+// Set changes what one direction does, for packets that enter the link from now on. Packets that are under way keep
+// their delay, so that packets without delay overtake them.
 func (k *Link) Set(d Direction, c Conditions) error {
 	if err := c.validate(); err != nil {
 		return err

@@ -238,7 +238,8 @@ func TestSegmentationHappensBeforeTheLink(t *testing.T) {
 		require.NoError(t, err)
 		defer unix.Close(fd)
 		require.NoError(t, unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 1000))
-		return unix.Sendto(fd, make([]byte, 40_000), 0, &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()})
+		return unix.Sendto(fd, make([]byte, 40_000), 0,
+			&unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()})
 	}))
 	receive(t, conn, 40)
 	require.EqualValues(t, 40, stats(t, sub.Devices[0].Link, lab.ToHost).Packets)

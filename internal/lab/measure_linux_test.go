@@ -54,7 +54,8 @@ func frames(t testing.TB, conn *net.UDPConn, to netip.AddrPort, count int) {
 }
 
 func relayPoints(l *lab.Lab) []lab.Point {
-	return []lab.Point{{Device: l.Relay.Device("up"), Direction: lab.ToHost}, {Device: l.Relay.Device("down"), Direction: lab.FromHost}}
+	return []lab.Point{{Device: l.Relay.Device("up"), Direction: lab.ToHost},
+		{Device: l.Relay.Device("down"), Direction: lab.FromHost}}
 }
 
 // A relay that forwards packets as they are can be measured packet by packet and burst by burst, with the same result.
@@ -151,7 +152,8 @@ func BenchmarkWire(b *testing.B) {
 			require.NoError(b, err)
 			defer conn.Close()
 			capture, err := l.StartCapture(
-				lab.Point{Device: l.Relay.Device("down"), Direction: lab.FromHost}, lab.Point{Device: device, Direction: lab.ToHost})
+				lab.Point{Device: l.Relay.Device("down"), Direction: lab.FromHost},
+				lab.Point{Device: device, Direction: lab.ToHost})
 			require.NoError(b, err)
 			for b.Loop() {
 				frames(b, conn, addr, 25)

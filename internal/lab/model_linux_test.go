@@ -9,12 +9,14 @@ import (
 // Fate predicts, from the seed alone, what a link does to count packets of which each enters after the one before: the
 // decisions of bpf/link.bpf.c written once more, so that a test knows them exactly.
 type Fate struct {
-	Arrived                     []int // numbers of the packets, in order
-	Waiting                     int   // how many at the end of Arrived wait to be overtaken when the last one has entered
+	Arrived []int // numbers of the packets, in order
+	// how many at the end of Arrived wait to be overtaken when the last one has entered
+	Waiting                     int
 	Lost, Duplicated, Reordered uint64
 }
 
-// Predict returns the fate of the packets first to first+count-1 that enter a link, counted from the building of the lab.
+// Predict returns the fate of the packets first to first+count-1 that enter a link, counted from the building of the
+// lab.
 func (k *Link) Predict(d Direction, first, count int) Fate {
 	c := k.conditions[d]
 	seed := laneSeed(k.lab.seed, k.lane(d))

@@ -64,7 +64,8 @@ func run(t *testing.T, ns *namespace, program *ebpf.Program, frame []byte, mark 
 	binary.NativeEndian.PutUint32(context[8:], mark)
 	binary.NativeEndian.PutUint32(context[40:], loopback)
 	contextOut := make([]byte, len(context))
-	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: context, ContextOut: contextOut}
+	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: context,
+		ContextOut: contextOut}
 	require.NoError(t, ns.do(func() error {
 		value, err := program.Run(&opts)
 		verdict = bpf.LinkVerdict(value)
@@ -76,7 +77,8 @@ func run(t *testing.T, ns *namespace, program *ebpf.Program, frame []byte, mark 
 func build(t testing.TB, parts ...gopacket.SerializableLayer) []byte {
 	t.Helper()
 	buffer := gopacket.NewSerializeBuffer()
-	require.NoError(t, gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, parts...))
+	require.NoError(t, gopacket.SerializeLayers(buffer,
+		gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, parts...))
 	return buffer.Bytes()
 }
 
@@ -85,7 +87,8 @@ func ethernet(to net.HardwareAddr, typ layers.EthernetType) *layers.Ethernet {
 }
 
 func ip4(proto layers.IPProtocol) *layers.IPv4 {
-	return &layers.IPv4{Version: 4, TTL: 64, Protocol: proto, SrcIP: net.IP{198, 19, 1, 1}, DstIP: net.IP{198, 19, 0, 1}}
+	return &layers.IPv4{Version: 4, TTL: 64, Protocol: proto, SrcIP: net.IP{198, 19, 1, 1},
+		DstIP: net.IP{198, 19, 0, 1}}
 }
 
 func ip6(proto layers.IPProtocol) *layers.IPv6 {
@@ -130,9 +133,11 @@ func counted(t *testing.T, objects *bpf.LinkObjects, lane uint32) (sum [bpf.Link
 func TestLinkPrograms(t *testing.T) {
 	payload := bytes.Repeat([]byte{0xab}, 100)
 	options := ip4(layers.IPProtocolUDP)
-	options.Options = []layers.IPv4Option{{OptionType: 1, OptionLength: 1}, {OptionType: 1, OptionLength: 1}, {OptionType: 1, OptionLength: 1}, {OptionType: 0, OptionLength: 1}}
+	options.Options = []layers.IPv4Option{{OptionType: 1, OptionLength: 1}, {OptionType: 1, OptionLength: 1},
+		{OptionType: 1, OptionLength: 1}, {OptionType: 0, OptionLength: 1}}
 	withOptions := func(from uint16) []byte {
-		return build(t, ethernet(relayMAC, layers.EthernetTypeIPv4), options, udp(options, from, 4443), gopacket.Payload(payload))
+		return build(t, ethernet(relayMAC, layers.EthernetTypeIPv4), options, udp(options, from, 4443),
+			gopacket.Payload(payload))
 	}
 	fragment := ip4(layers.IPProtocolUDP)
 	fragment.FragOffset = 100
@@ -143,7 +148,8 @@ func TestLinkPrograms(t *testing.T) {
 	unsummedAfter := bytes.Clone(unsummed)
 	binary.BigEndian.PutUint16(unsummedAfter[14+20:], 40000^5)
 	arp := build(t, ethernet(relayMAC, layers.EthernetTypeARP), gopacket.Payload(make([]byte, 28)))
-	multicast := build(t, ethernet(net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, layers.EthernetTypeIPv6), ip6(layers.IPProtocolUDP), gopacket.Payload(payload))
+	multicast := build(t, ethernet(net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, layers.EthernetTypeIPv6),
+		ip6(layers.IPProtocolUDP), gopacket.Payload(payload))
 	const always = 1 << 32
 	const fromHost, toHost = loopback<<1 | uint32(FromHost), loopback<<1 | uint32(ToHost)
 	done := func(lane uint32) uint32 { return uint32(bpf.LinkLaneLANE_DONE) | lane }
@@ -163,28 +169,39 @@ func TestLinkPrograms(t *testing.T) {
 		events     events
 	}{
 		{"clean", toHost, bpf.LinkConditions{}, plain, 0, next, nil, passed},
-		{"lost", toHost, bpf.LinkConditions{Loss: always}, plain, 0, drop, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
-		{"IPv6 lost", fromHost, bpf.LinkConditions{Loss: always}, udp6(t, 1, 2, payload), 0, drop, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
-		{"TCP lost", fromHost, bpf.LinkConditions{Loss: always}, tcp, 0, drop, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
-		{"echo request lost", fromHost, bpf.LinkConditions{Loss: always}, icmp6(t, 128), 0, drop, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
+		{"lost", toHost, bpf.LinkConditions{Loss: always}, plain, 0, drop, nil,
+			events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
+		{"IPv6 lost", fromHost, bpf.LinkConditions{Loss: always}, udp6(t, 1, 2, payload), 0, drop, nil,
+			events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
+		{"TCP lost", fromHost, bpf.LinkConditions{Loss: always}, tcp, 0, drop, nil,
+			events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
+		{"echo request lost", fromHost, bpf.LinkConditions{Loss: always}, icmp6(t, 128), 0, drop, nil,
+			events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
 		{"router solicitation exempt", fromHost, bpf.LinkConditions{Loss: always}, icmp6(t, 133), 0, next, nil, exempt},
 		{"redirect exempt", fromHost, bpf.LinkConditions{Loss: always}, icmp6(t, 137), 0, next, nil, exempt},
 		{"type 138 not exempt", fromHost, bpf.LinkConditions{}, icmp6(t, 138), 0, next, nil, passed},
 		{"ARP exempt", fromHost, bpf.LinkConditions{Loss: always}, arp, 0, next, nil, exempt},
 		{"multicast exempt", fromHost, bpf.LinkConditions{Loss: always}, multicast, 0, next, nil, exempt},
 		{"had its conditions", toHost, bpf.LinkConditions{Loss: always}, plain, done(toHost), next, nil, events{}},
-		{"had those of another lane", toHost, bpf.LinkConditions{Loss: always}, plain, done(fromHost), drop, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
-		{"duplicated", toHost, bpf.LinkConditions{Duplicate: always}, plain, 0, next, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventDUPLICATED: 1}},
+		{"had those of another lane", toHost, bpf.LinkConditions{Loss: always}, plain, done(fromHost), drop, nil,
+			events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
+		{"duplicated", toHost, bpf.LinkConditions{Duplicate: always}, plain, 0, next, nil,
+			events{bpf.LinkEventPACKETS: 1, bpf.LinkEventDUPLICATED: 1}},
 		{"reordering without wire", toHost, bpf.LinkConditions{Reorder: always}, plain, 0, next, nil, passed},
 
-		{"source port translated", fromHost, bpf.LinkConditions{PortMask: 5}, plain, 0, next, udp4(t, 40000^5, 4443, payload), passed},
-		{"target port translated", toHost, bpf.LinkConditions{PortMask: 5}, plain, 0, next, udp4(t, 40000, 4443^5, payload), passed},
-		{"IPv6 translated", fromHost, bpf.LinkConditions{PortMask: 255}, udp6(t, 40000, 4443, payload), 0, next, udp6(t, 40000^255, 4443, payload), passed},
-		{"behind options", fromHost, bpf.LinkConditions{PortMask: 5}, withOptions(40000), 0, next, withOptions(40000 ^ 5), passed},
+		{"source port translated", fromHost, bpf.LinkConditions{PortMask: 5}, plain, 0, next,
+			udp4(t, 40000^5, 4443, payload), passed},
+		{"target port translated", toHost, bpf.LinkConditions{PortMask: 5}, plain, 0, next,
+			udp4(t, 40000, 4443^5, payload), passed},
+		{"IPv6 translated", fromHost, bpf.LinkConditions{PortMask: 255}, udp6(t, 40000, 4443, payload), 0, next,
+			udp6(t, 40000^255, 4443, payload), passed},
+		{"behind options", fromHost, bpf.LinkConditions{PortMask: 5}, withOptions(40000), 0, next,
+			withOptions(40000 ^ 5), passed},
 		{"no checksum stays none", fromHost, bpf.LinkConditions{PortMask: 5}, unsummed, 0, next, unsummedAfter, passed},
 		{"second fragment untouched", fromHost, bpf.LinkConditions{PortMask: 5}, second, 0, next, nil, passed},
 		{"TCP untouched", fromHost, bpf.LinkConditions{PortMask: 5}, tcp, 0, next, nil, passed},
-		{"lost before translation", fromHost, bpf.LinkConditions{PortMask: 5, Loss: always}, plain, 0, drop, nil, events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
+		{"lost before translation", fromHost, bpf.LinkConditions{PortMask: 5, Loss: always}, plain, 0, drop, nil,
+			events{bpf.LinkEventPACKETS: 1, bpf.LinkEventLOST: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			objects, ns := programs(t)
@@ -300,7 +317,8 @@ func TestCaptureProgram(t *testing.T) {
 	v6 := recorded(1, udp6(t, 40000, 4443, long))
 	require.Len(t, v6, 1)
 	want = Flow{netip.MustParseAddrPort("[2001:2:0:2::101]:40000"), netip.MustParseAddrPort("[2001:2:0:2::1]:4443")}
-	require.Equal(t, Packet{Time: v6[0].Time, Point: 1, Flow: want, Length: 160, Hash: got[0].Hash}, v6[0], "the hash is of the payload alone")
+	require.Equal(t, Packet{Time: v6[0].Time, Point: 1, Flow: want, Length: 160, Hash: got[0].Hash}, v6[0],
+		"the hash is of the payload alone")
 
 	hash := func(payload []byte) uint64 { return recorded(0, udp4(t, 1, 2, payload))[0].Hash }
 	require.Equal(t, got[0].Hash, hash(tail), "only 32 bytes are hashed")
@@ -315,7 +333,8 @@ func TestCaptureProgram(t *testing.T) {
 	lying := udp4(t, 1, 2, long)
 	binary.BigEndian.PutUint16(lying[14+20+4:], 7) // shorter than its own header
 	for name, frame := range map[string][]byte{
-		"TCP":       build(t, ethernet(relayMAC, layers.EthernetTypeIPv4), ip4(layers.IPProtocolTCP), gopacket.Payload(long)),
+		"TCP": build(t, ethernet(relayMAC, layers.EthernetTypeIPv4), ip4(layers.IPProtocolTCP),
+			gopacket.Payload(long)),
 		"ARP":       build(t, ethernet(relayMAC, layers.EthernetTypeARP), gopacket.Payload(make([]byte, 28))),
 		"length 7":  lying,
 		"cut":       udp4(t, 1, 2, long)[:14+20+4],

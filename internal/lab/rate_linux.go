@@ -17,7 +17,8 @@ const (
 
 // setRate installs, changes or removes the token bucket in front of a device.
 func (n *namespace) setRate(device netlink.Link, c Conditions) error {
-	root := netlink.QdiscAttrs{LinkIndex: device.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}
+	root := netlink.QdiscAttrs{LinkIndex: device.Attrs().Index, Handle: netlink.MakeHandle(1, 0),
+		Parent: netlink.HANDLE_ROOT}
 	if c.Rate == 0 {
 		err := n.nl.QdiscDel(&netlink.Tbf{QdiscAttrs: root})
 		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {

@@ -31,8 +31,8 @@ type Topology struct {
 
 	// OneDevice gives the relay one device for both sides, named up.
 	OneDevice bool
-	// SoftwareChecksums makes every host compute UDP checksums before a packet reaches its device, as for devices without
-	// transmit checksum offload.
+	// SoftwareChecksums makes every host compute UDP checksums before a packet reaches its device, as for devices
+	// without transmit checksum offload.
 	SoftwareChecksums bool
 	// Seed of all random decisions; the same seed and the same packets give the same losses. 0 is 1.
 	Seed uint64

@@ -119,7 +119,8 @@ func (w *wire) run() {
 // hurry makes the calling thread run as soon as it wakes up, as far as this process may.
 func hurry() {
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1,
+		Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 	if unix.SchedSetAttr(0, &attr, 0) != nil {
 		unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20)
 	}

@@ -54,10 +54,12 @@ func samples() []Chart {
 	}
 	wide := []string{strings.Repeat("a long name ", 5), strings.Repeat("another one ", 5)}
 	return []Chart{
-		{Title: "a CDF", Form: CDF, X: Axis{Title: "delay", Unit: "ms", Log: true}, Y: Axis{Title: "fraction"}, Traces: traces},
+		{Title: "a CDF", Form: CDF, X: Axis{Title: "delay", Unit: "ms", Log: true}, Y: Axis{Title: "fraction"},
+			Traces: traces},
 		{Title: "lines", Form: Lines, X: Axis{Title: "time", Unit: "s"}, Y: Axis{Unit: "Mbit/s"}, Traces: traces},
 		{Title: "bars", Form: Bars, X: Axis{Categories: []string{"1", "10"}}, Y: Axis{Unit: "%"}, Traces: columns},
-		{Title: "stack", Form: Stack, X: Axis{Title: "subscribers", Categories: wide}, Y: Axis{Unit: "%"}, Traces: columns},
+		{Title: "stack", Form: Stack, X: Axis{Title: "subscribers", Categories: wide}, Y: Axis{Unit: "%"},
+			Traces: columns},
 		{Title: "empty", Form: Lines},
 		{Title: "one point", Form: Lines, X: Axis{Log: true}, Traces: []Trace{{Name: "p", X: at[1:], Y: at[1:]}}},
 	}

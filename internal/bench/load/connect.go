@@ -31,7 +31,8 @@ func (c *connection) close() {
 
 // connect opens a session. It tries again while the relay starts.
 func (g *generator) connect(ctx context.Context, h session.Handler) (*connection, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, SetUpTime, fmt.Errorf("no session with %s within %v", g.URL, SetUpTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, SetUpTime,
+		fmt.Errorf("no session with %s within %v", g.URL, SetUpTime))
 	defer cancel()
 	for {
 		c, err := g.tryConnect(ctx, h)

@@ -95,7 +95,8 @@ func (r *receiver) take(at moqt.Location, d *video.Digest) {
 	r.got.Bytes += uint64(d.Size())
 	if r.record {
 		r.got.Arrivals = append(r.got.Arrivals, video.Arrival{
-			Group: at.Group, Object: at.Object, Published: published.UnixNano(), Arrived: arrived.UnixNano(), Bytes: d.Size(),
+			Group: at.Group, Object: at.Object, Published: published.UnixNano(), Arrived: arrived.UnixNano(),
+			Bytes: d.Size(),
 		})
 	}
 }

@@ -18,7 +18,8 @@ func stream(t testing.TB, m video.Source, frames uint64) []byte {
 	for n := range frames {
 		payload := m.Payload(n, time.Unix(0, int64(n)))
 		var err error
-		b, err = encoder.AppendObject(b, moqt.ObjectHeader{ObjectID: m.Frame(n).Object, PayloadLength: uint64(len(payload))})
+		b, err = encoder.AppendObject(b, moqt.ObjectHeader{ObjectID: m.Frame(n).Object,
+			PayloadLength: uint64(len(payload))})
 		require.NoError(t, err)
 		b = append(b, payload...)
 	}
@@ -30,14 +31,15 @@ func TestSubgroupReader(t *testing.T) {
 	b := stream(t, m, 5)
 	for _, piece := range []int{1, 2, 3, 19, 64, 1000, len(b)} {
 		got := 0
-		s := subgroupReader{parser: moqt.NewSubgroupParser(moqt.SubgroupHeader{}, 0), object: func(at moqt.Location, d *video.Digest) {
-			published, err := m.Verify(at, d)
-			require.NoError(t, err)
-			require.EqualValues(t, got, at.Object)
-			require.EqualValues(t, got, published.UnixNano())
-			require.Equal(t, m.Size(uint64(got)), d.Size())
-			got++
-		}}
+		s := subgroupReader{parser: moqt.NewSubgroupParser(moqt.SubgroupHeader{}, 0),
+			object: func(at moqt.Location, d *video.Digest) {
+				published, err := m.Verify(at, d)
+				require.NoError(t, err)
+				require.EqualValues(t, got, at.Object)
+				require.EqualValues(t, got, published.UnixNano())
+				require.Equal(t, m.Size(uint64(got)), d.Size())
+				got++
+			}}
 		for rest := b; len(rest) > 0; {
 			n := min(piece, len(rest))
 			require.NoError(t, s.read(rest[:n]))
@@ -78,7 +80,9 @@ func TestReceiverCounts(t *testing.T) {
 	r.take(moqt.Location{Object: 1}, payload(2)) // elsewhere
 	r.take(moqt.Location{Group: 1, Object: 3}, payload(53))
 	got := r.result()
-	require.Equal(t, [4]uint64{2, uint64(m.Size(0) + m.Size(53)), 1, 1}, [4]uint64{got.Objects, got.Bytes, got.Corrupt, got.Duplicates})
+	require.Equal(t, [4]uint64{2, uint64(m.Size(0) + m.Size(53)), 1, 1},
+		[4]uint64{got.Objects, got.Bytes, got.Corrupt, got.Duplicates})
 	require.Len(t, got.Arrivals, 2)
-	require.Equal(t, video.Arrival{Group: 1, Object: 3, Published: 5, Arrived: got.Arrivals[1].Arrived, Bytes: m.Size(53)}, got.Arrivals[1])
+	require.Equal(t, video.Arrival{Group: 1, Object: 3, Published: 5, Arrived: got.Arrivals[1].Arrived,
+		Bytes: m.Size(53)}, got.Arrivals[1])
 }

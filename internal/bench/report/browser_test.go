@@ -54,7 +54,8 @@ func TestPageInBrowser(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(html, "</title>", "</title>"+useIt, 1)), 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(), "--dump-dom", "file://"+path)
+	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu",
+		"--user-data-dir="+t.TempDir(), "--dump-dom", "file://"+path)
 	cmd.WaitDelay = time.Second // for its children
 	out, err := cmd.Output()
 	require.NoError(t, err)

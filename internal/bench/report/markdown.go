@@ -67,8 +67,8 @@ func firstOfFigures(kind string, charts []chart.Chart) []chart.Chart {
 func (v view) writeStanding(w io.Writer) {
 	st := v.Standing()
 	fmt.Fprintf(w, "## Where others are better than %s\n\n", escapeMarkdown(v.Subject()))
-	fmt.Fprintf(w, "Of the comparisons with another system, it is worse beyond the spread of the runs in %d,\nbetter in %d, "+
-		"and %d are within the spread.\n\n", st.Worse, st.Better, st.Even)
+	fmt.Fprintf(w, "Of the comparisons with another system, it is worse beyond the spread of the runs in %d,\n"+
+		"better in %d, and %d are within the spread.\n\n", st.Worse, st.Better, st.Even)
 	if len(st.Behind) == 0 {
 		return
 	}

@@ -81,7 +81,8 @@ func TestCharts(t *testing.T) {
 	c = byID["delay-delay-p99"]
 	require.Equal(t, chart.Bars, c.Form)
 	require.Equal(t, []string{"1", "10"}, c.X.Categories)
-	require.Equal(t, chart.Trace{Name: "sluice", X: []result.Number{0, 1}, Y: []result.Number{3, 30}, Low: []result.Number{2.9, 29}, High: []result.Number{3.3, 33}}, c.Traces[0])
+	require.Equal(t, chart.Trace{Name: "sluice", X: []result.Number{0, 1}, Y: []result.Number{3, 30},
+		Low: []result.Number{2.9, 29}, High: []result.Number{3.3, 33}}, c.Traces[0])
 
 	c = byID["delay-cpu-all"]
 	require.Equal(t, chart.Lines, c.Form)
@@ -89,7 +90,8 @@ func TestCharts(t *testing.T) {
 
 	c = byID["breakdown-delay-cpu"]
 	require.Equal(t, chart.Stack, c.Form)
-	require.Equal(t, []string{"1, sluice", "1, " + resulttest.Hostile, "10, sluice", "10, " + resulttest.Hostile}, c.X.Categories)
+	require.Equal(t, []string{"1, sluice", "1, " + resulttest.Hostile, "10, sluice", "10, " + resulttest.Hostile},
+		c.X.Categories)
 	require.Equal(t, []int{0, 1, 0, 1}, c.X.Systems)
 	require.Equal(t, "softirq", c.Traces[0].Name, "the largest part comes first")
 
@@ -148,8 +150,10 @@ func TestSummary(t *testing.T) {
 	r := resulttest.Sample()
 	require.NoError(t, view{r}.writeTables(&b, view{r}.charts()))
 	md := b.String()
-	require.Contains(t, md, "Measured on 2026-01-02, commit `abc1234`, in 1.5 minutes,\non A CPU &amp; more, 2 cores, Linux 6.18.0 (virtualised: kvm).")
-	require.Contains(t, md, "| capacity | subscribers served | 80 (78–81) | &lt;script>alert(\"x\")&lt;/script>: 200 (190–210) | 2.5 |\n")
+	require.Contains(t, md, "Measured on 2026-01-02, commit `abc1234`, in 1.5 minutes,\n"+
+		"on A CPU &amp; more, 2 cores, Linux 6.18.0 (virtualised: kvm).")
+	require.Contains(t, md,
+		"| capacity | subscribers served | 80 (78–81) | &lt;script>alert(\"x\")&lt;/script>: 200 (190–210) | 2.5 |\n")
 	require.Contains(t, md, "| capacity | sluice | 2 | 80 (78–81) |\n")
 	require.Contains(t, md, "](plots/cdf-delay-1-delay.svg)")
 	require.NotContains(t, md, "<script>")
@@ -161,7 +165,8 @@ func TestOddReports(t *testing.T) {
 	unusable := resulttest.Sample()
 	for i := range unusable.Scenarios {
 		for j := range unusable.Scenarios[i].Summaries {
-			unusable.Scenarios[i].Summaries[j] = result.Summary{System: unusable.Systems[j].Name, Unusable: "the generator was busy"}
+			unusable.Scenarios[i].Summaries[j] = result.Summary{System: unusable.Systems[j].Name,
+				Unusable: "the generator was busy"}
 		}
 		unusable.Scenarios[i].Runs = nil
 	}
@@ -194,9 +199,11 @@ func TestOddReports(t *testing.T) {
 		report result.Report
 		says   string
 	}{
-		"empty":      {result.Report{Format: result.Format}, "The report has no scenarios."},
-		"no runs":    {result.Report{Systems: []result.System{{Name: "a"}}, Scenarios: []result.Scenario{{Kind: "delay", Name: "x", Title: "x"}}}, "Nothing was compared"},
-		"no kind":    {result.Report{Systems: []result.System{{Name: "a"}}, Scenarios: []result.Scenario{{Name: "x", Title: "x"}}}, "Other"},
+		"empty": {result.Report{Format: result.Format}, "The report has no scenarios."},
+		"no runs": {result.Report{Systems: []result.System{{Name: "a"}},
+			Scenarios: []result.Scenario{{Kind: "delay", Name: "x", Title: "x"}}}, "Nothing was compared"},
+		"no kind": {result.Report{Systems: []result.System{{Name: "a"}},
+			Scenarios: []result.Scenario{{Name: "x", Title: "x"}}}, "Other"},
 		"unusable":   {unusable, "sluice: no number: the generator was busy"},
 		"not finite": {notFinite, "–"},
 		"zeros":      {zeros, "within the spread"},

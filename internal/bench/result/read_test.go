@@ -54,8 +54,10 @@ func TestValidate(t *testing.T) {
 		`a run of "b", which is not among the systems`:     run(result.Run{System: "b"}),
 		`a summary of "b", which is not among the systems`: summary(result.Summary{System: "b"}),
 		`series "s" has 1 times for 0 values`:              run(result.Run{System: "a", Series: series}),
-		`1 fractions for 0 values`:                         run(result.Run{System: "a", Distributions: distribution(one, nil)}),
-		`distribution "d": not sorted`:                     summary(result.Summary{System: "a", Distributions: distribution(falling, two)}),
+		`1 fractions for 0 values`: run(result.Run{System: "a",
+			Distributions: distribution(one, nil)}),
+		`distribution "d": not sorted`: summary(result.Summary{System: "a",
+			Distributions: distribution(falling, two)}),
 	} {
 		require.ErrorContains(t, r.Validate(), says)
 	}

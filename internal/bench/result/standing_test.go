@@ -61,9 +61,10 @@ func TestStandingOrder(t *testing.T) {
 		return result.Summary{System: system, Metrics: map[string]result.Statistic{"x": at(x), "y": at(y)}}
 	}
 	r := result.Report{
-		Systems:   []result.System{{Name: "a"}, {Name: "b"}, {Name: "c"}},
-		Metrics:   map[string]result.Metric{"x": {Better: 1}, "y": {Better: 1}},
-		Scenarios: []result.Scenario{{Summaries: []result.Summary{summary("a", 1, 1), summary("b", 2, 3), summary("c", 4, 6)}}},
+		Systems: []result.System{{Name: "a"}, {Name: "b"}, {Name: "c"}},
+		Metrics: map[string]result.Metric{"x": {Better: 1}, "y": {Better: 1}},
+		Scenarios: []result.Scenario{{Summaries: []result.Summary{summary("a", 1, 1), summary("b", 2, 3),
+			summary("c", 4, 6)}}},
 	}
 	s := r.Standing()
 	require.Equal(t, 4, s.Worse)

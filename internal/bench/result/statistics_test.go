@@ -43,7 +43,8 @@ func TestQuantileIsThatOfTheLab(t *testing.T) {
 			delays = append(delays, time.Duration(v))
 		}
 		for _, tail := range Tails() {
-			require.Equal(t, float64(delays.Quantile(tail.At)), Quantile(upTo(n), tail.At), "quantile %v of %d", tail.At, n)
+			require.Equal(t, float64(delays.Quantile(tail.At)), Quantile(upTo(n), tail.At), "quantile %v of %d",
+				tail.At, n)
 		}
 	}
 }

@@ -26,11 +26,13 @@ func TestSplitCommand(t *testing.T) {
 }
 
 func TestExpand(t *testing.T) {
-	words, err := expand([]string{"relay", "--bind={addr}", "{cert}{key}", "{not a placeholder}", "{addr}"}, map[string]string{"addr": "[::]:4443", "cert": "c{key}", "key": "k"})
+	words, err := expand([]string{"relay", "--bind={addr}", "{cert}{key}", "{not a placeholder}", "{addr}"},
+		map[string]string{"addr": "[::]:4443", "cert": "c{key}", "key": "k"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"relay", "--bind=[::]:4443", "c{key}k", "{not a placeholder}", "[::]:4443"}, words)
 	_, err = expand([]string{"{adr}"}, Place{}.values())
-	require.ErrorContains(t, err, "no placeholder {adr}; there are {addr}, {cert}, {dir}, {host}, {key}, {port}, {sluice}")
+	require.ErrorContains(t, err,
+		"no placeholder {adr}; there are {addr}, {cert}, {dir}, {host}, {key}, {port}, {sluice}")
 }
 
 func TestSpecs(t *testing.T) {
@@ -46,7 +48,8 @@ func TestSpecs(t *testing.T) {
 		require.ErrorContains(t, s.Validate(), want)
 	}
 	require.True(t, Spec{}.TakesPart([]string{result.KindCPU}))
-	require.True(t, Spec{Kinds: []string{result.KindCongestion}}.TakesPart([]string{result.KindDelay, result.KindCongestion}))
+	require.True(t, Spec{Kinds: []string{result.KindCongestion}}.TakesPart([]string{result.KindDelay,
+		result.KindCongestion}))
 	require.False(t, Spec{Kinds: []string{result.KindCongestion}}.TakesPart([]string{result.KindDelay}))
 }
 

@@ -73,7 +73,8 @@ func (u *Usage) Exhausted() string {
 		return fmt.Sprintf("the machine was busy with other things, which used %.0f%% of a core", u.Percent(u.Others))
 	case generators > relay:
 		return fmt.Sprintf("the load generators were the bottleneck: "+
-			"the machine was busy, and they used %.0f%% of a core, the relay %.0f%%", u.Percent(generators), u.Percent(relay))
+			"the machine was busy, and they used %.0f%% of a core, the relay %.0f%%", u.Percent(generators),
+			u.Percent(relay))
 	}
 	return ""
 }

@@ -26,7 +26,8 @@ func TestPayload(t *testing.T) {
 		require.EqualValues(t, 7, n)
 		require.True(t, at.Equal(published))
 	}
-	require.NotEqual(t, appendPayload(nil, 1, published, 100)[payloadHead:], appendPayload(nil, 2, published, 100)[payloadHead:])
+	require.NotEqual(t, appendPayload(nil, 1, published, 100)[payloadHead:],
+		appendPayload(nil, 2, published, 100)[payloadHead:])
 }
 
 func TestDamagedPayloadIsFound(t *testing.T) {

@@ -9,13 +9,16 @@ import (
 
 var layered = Mock{Rate: 2e6, FrameRate: 25, Group: 50, Key: 5, Layers: true}
 
-// arrivals are those of frames [0, end) of layered video, delay after their publication; never if it is negative.
+// never is the delay of a frame that does not arrive.
+const never = time.Duration(-1)
+
+// arrivals returns those of frames [0, end) of layered video, delay after their publication.
 func arrivals(end uint64, delay func(n uint64) time.Duration) (all []Arrival) {
 	const begin = int64(1_700_000_000e9)
 	for n := range end {
 		f := layered.Frame(n)
 		published := begin + int64(f.Due)
-		if d := delay(n); d >= 0 {
+		if d := delay(n); d != never {
 			all = append(all, Arrival{f.Group, f.Object, published, published + int64(d), layered.Size(n)})
 		}
 	}
@@ -35,21 +38,35 @@ func TestPlayEverything(t *testing.T) {
 }
 
 func TestPlayWithLoss(t *testing.T) {
-	late := 2 * playout
+	inLayer := func(layer int) func(uint64) bool {
+		return func(n uint64) bool { return layered.Frame(n).Layer == layer }
+	}
 	for name, c := range map[string]struct {
-		delay    func(n uint64) time.Duration
+		affected func(n uint64) bool
+		delay    time.Duration // of these frames; the others arrive at once
 		playable float64
 		keys     float64
 		stalls   int
 		stalled  time.Duration
 	}{
-		"nothing of the top layer":         {func(n uint64) time.Duration { return never(layered.Frame(n).Layer == LayerTop) }, .5, 1, 0, 0},
-		"the top layer late":               {func(n uint64) time.Duration { return after(late, layered.Frame(n).Layer == LayerTop) }, .5, 1, 0, 0},
-		"key frames alone":                 {func(n uint64) time.Duration { return never(layered.Frame(n).Layer != LayerKey) }, .02, 1, 2, 98 * 40 * time.Millisecond},
-		"no key frame in the second group": {func(n uint64) time.Duration { return never(n == 50) }, .5, .5, 1, 50 * 40 * time.Millisecond},
-		"a base frame late":                {func(n uint64) time.Duration { return after(late, n == 62) }, .62, 1, 1, 38 * 40 * time.Millisecond},
+		"nothing of the top layer": {inLayer(LayerTop), never, .5, 1, 0, 0},
+		"the top layer late":       {inLayer(LayerTop), 2 * playout, .5, 1, 0, 0},
+		"key frames alone": {
+			func(n uint64) bool { return layered.Frame(n).Layer != LayerKey }, never, .02, 1, 2, 98 * 40 * time.Millisecond,
+		},
+		"no key frame in the second group": {
+			func(n uint64) bool { return n == 50 }, never, .5, .5, 1, 50 * 40 * time.Millisecond,
+		},
+		"a base frame late": {
+			func(n uint64) bool { return n == 62 }, 2 * playout, .62, 1, 1, 38 * 40 * time.Millisecond,
+		},
 	} {
-		p := Play(layered, arrivals(100, c.delay), 0, 100)
+		p := Play(layered, arrivals(100, func(n uint64) time.Duration {
+			if c.affected(n) {
+				return c.delay
+			}
+			return 0
+		}), 0, 100)
 		require.InDelta(t, c.playable, p.Playable, 1e-9, name)
 		require.Equal(t, c.keys, p.Keys, name)
 		require.Equal(t, c.stalls, p.Stalls, name)
@@ -59,15 +76,6 @@ func TestPlayWithLoss(t *testing.T) {
 	require.Zero(t, nothing.Playable+nothing.Keys+nothing.Goodput)
 	require.Equal(t, 4*time.Second, nothing.Stalled)
 	require.Equal(t, Playback{}, Play(layered, nil, 100, 100))
-}
-
-func never(yes bool) time.Duration { return after(-1, yes) }
-
-func after(d time.Duration, yes bool) time.Duration {
-	if yes {
-		return d
-	}
-	return 0
 }
 
 func TestDueBetween(t *testing.T) {

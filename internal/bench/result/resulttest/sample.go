@@ -11,14 +11,17 @@ import (
 // Hostile is the name of a system that breaks markup.
 const Hostile = `<script>alert("x")</script>`
 
-// Sample returns a report with some of everything: two systems, several kinds, a run that does not count, and names that
-// break markup.
+// Sample returns a report with some of everything: two systems, several kinds, a run that does not count, and names
+// that break markup.
 func Sample() result.Report {
 	r := result.Report{
-		Format: result.Format, Commit: "abc1234", Date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Duration: 90, Seed: 7,
+		Format: result.Format, Commit: "abc1234", Date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Duration: 90,
+		Seed:    7,
 		Command: []string{"sluice-lab", "bench", "--relay-cmd", "other --bind {addr} 'x'"},
-		Machine: result.Machine{Kernel: "6.18.0", CPU: "A CPU & more", Cores: 2, Memory: 8 << 30, Virtualised: "kvm", Offloads: map[string]string{"gro": "on"}},
-		Systems: []result.System{{Name: "sluice", Version: "1", Command: "sluice relay"}, {Name: Hostile, Command: "other | tee"}},
+		Machine: result.Machine{Kernel: "6.18.0", CPU: "A CPU & more", Cores: 2, Memory: 8 << 30,
+			Virtualised: "kvm", Offloads: map[string]string{"gro": "on"}},
+		Systems: []result.System{{Name: "sluice", Version: "1", Command: "sluice relay"},
+			{Name: Hostile, Command: "other | tee"}},
 		Metrics: map[string]result.Metric{
 			"delay":     {Title: "delay", Unit: "ms", Better: -1},
 			"delay.p50": {Title: "delay, p50", Unit: "ms", Better: -1},
@@ -31,16 +34,20 @@ func Sample() result.Report {
 		},
 	}
 	for _, n := range []int{1, 10} {
-		s := result.Scenario{Kind: "delay", Name: fmt.Sprint("delay/", n), Title: fmt.Sprint("fan-out ", n), Params: result.Params{Subscribers: n, Load: "idle"}}
+		s := result.Scenario{Kind: "delay", Name: fmt.Sprint("delay/", n), Title: fmt.Sprint("fan-out ", n),
+			Params: result.Params{Subscribers: n, Load: "idle"}}
 		for i, system := range r.Systems {
 			scale := float64(n * (i + 1))
-			d := result.Distribution{Count: 300, At: []float64{0, 0.5, 0.99, 1}, Value: []float64{0.1 * scale, 0.2 * scale, 3 * scale, 8 * scale}}
-			s.Runs = append(s.Runs, result.Run{System: system.Name, Repetition: 1, Distributions: map[string]result.Distribution{"delay": d}},
+			d := result.Distribution{Count: 300, At: []float64{0, 0.5, 0.99, 1},
+				Value: []float64{0.1 * scale, 0.2 * scale, 3 * scale, 8 * scale}}
+			s.Runs = append(s.Runs, result.Run{System: system.Name, Repetition: 1,
+				Distributions: map[string]result.Distribution{"delay": d}},
 				result.Run{System: system.Name, Repetition: 2, Unusable: "the load generator was the bottleneck"})
 			s.Summaries = append(s.Summaries, result.Summary{System: system.Name, Runs: 2, Notes: []string{"a note"},
 				Distributions: map[string]result.Distribution{"delay": d},
 				Metrics: map[string]result.Statistic{
-					"delay.p50": {Median: 0.2 * scale, Min: 0.15 * scale, Max: 0.22 * scale}, "delay.p99": {Median: 3 * scale, Min: 2.9 * scale, Max: 3.3 * scale}, "cpu.all": same(scale)},
+					"delay.p50": {Median: 0.2 * scale, Min: 0.15 * scale, Max: 0.22 * scale},
+					"delay.p99": {Median: 3 * scale, Min: 2.9 * scale, Max: 3.3 * scale}, "cpu.all": same(scale)},
 				Breakdowns: map[string]map[string]result.Statistic{"cpu": {"user": same(1), "softirq": same(2)}},
 			})
 		}
@@ -52,11 +59,13 @@ func Sample() result.Report {
 	}}
 	congestion := result.Scenario{Kind: "congestion", Name: "congestion/step", Title: "step"}
 	for i, system := range r.Systems {
-		congestion.Runs = append(congestion.Runs, result.Run{System: system.Name, Repetition: 1, Series: map[string]result.Series{
-			"goodput": {Time: []float64{0, 1, 2}, Value: []float64{1, float64(i), 2}},
-			"link":    {Time: []float64{0, 1, 2}, Value: []float64{3, 1, 3}},
-		}})
-		congestion.Summaries = append(congestion.Summaries, result.Summary{System: system.Name, Runs: 1, Metrics: map[string]result.Statistic{"goodput": same(1)}})
+		congestion.Runs = append(congestion.Runs, result.Run{System: system.Name, Repetition: 1,
+			Series: map[string]result.Series{
+				"goodput": {Time: []float64{0, 1, 2}, Value: []float64{1, float64(i), 2}},
+				"link":    {Time: []float64{0, 1, 2}, Value: []float64{3, 1, 3}},
+			}})
+		congestion.Summaries = append(congestion.Summaries,
+			result.Summary{System: system.Name, Runs: 1, Metrics: map[string]result.Statistic{"goodput": same(1)}})
 	}
 	r.Scenarios = append(r.Scenarios, capacity, congestion)
 	return r
