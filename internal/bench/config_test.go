@@ -13,23 +13,27 @@ import (
 
 func TestConfig(t *testing.T) {
 	good := func() Config {
-		return Config{Programs: trial.Programs{Sluice: "sluice", Generator: "sluice-lab"}, Systems: system.Sluice("1")}
+		programs := trial.Programs{Sluice: "sluice", Generator: "sluice-lab"}
+		return Config{Programs: programs, Systems: system.Sluice("1")}
 	}
 	require.NoError(t, good().Validate())
-	for want, change := range map[string]func(*Config){
-		"the programs sluice-lab and sluice":                              func(c *Config) { c.Programs.Generator = "" },
-		"at least one relay":                                              func(c *Config) { c.Systems = nil },
-		"two relays are named sluice":                                     func(c *Config) { c.Systems = append(c.Systems, c.Systems[0]) },
-		`there is no scenario "jitter"`:                                   func(c *Config) { c.Kinds = []string{result.KindCPU, "jitter"} },
-		"--subscribers: 0: must be between 1 and 1000":                    func(c *Config) { c.Subscribers = []int{0} },
-		"--max-capacity: 1001: must be between 1 and 1000":                func(c *Config) { c.MaxCapacity = 1001 },
-		"--repetitions: -1: must be between 1 and 100":                    func(c *Config) { c.Repetitions = -1 },
-		"--duration: 10ms: must be between 1s and 10m0s":                  func(c *Config) { c.Duration = 10 * time.Millisecond },
-		"mock video: bytes of a frame: 9: must be between 20 and 1048576": func(c *Config) { c.Rate = 2000 },
+	for _, c := range []struct {
+		want   string
+		change func(*Config)
+	}{
+		{"the programs sluice-lab and sluice", func(c *Config) { c.Programs.Generator = "" }},
+		{"at least one relay", func(c *Config) { c.Systems = nil }},
+		{"two relays are named sluice", func(c *Config) { c.Systems = append(c.Systems, c.Systems[0]) }},
+		{`there is no scenario "jitter"`, func(c *Config) { c.Kinds = []string{result.KindCPU, "jitter"} }},
+		{"--subscribers: 0: must be between 1 and 1000", func(c *Config) { c.Subscribers = []int{1, 0} }},
+		{"--max-capacity: 1001: must be between 1 and 1000", func(c *Config) { c.MaxCapacity = 1001 }},
+		{"--repetitions: -1: must be between 1 and 100", func(c *Config) { c.Repetitions = -1 }},
+		{"--duration: 10ms: must be between 1s and 10m0s", func(c *Config) { c.Duration = 10 * time.Millisecond }},
+		{"bytes of a frame: 9: must be between 20 and 1048576", func(c *Config) { c.Rate = 2000 }},
 	} {
-		c := good()
-		change(&c)
-		require.ErrorContains(t, c.Validate(), want)
+		cfg := good()
+		c.change(&cfg)
+		require.ErrorContains(t, cfg.Validate(), c.want)
 	}
 
 	usual, fast := good().withDefaults(), good()

@@ -28,7 +28,8 @@ func TestParseProcessStat(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ProcessState{parent: 1, own: ProcessTimes{1500 * time.Millisecond, 250 * time.Millisecond},
 		children: 160 * time.Millisecond}, p)
-	p, err = parseProcessStat("3 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 0 5 0 0 20 0 1 0 10 0 0 18446744073709551615")
+	p, err = parseProcessStat("3 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 0 5 0 0 20 0 1 0 10 " +
+		"0 0 18446744073709551615")
 	require.NoError(t, err)
 	require.True(t, p.kernel)
 	for _, bad := range []string{"", "42 (name) S 1", "42 name S 1 42 42 0 -1 1 1 2 3 4 150 25 7 9 20 0 8 0 1 2 3",
@@ -75,7 +76,7 @@ func TestParseStatus(t *testing.T) {
 }
 
 func TestParseDatagrams(t *testing.T) {
-	a, err := parseDatagrams("Ip6InReceives      \t700\nUdp6InDatagrams                 \t692\nUdp6OutDatagrams                \t773\n")
+	a, err := parseDatagrams("Ip6InReceives      \t700\nUdp6InDatagrams       \t692\nUdp6OutDatagrams      \t773\n")
 	require.NoError(t, err)
 	require.Equal(t, Activity{Received: 692, Sent: 773}, a)
 	for _, bad := range []string{"", "Udp6InDatagrams 1\n", "Udp6InDatagrams 1\nUdp6OutDatagrams x\n"} {

@@ -52,7 +52,7 @@ func TestPlayWithLoss(t *testing.T) {
 		"nothing of the top layer": {inLayer(LayerTop), never, .5, 1, 0, 0},
 		"the top layer late":       {inLayer(LayerTop), 2 * playout, .5, 1, 0, 0},
 		"key frames alone": {
-			func(n uint64) bool { return layered.Frame(n).Layer != LayerKey }, never, .02, 1, 2, 98 * 40 * time.Millisecond,
+			func(n uint64) bool { return !inLayer(LayerKey)(n) }, never, .02, 1, 2, 98 * 40 * time.Millisecond,
 		},
 		"no key frame in the second group": {
 			func(n uint64) bool { return n == 50 }, never, .5, .5, 1, 50 * 40 * time.Millisecond,
