@@ -29,15 +29,15 @@ const (
 	maxTracks = 256
 )
 
-// ErrDelta reports an update relative to an earlier catalog where a whole one was expected.
+// ErrDelta is the error of an update relative to an earlier catalog where a whole catalog is expected.
 var ErrDelta = errors.New("this is a delta update, not a whole catalog")
 
-// Catalog is what both formats say, as far as CMAF needs it.
+// Catalog has the fields of both formats that CMAF needs.
 type Catalog struct {
 	Tracks []Track
 }
 
-// Track describes one track of a broadcast. Zero values mean that the catalog does not say.
+// Track describes one track of a broadcast. A zero value is one that the catalog does not have.
 type Track struct {
 	Name      string
 	Namespace string // fields joined by "/"; empty: that of the catalog
@@ -103,7 +103,7 @@ func (c Catalog) check() error {
 	return nil
 }
 
-// role guesses what a track is for from its codec, as the common format does not say.
+// role guesses the role of a track from its codec: the common format has no roles.
 func role(t Track) string {
 	switch {
 	case t.Width > 0 || strings.HasPrefix(t.MIMEType, "video/"):

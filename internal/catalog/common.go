@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// commonVersion and the streaming format are those that moq-pub, moq-sub and gst-moq-pub use.
+// commonVersion and the streaming format are the values of moq-pub, moq-sub and gst-moq-pub.
 const (
 	commonVersion       = 1
 	streamingFormat     = 1
@@ -23,7 +23,7 @@ type common struct {
 	Tracks                 []commonTrack `json:"tracks"`
 }
 
-// commonFields are said once if they are the same for all tracks.
+// commonFields are fields with the same value for all tracks.
 type commonFields struct {
 	Namespace   string `json:"namespace,omitempty"`
 	Packaging   string `json:"packaging,omitempty"`
@@ -51,8 +51,8 @@ type selectionParams struct {
 	Language      string  `json:"lang,omitempty"`
 }
 
-// Common encodes the catalog in the common format. All tracks need to have the same namespace, packaging and render
-// group; their namespace is required by players, which is why it is an argument.
+// Common encodes the catalog in the common format. All tracks must have the same packaging and render group. Players
+// require a namespace.
 func (c Catalog) Common(namespace string) ([]byte, error) {
 	out := common{
 		Version:                commonVersion,

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// msfVersion is the draft that is written. All drafts so far are read: 00 had a number and init data in the track.
+// msfVersion is the version that is written. Versions 00 and 01 are read: 00 has a number, and init data in the track.
 const msfVersion = "draft-01"
 
-// msf is a catalog of draft-ietf-moq-msf. Init data comes after the tracks, as the draft wants it.
+// msf is a catalog of draft-ietf-moq-msf. Init data comes after the tracks, as the draft requires.
 type msf struct {
 	Version  json.RawMessage `json:"version"`
 	Tracks   []msfTrack      `json:"tracks"`
@@ -46,8 +46,8 @@ type msfInit struct {
 	Data string `json:"data"`
 }
 
-// MSF encodes the catalog of a live broadcast as MSF. The init segment of a track stands both where draft 01 of MSF
-// looks for it, and where CMSF and draft 00 do.
+// MSF encodes the catalog of a live broadcast as MSF. It has the init segment of a track twice: where draft 01 of MSF,
+// and where CMSF and draft 00 expect it.
 func (c Catalog) MSF() ([]byte, error) {
 	version, _ := json.Marshal(msfVersion)
 	out := msf{Version: version, Tracks: []msfTrack{}}

@@ -53,7 +53,7 @@ func firstBox(b []byte) (box, error) {
 	return box{typ: typ, raw: b[:size], body: b[header:size]}, nil
 }
 
-// find returns the body of the first box that the path of types leads to, nil if there is none.
+// find returns the body of the first box at the path of types, or nil.
 func find(b []byte, path ...string) []byte {
 	for _, typ := range path {
 		var body []byte
@@ -81,7 +81,7 @@ type header struct {
 func readHeader(r io.Reader) (header, error) {
 	raw := make([]byte, 8, 16)
 	if _, err := io.ReadFull(r, raw); err != nil {
-		return header{}, err // io.EOF between two boxes is the clean end
+		return header{}, err // io.EOF between two boxes is the regular end
 	}
 	h := header{typ: string(raw[4:]), raw: raw, size: uint64(binary.BigEndian.Uint32(raw))}
 	if h.size == 1 {
@@ -116,7 +116,7 @@ func (h header) skip(r io.Reader) error {
 	return noEOF(err)
 }
 
-// noEOF makes an end in the middle of a box distinct from one between boxes.
+// noEOF turns the end of the input in the middle of a box into an error.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

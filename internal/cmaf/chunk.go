@@ -57,7 +57,7 @@ func (c *Chunk) add(f *fragment) error {
 	return nil
 }
 
-// fragment is what a traf box says (ISO/IEC 14496-12 §8.8.6).
+// fragment is the content of a traf box (ISO/IEC 14496-12 §8.8.6).
 type fragment struct {
 	track      uint32
 	decodeTime uint64
@@ -69,16 +69,16 @@ type fragment struct {
 	runs       []run
 }
 
-// base is what data offsets of a fragment count from (ISO/IEC 14496-12 §8.8.7).
+// base is the position that data offsets of a fragment are relative to (ISO/IEC 14496-12 §8.8.7).
 type base struct {
 	absolute bool // a position in the file, at
-	moof     bool // the start of the moof box; if neither, so it is for the first fragment of a moof box
+	moof     bool // the start of the moof box, as by default for the first fragment of a moof box
 	at       uint64
 }
 
 // run is the media of one trun box.
 type run struct {
-	stated bool // the box has the field offset; otherwise the media follows that of the run before
+	stated bool // the box has the field offset; otherwise the media follows the run before
 	offset int32
 	bytes  uint64
 }
@@ -214,7 +214,7 @@ func parseTfdt(b []byte) (uint64, error) {
 	case len(b) >= 12 && b[0] == 1:
 		return binary.BigEndian.Uint64(b[4:]), nil
 	}
-	return 0, errors.New("traf: no tfdt box, so the decode time is not known")
+	return 0, errors.New("traf: no tfdt box: the decode time is not known")
 }
 
 // addRun adds the samples of one trun box.
@@ -264,7 +264,7 @@ func total(b []byte, count, stride, at int, present bool, def uint32) (sum uint6
 	return sum
 }
 
-// layout says where in the bytes of one sample of a trun box its fields are.
+// layout has the positions of the fields in one sample of a trun box.
 type layout struct{ duration, size, flags, end int }
 
 func sampleLayout(flags uint32) (l layout) {

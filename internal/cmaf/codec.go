@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// describe fills in what the sample entry of the track tells (ISO/IEC 14496-12 §12).
+// describe sets the fields that come from the sample entry of the track (ISO/IEC 14496-12 §12).
 func (t *Track) describe(entry box) {
 	t.Codec = entry.typ
 	switch t.Kind {
@@ -37,7 +37,7 @@ func (t *Track) describeVideo(entry box) {
 
 var videoCodecs = []struct {
 	box  string
-	size int // bytes that name reads
+	size int // number of bytes that name reads
 	name func(entry string, config []byte) string
 }{
 	{"avcC", 4, avcName},
@@ -46,12 +46,12 @@ var videoCodecs = []struct {
 	{"vpcC", 7, vpName},
 }
 
-// avcName: RFC 6381 §3.3.
+// avcName returns the name by RFC 6381 §3.3.
 func avcName(entry string, c []byte) string {
 	return fmt.Sprintf("%s.%02x%02x%02x", entry, c[1], c[2], c[3])
 }
 
-// hevcName: ISO/IEC 14496-15 annex E.3.
+// hevcName returns the name by ISO/IEC 14496-15 annex E.3.
 func hevcName(entry string, c []byte) string {
 	space := []string{"", "A", "B", "C"}[c[1]>>6]
 	tier := "L"
@@ -67,7 +67,7 @@ func hevcName(entry string, c []byte) string {
 	return name
 }
 
-// av1Name: AV1 Codec ISO Media File Format Binding §5.
+// av1Name returns the name by the AV1 Codec ISO Media File Format Binding §5.
 func av1Name(entry string, c []byte) string {
 	tier, depth := "M", 8
 	if c[2]&0x80 != 0 {
@@ -82,7 +82,7 @@ func av1Name(entry string, c []byte) string {
 	return fmt.Sprintf("%s.%d.%02d%s.%02d", entry, c[1]>>5, c[1]&31, tier, depth)
 }
 
-// vpName: VP Codec ISO Media File Format Binding; the box starts with version and flags.
+// vpName returns the name by the VP Codec ISO Media File Format Binding. The box starts with version and flags.
 func vpName(entry string, c []byte) string {
 	return fmt.Sprintf("%s.%02d.%02d.%02d", entry, c[4], c[5], c[6]>>4)
 }

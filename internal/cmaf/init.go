@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind is what a track carries.
+// Kind is the kind of media in a track.
 type Kind string
 
 // Values of Kind, named as the roles of MSF catalogs.
@@ -19,9 +19,9 @@ const (
 	Data     Kind = "data"
 )
 
-// Init is an initialization segment: the ftyp and moov boxes, which have no media.
+// Init is an initialization segment: the ftyp and moov boxes, without media.
 type Init struct {
-	Data   []byte // as it was in the stream
+	Data   []byte // as in the stream
 	Tracks []Track
 }
 
@@ -72,7 +72,7 @@ func ParseInit(data []byte) (*Init, error) {
 	return in, nil
 }
 
-// Track returns the track with that id, nil if there is none.
+// Track returns the track with this id, or nil.
 func (in *Init) Track(id uint32) *Track {
 	for i := range in.Tracks {
 		if in.Tracks[i].ID == id {
@@ -82,7 +82,7 @@ func (in *Init) Track(id uint32) *Track {
 	return nil
 }
 
-// readDefaults takes the sample defaults of the trex boxes (ISO/IEC 14496-12 §8.8.3).
+// readDefaults reads the sample defaults of the trex boxes (ISO/IEC 14496-12 §8.8.3).
 func (in *Init) readDefaults(mvex []byte) {
 	for x, err := range boxes(mvex) {
 		if err != nil || x.typ != "trex" || len(x.body) < 24 {
@@ -161,7 +161,7 @@ func skipBytes(b []byte, n int) []byte {
 	return b[min(n, len(b)):]
 }
 
-// Time converts ticks of the track to a duration; it saturates after 292 years.
+// Time converts ticks of the track to a duration, at most 292 years.
 func (t *Track) Time(ticks uint64) time.Duration {
 	hi, lo := bits.Mul64(ticks, uint64(time.Second))
 	if hi >= uint64(t.Timescale) {

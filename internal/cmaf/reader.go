@@ -1,4 +1,3 @@
-// Package cmaf splits fragmented MP4 (CMAF, ISO/IEC 23000-19) into its init segment and chunks.
 package cmaf
 
 import (
@@ -12,7 +11,7 @@ import (
 	"strings"
 )
 
-// ErrNotFragmented reports an MP4 file whose media is not in moof boxes, or input that is not MP4 at all.
+// ErrNotFragmented is the error of an MP4 file whose media is not in moof boxes, or of input that is not MP4.
 var ErrNotFragmented = errors.New("not fragmented MP4; make it with\n" +
 	"  ffmpeg -i INPUT -c copy -movflags +frag_keyframe+empty_moov+default_base_moof -f mp4 OUTPUT\n" +
 	"or, for one frame in each object, with\n" +
@@ -36,7 +35,7 @@ func NewReader(r io.Reader) *Reader {
 // type.
 func (r *Reader) Skipped() map[string]int { return maps.Clone(r.skipped) }
 
-// Init returns the init segment, reading up to its end if that has not happened yet.
+// Init returns the init segment. The first call reads it.
 func (r *Reader) Init() (*Init, error) {
 	if r.init != nil {
 		return r.init, nil
@@ -113,7 +112,7 @@ func (r *Reader) Next() (Chunk, error) {
 	return c, nil
 }
 
-// again skips a repeated init segment; a different one would need new tracks.
+// again skips a repetition of the init segment. A different init segment is an error: it would need new tracks.
 func (r *Reader) again(h header) error {
 	b, err := r.read(h, MaxHeaderSize)
 	if err == nil && h.typ == "moov" && !bytes.HasSuffix(r.init.Data, b) {
@@ -187,7 +186,7 @@ func (r *Reader) header() (header, error) {
 	return h, nil
 }
 
-// firstTypes are the boxes with which MP4 files and streams start. Anything else is another format.
+// firstTypes are the types of boxes with which MP4 files and streams start.
 var firstTypes = []string{
 	"ftyp", "moov", "styp", "sidx", "emsg", "prft", "free", "skip", "wide", "uuid", "pdin", "mdat", "moof",
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// rewrite copies the boxes of b and gives each to edit, which returns what to put in its place.
+// rewrite copies the boxes of b. It replaces each by what edit returns for it.
 func rewrite(b []byte, edit func(box) []byte) []byte {
 	var out []byte
 	for x, err := range boxes(b) {
@@ -26,8 +26,8 @@ func makeBox(typ string, body ...[]byte) []byte {
 	return b
 }
 
-// split makes one chunk of each fragment of a moof box, with media that is addressed from the start of its own moof
-// box. position is where the moof box was in the file.
+// split returns one chunk for each fragment of a moof box, with a moof box of its own that the media's offset is
+// relative to. position is the position of the moof box in the file.
 func split(moof, mdat []byte, position uint64, frags []fragment) ([]Chunk, error) {
 	whole := slices.Concat(moof, mdat)
 	chunks := make([]Chunk, 0, len(frags))
@@ -59,7 +59,7 @@ func split(moof, mdat []byte, position uint64, frags []fragment) ([]Chunk, error
 	return chunks, nil
 }
 
-// gather returns the media of all runs and where in whole the last one ended. from is what offsets count from.
+// gather returns the media of all runs, and where in whole the last one ends. Offsets are relative to from.
 func (f *fragment) gather(whole []byte, from uint64) (media []byte, end uint64, err error) {
 	end = from
 	for _, r := range f.runs {
@@ -76,8 +76,7 @@ func (f *fragment) gather(whole []byte, from uint64) (media []byte, end uint64, 
 	return media, end, nil
 }
 
-// moof returns a copy of a moof box with only its track fragment of that index. The media starts at offset from the
-// box.
+// moof returns a copy of a moof box with one of its track fragments. The media starts at offset from the box.
 func (f *fragment) moof(old []byte, index, offset int) []byte {
 	first, _ := firstBox(old)
 	n := -1
@@ -115,7 +114,7 @@ func relativeToMoof(tfhd box) []byte {
 	return makeBox("tfhd", b)
 }
 
-// withOffset returns a trun box with that data offset.
+// withOffset returns a trun box with this data offset.
 func withOffset(trun box, offset int32) []byte {
 	b := slices.Clone(trun.body)
 	flags := binary.BigEndian.Uint32(b)
@@ -127,8 +126,8 @@ func withOffset(trun box, offset int32) []byte {
 	return makeBox("trun", b)
 }
 
-// Later returns a chunk from a Reader moved to a later decode time: ticks of its track are added. sequence is its new
-// fragment number.
+// Later returns a Reader's chunk with a later decode time: ticks of its track are added. sequence is its new fragment
+// number.
 func (c Chunk) Later(ticks uint64, sequence uint32) Chunk {
 	first, _ := firstBox(c.Data)
 	c.DecodeTime += ticks
@@ -170,7 +169,7 @@ func (c Chunk) retime(x box, grown int) []byte {
 	return x.raw
 }
 
-// Only returns an init segment with those tracks. Players that decode each track apart need one for each.
+// Only returns an init segment with these tracks. Players that decode tracks separately need one for each.
 func (in *Init) Only(tracks ...uint32) []byte {
 	return rewrite(in.Data, func(x box) []byte {
 		if x.typ != "moov" {
@@ -203,7 +202,7 @@ func (b box) extends() (id uint32, ok bool) {
 	return binary.BigEndian.Uint32(b.body[4:]), true
 }
 
-// Join makes one init segment of several, whose tracks need to have different ids.
+// Join returns one init segment with the tracks of several. Their ids must differ.
 func Join(inits ...*Init) (*Init, error) {
 	var traks, extends []byte
 	seen := map[uint32]bool{}

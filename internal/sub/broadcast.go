@@ -20,7 +20,7 @@ type choice struct {
 	id   uint32 // in the init segment
 }
 
-// loader finds out what a broadcast has.
+// loader reads the catalog and the init segments of a broadcast.
 type loader struct {
 	cfg   *Config
 	link  *client.Link
@@ -57,7 +57,7 @@ func (l *loader) load(ctx context.Context) (*cmaf.Init, []choice, error) {
 	return in, choices, err
 }
 
-// name is the full name of a track. Catalogs may say that it is in another namespace.
+// name returns the full name of a track. A catalog may name another namespace.
 func (l *loader) name(t catalog.Track) moqt.FullTrackName {
 	ns := l.cfg.Namespace
 	if t.Namespace != "" && t.Namespace != strings.Join(ns, "/") {
@@ -66,7 +66,7 @@ func (l *loader) name(t catalog.Track) moqt.FullTrackName {
 	return moqt.FullTrackName{Namespace: ns, Name: t.Name}
 }
 
-// catalog reads the first catalog that the publisher has.
+// catalog reads the first of Config.Catalogs that the publisher has.
 func (l *loader) catalog(ctx context.Context) (catalog.Catalog, error) {
 	var err error
 	for _, name := range l.cfg.Catalogs {
@@ -88,8 +88,7 @@ func (l *loader) catalog(ctx context.Context) (catalog.Catalog, error) {
 	return catalog.Catalog{}, fmt.Errorf("no catalog: %w", err)
 }
 
-// selectTracks chooses what to play: CMAF tracks that were asked for by name or role, or else one of each alternate
-// group.
+// selectTracks returns the CMAF tracks with a wanted name or role, or by default all, but one of each alternate group.
 func selectTracks(c catalog.Catalog, wanted []string) ([]catalog.Track, error) {
 	var chosen []catalog.Track
 	alternates := map[int]bool{}
@@ -115,7 +114,7 @@ func selectTracks(c catalog.Catalog, wanted []string) ([]catalog.Track, error) {
 	return chosen, nil
 }
 
-// names lists the tracks of a catalog for the user.
+// names lists the tracks of a catalog for an error.
 func names(c catalog.Catalog) string {
 	var list []string
 	for _, t := range c.Tracks {
@@ -153,7 +152,8 @@ func (l *loader) init(ctx context.Context, t catalog.Track) (*cmaf.Init, error) 
 	return in, nil
 }
 
-// trackID finds a track of the catalog in its init segment: alone there, by its name "ID.m4s", or by its place.
+// trackID returns the id of a catalog's track in its init segment: the only one, the one in its name "ID.m4s", or the
+// one in the same place.
 func trackID(in *cmaf.Init, c catalog.Catalog, t catalog.Track) (uint32, error) {
 	if len(in.Tracks) == 1 {
 		return in.Tracks[0].ID, nil
@@ -171,13 +171,13 @@ func trackID(in *cmaf.Init, c catalog.Catalog, t catalog.Track) (uint32, error) 
 	return 0, fmt.Errorf("the init segment has %d tracks and does not say which one is %s", len(in.Tracks), t.Name)
 }
 
-// combine makes the init segment of the output.
+// combine returns the init segment of the output.
 func combine(inits []*cmaf.Init, choices []choice) (*cmaf.Init, error) {
 	in := inits[0]
 	if len(inits) > 1 {
 		var err error
 		if in, err = cmaf.Join(inits...); err != nil {
-			return nil, &MediaError{fmt.Errorf("%w, so that they cannot be in one file; choose one with --tracks", err)}
+			return nil, &MediaError{fmt.Errorf("%w: they cannot be in one file; choose one with --tracks", err)}
 		}
 	}
 	if len(in.Tracks) == len(choices) {
@@ -190,7 +190,7 @@ func combine(inits []*cmaf.Init, choices []choice) (*cmaf.Init, error) {
 	return cmaf.ParseInit(in.Only(ids...))
 }
 
-// MediaError says that a broadcast cannot be played.
+// MediaError is the error of a broadcast that cannot be played.
 type MediaError struct{ Err error }
 
 func (e *MediaError) Error() string { return e.Err.Error() }

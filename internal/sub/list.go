@@ -18,10 +18,10 @@ import (
 type lister struct {
 	cfg *Config
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below, and Config.Out
 	count uint64
 	err   error
-	done  chan struct{} // closed when there is no more to write
+	done  chan struct{} // closed after the last line
 }
 
 // listing uses one session to list.
@@ -54,7 +54,7 @@ func (e *listing) Serve(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// list shows a track from its current group on until its end.
+// list writes the objects of a track from its current group on, until its end.
 func (e *listing) list(ctx context.Context, name string) error {
 	full := moqt.FullTrackName{Namespace: e.cfg.Namespace, Name: name}
 	s, largest, err := subscribe(ctx, e.cfg, e.link, full, e.cfg.Wait, &plainReceiver{
@@ -80,7 +80,7 @@ func (e *listing) list(ctx context.Context, name string) error {
 	}
 }
 
-// ended returns nil if a subscription ended because there is nothing more to come.
+// ended returns nil for the regular end of a subscription.
 func ended(err error) error {
 	if done, ok := errors.AsType[*session.DoneError](err); ok &&
 		(done.Status == moqt.DoneTrackEnded || done.Status == moqt.DoneSubscriptionEnded) {
@@ -89,7 +89,7 @@ func ended(err error) error {
 	return err
 }
 
-// write writes the line of an object. Short texts are shown.
+// write writes the line of an object: its payload if that is short text, else a hash.
 func (e *lister) write(track string, i item) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -108,7 +108,7 @@ func (e *lister) write(track string, i item) {
 	}
 }
 
-// printable reports whether b is a text short enough for a line.
+// printable reports whether b is text that is short enough for a line.
 func printable(b []byte) bool {
 	if len(b) > 64 || !utf8.Valid(b) {
 		return false

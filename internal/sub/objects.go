@@ -11,7 +11,7 @@ import (
 	"sluice/moqt/session"
 )
 
-// maxObject is the largest object that is taken, in bytes: a chunk at the limits of package cmaf.
+// maxObject is the size of the largest object that is accepted: a chunk at the limits of package cmaf.
 const maxObject = cmaf.MaxHeaderSize + cmaf.MaxMediaSize
 
 var errObjectTooLarge = fmt.Errorf("object of more than %d bytes", maxObject)
@@ -33,7 +33,7 @@ func (a *assembler) begin(length uint64, emit func([]byte)) error {
 	return nil
 }
 
-// take appends what b has of the payload.
+// take appends the bytes of b that belong to the payload.
 func (a *assembler) take(b []byte) {
 	if a.emit == nil {
 		return
@@ -81,8 +81,7 @@ func readStream(
 	}
 }
 
-// readSubgroup passes on the objects of a subgroup stream, of which status objects have no payload. It returns nil at
-// FIN.
+// readSubgroup passes on the objects of a subgroup stream. Status objects have no payload. It returns nil at FIN.
 func readSubgroup(g *session.Subgroup, object func(moqt.ObjectHeader, item)) error {
 	a := &assembler{}
 	p := moqt.NewSubgroupParser(g.Header, 0)

@@ -1,4 +1,3 @@
-// Package sub plays a MoQ broadcast: it subscribes to its tracks and merges them into one fragmented MP4.
 package sub
 
 import (
@@ -13,15 +12,15 @@ import (
 	"sluice/internal/cmaf"
 )
 
-// maxBuffered is how many bytes may wait to be written. Beyond it the streams are not read, so that QUIC's flow control
-// slows the relay down.
+// maxBuffered is how many bytes may wait to be written. Beyond that, streams are not read, and QUIC's flow control
+// stops the relay.
 const maxBuffered = 64 << 20
 
 // player merges tracks into one stream of chunks, in the order of their decode times.
 type player struct {
 	out  io.Writer
 	init *cmaf.Init
-	hold time.Duration // how long to wait for what is missing
+	hold time.Duration // how long to wait for a missing object
 	stop limits
 
 	mu       sync.Mutex
@@ -42,16 +41,16 @@ type limits struct {
 	objects  uint64
 }
 
-// lane is one track on its way through the player.
+// lane is the player's state of one track. The player's mutex guards it.
 type lane struct {
 	name  string
 	seq   *sequencer
-	track *cmaf.Track // nil: unknown timing, objects are released as they come
-	check *verifier   // nil: not wanted
+	track *cmaf.Track // nil: the timing is not known, objects are released as they come
+	check *verifier   // nil: the track is not verified
 
-	expected time.Duration // decode time that the next chunk should have
+	expected time.Duration // decode time of the next chunk, if there is no gap
 	late     time.Time     // since when the next object is missing
-	opened   time.Time     // when the first object arrived, if it is not known where the track starts
+	opened   time.Time     // when the first object arrived, while the start of the track is not known
 	sum      hash.Hash
 	resets   uint64 // streams that were reset
 	failed   error  // why the track ended, if it did not end well
@@ -67,7 +66,7 @@ func (p *player) addLane(name string, track *cmaf.Track, check *verifier) *lane 
 	return l
 }
 
-// update changes what has arrived of a track, and waits while too much is buffered.
+// update calls f with the lock held, and then waits while too much is buffered.
 func (p *player) update(ctx context.Context, l *lane, f func(*sequencer)) error {
 	full, room := p.apply(l, f)
 	if !full {
@@ -87,11 +86,11 @@ func (p *player) apply(l *lane, f func(*sequencer)) (full bool, room <-chan stru
 	f(l.seq)
 	close(p.changed)
 	p.changed = make(chan struct{})
-	p.full = p.full || p.bufferedLocked() > maxBuffered // until there is room again, which collect says
+	p.full = p.full || p.bufferedLocked() > maxBuffered // collect resets it
 	return p.full, p.room
 }
 
-// offer is update for what may be dropped: it does nothing while too much is buffered.
+// offer is update for objects that may be dropped: it does nothing while too much is buffered.
 func (p *player) offer(l *lane, f func(*sequencer)) {
 	p.mu.Lock()
 	full := p.full
@@ -137,7 +136,7 @@ func (p *player) run(ctx context.Context) error {
 	}
 }
 
-// sleep waits for an arrival, or until a moment.
+// sleep waits for an arrival or for a time.
 func (p *player) sleep(ctx context.Context, until wake) error {
 	timer := time.NewTimer(time.Until(until.at))
 	defer timer.Stop()
@@ -153,13 +152,13 @@ func (p *player) sleep(ctx context.Context, until wake) error {
 	return nil
 }
 
-// wake says when collect has to be called again.
+// wake is when collect has to be called again.
 type wake struct {
 	changed <-chan struct{}
 	at      time.Time // zero: not by time
 }
 
-// collect takes all chunks whose turn has come.
+// collect takes the chunks that can be written now.
 func (p *player) collect(now time.Time) (batch [][]byte, next wake, done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,7 +192,7 @@ type candidate struct {
 	time  time.Duration
 }
 
-// pick returns the chunk to write now, or when to look again. open is false if all tracks have ended.
+// pickLocked returns the chunk to write now, or when to look again. open is false if all tracks have ended.
 func (p *player) pickLocked(now time.Time) (best *candidate, at time.Time, open bool) {
 	var idle []*lane
 	for _, l := range p.lanes {
@@ -216,7 +215,7 @@ func (p *player) pickLocked(now time.Time) (best *candidate, at time.Time, open 
 	}
 	due := best.item.arrived.Add(p.hold)
 	for _, l := range idle {
-		// Nothing earlier can come from a track that continues where it was.
+		// A track without a gap cannot have an earlier chunk than the expected one.
 		if mayPrecede := l.expected <= best.time; mayPrecede && now.Before(due) {
 			return nil, earliest(at, due), open
 		}
@@ -224,12 +223,12 @@ func (p *player) pickLocked(now time.Time) (best *candidate, at time.Time, open 
 	return best, at, open
 }
 
-// startDelay is how long to wait for earlier groups if it is not known which one is the first: their streams may
-// overtake each other.
+// startDelay is how long to wait for earlier groups while the first group is not known: streams may overtake each
+// other.
 const startDelay = 200 * time.Millisecond
 
-// head returns the next chunk of a track, giving up what was missing for too long, or when to look again if that is
-// known.
+// headLocked returns the next chunk of a track, or when to look again if that is known. It skips objects that have been
+// missing for too long.
 func (p *player) headLocked(l *lane, now time.Time) (c *candidate, st state, again time.Time) {
 	if !l.seq.begun && !l.seq.ended && l.seq.bytes > 0 {
 		if l.opened.IsZero() {
@@ -267,7 +266,7 @@ func (p *player) candidateLocked(l *lane, i item) *candidate {
 	return c
 }
 
-// release takes a chunk out of its track. It reports whether a limit was reached.
+// releaseLocked takes a chunk out of its track. It reports whether a limit was reached.
 func (p *player) releaseLocked(c *candidate) (done bool) {
 	l := c.lane
 	l.seq.pop(c.item)
@@ -289,7 +288,7 @@ func (p *player) releaseLocked(c *candidate) (done bool) {
 	return p.limited
 }
 
-// earliest is the earlier one of two times, of which zero ones do not count.
+// earliest returns the earlier of two times, or the other one if one is zero.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -297,7 +296,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// OutputError says that the output cannot be written.
+// OutputError is the error of an output that cannot be written.
 type OutputError struct{ Err error }
 
 func (e *OutputError) Error() string { return fmt.Sprintf("output: %v", e.Err) }

@@ -16,34 +16,34 @@ type item struct {
 	arrived  time.Time
 }
 
-// sequencer puts the objects of one track in order. They arrive on many streams, of the subscription and of a joining
-// fetch, in datagrams, and after a change of sessions twice.
+// sequencer puts the objects of one track in order. Objects arrive on the streams of the subscription and of a joining
+// fetch and in datagrams, and twice if sessions change. The player's mutex guards it.
 type sequencer struct {
 	next    moqt.Location // the object to release next
 	begun   bool
 	groups  map[uint64]*incoming
 	ended   bool // nothing more will arrive
 	marks   bool // the publisher marks the ends of groups
-	bytes   int  // that wait
+	bytes   int  // of objects that have not been released
 	counted Counters
 
 	fetching    bool
 	lastFetched *moqt.Location
 }
 
-// maxGroups is how many groups of a track are followed at a time. A peer that opens more is not sending media.
+// maxGroups is the largest number of groups of a track at a time. Media need far fewer.
 const maxGroups = 1024
 
-// Counters say what happened to the objects of a track.
+// Counters count the objects of a track.
 type Counters struct {
 	Objects, Bytes uint64 // released in order
-	Lost           uint64 // objects that were given up, as far as their number is known
-	Gaps           uint64 // places where playback jumped forward
-	Late           uint64 // arrived after playback had passed them
+	Lost           uint64 // objects that were skipped, as far as their number is known
+	Gaps           uint64 // places where objects were skipped
+	Late           uint64 // objects that arrived after they had been skipped or released
 	Duplicates     uint64
 }
 
-// incoming is what has arrived of a group.
+// incoming is the part of a group that has arrived.
 type incoming struct {
 	objects  map[uint64]item
 	end      uint64 // number of objects, math.MaxUint64 if unknown
@@ -54,7 +54,7 @@ type incoming struct {
 
 func newSequencer() *sequencer { return &sequencer{groups: map[uint64]*incoming{}} }
 
-// start sets where playback starts, unless it has started already.
+// start sets where playback starts, unless it has started.
 func (s *sequencer) start(l moqt.Location) {
 	if !s.begun {
 		s.begun = true
@@ -62,8 +62,8 @@ func (s *sequencer) start(l moqt.Location) {
 	}
 }
 
-// resume is called when a track that was interrupted is subscribed to again. A publisher that numbers its groups anew,
-// as its largest object tells, has lost its memory: then playback starts anew, too.
+// resume is called when an interrupted track is subscribed to again. If the publisher has started again with smaller
+// group ids, as its largest object shows, playback starts again, too.
 func (s *sequencer) resume(largest *moqt.Location) {
 	if s.begun && (largest == nil || largest.Group+1 < s.next.Group) {
 		s.begun, s.groups, s.bytes = false, map[uint64]*incoming{}, 0
@@ -81,7 +81,7 @@ func (s *sequencer) group(id uint64) *incoming {
 	return g
 }
 
-// add takes an object. It reports false if the object came twice or too late.
+// add adds an object. It returns false if the object came twice or too late.
 func (s *sequencer) add(i item) bool {
 	if s.begun && i.location.Less(s.next) {
 		s.counted.Late++
@@ -100,8 +100,8 @@ func (s *sequencer) add(i item) bool {
 	return true
 }
 
-// fetched takes an object of a joining fetch. In ascending order, all objects that exist follow each other there: one
-// that starts a group ends the group before.
+// fetched adds an object of a joining fetch. A fetch returns all objects that exist in ascending order: the first
+// object of a group shows that the group before is complete.
 func (s *sequencer) fetched(i item) {
 	if l := s.lastFetched; l != nil && l.Group < i.location.Group {
 		s.endGroup(l.Group, l.Object+1, false)
@@ -110,7 +110,7 @@ func (s *sequencer) fetched(i item) {
 	s.add(i)
 }
 
-// take takes an object of the subscription, which may be a status instead.
+// take adds an object or a status of the subscription.
 func (s *sequencer) take(status moqt.ObjectStatus, i item) {
 	switch status {
 	case moqt.StatusEndOfGroup:
@@ -123,7 +123,7 @@ func (s *sequencer) take(status moqt.ObjectStatus, i item) {
 	}
 }
 
-// openStream and closeStream follow the subgroup streams of a group. fin tells FIN from a reset.
+// openStream and closeStream count the subgroup streams of a group. fin is false if the stream was reset.
 func (s *sequencer) openStream(group uint64) {
 	if !s.passed(group) {
 		s.group(group).open++
@@ -148,7 +148,7 @@ func (s *sequencer) closeStream(group uint64, fin bool) {
 
 func (s *sequencer) passed(group uint64) bool { return s.begun && group < s.next.Group }
 
-// endGroup says that a group has objects with ids below n only. marked: the publisher said so.
+// endGroup sets that a group has no object ids of n and more. marked is set if the publisher has marked the end.
 func (s *sequencer) endGroup(group, n uint64, marked bool) {
 	s.marks = s.marks || marked
 	if !s.passed(group) {
@@ -156,20 +156,20 @@ func (s *sequencer) endGroup(group, n uint64, marked bool) {
 	}
 }
 
-// fetch says that a joining fetch is under way, whose objects are worth waiting for, or has ended.
+// fetch sets whether a joining fetch is under way. Its objects are waited for.
 func (s *sequencer) fetch(pending bool) { s.fetching, s.lastFetched = pending, nil }
 
-// end says that nothing more will arrive.
+// end sets that nothing more will arrive.
 func (s *sequencer) end() { s.ended = true }
 
-// state is what a sequencer is up to.
+// state is the state of the next object.
 type state int
 
 const (
-	ready   state = iota // head is the next object
-	waiting              // for the next object to arrive
-	blocked              // the next object is missing, and later ones are there
-	over                 // there will be no further object
+	ready   state = iota // it has arrived
+	waiting              // it has not arrived
+	blocked              // it has not arrived, but later ones have
+	over                 // there is none
 )
 
 // head returns the next object.
@@ -208,8 +208,8 @@ func (s *sequencer) idle() state {
 	return waiting
 }
 
-// unmarkedEnd guesses that a group of a publisher that does not mark the ends of groups is complete: all its streams
-// ended with FIN, and nothing is missing.
+// unmarkedEnd guesses whether a group is complete if the publisher does not mark the ends of groups: all streams have
+// ended with FIN, and no object is missing.
 func (s *sequencer) unmarkedEnd(g *incoming) bool {
 	return !s.marks && g.open == 0 && g.finished > 0 && !g.broken && s.next.Object > 0 && !g.has(s.next.Object)
 }
@@ -224,7 +224,7 @@ func (g *incoming) has(n uint64) bool {
 	return false
 }
 
-// nextGroup moves on to the following group. It reports false, and stays, if that is not there yet.
+// nextGroup moves to the following group. It returns false if that group has not arrived.
 func (s *sequencer) nextGroup() bool {
 	if s.groups[s.next.Group+1] == nil {
 		return false
@@ -255,7 +255,7 @@ func (s *sequencer) pop(i item) {
 	s.counted.Bytes += uint64(len(i.payload))
 }
 
-// skip gives up the objects before the first one that is there.
+// skip moves to the first object that has arrived.
 func (s *sequencer) skip() {
 	l, ok := s.firstAfter(s.next)
 	if !ok {
@@ -278,7 +278,7 @@ func (s *sequencer) skip() {
 	s.moveTo(l)
 }
 
-// firstAfter returns the first location that is there, at or after l.
+// firstAfter returns the location of the first object that has arrived, at or after l.
 func (s *sequencer) firstAfter(l moqt.Location) (first moqt.Location, found bool) {
 	for id, g := range s.groups {
 		if id < l.Group || found && id > first.Group {

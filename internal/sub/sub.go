@@ -12,29 +12,31 @@ import (
 	"sluice/moqt"
 )
 
-// Config is the configuration of [Run]. Namespace and Out are required; the zero value of all else is the default.
+// Config is the configuration of [Run]. Namespace and Out are required. The zero value of any other field is its
+// default.
 type Config struct {
 	Namespace moqt.Namespace
 	// Out gets the media, fragmented MP4, or with Raw a line of text for each object.
 	Out io.Writer
 
-	// Tracks are the names or roles ("video", "audio") of those to play. Default: all, but one of each alternate group.
+	// Tracks are the names or roles ("video", "audio") of the tracks to play. Default: all, but one of each alternate
+	// group.
 	Tracks []string
 	// Catalogs are the names of tracks that may have the catalog, in the order in which they are tried.
 	Catalogs []string
-	// Raw lists the objects of Tracks instead of playing them. There is no need for a catalog then.
+	// Raw lists the objects of Tracks instead of playing them, without a catalog.
 	Raw bool
 	// Join is how many groups before the current one playback starts.
 	Join uint64
-	// Duration of media after which playback ends, and number of Objects. Default: neither.
+	// Duration and Objects are limits after which playback ends. Default: none.
 	Duration time.Duration
 	Objects  uint64
-	// Hold is how long to wait for an object that is missing while later ones are there. Default: 2 s.
+	// Hold is how long to wait for a missing object when later ones have arrived. Default: 2 s.
 	Hold time.Duration
-	// Wait is how long to wait for a publisher, if there is none yet. Default: not at all. When playback is
-	// interrupted, a publisher has at least as long to come back as a relay, Client.Patience.
+	// Wait is how long to wait for a publisher if there is none yet. Default: not at all. When playback is interrupted,
+	// Run waits for the publisher at least as long as for a relay (Client.ReconnectTimeout).
 	Wait time.Duration
-	// Verify is a file whose chunks the broadcast has to have. Its end has to be reached, unless a limit ends playback.
+	// Verify is a file whose chunks the broadcast must have, up to the file's end unless a limit ends playback.
 	Verify io.Reader
 
 	Client client.Config
@@ -54,8 +56,8 @@ func (c *Config) validate() error {
 	return c.Namespace.Validate()
 }
 
-// patience is how long to wait for a publisher that has left without ending its tracks.
-func (c *Config) patience() time.Duration {
+// publisherTimeout is how long to wait for a publisher that has left without ending its tracks.
+func (c *Config) publisherTimeout() time.Duration {
 	return max(c.Wait, cmp.Or(c.Client.ReconnectTimeout, client.DefaultReconnectTimeout))
 }
 
@@ -68,25 +70,25 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Result is what was played.
+// Result counts what was played.
 type Result struct {
 	Tracks []TrackResult
 	Media  time.Duration // from the first chunk to the end of the last one
 }
 
-// TrackResult is what was played of a track.
+// TrackResult counts what was played of a track.
 type TrackResult struct {
 	Name string
 	Counters
 	SHA256 string // of all payloads, one after the other
 	Resets uint64 // streams that were reset
-	Err    error  // why the track ended, if it did not end well
+	Err    error  // that ended the track; nil: the publisher ended it
 
 	// Verified, Different and Missing count chunks, if there was something to verify.
 	Verified, Different, Missing int
 }
 
-// Verified reports whether all that was received is what was expected, and nothing is missing.
+// Verified reports whether every chunk that was received is as expected, and none is missing.
 func (r *Result) Verified() bool {
 	for _, t := range r.Tracks {
 		if t.Different > 0 || t.Missing > 0 || t.Verified == 0 {
@@ -96,7 +98,7 @@ func (r *Result) Verified() bool {
 	return len(r.Tracks) > 0
 }
 
-// Objects is the number of objects that were played.
+// Objects returns the number of objects that were played.
 func (r *Result) Objects() (n uint64) {
 	for _, t := range r.Tracks {
 		n += t.Objects
@@ -104,7 +106,7 @@ func (r *Result) Objects() (n uint64) {
 	return n
 }
 
-// Bytes is their size.
+// Bytes returns the size of the objects that were played.
 func (r *Result) Bytes() (n uint64) {
 	for _, t := range r.Tracks {
 		n += t.Bytes

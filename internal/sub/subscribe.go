@@ -11,8 +11,8 @@ import (
 	"sluice/moqt/session"
 )
 
-// subscribe asks for a track from its next object on, and waits for the answer. The publisher may take that time to
-// appear.
+// subscribe subscribes to a track from its next object on, and waits for the answer. The relay waits for a publisher
+// for the given time.
 func subscribe(
 	ctx context.Context, cfg *Config, l *client.Link, name moqt.FullTrackName, wait time.Duration, r session.Receiver,
 ) (*session.Subscription, *moqt.Location, error) {
@@ -35,8 +35,8 @@ func subscribe(
 	return s, ok.Parameters.LargestObject, nil
 }
 
-// fetch asks for objects that were published before a subscription started, up to largest, and falls back to a
-// standalone fetch if the joining one is refused, as happens when the subscription has ended meanwhile.
+// fetch fetches objects from before the start of a subscription, up to largest. If the joining fetch is refused, as it
+// is when the subscription has ended meanwhile, it tries a standalone fetch.
 func fetch(
 	ctx context.Context, cfg *Config, s *session.Subscription, m moqt.Fetch, largest moqt.Location, object func(item),
 ) error {
@@ -70,15 +70,15 @@ func readFetched(ctx context.Context, cfg *Config, s *session.Session, m moqt.Fe
 	return err
 }
 
-// closeOnViolation ends a session whose peer breaks the rules.
+// closeOnViolation ends a session whose peer violates the protocol.
 func closeOnViolation(l *session.Session, err error) {
 	if e, ok := errors.AsType[*moqt.ProtocolError](err); ok {
 		l.Close(e.Code, e.Reason)
 	}
 }
 
-// firstObject returns the first object of the current group of a track, which has the whole content of tracks that are
-// not media.
+// firstObject returns the first object of the current group of a track: the whole content of a catalog or an init
+// segment.
 func firstObject(ctx context.Context, cfg *Config, l *client.Link, name string) ([]byte, error) {
 	first := make(chan []byte, 1)
 	take := func(i item) {
@@ -107,15 +107,15 @@ func firstObject(ctx context.Context, cfg *Config, l *client.Link, name string) 
 		case payload := <-first:
 			return payload, nil
 		case <-again.C:
-			// The relay can be about to get the object from a publisher that serves no FETCH.
+			// The relay may not have the object yet, if its publisher does not answer FETCH.
 			if err := fetch(ctx, cfg, s, moqt.Fetch{FetchType: moqt.FetchRelativeJoining}, *largest, take); err != nil {
 				cfg.Client.Logger.Debug("cannot fetch, trying again", "track", name, "error", err)
 			}
-			again.Reset(fetchAgain) // also if the response says that the object is not known
+			again.Reset(fetchAgain) // also if the response has a marker instead of the object
 		case <-s.Context().Done():
 			return nil, fmt.Errorf("track %s: %w", name, context.Cause(s.Context()))
 		case <-timeout.C:
-			return nil, &MediaError{fmt.Errorf("track %s has no object to offer", name)}
+			return nil, &MediaError{fmt.Errorf("track %s has no object", name)}
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -124,7 +124,7 @@ func firstObject(ctx context.Context, cfg *Config, l *client.Link, name string) 
 
 const (
 	firstObjectTimeout = 10 * time.Second       // from the publisher's acceptance of the subscription to the object
-	fetchAgain         = 250 * time.Millisecond // until a FETCH that did not bring it is repeated
+	fetchAgain         = 250 * time.Millisecond // until a FETCH without that object is repeated
 )
 
 // plainReceiver passes on all objects as they come.

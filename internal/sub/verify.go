@@ -13,8 +13,8 @@ type verifier struct {
 	want    [][]byte
 	next    int // in want
 	same    int
-	differ  int // chunks that the file does not have, or has elsewhere
-	missing int // chunks of the file that were passed over
+	differ  int // chunks that the file does not have, or has in another place
+	missing int // chunks of the file that were skipped
 	begun   bool
 }
 
@@ -54,7 +54,7 @@ func (v *verifier) add(chunk []byte) {
 	v.differ++
 }
 
-// finish counts what has not come, if playback went on to the end of the broadcast.
+// finish counts the rest of the file as missing. It is called if playback reached the end of the broadcast.
 func (v *verifier) finish() {
 	v.missing += len(v.want) - v.next
 	v.next = len(v.want)

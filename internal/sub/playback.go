@@ -1,0 +1,154 @@
+package sub
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sluice/internal/client"
+	"sluice/internal/cmaf"
+)
+
+// Run plays a broadcast until its end, a limit, or the end of the context. It calls progress twice a second, unless
+// that is nil. The result is valid even with an error.
+func Run(ctx context.Context, cfg Config, progress func(Progress)) (Result, error) {
+	if err := cfg.validate(); err != nil {
+		return Result{}, err
+	}
+	cfg = cfg.withDefaults()
+	p := &playback{cfg: &cfg, log: cfg.Client.Logger, progress: progress, finished: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancelCause(ctx)
+	defer p.cancel(nil)
+	if cfg.Verify != nil {
+		var err error
+		if p.checks, err = newVerifiers(cfg.Verify); err != nil {
+			return Result{}, &MediaError{err}
+		}
+	}
+	endpoint := func(l *client.Link) client.Endpoint { return &playing{p: p, link: l} }
+	if cfg.Raw {
+		shared := &lister{cfg: &cfg, done: make(chan struct{})}
+		endpoint = func(l *client.Link) client.Endpoint { return &listing{lister: shared, link: l} }
+	}
+	err := client.Run(ctx, cfg.Client, endpoint)
+	p.cancel(nil)
+	p.wait()
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		err = context.Cause(ctx)
+	}
+	return p.result(), err
+}
+
+// Progress counts what has been played so far.
+type Progress struct {
+	Objects, Bytes uint64
+	Media          time.Duration
+}
+
+// playback is a call of Run.
+type playback struct {
+	cfg      *Config
+	log      *slog.Logger
+	progress func(Progress)
+	checks   map[uint32]*verifier
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+
+	mu       sync.Mutex
+	player   *player // nil until the catalog is known
+	choices  []choice
+	playErr  error
+	finished chan struct{} // closed when the player has ended
+}
+
+// begin reads the catalog on the first session and starts to play.
+func (p *playback) begin(ctx context.Context, l *client.Link) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.player != nil {
+		return nil
+	}
+	in, choices, err := (&loader{cfg: p.cfg, link: l, inits: map[string]*cmaf.Init{}}).load(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := p.cfg.Out.Write(in.Data); err != nil {
+		return &OutputError{err}
+	}
+	pl := newPlayer(p.cfg.Out, in, p.cfg.Hold, limits{duration: p.cfg.Duration, objects: p.cfg.Objects})
+	for _, c := range choices {
+		t := in.Track(c.id)
+		pl.addLane(c.name.Name, t, p.checks[c.id])
+		p.log.Info("playing", "track", c.name.Name, "codec", t.Codec)
+	}
+	p.player, p.choices = pl, choices
+	go func() {
+		defer close(p.finished)
+		p.playErr = pl.run(p.ctx)
+	}()
+	if p.progress != nil {
+		go p.report(pl)
+	}
+	return nil
+}
+
+// report calls progress until the player has ended.
+func (p *playback) report(pl *player) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			p.progress(pl.snapshot())
+		case <-p.finished:
+			return
+		}
+	}
+}
+
+// over reports whether playback has ended.
+func (p *playback) over() bool {
+	select {
+	case <-p.finished:
+		return true
+	default:
+		return p.ctx.Err() != nil
+	}
+}
+
+// wait waits for the player, if it was started.
+func (p *playback) wait() {
+	p.mu.Lock()
+	started := p.player != nil
+	p.mu.Unlock()
+	if started {
+		<-p.finished
+	}
+}
+
+func (p *playback) result() (r Result) {
+	if p.player == nil {
+		return r
+	}
+	pl := p.player
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	r.Media = pl.last - pl.first
+	for _, l := range pl.lanes {
+		t := TrackResult{
+			Name: l.name, Counters: l.seq.counted, SHA256: hex.EncodeToString(l.sum.Sum(nil)), Resets: l.resets,
+			Err: l.failed,
+		}
+		if v := l.check; v != nil {
+			if !pl.limited {
+				v.finish()
+			}
+			t.Verified, t.Different, t.Missing = v.same, v.differ, v.missing
+		}
+		r.Tracks = append(r.Tracks, t)
+	}
+	return r
+}

@@ -1,0 +1,175 @@
+package sub
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"sluice/internal/client"
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// playing uses one session for playback.
+type playing struct {
+	session.Unsupported
+	p    *playback
+	link *client.Link
+}
+
+// Serve implements [client.Endpoint].
+func (e *playing) Serve(ctx context.Context) error {
+	p := e.p
+	if err := p.begin(ctx, e.link); err != nil {
+		return err
+	}
+	var lanes sync.WaitGroup
+	var pending sync.WaitGroup // subscriptions without an answer
+	for i, c := range p.choices {
+		pending.Add(1)
+		lanes.Go(func() {
+			e.follow(ctx, c, p.player.lanes[i], sync.OnceFunc(pending.Done))
+		})
+	}
+	go func() {
+		pending.Wait()
+		e.link.Established()
+	}()
+	select {
+	case <-p.finished:
+		return p.playErr
+	case <-ctx.Done():
+		lanes.Wait()
+		return context.Cause(ctx)
+	}
+}
+
+// follow plays a track until the track or the use of this session has ended. It calls answered when the relay has
+// answered the subscription, or there is none.
+func (e *playing) follow(ctx context.Context, c choice, l *lane, answered func()) {
+	defer answered()
+	for {
+		err := e.play(ctx, c, l, answered)
+		if ctx.Err() != nil || e.link.Context().Err() != nil || e.p.over() {
+			return
+		}
+		switch e.next(err) {
+		case trackEnded:
+			e.p.log.Info("track ended", "track", c.name.Name)
+			e.end(l, nil)
+			return
+		case trackLost:
+			e.p.log.Warn("track lost", "track", c.name.Name, "error", err)
+			e.end(l, err)
+			return
+		case trackMoves:
+			<-ctx.Done() // another session replaces this one
+			return
+		}
+		e.p.log.Warn("track interrupted, subscribing again", "track", c.name.Name, "error", err)
+		select {
+		case <-time.After(resubscribe):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// ending is what the end of a subscription means for its track.
+type ending int
+
+const (
+	trackEnded       ending = iota // nothing more will come
+	trackLost                      // nothing more will come, because of an error
+	trackMoves                     // another session goes on
+	trackInterrupted               // to be subscribed to again
+)
+
+func (e *playing) next(err error) ending {
+	if done, ok := errors.AsType[*session.DoneError](err); ok {
+		switch done.Status {
+		case moqt.DoneTrackEnded, moqt.DoneSubscriptionEnded:
+			return trackEnded
+		case moqt.DoneGoingAway: // the publisher moves to another session
+			return trackInterrupted
+		case moqt.DoneUnauthorized, moqt.DoneMalformedTrack:
+			return trackLost
+		}
+	}
+	if errors.Is(err, session.ErrGoingAway) {
+		return trackMoves
+	}
+	refused, ok := errors.AsType[*moqt.RequestError](err)
+	if e.p.cfg.publisherTimeout() <= 0 || ok && refused.RetryInterval == 0 {
+		return trackLost
+	}
+	return trackInterrupted
+}
+
+// resubscribe is how long to wait before an interrupted track is subscribed to again.
+const resubscribe = 250 * time.Millisecond
+
+func (e *playing) end(l *lane, err error) {
+	// update fails only if playback is over.
+	_ = e.p.player.update(e.p.ctx, l, func(s *sequencer) {
+		l.failed = err
+		s.end()
+	})
+}
+
+// play subscribes to a track, fetches what was published before, and returns why the subscription ended.
+func (e *playing) play(ctx context.Context, c choice, l *lane, answered func()) error {
+	r := &laneReceiver{e: e, lane: l}
+	wait := e.p.cfg.Wait
+	r.update(func(s *sequencer) {
+		s.fetch(true) // nothing is released until the start of playback is known
+		if s.begun {
+			wait = e.p.cfg.publisherTimeout()
+		}
+	})
+	s, largest, err := subscribe(ctx, e.p.cfg, e.link, c.name, wait, r)
+	if err != nil {
+		return err
+	}
+	answered()
+	defer s.Cancel(moqt.ResetCancelled)
+	e.catchUp(ctx, s, r, largest)
+	select {
+	case <-s.Context().Done():
+		return context.Cause(s.Context())
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.p.finished:
+		return nil
+	}
+}
+
+// catchUp fetches the objects up to largest that playback needs: the objects since the interruption, or of the group in
+// which playback starts.
+func (e *playing) catchUp(ctx context.Context, s *session.Subscription, r *laneReceiver, largest *moqt.Location) {
+	defer r.update(func(s *sequencer) { s.fetch(false) })
+	m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningStart: e.p.cfg.Join}
+	missed := largest != nil
+	r.update(func(s *sequencer) {
+		s.resume(largest)
+		if s.begun && missed {
+			m.FetchType, m.JoiningStart = moqt.FetchAbsoluteJoining, s.next.Group
+			missed = !largest.Less(s.next)
+		}
+	})
+	if !missed {
+		return
+	}
+	err := fetch(ctx, e.p.cfg, s, m, *largest, func(i item) {
+		r.update(func(s *sequencer) {
+			s.start(i.location)
+			s.fetched(i)
+		})
+	})
+	if err != nil && ctx.Err() == nil {
+		e.p.log.Warn("cannot fetch the start of the current group, starting with the next one", "track", r.lane.name,
+			"error", err)
+		r.update(func(s *sequencer) { s.start(moqt.Location{Group: largest.Group + 1}) })
+	}
+}

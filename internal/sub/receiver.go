@@ -1,0 +1,53 @@
+package sub
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// laneReceiver passes the objects of a subscription on to the player.
+type laneReceiver struct {
+	e    *playing
+	lane *lane
+}
+
+func (r *laneReceiver) update(f func(*sequencer)) {
+	_ = r.e.p.player.update(r.e.p.ctx, r.lane, f) // fails only if playback is over
+}
+
+// HandleSubgroup implements [session.Receiver].
+func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
+	group, last := g.Header.GroupID, uint64(math.MaxUint64)
+	r.update(func(s *sequencer) { s.openStream(group) })
+	err := readSubgroup(g, func(h moqt.ObjectHeader, i item) {
+		last = h.ObjectID
+		r.update(func(s *sequencer) { s.take(h.Status, i) })
+	})
+	r.update(func(s *sequencer) {
+		if over := r.e.p.player.limited; err != nil && !over { // at a limit, this end stops reading
+			r.lane.resets++
+		} else if err == nil && g.Header.EndOfGroup && last != math.MaxUint64 {
+			s.endGroup(group, last+1, true)
+		}
+		s.closeStream(group, err == nil)
+	})
+	closeOnViolation(g.Subscription.Session(), err)
+	if _, malformed := errors.AsType[*moqt.MalformedTrackError](err); malformed || errors.Is(err, errObjectTooLarge) {
+		r.e.p.log.Warn("malformed track", "track", r.lane.name, "error", err)
+		g.Subscription.Cancel(moqt.ResetMalformedTrack)
+	}
+}
+
+// HandleDatagram implements [session.Receiver]. It must not block: datagrams are dropped while too much is buffered.
+func (r *laneReceiver) HandleDatagram(o *moqt.ObjectDatagram) {
+	r.e.p.player.offer(r.lane, func(s *sequencer) {
+		s.take(o.Status, item{location: o.Location, priority: o.Priority, payload: o.Payload, arrived: time.Now()})
+		if o.EndOfGroup {
+			s.endGroup(o.Location.Group, o.Location.Object+1, true)
+		}
+	})
+}
