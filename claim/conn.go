@@ -29,13 +29,6 @@ type ConnState struct {
 	_       [48]byte
 }
 
-// NextPN holds a packet number, and the generation of the key that protects the packet, so that one addition takes both.
-// A key update adds 1<<GenerationShift. The generation has two bits: no more than two generations are in use at a time.
-const (
-	GenerationShift = 62
-	NumberMask      = 1<<GenerationShift - 1
-)
-
 // Begin announces the caller in Writers and takes a packet number with its key generation. The caller must then abort or
 // commit. Begin fails, and announces nothing, if the record of the packet would overwrite one that is still needed. The
 // forwarder keeps well below that, see [ConnState.Room].

@@ -1,10 +1,10 @@
 // Package claim lets two senders send on one QUIC connection without a lock, and without asking each other.
 //
 // The two senders of a subscriber's connection are the media sender, in user space, and the [Forwarder], which sees a
-// publisher's packets before user space does. Ours is the kernel: package fastpath. Both send the same bytes of the same
-// streams under the same keys, so they share packet numbers, stream ids, flow control credit, the congestion window, and for
-// each stream a cursor. All of it lies in memory that both have mapped: one [ConnState] for a connection, one [StreamState]
-// for a downstream stream, and a ledger of what was sent. Every access is atomic.
+// publisher's packets before user space does. Ours is the kernel: package fastpath. Both send the same bytes of the
+// same streams under the same keys, so they share packet numbers, stream ids, flow control credit, the congestion
+// window, and for each stream a cursor. All of it lies in memory that both have mapped: one [ConnState] for a
+// connection, one [StreamState] for a downstream stream, and a ledger of what was sent. Every access is atomic.
 //
 //	                publisher's packet
 //	                        │
@@ -23,9 +23,9 @@
 //
 // # The protocol
 //
-// The bytes of a subgroup stream are kept in a log, at the offsets of the publisher's stream. A downstream stream is a prefix
-// of its own and then the bytes of the log. Its cursor, [StreamState.Next], is the log offset of the first byte that no
-// sender has claimed. To send the bytes from a to b for the first time, a sender
+// The bytes of a subgroup stream are kept in a log, at the offsets of the publisher's stream. A downstream stream is a
+// prefix of its own and then the bytes of the log. Its cursor, [StreamState.Next], is the log offset of the first byte
+// that no sender has claimed. To send the bytes from a to b for the first time, a sender
 //
 //  1. looks: it checks all that can be checked without taking anything: is the cursor at a, does the priority pass, is
 //     there window, stream credit, room in the ledger;
@@ -36,9 +36,9 @@
 //  4. commits: it writes the record and leaves Writers ([ConnState.Commit]). From here on the packet counts as sent;
 //  5. builds the packet and sends it. If that fails, the packet is lost, and loss recovery repairs it like any other loss.
 //
-// The forwarder never waits and never repeats. Where it cannot go on it declines, counts the reason, and leaves the bytes to
-// the media sender, which sees the same packet a little later. The media sender alone retransmits, because repeated bytes
-// need no claim: it only takes a packet number and writes a record.
+// The forwarder never waits and never repeats. Where it cannot go on it declines, counts the reason, and leaves the
+// bytes to the media sender, which sees the same packet a little later. The media sender alone retransmits, because
+// repeated bytes need no claim: it only takes a packet number and writes a record.
 //
 // What follows from this:
 //
@@ -49,20 +49,21 @@
 //
 // # The ledger
 //
-// The ledger is a ring of records, indexed by packet number. An ACK is processed by reading the records that it covers, so
-// no sender has to tell the other what it has sent. Numbers without a record are quic-go's own, or were never used.
-// [ConnState.Settled] returns a number below which no record is still to come: it reads the next number, and then expects
-// Writers to be 0.
+// The ledger is a ring of records, indexed by packet number. An ACK is processed by reading the records that it covers,
+// so no sender has to tell the other what it has sent. Numbers without a record are quic-go's own, or were never used.
+// [ConnState.Settled] returns a number below which no record is still to come: it reads the next number, and then
+// expects Writers to be 0.
 //
 // # Who opens a stream
 //
-// Whoever sees the first byte of a publisher's stream first opens the downstream stream. It has the stream for itself, in
-// phase [StreamOpening], until the prefix is sent; then it is [StreamOpen] for both. A stream that the forwarder has opened
-// is adopted by the media sender when user space gets to it ([ForwarderConn.OpenStream]), or abandoned if no subscription
-// wants it.
+// Whoever sees the first byte of a publisher's stream first opens the downstream stream. It has the stream for itself,
+// in phase [StreamOpening], until the prefix is sent; then it is [StreamOpen] for both. A stream that the forwarder has
+// opened is adopted by the media sender when user space gets to it ([ForwarderConn.OpenStream]), or abandoned if no
+// subscription wants it.
 //
 // # The same protocol in C
 //
-// fastpath/bpf/claim.h has the forwarder's side. Both sides use the same names. Package claimtest tries the protocol in every
-// order of its steps, and fastpath's tests run the real program between any two steps of the media sender.
+// fastpath/bpf/shared has the forwarder's side: claim.h and state.h. Both sides use the same names, and the constants
+// here are generated from there. Package claimtest tries the protocol in every order of its steps, and fastpath's tests
+// run the real program between any two steps of the media sender.
 package claim

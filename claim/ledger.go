@@ -11,7 +11,7 @@ func (l Ledger) at(number uint64) *Record { return &l[number&uint64(len(l)-1)] }
 // Clear removes all records.
 func (l Ledger) Clear() {
 	for i := range l {
-		l[i].PN.Store(noPacket)
+		l[i].PN.Store(NoPacket)
 	}
 }
 
@@ -19,7 +19,7 @@ func (l Ledger) Clear() {
 // number before and after it has read the rest has read one record.
 func (l Ledger) Write(number uint64, sent clock.Time, offset int64, i Info) {
 	r := l.at(number)
-	r.PN.Store(noPacket)
+	r.PN.Store(NoPacket)
 	r.Sent.Store(uint64(sent))
 	r.Offset.Store(uint64(offset))
 	r.Info.Store(uint64(i))

@@ -3,14 +3,11 @@ package claim
 // Record says what a packet carried. It is the ledger's entry at the packet number modulo the length of the ledger. Its layout
 // is that of struct record in the kernel's programs.
 type Record struct {
-	PN     Word // written last; noPacket while the rest changes
+	PN     Word // written last; NoPacket while the rest changes
 	Sent   Word // a clock.Time
 	Offset Word // stream offset of the data
 	Info   Word // an Info
 }
-
-// noPacket is not a packet number (RFC 9000 §12.3).
-const noPacket = 1<<64 - 1
 
 // Info describes the only frame of a packet: the stream number (id / 4) in 32 bits, the length of the data in 16, that of the
 // rest of the packet in 8, and kind and flags in 8.
@@ -18,42 +15,26 @@ type Info uint64
 
 // NewInfo returns an Info. length and overhead are in bytes, flags is one of the kinds with flags.
 func NewInfo(stream uint32, length, overhead int, flags uint8) Info {
-	return Info(stream) | Info(length)<<32 | Info(overhead)<<48 | Info(flags)<<56
+	return Info(stream) | Info(length)<<LengthShift | Info(overhead)<<OverheadShift | Info(flags)<<FlagsShift
 }
-
-// Kinds of packets by their only frame, and flags.
-const (
-	KindStream   = 0
-	KindDatagram = 1
-	KindReset    = 2
-	KindPing     = 3
-	KindBlocked  = 4 // DATA_BLOCKED, STREAM_DATA_BLOCKED or STREAMS_BLOCKED
-	KindSkipped  = 5 // was not sent: a peer that acknowledges it has not received what it says (RFC 9000 §21.4)
-	kindMask     = 7
-
-	FlagFIN     = 1 << 3
-	FlagOldPath = 1 << 4 // was sent on an earlier path, and is no longer counted in InFlight
-	FlagAcked   = 1 << 5
-	FlagLost    = 1 << 6
-)
 
 // Stream returns the number of the stream: its id / 4.
 func (i Info) Stream() uint32 { return uint32(i) }
 
 // Length returns the length of the data in bytes.
-func (i Info) Length() int { return int(i >> 32 & 0xffff) }
+func (i Info) Length() int { return int(i >> LengthShift & 0xffff) }
 
 // Size returns the size of the packet in bytes.
-func (i Info) Size() int { return i.Length() + int(i>>48&0xff) }
+func (i Info) Size() int { return i.Length() + int(i>>OverheadShift&0xff) }
 
 // Kind returns what the packet carried.
-func (i Info) Kind() uint8 { return uint8(i>>56) & kindMask }
+func (i Info) Kind() uint8 { return uint8(i>>FlagsShift) & KindMask }
 
 // Has reports whether one of the flags is set.
-func (i Info) Has(flags uint8) bool { return uint8(i>>56)&flags != 0 }
+func (i Info) Has(flags uint8) bool { return uint8(i>>FlagsShift)&flags != 0 }
 
 // With returns i with more flags.
-func (i Info) With(flags uint8) Info { return i | Info(flags)<<56 }
+func (i Info) With(flags uint8) Info { return i | Info(flags)<<FlagsShift }
 
 // Live reports whether the packet is neither acknowledged nor lost.
 func (i Info) Live() bool { return !i.Has(FlagAcked | FlagLost) }

@@ -149,8 +149,8 @@ func frame(payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// TestKernelBetweenAccesses runs the kernel's program between any two accesses of this process to the memory that both share: one packet
-// there, and the next there or later, for every place, cut and credit.
+// TestKernelBetweenAccesses runs the kernel's program between any two accesses of this process to the memory that both
+// share: one packet there, and the next there or later, for every place, cut and credit.
 func TestKernelBetweenAccesses(t *testing.T) {
 	r := newKernelRig(t)
 	r.claims = claimtest.NewClaims(r.sub, r.open(upstreamID), r.records)
@@ -195,7 +195,8 @@ func (r *kernelRig) check(credit uint64) {
 	}
 }
 
-// TestKernelBeforeEnd runs the program between any two accesses while the stream is being reset: nothing is claimed after its end.
+// TestKernelBeforeEnd runs the program between any two accesses while the stream is being reset: nothing is claimed
+// after its end.
 func TestKernelBeforeEnd(t *testing.T) {
 	r := newKernelRig(t)
 	r.claims = claimtest.NewClaims(r.sub, r.open(upstreamID), r.records)

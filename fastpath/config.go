@@ -17,17 +17,14 @@ type Settings struct {
 	// MaxCopies bounds the copies that one packet causes, and so the time it keeps its CPU: 2.5 to 5 µs each.
 	// Default: DefaultMaxCopies, at most MaxSubscriptions.
 	MaxCopies int
-	// MaxConnections is how many connections take part; others are served by this process alone. While one takes part it has 64 KiB of
-	// memory, and each that is possible has 6 KiB always.
-	// Default: 512.
+	// MaxConnections is how many connections take part; others are served by this process alone. While one takes part
+	// it has 64 KiB of memory, and each that is possible has 6 KiB always. Default: 512.
 	MaxConnections int
 }
 
-// MaxSubscriptions is how many subscriptions of a track the kernel can serve.
-const MaxSubscriptions = 32
-
-// DefaultMaxCopies keeps 99 % of the programs' runs below 100 µs on the project's machine, interruptions included, when packets are as large as
-// publishers send them and key streams have been made ahead of time. Without those it is 180 µs.
+// DefaultMaxCopies keeps 99 % of the programs' runs below 100 µs on the project's machine, interruptions included, when
+// packets are as large as publishers send them and key streams have been made ahead of time. Without those it is 180
+// µs.
 const DefaultMaxCopies = 20
 
 const (
@@ -58,7 +55,8 @@ type Subscriber struct {
 	Priority uint8 // Subscriber Priority
 }
 
-// MaxUDPPayloadSize is the max_udp_payload_size to advertise to publishers, in bytes. A copy has longer headers than the packet it is made
-// from: up to 12 bytes more for the connection ID, 3 for the packet number, 14 for stream id and offset, and 23 for the headers of WebTransport
-// and the subgroup. With them it fits into the 1,452 bytes that a path over Ethernet and IPv6 carries.
+// MaxUDPPayloadSize is the max_udp_payload_size to advertise to publishers, in bytes. A copy has longer headers than
+// the packet it is made from: up to 12 bytes more for the connection ID, 3 for the packet number, 14 for stream id and
+// offset, and 23 for the headers of WebTransport and the subgroup. With them it fits into the 1,452 bytes that a path
+// over Ethernet and IPv6 carries.
 const MaxUDPPayloadSize = 1400

@@ -13,13 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/claim"
+	"sluice/fastpath/bpf"
 	"sluice/moqt"
 )
 
-const (
-	noStream = 1<<64 - 1 // NO_STREAM in bpf/state.h
-	opening  = uint32(kernelStreamPhaseSTREAM_OPENING)
-)
+const opening = uint32(claim.StreamOpening)
 
 // conn implements [media.SecondConn].
 type conn struct {
@@ -35,8 +33,8 @@ type conn struct {
 	ids     map[string]struct{}
 	session *claim.Session
 	path    *claim.Path
-	streams map[kernelDownstreamKey]uint32 // slots of streams that have an owner
-	keys    map[uint32]kernelDownstreamKey // by slot
+	streams map[bpf.DownstreamKey]uint32 // slots of streams that have an owner
+	keys    map[uint32]bpf.DownstreamKey // by slot
 	ahead   lookahead
 
 	// As a publisher.
@@ -77,7 +75,7 @@ func (c *conn) ReadKeys(phase uint64, k *claim.PacketKeys) {
 	if c.closed {
 		return
 	}
-	u := &c.fast.kernel.upstreams[c.index]
+	u := &c.fast.kernel.publishers[c.index]
 	bit := uint32(1) << (phase & 1)
 	words := (*packetKeys)(k).words()
 	if phase > 0 {
@@ -101,7 +99,7 @@ func (c *conn) WriteKeys(phase uint64, k *claim.PacketKeys) {
 		words.Hp = keys.Generation[(phase-1)&3].Hp
 	}
 	keys.Generation[phase&3] = words
-	keys.Generation[(phase+2)&3] = kernelPacketKeys{} // no packet can need it any more
+	keys.Generation[(phase+2)&3] = bpf.PacketKeys{} // no packet can need it any more
 	c.ahead.setKeys(phase, k)
 }
 
@@ -117,14 +115,15 @@ func (c *conn) SetSession(s claim.Session) {
 		return
 	}
 	c.session = &s
-	c.fast.kernel.upstreams[c.index].Webtransport = uint8(min(1, len(s.DatagramPrefix)))
+	c.fast.kernel.publishers[c.index].Webtransport = uint8(min(1, len(s.DatagramPrefix)))
 	c.publishPath()
 }
 
 // knownLayout is the layout of the headers that bpf/moqt.h reads and writes.
 const knownLayout = moqt.DataLayout1
 
-// isServed reports whether the kernel may forward from and to the connection: its session is known, and the layout of its headers too.
+// isServed reports whether the kernel may forward from and to the connection: its session is known, and the layout of
+// its headers too.
 func (c *conn) isServed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +183,7 @@ func (c *conn) OpenStream(up *claim.PublisherStream) (*claim.StreamState, bool) 
 		return nil, false
 	}
 	defer c.fast.exit()
-	key := kernelDownstreamKey{StreamId: uint64(up.StreamID), Upstream: from.index, Subscriber: c.index}
+	key := bpf.DownstreamKey{StreamId: uint64(up.StreamID), Publisher: from.index, Subscriber: c.index}
 	for range maxAttempts {
 		slot, theirs, err := c.claimStream(key)
 		if errors.Is(err, ebpf.ErrKeyExist) {
@@ -197,7 +196,7 @@ func (c *conn) OpenStream(up *claim.PublisherStream) (*claim.StreamState, bool) 
 		if !theirs || !awaitOpened(state) {
 			return state, false
 		}
-		if state.ID.Load() == noStream {
+		if state.ID.Load() == claim.NoStream {
 			state.Phase.Store(opening)
 			return state, false
 		}
@@ -209,7 +208,7 @@ func (c *conn) OpenStream(up *claim.PublisherStream) (*claim.StreamState, bool) 
 const maxAttempts = 4
 
 // findStream returns the slot of a stream, from the kernel or a new one.
-func (c *conn) findStream(key kernelDownstreamKey) (slot uint32, theirs bool, err error) {
+func (c *conn) findStream(key bpf.DownstreamKey) (slot uint32, theirs bool, err error) {
 	maps := &c.fast.kernel.ingress
 	if err := maps.Downstreams.Lookup(key, &slot); err == nil {
 		return slot, true, nil
@@ -225,9 +224,9 @@ func (c *conn) findStream(key kernelDownstreamKey) (slot uint32, theirs bool, er
 	return slot, false, nil
 }
 
-// claimStream makes the stream one that has an owner, unless it has one. All that adds a stream of a connection to the map, or removes it, and is not the
-// kernel or the end of the connection holds mu: so a slot is freed once.
-func (c *conn) claimStream(key kernelDownstreamKey) (slot uint32, theirs bool, err error) {
+// claimStream makes the stream one that has an owner, unless it has one. All that adds a stream of a connection to the
+// map, or removes it, and is not the kernel or the end of the connection holds mu: so a slot is freed once.
+func (c *conn) claimStream(key bpf.DownstreamKey) (slot uint32, theirs bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.claimable(key); err != nil {
@@ -240,7 +239,7 @@ func (c *conn) claimStream(key kernelDownstreamKey) (slot uint32, theirs bool, e
 }
 
 // claimTheirs does so with a stream that the kernel has opened.
-func (c *conn) claimTheirs(key kernelDownstreamKey) (slot uint32, err error) {
+func (c *conn) claimTheirs(key bpf.DownstreamKey) (slot uint32, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.claimable(key); err != nil {
@@ -252,7 +251,7 @@ func (c *conn) claimTheirs(key kernelDownstreamKey) (slot uint32, err error) {
 	return slot, err
 }
 
-func (c *conn) claimable(key kernelDownstreamKey) error {
+func (c *conn) claimable(key bpf.DownstreamKey) error {
 	if _, taken := c.streams[key]; taken || c.closed {
 		return errors.New("the stream has an owner, or the connection has ended")
 	}
@@ -285,8 +284,8 @@ func (c *conn) CloseStream(state *claim.StreamState) {
 	}
 }
 
-// release lets go of a closed stream, unless the publisher's stream goes on: then the kernel would open another one when it sees the first
-// packet once more.
+// release lets go of a closed stream, unless the publisher's stream goes on: then the kernel would open another one
+// when it sees the first packet once more.
 func (c *conn) release(s closedStream) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -294,8 +293,8 @@ func (c *conn) release(s closedStream) bool {
 		return true // it was closed twice
 	}
 	maps := &c.fast.kernel.ingress
-	var g kernelSubgroup
-	if maps.Subgroups.Lookup(kernelStreamKey{StreamId: s.key.StreamId, Upstream: s.key.Upstream}, &g) == nil && g.Ended == 0 {
+	var g bpf.Subgroup
+	if maps.Subgroups.Lookup(bpf.StreamKey{StreamId: s.key.StreamId, Publisher: s.key.Publisher}, &g) == nil && g.Ended == 0 {
 		return false
 	}
 	delete(c.keys, s.slot)
@@ -314,14 +313,14 @@ func (c *conn) Close() {
 	}
 	k := c.fast.kernel
 	c.closed, c.copies = true, k.Copies(c.index)
-	if err := k.ForgetSubscriber(c.index); !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := k.ForgetPath(c.index); !errors.Is(err, ebpf.ErrKeyNotExist) {
 		c.fast.report("forget a subscriber", err)
 	}
 	c.ahead.erase()
 	for id := range c.ids {
 		c.removeID(id)
 	}
-	k.ForgetUpstream(c.index)
+	k.ForgetPublisher(c.index)
 	for slot, key := range c.keys {
 		c.fast.report("close a stream", k.ingress.Downstreams.Delete(key))
 		c.fast.reclaimer.freeSlot(slot)

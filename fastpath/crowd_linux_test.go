@@ -12,7 +12,8 @@ import (
 	"sluice/transport"
 )
 
-// TestCrowd has 200 subscribers, of which the kernel serves a few: how many changes while media flows. All get everything.
+// TestCrowd has 200 subscribers, of which the kernel serves a few: how many changes while media flows. All get
+// everything.
 func TestCrowd(t *testing.T) {
 	const hosts, sessions = 20, 10
 	w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: hosts}})

@@ -9,9 +9,11 @@ import (
 	"unsafe"
 
 	"sluice/claim"
+	"sluice/fastpath/bpf"
 )
 
-// FastPath is the kernel as the second sender of a [media.Loop]: it has the memory that they share, the connections and the tracks.
+// FastPath is the kernel as the second sender of a [media.Loop]: it has the memory that they share, the connections and
+// the tracks.
 type FastPath struct {
 	kernel *kernel
 	log    *slog.Logger
@@ -35,7 +37,8 @@ type FastPath struct {
 
 var _ claim.Forwarder = (*FastPath)(nil)
 
-// New loads the programs. They do nothing until they are attached to a device. logger gets what an operator can do something about.
+// New loads the programs. They do nothing until they are attached to a device. logger gets what an operator can do
+// something about.
 func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 	k, err := load(s)
 	if err != nil {
@@ -43,10 +46,10 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 	}
 	f := &FastPath{
 		kernel: k, log: logger,
-		states: cast[claim.ConnState](k.subscribers), flows: cast[claim.StreamState](k.streams),
-		conns: make([]*conn, len(k.subscribers)),
+		states: cast[claim.ConnState](k.conns), flows: cast[claim.StreamState](k.streams),
+		conns: make([]*conn, len(k.conns)),
 	}
-	for i := range uint32(len(k.subscribers)) {
+	for i := range uint32(len(k.conns)) {
 		f.free = append(f.free, i)
 	}
 	f.tracks = make([]*Track, k.ingress.Tracks.MaxEntries())
@@ -165,7 +168,7 @@ func (f *FastPath) FreeConn(*claim.ConnState) {}
 // Ledger implements [media.Arena].
 func (f *FastPath) Ledger(s *claim.ConnState, n int) []claim.Record {
 	i, ok := indexOf(f.states, s)
-	if !ok || n > ledgerLen {
+	if !ok || n > claim.LedgerLen {
 		return nil
 	}
 	return f.kernel.ledgers.of(uint32(i))
@@ -191,7 +194,7 @@ func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState))
 	}
 	c := &conn{
 		fast: f, index: uint32(i), abandon: abandon,
-		ids: make(map[string]struct{}), read: make(map[uint64]struct{}), streams: make(map[kernelDownstreamKey]uint32), keys: make(map[uint32]kernelDownstreamKey),
+		ids: make(map[string]struct{}), read: make(map[uint64]struct{}), streams: make(map[bpf.DownstreamKey]uint32), keys: make(map[uint32]bpf.DownstreamKey),
 	}
 	f.mu.Lock()
 	f.conns[i] = c
@@ -240,7 +243,7 @@ func (f *FastPath) report(what string, err error) {
 }
 
 // abandonUnadopted resets a stream that the kernel has opened unless its owner has taken it over.
-func (f *FastPath) abandonUnadopted(key kernelDownstreamKey) {
+func (f *FastPath) abandonUnadopted(key bpf.DownstreamKey) {
 	c := f.conn(key.Subscriber)
 	if c == nil {
 		return
@@ -254,7 +257,7 @@ func (f *FastPath) abandonUnadopted(key kernelDownstreamKey) {
 		f.report("open a stream", fmt.Errorf("stream %d stays half open", key.StreamId))
 		return
 	}
-	if state.ID.Load() == noStream {
+	if state.ID.Load() == claim.NoStream {
 		c.CloseStream(state)
 	} else {
 		c.abandon(state)

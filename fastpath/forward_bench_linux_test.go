@@ -13,8 +13,9 @@ import (
 	"sluice/internal/lab"
 )
 
-// BenchmarkForward measures whole runs of server_ingress, as the kernel's statistics have them, for packets of the largest size that publishers
-// send, with key streams that were made ahead of time and without. The longest run includes what interrupts it.
+// BenchmarkForward measures whole runs of server_ingress, as the kernel's statistics have them, for packets of the
+// largest size that publishers send, with key streams that were made ahead of time and without. The longest run
+// includes what interrupts it.
 func BenchmarkForward(b *testing.B) {
 	for _, sealing := range []string{"ahead", "computed"} {
 		for _, n := range []int{0, 1, 5, 10, DefaultMaxCopies, 24} {
@@ -31,7 +32,7 @@ func benchmarkForward(b *testing.B, n int, sealing string) {
 		require.NoError(b, r.SetTrack(5, 128, nil))
 	}
 	for _, s := range r.subscribers {
-		r.kernel.subscribers[s.index].Mtu = 1452 // what MaxUDPPayloadSize leaves room for
+		r.kernel.conns[s.index].Mtu = 1452 // what MaxUDPPayloadSize leaves room for
 		if sealing == "ahead" {
 			r.lookAhead(s)
 		}
@@ -48,7 +49,7 @@ func benchmarkForward(b *testing.B, n int, sealing string) {
 		r.publish(stream(3, offset, 0, body))
 		offset += uint64(len(body))
 		for _, s := range r.subscribers {
-			state := &r.kernel.subscribers[s.index]
+			state := &r.kernel.conns[s.index]
 			state.InFlight, state.LedgerLow = 0, state.NextPn
 			state.DataLimit = 1 << 40
 			if sealing == "ahead" {

@@ -8,14 +8,17 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
+	"sluice/fastpath/bpf"
+	"sluice/fastpath/bpf/bpftest"
 	"sluice/moqt"
 )
 
-// TestTruncatedHeaders sends authentic packets that end at every byte of the headers in them: what is not whole is left to user space.
+// TestTruncatedHeaders sends authentic packets that end at every byte of the headers in them: what is not whole is left
+// to user space.
 func TestTruncatedHeaders(t *testing.T) {
 	r, track := objectRig(t, 1)
 	s := r.subscribers[0]
-	r.kernel.subscribers[s.index].MaxUni = 1 << 20
+	r.kernel.conns[s.index].MaxUni = 1 << 20
 	id := uint64(3)
 	for _, typ := range []int{0x10, 0x12, 0x14, 0x15, 0x30, 0x34, 0x3d} {
 		header := concat(typ, vi64(77), vi64(1<<40))
@@ -109,7 +112,8 @@ func TestOversizedIntegers(t *testing.T) {
 	require.Equal(t, concat(0, vi64(1000), vi64(1<<64-1), vi64(1<<64-1), 9, "object"), r.receiveDatagram(s))
 }
 
-// TestForeignTracks has a second publisher send for the first one's track: with its alias, on its stream, and with its connection ID.
+// TestForeignTracks has a second publisher send for the first one's track: with its alias, on its stream, and with its
+// connection ID.
 func TestForeignTracks(t *testing.T) {
 	r, track := objectRig(t, 2)
 	const other = 10
@@ -142,14 +146,14 @@ func TestForeignTracks(t *testing.T) {
 	require.Empty(t, track.ClaimObject(moqt.Location{Group: 5, Object: 1}))
 }
 
-// TestSpoofedAddresses sends packets with the source address of a subscriber, or of the publisher: nobody's packets go elsewhere, and what is
-// not authentic goes nowhere.
+// TestSpoofedAddresses sends packets with the source address of a subscriber, or of the publisher: nobody's packets go
+// elsewhere, and what is not authentic goes nowhere.
 func TestSpoofedAddresses(t *testing.T) {
 	r, _ := objectRig(t, 2)
 	victim := r.subscribers[0]
-	neighbors := func() (all []kernelNeighbor) {
-		keysOf(r.ingress.Neighbors, func(_ *kernelEndpoint, n *kernelNeighbor) bool { all = append(all, *n); return false })
-		slices.SortFunc(all, func(a, b kernelNeighbor) int { return slices.Compare(a.Dmac[:], b.Dmac[:]) })
+	neighbors := func() (all []bpf.Neighbor) {
+		keysOf(r.ingress.Neighbors, func(_ *bpf.Endpoint, n *bpf.Neighbor) bool { all = append(all, *n); return false })
+		slices.SortFunc(all, func(a, b bpf.Neighbor) int { return slices.Compare(a.Dmac[:], b.Dmac[:]) })
 		return all
 	}
 	known := neighbors()
@@ -162,8 +166,8 @@ func TestSpoofedAddresses(t *testing.T) {
 			return err
 		}))
 	}
-	spoofed(randomBytes(200))
-	spoofed(append([]byte{0x43}, concat(upstreamCID, randomBytes(200))...))
+	spoofed(bpftest.RandomBytes(200))
+	spoofed(append([]byte{0x43}, concat(upstreamCID, bpftest.RandomBytes(200))...))
 	spoofed(packet(randomPacketKeys(), upstreamCID, 5, 4, 0, object(1, 1)))
 	require.EqualValues(t, 2, r.counts()["packet_forged"]+r.counts()["packet_no_key"], "%v", r.counts())
 	require.Zero(t, r.counts()["copy_sent"])
@@ -181,11 +185,11 @@ func TestSpoofedAddresses(t *testing.T) {
 	r.receiveDatagram(victim)
 }
 
-// TestHostileFrames sends authentic packets of mutated frames: whatever they are, what leaves are packets that subscribers can open, and the
-// shared state stays in order.
+// TestHostileFrames sends authentic packets of mutated frames: whatever they are, what leaves are packets that
+// subscribers can open, and the shared state stays in order.
 func TestHostileFrames(t *testing.T) {
 	r, _ := objectRig(t, 1)
-	s, state := r.subscribers[0], &r.kernel.subscribers[0]
+	s, state := r.subscribers[0], &r.kernel.conns[0]
 	state.MaxUni, state.DataLimit = 1<<20, 1<<40
 	seed := rand.New(rand.NewPCG(1, 2))
 	for i := range uint64(3000) {

@@ -11,25 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/claim"
+	"sluice/fastpath/bpf"
 )
 
-const streamsPerConnection = 64
-
-// kernel is the loaded programs and the memory that they share with this process. Both go when it is closed, or with the
-// process.
+// kernel is the loaded programs and the memory that they share with this process. Both go when it is closed, or with
+// the process.
 type kernel struct {
-	ingress kernelObjects
-	egress  egressObjects
+	ingress bpf.IngressObjects
+	egress  bpf.EgressObjects
 	links   []link.Link
 	mapped  [][]byte
 
-	subscribers []kernelSubscriberState
-	streams     []kernelStreamState
-	keys        []kernelSendKeys
-	copies      []kernelCopyCounts
-	upstreams   []kernelUpstream
-	ledgers     *lent[claim.Record]
-	keyStreams  *lent[kernelKeyStream] // of connections that the kernel sends to
+	conns      []bpf.ConnState
+	streams    []bpf.StreamState
+	keys       []bpf.SendKeys
+	copies     []bpf.CopyCounts
+	publishers []bpf.Publisher
+	ledgers    *lent[claim.Record]
+	keyStreams *lent[bpf.KeyStream] // of connections that the kernel sends to
 }
 
 // Load loads the programs. They do nothing until they are attached to a device.
@@ -47,11 +46,11 @@ func load(s Settings) (_ *kernel, err error) {
 		return nil, fmt.Errorf("fast path: load the programs: %w", err)
 	}
 	for _, f := range []func() error{
-		func() error { return keepMapped(k, k.ingress.Subscribers, &k.subscribers) },
+		func() error { return keepMapped(k, k.ingress.Connections, &k.conns) },
 		func() error { return keepMapped(k, k.ingress.Streams, &k.streams) },
 		func() error { return keepMapped(k, k.ingress.Keys, &k.keys) },
 		func() error { return keepMapped(k, k.ingress.Copies, &k.copies) },
-		func() error { return keepMapped(k, k.ingress.Upstreams, &k.upstreams) },
+		func() error { return keepMapped(k, k.ingress.Publishers, &k.publishers) },
 		k.freeAllStreams,
 	} {
 		if err := f(); err != nil {
@@ -62,24 +61,33 @@ func load(s Settings) (_ *kernel, err error) {
 }
 
 func (k *kernel) load(s Settings) error {
-	spec, err := loadKernel()
+	spec, err := bpf.LoadIngress()
 	if err != nil {
 		return err
 	}
 	mask := connectionIDMask(s.ConnectionIDLen)
 	connections := uint32(cmp.Or(s.MaxConnections, defaultMaxConnections))
+	const streams = uint32(bpf.IngressCapacitySTREAMS_PER_CONNECTION)
 	for name, perConnection := range map[string]uint32{
-		kernelMapSubscribers: 1, kernelMapUpstreams: 1, kernelMapKeys: 1, kernelMapCopies: 1, kernelMapPaths: 1, kernelMapConnectionIds: 8,
-		kernelMapLedgers: 1, kernelMapLookaheads: 1, kernelMapStreams: streamsPerConnection, kernelMapDownstreams: streamsPerConnection,
-		kernelMapFreeStreams: streamsPerConnection,
+		bpf.IngressMapConnections:   1,
+		bpf.IngressMapPublishers:    1,
+		bpf.IngressMapKeys:          1,
+		bpf.IngressMapCopies:        1,
+		bpf.IngressMapPaths:         1,
+		bpf.IngressMapLedgers:       1,
+		bpf.IngressMapLookaheads:    1,
+		bpf.IngressMapConnectionIds: uint32(bpf.IngressCapacityIDS_PER_CONNECTION),
+		bpf.IngressMapStreams:       streams,
+		bpf.IngressMapDownstreams:   streams,
+		bpf.IngressMapFreeStreams:   streams,
 	} {
 		spec.Maps[name].MaxEntries = connections * perConnection
 	}
 	for name, value := range map[string]any{
-		kernelVarRelayPort:        bigEndian16(s.Port),
-		kernelVarConnectionIdLen:  uint32(s.ConnectionIDLen),
-		kernelVarConnectionIdMask: mask,
-		kernelVarMaxCopies:        uint32(cmp.Or(s.MaxCopies, DefaultMaxCopies)),
+		bpf.IngressVarRelayPort:        bigEndian16(s.Port),
+		bpf.IngressVarConnectionIdLen:  uint32(s.ConnectionIDLen),
+		bpf.IngressVarConnectionIdMask: mask,
+		bpf.IngressVarMaxCopies:        uint32(cmp.Or(s.MaxCopies, DefaultMaxCopies)),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return err
@@ -88,22 +96,22 @@ func (k *kernel) load(s Settings) error {
 	if err := spec.LoadAndAssign(&k.ingress, nil); err != nil {
 		return err
 	}
-	k.ledgers = newLent[claim.Record](k.ingress.Ledgers, spec.Maps[kernelMapLedgers].InnerMap)
-	k.keyStreams = newLent[kernelKeyStream](k.ingress.Lookaheads, spec.Maps[kernelMapLookaheads].InnerMap)
+	k.ledgers = newLent[claim.Record](k.ingress.Ledgers, spec.Maps[bpf.IngressMapLedgers].InnerMap)
+	k.keyStreams = newLent[bpf.KeyStream](k.ingress.Lookaheads, spec.Maps[bpf.IngressMapLookaheads].InnerMap)
 	return k.loadEgress(s)
 }
 
 func (k *kernel) loadEgress(s Settings) error {
-	spec, err := loadEgress()
+	spec, err := bpf.LoadEgress()
 	if err != nil {
 		return err
 	}
-	if err := spec.Variables[egressVarRelayPort].Set(bigEndian16(s.Port)); err != nil {
+	if err := spec.Variables[bpf.EgressVarRelayPort].Set(bigEndian16(s.Port)); err != nil {
 		return err
 	}
 	return spec.LoadAndAssign(&k.egress, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
-		egressMapScratches: k.ingress.Scratches,
-		egressMapNeighbors: k.ingress.Neighbors,
+		bpf.EgressMapScratches: k.ingress.Scratches,
+		bpf.EgressMapNeighbors: k.ingress.Neighbors,
 	}})
 }
 
@@ -177,8 +185,8 @@ func (k *kernel) Close() error {
 		errs = append(errs, k.links[i].Close())
 	}
 	clear(k.keys)
-	for i := range k.upstreams {
-		k.upstreams[i].Keys = [2]kernelPacketKeys{}
+	for i := range k.publishers {
+		k.publishers[i].Keys = [2]bpf.PacketKeys{}
 	}
 	for _, b := range k.mapped {
 		errs = append(errs, unix.Munmap(b))

@@ -10,6 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
+	"sluice/fastpath/bpf"
+	"sluice/fastpath/bpf/bpftest"
 	"sluice/internal/lab"
 )
 
@@ -22,7 +25,7 @@ func TestForward(t *testing.T) {
 				r := newRig(t, topology, v6)
 				r.subscribeAll()
 				header := subgroupHeader(77, 300, 2, 9)
-				body := randomBytes(2500)
+				body := bpftest.RandomBytes(2500)
 				up := append(slices.Clone(header), body...)
 				cuts := []int{0, len(header) + 1, 700, 1900, len(up)}
 				for i := 1; i < len(cuts); i++ {
@@ -67,7 +70,7 @@ func (r *rig) checkLedger(s *subscriber, from, to uint64, size int) {
 		offset += length
 		inFlight += length + info>>48&0xff
 	}
-	state := r.kernel.subscribers[s.index]
+	state := r.kernel.conns[s.index]
 	require.EqualValues(t, size, offset)
 	require.EqualValues(t, size, state.DataSent)
 	require.Equal(t, inFlight, state.InFlight)
@@ -96,7 +99,7 @@ func TestManyStreamsInOnePacket(t *testing.T) {
 func TestDeclines(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	s := r.subscribers[0]
-	state := &r.kernel.subscribers[s.index]
+	state := &r.kernel.conns[s.index]
 	clean := *state
 	header := subgroupHeader(77, 10, 0, 9)
 	object := append(slices.Clone(header), "object"...)
@@ -127,7 +130,7 @@ func TestDeclines(t *testing.T) {
 		{reason: "copy_connection_credit", set: func(*subscription) { state.DataLimit = 5 }},
 		{reason: "copy_window", set: func(*subscription) { state.Window = 20 }},
 		{reason: "copy_too_large", set: func(*subscription) { state.Mtu = 20 }},
-		{reason: "copy_ledger_full", set: func(*subscription) { state.NextPn += ledgerLen }},
+		{reason: "copy_ledger_full", set: func(*subscription) { state.NextPn += claim.LedgerLen }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -165,7 +168,7 @@ func TestBytesAreClaimedOnce(t *testing.T) {
 	r.subscribeAll()
 	s := r.subscribers[0]
 	header := subgroupHeader(77, 1, 6, 9)
-	up := append(slices.Clone(header), randomBytes(100)...)
+	up := append(slices.Clone(header), bpftest.RandomBytes(100)...)
 	first := stream(3, 0, 0, up[:50])
 	r.publish(first)
 	require.Len(t, r.receive(s).data, 51) // the alias is one byte longer here
@@ -174,7 +177,7 @@ func TestBytesAreClaimedOnce(t *testing.T) {
 	require.Equal(t, map[string]uint64{"packet_opened": 3, "frame_forwarded": 3, "copy_sent": 1, "copy_out_of_order": 2}, r.counts())
 
 	var slot uint32
-	require.NoError(t, r.ingress.Downstreams.Lookup(kernelDownstreamKey{StreamId: 3}, &slot))
+	require.NoError(t, r.ingress.Downstreams.Lookup(bpf.DownstreamKey{StreamId: 3}, &slot))
 	r.streams[slot].Next = 60 // user space has sent up to the hole
 	r.publish(stream(3, 60, 0, up[60:]))
 	got := r.receive(s)
@@ -193,8 +196,8 @@ func TestKeyPhases(t *testing.T) {
 
 	// The publisher updates its keys; until they are handed over its packets are user space's.
 	next := *r.keys
-	copy(next.Key[:], randomBytes(32))
-	copy(next.IV[:], randomBytes(12))
+	copy(next.Key[:], bpftest.RandomBytes(32))
+	copy(next.IV[:], bpftest.RandomBytes(12))
 	r.publishPacket(packet(&next, upstreamCID, 0, 2, 1, body(3)))
 	require.EqualValues(t, 1, r.counts()["packet_no_key"])
 	r.SetOpenKeys(0, 1, &next)
@@ -205,10 +208,10 @@ func TestKeyPhases(t *testing.T) {
 
 	// The subscriber's keys: generation 1 from some packet number on.
 	old := *s.keys
-	copy(s.keys.Key[:], randomBytes(32))
-	copy(s.keys.IV[:], randomBytes(12))
+	copy(s.keys.Key[:], bpftest.RandomBytes(32))
+	copy(s.keys.IV[:], bpftest.RandomBytes(12))
 	r.SetSendKeys(s.index, 1, s.keys)
-	r.kernel.subscribers[s.index].NextPn += 1 << 62
+	r.kernel.conns[s.index].NextPn += 1 << 62
 	r.publishPacket(packet(r.keys, upstreamCID, 3, 4, 0, body(15)))
 	got := r.receive(s)
 	require.Equal(t, 1, got.phase)
@@ -239,7 +242,7 @@ func TestForgeries(t *testing.T) {
 	r.publishPacket(packet(r.keys, []byte("stranger"), 8, 4, 0, []byte{1, 0, 0, 0}))
 	r.publishPacket(packet(r.keys, upstreamCID, 9, 4, 0, concat(0x0e, uint64(3), uint64(0), uint64(5000), "short")))
 	require.EqualValues(t, 1, r.counts()["packet_malformed"])
-	r.publishPacket(append([]byte{0xc3}, randomBytes(100)...))
+	r.publishPacket(append([]byte{0xc3}, bpftest.RandomBytes(100)...))
 	require.EqualValues(t, 1, r.counts()["packet_long_header"])
 
 	r.publishPacket(good)
@@ -275,7 +278,7 @@ func TestBudget(t *testing.T) {
 
 func TestReasonNames(t *testing.T) {
 	k, err := load(Settings{Port: relayPort})
-	requireKernel(t, err)
+	bpftest.RequireKernel(t, err)
 	defer k.Close()
 	require.Len(t, reasonNames, int(k.ingress.Reasons.MaxEntries()))
 	seen := map[string]bool{}

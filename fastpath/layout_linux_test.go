@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/claim"
+	"sluice/fastpath/bpf"
 	"sluice/internal/lab"
 	"sluice/moqt"
 )
@@ -18,9 +19,9 @@ func TestLayout(t *testing.T) {
 		ours, kernels any
 		names         map[string]string // where they differ by more than case
 	}{
-		{claim.ConnState{}, kernelSubscriberState{}, nil},
-		{claim.StreamState{}, kernelStreamState{}, map[string]string{"State": "Phase"}},
-		{claim.Record{}, kernelRecord{}, nil},
+		{claim.ConnState{}, bpf.ConnState{}, nil},
+		{claim.StreamState{}, bpf.StreamState{}, map[string]string{"State": "Phase"}},
+		{claim.Record{}, bpf.Record{}, nil},
 	} {
 		ours, kernels := reflect.TypeOf(tt.ours), reflect.TypeOf(tt.kernels)
 		require.Equal(t, kernels.Size(), ours.Size(), ours)
@@ -55,7 +56,7 @@ func TestLayout(t *testing.T) {
 func TestPrefix(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	s := r.subscribers[0]
-	r.kernel.subscribers[s.index].MaxUni = 1 << 20
+	r.kernel.conns[s.index].MaxUni = 1 << 20
 	values := []uint64{0, 1, 127, 128, 1<<14 - 1, 1 << 14, 1<<21 - 1, 1 << 28, 1<<35 + 1, 1 << 42, 1 << 49, 1<<56 - 1, 1 << 56, 1<<64 - 1}
 	id := uint64(3)
 	for typ := range 0x80 {

@@ -7,15 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lent is memory that connections have only while they take part, so that memory follows the load: an array of maps has an array for each of
-// them, by their index, which is mapped here. Its methods need no lock: an index belongs to one goroutine at a time.
+// lent is memory that connections have only while they take part, so that memory follows the load: an array of maps has
+// an array for each of them, by their index, which is mapped here. Its methods need no lock: an index belongs to one
+// goroutine at a time.
 type lent[T any] struct {
 	outer *ebpf.Map
 	inner *ebpf.MapSpec
 	parts []part[T] // by index
 }
 
-// part is the memory of one connection, if it has any. The array's descriptor stays open so that those who add up a process's maps find it.
+// part is the memory of one connection, if it has any. The array's descriptor stays open so that those who add up a
+// process's maps find it.
 type part[T any] struct {
 	array    *ebpf.Map
 	mapped   []byte
@@ -29,8 +31,8 @@ func newLent[T any](outer *ebpf.Map, inner *ebpf.MapSpec) *lent[T] {
 // of returns the memory of an index, nil if it has none.
 func (l *lent[T]) of(index uint32) []T { return l.parts[index].elements }
 
-// lend gives indices memory, all of them or none. The kernel waits for an RCU grace period then, some 10 ms: one for all, before Linux 6.8 one
-// for each.
+// lend gives indices memory, all of them or none. The kernel waits for an RCU grace period then, some 10 ms: one for
+// all, before Linux 6.8 one for each.
 func (l *lent[T]) lend(indices ...uint32) error {
 	err := l.tryLend(indices)
 	if err != nil {

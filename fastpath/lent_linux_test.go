@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/claim"
+	"sluice/fastpath/bpf/bpftest"
 )
 
 // TestMemoryFollowsConnections has many connections come at once, and go, twice.
 func TestMemoryFollowsConnections(t *testing.T) {
 	const connections = 5 * reserve
 	f, err := New(Settings{Port: relayPort, MaxConnections: connections + reserve}, slog.New(slog.DiscardHandler))
-	requireKernel(t, err)
+	bpftest.RequireKernel(t, err)
 	defer f.Close()
 	awaitLent := func(n int) {
 		t.Helper()
@@ -33,12 +34,12 @@ func TestMemoryFollowsConnections(t *testing.T) {
 		awaitLent(connections + reserve)
 		for i, s := range states {
 			require.NotNil(t, s)
-			ring := f.Ledger(s, ledgerLen)
-			require.Len(t, ring, ledgerLen)
-			ring[ledgerLen-1].PN.Store(uint64(i))
+			ring := f.Ledger(s, claim.LedgerLen)
+			require.Len(t, ring, claim.LedgerLen)
+			ring[claim.LedgerLen-1].PN.Store(uint64(i))
 		}
 		for i, s := range states {
-			require.EqualValues(t, i, f.Ledger(s, ledgerLen)[ledgerLen-1].PN.Load(), "a ledger of its own")
+			require.EqualValues(t, i, f.Ledger(s, claim.LedgerLen)[claim.LedgerLen-1].PN.Load(), "a ledger of its own")
 			f.Connect(s, func(*claim.StreamState) {}).Close()
 		}
 		awaitLent(2 * reserve)

@@ -10,34 +10,32 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 
 	"sluice/claim"
+	"sluice/fastpath/bpf"
 )
 
 const (
-	slotTaken = 1<<64 - 2 // SLOT_TAKEN in bpf/lookahead.h
-
-	generationShift = 62 // GENERATION_SHIFT in bpf/common.h
-	numberMask      = 1<<generationShift - 1
-
-	ringLen = 64 // LOOKAHEAD
+	slotTaken = uint64(bpf.IngressSlotWordSLOT_TAKEN)
+	ringLen   = uint64(bpf.IngressLookaheadLOOKAHEAD)
 	// maxKeyStream is how much of a packet's key stream can be made: behind it, in its slot, is room for an AEAD tag.
-	maxKeyStream = int(unsafe.Sizeof(kernelKeyStream{}.Stream)) - chacha20poly1305.Overhead
+	maxKeyStream = int(unsafe.Sizeof(bpf.KeyStream{}.Stream)) - chacha20poly1305.Overhead
 	// maxRefill bounds the packets that one ACK has key streams made for, to 12 µs of work.
 	maxRefill = 16
 	// worthwhile is how many times the time that it takes to make a key stream is saved when the kernel uses it.
 	worthwhile = 3
 	// idleRing is how many times the reclaimer looks before it takes away memory that is not used.
 	idleRing = 100
-	// maxRings bounds the rings that the reclaimer makes at a time: before Linux 6.8, the kernel waits some 10 ms for each.
+	// maxRings bounds the rings that the reclaimer makes at a time: before Linux 6.8, the kernel waits some 10 ms for
+	// each.
 	maxRings = 8
 )
 
-// lookahead makes the key streams of packets that the kernel is going to send on a connection: it has vector instructions, and time between
-// frames. See bpf/lookahead.h for the protocol.
+// lookahead makes the key streams of packets that the kernel is going to send on a connection: it has vector
+// instructions, and time between frames. See bpf/lookahead.h for the protocol.
 type lookahead struct {
-	keys    [4]*streamKey     // by key generation
-	ring    []kernelKeyStream // memory that is shared; nil: there is none yet
-	wanted  bool              // a ring
-	refused bool              // there was no memory for one
+	keys    [4]*streamKey   // by key generation
+	ring    []bpf.KeyStream // memory that is shared; nil: there is none yet
+	wanted  bool            // a ring
+	refused bool            // there was no memory for one
 
 	generation, next uint64 // of packets, when last looked
 	sent             uint64 // copies that the kernel had sent by then
@@ -73,9 +71,9 @@ func (k *streamKey) erase() {
 
 var zeros [chacha20poly1305.KeySize + maxKeyStream]byte
 
-// fill makes the first n bytes of a packet's key stream (RFC 9001 §5.3, RFC 8439 §2.8): they are what zeros are encrypted to. The one-time key,
-// which AEAD does not show, is from the block before them.
-func (k *streamKey) fill(slot *kernelKeyStream, number uint64, n int) {
+// fill makes the first n bytes of a packet's key stream (RFC 9001 §5.3, RFC 8439 §2.8): they are what zeros are
+// encrypted to. The one-time key, which AEAD does not show, is from the block before them.
+func (k *streamKey) fill(slot *bpf.KeyStream, number uint64, n int) {
 	copy(k.nonce[:], k.iv[:])
 	binary.BigEndian.PutUint64(k.nonce[4:], binary.BigEndian.Uint64(k.nonce[4:])^number)
 	c, err := chacha20.NewUnauthenticatedCipher(k.key[:], k.nonce[:])
@@ -104,10 +102,10 @@ func (a *lookahead) erase() {
 	}
 }
 
-// look notes what was sent since the last time: word is the shared counter of packet numbers, sent the number of copies that the kernel
-// has sent.
+// look notes what was sent since the last time: word is the shared counter of packet numbers, sent the number of copies
+// that the kernel has sent.
 func (a *lookahead) look(word, sent uint64) {
-	generation, next := word>>generationShift, word&numberMask
+	generation, next := word>>claim.GenerationShift, word&claim.NumberMask
 	if used := next - a.next; used > 0 {
 		a.worth = worthwhile*(sent-a.sent) >= used
 	}
@@ -132,12 +130,12 @@ func (a *lookahead) refill() {
 			continue // the kernel is using it
 		}
 		key.fill(slot, a.made, a.length(slot))
-		atomic.StoreUint64(&slot.Word, a.generation<<generationShift|a.made)
+		atomic.StoreUint64(&slot.Word, a.generation<<claim.GenerationShift|a.made)
 	}
 }
 
 // length is how much key stream to make: as much as was used lately, or else all. slot is that of the next packet.
-func (a *lookahead) length(slot *kernelKeyStream) int {
+func (a *lookahead) length(slot *bpf.KeyStream) int {
 	if a.made%ringLen == 0 {
 		a.longest[0], a.longest[1] = 0, a.longest[0]
 	}
@@ -162,7 +160,8 @@ func (c *conn) Acknowledged() {
 	c.ahead.refill()
 }
 
-// tendRings gives rings to the connections that the kernel sends to, and takes them from those that it has not sent to for long.
+// tendRings gives rings to the connections that the kernel sends to, and takes them from those that it has not sent to
+// for long.
 func (r *reclaimer) tendRings() {
 	var wanted []*conn
 	for _, c := range r.fast.connections() {

@@ -12,17 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/claim"
+	"sluice/fastpath/bpf"
+	"sluice/fastpath/bpf/bpftest"
 	"sluice/internal/lab"
 )
 
-const slotFree = 1<<64 - 1 // SLOT_FREE in bpf/lookahead.h
+const slotFree = uint64(bpf.IngressSlotWordSLOT_FREE)
 
 // lookAhead makes the key streams of a subscriber's next packets, as after the kernel has sent it one.
 func (r *rig) lookAhead(s *subscriber) *conn {
 	c := r.connection(s.index)
 	c.WriteKeys(0, (*claim.PacketKeys)(s.keys))
 	c.Acknowledged()
-	r.kernel.subscribers[s.index].NextPn++
+	r.kernel.conns[s.index].NextPn++
 	r.kernel.copies[s.index].ByReason[0]++
 	c.Acknowledged()
 	require.Eventually(r.t, func() bool {
@@ -38,9 +40,9 @@ func (r *rig) lookAhead(s *subscriber) *conn {
 
 // aheadRig is the programs' cryptography, with a ring for a connection.
 type aheadRig struct {
-	*cryptoKernel
+	*bpftest.Crypto
 	testing.TB
-	keys   cryptoPacketKeys // of generation 0
+	keys   bpftest.CryptoPacketKeys // of generation 0
 	ahead  lookahead
 	counts [2]uint64 // of packets so far whose key streams were computed, and made ahead
 }
@@ -48,42 +50,39 @@ type aheadRig struct {
 const aheadIndex = 1
 
 func newAheadRig(t testing.TB) *aheadRig {
-	r := &aheadRig{cryptoKernel: newCryptoKernel(t), TB: t, keys: randomKeys()}
-	spec, err := loadCrypto()
+	r := &aheadRig{Crypto: bpftest.NewCrypto(t), TB: t, keys: bpftest.RandomKeys()}
+	spec, err := bpftest.LoadCrypto()
 	require.NoError(t, err)
-	rings := newLent[kernelKeyStream](r.Lookaheads, spec.Maps[cryptoMapLookaheads].InnerMap)
+	rings := newLent[bpf.KeyStream](r.Lookaheads, spec.Maps[bpftest.CryptoMapLookaheads].InnerMap)
 	require.NoError(t, rings.lend(aheadIndex))
 	t.Cleanup(func() { require.NoError(t, rings.close()) })
 	r.ahead.ring = rings.of(aheadIndex)
 	for generation := range uint64(2) {
 		keys, p := r.keysOf(generation), new(claim.PacketKeys)
-		copy(p.Key[:], asBytes(&keys.Key))
-		copy(p.IV[:], asBytes(&keys.Iv))
+		copy(p.Key[:], bpftest.Bytes(&keys.Key))
+		copy(p.IV[:], bpftest.Bytes(&keys.Iv))
 		r.ahead.setKeys(generation, p)
 	}
 	return r
 }
 
-func (r *aheadRig) keysOf(generation uint64) cryptoPacketKeys {
+func (r *aheadRig) keysOf(generation uint64) bpftest.CryptoPacketKeys {
 	k := r.keys
 	k.Key[0] ^= uint32(generation)
 	return k
 }
 
-// seal has the program seal n bytes, expects what x/crypto makes of them, and says if the program found the key stream in the ring.
-func (r *aheadRig) seal(word uint64, n int) (ahead bool) {
+// sealed seals n bytes, expects what x/crypto makes of them, and reports whether the program found the key stream in
+// the ring.
+func (r *aheadRig) sealed(word uint64, n int) (ahead bool) {
 	r.Helper()
-	keys := r.keysOf(word >> generationShift)
-	plaintext, aad := randomBytes(n), randomBytes(2+rand.IntN(24))
-	c := new(cryptoScratch)
-	copy(c.Buf[in+payloadAt:], plaintext)
-	copy(c.Buf[out+aadAt(len(aad)):], aad)
-	a := &cryptoCryptoArgs{Keys: keys, Pn: word, Src: in + payloadAt, AadLen: uint32(len(aad)), Len: uint32(n), Connection: aheadIndex}
-	c = r.run(r, r.TestSeal, 0, c, a)
-	require.Equal(r, seal(r, &keys, word&numberMask, plaintext, aad), c.Buf[out+payloadAt:][:n+16], "packet %#x, %d bytes", word, n)
+	keys := r.keysOf(word >> claim.GenerationShift)
+	plaintext, aad := bpftest.RandomBytes(n), bpftest.RandomBytes(2+rand.IntN(24))
+	got := r.Seal(r, bpftest.CryptoCryptoArgs{Keys: keys, Pn: word, Connection: aheadIndex}, plaintext, aad)
+	require.Equal(r, bpftest.Reference(r, &keys, word&claim.NumberMask, plaintext, aad), got, "packet %#x, %d bytes", word, n)
 
 	var counts [2]uint64
-	for i, reason := range []kernelReason{kernelReasonSEAL_COMPUTED, kernelReasonSEAL_AHEAD} {
+	for i, reason := range []bpf.Reason{bpf.IngressReasonSEAL_COMPUTED, bpf.IngressReasonSEAL_AHEAD} {
 		var perCPU []uint64
 		require.NoError(r, r.Reasons.Lookup(uint32(reason), &perCPU))
 		for _, n := range perCPU {
@@ -97,9 +96,9 @@ func (r *aheadRig) seal(word uint64, n int) (ahead bool) {
 }
 
 // fill puts the first n bytes of a packet's key stream into its slot.
-func (r *aheadRig) fill(word uint64, n int) *kernelKeyStream {
+func (r *aheadRig) fill(word uint64, n int) *bpf.KeyStream {
 	slot := &r.ahead.ring[word%ringLen]
-	r.ahead.keys[word>>generationShift].fill(slot, word&numberMask, n)
+	r.ahead.keys[word>>claim.GenerationShift].fill(slot, word&claim.NumberMask, n)
 	slot.Word = word
 	return slot
 }
@@ -108,38 +107,39 @@ func (r *aheadRig) fill(word uint64, n int) *kernelKeyStream {
 func TestSealAhead(t *testing.T) {
 	r := newAheadRig(t)
 	for n := 1; n <= 1500; n++ {
-		word := rand.Uint64N(2)<<generationShift | rand.Uint64N(1<<40)
+		word := rand.Uint64N(2)<<claim.GenerationShift | rand.Uint64N(1<<40)
 		slot := r.fill(word, min(n, maxKeyStream))
-		require.Equal(t, n <= maxKeyStream, r.seal(word, n), "%d bytes", n)
+		require.Equal(t, n <= maxKeyStream, r.sealed(word, n), "%d bytes", n)
 		if n > len(slot.Stream)*8 {
 			continue // it cannot be that much, so the slot was not looked at
 		}
-		require.Equal(t, uint64(slotFree), slot.Word)
+		require.Equal(t, slotFree, slot.Word)
 		require.EqualValues(t, n, slot.Used)
-		require.False(t, r.seal(word, n), "a second time")
+		require.False(t, r.sealed(word, n), "a second time")
 	}
 }
 
 // TestSealComputed has key streams in the ring that are not the packet's.
 func TestSealComputed(t *testing.T) {
 	r := newAheadRig(t)
-	require.False(t, r.seal(0, 100), "new memory has no key stream of packet 0")
+	require.False(t, r.sealed(0, 100), "new memory has no key stream of packet 0")
 	const number = 1000
 	for name, word := range map[string]uint64{
-		"another packet": number + ringLen, "an earlier packet": number - ringLen, "another generation": 1<<generationShift | number,
+		"another packet": number + ringLen, "an earlier packet": number - ringLen, "another generation": 1<<claim.GenerationShift | number,
 		"no packet": slotFree, "in use": slotTaken,
 	} {
 		slot := r.fill(number, 200)
 		slot.Word = word
-		require.False(t, r.seal(number, 200), name)
+		require.False(t, r.sealed(number, 200), name)
 		require.Equal(t, word, slot.Word, name)
 	}
 	slot := r.fill(number, 192)
-	require.False(t, r.seal(number, 193), "too short")
+	require.False(t, r.sealed(number, 193), "too short")
 	require.EqualValues(t, 193, slot.Used, "so that enough is made next time")
 }
 
-// TestSealRaces has the program seal while its ring is being refilled, half of the time by somebody who takes the packet for sent.
+// TestSealRaces has the program seal while its ring is being refilled, half of the time by somebody who takes the
+// packet for sent.
 func TestSealRaces(t *testing.T) {
 	const packets = 6000
 	r := newAheadRig(t)
@@ -168,9 +168,9 @@ func TestSealRaces(t *testing.T) {
 	})
 	ahead := 0
 	for i := range uint64(packets) {
-		word := i/(packets/2)<<generationShift | i
+		word := i/(packets/2)<<claim.GenerationShift | i
 		current.Store(word)
-		if r.seal(word, 1000+int(i)%400) {
+		if r.sealed(word, 1000+int(i)%400) {
 			ahead++
 		}
 	}
@@ -180,7 +180,7 @@ func TestSealRaces(t *testing.T) {
 
 // TestRefill looks at which key streams are made.
 func TestRefill(t *testing.T) {
-	a := lookahead{ring: make([]kernelKeyStream, ringLen)}
+	a := lookahead{ring: make([]bpf.KeyStream, ringLen)}
 	a.setKeys(0, (*claim.PacketKeys)(randomPacketKeys()))
 	full := func() (n int) {
 		for i := range a.ring {
@@ -196,7 +196,7 @@ func TestRefill(t *testing.T) {
 	a.look(110, 10)
 	for i := range 2 * ringLen / maxRefill {
 		a.refill()
-		require.Equal(t, min((i+1)*maxRefill, ringLen), full())
+		require.EqualValues(t, min((i+1)*maxRefill, ringLen), full())
 	}
 	for n := uint64(110); n < 110+ringLen; n++ {
 		require.Equal(t, n, a.ring[n%ringLen].Word)
@@ -222,24 +222,25 @@ func TestRefill(t *testing.T) {
 
 	// What was made for another key generation is of no use.
 	a.setKeys(1, (*claim.PacketKeys)(randomPacketKeys()))
-	a.look(1<<generationShift|123, 13)
+	a.look(1<<claim.GenerationShift|123, 13)
 	a.refill()
-	require.EqualValues(t, 1<<generationShift|123, a.ring[123%ringLen].Word)
+	require.EqualValues(t, 1<<claim.GenerationShift|123, a.ring[123%ringLen].Word)
 	require.NotNil(t, a.keys[0], "the kernel may be sealing a packet of that generation")
 	a.setKeys(2, (*claim.PacketKeys)(randomPacketKeys()))
 	require.Nil(t, a.keys[0])
 
 	made := a.made
-	a.look(1<<generationShift|133, 13)
+	a.look(1<<claim.GenerationShift|133, 13)
 	a.refill()
 	require.Equal(t, made, a.made, "the kernel has stopped")
 	a.erase()
-	a.look(1<<generationShift|134, 14)
+	a.look(1<<claim.GenerationShift|134, 14)
 	a.refill()
 	require.Equal(t, made, a.made, "there are no keys")
 }
 
-// TestRingsFollowUse gives memory to a connection that the kernel sends to, and takes it when that has ended, or the connection has: it is erased.
+// TestRingsFollowUse gives memory to a connection that the kernel sends to, and takes it when that has ended, or the
+// connection has: it is erased.
 func TestRingsFollowUse(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	s := r.subscribers[0]
@@ -259,10 +260,10 @@ func TestRingsFollowUse(t *testing.T) {
 		require.NoError(t, r.ingress.Lookaheads.Lookup(s.index, &id))
 		m, err := ebpf.NewMapFromID(id)
 		require.NoError(t, err)
-		ring, mapped, err := mapArray[kernelKeyStream](m)
+		ring, mapped, err := mapArray[bpf.KeyStream](m)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, unix.Munmap(mapped)); require.NoError(t, m.Close()) }()
-		require.Equal(t, r.kernel.subscribers[s.index].NextPn, ring[r.kernel.subscribers[s.index].NextPn%ringLen].Word)
+		require.Equal(t, r.kernel.conns[s.index].NextPn, ring[r.kernel.conns[s.index].NextPn%ringLen].Word)
 		end(c)
 		require.Eventually(t, func() bool { return rings() == 0 }, 20*time.Second, time.Millisecond)
 		require.Eventually(t, func() bool { return string(mapped) == string(make([]byte, len(mapped))) }, 20*time.Second, time.Millisecond,

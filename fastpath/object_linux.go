@@ -10,16 +10,17 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"sluice/fastpath/bpf"
 	"sluice/moqt"
 )
 
 const (
-	objectDone         = 1 << 63 // OBJECT_DONE in bpf/state.h
-	objectVersionShift = 32
+	objectDone         = uint64(bpf.IngressObjectLayoutOBJECT_DONE)
+	objectVersionShift = bpf.IngressObjectLayoutVERSION_SHIFT
 	objectVersionMask  = 1<<31 - 1
 	objectSentToAll    = 1<<objectVersionShift - 1
-	// objectFor is how long the claim of an object is known: longer than its packet takes from the kernel to this process. After that its
-	// track's first location keeps the kernel from sending it again.
+	// objectFor is how long the claim of an object is known: longer than its packet takes from the kernel to this
+	// process. After that its track's first location keeps the kernel from sending it again.
 	objectFor = 10 * time.Second
 )
 
@@ -30,8 +31,8 @@ type offered struct {
 	until       time.Time // zero: it still has
 }
 
-// ClaimObject claims an object that came in a datagram: from now on the kernel sends it to nobody. It returns those to whom the kernel has
-// sent it already.
+// ClaimObject claims an object that came in a datagram: from now on the kernel sends it to nobody. It returns those to
+// whom the kernel has sent it already.
 func (t *Track) ClaimObject(at moqt.Location) (sent []Subscriber) {
 	if t == nil || !t.fast.enter() {
 		return nil
@@ -41,8 +42,8 @@ func (t *Track) ClaimObject(at moqt.Location) (sent []Subscriber) {
 		return nil // closed
 	}
 	objects := t.fast.kernel.ingress.Objects
-	key := kernelObjectKey{Group: at.Group, Object: at.Object, Track: t.index}
-	err := objects.Update(key, kernelObjectClaim{State: objectDone, Claimed: monotonic()}, ebpf.UpdateNoExist)
+	key := bpf.ObjectKey{Group: at.Group, Object: at.Object, Track: t.index}
+	err := objects.Update(key, bpf.ObjectClaim{State: objectDone, Claimed: monotonic()}, ebpf.UpdateNoExist)
 	if err == nil {
 		return nil
 	}
@@ -58,10 +59,10 @@ func (t *Track) ClaimObject(at moqt.Location) (sent []Subscriber) {
 	return t.sentTo(state)
 }
 
-// awaitDone waits until the kernel, on another CPU, is through with an object, which it has if it claimed the packet that this process got
-// it from. Should that take too long, nobody gets the object twice.
-func (t *Track) awaitDone(key kernelObjectKey) (state uint64, ok bool) {
-	var claim kernelObjectClaim
+// awaitDone waits until the kernel, on another CPU, is through with an object, which it has if it claimed the packet
+// that this process got it from. Should that take too long, nobody gets the object twice.
+func (t *Track) awaitDone(key bpf.ObjectKey) (state uint64, ok bool) {
+	var claim bpf.ObjectClaim
 	for deadline := time.Now().Add(openingTimeout); ; runtime.Gosched() {
 		if t.fast.kernel.ingress.Objects.Lookup(key, &claim) != nil {
 			return 0, false
@@ -127,7 +128,7 @@ func (t *Track) raise(at moqt.Location) {
 // forgetObjects removes the claims made before a time.
 func (r *reclaimer) forgetObjects(before uint64) {
 	f, objects := r.fast, r.fast.kernel.ingress.Objects
-	old := keysOf(objects, func(k *kernelObjectKey, o *kernelObjectClaim) bool {
+	old := keysOf(objects, func(k *bpf.ObjectKey, o *bpf.ObjectClaim) bool {
 		return o.Claimed < before && (moqt.Location{Group: k.Group, Object: k.Object} != lastLocation)
 	})
 	last := make(map[uint32]moqt.Location)
@@ -159,11 +160,11 @@ func (r *reclaimer) freeTracks() {
 	}
 	awaitGracePeriod()
 	f, maps := r.fast, &r.fast.kernel.ingress
-	for _, k := range keysOf(maps.Objects, func(k *kernelObjectKey, _ *kernelObjectClaim) bool { return slices.Contains(closed, k.Track) }) {
+	for _, k := range keysOf(maps.Objects, func(k *bpf.ObjectKey, _ *bpf.ObjectClaim) bool { return slices.Contains(closed, k.Track) }) {
 		f.report("forget an object", maps.Objects.Delete(k))
 	}
 	busy := make(map[uint32]bool)
-	keysOf(maps.Subgroups, func(_ *kernelStreamKey, g *kernelSubgroup) bool {
+	keysOf(maps.Subgroups, func(_ *bpf.StreamKey, g *bpf.Subgroup) bool {
 		if g.Ended == 0 {
 			busy[g.Track] = true
 		}

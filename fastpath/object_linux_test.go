@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/claim"
+	"sluice/fastpath/bpf"
+	"sluice/fastpath/bpf/bpftest"
 	"sluice/internal/lab"
 	"sluice/moqt"
 )
@@ -49,7 +51,7 @@ func TestForwardObjects(t *testing.T) {
 				for typ := range 16 {
 					o := moqt.ObjectDatagram{
 						Location: moqt.Location{Group: uint64(typ) << (4 * typ), Object: []uint64{0, 1 << 35}[typ>>2&1]}, EndOfGroup: typ&2 != 0,
-						DefaultPriority: typ&8 != 0, Payload: randomBytes(1 + 70*typ),
+						DefaultPriority: typ&8 != 0, Payload: bpftest.RandomBytes(1 + 70*typ),
 					}
 					if !o.DefaultPriority {
 						o.Priority = byte(typ * 15)
@@ -70,8 +72,8 @@ func TestForwardObjects(t *testing.T) {
 						require.Equal(t, objectDatagram(t, prefixes[i], list[i].Alias, o), r.receiveDatagram(s), "type %#x", typ)
 						want++
 						require.EqualValues(t, 1, r.record(s, 1000+uint64(typ)).Info.Load()>>56, "a datagram, which is never sent again")
-						require.Zero(t, r.kernel.subscribers[s.index].DataSent)
-						require.Zero(t, r.kernel.subscribers[s.index].Writers)
+						require.Zero(t, r.kernel.conns[s.index].DataSent)
+						require.Zero(t, r.kernel.conns[s.index].Writers)
 					}
 					r.publish(frame) // the same object in another packet
 				}
@@ -122,16 +124,17 @@ func (r *rig) connection(index uint32) *conn {
 	return c
 }
 
-// TestObjectDeclines sets up, for each reason, a datagram that the kernel must leave to user space, which then finds that it has to send it.
+// TestObjectDeclines sets up, for each reason, a datagram that the kernel must leave to user space, which then finds
+// that it has to send it.
 func TestObjectDeclines(t *testing.T) {
 	r, track := objectRig(t, 2)
-	state := &r.kernel.subscribers[1]
+	state := &r.kernel.conns[1]
 	clean := *state
 	group := uint64(100)
 	tests := []struct {
 		reason string
 		frame  func() []byte // default: an object
-		set    func(*kernelSubscription)
+		set    func(*bpf.Subscription)
 		both   bool // it is declined for the other subscriber too
 	}{
 		{reason: "frame_no_track", both: true, frame: func() []byte { return concat(0x30, 0, vi64(78), vi64(group), vi64(1), 9, "object") }},
@@ -144,16 +147,16 @@ func TestObjectDeclines(t *testing.T) {
 		{reason: "frame_not_media", both: true, frame: func() []byte { return concat(0x30, 1, vi64(77), vi64(group), vi64(1), 9, 2, 0, 1) }},               // properties only
 		{reason: "frame_forgotten", both: true, frame: func() []byte { return concat(0x30, 0, vi64(77), vi64(9), vi64(group), 9, "an early object") }},     // see below
 		{reason: "packet_malformed", both: true, frame: func() []byte { return concat(0x31, uint64(300), 0, vi64(77), vi64(group), vi64(1), 9, "short") }}, // it reaches beyond the packet
-		{reason: "copy_filtered", set: func(s *kernelSubscription) { s.Forward = 0 }},
-		{reason: "copy_filtered", set: func(s *kernelSubscription) { s.StartGroup = group + 1 }},
-		{reason: "copy_filtered", set: func(s *kernelSubscription) { s.StartGroup, s.StartObject = group, 2 }},
-		{reason: "copy_filtered", set: func(s *kernelSubscription) { s.EndGroup = group - 1 }},
-		{reason: "copy_no_path", set: func(s *kernelSubscription) { s.Subscriber = 400 }},
-		{reason: "copy_priority", set: func(*kernelSubscription) { state.Threshold = 128<<8 | 8 }},
-		{reason: "copy_window", set: func(*kernelSubscription) { state.Window = 20 }},
-		{reason: "copy_too_large", set: func(*kernelSubscription) { state.Mtu = 20 }},
-		{reason: "copy_too_large", set: func(*kernelSubscription) { r.setDatagramPath(r.subscribers[1], nil, 12) }},
-		{reason: "copy_ledger_full", set: func(*kernelSubscription) { state.NextPn += ledgerLen }},
+		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.Forward = 0 }},
+		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.StartGroup = group + 1 }},
+		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.StartGroup, s.StartObject = group, 2 }},
+		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.EndGroup = group - 1 }},
+		{reason: "copy_no_path", set: func(s *bpf.Subscription) { s.Subscriber = 400 }},
+		{reason: "copy_priority", set: func(*bpf.Subscription) { state.Threshold = 128<<8 | 8 }},
+		{reason: "copy_window", set: func(*bpf.Subscription) { state.Window = 20 }},
+		{reason: "copy_too_large", set: func(*bpf.Subscription) { state.Mtu = 20 }},
+		{reason: "copy_too_large", set: func(*bpf.Subscription) { r.setDatagramPath(r.subscribers[1], nil, 12) }},
+		{reason: "copy_ledger_full", set: func(*bpf.Subscription) { state.NextPn += claim.LedgerLen }},
 	}
 	track.mu.Lock()
 	track.raise(moqt.Location{Group: 10, Object: 4})
@@ -192,15 +195,15 @@ func TestObjectDeclines(t *testing.T) {
 	}
 }
 
-// TestObjectsAreClaimedOnce has user space and the kernel, on all CPUs, meet objects again and again, in any order, while claims are forgotten
-// and the list of subscribers changes: each subscriber gets each object once.
+// TestObjectsAreClaimedOnce has user space and the kernel, on all CPUs, meet objects again and again, in any order,
+// while claims are forgotten and the list of subscribers changes: each subscriber gets each object once.
 func TestObjectsAreClaimedOnce(t *testing.T) {
 	const objects, rounds = 64, 20
 	r, track := objectRig(t, 2)
 	seed := rand.New(rand.NewPCG(1, 2))
 	for round := range uint64(rounds) {
 		for i := range r.subscribers {
-			state := &r.kernel.subscribers[i]
+			state := &r.kernel.conns[i]
 			state.LedgerLow, state.InFlight, state.Packets, state.Window = state.NextPn, 0, 0, 1<<30
 		}
 		begin := monotonic()
@@ -241,12 +244,12 @@ func TestObjectsAreClaimedOnce(t *testing.T) {
 		})
 		running.Wait()
 		for i, s := range r.subscribers {
-			for range r.kernel.subscribers[i].Packets {
+			for range r.kernel.conns[i].Packets {
 				o, err := moqt.ParseObjectDatagram(moqt.Versions()[0], r.receiveDatagram(s))
 				require.NoError(t, err)
 				got[fmt.Sprint(i, " ", o.Location.Group, " ", o.Location.Object)]++
 			}
-			require.Zero(t, r.kernel.subscribers[i].Writers)
+			require.Zero(t, r.kernel.conns[i].Writers)
 			for id := range objects {
 				require.Equal(t, 1, got[fmt.Sprint(i, " ", round, " ", id)], "round %d, subscriber %d, object %d", round, i, id)
 			}
@@ -264,7 +267,8 @@ func object(group uint64, id int) []byte {
 	return concat(0x30, 0, vi64(77), vi64(group), vi64(uint64(id)), 9, "object")
 }
 
-// TestClosedTrack has a track's place taken by another one only when nothing that belongs to the first can be taken for the other's.
+// TestClosedTrack has a track's place taken by another one only when nothing that belongs to the first can be taken for
+// the other's.
 func TestClosedTrack(t *testing.T) {
 	r, track := objectRig(t, 1)
 	index := track.index
@@ -283,20 +287,21 @@ func TestClosedTrack(t *testing.T) {
 	track.end(r.connection(0), 3)
 	r.fast.reclaimer.freeTracks()
 	require.Contains(t, r.fast.freeIndices, index)
-	require.Empty(t, keysOf(r.ingress.Objects, func(*kernelObjectKey, *kernelObjectClaim) bool { return true }))
+	require.Empty(t, keysOf(r.ingress.Objects, func(*bpf.ObjectKey, *bpf.ObjectClaim) bool { return true }))
 }
 
-// TestManyObjects has more objects in flight than the kernel remembers: then it sends no more of them, and user space all.
+// TestManyObjects has more objects in flight than the kernel remembers: then it sends no more of them, and user space
+// all.
 func TestManyObjects(t *testing.T) {
 	r, track := objectRig(t, 1)
 	for i := range uint64(r.ingress.Objects.MaxEntries()) {
-		require.NoError(t, r.ingress.Objects.Put(kernelObjectKey{Group: i, Track: 1 << 20}, kernelObjectClaim{Claimed: monotonic()}))
+		require.NoError(t, r.ingress.Objects.Put(bpf.ObjectKey{Group: i, Track: 1 << 20}, bpf.ObjectClaim{Claimed: monotonic()}))
 	}
 	r.publish(object(7, 5))
 	require.EqualValues(t, 1, r.counts()["frame_no_slot"])
 	require.Empty(t, track.ClaimObject(moqt.Location{Group: 7, Object: 5}))
-	require.NoError(t, r.ingress.Objects.Delete(kernelObjectKey{Group: 1, Track: 1 << 20}))
-	require.NoError(t, r.ingress.Objects.Delete(kernelObjectKey{Group: 2, Track: 1 << 20}))
+	require.NoError(t, r.ingress.Objects.Delete(bpf.ObjectKey{Group: 1, Track: 1 << 20}))
+	require.NoError(t, r.ingress.Objects.Delete(bpf.ObjectKey{Group: 2, Track: 1 << 20}))
 	r.publish(object(7, 5)) // once more
 	require.EqualValues(t, 1, r.counts()["frame_forgotten"], "%v", r.counts())
 	r.publish(object(7, 6))
@@ -323,10 +328,11 @@ func TestLastObject(t *testing.T) {
 	require.Len(t, track.ClaimObject(lastLocation), 1)
 }
 
-// TestStalledKernel claims an object that the kernel has begun with and does not get through with: nobody gets it a second time.
+// TestStalledKernel claims an object that the kernel has begun with and does not get through with: nobody gets it a
+// second time.
 func TestStalledKernel(t *testing.T) {
 	r, track := objectRig(t, 2)
-	claim := kernelObjectClaim{State: uint64(track.version)<<objectVersionShift | 1, Claimed: monotonic()}
-	require.NoError(t, r.ingress.Objects.Put(kernelObjectKey{Group: 1, Object: 2, Track: track.index}, claim))
+	claim := bpf.ObjectClaim{State: uint64(track.version)<<objectVersionShift | 1, Claimed: monotonic()}
+	require.NoError(t, r.ingress.Objects.Put(bpf.ObjectKey{Group: 1, Object: 2, Track: track.index}, claim))
 	require.Len(t, track.ClaimObject(moqt.Location{Group: 1, Object: 2}), 2)
 }

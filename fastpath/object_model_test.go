@@ -2,8 +2,9 @@ package fastpath
 
 import "testing"
 
-// A model of the claim of object datagrams (bpf/object.h, object_linux.go): one object, one subscriber, packets that bring the object to the
-// kernel, the process that handles it once, and the reclaimer. All orders of their steps are tried, and the kernel may decline.
+// A model of the claim of object datagrams (bpf/object.h, object_linux.go): one object, one subscriber, packets that
+// bring the object to the kernel, the process that handles it once, and the reclaimer. All orders of their steps are
+// tried, and the kernel may decline.
 
 // objectModel is a state. It is comparable.
 type objectModel struct {
@@ -109,7 +110,8 @@ func (r modelRules) process(s objectModel) []objectModel {
 	return nil
 }
 
-// reclaim forgets the object long after it was claimed: everybody is through with it, but packets that repeat it may still come.
+// reclaim forgets the object long after it was claimed: everybody is through with it, but packets that repeat it may
+// still come.
 func (r modelRules) reclaim(s objectModel) []objectModel {
 	step := s.at[modelReclaimer]
 	if step > 1 || step == 0 && (!s.entry || !s.done || s.at[modelProcess] != modelOver) {

@@ -71,8 +71,8 @@ func missingCapabilities() (missing []string) {
 
 var errNoDevice = errors.New("no Ethernet device leads to the listening address")
 
-// Devices finds the devices by which a relay that listens on an address is reached: the one that has the address; all that have one, if it
-// listens on every address.
+// Devices finds the devices by which a relay that listens on an address is reached: the one that has the address; all
+// that have one, if it listens on every address.
 func Devices(listen netip.Addr) ([]int, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -107,7 +107,8 @@ func hasAddress(d *net.Interface, a netip.Addr) bool {
 	return false
 }
 
-// others counts the programs of other relays on a device. They end with their processes, so they belong to one that runs.
+// others counts the programs of other relays on a device. They end with their processes, so they belong to one that
+// runs.
 func others(ifindex int) (n int) {
 	for at, name := range map[ebpf.AttachType]string{ebpf.AttachTCXIngress: "server_ingress", ebpf.AttachTCXEgress: "client_egress"} {
 		r, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: at})

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/claim"
+	"sluice/fastpath/bpf/bpftest"
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
 )
@@ -45,7 +46,8 @@ func child(device string) {
 	select {}
 }
 
-// startChild starts a child process in a host's namespace that can have no other capabilities than those, and returns what it says.
+// startChild starts a child process in a host's namespace that can have no other capabilities than those, and returns
+// what it says.
 func startChild(t *testing.T, h *lab.Host, capabilities []uint) (cmd *exec.Cmd, says string) {
 	cmd = exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childDevice+"="+h.Devices[0].Name)
@@ -102,7 +104,8 @@ func TestOldKernels(t *testing.T) {
 	}
 }
 
-// TestCrash kills a process that has the programs attached while another one comes: it is told, and what the first one has left is gone.
+// TestCrash kills a process that has the programs attached while another one comes: it is told, and what the first one
+// has left is gone.
 func TestCrash(t *testing.T) {
 	l := labtest.New(t, lab.Topology{Subscribers: 1})
 	first, says := startChild(t, l.Relay, nil)
@@ -163,7 +166,7 @@ func TestKeysAreErased(t *testing.T) {
 
 // keyBytes is the number of bytes of a connection's keys that are not zero.
 func (r *rig) keyBytes(index uint32) (n int) {
-	for _, b := range append(asBytes(&r.kernel.keys[index]), asBytes(&r.upstreams[index].Keys)...) {
+	for _, b := range append(bpftest.Bytes(&r.kernel.keys[index]), bpftest.Bytes(&r.publishers[index].Keys)...) {
 		if b != 0 {
 			n++
 		}
@@ -191,7 +194,7 @@ func TestStreamClosedTwice(t *testing.T) {
 // TestSlotsAreFreedOnce opens streams of connections that end, while the reclaimer sweeps up after them.
 func TestSlotsAreFreedOnce(t *testing.T) {
 	f, err := New(Settings{Port: relayPort, MaxConnections: 8}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	requireKernel(t, err)
+	bpftest.RequireKernel(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	f.reclaimer.close() // this test does its work
 	t.Cleanup(func() { f.reclaimer.done = make(chan struct{}) })

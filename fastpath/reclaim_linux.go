@@ -7,6 +7,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"sluice/fastpath/bpf"
 )
 
 const (
@@ -14,11 +16,11 @@ const (
 	reserve = 4
 
 	reclaimInterval = 100 * time.Millisecond
-	// unreadInterval is how often to look for what is over: streams that the kernel forwards and user space does not read, which must last as
-	// long, old objects, and closed tracks.
+	// unreadInterval is how often to look for what is over: streams that the kernel forwards and user space does not
+	// read, which must last as long, old objects, and closed tracks.
 	unreadInterval = 2 * time.Second
-	// endedFor is how long the kernel remembers that a publisher's stream has ended: longer than its last packet is sent again. After that
-	// first_stream keeps it, and all with lower ids, from being opened once more.
+	// endedFor is how long the kernel remembers that a publisher's stream has ended: longer than its last packet is
+	// sent again. After that first_stream keeps it, and all with lower ids, from being opened once more.
 	endedFor = 10 * time.Second
 
 	membarrierGlobal = 1 // MEMBARRIER_CMD_GLOBAL, membarrier(2)
@@ -33,7 +35,7 @@ type endedStream struct {
 // closedStream is a subscriber's stream that nothing is sent on any more.
 type closedStream struct {
 	conn *conn
-	key  kernelDownstreamKey
+	key  bpf.DownstreamKey
 	slot uint32
 }
 
@@ -43,7 +45,7 @@ type reclaimer struct {
 	done   chan struct{}
 	low    chan struct{} // has room for one
 	wg     sync.WaitGroup
-	unread map[kernelStreamKey]struct{} // at the last look
+	unread map[bpf.StreamKey]struct{} // at the last look
 
 	mu     sync.Mutex
 	closed []closedStream
@@ -139,10 +141,10 @@ func (r *reclaimer) reclaim() {
 	for _, c := range conns {
 		i := c.index
 		r.takeRing(c)
-		f.kernel.keys[i] = kernelSendKeys{}
-		f.kernel.subscribers[i] = kernelSubscriberState{}
-		f.kernel.upstreams[i] = kernelUpstream{}
-		f.kernel.copies[i] = kernelCopyCounts{}
+		f.kernel.keys[i] = bpf.SendKeys{}
+		f.kernel.conns[i] = bpf.ConnState{}
+		f.kernel.publishers[i] = bpf.Publisher{}
+		f.kernel.copies[i] = bpf.CopyCounts{}
 	}
 	for _, s := range slots {
 		f.report("free a stream", f.kernel.ingress.FreeStreams.Put(nil, s))
@@ -179,7 +181,8 @@ func (r *reclaimer) refill() {
 	f.putIndices(&f.ready, indices...)
 }
 
-// shrink takes memory from indices that nobody has taken for long, little by little: it waits for a grace period for each.
+// shrink takes memory from indices that nobody has taken for long, little by little: it waits for a grace period for
+// each.
 func (r *reclaimer) shrink() {
 	f := r.fast
 	f.mu.Lock()
@@ -193,7 +196,8 @@ func (r *reclaimer) shrink() {
 	}
 }
 
-// awaitGracePeriod returns when all runs of programs that are on their way have ended: programs run in RCU read-side sections.
+// awaitGracePeriod returns when all runs of programs that are on their way have ended: programs run in RCU read-side
+// sections.
 func awaitGracePeriod() {
 	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
 		time.Sleep(reclaimInterval) // with nohz_full the kernel refuses; a run takes less than a millisecond
@@ -210,10 +214,10 @@ func (f *FastPath) sweep(conns []*conn) {
 		gone[c.index] = true
 	}
 	maps := &f.kernel.ingress
-	for _, key := range keysOf(maps.Subgroups, func(k *kernelStreamKey, _ *kernelSubgroup) bool { return gone[k.Upstream] }) {
+	for _, key := range keysOf(maps.Subgroups, func(k *bpf.StreamKey, _ *bpf.Subgroup) bool { return gone[k.Publisher] }) {
 		f.report("forget a subgroup", maps.Subgroups.Delete(key))
 	}
-	mine := func(k *kernelDownstreamKey, _ *uint32) bool { return gone[k.Upstream] || gone[k.Subscriber] }
+	mine := func(k *bpf.DownstreamKey, _ *uint32) bool { return gone[k.Publisher] || gone[k.Subscriber] }
 	for _, key := range keysOf(maps.Downstreams, mine) {
 		if !gone[key.Subscriber] {
 			f.abandonUnadopted(key)
@@ -246,18 +250,19 @@ func keysOf[K, V any](m *ebpf.Map, match func(*K, *V) bool) (found []K) {
 	}
 }
 
-// endUnread ends the streams that user space does not come to know of: the publisher has reset them before their header was read.
+// endUnread ends the streams that user space does not come to know of: the publisher has reset them before their header
+// was read.
 func (r *reclaimer) endUnread() {
 	maps := &r.fast.kernel.ingress
-	found := make(map[kernelStreamKey]struct{})
-	ended := make(map[kernelStreamKey]struct{})
-	for _, key := range keysOf(maps.Subgroups, func(*kernelStreamKey, *kernelSubgroup) bool { return true }) {
-		c := r.fast.conn(key.Upstream)
+	found := make(map[bpf.StreamKey]struct{})
+	ended := make(map[bpf.StreamKey]struct{})
+	for _, key := range keysOf(maps.Subgroups, func(*bpf.StreamKey, *bpf.Subgroup) bool { return true }) {
+		c := r.fast.conn(key.Publisher)
 		if c == nil || c.isRead(key.StreamId) {
 			continue
 		}
 		found[key] = struct{}{}
-		var g kernelSubgroup
+		var g bpf.Subgroup
 		if _, again := r.unread[key]; again && maps.Subgroups.Lookup(key, &g) == nil {
 			c.end(key.StreamId, g)
 			ended[key] = struct{}{}
@@ -268,8 +273,8 @@ func (r *reclaimer) endUnread() {
 		return
 	}
 	awaitGracePeriod() // until the kernel opens no more streams for them
-	for _, key := range keysOf(maps.Downstreams, func(k *kernelDownstreamKey, _ *uint32) bool {
-		_, ok := ended[kernelStreamKey{StreamId: k.StreamId, Upstream: k.Upstream}]
+	for _, key := range keysOf(maps.Downstreams, func(k *bpf.DownstreamKey, _ *uint32) bool {
+		_, ok := ended[bpf.StreamKey{StreamId: k.StreamId, Publisher: k.Publisher}]
 		return ok
 	}) {
 		r.fast.abandonUnadopted(key)

@@ -20,8 +20,8 @@ func present(group, id uint64) moqt.SubgroupHeader {
 	return moqt.SubgroupHeader{GroupID: group, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: id, Priority: 100}
 }
 
-// TestVLAN has the publisher and the subscriber in VLANs of their own. The programs are on the VLANs' devices, or on those below, where they
-// see the tags.
+// TestVLAN has the publisher and the subscriber in VLANs of their own. The programs are on the VLANs' devices, or on
+// those below, where they see the tags.
 func TestVLAN(t *testing.T) {
 	for name, devices := range map[string][]string{"with tags": {"up", "down"}, "without tags": {"up.5", "down.6"}} {
 		t.Run(name, func(t *testing.T) {
@@ -69,8 +69,8 @@ func (w *world) vlan(h *lab.Host, id int, relay *lab.Host, device string) netip.
 	return netip.AddrFrom4([4]byte{10, byte(id), 0, 1})
 }
 
-// TestVideo is video of 5 Mbit/s at 25 frames a second to ten subscribers on perfect links: at least 95 % of the packets are the kernel's, as
-// soon as the paths' MTU is known.
+// TestVideo is video of 5 Mbit/s at 25 frames a second to ten subscribers on perfect links: at least 95 % of the
+// packets are the kernel's, as soon as the paths' MTU is known.
 func TestVideo(t *testing.T) {
 	w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 10}})
 	p := w.publisher("moqt")
@@ -131,8 +131,8 @@ func TestRelayForwards(t *testing.T) {
 	}
 }
 
-// TestUnread has a publisher reset streams before the relay can read their headers. What the kernel has opened for them is reset, and its memory
-// becomes free.
+// TestUnread has a publisher reset streams before the relay can read their headers. What the kernel has opened for them
+// is reset, and its memory becomes free.
 func TestUnread(t *testing.T) {
 	w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 1}})
 	p := w.publisher("moqt")
@@ -160,8 +160,8 @@ func TestUnread(t *testing.T) {
 	require.NotZero(t, w.report()["copy_sent"])
 }
 
-// BenchmarkDelay measures what the relay adds to video of 3 Mbit/s at 25 frames a second, from device to device: the first and the last
-// packets of frames, for all subscribers.
+// BenchmarkDelay measures what the relay adds to video of 3 Mbit/s at 25 frames a second, from device to device: the
+// first and the last packets of frames, for all subscribers.
 func BenchmarkDelay(b *testing.B) {
 	for _, subscribers := range []int{1, 10} {
 		for _, off := range []bool{false, true} {

@@ -21,11 +21,15 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 
 	"sluice/claim"
+	"sluice/fastpath/bpf"
+	"sluice/fastpath/bpf/bpftest"
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
 )
 
 const relayPort = 4443
+
+var concat, stream, vi64 = bpftest.Concat, bpftest.Stream, bpftest.VI64
 
 // headerMask is the header protection mask of a sample (RFC 9001 §5.4.4).
 func headerMask(k *packetKeys, sample []byte) (mask [5]byte) {
@@ -121,9 +125,9 @@ func open(t testing.TB, k *packetKeys, cid, p []byte) received {
 
 func randomPacketKeys() *packetKeys {
 	k := new(packetKeys)
-	copy(k.Key[:], randomBytes(32))
-	copy(k.HeaderProtection[:], randomBytes(32))
-	copy(k.IV[:], randomBytes(12))
+	copy(k.Key[:], bpftest.RandomBytes(32))
+	copy(k.HeaderProtection[:], bpftest.RandomBytes(32))
+	copy(k.IV[:], bpftest.RandomBytes(12))
 	return k
 }
 
@@ -211,7 +215,7 @@ func (r *rig) addSubscriber(index uint32, h *lab.Host) {
 	t := r.t
 	near, far := r.lab.Relay.Facing(h), h.Devices[0]
 	require.NoError(t, r.ledgers.lend(index))
-	s := &subscriber{index: index, keys: randomPacketKeys(), cid: randomBytes(int(index) * 4 % 21)}
+	s := &subscriber{index: index, keys: randomPacketKeys(), cid: bpftest.RandomBytes(int(index) * 4 % 21)}
 	var err error
 	s.conn, err = h.ListenUDP(netip.AddrPortFrom(r.address(far), 9000))
 	require.NoError(t, err)
@@ -220,7 +224,7 @@ func (r *rig) addSubscriber(index uint32, h *lab.Host) {
 		Remote: netip.AddrPortFrom(r.address(far), 9000), ConnectionID: s.cid, InitialMaxStream: 1 << 40, MaxDatagram: 1 << 16,
 	}))
 	r.SetSendKeys(index, 0, s.keys)
-	state := &r.kernel.subscribers[index]
+	state := &r.kernel.conns[index]
 	state.Window, state.DataLimit, state.MaxUni = 1<<20, 1<<20, 100
 	state.NextUni, state.Threshold, state.Mtu, state.NextPn = 3, 0xffff, 1400, 1000
 	r.subscribers = append(r.subscribers, s)
@@ -312,7 +316,8 @@ func (r *rig) receivePacket(s *subscriber) []byte {
 	return buffer[:n]
 }
 
-// counts lists the reasons that were counted, apart from packets that have nothing to do with media, and from how copies were sealed.
+// counts lists the reasons that were counted, apart from packets that have nothing to do with media, and from how
+// copies were sealed.
 func (r *rig) counts() map[string]uint64 {
 	r.t.Helper()
 	counts, err := r.Counts()
@@ -330,10 +335,11 @@ func subgroupHeader(alias, group, subgroup uint64, priority int) []byte {
 
 // record is the ledger's entry of a subscriber's packet.
 func (r *rig) record(s *subscriber, pn uint64) *claim.Record {
-	return &r.ledgers.of(s.index)[pn%ledgerLen]
+	return &r.ledgers.of(s.index)[pn%claim.LedgerLen]
 }
 
-// SetSendKeys sets the keys of a subscriber's key generation, before the first packet number of that generation is taken.
+// SetSendKeys sets the keys of a subscriber's key generation, before the first packet number of that generation is
+// taken.
 func (k *kernel) SetSendKeys(subscriber uint32, generation uint64, keys *packetKeys) {
 	k.keys[subscriber].Generation[generation&3] = keys.words()
 }
@@ -341,8 +347,8 @@ func (k *kernel) SetSendKeys(subscriber uint32, generation uint64, keys *packetK
 // SetUpstream starts to open the packets of a publisher that bear one of the relay's connection IDs. expected is the
 // lowest packet number that has not been received.
 func (k *kernel) SetUpstream(upstream uint32, webtransport bool, expected uint64) {
-	u := &k.upstreams[upstream]
-	*u = kernelUpstream{ExpectedPn: expected, Active: 1}
+	u := &k.publishers[upstream]
+	*u = bpf.Publisher{ExpectedPn: expected, Active: 1}
 	if webtransport {
 		u.Webtransport = 1
 	}
@@ -350,13 +356,13 @@ func (k *kernel) SetUpstream(upstream uint32, webtransport bool, expected uint64
 
 // SetOpenKeys sets the keys of a publisher's key phase, 0 or 1.
 func (k *kernel) SetOpenKeys(upstream uint32, phase int, keys *packetKeys) {
-	u := &k.upstreams[upstream]
+	u := &k.publishers[upstream]
 	u.Keys[phase] = keys.words()
 	u.KeysSet |= 1 << phase
 }
 
-// SetTrack replaces the subscriptions of a track, at most 32, from the next packet on. defaultPriority is the Publisher Priority of
-// subgroups that do not say theirs.
+// SetTrack replaces the subscriptions of a track, at most 32, from the next packet on. defaultPriority is the Publisher
+// Priority of subgroups that do not say theirs.
 func (k *kernel) SetTrack(track uint32, defaultPriority uint8, subscriptions []subscription) error {
 	if len(subscriptions) > MaxSubscriptions {
 		return fmt.Errorf("fast path: %d subscriptions of one track, at most %d are possible", len(subscriptions), MaxSubscriptions)

@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/claim"
+	"sluice/fastpath/bpf"
 	"sluice/internal/lab"
 	"sluice/moqt"
 )
 
-// TestUnknownLayout connects a publisher and two subscribers. Where the layout of headers is one that the kernel does not know, it forwards
-// nothing of the publisher's and nothing to the subscriber.
+// TestUnknownLayout connects a publisher and two subscribers. Where the layout of headers is one that the kernel does
+// not know, it forwards nothing of the publisher's and nothing to the subscriber.
 func TestUnknownLayout(t *testing.T) {
 	const unknown = moqt.DataLayout(200)
 	for name, tt := range map[string]struct {
@@ -43,7 +44,7 @@ func TestUnknownLayout(t *testing.T) {
 			defer track.Close()
 			track.Forward(publisher, 7, 128, subscribers)
 			require.Equal(t, tt.forwards, r.fast.Forwards())
-			var applied kernelTrack
+			var applied bpf.Track
 			if tt.forwards {
 				require.NoError(t, r.ingress.Tracks.Lookup(track.index, &applied))
 			}

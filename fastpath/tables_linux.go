@@ -8,14 +8,13 @@ import (
 	"unsafe"
 
 	"sluice/claim"
+	"sluice/fastpath/bpf"
 )
-
-const ledgerLen = 2048 // records of one subscriber, LEDGER_LEN in bpf/state.h
 
 // packetKeys are the keys of one direction in one key phase.
 type packetKeys claim.PacketKeys
 
-func (p *packetKeys) words() (k kernelPacketKeys) {
+func (p *packetKeys) words() (k bpf.PacketKeys) {
 	for i := range k.Key {
 		k.Key[i] = binary.LittleEndian.Uint32(p.Key[4*i:])
 		k.Hp[i] = binary.LittleEndian.Uint32(p.HeaderProtection[4*i:])
@@ -47,13 +46,13 @@ func (p *subscriberPath) validate() error {
 	return nil
 }
 
-// SetPath says how a subscriber is reached, from the next packet on. Its link-layer address is the one that the stack used
-// last.
+// SetPath says how a subscriber is reached, from the next packet on. Its link-layer address is the one that the stack
+// used last.
 func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
 	if err := p.validate(); err != nil {
 		return err
 	}
-	v := kernelPath{
+	v := bpf.Path{
 		Sport: bigEndian16(p.Local.Port()), Dport: bigEndian16(p.Remote.Port()),
 		DcidLen: uint8(len(p.ConnectionID)), StreamPrefixLen: uint8(len(p.StreamPrefix)), DatagramPrefixLen: uint8(len(p.DatagramPrefix)),
 		StreamLimit: p.InitialMaxStream, DatagramLimit: p.MaxDatagram,
@@ -69,8 +68,8 @@ func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
 	return k.ingress.Paths.Put(subscriber, v)
 }
 
-// ForgetSubscriber ends copies for a subscriber. A program may be sealing one: its keys are erased after a grace period.
-func (k *kernel) ForgetSubscriber(subscriber uint32) error { return k.ingress.Paths.Delete(subscriber) }
+// ForgetPath ends copies for a subscriber. A program may be sealing one: its keys are erased after a grace period.
+func (k *kernel) ForgetPath(subscriber uint32) error { return k.ingress.Paths.Delete(subscriber) }
 
 // AddConnectionID makes packets with a destination connection ID those of an upstream.
 func (k *kernel) AddConnectionID(cid []byte, upstream uint32) error {
@@ -82,21 +81,22 @@ func (k *kernel) RemoveConnectionID(cid []byte) error {
 	return k.ingress.ConnectionIds.Delete(connectionID(cid))
 }
 
-func connectionID(cid []byte) (id kernelConnectionId) {
+func connectionID(cid []byte) (id bpf.ConnectionID) {
 	copy(id.Bytes[:], cid)
 	id.Len = uint32(len(cid))
 	return id
 }
 
-// ForgetUpstream ends opening a publisher's packets. A program may be opening one: its keys are erased after a grace period.
-func (k *kernel) ForgetUpstream(upstream uint32) {
-	atomic.StoreUint32(&k.upstreams[upstream].KeysSet, 0)
-	k.upstreams[upstream].Active = 0
+// ForgetPublisher ends opening a publisher's packets. A program may be opening one: its keys are erased after a grace
+// period.
+func (k *kernel) ForgetPublisher(upstream uint32) {
+	atomic.StoreUint32(&k.publishers[upstream].KeysSet, 0)
+	k.publishers[upstream].Active = 0
 }
 
 // SetAlias makes an alias that a publisher uses that of a track.
 func (k *kernel) SetAlias(upstream uint32, alias uint64, track uint32) error {
-	return k.ingress.Aliases.Put(kernelAliasKey{Alias: alias, Upstream: upstream}, track)
+	return k.ingress.Aliases.Put(bpf.AliasKey{Alias: alias, Publisher: upstream}, track)
 }
 
 // subscription is one subscriber's wish for a track.
@@ -110,10 +110,10 @@ type subscription struct {
 	Priority    uint8 // Subscriber Priority
 }
 
-func trackValue(defaultPriority uint8, subscriptions []subscription) kernelTrack {
-	v := kernelTrack{Count: uint32(len(subscriptions)), DefaultPriority: uint32(defaultPriority)}
+func trackValue(defaultPriority uint8, subscriptions []subscription) bpf.Track {
+	v := bpf.Track{Count: uint32(len(subscriptions)), DefaultPriority: uint32(defaultPriority)}
 	for i, s := range subscriptions {
-		v.Subscriptions[i] = kernelSubscription{
+		v.Subscriptions[i] = bpf.Subscription{
 			Alias: s.Alias, StartGroup: s.StartGroup, StartObject: s.StartObject, EndGroup: s.EndGroup,
 			Subscriber: s.Subscriber, Priority: s.Priority,
 		}

@@ -10,10 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"sluice/fastpath/bpf"
 	"sluice/internal/lab"
 )
 
-// TestTags gives the programs frames with VLAN tags: they look behind up to two, and send to a subscriber with the one that the stack uses.
+// TestTags gives the programs frames with VLAN tags: they look behind up to two, and send to a subscriber with the one
+// that the stack uses.
 func TestTags(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1, SoftwareChecksums: true}, false)
 	sub := r.subscription(r.subscribers[0])
@@ -31,8 +33,8 @@ func TestTags(t *testing.T) {
 	frame := concat(2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, tags[1], 8, 0, ipv4(relayPort, 700, []byte("handshake")))
 	_, err := r.egress.ClientEgress.Run(&ebpf.RunOptions{Data: frame})
 	require.NoError(t, err)
-	var n kernelNeighbor
-	key := kernelEndpoint{Addr: [16]uint8{198, 51, 100, 7}, Port: bigEndian16(700)}
+	var n bpf.Neighbor
+	key := bpf.Endpoint{Addr: [16]uint8{198, 51, 100, 7}, Port: bigEndian16(700)}
 	require.NoError(t, r.ingress.Neighbors.Lookup(key, &n))
 	require.Equal(t, [6]uint8{2, 0, 0, 0, 0, 9}, n.Dmac)
 	require.Equal(t, bigEndian16(0x8100), n.VlanProto)

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"sluice/claim"
+	"sluice/fastpath/bpf"
 	"sluice/moqt"
 )
 
@@ -22,14 +23,15 @@ type Track struct {
 	mu      sync.Mutex
 	from    *conn // nil: not on the fast path
 	alias   uint64
-	applied kernelTrack
+	applied bpf.Track
 	listed  map[uint32]struct{} // subscribers that were in the list while from is the publisher
 	version uint32              // of the list
 	offered []offered
 	first   moqt.Location // claims of objects before it are not known any more
 }
 
-// NewTrack returns a track that is not on the fast path yet, or nil if there is no room for another one. It must be closed.
+// NewTrack returns a track that is not on the fast path yet, or nil if there is no room for another one. It must be
+// closed.
 func (f *FastPath) NewTrack() *Track {
 	if f == nil {
 		return nil
@@ -46,9 +48,9 @@ func (f *FastPath) NewTrack() *Track {
 	return t
 }
 
-// Forward has the kernel forward what the publisher from sends with an alias to subscribers, from the next packet on, and whatever it did
-// before no more. defaultPriority is the Publisher Priority of subgroups that do not say theirs. Without a publisher the track is not on
-// the fast path.
+// Forward has the kernel forward what the publisher from sends with an alias to subscribers, from the next packet on,
+// and whatever it did before no more. defaultPriority is the Publisher Priority of subgroups that do not say theirs.
+// Without a publisher the track is not on the fast path.
 func (t *Track) Forward(from claim.ForwarderConn, alias uint64, defaultPriority uint8, subscribers []Subscriber) {
 	if t == nil || !t.fast.enter() {
 		return
@@ -73,7 +75,7 @@ func (t *Track) Forward(from claim.ForwarderConn, alias uint64, defaultPriority 
 
 // enter puts the track on the fast path.
 func (t *Track) enter(publisher *conn, alias uint64, defaultPriority uint8, subscribers []Subscriber) bool {
-	t.from, t.alias, t.applied = publisher, alias, kernelTrack{Count: 1 << 31}
+	t.from, t.alias, t.applied = publisher, alias, bpf.Track{Count: 1 << 31}
 	t.apply(defaultPriority, subscribers)
 	if !publisher.publish(1) {
 		t.from = nil
@@ -91,7 +93,7 @@ func (t *Track) leave() {
 	}
 	maps := &t.fast.kernel.ingress
 	for _, err := range []error{
-		maps.Aliases.Delete(kernelAliasKey{Alias: t.alias, Upstream: t.from.index}), maps.Tracks.Delete(t.index),
+		maps.Aliases.Delete(bpf.AliasKey{Alias: t.alias, Publisher: t.from.index}), maps.Tracks.Delete(t.index),
 	} {
 		if !errors.Is(err, ebpf.ErrKeyNotExist) {
 			t.fast.report("remove a track", err)
@@ -99,7 +101,7 @@ func (t *Track) leave() {
 	}
 	t.from.publish(-1)
 	t.fast.forwarding.Add(-1)
-	t.from, t.applied = nil, kernelTrack{}
+	t.from, t.applied = nil, bpf.Track{}
 }
 
 // apply writes the list of subscriptions if it has changed.
@@ -128,7 +130,8 @@ func (t *Track) apply(defaultPriority uint8, subscribers []Subscriber) {
 	t.applied = v
 }
 
-// publish counts the tracks on the fast path. With the first one the kernel begins to open packets, and takes streams that begin now.
+// publish counts the tracks on the fast path. With the first one the kernel begins to open packets, and takes streams
+// that begin now.
 func (c *conn) publish(n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +139,7 @@ func (c *conn) publish(n int) bool {
 		return false
 	}
 	c.tracks += n
-	u := &c.fast.kernel.upstreams[c.index]
+	u := &c.fast.kernel.publishers[c.index]
 	if c.tracks == 1 && n > 0 && u.Active == 0 {
 		atomic.StoreUint64(&u.ExpectedPn, max(atomic.LoadUint64(&u.ExpectedPn), uint64(c.received.Load()+1)))
 		if c.largest > 0 {
@@ -165,8 +168,8 @@ func (t *Track) Close() {
 	t.fast.reclaimer.freeTrack(t.index)
 }
 
-// Receive announces a stream of a publisher, whose objects begin at offset start and inherit priority. The returned function must be called
-// when all of it was read.
+// Receive announces a stream of a publisher, whose objects begin at offset start and inherit priority. The returned
+// function must be called when all of it was read.
 func (t *Track) Receive(from claim.ForwarderConn, id int64, h moqt.SubgroupHeader, priority uint8, start int64) (end func()) {
 	publisher, _ := from.(*conn)
 	if t == nil || publisher == nil {
@@ -198,20 +201,20 @@ func (t *Track) register(publisher *conn, stream uint64, h moqt.SubgroupHeader, 
 	defer t.fast.exit()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.from != publisher || stream < t.fast.kernel.upstreams[publisher.index].FirstStream {
+	if t.from != publisher || stream < t.fast.kernel.publishers[publisher.index].FirstStream {
 		return
 	}
-	key := kernelStreamKey{StreamId: stream, Upstream: publisher.index}
+	key := bpf.StreamKey{StreamId: stream, Publisher: publisher.index}
 	err := t.fast.kernel.ingress.Subgroups.Update(key, t.subgroup(h, priority, start), ebpf.UpdateNoExist)
 	if !errors.Is(err, ebpf.ErrKeyExist) { // the kernel was faster
 		t.fast.report("register a subgroup", err)
 	}
 }
 
-func (t *Track) subgroup(h moqt.SubgroupHeader, priority uint8, start int64) kernelSubgroup {
+func (t *Track) subgroup(h moqt.SubgroupHeader, priority uint8, start int64) bpf.Subgroup {
 	h = Forwarded(h, h.SubgroupID, priority)
 	typ := uint8(knownLayout.SubgroupType(h))
-	return kernelSubgroup{Group: h.GroupID, Subgroup: h.SubgroupID, Track: t.index, HeaderLen: uint32(start), HeaderType: typ, Priority: priority}
+	return bpf.Subgroup{Group: h.GroupID, Subgroup: h.SubgroupID, Track: t.index, HeaderLen: uint32(start), HeaderType: typ, Priority: priority}
 }
 
 // end lets go of a stream that was read: those of the kernel's streams for it that nobody has taken over are reset.
@@ -221,10 +224,10 @@ func (t *Track) end(publisher *conn, stream uint64) {
 	}
 	defer t.fast.exit()
 	maps := &t.fast.kernel.ingress
-	key := kernelStreamKey{StreamId: stream, Upstream: publisher.index}
-	var g kernelSubgroup
+	key := bpf.StreamKey{StreamId: stream, Publisher: publisher.index}
+	var g bpf.Subgroup
 	if maps.Subgroups.Lookup(key, &g) != nil {
-		g = kernelSubgroup{Track: t.index}
+		g = bpf.Subgroup{Track: t.index}
 	}
 	publisher.end(stream, g)
 	t.mu.Lock()
@@ -237,20 +240,20 @@ func (t *Track) end(publisher *conn, stream uint64) {
 	}
 	t.mu.Unlock()
 	for _, i := range listed {
-		key := kernelDownstreamKey{StreamId: stream, Upstream: publisher.index, Subscriber: i}
+		key := bpf.DownstreamKey{StreamId: stream, Publisher: publisher.index, Subscriber: i}
 		t.fast.abandonUnadopted(key)
 	}
 }
 
 // end keeps the kernel from forwarding a stream any more, or again.
-func (c *conn) end(stream uint64, g kernelSubgroup) {
+func (c *conn) end(stream uint64, g bpf.Subgroup) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return
 	}
 	g.Ended = 1
-	c.fast.report("end a subgroup", c.fast.kernel.ingress.Subgroups.Put(kernelStreamKey{StreamId: stream, Upstream: c.index}, g))
+	c.fast.report("end a subgroup", c.fast.kernel.ingress.Subgroups.Put(bpf.StreamKey{StreamId: stream, Publisher: c.index}, g))
 	c.ended = append(c.ended, endedStream{stream, time.Now()})
 	c.read[stream] = struct{}{}
 }
@@ -271,11 +274,11 @@ func (c *conn) forgetEnded(before time.Time) {
 	if n == 0 || c.closed {
 		return
 	}
-	first := &c.fast.kernel.upstreams[c.index].FirstStream
+	first := &c.fast.kernel.publishers[c.index].FirstStream
 	for _, e := range c.ended[:n] {
 		atomic.StoreUint64(first, max(*first, e.id+4))
 		delete(c.read, e.id)
-		c.fast.report("forget a subgroup", c.fast.kernel.ingress.Subgroups.Delete(kernelStreamKey{StreamId: e.id, Upstream: c.index}))
+		c.fast.report("forget a subgroup", c.fast.kernel.ingress.Subgroups.Delete(bpf.StreamKey{StreamId: e.id, Publisher: c.index}))
 	}
 	c.ended = slices.Delete(c.ended, 0, n)
 }

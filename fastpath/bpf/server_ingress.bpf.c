@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Ingress of the device that publishers are reached by: opens their packets and sends the media in them to subscribers.
-// Every packet passes on to user space unchanged, whatever becomes of it here.
-#include "packet.h"
-#include "forward.h"
-#include "object.h"
+// Ingress of the device that publishers are reached by: opens their packets and sends copies of the media in them to
+// subscribers. Every packet passes on to user space unchanged, whatever becomes of it here.
+//go:build ignore
+
+#include "transport/transport.h"
+#include "fanout/fanout.h"
 #include <bpf/bpf_core_read.h>
 
 #define CHECKSUM_PARTIAL 3
@@ -15,8 +16,13 @@ struct sk_buff {
 
 void *bpf_cast_to_kern_ctx(void *obj) __ksym;
 
-// partial_checksum is where the UDP header begins in a frame whose checksum the device is to complete (veth, virtio, tun),
-// or 0. Clones inherit that state, so what they carry must suit it.
+// partial_checksum returns where the UDP header begins in a frame whose checksum the device is to complete (veth,
+// virtio, tun), or 0. __sk_buff does not show that state, so it is read from the kernel's own struct, whose fields
+// CO-RE finds.
+//
+// Clones inherit the state: the device sums everything from csum_start to the end of whatever the clone has become, and
+// stores the result at csum_offset. A copy must have its UDP header at the same place, and the pseudo header's sum in
+// its checksum field, or leave with a wrong checksum.
 INLINE u32 partial_checksum(struct __sk_buff *ctx)
 {
 	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
@@ -26,8 +32,8 @@ INLINE u32 partial_checksum(struct __sk_buff *ctx)
 	return skb->csum_start - skb->mac_header;
 }
 
-// open_datagram is a function of its own so that what it keeps on the stack is gone when the fan-out begins.
-static __noinline int open_datagram(struct __sk_buff *skb, u32 *upstream)
+// open_datagram is a function of its own so that its stack is free again when the fan-out begins.
+static __noinline int open_datagram(struct __sk_buff *skb, u32 *publisher)
 {
 	struct datagram d = {};
 
@@ -37,33 +43,31 @@ static __noinline int open_datagram(struct __sk_buff *skb, u32 *upstream)
 		return PACKET_LONG_HEADER;
 	if (skb->gso_segs > 1)
 		return PACKET_GSO;
-	return open_packet(skb, d.payload_at, d.payload_len, upstream);
+	return open_packet(skb, d.payload_at, d.payload_len, publisher);
 }
 
 INLINE enum reason take_packet(struct __sk_buff *skb)
 {
-	u32 upstream = 0;
-	enum reason why = open_datagram(skb, &upstream);
+	u32 publisher = 0;
+	enum reason why = open_datagram(skb, &publisher);
 
 	if (why != PACKET_OPENED)
 		return why;
 	struct scratch *c = scratch_get();
-	struct upstream *up = bpf_map_lookup_elem(&upstreams, &upstream);
-	if (!c || !up)
+	struct publisher *p = bpf_map_lookup_elem(&publishers, &publisher);
+	if (!c || !p)
 		return PACKET_NOT_MEDIA;
-	enum walk_result walked = walk_frames(c, up->webtransport);
+	enum walk_result walked = walk_frames(c);
 	if (walked == WALK_MALFORMED)
 		return PACKET_MALFORMED;
+	c->publisher = publisher;
 	c->checksum_start = partial_checksum(skb);
 	c->work = 0;
 #pragma clang loop unroll(disable)
 	for (u32 i = 0; i < MAX_FRAMES; i++) {
 		if (i >= c->frame_count)
 			break;
-		if (c->frames[i].type >= FRAME_DATAGRAM)
-			forward_object(skb, i, upstream);
-		else
-			forward_stream(skb, i, upstream);
+		forward_frame(skb, c, i, p);
 	}
 	return walked == WALK_STOPPED ? PACKET_UNKNOWN_FRAME : PACKET_OPENED;
 }

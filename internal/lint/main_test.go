@@ -25,7 +25,7 @@ func TestWideLines(t *testing.T) {
 
 func TestChecked(t *testing.T) {
 	for name, want := range map[string]bool{
-		"relay/hub.go": true, "fastpath/bpf/claim.h": true, "README.md": true,
+		"relay/hub.go": true, "fastpath/bpf/shared/claim.h": true, "README.md": true,
 		"fastpath/kernel_bpfel.go": false, "third_party/README.md": false, "testdata/clip.mp4": false,
 	} {
 		require.Equal(t, want, checked(name), name)

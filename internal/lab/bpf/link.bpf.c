@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // The conditions of links: which packets are lost, duplicated and reordered, and which go over the wire.
 //
-// Every program runs in the network host. to_host and from_host are attached to the egress and the ingress of each port,
-// off_wire to the ingress of the wire's TAP device.
+// Every program runs in the network host. to_host and from_host are attached to the egress and the ingress of each
+// port, off_wire to the ingress of the wire's TAP device.
 //go:build ignore
 
 #include "common.h"
@@ -97,8 +97,8 @@ INLINE u32 draw(const struct conditions *c, u64 n, enum event e)
 	return (z ^ z >> 31) >> 32;
 }
 
-// exempt reports whether a packet keeps the network segment working. Such packets are not subject to the conditions: the
-// path that the link stands for would not carry them.
+// exempt reports whether a packet keeps the network segment working. Such packets are not subject to the conditions:
+// the path that the link stands for would not carry them.
 INLINE bool exempt(struct __sk_buff *skb)
 {
 	u8 first, next, type;

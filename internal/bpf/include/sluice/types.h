@@ -23,8 +23,8 @@ typedef __s64 s64;
 // price: its pointers may be null as far as the verifier knows, and what it returns is any number.
 #define GLOBAL __noinline
 
-// The verdicts of classifiers. TCX (Linux 6.6) and clsact give them the same numbers, which the headers of older systems
-// do not have under one name.
+// The verdicts of classifiers. TCX (Linux 6.6) and clsact give them the same numbers, which the headers of older
+// systems do not have under one name.
 enum verdict {
 	VERDICT_NEXT = -1, // on to the next program
 	VERDICT_DROP = 2,

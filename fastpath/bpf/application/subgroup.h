@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Subgroup streams: which subgroup a publisher's stream carries, which subscriptions it is opened for, and the prefix
+// that a downstream stream begins with, in place of the publisher's header: the WebTransport stream header, then
+// SUBGROUP_HEADER with this hop's track alias. User space writes the same bytes (package relay), so that it can send
+// them again.
+#pragma once
+
+#include "../shared/state.h"
+#include "moqt.h"
+
+// find_subgroup returns the subgroup of the frame's stream, which it registers when the frame carries its header, or 0
+// after it has counted why there is none. In the scratch, header.len is 0 unless the frame carries the header.
+static __noinline struct subgroup *find_subgroup(struct scratch *c)
+{
+	if (c->frame >= MAX_FRAMES)
+		return 0;
+	const struct frame *f = &c->frames[c->frame];
+	struct stream_key key = { .stream_id = f->stream_id, .publisher = c->publisher };
+	struct subgroup *g = bpf_map_lookup_elem(&subgroups, &key);
+	const struct media_header *h = &c->header;
+
+	parse_subgroup_header(c);
+	if (g)
+		return g;
+	if (!h->len) {
+		count(FRAME_NOT_MEDIA);
+		return 0;
+	}
+	struct alias_key alias = { .alias = h->alias, .publisher = c->publisher };
+	u32 *index = bpf_map_lookup_elem(&aliases, &alias);
+	struct track *track = index ? bpf_map_lookup_elem(&tracks, index) : 0;
+	struct publisher *p = bpf_map_lookup_elem(&publishers, &c->publisher);
+	if (!track || !p) {
+		count(FRAME_NO_TRACK);
+		return 0;
+	}
+	if (f->stream_id < p->first_stream) {
+		count(FRAME_ENDED);
+		return 0;
+	}
+	struct subgroup new = {
+		.group = h->group, .subgroup = h->subgroup, .track = *index, .header_len = h->len,
+		.header_type = (h->type & SUBGROUP_FLAGS) | (h->subgroup ? SUBGROUP_ID_PRESENT : 0),
+		.priority = h->type & DEFAULT_PRIORITY_SUBGROUP ? track->default_priority : h->priority,
+	};
+	if (bpf_map_update_elem(&subgroups, &key, &new, BPF_NOEXIST)) {
+		count(FRAME_NO_SLOT);
+		return 0;
+	}
+	return bpf_map_lookup_elem(&subgroups, &key);
+}
+
+// subgroup_wanted reports whether a subscription's range begins no later than the subgroup's first object. If it begins
+// within the group, user space opens the stream, because it knows the objects.
+INLINE bool subgroup_wanted(const struct subscription *sub, const struct subgroup *g)
+{
+	if (!sub->forward || g->group > sub->end_group)
+		return false;
+	return g->group > sub->start_group || (g->group == sub->start_group && !sub->start_object);
+}
+
+INLINE u32 prefix_len(const struct subgroup *g, const struct path *path, u64 alias)
+{
+	u32 subgroup_id = g->header_type & SUBGROUP_ID_PRESENT ? vi64_len(g->subgroup) : 0;
+
+	return path->stream_prefix_len + 1 + vi64_len(alias) + vi64_len(g->group) + subgroup_id + 1;
+}
+
+// write_prefix writes the prefix so that it ends at buf[end] and returns its length, or 0.
+GLOBAL u32 write_prefix(struct scratch *c, u32 end, const struct subgroup *g, const struct path *path, u64 alias)
+{
+	if (!c || !g || !path || end < IN + PAYLOAD_AT)
+		return 0;
+	// Without the barrier the compiler turns both bounds into one comparison of end - (IN + PAYLOAD_AT), which says
+	// nothing about end to the verifier.
+	barrier_var(end);
+	if (end > IN + PAYLOAD_AT + MAX_PAYLOAD)
+		return 0;
+	u8 *p = c->buf + end;
+	u32 len = 0;
+
+	p[-1] = g->priority;
+	len = 1;
+	if (g->header_type & SUBGROUP_ID_PRESENT)
+		len += write_vi64_before(p - (len & 63), g->subgroup);
+	len += write_vi64_before(p - (len & 63), g->group);
+	len += write_vi64_before(p - (len & 63), alias);
+	len++;
+	p[-(s64)(len & 63)] = g->header_type;
+	if (path->stream_prefix_len) {
+		u64 *w = (u64 *)(p - (len & 63)) - 2;
+		const u64 *prefix = (const u64 *)path->stream_prefix;
+		w[0] = prefix[0];
+		w[1] = prefix[1];
+		len += path->stream_prefix_len & 15;
+	}
+	return len;
+}

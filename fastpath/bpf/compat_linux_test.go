@@ -1,0 +1,99 @@
+package bpf_test
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/stretchr/testify/require"
+
+	"sluice/fastpath/bpf"
+	"sluice/fastpath/bpf/bpftest"
+)
+
+// programs are those that are loaded into the kernel.
+func programs(t *testing.T) (all []*ebpf.ProgramSpec) {
+	for _, load := range []func() (*ebpf.CollectionSpec, error){bpf.LoadIngress, bpf.LoadEgress} {
+		spec, err := load()
+		require.NoError(t, err)
+		for _, p := range spec.Programs {
+			all = append(all, p)
+		}
+		for _, m := range spec.Maps {
+			require.LessOrEqual(t, m.Type, ebpf.CgroupStorage, "%s: a type that Linux 6.6 does not have", m.Name)
+		}
+	}
+	return all
+}
+
+// TestLoad shows the programs to this kernel's verifier.
+func TestLoad(t *testing.T) {
+	for _, load := range []func() (*ebpf.CollectionSpec, error){bpf.LoadIngress, bpf.LoadEgress} {
+		spec, err := load()
+		require.NoError(t, err)
+		c, err := ebpf.NewCollection(spec)
+		bpftest.RequireKernel(t, err)
+		c.Close()
+	}
+}
+
+// TestKernelFunctions keeps the programs from using what Linux 6.6 does not have.
+func TestKernelFunctions(t *testing.T) {
+	const lastHelper = asm.FnCgrpStorageDelete // none was added since Linux 6.2
+	for _, p := range programs(t) {
+		for _, ins := range p.Instructions {
+			if ins.IsKfuncCall() {
+				require.Equal(t, "bpf_cast_to_kern_ctx", ins.Reference(), "the other kernel functions must be as old as Linux 6.6")
+			}
+			if ins.IsBuiltinCall() {
+				require.LessOrEqual(t, asm.BuiltinFunc(ins.Constant), lastHelper)
+			}
+		}
+	}
+}
+
+// TestStackDepth keeps each chain of calls within the 512 bytes of stack that there are, counted as kernels before 6.10
+// do: a function takes at least 32 bytes, and a multiple of that.
+func TestStackDepth(t *testing.T) {
+	for _, p := range programs(t) {
+		own, calls := stackUse(p.Instructions)
+		var deepest func(string) (int, string)
+		deepest = func(f string) (depth int, chain string) {
+			for _, callee := range calls[f] {
+				if d, c := deepest(callee); d > depth {
+					depth, chain = d, c
+				}
+			}
+			return depth + (max(own[f], 1)+31)/32*32, f + " " + chain
+		}
+		depth, chain := deepest(p.Instructions[0].Symbol())
+		t.Log(depth, chain)
+		require.LessOrEqual(t, depth, 512, chain)
+	}
+}
+
+// stackUse returns the bytes of stack that each function uses, and the functions that it calls, itself or by bpf_loop.
+func stackUse(program asm.Instructions) (own map[string]int, calls map[string][]string) {
+	own, calls = make(map[string]int), make(map[string][]string)
+	name := ""
+	for i, ins := range program {
+		if s := ins.Symbol(); s != "" {
+			name = s
+		}
+		if ins.IsFunctionReference() {
+			calls[name] = append(calls[name], ins.Reference())
+		}
+		class := ins.OpCode.Class()
+		at := 0
+		switch {
+		case class.IsLoad() && ins.Src == asm.R10, class.IsStore() && ins.Dst == asm.R10:
+			at = int(ins.Offset)
+		case class.IsALU() && ins.OpCode.ALUOp() == asm.Mov && ins.OpCode.Source() == asm.RegSource && ins.Src == asm.R10:
+			if next := program[i+1]; next.OpCode.ALUOp() == asm.Add && next.Dst == ins.Dst {
+				at = int(next.Constant)
+			}
+		}
+		own[name] = max(own[name], -at)
+	}
+	return own, calls
+}

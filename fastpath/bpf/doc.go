@@ -1,0 +1,19 @@
+// Package bpf holds the kernel programs that forward, and their generated types.
+//
+// The C code is written in layers, a folder each, whose header of the same name says what the layer promises to those
+// above:
+//
+//	server_ingress.bpf.c, client_egress.bpf.c     entries: thin, one for each hook
+//	fanout/         one frame becomes a copy for each subscriber: routes, budget, clones, counters
+//	policy/         may this copy go now?
+//	application/    MoQT: which track, for whom, what is rewritten, what priority
+//	transport/      QUIC packets: open, walk the frames, seal
+//	shared/         the state that user space shares, the claim protocol, reasons, the scratch
+//
+// A layer includes headers of the layers below it and of shared, and calls nothing above it.
+package bpf
+
+//go:generate go tool bpf2go -target bpfel -type packet_keys -type subscription -type record -type key_stream -type object_layout -type capacity -type lookahead -type slot_word Ingress server_ingress.bpf.c
+//go:generate go tool bpf2go -target bpfel Egress client_egress.bpf.c
+//go:generate go run sluice/internal/bpf/constants -object ingress_bpfel.o -headers shared/keys.h,shared/state.h -package claim -o ../../claim/constants.go packet_word ledger_layout stream_phase stream_mark record_mark record_kind record_flag
+//go:generate go run sluice/internal/bpf/constants -object ingress_bpfel.o -headers shared/keys.h,shared/state.h -package fastpath -o ../constants.go subscription_limits

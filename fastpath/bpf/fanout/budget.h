@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// The budget: how much work one packet may cause. It bounds the time that a packet keeps its CPU in softirq.
+#pragma once
+
+#include "../shared/scratch.h"
+
+// Subscriptions that a frame is offered to. The policy in Go decides how many a track has; this is the ceiling.
+const volatile u32 max_copies = 10;
+
+// One packet may cause as much work as max_copies copies of the largest size, also if it has many frames. Work is
+// measured in bytes, of which a copy's fixed part is worth COPY_WORK.
+#define COPY_WORK 500
+
+// affordable reports whether the packet may cause one more copy with len bytes.
+INLINE bool affordable(const struct scratch *c, u32 len)
+{
+	return c->work + COPY_WORK + len <= max_copies * (COPY_WORK + MAX_PAYLOAD);
+}
+
+// spend notes a copy with len bytes.
+INLINE void spend(struct scratch *c, u32 len)
+{
+	c->work += COPY_WORK + len;
+}

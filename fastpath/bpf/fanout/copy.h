@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// What copies of streams and of datagrams have in common.
+#pragma once
+
+#include "../application/application.h"
+#include "../policy/policy.h"
+#include "../shared/claim.h"
+#include "budget.h"
+#include "clone.h"
+#include "route.h"
+
+// A frame on its way to the subscriptions of its track: what the callback of bpf_loop needs.
+struct fan_out {
+	struct __sk_buff *skb;
+	struct scratch *c;
+	const struct track *track;
+	union {
+		const struct subgroup *subgroup; // of a STREAM frame
+		struct object_claim *object; // of a DATAGRAM frame
+	};
+};
+
+// admit_claim asks the policy about the claim's packet.
+INLINE enum reason admit_claim(const struct claim *cl)
+{
+	const struct conn_state *s = bpf_map_lookup_elem(&connections, &cl->subscriber);
+	if (!s)
+		return COPY_NO_PATH;
+	struct admission a = { .conn = s, .level = cl->level, .packet_len = cl->packet_len };
+
+	return admit(&a);
+}
+
+// count_copy counts what became of a copy, also for its connection: publishers on other CPUs may be sending to it, too.
+INLINE void count_copy(u32 subscriber, u32 why)
+{
+	struct copy_counts *c = bpf_map_lookup_elem(&copies, &subscriber);
+
+	count(why);
+	if (c && why >= COPY_SENT && why < REASON_COUNT)
+		__sync_fetch_and_add(&c->by_reason[why - COPY_SENT], 1);
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// The link-layer addresses of subscribers, learned from the packets that the stack sends to them. So copies go where
+// the stack's own packets go, through any routing, and no sender of packets to the relay can redirect them.
+//
+// bpf_fib_lookup would find a route and a neighbour, too. But it does not see what policy routing by socket, a tunnel
+// or a netfilter rule does to the stack's packets, and fails while a neighbour is not resolved.
+#pragma once
+
+#include "../transport/udp.h"
+
+// A remote UDP endpoint.
+struct endpoint {
+	u8 addr[16]; // IPv4 in the first four bytes
+	__be16 port;
+	u8 v6, pad;
+};
+
+_Static_assert(sizeof(struct endpoint) == 20, "endpoint is a part of path");
+
+struct neighbor {
+	u32 ifindex;
+	u8 dmac[6], smac[6];
+	__be16 vlan_proto, vlan_tci; // proto 0: untagged
+};
+_Static_assert(sizeof(struct neighbor) == 20, "neighbor is compared as words");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct endpoint);
+	__type(value, struct neighbor);
+} neighbors SEC(".maps");
+
+INLINE int same_neighbor(const struct neighbor *a, const struct neighbor *b)
+{
+	const u32 *x = (const u32 *)a, *y = (const u32 *)b;
+
+	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]));
+}
+
+// read_neighbor takes the Ethernet header of a packet that leaves, and the VLAN tag. A tag is beside the packet
+// (vlan_present) as long as a device down the stack is to insert it, or it is in the header already. vlan_tci is in
+// host byte order, vlan_proto in network byte order.
+INLINE int read_neighbor(struct __sk_buff *skb, struct neighbor *n)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ethhdr *eth = data;
+	struct vlan_tag *tag = (void *)(eth + 1);
+
+	if ((void *)(tag + 1) > end)
+		return -1;
+	n->ifindex = skb->ifindex;
+	__builtin_memcpy(n->dmac, eth->h_dest, 6);
+	__builtin_memcpy(n->smac, eth->h_source, 6);
+	n->vlan_proto = n->vlan_tci = 0;
+	if (skb->vlan_present) {
+		n->vlan_proto = skb->vlan_proto;
+		n->vlan_tci = bpf_htons(skb->vlan_tci);
+	} else if (eth->h_proto == ETH_P_8021Q_BE || eth->h_proto == ETH_P_8021AD_BE) {
+		n->vlan_proto = eth->h_proto;
+		n->vlan_tci = tag->tci;
+	}
+	return 0;
+}
+
+// learn_neighbor remembers where a datagram of the relay goes. It runs for every packet of the stack, and a write to
+// the LRU map takes a lock, so it writes changes only.
+GLOBAL int learn_neighbor(struct __sk_buff *skb)
+{
+	struct datagram d = {};
+	struct endpoint key = {};
+	struct neighbor n = {};
+
+	if (parse_datagram(skb, &d) || d.sport != relay_port || read_neighbor(skb, &n))
+		return -1;
+	__builtin_memcpy(key.addr, d.daddr, 16);
+	key.port = d.dport;
+	key.v6 = d.v6;
+	struct neighbor *known = bpf_map_lookup_elem(&neighbors, &key);
+	if (known && same_neighbor(known, &n))
+		return 0;
+	return bpf_map_update_elem(&neighbors, &key, &n, BPF_ANY);
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Copies of a STREAM frame: for each subscription, find or open its stream, claim the bytes, and send them.
+#pragma once
+
+#include "copy.h"
+
+// open_stream gives the subscriber a stream for the subgroup. The slot is published in downstreams before the stream id
+// is taken, so that user space cannot open a second stream: the side that publishes first opens it.
+GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub, const struct downstream_key *key,
+		       struct claim *cl)
+{
+	if (!g || !sub || !key || !cl)
+		return COPY_NOT_OPEN;
+	struct conn_state *s = bpf_map_lookup_elem(&connections, &sub->subscriber);
+	struct path *path = bpf_map_lookup_elem(&paths, &sub->subscriber);
+	if (!s || !path)
+		return COPY_NO_PATH;
+	struct admission a = { .conn = s, .level = level_of(sub, g->priority) };
+	enum reason why = admit(&a);
+	if (why != COPY_SENT)
+		return why;
+	u32 slot;
+	if (bpf_map_pop_elem(&free_streams, &slot))
+		return COPY_NOT_OPEN;
+	struct stream_state *st = bpf_map_lookup_elem(&streams, &slot);
+	if (!st)
+		return COPY_NOT_OPEN;
+	cl->prefix_len = prefix_len(g, path, sub->alias);
+	st->phase = STREAM_OPENING;
+	st->next = g->header_len;
+	st->delta = (u64)cl->prefix_len - g->header_len;
+	st->limit = path->stream_limit;
+	st->level = a.level;
+	if (bpf_map_update_elem(&downstreams, key, &slot, BPF_NOEXIST)) {
+		bpf_map_push_elem(&free_streams, &slot, 0);
+		return COPY_NOT_OPEN;
+	}
+	if (!take_stream(s, &st->id)) {
+		st->id = NO_STREAM;
+		SHARED(st->phase) = STREAM_ABANDONED;
+		return COPY_STREAM_LIMIT;
+	}
+	cl->slot = slot;
+	return COPY_SENT;
+}
+
+// find_stream sets the claim's slot to the subscriber's stream, which it opens if this is the first frame.
+INLINE enum reason find_stream(const struct fan_out *f, const struct subscription *sub, struct claim *cl, u64 stream_id,
+			       bool first)
+{
+	struct downstream_key *key = (struct downstream_key *)f->c->stream_key;
+	key->stream_id = stream_id;
+	key->publisher = f->c->publisher;
+	key->subscriber = sub->subscriber;
+	u32 *slot = bpf_map_lookup_elem(&downstreams, key);
+
+	cl->opened = cl->prefix_len = 0;
+	if (slot) {
+		cl->slot = *slot;
+		return COPY_SENT;
+	}
+	if (!first)
+		return COPY_NOT_OPEN;
+	if (!subgroup_wanted(sub, f->subgroup))
+		return COPY_FILTERED;
+	cl->opened = 1;
+	return open_stream(f->subgroup, sub, key, cl);
+}
+
+// prepare fills the claim for the body of a frame: all but the header that each hop writes anew.
+INLINE void prepare(struct claim *cl, const struct scratch *c, const struct frame *fr, const struct stream_state *st,
+		    const struct path *path)
+{
+	cl->from = fr->offset + c->header.len;
+	cl->to = fr->offset + fr->len;
+	cl->fin = fr->fin;
+	cl->level = st->level;
+	cl->data_len = cl->prefix_len + fr->len - c->header.len;
+	cl->packet_len = packet_len(path, stream_header_len(st->id, cl->to + st->delta - cl->data_len) + cl->data_len);
+}
+
+// build_copy makes the packet of a claim in OUT. The frame's header and the prefix are written in front of the body,
+// over bytes that are not read any more. It fails only if there is a bug, so failures count as losses.
+INLINE int build_copy(struct fan_out *f, const struct subscription *sub, const struct stream_state *st,
+		      const struct path *path, const struct neighbor *n)
+{
+	struct scratch *c = f->c;
+	struct claim *cl = &c->claim;
+	if (c->frame >= MAX_FRAMES)
+		return -1;
+	const struct frame *fr = &c->frames[c->frame];
+	u32 body = cl->to - cl->from, at = fr->at + fr->len - body;
+	u64 offset = cl->to + st->delta - cl->data_len;
+
+	if (cl->prefix_len && write_prefix(c, at, f->subgroup, path, sub->alias) != cl->prefix_len)
+		return -1;
+	u32 frame_len = stream_header_len(st->id, offset) + cl->data_len, src = at + body - frame_len;
+	if (frame_len > MAX_PAYLOAD)
+		return -1;
+	barrier_var(src); // as in write_prefix
+	if (src > IN + PAYLOAD_AT + MAX_PAYLOAD)
+		return -1;
+	write_stream_header(c->buf + src, st->id, offset, cl->fin);
+	return seal_packet(c, path, cl, src, frame_len) || write_headers(c, path, n, frame_len + TAG_LEN);
+}
+
+// claim_copy claims the bytes, if they come next and may go.
+INLINE enum reason claim_copy(struct claim *cl, const struct stream_state *st)
+{
+	enum reason why = look_at_stream(st, cl);
+
+	if (why == COPY_SENT)
+		why = admit_claim(cl);
+	return why == COPY_SENT ? claim_bytes(cl) : why;
+}
+
+// copy_stream makes and sends the subscriber's copy.
+INLINE enum reason copy_stream(struct fan_out *f, const struct subscription *sub)
+{
+	struct scratch *c = f->c;
+
+	if (c->frame >= MAX_FRAMES)
+		return COPY_NO_PATH;
+	struct frame *fr = &c->frames[c->frame];
+	struct claim *cl = &c->claim;
+	cl->subscriber = sub->subscriber;
+	struct path *path;
+	struct neighbor *n;
+	enum reason why = find_route(c, cl, &path, &n);
+	if (why != COPY_SENT)
+		return why;
+	if (!affordable(c, fr->len))
+		return COPY_BUDGET;
+	why = find_stream(f, sub, cl, fr->stream_id, c->header.len);
+	if (why != COPY_SENT)
+		return why;
+	struct stream_state *st = bpf_map_lookup_elem(&streams, &cl->slot);
+	if (!st || (!cl->opened && SHARED(st->phase) != STREAM_OPEN))
+		return COPY_NOT_OPEN;
+	prepare(cl, c, fr, st, path);
+	why = claim_copy(cl, st);
+	if (why != COPY_SENT) {
+		if (cl->opened)
+			SHARED(st->phase) = STREAM_ABANDONED; // user space, which sees the packet too, goes on with it
+		return why;
+	}
+	spend(c, cl->data_len);
+	int err = build_copy(f, sub, st, path, n);
+	if (cl->opened)
+		SHARED(st->phase) = STREAM_OPEN; // also if it failed: the bytes are claimed, loss recovery sends them
+	return err || send_clone(f->skb, c, n) ? COPY_LOST : COPY_SENT;
+}
+
+static long stream_step(u32 i, struct fan_out *f)
+{
+	if (i >= f->track->count || i >= MAX_SUBSCRIPTIONS)
+		return 1;
+	const struct subscription *sub = &f->track->subscriptions[i];
+	count_copy(sub->subscriber, copy_stream(f, sub));
+	return 0;
+}
+
+// forward_stream offers a STREAM frame to the subscribers of its track.
+GLOBAL int forward_stream(struct __sk_buff *skb)
+{
+	struct scratch *c = scratch_get();
+
+	if (!c)
+		return -1;
+	struct subgroup *g = find_subgroup(c);
+	if (!g)
+		return 0;
+	if (g->ended) {
+		count(FRAME_ENDED);
+		return 0;
+	}
+	struct track *t = bpf_map_lookup_elem(&tracks, &g->track);
+	if (!t) {
+		count(FRAME_NO_TRACK);
+		return 0;
+	}
+	count(FRAME_FORWARDED);
+	struct fan_out f = { .skb = skb, .c = c, .track = t, .subgroup = g };
+	bpf_loop(max_copies, stream_step, &f, 0);
+	if (t->count > max_copies)
+		count(COPY_BUDGET);
+	return 0;
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// The kinds of maps that the programs share with user space. The loader replaces the sizes that depend on how many
+// connections can take part.
+#pragma once
+
+#include <sluice/types.h>
+
+enum capacity {
+	MAX_CONNECTIONS = 1024,
+	STREAMS_PER_CONNECTION = 64,
+	IDS_PER_CONNECTION = 8,
+	MAX_STREAMS = STREAMS_PER_CONNECTION * MAX_CONNECTIONS,
+	MAX_SUBGROUPS = 8192,
+	MAX_OBJECTS = 32768, // that came in datagrams lately
+	MAX_TRACKS = 16384,
+};
+
+// SHARED_ARRAY is memory: user space maps it, and both sides read and write its elements.
+#define SHARED_ARRAY(name, count, type_) \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_ARRAY); \
+		__uint(map_flags, BPF_F_MMAPABLE); \
+		__uint(max_entries, count); \
+		__type(key, u32); \
+		__type(value, type_); \
+	} name SEC(".maps")
+
+// LENT is such memory that a connection has only while it needs it: an array of arrays, into which user space puts an
+// array for the connection, and takes it out when no program can be using it.
+#define LENT(name, count, len, type_) \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS); \
+		__uint(max_entries, count); \
+		__type(key, u32); \
+		__array(values, struct { \
+			__uint(type, BPF_MAP_TYPE_ARRAY); \
+			__uint(map_flags, BPF_F_MMAPABLE); \
+			__uint(max_entries, len); \
+			__uint(key_size, sizeof(u32)); \
+			__uint(value_size, sizeof(type_)); \
+		}); \
+	} name SEC(".maps")
+
+// HASH allocates elements when they are inserted: all of them at once would be tens of megabytes.
+#define HASH(name, count, key_, type_) \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_HASH); \
+		__uint(map_flags, BPF_F_NO_PREALLOC); \
+		__uint(max_entries, count); \
+		__type(key, key_); \
+		__type(value, type_); \
+	} name SEC(".maps")
+
+GO_TYPE(enum, capacity);

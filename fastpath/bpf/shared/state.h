@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// What the programs share with user space: the structs and the maps.
+//
+// The first three structs are those of the Go package claim, which has the same names for their fields; both sides
+// change them by atomic operations, and a test compares the layouts. The enums that go with them reach that package as
+// the generated file claim/constants.go.
+#pragma once
+
+#include "keys.h"
+#include "maps.h"
+#include "reason.h"
+
+// SHARED reads or writes a field that user space changes at any time: the compiler must neither read twice what was
+// compared once, nor keep a value.
+#define SHARED(field) (*(volatile __typeof__(field) *)&(field))
+
+// How many subscriptions the kernel can serve.
+enum subscription_limits {
+	MAX_SUBSCRIPTIONS = 32, // of a track. One packet's budget does not allow more copies
+};
+
+// Where the parts of a record's info lie. The stream number begins at bit 0.
+enum ledger_layout {
+	LEDGER_LEN = 2048, // records of one connection; a power of two
+	LENGTH_SHIFT = 32, // length of the data
+	OVERHEAD_SHIFT = 48, // length of the rest of the packet
+	FLAGS_SHIFT = 56, // kind and flags
+};
+
+// One connection, as all senders share it.
+struct conn_state {
+	u64 next_pn; // key generation << GENERATION_SHIFT | next packet number
+	u64 in_flight; // bytes
+	u64 data_sent; // connection flow control credit used
+	u64 next_uni; // id of the next unidirectional stream
+	u32 writers; // senders with a packet number whose record is not yet written
+	u32 pad0;
+	u64 pad1[3];
+	u64 window; // bytes
+	u64 data_limit;
+	u64 max_uni; // unidirectional streams allowed
+	u64 ledger_low; // records from here on must not be overwritten
+	u32 threshold; // streams of higher levels are not sent
+	u32 mtu; // largest QUIC packet; 0: nothing may be sent
+	u64 reserve; // credit that is not in data_limit: for quic-go alone
+	u64 pad2[2];
+	u64 packets;
+	u64 bytes;
+	u64 pad3[6];
+};
+_Static_assert(sizeof(struct conn_state) == 192, "conn_state is three cache lines");
+
+// Phases of a stream.
+enum stream_phase {
+	STREAM_OPENING, // the sender that opens it has it for itself
+	STREAM_OPEN, // the prefix was sent: both senders may claim
+	STREAM_CLOSED, // nothing more is claimed
+	STREAM_ABANDONED, // the forwarder opened it and could not send the prefix: the media sender goes on
+};
+
+// One downstream subgroup stream.
+struct stream_state {
+	u64 next; // the cursor: log offset of the first byte that no sender has claimed; with CLOSED_BIT
+	u64 delta; // stream offset minus log offset
+	u64 limit; // MAX_STREAM_DATA, a stream offset
+	u64 id;
+	enum stream_phase phase;
+	u32 level; // Subscriber Priority << 8 | Publisher Priority
+	u64 pad[3];
+};
+_Static_assert(sizeof(struct stream_state) == 64, "stream_state is a cache line");
+
+// Values of a stream's fields that are no offset and no id.
+enum stream_mark {
+	CLOSED_BIT = 1ULL << 63, // in next: FIN was sent or the stream was reset, and no byte may be claimed
+	NO_STREAM = ~0ULL, // id of a stream that has none yet
+};
+
+// The ledger's entry of a sent packet.
+struct record {
+	u64 pn; // written last
+	u64 sent; // CLOCK_MONOTONIC, nanoseconds
+	u64 offset; // in the stream
+	u64 info; // stream number | data length | rest of the packet | kind and flags, see ledger_layout
+};
+
+// A value that no packet number has (RFC 9000 §12.3).
+enum record_mark {
+	NO_PACKET = ~0ULL, // pn of a record while the rest of it changes
+};
+
+// Kinds of packets, by their only frame.
+enum record_kind {
+	KIND_STREAM,
+	KIND_DATAGRAM,
+	KIND_RESET,
+	KIND_PING,
+	KIND_BLOCKED, // DATA_BLOCKED, STREAM_DATA_BLOCKED or STREAMS_BLOCKED
+	KIND_SKIPPED, // was not sent: a peer that acknowledges it has not received what it says (RFC 9000 §21.4)
+	KIND_MASK = 7,
+};
+
+// Flags of a packet, beside the kind.
+enum record_flag {
+	FLAG_FIN = 1 << 3,
+	FLAG_OLD_PATH = 1 << 4, // was sent on an earlier path, and is no longer counted as in flight
+	FLAG_ACKED = 1 << 5,
+	FLAG_LOST = 1 << 6,
+};
+
+// Keys to send with, by key generation.
+struct send_keys {
+	struct packet_keys generation[4];
+};
+
+// What became of the copies for one connection, by reason from COPY_SENT on.
+struct copy_counts {
+	u64 by_reason[REASON_COUNT - COPY_SENT];
+};
+
+// Where copies for a connection go. User space replaces it as a whole.
+struct path {
+	u8 saddr[16], daddr[16]; // IPv4 in the first four bytes
+	__be16 dport;
+	u8 v6;
+	u8 endpoint_pad; // from daddr to here it is a struct endpoint
+	__be16 sport;
+	u8 dcid_len;
+	u8 stream_prefix_len; // what WebTransport puts in front of streams
+	u8 datagram_prefix_len; // and of datagrams
+	u8 pad[7];
+	u8 dcid[24]; // 20 bytes and zeros
+	u8 stream_prefix[16]; // right-aligned
+	u8 datagram_prefix[8]; // right-aligned
+	u64 stream_limit; // initial_max_stream_data_uni
+	u64 datagram_limit; // max_datagram_frame_size
+};
+
+// What the programs receive on a connection. It has the same index as the connection's conn_state.
+struct publisher {
+	struct packet_keys keys[2]; // by key phase
+	u64 expected_pn; // the largest that was opened, plus one
+	u64 first_stream; // no stream with a lower id is registered: it may have ended
+	u32 keys_set; // bit per key phase
+	u8 active; // it publishes a track that the fast path serves
+	u8 webtransport;
+	u16 pad;
+};
+
+// A connection ID of ours: 20 bytes, zero padded, and its length.
+struct connection_id {
+	u8 bytes[20];
+	u32 len;
+};
+
+struct alias_key {
+	u64 alias;
+	u32 publisher, pad;
+};
+
+struct subscription {
+	u64 alias; // of the track, on the subscriber's hop
+	u64 start_group, start_object, end_group; // inclusive
+	u32 subscriber; // index of its connection
+	u8 forward;
+	u8 priority; // Subscriber Priority
+	u16 pad;
+};
+
+// The subscriptions of a track that the fast path serves, each of another connection. User space replaces it as a
+// whole.
+struct track {
+	u32 count;
+	u32 default_priority; // Publisher Priority of subgroups and datagrams that do not say theirs
+	u32 version; // of the list, see VERSION_SHIFT
+	u32 pad;
+	u64 first_group, first_object; // claims of objects before this location may be forgotten
+	struct subscription subscriptions[MAX_SUBSCRIPTIONS];
+};
+
+// A stream of a publisher.
+struct stream_key {
+	u64 stream_id;
+	u32 publisher, pad;
+};
+
+// The subgroup that it carries. Its header is kept in the form that the relay writes: with Subgroup ID unless that is
+// 0, and with priority.
+struct subgroup {
+	u64 group, subgroup;
+	u32 track;
+	u32 header_len; // of the header as the publisher wrote it: the log begins behind it
+	u8 header_type, priority;
+	u8 ended; // user space has read all of it: packets that still come are retransmissions
+	u8 pad[5];
+};
+
+// An object that came in a datagram. The sender that puts it into the map objects sends it.
+struct object_key {
+	u64 group, object;
+	u32 track, pad;
+};
+
+// What became of it. state holds the subscriptions to which the kernel has sent the object, by their positions in the
+// track's list; the version of that list; and whether the kernel sends it to no more of them.
+struct object_claim {
+	u64 state;
+	u64 claimed; // CLOCK_MONOTONIC, nanoseconds
+};
+
+enum object_layout {
+	VERSION_SHIFT = 32, // of the version in state, above a bit for each subscription
+	OBJECT_DONE = 1ULL << 63,
+};
+_Static_assert((int)MAX_SUBSCRIPTIONS <= (int)VERSION_SHIFT, "a bit for each subscription");
+
+// The stream that carries a publisher's stream to a subscriber.
+struct downstream_key {
+	u64 stream_id; // the publisher's
+	u32 publisher, subscriber;
+};
+
+SHARED_ARRAY(connections, MAX_CONNECTIONS, struct conn_state);
+SHARED_ARRAY(streams, MAX_STREAMS, struct stream_state);
+LENT(ledgers, MAX_CONNECTIONS, LEDGER_LEN, struct record); // since before the path is known
+SHARED_ARRAY(keys, MAX_CONNECTIONS, struct send_keys);
+SHARED_ARRAY(copies, MAX_CONNECTIONS, struct copy_counts);
+SHARED_ARRAY(publishers, MAX_CONNECTIONS, struct publisher);
+HASH(paths, MAX_CONNECTIONS, u32, struct path);
+HASH(connection_ids, IDS_PER_CONNECTION * MAX_CONNECTIONS, struct connection_id, u32);
+HASH(aliases, MAX_TRACKS, struct alias_key, u32);
+HASH(tracks, MAX_TRACKS, u32, struct track);
+HASH(subgroups, MAX_SUBGROUPS, struct stream_key, struct subgroup);
+HASH(objects, MAX_OBJECTS, struct object_key, struct object_claim);
+HASH(downstreams, MAX_STREAMS, struct downstream_key, u32);
+
+// Slots that no stream uses.
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, MAX_STREAMS);
+	__uint(value_size, sizeof(u32));
+} free_streams SEC(".maps");
+
+GO_TYPE(enum, subscription_limits);
+GO_TYPE(enum, packet_word);
+GO_TYPE(enum, ledger_layout);
+GO_TYPE(enum, stream_mark);
+GO_TYPE(struct, record);
+GO_TYPE(enum, record_mark);
+GO_TYPE(enum, record_kind);
+GO_TYPE(enum, record_flag);
+GO_TYPE(enum, object_layout);

@@ -1,0 +1,28 @@
+package bpf
+
+// The structs of the shared memory and of the maps, under the names that they have in C (shared/state.h).
+type (
+	ConnState    = IngressConnState
+	StreamState  = IngressStreamState
+	Record       = IngressRecord
+	PacketKeys   = IngressPacketKeys
+	SendKeys     = IngressSendKeys
+	CopyCounts   = IngressCopyCounts
+	Publisher    = IngressPublisher
+	Path         = IngressPath
+	ConnectionID = IngressConnectionId
+
+	Track         = IngressTrack
+	Subscription  = IngressSubscription
+	AliasKey      = IngressAliasKey
+	Subgroup      = IngressSubgroup
+	StreamKey     = IngressStreamKey
+	DownstreamKey = IngressDownstreamKey
+	ObjectKey     = IngressObjectKey
+	ObjectClaim   = IngressObjectClaim
+
+	KeyStream = IngressKeyStream
+	Neighbor  = IngressNeighbor
+	Endpoint  = IngressEndpoint
+	Reason    = IngressReason
+)
