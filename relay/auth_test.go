@@ -82,7 +82,8 @@ func TestTokenFile(t *testing.T) {
 		for _, v := range strings.Fields(tt.tokens) {
 			tokens = append(tokens, token(v))
 		}
-		grant, err := f.Authorize(context.Background(), AuthRequest{Action: tt.action, Namespace: tt.namespace, Tokens: tokens})
+		grant, err := f.Authorize(context.Background(),
+			AuthRequest{Action: tt.action, Namespace: tt.namespace, Tokens: tokens})
 		if tt.want == 0 {
 			require.NoError(t, err, tt)
 			require.Equal(t, tt.tokens == "soon", !grant.Expires.IsZero())
@@ -166,10 +167,12 @@ func TestEveryRequestIsAuthorized(t *testing.T) {
 		b.refused(c.fetch(m).err, moqt.RequestUnauthorized)
 		_, err = c.TrackStatus(b.ctx, moqt.TrackStatus{Track: video, Parameters: params})
 		b.refused(err, moqt.RequestUnauthorized)
-		p, err := c.PublishNamespace(b.ctx, moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}, Parameters: params})
+		p, err := c.PublishNamespace(b.ctx,
+			moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}, Parameters: params})
 		require.NoError(t, err)
 		b.refused(p.Wait(b.ctx), moqt.RequestUnauthorized)
-		n, err := c.SubscribeNamespace(b.ctx, moqt.SubscribeNamespace{Prefix: moqt.Namespace{"live"}, Parameters: params}, nil)
+		n, err := c.SubscribeNamespace(b.ctx,
+			moqt.SubscribeNamespace{Prefix: moqt.Namespace{"live"}, Parameters: params}, nil)
 		require.NoError(t, err)
 		b.refused(n.Wait(b.ctx), moqt.RequestUnauthorized)
 		_, err = c.subscribeTracks(params, "live")
@@ -178,16 +181,19 @@ func TestEveryRequestIsAuthorized(t *testing.T) {
 		var actions []Action
 		for _, a := range deny.asked {
 			actions = append(actions, a.Action)
-			require.Equal(t, []string{"request", "setup"}, []string{string(a.Tokens[0].Value), string(a.Tokens[1].Value)})
+			require.Equal(t, []string{"request", "setup"},
+				[]string{string(a.Tokens[0].Value), string(a.Tokens[1].Value)})
 			require.Equal(t, []string{"relay", "/"}, []string{a.Authority, a.Path})
 			require.Equal(t, "live", a.Namespace[0])
 		}
-		require.Equal(t, []Action{ActionSubscribe, ActionPublish, ActionFetch, ActionTrackStatus, ActionPublishNamespace, ActionSubscribeNamespace, ActionSubscribeTracks}, actions)
+		require.Equal(t, []Action{ActionSubscribe, ActionPublish, ActionFetch, ActionTrackStatus,
+			ActionPublishNamespace, ActionSubscribeNamespace, ActionSubscribeTracks}, actions)
 	})
 }
 
 func TestPublishersMayPublishOnlyWhatTheyAreAuthorizedTo(t *testing.T) {
-	onBench(t, Config{Authorizer: tokenFile(t, "a publish live/a", "b publish live/b", "* subscribe *")}, func(b *bench) {
+	auth := tokenFile(t, "a publish live/a", "b publish live/b", "* subscribe *")
+	onBench(t, Config{Authorizer: auth}, func(b *bench) {
 		with := func(tok string) func(*session.Config) {
 			return func(cfg *session.Config) { cfg.Tokens = []moqt.Token{token(tok)} }
 		}
@@ -291,7 +297,8 @@ func TestUpdateWithoutAuthorization(t *testing.T) {
 		b.done(s, moqt.DoneUpdateFailed)
 		n, err := c.watch("live")
 		require.NoError(t, err)
-		b.refused(n.Update(b.ctx, moqt.Parameters{AuthorizationTokens: []moqt.Token{token("x")}}), moqt.RequestInternalError)
+		b.refused(n.Update(b.ctx, moqt.Parameters{AuthorizationTokens: []moqt.Token{token("x")}}),
+			moqt.RequestInternalError)
 	})
 }
 

@@ -27,8 +27,8 @@
 //   - SUBSCRIBE becomes a downstream, a subscriber of the hub. The hub subscribes at the publishers that announced the
 //     namespace (an upstream each), and accepts the downstream as soon as one of them forwards objects. The delivery of
 //     the downstream then opens a stream for each segment of the track that the subscriber wants.
-//   - PUBLISH becomes an upstream, and the hub offers the track to the peers that asked for such tracks: a PUBLISH of the
-//     relay for each, which is a downstream too.
+//   - PUBLISH becomes an upstream, and the hub offers the track to the peers that asked for such tracks: a PUBLISH of
+//     the relay for each, which is a downstream too.
 //   - FETCH becomes a fetch. It walks the range through the cache, writes what it finds to its response, and asks
 //     publishers with an upstreamFetch for what it does not find.
 //   - PUBLISH_NAMESPACE, SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS are entries of trees by namespace in the directory.

@@ -154,7 +154,8 @@ func (a *archive) serve(f *session.IncomingFetch) {
 			return
 		}
 		p := payload(l.Object)
-		b, err := enc.AppendObject(nil, &moqt.FetchObject{Location: l, SubgroupID: a.subgroup(l), PayloadLength: uint64(len(p))})
+		b, err := enc.AppendObject(nil, &moqt.FetchObject{Location: l, SubgroupID: a.subgroup(l),
+			PayloadLength: uint64(len(p))})
 		if err != nil {
 			panic(err)
 		}
@@ -202,7 +203,8 @@ func (b *bench) live(a *archive) (*source, *subgroupStream, *sink, *session.Subs
 	k, s := c.mustSubscribe(moqt.Parameters{})
 	src.group(1, 3)
 	g := src.open(moqt.SubgroupHeader{GroupID: 2}).object(0).object(1)
-	require.NoError(b.t, src.publication().SendDatagram(moqt.ObjectDatagram{Location: at(2, 5), Payload: []byte("object 5")}))
+	require.NoError(b.t, src.publication().SendDatagram(moqt.ObjectDatagram{Location: at(2, 5),
+		Payload: []byte("object 5")}))
 	synctest.Wait()
 	return src, g, k, s, c
 }
@@ -215,9 +217,10 @@ func TestFetchFromCache(t *testing.T) {
 		okEnd      moqt.Location
 		refused    moqt.RequestErrorCode
 	}{
-		"objects":               {start: at(1, 0), end: at(1, 3), want: "1.0, 1.1, 1.2, fin", okEnd: at(1, 3)},
-		"some":                  {start: at(1, 1), end: at(1, 2), want: "1.1, fin", okEnd: at(1, 2)},
-		"beyond the largest":    {start: at(2, 0), end: at(7, 0), want: "2.0, 2.1, unknown to 2.4, datagram 2.5, fin", okEnd: at(2, 6)},
+		"objects": {start: at(1, 0), end: at(1, 3), want: "1.0, 1.1, 1.2, fin", okEnd: at(1, 3)},
+		"some":    {start: at(1, 1), end: at(1, 2), want: "1.1, fin", okEnd: at(1, 2)},
+		"beyond the largest": {start: at(2, 0), end: at(7, 0), want: "2.0, 2.1, unknown to 2.4, datagram 2.5, fin",
+			okEnd: at(2, 6)},
 		"whole group, unknown":  {start: at(1, 2), end: at(1, 0), want: "1.2, unknown to 1.max, fin", okEnd: at(1, 0)},
 		"before what is cached": {start: at(0, 0), end: at(1, 1), want: "unknown to 0.max, 1.0, fin", okEnd: at(1, 1)},
 		"descending": {
@@ -293,10 +296,13 @@ func TestJoiningFetch(t *testing.T) {
 		want    string
 		refused moqt.RequestErrorCode
 	}{
-		"relative":         {moqt.FetchRelativeJoining, 1, true, "1.0, 1.1, 1.2, unknown to 1.max, 2.0, 2.1, unknown to 2.4, datagram 2.5, fin", 0},
-		"this group":       {moqt.FetchRelativeJoining, 0, true, "2.0, 2.1, unknown to 2.4, datagram 2.5, fin", 0},
-		"absolute":         {moqt.FetchAbsoluteJoining, 1, true, "1.0, 1.1, 1.2, unknown to 1.max, 2.0, 2.1, unknown to 2.4, datagram 2.5, fin", 0},
-		"before the start": {moqt.FetchRelativeJoining, 9, true, "unknown to 0.max, 1.0, 1.1, 1.2, unknown to 1.max, 2.0, 2.1, unknown to 2.4, datagram 2.5, fin", 0},
+		"relative": {moqt.FetchRelativeJoining, 1, true,
+			"1.0, 1.1, 1.2, unknown to 1.max, 2.0, 2.1, unknown to 2.4, datagram 2.5, fin", 0},
+		"this group": {moqt.FetchRelativeJoining, 0, true, "2.0, 2.1, unknown to 2.4, datagram 2.5, fin", 0},
+		"absolute": {moqt.FetchAbsoluteJoining, 1, true,
+			"1.0, 1.1, 1.2, unknown to 1.max, 2.0, 2.1, unknown to 2.4, datagram 2.5, fin", 0},
+		"before the start": {moqt.FetchRelativeJoining, 9, true,
+			"unknown to 0.max, 1.0, 1.1, 1.2, unknown to 1.max, 2.0, 2.1, unknown to 2.4, datagram 2.5, fin", 0},
 		"after the end":    {moqt.FetchAbsoluteJoining, 3, true, "", moqt.RequestInvalidRange},
 		"does not forward": {moqt.FetchAbsoluteJoining, 1, false, "", moqt.RequestInvalidRange},
 	}
@@ -305,7 +311,8 @@ func TestJoiningFetch(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
 				_, open, _, _, _ := b.live(nil)
 				c := b.connect()
-				k, s := c.mustSubscribe(moqt.Parameters{Forward: &tt.forward, Filter: &moqt.Filter{Type: moqt.FilterLargestObject}})
+				k, s := c.mustSubscribe(moqt.Parameters{Forward: &tt.forward,
+					Filter: &moqt.Filter{Type: moqt.FilterLargestObject}})
 				open.object(2) // late: it is below the Joining Location {2, 5}
 				g := c.fetch(moqt.Fetch{FetchType: tt.typ, JoiningRequestID: s.ID(), JoiningStart: tt.start})
 				if tt.refused != 0 {
@@ -328,8 +335,10 @@ func TestJoiningFetchErrors(t *testing.T) {
 		pub.announce("live")
 		c := b.connect()
 		_, s := c.mustSubscribe(moqt.Parameters{})
-		b.refused(c.fetch(moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: s.ID()}).err, moqt.RequestInvalidRange)
-		b.refused(c.fetch(moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: 4000}).err, moqt.RequestInvalidJoiningRequestID)
+		b.refused(c.fetch(moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: s.ID()}).err,
+			moqt.RequestInvalidRange)
+		b.refused(c.fetch(moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: 4000}).err,
+			moqt.RequestInvalidJoiningRequestID)
 	})
 }
 
@@ -341,7 +350,8 @@ func TestFetchFillsFromUpstream(t *testing.T) {
 		g := c.fetch(standalone(at(0, 0), at(1, 0)))
 		require.NoError(t, g.err)
 		require.Equal(t, "0.0, 0.2, 0/1.3, 1.0, 1.1, 1.2, 1/1.3, fin", g.objects)
-		require.Equal(t, []moqt.Range{{Start: at(0, 0), End: at(0, moqt.MaxLocation.Object)}, {Start: at(1, 3), End: at(1, moqt.MaxLocation.Object)}}, a.requests)
+		require.Equal(t, []moqt.Range{{Start: at(0, 0), End: at(0, moqt.MaxLocation.Object)},
+			{Start: at(1, 3), End: at(1, moqt.MaxLocation.Object)}}, a.requests)
 
 		a.requests = nil
 		g = c.fetch(standalone(at(0, 0), at(1, 0)))
@@ -394,7 +404,8 @@ func TestFetchWithoutPublisher(t *testing.T) {
 		src, _, _, _, _ := b.live(nil)
 		src.c.Session.Close(moqt.SessionNoError, "")
 		synctest.Wait()
-		require.Equal(t, "1.0, 1.1, 1.2, unknown to 1.max, 2.0, fin", b.connect().fetch(standalone(at(1, 0), at(2, 1))).objects, "the cache outlives the publisher")
+		require.Equal(t, "1.0, 1.1, 1.2, unknown to 1.max, 2.0, fin",
+			b.connect().fetch(standalone(at(1, 0), at(2, 1))).objects, "the cache outlives the publisher")
 	})
 }
 
@@ -421,9 +432,11 @@ func TestFetchThatIsCutOff(t *testing.T) {
 
 func TestFetchPassesOnMarkers(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		a := &archive{size: 9, largest: at(2, 5), skip: func(l moqt.Location) bool { return l.Object < 5 }, mark: []moqt.FetchObject{
-			{Kind: moqt.FetchKindNonExistent, Location: at(0, 1)}, {Kind: moqt.FetchKindUnknown, Location: at(0, 3)},
-		}}
+		a := &archive{size: 9, largest: at(2, 5), skip: func(l moqt.Location) bool { return l.Object < 5 },
+			mark: []moqt.FetchObject{
+				{Kind: moqt.FetchKindNonExistent, Location: at(0, 1)},
+				{Kind: moqt.FetchKindUnknown, Location: at(0, 3)},
+			}}
 		b.live(a)
 		m := standalone(at(0, 0), at(0, 7))
 		require.Equal(t, "absent to 0.1, unknown to 0.3, 0/1.5, 0/2.6, fin", b.connect().fetch(m).objects)
@@ -477,7 +490,8 @@ func TestMaxCacheDuration(t *testing.T) {
 		require.Equal(t, "unknown to 1.0, 1.1, fin", c.fetch(standalone(at(1, 0), at(1, 2))).objects)
 		a := &archive{size: 2, largest: at(1, 1)}
 		pub.handler.fetch = a.serve
-		require.Equal(t, "1.0, 1.1, fin", c.fetch(standalone(at(1, 0), at(1, 2))).objects, "expired objects are requested again")
+		require.Equal(t, "1.0, 1.1, fin", c.fetch(standalone(at(1, 0), at(1, 2))).objects,
+			"expired objects are requested again")
 	})
 }
 

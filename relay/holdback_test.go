@@ -68,7 +68,8 @@ func TestDataWaitsForTheResponse(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		g := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
-		require.NoError(t, src.publication().SendDatagram(moqt.ObjectDatagram{Location: at(3, 0), Payload: []byte("x")}))
+		require.NoError(t, src.publication().SendDatagram(moqt.ObjectDatagram{Location: at(3, 0),
+			Payload: []byte("x")}))
 		g.object(1)
 		synctest.Wait()
 		require.Len(t, strings.Split(first.take(), ", "), 3)

@@ -133,7 +133,8 @@ func (f *frames) HandleSubgroup(g *session.Subgroup) {
 			if perr != nil {
 				break
 			}
-			at, left, body, b = moqt.Location{Group: g.Header.GroupID, Object: o.ObjectID}, int(o.PayloadLength), nil, b[m:]
+			at = moqt.Location{Group: g.Header.GroupID, Object: o.ObjectID}
+			left, body, b = int(o.PayloadLength), nil, b[m:]
 		}
 		if err != nil {
 			return
@@ -239,7 +240,8 @@ func publishFrames(t *testing.T, p *session.Publication) map[moqt.Location]strin
 	want := make(map[moqt.Location]string)
 	for g := range uint64(10) {
 		for sub := range uint64(2) {
-			h := moqt.SubgroupHeader{GroupID: g, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: sub, FirstObject: true}
+			h := moqt.SubgroupHeader{GroupID: g, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: sub,
+				FirstObject: true}
 			str, err := p.OpenSubgroup(t.Context(), h)
 			require.NoError(t, err)
 			enc := moqt.NewSubgroupEncoder(h)
@@ -253,7 +255,8 @@ func publishFrames(t *testing.T, p *session.Publication) map[moqt.Location]strin
 			}
 			require.NoError(t, str.Close())
 		}
-		require.NoError(t, p.SendDatagram(moqt.ObjectDatagram{Location: moqt.Location{Group: g, Object: 20}, Payload: []byte("datagram")}))
+		require.NoError(t, p.SendDatagram(moqt.ObjectDatagram{Location: moqt.Location{Group: g, Object: 20},
+			Payload: []byte("datagram")}))
 	}
 	return want
 }

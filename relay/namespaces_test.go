@@ -128,7 +128,8 @@ func TestPrefixesThatMatchTooMuch(t *testing.T) {
 		pub := b.connect()
 		for _, field := range []string{"a", "b", "c"} {
 			pub.announce("live", field)
-			p, err := pub.Publish(b.ctx, moqt.Publish{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live", field}}})
+			p, err := pub.Publish(b.ctx,
+				moqt.Publish{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live", field}}})
 			require.NoError(t, err)
 			require.NoError(t, p.Wait(b.ctx))
 		}
@@ -146,7 +147,8 @@ func TestReservedNamespaces(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		c := b.connect()
 		for _, first := range []string{".session"} {
-			s, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: moqt.FullTrackName{Namespace: moqt.Namespace{first}, Name: "x"}}, &sink{})
+			s, err := c.Subscribe(b.ctx,
+				moqt.Subscribe{Track: moqt.FullTrackName{Namespace: moqt.Namespace{first}, Name: "x"}}, &sink{})
 			require.NoError(t, err)
 			_, err = s.Wait(b.ctx)
 			b.refused(err, moqt.RequestDoesNotExist)

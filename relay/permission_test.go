@@ -111,7 +111,8 @@ func TestFetchIsWithdrawn(t *testing.T) {
 		src := c.serve(&source{})
 		c.announce("live")
 		b.with("stay").mustSubscribe(moqt.Parameters{})
-		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).write(moqt.ObjectHeader{ObjectID: 0}, "the end of it comes later")
+		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).write(moqt.ObjectHeader{ObjectID: 0},
+			"the end of it comes later")
 		g := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true})
 		b0, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: 1000})
 		require.NoError(t, err)

@@ -58,7 +58,8 @@ func TestPublisherThatForwardsIsNotStopped(t *testing.T) {
 func TestPublishToWaitingSubscriber(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		c := b.connect()
-		_, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: video, Parameters: moqt.Parameters{RendezvousTimeout: ptr(uint64(9000))}}, &sink{})
+		_, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: video,
+			Parameters: moqt.Parameters{RendezvousTimeout: ptr(uint64(9000))}}, &sink{})
 		require.NoError(t, err)
 		synctest.Wait()
 		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{Forward: ptr(false)})
@@ -101,10 +102,11 @@ func (c *client) acceptOffers(o *offered) *offered {
 }
 
 func (c *client) subscribeTracks(params moqt.Parameters, prefix ...string) (*session.TracksSubscription, error) {
-	w, err := c.SubscribeTracks(c.b.ctx, moqt.SubscribeTracks{Prefix: prefix, Parameters: params}, func(n moqt.FullTrackName) {
-		c.b.t.Log("blocked", n)
-		c.blocked = append(c.blocked, n)
-	})
+	w, err := c.SubscribeTracks(c.b.ctx, moqt.SubscribeTracks{Prefix: prefix, Parameters: params},
+		func(n moqt.FullTrackName) {
+			c.b.t.Log("blocked", n)
+			c.blocked = append(c.blocked, n)
+		})
 	require.NoError(c.b.t, err)
 	err = w.Wait(c.b.ctx)
 	synctest.Wait()
@@ -168,7 +170,8 @@ func TestRendezvousIsNotOfferedToo(t *testing.T) {
 		o := c.acceptOffers(&offered{})
 		_, err := c.subscribeTracks(moqt.Parameters{}, "live")
 		require.NoError(t, err)
-		s, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: video, Parameters: moqt.Parameters{RendezvousTimeout: ptr(uint64(9000))}}, &sink{})
+		s, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: video,
+			Parameters: moqt.Parameters{RendezvousTimeout: ptr(uint64(9000))}}, &sink{})
 		require.NoError(t, err)
 		synctest.Wait()
 		_, err = (&source{}).offer(b.connect(), moqt.Parameters{})
@@ -210,7 +213,8 @@ func TestParametersOfPublishOK(t *testing.T) {
 		src.group(2, 1)
 		require.Equal(t, "2.0, 2 fin", o.take())
 		out := c.sender().subs[len(c.sender().subs)-1].cfg
-		require.Equal(t, []any{uint8(5), true, 80 * time.Millisecond}, []any{out.Priority, out.Descending, out.ObjectTimeout})
+		require.Equal(t, []any{uint8(5), true, 80 * time.Millisecond},
+			[]any{out.Priority, out.Descending, out.ObjectTimeout})
 	})
 }
 
@@ -230,13 +234,15 @@ func TestOfferIsRefused(t *testing.T) {
 
 func TestPublishBlocked(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		c := b.connectWith(transporttest.Config{MaxStreams: 2}) // SUBSCRIBE_TRACKS is one of the client's; two of the relay's
+		// SUBSCRIBE_TRACKS is a stream of the client's; the relay may open two.
+		c := b.connectWith(transporttest.Config{MaxStreams: 2})
 		o := c.acceptOffers(&offered{})
 		_, err := c.subscribeTracks(moqt.Parameters{}, "live")
 		require.NoError(t, err)
 		pub := b.connect()
 		for _, name := range []string{"a", "b", "c"} {
-			p, err := pub.Publish(b.ctx, moqt.Publish{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live", "x"}, Name: name}})
+			p, err := pub.Publish(b.ctx,
+				moqt.Publish{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live", "x"}, Name: name}})
 			require.NoError(t, err)
 			require.NoError(t, p.Wait(b.ctx))
 			synctest.Wait()
@@ -327,15 +333,24 @@ func TestSubscribersOutliveTheirPublisher(t *testing.T) {
 	})
 }
 
-// TestHowPublishersGo has a publisher go in several ways that are not PUBLISH_DONE.
+// TestHowPublishersGo ends a publisher in several ways other than PUBLISH_DONE.
 func TestHowPublishersGo(t *testing.T) {
 	for name, tt := range map[string]struct {
 		leave func(*client, *session.Publication)
 		want  moqt.PublishDoneCode
 	}{
-		"closes its session": {func(c *client, _ *session.Publication) { c.Session.Close(moqt.SessionNoError, "") }, moqt.DoneTrackEnded},
-		"cancels":            {func(_ *client, p *session.Publication) { p.Cancel(moqt.ResetCancelled) }, moqt.DoneTrackEnded},
-		"fails":              {func(c *client, _ *session.Publication) { c.Session.Close(moqt.SessionInternalError, "") }, moqt.DoneInternalError},
+		"closes its session": {
+			func(c *client, _ *session.Publication) { c.Session.Close(moqt.SessionNoError, "") },
+			moqt.DoneTrackEnded,
+		},
+		"cancels": {
+			func(_ *client, p *session.Publication) { p.Cancel(moqt.ResetCancelled) },
+			moqt.DoneTrackEnded,
+		},
+		"fails": {
+			func(c *client, _ *session.Publication) { c.Session.Close(moqt.SessionInternalError, "") },
+			moqt.DoneInternalError,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {

@@ -29,7 +29,8 @@ func TestScopes(t *testing.T) {
 		{"other query", ScopeByPath, [2]string{"one.example", "/a?1"}, [2]string{"one.example", "/a?2"}, false},
 		{"same URL", ScopeByURL, [2]string{"One.example:4443", "/a"}, [2]string{"one.example:4443", "/a"}, true},
 		{"other authority", ScopeByURL, [2]string{"one.example", "/a"}, [2]string{"two.example", "/a"}, false},
-		{"other path of the authority", ScopeByURL, [2]string{"one.example", "/a"}, [2]string{"one.example", "/b"}, false},
+		{"other path of the authority", ScopeByURL, [2]string{"one.example", "/a"}, [2]string{"one.example", "/b"},
+			false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -39,7 +39,8 @@ func TestSessions(t *testing.T) {
 	p, s := list[0], list[1]
 	require.Equal(t, []any{uint64(1), "webtransport", 1, 0}, []any{p.ID, p.Transport, p.Publications, p.Subscriptions})
 	require.Zero(t, p.Packets.Process)
-	require.Equal(t, []any{uint64(2), "quic", "/", 0, 1}, []any{s.ID, s.Transport, s.Path, s.Publications, s.Subscriptions})
+	require.Equal(t, []any{uint64(2), "quic", "/", 0, 1},
+		[]any{s.ID, s.Transport, s.Path, s.Publications, s.Subscriptions})
 	require.Equal(t, "TLS_CHACHA20_POLY1305_SHA256", s.CipherSuite)
 	require.NotEmpty(t, s.Remote)
 	require.False(t, s.FastPath)

@@ -23,7 +23,10 @@ import (
 func TestRandomPeers(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			onBench(t, Config{Cache: track.CacheConfig{Duration: 2 * time.Second, Size: 1 << 20}, Linger: 300 * time.Millisecond, Grace: time.Second}, func(b *bench) {
+			onBench(t, Config{
+				Cache:  track.CacheConfig{Duration: 2 * time.Second, Size: 1 << 20},
+				Linger: 300 * time.Millisecond, Grace: time.Second,
+			}, func(b *bench) {
 				ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
 				defer cancel()
 				var actors sync.WaitGroup
@@ -32,7 +35,8 @@ func TestRandomPeers(t *testing.T) {
 					actors.Go(func() { b.randomPublisher(ctx, rand.New(rand.NewPCG(seed, i))) })
 				}
 				for i := range received {
-					actors.Go(func() { received[i] = b.randomSubscriber(ctx, rand.New(rand.NewPCG(seed, uint64(10+i)))) })
+					rnd := rand.New(rand.NewPCG(seed, uint64(10+i)))
+					actors.Go(func() { received[i] = b.randomSubscriber(ctx, rnd) })
 				}
 				actors.Go(func() { b.randomFetcher(ctx, rand.New(rand.NewPCG(seed, 100))) })
 				actors.Wait()
@@ -71,8 +75,9 @@ func (b *bench) randomPublisher(ctx context.Context, rnd *rand.Rand) {
 		if rnd.IntN(2) == 0 {
 			c.announce("live")
 		} else {
+			m := moqt.Publish{Track: video, Parameters: moqt.Parameters{LargestObject: src.now()}}
 			var err error
-			if pub, err = c.Publish(ctx, moqt.Publish{Track: video, Parameters: moqt.Parameters{LargestObject: src.now()}}); err == nil && pub.Wait(ctx) == nil {
+			if pub, err = c.Publish(ctx, m); err == nil && pub.Wait(ctx) == nil {
 				src.c = c
 				go src.keep(pub)
 			}

@@ -15,7 +15,8 @@ import (
 func TestSubscribeThroughNamespace(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		pub, sub := b.connect(), b.connect()
-		props, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyDefaultPublisherPriority, Value: 7}, moqt.KeyValuePair{Type: 0x3801, Bytes: []byte("opaque")})
+		props, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyDefaultPublisherPriority, Value: 7},
+			moqt.KeyValuePair{Type: 0x3801, Bytes: []byte("opaque")})
 		require.NoError(t, err)
 		src := pub.serve(&source{properties: props, largest: &moqt.Location{Group: 3, Object: 1}})
 		pub.announce("live")
@@ -109,7 +110,8 @@ func TestRendezvous(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
 				c := b.connect()
 				k := &sink{}
-				s, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: video, Parameters: moqt.Parameters{RendezvousTimeout: ptr(uint64(9000))}}, k)
+				s, err := c.Subscribe(b.ctx,
+					moqt.Subscribe{Track: video, Parameters: moqt.Parameters{RendezvousTimeout: ptr(uint64(9000))}}, k)
 				require.NoError(t, err)
 				time.Sleep(5 * time.Second)
 				src := &source{}
@@ -149,7 +151,9 @@ func TestRefusalsArePassedOn(t *testing.T) {
 func TestOnePublisherOfTwoRefuses(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		bad, good := b.connect(), b.connect()
-		bad.handler.subscribe = func(p *session.Publication) { p.Reject(&moqt.RequestError{Code: moqt.RequestDoesNotExist}) }
+		bad.handler.subscribe = func(p *session.Publication) {
+			p.Reject(&moqt.RequestError{Code: moqt.RequestDoesNotExist})
+		}
 		bad.announce("live")
 		src := good.serve(&source{})
 		good.announce("live")
@@ -181,15 +185,21 @@ func TestFilters(t *testing.T) {
 		filter *moqt.Filter
 		want   string
 	}{
-		"none":               {nil, "6.0, 6.1, 6.2, 6 fin, 5/1.3, 5/1 fin, 7.0, 7 fin"}, // the current group from its start
-		"equivalent to none": {&moqt.Filter{Type: moqt.FilterAbsoluteStart}, "6.0, 6.1, 6.2, 6 fin, 5/1.3, 5/1 fin, 7.0, 7 fin"},
-		"largest object":     {&moqt.Filter{Type: moqt.FilterLargestObject}, "6.1, 6.2, 6 fin, 7.0, 7 fin"},
-		"next group":         {&moqt.Filter{Type: moqt.FilterNextGroupStart}, "7.0, 7 fin"},
-		"absolute, past":     {&moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 5, Object: 1}}, "6.1, 6.2, 6 fin, 5/1.3, 5/1 fin, 7.0, 7 fin"},
-		"absolute, within":   {&moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 6, Object: 2}}, "6.2, 6 fin, 7.0, 7 fin"},
-		"absolute, future":   {&moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 7}}, "7.0, 7 fin"},
-		"range":              {&moqt.Filter{Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: 5}, EndGroupDelta: 1}, "6.1, 6.2, 6 fin, 5/1.3, 5/1 fin"},
-		"rest of this group": {&moqt.Filter{Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: 6, Object: 2}}, "6.2, 6 fin"},
+		"none": {nil, "6.0, 6.1, 6.2, 6 fin, 5/1.3, 5/1 fin, 7.0, 7 fin"}, // the current group from its start
+		"equivalent to none": {&moqt.Filter{Type: moqt.FilterAbsoluteStart},
+			"6.0, 6.1, 6.2, 6 fin, 5/1.3, 5/1 fin, 7.0, 7 fin"},
+		"largest object": {&moqt.Filter{Type: moqt.FilterLargestObject}, "6.1, 6.2, 6 fin, 7.0, 7 fin"},
+		"next group":     {&moqt.Filter{Type: moqt.FilterNextGroupStart}, "7.0, 7 fin"},
+		"absolute, past": {&moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 5, Object: 1}},
+			"6.1, 6.2, 6 fin, 5/1.3, 5/1 fin, 7.0, 7 fin"},
+		"absolute, within": {&moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 6, Object: 2}},
+			"6.2, 6 fin, 7.0, 7 fin"},
+		"absolute, future": {&moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 7}},
+			"7.0, 7 fin"},
+		"range": {&moqt.Filter{Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: 5},
+			EndGroupDelta: 1}, "6.1, 6.2, 6 fin, 5/1.3, 5/1 fin"},
+		"rest of this group": {&moqt.Filter{Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: 6, Object: 2}},
+			"6.2, 6 fin"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +218,8 @@ func TestFilters(t *testing.T) {
 					require.Empty(t, k.take(), "objects of the past are for FETCH")
 				}
 				g.object(1).object(2).fin()
-				src.open(moqt.SubgroupHeader{GroupID: 5, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1}).object(3).fin()
+				h := moqt.SubgroupHeader{GroupID: 5, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1}
+				src.open(h).object(3).fin()
 				src.group(7, 1)
 				require.Equal(t, tt.want, k.take())
 			})
@@ -298,9 +309,11 @@ func TestRangesThatHavePassed(t *testing.T) {
 		pub := b.connect()
 		pub.serve(&source{largest: &moqt.Location{Group: 9}})
 		pub.announce("live")
-		_, _, err := b.connect().subscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: 5}, EndGroupDelta: 3}})
+		_, _, err := b.connect().subscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange,
+			Start: moqt.Location{Group: 5}, EndGroupDelta: 3}})
 		b.refused(err, moqt.RequestInvalidRange)
-		b.connect().mustSubscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: 5}, EndGroupDelta: 4}})
+		b.connect().mustSubscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange,
+			Start: moqt.Location{Group: 5}, EndGroupDelta: 4}})
 	})
 }
 
@@ -310,7 +323,8 @@ func TestLateJoinersGetWholeObjects(t *testing.T) {
 		src := pub.serve(&source{})
 		pub.announce("live")
 		first, _ := b.connect().mustSubscribe(moqt.Parameters{})
-		h := moqt.SubgroupHeader{GroupID: 1, SubgroupIDMode: moqt.SubgroupIDFirstObject, FirstObject: true, EndOfGroup: true, HasProperties: true, Priority: 9}
+		h := moqt.SubgroupHeader{GroupID: 1, SubgroupIDMode: moqt.SubgroupIDFirstObject, FirstObject: true,
+			EndOfGroup: true, HasProperties: true, Priority: 9}
 		g := src.open(h).object(300)
 		enc, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: 301, PayloadLength: 8})
 		require.NoError(t, err)
@@ -322,7 +336,8 @@ func TestLateJoinersGetWholeObjects(t *testing.T) {
 		require.Equal(t, "1/300.300, 1/300.301=half and, 1/300.307, 1/300.308, 1/300 fin", first.take())
 		require.Equal(t, "1/300.307, 1/300.308, 1/300 fin", late.take())
 		want := moqt.SubgroupHeader{
-			TrackAlias: late.headers[0].TrackAlias, GroupID: 1, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 300, EndOfGroup: true, HasProperties: true, Priority: 9,
+			TrackAlias: late.headers[0].TrackAlias, GroupID: 1, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 300,
+			EndOfGroup: true, HasProperties: true, Priority: 9,
 		}
 		require.Equal(t, want, late.headers[0])
 		want.FirstObject = true
@@ -337,10 +352,13 @@ func TestDatagrams(t *testing.T) {
 		src := pub.serve(&source{})
 		pub.announce("live")
 		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
-		later, _ := b.connect().mustSubscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 1, Object: 1}}})
+		later, _ := b.connect().mustSubscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteStart,
+			Start: moqt.Location{Group: 1, Object: 1}}})
 		paused, _ := b.connect().mustSubscribe(moqt.Parameters{Forward: ptr(false)})
 		for _, id := range []uint64{0, 2, 0, 1} {
-			require.NoError(t, src.publication().SendDatagram(moqt.ObjectDatagram{Location: moqt.Location{Group: 1, Object: id}, Payload: []byte("x"), Priority: 3}))
+			require.NoError(t, src.publication().SendDatagram(moqt.ObjectDatagram{
+				Location: at(1, id), Payload: []byte("x"), Priority: 3,
+			}))
 			synctest.Wait()
 		}
 		require.Equal(t, "datagram 1.0, datagram 1.2, datagram 1.1", k.take())
@@ -377,13 +395,18 @@ func TestPrioritiesAndTimeouts(t *testing.T) {
 		descending       bool
 		object, subgroup time.Duration
 	}{
-		"defaults":           {nil, moqt.Parameters{}, 128, false, 0, 0},
-		"publisher's":        {track, moqt.Parameters{}, 128, true, 700 * time.Millisecond, 900 * time.Millisecond},
-		"subscriber's":       {nil, moqt.Parameters{SubscriberPriority: ptr(uint8(3)), GroupOrder: ptr(moqt.Descending), ObjectDeliveryTimeout: ptr(uint64(50))}, 3, true, 50 * time.Millisecond, 0},
-		"the shorter, each":  {track, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(50)), SubgroupDeliveryTimeout: ptr(uint64(5000)), GroupOrder: ptr(moqt.Ascending)}, 128, false, 50 * time.Millisecond, 900 * time.Millisecond},
-		"0 is no timeout":    {track, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(0))}, 128, true, 700 * time.Millisecond, 900 * time.Millisecond},
+		"defaults":    {nil, moqt.Parameters{}, 128, false, 0, 0},
+		"publisher's": {track, moqt.Parameters{}, 128, true, 700 * time.Millisecond, 900 * time.Millisecond},
+		"subscriber's": {nil, moqt.Parameters{SubscriberPriority: ptr(uint8(3)), GroupOrder: ptr(moqt.Descending),
+			ObjectDeliveryTimeout: ptr(uint64(50))}, 3, true, 50 * time.Millisecond, 0},
+		"the shorter, each": {track, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(50)),
+			SubgroupDeliveryTimeout: ptr(uint64(5000)),
+			GroupOrder:              ptr(moqt.Ascending)}, 128, false, 50 * time.Millisecond, 900 * time.Millisecond},
+		"0 is no timeout": {track, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(0))}, 128, true,
+			700 * time.Millisecond, 900 * time.Millisecond},
 		"MAX_CACHE_DURATION": {cached, moqt.Parameters{}, 128, false, 500 * time.Millisecond, 0},
-		"shorter than it":    {cached, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(100))}, 128, false, 100 * time.Millisecond, 0},
+		"shorter than it": {cached, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(100))}, 128, false,
+			100 * time.Millisecond, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -396,13 +419,15 @@ func TestPrioritiesAndTimeouts(t *testing.T) {
 				require.Nil(t, src.requests[0].GroupOrder)
 				require.Nil(t, src.requests[0].ObjectDeliveryTimeout)
 				out := sub.sender().subs[0]
-				require.Equal(t, []any{tt.priority, tt.descending, tt.object, tt.subgroup}, []any{out.cfg.Priority, out.cfg.Descending, out.cfg.ObjectTimeout, out.cfg.SubgroupTimeout})
+				require.Equal(t, []any{tt.priority, tt.descending, tt.object, tt.subgroup},
+					[]any{out.cfg.Priority, out.cfg.Descending, out.cfg.ObjectTimeout, out.cfg.SubgroupTimeout})
 				src.open(moqt.SubgroupHeader{GroupID: 1, DefaultPriority: true}).object(0).fin()
 				src.open(moqt.SubgroupHeader{GroupID: 2, Priority: 4}).object(0).fin()
 				require.Equal(t, tt.properties.DefaultPublisherPriority(), out.opened[0].Priority)
 				require.Equal(t, uint8(4), out.opened[1].Priority)
 
-				_, err := s.Update(b.ctx, moqt.Parameters{SubscriberPriority: ptr(uint8(200)), ObjectDeliveryTimeout: ptr(uint64(10))})
+				_, err := s.Update(b.ctx,
+					moqt.Parameters{SubscriberPriority: ptr(uint8(200)), ObjectDeliveryTimeout: ptr(uint64(10))})
 				require.NoError(t, err)
 				synctest.Wait()
 				require.Equal(t, uint8(200), out.cfg.Priority)

@@ -87,7 +87,8 @@ func TestMalformedTrack(t *testing.T) {
 		require.NoError(t, err)
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
 		open := src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
-		src.open(moqt.SubgroupHeader{GroupID: 2}).write(moqt.ObjectHeader{ObjectID: 0, Status: moqt.StatusEndOfGroup}, "").fin()
+		end := moqt.ObjectHeader{ObjectID: 0, Status: moqt.StatusEndOfGroup}
+		src.open(moqt.SubgroupHeader{GroupID: 2}).write(end, "").fin()
 		src.open(moqt.SubgroupHeader{GroupID: 2, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1}).object(5)
 		b.done(s, moqt.DoneMalformedTrack)
 		require.Equal(t, "1.0, 2.0 end of group, 2 fin, 1 reset 18", k.take())
@@ -133,7 +134,8 @@ func TestImpostorThatIsAhead(t *testing.T) {
 			require.NoError(t, err)
 		}
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
-		bad.open(moqt.SubgroupHeader{GroupID: 3}).write(moqt.ObjectHeader{ObjectID: 0, Status: moqt.StatusEndOfTrack}, "").fin()
+		end := moqt.ObjectHeader{ObjectID: 0, Status: moqt.StatusEndOfTrack}
+		bad.open(moqt.SubgroupHeader{GroupID: 3}).write(end, "").fin()
 		require.Equal(t, "3.0 end of track, 3 fin", k.take())
 		victim.open(moqt.SubgroupHeader{GroupID: 4}).object(0) // contradicts the end
 		require.Nil(t, bad.publication())

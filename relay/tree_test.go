@@ -11,7 +11,8 @@ import (
 
 func TestTree(t *testing.T) {
 	var tr tree[string]
-	all := map[string]moqt.Namespace{"": {}, "a": {"a"}, "ab": {"a", "b"}, "abc": {"a", "b", "c"}, "ax": {"a", "x"}, "ab joined": {"ab"}}
+	all := map[string]moqt.Namespace{"": {}, "a": {"a"}, "ab": {"a", "b"}, "abc": {"a", "b", "c"}, "ax": {"a", "x"},
+		"ab joined": {"ab"}}
 	for v, ns := range all {
 		tr.add(ns, v)
 		tr.add(ns, v)

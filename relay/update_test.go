@@ -60,7 +60,8 @@ func TestUpdateThatFailsEndsTheSubscription(t *testing.T) {
 		pub.announce("live")
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
 		src.open(moqt.SubgroupHeader{GroupID: 9}).object(0)
-		_, err := s.Update(b.ctx, moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: 3}}})
+		_, err := s.Update(b.ctx, moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange,
+			Start: moqt.Location{Group: 3}}})
 		b.refused(err, moqt.RequestInvalidRange)
 		b.done(s, moqt.DoneUpdateFailed)
 		require.Equal(t, "9.0, 9 reset 1", k.take())

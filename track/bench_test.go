@@ -52,7 +52,8 @@ func BenchmarkIndex(b *testing.B) {
 	l := NewLog(0, nil)
 	const n = 100_000
 	for i := range int64(n) {
-		if err := l.AddObject(Object{ID: uint64(i), Start: i * 22, PayloadStart: i*22 + 2, End: i*22 + 22, Received: epoch}); err != nil {
+		o := Object{ID: uint64(i), Start: i * 22, PayloadStart: i*22 + 2, End: i*22 + 22, Received: epoch}
+		if err := l.AddObject(o); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -33,7 +33,8 @@ func TestGroupsExpire(t *testing.T) {
 	require.NoError(t, came{group: 1, objects: objects(0), fin: true}.arrive(k))
 	k.pass(6 * time.Second)
 	require.NoError(t, came{group: 2, objects: objects(0), fin: true}.arrive(k))
-	require.NoError(t, came{group: 1, subgroup: 1, objects: objects(1), fin: true}.arrive(k)) // a group is as old as its latest object
+	// A group is as old as its latest object.
+	require.NoError(t, came{group: 1, subgroup: 1, objects: objects(1), fin: true}.arrive(k))
 	k.pass(6 * time.Second)
 	require.Equal(t, []uint64{1, 2}, k.held(1, 2))
 	k.pass(5 * time.Second)
@@ -113,7 +114,8 @@ func TestOldestGroupsMakeRoom(t *testing.T) {
 	k := newSink(CacheConfig{Size: 1 << 20})
 	other := k.cache.NewTrack(nil)
 	big := testObject{payload: string(pattern(0, 200_000))}
-	require.NoError(t, came{group: 9, objects: []testObject{big}, fin: true}.arrive(&sink{cache: k.cache, track: other}))
+	late := came{group: 9, objects: []testObject{big}, fin: true}
+	require.NoError(t, late.arrive(&sink{cache: k.cache, track: other}))
 	for g := range uint64(20) {
 		require.NoError(t, came{group: g, objects: []testObject{big}, fin: true}.arrive(k))
 		require.LessOrEqual(t, k.cache.Bytes(), int64(1<<20))

@@ -16,14 +16,18 @@ func TestObjectIndexFindsByIDAndOffset(t *testing.T) {
 	tests := map[string][]Object{
 		"one": {{ID: 4, Start: 10, IDEnd: 11, PayloadStart: 12, End: 30, Received: epoch}},
 		"properties": {
-			{ID: 0, Start: 0, IDEnd: 2, PropertiesStart: 3, PropertiesLen: 7, PayloadStart: 11, End: 20, Received: epoch},
+			{ID: 0, Start: 0, IDEnd: 2, PropertiesStart: 3, PropertiesLen: 7, PayloadStart: 11, End: 20,
+				Received: epoch},
 			{ID: 1, Start: 20, IDEnd: 21, PayloadStart: 23, End: 23, Status: 3, Received: epoch.Add(time.Second)},
 		},
-		"largest header": {{ID: 0, Start: 5, IDEnd: 14, PropertiesStart: 15, PropertiesLen: maxObjectHeader - 19, PayloadStart: 5 + maxObjectHeader, End: 5 + maxObjectHeader, Received: epoch}},
+		"largest header": {{ID: 0, Start: 5, IDEnd: 14, PropertiesStart: 15, PropertiesLen: maxObjectHeader - 19,
+			PayloadStart: 5 + maxObjectHeader, End: 5 + maxObjectHeader, Received: epoch}},
 		"ids, offsets and times far apart": {
 			{ID: 0, Start: 0, IDEnd: 1, PayloadStart: 3, End: 3 + 1<<40, Received: epoch},
-			{ID: far, Start: 3 + 1<<40, IDEnd: 4 + 1<<40, PayloadStart: 5 + 1<<40, End: 9 + 1<<40, Received: epoch.Add(24 * time.Hour)},
-			{ID: math.MaxUint64, Start: 9 + 1<<40, IDEnd: 10 + 1<<40, PayloadStart: 11 + 1<<40, End: 11 + 1<<40, Status: 4, Received: epoch},
+			{ID: far, Start: 3 + 1<<40, IDEnd: 4 + 1<<40, PayloadStart: 5 + 1<<40, End: 9 + 1<<40,
+				Received: epoch.Add(24 * time.Hour)},
+			{ID: math.MaxUint64, Start: 9 + 1<<40, IDEnd: 10 + 1<<40, PayloadStart: 11 + 1<<40, End: 11 + 1<<40,
+				Status: 4, Received: epoch},
 		},
 	}
 	for name, objects := range tests {
@@ -42,7 +46,8 @@ func TestObjectIndexOfManyObjects(t *testing.T) {
 	var objects []Object
 	id, off := uint64(3), int64(0)
 	for range 5000 {
-		o := Object{ID: id, Start: off, IDEnd: off + 1, PayloadStart: off + 3, End: off + 3 + rand.Int64N(40), Received: epoch.Add(time.Duration(off) * time.Microsecond)}
+		o := Object{ID: id, Start: off, IDEnd: off + 1, PayloadStart: off + 3, End: off + 3 + rand.Int64N(40),
+			Received: epoch.Add(time.Duration(off) * time.Microsecond)}
 		require.NoError(t, l.AddObject(o))
 		objects = append(objects, o)
 		id, off = id+1+rand.Uint64N(3), o.End
@@ -83,7 +88,8 @@ func TestObjectIndexRefuses(t *testing.T) {
 	l := NewLog(0, nil)
 	_, ok := l.Seek(0)
 	require.False(t, ok)
-	require.ErrorIs(t, l.AddObject(Object{PayloadStart: maxObjectHeader + 1, End: maxObjectHeader + 1}), ErrHeaderTooLarge)
+	require.ErrorIs(t, l.AddObject(Object{PayloadStart: maxObjectHeader + 1, End: maxObjectHeader + 1}),
+		ErrHeaderTooLarge)
 	require.NoError(t, l.AddObject(Object{ID: 5, PayloadStart: 2, End: 10}))
 	require.ErrorIs(t, l.AddObject(Object{ID: 5, Start: 10, PayloadStart: 12, End: 20}), errNotIndexable)
 	require.ErrorIs(t, l.AddObject(Object{ID: 6, Start: 11, PayloadStart: 12, End: 20}), errNotIndexable)
@@ -96,12 +102,14 @@ func TestObjectIndexIsDiscardedWithItsBytes(t *testing.T) {
 	for i := range 100_000 {
 		l.Append(pattern(int64(i)*20, 20))
 		start := int64(i) * 20
-		require.NoError(t, l.AddObject(Object{ID: uint64(i), Start: start, PayloadStart: start + 2, End: start + 20, Received: epoch}))
+		require.NoError(t, l.AddObject(Object{ID: uint64(i), Start: start, PayloadStart: start + 2, End: start + 20,
+			Received: epoch}))
 	}
 	require.Less(t, mem.Bytes(), int64(3*maxChunk+(3*maxChunk/20+2*blockEntries)*entrySize+1<<12))
 	_, ok := l.Covering(0)
 	require.False(t, ok)
-	require.ErrorIs(t, l.AddObject(Object{ID: 3, Start: 2_000_000, PayloadStart: 2_000_001, End: 2_000_001}), errNotIndexable)
+	require.ErrorIs(t, l.AddObject(Object{ID: 3, Start: 2_000_000, PayloadStart: 2_000_001, End: 2_000_001}),
+		errNotIndexable)
 	l.Finish()
 	require.Zero(t, mem.Bytes())
 }

@@ -74,7 +74,8 @@ func encode(h moqt.SubgroupHeader, objects ...testObject) []byte {
 	var b []byte
 	for _, o := range objects {
 		var err error
-		b, err = e.AppendObject(b, moqt.ObjectHeader{ObjectID: o.id, Properties: moqt.Properties(o.props), PayloadLength: uint64(len(o.payload)), Status: o.status})
+		b, err = e.AppendObject(b, moqt.ObjectHeader{ObjectID: o.id, Properties: moqt.Properties(o.props),
+			PayloadLength: uint64(len(o.payload)), Status: o.status})
 		if err != nil {
 			panic(err)
 		}
@@ -161,7 +162,9 @@ func TestOnlyCheckedBytesBecomeVisible(t *testing.T) {
 }
 
 func TestSubgroupIDs(t *testing.T) {
-	for mode, want := range map[moqt.SubgroupIDMode]uint64{moqt.SubgroupIDZero: 0, moqt.SubgroupIDFirstObject: 4, moqt.SubgroupIDPresent: 9} {
+	for mode, want := range map[moqt.SubgroupIDMode]uint64{
+		moqt.SubgroupIDZero: 0, moqt.SubgroupIDFirstObject: 4, moqt.SubgroupIDPresent: 9,
+	} {
 		k := newSink(CacheConfig{})
 		h := moqt.SubgroupHeader{SubgroupIDMode: mode, SubgroupID: 9}
 		require.NoError(t, feed(k.source(h), encode(h, object(4))))

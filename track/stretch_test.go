@@ -28,7 +28,8 @@ func walk(t *testing.T, tr *Track, r moqt.Range, notBefore time.Time) string {
 			if s.Range.End.Object == math.MaxUint64 {
 				end = "max"
 			}
-			out = append(out, fmt.Sprintf("%s %d.%d-%d.%s", [...]string{"unknown", "", "absent"}[s.Existence], r.Start.Group, r.Start.Object, s.Range.End.Group, end))
+			out = append(out, fmt.Sprintf("%s %d.%d-%d.%s", [...]string{"unknown", "", "absent"}[s.Existence],
+				r.Start.Group, r.Start.Object, s.Range.End.Group, end))
 		case s.Datagram != nil:
 			out = append(out, fmt.Sprintf("datagram %d.%d", s.Datagram.Group, s.Datagram.ID))
 		default:
@@ -47,6 +48,7 @@ func walk(t *testing.T, tr *Track, r moqt.Range, notBefore time.Time) string {
 
 func TestAt(t *testing.T) {
 	end := testObject{id: 4, status: moqt.StatusEndOfGroup}
+	endOfTrack := testObject{id: 1, status: moqt.StatusEndOfTrack}
 	gap := object(8)
 	gap.props = gapProps(t, 2, 3)
 	tests := []struct {
@@ -57,21 +59,28 @@ func TestAt(t *testing.T) {
 		want       string
 	}{
 		{"nothing", nil, nil, loc(0, 0), loc(3, 5), "unknown 0.0-3.5"},
-		{"consecutive objects", []came{{group: 1, objects: objects(0, 1, 2)}}, nil, loc(1, 0), loc(1, 2), "object 1.0/0, object 1.1/0, object 1.2/0"},
-		{"from and to the middle", []came{{group: 1, objects: objects(0, 1, 2, 3)}}, nil, loc(1, 1), loc(1, 2), "object 1.1/0, object 1.2/0"},
+		{"consecutive objects", []came{{group: 1, objects: objects(0, 1, 2)}}, nil, loc(1, 0), loc(1, 2),
+			"object 1.0/0, object 1.1/0, object 1.2/0"},
+		{"from and to the middle", []came{{group: 1, objects: objects(0, 1, 2, 3)}}, nil, loc(1, 1), loc(1, 2),
+			"object 1.1/0, object 1.2/0"},
 		{"subgroups and datagrams in order", []came{
-			{group: 1, objects: objects(0, 3)}, {group: 1, subgroup: 1, objects: objects(1, 4)}, {group: 1, objects: objects(2), datagram: true},
+			{group: 1, objects: objects(0, 3)}, {group: 1, subgroup: 1, objects: objects(1, 4)},
+			{group: 1, objects: objects(2), datagram: true},
 		}, nil, loc(1, 0), loc(1, 4), "object 1.0/0, object 1.1/1, datagram 1.2, object 1.3/0, object 1.4/1"},
 		{"gaps of which nothing is known", []came{{group: 1, objects: objects(1, 4)}}, nil, loc(0, 7), loc(2, 3),
-			"unknown 0.7-0.max, unknown 1.0-1.0, object 1.1/0, unknown 1.2-1.3, object 1.4/0, unknown 1.5-1.max, unknown 2.0-2.3"},
+			"unknown 0.7-0.max, unknown 1.0-1.0, object 1.1/0, unknown 1.2-1.3, object 1.4/0, " +
+				"unknown 1.5-1.max, unknown 2.0-2.3"},
 		{"the end of a group", []came{{group: 1, objects: append(objects(3), end)}}, nil, loc(1, 3), loc(2, 0),
 			"object 1.3/0, absent 1.4-1.max, unknown 2.0-2.0"},
 		{"property gaps", []came{{group: 5, objects: []testObject{gap}}}, nil, loc(2, 0), loc(5, 8),
 			"unknown 2.0-2.max, absent 3.0-4.max, unknown 5.0-5.4, absent 5.5-5.7, object 5.8/0"},
-		{"the end of the track", []came{{group: 1, objects: []testObject{object(0), {id: 1, status: moqt.StatusEndOfTrack}}}}, nil, loc(1, 0), loc(9, 3),
-			"object 1.0/0, absent 1.1-9.3"},
-		{"fetched gaps", []came{{group: 2, objects: objects(0, 5)}}, []moqt.Range{{Start: loc(0, 3), End: loc(1, math.MaxUint64)}, {Start: loc(2, 1), End: loc(2, 3)}},
-			loc(0, 0), loc(2, 5), "unknown 0.0-0.2, absent 0.3-0.max, absent 1.0-1.max, object 2.0/0, absent 2.1-2.3, unknown 2.4-2.4, object 2.5/0"},
+		{"the end of the track", []came{{group: 1, objects: []testObject{object(0), endOfTrack}}}, nil,
+			loc(1, 0), loc(9, 3), "object 1.0/0, absent 1.1-9.3"},
+		{"fetched gaps", []came{{group: 2, objects: objects(0, 5)}},
+			[]moqt.Range{{Start: loc(0, 3), End: loc(1, math.MaxUint64)}, {Start: loc(2, 1), End: loc(2, 3)}},
+			loc(0, 0), loc(2, 5),
+			"unknown 0.0-0.2, absent 0.3-0.max, absent 1.0-1.max, object 2.0/0, absent 2.1-2.3, " +
+				"unknown 2.4-2.4, object 2.5/0"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -116,70 +125,8 @@ func TestGroups(t *testing.T) {
 	k := newSink(CacheConfig{})
 	require.NoError(t, came{group: 5, objects: objects(0)}.arrive(k))
 	k.track.AddAbsent(moqt.Range{Start: loc(7, 0), End: loc(8, math.MaxUint64)})
-	require.Equal(t, []GroupRun{{2, 4, Unknown}, {5, 5, Present}, {6, 6, Unknown}, {7, 8, Absent}, {9, 12, Unknown}}, k.track.Groups(2, 12))
+	require.Equal(t, []GroupRun{{2, 4, Unknown}, {5, 5, Present}, {6, 6, Unknown}, {7, 8, Absent}, {9, 12, Unknown}},
+		k.track.Groups(2, 12))
 	require.Equal(t, []GroupRun{{5, 5, Present}}, k.track.Groups(5, 5))
 	require.Equal(t, []GroupRun{{9, math.MaxUint64, Unknown}}, k.track.Groups(9, math.MaxUint64))
-}
-
-func TestFill(t *testing.T) {
-	k := newSink(CacheConfig{})
-	require.NoError(t, came{group: 1, objects: objects(1)}.arrive(k))
-	f := k.track.NewFetchWriter()
-	for _, o := range []moqt.FetchObject{
-		{Location: loc(1, 0)}, {Location: loc(1, 1)}, {Location: loc(1, 2), SubgroupID: 4}, {Location: loc(1, 3)}, {Location: loc(1, 4), Datagram: true}, {Location: loc(2, 0)},
-	} {
-		p := object(o.Location.Object).payload
-		if o.Location == loc(1, 1) {
-			o.Priority = 0
-		}
-		o.PayloadLength = uint64(len(p))
-		require.NoError(t, f.Begin(&o))
-		for i := range p {
-			require.NoError(t, f.Write([]byte(p[i:i+1])))
-		}
-	}
-	require.NoError(t, f.Begin(&moqt.FetchObject{Location: loc(2, 1), PayloadLength: 5}))
-	require.NoError(t, f.Write([]byte("cut")))
-	f.Close()
-	require.Equal(t, "object 1.0/0, object 1.1/0, object 1.2/4, object 1.3/0, datagram 1.4, unknown 1.5-1.max, object 2.0/0, unknown 2.1-2.1",
-		walk(t, k.track, moqt.Range{Start: loc(1, 0), End: loc(2, 1)}, time.Time{}))
-
-	k.segments = nil
-	require.NoError(t, came{group: 1, objects: objects(0, 1, 3)}.arrive(k))
-	require.Equal(t, objects(0), received(t, k.segments[0]), "fetched objects are new to subscribers")
-	require.Equal(t, objects(3), received(t, k.segments[1]))
-	k.track.Close()
-	require.Zero(t, k.cache.Bytes())
-}
-
-func TestFillOfMalformedTracks(t *testing.T) {
-	payload := object(1).payload
-	tests := map[string]struct {
-		object  moqt.FetchObject
-		payload string
-		came    came
-	}{
-		"another payload":    {moqt.FetchObject{Location: loc(1, 1)}, strings.ToUpper(payload), came{group: 1, objects: objects(1)}},
-		"another length":     {moqt.FetchObject{Location: loc(1, 1)}, payload + "!", came{group: 1, objects: objects(1)}},
-		"another datagram":   {moqt.FetchObject{Location: loc(1, 1), Datagram: true}, strings.ToUpper(payload), came{group: 1, objects: objects(1), datagram: true}},
-		"another subgroup":   {moqt.FetchObject{Location: loc(1, 1), SubgroupID: 1}, payload, came{group: 1, objects: objects(1)}},
-		"another preference": {moqt.FetchObject{Location: loc(1, 1), Datagram: true}, payload, came{group: 1, objects: objects(1)}},
-		"another priority":   {moqt.FetchObject{Location: loc(1, 1), Priority: 1}, payload, came{group: 1, objects: objects(1)}},
-		"after the end":      {moqt.FetchObject{Location: loc(1, 2)}, payload, came{group: 1, objects: objects(1), endOfGroup: true, fin: true}},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			k := newSink(CacheConfig{})
-			require.NoError(t, tt.came.arrive(k))
-			f := k.track.NewFetchWriter()
-			defer f.Close()
-			tt.object.PayloadLength = uint64(len(tt.payload))
-			err := f.Begin(&tt.object)
-			if err == nil {
-				err = f.Write([]byte(tt.payload))
-			}
-			var malformed *moqt.MalformedTrackError
-			require.ErrorAs(t, err, &malformed)
-		})
-	}
 }
