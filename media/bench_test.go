@@ -46,6 +46,7 @@ func BenchmarkPacket(b *testing.B) {
 			w := newWorld(b, func(c *worldConfig) {
 				c.sender.NewController = func(int) congestion.Controller { return wideController{} }
 			}, func(c *worldConfig) { c.suite = suite })
+			w.sock.discard = true
 			log := track.NewLog(0, nil)
 			log.Discard(1 << 62)
 			w.stream(w.subscribe(), log)
@@ -63,7 +64,7 @@ func BenchmarkPacket(b *testing.B) {
 				for _, s := range senders {
 					s.serve(w.clock.t, w.shard.batch)
 				}
-				w.shard.batch.messages, w.shard.batch.used = w.shard.batch.messages[:0], 0
+				w.shard.batch.Flush()
 				n := w.s.state.Packets.Load() - before
 				sent += n
 				next := w.s.PeekPacketNumber()
@@ -100,6 +101,7 @@ func BenchmarkAck(b *testing.B) {
 	log.Discard(1 << 62)
 	w.stream(w.subscribe(), log)
 	w.run()
+	w.sock.discard = true
 	p := content(0, 2000)
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -110,7 +112,7 @@ func BenchmarkAck(b *testing.B) {
 		for _, f := range feeds {
 			f.serve(w.clock.t)
 		}
-		w.shard.batch.messages, w.shard.batch.used = w.shard.batch.messages[:0], 0
+		w.shard.batch.Flush()
 		next := w.s.PeekPacketNumber()
 		ranges := []quic.AckRange{{Smallest: next - 2, Largest: next - 1}}
 		for i := range int64(30) {

@@ -4,6 +4,7 @@ import (
 	"sluice/claim"
 	"sluice/clock"
 	"sluice/internal/packet"
+	"sluice/internal/udp"
 )
 
 // blockedFrame is a DATA_BLOCKED, STREAM_DATA_BLOCKED or STREAMS_BLOCKED frame to be sent (RFC 9000 §19.12 to §19.14).
@@ -42,7 +43,7 @@ func (s *Sender) block(st *Stream, p parking) {
 	s.parkAs(st, p)
 }
 
-func (s *Sender) sendBlocked(now clock.Time, b *batch) Reason {
+func (s *Sender) sendBlocked(now clock.Time, b *udp.Batch) Reason {
 	f := s.blocked[0]
 	r := none
 	switch {

@@ -4,6 +4,7 @@ import (
 	"sluice/claim"
 	"sluice/clock"
 	"sluice/internal/packet"
+	"sluice/internal/udp"
 	"time"
 )
 
@@ -54,7 +55,7 @@ func (sub *Subscription) SendDatagram(d Datagram) error {
 }
 
 // sendDatagram sends a datagram, unless it is too late or too large.
-func (s *Sender) sendDatagram(now clock.Time, b *batch, u *unit) Reason {
+func (s *Sender) sendDatagram(now clock.Time, b *udp.Batch, u *unit) Reason {
 	q := u.datagram
 	n := len(q.Header) + len(q.Payload)
 	switch {

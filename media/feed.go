@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"sluice/clock"
+	"sluice/internal/udp"
 	"sluice/track"
 )
 
@@ -107,7 +108,7 @@ func (f *feed) end(logEnded bool) {
 }
 
 // serveStream serves a sender because a stream's log has grown or ended.
-func (s *Sender) serveStream(now clock.Time, b *batch, st *Stream) (more bool, alarm clock.Time) {
+func (s *Sender) serveStream(now clock.Time, b *udp.Batch, st *Stream) (more bool, alarm clock.Time) {
 	s.mu.Lock()
 	defer s.unlockAndTell()
 	s.update(st)

@@ -140,7 +140,7 @@ func (s *Sender) handOverPath(p quic.PathInfo, destConnID []byte) {
 	if s.forwarder == nil || len(s.ledger) == 0 && !s.growLedger() {
 		return
 	}
-	path := claim.Path{Remote: s.route.remote, OOB: s.route.oob, DestConnID: destConnID, MaxStreamData: uint64(s.params.MaxStreamDataUni),
+	path := claim.Path{Remote: s.route.Remote(), OOB: s.route.OOB(), DestConnID: destConnID, MaxStreamData: uint64(s.params.MaxStreamDataUni),
 		MaxDatagramFrame: uint64(max(s.params.MaxDatagramFrameSize, 0))}
 	if local, ok := p.Local.(*net.UDPAddr); ok {
 		a := local.AddrPort()

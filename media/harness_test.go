@@ -1,6 +1,7 @@
 package media
 
 import (
+	"bytes"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"sluice/clock"
 	"sluice/internal/packet"
 	"sluice/internal/packet/packettest"
+	"sluice/internal/udp"
 	"sluice/track"
 )
 
@@ -36,24 +38,28 @@ func (c *fakeClock) advance(d time.Duration)   { c.t = c.t.Add(d) }
 // fakeSocket keeps what is written.
 type fakeSocket struct {
 	gso     bool
+	discard bool
 	packets []sentPacket
-	trains_ []int // packets per message
+	counts  []int // packets per message
 }
 
 type sentPacket struct {
-	data  []byte
-	route *route
+	data   []byte
+	remote netip.AddrPort
 }
 
-func (s *fakeSocket) trains() bool       { return s.gso }
-func (s *fakeSocket) name(*route) []byte { return nil }
+func (s *fakeSocket) Trains() bool               { return s.gso }
+func (s *fakeSocket) Name(netip.AddrPort) []byte { return nil }
 
-func (s *fakeSocket) write(messages []message) {
+func (s *fakeSocket) Write(messages []udp.Message) {
+	if s.discard {
+		return
+	}
 	for _, m := range messages {
-		s.trains_ = append(s.trains_, m.count)
-		for data := m.data; len(data) > 0; {
-			n := min(m.segment, len(data))
-			s.packets = append(s.packets, sentPacket{slices.Clone(data[:n]), m.route})
+		s.counts = append(s.counts, m.Count)
+		for data := m.Data; len(data) > 0; {
+			n := min(m.Segment, len(data))
+			s.packets = append(s.packets, sentPacket{slices.Clone(data[:n]), m.Route.Remote()})
 			data = data[n:]
 		}
 	}
@@ -113,9 +119,17 @@ func newWorld(t testing.TB, configure ...func(*worldConfig)) *world {
 }
 
 func (w *world) path(remote string, mtu int) {
+	w.reach(remote, mtu, 1, 2, 3, 4, 5, 6, 7, 8)
+}
+
+// reach makes a path with a connection ID.
+func (w *world) reach(remote string, mtu int, connID ...byte) {
 	addr, err := net.ResolveUDPAddr("udp", remote)
 	require.NoError(w.t, err)
-	w.s.Path(quic.PathInfo{Remote: addr, DestConnID: quic.ConnectionIDFromBytes([]byte{1, 2, 3, 4, 5, 6, 7, 8}), MTU: mtu})
+	if w.peer != nil {
+		w.peer.connID = connID
+	}
+	w.s.Path(quic.PathInfo{Remote: addr, DestConnID: quic.ConnectionIDFromBytes(connID), MTU: mtu})
 }
 
 // run does what the shard's goroutine does, until it would sleep. It returns the packets that were sent.
@@ -213,7 +227,7 @@ type wirePacket struct {
 	number int64
 	phase  byte
 	size   int
-	route  *route
+	remote netip.AddrPort
 
 	frame  byte
 	id     int64 // stream id
@@ -232,6 +246,7 @@ type peer struct {
 	t         testing.TB
 	suite     uint16
 	opener    *packettest.Opener
+	connID    []byte
 	received  spans // packet numbers
 	streams   map[int64]*receivedStream
 	datagrams [][]byte
@@ -261,10 +276,10 @@ func (p *peer) open(sent sentPacket) *wirePacket {
 }
 
 func (p *peer) decrypt(sent sentPacket) *wirePacket {
-	require.Equal(p.t, sent.route.destConnID, sent.data[1:1+len(sent.route.destConnID)], "destination connection ID")
-	o := p.opener.Open(sent.data, len(sent.route.destConnID))
+	require.True(p.t, bytes.HasPrefix(sent.data[1:], p.connID), "destination connection ID")
+	o := p.opener.Open(sent.data, len(p.connID))
 	q := parseFrame(p.t, o.Payload)
-	q.number, q.phase, q.size, q.route = int64(o.Number), o.Phase, len(sent.data), sent.route
+	q.number, q.phase, q.size, q.remote = int64(o.Number), o.Phase, len(sent.data), sent.remote
 	return q
 }
 
@@ -389,5 +404,3 @@ func parseFrame(t testing.TB, b []byte) *wirePacket {
 	require.Empty(t, b, "more than one frame")
 	return q
 }
-
-func netUDPAddr(a netip.AddrPort) *net.UDPAddr { return net.UDPAddrFromAddrPort(a) }

@@ -3,11 +3,11 @@ package media
 import (
 	"bytes"
 	"net"
-	"net/netip"
 	"slices"
 	"sluice/claim"
 	"sluice/congestion"
 	"sluice/internal/packet"
+	"sluice/internal/udp"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -177,13 +177,16 @@ func (s *Sender) Path(p quic.PathInfo) {
 	if s.closed {
 		return
 	}
-	old, mtu := s.route, min(p.MTU, maxMTU)
+	old, mtu := s.route, min(p.MTU, udp.MaxPacket)
 	if limit := s.params.MaxUDPPayloadSize; limit > 0 {
 		mtu = min(mtu, int(limit))
 	}
 	s.bigLost = 0
 	s.setMTU(mtu)
-	s.route = newRoute(s.shard.batch.sock, remote.AddrPort(), slices.Clone(p.OOB), bytes.Clone(p.DestConnID.Bytes()))
+	s.route = &route{
+		Route:      udp.NewRoute(s.shard.sock, remote.AddrPort(), slices.Clone(p.OOB)),
+		destConnID: bytes.Clone(p.DestConnID.Bytes()),
+	}
 	switch {
 	case old == nil:
 		s.control = s.cfg.NewController(s.mtu)
@@ -192,7 +195,7 @@ func (s *Sender) Path(p quic.PathInfo) {
 			s.close()
 			return
 		}
-	case old.remote.Addr() != s.route.remote.Addr():
+	case old.Remote().Addr() != s.route.Remote().Addr():
 		s.changePath()
 	}
 	s.handOverPath(p, s.route.destConnID)
@@ -283,18 +286,8 @@ func (s *Sender) Acked(a *quic.AckInfo) (rtt time.Duration, err error) {
 	return rtt, err
 }
 
-// route is where packets go. It does not change: a path change makes another one.
+// route is where packets go. It does not change, because batches refer to it: another path gets another route.
 type route struct {
-	remote     netip.AddrPort
-	oob        []byte // control messages that choose the source address
+	*udp.Route
 	destConnID []byte
-	name       []byte // remote, as the socket likes it
-	trains     bool   // packets may be sent as trains: known to the shard's goroutine only
-}
-
-func newRoute(sock socket, remote netip.AddrPort, oob, destConnID []byte) *route {
-	remote = netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port())
-	r := &route{remote: remote, oob: oob, destConnID: destConnID, trains: sock.trains()}
-	r.name = sock.name(r)
-	return r
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sluice/claim"
 	"sluice/clock"
+	"sluice/internal/udp"
 	"sync"
 	"sync/atomic"
 )
@@ -42,7 +43,7 @@ type Loop struct {
 	shards    []*shard
 	turn      atomic.Uint32
 	done      sync.WaitGroup
-	writes    writeStats
+	writes    udp.Counters
 
 	mu      sync.Mutex
 	retired Counters // of senders that are closed
@@ -55,7 +56,7 @@ func NewLoop(pc net.PacketConn, cfg Config) (*Loop, error) {
 	}
 	l := newLoop(cfg, clock.NewSystem())
 	for range cmp.Or(cfg.Shards, min(runtime.GOMAXPROCS(0), 8)) {
-		sock, err := newSocket(pc, !cfg.NoGSO, &l.writes)
+		sock, err := udp.NewSocket(pc, !cfg.NoGSO, &l.writes)
 		if err != nil {
 			return nil, fmt.Errorf("media sender: %w", err)
 		}
@@ -95,18 +96,19 @@ func (l *Loop) Close() error {
 
 // LoopStats counts what went through the socket.
 type LoopStats struct {
-	Packets  uint64 // handed to the system
-	Messages uint64 // datagrams and GSO trains
-	Calls    uint64 // system calls
-	Errors   map[Reason]uint64
-	GSO      bool     // is in use
-	Senders  int      // whose handshake is confirmed
-	Counters Counters // of all senders, also those that are gone
+	Packets  uint64            // handed to the system
+	Messages uint64            // datagrams and GSO trains
+	Calls    uint64            // system calls
+	Errors   map[string]uint64 // messages that the system refused, by reason
+	GSO      bool              // is in use
+	Senders  int               // whose handshake is confirmed
+	Counters Counters          // of all senders, also those that are gone
 }
 
 // Stats returns counters.
 func (l *Loop) Stats() LoopStats {
-	st := l.writes.snapshot()
+	w := l.writes.Counts()
+	st := LoopStats{Packets: w.Packets, Messages: w.Messages, Calls: w.Calls, Errors: w.Failures, GSO: w.GSO}
 	for _, sh := range l.shards {
 		for _, s := range sh.registered() {
 			s.mu.Lock()
@@ -124,7 +126,7 @@ func (l *Loop) Stats() LoopStats {
 }
 
 // Sent returns how many packets were handed to the system. It costs next to nothing.
-func (l *Loop) Sent() uint64 { return l.writes.packets.Load() }
+func (l *Loop) Sent() uint64 { return l.writes.Packets() }
 
 // retire keeps the counters of a sender that is gone.
 func (l *Loop) retire(c Counters) {

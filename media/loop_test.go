@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"sluice/clock"
 	"sluice/internal/packet"
+	"sluice/internal/udp"
 	"sluice/track"
 )
 
@@ -45,58 +47,6 @@ func TestAlarms(t *testing.T) {
 	require.Nil(t, a.due(clock.Never-1))
 }
 
-func TestBatchTrains(t *testing.T) {
-	sock := &fakeSocket{gso: true}
-	a, b := &route{trains: true}, &route{trains: true}
-	batch := newBatch(sock)
-	add := func(r *route, sizes ...int) {
-		for _, n := range sizes {
-			require.GreaterOrEqual(t, cap(batch.next()), n)
-			batch.add(r, n)
-		}
-	}
-	add(a, 1200, 1200, 700) // a shorter packet ends a train
-	add(a, 1200)
-	add(a, 1300)       // a longer one cannot join
-	add(b, 1300, 1300) // nor can one for another destination
-	add(a, 1300)
-	add(&route{}, 50, 50) // a device without offload
-	batch.flush()
-	require.Equal(t, []int{3, 1, 1, 2, 1, 1, 1}, sock.trains_)
-	require.Len(t, sock.packets, 10)
-	batch.flush()
-	require.Len(t, sock.packets, 10)
-
-	sock.trains_ = nil
-	for range maxSegments + 1 {
-		add(a, 100)
-	}
-	batch.flush()
-	require.Equal(t, []int{maxSegments, 1}, sock.trains_)
-	sock.trains_ = nil
-	for range 60 {
-		add(a, 1452)
-	}
-	batch.flush()
-	require.Equal(t, []int{maxTrain / 1452, 60 - maxTrain/1452}, sock.trains_)
-}
-
-func TestBatchIsBounded(t *testing.T) {
-	sock := &fakeSocket{}
-	batch := newBatch(sock)
-	n := 0
-	for ; !batch.full(); n++ {
-		batch.next()
-		batch.add(&route{}, 1000)
-	}
-	require.Equal(t, maxMessages, n)
-	batch.flush()
-	for n = 0; !batch.full(); n++ {
-		batch.add(&route{}, maxMTU)
-	}
-	require.Equal(t, batchBytes/maxMTU, n)
-}
-
 // Two packets of a stream make one train if the kernel can cut it.
 func TestSenderMakesTrains(t *testing.T) {
 	w := newWorld(t)
@@ -104,7 +54,7 @@ func TestSenderMakesTrains(t *testing.T) {
 	w.path("192.0.2.1:4433", testMTU)
 	w.stream(w.subscribe(), newTestLog(0, 6000))
 	w.run()
-	require.Equal(t, []int{5}, w.sock.trains_)
+	require.Equal(t, []int{5}, w.sock.counts)
 }
 
 // A sender with much to send does not keep others from theirs.
@@ -162,11 +112,11 @@ func TestFeed(t *testing.T) {
 // wireSocket hands packets to a function.
 type wireSocket struct{ deliver func(sentPacket) }
 
-func (wireSocket) trains() bool       { return false }
-func (wireSocket) name(*route) []byte { return nil }
-func (s wireSocket) write(messages []message) {
+func (wireSocket) Trains() bool               { return false }
+func (wireSocket) Name(netip.AddrPort) []byte { return nil }
+func (s wireSocket) Write(messages []udp.Message) {
 	for _, m := range messages {
-		s.deliver(sentPacket{slices.Clone(m.data), m.route})
+		s.deliver(sentPacket{slices.Clone(m.Data), m.Route.Remote()})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"sluice/claim"
 	"sluice/clock"
 	"sluice/internal/packet"
+	"sluice/internal/udp"
 	"sluice/track"
 )
 
@@ -143,7 +144,7 @@ func (o *otherSide) try(st *claim.StreamState, offset int64, p []byte, last bool
 func (o *otherSide) transmit(id, at int64, p []byte, last bool, number, generation uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b := append(make([]byte, 0, maxMTU), 0x40|byte(generation&1)<<2|(packet.NumberLength-1))
+	b := append(make([]byte, 0, udp.MaxPacket), 0x40|byte(generation&1)<<2|(packet.NumberLength-1))
 	b = append(b, o.connID...)
 	b = binary.BigEndian.AppendUint32(b, uint32(number))
 	header := len(b)

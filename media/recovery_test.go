@@ -350,7 +350,7 @@ func TestPathChange(t *testing.T) {
 	require.Empty(t, f.lost)
 	sent := w.run()
 	require.Len(t, sent, 4, "but what was lost on it is sent again")
-	require.Equal(t, "198.51.100.7:5555", sent[0].route.remote.String())
+	require.Equal(t, "198.51.100.7:5555", sent[0].remote.String())
 	for range 10 {
 		w.ack(50 * ms)
 		w.sleep(time.Second)
@@ -361,13 +361,11 @@ func TestPathChange(t *testing.T) {
 func TestConnectionIDChange(t *testing.T) {
 	w, f, _ := burstOf(t, 2)
 	old := w.s.route
-	addr := old.remote
-	w.s.Path(quic.PathInfo{Remote: netUDPAddr(addr), DestConnID: quic.ConnectionIDFromBytes(nil), MTU: 1400})
+	w.reach(old.Remote().String(), 1400)
 	log := newTestLog(0, 5000)
 	w.stream(w.subscribe(), log)
 	sent := w.run()
 	require.Equal(t, 1400, sent[0].size)
-	require.Empty(t, sent[0].route.destConnID)
 	require.Zero(t, f.resets)
 	require.Len(t, old.destConnID, 8, "batches may still refer to the old route")
 }

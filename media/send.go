@@ -5,6 +5,7 @@ import (
 	"sluice/claim"
 	"sluice/clock"
 	"sluice/internal/packet"
+	"sluice/internal/udp"
 )
 
 // A packet carries one frame, so that one record describes it.
@@ -16,13 +17,13 @@ const baseMTU = 1200
 const quantum = 64
 
 // serve sends what may be sent now. It returns if there is more, and otherwise when to look again.
-func (s *Sender) serve(now clock.Time, b *batch) (more bool, alarm clock.Time) {
+func (s *Sender) serve(now clock.Time, b *udp.Batch) (more bool, alarm clock.Time) {
 	s.mu.Lock()
 	defer s.unlockAndTell()
 	return s.serveLocked(now, b)
 }
 
-func (s *Sender) serveLocked(now clock.Time, b *batch) (more bool, alarm clock.Time) {
+func (s *Sender) serveLocked(now clock.Time, b *udp.Batch) (more bool, alarm clock.Time) {
 	if s.closed {
 		return false, clock.Never
 	}
@@ -63,7 +64,7 @@ func (s *Sender) pending() bool {
 }
 
 // sendUntilStopped sends until nothing is left or something forbids it, and returns that.
-func (s *Sender) sendUntilStopped(now clock.Time, b *batch) Reason {
+func (s *Sender) sendUntilStopped(now clock.Time, b *udp.Batch) Reason {
 	if !s.pending() {
 		return none
 	}
@@ -90,10 +91,10 @@ func (s *Sender) sendUntilStopped(now clock.Time, b *batch) Reason {
 }
 
 // mayContinue says what forbids the next packet.
-func (s *Sender) mayContinue(b *batch, paced bool) Reason {
+func (s *Sender) mayContinue(b *udp.Batch, paced bool) Reason {
 	r := none
 	switch {
-	case b.full():
+	case b.Full():
 		return again
 	case !s.makeRoom():
 		r = BlockedLedger
@@ -113,7 +114,7 @@ func (s *Sender) mayContinue(b *batch, paced bool) Reason {
 }
 
 // sendOne sends at most one packet.
-func (s *Sender) sendOne(now clock.Time, b *batch) Reason {
+func (s *Sender) sendOne(now clock.Time, b *udp.Batch) Reason {
 	switch {
 	case len(s.resets) > 0:
 		return s.sendReset(now, b)
@@ -131,7 +132,7 @@ func (s *Sender) sendOne(now clock.Time, b *batch) Reason {
 }
 
 // sendPing sends a probe when there is nothing else to send.
-func (s *Sender) sendPing(now clock.Time, b *batch) Reason {
+func (s *Sender) sendPing(now clock.Time, b *udp.Batch) Reason {
 	if !s.ping {
 		s.probes = 0
 		return none
@@ -140,7 +141,7 @@ func (s *Sender) sendPing(now clock.Time, b *batch) Reason {
 	return s.sendControl(now, b, nil, claim.KindPing, 0, packet.FramePing)
 }
 
-func (s *Sender) sendReset(now clock.Time, b *batch) Reason {
+func (s *Sender) sendReset(now clock.Time, b *udp.Batch) Reason {
 	st := s.resets[0]
 	if !st.resetting { // acknowledged in the meantime
 		s.resets = s.resets[1:]
@@ -154,7 +155,7 @@ func (s *Sender) sendReset(now clock.Time, b *batch) Reason {
 }
 
 // sendControl sends a packet with a frame that consists of integers.
-func (s *Sender) sendControl(now clock.Time, b *batch, st *Stream, kind uint8, offset int64, frame byte, fields ...uint64) Reason {
+func (s *Sender) sendControl(now clock.Time, b *udp.Batch, st *Stream, kind uint8, offset int64, frame byte, fields ...uint64) Reason {
 	number, generation, ok := s.begin(now)
 	if !ok {
 		return BlockedLedger
@@ -171,8 +172,8 @@ func (s *Sender) sendControl(now clock.Time, b *batch, st *Stream, kind uint8, o
 }
 
 // open starts a packet: the header, whose variable bits follow in finishPacket.
-func (s *Sender) open(b *batch) (p []byte, header int) {
-	p = append(b.next(), 0)
+func (s *Sender) open(b *udp.Batch) (p []byte, header int) {
+	p = append(b.Next(), 0)
 	p = append(p, s.route.destConnID...)
 	p = append(p, 0, 0, 0, 0)
 	return p, len(p)
@@ -193,11 +194,11 @@ func (s *Sender) overhead(frameHeader int) int {
 }
 
 // finishPacket seals a packet that is recorded, and puts it into the batch.
-func (s *Sender) finishPacket(now clock.Time, b *batch, p []byte, header int, number, generation uint64) {
+func (s *Sender) finishPacket(now clock.Time, b *udp.Batch, p []byte, header int, number, generation uint64) {
 	p[0] = 0x40 | byte(generation&1)<<2 | (packet.NumberLength - 1) // RFC 9000 §17.3.1
 	binary.BigEndian.PutUint32(p[header-packet.NumberLength:], uint32(number))
 	p = s.seal.Seal(p, header, number, generation)
-	b.add(s.route, len(p))
+	b.Add(s.route.Route, len(p))
 
 	s.lastSent = now
 	s.probes, s.ping = max(s.probes-1, 0), false

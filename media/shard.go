@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"sluice/clock"
+	"sluice/internal/udp"
 	"sluice/track"
 )
 
 // shard is one sending goroutine with the senders that belong to it.
 type shard struct {
 	loop *Loop
+	sock udp.Socket
 	wake chan struct{} // has room for one
 
 	mu       sync.Mutex
@@ -23,13 +25,13 @@ type shard struct {
 	closed   bool
 
 	// The goroutine's own.
-	batch  *batch
+	batch  *udp.Batch
 	alarms alarms
 }
 
-func newShard(l *Loop, sock socket) *shard {
+func newShard(l *Loop, sock udp.Socket) *shard {
 	return &shard{
-		loop: l, wake: make(chan struct{}, 1), batch: newBatch(sock),
+		loop: l, sock: sock, wake: make(chan struct{}, 1), batch: udp.NewBatch(sock),
 		feeds: make(map[*track.Log]*feed), senders: make(map[*Sender]struct{}),
 	}
 }
@@ -155,7 +157,7 @@ func (sh *shard) serve(feeds []*feed, senders []*Sender) {
 		more, alarm := s.serve(now, sh.batch)
 		sh.after(s, more, alarm)
 	}
-	sh.batch.flush()
+	sh.batch.Flush()
 	clear(feeds)
 	clear(senders)
 }
@@ -166,8 +168,8 @@ func (sh *shard) after(s *Sender, more bool, alarm clock.Time) {
 		sh.enqueue(s)
 	}
 	sh.alarms.set(s, alarm)
-	if sh.batch.full() {
-		sh.batch.flush()
+	if sh.batch.Full() {
+		sh.batch.Flush()
 	}
 }
 

@@ -27,11 +27,6 @@ const (
 	DatagramClosed      // with its subscription
 
 	MTUBlackHole // the path no longer carries packets of the size it had: smaller ones from here on
-
-	WriteTooLarge // the system refused a packet as too large for the device (EMSGSIZE)
-	WriteNoBuffer // the system had no buffer (ENOBUFS)
-	WriteNoGSO    // the system refused a train of packets but took each of them: no more trains on that path
-	WriteError    // any other error of the system
 	numReasons
 )
 
@@ -41,7 +36,6 @@ var reasonNames = [numReasons]string{
 	"blocked_streams",
 	"datagram_late", "datagram_too_large", "datagram_unsupported", "datagram_queue_full", "datagram_dropped", "datagram_closed",
 	"mtu_black_hole",
-	"write_too_large", "write_no_buffer", "write_no_gso", "write_error",
 }
 
 func (r Reason) String() string {

@@ -5,10 +5,11 @@ import (
 	"sluice/claim"
 	"sluice/clock"
 	"sluice/internal/packet"
+	"sluice/internal/udp"
 )
 
 // sendStream sends the next bytes of a stream: lost ones first, because the peer waits for them in order.
-func (s *Sender) sendStream(now clock.Time, b *batch, st *Stream) Reason {
+func (s *Sender) sendStream(now clock.Time, b *udp.Batch, st *Stream) Reason {
 	defer s.ready.served(&st.unit)
 	switch {
 	case st.repairable() > 0:
@@ -34,7 +35,7 @@ func (s *Sender) dropLate(st *Stream, offset int64) bool {
 }
 
 // retransmit sends bytes again, as many as fit into a packet, and FIN if they are the stream's last.
-func (s *Sender) retransmit(now clock.Time, b *batch, st *Stream, from, n int64) Reason {
+func (s *Sender) retransmit(now clock.Time, b *udp.Batch, st *Stream, from, n int64) Reason {
 	n = min(n, int64(s.space()-packet.StreamHeaderLength(st.id(), from)))
 	number, generation, ok := s.begin(now)
 	if !ok {
@@ -53,7 +54,7 @@ func (s *Sender) retransmit(now clock.Time, b *batch, st *Stream, from, n int64)
 }
 
 // sendNew sends bytes that nobody has sent before, by the claim protocol (see claim.go).
-func (s *Sender) sendNew(now clock.Time, b *batch, st *Stream) Reason {
+func (s *Sender) sendNew(now clock.Time, b *udp.Batch, st *Stream) Reason {
 	if !st.opened && !s.openStream(st) {
 		return none
 	}
@@ -133,7 +134,7 @@ func (s *Sender) openStream(st *Stream) bool {
 }
 
 // sendStreamFrame sends a packet with a STREAM frame. The bytes are the sender's to send.
-func (s *Sender) sendStreamFrame(now clock.Time, b *batch, st *Stream, offset int64, n int, fin bool, number, generation uint64) {
+func (s *Sender) sendStreamFrame(now clock.Time, b *udp.Batch, st *Stream, offset int64, n int, fin bool, number, generation uint64) {
 	flags := uint8(claim.KindStream)
 	if fin {
 		flags |= claim.FlagFIN

@@ -26,7 +26,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&stats))
 	}
 	for reason, n := range stats.Errors {
-		ch <- prometheus.MustNewConstMetric(loopErrors, prometheus.CounterValue, float64(n), reason.String())
+		ch <- prometheus.MustNewConstMetric(loopErrors, prometheus.CounterValue, float64(n), reason)
 	}
 	s.collectFastPath(ch)
 }

@@ -1,14 +1,14 @@
-// Package packet builds QUIC packets with a short header (RFC 9000 §17.3): it writes frames, and protects packets in place
-// (RFC 9001 §5).
+// Package packet builds QUIC packets with a short header (RFC 9000 §17.3): it writes frames, and protects packets in
+// place (RFC 9001 §5).
 //
-// Of one connection, a [Sealer] holds the keys of one direction. A [Key] protects the packets of one key generation: TLS hands
-// over a traffic secret for each, from which [NewKey] derives the keys. Derive the next key, install it, and only then let
-// packet numbers of the new generation be taken. The sealer keeps the last two generations, because packets whose numbers
-// were taken before an update are sealed after it.
+// Of one connection, a [Sealer] holds the keys of one direction. A [Key] protects the packets of one key generation:
+// TLS hands over a traffic secret for each, from which [NewKey] derives the keys. Derive the next key, install it,
+// and only then let packet numbers of the new generation be taken. The sealer keeps the last two generations, because
+// packets whose numbers were taken before an update are sealed after it.
 //
-// A packet is written where it is sent from: the header with its connection ID, a packet number of [NumberLength] bytes, one
-// frame (AppendStreamHeader, AppendFrame), the data, and behind it room for [TagLength] more bytes. [Sealer.Seal] then
-// encrypts it in place. It does not allocate.
+// A packet is written where it is sent from: the header with its connection ID, a packet number of [NumberLength]
+// bytes, one frame (AppendStreamHeader, AppendFrame), the data, and behind it room for [TagLength] more bytes.
+// [Sealer.Seal] then encrypts it in place. It does not allocate.
 //
 // The types have no lock: the media sender calls a connection's sealer with its own lock held.
 //

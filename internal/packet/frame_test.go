@@ -13,7 +13,8 @@ func TestVarint(t *testing.T) {
 		want string
 	}{ // RFC 9000 §A.1 and the limits of each length
 		{0, "00"}, {37, "25"}, {63, "3f"}, {64, "4040"}, {15293, "7bbd"}, {16383, "7fff"}, {16384, "80004000"},
-		{494878333, "9d7f3e7d"}, {1<<30 - 1, "bfffffff"}, {1 << 30, "c000000040000000"}, {151288809941952652, "c2197c5eff14e88c"},
+		{494878333, "9d7f3e7d"}, {1<<30 - 1, "bfffffff"}, {1 << 30, "c000000040000000"},
+		{151288809941952652, "c2197c5eff14e88c"},
 		{1<<62 - 1, "ffffffffffffffff"},
 	} {
 		b := appendVarint(nil, v.n)

@@ -11,7 +11,8 @@ import (
 // sampleLength is how much of a packet's ciphertext the mask of its header is computed from (RFC 9001 §5.4.2).
 const sampleLength = 16
 
-// headerProtection masks headers (RFC 9001 §5.4). mask holds the sample when apply is called, and the mask when it returns.
+// headerProtection masks headers (RFC 9001 §5.4). mask holds the sample when apply is called, and the mask when it
+// returns.
 type headerProtection interface {
 	apply(mask *[sampleLength]byte)
 }

@@ -47,8 +47,8 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 // Material is the keys that a traffic secret yields (RFC 9001 §5.1).
 type Material struct{ Key, IV, HeaderProtection []byte }
 
-// Derive derives the keys of a direction from its traffic secret. Key updates do not change the header protection key: that of
-// the first generation stays in use (RFC 9001 §6.1).
+// Derive derives the keys of a direction from its traffic secret. Key updates do not change the header protection
+// key: that of the first generation stays in use (RFC 9001 §6.1).
 func Derive(suite uint16, version uint32, secret []byte) (Material, error) {
 	cs, ok := cipherSuites[suite]
 	if !ok {

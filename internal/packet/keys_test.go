@@ -21,8 +21,14 @@ var chachaVectors = []struct {
 	version                   uint32
 	iv, nonce, sealed, header string
 }{
-	{"v1", Version1, "e0459b3474bdd0e44a41c144", "e0459b3474bdd0e46d417eb0", "655e5cd55c41f69080575d7999c25a5bfb", "4cfe4189"},
-	{"v2", Version2, "a6b5bc6ab7dafce30ffff5dd", "a6b5bc6ab7dafce328ff4a29", "0ae7b6b932bc27d786f4bc2bb20f2162ba", "5558b1c6"},
+	{
+		"v1", Version1, "e0459b3474bdd0e44a41c144", "e0459b3474bdd0e46d417eb0",
+		"655e5cd55c41f69080575d7999c25a5bfb", "4cfe4189",
+	},
+	{
+		"v2", Version2, "a6b5bc6ab7dafce30ffff5dd", "a6b5bc6ab7dafce328ff4a29",
+		"0ae7b6b932bc27d786f4bc2bb20f2162ba", "5558b1c6",
+	},
 }
 
 const chachaSecret = "9ac312a7f877468ebe69422748ad00a15443f18203a07d6060f688f30f21632b"

@@ -28,8 +28,8 @@ func (s *Sealer) Install(generation uint64, k *Key) {
 // Ready reports whether the key of the first generation is installed.
 func (s *Sealer) Ready() bool { return s.header != nil }
 
-// Seal protects a packet. header is the length of its header, up to and including the packet number. The slice needs room for
-// the tag. Seal returns the whole packet.
+// Seal protects a packet. header is the length of its header, up to and including the packet number. The slice needs
+// room for the tag. Seal returns the whole packet.
 func (s *Sealer) Seal(packet []byte, header int, number, generation uint64) []byte {
 	k := s.keys[generation&3]
 	copy(s.nonce[:], k.iv[:])

@@ -71,8 +71,8 @@ func (o *Opener) block(key []byte) cipher.Block {
 	return b
 }
 
-// Open opens a packet with a connection ID of so many bytes, whose packet number fits in 32 bits. It fails the test if no key
-// opens the packet.
+// Open opens a packet with a connection ID of so many bytes, whose packet number fits in 32 bits. It fails the test
+// if no key opens the packet.
 func (o *Opener) Open(p []byte, connIDLength int) Packet {
 	o.t.Helper()
 	b := append([]byte(nil), p...)

@@ -1,6 +1,7 @@
-package media
+package udp
 
 import (
+	"bytes"
 	"net"
 	"net/netip"
 	"testing"
@@ -9,8 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+var loopback, loopback6 = &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, &net.UDPAddr{IP: net.IPv6loopback}
+
+// socketTest tests a socket that sends on a connection.
+type socketTest func(t *testing.T, s Socket, counters *Counters, c *net.UDPConn)
+
 // bothSockets runs a test with the portable socket and with the system's own.
-func bothSockets(t *testing.T, network string, address *net.UDPAddr, f func(*testing.T, socket, *writeStats, *net.UDPConn)) {
+func bothSockets(t *testing.T, network string, address *net.UDPAddr, f socketTest) {
 	for _, portable := range []bool{true, false} {
 		name := "system"
 		if portable {
@@ -22,15 +28,15 @@ func bothSockets(t *testing.T, network string, address *net.UDPAddr, f func(*tes
 				t.Skipf("no %s here: %v", network, err)
 			}
 			defer c.Close()
-			stats := new(writeStats)
-			var s socket
+			counters := new(Counters)
+			var s Socket
 			if portable {
-				s, err = newUDPSocket(c, stats)
+				s, err = newPortable(c, counters)
 			} else {
-				s, err = newSocket(c, true, stats)
+				s, err = NewSocket(c, true, counters)
 			}
 			require.NoError(t, err)
-			f(t, s, stats, c)
+			f(t, s, counters, c)
 		})
 	}
 }
@@ -56,29 +62,29 @@ func receive(t *testing.T, c *net.UDPConn, n int) (sizes []int) {
 }
 
 func TestSocket(t *testing.T) {
-	bothSockets(t, "udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, func(t *testing.T, s socket, stats *writeStats, _ *net.UDPConn) {
+	bothSockets(t, "udp4", loopback, func(t *testing.T, s Socket, counters *Counters, _ *net.UDPConn) {
 		one, oneAddr := receiver(t, "udp4", "127.0.0.1:0")
 		two, twoAddr := receiver(t, "udp4", "127.0.0.1:0")
-		r1, r2 := newRoute(s, oneAddr, nil, nil), newRoute(s, twoAddr, nil, nil)
-		b := newBatch(s)
+		r1, r2 := NewRoute(s, oneAddr, nil), NewRoute(s, twoAddr, nil)
+		b := NewBatch(s)
 		for i := range 20 {
-			copy(b.next()[:1200], content(int64(i), 1200))
-			b.add(r1, 1200)
+			copy(b.Next()[:1200], bytes.Repeat([]byte{byte(i)}, 1200))
+			b.Add(r1, 1200)
 		}
-		b.add(r1, 100)
-		b.add(r2, 300)
-		b.add(r1, 400)
-		b.flush()
+		b.Add(r1, 100)
+		b.Add(r2, 300)
+		b.Add(r1, 400)
+		b.Flush()
 		var want []int
 		for range 20 {
 			want = append(want, 1200)
 		}
 		require.Equal(t, append(want, 100, 400), receive(t, one, 22))
 		require.Equal(t, []int{300}, receive(t, two, 1))
-		st := stats.snapshot()
+		st := counters.Counts()
 		require.Equal(t, uint64(23), st.Packets)
-		require.Empty(t, st.Errors)
-		if s.trains() {
+		require.Empty(t, st.Failures)
+		if s.Trains() {
 			require.Equal(t, uint64(1), st.Calls)
 			require.Equal(t, uint64(3), st.Messages)
 		} else {
@@ -88,49 +94,49 @@ func TestSocket(t *testing.T) {
 }
 
 func TestSocketIPv6(t *testing.T) {
-	bothSockets(t, "udp6", &net.UDPAddr{IP: net.IPv6loopback}, func(t *testing.T, s socket, _ *writeStats, _ *net.UDPConn) {
+	bothSockets(t, "udp6", loopback6, func(t *testing.T, s Socket, _ *Counters, _ *net.UDPConn) {
 		c, addr := receiver(t, "udp6", "[::1]:0")
-		b := newBatch(s)
-		b.add(newRoute(s, addr, nil, nil), 50)
-		b.flush()
+		b := NewBatch(s)
+		b.Add(NewRoute(s, addr, nil), 50)
+		b.Flush()
 		require.Equal(t, []int{50}, receive(t, c, 1))
 	})
 }
 
 // A wildcard socket serves both families: IPv4 addresses are mapped.
 func TestSocketDualStack(t *testing.T) {
-	bothSockets(t, "udp", &net.UDPAddr{}, func(t *testing.T, s socket, _ *writeStats, _ *net.UDPConn) {
+	bothSockets(t, "udp", &net.UDPAddr{}, func(t *testing.T, s Socket, _ *Counters, _ *net.UDPConn) {
 		for _, v := range [][2]string{{"udp4", "127.0.0.1:0"}, {"udp6", "[::1]:0"}} {
 			c, addr := receiver(t, v[0], v[1])
-			b := newBatch(s)
-			b.add(newRoute(s, addr, nil, nil), 50)
-			b.add(newRoute(s, netip.AddrPortFrom(netip.AddrFrom16(addr.Addr().As16()), addr.Port()), nil, nil), 60)
-			b.flush()
+			b := NewBatch(s)
+			b.Add(NewRoute(s, addr, nil), 50)
+			b.Add(NewRoute(s, netip.AddrPortFrom(netip.AddrFrom16(addr.Addr().As16()), addr.Port()), nil), 60)
+			b.Flush()
 			require.Equal(t, []int{50, 60}, receive(t, c, 2))
 		}
 	})
 }
 
-// What the system refuses is counted, and hurts nobody else.
+// A message that the system refuses is counted. The others are sent.
 func TestSocketErrors(t *testing.T) {
-	bothSockets(t, "udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, func(t *testing.T, s socket, stats *writeStats, c *net.UDPConn) {
+	bothSockets(t, "udp4", loopback, func(t *testing.T, s Socket, counters *Counters, c *net.UDPConn) {
 		good, addr := receiver(t, "udp4", "127.0.0.1:0")
-		r := newRoute(s, addr, nil, nil)
-		unreachable := newRoute(s, netip.MustParseAddrPort("192.0.2.1:9"), nil, nil) // not from a loopback address
+		r := NewRoute(s, addr, nil)
+		unreachable := NewRoute(s, netip.MustParseAddrPort("192.0.2.1:9"), nil) // not from a loopback address
 		big := make([]byte, 70_000)
-		s.write([]message{
-			{route: r, data: big[:10], segment: 10, count: 1},
-			{route: r, data: big, segment: len(big), count: 1},
-			{route: unreachable, data: big[:10], segment: 10, count: 1},
-			{route: r, data: big[:20], segment: 20, count: 1},
+		s.Write([]Message{
+			{Route: r, Data: big[:10], Segment: 10, Count: 1},
+			{Route: r, Data: big, Segment: len(big), Count: 1},
+			{Route: unreachable, Data: big[:10], Segment: 10, Count: 1},
+			{Route: r, Data: big[:20], Segment: 20, Count: 1},
 		})
 		require.Equal(t, []int{10, 20}, receive(t, good, 2))
-		st := stats.snapshot()
+		st := counters.Counts()
 		require.Equal(t, uint64(2), st.Packets)
-		require.Equal(t, map[Reason]uint64{WriteTooLarge: 1, WriteError: 1}, st.Errors)
+		require.Equal(t, map[string]uint64{"write_too_large": 1, "write_error": 1}, st.Failures)
 
 		require.NoError(t, c.Close())
-		s.write([]message{{route: r, data: big[:10], segment: 10, count: 1}})
-		require.Equal(t, uint64(2), stats.snapshot().Errors[WriteError])
+		s.Write([]Message{{Route: r, Data: big[:10], Segment: 10, Count: 1}})
+		require.Equal(t, uint64(2), counters.Counts().Failures["write_error"])
 	})
 }

@@ -1,4 +1,4 @@
-package media
+package udp
 
 import (
 	"net"
@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func newLinuxSocket(t *testing.T, gso bool) (*linuxSocket, *writeStats, *net.UDPConn) {
+func newLinuxSocket(t *testing.T, gso bool) (*linuxSocket, *Counters, *net.UDPConn) {
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
-	stats := new(writeStats)
-	s, err := newSocket(c, gso, stats)
+	counters := new(Counters)
+	s, err := NewSocket(c, gso, counters)
 	require.NoError(t, err)
-	return s.(*linuxSocket), stats, c
+	return s.(*linuxSocket), counters, c
 }
 
-// A train that the system refuses goes packet by packet. Without checksums the kernel refuses to cut.
+// The packets of a train that the system refuses go one by one. Without checksums the kernel does not cut trains.
 func TestTrainRefused(t *testing.T) {
-	s, stats, c := newLinuxSocket(t, true)
+	s, counters, c := newLinuxSocket(t, true)
 	if !s.gso {
 		t.Skip("the kernel has no UDP_SEGMENT")
 	}
@@ -32,41 +32,41 @@ func TestTrainRefused(t *testing.T) {
 	}))
 	require.NoError(t, err)
 	to, addr := receiver(t, "udp4", "127.0.0.1:0")
-	r := newRoute(s, addr, nil, nil)
-	b := newBatch(s)
+	r := NewRoute(s, addr, nil)
+	b := NewBatch(s)
 	send := func() {
 		for range 3 {
-			b.add(r, 1000)
+			b.Add(r, 1000)
 		}
-		b.add(r, 500)
-		b.flush()
+		b.Add(r, 500)
+		b.Flush()
 		require.Equal(t, []int{1000, 1000, 1000, 500}, receive(t, to, 4))
 	}
 	send()
 	require.False(t, r.trains, "no more trains on this path")
-	require.Equal(t, map[Reason]uint64{WriteNoGSO: 1}, stats.snapshot().Errors)
+	require.Equal(t, map[string]uint64{"write_no_gso": 1}, counters.Counts().Failures)
 	send()
-	require.Equal(t, map[Reason]uint64{WriteNoGSO: 1}, stats.snapshot().Errors)
-	require.True(t, newRoute(s, addr, nil, nil).trains, "other paths may do better")
+	require.Equal(t, map[string]uint64{"write_no_gso": 1}, counters.Counts().Failures)
+	require.True(t, NewRoute(s, addr, nil).trains, "other paths are not affected")
 }
 
-// A train that is refused for another reason says nothing about trains.
+// A train that is refused for another reason does not turn trains off.
 func TestTrainLost(t *testing.T) {
-	s, stats, _ := newLinuxSocket(t, true)
-	r := newRoute(s, netip.MustParseAddrPort("192.0.2.1:9"), nil, nil)
+	s, counters, _ := newLinuxSocket(t, true)
+	r := NewRoute(s, netip.MustParseAddrPort("192.0.2.1:9"), nil)
 	r.trains = true
-	b := newBatch(s)
-	b.add(r, 1000)
-	b.add(r, 1000)
-	b.flush()
+	b := NewBatch(s)
+	b.Add(r, 1000)
+	b.Add(r, 1000)
+	b.Flush()
 	require.True(t, r.trains)
-	require.NotZero(t, stats.snapshot().Errors[WriteError])
+	require.NotZero(t, counters.Counts().Failures["write_error"])
 }
 
 func TestNoGSO(t *testing.T) {
-	s, stats, _ := newLinuxSocket(t, false)
-	require.False(t, s.trains())
-	require.False(t, stats.snapshot().GSO)
+	s, counters, _ := newLinuxSocket(t, false)
+	require.False(t, s.Trains())
+	require.False(t, counters.Counts().GSO)
 }
 
 // The source address that quic-go chose is used.
@@ -74,24 +74,24 @@ func TestSourceAddress(t *testing.T) {
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{})
 	require.NoError(t, err)
 	defer c.Close()
-	s, err := newSocket(c, true, new(writeStats))
+	s, err := NewSocket(c, true, new(Counters))
 	require.NoError(t, err)
 	to, addr := receiver(t, "udp4", "127.0.0.1:0")
 	oob := unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: [4]byte{127, 0, 0, 7}})
-	b := newBatch(s)
-	b.add(newRoute(s, addr, oob, nil), 100)
-	b.add(newRoute(s, addr, oob, nil), 100)
-	b.flush()
+	b := NewBatch(s)
+	b.Add(NewRoute(s, addr, oob), 100)
+	b.Add(NewRoute(s, addr, oob), 100)
+	b.Flush()
 	for range 2 {
 		_, from, err := to.ReadFromUDP(make([]byte, 200))
 		require.NoError(t, err)
 		require.Equal(t, "127.0.0.7", from.IP.String())
 	}
-	r := newRoute(s, addr, oob, nil)
+	r := NewRoute(s, addr, oob)
 	for range 5 {
-		b.add(r, 100)
+		b.Add(r, 100)
 	}
-	b.flush()
+	b.Flush()
 	for range 5 {
 		_, from, err := to.ReadFromUDP(make([]byte, 200))
 		require.NoError(t, err)

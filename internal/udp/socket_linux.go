@@ -1,4 +1,4 @@
-package media
+package udp
 
 import (
 	"encoding/binary"
@@ -12,12 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linuxSocket sends many messages per system call (sendmmsg), each of which may be a train that the kernel or the device cuts (UDP GSO).
+// linuxSocket sends many messages per system call (sendmmsg). Each may be a train, which the kernel or the device
+// cuts (UDP GSO).
 type linuxSocket struct {
-	raw   syscall.RawConn
-	ipv6  bool
-	gso   bool
-	stats *writeStats
+	raw      syscall.RawConn
+	ipv6     bool
+	gso      bool
+	counters *Counters
 
 	headers []mmsghdr
 	vectors []unix.Iovec
@@ -33,8 +34,10 @@ type mmsghdr struct {
 // controlBytes has room for the choice of a source address (IPV6_PKTINFO) and UDP_SEGMENT.
 const controlBytes = 96
 
-func newSocket(pc net.PacketConn, gso bool, stats *writeStats) (socket, error) {
-	udp, err := newUDPSocket(pc, stats)
+// NewSocket returns a socket that sends on pc, in trains if gso is set and the kernel can cut them. It does not close
+// pc.
+func NewSocket(pc net.PacketConn, gso bool, counters *Counters) (Socket, error) {
+	udp, err := newPortable(pc, counters)
 	if err != nil {
 		return nil, err
 	}
@@ -47,24 +50,24 @@ func newSocket(pc net.PacketConn, gso bool, stats *writeStats) (socket, error) {
 		return nil, err
 	}
 	s := &linuxSocket{
-		raw: raw, stats: stats,
-		headers: make([]mmsghdr, maxMessages), vectors: make([]unix.Iovec, maxMessages), control: make([][controlBytes]byte, maxMessages),
+		raw: raw, counters: counters, headers: make([]mmsghdr, maxMessages), vectors: make([]unix.Iovec, maxMessages),
+		control: make([][controlBytes]byte, maxMessages),
 	}
 	err = raw.Control(func(fd uintptr) {
 		domain, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
 		s.ipv6 = err == nil && domain == unix.AF_INET6
 		_, err = unix.GetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT) // since Linux 4.18
 		s.gso = gso && err == nil
-		stats.gso.Store(s.gso)
+		counters.gso.Store(s.gso)
 	})
 	return s, err
 }
 
-func (s *linuxSocket) trains() bool { return s.gso }
+func (s *linuxSocket) Trains() bool { return s.gso }
 
-// name returns the address as a sockaddr of the socket's family.
-func (s *linuxSocket) name(r *route) []byte {
-	a, port := r.remote.Addr(), r.remote.Port()
+// Name returns the address as a sockaddr of the socket's family.
+func (s *linuxSocket) Name(remote netip.AddrPort) []byte {
+	a, port := remote.Addr(), remote.Port()
 	if !s.ipv6 {
 		b := make([]byte, unix.SizeofSockaddrInet4)
 		binary.NativeEndian.PutUint16(b, unix.AF_INET)
@@ -93,17 +96,17 @@ func zoneIndex(a netip.Addr) uint32 {
 	return uint32(i.Index)
 }
 
-func (s *linuxSocket) write(messages []message) {
+func (s *linuxSocket) Write(messages []Message) {
 	for i := range messages {
 		s.prepare(i, &messages[i])
 	}
 	for sent := 0; sent < len(messages); {
 		n, err := s.sendmmsg(sent, len(messages))
 		for i := range n {
-			s.stats.sent(&messages[sent+i], messages[sent+i].count, nil)
+			s.counters.wrote(messages[sent+i].Count, nil)
 		}
 		sent += n
-		if err != nil { // of the message after those
+		if err != nil { // of the next message
 			s.refused(&messages[sent], sent, err)
 			sent++
 		}
@@ -111,13 +114,13 @@ func (s *linuxSocket) write(messages []message) {
 }
 
 // prepare makes the header of a message.
-func (s *linuxSocket) prepare(i int, m *message) {
+func (s *linuxSocket) prepare(i int, m *Message) {
 	v, h := &s.vectors[i], &s.headers[i]
-	v.Base = unsafe.SliceData(m.data)
-	v.SetLen(len(m.data))
+	v.Base = unsafe.SliceData(m.Data)
+	v.SetLen(len(m.Data))
 	*h = mmsghdr{}
-	h.Name = unsafe.SliceData(m.route.name)
-	h.Namelen = uint32(len(m.route.name))
+	h.Name = unsafe.SliceData(m.Route.name)
+	h.Namelen = uint32(len(m.Route.name))
 	h.Iov = v
 	h.SetIovlen(1)
 	if c := s.controlFor(i, m); len(c) > 0 {
@@ -127,9 +130,9 @@ func (s *linuxSocket) prepare(i int, m *message) {
 }
 
 // controlFor makes the control messages of a message.
-func (s *linuxSocket) controlFor(i int, m *message) []byte {
-	c := append(s.control[i][:0], m.route.oob...)
-	if m.count == 1 {
+func (s *linuxSocket) controlFor(i int, m *Message) []byte {
+	c := append(s.control[i][:0], m.Route.oob...)
+	if m.Count == 1 {
 		return c
 	}
 	at := len(c)
@@ -137,16 +140,18 @@ func (s *linuxSocket) controlFor(i int, m *message) []byte {
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&c[at]))
 	h.Level, h.Type = unix.SOL_UDP, unix.UDP_SEGMENT
 	h.SetLen(unix.CmsgLen(2))
-	binary.NativeEndian.PutUint16(c[at+unix.CmsgLen(0):], uint16(m.segment))
+	binary.NativeEndian.PutUint16(c[at+unix.CmsgLen(0):], uint16(m.Segment))
 	return c
 }
 
-// sendmmsg sends prepared messages, waiting for the socket if it has no room. It returns how many were sent before an error.
+// sendmmsg sends the prepared messages from and up to these indices. It waits if the socket has no room. It returns
+// how many were sent before an error.
 func (s *linuxSocket) sendmmsg(from, to int) (n int, err error) {
 	werr := s.raw.Write(func(fd uintptr) bool {
 		for {
-			s.stats.calls.Add(1)
-			r, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&s.headers[from])), uintptr(to-from), 0, 0, 0)
+			s.counters.calls.Add(1)
+			r, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&s.headers[from])),
+				uintptr(to-from), 0, 0, 0)
 			switch errno {
 			case 0:
 				n, err = int(r), nil
@@ -166,25 +171,25 @@ func (s *linuxSocket) sendmmsg(from, to int) (n int, err error) {
 	return n, err
 }
 
-// refused deals with a message that the system did not take. If it was a train, its packets go one by one; when they pass, the device
-// cannot cut trains.
-func (s *linuxSocket) refused(m *message, i int, err error) {
-	if m.count == 1 || !errors.Is(err, unix.EIO) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EMSGSIZE) {
-		s.stats.sent(m, m.count, err)
+// refused counts a message that the system did not take. The packets of a train are sent again one by one. If the
+// system takes each of them, the device cannot cut trains.
+func (s *linuxSocket) refused(m *Message, i int, err error) {
+	if m.Count == 1 || !errors.Is(err, unix.EIO) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EMSGSIZE) {
+		s.counters.wrote(m.Count, err)
 		return
 	}
 	passed := true
-	for data := m.data; len(data) > 0; {
-		n := min(m.segment, len(data))
-		one := message{route: m.route, data: data[:n], segment: n, count: 1}
+	for data := m.Data; len(data) > 0; {
+		n := min(m.Segment, len(data))
+		one := Message{Route: m.Route, Data: data[:n], Segment: n, Count: 1}
 		s.prepare(i, &one)
 		_, err := s.sendmmsg(i, i+1)
-		s.stats.sent(&one, 1, err)
+		s.counters.wrote(1, err)
 		passed = passed && err == nil
 		data = data[n:]
 	}
 	if passed {
-		m.route.trains = false
-		s.stats.errors[WriteNoGSO].Add(1)
+		m.Route.trains = false
+		s.counters.failures[NoGSO].Add(1)
 	}
 }
