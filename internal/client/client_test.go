@@ -213,7 +213,7 @@ func TestRunEndsWhileMoving(t *testing.T) {
 	})
 }
 
-// When the context is done, Serve may still end what it does in good order.
+// When the context is done, Serve still has time to finish.
 func TestRunIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &clienttest.Relay{}

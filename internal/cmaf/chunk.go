@@ -18,7 +18,7 @@ type Chunk struct {
 }
 
 // ParseChunk reads the description of a MoQ object with one or more chunks of a single track, one after the other
-// (draft-ietf-moq-cmsf, Object Packaging). Other boxes around them are skipped. The media itself is not looked at.
+// (draft-ietf-moq-cmsf, Object Packaging). Other boxes around them are skipped. The media itself is not parsed.
 func (in *Init) ParseChunk(object []byte) (Chunk, error) {
 	c := Chunk{Data: object}
 	for x, err := range boxes(object) {

@@ -82,8 +82,8 @@ func (b *broadcast) add(cfg *Config, name string, priority uint8, static bool) (
 	return t, nil
 }
 
-// trackProperties are those of draft §12 that the broadcast needs. Delivery timeouts are for media only. Catalogs and
-// the init segment can have new groups whenever a subscriber asks for one.
+// trackProperties returns the properties of a track (draft §12). Media have delivery timeouts. Catalogs and the init
+// segment have new groups whenever a subscriber requests one.
 func trackProperties(cfg *Config, priority uint8, static bool) (moqt.Properties, error) {
 	pairs := []moqt.KeyValuePair{{Type: moqt.PropertyDefaultPublisherPriority, Value: uint64(priority)}}
 	if static {

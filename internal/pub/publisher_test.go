@@ -61,7 +61,7 @@ func (p *peer) HandleTrackStatus(s *session.IncomingTrackStatus) {
 	require.NoError(p.t, s.OK(moqt.Parameters{LargestObject: p.known}, nil))
 }
 
-// start runs a publisher of the clip whose relay is p. It has to be called in a bubble of synctest.
+// start runs a publisher of the clip whose relay is p. It must be called in a bubble of synctest.
 func (p *peer) start(t *testing.T, cfg Config) *peer {
 	t.Helper()
 	p.t, p.offers, p.done = t, make(chan *session.Subscription, 8), make(chan error, 1)
@@ -493,7 +493,7 @@ func TestPublisherEndsDespiteAStalledInput(t *testing.T) {
 	})
 }
 
-// A subscriber that does not read loses what is older than the delivery timeout, and only that.
+// A subscriber that does not read misses the objects older than the delivery timeout, and no others.
 func TestPublisherDeliveryTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := (&peer{}).start(t, Config{ObjectTimeout: 500 * time.Millisecond})

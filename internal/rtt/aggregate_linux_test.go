@@ -28,7 +28,7 @@ func (s *script) echo(ms float64, seq uint16, to string, rtt float64) {
 	s.ip(ms+rtt, wire.Echo{ID: 1, Seq: seq, Length: 56, Reply: true}.Between(host, from))
 }
 
-// aggregatedOf returns what is written of a capture, without dates and the first line.
+// aggregatedOf returns the text of a capture's aggregates, without hours, minutes and the first line.
 func aggregatedOf(t *testing.T, cfg Config, write func(*script)) string {
 	t.Helper()
 	requireKernel(t)

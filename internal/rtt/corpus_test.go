@@ -300,7 +300,7 @@ func (s *script) spin(path wire.SpinPath) {
 	}
 }
 
-// TestCorpus replays each capture and compares what is measured with the file beside it.
+// TestCorpus replays each capture and compares the samples and flow events with the file beside it.
 func TestCorpus(t *testing.T) {
 	requireKernel(t)
 	for name, c := range corpus {
@@ -325,7 +325,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// replayed returns what is written in JSON lines of a capture.
+// replayed returns the JSON lines of a capture.
 func replayed(t testing.TB, cfg Config, capture []byte) []byte {
 	var out bytes.Buffer
 	w, err := output.New(output.JSONL, func() (io.WriteCloser, error) { return nopCloser{&out}, nil })
@@ -371,7 +371,7 @@ func rttsOf(t testing.TB, cfg Config, capture []byte) (list []string) {
 	return list
 }
 
-// No file of testdata is left over from a capture that is no more.
+// Every capture in testdata belongs to a test.
 func TestCorpusIsComplete(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.pcap")
 	require.NoError(t, err)

@@ -195,7 +195,7 @@ func TestClearErrors(t *testing.T) {
 	require.NoError(t, first.Close())
 }
 
-// Without capabilities one line says what is missing. The thread that gives them up ends with its goroutine.
+// Without capabilities, one line names the missing ones. The thread that gives them up ends with its goroutine.
 func TestMissingCapabilities(t *testing.T) {
 	requireKernel(t)
 	failed := make(chan error)

@@ -98,7 +98,7 @@ func TestSpinBitOfQuinn(t *testing.T) {
 			if test.spins {
 				require.NotZero(t, spun)
 			} else {
-				require.Zero(t, spun, "what is random must not be taken for spinning")
+				require.Zero(t, spun, "a random bit is not classified as spinning")
 			}
 		})
 	}

@@ -145,7 +145,7 @@ func (e *refEnd) answered(at time.Time, tcp *layers.TCP, tsecr uint32) (time.Dur
 	return at.Sub(since), true
 }
 
-// beginsNewest says whether the segment is the first one with the newest timestamp.
+// beginsNewest reports whether the segment is the first one with the newest timestamp.
 func (e *refEnd) beginsNewest(i int) bool {
 	return e.segments[i].tsval == e.newest && (i == 0 || e.segments[i-1].tsval != e.newest)
 }
@@ -172,7 +172,7 @@ func referenceSequence(packets []pcap.Packet) (samples []refSample) {
 		}
 		e := ends[to]
 		if acked, any := answered[to]; !tcp.ACK || any && !newer(tcp.Ack, acked) {
-			continue // nothing new, or overtaken on its way
+			continue // nothing new, or out of order
 		}
 		answered[to] = tcp.Ack
 		if !newer(tcp.Ack, e.twice) {

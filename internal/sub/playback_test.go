@@ -47,7 +47,7 @@ func publish(t *testing.T, r *clienttest.Relay, cfg pub.Config) (done chan error
 	return done
 }
 
-// play plays into memory and returns what came.
+// play plays into memory and returns the media.
 func play(t *testing.T, r *clienttest.Relay, cfg Config) ([]byte, Result, error) {
 	t.Helper()
 	var out bytes.Buffer

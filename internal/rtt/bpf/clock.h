@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Time comes from the kernel's monotonic clock, or with the packet when a capture is replayed or a test sets it.
+// Time is the kernel's monotonic clock, or that of the packet when a capture is replayed or a test sets it.
 #pragma once
 
 #include "settings.h"
 
 struct replayed {
 	u64 now; // ns
-	u32 length; // of the packet on the wire, from its link header on; it may be captured in part
+	u32 length; // of the packet on the wire, with its link header; a capture may have a part of it
 	u32 pad;
 };
 

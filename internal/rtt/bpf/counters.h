@@ -6,12 +6,12 @@
 
 enum outcome {
 	OUTCOME_CONTINUE, // not an exit: the next parser goes on
-	// The packet belongs to what is measured.
+	// The packet is measured.
 	OUTCOME_TCP,
 	OUTCOME_ICMP,
 	OUTCOME_DNS,
 	OUTCOME_QUIC,
-	// It is sound, but not measured.
+	// It is well-formed, but not measured.
 	OUTCOME_NOT_IP,
 	OUTCOME_OTHER_PROTOCOL, // or one that is switched off
 	OUTCOME_FRAGMENT,
@@ -24,7 +24,7 @@ enum outcome {
 	OUTCOME_ICMP_NO_FLOW,
 	OUTCOME_UDP_OTHER,
 	OUTCOME_DNS_OTHER, // not a standard query of one question, or its response
-	OUTCOME_DNS_NO_QUERY, // a response to nothing that is known
+	OUTCOME_DNS_NO_QUERY, // a response without a known query
 	OUTCOME_QUIC_NO_FLOW, // looks like QUIC, but its handshake was not seen
 	OUTCOME_FLOWS_FULL,
 	OUTCOME_QUERIES_FULL,
@@ -50,12 +50,12 @@ enum tally {
 	TALLY_FLOWS_EXPIRED,
 	TALLY_FLOWS_FULL,
 	TALLY_STAMPS,
-	TALLY_STAMPS_EVICTED, // a stamp that could still be answered gave way to a newer one
+	TALLY_STAMPS_EVICTED, // a stamp that could still be answered was replaced by a newer one
 	TALLY_STAMPS_LIMITED, // not taken, because of the rate limit
 	TALLY_STAMPS_AMBIGUOUS, // withdrawn, because their packet was sent twice
 	TALLY_RTTS,
 	TALLY_RTTS_TIGHTENED, // a later packet that the same ACK covers bounds the RTT better
-	TALLY_RTTS_LATE, // not reported: older than a stamp may be
+	TALLY_RTTS_LATE, // not reported: longer than the lifetime of a stamp
 	TALLY_RTTS_AMBIGUOUS, // not reported: the reply may answer either of two packets
 	TALLY_RETRANSMISSIONS,
 	TALLY_QUERIES_FULL,
@@ -121,7 +121,7 @@ INLINE void tally(enum tally which)
 	tally_add(which, 1);
 }
 
-// tally_interrupted adds to a tally of which packets, iterators and the flush all make use: one can interrupt another.
+// tally_interrupted adds to a tally that packets, iterators and the flush share: they can interrupt one another.
 INLINE void tally_interrupted(enum tally which, u64 n)
 {
 	struct counter_set *c = counters_get();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// A cursor walks the headers of a packet. Bytes are read from the linear part if they are there, else by a helper, so
-// that a payload in page fragments is read too and no packet is ever changed.
+// A cursor walks the headers of a packet. Bytes are read from the linear part, or by a helper if they are in page
+// fragments. No packet is ever changed.
 #pragma once
 
 #include "clock.h"
@@ -38,13 +38,13 @@ INLINE void cursor_of_xdp(struct cursor *c, struct xdp_md *xdp)
 	c->xdp = true;
 }
 
-// cursor_copy copies n bytes, a number that need not be constant but has bounds that the verifier knows.
+// cursor_copy copies n bytes. n need not be constant, but the verifier must know its bounds.
 INLINE bool cursor_copy(const struct cursor *c, u32 at, void *to, u32 n)
 {
 	return (c->xdp ? bpf_xdp_load_bytes(c->ctx, at, to, n) : bpf_skb_load_bytes(c->ctx, at, to, n)) == 0;
 }
 
-// cursor_read copies n bytes, a constant, from offset at.
+// cursor_read copies n bytes from offset at. n is constant.
 INLINE bool cursor_read(const struct cursor *c, u32 at, void *to, const u32 n)
 {
 	void *from;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// DNS messages (RFC 1035 §4): the header, and a hash of the question. Of a name no more than that is kept.
+// DNS messages (RFC 1035 §4): the header, and a hash of the question. The names themselves are not kept.
 #pragma once
 
 #include "udp.h"
@@ -59,7 +59,7 @@ INLINE struct dns_question *dns_question_get(void)
 	return bpf_map_lookup_elem(&questions, &zero);
 }
 
-// dns_skip_name leaves q->at behind the name. A name in a question is not compressed: nothing precedes it.
+// dns_skip_name moves q->at past the name. A name in a question is not compressed: nothing precedes it.
 INLINE bool dns_skip_name(struct dns_question *q)
 {
 	u32 at;
@@ -80,8 +80,8 @@ INLINE bool dns_skip_name(struct dns_question *q)
 	return false;
 }
 
-// dns_fold hashes the first n bytes, a word at a time, without regard to case: a resolver may answer in another (that
-// bit 5 of other characters is ignored as well does no harm).
+// dns_fold hashes the first n bytes, a word at a time. It ignores case, which a resolver may change, and thereby bit 5
+// of other characters, which does no harm.
 INLINE u64 dns_fold(const struct dns_question *q, u32 n)
 {
 	u64 hash = n, word;
@@ -114,8 +114,8 @@ GLOBAL enum outcome dns_hash(struct dns_message *m)
 	return OUTCOME_CONTINUE;
 }
 
-// dns_is_query says whether flags and counts are those of a standard query, which has nothing but a question and
-// perhaps additional records (EDNS, RFC 6891).
+// dns_is_query reports whether flags and counts are those of a standard query, which has a question and
+// perhaps additional records (EDNS, RFC 6891), but nothing else.
 INLINE bool dns_is_query(const struct dns_header *h, u16 flags)
 {
 	return !(flags & (DNS_RESPONSE | DNS_NOT_IN_QUERY)) && !h->answers && !h->authorities;

@@ -7,22 +7,22 @@
 
 #define QUERY_TIMEOUT (10 * SECOND)
 
-// DNS_MESSAGES_MAX is how many messages of a TCP segment are looked at: clients pipeline few (RFC 7766 §6.2.1).
+// DNS_MESSAGES_MAX is how many messages of a TCP segment are measured: clients pipeline few (RFC 7766 §6.2.1).
 #define DNS_MESSAGES_MAX 4
 
 struct query_key {
 	struct flow_key flow;
 	u64 question;
 	u16 id;
-	u8 side; // that asked
+	u8 side; // that sent the query
 	u8 pad[5];
 };
 _Static_assert(sizeof(struct query_key) == 64, "query_key has no hidden padding");
 
 struct query {
-	u64 time; // of the first, ns
-	u32 sent; // times
-	u32 bytes; // of all of them
+	u64 time; // of the first query, ns
+	u32 sent; // number of queries
+	u32 bytes; // of all queries
 };
 
 struct {
@@ -32,7 +32,7 @@ struct {
 	__type(value, struct query);
 } queries SEC(".maps");
 
-// query_new remembers a query. A second one of the same key makes the latency ambiguous.
+// query_new stores a query. A second query with the same key makes the latency ambiguous.
 INLINE enum outcome query_new(struct packet *p, const struct query_key *key, u32 bytes)
 {
 	struct query new = { .time = packet_time(p), .sent = 1, .bytes = bytes };
@@ -78,7 +78,7 @@ INLINE void query_report(struct packet *p, const struct query_key *key, const st
 	event_send(e, packet_time(p));
 }
 
-// query_answer measures the latency of the query that a response is to.
+// query_answer measures the latency of a response's query.
 INLINE enum outcome query_answer(struct packet *p, const struct query_key *key, const struct dns_message *m)
 {
 	struct query *q = bpf_map_lookup_elem(&queries, key), query;
@@ -151,8 +151,8 @@ INLINE enum outcome dns_over_udp(struct cursor *c, struct packet *p)
 	return c->xdp ? dns_message_xdp(c->ctx, p, p->at, p->payload) : dns_message_skb(c->ctx, p, p->at, p->payload);
 }
 
-// dns_over_tcp walks the messages of a segment, each behind its length (RFC 1035 §4.2.2). A segment that does not begin
-// with a message matches nothing; the last message may go on in the next segment if its question is complete.
+// dns_over_tcp walks the messages of a segment, each after its length (RFC 1035 §4.2.2). A segment that does not begin
+// with a message matches nothing. The last message may continue in the next segment if its question is complete.
 INLINE enum outcome dns_over_tcp(struct cursor *c, struct packet *p, u32 at)
 {
 	u32 end = at + p->payload, left, n;
@@ -166,7 +166,7 @@ INLINE enum outcome dns_over_tcp(struct cursor *c, struct packet *p, u32 at)
 		left = end - at;
 		n = bpf_ntohs(length);
 		if (n > left && port_to(p) == DNS_PORT)
-			break; // a query is never cut: it would be mistaken for one if it is the middle of something else
+			break; // a cut query is not measured: these may be bytes from the middle of a message
 		left = n < left ? n : left;
 		outcome = c->xdp ? dns_message_xdp(c->ctx, p, at, left) : dns_message_skb(c->ctx, p, at, left);
 		at += n;

@@ -15,7 +15,7 @@ import (
 
 var resolver = netip.MustParseAddrPort("10.0.0.2:53")
 
-// asked is a query of the client, told a message of the resolver.
+// asked is a query of the client, told a response of the resolver.
 func asked(at float64, d wire.DNS) moment {
 	return moment{ms(at), wire.UDP(client, resolver, d.Message())}
 }

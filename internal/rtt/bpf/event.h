@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Events go to userspace through a ring buffer, several at once: each CPU collects a batch. When the ring is full they
+// Events go to user space through a ring buffer, several at once: each CPU collects a batch. When the ring is full they
 // are dropped and counted.
 #pragma once
 
@@ -34,7 +34,7 @@ enum method {
 	METHOD_SPIN,
 };
 
-// An RTT is that of packets from destination to source and of the replies: the source is the host that replied.
+// An RTT is the time from a packet of the destination to its reply: the source is the host that replied.
 struct event {
 	u64 time; // ns
 	union address source;
@@ -70,13 +70,13 @@ enum event_flag {
 };
 
 #define BATCH_MAX 16
-// A batch that is not full is handed over this long after its first event, by the next packet or by userspace.
+// A batch that is not full is handed over this long after its first event, by the next packet or by user space.
 #define BATCH_DELAY (50 * MILLISECOND)
 
 struct batch {
-	u64 since; // when its first event was put in
+	u64 since; // time of its first event
 	u32 used;
-	u32 busy; // being changed
+	u32 busy; // it is being changed
 	struct event events[BATCH_MAX];
 };
 
@@ -92,8 +92,8 @@ struct {
 	__uint(max_entries, 4096);
 } events SEC(".maps");
 
-// An event is put together here. Packets on one CPU come one after the other; an iterator can be interrupted by one, so
-// it has an event of its own.
+// An event is built here. Packets on one CPU come one after the other. An iterator can be interrupted by a packet, and
+// has an event of its own.
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2);

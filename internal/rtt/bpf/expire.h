@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// The clean-up of the tables. Userspace runs it every interval, as iterators over the maps: in process context, so that
-// a large table holds up no packet.
+// The clean-up of the tables. User space runs it every interval, as iterators over the maps: in process context, so
+// that a large table holds up no packet.
 #pragma once
 
 #include "dns_rtt.h"
@@ -33,7 +33,7 @@ INLINE void flow_expire_side(const struct flow_key *key, const struct flow *f, u
 	event_send(e, now);
 }
 
-// flow_expire deletes the flow if its time is up.
+// flow_expire deletes the flow if it has timed out.
 INLINE void flow_expire(const struct flow_key *key, const struct flow *f, u64 now)
 {
 	u64 seen = f->side[0].seen > f->side[1].seen ? f->side[0].seen : f->side[1].seen;

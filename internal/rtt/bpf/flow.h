@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// The flow table: one entry for both directions. A side is one of a flow's two ends: what it sent, what is outstanding
-// of that, and the RTT of what was answered.
+// The flow table: one entry for both directions. A side is one of a flow's two ends: the packets that it sent, which of
+// them wait for a reply, and the RTT of the others.
 #pragma once
 
 #include "packet.h"
@@ -12,14 +12,14 @@ enum open_reason {
 };
 
 enum side_state {
-	SIDE_IDLE, // sent nothing that wants a reply
+	SIDE_IDLE, // sent nothing that needs a reply
 	SIDE_WAITING, // for the first reply
 	SIDE_OPEN,
 	SIDE_CLOSED,
 };
 
 struct side {
-	u64 first; // when its first packet that wants a reply was seen, ns
+	u64 first; // when its first packet that needs a reply was seen, ns
 	u64 seen; // when its last packet was seen, by the coarse clock
 	u64 stamped; // when its last stamp was due: the clock of the rate limit
 	u64 packets;
@@ -29,8 +29,8 @@ struct side {
 	u32 id; // newest identifier: TSval, ICMP sequence number
 	volatile u32 stamped_id; // newest identifier that was stamped
 	// The two directions of a flow may be on two CPUs. Each of these is only changed by the packets of one direction.
-	volatile u32 stamps; // of its packets, less those withdrawn
-	u32 settled; // of those: answered, or no longer waited for
+	volatile u32 stamps; // of its packets, without withdrawn ones
+	u32 settled; // number of these that were answered, or will not be
 	u8 state;
 	u8 open_reason;
 	bool identified; // id is valid
@@ -39,7 +39,7 @@ struct side {
 };
 _Static_assert(sizeof(struct side) == 7 * 8 + 4 * 4 + 8, "side has no hidden padding");
 
-// What only TCP needs to know of a side. Sequence numbers are as on the wire, in host order.
+// The TCP state of a side. Sequence numbers are as on the wire, in host order.
 struct tcp_side {
 	u64 newest_at; // when sequence_end was sent; 0 if nothing waited for a reply then
 	u64 tick_at; // when the first packet of timestamp id was sent; 0 also if that was a retransmission
@@ -49,7 +49,7 @@ struct tcp_side {
 	u32 acknowledged; // by the other side; changed by its packets
 	u32 retransmissions;
 	bool sequenced; // sequence_end is valid
-	bool greeted; // its SYN was seen, so that it sent nothing before
+	bool greeted; // its SYN was seen: it sent nothing before
 	u8 kind; // of its last stamp: enum stamp_kind
 	u8 pad[1];
 };
@@ -61,9 +61,9 @@ struct spin {
 	u64 changed; // when it changed at all, or was first seen
 	u32 run; // packets since then
 	u32 previous_run; // packets between the last two changes
-	u32 packets; // between all changes that are remembered
+	u32 packets; // between all changes that count
 	u32 wander; // by how much successive runs differed, summed up
-	u32 changes; // that are remembered
+	u32 changes; // that count
 	u8 value;
 	bool seen; // value is valid
 	u8 strayed; // bit i: the value also changed out of turn around edge i, which is not trusted
@@ -84,7 +84,7 @@ enum spin_class {
 	SPIN_RANDOM,
 };
 
-// What only QUIC needs. The opener is the side whose Initial was seen first, the client unless that one was missed.
+// The QUIC state of a flow. The opener is the side whose Initial was seen first: the client, unless that was missed.
 struct quic {
 	u64 initial; // when the opener's first Initial was seen, ns
 	u64 heard[2]; // when a side's last long header was seen
@@ -100,13 +100,13 @@ struct quic {
 	u8 below; // consecutive samples rejected by base
 	u16 edges; // in turn
 	u16 strays; // out of turn
-	u8 spun; // bit i: the RTTs of side i are those of the spin bit, no longer of the handshake
+	u8 spun; // bit i: the RTTs of side i are from the spin bit, not from the handshake
 	u8 pad[5];
 };
 _Static_assert(sizeof(struct quic) == 5 * 8 + 8 + 96 + 16, "quic has no hidden padding");
 
 struct flow {
-	u32 id; // never 0, never used again while its stamps live
+	u32 id; // never 0, and not used again before its stamps have expired
 	u32 pad;
 	struct side side[2];
 	union {
@@ -122,7 +122,7 @@ struct {
 	__type(value, struct flow);
 } flows SEC(".maps");
 
-// Addresses of this host, kept up to date by userspace.
+// Addresses of this host, kept up to date by user space.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -130,7 +130,7 @@ struct {
 	__type(value, u8);
 } local_addresses SEC(".maps");
 
-// A new flow is put together here: it is too large for the stack.
+// A new flow is built here: it is too large for the stack.
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -150,8 +150,8 @@ INLINE bool is_local(const union address *a)
 	return !config.local && bpf_map_lookup_elem(&local_addresses, a);
 }
 
-// for_this_host says whether the packet arrives for this host, and what does is not stamped: its RTT is this host's own
-// delay.
+// for_this_host reports whether the packet arrives for this host. Such packets are not stamped: their RTT is this
+// host's own delay.
 INLINE bool for_this_host(const struct packet *p)
 {
 	return !p->egress && is_local(&p->key.address[other(p->side)]);
@@ -166,11 +166,11 @@ INLINE struct flow *flow_create(const struct packet *p)
 	if (!new)
 		return NULL;
 	__builtin_memset(new, 0, sizeof(*new));
-	// Two bits of a stamp's owner say which side and which kind of identifier.
+	// Two bits of a stamp's owner are the side and the kind of identifier.
 	new->id = (__sync_fetch_and_add(&last_flow_id, 1) & 0x3fffffff) + 1;
 	new->side[0].to_local = is_local(&p->key.address[1]);
 	new->side[1].to_local = is_local(&p->key.address[0]);
-	// BPF_NOEXIST: of two packets on two CPUs one wins, and both then find its entry.
+	// BPF_NOEXIST: of two packets on two CPUs one adds the entry, and both then find it.
 	if (bpf_map_update_elem(&flows, &p->key, new, BPF_NOEXIST) == 0)
 		tally(TALLY_FLOWS_CREATED);
 	new = flow_find(p);
@@ -179,7 +179,7 @@ INLINE struct flow *flow_create(const struct packet *p)
 	return new;
 }
 
-// flow_side returns a side of the flow by a number that the verifier need not know.
+// flow_side returns a side of the flow. The verifier need not know the number.
 INLINE struct side *flow_side(struct flow *f, u8 side)
 {
 	return &f->side[side & 1];
@@ -195,7 +195,7 @@ INLINE void flow_count(const struct packet *p, struct flow *f)
 	s->seen = clock_coarse();
 }
 
-// flow_await notes that a side has sent something that wants a reply.
+// flow_await notes that a side has sent a packet that needs a reply.
 INLINE void flow_await(struct packet *p, struct side *s, enum open_reason reason)
 {
 	if (s->state != SIDE_IDLE)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// IPv4 (RFC 791) and IPv6 with its extension headers (RFC 8200). Fragments and encapsulated packets are told apart
-// from what can be measured, never looked into.
+// IPv4 (RFC 791) and IPv6 with its extension headers (RFC 8200). Fragments and encapsulated packets are recognised, but
+// not parsed further.
 #pragma once
 
 #include "packet.h"
@@ -73,8 +73,8 @@ INLINE bool is_tunnel(u8 protocol)
 	       protocol == IP_L2TP || protocol == IP_MPLS;
 }
 
-// ip_ends sets the transport's place: length bytes from the cursor on, all of which must be in the packet. A length of
-// 0 is that of a packet over 64 KiB, which only segmentation offload makes: its true length is the packet's.
+// ip_ends sets the position of the transport: length bytes from the cursor on, which must be in the packet. A packet
+// over 64 KiB, which only segmentation offload makes, has a length of 0: its true length is the frame's.
 INLINE bool ip_ends(const struct cursor *c, struct packet *p, bool oversize, u32 length)
 {
 	if (c->at > c->length)
@@ -112,7 +112,7 @@ INLINE enum outcome ipv4_parse(struct cursor *c, struct packet *p)
 	return bpf_ntohs(h.fragment) & (IPV4_MORE_FRAGMENTS | IPV4_FRAGMENT_OFFSET) ? OUTCOME_FRAGMENT : OUTCOME_CONTINUE;
 }
 
-// The walk over extension headers keeps its position in memory, where the verifier does not follow it.
+// The walk over extension headers keeps its position in memory, where the verifier does not track it.
 struct ipv6_walk {
 	volatile u32 at; // of the next header
 	volatile u8 type; // of the next header
@@ -169,7 +169,7 @@ GLOBAL enum outcome ipv6_walk_xdp(struct xdp_md *xdp, struct ipv6_walk *w)
 	return ipv6_walk(xdp, true, w);
 }
 
-// ipv6_extensions leaves the cursor behind the last extension header and sets *next to the type of what follows.
+// ipv6_extensions moves the cursor past the last extension header and sets *next to the type of the next header.
 INLINE enum outcome ipv6_extensions(struct cursor *c, u8 *next)
 {
 	struct ipv6_walk w = { .at = c->at, .type = *next };
@@ -211,7 +211,7 @@ INLINE enum outcome ipv6_parse(struct cursor *c, struct packet *p)
 	return OUTCOME_CONTINUE;
 }
 
-// ip_parse leaves the cursor at the transport header.
+// ip_parse moves the cursor to the transport header.
 INLINE enum outcome ip_parse(struct cursor *c, struct packet *p)
 {
 	enum outcome outcome = p->ipv6 ? ipv6_parse(c, p) : ipv4_parse(c, p);

@@ -66,6 +66,6 @@ var Tallies = [...]Counter{
 	{"spin-disturbed", "QUIC spin bit samples rejected because a stray edge came between"},
 	{"spin-below-base", "QUIC spin bit samples rejected because they are far below the handshake's RTT"},
 	{"prefixes-full", "prefixes that found no place in the prefix table"},
-	{"events", "events handed to userspace"},
-	{"events-lost", "events dropped because userspace was too slow"},
+	{"events", "events handed to user space"},
+	{"events-lost", "events dropped because user space was too slow"},
 }

@@ -15,7 +15,7 @@ type Limits struct {
 	Stamps         uint32 // packets that wait for their reply at a time; rounded up to a power of two
 	Prefixes       uint32 // at a time
 	LocalAddresses uint32 // addresses of this host
-	RingBytes      uint32 // of events on their way to userspace; a power of two and a multiple of the page size
+	RingBytes      uint32 // of events on their way to user space; a power of two and a multiple of the page size
 }
 
 // stampWays is the number of stamps in an element of the stamps map.
@@ -77,13 +77,13 @@ func size(spec *ebpf.CollectionSpec, s MonitorSettings, l Limits) {
 	set(MonitorMapFlows, flows, l.Flows)
 	set(MonitorMapQueries, s.Dns != 0, l.Queries)
 	set(MonitorMapStamps, s.Tcp != 0 || s.Icmp != 0, s.StampSets)
-	set(MonitorMapPrefixTraffic, s.Aggregate != 0, l.Prefixes+2) // and those of all addresses
+	set(MonitorMapPrefixTraffic, s.Aggregate != 0, l.Prefixes+2) // and the two of all addresses
 	set(MonitorMapPrefixRtts, s.Aggregate != 0, l.Prefixes+2)
 	set(MonitorMapLocalAddresses, s.Local == 0, l.LocalAddresses)
 	set(MonitorMapEvents, s.Events != 0, l.RingBytes)
 }
 
-// explain says what to do about the errors of loading that a user can do something about.
+// explain adds what a user can do about an error of loading.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
@@ -96,7 +96,7 @@ func explain(err error) error {
 	return fmt.Errorf("load BPF programs: %w", err)
 }
 
-// SetClock says when the next packet was seen, in nanoseconds, and how long it was on the wire. It matters only with
+// SetClock sets the time of the next packet, in nanoseconds, and its length on the wire. The programs use it with
 // MonitorSettings.Replay.
 func (m *Monitor) SetClock(now uint64, length int) error {
 	return m.Variables[MonitorVarReplay].Set(MonitorReplayed{Now: now, Length: uint32(length)})

@@ -73,7 +73,7 @@ INLINE enum transport transport_of(const struct packet *p)
 	return TRANSPORT_OTHER;
 }
 
-// is_ip says whether the addresses of a packet with this outcome are known.
+// is_ip reports whether the addresses of a packet with this outcome are known.
 INLINE bool is_ip(enum outcome outcome)
 {
 	return outcome != OUTCOME_NOT_IP && (outcome < OUTCOME_LINK_TRUNCATED || outcome > OUTCOME_IPV6_EXTENSIONS);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // Aggregation: traffic and RTTs of each network prefix, for one period after the other.
 //
-// Each entry has two periods' values. Userspace starts a period by incrementing period, and then reads the values of
+// Each entry has two periods' values. User space starts a period by incrementing period, and then reads the values of
 // the one before, which are written no more; a program that finds values of an older period clears them first.
 #pragma once
 
@@ -27,7 +27,7 @@ struct rtt_period {
 	u64 sum; // ns, as all times
 	u64 min;
 	u64 max;
-	u32 bins[BINS]; // the last one also has what is too large for it
+	u32 bins[BINS]; // the last one also counts all longer RTTs
 };
 
 struct rtt_entry {
@@ -36,7 +36,7 @@ struct rtt_entry {
 	struct rtt_period periods[2];
 };
 
-// Every packet counts, so that each CPU does that by itself. An entry takes memory only once the prefix is seen.
+// Every packet is counted, and each CPU counts by itself. An entry takes memory only once the prefix is seen.
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, 1);
@@ -60,7 +60,7 @@ volatile u32 period;
 const struct traffic_entry no_traffic;
 const struct rtt_entry no_rtts;
 
-// prefix_of returns the prefix of an address, or with no bits that of all addresses of its family.
+// prefix_of returns the prefix of an address. With no bits it is the prefix of all addresses of the family.
 INLINE union address prefix_of(const union address *a, u64 ipv6_mask, u32 ipv4_mask)
 {
 	union address p = *a;
@@ -79,7 +79,7 @@ INLINE union address prefix_key(const union address *a)
 	return prefix_of(a, config.ipv6_mask, config.ipv4_mask);
 }
 
-// prefix_whole is the key of all addresses of a family, which userspace adds at the start. It is used when the map is
+// prefix_whole is the key of all addresses of a family, which user space adds at the start. It is used when the map is
 // full.
 INLINE union address prefix_whole(const union address *a)
 {
@@ -102,8 +102,8 @@ INLINE struct traffic_entry *prefix_find_traffic(const union address *a)
 	return bpf_map_lookup_elem(&prefix_traffic, &key);
 }
 
-// prefix_find_rtts gives a place to those prefixes only whose traffic has one, so that what is said of a prefix is of
-// the same packets. Traffic goes before RTTs: a reply answers a packet to its sender.
+// prefix_find_rtts adds only prefixes whose traffic has an entry: traffic and RTTs of a prefix are then of the same
+// packets. Traffic is counted before RTTs: a reply answers a packet to its sender.
 INLINE struct rtt_entry *prefix_find_rtts(const union address *a)
 {
 	union address key = prefix_key(a);

@@ -31,7 +31,7 @@ struct quic_long {
 };
 
 struct quic_cid {
-	u8 bytes[24]; // of which QUIC_CID_MAX at most are used, the rest is 0
+	u8 bytes[24]; // at most QUIC_CID_MAX are used, the others are 0
 };
 
 INLINE u32 quic_hash(const struct quic_cid *id, u32 length)
@@ -56,13 +56,13 @@ INLINE bool quic_read_cid(const struct cursor *c, u32 at, u32 length, u32 *hash)
 	return true;
 }
 
-// quic_version_known says whether the layout of the rest of the header is known.
+// quic_version_known reports whether the layout of the rest of the header is known.
 INLINE bool quic_version_known(u32 version)
 {
 	return version == bpf_htonl(QUIC_V1) || version == bpf_htonl(QUIC_V2);
 }
 
-// quic_is_initial: the packet types of version 2 are those of version 1 plus one.
+// quic_is_initial knows that the packet types of version 2 are those of version 1 plus one.
 INLINE bool quic_is_initial(const struct quic_long_header *h)
 {
 	u8 type = h->first >> 4 & 3;

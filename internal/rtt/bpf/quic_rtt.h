@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // RTTs of QUIC from its handshake: a side's first long header is answered by one whose destination connection ID is the
-// source connection ID of the former. That the opener has heard the answerer shows in the same way.
+// source connection ID of the former. The opener's reply to the answerer is recognised in the same way.
 #pragma once
 
 #include "quic.h"
@@ -69,7 +69,7 @@ INLINE void quic_handshake(struct packet *p, struct flow *f, const struct quic_l
 	quic_heard(q, p, p->side);
 }
 
-// quic_may_create says why a long header may not create a flow, or else why it can still fail to.
+// quic_may_create returns why a long header may not create a flow, or else why that can still fail.
 INLINE enum outcome quic_may_create(struct packet *p, const struct quic_long *l)
 {
 	if (!l->initial || p->payload < QUIC_INITIAL_MIN)
@@ -100,7 +100,7 @@ GLOBAL enum outcome quic_measure_long(struct packet *p, const struct quic_long *
 	return OUTCOME_QUIC;
 }
 
-// quic_measure_short takes the first bytes of the first and the last packet that an offload made one of.
+// quic_measure_short takes the first bytes of the first and the last packet that an offload joined.
 GLOBAL enum outcome quic_measure_short(struct packet *p, u8 first, u8 last)
 {
 	struct flow *f;

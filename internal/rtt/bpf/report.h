@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// What is done with a measured RTT, and with a flow that opens or closes.
+// Reports of measured RTTs, and of flows that open or close.
 #pragma once
 
 #include "event.h"
@@ -22,7 +22,7 @@ INLINE void rtt_count(const struct flow_key *key, u8 side, u64 rtt)
 		prefix_rtt(key, side, rtt);
 }
 
-// rtt_event puts together the event of an RTT, if events are wanted.
+// rtt_event builds the event of an RTT, if events are switched on.
 INLINE struct event *rtt_event(struct packet *p, struct flow *f, u8 side, enum method method, u64 rtt)
 {
 	struct side *s = flow_side(f, side), *peer = flow_side(f, other(side));
@@ -58,7 +58,7 @@ INLINE void rtt_report(struct packet *p, struct flow *f, u8 side, enum method me
 		event_send(e, packet_time(p));
 }
 
-// flow_event puts together an event about a side of a flow, if events are wanted.
+// flow_event builds an event about a side of a flow, if events are switched on.
 INLINE struct event *flow_event(bool iterator, const struct flow_key *key, u8 side, enum event_type type, u64 time)
 {
 	struct event *e = config.events ? event_new(iterator) : NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// What userspace decides at load time. The verifier knows these values and removes the code of what is switched off.
+// Settings that user space makes at load time. The verifier knows them, and removes code that is switched off.
 #pragma once
 
 #include "common.h"
@@ -13,16 +13,16 @@ struct settings {
 	u32 stamp_sets; // power of two
 	u8 tcp, icmp, dns, quic; // protocols that are measured
 	u8 syn; // stamp SYNs too, which lets them create flows
-	u8 local; // stamp what arrives for this host too
+	u8 local; // stamp packets for this host, too
 	u8 smoothed; // rtt_rate is a multiple of the smoothed RTT, not of the minimum
 	u8 merge; // flows may come and go by different interfaces or VLANs
-	u8 vlans; // the VLAN tells flows apart; false where one hook cannot see it
+	u8 vlans; // the VLAN is part of a flow's key; false where one hook cannot see it
 	u8 events; // report every RTT and every flow
 	u8 aggregate; // keep histograms and counters for each prefix
 	u8 reverse; // aggregate by the destination of the reply
 	u8 traffic; // count protocols and ECN
-	u8 replay; // the packets come from a capture: replay says when
-	u8 batch; // events that are handed to userspace at once
+	u8 replay; // the packets come from a capture, and their times from the variable replay
+	u8 batch; // events that are handed to user space at once
 	u8 pad[9];
 };
 _Static_assert(sizeof(struct settings) == 4 * 8 + 2 * 4 + 15 + 9, "settings has no hidden padding");

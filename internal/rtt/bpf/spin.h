@@ -7,31 +7,31 @@
 //
 //	peer's previous edge ── A ── own last edge ── B ── peer's last edge
 //
-// A is the RTT from here to the own end, B that to the peer's end, both together that of the connection.
-// Packets that arrive in another order than they were sent make edges out of turn; RTTs with those are not reported.
+// A is the RTT from here to the own end, B the RTT to the peer's end. Their sum is the RTT of the connection.
+// Packets that arrive out of order make edges out of turn. RTTs with such edges are not reported.
 #pragma once
 
 #include "report.h"
 
-#define SPIN_EDGES_MIN 16 // before anything but "constant" is said of a connection
-#define SPIN_STRAYS_MIN 8 // before it is said to be random because of edges out of turn
-#define SPIN_PACKETS_MIN 32 // from each side since its last change, before it is said to be constant; a power of two
+#define SPIN_EDGES_MIN 16 // before a connection is classified other than "constant"
+#define SPIN_STRAYS_MIN 8 // before it is classified as random because of edges out of turn
+#define SPIN_PACKETS_MIN 32 // from each side since its last change, before it is constant; a power of two
 #define SPIN_QUIET (500 * MILLISECOND) // since the last change, before the same
 #define SPIN_QUIET_BASES 8 // or so many times the base, if that is more
 #define SPIN_MEMORY 64 // changes after which older ones count half
-#define SPIN_LONG_RUN 4 // packets between two changes, in the mean, that chance does not make
-#define SPIN_BASE_PART 8 // a sample below this part of the base is not believed …
-#define SPIN_BELOW_MAX 16 // … until so many in a row are: then the base is halved
+#define SPIN_LONG_RUN 4 // mean number of packets between two changes that random bits do not reach
+#define SPIN_BASE_PART 8 // a sample below this part of the base is rejected
+#define SPIN_BELOW_MAX 16 // after so many rejected samples in a row the base is halved
 
-// spin_by_chance says whether a side's bit looks like a coin that is tossed for each packet. Then the runs of equal
-// values are two packets long in the mean, and successive ones differ by two thirds of that. Runs that are longer, or
-// that differ less, are made by round trips.
+// spin_by_chance reports whether a side's bit looks random in each packet. Runs of equal values are then two packets
+// long in the mean, and successive runs differ by two thirds of that. Longer runs, or runs that differ less, come from
+// round trips.
 INLINE bool spin_by_chance(const struct spin *s)
 {
 	return s->packets < s->changes * SPIN_LONG_RUN && s->wander * 3 > s->packets;
 }
 
-// spin_classify decides what the bit does, from what was seen lately, again and again: it can change with the path.
+// spin_classify classifies the bit by the latest packets. It does so again and again: the path can change.
 INLINE void spin_classify(struct quic *q)
 {
 	const struct spin *a = &q->spin[0], *b = &q->spin[1];
@@ -50,7 +50,7 @@ INLINE void spin_classify(struct quic *q)
 		q->class = SPIN_SPINNING;
 }
 
-// spin_change remembers the run that ends with a change.
+// spin_change adds the run that ends with a change.
 INLINE void spin_change(struct spin *s)
 {
 	s32 differ = s->run - s->previous_run;
@@ -80,7 +80,7 @@ INLINE void spin_quiet(struct quic *q, u64 now)
 	q->edges = q->strays = 0;
 }
 
-// spin_believable compares a sample with the base: reordering that the turns do not reveal makes samples far too small.
+// spin_believable compares a sample with the base: reordering that leaves edges in turn makes samples far too small.
 INLINE bool spin_believable(struct quic *q, u64 rtt)
 {
 	if (rtt * SPIN_BASE_PART >= q->base) {
@@ -106,7 +106,7 @@ INLINE void spin_report(struct packet *p, struct flow *f, u8 side, u64 near, u64
 		s->min_rtt = s->smoothed_rtt = 0;
 	f->quic.spun |= 1 << (side & 1);
 	rtt_update(s, near + far);
-	rtt_count(&p->key, side, far); // like the RTTs of other protocols, that from here to the host
+	rtt_count(&p->key, side, far); // the RTT from here to the host, as with other protocols
 	e = rtt_event(p, f, side, METHOD_SPIN, near + far);
 	if (!e)
 		return;
@@ -115,7 +115,7 @@ INLINE void spin_report(struct packet *p, struct flow *f, u8 side, u64 near, u64
 	event_send(e, packet_time(p));
 }
 
-// spin_sample measures what the packet's edge confirms: the time between the peer's last two edges.
+// spin_sample measures the time between the peer's last two edges, which the packet's edge confirms.
 INLINE void spin_sample(struct packet *p, struct flow *f)
 {
 	struct quic *q = &f->quic;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// The stamp table remembers when an identifier was first seen. It is a set-associative cache: a set is one cache line
-// with four stamps, and when it is full the oldest gives way. So stamping takes no lock and no allocation, answered
-// stamps free their place at once, and those that are never answered need no clean-up.
+// The stamp table holds when an identifier was first seen. It is a set-associative cache: a set is one cache line with
+// four stamps, and a new stamp replaces the oldest if the set is full. Stamping takes no lock and no allocation, an
+// answered stamp is free at once, and a stamp without an answer needs no clean-up.
 #pragma once
 
 #include "flow.h"
@@ -18,7 +18,7 @@ struct stamp_set {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
-	// Not mapped by anyone: the flag makes the kernel align the values to pages, hence the sets to cache lines.
+	// The map is not mapped. The flag makes the kernel align the values to pages, and the sets to cache lines.
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, u32);
 	__type(value, struct stamp_set);
@@ -43,8 +43,8 @@ INLINE struct stamp_set *stamp_find_set(u64 tag)
 	return bpf_map_lookup_elem(&stamps, &index);
 }
 
-// stamp_put remembers that the tag was seen now, unless it was seen before. The order of the three writes lets
-// stamp_take on another CPU notice that its stamp gives way.
+// stamp_put stores that the tag was seen now, unless it was seen before. The order of the three writes lets
+// stamp_take on another CPU notice that its stamp is replaced.
 GLOBAL int stamp_put(u64 tag, u64 now)
 {
 	struct stamp_set *set = stamp_find_set(tag);
@@ -72,7 +72,7 @@ GLOBAL int stamp_put(u64 tag, u64 now)
 	return 0;
 }
 
-// stamp_take returns when the tag was stamped and forgets it, or returns 0. Of two CPUs one gets it.
+// stamp_take removes the stamp of a tag and returns its time, or 0. Only one of two CPUs gets it.
 GLOBAL u64 stamp_take(u64 tag)
 {
 	struct stamp_set *set = stamp_find_set(tag);
@@ -92,14 +92,14 @@ GLOBAL u64 stamp_take(u64 tag)
 // A rate limit that is much longer than a tick needs no better clock.
 #define STAMP_COARSE (50 * MILLISECOND)
 
-// stamp_due advances the clock of a side's rate limit and says whether the packet may be stamped.
+// stamp_due advances the clock of a side's rate limit and returns whether the packet may be stamped.
 INLINE bool stamp_due(struct packet *p, struct side *s)
 {
 	u64 rtt = config.smoothed ? s->smoothed_rtt : s->min_rtt;
 	u64 interval = config.rtt_rate && rtt ? rtt * config.rtt_rate >> 10 : config.stamp_interval;
 	u64 now = interval < STAMP_COARSE ? packet_time(p) : clock_coarse();
 
-	// The coarse clock may lag behind the time of the last stamp.
+	// The coarse clock may be behind the time of the last stamp.
 	if (s->stamped && (s64)(now - s->stamped) < (s64)interval) {
 		tally(TALLY_STAMPS_LIMITED);
 		return false;
@@ -118,7 +118,7 @@ INLINE void stamp_sender(struct packet *p, struct flow *f, enum stamp_kind kind,
 	stamp_put(stamp_tag(f, p->side, kind, id), packet_time(p));
 }
 
-// stamp_waits says whether a stamp of the side may still be answered.
+// stamp_waits reports whether a stamp of the side may still be answered.
 INLINE bool stamp_waits(const struct side *s)
 {
 	return s->stamps != s->settled;
@@ -136,7 +136,7 @@ INLINE u64 stamp_answer(struct packet *p, struct flow *f, u8 side, enum stamp_ki
 	if (time)
 		s->settled++;
 	else if ((s64)(clock_coarse() - s->stamped) > (s64)STAMP_LIFETIME)
-		s->settled = s->stamps; // what is left was evicted or never answered
+		s->settled = s->stamps; // the others were replaced, or are not answered
 	if (time && packet_time(p) - time > STAMP_LIFETIME) {
 		tally(TALLY_RTTS_LATE);
 		return 0;

@@ -52,15 +52,15 @@ INLINE bool after(u32 a, u32 b)
 	return (s32)(a - b) > 0;
 }
 
-// Options on their way through tcp_walk_options. The walk's position is kept here, in memory and volatile, because the
-// verifier does not follow values there: it then sees one and the same loop body, not one for each position.
+// Options on their way through tcp_walk_options. The walk's position is kept here, in volatile memory, where the
+// verifier does not track values: it then verifies one loop body, not one for each position.
 struct tcp_options {
 	u8 bytes[64]; // up to TCP_OPTIONS_MAX are used; the rest lets an option be read before its length is checked
 	volatile u32 at;
 	u32 length;
 };
 
-// tcp_option_length is the length of the option at i, or 0 if it is malformed.
+// tcp_option_length returns the length of the option at i, or 0 if it is malformed.
 INLINE u32 tcp_option_length(const struct tcp_options *o, u32 i)
 {
 	u32 n = o->bytes[i + 1];

@@ -10,10 +10,10 @@
 #include "report.h"
 #include "tcp.h"
 
-#define TCP_WINDOW_MAX (1 << 30) // RFC 7323 §2.3: no more can be in flight
+#define TCP_WINDOW_MAX (1 << 30) // RFC 7323 §2.3: the most that can be in flight
 #define TCP_SEGMENTS_MAX 64 // of one packet that are stamped: 64 KiB have 45 of 1448 bytes
 
-// tcp_may_create says why a segment may not create a flow, or else why it can still fail to.
+// tcp_may_create returns why a segment may not create a flow, or else why that can still fail.
 INLINE enum outcome tcp_may_create(struct packet *p, const struct segment *t)
 {
 	if (t->flags & TCP_SYN && !config.syn)
@@ -23,7 +23,7 @@ INLINE enum outcome tcp_may_create(struct packet *p, const struct segment *t)
 	return for_this_host(p) ? OUTCOME_LOCAL : OUTCOME_FLOWS_FULL;
 }
 
-// tcp_reopened says whether a SYN on a known flow begins another connection, rather than being sent again.
+// tcp_reopened reports whether a SYN on a known flow begins another connection, and is not a retransmission.
 INLINE bool tcp_reopened(struct packet *p, struct flow *f, const struct segment *t)
 {
 	const struct tcp_side *s = &f->tcp[p->side & 1];
@@ -53,7 +53,7 @@ INLINE struct flow *tcp_flow(struct packet *p, const struct segment *t, enum out
 }
 
 // tcp_retransmitted notes a segment that begins before the highest byte sent. It withdraws the stamp of its timestamp:
-// whichever of the two packets is echoed cannot be known.
+// a reply may echo either of the two packets.
 INLINE void tcp_retransmitted(struct packet *p, struct flow *f, const struct segment *t)
 {
 	struct side *s = flow_side(f, p->side);
@@ -69,7 +69,7 @@ INLINE void tcp_retransmitted(struct packet *p, struct flow *f, const struct seg
 		return;
 	tally(TALLY_STAMPS_AMBIGUOUS);
 	s->stamps--;
-	s->stamped = 0; // so that the next timestamp may try again
+	s->stamped = 0; // the next timestamp may be stamped
 }
 
 // tcp_resync starts a side's sequence space at a segment whose past is unknown.
@@ -81,7 +81,7 @@ INLINE void tcp_resync(struct tcp_side *s, const struct segment *t)
 	s->acknowledged = t->start;
 }
 
-// tcp_time is when the packet was sent, if that can be a better start for a stamp that waits, else 0.
+// tcp_time returns when the packet was sent if that can be a better start for a waiting stamp, else 0.
 INLINE u64 tcp_time(struct packet *p, struct flow *f)
 {
 	return stamp_waits(flow_side(f, p->side)) ? packet_time(p) : 0;
@@ -101,15 +101,15 @@ INLINE void tcp_advance(struct packet *p, struct flow *f, const struct segment *
 		s->karn_end = s->sequence_end - TCP_WINDOW_MAX;
 }
 
-// tcp_keeps_alive recognises a probe that repeats at most one byte, acknowledged long ago, for the sake of a reply
+// tcp_keeps_alive recognises a keep-alive: a probe that repeats at most one byte, which has been acknowledged
 // (RFC 9293 §3.8.4).
 INLINE bool tcp_keeps_alive(struct packet *p, const struct segment *t, s32 ahead)
 {
 	return ahead == -1 && p->payload <= 1 && !(t->flags & TCP_SYN);
 }
 
-// tcp_sequence follows the highest byte sent. It returns whether all of the segment is new and what was sent before it
-// is known.
+// tcp_sequence tracks the highest byte sent. It returns whether the whole segment is new, and the bytes before it are
+// known.
 INLINE bool tcp_sequence(struct packet *p, struct flow *f, const struct segment *t)
 {
 	struct tcp_side *s = &f->tcp[p->side & 1];
@@ -124,8 +124,8 @@ INLINE bool tcp_sequence(struct packet *p, struct flow *f, const struct segment 
 	return known && ahead >= 0;
 }
 
-// tcp_tick follows the timestamp of a side. It returns whether this is the first packet of one that can be stamped:
-// mid-flow the first timestamp seen may have been sent before.
+// tcp_tick tracks the timestamp of a side. It returns whether this is the first packet of a timestamp that can be
+// stamped: the first timestamp that is seen in the middle of a flow may have been sent before.
 INLINE bool tcp_tick(struct packet *p, struct flow *f, const struct segment *t, bool fresh)
 {
 	struct side *s = flow_side(f, p->side);
@@ -141,15 +141,15 @@ INLINE bool tcp_tick(struct packet *p, struct flow *f, const struct segment *t, 
 	return known;
 }
 
-// tcp_identify finds what the segment can be stamped by, if it wants a reply that only it can cause.
+// tcp_identify finds the identifier to stamp the segment by, if only this segment can cause its reply.
 INLINE bool tcp_identify(struct packet *p, struct flow *f, const struct segment *t, bool fresh, u32 *id)
 {
 	*id = t->timestamps ? t->tsval : t->end;
 	return t->timestamps ? tcp_tick(p, f, t, fresh) : fresh;
 }
 
-// tcp_stamp_segments stamps the ends of all but the last of the segments that an offload made one packet of: an ACK may
-// end with any of them. With a rate limit only the first that is answered counts.
+// tcp_stamp_segments stamps the ends of all but the last of the segments that an offload joined: an ACK may end with
+// any of them. With a rate limit only the first answer counts.
 INLINE void tcp_stamp_segments(struct packet *p, struct flow *f, const struct segment *t)
 {
 	bool every = !config.stamp_interval && !config.rtt_rate;
@@ -161,7 +161,7 @@ INLINE void tcp_stamp_segments(struct packet *p, struct flow *f, const struct se
 	}
 }
 
-// tcp_stamp stamps a segment that wants a reply: one with payload, or a SYN.
+// tcp_stamp stamps a segment that needs a reply: one with payload, or a SYN.
 GLOBAL int tcp_stamp(struct packet *p, struct flow *f, const struct segment *t)
 {
 	struct tcp_side *tcp;
@@ -193,7 +193,7 @@ GLOBAL int tcp_stamp(struct packet *p, struct flow *f, const struct segment *t)
 	return 0;
 }
 
-// tcp_bound returns the latest of the times at which something was sent that the ACK proves to have arrived.
+// tcp_bound returns the time of the latest packet that the ACK proves to have arrived.
 INLINE u64 tcp_bound(const struct tcp_side *s, u32 ack, u64 stamped)
 {
 	u64 time = stamped;
@@ -220,8 +220,8 @@ INLINE u64 tcp_answer_timestamp(struct packet *p, struct flow *f, const struct s
 	return time ? tcp_bound(&f->tcp[side], t->ack, time) : 0;
 }
 
-// tcp_answer_sequence finds the segment that an ACK ends with. An ACK of everything sent needs no stamp, but only
-// answers if one is outstanding: that is what the rate limit governs.
+// tcp_answer_sequence finds the segment that an ACK ends with. An ACK of everything sent needs no stamp of its own, but
+// counts only if some stamp waits: the rate limit applies to stamps.
 INLINE u64 tcp_answer_sequence(struct packet *p, struct flow *f, const struct segment *t)
 {
 	u8 side = other(p->side);
@@ -231,7 +231,7 @@ INLINE u64 tcp_answer_sequence(struct packet *p, struct flow *f, const struct se
 	u32 stamps = s->stamps; // before stamped_id is read, so that a stamp that is being taken is not settled
 	u64 time = 0;
 
-	// An ACK that acknowledges nothing new is a duplicate, or was overtaken on its way.
+	// An ACK that acknowledges nothing new is a duplicate, or arrives out of order.
 	if (!tcp->sequenced || !after(t->ack, tcp->acknowledged) || after(t->ack, tcp->sequence_end))
 		return 0;
 	tcp->acknowledged = t->ack;
@@ -244,14 +244,14 @@ INLINE u64 tcp_answer_sequence(struct packet *p, struct flow *f, const struct se
 		if (after(s->stamped_id, t->ack))
 			return ambiguous ? 0 : time;
 	}
-	// All that was stamped is acknowledged.
+	// Everything that was stamped is acknowledged.
 	s->settled = stamps;
 	if (ambiguous)
 		time = 0;
 	else if (t->ack == tcp->sequence_end && tcp->newest_at)
 		time = tcp->newest_at;
 	if (!time)
-		s->stamped = 0; // the ACK skipped the stamped segment: the next one may try again
+		s->stamped = 0; // the ACK skipped the stamped segment: the next one may be stamped
 	return time;
 }
 

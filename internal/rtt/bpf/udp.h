@@ -27,7 +27,7 @@ INLINE enum outcome udp_parse(struct cursor *c, struct packet *p)
 	return OUTCOME_CONTINUE;
 }
 
-// port_from is the sender's port in network order, port_to the receiver's.
+// port_from returns the sender's port in network order, port_to the receiver's.
 INLINE u16 port_from(const struct packet *p)
 {
 	return p->key.port[p->side & 1];

@@ -12,7 +12,7 @@ import (
 	"sluice/internal/rtt/report"
 )
 
-// A Collector is a Sink, and a collector of what it takes and of a monitor's counters.
+// A Collector is a Sink, and exposes what it has taken and a monitor's counters.
 type Collector struct {
 	counters func() (report.Counters, error)
 

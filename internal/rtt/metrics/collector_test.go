@@ -19,7 +19,7 @@ import (
 	"sluice/internal/rtt/report/reporttest"
 )
 
-// exposed are the lines of samples that Prometheus reads, without those of a histogram of all RTTs.
+// exposed returns the lines that Prometheus reads, without comments and the buckets of all RTTs.
 func exposed(t *testing.T, m *Collector) string {
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(m))

@@ -101,16 +101,16 @@ func (w *Writer) end() error {
 // Flush writes what is buffered.
 func (w *Writer) Flush() error {
 	if !w.reopen.Swap(false) {
-		return w.told(w.buf.Flush())
+		return w.remember(w.buf.Flush())
 	}
 	if err := w.end(); err != nil {
-		return w.told(err)
+		return w.remember(err)
 	}
-	return w.told(w.start())
+	return w.remember(w.start())
 }
 
-// told remembers that an error is returned.
-func (w *Writer) told(err error) error {
+// remember returns err, and remembers that there was one.
+func (w *Writer) remember(err error) error {
 	w.broken = w.broken || err != nil
 	return err
 }
@@ -135,7 +135,7 @@ func (w *Writer) write(record []byte) error {
 	if w.format != JSON {
 		err = w.buf.WriteByte('\n')
 	}
-	return w.told(err)
+	return w.remember(err)
 }
 
 // appendUnit appends a duration in the given unit, with all digits.

@@ -76,7 +76,7 @@ func TestWriterRefuses(t *testing.T) {
 		"--format: ppviz has no aggregates: must be standard, json or jsonl")
 }
 
-// A file that was moved away is opened anew, and each file is complete.
+// A file that was renamed is opened again, and each file is complete.
 func TestWriterReopens(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "rtt.json")
@@ -100,7 +100,7 @@ func TestWriterReopens(t *testing.T) {
 	}
 }
 
-// What went wrong is told once.
+// An error is returned once.
 func TestWriterFails(t *testing.T) {
 	left := 1
 	w, err := New(JSONL, func() (io.WriteCloser, error) {

@@ -12,7 +12,7 @@ import (
 	"sluice/internal/rtt/report/reporttest"
 )
 
-// flowOf is a flow of a host that is told apart by the last number of its address.
+// flowOf returns a flow of the host 10.0.0.HOST.
 func flowOf(protocol, host string, rtt time.Duration, sent, received, retransmissions uint64) report.FlowState {
 	return report.FlowState{
 		Ends: report.Ends{

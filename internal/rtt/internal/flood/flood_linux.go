@@ -41,14 +41,14 @@ type Router struct {
 	forwarded   uint64 // as of the last look
 }
 
-// direction is what is injected in a direction: a frame, again and again, into a device, by a program that varies it.
+// direction injects a frame into a device, again and again, by a program that varies it.
 type direction struct {
 	program *ebpf.Program
 	frame   []byte
 	device  int
 }
 
-// New makes the devices and the routes. The namespace has to be an empty one.
+// New makes the devices and the routes. The network namespace must be empty.
 func New(flows int) (*Router, error) {
 	r := new(Router)
 	if err := r.start(flows); err != nil {
@@ -80,7 +80,8 @@ func (r *Router) start(flows int) error {
 // queue is how many packets a device keeps, in case that somebody reads from it, and as many its qdisc.
 const queue = 64
 
-// device adds a TAP device that leads to a host. Nobody reads from it, so that what it sends is dropped at little cost.
+// device adds a TAP device that leads to a host. No process reads from it: packets that it sends are dropped at little
+// cost.
 func (r *Router) device(name string, host netip.Addr) (*netlink.LinkAttrs, error) {
 	tap := &netlink.Tuntap{
 		LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI,
