@@ -22,7 +22,7 @@
 //	err = moqt.Context{Stream: moqt.MessageSubscribe, FromResponder: true}.Check(version, m)
 //
 // Decoding a message checks all that the message alone can tell. [Context.Check] then checks what depends on the
-// stream: whether the message may come here, from this side, with these parameters.
+// stream: whether the message may appear there, from that end, with these parameters.
 //
 // [Parameters] is one struct for all messages; the table knows which message may have which parameter. [Properties]
 // stay encoded, because relays forward them byte by byte; its methods find and check single values.

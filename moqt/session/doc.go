@@ -25,7 +25,7 @@
 //	SUBSCRIBE_TRACKS     Session.SubscribeTracks      TracksSubscription       HandleSubscribeTracks
 //
 // All of them embed [Request], which has what they share: the life of the stream, updates, GOAWAY. What is special
-// about a type is its role. A request of ours goes through these steps:
+// about a type is its role. A request of this end goes through these steps:
 //
 //  1. The requester checks that the request is allowed, opens a stream, adds the request to the requestTable, and
 //     queues the message.

@@ -11,7 +11,7 @@ import (
 	"sluice/transport"
 )
 
-// Fetch is a FETCH of ours (draft §10.12).
+// Fetch is a FETCH of this end (draft §10.12).
 type Fetch struct {
 	*Request
 	baseRole

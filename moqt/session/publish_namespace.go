@@ -6,7 +6,7 @@ import (
 	"sluice/moqt"
 )
 
-// PublishedNamespace is a PUBLISH_NAMESPACE of ours (draft §6.2). Cancel withdraws it.
+// PublishedNamespace is a PUBLISH_NAMESPACE of this end (draft §6.2). Cancel withdraws it.
 type PublishedNamespace struct {
 	*Request
 	baseRole

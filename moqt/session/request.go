@@ -23,7 +23,7 @@ type Request struct {
 
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	responded chan struct{} // closed when a request of ours was accepted
+	responded chan struct{} // closed when a request of this end was accepted
 	updates   chan *Update  // of the peer
 	goaways   chan moqt.Goaway
 
@@ -33,7 +33,7 @@ type Request struct {
 	peerDone    bool // the peer has sent its last message
 	sent        sentUpdates
 	peerUpdates []*Update   // that have no response, oldest first
-	ownTokens   []*ownToken // in messages of ours that have no response
+	ownTokens   []*ownToken // in messages of this end that have no response
 	goawayTaken bool        // from the stream
 	goawaySent  bool
 	linger      *time.Timer
@@ -46,7 +46,7 @@ type role interface {
 	admitLocked() error
 	// serve hands a request of the peer to the application.
 	serve(Handler)
-	// accepted takes the message that accepts a request of ours.
+	// accepted takes the message that accepts a request of this end.
 	accepted(moqt.Message) error
 	// message takes messages that only this type of request has.
 	message(moqt.Message) error
@@ -207,7 +207,7 @@ func (r *Request) responseTimedOut() {
 	}
 }
 
-// wait waits until a request of ours was accepted.
+// wait waits until a request of this end was accepted.
 func (r *Request) wait(ctx context.Context) error { return r.await(ctx, r.responded) }
 
 // await waits until something has happened, unless the context or the request ends before.

@@ -10,7 +10,7 @@ import (
 	"sluice/moqt"
 )
 
-// NamespaceSubscription is a SUBSCRIBE_NAMESPACE of ours (draft §6.1).
+// NamespaceSubscription is a SUBSCRIBE_NAMESPACE of this end (draft §6.1).
 type NamespaceSubscription struct {
 	*Request
 	baseRole

@@ -6,7 +6,7 @@ import (
 	"sluice/moqt"
 )
 
-// TracksSubscription is a SUBSCRIBE_TRACKS of ours (draft §6.1). The tracks arrive as PUBLISH requests, at
+// TracksSubscription is a SUBSCRIBE_TRACKS of this end (draft §6.1). The tracks arrive as PUBLISH requests, at
 // [Handler.HandlePublish]. They stay when this request ends.
 type TracksSubscription struct {
 	*Request

@@ -82,7 +82,7 @@ func (sub *Subscription) Wait(ctx context.Context) (*moqt.SubscribeOK, error) {
 	return sub.ok, nil
 }
 
-// Accept answers a PUBLISH with PUBLISH_OK. A subscription of ours to the same track ends with [ErrSuperseded].
+// Accept answers a PUBLISH with PUBLISH_OK. A subscription of this end to the same track ends with [ErrSuperseded].
 func (sub *Subscription) Accept(parameters moqt.Parameters, receiver Receiver) error {
 	if parameters.NewGroupRequest != nil && !sub.Properties().DynamicGroups() {
 		return errNotDynamic
@@ -153,7 +153,7 @@ func (sub *Subscription) admitLocked() error {
 	return err
 }
 
-// admitOfferLocked adds a PUBLISH to the table. If there is a Pending subscription of ours to the same track, the
+// admitOfferLocked adds a PUBLISH to the table. If there is a Pending subscription of this end to the same track, the
 // application decides which one to keep (draft §5.1). s.mu is held.
 func (sub *Subscription) admitOfferLocked() error {
 	table := &sub.s.table

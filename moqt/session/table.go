@@ -10,7 +10,7 @@ import (
 // of requestTable and aliasTable expect the caller to hold mu.
 type requestTable struct {
 	requests      map[uint64]*Request
-	subscriptions map[string]*Subscription // Pending and Established, by track; those from a SUBSCRIBE of ours first
+	subscriptions map[string]*Subscription // Pending and Established, by track; a SUBSCRIBE of this end comes first
 	offers        map[string]*Subscription // PUBLISH requests of the peer for which there is another subscription
 	publications  map[string]*Publication  // Pending and Established, by track
 	prefixes      map[*Request]moqt.Namespace

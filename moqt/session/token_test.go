@@ -133,7 +133,7 @@ func TestTokensOfOurs(t *testing.T) {
 		_, _, err = ask(useAlias(9))
 		require.ErrorIs(p, err, errUnknownToken)
 
-		// A request that fails takes back what it did to other tokens.
+		// A request that fails reverts what it did to other tokens.
 		_, _, err = ask(deleteAlias(1), useAlias(9))
 		require.ErrorIs(p, err, errUnknownToken)
 		got, _ = sent(useAlias(1))

@@ -243,7 +243,7 @@ func (k *tokenSender) delete(r *Request, alias uint64) (registered bool, err err
 	return true, nil
 }
 
-// confirm is called after a response. If all messages of ours on the stream of r have a response, the peer has
+// confirm is called after a response. If all messages of this end on the stream of r have a response, the peer has
 // processed their tokens.
 func (k *tokenSender) confirm(r *Request) {
 	if len(r.sent.unanswered) > 0 {

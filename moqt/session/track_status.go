@@ -6,7 +6,7 @@ import (
 	"sluice/moqt"
 )
 
-// trackStatus is a TRACK_STATUS of ours.
+// trackStatus is a TRACK_STATUS of this end.
 type trackStatus struct {
 	*Request
 	baseRole
