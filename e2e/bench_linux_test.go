@@ -39,7 +39,8 @@ func measure(t *testing.T, cfg bench.Config) *result.Report {
 func TestBench(t *testing.T) {
 	const subscribers = 2
 	r := measure(t, bench.Config{
-		Systems: system.Sluice(cli.Version()), Kinds: []string{result.KindCPU, result.KindDelay, result.KindMemory, result.KindSyscalls},
+		Systems:     system.Sluice(cli.Version()),
+		Kinds:       []string{result.KindCPU, result.KindDelay, result.KindMemory, result.KindSyscalls},
 		Subscribers: []int{subscribers}, Repetitions: 1, Duration: time.Second, Warmup: 500 * time.Millisecond,
 	})
 	require.Equal(t, result.Format, r.Format)
@@ -93,7 +94,8 @@ func checkRun(t *testing.T, s result.Scenario, run result.Run) {
 func TestBenchCongestion(t *testing.T) {
 	r := measure(t, bench.Config{
 		Systems: []system.Spec{system.Sluice(cli.Version())[0], {Name: "broken", Command: "false {addr}"}},
-		Kinds:   []string{result.KindCongestion}, Repetitions: 1, Duration: time.Second, Warmup: time.Second, Brief: true,
+		Kinds:   []string{result.KindCongestion}, Brief: true,
+		Repetitions: 1, Duration: time.Second, Warmup: time.Second,
 	})
 	require.Len(t, r.Scenarios, 1)
 	good, broken := r.Scenarios[0].Runs[0], r.Scenarios[0].Runs[1]

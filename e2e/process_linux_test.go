@@ -14,8 +14,8 @@ import (
 
 func init() { scriptCommands["killchild"] = killChild }
 
-// killChild is "killchild TEXT": it kills a child of the script's background command that has a text among its arguments, once
-// there is one.
+// killChild is "killchild TEXT": it kills a child of the script's background command that has a text among its
+// arguments, once there is one.
 func killChild(ts *testscript.TestScript, _ bool, args []string) {
 	parent := ts.BackgroundCmds()[0].Process.Pid
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {

@@ -15,11 +15,12 @@ import (
 
 func init() { scriptCommands["holds"] = holds }
 
-// leaks are the metrics of a relay that grow with what it holds.
-var leaks = regexp.MustCompile(`(?m)^(go_goroutines|sluice_relay_(?:sessions|tracks|upstream_subscriptions|downstream_subscriptions|cache_bytes|cache_groups)) (.*)$`)
+// leaks matches the metrics of a relay that grow with what it holds.
+var leaks = regexp.MustCompile(`(?m)^(go_goroutines|sluice_relay_(?:sessions|tracks|` +
+	`upstream_subscriptions|downstream_subscriptions|cache_bytes|cache_groups)) (.*)$`)
 
-// holds is "holds LAB FILE": it writes what the relay of a lab holds into a file. If the file exists, it waits until the
-// relay holds no more than that again.
+// holds is "holds LAB FILE": it writes what the relay of a lab holds into a file. If the file exists, it waits until
+// the relay holds no more than that again.
 func holds(ts *testscript.TestScript, _ bool, args []string) {
 	path := ts.MkAbs(args[1])
 	before, err := os.ReadFile(path)

@@ -1,16 +1,17 @@
-// Package server is a whole relay: it puts the UDP port, the media sender, the fast path in the kernel and the MoQT relay
-// together. Who builds a relay of his own starts here.
+// Package server is a whole relay: it puts the UDP port, the media sender, the fast path in the kernel and the MoQT
+// relay together. To build a relay of your own, start here.
 //
 // A [Server] consists of
 //
 //   - a [transport.Listener], which accepts raw QUIC connections and WebTransport sessions on one UDP port,
 //   - a [media.Loop], in which each connection has a media sender,
 //   - a [relay.Relay], which serves the sessions: namespaces, tracks, subscriptions, FETCH,
-//   - and, where the kernel allows it, a [fastpath.FastPath], which forwards packets with media before this process sees
-//     them, on the same connections.
+//   - where the kernel allows it, a [fastpath.FastPath], which forwards packets with media on the same connections
+//     before user space sees them.
 //
-// [Listen] makes them, [Server.Serve] accepts connections until its context is done, and [Server.Drain] asks the peers to
-// move on, waits for them and closes everything. The zero value of [Config] is the default, all but a certificate:
+// [Listen] makes them, [Server.Serve] accepts connections until its context is done, and [Server.Drain] asks the peers
+// to move on, waits for them and closes everything. A [Config] needs a certificate; the zero value of all else is the
+// default:
 //
 //	s, err := server.Listen(server.Config{
 //		Transport:     transport.Config{CertFile: "cert.pem", KeyFile: "key.pem"},
@@ -21,8 +22,8 @@
 //	err = errors.Join(err, s.Drain("", 10*time.Second))
 //
 // What a relay developer replaces is in Config: the congestion controller and the drop policy of each connection, the
-// choice of subscribers that the kernel serves ([relay.FastPathPolicy]) and the decision who may do what
-// ([relay.Authorizer]). The module in examples/relay does the first three.
+// choice of subscribers that the kernel serves ([relay.FastPathPolicy]) and the permissions of peers
+// ([relay.Authorizer]). The module in examples/relay replaces the first three.
 //
 // A Server is a [prometheus.Collector] of what all its parts count. [Server.Status] describes its sessions.
 package server

@@ -19,8 +19,8 @@ type FastPathError struct{ Err error }
 func (e *FastPathError) Error() string { return fmt.Sprintf("fast path: %v", e.Err) }
 func (e *FastPathError) Unwrap() error { return e.Err }
 
-// openFastPath loads the kernel's programs and attaches them. Where that is not possible it returns a FastPathError; with
-// FastPathAuto it logs the reason and returns nil.
+// openFastPath loads the kernel's programs and attaches them. Where that is not possible it returns a FastPathError;
+// with FastPathAuto it logs the reason and returns nil.
 func openFastPath(cfg FastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*fastpath.FastPath, error) {
 	if cfg.Mode == FastPathOff {
 		return nil, nil

@@ -70,8 +70,8 @@ var loopMetrics = []loopMetric{
 var loopErrors = prometheus.NewDesc("sluice_media_send_errors_total", "Failures to send, by reason.",
 	[]string{"reason"}, nil)
 
-// Alive reports whether the server can take all its locks within a second. Otherwise something is stuck, and the process
-// should be restarted.
+// Alive reports whether the server can take all its locks within a second. Otherwise something is stuck, and the
+// process should be restarted.
 func (s *Server) Alive() bool {
 	ch := make(chan prometheus.Metric)
 	go func() {

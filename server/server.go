@@ -96,8 +96,8 @@ func (s *Server) Addr() *net.UDPAddr { return s.listener.Addr().(*net.UDPAddr) }
 // Relay returns the relay, to change what may change while it runs.
 func (s *Server) Relay() *relay.Relay { return s.relay }
 
-// Serve accepts connections and serves them until the context is done. After that the relay turns new sessions away, until
-// Drain has closed the port.
+// Serve accepts connections and serves them until the context is done. After that the relay turns new sessions away,
+// until Drain has closed the port.
 func (s *Server) Serve(ctx context.Context) error {
 	failed := make(chan error, 1)
 	s.tasks.Go(func() { failed <- s.accept() })

@@ -51,10 +51,10 @@ func connect(t *testing.T, s *Server, scheme string) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for want, cfg := range map[string]Config{
-		"Transport.Protocols, NewHooks and Coalesce must not be set": {Transport: transport.Config{Protocols: moqt.ALPNs()}},
-		`FastPath.Mode: "maybe": must be auto, on or off`:            {FastPath: FastPathConfig{Mode: "maybe"}},
-		"FastPath.MaxCopies: 40: must be between 1 and 32":           {FastPath: FastPathConfig{MaxCopies: 40}},
-		"a certificate file and a key file are required":             {},
+		"Coalesce must not be set: the server does":        {Transport: transport.Config{Protocols: moqt.ALPNs()}},
+		`FastPath.Mode: "maybe": must be auto, on or off`:  {FastPath: FastPathConfig{Mode: "maybe"}},
+		"FastPath.MaxCopies: 40: must be between 1 and 32": {FastPath: FastPathConfig{MaxCopies: 40}},
+		"a certificate file and a key file are required":   {},
 	} {
 		_, err := Listen(cfg)
 		require.ErrorContains(t, err, want)

@@ -8,8 +8,8 @@ import (
 	"sluice/relay"
 )
 
-// SessionMetrics returns metrics of single sessions, apart from those of the Server: series that come and go with sessions
-// are stored only by those who ask for them.
+// SessionMetrics returns metrics of single sessions, apart from those of the Server: series that come and go with
+// sessions are stored only by those who ask for them.
 func (s *Server) SessionMetrics() prometheus.Collector { return sessionMetrics{s.relay} }
 
 // sessionMetrics are metrics of sessions that have not ended.

@@ -16,11 +16,11 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// certCheckInterval is how old the answer may be to whether certificate files have changed.
+// certCheckInterval is how often certificate files are checked for changes at most.
 const certCheckInterval = time.Second
 
-// serverTLS makes the TLS configuration of a listener, and its stateless reset key. That one follows from the
-// certificate's key, so that clients also learn at once of a restart (RFC 9000 §10.3).
+// serverTLS makes the TLS configuration of a listener, and its stateless reset key. The key is derived from the
+// certificate's key, so that clients notice a restart of the server at once (RFC 9000 §10.3).
 func serverTLS(cfg *Config, log *slog.Logger) (*tls.Config, *quic.StatelessResetKey, error) {
 	conf := &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -29,7 +29,7 @@ func serverTLS(cfg *Config, log *slog.Logger) (*tls.Config, *quic.StatelessReset
 	cert := cfg.Certificate
 	if cert == nil {
 		files := &certFiles{cert: cfg.CertFile, key: cfg.KeyFile, log: log, now: time.Now}
-		if err := files.reload(); err != nil {
+		if err := files.reloadLocked(); err != nil {
 			return nil, nil, err
 		}
 		conf.GetCertificate = files.get
@@ -59,9 +59,9 @@ type certFiles struct {
 	log       *slog.Logger
 	now       func() time.Time
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	checked time.Time
-	seen    [2]os.FileInfo
+	seen    [2]os.FileInfo // of cert and key
 	current *tls.Certificate
 }
 
@@ -70,9 +70,9 @@ func (f *certFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	defer f.mu.Unlock()
 	if now := f.now(); now.Sub(f.checked) >= certCheckInterval {
 		f.checked = now
-		if changed, err := f.changed(); changed {
+		if changed, err := f.changedLocked(); changed {
 			if err == nil {
-				err = f.reload()
+				err = f.reloadLocked()
 			}
 			if err != nil {
 				f.log.Error("cannot reload the TLS certificate; the old one stays in use", "err", err)
@@ -84,8 +84,8 @@ func (f *certFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return f.current, nil
 }
 
-// changed says if the files are others than at the last call.
-func (f *certFiles) changed() (changed bool, err error) {
+// changedLocked reports whether the files differ from those of the last call.
+func (f *certFiles) changedLocked() (changed bool, err error) {
 	for i, name := range []string{f.cert, f.key} {
 		info, statErr := os.Stat(name)
 		if statErr != nil {
@@ -104,9 +104,10 @@ func sameFile(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-func (f *certFiles) reload() error {
+// reloadLocked reads the files. Before there is a certificate nobody else has f, and it needs no lock.
+func (f *certFiles) reloadLocked() error {
 	if f.seen[0] == nil && f.current == nil { // before the files are read, so that no change is missed
-		if _, err := f.changed(); err != nil {
+		if _, err := f.changedLocked(); err != nil {
 			return err
 		}
 	}

@@ -46,8 +46,9 @@ func TestCertificateReload(t *testing.T) {
 	first := writePair(t, certFile, keyFile)
 	var log bytes.Buffer
 	now := time.Now()
-	f := &certFiles{cert: certFile, key: keyFile, log: slog.New(slog.NewTextHandler(&log, nil)), now: func() time.Time { return now }}
-	require.NoError(t, f.reload())
+	f := &certFiles{cert: certFile, key: keyFile, log: slog.New(slog.NewTextHandler(&log, nil)),
+		now: func() time.Time { return now }}
+	require.NoError(t, f.reloadLocked())
 	current := func() []byte {
 		now = now.Add(certCheckInterval)
 		cert, err := f.get(nil)
@@ -131,7 +132,8 @@ func TestDevCertificate(t *testing.T) {
 
 func TestParseFingerprint(t *testing.T) {
 	want := bytes.Repeat([]byte{0xab, 0xcd}, 16)
-	for _, s := range []string{hex.EncodeToString(want), "AB" + hex.EncodeToString(want)[2:], "ab:cd" + hex.EncodeToString(want)[4:]} {
+	for _, s := range []string{hex.EncodeToString(want), "AB" + hex.EncodeToString(want)[2:], "ab:cd" +
+		hex.EncodeToString(want)[4:]} {
 		got, err := ParseFingerprint(s)
 		require.NoError(t, err)
 		require.Equal(t, want, got)

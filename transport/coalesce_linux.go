@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// coalescingSocket is a UDP socket whose reader lets packets gather. Go's poller wakes a thread for each packet that comes, whether or not
-// somebody waits for it. Therefore the socket is not with the poller, but in an epoll instance that is: with EPOLLONESHOT it says once
-// that there is something, and then nothing until it is armed again. There is a timer, too, because the poller rounds times to milliseconds and wakes up
-// twice for most. Only one goroutine may read.
+// coalescingSocket is a UDP socket whose reader lets packets gather. Go's poller wakes a thread for each packet that
+// arrives, whether or not a goroutine waits for it. Therefore the poller does not watch the socket but an epoll
+// instance, which watches the socket: with EPOLLONESHOT it reports one packet, and then nothing until it is armed
+// again. A timerfd ends the time to gather, because the poller rounds times to milliseconds and wakes up twice for
+// most. Only one goroutine may read.
 type coalescingSocket struct {
 	file  *os.File // in blocking mode: writers wait in the system call, reads have MSG_DONTWAIT
 	raw   syscall.RawConn
@@ -29,12 +30,12 @@ type coalescingSocket struct {
 	ready    syscall.RawConn
 	timer    *os.File
 	alarm    syscall.RawConn
-	gathered bool                      // since the socket was armed
+	gathered bool                      // packets have had their time to gather since the socket was armed
 	deadline atomic.Pointer[time.Time] // for reads
 	closed   atomic.Bool
 }
 
-// coalesce takes over a socket. delay says for how long packets may wait for others.
+// coalesce returns a socket that replaces c, which it closes. delay returns how long packets may wait for others.
 func coalesce(c *net.UDPConn, delay func() time.Duration) (packetConn, error) {
 	defer c.Close()
 	s := &coalescingSocket{local: c.LocalAddr(), delay: delay}
@@ -48,7 +49,7 @@ func coalesce(c *net.UDPConn, delay func() time.Duration) (packetConn, error) {
 	return s, nil
 }
 
-// take makes the socket of c that of s.
+// take duplicates the file descriptor of c.
 func (s *coalescingSocket) take(c *net.UDPConn) error {
 	of, err := c.SyscallConn()
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *coalescingSocket) watch() error {
 	)
 }
 
-// control tells the epoll instance what to look for.
+// control tells the epoll instance what to report of a file.
 func (s *coalescingSocket) control(op int, file syscall.RawConn, events uint32) error {
 	var err error
 	cerr := file.Control(func(fd uintptr) {
@@ -109,7 +110,7 @@ func (s *coalescingSocket) control(op int, file syscall.RawConn, events uint32) 
 	return errors.Join(cerr, os.NewSyscallError("epoll_ctl", err))
 }
 
-// await returns when there is something to read.
+// await arms the socket and returns when there is something to read.
 func (s *coalescingSocket) await() error {
 	s.gathered = false
 	if err := s.control(unix.EPOLL_CTL_MOD, s.raw, unix.EPOLLIN|unix.EPOLLONESHOT); err != nil {
@@ -145,7 +146,7 @@ func (s *coalescingSocket) wait() (err error) {
 	return os.NewSyscallError("epoll_wait", err)
 }
 
-// ReadBatch is what quic-go reads with.
+// ReadBatch reads packets. quic-go reads with it only.
 func (s *coalescingSocket) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 	n, err := s.readBatch(ms, flags)
 	if err != nil && s.closed.Load() {
@@ -204,7 +205,8 @@ func (s *coalescingSocket) WriteMsgUDPAddrPort(b, oob []byte, addr netip.AddrPor
 		return err != unix.EINTR
 	})
 	if err != nil {
-		err = &net.OpError{Op: "write", Net: "udp", Source: s.local, Addr: net.UDPAddrFromAddrPort(addr), Err: os.NewSyscallError("sendmsg", err)}
+		err = &net.OpError{Op: "write", Net: "udp", Source: s.local, Addr: net.UDPAddrFromAddrPort(addr),
+			Err: os.NewSyscallError("sendmsg", err)}
 	}
 	return n, len(oob), errors.Join(werr, err)
 }

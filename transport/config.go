@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+
+	"sluice/internal/bounds"
 )
 
 // Config is the configuration of a [Listener]. A certificate and Protocols are required; the zero value of all else is
@@ -33,9 +34,9 @@ type Config struct {
 	// should be cheap. The socket is the one that the listener uses.
 	NewHooks func(net.PacketConn) quic.Hooks
 
-	// Coalesce says for how long packets may wait for others, so that many are read at a time: to be woken up for each costs CPU
-	// time. It is called when nothing is left to read, and must not block. 0 and less: packets are read as they come.
-	// Default, and anywhere but on Linux: the same.
+	// Coalesce says for how long packets may wait for others, so that many are read at a time: to be woken up for each
+	// costs CPU time. It is called when nothing is left to read, and must not block. 0 and less: packets are read as
+	// they come. Default, and anywhere but on Linux: the same.
 	Coalesce func() time.Duration
 
 	Limits
@@ -45,6 +46,7 @@ type Config struct {
 	// clients have to prove theirs (Retry, RFC 9000 §8.1.2). Default: 256. Negative: they always have to.
 	MaxUnvalidated int
 
+	// Logger gets what an operator can do something about. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -109,10 +111,9 @@ func (c *Config) validate() error {
 		return errors.New("a certificate file and a key file are required")
 	case c.Certificate != nil && (c.CertFile != "" || c.KeyFile != ""):
 		return errors.New("give either a certificate or files, not both")
-	case c.MaxConnections < 0:
-		return fmt.Errorf("MaxConnections %d is negative", c.MaxConnections)
 	}
-	return cmp.Or(validateProtocols(c.Protocols), c.Limits.validate())
+	return cmp.Or(bounds.AtLeast("MaxConnections", c.MaxConnections, 0), validateProtocols(c.Protocols),
+		c.Limits.validate())
 }
 
 func (c *ClientConfig) validate() error {
@@ -126,7 +127,7 @@ func (c *ClientConfig) validate() error {
 	case trust > 1:
 		return errors.New("give only one of a CA file, a certificate's SHA-256, and insecure")
 	case c.CertificateSHA256 != nil && len(c.CertificateSHA256) != 32:
-		return fmt.Errorf("the certificate's SHA-256 has %d bytes, want 32", len(c.CertificateSHA256))
+		return fmt.Errorf("CertificateSHA256: %d bytes: must be 32", len(c.CertificateSHA256))
 	}
 	return cmp.Or(validateProtocols(c.Protocols), c.Limits.validate())
 }
@@ -135,17 +136,18 @@ func validateProtocols(p []string) error {
 	if len(p) == 0 {
 		return errors.New("at least one protocol is required")
 	}
-	if slices.Contains(p, http3.NextProtoH3) || slices.ContainsFunc(p, func(s string) bool { return s == "" || len(s) > 255 }) {
-		return fmt.Errorf("protocols %q are not MoQ's", p)
+	for _, s := range p {
+		if s == "" || len(s) > 255 || s == http3.NextProtoH3 {
+			return fmt.Errorf("Protocols: %q: must be the ALPN id of a version of MoQ", s)
+		}
 	}
 	return nil
 }
 
 func (l *Limits) validate() error {
-	if l.HandshakeTimeout < 0 || l.IdleTimeout < 0 {
-		return errors.New("timeouts must not be negative")
-	}
-	return nil
+	return cmp.Or(
+		bounds.AtLeast("HandshakeTimeout", l.HandshakeTimeout, 0),
+		bounds.AtLeast("IdleTimeout", l.IdleTimeout, 0))
 }
 
 func (l *Limits) handshakeTimeout() time.Duration {

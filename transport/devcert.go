@@ -63,7 +63,7 @@ func DevCertificate(hosts ...string) (cert tls.Certificate, hash [sha256.Size]by
 func ParseFingerprint(s string) ([]byte, error) {
 	b, err := hex.DecodeString(strings.ReplaceAll(s, ":", ""))
 	if err != nil || len(b) != sha256.Size {
-		return nil, fmt.Errorf("%q is not a SHA-256: want 64 hexadecimal digits", s)
+		return nil, fmt.Errorf("%q: must be a SHA-256 in 64 hexadecimal digits", s)
 	}
 	return b, nil
 }

@@ -134,10 +134,11 @@ func connect(ctx context.Context, qc *quic.Conn, u *URL, protocols []string) (*w
 	return wt, nil
 }
 
-// explain says what to do about failures to connect.
+// explain adds what to do about a failure to connect.
 func explain(err error, protocols []string) error {
 	if e, ok := errors.AsType[*quic.TransportError](err); ok && e.ErrorCode == noApplicationProtocol {
-		return fmt.Errorf("the server does not speak %s: it wants another version of MoQ, or the other of moqt:// and https://: %w",
+		return fmt.Errorf("the server does not speak %s: it has other versions of MoQ, "+
+			"or serves the other of moqt:// and https://: %w",
 			strings.Join(protocols, ", "), err)
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {

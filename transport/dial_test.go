@@ -31,7 +31,7 @@ func TestProtocolMismatch(t *testing.T) {
 func TestDialErrors(t *testing.T) {
 	ctx := testContext(t)
 	_, err := Dial(ctx, "http://example.com", ClientConfig{Protocols: []string{testProtocol}})
-	require.ErrorContains(t, err, "want moqt://")
+	require.ErrorContains(t, err, "must be moqt://")
 	_, err = Dial(ctx, "moqt://does-not-exist.invalid", ClientConfig{Protocols: []string{testProtocol}})
 	require.Error(t, err)
 
@@ -52,7 +52,8 @@ func TestDialErrors(t *testing.T) {
 func quicServer(t *testing.T, alpn string, conf *quic.Config) (addr string) {
 	cert, _, err := DevCertificate()
 	require.NoError(t, err)
-	l, err := quic.ListenAddr("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{alpn}}, conf)
+	l, err := quic.ListenAddr("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert},
+		NextProtos: []string{alpn}}, conf)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l.Addr().String()
@@ -64,17 +65,20 @@ func TestDatagramsRequired(t *testing.T) {
 	require.ErrorContains(t, err, "does not support DATAGRAM frames")
 
 	s := newServer(t)
-	qc, err := quic.DialAddr(testContext(t), s.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{testProtocol}}, &quic.Config{})
+	qc, err := quic.DialAddr(testContext(t), s.Addr().String(), &tls.Config{InsecureSkipVerify: true,
+		NextProtos: []string{testProtocol}}, &quic.Config{})
 	require.NoError(t, err)
 	<-qc.Context().Done()
-	require.Equal(t, &quic.ApplicationError{Remote: true, ErrorCode: protocolViolation, ErrorMessage: "support for DATAGRAM frames is required"},
+	require.Equal(t, &quic.ApplicationError{Remote: true, ErrorCode: protocolViolation,
+		ErrorMessage: "support for DATAGRAM frames is required"},
 		context.Cause(qc.Context()))
 }
 
 // A server that accepts the connection and then says nothing must not block Dial for ever.
 func TestSilentHTTP3Server(t *testing.T) {
 	addr := quicServer(t, "h3", &quic.Config{EnableDatagrams: true, EnableStreamResetPartialDelivery: true})
-	cfg := ClientConfig{Protocols: []string{testProtocol}, Insecure: true, Limits: Limits{HandshakeTimeout: 300 * time.Millisecond}}
+	cfg := ClientConfig{Protocols: []string{testProtocol}, Insecure: true,
+		Limits: Limits{HandshakeTimeout: 300 * time.Millisecond}}
 	_, err := Dial(testContext(t), "https://"+addr+"/", cfg)
 	require.ErrorContains(t, err, "no answer in 300ms")
 }
@@ -86,7 +90,8 @@ func TestDialTriesAllAddresses(t *testing.T) {
 		u, err := ParseURL(s.url(k))
 		require.NoError(t, err)
 		u.Authority = "localhost:" + s.port()
-		c, err := Dial(testContext(t), u.String(), ClientConfig{Protocols: []string{testProtocol}, CertificateSHA256: s.hash})
+		c, err := Dial(testContext(t), u.String(), ClientConfig{Protocols: []string{testProtocol},
+			CertificateSHA256: s.hash})
 		require.NoError(t, err)
 		require.NoError(t, c.CloseWithError(0, ""))
 	}
@@ -99,13 +104,13 @@ func TestValidate(t *testing.T) {
 	require.NoError(t, ok.validate())
 	for want, change := range map[string]func(*Config){
 		"a certificate file and a key file are required": func(c *Config) { c.Certificate = nil },
-		"are required":       func(c *Config) { c.Certificate, c.CertFile = nil, "cert.pem" },
-		"not both":           func(c *Config) { c.KeyFile = "key.pem" },
-		"at least one":       func(c *Config) { c.Protocols = nil },
-		"not MoQ's":          func(c *Config) { c.Protocols = []string{"h3"} },
-		"negative":           func(c *Config) { c.IdleTimeout = -1 },
-		"MaxConnections -1":  func(c *Config) { c.MaxConnections = -1 },
-		"must not be negati": func(c *Config) { c.HandshakeTimeout = -1 },
+		"are required":                                func(c *Config) { c.Certificate, c.CertFile = nil, "cert.pem" },
+		"not both":                                    func(c *Config) { c.KeyFile = "key.pem" },
+		"at least one":                                func(c *Config) { c.Protocols = nil },
+		`Protocols: "h3"`:                             func(c *Config) { c.Protocols = []string{"h3"} },
+		"IdleTimeout: -1ns: must be at least 0s":      func(c *Config) { c.IdleTimeout = -1 },
+		"MaxConnections: -1: must be at least 0":      func(c *Config) { c.MaxConnections = -1 },
+		"HandshakeTimeout: -1ns: must be at least 0s": func(c *Config) { c.HandshakeTimeout = -1 },
 	} {
 		c := ok
 		change(&c)
@@ -114,10 +119,10 @@ func TestValidate(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	for want, c := range map[string]ClientConfig{
-		"at least one":   {},
-		"only one of":    {Protocols: []string{testProtocol}, Insecure: true, CAFile: "ca.pem"},
-		"31 bytes":       {Protocols: []string{testProtocol}, CertificateSHA256: make([]byte, 31)},
-		"must not be ne": {Protocols: []string{testProtocol}, Limits: Limits{IdleTimeout: -1}},
+		"at least one":      {},
+		"only one of":       {Protocols: []string{testProtocol}, Insecure: true, CAFile: "ca.pem"},
+		"31 bytes":          {Protocols: []string{testProtocol}, CertificateSHA256: make([]byte, 31)},
+		"IdleTimeout: -1ns": {Protocols: []string{testProtocol}, Limits: Limits{IdleTimeout: -1}},
 	} {
 		_, err := Dial(testContext(t), "moqt://127.0.0.1:1", c)
 		require.ErrorContains(t, err, want)

@@ -6,15 +6,15 @@ import (
 )
 
 var (
-	// ErrStreamLimit says that the peer allows no further stream for now.
+	// ErrStreamLimit is returned when the peer allows no further stream for now.
 	ErrStreamLimit = errors.New("the peer's stream limit is reached")
-	// ErrDatagramTooLarge says that a datagram is longer than a packet on the path can hold.
+	// ErrDatagramTooLarge is returned when a datagram is longer than a packet on the path can hold.
 	ErrDatagramTooLarge = errors.New("the datagram is too large for the path")
 	// ErrListenerClosed is returned by Accept after Close.
 	ErrListenerClosed = errors.New("the listener is closed")
 )
 
-// StreamError says that a stream was reset, or that its peer asked to stop sending.
+// StreamError is why a stream fails: it was reset, or the peer asked to stop sending.
 type StreamError struct {
 	Code   uint64 // the application's
 	Remote bool   // the peer did it
@@ -24,7 +24,7 @@ func (e *StreamError) Error() string {
 	return fmt.Sprintf("stream canceled %s with code %#x", by(e.Remote), e.Code)
 }
 
-// SessionError says that the session has ended.
+// SessionError is why a session has ended.
 type SessionError struct {
 	Code   uint64 // the application's; 0 if Cause is set
 	Remote bool   // the peer did it

@@ -41,7 +41,7 @@ type Listener struct {
 	close    context.CancelCauseFunc
 	wg       sync.WaitGroup
 
-	mu       sync.Mutex
+	mu       sync.Mutex          // guards what follows
 	sessions map[Conn]*quic.Conn // until the connection is closed
 }
 
@@ -50,7 +50,10 @@ func Listen(addr string, cfg Config) (*Listener, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
-	l := &Listener{cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()), accepted: make(chan Conn), sessions: map[Conn]*quic.Conn{}}
+	l := &Listener{
+		cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()),
+		accepted: make(chan Conn), sessions: make(map[Conn]*quic.Conn),
+	}
 	l.ctx, l.close = context.WithCancelCause(context.Background())
 	tlsConf, resetKey, err := serverTLS(&cfg, l.log)
 	if err != nil {
@@ -162,7 +165,7 @@ func (l *Listener) deliver(c Conn, qc *quic.Conn) {
 	}
 }
 
-// add leaves it to Close to end c, unless that was called before.
+// add records c, so that Close ends it. It returns false if Close was called before.
 func (l *Listener) add(c Conn, qc *quic.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,13 +193,13 @@ func (l *Listener) Accept(ctx context.Context) (Conn, error) {
 	}
 }
 
-// Addr is the address in use.
+// Addr returns the address in use.
 func (l *Listener) Addr() net.Addr { return l.udp.LocalAddr() }
 
-// PacketConn is the UDP socket, for senders that share it. They must neither read from it nor close it.
+// PacketConn returns the UDP socket, for senders that share it. They must neither read from it nor close it.
 func (l *Listener) PacketConn() net.PacketConn { return l.udp }
 
-// Close ends all sessions with code 0 and frees the port. It takes up to a second, so that peers are told.
+// Close ends all sessions with code 0 and frees the port. It takes up to a second, in which peers are told.
 func (l *Listener) Close() error {
 	l.close(ErrListenerClosed)
 	err := l.quic.Close()

@@ -61,7 +61,8 @@ func TestAllInterfaces(t *testing.T) {
 	defer l.Close()
 	s := &testServer{l, hash[:]}
 	for _, host := range []string{"127.0.0.1", "[::1]"} {
-		c, err := Dial(testContext(t), "moqt://"+host+":"+s.port(), ClientConfig{Protocols: []string{testProtocol}, CertificateSHA256: s.hash})
+		c, err := Dial(testContext(t), "moqt://"+host+":"+s.port(),
+			ClientConfig{Protocols: []string{testProtocol}, CertificateSHA256: s.hash})
 		require.NoError(t, err)
 		require.NoError(t, c.CloseWithError(0, ""))
 	}
@@ -99,7 +100,8 @@ func TestIncompleteHandshake(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	dialed := make(chan error)
 	go func() {
-		_, err := quic.DialAddr(ctx, relay.LocalAddr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{testProtocol}}, nil)
+		_, err := quic.DialAddr(ctx, relay.LocalAddr().String(), &tls.Config{InsecureSkipVerify: true,
+			NextProtos: []string{testProtocol}}, nil)
 		dialed <- err
 	}()
 	b := make([]byte, 1500)

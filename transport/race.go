@@ -11,11 +11,14 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// raceDelay is how long to wait for one address of a host before the next is tried as well (RFC 8305 §5).
+// raceDelay is how long one address of a host is tried alone before the next is tried, too (RFC 8305 §5).
 const raceDelay = 250 * time.Millisecond
 
-// dialHost connects to that address of a host which answers first.
-func dialHost(ctx context.Context, u *URL, dial func(context.Context, *net.UDPAddr) (*quic.Conn, error)) (*quic.Conn, error) {
+// dialFunc opens a QUIC connection to an address.
+type dialFunc func(context.Context, *net.UDPAddr) (*quic.Conn, error)
+
+// dialHost tries the addresses of a host and returns the first connection that is established.
+func dialHost(ctx context.Context, u *URL, dial dialFunc) (*quic.Conn, error) {
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Host)
 	if err != nil {
 		return nil, err
@@ -44,7 +47,7 @@ func dialHost(ctx context.Context, u *URL, dial func(context.Context, *net.UDPAd
 			continue
 		case r := <-results:
 			if r.err == nil {
-				go closeLosers(results, started-len(errs)-1)
+				go closeOthers(results, started-len(errs)-1)
 				return r.qc, nil
 			}
 			errs = append(errs, fmt.Errorf("%v: %w", r.addr, r.err))
@@ -60,13 +63,15 @@ func dialHost(ctx context.Context, u *URL, dial func(context.Context, *net.UDPAd
 	}
 }
 
+// dialed is the result of an attempt.
 type dialed struct {
 	addr netip.AddrPort
 	qc   *quic.Conn
 	err  error
 }
 
-func closeLosers(results <-chan dialed, n int) {
+// closeOthers closes the connections of the next n results.
+func closeOthers(results <-chan dialed, n int) {
 	for range n {
 		if r := <-results; r.err == nil {
 			_ = r.qc.CloseWithError(0, "")

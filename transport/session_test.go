@@ -158,7 +158,8 @@ func TestClose(t *testing.T) {
 			require.NoError(t, err)
 
 			require.NoError(t, from.CloseWithError(0x12, "bye"))
-			local, remote := &SessionError{Code: 0x12, Reason: "bye"}, &SessionError{Code: 0x12, Reason: "bye", Remote: true}
+			local, remote := &SessionError{Code: 0x12, Reason: "bye"}, &SessionError{Code: 0x12, Reason: "bye",
+				Remote: true}
 			requireEnded(t, from, local)
 			requireEnded(t, to, remote)
 			_, err = r.Read(make([]byte, 1))
@@ -270,7 +271,10 @@ func TestIdleTimeout(t *testing.T) {
 	for _, k := range []Kind{RawQUIC, WebTransport} {
 		t.Run(k.String(), func(t *testing.T) {
 			s := newServer(t, func(c *Config) { c.IdleTimeout, c.KeepAlive = 300*time.Millisecond, -1 })
-			client, server := s.connect(t, k, func(c *ClientConfig) { c.IdleTimeout, c.KeepAlive = 300*time.Millisecond, -1 })
+			client, server := s.connect(t, k, func(c *ClientConfig) {
+				c.IdleTimeout, c.KeepAlive = 300*time.Millisecond,
+					-1
+			})
 			for _, c := range []Conn{client, server} {
 				requireLost(t, c, "no recent network activity")
 				requireEnded(t, c, context.Cause(c.Context()))
@@ -283,6 +287,7 @@ func TestLongCloseReason(t *testing.T) {
 	eachKind(t, func(t *testing.T, client, server Conn) {
 		require.NoError(t, server.CloseWithError(1, "x"+strings.Repeat("é", 5000)))
 		<-client.Context().Done()
-		require.Equal(t, &SessionError{Code: 1, Remote: true, Reason: "x" + strings.Repeat("é", 511)}, context.Cause(client.Context()))
+		require.Equal(t, &SessionError{Code: 1, Remote: true, Reason: "x" + strings.Repeat("é", 511)},
+			context.Cause(client.Context()))
 	})
 }

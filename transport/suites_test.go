@@ -59,7 +59,8 @@ func TestSuitePreference(t *testing.T) {
 	} {
 		for _, alpn := range []string{testProtocol, http3.NextProtoH3} {
 			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", clientEnv+"="+s.Addr().String()+" "+alpn+" "+tt.offer)
+			cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0",
+				clientEnv+"="+s.Addr().String()+" "+alpn+" "+tt.offer)
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err)
 			require.Equal(t, tt.want, string(out), "%s offers %s", alpn, tt.offer)

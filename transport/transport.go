@@ -1,4 +1,3 @@
-// Package transport gives MoQ its transport sessions: raw QUIC connections and WebTransport sessions on one UDP port.
 package transport
 
 import (
@@ -48,8 +47,8 @@ type Conn interface {
 	SendDatagram([]byte) error
 	// ReceiveDatagram waits for the next datagram. Datagrams that nobody receives are dropped beyond a short queue.
 	ReceiveDatagram(context.Context) ([]byte, error)
-	// MaxDatagramSize is the length in bytes of the longest datagram that SendDatagram takes now. It grows when a larger
-	// MTU of the path is discovered.
+	// MaxDatagramSize is the length in bytes of the longest datagram that SendDatagram takes now. It grows when a
+	// larger MTU of the path is discovered.
 	MaxDatagramSize() int
 
 	// CloseWithError ends the session: with CONNECTION_CLOSE on raw QUIC, and with the WT_CLOSE_SESSION capsule on

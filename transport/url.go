@@ -59,7 +59,7 @@ func parseURL(s string) (*URL, error) {
 	case "https":
 		u.Kind = WebTransport
 	default:
-		return nil, errors.New("want moqt://host:port for raw QUIC, or https://host:port/path for WebTransport")
+		return nil, errors.New("must be moqt://host:port for raw QUIC, or https://host:port/path for WebTransport")
 	}
 	if p.User != nil {
 		return nil, errors.New("user names and passwords are not supported")
@@ -76,7 +76,7 @@ func parseURL(s string) (*URL, error) {
 	if port := p.Port(); port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
-			return nil, fmt.Errorf("port %s is not in 1–65535", port)
+			return nil, fmt.Errorf("port %s: must be between 1 and 65535", port)
 		}
 		u.Port = uint16(n)
 	}
@@ -95,7 +95,7 @@ func parseFragment(s string) (Fragment, error) {
 	return Fragment{typ, value}, nil
 }
 
-// notInURI says if r is neither reserved nor unreserved nor "%" (RFC 3986 §2).
+// notInURI reports whether r is neither reserved nor unreserved nor "%" (RFC 3986 §2).
 func notInURI(r rune) bool {
 	return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", r)
 }

@@ -18,7 +18,8 @@ func TestParseURL(t *testing.T) {
 		{"moqt://example.com/a/b?c=d&e", URL{RawQUIC, "example.com", "example.com", 443, "/a/b?c=d&e", Fragment{}}},
 		{"moqt://example.com?", URL{RawQUIC, "example.com", "example.com", 443, "?", Fragment{}}},
 		{"moqt://h/a%2Fb%20c", URL{RawQUIC, "h", "h", 443, "/a%2Fb%20c", Fragment{}}},
-		{"https://example.com:4433/path", URL{WebTransport, "example.com:4433", "example.com", 4433, "/path", Fragment{}}},
+		{"https://example.com:4433/path", URL{WebTransport, "example.com:4433", "example.com", 4433, "/path",
+			Fragment{}}},
 		{"https://example.com", URL{WebTransport, "example.com", "example.com", 443, "", Fragment{}}},
 		{"moqt://[2001:db8::1]:1/", URL{RawQUIC, "[2001:db8::1]:1", "2001:db8::1", 1, "/", Fragment{}}},
 		{"moqt://[fe80::1%25eth0]/", URL{RawQUIC, "[fe80::1%25eth0]", "fe80::1%eth0", 443, "/", Fragment{}}},
@@ -36,10 +37,10 @@ func TestParseURL(t *testing.T) {
 
 func TestParseURLErrors(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                      "want moqt://",
-		"example.com":           "want moqt://",
-		"localhost:4443":        "want moqt://",
-		"http://example.com/":   "want moqt://",
+		"":                      "must be moqt://",
+		"example.com":           "must be moqt://",
+		"localhost:4443":        "must be moqt://",
+		"http://example.com/":   "must be moqt://",
 		"moqt:example.com":      "host is missing",
 		"moqt:///path":          "host is missing",
 		"moqt://:4433/":         "host is missing",

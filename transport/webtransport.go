@@ -88,7 +88,8 @@ func (s *wtSession) brokenBy(conn, connectStream error) error {
 	case e.ErrorCode == h3NoError:
 		return &SessionError{Remote: true, Reason: e.ErrorMessage}
 	}
-	return &SessionError{Remote: true, Cause: &http3.Error{Remote: true, ErrorCode: http3.ErrCode(e.ErrorCode), ErrorMessage: e.ErrorMessage}}
+	return &SessionError{Remote: true, Cause: &http3.Error{Remote: true, ErrorCode: http3.ErrCode(e.ErrorCode),
+		ErrorMessage: e.ErrorMessage}}
 }
 
 func (s *wtSession) AcceptStream(ctx context.Context) (Stream, error) {

@@ -139,8 +139,10 @@ func TestConnectStreamEnds(t *testing.T) {
 	}{
 		{"FIN", func(str *http3.RequestStream) { str.Close() }, ""},
 		{"RESET_STREAM", func(str *http3.RequestStream) { str.CancelWrite(0x10c) }, "H3_REQUEST_CANCELLED"},
-		{"half a capsule", func(str *http3.RequestStream) { str.Write([]byte{0x68, 0x43, 10, 0}); str.Close() }, "unexpected EOF"},
-		{"a capsule of HTTP/2", func(str *http3.RequestStream) { str.Write([]byte("\x99\x0b\x4d\x3e\x00")) }, "WT_MAX_STREAM_DATA"},
+		{"half a capsule", func(str *http3.RequestStream) { str.Write([]byte{0x68, 0x43, 10, 0}); str.Close() },
+			"unexpected EOF"},
+		{"a capsule of HTTP/2", func(str *http3.RequestStream) { str.Write([]byte("\x99\x0b\x4d\x3e\x00")) },
+			"WT_MAX_STREAM_DATA"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			qc := s.dialQUIC(t, http3.NextProtoH3)
@@ -176,8 +178,8 @@ func TestForeignResetCode(t *testing.T) {
 	require.Equal(t, &StreamError{Remote: true}, err)
 }
 
-// rawStream is a WebTransport stream that was opened below WebTransport, so that it can be reset with any code of HTTP/3. One byte of it
-// has been read.
+// rawStream is a WebTransport stream that was opened below WebTransport, so that it can be reset with any code of
+// HTTP/3. One byte of it has been read.
 func rawStream(t *testing.T) (*quic.SendStream, ReceiveStream) {
 	s := newServer(t)
 	qc := s.dialQUIC(t, http3.NextProtoH3)
@@ -199,7 +201,8 @@ func rawStream(t *testing.T) (*quic.SendStream, ReceiveStream) {
 	return w, r
 }
 
-// A peer that closes its session resets the streams first. Whoever cancels a stream just then need not wait for the rest.
+// A peer that closes its session resets the streams first. Whoever cancels a stream just then need not wait for the
+// rest.
 func TestCancelWhileTheSessionEnds(t *testing.T) {
 	w, r := rawStream(t)
 	w.CancelWrite(webtransport.WTSessionGoneErrorCode)

@@ -39,14 +39,17 @@ func newBench(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the relay in a lab, and other relays beside it",
-		Long: `Measure what a relay costs: the delay and jitter that it adds, the CPU, memory and system calls that it takes, how many
-subscribers it serves, and what happens at a bottleneck. It builds a lab for that, as 'sluice-lab lab up' does, and needs root.
+		Long: `Measure what a relay costs: the delay and jitter that it adds, the CPU, memory and system calls that
+it takes, how many subscribers it serves, and what happens at a bottleneck. It builds a lab for that, as 'sluice-lab
+lab up' does, and needs root.
 
-Sluice is measured with the fast path and without it. --relay-cmd adds any other relay that speaks MoQT draft 18 over QUIC, with the same
-publisher and subscribers; it may be repeated. --peer adds those that 'make bench-peers' installs. In its command {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for
-PEM files, {dir} for an empty directory.
+Sluice is measured with the fast path and without it. --relay-cmd adds any other relay that speaks MoQT draft 18 over
+QUIC, with the same publisher and subscribers; it may be repeated. --peer adds those that 'make bench-peers'
+installs. In its command {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for PEM files,
+{dir} for an empty directory.
 
-Results go to --out: results.json, and what people read, report.html first. A run whose load generator was the bottleneck has the reason instead of numbers.`,
+Results go to --out: results.json for programs, report.html and tables.md for people. If the load generator was the
+bottleneck of a run, the tables have this reason instead of numbers.`,
 		Example: `  sudo sluice-lab bench --quick
   sudo sluice-lab bench --scenario delay,cpu --subscribers 1,10 --repetitions 5
   sudo sluice-lab bench --peer moq-relay-ietf,moq-relay
@@ -55,9 +58,11 @@ Results go to --out: results.json, and what people read, report.html first. A ru
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.quick, "quick", false, "take less than 3 minutes: shorter runs, one repetition, at most 10 subscribers where nothing else is said")
+	flags.BoolVar(&f.quick, "quick", false,
+		"take less than 3 minutes: shorter runs, one repetition, at most 10 subscribers by default")
 	flags.StringVar(&f.out, "out", "bench-results", "`directory` for the results")
-	flags.StringSliceVar(&f.cfg.Kinds, "scenario", nil, "measure only these `kinds`: "+strings.Join(result.Kinds(), ", "))
+	flags.StringSliceVar(&f.cfg.Kinds, "scenario", nil,
+		"measure only these `kinds`: "+strings.Join(result.Kinds(), ", "))
 	flags.IntVar(&f.cfg.Repetitions, "repetitions", 0, "`number` of runs of each relay under each load (default 3)")
 	flags.IntSliceVar(&f.cfg.Subscribers, "subscribers", nil, "`numbers` of subscribers (default 1,10,50,200)")
 	flags.IntVar(&f.cfg.MaxCapacity, "max-capacity", 0, "try at most this `number` of subscribers (default 400)")
@@ -67,9 +72,12 @@ Results go to --out: results.json, and what people read, report.html first. A ru
 		return err
 	})
 	flags.StringArrayVar(&f.commands, "relay-cmd", nil, "`command` of another relay")
-	flags.StringSliceVar(&f.peers, "peer", nil, "`names` of relays that 'make bench-peers' installs: "+strings.Join(system.PeerNames(), ", "))
-	flags.StringArrayVar(&f.names, "relay-name", nil, "its `name`; the n-th is for the n-th --relay-cmd (default: the name of the program)")
-	flags.StringVar(&f.clip, "clip", "", "fragmented MP4 `file` with real video (default: the sample clip, if it is there)")
+	flags.StringSliceVar(&f.peers, "peer", nil,
+		"`names` of relays that 'make bench-peers' installs: "+strings.Join(system.PeerNames(), ", "))
+	flags.StringArrayVar(&f.names, "relay-name", nil,
+		"its `name`; the n-th is for the n-th --relay-cmd (default: the name of the program)")
+	flags.StringVar(&f.clip, "clip", "",
+		"fragmented MP4 `file` with real video (default: the sample clip, if it is there)")
 	flags.Uint64Var(&f.cfg.Seed, "seed", 1, "`seed` of the lab")
 	cmd.AddCommand(newBenchCompare(env), newBenchReport(env))
 	return cmd
@@ -187,7 +195,8 @@ func printReport(w io.Writer, r *result.Report) {
 			fmt.Fprint(table, header)
 			header = ""
 			for _, sum := range s.Summaries {
-				fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", s.Title, sum.System, sum.Runs, strings.Join(cells(sum, shown[kind]), "\t"))
+				fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", s.Title, sum.System, sum.Runs,
+					strings.Join(cells(sum, shown[kind]), "\t"))
 			}
 		}
 		table.Flush()

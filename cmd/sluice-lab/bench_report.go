@@ -19,8 +19,8 @@ func newBenchCompare(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare BEFORE.json AFTER.json",
 		Short: "Compare the results of two runs",
-		Long: `Compare the medians of two results files, metric by metric. A change exceeds the spread if the ranges of the runs before and after do not
-overlap; others are noise. With a single run on a side nobody knows.`,
+		Long: `Compare the medians of two results files, metric by metric. A change exceeds the spread if the ranges
+of the runs before and after do not overlap; other changes are noise. A single run has no spread to compare with.`,
 		Example: `  sluice-lab bench compare old/results.json bench-results/results.json
   sluice-lab bench compare --fail-above 10 old/results.json bench-results/results.json`,
 		Args: cobra.ExactArgs(2),
@@ -37,12 +37,14 @@ overlap; others are noise. With a single run on a side nobody knows.`,
 				return err
 			}
 			if worse := c.Worse(failAbove); cmd.Flags().Changed("fail-above") && len(worse) > 0 {
-				return fmt.Errorf("%d metrics got worse by more than %g %%, beyond the spread of the runs", len(worse), failAbove)
+				return fmt.Errorf("%d metrics got worse by more than %g %%, beyond the spread of the runs",
+					len(worse), failAbove)
 			}
 			return nil
 		},
 	}
-	cmd.Flags().Float64Var(&failAbove, "fail-above", 0, "fail if a metric got worse by more than `percent`, beyond the spread of the runs (default: do not fail)")
+	cmd.Flags().Float64Var(&failAbove, "fail-above", 0,
+		"fail if a metric got worse by more than `percent`, beyond the spread of the runs (default: do not fail)")
 	return cmd
 }
 
@@ -52,8 +54,8 @@ func newBenchReport(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report RESULTS.json...",
 		Short: "Draw results again, or join those of several runs",
-		Long: `Write report.html, tables.md and plots from results files. Several files of one program and one machine are
-joined, for example runs of single scenarios; then the joined results.json is written too.`,
+		Long: `Write report.html, tables.md and plots from results files. Several files of one program and one
+machine are joined, for example runs of single scenarios; then the joined results.json is written too.`,
 		Example: `  sluice-lab bench report --out all delay/results.json capacity/results.json
   sluice-lab bench report --tables --out docs/results docs/results/results.json`,
 		Args: cobra.MinimumNArgs(1),

@@ -34,12 +34,13 @@ func newDemo(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Relay a clip to several subscribers and check that all get every byte",
-		Long: `Build a lab, run a relay, a publisher and subscribers in it, publish a clip at the speed of its time stamps, and compare what each
-subscriber receives with the source, byte by byte. Every second subscriber connects over WebTransport. The table shows for each how many packets
-with media the kernel has sent and how many the relay's process, and the delay that the relay has added.
+		Long: `Build a lab, run a relay, a publisher and subscribers in it, publish a clip at the speed of its time
+stamps, and compare what each subscriber receives with the source, byte by byte. Every second subscriber connects
+over WebTransport. The table shows for each how many packets with media the kernel has sent and how many the relay's
+process, and the delay that the relay has added.
 
-Exits with 0 only if everything was received, nothing differs and every process ended well. Without root there is no lab: the
-same runs on loopback, without what only the lab can show.`,
+The demo succeeds only if everything was received, nothing differs and every process ended well. Without root there is
+no lab: the demo runs on loopback, and leaves out what only the lab can show.`,
 		Example: `  sudo sluice-lab demo
   sudo sluice-lab demo --subscribers 5 --loss 2% --delay 20ms --reorder 1%
   sudo sluice-lab demo --congestion
@@ -54,18 +55,21 @@ same runs on loopback, without what only the lab can show.`,
 	}
 	flags := cmd.Flags()
 	flags.IntVarP(&f.subscribers, "subscribers", "n", 3, "number of subscribers")
-	flags.StringVar(&f.clip, "clip", "", "fragmented MP4 `file` to publish (default: the sample clip, testdata/clip.mp4)")
+	flags.StringVar(&f.clip, "clip", "",
+		"fragmented MP4 `file` to publish (default: the sample clip, testdata/clip.mp4)")
 	flags.BoolVar(&f.loopback, "loopback", false, "run on loopback even if a lab could be built")
 	flags.StringVar(&f.fastPath, "fastpath", "auto", "the relay's --fastpath: auto, on or off; off on loopback")
-	flags.BoolVar(&f.congestion, "congestion", false, "put sub1 behind a bottleneck for a while, and have the relay drop by priority; with 2 subscribers by default")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every reason for which the kernel left packets to the relay's process")
+	flags.BoolVar(&f.congestion, "congestion", false,
+		"put sub1 behind a bottleneck for a while, and have the relay drop by priority; with 2 subscribers by default")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false,
+		"show every reason for which the kernel left packets to the relay's process")
 	f.conditions.register(flags)
 	return cmd
 }
 
 const (
 	demoNamespace = "demo/clip"
-	// demoSetUp is how long each step may take until media flows, and how long after the end of it; a busy machine is slow.
+	// demoSetUp is how long each step before the media may take, and how long what follows it; a busy machine is slow.
 	demoSetUp = 30 * time.Second
 )
 
@@ -79,7 +83,7 @@ type stage interface {
 	dial(ctx context.Context, host, address string) (net.Conn, error)
 	// delays returns what the relay has added for a subscriber until now, if that can be measured.
 	delays(subscriber string) lab.Delays
-	// limit limits the rate towards a host, 0: not at all; more waits than a time allows is lost.
+	// limit limits the rate towards a host; 0 removes the limit. A packet that would wait longer than queue is lost.
 	limit(host string, rate lab.Rate, queue time.Duration) error
 	close() error
 }
@@ -126,7 +130,7 @@ func (f *demoFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	return err
 }
 
-// openMedia returns the path of what is published, and its contents. If it has to be written, it is in dir.
+// openMedia returns the path and the contents of the media to publish. The demo of congestion writes them into dir.
 func (f *demoFlags) openMedia(dir string) (clip string, want *source, err error) {
 	if clip, err = f.findClip(); err != nil {
 		return "", nil, err
@@ -155,13 +159,14 @@ func (f *demoFlags) check() (lab.Conditions, error) {
 	return lab.ParseConditions(f.conditions.String())
 }
 
-// openStage builds the lab, or says why the demo runs on loopback.
+// openStage builds the lab. Where that is not possible, where tells why the demo runs on loopback.
 func (f *demoFlags) openStage(ctx context.Context, conditions lab.Conditions) (s stage, where string, err error) {
 	why := "as asked for"
 	if !f.loopback {
 		s, err := openLabStage(ctx, f.subscribers, conditions)
 		if err == nil {
-			return s, fmt.Sprintf("lab: publisher, relay and %d subscribers in network namespaces, links: %v", f.subscribers, conditions), nil
+			return s, fmt.Sprintf("lab: publisher, relay and %d subscribers in network namespaces, links: %v",
+				f.subscribers, conditions), nil
 		}
 		missing, ok := errors.AsType[*lab.MissingError](err)
 		if !ok {
@@ -175,7 +180,8 @@ func (f *demoFlags) openStage(ctx context.Context, conditions lab.Conditions) (s
 	if conditions != (lab.Conditions{}) {
 		return nil, "", cli.Usage("loopback (%s) has no links that could be %v", why, conditions)
 	}
-	return loopbackStage{}, "loopback (" + why + "); left out: separate hosts and links, the kernel's fast path, and the delay that the relay adds", nil
+	return loopbackStage{}, "loopback (" + why + "); left out: separate hosts and links, the kernel's fast path, " +
+		"and the delay that the relay adds", nil
 }
 
 // findClip returns the path of the clip.
@@ -193,5 +199,6 @@ func (f *demoFlags) findClip() (string, error) {
 			return filepath.Abs(clip)
 		}
 	}
-	return "", fmt.Errorf("the sample clip %s is not here: run the demo in Sluice's source directory, or name a --clip", sample)
+	return "", fmt.Errorf("the sample clip %s is not here: run the demo in Sluice's source directory, or name a --clip",
+		sample)
 }

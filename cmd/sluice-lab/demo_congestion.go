@@ -124,7 +124,7 @@ func (c *checker) readList(r io.Reader) error {
 		hash := lines.Text()[strings.LastIndexByte(lines.Text(), ' ')+1:]
 		what, ok := c.want.listed[hash]
 		if !ok || seen[hash] {
-			return fmt.Errorf("this is no chunk of the source, or came twice: %s", lines.Text())
+			return fmt.Errorf("not a chunk of the source, or came twice: %s", lines.Text())
 		}
 		seen[hash] = true
 		c.note(what)
@@ -190,18 +190,20 @@ func (t *demoTable) congestionRows(w *tabwriter.Writer) {
 		if dropped := t.demo.want.count - r.objects; state == identical && dropped > 0 {
 			state = fmt.Sprintf("%d dropped", dropped)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d/%d\t%d/%d\t%s\t%s\n", s.name, s.over, r.objects, t.demo.want.count, r.keyFrames(), t.demo.want.keys,
-			t.packetsText(s.name), state)
+		fmt.Fprintf(w, "%s\t%s\t%d/%d\t%d/%d\t%s\t%s\n", s.name, s.over, r.objects, t.demo.want.count,
+			r.keyFrames(), t.demo.want.keys, t.packetsText(s.name), state)
 	}
 }
 
-// congestionSummary says what the bottleneck did.
+// congestionSummary writes what the bottleneck did.
 func (t *demoTable) congestionSummary() {
 	want, slow, neighbour := t.demo.want, t.demo.subscribers[0], t.demo.subscribers[1]
 	r, other := slow.got.status(), neighbour.got.status()
-	fmt.Fprintf(t.w, "\n%s was behind %.2f Mbit/s, %.0f %% of the clip's rate, from %v to %v. It received %d of %d key frames,\n",
-		slow.name, float64(want.bottleneck())/1e6, 100*congestionShare, congestionFrom, congestionTo, r.keyFrames(), want.keys)
-	fmt.Fprintf(t.w, "at most %v later than %s, and was without media for at most %v. %d of %d objects were dropped,\n%d of the %d in the last %v. %s received %d objects.\n",
-		r.latest(other).Round(time.Millisecond), neighbour.name, r.silence.Round(time.Millisecond), want.count-r.objects, want.count,
-		want.tail-r.tail, want.tail, congestionTail, neighbour.name, other.objects)
+	fmt.Fprintf(t.w, "\n%s was behind %.2f Mbit/s, %.0f %% of the clip's rate, from %v to %v. ",
+		slow.name, float64(want.bottleneck())/1e6, 100*congestionShare, congestionFrom, congestionTo)
+	fmt.Fprintf(t.w, "It received %d of %d key frames,\n", r.keyFrames(), want.keys)
+	fmt.Fprintf(t.w, "at most %v later than %s, and was without media for at most %v. ",
+		r.latest(other).Round(time.Millisecond), neighbour.name, r.silence.Round(time.Millisecond))
+	fmt.Fprintf(t.w, "%d of %d objects were dropped,\n%d of the %d in the last %v. %s received %d objects.\n",
+		want.count-r.objects, want.count, want.tail-r.tail, want.tail, congestionTail, neighbour.name, other.objects)
 }

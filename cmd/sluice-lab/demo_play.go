@@ -109,8 +109,8 @@ func (d *demo) startRelay(ctx context.Context) (reach func(host, scheme string) 
 	if d.squeezed {
 		drop = "priority"
 	}
-	d.relay, err = d.stage.command(ctx, lab.RelayName, nil, "relay", "--listen", ":0", "--dev", "--admin", "127.0.0.1:0", "--drain", "3s",
-		"--fastpath", d.fastPath, "--drop", drop, "--log-level", "warn")
+	d.relay, err = d.stage.command(ctx, lab.RelayName, nil, "relay", "--listen", ":0", "--dev",
+		"--admin", "127.0.0.1:0", "--drain", "3s", "--fastpath", d.fastPath, "--drop", drop, "--log-level", "warn")
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (d *demo) startRelay(ctx context.Context) (reach func(host, scheme string) 
 	}, nil
 }
 
-// observe asks the relay what it has sent to whom. Now and then it may be too busy to answer: then the last answer stands.
+// observe asks the relay what it has sent to whom. If the relay is too busy to answer, the last answer stays.
 func (d *demo) observe(ctx context.Context) {
 	st, _, err := server.GetStatus(ctx, d.admin, d.adminAddress)
 	if err != nil {

@@ -25,7 +25,8 @@ type process struct {
 
 // startProcess starts sluice with arguments, by calling start, which chooses where. Its messages, and its output if out
 // is nil, go to the log. When ctx is done, it is asked to end and, if it does not, killed.
-func startProcess(ctx context.Context, name string, out io.Writer, start func(*exec.Cmd) error, args ...string) (*process, error) {
+func startProcess(ctx context.Context, name string, out io.Writer, start func(*exec.Cmd) error,
+	args ...string) (*process, error) {
 	sluice, err := findSluice()
 	if err != nil {
 		return nil, err

@@ -44,7 +44,8 @@ func (s *labStage) command(ctx context.Context, host string, out io.Writer, args
 		return nil, err
 	}
 	return startProcess(ctx, host, out, func(cmd *exec.Cmd) error {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // the lab ends with this process, so must they
+		// The lab ends with this process, so its processes must end, too.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		return h.Start(cmd)
 	}, args...)
 }

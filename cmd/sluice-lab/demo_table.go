@@ -57,8 +57,8 @@ func (t *demoTable) rows(w *tabwriter.Writer) {
 	fmt.Fprintln(w, "\tOVER\tOBJECTS\tKERNEL\tPROCESS\tDELAY P50\tP99\tSTATE")
 	for _, s := range t.demo.subscribers {
 		r := s.got.status()
-		fmt.Fprintf(w, "%s\t%s\t%d/%d\t%s\t%s\t%s\n", s.name, s.over, r.objects, t.demo.want.count, t.packetsText(s.name),
-			delayText(t.demo.stage.delays(s.name)), s.state(r.err))
+		fmt.Fprintf(w, "%s\t%s\t%d/%d\t%s\t%s\t%s\n", s.name, s.over, r.objects, t.demo.want.count,
+			t.packetsText(s.name), delayText(t.demo.stage.delays(s.name)), s.state(r.err))
 	}
 }
 
@@ -136,7 +136,8 @@ func (t *demoTable) summary() {
 	fmt.Fprintf(t.w, "\n%d of %d subscribers received the clip byte for byte: %d objects, %s, %s of media\n",
 		whole, len(t.demo.subscribers), want.count, cli.BytesText(want.bytes), cli.SecondsText(want.duration))
 	if total := sent.Kernel + sent.Process; t.demo.usesKernel() && total > 0 {
-		fmt.Fprintf(t.w, "the kernel sent %.1f %% of %d packets with media, and declined to send %d\n", 100*float64(sent.Kernel)/float64(total), total, declined)
+		fmt.Fprintf(t.w, "the kernel sent %.1f %% of %d packets with media, and declined to send %d\n",
+			100*float64(sent.Kernel)/float64(total), total, declined)
 	}
 	if len(all) > 0 {
 		at := func(q float64) time.Duration { return all.Quantile(q).Round(time.Microsecond) }

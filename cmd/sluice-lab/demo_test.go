@@ -114,11 +114,14 @@ func TestCheckerOfDroppedMedia(t *testing.T) {
 		"a key frame":    {without(keys[1]), "3 of 4 key frames have come", "chunks have come"},
 		"one at the end": {without(lines[len(lines)-1]), "chunks of the last 4s have come", "chunks have come"},
 		"one twice":      {append(slices.Clone(lines), lines[7]), "came twice", "came twice"},
-		"a stranger":     {append(slices.Clone(lines), "sha256=00"), "no chunk of the source", "no chunk of the source"},
+		"another's":      {append(slices.Clone(lines), "sha256=00"), "not a chunk of", "not a chunk of the source"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for read, message := range map[string]string{"squeezed": c.squeezed, "all": c.all} {
-				checker := newChecker(want, map[string]func(*checker, io.Reader) error{"squeezed": (*checker).readSqueezed, "all": (*checker).readAll}[read])
+				readers := map[string]func(*checker, io.Reader) error{
+					"squeezed": (*checker).readSqueezed, "all": (*checker).readAll,
+				}
+				checker := newChecker(want, readers[read])
 				_, err := io.WriteString(checker.in, "1.m4s group=0 "+strings.Join(c.lines, "\n1.m4s group=0 ")+"\n")
 				require.NoError(t, err)
 				require.NoError(t, checker.in.Close())

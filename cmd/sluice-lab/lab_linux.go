@@ -39,7 +39,8 @@ a background process and vanishes with it, whatever happens. Needs root. docs/la
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	name := cmd.PersistentFlags().String("name", lab.DefaultName, "`name` of the lab; several can be up at a time")
-	cmd.AddCommand(newLabUp(env, name), newLabDown(env, name), newLabExec(env, name), newLabStatus(env, name), newLabLink(env, name))
+	cmd.AddCommand(newLabUp(env, name), newLabDown(env, name), newLabExec(env, name), newLabStatus(env, name),
+		newLabLink(env, name))
 	return cmd
 }
 
@@ -59,10 +60,10 @@ func newLabUp(env *cli.Environment, name *string) *cobra.Command {
 		Short: "Build a lab and keep it up in the background",
 		Long: `Build a lab and keep it up in the background, until 'sluice-lab lab down'.
 
---rate, --queue, --delay, --loss, --duplicate and --reorder apply to the links of the publisher and of all subscribers, in both
-directions. --uplink and --downlink say the same for the publisher alone and for subscribers alone, as a list
-such as rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,reorder=1%,gap=3,hold=10ms, or clean. Each subscriber has a link of its
-own, which 'sluice-lab lab link' changes while the lab is up.`,
+--rate, --queue, --delay, --loss, --duplicate and --reorder apply to the links of the publisher and of all
+subscribers, in both directions. --uplink and --downlink say the same for the publisher alone and for subscribers
+alone, as a list such as rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,reorder=1%,gap=3,hold=10ms, or
+clean. Each subscriber has a link of its own, which 'sluice-lab lab link' changes while the lab is up.`,
 		Example: `  sluice-lab lab up --subscribers 3
   sluice-lab lab up --subscribers 5 --loss 2% --delay 20ms --reorder 1%
   sluice-lab lab up --subscribers 10 --uplink clean --downlink rate=10mbit,delay=15ms`,
@@ -85,9 +86,11 @@ func (f *labUpFlags) register(flags *pflag.FlagSet) {
 	flags.IntVarP(&f.topology.Subscribers, "subscribers", "n", 3, "number of subscriber hosts")
 	f.every.register(flags)
 	flags.StringVar(&f.uplink, "uplink", "", "`conditions` of the publisher's link, instead of those for all links")
-	flags.StringVar(&f.downlink, "downlink", "", "`conditions` of the subscribers' links, instead of those for all links")
+	flags.StringVar(&f.downlink, "downlink", "",
+		"`conditions` of the subscribers' links, instead of those for all links")
 	flags.BoolVar(&f.topology.OneDevice, "one-device", false, "give the relay one device for both sides, named up")
-	flags.BoolVar(&f.topology.SoftwareChecksums, "software-checksums", false, "hosts compute UDP checksums, as without a device that does")
+	flags.BoolVar(&f.topology.SoftwareChecksums, "software-checksums", false,
+		"hosts compute UDP checksums, as without a device that does")
 	flags.Uint64Var(&f.topology.Seed, "seed", 1, "`seed` of all random decisions")
 	flags.BoolVar(&f.foreground, "foreground", false, "stay in the foreground until interrupted")
 	flags.BoolVar(&f.detached, "detached", false, "be the background process")

@@ -20,8 +20,8 @@ func newLabDown(env *cli.Environment, name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
 		Short: "End a lab and what runs in it",
-		Long: `End a lab: the processes in its hosts, then the hosts. It is no error if the lab is not up, and nothing remains of a lab
-whose process was killed.`,
+		Long: `End a lab: the processes in its hosts, then the hosts. It is no error if the lab is not up, and
+nothing remains of a lab whose process was killed.`,
 		Example: `  sluice-lab lab down`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,9 +42,9 @@ func newLabExec(env *cli.Environment, name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "exec HOST -- COMMAND [ARGUMENT…]",
 		Short: "Run a command inside a host",
-		Long: `Run a command inside a host: pub, relay, sub1, sub2, …, or net, the network in the middle. The command finds the hosts under
-these names; from a subscriber, relay is the relay's address on its side. Input, output, signals and exit code are the
-command's.`,
+		Long: `Run a command inside a host: pub, relay, sub1, sub2, …, or net, the network in the middle. The command
+finds the hosts under these names; from a subscriber, relay is the relay's address on its side. Input, output,
+signals and exit code are the command's.`,
 		Example: `  sluice-lab lab exec relay -- sluice relay --listen [::]:4443 --dev
   sluice-lab lab exec sub1 -- sluice sub --relay moqt://relay:4443 --namespace demo --out -
   sluice-lab lab exec relay -- tcpdump -ni down udp
@@ -154,8 +154,9 @@ func newLabLink(env *cli.Environment, name *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "link HOST[:DEVICE] [CONDITIONS]",
 		Short: "Change a link while the lab is up",
-		Long: `Change the link of a host: what it does to packets, or whether it is there. CONDITIONS replace those that are set; they
-are a list such as rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,reorder=1%,gap=3,hold=10ms, or clean.`,
+		Long: `Change the link of a host: what it does to packets, or whether it is there. CONDITIONS replace those
+that are set; they are a list such as
+rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,reorder=1%,gap=3,hold=10ms, or clean.`,
 		Example: `  sluice-lab lab link sub1 rate=3mbit,loss=5%      # both directions
   sluice-lab lab link sub1 --from-host loss=100%
   sluice-lab lab link sub1 clean

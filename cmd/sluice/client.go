@@ -13,7 +13,7 @@ import (
 	"sluice/transport"
 )
 
-// clientFlags are those of commands that connect to a relay.
+// clientFlags are the flags of commands that connect to a relay.
 type clientFlags struct {
 	relay, namespace string
 	token            string
@@ -24,17 +24,24 @@ type clientFlags struct {
 
 func (f *clientFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.relay, "relay", "", "`URL` of the relay: moqt://host:port for raw QUIC, https://host:port/path for WebTransport (required)")
-	flags.StringVar(&f.namespace, "namespace", "", "`namespace` of the broadcast, its fields separated by slashes (required)")
-	flags.StringVar(&f.token, "auth-token", "", "authorization `token`; better set SLUICE_AUTH_TOKEN, which other users cannot see")
-	flags.StringVar(&f.caFile, "tls-ca", "", "trust the certificate authorities in this PEM `file` instead of the system's")
-	flags.StringVar(&f.sha256, "tls-sha256", "", "trust only the certificate with this SHA-256 `fingerprint`, which 'sluice relay --dev' prints")
-	flags.BoolVar(&f.insecure, "tls-disable-verify", false, "trust any certificate (for tests only: anyone on the path can read and change everything)")
-	flags.DurationVar(&f.reconnect, "reconnect", client.DefaultReconnectTimeout, "try for this `duration` to connect again when the session is lost; 0: not at all")
+	flags.StringVar(&f.relay, "relay", "", "`URL` of the relay: moqt://host:port for raw QUIC, "+
+		"https://host:port/path for WebTransport (required)")
+	flags.StringVar(&f.namespace, "namespace", "",
+		"`namespace` of the broadcast, its fields separated by slashes (required)")
+	flags.StringVar(&f.token, "auth-token", "",
+		"authorization `token`; SLUICE_AUTH_TOKEN is better, because other users cannot see it")
+	flags.StringVar(&f.caFile, "tls-ca", "",
+		"trust the certificate authorities in this PEM `file` instead of the system's")
+	flags.StringVar(&f.sha256, "tls-sha256", "",
+		"trust only the certificate with this SHA-256 `fingerprint`, which 'sluice relay --dev' prints")
+	flags.BoolVar(&f.insecure, "tls-disable-verify", false,
+		"trust any certificate (for tests only: anyone on the path can read and change everything)")
+	flags.DurationVar(&f.reconnect, "reconnect", client.DefaultReconnectTimeout,
+		"try for this `duration` to connect again when the session is lost; 0: not at all")
 	cmd.MarkFlagsMutuallyExclusive("tls-ca", "tls-sha256", "tls-disable-verify")
 }
 
-// config checks the flags.
+// config checks the flags and translates them.
 func (f *clientFlags) config(env *cli.Environment) (client.Config, moqt.Namespace, error) {
 	cfg := client.Config{
 		URL:              f.relay,
@@ -71,10 +78,10 @@ func parseNamespace(s string) (moqt.Namespace, error) {
 	}
 	ns := moqt.Namespace(strings.Split(strings.Trim(s, "/"), "/"))
 	if err := ns.Validate(); err != nil {
-		return nil, cli.Usage("--namespace %q: %w", s, err)
+		return nil, cli.Usage("--namespace: %q: %w", s, err)
 	}
 	if ns.IsReserved() {
-		return nil, cli.Usage("--namespace %q: names that start with a period are reserved", s)
+		return nil, cli.Usage("--namespace: %q: must not start with a period: such names are reserved", s)
 	}
 	return ns, nil
 }

@@ -21,9 +21,10 @@ func newPub(env *cli.Environment) *cobra.Command {
 		Short: "Publish fragmented MP4 (CMAF) at a relay",
 		Long: `Publish the tracks of a fragmented MP4 file, or of a live stream on standard input (the default, or "-").
 
-The broadcast has a track for each of the media, named ID.m4s, the init segment in 0.mp4, and a catalog in two formats: the
-track ".catalog" is for players of the common catalog format (draft-ietf-moq-catalogformat), such as moq-sub, and the track
-"catalog" for those of MSF (draft-ietf-moq-msf). Each moof box and its mdat box are an object. Groups start at video key frames.`,
+The broadcast has a track ID.m4s for each track of the file, the init segment in 0.mp4, and a catalog in two formats:
+the track ".catalog" is for players of the common catalog format (draft-ietf-moq-catalogformat), such as moq-sub, and
+the track "catalog" for players of MSF (draft-ietf-moq-msf). Each moof box and its mdat box are an object. Groups start
+at video key frames.`,
 		Example: `  # the sample clip, again and again, to a relay on this machine
   sluice pub --relay moqt://localhost:4443 --tls-disable-verify --namespace live/demo --loop testdata/clip.mp4
 
@@ -51,19 +52,28 @@ func (f *pubFlags) register(cmd *cobra.Command) {
 	f.client.register(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.cfg.Loop, "loop", false, "publish the file again and again, with times that continue")
-	flags.BoolVar(&f.noPace, "no-pace", false, "publish as fast as the input can be read, not at the speed of its time stamps")
+	flags.BoolVar(&f.noPace, "no-pace", false,
+		"publish as fast as the input can be read, not at the speed of its time stamps")
 	flags.BoolVar(&f.cfg.Wait, "wait", false, "start the media when the first subscriber is there")
-	flags.BoolVar(&f.cfg.Datagrams, "datagrams", false, "send audio in datagrams, which are not repeated when they get lost")
-	flags.BoolVar(&f.cfg.Publish, "publish", false, "offer each track with PUBLISH too, which has the relay take it without subscribers")
+	flags.BoolVar(&f.cfg.Datagrams, "datagrams", false,
+		"send audio in datagrams, which are not sent again when they are lost")
+	flags.BoolVar(&f.cfg.Publish, "publish", false,
+		"offer each track with PUBLISH too, so that the relay takes it without subscribers")
 	f.priorities = pub.DefaultPriorities
-	flags.Uint8Var(&f.priorities.Audio, "audio-priority", f.priorities.Audio, "`priority` of audio, 0 to 255; lower numbers go first")
-	flags.Uint8Var(&f.priorities.Key, "key-priority", f.priorities.Key, "`priority` of video key frames; if it differs from --delta-priority, they get streams of their own")
-	flags.Uint8Var(&f.priorities.Delta, "delta-priority", f.priorities.Delta, "`priority` of all other video frames")
-	flags.DurationVar(&f.cfg.ObjectTimeout, "object-timeout", 0, "drop objects that could not be sent within this `duration` (OBJECT_DELIVERY_TIMEOUT)")
-	flags.DurationVar(&f.cfg.SubgroupTimeout, "subgroup-timeout", 0, "drop finished streams that were not delivered within this `duration` (SUBGROUP_DELIVERY_TIMEOUT)")
-	flags.IntVar(&f.cfg.History.Groups, "history-groups", 8, "`number` of groups of each track that are kept for FETCH")
-	flags.IntVar(&f.historyMiB, "history-size", 64, "`MiB` of each track that are kept for FETCH")
-	flags.Uint64Var(&f.firstGroup, "first-group", 0, "`id` of the first group, for publishers that are to be the same (default: continue what the relay knows)")
+	flags.Uint8Var(&f.priorities.Audio, "audio-priority", f.priorities.Audio,
+		"`priority` of audio, 0 to 255; lower numbers are sent first")
+	flags.Uint8Var(&f.priorities.Key, "key-priority", f.priorities.Key,
+		"`priority` of video key frames; if it differs from --delta-priority, they have streams of their own")
+	flags.Uint8Var(&f.priorities.Delta, "delta-priority", f.priorities.Delta,
+		"`priority` of all other video frames")
+	flags.DurationVar(&f.cfg.ObjectTimeout, "object-timeout", 0,
+		"drop objects that could not be sent within this `duration` (OBJECT_DELIVERY_TIMEOUT)")
+	flags.DurationVar(&f.cfg.SubgroupTimeout, "subgroup-timeout", 0,
+		"drop finished streams that were not delivered within this `duration` (SUBGROUP_DELIVERY_TIMEOUT)")
+	flags.IntVar(&f.cfg.History.Groups, "history-groups", 8, "keep this `number` of groups of each track for FETCH")
+	flags.IntVar(&f.historyMiB, "history-size", 64, "keep this many `MiB` of each track for FETCH")
+	flags.Uint64Var(&f.firstGroup, "first-group", 0, "`id` of the first group; several publishers of one "+
+		"broadcast need the same (default: after the groups that the relay has)")
 }
 
 func (f *pubFlags) run(cmd *cobra.Command, env *cli.Environment, args []string) error {
@@ -81,12 +91,13 @@ func (f *pubFlags) run(cmd *cobra.Command, env *cli.Environment, args []string) 
 	env.Status.Clear()
 	if stats.Objects() > 0 {
 		fmt.Fprintf(env.Stderr, "published %d objects, %s, %s of media in %s\n",
-			stats.Objects(), cli.BytesText(stats.Bytes()), cli.SecondsText(stats.Media()), cli.SecondsText(time.Since(start)))
+			stats.Objects(), cli.BytesText(stats.Bytes()), cli.SecondsText(stats.Media()),
+			cli.SecondsText(time.Since(start)))
 	}
 	return err
 }
 
-// complete fills in the configuration from the flags.
+// complete checks the flags and completes the configuration.
 func (f *pubFlags) complete(cmd *cobra.Command, env *cli.Environment, args []string) (err error) {
 	if f.cfg.Client, f.cfg.Namespace, err = f.client.config(env); err != nil {
 		return err
@@ -111,7 +122,7 @@ func (f *pubFlags) complete(cmd *cobra.Command, env *cli.Environment, args []str
 		return nil
 	}
 	if f.cfg.Loop {
-		return cli.Usage("--loop needs a file, standard input can be read only once")
+		return cli.Usage("--loop needs a file: standard input can be read only once")
 	}
 	if in, ok := env.Stdin.(io.Writer); ok && cli.IsTerminal(in) {
 		return cli.Usage("no input: name a FILE, or pipe fragmented MP4 into sluice pub")

@@ -23,11 +23,12 @@ func newRelay(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "relay [flags] --listen ADDR:PORT (--tls-cert FILE --tls-key FILE | --dev)",
 		Short: "Relay broadcasts from publishers to subscribers",
-		Long: `Relay broadcasts: publishers and subscribers connect to the same UDP port, over raw QUIC or over WebTransport. One
-subscription at a publisher serves all subscribers of a track. A cache serves late subscribers and FETCH.
+		Long: `Relay broadcasts: publishers and subscribers connect to the same UDP port, over raw QUIC or over
+WebTransport. One subscription at a publisher serves all subscribers of a track. A cache serves late subscribers and
+FETCH.
 
-SIGTERM and SIGINT drain the relay: it asks its peers to move on (GOAWAY), and ends when they have left or after --drain.
-A second signal ends it at once. Certificates and tokens are read again when their files change.`,
+SIGTERM and SIGINT drain the relay: it asks its peers to move on (GOAWAY), and ends when they have left or after
+--drain. A second signal ends it at once. Certificates and tokens are read again when their files change.`,
 		Example: `  # try it on this machine
   sluice relay --dev
 

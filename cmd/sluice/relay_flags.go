@@ -61,8 +61,8 @@ func (f *relayFlags) registerRelay(cmd *cobra.Command) {
 	flags, cfg := cmd.Flags(), &f.cfg.Relay
 	flags.DurationVar(&cfg.Cache.Duration, "cache-duration", 30*time.Second, "keep objects for this `duration`")
 	flags.IntVar(&f.cacheMiB, "cache-size", 256, "keep at most this many `MiB` of objects")
-	flags.StringVar(&f.scope, "scope", "one", "which sessions share tracks: one (all of them), path (those with the same "+
-		"path in their URL) or url (those with the same authority, too)")
+	flags.StringVar(&f.scope, "scope", "one", "which sessions share tracks: one (all of them), path (those with "+
+		"the same path in their URL) or url (those with the same authority, too)")
 	flags.StringVar(&f.tokenFile, "auth-token-file", "",
 		"`file` with authorization tokens and what they allow; without it anybody may do everything")
 	flags.IntVar(&cfg.MaxSessions, "max-sessions", 16384, "largest `number` of sessions")
@@ -79,7 +79,7 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 	flags.IntVar(&f.fastPathBudget, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf(
 		"largest `number` of subscribers of one track that the kernel serves, at most %d", fastpath.MaxSubscriptions))
 	flags.StringVar(&f.drop, "drop", "none",
-		"what to drop for a congested subscriber: priority (the least urgent streams, while data waits too long) or none")
+		"what to drop for a congested subscriber: priority (the least urgent, while data waits too long) or none")
 }
 
 func (f *relayFlags) registerOperation(cmd *cobra.Command) {

@@ -31,9 +31,9 @@ func newRelayStatus(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the sessions of a running relay, and what the kernel sends for it",
-		Long: `Ask a relay on this machine for its sessions: how many packets with media the kernel and the relay's process
-have sent to each, lost packets, round-trip time, congestion window and the priority threshold of --drop. The lines
-below the table list the reasons for which the kernel left packets to the process.`,
+		Long: `Ask a relay on this machine for its sessions: how many packets with media the kernel and the relay's
+process have sent to each, lost packets, round-trip time, congestion window and the priority threshold of --drop. The
+lines below the table list the reasons for which the kernel left packets to the process.`,
 		Example: `  sluice relay status
   sluice relay status --verbose                # all reasons, of the kernel and of the process
   sluice relay status --json | jq '.sessions[].packets'
@@ -43,8 +43,8 @@ below the table list the reasons for which the kernel left packets to the proces
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480", "the relay's --admin `address`")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every reason, every counter of the fast path, and sessions "+
-		"that have ended within the last minute")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every reason, every counter of the fast path, and "+
+		"sessions that have ended within the last minute")
 	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
 	return cmd
 }

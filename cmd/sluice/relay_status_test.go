@@ -16,27 +16,40 @@ func TestStatusTable(t *testing.T) {
 	st := server.Status{
 		FastPath: map[string]uint64{"packet_opened": 1000, "copy_sent": 900, "packet_forged": 0},
 		Sessions: []relay.SessionStatus{
-			{Remote: "192.0.2.1:1000", Transport: "quic", FastPath: true, Publications: 4, Threshold: media.LowestPriority, CipherSuite: chacha20},
 			{
-				Remote: "[2001:db8::1]:5000", Transport: "webtransport", FastPath: true, Subscriptions: 2, OnFastPath: 1, CipherSuite: chacha20,
-				Packets: relay.SentPackets{Kernel: 900, Process: 30, Lost: 2}, SRTT: 1500 * time.Microsecond, Window: 15000, Threshold: 128<<8 | 32,
-				Declined: map[string]uint64{"window": 5, "out_of_order": 12, "not_open": 5, "filtered": 2, "priority": 1},
-				Held:     map[string]uint64{"blocked_window": 7}, Streams: map[string]uint64{"delivered": 3, "dropped": 1},
+				Remote: "192.0.2.1:1000", Transport: "quic", CipherSuite: chacha20,
+				FastPath: true, Publications: 4, Threshold: media.LowestPriority,
 			},
-			{Remote: "192.0.2.2:1000", Transport: "quic", Subscriptions: 1, CipherSuite: "TLS_AES_128_GCM_SHA256", Threshold: media.LowestPriority},
+			{
+				Remote: "[2001:db8::1]:5000", Transport: "webtransport", CipherSuite: chacha20,
+				FastPath: true, Subscriptions: 2, OnFastPath: 1,
+				Packets: relay.SentPackets{Kernel: 900, Process: 30, Lost: 2},
+				SRTT:    1500 * time.Microsecond, Window: 15000, Threshold: 128<<8 | 32,
+				Declined: map[string]uint64{
+					"window": 5, "out_of_order": 12, "not_open": 5, "filtered": 2, "priority": 1,
+				},
+				Held:    map[string]uint64{"blocked_window": 7},
+				Streams: map[string]uint64{"delivered": 3, "dropped": 1},
+			},
+			{
+				Remote: "192.0.2.2:1000", Transport: "quic", CipherSuite: "TLS_AES_128_GCM_SHA256",
+				Subscriptions: 1, Threshold: media.LowestPriority,
+			},
 			{Remote: "192.0.2.3:1000", Transport: "quic", Ended: &ended, Threshold: media.LowestPriority},
 		},
 	}
-	const table = `PEER                OVER          TRACKS  KERNEL  PROCESS  LOST  RTT     WINDOW   DROPS        FAST PATH
-192.0.2.1:1000      quic          4 in    0       0        0     -       0 B      -            -
-[2001:db8::1]:5000  webtransport  2 out   900     30       2     1.5 ms  15.0 kB  over 128/32  1 of 2
-192.0.2.2:1000      quic          1 out   0       0        0     -       0 B      -            no, AES_128_GCM_SHA256
-`
+	const table = "" +
+		"PEER                OVER          TRACKS  KERNEL  PROCESS  LOST  RTT     WINDOW   DROPS        FAST PATH\n" +
+		"192.0.2.1:1000      quic          4 in    0       0        0     -       0 B      -            -\n" +
+		"[2001:db8::1]:5000  webtransport  2 out   900     30       2     1.5 ms  15.0 kB  over 128/32  1 of 2\n" +
+		"192.0.2.2:1000      quic          1 out   0       0        0     -       0 B      -            " +
+		"no, AES_128_GCM_SHA256\n"
 	require.Equal(t, table+`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 3 others
 ended within the last minute: 1 (--verbose shows them)
 `, string((&statusReport{st, false}).text()))
-	require.Equal(t, table+`192.0.2.3:1000      quic          -       0       0        0     -       0 B      -            ended
-[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 2 filtered, 1 priority
+	require.Equal(t, table+
+		"192.0.2.3:1000      quic          -       0       0        0     -       0 B      -            ended\n"+
+		`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 2 filtered, 1 priority
 [2001:db8::1]:5000, held by the process: 7 blocked_window
 [2001:db8::1]:5000, streams ended: 3 delivered, 1 dropped
 the kernel, in all:

@@ -36,8 +36,8 @@ func newRTT(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rtt -i INTERFACE",
 		Short: "Measure the round-trip times of passing TCP, QUIC, DNS and ping traffic",
-		Long: `Measure round-trip times of the traffic that passes an interface, without sending a packet. The measurement runs in the
-kernel, as eBPF programs; no packet is copied, changed or dropped.
+		Long: `Measure round-trip times of the traffic that passes an interface, without sending a packet. The
+measurement runs in the kernel, as eBPF programs; no packet is copied, changed or dropped.
 
 What is measured: TCP by timestamps, else by sequence numbers; ICMP echo; DNS; QUIC by its handshake and spin bit.
 docs/rtt.md says what each number means and when it is wrong. The options and output of ePPing are understood.`,
@@ -55,10 +55,13 @@ docs/rtt.md says what each number means and when it is wrong. The options and ou
 
 func (f *rttFlags) register(flags *pflag.FlagSet) {
 	f.measureFlags.register(flags)
-	flags.Float64VarP(&f.aggregate, "aggregate", "a", 0, "report histograms of network prefixes every this many `seconds`, instead of RTTs and flows")
-	flags.StringVarP(&f.format, "format", "F", string(output.Standard), "write standard, json, jsonl or ppviz (`format`)")
+	flags.Float64VarP(&f.aggregate, "aggregate", "a", 0,
+		"report histograms of network prefixes every this many `seconds`, instead of RTTs and flows")
+	flags.StringVarP(&f.format, "format", "F", string(output.Standard),
+		"write standard, json, jsonl or ppviz (`format`)")
 	flags.StringVarP(&f.file, "write", "w", "", "append to this `file`, which SIGHUP reopens; default: standard output")
-	flags.StringVar(&f.pcap, "pcap", "", "measure the packets of this pcap or pcapng `file` instead, at the times in it")
+	flags.StringVar(&f.pcap, "pcap", "",
+		"measure the packets of this pcap or pcapng `file` instead, at the times in it")
 	flags.StringVar(&f.metrics, "metrics", "", "serve metrics for Prometheus at this `address`")
 }
 

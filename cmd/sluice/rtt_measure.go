@@ -11,8 +11,8 @@ import (
 	"sluice/internal/rtt/attach"
 )
 
-// measureFlags say what is measured; sluice rtt and sluice rtt top have them in common. A 0 that means "off" to the user is kept
-// apart from rtt.Config, where it means the default.
+// measureFlags say what is measured; sluice rtt and sluice rtt top have them in common. A 0 that means "off" to the
+// user is kept apart from rtt.Config, where it means the default.
 type measureFlags struct {
 	cfg       rtt.Config
 	rateLimit float64 // ms
@@ -42,34 +42,49 @@ func (f *measureFlags) registerProtocols(flags *pflag.FlagSet) {
 }
 
 func (f *measureFlags) registerSampling(flags *pflag.FlagSet) {
-	flags.Float64VarP(&f.rateLimit, "rate-limit", "r", milliseconds(rtt.DefaultRateLimit), "time one packet per flow direction in this many `ms`; 0: every one that can be timed")
-	flags.Float64VarP(&f.cfg.RTTRate, "rtt-rate", "R", 0, "the same as a `multiple` of the flow's RTT, once it is known; 0: --rate-limit rules")
-	flags.StringVarP((*string)(&f.cfg.RTTType), "rtt-type", "t", string(rtt.RTTMin), "RTT that --rtt-rate multiplies (`type`): min or smoothed")
+	flags.Float64VarP(&f.rateLimit, "rate-limit", "r", milliseconds(rtt.DefaultRateLimit),
+		"time one packet per flow direction in this many `ms`; 0: every one that can be timed")
+	flags.Float64VarP(&f.cfg.RTTRate, "rtt-rate", "R", 0,
+		"the same as a `multiple` of the flow's RTT, once it is known; 0: --rate-limit rules")
+	flags.StringVarP((*string)(&f.cfg.RTTType), "rtt-type", "t", string(rtt.RTTMin),
+		"RTT that --rtt-rate multiplies (`type`): min or smoothed")
 	flags.BoolVarP(&f.cfg.IncludeSYN, "include-syn", "s", false, "time SYNs too; a SYN flood then fills the flow table")
 	flags.BoolVarP(&f.cfg.IncludeLocal, "include-local", "l", false, "time packets to this host too: its own delay")
 }
 
 func (f *measureFlags) registerAggregation(flags *pflag.FlagSet) {
-	flags.IntVarP(&f.cfg.IPv4Prefix, "aggregate-subnets-v4", "4", rtt.DefaultIPv4Prefix, "aggregate IPv4 by prefixes of this many `bits`")
-	flags.IntVarP(&f.cfg.IPv6Prefix, "aggregate-subnets-v6", "6", rtt.DefaultIPv6Prefix, "aggregate IPv6 by prefixes of this many `bits`")
-	flags.BoolVar(&f.cfg.AggregateReverse, "aggregate-reverse", false, "aggregate by the destination of replies, not by their source")
-	flags.Float64Var(&f.timeout, "aggregate-timeout", rtt.DefaultAggregateTimeout.Seconds(), "forget prefixes without traffic for this many `seconds`; 0: never")
-	flags.Float64Var(&f.binWidth, "bin-width", milliseconds(rtt.DefaultBinWidth), "width of the histograms' bins in `ms`")
+	flags.IntVarP(&f.cfg.IPv4Prefix, "aggregate-subnets-v4", "4", rtt.DefaultIPv4Prefix,
+		"aggregate IPv4 by prefixes of this many `bits`")
+	flags.IntVarP(&f.cfg.IPv6Prefix, "aggregate-subnets-v6", "6", rtt.DefaultIPv6Prefix,
+		"aggregate IPv6 by prefixes of this many `bits`")
+	flags.BoolVar(&f.cfg.AggregateReverse, "aggregate-reverse", false,
+		"aggregate by the destination of replies, not by their source")
+	flags.Float64Var(&f.timeout, "aggregate-timeout", rtt.DefaultAggregateTimeout.Seconds(),
+		"forget prefixes without traffic for this many `seconds`; 0: never")
+	flags.Float64Var(&f.binWidth, "bin-width", milliseconds(rtt.DefaultBinWidth),
+		"width of the histograms' bins in `ms`")
 }
 
 func (f *measureFlags) registerHooks(flags *pflag.FlagSet) {
-	flags.StringVarP((*string)(&f.cfg.Hook), "ingress-hook", "I", string(attach.HookTC), "see arriving packets at this `hook`: tc, tcx, clsact or xdp")
-	flags.StringVarP((*string)(&f.cfg.XDPMode), "xdp-mode", "x", string(attach.XDPNative), "attach XDP in this `mode`: unspecified, native or generic")
-	flags.BoolVar(&f.cfg.MergeInterfaces, "merge-interfaces", false, "flows may come and go by different interfaces or VLANs")
+	flags.StringVarP((*string)(&f.cfg.Hook), "ingress-hook", "I", string(attach.HookTC),
+		"see arriving packets at this `hook`: tc, tcx, clsact or xdp")
+	flags.StringVarP((*string)(&f.cfg.XDPMode), "xdp-mode", "x", string(attach.XDPNative),
+		"attach XDP in this `mode`: unspecified, native or generic")
+	flags.BoolVar(&f.cfg.MergeInterfaces, "merge-interfaces", false,
+		"flows may come and go by different interfaces or VLANs")
 }
 
 func (f *measureFlags) registerSizes(flags *pflag.FlagSet) {
-	flags.Float64VarP(&f.cleanup, "cleanup-interval", "c", rtt.DefaultCleanupInterval.Seconds(), "remove what has timed out every this many `seconds`; 0: never")
+	flags.Float64VarP(&f.cleanup, "cleanup-interval", "c", rtt.DefaultCleanupInterval.Seconds(),
+		"remove what has timed out every this many `seconds`; 0: never")
 	flags.IntVar(&f.cfg.MaxFlows, "max-flows", rtt.DefaultMaxFlows, "follow at most this many flows at a time")
 	flags.IntVar(&f.cfg.MaxStamps, "max-stamps", rtt.DefaultMaxStamps, "wait for at most this many replies at a time")
-	flags.IntVar(&f.cfg.MaxQueries, "max-queries", rtt.DefaultMaxQueries, "wait for at most this many DNS responses at a time")
-	flags.IntVar(&f.cfg.MaxPrefixes, "max-prefixes", rtt.DefaultMaxPrefixes, "aggregate at most this many prefixes at a time, the others together")
-	flags.IntVar(&f.cfg.RingBytes, "ring-size", rtt.DefaultRingBytes, "buffer this many `bytes` of events on their way out of the kernel")
+	flags.IntVar(&f.cfg.MaxQueries, "max-queries", rtt.DefaultMaxQueries,
+		"wait for at most this many DNS responses at a time")
+	flags.IntVar(&f.cfg.MaxPrefixes, "max-prefixes", rtt.DefaultMaxPrefixes,
+		"aggregate at most this many prefixes at a time, the others together")
+	flags.IntVar(&f.cfg.RingBytes, "ring-size", rtt.DefaultRingBytes,
+		"buffer this many `bytes` of events on their way out of the kernel")
 }
 
 // check refuses what a Config cannot say, or would take for its default.

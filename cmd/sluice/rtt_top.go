@@ -38,8 +38,8 @@ func newRTTTop(env *cli.Environment) *cobra.Command {
 Keys: r, l, b sort by RTT, loss, bytes; f, p show flows or prefixes; q ends. Without a terminal, or with -n, tables are
 written one after the other.
 
-A flow is listed once for each direction in which it is measured: DESTINATION sends, SOURCE replies. LOSS is the part of the
-TCP segments that were sent again, or of the echoes without reply.`,
+A flow is listed once for each direction in which it is measured: DESTINATION sends, SOURCE replies. LOSS is the part
+of the TCP segments that were sent again, or of the echoes without reply.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}

@@ -18,8 +18,8 @@ func newSub(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sub [flags] --relay URL --namespace NAME --out FILE",
 		Short: "Play a broadcast into a file or a pipe",
-		Long: `Subscribe to the tracks of a broadcast and write them as fragmented MP4, interleaved by decode time, so that ffplay, ffmpeg and
-other players take it. Playback starts at the start of the current group.`,
+		Long: `Subscribe to the tracks of a broadcast and write them as fragmented MP4, interleaved by decode time,
+for ffplay, ffmpeg and other players. Playback starts at the start of the current group.`,
 		Example: `  # watch
   sluice sub --relay moqt://localhost:4443 --tls-disable-verify --namespace live/demo --out - | ffplay -
 
@@ -47,15 +47,19 @@ func (f *subFlags) register(cmd *cobra.Command) {
 	f.client.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&f.out, "out", "o", "", "write to this `file`; - is standard output (required, except with --raw)")
-	flags.StringSliceVar(&f.cfg.Tracks, "tracks", nil, "play only these `tracks`, by name or as video or audio")
+	flags.StringSliceVar(&f.cfg.Tracks, "tracks", nil, "play only these `tracks`: names, video or audio")
 	flags.StringVar(&f.catalog, "catalog", "", "`name` of the catalog track (default: .catalog, or else catalog)")
 	flags.DurationVar(&f.cfg.Duration, "duration", 0, "stop after this `duration` of media")
 	flags.Uint64Var(&f.cfg.Objects, "count", 0, "stop after this `number` of objects")
 	flags.Uint64Var(&f.cfg.Join, "join", 0, "start this `number` of groups before the current one")
-	flags.DurationVar(&f.cfg.Wait, "wait", 0, "wait for this `duration` for a publisher, if there is none yet; for one that went away, at least as long as --reconnect")
-	flags.DurationVar(&f.cfg.Hold, "hold", 2*time.Second, "wait for this `duration` for objects that are missing while later ones are there")
-	flags.StringVar(&f.verify, "verify", "", "compare all chunks with those of this `file`; exit with 6 if they differ or some are missing")
-	flags.BoolVar(&f.cfg.Raw, "raw", false, "write a line for each object of --tracks instead of playing; --out is standard output by default")
+	flags.DurationVar(&f.cfg.Wait, "wait", 0, "wait for this `duration` for a publisher, if there is none "+
+		"yet; for one that has gone, at least as long as --reconnect")
+	flags.DurationVar(&f.cfg.Hold, "hold", 2*time.Second,
+		"wait for this `duration` for objects that are missing while later ones are there")
+	flags.StringVar(&f.verify, "verify", "",
+		"compare all chunks with those of this `file`; exit with 6 if they differ or some are missing")
+	flags.BoolVar(&f.cfg.Raw, "raw", false, "write a line for each object of --tracks instead of playing; "+
+		"--out is standard output by default")
 }
 
 func (f *subFlags) run(cmd *cobra.Command, env *cli.Environment) (err error) {
@@ -93,7 +97,7 @@ func (f *subFlags) run(cmd *cobra.Command, env *cli.Environment) (err error) {
 
 var errDiffers = errors.New("what was received is not what was expected")
 
-// lostTracks is why tracks ended that did not end well.
+// lostTracks returns the errors with which tracks have ended.
 func lostTracks(r *sub.Result) error {
 	var errs []error
 	for _, t := range r.Tracks {
@@ -111,10 +115,11 @@ func (f *subFlags) check(env *cli.Environment) error {
 	case f.out == "":
 		return cli.Usage("--out is missing: the file to write to, or - for standard output")
 	case f.out == "-" && !f.cfg.Raw && cli.IsTerminal(env.Stdout):
-		return cli.Usage("media is not for terminals: use --out FILE, or pipe it into a player, as in '... --out - | ffplay -'")
+		return cli.Usage("--out: -: standard output is a terminal: use --out FILE, " +
+			"or pipe the media into a player, as in '... --out - | ffplay -'")
 	}
 	if f.cfg.Raw && (len(f.cfg.Tracks) == 0 || f.verify != "") {
-		return cli.Usage("--raw needs the names of tracks in --tracks, and cannot --verify")
+		return cli.Usage("--raw needs the names of tracks in --tracks, and excludes --verify")
 	}
 	if f.catalog != "" {
 		f.cfg.Catalogs = []string{f.catalog}
@@ -137,18 +142,20 @@ func (f *subFlags) play(cmd *cobra.Command, env *cli.Environment) (sub.Result, e
 	})
 }
 
-// summary says what was played, and what was not as it should be.
+// summary writes what was played, and what was lost.
 func (f *subFlags) summary(w io.Writer, r *sub.Result) {
 	for _, t := range r.Tracks {
 		fmt.Fprintf(w, "track %s: %d objects, %s, sha256 %s\n", t.Name, t.Objects, cli.BytesText(t.Bytes), t.SHA256)
 		if t.Gaps+t.Late+t.Resets > 0 {
-			fmt.Fprintf(w, "  %d gaps with %d or more objects lost, %d late, %d streams reset\n", t.Gaps, t.Lost, t.Late, t.Resets)
+			fmt.Fprintf(w, "  %d gaps with %d or more objects lost, %d late, %d streams reset\n", t.Gaps, t.Lost,
+				t.Late, t.Resets)
 		}
 		if f.cfg.Verify != nil {
 			fmt.Fprintf(w, "  verified %d chunks, %d differ, %d missing\n", t.Verified, t.Different, t.Missing)
 		}
 	}
 	if len(r.Tracks) > 0 {
-		fmt.Fprintf(w, "played %d objects, %s, %s of media\n", r.Objects(), cli.BytesText(r.Bytes()), cli.SecondsText(r.Media))
+		fmt.Fprintf(w, "played %d objects, %s, %s of media\n", r.Objects(), cli.BytesText(r.Bytes()),
+			cli.SecondsText(r.Media))
 	}
 }

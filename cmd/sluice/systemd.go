@@ -8,14 +8,14 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// notifySystemd tells systemd what state the service is in. Without systemd it does nothing.
+// notifySystemd tells systemd the state of the service. Without systemd it does nothing.
 func notifySystemd(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		slog.Warn("cannot notify systemd", "error", err)
 	}
 }
 
-// feedWatchdog tells systemd that the service is alive, as often as its unit wants, while alive says so.
+// feedWatchdog tells systemd that the service is alive, three times in WatchdogSec of its unit, while alive reports so.
 func feedWatchdog(ctx context.Context, alive func() bool) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || interval == 0 {

@@ -11,7 +11,8 @@ import (
 	"sluice/internal/cli"
 )
 
-// terminal is a screen that is drawn over and over, and its keyboard. A nil terminal is a file: tables follow each other.
+// terminal is a screen that is drawn again and again, and its keyboard. A nil terminal is a file: tables follow each
+// other.
 type terminal struct {
 	in, out *os.File
 	restore func()
@@ -25,7 +26,7 @@ const (
 	endOfScreen = "\x1b[J"
 )
 
-// openTerminal takes over the screen. Keys arrive one by one if there is a keyboard.
+// openTerminal switches to an empty screen. If there is a keyboard, keys arrive one by one.
 func openTerminal(stdin io.Reader, stdout io.Writer) (*terminal, error) {
 	t := &terminal{out: stdout.(*os.File), restore: func() {}}
 	if in, ok := stdin.(*os.File); ok && cli.IsTerminal(in) {
@@ -44,7 +45,7 @@ func (t *terminal) close() {
 	t.restore()
 }
 
-// size is the number of columns and lines.
+// size returns the number of columns and lines.
 func (t *terminal) size() (width, height int) {
 	if t == nil {
 		return 120, math.MaxInt
@@ -60,7 +61,8 @@ func (t *terminal) show(w io.Writer, lines []string) {
 	fmt.Fprint(w, home+strings.Join(lines, endOfLine)+endOfLine[:3]+endOfScreen)
 }
 
-// keys returns the keys that are pressed, or nil without a keyboard. A read that is under way at the end is left behind.
+// keys returns a channel of the keys that are pressed, or nil without a keyboard. When ctx is done a read may still be
+// waiting; it ends with the process.
 func (t *terminal) keys(ctx context.Context) chan byte {
 	if t == nil || t.in == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeRaw makes keys arrive at once and unseen. Line feeds still return the carriage.
+// makeRaw lets keys arrive at once and without an echo. A line feed still moves to the start of the line.
 func makeRaw(f *os.File) (restore func(), err error) {
 	before, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	if err != nil {

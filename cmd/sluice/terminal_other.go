@@ -4,7 +4,7 @@ package main
 
 import "os"
 
-// makeRaw leaves the terminal as it is: what is shown live is measured on Linux only.
+// makeRaw changes nothing: sluice rtt top runs on Linux only.
 func makeRaw(*os.File) (restore func(), err error) { return func() {}, nil }
 
 func screenSize(*os.File) (width, height int) { return 80, 24 }

@@ -17,9 +17,9 @@ const (
 // a third of the relay's CPU time, and more than half of its context switches.
 //
 // The slack belongs to a thread. prctl(2) sets that of the calling one, and the monitor thread runs no code of ours;
-// but /proc/TID/timerslack_ns sets that of any thread, for processes with CAP_SYS_NICE. Threads that start later inherit
-// it from one of those that are set. A slack that somebody has chosen stays, such as TimerSlackNSec= of the systemd
-// unit, which needs no privilege. Without either the default stays.
+// but /proc/TID/timerslack_ns sets that of any thread, for processes with CAP_SYS_NICE. Threads that start later
+// inherit it from one of those that are set. A slack that somebody has chosen stays, such as TimerSlackNSec= of the
+// systemd unit, which needs no privilege. Without either the default stays.
 func coarsenTimers() {
 	// A thread that starts meanwhile has the slack of its creator: another pass finds it.
 	for range 3 {

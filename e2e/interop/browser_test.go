@@ -20,8 +20,8 @@ import (
 //go:embed page
 var page embed.FS
 
-// TestBrowser has headless Chromium subscribe to the clip's video over WebTransport, and count what it gets: on loopback, and in a lab where the
-// kernel forwards it.
+// TestBrowser has headless Chromium subscribe to the clip's video over WebTransport, and count what it gets: on
+// loopback, and in a lab where the kernel forwards it.
 func TestBrowser(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
@@ -47,7 +47,8 @@ func TestBrowser(t *testing.T) {
 
 // loopClip publishes the clip again and again once somebody subscribes.
 func loopClip(t *testing.T, on starter, url string) {
-	startBy(t, on, nil, nil, "sluice", "pub", "--relay", url, "--tls-disable-verify", "--namespace", namespace, "--wait", "--loop", clipFile)
+	startBy(t, on, nil, nil, "sluice", "pub", "--relay", url, "--tls-disable-verify", "--namespace", namespace,
+		"--wait", "--loop", clipFile)
 }
 
 // place is where the browser runs.
@@ -61,8 +62,10 @@ func (p *place) browse(t *testing.T, chromium, url, sha256 string, wanted int) {
 	t.Helper()
 	results := make(chan result, 1)
 	site := p.newSite(t, results)
-	query := neturl.Values{"url": {url + "/"}, "sha256": {sha256}, "namespace": {namespace}, "track": {"1.m4s"}, "count": {fmt.Sprint(wanted)}}
-	startBy(t, p.start, nil, nil, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+	query := neturl.Values{"url": {url + "/"}, "sha256": {sha256}, "namespace": {namespace}, "track": {"1.m4s"},
+		"count": {fmt.Sprint(wanted)}}
+	startBy(t, p.start, nil, nil, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+		"--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(), site+"/?"+query.Encode())
 	select {
 	case got := <-results:

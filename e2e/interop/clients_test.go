@@ -118,7 +118,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// abandon ends a publisher that stays when its input has ended, and waits until the player has given up, however it says so.
+// abandon ends a publisher that stays when its input has ended, and waits until the player has given up, however it
+// says so.
 func abandon(t *testing.T, publisher, player *process) {
 	t.Helper()
 	time.Sleep(time.Second) // to send the last object, of which it tells nobody
@@ -133,7 +134,8 @@ func abandon(t *testing.T, publisher, player *process) {
 func publish(t *testing.T, on starter, name, url string, in io.Reader) *process {
 	t.Helper()
 	if name == "sluice" {
-		return startBy(t, on, in, nil, "sluice", "pub", "--relay", url, "--tls-disable-verify", "--namespace", namespace, "-")
+		return startBy(t, on, in, nil, "sluice", "pub", "--relay", url, "--tls-disable-verify", "--namespace",
+			namespace, "-")
 	}
 	return startBy(t, on, in, nil, client(t, name), "--tls-disable-verify", "--name", namespace, url)
 }
@@ -141,7 +143,8 @@ func publish(t *testing.T, on starter, name, url string, in io.Reader) *process 
 func play(t *testing.T, on starter, name, url string, out *os.File) *process {
 	t.Helper()
 	if name == "sluice" {
-		return startBy(t, on, nil, nil, "sluice", "sub", "--relay", url, "--tls-disable-verify", "--namespace", namespace,
+		return startBy(t, on, nil, nil, "sluice", "sub", "--relay", url, "--tls-disable-verify", "--namespace",
+			namespace,
 			"--wait", "3s", "--out", out.Name())
 	}
 	time.Sleep(time.Second) // it does not wait for a publisher

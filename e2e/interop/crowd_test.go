@@ -89,7 +89,9 @@ func (c *crowd) subscribe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = send(request, &moqt.Subscribe{Track: c.track, Parameters: moqt.Parameters{RendezvousTimeout: new(uint64(10_000))}})
+	err = send(request, &moqt.Subscribe{
+		Track: c.track, Parameters: moqt.Parameters{RendezvousTimeout: new(uint64(10_000))},
+	})
 	if err != nil {
 		return err
 	}

@@ -31,19 +31,22 @@ func startLabRelay(t *testing.T) *labRelay {
 	t.Helper()
 	l := labtest.New(t, lab.Topology{Subscribers: 1})
 	r := &labRelay{relay: &relay{port: labRelayPort}, lab: l}
-	r.admin = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-		err = l.Relay.Do(func() error {
-			conn, err = new(net.Dialer).DialContext(ctx, network, addr)
-			return err
-		})
-		return conn, err
-	}}}
-	args := []string{"relay", "--dev", "--listen", fmt.Sprintf(":%d", labRelayPort), "--fastpath", "on", "--idle-timeout", "3s"}
+	r.admin = &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+			err = l.Relay.Do(func() error {
+				conn, err = new(net.Dialer).DialContext(ctx, network, addr)
+				return err
+			})
+			return conn, err
+		}}}
+	args := []string{"relay", "--dev", "--listen", fmt.Sprintf(":%d", labRelayPort), "--fastpath", "on",
+		"--idle-timeout", "3s"}
 	for _, d := range l.Relay.Devices {
 		args = append(args, "--dev-host", d.IPv4.Addr().String())
 	}
 	r.process = startBy(t, l.Relay.Start, nil, nil, "sluice", args...)
-	require.Eventually(t, func() bool { return r.get("/healthz") != nil }, 20*time.Second, 20*time.Millisecond, "the relay does not start")
+	require.Eventually(t, func() bool { return r.get("/healthz") != nil }, 20*time.Second, 20*time.Millisecond,
+		"the relay does not start")
 	r.readFingerprint(t)
 	return r
 }
@@ -92,7 +95,8 @@ func (r *labRelay) requireKernel(t *testing.T, atLeast uint64) {
 		kernel, all = kernel+s.Packets.Kernel, all+s.Packets.Kernel+s.Packets.Process
 	}
 	require.GreaterOrEqual(t, all, atLeast)
-	require.Greater(t, float64(kernel), 0.95*float64(all), "%d of %d packets are the kernel's: %s", kernel, all, r.get("/metrics"))
+	require.Greater(t, float64(kernel), 0.95*float64(all), "%d of %d packets are the kernel's: %s", kernel, all,
+		r.get("/metrics"))
 }
 
 // TestFastPath has the kernel forward between public clients, in a lab.

@@ -132,7 +132,8 @@ func startRelay(t testing.TB, flags ...string) *relay {
 	r := &relay{port: freePort(t, "udp"), admin: freePort(t, "tcp")}
 	r.process = start(t, nil, nil, "sluice", append([]string{"relay", "--dev",
 		"--listen", fmt.Sprintf("127.0.0.1:%d", r.port), "--admin", fmt.Sprintf("127.0.0.1:%d", r.admin)}, flags...)...)
-	require.Eventually(t, func() bool { return r.healthy() }, 20*time.Second, 20*time.Millisecond, "the relay does not start")
+	require.Eventually(t, func() bool { return r.healthy() }, 20*time.Second, 20*time.Millisecond,
+		"the relay does not start")
 	r.readFingerprint(t)
 	return r
 }
@@ -149,7 +150,8 @@ func (r *relay) readFingerprint(t testing.TB) {
 func (r *relay) healthy() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/healthz", r.admin), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/healthz", r.admin),
+		nil)
 	if err != nil {
 		return false
 	}

@@ -53,9 +53,11 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 // oneMegabit is a clip whose video has 1 Mbit/s.
 func oneMegabit(b *testing.B) string {
 	path := filepath.Join(b.TempDir(), "1mbit.mp4")
-	out, err := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=1280x720:rate=25", "-t", "8",
-		"-c:v", "libx264", "-preset", "veryfast", "-b:v", "1M", "-minrate", "1M", "-maxrate", "1M", "-bufsize", "200k",
-		"-x264-params", "nal-hrd=cbr", "-g", "50", "-f", "mp4", "-movflags", "+cmaf+separate_moof", "-frag_duration", "1", path).CombinedOutput()
+	out, err := exec.Command("ffmpeg", "-v", "error",
+		"-f", "lavfi", "-i", "testsrc2=size=1280x720:rate=25", "-t", "8",
+		"-c:v", "libx264", "-preset", "veryfast", "-g", "50",
+		"-b:v", "1M", "-minrate", "1M", "-maxrate", "1M", "-bufsize", "200k", "-x264-params", "nal-hrd=cbr",
+		"-f", "mp4", "-movflags", "+cmaf+separate_moof", "-frag_duration", "1", path).CombinedOutput()
 	require.NoError(b, err, string(out))
 	return path
 }
@@ -67,7 +69,8 @@ func BenchmarkSubscribers(b *testing.B) {
 	for _, n := range []int{100, 500, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			r := startRelay(b, "--fastpath", "off")
-			start(b, nil, nil, "sluice", "pub", "--relay", r.url("moqt"), "--tls-disable-verify", "--namespace", namespace, "--loop", clip)
+			start(b, nil, nil, "sluice", "pub", "--relay", r.url("moqt"), "--tls-disable-verify", "--namespace",
+				namespace, "--loop", clip)
 			c := newCrowd(b, r, moqt.FullTrackName{Namespace: moqt.Namespace{"interop", "clip"}, Name: "1.m4s"})
 			c.join(n)
 			time.Sleep(5 * time.Second) // more than two groups

@@ -21,7 +21,8 @@ type Config struct {
 	// StreamWindow and ConnWindow are how many bytes an end may send beyond what the other end has read, on a stream
 	// and in total. Defaults: 64 KiB and 1 MiB.
 	StreamWindow, ConnWindow int
-	// MaxStreams and MaxUniStreams are how many streams each end may have open. Defaults: 256 and 1,024. Negative: none.
+	// MaxStreams and MaxUniStreams are how many streams each end may have open. Defaults: 256 and 1,024. Negative:
+	// none.
 	MaxStreams, MaxUniStreams int
 	// MaxDatagramSize is in bytes. Default: 1,200.
 	MaxDatagramSize int

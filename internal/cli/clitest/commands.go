@@ -70,7 +70,8 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(errors.Join(err, f.Close()))
 }
 
-// shows PATH PATTERN waits until what the admin address answers matches a regular expression; "! shows" until it does not.
+// shows PATH PATTERN waits until what the admin address answers matches a regular expression; "! shows" until it does
+// not.
 func shows(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: shows PATH PATTERN")

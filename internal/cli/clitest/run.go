@@ -79,7 +79,8 @@ func recordNotifications(env *testscript.Env) error {
 	return nil
 }
 
-// nextPort is the next port to try: below those that systems choose for clients, so that it stays free until it is used.
+// nextPort is the next port to try: below those that systems choose for clients, so that it stays free until it is
+// used.
 var nextPort atomic.Uint32
 
 func init() { nextPort.Store(20000 + uint32(os.Getpid())%8000) }

@@ -1,0 +1,23 @@
+// Package transport gives MoQ its transport sessions (draft-ietf-moq-transport-18 §3): raw QUIC connections and
+// WebTransport sessions, on one UDP port.
+//
+// A [Conn] is one session. It looks the same over both: streams, datagrams, a close with a code and a reason, and
+// errors of two types, [StreamError] and [SessionError]. [Dial] opens a session at a moqt:// or https:// URL, and a
+// [Listener] accepts sessions of both kinds:
+//
+//	UDP port ── quic-go ──┬─ ALPN moqt-… ─► quicSession ──┬─► Listener.Accept
+//	                      └─ ALPN h3 ──► wtServer ──► wtSession ──┘
+//
+// The QUIC connections are quic-go's, with the patches in third_party. They let another sender use a connection: the
+// hooks that NewHooks of a configuration returns are called for each connection, and Conn has what such a sender needs
+// (Hooks, StreamPrefix, DatagramPrefix, StreamErrorCode). Package media is such a sender. It writes to the listener's
+// own socket ([Listener.PacketConn]).
+//
+// On Linux the listener's socket can let packets gather before it wakes its reader ([Config.Coalesce]).
+//
+// Importing this package makes TLS 1.3 servers of the whole process prefer ChaCha20-Poly1305, the only cipher suite
+// that the kernel's fast path has: see suites.go.
+//
+// Locks: Listener.mu guards the sessions that Close ends, and certFiles.mu the certificate that was read last. Each is
+// held for a few instructions, or to read the files, and no other lock is taken meanwhile.
+package transport
