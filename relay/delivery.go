@@ -3,7 +3,6 @@ package relay
 import (
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"sluice/claim"
@@ -12,41 +11,19 @@ import (
 	"sluice/track"
 )
 
-const (
-	// finishTimeout is how long the streams of a subscription that has ended may take to be delivered.
-	finishTimeout = 30 * time.Second
-	// maxClosed is how many subgroups of a subscription are remembered that must not be sent again. Objects come to
-	// older ones rarely.
-	maxClosed = 64
-)
+// finishTimeout is how long the streams of a subscription that has ended may take to be delivered.
+const finishTimeout = 30 * time.Second
 
-// delivery sends what a subscriber wants of a track. Its methods expect hub.mu to be held, except delivered and
-// sendDone, which callbacks of the media sender call: those come with hub.mu held or not, and change only what mu
-// guards.
+// delivery sends what a subscriber wants of a track. All methods expect hub.mu to be held.
 type delivery struct {
-	sub *downstream
-
-	// Guarded by hub.mu.
+	sub     *downstream
 	forward bool // Forward State
 	filter  *moqt.Filter
 	wanted  moqt.Range // what passes the filter
 	held    holdBack
 	media   mediaSubscription   // nil before open
 	former  []mediaSubscription // of another group order; their streams keep the order that they were opened with
-
-	mu      sync.Mutex
-	streams map[*track.Segment]*outgoing
-	closed  []subgroupID // no further stream may be opened for them (draft §8, §11.4.3)
-	opened  uint64       // how many streams were
-	done    *moqt.PublishDone
-}
-
-type subgroupID struct{ group, subgroup uint64 }
-
-// outgoing is a segment that is being sent, or that will be when an object of it comes.
-type outgoing struct {
-	stream mediaStream // nil while it is being opened, or while
-	joiner *joiner     // waits
+	streams streams
 }
 
 func newDelivery(d *downstream, params *moqt.Parameters) delivery {
@@ -56,7 +33,7 @@ func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 		forward: params.ForwardState(),
 		filter:  params.Filter,
 		wanted:  moqt.Everything,
-		streams: make(map[*track.Segment]*outgoing),
+		streams: streams{pub: d.pub, of: make(map[*track.Segment]*outgoing)},
 	}
 }
 
@@ -109,7 +86,7 @@ func (v *delivery) setFilter(f *moqt.Filter, largest *moqt.Location) {
 func (v *delivery) apply(p *moqt.Parameters, largest *moqt.Location) {
 	if p.Filter != nil {
 		v.setFilter(p.Filter, largest)
-		v.stop(func(s *track.Segment) bool { return !v.wantsGroup(s.Group) })
+		v.streams.stop(func(s *track.Segment) bool { return !v.wantsGroup(s.Group) })
 	}
 	if p.Forward != nil && *p.Forward != v.forward {
 		v.setForward(*p.Forward)
@@ -139,12 +116,10 @@ func (v *delivery) wantsGroup(group uint64) bool {
 func (v *delivery) setForward(forward bool) {
 	v.forward = forward
 	if !forward {
-		v.stop(func(*track.Segment) bool { return true })
+		v.streams.stop(func(*track.Segment) bool { return true })
 		return
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.closed = nil
+	v.streams.forget()
 }
 
 // join sends what comes next of the segments that are open.
@@ -176,7 +151,7 @@ func (v *delivery) send(seg *track.Segment, from uint64) {
 }
 
 func (v *delivery) sendNow(seg *track.Segment, from uint64) {
-	if !v.forward || !v.wantsGroup(seg.Group) || v.isKnown(seg) {
+	if !v.forward || !v.wantsGroup(seg.Group) || v.streams.knows(seg) {
 		return
 	}
 	if seg.Group == v.wanted.Start.Group {
@@ -189,13 +164,6 @@ func (v *delivery) sendNow(seg *track.Segment, from uint64) {
 	}
 }
 
-// isKnown reports whether a segment is being sent, or must not be.
-func (v *delivery) isKnown(seg *track.Segment) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.streams[seg] != nil || slices.Contains(v.closed, subgroupID{seg.Group, seg.Subgroup})
-}
-
 // await sends a segment from object from on, when that has come.
 func (v *delivery) await(seg *track.Segment, from uint64) {
 	j := &joiner{delivery: v, segment: seg, from: from}
@@ -203,20 +171,14 @@ func (v *delivery) await(seg *track.Segment, from uint64) {
 	if err != nil {
 		return
 	}
-	v.mu.Lock()
 	j.reader = r
-	v.streams[seg] = &outgoing{joiner: j}
-	v.mu.Unlock()
+	v.streams.await(j)
 	j.lookLocked() // it may have come before the reader was there
 }
 
 // openStream opens a stream that begins with object o.
 func (v *delivery) openStream(seg *track.Segment, o track.Object) {
-	out := &outgoing{}
-	v.mu.Lock()
-	v.streams[seg] = out
-	v.mu.Unlock()
-	stream, err := v.media.OpenStream(media.StreamConfig{
+	cfg := media.StreamConfig{
 		Prefix:          v.prefix(seg, o),
 		Log:             seg.Log,
 		Start:           o.IDEnd,
@@ -224,15 +186,12 @@ func (v *delivery) openStream(seg *track.Segment, o track.Object) {
 		Subgroup:        seg.Subgroup,
 		Priority:        seg.Priority,
 		PublisherStream: v.publisherStream(seg),
-		OnDone:          func(res media.Result) { v.delivered(seg, res) },
-	})
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if err != nil {
-		delete(v.streams, seg)
-		return
+		OnDone: func(res media.Result) {
+			v.sub.hub.relay.metrics.streams.WithLabelValues(res.Outcome.String()).Inc()
+			v.streams.ended(seg, res)
+		},
 	}
-	out.stream = stream
+	v.streams.open(seg, func() (mediaStream, error) { return v.media.OpenStream(cfg) })
 }
 
 // prefix is what precedes the log's bytes on the subscriber's stream. All that differs between subscribers is in it.
@@ -295,90 +254,22 @@ func (v *delivery) sendDatagramNow(o *track.Datagram) {
 	})
 }
 
-// delivered is called when nothing more of a segment will be sent.
-func (v *delivery) delivered(seg *track.Segment, res media.Result) {
-	v.mu.Lock()
-	delete(v.streams, seg)
-	if res.ID >= 0 {
-		v.opened++
-	}
-	switch res.Outcome {
-	case media.Stopped, media.ObjectTimedOut, media.SubgroupTimedOut, media.Dropped:
-		if len(v.closed) == maxClosed {
-			v.closed = slices.Delete(v.closed, 0, 1)
-		}
-		v.closed = append(v.closed, subgroupID{seg.Group, seg.Subgroup})
-	}
-	v.mu.Unlock()
-	v.sub.hub.relay.metrics.streams.WithLabelValues(res.Outcome.String()).Inc()
-	v.sendDone()
-}
-
-// stop resets the streams of segments for which unwanted is true.
-func (v *delivery) stop(unwanted func(*track.Segment) bool) {
-	var streams []mediaStream
-	v.mu.Lock()
-	for seg, out := range v.streams {
-		if out.stream != nil && unwanted(seg) {
-			streams = append(streams, out.stream)
-		}
-	}
-	v.stopJoinersLocked(unwanted)
-	v.mu.Unlock()
-	for _, s := range streams {
-		s.Reset(uint64(moqt.ResetCancelled))
-	}
-}
-
-// stopJoinersLocked ends the wait for objects of segments for which unwanted is true; mu is held.
-func (v *delivery) stopJoinersLocked(unwanted func(*track.Segment) bool) {
-	for seg, out := range v.streams {
-		if out.joiner != nil && out.stream == nil && unwanted(seg) {
-			out.joiner.closeLocked()
-			delete(v.streams, seg)
-		}
-	}
-}
-
-func (v *delivery) stopJoiners() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.stopJoinersLocked(func(*track.Segment) bool { return true })
-}
-
 // finish sends PUBLISH_DONE after the streams were delivered or, if there is a code, reset.
 func (v *delivery) finish(done *moqt.PublishDone, reset *moqt.StreamResetCode) {
 	v.held.release()
-	v.stopJoiners()
-	v.mu.Lock()
-	v.done = done
-	v.mu.Unlock()
+	v.streams.stopJoiners()
+	v.streams.finish(done)
 	if reset != nil {
 		v.closeMedia(*reset)
 	} else {
 		v.sub.hub.after(finishTimeout, func() { v.closeMedia(moqt.ResetCancelled) })
 	}
-	v.sendDone()
-}
-
-// sendDone sends PUBLISH_DONE if it is due and the last stream is closed.
-func (v *delivery) sendDone() {
-	v.mu.Lock()
-	done := v.done
-	if done == nil || len(v.streams) > 0 {
-		v.mu.Unlock()
-		return
-	}
-	v.done = nil
-	opened := v.opened
-	v.mu.Unlock()
-	v.sub.pub.AddStreams(opened)
-	_ = v.sub.pub.Done(done.Status, done.Reason) // fails only if the peer has ended it
+	v.streams.sendDone()
 }
 
 // close ends all sending.
 func (v *delivery) close() {
-	v.stopJoiners()
+	v.streams.stopJoiners()
 	if v.media != nil {
 		v.closeMedia(moqt.ResetCancelled)
 	}

@@ -42,12 +42,13 @@
 //
 //	directory.mu    the hubs, and the trees by namespace
 //	hub.mu          everything about one track, parts of the hub included
-//	delivery.mu     what the media sender's callbacks change
+//	streams.mu      what the media sender's callbacks change
 //
 // The lock of sessions and those of a single type (reviews, turns, peer.mu, tracksWatch.mu) are taken last. A hub's
 // lock is taken while the track's sources hold theirs. Sessions and media senders are called with locks held, as they
 // do not block.
 //
 // A function whose name ends in Locked expects the lock that its comment names. All methods of the parts of a hub
-// (publishers, demand, subscribers, acceleration) expect hub.mu; those of directory's trees expect directory.mu.
+// (publishers, demand, subscribers, acceleration) and of a delivery expect hub.mu; those of directory's trees expect
+// directory.mu.
 package relay

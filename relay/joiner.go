@@ -9,7 +9,7 @@ type joiner struct {
 	segment  *track.Segment
 	from     uint64 // smallest id of that object
 	reader   *track.Reader
-	closed   bool // guarded by delivery.mu
+	closed   bool // guarded by streams.mu
 }
 
 // Wake implements track.Waker.
@@ -26,27 +26,27 @@ func (j *joiner) lookLocked() {
 	state, _ := j.segment.Log.State()
 	end := j.segment.Log.End() // before Seek: what precedes it belongs to objects that Seek knows
 	o, ok := j.segment.Log.Seek(j.from)
-	v.mu.Lock()
+	v.streams.mu.Lock()
 	switch {
 	case j.closed:
 		ok = false
 	case ok || state != track.Open:
-		delete(v.streams, j.segment)
+		delete(v.streams.of, j.segment)
 	default:
 		j.reader.Release(end)
 	}
-	v.mu.Unlock()
+	v.streams.mu.Unlock()
 	if ok {
 		v.openStream(j.segment, o)
 	}
 	if ok || state != track.Open {
-		v.mu.Lock()
+		v.streams.mu.Lock()
 		j.closeLocked() // now that the stream holds the log
-		v.mu.Unlock()
+		v.streams.mu.Unlock()
 	}
 }
 
-// closeLocked releases the log; delivery.mu is held.
+// closeLocked releases the log; streams.mu is held.
 func (j *joiner) closeLocked() {
 	if !j.closed {
 		j.closed = true

@@ -1,0 +1,145 @@
+package relay
+
+import (
+	"slices"
+	"sync"
+
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/track"
+)
+
+// maxClosed is how many subgroups of a subscription are remembered that must not be sent again. Objects come to older
+// ones rarely.
+const maxClosed = 64
+
+// streams are the subgroup streams of a downstream subscription. Callbacks of the media sender come with hub.mu held or
+// not, so what they change has a lock of its own.
+type streams struct {
+	pub *session.Publication
+
+	mu     sync.Mutex
+	of     map[*track.Segment]*outgoing
+	closed []subgroupID // no further stream may be opened for them (draft §8, §11.4.3)
+	opened uint64       // how many streams were
+	done   *moqt.PublishDone
+}
+
+type subgroupID struct{ group, subgroup uint64 }
+
+// outgoing is a segment that is being sent, or that will be when an object of it comes.
+type outgoing struct {
+	stream mediaStream // nil while it is being opened, or while
+	joiner *joiner     // waits
+}
+
+// knows reports whether a segment is being sent, or must not be.
+func (s *streams) knows(seg *track.Segment) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of[seg] != nil || slices.Contains(s.closed, subgroupID{seg.Group, seg.Subgroup})
+}
+
+// open opens a stream for a segment.
+func (s *streams) open(seg *track.Segment, open func() (mediaStream, error)) {
+	out := &outgoing{}
+	s.mu.Lock()
+	s.of[seg] = out
+	s.mu.Unlock()
+	stream, err := open()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		delete(s.of, seg)
+		return
+	}
+	out.stream = stream
+}
+
+// await enters a segment of which no wanted object has come.
+func (s *streams) await(j *joiner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of[j.segment] = &outgoing{joiner: j}
+}
+
+// ended is called when nothing more of a segment will be sent.
+func (s *streams) ended(seg *track.Segment, res media.Result) {
+	s.mu.Lock()
+	delete(s.of, seg)
+	if res.ID >= 0 {
+		s.opened++
+	}
+	switch res.Outcome {
+	case media.Stopped, media.ObjectTimedOut, media.SubgroupTimedOut, media.Dropped:
+		if len(s.closed) == maxClosed {
+			s.closed = slices.Delete(s.closed, 0, 1)
+		}
+		s.closed = append(s.closed, subgroupID{seg.Group, seg.Subgroup})
+	}
+	s.mu.Unlock()
+	s.sendDone()
+}
+
+// forget makes it possible to send the subgroups again that must not be.
+func (s *streams) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = nil
+}
+
+// stop resets the streams of segments for which unwanted is true.
+func (s *streams) stop(unwanted func(*track.Segment) bool) {
+	var open []mediaStream
+	s.mu.Lock()
+	for seg, out := range s.of {
+		if out.stream != nil && unwanted(seg) {
+			open = append(open, out.stream)
+		}
+	}
+	s.stopJoinersLocked(unwanted)
+	s.mu.Unlock()
+	for _, stream := range open {
+		stream.Reset(uint64(moqt.ResetCancelled))
+	}
+}
+
+// stopJoiners ends the wait for objects of all segments.
+func (s *streams) stopJoiners() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopJoinersLocked(func(*track.Segment) bool { return true })
+}
+
+// stopJoinersLocked ends the wait for objects of segments for which unwanted is true; mu is held.
+func (s *streams) stopJoinersLocked(unwanted func(*track.Segment) bool) {
+	for seg, out := range s.of {
+		if out.joiner != nil && out.stream == nil && unwanted(seg) {
+			out.joiner.closeLocked()
+			delete(s.of, seg)
+		}
+	}
+}
+
+// finish sends PUBLISH_DONE when the last stream has ended.
+func (s *streams) finish(done *moqt.PublishDone) {
+	s.mu.Lock()
+	s.done = done
+	s.mu.Unlock()
+}
+
+// sendDone sends PUBLISH_DONE if it is due and no stream is open.
+func (s *streams) sendDone() {
+	s.mu.Lock()
+	done := s.done
+	if done == nil || len(s.of) > 0 {
+		s.mu.Unlock()
+		return
+	}
+	s.done = nil
+	opened := s.opened
+	s.mu.Unlock()
+	s.pub.AddStreams(opened)
+	_ = s.pub.Done(done.Status, done.Reason) // fails only if the peer has ended it
+}
