@@ -2,8 +2,8 @@ package claim
 
 import "sluice/clock"
 
-// ConnState is what both senders of one connection share. Its layout is that of struct conn_state in the kernel's programs.
-// Each group of fields is a cache line.
+// ConnState is what both senders of one connection share. Its layout is that of struct conn_state in the kernel's
+// programs. Each group of fields is a cache line.
 type ConnState struct {
 	// What every packet changes.
 	NextPN   Word   // key generation << GenerationShift | next packet number
@@ -29,9 +29,9 @@ type ConnState struct {
 	_       [48]byte
 }
 
-// Begin announces the caller in Writers and takes a packet number with its key generation. The caller must then abort or
-// commit. Begin fails, and announces nothing, if the record of the packet would overwrite one that is still needed. The
-// forwarder keeps well below that, see [ConnState.Room].
+// Begin announces the caller in Writers and takes a packet number with its key generation. The caller must then abort
+// or commit. Begin fails, and announces nothing, if the record of the packet would overwrite one that is still needed.
+// The forwarder keeps well below that, see [ConnState.Room].
 func (s *ConnState) Begin(l Ledger) (number, generation uint64, ok bool) {
 	s.Writers.Add(1)
 	w := s.NextPN.Add(1) - 1
@@ -53,8 +53,8 @@ func (s *ConnState) Commit(l Ledger, number uint64, sent clock.Time, offset int6
 	s.Writers.Add(^uint32(0))
 }
 
-// Room reports whether the ledger has room for more packets. It keeps a quarter in reserve for packet numbers that others
-// take at the same time.
+// Room reports whether the ledger has room for more packets. It keeps a quarter in reserve for packet numbers that
+// others take at the same time.
 func (s *ConnState) Room(l Ledger) bool {
 	return s.NextPN.Load()&NumberMask-s.LedgerLow.Load() < uint64(len(l)-len(l)/4)
 }
@@ -73,8 +73,9 @@ func (s *ConnState) Fits(n int) bool {
 	return int64(s.InFlight.Load())+int64(n) <= int64(s.Window.Load())
 }
 
-// TakeData takes up to n bytes of the connection's flow control credit, or with all exactly n or nothing. It returns how many
-// it has taken. reserve is how much of Reserve the caller may use: all of it for quic-go, 0 for the two senders.
+// TakeData takes up to n bytes of the connection's flow control credit, or with all exactly n or nothing. It returns
+// how many it has taken. reserve is how much of Reserve the caller may use: all of it for quic-go, 0 for the two
+// senders.
 func (s *ConnState) TakeData(n int64, all bool, reserve uint64) int64 {
 	for {
 		sent := s.DataSent.Load()
@@ -96,8 +97,8 @@ func (s *ConnState) DataAvailable() int64 {
 	return int64(s.DataLimit.Load() - s.DataSent.Load())
 }
 
-// SetDataLimit sets the connection flow control limit to n bytes, Reserve included, and reports whether that is more than
-// before. A lower limit has no effect (RFC 9000 §19.9).
+// SetDataLimit sets the connection flow control limit to n bytes, Reserve included, and reports whether that is more
+// than before. A lower limit has no effect (RFC 9000 §19.9).
 func (s *ConnState) SetDataLimit(n int64) (raised bool) {
 	reserve := s.Reserve.Load()
 	if uint64(n) <= s.DataLimit.Load()+reserve {

@@ -6,17 +6,17 @@ import (
 	"sluice/moqt"
 )
 
-// Forwarder is a sender that sees publishers' packets before the media sender does, and sends them on by the claim protocol.
-// What it declines to send, the media sender sends. It provides the memory that both share.
+// Forwarder is a sender that sees publishers' packets before the media sender does, and sends them on by the claim
+// protocol. What it declines to send, the media sender sends. It provides the memory that both share.
 type Forwarder interface {
 	Memory
-	// Connect makes a connection known whose state NewConn has returned. The forwarder calls abandon with a stream that it
-	// has opened and that OpenStream will not be called for; the media sender then resets it.
+	// Connect makes a connection known whose state NewConn has returned. The forwarder calls abandon with a stream that
+	// it has opened and that OpenStream will not be called for; the media sender then resets it.
 	Connect(s *ConnState, abandon func(*StreamState)) ForwarderConn
 }
 
-// ForwarderConn is a connection that a [Forwarder] sends on, or receives from. Its methods do not block, and may be called on
-// any goroutine.
+// ForwarderConn is a connection that a [Forwarder] sends on, or receives from. Its methods do not block, and may be
+// called on any goroutine.
 type ForwarderConn interface {
 	// ConnectionID reports that the peer may address packets to one of our connection IDs, or may no longer do so.
 	ConnectionID(id []byte, usable bool)
@@ -25,8 +25,8 @@ type ForwarderConn interface {
 	// Acknowledged reports that an ACK was processed. The peer may now be idle, and what the next packets need can be
 	// prepared.
 	Acknowledged()
-	// ReadKeys reports the keys of packets from the peer, by key generation. HeaderProtection is valid in generation 0, for
-	// all generations (RFC 9001 §6.1).
+	// ReadKeys reports the keys of packets from the peer, by key generation. HeaderProtection is valid in generation 0,
+	// for all generations (RFC 9001 §6.1).
 	ReadKeys(generation uint64, k *PacketKeys)
 	// WriteKeys reports the keys of packets to the peer, as ReadKeys does.
 	WriteKeys(generation uint64, k *PacketKeys)
@@ -34,9 +34,9 @@ type ForwarderConn interface {
 	SetSession(Session)
 	// SetPath reports where packets go, as soon as they may be sent, and then each change.
 	SetPath(Path)
-	// OpenStream returns the state of the stream that brings a publisher's stream to this connection's peer, or nil if the
-	// forwarder takes no part. adopted reports that the forwarder has opened the stream, and that the media sender now goes
-	// on with it. If not, the media sender has it for itself until its phase is StreamOpen.
+	// OpenStream returns the state of the stream that brings a publisher's stream to this connection's peer, or nil if
+	// the forwarder takes no part. adopted reports that the forwarder has opened the stream, and that the media sender
+	// now goes on with it. If not, the media sender has it for itself until its phase is StreamOpen.
 	OpenStream(from *PublisherStream) (state *StreamState, adopted bool)
 	// CloseStream takes back a state that OpenStream has returned, or that abandon was called with.
 	CloseStream(*StreamState)
@@ -74,7 +74,8 @@ type Path struct {
 type PublisherStream struct {
 	Conn     ForwarderConn // of the publisher
 	StreamID int64
-	// Prefix is what a forwarder that opens the downstream stream sends first, and Start the log offset from which it goes on.
+	// Prefix is what a forwarder that opens the downstream stream sends first, and Start the log offset from which it
+	// goes on.
 	Prefix []byte
 	Start  int64
 }

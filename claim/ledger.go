@@ -2,8 +2,8 @@ package claim
 
 import "sluice/clock"
 
-// Ledger is the ring of records of the packets that were sent, indexed by packet number modulo its length, a power of two.
-// Both senders write records. Only the media sender reads and marks them.
+// Ledger is the ring of records of the packets that were sent, indexed by packet number modulo its length, a power of
+// two. Both senders write records. Only the media sender reads and marks them.
 type Ledger []Record
 
 func (l Ledger) at(number uint64) *Record { return &l[number&uint64(len(l)-1)] }
@@ -15,8 +15,8 @@ func (l Ledger) Clear() {
 	}
 }
 
-// Write writes the record of a packet. The number is removed first and written last, so that a reader that finds the same
-// number before and after it has read the rest has read one record.
+// Write writes the record of a packet. The number is removed first and written last, so that a reader that finds the
+// same number before and after it has read the rest has read one record.
 func (l Ledger) Write(number uint64, sent clock.Time, offset int64, i Info) {
 	r := l.at(number)
 	r.PN.Store(NoPacket)
@@ -34,8 +34,8 @@ type Entry struct {
 	Info
 }
 
-// Read returns the record of a packet. It fails if quic-go has sent the packet, if the number was not used, or if the record
-// was overwritten.
+// Read returns the record of a packet. It fails if quic-go has sent the packet, if the number was not used, or if the
+// record was overwritten.
 func (l Ledger) Read(number uint64) (Entry, bool) {
 	r := l.at(number)
 	if r.PN.Load() != number {
@@ -45,8 +45,8 @@ func (l Ledger) Read(number uint64) (Entry, bool) {
 	return e, r.PN.Load() == number
 }
 
-// Mark adds flags to the record of e, unless the record was overwritten in the meantime. A newer record has another Info
-// than e: it does not have e's marks, or it is of another packet.
+// Mark adds flags to the record of e, unless the record was overwritten in the meantime. A newer record has another
+// Info than e: it does not have e's marks, or it is of another packet.
 func (l Ledger) Mark(e Entry, flags uint8) {
 	l.at(e.Number).Info.CompareAndSwap(uint64(e.Info), uint64(e.With(flags)))
 }

@@ -1,14 +1,14 @@
 package claim
 
-// Memory provides shared state. Its methods may be called on any goroutine. A connection or stream for which it has no room
-// gets its state from the [Heap], and then only the media sender sends on it.
+// Memory provides shared state. Its methods may be called on any goroutine. A connection or stream for which it has no
+// room gets its state from the [Heap], and then only the media sender sends on it.
 type Memory interface {
 	// NewConn returns the zeroed state of a connection, or nil if there is no room.
 	NewConn() *ConnState
 	// NewStream returns the zeroed state of a stream that no publisher's stream belongs to, or nil if there is no room.
 	NewStream() *StreamState
-	// Ledger returns a ring of at least n records for a connection, where n is a power of two; nil if it has none so large.
-	// It may return the same ring again. The contents are undefined.
+	// Ledger returns a ring of at least n records for a connection, where n is a power of two; nil if it has none so
+	// large. It may return the same ring again. The contents are undefined.
 	Ledger(s *ConnState, n int) []Record
 	// FreeConn takes back the state of a connection with its ledger. Nothing may use them any more.
 	FreeConn(*ConnState)

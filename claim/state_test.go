@@ -17,11 +17,20 @@ func TestLayout(t *testing.T) {
 		"Window": 64, "DataLimit": 72, "MaxUni": 80, "LedgerLow": 88, "Threshold": 96, "MTU": 100, "Reserve": 104,
 		"Packets": 128, "Bytes": 136,
 	}, map[string]uintptr{
-		"NextPN": unsafe.Offsetof(s.NextPN), "InFlight": unsafe.Offsetof(s.InFlight), "DataSent": unsafe.Offsetof(s.DataSent),
-		"NextUni": unsafe.Offsetof(s.NextUni), "Writers": unsafe.Offsetof(s.Writers),
-		"Window": unsafe.Offsetof(s.Window), "DataLimit": unsafe.Offsetof(s.DataLimit), "MaxUni": unsafe.Offsetof(s.MaxUni),
-		"LedgerLow": unsafe.Offsetof(s.LedgerLow), "Threshold": unsafe.Offsetof(s.Threshold), "MTU": unsafe.Offsetof(s.MTU),
-		"Reserve": unsafe.Offsetof(s.Reserve), "Packets": unsafe.Offsetof(s.Packets), "Bytes": unsafe.Offsetof(s.Bytes),
+		"NextPN": unsafe.Offsetof(s.NextPN),
+		"InFlight": unsafe.Offsetof(s.InFlight),
+		"DataSent": unsafe.Offsetof(s.DataSent),
+		"NextUni": unsafe.Offsetof(s.NextUni),
+		"Writers": unsafe.Offsetof(s.Writers),
+		"Window": unsafe.Offsetof(s.Window),
+		"DataLimit": unsafe.Offsetof(s.DataLimit),
+		"MaxUni": unsafe.Offsetof(s.MaxUni),
+		"LedgerLow": unsafe.Offsetof(s.LedgerLow),
+		"Threshold": unsafe.Offsetof(s.Threshold),
+		"MTU": unsafe.Offsetof(s.MTU),
+		"Reserve": unsafe.Offsetof(s.Reserve),
+		"Packets": unsafe.Offsetof(s.Packets),
+		"Bytes": unsafe.Offsetof(s.Bytes),
 	})
 	var st StreamState
 	require.Equal(t, uintptr(64), unsafe.Sizeof(st))

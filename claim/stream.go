@@ -1,7 +1,7 @@
 package claim
 
-// StreamState is what both senders of one downstream stream share. Its layout is that of struct stream_state in the kernel's
-// programs: one cache line.
+// StreamState is what both senders of one downstream stream share. Its layout is that of struct stream_state in the
+// kernel's programs: one cache line.
 type StreamState struct {
 	Next  Word   // the cursor: log offset of the first byte that is not claimed, with ClosedBit
 	Delta Word   // stream offset minus log offset, two's complement
@@ -12,8 +12,8 @@ type StreamState struct {
 	_     [24]byte
 }
 
-// Claim takes the bytes from and up to these log offsets, and with last the right to send FIN. It reports whether the cursor
-// was at from, so that they are the caller's.
+// Claim takes the bytes from and up to these log offsets, and with last the right to send FIN. It reports whether the
+// cursor was at from, so that they are the caller's.
 func (st *StreamState) Claim(from, to int64, last bool) bool {
 	next := uint64(to)
 	if last {

@@ -1,4 +1,5 @@
-// Package clock tells the time as the two senders of a connection share it: nanoseconds of the system's monotonic clock.
+// Package clock tells the time as the two senders of a connection share it: nanoseconds of the system's monotonic
+// clock.
 //
 // The kernel's programs stamp the packets that they send with CLOCK_MONOTONIC, and the media sender computes round-trip
 // times from these stamps. Go's own monotonic clock has another origin, so [System] translates.

@@ -38,8 +38,8 @@ func (c *Claims) SendAll(end, n int64) {
 // Close ends claiming, and returns where.
 func (c *Claims) Close() int64 { return c.sc.Stream.Close() }
 
-// Check expects the records to cover all that was claimed, once, and the counters to agree. It returns the cursor, whether
-// claiming has ended, and how many claims had FIN.
+// Check expects the records to cover all that was claimed, once, and the counters to agree. It returns the cursor,
+// whether claiming has ended, and how many claims had FIN.
 func (c *Claims) Check(t *testing.T) (next int64, closed bool, fins int) {
 	t.Helper()
 	next, closed = c.sc.Stream.Cursor()

@@ -10,8 +10,8 @@ import (
 )
 
 // Explore runs the actors of a scenario in every order of their accesses to shared state, and its Check at each end. It
-// returns the numbers of different states and of ends. A state that was reached before, in memory and in all actors, is not
-// explored again.
+// returns the numbers of different states and of ends. A state that was reached before, in memory and in all actors, is
+// not explored again.
 func Explore(t *testing.T, setup func() *Scenario) (states, ends int) {
 	t.Helper()
 	defer func() { hook.Interleave = nil }()
@@ -41,8 +41,8 @@ func Explore(t *testing.T, setup func() *Scenario) (states, ends int) {
 	return len(visited), ends
 }
 
-// Forget says that all that the running actor has seen so far no longer matters: from here on its local state is only at,
-// a place in its code. It makes fewer states to explore.
+// Forget says that all that the running actor has seen so far no longer matters: from here on its local state is only
+// at, a place in its code. It makes fewer states to explore.
 func Forget(at string) { hook.Interleave(place(at)) }
 
 // place is a place in an actor's code.

@@ -37,17 +37,20 @@ func (sc *Scenario) reset() {
 
 // memory is the contents of the shared state.
 func (sc *Scenario) memory() string {
-	return bytesOf(sc.Conn) + bytesOf(sc.Stream) +
-		string(unsafe.Slice((*byte)(unsafe.Pointer(&sc.Ledger[0])), uintptr(len(sc.Ledger))*unsafe.Sizeof(sc.Ledger[0])))
+	m := bytesOf(sc.Conn) + bytesOf(sc.Stream)
+	for i := range sc.Ledger {
+		m += bytesOf(&sc.Ledger[i])
+	}
+	return m
 }
 
 func bytesOf[T any](v *T) string {
 	return string(unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)))
 }
 
-// Send sends up to n bytes of the stream, which ends at end, by the claim protocol, as any sender does. With last it sends
-// FIN, too. It reports whether it has sent something. If not, because
-// another sender was first, it has taken nothing but perhaps a packet number.
+// Send sends up to n bytes of the stream, which ends at end, by the claim protocol, as any sender does. With last it
+// sends FIN, too. It reports whether it has sent something. If not, because another sender was first, it has taken
+// nothing but perhaps a packet number.
 func (sc *Scenario) Send(end, n int64, last bool) bool {
 	from, closed := sc.Stream.Cursor()
 	to := min(from+n, end)
@@ -73,8 +76,8 @@ func (sc *Scenario) Send(end, n int64, last bool) bool {
 	return true
 }
 
-// Claimed expects the records to cover the stream offsets [0, end) exactly once, and the counters to agree. It returns how
-// many records have FIN.
+// Claimed expects the records to cover the stream offsets [0, end) exactly once, and the counters to agree. It returns
+// how many records have FIN.
 func (sc *Scenario) Claimed(t *testing.T, end int64) (fins int) {
 	t.Helper()
 	type span struct{ from, to int64 }

@@ -1,5 +1,5 @@
-// Package bounds checks settings against what is allowed, and says what is wrong in one form for flags and configurations
-// alike: the name, the value, what it must be.
+// Package bounds checks settings against what is allowed, and says what is wrong in one form for flags and
+// configurations alike: the name, the value, what it must be.
 //
 //	--fastpath-budget: 40: must be between 1 and 32
 //	--scope: "all": must be one, path or url
@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Check returns an error unless v is between low and high, both included. name is what the user has set: a flag with its
-// dashes, or the field of a configuration.
+// Check returns an error unless v is between low and high, both included. name is what the user has set: a flag with
+// its dashes, or the field of a configuration.
 func Check[T cmp.Ordered](name string, v, low, high T) error {
 	if low <= v && v <= high {
 		return nil
@@ -36,5 +36,6 @@ func OneOf(name, v string, allowed ...string) error {
 		return nil
 	}
 	last := len(allowed) - 1
-	return fmt.Errorf("%s: %s: must be %s or %s", name, strconv.Quote(v), strings.Join(allowed[:last], ", "), allowed[last])
+	first := strings.Join(allowed[:last], ", ")
+	return fmt.Errorf("%s: %s: must be %s or %s", name, strconv.Quote(v), first, allowed[last])
 }

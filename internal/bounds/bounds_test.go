@@ -17,7 +17,10 @@ func TestChecks(t *testing.T) {
 		{Check("--budget", 32, 1, 32), ""},
 		{Check("--budget", 0, 1, 32), "--budget: 0: must be between 1 and 32"},
 		{Check("--budget", 33, 1, 32), "--budget: 33: must be between 1 and 32"},
-		{Check("interval", 2*time.Hour, time.Millisecond, time.Hour), "interval: 2h0m0s: must be between 1ms and 1h0m0s"},
+		{
+			Check("interval", 2*time.Hour, time.Millisecond, time.Hour),
+			"interval: 2h0m0s: must be between 1ms and 1h0m0s",
+		},
 		{AtLeast("--sessions", 1, 1), ""},
 		{AtLeast("--drain", -time.Second, 0), "--drain: -1s: must be at least 0s"},
 		{OneOf("--scope", "url", "one", "path", "url"), ""},
