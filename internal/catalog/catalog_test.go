@@ -68,7 +68,8 @@ func TestCommon(t *testing.T) {
 	require.NoError(t, err)
 	want := Catalog{}
 	for _, track := range broadcast.Tracks {
-		track.InitData, track.Timescale, track.Namespace = nil, 0, "live/demo" // fields that the format does not have, and one that it adds
+		// Fields that the format does not have, and one that it adds.
+		track.InitData, track.Timescale, track.Namespace = nil, 0, "live/demo"
 		want.Tracks = append(want.Tracks, track)
 	}
 	require.Equal(t, want, got)
