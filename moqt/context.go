@@ -99,6 +99,27 @@ func (c Context) checkRequestOK(w *wire, m *RequestOK) error {
 	return w.check(&m.Parameters, okScope(stream))
 }
 
+// checkSetup checks what draft §10.2.2 and §10.3.1 demand of each role and transport.
+func (c Context) checkSetup(m *Setup) error {
+	notHere := !c.Server || c.WebTransport
+	switch {
+	case m.Path != nil && notHere:
+		return &ProtocolError{SessionInvalidPath, "PATH is for clients on raw QUIC"}
+	case m.Authority != nil && notHere:
+		return &ProtocolError{SessionInvalidAuthority, "AUTHORITY is for clients on raw QUIC"}
+	case m.Path != nil && !validPath(*m.Path):
+		return &ProtocolError{SessionMalformedPath, "PATH is not a path and query of RFC 3986"}
+	case m.Authority != nil && !validAuthority(*m.Authority):
+		return &ProtocolError{SessionMalformedAuthority, "AUTHORITY is not an authority of RFC 3986"}
+	}
+	for _, t := range m.AuthorizationTokens {
+		if c.Server && (t.AliasType == AliasDelete || t.AliasType == AliasUse) {
+			return violation("SETUP uses a token alias that cannot exist yet")
+		}
+	}
+	return nil
+}
+
 // checkGoaway checks what draft §10.4 demands of each role and stream. A GOAWAY without Request ID is accepted on the
 // control stream: drafts before 18 did not have the field, and nothing depends on it.
 func (c Context) checkGoaway(m *Goaway) error {
