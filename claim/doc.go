@@ -30,8 +30,8 @@
 //  1. looks: it checks all that can be checked without taking anything: is the cursor at a, does the priority pass, is
 //     there window, stream credit, room in the ledger;
 //  2. begins: it announces itself in [ConnState.Writers] and takes a packet number ([ConnState.Begin]);
-//  3. takes: connection credit ([ConnState.TakeData]), and then the bytes, by a compare-and-swap of the cursor from a to
-//     b ([StreamState.Claim]). This is the commit point. A sender that fails here gives back the credit and aborts
+//  3. takes: connection credit ([ConnState.TakeData]), and then the bytes, by a compare-and-swap of the cursor from a
+//     to b ([StreamState.Claim]). This is the commit point. A sender that fails here gives back the credit and aborts
 //     ([ConnState.Abort]). Its packet number stays unused, which QUIC allows (RFC 9000 §12.3);
 //  4. commits: it writes the record and leaves Writers ([ConnState.Commit]). From here on the packet counts as sent;
 //  5. builds the packet and sends it. If that fails, the packet is lost, and loss recovery repairs that like any loss.
