@@ -554,7 +554,7 @@ func TestTrackStatus(t *testing.T) {
 	})
 }
 
-// A publisher that does not answer FETCH does not hold up what it sends by subscription.
+// A publisher that does not answer FETCH does not delay what it sends by subscription.
 func TestFetchOfWhatIsArriving(t *testing.T) {
 	for _, order := range []moqt.GroupOrder{moqt.Ascending, moqt.Descending} {
 		onBench(t, Config{}, func(b *bench) {

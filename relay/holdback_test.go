@@ -15,7 +15,7 @@ import (
 	"sluice/transport/transporttest"
 )
 
-// slowConn does not take what is written to request streams before it is opened.
+// slowConn blocks writes to request streams until open is closed.
 type slowConn struct {
 	transport.Conn
 	open chan struct{}
@@ -46,7 +46,7 @@ func (s slowStream) Write(b []byte) (int, error) {
 	return s.Stream.Write(b)
 }
 
-// slowClient connects a client to which responses of the relay take until open is closed.
+// slowClient connects a client that gets no response of the relay until open is closed.
 func (b *bench) slowClient() (c *client, open chan struct{}) {
 	conn, server := transporttest.Pipe(transporttest.Config{})
 	open = make(chan struct{})
@@ -87,7 +87,7 @@ func TestDataWaitsForTheResponse(t *testing.T) {
 	})
 }
 
-// ofGroup leaves of what a sink took what belongs to a group: streams that are open at the same time come in any order.
+// ofGroup returns what a sink took of one group. Streams that are open at the same time come in any order.
 func ofGroup(taken, group string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(taken, ", "), func(s string) bool {
 		return !strings.HasPrefix(s, group+".") && !strings.HasPrefix(s, group+" ")

@@ -17,10 +17,10 @@ import (
 	"sluice/transport"
 )
 
-// TestHostilePeers has a peer do harm while somebody publishes and somebody else watches, who must not notice.
+// TestHostilePeers attacks the relay while another peer publishes and a third one watches: they must not notice.
 func TestHostilePeers(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	t.Run("beside others", func(t *testing.T) { // until all have ended
+	t.Run("beside others", func(t *testing.T) { // ends when all have ended
 		for name, attack := range map[string]func(*attacker){
 			"garbage in a request":           (*attacker).garbageRequest,
 			"garbage in a stream":            (*attacker).garbageStream,
@@ -146,7 +146,7 @@ func (a *attacker) garbageDatagram() {
 	a.expelled()
 }
 
-// noise begins with a type that does not exist, of whatever.
+// noise returns random bytes that begin with a type that no message, stream or datagram has.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.Read(b)
@@ -161,7 +161,7 @@ func (a *attacker) failed(err error) bool {
 	return err != nil
 }
 
-// streams opens all that it can, and says half a word on each.
+// streams opens as many streams as it can, and sends half a varint on each.
 func (a *attacker) streams() {
 	a.openAll(func() (transport.SendStream, error) { return a.conn.OpenUniStream() })
 }
@@ -179,7 +179,7 @@ func (a *attacker) openAll(open func() (transport.SendStream, error)) {
 			}
 			return
 		}
-		_, _ = stream.Write([]byte{0x80}) // of a varint of two bytes
+		_, _ = stream.Write([]byte{0x80}) // the first byte of two
 	}
 	a.t.Error("there is no limit")
 }
@@ -203,7 +203,7 @@ func (a *attacker) requests() {
 	a.t.Error("there is no limit")
 }
 
-// fetches asks for everything, again and again, and reads nothing.
+// fetches asks for everything 50 times, and reads nothing.
 func (a *attacker) fetches() {
 	for range 50 {
 		f, err := a.Fetch(a.Context(), standalone(at(0, 0), at(1, 0)))
@@ -215,7 +215,7 @@ func (a *attacker) fetches() {
 }
 
 func (a *attacker) neverReads() {
-	s, err := a.Subscribe(a.Context(), moqt.Subscribe{Track: video}, deaf{a.done})
+	s, err := a.Subscribe(a.Context(), moqt.Subscribe{Track: video}, unread{a.done})
 	if a.failed(err) {
 		return
 	}
@@ -224,11 +224,11 @@ func (a *attacker) neverReads() {
 	time.Sleep(200 * time.Millisecond)
 }
 
-// deaf reads nothing of what it subscribed to.
-type deaf struct{ done chan struct{} }
+// unread is a session.Receiver that reads nothing.
+type unread struct{ done chan struct{} }
 
-func (d deaf) HandleSubgroup(*session.Subgroup)    { <-d.done }
-func (d deaf) HandleDatagram(*moqt.ObjectDatagram) {}
+func (d unread) HandleSubgroup(*session.Subgroup)    { <-d.done }
+func (d unread) HandleDatagram(*moqt.ObjectDatagram) {}
 
 // publication offers a track of its own.
 func (a *attacker) publication(track moqt.FullTrackName) *session.Publication {
@@ -256,7 +256,7 @@ func (a *attacker) tinyObjects() {
 		b, _ = encoder.AppendObject(b, moqt.ObjectHeader{ObjectID: id, PayloadLength: 1})
 		if b = append(b, 'x'); len(b) > 16<<10 {
 			if _, err := stream.Write(b); err != nil {
-				break // stopped, for one
+				break // the relay has stopped the stream, for example
 			}
 			b = b[:0]
 		}
@@ -289,7 +289,7 @@ func (a *attacker) checkCache() {
 	}
 }
 
-// contradicts says that the namespace is its own, and sends other objects under the same ids.
+// contradicts announces the other publisher's namespace, and sends other objects under the same ids.
 func (a *attacker) contradicts() {
 	asked := make(chan *session.Publication, 1)
 	a.handler.subscribe = func(p *session.Publication) {
@@ -310,8 +310,8 @@ func (a *attacker) offers() {
 	}
 }
 
-// impersonate publishes an object that everybody has got already, again and again: at first the relay takes it for a
-// publisher that was restarted.
+// impersonate publishes an object that differs from the one that subscribers already have, until the relay refuses it:
+// at first the relay takes it for a publisher that was restarted.
 func (a *attacker) impersonate(p *session.Publication) {
 	for range 200 {
 		h := moqt.SubgroupHeader{GroupID: 0, FirstObject: true}

@@ -149,7 +149,7 @@ func TestReviewWithoutAnswer(t *testing.T) {
 	})
 }
 
-// fickle is an Authorizer that may change its mind at any time.
+// fickle is an Authorizer whose answer changes.
 type fickle struct {
 	mu  sync.Mutex
 	err error

@@ -394,7 +394,7 @@ func TestSubscriptionsAreExtended(t *testing.T) {
 	})
 }
 
-// It has sent PUBLISH_DONE, and its subscription is still waited for, when the publisher offers the track again.
+// A publisher offers the track again after it has sent PUBLISH_DONE, while streams of its subscription are still open.
 func TestPublisherThatStartsAgain(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		pub := b.connect()

@@ -11,7 +11,7 @@ import (
 	"sluice/moqt/session"
 )
 
-// TestSessions has sessions described while they last, with what the media sender knows, and for a while after that.
+// TestSessions describes sessions while they last, with what the media sender knows, and for a while after that.
 func TestSessions(t *testing.T) {
 	n := newNetwork(t)
 	pubs := make(chan *session.Publication, 1)

@@ -17,9 +17,9 @@ import (
 	"sluice/track"
 )
 
-// TestRandomPeers lets publishers, subscribers and fetchers come, change their minds and go. Subscribers must not see
-// an object twice on a subscription, nor objects of a stream out of order, nor wrong contents; and nothing may remain
-// (see onBench).
+// TestRandomPeers lets publishers, subscribers and fetchers come, change their requests and go. Subscribers must not
+// see an object twice on a subscription, nor objects of a stream out of order, nor wrong contents; and nothing may
+// remain (see onBench).
 func TestRandomPeers(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestRandomPeers(t *testing.T) {
 	}
 }
 
-// clockGroup is the group that publishers send at the moment: all the same.
+// clockGroup is the group that all publishers send now.
 func clockGroup(start time.Time) uint64 { return uint64(time.Since(start) / (500 * time.Millisecond)) }
 
 var stressStart = sync.OnceValue(func() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) })
@@ -64,7 +64,7 @@ func pause(ctx context.Context, rnd *rand.Rand, most time.Duration) bool {
 	}
 }
 
-// randomPublisher offers the track in one way or the other, publishes for a while, and leaves in one way or the other.
+// randomPublisher offers or announces the track, publishes for a while, and leaves in one of several ways.
 func (b *bench) randomPublisher(ctx context.Context, rnd *rand.Rand) {
 	for pause(ctx, rnd, 3*time.Second) {
 		c := b.connect()
@@ -93,7 +93,7 @@ func (b *bench) randomPublisher(ctx context.Context, rnd *rand.Rand) {
 	}
 }
 
-// randomGroup sends what is left of the group of the moment, whole or not.
+// randomGroup sends the rest of the current group, or a part of it.
 func (b *bench) randomGroup(ctx context.Context, rnd *rand.Rand, src *source) {
 	g := clockGroup(stressStart())
 	p := src.publication()

@@ -227,7 +227,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// A catalog is published once. Whoever subscribes gets it, however late, even if the publisher serves no FETCH.
+// A catalog is published once. Each subscriber gets it, however late, even if the publisher serves no FETCH.
 func TestLateSubscribersGetTheCurrentGroup(t *testing.T) {
 	onBench(t, Config{Linger: time.Second}, func(b *bench) {
 		pub := b.connect()
@@ -240,7 +240,7 @@ func TestLateSubscribersGetTheCurrentGroup(t *testing.T) {
 		late, sl := b.connect().mustSubscribe(moqt.Parameters{})
 		require.Equal(t, "0.0, 0 fin", late.take())
 
-		// All leave. The publisher sends it again to the next one, whom the relay may not keep it from.
+		// All leave. The publisher sends it again for the next subscriber, and the relay must pass it on.
 		s.Cancel(moqt.ResetCancelled)
 		sl.Cancel(moqt.ResetCancelled)
 		for _, wait := range []time.Duration{5 * time.Second, 40 * time.Second, time.Hour} {
@@ -275,7 +275,7 @@ func TestRestartedPublisher(t *testing.T) {
 	})
 }
 
-// It was killed: the relay has not noticed yet that its first session is dead.
+// A publisher was killed and restarted, and its first session has not timed out yet.
 func TestRestartedPublisherWhoseSessionIsStillThere(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		before := &source{}

@@ -98,27 +98,27 @@ func TestMalformedTrack(t *testing.T) {
 	})
 }
 
-// Somebody else publishes the same track, with other contents. Without authorization that is allowed, and does the
-// first publisher no harm.
+// Another peer publishes the same track, with other contents. Without authorization that is allowed, and does not
+// disturb the first publisher.
 func TestImpostor(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		victim := &source{}
-		_, err := victim.offer(b.connect(), moqt.Parameters{})
+		first := &source{}
+		_, err := first.offer(b.connect(), moqt.Parameters{})
 		require.NoError(t, err)
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
-		victim.group(1, 2)
+		first.group(1, 2)
 		bad := &source{}
 		_, err = bad.offer(b.connect(), moqt.Parameters{})
 		require.NoError(t, err)
 		forge := func() { bad.open(moqt.SubgroupHeader{GroupID: 1}).write(moqt.ObjectHeader{ObjectID: 0}, "forged") }
-		forge() // it could be the victim, restarted
+		forge() // it could be the first publisher, restarted
 		for g := range uint64(3) {
 			time.Sleep(time.Second)
-			victim.group(2+g, 1)
+			first.group(2+g, 1)
 		}
 		forge()
-		require.Nil(t, bad.publication(), "the impostor is cut off")
-		victim.group(5, 1)
+		require.Nil(t, bad.publication(), "the impostor is excluded")
+		first.group(5, 1)
 		require.Equal(t, "1.0, 1.1, 1 fin, 2.0, 2 fin, 3.0, 3 fin, 4.0, 4 fin, 5.0, 5 fin", k.take())
 		require.NoError(t, s.Context().Err())
 		_, err = bad.offer(bad.c, moqt.Parameters{})
@@ -128,8 +128,8 @@ func TestImpostor(t *testing.T) {
 
 func TestImpostorThatIsAhead(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		victim, bad := &source{}, &source{}
-		for _, src := range []*source{victim, bad} {
+		first, bad := &source{}, &source{}
+		for _, src := range []*source{first, bad} {
 			_, err := src.offer(b.connect(), moqt.Parameters{})
 			require.NoError(t, err)
 		}
@@ -137,10 +137,10 @@ func TestImpostorThatIsAhead(t *testing.T) {
 		end := moqt.ObjectHeader{ObjectID: 0, Status: moqt.StatusEndOfTrack}
 		bad.open(moqt.SubgroupHeader{GroupID: 3}).write(end, "").fin()
 		require.Equal(t, "3.0 end of track, 3 fin", k.take())
-		victim.open(moqt.SubgroupHeader{GroupID: 4}).object(0) // contradicts the end
+		first.open(moqt.SubgroupHeader{GroupID: 4}).object(0) // contradicts the end
 		require.Nil(t, bad.publication())
-		require.NotNil(t, victim.publication())
-		victim.group(5, 1)
+		require.NotNil(t, first.publication())
+		first.group(5, 1)
 		require.Equal(t, "5.0, 5 fin", k.take())
 		require.NoError(t, s.Context().Err())
 	})

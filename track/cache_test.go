@@ -173,7 +173,7 @@ func TestEndlessSubgroupExpiresFromTheFront(t *testing.T) {
 	require.Equal(t, []Existence{Unknown, Present, Present}, []Existence{at(0), at(2960), at(2999)})
 }
 
-// The cache's count of its memory is what the runtime says that it uses.
+// The cache's count of its memory agrees with the runtime's.
 func TestMemoryIsCountedExactly(t *testing.T) {
 	heap := func() int64 {
 		runtime.GC()

@@ -338,7 +338,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Whatever several publishers of one subgroup do, each object reaches a subscriber once and whole, unless all lost it.
+// Whatever several publishers of one subgroup do, each object reaches a subscriber once and whole, unless no publisher
+// sent all of it.
 func TestMergeOfRandomStreams(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 1))

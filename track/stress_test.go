@@ -12,7 +12,7 @@ import (
 	"sluice/moqt"
 )
 
-// Publishers, subscribers, FETCHes and the sweeper at once: subscribers get every byte, nothing is left behind.
+// Publishers, subscribers, FETCHes and the sweeper run at once: subscribers get every byte, and no memory is left.
 func TestConcurrentUse(t *testing.T) {
 	const groups, perGroup = 30, 20
 	var mu sync.Mutex

@@ -14,7 +14,7 @@ import (
 
 func loc(g, o uint64) moqt.Location { return moqt.Location{Group: g, Object: o} }
 
-// walk renders what At says of a range: "present", "absent" or "unknown" stretches.
+// walk renders the stretches that At returns for a range.
 func walk(t *testing.T, tr *Track, r moqt.Range, notBefore time.Time) string {
 	t.Helper()
 	var out []string
