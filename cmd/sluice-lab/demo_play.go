@@ -68,7 +68,7 @@ func (d *demo) play(ctx context.Context, subscribers int, show func()) (err erro
 	}
 	go func() {
 		<-d.relay.done
-		cancel(fmt.Errorf("the relay has ended: %w", cmp.Or(d.relay.err, io.EOF))) // nobody need try to reach it
+		cancel(fmt.Errorf("the relay has ended: %w", cmp.Or(d.relay.err, io.EOF))) // so nothing tries to reach it any more
 	}()
 	for i := 1; i <= subscribers; i++ {
 		if err := d.startSubscriber(ctx, i, reach); err != nil {

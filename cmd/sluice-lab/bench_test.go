@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/bench/result"
+)
+
+func TestPrintReport(t *testing.T) {
+	median := func(v float64) result.Statistic { return result.Statistic{Median: v} }
+	r := &result.Report{
+		Metrics: map[string]result.Metric{"capacity": {Unit: "subscribers"}},
+		Scenarios: []result.Scenario{
+			{Kind: result.KindCapacity, Title: "one", Summaries: []result.Summary{
+				{System: "a", Runs: 3, Metrics: map[string]result.Statistic{"capacity": median(1234.5)}},
+			}},
+			{Kind: result.KindCapacity, Title: "two", Summaries: []result.Summary{
+				{System: "a", Runs: 1, Metrics: map[string]result.Statistic{"capacity": median(0.12345)}},
+				{System: "b", Unusable: "it has ended\nand more"},
+			}},
+		},
+	}
+	var out bytes.Buffer
+	printReport(&out, r)
+	require.Equal(t, `
+CAPACITY  RELAY  RUNS  CAPACITY [subscribers]  CAPACITY.ATLEAST
+one       a      3     1234                    -
+two       a      1     0.123                   -
+two       b      0     it has ended
+`, out.String())
+}
+
+// TestQuickKeepsWhatIsSet has flags set besides --quick.
+func TestQuickKeepsWhatIsSet(t *testing.T) {
+	var f benchFlags
+	f.beQuick()
+	require.Equal(t, 1, f.cfg.Repetitions)
+	require.Equal(t, []int{1, 10}, f.cfg.Subscribers)
+	require.Equal(t, 3*time.Second, f.cfg.Duration)
+	require.True(t, f.cfg.Brief)
+	f.cfg.Repetitions, f.cfg.Subscribers, f.cfg.Duration = 5, []int{50}, time.Minute
+	f.beQuick()
+	require.Equal(t, 5, f.cfg.Repetitions)
+	require.Equal(t, []int{50}, f.cfg.Subscribers)
+	require.Equal(t, time.Minute, f.cfg.Duration)
+}

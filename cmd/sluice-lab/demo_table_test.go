@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/lab"
+	"sluice/relay"
+)
+
+// measuredStage is a stage that has measured a delay for each subscriber.
+type measuredStage struct {
+	loopbackStage
+	measured map[string]lab.Delays
+}
+
+func (s measuredStage) delays(subscriber string) lab.Delays { return s.measured[subscriber] }
+
+// subscriber returns one that has received something. It has ended unless it is playing.
+func subscriber(name, over string, got received, playing bool, err error) *demoSubscriber {
+	s := &demoSubscriber{process: &process{name: name, done: make(chan struct{}), err: err}, over: over,
+		got: &checker{received: got}}
+	if !playing {
+		close(s.done)
+	}
+	return s
+}
+
+func TestDemoTable(t *testing.T) {
+	d := newDemoRun(measuredStage{measured: map[string]lab.Delays{
+		"sub1": {40 * time.Microsecond}, "sub4": {60 * time.Microsecond},
+	}}, "", &source{count: 100, bytes: 5000, duration: 4 * time.Second}, "auto")
+	d.kernel = true
+	d.sessions["/sub1"] = relay.SessionStatus{
+		Packets: relay.SentPackets{Kernel: 70, Process: 10}, Declined: map[string]uint64{"window": 2},
+	}
+	d.sessions["/sub4"] = relay.SessionStatus{Packets: relay.SentPackets{Kernel: 20}}
+	d.subscribers = []*demoSubscriber{
+		subscriber("sub1", "QUIC", received{objects: 100}, false, nil),
+		subscriber("sub2", "QUIC", received{objects: 40}, true, nil),
+		subscriber("sub3", "QUIC", received{objects: 40}, false, errors.New("no luck")),
+		subscriber("sub4", "WebTransport", received{objects: 99, err: errors.New("1 is missing")}, false, nil),
+	}
+	var out bytes.Buffer
+	table := newDemoTable(&out, d, false)
+	table.update()
+	require.Empty(t, out.String(), "a file gets the last table only")
+	table.print()
+	table.explain(&out)
+	table.summary()
+	require.Equal(t, trimmed(`
+      OVER          OBJECTS  KERNEL  PROCESS  DELAY P50  P99      STATE
+sub1  QUIC          100/100  70      10       0.04 ms    0.04 ms  identical
+sub2  QUIC          40/100   0       0        -          -        playing
+sub3  QUIC          40/100   0       0        -          -        failed
+sub4  WebTransport  99/100   20      0        0.06 ms    0.06 ms  differs
+  left to the process for sub1: 2 window
+
+1 of 4 subscribers received the clip byte for byte: 100 objects, 5.0 kB, 4.00 s of media
+the kernel sent 90.0 % of 100 packets with media, and declined to send 2
+the relay added p50 40µs, p90 60µs, p99 60µs, max 60µs of delay to 2 bursts of packets
+`), trimmed(out.String()))
+
+	d.kernel = false
+	require.Equal(t, "-\t10", table.packetsText("sub1"))
+}
+
+// trimmed removes the white space around a text.
+func trimmed(s string) string { return strings.TrimSpace(s) }
+
+func TestDemoTableOnATerminal(t *testing.T) {
+	d := newDemoRun(loopbackStage{}, "", &source{count: 1}, "off")
+	d.subscribers = []*demoSubscriber{subscriber("sub1", "QUIC", received{}, true, nil)}
+	var out bytes.Buffer
+	table := newDemoTable(&out, d, false)
+	table.terminal = true
+	table.update()
+	first := out.String()
+	out.Reset()
+	table.update()
+	require.Equal(t, "\x1b[2A\x1b[J"+first, out.String(), "it replaces the two lines of the first")
+}
+
+func TestManySubscribersAreNotAllExplained(t *testing.T) {
+	d := newDemoRun(loopbackStage{}, "", &source{}, "auto")
+	for i := range maxExplained + 1 {
+		name := lab.SubscriberName(i + 1)
+		d.subscribers = append(d.subscribers, subscriber(name, "QUIC", received{}, false, nil))
+		d.sessions["/"+name] = relay.SessionStatus{Declined: map[string]uint64{"a": 4, "b": 3, "c": 2, "d": 1}}
+	}
+	var some, all bytes.Buffer
+	newDemoTable(io.Discard, d, false).explain(&some)
+	require.Contains(t, some.String(), "sub1: 4 a, 3 b, 2 c, 1 others\n")
+	require.True(t, strings.HasSuffix(some.String(), "  … (--verbose shows all)\n"))
+	require.NotContains(t, some.String(), "sub6")
+	newDemoTable(io.Discard, d, true).explain(&all)
+	require.Contains(t, all.String(), "sub6: 4 a, 3 b, 2 c, 1 d\n")
+}
+
+func TestCongestionTable(t *testing.T) {
+	start := time.Unix(100, 0)
+	keys := func(late ...time.Duration) (at []time.Time) {
+		for i, l := range late {
+			at = append(at, start.Add(time.Duration(i)*2*time.Second+l))
+		}
+		return at
+	}
+	want := &source{count: 1000, bytes: 1_000_000, duration: 20 * time.Second, keys: 3, tail: 50}
+	d := newDemoRun(loopbackStage{}, "", want, "auto")
+	d.squeezed, d.kernel = true, true
+	d.subscribers = []*demoSubscriber{
+		subscriber("sub1", "QUIC", received{
+			objects: 900, keys: keys(0, 700*time.Millisecond, 20*time.Millisecond), tail: 50, silence: time.Second,
+		}, false, nil),
+		subscriber("sub2", "WebTransport", received{objects: 1000, keys: keys(0, 0, 0), tail: 50}, false, nil),
+	}
+	var out bytes.Buffer
+	table := newDemoTable(&out, d, false)
+	table.print()
+	table.congestionSummary()
+	require.Equal(t, trimmed(`
+      OVER          OBJECTS    KEY FRAMES  KERNEL  PROCESS  STATE
+sub1  QUIC          900/1000   3/3         0       0        100 dropped
+sub2  WebTransport  1000/1000  3/3         0       0        identical
+
+sub1 was behind 0.24 Mbit/s, 60 % of the clip's rate, from 5s to 15s. It received 3 of 3 key frames,
+at most 700ms later than sub2, and was without media for at most 1s. 100 of 1000 objects were dropped,
+0 of the 50 in the last 4s. sub2 received 1000 objects.
+`), trimmed(out.String()))
+}
