@@ -21,8 +21,8 @@ type groupRequest struct {
 	largest uint64 // the Largest Group then, plus 1; 0 if there was none
 }
 
-// update takes account of the subscribers that there are now. That none wants objects any more has consequences after
-// Config.Linger only.
+// update takes account of the subscribers that there are now. When none wants objects any more, publishers are told
+// after Config.Linger.
 func (d *demand) update() {
 	h := d.hub
 	switch {
@@ -35,7 +35,7 @@ func (d *demand) update() {
 	h.publishers.wake()
 }
 
-// lingered stops publishers that offered the track, and ends the subscriptions at others, if nobody wants them.
+// lingered stops publishers that offered the track, and ends the subscriptions at others, if no subscriber wants them.
 func (d *demand) lingered() {
 	h := d.hub
 	d.linger = nil

@@ -84,7 +84,7 @@ func (d *directory) offer(h *hub) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for w := range d.tracks.watchers.matching(h.place) {
-		w.found(h)
+		w.foundLocked(h)
 	}
 }
 
@@ -95,7 +95,7 @@ func (d *directory) announce(a *announcement) {
 	defer d.mu.Unlock()
 	d.namespaces.values.add(a.place(), a)
 	for w := range d.namespaces.watchers.matching(a.place()) {
-		w.found(a)
+		w.foundLocked(a)
 	}
 	for h := range d.tracks.values.under(a.place()) {
 		h.announced(a.peer)
@@ -111,7 +111,7 @@ func (d *directory) withdraw(a *announcement) {
 		return
 	}
 	for w := range d.namespaces.watchers.matching(a.place()) {
-		w.lost(a)
+		w.lostLocked(a)
 	}
 }
 

@@ -7,7 +7,7 @@
 //
 // # From a publisher to its subscribers
 //
-// Each track has a hub, which the directory finds by scope and name. All that happens to the track meets there.
+// Each track has a hub, which the directory finds by scope and name. Its publishers and subscribers meet there.
 //
 //	publisher                      hub of a track                       subscriber
 //	    │         ┌───────────────────────────────────────────┐             │

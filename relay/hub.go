@@ -141,8 +141,8 @@ func (h *hub) sources() []*peer {
 	return peers
 }
 
-// describeLocked records what a publisher says about the track. The latest set of properties replaces older ones (draft
-// §2.5). mu is held.
+// describeLocked records the Largest Object and the properties of the track that a publisher sent. The latest set of
+// properties replaces older ones (draft §2.5). mu is held.
 func (h *hub) describeLocked(largest *moqt.Location, p moqt.Properties) {
 	h.properties, h.described = p, true
 	h.configureLocked()
@@ -151,7 +151,7 @@ func (h *hub) describeLocked(largest *moqt.Location, p moqt.Properties) {
 	}
 }
 
-// configureLocked tells the cache what it has to know of the track; mu is held.
+// configureLocked sets what the cache has to know of the track; mu is held.
 func (h *hub) configureLocked() {
 	if ms, ok := h.properties.MaxCacheDuration(); ok {
 		h.data.SetMaxCacheDuration(moqt.Milliseconds(ms))

@@ -32,12 +32,12 @@ type namespaceWatch struct {
 	request *session.IncomingSubscribeNamespace
 }
 
-// found tells the peer of a namespace.
-func (w *namespaceWatch) found(a *announcement) {
+// foundLocked tells the peer of a namespace; directory.mu is held.
+func (w *namespaceWatch) foundLocked(a *announcement) {
 	_ = w.request.Add(a.namespace) // fails only if the request is over
 }
 
-// lost tells the peer that nobody publishes in a namespace any more.
-func (w *namespaceWatch) lost(a *announcement) {
+// lostLocked tells the peer that a namespace is not published any more; directory.mu is held.
+func (w *namespaceWatch) lostLocked(a *announcement) {
 	_ = w.request.Remove(a.namespace) // fails only if the request is over
 }

@@ -25,9 +25,9 @@ func newTracksWatch(p *peer, req *session.IncomingSubscribeTracks) *tracksWatch 
 	}
 }
 
-// found sends PUBLISH for a track that a publisher has offered, unless the peer has the track already. directory.mu is
-// held.
-func (w *tracksWatch) found(h *hub) {
+// foundLocked sends PUBLISH for a track that a publisher has offered, unless the peer has the track already;
+// directory.mu is held.
+func (w *tracksWatch) foundLocked(h *hub) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.publishers.isOffered() || h.publishers.of[w.peer] != nil || h.subscribers.has(w.peer) || w.isBlocked(h.name) {
@@ -45,15 +45,15 @@ func (w *tracksWatch) found(h *hub) {
 	if err != nil {
 		return
 	}
-	d := newDownstream(h, w.peer, pub, &moqt.Parameters{Forward: forward}, w.permit(pub.Context()))
+	d := newDownstream(h, w.peer, pub, &moqt.Parameters{Forward: forward}, w.permitLocked(pub.Context()))
 	d.offeredLocked()
 	h.refs++ // directory.mu is held
 	h.relay.tasks.Go(d.serveOffer)
 }
 
-// permit is for a track that is offered: it lasts for as long as the peer may have the tracks of the prefix.
+// permitLocked is for a track that is offered: it lasts for as long as the peer may have the tracks of the prefix;
 // directory.mu is held.
-func (w *tracksWatch) permit(ctx context.Context) *permission {
+func (w *tracksWatch) permitLocked(ctx context.Context) *permission {
 	return &permission{
 		peer: w.peer, ctx: ctx, tokens: w.request.Tokens(), action: ActionSubscribeTracks,
 		track: moqt.FullTrackName{Namespace: w.prefix}, due: w.peer.relay.reviews.next(),

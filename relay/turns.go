@@ -58,7 +58,7 @@ func (t *turns) enter(r *response) (wait <-chan struct{}, until time.Time) {
 	return t.changed, until
 }
 
-// give says that a response has nothing to send for now.
+// give lets others go on: the response has nothing to send for now.
 func (t *turns) give(r *response) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

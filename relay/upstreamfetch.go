@@ -22,9 +22,9 @@ const (
 )
 
 var (
-	// errArrived says that a publisher need not be waited for any longer.
+	// errArrived ends a wait for a publisher.
 	errArrived = errors.New("the object has come by subscription")
-	// errNoSource says that there is no publisher to ask, or no time left to do so.
+	// errNoSource is the refusal if there is no publisher to ask, or no time left to do so.
 	errNoSource = &moqt.RequestError{Code: moqt.RequestDoesNotExist, Reason: "nobody publishes the track"}
 )
 
@@ -178,7 +178,8 @@ func (u *upstreamFetch) read(buf []byte) (int, error) {
 // sourceError is what was wrong with a publisher's response.
 type sourceError struct{ error }
 
-// failed tells errors of the publisher, after which another one may have the rest, from those of the peer.
+// failed deals with an error of the publisher, after which another one may have the rest; it returns nil then, unless
+// an object was cut off. It returns errors of the peer as they are.
 func (u *upstreamFetch) failed(err error) error {
 	source, ok := errors.AsType[sourceError](err)
 	if !ok {
@@ -233,7 +234,7 @@ func (u *upstreamFetch) takePayload(p []byte) error {
 	return u.fetch.out.write(p)
 }
 
-// takeItem sends and stores an object's header, or records what a marker says.
+// takeItem sends and stores an object's header, or records a marker.
 func (u *upstreamFetch) takeItem(o *moqt.FetchObject) error {
 	f := u.fetch
 	if !u.rest.Contains(o.Location) {

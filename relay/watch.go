@@ -19,7 +19,7 @@ func (w *prefixWatch) place() place { return w.peer.place(w.prefix) }
 type watcher[V any] interface {
 	comparable
 	base() *prefixWatch
-	found(V) // with directory.mu held
+	foundLocked(V) // directory.mu is held
 }
 
 // watchedTree holds values by place, and the requests for all values below a prefix. Its methods expect directory.mu to
@@ -49,7 +49,7 @@ func (t *watchedTree[V, W]) enter(w W) {
 	at := w.base().place()
 	t.watchers.add(at, w)
 	for v := range t.values.under(at) {
-		w.found(v)
+		w.foundLocked(v)
 	}
 }
 

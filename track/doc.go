@@ -36,9 +36,9 @@
 //	publisher 2 ──▶ Source ──▶ waiting: compared, until the active one ends without FIN or stalls
 //
 // If an active stream brings only new objects, its own log is the segment ("verbatim"): no byte is copied, and log
-// offsets stay those of the publisher's stream. Otherwise its new objects are copied to a log of the segment's. When
-// the active stream is reset, or sends nothing for half a second while another is ahead of it, the first waiting one
-// becomes active and goes on where the segment ends, in the middle of an object if need be.
+// offsets stay those of the publisher's stream. Otherwise its new objects are copied to a log that is made for the
+// segment. When the active stream is reset, or sends nothing for half a second while another is ahead of it, the first
+// waiting one becomes active and goes on where the segment ends, in the middle of an object if need be.
 //
 // # The cache
 //

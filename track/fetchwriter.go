@@ -50,7 +50,7 @@ func (f *FetchWriter) Begin(o *moqt.FetchObject) error {
 			return f.compareWith(p, &a)
 		}
 	}
-	if t.retention() > 0 {
+	if t.retentionLocked() > 0 {
 		f.storeLocked(t.index.ensureGroup(a.at.Group), o)
 	}
 	return nil

@@ -211,10 +211,13 @@ func (in *input) open(o Object, log *Log) {
 	t := in.track
 	t.mu.Lock()
 	in.group.addSegment(seg)
+	kept := !t.closed && t.retentionLocked() > 0
 	t.mu.Unlock()
 	in.sub.merge.out = seg
 	t.opened(seg)
-	t.retain(log)
+	if !kept { // the readers that opened has made still get all
+		log.Discard(math.MaxInt64)
+	}
 }
 
 // split ends the verbatim segment before o, which must not be forwarded, and goes on with a log of its own.

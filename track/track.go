@@ -1,7 +1,6 @@
 package track
 
 import (
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -143,7 +142,7 @@ func (t *Track) AddDatagram(d *Datagram) (forward bool, err error) {
 	case v == nonexistent:
 		return false, nil
 	}
-	if t.retention() > 0 {
+	if t.retentionLocked() > 0 {
 		g.addDatagram(d)
 	}
 	return true, nil
@@ -177,19 +176,12 @@ func (t *Track) Close() {
 	t.index.groups = nil
 }
 
-// retention returns how long the track's objects are kept.
-func (t *Track) retention() time.Duration {
+// retentionLocked returns how long the track's objects are kept; mu is held.
+func (t *Track) retentionLocked() time.Duration {
 	if t.limitsAge {
 		return min(t.maxCache, t.cache.duration)
 	}
 	return t.cache.duration
-}
-
-// retain tells a new log how much of it is kept for later readers: all until its group is evicted, or nothing.
-func (t *Track) retain(l *Log) {
-	if t.closed || t.retention() <= 0 {
-		l.Discard(math.MaxInt64)
-	}
 }
 
 // isCurrentLocked reports whether g is the latest group of a track that is being published; mu is held.
@@ -201,7 +193,7 @@ func (t *Track) isCurrentLocked(g *group) bool {
 func (t *Track) sweep(g *group, now time.Time) []*subgroup {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	keep := t.retention()
+	keep := t.retentionLocked()
 	age := now.Sub(g.touched)
 	switch {
 	case g.isPinned():
