@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"sluice/internal/lab/bpf"
+	"sluice/internal/lab/netns"
 )
 
 // Point is a place where packets are timed: where a host's device sends them (FromHost), before the rate and the
@@ -27,17 +28,21 @@ type Point struct {
 
 // hook is where the packets of a point pass: the egress of the device itself, or of the port at the other end of its
 // cable.
-func (p Point) hook() hook {
-	if p.Direction == FromHost {
-		return hook{p.Device.host.ns, p.Device.device, netlink.HANDLE_MIN_EGRESS, priorityCapture}
+func (p Point) hook() netns.Hook {
+	h := netns.Hook{
+		Namespace: p.Device.host.ns, Device: p.Device.device,
+		Parent: netlink.HANDLE_MIN_EGRESS, Priority: netns.PriorityCapture,
 	}
-	return hook{p.Device.host.lab.network.ns, p.Device.Link.port, netlink.HANDLE_MIN_EGRESS, priorityCapture}
+	if p.Direction == ToHost {
+		h.Namespace, h.Device = p.Device.host.lab.network.ns, p.Device.Link.port
+	}
+	return h
 }
 
 // Capture records the UDP packets that pass some points.
 type Capture struct {
 	programs []*bpf.CaptureObjects // by point
-	hooks    []hook
+	hooks    []netns.Hook
 	ring     *ringbuf.Reader
 	err      error
 	stop     chan struct{}
@@ -63,7 +68,7 @@ func (l *Lab) StartCapture(points ...Point) (*Capture, error) {
 }
 
 // add loads a program for one more point, and attaches it.
-func (c *Capture) add(h hook) error {
+func (c *Capture) add(h netns.Hook) error {
 	program, err := c.load()
 	if err != nil {
 		return err
@@ -74,10 +79,10 @@ func (c *Capture) add(h hook) error {
 			return err
 		}
 	}
-	if err := h.ns.addHooks(h.device); err != nil {
+	if err := h.Namespace.AddHooks(h.Device); err != nil {
 		return err
 	}
-	if err := h.attach(program.Record); err != nil {
+	if err := h.Attach(program.Record); err != nil {
 		return err
 	}
 	c.hooks = append(c.hooks, h)
@@ -140,7 +145,7 @@ func (c *Capture) Packets() []Packet {
 // unhook takes the programs from their points.
 func (c *Capture) unhook() (err error) {
 	for _, h := range c.hooks {
-		err = errors.Join(err, h.detach())
+		err = errors.Join(err, h.Detach())
 	}
 	c.hooks = nil
 	return err

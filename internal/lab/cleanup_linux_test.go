@@ -17,23 +17,25 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"sluice/internal/lab/netns"
 )
 
 // watcher is a namespace that gives other namespaces numbers. The kernel forgets a number when it destroys the
 // namespace, and thereby tells that it has.
-type watcher struct{ *namespace }
+type watcher struct{ *netns.Namespace }
 
 func newWatcher(t *testing.T) watcher {
-	ns, err := newNamespace()
+	ns, err := netns.New()
 	require.NoError(t, err)
-	t.Cleanup(ns.close)
+	t.Cleanup(ns.Close)
 	return watcher{ns}
 }
 
 // watch gives the namespaces numbers, without holding them.
 func (w watcher) watch(t *testing.T, files ...*os.File) {
 	t.Helper()
-	require.NoError(t, w.do(func() error {
+	require.NoError(t, w.Do(func() error {
 		for i, f := range files {
 			if err := netlink.SetNetNsIdByFd(int(f.Fd()), i); err != nil {
 				return err
@@ -47,7 +49,7 @@ func (w watcher) watch(t *testing.T, files ...*os.File) {
 // alive returns how many of the namespaces still exist.
 func (w watcher) alive(t *testing.T) (count int) {
 	t.Helper()
-	require.NoError(t, w.do(func() error {
+	require.NoError(t, w.Do(func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_GETNSID, unix.NLM_F_DUMP)
 		req.AddData(&nl.RtGenMsg{})
 		messages, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNSID)
@@ -72,7 +74,7 @@ var everything = Topology{
 
 func namespaceFiles(l *Lab) (files []*os.File) {
 	for _, h := range l.Hosts() {
-		files = append(files, h.ns.file)
+		files = append(files, h.ns.File)
 	}
 	return files
 }

@@ -51,11 +51,11 @@ func (d *Device) await(ctx context.Context, ready func() (bool, error)) error {
 // connected reports whether both ends of the link are up. Before, the bridge forwards nothing, and the device drops
 // what it should send.
 func (d *Device) connected() (bool, error) {
-	device, err := d.host.ns.nl.LinkByIndex(d.device.Attrs().Index)
+	device, err := d.host.ns.Netlink.LinkByIndex(d.device.Attrs().Index)
 	if err != nil {
 		return false, err
 	}
-	port, err := d.host.lab.network.ns.nl.LinkByIndex(d.Link.port.Attrs().Index)
+	port, err := d.host.lab.network.ns.Netlink.LinkByIndex(d.Link.port.Attrs().Index)
 	if err != nil {
 		return false, err
 	}
@@ -64,13 +64,13 @@ func (d *Device) connected() (bool, error) {
 
 // unplugged reports whether the device knows that it has no carrier.
 func (d *Device) unplugged() (bool, error) {
-	device, err := d.host.ns.nl.LinkByIndex(d.device.Attrs().Index)
+	device, err := d.host.ns.Netlink.LinkByIndex(d.device.Attrs().Index)
 	return err == nil && device.Attrs().OperState != netlink.OperUp, err
 }
 
 // addressed reports whether what arrives for the IPv6 address is taken: its route comes later than the address.
 func (d *Device) addressed() (bool, error) {
-	routes, err := d.host.ns.nl.RouteGet(d.IPv6.Addr().AsSlice())
+	routes, err := d.host.ns.Netlink.RouteGet(d.IPv6.Addr().AsSlice())
 	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
 }
 
@@ -90,11 +90,11 @@ func (d *Device) ChangeAddress() error {
 		return err
 	}
 	for _, p := range old {
-		if err := d.host.ns.nl.AddrDel(d.device, address(p)); err != nil {
+		if err := d.host.ns.Netlink.AddrDel(d.device, address(p)); err != nil {
 			return fmt.Errorf("take %v from %s: %w", p, d.Name, err)
 		}
 		for _, peer := range d.peers {
-			if err := peer.host.ns.nl.NeighDel(d.entry(peer, p)); err != nil {
+			if err := peer.host.ns.Netlink.NeighDel(d.entry(peer, p)); err != nil {
 				return fmt.Errorf("forget %v at %s: %w", p, peer.host.Name, err)
 			}
 		}
@@ -107,7 +107,7 @@ func (d *Device) addAddresses() error {
 	d.IPv4, d.IPv6 = d.subnet.address(d.number)
 	d.host.lab.mu.Unlock()
 	for _, p := range []netip.Prefix{d.IPv4, d.IPv6} {
-		if err := d.host.ns.nl.AddrAdd(d.device, address(p)); err != nil {
+		if err := d.host.ns.Netlink.AddrAdd(d.device, address(p)); err != nil {
 			return fmt.Errorf("add %v to %s: %w", p, d.Name, err)
 		}
 		for _, peer := range d.peers {
@@ -138,7 +138,7 @@ func (d *Device) meet(peer *Device) error {
 }
 
 func (d *Device) know(peer *Device, p netip.Prefix) error {
-	if err := d.host.ns.nl.NeighSet(peer.entry(d, p)); err != nil {
+	if err := d.host.ns.Netlink.NeighSet(peer.entry(d, p)); err != nil {
 		return fmt.Errorf("make %v a neighbour of %s: %w", p, d.host.Name, err)
 	}
 	return nil

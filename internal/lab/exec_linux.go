@@ -139,7 +139,7 @@ const (
 func (l *Lab) processes() ([]*os.Process, error) {
 	inside := make(map[string]bool)
 	for _, h := range l.Hosts() {
-		link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", h.ns.file.Fd()))
+		link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", h.ns.File.Fd()))
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 
 	"github.com/vishvananda/netlink"
+
+	"sluice/internal/lab/netns"
 )
 
 // Host is a network namespace with its devices.
@@ -16,7 +18,7 @@ type Host struct {
 	Devices []*Device // eth0; of the relay: up, down
 
 	lab *Lab
-	ns  *namespace
+	ns  *netns.Namespace
 }
 
 // attachment says how to join a host to the network.
@@ -30,14 +32,14 @@ type attachment struct {
 }
 
 func (l *Lab) addHost(name string, attachments ...attachment) (*Host, error) {
-	ns, err := newNamespace()
+	ns, err := netns.New()
 	if err != nil {
 		return nil, err
 	}
 	h := &Host{Name: name, lab: l, ns: ns}
-	err = ns.sysctl(hostSysctls)
+	err = ns.Sysctl(hostSysctls)
 	if err == nil {
-		err = ns.up("lo")
+		err = ns.Up("lo")
 	}
 	for _, a := range attachments {
 		if err == nil {
@@ -45,7 +47,7 @@ func (l *Lab) addHost(name string, attachments ...attachment) (*Host, error) {
 		}
 	}
 	if err != nil {
-		ns.close()
+		ns.Close()
 		return nil, fmt.Errorf("host %s: %w", name, err)
 	}
 	return h, nil
@@ -54,17 +56,17 @@ func (l *Lab) addHost(name string, attachments ...attachment) (*Host, error) {
 func (h *Host) attach(a attachment) error {
 	network := h.lab.network.ns
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.MasterIndex = a.port, mtu, a.bridge.Index
-	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: a.device, PeerNamespace: netlink.NsFd(h.ns.file.Fd()),
-		PeerMTU: mtu}
-	if err := network.nl.LinkAdd(veth); err != nil {
-		return missing("veth devices (CONFIG_VETH, module veth)", err)
+	attrs.Name, attrs.MTU, attrs.MasterIndex = a.port, netns.MTU, a.bridge.Index
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: a.device, PeerNamespace: netlink.NsFd(h.ns.File.Fd()),
+		PeerMTU: netns.MTU}
+	if err := network.Netlink.LinkAdd(veth); err != nil {
+		return netns.Missing("veth devices (CONFIG_VETH, module veth)", err)
 	}
-	device, err := h.ns.nl.LinkByName(a.device)
+	device, err := h.ns.Netlink.LinkByName(a.device)
 	if err != nil {
 		return fmt.Errorf("find %s: %w", a.device, err)
 	}
-	port, err := network.nl.LinkByName(a.port)
+	port, err := network.Netlink.LinkByName(a.port)
 	if err != nil {
 		return fmt.Errorf("find %s: %w", a.port, err)
 	}
@@ -77,27 +79,16 @@ func (h *Host) attach(a attachment) error {
 		return err
 	}
 	// Up first: a device that is down forgets its IPv6 addresses and its neighbours.
-	return errors.Join(h.ns.up(a.device), network.up(a.port), d.addAddresses(), d.meet(a.peer),
-		network.nl.NeighSet(bridgeEntry(port, d)))
+	return errors.Join(h.ns.Up(a.device), network.Up(a.port), d.addAddresses(), d.meet(a.peer),
+		network.Netlink.NeighSet(bridgeEntry(port, d)))
 }
 
 func (h *Host) offload(a attachment) error {
-	features := segmentationFeatures
+	features := netns.Segmentation
 	if h.lab.software {
-		features = append(features, checksumFeatures...)
+		features = append(features, netns.Checksum...)
 	}
-	return errors.Join(h.ns.disable(a.device, features), h.lab.network.ns.disable(a.port, segmentationFeatures))
-}
-
-func (n *namespace) up(device string) error {
-	link, err := n.nl.LinkByName(device)
-	if err == nil {
-		err = n.nl.LinkSetUp(link)
-	}
-	if err != nil {
-		return fmt.Errorf("bring %s up: %w", device, err)
-	}
-	return nil
+	return errors.Join(h.ns.Disable(a.device, features), h.lab.network.ns.Disable(a.port, netns.Segmentation))
 }
 
 // Device returns the device of a name. It panics if there is none: the names are fixed by the topology.
@@ -122,10 +113,10 @@ func (h *Host) Facing(other *Host) *Device {
 
 // Do runs fn inside the host: sockets that fn makes on its own goroutine belong to the host for good. Goroutines that
 // fn starts are outside, and so are name lookups and the parallel dials of net.Dialer.
-func (h *Host) Do(fn func() error) error { return h.ns.do(fn) }
+func (h *Host) Do(fn func() error) error { return h.ns.Do(fn) }
 
 // Start starts a process inside the host.
-func (h *Host) Start(cmd *exec.Cmd) error { return h.ns.do(cmd.Start) }
+func (h *Host) Start(cmd *exec.Cmd) error { return h.ns.Do(cmd.Start) }
 
 // Run starts a process inside the host and waits for its end.
 func (h *Host) Run(cmd *exec.Cmd) error {
@@ -137,7 +128,7 @@ func (h *Host) Run(cmd *exec.Cmd) error {
 
 // ListenUDP opens a UDP socket inside the host. An invalid address means any; port 0 means a free one.
 func (h *Host) ListenUDP(local netip.AddrPort) (conn *net.UDPConn, err error) {
-	err = h.ns.do(func() error {
+	err = h.ns.Do(func() error {
 		conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(local))
 		return err
 	})

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 
 	"github.com/cilium/ebpf"
-	"github.com/vishvananda/netlink"
 
 	"sluice/internal/lab/bpf"
+	"sluice/internal/lab/netns"
+	"sluice/internal/lab/wire"
 )
 
 // Lab is a set of running hosts. It ends with Close, or with the process, whichever is first.
@@ -27,7 +27,7 @@ type Lab struct {
 	changing sync.Mutex // held by Apply
 
 	mu    sync.Mutex // of wire, conditions and addresses
-	wire  *wire
+	wire  *wire.Wire
 	close func() error
 }
 
@@ -73,25 +73,25 @@ func (l *Lab) build(ctx context.Context, t Topology) error {
 	if err := bpf.LoadLinkObjects(&l.bpf, nil); err != nil {
 		return loadError(err)
 	}
-	network, err := newNamespace()
+	network, err := netns.New()
 	if err != nil {
 		return err
 	}
 	l.network = &Host{Name: NetworkName, lab: l, ns: network}
-	if err := network.sysctl(networkSysctls); err != nil {
+	if err := network.Sysctl(networkSysctls); err != nil {
 		return err
 	}
 	return l.addHosts(ctx, t)
 }
 
 func (l *Lab) addHosts(ctx context.Context, t Topology) (err error) {
-	up, err := l.network.ns.addBridge("uplink")
+	up, err := l.network.ns.AddBridge("uplink")
 	if err != nil {
 		return err
 	}
 	down := up
 	if !t.OneDevice {
-		if down, err = l.network.ns.addBridge("downlink"); err != nil {
+		if down, err = l.network.ns.AddBridge("downlink"); err != nil {
 			return err
 		}
 	}
@@ -136,11 +136,11 @@ func (l *Lab) release() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.wire != nil {
-		l.wire.close()
+		l.wire.Close()
 	}
 	for _, h := range l.Hosts() {
 		if h != nil {
-			h.ns.close()
+			h.ns.Close()
 		}
 	}
 	return l.bpf.Close()
@@ -151,7 +151,7 @@ func loadError(err error) error {
 	if errors.As(err, &verifier) {
 		return fmt.Errorf("load the programs of links: %+v", verifier)
 	}
-	return missing("BPF (kernel 5.15 or newer)", err)
+	return netns.Missing("BPF (kernel 5.15 or newer)", err)
 }
 
 // Everything that would send packets on its own is off, and addresses are usable at once.
@@ -165,28 +165,3 @@ var (
 		"ipv6/conf/default/router_solicitations": "0",
 	}
 )
-
-func (n *namespace) sysctl(values map[string]string) error {
-	return n.do(func() error {
-		for name, value := range values {
-			if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0o644); err != nil {
-				return missing("IPv6 in the kernel", err)
-			}
-		}
-		return nil
-	})
-}
-
-func (n *namespace) addBridge(name string) (*netlink.Bridge, error) {
-	snooping := false
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = name
-	bridge := &netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snooping}
-	if err := n.nl.LinkAdd(bridge); err != nil {
-		return nil, missing("bridges (CONFIG_BRIDGE, module bridge)", err)
-	}
-	if err := n.nl.LinkSetUp(bridge); err != nil {
-		return nil, fmt.Errorf("bring the bridge %s up: %w", name, err)
-	}
-	return bridge, nil
-}

@@ -8,6 +8,8 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"sluice/internal/lab/bpf"
+	"sluice/internal/lab/netns"
+	"sluice/internal/lab/wire"
 )
 
 // Direction is a way through a link.
@@ -44,12 +46,15 @@ func (l *Lab) newLink(d *Device, port netlink.Link, config LinkConfig) (*Link, e
 	if port.Attrs().Index > maxPortIndex {
 		return nil, fmt.Errorf("device index %d does not fit a VLAN ID", port.Attrs().Index)
 	}
-	if err := l.network.ns.addHooks(port); err != nil {
+	if err := l.network.ns.AddHooks(port); err != nil {
 		return nil, err
 	}
-	err := errors.Join(
-		hook{l.network.ns, port, netlink.HANDLE_MIN_INGRESS, priorityLink}.attach(l.bpf.FromHost),
-		hook{l.network.ns, port, netlink.HANDLE_MIN_EGRESS, priorityLink}.attach(l.bpf.ToHost))
+	in := netns.Hook{
+		Namespace: l.network.ns, Device: port, Parent: netlink.HANDLE_MIN_INGRESS, Priority: netns.PriorityLink,
+	}
+	out := in
+	out.Parent = netlink.HANDLE_MIN_EGRESS
+	err := errors.Join(in.Attach(l.bpf.FromHost), out.Attach(l.bpf.ToHost))
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +76,7 @@ func (k *Link) Set(d Direction, c Conditions) error {
 	}
 	k.lab.mu.Lock()
 	defer k.lab.mu.Unlock()
-	if err := k.set(d, c); err != nil {
+	if err := k.setLocked(d, c); err != nil {
 		return fmt.Errorf("link of %s, %v: %w", k.device.host.Name, d, err)
 	}
 	return nil
@@ -80,8 +85,9 @@ func (k *Link) Set(d Direction, c Conditions) error {
 // SetBoth changes both directions to the same conditions.
 func (k *Link) SetBoth(c Conditions) error { return errors.Join(k.Set(ToHost, c), k.Set(FromHost, c)) }
 
-func (k *Link) set(d Direction, c Conditions) error {
-	wire := 0
+// setLocked is Set with Lab.mu held.
+func (k *Link) setLocked(d Direction, c Conditions) error {
+	index := 0
 	if c.needsWire() {
 		if k.lab.wire == nil {
 			w, err := k.lab.startWire()
@@ -90,8 +96,8 @@ func (k *Link) set(d Direction, c Conditions) error {
 			}
 			k.lab.wire = w
 		}
-		k.lab.wire.configure(uint16(k.lane(d)), c)
-		wire = k.lab.wire.index
+		k.lab.wire.Configure(uint16(k.lane(d)), c.Delay, c.reorderGap(), c.hold())
+		index = k.lab.wire.Index
 	}
 	// A queue holds packets where they leave a namespace: at the port for those to the host, at the host's device for
 	// those from it.
@@ -99,14 +105,15 @@ func (k *Link) set(d Direction, c Conditions) error {
 	if d == FromHost {
 		ns, device = k.device.host.ns, k.device.device
 	}
-	if err := ns.setRate(device, c); err != nil {
+	if err := ns.SetRate(device, uint64(c.Rate), c.queue()); err != nil {
 		return err
 	}
 	k.conditions[d] = c
-	return k.update(d, wire)
+	return k.updateLocked(d, index)
 }
 
-func (k *Link) update(d Direction, wire int) error {
+// updateLocked writes the conditions to where the BPF programs read them. Lab.mu is held.
+func (k *Link) updateLocked(d Direction, wire int) error {
 	c := k.conditions[d]
 	return k.lab.bpf.Lanes.Put(k.lane(d), bpf.LinkConditions{
 		Seed: laneSeed(k.lab.seed, k.lane(d)),
@@ -115,17 +122,20 @@ func (k *Link) update(d Direction, wire int) error {
 	})
 }
 
-func (l *Lab) startWire() (*wire, error) {
-	w, err := newWire(l.network.ns)
+func (l *Lab) startWire() (*wire.Wire, error) {
+	w, err := wire.New(l.network.ns)
 	if err != nil {
 		return nil, err
 	}
-	tap := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: w.index}}
-	if err = l.network.ns.addHooks(tap); err == nil {
-		err = hook{l.network.ns, tap, netlink.HANDLE_MIN_INGRESS, priorityLink}.attach(l.bpf.OffWire)
+	tap := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: w.Index}}
+	if err = l.network.ns.AddHooks(tap); err == nil {
+		hook := netns.Hook{
+			Namespace: l.network.ns, Device: tap, Parent: netlink.HANDLE_MIN_INGRESS, Priority: netns.PriorityLink,
+		}
+		err = hook.Attach(l.bpf.OffWire)
 	}
 	if err != nil {
-		w.close()
+		w.Close()
 		return nil, fmt.Errorf("attach to the wire: %w", err)
 	}
 	return w, nil
@@ -145,9 +155,9 @@ func mix(z uint64) uint64 {
 
 // SetUp connects the link or takes it down, as a cable is plugged: the host's device gains or loses its carrier.
 func (k *Link) SetUp(up bool) error {
-	change, done := k.lab.network.ns.nl.LinkSetDown, k.device.unplugged
+	change, done := k.lab.network.ns.Netlink.LinkSetDown, k.device.unplugged
 	if up {
-		change, done = k.lab.network.ns.nl.LinkSetUp, k.device.connected
+		change, done = k.lab.network.ns.Netlink.LinkSetUp, k.device.connected
 	}
 	if err := change(k.port); err != nil {
 		return fmt.Errorf("link of %s: %w", k.device.host.Name, err)
@@ -166,11 +176,11 @@ func (k *Link) Rebind() error {
 	// 256 masks below 1024 keep ephemeral ports ephemeral.
 	k.portMask = k.portMask%256 + 1
 	for _, d := range []Direction{FromHost, ToHost} {
-		wire := 0
+		index := 0
 		if k.conditions[d].needsWire() {
-			wire = k.lab.wire.index
+			index = k.lab.wire.Index
 		}
-		if err := k.update(d, wire); err != nil {
+		if err := k.updateLocked(d, index); err != nil {
 			return fmt.Errorf("rebind %s: %w", k.device.host.Name, err)
 		}
 	}

@@ -1,18 +1,6 @@
 package lab
 
-import "fmt"
+import "sluice/internal/lab/netns"
 
-// MissingError says which permission or part of the kernel a lab needs and does not find.
-type MissingError struct {
-	What string
-	Err  error // may be nil
-}
-
-func (e *MissingError) Error() string {
-	if e.Err == nil {
-		return "missing " + e.What
-	}
-	return fmt.Sprintf("missing %s: %v", e.What, e.Err)
-}
-
-func (e *MissingError) Unwrap() error { return e.Err }
+// MissingError names a permission or a part of the kernel that a lab needs and does not find.
+type MissingError = netns.MissingError

@@ -1,8 +1,6 @@
 package lab
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -38,15 +36,4 @@ func Permitted() error {
 		return nil
 	}
 	return &MissingError{What: strings.Join(missing, ", ") + " (run as root)"}
-}
-
-// missing turns the errors by which the kernel says that it has no such thing, or not for this process, into a
-// *MissingError.
-func missing(what string, err error) error {
-	for _, e := range []error{unix.ENOENT, unix.ENODEV, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM, unix.EACCES} {
-		if errors.Is(err, e) {
-			return &MissingError{What: what, Err: err}
-		}
-	}
-	return fmt.Errorf("use %s: %w", what, err)
 }

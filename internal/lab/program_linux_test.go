@@ -15,8 +15,11 @@ import (
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"sluice/internal/lab/bpf"
+	"sluice/internal/lab/netns"
+	"sluice/internal/lab/wire"
 )
 
 const (
@@ -41,21 +44,21 @@ func requirePermission(t testing.TB) {
 }
 
 // programs loads the programs of links into a fresh namespace.
-func programs(t *testing.T) (*bpf.LinkObjects, *namespace) {
+func programs(t *testing.T) (*bpf.LinkObjects, *netns.Namespace) {
 	t.Helper()
 	requirePermission(t)
 	objects := new(bpf.LinkObjects)
 	require.NoError(t, bpf.LoadLinkObjects(objects, nil))
 	t.Cleanup(func() { objects.Close() })
-	ns, err := newNamespace()
+	ns, err := netns.New()
 	require.NoError(t, err)
-	t.Cleanup(ns.close)
-	require.NoError(t, ns.up("lo"))
+	t.Cleanup(ns.Close)
+	require.NoError(t, ns.Up("lo"))
 	return objects, ns
 }
 
 // run runs a program on a frame and returns verdict, frame and mark.
-func run(t *testing.T, ns *namespace, program *ebpf.Program, frame []byte, mark uint32) (
+func run(t *testing.T, ns *netns.Namespace, program *ebpf.Program, frame []byte, mark uint32) (
 	verdict bpf.LinkVerdict, out []byte, markOut uint32,
 ) {
 	t.Helper()
@@ -66,7 +69,7 @@ func run(t *testing.T, ns *namespace, program *ebpf.Program, frame []byte, mark 
 	contextOut := make([]byte, len(context))
 	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: context,
 		ContextOut: contextOut}
-	require.NoError(t, ns.do(func() error {
+	require.NoError(t, ns.Do(func() error {
 		value, err := program.Run(&opts)
 		verdict = bpf.LinkVerdict(value)
 		return err
@@ -116,6 +119,14 @@ func icmp6(t testing.TB, typ uint8) []byte {
 	ip, icmp := ip6(layers.IPProtocolICMPv6), &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(typ, 0)}
 	_ = icmp.SetNetworkLayerForChecksum(ip)
 	return build(t, ethernet(relayMAC, layers.EthernetTypeIPv6), ip, icmp, gopacket.Payload(make([]byte, 8)))
+}
+
+// monotonic returns the time on the clock of bpf_ktime_get_ns.
+func monotonic(t *testing.T) int64 {
+	t.Helper()
+	var now unix.Timespec
+	require.NoError(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))
+	return now.Nano()
 }
 
 func counted(t *testing.T, objects *bpf.LinkObjects, lane uint32) (sum [bpf.LinkEventEVENTS]uint64) {
@@ -240,20 +251,16 @@ func TestPacketsTakeTheWire(t *testing.T) {
 		"reordered": {bpf.LinkConditions{Wire: loopback, Reorder: 1 << 32}, 1},
 	} {
 		require.NoError(t, objects.Lanes.Put(lane, c.conditions))
-		before := time.Duration(monotonic())
+		before := monotonic(t)
 		verdict, out, _ := run(t, ns, objects.ToHost, packet, 0)
 		require.Equal(t, redirect, verdict, name)
-		require.Equal(t, packet, out[wireHeaderLength:])
-
-		f := new(frame)
-		copy(f.data[:], out)
-		at, number, reordered := f.tag(len(out))
-		require.WithinRange(t, time.Unix(0, at), time.Unix(0, int64(before)), time.Unix(0, monotonic()))
-		require.EqualValues(t, lane, number)
-		require.Equal(t, c.reordered == 1, reordered)
-		// What goes back is the frame with a tag behind its addresses.
-		tagged := append(bytes.Clone(packet[:12]), 0x81, 0x00, 0, byte(lane))
-		require.Equal(t, append(tagged, packet[12:]...), f.data[f.start:f.end])
+		require.Equal(t, packet, out[wire.HeaderLength:])
+		var header bpf.LinkWireHeader
+		_, err := binary.Decode(out, binary.NativeEndian, &header)
+		require.NoError(t, err)
+		require.WithinRange(t, time.Unix(0, int64(header.Time)), time.Unix(0, before), time.Unix(0, monotonic(t)))
+		require.EqualValues(t, lane, header.Lane)
+		require.Equal(t, c.reordered, header.Reordered)
 	}
 	got := counted(t, objects, lane)
 	require.EqualValues(t, 2, got[bpf.LinkEventWIRED])
@@ -308,10 +315,10 @@ func TestCaptureProgram(t *testing.T) {
 	tail[32] ^= 1
 
 	want := Flow{netip.MustParseAddrPort("198.19.1.1:40000"), netip.MustParseAddrPort("198.19.0.1:4443")}
-	before := time.Duration(monotonic())
+	before := monotonic(t)
 	got := recorded(0, udp4(t, 40000, 4443, long))
 	require.Len(t, got, 1)
-	require.WithinRange(t, time.Unix(0, int64(got[0].Time)), time.Unix(0, int64(before)), time.Unix(0, monotonic()))
+	require.WithinRange(t, time.Unix(0, int64(got[0].Time)), time.Unix(0, before), time.Unix(0, monotonic(t)))
 	require.Equal(t, Packet{Time: got[0].Time, Point: 0, Flow: want, Length: 160, Hash: got[0].Hash}, got[0])
 
 	v6 := recorded(1, udp6(t, 40000, 4443, long))

@@ -31,9 +31,9 @@ func (k *Link) Stats(d Direction) (LinkStats, error) {
 	}
 	var err error
 	if d == FromHost {
-		s.QueueDrops, err = k.device.host.ns.rateDrops(k.device.device)
+		s.QueueDrops, err = k.device.host.ns.RateDrops(k.device.device)
 	} else {
-		s.QueueDrops, err = k.lab.network.ns.rateDrops(k.port)
+		s.QueueDrops, err = k.lab.network.ns.RateDrops(k.port)
 	}
 	return s, err
 }
@@ -42,7 +42,7 @@ func (k *Link) Stats(d Direction) (LinkStats, error) {
 func (l *Lab) Status() (Status, error) {
 	status := Status{PID: os.Getpid()}
 	for _, h := range l.Hosts() {
-		host := HostStatus{Name: h.Name, Namespace: fmt.Sprintf("/proc/%d/fd/%d", status.PID, h.ns.file.Fd())}
+		host := HostStatus{Name: h.Name, Namespace: fmt.Sprintf("/proc/%d/fd/%d", status.PID, h.ns.File.Fd())}
 		for _, d := range h.Devices {
 			device, err := d.status()
 			if err != nil {

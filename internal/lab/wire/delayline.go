@@ -1,4 +1,4 @@
-package lab
+package wire
 
 import (
 	"container/heap"
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// delayLine orders frames by when they leave. It knows no clock: times are ns since a common start.
+// delayLine orders frames by the times at which they leave. It has no clock: times are ns since a common start.
 type delayLine struct {
 	waiting frameHeap
 	lanes   map[uint16]*laneQueue
@@ -18,7 +18,7 @@ type laneQueue struct {
 	delay int64 // ns
 	hold  int64 // ns
 	gap   int
-	last  int64 // when the latest frame leaves: a shorter delay must not reorder
+	last  int64 // when the latest frame leaves: frames keep their order if the delay becomes shorter
 	held  []*frame
 }
 
@@ -27,7 +27,7 @@ type frame struct {
 	leave  int64
 	order  uint64 // of frames that leave at the same time
 	index  int    // in the heap
-	behind int    // how many frames have still to overtake it
+	behind int    // how many frames are still to overtake it
 	start  int    // of the frame in data
 	end    int
 	data   [frameRoom]byte
@@ -49,7 +49,7 @@ func (d *delayLine) configure(lane uint16, delay time.Duration, gap int, hold ti
 	q.delay, q.gap, q.hold = int64(delay), gap, int64(hold)
 }
 
-// arrive takes a frame that entered the lane at a time. It reports false if it knows no such lane.
+// arrive takes a frame that entered the lane at a time. It reports whether the lane is configured.
 func (d *delayLine) arrive(f *frame, lane uint16, at int64, reordered bool) bool {
 	q := d.lanes[lane]
 	if q == nil {
@@ -68,11 +68,11 @@ func (d *delayLine) arrive(f *frame, lane uint16, at int64, reordered bool) bool
 	return true
 }
 
-// overtake counts a frame that leaves at a time against those held in its lane, and lets go whom it was the last to
-// pass.
+// overtake counts a frame that leaves at a time for the frames that are held in its lane, and releases those that enough
+// frames have overtaken.
 func (d *delayLine) overtake(q *laneQueue, leave int64) {
 	q.held = slices.DeleteFunc(q.held, func(h *frame) bool {
-		if h.index < 0 { // waited too long and has left
+		if h.index < 0 { // it has left after its hold
 			return true
 		}
 		if h.behind--; h.behind > 0 {

@@ -1,4 +1,4 @@
-package lab
+package netns
 
 import (
 	"fmt"
@@ -8,20 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Device features that make packets on a veth differ from packets on a cable: with them a burst of a sender that uses
+// Segmentation are the device features that make packets on a veth differ from packets on a cable: with them a burst of a sender that uses
 // UDP GSO or TCP crosses the lab as one packet of up to 64 KB.
-var segmentationFeatures = []string{
+var Segmentation = []string{
 	"tx-generic-segmentation", "tx-udp-segmentation", "tx-gso-list",
 	"tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation",
 	"rx-gro", "rx-gro-list", "rx-udp-gro-forwarding",
 }
 
-var checksumFeatures = []string{"tx-checksum-ip-generic"}
+// Checksum is the device feature that computes checksums on transmission.
+var Checksum = []string{"tx-checksum-ip-generic"}
 
-// disable turns device features off (ETHTOOL_MSG_FEATURES_SET). Names that the kernel does not know are refused by it
-// as a whole, so they go one at a time and an unknown one is left alone: what does not exist is off.
-func (n *namespace) disable(device string, features []string) error {
-	return n.do(func() error {
+// Disable turns features of a device off (ETHTOOL_MSG_FEATURES_SET). The kernel refuses a request that has an unknown name,
+// so each feature has a request of its own, and an unknown feature counts as off.
+func (n *Namespace) Disable(device string, features []string) error {
+	return n.Do(func() error {
 		family, err := netlink.GenlFamilyGet("ethtool")
 		if err != nil {
 			return fmt.Errorf("find ethtool's netlink family (kernel 5.6, CONFIG_ETHTOOL_NETLINK): %w", err)

@@ -1,4 +1,4 @@
-package lab
+package wire
 
 import (
 	"encoding/binary"
@@ -7,41 +7,44 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"sluice/internal/lab/bpf"
+	"sluice/internal/lab/netns"
 )
 
 const (
-	wireHeaderLength = int(unsafe.Sizeof(bpf.LinkWireHeader{}))
-	vlanTagLength    = 4
-	addressesLength  = 12 // both Ethernet addresses, which a VLAN tag follows
-	wireName         = "wire"
-	wireQueue        = 20_000 // frames that wait for the thread to read them
-	wireBatch        = 16     // frames read before those that are due leave
+	// HeaderLength is the length of the header in front of each frame that comes from the kernel.
+	HeaderLength    = int(unsafe.Sizeof(bpf.LinkWireHeader{}))
+	vlanTagLength   = 4
+	addressesLength = 12 // both Ethernet addresses, which a VLAN tag follows
+	deviceName      = "wire"
+	queueLength     = 20_000 // frames that wait for the thread to read them
+	batch           = 16     // frames that are read before those that are due leave
 )
 
-// wire holds packets back in userspace: a TAP device in the network host, and one thread that reads frames and writes
-// them again when they are due. It serves kernels without netem, and its delay counts from the BPF program's timestamp
-// rather than from when the thread ran.
-type wire struct {
-	tap   *os.File
-	index int // of the device
-	stop  int // eventfd
-	done  chan struct{}
+// Wire is a TAP device and the thread that serves it.
+type Wire struct {
+	Index int // of the device
 
-	mu   sync.Mutex // held while the thread handles frames, not while it waits
+	tap  *os.File
+	stop int // eventfd
+	done chan struct{}
+
+	mu   sync.Mutex // held while the thread handles frames, not while it waits; guards line
 	line *delayLine
 
-	free []*frame // of the thread
+	free []*frame // used by the thread alone
 }
 
-func newWire(network *namespace) (*wire, error) {
-	w := &wire{line: newDelayLine(), done: make(chan struct{})}
-	err := network.do(func() (err error) {
-		w.tap, err = openTAP(wireName)
+// New makes the device in a namespace and starts the thread.
+func New(network *netns.Namespace) (*Wire, error) {
+	w := &Wire{line: newDelayLine(), done: make(chan struct{})}
+	err := network.Do(func() (err error) {
+		w.tap, err = openTAP(deviceName)
 		return err
 	})
 	if err != nil {
@@ -58,7 +61,7 @@ func newWire(network *namespace) (*wire, error) {
 func openTAP(name string) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, missing("TAP devices (/dev/net/tun, CONFIG_TUN, module tun), which delay and reordering need", err)
+		return nil, netns.Missing("TAP devices (/dev/net/tun, CONFIG_TUN, module tun), which delay and reordering need", err)
 	}
 	req, err := unix.NewIfreq(name)
 	if err == nil {
@@ -72,39 +75,42 @@ func openTAP(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-func (w *wire) bringUp(network *namespace) (err error) {
-	device, err := network.nl.LinkByName(wireName)
+func (w *Wire) bringUp(network *netns.Namespace) (err error) {
+	device, err := network.Netlink.LinkByName(deviceName)
 	if err != nil {
 		return err
 	}
-	w.index = device.Attrs().Index
+	w.Index = device.Attrs().Index
 	if w.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
 		return err
 	}
 	return errors.Join(
-		network.nl.LinkSetTxQLen(device, wireQueue),
-		network.nl.LinkSetMTU(device, mtu+vlanTagLength+wireHeaderLength),
-		network.nl.LinkSetUp(device))
+		network.Netlink.LinkSetTxQLen(device, queueLength),
+		network.Netlink.LinkSetMTU(device, netns.MTU+vlanTagLength+HeaderLength),
+		network.Netlink.LinkSetUp(device))
 }
 
-func (w *wire) configure(lane uint16, c Conditions) {
+// Configure sets the delay of frames that enter a lane from now on, how many frames overtake a reordered one, and how long
+// it waits for them.
+func (w *Wire) Configure(lane uint16, delay time.Duration, gap int, hold time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.line.configure(lane, c.Delay, c.reorderGap(), c.hold())
+	w.line.configure(lane, delay, gap, hold)
 }
 
-func (w *wire) close() {
+// Close removes the device and ends the thread.
+func (w *Wire) Close() {
 	unix.Write(w.stop, binary.NativeEndian.AppendUint64(nil, 1))
 	<-w.done
 	unix.Close(w.stop)
 	w.tap.Close()
 }
 
-// run is the thread. It ends with its thread locked, because the thread's scheduling class is nobody else's.
-func (w *wire) run() {
+// run is the thread. It ends with the thread locked, so that no other goroutine runs in its scheduling class.
+func (w *Wire) run() {
 	defer close(w.done)
 	runtime.LockOSThread()
-	hurry()
+	raisePriority()
 	tap := int(w.tap.Fd())
 	unix.SetNonblock(tap, true) // Fd made it blocking
 	polled := []unix.PollFd{{Fd: int32(tap), Events: unix.POLLIN}, {Fd: int32(w.stop), Events: unix.POLLIN}}
@@ -116,8 +122,8 @@ func (w *wire) run() {
 	}
 }
 
-// hurry makes the calling thread run as soon as it wakes up, as far as this process may.
-func hurry() {
+// raisePriority makes the calling thread run as soon as it wakes up, as far as this process may.
+func raisePriority() {
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1,
 		Flags: unix.SCHED_FLAG_RESET_ON_FORK}
@@ -126,7 +132,7 @@ func hurry() {
 	}
 }
 
-func (w *wire) untilNext() *unix.Timespec {
+func (w *Wire) untilNext() *unix.Timespec {
 	w.mu.Lock()
 	leave, ok := w.line.next()
 	w.mu.Unlock()
@@ -137,8 +143,8 @@ func (w *wire) untilNext() *unix.Timespec {
 	return &wait
 }
 
-// turn reads a batch of frames and writes what is due, until there is nothing to read.
-func (w *wire) turn(tap int) {
+// turn reads frames in batches and writes those that are due, until there is none to read.
+func (w *Wire) turn(tap int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
@@ -150,17 +156,17 @@ func (w *wire) turn(tap int) {
 			}
 			w.send(tap, f)
 		}
-		if read < wireBatch {
+		if read < batch {
 			return
 		}
 	}
 }
 
-func (w *wire) receive(tap int) (read int) {
-	for ; read < wireBatch; read++ {
+func (w *Wire) receive(tap int) (read int) {
+	for ; read < batch; read++ {
 		f := w.take()
 		n, err := unix.Read(tap, f.data[:])
-		if err != nil || n < wireHeaderLength+addressesLength {
+		if err != nil || n < HeaderLength+addressesLength {
 			w.free = append(w.free, f)
 			return read
 		}
@@ -175,20 +181,20 @@ func (w *wire) receive(tap int) (read int) {
 // tag replaces the header in front of a frame by the VLAN tag that names its lane.
 func (f *frame) tag(n int) (at int64, lane uint16, reordered bool) {
 	var h bpf.LinkWireHeader
-	copy(unsafe.Slice((*byte)(unsafe.Pointer(&h)), wireHeaderLength), f.data[:])
-	f.start, f.end = wireHeaderLength-vlanTagLength, n
-	copy(f.data[f.start:], f.data[wireHeaderLength:wireHeaderLength+addressesLength])
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&h)), HeaderLength), f.data[:])
+	f.start, f.end = HeaderLength-vlanTagLength, n
+	copy(f.data[f.start:], f.data[HeaderLength:HeaderLength+addressesLength])
 	binary.BigEndian.PutUint16(f.data[f.start+addressesLength:], unix.ETH_P_8021Q)
 	binary.BigEndian.PutUint16(f.data[f.start+addressesLength+2:], h.Lane)
 	return int64(h.Time), h.Lane, h.Reordered != 0
 }
 
-func (w *wire) send(tap int, f *frame) {
-	unix.Write(tap, f.data[f.start:f.end]) // LinkStats.Returned counts those that the kernel took
+func (w *Wire) send(tap int, f *frame) {
+	unix.Write(tap, f.data[f.start:f.end]) // lab.LinkStats.Returned counts the frames that the kernel took
 	w.free = append(w.free, f)
 }
 
-func (w *wire) take() *frame {
+func (w *Wire) take() *frame {
 	if last := len(w.free) - 1; last >= 0 {
 		f := w.free[last]
 		w.free = w.free[:last]
@@ -197,7 +203,7 @@ func (w *wire) take() *frame {
 	return new(frame)
 }
 
-// monotonic returns the clock of bpf_ktime_get_ns.
+// monotonic returns the time on the clock of bpf_ktime_get_ns.
 func monotonic() int64 {
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // every Linux has this clock
