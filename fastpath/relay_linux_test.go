@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/lab"
+	"sluice/internal/lab/measure"
 	"sluice/moqt"
 	"sluice/transport"
 )
@@ -189,8 +190,8 @@ func BenchmarkDelay(b *testing.B) {
 				}
 				packets, err := capture.Stop()
 				require.NoError(b, err)
-				delays := lab.MatchBursts(packets, 0, 1, lab.BurstConfig{})
-				for name, d := range map[string]lab.Delays{"first": delays.First(), "last": delays.Last()} {
+				delays := measure.MatchBursts(packets, 0, 1, measure.BurstConfig{})
+				for name, d := range map[string]measure.Delays{"first": delays.First(), "last": delays.Last()} {
 					b.ReportMetric(float64(d.Quantile(.5).Microseconds()), name+"_p50_us")
 					b.ReportMetric(float64(d.Quantile(.99).Microseconds()), name+"_p99_us")
 				}

@@ -15,6 +15,7 @@ import (
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
 	"sluice/internal/lab"
+	"sluice/internal/lab/measure"
 	"sluice/internal/pub"
 )
 
@@ -82,7 +83,7 @@ type stage interface {
 	// dial connects a host to a TCP address.
 	dial(ctx context.Context, host, address string) (net.Conn, error)
 	// delays returns what the relay has added for a subscriber until now, if that can be measured.
-	delays(subscriber string) lab.Delays
+	delays(subscriber string) measure.Delays
 	// limit limits the rate towards a host; 0 removes the limit. A packet that would wait longer than queue is lost.
 	limit(host string, rate lab.Rate, queue time.Duration) error
 	close() error

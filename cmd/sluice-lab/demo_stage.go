@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/internal/lab"
+	"sluice/internal/lab/measure"
 )
 
 // loopbackStage runs all processes on this host.
@@ -23,7 +24,7 @@ func (loopbackStage) dial(ctx context.Context, _, address string) (net.Conn, err
 	return new(net.Dialer).DialContext(ctx, "tcp", address)
 }
 
-func (loopbackStage) delays(string) lab.Delays { return nil }
+func (loopbackStage) delays(string) measure.Delays { return nil }
 
 func (loopbackStage) limit(string, lab.Rate, time.Duration) error { return nil }
 

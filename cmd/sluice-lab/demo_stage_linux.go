@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/internal/lab"
+	"sluice/internal/lab/measure"
 )
 
 // labStage runs each process in a host of a lab, and times packets at the relay's devices.
@@ -69,20 +70,20 @@ func (s *labStage) dial(ctx context.Context, host, address string) (conn net.Con
 	return conn, err
 }
 
-func (s *labStage) delays(subscriber string) lab.Delays {
+func (s *labStage) delays(subscriber string) measure.Delays {
 	h, err := s.lab.Host(subscriber)
 	if err != nil {
 		return nil
 	}
 	device := h.Devices[0]
-	var packets []lab.Packet
+	var packets []measure.Packet
 	for _, p := range s.capture.Packets() {
 		to := p.Flow.Target.Addr()
 		if p.Point == intoRelay || to == device.IPv4.Addr() || to == device.IPv6.Addr() {
 			packets = append(packets, p)
 		}
 	}
-	return lab.MatchBursts(packets, intoRelay, outOfRelay, lab.BurstConfig{}).First()
+	return measure.MatchBursts(packets, intoRelay, outOfRelay, measure.BurstConfig{}).First()
 }
 
 func (s *labStage) limit(host string, rate lab.Rate, queue time.Duration) error {

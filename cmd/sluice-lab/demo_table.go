@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"sluice/internal/cli"
-	"sluice/internal/lab"
+	"sluice/internal/lab/measure"
 	"sluice/relay"
 )
 
@@ -107,7 +107,7 @@ func (s *demoSubscriber) state(difference error) string {
 }
 
 // delayText is two cells: the median and the 99th percentile.
-func delayText(d lab.Delays) string {
+func delayText(d measure.Delays) string {
 	if len(d) == 0 {
 		return "-\t-"
 	}
@@ -117,7 +117,7 @@ func delayText(d lab.Delays) string {
 
 // summary says how it went.
 func (t *demoTable) summary() {
-	var all lab.Delays
+	var all measure.Delays
 	var sent relay.SentPackets
 	var declined uint64
 	whole := 0

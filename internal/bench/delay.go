@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"sluice/internal/bench/trial"
-	"sluice/internal/lab"
+	"sluice/internal/lab/measure"
 )
 
 // delays are the delays that a relay added to frames, milliseconds, sorted.
@@ -18,9 +18,9 @@ type delays struct {
 }
 
 // measureDelays matches the packets that entered a relay with those that left it for each of the subscribers.
-func measureDelays(packets []lab.Packet, subscribers int) (d delays) {
-	bursts := lab.MatchBursts(packets, trial.IntoRelay, trial.OutOfRelay, lab.BurstConfig{MinLength: trial.MinPacket})
-	frames := make(map[time.Duration][]lab.BurstDelay) // by when they entered
+func measureDelays(packets []measure.Packet, subscribers int) (d delays) {
+	bursts := measure.MatchBursts(packets, trial.IntoRelay, trial.OutOfRelay, measure.BurstConfig{MinLength: trial.MinPacket})
+	frames := make(map[time.Duration][]measure.BurstDelay) // by when they entered
 	previous := make(map[netip.AddrPort]float64)
 	for _, b := range bursts.Matched {
 		first := milliseconds(b.First())
@@ -34,8 +34,8 @@ func measureDelays(packets []lab.Packet, subscribers int) (d delays) {
 	}
 	for _, targets := range frames {
 		if len(targets) == subscribers {
-			first, last := slices.MinFunc(targets, by(lab.BurstDelay.First)),
-				slices.MaxFunc(targets, by(lab.BurstDelay.Last))
+			first, last := slices.MinFunc(targets, by(measure.BurstDelay.First)),
+				slices.MaxFunc(targets, by(measure.BurstDelay.Last))
 			d.fanoutFirst = append(d.fanoutFirst, milliseconds(first.First()))
 			d.fanoutLast = append(d.fanoutLast, milliseconds(last.Last()))
 		}
@@ -49,8 +49,8 @@ func measureDelays(packets []lab.Packet, subscribers int) (d delays) {
 	return d
 }
 
-func by(of func(lab.BurstDelay) time.Duration) func(a, b lab.BurstDelay) int {
-	return func(a, b lab.BurstDelay) int { return int(of(a) - of(b)) }
+func by(of func(measure.BurstDelay) time.Duration) func(a, b measure.BurstDelay) int {
+	return func(a, b measure.BurstDelay) int { return int(of(a) - of(b)) }
 }
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }

@@ -8,15 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/bench/trial"
-	"sluice/internal/lab"
+	"sluice/internal/lab/measure"
 )
 
 // Frames go to two subscribers: to the first 1 and 2 ms after they came in, to the second later.
 func TestMeasureDelays(t *testing.T) {
-	var packets []lab.Packet
+	var packets []measure.Packet
 	subscribers := []netip.AddrPort{netip.MustParseAddrPort("198.19.1.1:1"), netip.MustParseAddrPort("198.19.1.1:2")}
 	pass := func(at time.Duration, point int, to netip.AddrPort, length int) {
-		packets = append(packets, lab.Packet{Time: at, Point: point, Flow: lab.Flow{Target: to}, Length: length})
+		packets = append(packets, measure.Packet{Time: at, Point: point, Flow: measure.Flow{Target: to}, Length: length})
 	}
 	relay := netip.MustParseAddrPort("198.18.0.1:4443")
 	for n := range 12 {

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"sluice/internal/lab/bpf"
+	"sluice/internal/lab/measure"
 	"sluice/internal/lab/netns"
 )
 
@@ -49,7 +50,7 @@ type Capture struct {
 	done     chan struct{}
 
 	mu      sync.Mutex
-	packets []Packet
+	packets []measure.Packet
 }
 
 // captureInterval is how often the ring is emptied: the programs do not wake the reader.
@@ -111,7 +112,7 @@ func (c *Capture) load() (*bpf.CaptureObjects, error) {
 
 // Stop ends the recording and returns the packets in the order in which they passed. An error means that some are
 // missing.
-func (c *Capture) Stop() ([]Packet, error) {
+func (c *Capture) Stop() ([]measure.Packet, error) {
 	err := c.unhook()
 	close(c.stop)
 	<-c.done
@@ -136,10 +137,10 @@ func (c *Capture) overflow() (sum uint64) {
 }
 
 // Packets returns what has been recorded until now, in the order in which the packets passed.
-func (c *Capture) Packets() []Packet {
+func (c *Capture) Packets() []measure.Packet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return sortedByTime(slices.Clone(c.packets))
+	return measure.SortByTime(slices.Clone(c.packets))
 }
 
 // unhook takes the programs from their points.
@@ -199,14 +200,14 @@ func (c *Capture) drain() error {
 
 // parse reads struct packet of bpf/capture.bpf.c. What UDP GSO is about to cut is returned as the packets that it
 // will be; the first one only has the hash of its content.
-func parse(b []byte) (packets []Packet) {
+func parse(b []byte) (packets []measure.Packet) {
 	var r bpf.CapturePacket
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)), b)
-	p := Packet{
+	p := measure.Packet{
 		Time:  time.Duration(r.Time),
 		Hash:  r.Hash,
 		Point: int(r.Point),
-		Flow:  Flow{Source: endpoint(r.Source, r.SourcePort), Target: endpoint(r.Target, r.TargetPort)},
+		Flow:  measure.Flow{Source: endpoint(r.Source, r.SourcePort), Target: endpoint(r.Target, r.TargetPort)},
 	}
 	left, segment := int(r.Length), int(r.Segment)
 	if segment == 0 {

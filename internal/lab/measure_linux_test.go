@@ -11,6 +11,7 @@ import (
 
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
+	"sluice/internal/lab/measure"
 )
 
 // forwarder is the simplest relay: what arrives at its address leaves for each target as it is. It ends with the test.
@@ -85,19 +86,19 @@ func TestBurstsAgreeWithPackets(t *testing.T) {
 		require.Equal(t, 1250, p.Length)
 	}
 
-	bursts := lab.MatchBursts(packets, 0, 1, lab.BurstConfig{Idle: 20 * time.Millisecond})
+	bursts := measure.MatchBursts(packets, 0, 1, measure.BurstConfig{Idle: 20 * time.Millisecond})
 	require.Zero(t, bursts.Unmatched)
 	require.Len(t, bursts.Matched, 2*(count-2))
 	for _, b := range bursts.Matched {
 		require.Equal(t, framePackets, b.In.Packets)
 		require.Equal(t, framePackets, b.Out.Packets)
-		var ofTarget []lab.Packet
+		var ofTarget []measure.Packet
 		for _, p := range packets {
 			if p.Time >= b.In.First && p.Time <= b.Out.Last && (p.Point == 0 || p.Flow.Target == b.Target) {
 				ofTarget = append(ofTarget, p)
 			}
 		}
-		delays, lost := lab.DatagramDelays(ofTarget, 0, 1)
+		delays, lost := measure.DatagramDelays(ofTarget, 0, 1)
 		require.Zero(t, lost)
 		require.Equal(t, delays[0], b.First())
 		require.Equal(t, delays[len(delays)-1], b.Last())
@@ -133,7 +134,7 @@ func TestDelayIsMeasured(t *testing.T) {
 	require.Len(t, packets, 2*count*framePackets+2*10)
 
 	for from, want := range map[int]int{0: count * framePackets, 2: 10} {
-		delays, lost := lab.DatagramDelays(packets, from, from+1)
+		delays, lost := measure.DatagramDelays(packets, from, from+1)
 		require.Zero(t, lost)
 		require.Len(t, delays, want)
 		require.GreaterOrEqual(t, delays.Quantile(0), delay)
@@ -184,7 +185,7 @@ func BenchmarkForwarder(b *testing.B) {
 func reportDelays(b *testing.B, capture *lab.Capture, expected time.Duration) {
 	packets, err := capture.Stop()
 	require.NoError(b, err)
-	delays, lost := lab.DatagramDelays(packets, 0, 1)
+	delays, lost := measure.DatagramDelays(packets, 0, 1)
 	require.Zero(b, lost)
 	for name, q := range map[string]float64{"p50-µs": .5, "p99-µs": .99, "max-µs": 1} {
 		b.ReportMetric(float64(delays.Quantile(q)-expected)/float64(time.Microsecond), name)

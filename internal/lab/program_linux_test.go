@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/internal/lab/bpf"
+	"sluice/internal/lab/measure"
 	"sluice/internal/lab/netns"
 	"sluice/internal/lab/wire"
 )
@@ -300,7 +301,7 @@ func TestCaptureProgram(t *testing.T) {
 	c.ring, err = ringbuf.NewReader(c.programs[0].Packets)
 	require.NoError(t, err)
 	defer c.ring.Close()
-	recorded := func(point int, frame []byte) []Packet {
+	recorded := func(point int, frame []byte) []measure.Packet {
 		c.packets = nil
 		verdict, out, _ := run(t, ns, c.programs[point].Record, frame, 0)
 		require.Equal(t, next, verdict)
@@ -314,17 +315,17 @@ func TestCaptureProgram(t *testing.T) {
 	tail := bytes.Clone(long)
 	tail[32] ^= 1
 
-	want := Flow{netip.MustParseAddrPort("198.19.1.1:40000"), netip.MustParseAddrPort("198.19.0.1:4443")}
+	want := measure.Flow{Source: netip.MustParseAddrPort("198.19.1.1:40000"), Target: netip.MustParseAddrPort("198.19.0.1:4443")}
 	before := monotonic(t)
 	got := recorded(0, udp4(t, 40000, 4443, long))
 	require.Len(t, got, 1)
 	require.WithinRange(t, time.Unix(0, int64(got[0].Time)), time.Unix(0, before), time.Unix(0, monotonic(t)))
-	require.Equal(t, Packet{Time: got[0].Time, Point: 0, Flow: want, Length: 160, Hash: got[0].Hash}, got[0])
+	require.Equal(t, measure.Packet{Time: got[0].Time, Point: 0, Flow: want, Length: 160, Hash: got[0].Hash}, got[0])
 
 	v6 := recorded(1, udp6(t, 40000, 4443, long))
 	require.Len(t, v6, 1)
-	want = Flow{netip.MustParseAddrPort("[2001:2:0:2::101]:40000"), netip.MustParseAddrPort("[2001:2:0:2::1]:4443")}
-	require.Equal(t, Packet{Time: v6[0].Time, Point: 1, Flow: want, Length: 160, Hash: got[0].Hash}, v6[0],
+	want = measure.Flow{Source: netip.MustParseAddrPort("[2001:2:0:2::101]:40000"), Target: netip.MustParseAddrPort("[2001:2:0:2::1]:4443")}
+	require.Equal(t, measure.Packet{Time: v6[0].Time, Point: 1, Flow: want, Length: 160, Hash: got[0].Hash}, v6[0],
 		"the hash is of the payload alone")
 
 	hash := func(payload []byte) uint64 { return recorded(0, udp4(t, 1, 2, payload))[0].Hash }

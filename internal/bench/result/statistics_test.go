@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
+	"sluice/internal/lab/measure"
 )
 
 // upTo returns 1, 2, … n.
@@ -38,7 +38,7 @@ func TestDistribution(t *testing.T) {
 // The lab's delays have the same quantiles, so that both can be compared.
 func TestQuantileIsThatOfTheLab(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 7, 100, 101, 999} {
-		var delays lab.Delays
+		var delays measure.Delays
 		for _, v := range upTo(n) {
 			delays = append(delays, time.Duration(v))
 		}

@@ -1,6 +1,8 @@
 package trial
 
-import "sluice/internal/lab"
+import (
+	"sluice/internal/lab/measure"
+)
 
 // Points of Measurement.Packets.
 const (
@@ -12,7 +14,7 @@ const (
 const MinPacket = 100
 
 // countPackets returns how many packets with media left the relay.
-func countPackets(packets []lab.Packet) (n int) {
+func countPackets(packets []measure.Packet) (n int) {
 	for _, p := range packets {
 		if p.Point == OutOfRelay && p.Length >= MinPacket {
 			n++

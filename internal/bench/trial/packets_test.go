@@ -5,11 +5,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
+	"sluice/internal/lab/measure"
 )
 
 func TestCountPackets(t *testing.T) {
-	require.Equal(t, 2, countPackets([]lab.Packet{
+	require.Equal(t, 2, countPackets([]measure.Packet{
 		{Point: IntoRelay, Length: 1200},
 		{Point: OutOfRelay, Length: 1200},
 		{Point: OutOfRelay, Length: MinPacket - 1}, // an acknowledgement

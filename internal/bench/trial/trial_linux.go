@@ -15,6 +15,7 @@ import (
 	"sluice/internal/bench/system"
 	"sluice/internal/bench/video"
 	"sluice/internal/lab"
+	"sluice/internal/lab/measure"
 )
 
 // Config is a load for one relay.
@@ -49,7 +50,7 @@ type Trial struct {
 // Measurement is the result of a trial.
 type Measurement struct {
 	Usage
-	Packets   []lab.Packet // in the measured period, at the points IntoRelay and OutOfRelay
+	Packets   []measure.Packet // in the measured period, at the points IntoRelay and OutOfRelay
 	Published load.Published
 	Received  [][]load.Received // by host
 	Memory    procfs.Memory     // of the relay

@@ -1,22 +1,22 @@
-package lab
+package measure
 
 import (
 	"net/netip"
 	"time"
 )
 
-// BurstConfig says what a burst is. The zero value fits video of up to 60 frames a second on a path of some Mbit/s.
+// BurstConfig defines what a burst is. The zero value fits video of up to 60 frames a second on a path of some Mbit/s.
 type BurstConfig struct {
 	// Idle is the silence that ends a burst: longer than any pause inside a media frame, shorter than the time between
 	// two frames. 0 is 5 ms.
 	Idle time.Duration
-	// MinLength is the least UDP payload of a packet that counts, so that acknowledgements do not; 0 is 100 bytes.
+	// MinLength is the smallest UDP payload of a packet that counts. Acknowledgements are smaller. 0 is 100 bytes.
 	MinLength int
-	// Limit is the longest delay that is believed: what comes out later, at the pauses of a stream, is something else.
+	// Limit is the longest delay of a frame. A burst that leaves later, in a pause of the stream, is not that frame.
 	// 0 is 200 ms.
 	Limit time.Duration
-	// Tolerance is how much the bytes of a frame may differ between both sides, as a fraction, beyond the headers of
-	// packets: retransmitted and lost packets differ by more. 0 is 0.1.
+	// Tolerance is by which fraction the bytes of a frame may differ between both sides, without the headers of
+	// packets. Lost and retransmitted packets make a larger difference. 0 is 0.1.
 	Tolerance float64
 }
 
@@ -25,7 +25,7 @@ const (
 	defaultBurstMinLength = 100
 	defaultBurstLimit     = 200 * time.Millisecond
 	defaultBurstTolerance = 0.1
-	headerSlack           = 32 // bytes a packet by which headers differ: connection IDs, STREAM frames, MoQT
+	headerSlack           = 32 // bytes by which the headers of a packet may differ: connection IDs, STREAM frames, MoQT
 )
 
 func (c BurstConfig) withDefaults() BurstConfig {
@@ -59,7 +59,7 @@ func (b *Burst) add(p Packet) {
 	b.Bytes += p.Length
 }
 
-// BurstDelay is a frame that went in and came out of a relay.
+// BurstDelay is a frame that entered and left a relay.
 type BurstDelay struct {
 	Target  netip.AddrPort // the subscriber
 	In, Out Burst
@@ -74,7 +74,7 @@ func (d BurstDelay) Last() time.Duration { return d.Out.Last - d.In.Last }
 // BurstDelays is the result of MatchBursts.
 type BurstDelays struct {
 	Matched   []BurstDelay
-	Unmatched int // frames that did not come out, or with other bytes than went in
+	Unmatched int // frames that did not leave the relay, or not with the same bytes
 }
 
 // First returns the delays from first packet to first packet.
@@ -91,12 +91,12 @@ func (b BurstDelays) delays(of func(BurstDelay) time.Duration) Delays {
 	return delays
 }
 
-// MatchBursts measures a relay as a black box, whatever it does to packets: the bursts that pass point in, which the
-// publisher sends at media frames, are matched with what each target gets at point out from the start of the burst
-// until the next one starts. Packets are in order of time.
+// MatchBursts measures a relay as a black box. A publisher sends a burst of packets for each media frame. Each burst
+// that passes point in is matched with the packets that each target gets at point out between the start of this burst
+// and the start of the next one. Packets must be in order of time.
 //
-// It needs a relay that delays a frame by less than the time between two frames. The first and the last burst of a
-// recording are left out, because they may be cut off.
+// The relay must delay a frame by less than the time between two frames. The first and the last burst of a recording
+// do not count, because they may be cut off.
 func MatchBursts(packets []Packet, in, out int, config BurstConfig) BurstDelays {
 	config = config.withDefaults()
 	incoming := bursts(packets, in, config)
@@ -119,7 +119,7 @@ func MatchBursts(packets []Packet, in, out int, config BurstConfig) BurstDelays 
 	return result
 }
 
-// same reports whether about the same bytes went out as in.
+// same reports whether about as many bytes left the relay as entered it.
 func (d BurstDelay) same(tolerance float64) bool {
 	difference := d.Out.Bytes - d.In.Bytes
 	if difference < 0 {
@@ -143,7 +143,7 @@ func bursts(packets []Packet, point int, config BurstConfig) []Burst {
 	return all
 }
 
-// byTarget groups the packets of a point, targets in order of their first packet.
+// byTarget groups the packets of a point by target, in the order of the first packets.
 func byTarget(packets []Packet, point, minLength int) [][]Packet {
 	index := make(map[netip.AddrPort]int)
 	var groups [][]Packet
@@ -162,7 +162,7 @@ func byTarget(packets []Packet, point, minLength int) [][]Packet {
 	return groups
 }
 
-// between removes the packets before end from the front of queue and returns those of them that are not before start.
+// between removes the packets before end from the front of queue, and returns those from start on.
 func between(queue *[]Packet, start, end time.Duration) []Packet {
 	packets := *queue
 	for len(packets) > 0 && packets[0].Time < start {

@@ -1,4 +1,4 @@
-package lab
+package measure
 
 import (
 	"fmt"
@@ -56,7 +56,7 @@ func TestMatchBursts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			// Something went out before, so that the target is known even if the frame is lost.
 			packets := append(in(1), sent(1, 1, 0, 5, 10*us)...)
-			sorted := sortedByTime(append(packets, c.out...))
+			sorted := SortByTime(append(packets, c.out...))
 			got := MatchBursts(sorted, 0, 1, BurstConfig{})
 			if !c.matched {
 				require.Empty(t, got.Matched)
@@ -80,7 +80,7 @@ func TestMatchBurstsOfSeveralTargets(t *testing.T) {
 			packets = append(packets, sent(1, target, at+time.Duration(target)*100*us, 3, 10*us)...)
 		}
 	}
-	got := MatchBursts(sortedByTime(packets), 0, 1, BurstConfig{})
+	got := MatchBursts(SortByTime(packets), 0, 1, BurstConfig{})
 	require.Zero(t, got.Unmatched)
 	require.Len(t, got.Matched, 30)
 	require.Equal(t, 100*us, got.First().Quantile(0))
@@ -95,10 +95,10 @@ func TestMatchBurstsAcrossAPause(t *testing.T) {
 	}
 	packets = append(packets, sent(1, 1, time.Second+300*time.Millisecond, 3, 10*us)...)
 	packets = append(packets, sent(1, 1, 2*time.Second+150*time.Millisecond, 3, 10*us)...)
-	got := MatchBursts(sortedByTime(packets), 0, 1, BurstConfig{})
+	got := MatchBursts(SortByTime(packets), 0, 1, BurstConfig{})
 	require.Equal(t, Delays{150 * time.Millisecond}, got.First())
 	require.Equal(t, 1, got.Unmatched, "300 ms is not believed")
-	got = MatchBursts(sortedByTime(packets), 0, 1, BurstConfig{Limit: time.Second})
+	got = MatchBursts(SortByTime(packets), 0, 1, BurstConfig{Limit: time.Second})
 	require.Len(t, got.Matched, 2)
 }
 

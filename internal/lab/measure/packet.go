@@ -1,4 +1,4 @@
-package lab
+package measure
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 // Packet is a UDP packet that passed a point of measurement.
 type Packet struct {
 	Time   time.Duration // CLOCK_MONOTONIC, taken in the kernel
-	Point  int           // index of the Point given to Capture
+	Point  int           // index of the lab.Point
 	Flow   Flow
 	Length int    // of the UDP payload, bytes
 	Hash   uint64 // of Length and the first 32 bytes of the payload: the same for the same packet at another point
@@ -21,15 +21,15 @@ type Flow struct {
 	Source, Target netip.AddrPort
 }
 
-// sortedByTime orders packets that several CPUs recorded.
-func sortedByTime(packets []Packet) []Packet {
+// SortByTime sorts packets that several CPUs recorded, and returns them.
+func SortByTime(packets []Packet) []Packet {
 	slices.SortStableFunc(packets, func(a, b Packet) int { return cmp.Compare(a.Time, b.Time) })
 	return packets
 }
 
-// DatagramDelays returns how long each packet that passed point from took to point to. It recognises a packet by its
-// content, so it serves forwarders that do not change payloads; packets of equal content are matched in order. lost
-// counts those that never came.
+// DatagramDelays returns how long each packet that passed point from took to point to. It
+// recognises a packet by its content, so it serves forwarders that do not change payloads. Packets of equal content are
+// matched in order. lost counts the packets that did not pass point to.
 func DatagramDelays(packets []Packet, from, to int) (delays Delays, lost int) {
 	waiting := make(map[uint64][]time.Duration)
 	for _, p := range packets {
