@@ -18,6 +18,7 @@ import (
 
 	"sluice/internal/cli"
 	"sluice/internal/lab"
+	"sluice/internal/lab/control"
 )
 
 func newLab(env *cli.Environment) *cobra.Command {
@@ -120,11 +121,11 @@ const endGrace = 2 * time.Second
 
 // hold builds the lab and keeps it until the context is done or another process takes it down.
 func (f *labUpFlags) hold(ctx context.Context, env *cli.Environment, name string) (err error) {
-	control, err := lab.Listen(name)
+	server, err := control.Listen(name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, control.Close()) }()
+	defer func() { err = errors.Join(err, server.Close()) }()
 	l, err := lab.New(ctx, f.topology)
 	if err != nil {
 		return err
@@ -142,7 +143,7 @@ func (f *labUpFlags) hold(ctx context.Context, env *cli.Environment, name string
 	} else {
 		printHosts(env.Stdout, status)
 	}
-	return control.Serve(ctx, l)
+	return server.Serve(ctx, l)
 }
 
 // silence closes the output, by which the process that waits for it learns that the lab is up.

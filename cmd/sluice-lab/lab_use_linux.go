@@ -14,6 +14,7 @@ import (
 
 	"sluice/internal/cli"
 	"sluice/internal/lab"
+	"sluice/internal/lab/control"
 )
 
 func newLabDown(env *cli.Environment, name *string) *cobra.Command {
@@ -25,8 +26,8 @@ nothing remains of a lab whose process was killed.`,
 		Example: `  sluice-lab lab down`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := lab.Dial(*name)
-			if errors.Is(err, lab.ErrNotUp) {
+			client, err := control.Dial(*name)
+			if errors.Is(err, control.ErrNotUp) {
 				fmt.Fprintln(env.Stderr, err)
 				return nil
 			}
@@ -75,11 +76,11 @@ func newLabStatus(env *cli.Environment, name *string) *cobra.Command {
 }
 
 // dialLab finds a lab, or says what there is.
-func dialLab(name string) (*lab.Client, error) {
-	client, err := lab.Dial(name)
-	if errors.Is(err, lab.ErrNotUp) {
+func dialLab(name string) (*control.Client, error) {
+	client, err := control.Dial(name)
+	if errors.Is(err, control.ErrNotUp) {
 		hint := "start it with 'sluice-lab lab up'"
-		if names, _ := lab.Names(); len(names) > 0 {
+		if names, _ := control.Names(); len(names) > 0 {
 			hint = "these are: " + strings.Join(names, ", ")
 		}
 		return nil, fmt.Errorf("%w; %s", err, hint)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"sluice/internal/bounds"
 )
 
 // Limits of Conditions.
@@ -49,6 +51,9 @@ type Rate uint64
 // Probability is a number from 0 to 1.
 type Probability float64
 
+// keys are those of the form that ParseConditions reads.
+const keys = "rate, queue, delay, loss, duplicate, reorder, gap, hold"
+
 // ParseConditions reads the form that String writes: "rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,
 // reorder=1%,gap=3,hold=10ms", every part optional. An empty string or "clean" is a perfect link.
 func ParseConditions(s string) (Conditions, error) {
@@ -60,7 +65,7 @@ func ParseConditions(s string) (Conditions, error) {
 		key, value, ok := strings.Cut(part, "=")
 		if !ok {
 			return Conditions{},
-				fmt.Errorf("%q is not KEY=VALUE (one of rate, queue, delay, loss, duplicate, reorder, gap, hold)", part)
+				fmt.Errorf("%q: must be KEY=VALUE, with a KEY of %s", part, keys)
 		}
 		if err := c.set(strings.TrimSpace(key), strings.TrimSpace(value)); err != nil {
 			return Conditions{}, fmt.Errorf("%s: %w", key, err)
@@ -88,7 +93,7 @@ func (c *Conditions) set(key, value string) (err error) {
 	case "hold":
 		c.Hold, err = time.ParseDuration(value)
 	default:
-		err = errors.New("unknown (one of rate, queue, delay, loss, duplicate, reorder, gap, hold)")
+		err = fmt.Errorf("unknown, must be one of %s", keys)
 	}
 	return err
 }
@@ -125,24 +130,22 @@ func (c *Conditions) UnmarshalText(text []byte) (err error) {
 }
 
 func (c Conditions) validate() error {
-	switch {
-	case c.Rate != 0 && (c.Rate < MinRate || c.Rate > MaxRate):
-		return fmt.Errorf("rate %v is outside %v to %v", c.Rate, MinRate, MaxRate)
-	case c.Queue < 0 || c.Queue > MaxDelay:
-		return fmt.Errorf("queue %v is outside 0 to %v", c.Queue, MaxDelay)
-	case c.Delay < 0 || c.Delay > MaxDelay:
-		return fmt.Errorf("delay %v is outside 0 to %v", c.Delay, MaxDelay)
-	case c.Hold < 0 || c.Hold > MaxDelay:
-		return fmt.Errorf("hold %v is outside 0 to %v", c.Hold, MaxDelay)
-	case !c.Loss.valid() || !c.Duplicate.valid() || !c.Reorder.valid():
-		return errors.New("loss, duplicate and reorder are probabilities from 0 to 1, or 0% to 100%")
-	case c.ReorderGap < 0 || c.ReorderGap > MaxReorderGap:
-		return fmt.Errorf("gap %d is outside 0 to %d", c.ReorderGap, MaxReorderGap)
+	if c.Rate != 0 {
+		if err := bounds.Check("rate", c.Rate, MinRate, MaxRate); err != nil {
+			return err
+		}
 	}
-	return nil
+	return errors.Join(
+		bounds.Check("queue", c.Queue, 0, MaxDelay),
+		bounds.Check("delay", c.Delay, 0, MaxDelay),
+		bounds.Check("hold", c.Hold, 0, MaxDelay),
+		bounds.Check("loss", c.Loss, 0, 1),
+		bounds.Check("duplicate", c.Duplicate, 0, 1),
+		bounds.Check("reorder", c.Reorder, 0, 1),
+		bounds.Check("gap", c.ReorderGap, 0, MaxReorderGap))
 }
 
-// needsWire reports whether packets have to wait in userspace.
+// needsWire reports whether packets must wait in user space.
 func (c Conditions) needsWire() bool { return c.Delay > 0 || c.Reorder > 0 }
 
 func (c Conditions) queue() time.Duration {
@@ -185,7 +188,7 @@ func ParseRate(s string) (Rate, error) {
 		}
 		break
 	}
-	return 0, fmt.Errorf("%q is not a rate such as 3mbit (bit, kbit, mbit, gbit; at most %v)", s, MaxRate)
+	return 0, fmt.Errorf("%q: must be a rate such as 3mbit (bit, kbit, mbit, gbit; at most %v)", s, MaxRate)
 }
 
 // String returns the form that ParseRate reads.
@@ -208,7 +211,7 @@ func ParseProbability(s string) (Probability, error) {
 	if p := Probability(f); err == nil && p.valid() {
 		return p, nil
 	}
-	return 0, fmt.Errorf("%q is not a probability such as 2%% or 0.02", s)
+	return 0, fmt.Errorf("%q: must be a probability such as 2%% or 0.02", s)
 }
 
 // String returns the form that ParseProbability reads back exactly.

@@ -19,7 +19,7 @@ func TestParseConditions(t *testing.T) {
 	} {
 		got, err := ParseConditions(text)
 		if want.Delay > MaxDelay {
-			require.ErrorContains(t, err, "delay 1m0s is outside 0 to 10s")
+			require.ErrorContains(t, err, "delay: 1m0s: must be between 0s and 10s")
 			continue
 		}
 		require.NoError(t, err, text)
@@ -29,19 +29,19 @@ func TestParseConditions(t *testing.T) {
 
 func TestParseConditionsRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"loss":             `"loss" is not KEY=VALUE (one of rate, queue, delay, loss, duplicate, reorder, gap, hold)`,
-		"losses=1%":        "losses: unknown (one of rate, queue, delay, loss, duplicate, reorder, gap, hold)",
-		"loss=101%":        `loss: "101%" is not a probability such as 2% or 0.02`,
-		"loss=-1":          `loss: "-1" is not a probability such as 2% or 0.02`,
-		"loss=NaN":         `loss: "NaN" is not a probability such as 2% or 0.02`,
-		"rate=3":           `rate: "3" is not a rate such as 3mbit (bit, kbit, mbit, gbit; at most 32gbit)`,
-		"rate=-3mbit":      `rate: "-3mbit" is not a rate such as 3mbit (bit, kbit, mbit, gbit; at most 32gbit)`,
-		"rate=1bit":        "rate 1bit is outside 8kbit to 32gbit",
+		"loss":             `"loss": must be KEY=VALUE, with a KEY of ` + keys,
+		"losses=1%":        "losses: unknown, must be one of " + keys,
+		"loss=101%":        `loss: "101%": must be a probability such as 2% or 0.02`,
+		"loss=-1":          `loss: "-1": must be a probability such as 2% or 0.02`,
+		"loss=NaN":         `loss: "NaN": must be a probability such as 2% or 0.02`,
+		"rate=3":           `rate: "3": must be a rate such as 3mbit (bit, kbit, mbit, gbit; at most 32gbit)`,
+		"rate=-3mbit":      `rate: "-3mbit": must be a rate such as 3mbit (bit, kbit, mbit, gbit; at most 32gbit)`,
+		"rate=1bit":        "rate: 1bit: must be between 8kbit and 32gbit",
 		"delay=20":         `delay: time: missing unit in duration "20"`,
-		"delay=-1ms":       "delay -1ms is outside 0 to 10s",
-		"queue=11s":        "queue 11s is outside 0 to 10s",
-		"hold=-1s":         "hold -1s is outside 0 to 10s",
-		"gap=65,reorder=1": "gap 65 is outside 0 to 64",
+		"delay=-1ms":       "delay: -1ms: must be between 0s and 10s",
+		"queue=11s":        "queue: 11s: must be between 0s and 10s",
+		"hold=-1s":         "hold: -1s: must be between 0s and 10s",
+		"gap=65,reorder=1": "gap: 65: must be between 0 and 64",
 		"gap=x":            `gap: strconv.Atoi: parsing "x": invalid syntax`,
 	} {
 		_, err := ParseConditions(text)
@@ -75,12 +75,12 @@ func FuzzParseConditions(f *testing.F) {
 }
 
 func TestTopologyRefuses(t *testing.T) {
-	bad := Symmetric(Conditions{Loss: 2})
+	lossy, slow := Symmetric(Conditions{Loss: 2}), LinkConfig{FromHost: Conditions{Rate: 1}}
 	for want, topology := range map[string]Topology{
-		"1001 subscribers: at most 1000": {Subscribers: 1001},
-		"-1 subscribers: at most 1000":   {Subscribers: -1},
-		"uplink to the host: loss, duplicate and reorder are probabilities from 0 to 1, or 0% to 100%": {Uplink: bad},
-		"downlink from the host: rate 1bit is outside 8kbit to 32gbit":                                 {Downlink: LinkConfig{FromHost: Conditions{Rate: 1}}},
+		"subscribers: 1001: must be between 0 and 1000":                        {Subscribers: 1001},
+		"subscribers: -1: must be between 0 and 1000":                          {Subscribers: -1},
+		"uplink to the host: loss: 2: must be between 0% and 100%":             {Uplink: lossy},
+		"downlink from the host: rate: 1bit: must be between 8kbit and 32gbit": {Downlink: slow},
 	} {
 		require.EqualError(t, topology.validate(), want)
 	}

@@ -24,9 +24,9 @@ type Lab struct {
 	seed     uint64
 	software bool // checksums
 
-	changing sync.Mutex // held by Apply
+	changing sync.Mutex // held by Apply; taken before mu
 
-	mu    sync.Mutex // of wire, conditions and addresses
+	mu    sync.Mutex // guards wire, and of each link and device the conditions, the state and the addresses
 	wire  *wire.Wire
 	close func() error
 }

@@ -315,7 +315,8 @@ func TestCaptureProgram(t *testing.T) {
 	tail := bytes.Clone(long)
 	tail[32] ^= 1
 
-	want := measure.Flow{Source: netip.MustParseAddrPort("198.19.1.1:40000"), Target: netip.MustParseAddrPort("198.19.0.1:4443")}
+	want := measure.Flow{Source: netip.MustParseAddrPort("198.19.1.1:40000"),
+		Target: netip.MustParseAddrPort("198.19.0.1:4443")}
 	before := monotonic(t)
 	got := recorded(0, udp4(t, 40000, 4443, long))
 	require.Len(t, got, 1)
@@ -324,7 +325,8 @@ func TestCaptureProgram(t *testing.T) {
 
 	v6 := recorded(1, udp6(t, 40000, 4443, long))
 	require.Len(t, v6, 1)
-	want = measure.Flow{Source: netip.MustParseAddrPort("[2001:2:0:2::101]:40000"), Target: netip.MustParseAddrPort("[2001:2:0:2::1]:4443")}
+	want = measure.Flow{Source: netip.MustParseAddrPort("[2001:2:0:2::101]:40000"),
+		Target: netip.MustParseAddrPort("[2001:2:0:2::1]:4443")}
 	require.Equal(t, measure.Packet{Time: v6[0].Time, Point: 1, Flow: want, Length: 160, Hash: got[0].Hash}, v6[0],
 		"the hash is of the payload alone")
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+
+	"sluice/internal/bounds"
 )
 
 // Names of hosts; subscribers are sub1, sub2, …
@@ -17,10 +19,10 @@ const (
 // SubscriberName returns the name of the i-th subscriber, counted from 1.
 func SubscriberName(i int) string { return "sub" + strconv.Itoa(i) }
 
-// MaxSubscribers is the number of ports that a kernel bridge has, less those of the publisher and the relay.
+// MaxSubscribers is below the number of ports of a kernel bridge, less those of the publisher and the relay.
 const MaxSubscribers = 1000
 
-// Topology says what to build: a publisher, a relay and subscribers, each in a network namespace of its own, joined by
+// Topology is what to build: a publisher, a relay and subscribers, each in a network namespace of its own, joined by
 // one more namespace with a bridge for each side of the relay.
 //
 //	pub ── uplink ──[bridge]── relay:up   relay:down ──[bridge]── downlink ── sub1, sub2, …
@@ -57,8 +59,8 @@ func (c LinkConfig) validate() error {
 }
 
 func (t Topology) validate() error {
-	if t.Subscribers < 0 || t.Subscribers > MaxSubscribers {
-		return fmt.Errorf("%d subscribers: at most %d", t.Subscribers, MaxSubscribers)
+	if err := bounds.Check("subscribers", t.Subscribers, 0, MaxSubscribers); err != nil {
+		return err
 	}
 	var uplink, downlink error
 	if err := t.Uplink.validate(); err != nil {

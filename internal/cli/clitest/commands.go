@@ -16,7 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"sluice/internal/lab"
+	"sluice/internal/lab/control"
 )
 
 var commands = map[string]Command{
@@ -153,7 +153,7 @@ func says(ts *testscript.TestScript, _ bool, args []string) {
 func upLab(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(ts.Exec("sluice-lab", append([]string{"lab", "up", "--name"}, args...)...))
 	ts.Defer(func() {
-		if client, err := lab.Dial(args[0]); err == nil {
+		if client, err := control.Dial(args[0]); err == nil {
 			_ = client.Down(context.Background())
 		}
 	})

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hook is a place for a program on a device. The program is a classifier of TC rather than a TCX link, so that the lab also
-// runs on the kernel of Debian 12 (6.1).
+// Hook is a place for a program on a device. The program is a classifier of TC rather than a TCX link, so that the
+// lab also runs on the kernel of Debian 12 (6.1).
 type Hook struct {
 	Namespace *Namespace
 	Device    netlink.Link

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace without a name. It ends with the last process that holds it, so a lab whose process was
-// killed leaves nothing to clean up.
+// Namespace is a network namespace without a name. It ends with the last process that holds it, so a lab whose
+// process was killed leaves nothing to clean up.
 type Namespace struct {
 	File    *os.File        // holds it
 	Netlink *netlink.Handle // configures it

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Segmentation are the device features that make packets on a veth differ from packets on a cable: with them a burst of a sender that uses
-// UDP GSO or TCP crosses the lab as one packet of up to 64 KB.
+// Segmentation are the device features that make packets on a veth differ from packets on a cable: with them a burst
+// of a sender that uses UDP GSO or TCP crosses the lab as one packet of up to 64 KB.
 var Segmentation = []string{
 	"tx-generic-segmentation", "tx-udp-segmentation", "tx-gso-list",
 	"tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation",
@@ -19,8 +19,8 @@ var Segmentation = []string{
 // Checksum is the device feature that computes checksums on transmission.
 var Checksum = []string{"tx-checksum-ip-generic"}
 
-// Disable turns features of a device off (ETHTOOL_MSG_FEATURES_SET). The kernel refuses a request that has an unknown name,
-// so each feature has a request of its own, and an unknown feature counts as off.
+// Disable turns features of a device off (ETHTOOL_MSG_FEATURES_SET). The kernel refuses a request that has an unknown
+// name, so each feature has a request of its own, and an unknown feature counts as off.
 func (n *Namespace) Disable(device string, features []string) error {
 	return n.Do(func() error {
 		family, err := netlink.GenlFamilyGet("ethtool")

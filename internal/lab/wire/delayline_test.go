@@ -60,7 +60,8 @@ func TestDelayLine(t *testing.T) {
 		{"reordered packets do not overtake each other",
 			[]arrival{{1, 0, 7, true}, {2, 0, 7, true}, {3, 0, 7, false}, {4, 0, 7, false}},
 			[]departure{{3, 20 * ms}, {4, 20 * ms}, {1, 20 * ms}, {2, 20 * ms}}},
-		{"a packet that left after its hold is not counted", []arrival{{1, 0, 7, true}, {2, 40 * ms, 7, false}, {3, 40 * ms, 7, false}},
+		{"a packet that left after its hold is not counted",
+			[]arrival{{1, 0, 7, true}, {2, 40 * ms, 7, false}, {3, 40 * ms, 7, false}},
 			[]departure{{1, 30 * ms}, {2, 60 * ms}, {3, 60 * ms}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -87,7 +88,8 @@ func TestDelayLineRefusesUnknownLane(t *testing.T) {
 
 const hold = 10 * time.Millisecond
 
-// Each packet that arrives leaves once, not before its delay, at most the hold after it, and in order unless it was reordered.
+// Each packet that arrives leaves once, not before its delay, at most the hold after it, and in order unless it was
+// reordered.
 func TestDelayLineProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDelayLine()

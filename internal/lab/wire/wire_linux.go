@@ -61,7 +61,8 @@ func New(network *netns.Namespace) (*Wire, error) {
 func openTAP(name string) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, netns.Missing("TAP devices (/dev/net/tun, CONFIG_TUN, module tun), which delay and reordering need", err)
+		const what = "TAP devices (/dev/net/tun, CONFIG_TUN, module tun), which delay and reordering need"
+		return nil, netns.Missing(what, err)
 	}
 	req, err := unix.NewIfreq(name)
 	if err == nil {
@@ -90,8 +91,8 @@ func (w *Wire) bringUp(network *netns.Namespace) (err error) {
 		network.Netlink.LinkSetUp(device))
 }
 
-// Configure sets the delay of frames that enter a lane from now on, how many frames overtake a reordered one, and how long
-// it waits for them.
+// Configure sets the delay of frames that enter a lane from now on, how many frames overtake a reordered one, and how
+// long it waits for them.
 func (w *Wire) Configure(lane uint16, delay time.Duration, gap int, hold time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,4 +1,4 @@
-package lab_test
+package control_test
 
 import (
 	"fmt"
@@ -10,24 +10,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/lab"
+	"sluice/internal/lab/control"
 	"sluice/internal/lab/labtest"
 )
 
 func TestControl(t *testing.T) {
 	l := labtest.New(t, lab.Topology{Subscribers: 1, Downlink: lab.Symmetric(lab.Conditions{Loss: 0.5})})
 	name := fmt.Sprint("test-", os.Getpid())
-	_, err := lab.Dial(name)
-	require.ErrorIs(t, err, lab.ErrNotUp)
-	control, err := lab.Listen(name)
+	_, err := control.Dial(name)
+	require.ErrorIs(t, err, control.ErrNotUp)
+	server, err := control.Listen(name)
 	require.NoError(t, err)
-	_, err = lab.Listen(name)
+	_, err = control.Listen(name)
 	require.EqualError(t, err, "lab: "+name+" is already up (take it down, or choose another name)")
 	served := make(chan error, 1)
-	go func() { served <- control.Serve(t.Context(), l) }()
+	go func() { served <- server.Serve(t.Context(), l) }()
 
-	client, err := lab.Dial(name)
+	client, err := control.Dial(name)
 	require.NoError(t, err)
-	names, err := lab.Names()
+	names, err := control.Names()
 	require.NoError(t, err)
 	require.Contains(t, names, name)
 	status, err := client.Status(t.Context())
@@ -66,10 +67,10 @@ func TestControl(t *testing.T) {
 	go func() { done <- client.Down(t.Context()) }()
 	require.NoError(t, <-served)
 	require.NoError(t, l.Close())
-	require.NoError(t, control.Close())
+	require.NoError(t, server.Close())
 	require.NoError(t, <-done)
-	_, err = lab.Dial(name)
-	require.ErrorIs(t, err, lab.ErrNotUp)
+	_, err = control.Dial(name)
+	require.ErrorIs(t, err, control.ErrNotUp)
 }
 
 // withoutCounts removes what background packets change.
