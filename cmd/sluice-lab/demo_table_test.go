@@ -11,16 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/lab"
+	"sluice/internal/lab/measure"
 	"sluice/relay"
 )
 
 // measuredStage is a stage that has measured a delay for each subscriber.
 type measuredStage struct {
 	loopbackStage
-	measured map[string]lab.Delays
+	measured map[string]measure.Delays
 }
 
-func (s measuredStage) delays(subscriber string) lab.Delays { return s.measured[subscriber] }
+func (s measuredStage) delays(subscriber string) measure.Delays { return s.measured[subscriber] }
 
 // subscriber returns one that has received something. It has ended unless it is playing.
 func subscriber(name, over string, got received, playing bool, err error) *demoSubscriber {
@@ -33,7 +34,7 @@ func subscriber(name, over string, got received, playing bool, err error) *demoS
 }
 
 func TestDemoTable(t *testing.T) {
-	d := newDemoRun(measuredStage{measured: map[string]lab.Delays{
+	d := newDemoRun(measuredStage{measured: map[string]measure.Delays{
 		"sub1": {40 * time.Microsecond}, "sub4": {60 * time.Microsecond},
 	}}, "", &source{count: 100, bytes: 5000, duration: 4 * time.Second}, "auto")
 	d.kernel = true
