@@ -2,8 +2,15 @@ package media
 
 import "sluice/clock"
 
-// alarms is a binary heap of senders by alarm. An alarm that is put off stays where it is: when it goes off the sender is served and
-// sets another. That is far cheaper than to move it with each packet.
+// task is a sender as its shard sees it.
+type task struct {
+	queued bool       // among the runnable; guarded by shard.mu
+	alarm  clock.Time // the goroutine's own
+	index  int        // in alarms, or -1; the goroutine's own
+}
+
+// alarms is a binary heap of senders by alarm. It belongs to the shard's goroutine. An alarm that is put off stays where it
+// is: when it goes off, the sender is served and sets another. That is far cheaper than to move it with each packet.
 type alarms []*Sender
 
 // next returns the first alarm.
@@ -11,7 +18,7 @@ func (a alarms) next() clock.Time {
 	if len(a) == 0 {
 		return clock.Never
 	}
-	return a[0].alarm
+	return a[0].task.alarm
 }
 
 // due removes and returns a sender whose alarm is due, or returns nil.
@@ -24,28 +31,28 @@ func (a *alarms) due(now clock.Time) *Sender {
 	return s
 }
 
-// set makes sure that the sender is served by then, or takes its alarm away if it is never.
+// set makes sure that the sender is served by then. clock.Never removes its alarm.
 func (a *alarms) set(s *Sender, at clock.Time) {
 	switch {
 	case at == clock.Never:
 		a.remove(s)
 		return
-	case s.alarmIndex < 0:
-		s.alarm, s.alarmIndex = at, len(*a)
+	case s.task.index < 0:
+		s.task.alarm, s.task.index = at, len(*a)
 		*a = append(*a, s)
-	case at < s.alarm:
-		s.alarm = at
+	case at < s.task.alarm:
+		s.task.alarm = at
 	default:
 		return
 	}
-	a.up(s.alarmIndex)
+	a.up(s.task.index)
 }
 
 func (a *alarms) remove(s *Sender) {
-	if s.alarmIndex < 0 {
+	if s.task.index < 0 {
 		return
 	}
-	i, last := s.alarmIndex, len(*a)-1
+	i, last := s.task.index, len(*a)-1
 	a.swap(i, last)
 	(*a)[last] = nil
 	*a = (*a)[:last]
@@ -53,16 +60,16 @@ func (a *alarms) remove(s *Sender) {
 		a.up(i)
 		a.down(i)
 	}
-	s.alarmIndex = -1
+	s.task.index = -1
 }
 
 func (a alarms) swap(i, j int) {
 	a[i], a[j] = a[j], a[i]
-	a[i].alarmIndex, a[j].alarmIndex = i, j
+	a[i].task.index, a[j].task.index = i, j
 }
 
 func (a alarms) up(i int) {
-	for i > 0 && a[i].alarm < a[(i-1)/2].alarm {
+	for i > 0 && a[i].task.alarm < a[(i-1)/2].task.alarm {
 		a.swap(i, (i-1)/2)
 		i = (i - 1) / 2
 	}
@@ -71,10 +78,10 @@ func (a alarms) up(i int) {
 func (a alarms) down(i int) {
 	for {
 		c := 2*i + 1
-		if c+1 < len(a) && a[c+1].alarm < a[c].alarm {
+		if c+1 < len(a) && a[c+1].task.alarm < a[c].task.alarm {
 			c++
 		}
-		if c >= len(a) || a[c].alarm >= a[i].alarm {
+		if c >= len(a) || a[c].task.alarm >= a[i].task.alarm {
 			return
 		}
 		a.swap(i, c)

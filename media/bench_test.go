@@ -50,7 +50,7 @@ func BenchmarkPacket(b *testing.B) {
 			log := track.NewLog(0, nil)
 			log.Discard(1 << 62)
 			w.stream(w.subscribe(), log)
-			p := content(0, 40*(testMTU-60))
+			p := testBytes(0, 40*(testMTU-60))
 			b.SetBytes(int64(testMTU))
 			b.ReportAllocs()
 			sent, cpu := uint64(0), cpuTime()
@@ -102,7 +102,7 @@ func BenchmarkAck(b *testing.B) {
 	w.stream(w.subscribe(), log)
 	w.run()
 	w.sock.discard = true
-	p := content(0, 2000)
+	p := testBytes(0, 2000)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {
@@ -163,8 +163,8 @@ func newAudience(t testing.TB, n int, cfg Config, suite uint16) *audience {
 		_, err := s.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Prefix: []byte("prefix"), Log: a.log})
 		require.NoError(t, err)
 		s.mu.Lock()
-		s.growLedger()
-		s.skipAt = 1 << 60 // publish acknowledges whole ranges
+		s.ledger.grow()
+		s.ledger.skipAt = 1 << 60 // publish acknowledges whole ranges
 		s.unlock()
 		a.senders = append(a.senders, s)
 	}
@@ -209,7 +209,7 @@ func BenchmarkFanOut(b *testing.B) {
 			for _, noGSO := range []bool{false, true} {
 				b.Run(fmt.Sprintf("%d/%dB/GSO=%v", n, size, !noGSO), func(b *testing.B) {
 					a := newAudience(b, n, Config{NoGSO: noGSO}, tls.TLS_AES_128_GCM_SHA256)
-					p := content(0, size)
+					p := testBytes(0, size)
 					a.publish(p)
 					before, cpu := a.loop.Stats(), cpuTime()
 					b.ResetTimer()
@@ -237,7 +237,7 @@ func BenchmarkMemory(b *testing.B) {
 		runtime.ReadMemStats(&before)
 		a := newAudience(b, n, Config{}, tls.TLS_CHACHA20_POLY1305_SHA256)
 		for range 20 {
-			a.publish(content(0, 5000))
+			a.publish(testBytes(0, 5000))
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)

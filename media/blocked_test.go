@@ -19,7 +19,7 @@ func TestStreamFlowControl(t *testing.T) {
 	require.Len(t, sent[0].data, 100)
 	require.Equal(t, byte(packet.FrameStreamDataBlocked), sent[1].frame)
 	require.Equal(t, []uint64{3, 100}, sent[1].fields)
-	log.Append(content(200, 10))
+	log.Append(testBytes(200, 10))
 	require.Empty(t, w.run(), "it was said")
 
 	w.s.MaxStreamData(3, 150)
@@ -32,7 +32,7 @@ func TestStreamFlowControl(t *testing.T) {
 	log.Finish()
 	sent = w.run()
 	require.True(t, sent[len(sent)-1].fin)
-	require.Equal(t, append([]byte("prefix"), content(0, 210)...), w.peer.bytes(3))
+	require.Equal(t, append([]byte("prefix"), testBytes(0, 210)...), w.peer.bytes(3))
 	require.Equal(t, uint64(2), w.s.Stats().Reasons[BlockedStream])
 }
 
@@ -49,7 +49,7 @@ func TestStreamWithoutCredit(t *testing.T) {
 		w.s.MaxStreamData(3, int64(i))
 		w.run()
 	}
-	require.Equal(t, append([]byte("prefix"), content(0, 5)...), w.peer.bytes(3))
+	require.Equal(t, append([]byte("prefix"), testBytes(0, 5)...), w.peer.bytes(3))
 }
 
 // A lost STREAM_DATA_BLOCKED is repeated only while the stream is still blocked at that limit.
@@ -116,7 +116,7 @@ func TestConnectionFlowControl(t *testing.T) {
 	w.run()
 	require.Len(t, w.peer.bytes(3), 506)
 	require.Len(t, w.peer.bytes(7), 506)
-	require.False(t, w.s.dataWanted.Load())
+	require.False(t, w.s.credit.wanted.Load())
 }
 
 // Credit that quic-go gives back wakes streams that found none.
@@ -162,13 +162,13 @@ func TestStreamLimit(t *testing.T) {
 	require.Len(t, sent, 2)
 	require.Equal(t, []uint64{1}, sent[1].fields)
 	require.Equal(t, byte(packet.FrameStreamsBlockedUni), sent[1].frame)
-	require.Equal(t, append([]byte("prefix"), content(2000, 100)...), w.peer.bytes(3), "group 8 goes first")
+	require.Equal(t, append([]byte("prefix"), testBytes(2000, 100)...), w.peer.bytes(3), "group 8 goes first")
 	_, ok := w.s.NextUniStream()
 	require.False(t, ok)
 
 	w.s.MaxStreams(2)
 	sent = w.run()
-	require.Equal(t, append([]byte("prefix"), content(1000, 100)...), w.peer.bytes(7))
+	require.Equal(t, append([]byte("prefix"), testBytes(1000, 100)...), w.peer.bytes(7))
 	require.Equal(t, []uint64{2}, sent[len(sent)-1].fields)
 	w.s.MaxStreams(3)
 	id, ok := w.s.NextUniStream() // quic-go is faster
@@ -177,8 +177,8 @@ func TestStreamLimit(t *testing.T) {
 	require.Len(t, w.run(), 1)
 	w.s.MaxStreams(4)
 	w.run()
-	require.Equal(t, append([]byte("prefix"), content(0, 100)...), w.peer.bytes(15))
-	require.Zero(t, w.s.parkedStreams)
+	require.Equal(t, append([]byte("prefix"), testBytes(0, 100)...), w.peer.bytes(15))
+	require.Zero(t, w.s.credit.parked)
 }
 
 // A stream that waits for an id can be reset, and one that waits for credit too.
@@ -188,10 +188,10 @@ func TestResetWhileParked(t *testing.T) {
 	a, ra := w.stream(sub, newTestLog(0, 100))
 	b, rb := w.stream(sub, newTestLog(0, 100), func(c *StreamConfig) { c.Group = 1 })
 	w.run()
-	require.Equal(t, 2, w.s.parkedStreams)
+	require.Equal(t, 2, w.s.credit.parked)
 	a.Reset(1)
 	b.Reset(1)
-	require.Zero(t, w.s.parkedStreams)
+	require.Zero(t, w.s.credit.parked)
 	require.Equal(t, []uint64{3, 1, 50}, w.run()[0].fields)
 	require.Equal(t, int64(3), ra()[0].ID)
 	require.Equal(t, int64(-1), rb()[0].ID)

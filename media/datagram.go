@@ -1,11 +1,14 @@
 package media
 
 import (
+	"iter"
+	"slices"
+	"time"
+
 	"sluice/claim"
 	"sluice/clock"
 	"sluice/internal/packet"
 	"sluice/internal/udp"
-	"time"
 )
 
 // Datagram is an object with forwarding preference Datagram.
@@ -19,18 +22,18 @@ type Datagram struct {
 	Received time.Time
 }
 
-// maxDatagrams is how many datagrams of a subscription wait: more than a path takes in a few round trips is stale anyway.
+// maxDatagrams is how many datagrams of a subscription wait. More than a path carries in a few round trips would be late.
 const maxDatagrams = 128
 
-// queued is a datagram that waits.
+// queued is a datagram that waits. It is guarded by the lock of its subscription's sender.
 type queued struct {
 	unit
 	Datagram
 	since clock.Time
 }
 
-// SendDatagram queues a datagram. Those too large for the path, too late or too many are dropped and counted, as the draft wants (§11.3):
-// there is no error but [ErrClosed].
+// SendDatagram queues a datagram. Datagrams that are too large for the path, too late or too many are dropped and counted, as
+// the draft wants (§11.3). The only error is [ErrClosed].
 func (sub *Subscription) SendDatagram(d Datagram) error {
 	s := sub.sender
 	s.mu.Lock()
@@ -41,12 +44,12 @@ func (sub *Subscription) SendDatagram(d Datagram) error {
 	q := &queued{Datagram: d, since: s.loop.clock.Now()}
 	q.unit = unit{sub: sub, priority: d.Priority, group: d.Group, minor: d.Object}
 	q.datagram = q
-	if q.level() > s.threshold {
-		s.count(DatagramDropped)
+	if q.level() > s.observer.threshold {
+		s.counters.count(DatagramDropped)
 		return nil
 	}
 	if sub.datagrams == maxDatagrams {
-		s.dropOldestDatagram(sub)
+		sub.dropOldestDatagramLocked()
 	}
 	sub.datagrams++
 	s.ready.add(&q.unit)
@@ -54,75 +57,72 @@ func (sub *Subscription) SendDatagram(d Datagram) error {
 	return nil
 }
 
-// sendDatagram sends a datagram, unless it is too late or too large.
-func (s *Sender) sendDatagram(now clock.Time, b *udp.Batch, u *unit) Reason {
-	q := u.datagram
+// send sends the datagram, unless it is too late or too large.
+func (q *queued) send(now clock.Time, b *udp.Batch) Reason {
+	s := q.sub.sender
 	n := len(q.Header) + len(q.Payload)
 	switch {
-	case s.datagramLate(q):
-		return s.dropDatagram(q, DatagramLate)
+	case q.late():
+		return q.drop(DatagramLate)
 	case s.params.MaxDatagramFrameSize == 0:
-		return s.dropDatagram(q, DatagramUnsupported)
-	case n+1 > s.space(), int64(n+1) > s.params.MaxDatagramFrameSize:
-		return s.dropDatagram(q, DatagramTooLarge)
+		return q.drop(DatagramUnsupported)
+	case n+1 > s.out.space(), int64(n+1) > s.params.MaxDatagramFrameSize:
+		return q.drop(DatagramTooLarge)
 	}
-	number, generation, ok := s.begin(now)
+	number, generation, ok := s.ledger.begin(now)
 	if !ok {
 		return BlockedLedger
 	}
-	s.state.Commit(s.ledger, number, now, 0, claim.NewInfo(0, n, s.overhead(1), claim.KindDatagram))
-	p, header := s.open(b)
+	s.ledger.commit(now, number, 0, claim.NewInfo(0, n, s.out.overhead(1), claim.KindDatagram))
+	p, header := s.out.begin(b)
 	p = append(append(append(p, packet.FrameDatagram), q.Header...), q.Payload...)
-	s.ready.served(u)
-	s.removeDatagram(q)
+	s.ready.served(&q.unit)
+	q.remove()
 	s.counters.Datagrams++
-	s.finishPacket(now, b, p, header, number, generation)
+	s.out.finish(now, b, p, header, number, generation)
 	return none
 }
 
-// datagramLate applies the smaller of both delivery timeouts (draft §8).
-func (s *Sender) datagramLate(q *queued) bool {
+// late reports whether the smaller of both delivery timeouts (draft §8) has expired.
+func (q *queued) late() bool {
 	timeout := q.sub.objectTimeout
 	if t := q.sub.subgroupTimeout; t > 0 && (timeout == 0 || t < timeout) {
 		timeout = t
 	}
-	return timeout > 0 && s.loop.clock.Wall().Sub(q.Received) > timeout
+	return timeout > 0 && q.sub.sender.loop.clock.Wall().Sub(q.Received) > timeout
 }
 
-func (s *Sender) removeDatagram(q *queued) {
-	s.ready.remove(&q.unit)
+func (q *queued) remove() {
+	q.sub.sender.ready.remove(&q.unit)
 	q.sub.datagrams--
 }
 
-func (s *Sender) dropDatagram(q *queued, r Reason) Reason {
-	s.removeDatagram(q)
-	s.count(r)
+// drop drops the datagram for a reason. It returns none: nothing forbids the next packet.
+func (q *queued) drop(r Reason) Reason {
+	q.remove()
+	q.sub.sender.counters.count(r)
 	return none
 }
 
-func (s *Sender) dropOldestDatagram(sub *Subscription) {
+func (sub *Subscription) dropOldestDatagramLocked() {
 	var oldest *queued
-	for q := range sub.queuedDatagrams() {
+	for q := range sub.datagramsLocked() {
 		if oldest == nil || q.since < oldest.since {
 			oldest = q
 		}
 	}
-	s.dropDatagram(oldest, DatagramQueueFull)
+	oldest.drop(DatagramQueueFull)
 }
 
-// dropDatagrams drops what a subscription that ends has queued.
-func (s *Sender) dropDatagrams(sub *Subscription) {
-	var all []*queued
-	for q := range sub.queuedDatagrams() {
-		all = append(all, q)
-	}
-	for _, q := range all {
-		s.dropDatagram(q, DatagramClosed)
+// dropDatagramsLocked drops the datagrams of a subscription that ends.
+func (sub *Subscription) dropDatagramsLocked() {
+	for _, q := range slices.Collect(sub.datagramsLocked()) {
+		q.drop(DatagramClosed)
 	}
 }
 
-// queuedDatagrams yields the datagrams that wait, in no order.
-func (sub *Subscription) queuedDatagrams() func(yield func(*queued) bool) {
+// datagramsLocked yields the datagrams that wait, in no order.
+func (sub *Subscription) datagramsLocked() iter.Seq[*queued] {
 	return func(yield func(*queued) bool) {
 		for _, l := range sub.lanes {
 			for _, u := range l.units {

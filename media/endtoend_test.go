@@ -146,7 +146,7 @@ type transfer struct {
 
 // indexed is content that begins with its own index.
 func indexed(i uint64, n int) []byte {
-	b := content(int64(i)<<32, n)
+	b := testBytes(int64(i)<<32, n)
 	binary.BigEndian.PutUint64(b, i)
 	return b
 }
@@ -259,7 +259,7 @@ func finishLate(s *Sender, logs []*track.Log) {
 	sent := func() (all bool) {
 		s.mu.Lock()
 		defer s.unlock()
-		for _, st := range s.streams {
+		for _, st := range s.streams.all {
 			if next, _ := st.state.Cursor(); next < st.log.End() {
 				return false
 			}
@@ -341,7 +341,7 @@ func echoClient(t *testing.T, ctx context.Context, c *quic.Conn, stop <-chan str
 			return
 		case <-time.After(time.Millisecond):
 		}
-		b := content(int64(i), 1+i*37%4000)
+		b := testBytes(int64(i), 1+i*37%4000)
 		go s.Write(b)
 		got := make([]byte, len(b))
 		if _, err := io.ReadFull(s, got); err != nil || !bytes.Equal(b, got) {
@@ -358,12 +358,12 @@ func (x transfer) disturb(t *testing.T, ctx context.Context, s *Sender, p *proxy
 	for i := 0; ctx.Err() == nil; {
 		sent := s.Stats().Bytes
 		s.mu.Lock()
-		if s.route != nil {
-			connIDs[string(s.route.destConnID)] = true
+		if s.path.route != nil {
+			connIDs[string(s.path.route.destConnID)] = true
 		}
 		s.unlock()
 		if x.due && sent > total/8 {
-			s.keyDue.Store(true)
+			s.keys.due.Store(true)
 		}
 		if i < len(x.rebind) && sent > total*uint64(i+1)/uint64(len(x.rebind)+1) {
 			p.rebind(t, net.ParseIP(x.rebind[i]))

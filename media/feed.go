@@ -5,11 +5,10 @@ import (
 	"sync/atomic"
 
 	"sluice/clock"
-	"sluice/internal/udp"
 	"sluice/track"
 )
 
-// feed has all streams of a shard that follow one open log. When the log grows the shard is woken once, not each stream.
+// feed is the streams of a shard that follow one open log. When the log grows, the shard is woken once, not for each stream.
 type feed struct {
 	shard  *shard
 	log    *track.Log
@@ -18,7 +17,7 @@ type feed struct {
 	ended  bool // the goroutine's own
 
 	mu      sync.Mutex
-	streams []*Stream // appended to; replaced, never changed in place, so that a copy of the slice stays valid
+	streams []*Stream // appended to or replaced, but not changed in place, so that a copy of the slice stays valid
 }
 
 // Wake implements [track.Waker].
@@ -33,7 +32,7 @@ func (f *feed) Wake() {
 	sh.notify()
 }
 
-// follow has a stream served when its log grows. If the log ends in the meantime there is no need to.
+// follow makes the shard serve a stream when its log grows. A log that has ended needs no following.
 func (sh *shard) follow(st *Stream) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -42,7 +41,7 @@ func (sh *shard) follow(st *Stream) {
 		f = &feed{shard: sh, log: st.log}
 		var err error
 		if f.reader, err = st.log.NewReader(st.log.End(), f); err != nil {
-			return // all is released: the log has ended, and the stream too
+			return // everything is released: the log has ended, and the stream too
 		}
 		sh.feeds[st.log] = f
 	}
@@ -53,10 +52,10 @@ func (sh *shard) follow(st *Stream) {
 	}
 }
 
-// serve serves the followers, and is through when the log has ended.
+// serve serves the followers, and ends the feed when the log has ended.
 func (f *feed) serve(now clock.Time) {
 	if f.ended {
-		return // Wake was on its way
+		return // woken before it ended
 	}
 	f.woken.Store(false)
 	state, _ := f.log.State()
@@ -80,7 +79,7 @@ func (f *feed) serve(now clock.Time) {
 	}
 }
 
-// compact drops streams that are done.
+// compact removes streams that are done.
 func (f *feed) compact() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,24 +92,16 @@ func (f *feed) compact() {
 	f.streams = live
 }
 
-// end gives up a feed whose log has ended, or that nobody follows any more.
+// end ends a feed whose log has ended, or that no stream follows any more.
 func (f *feed) end(logEnded bool) {
 	f.compact()
 	sh := f.shard
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if !logEnded && len(f.streams) > 0 { // a follower came just now; follow holds shard.mu
+	if !logEnded && len(f.streams) > 0 { // follow, which holds shard.mu, has just added one
 		return
 	}
 	f.ended = true
 	delete(sh.feeds, f.log)
 	f.reader.Close()
-}
-
-// serveStream serves a sender because a stream's log has grown or ended.
-func (s *Sender) serveStream(now clock.Time, b *udp.Batch, st *Stream) (more bool, alarm clock.Time) {
-	s.mu.Lock()
-	defer s.unlockAndTell()
-	s.update(st)
-	return s.serveLocked(now, b)
 }

@@ -13,28 +13,19 @@ import (
 	"sluice/track"
 )
 
-// Second returns the connection as the forwarder knows it; nil if that does not take part.
-func (s *Sender) Forwarder() claim.ForwarderConn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.forwarder
+// forwarderLink connects the sender with the forwarder, and tells it what it needs to know. openStream, giveBack and abandon
+// take the sender's lock: the forwarder calls abandon, and may be slow to open a stream.
+type forwarderLink struct {
+	sender    *Sender
+	conn      claim.ForwarderConn // nil: only the media sender sends
+	abandoned *Subscription       // of streams that no subscription wants
+	connIDs   []quic.ConnectionID // usable, until there is a conn
 }
 
-// SetSession tells the forwarder about the session. Until it is called only this process sends.
-func (s *Sender) SetSession(c claim.Session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.forwarder == nil {
-		return
-	}
-	if c.ErrorCode != nil {
-		s.nobody.errorCode = c.ErrorCode
-	}
-	s.forwarder.SetSession(c)
-}
-
-// share moves the state to where the forwarder sees it. It is called before anybody but the connection's run loop knows of it.
-func (s *Sender) connectForwarder() {
+// connect moves the state to where the forwarder sees it. It is called before any goroutine but that of the connection knows
+// the sender.
+func (l *forwarderLink) connect() {
+	s := l.sender
 	fw := s.loop.forwarder
 	if fw == nil || s.cfg.Client || s.closed {
 		return
@@ -43,87 +34,78 @@ func (s *Sender) connectForwarder() {
 	if shared == nil {
 		return
 	}
-	s.move(shared)
-	s.nobody = &Subscription{sender: s, errorCode: func(code uint64) uint64 { return code }}
-	s.forwarder = fw.Connect(shared, s.abandon)
-	for _, id := range s.connIDs {
-		s.forwarder.ConnectionID(id.Bytes(), true)
+	l.move(shared)
+	s.streams.adoption.state = shared
+	l.abandoned = &Subscription{sender: s, errorCode: sameCode}
+	l.conn = fw.Connect(shared, l.abandon)
+	for _, id := range l.connIDs {
+		l.conn.ConnectionID(id.Bytes(), true)
 	}
-	s.connIDs = nil
+	l.connIDs = nil
 }
 
-// move makes "to" the state. Nobody else changes it meanwhile, or what they change is of no interest any more.
-func (s *Sender) move(to *claim.ConnState) {
-	s.state.MoveTo(to)
-	s.state = to
-	s.common.Store(to)
+// move moves the shared state. Nothing changes it at the same time, or such changes do not matter any more.
+func (l *forwarderLink) move(to *claim.ConnState) {
+	l.sender.state.MoveTo(to)
+	l.sender.useState(to)
 }
 
-// unshare ends the forwarder's part.
-func (s *Sender) disconnectForwarder() {
-	if s.forwarder == nil {
+// disconnect ends the forwarder's part.
+func (l *forwarderLink) disconnect() {
+	if l.conn == nil {
 		return
 	}
-	s.forwarder.Close()
-	s.forwarder, s.unadopted, s.known = nil, nil, nil
-	s.move(new(claim.ConnState)) // quic-go still takes numbers
+	l.conn.Close()
+	l.conn, l.sender.streams.adoption = nil, adoption{}
+	l.move(new(claim.ConnState)) // quic-go still takes numbers
 }
 
-// ConnectionID implements [quic.Hooks].
-func (s *Sender) ConnectionID(id quic.ConnectionID, usable bool) {
-	if s.loop.forwarder == nil {
+func (l *forwarderLink) setSession(c claim.Session) {
+	if l.conn == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.unlock()
+	if c.ErrorCode != nil {
+		l.abandoned.errorCode = c.ErrorCode
+	}
+	l.conn.SetSession(c)
+}
+
+func (l *forwarderLink) connectionID(id quic.ConnectionID, usable bool) {
 	switch {
-	case s.forwarder != nil:
-		s.forwarder.ConnectionID(id.Bytes(), usable)
+	case l.conn != nil:
+		l.conn.ConnectionID(id.Bytes(), usable)
 	case usable:
-		s.connIDs = append(s.connIDs, id)
+		l.connIDs = append(l.connIDs, id)
 	}
 }
 
-// Received implements [quic.Hooks].
-func (s *Sender) Received(largest int64) {
-	if s.loop.forwarder == nil {
-		return
+// setKeys hands keys to the forwarder, which knows one cipher suite and one version. Write keys come first (RFC 9001 §5.7),
+// and with them the forwarder learns of the connection.
+func (l *forwarderLink) setKeys(generation uint64, suite uint16, version uint32, read, write []byte) error {
+	if l.sender.loop.forwarder == nil || suite != tls.TLS_CHACHA20_POLY1305_SHA256 || version != packet.Version1 {
+		return nil
 	}
-	if fw := s.Forwarder(); fw != nil {
-		fw.Received(largest)
+	if generation == 0 && write != nil {
+		l.connect()
 	}
-}
-
-// shareKeys hands keys to the forwarder, which knows one cipher suite and one version. Write keys come first (RFC 9001 §5.7), so that
-// is when it gets to know of the connection.
-func (s *Sender) handOverKeys(phase uint64, suite uint16, version uint32, read, write []byte) {
-	if s.loop.forwarder == nil || suite != tls.TLS_CHACHA20_POLY1305_SHA256 || version != packet.Version1 {
-		return
-	}
-	s.mu.Lock()
-	defer s.unlock()
-	if phase == 0 && write != nil {
-		s.connectForwarder()
-	}
-	if s.forwarder == nil {
-		return
+	if l.conn == nil {
+		return nil
 	}
 	for _, d := range [...]struct {
 		secret []byte
 		set    func(uint64, *claim.PacketKeys)
-	}{{read, s.forwarder.ReadKeys}, {write, s.forwarder.WriteKeys}} {
+	}{{read, l.conn.ReadKeys}, {write, l.conn.WriteKeys}} {
 		if d.secret == nil {
 			continue
 		}
 		var k claim.PacketKeys
 		if err := deriveKeys(&k, suite, version, d.secret); err != nil {
-			s.loop.log.Error("media cannot be sent on a connection", "error", err)
-			s.close()
-			return
+			return err
 		}
-		d.set(phase, &k)
+		d.set(generation, &k)
 		k = claim.PacketKeys{}
 	}
+	return nil
 }
 
 func deriveKeys(k *claim.PacketKeys, suite uint16, version uint32, secret []byte) error {
@@ -135,159 +117,82 @@ func deriveKeys(k *claim.PacketKeys, suite uint16, version uint32, secret []byte
 	return err
 }
 
-// sharePath tells the forwarder where packets go, after there is a ledger.
-func (s *Sender) handOverPath(p quic.PathInfo, destConnID []byte) {
-	if s.forwarder == nil || len(s.ledger) == 0 && !s.growLedger() {
+// setPath tells the forwarder where packets go, after making sure that there is a ledger.
+func (l *forwarderLink) setPath(p quic.PathInfo, r *route) {
+	s := l.sender
+	if l.conn == nil || len(s.ledger.records) == 0 && !s.ledger.grow() {
 		return
 	}
-	path := claim.Path{Remote: s.route.Remote(), OOB: s.route.OOB(), DestConnID: destConnID, MaxStreamData: uint64(s.params.MaxStreamDataUni),
-		MaxDatagramFrame: uint64(max(s.params.MaxDatagramFrameSize, 0))}
+	path := claim.Path{
+		Remote: r.Remote(), OOB: r.OOB(), DestConnID: r.destConnID, MaxStreamData: uint64(s.params.MaxStreamDataUni),
+		MaxDatagramFrame: uint64(max(s.params.MaxDatagramFrameSize, 0)),
+	}
 	if local, ok := p.Local.(*net.UDPAddr); ok {
 		a := local.AddrPort()
 		path.Local = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 	}
-	s.forwarder.SetPath(path)
+	l.conn.SetPath(path)
 }
 
-// sharedState asks the forwarder for a stream's state and returns a reader of the log. If the forwarder has opened the stream, cfg
-// becomes what that has begun with.
-func (s *Sender) sharedState(cfg *StreamConfig) (state *claim.StreamState, opened bool, r *track.Reader, err error) {
-	if fw := s.Forwarder(); fw != nil && cfg.PublisherStream != nil {
-		state, opened = fw.OpenStream(cfg.PublisherStream)
+// openStream asks the forwarder for a stream's state, and returns it with a reader of the log. If the forwarder has opened the
+// stream, prefix and start of cfg become those that it has begun with.
+func (l *forwarderLink) openStream(cfg *StreamConfig) (
+	state *claim.StreamState, adopted bool, r *track.Reader, err error,
+) {
+	if fw := l.sender.Forwarder(); fw != nil && cfg.PublisherStream != nil {
+		state, adopted = fw.OpenStream(cfg.PublisherStream)
 	}
-	if opened {
-		up := cfg.PublisherStream
-		if r, err = cfg.Log.NewReader(up.Start, nil); err == nil && state.Shift() == int64(len(up.Prefix))-up.Start {
-			cfg.Prefix, cfg.Start = up.Prefix, up.Start
+	if adopted {
+		from := cfg.PublisherStream
+		r, err = cfg.Log.NewReader(from.Start, nil)
+		if err == nil && state.Shift() == int64(len(from.Prefix))-from.Start {
+			cfg.Prefix, cfg.Start = from.Prefix, from.Start
 			return state, true, r, nil
 		}
 		if err == nil {
 			r.Close()
 		}
-		s.abandon(state)
-		state, opened = nil, false
+		l.abandon(state)
+		state = nil
 	}
 	if r, err = cfg.Log.NewReader(cfg.Start, nil); err != nil {
-		s.giveBack(state, false)
+		l.giveBack(state, false)
 	}
 	return state, false, r, err
 }
 
 // giveBack returns a stream's state that is not going to be used.
-func (s *Sender) giveBack(state *claim.StreamState, opened bool) {
-	switch fw := s.Forwarder(); {
+func (l *forwarderLink) giveBack(state *claim.StreamState, adopted bool) {
+	switch fw := l.sender.Forwarder(); {
 	case state == nil || fw == nil:
-	case opened:
-		s.abandon(state)
+	case adopted:
+		l.abandon(state)
 	default:
 		fw.CloseStream(state)
 	}
 }
 
-// abandon resets a stream that the forwarder has opened and nobody wants.
-func (s *Sender) abandon(state *claim.StreamState) {
+// abandon resets a stream that the forwarder has opened and that no subscription wants.
+func (l *forwarderLink) abandon(state *claim.StreamState) {
+	s := l.sender
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.forwarder == nil {
+	if l.conn == nil {
 		return
 	}
-	id := int64(state.ID.Load())
 	st := &Stream{
-		unit: unit{sub: s.nobody}, sender: s, state: state, shared: true, opened: true, number: uint32(id / 4), resetting: true,
-		code: s.nobody.errorCode(codeCanceled), blockedAt: -1, deadline: clock.Never, slot: len(s.streams),
+		unit: unit{sub: l.abandoned}, content: content{state: state}, sender: s, shared: true, opened: true,
+		number: uint32(state.ID.Load() / 4), resetting: true, code: l.abandoned.errorCode(codeCanceled),
+		blockedAt: -1, deadline: clock.Never,
 	}
 	st.stream = st
 	if state.Phase.Load() != claim.StreamAbandoned {
 		st.final = state.Close() + state.Shift()
 	}
 	state.Phase.Store(claim.StreamClosed)
-	s.streams = append(s.streams, st)
-	s.register(st)
-	delete(s.unadopted, st.number)
-	s.resets = append(s.resets, st)
+	s.streams.add(st)
+	s.streams.register(st)
+	s.streams.adoption.take(st.number)
+	s.streams.resets = append(s.streams.resets, st)
 	s.shard.enqueue(s)
-}
-
-// register makes acknowledgments find the stream.
-func (s *Sender) register(st *Stream) {
-	if s.byNumber == nil {
-		s.byNumber = make(map[uint32]*Stream)
-	}
-	s.byNumber[st.number] = st
-	s.know(int64(st.number))
-	s.counters.Streams++
-}
-
-// know notes that a stream's number was taken by this process, or that its owner has come.
-func (s *Sender) know(number int64) {
-	if s.forwarder != nil {
-		s.known.add(number, number+1)
-	}
-}
-
-// orphan is what has happened to a stream that the forwarder has opened, until OpenStream is called for it: the forwarder is faster
-// than this process, and so may its peer be.
-type unadopted struct {
-	acked, lost       spans
-	finAcked, finLost bool
-	limit             int64
-	stopped           bool
-	code              uint64
-}
-
-// maxOrphans is how many streams can be opened while this process reads the first packet of each.
-const maxUnadopted = 4096
-
-// orphanOf returns what is to be kept of a stream that is not known yet, or nil if it is none of those.
-func (s *Sender) unadoptedStream(number uint32) *unadopted {
-	n := int64(number)
-	if s.forwarder == nil || uint64(n) >= s.state.NextUni.Load()/4 || s.known.contains(n, n+1) {
-		return nil
-	}
-	o := s.unadopted[number]
-	switch {
-	case o != nil:
-	case len(s.unadopted) == maxUnadopted:
-		s.forgotten = max(s.forgotten, number+1)
-	default:
-		if s.unadopted == nil {
-			s.unadopted = make(map[uint32]*unadopted)
-		}
-		o = new(unadopted)
-		s.unadopted[number] = o
-	}
-	return o
-}
-
-// adopt goes on with a stream that the forwarder has opened.
-func (s *Sender) adopt(st *Stream) {
-	st.number, st.opened = uint32(st.id()/4), true
-	if st.state.Phase.Load() == claim.StreamAbandoned {
-		st.state.Phase.Store(claim.StreamOpening)
-	} else {
-		st.prefixSent = len(st.prefix)
-	}
-	s.register(st)
-	o := s.unadopted[st.number]
-	delete(s.unadopted, st.number)
-	_, closed := st.state.Cursor()
-	switch {
-	case o != nil:
-		st.acked, st.lost, st.finAcked, st.finLost = o.acked, o.lost, o.finAcked, o.finLost
-		st.state.Limit.Store(max(st.state.Limit.Load(), uint64(o.limit)))
-	case st.number < s.forgotten: // send all of it again
-		st.lost.add(0, st.offset())
-		st.finLost = closed
-	}
-	if o != nil && o.stopped {
-		s.reset(st, Result{Outcome: Stopped, Code: o.code}, o.code)
-		return
-	}
-	s.acknowledge(st, 0, 0, false)
-}
-
-// overrun says if the forwarder has sent more than the log is going to have: the publisher has broken QUIC's rules.
-func (st *Stream) overrun(state track.State) bool {
-	next, _ := st.state.Cursor()
-	return state == track.Finished && next > st.log.End()
 }

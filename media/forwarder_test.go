@@ -148,9 +148,9 @@ func TestAdopt(t *testing.T) {
 	require.Len(t, packets, 2)
 	lost, fresh := packets[0], packets[1]
 	require.EqualValues(t, len(testPrefix)+100, lost.offset)
-	require.Equal(t, content(110, 100), lost.data)
+	require.Equal(t, testBytes(110, 100), lost.data)
 	require.EqualValues(t, len(testPrefix)+600, fresh.offset)
-	require.Equal(t, content(610, 100), fresh.data)
+	require.Equal(t, testBytes(610, 100), fresh.data)
 	l.Finish()
 	w.s.StopSending(999, 1) // of nobody
 	w.run()
@@ -170,10 +170,10 @@ func TestAdoptAheadOfLog(t *testing.T) {
 	_, results := w.adopt(l)
 	w.ackNumbers(9) // the last; the first is lost
 	require.Equal(t, testPrefix, string(streamData(w.run())), "more is not here yet")
-	l.Append(content(0, 500))
+	l.Append(testBytes(0, 500))
 	l.Finish()
 	sent := streamData(w.run())
-	require.Equal(t, content(0, 100), sent[:100])
+	require.Equal(t, testBytes(0, 100), sent[:100])
 	for range 5 {
 		w.ack(time10)
 		w.run()
@@ -206,7 +206,7 @@ func TestAdoptAbandoned(t *testing.T) {
 	st.Phase.Store(claim.StreamAbandoned)
 	w.adopt(newTestLog(0, 50))
 	packets := w.run()
-	require.Equal(t, testPrefix+string(content(0, 50)), string(packets[0].data))
+	require.Equal(t, testPrefix+string(testBytes(0, 50)), string(packets[0].data))
 	require.EqualValues(t, st.ID.Load(), packets[0].id)
 	require.EqualValues(t, claim.StreamOpen, st.Phase.Load())
 }
@@ -232,7 +232,7 @@ func TestAdoptMismatch(t *testing.T) {
 	w.adopt(newTestLog(0, 50))
 	packets := w.run()
 	require.Equal(t, st.ID.Load(), w.peer.lastReset[0])
-	require.Equal(t, "prefix"+string(content(0, 50)), string(streamData(packets)))
+	require.Equal(t, "prefix"+string(testBytes(0, 50)), string(streamData(packets)))
 }
 
 // With more streams than can be remembered, the content of those that were forgotten is sent again.
@@ -240,14 +240,14 @@ func TestForgottenOrphans(t *testing.T) {
 	w, f := shared(t)
 	f.state.NextUni.Store(f.state.NextUni.Load() + 4*maxUnadopted)
 	for n := range uint32(maxUnadopted) {
-		require.NotNil(t, w.s.unadoptedStream(n))
+		require.NotNil(t, w.s.streams.adoption.find(n))
 	}
 	st := f.open(int64(len(testPrefix)), 0)
 	w.ackNumbers(f.send(st, int64(len(testPrefix)), 100, true))
 	l := newTestLog(0, 100)
 	l.Finish()
 	_, results := w.adopt(l)
-	require.Equal(t, testPrefix+string(content(0, 100)), string(streamData(w.run())))
+	require.Equal(t, testPrefix+string(testBytes(0, 100)), string(streamData(w.run())))
 	w.ack(time10)
 	require.Equal(t, Delivered, results()[0].Outcome)
 
@@ -255,7 +255,7 @@ func TestForgottenOrphans(t *testing.T) {
 	st = f.open(int64(len(testPrefix)), 0)
 	f.send(st, int64(len(testPrefix)), 100, false)
 	w.adopt(newTestLog(0, 150))
-	require.Equal(t, string(content(100, 50)), string(streamData(w.run())))
+	require.Equal(t, string(testBytes(100, 50)), string(streamData(w.run())))
 }
 
 // The end of the connection ends the second sender's part; quic-go still takes a number for CONNECTION_CLOSE.

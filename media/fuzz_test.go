@@ -71,7 +71,7 @@ func (z *fuzzed) act() {
 		if len(z.logs) > 0 {
 			l := z.logs[z.next(len(z.logs))]
 			if state, _ := l.State(); state == track.Open {
-				l.Append(content(l.End(), 20*z.next(256)))
+				l.Append(testBytes(l.End(), 20*z.next(256)))
 			}
 		}
 	case 2:
@@ -189,25 +189,25 @@ func (z *fuzzed) ackNonsense() {
 	for range z.next(4) {
 		ranges = append(ranges, quic.AckRange{Smallest: z.wide(), Largest: z.wide()})
 	}
-	z.s.skipAt = 1 << 60 // or the connection would end here
+	z.s.ledger.skipAt = 1 << 60 // or the connection would end here
 	_, _ = z.ackRanges(ranges...)
 }
 
 // check checks what holds whenever nobody holds the lock.
 func (z *fuzzed) check() {
 	inFlight := 0
-	for n := z.s.low; n < z.s.state.NextPN.Load()&claim.NumberMask; n++ {
-		if len(z.s.ledger) == 0 {
+	for n := z.s.ledger.low; n < z.s.state.NextPN.Load()&claim.NumberMask; n++ {
+		if len(z.s.ledger.records) == 0 {
 			break
 		}
-		if e, ok := z.s.ledger.Read(n); ok && e.Live() && !e.Uncounted() {
+		if e, ok := z.s.ledger.records.Read(n); ok && e.Live() && !e.Uncounted() {
 			inFlight += e.Size()
 		}
 	}
 	require.Equal(z.t, inFlight, int(z.s.state.InFlight.Load()), "in flight")
 	require.GreaterOrEqual(z.t, z.s.DataAvailable(), int64(0))
 	parked := 0
-	for i, st := range z.s.streams {
+	for i, st := range z.s.streams.all {
 		require.Equal(z.t, i, st.slot)
 		if st.park != notParked {
 			parked++
@@ -218,7 +218,7 @@ func (z *fuzzed) check() {
 			}
 		}
 	}
-	require.Equal(z.t, parked, z.s.parkedStreams)
+	require.Equal(z.t, parked, z.s.credit.parked)
 	for _, n := range z.ended {
 		require.Equal(z.t, 1, n)
 	}

@@ -161,12 +161,12 @@ func (w *world) sleep(limit time.Duration) []*wirePacket {
 // log returns a log that begins at an upstream offset, with n bytes of content.
 func newTestLog(start int64, n int) *track.Log {
 	l := track.NewLog(start, nil)
-	l.Append(content(start, n))
+	l.Append(testBytes(start, n))
 	return l
 }
 
-// content is what test logs contain at an offset.
-func content(offset int64, n int) []byte {
+// testBytes is what test logs contain at an offset.
+func testBytes(offset int64, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		x := uint64(offset+int64(i)) * 0x9e3779b97f4a7c15

@@ -34,14 +34,14 @@ func TestKeyUpdate(t *testing.T) {
 		secret := []byte{byte(phase), 31: 1}
 		w.peer.opener.Update(secret)
 		w.s.Keys(uint64(phase+1), w.peer.suite, packet.Version1, nil, secret)
-		log.Append(content(log.End(), 10))
+		log.Append(testBytes(log.End(), 10))
 		p := w.run()[0]
 		require.Equal(t, byte(phase+1)&1, p.phase)
 		require.Greater(t, p.number, last)
 		last = p.number
 	}
 	w.s.Closed(nil)
-	require.Equal(t, packet.Sealer{}, w.s.seal)
+	require.Equal(t, packet.Sealer{}, w.s.keys.sealer)
 }
 
 // AES-GCM keys may protect 2^23 packets (RFC 9001 §6.6).
@@ -54,14 +54,14 @@ func TestConfidentialityLimit(t *testing.T) {
 	require.False(t, w.s.KeyUpdateDue())
 	for range 3 { // quic-go's packets count too
 		w.s.state.NextPN.Add(1 << 21)
-		log.Append(content(log.End(), 10))
+		log.Append(testBytes(log.End(), 10))
 		w.run()
 		w.ack(time10)
 		w.sleep(time.Second) // until the number that was skipped is done with
 	}
 	require.True(t, w.s.KeyUpdateDue())
 	w.s.state.NextPN.Add(1 << 21)
-	log.Append(content(log.End(), 10))
+	log.Append(testBytes(log.End(), 10))
 	require.Empty(t, w.run(), "the limit is reached")
 	secret := []byte("another secret of 32 bytes......")
 	w.peer.opener.Update(secret)

@@ -17,11 +17,11 @@ import (
 type Config struct {
 	// Shards is how many goroutines send. Default: GOMAXPROCS, at most 8.
 	Shards int
-	// Arena allocates the state that the forwarder may share. Default: the heap.
+	// Memory provides the state that the forwarder may share. If it is a claim.Forwarder, that takes part. Default: the heap.
 	Memory claim.Memory
 	// NoGSO sends every packet as a datagram of its own, even where the kernel could segment.
 	NoGSO bool
-	// Logger gets what an operator can do something about. Default: slog.Default().
+	// Logger is used for problems that an operator can solve. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -34,10 +34,11 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Loop sends the packets of many senders on one UDP socket, in batches, with few goroutines. A connection belongs to one of its shards.
+// Loop sends the packets of many senders on one UDP socket, in batches, with few goroutines. Each sender belongs to one of its
+// shards.
 type Loop struct {
 	memory    claim.Memory
-	forwarder claim.Forwarder // the arena, if it is one
+	forwarder claim.Forwarder // memory, if it is one
 	clock     clock.Clock
 	log       *slog.Logger
 	shards    []*shard
@@ -46,7 +47,7 @@ type Loop struct {
 	writes    udp.Counters
 
 	mu      sync.Mutex
-	retired Counters // of senders that are closed
+	retired Counters // of senders that have closed
 }
 
 // NewLoop starts a loop that sends on a socket, from which quic-go reads. It does not close the socket.
@@ -80,12 +81,12 @@ func newLoop(cfg Config, c clock.Clock) *Loop {
 	return l
 }
 
-// NewSender makes the hooks of one connection.
+// NewSender makes the sender of one connection: give it to quic-go as the connection's hooks.
 func (l *Loop) NewSender(cfg SenderConfig) *Sender {
 	return newSender(l, l.shards[l.turn.Add(1)%uint32(len(l.shards))], cfg)
 }
 
-// Close ends all streams, stops sending and waits for that. Nothing of the loop may be used afterwards but what only reads.
+// Close ends all streams, stops sending and waits for that. Afterwards only methods that read may be used.
 func (l *Loop) Close() error {
 	for _, sh := range l.shards {
 		sh.close()
@@ -112,7 +113,7 @@ func (l *Loop) Stats() LoopStats {
 	for _, sh := range l.shards {
 		for _, s := range sh.registered() {
 			s.mu.Lock()
-			if c := s.counted(); !s.closed {
+			if c := s.countersLocked(); !s.closed {
 				st.Counters.add(&c)
 				st.Senders++
 			}
@@ -125,18 +126,18 @@ func (l *Loop) Stats() LoopStats {
 	return st
 }
 
-// Sent returns how many packets were handed to the system. It costs next to nothing.
+// Sent returns how many packets were handed to the system. It is one atomic load.
 func (l *Loop) Sent() uint64 { return l.writes.Packets() }
 
-// retire keeps the counters of a sender that is gone.
+// retire keeps the counters of a sender that has closed.
 func (l *Loop) retire(c Counters) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.retired.add(&c)
 }
 
-// newSubscriberState returns the state of a new connection. What the forwarder shares is taken later: most of those who send an Initial
-// packet may be nobody.
+// newConnState returns the state of a new connection. Memory that the forwarder shares is taken when the handshake has keys:
+// most Initial packets may come from peers that do not go on.
 func (l *Loop) newConnState() *claim.ConnState {
 	if l.forwarder != nil {
 		return new(claim.ConnState)

@@ -25,7 +25,7 @@ func TestAlarms(t *testing.T) {
 	var a alarms
 	senders := make([]*Sender, 50)
 	for i := range senders {
-		senders[i] = &Sender{alarmIndex: -1}
+		senders[i] = &Sender{task: task{index: -1}}
 		a.set(senders[i], clock.Time(100+(i*37)%50))
 	}
 	a.set(senders[7], 500) // put off: stays
@@ -37,8 +37,8 @@ func TestAlarms(t *testing.T) {
 	require.Nil(t, a.due(2))
 	var got []clock.Time
 	for s := a.due(1000); s != nil; s = a.due(1000) {
-		require.Equal(t, -1, s.alarmIndex)
-		got = append(got, s.alarm)
+		require.Equal(t, -1, s.task.index)
+		got = append(got, s.task.alarm)
 	}
 	require.Len(t, got, 49)
 	require.True(t, slices.IsSorted(got))
@@ -79,21 +79,21 @@ func TestFeed(t *testing.T) {
 	require.Len(t, w.shard.feeds, 1, "one for all")
 	f := w.shard.feeds[log]
 	require.Len(t, w.run(), 5)
-	log.Append(content(10, 10))
-	log.Append(content(20, 10))
+	log.Append(testBytes(10, 10))
+	log.Append(testBytes(20, 10))
 	require.Len(t, w.shard.grown, 1, "woken once")
 	require.Len(t, w.run(), 5)
 	for _, st := range streams[:3] {
 		st.Reset(0)
 	}
 	w.run()
-	log.Append(content(30, 10))
+	log.Append(testBytes(30, 10))
 	w.run()
 	require.Len(t, f.streams, 2, "those that are gone are dropped")
 	streams[3].Reset(0)
 	streams[4].Reset(0)
 	w.run()
-	log.Append(content(40, 10))
+	log.Append(testBytes(40, 10))
 	w.run()
 	require.Empty(t, w.shard.feeds, "nobody follows")
 	f.Wake() // was on its way
@@ -220,7 +220,7 @@ func TestFeedReleasesLog(t *testing.T) {
 	w := newWorld(t, withController(&fixedController{window: 1 << 20}))
 	w.stream(w.subscribe(), log)
 	for range 30 {
-		log.Append(content(log.End(), 20_000))
+		log.Append(testBytes(log.End(), 20_000))
 		w.run()
 		w.ack(10 * ms)
 	}

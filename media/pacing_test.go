@@ -15,10 +15,10 @@ func TestPacing(t *testing.T) {
 	w.stream(w.subscribe(), log)
 	require.GreaterOrEqual(t, len(w.run())*testMTU, 100_000)
 
-	log.Append(content(100_000, 400_000))
+	log.Append(testBytes(100_000, 400_000))
 	begin, n := w.clock.t, 0
 	w.run()
-	for w.s.dataWaits() {
+	for w.s.observer.waits() {
 		for _, p := range w.sleep(time.Second) {
 			n += p.size
 		}

@@ -132,7 +132,7 @@ func TestBacklogAge(t *testing.T) {
 	w := newWorld(t, withController(&fixedController{window: 2 * testMTU}), func(c *worldConfig) { c.sender.DropPolicy = p })
 	log := track.NewLog(0, nil)
 	require.NoError(t, log.AddObject(track.Object{ID: 0, PayloadStart: 2, End: 10_000, Received: w.clock.Wall()}))
-	log.Append(content(0, 10_000))
+	log.Append(testBytes(0, 10_000))
 	w.clock.advance(time.Minute)
 	w.stream(w.subscribe(), log)
 	w.run()
@@ -141,7 +141,7 @@ func TestBacklogAge(t *testing.T) {
 	}
 	last := p.seen[len(p.seen)-1][0]
 	require.Equal(t, 5*policyInterval, last.Age)
-	next, _ := w.s.streams[0].state.Cursor()
+	next, _ := w.s.streams.all[0].state.Cursor()
 	require.Equal(t, 10_000-next, last.Bytes)
 }
 
@@ -158,7 +158,7 @@ func TestTooFarBehind(t *testing.T) {
 	w.run()
 	w.sleep(backlogInterval)
 	require.Empty(t, e.behind)
-	log.Append(content(50_000, 20_000))
+	log.Append(testBytes(50_000, 20_000))
 	w.run()
 	w.sleep(backlogInterval)
 	require.Equal(t, []*Subscription{slow}, e.behind)
@@ -177,7 +177,7 @@ func TestTooLate(t *testing.T) {
 		})
 		log := track.NewLog(0, nil)
 		require.NoError(t, log.AddObject(track.Object{ID: 0, PayloadStart: 2, End: 100, Received: w.clock.Wall()}))
-		log.Append(content(0, 100))
+		log.Append(testBytes(0, 100))
 		w.stream(w.subscribe(), log)
 		w.run()
 		w.ack(10 * ms)

@@ -1,24 +1,43 @@
 package media
 
 import (
-	"sluice/claim"
-	"sluice/clock"
-	"sluice/congestion"
 	"time"
 
 	"github.com/quic-go/quic-go"
-)
 
-// Loss recovery (RFC 9002) over the ledger. Packet numbers are shared with quic-go: those that have no record are not looked at.
+	"sluice/claim"
+	"sluice/clock"
+	"sluice/congestion"
+)
 
 const (
 	packetThreshold    = 3  // RFC 9002 §6.1.1
-	maxPacketThreshold = 64 // reordering beyond this is taken for loss
+	maxPacketThreshold = 64 // reordering beyond this is considered loss
 	persistentPTOs     = 3  // kPersistentCongestionThreshold, RFC 9002 §7.6.1
 	maxPTOCount        = 6  // the backoff's exponent; quic-go closes idle connections
 	probePackets       = 2  // RFC 9002 §6.2.4
 	maxLostRecently    = 256
 )
+
+// recovery finds out which packets were lost (RFC 9002), of both senders. It reads the ledger, and tells the streams what has
+// arrived and what has not. Packet numbers are shared with quic-go: numbers without a record are not looked at.
+type recovery struct {
+	ledger   *ledger
+	control  *congestionControl
+	path     *path
+	streams  *streamSet
+	counters *Counters
+
+	maxAckDelay  time.Duration // of the peer
+	largestAcked uint64
+	lostRecently []lostPacket // these may have arrived after all
+	reordering   uint64       // packet threshold (RFC 9002 §6.1.1)
+	lossTime     clock.Time   // when the time threshold is reached next
+	lastSent     clock.Time
+	ptoCount     int
+	probes       int // packets that may be sent beyond the window
+	ping         bool
+}
 
 // lostPacket is remembered for a while, because it might not have been lost.
 type lostPacket struct {
@@ -26,130 +45,102 @@ type lostPacket struct {
 	sent   clock.Time
 }
 
-// receiveAck processes an ACK frame: the work is proportional to what it newly acknowledges.
-func (s *Sender) receiveAck(a *quic.AckInfo) (sample time.Duration, err error) {
-	now := s.loop.clock.At(a.Received)
-	next := s.state.NextPN.Load() & claim.NumberMask
+func newRecovery(s *Sender) recovery {
+	return recovery{
+		ledger: &s.ledger, control: &s.control, path: &s.path, streams: &s.streams, counters: &s.counters,
+		reordering: packetThreshold, lossTime: clock.Never,
+	}
+}
+
+// receive processes an ACK frame. The work is proportional to what the frame newly acknowledges. It returns a sample of the
+// RTT, if there is one, and what was found lost.
+func (r *recovery) receive(now clock.Time, a *quic.AckInfo) (time.Duration, congestion.LossEvent, error) {
+	next := r.ledger.next()
 	largest := min(uint64(a.Ranges[0].Largest), next-1)
-	ev := congestion.AckEvent{Now: now, InFlight: int(s.state.InFlight.Load())}
-	var newest claim.Entry
-	acked := 0
-	for _, r := range a.Ranges {
-		if uint64(r.Largest) < s.low {
+	ev := congestion.AckEvent{Now: now, InFlight: int(r.ledger.state.InFlight.Load())}
+	newest, acked, err := r.acknowledge(a.Ranges, next, &ev)
+	if err != nil {
+		return 0, congestion.LossEvent{}, err
+	}
+	r.findSpurious(now, a, largest)
+	r.largestAcked = max(r.largestAcked, largest)
+	var sample time.Duration
+	if acked {
+		if newest.Number == largest && !newest.Uncounted() {
+			sample = max(now.Sub(newest.Sent), 1)
+			r.control.rtt.Update(now, sample, min(a.Delay, r.maxAckDelay))
+		}
+		r.ptoCount = 0
+	}
+	r.control.acked(ev, newest.Number)
+	lost := r.detectLost(now, a.Ranges)
+	r.control.publish()
+	return sample, lost, nil
+}
+
+// acknowledge takes the packets in the ranges of an ACK frame out of flight. It returns the newest of them.
+func (r *recovery) acknowledge(ranges []quic.AckRange, next uint64, ev *congestion.AckEvent) (
+	newest claim.Entry, found bool, err error,
+) {
+	for _, a := range ranges {
+		if uint64(a.Largest) < r.ledger.low {
 			break
 		}
-		for n := min(uint64(r.Largest)+1, next); n > max(uint64(r.Smallest), s.low); n-- {
-			e, ok := s.ledger.Read(n - 1)
+		for n := min(uint64(a.Largest)+1, next); n > max(uint64(a.Smallest), r.ledger.low); n-- {
+			e, ok := r.ledger.records.Read(n - 1)
 			if !ok || !e.Live() {
 				continue
 			}
 			if e.Kind() == claim.KindSkipped {
-				return 0, &quic.TransportError{ErrorCode: quic.ProtocolViolation, ErrorMessage: "acknowledged a packet that was not sent"}
+				return newest, found, &quic.TransportError{
+					ErrorCode: quic.ProtocolViolation, ErrorMessage: "acknowledged a packet that was not sent",
+				}
 			}
-			if acked++; acked == 1 {
-				newest = e
+			if !found {
+				newest, found = e, true
 			}
-			s.ackPacket(e, &ev)
+			r.acknowledgePacket(e, ev)
 		}
 	}
-	s.findSpurious(now, a, largest)
-	s.largestAcked = max(s.largestAcked, largest)
-	if acked > 0 {
-		if newest.Number == largest && !newest.Uncounted() {
-			sample = max(now.Sub(newest.Sent), 1)
-			s.rtt.Update(now, sample, min(a.Delay, s.params.MaxAckDelay))
-		}
-		s.ptoCount = 0
-		ev.AppLimited = newest.Number >= s.limitedTo
-	}
-	if ev.Bytes > 0 {
-		ev.LatestRTT, ev.SRTT, ev.MinRTT = s.rtt.Latest, s.rtt.Smoothed, s.rtt.Min
-		s.control.Acked(ev)
-	}
-	s.detectLost(now, a.Ranges)
-	s.publishWindow()
-	if s.wantsService() {
-		s.shard.enqueue(s)
-	}
-	return sample, nil
+	return newest, found, nil
 }
 
-// ackPacket takes a packet out of flight and tells its stream.
-func (s *Sender) ackPacket(e claim.Entry, ev *congestion.AckEvent) {
-	s.ledger.Mark(e, claim.FlagAcked)
+func (r *recovery) acknowledgePacket(e claim.Entry, ev *congestion.AckEvent) {
+	r.ledger.records.Mark(e, claim.FlagAcked)
 	if !e.Uncounted() {
-		s.state.InFlight.Add(uint64(-e.Size()))
+		r.ledger.state.InFlight.Add(uint64(-e.Size()))
 		ev.Bytes += e.Size()
 		ev.Sent = max(ev.Sent, e.Sent)
 	}
-	if s.bigLost >= blackHole && e.Size() <= baseMTU && s.mtu > baseMTU {
-		s.setMTU(baseMTU)
-		s.count(MTUBlackHole)
+	if r.path.acked(e.Size()) {
+		r.counters.count(MTUBlackHole)
 	}
-	s.bigLost = 0
-	s.ackFrame(e)
+	r.streams.acked(e)
 }
 
-func (s *Sender) ackFrame(e claim.Entry) {
-	st := s.byNumber[e.Stream()]
-	switch {
-	case st == nil && e.Kind() == claim.KindStream:
-		if o := s.unadoptedStream(e.Stream()); o != nil {
-			o.acked.add(e.Offset, e.End(e.Offset))
-			o.lost.remove(e.Offset, e.End(e.Offset))
-			o.finAcked = o.finAcked || e.Has(claim.FlagFIN)
-			o.finLost = o.finLost && !o.finAcked
-		}
-	case st == nil:
-	case e.Kind() == claim.KindStream:
-		s.acknowledge(st, e.Offset, e.End(e.Offset), e.Has(claim.FlagFIN))
-	case e.Kind() == claim.KindReset && st.resetting:
-		s.forget(st)
-	}
-}
-
-// loseFrame schedules again what a packet carried, if that is still of use.
-func (s *Sender) loseFrame(e claim.Entry) {
-	st := s.byNumber[e.Stream()]
-	switch e.Kind() {
-	case claim.KindStream:
-		if st != nil {
-			s.lose(st, e.Offset, e.End(e.Offset), e.Has(claim.FlagFIN))
-		} else if o := s.unadoptedStream(e.Stream()); o != nil {
-			o.lost.addMissing(e.Offset, e.End(e.Offset), o.acked)
-			o.finLost = o.finLost || e.Has(claim.FlagFIN) && !o.finAcked
-		}
-	case claim.KindReset:
-		if st != nil && st.resetting {
-			s.resets = append(s.resets, st)
-		}
-	case claim.KindBlocked:
-		s.loseBlocked(byte(e.Offset), st)
-	}
-}
-
-// findSpurious looks for acknowledgments of packets that were considered lost (RFC 9002 §6.1.1 allows to become more patient then).
-func (s *Sender) findSpurious(now clock.Time, a *quic.AckInfo, largest uint64) {
-	kept := s.lostRecently[:0]
-	oldest := now.Add(-persistentPTOs * s.rtt.PTO(s.params.MaxAckDelay))
-	for _, p := range s.lostRecently {
+// findSpurious looks for acknowledgments of packets that were considered lost. From then on more reordering is expected
+// (RFC 9002 §6.1.1).
+func (r *recovery) findSpurious(now clock.Time, a *quic.AckInfo, largest uint64) {
+	kept := r.lostRecently[:0]
+	oldest := now.Add(-persistentPTOs * r.pto())
+	for _, p := range r.lostRecently {
 		if !covered(a.Ranges, p.number, p.number) {
 			if p.sent > oldest {
 				kept = append(kept, p)
 			}
 			continue
 		}
-		s.counters.SpuriousPackets++
-		s.control.Spurious(p.sent)
-		s.reordering = min(max(s.reordering, largest-p.number+1), maxPacketThreshold)
-		if e, ok := s.ledger.Read(p.number); ok {
-			s.ackFrame(e)
+		r.counters.SpuriousPackets++
+		r.control.controller.Spurious(p.sent)
+		r.reordering = min(max(r.reordering, largest-p.number+1), maxPacketThreshold)
+		if e, ok := r.ledger.records.Read(p.number); ok {
+			r.streams.acked(e)
 		}
 	}
-	s.lostRecently = kept
+	r.lostRecently = kept
 }
 
-// covered says if a range of an ACK frame, which has its highest first, contains a number in [from, to].
+// covered reports whether a range of an ACK frame, which has its highest first, contains a number in [from, to].
 func covered(ranges []quic.AckRange, from, to uint64) bool {
 	lo, hi := 0, len(ranges)
 	for lo < hi { // the first range that does not lie above to
@@ -163,37 +154,35 @@ func covered(ranges []quic.AckRange, from, to uint64) bool {
 }
 
 // detectLost finds lost packets (RFC 9002 §6.1). ranges are those of the ACK frame just received, if any.
-func (s *Sender) detectLost(now clock.Time, ranges []quic.AckRange) {
-	s.lossTime = clock.Never
-	delay := s.rtt.LossDelay()
-	ev := congestion.LossEvent{Now: now, InFlight: int(s.state.InFlight.Load())}
+func (r *recovery) detectLost(now clock.Time, ranges []quic.AckRange) congestion.LossEvent {
+	r.lossTime = clock.Never
+	delay := r.control.rtt.LossDelay()
+	ev := congestion.LossEvent{Now: now, InFlight: int(r.ledger.state.InFlight.Load())}
 	var run lossRun
-	next := s.state.NextPN.Load() & claim.NumberMask
-	for n := s.low; n < min(s.largestAcked, next); n++ {
-		e, ok := s.ledger.Read(n)
+	next, first := r.ledger.next(), r.control.rtt.First
+	for n := r.ledger.low; n < min(r.largestAcked, next); n++ {
+		e, ok := r.ledger.records.Read(n)
 		switch {
 		case !ok:
 		case !e.Live():
 			run.end()
-		case n+s.reordering <= s.largestAcked || e.Sent.Add(delay) <= now:
-			if e.Sent > s.rtt.First && s.rtt.First != 0 && !e.Uncounted() {
+		case n+r.reordering <= r.largestAcked || e.Sent.Add(delay) <= now:
+			if e.Sent > first && first != 0 && !e.Uncounted() {
 				run.add(e, ranges)
 			}
-			s.losePacket(e, &ev)
+			r.lose(e, &ev)
 		default:
-			s.lossTime = min(s.lossTime, e.Sent.Add(delay))
+			r.lossTime = min(r.lossTime, e.Sent.Add(delay))
 			run.end()
 		}
 	}
-	s.advance(next)
-	if ev.Packets == 0 {
-		return
+	r.ledger.advance(next)
+	if ev.Packets > 0 {
+		ev.Persistent = run.longest > persistentPTOs*r.pto()
+		r.control.controller.Lost(ev)
+		r.control.publish()
 	}
-	ev.Persistent = run.longest > persistentPTOs*s.rtt.PTO(s.params.MaxAckDelay)
-	s.control.Lost(ev)
-	s.publishWindow()
-	c, events := s.congestion(), s.cfg.Events
-	s.after = append(s.after, func() { events.CongestionEvent(s, c, ev.Persistent) })
+	return ev
 }
 
 // lossRun finds the longest time between two lost packets with none acknowledged between them (RFC 9002 §7.6.2).
@@ -212,107 +201,87 @@ func (r *lossRun) add(e claim.Entry, ranges []quic.AckRange) {
 
 func (r *lossRun) end() { r.first = claim.Entry{} }
 
-// losePacket takes a packet out of flight and schedules what it carried.
-func (s *Sender) losePacket(e claim.Entry, ev *congestion.LossEvent) {
-	s.ledger.Mark(e, claim.FlagLost)
+// lose takes a packet out of flight, and tells the streams.
+func (r *recovery) lose(e claim.Entry, ev *congestion.LossEvent) {
+	r.ledger.records.Mark(e, claim.FlagLost)
 	if e.Kind() == claim.KindSkipped {
 		return
 	}
-	s.counters.LostPackets++
-	s.counters.LostBytes += uint64(e.Size())
+	r.counters.LostPackets++
+	r.counters.LostBytes += uint64(e.Size())
 	if !e.Uncounted() {
-		s.state.InFlight.Add(uint64(-e.Size()))
+		r.ledger.state.InFlight.Add(uint64(-e.Size()))
 		ev.Packets++
 		ev.Bytes += e.Size()
 		ev.Sent = max(ev.Sent, e.Sent)
 	}
-	s.remember(lostPacket{e.Number, e.Sent})
-	if s.bigLost++; e.Size() <= baseMTU {
-		s.bigLost = 0
-	}
-	s.loseFrame(e)
+	r.remember(lostPacket{e.Number, e.Sent})
+	r.path.lost(e.Size())
+	r.streams.lost(e)
 }
 
-func (s *Sender) remember(p lostPacket) {
-	if len(s.lostRecently) == maxLostRecently {
-		s.lostRecently = s.lostRecently[:copy(s.lostRecently, s.lostRecently[1:])]
+func (r *recovery) remember(p lostPacket) {
+	if len(r.lostRecently) == maxLostRecently {
+		r.lostRecently = r.lostRecently[:copy(r.lostRecently, r.lostRecently[1:])]
 	}
-	s.lostRecently = append(s.lostRecently, p)
+	r.lostRecently = append(r.lostRecently, p)
 }
 
-// blackHole is how many packets larger than baseMTU are lost in a row, with none of that size acknowledged and none of less lost, before
-// the path is taken not to carry them any more (RFC 8899 §4.3). It recovers when quic-go reports a path anew.
-const blackHole = 12
+// pto returns the probe timeout without backoff.
+func (r *recovery) pto() time.Duration { return r.control.rtt.PTO(r.maxAckDelay) }
 
-// advance moves low up to the first packet that is outstanding or whose record may still come.
-func (s *Sender) advance(next uint64) {
-	s.settled = max(s.settled, min(s.state.Settled(), next))
-	low := s.low
-	for low < s.settled {
-		if e, ok := s.ledger.Read(low); ok && e.Live() {
-			break
-		}
-		low++
-	}
-	if low != s.low {
-		s.low = low
-		s.state.LedgerLow.Store(low)
-	}
-}
-
-// outstanding says if packets are neither acknowledged nor lost.
-func (s *Sender) outstanding() bool { return s.low < s.settled || int64(s.state.InFlight.Load()) > 0 }
-
-// lossDeadline is when the loss detection timer is to go off (RFC 9002 §6.2.1).
-func (s *Sender) lossDeadline() clock.Time {
+// deadline returns when the loss detection timer expires (RFC 9002 §6.2.1).
+func (r *recovery) deadline() clock.Time {
 	switch {
-	case s.lossTime != clock.Never:
-		return s.lossTime
-	case s.outstanding():
-		return s.lastSent.Add(s.rtt.PTO(s.params.MaxAckDelay) << min(s.ptoCount, maxPTOCount))
+	case len(r.ledger.records) == 0:
+	case r.lossTime != clock.Never:
+		return r.lossTime
+	case r.ledger.outstanding():
+		return r.lastSent.Add(r.pto() << min(r.ptoCount, maxPTOCount))
 	}
 	return clock.Never
 }
 
-// expireLoss does what the loss detection timer does (RFC 9002 §A.9).
-func (s *Sender) expireLoss(now clock.Time) {
-	next := s.state.NextPN.Load() & claim.NumberMask
-	s.advance(next)
-	if s.lossTime <= now {
-		s.detectLost(now, nil)
-		return
+// expire does what is due when the loss detection timer expires (RFC 9002 §A.9).
+func (r *recovery) expire(now clock.Time) (lost congestion.LossEvent) {
+	next := r.ledger.next()
+	r.ledger.advance(next)
+	if r.lossTime <= now {
+		return r.detectLost(now, nil)
 	}
-	if !s.outstanding() {
-		return
+	if !r.ledger.outstanding() {
+		return lost
 	}
-	if s.lastSent = max(s.lastSent, s.newestSent(next)); now < s.lossDeadline() {
-		return
+	if r.lastSent = max(r.lastSent, r.ledger.newestSent(next)); now < r.deadline() {
+		return lost
 	}
-	s.ptoCount++
-	s.counters.PTOs++
-	s.probes = probePackets
-	s.probe(next)
+	r.ptoCount++
+	r.counters.PTOs++
+	r.probes = probePackets
+	r.probe(next)
+	return lost
 }
 
-// newestSent returns when the last packet was sent, which may have been another sender's.
-func (s *Sender) newestSent(next uint64) clock.Time {
-	for n := next; n > s.low; n-- {
-		if e, ok := s.ledger.Read(n - 1); ok && e.Kind() != claim.KindSkipped {
-			return e.Sent
-		}
-	}
-	return 0
-}
-
-// probe schedules the content of the oldest outstanding packets once more, which mends the loss of the last packets of a burst at
-// once. They stay in flight. Without any such content a PING asks for an acknowledgment (RFC 9002 §6.2.4).
-func (s *Sender) probe(next uint64) {
+// probe schedules the content of the oldest outstanding packets once more, which repairs the loss of the end of a burst at
+// once. They stay in flight. Without such content, a PING asks for an acknowledgment (RFC 9002 §6.2.4).
+func (r *recovery) probe(next uint64) {
 	found := 0
-	for n := s.low; n < next && found < probePackets; n++ {
-		if e, ok := s.ledger.Read(n); ok && e.Live() && e.Kind() != claim.KindSkipped {
-			s.loseFrame(e)
+	for n := r.ledger.low; n < next && found < probePackets; n++ {
+		if e, ok := r.ledger.records.Read(n); ok && e.Live() && e.Kind() != claim.KindSkipped {
+			r.streams.lost(e)
 			found++
 		}
 	}
-	s.ping = true
+	r.ping = true
+}
+
+// sent notes a packet of the media sender.
+func (r *recovery) sent(now clock.Time) {
+	r.lastSent = now
+	r.probes, r.ping = max(r.probes-1, 0), false
+}
+
+// reset forgets what was measured on another path.
+func (r *recovery) reset() {
+	r.ptoCount, r.reordering, r.lostRecently = 0, packetThreshold, nil
 }

@@ -20,13 +20,13 @@ func burstOf(t *testing.T, n int, configure ...func(*worldConfig)) (*world, *fix
 	t.Helper()
 	f := &fixedController{window: 1 << 20}
 	w := newWorld(t, append(configure, withController(f))...)
-	w.s.skipAt = 1 << 50
+	w.s.ledger.skipAt = 1 << 50
 	log := newTestLog(0, 10)
 	w.stream(w.subscribe(), log)
 	w.run()
-	w.s.skipAt = 1 << 50
+	w.s.ledger.skipAt = 1 << 50
 	w.ack(100 * ms)
-	log.Append(content(10, n*1200))
+	log.Append(testBytes(10, n*1200))
 	var numbers []int64
 	for _, p := range w.run() {
 		numbers = append(numbers, p.number)
@@ -101,7 +101,7 @@ func TestProbeTimeout(t *testing.T) {
 	require.Equal(t, uint64(4), w.s.Stats().PTOs)
 
 	w.ackNumbers(n[0])
-	require.Zero(t, w.s.ptoCount, "an acknowledgment ends the backoff")
+	require.Zero(t, w.s.recovery.ptoCount, "an acknowledgment ends the backoff")
 }
 
 // An acknowledgment ends the backoff: what is still outstanding is probed soon, not when the long alarm goes off.
@@ -130,7 +130,7 @@ func TestLostPacketsAreForgotten(t *testing.T) {
 	w, _, n := burstOf(t, 10)
 	w.clock.advance(100 * ms)
 	w.ackNumbers(n[9])
-	require.NotEmpty(t, w.s.lostRecently)
+	require.NotEmpty(t, w.s.recovery.lostRecently)
 	for range 10 {
 		w.run()
 		w.ack(100 * ms)
@@ -141,14 +141,14 @@ func TestLostPacketsAreForgotten(t *testing.T) {
 	w.clock.advance(time.Minute)
 	sent := w.run()
 	w.ackNumbers(sent[0].number)
-	require.Empty(t, w.s.lostRecently)
+	require.Empty(t, w.s.recovery.lostRecently)
 }
 
 // Probes may be sent beyond the congestion window (RFC 9002 §7.5).
 func TestProbesIgnoreWindow(t *testing.T) {
 	w, f, _ := burstOf(t, 5)
 	f.window = 0
-	w.s.publishWindow()
+	w.s.control.publish()
 	for w.s.Stats().PTOs == 0 {
 		w.sleep(time.Hour)
 	}
@@ -191,7 +191,7 @@ func TestSpuriousLoss(t *testing.T) {
 	require.Len(t, f.spurious, 3)
 	require.Equal(t, uint64(3), w.s.Stats().SpuriousPackets)
 	require.Empty(t, w.run(), "what has arrived is not sent again")
-	require.Equal(t, uint64(6), w.s.reordering, "more reordering is expected from here on")
+	require.Equal(t, uint64(6), w.s.recovery.reordering, "more reordering is expected from here on")
 	w.ackNumbers(n[0], n[1], n[2], n[3], n[4], n[5])
 	require.Len(t, f.spurious, 3, "once each")
 }
@@ -236,7 +236,7 @@ func TestPersistentCongestion(t *testing.T) {
 			log := newTestLog(0, 10)
 			w.stream(w.subscribe(), log)
 			send := func() int64 {
-				log.Append(content(log.End(), 10))
+				log.Append(testBytes(log.End(), 10))
 				sent := w.run()
 				return sent[len(sent)-1].number
 			}
@@ -293,20 +293,20 @@ func TestCovered(t *testing.T) {
 // A peer that acknowledges what was never sent is found out (RFC 9000 §21.4).
 func TestOptimisticAck(t *testing.T) {
 	w := newWorld(t)
-	w.s.begin(w.clock.t) // makes the ledger
+	w.s.ledger.begin(w.clock.t) // makes the ledger
 	w.s.state.Abort()
 	log := newTestLog(0, 10)
 	w.stream(w.subscribe(), log)
 	sent := w.run()[0].number
-	w.s.skipAt = uint64(sent) + 1
-	log.Append(content(10, 10))
+	w.s.ledger.skipAt = uint64(sent) + 1
+	log.Append(testBytes(10, 10))
 	next := w.run()[0].number
 	require.Equal(t, sent+2, next)
 	_, err := w.ackRanges(quic.AckRange{Smallest: next, Largest: next}, quic.AckRange{Smallest: sent, Largest: sent})
 	require.NoError(t, err)
 
-	w.s.skipAt = uint64(next) + 1
-	log.Append(content(20, 10))
+	w.s.ledger.skipAt = uint64(next) + 1
+	log.Append(testBytes(20, 10))
 	last := w.run()[0].number
 	_, err = w.ackRanges(quic.AckRange{Smallest: sent, Largest: last})
 	var te *quic.TransportError
@@ -320,8 +320,8 @@ func TestSkippedNumbers(t *testing.T) {
 	log := newTestLog(0, 10)
 	w.stream(w.subscribe(), log)
 	for range 20 {
-		w.s.skipAt = w.s.state.NextPN.Load() & claim.NumberMask
-		log.Append(content(log.End(), 10))
+		w.s.ledger.skipAt = w.s.state.NextPN.Load() & claim.NumberMask
+		log.Append(testBytes(log.End(), 10))
 		w.run()
 		w.ack(50 * ms)
 	}
@@ -360,7 +360,7 @@ func TestPathChange(t *testing.T) {
 
 func TestConnectionIDChange(t *testing.T) {
 	w, f, _ := burstOf(t, 2)
-	old := w.s.route
+	old := w.s.path.route
 	w.reach(old.Remote().String(), 1400)
 	log := newTestLog(0, 5000)
 	w.stream(w.subscribe(), log)
@@ -413,10 +413,10 @@ func TestAckCost(t *testing.T) {
 	log := newTestLog(0, 10)
 	w.stream(w.subscribe(), log)
 	for range 200 {
-		log.Append(content(log.End(), 1000))
+		log.Append(testBytes(log.End(), 1000))
 		w.run()
 		w.ack(ms)
-		require.GreaterOrEqual(t, w.s.low+maxPacketThreshold, w.s.state.NextPN.Load()&claim.NumberMask)
+		require.GreaterOrEqual(t, w.s.ledger.low+maxPacketThreshold, w.s.state.NextPN.Load()&claim.NumberMask)
 	}
 	require.Equal(t, firstLedger, w.s.Stats().Ledger)
 }
@@ -429,7 +429,7 @@ func TestAppLimited(t *testing.T) {
 	w.run()
 	w.ack(100 * ms)
 	require.True(t, f.acked[0].AppLimited)
-	log.Append(content(10, 10*testMTU))
+	log.Append(testBytes(10, 10*testMTU))
 	w.run()
 	w.ack(100 * ms)
 	require.False(t, f.acked[1].AppLimited)
@@ -437,7 +437,7 @@ func TestAppLimited(t *testing.T) {
 		w.run()
 		w.ack(100 * ms)
 	}
-	log.Append(content(log.End(), 10))
+	log.Append(testBytes(log.End(), 10))
 	w.run()
 	w.ack(100 * ms)
 	require.True(t, f.acked[len(f.acked)-1].AppLimited)

@@ -17,7 +17,7 @@ func TestRTTSamples(t *testing.T) {
 	first := w.run()[0].number
 	w.s.NextPacketNumber()
 	w.clock.advance(20 * time.Millisecond)
-	log.Append(content(10, 10))
+	log.Append(testBytes(10, 10))
 	second := w.run()[0].number
 
 	w.clock.advance(30 * time.Millisecond)
@@ -30,7 +30,7 @@ func TestRTTSamples(t *testing.T) {
 	rtt, _ = w.ackRanges(quic.AckRange{Smallest: first, Largest: second})
 	require.Zero(t, rtt, "nothing new")
 
-	log.Append(content(20, 10))
+	log.Append(testBytes(20, 10))
 	third := w.run()[0].number
 	foreign := w.s.NextPacketNumber()
 	w.clock.advance(50 * time.Millisecond)
@@ -46,7 +46,7 @@ func TestAckDelay(t *testing.T) {
 	w.stream(w.subscribe(), log)
 	for i, delay := range []time.Duration{0, 20 * time.Millisecond, time.Second} {
 		if i > 0 {
-			log.Append(content(log.End(), 10))
+			log.Append(testBytes(log.End(), 10))
 		}
 		p := w.run()[0]
 		w.clock.advance(100*time.Millisecond + min(delay, 25*time.Millisecond))

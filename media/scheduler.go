@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// unit is what can be scheduled: the next bytes of a stream, or a datagram.
+// unit is what can be scheduled: the next bytes of a stream, or a datagram. It is guarded by the sender's lock.
 type unit struct {
 	sub      *Subscription
 	priority uint8  // Publisher Priority
@@ -20,7 +20,7 @@ type unit struct {
 
 func (u *unit) level() Level { return levelOf(u.sub.priority, u.priority) }
 
-// before says if u goes before v of the same subscription and level (draft §7.2, third and fourth rule).
+// before reports whether u goes before v of the same subscription and level (draft §7.2, third and fourth rule).
 func (u *unit) before(v *unit) bool {
 	if u.group != v.group {
 		return u.group < v.group != u.sub.descending
@@ -28,8 +28,8 @@ func (u *unit) before(v *unit) bool {
 	return u.minor < v.minor
 }
 
-// scheduler orders units as the draft says (§7.2): by Subscriber Priority and Publisher Priority (a tier), within a tier in turns between
-// subscriptions (a lane), within a lane by group in Group Order and then by Subgroup ID or Object ID.
+// scheduler orders units as the draft says (§7.2): by Subscriber Priority and Publisher Priority (a tier), within a tier in
+// turns between subscriptions (a lane), within a lane by group in Group Order and then by Subgroup ID or Object ID.
 type scheduler struct {
 	tiers []*tier // ascending levels; none is empty
 	spare *tier
@@ -100,7 +100,7 @@ func (s *scheduler) remove(u *unit) {
 	}
 }
 
-// beyond returns the datagrams above a level; all above -1.
+// beyond returns the datagrams above a level: all of them for -1.
 func (s *scheduler) beyond(level int) []*queued {
 	var all []*queued
 	for _, t := range s.tiers {
@@ -115,9 +115,11 @@ func (s *scheduler) beyond(level int) []*queued {
 	return all
 }
 
-// insert adds a lane that is no longer empty. It goes before the lane whose turn it is, so after all others.
+// insert adds a lane that is no longer empty. It goes before the lane whose turn it is, which is after all others.
 func (s *scheduler) insert(l *lane) {
-	i, found := slices.BinarySearchFunc(s.tiers, l.level, func(t *tier, level Level) int { return cmp.Compare(t.level, level) })
+	i, found := slices.BinarySearchFunc(s.tiers, l.level, func(t *tier, level Level) int {
+		return cmp.Compare(t.level, level)
+	})
 	if !found {
 		t := s.spare
 		s.spare = nil

@@ -191,7 +191,7 @@ func TestSendingOrder(t *testing.T) {
 				var a, b, c int64
 				fmt.Sscanf(key, "%s %d.%d.%d", &name, &a, &b, &c)
 				priority := map[string]int64{"high": 1, "mid": 100, "low": 200}[name]
-				if slices.Equal(p.data, content(priority<<24|a<<16|b<<8|c, 1000)) {
+				if slices.Equal(p.data, testBytes(priority<<24|a<<16|b<<8|c, 1000)) {
 					got = append(got, key)
 				}
 			}
@@ -221,7 +221,7 @@ func TestSetPriority(t *testing.T) {
 	first := w.run()
 	require.Len(t, first, 2)
 	require.Equal(t, first[0].id, first[1].id)
-	require.Equal(t, levelOf(7, 128), Level(w.s.byNumber[uint32(first[0].id/4)].state.Level.Load()))
+	require.Equal(t, levelOf(7, 128), Level(w.s.streams.byNumber[uint32(first[0].id/4)].state.Level.Load()))
 	for range 40 {
 		w.ack(10 * ms)
 		w.run()

@@ -3,36 +3,33 @@ package media
 import (
 	"cmp"
 	"errors"
-	"math/rand/v2"
-	"sluice/claim"
-	"sluice/clock"
-	"sluice/congestion"
-	"sluice/internal/packet"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
+
+	"sluice/claim"
+	"sluice/congestion"
 )
 
-// ErrClosed says that the subscription, its connection or the loop has ended.
+// ErrClosed reports that the subscription, its connection or the loop has ended.
 var ErrClosed = errors.New("media sender is closed")
 
 // SenderConfig is the configuration of a [Sender]. The zero value is the default.
 type SenderConfig struct {
-	// NewController makes the congestion controller, for packets of at most mtu bytes. Default: [NewCubic].
+	// NewController makes the congestion controller, for packets of at most mtu bytes. Default: [congestion.NewCubic].
 	NewController func(mtu int) congestion.Controller
-	// DropPolicy says what is not sent under congestion. It must not be shared. Default: everything is sent.
+	// DropPolicy decides what is not sent under congestion. It must not be shared. Default: everything is sent.
 	DropPolicy DropPolicy
-	// Events is told what happens. Default: nobody.
+	// Events is told what happens. Default: NoEvents.
 	Events Events
-	// MaxBehindBytes and MaxBehind are how many bytes, and how long, a subscription may lag before [Events.TooFarBehind]. Defaults:
-	// 32 MiB and 30 s. Negative: no limit.
+	// MaxBehindBytes and MaxBehind are how many bytes, and how long, a subscription may lag before Events.TooFarBehind is
+	// called. Defaults: 32 MiB and 30 s. Negative: no limit.
 	MaxBehindBytes int64
 	MaxBehind      time.Duration
 	// MaxUDPPayloadSize caps the max_udp_payload_size that is advertised to the peer, in bytes. Default: no cap.
 	MaxUDPPayloadSize int
-	// Client says that this end of the connection is the QUIC client. It must not use 0-RTT.
+	// Client is set if this end of the connection is the QUIC client. It must not use 0-RTT.
 	Client bool
 }
 
@@ -53,86 +50,54 @@ func (c SenderConfig) withDefaults() SenderConfig {
 	return c
 }
 
-// Sender sends all subscription data of one connection, which it shares with quic-go through the [quic.Hooks] that it implements. It
-// needs little memory until something is sent.
+// Sender sends all subscription data of one connection, which it shares with quic-go through the [quic.Hooks] that it
+// implements. It needs little memory until something is sent. Its methods may be called on any goroutine.
+//
+// A Sender is made of parts, each with its own file, that all share the lock mu: the methods of a part need it unless they
+// say otherwise. The Sender's own methods take it, and dispatch.
 type Sender struct {
-	loop   *Loop
-	shard  *shard
-	cfg    SenderConfig
-	state  *claim.ConnState                // guarded by mu, as a pointer
-	common atomic.Pointer[claim.ConnState] // the same, for those who do not hold mu
+	allocator // no lock
+	loop      *Loop
+	shard     *shard
+	cfg       SenderConfig
+	task      task // the shard's
 
-	dataWanted atomic.Bool // new data waits for connection flow control credit
-	keyDue     atomic.Bool
+	mu sync.Mutex
 
-	// Guarded by shard.mu, and known to the shard's goroutine only.
-	queued     bool
-	alarm      clock.Time
-	alarmIndex int
-
-	mu       sync.Mutex
+	// Guarded by mu.
+	state    *claim.ConnState // shared with quic-go and the forwarder; parts have the same pointer
+	params   quic.PeerParameters
 	after    []func() // to be called by unlockAndTell
 	closed   bool
-	suite    uint16 // of TLS
-	seal     packet.Sealer
-	keyFirst uint64 // lowest packet number of the current key generation
-	keyLimit uint64 // packets that it may protect
-	route    *route // nil: packets may not be sent yet
-	mtu      int    // largest packet on the path, in bytes
-	params   quic.PeerParameters
-
-	streams          []*Stream          // in no order
-	byNumber         map[uint32]*Stream // those that were opened
-	ready            scheduler
-	parked           [parkedID + 1][]*Stream
-	parkedStreams    int
-	resets           []*Stream // whose RESET_STREAM is to be sent
-	blocked          []blockedFrame
-	dataBlockedAt    int64 // limit that DATA_BLOCKED was sent for; -1: none
-	streamsBlockedAt int64 // limit that STREAMS_BLOCKED was sent for; -1: none
-
-	forwarder claim.ForwarderConn // nil: nobody else sends
-	nobody    *Subscription       // of streams that were abandoned
-	connIDs   []quic.ConnectionID // of ours, until there is the forwarder
-	known     spans               // numbers of streams that were opened here or adopted
-	unadopted map[uint32]*unadopted
-	forgotten uint32 // streams with lower numbers may have been orphans that could not be kept
-
-	ledger       claim.Ledger
-	low          uint64 // numbers below it are neither outstanding nor to come
-	settled      uint64 // records of numbers below it are written
-	largestAcked uint64
-	skipAt       uint64
-	lostRecently []lostPacket
-	reordering   uint64     // packet threshold (RFC 9002 §6.1.1)
-	lossTime     clock.Time // when the time threshold is reached next; never: not at all
-	lastSent     clock.Time
-	ptoCount     int
-	probes       int // packets that may be sent beyond the window
-	ping         bool
-	bigLost      int // packets larger than baseMTU lost since one was acknowledged
-
-	rtt              congestion.RTT
-	control          congestion.Controller
-	pacer            congestion.Pacer
-	limitedTo        uint64 // packets before it were sent while window or pacing held data back
-	subgroupDeadline clock.Time
-	deadline         clock.Time // of the alarm
-
-	threshold Level
-	look      clock.Time // at data that waits; never: nothing waits
-	levels    []Backlog
-
 	counters Counters
+
+	// Parts, from those that know no other to those that use many.
+	ledger   ledger            // packet numbers and records
+	keys     keys              // packet protection
+	path     path              // where packets go and how large they are
+	control  congestionControl // window and pacing
+	credit   credit            // flow control
+	ready    scheduler         // what has something to send
+	streams  streamSet
+	recovery recovery // what was lost
+	out      packets  // builds packets
+	observer observer // looks at what waits
+	link     forwarderLink
+	turn     turn // what is sent next
 }
 
 func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
-	s := &Sender{
-		loop: l, shard: sh, cfg: cfg.withDefaults(), state: l.newConnState(), alarmIndex: -1,
-		dataBlockedAt: -1, streamsBlockedAt: -1, reordering: packetThreshold,
-		lossTime: clock.Never, subgroupDeadline: clock.Never, deadline: clock.Never, look: clock.Never, threshold: LowestPriority,
-	}
-	s.common.Store(s.state)
+	s := &Sender{loop: l, shard: sh, cfg: cfg.withDefaults(), task: task{index: -1}}
+	s.ledger = ledger{memory: l.memory}
+	s.path = path{ledger: &s.ledger}
+	s.credit = credit{counters: &s.counters, dataBlockedAt: -1, streamsBlockedAt: -1}
+	s.streams = newStreamSet(s)
+	s.recovery = newRecovery(s)
+	s.out = packets{&s.ledger, &s.keys, &s.path, &s.recovery, &s.control, &s.counters}
+	s.observer = newObserver(s)
+	s.link = forwarderLink{sender: s}
+	s.turn = newTurn(s)
+	s.useState(l.newConnState())
 	s.state.NextUni.Store(3) // RFC 9000 §2.1
 	if cfg.Client {
 		s.state.NextUni.Store(2)
@@ -141,8 +106,58 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	return s
 }
 
-// unlock unlocks mu. If anybody is to be told of something, the shard's goroutine does that: the caller, or somebody who waits for the
-// caller, may hold locks that they need.
+// useState makes all parts use a shared state.
+func (s *Sender) useState(state *claim.ConnState) {
+	s.state, s.ledger.state, s.control.state, s.credit.state = state, state, state, state
+	s.allocator.state.Store(state)
+}
+
+// NewSubscription adds a subscription. Its Close releases it.
+func (s *Sender) NewSubscription(cfg SubscriptionConfig) *Subscription {
+	return newSubscription(s, cfg)
+}
+
+// Forwarder returns the connection as the forwarder knows it, or nil if the forwarder takes no part.
+func (s *Sender) Forwarder() claim.ForwarderConn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link.conn
+}
+
+// SetSession tells the forwarder about the session. Until it is called, only the media sender sends.
+func (s *Sender) SetSession(c claim.Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link.setSession(c)
+}
+
+// Stats returns the state of the path and the counters.
+func (s *Sender) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{
+		s.control.path(), s.countersLocked(), s.keys.suite, s.observer.threshold, len(s.streams.all), len(s.ledger.records),
+	}
+}
+
+// Congestion returns what is known about the path.
+func (s *Sender) Congestion() congestion.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.control.path()
+}
+
+// countersLocked returns the counters with those that the forwarder shares.
+func (s *Sender) countersLocked() Counters {
+	c := s.counters
+	own := c.Packets
+	c.Packets, c.Bytes = s.state.Packets.Load(), s.state.Bytes.Load()
+	c.ForwarderPackets = c.Packets - own
+	return c
+}
+
+// unlock unlocks mu. Callbacks are left to the shard's goroutine, because the caller, or a goroutine that waits for the
+// caller, may hold locks that the callbacks take.
 func (s *Sender) unlock() {
 	tell := len(s.after) > 0
 	s.mu.Unlock()
@@ -156,7 +171,7 @@ func (s *Sender) tell() {
 	s.unlockAndTell()
 }
 
-// unlockAndTell unlocks mu and calls back whoever is to be told.
+// unlockAndTell unlocks mu and makes the callbacks.
 func (s *Sender) unlockAndTell() {
 	after := s.after
 	s.after = nil
@@ -166,83 +181,33 @@ func (s *Sender) unlockAndTell() {
 	}
 }
 
-// begin takes a packet number, after having enlarged the ledger if necessary. Now and then it skips one: a peer that acknowledges what
-// it cannot have received would gain an unfair share of the path (RFC 9000 §21.4).
-func (s *Sender) begin(now clock.Time) (number, generation uint64, ok bool) {
-	for {
-		number, generation, ok = s.state.Begin(s.ledger)
-		switch {
-		case !ok && !s.growLedger():
-			return 0, 0, false
-		case !ok:
-		case number < s.skipAt:
-			return number, generation, true
-		default:
-			s.state.Commit(s.ledger, number, now, 0, claim.NewInfo(0, 0, 0, claim.KindSkipped))
-			s.skipAt = number + skipInterval()
-		}
+// reportLossLocked plans the event for lost packets, if there are any.
+func (s *Sender) reportLossLocked(e congestion.LossEvent) {
+	if e.Packets == 0 {
+		return
 	}
+	c, events := s.control.path(), s.cfg.Events
+	s.after = append(s.after, func() { events.CongestionEvent(s, c, e.Persistent) })
 }
 
-func skipInterval() uint64 { return 500 + rand.Uint64N(5000) }
-
-const (
-	firstLedger = 128     // records: 4 KiB, enough for 1 Mbit/s on most paths
-	idleLedger  = 1024    // records that a silent sender keeps
-	maxLedger   = 1 << 15 // records
-)
-
-// makeRoom makes sure that there is room in the ledger. quic-go's numbers need none, but they move the window of numbers that it covers.
-func (s *Sender) makeRoom() bool {
-	if len(s.ledger) == 0 {
-		return s.growLedger()
+// closeLocked ends all streams, and forgets the keys.
+func (s *Sender) closeLocked() {
+	if s.closed {
+		return
 	}
-	if s.state.Room(s.ledger) {
-		return true
+	s.closed = true
+	s.path.route = nil
+	s.state.MTU.Store(0)
+	s.streams.close()
+	s.keys.sealer.Erase()
+	s.credit.close()
+	s.ledger.records = nil
+	for _, q := range s.ready.beyond(-1) {
+		q.drop(DatagramClosed)
 	}
-	s.advance(s.state.NextPN.Load() & claim.NumberMask)
-	return s.state.Room(s.ledger) || s.growLedger()
-}
-
-// growLedger doubles the ledger.
-func (s *Sender) growLedger() bool {
-	n := max(2*len(s.ledger), firstLedger)
-	if n > maxLedger {
-		return false
+	s.loop.retire(s.countersLocked())
+	if s.link.conn == nil {
+		s.loop.memory.FreeConn(s.state)
 	}
-	ring := s.loop.memory.Ledger(s.state, n)
-	if ring == nil {
-		return false
-	}
-	next := s.state.NextPN.Load() & claim.NumberMask
-	if s.ledger == nil {
-		s.low, s.settled = next, next
-		s.state.LedgerLow.Store(next)
-		s.skipAt = next + skipInterval()
-	}
-	s.ledger = s.ledger.Grown(ring, s.low, next)
-	s.setMTU(s.mtu)
-	return true
-}
-
-// shrinkLedger gives a large ledger back when nothing is outstanding and no alarm is set: bursts are rare, subscribers many.
-func (s *Sender) shrinkLedger() {
-	if s.deadline == clock.Never && len(s.ledger) > idleLedger && s.loop.memory == (claim.Heap{}) {
-		s.ledger = nil
-	}
-}
-
-// canSend says if packets may be sent at all.
-func (s *Sender) canSend() Reason {
-	switch {
-	case s.route == nil:
-		return BlockedPath
-	case !s.seal.Ready():
-		return BlockedKey
-	case s.state.NextPN.Load()&claim.NumberMask-s.keyFirst >= s.keyLimit:
-		return BlockedKey
-	case !s.makeRoom():
-		return BlockedLedger
-	}
-	return none
+	s.link.disconnect()
 }

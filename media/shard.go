@@ -36,12 +36,12 @@ func newShard(l *Loop, sock udp.Socket) *shard {
 	}
 }
 
-// enqueue has a sender served soon, unless the shard is closed. It never blocks.
+// enqueue makes the goroutine serve a sender soon. It does not block. It reports false if the shard is closed.
 func (sh *shard) enqueue(s *Sender) bool {
 	sh.mu.Lock()
-	closed, first := sh.closed, !s.queued
+	closed, first := sh.closed, !s.task.queued
 	if !closed && first {
-		s.queued = true
+		s.task.queued = true
 		sh.runnable = append(sh.runnable, s)
 	}
 	sh.mu.Unlock()
@@ -58,7 +58,7 @@ func (sh *shard) notify() {
 	}
 }
 
-// register makes s one of the senders that close with the shard, unless that has happened.
+// register makes s one of the senders that close with the shard. It reports false if the shard is closed.
 func (sh *shard) register(s *Sender) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -78,7 +78,7 @@ func (sh *shard) unregister(s *Sender) {
 	sh.mu.Lock()
 	delete(sh.senders, s)
 	sh.mu.Unlock()
-	sh.enqueue(s) // so that its alarm goes
+	sh.enqueue(s) // so that its alarm is removed
 }
 
 // close ends the senders' streams and stops the goroutine.
@@ -90,7 +90,7 @@ func (sh *shard) close() {
 	sh.mu.Unlock()
 	for s := range senders {
 		s.mu.Lock()
-		s.close()
+		s.closeLocked()
 		s.unlockAndTell()
 	}
 	sh.notify()
@@ -119,7 +119,7 @@ func (sh *shard) run() {
 	}
 }
 
-// take takes over what is to be served. The slices are exchanged with the queues, so that neither allocates for long.
+// take takes what is to be served. The slices are exchanged with the queues, so that neither allocates for long.
 func (sh *shard) take(feeds []*feed, senders []*Sender) ([]*feed, []*Sender, bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -132,7 +132,7 @@ func (sh *shard) take(feeds []*feed, senders []*Sender) ([]*feed, []*Sender, boo
 	sh.grown, feeds = feeds, sh.grown
 	sh.runnable, senders = senders, sh.runnable
 	for _, s := range senders {
-		s.queued = false
+		s.task.queued = false
 	}
 	return feeds, senders, true
 }
@@ -143,7 +143,8 @@ func (sh *shard) idle() bool {
 	return len(sh.grown) == 0 && len(sh.runnable) == 0 && !sh.closed
 }
 
-// serve serves the followers of logs that have grown, senders that were woken, and those whose alarm is due. All together make batches.
+// serve serves the followers of logs that have grown, senders that were woken, and senders whose alarm is due. Their packets
+// share batches.
 func (sh *shard) serve(feeds []*feed, senders []*Sender) {
 	now := sh.loop.clock.Now()
 	for _, f := range feeds {
@@ -162,7 +163,7 @@ func (sh *shard) serve(feeds []*feed, senders []*Sender) {
 	clear(senders)
 }
 
-// after notes what a served sender wants.
+// after plans what a served sender wants.
 func (sh *shard) after(s *Sender, more bool, alarm clock.Time) {
 	if more {
 		sh.enqueue(s)

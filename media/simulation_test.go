@@ -285,7 +285,7 @@ func simulateStreams(t *testing.T, cfg simConfig) {
 	for i := range 12 {
 		start := int64(m.rng.IntN(100))
 		n := m.rng.IntN(size)
-		want := append([]byte("prefix"), content(start, n)...)
+		want := append([]byte("prefix"), testBytes(start, n)...)
 		e := expected{log: track.NewLog(start, nil), sum: sha256.Sum256(want)}
 		_, e.results = m.stream(subs[i%2], e.log, func(c *StreamConfig) {
 			c.Group, c.Priority = uint64(i/2), uint8(m.rng.IntN(3))
@@ -323,6 +323,6 @@ func (m *simulation) feed(l *track.Log, start int64, n int) {
 		return
 	}
 	k := min(1+m.rng.IntN(5000), n)
-	l.Append(content(start, k))
+	l.Append(testBytes(start, k))
 	m.after(m.random(3*time.Millisecond), func() { m.feed(l, start+int64(k), n-k) })
 }

@@ -2,7 +2,7 @@ package media
 
 import "sluice/congestion"
 
-// Reason says why something was not sent, or not yet. Each has a counter.
+// Reason is why something was not sent, or not yet. Each has a counter.
 type Reason uint8
 
 // Reasons.
@@ -26,15 +26,16 @@ const (
 	DatagramDropped     // by the drop policy
 	DatagramClosed      // with its subscription
 
-	MTUBlackHole // the path no longer carries packets of the size it had: smaller ones from here on
+	MTUBlackHole // the path no longer carries packets of the size that it had: they are smaller from here on
 	numReasons
 )
 
 var reasonNames = [numReasons]string{
 	"none", "again",
-	"blocked_path", "blocked_key", "blocked_ledger", "blocked_window", "blocked_pacing", "blocked_conn_credit", "blocked_stream_credit",
-	"blocked_streams",
-	"datagram_late", "datagram_too_large", "datagram_unsupported", "datagram_queue_full", "datagram_dropped", "datagram_closed",
+	"blocked_path", "blocked_key", "blocked_ledger", "blocked_window", "blocked_pacing",
+	"blocked_conn_credit", "blocked_stream_credit", "blocked_streams",
+	"datagram_late", "datagram_too_large", "datagram_unsupported",
+	"datagram_queue_full", "datagram_dropped", "datagram_closed",
 	"mtu_black_hole",
 }
 
@@ -47,8 +48,8 @@ func (r Reason) String() string {
 
 // Counters count what one sender, or all of a loop, have done.
 type Counters struct {
-	Packets          uint64 // sent, by any sender but quic-go
-	ForwarderPackets uint64 // of those, by the forwarder
+	Packets          uint64 // sent by the media sender and the forwarder
+	ForwarderPackets uint64 // of these, by the forwarder
 	Bytes            uint64 // sent in QUIC packets
 	LostPackets      uint64 // considered lost
 	LostBytes        uint64
@@ -90,38 +91,4 @@ type Stats struct {
 	Ledger      int    // packets that it has room for
 }
 
-func (s *Sender) count(r Reason) { s.counters.Reasons[r]++ }
-
-// Stats returns the state of the path and the counters.
-func (s *Sender) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return Stats{s.congestion(), s.counted(), s.suite, s.threshold, len(s.streams), len(s.ledger)}
-}
-
-func (s *Sender) counted() Counters {
-	c := s.counters
-	own := c.Packets
-	c.Packets, c.Bytes = s.state.Packets.Load(), s.state.Bytes.Load()
-	c.ForwarderPackets = c.Packets - own
-	return c
-}
-
-// Congestion returns what is known about the path.
-func (s *Sender) Congestion() congestion.State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.congestion()
-}
-
-func (s *Sender) congestion() congestion.State {
-	return congestion.State{
-		Window: int(s.state.Window.Load()), InFlight: int(s.state.InFlight.Load()),
-		SRTT: s.rtt.Smoothed, MinRTT: s.rtt.Min, RTTVar: s.rtt.Variance,
-	}
-}
-
-// publishWindow tells other senders what the controller has decided.
-func (s *Sender) publishWindow() {
-	s.state.Window.Store(uint64(min(max(s.control.Window(), congestion.MinWindow), congestion.MaxWindow)))
-}
+func (c *Counters) count(r Reason) { c.Reasons[r]++ }

@@ -16,7 +16,7 @@ func TestStreamIsDelivered(t *testing.T) {
 	log := newTestLog(100, 5000)
 	_, results := w.stream(w.subscribe(), log)
 	require.Len(t, w.run(), 5)
-	log.Append(content(5100, 10))
+	log.Append(testBytes(5100, 10))
 	log.Finish()
 	sent := w.run()
 	require.Len(t, sent, 1)
@@ -24,7 +24,7 @@ func TestStreamIsDelivered(t *testing.T) {
 	require.Empty(t, results())
 	w.ack(10 * time.Millisecond)
 	require.Equal(t, []Result{{Outcome: Delivered, ID: 3, Size: 5016}}, results())
-	require.Equal(t, append([]byte("prefix"), content(100, 5010)...), w.peer.bytes(3))
+	require.Equal(t, append([]byte("prefix"), testBytes(100, 5010)...), w.peer.bytes(3))
 	require.Zero(t, w.s.Stats().InFlight)
 	require.Zero(t, w.s.Stats().Open)
 	require.Equal(t, [numOutcomes]uint64{Delivered: 1}, w.s.Stats().Outcomes)
@@ -38,7 +38,7 @@ func TestStreamFromTheMiddle(t *testing.T) {
 	log.Finish()
 	w.stream(w.subscribe(), log, func(c *StreamConfig) { c.Prefix, c.Start = []byte("another prefix"), 1234 })
 	w.run()
-	require.Equal(t, append([]byte("another prefix"), content(1234, 7+3000-1234)...), w.peer.bytes(3))
+	require.Equal(t, append([]byte("another prefix"), testBytes(1234, 7+3000-1234)...), w.peer.bytes(3))
 }
 
 // A stream is not opened before there is something to send, and FIN goes with the last bytes if it is known by then.
@@ -48,10 +48,10 @@ func TestStreamTiming(t *testing.T) {
 	log := track.NewLog(10, nil)
 	w.stream(sub, log)
 	require.Empty(t, w.run(), "the prefix alone says nothing")
-	log.Append(content(10, 3))
+	log.Append(testBytes(10, 3))
 	sent := w.run()
 	require.Len(t, sent, 1)
-	require.Equal(t, append([]byte("prefix"), content(10, 3)...), sent[0].data)
+	require.Equal(t, append([]byte("prefix"), testBytes(10, 3)...), sent[0].data)
 	log.Finish()
 	sent = w.run()
 	require.Len(t, sent, 1)
@@ -105,7 +105,7 @@ func TestLogIsReleased(t *testing.T) {
 	w := newWorld(t, withController(&fixedController{window: 1 << 20}))
 	w.stream(w.subscribe(), log)
 	for i := range 40 {
-		log.Append(content(int64(i)*10_000, 10_000))
+		log.Append(testBytes(int64(i)*10_000, 10_000))
 		w.run()
 		w.ack(10 * ms)
 	}
@@ -144,7 +144,7 @@ func TestReset(t *testing.T) {
 	require.Equal(t, []uint64{3, 0x52e4a40fa8dc, 3006}, sent[0].fields, "until it is acknowledged")
 	w.ack(10 * ms)
 	require.Zero(t, w.s.Stats().Open)
-	require.Empty(t, w.s.byNumber)
+	require.Empty(t, w.s.streams.byNumber)
 	w.sleep(time.Hour)
 	require.Equal(t, clock.Never, w.shard.alarms.next())
 }
@@ -154,7 +154,7 @@ func TestResetDropsRetransmissions(t *testing.T) {
 	w, _, n := burstOf(t, 10)
 	w.clock.advance(50 * ms)
 	w.ackNumbers(n[5]) // five are lost, and waiting
-	w.s.streams[0].Reset(1)
+	w.s.streams.all[0].Reset(1)
 	sent := w.run()
 	require.Len(t, sent, 1)
 	require.Equal(t, byte(packet.FrameResetStream), sent[0].frame)
@@ -286,7 +286,7 @@ func TestObjectTimeout(t *testing.T) {
 			start := int64(1000 * i)
 			o := track.Object{ID: uint64(i), Start: start, PayloadStart: start + 2, End: start + 1000, Received: w.clock.Wall()}
 			require.NoError(t, log.AddObject(o))
-			log.Append(content(start, 1000))
+			log.Append(testBytes(start, 1000))
 			w.clock.advance(100 * ms)
 		}
 		return log

@@ -48,10 +48,11 @@ type Subscription struct {
 	closed          bool
 }
 
-// NewSubscription adds a subscription. Close releases it.
-func (s *Sender) NewSubscription(cfg SubscriptionConfig) *Subscription {
+func sameCode(code uint64) uint64 { return code }
+
+func newSubscription(s *Sender, cfg SubscriptionConfig) *Subscription {
 	if cfg.ErrorCode == nil {
-		cfg.ErrorCode = func(code uint64) uint64 { return code }
+		cfg.ErrorCode = sameCode
 	}
 	return &Subscription{
 		sender: s, descending: cfg.Descending, errorCode: cfg.ErrorCode, owner: cfg.Owner,
@@ -67,26 +68,27 @@ func (sub *Subscription) Owner() any { return sub.owner }
 
 // StreamConfig describes a downstream stream: Prefix and then the bytes of Log from Start on.
 type StreamConfig struct {
-	// Prefix is what the stream starts with: the WebTransport stream header, SUBGROUP_HEADER, and for late joiners the re-encoded
-	// first Object ID Delta. It is kept, and must not be changed.
+	// Prefix is what the stream starts with: the WebTransport stream header, SUBGROUP_HEADER, and for late joiners the
+	// re-encoded first Object ID Delta. It is kept, and must not be changed.
 	Prefix []byte
 	Log    *track.Log
 	Start  int64
-	// Upstream is the stream that the log is a copy of, from its first byte on; nil if it is of none. Only then can the forwarder take part.
+	// PublisherStream is the stream that the log comes from. Without one the forwarder takes no part.
 	PublisherStream *claim.PublisherStream
 	// Group, Subgroup and Priority (the Publisher Priority) order the streams of a subscription.
 	Group, Subgroup uint64
 	Priority        uint8
-	// OnDone is called once, when nothing more of the log will be sent: on a goroutine of the loop, without locks held, never from
-	// within a call of this package's methods. It must not block for long, as others' packets wait.
+	// OnDone is called once, when nothing more of the log will be sent: on a goroutine of the loop, without locks held, and
+	// never from within a call of this package's methods. It must not block for long, because others' packets wait.
 	OnDone func(Result)
 }
 
-// OpenStream adds a stream. It is opened on the wire when it is its turn and there is something to send besides the prefix. It fails with
-// [ErrClosed] after the end of the subscription or the connection, and with [track.ErrDiscarded] if the log has released Start.
+// OpenStream adds a stream. It is opened on the wire when it is its turn and there is something to send besides the prefix.
+// OpenStream fails with [ErrClosed] after the end of the subscription or the connection, and with [track.ErrDiscarded] if the
+// log has released Start.
 func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 	s := sub.sender
-	state, opened, reader, err := s.sharedState(&cfg)
+	state, adopted, reader, err := s.link.openStream(&cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -96,10 +98,10 @@ func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 	if sub.closed || s.closed {
 		s.mu.Unlock()
 		reader.Close()
-		s.giveBack(state, opened)
+		s.link.giveBack(state, adopted)
 		return nil, ErrClosed
 	}
-	s.addStream(st, opened)
+	st.begin(adopted)
 	s.unlock()
 	if state, _ := cfg.Log.State(); state == track.Open {
 		s.shard.follow(st)
@@ -109,7 +111,7 @@ func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 	return st, nil
 }
 
-// SetPriority changes the Subscriber Priority, also of what is queued.
+// SetPriority changes the Subscriber Priority, also of streams and datagrams that wait.
 func (sub *Subscription) SetPriority(p uint8) {
 	s := sub.sender
 	s.mu.Lock()
@@ -128,30 +130,30 @@ func (sub *Subscription) SetPriority(p uint8) {
 	for _, u := range units {
 		s.ready.add(u)
 	}
-	for _, st := range s.streams {
+	for _, st := range s.streams.all {
 		if st.sub == sub {
 			st.state.Level.Store(uint32(st.level()))
 		}
 	}
-	s.applyThreshold()
+	s.observer.apply()
 	s.shard.enqueue(s)
 }
 
-// SetTimeouts changes the delivery timeouts, also of what is queued. 0: none.
+// SetTimeouts changes the delivery timeouts, also of streams and datagrams that wait. 0: none.
 func (sub *Subscription) SetTimeouts(object, subgroup time.Duration) {
 	s := sub.sender
 	s.mu.Lock()
 	defer s.unlock()
 	sub.objectTimeout, sub.subgroupTimeout = object, subgroup
-	for _, st := range s.streams {
+	for _, st := range s.streams.all {
 		if st.sub == sub {
-			s.setSubgroupDeadline(st)
+			st.setDeadline()
 		}
 	}
 	s.shard.enqueue(s)
 }
 
-// Close ends the subscription: its incomplete streams are reset with an application's code, its datagrams dropped.
+// Close ends the subscription: its incomplete streams are reset with an application's code, its datagrams are dropped.
 func (sub *Subscription) Close(code uint64) {
 	s := sub.sender
 	s.mu.Lock()
@@ -160,10 +162,10 @@ func (sub *Subscription) Close(code uint64) {
 		return
 	}
 	sub.closed = true
-	s.dropDatagrams(sub)
-	for i := len(s.streams) - 1; i >= 0; i-- {
-		if st := s.streams[i]; st.sub == sub {
-			s.reset(st, Result{Outcome: Canceled, Code: code}, sub.errorCode(code))
+	sub.dropDatagramsLocked()
+	for i := len(s.streams.all) - 1; i >= 0; i-- {
+		if st := s.streams.all[i]; st.sub == sub {
+			st.cancel(code)
 		}
 	}
 	s.shard.enqueue(s)

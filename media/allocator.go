@@ -1,0 +1,38 @@
+package media
+
+import (
+	"sync/atomic"
+
+	"sluice/claim"
+)
+
+// allocator takes packet numbers, stream ids and connection credit for quic-go, out of the state that all senders of a
+// connection share. It has no lock: quic-go calls it for each of its packets.
+type allocator struct {
+	state atomic.Pointer[claim.ConnState]
+}
+
+// NextPacketNumber implements [quic.Hooks].
+func (a *allocator) NextPacketNumber() int64 {
+	return int64((a.state.Load().NextPN.Add(1) - 1) & claim.NumberMask)
+}
+
+// PeekPacketNumber implements [quic.Hooks].
+func (a *allocator) PeekPacketNumber() int64 {
+	return int64(a.state.Load().NextPN.Load() & claim.NumberMask)
+}
+
+// PeekUniStream implements [quic.Hooks].
+func (a *allocator) PeekUniStream() int64 { return int64(a.state.Load().NextUni.Load()) }
+
+// TakeData implements [quic.Hooks].
+func (a *allocator) TakeData(n int64, all bool) int64 {
+	state := a.state.Load()
+	return state.TakeData(n, all, state.Reserve.Load())
+}
+
+// DataAvailable implements [quic.Hooks].
+func (a *allocator) DataAvailable() int64 {
+	state := a.state.Load()
+	return state.DataAvailable() + int64(state.Reserve.Load())
+}

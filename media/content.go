@@ -1,0 +1,102 @@
+package media
+
+import (
+	"sluice/claim"
+	"sluice/track"
+)
+
+// content is the bytes of a stream: a prefix, and the log from start on. Its cursor is in the state that the forwarder shares.
+type content struct {
+	state      *claim.StreamState
+	prefix     []byte
+	prefixSent int
+	log        *track.Log
+	reader     *track.Reader // nil: the log is not needed any more
+	start      int64         // log offset
+	object     track.Object  // found last, see find
+}
+
+// id returns the QUIC stream id.
+func (c *content) id() int64 { return int64(c.state.ID.Load()) }
+
+// offset returns the stream offset of the first byte that is not claimed.
+func (c *content) offset() int64 {
+	if c.prefixSent < len(c.prefix) {
+		return int64(c.prefixSent)
+	}
+	next, _ := c.state.Cursor()
+	return next + c.state.Shift()
+}
+
+// logOffset returns the log offset of a stream offset, or start for an offset in the prefix.
+func (c *content) logOffset(offset int64) int64 {
+	return max(offset-int64(len(c.prefix)), 0) + c.start
+}
+
+// read copies the stream's bytes from offset on into p.
+func (c *content) read(p []byte, offset int64) {
+	if head := int64(len(c.prefix)) - offset; head > 0 {
+		n := copy(p, c.prefix[offset:])
+		p, offset = p[n:], offset+int64(n)
+	}
+	c.reader.ReadAt(p, c.logOffset(offset))
+}
+
+// fresh returns up to which log offset there is data, whether the stream ends there, and whether some of that is not claimed.
+func (c *content) fresh() (end int64, last, more bool) {
+	state, _ := c.log.State() // before End: see track.Log.End
+	end, last = c.log.End(), state == track.Finished
+	next, closed := c.state.Cursor()
+	return end, last, !closed && (next < end || last && next == end)
+}
+
+// claim takes n bytes from stream offset from on, and with fin the right to send FIN. It reports whether they are the
+// caller's. The forwarder does not send before the prefix is claimed.
+func (c *content) claim(from, n int64, fin bool) bool {
+	prefix := min(int64(len(c.prefix)-c.prefixSent), n)
+	if prefix > 0 {
+		c.prefixSent += int(prefix)
+		from, n = from+prefix, n-prefix
+	}
+	if c.prefixSent < len(c.prefix) {
+		return true
+	}
+	at := from - c.state.Shift()
+	if (n > 0 || fin) && !c.state.Claim(at, at+n, fin) {
+		return false
+	}
+	if c.state.Phase.Load() == claim.StreamOpening {
+		c.state.Phase.Store(claim.StreamOpen)
+	}
+	return true
+}
+
+// close ends claiming, releases the log and returns the final size of the stream.
+func (c *content) close() (size int64) {
+	next := c.state.Close()
+	c.state.Phase.Store(claim.StreamClosed)
+	c.reader.Close()
+	c.reader = nil
+	if c.prefixSent < len(c.prefix) {
+		return int64(c.prefixSent)
+	}
+	return next + c.state.Shift()
+}
+
+// overrun reports whether the forwarder has sent more than the log will have: the publisher has broken QUIC's rules.
+func (c *content) overrun(state track.State) bool {
+	next, _ := c.state.Cursor()
+	return state == track.Finished && next > c.log.End()
+}
+
+// find sets object to the one at a log offset, and reports whether it is known.
+func (c *content) find(offset int64) bool {
+	if offset >= c.object.Start && offset < c.object.End {
+		return true
+	}
+	o, ok := c.log.Covering(offset)
+	if ok {
+		c.object = o
+	}
+	return ok
+}

@@ -1,0 +1,41 @@
+package media
+
+import "sluice/internal/udp"
+
+// baseMTU is what every QUIC path carries (RFC 9000 §14).
+const baseMTU = 1200
+
+// blackHole is how many packets larger than baseMTU are lost in a row, with none of that size acknowledged and no smaller one
+// lost, before the sender concludes that the path does not carry them any more (RFC 8899 §4.3).
+const blackHole = 12
+
+// path is where packets go, and how large they may be.
+type path struct {
+	ledger  *ledger
+	route   *route // nil: packets may not be sent yet
+	bigLost int    // packets larger than baseMTU that were lost since one was acknowledged
+}
+
+// route does not change, because batches refer to it: another path gets another route.
+type route struct {
+	*udp.Route
+	destConnID []byte
+}
+
+// lost notes the loss of a packet of that size.
+func (p *path) lost(size int) {
+	if p.bigLost++; size <= baseMTU {
+		p.bigLost = 0
+	}
+}
+
+// acked notes that a packet of that size has arrived. It reports whether larger ones no longer do: then packets have baseMTU
+// until quic-go reports a path.
+func (p *path) acked(size int) (shrunk bool) {
+	if p.bigLost >= blackHole && size <= baseMTU && p.ledger.mtu > baseMTU {
+		p.ledger.setMTU(baseMTU)
+		shrunk = true
+	}
+	p.bigLost = 0
+	return shrunk
+}

@@ -1,0 +1,39 @@
+package media
+
+import "fmt"
+
+// Outcome is how a stream ended.
+type Outcome uint8
+
+// Outcomes.
+const (
+	Delivered        Outcome = iota // every byte and FIN was acknowledged
+	Canceled                        // reset by the owner
+	UpstreamReset                   // the log was reset
+	Stopped                         // the peer sent STOP_SENDING
+	ObjectTimedOut                  // OBJECT_DELIVERY_TIMEOUT
+	SubgroupTimedOut                // SUBGROUP_DELIVERY_TIMEOUT
+	Dropped                         // by the drop policy
+	ConnectionClosed                // with the connection
+	numOutcomes
+)
+
+var outcomeNames = [numOutcomes]string{
+	"delivered", "canceled", "upstream_reset", "stopped", "object_timeout", "subgroup_timeout", "dropped",
+	"connection_closed",
+}
+
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) {
+		return outcomeNames[o]
+	}
+	return fmt.Sprintf("Outcome(%d)", uint8(o))
+}
+
+// Result is how a stream ended, and what was sent of it.
+type Result struct {
+	Outcome Outcome
+	Code    uint64 // of the reset: the application's, but on the wire for Stopped
+	ID      int64  // QUIC stream id; -1: the stream was never opened
+	Size    int64  // bytes sent, prefix included: the final size
+}
