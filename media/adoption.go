@@ -2,8 +2,8 @@ package media
 
 import "sluice/claim"
 
-// adoption keeps what happens to the streams that the forwarder opens, until the media sender adopts them: the forwarder
-// sees a stream's first packet before user space does, and the peer may answer before that too.
+// adoption keeps what happens to the streams that the forwarder opens, until the media sender adopts them: the
+// forwarder sees a stream's first packet before user space does, and the peer may answer before that too.
 type adoption struct {
 	state     *claim.ConnState // nil: there is no forwarder
 	known     spans            // numbers of streams that the media sender or quic-go has opened, or that were adopted
@@ -29,8 +29,8 @@ func (a *adoption) know(number int64) {
 	}
 }
 
-// find returns what is kept of a stream, and begins to keep it. It returns nil if the forwarder has not opened it, or if no
-// more can be kept.
+// find returns what is kept of a stream, and begins to keep it. It returns nil if the forwarder has not opened it, or
+// if no more can be kept.
 func (a *adoption) find(number uint32) *unadopted {
 	n := int64(number)
 	if a.state == nil || uint64(n) >= a.state.NextUni.Load()/4 || a.known.contains(n, n+1) {
@@ -51,7 +51,8 @@ func (a *adoption) find(number uint32) *unadopted {
 	return u
 }
 
-// take removes and returns what was kept of a stream that is adopted. unknown reports that more may have happened to it.
+// take removes and returns what was kept of a stream that is adopted. unknown reports that more may have happened to
+// it.
 func (a *adoption) take(number uint32) (u *unadopted, unknown bool) {
 	u = a.streams[number]
 	delete(a.streams, number)

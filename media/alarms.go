@@ -9,8 +9,9 @@ type task struct {
 	index  int        // in alarms, or -1; the goroutine's own
 }
 
-// alarms is a binary heap of senders by alarm. It belongs to the shard's goroutine. An alarm that is put off stays where it
-// is: when it goes off, the sender is served and sets another. That is far cheaper than to move it with each packet.
+// alarms is a binary heap of senders by alarm. It belongs to the shard's goroutine. An alarm that is put off stays
+// where it is: when it goes off, the sender is served and sets another. That is far cheaper than to move it with each
+// packet.
 type alarms []*Sender
 
 // next returns the first alarm.

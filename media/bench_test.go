@@ -62,7 +62,7 @@ func BenchmarkPacket(b *testing.B) {
 					f.serve(w.clock.t)
 				}
 				for _, s := range senders {
-					s.serve(w.clock.t, w.shard.batch)
+					s.serve(w.clock.t, w.shard.batch, nil)
 				}
 				w.shard.batch.Flush()
 				n := w.s.state.Packets.Load() - before
@@ -165,7 +165,7 @@ func newAudience(t testing.TB, n int, cfg Config, suite uint16) *audience {
 		s.mu.Lock()
 		s.ledger.grow()
 		s.ledger.skipAt = 1 << 60 // publish acknowledges whole ranges
-		s.unlock()
+		s.mu.release()
 		a.senders = append(a.senders, s)
 	}
 	return a
@@ -202,7 +202,8 @@ func cpuTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkFanOut sends one track to many subscribers: packets as they come (1,200 bytes), and video frames (15,000 bytes).
+// BenchmarkFanOut sends one track to many subscribers: packets as they come (1,200 bytes), and video frames (15,000
+// bytes).
 func BenchmarkFanOut(b *testing.B) {
 	for _, n := range []int{1, 10, 100, 1000} {
 		for _, size := range []int{1200, 15000} {

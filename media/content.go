@@ -5,7 +5,8 @@ import (
 	"sluice/track"
 )
 
-// content is the bytes of a stream: a prefix, and the log from start on. Its cursor is in the state that the forwarder shares.
+// content is the bytes of a stream: a prefix, and the log from start on. Its cursor is in the state that the
+// forwarder shares.
 type content struct {
 	state      *claim.StreamState
 	prefix     []byte
@@ -42,7 +43,8 @@ func (c *content) read(p []byte, offset int64) {
 	c.reader.ReadAt(p, c.logOffset(offset))
 }
 
-// fresh returns up to which log offset there is data, whether the stream ends there, and whether some of that is not claimed.
+// fresh returns up to which log offset there is data, whether the stream ends there, and whether some of that is not
+// claimed.
 func (c *content) fresh() (end int64, last, more bool) {
 	state, _ := c.log.State() // before End: see track.Log.End
 	end, last = c.log.End(), state == track.Finished

@@ -6,8 +6,8 @@ import (
 	"sluice/congestion"
 )
 
-// congestionControl asks a congestion controller. It keeps the window in the shared state, which both senders obey, and paces
-// the packets of the media sender.
+// congestionControl asks a congestion controller. It keeps the window in the shared state, which both senders obey,
+// and paces the packets of the media sender.
 type congestionControl struct {
 	state      *claim.ConnState
 	controller congestion.Controller // nil until there is a path
@@ -79,7 +79,8 @@ func (c *congestionControl) sent(now clock.Time, n int) {
 	c.controller.Sent(now, n, int(c.state.InFlight.Load()))
 }
 
-// acked reports an ACK to the controller, unless it acknowledges nothing that counts. newest is the highest of its packets.
+// acked reports an ACK to the controller, unless it acknowledges nothing that counts. newest is the highest of its
+// packets.
 func (c *congestionControl) acked(e congestion.AckEvent, newest uint64) {
 	if e.Bytes == 0 {
 		return

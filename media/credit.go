@@ -17,8 +17,8 @@ const (
 	parkedID             // until MAX_STREAMS
 )
 
-// credit is flow control (RFC 9000 §4): the streams whose new data waits for credit, and the frames that tell the peer so. A
-// stream with lost data stays scheduled: repeated bytes need no credit.
+// credit is flow control (RFC 9000 §4): the streams whose new data waits for credit, and the frames that tell the
+// peer so. A stream with lost data stays scheduled: repeated bytes need no credit.
 type credit struct {
 	state    *claim.ConnState
 	counters *Counters

@@ -22,7 +22,8 @@ type Datagram struct {
 	Received time.Time
 }
 
-// maxDatagrams is how many datagrams of a subscription wait. More than a path carries in a few round trips would be late.
+// maxDatagrams is how many datagrams of a subscription wait. More than a path carries in a few round trips would be
+// late.
 const maxDatagrams = 128
 
 // queued is a datagram that waits. It is guarded by the lock of its subscription's sender.
@@ -32,12 +33,12 @@ type queued struct {
 	since clock.Time
 }
 
-// SendDatagram queues a datagram. Datagrams that are too large for the path, too late or too many are dropped and counted, as
-// the draft wants (§11.3). The only error is [ErrClosed].
+// SendDatagram queues a datagram. Datagrams that are too large for the path, too late or too many are dropped and
+// counted, as the draft wants (§11.3). The only error is [ErrClosed].
 func (sub *Subscription) SendDatagram(d Datagram) error {
 	s := sub.sender
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	if sub.closed || s.closed {
 		return ErrClosed
 	}

@@ -258,7 +258,7 @@ func (x transfer) send(t *testing.T, s *Sender, results chan<- Result) {
 func finishLate(s *Sender, logs []*track.Log) {
 	sent := func() (all bool) {
 		s.mu.Lock()
-		defer s.unlock()
+		defer s.mu.release()
 		for _, st := range s.streams.all {
 			if next, _ := st.state.Cursor(); next < st.log.End() {
 				return false
@@ -361,7 +361,7 @@ func (x transfer) disturb(t *testing.T, ctx context.Context, s *Sender, p *proxy
 		if s.path.route != nil {
 			connIDs[string(s.path.route.destConnID)] = true
 		}
-		s.unlock()
+		s.mu.release()
 		if x.due && sent > total/8 {
 			s.keys.due.Store(true)
 		}

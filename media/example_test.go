@@ -11,7 +11,8 @@ import (
 	"sluice/media"
 )
 
-// fixedRate is a congestion controller for a path whose rate is known, as on a leased line: it sends at that rate, whatever is lost.
+// fixedRate is a congestion controller for a path whose rate is known, as on a leased line: it sends at that rate,
+// whatever is lost.
 type fixedRate struct {
 	bytesPerSecond int64
 	minRTT         time.Duration
@@ -49,8 +50,8 @@ func ExampleSenderConfig_newController() {
 	// Output: 100000 1250000
 }
 
-// keepAbove is a drop policy that keeps subgroups of Publisher Priority 15 and better when anything waits for long, and the rest when
-// nothing does.
+// keepAbove is a drop policy that keeps subgroups of Publisher Priority 15 and better when anything waits for long,
+// and the rest when nothing does.
 type keepAbove struct{ patience time.Duration }
 
 func (p keepAbove) Threshold(_ clock.Time, c congestion.State, levels []media.Backlog) media.Level {

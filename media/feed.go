@@ -8,7 +8,8 @@ import (
 	"sluice/track"
 )
 
-// feed is the streams of a shard that follow one open log. When the log grows, the shard is woken once, not for each stream.
+// feed is the streams of a shard that follow one open log. When the log grows, the shard is woken once, not for each
+// stream.
 type feed struct {
 	shard  *shard
 	log    *track.Log
@@ -68,7 +69,7 @@ func (f *feed) serve(now clock.Time) {
 			gone++
 			continue
 		}
-		more, alarm := st.sender.serveStream(now, f.shard.batch, st)
+		more, alarm := st.sender.serve(now, f.shard.batch, st)
 		f.shard.after(st.sender, more, alarm)
 	}
 	f.reader.Release(f.log.End())

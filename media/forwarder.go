@@ -13,8 +13,8 @@ import (
 	"sluice/track"
 )
 
-// forwarderLink connects the sender with the forwarder, and tells it what it needs to know. openStream, giveBack and abandon
-// take the sender's lock: the forwarder calls abandon, and may be slow to open a stream.
+// forwarderLink connects the sender with the forwarder, and tells it what it needs to know. openStream, giveBack and
+// abandon take the sender's lock: the forwarder calls abandon, and may be slow to open a stream.
 type forwarderLink struct {
 	sender    *Sender
 	conn      claim.ForwarderConn // nil: only the media sender sends
@@ -22,8 +22,8 @@ type forwarderLink struct {
 	connIDs   []quic.ConnectionID // usable, until there is a conn
 }
 
-// connect moves the state to where the forwarder sees it. It is called before any goroutine but that of the connection knows
-// the sender.
+// connect moves the state to where the forwarder sees it. It is called before any goroutine but that of the
+// connection knows the sender.
 func (l *forwarderLink) connect() {
 	s := l.sender
 	fw := s.loop.forwarder
@@ -79,8 +79,8 @@ func (l *forwarderLink) connectionID(id quic.ConnectionID, usable bool) {
 	}
 }
 
-// setKeys hands keys to the forwarder, which knows one cipher suite and one version. Write keys come first (RFC 9001 §5.7),
-// and with them the forwarder learns of the connection.
+// setKeys hands keys to the forwarder, which knows one cipher suite and one version. Write keys come first (RFC 9001
+// §5.7), and with them the forwarder learns of the connection.
 func (l *forwarderLink) setKeys(generation uint64, suite uint16, version uint32, read, write []byte) error {
 	if l.sender.loop.forwarder == nil || suite != tls.TLS_CHACHA20_POLY1305_SHA256 || version != packet.Version1 {
 		return nil
@@ -134,8 +134,8 @@ func (l *forwarderLink) setPath(p quic.PathInfo, r *route) {
 	l.conn.SetPath(path)
 }
 
-// openStream asks the forwarder for a stream's state, and returns it with a reader of the log. If the forwarder has opened the
-// stream, prefix and start of cfg become those that it has begun with.
+// openStream asks the forwarder for a stream's state, and returns it with a reader of the log. If the forwarder has
+// opened the stream, prefix and start of cfg become those that it has begun with.
 func (l *forwarderLink) openStream(cfg *StreamConfig) (
 	state *claim.StreamState, adopted bool, r *track.Reader, err error,
 ) {

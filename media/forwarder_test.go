@@ -13,7 +13,8 @@ import (
 	"sluice/track"
 )
 
-// fakeSecond is a second sender of one connection. Like the kernel it opens streams and sends on them without a word to this process.
+// fakeSecond is a second sender of one connection. Like the kernel it opens streams and sends on them without a word
+// to this process.
 type fakeSecond struct {
 	claim.Heap
 	t       testing.TB

@@ -196,7 +196,7 @@ func (w *world) stream(sub *Subscription, l *track.Log, configure ...func(*Strea
 	st, err := sub.OpenStream(cfg)
 	require.NoError(w.t, err)
 	return st, func() []Result {
-		w.s.tell()
+		w.s.mu.tell()
 		return results
 	}
 }

@@ -41,7 +41,7 @@ func (s *Sender) Keys(generation uint64, suite uint16, version uint32, read, wri
 		key, err = packet.NewKey(generation, suite, version, write)
 	}
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	if err == nil {
 		err = s.link.setKeys(generation, suite, version, read, write)
 		if err != nil {
@@ -67,7 +67,7 @@ const maxReserve = 4 << 10
 // PeerParameters implements [quic.Hooks]. It is called a second time if the peer had sent remembered ones before.
 func (s *Sender) PeerParameters(p quic.PeerParameters) {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	s.params, s.recovery.maxAckDelay = p, p.MaxAckDelay
 	s.state.Reserve.Store(uint64(min(p.MaxData/8, maxReserve)))
 	s.state.SetDataLimit(p.MaxData)
@@ -77,7 +77,7 @@ func (s *Sender) PeerParameters(p quic.PeerParameters) {
 // MaxData implements [quic.Hooks].
 func (s *Sender) MaxData(n int64) {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	if s.state.SetDataLimit(n) && s.credit.release(parkedConn) {
 		s.shard.enqueue(s)
 	}
@@ -86,7 +86,7 @@ func (s *Sender) MaxData(n int64) {
 // MaxStreams implements [quic.Hooks].
 func (s *Sender) MaxStreams(n int64) {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	if uint64(n) <= s.state.MaxUni.Load() {
 		return
 	}
@@ -99,7 +99,7 @@ func (s *Sender) MaxStreams(n int64) {
 // MaxStreamData implements [quic.Hooks].
 func (s *Sender) MaxStreamData(id, n int64) {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	st, u := s.streams.find(id)
 	switch {
 	case u != nil:
@@ -116,7 +116,7 @@ func (s *Sender) MaxStreamData(id, n int64) {
 // StopSending implements [quic.Hooks]: the peer's code goes into RESET_STREAM (RFC 9000 §3.5).
 func (s *Sender) StopSending(id int64, code uint64) {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	st, u := s.streams.find(id)
 	switch {
 	case u != nil:
@@ -133,7 +133,7 @@ func (s *Sender) ConnectionID(id quic.ConnectionID, usable bool) {
 		return
 	}
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	s.link.connectionID(id, usable)
 }
 
@@ -155,7 +155,7 @@ func (s *Sender) Path(p quic.PathInfo) {
 		return
 	}
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	if s.closed {
 		return
 	}
@@ -183,8 +183,8 @@ func (s *Sender) Path(p quic.PathInfo) {
 	s.shard.enqueue(s)
 }
 
-// changePathLocked forgets what was measured on the old path (RFC 9000 §9.4). A change of the port alone is no other path: it
-// is most often another binding of the same NAT.
+// changePathLocked forgets what was measured on the old path (RFC 9000 §9.4). A change of the port alone is no other
+// path: it is most often another binding of the same NAT.
 func (s *Sender) changePathLocked() {
 	if len(s.ledger.records) > 0 {
 		s.ledger.forgetPath()
@@ -196,7 +196,7 @@ func (s *Sender) changePathLocked() {
 // Closed implements [quic.Hooks].
 func (s *Sender) Closed(error) {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	s.closeLocked()
 	s.shard.unregister(s)
 }
@@ -211,12 +211,12 @@ func (s *Sender) Acked(a *quic.AckInfo) (rtt time.Duration, err error) {
 	if !s.closed && len(s.ledger.records) > 0 && len(a.Ranges) > 0 {
 		var lost congestion.LossEvent
 		rtt, lost, err = s.recovery.receive(s.loop.clock.At(a.Received), a)
-		s.reportLossLocked(lost)
+		s.observer.reportLoss(lost)
 		if err == nil && s.turn.wanted() {
 			s.shard.enqueue(s)
 		}
 	}
-	s.unlock()
+	s.mu.release()
 	if fw != nil {
 		fw.Acknowledged()
 	}

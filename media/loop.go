@@ -6,18 +6,21 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
-	"sluice/claim"
-	"sluice/clock"
-	"sluice/internal/udp"
 	"sync"
 	"sync/atomic"
+
+	"sluice/claim"
+	"sluice/clock"
+	"sluice/internal/bounds"
+	"sluice/internal/udp"
 )
 
 // Config is the configuration of a [Loop]. The zero value is the default.
 type Config struct {
 	// Shards is how many goroutines send. Default: GOMAXPROCS, at most 8.
 	Shards int
-	// Memory provides the state that the forwarder may share. If it is a claim.Forwarder, that takes part. Default: the heap.
+	// Memory provides the state that the forwarder may share. If it is a claim.Forwarder, that takes part. Default:
+	// the heap.
 	Memory claim.Memory
 	// NoGSO sends every packet as a datagram of its own, even where the kernel could segment.
 	NoGSO bool
@@ -27,15 +30,8 @@ type Config struct {
 
 const maxShards = 64
 
-func (c Config) validate() error {
-	if c.Shards < 0 || c.Shards > maxShards {
-		return fmt.Errorf("%d shards: give 1 to %d, or 0 for one per CPU", c.Shards, maxShards)
-	}
-	return nil
-}
-
-// Loop sends the packets of many senders on one UDP socket, in batches, with few goroutines. Each sender belongs to one of its
-// shards.
+// Loop sends the packets of many senders on one UDP socket, in batches, with few goroutines. Each sender belongs to
+// one of its shards.
 type Loop struct {
 	memory    claim.Memory
 	forwarder claim.Forwarder // memory, if it is one
@@ -52,7 +48,7 @@ type Loop struct {
 
 // NewLoop starts a loop that sends on a socket, from which quic-go reads. It does not close the socket.
 func NewLoop(pc net.PacketConn, cfg Config) (*Loop, error) {
-	if err := cfg.validate(); err != nil {
+	if err := bounds.Check("shards", cfg.Shards, 0, maxShards); err != nil {
 		return nil, err
 	}
 	l := newLoop(cfg, clock.NewSystem())
@@ -103,7 +99,7 @@ type LoopStats struct {
 	Errors   map[string]uint64 // messages that the system refused, by reason
 	GSO      bool              // is in use
 	Senders  int               // whose handshake is confirmed
-	Counters Counters          // of all senders, also those that are gone
+	Counters Counters          // of all senders, also of those that have closed
 }
 
 // Stats returns counters.
@@ -136,8 +132,8 @@ func (l *Loop) retire(c Counters) {
 	l.retired.add(&c)
 }
 
-// newConnState returns the state of a new connection. Memory that the forwarder shares is taken when the handshake has keys:
-// most Initial packets may come from peers that do not go on.
+// newConnState returns the state of a new connection. Memory that the forwarder shares is taken when the handshake
+// has keys: most Initial packets may come from peers that do not go on.
 func (l *Loop) newConnState() *claim.ConnState {
 	if l.forwarder != nil {
 		return new(claim.ConnState)

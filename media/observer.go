@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/clock"
+	"sluice/congestion"
 )
 
 // How often a sender looks at data that waits.
@@ -14,8 +15,8 @@ const (
 	backlogInterval = 100 * time.Millisecond
 )
 
-// observer looks at data that waits: it asks the drop policy, applies its threshold, and reports subscriptions that are too
-// far behind.
+// observer looks at data that waits: it asks the drop policy, applies its threshold, and reports subscriptions that
+// are too far behind.
 type observer struct {
 	sender    *Sender
 	threshold Level
@@ -70,7 +71,9 @@ func (o *observer) observe(now clock.Time) {
 // add adds a stream to the backlogs of its level and its subscription.
 func (o *observer) add(now clock.Time, st *Stream) {
 	level := st.level()
-	i, found := slices.BinarySearchFunc(o.levels, level, func(b Backlog, l Level) int { return cmp.Compare(b.Level, l) })
+	i, found := slices.BinarySearchFunc(o.levels, level, func(b Backlog, l Level) int {
+		return cmp.Compare(b.Level, l)
+	})
 	if !found {
 		o.levels = slices.Insert(o.levels, i, Backlog{Level: level})
 	}
@@ -96,7 +99,7 @@ func (o *observer) reportBehind(sub *Subscription) {
 	}
 	sub.reported = true
 	bytes, lag = sub.waiting, sub.lag
-	s.after = append(s.after, func() { s.cfg.Events.TooFarBehind(sub, bytes, lag) })
+	s.mu.later(func() { s.cfg.Events.TooFarBehind(sub, bytes, lag) })
 }
 
 // setThreshold applies what the drop policy has decided.
@@ -108,7 +111,7 @@ func (o *observer) setThreshold(t Level) {
 	o.threshold = t
 	s.state.Threshold.Store(uint32(t))
 	o.apply()
-	s.after = append(s.after, func() { s.cfg.Events.ThresholdChanged(s, t) })
+	s.mu.later(func() { s.cfg.Events.ThresholdChanged(s, t) })
 }
 
 // apply ends streams and drops datagrams beyond the threshold.
@@ -120,4 +123,14 @@ func (o *observer) apply() {
 	for _, q := range s.ready.beyond(int(o.threshold)) {
 		q.drop(DatagramDropped)
 	}
+}
+
+// reportLoss reports lost packets, if there are any.
+func (o *observer) reportLoss(e congestion.LossEvent) {
+	if e.Packets == 0 {
+		return
+	}
+	s := o.sender
+	c := s.control.path()
+	s.mu.later(func() { s.cfg.Events.CongestionEvent(s, c, e.Persistent) })
 }

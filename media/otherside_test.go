@@ -22,8 +22,8 @@ import (
 	"sluice/track"
 )
 
-// otherSide is a second sender on the same connection, as the kernel will be: it has its own keys and knows only what is shared. It never
-// waits and never repeats: what it cannot send at once it declines.
+// otherSide is a second sender on the same connection, as the kernel will be: it has its own keys and knows only what
+// is shared. It never waits and never repeats: what it cannot send at once it declines.
 type otherSide struct {
 	arena *sharedArena
 	udp   *net.UDPConn
@@ -152,8 +152,8 @@ func (o *otherSide) transmit(id, at int64, p []byte, last bool, number, generati
 	o.udp.WriteToUDPAddrPort(o.seal.Seal(b, header, number, generation), o.remote)
 }
 
-// TestTwoSenders sends streams whose pieces another side tries to forward, some before they are in the log, as the kernel does, and some
-// in a race with the sender.
+// TestTwoSenders sends streams whose pieces another side tries to forward, some before they are in the log, as the
+// kernel does, and some in a race with the sender.
 func TestTwoSenders(t *testing.T) {
 	for name, cfg := range map[string]proxyConfig{
 		"clean": {},

@@ -5,8 +5,8 @@ import "sluice/internal/udp"
 // baseMTU is what every QUIC path carries (RFC 9000 §14).
 const baseMTU = 1200
 
-// blackHole is how many packets larger than baseMTU are lost in a row, with none of that size acknowledged and no smaller one
-// lost, before the sender concludes that the path does not carry them any more (RFC 8899 §4.3).
+// blackHole is how many packets larger than baseMTU are lost in a row, with none of that size acknowledged and no
+// smaller one lost, before the sender concludes that the path does not carry them any more (RFC 8899 §4.3).
 const blackHole = 12
 
 // path is where packets go, and how large they may be.
@@ -29,8 +29,8 @@ func (p *path) lost(size int) {
 	}
 }
 
-// acked notes that a packet of that size has arrived. It reports whether larger ones no longer do: then packets have baseMTU
-// until quic-go reports a path.
+// acked notes that a packet of that size has arrived. It reports whether larger ones no longer do: then packets have
+// baseMTU until quic-go reports a path.
 func (p *path) acked(size int) (shrunk bool) {
 	if p.bigLost >= blackHole && size <= baseMTU && p.ledger.mtu > baseMTU {
 		p.ledger.setMTU(baseMTU)

@@ -3,17 +3,19 @@ package media
 import (
 	"cmp"
 	"slices"
+	"time"
+
 	"sluice/clock"
 	"sluice/congestion"
-	"time"
 )
 
-// DropPolicy decides what a congested subscriber does without. A policy serves one connection and is called by one goroutine at a time,
-// with the sender's lock held: it must neither block nor call the sender.
+// DropPolicy decides what is not sent to a congested subscriber. A policy serves one connection and is called by one
+// goroutine at a time, with the sender's lock held: it must neither block nor call the sender.
 type DropPolicy interface {
-	// Threshold returns the highest level (the lowest priority) that is sent. Streams beyond it are not opened, and reset with
-	// DELIVERY_TIMEOUT if they are open; datagrams are dropped. It is called every 10 ms while data waits, and while the threshold is
-	// not [LowestPriority]. levels is ascending, and valid during the call only.
+	// Threshold returns the highest level (the lowest priority) that is sent. Streams beyond it are not opened, and
+	// reset with DELIVERY_TIMEOUT if they are open; datagrams beyond it are dropped. Threshold is called every 10 ms
+	// while data waits, and while the threshold is not [LowestPriority]. levels is ascending, and valid during the
+	// call only.
 	Threshold(now clock.Time, c congestion.State, levels []Backlog) Level
 }
 
@@ -21,29 +23,32 @@ type DropPolicy interface {
 type Backlog struct {
 	Level   Level
 	Streams int
-	Bytes   int64         // that could be sent if the path and the peer allowed it
-	Age     time.Duration // of the oldest of them: since its object was received, or its stream was opened if that was later
+	Bytes   int64 // that could be sent if the path and the peer allowed it
+	// Age is that of the oldest of these bytes: since its object was received, or its stream was opened if that was
+	// later.
+	Age time.Duration
 }
 
-// PriorityDrop is a [DropPolicy]: when data waits for longer than MaxDelay it gives up the lowest priority in use, and the next one each
-// MaxDelay until the rest flows, but never the highest. Data of the highest priority that waits costs no other its place: it is
-// sent first anyway. MaxDelay should be more than a key frame takes to send, because then the rest has to wait. After Recovery without
-// such delays everything may pass again; where that turns out to be too early, the next attempt waits twice as long, up to 16 times.
-// The zero value is ready to use.
+// PriorityDrop is a [DropPolicy]. When data waits for longer than MaxDelay, it drops the lowest priority in use, and
+// the next one each MaxDelay until the rest flows, but never the highest. Waiting data of the highest priority is no
+// reason to drop others: it is sent before them anyway. MaxDelay should be more than a key frame takes to send,
+// because the rest has to wait for it. After Recovery without such delays everything may pass again. If that turns
+// out to be too early, the next attempt waits twice as long, up to 16 times Recovery. The zero value is ready to use.
 type PriorityDrop struct {
 	MaxDelay time.Duration // default: 400 ms
 	Recovery time.Duration // default: 2 s
 
-	inUse    []Level // seen since everything could pass, ascending
-	keep     Level   // the threshold, if active
-	active   bool
-	lowered  clock.Time
-	late     clock.Time // when something had waited too long last
-	passed   clock.Time // when everything was let pass last
-	patience time.Duration
+	inUse   []Level       // seen since everything could pass, ascending
+	keep    Level         // the threshold, if active
+	active  bool          // something is dropped
+	lowered clock.Time    // when the threshold was lowered last
+	late    clock.Time    // when data had waited too long last
+	passed  clock.Time    // when everything was let pass last
+	wait    time.Duration // how long nothing must be late until everything may pass
 }
 
-const maxPatience = 16
+// maxWait is the most that PriorityDrop waits, in units of Recovery.
+const maxWait = 16
 
 // Threshold implements [DropPolicy].
 func (p *PriorityDrop) Threshold(now clock.Time, _ congestion.State, levels []Backlog) Level {
@@ -64,7 +69,7 @@ func (p *PriorityDrop) Threshold(now clock.Time, _ congestion.State, levels []Ba
 		p.begin(now, recovery)
 	case starved && now.Sub(p.lowered) > delay:
 		p.lower(now, p.keep)
-	case p.active && now.Sub(p.late) > p.patience:
+	case p.active && now.Sub(p.late) > p.wait:
 		p.active, p.passed, p.inUse = false, now, p.inUse[:0]
 	}
 	if !p.active {
@@ -73,18 +78,18 @@ func (p *PriorityDrop) Threshold(now clock.Time, _ congestion.State, levels []Ba
 	return p.keep
 }
 
-// begin gives up the first level. Soon after everything was let pass, that was too early.
+// begin drops the first level. If everything was let pass shortly before, that was too early.
 func (p *PriorityDrop) begin(now clock.Time, recovery time.Duration) {
-	p.patience = max(p.patience, recovery)
-	if p.passed != 0 && now.Sub(p.passed) < p.patience {
-		p.patience = min(2*p.patience, maxPatience*recovery)
+	p.wait = max(p.wait, recovery)
+	if p.passed != 0 && now.Sub(p.passed) < p.wait {
+		p.wait = min(2*p.wait, maxWait*recovery)
 	} else {
-		p.patience = recovery
+		p.wait = recovery
 	}
 	p.lower(now, LowestPriority)
 }
 
-// lower gives up the lowest priority in use that passes the threshold, unless it is the highest.
+// lower drops the lowest priority in use that passes the threshold, unless it is the highest.
 func (p *PriorityDrop) lower(now clock.Time, threshold Level) {
 	passing, found := slices.BinarySearch(p.inUse, threshold)
 	if found {

@@ -49,10 +49,10 @@ func TestPriorityDrop(t *testing.T) {
 		ask(10*ms, all(extra))
 		ask(time.Minute, all())
 	}
-	require.Equal(t, 32*time.Second, p.patience, "up to 16 times as long")
+	require.Equal(t, 32*time.Second, p.wait, "up to 16 times as long")
 	ask(10*time.Minute, all())
 	ask(0, all(extra))
-	require.Equal(t, 2*time.Second, p.patience, "a long time ago")
+	require.Equal(t, 2*time.Second, p.wait, "a long time ago")
 
 	var busy PriorityDrop
 	for range 10 {

@@ -65,7 +65,7 @@ func (s *spans) addMissing(from, to int64, known spans) {
 	s.add(from, to)
 }
 
-// contains says if all of [from, to) is in the set.
+// contains reports whether all of [from, to) is in the set.
 func (s spans) contains(from, to int64) bool {
 	if from >= to {
 		return true

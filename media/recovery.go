@@ -19,8 +19,9 @@ const (
 	maxLostRecently    = 256
 )
 
-// recovery finds out which packets were lost (RFC 9002), of both senders. It reads the ledger, and tells the streams what has
-// arrived and what has not. Packet numbers are shared with quic-go: numbers without a record are not looked at.
+// recovery finds out which packets were lost (RFC 9002), of both senders. It reads the ledger, and tells the streams
+// what has arrived and what has not. Packet numbers are shared with quic-go: numbers without a record are not looked
+// at.
 type recovery struct {
 	ledger   *ledger
 	control  *congestionControl
@@ -52,8 +53,8 @@ func newRecovery(s *Sender) recovery {
 	}
 }
 
-// receive processes an ACK frame. The work is proportional to what the frame newly acknowledges. It returns a sample of the
-// RTT, if there is one, and what was found lost.
+// receive processes an ACK frame. The work is proportional to what the frame newly acknowledges. It returns a sample
+// of the RTT, if there is one, and what was found lost.
 func (r *recovery) receive(now clock.Time, a *quic.AckInfo) (time.Duration, congestion.LossEvent, error) {
 	next := r.ledger.next()
 	largest := min(uint64(a.Ranges[0].Largest), next-1)
@@ -262,8 +263,8 @@ func (r *recovery) expire(now clock.Time) (lost congestion.LossEvent) {
 	return lost
 }
 
-// probe schedules the content of the oldest outstanding packets once more, which repairs the loss of the end of a burst at
-// once. They stay in flight. Without such content, a PING asks for an acknowledgment (RFC 9002 §6.2.4).
+// probe schedules the content of the oldest outstanding packets once more, which repairs the loss of the end of a
+// burst at once. They stay in flight. Without such content, a PING asks for an acknowledgment (RFC 9002 §6.2.4).
 func (r *recovery) probe(next uint64) {
 	found := 0
 	for n := r.ledger.low; n < next && found < probePackets; n++ {

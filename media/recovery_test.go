@@ -468,7 +468,7 @@ func TestCongestionEvents(t *testing.T) {
 	w.clock.advance(100 * ms)
 	w.ackNumbers(n[9])
 	require.Empty(t, e.congestion, "quic-go's goroutine is not for that")
-	w.s.tell()
+	w.s.mu.tell()
 	require.Len(t, e.congestion, 1)
 	require.Equal(t, 50_000, e.congestion[0].Window)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Samples come from the largest acknowledged packet only, if it is newly acknowledged and the sender's own (RFC 9002 §5.1). quic-go gets
-// them too, its own packets being the smaller part.
+// Samples come from the largest acknowledged packet only, if it is newly acknowledged and the sender's own (RFC 9002
+// §5.1). quic-go gets them too, its own packets being the smaller part.
 func TestRTTSamples(t *testing.T) {
 	w := newWorld(t)
 	log := newTestLog(0, 10)

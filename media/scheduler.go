@@ -28,8 +28,9 @@ func (u *unit) before(v *unit) bool {
 	return u.minor < v.minor
 }
 
-// scheduler orders units as the draft says (§7.2): by Subscriber Priority and Publisher Priority (a tier), within a tier in
-// turns between subscriptions (a lane), within a lane by group in Group Order and then by Subgroup ID or Object ID.
+// scheduler orders units as the draft says (§7.2): by Subscriber Priority and Publisher Priority (a tier), within a
+// tier in turns between subscriptions (a lane), within a lane by group in Group Order and then by Subgroup ID or
+// Object ID.
 type scheduler struct {
 	tiers []*tier // ascending levels; none is empty
 	spare *tier

@@ -3,7 +3,6 @@ package media
 import (
 	"cmp"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -23,8 +22,8 @@ type SenderConfig struct {
 	DropPolicy DropPolicy
 	// Events is told what happens. Default: NoEvents.
 	Events Events
-	// MaxBehindBytes and MaxBehind are how many bytes, and how long, a subscription may lag before Events.TooFarBehind is
-	// called. Defaults: 32 MiB and 30 s. Negative: no limit.
+	// MaxBehindBytes and MaxBehind are how many bytes, and how long, a subscription may lag before
+	// Events.TooFarBehind is called. Defaults: 32 MiB and 30 s. Negative: no limit.
 	MaxBehindBytes int64
 	MaxBehind      time.Duration
 	// MaxUDPPayloadSize caps the max_udp_payload_size that is advertised to the peer, in bytes. Default: no cap.
@@ -53,8 +52,8 @@ func (c SenderConfig) withDefaults() SenderConfig {
 // Sender sends all subscription data of one connection, which it shares with quic-go through the [quic.Hooks] that it
 // implements. It needs little memory until something is sent. Its methods may be called on any goroutine.
 //
-// A Sender is made of parts, each with its own file, that all share the lock mu: the methods of a part need it unless they
-// say otherwise. The Sender's own methods take it, and dispatch.
+// A Sender is made of parts, each with its own file, that all share the lock mu: the methods of a part need it unless
+// they say otherwise. The Sender's own methods take it, and dispatch.
 type Sender struct {
 	allocator // no lock
 	loop      *Loop
@@ -62,12 +61,11 @@ type Sender struct {
 	cfg       SenderConfig
 	task      task // the shard's
 
-	mu sync.Mutex
+	mu senderLock
 
 	// Guarded by mu.
 	state    *claim.ConnState // shared with quic-go and the forwarder; parts have the same pointer
 	params   quic.PeerParameters
-	after    []func() // to be called by unlockAndTell
 	closed   bool
 	counters Counters
 
@@ -88,6 +86,7 @@ type Sender struct {
 
 func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s := &Sender{loop: l, shard: sh, cfg: cfg.withDefaults(), task: task{index: -1}}
+	s.mu.sender = s
 	s.ledger = ledger{memory: l.memory}
 	s.path = path{ledger: &s.ledger}
 	s.credit = credit{counters: &s.counters, dataBlockedAt: -1, streamsBlockedAt: -1}
@@ -136,7 +135,8 @@ func (s *Sender) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stats{
-		s.control.path(), s.countersLocked(), s.keys.suite, s.observer.threshold, len(s.streams.all), len(s.ledger.records),
+		State: s.control.path(), Counters: s.countersLocked(), CipherSuite: s.keys.suite,
+		Threshold: s.observer.threshold, Open: len(s.streams.all), Ledger: len(s.ledger.records),
 	}
 }
 
@@ -154,40 +154,6 @@ func (s *Sender) countersLocked() Counters {
 	c.Packets, c.Bytes = s.state.Packets.Load(), s.state.Bytes.Load()
 	c.ForwarderPackets = c.Packets - own
 	return c
-}
-
-// unlock unlocks mu. Callbacks are left to the shard's goroutine, because the caller, or a goroutine that waits for the
-// caller, may hold locks that the callbacks take.
-func (s *Sender) unlock() {
-	tell := len(s.after) > 0
-	s.mu.Unlock()
-	if tell && !s.shard.enqueue(s) {
-		go s.tell() // the loop is closed
-	}
-}
-
-func (s *Sender) tell() {
-	s.mu.Lock()
-	s.unlockAndTell()
-}
-
-// unlockAndTell unlocks mu and makes the callbacks.
-func (s *Sender) unlockAndTell() {
-	after := s.after
-	s.after = nil
-	s.mu.Unlock()
-	for _, f := range after {
-		f()
-	}
-}
-
-// reportLossLocked plans the event for lost packets, if there are any.
-func (s *Sender) reportLossLocked(e congestion.LossEvent) {
-	if e.Packets == 0 {
-		return
-	}
-	c, events := s.control.path(), s.cfg.Events
-	s.after = append(s.after, func() { events.CongestionEvent(s, c, e.Persistent) })
 }
 
 // closeLocked ends all streams, and forgets the keys.

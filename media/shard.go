@@ -91,7 +91,7 @@ func (sh *shard) close() {
 	for s := range senders {
 		s.mu.Lock()
 		s.closeLocked()
-		s.unlockAndTell()
+		s.mu.releaseAndTell()
 	}
 	sh.notify()
 }
@@ -143,19 +143,19 @@ func (sh *shard) idle() bool {
 	return len(sh.grown) == 0 && len(sh.runnable) == 0 && !sh.closed
 }
 
-// serve serves the followers of logs that have grown, senders that were woken, and senders whose alarm is due. Their packets
-// share batches.
+// serve serves the followers of logs that have grown, senders that were woken, and senders whose alarm is due. Their
+// packets share batches.
 func (sh *shard) serve(feeds []*feed, senders []*Sender) {
 	now := sh.loop.clock.Now()
 	for _, f := range feeds {
 		f.serve(now)
 	}
 	for _, s := range senders {
-		more, alarm := s.serve(now, sh.batch)
+		more, alarm := s.serve(now, sh.batch, nil)
 		sh.after(s, more, alarm)
 	}
 	for s := sh.alarms.due(now); s != nil; s = sh.alarms.due(now) {
-		more, alarm := s.serve(now, sh.batch)
+		more, alarm := s.serve(now, sh.batch, nil)
 		sh.after(s, more, alarm)
 	}
 	sh.batch.Flush()

@@ -16,7 +16,8 @@ import (
 	"sluice/track"
 )
 
-// simulation is a path with delay, loss, reordering, duplication and a bottleneck between a sender and its peer, in fake time.
+// simulation is a path with delay, loss, reordering, duplication and a bottleneck between a sender and its peer, in
+// fake time.
 type simulation struct {
 	*world
 	rng                *rand.Rand

@@ -9,8 +9,8 @@ import (
 	"sluice/track"
 )
 
-// Stream is one downstream subgroup stream: a prefix and a cursor on a log. Reset may be called on any goroutine. All else is
-// guarded by the lock of the stream's sender, except for what does not change.
+// Stream is one downstream subgroup stream: a prefix and a cursor on a log. Reset may be called on any goroutine. All
+// else is guarded by the lock of the stream's sender, except for what does not change.
 type Stream struct {
 	unit
 	content
@@ -70,12 +70,12 @@ func (st *Stream) begin(adopted bool) {
 	}
 }
 
-// Reset ends the stream with an application's code, unless all of it was acknowledged. A stream that is not open on the wire
-// yet will not be opened.
+// Reset ends the stream with an application's code, unless all of it was acknowledged. A stream that is not open on
+// the wire yet will not be opened.
 func (st *Stream) Reset(code uint64) {
 	s := st.sender
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	st.cancel(code)
 	s.shard.enqueue(s)
 }
@@ -117,8 +117,8 @@ func (st *Stream) update() {
 	}
 }
 
-// repairable returns how many bytes can be sent again now. The forwarder may be ahead of the log: bytes that it has sent, and
-// that were lost, may not have come yet.
+// repairable returns how many bytes can be sent again now. The forwarder may be ahead of the log: bytes that it has
+// sent, and that were lost, may not have come yet.
 func (st *Stream) repairable() int64 {
 	if len(st.lost) == 0 {
 		return 0
@@ -184,12 +184,12 @@ func (st *Stream) finish(r Result) {
 		r.ID = st.id()
 	}
 	if st.onDone != nil {
-		s.after = append(s.after, func() { st.onDone(r) })
+		s.mu.later(func() { st.onDone(r) })
 	}
 }
 
-// setDeadline starts, changes or stops the timer of SUBGROUP_DELIVERY_TIMEOUT. It runs from when all objects are known to be
-// published until everything is acknowledged (draft §8).
+// setDeadline starts, changes or stops the timer of SUBGROUP_DELIVERY_TIMEOUT. It runs from when all objects are
+// known to be published until everything is acknowledged (draft §8).
 func (st *Stream) setDeadline() {
 	st.deadline = clock.Never
 	if st.finished != 0 && st.reader != nil && st.sub.subgroupTimeout > 0 {
@@ -198,7 +198,8 @@ func (st *Stream) setDeadline() {
 	st.sender.streams.deadline = min(st.sender.streams.deadline, st.deadline)
 }
 
-// age returns how long ago the object at a log offset was received, or 0 while that is not known: its fields may be incomplete.
+// age returns how long ago the object at a log offset was received, or 0 while that is not known: its fields may be
+// incomplete.
 func (st *Stream) age(offset int64) time.Duration {
 	if !st.find(offset) {
 		return 0
@@ -206,7 +207,8 @@ func (st *Stream) age(offset int64) time.Duration {
 	return st.sender.loop.clock.Wall().Sub(st.object.Received)
 }
 
-// endIfLate ends the stream if the object at a stream offset has exceeded OBJECT_DELIVERY_TIMEOUT (draft §8), and reports that.
+// endIfLate ends the stream if the object at a stream offset has exceeded OBJECT_DELIVERY_TIMEOUT (draft §8), and
+// reports that.
 func (st *Stream) endIfLate(offset int64) bool {
 	if timeout := st.sub.objectTimeout; timeout == 0 || st.age(st.logOffset(offset)) <= timeout {
 		return false

@@ -78,14 +78,15 @@ type StreamConfig struct {
 	// Group, Subgroup and Priority (the Publisher Priority) order the streams of a subscription.
 	Group, Subgroup uint64
 	Priority        uint8
-	// OnDone is called once, when nothing more of the log will be sent: on a goroutine of the loop, without locks held, and
-	// never from within a call of this package's methods. It must not block for long, because others' packets wait.
+	// OnDone is called once, when nothing more of the log will be sent: on a goroutine of the loop, without locks
+	// held, and never from within a call of this package's methods. It must not block for long, because others'
+	// packets wait.
 	OnDone func(Result)
 }
 
-// OpenStream adds a stream. It is opened on the wire when it is its turn and there is something to send besides the prefix.
-// OpenStream fails with [ErrClosed] after the end of the subscription or the connection, and with [track.ErrDiscarded] if the
-// log has released Start.
+// OpenStream adds a stream. It is opened on the wire when it is its turn and there is something to send besides the
+// prefix. OpenStream fails with [ErrClosed] after the end of the subscription or the connection, and with
+// [track.ErrDiscarded] if the log has released Start.
 func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 	s := sub.sender
 	state, adopted, reader, err := s.link.openStream(&cfg)
@@ -102,7 +103,7 @@ func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 		return nil, ErrClosed
 	}
 	st.begin(adopted)
-	s.unlock()
+	s.mu.release()
 	if state, _ := cfg.Log.State(); state == track.Open {
 		s.shard.follow(st)
 	}
@@ -115,7 +116,7 @@ func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 func (sub *Subscription) SetPriority(p uint8) {
 	s := sub.sender
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	if p == sub.priority {
 		return
 	}
@@ -143,7 +144,7 @@ func (sub *Subscription) SetPriority(p uint8) {
 func (sub *Subscription) SetTimeouts(object, subgroup time.Duration) {
 	s := sub.sender
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	sub.objectTimeout, sub.subgroupTimeout = object, subgroup
 	for _, st := range s.streams.all {
 		if st.sub == sub {
@@ -157,7 +158,7 @@ func (sub *Subscription) SetTimeouts(object, subgroup time.Duration) {
 func (sub *Subscription) Close(code uint64) {
 	s := sub.sender
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.release()
 	if sub.closed {
 		return
 	}

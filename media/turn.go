@@ -18,19 +18,14 @@ type turn struct {
 
 func newTurn(s *Sender) turn { return turn{s, clock.Never} }
 
-// serve serves the sender for the shard's goroutine. It returns whether there is more to send, and otherwise when to look
-// again. It makes callbacks without the lock.
-func (s *Sender) serve(now clock.Time, b *udp.Batch) (more bool, alarm clock.Time) {
+// serve serves the sender for the shard's goroutine. grown is a stream whose log has grown or ended, or nil. It returns
+// whether there is more to send, and otherwise when to look again.
+func (s *Sender) serve(now clock.Time, b *udp.Batch, grown *Stream) (more bool, alarm clock.Time) {
 	s.mu.Lock()
-	defer s.unlockAndTell()
-	return s.turn.take(now, b)
-}
-
-// serveStream serves the sender because the log of a stream has grown or ended.
-func (s *Sender) serveStream(now clock.Time, b *udp.Batch, st *Stream) (more bool, alarm clock.Time) {
-	s.mu.Lock()
-	defer s.unlockAndTell()
-	st.update()
+	defer s.mu.releaseAndTell()
+	if grown != nil {
+		grown.update()
+	}
 	return s.turn.take(now, b)
 }
 
@@ -41,7 +36,7 @@ func (t *turn) take(now clock.Time, b *udp.Batch) (more bool, alarm clock.Time) 
 		return false, clock.Never
 	}
 	if s.recovery.deadline() <= now {
-		s.reportLossLocked(s.recovery.expire(now))
+		s.observer.reportLoss(s.recovery.expire(now))
 	}
 	s.streams.expire(now)
 	s.credit.releaseReturned()
