@@ -111,8 +111,8 @@ func (v *delivery) wantsGroup(group uint64) bool {
 	return group >= v.wanted.Start.Group && group <= v.wanted.End.Group
 }
 
-// setForward stops what must not be sent any more. When it becomes true, the subscriber wants again what it did not
-// want before (draft §11.4.3).
+// setForward stops what must not be sent any more. When it becomes true, subgroups that the subscriber did not want
+// before may be sent again (draft §11.4.3).
 func (v *delivery) setForward(forward bool) {
 	v.forward = forward
 	if !forward {
@@ -131,10 +131,10 @@ func (v *delivery) join() {
 	}
 }
 
-// recall sends what is held of the current group, from its start. Subscriptions without a filter pass all objects
-// (draft §5.1.2), and many publishers send the current group to a new subscriber: after another subscriber, it would
-// otherwise never get an object that is published once, such as a catalog.
-func (v *delivery) recall(group uint64) {
+// sendCurrentGroup sends what is held of the current group, from its start. Subscriptions without a filter pass all
+// objects (draft §5.1.2), and many publishers send the current group to a new subscriber: after another subscriber, it
+// would otherwise never get an object that is published once, such as a catalog.
+func (v *delivery) sendCurrentGroup(group uint64) {
 	if f := v.filter; f != nil && (f.Type != moqt.FilterAbsoluteStart || f.Start != moqt.Location{}) {
 		return
 	}

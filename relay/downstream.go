@@ -112,7 +112,7 @@ func (d *downstream) acceptLocked() {
 		return // the peer has cancelled it
 	}
 	if largest != nil {
-		d.delivery.recall(largest.Group)
+		d.delivery.sendCurrentGroup(largest.Group)
 	}
 	d.delivery.join()
 }
