@@ -19,7 +19,8 @@ type delays struct {
 
 // measureDelays matches the packets that entered a relay with those that left it for each of the subscribers.
 func measureDelays(packets []measure.Packet, subscribers int) (d delays) {
-	bursts := measure.MatchBursts(packets, trial.IntoRelay, trial.OutOfRelay, measure.BurstConfig{MinLength: trial.MinPacket})
+	bursts := measure.MatchBursts(packets, trial.IntoRelay, trial.OutOfRelay,
+		measure.BurstConfig{MinLength: trial.MinPacket})
 	frames := make(map[time.Duration][]measure.BurstDelay) // by when they entered
 	previous := make(map[netip.AddrPort]float64)
 	for _, b := range bursts.Matched {

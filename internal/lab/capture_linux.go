@@ -19,9 +19,9 @@ import (
 )
 
 // Point is a place where packets are timed: where a host's device sends them (FromHost), before the rate and the
-// conditions of its link, or where the link hands them to that device (ToHost), after all conditions but the rate. No
-// packet has to wait for another between such a point and the host, as it would further outside: a processor hands
-// packets on to the next device only when it is done with those that it has.
+// conditions of its link, or where the link hands them to that device (ToHost), after all conditions but the rate.
+// Between such a point and the host no packet waits for another one. Further outside it would: a processor hands
+// packets to the next device only after it has handled all packets of the device before.
 type Point struct {
 	Device    *Device
 	Direction Direction

@@ -168,8 +168,8 @@ func (k *Link) SetUp(up bool) error {
 	return k.device.await(context.Background(), done)
 }
 
-// Rebind changes the UDP ports under which the host is seen from the network, as a NAT does that has forgotten its
-// bindings. The host itself notices nothing.
+// Rebind changes the UDP ports that the network sees of the host, as a NAT does after its bindings have timed out. The
+// host sees no change.
 func (k *Link) Rebind() error {
 	k.lab.mu.Lock()
 	defer k.lab.mu.Unlock()

@@ -187,7 +187,7 @@ func BenchmarkWire(b *testing.B) {
 	}
 }
 
-// BenchmarkForwarder reports the delay that the simplest relay in userspace adds.
+// BenchmarkForwarder reports the delay that the simplest relay in user space adds.
 func BenchmarkForwarder(b *testing.B) {
 	l := labtest.New(b, lab.Topology{Subscribers: 1})
 	addr := forwarder(b, l)

@@ -57,7 +57,7 @@ func (k *Link) Predict(d Direction, first, count int) Fate {
 			})
 		}
 	}
-	for _, id := range order { // nobody overtakes the last ones
+	for _, id := range order { // no packet overtakes the last ones
 		f.Arrived = append(f.Arrived, slices.Repeat([]int{id}, held[id].copies)...)
 		f.Waiting += held[id].copies
 	}

@@ -42,7 +42,7 @@ type LinkStats struct {
 	Lost       uint64 `json:"lost"`       // by Loss
 	Duplicated uint64 `json:"duplicated"` // by Duplicate
 	Reordered  uint64 `json:"reordered"`  // by Reorder
-	Delayed    uint64 `json:"delayed"`    // that went through userspace, for Delay or Reorder
+	Delayed    uint64 `json:"delayed"`    // that went through user space, for Delay or Reorder
 	Returned   uint64 `json:"returned"`   // of those, and of their duplicates, that came back
 	Failed     uint64 `json:"failed"`     // dropped because the kernel refused a step; expected to be 0
 	QueueDrops uint64 `json:"queueDrops"` // that waited longer than Queue for Rate, since Rate was last set

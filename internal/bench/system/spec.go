@@ -73,7 +73,7 @@ func (s Spec) Validate() error {
 		return fmt.Errorf("relay %s: %w", s.Name, err)
 	}
 	if !strings.Contains(s.Command, "{addr}") && !strings.Contains(s.Command, "{port}") {
-		return fmt.Errorf("relay %s: its command must have {addr} or {port}, where the relay has to listen", s.Name)
+		return fmt.Errorf("relay %s: its command must have {addr} or {port}, where the relay must listen", s.Name)
 	}
 	return nil
 }

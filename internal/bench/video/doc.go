@@ -3,8 +3,8 @@
 //
 // A [Source] is a broadcast without an end. [Mock] makes frames of a given rate, whose payload carries the time of
 // publication and a checksum; with layers, its groups have four subgroups of falling priority. [Clip] repeats the
-// video of a file. A subscriber feeds a [Digest] with an object as it arrives and verifies it at its end, so nobody
-// copies media.
+// video of a file. A subscriber feeds a [Digest] with an object as it arrives and verifies it at its end, without a
+// copy of the media.
 //
 // [Play] replays recorded arrivals as a player with a fixed playout delay would show them: a frame is shown if it and
 // all frames that it depends on arrived in time.

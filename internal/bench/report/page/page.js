@@ -1,5 +1,5 @@
 'use strict';
-// Draws the charts of the page from its data. The rules of the forms are those of plot.go.
+// Draws the charts of the page from its data. The rules of the forms are those of package chart.
 (() => {
 	const data = JSON.parse(document.getElementById('data').textContent);
 	const chartsById = new Map(data.charts.map(c => [c.id, c]));
@@ -24,7 +24,7 @@
 		return e;
 	}
 
-	// Three significant digits, all digits before the decimal point: number.String in number.go.
+	// Three significant digits, all digits before the decimal point: result.Number.String.
 	function format(v) {
 		if (v === null) return '–';
 		const decimals = v === 0 ? 0 : Math.min(Math.max(2 - Math.floor(Math.log10(Math.abs(v))), 0), 6);

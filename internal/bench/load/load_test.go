@@ -1,0 +1,165 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/bench/video"
+	"sluice/server"
+	"sluice/transport"
+)
+
+// startRelay runs a relay on loopback until the test ends, and returns its URL.
+func startRelay(t *testing.T) string {
+	t.Helper()
+	cert, _, err := transport.DevCertificate()
+	require.NoError(t, err)
+	cfg := server.Config{Listen: "127.0.0.1:0"}
+	cfg.Transport.Certificate = &cert
+	s, err := server.Listen(cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-served
+		_ = s.Drain("", time.Second)
+	})
+	return fmt.Sprintf("moqt://%v", s.Addr())
+}
+
+// remote is a load generator that runs beside a test, as a process would.
+type remote struct {
+	in     io.WriteCloser
+	events *json.Decoder
+	ended  chan error
+}
+
+func startGenerator(t *testing.T, cfg Config) *remote {
+	t.Helper()
+	inRead, inWrite := io.Pipe()
+	outRead, outWrite := io.Pipe()
+	r := &remote{in: inWrite, events: json.NewDecoder(outRead), ended: make(chan error, 1)}
+	go func() {
+		err := Run(t.Context(), cfg, inRead, outWrite)
+		outWrite.CloseWithError(err)
+		r.ended <- err
+	}()
+	t.Cleanup(func() { inWrite.Close() })
+	return r
+}
+
+func (r *remote) tell(t *testing.T, command string) {
+	t.Helper()
+	_, err := io.WriteString(r.in, command+"\n")
+	require.NoError(t, err)
+}
+
+func (r *remote) event(t *testing.T) (e Event) {
+	t.Helper()
+	require.NoError(t, r.events.Decode(&e))
+	return e
+}
+
+// A publisher and subscribers go through their whole life with a relay between them; no object is lost or damaged.
+func TestGenerators(t *testing.T) {
+	const sessions, frames = 3, 5
+	url := startRelay(t)
+	mock := video.Mock{Rate: 1e6, FrameRate: 100, Group: 10, Layers: true}
+	publisher := startGenerator(t, Config{Publish: true, URL: url, Mock: mock})
+	require.True(t, publisher.event(t).Ready)
+	subscribers := startGenerator(t, Config{URL: url, Mock: mock, Sessions: sessions, Record: true})
+	require.Equal(t, Event{Ready: true}, subscribers.event(t))
+	publisher.tell(t, Go)
+	// The publisher stops when it has published for some frames, however long this takes.
+	time.AfterFunc(frames*10*time.Millisecond, func() { io.WriteString(publisher.in, Stop+"\n") })
+	published := publisher.event(t).Published
+	require.NotNil(t, published)
+	require.Positive(t, published.Objects)
+	require.Zero(t, published.Failed)
+	require.EqualValues(t, published.Objects, published.Late.Count)
+	subscribers.tell(t, fmt.Sprintf("%s %d", Stop, published.Objects))
+	received := subscribers.event(t).Received
+	require.Len(t, received, sessions)
+	for i, r := range received {
+		require.Equal(t, published.Objects, r.Objects)
+		require.Equal(t, published.Bytes, r.Bytes)
+		require.Zero(t, r.Corrupt+r.Duplicates)
+		if i == 0 {
+			require.Len(t, r.Arrivals, int(published.Objects))
+		} else {
+			require.Empty(t, r.Arrivals, "only the first session records")
+		}
+	}
+	publisher.tell(t, Stop)
+	require.NoError(t, <-publisher.ended)
+	require.NoError(t, <-subscribers.ended)
+}
+
+func TestCommandsAreChecked(t *testing.T) {
+	url := startRelay(t)
+	publisher := startGenerator(t, Config{Publish: true, URL: url})
+	require.True(t, publisher.event(t).Ready)
+	publisher.tell(t, "halt")
+	require.EqualError(t, <-publisher.ended, `command: "halt": must be "go"`)
+
+	publisher = startGenerator(t, Config{Publish: true, URL: url, Namespace: "another"})
+	require.True(t, publisher.event(t).Ready)
+	publisher.tell(t, Go)
+	publisher.tell(t, Go)
+	require.EqualError(t, <-publisher.ended, `command: "go": must be "stop"`)
+
+	subscribers := startGenerator(t, Config{URL: url}) // no sessions: it is ready at once
+	require.True(t, subscribers.event(t).Ready)
+	subscribers.tell(t, Stop+" x")
+	require.ErrorContains(t, <-subscribers.ended, `command: stop "x": must have a number of objects`)
+
+	closed := startGenerator(t, Config{URL: url})
+	require.True(t, closed.event(t).Ready)
+	require.NoError(t, closed.in.Close())
+	require.ErrorIs(t, <-closed.ended, io.ErrUnexpectedEOF)
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	run := func(cfg Config) error { return Run(t.Context(), cfg, nil, io.Discard) }
+	require.ErrorContains(t, run(Config{Mock: video.Mock{Rate: -1}}), "rate")
+	require.ErrorContains(t, run(Config{Clip: "none.mp4"}), "none.mp4")
+}
+
+// A hog ends when its context does.
+func TestHog(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, Run(ctx, Config{Hog: time.Hour}, nil, io.Discard))
+}
+
+func TestReceiverWaits(t *testing.T) {
+	m := video.Mock{}.WithDefaults()
+	take := func(r *receiver, n uint64) {
+		d := new(video.Digest)
+		d.Write(m.Payload(n, time.Unix(0, 5)))
+		r.take(m.Frame(n).Location, d)
+	}
+	r := newReceiver(m, false)
+	take(r, 0)
+	r.waitFor(t.Context(), 1) // it has arrived
+	done := make(chan struct{})
+	go func() {
+		r.waitFor(t.Context(), 3)
+		close(done)
+	}()
+	take(r, 1)
+	take(r, 1) // a duplicate does not count
+	take(r, 2)
+	<-done
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	newReceiver(m, false).waitFor(stopped, 1)
+}
