@@ -1,7 +1,7 @@
 package moqt
 
-// Context describes where a control message was received: the part of it that decides what the message may be and what
-// it may contain.
+// Context describes where a control message was received, which decides what the message may be and what it may
+// contain.
 type Context struct {
 	// Stream is the type of the first message of the stream: MessageSetup on the control stream, the type of the
 	// request on a request stream. It is 0 if the message is itself the first one on a bidirectional stream.
@@ -124,7 +124,7 @@ func (c Context) checkSetup(m *Setup) error {
 // control stream: drafts before 18 did not have the field, and nothing depends on it.
 func (c Context) checkGoaway(m *Goaway) error {
 	if c.Server && m.NewSessionURI != "" {
-		return violation("GOAWAY of a client has a new session URI")
+		return violation("GOAWAY from a client has a new session URI")
 	}
 	if m.RequestID == nil {
 		return nil
@@ -134,7 +134,7 @@ func (c Context) checkGoaway(m *Goaway) error {
 	}
 	// The id is one of the receiver's: even for clients, odd for servers.
 	if odd := *m.RequestID%2 == 1; odd != c.Server {
-		return &ProtocolError{SessionInvalidRequestID, "GOAWAY has a request id of its sender"}
+		return &ProtocolError{SessionInvalidRequestID, "request id in GOAWAY belongs to its sender"}
 	}
 	return nil
 }
@@ -145,11 +145,11 @@ func (c Context) checkRedirect(r *Redirect) error {
 		return nil
 	}
 	if c.Server && r.URI != "" {
-		return violation("redirect of a client has a connect URI")
+		return violation("redirect from a client has a connect URI")
 	}
-	ofNamespace := c.Stream == MessageSubscribeNamespace || c.Stream == MessagePublishNamespace
-	if ofNamespace && r.Track.Name != "" {
-		return violation("redirect of a %s has a track name", c.Stream)
+	forNamespace := c.Stream == MessageSubscribeNamespace || c.Stream == MessagePublishNamespace
+	if forNamespace && r.Track.Name != "" {
+		return violation("redirect for a %s has a track name", c.Stream)
 	}
 	return nil
 }

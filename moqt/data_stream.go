@@ -53,7 +53,7 @@ func (f *fields) fail(err error) {
 	}
 }
 
-// take returns a view of the next n bytes, nil after an error.
+// take returns a view of the next n bytes, or nil after an error.
 func (f *fields) take(n int) []byte {
 	if f.err != nil {
 		return nil

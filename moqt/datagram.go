@@ -24,7 +24,7 @@ const (
 type ObjectDatagram struct {
 	TrackAlias      uint64
 	Location        Location
-	DefaultPriority bool  // the datagram has no priority; that of the subscription counts
+	DefaultPriority bool  // the datagram has no priority: that of the subscription applies
 	Priority        uint8 // Publisher Priority, unless DefaultPriority
 	EndOfGroup      bool  // the group has no object with a larger id
 	Status          ObjectStatus
@@ -52,9 +52,9 @@ func (t *headerTypes) checkDatagram(typ uint64) error {
 	return nil
 }
 
-// ParseObjectDatagram decodes an OBJECT_DATAGRAM, which is all of b. Properties and Payload share the memory of b.
-// Errors are a ProtocolError, a MalformedTrackError or ErrPropertiesTooLong. Unless it is a ProtocolError, TrackAlias
-// and Location are valid.
+// ParseObjectDatagram decodes an OBJECT_DATAGRAM, which is all of b. Properties and Payload share the memory of b. It
+// returns a ProtocolError, a MalformedTrackError or ErrPropertiesTooLong. TrackAlias and Location are valid unless it
+// is a ProtocolError.
 func ParseObjectDatagram(v Version, b []byte) (o ObjectDatagram, err error) {
 	f := fields{b: b}
 	typ := f.varint()
@@ -91,8 +91,8 @@ func ParseObjectDatagram(v Version, b []byte) (o ObjectDatagram, err error) {
 	return o, f.err
 }
 
-// AppendDatagramHeader appends all of o but its Payload, which can then be sent from where it is. Of Payload only the
-// length matters. If a receiver would refuse o, it returns an error, and b as it was.
+// AppendDatagramHeader appends all of o but its Payload, which can then be sent from where it is. Only the length of
+// Payload matters. If a receiver would refuse o, it returns b unchanged and an error.
 func AppendDatagramHeader(b []byte, v Version, o *ObjectDatagram) ([]byte, error) {
 	if err := o.validate(); err != nil {
 		return b, err

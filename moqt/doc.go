@@ -6,10 +6,10 @@
 // # Versions
 //
 // A [Version] is chosen by ALPN when a session starts, and is an argument of all functions whose result depends on it.
-// What differs between versions is in one table, from version to wire format: which messages exist, where they may be
-// sent, which parameters they have, which types streams and datagrams start with. A new version is another row of that
-// table and a file like draft18.go. The headers that precede media have a name of their own, [DataLayout], because the
-// kernel's programs read and write them too.
+// One table holds what differs between versions: which messages exist, where they may be sent, which parameters they
+// have, which types streams and datagrams start with. A new version is another row of the table and a file like
+// draft18.go. The headers that precede media have a name of their own, [DataLayout], because the kernel's programs read
+// and write them too.
 //
 // # Control messages
 //
@@ -21,19 +21,19 @@
 //	...
 //	err = moqt.Context{Stream: moqt.MessageSubscribe, FromResponder: true}.Check(version, m)
 //
-// Decoding a message checks all that the message alone can tell. [Context.Check] then checks what depends on the
-// stream: whether the message may appear there, from that end, with these parameters.
+// Decoding checks everything that does not depend on the stream. [Context.Check] checks the rest: whether the message
+// may appear on that stream, from that end, with these parameters.
 //
-// [Parameters] is one struct for all messages; the table knows which message may have which parameter. [Properties]
-// stay encoded, because relays forward them byte by byte; its methods find and check single values.
+// [Parameters] is one struct for all messages; the table says which message may have which parameter. [Properties] stay
+// encoded, because relays forward them byte by byte; its methods find and check single values.
 //
 // # Data streams and datagrams
 //
 // A unidirectional stream starts with a type ([ParseStreamKind]) and a header ([ParseSubgroupHeader],
 // [ParseFetchHeader]). Objects follow. [SubgroupParser] and [FetchParser] take the bytes as they arrive, in pieces of
-// any size, and return where each object lies. They skip payloads and copy nothing but a header that is spread over
-// two reads. [SubgroupEncoder] and [FetchEncoder] are their counterparts: they write what precedes a payload, so that
-// the payload can be sent from where it is. A datagram is one object ([ParseObjectDatagram], [AppendDatagramHeader]).
+// any size, and return where each object lies. They skip payloads, and copy only headers that are spread over several
+// reads. [SubgroupEncoder] and [FetchEncoder] are their counterparts: they write what precedes a payload, so that the
+// payload can be sent from where it is. A datagram is one object ([ParseObjectDatagram], [AppendDatagramHeader]).
 //
 // # Errors
 //
@@ -44,5 +44,6 @@
 //   - [MalformedTrackError]: cancel the subscriptions and fetches of the track, and keep the session.
 //   - [ErrPropertiesTooLong]: stop the stream with EXCESSIVE_LOAD.
 //
-// Encoders refuse what a receiver would have to refuse. Their errors are plain ones: the peer did nothing wrong.
+// Encoders refuse what a receiver would have to refuse. Their errors have none of these types: the peer did nothing
+// wrong.
 package moqt

@@ -28,7 +28,7 @@ func (e *encoder) properties(p Properties) {
 	e.b = append(e.b, p...)
 }
 
-// lengthPrefixed writes the length of s and s.
+// lengthPrefixed writes the length of s, and then s.
 func (e *encoder) lengthPrefixed(s string, limit int, what string) {
 	if len(s) > limit {
 		e.fail(fmt.Errorf("%s of %d bytes, at most %d are allowed", what, len(s), limit))
@@ -52,8 +52,8 @@ func (d *decoder) fail(err error) {
 	}
 }
 
-// check fails with a PROTOCOL_VIOLATION if err, the result of validating what was decoded, is not nil. After an earlier
-// failure there was nothing to validate.
+// check fails with a PROTOCOL_VIOLATION if err, the result of validating what was decoded, is not nil. It ignores err
+// after an earlier failure: the decoded value is then meaningless.
 func (d *decoder) check(err error) {
 	if d.err == nil {
 		d.fail(breach(err))

@@ -72,7 +72,7 @@ const (
 	fetchUnknownRange     = 0x10c
 )
 
-// fetchState is what the flags call the "prior Object".
+// fetchState is the "prior Object" to which the flags refer.
 type fetchState struct {
 	hasLocation bool
 	location    Location // of the latest object or marker
@@ -101,8 +101,8 @@ type FetchItem struct {
 	End          int64 // after the last byte of the payload
 }
 
-// FetchParser finds the objects of a FETCH response while its bytes arrive, in pieces of any size. It copies no payload
-// and keeps no more than the header of one object.
+// FetchParser finds the objects of a FETCH response while its bytes arrive, in pieces of any size. It copies no
+// payload, and keeps at most the header of one object.
 type FetchParser struct {
 	scanner objectScanner
 	order   GroupOrder
@@ -258,8 +258,8 @@ type FetchEncoder struct {
 // NewFetchEncoder returns an encoder of what follows the FETCH_HEADER. order is the Group Order of the FETCH.
 func NewFetchEncoder(order GroupOrder) FetchEncoder { return FetchEncoder{order: order} }
 
-// AppendObject appends a marker, or all that precedes the payload of an object. Groups have to come in the order of the
-// FETCH, and objects in ascending order within their group. Otherwise it returns an error, and b as it was.
+// AppendObject appends a marker, or all that precedes the payload of an object. Groups must come in the order of the
+// FETCH, and objects in ascending order within their group. Otherwise it returns b unchanged and an error.
 func (e *FetchEncoder) AppendObject(b []byte, o *FetchObject) ([]byte, error) {
 	if err := e.check(o); err != nil {
 		return b, err
@@ -330,7 +330,7 @@ func (e *FetchEncoder) flags(o *FetchObject) uint64 {
 	if !e.prior.hasLocation || o.Location.Group != e.prior.location.Group {
 		flags |= fetchGroupID
 	}
-	// The condition on 0 excludes a wrap around from the largest Object ID.
+	// An id of 0 does not follow the largest Object ID, although id-1 wraps around to it.
 	if id := o.Location.Object; !e.prior.hasLocation || id == 0 || id-1 != e.prior.location.Object {
 		flags |= fetchObjectID
 	}

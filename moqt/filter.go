@@ -49,7 +49,7 @@ func (f *Filter) Range(largest *Location) Range {
 	return Range{start.Next(), MaxLocation}
 }
 
-// validate returns an error for what the draft makes a PROTOCOL_VIOLATION.
+// validate returns an error if a receiver must answer f with PROTOCOL_VIOLATION.
 func (f Filter) validate() error {
 	if f.Type < FilterNextGroupStart || f.Type > FilterAbsoluteRange {
 		return fmt.Errorf("unknown subscription filter type %#x", uint64(f.Type))

@@ -104,7 +104,7 @@ func drawParameter(t *rapid.T, p *Parameters, typ ParameterType) {
 	}
 }
 
-// anyTrackProperties draws properties that CheckTrack accepts, without those whose values it restricts.
+// anyTrackProperties draws properties that CheckTrack accepts, without types whose values it restricts.
 func anyTrackProperties(t *rapid.T) Properties {
 	pairs := anyPairs(0x100, 1<<62).Draw(t, "properties")
 	if rapid.Bool().Draw(t, "known") {
@@ -120,7 +120,7 @@ func anyTrackProperties(t *rapid.T) Properties {
 	return p
 }
 
-// anyObjectProperties draws properties that CheckObject accepts, without those that are known or mandatory.
+// anyObjectProperties draws properties that CheckObject accepts, of types that are neither known nor mandatory.
 func anyObjectProperties(t *rapid.T) Properties {
 	pairs := append(anyPairs(0x100, 0x3fff).Draw(t, "properties"), anyPairs(0x8000, 1<<63).Draw(t, "more")...)
 	p, err := NewProperties(pairs...)

@@ -100,8 +100,8 @@ func ParseMessage(v Version, typ MessageType, payload []byte) (Message, error) {
 	return m, nil
 }
 
-// AppendMessage appends m with its type and length. If the receiver would have to close the session over m, it returns
-// an error, and b as it was: names that are too long, parameters that m must not have, more than 2^16-1 bytes.
+// AppendMessage appends m with its type and length. If the receiver would have to close the session over m, for example
+// because a name is too long or a parameter not allowed, it returns b unchanged and an error.
 func AppendMessage(b []byte, v Version, m Message) ([]byte, error) {
 	w := v.wire()
 	f, ok := w.messages[m.Type()]
@@ -117,7 +117,7 @@ func AppendMessage(b []byte, v Version, m Message) ([]byte, error) {
 		e.fail(fmt.Errorf("payload of %d bytes, at most %d are allowed", n, maxPayloadLen))
 	}
 	if e.err != nil {
-		// The error is not wrapped: a ProtocolError in it would look like a violation of the peer.
+		// The error is not wrapped: a ProtocolError in it would look like a violation by the peer.
 		return b, fmt.Errorf("encode %s: %v", f.name, e.err)
 	}
 	binary.BigEndian.PutUint16(e.b[start-2:], uint16(n))

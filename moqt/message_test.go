@@ -352,8 +352,8 @@ func TestUnsubscribe(t *testing.T) {
 	require.ErrorContains(t, err, "STOP_SENDING")
 }
 
-// TestAppendMessageRefuses checks that messages over which the peer would have to close the session are not encoded,
-// and that the error does not look like a violation of the peer.
+// TestAppendMessageRefuses checks that AppendMessage refuses messages over which the peer would have to close the
+// session, with an error that does not look like a violation by the peer.
 func TestAppendMessageRefuses(t *testing.T) {
 	long := strings.Repeat("x", MaxFullTrackNameLen)
 	for _, tc := range []struct {

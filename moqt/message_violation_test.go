@@ -19,7 +19,7 @@ func field(n int) string {
 }
 
 // messageViolations has a row for each case in which the draft closes the session because of the contents of a control
-// message. Those that depend on where it was received are in TestContextViolations.
+// message. Cases that depend on where it was received are in TestContextViolations.
 var messageViolations = []struct {
 	section string
 	name    string

@@ -129,7 +129,7 @@ func (e *encoder) parameters(p *Parameters, allowed scope) {
 	for _, f := range e.wire.parameters {
 		for i := range f.count(p) {
 			if f.scope&allowed == 0 {
-				e.fail(fmt.Errorf("parameter %#x does not belong into this message", uint64(f.typ)))
+				e.fail(fmt.Errorf("parameter %#x is not allowed in this message", uint64(f.typ)))
 			}
 			e.varint(uint64(f.typ - last))
 			f.encode(e, p, i)

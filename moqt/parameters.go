@@ -45,7 +45,7 @@ func (p *Parameters) Order(fallback GroupOrder) GroupOrder {
 	return *p.GroupOrder
 }
 
-// Merge replaces those parameters of p that update has (REQUEST_UPDATE, draft §10.9).
+// Merge replaces the parameters of p that update has (REQUEST_UPDATE, draft §10.9).
 func (p *Parameters) Merge(update *Parameters) {
 	for _, f := range newest().parameters {
 		f.merge(p, update)

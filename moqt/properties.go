@@ -121,7 +121,7 @@ func (p Properties) Immutable() Properties {
 }
 
 // Lookup returns the first property of type typ, from the mutable list or else from Immutable Properties. The draft
-// demands that both are searched (§12.7).
+// requires a search of both (§12.7).
 func (p Properties) Lookup(typ uint64) (KeyValuePair, bool) {
 	if pair, ok := p.find(typ); ok {
 		return pair, true
@@ -183,8 +183,8 @@ func isMandatory(typ uint64) bool {
 	return minMandatoryProperty <= typ && typ <= maxMandatoryProperty
 }
 
-// Mandatory returns the first Mandatory Track Property in p for which understood returns false; a nil understood knows
-// none. If there is one, the track must be refused with UNSUPPORTED_EXTENSION (draft §2.5.1).
+// Mandatory returns the first Mandatory Track Property in p for which understood returns false; nil understands none.
+// If there is one, the track must be refused with UNSUPPORTED_EXTENSION (draft §2.5.1).
 func (p Properties) Mandatory(understood func(typ uint64) bool) (typ uint64, found bool) {
 	for _, list := range [...]Properties{p, p.Immutable()} {
 		for pair := range list.All() {

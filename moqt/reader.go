@@ -24,12 +24,11 @@ const (
 // the stream type. A caller that has read the type already prepends it with io.MultiReader.
 func NewReader(r io.Reader, v Version) *Reader { return &Reader{r: r, version: v} }
 
-// Buffered returns the number of bytes that were read from the stream and not returned by Read yet, as part of a
-// message.
+// Buffered returns the number of bytes that were read from the stream and belong to no message that Read has returned.
 func (r *Reader) Buffered() int { return len(r.buf) - r.start }
 
 // Read returns the next message. It returns io.EOF if the stream ends between two messages, and a ProtocolError if the
-// stream ends within a message. It passes on the errors of ParseMessage and of the stream. Errors are final.
+// stream ends within a message. It also returns the errors of ParseMessage and of the stream. All errors are final.
 func (r *Reader) Read() (Message, error) {
 	typ, n, err := r.header()
 	if err != nil {

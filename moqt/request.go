@@ -60,7 +60,7 @@ type RequestError struct {
 // it and close the session.
 type Redirect struct {
 	URI   string        // empty: the URI of this session
-	Track FullTrackName // without fields and name: what was requested. Namespace requests have no name.
+	Track FullTrackName // empty: the requested track or namespace. Name is empty for namespaces.
 }
 
 // Type implements Message.
@@ -116,8 +116,8 @@ func (d *decoder) reason() string {
 	return string(d.lengthPrefixed(MaxReasonLen, "reason phrase"))
 }
 
-// reason writes a Reason Phrase. It truncates a text that is too long, between two characters: an incomplete reason is
-// better than no message.
+// reason writes a Reason Phrase. It truncates a longer text between two characters: an incomplete reason is better than
+// no message.
 func (e *encoder) reason(s string) {
 	if len(s) > MaxReasonLen {
 		s = s[:MaxReasonLen]

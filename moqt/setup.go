@@ -145,7 +145,7 @@ func isHex(c byte) bool {
 }
 
 // MaxURILen is the longest New Session URI, in bytes (draft §10.4). The draft sets no limit for the Connect URI of a
-// Redirect; the same one is used.
+// Redirect; this package uses the same one.
 const MaxURILen = 8192
 
 // Goaway asks the peer to move to another session, or on a request stream to move that request (draft §10.4). Peers

@@ -35,7 +35,7 @@ type SubgroupHeader struct {
 	GroupID         uint64
 	SubgroupIDMode  SubgroupIDMode
 	SubgroupID      uint64 // with SubgroupIDPresent
-	DefaultPriority bool   // the header has no priority; that of the subscription counts
+	DefaultPriority bool   // the header has no priority: that of the subscription applies
 	Priority        uint8  // Publisher Priority, unless DefaultPriority
 	HasProperties   bool   // each object has a properties field
 	EndOfGroup      bool   // if the stream ends with FIN, its last object is the last one of the group
@@ -123,7 +123,7 @@ type SubgroupObject struct {
 }
 
 // SubgroupParser finds the objects of a subgroup stream while its bytes arrive, in pieces of any size. It copies no
-// payload and keeps no more than the header of one object.
+// payload, and keeps at most the header of one object.
 type SubgroupParser struct {
 	scanner       objectScanner
 	group         uint64
@@ -226,7 +226,7 @@ func NewSubgroupEncoder(h SubgroupHeader) SubgroupEncoder {
 }
 
 // AppendObject appends all that precedes the payload of an object. Object IDs must increase. If a receiver would refuse
-// o, it returns an error, and b as it was.
+// o, it returns b unchanged and an error.
 func (e *SubgroupEncoder) AppendObject(b []byte, o ObjectHeader) ([]byte, error) {
 	delta := o.ObjectID
 	if e.started {

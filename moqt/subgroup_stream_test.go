@@ -267,7 +267,7 @@ func TestSubgroupViolations(t *testing.T) {
 			})
 		}
 	}
-	// The largest Object ID by itself is fine.
+	// The largest Object ID itself is valid.
 	objects, err := parseSubgroup(NewSubgroupParser(plain, 0), [][]byte{unhex("05 01 61 fffffffffffffffff9 00 00")})
 	require.NoError(t, err)
 	require.EqualValues(t, uint64(top), objects[1].ObjectID)

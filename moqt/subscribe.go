@@ -47,8 +47,8 @@ func (m *SubscribeOK) decode(d *decoder) {
 }
 
 // Unsubscribe ends a subscription in drafts before 18; draft-18 uses STOP_SENDING instead. Subscribers built on the
-// Rust crate moq-transport 0.17 still send it, without fields, whenever they drop a subscription. If it were a
-// violation, they would lose their session and all other subscriptions. It is therefore accepted, and never sent.
+// Rust crate moq-transport 0.17 still send it, without fields, whenever they drop a subscription. Closing the session
+// over it would end all their other subscriptions, so this package accepts it, and never sends it.
 type Unsubscribe struct{}
 
 // Type implements Message.

@@ -22,7 +22,7 @@ type Token struct {
 	AliasType AliasType
 	Alias     uint64 // unless AliasType is AliasUseValue
 	Type      uint64 // with AliasRegister and AliasUseValue; 0 is agreed on out of band
-	Value     []byte `json:"-"` // as Type; a credential, which must not be logged
+	Value     []byte `json:"-"` // with the same alias types as Type; a credential: do not log it
 }
 
 // tokenOverhead is the size of a registered token without its value, in bytes (draft §10.3.1.3).

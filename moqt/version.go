@@ -54,7 +54,7 @@ func ParseALPN(alpn string) (Version, bool) {
 	return versions[i].version, true
 }
 
-// DataLayout returns the layout of the headers of v that precede media.
+// DataLayout returns the layout of the headers that precede media in version v.
 func (v Version) DataLayout() DataLayout { return v.wire().data }
 
 // wire returns the format of v, which has to be one of Versions.
@@ -67,7 +67,7 @@ func (v Version) wire() *wire {
 	panic("moqt: unknown version " + v.String())
 }
 
-// newest returns the format of the preferred version, which knows all messages and parameters of the others.
+// newest returns the format of the preferred version, which has all messages and parameters of the others.
 func newest() *wire { return versions[0].wire }
 
 // wire is the wire format of one version: its messages and parameters with their layouts, and the types of its streams

@@ -11,7 +11,7 @@ import (
 	"sluice/moqt"
 )
 
-// Role is the end of the transport session that an endpoint has.
+// Role says which end of the transport session an endpoint is.
 type Role uint8
 
 const (
@@ -51,7 +51,7 @@ type Config struct {
 
 // Limits bound the memory and the work that a peer can cause. The zero value is the default.
 type Limits struct {
-	// MaxAuthTokenCacheSize is the size in bytes of all tokens that the peer may register. Each counts as 16 bytes and
+	// MaxAuthTokenCacheSize is the size in bytes of all tokens that the peer may register. Each counts as 16 bytes plus
 	// its value (draft §10.3.1.3). Default: 16 KiB. Negative: none.
 	MaxAuthTokenCacheSize int
 	// MaxSubscriptions is the number of subscriptions that the peer may have open, as publisher and as subscriber
@@ -138,7 +138,7 @@ func (c *Config) validate() error {
 	case c.Role > Server:
 		return fmt.Errorf("Role: %d: must be Client or Server", c.Role)
 	case c.Role == Server && (c.Authority != "" || c.Path != ""):
-		return errors.New("Authority and Path: are for clients only")
+		return errors.New("Authority and Path: must be empty for a server")
 	}
 	for _, t := range c.Tokens {
 		if t.AliasType != moqt.AliasRegister && t.AliasType != moqt.AliasUseValue {

@@ -74,8 +74,7 @@ func (c *controlStreams) checkSetup() {
 	}
 }
 
-// sendSetup queues our SETUP. It returns an error for those mistakes in the configuration over which the peer would
-// close the session.
+// sendSetup queues our SETUP. It returns an error if the peer would close the session over it.
 func (c *controlStreams) sendSetup() error {
 	m := c.setup()
 	if err := c.out.send(m); err != nil {
@@ -145,8 +144,8 @@ func (c *controlStreams) sendFailed(err error) {
 	}
 }
 
-// failLater ends the session after a while. Clients in use drop their control streams as soon as they have published
-// everything, while their last objects are still on their way.
+// failLater ends the session after Timeouts.Drain. Some clients close their control streams as soon as they have
+// published everything, while their last objects are still on their way.
 func (c *controlStreams) failLater(err error) {
 	c.s.after(c.s.cfg.Timeouts.Drain, func() { c.s.fail(err) })
 }
@@ -251,8 +250,8 @@ func (c *controlStreams) receiveGoaway(m *moqt.Goaway) error {
 }
 
 var (
-	errURIOfClient = errors.New("a client cannot tell a server where to go (draft §10.4)")
-	errGoawayTwice = errors.New("GOAWAY was sent before")
+	errURIOfClient = errors.New("only a server may send a URI in GOAWAY (draft §10.4)")
+	errGoawayTwice = errors.New("GOAWAY has already been sent")
 )
 
 func (c *controlStreams) sendGoaway(uri string, timeout time.Duration) error {

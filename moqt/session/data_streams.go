@@ -12,7 +12,7 @@ import (
 	"sluice/transport"
 )
 
-// Subgroup is a subgroup stream of a subscription. Its reads continue after the header.
+// Subgroup is a subgroup stream of a subscription. Read continues after the header.
 type Subgroup struct {
 	transport.ReceiveStream
 	Header       moqt.SubgroupHeader
@@ -22,7 +22,7 @@ type Subgroup struct {
 // dataStreams takes the unidirectional streams of the peer. Each stream has a goroutine of its own.
 type dataStreams struct {
 	s    *Session
-	held semaphore // streams that wait for the message that explains them
+	held semaphore // streams that wait for SETUP, or for the message that assigns their alias
 }
 
 // accept takes the streams that the peer opens.
@@ -108,11 +108,11 @@ func (d *dataStreams) takeSubgroup(h *headerReader) error {
 	if err := h.clearDeadline(); err != nil {
 		return err
 	}
-	// The stream must not keep its flow control credit, however it ends. After its end this does nothing.
+	// Without this, a stream that is not read to its end would keep its flow control credit.
 	defer h.stream.CancelRead(uint64(moqt.ResetCancelled))
 	sub := d.awaitSubscription(header.TrackAlias)
 	if sub == nil {
-		d.s.log.Debug("subgroup abandoned", "stream", h.stream.ID(), "alias", header.TrackAlias)
+		d.s.log.Debug("subgroup stopped", "stream", h.stream.ID(), "alias", header.TrackAlias)
 		return nil
 	}
 	g := &Subgroup{ReceiveStream: h.stream, Header: header, Subscription: sub}
@@ -125,9 +125,9 @@ func (d *dataStreams) takeSubgroup(h *headerReader) error {
 	return nil
 }
 
-// awaitSubscription returns the subscription that an alias belongs to. It waits a short time for the message that
-// assigns the alias, and for its acceptance (draft §11.4.2). The data waits in the transport, within its flow control
-// window.
+// awaitSubscription returns the subscription that an alias belongs to. It waits at most Timeouts.Hold for the message
+// that assigns the alias, and until the application accepts a PUBLISH (draft §11.4.2). The data waits in the transport,
+// within its flow control window.
 func (d *dataStreams) awaitSubscription(alias uint64) *Subscription {
 	find := func() (*Subscription, <-chan struct{}) {
 		d.s.mu.Lock()
@@ -259,18 +259,18 @@ func openDataStream(ctx context.Context, r *Request, header []byte) (transport.S
 		return nil, err
 	}
 	d := &dataStream{SendStream: stream}
-	abandon := func() {
+	reset := func() {
 		if !d.closed.Load() {
 			d.CancelWrite(uint64(moqt.ResetCancelled))
 		}
 	}
-	stop := context.AfterFunc(r.ctx, abandon)
+	stop := context.AfterFunc(r.ctx, reset)
 	context.AfterFunc(stream.Context(), func() {
 		stop()
-		abandon() // the transport waits for that after STOP_SENDING
+		reset() // after STOP_SENDING the transport waits for the reset
 	})
 	if err := d.writeHeader(header, r.s.cfg.Timeouts.Write); err != nil {
-		abandon()
+		reset()
 		return nil, err
 	}
 	return d, nil

@@ -9,7 +9,7 @@ import (
 	"sluice/moqt"
 )
 
-// datagrams takes the datagrams of the peer. Those whose Track Alias is not known yet are held for a while (draft
+// datagrams takes the datagrams of the peer. It holds datagrams with an unknown Track Alias for Timeouts.Hold (draft
 // §11.3).
 type datagrams struct {
 	s         *Session
@@ -104,7 +104,7 @@ func (d *datagrams) removeLocked(f func(heldDatagram) bool) (removed []heldDatag
 	return removed
 }
 
-// flush delivers what was held for a subscription.
+// flush delivers the objects that were held for a subscription.
 func (d *datagrams) flush(sub *Subscription) {
 	d.receiving.Lock()
 	defer d.receiving.Unlock()

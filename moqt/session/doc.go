@@ -1,5 +1,5 @@
 // Package session runs MoQ sessions (draft-ietf-moq-transport): control streams, requests, and the data that belongs to
-// them. Package moqt knows the bytes; this package knows who may send what, and when.
+// them. Package moqt encodes and decodes the messages; this package enforces who may send which, and when.
 //
 // # A session
 //
@@ -24,8 +24,8 @@
 //	SUBSCRIBE_NAMESPACE  Session.SubscribeNamespace   NamespaceSubscription    HandleSubscribeNamespace
 //	SUBSCRIBE_TRACKS     Session.SubscribeTracks      TracksSubscription       HandleSubscribeTracks
 //
-// All of them embed [Request], which has what they share: the life of the stream, updates, GOAWAY. What is special
-// about a type is its role. A request of this end goes through these steps:
+// All of them embed [Request], which has what they share: the stream, updates, GOAWAY. Each type implements its role,
+// which has the rest. A request of this end goes through these steps:
 //
 //  1. The requester checks that the request is allowed, opens a stream, adds the request to the requestTable, and
 //     queues the message.
@@ -46,15 +46,16 @@
 //
 // A subgroup stream or a datagram names its subscription by Track Alias. Streams overtake each other, so data may
 // arrive before the message that assigns the alias: dataStreams and datagrams hold it for a short time. Data of a known
-// subscription goes to its [Receiver]. Data is sent with [Publication.OpenSubgroup] and [Publication.SendDatagram], or
-// past the session, which then only counts the streams ([Publication.AddStreams]).
+// subscription goes to its [Receiver]. The application sends data with [Publication.OpenSubgroup] and
+// [Publication.SendDatagram], or directly on the transport, and then reports the number of streams
+// ([Publication.AddStreams]).
 //
 // # Goroutines
 //
 // A session has one goroutine that accepts requests, one that accepts unidirectional streams, and one that receives
 // datagrams. Each unidirectional stream of the peer has one, which also runs the Receiver. Each request has one that
 // reads; each request of the peer has another that runs the Handler. An outbox has one while messages wait to be
-// written. No method of Request or Session writes to a stream itself: sending a message queues it, so it never blocks.
+// written. The methods of Request and Session only queue messages, so sending never blocks.
 //
 // # Locks
 //

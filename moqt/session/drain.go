@@ -22,7 +22,7 @@ type drain struct {
 	finished  uint64 // streams that were handled
 	expected  uint64 // the publisher's Stream Count
 	datagrams bool   // there were some, and late ones may still arrive
-	cause     error  // why the subscription ends; nil if it does not
+	cause     error  // why the subscription ends; nil before start
 	expired   bool
 	timers    []*time.Timer
 }

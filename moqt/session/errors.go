@@ -18,10 +18,10 @@ var (
 	// ErrSuperseded ends a subscription to a track that the peer published at the same time, and whose PUBLISH was
 	// accepted (draft §5.1).
 	ErrSuperseded = errors.New("the peer published the track itself")
-	// ErrAnswered reports that a request or an update has its response already.
-	ErrAnswered = errors.New("it was answered before")
+	// ErrAnswered reports that a request or an update already has a response.
+	ErrAnswered = errors.New("the request or update has already been answered")
 	// ErrUnanswered reports that a request has to be answered first.
-	ErrUnanswered = errors.New("the request was not answered yet")
+	ErrUnanswered = errors.New("the request has not been answered yet")
 	// ErrFinished ends a request that is complete.
 	ErrFinished = errors.New("the request is finished")
 	// ErrNoResponse reports that the peer closed the stream of a request without its response, or without PUBLISH_DONE.
@@ -50,7 +50,7 @@ func refuse(code moqt.RequestErrorCode, format string, args ...any) *moqt.Reques
 	return &moqt.RequestError{Code: code, Reason: fmt.Sprintf(format, args...)}
 }
 
-// asError returns nil for nil, and not an error that holds a nil pointer.
+// asError returns e as an error, which is nil if e is nil.
 func asError(e *moqt.RequestError) error {
 	if e == nil {
 		return nil

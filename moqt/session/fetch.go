@@ -24,7 +24,7 @@ type Fetch struct {
 	drained bool // the data was read to its end
 }
 
-// Wait waits for FETCH_OK, which may arrive before, during or after the data. Giving up does not cancel the fetch.
+// Wait waits for FETCH_OK, which may arrive before, during or after the data. The end of ctx does not cancel the fetch.
 func (f *Fetch) Wait(ctx context.Context) (*moqt.FetchOK, error) {
 	if err := f.wait(ctx); err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
@@ -136,7 +136,7 @@ type IncomingFetch struct {
 func (f *IncomingFetch) OK(m moqt.FetchOK) error { return f.answer(&m) }
 
 // OpenStream opens the stream for the objects, and sends its header. A fetch has one stream. It may be opened before
-// OK, and is reset when the fetch is cancelled. OpenStream waits only for a stream, at the peer's limit.
+// OK, and is reset when the fetch is cancelled. OpenStream waits only while the peer's stream limit is reached.
 func (f *IncomingFetch) OpenStream(ctx context.Context) (transport.SendStream, error) {
 	return openDataStream(ctx, f.Request, moqt.AppendFetchHeader(nil, f.s.version, moqt.FetchHeader{RequestID: f.id}))
 }
@@ -194,9 +194,9 @@ func (f *IncomingFetch) join() *moqt.RequestError {
 	}
 }
 
-// tryJoin sets Joining, Track and Range. If they are not known yet, it returns a channel that is closed when to try
-// again. It waits for a Pending subscription as long as that takes, but for a subscription that has not arrived yet
-// only until the timeout, because there may be none.
+// tryJoin sets Joining, Track and Range. If they are not known yet, it returns a channel that is closed when the caller
+// should try again. The caller waits for a Pending subscription as long as that takes, but for one that has not arrived
+// yet only until the timeout, because there may be none.
 func (f *IncomingFetch) tryJoin(timedOut bool) (*moqt.RequestError, <-chan struct{}) {
 	s := f.s
 	s.mu.Lock()

@@ -16,8 +16,8 @@ import (
 )
 
 // FuzzPeer plays a peer that does what the input says, against sessions of both roles that have requests of their own
-// open. The session must end with a code of the draft or go on, and leave no goroutine behind, over which the bubble
-// would fail.
+// open. The session must end with a code of the draft or go on. The bubble fails if the session leaves a goroutine
+// behind.
 func FuzzPeer(f *testing.F) {
 	encode := func(messages ...moqt.Message) (b []byte) {
 		for _, m := range messages {

@@ -13,7 +13,7 @@ type Handler interface {
 	HandleSubscribe(*Publication)
 	// HandlePublish gets a PUBLISH. The answer is Accept or Reject.
 	HandlePublish(*Subscription)
-	// HandleFetch gets a FETCH. The subscription of a joining fetch is known then. The answer is OK or Reject.
+	// HandleFetch gets a FETCH; a joining fetch once its subscription is known. The answer is OK or Reject.
 	HandleFetch(*IncomingFetch)
 	// HandleTrackStatus gets a TRACK_STATUS. The answer is OK or Reject.
 	HandleTrackStatus(*IncomingTrackStatus)
@@ -23,7 +23,7 @@ type Handler interface {
 	HandleSubscribeNamespace(*IncomingSubscribeNamespace)
 	// HandleSubscribeTracks gets a SUBSCRIBE_TRACKS. The answer is OK or Reject.
 	HandleSubscribeTracks(*IncomingSubscribeTracks)
-	// HandleGoaway gets a GOAWAY for the session. New requests have to go to another one.
+	// HandleGoaway gets a GOAWAY for the session. New requests must go to another session.
 	HandleGoaway(*Session, moqt.Goaway)
 }
 

@@ -21,7 +21,7 @@ type inbox struct {
 	begun   bool // the deadline of the message is set
 }
 
-// newInbox returns the inbox of a stream from which the bytes in already were read before.
+// newInbox returns the inbox of a stream. The bytes in already were read from it before.
 func newInbox(s *Session, stream transport.ReceiveStream, already ...byte) *inbox {
 	in := &inbox{stream: stream, timeout: s.cfg.Timeouts.Message}
 	in.reader = moqt.NewReader(io.MultiReader(bytes.NewReader(already), in), s.version)

@@ -136,7 +136,7 @@ func TestServeASubscribeNamespace(t *testing.T) {
 		ab, ac := moqt.Namespace{"a", "b"}, moqt.Namespace{"a", "c"}
 		require.ErrorIs(p, n.Add(ab), ErrUnanswered)
 		require.NoError(p, n.OK())
-		require.NoError(p, n.Remove(ab), "the peer knows nothing of it")
+		require.NoError(p, n.Remove(ab), "the namespace was not reported")
 		require.NoError(p, n.Add(ab))
 		require.NoError(p, n.Add(ab))
 		require.NoError(p, n.Add(ac))
@@ -199,7 +199,7 @@ func TestSubscriberOfNamespacesThatDoesNotRead(t *testing.T) {
 		for i := 0; n.Add(moqt.Namespace{fmt.Sprint(i)}) == nil; i++ {
 			require.Less(p, i, 10_000)
 		}
-		require.Zero(p, time.Since(started), "nobody waits for the peer")
+		require.Zero(p, time.Since(started), "Add waits for the peer")
 		<-n.Context().Done()
 		require.ErrorIs(p, context.Cause(n.Context()), errStalled)
 

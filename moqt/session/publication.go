@@ -39,7 +39,7 @@ func (p *Publication) Track() moqt.FullTrackName { return p.track }
 // was offered by Publish.
 func (p *Publication) Alias() uint64 { return p.alias }
 
-// Parameters returns those of the subscriber, from SUBSCRIBE or PUBLISH_OK and the updates accepted since.
+// Parameters returns the subscriber's parameters, from SUBSCRIBE or PUBLISH_OK and the updates accepted since.
 func (p *Publication) Parameters() moqt.Parameters {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *Publication) Accept(parameters moqt.Parameters, properties moqt.Propert
 	return nil
 }
 
-// Wait waits for the response to a PUBLISH. Giving up does not cancel the request.
+// Wait waits for the response to a PUBLISH. The end of ctx does not cancel the request.
 func (p *Publication) Wait(ctx context.Context) error { return p.wait(ctx) }
 
 // Update sends a REQUEST_UPDATE for a PUBLISH, for example with fresh authorization tokens, and waits for the response.
@@ -94,7 +94,7 @@ func (p *Publication) AddStreams(n uint64) {
 }
 
 // OpenSubgroup opens a stream for a subgroup, counts it, and sends its header, with the Track Alias filled in. The
-// stream is reset when the subscription ends. OpenSubgroup waits only for a stream, at the peer's limit.
+// stream is reset when the subscription ends. OpenSubgroup waits only while the peer's stream limit is reached.
 func (p *Publication) OpenSubgroup(ctx context.Context, h moqt.SubgroupHeader) (transport.SendStream, error) {
 	h.TrackAlias = p.alias
 	stream, err := openDataStream(ctx, p.Request, moqt.AppendSubgroupHeader(nil, p.s.version, h))
@@ -118,8 +118,8 @@ func (p *Publication) SendDatagram(o moqt.ObjectDatagram) error {
 	return p.s.conn.SendDatagram(append(b, o.Payload...))
 }
 
-// Done ends the subscription with PUBLISH_DONE. The caller closes or resets all its streams before (draft §10.11); open
-// streams of OpenSubgroup are reset. If an update was refused, the code becomes UPDATE_FAILED.
+// Done ends the subscription with PUBLISH_DONE. The caller must have closed or reset its streams (draft §10.11); Done
+// resets open streams of OpenSubgroup. If an update was refused, the code becomes UPDATE_FAILED.
 func (p *Publication) Done(code moqt.PublishDoneCode, reason string) error {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()

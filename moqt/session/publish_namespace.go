@@ -12,7 +12,7 @@ type PublishedNamespace struct {
 	baseRole
 }
 
-// Wait waits for the response. Giving up does not withdraw the namespace.
+// Wait waits for the response. The end of ctx does not withdraw the namespace.
 func (p *PublishedNamespace) Wait(ctx context.Context) error { return p.wait(ctx) }
 
 // Update changes the parameters with REQUEST_UPDATE, and waits for the response.

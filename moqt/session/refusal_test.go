@@ -242,7 +242,7 @@ func TestLimitOfTheRequestRate(t *testing.T) {
 		require.Equal(p, 4, h.asked())
 	})
 
-	// Whoever goes on is served at ten times the rate and no faster.
+	// A peer that goes on is served at ten times the rate, and not faster.
 	cfg.Handler = Unsupported{}
 	play(t, setting{cfg: cfg}, func(p *script) {
 		started := time.Now()

@@ -9,8 +9,7 @@ import (
 	"sluice/transport"
 )
 
-// Request is what all requests have in common, those of this end and those of the peer: a bidirectional stream
-// (draft §3.3).
+// Request is the part that all requests of either end have in common: a bidirectional stream (draft §3.3).
 type Request struct {
 	s      *Session
 	id     uint64
@@ -32,11 +31,11 @@ type Request struct {
 	over        bool // this end has nothing more to do for the request
 	peerDone    bool // the peer has sent its last message
 	sent        sentUpdates
-	peerUpdates []*Update   // that have no response, oldest first
-	ownTokens   []*ownToken // in messages of this end that have no response
-	goawayTaken bool        // from the stream
+	peerUpdates []*Update   // those without a response, oldest first
+	ownTokens   []*ownToken // in messages of this end without a response
+	goawayTaken bool        // it arrived on the stream
 	goawaySent  bool
-	linger      *time.Timer
+	linger      *time.Timer // stops reading from the stream some time after the end of the request
 }
 
 // role is the part of a request that depends on its type, and on the end.
@@ -60,7 +59,7 @@ type role interface {
 	endedLocked()
 }
 
-// baseRole has the methods of a role that nothing depends on. Roles embed it.
+// baseRole implements role: its methods do nothing, except that message refuses every message. Roles embed it.
 type baseRole struct{}
 
 func (baseRole) admitLocked() error                                        { return nil }
@@ -98,7 +97,7 @@ func (r *Request) Session() *Session { return r.s }
 // Tokens returns the tokens that authorize a request of the peer. They all have a value.
 func (r *Request) Tokens() []moqt.Token { return r.tokens }
 
-// Context is done when the request is over. Its cause is then:
+// Context returns a context that is done when the request is over. Its cause is then:
 //   - [ErrFinished]: it is complete
 //   - *[DoneError]: the publisher ended the subscription
 //   - *[moqt.RequestError]: it was refused
@@ -118,9 +117,9 @@ func (r *Request) Cancel(code moqt.StreamResetCode) {
 	r.abort(code, &transport.StreamError{Code: uint64(code)})
 }
 
-// Flush waits until the transport has taken all messages of the request. A caller that sends data past the session
-// calls it first, so that the data does not use up the flow control credit that the messages need (draft §11.4.2).
-// OpenSubgroup and OpenStream do so themselves.
+// Flush waits until the transport has taken all messages of the request. A caller that sends data directly on the
+// transport calls it first, so that the data does not use up the flow control credit that the messages need (draft
+// §11.4.2). OpenSubgroup and OpenStream do so themselves.
 func (r *Request) Flush(ctx context.Context) error { return r.out.flush(ctx) }
 
 // Reject refuses a request of the peer. It fails if the request was answered before.
@@ -190,7 +189,7 @@ func (r *Request) isAnswered() bool {
 	return r.answered
 }
 
-// markAcceptedLocked releases everything that waits for the response, unless the request is over: then its end does.
+// markAcceptedLocked wakes the goroutines that wait for the response. If the request is over, its end has done that.
 // s.mu is held.
 func (r *Request) markAcceptedLocked() {
 	if r.answered || r.over {
@@ -210,7 +209,7 @@ func (r *Request) responseTimedOut() {
 // wait waits until a request of this end was accepted.
 func (r *Request) wait(ctx context.Context) error { return r.await(ctx, r.responded) }
 
-// await waits until something has happened, unless the context or the request ends before.
+// await waits until happened is closed. It returns an error if the context or the request ends before.
 func (r *Request) await(ctx context.Context, happened <-chan struct{}) (err error) {
 	select {
 	case <-happened:
@@ -221,7 +220,7 @@ func (r *Request) await(ctx context.Context, happened <-chan struct{}) (err erro
 		err = context.Cause(r.ctx)
 	}
 	select {
-	case <-happened: // first, or at the same time
+	case <-happened: // at the same time
 		return nil
 	default:
 		return err
@@ -262,8 +261,7 @@ func (r *Request) abort(code moqt.StreamResetCode, cause error) {
 		return
 	}
 	if r.kind == moqt.MessageSubscribe && !r.remote {
-		// STOP_SENDING is what ends a subscription (draft §5.1). There are publishers that end their session when they
-		// see RESET_STREAM.
+		// STOP_SENDING ends a subscription (draft §5.1). Some publishers end their session when they see RESET_STREAM.
 		r.stream.CancelRead(uint64(code))
 		r.out.finish()
 		return

@@ -8,8 +8,8 @@ import (
 	"sluice/moqt"
 )
 
-// maxIDGaps is the number of gaps in the Request IDs of a peer that are remembered. A request that was cancelled before
-// it arrived leaves a gap that never closes. Beyond the limit, the oldest gap counts as used.
+// maxIDGaps is the number of gaps in the Request IDs of a peer that requestIDs remembers. A request that was cancelled
+// before it arrived leaves a gap that never closes. Beyond the limit, the oldest gap counts as used.
 const maxIDGaps = 1024
 
 // requestIDs are the Request IDs that the peer has used (draft §10.1). Each arrives on a stream of its own, so they

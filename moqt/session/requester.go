@@ -161,7 +161,7 @@ func (q *requester) responseTimeout(m moqt.Message) time.Duration {
 	return q.s.cfg.Timeouts.Response + extra
 }
 
-// hasUsedLocked reports whether a Request ID is one of this end and was used. s.mu is held.
+// hasUsedLocked reports whether this end has used a Request ID. s.mu is held.
 func (q *requester) hasUsedLocked(id uint64) bool {
 	return id%2 == uint64(q.s.cfg.Role) && id < q.nextID
 }

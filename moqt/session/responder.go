@@ -12,7 +12,7 @@ import (
 	"sluice/transport"
 )
 
-// loadClass is a kind of requests that share a limit.
+// loadClass is a class of requests that share a limit.
 type loadClass int
 
 const (
@@ -42,13 +42,14 @@ type responder struct {
 	ids    requestIDs
 	tokens tokenCache
 	rate   *rate.Limiter // of requests and updates
-	// acceptRate limits the rate of requests that are refused. A peer that exceeds it runs into the limit of streams.
+	// acceptRate limits all requests, refused ones included. Requests beyond it wait in the transport until the peer
+	// has used up its streams.
 	acceptRate *rate.Limiter
 
 	load [loadClasses]int // open requests; guarded by s.mu
 }
 
-// maxRefusals is the rate of refused requests, as a multiple of RequestRate.
+// maxRefusals is acceptRate as a multiple of RequestRate.
 const maxRefusals = 10
 
 func (p *responder) init(s *Session) {

@@ -31,7 +31,7 @@ type Session struct {
 	streams   dataStreams
 	datagrams datagrams
 
-	mu    sync.Mutex // guards table, the state of requests, and what other types say
+	mu    sync.Mutex // guards table, and fields of other types as their comments say
 	table requestTable
 }
 
@@ -98,7 +98,7 @@ func (s *Session) Close(code moqt.SessionErrorCode, reason string) {
 // and a *[transport.SessionError] otherwise.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Ready returns a channel that is closed when the peer's SETUP has arrived. Requests may be sent before (draft §3.3).
+// Ready returns a channel that is closed when the peer's SETUP has arrived. Requests may be sent earlier (draft §3.3).
 func (s *Session) Ready() <-chan struct{} { return s.control.ready }
 
 // Peer returns the contents of the peer's SETUP. It waits until the message has arrived or the session has ended.
@@ -125,8 +125,8 @@ func (s *Session) Goaway(uri string, timeout time.Duration) error {
 	return s.control.sendGoaway(uri, timeout)
 }
 
-// Subscribe asks for the objects of a track that are published from now on (draft §10.7). The Request ID of the
-// message is filled in. Joining fetches may be sent at once. It waits only for a stream, at the peer's limit.
+// Subscribe asks for the objects of a track that are published from now on (draft §10.7). The Request ID of the message
+// is filled in. Joining fetches may be sent at once. Subscribe waits only while the peer's stream limit is reached.
 func (s *Session) Subscribe(ctx context.Context, m moqt.Subscribe, receiver Receiver) (*Subscription, error) {
 	sub := newSubscription(m.Track)
 	sub.receiver, sub.parameters = receiver, m.Parameters
@@ -142,7 +142,7 @@ func (s *Session) Subscribe(ctx context.Context, m moqt.Subscribe, receiver Rece
 }
 
 // Publish offers a track to the peer (draft §10.10). Request ID and Track Alias of the message are filled in. Objects
-// may be sent at once, unless the message says Forward 0. It waits only for a stream, at the peer's limit.
+// may be sent at once, unless the message says Forward 0. Publish waits only while the peer's stream limit is reached.
 func (s *Session) Publish(ctx context.Context, m moqt.Publish) (*Publication, error) {
 	return s.requester.publish(ctx, s.requester.waitForStream, m)
 }
@@ -153,8 +153,8 @@ func (s *Session) TryPublish(m moqt.Publish) (*Publication, error) {
 	return s.requester.publish(s.ctx, s.requester.tryStream, m)
 }
 
-// Fetch asks for objects that were published already. The Request ID of the message is filled in; a joining fetch
-// names its subscription by [Request.ID]. It waits only for a stream, at the peer's limit.
+// Fetch asks for objects that were published already. The Request ID of the message is filled in; a joining fetch names
+// its subscription by [Request.ID]. Fetch waits only while the peer's stream limit is reached.
 func (s *Session) Fetch(ctx context.Context, m moqt.Fetch) (*Fetch, error) {
 	f := &Fetch{request: m, arrived: make(chan struct{})}
 	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
@@ -185,8 +185,8 @@ func (s *Session) TrackStatus(ctx context.Context, m moqt.TrackStatus) (*moqt.Re
 	return ok, nil
 }
 
-// PublishNamespace offers the tracks of a namespace (draft §10.15). The Request ID of the message is filled in. It
-// waits only for a stream, at the peer's limit.
+// PublishNamespace offers the tracks of a namespace (draft §10.15). The Request ID of the message is filled in.
+// PublishNamespace waits only while the peer's stream limit is reached.
 func (s *Session) PublishNamespace(ctx context.Context, m moqt.PublishNamespace) (*PublishedNamespace, error) {
 	p := &PublishedNamespace{}
 	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
@@ -201,8 +201,8 @@ func (s *Session) PublishNamespace(ctx context.Context, m moqt.PublishNamespace)
 
 // SubscribeNamespace asks for the namespaces with a prefix (draft §10.18). The Request ID of the message is filled in.
 // notify is called for each namespace that appears or disappears. Calls do not overlap, and the next message of the
-// peer waits until a call returns. When the request ends before the session does, all namespaces disappear. It waits
-// only for a stream, at the peer's limit.
+// peer waits until a call returns. When the request ends before the session does, all namespaces disappear.
+// SubscribeNamespace waits only while the peer's stream limit is reached.
 func (s *Session) SubscribeNamespace(
 	ctx context.Context, m moqt.SubscribeNamespace, notify func(ns moqt.Namespace, published bool),
 ) (*NamespaceSubscription, error) {
@@ -219,8 +219,8 @@ func (s *Session) SubscribeNamespace(
 
 // SubscribeTracks asks for PUBLISH requests for all tracks in namespaces with a prefix (draft §10.19). The Request ID
 // of the message is filled in. blocked is called for each track that the peer cannot publish because it has no stream
-// left; use SUBSCRIBE for such a track. The next message of the peer waits until the call returns. It waits only for a
-// stream, at the peer's limit.
+// left; use SUBSCRIBE for such a track. The next message of the peer waits until the call returns. SubscribeTracks
+// waits only while the peer's stream limit is reached.
 func (s *Session) SubscribeTracks(
 	ctx context.Context, m moqt.SubscribeTracks, blocked func(moqt.FullTrackName),
 ) (*TracksSubscription, error) {

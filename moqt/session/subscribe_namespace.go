@@ -25,7 +25,7 @@ type NamespaceSubscription struct {
 // errTooManyNamespaces ends a request whose peer reports more than MaxNamespaces.
 var errTooManyNamespaces = errors.New("the peer reports too many namespaces")
 
-// Wait waits for the response. Giving up does not cancel the request.
+// Wait waits for the response. The end of ctx does not cancel the request.
 func (n *NamespaceSubscription) Wait(ctx context.Context) error { return n.wait(ctx) }
 
 // Update changes the parameters, among them the prefix, with REQUEST_UPDATE, and waits for the response. Namespaces
@@ -39,7 +39,7 @@ func (n *NamespaceSubscription) Update(ctx context.Context, parameters moqt.Para
 	return err
 }
 
-// setPrefixLocked takes a new prefix. s.mu is held.
+// setPrefixLocked changes the prefix. s.mu is held.
 func (n *NamespaceSubscription) setPrefixLocked(prefix moqt.Namespace) {
 	n.prefix = prefix
 	gone := make(map[string]moqt.Namespace)
@@ -130,7 +130,7 @@ func (n *NamespaceSubscription) endedLocked() {
 type IncomingSubscribeNamespace struct {
 	prefixSubscription
 	Message moqt.SubscribeNamespace
-	active  map[string]moqt.Namespace // that were reported to the peer; guarded by s.mu
+	active  map[string]moqt.Namespace // namespaces that were reported to the peer; guarded by s.mu
 }
 
 // Add reports a namespace that has the prefix to the peer, unless it was reported before.
@@ -169,8 +169,8 @@ func (n *IncomingSubscribeNamespace) admitLocked() error {
 // serve implements role.
 func (n *IncomingSubscribeNamespace) serve(h Handler) { h.HandleSubscribeNamespace(n) }
 
-// updateLocked implements role. From now on suffixes are relative to the new prefix. Namespaces without it cannot be
-// reported any more, and for the peer they are gone (draft §10.9.2).
+// updateLocked implements role. From now on suffixes are relative to the new prefix. The peer regards namespaces
+// without it as gone, and they cannot be reported any more (draft §10.9.2).
 func (n *IncomingSubscribeNamespace) updateLocked(u *Update, response *moqt.Parameters) *moqt.RequestError {
 	refused := n.prefixSubscription.updateLocked(u, response)
 	if refused == nil && u.Parameters.NamespacePrefix != nil {

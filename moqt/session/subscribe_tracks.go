@@ -15,7 +15,7 @@ type TracksSubscription struct {
 	prefix  moqt.Namespace // guarded by s.mu
 }
 
-// Wait waits for the response. Giving up does not cancel the request.
+// Wait waits for the response. The end of ctx does not cancel the request.
 func (t *TracksSubscription) Wait(ctx context.Context) error { return t.wait(ctx) }
 
 // Update changes the parameters, among them the prefix, with REQUEST_UPDATE, and waits for the response. Subscriptions

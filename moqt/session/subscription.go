@@ -72,7 +72,7 @@ func (sub *Subscription) Properties() moqt.Properties {
 	return sub.properties
 }
 
-// Wait waits for the response to a SUBSCRIBE. Giving up does not cancel the subscription.
+// Wait waits for the response to a SUBSCRIBE. The end of ctx does not cancel the subscription.
 func (sub *Subscription) Wait(ctx context.Context) (*moqt.SubscribeOK, error) {
 	if err := sub.wait(ctx); err != nil {
 		return nil, fmt.Errorf("subscribe to %s: %w", sub.track, err)

@@ -40,7 +40,7 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
-// TestSubscriptionsThatEnd checks what the application sees of each way in which a subscription ends.
+// TestSubscriptionsThatEnd checks what the application sees, for each way in which a subscription ends.
 func TestSubscriptionsThatEnd(t *testing.T) {
 	properties, err := moqt.NewProperties(moqt.KeyValuePair{Type: 0x4001, Bytes: []byte("?")})
 	require.NoError(t, err)

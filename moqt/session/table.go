@@ -6,12 +6,12 @@ import (
 	"sluice/moqt"
 )
 
-// requestTable holds the open requests of a session, by what they are found by. The session's mu guards it: the methods
-// of requestTable and aliasTable expect the caller to hold mu.
+// requestTable indexes the open requests of a session. The session's mu guards it: the methods of requestTable and
+// aliasTable expect the caller to hold mu.
 type requestTable struct {
 	requests      map[uint64]*Request
-	subscriptions map[string]*Subscription // Pending and Established, by track; a SUBSCRIBE of this end comes first
-	offers        map[string]*Subscription // PUBLISH requests of the peer for which there is another subscription
+	subscriptions map[string]*Subscription // Pending and Established, by track; of two, the SUBSCRIBE of this end
+	offers        map[string]*Subscription // PUBLISH requests of the peer for tracks in subscriptions
 	publications  map[string]*Publication  // Pending and Established, by track
 	prefixes      map[*Request]moqt.Namespace
 	fetches       map[uint64]*Fetch
@@ -32,7 +32,7 @@ func newRequestTable() requestTable {
 }
 
 // notify wakes up everything that waits for changed: data streams and joining fetches that arrived before the message
-// that explains them.
+// that they depend on.
 func (t *requestTable) notify() {
 	close(t.changed)
 	t.changed = make(chan struct{})
@@ -60,7 +60,7 @@ func (t *requestTable) checkAlias(r role) error {
 }
 
 // subscription returns the subscription that an alias belongs to, or nil if its objects are not wanted. If that is not
-// known yet, it returns a channel that is closed when to ask again.
+// known yet, it returns a channel that is closed when the caller should ask again.
 func (t *requestTable) subscription(alias uint64) (sub *Subscription, wait <-chan struct{}) {
 	sub, retired := t.aliases.lookup(alias)
 	switch {
@@ -77,8 +77,8 @@ func (t *requestTable) subscription(alias uint64) (sub *Subscription, wait <-cha
 	}
 }
 
-// maxRetiredAliases is the number of Track Aliases that are remembered after their subscriptions, so that late objects
-// are discarded at once (draft §11.1). Objects of older aliases are held for a short time.
+// maxRetiredAliases is the number of Track Aliases that are remembered after their subscriptions have ended, so that
+// late objects are discarded at once (draft §11.1). Objects of older aliases are held for a short time.
 const maxRetiredAliases = 4096
 
 // aliasTable maps the Track Aliases that the peer chose to subscriptions.

@@ -73,7 +73,7 @@ func TestTokensOfThePeersSetup(t *testing.T) {
 	})
 }
 
-// TestTokensOfOurs checks which tokens are sent for those of the application.
+// TestTokensOfOurs checks the form in which the tokens of the application are sent.
 func TestTokensOfOurs(t *testing.T) {
 	cfg := Config{Tokens: []moqt.Token{register(1, "setup"), register(2, strings.Repeat("x", 100))}}
 	play(t, setting{cfg: cfg, silent: true}, func(p *script) {
@@ -85,7 +85,7 @@ func TestTokensOfOurs(t *testing.T) {
 				Parameters: moqt.Parameters{AuthorizationTokens: tokens},
 			}, newCollector())
 			if err != nil {
-				p.accept().requireReset(moqt.ResetCancelled) // a stream was opened in vain
+				p.accept().requireReset(moqt.ResetCancelled) // the stream was opened before the error
 				return nil, nil, err
 			}
 			e := p.accept()
@@ -110,7 +110,7 @@ func TestTokensOfOurs(t *testing.T) {
 		got, e = sent(register(3, "three")) // 21 + 21 bytes
 		require.Equal(p, []moqt.Token{register(3, "three")}, got)
 		got, _ = sent(useAlias(3))
-		require.Equal(p, []moqt.Token{plain("three")}, got, "not registered for sure")
+		require.Equal(p, []moqt.Token{plain("three")}, got, "the registration is not confirmed")
 		_, _, err = ask(register(3, "again"))
 		require.ErrorIs(p, err, errTokenInUse)
 		e.send(&moqt.SubscribeOK{TrackAlias: 1})

@@ -131,8 +131,8 @@ var (
 	errTokenInUse   = errors.New("the authorization token alias is in use: wait for the responses to its requests")
 )
 
-// tokenSender knows which of our authorization tokens the peer has registered, and obeys the rules for senders
-// (draft §10.2.2, §10.3.1.4): no registration exceeds the peer's cache. An alias is used on another stream only after
+// tokenSender records which of our authorization tokens the peer has registered, and applies the rules for senders
+// (draft §10.2.2, §10.3.1.4): No registration exceeds the peer's cache. An alias is used on another stream only after
 // the response to the message that registered it. It is deleted only when all messages with it have their responses.
 // Where a rule forbids an alias, the value is sent instead, which has the same effect.
 //
@@ -146,7 +146,7 @@ type tokenSender struct {
 // ownToken is a token for which the application chose an alias.
 type ownToken struct {
 	moqt.Token
-	registered bool     // also with the peer
+	registered bool     // the peer has the alias, too
 	by         *Request // whose response confirms that it is registered; nil once it has arrived
 	deletedBy  *Request // whose response confirms that it is deleted
 	uses       int      // of the alias, in messages that have no response
@@ -226,7 +226,7 @@ func (k *tokenSender) use(r *Request, alias uint64) (moqt.Token, error) {
 	return moqt.Token{AliasType: moqt.AliasUse, Alias: alias}, nil
 }
 
-// delete forgets a token, and reports whether it is registered at the peer, which then must be told.
+// delete forgets a token. It reports whether the token is registered at the peer, which then must delete it, too.
 func (k *tokenSender) delete(r *Request, alias uint64) (registered bool, err error) {
 	own := k.tokens[alias]
 	switch {

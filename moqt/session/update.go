@@ -101,7 +101,7 @@ var errTooManyUpdates = errors.New("the peer sent too many updates")
 
 // Update is a REQUEST_UPDATE of the peer. Answer it with OK or Reject.
 type Update struct {
-	// Parameters are those that change.
+	// Parameters has the parameters that change.
 	Parameters moqt.Parameters
 	// Tokens are the authorization tokens among them. They all have a value.
 	Tokens []moqt.Token
