@@ -56,7 +56,7 @@ func parseLeaks(text string) map[string]float64 {
 	return values
 }
 
-// lazyGoroutines is how many a relay may have started for good since it was empty. A session has more than that.
+// lazyGoroutines is how many goroutines a relay may have started since it was empty, to keep. A session has more.
 const lazyGoroutines = 4
 
 func within(now, limit map[string]float64) bool {

@@ -122,7 +122,8 @@ func (s *quicSession) StreamPrefix() []byte               { return nil }
 func (s *quicSession) DatagramPrefix() []byte             { return nil }
 func (s *quicSession) StreamErrorCode(code uint64) uint64 { return code }
 
-// quicError makes an error of this package of one of quic-go's. It leaves io.EOF, deadlines and contexts alone.
+// quicError translates an error of quic-go into one of this package. It returns io.EOF and the errors of deadlines and
+// contexts unchanged.
 func quicError(err error) error {
 	if err == nil {
 		return nil

@@ -64,7 +64,7 @@ func (s *sendStream[C]) SetWriteDeadline(t time.Time) error {
 	return s.mapErr(s.str.SetWriteDeadline(t))
 }
 
-// stream is both. off is the offset of the first byte to receive.
+// stream is a bidirectional stream. off is the offset of the first byte to receive.
 type stream[C errorCode] struct {
 	recvStream[C]
 	sendStream[C]

@@ -100,7 +100,7 @@ func notInURI(r rune) bool {
 	return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", r)
 }
 
-// String is the URL in its shortest form.
+// String returns the URL in its shortest form.
 func (u *URL) String() string {
 	s := "moqt://" + u.Authority + u.Path
 	if u.Kind == WebTransport {
@@ -112,5 +112,5 @@ func (u *URL) String() string {
 	return s
 }
 
-// hostPort is where to connect to.
+// hostPort returns the address to connect to.
 func (u *URL) hostPort() string { return net.JoinHostPort(u.Host, strconv.Itoa(int(u.Port))) }

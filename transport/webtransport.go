@@ -61,8 +61,8 @@ func (s *wtSession) finish() {
 	close(s.told)
 }
 
-// linger closes the connection when the peer has had time to receive WT_CLOSE_SESSION. That is the client's to do:
-// browsers that get CONNECTION_CLOSE at once do not tell their applications of the session's code.
+// linger closes the connection when the peer has had time to receive WT_CLOSE_SESSION. A server leaves that to the
+// client: browsers that receive CONNECTION_CLOSE at once do not tell their applications the session's code.
 func (s *wtSession) linger() {
 	ctx, cancel := context.WithTimeout(s.qc.Context(), closeLinger)
 	defer cancel()
@@ -77,7 +77,7 @@ func (s *wtSession) linger() {
 	_ = s.qc.CloseWithError(h3NoError, "")
 }
 
-// brokenBy is the end of a session for which no endpoint sent WT_CLOSE_SESSION.
+// brokenBy returns the end of a session for which no endpoint sent WT_CLOSE_SESSION.
 func (s *wtSession) brokenBy(conn, connectStream error) error {
 	e, ok := errors.AsType[*quic.ApplicationError](conn)
 	switch {
@@ -165,7 +165,7 @@ func (s *wtSession) StreamErrorCode(code uint64) uint64 {
 	return firstErrorCode + n + n/0x1e
 }
 
-// streamErr makes an error of this package of a stream's. The end of the session may show on any stream first.
+// streamErr translates the error of a stream. The end of the session may show on any stream first.
 func (s *wtSession) streamErr(err error) error {
 	if e, ok := errors.AsType[*webtransport.StreamError](err); ok {
 		return &StreamError{Code: uint64(e.ErrorCode), Remote: e.Remote}
@@ -181,7 +181,7 @@ func (s *wtSession) streamErr(err error) error {
 	return err
 }
 
-// sessionErr makes an error of this package of one of the session's: limits, or its end.
+// sessionErr translates an error of the session: a limit, or its end.
 func (s *wtSession) sessionErr(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
 		return err

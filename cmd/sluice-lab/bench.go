@@ -103,7 +103,7 @@ func (f *benchFlags) run(ctx context.Context, env *cli.Environment) (err error) 
 	return err
 }
 
-// configure completes the configuration.
+// configure completes and checks the configuration.
 func (f *benchFlags) configure(env *cli.Environment) (err error) {
 	if f.cfg.Programs.Generator, err = os.Executable(); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 	return nil
 }
 
-// peersDir is where internal/bench/install-peers puts programs.
+// peersDir returns the directory into which internal/bench/install-peers puts programs.
 func peersDir(env *cli.Environment) string {
 	if dir := env.Getenv("SLUICE_PEERS"); dir != "" {
 		return filepath.Join(dir, "bin")
@@ -155,7 +155,7 @@ func peersDir(env *cli.Environment) string {
 	return filepath.Join(cache, "sluice", "peers", "bin")
 }
 
-// beQuick sets what the user has not.
+// beQuick sets what --quick means where the user has set nothing else.
 func (f *benchFlags) beQuick() {
 	set := func(value *int, quick int) {
 		if *value == 0 {
@@ -173,7 +173,7 @@ func (f *benchFlags) beQuick() {
 	f.cfg.Warmup, f.cfg.Brief = time.Second, true
 }
 
-// shown are the metrics of each kind of scenario that the table has.
+// shown lists the metrics of each kind of scenario that the tables have.
 var shown = map[string][]string{
 	result.KindDelay:      {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "kernel"},
 	result.KindCPU:        {"cpu.system", "cpu.relay", "cpu.ebpf", "cpu.publisher", "cpu.subscribers", "cpu.packet"},
@@ -215,7 +215,7 @@ func units(r *result.Report, names []string) []string {
 	return titles
 }
 
-// cells are the medians of metrics, or why there are none.
+// cells returns the medians of metrics, or why there are none.
 func cells(s result.Summary, names []string) []string {
 	if s.Unusable != "" {
 		reason, _, _ := strings.Cut(s.Unusable, "\n")
@@ -235,7 +235,7 @@ func cells(s result.Summary, names []string) []string {
 	return cells
 }
 
-// newBenchLoad is the load generator that a bench starts in the hosts of its lab.
+// newBenchLoad returns the hidden command by which a bench starts load generators in the hosts of its lab.
 func newBenchLoad(env *cli.Environment) *cobra.Command {
 	return &cobra.Command{
 		Use:    "bench-load JSON",

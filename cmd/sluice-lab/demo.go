@@ -78,11 +78,11 @@ const (
 type stage interface {
 	// command starts sluice with arguments as a process of a host; see startProcess.
 	command(ctx context.Context, host string, out io.Writer, args ...string) (*process, error)
-	// relayAddress is how a host reaches the relay.
+	// relayAddress returns the address by which a host reaches the relay.
 	relayAddress(host string) string
 	// dial connects a host to a TCP address.
 	dial(ctx context.Context, host, address string) (net.Conn, error)
-	// delays returns what the relay has added for a subscriber until now, if that can be measured.
+	// delays returns the delays that the relay has added for a subscriber so far. It is nil if they are not measured.
 	delays(subscriber string) measure.Delays
 	// limit limits the rate towards a host; 0 removes the limit. A packet that would wait longer than queue is lost.
 	limit(host string, rate lab.Rate, queue time.Duration) error
@@ -116,13 +116,13 @@ func (f *demoFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	if _, ok := s.(loopbackStage); ok {
 		d.fastPath = "off" // its programs would go to this host's own devices
 	}
-	d.squeezed = f.congestion
+	d.limited = f.congestion
 	table := newDemoTable(env.Stdout, d, f.verbose)
 	err = d.play(ctx, f.subscribers, table.update)
 	if len(d.subscribers) > 0 {
 		table.print()
 		table.explain(env.Stdout)
-		if d.squeezed {
+		if d.limited {
 			table.congestionSummary()
 		} else {
 			table.summary()

@@ -21,7 +21,7 @@ type source struct {
 	bytes    uint64
 	duration time.Duration
 
-	// Of the demo of congestion, see list.
+	// For the demo of congestion: list sets these.
 	listed     map[string]listed
 	keys, tail int // of listed
 }
@@ -61,30 +61,30 @@ type checker struct {
 
 	mu       sync.Mutex
 	received received
-	next     map[uint32]int // chunks that have come, by track
+	next     map[uint32]int // chunks that have arrived, by track
 }
 
-// received is how much a subscriber has received.
+// received counts what a subscriber has received.
 type received struct {
 	objects int
 	bytes   uint64
 	err     error // the first difference, at the end
 
-	// Of the demo of congestion.
+	// For the demo of congestion.
 	keys    []time.Time // when key frames came
 	tail    int
 	last    time.Time
 	silence time.Duration // the longest between two objects
 }
 
-// newChecker returns a checker that reads what it gets by a method of its own.
+// newChecker returns a checker that reads the media with read, one of its own methods.
 func newChecker(want *source, read func(*checker, io.Reader) error) *checker {
 	out, in := io.Pipe()
 	c := &checker{want: want, in: in, done: make(chan struct{}), next: make(map[uint32]int)}
 	go func() {
 		defer close(c.done)
 		err := read(c, out)
-		io.Copy(io.Discard, out) // whoever writes must not wait for a reader that has given up
+		io.Copy(io.Discard, out) // a writer must not wait for a reader that has returned
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.received.err = err
@@ -92,7 +92,7 @@ func newChecker(want *source, read func(*checker, io.Reader) error) *checker {
 	return c
 }
 
-// readMedia takes all of the media.
+// readMedia reads fragmented MP4, which must be all of the source.
 func (c *checker) readMedia(r io.Reader) error {
 	for reader := cmaf.NewReader(r); ; {
 		chunk, err := reader.Next()
@@ -108,7 +108,7 @@ func (c *checker) readMedia(r io.Reader) error {
 	}
 }
 
-// add takes the next chunk.
+// add compares a chunk with the next one of its track.
 func (c *checker) add(chunk cmaf.Chunk) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,12 +123,12 @@ func (c *checker) add(chunk cmaf.Chunk) error {
 	return nil
 }
 
-// complete reports whether all of the source has come.
+// complete returns an error unless all of the source has arrived.
 func (c *checker) complete() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.received.objects != c.want.count {
-		return fmt.Errorf("%d of %d chunks have come", c.received.objects, c.want.count)
+		return fmt.Errorf("%d of %d chunks have arrived", c.received.objects, c.want.count)
 	}
 	return nil
 }

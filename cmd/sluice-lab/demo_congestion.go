@@ -28,13 +28,13 @@ const (
 	congestionTail     = 4 * time.Second // of media at the end, by which everything has recovered
 )
 
-// bottleneck is the rate to which sub1 is limited.
+// bottleneck returns the rate to which sub1 is limited.
 func (s *source) bottleneck() lab.Rate {
 	return lab.Rate(congestionShare * float64(s.bytes) * 8 / s.duration.Seconds())
 }
 
-// squeeze limits sub1 from a time on, and lets go of it later.
-func (d *demo) squeeze(ctx context.Context) error {
+// limitFirst limits the rate of sub1 from congestionFrom to congestionTo.
+func (d *demo) limitFirst(ctx context.Context) error {
 	for _, step := range []struct {
 		after time.Duration
 		rate  lab.Rate
@@ -78,7 +78,7 @@ func extendClip(clip, dir string, atLeast time.Duration) (path string, err error
 	return path, nil
 }
 
-// trackNames are the names under which sluice pub publishes the source's tracks.
+// trackNames returns the names under which sluice pub publishes the source's tracks.
 func (s *source) trackNames() (names []string) {
 	for _, t := range s.init.Tracks {
 		names = append(names, fmt.Sprintf("%d.m4s", t.ID))
@@ -86,13 +86,13 @@ func (s *source) trackNames() (names []string) {
 	return names
 }
 
-// listed is a chunk in what sluice sub --raw writes.
+// listed describes a chunk that sluice sub --raw lists.
 type listed struct {
-	key  int // number of the video key frame, from 0; -1: it is none
+	key  int // number of the video key frame, from 0; -1: not a key frame
 	tail bool
 }
 
-// list describes the chunks of the source by the hashes that sluice sub --raw writes.
+// list describes the chunks of the source, by the hashes that sluice sub --raw writes.
 func (s *source) list() {
 	s.listed = make(map[string]listed)
 	for _, c := range s.order {
@@ -108,11 +108,11 @@ func (s *source) list() {
 	}
 }
 
-// readAll takes what sluice sub --raw writes, which has to be all of the chunks.
+// readAll reads the output of sluice sub --raw, which must list all chunks.
 func (c *checker) readAll(r io.Reader) error { return cmp.Or(c.readList(r), c.complete()) }
 
-// readSqueezed takes the same of a subscriber for which some may have been dropped.
-func (c *checker) readSqueezed(r io.Reader) error { return cmp.Or(c.readList(r), c.playable()) }
+// readLimited reads the same of sub1, for which the relay may have dropped some chunks.
+func (c *checker) readLimited(r io.Reader) error { return cmp.Or(c.readList(r), c.playable()) }
 
 func (c *checker) readList(r io.Reader) error {
 	c.mu.Lock()
@@ -124,7 +124,7 @@ func (c *checker) readList(r io.Reader) error {
 		hash := lines.Text()[strings.LastIndexByte(lines.Text(), ' ')+1:]
 		what, ok := c.want.listed[hash]
 		if !ok || seen[hash] {
-			return fmt.Errorf("not a chunk of the source, or came twice: %s", lines.Text())
+			return fmt.Errorf("not a chunk of the source, or it arrived twice: %s", lines.Text())
 		}
 		seen[hash] = true
 		c.note(what)
@@ -149,15 +149,15 @@ func (c *checker) note(what listed) {
 	}
 }
 
-// playable reports whether all key frames have come, and everything at the end.
+// playable returns an error unless all key frames have arrived, and all chunks at the end.
 func (c *checker) playable() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := c.received.keyFrames(); n < c.want.keys {
-		return fmt.Errorf("%d of %d key frames have come", n, c.want.keys)
+		return fmt.Errorf("%d of %d key frames have arrived", n, c.want.keys)
 	}
 	if c.received.tail < c.want.tail {
-		return fmt.Errorf("%d of %d chunks of the last %v have come", c.received.tail, c.want.tail, congestionTail)
+		return fmt.Errorf("%d of %d chunks of the last %v have arrived", c.received.tail, c.want.tail, congestionTail)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (r *received) keyFrames() (n int) {
 	return n
 }
 
-// latest is how much later than another's a key frame has come at most.
+// latest returns the longest time by which a key frame has arrived later than at another subscriber.
 func (r *received) latest(other received) (late time.Duration) {
 	for i, at := range r.keys {
 		if !at.IsZero() && !other.keys[i].IsZero() {
@@ -181,7 +181,7 @@ func (r *received) latest(other received) (late time.Duration) {
 	return late
 }
 
-// congestionRows are the table of a demo of congestion.
+// congestionRows writes the table of the demo of congestion.
 func (t *demoTable) congestionRows(w *tabwriter.Writer) {
 	fmt.Fprintln(w, "\tOVER\tOBJECTS\tKEY FRAMES\tKERNEL\tPROCESS\tSTATE")
 	for _, s := range t.demo.subscribers {

@@ -26,7 +26,7 @@ type demo struct {
 	want  *source
 
 	fastPath string // of the relay
-	squeezed bool   // show congestion
+	limited  bool   // limit the rate of sub1
 
 	relay, publisher *process
 	subscribers      []*demoSubscriber
@@ -60,7 +60,7 @@ func (d *demo) play(ctx context.Context, subscribers int, show func()) (err erro
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer func() {
 		cancel(nil)
-		d.reap() // what still runs, if something went wrong
+		d.waitAll() // after an error some still run
 	}()
 	reach, err := d.startRelay(ctx)
 	if err != nil {
@@ -68,20 +68,21 @@ func (d *demo) play(ctx context.Context, subscribers int, show func()) (err erro
 	}
 	go func() {
 		<-d.relay.done
-		cancel(fmt.Errorf("the relay has ended: %w", cmp.Or(d.relay.err, io.EOF))) // so nothing tries to reach it any more
+		// Nothing tries to reach it any more.
+		cancel(fmt.Errorf("the relay has ended: %w", cmp.Or(d.relay.err, io.EOF)))
 	}()
 	for i := 1; i <= subscribers; i++ {
 		if err := d.startSubscriber(ctx, i, reach); err != nil {
 			return err
 		}
 	}
-	for _, s := range d.subscribers { // everybody is there before the media starts
+	for _, s := range d.subscribers { // all sessions exist before the media starts
 		if _, err := s.await(ctx, "session started"); err != nil {
 			return err
 		}
 	}
 	args := append([]string{"pub", "--wait", d.clip}, reach(lab.PublisherName, "moqt")...)
-	if d.squeezed {
+	if d.limited {
 		args = append(args, "--key-priority", "32", "--delta-priority", "160")
 	}
 	if d.publisher, err = d.stage.command(ctx, lab.PublisherName, nil, args...); err != nil {
@@ -91,10 +92,10 @@ func (d *demo) play(ctx context.Context, subscribers int, show func()) (err erro
 		d.observe(ctx)
 		show()
 	})()
-	if d.squeezed {
+	if d.limited {
 		ctx, end := context.WithCancel(ctx)
 		done := make(chan error, 1)
-		go func() { done <- d.squeeze(ctx) }()
+		go func() { done <- d.limitFirst(ctx) }()
 		defer func() {
 			end()
 			err = errors.Join(err, <-done)
@@ -106,7 +107,7 @@ func (d *demo) play(ctx context.Context, subscribers int, show func()) (err erro
 // startRelay starts the relay and returns the flags by which a host reaches it.
 func (d *demo) startRelay(ctx context.Context) (reach func(host, scheme string) []string, err error) {
 	drop := "none"
-	if d.squeezed {
+	if d.limited {
 		drop = "priority"
 	}
 	d.relay, err = d.stage.command(ctx, lab.RelayName, nil, "relay", "--listen", ":0", "--dev",
@@ -145,7 +146,7 @@ func (d *demo) observe(ctx context.Context) {
 	}
 }
 
-// session is what the relay has told of a host's session.
+// session returns the last status of a host's session.
 func (d *demo) session(host string) relay.SessionStatus {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -159,7 +160,8 @@ func (d *demo) usesKernel() bool {
 	return d.kernel
 }
 
-// relaySays returns what a pattern, or its group, matches in the relay's line with a text.
+// relaySays waits for the line of the relay that contains a text. It returns the part that a pattern, or its group,
+// matches.
 func (d *demo) relaySays(ctx context.Context, text, pattern string) (string, error) {
 	line, err := d.relay.await(ctx, text)
 	if err != nil {
@@ -180,12 +182,12 @@ func (d *demo) startSubscriber(ctx context.Context, i int, reach func(host, sche
 	}
 	name := lab.SubscriberName(i)
 	args := append([]string{"sub", "--out", "-", "--wait", demoSetUp.String()}, reach(name, scheme)...)
-	if !d.squeezed {
+	if !d.limited {
 		s.got = newChecker(d.want, (*checker).readMedia)
-	} else { // what comes is shown as it comes: a player waits for what is missing
+	} else { // sluice sub --raw lists chunks as they arrive, where a player would wait for missing ones
 		read := (*checker).readAll
 		if i == 1 {
-			read = (*checker).readSqueezed
+			read = (*checker).readLimited
 		}
 		s.got = newChecker(d.want, read)
 		args = append(args, "--raw", "--tracks", strings.Join(d.want.trackNames(), ","))
@@ -202,7 +204,7 @@ func (d *demo) startSubscriber(ctx context.Context, i int, reach func(host, sche
 	return nil
 }
 
-// finish waits for the processes, which end by themselves once the clip is over, all but the relay.
+// finish waits for the publisher and the subscribers, which end after the clip, and then ends the relay.
 func (d *demo) finish(ctx context.Context) error {
 	if err := d.publisher.wait(ctx); err != nil {
 		return err
@@ -222,8 +224,8 @@ func (d *demo) finish(ctx context.Context) error {
 	return errors.Join(append(errs, d.relay.wait(ctx))...)
 }
 
-// reap waits for every process that was started.
-func (d *demo) reap() {
+// waitAll waits for every process that was started.
+func (d *demo) waitAll() {
 	for _, p := range []*process{d.relay, d.publisher} {
 		if p != nil {
 			<-p.done

@@ -23,8 +23,8 @@ type process struct {
 	err  error // once done
 }
 
-// startProcess starts sluice with arguments, by calling start, which chooses where. Its messages, and its output if out
-// is nil, go to the log. When ctx is done, it is asked to end and, if it does not, killed.
+// startProcess starts sluice with arguments. The function start chooses where it runs. Its messages go to the log, and
+// if out is nil its output, too. When ctx is done, the process receives SIGTERM and, if it does not end, SIGKILL.
 func startProcess(ctx context.Context, name string, out io.Writer, start func(*exec.Cmd) error,
 	args ...string) (*process, error) {
 	sluice, err := findSluice()
@@ -51,7 +51,7 @@ func startProcess(ctx context.Context, name string, out io.Writer, start func(*e
 	return p, nil
 }
 
-// end asks the process to end.
+// end sends SIGTERM to the process.
 func (p *process) end() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 
 // wait waits for the end of the process.
@@ -124,7 +124,7 @@ func (l *lineLog) Write(b []byte) (int, error) {
 	}
 }
 
-// find returns a line that contains a text, and what is closed when there are more lines.
+// find returns a line that contains a text, and a channel that is closed when there are more lines.
 func (l *lineLog) find(text string) (line string, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

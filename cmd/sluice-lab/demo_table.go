@@ -13,7 +13,7 @@ import (
 	"sluice/relay"
 )
 
-// demoTable shows what the subscribers have received: on a terminal while they do.
+// demoTable shows what the subscribers have received. On a terminal it is updated while they play.
 type demoTable struct {
 	demo     *demo
 	w        io.Writer
@@ -40,7 +40,7 @@ func (t *demoTable) update() {
 func (t *demoTable) print() {
 	var b bytes.Buffer
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	if t.demo.squeezed {
+	if t.demo.limited {
 		t.congestionRows(table)
 	} else {
 		t.rows(table)
@@ -62,7 +62,7 @@ func (t *demoTable) rows(w *tabwriter.Writer) {
 	}
 }
 
-// packetsText is two cells: the packets that the kernel and the relay's process have sent.
+// packetsText returns two cells: the packets that the kernel and the relay's process have sent.
 func (t *demoTable) packetsText(subscriber string) string {
 	sent := t.demo.session(subscriber).Packets
 	if !t.demo.usesKernel() {
@@ -74,7 +74,7 @@ func (t *demoTable) packetsText(subscriber string) string {
 // maxExplained is how many subscribers are explained unless all reasons are asked for.
 const maxExplained = 5
 
-// explain says for each subscriber why the kernel left packets to the process.
+// explain writes for each subscriber why the kernel left packets to the process.
 func (t *demoTable) explain(w io.Writer) {
 	for i, s := range t.demo.subscribers {
 		if i == maxExplained && t.reasons == cli.TopReasons {
@@ -90,7 +90,7 @@ func (t *demoTable) explain(w io.Writer) {
 // identical is the state of a subscriber that ended well.
 const identical = "identical"
 
-// state is what a subscriber does, given what its checker says.
+// state returns the state of a subscriber whose checker has returned an error or nil.
 func (s *demoSubscriber) state(difference error) string {
 	select {
 	case <-s.done:
@@ -106,7 +106,7 @@ func (s *demoSubscriber) state(difference error) string {
 	return identical
 }
 
-// delayText is two cells: the median and the 99th percentile.
+// delayText returns two cells: the median and the 99th percentile.
 func delayText(d measure.Delays) string {
 	if len(d) == 0 {
 		return "-\t-"
@@ -115,7 +115,7 @@ func delayText(d measure.Delays) string {
 	return ms(.5) + "\t" + ms(.99)
 }
 
-// summary says how it went.
+// summary writes how many subscribers received everything, and what the relay did.
 func (t *demoTable) summary() {
 	var all measure.Delays
 	var sent relay.SentPackets

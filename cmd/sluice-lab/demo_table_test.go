@@ -114,7 +114,7 @@ func TestCongestionTable(t *testing.T) {
 	}
 	want := &source{count: 1000, bytes: 1_000_000, duration: 20 * time.Second, keys: 3, tail: 50}
 	d := newDemoRun(loopbackStage{}, "", want, "auto")
-	d.squeezed, d.kernel = true, true
+	d.limited, d.kernel = true, true
 	d.subscribers = []*demoSubscriber{
 		subscriber("sub1", "QUIC", received{
 			objects: 900, keys: keys(0, 700*time.Millisecond, 20*time.Millisecond), tail: 50, silence: time.Second,

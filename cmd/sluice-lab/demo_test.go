@@ -43,8 +43,8 @@ func TestCheckerFindsEveryDifference(t *testing.T) {
 		"the same":         {parts, ""},
 		"merged otherwise": {merged, ""},
 		"nothing":          {nil, "no moov box"},
-		"only init":        {parts[:1], "0 of 72 chunks have come"},
-		"the last missing": {parts[:len(parts)-1], "71 of 72 chunks have come"},
+		"only init":        {parts[:1], "0 of 72 chunks have arrived"},
+		"the last missing": {parts[:len(parts)-1], "71 of 72 chunks have arrived"},
 		"the first":        {slices.Delete(slices.Clone(parts), 1, 2), "chunk 0 of track 1 is not that of the source"},
 		"one in between":   {slices.Delete(slices.Clone(parts), 30, 31), "is not that of the source"},
 		"one twice":        {slices.Insert(slices.Clone(parts), 30, parts[30]), "is not that of the source"},
@@ -105,21 +105,21 @@ func TestCheckerOfDroppedMedia(t *testing.T) {
 		return slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return slices.Contains(gone, l) })
 	}
 	for name, c := range map[string]struct {
-		lines         []string
-		squeezed, all string // errors; "" if all is well
+		lines        []string
+		limited, all string // errors; "" if all is well
 	}{
 		"all":            {lines, "", ""},
 		"another order":  {append(slices.Clone(lines[10:]), lines[:10]...), "", ""},
-		"dropped":        {without(early...), "", "chunks have come"},
-		"a key frame":    {without(keys[1]), "3 of 4 key frames have come", "chunks have come"},
-		"one at the end": {without(lines[len(lines)-1]), "chunks of the last 4s have come", "chunks have come"},
-		"one twice":      {append(slices.Clone(lines), lines[7]), "came twice", "came twice"},
+		"dropped":        {without(early...), "", "chunks have arrived"},
+		"a key frame":    {without(keys[1]), "3 of 4 key frames have arrived", "chunks have arrived"},
+		"one at the end": {without(lines[len(lines)-1]), "chunks of the last 4s have arrived", "chunks have arrived"},
+		"one twice":      {append(slices.Clone(lines), lines[7]), "arrived twice", "arrived twice"},
 		"another's":      {append(slices.Clone(lines), "sha256=00"), "not a chunk of", "not a chunk of the source"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for read, message := range map[string]string{"squeezed": c.squeezed, "all": c.all} {
+			for read, message := range map[string]string{"limited": c.limited, "all": c.all} {
 				readers := map[string]func(*checker, io.Reader) error{
-					"squeezed": (*checker).readSqueezed, "all": (*checker).readAll,
+					"limited": (*checker).readLimited, "all": (*checker).readAll,
 				}
 				checker := newChecker(want, readers[read])
 				_, err := io.WriteString(checker.in, "1.m4s group=0 "+strings.Join(c.lines, "\n1.m4s group=0 ")+"\n")

@@ -146,7 +146,7 @@ func (f *labUpFlags) hold(ctx context.Context, env *cli.Environment, name string
 	return server.Serve(ctx, l)
 }
 
-// silence closes the output, by which the process that waits for it learns that the lab is up.
+// silence closes the output. The process that waits for its end learns thereby that the lab is up.
 func silence() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

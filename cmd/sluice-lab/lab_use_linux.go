@@ -75,7 +75,7 @@ func newLabStatus(env *cli.Environment, name *string) *cobra.Command {
 	return cmd
 }
 
-// dialLab finds a lab, or says what there is.
+// dialLab finds a lab. Its error names the labs that are up.
 func dialLab(name string) (*control.Client, error) {
 	client, err := control.Dial(name)
 	if errors.Is(err, control.ErrNotUp) {
@@ -122,7 +122,7 @@ func printHosts(w io.Writer, status lab.Status) {
 	}
 }
 
-// printCounts writes what the links did that had something to do.
+// printCounts writes what each link has done with its packets.
 func printCounts(w io.Writer, status lab.Status) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer table.Flush()

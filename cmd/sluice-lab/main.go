@@ -26,7 +26,7 @@ the players are processes of the program sluice, which 'make build' puts beside 
 
 func main() { os.Exit(cli.Main(program)) }
 
-// errDiffers is why a demo fails in which a subscriber has received other media than were published.
+// errDiffers is why a demo fails: a subscriber has received other media than were published.
 var errDiffers = errors.New("what was received is not what was expected")
 
 func exitCode(err error) (code int, ok bool) {

@@ -142,7 +142,7 @@ func (f *rttFlags) replay(ctx context.Context, cfg rtt.Config) error {
 	return err
 }
 
-// output returns what opens the output.
+// output returns a function that opens the output.
 func (f *rttFlags) output(env *cli.Environment) func() (io.WriteCloser, error) {
 	if f.file == "" {
 		return func() (io.WriteCloser, error) { return cli.KeepOpen(env.Stdout), nil }

@@ -11,8 +11,8 @@ import (
 	"sluice/internal/rtt/attach"
 )
 
-// measureFlags say what is measured; sluice rtt and sluice rtt top have them in common. A 0 that means "off" to the
-// user is kept apart from rtt.Config, where it means the default.
+// measureFlags are the flags that sluice rtt and sluice rtt top share. A 0 means "off" to the user, but the default in
+// rtt.Config: config translates it.
 type measureFlags struct {
 	cfg       rtt.Config
 	rateLimit float64 // ms
@@ -87,7 +87,7 @@ func (f *measureFlags) registerSizes(flags *pflag.FlagSet) {
 		"buffer this many `bytes` of events on their way out of the kernel")
 }
 
-// check refuses what a Config cannot say, or would take for its default.
+// check refuses values that rtt.Config has no place for, or takes for its default.
 func (f *measureFlags) check() error {
 	return cmp.Or(
 		bounds.AtLeast("--rate-limit", f.rateLimit, 0),
@@ -119,7 +119,7 @@ func (f *measureFlags) config() rtt.Config {
 	return cfg
 }
 
-// orOff is n units, or negative, which means off, if n is 0.
+// orOff returns n units. For 0 it returns a negative duration, which means off.
 func orOff(n float64, unit time.Duration) time.Duration {
 	if n == 0 {
 		return -1

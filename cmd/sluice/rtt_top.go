@@ -102,7 +102,7 @@ type topView struct {
 	ended           chan struct{}
 }
 
-// errTopEnds is how the view ends in good order.
+// errTopEnds ends the view without an error.
 var errTopEnds = errors.New("top ends")
 
 func (v *topView) run(ctx context.Context) error {
@@ -166,7 +166,7 @@ func (v *topView) update(i *report.Interval) error {
 	return nil
 }
 
-// press does what a key says, and returns false to end.
+// press does what a key stands for. It returns false to end.
 func (v *topView) press(key byte) bool {
 	sorts := map[byte]top.SortKey{'r': top.SortRTT, 'l': top.SortLoss, 'b': top.SortBytes}
 	switch key {

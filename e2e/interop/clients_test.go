@@ -51,8 +51,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// liveClip writes the clip as a live source would: first what describes it, the media at its own speed once somebody
-// plays it. It closes ended behind the last of it.
+// liveClip writes the clip as a live source would: the init segment at once, and the media at its own speed once
+// somebody plays it. It closes ended after the last chunk.
 func liveClip(t *testing.T, playing func() bool) (clip io.Reader, ended chan struct{}) {
 	t.Helper()
 	f, err := os.Open(clipFile)
@@ -109,7 +109,7 @@ func TestMatrix(t *testing.T) {
 					if pub == "sluice" {
 						player.wait(t, 30*time.Second)
 					} else {
-						abandon(t, publisher, player)
+						endBoth(t, publisher, player)
 					}
 					require.Equal(t, want, frames(t, out.Name()))
 				})
@@ -118,11 +118,11 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// abandon ends a publisher that stays when its input has ended, and waits until the player has given up, however it
-// says so.
-func abandon(t *testing.T, publisher, player *process) {
+// endBoth ends a publisher that stays when its input has ended, and waits until the player has ended, with any exit
+// code.
+func endBoth(t *testing.T, publisher, player *process) {
 	t.Helper()
-	time.Sleep(time.Second) // to send the last object, of which it tells nobody
+	time.Sleep(time.Second) // it sends the last object, and reports nothing
 	publisher.stop()
 	select {
 	case <-player.done:

@@ -23,7 +23,7 @@ const (
 )
 
 // crowd is many subscribers of one track. Each is a QUIC connection and a MoQ session of its own, but they share a
-// socket, and a single goroutine reads all that a session gets: what a relay costs is to be measured, not its peers.
+// socket, and a single goroutine reads all that a session receives, so that they cost little beside the relay.
 type crowd struct {
 	b         *testing.B
 	transport *quic.Transport
@@ -47,7 +47,7 @@ func newCrowd(b *testing.B, r *relay, track moqt.FullTrackName) *crowd {
 	return c
 }
 
-// join adds n subscribers, and says how far it is.
+// join adds n subscribers, and logs its progress.
 func (c *crowd) join(n int) {
 	ctx, cancel := context.WithTimeout(c.b.Context(), joinTime)
 	defer cancel()

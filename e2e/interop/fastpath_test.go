@@ -51,12 +51,12 @@ func startLabRelay(t *testing.T) *labRelay {
 	return r
 }
 
-// from is the relay's URL for a host.
+// from returns the relay's URL for a host.
 func (r *labRelay) from(h *lab.Host, scheme string) string {
 	return fmt.Sprintf("%s://%v:%d", scheme, r.lab.Relay.Facing(h).IPv4.Addr(), r.port)
 }
 
-// get is what the admin port answers, or nil.
+// get returns the answer of the admin address, or nil.
 func (r *labRelay) get(path string) []byte {
 	resp, err := r.admin.Get("http://127.0.0.1:4480" + path)
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *labRelay) sessions(t *testing.T) []labSession {
 	return status.Sessions
 }
 
-// requireKernel expects that the kernel has sent nearly all packets with media, of which there were at least so many.
+// requireKernel expects at least so many packets with media, nearly all of them sent by the kernel.
 func (r *labRelay) requireKernel(t *testing.T, atLeast uint64) {
 	t.Helper()
 	var kernel, all uint64
@@ -121,7 +121,7 @@ func TestFastPath(t *testing.T) {
 				if pub == "sluice" {
 					player.wait(t, 30*time.Second)
 				} else {
-					abandon(t, publisher, player)
+					endBoth(t, publisher, player)
 				}
 				require.Equal(t, want, frames(t, out.Name()))
 				r.requireKernel(t, 500)

@@ -28,7 +28,7 @@ const (
 
 func TestMain(m *testing.M) { os.Exit(clitest.Main(m, "sluice")) }
 
-// client is the path of one of the public clients.
+// client returns the path of one of the public clients.
 func client(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("SLUICE_INTEROP")
@@ -163,7 +163,7 @@ func (r *relay) healthy() bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// url is the relay's, for raw QUIC (moqt) or WebTransport (https).
+// url returns the relay's URL for raw QUIC (moqt) or WebTransport (https).
 func (r *relay) url(scheme string) string { return fmt.Sprintf("%s://127.0.0.1:%d", scheme, r.port) }
 
 func freePort(t testing.TB, network string) int {

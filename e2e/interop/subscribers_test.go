@@ -17,7 +17,7 @@ import (
 	"sluice/moqt"
 )
 
-// memory is what a process has of it, in MiB.
+// memory is the memory of a process, in MiB.
 type memory struct{ resident, peak float64 }
 
 var memoryLines = regexp.MustCompile(`(?s)VmHWM:\s+(\d+) kB.*VmRSS:\s+(\d+) kB`)
@@ -35,7 +35,7 @@ func memoryOf(b *testing.B, pid int) memory {
 	return memory{resident: mib(m[2]), peak: mib(m[1])}
 }
 
-// cpuTime is what a process has used of the processors, all threads together.
+// cpuTime returns the processor time of all threads of a process.
 func cpuTime(b *testing.B, pid int) time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	require.NoError(b, err)
@@ -50,7 +50,7 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 	return time.Duration(ticks) * tick
 }
 
-// oneMegabit is a clip whose video has 1 Mbit/s.
+// oneMegabit makes a clip whose video has 1 Mbit/s.
 func oneMegabit(b *testing.B) string {
 	path := filepath.Join(b.TempDir(), "1mbit.mp4")
 	out, err := exec.Command("ffmpeg", "-v", "error",
