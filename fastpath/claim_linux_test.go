@@ -26,24 +26,24 @@ import (
 )
 
 const (
-	kernelPort = 4443
-	upstreamID = 3 // the publisher's stream
-	claimEnd   = 40
+	kernelPort       = 4443
+	publishersStream = 3 // the publisher's stream
+	claimEnd         = 40
 )
 
 // kernelRig is a subscriber's connection and a stream that this process and the kernel's program race on.
 type kernelRig struct {
 	*testing.T
-	lab      *lab.Lab
-	fast     *fastpath.FastPath
-	track    *fastpath.Track
-	program  *ebpf.Program // server_ingress
-	packets  *peerPackets
-	upstream claim.ForwarderConn
-	down     claim.ForwarderConn
-	sub      *claim.ConnState
-	records  []claim.Record
-	claims   *claimtest.Claims
+	lab       *lab.Lab
+	fast      *fastpath.FastPath
+	track     *fastpath.Track
+	program   *ebpf.Program // server_ingress
+	packets   *peerPackets
+	publisher claim.ForwarderConn
+	down      claim.ForwarderConn
+	sub       *claim.ConnState
+	records   []claim.Record
+	claims    *claimtest.Claims
 }
 
 var kernelCID = []byte("publish!")
@@ -51,7 +51,8 @@ var kernelCID = []byte("publish!")
 func newKernelRig(t *testing.T) *kernelRig {
 	r := &kernelRig{T: t, lab: labtest.New(t, lab.Topology{Subscribers: 1}), packets: newPeerPackets(t)}
 	var err error
-	r.fast, err = fastpath.New(fastpath.Settings{Port: kernelPort, ConnectionIDLen: len(kernelCID)}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	r.fast, err = fastpath.New(fastpath.Settings{Port: kernelPort, ConnectionIDLen: len(kernelCID)},
+		slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
 		t.Skip(err)
 	}
@@ -59,10 +60,10 @@ func newKernelRig(t *testing.T) *kernelRig {
 	t.Cleanup(func() { require.NoError(t, r.fast.Close()) })
 	require.NoError(t, r.lab.Relay.Do(r.attach))
 
-	r.upstream = r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {})
-	r.upstream.SetSession(claim.Session{Layout: moqt.DataLayout1})
-	r.upstream.ReadKeys(0, &r.packets.keys)
-	r.upstream.ConnectionID(kernelCID, true)
+	r.publisher = r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {})
+	r.publisher.SetSession(claim.Session{Layout: moqt.DataLayout1})
+	r.publisher.ReadKeys(0, &r.packets.keys)
+	r.publisher.ConnectionID(kernelCID, true)
 	r.sub = r.fast.NewConn()
 	r.records = r.fast.Ledger(r.sub, 2048)
 	r.down = r.fast.Connect(r.sub, func(*claim.StreamState) {})
@@ -70,7 +71,7 @@ func newKernelRig(t *testing.T) *kernelRig {
 	r.down.SetSession(claim.Session{Layout: moqt.DataLayout1})
 	r.meet()
 	r.track = r.fast.NewTrack()
-	r.track.Forward(r.upstream, 7, 128, []fastpath.Subscriber{
+	r.track.Forward(r.publisher, 7, 128, []fastpath.Subscriber{
 		{Conn: r.down, Alias: 7, Range: moqt.Range{End: moqt.Location{Group: 1<<64 - 1}}, Forward: true, Priority: 128},
 	})
 	return r
@@ -100,7 +101,8 @@ func (r *kernelRig) attach() error {
 // meet has the stack send something to the subscriber, so that the kernel learns where it is.
 func (r *kernelRig) meet() {
 	host := r.lab.Subscribers[0]
-	near, far := netip.AddrPortFrom(r.lab.Relay.Facing(host).IPv4.Addr(), kernelPort), netip.AddrPortFrom(host.Devices[0].IPv4.Addr(), 9000)
+	near, far := netip.AddrPortFrom(r.lab.Relay.Facing(host).IPv4.Addr(),
+		kernelPort), netip.AddrPortFrom(host.Devices[0].IPv4.Addr(), 9000)
 	relay, err := r.lab.Relay.ListenUDP(near)
 	require.NoError(r, err)
 	defer relay.Close()
@@ -118,14 +120,14 @@ func (r *kernelRig) meet() {
 // open has this process open a stream for one of the publisher's, and the races begin on it.
 func (r *kernelRig) open(id int64) *claim.StreamState {
 	h := moqt.SubgroupHeader{GroupID: uint64(id), SubgroupIDMode: moqt.SubgroupIDZero}
-	r.track.Receive(r.upstream, id, h, 128, 0)
-	state, theirs := r.down.OpenStream(&claim.PublisherStream{Conn: r.upstream, StreamID: id})
+	r.track.Receive(r.publisher, id, h, 128, 0)
+	state, adopted := r.down.OpenStream(&claim.PublisherStream{Conn: r.publisher, StreamID: id})
 	require.NotNil(r, state)
-	require.False(r, theirs)
+	require.False(r, adopted)
 	return state
 }
 
-// see has the kernel's program see a packet.
+// see shows a packet to the kernel's program.
 func (r *kernelRig) see(packet []byte) {
 	require.NoError(r, r.lab.Relay.Do(func() error {
 		_, err := r.program.Run(&ebpf.RunOptions{Data: frame(packet)})
@@ -135,7 +137,7 @@ func (r *kernelRig) see(packet []byte) {
 
 // piece is a packet with the bytes [from, to) of the publisher's stream.
 func (r *kernelRig) piece(from, to int64) []byte {
-	return r.packets.stream(kernelCID, upstreamID, from, make([]byte, to-from), to == claimEnd)
+	return r.packets.stream(kernelCID, publishersStream, from, make([]byte, to-from), to == claimEnd)
 }
 
 // frame is an Ethernet frame with a UDP datagram over IPv4, without checksums.
@@ -153,7 +155,7 @@ func frame(payload []byte) []byte {
 // share: one packet there, and the next there or later, for every place, cut and credit.
 func TestKernelBetweenAccesses(t *testing.T) {
 	r := newKernelRig(t)
-	r.claims = claimtest.NewClaims(r.sub, r.open(upstreamID), r.records)
+	r.claims = claimtest.NewClaims(r.sub, r.open(publishersStream), r.records)
 	runs, byKernel := 0, uint64(0)
 	for _, cut := range []int64{5, 20, 27} {
 		first, second := r.piece(0, cut), r.piece(cut, claimEnd)
@@ -161,7 +163,7 @@ func TestKernelBetweenAccesses(t *testing.T) {
 			for i := 0; ; i++ {
 				accesses := 0
 				for j := i; j == i || j < accesses; j++ {
-					r.claims.Reset(upstreamID, credit)
+					r.claims.Reset(publishersStream, credit)
 					claimtest.BeforeEach(func() { r.claims.SendAll(claimEnd, 20) }, func(n int) {
 						accesses = n
 						if n == i {
@@ -199,10 +201,10 @@ func (r *kernelRig) check(credit uint64) {
 // after its end.
 func TestKernelBeforeEnd(t *testing.T) {
 	r := newKernelRig(t)
-	r.claims = claimtest.NewClaims(r.sub, r.open(upstreamID), r.records)
+	r.claims = claimtest.NewClaims(r.sub, r.open(publishersStream), r.records)
 	p := r.piece(0, 10)
 	for i, more := 0, true; more; i++ {
-		r.claims.Reset(upstreamID, 1<<20)
+		r.claims.Reset(publishersStream, 1<<20)
 		more = false
 		var final int64
 		claimtest.BeforeEach(func() { final = r.claims.Close() }, func(n int) {
@@ -222,7 +224,7 @@ func TestKernelBeforeEnd(t *testing.T) {
 func TestKernelRaces(t *testing.T) {
 	const runs, seed = 1500, 1
 	r := newKernelRig(t)
-	r.claims = claimtest.NewClaims(r.sub, r.open(upstreamID), r.records)
+	r.claims = claimtest.NewClaims(r.sub, r.open(publishersStream), r.records)
 	random := rand.New(rand.NewPCG(seed, 0))
 	byKernel := uint64(0)
 	for range runs {
@@ -230,7 +232,7 @@ func TestKernelRaces(t *testing.T) {
 		if random.IntN(4) == 0 {
 			credit = random.Uint64N(claimEnd)
 		}
-		r.claims.Reset(upstreamID, credit)
+		r.claims.Reset(publishersStream, credit)
 		var packets [][]byte
 		for from := int64(0); from < claimEnd; {
 			to := min(from+1+random.Int64N(15), claimEnd)
@@ -271,24 +273,25 @@ func (r *kernelRig) spin(turns int) {
 func TestKernelOpens(t *testing.T) {
 	r := newKernelRig(t)
 	const streams = 300
-	theirs, random := 0, rand.New(rand.NewPCG(1, 0))
+	byKernel, random := 0, rand.New(rand.NewPCG(1, 0))
 	r.claims = claimtest.NewClaims(r.sub, new(claim.StreamState), r.records)
 	r.claims.Reset(0, 1<<20)
 	r.sub.NextUni.Store(3)
 	r.sub.MaxUni.Store(1 << 20)
 	for i := range int64(streams) {
 		id := 4*i + 3
-		header := moqt.AppendSubgroupHeader(nil, moqt.Versions()[0], moqt.SubgroupHeader{TrackAlias: 7, GroupID: uint64(i), SubgroupIDMode: moqt.SubgroupIDZero})
+		header := moqt.AppendSubgroupHeader(nil, moqt.Versions()[0],
+			moqt.SubgroupHeader{TrackAlias: 7, GroupID: uint64(i), SubgroupIDMode: moqt.SubgroupIDZero})
 		p := r.packets.stream(kernelCID, id, 0, append(header, "object"...), false)
 		before := r.sub.Packets.Load()
 		var running sync.WaitGroup
 		running.Go(func() { r.see(p) })
 		r.spin(random.IntN(startTurns))
-		state, opened := r.down.OpenStream(&claim.PublisherStream{Conn: r.upstream, StreamID: id})
+		state, opened := r.down.OpenStream(&claim.PublisherStream{Conn: r.publisher, StreamID: id})
 		running.Wait()
 		require.NotNil(t, state)
 		if opened {
-			theirs++
+			byKernel++
 			require.EqualValues(t, len(header)+len("object"), state.Next.Load())
 			require.EqualValues(t, id, state.ID.Load())
 			require.EqualValues(t, before+1, r.sub.Packets.Load())
@@ -300,7 +303,7 @@ func TestKernelOpens(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 4*streams+3, r.sub.NextUni.Load())
-	t.Logf("the kernel opened %d of %d", theirs, streams)
+	t.Logf("the kernel opened %d of %d", byKernel, streams)
 }
 
 // peerPackets seals the packets of a peer, with keys from a traffic secret of zeros.

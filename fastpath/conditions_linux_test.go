@@ -57,7 +57,8 @@ func video(b *broadcast, r *rand.Rand, group uint64) {
 
 // anyHeader is a header in one of the forms that there are.
 func anyHeader(r *rand.Rand, group uint64) moqt.SubgroupHeader {
-	h := moqt.SubgroupHeader{GroupID: group, SubgroupIDMode: moqt.SubgroupIDMode(r.IntN(3)), EndOfGroup: r.IntN(2) == 0, DefaultPriority: r.IntN(2) == 0}
+	h := moqt.SubgroupHeader{GroupID: group, SubgroupIDMode: moqt.SubgroupIDMode(r.IntN(3)), EndOfGroup: r.IntN(2) == 0,
+		DefaultPriority: r.IntN(2) == 0}
 	if h.SubgroupIDMode == moqt.SubgroupIDPresent {
 		h.SubgroupID = r.Uint64N(1 << 20)
 	}
@@ -84,25 +85,34 @@ func rebind(w *world, r *rand.Rand) {
 }
 
 var scenarios = map[string]scenario{
-	"perfect links":     {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 40},
-	"loss":              {topology: both(lab.Conditions{Loss: 0.02, Delay: time.Millisecond}), publish: video, groups: 30},
-	"reordering":        {topology: both(lab.Conditions{Reorder: 0.05, Delay: time.Millisecond}), publish: video, groups: 30},
-	"duplication":       {topology: both(lab.Conditions{Duplicate: 0.1, Delay: time.Millisecond}), publish: video, groups: 30},
-	"late subscriber":   {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 30, late: true},
-	"small windows":     {topology: lab.Topology{Subscribers: 2}, limits: transport.Limits{MaxStreamWindow: 2000, MaxConnWindow: 5000}, publish: video, groups: 8},
-	"one packet's":      {topology: lab.Topology{Subscribers: 2}, limits: transport.Limits{MaxStreamWindow: 1200, MaxConnWindow: 3000}, publish: video, groups: 4},
-	"few streams":       {topology: lab.Topology{Subscribers: 2}, limits: transport.Limits{MaxIncomingUniStreams: 5}, publish: video, groups: 30},
-	"switched":          {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 60, during: toggle},
-	"address changes":   {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 40, during: rebind, every: rebindEvery},
-	"large objects":     {topology: lab.Topology{Subscribers: 1}, publish: large, groups: 2},
-	"many small":        {topology: lab.Topology{Subscribers: 2}, publish: small, groups: 10},
-	"one packet each":   {topology: lab.Topology{Subscribers: 2}, publish: single, groups: 200},
-	"twenty tracks":     {topology: lab.Topology{Subscribers: 1}, publish: video, groups: 5, tracks: 20},
-	"datagrams":         {topology: lab.Topology{Subscribers: 2}, publish: datagrams, groups: 30},
-	"lossy datagrams":   {topology: both(lab.Conditions{Loss: 0.02, Reorder: 0.05, Duplicate: 0.1, Delay: time.Millisecond}), publish: datagrams, groups: 30},
+	"perfect links": {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 40},
+	"loss": {topology: both(lab.Conditions{Loss: 0.02, Delay: time.Millisecond}), publish: video,
+		groups: 30},
+	"reordering": {topology: both(lab.Conditions{Reorder: 0.05, Delay: time.Millisecond}), publish: video,
+		groups: 30},
+	"duplication": {topology: both(lab.Conditions{Duplicate: 0.1, Delay: time.Millisecond}), publish: video,
+		groups: 30},
+	"late subscriber": {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 30, late: true},
+	"small windows": {topology: lab.Topology{Subscribers: 2},
+		limits: transport.Limits{MaxStreamWindow: 2000, MaxConnWindow: 5000}, publish: video, groups: 8},
+	"one packet's": {topology: lab.Topology{Subscribers: 2},
+		limits: transport.Limits{MaxStreamWindow: 1200, MaxConnWindow: 3000}, publish: video, groups: 4},
+	"few streams": {topology: lab.Topology{Subscribers: 2}, limits: transport.Limits{MaxIncomingUniStreams: 5},
+		publish: video, groups: 30},
+	"switched": {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 60, during: toggle},
+	"address changes": {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 40, during: rebind,
+		every: rebindEvery},
+	"large objects":   {topology: lab.Topology{Subscribers: 1}, publish: large, groups: 2},
+	"many small":      {topology: lab.Topology{Subscribers: 2}, publish: small, groups: 10},
+	"one packet each": {topology: lab.Topology{Subscribers: 2}, publish: single, groups: 200},
+	"twenty tracks":   {topology: lab.Topology{Subscribers: 1}, publish: video, groups: 5, tracks: 20},
+	"datagrams":       {topology: lab.Topology{Subscribers: 2}, publish: datagrams, groups: 30},
+	"lossy datagrams": {topology: both(lab.Conditions{Loss: 0.02, Reorder: 0.05, Duplicate: 0.1,
+		Delay: time.Millisecond}), publish: datagrams, groups: 30},
 	"datagrams toggled": {topology: lab.Topology{Subscribers: 2}, publish: datagrams, groups: 60, during: toggle},
 	"key updates":       {topology: lab.Topology{Subscribers: 2}, publish: video, groups: 30, updates: 40},
-	"lossy key updates": {topology: both(lab.Conditions{Loss: 0.02, Reorder: 0.05, Delay: time.Millisecond}), publish: video, groups: 20, updates: 40},
+	"lossy key updates": {topology: both(lab.Conditions{Loss: 0.02, Reorder: 0.05, Delay: time.Millisecond}),
+		publish: video, groups: 20, updates: 40},
 	"one device":        {topology: lab.Topology{Subscribers: 2, OneDevice: true}, publish: video, groups: 10},
 	"checksums in host": {topology: lab.Topology{Subscribers: 2, SoftwareChecksums: true}, publish: video, groups: 10},
 }
@@ -128,7 +138,8 @@ func single(b *broadcast, r *rand.Rand, group uint64) {
 func datagrams(b *broadcast, r *rand.Rand, group uint64) {
 	for id := range uint64(10) {
 		o := moqt.ObjectDatagram{
-			Location: moqt.Location{Group: group, Object: 100 + id}, DefaultPriority: r.IntN(2) == 0, EndOfGroup: id == 9, Payload: make([]byte, 1+r.IntN(1000)),
+			Location:        moqt.Location{Group: group, Object: 100 + id},
+			DefaultPriority: r.IntN(2) == 0, EndOfGroup: id == 9, Payload: make([]byte, 1+r.IntN(1000)),
 		}
 		if !o.DefaultPriority {
 			o.Priority = uint8(r.IntN(256))
@@ -203,7 +214,7 @@ func (s scenario) run(t *testing.T, off bool, seed uint64) {
 		}
 	}
 	counts := w.report()
-	if s.updates > 0 && !off { // what comes under a new key before the process has seen that
+	if s.updates > 0 && !off { // packets under a new key, before user space has seen one
 		require.Greater(t, counts["packet_no_key"]+counts["packet_forged"], uint64(10))
 	}
 }
@@ -244,13 +255,15 @@ func TestStress(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		some := func(p lab.Probability) lab.Probability { return p * lab.Probability(r.IntN(2)) }
 		s := scenario{
-			topology: both(lab.Conditions{Loss: some(0.02), Reorder: some(0.03), Duplicate: some(0.05), Delay: time.Duration(r.IntN(3)) * time.Millisecond}),
-			tracks:   1 + r.IntN(3), late: r.IntN(2) == 0, groups: 5 + r.IntN(30),
+			topology: both(lab.Conditions{Loss: some(0.02), Reorder: some(0.03), Duplicate: some(0.05),
+				Delay: time.Duration(r.IntN(3)) * time.Millisecond}),
+			tracks: 1 + r.IntN(3), late: r.IntN(2) == 0, groups: 5 + r.IntN(30),
 			publish: []func(*broadcast, *rand.Rand, uint64){video, small, single, datagrams}[r.IntN(4)],
 		}
 		s.topology.OneDevice = r.IntN(4) == 0
 		if r.IntN(3) == 0 {
-			s.limits = transport.Limits{MaxStreamWindow: uint64(1200 + r.IntN(20000)), MaxConnWindow: uint64(3000 + r.IntN(60000))}
+			s.limits = transport.Limits{MaxStreamWindow: uint64(1200 + r.IntN(20000)),
+				MaxConnWindow: uint64(3000 + r.IntN(60000))}
 		}
 		switch r.IntN(3) {
 		case 0:

@@ -55,5 +55,5 @@ func TestCrowd(t *testing.T) {
 	}
 	require.Equal(t, fastpath.DefaultMaxCopies, served)
 	c := w.loop.Stats().Counters
-	require.Greater(t, c.Packets-c.ForwarderPackets, uint64(180*40), "the process serves the others")
+	require.Greater(t, c.Packets-c.ForwarderPackets, uint64(180*40), "user space serves the others")
 }

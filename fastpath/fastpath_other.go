@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"net/netip"
 
-	"sluice/media"
+	"sluice/claim"
 	"sluice/moqt"
 )
 
 // FastPath exists on Linux only.
-type FastPath struct{ media.SecondSender }
+type FastPath struct{ claim.Forwarder }
 
 // New fails.
 func New(Settings, *slog.Logger) (*FastPath, error) { return nil, errors.New("needs Linux") }
@@ -30,7 +30,7 @@ func (*FastPath) Forwards() bool { return false }
 func (*FastPath) Counts() (map[string]uint64, error) { return nil, nil }
 
 // Copies returns nothing.
-func (*FastPath) Copies(media.SecondConn) map[string]uint64 { return nil }
+func (*FastPath) Copies(claim.ForwarderConn) map[string]uint64 { return nil }
 
 // Close does nothing.
 func (*FastPath) Close() error { return nil }
@@ -42,17 +42,17 @@ func (*FastPath) NewTrack() *Track { return nil }
 type Track struct{}
 
 // Forward does nothing.
-func (*Track) Forward(media.SecondConn, uint64, uint8, []Subscriber) {}
+func (*Track) Forward(claim.ForwarderConn, uint64, uint8, []Subscriber) {}
 
 // Receive does nothing.
-func (*Track) Receive(media.SecondConn, int64, moqt.SubgroupHeader, uint8, int64) (end func()) {
+func (*Track) Receive(claim.ForwarderConn, int64, moqt.SubgroupHeader, uint8, int64) (end func()) {
 	return func() {}
 }
 
 // Identify does nothing.
-func (*Track) Identify(media.SecondConn, int64, moqt.SubgroupHeader, uint64, uint8, int64) {}
+func (*Track) Identify(claim.ForwarderConn, int64, moqt.SubgroupHeader, uint64, uint8, int64) {}
 
-// ClaimObject returns nobody.
+// ClaimObject returns nil.
 func (*Track) ClaimObject(moqt.Location) []Subscriber { return nil }
 
 // Close does nothing.

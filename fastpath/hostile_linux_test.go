@@ -45,14 +45,17 @@ func TestTruncatedHeaders(t *testing.T) {
 	whole := [][]byte{
 		stream(id, 0, 0, append(subgroupHeader(77, 1, 1, 9), "object"...)), concat(0x31, uint64(20), object(9, 1)[1:]),
 		concat(2, uint64(1000), uint64(3), uint64(2), uint64(5), uint64(1), uint64(2), uint64(70000), uint64(9)),
-		concat(0x18, uint64(70), uint64(3), 8, "12345678", make([]byte, 16)), concat(0x1a, "12345678"), concat(0x11, uint64(3), uint64(1<<40)), concat(4, uint64(3), uint64(0), uint64(1<<50)),
+		concat(0x18, uint64(70), uint64(3), 8, "12345678", make([]byte, 16)), concat(0x1a, "12345678"), concat(0x11,
+			uint64(3), uint64(1<<40)), concat(4, uint64(3), uint64(0), uint64(1<<50)),
 	}
 	for _, f := range whole {
 		for n := 1; n < len(f); n++ {
 			before := r.counts()
 			r.publish(f[:n])
 			after := r.counts()
-			refused := func(c map[string]uint64) uint64 { return c["packet_malformed"] + c["packet_unknown_frame"] } // what follows is noise
+			refused := func(c map[string]uint64) uint64 { // what follows is noise
+				return c["packet_malformed"] + c["packet_unknown_frame"]
+			}
 			require.Equal(t, refused(before)+1, refused(after), "%x", f[:n])
 			require.Equal(t, before["copy_sent"], after["copy_sent"])
 		}
@@ -63,7 +66,7 @@ func TestTruncatedHeaders(t *testing.T) {
 // clearReasons begins to count anew.
 func (r *rig) clearReasons() error {
 	cpus, err := ebpf.PossibleCPU()
-	for reason := range reasonNames {
+	for reason := range r.reasons {
 		if err == nil {
 			err = r.ingress.Reasons.Put(uint32(reason), make([]uint64, cpus))
 		}
@@ -118,7 +121,7 @@ func TestForeignTracks(t *testing.T) {
 	r, track := objectRig(t, 2)
 	const other = 10
 	cid, keys := []byte("87654321"), randomPacketKeys()
-	r.SetUpstream(other, false, 0)
+	r.SetPublisher(other, false, 0)
 	r.SetOpenKeys(other, 0, keys)
 	require.NoError(t, r.AddConnectionID(cid, other))
 	first := append(subgroupHeader(77, 1, 1, 9), "object"...)
@@ -141,13 +144,13 @@ func TestForeignTracks(t *testing.T) {
 	send(packet(keys, cid, 1, 4, 0, stream(7, 0, 1, append(subgroupHeader(77, 2, 1, 9), "mine"...))), "frame_no_track")
 	send(packet(keys, cid, 2, 4, 0, object(5, 1)), "frame_no_track")
 	send(packet(keys, cid, 3, 4, 0, stream(3, uint64(len(first)), 0, []byte("more"))), "frame_not_media")
-	send(packet(keys, upstreamCID, 4, 4, 0, object(5, 1)), "packet_forged", "packet_no_key")
+	send(packet(keys, publisherCID, 4, 4, 0, object(5, 1)), "packet_forged", "packet_no_key")
 	send(packet(r.keys, cid, 5, 4, 0, object(5, 1)), "packet_forged", "packet_no_key")
 	require.Empty(t, track.ClaimObject(moqt.Location{Group: 5, Object: 1}))
 }
 
-// TestSpoofedAddresses sends packets with the source address of a subscriber, or of the publisher: nobody's packets go
-// elsewhere, and what is not authentic goes nowhere.
+// TestSpoofedAddresses sends packets with the source address of a subscriber, or of the publisher: no packet is
+// redirected, and only authentic ones are forwarded.
 func TestSpoofedAddresses(t *testing.T) {
 	r, _ := objectRig(t, 2)
 	victim := r.subscribers[0]
@@ -167,18 +170,18 @@ func TestSpoofedAddresses(t *testing.T) {
 		}))
 	}
 	spoofed(bpftest.RandomBytes(200))
-	spoofed(append([]byte{0x43}, concat(upstreamCID, bpftest.RandomBytes(200))...))
-	spoofed(packet(randomPacketKeys(), upstreamCID, 5, 4, 0, object(1, 1)))
+	spoofed(append([]byte{0x43}, concat(publisherCID, bpftest.RandomBytes(200))...))
+	spoofed(packet(randomPacketKeys(), publisherCID, 5, 4, 0, object(1, 1)))
 	require.EqualValues(t, 2, r.counts()["packet_forged"]+r.counts()["packet_no_key"], "%v", r.counts())
 	require.Zero(t, r.counts()["copy_sent"])
 
-	p := packet(r.keys, upstreamCID, 6, 4, 0, slices.Concat(object(1, 2), nil))
+	p := packet(r.keys, publisherCID, 6, 4, 0, slices.Concat(object(1, 2), nil))
 	r.publishPacket(p)
 	for _, s := range r.subscribers {
 		r.receiveDatagram(s)
 	}
 	sent := r.counts()["copy_sent"]
-	spoofed(p) // replayed by somebody else
+	spoofed(p) // replayed by another host
 	require.Equal(t, sent, r.counts()["copy_sent"])
 	require.Equal(t, known, neighbors())
 	r.publish(object(1, 3))
@@ -194,7 +197,8 @@ func TestHostileFrames(t *testing.T) {
 	seed := rand.New(rand.NewPCG(1, 2))
 	for i := range uint64(3000) {
 		payload := slices.Concat(
-			stream(3+4*i, 0, 0, append(subgroupHeader(77, i, 1, 9), "object"...)), object(i, 1), concat(0x31, uint64(12), object(i, 2)[1:]),
+			stream(3+4*i, 0, 0, append(subgroupHeader(77, i, 1, 9), "object"...)), object(i, 1), concat(0x31,
+				uint64(12), object(i, 2)[1:]),
 			concat(2, uint64(1000), uint64(3), uint64(0), uint64(5)), stream(3+4*i, 11, 1, []byte("the end")))
 		for range 1 + seed.IntN(6) {
 			payload[seed.IntN(len(payload))] = byte(seed.Uint32())

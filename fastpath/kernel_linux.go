@@ -14,13 +14,14 @@ import (
 	"sluice/fastpath/bpf"
 )
 
-// kernel is the loaded programs and the memory that they share with this process. Both go when it is closed, or with
+// kernel is the loaded programs and the memory that they share with this process. Both end when it is closed, or with
 // the process.
 type kernel struct {
 	ingress bpf.IngressObjects
 	egress  bpf.EgressObjects
 	links   []link.Link
 	mapped  [][]byte
+	reasons []string // names, by number
 
 	conns      []bpf.ConnState
 	streams    []bpf.StreamState
@@ -31,7 +32,7 @@ type kernel struct {
 	keyStreams *lent[bpf.KeyStream] // of connections that the kernel sends to
 }
 
-// Load loads the programs. They do nothing until they are attached to a device.
+// load loads the programs. They do nothing until they are attached to a device.
 func load(s Settings) (_ *kernel, err error) {
 	if err := s.validate(); err != nil {
 		return nil, err
@@ -65,10 +66,11 @@ func (k *kernel) load(s Settings) error {
 	if err != nil {
 		return err
 	}
-	mask := connectionIDMask(s.ConnectionIDLen)
+	if k.reasons, err = reasonNames(spec.Types); err != nil {
+		return err
+	}
 	connections := uint32(cmp.Or(s.MaxConnections, defaultMaxConnections))
-	const streams = uint32(bpf.IngressCapacitySTREAMS_PER_CONNECTION)
-	for name, perConnection := range map[string]uint32{
+	for name, perConnection := range map[string]bpf.IngressCapacity{
 		bpf.IngressMapConnections:   1,
 		bpf.IngressMapPublishers:    1,
 		bpf.IngressMapKeys:          1,
@@ -76,17 +78,17 @@ func (k *kernel) load(s Settings) error {
 		bpf.IngressMapPaths:         1,
 		bpf.IngressMapLedgers:       1,
 		bpf.IngressMapLookaheads:    1,
-		bpf.IngressMapConnectionIds: uint32(bpf.IngressCapacityIDS_PER_CONNECTION),
-		bpf.IngressMapStreams:       streams,
-		bpf.IngressMapDownstreams:   streams,
-		bpf.IngressMapFreeStreams:   streams,
+		bpf.IngressMapConnectionIds: bpf.IngressCapacityIDS_PER_CONNECTION,
+		bpf.IngressMapStreams:       bpf.IngressCapacitySTREAMS_PER_CONNECTION,
+		bpf.IngressMapDownstreams:   bpf.IngressCapacitySTREAMS_PER_CONNECTION,
+		bpf.IngressMapFreeStreams:   bpf.IngressCapacitySTREAMS_PER_CONNECTION,
 	} {
-		spec.Maps[name].MaxEntries = connections * perConnection
+		spec.Maps[name].MaxEntries = connections * uint32(perConnection)
 	}
 	for name, value := range map[string]any{
 		bpf.IngressVarRelayPort:        bigEndian16(s.Port),
 		bpf.IngressVarConnectionIdLen:  uint32(s.ConnectionIDLen),
-		bpf.IngressVarConnectionIdMask: mask,
+		bpf.IngressVarConnectionIdMask: connectionIDMask(s.ConnectionIDLen),
 		bpf.IngressVarMaxCopies:        uint32(cmp.Or(s.MaxCopies, DefaultMaxCopies)),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
@@ -115,7 +117,7 @@ func (k *kernel) loadEgress(s Settings) error {
 	}})
 }
 
-// connectionIDMask has ones where a connection ID of n bytes lies in three words.
+// connectionIDMask returns ones where a connection ID of n bytes lies in three words.
 func connectionIDMask(n int) (mask [3]uint64) {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&mask)), unsafe.Sizeof(mask))
 	for i := range n {
@@ -149,7 +151,7 @@ func keepMapped[T any](k *kernel, m *ebpf.Map, elements *[]T) error {
 	return nil
 }
 
-// freeAllStreams puts every stream state on the stack of those that nobody uses.
+// freeAllStreams puts every slot on the stack of free ones.
 func (k *kernel) freeAllStreams() error {
 	for i := range k.streams {
 		if err := k.ingress.FreeStreams.Put(nil, uint32(i)); err != nil {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,37 +21,39 @@ func TestForward(t *testing.T) {
 		for _, topology := range []lab.Topology{
 			{Subscribers: 3}, {Subscribers: 3, OneDevice: true}, {Subscribers: 3, SoftwareChecksums: true},
 		} {
-			t.Run(fmt.Sprintf("v6=%v one=%v software=%v", v6, topology.OneDevice, topology.SoftwareChecksums), func(t *testing.T) {
-				r := newRig(t, topology, v6)
-				r.subscribeAll()
-				header := subgroupHeader(77, 300, 2, 9)
-				body := bpftest.RandomBytes(2500)
-				up := append(slices.Clone(header), body...)
-				cuts := []int{0, len(header) + 1, 700, 1900, len(up)}
-				for i := 1; i < len(cuts); i++ {
-					fin := 0
-					if i == len(cuts)-1 {
-						fin = 1
+			t.Run(fmt.Sprintf("v6=%v one=%v software=%v", v6, topology.OneDevice, topology.SoftwareChecksums),
+				func(t *testing.T) {
+					r := newRig(t, topology, v6)
+					r.subscribeAll()
+					header := subgroupHeader(77, 300, 2, 9)
+					body := bpftest.RandomBytes(2500)
+					up := append(slices.Clone(header), body...)
+					cuts := []int{0, len(header) + 1, 700, 1900, len(up)}
+					for i := 1; i < len(cuts); i++ {
+						fin := 0
+						if i == len(cuts)-1 {
+							fin = 1
+						}
+						r.publish(stream(3, uint64(cuts[i-1]), fin, up[cuts[i-1]:cuts[i]]))
 					}
-					r.publish(stream(3, uint64(cuts[i-1]), fin, up[cuts[i-1]:cuts[i]]))
-				}
-				for _, s := range r.subscribers {
-					want := append(subgroupHeader(1000+uint64(s.index), 300, 2, 9), body...)
-					var got []byte
-					for i := range len(cuts) - 1 {
-						p := r.receive(s)
-						require.EqualValues(t, 1000+i, p.number)
-						require.EqualValues(t, 3, p.stream)
-						require.EqualValues(t, len(got), p.offset)
-						require.Equal(t, i == len(cuts)-2, p.fin)
-						got = append(got, p.data...)
+					for _, s := range r.subscribers {
+						want := append(subgroupHeader(1000+uint64(s.index), 300, 2, 9), body...)
+						var got []byte
+						for i := range len(cuts) - 1 {
+							p := r.receive(s)
+							require.EqualValues(t, 1000+i, p.number)
+							require.EqualValues(t, 3, p.stream)
+							require.EqualValues(t, len(got), p.offset)
+							require.Equal(t, i == len(cuts)-2, p.fin)
+							got = append(got, p.data...)
+						}
+						require.Equal(t, want, got)
+						r.checkLedger(s, 1000, 1000+uint64(len(cuts))-1, len(want))
+						require.Equal(t, map[string]uint64{"sent": 4}, r.Copies(s.index))
 					}
-					require.Equal(t, want, got)
-					r.checkLedger(s, 1000, 1000+uint64(len(cuts))-1, len(want))
-					require.Equal(t, map[string]uint64{"sent": 4}, r.Copies(s.index))
-				}
-				require.Equal(t, map[string]uint64{"packet_opened": 4, "frame_forwarded": 4, "copy_sent": 12}, r.counts())
-			})
+					require.Equal(t, map[string]uint64{"packet_opened": 4, "frame_forwarded": 4, "copy_sent": 12},
+						r.counts())
+				})
 		}
 	}
 }
@@ -83,14 +85,16 @@ func TestManyStreamsInOnePacket(t *testing.T) {
 	r.subscribeAll()
 	var frames [][]byte
 	for i := range uint64(5) {
-		frames = append(frames, stream(3+4*i, 0, 1, append(subgroupHeader(77, i, 5, 1), fmt.Sprintf("object %d", i)...)))
+		frames = append(frames, stream(3+4*i, 0, 1, append(subgroupHeader(77, i, 5, 1),
+			fmt.Sprintf("object %d", i)...)))
 	}
 	r.publish(frames...)
 	for i := range uint64(5) {
 		got := r.receive(r.subscribers[0])
 		require.Equal(t, 3+4*i, got.stream)
 		require.True(t, got.fin)
-		require.Equal(t, string(append(subgroupHeader(1000, i, 5, 1), fmt.Sprintf("object %d", i)...)), string(got.data))
+		require.Equal(t, string(append(subgroupHeader(1000, i, 5, 1), fmt.Sprintf("object %d", i)...)),
+			string(got.data))
 	}
 }
 
@@ -109,7 +113,10 @@ func TestDeclines(t *testing.T) {
 		set    func(*subscription)
 		send   func()
 	}{
-		{reason: "frame_no_track", send: func() { r.publish(stream(id, 0, 0, concat(0x14, vi64(99), vi64(1), vi64(0), 9, "object"))) }},
+		{reason: "frame_no_track", send: func() {
+			r.publish(stream(id, 0, 0,
+				concat(0x14, vi64(99), vi64(1), vi64(0), 9, "object")))
+		}},
 		{reason: "frame_not_media", send: func() { r.publish(stream(id, 0, 0, []byte{5, 1})) }},
 		{reason: "frame_not_media", send: func() { r.publish(stream(id, 100, 0, []byte("no beginning"))) }},
 		{reason: "copy_filtered", set: func(s *subscription) { s.Forward = false }},
@@ -118,7 +125,8 @@ func TestDeclines(t *testing.T) {
 		{reason: "copy_filtered", set: func(s *subscription) { s.EndGroup = 9 }},
 		{reason: "copy_no_path", set: func(s *subscription) { s.Subscriber = 999 }},
 		{reason: "copy_no_neighbor", set: func(*subscription) {
-			require.NoError(t, r.SetPath(1, subscriberPath{Local: netip.MustParseAddrPort("192.0.2.1:1"), Remote: netip.MustParseAddrPort("192.0.2.2:2")}))
+			require.NoError(t, r.SetPath(1, subscriberPath{Local: netip.MustParseAddrPort("192.0.2.1:1"),
+				Remote: netip.MustParseAddrPort("192.0.2.2:2")}))
 		}, send: func() {
 			elsewhere := r.subscription(s)
 			elsewhere.Subscriber = 1
@@ -158,11 +166,12 @@ func TestDeclines(t *testing.T) {
 		})
 	}
 	require.Equal(t, map[string]uint64{
-		"filtered": 4, "priority": 1, "stream_limit": 1, "connection_credit": 1, "window": 1, "too_large": 1, "ledger_full": 1,
+		"filtered": 4, "priority": 1, "stream_limit": 1, "connection_credit": 1, "window": 1, "too_large": 1,
+		"ledger_full": 1,
 	}, r.Copies(s.index))
 }
 
-// TestBytesAreClaimedOnce has the kernel meet what somebody else has sent already.
+// TestBytesAreClaimedOnce shows the kernel bytes that have been sent already.
 func TestBytesAreClaimedOnce(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	r.subscribeAll()
@@ -174,7 +183,8 @@ func TestBytesAreClaimedOnce(t *testing.T) {
 	require.Len(t, r.receive(s).data, 51) // the alias is one byte longer here
 	r.publish(first)                      // a retransmission
 	r.publish(stream(3, 60, 0, up[60:]))  // a hole before it
-	require.Equal(t, map[string]uint64{"packet_opened": 3, "frame_forwarded": 3, "copy_sent": 1, "copy_out_of_order": 2}, r.counts())
+	require.Equal(t, map[string]uint64{"packet_opened": 3, "frame_forwarded": 3, "copy_sent": 1,
+		"copy_out_of_order": 2}, r.counts())
 
 	var slot uint32
 	require.NoError(t, r.ingress.Downstreams.Lookup(bpf.DownstreamKey{StreamId: 3}, &slot))
@@ -198,12 +208,12 @@ func TestKeyPhases(t *testing.T) {
 	next := *r.keys
 	copy(next.Key[:], bpftest.RandomBytes(32))
 	copy(next.IV[:], bpftest.RandomBytes(12))
-	r.publishPacket(packet(&next, upstreamCID, 0, 2, 1, body(3)))
+	r.publishPacket(packet(&next, publisherCID, 0, 2, 1, body(3)))
 	require.EqualValues(t, 1, r.counts()["packet_no_key"])
 	r.SetOpenKeys(0, 1, &next)
-	r.publishPacket(packet(&next, upstreamCID, 1, 1, 1, body(7)))
+	r.publishPacket(packet(&next, publisherCID, 1, 1, 1, body(7)))
 	require.Equal(t, 0, r.receive(s).phase)
-	r.publishPacket(packet(r.keys, upstreamCID, 2, 3, 0, body(11))) // a late packet of the old phase
+	r.publishPacket(packet(r.keys, publisherCID, 2, 3, 0, body(11))) // a late packet of the old phase
 	require.EqualValues(t, 1001, r.receive(s).number)
 
 	// The subscriber's keys: generation 1 from some packet number on.
@@ -212,21 +222,21 @@ func TestKeyPhases(t *testing.T) {
 	copy(s.keys.IV[:], bpftest.RandomBytes(12))
 	r.SetSendKeys(s.index, 1, s.keys)
 	r.kernel.conns[s.index].NextPn += 1 << 62
-	r.publishPacket(packet(r.keys, upstreamCID, 3, 4, 0, body(15)))
+	r.publishPacket(packet(r.keys, publisherCID, 3, 4, 0, body(15)))
 	got := r.receive(s)
 	require.Equal(t, 1, got.phase)
 	require.EqualValues(t, 1002, got.number)
 	require.NotEqual(t, old, *s.keys)
 }
 
-// TestForgeries sends what an attacker could: it is counted, and reaches nobody but user space.
+// TestForgeries sends what an attacker could: it is counted, and reaches user space only.
 func TestForgeries(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	r.subscribeAll()
-	good := packet(r.keys, upstreamCID, 7, 4, 0, stream(3, 0, 1, append(subgroupHeader(77, 1, 0, 9), "object"...)))
+	good := packet(r.keys, publisherCID, 7, 4, 0, stream(3, 0, 1, append(subgroupHeader(77, 1, 0, 9), "object"...)))
 	for range 200 {
 		bad := slices.Clone(good)
-		bad[1+len(upstreamCID)+rand.IntN(len(bad)-1-len(upstreamCID))] ^= 1 << rand.IntN(8)
+		bad[1+len(publisherCID)+rand.IntN(len(bad)-1-len(publisherCID))] ^= 1 << rand.IntN(8)
 		r.publishPacket(bad)
 	}
 	counts := r.counts()
@@ -240,7 +250,7 @@ func TestForgeries(t *testing.T) {
 	}
 	require.Zero(t, r.counts()["copy_sent"])
 	r.publishPacket(packet(r.keys, []byte("stranger"), 8, 4, 0, []byte{1, 0, 0, 0}))
-	r.publishPacket(packet(r.keys, upstreamCID, 9, 4, 0, concat(0x0e, uint64(3), uint64(0), uint64(5000), "short")))
+	r.publishPacket(packet(r.keys, publisherCID, 9, 4, 0, concat(0x0e, uint64(3), uint64(0), uint64(5000), "short")))
 	require.EqualValues(t, 1, r.counts()["packet_malformed"])
 	r.publishPacket(append([]byte{0xc3}, bpftest.RandomBytes(100)...))
 	require.EqualValues(t, 1, r.counts()["packet_long_header"])
@@ -258,7 +268,8 @@ func TestBudget(t *testing.T) {
 	absent.Subscriber = 900
 	require.NoError(t, r.SetTrack(5, 128, append(slices.Repeat([]subscription{absent}, DefaultMaxCopies), sub)))
 	r.publish(stream(3, 0, 1, append(subgroupHeader(77, 1, 0, 9), "object"...)))
-	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_no_path": DefaultMaxCopies, "copy_budget": 1}, r.counts())
+	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_no_path": DefaultMaxCopies,
+		"copy_budget": 1}, r.counts())
 
 	// What one packet may cause is bounded also when it has many frames.
 	require.NoError(t, r.SetTrack(5, 128, slices.Repeat([]subscription{sub}, DefaultMaxCopies)))
@@ -276,23 +287,30 @@ func TestBudget(t *testing.T) {
 	require.Error(t, r.SetTrack(5, 128, make([]subscription, MaxSubscriptions+1)))
 }
 
+// TestReasonNames expects a label for each counter of the programs, and a description in the documentation.
 func TestReasonNames(t *testing.T) {
 	k, err := load(Settings{Port: relayPort})
 	bpftest.RequireKernel(t, err)
 	defer k.Close()
-	require.Len(t, reasonNames, int(k.ingress.Reasons.MaxEntries()))
-	seen := map[string]bool{}
-	for _, name := range reasonNames {
-		require.NotEmpty(t, name)
-		require.False(t, seen[name])
-		require.True(t, strings.HasPrefix(name, "packet_") || strings.HasPrefix(name, "frame_") || strings.HasPrefix(name, "seal_") || strings.HasPrefix(name, "copy_"))
-		seen[name] = true
+	require.Len(t, k.reasons, int(k.ingress.Reasons.MaxEntries()))
+	page, err := os.ReadFile("../docs/fastpath.md")
+	require.NoError(t, err)
+	for _, name := range k.reasons {
+		require.Regexp(t, "^(packet|frame|seal|copy)_[a-z_]+$", name)
+		require.Contains(t, string(page), "`"+name+"`")
 	}
 }
 
 func TestSettings(t *testing.T) {
-	for _, s := range []Settings{{}, {Port: 1, ConnectionIDLen: 21}, {Port: 1, ConnectionIDLen: -1}, {Port: 1, MaxCopies: 33}, {Port: 1, MaxCopies: -1}} {
+	for want, s := range map[string]Settings{
+		"fast path: Port: 0: must be between 1 and 65535":            {},
+		"fast path: ConnectionIDLen: 21: must be between 0 and 20":   {Port: 1, ConnectionIDLen: 21},
+		"fast path: ConnectionIDLen: -1: must be between 0 and 20":   {Port: 1, ConnectionIDLen: -1},
+		"fast path: MaxCopies: 33: must be between 1 and 32":         {Port: 1, MaxCopies: 33},
+		"fast path: MaxCopies: -1: must be between 1 and 32":         {Port: 1, MaxCopies: -1},
+		"fast path: MaxConnections: -1: must be between 1 and 65536": {Port: 1, MaxConnections: -1},
+	} {
 		_, err := load(s)
-		require.ErrorContains(t, err, "fast path")
+		require.EqualError(t, err, want)
 	}
 }

@@ -57,7 +57,8 @@ func TestPrefix(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	s := r.subscribers[0]
 	r.kernel.conns[s.index].MaxUni = 1 << 20
-	values := []uint64{0, 1, 127, 128, 1<<14 - 1, 1 << 14, 1<<21 - 1, 1 << 28, 1<<35 + 1, 1 << 42, 1 << 49, 1<<56 - 1, 1 << 56, 1<<64 - 1}
+	values := []uint64{0, 1, 127, 128, 1<<14 - 1, 1 << 14, 1<<21 - 1, 1 << 28, 1<<35 + 1, 1 << 42, 1 << 49, 1<<56 - 1,
+		1 << 56, 1<<64 - 1}
 	id := uint64(3)
 	for typ := range 0x80 {
 		h, _, err := moqt.ParseSubgroupHeader(moqt.Versions()[0], concat(typ, 0xff, make([]byte, 40)))
@@ -87,7 +88,8 @@ func TestPrefix(t *testing.T) {
 		objects := concat(vi64(first), 3, "abc")
 		r.publish(stream(id, 0, 1, append(moqt.AppendSubgroupHeader(nil, moqt.Versions()[0], h), objects...)))
 		got := r.receive(s)
-		require.Equal(t, append(moqt.AppendSubgroupHeader(nil, moqt.Versions()[0], want), objects...), got.data, "type %#x", typ)
+		require.Equal(t, append(moqt.AppendSubgroupHeader(nil, moqt.Versions()[0], want), objects...), got.data,
+			"type %#x", typ)
 		id += 4
 	}
 	require.Greater(t, id, uint64(4*40))

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lent is memory that connections have only while they take part, so that memory follows the load: an array of maps has
-// an array for each of them, by their index, which is mapped here. Its methods need no lock: an index belongs to one
+// lent is memory that connections have only while they take part, so that memory follows the load. An array of maps has
+// an array for each of them, by index, which is mapped here. Its methods need no lock: an index belongs to one
 // goroutine at a time.
 type lent[T any] struct {
 	outer *ebpf.Map
@@ -16,8 +16,8 @@ type lent[T any] struct {
 	parts []part[T] // by index
 }
 
-// part is the memory of one connection, if it has any. The array's descriptor stays open so that those who add up a
-// process's maps find it.
+// part is the memory of one connection, if it has any. The array's descriptor stays open, so that tools that add up the
+// maps of a process find it.
 type part[T any] struct {
 	array    *ebpf.Map
 	mapped   []byte
@@ -31,8 +31,10 @@ func newLent[T any](outer *ebpf.Map, inner *ebpf.MapSpec) *lent[T] {
 // of returns the memory of an index, nil if it has none.
 func (l *lent[T]) of(index uint32) []T { return l.parts[index].elements }
 
-// lend gives indices memory, all of them or none. The kernel waits for an RCU grace period then, some 10 ms: one for
-// all, before Linux 6.8 one for each.
+// lend gives indices memory, all of them or none.
+//
+// An update of an array of maps returns when no program can see what was there before: after an RCU grace period, some
+// 10 ms. For a batch the kernel waits once, since Linux 6.8; older kernels wait for each element.
 func (l *lent[T]) lend(indices ...uint32) error {
 	err := l.tryLend(indices)
 	if err != nil {
@@ -58,7 +60,8 @@ func (l *lent[T]) tryLend(indices []uint32) error {
 	return err
 }
 
-// takeBack frees the memory of indices that have any, each after a grace period. Nobody here may use it any more.
+// takeBack frees the memory of indices that have any, each after a grace period. The caller makes sure that no
+// goroutine uses it any more.
 func (l *lent[T]) takeBack(indices ...uint32) (err error) {
 	for _, i := range indices {
 		if e := l.outer.Delete(i); e != nil && !errors.Is(e, ebpf.ErrKeyNotExist) {

@@ -21,7 +21,8 @@ func TestMemoryFollowsConnections(t *testing.T) {
 	defer f.Close()
 	awaitLent := func(n int) {
 		t.Helper()
-		require.Eventually(t, func() bool { return lentBy(t, f.kernel.ingress.Ledgers) == n }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return lentBy(t, f.kernel.ingress.Ledgers) == n }, 20*time.Second,
+			time.Millisecond)
 	}
 	awaitLent(reserve)
 	for range 2 {

@@ -79,7 +79,8 @@ func (r *aheadRig) sealed(word uint64, n int) (ahead bool) {
 	keys := r.keysOf(word >> claim.GenerationShift)
 	plaintext, aad := bpftest.RandomBytes(n), bpftest.RandomBytes(2+rand.IntN(24))
 	got := r.Seal(r, bpftest.CryptoCryptoArgs{Keys: keys, Pn: word, Connection: aheadIndex}, plaintext, aad)
-	require.Equal(r, bpftest.Reference(r, &keys, word&claim.NumberMask, plaintext, aad), got, "packet %#x, %d bytes", word, n)
+	require.Equal(r, bpftest.Reference(r, &keys, word&claim.NumberMask, plaintext, aad), got, "packet %#x, %d bytes",
+		word, n)
 
 	var counts [2]uint64
 	for i, reason := range []bpf.Reason{bpf.IngressReasonSEAL_COMPUTED, bpf.IngressReasonSEAL_AHEAD} {
@@ -125,8 +126,11 @@ func TestSealComputed(t *testing.T) {
 	require.False(t, r.sealed(0, 100), "new memory has no key stream of packet 0")
 	const number = 1000
 	for name, word := range map[string]uint64{
-		"another packet": number + ringLen, "an earlier packet": number - ringLen, "another generation": 1<<claim.GenerationShift | number,
-		"no packet": slotFree, "in use": slotTaken,
+		"another packet":     number + ringLen,
+		"an earlier packet":  number - ringLen,
+		"another generation": 1<<claim.GenerationShift | number,
+		"no packet":          slotFree,
+		"in use":             slotTaken,
 	} {
 		slot := r.fill(number, 200)
 		slot.Word = word
@@ -138,8 +142,8 @@ func TestSealComputed(t *testing.T) {
 	require.EqualValues(t, 193, slot.Used, "so that enough is made next time")
 }
 
-// TestSealRaces has the program seal while its ring is being refilled, half of the time by somebody who takes the
-// packet for sent.
+// TestSealRaces runs the program while its ring is refilled, half of the time by a goroutine that takes the packet for
+// sent.
 func TestSealRaces(t *testing.T) {
 	const packets = 6000
 	r := newAheadRig(t)
@@ -192,7 +196,7 @@ func TestRefill(t *testing.T) {
 	}
 	a.look(100, 0)
 	a.refill()
-	require.Zero(t, full(), "the process sends")
+	require.Zero(t, full(), "user space sends")
 	a.look(110, 10)
 	for i := range 2 * ringLen / maxRefill {
 		a.refill()
@@ -266,7 +270,8 @@ func TestRingsFollowUse(t *testing.T) {
 		require.Equal(t, r.kernel.conns[s.index].NextPn, ring[r.kernel.conns[s.index].NextPn%ringLen].Word)
 		end(c)
 		require.Eventually(t, func() bool { return rings() == 0 }, 20*time.Second, time.Millisecond)
-		require.Eventually(t, func() bool { return string(mapped) == string(make([]byte, len(mapped))) }, 20*time.Second, time.Millisecond,
+		require.Eventually(t, func() bool { return string(mapped) == string(make([]byte, len(mapped))) },
+			20*time.Second, time.Millisecond,
 			"nothing is left")
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trouble is what a kernel says that is not well (include/asm-generic/bug.h, lib/bug.c, kernel/rcu, lib/kasan).
-var trouble = regexp.MustCompile(`WARNING: |BUG: |Oops|general protection fault|verifier bug|scheduling while atomic|rcu: INFO|UBSAN|refcount_t`)
+// trouble matches what a kernel logs when something is wrong (include/asm-generic/bug.h, lib/bug.c, kernel/rcu,
+// lib/kasan).
+var trouble = regexp.MustCompile("WARNING: |BUG: |Oops|general protection fault|verifier bug|" +
+	"scheduling while atomic|rcu: INFO|UBSAN|refcount_t")
 
 // TestMain fails if the kernel complains while the tests run.
 func TestMain(m *testing.M) {
@@ -56,7 +58,9 @@ func messages(log int) (all []string) {
 // TestTrouble checks that a warning would be noticed.
 func TestTrouble(t *testing.T) {
 	for _, line := range []string{
-		"4,1,2,-;WARNING: CPU: 1 PID: 2 at kernel/bpf/verifier.c:123 check+0x1/0x2", "2,1,2,-;BUG: unable to handle page fault for address: 0", "4,1,2,-;verifier bug: REG INVARIANTS VIOLATION",
+		"4,1,2,-;WARNING: CPU: 1 PID: 2 at kernel/bpf/verifier.c:123 check+0x1/0x2",
+		"2,1,2,-;BUG: unable to handle page fault for address: 0",
+		"4,1,2,-;verifier bug: REG INVARIANTS VIOLATION",
 	} {
 		if !trouble.MatchString(line) {
 			t.Error("not noticed:", line)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"sluice/fastpath/bpf"
 	"sluice/moqt"
@@ -19,8 +18,8 @@ const (
 	objectVersionShift = bpf.IngressObjectLayoutVERSION_SHIFT
 	objectVersionMask  = 1<<31 - 1
 	objectSentToAll    = 1<<objectVersionShift - 1
-	// objectFor is how long the claim of an object is known: longer than its packet takes from the kernel to this
-	// process. After that its track's first location keeps the kernel from sending it again.
+	// objectFor is how long the claim of an object is kept: longer than its packet takes from the kernel to user space.
+	// After that its track's first location keeps the kernel from sending it again.
 	objectFor = 10 * time.Second
 )
 
@@ -28,17 +27,17 @@ const (
 type offered struct {
 	version     uint32
 	subscribers []Subscriber
-	until       time.Time // zero: it still has
+	until       time.Time // zero: it still has it
 }
 
-// ClaimObject claims an object that came in a datagram: from now on the kernel sends it to nobody. It returns those to
-// whom the kernel has sent it already.
+// ClaimObject claims an object that came in a datagram, so that the kernel sends it to no more subscribers. It returns
+// the subscribers to whom the kernel has sent it already.
 func (t *Track) ClaimObject(at moqt.Location) (sent []Subscriber) {
 	if t == nil || !t.fast.enter() {
 		return nil
 	}
 	defer t.fast.exit()
-	if t.fast.track(t.index) != t {
+	if t.fast.registry.track(t.index) != t {
 		return nil // closed
 	}
 	objects := t.fast.kernel.ingress.Objects
@@ -48,9 +47,7 @@ func (t *Track) ClaimObject(at moqt.Location) (sent []Subscriber) {
 		return nil
 	}
 	if !errors.Is(err, ebpf.ErrKeyExist) { // the map is full
-		t.mu.Lock()
 		t.raise(at)
-		t.mu.Unlock()
 	}
 	state, ok := t.awaitDone(key)
 	if !ok {
@@ -59,8 +56,9 @@ func (t *Track) ClaimObject(at moqt.Location) (sent []Subscriber) {
 	return t.sentTo(state)
 }
 
-// awaitDone waits until the kernel, on another CPU, is through with an object, which it has if it claimed the packet
-// that this process got it from. Should that take too long, nobody gets the object twice.
+// awaitDone waits until the kernel, on another CPU, sends an object to no more subscribers, and returns what became of
+// it. That is soon, since the packet with the object has reached user space. If it takes too long, awaitDone answers as
+// if the kernel had sent the object to all subscribers: some may miss it, but none gets it twice.
 func (t *Track) awaitDone(key bpf.ObjectKey) (state uint64, ok bool) {
 	var claim bpf.ObjectClaim
 	for deadline := time.Now().Add(openingTimeout); ; runtime.Gosched() {
@@ -94,10 +92,12 @@ func (t *Track) sentTo(state uint64) (sent []Subscriber) {
 	return sent
 }
 
-// offer notes what list of subscribers the kernel is about to get, and returns its version; mu is held.
-func (t *Track) offer(subscribers []Subscriber) uint32 {
+// offerLocked notes which list of subscribers the kernel is about to get, and returns its version.
+func (t *Track) offerLocked(subscribers []Subscriber) uint32 {
 	now := time.Now()
-	t.offered = slices.DeleteFunc(t.offered, func(o offered) bool { return !o.until.IsZero() && now.Sub(o.until) > objectFor })
+	t.offered = slices.DeleteFunc(t.offered, func(o offered) bool {
+		return !o.until.IsZero() && now.Sub(o.until) > objectFor
+	})
 	if n := len(t.offered); n > 0 {
 		t.offered[n-1].until = now
 	}
@@ -109,8 +109,10 @@ func (t *Track) offer(subscribers []Subscriber) uint32 {
 // lastLocation is the only one that no location follows.
 var lastLocation = moqt.Location{Group: math.MaxUint64, Object: math.MaxUint64}
 
-// raise keeps the kernel from sending objects up to and including at any more; mu is held.
+// raise keeps the kernel from sending objects up to and including at any more.
 func (t *Track) raise(at moqt.Location) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	next := moqt.Location{Group: at.Group, Object: at.Object + 1}
 	if at.Object == math.MaxUint64 {
 		next = moqt.Location{Group: at.Group + 1}
@@ -123,65 +125,4 @@ func (t *Track) raise(at moqt.Location) {
 		t.applied.FirstGroup, t.applied.FirstObject = next.Group, next.Object
 		t.fast.report("update a track", t.fast.kernel.ingress.Tracks.Put(t.index, t.applied))
 	}
-}
-
-// forgetObjects removes the claims made before a time.
-func (r *reclaimer) forgetObjects(before uint64) {
-	f, objects := r.fast, r.fast.kernel.ingress.Objects
-	old := keysOf(objects, func(k *bpf.ObjectKey, o *bpf.ObjectClaim) bool {
-		return o.Claimed < before && (moqt.Location{Group: k.Group, Object: k.Object} != lastLocation)
-	})
-	last := make(map[uint32]moqt.Location)
-	for _, k := range old {
-		if at := (moqt.Location{Group: k.Group, Object: k.Object}); !at.Less(last[k.Track]) {
-			last[k.Track] = at
-		}
-	}
-	for index, at := range last {
-		if t := f.track(index); t != nil {
-			t.mu.Lock()
-			t.raise(at)
-			t.mu.Unlock()
-		}
-	}
-	for _, k := range old {
-		f.report("forget an object", objects.Delete(k))
-	}
-}
-
-// freeTracks frees closed tracks whose subgroups and objects the kernel forwards no more.
-func (r *reclaimer) freeTracks() {
-	r.mu.Lock()
-	closed := r.tracks
-	r.tracks = nil
-	r.mu.Unlock()
-	if len(closed) == 0 {
-		return
-	}
-	awaitGracePeriod()
-	f, maps := r.fast, &r.fast.kernel.ingress
-	for _, k := range keysOf(maps.Objects, func(k *bpf.ObjectKey, _ *bpf.ObjectClaim) bool { return slices.Contains(closed, k.Track) }) {
-		f.report("forget an object", maps.Objects.Delete(k))
-	}
-	busy := make(map[uint32]bool)
-	keysOf(maps.Subgroups, func(_ *bpf.StreamKey, g *bpf.Subgroup) bool {
-		if g.Ended == 0 {
-			busy[g.Track] = true
-		}
-		return false
-	})
-	for _, index := range closed {
-		if busy[index] {
-			r.freeTrack(index)
-		} else {
-			f.freeTrack(index)
-		}
-	}
-}
-
-// monotonic is the time as the kernel's programs read it.
-func monotonic() uint64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail
-	return uint64(ts.Nano())
 }

@@ -36,7 +36,7 @@ func TestForwardObjects(t *testing.T) {
 				if webtransport {
 					prefix = concat(uint64(70))
 				}
-				r.SetUpstream(0, webtransport, 0)
+				r.SetPublisher(0, webtransport, 0)
 				r.SetOpenKeys(0, 0, r.keys)
 				prefixes := [][]byte{nil, concat(uint64(5)), concat(uint64(1 << 40))}
 				var list []subscription
@@ -50,7 +50,8 @@ func TestForwardObjects(t *testing.T) {
 				want := 0
 				for typ := range 16 {
 					o := moqt.ObjectDatagram{
-						Location: moqt.Location{Group: uint64(typ) << (4 * typ), Object: []uint64{0, 1 << 35}[typ>>2&1]}, EndOfGroup: typ&2 != 0,
+						Location: moqt.Location{Group: uint64(typ) << (4 * typ),
+							Object: []uint64{0, 1 << 35}[typ>>2&1]}, EndOfGroup: typ&2 != 0,
 						DefaultPriority: typ&8 != 0, Payload: bpftest.RandomBytes(1 + 70*typ),
 					}
 					if !o.DefaultPriority {
@@ -69,15 +70,18 @@ func TestForwardObjects(t *testing.T) {
 						o.DefaultPriority, o.Priority = false, 99
 					}
 					for i, s := range r.subscribers {
-						require.Equal(t, objectDatagram(t, prefixes[i], list[i].Alias, o), r.receiveDatagram(s), "type %#x", typ)
+						require.Equal(t, objectDatagram(t, prefixes[i], list[i].Alias, o), r.receiveDatagram(s),
+							"type %#x", typ)
 						want++
-						require.EqualValues(t, 1, r.record(s, 1000+uint64(typ)).Info.Load()>>56, "a datagram, which is never sent again")
+						require.EqualValues(t, 1, r.record(s, 1000+uint64(typ)).Info.Load()>>56,
+							"a datagram, which is never sent again")
 						require.Zero(t, r.kernel.conns[s.index].DataSent)
 						require.Zero(t, r.kernel.conns[s.index].Writers)
 					}
 					r.publish(frame) // the same object in another packet
 				}
-				require.Equal(t, map[string]uint64{"packet_opened": 32, "frame_forwarded": 16, "frame_claimed": 16, "copy_sent": uint64(want)}, r.counts())
+				require.Equal(t, map[string]uint64{"packet_opened": 32, "frame_forwarded": 16, "frame_claimed": 16,
+					"copy_sent": uint64(want)}, r.counts())
 			})
 		}
 	}
@@ -105,7 +109,9 @@ func (r *rig) offer(track *Track, forward bool) {
 	var list []Subscriber
 	for _, s := range r.subscribers {
 		list = append(list, Subscriber{
-			Conn: r.connection(s.index), Alias: 1000 + uint64(s.index), Range: moqt.Range{End: moqt.Location{Group: 1<<64 - 1}}, Forward: true, Priority: 128,
+			Conn: r.connection(s.index), Alias: 1000 + uint64(s.index),
+			Range:   moqt.Range{End: moqt.Location{Group: 1<<64 - 1}},
+			Forward: true, Priority: 128,
 		})
 	}
 	if !forward {
@@ -116,7 +122,7 @@ func (r *rig) offer(track *Track, forward bool) {
 
 // connection is the one with an index, as the media sender has it.
 func (r *rig) connection(index uint32) *conn {
-	if c := r.fast.conn(index); c != nil {
+	if c := r.fast.registry.conn(index); c != nil {
 		return c
 	}
 	c := r.fast.Connect(&r.fast.states[index], func(*claim.StreamState) {}).(*conn)
@@ -137,16 +143,46 @@ func TestObjectDeclines(t *testing.T) {
 		set    func(*bpf.Subscription)
 		both   bool // it is declined for the other subscriber too
 	}{
-		{reason: "frame_no_track", both: true, frame: func() []byte { return concat(0x30, 0, vi64(78), vi64(group), vi64(1), 9, "object") }},
-		{reason: "frame_not_media", both: true, frame: func() []byte { return concat(0x30, 0x20, vi64(77), vi64(group), vi64(1), 9, 3) }},                  // a status
-		{reason: "frame_not_media", both: true, frame: func() []byte { return concat(0x30, 0x10, vi64(77), vi64(group), vi64(1), 9, "object") }},           // no type
-		{reason: "frame_not_media", both: true, frame: func() []byte { return concat(0x30, 1, vi64(77), vi64(group), vi64(1), 9, 200, "object") }},         // properties that reach beyond it
-		{reason: "frame_not_media", both: true, frame: func() []byte { return concat(0x30, 1, vi64(77), vi64(group), vi64(1), 9, 0, "object") }},           // no properties
-		{reason: "frame_not_media", both: true, frame: func() []byte { return concat(0x30, 0, vi64(77), vi64(group), vi64(1)) }},                           // no priority
-		{reason: "frame_not_media", both: true, frame: func() []byte { return concat(0x30, 0, vi64(77), vi64(group), vi64(1), 9) }},                        // no payload
-		{reason: "frame_not_media", both: true, frame: func() []byte { return concat(0x30, 1, vi64(77), vi64(group), vi64(1), 9, 2, 0, 1) }},               // properties only
-		{reason: "frame_forgotten", both: true, frame: func() []byte { return concat(0x30, 0, vi64(77), vi64(9), vi64(group), 9, "an early object") }},     // see below
-		{reason: "packet_malformed", both: true, frame: func() []byte { return concat(0x31, uint64(300), 0, vi64(77), vi64(group), vi64(1), 9, "short") }}, // it reaches beyond the packet
+		{reason: "frame_no_track", both: true, frame: func() []byte {
+			return concat(0x30, 0, vi64(78), vi64(group),
+				vi64(1), 9, "object")
+		}},
+		{reason: "frame_not_media", both: true, frame: func() []byte {
+			return concat(0x30, 0x20, vi64(77), vi64(group),
+				vi64(1), 9, 3)
+		}}, // a status
+		{reason: "frame_not_media", both: true, frame: func() []byte {
+			return concat(0x30, 0x10, vi64(77), vi64(group),
+				vi64(1), 9, "object")
+		}}, // no type
+		{reason: "frame_not_media", both: true, frame: func() []byte {
+			return concat(0x30, 1, vi64(77), vi64(group),
+				vi64(1), 9, 200, "object")
+		}}, // properties that reach beyond it
+		{reason: "frame_not_media", both: true, frame: func() []byte {
+			return concat(0x30, 1, vi64(77), vi64(group),
+				vi64(1), 9, 0, "object")
+		}}, // no properties
+		{reason: "frame_not_media", both: true, frame: func() []byte {
+			return concat(0x30, 0, vi64(77), vi64(group),
+				vi64(1))
+		}}, // no priority
+		{reason: "frame_not_media", both: true, frame: func() []byte {
+			return concat(0x30, 0, vi64(77), vi64(group),
+				vi64(1), 9)
+		}}, // no payload
+		{reason: "frame_not_media", both: true, frame: func() []byte {
+			return concat(0x30, 1, vi64(77), vi64(group),
+				vi64(1), 9, 2, 0, 1)
+		}}, // properties only
+		{reason: "frame_forgotten", both: true, frame: func() []byte {
+			return concat(0x30, 0, vi64(77), vi64(9),
+				vi64(group), 9, "an early object")
+		}}, // see below
+		{reason: "packet_malformed", both: true, frame: func() []byte {
+			return concat(0x31, uint64(300), 0, vi64(77),
+				vi64(group), vi64(1), 9, "short")
+		}}, // it reaches beyond the packet
 		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.Forward = 0 }},
 		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.StartGroup = group + 1 }},
 		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.StartGroup, s.StartObject = group, 2 }},
@@ -158,9 +194,7 @@ func TestObjectDeclines(t *testing.T) {
 		{reason: "copy_too_large", set: func(*bpf.Subscription) { r.setDatagramPath(r.subscribers[1], nil, 12) }},
 		{reason: "copy_ledger_full", set: func(*bpf.Subscription) { state.NextPn += claim.LedgerLen }},
 	}
-	track.mu.Lock()
 	track.raise(moqt.Location{Group: 10, Object: 4})
-	track.mu.Unlock()
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
 			r.t = t
@@ -220,7 +254,8 @@ func TestObjectsAreClaimedOnce(t *testing.T) {
 			}
 		}
 		var running sync.WaitGroup
-		for range 3 { // the kernel sees each object three times, and those of the round before; user space takes it once
+		// The kernel sees each object three times, and those of the round before; user space takes it once.
+		for range 3 {
 			order := seed.Perm(objects)
 			running.Go(func() {
 				for _, i := range order {
@@ -251,7 +286,8 @@ func TestObjectsAreClaimedOnce(t *testing.T) {
 			}
 			require.Zero(t, r.kernel.conns[i].Writers)
 			for id := range objects {
-				require.Equal(t, 1, got[fmt.Sprint(i, " ", round, " ", id)], "round %d, subscriber %d, object %d", round, i, id)
+				require.Equal(t, 1, got[fmt.Sprint(i, " ", round, " ", id)], "round %d, subscriber %d, object %d",
+					round, i, id)
 			}
 		}
 		require.Len(t, got, objects*len(r.subscribers), "nothing of an earlier round")
@@ -279,14 +315,14 @@ func TestClosedTrack(t *testing.T) {
 	track.Close()
 	require.Empty(t, track.ClaimObject(moqt.Location{Group: 1, Object: 1}))
 	r.fast.reclaimer.freeTracks()
-	require.NotContains(t, r.fast.freeIndices, index, "the publisher still sends a subgroup")
+	require.NotContains(t, r.fast.registry.freeTracks, index, "the publisher still sends a subgroup")
 	before := r.counts()["copy_sent"]
 	r.publish(stream(3, 0, 0, append(subgroupHeader(77, 1, 1, 9), "object"...)))
 	r.publish(object(1, 1))
 	require.Equal(t, before, r.counts()["copy_sent"])
 	track.end(r.connection(0), 3)
 	r.fast.reclaimer.freeTracks()
-	require.Contains(t, r.fast.freeIndices, index)
+	require.Contains(t, r.fast.registry.freeTracks, index)
 	require.Empty(t, keysOf(r.ingress.Objects, func(*bpf.ObjectKey, *bpf.ObjectClaim) bool { return true }))
 }
 
@@ -295,7 +331,8 @@ func TestClosedTrack(t *testing.T) {
 func TestManyObjects(t *testing.T) {
 	r, track := objectRig(t, 1)
 	for i := range uint64(r.ingress.Objects.MaxEntries()) {
-		require.NoError(t, r.ingress.Objects.Put(bpf.ObjectKey{Group: i, Track: 1 << 20}, bpf.ObjectClaim{Claimed: monotonic()}))
+		require.NoError(t, r.ingress.Objects.Put(bpf.ObjectKey{Group: i, Track: 1 << 20},
+			bpf.ObjectClaim{Claimed: monotonic()}))
 	}
 	r.publish(object(7, 5))
 	require.EqualValues(t, 1, r.counts()["frame_no_slot"])
@@ -328,7 +365,7 @@ func TestLastObject(t *testing.T) {
 	require.Len(t, track.ClaimObject(lastLocation), 1)
 }
 
-// TestStalledKernel claims an object that the kernel has begun with and does not get through with: nobody gets it a
+// TestStalledKernel claims an object that the kernel has begun to send and never finishes: no subscriber gets it a
 // second time.
 func TestStalledKernel(t *testing.T) {
 	r, track := objectRig(t, 2)

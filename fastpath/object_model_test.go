@@ -2,15 +2,15 @@ package fastpath
 
 import "testing"
 
-// A model of the claim of object datagrams (bpf/object.h, object_linux.go): one object, one subscriber, packets that
-// bring the object to the kernel, the process that handles it once, and the reclaimer. All orders of their steps are
-// tried, and the kernel may decline.
+// A model of the claim of object datagrams (bpf/application/object.h, object_linux.go): one object, one subscriber,
+// packets that bring the object to the kernel, user space, which handles it once, and the reclaimer. All orders of
+// their steps are tried, and the kernel may decline.
 
 // objectModel is a state. It is comparable.
 type objectModel struct {
 	entry, done, mark, raised bool
 	sent                      int
-	at                        [5]int // steps of the kernel's runs, of the process and of the reclaimer
+	at                        [5]int // steps of the kernel's runs, of user space and of the reclaimer
 }
 
 const (
@@ -24,7 +24,7 @@ const (
 type modelRules struct {
 	insertFirst bool // the kernel looks at the first location after it has inserted
 	raiseFirst  bool // the reclaimer raises it before it deletes
-	awaitDone   bool // the process waits until the kernel is through
+	awaitDone   bool // user space waits until the kernel is done
 	full        bool // insertions may fail
 }
 
@@ -110,7 +110,7 @@ func (r modelRules) process(s objectModel) []objectModel {
 	return nil
 }
 
-// reclaim forgets the object long after it was claimed: everybody is through with it, but packets that repeat it may
+// reclaim forgets the object long after it was claimed. Both senders are done with it, but packets that repeat it may
 // still come.
 func (r modelRules) reclaim(s objectModel) []objectModel {
 	step := s.at[modelReclaimer]
@@ -158,9 +158,9 @@ func TestObjectModel(t *testing.T) {
 			t.Errorf("full %v: wrong: %+v", full, *wrong)
 		}
 		for name, broken := range map[string]modelRules{
-			"the kernel looks too early":          {raiseFirst: true, awaitDone: true, full: full},
-			"the claim is deleted too early":      {insertFirst: true, awaitDone: true, full: full},
-			"the process does not wait for marks": {insertFirst: true, raiseFirst: true, full: full},
+			"the kernel looks too early":         {raiseFirst: true, awaitDone: true, full: full},
+			"the claim is deleted too early":     {insertFirst: true, awaitDone: true, full: full},
+			"user space does not wait for marks": {insertFirst: true, raiseFirst: true, full: full},
 		} {
 			if _, wrong := broken.explore(); wrong == nil {
 				t.Errorf("full %v: the model does not notice that %s", full, name)

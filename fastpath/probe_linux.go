@@ -12,12 +12,14 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"sluice/fastpath/bpf"
 )
 
-// The first kernel with TCX links.
+// The first version of Linux with TCX links.
 const minMajor, minMinor = 6, 6
 
-// capabilities are those that loading and attaching the programs needs (capabilities(7)).
+// capabilities are what loading and attaching the programs needs (capabilities(7)).
 var capabilities = []struct {
 	bit  uint
 	name string
@@ -25,7 +27,7 @@ var capabilities = []struct {
 
 const capSysAdmin = 21 // includes CAP_BPF and CAP_PERFMON
 
-// explain replaces the error of the kernel by the reason, if that can be found out.
+// explain replaces an error of the kernel by its reason, if the version or a missing capability is it.
 func explain(err error) error {
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
@@ -48,7 +50,7 @@ func isOlder(release string, major, minor int) bool {
 	return a < major || a == major && b < minor
 }
 
-// missingCapabilities returns the names of those that this process lacks.
+// missingCapabilities returns the names of the capabilities that this process lacks.
 func missingCapabilities() (missing []string) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -110,7 +112,9 @@ func hasAddress(d *net.Interface, a netip.Addr) bool {
 // others counts the programs of other relays on a device. They end with their processes, so they belong to one that
 // runs.
 func others(ifindex int) (n int) {
-	for at, name := range map[ebpf.AttachType]string{ebpf.AttachTCXIngress: "server_ingress", ebpf.AttachTCXEgress: "client_egress"} {
+	for at, name := range map[ebpf.AttachType]string{
+		ebpf.AttachTCXIngress: bpf.IngressProgServerIngress, ebpf.AttachTCXEgress: bpf.EgressProgClientEgress,
+	} {
 		r, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: at})
 		if err != nil {
 			continue

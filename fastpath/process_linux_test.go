@@ -99,7 +99,8 @@ func TestCapabilities(t *testing.T) {
 }
 
 func TestOldKernels(t *testing.T) {
-	for release, older := range map[string]bool{"6.5.13-generic": true, "5.15.0": true, "6.6": false, "6.6.1+": false, "6.18.0-rc1": false, "7.0": false, "strange": false} {
+	for release, older := range map[string]bool{"6.5.13-generic": true, "5.15.0": true, "6.6": false, "6.6.1+": false,
+		"6.18.0-rc1": false, "7.0": false, "strange": false} {
 		require.Equal(t, older, isOlder(release, minMajor, minMinor), release)
 	}
 }
@@ -180,8 +181,8 @@ func TestStreamClosedTwice(t *testing.T) {
 	c, reclaimer := r.connection(0), r.fast.reclaimer
 	reclaimer.close() // this test does its work
 	t.Cleanup(func() { reclaimer.done = make(chan struct{}) })
-	state, theirs := c.OpenStream(&claim.PublisherStream{Conn: c, StreamID: 7})
-	require.False(t, theirs)
+	state, adopted := c.OpenStream(&claim.PublisherStream{Conn: c, StreamID: 7})
+	require.False(t, adopted)
 	c.CloseStream(state)
 	c.CloseStream(state)
 	reclaimer.releaseClosed()
@@ -217,7 +218,7 @@ func TestSlotsAreFreedOnce(t *testing.T) {
 		}
 		c.Close()
 		for range 100 {
-			f.sweep([]*conn{c})
+			f.reclaimer.sweep([]*conn{c})
 		}
 		close(swept)
 		open.Wait()
@@ -228,5 +229,5 @@ func TestSlotsAreFreedOnce(t *testing.T) {
 		require.False(t, free[slot], "slot %d is free twice", slot)
 		free[slot] = true
 	}
-	require.Len(t, free, len(f.flows))
+	require.Len(t, free, len(f.streams))
 }

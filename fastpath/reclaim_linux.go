@@ -9,45 +9,41 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/fastpath/bpf"
+	"sluice/moqt"
 )
 
 const (
-	// reserve is how many connections may come without waiting for memory.
+	// reserve is how many connections can come without waiting for memory.
 	reserve = 4
 
 	reclaimInterval = 100 * time.Millisecond
-	// unreadInterval is how often to look for what is over: streams that the kernel forwards and user space does not
-	// read, which must last as long, old objects, and closed tracks.
+	// unreadInterval is how often to look for old objects, closed tracks, and streams that the kernel forwards although
+	// user space does not read them. Such a stream is ended when it is found a second time.
 	unreadInterval = 2 * time.Second
 	// endedFor is how long the kernel remembers that a publisher's stream has ended: longer than its last packet is
-	// sent again. After that first_stream keeps it, and all with lower ids, from being opened once more.
+	// sent again. After that first_stream keeps it, and all streams with lower ids, from being opened once more.
 	endedFor = 10 * time.Second
 
 	membarrierGlobal = 1 // MEMBARRIER_CMD_GLOBAL, membarrier(2)
 )
 
-// endedStream is a publisher's stream that has ended.
-type endedStream struct {
-	id uint64
-	at time.Time
-}
-
-// closedStream is a subscriber's stream that nothing is sent on any more.
+// closedStream is a downstream stream on which nothing more is sent.
 type closedStream struct {
 	conn *conn
 	key  bpf.DownstreamKey
 	slot uint32
 }
 
-// reclaimer gives memory to others when no run of a program can still use it.
+// reclaimer is a goroutine that gives memory to others when no run of a program can still be using it, and removes what
+// is over from the maps.
 type reclaimer struct {
 	fast   *FastPath
 	done   chan struct{}
 	low    chan struct{} // has room for one
 	wg     sync.WaitGroup
-	unread map[bpf.StreamKey]struct{} // at the last look
+	unread map[bpf.StreamKey]struct{} // at the last look; the goroutine's own
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards all below: what waits to be freed
 	closed []closedStream
 	slots  []uint32
 	conns  []*conn
@@ -71,18 +67,6 @@ func (r *reclaimer) closeStream(s closedStream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = append(r.closed, s)
-}
-
-// releaseClosed lets go of the closed streams for which that is possible.
-func (r *reclaimer) releaseClosed() {
-	r.mu.Lock()
-	closed := r.closed
-	r.closed = nil
-	r.mu.Unlock()
-	closed = slices.DeleteFunc(closed, func(s closedStream) bool { return s.conn.release(s) })
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = append(r.closed, closed...)
 }
 
 func (r *reclaimer) freeConn(c *conn) {
@@ -126,7 +110,19 @@ func (r *reclaimer) close() {
 	r.wg.Wait()
 }
 
-// reclaim frees what was given up before.
+// releaseClosed frees the slots of closed streams, where that is possible now.
+func (r *reclaimer) releaseClosed() {
+	r.mu.Lock()
+	closed := r.closed
+	r.closed = nil
+	r.mu.Unlock()
+	closed = slices.DeleteFunc(closed, func(s closedStream) bool { return s.conn.release(s) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = append(r.closed, closed...)
+}
+
+// reclaim frees slots and connections that wait for it.
 func (r *reclaimer) reclaim() {
 	r.mu.Lock()
 	slots, conns := r.slots, r.conns
@@ -136,25 +132,25 @@ func (r *reclaimer) reclaim() {
 		return
 	}
 	awaitGracePeriod()
-	f := r.fast
-	f.sweep(conns)
+	r.sweep(conns)
+	f, k := r.fast, r.fast.kernel
 	for _, c := range conns {
 		i := c.index
 		r.takeRing(c)
-		f.kernel.keys[i] = bpf.SendKeys{}
-		f.kernel.conns[i] = bpf.ConnState{}
-		f.kernel.publishers[i] = bpf.Publisher{}
-		f.kernel.copies[i] = bpf.CopyCounts{}
+		k.keys[i] = bpf.SendKeys{}
+		k.conns[i] = bpf.ConnState{}
+		k.publishers[i] = bpf.Publisher{}
+		k.copies[i] = bpf.CopyCounts{}
 	}
 	for _, s := range slots {
-		f.report("free a stream", f.kernel.ingress.FreeStreams.Put(nil, s))
+		f.report("free a stream", k.ingress.FreeStreams.Put(nil, s))
 	}
 	for _, c := range conns {
-		f.putIndices(&f.ready, c.index)
+		f.registry.put(&f.registry.ready, c.index)
 	}
 }
 
-// provide has the reserve filled up.
+// provide asks for the reserve to be filled up.
 func (r *reclaimer) provide() {
 	select {
 	case r.low <- struct{}{}:
@@ -165,47 +161,38 @@ func (r *reclaimer) provide() {
 // refill gives memory to indices that connections are going to take.
 func (r *reclaimer) refill() {
 	f := r.fast
-	f.mu.Lock()
-	n := min(max(reserve-len(f.ready), 0), len(f.free))
-	indices := slices.Clone(f.free[len(f.free)-n:])
-	f.free = f.free[:len(f.free)-n]
-	f.mu.Unlock()
-	if n == 0 {
+	indices := f.registry.scarce(reserve)
+	if len(indices) == 0 {
 		return
 	}
 	if err := f.kernel.ledgers.lend(indices...); err != nil {
 		f.report("provide memory", err)
-		f.putIndices(&f.free, indices...)
+		f.registry.put(&f.registry.free, indices...)
 		return
 	}
-	f.putIndices(&f.ready, indices...)
+	f.registry.put(&f.registry.ready, indices...)
 }
 
-// shrink takes memory from indices that nobody has taken for long, little by little: it waits for a grace period for
-// each.
+// shrink takes memory from indices that no connection has taken for long, little by little: the kernel waits for a
+// grace period for each.
 func (r *reclaimer) shrink() {
 	f := r.fast
-	f.mu.Lock()
-	n := min(max(len(f.ready)-2*reserve, 0), reserve)
-	indices := slices.Clone(f.ready[:n])
-	f.ready = slices.Delete(f.ready, 0, n)
-	f.mu.Unlock()
-	if n > 0 {
+	if indices := f.registry.surplus(reserve); len(indices) > 0 {
 		f.report("free memory", f.kernel.ledgers.takeBack(indices...))
-		f.putIndices(&f.free, indices...)
+		f.registry.put(&f.registry.free, indices...)
 	}
 }
 
-// awaitGracePeriod returns when all runs of programs that are on their way have ended: programs run in RCU read-side
-// sections.
+// awaitGracePeriod returns when all runs of programs that have begun have ended. Programs run in RCU read-side
+// sections, and this command of membarrier(2) waits for an RCU grace period. With nohz_full the kernel refuses it.
 func awaitGracePeriod() {
 	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
-		time.Sleep(reclaimInterval) // with nohz_full the kernel refuses; a run takes less than a millisecond
+		time.Sleep(reclaimInterval) // a run takes less than a millisecond
 	}
 }
 
-// sweep removes what the maps still have of connections that have ended.
-func (f *FastPath) sweep(conns []*conn) {
+// sweep removes what the maps still hold of connections that have ended.
+func (r *reclaimer) sweep(conns []*conn) {
 	if len(conns) == 0 {
 		return
 	}
@@ -213,12 +200,13 @@ func (f *FastPath) sweep(conns []*conn) {
 	for _, c := range conns {
 		gone[c.index] = true
 	}
-	maps := &f.kernel.ingress
-	for _, key := range keysOf(maps.Subgroups, func(k *bpf.StreamKey, _ *bpf.Subgroup) bool { return gone[k.Publisher] }) {
+	f, maps := r.fast, &r.fast.kernel.ingress
+	of := func(k *bpf.StreamKey, _ *bpf.Subgroup) bool { return gone[k.Publisher] }
+	for _, key := range keysOf(maps.Subgroups, of) {
 		f.report("forget a subgroup", maps.Subgroups.Delete(key))
 	}
-	mine := func(k *bpf.DownstreamKey, _ *uint32) bool { return gone[k.Publisher] || gone[k.Subscriber] }
-	for _, key := range keysOf(maps.Downstreams, mine) {
+	between := func(k *bpf.DownstreamKey, _ *uint32) bool { return gone[k.Publisher] || gone[k.Subscriber] }
+	for _, key := range keysOf(maps.Downstreams, between) {
 		if !gone[key.Subscriber] {
 			f.abandonUnadopted(key)
 			continue
@@ -228,7 +216,7 @@ func (f *FastPath) sweep(conns []*conn) {
 			f.report("close a stream", err)
 			continue
 		}
-		f.reclaimer.freeSlot(slot)
+		r.freeSlot(slot)
 	}
 }
 
@@ -250,14 +238,14 @@ func keysOf[K, V any](m *ebpf.Map, match func(*K, *V) bool) (found []K) {
 	}
 }
 
-// endUnread ends the streams that user space does not come to know of: the publisher has reset them before their header
-// was read.
+// endUnread ends the streams that user space does not learn of, because the publisher has reset them before their
+// header was read.
 func (r *reclaimer) endUnread() {
-	maps := &r.fast.kernel.ingress
+	f, maps := r.fast, &r.fast.kernel.ingress
 	found := make(map[bpf.StreamKey]struct{})
 	ended := make(map[bpf.StreamKey]struct{})
 	for _, key := range keysOf(maps.Subgroups, func(*bpf.StreamKey, *bpf.Subgroup) bool { return true }) {
-		c := r.fast.conn(key.Publisher)
+		c := f.registry.conn(key.Publisher)
 		if c == nil || c.isRead(key.StreamId) {
 			continue
 		}
@@ -277,13 +265,74 @@ func (r *reclaimer) endUnread() {
 		_, ok := ended[bpf.StreamKey{StreamId: k.StreamId, Publisher: k.Publisher}]
 		return ok
 	}) {
-		r.fast.abandonUnadopted(key)
+		f.abandonUnadopted(key)
 	}
 }
 
 // forgetEnded removes subgroups that ended long ago.
 func (r *reclaimer) forgetEnded(now time.Time) {
-	for _, c := range r.fast.connections() {
+	for _, c := range r.fast.registry.all() {
 		c.forgetEnded(now.Add(-endedFor))
 	}
+}
+
+// forgetObjects removes the claims made before a time. First it raises the tracks' first locations beyond them.
+func (r *reclaimer) forgetObjects(before uint64) {
+	f, objects := r.fast, r.fast.kernel.ingress.Objects
+	at := func(k bpf.ObjectKey) moqt.Location { return moqt.Location{Group: k.Group, Object: k.Object} }
+	old := keysOf(objects, func(k *bpf.ObjectKey, o *bpf.ObjectClaim) bool {
+		return o.Claimed < before && at(*k) != lastLocation
+	})
+	last := make(map[uint32]moqt.Location)
+	for _, k := range old {
+		if at := at(k); !at.Less(last[k.Track]) {
+			last[k.Track] = at
+		}
+	}
+	for index, at := range last {
+		if t := f.registry.track(index); t != nil {
+			t.raise(at)
+		}
+	}
+	for _, k := range old {
+		f.report("forget an object", objects.Delete(k))
+	}
+}
+
+// freeTracks frees closed tracks of which the kernel forwards no more subgroups and objects.
+func (r *reclaimer) freeTracks() {
+	r.mu.Lock()
+	closed := r.tracks
+	r.tracks = nil
+	r.mu.Unlock()
+	if len(closed) == 0 {
+		return
+	}
+	awaitGracePeriod()
+	f, maps := r.fast, &r.fast.kernel.ingress
+	of := func(k *bpf.ObjectKey, _ *bpf.ObjectClaim) bool { return slices.Contains(closed, k.Track) }
+	for _, k := range keysOf(maps.Objects, of) {
+		f.report("forget an object", maps.Objects.Delete(k))
+	}
+	busy := make(map[uint32]bool)
+	keysOf(maps.Subgroups, func(_ *bpf.StreamKey, g *bpf.Subgroup) bool {
+		if g.Ended == 0 {
+			busy[g.Track] = true
+		}
+		return false
+	})
+	for _, index := range closed {
+		if busy[index] {
+			r.freeTrack(index)
+		} else {
+			f.registry.put(&f.registry.freeTracks, index)
+		}
+	}
+}
+
+// monotonic returns the time as the programs read it.
+func monotonic() uint64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail
+	return uint64(ts.Nano())
 }

@@ -26,12 +26,13 @@ func present(group, id uint64) moqt.SubgroupHeader {
 func TestVLAN(t *testing.T) {
 	for name, devices := range map[string][]string{"with tags": {"up", "down"}, "without tags": {"up.5", "down.6"}} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 1}, devices: devices, prepare: func(w *world) {
-				w.at = map[*lab.Host]netip.Addr{
-					w.lab.Publisher:      w.vlan(w.lab.Publisher, 5, w.lab.Relay, "up"),
-					w.lab.Subscribers[0]: w.vlan(w.lab.Subscribers[0], 6, w.lab.Relay, "down"),
-				}
-			}})
+			w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 1}, devices: devices,
+				prepare: func(w *world) {
+					w.at = map[*lab.Host]netip.Addr{
+						w.lab.Publisher:      w.vlan(w.lab.Publisher, 5, w.lab.Relay, "up"),
+						w.lab.Subscribers[0]: w.vlan(w.lab.Subscribers[0], 6, w.lab.Relay, "down"),
+					}
+				}})
 			p := w.publisher("moqt")
 			v := w.subscribe(w.connect(w.lab.Subscribers[0], "moqt", nil, transport.Limits{}), trackName(0))
 			b := w.broadcast(<-p.subscribed)
@@ -77,7 +78,8 @@ func TestVideo(t *testing.T) {
 	p := w.publisher("moqt")
 	var viewers []*viewer
 	for i, h := range w.lab.Subscribers {
-		viewers = append(viewers, w.subscribe(w.connect(h, []string{"moqt", "https"}[i%2], nil, transport.Limits{}), trackName(0)))
+		viewers = append(viewers, w.subscribe(w.connect(h, []string{"moqt", "https"}[i%2], nil, transport.Limits{}),
+			trackName(0)))
 	}
 	b := w.broadcast(<-p.subscribed)
 	b.second(0)
@@ -91,7 +93,8 @@ func TestVideo(t *testing.T) {
 	}
 	counts := w.report()
 	after := w.loop.Stats().Counters
-	require.Greater(t, float64(after.ForwarderPackets-before.ForwarderPackets), 0.95*float64(after.Packets-before.Packets))
+	require.Greater(t, float64(after.ForwarderPackets-before.ForwarderPackets),
+		0.95*float64(after.Packets-before.Packets))
 	require.NotZero(t, counts["seal_ahead"])
 	require.Equal(t, counts["copy_sent"]+counts["copy_lost"], counts["seal_ahead"]+counts["seal_computed"])
 }
@@ -105,7 +108,7 @@ func (b *broadcast) second(group uint64) {
 	b.send(present(group, 0), 0, 40*time.Millisecond, sizes...)
 }
 
-// TestRelayForwards has the kernel do nearly all of the work on perfect links, for every kind of session.
+// TestRelayForwards expects the kernel to do nearly all of the work on perfect links, for every kind of session.
 func TestRelayForwards(t *testing.T) {
 	for _, tt := range []struct {
 		publisher string
@@ -116,7 +119,8 @@ func TestRelayForwards(t *testing.T) {
 			p := w.publisher(tt.publisher)
 			var viewers []*viewer
 			for i, scheme := range []string{"moqt", "https", "moqt", "https"} {
-				viewers = append(viewers, w.subscribe(w.connect(w.lab.Subscribers[i%2], scheme, nil, transport.Limits{}), trackName(0)))
+				viewers = append(viewers, w.subscribe(w.connect(w.lab.Subscribers[i%2], scheme, nil,
+					transport.Limits{}), trackName(0)))
 			}
 			b := w.broadcast(<-p.subscribed)
 			for g := range uint64(20) {

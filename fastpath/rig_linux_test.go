@@ -131,8 +131,8 @@ func randomPacketKeys() *packetKeys {
 	return k
 }
 
-// upstreamCID is the connection ID that the publisher addresses the relay with.
-var upstreamCID = []byte("12345678")
+// publisherCID is the connection ID that the publisher addresses the relay with.
+var publisherCID = []byte("12345678")
 
 // subscriber is a host that receives what the kernel sends.
 type subscriber struct {
@@ -171,7 +171,8 @@ func newRigFor(t testing.TB, topology lab.Topology, v6 bool, maxCopies int) *rig
 	t.Helper()
 	r := &rig{t: t, lab: labtest.New(t, topology), v6: v6, keys: randomPacketKeys()}
 	var err error
-	r.fast, err = New(Settings{Port: relayPort, MaxCopies: maxCopies, ConnectionIDLen: len(upstreamCID)}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	r.fast, err = New(Settings{Port: relayPort, MaxCopies: maxCopies, ConnectionIDLen: len(publisherCID)},
+		slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	require.NoError(t, err)
 	r.kernel = r.fast.kernel
 	t.Cleanup(func() { require.NoError(t, r.fast.Close()) })
@@ -187,9 +188,9 @@ func newRigFor(t testing.TB, topology lab.Topology, v6 bool, maxCopies int) *rig
 	require.NoError(t, err)
 	r.publisher, err = r.lab.Publisher.ListenUDP(netip.AddrPort{})
 	require.NoError(t, err)
-	r.SetUpstream(0, false, 0)
+	r.SetPublisher(0, false, 0)
 	r.SetOpenKeys(0, 0, r.keys)
-	require.NoError(t, r.AddConnectionID(upstreamCID, 0))
+	require.NoError(t, r.AddConnectionID(publisherCID, 0))
 	require.NoError(t, r.SetAlias(0, 77, 5))
 	for i, h := range r.lab.Subscribers {
 		r.addSubscriber(uint32(i), h)
@@ -220,8 +221,9 @@ func (r *rig) addSubscriber(index uint32, h *lab.Host) {
 	s.conn, err = h.ListenUDP(netip.AddrPortFrom(r.address(far), 9000))
 	require.NoError(t, err)
 	require.NoError(t, r.SetPath(index, subscriberPath{
-		Local:  netip.AddrPortFrom(r.address(near), relayPort),
-		Remote: netip.AddrPortFrom(r.address(far), 9000), ConnectionID: s.cid, InitialMaxStream: 1 << 40, MaxDatagram: 1 << 16,
+		Local: netip.AddrPortFrom(r.address(near), relayPort),
+		Remote: netip.AddrPortFrom(r.address(far),
+			9000), ConnectionID: s.cid, InitialMaxStream: 1 << 40, MaxDatagram: 1 << 16,
 	}))
 	r.SetSendKeys(index, 0, s.keys)
 	state := &r.kernel.conns[index]
@@ -241,7 +243,8 @@ func (r *rig) greet(s *subscriber) {
 }
 
 func (r *rig) subscription(s *subscriber) subscription {
-	return subscription{Subscriber: s.index, Alias: 1000 + uint64(s.index), EndGroup: 1<<64 - 1, Forward: true, Priority: 128}
+	return subscription{Subscriber: s.index, Alias: 1000 + uint64(s.index), EndGroup: 1<<64 - 1, Forward: true,
+		Priority: 128}
 }
 
 func (r *rig) subscribeAll() {
@@ -255,7 +258,7 @@ func (r *rig) subscribeAll() {
 // publish sends frames in one packet, and waits until the relay's socket has it.
 func (r *rig) publish(frames ...[]byte) {
 	r.t.Helper()
-	r.publishPacket(packet(r.keys, upstreamCID, r.nextPN, 4, 0, slices.Concat(frames...)))
+	r.publishPacket(packet(r.keys, publisherCID, r.nextPN, 4, 0, slices.Concat(frames...)))
 	r.nextPN++
 }
 
@@ -274,9 +277,10 @@ func (r *rig) publishPacket(p []byte) {
 
 // run has server_ingress see frames in one packet, which then goes nowhere. It may be called on several goroutines.
 func (r *rig) run(frames ...[]byte) {
-	p := packet(r.keys, upstreamCID, atomic.AddUint64(&r.nextPN, 1)-1, 4, 0, slices.Concat(frames...))
+	p := packet(r.keys, publisherCID, atomic.AddUint64(&r.nextPN, 1)-1, 4, 0, slices.Concat(frames...))
 	err := r.lab.Relay.Do(func() error {
-		_, err := r.ingress.ServerIngress.Run(&ebpf.RunOptions{Data: concat(make([]byte, 12), 8, 0, ipv4(9, relayPort, p))})
+		_, err := r.ingress.ServerIngress.Run(&ebpf.RunOptions{Data: concat(make([]byte, 12), 8, 0,
+			ipv4(9, relayPort, p))})
 		return err
 	})
 	if err != nil {
@@ -344,10 +348,10 @@ func (k *kernel) SetSendKeys(subscriber uint32, generation uint64, keys *packetK
 	k.keys[subscriber].Generation[generation&3] = keys.words()
 }
 
-// SetUpstream starts to open the packets of a publisher that bear one of the relay's connection IDs. expected is the
+// SetPublisher starts to open the packets of a publisher that bear one of the relay's connection IDs. expected is the
 // lowest packet number that has not been received.
-func (k *kernel) SetUpstream(upstream uint32, webtransport bool, expected uint64) {
-	u := &k.publishers[upstream]
+func (k *kernel) SetPublisher(publisher uint32, webtransport bool, expected uint64) {
+	u := &k.publishers[publisher]
 	*u = bpf.Publisher{ExpectedPn: expected, Active: 1}
 	if webtransport {
 		u.Webtransport = 1
@@ -355,8 +359,8 @@ func (k *kernel) SetUpstream(upstream uint32, webtransport bool, expected uint64
 }
 
 // SetOpenKeys sets the keys of a publisher's key phase, 0 or 1.
-func (k *kernel) SetOpenKeys(upstream uint32, phase int, keys *packetKeys) {
-	u := &k.publishers[upstream]
+func (k *kernel) SetOpenKeys(publisher uint32, phase int, keys *packetKeys) {
+	u := &k.publishers[publisher]
 	u.Keys[phase] = keys.words()
 	u.KeysSet |= 1 << phase
 }
@@ -365,7 +369,8 @@ func (k *kernel) SetOpenKeys(upstream uint32, phase int, keys *packetKeys) {
 // Priority of subgroups that do not say theirs.
 func (k *kernel) SetTrack(track uint32, defaultPriority uint8, subscriptions []subscription) error {
 	if len(subscriptions) > MaxSubscriptions {
-		return fmt.Errorf("fast path: %d subscriptions of one track, at most %d are possible", len(subscriptions), MaxSubscriptions)
+		return fmt.Errorf("fast path: %d subscriptions of one track, at most %d are possible", len(subscriptions),
+			MaxSubscriptions)
 	}
 	return k.ingress.Tracks.Put(track, trackValue(defaultPriority, subscriptions))
 }

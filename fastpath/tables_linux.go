@@ -14,6 +14,7 @@ import (
 // packetKeys are the keys of one direction in one key phase.
 type packetKeys claim.PacketKeys
 
+// words returns the keys as the programs read them.
 func (p *packetKeys) words() (k bpf.PacketKeys) {
 	for i := range k.Key {
 		k.Key[i] = binary.LittleEndian.Uint32(p.Key[4*i:])
@@ -29,24 +30,26 @@ func (p *packetKeys) words() (k bpf.PacketKeys) {
 // subscriberPath is how a subscriber is reached.
 type subscriberPath struct {
 	Local, Remote    netip.AddrPort // of one family
-	ConnectionID     []byte         // destination connection ID, at most 20 bytes
-	StreamPrefix     []byte         // what WebTransport puts in front of a stream, at most 16 bytes
-	DatagramPrefix   []byte         // and of a datagram, at most 8
+	ConnectionID     []byte         // destination connection ID
+	StreamPrefix     []byte         // what WebTransport puts in front of a stream
+	DatagramPrefix   []byte         // and of a datagram
 	InitialMaxStream uint64         // initial_max_stream_data_uni
 	MaxDatagram      uint64         // max_datagram_frame_size
 }
 
 func (p *subscriberPath) validate() error {
+	var v bpf.Path
 	switch {
 	case p.Local.Addr().Is4() != p.Remote.Addr().Is4():
 		return fmt.Errorf("fast path: %v and %v are of different families", p.Local, p.Remote)
-	case len(p.ConnectionID) > 20 || len(p.StreamPrefix) > 16 || len(p.DatagramPrefix) > 8:
+	case len(p.ConnectionID) > maxConnectionIDLen, len(p.StreamPrefix) > len(v.StreamPrefix),
+		len(p.DatagramPrefix) > len(v.DatagramPrefix):
 		return fmt.Errorf("fast path: a connection ID or prefix of %v is too long", p.Remote)
 	}
 	return nil
 }
 
-// SetPath says how a subscriber is reached, from the next packet on. Its link-layer address is the one that the stack
+// SetPath sets how a subscriber is reached, from the next packet on. Its link-layer address is the one that the stack
 // used last.
 func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
 	if err := p.validate(); err != nil {
@@ -54,8 +57,9 @@ func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
 	}
 	v := bpf.Path{
 		Sport: bigEndian16(p.Local.Port()), Dport: bigEndian16(p.Remote.Port()),
-		DcidLen: uint8(len(p.ConnectionID)), StreamPrefixLen: uint8(len(p.StreamPrefix)), DatagramPrefixLen: uint8(len(p.DatagramPrefix)),
-		StreamLimit: p.InitialMaxStream, DatagramLimit: p.MaxDatagram,
+		DcidLen: uint8(len(p.ConnectionID)), StreamPrefixLen: uint8(len(p.StreamPrefix)),
+		DatagramPrefixLen: uint8(len(p.DatagramPrefix)),
+		StreamLimit:       p.InitialMaxStream, DatagramLimit: p.MaxDatagram,
 	}
 	if p.Local.Addr().Is6() {
 		v.V6 = 1
@@ -68,12 +72,12 @@ func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
 	return k.ingress.Paths.Put(subscriber, v)
 }
 
-// ForgetPath ends copies for a subscriber. A program may be sealing one: its keys are erased after a grace period.
-func (k *kernel) ForgetPath(subscriber uint32) error { return k.ingress.Paths.Delete(subscriber) }
+// RemovePath ends copies for a subscriber. A program may be sealing one: the keys are erased after a grace period.
+func (k *kernel) RemovePath(subscriber uint32) error { return k.ingress.Paths.Delete(subscriber) }
 
-// AddConnectionID makes packets with a destination connection ID those of an upstream.
-func (k *kernel) AddConnectionID(cid []byte, upstream uint32) error {
-	return k.ingress.ConnectionIds.Put(connectionID(cid), upstream)
+// AddConnectionID makes packets with a destination connection ID those of a publisher.
+func (k *kernel) AddConnectionID(cid []byte, publisher uint32) error {
+	return k.ingress.ConnectionIds.Put(connectionID(cid), publisher)
 }
 
 // RemoveConnectionID undoes AddConnectionID.
@@ -87,21 +91,26 @@ func connectionID(cid []byte) (id bpf.ConnectionID) {
 	return id
 }
 
-// ForgetPublisher ends opening a publisher's packets. A program may be opening one: its keys are erased after a grace
-// period.
-func (k *kernel) ForgetPublisher(upstream uint32) {
-	atomic.StoreUint32(&k.publishers[upstream].KeysSet, 0)
-	k.publishers[upstream].Active = 0
+// ForgetPublisher ends the opening of a publisher's packets. A program may be opening one: the keys are erased after a
+// grace period.
+func (k *kernel) ForgetPublisher(publisher uint32) {
+	atomic.StoreUint32(&k.publishers[publisher].KeysSet, 0)
+	k.publishers[publisher].Active = 0
 }
 
 // SetAlias makes an alias that a publisher uses that of a track.
-func (k *kernel) SetAlias(upstream uint32, alias uint64, track uint32) error {
-	return k.ingress.Aliases.Put(bpf.AliasKey{Alias: alias, Publisher: upstream}, track)
+func (k *kernel) SetAlias(publisher uint32, alias uint64, track uint32) error {
+	return k.ingress.Aliases.Put(bpf.AliasKey{Alias: alias, Publisher: publisher}, track)
 }
 
-// subscription is one subscriber's wish for a track.
+// RemoveAlias undoes SetAlias.
+func (k *kernel) RemoveAlias(publisher uint32, alias uint64) error {
+	return k.ingress.Aliases.Delete(bpf.AliasKey{Alias: alias, Publisher: publisher})
+}
+
+// subscription is a downstream subscription as the kernel has it.
 type subscription struct {
-	Subscriber  uint32
+	Subscriber  uint32 // index of its connection
 	Alias       uint64 // on the subscriber's hop
 	StartGroup  uint64
 	StartObject uint64
@@ -124,7 +133,7 @@ func trackValue(defaultPriority uint8, subscriptions []subscription) bpf.Track {
 	return v
 }
 
-// bigEndian16 is a port as it lies in a packet.
+// bigEndian16 returns a port as it lies in a packet.
 func bigEndian16(v uint16) uint16 {
 	var b [2]byte
 	binary.BigEndian.PutUint16(b[:], v)

@@ -22,7 +22,7 @@ func TestTags(t *testing.T) {
 	tags := [][]byte{nil, concat(0x81, 0, 0, 5), concat(0x88, 0xa8, 0, 6, 0x81, 0, 0, 5)}
 	for i, tag := range tags {
 		before := r.counts()
-		p := packet(r.keys, upstreamCID, uint64(i), 4, 0, []byte{1, 0, 0, 0})
+		p := packet(r.keys, publisherCID, uint64(i), 4, 0, []byte{1, 0, 0, 0})
 		frame := concat(make([]byte, 12), tag, 8, 0, ipv4(9, relayPort, p))
 		_, err := r.ingress.ServerIngress.Run(&ebpf.RunOptions{Data: frame})
 		require.NoError(t, err)
@@ -46,7 +46,8 @@ func TestTags(t *testing.T) {
 	}))
 	require.NoError(t, r.ingress.Neighbors.Put(key, n))
 	require.NoError(t, r.SetPath(r.subscribers[0].index, subscriberPath{
-		Local: netip.MustParseAddrPort("192.0.2.1:4443"), Remote: netip.MustParseAddrPort("198.51.100.7:700"), InitialMaxStream: 1 << 20,
+		Local: netip.MustParseAddrPort("192.0.2.1:4443"), Remote: netip.MustParseAddrPort("198.51.100.7:700"),
+		InitialMaxStream: 1 << 20,
 	}))
 	require.NoError(t, r.SetTrack(5, 128, []subscription{sub}))
 	sniffer := r.sniff(r.lab.Subscribers[0])

@@ -102,7 +102,8 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 		loop.Memory = w.fast
 		cfg.sender.MaxUDPPayloadSize = fastpath.MaxUDPPayloadSize
 	}
-	w.relay, err = relay.New(relay.Config{Authorizer: relay.AllowAll{}, Logger: log, FastPath: w.fast, FastPathPolicy: cfg.budget})
+	w.relay, err = relay.New(relay.Config{Authorizer: relay.AllowAll{}, Logger: log, FastPath: w.fast,
+		FastPathPolicy: cfg.budget})
 	require.NoError(t, err)
 	cfg.sender.Events = w.relay.Events()
 	w.loop, err = media.NewLoop(l.PacketConn(), loop)
@@ -183,7 +184,8 @@ func (p *publisher) HandleSubscribe(pub *session.Publication) {
 func (w *world) publisher(scheme string) *publisher {
 	w.Helper()
 	p := &publisher{subscribed: make(chan *session.Publication, 100)}
-	ns, err := w.connect(w.lab.Publisher, scheme, p, transport.Limits{}).PublishNamespace(w.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
+	ns, err := w.connect(w.lab.Publisher, scheme, p, transport.Limits{}).PublishNamespace(w.Context(),
+		moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
 	require.NoError(w, err)
 	require.NoError(w, ns.Wait(w.Context()))
 	return p
@@ -210,7 +212,11 @@ type subgroup struct{ group, id uint64 }
 
 func (w *world) subscribe(s *session.Session, name moqt.FullTrackName) *viewer {
 	w.Helper()
-	v := &viewer{objects: make(map[moqt.Location][]byte), streams: make(map[subgroup][]byte), headers: make(map[subgroup]moqt.SubgroupHeader), single: make(map[moqt.Location]moqt.ObjectDatagram), more: make(chan struct{}, 1)}
+	v := &viewer{
+		objects: make(map[moqt.Location][]byte), streams: make(map[subgroup][]byte),
+		headers: make(map[subgroup]moqt.SubgroupHeader), single: make(map[moqt.Location]moqt.ObjectDatagram),
+		more: make(chan struct{}, 1),
+	}
 	var err error
 	v.sub, err = s.Subscribe(w.Context(), moqt.Subscribe{Track: name}, v)
 	require.NoError(w, err)
@@ -293,7 +299,8 @@ type broadcast struct {
 }
 
 func (w *world) broadcast(pub *session.Publication) *broadcast {
-	return &broadcast{w, pub, make(map[moqt.Location][]byte), make(map[subgroup][]byte), make(map[subgroup]moqt.SubgroupHeader), make(map[moqt.Location]moqt.ObjectDatagram)}
+	return &broadcast{w, pub, make(map[moqt.Location][]byte), make(map[subgroup][]byte),
+		make(map[subgroup]moqt.SubgroupHeader), make(map[moqt.Location]moqt.ObjectDatagram)}
 }
 
 // payload is the same for the same object in every run.
@@ -409,6 +416,7 @@ func (w *world) report() map[string]uint64 {
 		}
 	}
 	s := w.loop.Stats().Counters
-	w.Logf("kernel %d of %d packets, %d again, %d lost; %v", s.ForwarderPackets, s.Packets, s.Retransmissions, s.LostPackets, counts)
+	w.Logf("kernel %d of %d packets, %d again, %d lost; %v", s.ForwarderPackets, s.Packets, s.Retransmissions,
+		s.LostPackets, counts)
 	return counts
 }

@@ -11,7 +11,7 @@ import (
 	"sluice/fastpath/bpf/bpftest"
 )
 
-// programs are those that are loaded into the kernel.
+// programs returns the programs that are loaded into the kernel.
 func programs(t *testing.T) (all []*ebpf.ProgramSpec) {
 	for _, load := range []func() (*ebpf.CollectionSpec, error){bpf.LoadIngress, bpf.LoadEgress} {
 		spec, err := load()
@@ -43,7 +43,7 @@ func TestKernelFunctions(t *testing.T) {
 	for _, p := range programs(t) {
 		for _, ins := range p.Instructions {
 			if ins.IsKfuncCall() {
-				require.Equal(t, "bpf_cast_to_kern_ctx", ins.Reference(), "the other kernel functions must be as old as Linux 6.6")
+				require.Equal(t, "bpf_cast_to_kern_ctx", ins.Reference(), "is it as old as Linux 6.6?")
 			}
 			if ins.IsBuiltinCall() {
 				require.LessOrEqual(t, asm.BuiltinFunc(ins.Constant), lastHelper)
@@ -83,12 +83,12 @@ func stackUse(program asm.Instructions) (own map[string]int, calls map[string][]
 		if ins.IsFunctionReference() {
 			calls[name] = append(calls[name], ins.Reference())
 		}
-		class := ins.OpCode.Class()
+		op, class := ins.OpCode, ins.OpCode.Class()
 		at := 0
 		switch {
 		case class.IsLoad() && ins.Src == asm.R10, class.IsStore() && ins.Dst == asm.R10:
 			at = int(ins.Offset)
-		case class.IsALU() && ins.OpCode.ALUOp() == asm.Mov && ins.OpCode.Source() == asm.RegSource && ins.Src == asm.R10:
+		case class.IsALU() && op.ALUOp() == asm.Mov && op.Source() == asm.RegSource && ins.Src == asm.R10:
 			if next := program[i+1]; next.OpCode.ALUOp() == asm.Add && next.Dst == ins.Dst {
 				at = int(next.Constant)
 			}

@@ -43,12 +43,16 @@ func TestWalkFrames(t *testing.T) {
 		{"stream with fin, empty", stream(3, 77, 1, nil), done, []frame{{StreamId: 3, Offset: 77, Type: 0x0f, Fin: 1}}},
 		{"two streams", concat(stream(3, 77, 0, []byte("ab")), stream(1<<30, 5, 0, []byte("cde"))), done,
 			[]frame{media(3, 77, "ab"), media(1<<30, 5, "cde")}},
-		{"among every frame of varints", concat(1, ack, 4, uint64(3), uint64(1<<20), uint64(9), 5, uint64(3), uint64(9), 0x10, uint64(1<<40),
-			0x11, uint64(3), uint64(99), 0x12, uint64(5), 0x13, uint64(5), 0x14, uint64(5), 0x15, uint64(3), uint64(5), 0x16, uint64(5),
+		{"among every frame of varints", concat(1, ack, 4, uint64(3), uint64(1<<20), uint64(9), 5, uint64(3), uint64(9),
+			0x10, uint64(1<<40),
+			0x11, uint64(3), uint64(99), 0x12, uint64(5), 0x13, uint64(5), 0x14, uint64(5),
+			0x15, uint64(3), uint64(5), 0x16, uint64(5),
 			0x17, uint64(5), 0x19, uint64(5), 0x1e, x), done, onlyX},
-		{"behind ACK with ECN counts", concat(3, uint64(1000), uint64(3), uint64(1), uint64(5), uint64(1), uint64(2), uint64(70000), uint64(9), uint64(0),
+		{"behind ACK with ECN counts", concat(3, uint64(1000), uint64(3), uint64(1), uint64(5), uint64(1), uint64(2),
+			uint64(70000), uint64(9), uint64(0),
 			x), done, onlyX},
-		{"behind connection IDs and paths", concat(0x18, uint64(1), uint64(0), 8, make([]byte, 8+16), 0x1a, make([]byte, 8), 0x1b, make([]byte, 8),
+		{"behind connection IDs and paths", concat(0x18, uint64(1), uint64(0), 8, make([]byte, 8+16), 0x1a,
+			make([]byte, 8), 0x1b, make([]byte, 8),
 			x), done, onlyX},
 		{"between padding", concat(make([]byte, 333), x, make([]byte, 777)), done, onlyX},
 		{"before CRYPTO", concat(x, 6, uint64(0), uint64(1), "c"), stopped, onlyX},
@@ -68,7 +72,8 @@ func TestWalkFrames(t *testing.T) {
 			require.Len(t, frames, len(tt.frames))
 			for i, f := range frames {
 				want := tt.frames[i]
-				require.Equal(t, want, frame{StreamId: f.StreamId, Offset: f.Offset, Len: f.Len, Type: f.Type, Fin: f.Fin})
+				require.Equal(t, want, frame{StreamId: f.StreamId, Offset: f.Offset, Len: f.Len, Type: f.Type,
+					Fin: f.Fin})
 			}
 		})
 	}
@@ -101,9 +106,10 @@ func BenchmarkWalk(b *testing.B) {
 	k := bpftest.NewWalk(b)
 	header := concat(0x34, vi64(1), vi64(100), vi64(0))
 	for name, payload := range map[string][]byte{
-		"stream":       stream(3, 5000, 0, make([]byte, 1200)),
-		"header":       stream(3, 0, 0, append(header, make([]byte, 1200)...)),
-		"ack+stream":   concat(2, uint64(1000), uint64(3), uint64(2), uint64(5), uint64(1), uint64(2), uint64(7), uint64(9), stream(3, 5000, 0, make([]byte, 1200))),
+		"stream": stream(3, 5000, 0, make([]byte, 1200)),
+		"header": stream(3, 0, 0, append(header, make([]byte, 1200)...)),
+		"ack+stream": concat(2, uint64(1000), uint64(3), uint64(2), uint64(5), uint64(1), uint64(2), uint64(7),
+			uint64(9), stream(3, 5000, 0, make([]byte, 1200))),
 		"padding 1200": make([]byte, 1200),
 	} {
 		b.Run(name, func(b *testing.B) {

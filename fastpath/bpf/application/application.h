@@ -6,8 +6,8 @@
 //	which track        find_subgroup for a STREAM frame, claim_object for a DATAGRAM frame: the track, and an element
 //	                   to remember what became of the frame. They count why a frame is not forwarded
 //	for whom           subgroup_wanted, object_wanted
-//	what is rewritten  the first header.len bytes of the data. write_prefix and write_object_header write the bytes that
-//	                   a subscriber gets instead, so that they end where the rest of the data begins
+//	what is rewritten  the first header.len bytes of the data. write_prefix and write_object_header write the bytes
+//	                   that a subscriber gets instead, so that they end where the rest of the data begins
 //	what priority      level_of
 //
 // It looks at headers only: objects pass unread. Subscriptions, subgroups and objects mean nothing to other layers,

@@ -60,7 +60,7 @@ struct claim {
 	u32 packet_len; // of the QUIC packet
 	u32 prefix_len;
 	u32 fin;
-	u32 opened; // this program has opened the stream: nobody else sends on it yet, and its prefix goes first
+	u32 opened; // this program has opened the stream: no other sender uses it yet, and its prefix goes first
 };
 _Static_assert(sizeof(struct claim) == 64, "claim has no padding");
 

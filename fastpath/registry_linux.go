@@ -1,0 +1,146 @@
+package fastpath
+
+import (
+	"slices"
+	"sync"
+)
+
+// registry holds the connections and the tracks by their indices, which are those of their elements in the kernel's
+// maps.
+type registry struct {
+	mu         sync.Mutex // guards all below
+	closed     bool
+	conns      []*conn  // nil: free, or taken and not connected yet
+	free       []uint32 // indices of connections that have no ledger
+	ready      []uint32 // free indices that have one
+	tracks     []*Track
+	freeTracks []uint32 // indices
+}
+
+func newRegistry(conns, tracks int) *registry {
+	return &registry{
+		conns: make([]*conn, conns), free: numbers(conns),
+		tracks: make([]*Track, tracks), freeTracks: numbers(tracks),
+	}
+}
+
+// numbers returns those below n.
+func numbers(n int) []uint32 {
+	all := make([]uint32, n)
+	for i := range all {
+		all[i] = uint32(i)
+	}
+	return all
+}
+
+// take takes the last index of a list of r, unless r is closed.
+func (r *registry) take(from *[]uint32) (index uint32, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.takeLocked(from)
+}
+
+func (r *registry) takeLocked(from *[]uint32) (index uint32, ok bool) {
+	last := len(*from) - 1
+	if last < 0 || r.closed {
+		return 0, false
+	}
+	index, *from = (*from)[last], (*from)[:last]
+	return index, true
+}
+
+// put adds indices to a list of r.
+func (r *registry) put(to *[]uint32, indices ...uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*to = append(*to, indices...)
+}
+
+// scarce takes up to n free indices, if fewer than n have ledgers: they are to get some.
+func (r *registry) scarce(n int) []uint32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n = min(max(n-len(r.ready), 0), len(r.free))
+	indices := slices.Clone(r.free[len(r.free)-n:])
+	r.free = r.free[:len(r.free)-n]
+	return indices
+}
+
+// surplus takes up to n indices that have ledgers, if more than 2n do: their memory is to be freed. They are the ones
+// that have been ready for longest.
+func (r *registry) surplus(n int) []uint32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n = min(max(len(r.ready)-2*n, 0), n)
+	indices := slices.Clone(r.ready[:n])
+	r.ready = slices.Delete(r.ready, 0, n)
+	return indices
+}
+
+// connect adds a connection.
+func (r *registry) connect(c *conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conns[c.index] = c
+}
+
+// disconnect removes a connection.
+func (r *registry) disconnect(c *conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conns[c.index] == c {
+		r.conns[c.index] = nil
+	}
+}
+
+// conn returns the connection with an index, or nil if it has ended.
+func (r *registry) conn(index uint32) *conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.conns[index]
+}
+
+// all returns the connections that have not ended.
+func (r *registry) all() []*conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.allLocked()
+}
+
+func (r *registry) allLocked() []*conn {
+	return slices.DeleteFunc(slices.Clone(r.conns), func(c *conn) bool { return c == nil })
+}
+
+// newTrack adds a track, unless there are too many.
+func (r *registry) newTrack(t *Track) (ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.index, ok = r.takeLocked(&r.freeTracks); ok {
+		r.tracks[t.index] = t
+	}
+	return ok
+}
+
+// removeTrack removes a track. Its index is free when the reclaimer says so.
+func (r *registry) removeTrack(t *Track) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tracks[t.index] = nil
+}
+
+// track returns the track with an index, or nil if it is closed.
+func (r *registry) track(index uint32) *Track {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tracks[index]
+}
+
+// close refuses new connections and tracks, and returns the connections, which are now to be closed.
+func (r *registry) close() []*conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	conns := r.allLocked()
+	clear(r.conns)
+	return conns
+}

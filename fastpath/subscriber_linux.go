@@ -1,0 +1,232 @@
+package fastpath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"sluice/claim"
+	"sluice/fastpath/bpf"
+)
+
+const (
+	opening = uint32(claim.StreamOpening)
+	// openingTimeout covers virtual machines whose CPUs are taken away for a while.
+	openingTimeout = time.Second
+	// maxAttempts is how often OpenStream tries to be first.
+	maxAttempts = 4
+)
+
+// SetPath implements [claim.ForwarderConn].
+func (c *conn) SetPath(p claim.Path) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.path = &p
+	c.publishPathLocked()
+}
+
+// publishPathLocked tells the programs where packets go, once path and session are known.
+func (c *conn) publishPathLocked() {
+	if c.closed || c.session == nil || c.path == nil {
+		return
+	}
+	local := c.path.Local
+	if a, ok := sourceAddress(c.path.OOB); ok {
+		local = netip.AddrPortFrom(a, local.Port())
+	}
+	err := c.fast.kernel.SetPath(c.index, subscriberPath{
+		Local: local, Remote: c.path.Remote, ConnectionID: c.path.DestConnID,
+		StreamPrefix: c.session.StreamPrefix, DatagramPrefix: c.session.DatagramPrefix,
+		InitialMaxStream: c.path.MaxStreamData, MaxDatagram: c.path.MaxDatagramFrame,
+	})
+	if err != nil {
+		_ = c.fast.kernel.RemovePath(c.index) // there may be an old one, which leads elsewhere
+		c.fast.log.Info("the fast path does not serve a subscriber", "address", c.path.Remote, "reason", err)
+	}
+}
+
+// sourceAddress returns the address that control messages make a packet leave from (ip(7), ipv6(7)).
+func sourceAddress(oob []byte) (netip.Addr, bool) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	for _, m := range messages {
+		is := func(level, typ int32, size uintptr) bool {
+			return m.Header.Level == level && m.Header.Type == typ && len(m.Data) >= int(size)
+		}
+		switch {
+		case is(unix.IPPROTO_IP, unix.IP_PKTINFO, unsafe.Sizeof(unix.Inet4Pktinfo{})):
+			a, _ := netip.AddrFromSlice(m.Data[4:8]) // ipi_spec_dst
+			return a, !a.IsUnspecified()
+		case is(unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, unsafe.Sizeof(unix.Inet6Pktinfo{})):
+			a, _ := netip.AddrFromSlice(m.Data[:16])
+			return a.Unmap(), !a.IsUnspecified()
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// OpenStream implements [claim.ForwarderConn].
+func (c *conn) OpenStream(from *claim.PublisherStream) (state *claim.StreamState, adopted bool) {
+	publisher, ok := from.Conn.(*conn)
+	if !ok || publisher == nil || !publisher.isServed() || !c.isServed() || !c.fast.enter() {
+		return nil, false
+	}
+	defer c.fast.exit()
+	key := bpf.DownstreamKey{StreamId: uint64(from.StreamID), Publisher: publisher.index, Subscriber: c.index}
+	for range maxAttempts {
+		slot, found, err := c.takeStream(key)
+		if errors.Is(err, ebpf.ErrKeyExist) {
+			continue // the kernel was faster
+		}
+		if err != nil {
+			return nil, false
+		}
+		state := &c.fast.streams[slot]
+		if !found || !awaitOpened(state) {
+			return state, false
+		}
+		if state.ID.Load() == claim.NoStream {
+			state.Phase.Store(opening)
+			return state, false
+		}
+		return state, true
+	}
+	return nil, false
+}
+
+// takeStream returns the slot of a downstream stream for the media sender, unless that has it already. found reports
+// that the kernel has opened the stream.
+//
+// A slot is freed once, because what adds a stream to the map or removes one holds mu. The exceptions do no harm: the
+// kernel only adds, and the sweep after the end of the connection removes what is left.
+func (c *conn) takeStream(key bpf.DownstreamKey) (slot uint32, found bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slot, err = c.takeOpenedLocked(key); !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return slot, err == nil, err
+	}
+	if slot, err = c.fast.newStream(key); err == nil {
+		c.keepLocked(key, slot)
+	}
+	return slot, false, err
+}
+
+// takeOpened returns the slot of a stream that the kernel has opened, unless the media sender has it already.
+func (c *conn) takeOpened(key bpf.DownstreamKey) (slot uint32, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.takeOpenedLocked(key)
+}
+
+func (c *conn) takeOpenedLocked(key bpf.DownstreamKey) (slot uint32, err error) {
+	if _, taken := c.slots[key]; taken || c.closed {
+		return 0, errors.New("the media sender has the stream, or the connection has ended")
+	}
+	if err = c.fast.kernel.ingress.Downstreams.Lookup(key, &slot); err == nil {
+		c.keepLocked(key, slot)
+	}
+	return slot, err
+}
+
+func (c *conn) keepLocked(key bpf.DownstreamKey, slot uint32) { c.slots[key], c.keys[slot] = slot, key }
+
+// newStream takes a free slot for a stream and publishes it. The error is [ebpf.ErrKeyExist] if the kernel was faster.
+func (f *FastPath) newStream(key bpf.DownstreamKey) (slot uint32, err error) {
+	maps := &f.kernel.ingress
+	if err := maps.FreeStreams.LookupAndDelete(nil, &slot); err != nil {
+		return 0, err
+	}
+	f.streams[slot].Phase.Store(opening)
+	if err := maps.Downstreams.Update(key, slot, ebpf.UpdateNoExist); err != nil {
+		f.report("free a stream", maps.FreeStreams.Put(nil, slot)) // it was never published
+		return 0, err
+	}
+	return slot, nil
+}
+
+// awaitOpened waits until the kernel has opened a stream, on another CPU: some microseconds.
+func awaitOpened(state *claim.StreamState) bool {
+	for deadline := time.Now().Add(openingTimeout); state.Phase.Load() == opening; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
+// CloseStream implements [claim.ForwarderConn].
+func (c *conn) CloseStream(state *claim.StreamState) {
+	i, ok := indexOf(c.fast.streams, state)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if key, ok := c.keys[uint32(i)]; ok {
+		c.fast.reclaimer.closeStream(closedStream{c, key, uint32(i)})
+	}
+}
+
+// release frees the slot of a closed stream and reports whether that is done. While the publisher's stream goes on the
+// slot is kept: without it, the kernel would open another stream when the first packet comes once more.
+func (c *conn) release(s closedStream) (done bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if key, ok := c.keys[s.slot]; c.closed || !ok || key != s.key {
+		return true // it was closed twice
+	}
+	maps := &c.fast.kernel.ingress
+	var g bpf.Subgroup
+	from := bpf.StreamKey{StreamId: s.key.StreamId, Publisher: s.key.Publisher}
+	if maps.Subgroups.Lookup(from, &g) == nil && g.Ended == 0 {
+		return false
+	}
+	delete(c.keys, s.slot)
+	delete(c.slots, s.key)
+	c.fast.report("close a stream", maps.Downstreams.Delete(s.key))
+	c.fast.reclaimer.freeSlot(s.slot)
+	return true
+}
+
+// abandonUnadopted resets a stream that the kernel has opened, unless the media sender has it.
+func (f *FastPath) abandonUnadopted(key bpf.DownstreamKey) {
+	c := f.registry.conn(key.Subscriber)
+	if c == nil {
+		return
+	}
+	slot, err := c.takeOpened(key)
+	if err != nil {
+		return
+	}
+	state := &f.streams[slot]
+	if !awaitOpened(state) {
+		f.report("open a stream", fmt.Errorf("stream %d stays half open", key.StreamId))
+		return
+	}
+	if state.ID.Load() == claim.NoStream {
+		c.CloseStream(state)
+	} else {
+		c.abandon(state)
+	}
+}
+
+// Acknowledged implements [claim.ForwarderConn]: it makes key streams for the packets to come.
+func (c *conn) Acknowledged() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	sent := atomic.LoadUint64(&c.fast.kernel.copies[c.index].ByReason[0])
+	c.ahead.look(c.fast.states[c.index].NextPN.Load(), sent)
+	c.ahead.refill()
+}
