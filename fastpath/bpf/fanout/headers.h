@@ -91,7 +91,7 @@ GLOBAL int write_headers(struct scratch *c, const struct path *path, const struc
 	*(u64 *)(c->buf + OUT + PAYLOAD_AT + len) = 0;
 
 	u32 header_sum = sum_of(udp, (8 + aad_len + 3) & ~3u & 63);
-	u32 payload_sum = sum_of(c->buf + OUT + PAYLOAD_AT, (len + 3) & ~3u & 2047);
+	u32 payload_sum = sum_of_payload(c->buf + OUT + PAYLOAD_AT, (len + 3) & ~3u & 2047);
 	if (aad_len & 1)
 		payload_sum = swap_bytes(payload_sum);
 	u16 checksum = ~fold((u64)pseudo + header_sum + payload_sum);
