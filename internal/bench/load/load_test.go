@@ -77,12 +77,17 @@ func TestGenerators(t *testing.T) {
 	require.True(t, publisher.event(t).Ready)
 	subscribers := startGenerator(t, Config{URL: url, Mock: mock, Sessions: sessions, Record: true})
 	require.Equal(t, Event{Ready: true}, subscribers.event(t))
+	first := newReceiver(mock.WithDefaults(), false)
+	g := &generator{Config: Config{URL: url, Namespace: defaultNamespace, Track: defaultTrack}}
+	c, err := g.join(t.Context(), first)
+	require.NoError(t, err)
+	defer c.close()
 	publisher.tell(t, Go)
-	// The publisher stops when it has published for some frames, however long this takes.
-	time.AfterFunc(frames*10*time.Millisecond, func() { io.WriteString(publisher.in, Stop+"\n") })
+	first.waitFor(t.Context(), frames)
+	publisher.tell(t, Stop)
 	published := publisher.event(t).Published
 	require.NotNil(t, published)
-	require.Positive(t, published.Objects)
+	require.GreaterOrEqual(t, published.Objects, uint64(frames))
 	require.Zero(t, published.Failed)
 	require.EqualValues(t, published.Objects, published.Late.Count)
 	subscribers.tell(t, fmt.Sprintf("%s %d", Stop, published.Objects))
