@@ -19,9 +19,13 @@ import (
 	"sluice/track"
 )
 
+var suites = []uint16{
+	tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384, tls.TLS_CHACHA20_POLY1305_SHA256,
+}
+
 // BenchmarkSeal protects packets of 1,200 bytes.
 func BenchmarkSeal(b *testing.B) {
-	for _, suite := range []uint16{tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384, tls.TLS_CHACHA20_POLY1305_SHA256} {
+	for _, suite := range suites {
 		b.Run(tls.CipherSuiteName(suite), func(b *testing.B) {
 			k, err := packet.NewKey(0, suite, packet.Version1, testSecret)
 			require.NoError(b, err)
@@ -39,9 +43,9 @@ func BenchmarkSeal(b *testing.B) {
 	}
 }
 
-// BenchmarkPacket is all of the work for a packet but the system call: scheduling, claim, ledger, frame, copy, seal.
+// BenchmarkPacket does all work for a packet except the system call: scheduling, claim, ledger, frame, copy, seal.
 func BenchmarkPacket(b *testing.B) {
-	for _, suite := range []uint16{tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384, tls.TLS_CHACHA20_POLY1305_SHA256} {
+	for _, suite := range suites {
 		b.Run(tls.CipherSuiteName(suite), func(b *testing.B) {
 			w := newWorld(b, func(c *worldConfig) {
 				c.sender.NewController = func(int) congestion.Controller { return wideController{} }
@@ -136,7 +140,7 @@ func (wideController) Window() int               { return congestion.MaxWindow }
 func (wideController) Rate(time.Duration) int64  { return 0 }
 func (wideController) Reset(int)                 {}
 
-// audience is many senders on one loop, whose packets go to sockets that nobody reads.
+// audience is many senders on one loop, whose packets go to a socket that is not read.
 type audience struct {
 	loop    *Loop
 	senders []*Sender
@@ -159,7 +163,8 @@ func newAudience(t testing.TB, n int, cfg Config, suite uint16) *audience {
 		s.NextPacketNumber()
 		s.PeerParameters(defaultParams())
 		s.Keys(0, suite, packet.Version1, nil, testSecret)
-		s.Path(quic.PathInfo{Remote: sink.LocalAddr(), DestConnID: quic.ConnectionIDFromBytes([]byte{1, 2, 3, 4}), MTU: testMTU})
+		id := quic.ConnectionIDFromBytes([]byte{1, 2, 3, 4})
+		s.Path(quic.PathInfo{Remote: sink.LocalAddr(), DestConnID: id, MTU: testMTU})
 		_, err := s.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Prefix: []byte("prefix"), Log: a.log})
 		require.NoError(t, err)
 		s.mu.Lock()
@@ -181,17 +186,19 @@ func (a *audience) publish(p []byte) {
 	a.log.Append(p)
 	for _, s := range a.senders {
 		for s.state.DataSent.Load() < want {
-			time.Sleep(100 * time.Microsecond) // spinning would count as CPU time
+			time.Sleep(100 * time.Microsecond) // to spin would count as CPU time
 		}
 	}
 	now := time.Now()
 	for i, s := range a.senders {
 		for { // the last packet is claimed, but perhaps not yet out of the sender's hands
 			next := s.PeekPacketNumber()
-			if _, err := s.Acked(&quic.AckInfo{Ranges: []quic.AckRange{{Smallest: int64(before[i]), Largest: next - 1}}, Received: now}); err == nil && s.state.InFlight.Load() == 0 {
+			all := []quic.AckRange{{Smallest: int64(before[i]), Largest: next - 1}}
+			_, err := s.Acked(&quic.AckInfo{Ranges: all, Received: now})
+			if err == nil && s.state.InFlight.Load() == 0 {
 				break
 			}
-			time.Sleep(100 * time.Microsecond) // spinning would count as CPU time
+			time.Sleep(100 * time.Microsecond) // to spin would count as CPU time
 		}
 	}
 }

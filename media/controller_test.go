@@ -24,7 +24,7 @@ func (c *fixedController) Window() int                 { return c.window }
 func (c *fixedController) Rate(time.Duration) int64    { return c.rate }
 func (c *fixedController) Reset(int)                   { c.resets++ }
 
-// withController gives the sender a controller of the test's.
+// withController makes the sender use f.
 func withController(f *fixedController) func(*worldConfig) {
 	return func(c *worldConfig) {
 		c.sender.NewController = func(int) congestion.Controller { return f }

@@ -8,15 +8,15 @@
 //
 // # How the parts fit together
 //
-//	 relay ── NewSubscription ──► Subscription ── OpenStream(prefix, log, start) ──► Stream: prefix + log[start:]
-//	                                    └──────── SendDatagram ──► datagram              │
-//	                                                    │                                ▼
-//	 log grows ──► feed ──► shard ──► Sender ──► turn ──┴──────► scheduler: what is first?
-//	                                    ▲                                                │
-//	                 quic-go's hooks ───┤                            cursor ◄── claim ── ┤
-//	          ACKs, credit, keys, path  │                            ledger ◄── record ──┤
-//	                                    │                                                ▼
-//	                                    └── recovery ◄── ledger                  seal ──► batch ──► socket
+//	relay ── NewSubscription ──► Subscription ── OpenStream(prefix, log, start) ──► Stream: prefix + log[start:]
+//	                                   └──────── SendDatagram ──► datagram              │
+//	                                                   │                                ▼
+//	log grows ──► feed ──► shard ──► Sender ──► turn ──┴──────► scheduler: what is first?
+//	                                   ▲                                                │
+//	                quic-go's hooks ───┤                            cursor ◄── claim ── ┤
+//	         ACKs, credit, keys, path  │                            ledger ◄── record ──┤
+//	                                   │                                                ▼
+//	                                   └── recovery ◄── ledger                  seal ──► batch ──► socket
 //
 // A [Loop] serves all senders of one UDP socket. It has few shards, each of which is a goroutine with a run queue, a
 // heap of alarms and a batch of packets (internal/udp). A [Sender] is one connection, and belongs to one shard. It
@@ -49,8 +49,8 @@
 //
 // In this order:
 //
-//  1. Sender.mu guards a sender with all its parts, subscriptions, streams and datagrams. The parts have no locks; their
-//     docs name the exceptions. Functions on other types that expect the lock end in Locked.
+//  1. Sender.mu guards a sender with all its parts, subscriptions, streams and datagrams. The parts have no locks;
+//     their docs name exceptions. Functions on other types that expect the lock end in Locked.
 //  2. shard.mu guards the run queue, the feeds and the list of senders.
 //  3. feed.mu guards a feed's streams, Loop.mu the counters of closed senders. The locks of package track come last.
 //

@@ -66,7 +66,7 @@ var testCertificate = sync.OnceValue(func() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 })
 
-// site is a server with a loop, as the relay has it.
+// site is a server with a loop, as in a relay.
 type site struct {
 	t    testing.TB
 	udp  *net.UDPConn
@@ -90,10 +90,11 @@ func newSiteWith(t testing.TB, loop Config, hooks func(*net.UDPConn, *Loop) (qui
 	udp.SetWriteBuffer(4 << 20)
 	l, err := NewLoop(udp, loop)
 	require.NoError(t, err)
-	tr := &quic.Transport{Conn: udp, ConnContext: func(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
+	tr := &quic.Transport{Conn: udp}
+	tr.ConnContext = func(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
 		h, s := hooks(udp, l)
 		return quic.WithHooks(context.WithValue(ctx, senderKey{}, s), h), nil
-	}}
+	}
 	conf := &tls.Config{Certificates: []tls.Certificate{testCertificate()}, NextProtos: []string{"test"}}
 	ln, err := tr.Listen(conf, &quic.Config{MaxIdleTimeout: 20 * time.Second, EnableDatagrams: true})
 	require.NoError(t, err)
@@ -106,7 +107,9 @@ func newSiteWith(t testing.TB, loop Config, hooks func(*net.UDPConn, *Loop) (qui
 }
 
 // connect makes a connection with a stock client whose connection IDs have that length, and returns both ends.
-func (s *site) connect(ctx context.Context, to net.Addr, conf *quic.Config, idLength int) (client, server *quic.Conn, sender *Sender) {
+func (s *site) connect(ctx context.Context, to net.Addr, conf *quic.Config, idLength int) (
+	client, server *quic.Conn, sender *Sender,
+) {
 	conf = conf.Clone()
 	conf.MaxIdleTimeout, conf.EnableDatagrams = 20*time.Second, true
 	done := make(chan struct{})
@@ -248,7 +251,8 @@ func (x transfer) send(t *testing.T, s *Sender, results chan<- Result) {
 		finishLate(s, logs)
 	}
 	for i := range x.datagrams {
-		if err := sub.SendDatagram(Datagram{Payload: fmt.Appendf(nil, "datagram %d", i), Object: uint64(i)}); err != nil {
+		err := sub.SendDatagram(Datagram{Payload: fmt.Appendf(nil, "datagram %d", i), Object: uint64(i)})
+		if err != nil {
 			t.Error(err)
 		}
 	}
@@ -311,7 +315,8 @@ func (x transfer) receive(t *testing.T, ctx context.Context, c *quic.Conn, n int
 			}
 			h := sha256.New()
 			h.Write(head[:])
-			if n, err := io.Copy(h, s); err != nil || int(n)+8 != x.size || sha256.Sum256(indexed(index, x.size)) != [32]byte(h.Sum(nil)) {
+			want := sha256.Sum256(indexed(index, x.size))
+			if n, err := io.Copy(h, s); err != nil || int(n)+8 != x.size || want != [32]byte(h.Sum(nil)) {
 				t.Errorf("stream %d, index %d: %d bytes, %v: differs", s.StreamID(), index, n+8, err)
 			}
 		})
@@ -387,35 +392,55 @@ func TestEndToEnd(t *testing.T) {
 		InitialConnectionReceiveWindow: 16 << 20, InitialStreamReceiveWindow: 16 << 20,
 		MaxConnectionReceiveWindow: 16 << 20, MaxStreamReceiveWindow: 16 << 20,
 	}
-	tiny := quic.Config{InitialConnectionReceiveWindow: 4000, MaxConnectionReceiveWindow: 4000, InitialStreamReceiveWindow: 3000, MaxStreamReceiveWindow: 3000}
+	tiny := quic.Config{
+		InitialConnectionReceiveWindow: 4000, MaxConnectionReceiveWindow: 4000,
+		InitialStreamReceiveWindow: 3000, MaxStreamReceiveWindow: 3000,
+	}
 	small := quic.Config{MaxIncomingUniStreams: 4, InitialStreamReceiveWindow: 10_000, MaxStreamReceiveWindow: 20_000}
 	lossy := proxyConfig{loss: 0.03, reorder: 0.03, duplicate: 0.01, bothWays: true}
+	const chacha = tls.TLS_CHACHA20_POLY1305_SHA256
+	echoed := transfer{streams: 20, size: 200_000, proxy: lossy, echo: true, client: big}
+	with := func(x transfer, change func(*transfer)) transfer {
+		change(&x)
+		return x
+	}
+	lossyBy := func(loss float64, c proxyConfig) proxyConfig {
+		c.loss, c.bothWays = loss, true
+		return c
+	}
+	worst := lossyBy(0.1, proxyConfig{reorder: 0.1, duplicate: 0.05})
+	slow := lossyBy(0.01, proxyConfig{delay: 5 * time.Millisecond})
+	v2 := quic.Config{Versions: []quic.Version{quic.Version2}}
 	for name, x := range map[string]transfer{
-		"AES-128-GCM":        {suite: tls.TLS_AES_128_GCM_SHA256, streams: 20, size: 200_000, proxy: lossy, echo: true, client: big},
-		"AES-256-GCM":        {suite: tls.TLS_AES_256_GCM_SHA384, streams: 20, size: 200_000, proxy: lossy, echo: true, client: big},
-		"ChaCha20-Poly1305":  {suite: tls.TLS_CHACHA20_POLY1305_SHA256, streams: 20, size: 200_000, proxy: lossy, echo: true, client: big},
+		"AES-128-GCM":        with(echoed, func(x *transfer) { x.suite = tls.TLS_AES_128_GCM_SHA256 }),
+		"AES-256-GCM":        with(echoed, func(x *transfer) { x.suite = tls.TLS_AES_256_GCM_SHA384 }),
+		"ChaCha20-Poly1305":  with(echoed, func(x *transfer) { x.suite = chacha }),
 		"no loss":            {streams: 30, size: 300_000, own: 3, echo: true, client: big},
-		"10 % loss":          {streams: 20, size: 50_000, proxy: proxyConfig{loss: 0.1, reorder: 0.1, duplicate: 0.05, bothWays: true}, own: 2},
-		"delay":              {streams: 20, size: 50_000, proxy: proxyConfig{loss: 0.01, delay: 5 * time.Millisecond, bothWays: true}, echo: true},
+		"10 % loss":          {streams: 20, size: 50_000, proxy: worst, own: 2},
+		"delay":              {streams: 20, size: 50_000, proxy: slow, echo: true},
 		"one stream":         {streams: 20, size: 20_000, proxy: lossy, client: quic.Config{MaxIncomingUniStreams: 1}},
-		"tiny windows":       {streams: 20, size: 10_000, proxy: proxyConfig{loss: 0.01, bothWays: true}, client: tiny, own: 1},
+		"tiny windows":       {streams: 20, size: 10_000, proxy: lossyBy(0.01, proxyConfig{}), client: tiny, own: 1},
 		"stop sending":       {streams: 20, size: 100_000, stop: 5, proxy: lossy, own: 2, client: small},
 		"datagrams":          {streams: 20, size: 20_000, datagrams: 100, echo: true},
-		"peer's key updates": {streams: 20, size: 200_000, proxy: lossy, keyUpdates: 50, echo: true, client: big},
-		"our key updates":    {streams: 20, size: 200_000, proxy: lossy, due: true, echo: true, client: big, suite: tls.TLS_CHACHA20_POLY1305_SHA256},
+		"peer's key updates": with(echoed, func(x *transfer) { x.keyUpdates = 50 }),
+		"our key updates":    with(echoed, func(x *transfer) { x.due, x.suite = true, chacha }),
 		"NAT rebinding":      {streams: 20, size: 200_000, rebind: []string{"127.0.0.1", "127.0.0.1"}, echo: true},
-		"new addresses":      {streams: 20, size: 200_000, rebind: []string{"127.0.0.2", "127.0.0.3"}, idLength: 8, echo: true, proxy: proxyConfig{loss: 0.02}},
-		"late FIN":           {streams: 20, size: 20_000, lateFIN: true, proxy: lossy},
-		"connection IDs":     {streams: 20, size: 400_000, own: 60, idLength: 8, client: big},
-		"QUIC v2":            {streams: 20, size: 50_000, proxy: lossy, keyUpdates: 50, echo: true, client: quic.Config{Versions: []quic.Version{quic.Version2}}},
-		"without GSO":        {streams: 20, size: 200_000, loop: Config{NoGSO: true}, client: big},
-		"one shard":          {streams: 20, size: 200_000, loop: Config{Shards: 1}, client: big},
+		"new addresses": {
+			streams: 20, size: 200_000, rebind: []string{"127.0.0.2", "127.0.0.3"}, idLength: 8, echo: true,
+			proxy: proxyConfig{loss: 0.02},
+		},
+		"late FIN":       {streams: 20, size: 20_000, lateFIN: true, proxy: lossy},
+		"connection IDs": {streams: 20, size: 400_000, own: 60, idLength: 8, client: big},
+		"QUIC v2":        {streams: 20, size: 50_000, proxy: lossy, keyUpdates: 50, echo: true, client: v2},
+		"without GSO":    {streams: 20, size: 200_000, loop: Config{NoGSO: true}, client: big},
+		"one shard":      {streams: 20, size: 200_000, loop: Config{Shards: 1}, client: big},
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now()
 			st := x.run(t)
-			t.Logf("%v: %d packets, %d lost, %d spuriously, %d PTOs, srtt %v", time.Since(begin).Round(time.Millisecond),
-				st.Packets, st.LostPackets, st.SpuriousPackets, st.PTOs, st.SRTT.Round(10*time.Microsecond))
+			t.Logf("%v: %d packets, %d lost, %d spuriously, %d PTOs, srtt %v",
+				time.Since(begin).Round(time.Millisecond), st.Packets, st.LostPackets, st.SpuriousPackets, st.PTOs,
+				st.SRTT.Round(10*time.Microsecond))
 			require.Zero(t, st.Open)
 			if x.proxy.loss > 0 {
 				require.NotZero(t, st.LostPackets)
@@ -424,12 +449,13 @@ func TestEndToEnd(t *testing.T) {
 	}
 }
 
-// TestClientSends has the end that opened the connection send, as a relay that publishes to another one.
+// The end that has opened the connection sends, as a relay does that publishes to another one.
 func TestClientSends(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	useSuite(t, tls.TLS_CHACHA20_POLY1305_SHA256)
-	server, err := quic.ListenAddr("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{testCertificate()}, NextProtos: []string{"test"}}, nil)
+	serverTLS := &tls.Config{Certificates: []tls.Certificate{testCertificate()}, NextProtos: []string{"test"}}
+	server, err := quic.ListenAddr("127.0.0.1:0", serverTLS, nil)
 	require.NoError(t, err)
 	defer server.Close()
 	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -441,7 +467,8 @@ func TestClientSends(t *testing.T) {
 	tr := &quic.Transport{Conn: udp}
 	defer tr.Close()
 	s := l.NewSender(SenderConfig{Client: true})
-	client, err := tr.Dial(quic.WithHooks(ctx, s), server.Addr(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"test"}}, nil)
+	clientTLS := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"test"}}
+	client, err := tr.Dial(quic.WithHooks(ctx, s), server.Addr(), clientTLS, nil)
 	require.NoError(t, err)
 	conn, err := server.Accept(ctx)
 	require.NoError(t, err)

@@ -37,7 +37,7 @@ func (c *fixedRate) Rate(time.Duration) int64 { return c.bytesPerSecond }
 
 func (c *fixedRate) Reset(mtu int) { c.mtu, c.minRTT = mtu, 0 }
 
-// A congestion controller of one's own.
+// A congestion controller for one kind of path.
 func ExampleSenderConfig_newController() {
 	cfg := media.SenderConfig{
 		NewController: func(mtu int) congestion.Controller {
@@ -52,20 +52,20 @@ func ExampleSenderConfig_newController() {
 
 // keepAbove is a drop policy that keeps subgroups of Publisher Priority 15 and better when anything waits for long,
 // and the rest when nothing does.
-type keepAbove struct{ patience time.Duration }
+type keepAbove struct{ delay time.Duration }
 
 func (p keepAbove) Threshold(_ clock.Time, c congestion.State, levels []media.Backlog) media.Level {
 	for _, l := range levels {
-		if l.Age > p.patience+c.SRTT {
+		if l.Age > p.delay+c.SRTT {
 			return l.Level&0xff00 | 15
 		}
 	}
 	return media.LowestPriority
 }
 
-// A drop policy of one's own. PriorityDrop is one that comes with the package.
+// A drop policy for one kind of track. PriorityDrop comes with the package.
 func ExampleDropPolicy() {
-	cfg := media.SenderConfig{DropPolicy: keepAbove{patience: 100 * time.Millisecond}}
+	cfg := media.SenderConfig{DropPolicy: keepAbove{delay: 100 * time.Millisecond}}
 	fine := []media.Backlog{{Level: 0x8010, Age: 20 * time.Millisecond}}
 	late := []media.Backlog{{Level: 0x8008}, {Level: 0x8010, Bytes: 90_000, Age: 300 * time.Millisecond}}
 	fmt.Printf("%#x\n", cfg.DropPolicy.Threshold(0, congestion.State{}, fine))

@@ -13,9 +13,9 @@ import (
 	"sluice/track"
 )
 
-// fakeSecond is a second sender of one connection. Like the kernel it opens streams and sends on them without a word
-// to this process.
-type fakeSecond struct {
+// fakeForwarder is a forwarder with one connection. Like the kernel it opens streams, and sends on them before user
+// space knows of it.
+type fakeForwarder struct {
 	claim.Heap
 	t       testing.TB
 	state   *claim.ConnState
@@ -26,17 +26,17 @@ type fakeSecond struct {
 	keys    []claim.PacketKeys
 	ids     []string
 	opened  *claim.StreamState // what OpenStream returns
-	theirs  bool
+	adopted bool               // which OpenStream returns too
 	freed   []*claim.StreamState
 	closed  bool
 }
 
-func (f *fakeSecond) Connect(s *claim.ConnState, abandon func(*claim.StreamState)) claim.ForwarderConn {
+func (f *fakeForwarder) Connect(s *claim.ConnState, abandon func(*claim.StreamState)) claim.ForwarderConn {
 	f.state, f.abandon = s, abandon
 	return f
 }
 
-func (f *fakeSecond) Ledger(_ *claim.ConnState, n int) []claim.Record {
+func (f *fakeForwarder) Ledger(_ *claim.ConnState, n int) []claim.Record {
 	if f.ring != nil {
 		return nil
 	}
@@ -44,22 +44,22 @@ func (f *fakeSecond) Ledger(_ *claim.ConnState, n int) []claim.Record {
 	return f.ring
 }
 
-func (f *fakeSecond) ConnectionID(id []byte, usable bool)     { f.ids = append(f.ids, string(id)) }
-func (f *fakeSecond) Received(int64)                          {}
-func (f *fakeSecond) Acknowledged()                           {}
-func (f *fakeSecond) ReadKeys(uint64, *claim.PacketKeys)      {}
-func (f *fakeSecond) WriteKeys(_ uint64, k *claim.PacketKeys) { f.keys = append(f.keys, *k) }
-func (f *fakeSecond) SetSession(s claim.Session)              { f.session = s }
-func (f *fakeSecond) SetPath(p claim.Path)                    { f.path = p }
-func (f *fakeSecond) CloseStream(s *claim.StreamState)        { f.freed = append(f.freed, s) }
-func (f *fakeSecond) Close()                                  { f.closed = true }
+func (f *fakeForwarder) ConnectionID(id []byte, usable bool)     { f.ids = append(f.ids, string(id)) }
+func (f *fakeForwarder) Received(int64)                          {}
+func (f *fakeForwarder) Acknowledged()                           {}
+func (f *fakeForwarder) ReadKeys(uint64, *claim.PacketKeys)      {}
+func (f *fakeForwarder) WriteKeys(_ uint64, k *claim.PacketKeys) { f.keys = append(f.keys, *k) }
+func (f *fakeForwarder) SetSession(s claim.Session)              { f.session = s }
+func (f *fakeForwarder) SetPath(p claim.Path)                    { f.path = p }
+func (f *fakeForwarder) CloseStream(s *claim.StreamState)        { f.freed = append(f.freed, s) }
+func (f *fakeForwarder) Close()                                  { f.closed = true }
 
-func (f *fakeSecond) OpenStream(*claim.PublisherStream) (*claim.StreamState, bool) {
-	return f.opened, f.theirs
+func (f *fakeForwarder) OpenStream(*claim.PublisherStream) (*claim.StreamState, bool) {
+	return f.opened, f.adopted
 }
 
 // open opens a stream whose prefix precedes log offset start.
-func (f *fakeSecond) open(prefix, start int64) *claim.StreamState {
+func (f *fakeForwarder) open(prefix, start int64) *claim.StreamState {
 	st := new(claim.StreamState)
 	id, ok := f.state.TakeStream()
 	require.True(f.t, ok)
@@ -68,12 +68,12 @@ func (f *fakeSecond) open(prefix, start int64) *claim.StreamState {
 	st.Delta.Store(uint64(prefix - start))
 	st.Limit.Store(1 << 20)
 	st.Phase.Store(claim.StreamOpen)
-	f.opened, f.theirs = st, true
+	f.opened, f.adopted = st, true
 	return st
 }
 
 // send claims bytes up to log offset to, with those of the prefix before them, and returns the packet number.
-func (f *fakeSecond) send(st *claim.StreamState, prefix, to int64, fin bool) int64 {
+func (f *fakeForwarder) send(st *claim.StreamState, prefix, to int64, fin bool) int64 {
 	from, _ := st.Cursor()
 	number, _, ok := f.state.Begin(f.ring)
 	require.True(f.t, ok)
@@ -83,13 +83,14 @@ func (f *fakeSecond) send(st *claim.StreamState, prefix, to int64, fin bool) int
 		flags |= claim.FlagFIN
 	}
 	n := prefix + to - from
-	f.state.Commit(f.ring, number, clock.Time(1), to+st.Shift()-n, claim.NewInfo(uint32(st.ID.Load()/4), int(n), 40, flags))
+	info := claim.NewInfo(uint32(st.ID.Load()/4), int(n), 40, flags)
+	f.state.Commit(f.ring, number, clock.Time(1), to+st.Shift()-n, info)
 	return int64(number)
 }
 
-// shared is a world with a second sender.
-func shared(t *testing.T) (*world, *fakeSecond) {
-	f := &fakeSecond{t: t}
+// withForwarder is a world with a forwarder.
+func withForwarder(t *testing.T) (*world, *fakeForwarder) {
+	f := &fakeForwarder{t: t}
 	w := newWorld(t, func(c *worldConfig) {
 		c.loop.Memory = f
 		c.suite = tls.TLS_CHACHA20_POLY1305_SHA256
@@ -98,7 +99,7 @@ func shared(t *testing.T) (*world, *fakeSecond) {
 	return w, f
 }
 
-const testPrefix = "kernel's prefix"
+const testPrefix = "forwarder's prefix"
 
 // adopt opens a stream on a log as the relay does.
 func (w *world) adopt(l *track.Log) (*Stream, func() []Result) {
@@ -107,8 +108,8 @@ func (w *world) adopt(l *track.Log) (*Stream, func() []Result) {
 	})
 }
 
-func TestSecondSenderIsTold(t *testing.T) {
-	w, f := shared(t)
+func TestForwarderIsTold(t *testing.T) {
+	w, f := withForwarder(t)
 	require.Equal(t, "192.0.2.1:4433", f.path.Remote.String())
 	require.EqualValues(t, 1<<40, f.path.MaxStreamData)
 	require.NotZero(t, f.state.MTU.Load())
@@ -123,16 +124,16 @@ func TestSecondSenderIsTold(t *testing.T) {
 	require.EqualValues(t, 5, f.state.NextPN.Load(), "numbers go on where quic-go was")
 }
 
-func TestOtherSuitesAreNotShared(t *testing.T) {
-	f := &fakeSecond{t: t}
+func TestOtherSuitesAreNotForwarded(t *testing.T) {
+	f := &fakeForwarder{t: t}
 	w := newWorld(t, func(c *worldConfig) { c.loop.Memory = f })
 	require.Nil(t, w.s.Forwarder())
 	require.Nil(t, f.state)
 }
 
-// What happened to a stream before this process knew of it counts.
+// What has happened to a stream before it is adopted counts.
 func TestAdopt(t *testing.T) {
-	w, f := shared(t)
+	w, f := withForwarder(t)
 	st := f.open(int64(len(testPrefix)), 10)
 	acked := f.send(st, int64(len(testPrefix)), 110, false)
 	f.send(st, 0, 210, false) // lost
@@ -142,7 +143,7 @@ func TestAdopt(t *testing.T) {
 	w.ackNumbers(acked, acked+2, acked+3, acked+4, acked+5)
 	w.s.MaxStreamData(int64(st.ID.Load()), 1<<21)
 
-	l := newTestLog(10, 700) // 100 bytes more than the second sender has sent
+	l := newTestLog(10, 700) // 100 bytes more than the forwarder has sent
 	_, results := w.adopt(l)
 	require.EqualValues(t, 1<<21, st.Limit.Load())
 	packets := w.run()
@@ -153,16 +154,17 @@ func TestAdopt(t *testing.T) {
 	require.EqualValues(t, len(testPrefix)+600, fresh.offset)
 	require.Equal(t, testBytes(610, 100), fresh.data)
 	l.Finish()
-	w.s.StopSending(999, 1) // of nobody
+	w.s.StopSending(999, 1) // no such stream
 	w.run()
 	w.ack(time10)
-	require.Equal(t, []Result{{Outcome: Delivered, ID: int64(st.ID.Load()), Size: int64(len(testPrefix)) + 700}}, results())
+	want := Result{Outcome: Delivered, ID: int64(st.ID.Load()), Size: int64(len(testPrefix)) + 700}
+	require.Equal(t, []Result{want}, results())
 	require.Equal(t, []*claim.StreamState{st}, f.freed)
 }
 
-// The second sender may be ahead of the log: what it lost is sent again when it has come.
+// The forwarder may be ahead of the log. Lost bytes are sent again when they are in the log.
 func TestAdoptAheadOfLog(t *testing.T) {
-	w, f := shared(t)
+	w, f := withForwarder(t)
 	st := f.open(int64(len(testPrefix)), 0)
 	for to := int64(100); to <= 500; to += 100 {
 		f.send(st, map[bool]int64{true: int64(len(testPrefix))}[to == 100], to, to == 500)
@@ -170,7 +172,7 @@ func TestAdoptAheadOfLog(t *testing.T) {
 	l := newTestLog(0, 0)
 	_, results := w.adopt(l)
 	w.ackNumbers(9) // the last; the first is lost
-	require.Equal(t, testPrefix, string(streamData(w.run())), "more is not here yet")
+	require.Equal(t, testPrefix, string(streamData(w.run())), "the rest is not in the log yet")
 	l.Append(testBytes(0, 500))
 	l.Finish()
 	sent := streamData(w.run())
@@ -190,7 +192,7 @@ func streamData(packets []*wirePacket) (all []byte) {
 }
 
 func TestAdoptStopped(t *testing.T) {
-	w, f := shared(t)
+	w, f := withForwarder(t)
 	st := f.open(int64(len(testPrefix)), 0)
 	f.send(st, int64(len(testPrefix)), 100, false)
 	w.s.StopSending(int64(st.ID.Load()), 7)
@@ -200,9 +202,9 @@ func TestAdoptStopped(t *testing.T) {
 	require.Equal(t, Stopped, results()[0].Outcome)
 }
 
-// A stream whose prefix the second sender could not send goes on here, with its id.
+// The media sender goes on with a stream whose prefix the forwarder could not send, under its id.
 func TestAdoptAbandoned(t *testing.T) {
-	w, f := shared(t)
+	w, f := withForwarder(t)
 	st := f.open(int64(len(testPrefix)), 0)
 	st.Phase.Store(claim.StreamAbandoned)
 	w.adopt(newTestLog(0, 50))
@@ -212,9 +214,9 @@ func TestAdoptAbandoned(t *testing.T) {
 	require.EqualValues(t, claim.StreamOpen, st.Phase.Load())
 }
 
-// What nobody takes over is reset.
+// A stream that no subscription wants is reset.
 func TestAbandon(t *testing.T) {
-	w, f := shared(t)
+	w, f := withForwarder(t)
 	st := f.open(int64(len(testPrefix)), 0)
 	f.send(st, int64(len(testPrefix)), 100, false)
 	f.abandon(st)
@@ -225,9 +227,9 @@ func TestAbandon(t *testing.T) {
 	require.Equal(t, []*claim.StreamState{st}, f.freed)
 }
 
-// A stream that began otherwise than this process would have begun it is reset, and replaced by one of its own.
+// A stream with another prefix than the relay wants is reset, and replaced.
 func TestAdoptMismatch(t *testing.T) {
-	w, f := shared(t)
+	w, f := withForwarder(t)
 	st := f.open(3, 0)
 	f.send(st, 3, 100, false)
 	w.adopt(newTestLog(0, 50))
@@ -236,9 +238,9 @@ func TestAdoptMismatch(t *testing.T) {
 	require.Equal(t, "prefix"+string(testBytes(0, 50)), string(streamData(packets)))
 }
 
-// With more streams than can be remembered, the content of those that were forgotten is sent again.
-func TestForgottenOrphans(t *testing.T) {
-	w, f := shared(t)
+// With more streams than can be kept, the content of the others is sent again.
+func TestMaxUnadopted(t *testing.T) {
+	w, f := withForwarder(t)
 	f.state.NextUni.Store(f.state.NextUni.Load() + 4*maxUnadopted)
 	for n := range uint32(maxUnadopted) {
 		require.NotNil(t, w.s.streams.adoption.find(n))
@@ -252,16 +254,16 @@ func TestForgottenOrphans(t *testing.T) {
 	w.ack(time10)
 	require.Equal(t, Delivered, results()[0].Outcome)
 
-	// Those that were opened after it are not among them.
+	// Not so for streams that were opened later.
 	st = f.open(int64(len(testPrefix)), 0)
 	f.send(st, int64(len(testPrefix)), 100, false)
 	w.adopt(newTestLog(0, 150))
 	require.Equal(t, string(testBytes(100, 50)), string(streamData(w.run())))
 }
 
-// The end of the connection ends the second sender's part; quic-go still takes a number for CONNECTION_CLOSE.
-func TestSharedClose(t *testing.T) {
-	w, f := shared(t)
+// The end of the connection ends the forwarder's part. quic-go still takes a number for CONNECTION_CLOSE.
+func TestForwarderClose(t *testing.T) {
+	w, f := withForwarder(t)
 	st := f.open(int64(len(testPrefix)), 0)
 	f.send(st, int64(len(testPrefix)), 100, false)
 	_, results := w.adopt(newTestLog(0, 200))
@@ -272,7 +274,7 @@ func TestSharedClose(t *testing.T) {
 	require.Equal(t, []*claim.StreamState{st}, f.freed)
 	require.Zero(t, f.state.MTU.Load())
 	require.EqualValues(t, next, w.s.NextPacketNumber())
-	require.EqualValues(t, next, f.state.NextPN.Load(), "it is the second sender's memory no more")
+	require.EqualValues(t, next, f.state.NextPN.Load(), "the memory belongs to the forwarder again")
 	f.abandon(st)
 	require.Nil(t, w.s.Forwarder())
 }

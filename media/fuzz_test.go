@@ -14,7 +14,7 @@ import (
 	"sluice/track"
 )
 
-// script reads what a fuzzer has made up.
+// script reads the input of a fuzzer.
 type script struct{ b []byte }
 
 func (s *script) next(n int) int {
@@ -32,7 +32,7 @@ func (s *script) wide() int64 {
 	return int64(binary.LittleEndian.Uint64(x[:]) >> 2)
 }
 
-// fuzzed is a world in which a script decides what happens, and who says what about it.
+// fuzzed is a world in which a script decides what happens.
 type fuzzed struct {
 	*world
 	script
@@ -141,7 +141,8 @@ func (z *fuzzed) openStream() {
 	l := z.logs[z.next(len(z.logs))]
 	var st *Stream
 	st, err := z.subscription().OpenStream(StreamConfig{
-		Prefix: make([]byte, z.next(40)), Log: l, Start: l.Start(), Group: uint64(z.next(5)), Subgroup: uint64(z.next(3)), Priority: uint8(z.next(3)),
+		Prefix: make([]byte, z.next(40)), Log: l, Start: l.Start(),
+		Group: uint64(z.next(5)), Subgroup: uint64(z.next(3)), Priority: uint8(z.next(3)),
 		OnDone: func(Result) { z.ended[st]++ },
 	})
 	if err == nil {
@@ -153,7 +154,9 @@ func (z *fuzzed) useSubscription() {
 	sub := z.subscription()
 	switch z.next(4) {
 	case 0:
-		_ = sub.SendDatagram(Datagram{Payload: make([]byte, 6*z.next(256)), Object: uint64(z.next(10)), Received: z.clock.Wall()})
+		_ = sub.SendDatagram(Datagram{
+			Payload: make([]byte, 6*z.next(256)), Object: uint64(z.next(10)), Received: z.clock.Wall(),
+		})
 	case 1:
 		sub.SetPriority(uint8(z.next(3)))
 	case 2:
@@ -183,7 +186,7 @@ func (z *fuzzed) ackSome() {
 	}
 }
 
-// ackNonsense acknowledges ranges that quic-go would not let pass.
+// ackNonsense acknowledges ranges that quic-go would refuse.
 func (z *fuzzed) ackNonsense() {
 	var ranges []quic.AckRange
 	for range z.next(4) {
@@ -193,7 +196,7 @@ func (z *fuzzed) ackNonsense() {
 	_, _ = z.ackRanges(ranges...)
 }
 
-// check checks what holds whenever nobody holds the lock.
+// check checks what holds whenever the lock is not held.
 func (z *fuzzed) check() {
 	inFlight := 0
 	for n := z.s.ledger.low; n < z.s.state.NextPN.Load()&claim.NumberMask; n++ {
@@ -224,7 +227,7 @@ func (z *fuzzed) check() {
 	}
 }
 
-// drain ends all logs, gives all the credit, and has everything acknowledged: then all streams must end.
+// drain ends all logs, gives all credit and acknowledges everything. Then all streams must end.
 func (z *fuzzed) drain() {
 	for _, l := range z.logs {
 		l.Finish()

@@ -158,7 +158,7 @@ func (w *world) sleep(limit time.Duration) []*wirePacket {
 	return w.run()
 }
 
-// log returns a log that begins at an upstream offset, with n bytes of content.
+// newTestLog returns a log that begins at an offset, with n bytes.
 func newTestLog(start int64, n int) *track.Log {
 	l := track.NewLog(start, nil)
 	l.Append(testBytes(start, n))
@@ -183,7 +183,7 @@ func (w *world) subscribe(configure ...func(*SubscriptionConfig)) *Subscription 
 	return w.s.NewSubscription(cfg)
 }
 
-// stream opens a stream on a log with a short prefix, and returns what tells its results.
+// stream opens a stream on a log with a short prefix, and returns a function that returns its results.
 func (w *world) stream(sub *Subscription, l *track.Log, configure ...func(*StreamConfig)) (*Stream, func() []Result) {
 	var results []Result
 	cfg := StreamConfig{
@@ -238,7 +238,8 @@ type wirePacket struct {
 }
 
 func (p *wirePacket) String() string {
-	return fmt.Sprintf("{%d: frame %#x id %d offset %d len %d fin %v %v}", p.number, p.frame, p.id, p.offset, len(p.data), p.fin, p.fields)
+	return fmt.Sprintf("{%d: frame %#x id %d offset %d len %d fin %v %v}",
+		p.number, p.frame, p.id, p.offset, len(p.data), p.fin, p.fields)
 }
 
 // peer opens packets, checks all that a receiver would, and puts streams together.
@@ -347,7 +348,7 @@ func (p *peer) ranges() []quic.AckRange {
 	return r
 }
 
-// forget makes packets that arrived lost ones, for acknowledgments.
+// forget makes acknowledgments leave out packets that have arrived.
 func (p *peer) forget(numbers ...int64) {
 	for _, n := range numbers {
 		p.received.remove(n, n+1)
@@ -381,7 +382,8 @@ func parseFrame(t testing.TB, b []byte) *wirePacket {
 		return v
 	}
 	fields := map[byte]int{
-		packet.FramePing: 0, packet.FrameResetStream: 3, packet.FrameDataBlocked: 1, packet.FrameStreamDataBlocked: 2, packet.FrameStreamsBlockedUni: 1,
+		packet.FramePing: 0, packet.FrameResetStream: 3, packet.FrameDataBlocked: 1,
+		packet.FrameStreamDataBlocked: 2, packet.FrameStreamsBlockedUni: 1,
 	}
 	switch {
 	case q.frame&^0x07 == packet.FrameStream:

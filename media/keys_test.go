@@ -1,11 +1,13 @@
 package media
 
 import (
+	"crypto/tls"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
 	"sluice/internal/packet"
 )
 
@@ -68,4 +70,24 @@ func TestConfidentialityLimit(t *testing.T) {
 	w.s.Keys(1, w.peer.suite, packet.Version1, nil, secret)
 	require.Len(t, w.run(), 1)
 	require.False(t, w.s.KeyUpdateDue())
+}
+
+// A packet number asks for the new key only when the key is installed, and each key has its own limit.
+func TestKeyLimits(t *testing.T) {
+	var k keys
+	state := new(claim.ConnState)
+	require.False(t, k.allow(0), "no key yet")
+	for generation := range uint64(3) {
+		key, err := packet.NewKey(generation, tls.TLS_AES_128_GCM_SHA256, packet.Version1, make([]byte, 32))
+		require.NoError(t, err)
+		state.NextPN.Add(1000)
+		k.install(generation, tls.TLS_AES_128_GCM_SHA256, key, state)
+		require.Equal(t, generation, state.NextPN.Load()>>claim.GenerationShift)
+		require.True(t, k.allow(k.first+k.limit-1))
+		require.False(t, k.allow(k.first+k.limit))
+		require.False(t, k.due.Load())
+		k.seal(make([]byte, 40, 60), 10, k.first+k.limit/2, generation)
+		require.True(t, k.due.Load())
+	}
+	require.EqualValues(t, 3000, k.first)
 }

@@ -57,7 +57,7 @@ func TestSenderMakesTrains(t *testing.T) {
 	require.Equal(t, []int{5}, w.sock.counts)
 }
 
-// A sender with much to send does not keep others from theirs.
+// A sender with much to send lets others send in between.
 func TestQuantum(t *testing.T) {
 	w := newWorld(t, withController(&fixedController{window: 8 << 20}))
 	w.stream(w.subscribe(), newTestLog(0, 500_000))
@@ -89,14 +89,14 @@ func TestFeed(t *testing.T) {
 	w.run()
 	log.Append(testBytes(30, 10))
 	w.run()
-	require.Len(t, f.streams, 2, "those that are gone are dropped")
+	require.Len(t, f.streams, 2, "streams that have ended are removed")
 	streams[3].Reset(0)
 	streams[4].Reset(0)
 	w.run()
 	log.Append(testBytes(40, 10))
 	w.run()
-	require.Empty(t, w.shard.feeds, "nobody follows")
-	f.Wake() // was on its way
+	require.Empty(t, w.shard.feeds, "no stream follows")
+	f.Wake() // too late
 	w.run()
 
 	w.stream(sub, log)
@@ -120,7 +120,7 @@ func (s wireSocket) Write(messages []udp.Message) {
 	}
 }
 
-// The goroutine wakes for logs, acknowledgments and alarms, and for nothing else.
+// The goroutine wakes for logs, acknowledgments and alarms only.
 func TestShardGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(Config{}, clock.NewSystem())
@@ -135,7 +135,8 @@ func TestShardGoroutine(t *testing.T) {
 		s.Keys(0, tls.TLS_AES_128_GCM_SHA256, packet.Version1, nil, testSecret)
 		log := newTestLog(0, 10)
 		results := make(chan Result, 1)
-		_, err := s.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Log: log, OnDone: func(r Result) { results <- r }})
+		sub := s.NewSubscription(SubscriptionConfig{})
+		_, err := sub.OpenStream(StreamConfig{Log: log, OnDone: func(r Result) { results <- r }})
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Empty(t, packets)

@@ -56,12 +56,14 @@ func TestPriorityDrop(t *testing.T) {
 
 	var busy PriorityDrop
 	for range 10 {
-		require.Equal(t, LowestPriority, busy.Threshold(now, congestion.State{}, all(audio)), "to give up others would not help the highest")
+		require.Equal(t, LowestPriority, busy.Threshold(now, congestion.State{}, all(audio)),
+			"to drop others would not help the highest")
 		now = now.Add(time.Second)
 	}
 
 	var single PriorityDrop
-	require.Equal(t, LowestPriority, single.Threshold(now, congestion.State{}, []Backlog{{Level: key, Age: time.Hour}}), "never all")
+	only := []Backlog{{Level: key, Age: time.Hour}}
+	require.Equal(t, LowestPriority, single.Threshold(now, congestion.State{}, only), "never all")
 }
 
 // thresholdPolicy does what the test says.
@@ -86,7 +88,7 @@ func TestThreshold(t *testing.T) {
 	_, high := w.stream(sub, newTestLog(0, 10_000), priority(1, 0))
 	low1, low := w.stream(sub, newTestLog(0, 3_000), priority(9, 1))
 	w.run()
-	require.Empty(t, p.seen, "what waits for a moment is nobody's business")
+	require.Empty(t, p.seen, "the policy is not asked about data that waits for a moment")
 	w.sleep(policyInterval)
 	require.Len(t, p.seen, 1)
 	require.Equal(t, []Level{levelOf(128, 1), levelOf(128, 9)}, []Level{p.seen[0][0].Level, p.seen[0][1].Level})
@@ -129,7 +131,8 @@ func TestThreshold(t *testing.T) {
 // The age of what waits is that of its object, but a stream that was opened late does not count from before.
 func TestBacklogAge(t *testing.T) {
 	p := &thresholdPolicy{threshold: LowestPriority}
-	w := newWorld(t, withController(&fixedController{window: 2 * testMTU}), func(c *worldConfig) { c.sender.DropPolicy = p })
+	f := &fixedController{window: 2 * testMTU}
+	w := newWorld(t, withController(f), func(c *worldConfig) { c.sender.DropPolicy = p })
 	log := track.NewLog(0, nil)
 	require.NoError(t, log.AddObject(track.Object{ID: 0, PayloadStart: 2, End: 10_000, Received: w.clock.Wall()}))
 	log.Append(testBytes(0, 10_000))
@@ -150,7 +153,8 @@ func TestTooFarBehind(t *testing.T) {
 	w := newWorld(t, withController(&fixedController{window: 2 * testMTU}), func(c *worldConfig) {
 		c.sender.Events, c.sender.MaxBehindBytes, c.sender.MaxBehind = e, 100_000, 5*time.Second
 	})
-	slow, fast := w.subscribe(func(c *SubscriptionConfig) { c.Owner = "me" }), w.subscribe(func(c *SubscriptionConfig) { c.Priority = 1 })
+	slow := w.subscribe(func(c *SubscriptionConfig) { c.Owner = "me" })
+	fast := w.subscribe(func(c *SubscriptionConfig) { c.Priority = 1 })
 	log := newTestLog(0, 50_000)
 	w.stream(slow, log)
 	w.stream(slow, newTestLog(0, 45_000), func(c *StreamConfig) { c.Group = 1 })

@@ -282,7 +282,8 @@ func TestCovered(t *testing.T) {
 		from, to uint64
 		want     bool
 	}{
-		{41, 50, false}, {40, 40, true}, {30, 30, true}, {29, 29, false}, {21, 29, false}, {20, 20, true}, {15, 25, true},
+		{41, 50, false}, {40, 40, true}, {30, 30, true}, {29, 29, false}, {21, 29, false}, {20, 20, true},
+		{15, 25, true},
 		{11, 19, false}, {5, 5, true}, {10, 10, true}, {0, 4, false}, {0, 50, true}, {7, 8, true},
 	} {
 		require.Equal(t, v.want, covered(ranges, v.from, v.to), "%d..%d", v.from, v.to)
@@ -455,7 +456,8 @@ func TestWindowLimits(t *testing.T) {
 
 // A controller's mistakes are kept within bounds.
 func TestWindowIsBounded(t *testing.T) {
-	for window, want := range map[int]uint64{-5: 2 * baseMTU, 0: 2 * baseMTU, 1 << 40: congestion.MaxWindow, 50_000: 50_000} {
+	const least, most = congestion.MinWindow, congestion.MaxWindow
+	for window, want := range map[int]uint64{-5: least, 0: least, 1 << 40: most, 50_000: 50_000} {
 		w := newWorld(t, withController(&fixedController{window: window}))
 		require.Equal(t, want, w.s.state.Window.Load())
 	}
@@ -467,7 +469,7 @@ func TestCongestionEvents(t *testing.T) {
 	f.window = 50_000
 	w.clock.advance(100 * ms)
 	w.ackNumbers(n[9])
-	require.Empty(t, e.congestion, "quic-go's goroutine is not for that")
+	require.Empty(t, e.congestion, "not on quic-go's goroutine")
 	w.s.mu.tell()
 	require.Len(t, e.congestion, 1)
 	require.Equal(t, 50_000, e.congestion[0].Window)

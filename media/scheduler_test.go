@@ -35,13 +35,41 @@ func TestSchedulingOrder(t *testing.T) {
 		in   []*unit
 		want []string
 	}{
-		{"subscriber priority first", []*unit{newUnit(ascending, 0, 0, 0), newUnit(high, 255, 9, 9)}, []string{"255.9.9", "0.0.0"}},
-		{"then publisher priority", []*unit{newUnit(ascending, 2, 0, 0), newUnit(ascending, 1, 9, 9)}, []string{"1.9.9", "2.0.0"}},
-		{"then groups, ascending", []*unit{newUnit(ascending, 1, 8, 0), newUnit(ascending, 1, 7, 5)}, []string{"1.7.5", "1.8.0"}},
-		{"then groups, descending", []*unit{newUnit(descending, 1, 7, 0), newUnit(descending, 1, 8, 5)}, []string{"1.8.5", "1.7.0"}},
-		{"then subgroups", []*unit{newUnit(ascending, 1, 7, 2), newUnit(ascending, 1, 7, 1)}, []string{"1.7.1", "1.7.2"}},
-		{"subgroups ascend in any group order", []*unit{newUnit(descending, 1, 7, 2), newUnit(descending, 1, 7, 1)}, []string{"1.7.1", "1.7.2"}},
-		{"far groups", []*unit{newUnit(ascending, 1, 1<<63, 0), newUnit(ascending, 1, 0, 0)}, []string{"1.0.0", "1.9223372036854775808.0"}},
+		{
+			"subscriber priority first",
+			[]*unit{newUnit(ascending, 0, 0, 0), newUnit(high, 255, 9, 9)},
+			[]string{"255.9.9", "0.0.0"},
+		},
+		{
+			"then publisher priority",
+			[]*unit{newUnit(ascending, 2, 0, 0), newUnit(ascending, 1, 9, 9)},
+			[]string{"1.9.9", "2.0.0"},
+		},
+		{
+			"then groups, ascending",
+			[]*unit{newUnit(ascending, 1, 8, 0), newUnit(ascending, 1, 7, 5)},
+			[]string{"1.7.5", "1.8.0"},
+		},
+		{
+			"then groups, descending",
+			[]*unit{newUnit(descending, 1, 7, 0), newUnit(descending, 1, 8, 5)},
+			[]string{"1.8.5", "1.7.0"},
+		},
+		{
+			"then subgroups",
+			[]*unit{newUnit(ascending, 1, 7, 2), newUnit(ascending, 1, 7, 1)},
+			[]string{"1.7.1", "1.7.2"},
+		},
+		{
+			"subgroups ascend in any group order",
+			[]*unit{newUnit(descending, 1, 7, 2), newUnit(descending, 1, 7, 1)},
+			[]string{"1.7.1", "1.7.2"},
+		},
+		{
+			"far groups",
+			[]*unit{newUnit(ascending, 1, 1<<63, 0), newUnit(ascending, 1, 0, 0)},
+			[]string{"1.0.0", "1.9223372036854775808.0"},
+		},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			for range 2 {
@@ -162,7 +190,9 @@ func TestSendingOrder(t *testing.T) {
 	open := func(sub *Subscription, priority uint8, group, subgroup uint64) {
 		l := newTestLog(int64(sub.priority)<<24|int64(priority)<<16|int64(group)<<8|int64(subgroup), 1000)
 		l.Finish()
-		w.stream(sub, l, func(c *StreamConfig) { c.Priority, c.Group, c.Subgroup, c.Prefix = priority, group, subgroup, nil })
+		w.stream(sub, l, func(c *StreamConfig) {
+			c.Priority, c.Group, c.Subgroup, c.Prefix = priority, group, subgroup, nil
+		})
 	}
 	datagram := func(sub *Subscription, priority uint8, group, object uint64, name string) {
 		d := Datagram{Payload: []byte(name), Priority: priority, Group: group, Object: object, Received: w.clock.Wall()}
@@ -186,7 +216,9 @@ func TestSendingOrder(t *testing.T) {
 				continue
 			}
 			require.True(t, p.fin)
-			for _, key := range []string{"high 255.0.0", "mid 1.1.0", "mid 2.6.0", "mid 2.5.0", "mid 2.5.1", "low 0.1.0"} {
+			for _, key := range []string{
+				"high 255.0.0", "mid 1.1.0", "mid 2.6.0", "mid 2.5.0", "mid 2.5.1", "low 0.1.0",
+			} {
 				var name string
 				var a, b, c int64
 				fmt.Sscanf(key, "%s %d.%d.%d", &name, &a, &b, &c)
@@ -199,7 +231,8 @@ func TestSendingOrder(t *testing.T) {
 		w.ack(10 * ms)
 	}
 	require.Equal(t, []string{
-		"high", "high 255.0.0", "mid 1.1.0", "mid 2.6.0", "mid 2.5.0", "mid 2.5.1", "low object 3", "low object 7", "low 0.1.0",
+		"high", "high 255.0.0", "mid 1.1.0", "mid 2.6.0", "mid 2.5.0", "mid 2.5.1",
+		"low object 3", "low object 7", "low 0.1.0",
 	}, got)
 	// ids are given in the order in which streams are opened on the wire
 	require.Len(t, w.peer.streams, 6)

@@ -257,8 +257,11 @@ func TestSimulatedPaths(t *testing.T) {
 		"one stream":      {delay: 5 * time.Millisecond, streams: 1, loss: 0.05},
 		"foreign packets": {delay: 5 * time.Millisecond, foreign: 0.5, loss: 0.05},
 		"key updates":     {delay: 5 * time.Millisecond, keyUpdates: 0.02, loss: 0.05, jitter: 3 * time.Millisecond},
-		"all": {delay: 15 * time.Millisecond, jitter: 10 * time.Millisecond, loss: 0.03, ackLoss: 0.03, duplicate: 0.02, rate: 2_000_000,
-			queue: 50_000, connWindow: 60_000, streamWindow: 20_000, streams: 3, foreign: 0.2, keyUpdates: 0.01},
+		"all": {
+			delay: 15 * time.Millisecond, jitter: 10 * time.Millisecond, loss: 0.03, ackLoss: 0.03, duplicate: 0.02,
+			rate: 2_000_000, queue: 50_000, connWindow: 60_000, streamWindow: 20_000, streams: 3, foreign: 0.2,
+			keyUpdates: 0.01,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range seeds {
@@ -282,7 +285,9 @@ func simulateStreams(t *testing.T, cfg simConfig) {
 		sum     [32]byte
 	}
 	var all []expected
-	subs := []*Subscription{m.subscribe(), m.subscribe(func(c *SubscriptionConfig) { c.Priority = 10; c.Descending = true })}
+	subs := []*Subscription{
+		m.subscribe(), m.subscribe(func(c *SubscriptionConfig) { c.Priority, c.Descending = 10, true }),
+	}
 	for i := range 12 {
 		start := int64(m.rng.IntN(100))
 		n := m.rng.IntN(size)

@@ -125,7 +125,9 @@ func TestDiscardedLog(t *testing.T) {
 
 func TestReset(t *testing.T) {
 	w := newWorld(t)
-	sub := w.subscribe(func(c *SubscriptionConfig) { c.ErrorCode = func(code uint64) uint64 { return 0x52e4a40fa8db + code } })
+	sub := w.subscribe(func(c *SubscriptionConfig) {
+		c.ErrorCode = func(code uint64) uint64 { return 0x52e4a40fa8db + code }
+	})
 	log := newTestLog(0, 3000)
 	st, results := w.stream(sub, log)
 	w.run()
@@ -133,7 +135,8 @@ func TestReset(t *testing.T) {
 	st.Reset(2)
 	log.Finish()
 	sent := w.run()
-	require.Equal(t, []Result{{Outcome: Canceled, Code: 1, ID: 3, Size: 3006}}, results(), "once, and before it is acknowledged")
+	require.Equal(t, []Result{{Outcome: Canceled, Code: 1, ID: 3, Size: 3006}}, results(),
+		"once, and before it is acknowledged")
 	require.False(t, log.Pinned())
 	require.Len(t, sent, 1)
 	require.Equal(t, []uint64{3, 0x52e4a40fa8dc, 3006}, sent[0].fields)
@@ -284,7 +287,9 @@ func TestObjectTimeout(t *testing.T) {
 		log := track.NewLog(0, nil)
 		for i := range 3 {
 			start := int64(1000 * i)
-			o := track.Object{ID: uint64(i), Start: start, PayloadStart: start + 2, End: start + 1000, Received: w.clock.Wall()}
+			o := track.Object{
+				ID: uint64(i), Start: start, PayloadStart: start + 2, End: start + 1000, Received: w.clock.Wall(),
+			}
 			require.NoError(t, log.AddObject(o))
 			log.Append(testBytes(start, 1000))
 			w.clock.advance(100 * ms)
@@ -307,7 +312,9 @@ func TestObjectTimeout(t *testing.T) {
 	})
 	t.Run("while it waits for the window", func(t *testing.T) {
 		w := newWorld(t, withController(&fixedController{window: 2 * testMTU}))
-		_, results := w.stream(w.subscribe(withTimeout), newLog(w), func(c *StreamConfig) { c.Start = 1000; c.Prefix = make([]byte, 1250) })
+		_, results := w.stream(w.subscribe(withTimeout), newLog(w), func(c *StreamConfig) {
+			c.Start, c.Prefix = 1000, make([]byte, 1250)
+		})
 		require.Len(t, w.run(), 2)
 		w.ack(160 * ms) // the third object has begun
 		require.Equal(t, byte(packet.FrameResetStream), w.run()[0].frame)

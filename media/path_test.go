@@ -1,0 +1,64 @@
+package media
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/claim"
+)
+
+func newTestPath(mtu int) (*path, *ledger) {
+	l := &ledger{state: new(claim.ConnState), memory: claim.Heap{}}
+	l.grow()
+	l.setMTU(mtu)
+	return &path{ledger: l}, l
+}
+
+// A black hole takes large packets and lets small ones pass.
+func TestPathBlackHole(t *testing.T) {
+	const large, small = 1400, baseMTU
+	for _, v := range []struct {
+		name   string
+		events []int // sizes of packets: lost if negative, otherwise acknowledged
+		shrunk bool
+	}{
+		{"large ones are lost, a small one arrives", append(repeat(-large, blackHole), small), true},
+		{"too few are lost", append(repeat(-large, blackHole-1), small), false},
+		{"a large one arrives", append(append(repeat(-large, blackHole-1), large, -large), small), false},
+		{"a small one is lost too", append(append(repeat(-large, blackHole), -small), small), false},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			p, l := newTestPath(large)
+			shrunk := false
+			for _, size := range v.events {
+				if size < 0 {
+					p.lost(-size)
+				} else {
+					shrunk = p.acked(size)
+				}
+			}
+			require.Equal(t, v.shrunk, shrunk)
+			want := map[bool]int{false: large, true: small}[v.shrunk]
+			require.Equal(t, want, l.mtu)
+			require.EqualValues(t, want, l.state.MTU.Load())
+		})
+	}
+}
+
+func repeat(size, n int) (all []int) {
+	for range n {
+		all = append(all, size)
+	}
+	return all
+}
+
+// The forwarder sees no packet size before there is a ledger for its records.
+func TestMTUNeedsLedger(t *testing.T) {
+	l := &ledger{state: new(claim.ConnState), memory: claim.Heap{}}
+	l.setMTU(1300)
+	require.Zero(t, l.state.MTU.Load())
+	require.True(t, l.makeRoom())
+	require.EqualValues(t, 1300, l.state.MTU.Load())
+	require.Len(t, l.records, firstLedger)
+}
