@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"sluice/internal/bench/chart"
 	"sluice/internal/bench/result"
@@ -17,17 +18,7 @@ const maxListed = 25
 // writeTables writes the main tables of the report as Markdown, with the first plot of each figure.
 func (v view) writeTables(w io.Writer, charts []chart.Chart) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "# Tables of a benchmark\n\nMeasured on %s, commit `%s`, in %s minutes,\n",
-		v.Date.UTC().Format("2006-01-02"), code(v.Commit), result.Number(v.Duration/60))
-	fmt.Fprintf(b, "on %s", escapeMarkdown(v.Machine.String()))
-	if v.Machine.Virtualised != "" {
-		fmt.Fprintf(b, " (virtualised: %s)", escapeMarkdown(v.Machine.Virtualised))
-	}
-	fmt.Fprintf(b, ".\nThe hypervisor gave %s %% of the CPU time to others.\n", result.Number(v.Machine.Steal*100))
-	if len(v.Machine.Offloads) > 0 {
-		fmt.Fprintf(b, "Offloads of the lab's devices: %s.\n", escapeMarkdown(v.Machine.OffloadList()))
-	}
-	fmt.Fprintf(b, "Each cell is the median of the runs, with the lowest and the highest.\n\n")
+	fmt.Fprintf(b, "# Tables of a benchmark\n\n%s\n", wrap(v.origin(), ""))
 	fmt.Fprintf(b, "    %s\n\n", strings.ReplaceAll(quoteCommands(v.Command), "\n", "\n    "))
 	systems := table{Columns: []string{"system", "version", "started with"}}
 	for _, s := range v.Systems {
@@ -45,10 +36,50 @@ func (v view) writeTables(w io.Writer, charts []chart.Chart) error {
 			t.markdown(b)
 		}
 		for _, c := range firstOfFigures(kind, charts) {
-			fmt.Fprintf(b, "![%s](plots/%s.svg)\n\n", escapeMarkdown(c.Title), c.ID)
+			fmt.Fprintln(b, wrap(fmt.Sprintf("![%s](plots/%s.svg)", escapeMarkdown(c.Title), c.ID), ""))
 		}
 	}
 	return b.Flush()
+}
+
+// origin tells where the numbers are from.
+func (v view) origin() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Measured on %s, commit `%s`, in %s minutes, on %s", v.Date.UTC().Format("2006-01-02"),
+		code(v.Commit),
+		result.Number(v.Duration/60), escapeMarkdown(v.Machine.String()))
+	if v.Machine.Virtualised != "" {
+		fmt.Fprintf(&b, " (virtualised: %s)", escapeMarkdown(v.Machine.Virtualised))
+	}
+	fmt.Fprintf(&b, ". The hypervisor gave %s %% of the CPU time to others.", result.Number(v.Machine.Steal*100))
+	if len(v.Machine.Offloads) > 0 {
+		fmt.Fprintf(&b, " Offloads of the lab's devices: %s.", escapeMarkdown(v.Machine.OffloadList()))
+	}
+	return b.String() + " Each cell is the median of the runs, with the lowest and the highest."
+}
+
+// maxColumns is the width of lines, which rows of tables may exceed.
+const maxColumns = 120
+
+// wrap breaks a text into lines, each with a line end. All but the first begin with indent.
+func wrap(text, indent string) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		length := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case column+1+length > maxColumns:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += length
+	}
+	return b.String() + "\n"
 }
 
 // firstOfFigures returns the charts that the page shows at first.
@@ -97,7 +128,7 @@ func (t table) markdown(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	for _, n := range t.Notes {
-		fmt.Fprintf(w, "* %s\n", escapeMarkdown(n))
+		fmt.Fprint(w, wrap("* "+escapeMarkdown(n), "  "))
 	}
 	if len(t.Notes) > 0 {
 		fmt.Fprintln(w)

@@ -150,14 +150,22 @@ func TestSummary(t *testing.T) {
 	r := resulttest.Sample()
 	require.NoError(t, view{r}.writeTables(&b, view{r}.charts()))
 	md := b.String()
-	require.Contains(t, md, "Measured on 2026-01-02, commit `abc1234`, in 1.5 minutes,\n"+
-		"on A CPU &amp; more, 2 cores, Linux 6.18.0 (virtualised: kvm).")
+	require.Contains(t, md, "Measured on 2026-01-02, commit `abc1234`, in 1.5 minutes, on A CPU &amp; more, 2 cores, "+
+		"Linux 6.18.0 (virtualised: kvm).\nThe hypervisor gave 0 % of the CPU time to others.")
 	require.Contains(t, md,
 		"| capacity | subscribers served | 80 (78–81) | &lt;script>alert(\"x\")&lt;/script>: 200 (190–210) | 2.5 |\n")
 	require.Contains(t, md, "| capacity | sluice | 2 | 80 (78–81) |\n")
 	require.Contains(t, md, "](plots/cdf-delay-1-delay.svg)")
 	require.NotContains(t, md, "<script>")
 	require.Contains(t, md, `other \| tee`)
+}
+
+func TestWrap(t *testing.T) {
+	word := strings.Repeat("ö", 59)
+	require.Equal(t, "\n", wrap("", "  "))
+	require.Equal(t, word+" "+word+"\n", wrap(word+" "+word, "  "), "119 columns")
+	require.Equal(t, word+" "+word+"\n  "+word+"\n", wrap(word+" "+word+" "+word, "  "))
+	require.Equal(t, "a\n"+strings.Repeat("x", 200)+"\nb\n", wrap("a "+strings.Repeat("x", 200)+" b", ""))
 }
 
 func TestOddReports(t *testing.T) {
