@@ -73,11 +73,11 @@ func (r *Reader) Release(off int64) {
 	r.low.readers--
 	r.low = r.low.seek(off)
 	r.low.readers++
-	l.trimLocked()
-	l.mu.Unlock()
-	if r.cur.off < r.low.off {
+	if r.cur.off < r.low.off { // before trimLocked, after which that chunk may be in another log
 		r.cur = r.low
 	}
+	l.trimLocked()
+	l.mu.Unlock()
 }
 
 // Close releases everything. Closing twice is allowed.
