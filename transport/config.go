@@ -138,7 +138,7 @@ func validateProtocols(p []string) error {
 	}
 	for _, s := range p {
 		if s == "" || len(s) > 255 || s == http3.NextProtoH3 {
-			return fmt.Errorf("Protocols: %q: must be the ALPN id of a version of MoQ", s)
+			return fmt.Errorf("%s: %q: must be the ALPN id of a version of MoQ", "Protocols", s)
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package clitest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,13 +14,11 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"sluice/internal/lab/control"
 )
 
 var commands = map[string]Command{
 	"await": await, "get": get, "shows": shows, "exits": exits, "term": term, "hangup": hangup, "grown": grown,
-	"says": says, "uplab": upLab, "cutclip": cutClip,
+	"says": says, "cutclip": cutClip,
 }
 
 // await [ADDRESS] waits until the relay at $ADMIN, or at ADDRESS, is ready; "! await" waits until it is not.
@@ -146,16 +143,6 @@ func says(ts *testscript.TestScript, _ bool, args []string) {
 		text, err := os.ReadFile(ts.MkAbs(args[0]))
 		ts.Check(err)
 		return pattern.Match(text), fmt.Sprintf("%s is\n%s", args[0], text)
-	})
-}
-
-// upLab is "uplab NAME ARGUMENTS...": sluice-lab lab up, for a lab that ends with the script, however that ends.
-func upLab(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Check(ts.Exec("sluice-lab", append([]string{"lab", "up", "--name"}, args...)...))
-	ts.Defer(func() {
-		if client, err := control.Dial(args[0]); err == nil {
-			_ = client.Down(context.Background())
-		}
 	})
 }
 
