@@ -3,7 +3,8 @@ package media
 import "sluice/claim"
 
 // adoption keeps what happens to the streams that the forwarder opens, until the media sender adopts them: the
-// forwarder sees a stream's first packet before user space does, and the peer may answer before that too.
+// forwarder sees a stream's first packet before user space does, and the peer may answer before that too. It is
+// guarded by the sender's lock.
 type adoption struct {
 	state     *claim.ConnState // nil: there is no forwarder
 	known     spans            // numbers of streams that the media sender or quic-go has opened, or that were adopted

@@ -6,7 +6,7 @@ import (
 )
 
 // content is the bytes of a stream: a prefix, and the log from start on. Its cursor is in the state that the
-// forwarder shares.
+// forwarder shares. It is guarded by the sender's lock.
 type content struct {
 	state      *claim.StreamState
 	prefix     []byte

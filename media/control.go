@@ -7,7 +7,7 @@ import (
 )
 
 // congestionControl asks a congestion controller. It keeps the window in the shared state, which both senders obey,
-// and paces the packets of the media sender.
+// and paces the packets of the media sender. It is guarded by the sender's lock.
 type congestionControl struct {
 	state      *claim.ConnState
 	controller congestion.Controller // nil until there is a path

@@ -18,7 +18,8 @@ const (
 )
 
 // credit is flow control (RFC 9000 §4): the streams whose new data waits for credit, and the frames that tell the
-// peer so. A stream with lost data stays scheduled: repeated bytes need no credit.
+// peer so. A stream with lost data stays scheduled: repeated bytes need no credit. All but wanted is guarded by the
+// sender's lock.
 type credit struct {
 	state    *claim.ConnState
 	counters *Counters

@@ -1,6 +1,7 @@
 package media
 
-// delivery is which bytes of a stream have arrived, and which are to be sent again. It is in stream offsets.
+// delivery is which bytes of a stream have arrived, and which are to be sent again. It is in stream offsets. It is
+// guarded by the sender's lock.
 type delivery struct {
 	acked, lost       spans // disjoint
 	finAcked, finLost bool

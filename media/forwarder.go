@@ -13,8 +13,9 @@ import (
 	"sluice/track"
 )
 
-// forwarderLink connects the sender with the forwarder, and tells it what it needs to know. openStream, giveBack and
-// abandon take the sender's lock: the forwarder calls abandon, and may be slow to open a stream.
+// forwarderLink connects the sender with the forwarder, and tells it what it needs to know. It is guarded by the
+// sender's lock. openStream, giveBack and abandon take the lock themselves, because the forwarder calls abandon, and
+// may be slow to open a stream.
 type forwarderLink struct {
 	sender    *Sender
 	conn      claim.ForwarderConn // nil: only the media sender sends

@@ -7,7 +7,7 @@ import (
 	"sluice/internal/packet"
 )
 
-// keys protects packets, and counts how many a key has protected.
+// keys protects packets, and counts how many a key has protected. All but due is guarded by the sender's lock.
 type keys struct {
 	sealer packet.Sealer
 	suite  uint16      // of TLS

@@ -7,7 +7,8 @@ import (
 	"sluice/clock"
 )
 
-// ledger takes packet numbers for the media sender, and holds the records of what both senders have sent.
+// ledger takes packet numbers for the media sender, and holds the records of what both senders have sent. It is
+// guarded by the sender's lock.
 type ledger struct {
 	state   *claim.ConnState
 	memory  claim.Memory

@@ -38,7 +38,7 @@ type Loop struct {
 	clock     clock.Clock
 	log       *slog.Logger
 	shards    []*shard
-	turn      atomic.Uint32
+	next      atomic.Uint32 // shard for a new sender
 	done      sync.WaitGroup
 	writes    udp.Counters
 
@@ -79,7 +79,7 @@ func newLoop(cfg Config, c clock.Clock) *Loop {
 
 // NewSender makes the sender of one connection: give it to quic-go as the connection's hooks.
 func (l *Loop) NewSender(cfg SenderConfig) *Sender {
-	return newSender(l, l.shards[l.turn.Add(1)%uint32(len(l.shards))], cfg)
+	return newSender(l, l.shards[l.next.Add(1)%uint32(len(l.shards))], cfg)
 }
 
 // Close ends all streams, stops sending and waits for that. Afterwards only methods that read may be used.
@@ -97,7 +97,7 @@ type LoopStats struct {
 	Messages uint64            // datagrams and GSO trains
 	Calls    uint64            // system calls
 	Errors   map[string]uint64 // messages that the system refused, by reason
-	GSO      bool              // is in use
+	GSO      bool              // trains are in use
 	Senders  int               // whose handshake is confirmed
 	Counters Counters          // of all senders, also of those that have closed
 }

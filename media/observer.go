@@ -16,7 +16,7 @@ const (
 )
 
 // observer looks at data that waits: it asks the drop policy, applies its threshold, and reports subscriptions that
-// are too far behind.
+// are too far behind. It is guarded by the sender's lock.
 type observer struct {
 	sender    *Sender
 	threshold Level

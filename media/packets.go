@@ -9,7 +9,8 @@ import (
 	"sluice/internal/udp"
 )
 
-// packets builds packets. A packet carries one frame, so that one record describes it.
+// packets builds packets. A packet carries one frame, so that one record describes it. It is guarded by the sender's
+// lock.
 type packets struct {
 	ledger   *ledger
 	keys     *keys

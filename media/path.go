@@ -9,7 +9,7 @@ const baseMTU = 1200
 // smaller one lost, before the sender concludes that the path does not carry them any more (RFC 8899 §4.3).
 const blackHole = 12
 
-// path is where packets go, and how large they may be.
+// path is where packets go, and how large they may be. It is guarded by the sender's lock.
 type path struct {
 	ledger  *ledger
 	route   *route // nil: packets may not be sent yet

@@ -21,7 +21,7 @@ const (
 
 // recovery finds out which packets were lost (RFC 9002), of both senders. It reads the ledger, and tells the streams
 // what has arrived and what has not. Packet numbers are shared with quic-go: numbers without a record are not looked
-// at.
+// at. It is guarded by the sender's lock.
 type recovery struct {
 	ledger   *ledger
 	control  *congestionControl

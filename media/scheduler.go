@@ -30,7 +30,7 @@ func (u *unit) before(v *unit) bool {
 
 // scheduler orders units as the draft says (§7.2): by Subscriber Priority and Publisher Priority (a tier), within a
 // tier in turns between subscriptions (a lane), within a lane by group in Group Order and then by Subgroup ID or
-// Object ID.
+// Object ID. It is guarded by the sender's lock.
 type scheduler struct {
 	tiers []*tier // ascending levels; none is empty
 	spare *tier

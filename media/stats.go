@@ -87,8 +87,8 @@ type Stats struct {
 	Counters
 	CipherSuite uint16 // of TLS, see [tls.CipherSuiteName]; 0 before there are keys
 	Threshold   Level  // of the drop policy
-	Open        int    // streams that are not done
-	Ledger      int    // packets that it has room for
+	Open        int    // streams that have not ended
+	Ledger      int    // records that there is room for
 }
 
 func (c *Counters) count(r Reason) { c.Reasons[r]++ }

@@ -5,7 +5,7 @@ import (
 	"sluice/clock"
 )
 
-// streamSet is the streams of a connection, by number and by what is due.
+// streamSet is the streams of a connection, by number and by what is due. It is guarded by the sender's lock.
 type streamSet struct {
 	loop     *Loop
 	link     *forwarderLink
