@@ -18,7 +18,7 @@ func TestAdoption(t *testing.T) {
 	a.state.NextUni.Store(4*5 + 3) // streams 0 to 4 are open
 	a.know(1)
 	require.Nil(t, a.find(1), "opened by the media sender or by quic-go")
-	require.Nil(t, a.find(5), "not opened by anybody")
+	require.Nil(t, a.find(5), "not opened by any sender")
 	u := a.find(3)
 	require.NotNil(t, u)
 	u.limit = 77

@@ -236,7 +236,7 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory reports what a subscriber of a 1 Mbit/s track takes in this package, with its stream open.
+// BenchmarkMemory reports the memory of a subscriber of a 1 Mbit/s track in this package, with its stream open.
 func BenchmarkMemory(b *testing.B) {
 	const n = 1000
 	var before, after runtime.MemStats

@@ -32,14 +32,14 @@ func TestRTTSamples(t *testing.T) {
 
 	log.Append(testBytes(20, 10))
 	third := w.run()[0].number
-	foreign := w.s.NextPacketNumber()
+	other := w.s.NextPacketNumber()
 	w.clock.advance(50 * time.Millisecond)
-	rtt, _ = w.ackRanges(quic.AckRange{Smallest: third, Largest: foreign})
+	rtt, _ = w.ackRanges(quic.AckRange{Smallest: third, Largest: other})
 	require.Zero(t, rtt, "the largest is quic-go's")
 	require.Equal(t, 30*time.Millisecond, w.s.Congestion().SRTT)
 }
 
-// The peer's delay is taken off, up to what it has promised.
+// The peer's delay is subtracted, up to its max_ack_delay.
 func TestAckDelay(t *testing.T) {
 	w := newWorld(t)
 	log := newTestLog(0, 10)

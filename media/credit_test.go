@@ -20,7 +20,7 @@ func TestStreamFlowControl(t *testing.T) {
 	require.Equal(t, byte(packet.FrameStreamDataBlocked), sent[1].frame)
 	require.Equal(t, []uint64{3, 100}, sent[1].fields)
 	log.Append(testBytes(200, 10))
-	require.Empty(t, w.run(), "it was said")
+	require.Empty(t, w.run(), "the peer knows")
 
 	w.s.MaxStreamData(3, 150)
 	w.s.MaxStreamData(3, 120) // limits do not fall

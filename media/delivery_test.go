@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What arrives is not sent again, in whatever order losses and acknowledgments are seen.
+// Bytes that have arrived are not sent again, in whatever order losses and acknowledgments are seen.
 func TestDelivery(t *testing.T) {
 	var d delivery
 	d.markLost(0, 100, false)

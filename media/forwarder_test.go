@@ -131,7 +131,7 @@ func TestOtherSuitesAreNotForwarded(t *testing.T) {
 	require.Nil(t, f.state)
 }
 
-// What has happened to a stream before it is adopted counts.
+// A stream that is adopted keeps what was acknowledged, lost and allowed before.
 func TestAdopt(t *testing.T) {
 	w, f := withForwarder(t)
 	st := f.open(int64(len(testPrefix)), 10)

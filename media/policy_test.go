@@ -35,7 +35,7 @@ func TestPriorityDrop(t *testing.T) {
 	}
 	require.Equal(t, LowestPriority, ask(0, all()))
 	require.Equal(t, delta, ask(10*ms, all(extra)), "the lowest goes first")
-	require.Equal(t, delta, ask(10*ms, all(delta)), "the rest gets its time")
+	require.Equal(t, delta, ask(10*ms, all(delta)), "one level each MaxDelay")
 	require.Equal(t, key, ask(400*ms, all(delta)))
 	require.Equal(t, audio, ask(401*ms, all(key)))
 	require.Equal(t, audio, ask(401*ms, all(audio)), "the highest stays")
@@ -128,7 +128,7 @@ func TestThreshold(t *testing.T) {
 	require.Len(t, p.seen, seen)
 }
 
-// The age of what waits is that of its object, but a stream that was opened late does not count from before.
+// The age of a backlog is that of its oldest object, but no more than that of the stream.
 func TestBacklogAge(t *testing.T) {
 	p := &thresholdPolicy{threshold: LowestPriority}
 	f := &fixedController{window: 2 * testMTU}

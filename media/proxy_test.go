@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proxyConfig says what a UDP proxy does to packets.
+// proxyConfig is how a proxy treats packets.
 type proxyConfig struct {
 	loss, reorder, duplicate float64
 	delay                    time.Duration // one way
 	bothWays                 bool          // also towards the server
 }
 
-// proxy carries packets between one client and a server, badly.
+// proxy carries packets between one client and a server over a bad path.
 type proxy struct {
 	cfg    proxyConfig
 	down   *net.UDPConn // towards the client

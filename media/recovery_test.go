@@ -54,7 +54,7 @@ func TestPacketThreshold(t *testing.T) {
 }
 
 // Numbers of quic-go count for the packet threshold: all share one packet number space.
-func TestPacketThresholdWithForeignPackets(t *testing.T) {
+func TestPacketThresholdWithOtherPackets(t *testing.T) {
 	w, f, n := burstOf(t, 1)
 	last := n[0]
 	for range 10 {
@@ -104,23 +104,23 @@ func TestProbeTimeout(t *testing.T) {
 	require.Zero(t, w.s.recovery.ptoCount, "an acknowledgment ends the backoff")
 }
 
-// An acknowledgment ends the backoff: what is still outstanding is probed soon, not when the long alarm goes off.
+// An acknowledgment ends the backoff: outstanding packets are probed soon, not when the long alarm expires.
 func TestProbeTimeoutAfterBackoff(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, w.subscribe().SendDatagram(Datagram{Payload: []byte("x")}))
 	pings := []int64{w.run()[0].number}
-	var foreign int64
+	var other int64
 	for len(pings) < 7 {
 		for _, p := range w.sleep(time.Hour) {
 			pings = append(pings, p.number)
 			if len(pings) == 6 {
-				foreign = w.s.NextPacketNumber()
+				other = w.s.NextPacketNumber()
 			}
 		}
 	}
 	w.clock.advance(10 * ms)
 	require.Greater(t, w.shard.alarms.next().Sub(w.clock.t), 30*time.Second)
-	w.ackNumbers(append(pings[:6], foreign)...) // quic-go's is the largest, so there is no RTT sample
+	w.ackNumbers(append(pings[:6], other)...) // quic-go's is the largest, so there is no RTT sample
 	w.run()
 	require.Less(t, w.shard.alarms.next().Sub(w.clock.t), time.Second)
 }
@@ -190,7 +190,7 @@ func TestSpuriousLoss(t *testing.T) {
 	w.ackNumbers(n[0], n[1], n[2], n[3], n[4], n[5])
 	require.Len(t, f.spurious, 3)
 	require.Equal(t, uint64(3), w.s.Stats().SpuriousPackets)
-	require.Empty(t, w.run(), "what has arrived is not sent again")
+	require.Empty(t, w.run(), "packets that have arrived are not sent again")
 	require.Equal(t, uint64(6), w.s.recovery.reordering, "more reordering is expected from here on")
 	w.ackNumbers(n[0], n[1], n[2], n[3], n[4], n[5])
 	require.Len(t, f.spurious, 3, "once each")
@@ -265,8 +265,8 @@ func TestPersistentCongestion(t *testing.T) {
 	}
 }
 
-// Foreign packets that were acknowledged interrupt persistent congestion too.
-func TestPersistentCongestionForeign(t *testing.T) {
+// Acknowledged packets of quic-go interrupt persistent congestion too.
+func TestPersistentCongestionWithOtherPackets(t *testing.T) {
 	var run lossRun
 	ranges := []quic.AckRange{{Smallest: 20, Largest: 20}, {Smallest: 12, Largest: 12}}
 	run.add(claim.Entry{Number: 10, Sent: 0}, ranges)
@@ -291,7 +291,7 @@ func TestCovered(t *testing.T) {
 	require.False(t, covered(nil, 0, 10))
 }
 
-// A peer that acknowledges what was never sent is found out (RFC 9000 §21.4).
+// A peer that acknowledges a packet that was never sent ends the connection (RFC 9000 §21.4).
 func TestOptimisticAck(t *testing.T) {
 	w := newWorld(t)
 	w.s.ledger.begin(w.clock.t) // makes the ledger
@@ -347,10 +347,10 @@ func TestPathChange(t *testing.T) {
 	w.clock.advance(50 * ms)
 	rtt, _ := w.ackRanges(quic.AckRange{Smallest: n[4], Largest: n[9]})
 	require.Zero(t, rtt)
-	require.Len(t, f.acked, before, "the old path says nothing about the new")
+	require.Len(t, f.acked, before, "packets of the old path are not reported")
 	require.Empty(t, f.lost)
 	sent := w.run()
-	require.Len(t, sent, 4, "but what was lost on it is sent again")
+	require.Len(t, sent, 4, "packets that were lost on the old path are sent again")
 	require.Equal(t, "198.51.100.7:5555", sent[0].remote.String())
 	for range 10 {
 		w.ack(50 * ms)
@@ -408,7 +408,7 @@ func TestOutageIsNoBlackHole(t *testing.T) {
 	require.Equal(t, uint32(testMTU), w.s.state.MTU.Load())
 }
 
-// What an ACK frame repeats costs nothing: only numbers from the first outstanding one on are looked at.
+// Repeated ranges of ACK frames are skipped: only numbers from the first outstanding one on are looked at.
 func TestAckCost(t *testing.T) {
 	w := newWorld(t, withController(&fixedController{window: 1 << 20}))
 	log := newTestLog(0, 10)

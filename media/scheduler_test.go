@@ -180,7 +180,7 @@ func checkFirst(t *testing.T, s *scheduler, in []*unit) {
 	require.Equal(t, len(in), n)
 }
 
-// End to end: what leaves first.
+// The order in which packets leave.
 func TestSendingOrder(t *testing.T) {
 	f := &fixedController{window: 2 * testMTU}
 	w := newWorld(t, withController(f))
@@ -238,7 +238,7 @@ func TestSendingOrder(t *testing.T) {
 	require.Len(t, w.peer.streams, 6)
 }
 
-// A new subscriber priority applies to what waits.
+// A new Subscriber Priority applies to streams and datagrams that wait.
 func TestSetPriority(t *testing.T) {
 	f := &fixedController{window: 2 * testMTU}
 	w := newWorld(t, withController(f))

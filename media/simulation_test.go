@@ -46,7 +46,7 @@ type simConfig struct {
 	connWindow   int64
 	streamWindow int64
 	streams      int64   // stream limit
-	foreign      float64 // chance that quic-go sends a packet of its own
+	others       float64 // chance that quic-go sends a packet of its own
 	keyUpdates   float64
 }
 
@@ -108,7 +108,7 @@ func (m *simulation) advance(limit time.Duration) {
 
 // transmit runs the sender and puts its packets on the path.
 func (m *simulation) transmit() {
-	if m.rng.Float64() < m.cfg.foreign {
+	if m.rng.Float64() < m.cfg.others {
 		m.s.NextPacketNumber()
 	}
 	if m.rng.Float64() < m.cfg.keyUpdates {
@@ -245,21 +245,21 @@ func TestSimulatedPaths(t *testing.T) {
 		seeds = 3
 	}
 	for name, cfg := range map[string]simConfig{
-		"clean":           {delay: 10 * time.Millisecond},
-		"loss":            {delay: 10 * time.Millisecond, loss: 0.1, ackLoss: 0.1},
-		"heavy loss":      {delay: 5 * time.Millisecond, loss: 0.4, ackLoss: 0.3},
-		"reordering":      {delay: 5 * time.Millisecond, jitter: 10 * time.Millisecond, loss: 0.02},
-		"duplication":     {delay: 5 * time.Millisecond, jitter: 5 * time.Millisecond, duplicate: 0.3, loss: 0.05},
-		"bottleneck":      {delay: 20 * time.Millisecond, rate: 500_000, queue: 20_000},
-		"conn window":     {delay: 5 * time.Millisecond, connWindow: 2000, loss: 0.05},
-		"stream window":   {delay: 5 * time.Millisecond, streamWindow: 1000, loss: 0.05},
-		"tiny windows":    {delay: 2 * time.Millisecond, streamWindow: 7, connWindow: 11, loss: 0.02},
-		"one stream":      {delay: 5 * time.Millisecond, streams: 1, loss: 0.05},
-		"foreign packets": {delay: 5 * time.Millisecond, foreign: 0.5, loss: 0.05},
-		"key updates":     {delay: 5 * time.Millisecond, keyUpdates: 0.02, loss: 0.05, jitter: 3 * time.Millisecond},
+		"clean":         {delay: 10 * time.Millisecond},
+		"loss":          {delay: 10 * time.Millisecond, loss: 0.1, ackLoss: 0.1},
+		"heavy loss":    {delay: 5 * time.Millisecond, loss: 0.4, ackLoss: 0.3},
+		"reordering":    {delay: 5 * time.Millisecond, jitter: 10 * time.Millisecond, loss: 0.02},
+		"duplication":   {delay: 5 * time.Millisecond, jitter: 5 * time.Millisecond, duplicate: 0.3, loss: 0.05},
+		"bottleneck":    {delay: 20 * time.Millisecond, rate: 500_000, queue: 20_000},
+		"conn window":   {delay: 5 * time.Millisecond, connWindow: 2000, loss: 0.05},
+		"stream window": {delay: 5 * time.Millisecond, streamWindow: 1000, loss: 0.05},
+		"tiny windows":  {delay: 2 * time.Millisecond, streamWindow: 7, connWindow: 11, loss: 0.02},
+		"one stream":    {delay: 5 * time.Millisecond, streams: 1, loss: 0.05},
+		"other packets": {delay: 5 * time.Millisecond, others: 0.5, loss: 0.05},
+		"key updates":   {delay: 5 * time.Millisecond, keyUpdates: 0.02, loss: 0.05, jitter: 3 * time.Millisecond},
 		"all": {
 			delay: 15 * time.Millisecond, jitter: 10 * time.Millisecond, loss: 0.03, ackLoss: 0.03, duplicate: 0.02,
-			rate: 2_000_000, queue: 50_000, connWindow: 60_000, streamWindow: 20_000, streams: 3, foreign: 0.2,
+			rate: 2_000_000, queue: 50_000, connWindow: 60_000, streamWindow: 20_000, streams: 3, others: 0.2,
 			keyUpdates: 0.01,
 		},
 	} {

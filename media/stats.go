@@ -62,6 +62,8 @@ type Counters struct {
 	Reasons          [numReasons]uint64  // by Reason
 }
 
+func (c *Counters) count(r Reason) { c.Reasons[r]++ }
+
 func (c *Counters) add(d *Counters) {
 	c.Packets += d.Packets
 	c.ForwarderPackets += d.ForwarderPackets
@@ -90,5 +92,3 @@ type Stats struct {
 	Open        int    // streams that have not ended
 	Ledger      int    // records that there is room for
 }
-
-func (c *Counters) count(r Reason) { c.Reasons[r]++ }

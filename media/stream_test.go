@@ -47,7 +47,7 @@ func TestStreamTiming(t *testing.T) {
 	sub := w.subscribe()
 	log := track.NewLog(10, nil)
 	w.stream(sub, log)
-	require.Empty(t, w.run(), "the prefix alone says nothing")
+	require.Empty(t, w.run(), "a prefix alone is not sent")
 	log.Append(testBytes(10, 3))
 	sent := w.run()
 	require.Len(t, sent, 1)
