@@ -24,7 +24,7 @@ func TestRTTSamples(t *testing.T) {
 	rtt, err := w.ackRanges(quic.AckRange{Smallest: first, Largest: second})
 	require.NoError(t, err)
 	require.Equal(t, 30*time.Millisecond, rtt)
-	require.Equal(t, 30*time.Millisecond, w.s.Congestion().SRTT)
+	require.Equal(t, 30*time.Millisecond, w.s.Stats().SRTT)
 
 	w.clock.advance(30 * time.Millisecond)
 	rtt, _ = w.ackRanges(quic.AckRange{Smallest: first, Largest: second})
@@ -36,7 +36,7 @@ func TestRTTSamples(t *testing.T) {
 	w.clock.advance(50 * time.Millisecond)
 	rtt, _ = w.ackRanges(quic.AckRange{Smallest: third, Largest: other})
 	require.Zero(t, rtt, "the largest is quic-go's")
-	require.Equal(t, 30*time.Millisecond, w.s.Congestion().SRTT)
+	require.Equal(t, 30*time.Millisecond, w.s.Stats().SRTT)
 }
 
 // The peer's delay is subtracted, up to its max_ack_delay.
@@ -54,7 +54,7 @@ func TestAckDelay(t *testing.T) {
 			Ranges: []quic.AckRange{{Smallest: p.number, Largest: p.number}}, Delay: delay, Received: w.clock.Wall(),
 		})
 		require.NoError(t, err)
-		require.Equal(t, 100*time.Millisecond, w.s.Congestion().SRTT)
+		require.Equal(t, 100*time.Millisecond, w.s.Stats().SRTT)
 	}
 }
 

@@ -140,13 +140,6 @@ func (s *Sender) Stats() Stats {
 	}
 }
 
-// Congestion returns what is known about the path.
-func (s *Sender) Congestion() congestion.State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.control.path()
-}
-
 // countersLocked returns the counters with those that the forwarder shares.
 func (s *Sender) countersLocked() Counters {
 	c := s.counters

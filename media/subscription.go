@@ -60,9 +60,6 @@ func newSubscription(s *Sender, cfg SubscriptionConfig) *Subscription {
 	}
 }
 
-// Sender returns the connection's sender.
-func (sub *Subscription) Sender() *Sender { return sub.sender }
-
 // Owner returns SubscriptionConfig.Owner.
 func (sub *Subscription) Owner() any { return sub.owner }
 

@@ -3,7 +3,7 @@ package udp
 // Limits of a batch.
 const (
 	MaxPacket   = 1500 // bytes of a packet
-	MaxSegments = 64   // packets of a train: UDP_MAX_SEGMENTS of the kernels before 6.9
+	maxSegments = 64   // packets of a train: UDP_MAX_SEGMENTS of the kernels before 6.9
 	maxMessages = 256
 	maxTrain    = 65000     // bytes of a train: less than the largest UDP payload
 	batchBytes  = 256 << 10 // of all packets
@@ -51,7 +51,7 @@ func (b *Batch) Add(r *Route, n int) {
 
 // takes reports whether a packet of n bytes, which lies behind the others in memory, can be part of the train.
 func (m *Message) takes(r *Route, n int) bool {
-	return m.Route == r && n <= m.Segment && len(m.Data)%m.Segment == 0 && m.Count < MaxSegments &&
+	return m.Route == r && n <= m.Segment && len(m.Data)%m.Segment == 0 && m.Count < maxSegments &&
 		len(m.Data)+n <= maxTrain
 }
 

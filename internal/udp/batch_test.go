@@ -46,11 +46,11 @@ func TestBatchTrains(t *testing.T) {
 	require.Equal(t, 10, sock.packets)
 
 	sock.trains = nil
-	for range MaxSegments + 1 {
+	for range maxSegments + 1 {
 		add(a, 100)
 	}
 	batch.Flush()
-	require.Equal(t, []int{MaxSegments, 1}, sock.trains)
+	require.Equal(t, []int{maxSegments, 1}, sock.trains)
 	sock.trains = nil
 	for range 60 {
 		add(a, 1452)
@@ -82,5 +82,5 @@ func TestFailureNames(t *testing.T) {
 		require.False(t, seen[f.String()])
 		seen[f.String()] = true
 	}
-	require.Equal(t, "unknown", Failure(99).String())
+	require.Equal(t, "unknown", failure(99).String())
 }

@@ -6,21 +6,21 @@ import (
 	"syscall"
 )
 
-// Failure is why the system did not take a message. Each has a counter.
-type Failure uint8
+// failure is why the system did not take a message. Each has a counter.
+type failure uint8
 
-// Failures.
+// Failures and their names, which are labels of a metric.
 const (
-	TooLarge Failure = iota // the packet is too large for the device (EMSGSIZE)
-	NoBuffer                // the system had no buffer (ENOBUFS)
-	NoGSO                   // it refused a train but took each of its packets: no more trains on that route
-	Other                   // any other error
+	tooLarge   failure = iota // the packet is too large for the device (EMSGSIZE)
+	noBuffer                  // the system had no buffer (ENOBUFS)
+	noGSO                     // it refused a train but took each of its packets: no more trains on that route
+	otherError                // any other error
 	numFailures
 )
 
 var failureNames = [numFailures]string{"write_too_large", "write_no_buffer", "write_no_gso", "write_error"}
 
-func (f Failure) String() string {
+func (f failure) String() string {
 	if f < numFailures {
 		return failureNames[f]
 	}
@@ -39,7 +39,7 @@ type Counts struct {
 	Packets  uint64            // that the system took
 	Messages uint64            // that it took: single packets and trains
 	Calls    uint64            // system calls
-	Failures map[string]uint64 // by the name of a Failure, without those that are zero
+	Failures map[string]uint64 // by reason, without those that are zero
 	GSO      bool              // trains are in use
 }
 
@@ -54,7 +54,7 @@ func (c *Counters) Counts() Counts {
 	}
 	for f := range c.failures {
 		if n := c.failures[f].Load(); n > 0 {
-			s.Failures[Failure(f).String()] = n
+			s.Failures[failure(f).String()] = n
 		}
 	}
 	return s
@@ -67,10 +67,10 @@ func (c *Counters) wrote(packets int, err error) {
 		c.messages.Add(1)
 		c.packets.Add(uint64(packets))
 	case errors.Is(err, syscall.EMSGSIZE):
-		c.failures[TooLarge].Add(1)
+		c.failures[tooLarge].Add(1)
 	case errors.Is(err, syscall.ENOBUFS):
-		c.failures[NoBuffer].Add(1)
+		c.failures[noBuffer].Add(1)
 	default:
-		c.failures[Other].Add(1)
+		c.failures[otherError].Add(1)
 	}
 }

@@ -190,6 +190,6 @@ func (s *linuxSocket) refused(m *Message, i int, err error) {
 	}
 	if passed {
 		m.Route.trains = false
-		s.counters.failures[NoGSO].Add(1)
+		s.counters.failures[noGSO].Add(1)
 	}
 }
