@@ -106,8 +106,9 @@ func (c *conn) OpenStream(from *claim.PublisherStream) (state *claim.StreamState
 // takeStream returns the slot of a downstream stream for the media sender, unless that has it already. found reports
 // that the kernel has opened the stream.
 //
-// A slot is freed once, because what adds a stream to the map or removes one holds mu. The exceptions do no harm: the
-// kernel only adds, and the sweep after the end of the connection removes what is left.
+// A slot is freed once, because functions that add a stream of the connection to the map, or remove one, hold mu. There
+// are two exceptions: the kernel, which only adds, and the sweep after the connection has ended, which removes the
+// rest.
 func (c *conn) takeStream(key bpf.DownstreamKey) (slot uint32, found bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +116,7 @@ func (c *conn) takeStream(key bpf.DownstreamKey) (slot uint32, found bool, err e
 		return slot, err == nil, err
 	}
 	if slot, err = c.fast.newStream(key); err == nil {
-		c.keepLocked(key, slot)
+		c.slots[key], c.keys[slot] = slot, key
 	}
 	return slot, false, err
 }
@@ -132,12 +133,10 @@ func (c *conn) takeOpenedLocked(key bpf.DownstreamKey) (slot uint32, err error) 
 		return 0, errors.New("the media sender has the stream, or the connection has ended")
 	}
 	if err = c.fast.kernel.ingress.Downstreams.Lookup(key, &slot); err == nil {
-		c.keepLocked(key, slot)
+		c.slots[key], c.keys[slot] = slot, key
 	}
 	return slot, err
 }
-
-func (c *conn) keepLocked(key bpf.DownstreamKey, slot uint32) { c.slots[key], c.keys[slot] = slot, key }
 
 // newStream takes a free slot for a stream and publishes it. The error is [ebpf.ErrKeyExist] if the kernel was faster.
 func (f *FastPath) newStream(key bpf.DownstreamKey) (slot uint32, err error) {

@@ -46,8 +46,8 @@ INLINE int aead_seal(struct scratch *c, const struct packet_keys *k, u32 connect
 		return -1;
 	if (aead_mac(c, OUT, c->aad_len, len))
 		return -1;
-	// The verifier has forgotten the bound of len, which the compiler knows still: it would drop the second comparison
-	// as redundant. barrier_var keeps it from knowing.
+	// The verifier has forgotten the bound of len by now. The compiler has not, and would drop the second comparison as
+	// redundant: barrier_var hides the bound from it.
 	barrier_var(len);
 	if (len > MAX_PAYLOAD)
 		return -1;

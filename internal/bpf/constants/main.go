@@ -1,7 +1,7 @@
 // Command constants writes the values of C enums as Go constants. It reads them from the type information (BTF) of an
 // object, for packages that must not import the code that bpf2go generates, and their comments from the headers.
 //
-//	constants -object ingress_bpfel.o -headers state.h -package claim -o ../../claim/constants.go stream_phase record_kind
+//	constants -object ingress_bpfel.o -headers state.h -package claim -o ../../claim/constants.go stream_phase
 //
 // STREAM_OPEN becomes StreamOpen.
 package main

@@ -9,16 +9,21 @@ import (
 )
 
 func TestGenerate(t *testing.T) {
-	phase := &btf.Enum{Name: "phase", Size: 4, Values: []btf.EnumValue{{Name: "PHASE_OPEN", Value: 0}, {Name: "FLAG_FIN", Value: 8}}}
+	phase := &btf.Enum{Name: "phase", Size: 4, Values: []btf.EnumValue{
+		{Name: "PHASE_OPEN", Value: 0}, {Name: "FLAG_FIN", Value: 8},
+	}}
 	mark := &btf.Enum{Name: "mark", Size: 8, Values: []btf.EnumValue{{Name: "CLOSED_BIT", Value: 1 << 63}}}
-	verdict := &btf.Enum{Name: "verdict", Size: 4, Signed: true, Values: []btf.EnumValue{{Name: "NEXT", Value: 1<<64 - 1}}}
+	verdict := &btf.Enum{Name: "verdict", Size: 4, Signed: true, Values: []btf.EnumValue{
+		{Name: "NEXT", Value: 1<<64 - 1},
+	}}
 	b, err := btf.NewBuilder([]btf.Type{phase, mark, verdict}, nil)
 	require.NoError(t, err)
 	raw, err := b.Marshal(nil, nil)
 	require.NoError(t, err)
 	spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
 	require.NoError(t, err)
-	comments := commentsIn("// Phases of\n// a stream.\nenum phase {\n\tPHASE_OPEN, // the prefix was sent\n\tFLAG_FIN = 1 << 3,\n};\n\tu32 NAME; // a field\n")
+	comments := commentsIn("// Phases of\n// a stream.\nenum phase {\n\tPHASE_OPEN, // the prefix was sent\n" +
+		"\tFLAG_FIN = 1 << 3,\n};\n\tu32 NAME; // a field\n")
 	require.Equal(t, map[string]string{
 		"phase": "// Phases of\n// a stream.\n", "PHASE_OPEN": "// the prefix was sent",
 	}, comments)
