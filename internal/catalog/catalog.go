@@ -1,13 +1,3 @@
-// Package catalog reads and writes the JSON catalogs that tell players which tracks a broadcast has.
-//
-// Players in use read two formats, from tracks with two names. A publisher writes both:
-//
-//   - the common catalog format (draft-ietf-moq-catalogformat-01), in the track ".catalog". The init segment is in a
-//     track of its own, which the catalog names.
-//   - MSF (draft-ietf-moq-msf-01) with CMAF packaging (draft-ietf-moq-cmsf), in the track "catalog". It contains the
-//     init segments.
-//
-// A [Catalog] is what both have in common. [Catalog.Common] and [Catalog.MSF] write it; [Parse] reads either format.
 package catalog
 
 import (
@@ -23,7 +13,7 @@ const (
 	MSFName    = "catalog"
 )
 
-// Limits on a catalog that is read, so that a hostile one costs little.
+// Limits on a catalog that is read, so that a hostile one takes little memory.
 const (
 	MaxSize   = 1 << 20 // bytes of JSON
 	maxTracks = 256
@@ -37,7 +27,7 @@ type Catalog struct {
 	Tracks []Track
 }
 
-// Track describes one track of a broadcast. A zero value is one that the catalog does not have.
+// Track describes one track of a broadcast. A field that the catalog does not have is zero.
 type Track struct {
 	Name      string
 	Namespace string // fields joined by "/"; empty: that of the catalog

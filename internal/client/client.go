@@ -53,7 +53,7 @@ type Endpoint interface {
 	Serve(context.Context) error
 }
 
-// ConnectError is the error of a session that could not be established, or not be established again.
+// ConnectError is the error of a session that could not be established, or re-established.
 type ConnectError struct {
 	URL string
 	Err error

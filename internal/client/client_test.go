@@ -122,7 +122,7 @@ func TestRunGivesUp(t *testing.T) {
 	}
 }
 
-// A refusal ends Run, unless it is for now only and comes from a relay that has accepted the same before.
+// A refusal ends Run, unless it is temporary and comes from a relay that has accepted the same before.
 func TestRunIsRefused(t *testing.T) {
 	final := &moqt.RequestError{Code: moqt.RequestUnauthorized}
 	later := &moqt.RequestError{Code: moqt.RequestGoingAway}
@@ -130,10 +130,10 @@ func TestRunIsRefused(t *testing.T) {
 		serve []error // of the sessions; nil: it is lost after a second
 		want  error
 	}{
-		"at first":                      {[]error{later}, later},
-		"for good":                      {[]error{nil, final}, final},
-		"for longer than it is patient": {append([]error{nil}, slices.Repeat([]error{later}, 31)...), later},
-		"and accepted the next time":    {[]error{nil, later, errServe}, errServe},
+		"at first":                    {[]error{later}, later},
+		"for good":                    {[]error{nil, final}, final},
+		"for longer than the timeout": {append([]error{nil}, slices.Repeat([]error{later}, 31)...), later},
+		"and accepted the next time":  {[]error{nil, later, errServe}, errServe},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestRunMoves(t *testing.T) {
 	})
 }
 
-// What was done to the end on the old session need not be done on the new one.
+// If Serve completes on the old session, nothing is left to do on the new one.
 func TestRunEndsWhileMoving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &clienttest.Relay{}
@@ -233,6 +233,6 @@ func TestRunIsCancelled(t *testing.T) {
 
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, client.Run(ctx, config(r), stay), context.DeadlineExceeded, "but not forever")
+		require.ErrorIs(t, client.Run(ctx, config(r), stay), context.DeadlineExceeded, "Run does not give up")
 	})
 }

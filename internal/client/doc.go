@@ -2,10 +2,10 @@
 // moves to another session when the relay sends GOAWAY.
 //
 // [Run] asks its caller for an [Endpoint] for each session, a [Link], and calls the Endpoint's Serve. Publishers and
-// players are Endpoints; what lasts longer than a session, such as the input of a publisher, is theirs to keep. Serve
-// calls [Link.Established] when the session does what it is for. When the relay sends GOAWAY, Run connects to the new
-// URI and serves the new session beside the old one, until the new one is established; then it ends the context of the
-// old Serve.
+// players are Endpoints; they keep what outlasts a session, such as the input of a publisher. Serve calls
+// [Link.Established] when the session can replace the one before it. When the relay sends GOAWAY, Run connects to the
+// new URI and serves the new session beside the old one, until the new one is established; then it ends the context of
+// the old Serve.
 //
 // Run uses one goroutine for these decisions, and needs no lock.
 package client

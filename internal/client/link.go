@@ -20,7 +20,7 @@ type Link struct {
 	ended       chan struct{}
 }
 
-// Established reports to Run that the session does what it is for. It now replaces the session before it, if any.
+// Established tells Run that the session is in use. It now replaces the session before it, if any.
 func (l *Link) Established() {
 	select {
 	case l.established <- struct{}{}:

@@ -7,7 +7,7 @@ import (
 	"iter"
 )
 
-// Limits on what a stream may make the reader hold in memory. A chunk of one second of 4K video is a few megabytes.
+// Limits on the memory that a stream can make the reader use. A chunk of one second of 4K video is a few megabytes.
 const (
 	MaxHeaderSize = 8 << 20  // of a moov or moof box
 	MaxMediaSize  = 64 << 20 // of an mdat box

@@ -64,7 +64,7 @@ type fragment struct {
 	duration   uint64
 	samples    int
 	sync       bool
-	encrypted  bool // it has sample auxiliary information, whose address is not understood here
+	encrypted  bool // it has sample auxiliary information, whose address this package does not parse
 	base       base
 	runs       []run
 }

@@ -96,7 +96,7 @@ func TestReaderSkipsOtherBoxes(t *testing.T) {
 	require.Equal(t, "6 emsg, 1 free, 6 prft, 1 sidx, 6 styp, 6 uuid", r.SkippedText())
 }
 
-// A moof box with several tracks becomes the chunks that one moof for each would have given.
+// A moof box with several tracks becomes the chunks that a moof box for each track would give.
 func TestReaderSplitsTracksOfOneMoof(t *testing.T) {
 	data := sample(t)
 	in, chunks := readAll(t, data)

@@ -17,7 +17,7 @@ var ErrNotFragmented = errors.New("not fragmented MP4; make it with\n" +
 	"or, for one frame in each object, with\n" +
 	"  ffmpeg -i INPUT -c copy -movflags +cmaf+separate_moof -frag_duration 1 -f mp4 OUTPUT")
 
-// Reader reads a file or a live stream box by box and holds no more than one chunk.
+// Reader reads a file or a live stream box by box, and holds at most the chunks of one moof box.
 type Reader struct {
 	r       *bufio.Reader
 	at      uint64 // position in the stream

@@ -26,8 +26,8 @@ func makeBox(typ string, body ...[]byte) []byte {
 	return b
 }
 
-// split returns one chunk for each fragment of a moof box, with a moof box of its own that the media's offset is
-// relative to. position is the position of the moof box in the file.
+// split returns one chunk for each fragment of a moof box. Each has a moof box of its own, to which its offsets are
+// relative. position is the position of the moof box in the file.
 func split(moof, mdat []byte, position uint64, frags []fragment) ([]Chunk, error) {
 	whole := slices.Concat(moof, mdat)
 	chunks := make([]Chunk, 0, len(frags))

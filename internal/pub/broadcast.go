@@ -82,8 +82,8 @@ func (b *broadcast) add(cfg *Config, name string, priority uint8, static bool) (
 	return t, nil
 }
 
-// trackProperties returns the properties of a track (draft §12). Media have delivery timeouts. Catalogs and the init
-// segment have new groups whenever a subscriber requests one.
+// trackProperties returns the properties of a track (draft §12). Media tracks have delivery timeouts. Catalogs and the
+// init segment start a new group whenever a subscriber requests one.
 func trackProperties(cfg *Config, priority uint8, static bool) (moqt.Properties, error) {
 	pairs := []moqt.KeyValuePair{{Type: moqt.PropertyDefaultPublisherPriority, Value: uint64(priority)}}
 	if static {

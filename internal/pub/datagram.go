@@ -6,9 +6,9 @@ import (
 	"sluice/moqt"
 )
 
-// maxDatagramPayload is how many bytes of an object fit into a datagram wherever QUIC works: packets of 1,200 bytes,
-// less 41 for the packet, 11 for the DATAGRAM frame on WebTransport and 26 for the object's header, as long as they can
-// be.
+// maxDatagramPayload is the largest payload, in bytes, that is sent in a datagram. It fits into a packet of 1,200
+// bytes, which every path carries, after at most 41 bytes of the packet, 11 of the DATAGRAM frame on WebTransport and
+// 26 of the object's header.
 const maxDatagramPayload = 1100
 
 // sendDatagram sends an object in a datagram, or drops it if that is too late (draft §8).
@@ -27,7 +27,7 @@ func (d *delivery) tooLate(o *object) bool {
 	return d.objectTimeout > 0 && age > d.objectTimeout || d.subgroupTimeout > 0 && age > d.subgroupTimeout
 }
 
-// endDatagrams marks the end of a group that is sent in datagrams: no stream ends that would mark it.
+// endDatagrams marks the end of a group that is sent in datagrams: there is no stream whose end would mark it.
 func (d *delivery) endDatagrams(end moqt.Location) {
 	if d.track.datagrams && d.wants(end) {
 		_ = d.pub.SendDatagram(moqt.ObjectDatagram{Location: end, DefaultPriority: true, Status: moqt.StatusEndOfGroup})

@@ -23,7 +23,7 @@ func (h *handler) HandleFetch(f *session.IncomingFetch) {
 		return
 	}
 	if err := sendFetch(f, objects, lost); err != nil {
-		h.log.Debug("fetch abandoned", "track", t.name, "error", err)
+		h.log.Debug("fetch cancelled", "track", t.name, "error", err)
 		f.Cancel(moqt.ResetCancelled)
 		return
 	}

@@ -217,7 +217,7 @@ func TestPublisherServesSubscriptions(t *testing.T) {
 			after: time.Second, track: catalog.CommonName, want: []moqt.Location{{}}, count: 1,
 			done: moqt.DoneTrackEnded,
 		},
-		"catalog, for those who want what comes next": {
+		"catalog, from the next object on": {
 			after: time.Second, track: catalog.MSFName,
 			parameters: filter(moqt.FilterLargestObject, moqt.Location{}, 0),
 			want:       []moqt.Location{{Group: 1}}, count: 1, done: moqt.DoneTrackEnded,
@@ -363,7 +363,7 @@ func TestPublisherServesFetches(t *testing.T) {
 		require.False(t, ok.EndOfTrack)
 		require.Contains(t, string(payloads[0][:8]), "moof")
 
-		// What the history has lost is unknown, and the end is where publishing is.
+		// Objects that the history no longer keeps are unknown. The end is the largest object.
 		objects, _, ok, err = p.fetch(standalone(moqt.Location{}, moqt.Location{Group: 9}))
 		require.NoError(t, err)
 		require.Equal(t, moqt.FetchObject{
@@ -417,7 +417,7 @@ func TestPublisherTellsTheStatus(t *testing.T) {
 	})
 }
 
-// Objects must not change, so that a publisher that starts again uses groups that the relay has not seen.
+// Objects must not change, so a publisher that starts again uses groups that the relay has not seen.
 func TestPublisherContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := (&peer{known: &moqt.Location{Group: 12, Object: 3}}).start(t, Config{})

@@ -65,8 +65,8 @@ func newTrack(name moqt.FullTrackName, priority uint8, properties moqt.Propertie
 	}
 }
 
-// update calls f with the lock held, and wakes those that wait for a change. It does nothing after the end of the
-// track.
+// update calls f with the lock held, and wakes the goroutines that wait for a change. It does nothing after the end of
+// the track.
 func (t *track) update(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,8 +165,8 @@ func (t *track) after(id uint64) (groups []*group, ended bool, changed <-chan st
 	return groups, t.ended, t.changed
 }
 
-// read returns the objects of a group from the n-th on, whether these are all that it will have, and a channel that is
-// closed at the next change.
+// read returns the objects of a group from the n-th on, whether the group is complete, and a channel that is closed at
+// the next change.
 func (t *track) read(g *group, n int) (objects []*object, complete bool, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,8 +194,8 @@ func (t *track) fetch(r moqt.Range) (objects []*object, lost *moqt.Location) {
 	return objects, lost
 }
 
-// startOf returns the range that a subscription with this filter gets. It begins at the earliest with the current
-// group, where playback can begin. FETCH returns older groups.
+// startOf returns the range that a subscription with this filter gets. It begins with the current group, where playback
+// can start, or later. FETCH returns older groups.
 func (t *track) startOf(filter *moqt.Filter, largest *moqt.Location) moqt.Range {
 	r := filter.Range(largest)
 	if largest != nil {
@@ -215,8 +215,8 @@ func (t *track) newGroup(request *uint64) {
 	}
 }
 
-// answer returns the objects of a range, and the FETCH_OK for them. It is nil if no object of the range was published
-// yet.
+// answer returns the objects of a range, and the FETCH_OK for them, which is nil if no object of the range has been
+// published yet. lost is as for fetch.
 func (t *track) answer(r moqt.Range) (objects []*object, lost *moqt.Location, ok *moqt.FetchOK) {
 	largest := t.largest()
 	if largest == nil || largest.Less(r.Start) {

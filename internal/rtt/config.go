@@ -71,7 +71,7 @@ type Config struct {
 	// Aggregate is how often histograms of network prefixes are reported, instead of RTTs and flows. 0: not at all.
 	Aggregate        time.Duration
 	AggregateReverse bool          // by the destination of replies instead of their source
-	AggregateTimeout time.Duration // without traffic of a forgotten prefix; 0: DefaultAggregateTimeout, negative: none
+	AggregateTimeout time.Duration // drops prefixes without traffic; 0: DefaultAggregateTimeout, negative: never
 	IPv4Prefix       int           // 1 to 32 bits, or WholeFamily; 0: DefaultIPv4Prefix
 	IPv6Prefix       int           // 1 to 64 bits, or WholeFamily; 0: DefaultIPv6Prefix
 	BinWidth         time.Duration // of the histograms; 0: DefaultBinWidth
@@ -121,7 +121,7 @@ func def[T comparable](v *T, value T) {
 // validate checks a Config that has its defaults. Errors name the flags of sluice rtt.
 func (c *Config) validate() error {
 	if c.Sink == nil {
-		return errors.New("no sink takes what is measured")
+		return errors.New("Sink: must not be nil")
 	}
 	for _, err := range []error{
 		bounds.OneOf("--ingress-hook", string(c.Hook), "tc", "tcx", "clsact", "xdp"),

@@ -25,7 +25,7 @@ func TestConfigDefaults(t *testing.T) {
 
 func TestConfigValidate(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"no sink takes what is measured":                             func(c *Config) { c.Sink = nil },
+		"Sink: must not be nil":                                      func(c *Config) { c.Sink = nil },
 		`--ingress-hook: "tcp": must be tc, tcx, clsact or xdp`:      func(c *Config) { c.Hook = "tcp" },
 		`--xdp-mode: "fast": must be unspecified, native or generic`: func(c *Config) { c.XDPMode = "fast" },
 		`--rtt-type: "max": must be min or smoothed`:                 func(c *Config) { c.RTTType = "max" },

@@ -26,7 +26,7 @@ import (
 	"sluice/internal/rtt/report/reporttest"
 )
 
-var update = flag.Bool("update", false, "write the captures in testdata, and what is measured in them, anew")
+var update = flag.Bool("update", false, "rewrite the captures in testdata and the expected results")
 
 // Ends of the flows in the captures.
 var (
@@ -38,10 +38,10 @@ var (
 	resolver4, resolver6 = netip.MustParseAddrPort("198.51.100.53:53"), netip.MustParseAddrPort("[2001:db8:2::53]:53")
 )
 
-// A script writes a capture: each call is a packet, so many milliseconds after the capture's begin.
+// A script writes a capture: each call adds a packet, at a number of milliseconds after the start of the capture.
 type script struct{ packets []pcap.Packet }
 
-// captureBegin is when the captures were taken.
+// captureBegin is when the captures start.
 var captureBegin = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func (s *script) frame(ms float64, frame []byte) {
@@ -279,8 +279,7 @@ var corpus = map[string]struct {
 	},
 }
 
-// spin writes a connection of one second with 60 ms from end to end and back, whose packets pass 10 and 50 ms from the
-// ends.
+// spin writes a connection of one second with RTTs of 10 ms and 50 ms between the observer and the ends.
 func (s *script) spin(path wire.SpinPath) {
 	path.ToClient, path.ToServer = 5*time.Millisecond, 25*time.Millisecond
 	path.EveryClient, path.EveryServer, path.Duration = 7*time.Millisecond, 3*time.Millisecond, 2*time.Second

@@ -107,7 +107,7 @@ func TestDNSAgainstResolver(t *testing.T) {
 	for i, s := range got.Samples {
 		require.Equal(t, report.MethodQuery, s.Method)
 		require.Equal(t, server, s.Source)
-		require.Greater(t, s.RTT, inner.Samples[i].RTT, "it has in it what the resolver's own host measures")
+		require.Greater(t, s.RTT, inner.Samples[i].RTT, "the RTT includes that of the resolver's own host")
 		answers = append(answers, *s.DNS)
 	}
 	require.Equal(t, want, answers)

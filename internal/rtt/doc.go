@@ -12,12 +12,12 @@
 //	output, metrics, top   write them to files, expose them to Prometheus, lay them out as a table
 //	pcap     reads captures
 //
-// One packet's way: a program at a hook parses it, and stores the time if a reply is expected ("stamps" it). When the
-// reply passes, a program takes the difference, and puts an event into its CPU's batch (or into the histogram of a
-// prefix). The batch goes through a ring buffer to Monitor.Run, where a kernel.Decoder turns each event into a
+// A packet takes this path: a program at a hook parses it, and stores the time if a reply is expected ("stamps" it).
+// When the reply passes, a program takes the difference, and puts an event into its CPU's batch (or into the histogram
+// of a prefix). The batch goes through a ring buffer to Monitor.Run, where a kernel.Decoder turns each event into a
 // report.Sample for the Sink.
 //
-// Run has four goroutines: one reads events, one flushes batches and cleans tables up, one ends intervals of
+// Run has four goroutines: one reads events, one flushes batches and cleans up tables, one ends intervals of
 // aggregation, one watches for interfaces that disappear. A mutex lets one at a time call the Sink; it is the only
 // lock, and no other is taken under it except the Sink's own.
 package rtt

@@ -31,7 +31,7 @@ type watcher struct {
 	start func(b *testing.B) (stop func())
 }
 
-// watchers are nothing, Sluice, and with SLUICE_EPPING, the path of its program, ePPing with the same options.
+// watchers returns no monitor, Sluice, and, if SLUICE_EPPING has the path of its program, ePPing with the same options.
 func watchers() []watcher {
 	list := []watcher{
 		{"off", func(*testing.B) func() { return func() {} }},
@@ -65,7 +65,7 @@ func sluiceWatcher(cfg Config) func(*testing.B) func() {
 			require.NoError(b, err)
 			counted, err := m.kernel.Counters()
 			require.NoError(b, err)
-			require.NotZero(b, counted.Tally[bpf.MonitorTallyTALLY_RTTS], "it did watch")
+			require.NotZero(b, counted.Tally[bpf.MonitorTallyTALLY_RTTS], "nothing was measured")
 			require.NoError(b, m.Close())
 		}
 	}
@@ -102,11 +102,11 @@ func awaitPrograms(b *testing.B) {
 	b.Fatal("nothing is attached")
 }
 
-// segments are forwarded, and then their ACKs, in each step of BenchmarkForwarding.
+// segments is the number of segments that each step of BenchmarkForwarding forwards, and the number of ACKs.
 const segments = 8192
 
 // BenchmarkForwarding forwards TCP through a router on one CPU, data one way and ACKs back, with and without a watcher
-// on the device that data comes in by. ns/packet has all that the kernel does for a packet.
+// on the device where data arrives. ns/packet includes all of the kernel's work for a packet.
 func BenchmarkForwarding(b *testing.B) {
 	requireKernel(b)
 	for _, flows := range []int{1, 10, 100, 1000} {

@@ -129,7 +129,7 @@ func measuring(t testing.TB, h *lab.Host, cfg Config) (end func() *reporttest.Si
 	}
 }
 
-// exchange has the client send requests and the server answer them, both of sizes from one byte to many segments.
+// exchange makes the client send requests and the server answer them, both of sizes from one byte to many segments.
 func exchange(t testing.TB, client, server *lab.Host, rounds int) {
 	at := netip.AddrPortFrom(server.Facing(client).IPv4.Addr(), 5000)
 	var l net.Listener
@@ -241,7 +241,7 @@ func TestAgainstReference(t *testing.T) {
 	}
 }
 
-// Without timestamps sequence numbers serve, with Karn's rule.
+// Without timestamps, RTTs come from sequence numbers, with Karn's rule.
 func TestAgainstReferenceWithoutTimestamps(t *testing.T) {
 	for _, name := range []string{"10 ms each way", "loss and reordering"} {
 		t.Run(name, func(t *testing.T) {
@@ -293,8 +293,8 @@ func median(list []time.Duration) time.Duration {
 //
 //   - The kernel programs measure the capture once more, with the times in it. Each RTT equals the reference's.
 //   - A live sample exists for each RTT of the reference. The capture times an arriving packet before the program sees
-//     it, and a leaving one after. A reply of the remote host therefore takes no less than in the reference, and a
-//     reply of this host no more.
+//     it, and a leaving one after. The live RTT of the remote host is therefore at least that of the reference, and
+//     the live RTT of this host at most.
 func requireReference(
 	t *testing.T, protocol string, remote netip.Addr, cfg Config,
 	live []report.Sample, packets []pcap.Packet, want []refSample,

@@ -18,7 +18,7 @@ import (
 	"sluice/internal/rtt/report"
 )
 
-// flushInterval is how long an event waits at most in a CPU's batch, and then in the Sink.
+// flushInterval is the longest time that an event waits in a CPU's batch, and then again in the Sink.
 const flushInterval = 100 * time.Millisecond
 
 // A Monitor measures the traffic of some interfaces.
@@ -54,7 +54,7 @@ func New(cfg Config) (*Monitor, error) {
 	return m, nil
 }
 
-// interfaceNames returns the names of interfaces that flows name: none if there is one observer only.
+// interfaceNames returns the interface names that reports contain: none if there is only one observer.
 func interfaceNames(cfg Config, devices []attach.Device) map[uint32]string {
 	if len(devices) < 2 || cfg.MergeInterfaces {
 		return nil
@@ -205,7 +205,7 @@ func (m *Monitor) readSome() error {
 	}
 }
 
-// take calls the Sink.
+// take calls put, which passes a value to the Sink, and then flushes the Sink if flush is set.
 func (m *Monitor) take(put func() error, flush bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,7 +219,7 @@ func (m *Monitor) take(put func() error, flush bool) error {
 	return nil
 }
 
-// maintain does what is due at intervals: flush batches, clean tables up, follow the wall clock, report losses.
+// maintain does what is due at intervals: flush batches, clean up tables, follow the wall clock, report losses.
 func (m *Monitor) maintain(ctx context.Context) error {
 	flush, second := time.NewTicker(flushInterval), time.NewTicker(time.Second)
 	defer flush.Stop()

@@ -19,8 +19,8 @@ import (
 	"sluice/internal/rtt/report/reporttest"
 )
 
-// quinnConnections are so many that none of them spins in one of 100 000 runs only: each end of quinn leaves the bit
-// random on one of eight.
+// quinnConnections is so large that one spins in all but one of 100,000 runs: each end of quinn sets the bit at random
+// on one connection of eight.
 const quinnConnections = 8
 
 // quinn returns the program e2e/interop/quinn-spin, which e2e/interop/run builds.
@@ -32,7 +32,7 @@ func quinn(t *testing.T) string {
 	return filepath.Join(dir, "quinn-spin")
 }
 
-// quinnConnection lets a client talk to a server for a while. It returns what is measured at the client, and a capture
+// quinnConnection makes a client talk to a server for a while. It returns what is measured at the client, and a capture
 // of the same packets.
 func quinnConnection(
 	t *testing.T, l *lab.Lab, program string, server netip.AddrPort, client string,

@@ -124,7 +124,7 @@ func (e *refEnd) send(at time.Time, tcp *layers.TCP, tsval, length uint32) {
 	e.newest = tsval
 }
 
-// answered returns the RTT that an ACK completes: since the latest of what it proves to have arrived.
+// answered returns the RTT that an ACK completes, from the latest packet that it proves to have arrived.
 func (e *refEnd) answered(at time.Time, tcp *layers.TCP, tsecr uint32) (time.Duration, bool) {
 	since, ok := e.timed[tsecr]
 	if !ok || !tcp.ACK {

@@ -23,7 +23,7 @@ type Replayed struct {
 	Skipped uint64 // with an unknown link type, or an IP header that was not captured
 }
 
-// replay is a capture on its way through the kernel programs.
+// replay runs a capture through the kernel programs.
 type replay struct {
 	Replayed
 	cfg     Config
@@ -40,7 +40,7 @@ type replay struct {
 // captured. It does not use the Config's interfaces and hooks.
 func Replay(ctx context.Context, cfg Config, file io.Reader) (Replayed, error) {
 	cfg.setDefaults()
-	cfg.IncludeLocal = true // where the capture was taken is not known
+	cfg.IncludeLocal = true // the addresses of the host that captured are not known
 	if err := cfg.validate(); err != nil {
 		return Replayed{}, err
 	}
@@ -81,7 +81,8 @@ func (r *replay) close() {
 	}
 }
 
-// drainEvery is after how many packets events are read. A packet makes at most four, and the smallest ring holds 31.
+// drainEvery is the number of packets after which events are read. A packet causes at most four events, and the
+// smallest ring holds 31.
 const drainEvery = 7
 
 func (r *replay) run(ctx context.Context, c *pcap.Reader) error {
@@ -128,7 +129,7 @@ func (r *replay) packet(p pcap.Packet) error {
 	return nil
 }
 
-// due ends intervals and cleans tables up, if it is time.
+// due ends intervals and cleans up tables, if it is time.
 func (r *replay) due(now time.Time) error {
 	if r.cleanup.IsZero() {
 		r.begin(now)

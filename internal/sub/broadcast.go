@@ -88,7 +88,8 @@ func (l *loader) catalog(ctx context.Context) (catalog.Catalog, error) {
 	return catalog.Catalog{}, fmt.Errorf("no catalog: %w", err)
 }
 
-// selectTracks returns the CMAF tracks with a wanted name or role, or by default all, but one of each alternate group.
+// selectTracks returns the CMAF tracks with a wanted name or role, or by default all, but only one of each alternate
+// group.
 func selectTracks(c catalog.Catalog, wanted []string) ([]catalog.Track, error) {
 	var chosen []catalog.Track
 	alternates := map[int]bool{}

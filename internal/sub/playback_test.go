@@ -244,7 +244,7 @@ func TestPlayLosesWhatIsReset(t *testing.T) {
 		require.Equal(t, uint64(1), v.Gaps)
 		require.Greater(t, v.Objects, uint64(200))
 		require.Less(t, v.Objects, uint64(250))
-		require.Equal(t, uint64(470), result.Tracks[1].Objects, "the other track does not notice")
+		require.Equal(t, uint64(470), result.Tracks[1].Objects, "the other track is complete")
 	})
 }
 

@@ -146,7 +146,7 @@ func (w *timedWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// What is missing is waited for, and then given up; a track that stalls does not stop the others.
+// The player waits for a missing object, and then skips it; a track that stalls does not stop the others.
 func TestPlayerGivesUp(t *testing.T) {
 	_, in, chunks := clip(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestPlayerGivesUp(t *testing.T) {
 	})
 }
 
-// Groups overtake each other: the first one to arrive need not be the first one.
+// Groups overtake each other: the first one to arrive need not have the smallest id.
 func TestPlayerFindsTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &bytes.Buffer{}
@@ -248,7 +248,7 @@ func TestPlayerSlowsDownItsSources(t *testing.T) {
 	})
 }
 
-// Those who wait for room are not forgotten when others find that there is some.
+// Callers that wait for room wait until collect has emptied half of the buffer.
 func TestPlayerStaysFullUntilThereIsRoom(t *testing.T) {
 	p := newPlayer(io.Discard, &cmaf.Init{}, hold, limits{})
 	l := p.addLane("", nil, nil)

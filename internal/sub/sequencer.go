@@ -31,7 +31,7 @@ type sequencer struct {
 	lastFetched *moqt.Location
 }
 
-// maxGroups is the largest number of groups of a track at a time. Media need far fewer.
+// maxGroups is the largest number of groups of a track at a time. Media needs far fewer.
 const maxGroups = 1024
 
 // Counters count the objects of a track.
@@ -148,7 +148,8 @@ func (s *sequencer) closeStream(group uint64, fin bool) {
 
 func (s *sequencer) passed(group uint64) bool { return s.begun && group < s.next.Group }
 
-// endGroup sets that a group has no object ids of n and more. marked is set if the publisher has marked the end.
+// endGroup records that a group has no object with an id of n or more. marked is set if the publisher has marked the
+// end.
 func (s *sequencer) endGroup(group, n uint64, marked bool) {
 	s.marks = s.marks || marked
 	if !s.passed(group) {
@@ -156,10 +157,10 @@ func (s *sequencer) endGroup(group, n uint64, marked bool) {
 	}
 }
 
-// fetch sets whether a joining fetch is under way. Its objects are waited for.
+// fetch sets whether a joining fetch is under way. head then waits for its objects.
 func (s *sequencer) fetch(pending bool) { s.fetching, s.lastFetched = pending, nil }
 
-// end sets that nothing more will arrive.
+// end records that nothing more will arrive.
 func (s *sequencer) end() { s.ended = true }
 
 // state is the state of the next object.

@@ -19,8 +19,8 @@ type Config struct {
 	// Out gets the media, fragmented MP4, or with Raw a line of text for each object.
 	Out io.Writer
 
-	// Tracks are the names or roles ("video", "audio") of the tracks to play. Default: all, but one of each alternate
-	// group.
+	// Tracks are the names or roles ("video", "audio") of the tracks to play. Default: all, but only one of each
+	// alternate group.
 	Tracks []string
 	// Catalogs are the names of tracks that may have the catalog, in the order in which they are tried.
 	Catalogs []string
@@ -82,7 +82,7 @@ type TrackResult struct {
 	Counters
 	SHA256 string // of all payloads, one after the other
 	Resets uint64 // streams that were reset
-	Err    error  // that ended the track; nil: the publisher ended it
+	Err    error  // why the track ended; nil: the publisher ended it
 
 	// Verified, Different and Missing count chunks, if there was something to verify.
 	Verified, Different, Missing int

@@ -15,7 +15,7 @@ import (
 	"sluice/transport/transporttest"
 )
 
-// Relay passes requests and data on between a publisher and players. It has no cache, and each track has one subscriber
+// Relay passes on requests and data between a publisher and players. It has no cache, and each track has one subscriber
 // at a time.
 type Relay struct {
 	// Tamper may replace the subgroup stream of a publisher before it is passed on. nil: no stream is replaced.
@@ -153,7 +153,7 @@ func (h *handler) HandleSubscribe(p *session.Publication) {
 	if parameters.RendezvousTimeout != nil {
 		wait = moqt.Milliseconds(*parameters.RendezvousTimeout)
 	}
-	f := &forwarder{relay: h.relay, to: p, accepted: make(chan struct{})}
+	f := &copier{relay: h.relay, to: p, accepted: make(chan struct{})}
 	s, ok, err := h.subscribe(p, f, time.Now().Add(wait))
 	if err != nil {
 		reject(p.Request, err)
@@ -178,7 +178,7 @@ func (h *handler) HandleSubscribe(p *session.Publication) {
 
 // subscribe subscribes to a track when there is a publisher and no other subscriber of the track.
 func (h *handler) subscribe(
-	p *session.Publication, f *forwarder, until time.Time,
+	p *session.Publication, f *copier, until time.Time,
 ) (*session.Subscription, *moqt.SubscribeOK, error) {
 	m := moqt.Subscribe{Track: p.Track(), Parameters: moqt.Parameters{Filter: p.Parameters().Filter}}
 	for {
@@ -198,7 +198,7 @@ func (h *handler) subscribe(
 	}
 }
 
-// reject passes a refusal on.
+// reject passes on a refusal.
 func reject(r *session.Request, err error) {
 	e, ok := errors.AsType[*moqt.RequestError](err)
 	if !ok {
@@ -257,15 +257,15 @@ func (h *handler) HandleFetch(f *session.IncomingFetch) {
 	}
 }
 
-// forwarder passes the data of a subscription on.
-type forwarder struct {
+// copier passes on the data of a subscription.
+type copier struct {
 	relay    *Relay
 	to       *session.Publication
 	accepted chan struct{}
 }
 
 // HandleSubgroup implements [session.Receiver].
-func (f *forwarder) HandleSubgroup(g *session.Subgroup) {
+func (f *copier) HandleSubgroup(g *session.Subgroup) {
 	select {
 	case <-f.accepted:
 	case <-f.to.Context().Done():
@@ -283,12 +283,12 @@ func (f *forwarder) HandleSubgroup(g *session.Subgroup) {
 }
 
 // HandleDatagram implements [session.Receiver].
-func (f *forwarder) HandleDatagram(o *moqt.ObjectDatagram) {
+func (f *copier) HandleDatagram(o *moqt.ObjectDatagram) {
 	<-f.accepted
 	_ = f.to.SendDatagram(*o)
 }
 
-// copyStream copies a stream with the way it ends.
+// copyStream copies a stream, and ends the copy as the stream ends.
 func copyStream(to transport.SendStream, from io.Reader, stream transport.ReceiveStream) {
 	if _, err := io.Copy(to, from); err != nil {
 		to.CancelWrite(uint64(moqt.ResetCancelled))

@@ -15,7 +15,7 @@ import (
 	"sluice/internal/rtt/bpf"
 )
 
-// Links are programs on the hooks of some devices.
+// Links are programs that are attached to the hooks of some devices.
 type Links struct {
 	closers []io.Closer
 	devices []Device
@@ -53,7 +53,7 @@ func (d Device) programs(hook Hook) []string {
 	return []string{ingress, egress}
 }
 
-// New puts the programs on their hooks: all of them, or after an error none.
+// New attaches the programs to their hooks. After an error none is attached.
 func New(programs map[string]*ebpf.Program, hook Hook, mode XDPMode, devices []Device) (*Links, error) {
 	a := &Links{devices: devices, done: make(chan struct{}), updates: make(chan netlink.LinkUpdate)}
 	// Subscribed before programs are attached: no interface disappears unnoticed.
@@ -104,7 +104,7 @@ func attachXDP(mode XDPMode, p *ebpf.Program, d Device) (io.Closer, error) {
 	case errors.Is(err, unix.EBUSY):
 		return nil, fmt.Errorf("another XDP program is there; use the tc hook: %w", err)
 	case errors.Is(err, unix.EOPNOTSUPP) && mode == XDPNative:
-		return nil, fmt.Errorf("its driver has no XDP; use XDP mode generic or the tc hook: %w", err)
+		return nil, fmt.Errorf("its driver does not support XDP; use XDP mode generic or the tc hook: %w", err)
 	}
 	return l, err
 }

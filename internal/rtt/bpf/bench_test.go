@@ -59,7 +59,7 @@ var (
 	pure = wire.TCP{Seq: 1, Ack: 2400, Flags: wire.ACK, Timestamps: true, Val: 8, Ecr: 99}
 )
 
-// BenchmarkPacket is the time of one packet in the program, by what it is, with everything switched on.
+// BenchmarkPacket measures the time of one packet in the program, by kind of packet, with everything switched on.
 func BenchmarkPacket(b *testing.B) {
 	plainData, plainAck := busy, pure
 	plainData.Timestamps, plainAck.Timestamps = false, false
@@ -99,7 +99,7 @@ func BenchmarkPacket(b *testing.B) {
 	}
 }
 
-// BenchmarkOptions is the time of a segment with data by what is switched on.
+// BenchmarkOptions measures the time of a segment with data, by what is switched on.
 func BenchmarkOptions(b *testing.B) {
 	flow := wire.Frame(busy.Between(client, server))
 	for _, c := range []struct {
@@ -115,8 +115,8 @@ func BenchmarkOptions(b *testing.B) {
 	}
 }
 
-// BenchmarkRoundTrip is the mean time of a packet of the pairs that make one RTT each, data and ACK in turn, over many
-// flows, with all RTTs and with the default rate limit.
+// BenchmarkRoundTrip measures the mean time of a packet when each pair of data and ACK makes one RTT, over many flows,
+// with all RTTs and with the default rate limit.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, flows := range []int{1, 10, 100, 1000} {
 		for name, s := range map[string]MonitorSettings{
@@ -142,7 +142,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// roundTrips are segments and the ACKs that answer them, of each flow in turn, with ever newer timestamps.
+// roundTrips returns segments and the ACKs that answer them, of each flow in turn, with increasing timestamps.
 func roundTrips(flows, packets int) (frames [][]byte) {
 	for i := 0; len(frames) < packets; i++ {
 		val := uint32(1 + i/flows)
@@ -161,7 +161,7 @@ func runTime(b *testing.B, p *ebpf.Program) time.Duration {
 	return s.Runtime
 }
 
-// BenchmarkCleanUp is the time to search a table of flows, by flow.
+// BenchmarkCleanUp measures the time to search a table of flows, divided by their number.
 func BenchmarkCleanUp(b *testing.B) {
 	const flows = 100_000
 	requireKernel(b)

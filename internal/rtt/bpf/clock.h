@@ -1,12 +1,12 @@
-// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Time is the kernel's monotonic clock, or that of the packet when a capture is replayed or a test sets it.
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) Time is the kernel's monotonic clock, or the time of the
+// packet when a capture is replayed or a test sets it.
 #pragma once
 
 #include "settings.h"
 
 struct replayed {
 	u64 now; // ns
-	u32 length; // of the packet on the wire, with its link header; a capture may have a part of it
+	u32 length; // of the packet on the wire, with its link header; a capture may hold only a part
 	u32 pad;
 };
 
@@ -17,8 +17,7 @@ INLINE u64 clock_now(void)
 	return config.replay ? replay.now : bpf_ktime_get_ns();
 }
 
-// clock_coarse is the same clock as of the last timer tick: a few milliseconds late at most, and for a tenth of the
-// price.
+// clock_coarse is the same clock at the last timer tick: at most a few milliseconds late, at a tenth of the cost.
 INLINE u64 clock_coarse(void)
 {
 	return config.replay ? replay.now : bpf_ktime_get_coarse_ns();

@@ -14,7 +14,7 @@ struct query_key {
 	struct flow_key flow;
 	u64 question;
 	u16 id;
-	u8 side; // that sent the query
+	u8 side; // the side that sent the query
 	u8 pad[5];
 };
 _Static_assert(sizeof(struct query_key) == 64, "query_key has no hidden padding");

@@ -49,7 +49,7 @@ struct tcp_side {
 	u32 acknowledged; // by the other side; changed by its packets
 	u32 retransmissions;
 	bool sequenced; // sequence_end is valid
-	bool greeted; // its SYN was seen: it sent nothing before
+	bool syn_seen; // it sent nothing before that SYN
 	u8 kind; // of its last stamp: enum stamp_kind
 	u8 pad[1];
 };
@@ -170,7 +170,7 @@ INLINE struct flow *flow_create(const struct packet *p)
 	new->id = (__sync_fetch_and_add(&last_flow_id, 1) & 0x3fffffff) + 1;
 	new->side[0].to_local = is_local(&p->key.address[1]);
 	new->side[1].to_local = is_local(&p->key.address[0]);
-	// BPF_NOEXIST: of two packets on two CPUs one adds the entry, and both then find it.
+	// BPF_NOEXIST: if two CPUs add the entry at once, one succeeds, and both find that entry.
 	if (bpf_map_update_elem(&flows, &p->key, new, BPF_NOEXIST) == 0)
 		tally(TALLY_FLOWS_CREATED);
 	new = flow_find(p);

@@ -52,8 +52,8 @@ type watch struct {
 	now    time.Duration
 }
 
-// watching loads programs, by default that for packets that leave, with the settings; events are on and the clock is
-// the test's.
+// watching loads programs with the settings, by default the program for leaving packets. Events are on, and the test
+// sets the clock.
 func watching(t testing.TB, s MonitorSettings, programs ...string) *watch {
 	t.Helper()
 	requireKernel(t)
@@ -75,7 +75,7 @@ func watching(t testing.TB, s MonitorSettings, programs ...string) *watch {
 	return &watch{t: t, m: m, events: events}
 }
 
-// show runs a program over a frame. Whatever it holds, it must pass.
+// show runs a program over a frame. The frame must pass, whatever it holds.
 func (w *watch) show(program string, at time.Duration, frame []byte) {
 	w.t.Helper()
 	w.now = at
@@ -88,7 +88,7 @@ func (w *watch) show(program string, at time.Duration, frame []byte) {
 // verdicts are TCX_NEXT and XDP_PASS.
 var verdicts = map[ebpf.ProgramType]int32{ebpf.SchedCLS: -1, ebpf.XDP: 2}
 
-// minFrame is the least that Program.Run takes: an Ethernet header with something behind it.
+// minFrame is the length of the shortest frame that Program.Run takes: an Ethernet header and one byte.
 const minFrame = 15
 
 func padded(frame []byte) []byte {
@@ -111,7 +111,7 @@ func (w *watch) raw() (events []MonitorEvent) {
 	}
 }
 
-// got is raw, one line an event.
+// got returns the events of raw as text, one line for each.
 func (w *watch) got() (lines []string) {
 	w.t.Helper()
 	for _, e := range w.raw() {
@@ -120,7 +120,7 @@ func (w *watch) got() (lines []string) {
 	return lines
 }
 
-// rtts is got without the flow events.
+// rtts returns got without the flow events.
 func (w *watch) rtts() (lines []string) {
 	w.t.Helper()
 	for _, line := range w.got() {
@@ -211,7 +211,7 @@ func withPort(a netip.AddrPort, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr(), port)
 }
 
-// onOneCPU keeps the test on one CPU, for what is kept on each.
+// onOneCPU keeps the test on one CPU, because each CPU has its own batch.
 func onOneCPU(t testing.TB) {
 	runtime.LockOSThread()
 	var before, one unix.CPUSet

@@ -5,7 +5,7 @@
 
 #include "packet.h"
 
-// More than hosts send: RFC 8200 §4.1 recommends at most seven headers, of which one is ESP.
+// More than hosts send: RFC 8200 §4.1 recommends at most seven headers, including ESP.
 #define IPV6_EXTENSIONS_MAX 6
 
 #define IPV4_MORE_FRAGMENTS 0x2000

@@ -145,7 +145,7 @@ func TestStampsGiveWay(t *testing.T) {
 	require.EqualValues(t, uint64(n)-w.tally(MonitorTallyTALLY_STAMPS_EVICTED), w.tally(MonitorTallyTALLY_RTTS))
 }
 
-// What arrives for this host is its own delay, and measured only on request.
+// A packet that arrives for this host measures the host's own delay, and only on request.
 func TestPacketsForThisHost(t *testing.T) {
 	const far = "timestamp 10.0.0.2:80>10.0.0.1:1000"
 	const own = "timestamp 10.0.0.1:1000>10.0.0.2:80"

@@ -67,7 +67,7 @@ INLINE enum outcome link_pppoe(struct cursor *c, u16 *type)
 	return OUTCOME_CONTINUE;
 }
 
-// link_parse moves the cursor to the IP header and returns whether it is IPv6.
+// link_parse moves the cursor to the IP header and sets p->ipv6.
 INLINE enum outcome link_parse(struct cursor *c, struct packet *p)
 {
 	enum outcome outcome;

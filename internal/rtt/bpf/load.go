@@ -21,7 +21,7 @@ type Limits struct {
 // stampWays is the number of stamps in an element of the stamps map.
 const stampWays = len(MonitorStampSet{}.Tag)
 
-// Monitor is the loaded kernel side.
+// Monitor is the loaded programs and their maps.
 type Monitor struct {
 	*ebpf.Collection
 }
@@ -83,7 +83,7 @@ func size(spec *ebpf.CollectionSpec, s MonitorSettings, l Limits) {
 	set(MonitorMapEvents, s.Events != 0, l.RingBytes)
 }
 
-// explain adds what a user can do about an error of loading.
+// explain adds what the user can do about an error in loading.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The verifier sees other code for each set of protocols, hook and purpose.
+// The verifier sees different code for each set of protocols, hook and purpose.
 func TestLoadEverySetting(t *testing.T) {
 	requireKernel(t)
 	all := MonitorSettings{Tcp: 1, Icmp: 1, Dns: 1, Quic: 1}

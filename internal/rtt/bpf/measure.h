@@ -90,7 +90,7 @@ INLINE void measure_traffic(struct counter_set *n, const struct packet *p, bool 
 		prefix_count(p);
 }
 
-// measure returns nothing: whatever a packet holds, it passes.
+// measure returns nothing, because every packet passes.
 INLINE void measure(struct cursor *c, struct packet *p, bool has_link)
 {
 	struct counter_set *n = counters_get();

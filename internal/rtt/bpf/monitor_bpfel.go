@@ -380,7 +380,7 @@ type MonitorTcpSide struct {
 	Acknowledged    uint32
 	Retransmissions uint32
 	Sequenced       bool
-	Greeted         bool
+	SynSeen         bool
 	Kind            uint8
 	Pad             [1]uint8
 }

@@ -23,7 +23,7 @@ struct flow_key {
 };
 _Static_assert(sizeof(struct flow_key) == 48, "flow_key has no hidden padding");
 
-// other is the other side of a flow. The mask tells the verifier what it can be.
+// other returns the other side of a flow. The mask tells the verifier its range.
 INLINE u8 other(u8 side)
 {
 	return ~side & 1;
@@ -39,7 +39,7 @@ enum traffic_class {
 struct packet {
 	struct flow_key key;
 	u32 interface;
-	u32 segments; // that a segmentation offload made one packet of
+	u32 segments; // number of segments that segmentation offload joined
 	u32 segment_size; // payload of each, 0 if not offloaded
 	u64 time; // ns, once packet_time was called
 	u32 at; // of the transport header
@@ -49,14 +49,14 @@ struct packet {
 	u32 frame; // bytes from the link header on
 	u16 vlan; // outermost, 0 if none
 	u8 ecn;
-	u8 side; // index in key of the sender
+	u8 side; // index of the sender in key
 	u8 class; // enum traffic_class
 	bool ipv6;
 	bool egress;
 };
 
-// The packet that is being measured. On the stack it would leave too little to those that are called. Packets on one
-// CPU come one after the other, so that one place is enough.
+// The packet that is being measured. On the stack it would leave too little room for called functions. Packets on one
+// CPU come one after the other, so one place is enough.
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -74,7 +74,7 @@ INLINE struct packet *packet_new(void)
 	return p;
 }
 
-// packet_time is when the packet was seen. The clock is read for those packets only for which that matters.
+// packet_time returns when the packet was seen. The clock is read only for packets that need it.
 INLINE u64 packet_time(struct packet *p)
 {
 	if (!p->time)

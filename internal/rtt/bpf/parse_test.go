@@ -230,7 +230,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// Whatever is cut off, every packet passes and has one outcome.
+// Every packet passes and has one outcome, wherever it is cut.
 func TestTruncationAtEveryByte(t *testing.T) {
 	w := watching(t, everything, linkPrograms...)
 	var shown uint64
@@ -269,7 +269,7 @@ func (w *watch) exits() (n uint64) {
 	return n
 }
 
-// Random changes to sound packets: everything passes, unchanged, with one outcome.
+// Random changes to well-formed packets: every packet passes, unchanged, with one outcome.
 func TestMutatedPackets(t *testing.T) {
 	programs := slices.Concat(linkPrograms, ipPrograms)
 	w := watching(t, everything, programs...)

@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Aggregation: traffic and RTTs of each network prefix, for one period after the other.
-//
-// Each entry has two periods' values. User space starts a period by incrementing period, and then reads the values of
-// the one before, which are written no more; a program that finds values of an older period clears them first.
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) Aggregation: traffic and RTTs of each network prefix, for one
+// period after the other. Each entry has the values of two periods. User space starts a period by incrementing period,
+// and then reads the values of the period before, which no longer change. A program that finds values of an older
+// period clears them first.
 #pragma once
 
 #include "flow.h"
@@ -102,8 +101,8 @@ INLINE struct traffic_entry *prefix_find_traffic(const union address *a)
 	return bpf_map_lookup_elem(&prefix_traffic, &key);
 }
 
-// prefix_find_rtts adds only prefixes whose traffic has an entry: traffic and RTTs of a prefix are then of the same
-// packets. Traffic is counted before RTTs: a reply answers a packet to its sender.
+// prefix_find_rtts adds only prefixes whose traffic has an entry, so that traffic and RTTs of a prefix come from the
+// same packets. Traffic is counted before RTTs: a reply answers a packet that was sent to its prefix.
 INLINE struct rtt_entry *prefix_find_rtts(const union address *a)
 {
 	union address key = prefix_key(a);
@@ -183,7 +182,8 @@ INLINE void prefix_rtt_put(struct rtt_period *v, u32 now, u64 rtt, u32 bin)
 	v->bins[bin]++;
 }
 
-// prefix_rtt adds an RTT of packets of one side to the prefix of the host that replied, or of the one it replied to.
+// prefix_rtt adds an RTT of one side's packets to the prefix of the host that replied, or of the host that it replied
+// to.
 GLOBAL int prefix_rtt(const struct flow_key *key, u8 side, u64 rtt)
 {
 	struct rtt_entry *r;

@@ -1,12 +1,12 @@
-// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// RTTs of QUIC from its handshake: a side's first long header is answered by one whose destination connection ID is the
-// source connection ID of the former. The opener's reply to the answerer is recognised in the same way.
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) RTTs of QUIC from its handshake: a reply to a side's first
+// long header has the source connection ID of that header as its destination connection ID. The opener's reply to the
+// answerer is recognised in the same way.
 #pragma once
 
 #include "quic.h"
 #include "spin.h"
 
-// A side that sends long headers again after so long without a reply may be repeating itself: less than any initial
+// A side that sends long headers again after this time without a reply may be repeating itself: less than any initial
 // PTO (RFC 9002 §6.2.2 recommends 999 ms), more than one flight takes.
 #define QUIC_FLIGHT (100 * MILLISECOND)
 
@@ -69,7 +69,8 @@ INLINE void quic_handshake(struct packet *p, struct flow *f, const struct quic_l
 	quic_heard(q, p, p->side);
 }
 
-// quic_may_create returns why a long header may not create a flow, or else why that can still fail.
+// quic_may_create returns why a long header may not create a flow. If it may, that is OUTCOME_FLOWS_FULL, the only
+// reason left.
 INLINE enum outcome quic_may_create(struct packet *p, const struct quic_long *l)
 {
 	if (!l->initial || p->payload < QUIC_INITIAL_MIN)

@@ -2,5 +2,5 @@ package bpf
 
 import "unsafe"
 
-// Quic returns what a flow of QUIC has in the place of the state of TCP.
+// Quic returns the state of a QUIC flow, which shares its memory with the state of a TCP flow.
 func (f *MonitorFlow) Quic() *MonitorQuic { return (*MonitorQuic)(unsafe.Pointer(&f.Tcp)) }

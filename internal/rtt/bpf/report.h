@@ -71,7 +71,7 @@ INLINE struct event *flow_event(bool iterator, const struct flow_key *key, u8 si
 	return e;
 }
 
-// flow_answered opens the packet's receiver's side of the flow, if this is the first reply to it.
+// flow_answered opens the side that the packet was sent to, if this is the first reply to it.
 INLINE void flow_answered(struct packet *p, struct flow *f)
 {
 	u8 side = other(p->side);

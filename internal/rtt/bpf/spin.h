@@ -24,14 +24,14 @@
 #define SPIN_BELOW_MAX 16 // after so many rejected samples in a row the base is halved
 
 // spin_by_chance reports whether a side's bit looks random in each packet. Runs of equal values are then two packets
-// long in the mean, and successive runs differ by two thirds of that. Longer runs, or runs that differ less, come from
+// long on average, and successive runs differ by two thirds of that. Longer runs, or runs that differ less, come from
 // round trips.
 INLINE bool spin_by_chance(const struct spin *s)
 {
 	return s->packets < s->changes * SPIN_LONG_RUN && s->wander * 3 > s->packets;
 }
 
-// spin_classify classifies the bit by the latest packets. It does so again and again: the path can change.
+// spin_classify classifies the bit by the latest packets. Each edge does so again, because the path can change.
 INLINE void spin_classify(struct quic *q)
 {
 	const struct spin *a = &q->spin[0], *b = &q->spin[1];
@@ -66,7 +66,7 @@ INLINE void spin_change(struct spin *s)
 	s->previous_run = s->run;
 }
 
-// spin_quiet looks for a bit that no longer changes, although packets pass.
+// spin_quiet classifies the bit as constant if it no longer changes although packets pass.
 INLINE void spin_quiet(struct quic *q, u64 now)
 {
 	u64 quiet = q->base * SPIN_QUIET_BASES;
@@ -80,8 +80,8 @@ INLINE void spin_quiet(struct quic *q, u64 now)
 	q->edges = q->strays = 0;
 }
 
-// spin_believable compares a sample with the base: reordering that leaves edges in turn makes samples far too small.
-INLINE bool spin_believable(struct quic *q, u64 rtt)
+// spin_plausible compares a sample with the base: reordering that leaves edges in turn makes samples far too small.
+INLINE bool spin_plausible(struct quic *q, u64 rtt)
 {
 	if (rtt * SPIN_BASE_PART >= q->base) {
 		q->below = 0;
@@ -128,7 +128,7 @@ INLINE void spin_sample(struct packet *p, struct flow *f)
 		tally(TALLY_SPIN_DISTURBED);
 		return;
 	}
-	if (spin_believable(q, last - previous))
+	if (spin_plausible(q, last - previous))
 		spin_report(p, f, other(p->side), last - middle, middle - previous);
 }
 

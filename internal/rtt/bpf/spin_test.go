@@ -54,7 +54,7 @@ func TestSpinBit(t *testing.T) {
 	w := spinning(t, MonitorSettings{}, steady)
 	require.Equal(t, MonitorSpinClassSPIN_SPINNING, w.class())
 	samples := w.spins()
-	// Of 2 s at 50 ms an RTT, less the 16 edges until it is classified, in both directions.
+	// 2 s at an RTT of 50 ms, in both directions, less the 16 edges until the bit is classified.
 	require.InDelta(t, 2*(2000/50)-16, len(samples), 4)
 	for _, s := range samples {
 		// A packet is sent up to one interval after the edge arrives, at each end.
@@ -92,7 +92,7 @@ func TestSpinBitThatDoesNotSpin(t *testing.T) {
 	slow := with(wire.SpinRandom, wire.SpinOn)
 	slow.EveryClient, slow.EveryServer = 50*time.Millisecond, 50*time.Millisecond // one packet an RTT
 	slow.Duration = 60 * time.Second
-	// The client follows the server's coin at once, so that the edges are in turn.
+	// The client answers the server's random bit at once, so that the edges are in turn.
 	near := with(wire.SpinOn, wire.SpinRandom)
 	near.ToClient = 100 * time.Microsecond
 	for name, test := range map[string]struct {

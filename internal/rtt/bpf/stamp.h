@@ -7,7 +7,7 @@
 #include "flow.h"
 
 #define STAMP_WAYS 4
-// An older stamp is not matched. RFC 6298's RTO starts at 1 s; a reply that takes ten is not to this packet.
+// An older stamp is not matched. RFC 6298's RTO starts at 1 s; a reply after ten seconds answers another packet.
 #define STAMP_LIFETIME (10 * SECOND)
 
 struct stamp_set {
@@ -18,7 +18,8 @@ struct stamp_set {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
-	// The map is not mapped. The flag makes the kernel align the values to pages, and the sets to cache lines.
+	// User space does not mmap the map. The flag makes the kernel align the values to pages, and the sets to cache
+	// lines.
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, u32);
 	__type(value, struct stamp_set);

@@ -55,7 +55,7 @@ INLINE bool after(u32 a, u32 b)
 // Options on their way through tcp_walk_options. The walk's position is kept here, in volatile memory, where the
 // verifier does not track values: it then verifies one loop body, not one for each position.
 struct tcp_options {
-	u8 bytes[64]; // up to TCP_OPTIONS_MAX are used; the rest lets an option be read before its length is checked
+	u8 bytes[64]; // up to TCP_OPTIONS_MAX are used; the rest allows reading an option before its length is checked
 	volatile u32 at;
 	u32 length;
 };

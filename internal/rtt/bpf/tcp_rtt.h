@@ -13,7 +13,8 @@
 #define TCP_WINDOW_MAX (1 << 30) // RFC 7323 §2.3: the most that can be in flight
 #define TCP_SEGMENTS_MAX 64 // of one packet that are stamped: 64 KiB have 45 of 1448 bytes
 
-// tcp_may_create returns why a segment may not create a flow, or else why that can still fail.
+// tcp_may_create returns why a segment may not create a flow. If it may, that is OUTCOME_FLOWS_FULL, the only reason
+// left.
 INLINE enum outcome tcp_may_create(struct packet *p, const struct segment *t)
 {
 	if (t->flags & TCP_SYN && !config.syn)
@@ -32,7 +33,7 @@ INLINE bool tcp_reopened(struct packet *p, struct flow *f, const struct segment 
 		return false;
 	if (!config.syn)
 		return true; // flows begin with data
-	return flow_side(f, p->side)->packets && !(s->greeted && s->sequence_end == t->end);
+	return flow_side(f, p->side)->packets && !(s->syn_seen && s->sequence_end == t->end);
 }
 
 // tcp_flow finds or creates the flow of a segment.
@@ -96,13 +97,13 @@ INLINE void tcp_advance(struct packet *p, struct flow *f, const struct segment *
 		return;
 	s->sequence_end = t->end;
 	s->newest_at = tcp_time(p, f);
-	// Without retransmissions karn_end stays where it is, and must not come to lie ahead.
+	// Without retransmissions karn_end stays where it is, and would compare as ahead after 2^31 bytes.
 	if (s->sequence_end - s->karn_end > TCP_WINDOW_MAX)
 		s->karn_end = s->sequence_end - TCP_WINDOW_MAX;
 }
 
-// tcp_keeps_alive recognises a keep-alive: a probe that repeats at most one byte, which has been acknowledged
-// (RFC 9293 §3.8.4).
+// tcp_keeps_alive reports whether the segment is a keep-alive: a probe that repeats at most one acknowledged byte (RFC
+// 9293 §3.8.4).
 INLINE bool tcp_keeps_alive(struct packet *p, const struct segment *t, s32 ahead)
 {
 	return ahead == -1 && p->payload <= 1 && !(t->flags & TCP_SYN);
@@ -130,7 +131,7 @@ INLINE bool tcp_tick(struct packet *p, struct flow *f, const struct segment *t, 
 {
 	struct side *s = flow_side(f, p->side);
 	struct tcp_side *tcp = &f->tcp[p->side & 1];
-	bool known = s->identified || tcp->greeted;
+	bool known = s->identified || tcp->syn_seen;
 
 	if (s->identified && !after(t->tsval, s->id))
 		return false;
@@ -177,8 +178,8 @@ GLOBAL int tcp_stamp(struct packet *p, struct flow *f, const struct segment *t)
 	if ((syn && !config.syn) || t->flags & TCP_RST || t->start == t->end || s->state == SIDE_CLOSED)
 		return 0;
 	fresh = tcp_sequence(p, f, t);
-	if (syn && !tcp->greeted)
-		fresh = tcp->greeted = true;
+	if (syn && !tcp->syn_seen)
+		fresh = tcp->syn_seen = true;
 	if ((!p->payload && !syn) || !stampable(p, s))
 		return 0;
 	flow_await(p, s, !syn ? OPEN_FIRST_PACKET : t->flags & TCP_ACK ? OPEN_SYN_ACK : OPEN_SYN);

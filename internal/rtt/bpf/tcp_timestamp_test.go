@@ -156,11 +156,11 @@ func TestTCPTimestamps(t *testing.T) {
 	}
 }
 
-// What an echoed timestamp alone gets wrong.
+// Cases in which an echoed timestamp alone gives a wrong RTT.
 func TestTCPTimestampsBeyondTheEcho(t *testing.T) {
 	const pair = "timestamp 10.0.0.2:80>10.0.0.1:1000"
 	for name, test := range map[string]tcpTest{
-		"sent again within one timestamp tick: nobody knows which of the two is echoed": {
+		"sent again within one timestamp tick: the echo may be of either": {
 			packets: []moment{data(0, 0, 100), data(10, 100, 101), data(60, 100, 101), ack(80, 200, 101)},
 			want:    nil,
 			tallies: map[MonitorTally]uint64{
@@ -222,7 +222,7 @@ func TestTCPTimestampsBeyondTheEcho(t *testing.T) {
 			want:    []string{"20ms +10ms " + pair},
 			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_RETRANSMISSIONS: 0},
 		},
-		"a sequence number from another world starts anew": {
+		"a sequence number far from all others starts anew": {
 			packets: []moment{
 				data(0, 0, 100), data(10, 0x70000000, 101), ack(20, 0x70000064, 101), data(30, 0x70000064, 102),
 				ack(35, 0x700000c8, 102),

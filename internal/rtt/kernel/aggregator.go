@@ -16,7 +16,7 @@ import (
 // An Aggregator reads what the programs aggregated, period by period.
 type Aggregator struct {
 	kernel   *bpf.Monitor
-	how      report.Aggregation
+	config   report.Aggregation
 	period   uint32
 	start    time.Time
 	counters bpf.MonitorCounterSet
@@ -24,9 +24,9 @@ type Aggregator struct {
 }
 
 // NewAggregator starts the first period. It adds the prefixes of all IPv4 and of all IPv6 addresses, where the programs
-// count what has no room elsewhere.
-func NewAggregator(kernel *bpf.Monitor, how report.Aggregation) (*Aggregator, error) {
-	a := &Aggregator{kernel: kernel, how: how, active: make(map[bpf.MonitorAddress]time.Time)}
+// count prefixes for which there is no room.
+func NewAggregator(kernel *bpf.Monitor, config report.Aggregation) (*Aggregator, error) {
+	a := &Aggregator{kernel: kernel, config: config, active: make(map[bpf.MonitorAddress]time.Time)}
 	for _, family := range wholeFamilies {
 		if err := a.add(family); err != nil {
 			return nil, err
@@ -35,7 +35,7 @@ func NewAggregator(kernel *bpf.Monitor, how report.Aggregation) (*Aggregator, er
 	return a, a.nextPeriod()
 }
 
-// wholeFamilies are the keys of these two prefixes.
+// wholeFamilies are the keys of the prefixes of all IPv4 and of all IPv6 addresses.
 var wholeFamilies = []bpf.MonitorAddress{
 	{Bytes: netip.IPv4Unspecified().As16()},
 	{Bytes: netip.IPv6Unspecified().As16()},
@@ -67,7 +67,7 @@ func (a *Aggregator) Turn(now time.Time, settle func()) (*report.Interval, error
 		return nil, fmt.Errorf("start a period: %w", err)
 	}
 	settle()
-	i := &report.Interval{Aggregation: &a.how, Start: a.start, End: now}
+	i := &report.Interval{Aggregation: &a.config, Start: a.start, End: now}
 	a.start = now
 	counters, err := a.kernel.Counters()
 	if err != nil {
@@ -91,7 +91,7 @@ func (a *Aggregator) read(period uint32) (map[bpf.MonitorAddress]*report.Prefix,
 	prefixes := make(map[bpf.MonitorAddress]*report.Prefix)
 	at := func(key bpf.MonitorAddress) *report.Prefix {
 		if prefixes[key] == nil {
-			prefixes[key] = &report.Prefix{Prefix: a.prefix(key), RTT: report.Histogram{Width: a.how.BinWidth}}
+			prefixes[key] = &report.Prefix{Prefix: a.prefix(key), RTT: report.Histogram{Width: a.config.BinWidth}}
 		}
 		return prefixes[key]
 	}
@@ -109,7 +109,7 @@ func (a *Aggregator) read(period uint32) (map[bpf.MonitorAddress]*report.Prefix,
 	histograms := a.kernel.Maps[bpf.MonitorMapPrefixRtts].Iterate()
 	for histograms.Next(&key, &rtts) {
 		if p := &rtts.Periods[period&1]; p.Period == period {
-			at(key).RTT = newHistogram(p, a.how.BinWidth)
+			at(key).RTT = newHistogram(p, a.config.BinWidth)
 		}
 	}
 	return prefixes, errors.Join(entries.Err(), histograms.Err())
@@ -138,9 +138,9 @@ func plus(t report.PrefixTraffic, classes *trafficClasses) report.PrefixTraffic 
 // prefix returns the prefix of a key.
 func (a *Aggregator) prefix(key bpf.MonitorAddress) netip.Prefix {
 	addr := netip.AddrFrom16(key.Bytes).Unmap()
-	bits := a.how.IPv6Prefix
+	bits := a.config.IPv6Prefix
 	if addr.Is4() {
-		bits = a.how.IPv4Prefix
+		bits = a.config.IPv4Prefix
 	}
 	if addr.IsUnspecified() {
 		bits = 0
@@ -153,11 +153,11 @@ func (a *Aggregator) forget(active map[bpf.MonitorAddress]*report.Prefix, now ti
 	for key := range active {
 		a.active[key] = now
 	}
-	if a.how.Timeout == 0 {
+	if a.config.Timeout == 0 {
 		return nil
 	}
 	for key, last := range a.active {
-		if now.Sub(last) < a.how.Timeout || slices.Contains(wholeFamilies, key) {
+		if now.Sub(last) < a.config.Timeout || slices.Contains(wholeFamilies, key) {
 			continue
 		}
 		delete(a.active, key)

@@ -12,7 +12,7 @@ import (
 	"sluice/internal/rtt/report"
 )
 
-// A Collector is a Sink, and exposes what it has taken and a monitor's counters.
+// A Collector is a Sink that exposes what it has taken, and the counters of a monitor.
 type Collector struct {
 	counters func() (report.Counters, error)
 
@@ -74,7 +74,7 @@ func New() *Collector {
 	}
 }
 
-// Follow adds the counters that the function reads. It is called before anything collects.
+// Follow adds the counters that the function reads. Call it before the first Collect.
 func (m *Collector) Follow(counters func() (report.Counters, error)) { m.counters = counters }
 
 // Sample takes an RTT. An ambiguous RTT is not counted in the histograms.
@@ -191,8 +191,8 @@ func (m *Collector) collectPrefixes(ch chan<- prometheus.Metric) {
 	}
 }
 
-// buckets counts the RTTs up to the upper bound of each bucket, in seconds. Buckets double in width, to be few. The
-// last bin has no bound, and is in no bucket.
+// buckets counts the RTTs up to the upper bound of each bucket, in seconds. Buckets double in width, so that there are
+// few. The last bin has no bound, and is in no bucket.
 func buckets(h *report.Histogram) map[float64]uint64 {
 	counts := make(map[float64]uint64)
 	var below uint64

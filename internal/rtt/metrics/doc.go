@@ -1,6 +1,6 @@
 // Package metrics exposes what the monitor measures to Prometheus.
 //
-// A [Collector] is a [report.Sink] that adds samples, flow events and intervals up, and a prometheus.Collector that
+// A [Collector] is a [report.Sink] that adds up samples, flow events and intervals, and a prometheus.Collector that
 // also reads the counters of the kernel programs whenever Prometheus asks. Its mutex guards the prefixes; the other
 // metrics lock themselves.
 package metrics

@@ -29,7 +29,8 @@ const (
 	etherIPv6 = 0x86dd
 )
 
-// ethernet replaces the link header by one of Ethernet. removed is by how many bytes that shortens the packet.
+// ethernet replaces the link header with an Ethernet header. removed is the number of bytes by which that shortens the
+// packet.
 func (l linkType) ethernet(data []byte) (frame []byte, removed int, ok bool) {
 	header, etherType := 0, uint16(0)
 	switch l {

@@ -24,7 +24,7 @@ const (
 	ReasonTimeout     Reason = "flow timeout"
 )
 
-// Trigger is who opened or closed a flow.
+// Trigger is what opened or closed a flow.
 type Trigger string
 
 // Triggers.

@@ -53,7 +53,7 @@ type NamedCount struct {
 // Counters are the counts of the kernel programs since they were loaded.
 type Counters struct {
 	Outcomes   []NamedCount // of packets: each has exactly one
-	Events     []NamedCount // that happened to packets, flows and RTTs
+	Events     []NamedCount // what happened to packets, flows and RTTs
 	Flows      uint64       // in the flow table now
 	Transports []NamedTraffic
 	ECN        []NamedTraffic

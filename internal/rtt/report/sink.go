@@ -11,7 +11,7 @@ type Sink interface {
 	Flush() error
 }
 
-// Tee is a Sink that passes everything to several others, also when one of them fails.
+// Tee is a Sink that passes everything to several others, even if one of them fails.
 type Tee []Sink
 
 // Sample implements Sink.

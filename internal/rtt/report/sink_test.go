@@ -10,7 +10,7 @@ import (
 	"sluice/internal/rtt/report/reporttest"
 )
 
-// Every sink takes everything, also when another one fails.
+// Every sink takes everything, even if another one fails.
 func TestTee(t *testing.T) {
 	var a, b reporttest.Sink
 	tee := report.Tee{&a, failing{}, &b}

@@ -39,7 +39,7 @@ type topRow struct {
 	rate                          float64 // bytes/s
 }
 
-// UpdateFlows replaces the rows by flows.
+// UpdateFlows replaces the rows with flows.
 func (t *Table) UpdateFlows(now time.Time, flows []report.FlowState) {
 	elapsed := now.Sub(t.at).Seconds()
 	before := t.last
@@ -64,7 +64,7 @@ func (t *Table) UpdateFlows(now time.Time, flows []report.FlowState) {
 	t.sort()
 }
 
-// UpdatePrefixes replaces the rows by prefixes.
+// UpdatePrefixes replaces the rows with prefixes.
 func (t *Table) UpdatePrefixes(i *report.Interval) {
 	t.rows = nil
 	for n := range i.Prefixes {
@@ -159,7 +159,7 @@ func (t *Table) header(name, width int) string {
 	return cut(text, width)
 }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (t *Table) Len() int { return len(t.rows) }
 
 func (t *Table) sortKey() SortKey { return cmp.Or(t.Sort, SortRTT) }

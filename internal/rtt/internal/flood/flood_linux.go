@@ -33,12 +33,12 @@ var (
 )
 
 // A Router forwards in the network namespace of the thread that made it: data of flows from inside to outside, and one
-// ACK for each segment back. What it forwards is thrown away by the devices.
+// ACK for each segment back. The devices drop the packets that they send.
 type Router struct {
 	objects     bpf.FloodObjects
 	taps        []*os.File
 	forth, back direction
-	forwarded   uint64 // as of the last look
+	forwarded   uint64 // at the last check
 }
 
 // direction injects a frame into a device, again and again, by a program that varies it.
@@ -77,7 +77,7 @@ func (r *Router) start(flows int) error {
 	return r.load(flows)
 }
 
-// queue is how many packets a device keeps, in case that somebody reads from it, and as many its qdisc.
+// queue is the number of packets that a device keeps for a reader, and the number that its qdisc keeps.
 const queue = 64
 
 // device adds a TAP device that leads to a host. No process reads from it: packets that it sends are dropped at little
@@ -144,7 +144,7 @@ func (r *Router) Close() error {
 	return errors.Join(append(errs, r.objects.Close())...)
 }
 
-// Forward has a number of segments forwarded, then their ACKs, and returns the CPU time that this took.
+// Forward makes the kernel forward a number of segments, then their ACKs, and returns the CPU time that this took.
 func (r *Router) Forward(segments int) (time.Duration, error) {
 	before, err := cpuTime()
 	if err != nil {
@@ -157,7 +157,7 @@ func (r *Router) Forward(segments int) (time.Duration, error) {
 	return after - before, errors.Join(err, r.check(uint64(2*segments)))
 }
 
-// check fails unless so many packets more reached the device that they leave by.
+// check returns an error if fewer than the given number of packets have reached a device since the last check.
 func (r *Router) check(more uint64) error {
 	var sent uint64
 	for _, d := range []direction{r.forth, r.back} {
@@ -176,7 +176,7 @@ func (r *Router) check(more uint64) error {
 	return nil
 }
 
-// cpuTime is that of the thread, as far as it got. Injected packets are handled by the thread that injects them.
+// cpuTime returns the CPU time that this thread has used. The thread that injects packets also forwards them.
 func cpuTime() (time.Duration, error) {
 	var t unix.Timespec
 	err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)

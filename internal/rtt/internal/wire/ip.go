@@ -19,7 +19,7 @@ type IP struct {
 	Protocol uint8
 	ECN      uint8  // codepoint, 0-3
 	Fragment uint16 // IPv4: flags and offset as in the header
-	Options  []byte // IPv4: a multiple of 4 bytes. IPv6: extension headers, of which each names the next
+	Options  []byte // IPv4: a multiple of 4 bytes. IPv6: extension headers, each naming the next
 	Next     uint8  // IPv6: type of the first extension header
 }
 
@@ -79,7 +79,7 @@ func (h IP) checked(payload []byte) []byte {
 	return payload
 }
 
-// sum is the ones' complement sum of RFC 1071.
+// sum returns the ones' complement sum of RFC 1071.
 func sum(start uint16, b []byte) uint16 {
 	s := uint32(start)
 	for len(b) >= 2 {

@@ -19,7 +19,7 @@ const (
 	Retry
 )
 
-// Long is a datagram with a QUIC long header. What is encrypted is zeros.
+// Long is a datagram with a QUIC long header. Encrypted parts are zeros.
 type Long struct {
 	Version             uint32 // 0: QUICv1
 	Type                LongType

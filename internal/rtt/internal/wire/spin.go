@@ -38,7 +38,7 @@ type SpinPacket struct {
 	Value      bool
 }
 
-// spinState is an endpoint's: the value of the highest packet number received, and that number.
+// spinState is the state of an endpoint: the highest packet number that it has received, and that packet's bit.
 type spinState struct {
 	highest int
 	value   bool
@@ -85,7 +85,7 @@ func (s SpinPath) Packets() []SpinPacket {
 	return seen
 }
 
-// sends are the packets that both ends send, in order.
+// sends returns the packets that both ends send, in order.
 func (s SpinPath) sends() (queue []spinEvent) {
 	for i := 1; time.Duration(i)*s.EveryClient < s.Duration; i++ {
 		queue = append(queue, spinEvent{at: time.Duration(i) * s.EveryClient, fromClient: true, number: i})
@@ -107,7 +107,7 @@ func (s *SpinPath) receive(e spinEvent) {
 	}
 }
 
-// value is what an endpoint sends: the server reflects the bit, the client inverts it.
+// value returns the bit that an endpoint sends: the server reflects it, the client inverts it.
 func (s *SpinPath) value(fromClient bool, rng *rand.Rand) bool {
 	policy, value := s.Server, s.serverState.value
 	if fromClient {

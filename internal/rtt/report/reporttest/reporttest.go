@@ -39,7 +39,7 @@ func ends(protocol string) report.Ends {
 	}
 }
 
-// TCP is the sample that ePPing's documentation shows: 5.4 ms.
+// TCP returns the sample that ePPing's documentation shows: 5.4 ms.
 func TCP() *report.Sample {
 	return &report.Sample{
 		Ends: ends("TCP"), Time: Time, Method: report.MethodTimestamp, RTT: 5425439, MinRTT: 46452,
@@ -47,7 +47,7 @@ func TCP() *report.Sample {
 	}
 }
 
-// DNS is a sample with all that DNS can have.
+// DNS returns a sample with all fields of DNS.
 func DNS() *report.Sample {
 	return &report.Sample{
 		Ends: report.Ends{
@@ -61,7 +61,7 @@ func DNS() *report.Sample {
 	}
 }
 
-// QUIC is a sample of 30 ms, in two parts.
+// QUIC returns a sample of 30 ms, in two parts.
 func QUIC() *report.Sample {
 	return &report.Sample{
 		Ends: ends("QUIC"), Time: Time, Method: report.MethodSpin, RTT: 30 * time.Millisecond,
@@ -70,7 +70,7 @@ func QUIC() *report.Sample {
 	}
 }
 
-// Opening is a flow that opens.
+// Opening returns the opening of a flow.
 func Opening() *report.FlowEvent {
 	return &report.FlowEvent{
 		Ends: ends("TCP"), Time: Time, Opening: true,
@@ -78,14 +78,14 @@ func Opening() *report.FlowEvent {
 	}
 }
 
-// Closing is a flow that closes.
+// Closing returns the closing of a flow.
 func Closing() *report.FlowEvent {
 	return &report.FlowEvent{
 		Ends: ends("TCP"), Time: Time, Reason: report.ReasonTimeout, Trigger: report.TriggerCleanup,
 	}
 }
 
-// Interval has a prefix with RTTs of 2, 5, 6 and 13 ms, and all IPv6 addresses with traffic only.
+// Interval returns an interval with RTTs of 2, 5, 6 and 13 ms for one prefix, and only traffic for all IPv6 addresses.
 func Interval() *report.Interval {
 	traffic := func(packets, bytes uint64) report.Traffic { return report.Traffic{Packets: packets, Bytes: bytes} }
 	return &report.Interval{

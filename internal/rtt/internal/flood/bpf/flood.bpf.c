@@ -1,12 +1,12 @@
-// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// A generator of forwarded TCP traffic: the kernel's test run of XDP programs hands this program a frame, over and
-// over, and what the program makes of it goes on through the network stack as if a device had received it.
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) A generator of forwarded TCP traffic: the kernel's test run
+// of XDP programs hands this program a frame, over and over, and the frame that the program makes of it passes through
+// the network stack as if a device had received it.
 //go:build ignore
 
 #include <sluice/types.h>
 
 #define FIRST_PORT 10000
-// Packets of one timestamp, of all flows: a millisecond of a million packets a second.
+// Number of packets with one timestamp, over all flows: a millisecond at a million packets per second.
 #define TICK 1024
 
 // Headers of an Ethernet frame with IPv4 and TCP, whose options are two NOPs and the timestamps.
@@ -27,8 +27,8 @@ volatile const u32 payload; // of a segment with data
 
 u32 packets[2]; // of each direction so far
 
-// fill makes the frame the next one of its direction, flow after flow: each ACK is that of the data of the same number.
-// The template is copied each time, because frames are used again after they were forwarded, which changes them.
+// fill turns the frame into the next one of its direction, one flow after another: ACK number n acknowledges segment
+// number n. It copies the template each time, because forwarding changes frames, and they are used again.
 INLINE int fill(struct xdp_md *ctx, int back)
 {
 	struct headers *h = (void *)(long)ctx->data;
