@@ -1,7 +1,6 @@
-// Package moqt encodes and decodes the wire format of Media over QUIC Transport (draft-ietf-moq-transport).
-//
-// It works on bytes and on io.Readers, and knows no connections: package session opens the streams and keeps the state
-// of a session. Section numbers in comments ("draft §10.2") are those of draft-18.
+// Package moqt encodes and decodes the wire format of Media over QUIC Transport (draft-ietf-moq-transport). It works on
+// bytes and on io.Readers, and has no connections: package session opens the streams and keeps the state of a session.
+// Section numbers in comments ("draft §10.2") are those of draft-18.
 //
 // # Versions
 //

@@ -43,11 +43,6 @@ func (t MessageType) String() string {
 	return fmt.Sprintf("message %#x", uint64(t))
 }
 
-// IsRequest reports whether t is one of the messages that open a request stream (draft §3.3).
-func (t MessageType) IsRequest() bool {
-	return newest().messages[t].opens != 0
-}
-
 // Message is a control message: a pointer to one of the structs that are named after the messages.
 type Message interface {
 	// Type returns the message type that is sent.

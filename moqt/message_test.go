@@ -420,16 +420,6 @@ func TestLongReason(t *testing.T) {
 	}
 }
 
-func TestIsRequest(t *testing.T) {
-	requests := map[MessageType]bool{
-		MessageSubscribe: true, MessagePublish: true, MessageFetch: true, MessageTrackStatus: true,
-		MessagePublishNamespace: true, MessageSubscribeNamespace: true, MessageSubscribeTracks: true,
-	}
-	for typ := range draft18.messages {
-		require.Equal(t, requests[typ], typ.IsRequest(), typ)
-	}
-}
-
 func BenchmarkAppendMessage(b *testing.B) {
 	for _, tc := range messageGoldens {
 		b.Run(tc.name, func(b *testing.B) {

@@ -17,7 +17,7 @@ import (
 	"sluice/internal/rtt/report/reporttest"
 )
 
-// echo is a ping of alice to a host, and its reply after so many milliseconds.
+// echo is a ping of alice to a host, and its reply after rtt milliseconds.
 func (s *script) echo(ms float64, seq uint16, to string, rtt float64) {
 	host := netip.MustParseAddr(to)
 	from := alice.Addr()

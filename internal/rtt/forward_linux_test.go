@@ -120,7 +120,7 @@ func BenchmarkForwarding(b *testing.B) {
 	}
 }
 
-// forwarding runs on a thread of its own, in a network namespace of its own, which end with it.
+// forwarding runs on its own thread, in its own network namespace. Both end with it.
 func forwarding(b *testing.B, flows int, w watcher) {
 	runtime.LockOSThread()
 	require.NoError(b, unix.Unshare(unix.CLONE_NEWNET))

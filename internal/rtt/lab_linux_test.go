@@ -167,7 +167,7 @@ func exchange(t testing.TB, client, server *lab.Host, rounds int) {
 	require.NoError(t, l.Close())
 }
 
-// serve reads "LENGTH, SIZE, …" requests and answers each with so many bytes.
+// serve reads "LENGTH, SIZE, …" requests and answers each with SIZE bytes.
 func serve(t testing.TB, c net.Conn) {
 	for {
 		var length, size int

@@ -1,12 +1,16 @@
 // Package sub plays a MoQ broadcast: it subscribes to its tracks and merges them into one fragmented MP4, or lists
-// their objects. [Run] makes a playback, which lasts for the whole broadcast, and uses one session after the other
-// (package client). On the first session a loader reads the catalog and the init segments and chooses the tracks. On
-// each session, playing subscribes to every track and fetches what was published before. An object takes this path: a
-// laneReceiver reads it from a stream or a datagram and gives it to the track's sequencer, which puts objects in order
-// and knows which are missing; the player takes the next object with the least decode time of all tracks, and writes
-// it. A lane is the player's state of one track.
+// their objects.
 //
-// With Config.Raw, a lister writes a line for each object instead. Locks: player.mu guards the player and its lanes and
-// sequencers; functions that end in Locked, and all methods of sequencer, are called with it held. playback.mu is held
-// while playback begins; player.mu may be taken under it, not the other way round.
+// [Run] makes a playback, which lasts for the whole broadcast, and uses one session after the other (package client).
+// On the first session a loader reads the catalog and the init segments and chooses the tracks. On each session,
+// playing subscribes to every track and fetches what was published before. An object takes this path: a laneReceiver
+// reads it from a stream or a datagram and gives it to the track's sequencer, which puts objects in order and knows
+// which are missing; the player takes the next object with the least decode time of all tracks, and writes it. A lane
+// is the player's state of one track.
+//
+// With Config.Raw, a lister writes a line for each object instead.
+//
+// Locks: player.mu guards the player and its lanes and sequencers; functions that end in Locked, and all methods of
+// sequencer, are called with it held. playback.mu is held while playback begins; player.mu may be taken under it, not
+// the other way round.
 package sub

@@ -174,7 +174,7 @@ func TestPrefixesThatDoNotOverlap(t *testing.T) {
 	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
 		p.request(&moqt.SubscribeNamespace{Prefix: moqt.Namespace{"a", "b"}})
 		p.request(&moqt.SubscribeNamespace{Prefix: moqt.Namespace{"a", "c"}})
-		p.request(&moqt.SubscribeTracks{Prefix: moqt.Namespace{"a"}}) // has a space of its own
+		p.request(&moqt.SubscribeTracks{Prefix: moqt.Namespace{"a"}}) // overlaps only with other SUBSCRIBE_TRACKS
 		e := p.request(&moqt.SubscribeNamespace{Prefix: moqt.Namespace{"d"}})
 		p.requireOpen()
 		require.Equal(p, 4, h.asked())

@@ -85,7 +85,7 @@ func (r requestReader) receive(m moqt.Message) error {
 	return r.role.message(m)
 }
 
-// ignore takes a message that needs no answer any more. The tokens in it are registered nevertheless (draft §10.2.2).
+// ignore takes a message that no longer needs an answer. Its tokens are still registered (draft §10.2.2).
 func (r requestReader) ignore(m moqt.Message) error {
 	u, ok := m.(*moqt.RequestUpdate)
 	if !ok {

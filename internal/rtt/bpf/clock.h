@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) Time is the kernel's monotonic clock, or the time of the
-// packet when a capture is replayed or a test sets it.
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Time is the kernel's monotonic clock, or the time of the packet when a capture is replayed or a test sets it.
 #pragma once
 
 #include "settings.h"

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) The clean-up of the tables. User space runs it every
-// interval, as iterators over the maps: in process context, so that a large table does not delay packets.
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// The clean-up of the tables. User space runs it every interval, as iterators over the maps: in process context, so
+// that a large table does not delay packets.
 #pragma once
 
 #include "dns_rtt.h"

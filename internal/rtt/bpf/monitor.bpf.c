@@ -100,7 +100,7 @@ int expire_queries(struct bpf_iter__bpf_map_elem *ctx)
 	return 0;
 }
 
-// User space runs this on each CPU now and then, so that the last events of a burst do not wait for the next packet.
+// User space runs this on each CPU at intervals, so that the last events of a burst do not wait for the next packet.
 SEC("raw_tp")
 int flush(void *ctx)
 {

@@ -1,7 +1,9 @@
-// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) Aggregation: traffic and RTTs of each network prefix, for one
-// period after the other. Each entry has the values of two periods. User space starts a period by incrementing period,
-// and then reads the values of the period before, which no longer change. A program that finds values of an older
-// period clears them first.
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Aggregation: traffic and RTTs of each network prefix, for one period after the other.
+//
+// Each entry has the values of two periods. User space starts a period by incrementing period, and then reads the
+// values of the period before, which no longer change. A program that finds values of an older period clears them
+// first.
 #pragma once
 
 #include "flow.h"

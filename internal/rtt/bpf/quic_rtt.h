@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) RTTs of QUIC from its handshake: a reply to a side's first
-// long header has the source connection ID of that header as its destination connection ID. The opener's reply to the
-// answerer is recognised in the same way.
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// RTTs of QUIC from its handshake: a reply to a side's first long header has the source connection ID of that header as
+// its destination connection ID. The opener's reply to the answerer is recognised in the same way.
 #pragma once
 
 #include "quic.h"

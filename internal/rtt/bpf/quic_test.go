@@ -132,7 +132,7 @@ func TestQUICHandshake(t *testing.T) {
 	}
 }
 
-// Each length of connection ID gives a hash of its own, also where the bytes are the same.
+// Connection IDs of different lengths have different hashes, even if their bytes are the same.
 func TestQUICConnectionIDLengths(t *testing.T) {
 	for n := range 21 {
 		w := watching(t, MonitorSettings{Quic: 1})

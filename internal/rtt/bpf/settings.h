@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) The settings, which user space makes at load time. The
-// verifier knows them, and removes code that is switched off.
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// The settings, which user space makes at load time. The verifier knows them, and removes code that is switched off.
 #pragma once
 
 #include "common.h"

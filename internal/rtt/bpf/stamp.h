@@ -25,7 +25,7 @@ struct {
 	__type(value, struct stamp_set);
 } stamps SEC(".maps");
 
-// Identifiers of different kinds may be equal, also within a flow.
+// Identifiers of different kinds may be equal, even within a flow.
 enum stamp_kind {
 	STAMP_TIMESTAMP, // TSval, or an ICMP sequence number
 	STAMP_SEQUENCE,

@@ -109,7 +109,7 @@ func (w *Writer) Flush() error {
 	return w.remember(w.start())
 }
 
-// remember returns err, and remembers that there was one.
+// remember returns err, and sets broken if it is not nil.
 func (w *Writer) remember(err error) error {
 	w.broken = w.broken || err != nil
 	return err

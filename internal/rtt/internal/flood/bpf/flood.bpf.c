@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) A generator of forwarded TCP traffic: the kernel's test run
-// of XDP programs hands this program a frame, over and over, and the frame that the program makes of it passes through
-// the network stack as if a device had received it.
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// A generator of forwarded TCP traffic: the kernel's test run of XDP programs hands this program a frame, over and
+// over, and the frame that the program makes of it passes through the network stack as if a device had received it.
 //go:build ignore
 
 #include <sluice/types.h>
