@@ -45,7 +45,7 @@ generate: third_party ## compile the BPF programs and generate their Go types (n
 	go generate ./...
 
 check-generated: generate ## fail if the committed generated files are out of date
-	git diff --exit-code -- '*_bpfel*.go' '*_bpfel*.o' claim/constants.go
+	git diff --exit-code -- '*_bpfel*.go' '*_bpfel*.o' claim/constants.go fastpath/constants.go
 	@test -z "$$(git ls-files --others --exclude-standard -- '*_bpfel*')" || { echo 'not committed:'; git status --short -- '*_bpfel*'; exit 1; }
 
 lint: third_party ## vet, staticcheck, gofmt

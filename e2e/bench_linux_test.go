@@ -18,7 +18,7 @@ import (
 )
 
 // measure runs a bench. Where the machine cannot do it, the test is skipped, as by labtest.New.
-func measure(t *testing.T, cfg bench.Config) *result.Report {
+func measure(t *testing.T, cfg bench.RunConfig) *result.Report {
 	t.Helper()
 	var err error
 	cfg.Programs.Generator, err = exec.LookPath("sluice-lab")
@@ -38,7 +38,7 @@ func measure(t *testing.T, cfg bench.Config) *result.Report {
 // A bench counts what was sent. No duration is checked.
 func TestBench(t *testing.T) {
 	const subscribers = 2
-	r := measure(t, bench.Config{
+	r := measure(t, bench.RunConfig{
 		Systems:     system.Sluice(cli.Version()),
 		Kinds:       []string{result.KindCPU, result.KindDelay, result.KindMemory, result.KindSyscalls},
 		Subscribers: []int{subscribers}, Repetitions: 1, Duration: time.Second, Warmup: 500 * time.Millisecond,
@@ -91,7 +91,7 @@ func checkRun(t *testing.T, s result.Scenario, run result.Run) {
 
 // One subscriber gets a bottleneck, and its neighbour none. A relay that does not run has no numbers.
 func TestBenchCongestion(t *testing.T) {
-	r := measure(t, bench.Config{
+	r := measure(t, bench.RunConfig{
 		Systems: []system.Spec{system.Sluice(cli.Version())[0], {Name: "broken", Command: "false {addr}"}},
 		Kinds:   []string{result.KindCongestion}, Brief: true,
 		Repetitions: 1, Duration: time.Second, Warmup: time.Second,

@@ -36,7 +36,7 @@ type kernelRig struct {
 	*testing.T
 	lab       *lab.Lab
 	fast      *fastpath.FastPath
-	track     *fastpath.Track
+	track     *fastpath.ForwardedTrack
 	program   *ebpf.Program // server_ingress
 	packets   *peerPackets
 	publisher claim.ForwarderConn

@@ -32,8 +32,8 @@
 // it finds the stream open and adopts it, or opens it now. From then on both move the same cursor. When the publisher's
 // stream has been read to its end, streams that the kernel opened and no subscription wants are abandoned.
 //
-// The central types are [FastPath], the forwarder; conn, a connection as subscriber and as publisher; [Track]; and
-// reclaimer, the goroutine that gives memory to others when no run of a program can still be using it.
+// The central types are [FastPath], the forwarder; conn, a connection as subscriber and as publisher; [ForwardedTrack];
+// and reclaimer, the goroutine that gives memory to others when no run of a program can still be using it.
 //
 // # Locks
 //

@@ -36,24 +36,25 @@ func (*FastPath) Copies(claim.ForwarderConn) map[string]uint64 { return nil }
 func (*FastPath) Close() error { return nil }
 
 // NewTrack returns nil.
-func (*FastPath) NewTrack() *Track { return nil }
+func (*FastPath) NewTrack() *ForwardedTrack { return nil }
 
-// Track does nothing.
-type Track struct{}
+// ForwardedTrack does nothing.
+type ForwardedTrack struct{}
 
 // Forward does nothing.
-func (*Track) Forward(claim.ForwarderConn, uint64, uint8, []Subscriber) {}
+func (*ForwardedTrack) Forward(claim.ForwarderConn, uint64, uint8, []Subscriber) {}
 
 // Receive does nothing.
-func (*Track) Receive(claim.ForwarderConn, int64, moqt.SubgroupHeader, uint8, int64) (end func()) {
+func (*ForwardedTrack) Receive(claim.ForwarderConn, int64, moqt.SubgroupHeader, uint8, int64) (end func()) {
 	return func() {}
 }
 
 // Identify does nothing.
-func (*Track) Identify(claim.ForwarderConn, int64, moqt.SubgroupHeader, uint64, uint8, int64) {}
+func (*ForwardedTrack) Identify(claim.ForwarderConn, int64, moqt.SubgroupHeader, uint64, uint8, int64) {
+}
 
 // ClaimObject returns nil.
-func (*Track) ClaimObject(moqt.Location) []Subscriber { return nil }
+func (*ForwardedTrack) ClaimObject(moqt.Location) []Subscriber { return nil }
 
 // Close does nothing.
-func (*Track) Close() {}
+func (*ForwardedTrack) Close() {}

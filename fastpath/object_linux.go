@@ -32,7 +32,7 @@ type offered struct {
 
 // ClaimObject claims an object that came in a datagram, so that the kernel sends it to no more subscribers. It returns
 // the subscribers to whom the kernel has sent it already.
-func (t *Track) ClaimObject(at moqt.Location) (sent []Subscriber) {
+func (t *ForwardedTrack) ClaimObject(at moqt.Location) (sent []Subscriber) {
 	if t == nil || !t.fast.enter() {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (t *Track) ClaimObject(at moqt.Location) (sent []Subscriber) {
 // awaitDone waits until the kernel, on another CPU, sends an object to no more subscribers, and returns what became of
 // it. That is soon, since the packet with the object has reached user space. If it takes too long, awaitDone answers as
 // if the kernel had sent the object to all subscribers: some may miss it, but none gets it twice.
-func (t *Track) awaitDone(key bpf.ObjectKey) (state uint64, ok bool) {
+func (t *ForwardedTrack) awaitDone(key bpf.ObjectKey) (state uint64, ok bool) {
 	var claim bpf.ObjectClaim
 	for deadline := time.Now().Add(openingTimeout); ; runtime.Gosched() {
 		if t.fast.kernel.ingress.Objects.Lookup(key, &claim) != nil {
@@ -75,7 +75,7 @@ func (t *Track) awaitDone(key bpf.ObjectKey) (state uint64, ok bool) {
 }
 
 // sentTo decodes the state of a claim.
-func (t *Track) sentTo(state uint64) (sent []Subscriber) {
+func (t *ForwardedTrack) sentTo(state uint64) (sent []Subscriber) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	version := uint32(state>>objectVersionShift) & objectVersionMask
@@ -93,7 +93,7 @@ func (t *Track) sentTo(state uint64) (sent []Subscriber) {
 }
 
 // offerLocked notes which list of subscribers the kernel is about to get, and returns its version.
-func (t *Track) offerLocked(subscribers []Subscriber) uint32 {
+func (t *ForwardedTrack) offerLocked(subscribers []Subscriber) uint32 {
 	now := time.Now()
 	t.offered = slices.DeleteFunc(t.offered, func(o offered) bool {
 		return !o.until.IsZero() && now.Sub(o.until) > objectFor
@@ -110,7 +110,7 @@ func (t *Track) offerLocked(subscribers []Subscriber) uint32 {
 var lastLocation = moqt.Location{Group: math.MaxUint64, Object: math.MaxUint64}
 
 // raise keeps the kernel from sending objects up to and including at any more.
-func (t *Track) raise(at moqt.Location) {
+func (t *ForwardedTrack) raise(at moqt.Location) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next := moqt.Location{Group: at.Group, Object: at.Object + 1}

@@ -97,7 +97,7 @@ func (r *rig) setDatagramPath(s *subscriber, prefix []byte, limit uint64) {
 }
 
 // objectRig is a rig whose track is one of the fast path's, so that objects are claimed from both sides.
-func objectRig(t testing.TB, subscribers int) (*rig, *Track) {
+func objectRig(t testing.TB, subscribers int) (*rig, *ForwardedTrack) {
 	r := newRig(t, lab.Topology{Subscribers: subscribers}, false)
 	track := r.fast.NewTrack()
 	r.offer(track, true)
@@ -105,7 +105,7 @@ func objectRig(t testing.TB, subscribers int) (*rig, *Track) {
 }
 
 // offer puts the track on the fast path, for all subscribers in an order.
-func (r *rig) offer(track *Track, forward bool) {
+func (r *rig) offer(track *ForwardedTrack, forward bool) {
 	var list []Subscriber
 	for _, s := range r.subscribers {
 		list = append(list, Subscriber{

@@ -13,14 +13,14 @@ type registry struct {
 	conns      []*conn  // nil: free, or taken and not connected yet
 	free       []uint32 // indices of connections that have no ledger
 	ready      []uint32 // free indices that have one
-	tracks     []*Track
+	tracks     []*ForwardedTrack
 	freeTracks []uint32 // indices
 }
 
 func newRegistry(conns, tracks int) *registry {
 	return &registry{
 		conns: make([]*conn, conns), free: numbers(conns),
-		tracks: make([]*Track, tracks), freeTracks: numbers(tracks),
+		tracks: make([]*ForwardedTrack, tracks), freeTracks: numbers(tracks),
 	}
 }
 
@@ -112,7 +112,7 @@ func (r *registry) allLocked() []*conn {
 }
 
 // newTrack adds a track, unless there are too many.
-func (r *registry) newTrack(t *Track) (ok bool) {
+func (r *registry) newTrack(t *ForwardedTrack) (ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t.index, ok = r.takeLocked(&r.freeTracks); ok {
@@ -122,14 +122,14 @@ func (r *registry) newTrack(t *Track) (ok bool) {
 }
 
 // removeTrack removes a track. Its index is free when the reclaimer says so.
-func (r *registry) removeTrack(t *Track) {
+func (r *registry) removeTrack(t *ForwardedTrack) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tracks[t.index] = nil
 }
 
 // track returns the track with an index, or nil if it is closed.
-func (r *registry) track(index uint32) *Track {
+func (r *registry) track(index uint32) *ForwardedTrack {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.tracks[index]

@@ -13,8 +13,9 @@ import (
 	"sluice/moqt"
 )
 
-// Track is a track whose subgroups and objects the kernel forwards. The methods of a nil Track do nothing.
-type Track struct {
+// ForwardedTrack is a track whose subgroups and objects the kernel forwards. The methods of a nil ForwardedTrack do
+// nothing.
+type ForwardedTrack struct {
 	fast  *FastPath
 	index uint32
 
@@ -30,11 +31,11 @@ type Track struct {
 
 // NewTrack returns a track that is not on the fast path yet, or nil if there is no room for another one. It must be
 // closed.
-func (f *FastPath) NewTrack() *Track {
+func (f *FastPath) NewTrack() *ForwardedTrack {
 	if f == nil {
 		return nil
 	}
-	t := &Track{fast: f, listed: make(map[uint32]struct{})}
+	t := &ForwardedTrack{fast: f, listed: make(map[uint32]struct{})}
 	if !f.registry.newTrack(t) {
 		return nil
 	}
@@ -44,7 +45,9 @@ func (f *FastPath) NewTrack() *Track {
 // Forward lets the kernel forward what the publisher from sends with an alias, to subscribers, from the next packet on.
 // It replaces what an earlier call has set. defaultPriority is the Publisher Priority of subgroups that do not say
 // theirs. Without a publisher the track is not on the fast path.
-func (t *Track) Forward(from claim.ForwarderConn, alias uint64, defaultPriority uint8, subscribers []Subscriber) {
+func (t *ForwardedTrack) Forward(
+	from claim.ForwarderConn, alias uint64, defaultPriority uint8, subscribers []Subscriber,
+) {
 	if t == nil || !t.fast.enter() {
 		return
 	}
@@ -67,7 +70,9 @@ func (t *Track) Forward(from claim.ForwarderConn, alias uint64, defaultPriority 
 }
 
 // enterLocked puts the track on the fast path. The alias comes last: the programs look up the track behind it.
-func (t *Track) enterLocked(publisher *conn, alias uint64, defaultPriority uint8, subscribers []Subscriber) bool {
+func (t *ForwardedTrack) enterLocked(
+	publisher *conn, alias uint64, defaultPriority uint8, subscribers []Subscriber,
+) bool {
 	t.from, t.alias, t.applied = publisher, alias, bpf.Track{Count: 1 << 31} // unlike any list
 	t.applyLocked(defaultPriority, subscribers)
 	if !publisher.addTrack() {
@@ -80,7 +85,7 @@ func (t *Track) enterLocked(publisher *conn, alias uint64, defaultPriority uint8
 }
 
 // leaveLocked takes the track off the fast path.
-func (t *Track) leaveLocked() {
+func (t *ForwardedTrack) leaveLocked() {
 	if t.from == nil {
 		return
 	}
@@ -96,7 +101,7 @@ func (t *Track) leaveLocked() {
 }
 
 // applyLocked writes the list of subscriptions if it has changed.
-func (t *Track) applyLocked(defaultPriority uint8, subscribers []Subscriber) {
+func (t *ForwardedTrack) applyLocked(defaultPriority uint8, subscribers []Subscriber) {
 	taken, list := servable(subscribers)
 	for _, s := range list {
 		t.listed[s.Subscriber] = struct{}{}
@@ -130,7 +135,7 @@ func servable(subscribers []Subscriber) (taken []Subscriber, list []subscription
 }
 
 // Close ends forwarding and frees the track.
-func (t *Track) Close() {
+func (t *ForwardedTrack) Close() {
 	if t == nil || !t.fast.enter() {
 		return
 	}
@@ -144,7 +149,7 @@ func (t *Track) Close() {
 
 // Receive announces a stream of a publisher, whose objects begin at offset start and inherit priority. The returned
 // function must be called when all of the stream has been read.
-func (t *Track) Receive(
+func (t *ForwardedTrack) Receive(
 	from claim.ForwarderConn, id int64, h moqt.SubgroupHeader, priority uint8, start int64,
 ) (end func()) {
 	publisher, _ := from.(*conn)
@@ -160,7 +165,7 @@ func (t *Track) Receive(
 }
 
 // Identify announces a stream whose subgroup is known only now, from its first object.
-func (t *Track) Identify(
+func (t *ForwardedTrack) Identify(
 	from claim.ForwarderConn, id int64, h moqt.SubgroupHeader, subgroup uint64, priority uint8, start int64,
 ) {
 	if publisher, _ := from.(*conn); t != nil && publisher != nil {
@@ -170,7 +175,7 @@ func (t *Track) Identify(
 }
 
 // register makes a stream known that the kernel has not seen the beginning of.
-func (t *Track) register(publisher *conn, stream uint64, h moqt.SubgroupHeader, priority uint8, start int64) {
+func (t *ForwardedTrack) register(publisher *conn, stream uint64, h moqt.SubgroupHeader, priority uint8, start int64) {
 	if !t.fast.enter() {
 		return
 	}
@@ -187,7 +192,7 @@ func (t *Track) register(publisher *conn, stream uint64, h moqt.SubgroupHeader, 
 	}
 }
 
-func (t *Track) subgroup(h moqt.SubgroupHeader, priority uint8, start int64) bpf.Subgroup {
+func (t *ForwardedTrack) subgroup(h moqt.SubgroupHeader, priority uint8, start int64) bpf.Subgroup {
 	h = Forwarded(h, h.SubgroupID, priority)
 	return bpf.Subgroup{
 		Group: h.GroupID, Subgroup: h.SubgroupID, Track: t.index, HeaderLen: uint32(start),
@@ -196,7 +201,7 @@ func (t *Track) subgroup(h moqt.SubgroupHeader, priority uint8, start int64) bpf
 }
 
 // end notes that a stream has been read, and abandons the kernel's streams for it that the media sender does not have.
-func (t *Track) end(publisher *conn, stream uint64) {
+func (t *ForwardedTrack) end(publisher *conn, stream uint64) {
 	if !t.fast.enter() {
 		return
 	}
@@ -211,7 +216,7 @@ func (t *Track) end(publisher *conn, stream uint64) {
 }
 
 // connections returns the indices of those that have been in the list, and forgets those that have ended.
-func (t *Track) connections() []uint32 {
+func (t *ForwardedTrack) connections() []uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	listed := slices.Collect(maps.Keys(t.listed))

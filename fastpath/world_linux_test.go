@@ -66,7 +66,7 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 		if !cfg.off {
 			coalesce = func() time.Duration { return time.Millisecond }
 		}
-		l, err = transport.Listen(":4443", transport.Config{
+		l, err = transport.Listen(":4443", transport.ListenConfig{
 			Certificate: &cert, Protocols: moqt.ALPNs(), Logger: log, Coalesce: coalesce,
 			NewHooks: func(net.PacketConn) quic.Hooks {
 				<-ready
@@ -97,7 +97,7 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 		}
 		return w.fast.Attach(devices...)
 	}))
-	loop := media.Config{Logger: log}
+	loop := media.LoopConfig{Logger: log}
 	if w.fast != nil {
 		loop.Memory = w.fast
 		cfg.sender.MaxUDPPayloadSize = fastpath.MaxUDPPayloadSize

@@ -147,7 +147,7 @@ type audience struct {
 	log     *track.Log
 }
 
-func newAudience(t testing.TB, n int, cfg Config, suite uint16) *audience {
+func newAudience(t testing.TB, n int, cfg LoopConfig, suite uint16) *audience {
 	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	udp.SetWriteBuffer(4 << 20)
@@ -216,7 +216,7 @@ func BenchmarkFanOut(b *testing.B) {
 		for _, size := range []int{1200, 15000} {
 			for _, noGSO := range []bool{false, true} {
 				b.Run(fmt.Sprintf("%d/%dB/GSO=%v", n, size, !noGSO), func(b *testing.B) {
-					a := newAudience(b, n, Config{NoGSO: noGSO}, tls.TLS_AES_128_GCM_SHA256)
+					a := newAudience(b, n, LoopConfig{NoGSO: noGSO}, tls.TLS_AES_128_GCM_SHA256)
 					p := testBytes(0, size)
 					a.publish(p)
 					before, cpu := a.loop.Stats(), cpuTime()
@@ -243,7 +243,7 @@ func BenchmarkMemory(b *testing.B) {
 	for range b.N {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		a := newAudience(b, n, Config{}, tls.TLS_CHACHA20_POLY1305_SHA256)
+		a := newAudience(b, n, LoopConfig{}, tls.TLS_CHACHA20_POLY1305_SHA256)
 		for range 20 {
 			a.publish(testBytes(0, 5000))
 		}

@@ -76,14 +76,14 @@ type site struct {
 
 type senderKey struct{}
 
-func newSite(t testing.TB, loop Config) *site {
+func newSite(t testing.TB, loop LoopConfig) *site {
 	return newSiteWith(t, loop, func(_ *net.UDPConn, l *Loop) (quic.Hooks, *Sender) {
 		s := l.NewSender(SenderConfig{})
 		return s, s
 	})
 }
 
-func newSiteWith(t testing.TB, loop Config, hooks func(*net.UDPConn, *Loop) (quic.Hooks, *Sender)) *site {
+func newSiteWith(t testing.TB, loop LoopConfig, hooks func(*net.UDPConn, *Loop) (quic.Hooks, *Sender)) *site {
 	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	udp.SetReadBuffer(4 << 20)
@@ -133,7 +133,7 @@ type transfer struct {
 	suite      uint16
 	proxy      proxyConfig
 	client     quic.Config
-	loop       Config
+	loop       LoopConfig
 	streams    int // sent by the sender
 	size       int // bytes of each
 	own        int // streams that quic-go sends
@@ -432,8 +432,8 @@ func TestEndToEnd(t *testing.T) {
 		"late FIN":       {streams: 20, size: 20_000, lateFIN: true, proxy: lossy},
 		"connection IDs": {streams: 20, size: 400_000, own: 60, idLength: 8, client: big},
 		"QUIC v2":        {streams: 20, size: 50_000, proxy: lossy, keyUpdates: 50, echo: true, client: v2},
-		"without GSO":    {streams: 20, size: 200_000, loop: Config{NoGSO: true}, client: big},
-		"one shard":      {streams: 20, size: 200_000, loop: Config{Shards: 1}, client: big},
+		"without GSO":    {streams: 20, size: 200_000, loop: LoopConfig{NoGSO: true}, client: big},
+		"one shard":      {streams: 20, size: 200_000, loop: LoopConfig{Shards: 1}, client: big},
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now()
@@ -461,7 +461,7 @@ func TestClientSends(t *testing.T) {
 	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	defer udp.Close()
-	l, err := NewLoop(udp, Config{})
+	l, err := NewLoop(udp, LoopConfig{})
 	require.NoError(t, err)
 	defer l.Close()
 	tr := &quic.Transport{Conn: udp}

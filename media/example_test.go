@@ -99,7 +99,7 @@ func ExampleEvents() {
 		return
 	}
 	defer socket.Close()
-	loop, err := media.NewLoop(socket, media.Config{})
+	loop, err := media.NewLoop(socket, media.LoopConfig{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -84,7 +84,7 @@ const time10 = 10 * time.Millisecond
 
 type worldConfig struct {
 	sender SenderConfig
-	loop   Config
+	loop   LoopConfig
 	params quic.PeerParameters
 	suite  uint16
 }

@@ -14,7 +14,7 @@ import (
 // A connection whose cipher suite is not known sends nothing.
 func TestUnknownSuite(t *testing.T) {
 	w := &world{t: t, clock: newFakeClock(), sock: new(fakeSocket)}
-	w.loop = newLoop(Config{}, w.clock)
+	w.loop = newLoop(LoopConfig{}, w.clock)
 	w.shard = newShard(w.loop, w.sock)
 	w.loop.shards = []*shard{w.shard}
 	w.s = w.loop.NewSender(SenderConfig{})

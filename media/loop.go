@@ -15,8 +15,8 @@ import (
 	"sluice/internal/udp"
 )
 
-// Config is the configuration of a [Loop]. The zero value is the default.
-type Config struct {
+// LoopConfig is the configuration of a [Loop]. The zero value is the default.
+type LoopConfig struct {
 	// Shards is how many goroutines send. Default: GOMAXPROCS, at most 8.
 	Shards int
 	// Memory provides the state that the forwarder may share. If it is a claim.Forwarder, that takes part. Default:
@@ -47,7 +47,7 @@ type Loop struct {
 }
 
 // NewLoop starts a loop that sends on a socket, from which quic-go reads. It does not close the socket.
-func NewLoop(pc net.PacketConn, cfg Config) (*Loop, error) {
+func NewLoop(pc net.PacketConn, cfg LoopConfig) (*Loop, error) {
 	if err := bounds.Check("shards", cfg.Shards, 0, maxShards); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func NewLoop(pc net.PacketConn, cfg Config) (*Loop, error) {
 	return l, nil
 }
 
-func newLoop(cfg Config, c clock.Clock) *Loop {
+func newLoop(cfg LoopConfig, c clock.Clock) *Loop {
 	l := &Loop{memory: cfg.Memory, clock: c, log: cfg.Logger}
 	if l.memory == nil {
 		l.memory = claim.Heap{}

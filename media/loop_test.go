@@ -123,7 +123,7 @@ func (s wireSocket) Write(messages []udp.Message) {
 // The goroutine wakes for logs, acknowledgments and alarms only.
 func TestShardGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoop(Config{}, clock.NewSystem())
+		l := newLoop(LoopConfig{}, clock.NewSystem())
 		packets := make(chan sentPacket, 100)
 		sh := newShard(l, wireSocket{func(p sentPacket) { packets <- p }})
 		l.shards = []*shard{sh}
@@ -165,7 +165,7 @@ func TestLoopClose(t *testing.T) {
 	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer pc.Close()
-	l, err := NewLoop(pc, Config{Shards: 3})
+	l, err := NewLoop(pc, LoopConfig{Shards: 3})
 	require.NoError(t, err)
 	log := newTestLog(0, 10)
 	var done atomic.Int32
@@ -205,11 +205,11 @@ func TestLoopConfig(t *testing.T) {
 	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer pc.Close()
-	_, err = NewLoop(pc, Config{Shards: -1})
+	_, err = NewLoop(pc, LoopConfig{Shards: -1})
 	require.ErrorContains(t, err, "shards")
-	_, err = NewLoop(pc, Config{Shards: 1000})
+	_, err = NewLoop(pc, LoopConfig{Shards: 1000})
 	require.ErrorContains(t, err, "shards")
-	_, err = NewLoop(struct{ net.PacketConn }{pc}, Config{})
+	_, err = NewLoop(struct{ net.PacketConn }{pc}, LoopConfig{})
 	require.ErrorContains(t, err, "not a UDP socket")
 }
 

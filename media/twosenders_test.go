@@ -237,7 +237,7 @@ func publishBoth(f *modelForwarder, st *claim.StreamState, log *track.Log, data 
 }
 
 func newModelSite(t *testing.T, model *modelForwarder) *site {
-	cfg := Config{Memory: model.memory, Shards: 1}
+	cfg := LoopConfig{Memory: model.memory, Shards: 1}
 	return newSiteWith(t, cfg, func(udp *net.UDPConn, l *Loop) (quic.Hooks, *Sender) {
 		model.udp = udp
 		s := l.NewSender(SenderConfig{})

@@ -47,9 +47,9 @@ func forwarderOf(conn transport.Conn, v moqt.Version) claim.ForwarderConn {
 // acceleration is what the fast path forwards of a track. All methods but identify expect hub.mu to be held.
 type acceleration struct {
 	hub    *hub
-	track  *fastpath.Track // nil, with methods that do nothing, if there is no fast path
-	active bool            // the kernel forwards the track, to
-	chosen []*downstream   // these
+	track  *fastpath.ForwardedTrack // nil, with methods that do nothing, if there is no fast path
+	active bool                     // the kernel forwards the track, to
+	chosen []*downstream            // these
 }
 
 // update adapts the fast path to the publishers and subscribers that there are.

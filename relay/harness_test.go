@@ -286,10 +286,10 @@ func (h *clientHandler) HandleTrackStatus(s *session.IncomingTrackStatus) {
 func (h *clientHandler) HandleGoaway(_ *session.Session, m moqt.Goaway) { h.goaway <- m }
 
 func (b *bench) connect(options ...func(*session.Config)) *client {
-	return b.connectWith(transporttest.Config{}, options...)
+	return b.connectWith(transporttest.PipeConfig{}, options...)
 }
 
-func (b *bench) connectWith(pipe transporttest.Config, options ...func(*session.Config)) *client {
+func (b *bench) connectWith(pipe transporttest.PipeConfig, options ...func(*session.Config)) *client {
 	conn, server := transporttest.Pipe(pipe)
 	return b.attach(conn, server, options...)
 }

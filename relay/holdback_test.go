@@ -48,7 +48,7 @@ func (s slowStream) Write(b []byte) (int, error) {
 
 // slowClient connects a client that gets no response of the relay until open is closed.
 func (b *bench) slowClient() (c *client, open chan struct{}) {
-	conn, server := transporttest.Pipe(transporttest.Config{})
+	conn, server := transporttest.Pipe(transporttest.PipeConfig{})
 	open = make(chan struct{})
 	return b.attach(conn, &slowConn{server, open}), open
 }

@@ -37,10 +37,10 @@ func newNetwork(t *testing.T) *network {
 	var once sync.Once
 	var loop *media.Loop
 	var loopErr error
-	l, err := transport.Listen("127.0.0.1:0", transport.Config{
+	l, err := transport.Listen("127.0.0.1:0", transport.ListenConfig{
 		Certificate: &cert, Protocols: moqt.ALPNs(), Logger: quiet,
 		NewHooks: func(pc net.PacketConn) quic.Hooks {
-			once.Do(func() { loop, loopErr = media.NewLoop(pc, media.Config{Logger: quiet}) })
+			once.Do(func() { loop, loopErr = media.NewLoop(pc, media.LoopConfig{Logger: quiet}) })
 			return loop.NewSender(media.SenderConfig{Events: r.Events()})
 		},
 	})

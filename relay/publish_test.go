@@ -235,7 +235,7 @@ func TestOfferIsRefused(t *testing.T) {
 func TestPublishBlocked(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		// SUBSCRIBE_TRACKS is a stream of the client's; the relay may open two.
-		c := b.connectWith(transporttest.Config{MaxStreams: 2})
+		c := b.connectWith(transporttest.PipeConfig{MaxStreams: 2})
 		o := c.acceptOffers(&offered{})
 		_, err := c.subscribeTracks(moqt.Parameters{}, "live")
 		require.NoError(t, err)

@@ -33,7 +33,7 @@ func TestDrain(t *testing.T) {
 			require.Equal(t, "moqt://other", g.NewSessionURI)
 			require.Equal(t, uint64(10_000), g.Timeout)
 		}
-		late, conn := transporttest.Pipe(transporttest.Config{})
+		late, conn := transporttest.Pipe(transporttest.PipeConfig{})
 		require.ErrorIs(t, b.relay.Serve(b.ctx, conn), errDraining)
 		require.Error(t, late.Context().Err())
 		pub.Session.Close(moqt.SessionNoError, "")
@@ -69,7 +69,7 @@ func TestDrainWithoutSessions(t *testing.T) {
 func TestLimitOfSessions(t *testing.T) {
 	onBench(t, Config{MaxSessions: 1}, func(b *bench) {
 		b.connect()
-		client, conn := transporttest.Pipe(transporttest.Config{})
+		client, conn := transporttest.Pipe(transporttest.PipeConfig{})
 		require.ErrorIs(t, b.relay.Serve(b.ctx, conn), errTooManySessions)
 		require.Error(t, client.Context().Err())
 	})
@@ -94,7 +94,7 @@ func TestTooFarBehind(t *testing.T) {
 func TestMediaSenderIsRequired(t *testing.T) {
 	r, err := New(Config{Authorizer: AllowAll{}})
 	require.NoError(t, err)
-	client, conn := transporttest.Pipe(transporttest.Config{})
+	client, conn := transporttest.Pipe(transporttest.PipeConfig{})
 	require.ErrorIs(t, r.Serve(t.Context(), conn), errNoSender)
 	require.Error(t, client.Context().Err())
 	var _ media.Events = r.Events()

@@ -19,7 +19,7 @@ import (
 const large = 4 << 10 // bytes of an object
 
 // slow is a session on which a response waits for its reader after two objects.
-var slow = transporttest.Config{StreamWindow: 2 * large}
+var slow = transporttest.PipeConfig{StreamWindow: 2 * large}
 
 // fetchLarge fetches a group of large objects with a priority, and does not read the response yet.
 func (c *client) fetchLarge(group uint64, priority uint8) (*session.Fetch, transport.ReceiveStream) {
@@ -36,7 +36,7 @@ func (c *client) fetchLarge(group uint64, priority uint8) (*session.Fetch, trans
 }
 
 // onLargeBench has two groups of 30 large objects in the cache, and a client.
-func onLargeBench(t *testing.T, pipe transporttest.Config, f func(b *bench, c *client)) {
+func onLargeBench(t *testing.T, pipe transporttest.PipeConfig, f func(b *bench, c *client)) {
 	onBench(t, Config{StallTimeout: time.Hour}, func(b *bench) {
 		pub := b.connect()
 		src := pub.serve(&source{})

@@ -11,8 +11,8 @@ const (
 	coalesceAfter = 100 * time.Millisecond
 )
 
-// newCoalescing returns a function that returns how long packets may wait (see [transport.Config.Coalesce]). While the
-// kernel forwards all media, user space only caches it and records what was sent, which is not urgent.
+// newCoalescing returns a function that returns how long packets may wait (see [transport.ListenConfig.Coalesce]).
+// While the kernel forwards all media, user space only caches it and records what was sent, which is not urgent.
 func (s *Server) newCoalescing() func() time.Duration {
 	var w sendWatch
 	return func() time.Duration {

@@ -18,7 +18,7 @@ type Config struct {
 	// Listen is the UDP address to listen on. Default: ":4443".
 	Listen string
 	// Transport configures connections. The server sets Protocols, NewHooks and Coalesce.
-	Transport transport.Config
+	Transport transport.ListenConfig
 	// Relay configures what sessions may do, and the cache. The server sets FastPath.
 	Relay relay.Config
 	// FastPath configures forwarding in the kernel.

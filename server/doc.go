@@ -14,7 +14,7 @@
 // default:
 //
 //	s, err := server.Listen(server.Config{
-//		Transport:     transport.Config{CertFile: "cert.pem", KeyFile: "key.pem"},
+//		Transport:     transport.ListenConfig{CertFile: "cert.pem", KeyFile: "key.pem"},
 //		NewDropPolicy: func() media.DropPolicy { return new(media.PriorityDrop) },
 //	})
 //	…

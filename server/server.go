@@ -63,7 +63,7 @@ func (s *Server) prepare() (err error) {
 	if s.fastPath, err = openFastPath(s.cfg.FastPath, s.listener.Addr().(*net.UDPAddr), s.log); err != nil {
 		return err
 	}
-	relayConfig, loopConfig := s.cfg.Relay, media.Config{Logger: s.log}
+	relayConfig, loopConfig := s.cfg.Relay, media.LoopConfig{Logger: s.log}
 	if s.fastPath != nil {
 		relayConfig.FastPath, loopConfig.Memory = s.fastPath, s.fastPath
 	}

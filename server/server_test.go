@@ -51,7 +51,9 @@ func connect(t *testing.T, s *Server, scheme string) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for want, cfg := range map[string]Config{
-		"Coalesce must not be set: the server does":        {Transport: transport.Config{Protocols: moqt.ALPNs()}},
+		"Coalesce must not be set: the server does": {
+			Transport: transport.ListenConfig{Protocols: moqt.ALPNs()},
+		},
 		`FastPath.Mode: "maybe": must be auto, on or off`:  {FastPath: FastPathConfig{Mode: "maybe"}},
 		"FastPath.MaxCopies: 40: must be between 1 and 32": {FastPath: FastPathConfig{MaxCopies: 40}},
 		"a certificate file and a key file are required":   {},
@@ -66,7 +68,7 @@ func TestFailedListen(t *testing.T) {
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
 	cfg := Config{
-		Listen: "127.0.0.1:0", Transport: transport.Config{Certificate: &cert},
+		Listen: "127.0.0.1:0", Transport: transport.ListenConfig{Certificate: &cert},
 		FastPath: FastPathConfig{Mode: FastPathOff}, Relay: relay.Config{MaxTracks: -1},
 	}
 	_, err = Listen(cfg)

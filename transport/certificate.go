@@ -21,7 +21,7 @@ const certCheckInterval = time.Second
 
 // serverTLS makes the TLS configuration of a listener, and its stateless reset key. The key is derived from the
 // certificate's key, so that clients notice a restart of the server at once (RFC 9000 §10.3).
-func serverTLS(cfg *Config, log *slog.Logger) (*tls.Config, *quic.StatelessResetKey, error) {
+func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, *quic.StatelessResetKey, error) {
 	conf := &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		NextProtos: append(slices.Clone(cfg.Protocols), http3.NextProtoH3),

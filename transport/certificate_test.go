@@ -90,8 +90,9 @@ func TestCertificateReload(t *testing.T) {
 
 func TestCertificateFiles(t *testing.T) {
 	certFile, keyFile := pairIn(t)
-	files := func(c *Config) { c.Certificate, c.CertFile, c.KeyFile = nil, certFile, keyFile }
-	_, err := Listen("127.0.0.1:0", Config{CertFile: certFile, KeyFile: keyFile, Protocols: []string{testProtocol}})
+	files := func(c *ListenConfig) { c.Certificate, c.CertFile, c.KeyFile = nil, certFile, keyFile }
+	cfg := ListenConfig{CertFile: certFile, KeyFile: keyFile, Protocols: []string{testProtocol}}
+	_, err := Listen("127.0.0.1:0", cfg)
 	require.ErrorIs(t, err, os.ErrNotExist)
 
 	hash := writePair(t, certFile, keyFile)
@@ -148,7 +149,7 @@ func TestParseFingerprint(t *testing.T) {
 func TestStatelessReset(t *testing.T) {
 	cert, hash, err := DevCertificate()
 	require.NoError(t, err)
-	s := newServer(t, func(c *Config) { c.Certificate = &cert })
+	s := newServer(t, func(c *ListenConfig) { c.Certificate = &cert })
 	s.hash = hash[:]
 	client, _ := s.connect(t, RawQUIC)
 	addr := s.Addr().String()
@@ -158,7 +159,7 @@ func TestStatelessReset(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrClosed)
 	s.Close()
 
-	again, err := Listen(addr, Config{Certificate: &cert, Protocols: []string{testProtocol}})
+	again, err := Listen(addr, ListenConfig{Certificate: &cert, Protocols: []string{testProtocol}})
 	require.NoError(t, err)
 	defer again.Close()
 	require.Eventually(t, func() bool {

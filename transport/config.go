@@ -15,9 +15,9 @@ import (
 	"sluice/internal/bounds"
 )
 
-// Config is the configuration of a [Listener]. A certificate and Protocols are required; the zero value of all else is
-// the default.
-type Config struct {
+// ListenConfig is the configuration of a [Listener]. A certificate and Protocols are required; the zero value of all
+// else is the default.
+type ListenConfig struct {
 	// CertFile and KeyFile are PEM files. They are read again when they have changed.
 	CertFile, KeyFile string
 	// Certificate is used instead of the files, for example one of [DevCertificate].
@@ -104,7 +104,7 @@ const (
 	defaultMaxUnvalidated   = 256
 )
 
-func (c *Config) validate() error {
+func (c *ListenConfig) validate() error {
 	files := c.CertFile != "" && c.KeyFile != ""
 	switch {
 	case c.Certificate == nil && !files:

@@ -20,7 +20,7 @@ func TestProtocolMismatch(t *testing.T) {
 	require.ErrorContains(t, err, "answered 400")
 	require.ErrorContains(t, err, `this server speaks ["moqt-18"]`)
 
-	several := newServer(t, func(c *Config) { c.Protocols = []string{"moqt-20", "moqt-19", "moqt-18"} })
+	several := newServer(t, func(c *ListenConfig) { c.Protocols = []string{"moqt-20", "moqt-19", "moqt-18"} })
 	for _, k := range []Kind{RawQUIC, WebTransport} {
 		client, server := several.connect(t, k, func(c *ClientConfig) { c.Protocols = []string{"moqt-18", "moqt-17"} })
 		require.Equal(t, "moqt-18", client.Protocol())
@@ -100,17 +100,19 @@ func TestDialTriesAllAddresses(t *testing.T) {
 func TestValidate(t *testing.T) {
 	cert, _, err := DevCertificate()
 	require.NoError(t, err)
-	ok := Config{Certificate: &cert, Protocols: []string{testProtocol}}
+	ok := ListenConfig{Certificate: &cert, Protocols: []string{testProtocol}}
 	require.NoError(t, ok.validate())
-	for want, change := range map[string]func(*Config){
-		"a certificate file and a key file are required": func(c *Config) { c.Certificate = nil },
-		"are required":                                func(c *Config) { c.Certificate, c.CertFile = nil, "cert.pem" },
-		"not both":                                    func(c *Config) { c.KeyFile = "key.pem" },
-		"at least one":                                func(c *Config) { c.Protocols = nil },
-		`Protocols: "h3"`:                             func(c *Config) { c.Protocols = []string{"h3"} },
-		"IdleTimeout: -1ns: must be at least 0s":      func(c *Config) { c.IdleTimeout = -1 },
-		"MaxConnections: -1: must be at least 0":      func(c *Config) { c.MaxConnections = -1 },
-		"HandshakeTimeout: -1ns: must be at least 0s": func(c *Config) { c.HandshakeTimeout = -1 },
+	for want, change := range map[string]func(*ListenConfig){
+		"a certificate file and a key file are required": func(c *ListenConfig) { c.Certificate = nil },
+		"are required": func(c *ListenConfig) {
+			c.Certificate, c.CertFile = nil, "cert.pem"
+		},
+		"not both":                                    func(c *ListenConfig) { c.KeyFile = "key.pem" },
+		"at least one":                                func(c *ListenConfig) { c.Protocols = nil },
+		`Protocols: "h3"`:                             func(c *ListenConfig) { c.Protocols = []string{"h3"} },
+		"IdleTimeout: -1ns: must be at least 0s":      func(c *ListenConfig) { c.IdleTimeout = -1 },
+		"MaxConnections: -1: must be at least 0":      func(c *ListenConfig) { c.MaxConnections = -1 },
+		"HandshakeTimeout: -1ns: must be at least 0s": func(c *ListenConfig) { c.HandshakeTimeout = -1 },
 	} {
 		c := ok
 		change(&c)

@@ -29,11 +29,11 @@ type testServer struct {
 	hash []byte
 }
 
-func newServer(t *testing.T, change ...func(*Config)) *testServer {
+func newServer(t *testing.T, change ...func(*ListenConfig)) *testServer {
 	t.Helper()
 	cert, hash, err := DevCertificate()
 	require.NoError(t, err)
-	cfg := Config{Certificate: &cert, Protocols: []string{testProtocol}, Logger: slog.New(slog.DiscardHandler)}
+	cfg := ListenConfig{Certificate: &cert, Protocols: []string{testProtocol}, Logger: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -92,7 +92,7 @@ func eachKind(t *testing.T, f func(t *testing.T, client, server Conn)) {
 		})
 	}
 	t.Run("packets wait for others", func(t *testing.T) {
-		s := newServer(t, func(c *Config) { c.Coalesce = func() time.Duration { return time.Millisecond } })
+		s := newServer(t, func(c *ListenConfig) { c.Coalesce = func() time.Duration { return time.Millisecond } })
 		client, server := s.connect(t, RawQUIC)
 		f(t, client, server)
 	})

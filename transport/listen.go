@@ -28,7 +28,7 @@ const (
 
 // Listener accepts raw QUIC connections and WebTransport sessions on one UDP port.
 type Listener struct {
-	cfg  Config
+	cfg  ListenConfig
 	log  *slog.Logger
 	udp  packetConn
 	tr   *quic.Transport
@@ -46,7 +46,7 @@ type Listener struct {
 }
 
 // Listen listens on a UDP address, "host:port" or ":port".
-func Listen(addr string, cfg Config) (*Listener, error) {
+func Listen(addr string, cfg ListenConfig) (*Listener, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
@@ -96,7 +96,7 @@ type packetConn interface {
 	WriteMsgUDPAddrPort(b, oob []byte, addr netip.AddrPort) (n, oobn int, err error)
 }
 
-func (c *Config) listenUDP(addr *net.UDPAddr) (packetConn, error) {
+func (c *ListenConfig) listenUDP(addr *net.UDPAddr) (packetConn, error) {
 	udp, err := net.ListenUDP("udp", addr)
 	if err != nil || c.Coalesce == nil {
 		return udp, err

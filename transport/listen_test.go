@@ -56,7 +56,7 @@ func TestListenerClose(t *testing.T) {
 func TestAllInterfaces(t *testing.T) {
 	cert, hash, err := DevCertificate()
 	require.NoError(t, err)
-	l, err := Listen(":0", Config{Certificate: &cert, Protocols: []string{testProtocol}})
+	l, err := Listen(":0", ListenConfig{Certificate: &cert, Protocols: []string{testProtocol}})
 	require.NoError(t, err)
 	defer l.Close()
 	s := &testServer{l, hash[:]}
@@ -69,7 +69,7 @@ func TestAllInterfaces(t *testing.T) {
 }
 
 func TestMaxConnections(t *testing.T) {
-	s := newServer(t, func(c *Config) { c.MaxConnections = 2 })
+	s := newServer(t, func(c *ListenConfig) { c.MaxConnections = 2 })
 	first, _ := s.connect(t, RawQUIC)
 	s.connect(t, WebTransport)
 	for _, k := range []Kind{RawQUIC, WebTransport} {
@@ -82,7 +82,7 @@ func TestMaxConnections(t *testing.T) {
 }
 
 func TestRetry(t *testing.T) {
-	always := newServer(t, func(c *Config) { c.MaxUnvalidated = -1 })
+	always := newServer(t, func(c *ListenConfig) { c.MaxUnvalidated = -1 })
 	for _, k := range []Kind{RawQUIC, WebTransport} {
 		client, server := always.connect(t, k)
 		require.NoError(t, client.SendDatagram([]byte("x")))
@@ -93,7 +93,7 @@ func TestRetry(t *testing.T) {
 
 // A client that opens connections and never completes them is forgotten.
 func TestIncompleteHandshake(t *testing.T) {
-	s := newServer(t, func(c *Config) { c.HandshakeTimeout = 300 * time.Millisecond })
+	s := newServer(t, func(c *ListenConfig) { c.HandshakeTimeout = 300 * time.Millisecond })
 	relay, err := net.ListenPacket("udp", "127.0.0.1:0") // passes the client's first packets only
 	require.NoError(t, err)
 	defer relay.Close()

@@ -223,7 +223,7 @@ func TestContextsAndDeadlines(t *testing.T) {
 func TestStreamLimits(t *testing.T) {
 	for _, k := range []Kind{RawQUIC, WebTransport} {
 		t.Run(k.String(), func(t *testing.T) {
-			s := newServer(t, func(c *Config) { c.MaxIncomingStreams, c.MaxIncomingUniStreams = 3, 5 })
+			s := newServer(t, func(c *ListenConfig) { c.MaxIncomingStreams, c.MaxIncomingUniStreams = 3, 5 })
 			client, server := s.connect(t, k)
 			var open []SendStream
 			for {
@@ -270,7 +270,7 @@ func TestStreamLimits(t *testing.T) {
 func TestIdleTimeout(t *testing.T) {
 	for _, k := range []Kind{RawQUIC, WebTransport} {
 		t.Run(k.String(), func(t *testing.T) {
-			s := newServer(t, func(c *Config) { c.IdleTimeout, c.KeepAlive = 300*time.Millisecond, -1 })
+			s := newServer(t, func(c *ListenConfig) { c.IdleTimeout, c.KeepAlive = 300*time.Millisecond, -1 })
 			client, server := s.connect(t, k, func(c *ClientConfig) {
 				c.IdleTimeout, c.KeepAlive = 300*time.Millisecond,
 					-1

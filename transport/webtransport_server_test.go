@@ -69,7 +69,9 @@ func TestOneSessionPerConnection(t *testing.T) {
 
 func TestOrigins(t *testing.T) {
 	open := newServer(t)
-	closed := newServer(t, func(c *Config) { c.Origins = []string{"https://player.example", "http://localhost:8080"} })
+	closed := newServer(t, func(c *ListenConfig) {
+		c.Origins = []string{"https://player.example", "http://localhost:8080"}
+	})
 	for _, tt := range []struct {
 		s      *testServer
 		origin string
@@ -95,7 +97,7 @@ func TestOrigins(t *testing.T) {
 }
 
 func TestAvailableProtocols(t *testing.T) {
-	s := newServer(t, func(c *Config) { c.Protocols = []string{"moqt-19", "moqt-18"} })
+	s := newServer(t, func(c *ListenConfig) { c.Protocols = []string{"moqt-19", "moqt-18"} })
 	for _, tt := range []struct {
 		header string
 		status int
@@ -227,7 +229,7 @@ func TestCancelWhileTheSessionEnds(t *testing.T) {
 
 // Connections on which no session is established in time end, whatever the client does meanwhile.
 func TestUnusedHTTP3Connections(t *testing.T) {
-	s := newServer(t, func(c *Config) { c.HandshakeTimeout = 400 * time.Millisecond })
+	s := newServer(t, func(c *ListenConfig) { c.HandshakeTimeout = 400 * time.Millisecond })
 	used, _ := s.connect(t, WebTransport)
 	idle := s.dialQUIC(t, http3.NextProtoH3)
 

@@ -26,7 +26,7 @@ import (
 
 // benchFlags are the flags of sluice-lab bench.
 type benchFlags struct {
-	cfg             bench.Config
+	cfg             bench.RunConfig
 	quick           bool
 	out             string
 	clip            string
@@ -243,7 +243,7 @@ func newBenchLoad(env *cli.Environment) *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var cfg load.Config
+			var cfg load.GeneratorConfig
 			if err := json.Unmarshal([]byte(args[0]), &cfg); err != nil {
 				return cli.AsUsage(err)
 			}

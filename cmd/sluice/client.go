@@ -42,8 +42,8 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 }
 
 // config checks the flags and translates them.
-func (f *clientFlags) config(env *cli.Environment) (client.Config, moqt.Namespace, error) {
-	cfg := client.Config{
+func (f *clientFlags) config(env *cli.Environment) (client.SessionConfig, moqt.Namespace, error) {
+	cfg := client.SessionConfig{
 		URL:              f.relay,
 		Transport:        transport.ClientConfig{CAFile: f.caFile, Insecure: f.insecure},
 		ReconnectTimeout: f.reconnect,

@@ -41,7 +41,7 @@ at video key frames.`,
 
 type pubFlags struct {
 	client     clientFlags
-	cfg        pub.Config
+	cfg        pub.PublisherConfig
 	noPace     bool
 	priorities pub.Priorities
 	firstGroup uint64

@@ -140,7 +140,7 @@ func (f *relayFlags) config() (cfg server.Config, certificate string, err error)
 	return cfg, certificate, err
 }
 
-func (f *relayFlags) makeCertificate(cfg *transport.Config) (description string, err error) {
+func (f *relayFlags) makeCertificate(cfg *transport.ListenConfig) (description string, err error) {
 	cert, hash, err := transport.DevCertificate(f.devHosts...)
 	if err != nil {
 		return "", fmt.Errorf("--dev: %w", err)

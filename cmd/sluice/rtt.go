@@ -104,7 +104,7 @@ func (f *rttFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 }
 
 // watch measures interfaces.
-func (f *rttFlags) watch(ctx context.Context, cfg rtt.Config) (err error) {
+func (f *rttFlags) watch(ctx context.Context, cfg rtt.MonitorConfig) (err error) {
 	collector := metrics.New()
 	if f.metrics != "" {
 		cfg.Sink = report.Tee{cfg.Sink, collector}
@@ -128,7 +128,7 @@ func (f *rttFlags) watch(ctx context.Context, cfg rtt.Config) (err error) {
 }
 
 // replay measures a capture.
-func (f *rttFlags) replay(ctx context.Context, cfg rtt.Config) error {
+func (f *rttFlags) replay(ctx context.Context, cfg rtt.MonitorConfig) error {
 	file, err := os.Open(f.pcap)
 	if err != nil {
 		return err

@@ -12,9 +12,9 @@ import (
 )
 
 // measureFlags are the flags that sluice rtt and sluice rtt top share. A 0 means "off" to the user, but the default in
-// rtt.Config: config translates it.
+// rtt.MonitorConfig: config translates it.
 type measureFlags struct {
-	cfg       rtt.Config
+	cfg       rtt.MonitorConfig
 	rateLimit float64 // ms
 	cleanup   float64 // s
 	timeout   float64 // s
@@ -87,7 +87,7 @@ func (f *measureFlags) registerSizes(flags *pflag.FlagSet) {
 		"buffer this many `bytes` of events on their way out of the kernel")
 }
 
-// check refuses values that rtt.Config has no place for, or takes for its default.
+// check refuses values that rtt.MonitorConfig has no place for, or takes for its default.
 func (f *measureFlags) check() error {
 	return cmp.Or(
 		bounds.AtLeast("--rate-limit", f.rateLimit, 0),
@@ -104,7 +104,7 @@ func (f *measureFlags) check() error {
 }
 
 // config translates the flags.
-func (f *measureFlags) config() rtt.Config {
+func (f *measureFlags) config() rtt.MonitorConfig {
 	cfg := f.cfg
 	cfg.RateLimit = orOff(f.rateLimit, time.Millisecond)
 	cfg.CleanupInterval = orOff(f.cleanup, time.Second)

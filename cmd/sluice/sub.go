@@ -38,7 +38,7 @@ for ffplay, ffmpeg and other players. Playback starts at the start of the curren
 
 type subFlags struct {
 	client      clientFlags
-	cfg         sub.Config
+	cfg         sub.PlayerConfig
 	out, verify string
 	catalog     string
 }

@@ -82,7 +82,7 @@ func (c *capacitySearch) probe(ctx context.Context, n int) (bool, error) {
 
 // try is one trial. decided is false if all frames with a known delay are served well, but too many delays are unknown.
 func (c *capacitySearch) try(ctx context.Context, n int) (good, decided bool, err error) {
-	m, err := c.runner.try(ctx, trial.Config{
+	m, err := c.runner.try(ctx, trial.Setup{
 		System: c.spec, Sessions: []int{n}, Warmup: capacityWarmup, Duration: c.runner.capacityPeriod(),
 	})
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"sluice/internal/lab"
 )
 
-// Config is what to measure. Programs and Systems are required; zero values of the other fields mean the defaults.
-type Config struct {
+// RunConfig is what to measure. Programs and Systems are required; zero values of the other fields mean the defaults.
+type RunConfig struct {
 	Programs trial.Programs
 	Systems  []system.Spec
 
@@ -51,7 +51,7 @@ const (
 	defaultRate lab.Rate = 2_000_000
 )
 
-func (c Config) withDefaults() Config {
+func (c RunConfig) withDefaults() RunConfig {
 	if len(c.Kinds) == 0 {
 		c.Kinds = result.Kinds()
 	}
@@ -71,7 +71,7 @@ func (c Config) withDefaults() Config {
 }
 
 // Validate returns an error if the configuration cannot be measured.
-func (c Config) Validate() error {
+func (c RunConfig) Validate() error {
 	c = c.withDefaults()
 	if c.Programs.Sluice == "" || c.Programs.Generator == "" || len(c.Systems) == 0 {
 		return errors.New("a bench needs the programs sluice-lab and sluice, and at least one relay")
@@ -100,7 +100,7 @@ func (c Config) Validate() error {
 	return c.mock().Validate()
 }
 
-func (c Config) validateSystems() error {
+func (c RunConfig) validateSystems() error {
 	var names []string
 	for _, s := range c.Systems {
 		if err := s.Validate(); err != nil {
@@ -115,15 +115,15 @@ func (c Config) validateSystems() error {
 }
 
 // mock returns the video of the runs.
-func (c Config) mock() video.Mock { return video.Mock{Rate: float64(c.Rate)}.WithDefaults() }
+func (c RunConfig) mock() video.Mock { return video.Mock{Rate: float64(c.Rate)}.WithDefaults() }
 
-func (c Config) mockParams(subscribers int) result.Params {
+func (c RunConfig) mockParams(subscribers int) result.Params {
 	m := c.mock()
 	return result.Params{Subscribers: subscribers, Media: "mock", Rate: m.Rate / 1e6, FrameRate: m.FrameRate}
 }
 
 // scenario returns a scenario without runs.
-func (c Config) scenario(kind, name, title string, p result.Params) result.Scenario {
+func (c RunConfig) scenario(kind, name, title string, p result.Params) result.Scenario {
 	if p.Media == "mock" && c.Rate != defaultRate {
 		name += fmt.Sprintf("/%gMbit", p.Rate)
 		title += fmt.Sprintf(", %g Mbit/s", p.Rate)
@@ -133,9 +133,9 @@ func (c Config) scenario(kind, name, title string, p result.Params) result.Scena
 }
 
 // clipName returns the name of the clip in a report.
-func (c Config) clipName() string { return filepath.Base(c.Clip) }
+func (c RunConfig) clipName() string { return filepath.Base(c.Clip) }
 
 // wanted returns those of kinds that are to be measured.
-func (c Config) wanted(kinds ...string) []string {
+func (c RunConfig) wanted(kinds ...string) []string {
 	return slices.DeleteFunc(kinds, func(k string) bool { return !slices.Contains(c.Kinds, k) })
 }

@@ -74,7 +74,7 @@ func (r *runner) runCongestion(ctx context.Context, spec system.Spec, b bottlene
 	}
 	defer link.Set(lab.ToHost, lab.Conditions{})
 	period := r.congestionPeriod(b)
-	m, err := r.try(ctx, trial.Config{
+	m, err := r.try(ctx, trial.Setup{
 		System: spec, Mock: mock, Sessions: []int{1, 1}, Record: true, Duration: period,
 		During: func(ctx context.Context, _ *trial.Trial) error {
 			for _, rate := range b.rates[1:] {

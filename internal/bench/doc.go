@@ -1,7 +1,7 @@
 // Package bench measures relays in the lab: the delay that they add, the CPU time, memory and system calls that they
 // use, how many subscribers they serve, and what they send on a congested path.
 //
-// [Measure] makes plans from a [Config]. A plan is a load, and the kinds of scenarios for which its runs have
+// [Measure] makes plans from a [RunConfig]. A plan is a load, and the kinds of scenarios for which its runs have
 // metrics. All systems run under a load in turns (A B A B …), so changes on the machine affect all of them. A run is
 // one or several trials (package trial) and ends as an outcome: metrics, distributions, breakdowns and series by
 // name, which the table in metrics.go describes. The outcomes of a system become a summary of the report (package

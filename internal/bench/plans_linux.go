@@ -83,7 +83,7 @@ func (r *runner) fanoutPlan(subscribers int, load, clip string) plan {
 		p.title += ", " + r.clipName()
 	}
 	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
-		m, err := r.try(ctx, trial.Config{
+		m, err := r.try(ctx, trial.Setup{
 			System: spec, Sessions: []int{subscribers}, Clip: clip, Idle: load == loadIdle, Hog: load == loadHog,
 		})
 		if err != nil {
@@ -101,7 +101,7 @@ func (r *runner) fanoutPlan(subscribers int, load, clip string) plan {
 }
 
 // try runs a trial, with the settings that all runs have in common where cfg has none of its own.
-func (r *runner) try(ctx context.Context, cfg trial.Config) (*trial.Measurement, error) {
+func (r *runner) try(ctx context.Context, cfg trial.Setup) (*trial.Measurement, error) {
 	cfg.Mock, cfg.Warmup = cmp.Or(cfg.Mock, r.mock()), cmp.Or(cfg.Warmup, r.Warmup)
 	cfg.Duration = cmp.Or(cfg.Duration, r.Duration)
 	return r.stage.Run(ctx, cfg)

@@ -15,34 +15,34 @@ import (
 	"sluice/internal/bench/video"
 )
 
-func runnerOf(systems []system.Spec, cfg Config) *runner {
+func runnerOf(systems []system.Spec, cfg RunConfig) *runner {
 	cfg.Systems = systems
-	return &runner{Config: cfg.withDefaults(), report: new(result.Report), peers: make(map[string]string)}
+	return &runner{RunConfig: cfg.withDefaults(), report: new(result.Report), peers: make(map[string]string)}
 }
 
 // The numbers that docs/bench.md and the Makefile name: an estimate from the configuration, which nothing measures.
 func TestEstimate(t *testing.T) {
-	estimate := func(systems []system.Spec, cfg Config) (int, time.Duration) {
+	estimate := func(systems []system.Spec, cfg RunConfig) (int, time.Duration) {
 		cfg.Clip = "clip.mp4"
 		r := runnerOf(systems, cfg)
 		return r.estimate(r.plans())
 	}
 	ours := system.Sluice("1")
-	runs, alone := estimate(ours, Config{})
+	runs, alone := estimate(ours, RunConfig{})
 	// 1 to 200 subscribers, up to 50 with a hog, a clip, system calls, capacity; and two bottlenecks, in which priority
 	// drop takes part too.
 	require.Equal(t, 3*(2*(4+3+1+1+1)+3*2), runs)
 	require.Less(t, alone, 18*time.Minute)
 	beside := append(ours, system.Spec{Name: "moq-relay-ietf"}, system.Spec{Name: "moq-relay"})
-	_, withPeers := estimate(beside, Config{})
+	_, withPeers := estimate(beside, RunConfig{})
 	require.Less(t, withPeers, 28*time.Minute)
-	_, capacity := estimate(ours, Config{Kinds: []string{result.KindCapacity}})
+	_, capacity := estimate(ours, RunConfig{Kinds: []string{result.KindCapacity}})
 	require.Positive(t, capacity)
 	require.Less(t, capacity, alone)
 }
 
 func TestPlans(t *testing.T) {
-	names := func(cfg Config) (out []string) {
+	names := func(cfg RunConfig) (out []string) {
 		for _, p := range runnerOf(system.Sluice("1"), cfg).plans() {
 			for _, kind := range p.kinds {
 				out = append(out, kind+"/"+p.name)
@@ -55,22 +55,22 @@ func TestPlans(t *testing.T) {
 		"delay/1/hog", // with 100 subscribers, there is none
 		"delay/1/idle/clip.mp4", "cpu/1/idle/clip.mp4", "memory/1/idle/clip.mp4",
 		"syscalls/10", "capacity/400", "congestion/constant", "congestion/step",
-	}, names(Config{Subscribers: []int{1, 100}, Clip: "media/clip.mp4"}))
+	}, names(RunConfig{Subscribers: []int{1, 100}, Clip: "media/clip.mp4"}))
 	require.Equal(t, []string{"congestion/constant"},
-		names(Config{Kinds: []string{result.KindCongestion}, Brief: true}))
+		names(RunConfig{Kinds: []string{result.KindCongestion}, Brief: true}))
 	require.Equal(t, []string{"memory/1/idle"},
-		names(Config{Kinds: []string{result.KindMemory}, Subscribers: []int{1}, MaxCapacity: 100}))
+		names(RunConfig{Kinds: []string{result.KindMemory}, Subscribers: []int{1}, MaxCapacity: 100}))
 }
 
 func TestParticipants(t *testing.T) {
-	r := runnerOf(system.Sluice("1"), Config{})
+	r := runnerOf(system.Sluice("1"), RunConfig{})
 	require.Len(t, r.participants(plan{kinds: []string{result.KindDelay}}), 2)
 	require.Len(t, r.participants(plan{kinds: []string{result.KindCongestion}}), 3)
 }
 
 // Systems run in turns; a run that fails is unusable, and the others count.
 func TestRunPlan(t *testing.T) {
-	r := runnerOf([]system.Spec{{Name: "a", Version: "1"}, {Name: "b"}, {Name: "never"}}, Config{})
+	r := runnerOf([]system.Spec{{Name: "a", Version: "1"}, {Name: "b"}, {Name: "never"}}, RunConfig{})
 	r.Systems[2].Kinds = []string{result.KindCapacity}
 	var lines []string
 	r.Progress = func(line string) { lines = append(lines, line) }
@@ -144,7 +144,7 @@ func TestAddSyscalls(t *testing.T) {
 func TestBottleneckSeries(t *testing.T) {
 	require.Equal(t, result.Series{Time: []float64{0, 3, 3, 6}, Value: []float64{3, 3, 1, 1}},
 		bottleneck{"step", []float64{1.5, .5}}.series(2e6, 6*time.Second))
-	r := runnerOf(nil, Config{})
+	r := runnerOf(nil, RunConfig{})
 	require.Equal(t, 6*time.Second, r.congestionPeriod(bottlenecks[0]))
 	require.Equal(t, 9*time.Second, r.congestionPeriod(bottlenecks[1]))
 }

@@ -17,7 +17,7 @@ import (
 
 // runner is a call of Measure.
 type runner struct {
-	Config
+	RunConfig
 	stage  *trial.Stage
 	report *result.Report
 	peers  map[string]string // the implementations that systems name
@@ -37,11 +37,11 @@ type plan struct {
 // Measure measures the systems in a lab that it builds for them. Errors that mean "this machine cannot do it" are a
 // *[lab.MissingError]. A relay that fails makes a run unusable; this is no error. When the context is done, the
 // report has the scenarios that were completed.
-func Measure(ctx context.Context, cfg Config) (_ *result.Report, err error) {
+func Measure(ctx context.Context, cfg RunConfig) (_ *result.Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	r := &runner{Config: cfg.withDefaults(), peers: make(map[string]string)}
+	r := &runner{RunConfig: cfg.withDefaults(), peers: make(map[string]string)}
 	r.report = &result.Report{
 		Format: result.Format, Commit: r.Commit, Date: time.Now().UTC().Truncate(time.Second),
 		Command: r.Command, Seed: r.Seed, Metrics: describe(),

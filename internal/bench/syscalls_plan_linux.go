@@ -32,7 +32,7 @@ func (r *runner) runSyscalls(ctx context.Context, spec system.Spec) (_ *outcome,
 			err = errors.Join(err, counter.Close())
 		}
 	}()
-	m, err := r.try(ctx, trial.Config{
+	m, err := r.try(ctx, trial.Setup{
 		System: spec, Sessions: []int{syscallSubscribers},
 		During: func(_ context.Context, t *trial.Trial) (err error) {
 			counter, err = syscalls.Count(t.RelayPID())

@@ -24,11 +24,11 @@ var ErrDelta = errors.New("this is a delta update, not a whole catalog")
 
 // Catalog has the fields of both formats that CMAF needs.
 type Catalog struct {
-	Tracks []Track
+	Tracks []TrackEntry
 }
 
-// Track describes one track of a broadcast. A field that the catalog does not have is zero.
-type Track struct {
+// TrackEntry describes one track of a broadcast. A field that the catalog does not have is zero.
+type TrackEntry struct {
 	Name      string
 	Namespace string // fields joined by "/"; empty: that of the catalog
 	Packaging string // "cmaf"
@@ -94,7 +94,7 @@ func (c Catalog) check() error {
 }
 
 // role guesses the role of a track from its codec: the common format has no roles.
-func role(t Track) string {
+func role(t TrackEntry) string {
 	switch {
 	case t.Width > 0 || strings.HasPrefix(t.MIMEType, "video/"):
 		return "video"

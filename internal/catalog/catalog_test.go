@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var broadcast = Catalog{Tracks: []Track{
+var broadcast = Catalog{Tracks: []TrackEntry{
 	{Name: "1.m4s", Packaging: "cmaf", Role: "video", InitTrack: "0.mp4", InitData: []byte("ftyp1"), RenderGroup: 1,
 		Codec: "avc1.4d401e", Width: 640, Height: 360, Bitrate: 309691, Timescale: 12800, Framerate: 25},
 	{Name: "2.m4s", Packaging: "cmaf", Role: "audio", InitTrack: "0.mp4", InitData: []byte("ftyp2"), RenderGroup: 1,
@@ -93,7 +93,7 @@ func TestMSF(t *testing.T) {
 func TestParse(t *testing.T) {
 	for name, tt := range map[string]struct {
 		in, wantErr string
-		want        []Track
+		want        []TrackEntry
 	}{
 		"moq-pub": {
 			in: `{"version":1,"streamingFormat":1,"streamingFormatVersion":"0.2","supportsDeltaUpdates":true,
@@ -102,7 +102,7 @@ func TestParse(t *testing.T) {
 					"selectionParams":{"codec":"avc1.640028","width":1280,"height":720}},
 				{"name":"2.m4s","initTrack":"0.mp4",
 					"selectionParams":{"codec":"mp4a.40.2","samplerate":44100,"channelConfig":"2"}}]}`,
-			want: []Track{
+			want: []TrackEntry{
 				{
 					Name: "1.m4s", Namespace: "bbb", Packaging: "cmaf", RenderGroup: 1, InitTrack: "0.mp4",
 					Role: "video", Codec: "avc1.640028", Width: 1280, Height: 720,
@@ -116,7 +116,7 @@ func TestParse(t *testing.T) {
 		"MSF draft 00": {
 			in: `{"version":1,"generatedAt":1746104606044,"tracks":[{"name":"v","packaging":"cmaf","isLive":true,
 				"role":"video","codec":"avc1.640028","initData":"AAAA","x-custom":{}}]}`,
-			want: []Track{
+			want: []TrackEntry{
 				{Name: "v", Packaging: "cmaf", Role: "video", Codec: "avc1.640028", InitData: []byte{0, 0, 0}},
 			},
 		},
@@ -126,7 +126,7 @@ func TestParse(t *testing.T) {
 				{"name":"b","packaging":"cmaf","isLive":true,"codec":"hvc1.1","initRef":"property"}],
 				"initDataList":[{"id":"x","type":"inline","data":"AAAA"},
 				{"id":"property","type":"track-property","data":"0x4001"}]}`,
-			want: []Track{
+			want: []TrackEntry{
 				{Name: "a", Packaging: "cmaf", Role: "audio", Codec: "opus", InitData: []byte{0, 0, 0}},
 				{Name: "b", Packaging: "cmaf", Role: "video", Codec: "hvc1.1"},
 			},

@@ -88,7 +88,7 @@ func parseCommon(b []byte) (Catalog, error) {
 	var c Catalog
 	for _, t := range in.Tracks {
 		p := t.SelectionParams
-		out := Track{
+		out := TrackEntry{
 			Name:        t.Name,
 			InitTrack:   t.InitTrack,
 			InitData:    t.InitData,

@@ -85,7 +85,7 @@ func parseMSF(b []byte) (Catalog, error) {
 	}
 	var c Catalog
 	for _, t := range in.Tracks {
-		out := Track{
+		out := TrackEntry{
 			Name: t.Name, Namespace: t.Namespace, Packaging: t.Packaging, Role: t.Role, InitData: t.InitData,
 			RenderGroup: t.RenderGroup, AltGroup: t.AltGroup,
 			Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Timescale: t.Timescale, Bitrate: t.Bitrate,

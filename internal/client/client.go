@@ -15,8 +15,8 @@ import (
 	"sluice/transport"
 )
 
-// Config is the configuration of [Run]. URL is required. The zero value of any other field is its default.
-type Config struct {
+// SessionConfig is the configuration of [Run]. URL is required. The zero value of any other field is its default.
+type SessionConfig struct {
 	// URL of the relay: moqt://host:port/path for raw QUIC, https://host:port/path for WebTransport.
 	URL string
 	// Transport is how to reach and trust the relay. Run sets Protocols.
@@ -36,7 +36,7 @@ type Config struct {
 const DefaultReconnectTimeout = 30 * time.Second
 
 // withDefaults sets the defaults.
-func (c Config) withDefaults() Config {
+func (c SessionConfig) withDefaults() SessionConfig {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.ReconnectTimeout = cmp.Or(c.ReconnectTimeout, DefaultReconnectTimeout)
 	if c.Dial == nil {
@@ -82,7 +82,7 @@ const shutdownTimeout = 5 * time.Second
 
 // Run connects to the relay and serves the session, and then each session that replaces it, with an Endpoint each. It
 // returns when an Endpoint or the context is done. It does not repeat the first attempt to connect.
-func Run(ctx context.Context, cfg Config, endpoint func(*Link) Endpoint) error {
+func Run(ctx context.Context, cfg SessionConfig, endpoint func(*Link) Endpoint) error {
 	r := &runner{cfg: cfg.withDefaults(), endpoint: endpoint}
 	defer r.closeAll()
 	l, err := r.connect(ctx, cfg.URL)
@@ -99,7 +99,7 @@ func Run(ctx context.Context, cfg Config, endpoint func(*Link) Endpoint) error {
 
 // runner is a call of Run.
 type runner struct {
-	cfg      Config
+	cfg      SessionConfig
 	endpoint func(*Link) Endpoint
 	links    []*Link // sessions that may not have ended
 	sessions int     // number of sessions established so far

@@ -25,8 +25,8 @@ type user struct {
 
 func (u user) Serve(ctx context.Context) error { return u.serve(ctx) }
 
-func config(r *clienttest.Relay) client.Config {
-	return client.Config{URL: "moqt://relay.example/app", Dial: r.Dial, Logger: slog.New(slog.DiscardHandler)}
+func config(r *clienttest.Relay) client.SessionConfig {
+	return client.SessionConfig{URL: "moqt://relay.example/app", Dial: r.Dial, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // stay establishes a session and keeps it.

@@ -39,7 +39,7 @@ func readAll(t testing.TB, data []byte) (*Init, []Chunk) {
 func TestReaderReturnsTheSampleClip(t *testing.T) {
 	data := sample(t)
 	in, chunks := readAll(t, data)
-	require.Equal(t, []Track{
+	require.Equal(t, []TrackInfo{
 		{
 			ID: 1, Kind: Video, Timescale: 12800, Codec: "avc1.4d401e", Width: 640, Height: 360,
 			Bitrate: in.Tracks[0].Bitrate,
@@ -248,7 +248,7 @@ func TestOnly(t *testing.T) {
 		data := in.Only(want.ID)
 		got, err := ParseInit(data)
 		require.NoError(t, err)
-		require.Equal(t, []Track{want}, got.Tracks)
+		require.Equal(t, []TrackInfo{want}, got.Tracks)
 		f, err := mp4.DecodeFile(bytes.NewReader(data))
 		require.NoError(t, err)
 		require.Len(t, f.Init.Moov.Mvex.Trexs, 1)
@@ -342,7 +342,7 @@ func TestReaderTruncatedAtEveryByte(t *testing.T) {
 }
 
 func TestTimeAndTicks(t *testing.T) {
-	v := Track{Timescale: 12800}
+	v := TrackInfo{Timescale: 12800}
 	require.Equal(t, 40*time.Millisecond, v.Time(512))
 	require.Equal(t, uint64(512), v.Ticks(40*time.Millisecond))
 	require.Equal(t, uint64(1), v.Ticks(1))
@@ -375,7 +375,7 @@ func TestCodecNames(t *testing.T) {
 		"xyzw": {Video, box{typ: "xyzw"}},
 		"mp4a": {Audio, entry(28, "mp4a", "esds", 0, 0, 0, 0, 3, 200)},
 	} {
-		track := Track{Kind: tt.kind}
+		track := TrackInfo{Kind: tt.kind}
 		track.describe(tt.entry)
 		require.Equal(t, want, track.Codec)
 	}

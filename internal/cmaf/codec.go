@@ -8,7 +8,7 @@ import (
 )
 
 // describe sets the fields that come from the sample entry of the track (ISO/IEC 14496-12 §12).
-func (t *Track) describe(entry box) {
+func (t *TrackInfo) describe(entry box) {
 	t.Codec = entry.typ
 	switch t.Kind {
 	case Video:
@@ -19,7 +19,7 @@ func (t *Track) describe(entry box) {
 }
 
 // describeVideo reads a VisualSampleEntry: 78 bytes of fields, then boxes.
-func (t *Track) describeVideo(entry box) {
+func (t *TrackInfo) describeVideo(entry box) {
 	if len(entry.body) < 78 {
 		return
 	}
@@ -88,7 +88,7 @@ func vpName(entry string, c []byte) string {
 }
 
 // describeAudio reads an AudioSampleEntry: 28 bytes of fields, then boxes.
-func (t *Track) describeAudio(entry box) {
+func (t *TrackInfo) describeAudio(entry box) {
 	if len(entry.body) < 28 {
 		return
 	}
@@ -105,7 +105,7 @@ func (t *Track) describeAudio(entry box) {
 }
 
 // describeESDS reads the descriptors of ISO/IEC 14496-1 §7.2.6 down to the audio object type.
-func (t *Track) describeESDS(b []byte) {
+func (t *TrackInfo) describeESDS(b []byte) {
 	es := descriptor(b, 3)
 	if len(es) < 3 {
 		return
@@ -155,7 +155,7 @@ func descriptor(b []byte, tag byte) []byte {
 }
 
 // bitrate takes the maximum bit rate of a btrt box (ISO/IEC 14496-12 §8.5.2).
-func (t *Track) bitrate(config []byte) {
+func (t *TrackInfo) bitrate(config []byte) {
 	if btrt := find(config, "btrt"); len(btrt) >= 12 {
 		t.Bitrate = int(max(binary.BigEndian.Uint32(btrt[4:]), binary.BigEndian.Uint32(btrt[8:])))
 	}

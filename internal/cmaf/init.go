@@ -22,11 +22,11 @@ const (
 // Init is an initialization segment: the ftyp and moov boxes, without media.
 type Init struct {
 	Data   []byte // as in the stream
-	Tracks []Track
+	Tracks []TrackInfo
 }
 
-// Track describes one track of an Init. Zero values mean unknown or not applicable.
-type Track struct {
+// TrackInfo describes one track of an Init. Zero values mean unknown or not applicable.
+type TrackInfo struct {
 	ID            uint32
 	Kind          Kind
 	Timescale     uint32 // ticks per second
@@ -73,7 +73,7 @@ func ParseInit(data []byte) (*Init, error) {
 }
 
 // Track returns the track with this id, or nil.
-func (in *Init) Track(id uint32) *Track {
+func (in *Init) Track(id uint32) *TrackInfo {
 	for i := range in.Tracks {
 		if in.Tracks[i].ID == id {
 			return &in.Tracks[i]
@@ -98,8 +98,8 @@ func (in *Init) readDefaults(mvex []byte) {
 	}
 }
 
-func parseTrak(trak []byte) (Track, error) {
-	var t Track
+func parseTrak(trak []byte) (TrackInfo, error) {
+	var t TrackInfo
 	tkhd, mdhd, hdlr := find(trak, "tkhd"), find(trak, "mdia", "mdhd"), find(trak, "mdia", "hdlr")
 	id := afterTimes(tkhd)
 	scale := afterTimes(mdhd)
@@ -162,7 +162,7 @@ func skipBytes(b []byte, n int) []byte {
 }
 
 // Time converts ticks of the track to a duration, at most 292 years.
-func (t *Track) Time(ticks uint64) time.Duration {
+func (t *TrackInfo) Time(ticks uint64) time.Duration {
 	hi, lo := bits.Mul64(ticks, uint64(time.Second))
 	if hi >= uint64(t.Timescale) {
 		return 1<<63 - 1
@@ -172,7 +172,7 @@ func (t *Track) Time(ticks uint64) time.Duration {
 }
 
 // Ticks converts a duration to ticks of the track, rounding up.
-func (t *Track) Ticks(d time.Duration) uint64 {
+func (t *TrackInfo) Ticks(d time.Duration) uint64 {
 	hi, lo := bits.Mul64(uint64(max(d, 0)), uint64(t.Timescale))
 	lo, carry := bits.Add64(lo, uint64(time.Second)-1, 0)
 	q, _ := bits.Div64(hi+carry, lo, uint64(time.Second))

@@ -33,7 +33,7 @@ type broadcast struct {
 	media     map[uint32]*track
 }
 
-func newBroadcast(cfg *Config, in *cmaf.Init, first uint64) (*broadcast, error) {
+func newBroadcast(cfg *PublisherConfig, in *cmaf.Init, first uint64) (*broadcast, error) {
 	b := &broadcast{namespace: cfg.Namespace, byName: map[string]*track{}, media: map[uint32]*track{}}
 	c := describe(in)
 	common, err := c.Common("/" + strings.Join(cfg.Namespace, "/"))
@@ -71,7 +71,7 @@ func newBroadcast(cfg *Config, in *cmaf.Init, first uint64) (*broadcast, error) 
 	return b, nil
 }
 
-func (b *broadcast) add(cfg *Config, name string, priority uint8, static bool) (*track, error) {
+func (b *broadcast) add(cfg *PublisherConfig, name string, priority uint8, static bool) (*track, error) {
 	properties, err := trackProperties(cfg, priority, static)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (b *broadcast) add(cfg *Config, name string, priority uint8, static bool) (
 
 // trackProperties returns the properties of a track (draft §12). Media tracks have delivery timeouts. Catalogs and the
 // init segment start a new group whenever a subscriber requests one.
-func trackProperties(cfg *Config, priority uint8, static bool) (moqt.Properties, error) {
+func trackProperties(cfg *PublisherConfig, priority uint8, static bool) (moqt.Properties, error) {
 	pairs := []moqt.KeyValuePair{{Type: moqt.PropertyDefaultPublisherPriority, Value: uint64(priority)}}
 	if static {
 		pairs = append(pairs, moqt.KeyValuePair{Type: moqt.PropertyDynamicGroups, Value: 1})
@@ -120,7 +120,7 @@ func (b *broadcast) end() {
 // describe returns the catalog of an init segment.
 func describe(in *cmaf.Init) (c catalog.Catalog) {
 	for _, t := range in.Tracks {
-		out := catalog.Track{
+		out := catalog.TrackEntry{
 			Name: mediaName(t.ID), Packaging: "cmaf", Role: string(t.Kind), InitTrack: initName,
 			InitData: in.Only(t.ID),
 			Codec:    t.Codec, Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Bitrate: t.Bitrate,

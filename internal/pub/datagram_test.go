@@ -15,7 +15,7 @@ import (
 
 func TestDatagrams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, Config{Datagrams: true})
+		p := (&peer{}).start(t, PublisherConfig{Datagrams: true})
 		s, r, err := p.subscribe("2.m4s", moqt.Parameters{})
 		require.NoError(t, err)
 		v, video, err := p.subscribe("1.m4s", moqt.Parameters{})
@@ -62,7 +62,7 @@ func TestDatagrams(t *testing.T) {
 }
 
 func TestChunksTooLargeForDatagrams(t *testing.T) {
-	f := &feed{cfg: &Config{}}
+	f := &feed{cfg: &PublisherConfig{}}
 	for size, want := range map[int]bool{1: true, maxDatagramPayload: true, maxDatagramPayload + 1: false} {
 		o := f.object(&track{datagrams: true}, cmaf.Chunk{Data: make([]byte, size)}, false)
 		require.Equal(t, want, o.datagram, size)

@@ -19,7 +19,7 @@ type source struct {
 }
 
 // openSource opens the input and reads its init segment.
-func openSource(cfg *Config) (*source, error) {
+func openSource(cfg *PublisherConfig) (*source, error) {
 	file, err := cfg.Open()
 	if err != nil {
 		return nil, &InputError{err}
@@ -35,7 +35,7 @@ func openSource(cfg *Config) (*source, error) {
 
 // feed reads the input and adds its chunks as objects to their tracks.
 type feed struct {
-	cfg       *Config
+	cfg       *PublisherConfig
 	init      *cmaf.Init
 	broadcast *broadcast
 	groups    *grouper

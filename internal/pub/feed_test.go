@@ -28,7 +28,7 @@ func openBytes(b []byte) func() (io.ReadCloser, error) {
 }
 
 // newFeed opens the input of cfg with everything needed to publish it.
-func newFeed(t *testing.T, cfg Config) (*feed, *source) {
+func newFeed(t *testing.T, cfg PublisherConfig) (*feed, *source) {
 	t.Helper()
 	cfg.Namespace = moqt.Namespace{"live", "demo"}
 	require.NoError(t, cfg.validate())
@@ -50,7 +50,7 @@ func allObjects(tr *track) []*object {
 
 func TestFeedPublishesTheClip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, s := newFeed(t, Config{Open: openFile(clip)})
+		f, s := newFeed(t, PublisherConfig{Open: openFile(clip)})
 		start := time.Now()
 		require.NoError(t, f.run(t.Context(), s))
 		require.InDelta(t, 10, time.Since(start).Seconds(), 0.05, "paced by decode time")
@@ -73,7 +73,7 @@ func TestFeedPublishesTheClip(t *testing.T) {
 }
 
 func TestFeedSeparatesKeyFrames(t *testing.T) {
-	f, s := newFeed(t, Config{
+	f, s := newFeed(t, PublisherConfig{
 		Open: openFile(clip), Unpaced: true, Priorities: Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4},
 	})
 	require.NoError(t, f.run(t.Context(), s))
@@ -90,7 +90,7 @@ func TestFeedSeparatesKeyFrames(t *testing.T) {
 // Times and groups of later rounds continue those of the first.
 func TestFeedLoops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, s := newFeed(t, Config{Open: openFile(clip), Loop: true, History: History{Groups: 100}})
+		f, s := newFeed(t, PublisherConfig{Open: openFile(clip), Loop: true, History: History{Groups: 100}})
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
 		require.NoError(t, f.run(ctx, s))
@@ -119,31 +119,31 @@ func TestFeedInputs(t *testing.T) {
 	delta := whole[init+len(chunk(t, whole, 0)):]
 
 	t.Run("cut off", func(t *testing.T) {
-		f, s := newFeed(t, Config{Open: openBytes(whole[:len(whole)-1]), Unpaced: true})
+		f, s := newFeed(t, PublisherConfig{Open: openBytes(whole[:len(whole)-1]), Unpaced: true})
 		require.NoError(t, f.run(t.Context(), s))
 		require.Equal(t, uint64(719), f.stats.Objects())
 	})
 	t.Run("starts without a key frame", func(t *testing.T) {
-		f, s := newFeed(t, Config{Open: openBytes(append(bytes.Clone(whole[:init]), delta...)), Unpaced: true})
+		f, s := newFeed(t, PublisherConfig{Open: openBytes(append(bytes.Clone(whole[:init]), delta...)), Unpaced: true})
 		require.NoError(t, f.run(t.Context(), s))
 		require.Len(t, allObjects(f.broadcast.media[1]), 200)
 		require.Equal(t, 49, f.waiting)
 	})
 	t.Run("broken", func(t *testing.T) {
-		f, s := newFeed(t, Config{Open: openBytes(append(bytes.Clone(whole), 0, 0, 0, 1)), Unpaced: true})
+		f, s := newFeed(t, PublisherConfig{Open: openBytes(append(bytes.Clone(whole), 0, 0, 0, 1)), Unpaced: true})
 		require.NoError(t, f.run(t.Context(), s))
-		f, s = newFeed(t, Config{
+		f, s = newFeed(t, PublisherConfig{
 			Open: openBytes(append(bytes.Clone(whole), 0, 0, 0, 3, 'a', 'b', 'c', 'd')), Unpaced: true,
 		})
 		var inputErr *InputError
 		require.ErrorAs(t, f.run(t.Context(), s), &inputErr)
 	})
 	t.Run("nothing to loop", func(t *testing.T) {
-		f, s := newFeed(t, Config{Open: openBytes(whole[:init]), Unpaced: true, Loop: true})
+		f, s := newFeed(t, PublisherConfig{Open: openBytes(whole[:init]), Unpaced: true, Loop: true})
 		require.ErrorContains(t, f.run(t.Context(), s), "nothing to loop")
 	})
 	t.Run("no input", func(t *testing.T) {
-		cfg := Config{Open: openFile("missing.mp4"), Namespace: moqt.Namespace{"a"}}
+		cfg := PublisherConfig{Open: openFile("missing.mp4"), Namespace: moqt.Namespace{"a"}}
 		_, err := openSource(&cfg)
 		require.ErrorIs(t, err, os.ErrNotExist)
 	})
@@ -169,7 +169,9 @@ func chunk(t *testing.T, whole []byte, n int) []byte {
 }
 
 func TestBroadcastStartsWithCatalogs(t *testing.T) {
-	f, s := newFeed(t, Config{Open: openFile(clip), ObjectTimeout: time.Second, SubgroupTimeout: time.Microsecond})
+	f, s := newFeed(t, PublisherConfig{
+		Open: openFile(clip), ObjectTimeout: time.Second, SubgroupTimeout: time.Microsecond,
+	})
 	for name, init := range map[string]bool{catalog.CommonName: false, catalog.MSFName: true} {
 		o := allObjects(f.broadcast.byName[name])
 		require.Len(t, o, 1)
@@ -245,8 +247,8 @@ func TestPacer(t *testing.T) {
 }
 
 func TestGrouper(t *testing.T) {
-	audioOnly := &cmaf.Init{Tracks: []cmaf.Track{{ID: 2, Kind: cmaf.Audio, Timescale: 1000}}}
-	ladder := &cmaf.Init{Tracks: []cmaf.Track{
+	audioOnly := &cmaf.Init{Tracks: []cmaf.TrackInfo{{ID: 2, Kind: cmaf.Audio, Timescale: 1000}}}
+	ladder := &cmaf.Init{Tracks: []cmaf.TrackInfo{
 		{ID: 9, Kind: cmaf.Data, Timescale: 1000},
 		{ID: 1, Kind: cmaf.Video, Timescale: 1000}, {ID: 2, Kind: cmaf.Video, Timescale: 1000},
 		{ID: 3, Kind: cmaf.Audio, Timescale: 1000},

@@ -13,9 +13,9 @@ import (
 	"sluice/moqt"
 )
 
-// Config is the configuration of [Run]. Namespace and Open are required. The zero value of any other field is its
-// default.
-type Config struct {
+// PublisherConfig is the configuration of [Run]. Namespace and Open are required. The zero value of any other field is
+// its default.
+type PublisherConfig struct {
 	Namespace moqt.Namespace
 
 	// Open opens the input, fragmented MP4. With Loop it is called again for each round.
@@ -43,10 +43,10 @@ type Config struct {
 	// FirstGroup is the id of the first group. Default: one more than the largest that the relay has of the broadcast.
 	FirstGroup *uint64
 
-	Client client.Config
+	Client client.SessionConfig
 }
 
-func (c *Config) validate() error {
+func (c *PublisherConfig) validate() error {
 	switch {
 	case c.Open == nil:
 		return errors.New("no input to publish")
@@ -56,7 +56,7 @@ func (c *Config) validate() error {
 	return c.Namespace.Validate()
 }
 
-func (c Config) withDefaults() Config {
+func (c PublisherConfig) withDefaults() PublisherConfig {
 	c.Priorities = cmp.Or(c.Priorities, DefaultPriorities)
 	c.Client.Logger = cmp.Or(c.Client.Logger, slog.Default())
 	return c

@@ -19,7 +19,7 @@ const linger = time.Second
 const statusTimeout = 3 * time.Second
 
 // Run publishes the input until its end, or until the context is done. It counts in stats.
-func Run(ctx context.Context, cfg Config, stats *Stats) error {
+func Run(ctx context.Context, cfg PublisherConfig, stats *Stats) error {
 	if err := cfg.validate(); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func Run(ctx context.Context, cfg Config, stats *Stats) error {
 
 // publisher is a call of Run.
 type publisher struct {
-	cfg    *Config
+	cfg    *PublisherConfig
 	source *source
 	stats  *Stats
 	log    *slog.Logger

@@ -62,7 +62,7 @@ func (p *peer) HandleTrackStatus(s *session.IncomingTrackStatus) {
 }
 
 // start runs a publisher of the clip whose relay is p. It must be called in a bubble of synctest.
-func (p *peer) start(t *testing.T, cfg Config) *peer {
+func (p *peer) start(t *testing.T, cfg PublisherConfig) *peer {
 	t.Helper()
 	p.t, p.offers, p.done = t, make(chan *session.Subscription, 8), make(chan error, 1)
 	cfg.Namespace = liveDemo
@@ -72,7 +72,7 @@ func (p *peer) start(t *testing.T, cfg Config) *peer {
 	cfg.Client.URL, cfg.Client.ReconnectTimeout = "moqt://relay.example", -1
 	cfg.Client.Logger = slog.New(slog.DiscardHandler)
 	cfg.Client.Dial = func(context.Context, string, transport.ClientConfig) (transport.Conn, error) {
-		near, far := transporttest.Pipe(transporttest.Config{})
+		near, far := transporttest.Pipe(transporttest.PipeConfig{})
 		s, err := session.New(far, session.Config{Role: session.Server, Handler: p, Logger: cfg.Client.Logger})
 		require.NoError(t, err)
 		p.conn, p.session = far, s
@@ -230,7 +230,7 @@ func TestPublisherServesSubscriptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := (&peer{}).start(t, Config{})
+				p := (&peer{}).start(t, PublisherConfig{})
 				time.Sleep(tt.after)
 				s, r, err := p.subscribe(tt.track, tt.parameters)
 				if tt.refused != 0 {
@@ -260,7 +260,7 @@ func TestPublisherServesSubscriptions(t *testing.T) {
 
 func TestPublisherSubgroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, Config{Priorities: Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4}})
+		p := (&peer{}).start(t, PublisherConfig{Priorities: Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4}})
 		s, r, err := p.subscribe("1.m4s", moqt.Parameters{})
 		require.NoError(t, err)
 		<-s.Context().Done()
@@ -281,7 +281,7 @@ func TestPublisherSubgroups(t *testing.T) {
 // A paused subscription gets nothing, its open stream is reset, and it continues with the next object.
 func TestPublisherForwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, Config{})
+		p := (&peer{}).start(t, PublisherConfig{})
 		s, r, err := p.subscribe("1.m4s", moqt.Parameters{})
 		require.NoError(t, err)
 		time.Sleep(time.Second + 10*time.Millisecond)
@@ -303,7 +303,7 @@ func TestPublisherForwards(t *testing.T) {
 
 func TestPublisherAppliesNewFilters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, Config{})
+		p := (&peer{}).start(t, PublisherConfig{})
 		s, r, err := p.subscribe("1.m4s", moqt.Parameters{})
 		require.NoError(t, err)
 		time.Sleep(time.Second)
@@ -347,7 +347,7 @@ func (p *peer) fetch(m moqt.Fetch) (objects []moqt.FetchObject, payloads [][]byt
 
 func TestPublisherServesFetches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, Config{History: History{Groups: 3}})
+		p := (&peer{}).start(t, PublisherConfig{History: History{Groups: 3}})
 		time.Sleep(9 * time.Second)
 		standalone := func(start, end moqt.Location) moqt.Fetch {
 			return moqt.Fetch{FetchType: moqt.FetchStandalone, Track: name("1.m4s"), Start: start, End: end}
@@ -405,7 +405,7 @@ func TestPublisherServesFetches(t *testing.T) {
 
 func TestPublisherTellsTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, Config{FirstGroup: ptr(uint64(40))})
+		p := (&peer{}).start(t, PublisherConfig{FirstGroup: ptr(uint64(40))})
 		time.Sleep(3 * time.Second)
 		ok, err := p.session.TrackStatus(t.Context(), moqt.TrackStatus{Track: name("1.m4s")})
 		require.NoError(t, err)
@@ -420,7 +420,7 @@ func TestPublisherTellsTheStatus(t *testing.T) {
 // Objects must not change, so a publisher that starts again uses groups that the relay has not seen.
 func TestPublisherContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{known: &moqt.Location{Group: 12, Object: 3}}).start(t, Config{})
+		p := (&peer{known: &moqt.Location{Group: 12, Object: 3}}).start(t, PublisherConfig{})
 		_, r, err := p.subscribe("1.m4s", moqt.Parameters{})
 		require.NoError(t, err)
 		time.Sleep(3 * time.Second)
@@ -431,7 +431,8 @@ func TestPublisherContinues(t *testing.T) {
 func TestPublisherOffersTracks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		token := moqt.Token{AliasType: moqt.AliasUseValue, Value: []byte("secret")}
-		p := (&peer{}).start(t, Config{Publish: true, Client: client.Config{Tokens: []moqt.Token{token}}})
+		cfg := PublisherConfig{Publish: true, Client: client.SessionConfig{Tokens: []moqt.Token{token}}}
+		p := (&peer{}).start(t, cfg)
 		require.Equal(t, []moqt.Token{token}, p.tokens)
 		got := map[string]*received{}
 		for range 5 {
@@ -456,7 +457,7 @@ func TestPublisherIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := (&peer{
 			refuse: &moqt.RequestError{Code: moqt.RequestUnauthorized, Reason: "who are you?"},
-		}).start(t, Config{})
+		}).start(t, PublisherConfig{})
 		err := <-p.done
 		var refused *RefusedError
 		require.ErrorAs(t, err, &refused)
@@ -466,7 +467,7 @@ func TestPublisherIsRefused(t *testing.T) {
 
 func TestPublisherDrainsWhenInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, Config{Loop: true})
+		p := (&peer{}).start(t, PublisherConfig{Loop: true})
 		s, r, err := p.subscribe("1.m4s", moqt.Parameters{})
 		require.NoError(t, err)
 		time.Sleep(3010 * time.Millisecond)
@@ -486,7 +487,7 @@ func TestPublisherEndsDespiteAStalledInput(t *testing.T) {
 		in, out := io.Pipe()
 		defer out.Close()
 		go func() { _, _ = out.Write(whole[:20000]) }()
-		p := (&peer{}).start(t, Config{Open: func() (io.ReadCloser, error) { return in, nil }})
+		p := (&peer{}).start(t, PublisherConfig{Open: func() (io.ReadCloser, error) { return in, nil }})
 		time.Sleep(time.Second)
 		p.stop()
 		require.NoError(t, <-p.done)
@@ -496,7 +497,7 @@ func TestPublisherEndsDespiteAStalledInput(t *testing.T) {
 // A subscriber that does not read misses the objects older than the delivery timeout, and no others.
 func TestPublisherDeliveryTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, Config{ObjectTimeout: 500 * time.Millisecond})
+		p := (&peer{}).start(t, PublisherConfig{ObjectTimeout: 500 * time.Millisecond})
 		s, r, err := p.subscribe("1.m4s", moqt.Parameters{})
 		require.NoError(t, err)
 		require.Equal(t, uint64(500), s.Properties().ObjectDeliveryTimeout())
@@ -513,7 +514,7 @@ func TestPublisherDeliveryTimeout(t *testing.T) {
 // Without a timeout, a subscriber that falls behind by the whole history is dropped.
 func TestPublisherDropsSlowSubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, Config{Loop: true, History: History{Groups: 3}})
+		p := (&peer{}).start(t, PublisherConfig{Loop: true, History: History{Groups: 3}})
 		s, _, err := p.subscribe("1.m4s", moqt.Parameters{})
 		require.NoError(t, err)
 		p.conn.Pause()
@@ -525,7 +526,7 @@ func TestPublisherDropsSlowSubscribers(t *testing.T) {
 }
 
 func TestRunChecksItsConfig(t *testing.T) {
-	for want, cfg := range map[string]Config{
+	for want, cfg := range map[string]PublisherConfig{
 		"no input":     {Namespace: liveDemo},
 		"no namespace": {Open: openFile(clip)},
 		"input: not fragmented": {

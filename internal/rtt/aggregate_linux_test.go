@@ -29,7 +29,7 @@ func (s *script) echo(ms float64, seq uint16, to string, rtt float64) {
 }
 
 // aggregatedOf returns the text of a capture's aggregates, without hours, minutes and the first line.
-func aggregatedOf(t *testing.T, cfg Config, write func(*script)) string {
+func aggregatedOf(t *testing.T, cfg MonitorConfig, write func(*script)) string {
 	t.Helper()
 	requireKernel(t)
 	var s script
@@ -57,22 +57,22 @@ func TestAggregate(t *testing.T) {
 	want := txtar.Parse(wantAggregates)
 	for i, test := range []struct {
 		name  string
-		cfg   Config
+		cfg   MonitorConfig
 		write func(*script)
 	}{
-		{"by the source of replies", Config{}, hosts},
-		{"by their destination", Config{AggregateReverse: true}, hosts},
-		{"longer prefixes", Config{IPv4Prefix: 16, IPv6Prefix: 32}, hosts},
-		{"more prefixes than there is place for", Config{MaxPrefixes: 2}, hosts},
-		{"prefixes come and go", Config{MaxPrefixes: 2, AggregateTimeout: 2 * time.Second}, func(s *script) {
+		{"by the source of replies", MonitorConfig{}, hosts},
+		{"by their destination", MonitorConfig{AggregateReverse: true}, hosts},
+		{"longer prefixes", MonitorConfig{IPv4Prefix: 16, IPv6Prefix: 32}, hosts},
+		{"more prefixes than there is place for", MonitorConfig{MaxPrefixes: 2}, hosts},
+		{"prefixes come and go", MonitorConfig{MaxPrefixes: 2, AggregateTimeout: 2 * time.Second}, func(s *script) {
 			s.echo(0, 1, "198.51.100.1", 10)
 			s.echo(3500, 1, "203.0.113.1", 10)
 		}},
-		{"prefixes stay", Config{MaxPrefixes: 2, AggregateTimeout: -1}, func(s *script) {
+		{"prefixes stay", MonitorConfig{MaxPrefixes: 2, AggregateTimeout: -1}, func(s *script) {
 			s.echo(0, 1, "198.51.100.1", 10)
 			s.echo(3500, 1, "203.0.113.1", 10)
 		}},
-		{"ECN, and what is not measured", Config{}, func(s *script) {
+		{"ECN, and what is not measured", MonitorConfig{}, func(s *script) {
 			s.data(0, 1, 100)
 			s.data(10, 1001, 101)
 			s.data(20, 1001, 101)
@@ -95,7 +95,7 @@ func TestAggregateRetransmissions(t *testing.T) {
 	s.data(0, 1, 100)
 	s.data(10, 1, 101)
 	var got reporttest.Sink
-	mustReplay(t, Config{Aggregate: time.Second, Sink: &got}, captureFile(t, s.packets...))
+	mustReplay(t, MonitorConfig{Aggregate: time.Second, Sink: &got}, captureFile(t, s.packets...))
 	require.Len(t, got.Intervals, 1)
 	require.Len(t, got.Intervals[0].Prefixes, 2, "that of the sender and that of the receiver")
 	for _, p := range got.Intervals[0].Prefixes {

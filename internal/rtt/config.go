@@ -45,8 +45,8 @@ const (
 	RTTSmoothed RTTType = "smoothed"
 )
 
-// Config is what to measure, and how. Zero values are the defaults.
-type Config struct {
+// MonitorConfig is what to measure, and how. Zero values are the defaults.
+type MonitorConfig struct {
 	Interfaces []string
 	Hook       attach.Hook    // "": attach.HookTC
 	XDPMode    attach.XDPMode // "": attach.XDPNative
@@ -88,7 +88,7 @@ type Config struct {
 }
 
 // setDefaults replaces zero values.
-func (c *Config) setDefaults() {
+func (c *MonitorConfig) setDefaults() {
 	def(&c.Hook, attach.HookTC)
 	def(&c.XDPMode, attach.XDPNative)
 	def(&c.RTTType, RTTMin)
@@ -119,7 +119,7 @@ func def[T comparable](v *T, value T) {
 }
 
 // validate checks a Config that has its defaults. Errors name the flags of sluice rtt.
-func (c *Config) validate() error {
+func (c *MonitorConfig) validate() error {
 	if c.Sink == nil {
 		return errors.New("Sink: must not be nil")
 	}
@@ -143,7 +143,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-func (c *Config) validateAggregation() error {
+func (c *MonitorConfig) validateAggregation() error {
 	if c.Aggregate != 0 {
 		if err := bounds.Check("--aggregate", c.Aggregate, time.Second, maxInterval); err != nil {
 			return err

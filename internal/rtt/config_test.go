@@ -11,40 +11,44 @@ import (
 )
 
 func TestConfigDefaults(t *testing.T) {
-	c := Config{Sink: report.Tee{}}
+	c := MonitorConfig{Sink: report.Tee{}}
 	c.setDefaults()
 	require.NoError(t, c.validate())
 	require.True(t, c.TCP)
 	require.Equal(t, DefaultRateLimit, c.RateLimit)
 
-	c = Config{Sink: report.Tee{}, DNS: true, RateLimit: -1}
+	c = MonitorConfig{Sink: report.Tee{}, DNS: true, RateLimit: -1}
 	c.setDefaults()
 	require.False(t, c.TCP, "a chosen protocol is the only one")
 	require.Negative(t, c.RateLimit)
 }
 
 func TestConfigValidate(t *testing.T) {
-	for want, change := range map[string]func(*Config){
-		"Sink: must not be nil":                                      func(c *Config) { c.Sink = nil },
-		`--ingress-hook: "tcp": must be tc, tcx, clsact or xdp`:      func(c *Config) { c.Hook = "tcp" },
-		`--xdp-mode: "fast": must be unspecified, native or generic`: func(c *Config) { c.XDPMode = "fast" },
-		`--rtt-type: "max": must be min or smoothed`:                 func(c *Config) { c.RTTType = "max" },
-		"--rtt-rate: -1: must be between 0 and 10000":                func(c *Config) { c.RTTRate = -1 },
-		"--rtt-rate: NaN: must be between 0 and 10000":               func(c *Config) { c.RTTRate = math.NaN() },
-		"--rate-limit: 25h0m0s: must be between 0s and 24h0m0s":      func(c *Config) { c.RateLimit = 25 * time.Hour },
-		"--aggregate: 1ms: must be between 1s and 24h0m0s":           func(c *Config) { c.Aggregate = 1e6 },
-		"--aggregate: -1s: must be between 1s and 24h0m0s":           func(c *Config) { c.Aggregate = -time.Second },
-		"--aggregate-subnets-v4: 33: must be between 0 and 32":       func(c *Config) { c.IPv4Prefix = 33 },
-		"--aggregate-subnets-v4: -2: must be between 0 and 32":       func(c *Config) { c.IPv4Prefix = -2 },
-		"--aggregate-subnets-v6: 65: must be between 0 and 64":       func(c *Config) { c.IPv6Prefix = 65 },
-		"--bin-width: 1ns: must be between 1µs and 1h0m0s":           func(c *Config) { c.BinWidth = 1 },
-		"--max-flows: -5: must be between 1 and 16777216":            func(c *Config) { c.MaxFlows = -5 },
-		"--max-stamps: 20000000: must be between 1 and 16777216":     func(c *Config) { c.MaxStamps = 20000000 },
-		"--max-queries: -1: must be between 1 and 16777216":          func(c *Config) { c.MaxQueries = -1 },
-		"--max-prefixes: -1: must be between 1 and 16777216":         func(c *Config) { c.MaxPrefixes = -1 },
-		"--ring-size: 100: must be between 4096 and 1073741824":      func(c *Config) { c.RingBytes = 100 },
+	for want, change := range map[string]func(*MonitorConfig){
+		"Sink: must not be nil":                                      func(c *MonitorConfig) { c.Sink = nil },
+		`--ingress-hook: "tcp": must be tc, tcx, clsact or xdp`:      func(c *MonitorConfig) { c.Hook = "tcp" },
+		`--xdp-mode: "fast": must be unspecified, native or generic`: func(c *MonitorConfig) { c.XDPMode = "fast" },
+		`--rtt-type: "max": must be min or smoothed`:                 func(c *MonitorConfig) { c.RTTType = "max" },
+		"--rtt-rate: -1: must be between 0 and 10000":                func(c *MonitorConfig) { c.RTTRate = -1 },
+		"--rtt-rate: NaN: must be between 0 and 10000":               func(c *MonitorConfig) { c.RTTRate = math.NaN() },
+		"--rate-limit: 25h0m0s: must be between 0s and 24h0m0s": func(c *MonitorConfig) {
+			c.RateLimit = 25 * time.Hour
+		},
+		"--aggregate: 1ms: must be between 1s and 24h0m0s": func(c *MonitorConfig) { c.Aggregate = 1e6 },
+		"--aggregate: -1s: must be between 1s and 24h0m0s": func(c *MonitorConfig) {
+			c.Aggregate = -time.Second
+		},
+		"--aggregate-subnets-v4: 33: must be between 0 and 32":   func(c *MonitorConfig) { c.IPv4Prefix = 33 },
+		"--aggregate-subnets-v4: -2: must be between 0 and 32":   func(c *MonitorConfig) { c.IPv4Prefix = -2 },
+		"--aggregate-subnets-v6: 65: must be between 0 and 64":   func(c *MonitorConfig) { c.IPv6Prefix = 65 },
+		"--bin-width: 1ns: must be between 1µs and 1h0m0s":       func(c *MonitorConfig) { c.BinWidth = 1 },
+		"--max-flows: -5: must be between 1 and 16777216":        func(c *MonitorConfig) { c.MaxFlows = -5 },
+		"--max-stamps: 20000000: must be between 1 and 16777216": func(c *MonitorConfig) { c.MaxStamps = 20000000 },
+		"--max-queries: -1: must be between 1 and 16777216":      func(c *MonitorConfig) { c.MaxQueries = -1 },
+		"--max-prefixes: -1: must be between 1 and 16777216":     func(c *MonitorConfig) { c.MaxPrefixes = -1 },
+		"--ring-size: 100: must be between 4096 and 1073741824":  func(c *MonitorConfig) { c.RingBytes = 100 },
 	} {
-		c := Config{Sink: report.Tee{}}
+		c := MonitorConfig{Sink: report.Tee{}}
 		change(&c)
 		c.setDefaults()
 		require.EqualError(t, c.validate(), want)

@@ -75,7 +75,7 @@ func (s *script) plainACK(ms float64, number uint32) {
 
 // corpus are the captures. What is measured in each is in a file beside it, one JSON object a line.
 var corpus = map[string]struct {
-	cfg    Config
+	cfg    MonitorConfig
 	write  func(*script)
 	expect []string // the RTTs in ms, in order
 }{
@@ -99,7 +99,7 @@ var corpus = map[string]struct {
 		expect: []string{"5", "7"},
 	},
 	"tcp-handshake": {
-		cfg: Config{IncludeSYN: true},
+		cfg: MonitorConfig{IncludeSYN: true},
 		write: func(s *script) {
 			s.ip(0, wire.TCP{
 				Seq: 99, Flags: wire.SYN, Options: []byte{2, 4, 5, 180, 4, 2}, Timestamps: true, Val: 10,
@@ -179,7 +179,7 @@ var corpus = map[string]struct {
 		expect: []string{"15"},
 	},
 	"icmp-echo": {
-		cfg: Config{ICMP: true},
+		cfg: MonitorConfig{ICMP: true},
 		write: func(s *script) {
 			for i := range uint16(3) {
 				at := 1000 * float64(i)
@@ -192,7 +192,7 @@ var corpus = map[string]struct {
 		expect: []string{"25", "30", "25", "30", "25", "30"},
 	},
 	"dns": {
-		cfg: Config{DNS: true},
+		cfg: MonitorConfig{DNS: true},
 		write: func(s *script) {
 			question := wire.DNS{ID: 1, Name: "example.org", Type: 1, EDNS: true}
 			answer := question
@@ -210,7 +210,7 @@ var corpus = map[string]struct {
 		expect: []string{"8", "1009", "16"},
 	},
 	"quic-handshake": {
-		cfg: Config{QUIC: true},
+		cfg: MonitorConfig{QUIC: true},
 		write: func(s *script) {
 			for i, ends := range [][2]netip.AddrPort{{alice, bob}, {alice6, bob6}} {
 				at, version := 100*float64(i), uint32(wire.QUICv1)
@@ -232,7 +232,7 @@ var corpus = map[string]struct {
 		expect: []string{"40", "3", "40", "3"},
 	},
 	"quic-spin": {
-		cfg: Config{QUIC: true, RateLimit: 200 * time.Millisecond},
+		cfg: MonitorConfig{QUIC: true, RateLimit: 200 * time.Millisecond},
 		write: func(s *script) {
 			s.spin(wire.SpinPath{})
 		},
@@ -241,24 +241,24 @@ var corpus = map[string]struct {
 		}, slices.Repeat([]string{"63"}, 12)...), // the client sends every 7 ms: an edge waits for that
 	},
 	"quic-spin-reordered": {
-		cfg: Config{QUIC: true, RateLimit: 200 * time.Millisecond},
+		cfg: MonitorConfig{QUIC: true, RateLimit: 200 * time.Millisecond},
 		write: func(s *script) {
 			s.spin(wire.SpinPath{Reorder: 0.02, ReorderBy: 9 * time.Millisecond, Seed: 3})
 		},
 		expect: append([]string{"50", "10"}, slices.Repeat([]string{"63"}, 12)...),
 	},
 	"quic-spin-random": {
-		cfg:    Config{QUIC: true},
+		cfg:    MonitorConfig{QUIC: true},
 		write:  func(s *script) { s.spin(wire.SpinPath{Client: wire.SpinRandom}) },
 		expect: []string{"50", "10"},
 	},
 	"quic-spin-constant": {
-		cfg:    Config{QUIC: true},
+		cfg:    MonitorConfig{QUIC: true},
 		write:  func(s *script) { s.spin(wire.SpinPath{Client: wire.SpinConstant, Server: wire.SpinConstant}) },
 		expect: []string{"50", "10"},
 	},
 	"encapsulations": {
-		cfg: Config{ICMP: true},
+		cfg: MonitorConfig{ICMP: true},
 		write: func(s *script) {
 			request := wire.Echo{ID: 7, Seq: 1}.Between(echoFrom4, echoTo4)
 			reply := wire.Echo{Reply: true, ID: 7, Seq: 1}.Between(echoTo4, echoFrom4)
@@ -325,7 +325,7 @@ func TestCorpus(t *testing.T) {
 }
 
 // replayed returns the JSON lines of a capture.
-func replayed(t testing.TB, cfg Config, capture []byte) []byte {
+func replayed(t testing.TB, cfg MonitorConfig, capture []byte) []byte {
 	var out bytes.Buffer
 	w, err := output.New(output.JSONL, func() (io.WriteCloser, error) { return nopCloser{&out}, nil })
 	require.NoError(t, err)
@@ -336,7 +336,7 @@ func replayed(t testing.TB, cfg Config, capture []byte) []byte {
 	return out.Bytes()
 }
 
-func mustReplay(t testing.TB, cfg Config, capture []byte) Replayed {
+func mustReplay(t testing.TB, cfg MonitorConfig, capture []byte) Replayed {
 	t.Helper()
 	if cfg.RateLimit == 0 {
 		cfg.RateLimit = -1
@@ -360,7 +360,7 @@ func captureFile(t testing.TB, packets ...pcap.Packet) []byte {
 }
 
 // rttsOf returns the RTTs in a capture, in ms.
-func rttsOf(t testing.TB, cfg Config, capture []byte) (list []string) {
+func rttsOf(t testing.TB, cfg MonitorConfig, capture []byte) (list []string) {
 	var got reporttest.Sink
 	cfg.Sink = &got
 	mustReplay(t, cfg, capture)

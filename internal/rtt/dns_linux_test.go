@@ -80,10 +80,10 @@ func TestDNSAgainstResolver(t *testing.T) {
 	startResolver(t, l.Relay, address)
 	lookup(t, client, server, wire.DNS{ID: 999, Name: "example.test", Type: 1}) // it has started
 
-	atResolver := measuring(t, l.Relay, Config{
+	atResolver := measuring(t, l.Relay, MonitorConfig{
 		Interfaces: []string{l.Relay.Facing(client).Name}, DNS: true, IncludeLocal: true,
 	})
-	end := measuring(t, client, Config{Interfaces: []string{"eth0"}, DNS: true})
+	end := measuring(t, client, MonitorConfig{Interfaces: []string{"eth0"}, DNS: true})
 	var want []report.DNS
 	rcodes := make(map[uint8]bool)
 	for i, q := range []struct {

@@ -2,7 +2,7 @@
 // match replies with what they answer, and report RTTs; no packet is copied or changed. docs/rtt.md says what each
 // number means.
 //
-// A [Monitor] measures interfaces as [Config] says, and [Replay] measures a capture with the same programs. Both
+// A [Monitor] measures interfaces as [MonitorConfig] says, and [Replay] measures a capture with the same programs. Both
 // hand what they measure to the Config's Sink. The parts, each a package of its own:
 //
 //	bpf      the programs

@@ -35,9 +35,9 @@ type watcher struct {
 func watchers() []watcher {
 	list := []watcher{
 		{"off", func(*testing.B) func() { return func() {} }},
-		{"every-RTT", sluiceWatcher(Config{RateLimit: -1})},
-		{"sampled", sluiceWatcher(Config{})},
-		{"aggregated", sluiceWatcher(Config{RateLimit: -1, Aggregate: time.Second})},
+		{"every-RTT", sluiceWatcher(MonitorConfig{RateLimit: -1})},
+		{"sampled", sluiceWatcher(MonitorConfig{})},
+		{"aggregated", sluiceWatcher(MonitorConfig{RateLimit: -1, Aggregate: time.Second})},
 	}
 	program := os.Getenv("SLUICE_EPPING")
 	if program == "" {
@@ -49,7 +49,7 @@ func watchers() []watcher {
 		watcher{"ePPing-aggregated", eppingWatcher(program, "-r 0 -a 1")})
 }
 
-func sluiceWatcher(cfg Config) func(*testing.B) func() {
+func sluiceWatcher(cfg MonitorConfig) func(*testing.B) func() {
 	return func(b *testing.B) func() {
 		out, err := output.New(output.Standard, func() (io.WriteCloser, error) { return nopCloser{io.Discard}, nil })
 		require.NoError(b, err)

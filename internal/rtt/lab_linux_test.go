@@ -104,7 +104,7 @@ func (k *tap) end() []pcap.Packet {
 
 // measuring runs a Monitor inside a host until end is called, which returns what it measured. Samples are sorted by
 // time: CPUs report theirs in batches.
-func measuring(t testing.TB, h *lab.Host, cfg Config) (end func() *reporttest.Sink) {
+func measuring(t testing.TB, h *lab.Host, cfg MonitorConfig) (end func() *reporttest.Sink) {
 	got := new(reporttest.Sink)
 	cfg.Sink = got
 	if cfg.Logger == nil {
@@ -228,7 +228,7 @@ func TestAgainstReference(t *testing.T) {
 			l := labtest.New(t, lab.Topology{Uplink: lab.Symmetric(path.conditions), Seed: 7})
 			client, server := l.Publisher, l.Relay
 			address := server.Facing(client).IPv4.Addr()
-			cfg := Config{TCP: true, ICMP: true, RateLimit: -1, IncludeLocal: true}
+			cfg := MonitorConfig{TCP: true, ICMP: true, RateLimit: -1, IncludeLocal: true}
 			var pinged []time.Duration
 			got, packets := capturing(t, client, cfg, func() {
 				exchange(t, client, server, path.rounds)
@@ -251,7 +251,7 @@ func TestAgainstReferenceWithoutTimestamps(t *testing.T) {
 			require.NoError(t, client.Do(func() error {
 				return os.WriteFile("/proc/sys/net/ipv4/tcp_timestamps", []byte("0"), 0o644)
 			}))
-			cfg := Config{TCP: true, RateLimit: -1, IncludeLocal: true, IncludeSYN: true}
+			cfg := MonitorConfig{TCP: true, RateLimit: -1, IncludeLocal: true, IncludeSYN: true}
 			got, packets := capturing(t, client, cfg, func() { exchange(t, client, server, path.rounds) })
 			for _, s := range got {
 				require.Equal(t, report.MethodSequence, s.Method)
@@ -263,7 +263,7 @@ func TestAgainstReferenceWithoutTimestamps(t *testing.T) {
 }
 
 // capturing measures and captures what passes a host's eth0 while traffic runs.
-func capturing(t *testing.T, h *lab.Host, cfg Config, traffic func()) ([]report.Sample, []pcap.Packet) {
+func capturing(t *testing.T, h *lab.Host, cfg MonitorConfig, traffic func()) ([]report.Sample, []pcap.Packet) {
 	capture := startTap(t, h, "eth0")
 	cfg.Interfaces = []string{"eth0"}
 	end := measuring(t, h, cfg)
@@ -296,7 +296,7 @@ func median(list []time.Duration) time.Duration {
 //     it, and a leaving one after. The live RTT of the remote host is therefore at least that of the reference, and
 //     the live RTT of this host at most.
 func requireReference(
-	t *testing.T, protocol string, remote netip.Addr, cfg Config,
+	t *testing.T, protocol string, remote netip.Addr, cfg MonitorConfig,
 	live []report.Sample, packets []pcap.Packet, want []refSample,
 ) {
 	t.Helper()

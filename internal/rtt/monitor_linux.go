@@ -23,7 +23,7 @@ const flushInterval = 100 * time.Millisecond
 
 // A Monitor measures the traffic of some interfaces.
 type Monitor struct {
-	cfg      Config
+	cfg      MonitorConfig
 	kernel   *kernel.Programs
 	attached *attach.Links
 	locals   io.Closer
@@ -37,7 +37,7 @@ type Monitor struct {
 
 // New loads the programs and attaches them to the interfaces, which are looked up in the network namespace of the
 // calling thread.
-func New(cfg Config) (*Monitor, error) {
+func New(cfg MonitorConfig) (*Monitor, error) {
 	cfg.setDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func New(cfg Config) (*Monitor, error) {
 }
 
 // interfaceNames returns the interface names that reports contain: none if there is only one observer.
-func interfaceNames(cfg Config, devices []attach.Device) map[uint32]string {
+func interfaceNames(cfg MonitorConfig, devices []attach.Device) map[uint32]string {
 	if len(devices) < 2 || cfg.MergeInterfaces {
 		return nil
 	}

@@ -24,7 +24,7 @@ import (
 )
 
 // echoes pings from one host to another and requires that a Monitor on the given interfaces of either measures it.
-func echoes(t *testing.T, at, from, to *lab.Host, cfg Config) []report.Sample {
+func echoes(t *testing.T, at, from, to *lab.Host, cfg MonitorConfig) []report.Sample {
 	cfg.ICMP, cfg.RateLimit = true, -1
 	end := measuring(t, at, cfg)
 	require.Len(t, ping(t, from, to.Facing(from).IPv4.Addr(), 5), 5)
@@ -33,7 +33,7 @@ func echoes(t *testing.T, at, from, to *lab.Host, cfg Config) []report.Sample {
 
 func TestHooks(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
-	for name, cfg := range map[string]Config{
+	for name, cfg := range map[string]MonitorConfig{
 		"tc":          {},
 		"tcx":         {Hook: attach.HookTCX},
 		"clsact":      {Hook: attach.HookClsact},
@@ -83,8 +83,8 @@ func leftovers(t *testing.T, h *lab.Host, device string) (names []string) {
 
 func TestSeveralInterfaces(t *testing.T) {
 	l := labtest.New(t, lab.Topology{Subscribers: 1})
-	samples := echoes(t, l.Relay, l.Relay, l.Publisher, Config{Interfaces: []string{"up", "down"}})
-	samples = append(samples, echoes(t, l.Relay, l.Relay, l.Subscribers[0], Config{
+	samples := echoes(t, l.Relay, l.Relay, l.Publisher, MonitorConfig{Interfaces: []string{"up", "down"}})
+	samples = append(samples, echoes(t, l.Relay, l.Relay, l.Subscribers[0], MonitorConfig{
 		Interfaces: []string{"up", "down"},
 	})...)
 	var names []string
@@ -92,7 +92,7 @@ func TestSeveralInterfaces(t *testing.T) {
 		names = append(names, s.Interface)
 	}
 	require.Equal(t, strings.Fields("up up up up up down down down down down"), names)
-	merged := Config{Interfaces: []string{"up", "down"}, MergeInterfaces: true}
+	merged := MonitorConfig{Interfaces: []string{"up", "down"}, MergeInterfaces: true}
 	for _, s := range echoes(t, l.Relay, l.Relay, l.Publisher, merged) {
 		require.Empty(t, s.Interface)
 	}
@@ -102,7 +102,9 @@ func TestSeveralInterfaces(t *testing.T) {
 func TestLoopback(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
 	h := l.Publisher
-	end := measuring(t, h, Config{Interfaces: []string{"lo"}, ICMP: true, TCP: true, RateLimit: -1, IncludeSYN: true})
+	end := measuring(t, h, MonitorConfig{
+		Interfaces: []string{"lo"}, ICMP: true, TCP: true, RateLimit: -1, IncludeSYN: true,
+	})
 	require.Len(t, ping(t, h, netip.MustParseAddr("127.0.0.1"), 5), 5)
 	exchange(t, h, h, 20)
 	got := end()
@@ -131,7 +133,7 @@ func TestDeviceWithoutLinkHeader(t *testing.T) {
 			return netlink.LinkSetUp(tun)
 		}))
 		file := tun.Fds[0]
-		end := measuring(t, l.Publisher, Config{
+		end := measuring(t, l.Publisher, MonitorConfig{
 			Interfaces: []string{"tun0"}, ICMP: true, RateLimit: -1, IncludeLocal: true, Hook: hook,
 			XDPMode: attach.XDPGeneric,
 		})
@@ -161,7 +163,7 @@ func ignoreMissing(err error) error {
 }
 
 // starting returns the error with which New fails inside a host.
-func starting(t *testing.T, h *lab.Host, cfg Config) error {
+func starting(t *testing.T, h *lab.Host, cfg MonitorConfig) error {
 	cfg.Sink = new(reporttest.Sink)
 	var failed error
 	require.NoError(t, h.Do(func() error {
@@ -177,19 +179,19 @@ func starting(t *testing.T, h *lab.Host, cfg Config) error {
 
 func TestClearErrors(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
-	require.EqualError(t, starting(t, l.Publisher, Config{Interfaces: []string{"eth7"}}),
+	require.EqualError(t, starting(t, l.Publisher, MonitorConfig{Interfaces: []string{"eth7"}}),
 		`no interface "eth7"; there are: lo, eth0`)
-	require.EqualError(t, starting(t, l.Publisher, Config{}), "no interface to watch; there are: lo, eth0")
+	require.EqualError(t, starting(t, l.Publisher, MonitorConfig{}), "no interface to watch; there are: lo, eth0")
 
 	var first *Monitor
 	require.NoError(t, l.Publisher.Do(func() (err error) {
-		first, err = New(Config{Interfaces: []string{"eth0"}, Hook: attach.HookXDP, Sink: new(reporttest.Sink)})
+		first, err = New(MonitorConfig{Interfaces: []string{"eth0"}, Hook: attach.HookXDP, Sink: new(reporttest.Sink)})
 		return err
 	}))
-	require.EqualError(t, starting(t, l.Publisher, Config{Interfaces: []string{"eth0"}, Hook: attach.HookXDP}),
+	require.EqualError(t, starting(t, l.Publisher, MonitorConfig{Interfaces: []string{"eth0"}, Hook: attach.HookXDP}),
 		"attach to eth0: another XDP program is there; use the tc hook: "+
 			"failed to attach link: create link: device or resource busy")
-	require.NoError(t, starting(t, l.Publisher, Config{
+	require.NoError(t, starting(t, l.Publisher, MonitorConfig{
 		Interfaces: []string{"eth0", "eth0"},
 	}), "TCX has room for several, and once is enough")
 	require.NoError(t, first.Close())
@@ -207,7 +209,7 @@ func TestMissingCapabilities(t *testing.T) {
 			failed <- err
 			return
 		}
-		_, err := New(Config{Interfaces: []string{"lo"}, Sink: new(reporttest.Sink)})
+		_, err := New(MonitorConfig{Interfaces: []string{"lo"}, Sink: new(reporttest.Sink)})
 		failed <- err
 	}()
 	require.EqualError(t, <-failed,
@@ -229,7 +231,7 @@ func TestInterfaceDisappears(t *testing.T) {
 	var log bytes.Buffer
 	var m *Monitor
 	require.NoError(t, l.Publisher.Do(func() (err error) {
-		m, err = New(Config{
+		m, err = New(MonitorConfig{
 			Interfaces: []string{"one", "two"}, Sink: new(reporttest.Sink), Hook: attach.HookClsact,
 			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
 		})
@@ -262,7 +264,7 @@ func withoutTime(_ []string, a slog.Attr) slog.Attr {
 // What was aggregated until the end is reported, and prefixes without traffic are forgotten.
 func TestAggregationOfInterfaces(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
-	end := measuring(t, l.Publisher, Config{
+	end := measuring(t, l.Publisher, MonitorConfig{
 		Interfaces: []string{"eth0"}, ICMP: true, RateLimit: -1, Aggregate: time.Hour, IPv4Prefix: 31,
 	})
 	require.Len(t, ping(t, l.Publisher, l.Relay.Devices[0].IPv4.Addr(), 10), 10)
@@ -289,7 +291,7 @@ func TestFlows(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
 	var m *Monitor
 	require.NoError(t, l.Publisher.Do(func() (err error) {
-		m, err = New(Config{
+		m, err = New(MonitorConfig{
 			Interfaces: []string{"eth0"}, ICMP: true, TCP: true, RateLimit: -1, Quiet: true,
 			Sink: new(reporttest.Sink),
 		})

@@ -51,7 +51,7 @@ func quinnConnection(
 	return handshakes, spins, packets
 }
 
-var quinnConfig = Config{QUIC: true, RateLimit: -1, IncludeLocal: true}
+var quinnConfig = MonitorConfig{QUIC: true, RateLimit: -1, IncludeLocal: true}
 
 // combined runs a command inside a host and returns what it wrote.
 func combined(h *lab.Host, cmd *exec.Cmd) (out string, err error) {

@@ -26,7 +26,7 @@ type Replayed struct {
 // replay runs a capture through the kernel programs.
 type replay struct {
 	Replayed
-	cfg     Config
+	cfg     MonitorConfig
 	kernel  *kernel.Programs
 	reader  *ringbuf.Reader
 	decode  *kernel.Decoder
@@ -38,7 +38,7 @@ type replay struct {
 
 // Replay measures the packets of a pcap or pcapng capture with a Monitor's programs, at the times when they were
 // captured. It does not use the Config's interfaces and hooks.
-func Replay(ctx context.Context, cfg Config, file io.Reader) (Replayed, error) {
+func Replay(ctx context.Context, cfg MonitorConfig, file io.Reader) (Replayed, error) {
 	cfg.setDefaults()
 	cfg.IncludeLocal = true // the addresses of the host that captured are not known
 	if err := cfg.validate(); err != nil {

@@ -14,7 +14,7 @@ import (
 const eventBatch = 16
 
 // settings returns the configuration of the programs.
-func (c *Config) settings() bpf.MonitorSettings {
+func (c *MonitorConfig) settings() bpf.MonitorSettings {
 	each := c.Aggregate == 0 && !c.Quiet
 	return bpf.MonitorSettings{
 		StampInterval: uint64(max(c.RateLimit, 0)),
@@ -65,7 +65,7 @@ func bit(b bool) uint8 {
 // maxLocalAddresses is more than a host usually has. Packets to further addresses are measured like others.
 const maxLocalAddresses = 4096
 
-func (c *Config) limits() bpf.Limits {
+func (c *MonitorConfig) limits() bpf.Limits {
 	ring := max(c.RingBytes, os.Getpagesize())
 	return bpf.Limits{
 		Flows:          uint32(c.MaxFlows),
@@ -77,7 +77,7 @@ func (c *Config) limits() bpf.Limits {
 	}
 }
 
-func (c *Config) aggregation() report.Aggregation {
+func (c *MonitorConfig) aggregation() report.Aggregation {
 	return report.Aggregation{
 		Every:      c.Aggregate,
 		Timeout:    max(c.AggregateTimeout, 0),

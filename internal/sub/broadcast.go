@@ -22,7 +22,7 @@ type choice struct {
 
 // loader reads the catalog and the init segments of a broadcast.
 type loader struct {
-	cfg   *Config
+	cfg   *PlayerConfig
 	link  *client.Link
 	inits map[string]*cmaf.Init // by the name of the track that they came from
 }
@@ -58,7 +58,7 @@ func (l *loader) load(ctx context.Context) (*cmaf.Init, []choice, error) {
 }
 
 // name returns the full name of a track. A catalog may name another namespace.
-func (l *loader) name(t catalog.Track) moqt.FullTrackName {
+func (l *loader) name(t catalog.TrackEntry) moqt.FullTrackName {
 	ns := l.cfg.Namespace
 	if t.Namespace != "" && t.Namespace != strings.Join(ns, "/") {
 		ns = strings.Split(strings.Trim(t.Namespace, "/"), "/")
@@ -90,8 +90,8 @@ func (l *loader) catalog(ctx context.Context) (catalog.Catalog, error) {
 
 // selectTracks returns the CMAF tracks with a wanted name or role, or by default all, but only one of each alternate
 // group.
-func selectTracks(c catalog.Catalog, wanted []string) ([]catalog.Track, error) {
-	var chosen []catalog.Track
+func selectTracks(c catalog.Catalog, wanted []string) ([]catalog.TrackEntry, error) {
+	var chosen []catalog.TrackEntry
 	alternates := map[int]bool{}
 	found := map[string]bool{}
 	for _, t := range c.Tracks {
@@ -128,7 +128,7 @@ func names(c catalog.Catalog) string {
 }
 
 // init returns the init segment of a track.
-func (l *loader) init(ctx context.Context, t catalog.Track) (*cmaf.Init, error) {
+func (l *loader) init(ctx context.Context, t catalog.TrackEntry) (*cmaf.Init, error) {
 	key, data := t.InitTrack, t.InitData
 	if len(data) > 0 {
 		key = "inline " + string(data)
@@ -155,7 +155,7 @@ func (l *loader) init(ctx context.Context, t catalog.Track) (*cmaf.Init, error) 
 
 // trackID returns the id of a catalog's track in its init segment: the only one, the one in its name "ID.m4s", or the
 // one in the same place.
-func trackID(in *cmaf.Init, c catalog.Catalog, t catalog.Track) (uint32, error) {
+func trackID(in *cmaf.Init, c catalog.Catalog, t catalog.TrackEntry) (uint32, error) {
 	if len(in.Tracks) == 1 {
 		return in.Tracks[0].ID, nil
 	}
@@ -163,7 +163,7 @@ func trackID(in *cmaf.Init, c catalog.Catalog, t catalog.Track) (uint32, error) 
 	if err == nil && in.Track(uint32(id)) != nil {
 		return uint32(id), nil
 	}
-	i := slices.IndexFunc(c.Tracks, func(o catalog.Track) bool {
+	i := slices.IndexFunc(c.Tracks, func(o catalog.TrackEntry) bool {
 		return o.Name == t.Name && o.Namespace == t.Namespace
 	})
 	if len(in.Tracks) == len(c.Tracks) {

@@ -16,7 +16,7 @@ import (
 
 // lister writes a line for each object of some tracks, in the order of arrival.
 type lister struct {
-	cfg *Config
+	cfg *PlayerConfig
 
 	mu    sync.Mutex // guards the fields below, and Config.Out
 	count uint64

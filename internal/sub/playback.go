@@ -14,7 +14,7 @@ import (
 
 // Run plays a broadcast until its end, a limit, or the end of the context. It calls progress twice a second, unless
 // that is nil. The result is valid even with an error.
-func Run(ctx context.Context, cfg Config, progress func(Progress)) (Result, error) {
+func Run(ctx context.Context, cfg PlayerConfig, progress func(Progress)) (Result, error) {
 	if err := cfg.validate(); err != nil {
 		return Result{}, err
 	}
@@ -50,7 +50,7 @@ type Progress struct {
 
 // playback is a call of Run.
 type playback struct {
-	cfg      *Config
+	cfg      *PlayerConfig
 	log      *slog.Logger
 	progress func(Progress)
 	checks   map[uint32]*verifier

@@ -24,12 +24,12 @@ import (
 
 var namespace = moqt.Namespace{"live", "demo"}
 
-func clientConfig(r *clienttest.Relay) client.Config {
-	return client.Config{URL: "moqt://relay.example", Dial: r.Dial, Logger: slog.New(slog.DiscardHandler)}
+func clientConfig(r *clienttest.Relay) client.SessionConfig {
+	return client.SessionConfig{URL: "moqt://relay.example", Dial: r.Dial, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // publish publishes the clip in the background until the test ends.
-func publish(t *testing.T, r *clienttest.Relay, cfg pub.Config) (done chan error) {
+func publish(t *testing.T, r *clienttest.Relay, cfg pub.PublisherConfig) (done chan error) {
 	t.Helper()
 	cfg.Namespace, cfg.Client = namespace, clientConfig(r)
 	if cfg.Open == nil {
@@ -48,7 +48,7 @@ func publish(t *testing.T, r *clienttest.Relay, cfg pub.Config) (done chan error
 }
 
 // play plays into memory and returns the media.
-func play(t *testing.T, r *clienttest.Relay, cfg Config) ([]byte, Result, error) {
+func play(t *testing.T, r *clienttest.Relay, cfg PlayerConfig) ([]byte, Result, error) {
 	t.Helper()
 	var out bytes.Buffer
 	cfg.Namespace, cfg.Out, cfg.Client = namespace, &out, clientConfig(r)
@@ -58,7 +58,7 @@ func play(t *testing.T, r *clienttest.Relay, cfg Config) ([]byte, Result, error)
 
 func TestPlayIsByteIdentical(t *testing.T) {
 	whole, _, _ := clip(t)
-	for name, cfg := range map[string]pub.Config{
+	for name, cfg := range map[string]pub.PublisherConfig{
 		"namespace":         {Wait: true},
 		"as fast as it can": {Wait: true, Unpaced: true, History: pub.History{Groups: 100}},
 		"key frames apart":  {Wait: true, Priorities: pub.Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4}},
@@ -67,7 +67,7 @@ func TestPlayIsByteIdentical(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &clienttest.Relay{}
 				done := publish(t, r, cfg)
-				got, result, err := play(t, r, Config{Verify: bytes.NewReader(whole)})
+				got, result, err := play(t, r, PlayerConfig{Verify: bytes.NewReader(whole)})
 				require.NoError(t, err)
 				require.True(t, bytes.Equal(whole, got))
 				require.True(t, result.Verified())
@@ -106,9 +106,9 @@ func TestPlaySurvives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &clienttest.Relay{}
-				done := publish(t, r, pub.Config{Wait: true})
+				done := publish(t, r, pub.PublisherConfig{Wait: true})
 				time.AfterFunc(4500*time.Millisecond, func() { disturb(t, r) })
-				got, result, err := play(t, r, Config{Verify: bytes.NewReader(whole), Hold: 10 * time.Second})
+				got, result, err := play(t, r, PlayerConfig{Verify: bytes.NewReader(whole), Hold: 10 * time.Second})
 				require.NoError(t, err)
 				require.True(t, result.Verified(), "%+v", result)
 				require.True(t, bytes.Equal(whole, got))
@@ -125,17 +125,17 @@ func TestPlayStartsWithAGroup(t *testing.T) {
 	_, _, chunks := clip(t)
 	for name, tt := range map[string]struct {
 		after time.Duration
-		cfg   Config
+		cfg   PlayerConfig
 		want  int // chunks that are left out
 	}{
-		"the current group":  {5 * time.Second, Config{}, 4},
-		"one group earlier":  {5 * time.Second, Config{Join: 1}, 2},
-		"the very beginning": {5 * time.Second, Config{Join: 100}, 0},
+		"the current group":  {5 * time.Second, PlayerConfig{}, 4},
+		"one group earlier":  {5 * time.Second, PlayerConfig{Join: 1}, 2},
+		"the very beginning": {5 * time.Second, PlayerConfig{Join: 100}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &clienttest.Relay{}
-				publish(t, r, pub.Config{})
+				publish(t, r, pub.PublisherConfig{})
 				time.Sleep(tt.after)
 				got, result, err := play(t, r, tt.cfg)
 				require.NoError(t, err)
@@ -156,8 +156,8 @@ func TestPlayWaitsForThePublisher(t *testing.T) {
 	whole, _, _ := clip(t)
 	synctest.Test(t, func(t *testing.T) {
 		r := &clienttest.Relay{}
-		time.AfterFunc(3*time.Second, func() { publish(t, r, pub.Config{Wait: true}) })
-		got, _, err := play(t, r, Config{Wait: 5 * time.Second})
+		time.AfterFunc(3*time.Second, func() { publish(t, r, pub.PublisherConfig{Wait: true}) })
+		got, _, err := play(t, r, PlayerConfig{Wait: 5 * time.Second})
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(whole, got))
 	})
@@ -169,7 +169,7 @@ func TestPlayFollowsARestartedPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &clienttest.Relay{}
 		ctx, cancel := context.WithCancel(t.Context())
-		first := pub.Config{
+		first := pub.PublisherConfig{
 			Namespace: namespace, Client: clientConfig(r), Wait: true,
 			Open: func() (io.ReadCloser, error) { return os.Open("../../testdata/clip.mp4") },
 		}
@@ -183,9 +183,9 @@ func TestPlayFollowsARestartedPublisher(t *testing.T) {
 			r.Sessions()[0].Close(moqt.SessionUnauthorized, "go away") // the publisher ends at once
 			<-gone
 			cancel()
-			publish(t, r, pub.Config{Wait: true})
+			publish(t, r, pub.PublisherConfig{Wait: true})
 		})
-		got, result, err := play(t, r, Config{Wait: 5 * time.Second})
+		got, result, err := play(t, r, PlayerConfig{Wait: 5 * time.Second})
 		require.NoError(t, err)
 		require.Greater(t, result.Tracks[0].Objects, uint64(250+150))
 		require.True(t, bytes.HasSuffix(got, whole[len(whole)-1000:]))
@@ -197,8 +197,8 @@ func TestPlaySelectedTracks(t *testing.T) {
 	for track, id := range map[string]uint32{"video": 1, "audio": 2, "2.m4s": 2} {
 		synctest.Test(t, func(t *testing.T) {
 			r := &clienttest.Relay{}
-			publish(t, r, pub.Config{Wait: true})
-			got, result, err := play(t, r, Config{Tracks: []string{track}})
+			publish(t, r, pub.PublisherConfig{Wait: true})
+			got, result, err := play(t, r, PlayerConfig{Tracks: []string{track}})
 			require.NoError(t, err)
 			want := in.Only(id)
 			for _, c := range chunks {
@@ -217,8 +217,8 @@ func TestPlayFromMSF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in, _ := clip(t)
 		r := &clienttest.Relay{}
-		publish(t, r, pub.Config{Wait: true})
-		got, result, err := play(t, r, Config{
+		publish(t, r, pub.PublisherConfig{Wait: true})
+		got, result, err := play(t, r, PlayerConfig{
 			Catalogs: []string{"no such track", "catalog"}, Duration: 3 * time.Second,
 		})
 		require.NoError(t, err)
@@ -236,8 +236,8 @@ func TestPlayLosesWhatIsReset(t *testing.T) {
 			}
 			return s
 		}}
-		publish(t, r, pub.Config{Wait: true})
-		_, result, err := play(t, r, Config{})
+		publish(t, r, pub.PublisherConfig{Wait: true})
+		_, result, err := play(t, r, PlayerConfig{})
 		require.NoError(t, err)
 		v := result.Tracks[0]
 		require.Equal(t, uint64(1), v.Resets)
@@ -252,41 +252,41 @@ func TestPlayErrors(t *testing.T) {
 	refused := &moqt.RequestError{Code: moqt.RequestUnauthorized, Reason: "no token"}
 	for name, tt := range map[string]struct {
 		relay   *clienttest.Relay
-		cfg     Config
+		cfg     PlayerConfig
 		publish bool
 		want    string
 	}{
 		"nobody publishes": {relay: &clienttest.Relay{}, want: "DOES_NOT_EXIST"},
-		"waited in vain":   {relay: &clienttest.Relay{}, cfg: Config{Wait: time.Second}, want: "DOES_NOT_EXIST"},
+		"waited in vain":   {relay: &clienttest.Relay{}, cfg: PlayerConfig{Wait: time.Second}, want: "DOES_NOT_EXIST"},
 		"refused": {
 			relay: &clienttest.Relay{Refuse: map[moqt.MessageType]*moqt.RequestError{moqt.MessageSubscribe: refused}},
 			want:  "no token",
 		},
-		"unknown track": {relay: &clienttest.Relay{}, publish: true, cfg: Config{
+		"unknown track": {relay: &clienttest.Relay{}, publish: true, cfg: PlayerConfig{
 			Tracks: []string{"4.m4s"},
 		}, want: `no CMAF track "4.m4s"; the catalog has 1.m4s (video, cmaf), 2.m4s (audio, cmaf)`},
 		"not a catalog": {
-			relay: &clienttest.Relay{}, publish: true, cfg: Config{Catalogs: []string{"0.mp4"}},
+			relay: &clienttest.Relay{}, publish: true, cfg: PlayerConfig{Catalogs: []string{"0.mp4"}},
 			want: "catalog: invalid character",
 		},
 		"unreachable": {relay: &clienttest.Relay{Unreachable: true}, want: "connection refused"},
 		"bad file to check": {
-			relay: &clienttest.Relay{}, cfg: Config{Verify: bytes.NewReader(nil)}, want: "file to verify against",
+			relay: &clienttest.Relay{}, cfg: PlayerConfig{Verify: bytes.NewReader(nil)}, want: "file to verify against",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				if tt.publish {
-					publish(t, tt.relay, pub.Config{})
+					publish(t, tt.relay, pub.PublisherConfig{})
 				}
 				_, _, err := play(t, tt.relay, tt.cfg)
 				require.ErrorContains(t, err, tt.want)
 			})
 		})
 	}
-	_, err := Run(t.Context(), Config{}, nil)
+	_, err := Run(t.Context(), PlayerConfig{}, nil)
 	require.ErrorContains(t, err, "no output")
-	_, err = Run(t.Context(), Config{Out: io.Discard}, nil)
+	_, err = Run(t.Context(), PlayerConfig{Out: io.Discard}, nil)
 	require.ErrorContains(t, err, "no namespace")
 }
 
@@ -296,9 +296,9 @@ func TestPlayWithoutFetch(t *testing.T) {
 		r := &clienttest.Relay{Refuse: map[moqt.MessageType]*moqt.RequestError{
 			moqt.MessageFetch: {Code: moqt.RequestNotSupported},
 		}}
-		publish(t, r, pub.Config{})
+		publish(t, r, pub.PublisherConfig{})
 		time.Sleep(time.Second)
-		_, result, err := play(t, r, Config{})
+		_, result, err := play(t, r, PlayerConfig{})
 		require.NoError(t, err)
 		require.Equal(t, uint64(200), result.Tracks[0].Objects)
 	})
@@ -307,10 +307,10 @@ func TestPlayWithoutFetch(t *testing.T) {
 func TestPlayIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &clienttest.Relay{}
-		publish(t, r, pub.Config{Loop: true})
+		publish(t, r, pub.PublisherConfig{Loop: true})
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		result, err := Run(ctx, Config{
+		result, err := Run(ctx, PlayerConfig{
 			Namespace: namespace, Out: io.Discard, Client: clientConfig(r),
 		}, func(Progress) {})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -321,8 +321,8 @@ func TestPlayIsInterrupted(t *testing.T) {
 func TestListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &clienttest.Relay{}
-		publish(t, r, pub.Config{Wait: true})
-		got, _, err := play(t, r, Config{Raw: true, Tracks: []string{"0.mp4", "1.m4s"}, Objects: 3})
+		publish(t, r, pub.PublisherConfig{Wait: true})
+		got, _, err := play(t, r, PlayerConfig{Raw: true, Tracks: []string{"0.mp4", "1.m4s"}, Objects: 3})
 		require.NoError(t, err)
 		lines := strings.Split(strings.TrimSpace(string(got)), "\n")
 		require.Len(t, lines, 3)
@@ -342,7 +342,7 @@ func TestPlayDatagrams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in, chunks := clip(t)
 		var out bytes.Buffer
-		cfg := Config{Namespace: namespace, Out: &out}.withDefaults()
+		cfg := PlayerConfig{Namespace: namespace, Out: &out}.withDefaults()
 		p := &playback{cfg: &cfg, ctx: t.Context(), player: newPlayer(&out, in, hold, limits{})}
 		r := &laneReceiver{e: &playing{p: p}, lane: p.player.addLane("2.m4s", in.Track(2), nil)}
 		var want []byte

@@ -45,8 +45,8 @@ type limits struct {
 type lane struct {
 	name  string
 	seq   *sequencer
-	track *cmaf.Track // nil: the timing is not known, objects are released as they come
-	check *verifier   // nil: the track is not verified
+	track *cmaf.TrackInfo // nil: the timing is not known, objects are released as they come
+	check *verifier       // nil: the track is not verified
 
 	expected time.Duration // decode time of the next chunk, if there is no gap
 	late     time.Time     // since when the next object is missing
@@ -60,7 +60,7 @@ func newPlayer(out io.Writer, in *cmaf.Init, hold time.Duration, stop limits) *p
 	return &player{out: out, init: in, hold: hold, stop: stop, changed: make(chan struct{}), room: make(chan struct{})}
 }
 
-func (p *player) addLane(name string, track *cmaf.Track, check *verifier) *lane {
+func (p *player) addLane(name string, track *cmaf.TrackInfo, check *verifier) *lane {
 	l := &lane{name: name, seq: newSequencer(), track: track, check: check, sum: sha256.New()}
 	p.lanes = append(p.lanes, l)
 	return l

@@ -12,9 +12,9 @@ import (
 	"sluice/moqt"
 )
 
-// Config is the configuration of [Run]. Namespace and Out are required. The zero value of any other field is its
+// PlayerConfig is the configuration of [Run]. Namespace and Out are required. The zero value of any other field is its
 // default.
-type Config struct {
+type PlayerConfig struct {
 	Namespace moqt.Namespace
 	// Out gets the media, fragmented MP4, or with Raw a line of text for each object.
 	Out io.Writer
@@ -39,10 +39,10 @@ type Config struct {
 	// Verify is a file whose chunks the broadcast must have, up to the file's end unless a limit ends playback.
 	Verify io.Reader
 
-	Client client.Config
+	Client client.SessionConfig
 }
 
-func (c *Config) validate() error {
+func (c *PlayerConfig) validate() error {
 	switch {
 	case c.Out == nil:
 		return errors.New("no output to write to")
@@ -57,11 +57,11 @@ func (c *Config) validate() error {
 }
 
 // publisherTimeout is how long to wait for a publisher that has left without ending its tracks.
-func (c *Config) publisherTimeout() time.Duration {
+func (c *PlayerConfig) publisherTimeout() time.Duration {
 	return max(c.Wait, cmp.Or(c.Client.ReconnectTimeout, client.DefaultReconnectTimeout))
 }
 
-func (c Config) withDefaults() Config {
+func (c PlayerConfig) withDefaults() PlayerConfig {
 	c.Hold = cmp.Or(c.Hold, 2*time.Second)
 	c.Client.Logger = cmp.Or(c.Client.Logger, slog.Default())
 	if len(c.Catalogs) == 0 {

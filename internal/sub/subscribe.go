@@ -14,7 +14,8 @@ import (
 // subscribe subscribes to a track from its next object on, and waits for the answer. The relay waits for a publisher
 // for the given time.
 func subscribe(
-	ctx context.Context, cfg *Config, l *client.Link, name moqt.FullTrackName, wait time.Duration, r session.Receiver,
+	ctx context.Context, cfg *PlayerConfig, l *client.Link,
+	name moqt.FullTrackName, wait time.Duration, r session.Receiver,
 ) (*session.Subscription, *moqt.Location, error) {
 	m := moqt.Subscribe{Track: name, Parameters: moqt.Parameters{
 		AuthorizationTokens: cfg.Client.Tokens,
@@ -38,7 +39,8 @@ func subscribe(
 // fetch fetches objects from before the start of a subscription, up to largest. If the joining fetch is refused, as it
 // is when the subscription has ended meanwhile, it tries a standalone fetch.
 func fetch(
-	ctx context.Context, cfg *Config, s *session.Subscription, m moqt.Fetch, largest moqt.Location, object func(item),
+	ctx context.Context, cfg *PlayerConfig, s *session.Subscription,
+	m moqt.Fetch, largest moqt.Location, object func(item),
 ) error {
 	m.JoiningRequestID = s.ID()
 	err := readFetched(ctx, cfg, s.Session(), m, object)
@@ -51,7 +53,7 @@ func fetch(
 	}, object)
 }
 
-func readFetched(ctx context.Context, cfg *Config, s *session.Session, m moqt.Fetch, object func(item)) error {
+func readFetched(ctx context.Context, cfg *PlayerConfig, s *session.Session, m moqt.Fetch, object func(item)) error {
 	m.Parameters.AuthorizationTokens = cfg.Client.Tokens
 	f, err := s.Fetch(ctx, m)
 	if err != nil {
@@ -79,7 +81,7 @@ func closeOnViolation(l *session.Session, err error) {
 
 // firstObject returns the first object of the current group of a track: the whole content of a catalog or an init
 // segment.
-func firstObject(ctx context.Context, cfg *Config, l *client.Link, name string) ([]byte, error) {
+func firstObject(ctx context.Context, cfg *PlayerConfig, l *client.Link, name string) ([]byte, error) {
 	first := make(chan []byte, 1)
 	take := func(i item) {
 		if i.location.Object == 0 {

@@ -14,7 +14,7 @@ import (
 
 // benchmarkPair runs two sessions in memory for a benchmark.
 func benchmarkPair(b *testing.B, h Handler) (client, server *Session) {
-	near, far := transporttest.Pipe(transporttest.Config{})
+	near, far := transporttest.Pipe(transporttest.PipeConfig{})
 	log := slog.New(slog.DiscardHandler)
 	unlimited := Limits{RequestRate: 1e9, RequestBurst: 1e9}
 	client, err := New(near, Config{Logger: log})

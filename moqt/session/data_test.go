@@ -240,7 +240,7 @@ func TestSubscriptionWithoutReceiver(t *testing.T) {
 }
 
 func TestPaddingIsDiscarded(t *testing.T) {
-	play(t, setting{pipe: transporttest.Config{StreamWindow: 1000}}, func(p *script) {
+	play(t, setting{pipe: transporttest.PipeConfig{StreamWindow: 1000}}, func(p *script) {
 		stream := p.uni(moqt.AppendPaddingStreamType(nil, moqt.Draft18))
 		p.write(stream, make([]byte, 100_000)) // blocks unless it is read
 		require.NoError(p, stream.Close())

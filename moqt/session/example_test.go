@@ -54,7 +54,7 @@ func (printer) HandleDatagram(*moqt.ObjectDatagram) {}
 
 func Example() {
 	ctx := context.Background()
-	near, far := transporttest.Pipe(transporttest.Config{}) // or transport.Dial and Listener.Accept
+	near, far := transporttest.Pipe(transporttest.PipeConfig{}) // or transport.Dial and Listener.Accept
 	log := slog.New(slog.DiscardHandler)
 	client, _ := session.New(near, session.Config{Authority: "clock.example", Path: "/", Logger: log})
 	server, _ := session.New(far, session.Config{Role: session.Server, Handler: clock{}, Logger: log})

@@ -48,7 +48,7 @@ func FuzzPeer(f *testing.F) {
 }
 
 func playBytes(t *testing.T, server bool, control, request, response, uni, datagram []byte) {
-	near, far := transporttest.Pipe(transporttest.Config{})
+	near, far := transporttest.Pipe(transporttest.PipeConfig{})
 	cfg := Config{Handler: obliging{}, Logger: slog.New(slog.DiscardHandler)}
 	if server {
 		cfg.Role = Server

@@ -23,7 +23,7 @@ var (
 // setting is the configuration of a script.
 type setting struct {
 	cfg    Config
-	pipe   transporttest.Config
+	pipe   transporttest.PipeConfig
 	silent bool // the peer sends no SETUP by itself
 }
 

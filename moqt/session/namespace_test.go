@@ -189,7 +189,7 @@ func TestSubscriberOfNamespacesThatDoesNotRead(t *testing.T) {
 	h := newHandler()
 	set := setting{
 		cfg:  Config{Role: Server, Handler: h, Limits: Limits{MaxSendQueue: 10_000}},
-		pipe: transporttest.Config{StreamWindow: 100},
+		pipe: transporttest.PipeConfig{StreamWindow: 100},
 	}
 	play(t, set, func(p *script) {
 		p.request(&moqt.SubscribeNamespace{})

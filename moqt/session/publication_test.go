@@ -193,7 +193,7 @@ func TestPublicationsThatThePeerCancels(t *testing.T) {
 // §11.4.2).
 func TestMessagesComeBeforeData(t *testing.T) {
 	h := newHandler()
-	set := setting{cfg: Config{Role: Server, Handler: h}, pipe: transporttest.Config{StreamWindow: 4}, silent: true}
+	set := setting{cfg: Config{Role: Server, Handler: h}, pipe: transporttest.PipeConfig{StreamWindow: 4}, silent: true}
 	play(t, set, func(p *script) {
 		p.sentSetup()
 		p.setup(&moqt.Setup{})
@@ -289,7 +289,7 @@ func TestPublishRefused(t *testing.T) {
 }
 
 func TestPublishWithoutStreams(t *testing.T) {
-	play(t, setting{pipe: transporttest.Config{MaxStreams: 1}}, func(p *script) {
+	play(t, setting{pipe: transporttest.PipeConfig{MaxStreams: 1}}, func(p *script) {
 		first, err := p.s.Publish(p.Context(), moqt.Publish{Track: testTrack})
 		require.NoError(p, err)
 		_, err = p.s.TryPublish(moqt.Publish{Track: otherTrack})
@@ -309,7 +309,7 @@ func TestPublishWithoutStreams(t *testing.T) {
 }
 
 func TestWaitingForAStreamEndsWithTheSession(t *testing.T) {
-	play(t, setting{pipe: transporttest.Config{MaxStreams: -1, MaxUniStreams: 1}}, func(p *script) {
+	play(t, setting{pipe: transporttest.PipeConfig{MaxStreams: -1, MaxUniStreams: 1}}, func(p *script) {
 		go func() {
 			time.Sleep(time.Second)
 			p.s.Close(moqt.SessionNoError, "")

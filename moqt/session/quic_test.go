@@ -25,7 +25,8 @@ func loopback(ctx context.Context, t *testing.T, kind transport.Kind) (client, s
 	cert, hash, err := transport.DevCertificate()
 	require.NoError(t, err)
 	protocols := []string{moqt.Draft18.ALPN()}
-	l, err := transport.Listen("127.0.0.1:0", transport.Config{Certificate: &cert, Protocols: protocols, Logger: log})
+	cfg := transport.ListenConfig{Certificate: &cert, Protocols: protocols, Logger: log}
+	l, err := transport.Listen("127.0.0.1:0", cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	scheme := map[transport.Kind]string{transport.RawQUIC: "moqt", transport.WebTransport: "https"}[kind]

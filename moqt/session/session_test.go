@@ -97,7 +97,7 @@ func TestEndOfTheSession(t *testing.T) {
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
-	client, server := transporttest.Pipe(transporttest.Config{})
+	client, server := transporttest.Pipe(transporttest.PipeConfig{})
 	s, err := New(client, Config{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -111,7 +111,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 // TestPeerThatStopsReading checks that one stalled stream does not delay others.
 func TestPeerThatStopsReading(t *testing.T) {
 	h := newHandler()
-	set := setting{cfg: Config{Role: Server, Handler: h}, pipe: transporttest.Config{StreamWindow: 64}}
+	set := setting{cfg: Config{Role: Server, Handler: h}, pipe: transporttest.PipeConfig{StreamWindow: 64}}
 	play(t, set, func(p *script) {
 		p.conn.Pause()
 		p.request(&moqt.SubscribeNamespace{})
@@ -140,7 +140,7 @@ func TestPeerThatDoesNotCloseItsStreams(t *testing.T) {
 }
 
 func TestResponsesThatThePeerDoesNotRead(t *testing.T) {
-	play(t, setting{cfg: Config{Role: Server}, pipe: transporttest.Config{StreamWindow: 16}}, func(p *script) {
+	play(t, setting{cfg: Config{Role: Server}, pipe: transporttest.PipeConfig{StreamWindow: 16}}, func(p *script) {
 		p.sentSetup()
 		e := p.request(&moqt.TrackStatus{})
 		time.Sleep(11 * time.Second)

@@ -12,7 +12,7 @@ import (
 	"sluice/transport/transporttest"
 )
 
-var webTransport = transporttest.Config{Kind: transport.WebTransport, Authority: "relay.example", Path: "/live"}
+var webTransport = transporttest.PipeConfig{Kind: transport.WebTransport, Authority: "relay.example", Path: "/live"}
 
 func TestSetupThatEndsTheSession(t *testing.T) {
 	token := func(typ moqt.AliasType) []moqt.Token {
@@ -22,39 +22,39 @@ func TestSetupThatEndsTheSession(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		role  Role
-		pipe  transporttest.Config
+		pipe  transporttest.PipeConfig
 		setup *moqt.Setup
 		want  moqt.SessionErrorCode
 	}{
-		{"path of a server", Client, transporttest.Config{}, &moqt.Setup{Path: new("/")}, moqt.SessionInvalidPath},
+		{"path of a server", Client, transporttest.PipeConfig{}, &moqt.Setup{Path: new("/")}, moqt.SessionInvalidPath},
 		{"path on WebTransport", Server, webTransport, &moqt.Setup{Path: new("/")}, moqt.SessionInvalidPath},
-		{"no path", Server, transporttest.Config{}, &moqt.Setup{Path: new("live")}, moqt.SessionMalformedPath},
-		{"bad percent encoding", Server, transporttest.Config{}, &moqt.Setup{Path: new("/%zz")},
+		{"no path", Server, transporttest.PipeConfig{}, &moqt.Setup{Path: new("live")}, moqt.SessionMalformedPath},
+		{"bad percent encoding", Server, transporttest.PipeConfig{}, &moqt.Setup{Path: new("/%zz")},
 			moqt.SessionMalformedPath},
-		{"authority of a server", Client, transporttest.Config{}, &moqt.Setup{Authority: new("a")},
+		{"authority of a server", Client, transporttest.PipeConfig{}, &moqt.Setup{Authority: new("a")},
 			moqt.SessionInvalidAuthority},
 		{"authority on WebTransport", Server, webTransport, &moqt.Setup{Authority: new("a")},
 			moqt.SessionInvalidAuthority},
-		{"no authority", Server, transporttest.Config{}, &moqt.Setup{Authority: new("a b")},
+		{"no authority", Server, transporttest.PipeConfig{}, &moqt.Setup{Authority: new("a b")},
 			moqt.SessionMalformedAuthority},
 		{
-			"alias used", Server, transporttest.Config{},
+			"alias used", Server, transporttest.PipeConfig{},
 			&moqt.Setup{AuthorizationTokens: token(moqt.AliasUse)}, moqt.SessionProtocolViolation,
 		},
 		{
-			"alias deleted", Server, transporttest.Config{},
+			"alias deleted", Server, transporttest.PipeConfig{},
 			&moqt.Setup{AuthorizationTokens: token(moqt.AliasDelete)}, moqt.SessionProtocolViolation,
 		},
 		{
-			"unknown alias of a server", Client, transporttest.Config{},
+			"unknown alias of a server", Client, transporttest.PipeConfig{},
 			&moqt.Setup{AuthorizationTokens: token(moqt.AliasUse)}, moqt.SessionUnknownAuthTokenAlias,
 		},
 		{
-			"alias registered twice", Server, transporttest.Config{},
+			"alias registered twice", Server, transporttest.PipeConfig{},
 			&moqt.Setup{AuthorizationTokens: []moqt.Token{register, register}}, moqt.SessionDuplicateAuthTokenAlias,
 		},
 		{
-			"token twice", Server, transporttest.Config{},
+			"token twice", Server, transporttest.PipeConfig{},
 			&moqt.Setup{AuthorizationTokens: []moqt.Token{
 				{AliasType: moqt.AliasUseValue, Value: []byte("x")},
 				{AliasType: moqt.AliasUseValue, Value: []byte("x")},
@@ -127,10 +127,10 @@ func TestPeerOfAServer(t *testing.T) {
 	token := moqt.Token{AliasType: moqt.AliasUseValue, Type: 1, Value: []byte("ok")}
 	for _, tc := range []struct {
 		name  string
-		pipe  transporttest.Config
+		pipe  transporttest.PipeConfig
 		setup moqt.Setup
 	}{
-		{"raw QUIC", transporttest.Config{}, moqt.Setup{Authority: new("relay.example"), Path: new("/live")}},
+		{"raw QUIC", transporttest.PipeConfig{}, moqt.Setup{Authority: new("relay.example"), Path: new("/live")}},
 		{"WebTransport", webTransport, moqt.Setup{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestControlStreamViolations(t *testing.T) {
 }
 
 func TestPeerThatDoesNotReadItsControlStream(t *testing.T) {
-	pipe := transporttest.Config{StreamWindow: 8}
+	pipe := transporttest.PipeConfig{StreamWindow: 8}
 	play(t, setting{pipe: pipe, silent: true, cfg: Config{Timeouts: Timeouts{Write: time.Second}}}, func(p *script) {
 		p.requireClosed(moqt.SessionControlMessageTimeout)
 	})
@@ -233,17 +233,17 @@ func TestConfigurationErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		cfg  Config
-		pipe transporttest.Config
+		pipe transporttest.PipeConfig
 	}{
-		{"version", Config{}, transporttest.Config{Protocol: "moqt-1"}},
-		{"role", Config{Role: 2}, transporttest.Config{}},
-		{"path of a server", Config{Role: Server, Path: "/"}, transporttest.Config{}},
-		{"path", Config{Path: "live"}, transporttest.Config{}},
-		{"authority", Config{Authority: "a b"}, transporttest.Config{}},
-		{"token", Config{Tokens: []moqt.Token{{AliasType: moqt.AliasUse}}}, transporttest.Config{}},
-		{"limit", Config{Limits: Limits{MaxHeldStreams: -1}}, transporttest.Config{}},
-		{"timeout", Config{Timeouts: Timeouts{Write: -1}}, transporttest.Config{}},
-		{"implementation", Config{Implementation: string(make([]byte, 1<<16))}, transporttest.Config{}},
+		{"version", Config{}, transporttest.PipeConfig{Protocol: "moqt-1"}},
+		{"role", Config{Role: 2}, transporttest.PipeConfig{}},
+		{"path of a server", Config{Role: Server, Path: "/"}, transporttest.PipeConfig{}},
+		{"path", Config{Path: "live"}, transporttest.PipeConfig{}},
+		{"authority", Config{Authority: "a b"}, transporttest.PipeConfig{}},
+		{"token", Config{Tokens: []moqt.Token{{AliasType: moqt.AliasUse}}}, transporttest.PipeConfig{}},
+		{"limit", Config{Limits: Limits{MaxHeldStreams: -1}}, transporttest.PipeConfig{}},
+		{"timeout", Config{Timeouts: Timeouts{Write: -1}}, transporttest.PipeConfig{}},
+		{"implementation", Config{Implementation: string(make([]byte, 1<<16))}, transporttest.PipeConfig{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			client, _ := transporttest.Pipe(tc.pipe)

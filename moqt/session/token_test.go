@@ -145,7 +145,7 @@ func TestTokensAreNotLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		c, s := transporttest.Pipe(transporttest.Config{})
+		c, s := transporttest.Pipe(transporttest.PipeConfig{})
 		client, err := New(c, Config{Logger: logger, Tokens: []moqt.Token{plain("secret")}})
 		require.NoError(t, err)
 		server, err := New(s, Config{Role: Server, Logger: logger})

@@ -12,8 +12,8 @@ import (
 	"sluice/transport"
 )
 
-// Config describes a session. The zero value is the default.
-type Config struct {
+// PipeConfig describes a session. The zero value is the default.
+type PipeConfig struct {
 	Kind      transport.Kind
 	Protocol  string // default: "moqt-18"
 	Authority string // what the server's end reports on WebTransport
@@ -31,7 +31,7 @@ type Config struct {
 // datagramQueue is how many datagrams wait for their receiver before further ones are dropped.
 const datagramQueue = 128
 
-func (c Config) withDefaults() Config {
+func (c PipeConfig) withDefaults() PipeConfig {
 	c.Protocol = cmp.Or(c.Protocol, "moqt-18")
 	c.StreamWindow = cmp.Or(c.StreamWindow, 64<<10)
 	c.ConnWindow = cmp.Or(c.ConnWindow, 1<<20)
@@ -43,7 +43,7 @@ func (c Config) withDefaults() Config {
 
 // Pipe returns the two ends of a new session. Everything that one end sends is at once with the other, except that
 // streams wait for flow control. All waiting is on a condition variable, so the ends work with testing/synctest.
-func Pipe(cfg Config) (client, server *Conn) {
+func Pipe(cfg PipeConfig) (client, server *Conn) {
 	l := &link{cfg: cfg.withDefaults()}
 	l.changed.L = &l.mu
 	client, server = newConn(l, 0), newConn(l, 1)
@@ -56,7 +56,7 @@ func Pipe(cfg Config) (client, server *Conn) {
 
 // link is what both ends share: one lock for everything is slow, and plain to reason about.
 type link struct {
-	cfg     Config
+	cfg     PipeConfig
 	mu      sync.Mutex
 	changed sync.Cond
 }

@@ -31,7 +31,7 @@ func TestPipeBehavesLikeQUIC(t *testing.T) {
 	}
 	for name, check := range checks {
 		t.Run(name+"/pipe", func(t *testing.T) {
-			client, server := Pipe(Config{MaxStreams: 2, MaxUniStreams: 2})
+			client, server := Pipe(PipeConfig{MaxStreams: 2, MaxUniStreams: 2})
 			check(t, client, server)
 		})
 		t.Run(name+"/QUIC", func(t *testing.T) {
@@ -45,7 +45,7 @@ func loopback(t *testing.T) (client, server transport.Conn) {
 	cert, hash, err := transport.DevCertificate()
 	require.NoError(t, err)
 	limits := transport.Limits{MaxIncomingStreams: 2, MaxIncomingUniStreams: 2}
-	l, err := transport.Listen("127.0.0.1:0", transport.Config{
+	l, err := transport.Listen("127.0.0.1:0", transport.ListenConfig{
 		Certificate: &cert, Protocols: []string{"moqt-18"}, Limits: limits,
 	})
 	require.NoError(t, err)
@@ -228,7 +228,7 @@ func checkCloseAfterReset(t *testing.T, client, _ transport.Conn) {
 
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, server := Pipe(Config{StreamWindow: 10})
+		client, server := Pipe(PipeConfig{StreamWindow: 10})
 		server.Pause()
 		near := open(t, client)
 		require.NoError(t, client.SendDatagram([]byte("x")))

@@ -1,8 +1,8 @@
 // Package load is the load generators of a benchmark: a publisher, subscribers, and a hog that keeps processors busy.
 //
 // A generator is a process of its own, so that its CPU time can be told from that of the relay, and the only client of
-// a relay that the benchmark needs. Whoever starts it passes a [Config] and then talks with it in lines: commands in,
-// [Event] as JSON out.
+// a relay that the benchmark needs. Whoever starts it passes a [GeneratorConfig] and then talks with it in lines:
+// commands in, [Event] as JSON out.
 //
 //	            publisher                              subscribers
 //	            connect, PUBLISH_NAMESPACE             connect, SUBSCRIBE, for each session

@@ -17,8 +17,8 @@ import (
 	"sluice/moqt"
 )
 
-// Config is the task of a load generator. Zero values of Namespace, Track and Mock mean the defaults.
-type Config struct {
+// GeneratorConfig is the task of a load generator. Zero values of Namespace, Track and Mock mean the defaults.
+type GeneratorConfig struct {
 	Publish   bool       `json:"publish"` // otherwise subscribe
 	URL       string     `json:"url"`
 	Namespace string     `json:"namespace"`
@@ -83,7 +83,7 @@ type Received struct {
 
 // Run runs a load generator until it has had its last command, or the context is done. It reads commands from in and
 // writes events to out.
-func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
+func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) error {
 	cfg.Namespace, cfg.Track = cmp.Or(cfg.Namespace, defaultNamespace), cmp.Or(cfg.Track, defaultTrack)
 	if cfg.Hog > 0 {
 		hog(ctx, cfg.Hog)
@@ -95,7 +95,7 @@ func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	g := &generator{Config: cfg, source: source, commands: make(chan string), out: json.NewEncoder(out)}
+	g := &generator{GeneratorConfig: cfg, source: source, commands: make(chan string), out: json.NewEncoder(out)}
 	go g.read(ctx, in)
 	if cfg.Publish {
 		return g.publish(ctx)
@@ -103,7 +103,7 @@ func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	return g.subscribe(ctx)
 }
 
-func openSource(cfg Config) (video.Source, error) {
+func openSource(cfg GeneratorConfig) (video.Source, error) {
 	if cfg.Clip != "" {
 		return video.OpenClip(cfg.Clip)
 	}
@@ -127,7 +127,7 @@ func hog(ctx context.Context, duration time.Duration) {
 
 // generator is a load generator that publishes or subscribes.
 type generator struct {
-	Config
+	GeneratorConfig
 	source   video.Source
 	commands chan string // closed at the end of the input
 	out      *json.Encoder

@@ -42,7 +42,7 @@ type remote struct {
 	ended  chan error
 }
 
-func startGenerator(t *testing.T, cfg Config) *remote {
+func startGenerator(t *testing.T, cfg GeneratorConfig) *remote {
 	t.Helper()
 	inRead, inWrite := io.Pipe()
 	outRead, outWrite := io.Pipe()
@@ -73,12 +73,12 @@ func TestGenerators(t *testing.T) {
 	const sessions, frames = 3, 5
 	url := startRelay(t)
 	mock := video.Mock{Rate: 1e6, FrameRate: 100, Group: 10, Layers: true}
-	publisher := startGenerator(t, Config{Publish: true, URL: url, Mock: mock})
+	publisher := startGenerator(t, GeneratorConfig{Publish: true, URL: url, Mock: mock})
 	require.True(t, publisher.event(t).Ready)
-	subscribers := startGenerator(t, Config{URL: url, Mock: mock, Sessions: sessions, Record: true})
+	subscribers := startGenerator(t, GeneratorConfig{URL: url, Mock: mock, Sessions: sessions, Record: true})
 	require.Equal(t, Event{Ready: true}, subscribers.event(t))
 	first := newReceiver(mock.WithDefaults(), false)
-	g := &generator{Config: Config{URL: url, Namespace: defaultNamespace, Track: defaultTrack}}
+	g := &generator{GeneratorConfig: GeneratorConfig{URL: url, Namespace: defaultNamespace, Track: defaultTrack}}
 	c, err := g.join(t.Context(), first)
 	require.NoError(t, err)
 	defer c.close()
@@ -110,39 +110,39 @@ func TestGenerators(t *testing.T) {
 
 func TestCommandsAreChecked(t *testing.T) {
 	url := startRelay(t)
-	publisher := startGenerator(t, Config{Publish: true, URL: url})
+	publisher := startGenerator(t, GeneratorConfig{Publish: true, URL: url})
 	require.True(t, publisher.event(t).Ready)
 	publisher.tell(t, "halt")
 	require.EqualError(t, <-publisher.ended, `command: "halt": must be "go"`)
 
-	publisher = startGenerator(t, Config{Publish: true, URL: url, Namespace: "another"})
+	publisher = startGenerator(t, GeneratorConfig{Publish: true, URL: url, Namespace: "another"})
 	require.True(t, publisher.event(t).Ready)
 	publisher.tell(t, Go)
 	publisher.tell(t, Go)
 	require.EqualError(t, <-publisher.ended, `command: "go": must be "stop"`)
 
-	subscribers := startGenerator(t, Config{URL: url}) // no sessions: it is ready at once
+	subscribers := startGenerator(t, GeneratorConfig{URL: url}) // no sessions: it is ready at once
 	require.True(t, subscribers.event(t).Ready)
 	subscribers.tell(t, Stop+" x")
 	require.ErrorContains(t, <-subscribers.ended, `command: stop "x": must have a number of objects`)
 
-	closed := startGenerator(t, Config{URL: url})
+	closed := startGenerator(t, GeneratorConfig{URL: url})
 	require.True(t, closed.event(t).Ready)
 	require.NoError(t, closed.in.Close())
 	require.ErrorIs(t, <-closed.ended, io.ErrUnexpectedEOF)
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	run := func(cfg Config) error { return Run(t.Context(), cfg, nil, io.Discard) }
-	require.ErrorContains(t, run(Config{Mock: video.Mock{Rate: -1}}), "rate")
-	require.ErrorContains(t, run(Config{Clip: "none.mp4"}), "none.mp4")
+	run := func(cfg GeneratorConfig) error { return Run(t.Context(), cfg, nil, io.Discard) }
+	require.ErrorContains(t, run(GeneratorConfig{Mock: video.Mock{Rate: -1}}), "rate")
+	require.ErrorContains(t, run(GeneratorConfig{Clip: "none.mp4"}), "none.mp4")
 }
 
 // A hog ends when its context does.
 func TestHog(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.NoError(t, Run(ctx, Config{Hog: time.Hour}, nil, io.Discard))
+	require.NoError(t, Run(ctx, GeneratorConfig{Hog: time.Hour}, nil, io.Discard))
 }
 
 func TestReceiverWaits(t *testing.T) {

@@ -112,7 +112,7 @@ const (
 )
 
 // loadCommand returns the words that start a load generator.
-func (s *Stage) loadCommand(cfg load.Config, nice int) []string {
+func (s *Stage) loadCommand(cfg load.GeneratorConfig, nice int) []string {
 	b, err := json.Marshal(cfg)
 	if err != nil {
 		panic(err) // all its fields can be marshalled

@@ -18,8 +18,8 @@ import (
 	"sluice/internal/lab/measure"
 )
 
-// Config is a load for one relay.
-type Config struct {
+// Setup is a load for one relay.
+type Setup struct {
 	System   system.Spec
 	Mock     video.Mock
 	Clip     string        // a file whose video is published instead of mock video
@@ -37,7 +37,7 @@ type Config struct {
 
 // Trial is a relay under load.
 type Trial struct {
-	Config
+	Setup
 	stage       *Stage
 	before      map[ebpf.ProgramID]time.Duration // eBPF programs that are not the relay's
 	relay       *process
@@ -67,10 +67,10 @@ const (
 )
 
 // Run runs a trial. It fails if the relay ends.
-func (s *Stage) Run(ctx context.Context, cfg Config) (m *Measurement, err error) {
+func (s *Stage) Run(ctx context.Context, cfg Setup) (m *Measurement, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t := &Trial{Config: cfg, stage: s}
+	t := &Trial{Setup: cfg, stage: s}
 	defer t.stop()
 	if err := t.startRelay(ctx); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (t *Trial) startRelay(ctx context.Context) error {
 // setUp starts the publisher, then the subscribers, and waits until all are ready.
 func (t *Trial) setUp(ctx context.Context) (err error) {
 	s := t.stage
-	cfg := load.Config{Publish: true, URL: s.url(s.Lab.Publisher), Mock: t.Mock, Clip: t.Clip}
+	cfg := load.GeneratorConfig{Publish: true, URL: s.url(s.Lab.Publisher), Mock: t.Mock, Clip: t.Clip}
 	command := s.loadCommand(cfg, publisherNice)
 	if t.publisher, err = start(ctx, s.Lab.Publisher, "publisher", true, command); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (t *Trial) subscribe(ctx context.Context) error {
 	}
 	for i, n := range t.Sessions {
 		host := s.Lab.Subscribers[i]
-		cfg := load.Config{URL: s.url(host), Mock: t.Mock, Clip: t.Clip, Sessions: n, Record: t.Record}
+		cfg := load.GeneratorConfig{URL: s.url(host), Mock: t.Mock, Clip: t.Clip, Sessions: n, Record: t.Record}
 		p, err := start(ctx, host, host.Name, true, s.loadCommand(cfg, nice))
 		if err != nil {
 			return err
@@ -287,7 +287,8 @@ func (t *Trial) measureIdle(ctx context.Context) (float64, error) {
 // startHog starts the process that competes for the processors, for as long as this trial can last.
 func (t *Trial) startHog(ctx context.Context) (err error) {
 	limit := t.Warmup + t.Duration + time.Minute
-	t.hog, err = start(ctx, t.stage.Lab.Publisher, "hog", true, t.stage.loadCommand(load.Config{Hog: limit}, 0))
+	command := t.stage.loadCommand(load.GeneratorConfig{Hog: limit}, 0)
+	t.hog, err = start(ctx, t.stage.Lab.Publisher, "hog", true, command)
 	return err
 }
 

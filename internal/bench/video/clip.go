@@ -53,7 +53,7 @@ func readClip(r io.Reader) (*Clip, error) {
 	if err != nil {
 		return nil, err
 	}
-	var track *cmaf.Track
+	var track *cmaf.TrackInfo
 	for i := range in.Tracks {
 		if in.Tracks[i].Kind == cmaf.Video && track == nil {
 			track = &in.Tracks[i]
@@ -81,7 +81,7 @@ func readClip(r io.Reader) (*Clip, error) {
 	}
 }
 
-func (c *Clip) add(chunk cmaf.Chunk, track *cmaf.Track) {
+func (c *Clip) add(chunk cmaf.Chunk, track *cmaf.TrackInfo) {
 	f := clipFrame{due: track.Time(chunk.DecodeTime), data: chunk.Data, sum: crc32.Checksum(chunk.Data, castagnoli)}
 	if chunk.Sync {
 		f.at.Group = c.groups

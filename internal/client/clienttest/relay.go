@@ -23,7 +23,7 @@ type Relay struct {
 	// Refuse has refusals of requests, by message type.
 	Refuse map[moqt.MessageType]*moqt.RequestError
 	// Transport configures the connections.
-	Transport transporttest.Config
+	Transport transporttest.PipeConfig
 
 	mu          sync.Mutex
 	publisher   *session.Session // the latest one
@@ -34,7 +34,7 @@ type Relay struct {
 	Unreachable bool
 }
 
-// Dial is a [client.Config.Dial] that connects to the relay.
+// Dial is a [client.SessionConfig.Dial] that connects to the relay.
 func (r *Relay) Dial(_ context.Context, url string, _ transport.ClientConfig) (transport.Conn, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
