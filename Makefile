@@ -48,10 +48,11 @@ check-generated: generate ## fail if the committed generated files are out of da
 	git diff --exit-code -- '*_bpfel*.go' '*_bpfel*.o' claim/constants.go fastpath/constants.go
 	@test -z "$$(git ls-files --others --exclude-standard -- '*_bpfel*')" || { echo 'not committed:'; git status --short -- '*_bpfel*'; exit 1; }
 
-lint: third_party ## vet, staticcheck, gofmt
+lint: third_party ## vet, staticcheck, gofmt, line widths
 	go vet ./...
 	go run $(STATICCHECK) ./...
 	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo 'not gofmt-ed:'; git ls-files '*.go' | xargs gofmt -l; exit 1; }
+	go run ./internal/lint
 
 examples: build ## run the tests of the examples, which are modules of their own
 	cd examples/relay && go vet ./... && go test -count=1 ./...
