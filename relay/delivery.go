@@ -122,13 +122,27 @@ func (v *delivery) setForward(forward bool) {
 	v.streams.forget()
 }
 
-// join sends what comes next of the segments that are open.
-func (v *delivery) join() {
+// join sends what comes next of the segments that are open. largest is the Largest Object that the subscriber was told:
+// objects after it may have come meanwhile.
+func (v *delivery) join(largest *moqt.Location) {
 	for _, seg := range v.sub.hub.data.OpenSegments() {
-		if last, ok := seg.Log.Last(); ok && last.ID < math.MaxUint64 {
-			v.send(seg, last.ID+1)
+		if from, ok := joinAt(seg, largest); ok {
+			v.send(seg, from)
 		}
 	}
+}
+
+// joinAt returns the smallest id that comes next in a segment: after largest, or after the last object if that is
+// smaller. It reports false if no larger id exists.
+func joinAt(seg *track.Segment, largest *moqt.Location) (from uint64, ok bool) {
+	last, _ := seg.Log.Last()
+	switch {
+	case largest == nil || largest.Group < seg.Group:
+		return seg.First, true
+	case largest.Group == seg.Group && largest.Object < last.ID:
+		return largest.Object + 1, true
+	}
+	return last.ID + 1, last.ID < math.MaxUint64
 }
 
 // sendCurrentGroup sends what is held of the current group, from its start. Subscriptions without a filter pass all

@@ -52,15 +52,15 @@ func (d *downstream) serve() {
 	d.run()
 }
 
-// offeredLocked enters a subscription that begins with PUBLISH of the relay; hub.mu is held.
-func (d *downstream) offeredLocked() {
+// offeredLocked enters a subscription that begins with PUBLISH of the relay, which told largest; hub.mu is held.
+func (d *downstream) offeredLocked(largest *moqt.Location) {
 	h := d.hub
 	d.accepted = true
 	close(d.ready)
 	d.delivery.open(&moqt.Parameters{})
 	h.subscribers.all[d] = struct{}{}
 	h.subscribersChangedLocked()
-	d.delivery.join()
+	d.delivery.join(largest)
 }
 
 // serveOffer serves a subscription that began with PUBLISH of the relay, until it ends.
@@ -114,7 +114,7 @@ func (d *downstream) acceptLocked() {
 	if largest != nil {
 		d.delivery.sendCurrentGroup(largest.Group)
 	}
-	d.delivery.join()
+	d.delivery.join(largest)
 }
 
 // checkFilter refuses a range that ends before what comes next (draft §5.1.2).
@@ -235,7 +235,7 @@ func (d *downstream) applyLocked(p *moqt.Parameters, largest *moqt.Location) {
 	d.delivery.apply(p, largest)
 	d.hub.demand.requestGroup(p.NewGroupRequest)
 	d.hub.subscribersChangedLocked()
-	d.delivery.join()
+	d.delivery.join(largest)
 }
 
 // end ends the subscription at once.

@@ -33,10 +33,10 @@ func (w *tracksWatch) foundLocked(h *hub) {
 	if !h.publishers.isOffered() || h.publishers.of[w.peer] != nil || h.subscribers.has(w.peer) || w.isBlocked(h.name) {
 		return
 	}
-	forward := w.request.Message.Parameters.Forward
+	forward, largest := w.request.Message.Parameters.Forward, h.data.Largest()
 	pub, err := w.peer.session.TryPublish(moqt.Publish{
 		Track:      h.name,
-		Parameters: moqt.Parameters{Forward: forward, LargestObject: h.data.Largest()},
+		Parameters: moqt.Parameters{Forward: forward, LargestObject: largest},
 		Properties: h.properties,
 	})
 	if errors.Is(err, transport.ErrStreamLimit) {
@@ -46,7 +46,7 @@ func (w *tracksWatch) foundLocked(h *hub) {
 		return
 	}
 	d := newDownstream(h, w.peer, pub, &moqt.Parameters{Forward: forward}, w.permitLocked(pub.Context()))
-	d.offeredLocked()
+	d.offeredLocked(largest)
 	h.refs++ // directory.mu is held
 	h.relay.tasks.Go(d.serveOffer)
 }
