@@ -29,9 +29,9 @@ const (
 // Log holds the bytes of one subgroup stream after its SUBGROUP_HEADER, append-only, and finds its objects. Offsets are
 // those of the publisher's QUIC stream.
 //
-// One goroutine at a time writes (Append, Fill, Commit, Rewind, AddObject, Finish, Reset); any number of Readers read
-// at the same time, without a lock and without a copy. Memory is released from the front as soon as neither a Reader
-// nor retention (see Discard) needs it.
+// One goroutine at a time writes (Append, Fill, Commit, AddObject, Finish, Reset); any number of Readers read at the
+// same time, without a lock and without a copy. Memory is released from the front as soon as neither a Reader nor
+// retention (see Discard) needs it.
 type Log struct {
 	start int64
 	end   atomic.Int64  // bytes before it are visible to readers
@@ -119,8 +119,8 @@ func (l *Log) Commit(end int64) {
 	l.wake()
 }
 
-// Rewind forgets the bytes that were not committed, so that another writer can go on from End.
-func (l *Log) Rewind() {
+// rewind forgets the bytes that were not committed, so that another writer can go on from End.
+func (l *Log) rewind() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.written = l.end.Load()
@@ -137,7 +137,7 @@ func (l *Log) moveTail(off int64) *Log {
 		off += int64(len(p))
 		c = c.next.Load()
 	}
-	l.Rewind()
+	l.rewind()
 	return n
 }
 

@@ -48,7 +48,7 @@ func (m *merge) activeEnded(in *input, state State, code uint64) error {
 		next := m.waiting[0]
 		m.waiting = slices.Delete(m.waiting, 0, 1)
 		if m.out != nil {
-			m.out.Log.Rewind()
+			m.out.Log.rewind()
 		}
 		m.active = next
 		err := next.drain(false)

@@ -35,9 +35,6 @@ func (s *StatusLine) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Visible reports whether what Show is given is shown.
-func (s *StatusLine) Visible() bool { return s.terminal }
-
 // Show replaces the line.
 func (s *StatusLine) Show(format string, args ...any) {
 	if !s.terminal {

@@ -10,7 +10,6 @@ import (
 func TestStatusLine(t *testing.T) {
 	var out bytes.Buffer
 	s := &StatusLine{w: &out, terminal: true}
-	require.True(t, s.Visible())
 	for _, step := range []struct {
 		do   func()
 		want string
@@ -27,7 +26,6 @@ func TestStatusLine(t *testing.T) {
 		require.Equal(t, step.want, out.String())
 	}
 	file := NewStatusLine(&out)
-	require.False(t, file.Visible())
 	out.Reset()
 	file.Show("not shown in files")
 	require.Empty(t, out.String())

@@ -27,7 +27,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) > 0 {
 		addr = args[0]
 	}
-	Eventually(ts, func() (bool, string) {
+	eventually(ts, func() (bool, string) {
 		resp, err := http.Get("http://" + addr + "/readyz")
 		if err != nil {
 			return false, fmt.Sprintf("no change in /readyz: %v", err)
@@ -37,8 +37,8 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// Eventually waits until a condition holds. After 20 seconds the script fails with the text that holds returns.
-func Eventually(ts *testscript.TestScript, holds func() (bool, string)) {
+// eventually waits until a condition holds. After 20 seconds the script fails with the text that holds returns.
+func eventually(ts *testscript.TestScript, holds func() (bool, string)) {
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		ok, otherwise := holds()
 		if ok {
@@ -75,7 +75,7 @@ func shows(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	pattern, err := regexp.Compile(args[1])
 	ts.Check(err)
-	Eventually(ts, func() (bool, string) {
+	eventually(ts, func() (bool, string) {
 		resp, err := http.Get("http://" + ts.Getenv("ADMIN") + args[0])
 		ts.Check(err)
 		text, err := io.ReadAll(resp.Body)
@@ -126,7 +126,7 @@ func grown(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	want, err := strconv.ParseInt(args[1], 10, 64)
 	ts.Check(err)
-	Eventually(ts, func() (bool, string) {
+	eventually(ts, func() (bool, string) {
 		info, err := os.Stat(ts.MkAbs(args[0]))
 		return err == nil && info.Size() >= want, args[0] + " does not grow"
 	})
@@ -139,7 +139,7 @@ func says(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	pattern, err := regexp.Compile(args[1])
 	ts.Check(err)
-	Eventually(ts, func() (bool, string) {
+	eventually(ts, func() (bool, string) {
 		text, err := os.ReadFile(ts.MkAbs(args[0]))
 		ts.Check(err)
 		return pattern.Match(text), fmt.Sprintf("%s is\n%s", args[0], text)
