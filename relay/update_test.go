@@ -49,6 +49,7 @@ func TestFilterIsUpdated(t *testing.T) {
 		ok, err := s.Update(b.ctx, moqt.Parameters{Filter: at(2)})
 		require.NoError(t, err)
 		require.Equal(t, moqt.Location{Group: 2}, *ok.Parameters.LargestObject)
+		synctest.Wait() // the answer comes before the effect
 		one.object(1)
 		two.object(1).fin()
 		require.Equal(t, "1 reset 1, 2.1, 2 fin", k.take())
