@@ -10,6 +10,6 @@ import (
 )
 
 // Measure needs Linux: the lab is made of its network namespaces.
-func Measure(context.Context, Config) (*result.Report, error) {
+func Measure(context.Context, RunConfig) (*result.Report, error) {
 	return nil, &lab.MissingError{What: "network namespaces, which only Linux has"}
 }

@@ -11,7 +11,7 @@ import (
 	"sluice/internal/rtt/report"
 )
 
-// Defaults and limits of Config.
+// Defaults and limits of MonitorConfig.
 const (
 	DefaultRateLimit       = 100 * time.Millisecond
 	DefaultCleanupInterval = time.Second

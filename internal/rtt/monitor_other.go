@@ -16,7 +16,7 @@ var errNoBPF = errors.New("measuring RTTs needs Linux: its eBPF programs run in 
 type Monitor struct{}
 
 // New fails: there is no eBPF here.
-func New(Config) (*Monitor, error) {
+func New(MonitorConfig) (*Monitor, error) {
 	return nil, errNoBPF
 }
 
@@ -35,7 +35,7 @@ type Replayed struct {
 }
 
 // Replay fails: there is no eBPF here.
-func Replay(context.Context, Config, io.Reader) (Replayed, error) {
+func Replay(context.Context, MonitorConfig, io.Reader) (Replayed, error) {
 	return Replayed{}, errNoBPF
 }
 
