@@ -64,6 +64,7 @@ func Derive(suite uint16, version uint32, secret []byte) (Material, error) {
 		out   []byte
 	}{{"key", m.Key}, {"iv", m.IV}, {"hp", m.HeaderProtection}} {
 		if err := expandLabel(k.out, cs.hash, secret, prefix+k.label); err != nil {
+			m.Erase()
 			return Material{}, err
 		}
 	}
