@@ -118,10 +118,10 @@ func def[T comparable](v *T, value T) {
 	}
 }
 
-// validate checks a Config that has its defaults. Errors name the flags of sluice rtt.
+// validate checks a configuration that has its defaults. Errors name the flags of sluice rtt.
 func (c *MonitorConfig) validate() error {
 	if c.Sink == nil {
-		return errors.New("Sink: must not be nil")
+		return errors.New("field Sink: must not be nil")
 	}
 	for _, err := range []error{
 		bounds.OneOf("--ingress-hook", string(c.Hook), "tc", "tcx", "clsact", "xdp"),

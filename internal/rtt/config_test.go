@@ -25,7 +25,7 @@ func TestConfigDefaults(t *testing.T) {
 
 func TestConfigValidate(t *testing.T) {
 	for want, change := range map[string]func(*MonitorConfig){
-		"Sink: must not be nil":                                      func(c *MonitorConfig) { c.Sink = nil },
+		"field Sink: must not be nil":                                func(c *MonitorConfig) { c.Sink = nil },
 		`--ingress-hook: "tcp": must be tc, tcx, clsact or xdp`:      func(c *MonitorConfig) { c.Hook = "tcp" },
 		`--xdp-mode: "fast": must be unspecified, native or generic`: func(c *MonitorConfig) { c.XDPMode = "fast" },
 		`--rtt-type: "max": must be min or smoothed`:                 func(c *MonitorConfig) { c.RTTType = "max" },

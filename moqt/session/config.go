@@ -138,7 +138,7 @@ func (c *Config) validate() error {
 	case c.Role > Server:
 		return fmt.Errorf("Role: %d: must be Client or Server", c.Role)
 	case c.Role == Server && (c.Authority != "" || c.Path != ""):
-		return errors.New("Authority and Path: must be empty for a server")
+		return errors.New("fields Authority and Path: must be empty for a server")
 	}
 	for _, t := range c.Tokens {
 		if t.AliasType != moqt.AliasRegister && t.AliasType != moqt.AliasUseValue {

@@ -1,6 +1,6 @@
 // Package hook lets tests decide on the order in which senders access shared state.
 package hook
 
-// Interleave, if a test sets it, is called before each access to a *claim.Word or *claim.Word32, with the word. So a
-// test can try all orders of the senders' steps.
+// Interleave is what a test sets to decide on the order of accesses: it is called with each *claim.Word and
+// *claim.Word32 before that is accessed. It is nil otherwise.
 var Interleave func(word any)
