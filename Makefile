@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := build
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-# Without cgo: nothing here needs C, and the C library would be a megabyte of each process.
+# Without cgo: nothing here needs C, and the C library would add a megabyte to each process.
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-X sluice/internal/cli.version=$(VERSION)'
 # One compiler version, so that the committed BPF objects can be compared byte by byte.
 export BPF2GO_CC := clang-19
