@@ -133,11 +133,11 @@ func (v *delivery) join(largest *moqt.Location) {
 }
 
 // joinAt returns the smallest id that comes next in a segment: after largest, or after the last object if that is
-// smaller. It reports false if no larger id exists.
+// smaller. It reports false if no larger id exists. A new segment may have no object in its log yet.
 func joinAt(seg *track.Segment, largest *moqt.Location) (from uint64, ok bool) {
-	last, _ := seg.Log.Last()
+	last, hasObjects := seg.Log.Last()
 	switch {
-	case largest == nil || largest.Group < seg.Group:
+	case !hasObjects || largest == nil || largest.Group < seg.Group:
 		return seg.First, true
 	case largest.Group == seg.Group && largest.Object < last.ID:
 		return largest.Object + 1, true

@@ -109,6 +109,9 @@ func TestStoppedSubgroupsAreNotSentAgain(t *testing.T) {
 // An object may come after the Largest Object was read for the answer, and before the subscriber joins.
 func TestJoinAt(t *testing.T) {
 	seg := &track.Segment{Log: track.NewLog(0, nil), Group: 5, First: 2}
+	from, ok := joinAt(seg, ptr(at(6, 0)))
+	require.True(t, ok)
+	require.EqualValues(t, 2, from, "the first object is not in the log yet")
 	for _, id := range []uint64{2, 3, 7} {
 		require.NoError(t, seg.Log.AddObject(track.Object{ID: id}))
 	}
@@ -129,7 +132,7 @@ func TestJoinAt(t *testing.T) {
 		require.Equal(t, tt.want, from, name)
 	}
 	require.NoError(t, seg.Log.AddObject(track.Object{ID: math.MaxUint64}))
-	_, ok := joinAt(seg, ptr(at(6, 0)))
+	_, ok = joinAt(seg, ptr(at(6, 0)))
 	require.False(t, ok)
 }
 
