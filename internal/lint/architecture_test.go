@@ -14,40 +14,40 @@ import (
 // TestImportsRunDownwards reads the order of the packages from the table in docs/architecture.md. A package may import
 // those of its own row and of the rows below, and each package has a row.
 func TestImportsRunDownwards(t *testing.T) {
-	rooms := readRooms(t)
+	packageTable := readTable(t)
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "sluice/...").Output()
 	require.NoError(t, err)
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
-		from, ok := rooms.row(fields[0])
+		from, ok := packageTable.row(fields[0])
 		assert.True(t, ok, "docs/architecture.md does not name the package %s", fields[0])
 		for _, path := range fields[1:] {
-			if to, ok := rooms.row(path); ok {
+			if to, ok := packageTable.row(path); ok {
 				assert.LessOrEqual(t, from, to, "%s imports %s, which stands above it", fields[0], path)
 			}
 		}
 	}
 }
 
-// rooms are the rows of packages, by their names as in the table.
-type rooms map[string]int
+// packageTable are the rows of packages, by their names as in the table.
+type packageTable map[string]int
 
-var roomName = regexp.MustCompile("`([a-z0-9/-]+)`")
+var packageName = regexp.MustCompile("`([a-z0-9/-]+)`")
 
-func readRooms(t *testing.T) rooms {
+func readTable(t *testing.T) packageTable {
 	page, err := os.ReadFile("../../docs/architecture.md")
 	require.NoError(t, err)
-	_, table, ok := strings.Cut(string(page), "## Rooms\n")
+	_, table, ok := strings.Cut(string(page), "## Packages\n")
 	require.True(t, ok)
 	table, _, _ = strings.Cut(table, "\n## ")
-	all, row := make(rooms), 0
+	all, row := make(packageTable), 0
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, "|")
 		if len(cells) < 3 {
 			continue
 		}
 		row++
-		for _, m := range roomName.FindAllStringSubmatch(cells[1], -1) {
+		for _, m := range packageName.FindAllStringSubmatch(cells[1], -1) {
 			all[m[1]] = row
 		}
 	}
@@ -56,7 +56,7 @@ func readRooms(t *testing.T) rooms {
 }
 
 // row returns the row of a package, or else of the nearest folder above it that has one.
-func (r rooms) row(path string) (row int, ok bool) {
+func (r packageTable) row(path string) (row int, ok bool) {
 	name, ok := strings.CutPrefix(path, "sluice/")
 	for ok {
 		if row, found := r[name]; found {
