@@ -31,7 +31,11 @@ type mediaStream interface {
 type senderSubscription struct{ *media.Subscription }
 
 func (s senderSubscription) OpenStream(cfg media.StreamConfig) (mediaStream, error) {
-	return s.Subscription.OpenStream(cfg)
+	st, err := s.Subscription.OpenStream(cfg)
+	if err != nil {
+		return nil, err // and not a nil *media.Stream in the interface
+	}
+	return st, nil
 }
 
 var errNoSender = errors.New("the connection has no media sender; set NewHooks of the listener to Loop.NewSender")

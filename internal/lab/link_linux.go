@@ -82,9 +82,6 @@ func (k *Link) Set(d Direction, c Conditions) error {
 	return nil
 }
 
-// SetBoth changes both directions to the same conditions.
-func (k *Link) SetBoth(c Conditions) error { return errors.Join(k.Set(ToHost, c), k.Set(FromHost, c)) }
-
 // setLocked is Set with Lab.mu held.
 func (k *Link) setLocked(d Direction, c Conditions) error {
 	index := 0

@@ -14,22 +14,22 @@ import (
 // TestImportsRunDownwards reads the order of the packages from the table in docs/architecture.md. A package may import
 // those of its own row and of the rows below, and each package has a row.
 func TestImportsRunDownwards(t *testing.T) {
-	packageTable := readTable(t)
+	table := readTable(t)
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "sluice/...").Output()
 	require.NoError(t, err)
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
-		from, ok := packageTable.row(fields[0])
+		from, ok := table.row(fields[0])
 		assert.True(t, ok, "docs/architecture.md does not name the package %s", fields[0])
 		for _, path := range fields[1:] {
-			if to, ok := packageTable.row(path); ok {
+			if to, ok := table.row(path); ok {
 				assert.LessOrEqual(t, from, to, "%s imports %s, which stands above it", fields[0], path)
 			}
 		}
 	}
 }
 
-// packageTable are the rows of packages, by their names as in the table.
+// packageTable holds the row of each package in the table.
 type packageTable map[string]int
 
 var packageName = regexp.MustCompile("`([a-z0-9/-]+)`")
@@ -56,10 +56,10 @@ func readTable(t *testing.T) packageTable {
 }
 
 // row returns the row of a package, or else of the nearest folder above it that has one.
-func (r packageTable) row(path string) (row int, ok bool) {
+func (p packageTable) row(path string) (row int, ok bool) {
 	name, ok := strings.CutPrefix(path, "sluice/")
 	for ok {
-		if row, found := r[name]; found {
+		if row, found := p[name]; found {
 			return row, true
 		}
 		i := strings.LastIndexByte(name, '/')
