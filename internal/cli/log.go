@@ -16,7 +16,7 @@ func (f *logFlags) register(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&f.level, "log-level", "info",
 		"log messages of at least this `level`: debug, info, warn or error")
-	flags.StringVar(&f.format, "log-format", "text", "log as text or as json (`format`)")
+	flags.StringVar(&f.format, "log-format", "text", "`format` of log messages: text or json")
 }
 
 func (f *logFlags) logger(w io.Writer) (*slog.Logger, error) {
