@@ -26,9 +26,9 @@ const (
 // AuthRequest is a request to be authorized.
 type AuthRequest struct {
 	Action    Action
-	Namespace moqt.Namespace // of the track; or the namespace or prefix that a request about namespaces is for
-	Name      string         // of the track; not meaningful for requests about namespaces
-	Tokens    []moqt.Token   // of the request, then those of SETUP; all have a value
+	Namespace moqt.Namespace // the track's; or the namespace or prefix of a request about namespaces
+	Name      string         // the track's; not meaningful for requests about namespaces
+	Tokens    []moqt.Token   // the request's, then SETUP's; all have a value
 	Authority string         // what the peer connected to
 	Path      string
 	Remote    net.Addr
@@ -40,8 +40,8 @@ type Grant struct {
 	Expires time.Time // zero: as long as the session
 }
 
-// Authorizer decides what peers may do (draft §9.4, §9.5). The draft leaves the schemes open: implement this to use
-// another than [TokenFile]. Methods are called on many goroutines.
+// Authorizer decides what peers may do (draft §9.4, §9.5). The draft leaves the schemes open: implement this to use a
+// scheme other than [TokenFile]. Methods are called on many goroutines.
 type Authorizer interface {
 	// Authorize returns how long the permission lasts. To refuse, it returns a *moqt.RequestError, for example with
 	// UNAUTHORIZED or EXPIRED_AUTH_TOKEN; other errors become INTERNAL_ERROR and are logged.
@@ -50,8 +50,9 @@ type Authorizer interface {
 
 // Reviewer is implemented by an Authorizer that may withdraw permissions.
 type Reviewer interface {
-	// Changed reports whether something may be forbidden now that was allowed before. The relay calls it every second.
-	// If it returns true, the relay calls Authorize again for all open requests, and ends those that are refused.
+	// Changed reports whether requests that were allowed before may be forbidden now. The relay calls it every second.
+	// If it returns true, the relay calls Authorize again for all open requests, and ends the requests that are now
+	// refused.
 	Changed() bool
 }
 

@@ -13,7 +13,7 @@ import (
 
 // Config is the configuration of a Relay. The zero value is the default.
 type Config struct {
-	// Cache limits what is kept of the tracks.
+	// Cache limits how much of the tracks is kept.
 	Cache track.CacheConfig
 	// Authorizer decides what peers may do. Default: AllowAll, with a warning.
 	Authorizer Authorizer
@@ -42,7 +42,7 @@ type Config struct {
 	Grace time.Duration
 	// MaxRendezvous bounds RENDEZVOUS_TIMEOUT (draft §10.2.6). Default: 60 s.
 	MaxRendezvous time.Duration
-	// FillTimeout is how long a FETCH waits for a publisher at a time; FILL_TIMEOUT, if the FETCH has it, is for all
+	// FillTimeout is how long a FETCH waits for a publisher at a time; FILL_TIMEOUT, if the FETCH has it, limits all
 	// such waits together (draft §10.2.5). Default: 10 s.
 	FillTimeout time.Duration
 	// StallTimeout ends a FETCH whose data the peer does not take. Default: 30 s.

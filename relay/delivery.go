@@ -19,10 +19,10 @@ type delivery struct {
 	sub     *downstream
 	forward bool // Forward State
 	filter  *moqt.Filter
-	wanted  moqt.Range // what passes the filter
+	wanted  moqt.Range // the objects that pass the filter
 	held    holdBack
 	media   mediaSubscription   // nil before open
-	former  []mediaSubscription // of another group order; their streams keep the order that they were opened with
+	former  []mediaSubscription // in another group order: their streams keep the order in which they were opened
 	streams streams
 }
 
@@ -37,7 +37,7 @@ func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 	}
 }
 
-// open prepares the media sender for what the parameters say.
+// open prepares the media sender according to the parameters.
 func (v *delivery) open(p *moqt.Parameters) {
 	object, subgroup := v.timeouts(p)
 	v.media = v.sub.peer.sender(media.SubscriptionConfig{
@@ -50,7 +50,7 @@ func (v *delivery) open(p *moqt.Parameters) {
 	})
 }
 
-// reopen is for the parameters of the answer to a PUBLISH, after data may have been sent already.
+// reopen applies the parameters in the answer to a PUBLISH, after data may have been sent already.
 func (v *delivery) reopen(p *moqt.Parameters) {
 	if p.Order(moqt.Ascending) == moqt.Descending {
 		v.former = append(v.former, v.media)
@@ -111,8 +111,8 @@ func (v *delivery) wantsGroup(group uint64) bool {
 	return group >= v.wanted.Start.Group && group <= v.wanted.End.Group
 }
 
-// setForward stops what must not be sent any more. When it becomes true, subgroups that the subscriber did not want
-// before may be sent again (draft §11.4.3).
+// setForward stops the streams that must not be sent any more. When forward becomes true, subgroups that the subscriber
+// did not want before may be sent again (draft §11.4.3).
 func (v *delivery) setForward(forward bool) {
 	v.forward = forward
 	if !forward {
@@ -122,7 +122,7 @@ func (v *delivery) setForward(forward bool) {
 	v.streams.forget()
 }
 
-// join sends what comes next of the segments that are open. largest is the Largest Object that the subscriber was told:
+// join sends the objects that come next in open segments. largest is the Largest Object that the subscriber was told:
 // objects after it may have come meanwhile.
 func (v *delivery) join(largest *moqt.Location) {
 	for _, seg := range v.sub.hub.data.OpenSegments() {
@@ -145,9 +145,9 @@ func joinAt(seg *track.Segment, largest *moqt.Location) (from uint64, ok bool) {
 	return last.ID + 1, last.ID < math.MaxUint64
 }
 
-// sendCurrentGroup sends what is held of the current group, from its start. Subscriptions without a filter pass all
-// objects (draft §5.1.2), and many publishers send the current group to a new subscriber: after another subscriber, it
-// would otherwise never get an object that is published once, such as a catalog.
+// sendCurrentGroup sends the objects of the current group that are held, from its start. Subscriptions without a filter
+// pass all objects (draft §5.1.2), and many publishers send the current group to a new subscriber: after another
+// subscriber, it would otherwise never get an object that is published once, such as a catalog.
 func (v *delivery) sendCurrentGroup(group uint64) {
 	if f := v.filter; f != nil && (f.Type != moqt.FilterAbsoluteStart || f.Start != moqt.Location{}) {
 		return
@@ -178,7 +178,7 @@ func (v *delivery) sendNow(seg *track.Segment, from uint64) {
 	}
 }
 
-// await sends a segment from object from on, when that has come.
+// await sends a segment from object from on, once that object has come.
 func (v *delivery) await(seg *track.Segment, from uint64) {
 	j := &joiner{delivery: v, segment: seg, from: from}
 	r, err := seg.Log.NewReader(seg.Log.End(), j)
@@ -187,7 +187,7 @@ func (v *delivery) await(seg *track.Segment, from uint64) {
 	}
 	j.reader = r
 	v.streams.await(j)
-	j.lookLocked() // it may have come before the reader was there
+	j.lookLocked() // the object may have come before the reader existed
 }
 
 // openStream opens a stream that begins with object o.
@@ -208,7 +208,8 @@ func (v *delivery) openStream(seg *track.Segment, o track.Object) {
 	v.streams.open(seg, func() (mediaStream, error) { return v.media.OpenStream(cfg) })
 }
 
-// prefix is what precedes the log's bytes on the subscriber's stream. All that differs between subscribers is in it.
+// prefix returns the bytes that precede the log's on the subscriber's stream. It holds all that differs between
+// subscribers.
 func (v *delivery) prefix(seg *track.Segment, o track.Object) []byte {
 	p := v.sub.peer
 	b := slices.Clone(p.conn.StreamPrefix())
@@ -258,7 +259,7 @@ func (v *delivery) sendDatagramNow(o *track.Datagram) {
 		EndOfGroup: o.EndOfGroup,
 		Status:     o.Status,
 		Properties: o.Properties,
-		Payload:    o.Payload, // decides on the type, and is not appended
+		Payload:    o.Payload, // determines the type, and is not appended
 	})
 	if err != nil {
 		return // unreachable: it was received in this form

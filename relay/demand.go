@@ -6,13 +6,13 @@ import (
 	"sluice/moqt"
 )
 
-// demand is what the subscribers of a track want its publishers to do. The upstreams compare it with what they have
+// demand is what the subscribers of a track ask of its publishers. The upstreams compare it with what they have
 // told their publishers. All methods expect hub.mu to be held.
 type demand struct {
 	hub     *hub
 	objects bool          // the Forward State that upstream subscriptions should have
-	group   *groupRequest // of all subscribers, the one that was passed on last
-	linger  *time.Timer   // runs while upstream subscriptions are kept without need
+	group   *groupRequest // passed on last, of all subscribers' requests
+	linger  *time.Timer   // runs while unneeded upstream subscriptions are kept
 }
 
 // groupRequest is a NEW_GROUP_REQUEST that is sent upstream (draft §10.2.13).
@@ -21,7 +21,7 @@ type groupRequest struct {
 	largest uint64 // the Largest Group then, plus 1; 0 if there was none
 }
 
-// update takes account of the subscribers that there are now. When none wants objects any more, publishers are told
+// update adapts to the present subscribers. When none wants objects any more, publishers are told
 // after Config.Linger.
 func (d *demand) update() {
 	h := d.hub
@@ -49,10 +49,10 @@ func (d *demand) lingered() {
 }
 
 // forward is the Forward State that an upstream should have. Publishers that offered the track with Forward 1 are not
-// told to stop: some of those in use send objects whatever they are told.
+// told to stop: some existing publishers send objects whatever they are told.
 func (d *demand) forward(u *upstream) bool { return d.objects || !u.pauses }
 
-// requestGroup passes a subscriber's NEW_GROUP_REQUEST on, unless that is of no use.
+// requestGroup passes a subscriber's NEW_GROUP_REQUEST on, unless that would be useless.
 func (d *demand) requestGroup(value *uint64) {
 	if value == nil {
 		return
@@ -65,7 +65,7 @@ func (d *demand) requestGroup(value *uint64) {
 	outstanding := d.group != nil && d.group.largest == largest && d.group.value >= *value
 	switch {
 	case h.publishers.areEstablished() && !h.properties.DynamicGroups():
-	case *value != 0 && *value < largest: // there is such a group: it is not above the Largest Group
+	case *value != 0 && *value < largest: // the group exists: it is not above the Largest Group
 	case outstanding:
 	default:
 		d.group = &groupRequest{*value, largest}

@@ -16,8 +16,7 @@ type directory struct {
 	namespaces watchedTree[*announcement, *namespaceWatch] // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE
 }
 
-// acquire returns the hub of a track, or nil if there are too many. The hub exists until it is released, and longer
-// while it is of use.
+// acquire returns the hub of a track, or nil if there are too many. The hub exists at least until it is released.
 func (d *directory) acquire(name moqt.FullTrackName, at place) *hub {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,7 +87,7 @@ func (d *directory) offer(h *hub) {
 	}
 }
 
-// announce makes a namespace known: to the peers that watch it, and as a source of the tracks that have subscribers
+// announce tells the peers that watch a namespace about it, and makes it a source of tracks that have subscribers
 // (draft §9.5).
 func (d *directory) announce(a *announcement) {
 	d.mu.Lock()
@@ -115,8 +114,8 @@ func (d *directory) withdraw(a *announcement) {
 	}
 }
 
-// revoke ends the subscriptions at a peer that may no longer publish in a namespace, except those to tracks that
-// another of its announcements has too.
+// revoke ends the subscriptions at a peer that may no longer publish in a namespace, except for tracks that another of
+// its announcements covers, too.
 func (d *directory) revoke(a *announcement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -3,7 +3,7 @@
 //
 // A program makes a [Relay] with [New], calls [Relay.Run] on a goroutine, and gives each connection to [Relay.Serve].
 // [Config] says what is replaceable: who may do what ([Authorizer]), which sessions see each other's tracks
-// ([Scoping]), and what of a track the kernel forwards ([FastPathPolicy]).
+// ([Scoping]), and to whom the kernel forwards a track ([FastPathPolicy]).
 //
 // # From a publisher to its subscribers
 //
@@ -22,15 +22,15 @@
 //	    │         └──────────┘        └──────┘        └──────────┘          │
 //
 // Requests arrive at the type requests, one method for each message. It authorizes a request, acquires the track's hub,
-// and leaves the rest to the type that stands for the request as long as it lasts:
+// and leaves the rest to the type that represents the request while it lasts:
 //
 //   - SUBSCRIBE becomes a downstream, a subscriber of the hub. The hub subscribes at the publishers that announced the
 //     namespace (an upstream each), and accepts the downstream as soon as one of them forwards objects. The delivery of
 //     the downstream then opens a stream for each segment of the track that the subscriber wants.
 //   - PUBLISH becomes an upstream, and the hub offers the track to the peers that asked for such tracks: a PUBLISH of
 //     the relay for each, which is a downstream too.
-//   - FETCH becomes a fetch. It walks the range through the cache, writes what it finds to its response, and asks
-//     publishers with an upstreamFetch for what it does not find.
+//   - FETCH becomes a fetch. It walks the range through the cache, writes the objects that it finds to its
+//     response, and asks publishers for the others with an upstreamFetch.
 //   - PUBLISH_NAMESPACE, SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS are entries of trees by namespace in the directory.
 //
 // The receiver of an upstream puts the bytes of each subgroup stream into a log of package track, which tells the hub

@@ -63,7 +63,7 @@ func (d *downstream) offeredLocked(largest *moqt.Location) {
 	d.delivery.join(largest)
 }
 
-// serveOffer serves a subscription that began with PUBLISH of the relay, until it ends.
+// serveOffer serves a subscription that began with a PUBLISH of the relay, until it ends.
 func (d *downstream) serveOffer() {
 	h := d.hub
 	defer h.relay.directory.release(h)
@@ -84,7 +84,7 @@ func (d *downstream) serveOffer() {
 // waits reports whether the subscriber still waits for a publisher.
 func (d *downstream) waits() bool { return time.Now().Before(d.until) }
 
-// unavailableLocked is why a subscriber cannot be served; hub.mu is held.
+// unavailableLocked returns the reason why a subscriber cannot be served; hub.mu is held.
 func (d *downstream) unavailableLocked() *moqt.RequestError {
 	switch {
 	case d.hub.publishers.failure != nil:
@@ -117,7 +117,7 @@ func (d *downstream) acceptLocked() {
 	d.delivery.join(largest)
 }
 
-// checkFilter refuses a range that ends before what comes next (draft §5.1.2).
+// checkFilter refuses a range that ends before the next object (draft §5.1.2).
 func checkFilter(f *moqt.Filter, largest *moqt.Location) *moqt.RequestError {
 	if f == nil || largest == nil || f.Range(largest).End.Group >= largest.Group {
 		return nil
@@ -157,7 +157,7 @@ func (d *downstream) run() {
 	}
 }
 
-// awaitAnswer waits until the subscription is Established. It reports false if it is over before.
+// awaitAnswer waits until the subscription is Established. It returns false if the subscription ends before that.
 func (d *downstream) awaitAnswer() bool {
 	rendezvous := time.NewTimer(time.Until(d.until))
 	defer rendezvous.Stop()
@@ -264,7 +264,7 @@ func (d *downstream) ended() {
 	d.delivery.close()
 }
 
-// leaveLocked takes the subscription out of the hub, and reports whether it was in it; hub.mu is held.
+// leaveLocked removes the subscription from the hub, and reports whether it was there; hub.mu is held.
 func (d *downstream) leaveLocked() bool {
 	if d.over {
 		return false

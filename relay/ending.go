@@ -8,9 +8,9 @@ import (
 	"sluice/transport"
 )
 
-// What ends an upstream subscription, or refuses it, is translated for subscribers.
+// This file translates the end or refusal of an upstream subscription for subscribers.
 
-// hasLeft reports whether a publisher went without PUBLISH_DONE but of its own will: it cancelled the request, or ended
+// hasLeft reports whether a publisher left deliberately, without PUBLISH_DONE: it cancelled the request, or ended
 // its session without an error. It may come back on another session.
 func hasLeft(cause error) bool {
 	if reset, ok := errors.AsType[*transport.StreamError](cause); ok {
@@ -38,7 +38,7 @@ func doneFor(cause error) (moqt.PublishDoneCode, string) {
 	return moqt.DoneInternalError, done.Error()
 }
 
-// refusalOf is the error for a request that could not begin where a subscription would have ended with a code.
+// refusalOf returns the error that refuses a request for the reason that would end a subscription with a code.
 func refusalOf(code moqt.PublishDoneCode) moqt.RequestErrorCode {
 	switch code {
 	case moqt.DoneTrackEnded:
@@ -49,8 +49,8 @@ func refusalOf(code moqt.PublishDoneCode) moqt.RequestErrorCode {
 	return moqt.RequestInternalError
 }
 
-// passOn is what subscribers are told if a publisher refused. Retries are for subscribers to decide on, and a redirect
-// names tracks, not hosts, as publishers are clients (draft §10.6.1).
+// passOn returns the error that subscribers get if a publisher refused. Subscribers decide about retries, and a
+// redirect names tracks, not hosts, as publishers are clients (draft §10.6.1).
 func passOn(e *moqt.RequestError) *moqt.RequestError {
 	switch e.Code {
 	case moqt.RequestDoesNotExist, moqt.RequestTimeout, moqt.RequestInvalidRange, moqt.RequestExcessiveLoad,

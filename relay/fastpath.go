@@ -14,8 +14,8 @@ import (
 // FastPathPolicy chooses what the fast path forwards. It is asked whenever the subscribers of a track change, and must
 // not block.
 type FastPathPolicy interface {
-	// Subscribers returns how many of a track's subscribers the kernel serves; 0 for none. Those that it serves already
-	// come first, and then any. The kernel's work for one packet of the track is about 4 µs for each.
+	// Subscribers returns how many of a track's subscribers the kernel serves; 0 for none. Subscribers that it serves
+	// already are chosen first. The kernel's work for one packet of the track is about 4 µs for each.
 	Subscribers(track moqt.FullTrackName, subscribers int) int
 }
 
@@ -44,15 +44,16 @@ func forwarderOf(conn transport.Conn, v moqt.Version) claim.ForwarderConn {
 	return s.Forwarder()
 }
 
-// acceleration is what the fast path forwards of a track. All methods but identify expect hub.mu to be held.
+// acceleration is the part of a track's forwarding that the fast path does. All methods but identify expect hub.mu to
+// be held.
 type acceleration struct {
 	hub    *hub
-	track  *fastpath.ForwardedTrack // nil, with methods that do nothing, if there is no fast path
+	track  *fastpath.ForwardedTrack // nil if there is no fast path: its methods do nothing
 	active bool                     // the kernel forwards the track, to
 	chosen []*downstream            // these
 }
 
-// update adapts the fast path to the publishers and subscribers that there are.
+// update adapts the fast path to the present publishers and subscribers.
 func (a *acceleration) update() {
 	if a.track == nil {
 		return
@@ -109,7 +110,7 @@ func (a *acceleration) subscribers() []fastpath.Subscriber {
 // serves reports whether the kernel forwards the track to a subscriber.
 func (a *acceleration) serves(d *downstream) bool { return a.active && d.fast }
 
-// identify tells the fast path which subgroup a stream brings, if its header does not say that.
+// identify tells the fast path which subgroup a stream carries, if its header does not.
 func (a *acceleration) identify(seg *track.Segment) {
 	from, ok := seg.Owner.(*arriving)
 	if ok && from.header.SubgroupIDMode == moqt.SubgroupIDFirstObject {

@@ -15,10 +15,10 @@ import (
 // maxFills is how many FETCHes of the relay a FETCH may cause: one for each hole in the cache.
 const maxFills = 64
 
-// errTruncated ends a response in an object of which the rest will never come.
+// errTruncated ends a response within an object whose rest will never come.
 var errTruncated = errors.New("the object was cut off upstream")
 
-// fetch is a FETCH of a peer. It is answered from the cache and, where that has nothing, from publishers (draft
+// fetch is a FETCH of a peer. It is answered from the cache and, where the cache has nothing, from publishers (draft
 // §10.12.3).
 type fetch struct {
 	hub    *hub
@@ -113,15 +113,14 @@ func (f *fetch) respond() error {
 	return f.req.Done()
 }
 
-// learnExtent makes sure that it is known how far the track reaches. If that takes a FETCH of all that is wanted, it
-// returns that.
+// learnExtent finds out how far the track reaches. If that takes a FETCH of the whole range, it returns that FETCH.
 func (f *fetch) learnExtent() (*upstreamFetch, error) {
 	if f.hub.covers(f.wanted.End) {
 		return nil, nil
 	}
 	u, err := newUpstreamFetch(f, f.wanted)
 	if errors.Is(err, errArrived) || errors.Is(err, errNoSource) && f.data.Largest() != nil {
-		return nil, nil // what is cached is better than nothing
+		return nil, nil // the cached objects are better than nothing
 	}
 	return u, err
 }
@@ -150,7 +149,7 @@ func (f *fetch) accept() error {
 	return err
 }
 
-// clamp ends the range at the largest object that there is (draft §10.12.3, §10.13).
+// clamp ends the range at the Largest Object (draft §10.12.3, §10.13).
 func (f *fetch) clamp() *moqt.RequestError {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
@@ -167,7 +166,7 @@ func (f *fetch) clamp() *moqt.RequestError {
 	return nil
 }
 
-// sendAll sends the objects of the range. whole, if there is one, brings all of them.
+// sendAll sends the objects of the range. whole, unless nil, brings all of them.
 func (f *fetch) sendAll(whole *upstreamFetch) error {
 	var err error
 	if whole != nil {
@@ -181,8 +180,8 @@ func (f *fetch) sendAll(whole *upstreamFetch) error {
 	return f.out.endGap()
 }
 
-// sendWhole sends what a publisher brings of the whole range. Objects that are missing at its end come from elsewhere,
-// if the order allows that.
+// sendWhole sends the objects that a publisher brings of the whole range. Objects that are missing at its end come from
+// elsewhere, if the order allows that.
 func (f *fetch) sendWhole(whole *upstreamFetch) error {
 	whole.rest = whole.rest.Intersect(f.wanted)
 	if done, err := whole.copy(); done || err != nil {
@@ -194,7 +193,7 @@ func (f *fetch) sendWhole(whole *upstreamFetch) error {
 	return f.send(whole.rest)
 }
 
-// send sends r from the cache, and from publishers what that does not have.
+// send sends r from the cache, and from publishers the objects that the cache does not have.
 func (f *fetch) send(r moqt.Range) error {
 	if f.out.order == moqt.Ascending {
 		return f.sendAscending(r)
@@ -316,7 +315,8 @@ func (f *fetch) await(log *track.Log, o track.Object) error {
 	}
 }
 
-// fill sends r, of which the cache knows nothing, from publishers. What they do not bring is marked as unknown.
+// fill sends r, about which the cache knows nothing, from publishers. Objects that they do not bring are marked as
+// unknown.
 func (f *fetch) fill(r moqt.Range) error {
 	if f.fills++; f.fills > maxFills {
 		return f.out.skip(track.Unknown, f.out.last(r))

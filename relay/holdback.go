@@ -1,17 +1,17 @@
 package relay
 
-// maxHeld is how much waits for a response at most. It waits for a moment only; if it takes longer, the data overtakes
+// maxHeld bounds the data that waits for a response. It waits for a moment only; if it takes longer, the data overtakes
 // the response.
 const maxHeld = 256
 
-// holdBack keeps a subscription's data back until the message that tells its alias was handed to the transport: a peer
-// has to keep, or drop, what overtakes that message (draft §11.4.2). Its methods expect hub.mu to be held.
+// holdBack holds a subscription's data back until the message with its alias has been handed to the transport: a peer
+// has to keep, or drop, data that overtakes that message (draft §11.4.2). Its methods expect hub.mu to be held.
 type holdBack struct {
 	active bool
 	held   []func()
 }
 
-// do sends something: now, or when nothing is held back any more.
+// do calls send: now, or when the data is released.
 func (b *holdBack) do(send func()) {
 	if b.active && len(b.held) == maxHeld {
 		b.release()
@@ -23,7 +23,7 @@ func (b *holdBack) do(send func()) {
 	send()
 }
 
-// release sends what was held back, in its order.
+// release sends the data that was held back, in its order.
 func (b *holdBack) release() {
 	b.active = false
 	held := b.held

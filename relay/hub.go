@@ -69,7 +69,7 @@ func stopTimer(t **time.Timer) {
 	}
 }
 
-// enter adds a subscriber, asks the publishers that there are, and answers if that is possible.
+// enter adds a subscriber, asks the present publishers, and answers if it can.
 func (h *hub) enter(d *downstream, group *uint64) {
 	h.mu.Lock()
 	h.subscribers.all[d] = struct{}{}
@@ -96,8 +96,8 @@ func (h *hub) subscribersChangedLocked() {
 	h.fast.update()
 }
 
-// publishersChangedLocked answers the subscribers that wait, as far as the publishers allow, and adapts the fast path;
-// mu is held.
+// publishersChangedLocked answers the waiting subscribers, as far as the publishers allow, and adapts the fast path; mu
+// is held.
 func (h *hub) publishersChangedLocked() {
 	h.publishers.signal()
 	h.subscribers.answer()
@@ -122,7 +122,8 @@ func (h *hub) revoked(p *peer) {
 	}
 }
 
-// sources are the peers to ask about the track: those with a subscription, then those that announced the namespace.
+// sources returns the peers to ask about the track: first the publishers that the relay subscribes at, then the peers
+// that announced the namespace.
 func (h *hub) sources() []*peer {
 	announced := h.relay.directory.publishersOf(h.place)
 	h.mu.Lock()
@@ -151,7 +152,7 @@ func (h *hub) describeLocked(largest *moqt.Location, p moqt.Properties) {
 	}
 }
 
-// configureLocked sets what the cache has to know of the track; mu is held.
+// configureLocked tells the cache what it has to know about the track; mu is held.
 func (h *hub) configureLocked() {
 	if ms, ok := h.properties.MaxCacheDuration(); ok {
 		h.data.SetMaxCacheDuration(moqt.Milliseconds(ms))
@@ -167,7 +168,7 @@ func (h *hub) startOverLocked() {
 	h.configureLocked()
 }
 
-// fetched records what a FETCH_OK says: no object exists after end, if it is the end of the track.
+// fetched records a FETCH_OK: no object exists after end, if it is the end of the track.
 func (h *hub) fetched(data *track.Track, ok *moqt.FetchOK, end moqt.Location) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -205,7 +206,7 @@ func (h *hub) sendDatagram(o *track.Datagram) {
 	h.subscribers.sendDatagram(o, sent)
 }
 
-// malformed deals with objects of u that break the rules of tracks (draft §2.4.2). If an earlier publisher is there,
+// malformed handles objects of u that break the rules of tracks (draft §2.4.2). If there is an earlier publisher,
 // its objects stand, and u, which may be an impostor, is excluded: otherwise anybody could end a track by publishing
 // objects that contradict it. If there is no earlier publisher, the later ones are excluded; if there are none, the
 // track ends.
@@ -232,10 +233,10 @@ func (h *hub) malformed(u *upstream, err error) {
 		}
 		u.cancelLocked(reset)
 	}
-	h.startOverLocked() // what the index knows, of objects or gaps, may be what was wrong
+	h.startOverLocked() // the objects or gaps in the index may be the wrong ones
 }
 
-// malformedFetch is malformed for what a FETCH brought, from a publisher that may have no subscription.
+// malformedFetch is malformed for the objects of a FETCH response, whose publisher may have no subscription.
 func (h *hub) malformedFetch(p *peer, err error) {
 	h.mu.Lock()
 	u := h.publishers.of[p]

@@ -6,7 +6,7 @@ import (
 	"sluice/moqt"
 )
 
-// metrics are what Collect reports.
+// metrics are the values that Collect reports.
 type metrics struct {
 	bytes     prometheus.Counter
 	datagrams prometheus.Counter

@@ -16,7 +16,7 @@ func (a *announcement) place() place { return a.peer.place(a.namespace) }
 // serve accepts the request, and keeps the namespace known until the request ends.
 func (a *announcement) serve(req *session.IncomingPublishNamespace, permit *permission) {
 	directory := &a.peer.relay.directory
-	directory.announce(a) // before the answer, after which the publisher may count on being found
+	directory.announce(a) // before the answer: after it, the publisher may rely on being found
 	defer directory.withdraw(a)
 	if req.OK() != nil {
 		return
@@ -32,7 +32,7 @@ type namespaceWatch struct {
 	request *session.IncomingSubscribeNamespace
 }
 
-// foundLocked tells the peer of a namespace; directory.mu is held.
+// foundLocked tells the peer about a namespace; directory.mu is held.
 func (w *namespaceWatch) foundLocked(a *announcement) {
 	_ = w.request.Add(a.namespace) // fails only if the request is over
 }

@@ -10,7 +10,7 @@ import (
 	"sluice/transport"
 )
 
-// tracksWatch is an accepted SUBSCRIBE_TRACKS: the peer is offered the tracks that publishers offer.
+// tracksWatch is an accepted SUBSCRIBE_TRACKS: the relay offers the peer the tracks that publishers offer.
 type tracksWatch struct {
 	prefixWatch
 	request *session.IncomingSubscribeTracks
@@ -51,8 +51,8 @@ func (w *tracksWatch) foundLocked(h *hub) {
 	h.relay.tasks.Go(d.serveOffer)
 }
 
-// permitLocked is for a track that is offered: it lasts for as long as the peer may have the tracks of the prefix;
-// directory.mu is held.
+// permitLocked returns the permission for an offered track: it lasts for as long as the peer may have the tracks of the
+// prefix; directory.mu is held.
 func (w *tracksWatch) permitLocked(ctx context.Context) *permission {
 	return &permission{
 		peer: w.peer, ctx: ctx, tokens: w.request.Tokens(), action: ActionSubscribeTracks,

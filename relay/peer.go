@@ -18,7 +18,7 @@ type peer struct {
 	session   *session.Session
 	sender    mediaSender
 	forwarder claim.ForwarderConn // nil: the fast path does not serve the peer
-	turns     turns               // of the responses to FETCH
+	turns     turns               // order the responses to FETCH
 
 	// Set by sessions.add.
 	id    uint64 // of the session, counted from 1
@@ -52,7 +52,7 @@ func (p *peer) place(ns moqt.Namespace) place { return placeOf(p.scope, ns) }
 
 func (p *peer) remote() net.Addr { return p.conn.RemoteAddr() }
 
-// path is that of the URL: WebTransport sends it in the CONNECT request, raw QUIC in SETUP.
+// path returns the URL's path: WebTransport sends it in the CONNECT request, raw QUIC in SETUP.
 func (p *peer) path() string {
 	if path := p.conn.Path(); path != "" {
 		return path

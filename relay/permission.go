@@ -11,7 +11,7 @@ import (
 	"sluice/moqt/session"
 )
 
-// permission allows a peer what a request of it asks for, as long as the Authorizer says.
+// permission allows a peer what its request asks for, for as long as the Authorizer says.
 type permission struct {
 	peer    *peer
 	ctx     context.Context // of the request
@@ -63,7 +63,7 @@ func (m *permission) extend(latest []moqt.Token) *moqt.RequestError {
 	return nil
 }
 
-// refusal is what the peer is told of an Authorizer's error.
+// refusal returns the error that the peer gets for an Authorizer's error.
 func (m *permission) refusal(err error) *moqt.RequestError {
 	refused, ok := errors.AsType[*moqt.RequestError](err)
 	if !ok {
@@ -73,7 +73,7 @@ func (m *permission) refusal(err error) *moqt.RequestError {
 	return refused
 }
 
-// expires is the EXPIRES parameter: nil if the permission lasts as long as the session.
+// expires returns the EXPIRES parameter: nil if the permission lasts as long as the session.
 func (m *permission) expires() *uint64 {
 	if m.grant.Expires.IsZero() {
 		return nil

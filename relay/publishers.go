@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// retryDelay is how long the relay does not subscribe again at a publisher that refused or ended a subscription,
-	// while others are there.
+	// retryDelay is how long the relay waits before it subscribes again at a publisher that refused or ended a
+	// subscription, while there are others.
 	retryDelay = time.Second
-	// silence is how long a publisher sends nothing before it is replaced by a later one that sends. A publisher that
-	// crashed is there until its session's idle timeout.
+	// silence is how long a publisher sends nothing before a later one that sends replaces it. A crashed publisher's
+	// session remains until its idle timeout.
 	silence = 2 * time.Second
 )
 
-// publishers are the upstream subscriptions of a track. Where several publishers bring the same track, the earlier one
-// decides what its objects are: see hub.malformed. All methods expect hub.mu to be held.
+// publishers are the upstream subscriptions of a track. If several publishers bring the same track, the objects of the
+// earliest one count: see hub.malformed. All methods expect hub.mu to be held.
 type publishers struct {
 	hub      *hub
 	of       map[*peer]*upstream // Pending and Established
-	sequence int                 // of the upstream that was established last
-	failure  *moqt.RequestError  // why an upstream was refused last
-	retry    map[*peer]time.Time // when to subscribe again at peers of which a subscription ended
+	sequence int                 // the number of the upstream established last
+	failure  *moqt.RequestError  // the last refusal of an upstream
+	retry    map[*peer]time.Time // when to subscribe again at peers whose subscription ended
 	changed  chan struct{}       // closed, and replaced, when upstreams change
 	grace    *time.Timer         // runs while subscribers wait for a publisher to come back
 }
@@ -76,7 +76,7 @@ func (s *publishers) only() (found *upstream) {
 	return found
 }
 
-// wake makes all upstreams compare what is wanted with what their publishers were told.
+// wake makes all upstreams compare the demand with what their publishers were told.
 func (s *publishers) wake() {
 	for _, u := range s.of {
 		u.wake()
@@ -122,7 +122,7 @@ func (s *publishers) subscribe(peers ...*peer) {
 	}
 }
 
-// establish takes account of an upstream that its publisher has accepted, and of the Largest Object that it knows.
+// establish enters an upstream that its publisher has accepted, and the Largest Object that the publisher knows.
 func (s *publishers) establish(u *upstream, largest *moqt.Location) {
 	alone := s.cancelEnding()
 	if s.isRestart(largest) {
@@ -139,8 +139,8 @@ func (s *publishers) establish(u *upstream, largest *moqt.Location) {
 	stopTimer(&s.grace)
 }
 
-// cancelEnding cancels the upstreams whose publishers have sent PUBLISH_DONE, for there is a new one now. It does
-// nothing, and reports false, if there are others.
+// cancelEnding cancels the upstreams whose publishers have sent PUBLISH_DONE, since there is a new one now. If there
+// are others, it does nothing and returns false.
 func (s *publishers) cancelEnding() bool {
 	var ending []*upstream
 	for _, u := range s.of {
@@ -158,8 +158,8 @@ func (s *publishers) cancelEnding() bool {
 	return true
 }
 
-// isRestart reports whether a publisher knows less of the track than the relay: it has lost its state (draft §2.4.3),
-// and what it publishes now may be something else under the same ids.
+// isRestart reports whether a publisher knows less about the track than the relay: it has lost its state (draft
+// §2.4.3), and may publish other objects under the same ids now.
 func (s *publishers) isRestart(largest *moqt.Location) bool {
 	known := s.hub.data.Largest()
 	return known != nil && (largest == nil || largest.Less(*known))
@@ -185,8 +185,8 @@ func (s *publishers) replaceSilent(u *upstream) {
 	s.hub.startOverLocked()
 }
 
-// remove takes out an upstream that has ended. It subscribes at others, which announced the namespace, or ends the
-// subscriptions that depended on it.
+// remove removes an upstream that has ended. It subscribes at others, which announced the namespace, or ends the
+// subscriptions that depended on the upstream.
 func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 	h := s.hub
 	delete(s.of, u.peer)
@@ -252,7 +252,7 @@ func (s *publishers) endSubscriptions(code moqt.PublishDoneCode, reason string, 
 	stopTimer(&s.grace)
 }
 
-// hasEarlier reports whether a publisher is there that was established before u.
+// hasEarlier reports whether a publisher was established before u.
 func (s *publishers) hasEarlier(u *upstream) bool {
 	for _, o := range s.of {
 		if o.established && o.sequence < u.sequence {

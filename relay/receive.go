@@ -18,7 +18,7 @@ import (
 // receiver puts the objects of an upstream into the hub's track. It implements session.Receiver.
 type receiver struct {
 	upstream *upstream
-	active   atomic.Int64 // when data came last, in nanoseconds since 1970
+	active   atomic.Int64 // when data last came, in nanoseconds since 1970
 }
 
 // HandleSubgroup implements session.Receiver.
@@ -86,7 +86,7 @@ func (r *receiver) reportMalformed(err error) {
 	}
 }
 
-// publisherPriority is that of a subgroup or datagram (draft §7.1).
+// publisherPriority returns the Publisher Priority of a subgroup or datagram (draft §7.1).
 func publisherPriority(sub *session.Subscription, isDefault bool, p uint8) uint8 {
 	if isDefault {
 		return sub.Properties().DefaultPublisherPriority()
@@ -94,7 +94,7 @@ func publisherPriority(sub *session.Subscription, isDefault bool, p uint8) uint8
 	return p
 }
 
-// count takes account of received bytes.
+// count counts received bytes.
 func (r *receiver) count(bytes int) {
 	r.upstream.hub.relay.metrics.bytes.Add(float64(bytes))
 	r.active.Store(time.Now().UnixNano())
@@ -115,7 +115,7 @@ func (c countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// arriving is the owner of segments whose logs are a publisher's stream.
+// arriving is the owner of the segments whose log is a publisher's stream.
 type arriving struct {
 	conn   claim.ForwarderConn // nil: the fast path does not serve the publisher
 	id     int64

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// sweepInterval is how often limits of age and memory are applied.
+	// sweepInterval is how often the limits on age and memory are applied.
 	sweepInterval = 250 * time.Millisecond
 	// reviewInterval is how often an Authorizer is asked whether it has withdrawn a permission.
 	reviewInterval = time.Second
@@ -32,7 +32,7 @@ type Relay struct {
 	sessions  sessions
 	directory directory
 
-	// senderOf returns what sends the media of a connection. Tests replace it: their connections have no media sender.
+	// senderOf returns the media sender of a connection. Tests replace it: their connections have no media sender.
 	senderOf func(transport.Conn) (mediaSender, error)
 }
 
@@ -118,7 +118,7 @@ func (r *Relay) SetFastPathPolicy(p FastPathPolicy) {
 	r.directory.eachHub(func(h *hub) { h.fast.update() })
 }
 
-// Events returns what the configuration of each media sender needs, so that the relay learns of subscribers that are
+// Events returns the Events to configure each media sender with: through them the relay learns which subscribers are
 // too far behind.
 func (r *Relay) Events() media.Events { return events{} }
 

@@ -25,8 +25,8 @@ func (q *requests) HandleSetup(_ *session.Session, setup session.Peer) error {
 	return nil
 }
 
-// HandleGoaway implements session.Handler. The session refuses new requests of ours by itself, and the peer moves the
-// rest: its subscriptions and publications end with the session, if they have not moved before.
+// HandleGoaway implements session.Handler. The session itself refuses new requests of the relay, and the peer moves the
+// others: its subscriptions and publications end with the session, unless it has moved them before.
 func (q *requests) HandleGoaway(*session.Session, moqt.Goaway) {}
 
 // withHub authorizes a request about a track, and calls serve with the track's hub, which exists until serve returns.

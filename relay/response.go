@@ -22,7 +22,7 @@ type response struct {
 	gap      gap
 }
 
-// gap is a run of locations without objects that follows the last object or marker that was sent.
+// gap is a run of locations without objects, after the last object or marker that was sent.
 type gap struct {
 	existence track.Existence // Present: there is none
 	end       moqt.Location
@@ -45,8 +45,8 @@ func (r *response) last(of moqt.Range) moqt.Location {
 	return of.End
 }
 
-// skip records that no objects are sent up to end, and why. Gaps mean that objects do not exist; only what is unknown
-// has to be marked, and told apart from what came before (draft §11.4.4.2).
+// skip records that no objects are sent up to end, and why. Gaps mean that objects do not exist; only unknown locations
+// have to be marked, and marked apart from absent ones (draft §11.4.4.2).
 func (r *response) skip(e track.Existence, end moqt.Location) error {
 	if r.gap.existence != e && r.gap.existence != track.Present {
 		if err := r.mark(); err != nil {
@@ -93,7 +93,7 @@ func (r *response) encode(o *moqt.FetchObject) error {
 	return r.write(b)
 }
 
-// write sends bytes when it is the response's turn.
+// write sends bytes at the response's turn.
 func (r *response) write(b []byte) error {
 	r.turns.take(r)
 	if err := r.stream.SetWriteDeadline(time.Now().Add(r.stall)); err != nil {

@@ -11,14 +11,13 @@ import (
 // Sessions of different scopes have no tracks or namespaces in common, whatever their names.
 type Scoping func(authority, path string) string
 
-// OneScope has all sessions in one scope.
+// OneScope puts all sessions into one scope.
 func OneScope(string, string) string { return "" }
 
 // ScopeByPath makes a scope of each path, query included.
 func ScopeByPath(_, path string) string { return cmp.Or(path, "/") }
 
-// ScopeByURL makes a scope of each authority and path, which is what the draft assumes of a server unless it says
-// otherwise.
+// ScopeByURL makes a scope of each authority and path, as the draft assumes of a server that does not say otherwise.
 func ScopeByURL(authority, path string) string {
 	return strings.ToLower(authority) + ScopeByPath(authority, path)
 }

@@ -19,14 +19,14 @@ const (
 	maxEnded = 256
 )
 
-// sessions are the peers that are connected, and the status of those that have left last.
+// sessions are the connected peers, and the status of the ones that left last.
 type sessions struct {
 	limit int
 
 	mu       sync.Mutex
 	peers    map[*peer]struct{}
 	lastID   uint64          // of a session
-	ended    []SessionStatus // in the order in which they ended
+	ended    []SessionStatus // in the order of their ends
 	draining bool
 	empty    chan struct{} // closed when the last peer has left; nil unless drain was called
 }
@@ -47,7 +47,7 @@ func (s *sessions) add(p *peer) error {
 	return nil
 }
 
-// remove takes a peer out whose session has ended, and keeps its status for a while.
+// remove removes a peer whose session has ended, and keeps its status for a while.
 func (s *sessions) remove(p *peer) {
 	last := statusOf(p)
 	now := time.Now()
@@ -63,7 +63,7 @@ func (s *sessions) remove(p *peer) {
 	}
 }
 
-// forgetEndedLocked drops the status of sessions that is not listed any more; mu is held.
+// forgetEndedLocked drops the status of ended sessions that are not listed any more; mu is held.
 func (s *sessions) forgetEndedLocked() {
 	old := time.Now().Add(-endedFor)
 	keep := slices.IndexFunc(s.ended, func(s SessionStatus) bool { return s.Ended.After(old) })
@@ -73,7 +73,7 @@ func (s *sessions) forgetEndedLocked() {
 	s.ended = slices.Delete(s.ended, 0, max(keep, len(s.ended)-maxEnded))
 }
 
-// list returns the peers that are connected, and the status of those that have left last.
+// list returns the connected peers, and the status of the ones that left last.
 func (s *sessions) list() ([]*peer, []SessionStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *sessions) count() int {
 	return len(s.peers)
 }
 
-// drain refuses further sessions. It returns those that there are, and a channel that is closed when all have ended.
+// drain refuses further sessions. It returns the present ones, and a channel that is closed when all have ended.
 func (s *sessions) drain() ([]*peer, <-chan struct{}) {
 	empty := make(chan struct{})
 	s.mu.Lock()

@@ -20,7 +20,7 @@ type SessionStatus struct {
 
 	Publications  int `json:"publications"`  // tracks that it publishes
 	Subscriptions int `json:"subscriptions"` // tracks that it is subscribed to
-	OnFastPath    int `json:"on_fast_path"`  // of those, tracks that the kernel forwards to it
+	OnFastPath    int `json:"on_fast_path"`  // how many of them the kernel forwards to it
 
 	CipherSuite string        `json:"cipher_suite"`
 	FastPath    bool          `json:"fast_path"` // the kernel can send on the connection, and open its packets
@@ -30,14 +30,14 @@ type SessionStatus struct {
 	MinRTT      time.Duration `json:"min_rtt_ns"`
 	Window      int           `json:"window_bytes"` // of congestion control
 	InFlight    int           `json:"in_flight_bytes"`
-	// Threshold is that of the drop policy: subscriber priority << 8 | publisher priority; 65535 lets everything pass.
+	// Threshold is the drop policy's: subscriber priority << 8 | publisher priority; 65535 lets everything pass.
 	Threshold media.Level `json:"threshold"`
 
-	// Declined is how often the kernel did not send a copy, by reason: see docs/fastpath.md.
+	// Declined counts the copies that the kernel did not send, by reason: see docs/fastpath.md.
 	Declined map[string]uint64 `json:"declined,omitempty"`
-	// Held is how often the process did not send, or not yet, by reason: see [media.Reason].
+	// Held counts how often the process did not send, or not yet, by reason: see [media.Reason].
 	Held map[string]uint64 `json:"held,omitempty"`
-	// Streams are those that have ended, by [media.Outcome].
+	// Streams counts the streams that have ended, by [media.Outcome].
 	Streams map[string]uint64 `json:"streams,omitempty"`
 }
 
@@ -49,8 +49,8 @@ type SentPackets struct {
 	Again   uint64 `json:"again"` // retransmissions; only the process repeats
 }
 
-// Sessions describes the sessions that there are, and those that ended during the last minute (256 at most), in the
-// order in which they began.
+// Sessions describes the present sessions and the ones that ended during the last minute (256 at most), in the order in
+// which they began.
 func (r *Relay) Sessions() []SessionStatus {
 	peers, list := r.sessions.list()
 	counts := r.countTracks()
@@ -87,7 +87,7 @@ func (r *Relay) countTracks() map[*peer]trackCounts {
 	return counts
 }
 
-// statusOf describes all of a session but its tracks.
+// statusOf describes a session, except for its tracks.
 func statusOf(p *peer) SessionStatus {
 	s := SessionStatus{
 		ID: p.id, Remote: p.remote().String(), Transport: p.conn.Kind().String(), Path: p.path(), Began: p.since,

@@ -10,12 +10,12 @@ import (
 	"sluice/track"
 )
 
-// maxClosed is how many subgroups of a subscription are remembered that must not be sent again. Objects come to older
-// ones rarely.
+// maxClosed is how many subgroups that must not be sent again a subscription remembers. Older subgroups rarely get
+// objects.
 const maxClosed = 64
 
-// streams are the subgroup streams of a downstream subscription. Callbacks of the media sender come with hub.mu held or
-// not, so what they change has a lock of its own.
+// streams are the subgroup streams of a downstream subscription. The media sender calls back with hub.mu held or not,
+// so the fields that callbacks change have a lock of their own.
 type streams struct {
 	pub *session.Publication
 
@@ -57,7 +57,7 @@ func (s *streams) open(seg *track.Segment, open func() (mediaStream, error)) {
 	out.stream = stream
 }
 
-// await enters a segment of which no wanted object has come.
+// await enters a segment whose first wanted object has not come yet.
 func (s *streams) await(j *joiner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *streams) ended(seg *track.Segment, res media.Result) {
 	s.sendDone()
 }
 
-// forget makes it possible to send the subgroups again that must not be.
+// forget allows all subgroups to be sent again.
 func (s *streams) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 // subscribers are the downstream subscriptions of a track. All methods expect hub.mu to be held.
 type subscribers struct {
 	hub *hub
-	all map[*downstream]struct{} // that have not ended
+	all map[*downstream]struct{} // the ones that have not ended
 }
 
 func (s *subscribers) has(p *peer) bool {
@@ -31,7 +31,7 @@ func (s *subscribers) wantObjects() bool {
 	return false
 }
 
-// answer accepts or refuses the subscribers that wait, as far as the publishers allow.
+// answer accepts or refuses the waiting subscribers, as far as the publishers allow.
 func (s *subscribers) answer() {
 	publishers := &s.hub.publishers
 	established, forward := publishers.areEstablished(), publishers.forward()
@@ -41,7 +41,7 @@ func (s *subscribers) answer() {
 		case forward || established && !d.delivery.forward:
 			d.acceptLocked()
 		case established || len(publishers.of) > 0 || d.waits():
-			// Objects begin to flow soon, a publisher may accept, or one may come.
+			// Wait: objects may flow soon, a publisher may accept, or one may come.
 		default:
 			d.refuseLocked(d.unavailableLocked())
 		}

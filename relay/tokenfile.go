@@ -26,7 +26,8 @@ const (
 )
 
 // TokenFile is an Authorizer with static tokens from a file, which is read again when it has changed. The file has a
-// line for each token, with the actions that it allows and the namespaces below which it does; see docs/auth.md.
+// line for each token, with the actions that it allows and the namespace prefixes for which it allows them; see
+// docs/auth.md.
 type TokenFile struct {
 	name string
 	log  *slog.Logger
@@ -206,7 +207,7 @@ func parseToken(fields []string) (e tokenEntry, err error) {
 	return e, err
 }
 
-// parseDigest returns the digest of a token, which the file has as it is or, to hold no secrets, as a digest.
+// parseDigest returns the digest of a token. The file holds the token itself or, to keep it secret, its digest.
 func parseDigest(s string) (d [sha256.Size]byte, err error) {
 	digits, hashed := strings.CutPrefix(s, "sha256:")
 	if !hashed {

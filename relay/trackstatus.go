@@ -28,7 +28,7 @@ func (t *trackStatus) serve() {
 	_ = t.req.OK(moqt.Parameters{LargestObject: largest}, properties) // fails only if the request is over
 }
 
-// learn asks publishers for the status of the track, unless a subscription tells it already.
+// learn asks publishers for the status of the track, unless a subscription already provides it.
 func (t *trackStatus) learn() *moqt.RequestError {
 	h := t.hub
 	h.mu.Lock()
@@ -55,7 +55,7 @@ func (t *trackStatus) learn() *moqt.RequestError {
 	return t.fallBack(failure)
 }
 
-// fallBack accepts what was known before, if publishers that are there do not tell more.
+// fallBack accepts the status known before, if the present publishers do not tell more.
 func (t *trackStatus) fallBack(failure *moqt.RequestError) *moqt.RequestError {
 	h := t.hub
 	h.mu.Lock()

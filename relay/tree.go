@@ -6,8 +6,8 @@ import (
 	"sluice/moqt"
 )
 
-// tree finds values by place: those at a place and its prefixes, or those at and below a prefix. The zero value is
-// empty.
+// tree finds values by place: the values at a place and its prefixes, or the values at and below a prefix. The zero
+// value is empty.
 type tree[T comparable] struct {
 	children map[string]*tree[T]
 	values   map[T]struct{}
@@ -31,7 +31,7 @@ func (t *tree[T]) add(ns moqt.Namespace, v T) {
 	t.values[v] = struct{}{}
 }
 
-// remove takes v out, and the branches that held nothing else.
+// remove removes v, and the branches that held nothing else.
 func (t *tree[T]) remove(ns moqt.Namespace, v T) {
 	if len(ns) == 0 {
 		delete(t.values, v)

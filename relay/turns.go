@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// maxTurn is how long a piece of a response may take before others no longer wait for it: the peer may not read it.
+// maxTurn is how long a piece of a response may take before others stop waiting for it: the peer may not read it.
 const maxTurn = time.Second
 
-// turns order the FETCH responses of one peer: while a response has something to send, those of larger Subscriber
-// Priority wait (draft §7). Equal ones share.
+// turns order the FETCH responses of one peer: while a response has something to send, responses with a larger
+// Subscriber Priority number wait (draft §7). Responses of equal priority share.
 type turns struct {
 	mu      sync.Mutex
-	sending map[*response]time.Time // those with something to send, and since when they have sent nothing
-	changed chan struct{}           // closed and replaced when one that waits may go on; nil if none waits
+	sending map[*response]time.Time // responses with something to send, and since when they have sent nothing
+	changed chan struct{}           // closed and replaced when a waiting response may go on; nil if none waits
 }
 
 // take waits until a response may send its next piece, or its request is over: then the write fails.
@@ -74,7 +74,7 @@ func (t *turns) setPriority(r *response, p uint8) {
 	t.wakeLocked()
 }
 
-// wakeLocked makes all that wait look again; mu is held.
+// wakeLocked makes all waiting responses look again; mu is held.
 func (t *turns) wakeLocked() {
 	if t.changed != nil {
 		close(t.changed)

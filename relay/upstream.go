@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// openTimeout is how long to wait for a request stream to a publisher that allows no more of them.
+	// openTimeout is how long to wait for a request stream to a publisher that allows no more streams.
 	openTimeout = 5 * time.Second
 	// minExtension is the shortest time between extensions of a subscription, however soon it expires.
 	minExtension = time.Second
@@ -80,7 +80,7 @@ func (u *upstream) accept(permit *permission) bool {
 	forward := u.forward
 	own := h.publishers.of[u.peer]
 	h.publishers.of[u.peer] = u
-	// A subscription of ours to the same track ends here (draft §5.1).
+	// The relay's own subscription to the same track ends here (draft §5.1).
 	if u.sub.Accept(moqt.Parameters{Forward: &forward, Expires: permit.expires()}, u.receiver) != nil {
 		delete(h.publishers.of, u.peer)
 		return false
@@ -126,7 +126,7 @@ func (u *upstream) subscribe() {
 	u.run(ok.Parameters.Expires, &permission{})
 }
 
-// establish accepts the subscribers that wait, before any object is received.
+// establish accepts the waiting subscribers, before any object is received.
 func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h := u.hub
 	h.mu.Lock()
@@ -148,7 +148,7 @@ func (u *upstream) isEnding() bool {
 	}
 }
 
-// wake makes run compare what is wanted with what the publisher was told.
+// wake makes run compare the demand with what the publisher was told.
 func (u *upstream) wake() {
 	select {
 	case u.changed <- struct{}{}:
@@ -164,8 +164,8 @@ func (u *upstream) cancelLocked(code moqt.StreamResetCode) {
 	}
 }
 
-// run updates the established subscription until it ends. It extends it before it expires (draft §10.2.10). permit is
-// that of a publisher that offered the track.
+// run updates the established subscription until it ends. It extends it before it expires (draft §10.2.10). permit
+// belongs to a publisher that offered the track.
 func (u *upstream) run(expires *uint64, permit *permission) {
 	extend := time.NewTimer(untilExtension(expires))
 	defer extend.Stop()
@@ -197,7 +197,7 @@ func (u *upstream) run(expires *uint64, permit *permission) {
 	}
 }
 
-// untilExtension is when to extend a subscription that expires: in time for the answer, but not all the time.
+// untilExtension returns when to extend a subscription that expires: early enough for the answer, but not all the time.
 func untilExtension(expires *uint64) time.Duration {
 	if expires == nil || *expires == 0 {
 		return math.MaxInt64
@@ -206,7 +206,7 @@ func untilExtension(expires *uint64) time.Duration {
 	return max(d-d/4, minExtension)
 }
 
-// update tells the publisher what it does not know yet of what is wanted. If an extension is due, it sends an update in
+// update tells the publisher about changes of the demand. If an extension is due, it sends an update in
 // any case.
 func (u *upstream) update(due bool) *moqt.RequestOK {
 	h := u.hub
@@ -237,7 +237,7 @@ func (u *upstream) update(due bool) *moqt.RequestOK {
 		h.data.RaiseLargest(*ok.Parameters.LargestObject)
 	}
 	h.publishersChangedLocked()
-	u.wake() // what is wanted may have changed meanwhile
+	u.wake() // the demand may have changed meanwhile
 	return ok
 }
 

@@ -17,26 +17,27 @@ import (
 const (
 	// fetchBuffer is how much of a FETCH response is read at once, in bytes.
 	fetchBuffer = 16 << 10
-	// arrivalInterval is how often to look whether what a publisher is asked for has come by subscription meanwhile.
+	// arrivalInterval is how often to check whether the object that a publisher is asked for has come by subscription
+	// meanwhile.
 	arrivalInterval = 20 * time.Millisecond
 )
 
 var (
 	// errArrived ends a wait for a publisher.
 	errArrived = errors.New("the object has come by subscription")
-	// errNoSource is the refusal if there is no publisher to ask, or no time left to do so.
+	// errNoSource is the refusal if there is no publisher to ask, or no time left to ask.
 	errNoSource = &moqt.RequestError{Code: moqt.RequestDoesNotExist, Reason: "nobody publishes the track"}
 )
 
-// waitBudget is how long a FETCH may wait for publishers: FILL_TIMEOUT is for all waits together (draft §10.2.5), the
-// relay's own limit is for each of them.
+// waitBudget is how long a FETCH may wait for publishers: FILL_TIMEOUT limits all waits together (draft §10.2.5), the
+// relay's own limit each of them.
 type waitBudget struct {
 	each    time.Duration
 	limited bool          // the peer sent FILL_TIMEOUT:
-	left    time.Duration // what is left of it
+	left    time.Duration // the part of it that is left
 }
 
-// next is how long the next wait may be.
+// next returns how long the next wait may take.
 func (b *waitBudget) next() time.Duration {
 	if b.limited {
 		return min(b.left, b.each)
@@ -44,10 +45,10 @@ func (b *waitBudget) next() time.Duration {
 	return b.each
 }
 
-// spend takes the time since start from the budget.
+// spend subtracts the time since start from the budget.
 func (b *waitBudget) spend(start time.Time) { b.left -= time.Since(start) }
 
-// upstreamFetch is a FETCH of the relay at a publisher, for a part of what a peer wants. What comes is sent to the peer
+// upstreamFetch is a FETCH of the relay at a publisher, for a part of a peer's range. Its objects are sent to the peer
 // and stored in the cache.
 type upstreamFetch struct {
 	fetch   *fetch
@@ -56,12 +57,12 @@ type upstreamFetch struct {
 	stream  transport.ReceiveStream
 	parser  *moqt.FetchParser
 	store   *track.FetchWriter
-	rest    moqt.Range    // what has not come yet, in ascending order
+	rest    moqt.Range    // has not come yet, in ascending order
 	covered moqt.Location // how far the response reaches, by FETCH_OK
 	left    uint64        // payload bytes to come of the current object
 }
 
-// newUpstreamFetch asks one publisher after the other for r until one accepts. The error is a *moqt.RequestError, or
+// newUpstreamFetch asks one publisher after another for r until one accepts. The error is a *moqt.RequestError, or
 // errArrived.
 func newUpstreamFetch(f *fetch, r moqt.Range) (*upstreamFetch, error) {
 	failure := errNoSource
@@ -115,8 +116,8 @@ func (u *upstreamFetch) open() error {
 	return nil
 }
 
-// awaitArrival ends the wait for the publisher's response when the first object of what is missing comes by
-// subscription: the publisher may have sent it already, and some publishers do not answer FETCH.
+// awaitArrival ends the wait for the publisher's response when the first missing object comes by subscription: the
+// publisher may have sent it already, and some publishers do not answer FETCH.
 func (u *upstreamFetch) awaitArrival(ctx context.Context, first moqt.Location, arrived context.CancelCauseFunc) {
 	tick := time.NewTicker(arrivalInterval)
 	defer tick.Stop()
@@ -133,7 +134,7 @@ func (u *upstreamFetch) awaitArrival(ctx context.Context, first moqt.Location, a
 	}
 }
 
-// arrivalOf returns errArrived if that is why a wait ended, else nil.
+// arrivalOf returns errArrived if the wait ended for that reason, else nil.
 func arrivalOf(ctx context.Context) error {
 	if err := context.Cause(ctx); errors.Is(err, errArrived) {
 		return err
@@ -146,8 +147,8 @@ func (u *upstreamFetch) close() {
 	u.request.Cancel(moqt.ResetCancelled)
 }
 
-// copy sends what the publisher sends, and stores it. It reports false if the response ended too early; then rest is
-// missing.
+// copy sends the objects of the publisher's response, and stores them. It returns false if the response ended too
+// early; then rest is missing.
 func (u *upstreamFetch) copy() (done bool, err error) {
 	buf := make([]byte, fetchBuffer)
 	for {
@@ -175,11 +176,11 @@ func (u *upstreamFetch) read(buf []byte) (int, error) {
 	return u.stream.Read(buf)
 }
 
-// sourceError is what was wrong with a publisher's response.
+// sourceError is an error in a publisher's response.
 type sourceError struct{ error }
 
-// failed deals with an error of the publisher, after which another one may have the rest; it returns nil then, unless
-// an object was cut off. It returns errors of the peer as they are.
+// failed handles an error. After a publisher's error it returns nil, because another publisher may have the rest,
+// unless an object was cut off. It returns the peer's errors as they are.
 func (u *upstreamFetch) failed(err error) error {
 	source, ok := errors.AsType[sourceError](err)
 	if !ok {
@@ -261,15 +262,15 @@ func (u *upstreamFetch) takeItem(o *moqt.FetchObject) error {
 	return f.out.header(o)
 }
 
-// advance records that the response has reached l. In descending order what is missing is not one range, and rest stays
-// as it is.
+// advance records that the response has reached l. In descending order the missing objects are not one range, and rest
+// stays as it is.
 func (u *upstreamFetch) advance(l moqt.Location) {
 	if u.fetch.out.order == moqt.Ascending {
 		u.rest.Start = l.Next()
 	}
 }
 
-// previous is the location before l, which is not the first one.
+// previous returns the location before l, which must not be the first one.
 func previous(l moqt.Location) moqt.Location {
 	if l.Object > 0 {
 		return moqt.Location{Group: l.Group, Object: l.Object - 1}
@@ -277,7 +278,7 @@ func previous(l moqt.Location) moqt.Location {
 	return moqt.Location{Group: l.Group - 1, Object: moqt.MaxLocation.Object}
 }
 
-// complete records what follows the last object of a complete response: nothing, as far as the response was to reach.
+// complete records that nothing follows the last object of a complete response, as far as the response reaches.
 func (u *upstreamFetch) complete() error {
 	f := u.fetch
 	if f.out.order == moqt.Descending {

@@ -15,7 +15,7 @@ func (w *prefixWatch) base() *prefixWatch { return w }
 
 func (w *prefixWatch) place() place { return w.peer.place(w.prefix) }
 
-// watcher is a type of request that embeds a prefixWatch, and what it is told.
+// watcher is a type of request that embeds a prefixWatch. Its methods tell it about changes.
 type watcher[V any] interface {
 	comparable
 	base() *prefixWatch
@@ -29,7 +29,7 @@ type watchedTree[V comparable, W watcher[V]] struct {
 	watchers tree[W]
 }
 
-// start accepts a request, and tells it of the values that there are. A prefix with more values than limit is refused.
+// start accepts a request, and tells it about the present values. A prefix with more values than limit is refused.
 func (t *watchedTree[V, W]) start(w W, limit int, accept func() error) *moqt.RequestError {
 	n := 0
 	for range t.values.under(w.base().place()) {
