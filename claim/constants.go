@@ -9,7 +9,7 @@ const (
 	NumberMask      = 0x3fffffffffffffff
 )
 
-// Where the parts of a record's info lie. The stream number begins at bit 0.
+// The places of the parts of a record's info. The stream number begins at bit 0.
 const (
 	LedgerLen     = 2048 // records of one connection; a power of two
 	LengthShift   = 32   // length of the data
@@ -19,7 +19,7 @@ const (
 
 // Phases of a stream.
 const (
-	StreamOpening   = 0 // the sender that opens it has it for itself
+	StreamOpening   = 0 // only the sender that opens it uses it
 	StreamOpen      = 1 // the prefix was sent: both senders may claim
 	StreamClosed    = 2 // nothing more is claimed
 	StreamAbandoned = 3 // the forwarder opened it and could not send the prefix: the media sender goes on

@@ -20,7 +20,7 @@ type Settings struct {
 	// Default: DefaultMaxCopies, at most MaxSubscriptions.
 	MaxCopies int
 	// MaxConnections is how many connections take part; the media sender alone serves the others. A connection that
-	// takes part needs 64 KiB of memory; each that could take part needs 6 KiB at all times. Default: 512.
+	// takes part needs 64 KiB of memory; each possible one needs 6 KiB at all times. Default: 512.
 	MaxConnections int
 }
 
@@ -45,15 +45,15 @@ func (s *Settings) validate() error {
 
 // Subscriber is a downstream subscription to a track.
 type Subscriber struct {
-	Conn     claim.ForwarderConn // of the subscriber; nil and connections of other forwarders are ignored
-	Alias    uint64              // of the track, for the subscriber
-	Range    moqt.Range          // of objects that are wanted
+	Conn     claim.ForwarderConn // the subscriber's; nil and connections of other forwarders are ignored
+	Alias    uint64              // the track's, for the subscriber
+	Range    moqt.Range          // the objects that are wanted
 	Forward  bool
 	Priority uint8 // Subscriber Priority
 }
 
 // MaxUDPPayloadSize is the max_udp_payload_size to advertise to publishers, in bytes. A copy has longer headers than
 // the packet that it is made from: up to 12 bytes more for the connection ID, 3 for the packet number, 14 for stream id
-// and offset, and 23 for the headers of WebTransport and the subgroup. With them it fits into the 1,452 bytes that a
-// path over Ethernet and IPv6 carries.
+// and offset, and 23 for the headers of WebTransport and the subgroup. With them the copy fits into the 1,452 bytes
+// that a path over Ethernet and IPv6 carries.
 const MaxUDPPayloadSize = 1400

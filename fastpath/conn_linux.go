@@ -25,7 +25,7 @@ type conn struct {
 	closed  bool
 	copies  map[string]uint64 // once closed, see FastPath.Copies
 	ids     map[string]struct{}
-	session *claim.Session // nil: not known, or with a layout that the programs do not know
+	session *claim.Session // nil: unknown, or its layout is unknown to the programs
 
 	// As a subscriber.
 	path  *claim.Path
@@ -98,7 +98,7 @@ func (c *conn) WriteKeys(phase uint64, k *claim.PacketKeys) {
 		words.Hp = keys.Generation[(phase-1)&3].Hp
 	}
 	keys.Generation[phase&3] = words
-	keys.Generation[(phase+2)&3] = bpf.PacketKeys{} // two updates ago: no packet is sent with it any more
+	keys.Generation[(phase+2)&3] = bpf.PacketKeys{} // from two updates ago: it protects no packet any more
 	c.ahead.setKeys(phase, k)
 }
 
@@ -127,7 +127,7 @@ func (c *conn) isServed() bool {
 	return c.session != nil
 }
 
-// Close implements [claim.ForwarderConn]. What the programs may still be using is left to the reclaimer.
+// Close implements [claim.ForwarderConn]. The reclaimer frees what the programs may still be using.
 func (c *conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

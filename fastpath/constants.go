@@ -2,7 +2,7 @@
 
 package fastpath
 
-// How many subscriptions the kernel can serve.
+// The number of subscriptions that the kernel can serve.
 const (
 	MaxSubscriptions = 32 // of a track. One packet's budget does not allow more copies
 )

@@ -11,7 +11,7 @@ import (
 	"sluice/fastpath/bpf"
 )
 
-// reasonNames returns the labels of what the programs count: the names of enum reason (bpf/shared/reason.h) in lower
+// reasonNames returns the labels of the programs' counters: the names of enum reason (bpf/shared/reason.h) in lower
 // case.
 func reasonNames(types *btf.Spec) ([]string, error) {
 	var reasons *btf.Enum
@@ -27,7 +27,7 @@ func reasonNames(types *btf.Spec) ([]string, error) {
 	return names, nil
 }
 
-// Counts returns how often the programs left by each way, by name.
+// Counts returns how often the programs counted each reason, by name.
 func (f *FastPath) Counts() (map[string]uint64, error) {
 	if !f.enter() {
 		return nil, errClosed

@@ -1,9 +1,9 @@
-// Package fastpath is a forwarder: it lets the kernel forward media packets to subscribers, encrypted.
+// Package fastpath is a forwarder: the kernel forwards media packets to subscribers, still encrypted.
 //
 // The programs of package [sluice/fastpath/bpf] see each packet before user space does. This package loads them and
-// keeps their maps up to date: which connections there are, their keys and paths, which tracks have which subscribers.
-// It moves no packet itself. What both senders of a connection share, and the protocol by which they share it, is
-// package [sluice/claim].
+// keeps their maps up to date: connections, their keys and paths, tracks and their subscribers. It moves no packet
+// itself. Package [sluice/claim] holds the state that both senders of a connection share, and the protocol by which
+// they share it.
 //
 //	 publisher                                                      subscribers
 //	     │ QUIC packet                                                ▲   ▲   ▲
@@ -24,22 +24,22 @@
 //	           ForwarderConn  ForwardedTrack       ForwarderConn
 //	              └──────────── package fastpath ─────────────┘ ──► maps, shared memory
 //
-// A packet's way: the program opens it with the publisher's keys, which [claim.ForwarderConn.ReadKeys] has put there.
-// The first frame of a stream carries SUBGROUP_HEADER with a track alias. If [ForwardedTrack.Forward] has put that
-// alias into a map, the program opens a stream for each subscriber in the track's list, claims the bytes, and sends a
-// copy; later frames find the stream by the publisher's stream id. Then user space gets the packet. The relay tells
-// [ForwardedTrack.Receive] about the stream, and the media sender asks [claim.ForwarderConn.OpenStream] for the state
-// of each downstream stream: it finds the stream open and adopts it, or opens it now. From then on both move the same
-// cursor. When the publisher's stream has been read to its end, streams that the kernel opened and no subscription
-// wants are abandoned.
+// This is the way of a packet. The program opens it with the publisher's keys, which [claim.ForwarderConn.ReadKeys] has
+// put into a map. The first frame of a stream carries SUBGROUP_HEADER with a track alias. If [ForwardedTrack.Forward]
+// has put that alias into a map, the program opens a stream for each subscriber in the track's list, claims the bytes,
+// and sends a copy; later frames find the stream by the publisher's stream id. Then user space gets the packet. The
+// relay tells [ForwardedTrack.Receive] about the stream, and the media sender asks [claim.ForwarderConn.OpenStream] for
+// the state of each downstream stream: it finds the stream open and adopts it, or opens it now. From then on both move
+// the same cursor. When the publisher's stream has been read to its end, streams that the kernel opened and no
+// subscription wants are abandoned.
 //
 // The central types are [FastPath], the forwarder; conn, a connection as subscriber and as publisher; [ForwardedTrack];
-// and reclaimer, the goroutine that gives memory to others when no run of a program can still be using it.
+// and reclaimer, the goroutine that frees memory for others when no run of a program can still be using it.
 //
 // # Locks
 //
-// In this order, where several are held: the media sender's, which calls the methods of conn; FastPath.life, for
-// reading; ForwardedTrack.mu; conn.mu; registry.mu or reclaimer.mu. While one of the last two is held no other is
-// taken. The function with which a stream is abandoned takes the media sender's lock, so it is called with none of
-// these held except life. Programs take no locks: what they read is replaced as a whole, or changed atomically.
+// Locks are taken in this order: the media sender's, under which it calls the methods of conn; FastPath.life, for
+// reading; ForwardedTrack.mu; conn.mu; registry.mu or reclaimer.mu. While one of the last two is held, no other is
+// taken. The function that abandons a stream takes the media sender's lock, so it is called with none of these held
+// except life. Programs take no locks: what they read is replaced as a whole, or changed atomically.
 package fastpath

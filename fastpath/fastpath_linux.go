@@ -28,7 +28,8 @@ type FastPath struct {
 
 var _ claim.Forwarder = (*FastPath)(nil)
 
-// New loads the programs. They do nothing until they are attached to a device. logger gets what an operator can act on.
+// New loads the programs. They do nothing until they are attached to a device. logger gets the messages that an
+// operator can act on.
 func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 	k, err := load(s)
 	if err != nil {
@@ -42,12 +43,12 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 	return f, nil
 }
 
-// cast gives elements that the programs share the type that package claim has for them, of the same layout.
+// cast gives elements that the programs share their type in package claim, which has the same layout.
 func cast[To, From any](elements []From) []To {
 	return unsafe.Slice((*To)(unsafe.Pointer(unsafe.SliceData(elements))), len(elements))
 }
 
-// Attach attaches the programs to devices, by index, for publishers and subscribers that are reached by them.
+// Attach attaches the programs to devices, by index, for the publishers and subscribers behind these devices.
 func (f *FastPath) Attach(devices ...int) error {
 	for _, d := range devices {
 		if others(d) > 0 {
@@ -66,7 +67,7 @@ func (f *FastPath) Forwards() bool { return f.forwarding.Load() > 0 }
 
 var errClosed = errors.New("fast path: closed")
 
-// Close detaches the programs. The loop must have been closed before.
+// Close detaches the programs. The loop must be closed before.
 func (f *FastPath) Close() error {
 	for _, c := range f.registry.close() {
 		c.Close()
@@ -78,7 +79,7 @@ func (f *FastPath) Close() error {
 	return f.kernel.Close()
 }
 
-// enter keeps maps and memory from being closed until exit, unless that has happened.
+// enter keeps maps and memory open until exit. It returns false if they are closed already.
 func (f *FastPath) enter() bool {
 	f.life.RLock()
 	if f.over {
@@ -130,7 +131,7 @@ func (f *FastPath) NewStream() *claim.StreamState { return nil }
 // FreeStream implements [claim.Memory].
 func (f *FastPath) FreeStream(*claim.StreamState) {}
 
-// indexOf returns the index of an element, if it is one.
+// indexOf returns the index of the element that p points to, if it points to one.
 func indexOf[T any](elements []T, p *T) (int, bool) {
 	i := (uintptr(unsafe.Pointer(p)) - uintptr(unsafe.Pointer(unsafe.SliceData(elements)))) / unsafe.Sizeof(*p)
 	return int(i), i < uintptr(len(elements))
@@ -150,7 +151,7 @@ func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState))
 	return c
 }
 
-// report logs what should not happen.
+// report logs an error that should not happen.
 func (f *FastPath) report(operation string, err error) {
 	if err != nil {
 		f.log.Error("fast path", "operation", operation, "error", err)

@@ -2,7 +2,7 @@ package fastpath
 
 import "sluice/moqt"
 
-// Forwarded is the header that a subgroup has for subscribers, but for the Track Alias: the kernel writes the same.
+// Forwarded returns a subgroup's header for subscribers, except for the Track Alias. The kernel writes the same.
 func Forwarded(h moqt.SubgroupHeader, subgroup uint64, priority uint8) moqt.SubgroupHeader {
 	h.SubgroupIDMode, h.SubgroupID = moqt.SubgroupIDZero, subgroup
 	if subgroup != 0 {

@@ -29,7 +29,7 @@ type kernel struct {
 	copies     []bpf.CopyCounts
 	publishers []bpf.Publisher
 	ledgers    *lent[claim.Record]
-	keyStreams *lent[bpf.KeyStream] // of connections that the kernel sends to
+	keyStreams *lent[bpf.KeyStream] // for connections that the kernel sends to
 }
 
 // load loads the programs. They do nothing until they are attached to a device.
@@ -117,7 +117,7 @@ func (k *kernel) loadEgress(s Settings) error {
 	}})
 }
 
-// connectionIDMask returns ones where a connection ID of n bytes lies in three words.
+// connectionIDMask returns three words with ones where a connection ID of n bytes lies.
 func connectionIDMask(n int) (mask [3]uint64) {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&mask)), unsafe.Sizeof(mask))
 	for i := range n {
@@ -161,13 +161,13 @@ func (k *kernel) freeAllStreams() error {
 	return nil
 }
 
-// Attach attaches the programs to a device, for publishers and subscribers that are reached by it.
+// Attach attaches the programs to a device, for the publishers and subscribers behind it.
 func (k *kernel) Attach(ifindex int) error {
 	for _, a := range []struct {
 		program *ebpf.Program
 		at      ebpf.AttachType
 	}{
-		// Egress first: a copy that nothing turns into the subscriber's packet would leave as the publisher's.
+		// Egress first: without it, a clone would leave as the publisher's packet.
 		{k.egress.ClientEgress, ebpf.AttachTCXEgress},
 		{k.ingress.ServerIngress, ebpf.AttachTCXIngress},
 	} {
@@ -193,7 +193,7 @@ func (k *kernel) Close() error {
 	for _, b := range k.mapped {
 		errs = append(errs, unix.Munmap(b))
 	}
-	if k.ledgers != nil { // the programs were loaded
+	if k.ledgers != nil { // so the programs were loaded
 		errs = append(errs, k.ledgers.close(), k.keyStreams.close())
 	}
 	k.mapped, k.links = nil, nil

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lent is memory that connections have only while they take part, so that memory follows the load. An array of maps has
-// an array for each of them, by index, which is mapped here. Its methods need no lock: an index belongs to one
-// goroutine at a time.
+// lent is memory that connections have only while they take part, so that memory follows the load. It is an array of
+// maps: one array for each connection, by index, mapped into this process. Its methods need no lock: an index belongs
+// to one goroutine at a time.
 type lent[T any] struct {
 	outer *ebpf.Map
 	inner *ebpf.MapSpec
@@ -33,8 +33,8 @@ func (l *lent[T]) of(index uint32) []T { return l.parts[index].elements }
 
 // lend gives indices memory, all of them or none.
 //
-// An update of an array of maps returns when no program can see what was there before: after an RCU grace period, some
-// 10 ms. For a batch the kernel waits once, since Linux 6.8; older kernels wait for each element.
+// An update of an array of maps returns when no program can see the old element: after an RCU grace period, some 10 ms.
+// Since Linux 6.8 the kernel waits once for a batch; older kernels wait for each element.
 func (l *lent[T]) lend(indices ...uint32) error {
 	err := l.tryLend(indices)
 	if err != nil {
@@ -60,8 +60,8 @@ func (l *lent[T]) tryLend(indices []uint32) error {
 	return err
 }
 
-// takeBack frees the memory of indices that have any, each after a grace period. The caller makes sure that no
-// goroutine uses it any more.
+// takeBack frees the memory of indices, each after a grace period. The caller makes sure that no goroutine uses it any
+// more.
 func (l *lent[T]) takeBack(indices ...uint32) (err error) {
 	for _, i := range indices {
 		if e := l.outer.Delete(i); e != nil && !errors.Is(e, ebpf.ErrKeyNotExist) {
@@ -76,7 +76,7 @@ func (l *lent[T]) takeBack(indices ...uint32) (err error) {
 func (p *part[T]) close() error {
 	var errs []error
 	if p.mapped != nil {
-		clear(p.mapped) // it may be secret
+		clear(p.mapped) // it may hold secrets
 		errs = append(errs, unix.Munmap(p.mapped))
 	}
 	errs = append(errs, p.array.Close())

@@ -16,11 +16,11 @@ import (
 const (
 	slotTaken = uint64(bpf.IngressSlotWordSLOT_TAKEN)
 	ringLen   = uint64(bpf.IngressLookaheadLOOKAHEAD)
-	// maxKeyStream is how many bytes of a packet's key stream can be made: the slot also has room for an AEAD tag.
+	// maxKeyStream is the longest key stream of a packet, in bytes: the slot also has room for an AEAD tag.
 	maxKeyStream = int(unsafe.Sizeof(bpf.KeyStream{}.Stream)) - chacha20poly1305.Overhead
 	// maxRefill bounds the key streams that are made for one ACK, to 12 µs of work.
 	maxRefill = 16
-	// worthwhile is what a used key stream saves, in multiples of the time that making one takes.
+	// worthwhile is the time that a used key stream saves, in multiples of the time that making one takes.
 	worthwhile = 3
 )
 
@@ -29,15 +29,15 @@ const (
 // conn.mu.
 type lookahead struct {
 	keys    [4]*streamKey   // by key generation; nil: none, or erased
-	ring    []bpf.KeyStream // memory that is shared; nil: there is none yet
-	wanted  bool            // a ring
-	refused bool            // there was no memory for one
+	ring    []bpf.KeyStream // shared memory; nil: none yet
+	wanted  bool            // the connection needs a ring
+	refused bool            // there was no memory for a ring
 
-	generation, next uint64 // of packets, at the last look
+	generation, next uint64 // the packets', at the last look
 	sent             uint64 // copies that the kernel had sent by then
 	worth            bool   // the kernel sends so many of the packets that key streams save time
 	made             uint64 // packets with lower numbers have key streams, or need none
-	longest          [2]int // payload that was sealed, in this and the last turn of the ring
+	longest          [2]int // payload that was sealed in this turn of the ring, and in the last
 	idle             int    // how many times the reclaimer has looked since the kernel sent
 }
 
@@ -68,7 +68,7 @@ func (k *streamKey) erase() {
 var zeros [chacha20poly1305.KeySize + maxKeyStream]byte
 
 // fill makes the first n bytes of a packet's key stream (RFC 9001 §5.3, RFC 8439 §2.8), by encrypting zeros. The
-// one-time key, which AEAD does not show, is from the block before them.
+// one-time key, which the AEAD does not show, is from the block before.
 func (k *streamKey) fill(slot *bpf.KeyStream, number uint64, n int) {
 	copy(k.nonce[:], k.iv[:])
 	binary.BigEndian.PutUint64(k.nonce[4:], binary.BigEndian.Uint64(k.nonce[4:])^number)
@@ -98,8 +98,8 @@ func (a *lookahead) erase() {
 	}
 }
 
-// look notes what was sent since the last time: word is the shared counter of packet numbers, sent the number of copies
-// that the kernel has sent.
+// look notes how much was sent since the last look: word is the shared counter of packet numbers, sent the number of
+// copies that the kernel has sent.
 func (a *lookahead) look(word, sent uint64) {
 	generation, next := word>>claim.GenerationShift, word&claim.NumberMask
 	if used := next - a.next; used > 0 {
@@ -114,7 +114,7 @@ func (a *lookahead) look(word, sent uint64) {
 	a.generation, a.next, a.sent = generation, next, sent
 }
 
-// refill makes key streams in the place of those that were used up.
+// refill makes new key streams in the place of used ones.
 func (a *lookahead) refill() {
 	key := a.keys[a.generation]
 	if a.ring == nil || !a.worth || key == nil {
@@ -131,7 +131,8 @@ func (a *lookahead) refill() {
 	}
 }
 
-// length returns how much key stream to make: as much as was used lately, or else all. slot is that of the next packet.
+// length returns how many bytes of key stream to make: as many as packets used lately, or else all. slot belongs to the
+// next packet.
 func (a *lookahead) length(slot *bpf.KeyStream) int {
 	if a.made%ringLen == 0 {
 		a.longest[0], a.longest[1] = 0, a.longest[0]

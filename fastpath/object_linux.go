@@ -23,11 +23,11 @@ const (
 	objectFor = 10 * time.Second
 )
 
-// offered is a list of subscribers that the kernel has had, and perhaps still has.
+// offered is a list of subscribers that the kernel has, or had.
 type offered struct {
 	version     uint32
 	subscribers []Subscriber
-	until       time.Time // zero: it still has it
+	until       time.Time // zero: the kernel still has the list
 }
 
 // ClaimObject claims an object that came in a datagram, so that the kernel sends it to no more subscribers. It returns
@@ -56,9 +56,9 @@ func (t *ForwardedTrack) ClaimObject(at moqt.Location) (sent []Subscriber) {
 	return t.sentTo(state)
 }
 
-// awaitDone waits until the kernel, on another CPU, sends an object to no more subscribers, and returns what became of
-// it. That is soon, since the packet with the object has reached user space. If it takes too long, awaitDone answers as
-// if the kernel had sent the object to all subscribers: some may miss it, but none gets it twice.
+// awaitDone waits until the kernel, on another CPU, sends an object to no more subscribers, and returns the state of
+// the claim. The wait is short, since the packet with the object has reached user space. If it takes too long,
+// awaitDone answers as if the kernel had sent the object to all subscribers: some may miss it, but none gets it twice.
 func (t *ForwardedTrack) awaitDone(key bpf.ObjectKey) (state uint64, ok bool) {
 	var claim bpf.ObjectClaim
 	for deadline := time.Now().Add(openingTimeout); ; runtime.Gosched() {
@@ -106,10 +106,10 @@ func (t *ForwardedTrack) offerLocked(subscribers []Subscriber) uint32 {
 	return t.version
 }
 
-// lastLocation is the only one that no location follows.
+// lastLocation is the last of all locations.
 var lastLocation = moqt.Location{Group: math.MaxUint64, Object: math.MaxUint64}
 
-// raise keeps the kernel from sending objects up to and including at any more.
+// raise stops the kernel from sending objects up to and including at.
 func (t *ForwardedTrack) raise(at moqt.Location) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

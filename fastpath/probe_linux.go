@@ -19,7 +19,7 @@ import (
 // The first version of Linux with TCX links.
 const minMajor, minMinor = 6, 6
 
-// capabilities are what loading and attaching the programs needs (capabilities(7)).
+// capabilities are needed to load and attach the programs (capabilities(7)).
 var capabilities = []struct {
 	bit  uint
 	name string
@@ -27,7 +27,7 @@ var capabilities = []struct {
 
 const capSysAdmin = 21 // includes CAP_BPF and CAP_PERFMON
 
-// explain replaces an error of the kernel by its reason, if the version or a missing capability is it.
+// explain replaces an error of the kernel by its cause, if that is the version or a missing capability.
 func explain(err error) error {
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
@@ -73,8 +73,8 @@ func missingCapabilities() (missing []string) {
 
 var errNoDevice = errors.New("no Ethernet device leads to the listening address")
 
-// Devices finds the devices by which a relay that listens on an address is reached: the one that has the address; all
-// that have one, if it listens on every address.
+// Devices finds the devices through which packets reach a relay that listens on an address: the device with that
+// address; if the relay listens on every address, all devices that have one.
 func Devices(listen netip.Addr) ([]int, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -109,8 +109,8 @@ func hasAddress(d *net.Interface, a netip.Addr) bool {
 	return false
 }
 
-// others counts the programs of other relays on a device. They end with their processes, so they belong to one that
-// runs.
+// others counts the programs of other relays on a device. Programs end with their process, so these belong to running
+// ones.
 func others(ifindex int) (n int) {
 	for at, name := range map[ebpf.AttachType]string{
 		ebpf.AttachTCXIngress: bpf.IngressProgServerIngress, ebpf.AttachTCXEgress: bpf.EgressProgClientEgress,

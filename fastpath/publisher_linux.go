@@ -60,7 +60,7 @@ func (c *conn) isRead(stream uint64) bool {
 	return ok || c.closed
 }
 
-// end keeps the kernel from forwarding a stream any more, or again.
+// end stops the kernel from forwarding a stream, for good.
 func (c *conn) end(stream uint64, g bpf.Subgroup) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,11 +17,12 @@ const (
 	reserve = 4
 
 	reclaimInterval = 100 * time.Millisecond
-	// unreadInterval is how often to look for old objects, closed tracks, and streams that the kernel forwards although
-	// user space does not read them. Such a stream is ended when it is found a second time.
+	// unreadInterval is how often to look for old objects, closed tracks, and streams that the kernel forwards but user
+	// space does not read. Such a stream is ended when it is found a second time.
 	unreadInterval = 2 * time.Second
 	// endedFor is how long the kernel remembers that a publisher's stream has ended: longer than its last packet is
-	// sent again. After that first_stream keeps it, and all streams with lower ids, from being opened once more.
+	// retransmitted. After that, first_stream keeps this stream, and all streams with lower ids, from being opened
+	// again.
 	endedFor = 10 * time.Second
 
 	membarrierGlobal = 1 // MEMBARRIER_CMD_GLOBAL, membarrier(2)
@@ -34,14 +35,14 @@ type closedStream struct {
 	slot uint32
 }
 
-// reclaimer is a goroutine that gives memory to others when no run of a program can still be using it, and removes what
-// is over from the maps.
+// reclaimer is a goroutine that frees memory for others when no run of a program can still be using it, and removes
+// dead entries from the maps.
 type reclaimer struct {
 	fast   *FastPath
 	done   chan struct{}
 	low    chan struct{} // has room for one
 	wg     sync.WaitGroup
-	unread map[bpf.StreamKey]struct{} // at the last look; the goroutine's own
+	unread map[bpf.StreamKey]struct{} // found at the last look; only the goroutine uses it
 
 	mu     sync.Mutex // guards all below: what waits to be freed
 	closed []closedStream
@@ -173,8 +174,8 @@ func (r *reclaimer) refill() {
 	f.registry.put(&f.registry.ready, indices...)
 }
 
-// shrink takes memory from indices that no connection has taken for long, little by little: the kernel waits for a
-// grace period for each.
+// shrink takes memory from indices that no connection has taken for long, a few at a time: the kernel waits for a grace
+// period for each.
 func (r *reclaimer) shrink() {
 	f := r.fast
 	if indices := f.registry.surplus(reserve); len(indices) > 0 {
@@ -183,7 +184,7 @@ func (r *reclaimer) shrink() {
 	}
 }
 
-// awaitGracePeriod returns when all runs of programs that have begun have ended. Programs run in RCU read-side
+// awaitGracePeriod returns when all program runs that have begun before have ended. Programs run in RCU read-side
 // sections, and this command of membarrier(2) waits for an RCU grace period. With nohz_full the kernel refuses it.
 func awaitGracePeriod() {
 	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
@@ -191,7 +192,7 @@ func awaitGracePeriod() {
 	}
 }
 
-// sweep removes what the maps still hold of connections that have ended.
+// sweep removes the entries of ended connections that the maps still hold.
 func (r *reclaimer) sweep(conns []*conn) {
 	if len(conns) == 0 {
 		return
@@ -238,8 +239,8 @@ func keysOf[K, V any](m *ebpf.Map, match func(*K, *V) bool) (found []K) {
 	}
 }
 
-// endUnread ends the streams that user space does not learn of, because the publisher has reset them before their
-// header was read.
+// endUnread ends the streams that user space does not know, because the publisher has reset them before their header
+// was read.
 func (r *reclaimer) endUnread() {
 	f, maps := r.fast, &r.fast.kernel.ingress
 	found := make(map[bpf.StreamKey]struct{})
@@ -299,7 +300,7 @@ func (r *reclaimer) forgetObjects(before uint64) {
 	}
 }
 
-// freeTracks frees closed tracks of which the kernel forwards no more subgroups and objects.
+// freeTracks frees closed tracks whose subgroups and objects the kernel no longer forwards.
 func (r *reclaimer) freeTracks() {
 	r.mu.Lock()
 	closed := r.tracks

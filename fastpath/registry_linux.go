@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// registry holds the connections and the tracks by their indices, which are those of their elements in the kernel's
-// maps.
+// registry holds the connections and the tracks by index. Their elements in the kernel's maps have the same index.
 type registry struct {
 	mu         sync.Mutex // guards all below
 	closed     bool
@@ -24,7 +23,7 @@ func newRegistry(conns, tracks int) *registry {
 	}
 }
 
-// numbers returns those below n.
+// numbers returns the numbers below n.
 func numbers(n int) []uint32 {
 	all := make([]uint32, n)
 	for i := range all {
@@ -56,7 +55,7 @@ func (r *registry) put(to *[]uint32, indices ...uint32) {
 	*to = append(*to, indices...)
 }
 
-// scarce takes up to n free indices, if fewer than n have ledgers: they are to get some.
+// scarce takes up to n free indices that should get ledgers, if fewer than n have one.
 func (r *registry) scarce(n int) []uint32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,8 +65,8 @@ func (r *registry) scarce(n int) []uint32 {
 	return indices
 }
 
-// surplus takes up to n indices that have ledgers, if more than 2n do: their memory is to be freed. They are the ones
-// that have been ready for longest.
+// surplus takes up to n indices whose ledgers should be freed, if more than 2n have one: the indices that have been
+// ready for longest.
 func (r *registry) surplus(n int) []uint32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +134,7 @@ func (r *registry) track(index uint32) *ForwardedTrack {
 	return r.tracks[index]
 }
 
-// close refuses new connections and tracks, and returns the connections, which are now to be closed.
+// close refuses new connections and tracks, and returns the connections for the caller to close.
 func (r *registry) close() []*conn {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,7 +1,7 @@
 package fastpath
 
 const (
-	// idleRing is how many times the reclaimer looks at a ring that is not used before it takes the ring away.
+	// idleRing is how many times the reclaimer looks at an unused ring before it takes the ring away.
 	idleRing = 100
 	// maxRings bounds the rings that the reclaimer makes at a time: before Linux 6.8 the kernel waits some 10 ms for
 	// each.

@@ -18,9 +18,9 @@ import (
 
 const (
 	opening = uint32(claim.StreamOpening)
-	// openingTimeout covers virtual machines whose CPUs are taken away for a while.
+	// openingTimeout allows for virtual machines whose CPUs do not run for a while.
 	openingTimeout = time.Second
-	// maxAttempts is how often OpenStream tries to be first.
+	// maxAttempts is how often OpenStream tries to open a stream before the kernel does.
 	maxAttempts = 4
 )
 
@@ -47,12 +47,12 @@ func (c *conn) publishPathLocked() {
 		InitialMaxStream: c.path.MaxStreamData, MaxDatagram: c.path.MaxDatagramFrame,
 	})
 	if err != nil {
-		_ = c.fast.kernel.RemovePath(c.index) // there may be an old one, which leads elsewhere
+		_ = c.fast.kernel.RemovePath(c.index) // an old one may lead elsewhere
 		c.fast.log.Info("the fast path does not serve a subscriber", "address", c.path.Remote, "reason", err)
 	}
 }
 
-// sourceAddress returns the address that control messages make a packet leave from (ip(7), ipv6(7)).
+// sourceAddress returns the source address that control messages give a packet (ip(7), ipv6(7)).
 func sourceAddress(oob []byte) (netip.Addr, bool) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -103,8 +103,8 @@ func (c *conn) OpenStream(from *claim.PublisherStream) (state *claim.StreamState
 	return nil, false
 }
 
-// takeStream returns the slot of a downstream stream for the media sender, unless that has it already. found reports
-// that the kernel has opened the stream.
+// takeStream returns the slot of a downstream stream for the media sender, unless the media sender has it already.
+// found means that the kernel has opened the stream.
 //
 // A slot is freed once, because functions that add a stream of the connection to the map, or remove one, hold mu. There
 // are two exceptions: the kernel, which only adds, and the sweep after the connection has ended, which removes the
@@ -152,7 +152,7 @@ func (f *FastPath) newStream(key bpf.DownstreamKey) (slot uint32, err error) {
 	return slot, nil
 }
 
-// awaitOpened waits until the kernel has opened a stream, on another CPU: some microseconds.
+// awaitOpened waits some microseconds, until the kernel, on another CPU, has opened a stream.
 func awaitOpened(state *claim.StreamState) bool {
 	for deadline := time.Now().Add(openingTimeout); state.Phase.Load() == opening; runtime.Gosched() {
 		if time.Now().After(deadline) {
@@ -175,8 +175,8 @@ func (c *conn) CloseStream(state *claim.StreamState) {
 	}
 }
 
-// release frees the slot of a closed stream and reports whether that is done. While the publisher's stream goes on the
-// slot is kept: without it, the kernel would open another stream when the first packet comes once more.
+// release frees the slot of a closed stream, and reports whether it has. While the publisher's stream goes on, the slot
+// is kept: without it, the kernel would open another stream if the first packet came again.
 func (c *conn) release(s closedStream) (done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,7 +218,7 @@ func (f *FastPath) abandonUnadopted(key bpf.DownstreamKey) {
 	}
 }
 
-// Acknowledged implements [claim.ForwarderConn]: it makes key streams for the packets to come.
+// Acknowledged implements [claim.ForwarderConn]: it makes key streams for the next packets.
 func (c *conn) Acknowledged() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

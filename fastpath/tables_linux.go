@@ -21,7 +21,7 @@ func (p *packetKeys) words() (k bpf.PacketKeys) {
 		k.Hp[i] = binary.LittleEndian.Uint32(p.HeaderProtection[4*i:])
 	}
 	for i := range k.Iv {
-		// As it lies in memory: the program combines it with a packet number in network byte order.
+		// In memory order: the program combines the IV with a packet number in network byte order.
 		k.Iv[i] = binary.NativeEndian.Uint32(p.IV[4*i:])
 	}
 	return k
@@ -50,7 +50,7 @@ func (p *subscriberPath) validate() error {
 }
 
 // SetPath sets how a subscriber is reached, from the next packet on. Its link-layer address is the one that the stack
-// used last.
+// last used.
 func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
 	if err := p.validate(); err != nil {
 		return err
@@ -72,10 +72,10 @@ func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
 	return k.ingress.Paths.Put(subscriber, v)
 }
 
-// RemovePath ends copies for a subscriber. A program may be sealing one: the keys are erased after a grace period.
+// RemovePath stops copies for a subscriber. A program may be sealing one: the keys are erased after a grace period.
 func (k *kernel) RemovePath(subscriber uint32) error { return k.ingress.Paths.Delete(subscriber) }
 
-// AddConnectionID makes packets with a destination connection ID those of a publisher.
+// AddConnectionID assigns packets with a destination connection ID to a publisher.
 func (k *kernel) AddConnectionID(cid []byte, publisher uint32) error {
 	return k.ingress.ConnectionIds.Put(connectionID(cid), publisher)
 }
@@ -91,14 +91,14 @@ func connectionID(cid []byte) (id bpf.ConnectionID) {
 	return id
 }
 
-// ForgetPublisher ends the opening of a publisher's packets. A program may be opening one: the keys are erased after a
-// grace period.
+// ForgetPublisher stops the programs from opening a publisher's packets. A program may be opening one: the keys are
+// erased after a grace period.
 func (k *kernel) ForgetPublisher(publisher uint32) {
 	atomic.StoreUint32(&k.publishers[publisher].KeysSet, 0)
 	k.publishers[publisher].Active = 0
 }
 
-// SetAlias makes an alias that a publisher uses that of a track.
+// SetAlias assigns a publisher's alias to a track.
 func (k *kernel) SetAlias(publisher uint32, alias uint64, track uint32) error {
 	return k.ingress.Aliases.Put(bpf.AliasKey{Alias: alias, Publisher: publisher}, track)
 }
@@ -108,7 +108,7 @@ func (k *kernel) RemoveAlias(publisher uint32, alias uint64) error {
 	return k.ingress.Aliases.Delete(bpf.AliasKey{Alias: alias, Publisher: publisher})
 }
 
-// subscription is a downstream subscription as the kernel has it.
+// subscription is a downstream subscription in the kernel's terms.
 type subscription struct {
 	Subscriber  uint32 // index of its connection
 	Alias       uint64 // on the subscriber's hop

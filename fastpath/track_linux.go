@@ -43,8 +43,8 @@ func (f *FastPath) NewTrack() *ForwardedTrack {
 }
 
 // Forward lets the kernel forward what the publisher from sends with an alias, to subscribers, from the next packet on.
-// It replaces what an earlier call has set. defaultPriority is the Publisher Priority of subgroups that do not say
-// theirs. Without a publisher the track is not on the fast path.
+// It replaces what an earlier call has set. defaultPriority is the Publisher Priority of subgroups without one of their
+// own. Without a publisher the track is not on the fast path.
 func (t *ForwardedTrack) Forward(
 	from claim.ForwarderConn, alias uint64, defaultPriority uint8, subscribers []Subscriber,
 ) {
@@ -134,7 +134,7 @@ func servable(subscribers []Subscriber) (taken []Subscriber, list []subscription
 	return taken, list
 }
 
-// Close ends forwarding and frees the track.
+// Close stops forwarding and frees the track.
 func (t *ForwardedTrack) Close() {
 	if t == nil || !t.fast.enter() {
 		return
@@ -215,7 +215,7 @@ func (t *ForwardedTrack) end(publisher *conn, stream uint64) {
 	}
 }
 
-// connections returns the indices of those that have been in the list, and forgets those that have ended.
+// connections returns the indices of the connections that have been in the list, and forgets the ended ones.
 func (t *ForwardedTrack) connections() []uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -164,8 +164,8 @@ func (u *upstream) cancelLocked(code moqt.StreamResetCode) {
 	}
 }
 
-// run updates the established subscription until it ends. It extends it before it expires (draft §10.2.10). permit
-// belongs to a publisher that offered the track.
+// run updates the established subscription until it ends. It extends it before it expires (draft §10.2.10). permit is
+// that of the PUBLISH, and empty if the relay subscribed.
 func (u *upstream) run(expires *uint64, permit *permission) {
 	extend := time.NewTimer(untilExtension(expires))
 	defer extend.Stop()

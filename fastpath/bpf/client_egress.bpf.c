@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Egress of the device that subscribers are reached by: turns a clone that server_ingress sent into the copy that lies
-// sealed in the scratch. From the stack's own packets it learns where subscribers are.
+// Egress of the device that leads to subscribers: turns a clone that server_ingress sent into the copy that lies sealed
+// in the scratch, and learns from the stack's own packets where subscribers are.
 //go:build ignore
 
 #include "fanout/clone.h"

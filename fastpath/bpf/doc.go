@@ -1,4 +1,4 @@
-// Package bpf holds the kernel programs that forward, and their generated types.
+// Package bpf holds the kernel programs that forward media, and their generated types.
 //
 // The C code is written in layers, a folder each, whose header of the same name says what the layer promises to those
 // above:

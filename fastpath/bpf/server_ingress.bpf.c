@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Ingress of the device that publishers are reached by: opens their packets and sends copies of the media in them to
+// Ingress of the device that leads to publishers: opens their packets and sends copies of the media in them to
 // subscribers. Every packet passes on to user space unchanged, whatever becomes of it here.
 //go:build ignore
 

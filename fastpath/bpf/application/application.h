@@ -10,7 +10,7 @@
 //	                   that a subscriber gets instead, so that they end where the rest of the data begins
 //	what priority      level_of
 //
-// It looks at headers only: objects pass unread. Subscriptions, subgroups and objects mean nothing to other layers,
+// It looks at headers only, not into objects. Subscriptions, subgroups and objects mean nothing to other layers,
 // except that a subscription names the connection that it is for.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// The headers that MoQT puts in front of media, as they arrive: SUBGROUP_HEADER (draft-18 §11.4.2) and OBJECT_DATAGRAM
+// The headers in front of media, as they arrive: SUBGROUP_HEADER (draft-18 §11.4.2) and OBJECT_DATAGRAM
 // (§11.3.1), behind the WebTransport framing if the session has it.
 #pragma once
 
@@ -12,7 +12,7 @@
 #define SUBGROUP_ID_PRESENT 0x04
 #define SUBGROUP_ID_RESERVED 0x06
 #define DEFAULT_PRIORITY_SUBGROUP 0x20
-#define SUBGROUP_FLAGS 0x59 // that are the same on all hops: with properties, end of group, first object
+#define SUBGROUP_FLAGS 0x59 // the same on all hops: with properties, end of group, first object
 #define DATAGRAM_PROPERTIES 0x01
 #define DATAGRAM_END_OF_GROUP 0x02
 #define DATAGRAM_ZERO_OBJECT_ID 0x04
@@ -64,7 +64,7 @@ GLOBAL int parse_subgroup_header(struct scratch *c)
 	return 0;
 }
 
-// parse_object_datagram reads the header of a datagram up to the priority: that is what each hop writes anew. len of
+// parse_object_datagram reads the header of a datagram up to the priority, the part that each hop writes anew. len of
 // the header becomes 0 if there is no payload to forward: the datagram is something else, has a status, or ends too
 // early.
 GLOBAL int parse_object_datagram(struct scratch *c, u32 webtransport)

@@ -2,9 +2,9 @@
 // Objects that come in datagrams: the claim of an object, which subscriptions want it, and the header that each hop
 // writes.
 //
-// Datagrams have no order, so there is no cursor. The sender that puts an object into the map objects sends it, and no
-// other does. Only user space, which sees the packet next, looks there to learn which subscribers the kernel has left
-// out. See docs/fastpath.md.
+// Datagrams have no order, so there is no cursor. Only the sender that puts an object into the map objects sends it.
+// User space, which sees the packet next, looks there to learn which subscribers the kernel has left out. See
+// docs/fastpath.md.
 #pragma once
 
 #include "../shared/state.h"
@@ -16,7 +16,7 @@ INLINE bool object_forgotten(const struct track *t, const struct media_header *h
 	return h->group < t->first_group || (h->group == t->first_group && h->object < t->first_object);
 }
 
-// claim_object puts the object of the frame into the map and returns its element, or 0 after it has counted why not.
+// claim_object puts the object of the frame into the map and returns its element, or counts why not and returns 0.
 // *track becomes the track. It is looked up after the object was claimed: user space raises first_group and
 // first_object before it forgets claims, so a program that finds no claim because it was forgotten finds the raised
 // location.

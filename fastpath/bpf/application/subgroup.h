@@ -8,8 +8,8 @@
 #include "../shared/state.h"
 #include "moqt.h"
 
-// find_subgroup returns the subgroup of the frame's stream, which it registers when the frame carries its header, or 0
-// after it has counted why there is none. In the scratch, header.len is 0 unless the frame carries the header.
+// find_subgroup returns the subgroup of the frame's stream, which it registers if the frame carries its header. If
+// there is none, it counts why and returns 0. In the scratch, header.len is 0 unless the frame carries the header.
 static __noinline struct subgroup *find_subgroup(struct scratch *c)
 {
 	if (c->frame >= MAX_FRAMES)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Variable-length integers of MoQT (draft-18 §1.4.1), read from and written to the scratch. Readers are as those of
+// Variable-length integers of MoQT (draft-18 §1.4.1), read from and written to the scratch. Readers work as in
 // transport/varint.h.
 #pragma once
 
 #include "../transport/varint.h"
 
-// How many leading bits of a byte are ones.
+// The number of leading ones in a byte.
 static const u8 leading_ones[256] = {
 	[128 ... 191] = 1, [192 ... 223] = 2, [224 ... 239] = 3, [240 ... 247] = 4,
 	[248 ... 251] = 5, [252 ... 253] = 6, [254] = 7, [255] = 8,

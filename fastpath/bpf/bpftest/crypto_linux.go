@@ -10,7 +10,7 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// Where the scratch holds the payload of the packet that arrived, and that of the copy.
+// Where the scratch holds the payloads of the packet that arrived and of the copy.
 const (
 	InPayload  = int(CryptoScratchLayoutIN + CryptoScratchLayoutPAYLOAD_AT)
 	OutPayload = int(CryptoScratchLayoutOUT + CryptoScratchLayoutPAYLOAD_AT)

@@ -24,7 +24,7 @@ func NewWalk(t testing.TB) *Walk {
 func (k *Walk) run(t testing.TB, p *ebpf.Program, payload []byte, frame, mark uint32) (uint32, *WalkScratch) {
 	t.Helper()
 	s := new(WalkScratch)
-	rand.NewChaCha8([32]byte{1}).Read(s.Buf[:]) // what lies behind the payload must not matter
+	rand.NewChaCha8([32]byte{1}).Read(s.Buf[:]) // the bytes behind the payload must not matter
 	copy(s.Buf[InPayload:], payload)
 	s.Len, s.Frame = uint32(len(payload)), frame
 	putPerCPU(t, k.Scratches, s)
@@ -46,7 +46,7 @@ func (k *Walk) SubgroupHeader(t testing.TB, payload []byte, frame int) WalkMedia
 	return s.Header
 }
 
-// ObjectDatagram returns the header of the datagram in a packet's frame, which may be that of a WebTransport session.
+// ObjectDatagram returns the header of the datagram in a packet's frame, which may belong to a WebTransport session.
 func (k *Walk) ObjectDatagram(t testing.TB, payload []byte, frame int, webtransport bool) WalkMediaHeader {
 	t.Helper()
 	var mark uint32

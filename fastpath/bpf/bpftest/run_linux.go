@@ -25,7 +25,7 @@ func RequireKernel(t testing.TB, err error) {
 	t.Skipf("needs CAP_BPF and CAP_NET_ADMIN: %v", err)
 }
 
-// pinned runs f on one CPU and returns its number: what f writes to a per-CPU map is then what the program finds there.
+// pinned runs f on one CPU and returns the CPU's number: a program that f runs finds what f wrote to a per-CPU map.
 func pinned(t testing.TB, f func()) int {
 	t.Helper()
 	runtime.LockOSThread()

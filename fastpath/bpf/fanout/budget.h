@@ -4,11 +4,11 @@
 
 #include "../shared/scratch.h"
 
-// Subscriptions that a frame is offered to. The policy in Go decides how many a track has; this is the ceiling.
+// The largest number of subscriptions that a frame is offered to. The policy in Go decides how many a track has.
 const volatile u32 max_copies = 10;
 
-// One packet may cause as much work as max_copies copies of the largest size, also if it has many frames. Work is
-// measured in bytes, of which a copy's fixed part is worth COPY_WORK.
+// One packet, with all its frames, may cause as much work as max_copies copies of the largest size. Work is measured in
+// bytes; the fixed part of a copy counts as COPY_WORK bytes.
 #define COPY_WORK 500
 
 // affordable reports whether the packet may cause one more copy with len bytes.

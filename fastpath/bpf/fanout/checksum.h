@@ -33,7 +33,7 @@ INLINE u32 sum_of_payload(const u8 *p, u32 len)
 		if (len <= at)
 			break;
 		u32 n = len - at;
-		barrier_var(n); // the verifier needs the bound of n, not that of len
+		barrier_var(n); // the verifier needs a bound of n, not of len
 		if (n > MAX_SUM)
 			n = MAX_SUM;
 		sum += (u32)bpf_csum_diff(0, 0, (void *)(p + at), n, 0);

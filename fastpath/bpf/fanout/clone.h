@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// How a copy leaves. A program cannot make a packet, but it can clone the one that it has: server_ingress sends a clone
-// to the subscriber's device, and client_egress there exchanges the clone's contents for the copy that lies in OUT.
+// How a copy leaves. A program cannot make a packet, but it can clone the one that it handles: server_ingress sends a
+// clone to the subscriber's device, and client_egress there exchanges the clone's contents for the copy that lies in
+// OUT.
 //
 // bpf_clone_redirect runs the egress programs of the device before it returns, on the same CPU, so one word in the
-// scratch (armed) is all that both programs need to agree. Its result says that the clone was handed over, not that a
-// program of ours has seen it: the device can be down, its qdisc can refuse, and a program before ours can drop it.
-// Hence armed is looked at once more. After the call all pointers into the packet are invalid, since the clone shares
-// its data.
+// scratch (armed) is all that both programs need to agree. Its result says that the clone was handed over, not that
+// client_egress has seen it: the device can be down, its qdisc can refuse the clone, and a program before ours can drop
+// it. Hence server_ingress looks at armed again. After the call all pointers into the packet are invalid, since the
+// clone shares its data.
 //
 // A clone inherits more than data: the VLAN tag beside it, the state of its checksum, its mark. Only the first two
 // matter here, see replace_clone and partial_checksum.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// What copies of streams and of datagrams have in common.
+// The common parts of copies of STREAM and DATAGRAM frames.
 #pragma once
 
 #include "../application/application.h"
@@ -31,7 +31,8 @@ INLINE enum reason admit_claim(const struct claim *cl)
 	return admit(&a);
 }
 
-// count_copy counts what became of a copy, also for its connection: publishers on other CPUs may be sending to it, too.
+// count_copy counts what became of a copy, in total and for its connection, to which programs on other CPUs may be
+// sending, too.
 INLINE void count_copy(u32 subscriber, u32 why)
 {
 	struct copy_counts *c = bpf_map_lookup_elem(&copies, &subscriber);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Copies of a DATAGRAM frame: the object is claimed once, then each subscription that wants it gets a copy.
+// Copies of a DATAGRAM frame: the object is claimed once, then a copy is made for each subscription that wants it.
 #pragma once
 
 #include "copy.h"

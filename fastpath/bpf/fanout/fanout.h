@@ -2,9 +2,9 @@
 // The fan-out layer: one frame of a publisher becomes a copy for each subscriber.
 //
 // What it promises to the entry programs: forward_frame offers a frame of the opened packet to all subscriptions of its
-// track, within the budget, and returns. Each copy is sent or declined, and counted, at once; nothing is queued. A copy
-// that is declined has changed nothing, except that a stream may stay open for user space to go on with, and the next
-// copy is tried all the same.
+// track, within the budget, and returns. Each copy is sent or declined, and counted, at once; nothing is queued. A
+// declined copy has changed nothing, except that a stream may stay open, which user space then continues. The next copy
+// is tried all the same.
 //
 // The way of a copy, and the layer that decides:
 //
@@ -22,7 +22,7 @@
 #include "datagram.h"
 #include "stream.h"
 
-// forward_frame forwards the frame of that index, which came on a connection.
+// forward_frame forwards the frame with that index, which came on a connection.
 INLINE void forward_frame(struct __sk_buff *skb, struct scratch *c, u32 index, const struct publisher *p)
 {
 	c->frame = index;

@@ -62,7 +62,7 @@ INLINE u32 write_ip(u8 *ip, const struct path *path, u32 udp_len)
 //
 // The UDP checksum covers two pieces that lie apart. The helper sums whole words only, so the bytes behind each piece
 // are zeroed; and the second piece counts as if it followed the first, which can have an odd length. If the device is
-// to complete the checksum, the field holds the sum of the pseudo header, and the rest is the device's
+// to complete the checksum, the field holds the sum of the pseudo header, and the device adds the rest
 // (partial_checksum).
 GLOBAL int write_headers(struct scratch *c, const struct path *path, const struct neighbor *n, u32 len)
 {

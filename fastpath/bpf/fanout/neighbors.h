@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // The link-layer addresses of subscribers, learned from the packets that the stack sends to them. So copies go where
-// the stack's own packets go, through any routing, and no sender of packets to the relay can redirect them.
+// the stack's own packets go, through any routing, and nobody can redirect them by sending packets.
 //
 // bpf_fib_lookup would find a route and a neighbour, too. But it does not see what policy routing by socket, a tunnel
 // or a netfilter rule does to the stack's packets, and fails while a neighbour is not resolved.
@@ -39,8 +39,8 @@ INLINE int same_neighbor(const struct neighbor *a, const struct neighbor *b)
 }
 
 // read_neighbor takes the Ethernet header of a packet that leaves, and the VLAN tag. A tag is beside the packet
-// (vlan_present) as long as a device down the stack is to insert it, or it is in the header already. vlan_tci is in
-// host byte order, vlan_proto in network byte order.
+// (vlan_present) if a device down the stack is still to insert it, else it is in the header. vlan_tci is in host byte
+// order, vlan_proto in network byte order.
 INLINE int read_neighbor(struct __sk_buff *skb, struct neighbor *n)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;

@@ -7,8 +7,8 @@
 
 // find_route looks up how the claim's subscriber is reached.
 //
-// A clone inherits where the device is to begin with the checksum (see partial_checksum). A copy suits it only if its
-// headers are as long as those of the packet that it is made from.
+// A clone inherits the place where the device begins the checksum (see partial_checksum). So a copy's headers must be
+// as long as the headers of the packet that it is made from.
 INLINE enum reason find_route(const struct scratch *c, const struct claim *cl, struct path **path, struct neighbor **n)
 {
 	*path = bpf_map_lookup_elem(&paths, &cl->subscriber);

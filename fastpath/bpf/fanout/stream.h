@@ -80,7 +80,7 @@ INLINE void prepare(struct claim *cl, const struct scratch *c, const struct fram
 }
 
 // build_copy makes the packet of a claim in OUT. The frame's header and the prefix are written in front of the body,
-// over bytes that are not read any more. It fails only if there is a bug, so failures count as losses.
+// over bytes that are not needed any more. It fails only if there is a bug, so failures count as losses.
 INLINE int build_copy(struct fan_out *f, const struct subscription *sub, const struct stream_state *st,
 		      const struct path *path, const struct neighbor *n)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // The policy layer: may this copy go now?
 //
-// What it promises to the fan-out: one function, admit, decides, from nothing but the small struct that it is given. It
-// has no side effects, so the fan-out can ask before anything is taken. A copy that is not admitted is declined with
+// What it promises to the fan-out: one function, admit, decides, and looks only at the small struct that it is given.
+// It has no side effects, so the fan-out can ask before anything is taken. A copy that is not admitted is declined with
 // the reason that admit returns, and the media sender sends its bytes when they may go.
 //
-// The rules here are those that user space sets for itself: its congestion controller's window, its drop policy's
+// The rules here are the same as user space's own: its congestion controller's window, its drop policy's
 // priority threshold, and the path's MTU. Flow control credit is no policy: it is taken with the claim
 // (shared/claim.h).
 #pragma once
@@ -14,8 +14,8 @@
 
 struct admission {
 	const struct conn_state *conn; // the subscriber's
-	u32 level; // of the stream or the object; lower levels go first
-	u32 packet_len; // of the QUIC packet; 0: not known yet, because a stream is about to be opened
+	u32 level; // the stream's or the object's; lower levels go first
+	u32 packet_len; // the QUIC packet's; 0: not known yet, because a stream is about to be opened
 };
 
 // admit returns COPY_SENT if a copy may go.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // The claim protocol of the Go package claim, from the kernel's side: look, begin, take, commit. Everything that is
-// taken before the compare-and-swap of next can be given back, so that is the commit point.
+// taken before the compare-and-swap of next can be given back: that operation is the commit point.
 //
 // Fields are changed by the __sync builtins. An addition whose result is not used becomes an instruction without
 // ordering on arm64. An addition whose result is used, an exchange and a compare-and-swap are full barriers everywhere:
-// where order matters, one of these must stand.
+// where order matters, use one of these.
 #pragma once
 
 #include "reason.h"
@@ -101,7 +101,7 @@ INLINE void commit_packet(struct conn_state *s, const struct claim *cl, struct r
 }
 
 // claim_bytes takes a packet number, credit and the bytes of a stream, and writes the record. If it returns anything
-// but COPY_SENT it has taken nothing except perhaps a packet number; QUIC allows numbers to stay unused.
+// but COPY_SENT, it has taken nothing, except perhaps a packet number; QUIC allows unused numbers.
 GLOBAL int claim_bytes(struct claim *cl)
 {
 	if (!cl)

@@ -25,7 +25,7 @@ enum capacity {
 		__type(value, type_); \
 	} name SEC(".maps")
 
-// LENT is such memory that a connection has only while it needs it: an array of arrays, into which user space puts an
+// LENT is such memory, which a connection has only while it needs it: an array of arrays, into which user space puts an
 // array for the connection, and takes it out when no program can be using it.
 #define LENT(name, count, len, type_) \
 	struct { \

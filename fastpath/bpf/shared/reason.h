@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// What became of a packet, a frame, or the copy for one subscriber. Every way out of a program counts one of these. Go
-// has the same names, in lower case, as labels.
+// What became of a packet, a frame, or the copy for one subscriber. Every way out of a program counts one reason. Go
+// uses the same names, in lower case, as labels.
 #pragma once
 
 #include <sluice/types.h>
@@ -8,26 +8,26 @@
 enum reason {
 	// Packets at server_ingress.
 	PACKET_OPENED, // authentic
-	PACKET_NOT_MEDIA, // no UDP, or another port, or a connection that is not known
-	PACKET_LONG_HEADER, // of a handshake
+	PACKET_NOT_MEDIA, // not UDP, another port, or an unknown connection
+	PACKET_LONG_HEADER, // a handshake packet
 	PACKET_GSO, // several datagrams in one buffer
-	PACKET_TOO_SHORT, // for header protection or a tag
-	PACKET_TOO_LONG, // for the scratch
-	PACKET_INACTIVE, // of a connection that publishes nothing on the fast path
-	PACKET_NO_KEY, // of that key phase
+	PACKET_TOO_SHORT, // too short for header protection or a tag
+	PACKET_TOO_LONG, // too long for the scratch
+	PACKET_INACTIVE, // its connection publishes nothing on the fast path
+	PACKET_NO_KEY, // its key phase is not known yet
 	PACKET_FORGED, // the tag does not verify: forged, damaged, or of a key that user space has not yet handed over
 	PACKET_MALFORMED, // authentic, but a frame reaches beyond it
 	PACKET_UNKNOWN_FRAME, // a frame that the walk does not know; the frames before it were forwarded
 	// Frames.
 	FRAME_FORWARDED, // offered to the subscribers of its track
-	FRAME_NOT_MEDIA, // neither of a stream whose subgroup header was seen, nor an object with a payload
-	FRAME_NO_TRACK, // the alias is not, or not yet, that of a track on the fast path
-	FRAME_ENDED, // of a stream that user space has read to its end
-	FRAME_CLAIMED, // an object datagram that came before
+	FRAME_NOT_MEDIA, // the stream's SUBGROUP_HEADER was not seen, or the datagram is no object with a payload
+	FRAME_NO_TRACK, // no track on the fast path has the alias, or not yet
+	FRAME_ENDED, // user space has read the stream to its end
+	FRAME_CLAIMED, // an object datagram that has come before
 	FRAME_FORGOTTEN, // an object datagram that may have come before: claims of such old objects are not kept
 	FRAME_NO_SLOT, // too many subgroups or objects at once
 	// Copies, when they are sealed.
-	SEAL_AHEAD, // with a key stream that user space has made ahead of time
+	SEAL_AHEAD, // with a key stream that user space made ahead of time
 	SEAL_COMPUTED, // with a key stream that was computed here
 	// Copies for one subscriber.
 	COPY_SENT,
@@ -42,7 +42,7 @@ enum reason {
 	COPY_STREAM_CREDIT, // MAX_STREAM_DATA
 	COPY_CONNECTION_CREDIT, // MAX_DATA
 	COPY_WINDOW, // congestion window
-	COPY_TOO_LARGE, // for the path MTU, or max_datagram_frame_size
+	COPY_TOO_LARGE, // larger than the path's MTU or max_datagram_frame_size allows
 	COPY_LEDGER_FULL, // too many packets are not acknowledged yet
 	COPY_CHECKSUM, // the address family or the VLAN tagging changes while the device is to complete the checksum
 	COPY_LOST, // claimed, but the clone failed: loss recovery sends the bytes again

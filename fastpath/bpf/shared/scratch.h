@@ -4,8 +4,8 @@
 // The stack of a BPF program has 512 bytes, for the whole chain of its functions and callbacks, and packets do not fit
 // there. So everything that is larger than a few words lies in an element of a per-CPU array, and functions hand each
 // other a pointer to it. That is safe because programs run with softirqs disabled: only one of ours runs on a CPU at a
-// time. The exception is on purpose: bpf_clone_redirect runs client_egress while server_ingress waits for it, and the
-// scratch is how the one tells the other what to send.
+// time. There is one exception, on purpose: bpf_clone_redirect runs client_egress while server_ingress waits for it,
+// and the scratch tells client_egress what to send.
 #pragma once
 
 #include <sluice/types.h>
@@ -42,7 +42,7 @@ _Static_assert(sizeof(struct frame) == 32, "frame is read by tests");
 // The header at the beginning of a frame's data, as application/moqt.h reads it.
 struct media_header {
 	u64 alias, group, subgroup, object;
-	u32 len; // of what each hop writes anew; 0 if the data begins with no media header
+	u32 len; // of the part that each hop writes anew; 0 if the data begins with no media header
 	u8 type;
 	u8 priority; // Publisher Priority, if type says that it is present
 	u8 pad[2];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// What the programs share with user space: the structs and the maps.
+// The structs and maps that the programs share with user space.
 //
-// The first three structs are those of the Go package claim, which has the same names for their fields; both sides
-// change them by atomic operations, and a test compares the layouts. The enums that go with them reach that package as
-// the generated file claim/constants.go.
+// The Go package claim has the first three structs too, with the same field names; both sides change them by atomic
+// operations, and a test compares the layouts. The enums that go with them reach that package as the generated file
+// claim/constants.go.
 #pragma once
 
 #include "keys.h"
@@ -14,12 +14,12 @@
 // compared once, nor keep a value.
 #define SHARED(field) (*(volatile __typeof__(field) *)&(field))
 
-// How many subscriptions the kernel can serve.
+// The number of subscriptions that the kernel can serve.
 enum subscription_limits {
 	MAX_SUBSCRIPTIONS = 32, // of a track. One packet's budget does not allow more copies
 };
 
-// Where the parts of a record's info lie. The stream number begins at bit 0.
+// The places of the parts of a record's info. The stream number begins at bit 0.
 enum ledger_layout {
 	LEDGER_LEN = 2048, // records of one connection; a power of two
 	LENGTH_SHIFT = 32, // length of the data
@@ -42,7 +42,7 @@ struct conn_state {
 	u64 ledger_low; // records from here on must not be overwritten
 	u32 threshold; // streams of higher levels are not sent
 	u32 mtu; // largest QUIC packet; 0: nothing may be sent
-	u64 reserve; // credit that is not in data_limit: for quic-go alone
+	u64 reserve; // credit that is not in data_limit: only quic-go uses it
 	u64 pad2[2];
 	u64 packets;
 	u64 bytes;
@@ -52,7 +52,7 @@ _Static_assert(sizeof(struct conn_state) == 192, "conn_state is three cache line
 
 // Phases of a stream.
 enum stream_phase {
-	STREAM_OPENING, // the sender that opens it has it for itself
+	STREAM_OPENING, // only the sender that opens it uses it
 	STREAM_OPEN, // the prefix was sent: both senders may claim
 	STREAM_CLOSED, // nothing more is claimed
 	STREAM_ABANDONED, // the forwarder opened it and could not send the prefix: the media sender goes on
@@ -171,7 +171,7 @@ struct subscription {
 // whole.
 struct track {
 	u32 count;
-	u32 default_priority; // Publisher Priority of subgroups and datagrams that do not say theirs
+	u32 default_priority; // Publisher Priority of subgroups and datagrams without one of their own
 	u32 version; // of the list, see VERSION_SHIFT
 	u32 pad;
 	u64 first_group, first_object; // claims of objects before this location may be forgotten
@@ -201,8 +201,8 @@ struct object_key {
 	u32 track, pad;
 };
 
-// What became of it. state holds the subscriptions to which the kernel has sent the object, by their positions in the
-// track's list; the version of that list; and whether the kernel sends it to no more of them.
+// What became of the object. state holds the subscriptions to which the kernel has sent the object, by their positions
+// in the track's list; the version of that list; and whether the kernel sends it to no more of them.
 struct object_claim {
 	u64 state;
 	u64 claimed; // CLOCK_MONOTONIC, nanoseconds

@@ -2,9 +2,9 @@
 // ChaCha20 (RFC 8439 §2.3, §2.4) on the state in the scratch.
 //
 // Loops over blocks are bpf_loop calls, because the verifier walks through every iteration of a loop in C, and gives up
-// after a million instructions; of a callback it looks at one. The price is a call for each iteration, and the
-// callback's stack, which counts. The ten double rounds stay a loop in C, since they work on constants and registers
-// only; unrolled, the sixteen words would spill to more stack than there is.
+// after a million instructions; it looks at a callback once. The price is a call for each iteration, and the callback's
+// stack, which counts towards the limit. The ten double rounds stay a loop in C, since they work on constants and
+// registers only; unrolled, the sixteen words would spill to more stack than there is.
 #pragma once
 
 #include "../shared/scratch.h"

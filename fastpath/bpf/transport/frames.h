@@ -25,7 +25,7 @@ enum walk_result {
 
 #define MAX_ACK_RANGES 256 // more than a peer keeps; bounds the walk
 
-// Frames that are a number of varints and nothing else, by type: the number plus one.
+// Frames that consist of varints only, by type: the number of varints plus one.
 static const u8 varint_frames[32] = {
 	[0x01] = 1, // PING
 	[0x04] = 4, // RESET_STREAM

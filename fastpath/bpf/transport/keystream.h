@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// The key stream of a packet (RFC 9001 §5.3, RFC 8439 §2.8), computed. lookahead.h has key streams that were made ahead
+// Computes the key stream of a packet (RFC 9001 §5.3, RFC 8439 §2.8). lookahead.h has key streams that were made ahead
 // of time.
 #pragma once
 

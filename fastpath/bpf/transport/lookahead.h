@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // Key streams that user space has made ahead of time, with vector instructions, for the next packets of a connection.
 //
-// A slot belongs to the side that has exchanged its word for SLOT_TAKEN: a program that found there the packet that it
-// is about to seal, or user space that is about to fill it. So neither side reads or overwrites what the other one
+// A slot belongs to the side that has exchanged its word for SLOT_TAKEN: a program that is about to seal the packet
+// named there, or user space that is about to fill the slot. So neither side reads or overwrites what the other one
 // uses, and a key stream is used once. The exchanges are full barriers on every architecture. A program that finds no
 // key stream computes it.
 #pragma once
@@ -34,7 +34,7 @@ _Static_assert(sizeof(struct key_stream) == 64 + LOOKAHEAD_LEN, "key_stream is s
 LENT(lookaheads, MAX_CONNECTIONS, LOOKAHEAD, struct key_stream); // while the kernel sends to the connection
 
 // apply_key_stream does what keystream_start and keystream_xor do, if enough was made. It is a loop in C, unlike those
-// of chacha20.h: an iteration is so short that the call of a callback would double its time, and 23 of them are few
+// of chacha20.h: an iteration is so short that calling a callback would double its time, and 23 of them are few
 // enough for the verifier.
 GLOBAL int apply_key_stream(struct scratch *c, const struct key_stream *k, u32 src, u32 len)
 {

@@ -36,7 +36,7 @@ INLINE struct publisher *find_publisher(const u8 *packet, u32 *index)
 	return bpf_map_lookup_elem(&publishers, found);
 }
 
-// decode_packet_number expands a truncated packet number to the one closest to what is expected (RFC 9000 A.3).
+// decode_packet_number expands a truncated packet number to the one closest to the expected number (RFC 9000 A.3).
 INLINE u64 decode_packet_number(u64 expected, u64 truncated, u32 len)
 {
 	u64 window = 1ULL << (8 * len), pn = (expected & ~(window - 1)) | truncated;
@@ -48,13 +48,13 @@ INLINE u64 decode_packet_number(u64 expected, u64 truncated, u32 len)
 	return pn;
 }
 
-// expect_after makes pn + 1 the next expected packet number, unless it was passed already.
+// expect_after makes pn + 1 the next expected packet number, unless a larger one is expected already.
 INLINE void expect_after(struct publisher *p, u64 pn)
 {
 	u64 expected = p->expected_pn;
 
 #pragma unroll
-	for (int i = 0; i < 4; i++) { // if other CPUs are faster each time, the next packet does it
+	for (int i = 0; i < 4; i++) { // if other CPUs are faster each time, the next packet updates it
 		if (pn < expected)
 			return;
 		u64 seen = __sync_val_compare_and_swap(&p->expected_pn, expected, pn + 1);
@@ -64,7 +64,7 @@ INLINE void expect_after(struct publisher *p, u64 pn)
 	}
 }
 
-// open_packet opens the QUIC packet of n bytes at offset at of the frame. *index becomes that of the connection.
+// open_packet opens the QUIC packet of n bytes at offset at of the frame. *index becomes the connection's.
 GLOBAL int open_packet(struct __sk_buff *skb, u32 at, u32 n, u32 *index)
 {
 	struct scratch *c = scratch_get();

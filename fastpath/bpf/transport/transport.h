@@ -13,7 +13,7 @@
 //	seal_packet       leaves a copy in OUT: the short header, protected, then payload and tag. Each packet number is
 //	                  sealed once, because it was claimed once (seal.h)
 //
-// It knows connections by their index, and nothing of what streams and datagrams carry.
+// It knows connections by their index, and nothing about the contents of streams and datagrams.
 #pragma once
 
 #include "frames.h"

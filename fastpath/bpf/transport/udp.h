@@ -20,7 +20,7 @@ const volatile u16 relay_port = 0;
 
 struct vlan_tag {
 	__be16 tci;
-	__be16 proto; // of what follows
+	__be16 proto; // of the header that follows
 };
 
 // The longest headers up to the first byte of the UDP payload, and that byte.

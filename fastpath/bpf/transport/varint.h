@@ -2,8 +2,8 @@
 // Variable-length integers of QUIC (RFC 9000 §16), read from the scratch.
 //
 // Readers take a position in the IN half and move it. They read eight bytes at once and check nothing: callers compare
-// the position with the end once, after the last integer of a frame or header. The mask in AT is what makes that safe,
-// and what the verifier accepts as a bound: a comparison for each integer would multiply the paths that it has to walk.
+// the position with the end once, after the last integer of a frame or header. The mask in AT makes that safe, and is a
+// bound that the verifier accepts: a comparison for each integer would multiply the paths that it has to walk.
 #pragma once
 
 #include "../shared/scratch.h"
