@@ -6,8 +6,8 @@ const (
 	// coalesceDelay is how long packets wait for others while the kernel forwards. It is short compared with the time
 	// between two frames, so that ACKs still open congestion windows in time, and long compared with a burst.
 	coalesceDelay = 2 * time.Millisecond
-	// coalesceAfter is how long user space must not have sent media before packets wait: media that the kernel has
-	// declined is often followed by more.
+	// coalesceAfter is how long after its last packet with media user space reads packets at once: after the kernel has
+	// declined media, it often declines more.
 	coalesceAfter = 100 * time.Millisecond
 )
 

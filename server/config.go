@@ -27,11 +27,11 @@ type Config struct {
 	// NewController makes the congestion controller of a connection, for packets of at most mtu bytes. Default:
 	// [congestion.NewCubic].
 	NewController func(mtu int) congestion.Controller
-	// NewDropPolicy makes the drop policy of a connection. It must return another one each time. Default: nothing is
+	// NewDropPolicy makes the drop policy of a connection. It must return a new one each time. Default: nothing is
 	// dropped.
 	NewDropPolicy func() media.DropPolicy
 
-	// Logger is used by all parts that have none of their own. Default: slog.Default().
+	// Logger is used by all parts without a logger of their own. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -39,13 +39,13 @@ type Config struct {
 type FastPathConfig struct {
 	// Mode is FastPathAuto by default.
 	Mode FastPathMode
-	// Devices are the names of the network devices to attach to. Default: those that lead to the listening address.
+	// Devices are the names of the network devices to attach to. Default: the devices with the listening address.
 	Devices []string
 	// MaxCopies is how many copies a packet may cause. Default: fastpath.DefaultMaxCopies.
 	MaxCopies int
 }
 
-// FastPathMode says whether the kernel forwards media. The zero value is FastPathAuto.
+// FastPathMode decides whether the kernel forwards media. The zero value is FastPathAuto.
 type FastPathMode string
 
 const (

@@ -21,7 +21,7 @@
 //	err = s.Serve(ctx)
 //	err = errors.Join(err, s.Drain("", 10*time.Second))
 //
-// What a relay developer replaces is in Config: the congestion controller and the drop policy of each connection, the
+// A relay developer replaces parts in Config: the congestion controller and the drop policy of each connection, the
 // choice of subscribers that the kernel serves ([relay.FastPathPolicy]) and the permissions of peers
 // ([relay.Authorizer]). The module in examples/relay replaces the first three.
 //

@@ -26,8 +26,8 @@ type Server struct {
 	tasks    sync.WaitGroup
 	stop     context.CancelFunc // ends the tasks that are not sessions
 
-	// Connections may arrive before Listen returns. They wait until ready is closed; what follows is constant then.
-	// loop is nil if Listen fails.
+	// Connections may arrive before Listen returns. They wait until ready is closed; after that, the fields below are
+	// constant. loop is nil if Listen fails.
 	ready    chan struct{}
 	relay    *relay.Relay
 	loop     *media.Loop
@@ -58,7 +58,7 @@ func Listen(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// prepare makes all that connections need.
+// prepare makes all parts that connections need.
 func (s *Server) prepare() (err error) {
 	if s.fastPath, err = openFastPath(s.cfg.FastPath, s.listener.Addr().(*net.UDPAddr), s.log); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (s *Server) newHooks(net.PacketConn) quic.Hooks {
 // Addr returns the address that the server listens on.
 func (s *Server) Addr() *net.UDPAddr { return s.listener.Addr().(*net.UDPAddr) }
 
-// Relay returns the relay, to change what may change while it runs.
+// Relay returns the relay, whose settings may be changed while it runs.
 func (s *Server) Relay() *relay.Relay { return s.relay }
 
 // Serve accepts connections and serves them until the context is done. After that the relay turns new sessions away,

@@ -8,8 +8,8 @@ import (
 	"sluice/relay"
 )
 
-// SessionMetrics returns metrics of single sessions, apart from those of the Server: series that come and go with
-// sessions are stored only by those who ask for them.
+// SessionMetrics returns metrics of single sessions, apart from those of the Server: they come and go with sessions, so
+// only a scraper that asks for them has to store them.
 func (s *Server) SessionMetrics() prometheus.Collector { return sessionMetrics{s.relay} }
 
 // sessionMetrics are metrics of sessions that have not ended.
@@ -59,7 +59,7 @@ var (
 		},
 	}
 	sessionsHidden = prometheus.NewDesc("sluice_sessions_without_metrics",
-		"Sessions beyond the number of those that have metrics of their own.", nil, nil)
+		"Sessions without metrics of their own, because there are too many.", nil, nil)
 )
 
 // Describe implements [prometheus.Collector].

@@ -10,8 +10,8 @@ import (
 // ErrClosed is returned for objects of a track that was closed.
 var ErrClosed = errors.New("track is closed")
 
-// arrival is an object that came, before it is known whether it may be kept and forwarded. Its methods are the rules by
-// which a track is malformed (draft §2.4.2, §9.1, §12.8, §12.9), and expect Track.mu to be held.
+// arrival is an object that has come, before the track decides whether to keep and forward it. Its methods are the
+// rules by which a track is malformed (draft §2.4.2, §9.1, §12.8, §12.9), and expect Track.mu to be held.
 type arrival struct {
 	at          moqt.Location
 	subgroup    uint64
@@ -30,7 +30,7 @@ type verdict uint8
 const (
 	newObject   verdict = iota // it is kept and forwarded
 	duplicate                  // it came before; its payload must be the same
-	nonexistent                // it is recorded as not existing: it is neither kept nor forwarded (draft §9.1)
+	nonexistent                // it is recorded as nonexistent, and neither kept nor forwarded (draft §9.1)
 )
 
 func malformed(format string, args ...any) error {
@@ -42,7 +42,7 @@ func (a *arrival) setProperties(p moqt.Properties) {
 	a.objectGap, _ = p.PriorObjectIDGap()
 }
 
-// check applies the rules that do not compare an object with the same one that came before. g is nil if its group is
+// check applies the rules that do not compare an object with an earlier copy of it. g is nil if its group is
 // not known.
 func (a *arrival) check(x *index, g *group) error {
 	if err := a.checkEndOfTrack(x); err != nil {
@@ -127,8 +127,8 @@ func (a *arrival) checkSubgroup(s *subgroup) error {
 	return nil
 }
 
-// checkDuplicate compares the fields that must not differ (draft §9.1) with those of the object that is held at p; p is
-// empty if it is not held any more. Payloads are compared by the caller, which has them in pieces.
+// checkDuplicate compares the fields that must not differ (draft §9.1) with the object held at p; p is empty if it is
+// not held any more. Payloads are compared by the caller, which has them in pieces.
 func (a *arrival) checkDuplicate(p place) error {
 	switch {
 	case p == place{}:

@@ -13,8 +13,8 @@ const (
 	DefaultCacheSize     = 256 << 20
 )
 
-// dedupWindow is how much longer than its bytes the knowledge is kept which objects of a group came, so that a late
-// second publisher does not have them forwarded twice.
+// dedupWindow is how long the track remembers which objects of a group came after it has released their bytes, so that
+// objects of a late second publisher are not forwarded again.
 const dedupWindow = 30 * time.Second
 
 // CacheConfig limits a Cache. The zero value is the default.
@@ -61,7 +61,7 @@ func NewCache(cfg CacheConfig) *Cache {
 }
 
 // NewTrack adds a track. opened is called for each segment that comes on a subscription, when its first object's header
-// is known and before any of its bytes is visible, on the goroutine that reads the publisher's stream. It must not
+// is known and before any of its bytes are visible, on the goroutine that reads the publisher's stream. It must not
 // block nor call a Source. It may be nil.
 func (c *Cache) NewTrack(opened func(*Segment)) *Track {
 	if opened == nil {
@@ -80,7 +80,7 @@ func (c *Cache) Groups() int {
 	return c.count
 }
 
-// Over returns by how many bytes the cache exceeds its size: what readers and writers keep from being evicted.
+// Over returns by how many bytes the cache exceeds its size, because readers and writers keep them from being evicted.
 func (c *Cache) Over() int64 {
 	if c.size < 0 {
 		return 0
@@ -88,7 +88,7 @@ func (c *Cache) Over() int64 {
 	return max(0, c.Bytes()-c.size)
 }
 
-// Sweep evicts what is too old and what is too much. It ought to be called several times a second.
+// Sweep evicts groups that are too old, and groups beyond the size. It should be called several times a second.
 func (c *Cache) Sweep() {
 	c.sweeping.Lock()
 	defer c.sweeping.Unlock()
@@ -110,8 +110,8 @@ func (c *Cache) enforce() {
 	}
 }
 
-// evictLocked frees memory until the limit is kept: first whole groups, then what no reader needs of those being
-// written, and in the end what is known of groups that are gone. sweeping is held.
+// evictLocked frees memory until the limit is kept: first whole groups, then the bytes of groups being written that no
+// reader needs, and finally the knowledge about evicted groups. sweeping is held.
 func (c *Cache) evictLocked() {
 	if c.Over() == 0 {
 		return
@@ -158,7 +158,7 @@ func (c *Cache) remember(g *group) {
 	c.count++
 }
 
-// forget takes a group out; its track's mu is held.
+// forget removes a group; its track's mu is held.
 func (c *Cache) forget(g *group) {
 	g.forgotten = true
 	c.mu.Lock()

@@ -22,9 +22,9 @@
 //
 // A [Track] has groups, a group has [Segment]s and [Datagram]s. A segment is a run of objects of one subgroup in one
 // log: a subgroup is one segment, unless its stream was reset and later objects came on another. The track knows of
-// each object one of three things ([Existence]): that it is held, that it does not exist, or nothing; [Track.At] tells
-// them apart for FETCH. It also checks what publishers say about groups and objects: contradictions make a track
-// malformed (draft §2.4.2), and are returned as *moqt.MalformedTrackError.
+// each object that it is held, that it does not exist, or nothing ([Existence]); [Track.At] tells FETCH which. It also
+// checks what publishers say about groups and objects: contradictions make a track malformed (draft §2.4.2), and are
+// returned as *moqt.MalformedTrackError.
 //
 // # How the streams of several publishers are merged
 //
@@ -43,8 +43,8 @@
 // # The cache
 //
 // A [Cache] keeps the objects of all tracks within limits of age and size ([CacheConfig]). It evicts whole groups,
-// oldest first, and never while they are read or written. What is known of evicted objects remains for a while, so that
-// a late publisher does not have them forwarded twice. A [FetchWriter] adds the objects of a FETCH response, for later
+// oldest first, and never while they are read or written. The track remembers evicted objects for a while, so that a
+// late publisher's copies are not forwarded again. A [FetchWriter] adds the objects of a FETCH response, for later
 // FETCHes only.
 //
 // # Locks

@@ -6,7 +6,7 @@ import (
 	"sluice/moqt"
 )
 
-// maxDatagram is the largest payload of an object in a datagram that is kept, in bytes: what UDP can carry.
+// maxDatagram is the largest payload of an object in a datagram that is kept, in bytes: the most that UDP can carry.
 const maxDatagram = 1<<16 - 1
 
 // FetchWriter stores the objects of a FETCH response. They are there for later FETCHes only: an object that comes on a
@@ -21,7 +21,7 @@ type FetchWriter struct {
 	left     uint64 // payload bytes to come
 	log      *Log
 	datagram *Datagram
-	held     *Reader // of the same object that is held already, to compare with
+	held     *Reader // reads the same object, held already, to compare with
 	offset   int64   // in held
 }
 
@@ -56,7 +56,7 @@ func (f *FetchWriter) Begin(o *moqt.FetchObject) error {
 	return nil
 }
 
-// compareWith makes Write compare the payload with that of an object that is held already.
+// compareWith makes Write compare the payload with an object that is held already.
 func (f *FetchWriter) compareWith(p place, a *arrival) error {
 	if err := a.checkDuplicate(p); err != nil {
 		return err

@@ -19,7 +19,7 @@ const (
 	pointerSize  = int64(unsafe.Sizeof(uintptr(0)))
 )
 
-// group is what is held and known of one group. All methods expect Track.mu to be held.
+// group holds the objects of one group and what is known about it. All methods expect Track.mu to be held.
 type group struct {
 	id        uint64
 	track     *Track
@@ -31,20 +31,20 @@ type group struct {
 	gaps   ranges // ids that Prior Object ID Gap says do not exist
 	absent ranges // all ids known not to exist
 
-	limit       uint64 // if ended: the smallest id of which it is known that neither it nor a larger one exists
+	limit       uint64 // if ended: no object with this id or a larger one exists
 	ended       bool
 	groupGap    uint64 // Prior Group ID Gap of its objects
 	hasGroupGap bool
 
 	touched   time.Time // when the latest object came
 	sources   int       // streams in arrival
-	evicted   bool      // bytes are gone; what is known remains, to recognize duplicates
+	evicted   bool      // its bytes are released; the rest remains, to recognize duplicates
 	counted   int64     // bytes of this group in the cache's Memory, except those of logs and datagrams
 	forgotten bool      // it is not in the cache any more; streams in arrival may still refer to it
 	slot      int       // in Cache.groups; guarded by Cache.mu
 }
 
-// subgroup is what is known of a subgroup beyond its objects.
+// subgroup is what is known about a subgroup besides its objects.
 type subgroup struct {
 	id       uint64
 	priority uint8
@@ -92,7 +92,7 @@ func (g *group) addDatagram(d *Datagram) {
 	g.addCount(d.memory())
 }
 
-// compareDatagram returns an error if d differs from the same object that came before in what must not differ.
+// compareDatagram returns an error if d differs, in fields that must not differ, from the same object that came before.
 func (g *group) compareDatagram(d *Datagram) error {
 	p, ok := g.find(d.ID)
 	if !ok || p.datagram == nil {
@@ -133,7 +133,8 @@ func (g *group) next(id uint64, usable func(place) bool) (found place, ok bool) 
 	return found, ok
 }
 
-// find returns where the object id is held. It prefers what subscribers were sent, and what is or will be complete.
+// find returns where the object id is held. It prefers objects that were sent to subscribers, and objects that are or
+// will be complete.
 func (g *group) find(id uint64) (place, bool) {
 	for _, usable := range [...]func(place) bool{
 		func(p place) bool { return p.wasSent() && !p.isTruncated() },
@@ -254,7 +255,7 @@ func (g *group) discardVisible() {
 	}
 }
 
-// forgetEvicted drops a group of which only knowledge is left.
+// forgetEvicted drops an evicted group, duplicates of which are not recognized any more.
 func (g *group) forgetEvicted() {
 	if g.evicted && !g.isPinned() {
 		g.track.index.drop(g)

@@ -9,14 +9,14 @@ import (
 	"sluice/moqt"
 )
 
-// index is what is known of a track's objects: which are held, and which do not exist. All methods expect Track.mu to
+// index knows which objects of a track are held, and which do not exist. All methods expect Track.mu to
 // be held.
 type index struct {
 	track    *Track
 	groups   []*group       // by id
 	largest  mark           // Largest Object: received, or told by publishers
 	received mark           // the largest object that came on a subscription
-	limit    *moqt.Location // the smallest location known not to exist, nor any after it
+	limit    *moqt.Location // no object at this location or after it exists
 	gaps     ranges         // group ids that Prior Group ID Gap says do not exist
 	absent   ranges         // all group ids known not to exist
 }
@@ -86,7 +86,7 @@ func (x *index) admit(a *arrival) (*group, verdict, error) {
 	return g, newObject, nil
 }
 
-// record takes account of a new object of group g.
+// record enters a new object of group g.
 func (x *index) record(g *group, a *arrival) {
 	id := a.at.Object
 	g.touched, g.evicted = x.track.cache.now(), false

@@ -10,8 +10,8 @@ import (
 	"sluice/moqt"
 )
 
-// maxAhead is how many bytes of a stream wait for the active stream of its subgroup. It is a large object of video, or
-// seconds of it.
+// maxAhead is how many bytes of a stream wait for the active stream of its subgroup: a large object of video, or
+// seconds of video.
 const maxAhead = 32 << 20
 
 // input is one stream in the merge of its subgroup: its log, and how far the merge has dealt with it. Methods expect
@@ -101,8 +101,8 @@ func (in *input) drain(own bool) error {
 	return nil
 }
 
-// commit makes visible what was dealt with. All of a stream that waits is visible, so that another stream's goroutine
-// can make it active.
+// commit makes the finished bytes visible. All bytes of a waiting stream are visible, so that another stream's
+// goroutine can make it active.
 func (in *input) commit() {
 	end := in.done
 	if in.sub.merge.active != in {
@@ -113,7 +113,7 @@ func (in *input) commit() {
 	}
 }
 
-// makeVisible makes the bytes of o visible that are still to be copied or compared.
+// makeVisible makes those bytes of o visible that are still to be copied or compared.
 func (in *input) makeVisible(o Object, own bool) {
 	if !own {
 		return
@@ -233,7 +233,8 @@ func (in *input) split(o Object) {
 	in.sub.merge.out, in.verbatim = nil, false
 }
 
-// copyPayload appends what has come of the payload of o to the segment. It reports whether that was the rest.
+// copyPayload appends the bytes of the payload of o that have come to the segment. It reports whether they were the
+// rest.
 func (in *input) copyPayload(o Object, own bool) bool {
 	in.makeVisible(o, own)
 	r, err := in.log.NewReader(in.done, nil)
@@ -268,7 +269,7 @@ func (in *input) resume(o Object, own bool) (bool, error) {
 	return in.copyPayload(o, own), nil
 }
 
-// compareHeld compares an object that came before with what is held of it, when both are complete. An object that did
+// compareHeld compares an object that came before with the held one, when both are complete. An object that did
 // not come before waits.
 func (in *input) compareHeld(o Object, own bool) (bool, error) {
 	in.makeVisible(o, own)
@@ -292,8 +293,8 @@ func (in *input) compareHeld(o Object, own bool) (bool, error) {
 	return true, nil
 }
 
-// compare returns an error if o differs from the same object in another log in what must not differ (draft §9.1), as
-// far as both have come.
+// compare returns an error if o differs from the same object in another log, in fields that must not differ (draft
+// §9.1), as far as both have come.
 func (in *input) compare(o Object, log *Log, held Object, own bool) error {
 	in.makeVisible(o, own)
 	at := moqt.Location{Group: in.group.id, Object: o.ID}
@@ -352,7 +353,7 @@ func (in *input) end(state State, code uint64) error {
 	return err
 }
 
-// leaveGroup records that the stream does not arrive any more and, after FIN, where its subgroup ends.
+// leaveGroup records that the stream has ended and, after FIN, where its subgroup ends.
 func (in *input) leaveGroup() error {
 	in.track.mu.Lock()
 	defer in.track.mu.Unlock()
@@ -364,7 +365,7 @@ func (in *input) leaveGroup() error {
 	return in.group.finishSubgroup(in.sub, last, in.cfg.Header.EndOfGroup)
 }
 
-// fail is called on another stream's goroutine: what this one brought is wrong.
+// fail is called on another stream's goroutine: the objects of this one are wrong.
 func (in *input) fail(err error) {
 	in.failed = err
 	if in.state == Open {
@@ -374,7 +375,7 @@ func (in *input) fail(err error) {
 	}
 }
 
-// release frees a log that is not a segment's.
+// release frees the log, unless it belongs to a segment.
 func (in *input) release() {
 	in.log.Reset(0)
 	in.log.Discard(math.MaxInt64)

@@ -16,7 +16,7 @@ import (
 // ErrDiscarded is returned for bytes that a log has released.
 var ErrDiscarded = errors.New("log bytes are no longer held")
 
-// State tells whether a log can still grow.
+// State is whether a log can still grow.
 type State uint8
 
 // States of a log. A log leaves Open once.
@@ -42,7 +42,7 @@ type Log struct {
 	woken   []Waker
 
 	mu      sync.Mutex
-	retain  int64 // retention needs the bytes from here on
+	retain  int64 // retention needs the bytes from this offset on
 	readers []*Reader
 	objects objectIndex
 	chunks  chunkList
@@ -181,8 +181,8 @@ func (l *Log) wake() {
 	}
 }
 
-// Discard tells the log that retention no longer needs the bytes before end; math.MaxInt64 stands for all that it will
-// ever hold. They stay readable by the Readers that have not released them.
+// Discard tells the log that retention no longer needs the bytes before end; math.MaxInt64 means all bytes, future ones
+// too. They stay readable by the Readers that have not released them.
 func (l *Log) Discard(end int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,7 +198,7 @@ func (l *Log) expire(before time.Time) {
 	l.trimLocked()
 }
 
-// trimLocked releases what neither a Reader nor retention needs; mu is held.
+// trimLocked releases the bytes that neither a Reader nor retention needs; mu is held.
 func (l *Log) trimLocked() {
 	if l.chunks.head == nil {
 		return
@@ -245,7 +245,7 @@ func (l *Log) Last() (Object, bool) {
 }
 
 // properties returns the Object Properties of o, visible or not, nil if they are not held. Only the writer may ask for
-// those that are not visible.
+// invisible ones.
 func (l *Log) properties(o Object) moqt.Properties {
 	if o.PropertiesLen == 0 {
 		return nil

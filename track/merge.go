@@ -16,7 +16,7 @@ const stallTimeout = 500 * time.Millisecond
 type merge struct {
 	mu      sync.Mutex
 	active  *input
-	out     *Segment // what active writes to; nil if it brought nothing new yet
+	out     *Segment // the segment that active writes to; nil if active has brought nothing new yet
 	waiting []*input
 }
 
@@ -29,13 +29,13 @@ func (m *merge) enter(in *input) {
 	}
 }
 
-// remove takes out a stream that waits.
+// remove removes a waiting stream.
 func (m *merge) remove(in *input) {
 	m.waiting = slices.DeleteFunc(m.waiting, func(w *input) bool { return w == in })
 	in.release()
 }
 
-// activeEnded makes the first stream that waits active, now that in has ended. If none waits, the segment ends like in.
+// activeEnded makes the first waiting stream active, now that in has ended. If none waits, the segment ends like in.
 func (m *merge) activeEnded(in *input, state State, code uint64) error {
 	m.active = nil
 	if state == Finished {

@@ -37,7 +37,7 @@ var (
 	errNotIndexable   = errors.New("object does not follow the previous object of its log")
 )
 
-// entry is an object relative to its block: the fields that differ from object to object, and nothing that follows from
+// entry is an object relative to its block: the fields that differ from object to object, and none that follows from
 // the next entry.
 type entry struct {
 	start    uint32

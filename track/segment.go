@@ -6,8 +6,8 @@ import (
 	"sluice/moqt"
 )
 
-// Segment is a run of objects of one subgroup in one log, such as one stream of a publisher delivered. A subgroup is
-// one segment unless its stream was reset and later objects came on another.
+// Segment is a run of objects of one subgroup in one log, for example the objects that one stream of a publisher
+// brought. A subgroup is one segment unless its stream was reset and later objects came on another.
 type Segment struct {
 	Log             *Log
 	Group, Subgroup uint64
@@ -19,11 +19,11 @@ type Segment struct {
 	EndOfGroup    bool   // the subgroup contains the largest object of the group (END_OF_GROUP)
 	HasProperties bool   // each object has the Properties field (PROPERTIES)
 
-	// Owner is that of the Source whose stream's bytes the log holds, at their offsets; nil if the log was put together
-	// from objects.
+	// Owner is the owner of the Source whose stream's bytes the log holds, at their offsets; nil if the log was
+	// assembled from objects.
 	Owner any
 
-	fetched bool // the objects came by FETCH: subscribers were not sent them
+	fetched bool // the objects came by FETCH and were not sent to subscribers
 }
 
 // accepts reports whether o is the next object of the segment's subgroup (draft §11.4.3) and can be encoded as the
@@ -77,7 +77,7 @@ type Datagram struct {
 	Payload    []byte
 	Received   time.Time
 
-	fetched bool // it came by FETCH: subscribers were not sent it
+	fetched bool // it came by FETCH and was not sent to subscribers
 }
 
 func (d *Datagram) arrival() arrival {
@@ -89,7 +89,7 @@ func (d *Datagram) arrival() arrival {
 	return a
 }
 
-// memory is what the datagram occupies, in bytes.
+// memory returns how many bytes the datagram occupies.
 func (d *Datagram) memory() int64 {
 	return datagramSize + int64(cap(d.Properties)) + int64(cap(d.Payload))
 }

@@ -16,7 +16,7 @@ type SourceConfig struct {
 	Header   moqt.SubgroupHeader
 	Priority uint8 // Publisher Priority: the header's, or the track's default
 	Start    int64 // QUIC stream offset of the first byte after the header
-	// Cancel makes Read return. It is called if another stream delivers the subgroup better, and must not block.
+	// Cancel makes Read return. It is called if another stream delivers the subgroup faster, and must not block.
 	Cancel func()
 	Owner  any // for Segment.Owner
 }
@@ -29,7 +29,7 @@ type Source struct {
 	in     *input
 }
 
-// NewSource returns a Source for a stream of which the SUBGROUP_HEADER has been read. It must be closed.
+// NewSource returns a Source for a stream whose SUBGROUP_HEADER has been read. It must be closed.
 func (t *Track) NewSource(cfg SourceConfig) *Source {
 	return &Source{track: t, parser: moqt.NewSubgroupParser(cfg.Header, cfg.Start), in: newInput(t, cfg)}
 }
@@ -51,7 +51,7 @@ func (s *Source) Read(r io.Reader) error {
 	return err
 }
 
-// parse indexes the objects in p, and passes on what can be.
+// parse indexes the objects in p, and passes them on as far as possible.
 func (s *Source) parse(p []byte) error {
 	s.in.unparsed = p
 	for {
@@ -91,7 +91,7 @@ func (s *Source) add(o *moqt.SubgroupObject) error {
 	return log.AddObject(k)
 }
 
-// join enters the merge of the stream's subgroup, whose id may be that of the first object.
+// join enters the merge of the stream's subgroup, whose id may be the first object's.
 func (s *Source) join(o *moqt.SubgroupObject) error {
 	header := &s.in.cfg.Header
 	id := uint64(0)

@@ -7,7 +7,7 @@ import (
 	"sluice/moqt"
 )
 
-// Existence is what is known of an object (draft §2.1).
+// Existence is whether an object exists, as far as the track knows (draft §2.1).
 type Existence uint8
 
 // States of an object.
@@ -17,8 +17,8 @@ const (
 	Absent                   // known not to exist
 )
 
-// Stretch is a run of locations in one state. A Present one is a single object: in a datagram, or in a log of which
-// Reader holds the object's bytes, from Object.Start on. It may still be arriving.
+// Stretch is a run of locations in one state. A Present one is a single object: in a datagram, or in a log, where
+// Reader holds the object's bytes from Object.Start on. It may still be arriving.
 type Stretch struct {
 	Existence Existence
 	Range     moqt.Range
@@ -59,7 +59,7 @@ func (s *Stretch) close() {
 	s.Segment, s.Object, s.Reader, s.Datagram = nil, Object{}, nil, nil
 }
 
-// GroupRun is a run of groups in one state. A Present one is a single group of which something is known: At tells what.
+// GroupRun is a run of groups in one state. A Present one is a single group about which something is known, see At.
 type GroupRun struct {
 	First, Last uint64
 	Existence   Existence

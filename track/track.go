@@ -38,15 +38,14 @@ func (t *Track) Largest() *moqt.Location {
 	return &l
 }
 
-// RaiseLargest takes account of a LARGEST_OBJECT of a publisher.
+// RaiseLargest raises the Largest Object to a publisher's LARGEST_OBJECT.
 func (t *Track) RaiseLargest(l moqt.Location) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.index.largest.raise(l)
 }
 
-// Limit returns the smallest location of which it is known that neither it nor any after it exists, nil if the end of
-// the track is unknown.
+// Limit returns the smallest location at and after which no object exists, nil if the end of the track is unknown.
 func (t *Track) Limit() *moqt.Location {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,9 +85,9 @@ func (t *Track) Fresh() time.Time {
 	return t.cache.now().Add(-t.maxCache)
 }
 
-// SetLive sets whether a publisher is there. While one is, the latest group does not expire, however old it is: late
-// subscribers begin with it. When a publisher comes back, objects that are not held any more count as new, for it may
-// send them again to subscribers that have not got them.
+// SetLive sets whether the track has a publisher. While it does, the latest group does not expire, however old it is:
+// late subscribers begin with it. When a publisher comes back, objects that are not held any more count as new, for it
+// may send them again to subscribers that have not got them.
 func (t *Track) SetLive(live bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,7 +110,7 @@ func (t *Track) Segments(group uint64) []*Segment {
 	return slices.DeleteFunc(slices.Clone(g.segments), func(s *Segment) bool { return s.fetched })
 }
 
-// OpenSegments returns the segments of which more objects may come on subscriptions.
+// OpenSegments returns the segments that may get more objects on subscriptions.
 func (t *Track) OpenSegments() []*Segment {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,7 +156,7 @@ func (t *Track) admitLocked(a *arrival) (*group, verdict, error) {
 	return t.index.admit(a)
 }
 
-// Idle reports whether the track holds nothing, neither objects nor memory of them.
+// Idle reports whether the track neither holds nor remembers objects.
 func (t *Track) Idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

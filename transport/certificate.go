@@ -52,14 +52,14 @@ func statelessResetKey(cert *tls.Certificate) *quic.StatelessResetKey {
 	return (*quic.StatelessResetKey)(b)
 }
 
-// certFiles is a certificate and its key in PEM files. They are read again when one of them has changed; until a pair
-// that fits together can be read, the last one stays in use.
+// certFiles is a certificate and its key in PEM files. They are read again when one of them has changed; until a
+// matching pair can be read, the last one stays in use.
 type certFiles struct {
 	cert, key string
 	log       *slog.Logger
 	now       func() time.Time
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	checked time.Time
 	seen    [2]os.FileInfo // of cert and key
 	current *tls.Certificate
@@ -104,7 +104,7 @@ func sameFile(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// reloadLocked reads the files. Before there is a certificate nobody else has f, and it needs no lock.
+// reloadLocked reads the files. Before there is a certificate, no other goroutine has f, and no lock is needed.
 func (f *certFiles) reloadLocked() error {
 	if f.seen[0] == nil && f.current == nil { // before the files are read, so that no change is missed
 		if _, err := f.changedLocked(); err != nil {

@@ -98,7 +98,7 @@ func (s *coalescingSocket) watch() error {
 	)
 }
 
-// control tells the epoll instance what to report of a file.
+// control tells the epoll instance what to report about a file.
 func (s *coalescingSocket) control(op int, file syscall.RawConn, events uint32) error {
 	var err error
 	cerr := file.Control(func(fd uintptr) {
@@ -140,13 +140,13 @@ func (s *coalescingSocket) wait() (err error) {
 		n, err = unix.EpollWait(int(epoll), events[:], 0)
 		return n > 0 || err != nil && err != unix.EINTR
 	})
-	if rerr != nil { // as it is: quic-go looks for a timeout
+	if rerr != nil { // unwrapped: quic-go checks for a timeout
 		return rerr
 	}
 	return os.NewSyscallError("epoll_wait", err)
 }
 
-// ReadBatch reads packets. quic-go reads with it only.
+// ReadBatch reads packets. quic-go calls no other read method.
 func (s *coalescingSocket) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 	n, err := s.readBatch(ms, flags)
 	if err != nil && s.closed.Load() {
@@ -234,7 +234,7 @@ func (s *coalescingSocket) WriteTo(b []byte, addr net.Addr) (int, error) {
 
 func (s *coalescingSocket) Write([]byte) (int, error) { return 0, unix.EDESTADDRREQ }
 
-// SetReadDeadline ends reads, also one that waits.
+// SetReadDeadline ends reads, waiting ones too.
 func (s *coalescingSocket) SetReadDeadline(t time.Time) error {
 	s.deadline.Store(&t)
 	return s.epoll.SetReadDeadline(t)
@@ -242,7 +242,7 @@ func (s *coalescingSocket) SetReadDeadline(t time.Time) error {
 
 func (s *coalescingSocket) SetDeadline(t time.Time) error { return s.SetReadDeadline(t) }
 
-// SetWriteDeadline changes nothing: a write takes as long as the device has no room.
+// SetWriteDeadline does nothing: a write waits until the device has room.
 func (s *coalescingSocket) SetWriteDeadline(time.Time) error { return nil }
 
 func (s *coalescingSocket) SetReadBuffer(bytes int) error { return s.setBuffer(unix.SO_RCVBUF, bytes) }

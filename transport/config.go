@@ -34,7 +34,7 @@ type ListenConfig struct {
 	// should be cheap. The socket is the one that the listener uses.
 	NewHooks func(net.PacketConn) quic.Hooks
 
-	// Coalesce says for how long packets may wait for others, so that many are read at a time: to be woken up for each
+	// Coalesce returns how long packets may wait for others, so that many are read at a time: waking up for each packet
 	// costs CPU time. It is called when nothing is left to read, and must not block. 0 and less: packets are read as
 	// they come. Default, and anywhere but on Linux: the same.
 	Coalesce func() time.Duration
@@ -42,11 +42,11 @@ type ListenConfig struct {
 	Limits
 	// MaxConnections is how many QUIC connections may exist at a time; further ones are refused. Default: 16,384.
 	MaxConnections int
-	// MaxUnvalidated is how many connection attempts a second may come from unvalidated client addresses before
-	// clients have to prove theirs (Retry, RFC 9000 §8.1.2). Default: 256. Negative: they always have to.
+	// MaxUnvalidated is how many connection attempts a second may come from unvalidated client addresses before clients
+	// have to prove their addresses (Retry, RFC 9000 §8.1.2). Default: 256. Negative: they always have to.
 	MaxUnvalidated int
 
-	// Logger gets what an operator can do something about. Default: slog.Default().
+	// Logger gets the messages that an operator can act on. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -55,12 +55,13 @@ type Limits struct {
 	// MaxIncomingStreams and MaxIncomingUniStreams are how many streams the peer may have open at a time.
 	// Defaults: 256 bidirectional and 1,024 unidirectional ones. Negative: none.
 	MaxIncomingStreams, MaxIncomingUniStreams int64
-	// MaxStreamWindow and MaxConnWindow are what flow control windows grow to, in bytes, while the application reads
-	// fast enough. They start at 256 and 512 KiB. Defaults: 4 MiB for a stream and 16 MiB for a connection.
+	// MaxStreamWindow and MaxConnWindow are the sizes that flow control windows grow to, in bytes, while the
+	// application reads fast enough. They start at 256 and 512 KiB. Defaults: 4 MiB for a stream and 16 MiB for a
+	// connection.
 	MaxStreamWindow, MaxConnWindow uint64
 	// HandshakeTimeout ends handshakes that take longer, up to and including the WebTransport session. Default: 10 s.
 	HandshakeTimeout time.Duration
-	// IdleTimeout ends connections on which nothing arrives for so long. Default: 30 s.
+	// IdleTimeout ends connections on which nothing arrives for this time. Default: 30 s.
 	IdleTimeout time.Duration
 	// KeepAlive is how long to stay silent before probing that the peer is there. Default: a third of IdleTimeout.
 	// Negative: never.
@@ -92,7 +93,8 @@ const (
 	defaultMaxIncomingStreams    = 256  // requests
 	defaultMaxIncomingUniStreams = 1024 // subgroups
 
-	// What a peer can make the other end buffer by leaving holes: a key frame of high quality video fits a stream's.
+	// A peer can make the other end buffer this much by leaving holes. A key frame of high-quality video fits a
+	// stream's.
 	initialStreamWindow = 256 << 10
 	initialConnWindow   = 512 << 10
 
@@ -158,7 +160,7 @@ func (l *Limits) quicConfig() *quic.Config {
 	idle := cmp.Or(l.IdleTimeout, defaultIdleTimeout)
 	stream, conn := cmp.Or(l.MaxStreamWindow, defaultMaxStreamWindow), cmp.Or(l.MaxConnWindow, defaultMaxConnWindow)
 	return &quic.Config{
-		Versions:                       []quic.Version{quic.Version1}, // the media sender knows no other's labels
+		Versions:                       []quic.Version{quic.Version1}, // the media sender knows only its labels
 		HandshakeIdleTimeout:           l.handshakeTimeout() / 2,      // quic-go allows twice that in all
 		MaxIdleTimeout:                 idle,
 		KeepAlivePeriod:                max(0, cmp.Or(l.KeepAlive, idle/3)),

@@ -20,7 +20,7 @@ const (
 	// devCertValidity is below the two weeks that browsers allow a certificate that they trust by its hash
 	// (W3C WebTransport, serverCertificateHashes).
 	devCertValidity = 13 * 24 * time.Hour
-	// devCertBackdate is how far clients' clocks may lag.
+	// devCertBackdate is how far clients' clocks may be behind.
 	devCertBackdate = time.Hour
 )
 

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// ConnectionIDLength is that of the connection ids that clients send to a listener: long enough to be looked up
-	// without a client's address.
+	// ConnectionIDLength is the length of the connection IDs that clients send to a listener: enough to look
+	// connections up without a client's address.
 	ConnectionIDLength = 8
 
 	protocolViolation = 0x3 // draft-ietf-moq-transport-18 §3.5
@@ -199,7 +199,7 @@ func (l *Listener) Addr() net.Addr { return l.udp.LocalAddr() }
 // PacketConn returns the UDP socket, for senders that share it. They must neither read from it nor close it.
 func (l *Listener) PacketConn() net.PacketConn { return l.udp }
 
-// Close ends all sessions with code 0 and frees the port. It takes up to a second, in which peers are told.
+// Close ends all sessions with code 0 and frees the port. It takes up to a second, to tell the peers.
 func (l *Listener) Close() error {
 	l.close(ErrListenerClosed)
 	err := l.quic.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// raceDelay is how long one address of a host is tried alone before the next is tried, too (RFC 8305 §5).
+// raceDelay is the time before the next address of a host is tried, too (RFC 8305 §5).
 const raceDelay = 250 * time.Millisecond
 
 // dialFunc opens a QUIC connection to an address.

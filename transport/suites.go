@@ -12,6 +12,6 @@ var defaultCipherSuitesTLS13 []uint16
 //go:linkname defaultCipherSuitesTLS13NoAES crypto/tls.defaultCipherSuitesTLS13NoAES
 var defaultCipherSuitesTLS13NoAES []uint16
 
-// The kernel's fast path seals ChaCha20-Poly1305 only, so prefer it whatever the client and the CPU prefer. This holds
+// The fast path knows only ChaCha20-Poly1305, so prefer it whatever the client and the CPU prefer. This holds
 // for the whole process, and happens before any handshake can read the lists.
 func init() { defaultCipherSuitesTLS13 = defaultCipherSuitesTLS13NoAES }

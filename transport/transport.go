@@ -45,21 +45,22 @@ type Conn interface {
 
 	// SendDatagram queues a datagram. It fails with [ErrDatagramTooLarge] if no packet on the path could hold it.
 	SendDatagram([]byte) error
-	// ReceiveDatagram waits for the next datagram. Datagrams that nobody receives are dropped beyond a short queue.
+	// ReceiveDatagram waits for the next datagram. Datagrams beyond a short queue are dropped.
 	ReceiveDatagram(context.Context) ([]byte, error)
 	// MaxDatagramSize is the length in bytes of the longest datagram that SendDatagram takes now. It grows when a
 	// larger MTU of the path is discovered.
 	MaxDatagramSize() int
 
 	// CloseWithError ends the session: with CONNECTION_CLOSE on raw QUIC, and with the WT_CLOSE_SESSION capsule on
-	// WebTransport, which carries 32 bits of the code. Of the reason 1,024 bytes are sent. It returns when the peer has
-	// been told, which on WebTransport may take a second if the peer does not respond. Later calls change nothing.
+	// WebTransport, which carries 32 bits of the code. Up to 1,024 bytes of the reason are sent. It returns when the
+	// peer has been told; on WebTransport that may take a second if the peer does not respond. Later calls change
+	// nothing.
 	CloseWithError(code uint64, reason string) error
 
 	Kind() Kind
 	// Protocol is the negotiated application protocol, for example "moqt-18".
 	Protocol() string
-	// Authority and Path (with the query) are those of the URL that was dialed, or of the CONNECT request that was
+	// Authority and Path (with the query) are from the URL that was dialed, or from the CONNECT request that was
 	// accepted. On accepted raw QUIC sessions both are empty: there the SETUP message has them.
 	Authority() string
 	Path() string
@@ -69,11 +70,11 @@ type Conn interface {
 
 	// Hooks is what NewHooks returned for the QUIC connection, or nil.
 	Hooks() quic.Hooks
-	// StreamPrefix is what each outgoing unidirectional stream of the session starts with, for those who send streams
-	// past OpenUniStream: stream type and session id on WebTransport, nothing on raw QUIC. It must not be changed.
+	// StreamPrefix is what each outgoing unidirectional stream of the session starts with, for senders that do not use
+	// OpenUniStream: stream type and session id on WebTransport, nothing on raw QUIC. It must not be changed.
 	StreamPrefix() []byte
-	// DatagramPrefix is what each DATAGRAM frame of the session starts with, for those who send datagrams past
-	// SendDatagram: the quarter stream id (RFC 9297 §2.1) on WebTransport, nothing on raw QUIC. It must not be changed.
+	// DatagramPrefix is what each DATAGRAM frame of the session starts with, for senders that do not use SendDatagram:
+	// the quarter stream id (RFC 9297 §2.1) on WebTransport, nothing on raw QUIC. It must not be changed.
 	DatagramPrefix() []byte
 	// StreamErrorCode is the error code that RESET_STREAM and STOP_SENDING frames carry for an application's code.
 	// WebTransport maps 32-bit codes into a range of HTTP/3's.
@@ -97,7 +98,7 @@ type SendStream interface {
 	io.WriteCloser
 	// ID is the QUIC stream id.
 	ID() int64
-	// CancelWrite resets the stream (RESET_STREAM): what the peer has not received yet may be lost.
+	// CancelWrite resets the stream (RESET_STREAM): bytes that the peer has not received yet may be lost.
 	CancelWrite(code uint64)
 	SetWriteDeadline(time.Time) error
 	// Context is done when the stream was closed or reset, or the peer asked to stop.

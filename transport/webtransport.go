@@ -55,7 +55,7 @@ func (s *wtSession) finish() {
 		s.linger()
 		return
 	}
-	// The CONNECT stream broke. If that was because the connection did, this call changes nothing.
+	// The CONNECT stream broke. If the connection broke, this call does nothing.
 	_ = s.qc.CloseWithError(h3NoError, "")
 	s.cancel(s.brokenBy(context.Cause(s.qc.Context()), err))
 	close(s.told)
@@ -77,7 +77,7 @@ func (s *wtSession) linger() {
 	_ = s.qc.CloseWithError(h3NoError, "")
 }
 
-// brokenBy returns the end of a session for which no endpoint sent WT_CLOSE_SESSION.
+// brokenBy returns why a session ended for which no endpoint sent WT_CLOSE_SESSION.
 func (s *wtSession) brokenBy(conn, connectStream error) error {
 	e, ok := errors.AsType[*quic.ApplicationError](conn)
 	switch {
@@ -165,7 +165,7 @@ func (s *wtSession) StreamErrorCode(code uint64) uint64 {
 	return firstErrorCode + n + n/0x1e
 }
 
-// streamErr translates the error of a stream. The end of the session may show on any stream first.
+// streamErr translates the error of a stream. The end of the session may appear on any stream first.
 func (s *wtSession) streamErr(err error) error {
 	if e, ok := errors.AsType[*webtransport.StreamError](err); ok {
 		return &StreamError{Code: uint64(e.ErrorCode), Remote: e.Remote}

@@ -17,7 +17,7 @@ import (
 
 const (
 	availableProtocols = "WT-Available-Protocols" // draft-ietf-webtrans-http3 §3.3
-	// maxHeaderBytes bounds a CONNECT request, which needs no more than a URL and a few names.
+	// maxHeaderBytes bounds a CONNECT request, which needs only a URL and a few names.
 	maxHeaderBytes = 32 << 10
 )
 

@@ -44,9 +44,9 @@ it takes, how many subscribers it serves, and what happens at a bottleneck. It b
 lab up' does, and needs root.
 
 Sluice is measured with the fast path and without it. --relay-cmd adds any other relay that speaks MoQT draft 18 over
-QUIC, with the same publisher and subscribers; it may be repeated. --peer adds those that 'make bench-peers'
-installs. In its command {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for PEM files,
-{dir} for an empty directory.
+QUIC, with the same publisher and subscribers; it may be repeated. --peer adds relays that 'make bench-peers' installs.
+In the command, {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for PEM files, {dir} for an
+empty directory.
 
 Results go to --out: results.json for programs, report.html and tables.md for people. If the load generator was the
 bottleneck of a run, the tables have this reason instead of numbers.`,
@@ -75,7 +75,7 @@ bottleneck of a run, the tables have this reason instead of numbers.`,
 	flags.StringSliceVar(&f.peers, "peer", nil,
 		"`names` of relays that 'make bench-peers' installs: "+strings.Join(system.PeerNames(), ", "))
 	flags.StringArrayVar(&f.names, "relay-name", nil,
-		"its `name`; the n-th is for the n-th --relay-cmd (default: the name of the program)")
+		"its `name`; the n-th names the n-th --relay-cmd (default: the name of the program)")
 	flags.StringVar(&f.clip, "clip", "",
 		"fragmented MP4 `file` with real video (default: the sample clip, if it is there)")
 	flags.Uint64Var(&f.cfg.Seed, "seed", 1, "`seed` of the lab")
@@ -92,7 +92,7 @@ func (f *benchFlags) run(ctx context.Context, env *cli.Environment) (err error) 
 	}
 	found, err := bench.Measure(ctx, f.cfg)
 	if found == nil || len(found.Scenarios) == 0 {
-		return err // there is nothing that would be worth the results of an earlier run
+		return err // nothing was measured: do not overwrite the results of an earlier run
 	}
 	printReport(env.Stdout, found)
 	written := errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
@@ -103,7 +103,7 @@ func (f *benchFlags) run(ctx context.Context, env *cli.Environment) (err error) 
 	return err
 }
 
-// configure completes and checks the configuration.
+// configure completes the configuration and checks it.
 func (f *benchFlags) configure(env *cli.Environment) (err error) {
 	if f.cfg.Programs.Generator, err = os.Executable(); err != nil {
 		return err
@@ -150,7 +150,7 @@ func peersDir(env *cli.Environment) string {
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "" // then they are looked for in PATH
+		return "" // then PATH is searched
 	}
 	return filepath.Join(cache, "sluice", "peers", "bin")
 }
@@ -173,7 +173,7 @@ func (f *benchFlags) beQuick() {
 	f.cfg.Warmup, f.cfg.Brief = time.Second, true
 }
 
-// shown lists the metrics of each kind of scenario that the tables have.
+// shown lists the metrics that the table of each kind of scenario has.
 var shown = map[string][]string{
 	result.KindDelay:      {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "kernel"},
 	result.KindCPU:        {"cpu.system", "cpu.relay", "cpu.ebpf", "cpu.publisher", "cpu.subscribers", "cpu.packet"},

@@ -53,7 +53,7 @@ func newBenchReport(env *cli.Environment) *cobra.Command {
 	var tables bool
 	cmd := &cobra.Command{
 		Use:   "report RESULTS.json...",
-		Short: "Draw results again, or join those of several runs",
+		Short: "Draw results again, or join the results of several runs",
 		Long: `Write report.html, tables.md and plots from results files. Several files of one program and one
 machine are joined, for example runs of single scenarios; then the joined results.json is written too.`,
 		Example: `  sluice-lab bench report --out all delay/results.json capacity/results.json

@@ -34,11 +34,11 @@ func newDemo(env *cli.Environment) *cobra.Command {
 	f := new(demoFlags)
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Relay a clip to several subscribers and check that all get every byte",
-		Long: `Build a lab, run a relay, a publisher and subscribers in it, publish a clip at the speed of its time
-stamps, and compare what each subscriber receives with the source, byte by byte. Every second subscriber connects
-over WebTransport. The table shows for each how many packets with media the kernel has sent and how many the relay's
-process, and the delay that the relay has added.
+		Short: "Relay a clip to several subscribers and check that each gets every byte",
+		Long: `Build a lab, run a relay, a publisher and subscribers in it, publish a clip at the pace of its
+timestamps, and compare what each subscriber receives with the source, byte by byte. Every second subscriber connects
+over WebTransport. The table shows for each how many packets with media the kernel and the relay's process have sent,
+and the delay that the relay has added.
 
 The demo succeeds only if everything was received, nothing differs and every process ended well. Without root there is
 no lab: the demo runs on loopback, and leaves out what only the lab can show.`,
@@ -61,16 +61,16 @@ no lab: the demo runs on loopback, and leaves out what only the lab can show.`,
 	flags.BoolVar(&f.loopback, "loopback", false, "run on loopback even if a lab could be built")
 	flags.StringVar(&f.fastPath, "fastpath", "auto", "the relay's --fastpath: auto, on or off; off on loopback")
 	flags.BoolVar(&f.congestion, "congestion", false,
-		"put sub1 behind a bottleneck for a while, and have the relay drop by priority; with 2 subscribers by default")
+		"put sub1 behind a bottleneck for a while, and let the relay drop by priority; 2 subscribers by default")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false,
-		"show every reason for which the kernel left packets to the relay's process")
+		"show every reason why the kernel left packets to the relay's process")
 	f.conditions.register(flags)
 	return cmd
 }
 
 const (
 	demoNamespace = "demo/clip"
-	// demoSetUp is how long each step before the media may take, and how long what follows it; a busy machine is slow.
+	// demoSetUp is how long each step before and after the media may take, on a busy machine.
 	demoSetUp = 30 * time.Second
 )
 
@@ -114,7 +114,7 @@ func (f *demoFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	defer cancel()
 	d := newDemoRun(s, clip, want, f.fastPath)
 	if _, ok := s.(loopbackStage); ok {
-		d.fastPath = "off" // its programs would go to this host's own devices
+		d.fastPath = "off" // its programs would be attached to this host's own devices
 	}
 	d.limited = f.congestion
 	table := newDemoTable(env.Stdout, d, f.verbose)
@@ -160,7 +160,7 @@ func (f *demoFlags) check() (lab.Conditions, error) {
 	return lab.ParseConditions(f.conditions.String())
 }
 
-// openStage builds the lab. Where that is not possible, where tells why the demo runs on loopback.
+// openStage builds the lab. If that is not possible, where says why the demo runs on loopback.
 func (f *demoFlags) openStage(ctx context.Context, conditions lab.Conditions) (s stage, where string, err error) {
 	why := "as asked for"
 	if !f.loopback {

@@ -71,7 +71,7 @@ type received struct {
 	err     error // the first difference, at the end
 
 	// For the demo of congestion.
-	keys    []time.Time // when key frames came
+	keys    []time.Time // the arrivals of key frames
 	tail    int
 	last    time.Time
 	silence time.Duration // the longest between two objects
@@ -84,7 +84,7 @@ func newChecker(want *source, read func(*checker, io.Reader) error) *checker {
 	go func() {
 		defer close(c.done)
 		err := read(c, out)
-		io.Copy(io.Discard, out) // a writer must not wait for a reader that has returned
+		io.Copy(io.Discard, out) // so that the writer does not wait for a reader that has returned
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.received.err = err
@@ -92,7 +92,7 @@ func newChecker(want *source, read func(*checker, io.Reader) error) *checker {
 	return c
 }
 
-// readMedia reads fragmented MP4, which must be all of the source.
+// readMedia reads fragmented MP4, which must be the whole source.
 func (c *checker) readMedia(r io.Reader) error {
 	for reader := cmaf.NewReader(r); ; {
 		chunk, err := reader.Next()
@@ -114,7 +114,7 @@ func (c *checker) add(chunk cmaf.Chunk) error {
 	defer c.mu.Unlock()
 	n := c.next[chunk.Track]
 	if want := c.want.chunks[chunk.Track]; n >= len(want) || !bytes.Equal(want[n], chunk.Data) {
-		return fmt.Errorf("chunk %d of track %d is not that of the source", n, chunk.Track)
+		return fmt.Errorf("chunk %d of track %d differs from the source", n, chunk.Track)
 	}
 	c.next[chunk.Track]++
 	r := &c.received
@@ -123,7 +123,7 @@ func (c *checker) add(chunk cmaf.Chunk) error {
 	return nil
 }
 
-// complete returns an error unless all of the source has arrived.
+// complete returns an error unless the whole source has arrived.
 func (c *checker) complete() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

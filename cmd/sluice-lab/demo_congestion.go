@@ -111,7 +111,7 @@ func (s *source) list() {
 // readAll reads the output of sluice sub --raw, which must list all chunks.
 func (c *checker) readAll(r io.Reader) error { return cmp.Or(c.readList(r), c.complete()) }
 
-// readLimited reads the same of sub1, for which the relay may have dropped some chunks.
+// readLimited reads the output for sub1, for which the relay may have dropped some chunks.
 func (c *checker) readLimited(r io.Reader) error { return cmp.Or(c.readList(r), c.playable()) }
 
 func (c *checker) readList(r io.Reader) error {
@@ -171,7 +171,7 @@ func (r *received) keyFrames() (n int) {
 	return n
 }
 
-// latest returns the longest time by which a key frame has arrived later than at another subscriber.
+// latest returns by how much a key frame arrived later than at another subscriber, at most.
 func (r *received) latest(other received) (late time.Duration) {
 	for i, at := range r.keys {
 		if !at.IsZero() && !other.keys[i].IsZero() {
@@ -195,7 +195,7 @@ func (t *demoTable) congestionRows(w *tabwriter.Writer) {
 	}
 }
 
-// congestionSummary writes what the bottleneck did.
+// congestionSummary prints what the bottleneck did.
 func (t *demoTable) congestionSummary() {
 	want, slow, neighbour := t.demo.want, t.demo.subscribers[0], t.demo.subscribers[1]
 	r, other := slow.got.status(), neighbour.got.status()

@@ -68,7 +68,7 @@ func (d *demo) play(ctx context.Context, subscribers int, show func()) (err erro
 	}
 	go func() {
 		<-d.relay.done
-		// Nothing tries to reach it any more.
+		// Nothing tries to reach the relay any more.
 		cancel(fmt.Errorf("the relay has ended: %w", cmp.Or(d.relay.err, io.EOF)))
 	}()
 	for i := 1; i <= subscribers; i++ {
@@ -132,7 +132,8 @@ func (d *demo) startRelay(ctx context.Context) (reach func(host, scheme string) 
 	}, nil
 }
 
-// observe asks the relay what it has sent to whom. If the relay is too busy to answer, the last answer stays.
+// observe asks the relay what it has sent to each subscriber. If the relay is too busy to answer, the last answer
+// stays.
 func (d *demo) observe(ctx context.Context) {
 	st, _, err := server.GetStatus(ctx, d.admin, d.adminAddress)
 	if err != nil {
@@ -184,7 +185,7 @@ func (d *demo) startSubscriber(ctx context.Context, i int, reach func(host, sche
 	args := append([]string{"sub", "--out", "-", "--wait", demoSetUp.String()}, reach(name, scheme)...)
 	if !d.limited {
 		s.got = newChecker(d.want, (*checker).readMedia)
-	} else { // sluice sub --raw lists chunks as they arrive, where a player would wait for missing ones
+	} else { // sluice sub --raw lists chunks as they arrive; a player would wait for missing ones
 		read := (*checker).readAll
 		if i == 1 {
 			read = (*checker).readLimited

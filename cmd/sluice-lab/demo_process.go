@@ -24,7 +24,7 @@ type process struct {
 }
 
 // startProcess starts sluice with arguments. The function start chooses where it runs. Its messages go to the log, and
-// if out is nil its output, too. When ctx is done, the process receives SIGTERM and, if it does not end, SIGKILL.
+// so does its output if out is nil. When ctx is done, the process receives SIGTERM and, if it does not end, SIGKILL.
 func startProcess(ctx context.Context, name string, out io.Writer, start func(*exec.Cmd) error,
 	args ...string) (*process, error) {
 	sluice, err := findSluice()
@@ -70,7 +70,7 @@ func (p *process) wait(ctx context.Context) error {
 
 // await returns the first line that contains a text.
 func (p *process) await(ctx context.Context, text string) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, demoSetUp, fmt.Errorf("has not said %q for %v", text, demoSetUp))
+	ctx, cancel := context.WithTimeoutCause(ctx, demoSetUp, fmt.Errorf("did not print %q within %v", text, demoSetUp))
 	defer cancel()
 	for {
 		line, changed := p.log.find(text)
@@ -80,14 +80,14 @@ func (p *process) await(ctx context.Context, text string) (string, error) {
 		select {
 		case <-changed:
 		case <-p.done:
-			return "", cmp.Or(p.err, p.failure(fmt.Errorf("ended before it said %q", text)))
+			return "", cmp.Or(p.err, p.failure(fmt.Errorf("ended before it printed %q", text)))
 		case <-ctx.Done():
 			return "", p.failure(context.Cause(ctx))
 		}
 	}
 }
 
-// failure adds the last messages to an error.
+// failure adds the process's last messages to an error.
 func (p *process) failure(err error) error {
 	return fmt.Errorf("%s: %w\n%s", p.name, err, p.log.tail())
 }

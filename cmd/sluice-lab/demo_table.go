@@ -17,7 +17,7 @@ import (
 type demoTable struct {
 	demo     *demo
 	w        io.Writer
-	reasons  int // shown of each subscriber
+	reasons  int // to show of each subscriber
 	terminal bool
 	lines    int // to go up for the next table
 }
@@ -74,7 +74,7 @@ func (t *demoTable) packetsText(subscriber string) string {
 // maxExplained is how many subscribers are explained unless all reasons are asked for.
 const maxExplained = 5
 
-// explain writes for each subscriber why the kernel left packets to the process.
+// explain prints for each subscriber why the kernel left packets to the process.
 func (t *demoTable) explain(w io.Writer) {
 	for i, s := range t.demo.subscribers {
 		if i == maxExplained && t.reasons == cli.TopReasons {
@@ -87,7 +87,7 @@ func (t *demoTable) explain(w io.Writer) {
 	}
 }
 
-// identical is the state of a subscriber that ended well.
+// identical is the state of a subscriber that received everything.
 const identical = "identical"
 
 // state returns the state of a subscriber whose checker has returned an error or nil.
@@ -115,7 +115,7 @@ func delayText(d measure.Delays) string {
 	return ms(.5) + "\t" + ms(.99)
 }
 
-// summary writes how many subscribers received everything, and what the relay did.
+// summary prints how many subscribers received everything, and what the relay did.
 func (t *demoTable) summary() {
 	var all measure.Delays
 	var sent relay.SentPackets

@@ -45,11 +45,11 @@ func TestCheckerFindsEveryDifference(t *testing.T) {
 		"nothing":          {nil, "no moov box"},
 		"only init":        {parts[:1], "0 of 72 chunks have arrived"},
 		"the last missing": {parts[:len(parts)-1], "71 of 72 chunks have arrived"},
-		"the first":        {slices.Delete(slices.Clone(parts), 1, 2), "chunk 0 of track 1 is not that of the source"},
-		"one in between":   {slices.Delete(slices.Clone(parts), 30, 31), "is not that of the source"},
-		"one twice":        {slices.Insert(slices.Clone(parts), 30, parts[30]), "is not that of the source"},
-		"one too many":     {append(slices.Clone(parts), parts[len(parts)-1]), "is not that of the source"},
-		"a bit changed":    {changed, "is not that of the source"},
+		"the first":        {slices.Delete(slices.Clone(parts), 1, 2), "chunk 0 of track 1 differs from the source"},
+		"one in between":   {slices.Delete(slices.Clone(parts), 30, 31), "differs from the source"},
+		"one twice":        {slices.Insert(slices.Clone(parts), 30, parts[30]), "differs from the source"},
+		"one too many":     {append(slices.Clone(parts), parts[len(parts)-1]), "differs from the source"},
+		"a bit changed":    {changed, "differs from the source"},
 		"cut off":          {append(slices.Clone(parts[:40]), parts[40][:20]), "unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ func newLab(env *cli.Environment) *cobra.Command {
     pub ── uplink ──[bridge]── up:relay:down ──[bridge]── downlink ── sub1, sub2, …
 
 Links lose, duplicate, reorder, delay and limit packets on request; what they do follows from a seed. The lab lives in
-a background process and vanishes with it, whatever happens. Needs root. docs/lab.md has the details.`,
+a background process and vanishes with it, whatever happens. It needs root. docs/lab.md has the details.`,
 		Example: `  sluice-lab lab up --subscribers 5 --loss 2% --delay 20ms --reorder 1%
   sluice-lab lab exec relay -- sluice relay --listen [::]:4443 --dev
   sluice-lab lab exec sub1 -- ping relay
@@ -91,14 +91,14 @@ func (f *labUpFlags) register(flags *pflag.FlagSet) {
 		"`conditions` of the subscribers' links, instead of those for all links")
 	flags.BoolVar(&f.topology.OneDevice, "one-device", false, "give the relay one device for both sides, named up")
 	flags.BoolVar(&f.topology.SoftwareChecksums, "software-checksums", false,
-		"hosts compute UDP checksums, as without a device that does")
+		"let hosts compute UDP checksums, as if their devices could not")
 	flags.Uint64Var(&f.topology.Seed, "seed", 1, "`seed` of all random decisions")
 	flags.BoolVar(&f.foreground, "foreground", false, "stay in the foreground until interrupted")
 	flags.BoolVar(&f.detached, "detached", false, "be the background process")
 	flags.MarkHidden("detached")
 }
 
-// apply translates the conditions that the flags name.
+// apply parses the conditions that the flags name.
 func (f *labUpFlags) apply() error {
 	for _, side := range []struct {
 		flag, text string
@@ -146,7 +146,7 @@ func (f *labUpFlags) hold(ctx context.Context, env *cli.Environment, name string
 	return server.Serve(ctx, l)
 }
 
-// silence closes the output. The process that waits for its end learns thereby that the lab is up.
+// silence closes the output: the process that waits for its end learns that the lab is up.
 func silence() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -181,7 +181,7 @@ func detach(ctx context.Context, env *cli.Environment, name string) error {
 	if err != nil {
 		return err
 	}
-	if len(output) > 0 { // it has failed and said why
+	if len(output) > 0 { // it has failed and reported why
 		holder.Wait()
 		return errors.New(strings.TrimPrefix(strings.TrimSpace(string(output)), programName+": "))
 	}

@@ -19,10 +19,10 @@ import (
 
 func newLabDown(env *cli.Environment, name *string) *cobra.Command {
 	return &cobra.Command{
-		Use:   "down",
-		Short: "End a lab and what runs in it",
-		Long: `End a lab: the processes in its hosts, then the hosts. It is no error if the lab is not up, and
-nothing remains of a lab whose process was killed.`,
+		Use:     "down",
+		Short:   "End a lab and the processes in it",
+		Long:    `End a lab: the processes in its hosts, then the hosts. It is not an error if the lab is not up.
+Nothing remains of a lab whose process was killed.`,
 		Example: `  sluice-lab lab down`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,7 +45,7 @@ func newLabExec(env *cli.Environment, name *string) *cobra.Command {
 		Short: "Run a command inside a host",
 		Long: `Run a command inside a host: pub, relay, sub1, sub2, …, or net, the network in the middle. The command
 finds the hosts under these names; from a subscriber, relay is the relay's address on its side. Input, output,
-signals and exit code are the command's.`,
+signals and exit code are the command's own.`,
 		Example: `  sluice-lab lab exec relay -- sluice relay --listen [::]:4443 --dev
   sluice-lab lab exec sub1 -- sluice sub --relay moqt://relay:4443 --namespace demo --out -
   sluice-lab lab exec relay -- tcpdump -ni down udp
@@ -65,7 +65,7 @@ func newLabStatus(env *cli.Environment, name *string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show the hosts of a lab, the conditions of its links and what they did",
+		Short: "Show the hosts of a lab, its links, their conditions and what they did to packets",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return reportStatus(cmd.Context(), env, *name, asJSON)
@@ -81,7 +81,7 @@ func dialLab(name string) (*control.Client, error) {
 	if errors.Is(err, control.ErrNotUp) {
 		hint := "start it with 'sluice-lab lab up'"
 		if names, _ := control.Names(); len(names) > 0 {
-			hint = "these are: " + strings.Join(names, ", ")
+			hint = "these labs are up: " + strings.Join(names, ", ")
 		}
 		return nil, fmt.Errorf("%w; %s", err, hint)
 	}
@@ -122,7 +122,7 @@ func printHosts(w io.Writer, status lab.Status) {
 	}
 }
 
-// printCounts writes what each link has done with its packets.
+// printCounts prints what each link has done with its packets.
 func printCounts(w io.Writer, status lab.Status) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer table.Flush()
@@ -162,7 +162,7 @@ rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,reorder=1%,gap=3,hold=10
   sluice-lab lab link sub1 --from-host loss=100%
   sluice-lab lab link sub1 clean
   sluice-lab lab link relay:down --down
-  sluice-lab lab link sub2 --rebind                 # as a NAT that forgot the port`,
+  sluice-lab lab link sub2 --rebind                 # like a NAT that forgot the port`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			change, err := f.change(args)
@@ -177,8 +177,8 @@ rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,reorder=1%,gap=3,hold=10
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.toHost, "to-host", false, "change the direction to the host alone")
-	flags.BoolVar(&f.fromHost, "from-host", false, "change the direction from the host alone")
+	flags.BoolVar(&f.toHost, "to-host", false, "change only the direction to the host")
+	flags.BoolVar(&f.fromHost, "from-host", false, "change only the direction from the host")
 	flags.BoolVar(&f.down, "down", false, "unplug the link")
 	flags.BoolVar(&f.up, "up", false, "plug the link in")
 	flags.BoolVar(&f.rebind, "rebind", false, "change the UDP ports under which the host is seen")

@@ -26,8 +26,8 @@ the players are processes of the program sluice, which 'make build' puts beside 
 
 func main() { os.Exit(cli.Main(program)) }
 
-// errDiffers is why a demo fails: a subscriber has received other media than were published.
-var errDiffers = errors.New("what was received is not what was expected")
+// errDiffers fails a demo: a subscriber has received other media than was published.
+var errDiffers = errors.New("the received media differs from the expected")
 
 func exitCode(err error) (code int, ok bool) {
 	switch input := (*pub.InputError)(nil); {

@@ -18,7 +18,7 @@ import (
 	"sluice/internal/cli"
 )
 
-// admin serves metrics and health checks over HTTP. A nil admin is none; setReady and close do nothing then.
+// admin serves metrics and health checks over HTTP. On a nil admin, setReady and close do nothing.
 type admin struct {
 	listener net.Listener
 	mux      *http.ServeMux
@@ -27,11 +27,11 @@ type admin struct {
 }
 
 // listenAdmin opens the admin address and starts to serve it. It has no access control, so it belongs on the loopback
-// interface or in a private network. flag is the one that addr comes from.
+// interface or in a private network. flag is the name of the flag with addr.
 func listenAdmin(flag, addr string, profiles bool, metrics ...prometheus.Collector) (*admin, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; choose another address, or none with %s ''", flag, err, flag)
+		return nil, fmt.Errorf("%s: %w; choose another address, or %s '' for none", flag, err, flag)
 	}
 	if ip := l.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
 		slog.Warn("the admin address has no access control and is open to others", "address", l.Addr())
@@ -61,7 +61,7 @@ func listenAdmin(flag, addr string, profiles bool, metrics ...prometheus.Collect
 	return a, nil
 }
 
-// setReady changes what /readyz answers: load balancers send new sessions where it is 200.
+// setReady changes the answer of /readyz: load balancers send new sessions to relays that answer 200.
 func (a *admin) setReady(ready bool) {
 	if a != nil {
 		a.ready.Store(ready)

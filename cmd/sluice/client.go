@@ -37,11 +37,11 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.insecure, "tls-disable-verify", false,
 		"trust any certificate (for tests only: anyone on the path can read and change everything)")
 	flags.DurationVar(&f.reconnect, "reconnect", client.DefaultReconnectTimeout,
-		"try for this `duration` to connect again when the session is lost; 0: not at all")
+		"when the session is lost, try for this `duration` to connect again; 0: not at all")
 	cmd.MarkFlagsMutuallyExclusive("tls-ca", "tls-sha256", "tls-disable-verify")
 }
 
-// config checks the flags and translates them.
+// config checks the flags and returns the configuration that they describe.
 func (f *clientFlags) config(env *cli.Environment) (client.SessionConfig, moqt.Namespace, error) {
 	cfg := client.SessionConfig{
 		URL:              f.relay,

@@ -1,7 +1,7 @@
 // Command sluice relays live media over QUIC, publishes and plays it, and measures round-trip times.
 //
 // Each subcommand has a file of its own, which turns flags into the configuration of a package and reports what the
-// package has done. The relay is package server.
+// package did. The relay itself is package server.
 package main
 
 import (
@@ -27,7 +27,7 @@ var program = cli.Program{
 
 func main() { os.Exit(cli.Main(program)) }
 
-// exitCode returns the exit code of an error of the packages that the subcommands run.
+// exitCode returns the exit code for an error from the packages that the subcommands use.
 func exitCode(err error) (code int, ok bool) {
 	var (
 		input   *pub.InputError

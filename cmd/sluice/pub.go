@@ -51,14 +51,14 @@ type pubFlags struct {
 func (f *pubFlags) register(cmd *cobra.Command) {
 	f.client.register(cmd)
 	flags := cmd.Flags()
-	flags.BoolVar(&f.cfg.Loop, "loop", false, "publish the file again and again, with times that continue")
+	flags.BoolVar(&f.cfg.Loop, "loop", false, "publish the file again and again, with continuous times")
 	flags.BoolVar(&f.noPace, "no-pace", false,
-		"publish as fast as the input can be read, not at the speed of its time stamps")
-	flags.BoolVar(&f.cfg.Wait, "wait", false, "start the media when the first subscriber is there")
+		"publish as fast as the input can be read, not at the pace of its timestamps")
+	flags.BoolVar(&f.cfg.Wait, "wait", false, "start the media when the first subscriber has come")
 	flags.BoolVar(&f.cfg.Datagrams, "datagrams", false,
-		"send audio in datagrams, which are not sent again when they are lost")
+		"send audio in datagrams, which are not retransmitted")
 	flags.BoolVar(&f.cfg.Publish, "publish", false,
-		"offer each track with PUBLISH too, so that the relay takes it without subscribers")
+		"also offer each track with PUBLISH, so that the relay takes it without subscribers")
 	f.priorities = pub.DefaultPriorities
 	flags.Uint8Var(&f.priorities.Audio, "audio-priority", f.priorities.Audio,
 		"`priority` of audio, 0 to 255; lower numbers are sent first")

@@ -64,7 +64,8 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	return errors.Join(f.serve(ctx, s, a), a.close())
 }
 
-// serve runs the relay until the context is done, and drains it. It tells systemd and the admin address the state.
+// serve runs the relay until the context is done, and drains it. It reports the state to systemd and at the admin
+// address.
 func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin) error {
 	alive, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -82,7 +83,7 @@ func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin) erro
 }
 
 // openAdmin opens the admin address, unless --admin is empty. The metrics of sessions have a path of their own, because
-// they come and go with sessions: only those who ask for them store them.
+// they come and go with sessions: only a scraper that asks for them has to store them.
 func (f *relayFlags) openAdmin(s *server.Server) (*admin, error) {
 	if f.admin == "" {
 		return nil, nil
@@ -98,7 +99,7 @@ func (f *relayFlags) openAdmin(s *server.Server) (*admin, error) {
 	return a, nil
 }
 
-// greet writes how to reach the relay.
+// greet prints how to reach the relay.
 func greet(w io.Writer, s *server.Server, a *admin, certificate string) {
 	addr := s.Addr()
 	host := net.JoinHostPort(hostFor(addr.IP), fmt.Sprint(addr.Port))
@@ -121,7 +122,7 @@ func hostFor(ip net.IP) string {
 	return ip.String()
 }
 
-// explainListen adds what to do about an error of server.Listen.
+// explainListen adds to an error of server.Listen what to do about it.
 func explainListen(err error) error {
 	if fastPath, ok := errors.AsType[*server.FastPathError](err); ok {
 		return fmt.Errorf("--fastpath on: %w", fastPath.Err)

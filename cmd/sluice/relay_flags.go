@@ -67,7 +67,7 @@ func (f *relayFlags) registerRelay(cmd *cobra.Command) {
 		"`file` with authorization tokens and what they allow; without it anybody may do everything")
 	flags.IntVar(&cfg.MaxSessions, "max-sessions", 16384, "largest `number` of sessions")
 	flags.IntVar(&cfg.MaxTracks, "max-tracks", 65536,
-		"largest `number` of tracks that are published, wanted or cached")
+		"largest `number` of tracks that are published, subscribed to or cached")
 }
 
 func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
@@ -75,17 +75,17 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 	flags.StringVar((*string)(&f.cfg.FastPath.Mode), "fastpath", string(server.FastPathAuto),
 		"forward media in the kernel: auto, on (fail if that is not possible) or off")
 	flags.StringSliceVar(&f.cfg.FastPath.Devices, "device", nil,
-		"network `devices` for --fastpath (default: those that lead to the listening address)")
+		"network `devices` for --fastpath (default: the devices with the listening address)")
 	flags.IntVar(&f.fastPathBudget, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf(
 		"largest `number` of subscribers of one track that the kernel serves, at most %d", fastpath.MaxSubscriptions))
 	flags.StringVar(&f.drop, "drop", "none",
-		"what to drop for a congested subscriber: priority (the least urgent, while data waits too long) or none")
+		"what to drop for a congested subscriber: priority (the lowest, while data waits too long) or none")
 }
 
 func (f *relayFlags) registerOperation(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.DurationVar(&f.drain, "drain", 10*time.Second, "let sessions go on for this `duration` after SIGTERM")
-	flags.StringVar(&f.drainURI, "drain-uri", "", "`URL` of another relay to which peers are sent after SIGTERM")
+	flags.DurationVar(&f.drain, "drain", 10*time.Second, "let sessions continue for this `duration` after SIGTERM")
+	flags.StringVar(&f.drainURI, "drain-uri", "", "`URL` of another relay, to send peers to after SIGTERM")
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480",
 		"TCP `address` for sluice relay status, /metrics (Prometheus), /healthz and /readyz; '' for none")
 	flags.BoolVar(&f.pprof, "admin-pprof", false, "serve Go profiles at the admin address, too")
@@ -115,7 +115,7 @@ func (f *relayFlags) check() error {
 		bounds.OneOf("--drop", f.drop, "priority", "none"))
 }
 
-// config translates the flags. certificate describes the one that --dev made.
+// config returns the configuration that the flags describe. certificate describes the certificate that --dev made.
 func (f *relayFlags) config() (cfg server.Config, certificate string, err error) {
 	cfg = f.cfg
 	cfg.Logger = slog.Default()

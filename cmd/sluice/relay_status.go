@@ -33,7 +33,7 @@ func newRelayStatus(env *cli.Environment) *cobra.Command {
 		Short: "Show the sessions of a running relay, and what the kernel sends for it",
 		Long: `Ask a relay on this machine for its sessions: how many packets with media the kernel and the relay's
 process have sent to each, lost packets, round-trip time, congestion window and the priority threshold of --drop. The
-lines below the table list the reasons for which the kernel left packets to the process.`,
+lines below the table list the reasons why the kernel left packets to the process.`,
 		Example: `  sluice relay status
   sluice relay status --verbose                # all reasons, of the kernel and of the process
   sluice relay status --json | jq '.sessions[].packets'
@@ -91,7 +91,7 @@ func (r *statusReport) text() []byte {
 	return b.Bytes()
 }
 
-// shown returns the sessions of the table: unless all are asked for, those that have not ended.
+// shown returns the sessions in the table: all with --verbose, else the ones that have not ended.
 func (r *statusReport) shown() []relay.SessionStatus {
 	if r.verbose {
 		return r.Sessions
@@ -100,8 +100,8 @@ func (r *statusReport) shown() []relay.SessionStatus {
 	return slices.DeleteFunc(slices.Clone(r.Sessions), ended)
 }
 
-// explain lists why the kernel left packets of a session to the process and, if all is asked for, why the process held
-// packets and how streams ended.
+// explain lists why the kernel left packets of a session to the process. With --verbose it also lists why the process
+// held packets and how streams ended.
 func (r *statusReport) explain(w io.Writer, s *relay.SessionStatus) {
 	list := func(what string, counts map[string]uint64, shown int) {
 		if text := cli.CountsText(counts, shown); text != "" {
@@ -144,7 +144,7 @@ func thresholdText(l media.Level) string {
 	return fmt.Sprintf("over %d/%d", l>>8, l&0xff)
 }
 
-// fastPathText returns how many of a session's tracks are on the fast path, or why none is.
+// fastPathText returns how many of a session's tracks are on the fast path, or why there are none.
 func (r *statusReport) fastPathText(s *relay.SessionStatus) string {
 	switch {
 	case s.Ended != nil:
@@ -159,4 +159,4 @@ func (r *statusReport) fastPathText(s *relay.SessionStatus) string {
 	return "-"
 }
 
-const chacha20 = "TLS_CHACHA20_POLY1305_SHA256" // the only suite of the kernel's programs
+const chacha20 = "TLS_CHACHA20_POLY1305_SHA256" // the only suite that the kernel's programs know

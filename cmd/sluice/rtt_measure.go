@@ -47,7 +47,7 @@ func (f *measureFlags) registerSampling(flags *pflag.FlagSet) {
 	flags.Float64VarP(&f.cfg.RTTRate, "rtt-rate", "R", 0,
 		"the same as a `multiple` of the flow's RTT, once it is known; 0: --rate-limit rules")
 	flags.StringVarP((*string)(&f.cfg.RTTType), "rtt-type", "t", string(rtt.RTTMin),
-		"RTT that --rtt-rate multiplies (`type`): min or smoothed")
+		"the RTT that --rtt-rate multiplies (`type`): min or smoothed")
 	flags.BoolVarP(&f.cfg.IncludeSYN, "include-syn", "s", false, "time SYNs too; a SYN flood then fills the flow table")
 	flags.BoolVarP(&f.cfg.IncludeLocal, "include-local", "l", false, "time packets to this host too: its own delay")
 }
@@ -103,7 +103,7 @@ func (f *measureFlags) check() error {
 		bounds.AtLeast("--ring-size", f.cfg.RingBytes, 1))
 }
 
-// config translates the flags.
+// config returns the configuration that the flags describe.
 func (f *measureFlags) config() rtt.MonitorConfig {
 	cfg := f.cfg
 	cfg.RateLimit = orOff(f.rateLimit, time.Millisecond)

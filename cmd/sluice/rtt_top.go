@@ -88,7 +88,7 @@ func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	return v.run(ctx)
 }
 
-// topView draws what is measured at each interval. It is the Sink of its Monitor.
+// topView draws the measurements of each interval. It is the Sink of its Monitor.
 type topView struct {
 	monitor         *rtt.Monitor
 	out             io.Writer
@@ -120,7 +120,7 @@ func (v *topView) run(ctx context.Context) error {
 	return nil
 }
 
-// Interval hands the interval over to be drawn.
+// Interval passes the interval on to be drawn.
 func (v *topView) Interval(i *report.Interval) error {
 	select {
 	case v.updates <- i:
@@ -166,11 +166,11 @@ func (v *topView) update(i *report.Interval) error {
 	return nil
 }
 
-// press does what a key stands for. It returns false to end.
+// press handles a key. It returns false to end the view.
 func (v *topView) press(key byte) bool {
 	sorts := map[byte]top.SortKey{'r': top.SortRTT, 'l': top.SortLoss, 'b': top.SortBytes}
 	switch key {
-	case 'q', 3, 4: // as Ctrl-C and Ctrl-D arrive from a raw terminal
+	case 'q', 3, 4: // q, and Ctrl-C and Ctrl-D as a raw terminal sends them
 		return false
 	case 'f', 'p':
 		v.prefixes = key == 'p'

@@ -53,9 +53,9 @@ func (f *subFlags) register(cmd *cobra.Command) {
 	flags.Uint64Var(&f.cfg.Objects, "count", 0, "stop after this `number` of objects")
 	flags.Uint64Var(&f.cfg.Join, "join", 0, "start this `number` of groups before the current one")
 	flags.DurationVar(&f.cfg.Wait, "wait", 0, "wait for this `duration` for a publisher, if there is none "+
-		"yet; for one that has gone, at least as long as --reconnect")
+		"yet; for one that has left, at least as long as --reconnect")
 	flags.DurationVar(&f.cfg.Hold, "hold", 2*time.Second,
-		"wait for this `duration` for objects that are missing while later ones are there")
+		"wait for this `duration` for missing objects when later ones have come")
 	flags.StringVar(&f.verify, "verify", "",
 		"compare all chunks with those of this `file`; exit with 6 if they differ or some are missing")
 	flags.BoolVar(&f.cfg.Raw, "raw", false, "write a line for each object of --tracks instead of playing; "+
@@ -95,9 +95,9 @@ func (f *subFlags) run(cmd *cobra.Command, env *cli.Environment) (err error) {
 	return errors.Join(err, lostTracks(&result))
 }
 
-var errDiffers = errors.New("what was received is not what was expected")
+var errDiffers = errors.New("the received media differs from the expected")
 
-// lostTracks returns the errors with which tracks have ended.
+// lostTracks returns the errors that ended tracks.
 func lostTracks(r *sub.Result) error {
 	var errs []error
 	for _, t := range r.Tracks {
@@ -142,7 +142,7 @@ func (f *subFlags) play(cmd *cobra.Command, env *cli.Environment) (sub.Result, e
 	})
 }
 
-// summary writes what was played, and what was lost.
+// summary prints what was played and what was lost.
 func (f *subFlags) summary(w io.Writer, r *sub.Result) {
 	for _, t := range r.Tracks {
 		fmt.Fprintf(w, "track %s: %d objects, %s, sha256 %s\n", t.Name, t.Objects, cli.BytesText(t.Bytes), t.SHA256)

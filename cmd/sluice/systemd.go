@@ -15,7 +15,8 @@ func notifySystemd(state string) {
 	}
 }
 
-// feedWatchdog tells systemd that the service is alive, three times in WatchdogSec of its unit, while alive reports so.
+// feedWatchdog tells systemd that the service is alive, three times per WatchdogSec of its unit, while alive returns
+// true.
 func feedWatchdog(ctx context.Context, alive func() bool) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || interval == 0 {

@@ -23,7 +23,7 @@ const (
 	capacityResolve = .1 // of the number of subscribers
 	// capacityProbes is about how many numbers are tried in a run.
 	capacityProbes = 4
-	// unmatchedLimit is the largest share of frames, in percent, that may have an unknown delay. It may be long.
+	// unmatchedLimit is the largest share of frames, in percent, that may have an unknown, perhaps long, delay.
 	unmatchedLimit = 1
 )
 
@@ -116,7 +116,7 @@ func (c *capacitySearch) decide(n int, o *outcome) (good, decided bool) {
 	return false, !fine
 }
 
-// outcome returns the run if enough is the largest number of subscribers that was served well.
+// outcome returns the run's outcome when enough is the largest number of subscribers served well.
 func (c *capacitySearch) outcome(enough int) *outcome {
 	o := newOutcome()
 	o.peer = c.peer

@@ -17,7 +17,8 @@ import (
 	"sluice/internal/lab"
 )
 
-// RunConfig is what to measure. Programs and Systems are required; zero values of the other fields mean the defaults.
+// RunConfig describes what to measure. Programs and Systems are required; zero values of the other fields mean the
+// defaults.
 type RunConfig struct {
 	Programs trial.Programs
 	Systems  []system.Spec
@@ -33,7 +34,7 @@ type RunConfig struct {
 	Rate lab.Rate
 	// Clip is a file with real video, which is measured too; "" is none.
 	Clip string
-	// Brief leaves out what takes long and adds only detail: a bottleneck that changes, and precision of the capacity.
+	// Brief leaves out slow details: a bottleneck that changes, and a precise capacity.
 	Brief bool
 	Seed  uint64 // of the lab; default: 1
 
@@ -135,7 +136,7 @@ func (c RunConfig) scenario(kind, name, title string, p result.Params) result.Sc
 // clipName returns the name of the clip in a report.
 func (c RunConfig) clipName() string { return filepath.Base(c.Clip) }
 
-// wanted returns those of kinds that are to be measured.
+// wanted returns the kinds that are to be measured.
 func (c RunConfig) wanted(kinds ...string) []string {
 	return slices.DeleteFunc(kinds, func(k string) bool { return !slices.Contains(c.Kinds, k) })
 }

@@ -17,7 +17,7 @@ type delays struct {
 	unmatched               float64 // share of all frames
 }
 
-// measureDelays matches the packets that entered a relay with those that left it for each of the subscribers.
+// measureDelays matches the packets that entered a relay with the packets that left it for each subscriber.
 func measureDelays(packets []measure.Packet, subscribers int) (d delays) {
 	bursts := measure.MatchBursts(packets, trial.IntoRelay, trial.OutOfRelay,
 		measure.BurstConfig{MinLength: trial.MinPacket})

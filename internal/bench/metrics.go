@@ -91,7 +91,7 @@ var quantities = map[string]quantity{
 	"stalled":           metric("time in stalls", "s", less, onlyCongestion),
 	"age":               distribution("age of frames on arrival", "ms", less, onlyCongestion),
 
-	// How reliable the rest is.
+	// Metrics that show how reliable the others are.
 	"packets":   metric("packets delivered", "", 0, everyLoad),
 	"lost":      metric("objects that did not arrive", "", less, everyLoad),
 	"corrupt":   metric("objects with a wrong content", "", less, withCongestion),

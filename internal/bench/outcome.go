@@ -8,7 +8,7 @@ import (
 	"sluice/internal/bench/trial"
 )
 
-// outcome is what a run found: a result.Run before its distributions are reduced to quantiles.
+// outcome is the result of a run: a result.Run before its distributions are reduced to quantiles.
 type outcome struct {
 	result.Run
 	values   map[string][]float64 // of each distribution, sorted
@@ -42,7 +42,7 @@ func (o *outcome) addValues(name string, sorted []float64) {
 	result.AddQuantiles(o.Metrics, name, sorted)
 }
 
-// addUsage adds the metrics that tell how reliable the others are.
+// addUsage adds the metrics that show how reliable the others are.
 func (o *outcome) addUsage(u *trial.Usage) {
 	m := o.Metrics
 	m["generator"] = u.Percent(u.Publisher.Total() + u.Subscribers.Total())

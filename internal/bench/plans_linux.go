@@ -100,14 +100,14 @@ func (r *runner) fanoutPlan(subscribers int, load, clip string) plan {
 	return p
 }
 
-// try runs a trial, with the settings that all runs have in common where cfg has none of its own.
+// try runs a trial; where cfg has no setting of its own, it uses the one that all runs share.
 func (r *runner) try(ctx context.Context, cfg trial.Setup) (*trial.Measurement, error) {
 	cfg.Mock, cfg.Warmup = cmp.Or(cfg.Mock, r.mock()), cmp.Or(cfg.Warmup, r.Warmup)
 	cfg.Duration = cmp.Or(cfg.Duration, r.Duration)
 	return r.stage.Run(ctx, cfg)
 }
 
-// outcomeOf returns what every trial yields.
+// outcomeOf returns the results that every trial has.
 func outcomeOf(m *trial.Measurement) *outcome {
 	o := newOutcome()
 	o.peer = m.Peer
@@ -118,7 +118,7 @@ func outcomeOf(m *trial.Measurement) *outcome {
 	return o
 }
 
-// addObjects adds what the load generators report of objects.
+// addObjects adds the objects that the load generators report.
 func (o *outcome) addObjects(m *trial.Measurement) {
 	var received, corrupt uint64
 	for _, host := range m.Received {

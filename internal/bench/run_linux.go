@@ -26,7 +26,7 @@ type runner struct {
 // plan is a load under which all systems run, and the kinds of scenarios that it yields.
 type plan struct {
 	kinds []string
-	// name and title are those of the scenarios, without the kind.
+	// name and title of the scenarios, without the kind.
 	name, title string
 	params      result.Params
 	repetitions int

@@ -25,7 +25,7 @@ const exitCodes = `Exit codes: 0 success, 1 failure, 2 wrong usage, 3 no connect
 // UsageError is the user's mistake in the command line.
 type UsageError struct{ error }
 
-// Unwrap returns what the mistake is.
+// Unwrap returns the mistake.
 func (e UsageError) Unwrap() error { return e.error }
 
 // Usage makes a UsageError as [fmt.Errorf] makes an error.
@@ -33,7 +33,7 @@ func Usage(format string, args ...any) error {
 	return UsageError{fmt.Errorf(format, args...)}
 }
 
-// AsUsage makes a UsageError of an error, unless that is nil.
+// AsUsage makes an error a UsageError, unless it is nil.
 func AsUsage(err error) error {
 	if err == nil {
 		return nil

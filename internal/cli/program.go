@@ -48,7 +48,7 @@ func Main(p Program) int {
 	})
 }
 
-// onFirstSignal calls end at the first SIGINT or SIGTERM, so that the command ends in good order. Then it restores the
+// onFirstSignal calls end at the first SIGINT or SIGTERM, so that the command can clean up. Then it restores the
 // default action, so that a second signal ends the process at once.
 func onFirstSignal(end func()) {
 	signals := make(chan os.Signal, 1)
@@ -112,7 +112,7 @@ func (p Program) root(env *Environment) *cobra.Command {
 	return root
 }
 
-// markStart sets running when a command starts. Errors before that are in the command line.
+// markStart sets running when a command starts. Errors before that are mistakes in the command line.
 func markStart(cmd *cobra.Command, running *bool) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {

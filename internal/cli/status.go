@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// StatusLine is standard error with a changing line at its bottom, which is shown only on a terminal. What is written
-// appears above the line.
+// StatusLine is standard error with a changing line at its bottom, which is shown only on a terminal. Output appears
+// above the line.
 type StatusLine struct {
 	w        io.Writer
 	terminal bool
@@ -22,7 +22,7 @@ func NewStatusLine(w io.Writer) *StatusLine { return &StatusLine{w: w, terminal:
 
 const eraseLine = "\r\x1b[K"
 
-// Write implements [io.Writer]. Calls have to end with a line feed.
+// Write implements [io.Writer]. Each call's text must end with a line feed.
 func (s *StatusLine) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 // version is set when a release is built (see the Makefile).
 var version string
 
-// Version returns the version that the Makefile has set, or "".
+// Version returns the version that the Makefile sets, or "".
 func Version() string { return version }
 
-// VersionText returns a program's name and version, the draft of MoQT that it speaks, and what built it. A program
-// that the Makefile has not built is named by its commit.
+// VersionText returns a program's name and version, the draft of MoQT that it speaks, its Go version and its platform.
+// Without the Makefile, the version is the commit.
 func VersionText(name string) string {
 	v := version
 	if info, ok := debug.ReadBuildInfo(); ok && v == "" {

@@ -20,8 +20,8 @@ import (
 
 // Point is a place where packets are timed: where a host's device sends them (FromHost), before the rate and the
 // conditions of its link, or where the link hands them to that device (ToHost), after all conditions but the rate.
-// Between such a point and the host no packet waits for another one. Further outside it would: a processor hands
-// packets to the next device only after it has handled all packets of the device before.
+// Between such a point and the host no packet waits for another one. Farther out, packets would wait: a processor
+// passes packets to the next device only after it has handled all packets of the previous one.
 type Point struct {
 	Device    *Device
 	Direction Direction
@@ -110,14 +110,14 @@ func (c *Capture) load() (*bpf.CaptureObjects, error) {
 	return program, nil
 }
 
-// Stop ends the recording and returns the packets in the order in which they passed. An error means that some are
+// Stop ends the recording and returns the packets in the order of their passing. An error means that some are
 // missing.
 func (c *Capture) Stop() ([]measure.Packet, error) {
 	err := c.unhook()
 	close(c.stop)
 	<-c.done
 	if overflow := c.overflow(); overflow > 0 {
-		err = errors.Join(err, fmt.Errorf("%d packets found the buffer full", overflow))
+		err = errors.Join(err, fmt.Errorf("%d packets did not fit the buffer", overflow))
 	}
 	if err = errors.Join(err, c.err, c.detach()); err != nil {
 		err = fmt.Errorf("lab: capture: %w", err)
@@ -125,7 +125,7 @@ func (c *Capture) Stop() ([]measure.Packet, error) {
 	return c.Packets(), err
 }
 
-// overflow returns how many packets found the ring full.
+// overflow returns how many packets did not fit the ring.
 func (c *Capture) overflow() (sum uint64) {
 	for _, p := range c.programs {
 		var n uint64
@@ -136,14 +136,14 @@ func (c *Capture) overflow() (sum uint64) {
 	return sum
 }
 
-// Packets returns what has been recorded until now, in the order in which the packets passed.
+// Packets returns the packets recorded so far, in the order of their passing.
 func (c *Capture) Packets() []measure.Packet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return measure.SortByTime(slices.Clone(c.packets))
 }
 
-// unhook takes the programs from their points.
+// unhook detaches the programs from their points.
 func (c *Capture) unhook() (err error) {
 	for _, h := range c.hooks {
 		err = errors.Join(err, h.Detach())
@@ -178,7 +178,7 @@ func (c *Capture) run() {
 	}
 }
 
-// drain takes what is in the ring now.
+// drain reads the packets that are in the ring now.
 func (c *Capture) drain() error {
 	if err := c.ring.Flush(); err != nil {
 		return err
@@ -198,8 +198,8 @@ func (c *Capture) drain() error {
 	}
 }
 
-// parse reads struct packet of bpf/capture.bpf.c. What UDP GSO is about to cut is returned as the packets that it
-// will be; the first one only has the hash of its content.
+// parse reads struct packet of bpf/capture.bpf.c. A buffer that UDP GSO is about to cut is returned as the resulting
+// packets; only the first one has the hash of its content.
 func parse(b []byte) (packets []measure.Packet) {
 	var r bpf.CapturePacket
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)), b)

@@ -25,15 +25,15 @@ const (
 	defaultQueue = 50 * time.Millisecond
 	// the last packet of a burst must not wait for the next burst: no path does that
 	defaultHold = 10 * time.Millisecond
-	// RFC 9002 §6.1.1: kPacketThreshold, the least that provokes a spurious loss detection
+	// RFC 9002 §6.1.1: kPacketThreshold, the smallest gap that causes a spurious loss
 	defaultReorderGap = 3
 )
 
 // Conditions are what one direction of a link does to packets. The zero value is a perfect link.
 //
-// Broadcast, multicast, ARP and IPv6 neighbour discovery are exempt from all but Rate, so that a link with Loss 1 is
-// a path that loses everything, not a cable that is unplugged (see Link.SetUp), and so that the n-th packet of a seeded
-// run is always the same packet.
+// Broadcast, multicast, ARP and IPv6 neighbour discovery are exempt from all but Rate, so that a link with Loss 1 is a
+// path that loses everything, not an unplugged cable (see Link.SetUp), and so that the n-th packet of a seeded run is
+// always the same packet.
 type Conditions struct {
 	Rate       Rate          // of Ethernet frames; 0 is unlimited
 	Queue      time.Duration // how long a packet may wait for Rate before it is dropped; 0 is 50 ms
@@ -51,7 +51,7 @@ type Rate uint64
 // Probability is a number from 0 to 1.
 type Probability float64
 
-// keys are those of the form that ParseConditions reads.
+// keys are the keys that ParseConditions accepts.
 const keys = "rate, queue, delay, loss, duplicate, reorder, gap, hold"
 
 // ParseConditions reads the form that String writes: "rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,
@@ -226,5 +226,5 @@ func (p Probability) String() string {
 
 func (p Probability) valid() bool { return p >= 0 && p <= 1 }
 
-// scaled returns p in units of 2^-32, which is what a 32-bit random number is compared with.
+// scaled returns p in units of 2^-32, to compare with a 32-bit random number.
 func (p Probability) scaled() uint64 { return uint64(math.Round(float64(p) * (1 << 32))) }

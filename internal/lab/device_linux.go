@@ -31,7 +31,7 @@ const (
 	readyPoll    = time.Millisecond
 )
 
-// await waits until ready reports true: for what the kernel does in the background after a change.
+// await waits until ready returns true: the kernel finishes changes in the background.
 func (d *Device) await(ctx context.Context, ready func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, errors.New("the kernel took too long"))
 	defer cancel()
@@ -48,8 +48,8 @@ func (d *Device) await(ctx context.Context, ready func() (bool, error)) error {
 	}
 }
 
-// connected reports whether both ends of the link are up. Before, the bridge forwards nothing, and the device drops
-// what it should send.
+// connected reports whether both ends of the link are up. Before that, the bridge forwards nothing, and the device
+// drops packets.
 func (d *Device) connected() (bool, error) {
 	device, err := d.host.ns.Netlink.LinkByIndex(d.device.Attrs().Index)
 	if err != nil {
@@ -68,7 +68,7 @@ func (d *Device) unplugged() (bool, error) {
 	return err == nil && device.Attrs().OperState != netlink.OperUp, err
 }
 
-// addressed reports whether what arrives for the IPv6 address is taken: its route comes later than the address.
+// addressed reports whether the host accepts packets for the IPv6 address: its route comes later than the address.
 func (d *Device) addressed() (bool, error) {
 	routes, err := d.host.ns.Netlink.RouteGet(d.IPv6.Addr().AsSlice())
 	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
@@ -80,8 +80,7 @@ func (d *Device) HardwareAddr() net.HardwareAddr { return d.device.Attrs().Hardw
 // alternateBit tells the two addresses of a device apart; ChangeAddress goes back and forth between them.
 const alternateBit = 1 << 13
 
-// ChangeAddress gives the device other addresses than it has and takes the present ones away, as a roaming host does.
-// It must not be called twice at a time.
+// ChangeAddress replaces the addresses of the device, like a roaming host. Calls must not overlap.
 func (d *Device) ChangeAddress() error {
 	old := []netip.Prefix{d.IPv4, d.IPv6}
 	d.number ^= alternateBit
@@ -144,7 +143,7 @@ func (d *Device) know(peer *Device, p netip.Prefix) error {
 	return nil
 }
 
-// entry is that of d at an address in the neighbour table of a peer.
+// entry returns the entry of d at an address in the neighbour table of a peer.
 func (d *Device) entry(peer *Device, p netip.Prefix) *netlink.Neigh {
 	return &netlink.Neigh{
 		LinkIndex: peer.device.Attrs().Index, State: netlink.NUD_PERMANENT,
@@ -152,8 +151,8 @@ func (d *Device) entry(peer *Device, p netip.Prefix) *netlink.Neigh {
 	}
 }
 
-// bridgeEntry tells the bridge where the device is. Until a bridge has seen a packet of a device it sends what is for
-// the device to everybody.
+// bridgeEntry tells the bridge where the device is. Until a bridge has seen a packet of a device, it sends packets for
+// the device to all ports.
 func bridgeEntry(port netlink.Link, d *Device) *netlink.Neigh {
 	return &netlink.Neigh{
 		LinkIndex: port.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_NOARP, Flags: netlink.NTF_MASTER,

@@ -21,7 +21,7 @@ type Host struct {
 	ns  *netns.Namespace
 }
 
-// attachment says how to join a host to the network.
+// attachment describes how to join a host to the network.
 type attachment struct {
 	device, port string
 	bridge       *netlink.Bridge

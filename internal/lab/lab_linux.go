@@ -158,7 +158,7 @@ func loadError(err error) error {
 var (
 	networkSysctls = map[string]string{"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"}
 	hostSysctls    = map[string]string{
-		// an address that is added before its predecessor goes must survive it
+		// a new address must stay when the old one is removed
 		"ipv4/conf/default/promote_secondaries":  "1",
 		"ipv6/conf/default/accept_dad":           "0",
 		"ipv6/conf/default/accept_ra":            "0",

@@ -61,15 +61,15 @@ func (l *Lab) newLink(d *Device, port netlink.Link, config LinkConfig) (*Link, e
 	return k, errors.Join(k.Set(ToHost, config.ToHost), k.Set(FromHost, config.FromHost))
 }
 
-// Conditions returns what one direction does.
+// Conditions returns the conditions of one direction.
 func (k *Link) Conditions(d Direction) Conditions {
 	k.lab.mu.Lock()
 	defer k.lab.mu.Unlock()
 	return k.conditions[d]
 }
 
-// Set changes what one direction does, for packets that enter the link from now on. Packets that are under way keep
-// their delay, so that packets without delay overtake them.
+// Set changes the conditions of one direction, for packets that enter the link from now on. Packets that are under way
+// keep their delay, so that packets without delay overtake them.
 func (k *Link) Set(d Direction, c Conditions) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (k *Link) setLocked(d Direction, c Conditions) error {
 	return k.updateLocked(d, index)
 }
 
-// updateLocked writes the conditions to where the BPF programs read them. Lab.mu is held.
+// updateLocked writes the conditions into the map of the BPF programs. Lab.mu is held.
 func (k *Link) updateLocked(d Direction, wire int) error {
 	c := k.conditions[d]
 	return k.lab.bpf.Lanes.Put(k.lane(d), bpf.LinkConditions{
@@ -150,7 +150,7 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// SetUp connects the link or takes it down, as a cable is plugged: the host's device gains or loses its carrier.
+// SetUp plugs the link in or unplugs it, like a cable: the host's device gets or loses its carrier.
 func (k *Link) SetUp(up bool) error {
 	change, done := k.lab.network.ns.Netlink.LinkSetDown, k.device.unplugged
 	if up {

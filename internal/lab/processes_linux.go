@@ -11,7 +11,7 @@ import (
 )
 
 // EndProcesses ends the processes that run in the lab's hosts, as a shutdown of the hosts would: it asks them to end,
-// and kills those that remain after a grace period. It returns when none is left, with their number.
+// and kills the ones that remain after a grace period. It returns their number when none is left.
 func (l *Lab) EndProcesses(grace time.Duration) (count int, err error) {
 	processes, err := l.processes()
 	count = len(processes)

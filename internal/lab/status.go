@@ -2,7 +2,7 @@ package lab
 
 import "net/netip"
 
-// DefaultName is the name of a lab that was given none.
+// DefaultName is the name of a lab that is given none.
 const DefaultName = "sluice"
 
 // Status describes a running lab.
@@ -37,18 +37,18 @@ type DirectionStatus struct {
 
 // LinkStats counts what one direction of a link did.
 type LinkStats struct {
-	Packets    uint64 `json:"packets"`    // that entered and are subject to the conditions
-	Exempt     uint64 `json:"exempt"`     // that are not: broadcast, multicast, ARP, neighbour discovery
+	Packets    uint64 `json:"packets"`    // entered, and are subject to the conditions
+	Exempt     uint64 `json:"exempt"`     // entered, and are not: broadcast, multicast, ARP, neighbour discovery
 	Lost       uint64 `json:"lost"`       // by Loss
 	Duplicated uint64 `json:"duplicated"` // by Duplicate
 	Reordered  uint64 `json:"reordered"`  // by Reorder
-	Delayed    uint64 `json:"delayed"`    // that went through user space, for Delay or Reorder
-	Returned   uint64 `json:"returned"`   // of those, and of their duplicates, that came back
+	Delayed    uint64 `json:"delayed"`    // went through user space, for Delay or Reorder
+	Returned   uint64 `json:"returned"`   // Delayed packets and their duplicates that came back
 	Failed     uint64 `json:"failed"`     // dropped because the kernel refused a step; expected to be 0
-	QueueDrops uint64 `json:"queueDrops"` // that waited longer than Queue for Rate, since Rate was last set
+	QueueDrops uint64 `json:"queueDrops"` // waited longer than Queue for Rate, since Rate was last set
 }
 
-// Change is what a process asks the one that holds a lab to do to a link.
+// Change is a request to change a link, for the process that holds the lab.
 type Change struct {
 	Host          string      `json:"host"`
 	Device        string      `json:"device,omitempty"` // "" if the host has one

@@ -38,7 +38,7 @@ func (k *Link) Stats(d Direction) (LinkStats, error) {
 	return s, err
 }
 
-// Status describes the lab, of which this process is the holder.
+// Status describes the lab, which this process holds.
 func (l *Lab) Status() (Status, error) {
 	status := Status{PID: os.Getpid()}
 	for _, h := range l.Hosts() {

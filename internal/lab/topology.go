@@ -19,7 +19,7 @@ const (
 // SubscriberName returns the name of the i-th subscriber, counted from 1.
 func SubscriberName(i int) string { return "sub" + strconv.Itoa(i) }
 
-// MaxSubscribers is below the number of ports of a kernel bridge, less those of the publisher and the relay.
+// MaxSubscribers is below the number of ports of a kernel bridge, less the publisher's and the relay's.
 const MaxSubscribers = 1000
 
 // Topology is what to build: a publisher, a relay and subscribers, each in a network namespace of its own, joined by

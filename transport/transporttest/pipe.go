@@ -41,7 +41,7 @@ func (c PipeConfig) withDefaults() PipeConfig {
 	return c
 }
 
-// Pipe returns the two ends of a new session. Everything that one end sends is at once with the other, except that
+// Pipe returns the two ends of a new session. Everything that one end sends reaches the other at once, except that
 // streams wait for flow control. All waiting is on a condition variable, so the ends work with testing/synctest.
 func Pipe(cfg PipeConfig) (client, server *Conn) {
 	l := &link{cfg: cfg.withDefaults()}
@@ -54,7 +54,7 @@ func Pipe(cfg PipeConfig) (client, server *Conn) {
 	return client, server
 }
 
-// link is what both ends share: one lock for everything is slow, and plain to reason about.
+// link is the state that both ends share: one lock for everything is slow, but simple.
 type link struct {
 	cfg     PipeConfig
 	mu      sync.Mutex

@@ -24,7 +24,7 @@ func (s *stream) halves() []*half {
 	return []*half{s.out, s.in}
 }
 
-// initiator and responder are the stream as the end that opened it and the other one see it.
+// initiator and responder are the stream as seen by the end that opened it, and by the other.
 func (s *stream) initiator() *streamEnd {
 	return &streamEnd{id: s.id, receiver: receiver{s.in}, sender: sender{s.out}}
 }
@@ -65,7 +65,7 @@ type half struct {
 	fin      bool
 	reset    *uint64 // code of RESET_STREAM
 	stopped  *uint64 // code of STOP_SENDING
-	consumed bool    // the receiver knows how it ended, or does not care
+	consumed bool    // the receiver knows how it ended, or has cancelled it
 
 	readDeadline, writeDeadline deadline
 }
@@ -159,7 +159,7 @@ func (r receiver) SetReadDeadline(t time.Time) error {
 // sender is a half as its sender sees it.
 type sender struct{ out *half }
 
-// sendError says why nothing can be sent, with the lock held.
+// sendError returns why nothing can be sent; the lock is held.
 func (h *half) sendError() error {
 	switch {
 	case h.reset != nil:

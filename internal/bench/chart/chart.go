@@ -10,7 +10,7 @@ import (
 	"sluice/internal/bench/result"
 )
 
-// Chart is what one plot shows. Draw draws it as a file, and page.js of package report draws it in a browser.
+// Chart is the content of one plot. Draw draws it as a file, and page.js of package report draws it in a browser.
 type Chart struct {
 	ID     string  `json:"id"` // name of its files; unique in a report
 	Figure string  `json:"-"`  // the page shows one of the charts of a figure at a time
@@ -62,7 +62,7 @@ func (t *Trace) Add(x float64, s result.Statistic) {
 	t.Low, t.High = append(t.Low, result.Number(s.Min)), append(t.High, result.Number(s.Max))
 }
 
-// HasValues reports whether the chart has a value other than zero. A table says the rest better.
+// HasValues reports whether the chart has a value other than zero. A table shows the other charts better.
 func (c Chart) HasValues() bool {
 	return slices.ContainsFunc(c.Traces, func(t Trace) bool {
 		return slices.ContainsFunc(t.Y, func(y result.Number) bool { return y.Finite() && y != 0 })

@@ -1,4 +1,4 @@
-// Package chart holds what a plot shows, and draws it as SVG or PNG.
+// Package chart holds the content of a plot, and draws it as SVG or PNG.
 //
 // A [Chart] is data: a form, two axes and traces. Package report makes charts from results; [Draw] draws one by the
 // rules of its [Form], and the script of the report's page draws the same data by the same rules, so a rule that

@@ -86,7 +86,7 @@ func emptyPlot() *plot.Plot {
 	return p
 }
 
-// scale sets the ticks, and the range of a logarithmic axis to that of its values.
+// scale sets the ticks, and fits a logarithmic axis to its values.
 func scale(p *plot.Plot, c Chart) {
 	p.Y.Tick.Marker = plot.TickerFunc(linearTicks)
 	switch {
@@ -137,8 +137,8 @@ func linearTicks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// logTicks returns ticks at 1 to 9 times the powers of ten. Those at powers of ten have labels, and over a short range
-// also those at 2 and 5 times.
+// logTicks returns ticks at 1 to 9 times the powers of ten. Ticks at powers of ten have labels; over a short range, so
+// do ticks at 2 and 5 times a power of ten.
 func logTicks(low, high float64) []plot.Tick {
 	var ticks []plot.Tick
 	few := math.Log10(high/low) < 3
@@ -204,7 +204,7 @@ func (t Trace) dashes() []vg.Length {
 	return dashes[t.System%len(dashes)]
 }
 
-// drawBars draws the bars of a category beside each other, those of a stack on one another.
+// drawBars draws the bars of a category beside each other, and the bars of a stack on top of each other.
 func drawBars(p *plot.Plot, key *legend, c Chart) error {
 	side := len(c.Traces)
 	if c.Form == Stack {

@@ -1,7 +1,7 @@
 // Package load is the load generators of a benchmark: a publisher, subscribers, and a hog that keeps processors busy.
 //
-// A generator is a process of its own, so that its CPU time can be told from that of the relay, and the only client of
-// a relay that the benchmark needs. Whoever starts it passes a [GeneratorConfig] and then talks with it in lines:
+// A generator is a process of its own, so that its CPU time is apart from the relay's. The benchmark needs no other
+// client of a relay. The process that starts a generator passes a [GeneratorConfig], and then they exchange lines:
 // commands in, [Event] as JSON out.
 //
 //	            publisher                              subscribers
@@ -13,5 +13,5 @@
 //	stop →      end
 //
 // The payload of a mock object carries its sequence number, its time of publication and a checksum (package video), so
-// a subscriber knows of every object whether it is intact, new and in its place.
+// a subscriber can tell whether an object is intact, new and in its place.
 package load

@@ -3,6 +3,6 @@
 // Each file has a pure parser, and on Linux a reader. Counters are read twice, and a measurement is their difference
 // (Minus). Two properties of the kernel's accounts decide how they are used:
 //
-//   - Softirqs run in the time of the process that they interrupt, so a process's time contains work for others.
+//   - The kernel charges softirqs to the process that they interrupt, so a process's time contains work for others.
 //   - The time of a process that has ended is in the account of the process that waited for it ([UsedBetween]).
 package procfs

@@ -10,7 +10,7 @@ import (
 	"sluice/internal/bench/result"
 )
 
-// dmi is where the kernel shows what the firmware tells of the machine.
+// dmi is where the kernel shows the firmware's description of the machine.
 const dmi = "/sys/class/dmi/id/"
 
 // ReadMachine describes this machine.

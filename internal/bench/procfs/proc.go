@@ -14,7 +14,7 @@ const userHZ = 100
 
 func ticks(n uint64) time.Duration { return time.Duration(n) * (time.Second / userHZ) }
 
-// CPUTimes is what all processors together did since boot (proc_stat(5)). Idle time is exact. The kernel samples the
+// CPUTimes are times of all processors together since boot (proc_stat(5)). Idle time is exact. The kernel samples the
 // use of the rest at timer ticks, so busy time is better computed as real time less idle time.
 type CPUTimes struct{ Idle, Softirq, Steal time.Duration }
 
@@ -23,7 +23,7 @@ func (t CPUTimes) Minus(u CPUTimes) CPUTimes {
 	return CPUTimes{t.Idle - u.Idle, t.Softirq - u.Softirq, t.Steal - u.Steal}
 }
 
-// Busy returns how long all cores together were busy in a period in which they did t.
+// Busy returns how long all cores together were busy in a period whose times are t.
 func (t CPUTimes) Busy(period time.Duration, cores int) time.Duration {
 	return max(0, time.Duration(cores)*period-t.Idle-t.Steal)
 }
@@ -93,9 +93,9 @@ func parseProcessStat(text string) (p ProcessState, err error) {
 	return p, nil
 }
 
-// UsedBetween returns the CPU time that processes used between two readings of all of them. The time of a process
-// that has ended is in that of the process that waited for it, its parent or a reaper, together with the time that it
-// had used before the first reading.
+// UsedBetween returns the CPU time that processes used between two readings of all of them. The whole time of a process
+// that has ended, also from before the first reading, is in the time of the process that waited for it, its parent or a
+// reaper.
 func UsedBetween(a, b map[int]ProcessState) time.Duration {
 	var own, ended time.Duration
 	for pid, p := range b {
@@ -140,7 +140,7 @@ func kilobytes(value string) (uint64, error) {
 // Memory is the memory of a process, bytes.
 type Memory struct {
 	Resident, Peak uint64
-	Maps           uint64 // what its BPF maps occupy
+	Maps           uint64 // memory of its BPF maps
 }
 
 // parseStatus parses /proc/PID/status.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// ReadCPU returns what all processors together did since boot.
+// ReadCPU returns the times of all processors together since boot.
 func ReadCPU() (CPUTimes, error) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -26,7 +26,7 @@ func ReadTimes(pid int) (ProcessTimes, error) {
 	return state.own, err
 }
 
-// ReadActivity returns what a process has done so far. Its threads are those that it still has.
+// ReadActivity returns the activity of a process so far, without threads that have ended.
 func ReadActivity(pid int) (Activity, error) {
 	network, err := os.ReadFile(filepath.Join(directory(pid), "net", "snmp6"))
 	if err != nil {

@@ -58,7 +58,7 @@ func (v view) overSubscribers(kind string, scenarios []result.Scenario) []chart.
 	all, distributions := groups(scenarios), names(scenarios, distributionsOf)
 	for _, name := range names(scenarios, metricsOf) {
 		if v.Metric(name).Better == 0 {
-			continue // it tells how reliable the rest is: tables have it
+			continue // it shows how reliable the others are: only tables have it
 		}
 		if _, _, ok := quantileOf(name, distributions); ok {
 			for _, g := range all {

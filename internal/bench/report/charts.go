@@ -9,7 +9,7 @@ import (
 	"sluice/internal/bench/result"
 )
 
-// view is a report as people read it.
+// view is a report in the form that people read.
 type view struct{ result.Report }
 
 // systemIndex returns the index of a system, which chooses its colour.
@@ -17,7 +17,7 @@ func (v view) systemIndex(name string) int {
 	return slices.IndexFunc(v.Systems, func(s result.System) bool { return s.Name == name })
 }
 
-// charts returns all charts of a report, in the order in which they are shown.
+// charts returns all charts of a report, in the order of the page.
 func (v view) charts() []chart.Chart {
 	var out []chart.Chart
 	for _, kind := range v.Kinds() {
@@ -33,7 +33,7 @@ func (v view) charts() []chart.Chart {
 }
 
 // names returns the keys of the maps that get returns for the summaries of the scenarios, each once. The name of a part
-// has more dots than that of the whole, and comes behind it.
+// has more dots than the name of the whole, and follows it.
 func names[V any](scenarios []result.Scenario, get func(result.Summary) map[string]V) []string {
 	var out []string
 	for _, s := range scenarios {

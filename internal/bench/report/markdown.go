@@ -42,7 +42,7 @@ func (v view) writeTables(w io.Writer, charts []chart.Chart) error {
 	return b.Flush()
 }
 
-// origin tells where the numbers are from.
+// origin returns where the numbers are from.
 func (v view) origin() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured on %s, commit `%s`, in %s minutes, on %s", v.Date.UTC().Format("2006-01-02"),

@@ -39,7 +39,7 @@ type section struct {
 	Tables  []table
 }
 
-// figure is charts of which the page shows one at a time.
+// figure is a set of charts; the page shows one at a time.
 type figure struct {
 	Name   string
 	Charts []chart.Chart

@@ -16,10 +16,10 @@ type table struct {
 	Rows    [][]string // the first cells name what was measured; an empty cell repeats the one above it
 	Notes   []string
 	Aside   bool // how reliable the other tables are
-	Detail  bool // its subject is a part of that of another table
+	Detail  bool // it shows a part of another table's subject
 }
 
-// tables returns those of a kind: the metrics, the quantiles of the distributions, and the breakdowns.
+// tables returns the tables of a kind: the metrics, the quantiles of the distributions, and the breakdowns.
 func (v view) tables(kind string) []table {
 	scenarios := v.OfKind(kind)
 	ranked, observed := v.plainMetrics(scenarios)
@@ -39,7 +39,8 @@ func (v view) tables(kind string) []table {
 	return slices.DeleteFunc(out, func(t table) bool { return len(t.Rows) == 0 })
 }
 
-// plainMetrics returns the metrics that are not quantiles of a distribution: those that rank systems, and the others.
+// plainMetrics returns the metrics that are not quantiles of a distribution: the ones that rank systems, and the
+// others.
 func (v view) plainMetrics(scenarios []result.Scenario) (ranked, observed []string) {
 	distributions := names(scenarios, distributionsOf)
 	for _, name := range names(scenarios, metricsOf) {

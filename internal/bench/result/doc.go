@@ -4,7 +4,7 @@
 // [Summary] for each system over its usable runs. A run has four sorts of values, all by name:
 //
 //   - metrics, one number each;
-//   - distributions: the values of every frame, of which some quantiles are metrics too ([AddQuantiles]);
+//   - distributions: the values of every frame, some quantiles of which are metrics too ([AddQuantiles]);
 //   - breakdowns: a quantity by its parts;
 //   - series: a quantity over time.
 //
@@ -12,5 +12,5 @@
 // differ only if these ranges do not overlap. [Report.Standing] compares the systems of one report by this rule,
 // [Compare] two reports. [Merge] joins reports that were made in pieces.
 //
-// The package imports nothing of the relay, so that a reader of results needs nothing else.
+// The package imports nothing else of this module, so that a reader of results needs only this package.
 package result

@@ -12,7 +12,7 @@ import (
 // them.
 const Format = 1
 
-// Report is what a run of the benchmark found. The file results.json holds one.
+// Report holds the results of a run of the benchmark. The file results.json holds one.
 type Report struct {
 	Format   int       `json:"format"`
 	Commit   string    `json:"commit"` // of the program that measured; it ends in "-dirty" if there were changes
@@ -21,7 +21,7 @@ type Report struct {
 	Command  []string  `json:"command"`  // makes such a report again
 	Seed     uint64    `json:"seed"`
 	Machine  Machine   `json:"machine"`
-	Systems  []System  `json:"systems"` // in the order in which they are shown; others are compared with the first
+	Systems  []System  `json:"systems"` // in display order; the others are compared with the first
 
 	// Metrics describes every name in Run.Metrics, Run.Distributions, Run.Breakdowns and Run.Series.
 	Metrics   map[string]Metric `json:"metrics"`
@@ -65,7 +65,7 @@ const (
 	KindCongestion = "congestion"
 )
 
-// Kinds returns the kinds of scenarios in the order in which they are shown.
+// Kinds returns the kinds of scenarios in display order.
 func Kinds() []string {
 	return []string{KindDelay, KindCPU, KindMemory, KindSyscalls, KindCapacity, KindCongestion}
 }
@@ -76,13 +76,13 @@ type Scenario struct {
 	Name   string `json:"name"` // unique in a report, and the same in all reports with these Params
 	Title  string `json:"title"`
 	Params Params `json:"params"`
-	// Runs are in the order in which they happened: A B A B …
+	// Runs are in order of time: A B A B …
 	Runs []Run `json:"runs"`
 	// Summaries has one element for each system that was run, in the order of Report.Systems.
 	Summaries []Summary `json:"summaries"`
 }
 
-// Params are the parameters of a scenario. Those that have no meaning for it are zero.
+// Params are the parameters of a scenario. Parameters without a meaning for it are zero.
 type Params struct {
 	Subscribers int     `json:"subscribers,omitempty"`
 	Load        string  `json:"load,omitempty"`      // what competes for the CPU: idle or hog
@@ -119,7 +119,7 @@ type Series struct {
 type Summary struct {
 	System string `json:"system"`
 	Runs   int    `json:"runs"` // that are usable
-	// Unusable is the reason why there are no numbers, if no run is usable. Notes are those of its runs, each once.
+	// Unusable is the reason why there are no numbers, if no run is usable. Notes are its runs' notes, each once.
 	Unusable string   `json:"unusable,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
 
@@ -128,7 +128,7 @@ type Summary struct {
 	Breakdowns    map[string]map[string]Statistic `json:"breakdowns,omitempty"`
 }
 
-// Kinds returns the kinds of the report's scenarios, in the order in which they appear.
+// Kinds returns the kinds of the report's scenarios, in order of appearance.
 func (r Report) Kinds() []string {
 	var kinds []string
 	for _, s := range r.Scenarios {
@@ -182,7 +182,7 @@ func (s Scenario) Summary(system string) Summary {
 // noticeable is the part of a core, in percent, from which the use by unrelated processes is noted.
 const noticeable = 20
 
-// Noise returns a note about what unrelated processes used during the runs; "" if that is little.
+// Noise returns a note about the CPU time of unrelated processes during the runs; "" if it was little.
 func (s Summary) Noise() string {
 	if others := s.Metrics["others"].Max; others >= noticeable {
 		return fmt.Sprintf("unrelated processes used up to %.0f%% of a core", others)

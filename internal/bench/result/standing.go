@@ -12,7 +12,7 @@ import (
 // Standing is how the subject of a report compares with the other systems: each metric of each scenario that has a
 // better and a worse direction is compared with each other system that has a number for it.
 type Standing struct {
-	// Behind are the metrics by which another system is better, those with the largest factor first.
+	// Behind are the metrics by which another system is better, the largest factor first.
 	Behind []Behind
 	// Worse, Better and Even count comparisons with another system. Even ones are within the spread of the runs.
 	Worse, Better, Even int

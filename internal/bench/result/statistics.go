@@ -53,7 +53,7 @@ func (d Distribution) Quantile(at float64) float64 {
 // Quantile returns the smallest of sorted values that at least the fraction q of all values do not exceed (nearest
 // rank). The lab's delays have the same definition.
 func Quantile(sorted []float64, q float64) float64 {
-	// The rank is rounded up, but not where only q's binary form is too large.
+	// The rank is rounded up, unless only rounding in q's binary form makes it too large.
 	rank := int(math.Ceil(q*float64(len(sorted)) - 1e-9))
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
@@ -69,7 +69,7 @@ func Tails() []Tail {
 	return []Tail{{"p50", .5}, {"p90", .9}, {"p99", .99}, {"p99.9", .999}}
 }
 
-// AddQuantiles adds the quantiles of sorted values to metrics, except those that too few values decide.
+// AddQuantiles adds the quantiles of sorted values to metrics, except the ones that too few values would decide.
 func AddQuantiles(metrics map[string]float64, name string, sorted []float64) {
 	for _, t := range Tails() {
 		if float64(len(sorted))*(1-t.At) > 1-1e-9 {

@@ -35,7 +35,7 @@ func PeerNames() []string {
 func Peer(name, dir string) (Spec, error) {
 	i := slices.IndexFunc(peers, func(p Spec) bool { return p.Name == name })
 	if i < 0 {
-		return Spec{}, fmt.Errorf("there is no peer %q; there are %s. For others, use --relay-cmd",
+		return Spec{}, fmt.Errorf("there is no peer %q: choose from %s, or use --relay-cmd",
 			name, strings.Join(PeerNames(), ", "))
 	}
 	spec := peers[i]

@@ -28,7 +28,7 @@ type Spec struct {
 	Metrics string
 }
 
-// Names of the ways in which Sluice itself is measured.
+// Names of the variants of Sluice.
 const (
 	FastPath     = "sluice"
 	SlowPath     = "sluice-userspace"
@@ -43,8 +43,8 @@ const (
 
 const metricsAddress = "127.0.0.1:4480"
 
-// Sluice returns the ways in which a version of Sluice itself is measured: with the fast path, without it and, in
-// scenarios with a bottleneck, with priority drop.
+// Sluice returns the variants of a version of Sluice: with the fast path, without it and, in scenarios with a
+// bottleneck, with priority drop.
 func Sluice(version string) []Spec {
 	spec := func(name, flags string, kinds ...string) Spec {
 		const command = "{sluice} relay --listen {addr} --tls-cert {cert} --tls-key {key} --drain 1s --log-level warn" +

@@ -12,6 +12,6 @@
 //
 // A relay is a black box (package system). If it ends, the trial fails with the end of its log.
 //
-// All processes share the processors of one machine, so a [Usage] knows whether the relay decided the result, or the
-// load generators ([Usage.Bottleneck], [Usage.Exhausted]).
+// All processes share the processors of one machine, so a [Usage] tells whether the relay or the load generators
+// decided the result ([Usage.Bottleneck], [Usage.Exhausted]).
 package trial

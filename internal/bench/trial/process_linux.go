@@ -31,7 +31,7 @@ type process struct {
 // stopGrace is how long a process may take to end on request.
 const stopGrace = 5 * time.Second
 
-// start starts a program in a host. The output of a load generator is events, that of a relay its log. The process is
+// start starts a program in a host. A load generator outputs events, a relay its log. The process is
 // killed when the context is done, and when this process ends.
 func start(ctx context.Context, h *lab.Host, name string, generator bool, argv []string) (*process, error) {
 	p := &process{name: name, cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), done: make(chan struct{})}

@@ -7,7 +7,7 @@ import (
 	"sluice/internal/bench/procfs"
 )
 
-// Usage is what a period of a trial used.
+// Usage is the CPU time and other resources that a period of a trial used.
 type Usage struct {
 	Period                        time.Duration
 	Cores                         int
@@ -30,9 +30,9 @@ func (u *Usage) Percent(d time.Duration) float64 { return 100 * d.Seconds() / u.
 // RelayTotal returns the CPU time of the relay and its eBPF programs.
 func (u *Usage) RelayTotal() time.Duration { return u.Relay.Total() + u.EBPF }
 
-// PublisherTotal returns the CPU time of the publisher. Softirqs run in the time of the process that they interrupt.
-// The relay's eBPF programs run as packets of the publisher arrive, so their time is in that of the publisher, and it
-// is subtracted here.
+// PublisherTotal returns the CPU time of the publisher. The kernel charges softirqs to the process that they interrupt.
+// The relay's eBPF programs run when packets of the publisher arrive, so the publisher's time includes theirs, which is
+// subtracted here.
 func (u *Usage) PublisherTotal() time.Duration { return max(0, u.Publisher.Total()-u.EBPF) }
 
 // SystemTotal returns the CPU time of the whole machine, less what it used before media flowed and what others used.

@@ -74,7 +74,7 @@ func (p *Playback) sort() {
 	sort.Sort(byTime(p.AgeOverTime))
 }
 
-// show counts the frames that can be shown, given those that arrived in time.
+// show counts the frames that can be shown, given the ones that arrived in time.
 func (p *Playback) show(m Mock, inTime map[uint64]bool, from, to uint64) {
 	last := int64(from) - 1 // frame that was shown last
 	keys, keysShown, shown := 0, 0, 0

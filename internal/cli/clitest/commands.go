@@ -50,7 +50,7 @@ func eventually(ts *testscript.TestScript, holds func() (bool, string)) {
 	}
 }
 
-// get PATH FILE saves what the admin address answers. "! get" expects another status than 200.
+// get PATH FILE saves the answer of the admin address. "! get" expects another status than 200.
 func get(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: get PATH FILE")
@@ -67,7 +67,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(errors.Join(err, f.Close()))
 }
 
-// shows PATH PATTERN waits until what the admin address answers matches a regular expression; "! shows" until it does
+// shows PATH PATTERN waits until the answer of the admin address matches a regular expression; "! shows" until it does
 // not.
 func shows(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
@@ -132,7 +132,7 @@ func grown(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// says FILE PATTERN waits until a file that somebody else writes matches a regular expression.
+// says FILE PATTERN waits until a file, which another process writes, matches a regular expression.
 func says(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: says FILE PATTERN")

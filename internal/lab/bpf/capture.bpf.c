@@ -26,7 +26,7 @@ struct {
 	__uint(max_entries, RING_SIZE);
 } packets SEC(".maps");
 
-// Packets that found the ring full.
+// Packets that did not fit the ring.
 u64 overflow;
 
 // Index of the point that this program watches.

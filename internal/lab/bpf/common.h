@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// What the programs on the ports of the network host share.
+// The common parts of the programs on the ports of the network host.
 #pragma once
 
 #include <linux/if_ether.h>

@@ -35,7 +35,7 @@ struct events {
 	u64 count[EVENTS];
 };
 
-// What user space reads in front of each frame on the wire.
+// The header that user space reads in front of each frame on the wire.
 struct wire_header {
 	u64 time; // CLOCK_MONOTONIC in ns, when the packet entered the link
 	u16 lane;
@@ -87,7 +87,7 @@ INLINE int fail(u32 lane)
 }
 
 // draw decides about packet n. It is a pure function of the seed and n (the finalizer of SplitMix64 over a counter), so
-// packets on several CPUs share no generator state, and a run can be repeated and predicted.
+// CPUs share no generator state, and a run can be repeated and predicted.
 INLINE u32 draw(const struct conditions *c, u64 n, enum event e)
 {
 	u64 z = c->seed + (n * EVENTS + e + 1) * 0x9e3779b97f4a7c15;
@@ -117,7 +117,7 @@ INLINE bool exempt(struct __sk_buff *skb)
 // translate changes the host's port as a NAT does. XOR is its own inverse, so there is no state to keep.
 //
 // bpf_skb_store_bytes would leave the UDP checksum wrong; bpf_l4_csum_replace updates it. BPF_F_MARK_MANGLED_0 keeps a
-// checksum of 0, which means that there is none (RFC 768), and has the helper write 0xffff where the sum becomes 0.
+// checksum of 0, which means that there is none (RFC 768), and makes the helper write 0xffff if the sum becomes 0.
 INLINE int translate(struct __sk_buff *skb, u16 mask, u32 direction)
 {
 	u32 udp = udp_offset(skb), at = udp + (direction == TO_HOST ? offsetof(struct udphdr, dest) : 0);
@@ -148,8 +148,8 @@ INLINE int to_wire(struct __sk_buff *skb, const struct conditions *c, u32 lane, 
 	return bpf_redirect(c->wire, 0);
 }
 
-// direct lets a packet go on. The clone passes this program again, on its way to the same place: the mark keeps it from
-// having conditions twice.
+// direct lets a packet go on. The clone passes this program again, on its way to the same place: the mark keeps the
+// conditions from applying twice.
 INLINE int direct(struct __sk_buff *skb, u32 lane, bool duplicate)
 {
 	if (duplicate) {

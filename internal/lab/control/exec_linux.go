@@ -15,7 +15,7 @@ import (
 )
 
 // Exec replaces this process by a command inside a host. The command finds the hosts of the lab by name.
-// It returns only if that fails.
+// It returns only on failure.
 func (c *Client) Exec(ctx context.Context, host string, argv []string, env []string) error {
 	s, err := c.Status(ctx)
 	if err != nil {
@@ -29,12 +29,12 @@ func (c *Client) Exec(ctx context.Context, host string, argv []string, env []str
 	if err != nil {
 		return err
 	}
-	runtime.LockOSThread() // until execve, which keeps what this thread is in
+	runtime.LockOSThread() // until execve, which keeps this thread's namespaces
 	if err := enter(s.Hosts[i].Namespace); err != nil {
 		return fmt.Errorf("enter %s: %w", host, err)
 	}
-	// A lab that still answers has yet to look for processes, and will find this one. The connection is that of the
-	// first request: a new one would look for the lab inside the host.
+	// A lab that still answers has not looked for processes yet, and will find this one. This request uses the first
+	// request's connection: a new one would look for the lab inside the host.
 	if _, err := c.Status(ctx); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func hostsFile(s lab.Status, of string) string {
 	return b.String()
 }
 
-// nameHosts mounts a copy of /etc/hosts with more lines over it. This thread and its successor see it.
+// nameHosts mounts a copy of /etc/hosts with more lines over it. Only this thread and the command see it.
 func nameHosts(lines string) error {
 	const path = "/etc/hosts"
 	old, err := os.ReadFile(path)

@@ -47,7 +47,7 @@ func Listen(name string) (*Server, error) {
 	return &Server{name: name, listener: trusted{listener}}, nil
 }
 
-// Close releases the name, and tells the client that asked to take the lab down that this is done.
+// Close releases the name, and tells the client that asked to take the lab down that it is down.
 func (c *Server) Close() error {
 	return errors.Join(c.server.Close(), ignoreClosed(c.listener.Close()))
 }
@@ -105,8 +105,8 @@ func reply(w http.ResponseWriter, value any, err error) {
 	json.NewEncoder(w).Encode(value)
 }
 
-// trusted is a listener that accepts connections only from processes of root and of the own user: an abstract socket
-// has no file permissions.
+// trusted is a listener that accepts connections only from processes of root or the same user: an abstract socket has
+// no file permissions.
 type trusted struct{ net.Listener }
 
 func (t trusted) Accept() (net.Conn, error) {
@@ -122,7 +122,7 @@ func (t trusted) Accept() (net.Conn, error) {
 	}
 }
 
-// peer returns the process at the other end, or an error if its user is neither root nor that of this process.
+// peer returns the process at the other end, or an error if its user is neither root nor this process's.
 func peer(conn net.Conn) (*unix.Ucred, error) {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {

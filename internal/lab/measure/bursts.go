@@ -12,11 +12,11 @@ type BurstConfig struct {
 	Idle time.Duration
 	// MinLength is the smallest UDP payload of a packet that counts. Acknowledgements are smaller. 0 is 100 bytes.
 	MinLength int
-	// Limit is the longest delay of a frame. A burst that leaves later, in a pause of the stream, is not that frame.
+	// Limit is the longest delay of a frame. A burst that leaves later, in a pause of the stream, is another frame.
 	// 0 is 200 ms.
 	Limit time.Duration
-	// Tolerance is by which fraction the bytes of a frame may differ between both sides, without the headers of
-	// packets. Lost and retransmitted packets make a larger difference. 0 is 0.1.
+	// Tolerance is the fraction by which the bytes of a frame, without packet headers, may differ between both sides.
+	// Lost and retransmitted packets make a larger difference. 0 is 0.1.
 	Tolerance float64
 }
 

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Missing returns a *MissingError if err means that the kernel does not have something, or not for this process.
+// Missing returns a *MissingError if err means that the kernel lacks a feature, or denies it to this process.
 func Missing(what string, err error) error {
 	for _, e := range []error{unix.ENOENT, unix.ENODEV, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM, unix.EACCES} {
 		if errors.Is(err, e) {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// MTU is that of all devices of hosts.
+	// MTU is the MTU of all devices of hosts.
 	MTU         = 1500
 	frameLength = MTU + 14
 )

@@ -68,7 +68,7 @@ func (d *delayLine) arrive(f *frame, lane uint16, at int64, reordered bool) bool
 	return true
 }
 
-// overtake counts a frame that leaves at a time for the frames that are held in its lane, and releases those that
+// overtake counts a frame that leaves at a time for the frames that are held in its lane, and releases the ones that
 // enough frames have overtaken.
 func (d *delayLine) overtake(q *laneQueue, leave int64) {
 	q.held = slices.DeleteFunc(q.held, func(h *frame) bool {

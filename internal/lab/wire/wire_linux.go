@@ -144,7 +144,7 @@ func (w *Wire) untilNext() *unix.Timespec {
 	return &wait
 }
 
-// turn reads frames in batches and writes those that are due, until there is none to read.
+// turn reads frames in batches and writes the frames that are due, until there is none to read.
 func (w *Wire) turn(tap int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
