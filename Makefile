@@ -9,7 +9,7 @@ GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-X sluice/internal/cli.ver
 # One compiler version, so that the committed BPF objects can be compared byte by byte.
 export BPF2GO_CC := clang-19
 export BPF2GO_STRIP := llvm-strip-19
-# The headers of the C library lie in a folder that is named for the architecture. Paths in the objects do not name this folder.
+# Debian has the C library's headers in a folder named for the architecture. The objects hold no path of this checkout.
 export BPF2GO_CFLAGS := -O2 -g -Wall -Werror -mcpu=v3 -I$(CURDIR)/internal/bpf/include -ffile-prefix-map=$(CURDIR)=. \
 	-I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -25,14 +25,14 @@ build: third_party ## build bin/sluice and bin/sluice-lab
 demo: deps build ## relay the sample clip to three subscribers and check every byte
 	bin/sluice-lab demo
 
-# One package at a time: several build hosts and links, and what they measure and time out shares two cores.
+# One package at a time: several build labs, and their measurements and timeouts share the cores.
 test: deps third_party ## run all tests (as root: those that need the kernel too)
 	go test -p 1 -timeout 15m ./...
 
 RACE := ./claim/... ./clock ./congestion ./internal/catalog ./internal/cli ./internal/client/... ./internal/cmaf \
 	./internal/packet/... ./internal/pub ./internal/sub ./internal/udp ./media/... ./moqt/... ./relay ./server ./track \
 	./transport/...
-race: third_party ## run the tests of what shares memory with the race detector
+race: third_party ## run the tests of packages that share memory, with the race detector
 	go test -race -short -p 1 -timeout 15m $(RACE)
 
 deps: ## install the Debian packages that tests and demo use, where they are missing

@@ -98,7 +98,7 @@ func (r *kernelRig) attach() error {
 	return nil
 }
 
-// meet has the stack send something to the subscriber, so that the kernel learns where it is.
+// meet sends something to the subscriber through the stack, so that the kernel learns where the subscriber is.
 func (r *kernelRig) meet() {
 	host := r.lab.Subscribers[0]
 	near, far := netip.AddrPortFrom(r.lab.Relay.Facing(host).IPv4.Addr(),
@@ -117,7 +117,7 @@ func (r *kernelRig) meet() {
 	r.down.SetPath(claim.Path{Local: near, Remote: far, MaxStreamData: 1 << 20})
 }
 
-// open has this process open a stream for one of the publisher's, and the races begin on it.
+// open opens, in this process, a stream for one of the publisher's, for the races to begin on.
 func (r *kernelRig) open(id int64) *claim.StreamState {
 	h := moqt.SubgroupHeader{GroupID: uint64(id), SubgroupIDMode: moqt.SubgroupIDZero}
 	r.track.Receive(r.publisher, id, h, 128, 0)
@@ -127,7 +127,7 @@ func (r *kernelRig) open(id int64) *claim.StreamState {
 	return state
 }
 
-// see shows a packet to the kernel's program.
+// see runs the kernel's program on a packet.
 func (r *kernelRig) see(packet []byte) {
 	require.NoError(r, r.lab.Relay.Do(func() error {
 		_, err := r.program.Run(&ebpf.RunOptions{Data: frame(packet)})
@@ -220,7 +220,7 @@ func TestKernelBeforeEnd(t *testing.T) {
 	}
 }
 
-// TestKernelRaces has several CPUs run the program while this process claims from the same stream.
+// TestKernelRaces runs the program on several CPUs while this process claims from the same stream.
 func TestKernelRaces(t *testing.T) {
 	const runs, seed = 1500, 1
 	r := newKernelRig(t)
@@ -259,7 +259,7 @@ func TestKernelRaces(t *testing.T) {
 	require.NotZero(t, byKernel)
 }
 
-// startTurns is about how long the program takes to begin after it was asked to.
+// startTurns is about how long the program takes to begin after it is started.
 const startTurns = 200_000
 
 // spin waits for a time that is too short to sleep.
@@ -269,7 +269,7 @@ func (r *kernelRig) spin(turns int) {
 	}
 }
 
-// TestKernelOpens has both sides open the streams of a subscriber at the same time: each is opened once.
+// TestKernelOpens opens the streams of a subscriber on both sides at the same time: each is opened once.
 func TestKernelOpens(t *testing.T) {
 	r := newKernelRig(t)
 	const streams = 300

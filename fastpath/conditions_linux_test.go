@@ -38,7 +38,7 @@ var firstKeyUpdate uint64
 //go:linkname keyUpdateInterval github.com/quic-go/quic-go/internal/handshake.keyUpdateInterval
 var keyUpdateInterval atomic.Uint64
 
-// useKeyUpdates has all connections update their keys after so many packets.
+// useKeyUpdates makes all connections update their keys after so many packets.
 func useKeyUpdates(t testing.TB, packets uint64) {
 	a, b := firstKeyUpdate, keyUpdateInterval.Load()
 	firstKeyUpdate = packets
@@ -55,7 +55,7 @@ func video(b *broadcast, r *rand.Rand, group uint64) {
 	b.send(anyHeader(r, group), uint64(r.IntN(3)), time.Millisecond, sizes...)
 }
 
-// anyHeader is a header in one of the forms that there are.
+// anyHeader returns a header in one of the possible forms.
 func anyHeader(r *rand.Rand, group uint64) moqt.SubgroupHeader {
 	h := moqt.SubgroupHeader{GroupID: group, SubgroupIDMode: moqt.SubgroupIDMode(r.IntN(3)), EndOfGroup: r.IntN(2) == 0,
 		DefaultPriority: r.IntN(2) == 0}

@@ -111,7 +111,7 @@ func (w *world) await(p *player, group uint64) {
 	require.Eventually(w, func() bool { return p.has(group) }, 30*time.Second, 10*time.Millisecond, "group %d", group)
 }
 
-// TestPriorityDrop has a subscriber behind a bottleneck of 60 % of the video's rate: it receives every key frame, its
+// TestPriorityDrop puts a subscriber behind a bottleneck of 60 % of the video's rate: it receives every key frame, its
 // neighbour everything, and when the path has recovered it receives everything again. With the fast path and without.
 func TestPriorityDrop(t *testing.T) {
 	for _, off := range []bool{false, true} {
@@ -191,7 +191,7 @@ type camera struct {
 	next uint64
 }
 
-// groups publishes some groups at the speed of their frames.
+// groups publishes some groups at the pace of their frames.
 func (v *camera) groups(n int) {
 	for range n {
 		v.group()

@@ -12,7 +12,7 @@ import (
 	"sluice/transport"
 )
 
-// TestCrowd has 200 subscribers, of which the kernel serves a few: how many changes while media flows. All get
+// TestCrowd has 200 subscribers. The kernel serves a few of them, and their number changes while media flows. All get
 // everything.
 func TestCrowd(t *testing.T) {
 	const hosts, sessions = 20, 10

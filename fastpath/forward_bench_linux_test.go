@@ -15,7 +15,7 @@ import (
 
 // BenchmarkForward measures whole runs of server_ingress, as the kernel's statistics have them, for packets of the
 // largest size that publishers send, with key streams that were made ahead of time and without. The longest run
-// includes what interrupts it.
+// includes interrupts.
 func BenchmarkForward(b *testing.B) {
 	for _, sealing := range []string{"ahead", "computed"} {
 		for _, n := range []int{0, 1, 5, 10, DefaultMaxCopies, 24} {

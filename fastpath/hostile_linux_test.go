@@ -13,8 +13,8 @@ import (
 	"sluice/moqt"
 )
 
-// TestTruncatedHeaders sends authentic packets that end at every byte of the headers in them: what is not whole is left
-// to user space.
+// TestTruncatedHeaders sends authentic packets that end at every byte of the headers in them: incomplete headers are
+// left to user space.
 func TestTruncatedHeaders(t *testing.T) {
 	r, track := objectRig(t, 1)
 	s := r.subscribers[0]
@@ -63,7 +63,7 @@ func TestTruncatedHeaders(t *testing.T) {
 	require.Empty(t, track.ClaimObject(moqt.Location{Group: 9, Object: 1}))
 }
 
-// clearReasons begins to count anew.
+// clearReasons resets the counters.
 func (r *rig) clearReasons() error {
 	cpus, err := ebpf.PossibleCPU()
 	for reason := range r.reasons {
@@ -108,15 +108,15 @@ func TestOversizedIntegers(t *testing.T) {
 		require.Equal(t, before[tt.reason]+1, after[tt.reason], "%x: %v", tt.frame, after)
 		require.Equal(t, before["copy_sent"], after["copy_sent"], "%x", tt.frame)
 	}
-	// What is large, but right, is forwarded.
+	// Large but valid values are forwarded.
 	r.publish(stream(huge, 0, 1, append(subgroupHeader(77, 1<<64-1, 1<<64-1, 9), "object"...)))
 	require.Equal(t, append(subgroupHeader(1000, 1<<64-1, 1<<64-1, 9), "object"...), r.receive(s).data)
 	r.publish(concat(0x30, 0, vi64(77), vi64(1<<64-1), vi64(1<<64-1), 9, "object"))
 	require.Equal(t, concat(0, vi64(1000), vi64(1<<64-1), vi64(1<<64-1), 9, "object"), r.receiveDatagram(s))
 }
 
-// TestForeignTracks has a second publisher send for the first one's track: with its alias, on its stream, and with its
-// connection ID.
+// TestForeignTracks sends packets of a second publisher for the first one's track: with its alias, on its stream, and
+// with its connection ID.
 func TestForeignTracks(t *testing.T) {
 	r, track := objectRig(t, 2)
 	const other = 10
@@ -188,8 +188,8 @@ func TestSpoofedAddresses(t *testing.T) {
 	r.receiveDatagram(victim)
 }
 
-// TestHostileFrames sends authentic packets of mutated frames: whatever they are, what leaves are packets that
-// subscribers can open, and the shared state stays in order.
+// TestHostileFrames sends authentic packets of mutated frames: subscribers can open every packet that leaves, and the
+// shared state stays consistent.
 func TestHostileFrames(t *testing.T) {
 	r, _ := objectRig(t, 1)
 	s, state := r.subscribers[0], &r.kernel.conns[0]

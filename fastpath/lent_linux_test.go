@@ -13,7 +13,7 @@ import (
 	"sluice/fastpath/bpf/bpftest"
 )
 
-// TestMemoryFollowsConnections has many connections come at once, and go, twice.
+// TestMemoryFollowsConnections makes many connections at once, and closes them, twice.
 func TestMemoryFollowsConnections(t *testing.T) {
 	const connections = 5 * reserve
 	f, err := New(Settings{Port: relayPort, MaxConnections: connections + reserve}, slog.New(slog.DiscardHandler))

@@ -120,7 +120,7 @@ func TestSealAhead(t *testing.T) {
 	}
 }
 
-// TestSealComputed has key streams in the ring that are not the packet's.
+// TestSealComputed puts key streams into the ring that are not the packet's.
 func TestSealComputed(t *testing.T) {
 	r := newAheadRig(t)
 	require.False(t, r.sealed(0, 100), "new memory has no key stream of packet 0")
@@ -142,8 +142,8 @@ func TestSealComputed(t *testing.T) {
 	require.EqualValues(t, 193, slot.Used, "so that enough is made next time")
 }
 
-// TestSealRaces runs the program while its ring is refilled, half of the time by a goroutine that takes the packet for
-// sent.
+// TestSealRaces runs the program while its ring is refilled, half of the time by a goroutine that believes that the
+// packet was sent.
 func TestSealRaces(t *testing.T) {
 	const packets = 6000
 	r := newAheadRig(t)
@@ -182,7 +182,7 @@ func TestSealRaces(t *testing.T) {
 	require.NotZero(t, ahead)
 }
 
-// TestRefill looks at which key streams are made.
+// TestRefill checks which key streams are made.
 func TestRefill(t *testing.T) {
 	a := lookahead{ring: make([]bpf.KeyStream, ringLen)}
 	a.setKeys(0, (*claim.PacketKeys)(randomPacketKeys()))
@@ -243,8 +243,8 @@ func TestRefill(t *testing.T) {
 	require.Equal(t, made, a.made, "there are no keys")
 }
 
-// TestRingsFollowUse gives memory to a connection that the kernel sends to, and takes it when that has ended, or the
-// connection has: it is erased.
+// TestRingsFollowUse gives memory to a connection that the kernel sends to, and takes it away, erased, when the kernel
+// stops sending or the connection ends.
 func TestRingsFollowUse(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	s := r.subscribers[0]

@@ -229,7 +229,7 @@ func TestObjectDeclines(t *testing.T) {
 	}
 }
 
-// TestObjectsAreClaimedOnce has user space and the kernel, on all CPUs, meet objects again and again, in any order,
+// TestObjectsAreClaimedOnce shows objects to user space and to the kernel, on all CPUs, again and again, in any order,
 // while claims are forgotten and the list of subscribers changes: each subscriber gets each object once.
 func TestObjectsAreClaimedOnce(t *testing.T) {
 	const objects, rounds = 64, 20
@@ -303,8 +303,7 @@ func object(group uint64, id int) []byte {
 	return concat(0x30, 0, vi64(77), vi64(group), vi64(uint64(id)), 9, "object")
 }
 
-// TestClosedTrack has a track's place taken by another one only when nothing that belongs to the first can be taken for
-// the other's.
+// TestClosedTrack expects that a track gets the index of a closed one only when nothing of the closed one is left.
 func TestClosedTrack(t *testing.T) {
 	r, track := objectRig(t, 1)
 	index := track.index
@@ -326,7 +325,7 @@ func TestClosedTrack(t *testing.T) {
 	require.Empty(t, keysOf(r.ingress.Objects, func(*bpf.ObjectKey, *bpf.ObjectClaim) bool { return true }))
 }
 
-// TestManyObjects has more objects in flight than the kernel remembers: then it sends no more of them, and user space
+// TestManyObjects sends more objects than the kernel remembers: then it sends no more of them, and user space sends
 // all.
 func TestManyObjects(t *testing.T) {
 	r, track := objectRig(t, 1)
@@ -346,7 +345,7 @@ func TestManyObjects(t *testing.T) {
 	require.Len(t, track.ClaimObject(moqt.Location{Group: 7, Object: 6}), 1)
 }
 
-// TestLastObject claims the object that no location follows: it is never forgotten.
+// TestLastObject claims the object at the last of all locations: it is never forgotten.
 func TestLastObject(t *testing.T) {
 	r, track := objectRig(t, 1)
 	last := concat(0x30, 0, vi64(77), vi64(1<<64-1), vi64(1<<64-1), 9, "object")

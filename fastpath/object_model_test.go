@@ -20,7 +20,7 @@ const (
 	modelOver      = 100
 )
 
-// modelRules are those of the protocol, each of which can be broken.
+// modelRules are the rules of the protocol; each can be broken.
 type modelRules struct {
 	insertFirst bool // the kernel looks at the first location after it has inserted
 	raiseFirst  bool // the reclaimer raises it before it deletes
@@ -28,7 +28,7 @@ type modelRules struct {
 	full        bool // insertions may fail
 }
 
-// steps returns the states that follow when an actor takes its next step; none if it waits or is through.
+// steps returns the states that follow when an actor takes its next step; none if it waits or has finished.
 func (r modelRules) steps(s objectModel, actor int) []objectModel {
 	switch {
 	case actor < modelKernels:

@@ -46,8 +46,8 @@ func child(device string) {
 	select {}
 }
 
-// startChild starts a child process in a host's namespace that can have no other capabilities than those, and returns
-// what it says.
+// startChild starts a child process in a host's namespace that can have only those capabilities, and returns its
+// output.
 func startChild(t *testing.T, h *lab.Host, capabilities []uint) (cmd *exec.Cmd, says string) {
 	cmd = exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childDevice+"="+h.Devices[0].Name)
@@ -105,8 +105,8 @@ func TestOldKernels(t *testing.T) {
 	}
 }
 
-// TestCrash kills a process that has the programs attached while another one comes: it is told, and what the first one
-// has left is gone.
+// TestCrash kills a process that has the programs attached while another one starts: the second one logs that, and
+// nothing of the first one is left.
 func TestCrash(t *testing.T) {
 	l := labtest.New(t, lab.Topology{Subscribers: 1})
 	first, says := startChild(t, l.Relay, nil)
@@ -143,7 +143,7 @@ func TestCrash(t *testing.T) {
 	require.Zero(t, attached())
 }
 
-// TestKeysAreErased ends a connection: nothing of it stays.
+// TestKeysAreErased ends a connection: nothing of it remains.
 func TestKeysAreErased(t *testing.T) {
 	r, _ := objectRig(t, 1)
 	const index = 40

@@ -21,7 +21,7 @@ func present(group, id uint64) moqt.SubgroupHeader {
 	return moqt.SubgroupHeader{GroupID: group, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: id, Priority: 100}
 }
 
-// TestVLAN has the publisher and the subscriber in VLANs of their own. The programs are on the VLANs' devices, or on
+// TestVLAN puts the publisher and the subscriber into VLANs of their own. The programs are on the VLANs' devices, or on
 // those below, where they see the tags.
 func TestVLAN(t *testing.T) {
 	for name, devices := range map[string][]string{"with tags": {"up", "down"}, "without tags": {"up.5", "down.6"}} {
@@ -136,8 +136,8 @@ func TestRelayForwards(t *testing.T) {
 	}
 }
 
-// TestUnread has a publisher reset streams before the relay can read their headers. What the kernel has opened for them
-// is reset, and its memory becomes free.
+// TestUnread resets a publisher's streams before the relay can read their headers. The streams that the kernel has
+// opened for them are reset, and their memory becomes free.
 func TestUnread(t *testing.T) {
 	w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 1}})
 	p := w.publisher("moqt")
@@ -165,8 +165,8 @@ func TestUnread(t *testing.T) {
 	require.NotZero(t, w.report()["copy_sent"])
 }
 
-// BenchmarkDelay measures what the relay adds to video of 3 Mbit/s at 25 frames a second, from device to device: the
-// first and the last packets of frames, for all subscribers.
+// BenchmarkDelay measures the delay that the relay adds to video of 3 Mbit/s at 25 frames a second, from device to
+// device: the first and the last packets of frames, for all subscribers.
 func BenchmarkDelay(b *testing.B) {
 	for _, subscribers := range []int{1, 10} {
 		for _, off := range []bool{false, true} {

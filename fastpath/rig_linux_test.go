@@ -233,7 +233,7 @@ func (r *rig) addSubscriber(index uint32, h *lab.Host) {
 	r.greet(s)
 }
 
-// greet has the relay's stack send something to a subscriber: the programs learn from it where the subscriber is.
+// greet sends something through the relay's stack to a subscriber: the programs learn where the subscriber is.
 func (r *rig) greet(s *subscriber) {
 	_, err := r.relay.WriteTo([]byte("handshake"), s.conn.LocalAddr())
 	require.NoError(r.t, err)
@@ -275,7 +275,7 @@ func (r *rig) publishPacket(p []byte) {
 	require.Equal(r.t, p, buffer[:n], "user space gets the packet as it was sent")
 }
 
-// run has server_ingress see frames in one packet, which then goes nowhere. It may be called on several goroutines.
+// run runs server_ingress on frames in one packet, which then goes nowhere. It may be called on several goroutines.
 func (r *rig) run(frames ...[]byte) {
 	p := packet(r.keys, publisherCID, atomic.AddUint64(&r.nextPN, 1)-1, 4, 0, slices.Concat(frames...))
 	err := r.lab.Relay.Do(func() error {

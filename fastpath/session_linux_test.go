@@ -13,8 +13,8 @@ import (
 	"sluice/moqt"
 )
 
-// TestUnknownLayout connects a publisher and two subscribers. Where the layout of headers is one that the kernel does
-// not know, it forwards nothing of the publisher's and nothing to the subscriber.
+// TestUnknownLayout connects a publisher and two subscribers. If the kernel does not know a peer's layout of headers,
+// it forwards nothing from that publisher or to that subscriber.
 func TestUnknownLayout(t *testing.T) {
 	const unknown = moqt.DataLayout(200)
 	for name, tt := range map[string]struct {

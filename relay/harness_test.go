@@ -23,7 +23,7 @@ import (
 	"sluice/transport/transporttest"
 )
 
-// plainSender sends subscription data with ordinary streams: what a media sender does, without its speed.
+// plainSender sends subscription data on ordinary streams, as a media sender does, only slower.
 type plainSender struct {
 	conn transport.Conn
 	mu   sync.Mutex
@@ -200,7 +200,7 @@ func onBench(t *testing.T, cfg Config, f func(*bench)) {
 		synctest.Wait()
 		b.closeAll()
 		r.tasks.Wait()
-		time.Sleep(3 * time.Minute) // everything that is kept for a while has gone
+		time.Sleep(3 * time.Minute) // by now, everything that is kept for a while is gone
 		synctest.Wait()
 		d := &r.directory
 		require.Empty(t, d.hubs, "tracks")
@@ -241,7 +241,7 @@ type client struct {
 	blocked []moqt.FullTrackName
 }
 
-// clientHandler has a function for each request; those that are nil refuse.
+// clientHandler has a function for each request; a nil function refuses.
 type clientHandler struct {
 	session.Unsupported
 	subscribe   func(*session.Publication)
@@ -311,7 +311,7 @@ func (b *bench) attach(conn *transporttest.Conn, server transport.Conn, options 
 	return c
 }
 
-// sender is what the relay sends media to the client with.
+// sender returns the sender with which the relay sends media to the client.
 func (c *client) sender() *plainSender {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
@@ -467,7 +467,7 @@ func (k *sink) note(format string, args ...any) {
 	k.got = append(k.got, fmt.Sprintf(format, args...))
 }
 
-// take waits until nothing moves any more, and returns what has come since the last time.
+// take waits until nothing moves any more, and returns what has come since the last call.
 func (k *sink) take() string {
 	synctest.Wait()
 	k.mu.Lock()

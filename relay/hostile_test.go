@@ -104,7 +104,7 @@ func underAttack(t *testing.T, scheme string, attack func(*attacker)) {
 	}
 }
 
-// attacker is a peer that does harm, on a session that began in good order.
+// attacker is a peer that does harm, on a session that began properly.
 type attacker struct {
 	*session.Session
 	t       *testing.T

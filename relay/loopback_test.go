@@ -76,7 +76,7 @@ func (n *network) connect(scheme string, h session.Handler) *session.Session {
 	return s
 }
 
-// dial is connect, and returns what is below the session too.
+// dial is connect, but also returns the connection below the session.
 func (n *network) dial(scheme string, h session.Handler) (*session.Session, transport.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -148,7 +148,7 @@ func (f *frames) HandleDatagram(*moqt.ObjectDatagram) {
 	f.datagrams++
 }
 
-// count is how many datagrams have come.
+// count returns how many datagrams have come.
 func (f *frames) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -261,7 +261,7 @@ func publishFrames(t *testing.T, p *session.Publication) map[moqt.Location]strin
 	return want
 }
 
-// checkFetch gets everything again, of which at most that many datagrams.
+// checkFetch fetches everything again, with at most that many datagrams.
 func checkFetch(t *testing.T, s *session.Session, want map[moqt.Location]string, datagrams int) {
 	f, err := s.Fetch(t.Context(), standalone(at(0, 0), at(9, 0)))
 	require.NoError(t, err)

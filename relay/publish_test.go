@@ -234,7 +234,7 @@ func TestOfferIsRefused(t *testing.T) {
 
 func TestPublishBlocked(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		// SUBSCRIBE_TRACKS is a stream of the client's; the relay may open two.
+		// The client opens the stream of SUBSCRIBE_TRACKS; the relay may open two.
 		c := b.connectWith(transporttest.PipeConfig{MaxStreams: 2})
 		o := c.acceptOffers(&offered{})
 		_, err := c.subscribeTracks(moqt.Parameters{}, "live")
@@ -333,7 +333,7 @@ func TestSubscribersOutliveTheirPublisher(t *testing.T) {
 	})
 }
 
-// TestHowPublishersGo ends a publisher in several ways other than PUBLISH_DONE.
+// TestHowPublishersGo ends a publisher in several ways, without PUBLISH_DONE.
 func TestHowPublishersGo(t *testing.T) {
 	for name, tt := range map[string]struct {
 		leave func(*client, *session.Publication)

@@ -166,7 +166,7 @@ func (b *bench) randomUpdates(ctx context.Context, rnd *rand.Rand, s *session.Su
 	pause(ctx, rnd, 2*time.Second)
 }
 
-// check verifies what a subscription has brought, and returns how many objects that were.
+// check verifies the objects of a subscription, and returns how many there were.
 func (k *sink) check(t *testing.T) (objects int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

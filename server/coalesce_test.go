@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSendWatch has user space send media now and then.
+// TestSendWatch sends media from user space now and then.
 func TestSendWatch(t *testing.T) {
 	var w sendWatch
 	now := time.Now()

@@ -63,7 +63,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestFailedListen has a part fail after the port was opened: the port is free again.
+// TestFailedListen makes a part fail after the port was opened: the port is free again.
 func TestFailedListen(t *testing.T) {
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
@@ -89,7 +89,7 @@ func TestFailedListen(t *testing.T) {
 	require.NoError(t, s.Drain("", 0))
 }
 
-// TestPartsOfConnections counts what is made for each connection.
+// TestPartsOfConnections counts the parts that are made for each connection.
 func TestPartsOfConnections(t *testing.T) {
 	var controllers, policies atomic.Int32
 	s := start(t, Config{

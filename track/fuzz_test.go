@@ -10,8 +10,8 @@ import (
 	"sluice/moqt"
 )
 
-// FuzzSources feeds two streams of one subgroup, cut and interleaved as the input says. What becomes visible of the
-// first segment is what was sent, if it is one stream's bytes, and nothing is leaked.
+// FuzzSources feeds two streams of one subgroup, cut and interleaved as the input says. If the first segment is one
+// stream's bytes, its visible bytes are the ones that were sent. No memory leaks.
 func FuzzSources(f *testing.F) {
 	end := testObject{id: 9, status: moqt.StatusEndOfGroup}
 	f.Add(encode(plain, objects(0, 1, 2)...), encode(plain, objects(0, 1, 2, 3)...), []byte{3, 5, 9, 200}, false)

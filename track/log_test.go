@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pattern is a byte sequence in which every offset within 64 KB has a value of its own.
+// pattern is a byte sequence in which every offset within 64 KB has a unique value.
 func pattern(off int64, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {

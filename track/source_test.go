@@ -68,7 +68,7 @@ func received(t *testing.T, s *Segment) (objects []testObject) {
 	}
 }
 
-// stream encodes objects; its bytes are fed to a Source.
+// encode returns the bytes of a stream of objects, for a Source.
 func encode(h moqt.SubgroupHeader, objects ...testObject) []byte {
 	e := moqt.NewSubgroupEncoder(h)
 	var b []byte
@@ -268,7 +268,7 @@ func TestMerge(t *testing.T) {
 			{who: 0, bytes: none, end: "reset"},
 			{who: 1, bytes: none, end: "fin"},
 		}, []want{{objects(0), Reset}, {[]testObject{{1, "\x3e\x00", "y", 0}}, Finished}}},
-		"a gap of which nothing is known needs a new stream": {[]mergeStep{
+		"a gap about which nothing is known needs a new stream": {[]mergeStep{
 			{who: 0, objects: objects(0, 1), bytes: all},
 			{who: 1, objects: objects(4, 5), bytes: all},
 			{who: 0, bytes: none, end: "reset"},

@@ -67,7 +67,7 @@ func TestAt(t *testing.T) {
 			{group: 1, objects: objects(0, 3)}, {group: 1, subgroup: 1, objects: objects(1, 4)},
 			{group: 1, objects: objects(2), datagram: true},
 		}, nil, loc(1, 0), loc(1, 4), "object 1.0/0, object 1.1/1, datagram 1.2, object 1.3/0, object 1.4/1"},
-		{"gaps of which nothing is known", []came{{group: 1, objects: objects(1, 4)}}, nil, loc(0, 7), loc(2, 3),
+		{"gaps about which nothing is known", []came{{group: 1, objects: objects(1, 4)}}, nil, loc(0, 7), loc(2, 3),
 			"unknown 0.7-0.max, unknown 1.0-1.0, object 1.1/0, unknown 1.2-1.3, object 1.4/0, " +
 				"unknown 1.5-1.max, unknown 2.0-2.3"},
 		{"the end of a group", []came{{group: 1, objects: append(objects(3), end)}}, nil, loc(1, 3), loc(2, 0),

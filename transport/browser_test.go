@@ -96,7 +96,7 @@ func serveBrowser(c Conn) error {
 	return nil
 }
 
-// TestBrowser needs Chromium: what it negotiates, and how it maps codes, is what users' browsers do.
+// TestBrowser needs Chromium, which negotiates and maps codes as users' browsers do.
 func TestBrowser(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {

@@ -66,7 +66,7 @@ func TestPacketsWaitForOthers(t *testing.T) {
 	}
 }
 
-// TestReadsEnd ends reads that wait, and those of a socket on which packets never cease.
+// TestReadsEnd ends waiting reads, and reads of a socket on which packets never cease.
 func TestReadsEnd(t *testing.T) {
 	for name, end := range map[string]struct {
 		how  func(packetConn) error

@@ -48,7 +48,7 @@ func TestDialErrors(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// quicServer is one that is not ours.
+// quicServer starts a server other than this package's.
 func quicServer(t *testing.T, alpn string, conf *quic.Config) (addr string) {
 	cert, _, err := DevCertificate()
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestSilentHTTP3Server(t *testing.T) {
 	require.ErrorContains(t, err, "no answer in 300ms")
 }
 
-// localhost is ::1 and 127.0.0.1, of which the server has one.
+// localhost is ::1 and 127.0.0.1; the server listens on one of them.
 func TestDialTriesAllAddresses(t *testing.T) {
 	s := newServer(t)
 	for _, k := range []Kind{RawQUIC, WebTransport} {

@@ -118,7 +118,7 @@ func TestAvailableProtocols(t *testing.T) {
 		rsp, _, _ := s.dialWT(t, "moqt-18", "moqt-19").Dial(testContext(t), s.url(WebTransport), header)
 		if tt.header == "" {
 			rsp, _, _ = s.dialWT(t).Dial(testContext(t), s.url(WebTransport), header)
-			<-s.accepted // that of the client whose default header was sent
+			<-s.accepted // the session of the client that sent the default header
 		}
 		require.NotNil(t, rsp)
 		require.Equal(t, tt.status, rsp.StatusCode, tt.header)
@@ -172,7 +172,7 @@ func TestConnectStreamEnds(t *testing.T) {
 	require.NoError(t, other.Context().Err())
 }
 
-// A reset with a code that is none of WebTransport's, as HTTP/3 implementations may send, is a reset with code 0.
+// A reset with a code outside WebTransport's, which HTTP/3 implementations may send, counts as a reset with code 0.
 func TestForeignResetCode(t *testing.T) {
 	w, r := rawStream(t)
 	w.CancelWrite(0x10c)
@@ -203,7 +203,7 @@ func rawStream(t *testing.T) (*quic.SendStream, ReceiveStream) {
 	return w, r
 }
 
-// A peer that closes its session resets the streams first. Whoever cancels a stream just then need not wait for the
+// A peer that closes its session resets the streams first. An end that cancels a stream just then need not wait for the
 // rest.
 func TestCancelWhileTheSessionEnds(t *testing.T) {
 	w, r := rawStream(t)

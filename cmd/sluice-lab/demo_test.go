@@ -73,7 +73,7 @@ func TestCheckerFindsEveryDifference(t *testing.T) {
 	}
 }
 
-// TestCheckerOfDroppedMedia has chunks missing that may be dropped, and others.
+// TestCheckerOfDroppedMedia leaves out chunks that may be dropped, and others.
 func TestCheckerOfDroppedMedia(t *testing.T) {
 	parts, err := clitest.CutClip(2 * time.Second)
 	require.NoError(t, err)

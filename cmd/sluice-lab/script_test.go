@@ -9,8 +9,8 @@ import (
 	"sluice/internal/cli/clitest"
 )
 
-// TestMain lets the test binary stand for sluice-lab, and for a sluice that is found but never runs: these scripts
-// test what happens before processes start. Package e2e runs the real ones.
+// TestMain lets the test binary act as sluice-lab, and as a sluice that is found but never run: these scripts end
+// before processes start. Package e2e runs the real programs.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"sluice-lab": main, "sluice": func() { os.Exit(1) }})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// linked are the modules that sluice links, and what for. It runs with privileges, so each of them is a decision.
+// linked are the modules that sluice links, and why. It runs with privileges, so each module is a decision.
 var linked = map[string]string{
 	"github.com/cilium/ebpf":              "loads the programs of the fast path and of sluice rtt",
 	"github.com/coreos/go-systemd/v22":    "tells systemd that the relay is ready and alive",

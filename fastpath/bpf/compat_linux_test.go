@@ -26,7 +26,7 @@ func programs(t *testing.T) (all []*ebpf.ProgramSpec) {
 	return all
 }
 
-// TestLoad shows the programs to this kernel's verifier.
+// TestLoad loads the programs through this kernel's verifier.
 func TestLoad(t *testing.T) {
 	for _, load := range []func() (*ebpf.CollectionSpec, error){bpf.LoadIngress, bpf.LoadEgress} {
 		spec, err := load()
@@ -37,7 +37,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestKernelFunctions keeps the programs from using what Linux 6.6 does not have.
+// TestKernelFunctions keeps the programs from using helpers that Linux 6.6 does not have.
 func TestKernelFunctions(t *testing.T) {
 	const lastHelper = asm.FnCgrpStorageDelete // none was added since Linux 6.2
 	for _, p := range programs(t) {
@@ -52,7 +52,7 @@ func TestKernelFunctions(t *testing.T) {
 	}
 }
 
-// TestStackDepth keeps each chain of calls within the 512 bytes of stack that there are, counted as kernels before 6.10
+// TestStackDepth keeps each chain of calls within the 512 bytes of a BPF stack, counted as kernels before 6.10
 // do: a function takes at least 32 bytes, and a multiple of that.
 func TestStackDepth(t *testing.T) {
 	for _, p := range programs(t) {

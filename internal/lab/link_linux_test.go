@@ -76,7 +76,7 @@ func stats(t testing.TB, k *lab.Link, d lab.Direction) lab.LinkStats {
 	return s
 }
 
-// Every packet's fate follows from the seed, exactly: which are lost, which come twice, and in which order they come.
+// The seed exactly determines which packets are lost, which come twice, and in which order they come.
 func TestConditionsAreExact(t *testing.T) {
 	const count, chunk = 4000, 200 // a chunk fits the kernel's queues even if nothing drains them meanwhile
 	for name, c := range map[string]lab.Conditions{

@@ -21,7 +21,7 @@ func TestStanding(t *testing.T) {
 	}, resulttest.Sample().Standing())
 }
 
-// Each case is the subject's and the other's value of a metric of which less is better.
+// Each case has the subject's and the other's value of a metric; less is better.
 func TestStandingOfTwo(t *testing.T) {
 	statistic := func(v [3]float64) result.Statistic { return result.Statistic{Min: v[0], Median: v[1], Max: v[2]} }
 	for name, c := range map[string]struct {

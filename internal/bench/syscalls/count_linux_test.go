@@ -11,7 +11,7 @@ import (
 	"sluice/internal/lab"
 )
 
-// What this process calls is counted, whatever else it calls.
+// The calls of the test are counted, whatever else this process calls.
 func TestCount(t *testing.T) {
 	const calls = 100
 	c, err := Count(os.Getpid())

@@ -12,7 +12,7 @@ var layered = Mock{Rate: 2e6, FrameRate: 25, Group: 50, Key: 5, Layers: true}
 // never is the delay of a frame that does not arrive.
 const never = time.Duration(-1)
 
-// arrivals returns those of frames [0, end) of layered video, delay after their publication.
+// arrivals returns the arrivals of frames [0, end) of layered video, delay after their publication.
 func arrivals(end uint64, delay func(n uint64) time.Duration) (all []Arrival) {
 	const begin = int64(1_700_000_000e9)
 	for n := range end {
