@@ -224,7 +224,7 @@ func TestRefill(t *testing.T) {
 	require.Equal(t, uint64(slotTaken), slow.Word)
 	require.EqualValues(t, 320, a.ring[(122+ringLen)%ringLen].Len, "what is used lately, in whole blocks")
 
-	// What was made for another key generation is of no use.
+	// Key streams of another key generation are useless.
 	a.setKeys(1, (*claim.PacketKeys)(randomPacketKeys()))
 	a.look(1<<claim.GenerationShift|123, 13)
 	a.refill()

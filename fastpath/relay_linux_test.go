@@ -152,7 +152,7 @@ func TestUnread(t *testing.T) {
 		require.NoError(t, err)
 		_, err = str.Write(append(o, make([]byte, 100)...))
 		require.NoError(t, err)
-		time.Sleep(time.Duration(g*5) * time.Microsecond) // what was not sent yet is never sent
+		time.Sleep(time.Duration(g*5) * time.Microsecond) // unsent bytes are never sent
 		str.CancelWrite(uint64(moqt.ResetCancelled))
 	}
 	b.send(present(1000, 0), 0, 0, 100)

@@ -29,7 +29,7 @@ func TestTags(t *testing.T) {
 		require.Equal(t, before["packet_opened"]+1, r.counts()["packet_opened"], "%d tags", i)
 	}
 
-	// What the stack sends to a subscriber has a tag; so have the copies.
+	// The stack's packets to a subscriber have a tag, and so do the copies.
 	frame := concat(2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, tags[1], 8, 0, ipv4(relayPort, 700, []byte("handshake")))
 	_, err := r.egress.ClientEgress.Run(&ebpf.RunOptions{Data: frame})
 	require.NoError(t, err)

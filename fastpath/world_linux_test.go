@@ -35,7 +35,7 @@ type world struct {
 	loop  *media.Loop
 	v6    bool
 	hash  []byte
-	at    map[*lab.Host]netip.Addr // of the relay, where it is not that of the device
+	at    map[*lab.Host]netip.Addr // of the relay, where it differs from the device's
 }
 
 type worldConfig struct {
@@ -288,7 +288,7 @@ func (v *viewer) fail(err error) {
 	}
 }
 
-// broadcast is what a publisher has sent of a track.
+// broadcast holds the objects that a publisher has sent on a track.
 type broadcast struct {
 	w       *world
 	pub     *session.Publication
@@ -402,7 +402,7 @@ func (w *world) complete(v *viewer, b *broadcast, from uint64) bool {
 	return true
 }
 
-// report logs what the kernel has done.
+// report logs the kernel's counters.
 func (w *world) report() map[string]uint64 {
 	w.Helper()
 	if w.fast == nil {

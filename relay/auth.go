@@ -9,7 +9,7 @@ import (
 	"sluice/transport"
 )
 
-// Action is what a peer asks to be allowed.
+// Action is an action that a peer asks permission for.
 type Action uint8
 
 // Actions, by the message that asks.

@@ -24,7 +24,7 @@ type Config struct {
 
 	// FastPath forwards tracks in the kernel. The loop of the media senders has to share its memory. Default: none.
 	FastPath *fastpath.FastPath
-	// FastPathPolicy chooses what the fast path forwards. Default: FastPathBudget(0).
+	// FastPathPolicy chooses how many subscribers the fast path serves. Default: FastPathBudget(0).
 	FastPathPolicy FastPathPolicy
 
 	// MaxSessions is how many peers may be connected. Default: 16,384.

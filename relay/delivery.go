@@ -14,7 +14,7 @@ import (
 // finishTimeout is how long the streams of a subscription that has ended may take to be delivered.
 const finishTimeout = 30 * time.Second
 
-// delivery sends what a subscriber wants of a track. All methods expect hub.mu to be held.
+// delivery sends the objects of a track that a subscriber wants. All methods expect hub.mu to be held.
 type delivery struct {
 	sub     *downstream
 	forward bool // Forward State
@@ -159,7 +159,7 @@ func (v *delivery) sendCurrentGroup(group uint64) {
 	}
 }
 
-// send sends what the subscriber wants of a segment, from object from on.
+// send sends the objects of a segment that the subscriber wants, from object from on.
 func (v *delivery) send(seg *track.Segment, from uint64) {
 	v.held.do(func() { v.sendNow(seg, from) })
 }

@@ -18,7 +18,7 @@ import (
 	"sluice/transport"
 )
 
-// got is what a FETCH returned.
+// got is the result of a FETCH.
 type got struct {
 	ok      *moqt.FetchOK
 	objects string // "1.0, 1/2.1, datagram 1.2, absent to 1.5, unknown to 2.3, fin"

@@ -19,9 +19,9 @@ import (
 
 func newLabDown(env *cli.Environment, name *string) *cobra.Command {
 	return &cobra.Command{
-		Use:     "down",
-		Short:   "End a lab and the processes in it",
-		Long:    `End a lab: the processes in its hosts, then the hosts. It is not an error if the lab is not up.
+		Use:   "down",
+		Short: "End a lab and the processes in it",
+		Long: `End a lab: the processes in its hosts, then the hosts. It is not an error if the lab is not up.
 Nothing remains of a lab whose process was killed.`,
 		Example: `  sluice-lab lab down`,
 		Args:    cobra.NoArgs,

@@ -87,7 +87,7 @@ func (f *measureFlags) registerSizes(flags *pflag.FlagSet) {
 		"buffer this many `bytes` of events on their way out of the kernel")
 }
 
-// check refuses values that rtt.MonitorConfig has no place for, or takes for its default.
+// check refuses values that rtt.MonitorConfig cannot hold, or takes for its default.
 func (f *measureFlags) check() error {
 	return cmp.Or(
 		bounds.AtLeast("--rate-limit", f.rateLimit, 0),

@@ -15,7 +15,7 @@ type quantity struct {
 	tails bool // it is a distribution whose quantiles are metrics
 }
 
-// The direction in which a metric is better.
+// Whether less or more of a metric is better.
 const (
 	less = -1
 	more = 1
@@ -116,7 +116,7 @@ func hasMetric(kind, name string) bool {
 	return false
 }
 
-// describe returns all metrics, with those that are quantiles.
+// describe returns all metrics, quantiles included.
 func describe() map[string]result.Metric {
 	all := make(map[string]result.Metric)
 	for name, q := range quantities {

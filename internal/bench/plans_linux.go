@@ -21,7 +21,7 @@ const (
 // hogSubscribers is the largest fan-out with a hog. With more subscribers, the result depends on the load generators.
 const hogSubscribers = 50
 
-// plans returns what is to be run.
+// plans returns the plans to run.
 func (r *runner) plans() []plan {
 	var plans []plan
 	for _, n := range r.Subscribers {

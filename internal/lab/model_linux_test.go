@@ -6,7 +6,7 @@ import (
 	"sluice/internal/lab/bpf"
 )
 
-// Fate predicts, from the seed alone, what a link does to count packets of which each enters after the one before: the
+// Fate predicts, from the seed alone, what a link does to count packets that enter one after another: the
 // decisions of bpf/link.bpf.c written once more, so that a test knows them exactly.
 type Fate struct {
 	Arrived []int // numbers of the packets, in order

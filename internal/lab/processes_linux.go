@@ -33,7 +33,7 @@ func (l *Lab) EndProcesses(grace time.Duration) (count int, err error) {
 }
 
 const (
-	killTimeout = 10 * time.Second // for the kernel to end what was killed
+	killTimeout = 10 * time.Second // for the kernel to end killed processes
 	endPoll     = 10 * time.Millisecond
 )
 

@@ -276,7 +276,7 @@ func TestWireRefusesForeignFrames(t *testing.T) {
 	require.EqualValues(t, 1, counted(t, objects, 0)[bpf.LinkEventFAILED])
 }
 
-// What the kernel refuses is counted and dropped, not passed on half done.
+// A packet for which the kernel refuses a step is counted and dropped, not passed on half done.
 func TestFailuresAreCounted(t *testing.T) {
 	objects, ns := programs(t)
 	const lane = loopback<<1 | uint32(FromHost)

@@ -9,7 +9,7 @@
 #include "clone.h"
 #include "route.h"
 
-// A frame on its way to the subscriptions of its track: what the callback of bpf_loop needs.
+// A frame on its way to the subscriptions of its track: the context of the callback of bpf_loop.
 struct fan_out {
 	struct __sk_buff *skb;
 	struct scratch *c;

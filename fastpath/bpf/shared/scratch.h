@@ -49,7 +49,7 @@ struct media_header {
 };
 _Static_assert(sizeof(struct media_header) == 40, "media_header is read by tests");
 
-// What a copy for one subscriber takes, see claim.h.
+// The claim of a copy for one subscriber, see claim.h.
 struct claim {
 	u64 from, to; // log offsets
 	u64 number, generation; // of the packet and of its key

@@ -136,7 +136,7 @@ struct path {
 	u64 datagram_limit; // max_datagram_frame_size
 };
 
-// What the programs receive on a connection. It has the same index as the connection's conn_state.
+// A connection as a publisher: the state for opening its packets. It has the same index as the connection's conn_state.
 struct publisher {
 	struct packet_keys keys[2]; // by key phase
 	u64 expected_pn; // the largest that was opened, plus one

@@ -39,8 +39,8 @@ struct datagram {
 
 // parse_datagram fills d, and returns 0, or -1 when the frame is something else.
 //
-// A program reads packet data directly only between data and data_end, and that is what the driver has put into the
-// linear part of the buffer: some put nothing there but the Ethernet header. bpf_skb_pull_data moves the headers in. It
+// A program reads packet data directly only between data and data_end, which delimit the linear part of the buffer, as
+// the driver has filled it: some put nothing there but the Ethernet header. bpf_skb_pull_data moves the headers in. It
 // may move the whole packet, so every pointer into it is invalid afterwards, and the verifier insists on reading data
 // and data_end again.
 GLOBAL int parse_datagram(struct __sk_buff *skb, struct datagram *d)

@@ -1,4 +1,5 @@
-// Package procfs reads from /proc what the machine and its processes used: CPU time, memory, datagrams and wake-ups.
+// Package procfs reads from /proc the resources that the machine and its processes used: CPU time, memory, datagrams
+// and wake-ups.
 //
 // Each file has a pure parser, and on Linux a reader. Counters are read twice, and a measurement is their difference
 // (Minus). Two properties of the kernel's accounts decide how they are used:

@@ -26,7 +26,7 @@ type Behind struct {
 	Factor           Number // to the best of them; Unknown if a value is zero
 }
 
-// negligible is the share of a value by which another may differ from it and still count as even: single runs have no
+// negligible is the share by which two values may differ and still count as even: single runs have no
 // spread.
 const negligible = 0.02
 

@@ -83,7 +83,7 @@ func (s Spec) TakesPart(kinds []string) bool {
 	return len(s.Kinds) == 0 || slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(s.Kinds, k) })
 }
 
-// Place is what the placeholders of a command stand for.
+// Place holds the values of the placeholders of a command.
 type Place struct {
 	Host      string // to listen at
 	Port      int

@@ -96,7 +96,7 @@ func (s *Stage) Offloads() (map[string]string, error) {
 	return readOffloads(s.Lab.Relay, s.Lab.Relay.Devices[0].Name)
 }
 
-// place is what the placeholders of a relay's command stand for. dir is the relay's own directory.
+// place returns the values of the placeholders of a relay's command. dir is the relay's own directory.
 func (s *Stage) place(dir string) system.Place {
 	return system.Place{
 		Host: "::", Port: relayPort, Cert: s.certificate(), Key: s.key(), Dir: dir, Sluice: s.programs.Sluice,

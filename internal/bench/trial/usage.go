@@ -35,7 +35,7 @@ func (u *Usage) RelayTotal() time.Duration { return u.Relay.Total() + u.EBPF }
 // subtracted here.
 func (u *Usage) PublisherTotal() time.Duration { return max(0, u.Publisher.Total()-u.EBPF) }
 
-// SystemTotal returns the CPU time of the whole machine, less what it used before media flowed and what others used.
+// SystemTotal returns the CPU time of the whole machine, less its use before media flowed and the use by others.
 // ok is false if the use by others hides it: when a process ends, the time of its whole life appears at once in the
 // account of the process that reaps it.
 func (u *Usage) SystemTotal() (over time.Duration, ok bool) {

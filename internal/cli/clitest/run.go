@@ -77,7 +77,7 @@ func recordNotifications(env *testscript.Env) error {
 	return nil
 }
 
-// nextPort is the next port to try: below those that systems choose for clients, so that it stays free until it is
+// nextPort is the next port to try: below the ports that systems choose for clients, so that it stays free until it is
 // used.
 var nextPort atomic.Uint32
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// BurstConfig defines what a burst is. The zero value fits video of up to 60 frames a second on a path of some Mbit/s.
+// BurstConfig defines bursts. The zero value fits video of up to 60 frames a second on a path of some Mbit/s.
 type BurstConfig struct {
 	// Idle is the silence that ends a burst: longer than any pause inside a media frame, shorter than the time between
 	// two frames. 0 is 5 ms.

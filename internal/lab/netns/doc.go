@@ -5,5 +5,5 @@
 // goroutine's thread into the namespace and back. A thread that cannot be moved back is never used again.
 //
 // If the kernel refuses a request as unknown or not permitted, the error is a [MissingError], so that a test
-// can skip with the name of what is missing.
+// can skip and name what is missing.
 package netns

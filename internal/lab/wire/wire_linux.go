@@ -23,7 +23,7 @@ const (
 	addressesLength = 12 // both Ethernet addresses, which a VLAN tag follows
 	deviceName      = "wire"
 	queueLength     = 20_000 // frames that wait for the thread to read them
-	batch           = 16     // frames that are read before those that are due leave
+	batch           = 16     // frames to read before the due ones leave
 )
 
 // Wire is a TAP device and the thread that serves it.
