@@ -176,7 +176,7 @@ func TestProcessErrors(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.wait(ctx))
 	_, err = p.await(ctx, "never")
-	require.EqualError(t, err, "relay: ended before it said \"never\"\n  done")
+	require.EqualError(t, err, "relay: ended before it printed \"never\"\n  done")
 
 	_, err = startProcess(ctx, "relay", nil, func(*exec.Cmd) error { return errors.New("no such host") })
 	require.EqualError(t, err, "start relay: no such host")
