@@ -116,7 +116,7 @@ func (s *scheduler) beyond(level int) []*queued {
 	return all
 }
 
-// insert adds a lane that is no longer empty. It goes before the lane whose turn it is, which is after all others.
+// insert adds a lane that has become non-empty. It goes before the lane whose turn it is, so its turn comes last.
 func (s *scheduler) insert(l *lane) {
 	i, found := slices.BinarySearchFunc(s.tiers, l.level, func(t *tier, level Level) int {
 		return cmp.Compare(t.level, level)
