@@ -72,7 +72,7 @@ func (c *cubic) Acked(e AckEvent) {
 	last := c.lastAck
 	c.lastAck = e.Now
 	switch {
-	case e.AppLimited:
+	case e.AppLimited && !c.halfUsed(e):
 		// Time in which the window was not used is not time to grow in (RFC 9438 §5.8).
 		if c.epoch != 0 {
 			c.epoch = c.epoch.Add(e.Now.Sub(last))
@@ -84,6 +84,12 @@ func (c *cubic) Acked(e AckEvent) {
 		c.avoid(e)
 	}
 }
+
+// halfUsed reports whether slow start goes on although the window was not full. A burst that fills more than half of the
+// window shows what the next one needs: without growth, a larger video frame would find the window too small, whenever
+// it comes. RFC 9002 §7.8 asks not to grow an underutilized window; TCP on Linux and the QUIC of Chromium take half as
+// utilized in slow start, where the window doubles each round trip.
+func (c *cubic) halfUsed(e AckEvent) bool { return c.window < c.ssthresh && 2*float64(e.InFlight) > c.window }
 
 // grow grows the window in slow start.
 func (c *cubic) grow(e AckEvent) {

@@ -38,6 +38,24 @@ func TestCubicSlowStart(t *testing.T) {
 	require.Equal(t, int64(480_000), c.Rate(rtt100), "twice a window each round trip")
 }
 
+// In slow start a burst of more than half the window lets it grow, although it did not fill it.
+func TestCubicHalfUsed(t *testing.T) {
+	c := NewCubic(1200).(*cubic)
+	ack := func(inFlight int) int {
+		c.Acked(AckEvent{
+			Now: clock.Time(time.Second), Bytes: 1200, Sent: 1, LatestRTT: rtt100, SRTT: rtt100, MinRTT: rtt100,
+			InFlight: inFlight, AppLimited: true,
+		})
+		return c.Window()
+	}
+	require.Equal(t, 12000, ack(6000), "half of it is not more than half")
+	require.Equal(t, 13200, ack(7200))
+	require.Equal(t, 13200, ack(6000))
+	lose(c, clock.Time(2*time.Second), 1)
+	after := c.Window()
+	require.Equal(t, after, ack(after), "only in slow start")
+}
+
 func TestInitialWindow(t *testing.T) { // RFC 9002 §7.2
 	for mtu, want := range map[int]int{1200: 12000, 1452: 14520, 1500: 14720, 9000: 18000} {
 		require.Equal(t, want, initialWindow(mtu))
