@@ -85,10 +85,10 @@ func (c *cubic) Acked(e AckEvent) {
 	}
 }
 
-// halfUsed reports whether slow start goes on although the window was not full. A burst that fills more than half of the
-// window shows what the next one needs: without growth, a larger video frame would find the window too small, whenever
-// it comes. RFC 9002 §7.8 asks not to grow an underutilized window; TCP on Linux and the QUIC of Chromium take half as
-// utilized in slow start, where the window doubles each round trip.
+// halfUsed reports whether slow start goes on although the window was not full. A burst that fills more than half of
+// the window shows what the next one needs: without growth, each larger video frame would find the window too small.
+// RFC 9002 §7.8 asks not to grow an underutilized window. In slow start, where the window doubles each round trip, TCP
+// in Linux and the QUIC of Chromium take half as utilized.
 func (c *cubic) halfUsed(e AckEvent) bool { return c.window < c.ssthresh && 2*float64(e.InFlight) > c.window }
 
 // grow grows the window in slow start.
