@@ -89,7 +89,9 @@ func (c *cubic) Acked(e AckEvent) {
 // the window shows what the next one needs: without growth, each larger video frame would find the window too small.
 // RFC 9002 §7.8 asks not to grow an underutilized window. In slow start, where the window doubles each round trip, TCP
 // in Linux and the QUIC of Chromium take half as utilized.
-func (c *cubic) halfUsed(e AckEvent) bool { return c.window < c.ssthresh && 2*float64(e.InFlight) > c.window }
+func (c *cubic) halfUsed(e AckEvent) bool {
+	return c.window < c.ssthresh && 2*float64(e.InFlight) > c.window
+}
 
 // grow grows the window in slow start.
 func (c *cubic) grow(e AckEvent) {
