@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"time"
 
@@ -23,6 +24,18 @@ const (
 	ActionSubscribeTracks                  // SUBSCRIBE_TRACKS
 )
 
+var messageNames = [...]string{
+	"PUBLISH", "PUBLISH_NAMESPACE", "SUBSCRIBE", "FETCH", "TRACK_STATUS", "SUBSCRIBE_NAMESPACE", "SUBSCRIBE_TRACKS",
+}
+
+// String returns the name of the message.
+func (a Action) String() string {
+	if int(a) < len(messageNames) {
+		return messageNames[a]
+	}
+	return fmt.Sprintf("Action(%d)", uint8(a))
+}
+
 // AuthRequest is a request to be authorized.
 type AuthRequest struct {
 	Action    Action
@@ -38,13 +51,18 @@ type AuthRequest struct {
 // Grant is a permission.
 type Grant struct {
 	Expires time.Time // zero: as long as the session
+	// Review is when the relay calls Authorize again, with the same request, to learn whether the permission still
+	// stands. Zero: only when a Reviewer says so.
+	Review time.Time
 }
 
 // Authorizer decides what peers may do (draft §9.4, §9.5). The draft leaves the schemes open: implement this to use a
 // scheme other than [TokenFile]. Methods are called on many goroutines.
 type Authorizer interface {
 	// Authorize returns how long the permission lasts. To refuse, it returns a *moqt.RequestError, for example with
-	// UNAUTHORIZED or EXPIRED_AUTH_TOKEN; other errors become INTERNAL_ERROR and are logged.
+	// UNAUTHORIZED or EXPIRED_AUTH_TOKEN; other errors become INTERNAL_ERROR and are logged. INTERNAL_ERROR and
+	// EXCESSIVE_LOAD mean that there is no answer: the relay refuses a new request, but an open one goes on, and the
+	// relay asks again soon.
 	Authorize(context.Context, AuthRequest) (Grant, error)
 }
 

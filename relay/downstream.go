@@ -148,12 +148,19 @@ func (d *downstream) run() {
 		case <-d.permit.expired:
 			d.end(moqt.DoneExpired, moqt.ResetExpiredAuthToken)
 		case <-d.permit.due:
-			if d.permit.review() != nil {
-				d.end(moqt.DoneUnauthorized, moqt.ResetExpiredAuthToken)
-			}
+			d.review()
+		case <-d.permit.stale:
+			d.review()
 		case u := <-d.pub.Updates():
 			d.update(u)
 		}
+	}
+}
+
+// review ends the subscription if the subscriber no longer has the permission.
+func (d *downstream) review() {
+	if d.permit.review() != nil {
+		d.end(moqt.DoneUnauthorized, moqt.ResetExpiredAuthToken)
 	}
 }
 

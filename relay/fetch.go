@@ -63,24 +63,34 @@ func (f *fetch) serve(permit *permission) {
 	relay.metrics.fetches.WithLabelValues(outcome).Inc()
 }
 
-// keep ends the fetch if the permission is withdrawn, and accepts changes of the priority.
+// keep ends the fetch if the permission is withdrawn or expires, and accepts changes of the priority.
 func (f *fetch) keep(permit *permission) {
 	for {
 		select {
 		case <-f.req.Context().Done():
 			return
+		case <-permit.expired:
+			f.withdraw(&moqt.RequestError{Code: moqt.RequestExpiredAuthToken, Reason: "the permission has expired"})
 		case <-permit.due:
-			if refused := permit.review(); refused != nil {
-				f.hub.mu.Lock()
-				f.abortLocked(refused, moqt.ResetExpiredAuthToken)
-				f.hub.mu.Unlock()
-			}
+			f.withdraw(permit.review())
+		case <-permit.stale:
+			f.withdraw(permit.review())
 		case u := <-f.req.Updates():
 			if u.OK(moqt.Parameters{}) == nil && u.Parameters.SubscriberPriority != nil { // else the request is over
 				f.out.turns.setPriority(&f.out, *u.Parameters.SubscriberPriority)
 			}
 		}
 	}
+}
+
+// withdraw ends the fetch if the peer no longer has the permission.
+func (f *fetch) withdraw(refused *moqt.RequestError) {
+	if refused == nil {
+		return
+	}
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	f.abortLocked(refused, moqt.ResetExpiredAuthToken)
 }
 
 // respond answers the request and sends the objects.

@@ -11,6 +11,14 @@ import (
 	"sluice/moqt/session"
 )
 
+// reviewRetry is how long after a review without an answer the Authorizer is asked again. An Authorizer that is down is
+// not asked all the time.
+const reviewRetry = 10 * time.Second
+
+// minReview is the shortest time between the reviews that an Authorizer asks for in its Grants, whatever it says: a
+// review whose time has passed already would be repeated at once, again and again.
+const minReview = time.Second
+
 // permission allows a peer what its request asks for, for as long as the Authorizer says.
 type permission struct {
 	peer    *peer
@@ -21,7 +29,8 @@ type permission struct {
 	track   moqt.FullTrackName
 	grant   Grant
 	expired <-chan time.Time
-	due     <-chan struct{} // closed when it has to be reviewed
+	due     <-chan struct{}  // closed when all permissions have to be reviewed
+	stale   <-chan time.Time // sends when this one has to be reviewed
 }
 
 // authorize asks whether the peer may do what a request is about.
@@ -33,10 +42,16 @@ func (p *peer) authorize(r *session.Request, a Action, track moqt.FullTrackName)
 // review asks whether the permission still stands. It does if the Authorizer has no answer.
 func (m *permission) review() *moqt.RequestError {
 	refused := m.extend(m.latest)
-	if refused != nil && refused.Code == moqt.RequestInternalError {
+	if refused != nil && isNoAnswer(refused) {
+		m.stale = time.After(reviewRetry)
 		return nil
 	}
 	return refused
+}
+
+// isNoAnswer reports whether the Authorizer has failed to decide, so that an open request goes on.
+func isNoAnswer(e *moqt.RequestError) bool {
+	return e.Code == moqt.RequestInternalError || e.Code == moqt.RequestExcessiveLoad
 }
 
 // extend asks the Authorizer again, with the tokens of an update of the peer too.
@@ -56,9 +71,12 @@ func (m *permission) extend(latest []moqt.Token) *moqt.RequestError {
 	if err != nil {
 		return m.refusal(err)
 	}
-	m.latest, m.grant, m.expired = latest, grant, nil
+	m.latest, m.grant, m.expired, m.stale = latest, grant, nil, nil
 	if !grant.Expires.IsZero() {
 		m.expired = time.After(time.Until(grant.Expires))
+	}
+	if !grant.Review.IsZero() {
+		m.stale = time.After(max(minReview, time.Until(grant.Review)))
 	}
 	return nil
 }
@@ -86,7 +104,7 @@ func (m *permission) expires() *uint64 {
 // extend it. moved is called when the prefix was changed; it is nil for requests that have none. keep reports whether
 // the permission was withdrawn.
 func (m *permission) keep(req *session.Request, moved func(moqt.Namespace)) (withdrawn bool) {
-	for {
+	for !withdrawn {
 		select {
 		case <-req.Context().Done():
 			return false
@@ -94,16 +112,17 @@ func (m *permission) keep(req *session.Request, moved func(moqt.Namespace)) (wit
 			req.Cancel(moqt.ResetExpiredAuthToken)
 			return false
 		case <-m.due:
-			if m.review() != nil {
-				req.Cancel(moqt.ResetExpiredAuthToken)
-				return true
-			}
+			withdrawn = m.review() != nil
+		case <-m.stale:
+			withdrawn = m.review() != nil
 		case u := <-req.Updates():
 			if !m.update(u, moved) {
 				return false
 			}
 		}
 	}
+	req.Cancel(moqt.ResetExpiredAuthToken)
+	return true
 }
 
 // update applies a REQUEST_UPDATE, and reports whether the request goes on.

@@ -168,3 +168,95 @@ func (f *fickle) refuse(err error) {
 	defer f.mu.Unlock()
 	f.err = err
 }
+
+func (r *rules) answer(allow func(AuthRequest) (Grant, error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.allow = allow
+}
+
+func (r *rules) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.asked)
+}
+
+// refuseWith answers all requests with an error.
+func (r *rules) refuseWith(code moqt.RequestErrorCode) {
+	r.answer(func(AuthRequest) (Grant, error) { return Grant{}, &moqt.RequestError{Code: code} })
+}
+
+func TestGrantsAreReviewed(t *testing.T) {
+	const interval = 30 * time.Second
+	auth := &rules{allow: func(AuthRequest) (Grant, error) {
+		return Grant{Review: time.Now().Add(interval)}, nil
+	}}
+	onBench(t, Config{Authorizer: auth, Grace: time.Second}, func(b *bench) {
+		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		_, sub := b.connect().mustSubscribe(moqt.Parameters{})
+		watch, err := b.connect().watch("live")
+		require.NoError(t, err)
+		require.Equal(t, 3, auth.count())
+		time.Sleep(interval)
+		synctest.Wait()
+		require.Equal(t, 6, auth.count(), "each request is reviewed once")
+
+		for _, code := range []moqt.RequestErrorCode{moqt.RequestInternalError, moqt.RequestExcessiveLoad} {
+			auth.refuseWith(code)
+			time.Sleep(interval)
+			synctest.Wait()
+			ended := errors.Join(pub.Context().Err(), sub.Context().Err(), watch.Context().Err())
+			require.NoError(t, ended, "no answer")
+		}
+		auth.refuseWith(moqt.RequestUnauthorized)
+		time.Sleep(reviewRetry)
+		synctest.Wait()
+		b.done(sub, moqt.DoneUnauthorized)
+		require.Error(t, watch.Context().Err())
+		require.Error(t, pub.Context().Err())
+	})
+}
+
+// An Authorizer whose reviews are due at once is not asked all the time.
+func TestReviewsAreNotRepeatedAtOnce(t *testing.T) {
+	auth := &rules{allow: func(AuthRequest) (Grant, error) { return Grant{Review: time.Now()}, nil }}
+	onBench(t, Config{Authorizer: auth}, func(b *bench) {
+		_, err := b.connect().watch("live")
+		require.NoError(t, err)
+		time.Sleep(10*minReview + minReview/2)
+		synctest.Wait()
+		require.Equal(t, 11, auth.count())
+	})
+}
+
+func TestFetchExpires(t *testing.T) {
+	auth := &rules{allow: func(a AuthRequest) (g Grant, err error) {
+		if a.Action == ActionFetch {
+			g.Expires = time.Now().Add(10 * time.Second)
+		}
+		return g, nil
+	}}
+	onBench(t, Config{Authorizer: auth}, func(b *bench) {
+		c := b.connect()
+		src := c.serve(&source{})
+		c.announce("live")
+		b.connect().mustSubscribe(moqt.Parameters{})
+		g := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true})
+		part, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: 1000})
+		require.NoError(t, err)
+		_, err = g.stream.Write(append(part, "the rest never comes"...))
+		require.NoError(t, err)
+		synctest.Wait()
+		req, err := b.connect().Fetch(b.ctx, standalone(at(1, 0), at(2, 0)))
+		require.NoError(t, err)
+		_, err = req.Wait(b.ctx)
+		require.NoError(t, err)
+		stream, err := req.Stream(b.ctx)
+		require.NoError(t, err)
+		for buf := make([]byte, 4096); err == nil; {
+			_, err = stream.Read(buf)
+		}
+		require.ErrorContains(t, err, "code 0x7") // EXPIRED_AUTH_TOKEN
+	})
+}

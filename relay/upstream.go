@@ -180,9 +180,10 @@ func (u *upstream) run(expires *uint64, permit *permission) {
 			u.sub.Cancel(moqt.ResetExpiredAuthToken)
 			continue
 		case <-permit.due:
-			if permit.review() != nil {
-				u.sub.Cancel(moqt.ResetExpiredAuthToken)
-			}
+			u.review(permit)
+			continue
+		case <-permit.stale:
+			u.review(permit)
 			continue
 		case m := <-u.sub.Updates():
 			u.answerUpdate(m, permit)
@@ -194,6 +195,13 @@ func (u *upstream) run(expires *uint64, permit *permission) {
 		if ok := u.update(due); ok != nil {
 			extend.Reset(untilExtension(ok.Parameters.Expires))
 		}
+	}
+}
+
+// review cancels the subscription if its publisher no longer has the permission.
+func (u *upstream) review(permit *permission) {
+	if permit.review() != nil {
+		u.sub.Cancel(moqt.ResetExpiredAuthToken)
 	}
 }
 
