@@ -22,6 +22,8 @@ var linked = map[string]string{
 	"github.com/spf13/pflag":              "its flags",
 	"github.com/vishvananda/netlink":      "sluice rtt: attaches programs to a clsact qdisc and for XDP",
 	"github.com/vishvananda/netns":        "imported by netlink",
+	"github.com/go-jose/go-jose/v4":       "JSON Web Tokens and the keys of signed tokens",
+	"github.com/hashicorp/golang-lru/v2":  "bounded caches of authorization",
 	"github.com/prometheus/client_golang": "metrics",
 	"github.com/prometheus/client_model":  "imported by client_golang, as those that follow",
 	"github.com/prometheus/common":        "",

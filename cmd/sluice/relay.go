@@ -88,7 +88,7 @@ func (f *relayFlags) openAdmin(s *server.Server) (*admin, error) {
 	if f.admin == "" {
 		return nil, nil
 	}
-	a, err := listenAdmin("--admin", f.admin, f.pprof, s)
+	a, err := listenAdmin("--admin", f.admin, f.pprof, append(f.auth.metrics, s)...)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type relayFlags struct {
 	devHosts       []string
 	cacheMiB       int
 	scope, drop    string
-	tokenFile      string
+	auth           authFlags
 	drain          time.Duration
 	drainURI       string
 	admin          string
@@ -36,6 +36,7 @@ type relayFlags struct {
 func (f *relayFlags) register(cmd *cobra.Command) {
 	f.registerTransport(cmd)
 	f.registerRelay(cmd)
+	f.auth.register(cmd)
 	f.registerForwarding(cmd)
 	f.registerOperation(cmd)
 }
@@ -63,8 +64,6 @@ func (f *relayFlags) registerRelay(cmd *cobra.Command) {
 	flags.IntVar(&f.cacheMiB, "cache-size", 256, "keep at most this many `MiB` of objects")
 	flags.StringVar(&f.scope, "scope", "one", "which sessions share tracks: one (all of them), path (those with "+
 		"the same path in their URL) or url (those with the same authority, too)")
-	flags.StringVar(&f.tokenFile, "auth-token-file", "",
-		"`file` with authorization tokens and what they allow; without it anybody may do everything")
 	flags.IntVar(&cfg.MaxSessions, "max-sessions", 16384, "largest `number` of sessions")
 	flags.IntVar(&cfg.MaxTracks, "max-tracks", 65536,
 		"largest `number` of tracks that are published, subscribed to or cached")
@@ -104,6 +103,7 @@ func (f *relayFlags) check() error {
 		}
 	}
 	return cmp.Or(
+		f.auth.check(),
 		bounds.AtLeast("--cache-size", f.cacheMiB, 0),
 		bounds.AtLeast("--cache-duration", f.cfg.Relay.Cache.Duration, 0),
 		bounds.AtLeast("--drain", f.drain, 0),
@@ -129,10 +129,8 @@ func (f *relayFlags) config() (cfg server.Config, certificate string, err error)
 	if f.drop == "priority" {
 		cfg.NewDropPolicy = func() media.DropPolicy { return new(media.PriorityDrop) }
 	}
-	if f.tokenFile != "" {
-		if cfg.Relay.Authorizer, err = relay.OpenTokenFile(f.tokenFile, slog.Default()); err != nil {
-			return cfg, "", fmt.Errorf("--auth-token-file: %w", err)
-		}
+	if cfg.Relay.Authorizer, err = f.auth.authorizer(); err != nil {
+		return cfg, "", err
 	}
 	if f.dev {
 		certificate, err = f.makeCertificate(&cfg.Transport)

@@ -1,0 +1,209 @@
+package signed
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+
+	"sluice/internal/webclient"
+)
+
+// When keys are read again.
+const (
+	// fileInterval is how often a file is looked at.
+	fileInterval = time.Second
+	// urlInterval is how often a URL is read. Issuers publish a new key long before they use it.
+	urlInterval = 5 * time.Minute
+	// urlRetry is the shortest time between two attempts to read a URL: after a failure, and if a token names an
+	// unknown key. Anybody can send such a token.
+	urlRetry = 30 * time.Second
+	// keyTimeout bounds an attempt. A peer may wait for it.
+	keyTimeout = 5 * time.Second
+)
+
+// Keys are the keys of issuers, from a file or a URL. Its methods may be called on any goroutine.
+type Keys struct {
+	name     string
+	client   *webclient.Client // nil: a file
+	log      *slog.Logger
+	flights  singleflight.Group
+	failures rate.Sometimes // limits log messages
+
+	mu       sync.Mutex
+	set      []jose.JSONWebKey
+	version  uint64 // of set
+	reported uint64 // the version that Changed has reported
+	tried    time.Time
+	read     time.Time   // the last success
+	file     os.FileInfo // of the set
+}
+
+// OpenKeys reads the keys from a file or an http or https URL.
+func OpenKeys(source string, log *slog.Logger) (*Keys, error) {
+	k := &Keys{name: source, log: log, failures: rate.Sometimes{First: 1, Interval: urlInterval}}
+	if webclient.IsURL(source) {
+		var err error
+		k.client, err = webclient.New(webclient.Config{URL: source, Timeout: keyTimeout, MaxBody: maxKeySet})
+		if err != nil {
+			return nil, err
+		}
+		k.name = k.client.Name()
+		if k.client.Plaintext() {
+			log.Warn("the keys of tokens are read without encryption, so that others can replace them; use https",
+				"url", k.name)
+		}
+	}
+	if err := k.load(); err != nil {
+		return nil, err
+	}
+	k.reported = k.version
+	return k, nil
+}
+
+// Version changes when the keys change.
+func (k *Keys) Version() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.version
+}
+
+// Find returns the keys with an id, or all if the id is "", and the version of the set. If there is none, the keys of a
+// URL are read again, if that was not done lately.
+func (k *Keys) Find(ctx context.Context, id string) ([]jose.JSONWebKey, uint64) {
+	found, version := k.find(id)
+	if len(found) > 0 || k.client == nil || !k.isDue(urlRetry) {
+		return found, version
+	}
+	select {
+	case <-k.flights.DoChan("", k.reload):
+	case <-ctx.Done():
+	}
+	return k.find(id)
+}
+
+func (k *Keys) find(id string) (found []jose.JSONWebKey, version uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if id == "" {
+		return slices.Clone(k.set), k.version
+	}
+	for _, key := range k.set {
+		if key.KeyID == id || key.KeyID == "" {
+			found = append(found, key)
+		}
+	}
+	return found, k.version
+}
+
+// Changed reports whether the keys have changed since it was called last. It looks at a file at once, and reads a URL
+// on a goroutine of its own.
+func (k *Keys) Changed() bool {
+	switch {
+	case k.client == nil && k.isDue(fileInterval) && k.fileChanged():
+		_, _ = k.reload()
+	case k.client != nil && k.isDue(urlRetry) && k.isOld():
+		k.flights.DoChan("", k.reload)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	changed := k.reported != k.version
+	k.reported = k.version
+	return changed
+}
+
+// isDue reports whether the last attempt was made at least d ago.
+func (k *Keys) isDue(d time.Duration) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Since(k.tried) >= d
+}
+
+// isOld reports whether the keys of a URL have to be read again.
+func (k *Keys) isOld() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Since(k.read) >= urlInterval
+}
+
+// fileChanged reports whether the file is another one than the one that was read.
+func (k *Keys) fileChanged() bool {
+	info, err := os.Stat(k.name)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tried = time.Now()
+	return err != nil || k.file == nil ||
+		!os.SameFile(k.file, info) || k.file.Size() != info.Size() || !k.file.ModTime().Equal(info.ModTime())
+}
+
+// reload reads the keys again, and logs an error. It has the form that singleflight calls.
+func (k *Keys) reload() (any, error) {
+	err := k.load()
+	if err != nil {
+		k.failures.Do(func() {
+			k.log.Error("cannot read the keys of authorization tokens again; the old ones stay in force", "err", err)
+		})
+	}
+	return nil, err
+}
+
+// load reads the keys. If that fails, the keys stay as they are.
+func (k *Keys) load() error {
+	k.mu.Lock()
+	k.tried = time.Now()
+	k.mu.Unlock()
+	b, info, err := k.fetch()
+	if err != nil {
+		return fmt.Errorf("keys of authorization tokens: %w", err)
+	}
+	set, err := parseKeys(b)
+	if err != nil {
+		return fmt.Errorf("keys of authorization tokens: %s: %w", k.name, err)
+	}
+	if info != nil && hasSecrets(set) && info.Mode().Perm()&0o007 != 0 {
+		k.log.Warn("others can read the file with secret keys; run chmod o-rwx", "file", k.name,
+			"mode", info.Mode().Perm())
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.read, k.file = time.Now(), info
+	if !equalKeys(set, k.set) {
+		k.set = set
+		k.version++
+		k.log.Info("read the keys of authorization tokens", "from", k.name, "keys", len(set))
+	}
+	return nil
+}
+
+// fetch returns the set as it is encoded, and what is known about the file.
+func (k *Keys) fetch() ([]byte, os.FileInfo, error) {
+	if k.client != nil {
+		b, err := k.client.Get(context.Background())
+		if err != nil {
+			err = fmt.Errorf("%s: %w", k.name, err)
+		}
+		return b, nil, err
+	}
+	f, err := os.Open(k.name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxKeySet+1))
+	if err == nil && len(b) > maxKeySet {
+		err = fmt.Errorf("%s: longer than %d bytes", k.name, maxKeySet)
+	}
+	return b, info, err
+}
