@@ -2,7 +2,6 @@ package fastpath_test
 
 import (
 	"crypto/tls"
-	"encoding/binary"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -46,7 +45,11 @@ type kernelRig struct {
 	claims    *claimtest.Claims
 }
 
-var kernelCID = []byte("publish!")
+var (
+	kernelCID     = []byte("publish!")
+	relayAddr     = netip.MustParseAddrPort("192.0.2.2:4443")
+	publisherAddr = netip.MustParseAddrPort("192.0.2.1:9")
+)
 
 func newKernelRig(t *testing.T) *kernelRig {
 	r := &kernelRig{T: t, lab: labtest.New(t, lab.Topology{Subscribers: 1}), packets: newPeerPackets(t)}
@@ -63,6 +66,7 @@ func newKernelRig(t *testing.T) *kernelRig {
 	r.publisher = r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {})
 	r.publisher.SetSession(claim.Session{Layout: moqt.DataLayout1})
 	r.publisher.ReadKeys(0, &r.packets.keys)
+	r.publisher.SetPath(claim.Path{Local: relayAddr, Remote: publisherAddr})
 	r.publisher.ConnectionID(kernelCID, true)
 	r.sub = r.fast.NewConn()
 	r.records = r.fast.Ledger(r.sub, 2048)
@@ -127,6 +131,12 @@ func (r *kernelRig) open(id int64) *claim.StreamState {
 	return state
 }
 
+// seeAgain runs the kernel's program on a packet as if it had not come before.
+func (r *kernelRig) seeAgain(packet []byte) {
+	r.fast.ForgetNumbers()
+	r.see(packet)
+}
+
 // see runs the kernel's program on a packet.
 func (r *kernelRig) see(packet []byte) {
 	require.NoError(r, r.lab.Relay.Do(func() error {
@@ -140,15 +150,9 @@ func (r *kernelRig) piece(from, to int64) []byte {
 	return r.packets.stream(kernelCID, publishersStream, from, make([]byte, to-from), to == claimEnd)
 }
 
-// frame is an Ethernet frame with a UDP datagram over IPv4, without checksums.
+// frame is an Ethernet frame with a packet of the publisher's.
 func frame(payload []byte) []byte {
-	b := append(make([]byte, 12), 8, 0, 0x45, 0)
-	b = binary.BigEndian.AppendUint16(b, uint16(28+len(payload)))
-	b = append(b, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2)
-	for _, v := range []int{9, kernelPort, 8 + len(payload), 0} {
-		b = binary.BigEndian.AppendUint16(b, uint16(v))
-	}
-	return append(b, payload...)
+	return append(make([]byte, 12), fastpath.UDPFrame(publisherAddr, relayAddr, payload)...)
 }
 
 // TestKernelBetweenAccesses runs the kernel's program between any two accesses of this process to the memory that both
@@ -167,10 +171,10 @@ func TestKernelBetweenAccesses(t *testing.T) {
 					claimtest.BeforeEach(func() { r.claims.SendAll(claimEnd, 20) }, func(n int) {
 						accesses = n
 						if n == i {
-							r.see(first)
+							r.seeAgain(first)
 						}
 						if n == j {
-							r.see(second)
+							r.seeAgain(second)
 						}
 					})
 					r.check(credit)
@@ -209,11 +213,11 @@ func TestKernelBeforeEnd(t *testing.T) {
 		var final int64
 		claimtest.BeforeEach(func() { final = r.claims.Close() }, func(n int) {
 			if n == i {
-				r.see(p)
+				r.seeAgain(p)
 				more = true
 			}
 		})
-		r.see(p)
+		r.seeAgain(p)
 		next, closed, _ := r.claims.Check(t)
 		require.True(t, closed)
 		require.Equal(t, final, next)
@@ -233,17 +237,19 @@ func TestKernelRaces(t *testing.T) {
 			credit = random.Uint64N(claimEnd)
 		}
 		r.claims.Reset(publishersStream, credit)
-		var packets [][]byte
+		var packets [2][][]byte // the same bytes in two packets each
 		for from := int64(0); from < claimEnd; {
 			to := min(from+1+random.Int64N(15), claimEnd)
-			packets = append(packets, r.piece(from, to))
+			for i := range packets {
+				packets[i] = append(packets[i], r.piece(from, to))
+			}
 			from = to
 		}
 		piece, start, step := 1+random.Int64N(20), random.IntN(startTurns), 1+random.IntN(2000)
 		var running sync.WaitGroup
-		for range 2 {
+		for i := range packets {
 			running.Go(func() {
-				for _, p := range packets {
+				for _, p := range packets[i] {
 					r.see(p)
 				}
 			})

@@ -19,7 +19,7 @@ type conn struct {
 	index   uint32 // of its elements in the maps
 	abandon func(*claim.StreamState)
 
-	received atomic.Int64 // largest packet number
+	received atomic.Int64 // largest packet number; -1: none
 
 	mu      sync.Mutex // guards all below, and the removal of the connection's elements from maps
 	closed  bool

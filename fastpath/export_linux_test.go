@@ -4,6 +4,17 @@ import (
 	"sluice/fastpath/bpf"
 )
 
+// UDPFrame is an Ethernet frame without its addresses.
+var UDPFrame = udpFrame
+
+// ForgetNumbers forgets which packets have come.
+func (f *FastPath) ForgetNumbers() {
+	for i := range f.kernel.publishers {
+		p := &f.kernel.publishers[i]
+		p.FirstNumber, p.Numbers = 0, bpf.Publisher{}.Numbers
+	}
+}
+
 // Streams counts the streams that the kernel knows of.
 func (f *FastPath) Streams() int {
 	return len(keysOf(f.kernel.ingress.Downstreams, func(*bpf.DownstreamKey, *uint32) bool { return true }))

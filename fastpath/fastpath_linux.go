@@ -147,6 +147,7 @@ func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState))
 		fast: f, index: uint32(i), abandon: abandon, ids: make(map[string]struct{}), read: make(map[uint64]struct{}),
 		slots: make(map[bpf.DownstreamKey]uint32), keys: make(map[uint32]bpf.DownstreamKey),
 	}
+	c.received.Store(-1)
 	f.registry.connect(c)
 	return c
 }

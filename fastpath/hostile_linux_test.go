@@ -2,6 +2,7 @@ package fastpath
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -124,6 +125,7 @@ func TestForeignTracks(t *testing.T) {
 	r.SetPublisher(other, false, 0)
 	r.SetOpenKeys(other, 0, keys)
 	require.NoError(t, r.AddConnectionID(cid, other))
+	require.NoError(t, r.SetPath(other, subscriberPath{Local: r.relayAddr(), Remote: r.publisherAddr()}))
 	first := append(subgroupHeader(77, 1, 1, 9), "object"...)
 	r.publish(stream(3, 0, 0, first))
 	for _, s := range r.subscribers {
@@ -162,12 +164,8 @@ func TestSpoofedAddresses(t *testing.T) {
 	known := neighbors()
 	require.NotEmpty(t, known)
 	spoofed := func(p []byte) {
-		frame := concat(2, 6, 6, 6, 6, 6, 2, 7, 7, 7, 7, 7, 8, 0, ipv4(9000, relayPort, p))
-		copy(frame[14+12:], victim.address(t).AsSlice())
-		require.NoError(t, r.lab.Relay.Do(func() error {
-			_, err := r.ingress.ServerIngress.Run(&ebpf.RunOptions{Data: frame})
-			return err
-		}))
+		from := netip.AddrPortFrom(victim.address(t), 9000)
+		r.runFrame(concat(make([]byte, 6), 2, 7, 7, 7, 7, 7, udpFrame(from, r.relayAddr(), p)))
 	}
 	spoofed(bpftest.RandomBytes(200))
 	spoofed(append([]byte{0x43}, concat(publisherCID, bpftest.RandomBytes(200))...))
@@ -182,6 +180,8 @@ func TestSpoofedAddresses(t *testing.T) {
 	}
 	sent := r.counts()["copy_sent"]
 	spoofed(p) // replayed by another host
+	spoofed(packet(r.keys, publisherCID, 7, 4, 0, object(1, 4)))
+	require.EqualValues(t, 2, r.counts()["packet_other_path"])
 	require.Equal(t, sent, r.counts()["copy_sent"])
 	require.Equal(t, known, neighbors())
 	r.publish(object(1, 3))

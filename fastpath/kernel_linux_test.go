@@ -117,6 +117,7 @@ func TestDeclines(t *testing.T) {
 			r.publish(stream(id, 0, 0,
 				concat(0x14, vi64(99), vi64(1), vi64(0), 9, "object")))
 		}},
+		{reason: "frame_empty", send: func() { r.publish(stream(id, 0, 0, nil)) }},
 		{reason: "frame_not_media", send: func() { r.publish(stream(id, 0, 0, []byte{5, 1})) }},
 		{reason: "frame_not_media", send: func() { r.publish(stream(id, 100, 0, []byte("no beginning"))) }},
 		{reason: "copy_filtered", set: func(s *subscription) { s.Forward = false }},
@@ -187,7 +188,7 @@ func TestBytesAreClaimedOnce(t *testing.T) {
 		"copy_out_of_order": 2}, r.counts())
 
 	var slot uint32
-	require.NoError(t, r.ingress.Downstreams.Lookup(bpf.DownstreamKey{StreamId: 3}, &slot))
+	require.NoError(t, r.ingress.Downstreams.Lookup(bpf.DownstreamKey{StreamId: 3, Publisher: publisherIndex}, &slot))
 	r.streams[slot].Next = 60 // user space has sent up to the hole
 	r.publish(stream(3, 60, 0, up[60:]))
 	got := r.receive(s)
@@ -210,7 +211,7 @@ func TestKeyPhases(t *testing.T) {
 	copy(next.IV[:], bpftest.RandomBytes(12))
 	r.publishPacket(packet(&next, publisherCID, 0, 2, 1, body(3)))
 	require.EqualValues(t, 1, r.counts()["packet_no_key"])
-	r.SetOpenKeys(0, 1, &next)
+	r.SetOpenKeys(publisherIndex, 1, &next)
 	r.publishPacket(packet(&next, publisherCID, 1, 1, 1, body(7)))
 	require.Equal(t, 0, r.receive(s).phase)
 	r.publishPacket(packet(r.keys, publisherCID, 2, 3, 0, body(11))) // a late packet of the old phase

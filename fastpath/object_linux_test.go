@@ -36,8 +36,8 @@ func TestForwardObjects(t *testing.T) {
 				if webtransport {
 					prefix = concat(uint64(70))
 				}
-				r.SetPublisher(0, webtransport, 0)
-				r.SetOpenKeys(0, 0, r.keys)
+				r.SetPublisher(publisherIndex, webtransport, 0)
+				r.SetOpenKeys(publisherIndex, 0, r.keys)
 				prefixes := [][]byte{nil, concat(uint64(5)), concat(uint64(1 << 40))}
 				var list []subscription
 				for i, s := range r.subscribers {
@@ -117,7 +117,7 @@ func (r *rig) offer(track *ForwardedTrack, forward bool) {
 	if !forward {
 		slices.Reverse(list)
 	}
-	track.Forward(r.connection(0), 77, 128, list)
+	track.Forward(r.connection(publisherIndex), 77, 128, list)
 }
 
 // connection is the one with an index, as the media sender has it.
@@ -319,7 +319,7 @@ func TestClosedTrack(t *testing.T) {
 	r.publish(stream(3, 0, 0, append(subgroupHeader(77, 1, 1, 9), "object"...)))
 	r.publish(object(1, 1))
 	require.Equal(t, before, r.counts()["copy_sent"])
-	track.end(r.connection(0), 3)
+	track.end(r.connection(publisherIndex), 3)
 	r.fast.reclaimer.freeTracks()
 	require.Contains(t, r.fast.registry.freeTracks, index)
 	require.Empty(t, keysOf(r.ingress.Objects, func(*bpf.ObjectKey, *bpf.ObjectClaim) bool { return true }))

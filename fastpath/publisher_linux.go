@@ -27,6 +27,7 @@ func (c *conn) addTrack() bool {
 	if p := &c.fast.kernel.publishers[c.index]; p.Active == 0 {
 		expected := max(atomic.LoadUint64(&p.ExpectedPn), uint64(c.received.Load()+1))
 		atomic.StoreUint64(&p.ExpectedPn, expected)
+		atomic.StoreUint64(&p.FirstNumber, expected)
 		if c.largest > 0 {
 			atomic.StoreUint64(&p.FirstStream, max(p.FirstStream, c.largest+4))
 		}

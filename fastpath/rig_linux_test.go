@@ -134,6 +134,9 @@ func randomPacketKeys() *packetKeys {
 // publisherCID is the connection ID that the publisher addresses the relay with.
 var publisherCID = []byte("12345678")
 
+// publisherIndex is the index of the publisher's connection. Those of subscribers begin at 0.
+const publisherIndex = 100
+
 // subscriber is a host that receives what the kernel sends.
 type subscriber struct {
 	index uint32
@@ -188,10 +191,11 @@ func newRigFor(t testing.TB, topology lab.Topology, v6 bool, maxCopies int) *rig
 	require.NoError(t, err)
 	r.publisher, err = r.lab.Publisher.ListenUDP(netip.AddrPort{})
 	require.NoError(t, err)
-	r.SetPublisher(0, false, 0)
-	r.SetOpenKeys(0, 0, r.keys)
-	require.NoError(t, r.AddConnectionID(publisherCID, 0))
-	require.NoError(t, r.SetAlias(0, 77, 5))
+	r.SetPublisher(publisherIndex, false, 0)
+	r.SetOpenKeys(publisherIndex, 0, r.keys)
+	require.NoError(t, r.SetPath(publisherIndex, subscriberPath{Local: r.relayAddr(), Remote: r.publisherAddr()}))
+	require.NoError(t, r.AddConnectionID(publisherCID, publisherIndex))
+	require.NoError(t, r.SetAlias(publisherIndex, 77, 5))
 	for i, h := range r.lab.Subscribers {
 		r.addSubscriber(uint32(i), h)
 	}
@@ -210,6 +214,17 @@ func (r *rig) address(d *lab.Device) netip.Addr {
 		return d.IPv6.Addr()
 	}
 	return d.IPv4.Addr()
+}
+
+// relayAddr is where the publisher sends packets to.
+func (r *rig) relayAddr() netip.AddrPort {
+	return netip.AddrPortFrom(r.address(r.lab.Relay.Facing(r.lab.Publisher)), relayPort)
+}
+
+// publisherAddr is where they come from.
+func (r *rig) publisherAddr() netip.AddrPort {
+	port := r.publisher.LocalAddr().(*net.UDPAddr).AddrPort().Port()
+	return netip.AddrPortFrom(r.address(r.lab.Publisher.Devices[0]), port)
 }
 
 func (r *rig) addSubscriber(index uint32, h *lab.Host) {
@@ -265,9 +280,14 @@ func (r *rig) publish(frames ...[]byte) {
 // publishPacket expects the packet to reach user space as it was sent.
 func (r *rig) publishPacket(p []byte) {
 	r.t.Helper()
-	to := netip.AddrPortFrom(r.address(r.lab.Relay.Facing(r.lab.Publisher)), relayPort)
-	_, err := r.publisher.WriteToUDPAddrPort(p, to)
+	_, err := r.publisher.WriteToUDPAddrPort(p, r.relayAddr())
 	require.NoError(r.t, err)
+	r.expectPacket(p)
+}
+
+// expectPacket expects a packet to be the next that user space gets.
+func (r *rig) expectPacket(p []byte) {
+	r.t.Helper()
 	buffer := make([]byte, 2000)
 	require.NoError(r.t, r.relay.SetReadDeadline(time.Now().Add(5*time.Second)))
 	n, _, err := r.relay.ReadFromUDPAddrPort(buffer)
@@ -277,22 +297,48 @@ func (r *rig) publishPacket(p []byte) {
 
 // run runs server_ingress on frames in one packet, which then goes nowhere. It may be called on several goroutines.
 func (r *rig) run(frames ...[]byte) {
-	p := packet(r.keys, publisherCID, atomic.AddUint64(&r.nextPN, 1)-1, 4, 0, slices.Concat(frames...))
-	err := r.lab.Relay.Do(func() error {
-		_, err := r.ingress.ServerIngress.Run(&ebpf.RunOptions{Data: concat(make([]byte, 12), 8, 0,
-			ipv4(9, relayPort, p))})
+	r.runPacket(packet(r.keys, publisherCID, atomic.AddUint64(&r.nextPN, 1)-1, 4, 0, slices.Concat(frames...)))
+}
+
+// runPacket runs server_ingress on a packet of the publisher's.
+func (r *rig) runPacket(p []byte) {
+	r.runFrame(concat(make([]byte, 12), udpFrame(r.publisherAddr(), r.relayAddr(), p)))
+}
+
+// runFrame runs server_ingress on an Ethernet frame.
+func (r *rig) runFrame(frame []byte) {
+	if err := r.lab.Relay.Do(func() error {
+		_, err := r.ingress.ServerIngress.Run(&ebpf.RunOptions{Data: frame})
 		return err
-	})
-	if err != nil {
+	}); err != nil {
 		panic(err)
 	}
 }
 
-// ipv4 is a UDP datagram over IPv4, without checksums.
-func ipv4(sport, dport uint16, payload []byte) []byte {
+// udpFrame is an Ethernet frame without its addresses: a UDP datagram with checksums.
+func udpFrame(from, to netip.AddrPort, payload []byte) []byte {
 	two := func(v int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(v)) }
-	udp := concat(two(int(sport)), two(int(dport)), two(8+len(payload)), 0, 0, payload)
-	return concat(0x45, 0, two(20+len(udp)), 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7, udp)
+	udp := concat(two(int(from.Port())), two(int(to.Port())), two(8+len(payload)), 0, 0, payload)
+	addresses := concat(from.Addr().AsSlice(), to.Addr().AsSlice())
+	copy(udp[6:], checksum(concat(addresses, 0, 17, two(len(udp)), udp)))
+	if from.Addr().Is6() {
+		return concat(0x86, 0xdd, 0x60, 0, 0, 0, two(len(udp)), 17, 64, addresses, udp)
+	}
+	ip := concat(0x45, 0, two(20+len(udp)), 0, 0, 0x40, 0, 64, 17, 0, 0, addresses)
+	copy(ip[10:], checksum(ip))
+	return concat(8, 0, ip, udp)
+}
+
+// checksum is the Internet checksum (RFC 1071).
+func checksum(b []byte) []byte {
+	sum := uint32(0)
+	for i, v := range b {
+		sum += uint32(v) << (8 * (1 - i%2))
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	return binary.BigEndian.AppendUint16(nil, ^uint16(sum))
 }
 
 // receive reads one packet of a subscriber's, with a STREAM frame.

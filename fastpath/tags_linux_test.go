@@ -23,14 +23,14 @@ func TestTags(t *testing.T) {
 	for i, tag := range tags {
 		before := r.counts()
 		p := packet(r.keys, publisherCID, uint64(i), 4, 0, []byte{1, 0, 0, 0})
-		frame := concat(make([]byte, 12), tag, 8, 0, ipv4(9, relayPort, p))
-		_, err := r.ingress.ServerIngress.Run(&ebpf.RunOptions{Data: frame})
-		require.NoError(t, err)
+		r.runFrame(concat(make([]byte, 12), tag, udpFrame(r.publisherAddr(), r.relayAddr(), p)))
 		require.Equal(t, before["packet_opened"]+1, r.counts()["packet_opened"], "%d tags", i)
 	}
 
 	// The stack's packets to a subscriber have a tag, and so do the copies.
-	frame := concat(2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, tags[1], 8, 0, ipv4(relayPort, 700, []byte("handshake")))
+	local, remote := netip.MustParseAddrPort("192.0.2.1:4443"), netip.MustParseAddrPort("198.51.100.7:700")
+	frame := concat(2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, tags[1],
+		udpFrame(local, remote, []byte("handshake")))
 	_, err := r.egress.ClientEgress.Run(&ebpf.RunOptions{Data: frame})
 	require.NoError(t, err)
 	var n bpf.Neighbor
@@ -46,8 +46,7 @@ func TestTags(t *testing.T) {
 	}))
 	require.NoError(t, r.ingress.Neighbors.Put(key, n))
 	require.NoError(t, r.SetPath(r.subscribers[0].index, subscriberPath{
-		Local: netip.MustParseAddrPort("192.0.2.1:4443"), Remote: netip.MustParseAddrPort("198.51.100.7:700"),
-		InitialMaxStream: 1 << 20,
+		Local: local, Remote: remote, InitialMaxStream: 1 << 20,
 	}))
 	require.NoError(t, r.SetTrack(5, 128, []subscription{sub}))
 	sniffer := r.sniff(r.lab.Subscribers[0])

@@ -62,7 +62,7 @@ type IngressConnectionId struct {
 
 type IngressCopyCounts struct {
 	_        structs.HostLayout
-	ByReason [16]uint64
+	ByReason [17]uint64
 }
 
 type IngressDownstreamKey struct {
@@ -159,6 +159,8 @@ type IngressPublisher struct {
 	Keys         [2]IngressPacketKeys
 	ExpectedPn   uint64
 	FirstStream  uint64
+	FirstNumber  uint64
+	Numbers      [32]uint64
 	KeysSet      uint32
 	Active       uint8
 	Webtransport uint8
@@ -172,39 +174,47 @@ const (
 	IngressReasonPACKET_NOT_MEDIA       IngressReason = 1
 	IngressReasonPACKET_LONG_HEADER     IngressReason = 2
 	IngressReasonPACKET_GSO             IngressReason = 3
-	IngressReasonPACKET_TOO_SHORT       IngressReason = 4
-	IngressReasonPACKET_TOO_LONG        IngressReason = 5
-	IngressReasonPACKET_INACTIVE        IngressReason = 6
-	IngressReasonPACKET_NO_KEY          IngressReason = 7
-	IngressReasonPACKET_FORGED          IngressReason = 8
-	IngressReasonPACKET_MALFORMED       IngressReason = 9
-	IngressReasonPACKET_UNKNOWN_FRAME   IngressReason = 10
-	IngressReasonFRAME_FORWARDED        IngressReason = 11
-	IngressReasonFRAME_NOT_MEDIA        IngressReason = 12
-	IngressReasonFRAME_NO_TRACK         IngressReason = 13
-	IngressReasonFRAME_ENDED            IngressReason = 14
-	IngressReasonFRAME_CLAIMED          IngressReason = 15
-	IngressReasonFRAME_FORGOTTEN        IngressReason = 16
-	IngressReasonFRAME_NO_SLOT          IngressReason = 17
-	IngressReasonSEAL_AHEAD             IngressReason = 18
-	IngressReasonSEAL_COMPUTED          IngressReason = 19
-	IngressReasonCOPY_SENT              IngressReason = 20
-	IngressReasonCOPY_BUDGET            IngressReason = 21
-	IngressReasonCOPY_NO_PATH           IngressReason = 22
-	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 23
-	IngressReasonCOPY_NOT_OPEN          IngressReason = 24
-	IngressReasonCOPY_FILTERED          IngressReason = 25
-	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 26
-	IngressReasonCOPY_PRIORITY          IngressReason = 27
-	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 28
-	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 29
-	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 30
-	IngressReasonCOPY_WINDOW            IngressReason = 31
-	IngressReasonCOPY_TOO_LARGE         IngressReason = 32
-	IngressReasonCOPY_LEDGER_FULL       IngressReason = 33
-	IngressReasonCOPY_CHECKSUM          IngressReason = 34
-	IngressReasonCOPY_LOST              IngressReason = 35
-	IngressReasonREASON_COUNT           IngressReason = 36
+	IngressReasonPACKET_OTHER_HOST      IngressReason = 4
+	IngressReasonPACKET_BAD_HEADER      IngressReason = 5
+	IngressReasonPACKET_TOO_SHORT       IngressReason = 6
+	IngressReasonPACKET_TOO_LONG        IngressReason = 7
+	IngressReasonPACKET_INACTIVE        IngressReason = 8
+	IngressReasonPACKET_NO_KEY          IngressReason = 9
+	IngressReasonPACKET_FORGED          IngressReason = 10
+	IngressReasonPACKET_OTHER_PATH      IngressReason = 11
+	IngressReasonPACKET_CHECKSUM        IngressReason = 12
+	IngressReasonPACKET_REPLAYED        IngressReason = 13
+	IngressReasonPACKET_OLD             IngressReason = 14
+	IngressReasonPACKET_MALFORMED       IngressReason = 15
+	IngressReasonPACKET_UNKNOWN_FRAME   IngressReason = 16
+	IngressReasonFRAME_FORWARDED        IngressReason = 17
+	IngressReasonFRAME_NOT_MEDIA        IngressReason = 18
+	IngressReasonFRAME_EMPTY            IngressReason = 19
+	IngressReasonFRAME_NO_TRACK         IngressReason = 20
+	IngressReasonFRAME_ENDED            IngressReason = 21
+	IngressReasonFRAME_CLAIMED          IngressReason = 22
+	IngressReasonFRAME_FORGOTTEN        IngressReason = 23
+	IngressReasonFRAME_NO_SLOT          IngressReason = 24
+	IngressReasonSEAL_AHEAD             IngressReason = 25
+	IngressReasonSEAL_COMPUTED          IngressReason = 26
+	IngressReasonCOPY_SENT              IngressReason = 27
+	IngressReasonCOPY_BUDGET            IngressReason = 28
+	IngressReasonCOPY_NO_PATH           IngressReason = 29
+	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 30
+	IngressReasonCOPY_NOT_OPEN          IngressReason = 31
+	IngressReasonCOPY_FILTERED          IngressReason = 32
+	IngressReasonCOPY_EMPTY             IngressReason = 33
+	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 34
+	IngressReasonCOPY_PRIORITY          IngressReason = 35
+	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 36
+	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 37
+	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 38
+	IngressReasonCOPY_WINDOW            IngressReason = 39
+	IngressReasonCOPY_TOO_LARGE         IngressReason = 40
+	IngressReasonCOPY_LEDGER_FULL       IngressReason = 41
+	IngressReasonCOPY_CHECKSUM          IngressReason = 42
+	IngressReasonCOPY_LOST              IngressReason = 43
+	IngressReasonREASON_COUNT           IngressReason = 44
 )
 
 type IngressRecord struct {

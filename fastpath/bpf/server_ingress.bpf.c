@@ -5,35 +5,10 @@
 
 #include "transport/transport.h"
 #include "fanout/fanout.h"
-#include <bpf/bpf_core_read.h>
 
-#define CHECKSUM_PARTIAL 3
-
-struct sk_buff {
-	u8 ip_summed : 2;
-	u16 csum_start, csum_offset, mac_header;
-} __attribute__((preserve_access_index));
-
-void *bpf_cast_to_kern_ctx(void *obj) __ksym;
-
-// partial_checksum returns where the UDP header begins in a frame whose checksum the device is to complete (veth,
-// virtio, tun), or 0. __sk_buff does not show that state, so it is read from the kernel's own struct, whose fields
-// CO-RE finds.
-//
-// Clones inherit the state: the device sums everything from csum_start to the end of whatever the clone has become, and
-// stores the result at csum_offset. A copy must have its UDP header at the same place, and the pseudo header's sum in
-// its checksum field, or leave with a wrong checksum.
-INLINE u32 partial_checksum(struct __sk_buff *ctx)
-{
-	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
-
-	if (BPF_CORE_READ_BITFIELD(skb, ip_summed) != CHECKSUM_PARTIAL)
-		return 0;
-	return skb->csum_start - skb->mac_header;
-}
-
-// open_datagram is a function of its own so that its stack is free again when the fan-out begins.
-static __noinline int open_datagram(struct __sk_buff *skb, u32 *publisher)
+// open_datagram opens a packet that the stack would hand to the relay's socket, and that has not come before. It is a
+// function of its own so that its stack is free again when the fan-out begins.
+static __noinline int open_datagram(struct __sk_buff *skb, u32 *publisher, u32 *checksum_start)
 {
 	struct datagram d = {};
 
@@ -43,13 +18,22 @@ static __noinline int open_datagram(struct __sk_buff *skb, u32 *publisher)
 		return PACKET_LONG_HEADER;
 	if (skb->gso_segs > 1)
 		return PACKET_GSO;
-	return open_packet(skb, d.payload_at, d.payload_len, publisher);
+	enum reason why = accept_headers(skb, &d);
+	if (why != PACKET_OPENED)
+		return why;
+	why = open_packet(skb, d.payload_at, d.payload_len, publisher);
+	if (why != PACKET_OPENED)
+		return why;
+	struct path *path = bpf_map_lookup_elem(&paths, publisher);
+	if (!path || !accept_path(&d, path))
+		return PACKET_OTHER_PATH;
+	return accept_checksum(skb, &d, checksum_start) ? PACKET_OPENED : PACKET_CHECKSUM;
 }
 
 INLINE enum reason take_packet(struct __sk_buff *skb)
 {
-	u32 publisher = 0;
-	enum reason why = open_datagram(skb, &publisher);
+	u32 publisher = 0, checksum_start = 0;
+	enum reason why = open_datagram(skb, &publisher, &checksum_start);
 
 	if (why != PACKET_OPENED)
 		return why;
@@ -57,11 +41,14 @@ INLINE enum reason take_packet(struct __sk_buff *skb)
 	struct publisher *p = bpf_map_lookup_elem(&publishers, &publisher);
 	if (!c || !p)
 		return PACKET_NOT_MEDIA;
+	why = take_number(p, c->pn);
+	if (why != PACKET_OPENED)
+		return why;
 	enum walk_result walked = walk_frames(c);
 	if (walked == WALK_MALFORMED)
 		return PACKET_MALFORMED;
 	c->publisher = publisher;
-	c->checksum_start = partial_checksum(skb);
+	c->checksum_start = checksum_start;
 	c->work = 0;
 #pragma clang loop unroll(disable)
 	for (u32 i = 0; i < MAX_FRAMES; i++) {

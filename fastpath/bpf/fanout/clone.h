@@ -10,7 +10,7 @@
 // clone shares its data.
 //
 // A clone inherits more than data: the VLAN tag beside it, the state of its checksum, its mark. Only the first two
-// matter here, see replace_clone and partial_checksum.
+// matter here, see replace_clone and transport/offload.h.
 #pragma once
 
 #include "../shared/scratch.h"

@@ -4,8 +4,8 @@
 
 #include <linux/if_ether.h>
 #include <linux/in.h>
+#include "../transport/checksum.h"
 #include "../transport/transport.h"
-#include "checksum.h"
 #include "neighbors.h"
 
 #define ETH_LEN 14
@@ -63,7 +63,7 @@ INLINE u32 write_ip(u8 *ip, const struct path *path, u32 udp_len)
 // The UDP checksum covers two pieces that lie apart. The helper sums whole words only, so the bytes behind each piece
 // are zeroed; and the second piece counts as if it followed the first, which can have an odd length. If the device is
 // to complete the checksum, the field holds the sum of the pseudo header, and the device adds the rest
-// (partial_checksum).
+// (transport/offload.h).
 GLOBAL int write_headers(struct scratch *c, const struct path *path, const struct neighbor *n, u32 len)
 {
 	if (!c || !path || !n)

@@ -7,7 +7,7 @@
 
 // find_route looks up how the claim's subscriber is reached.
 //
-// A clone inherits the place where the device begins the checksum (see partial_checksum). So a copy's headers must be
+// A clone inherits the place where the device begins the checksum (transport/offload.h). So a copy's headers must be
 // as long as the headers of the packet that it is made from.
 INLINE enum reason find_route(const struct scratch *c, const struct claim *cl, struct path **path, struct neighbor **n)
 {

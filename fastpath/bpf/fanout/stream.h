@@ -104,10 +104,11 @@ INLINE int build_copy(struct fan_out *f, const struct subscription *sub, const s
 	return seal_packet(c, path, cl, src, frame_len) || write_headers(c, path, n, frame_len + TAG_LEN);
 }
 
-// claim_copy claims the bytes, if they come next and may go.
+// claim_copy claims the bytes, if they come next and may go. A copy without bytes and FIN would claim nothing, so it
+// could be made again and again.
 INLINE enum reason claim_copy(struct claim *cl, const struct stream_state *st)
 {
-	enum reason why = look_at_stream(st, cl);
+	enum reason why = cl->data_len || cl->fin ? look_at_stream(st, cl) : COPY_EMPTY;
 
 	if (why == COPY_SENT)
 		why = admit_claim(cl);
@@ -165,8 +166,13 @@ GLOBAL int forward_stream(struct __sk_buff *skb)
 {
 	struct scratch *c = scratch_get();
 
-	if (!c)
+	if (!c || c->frame >= MAX_FRAMES)
 		return -1;
+	const struct frame *fr = &c->frames[c->frame];
+	if (!fr->len && !fr->fin) {
+		count(FRAME_EMPTY);
+		return 0;
+	}
 	struct subgroup *g = find_subgroup(c);
 	if (!g)
 		return 0;

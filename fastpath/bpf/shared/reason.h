@@ -11,16 +11,23 @@ enum reason {
 	PACKET_NOT_MEDIA, // not UDP, another port, or an unknown connection
 	PACKET_LONG_HEADER, // a handshake packet
 	PACKET_GSO, // several datagrams in one buffer
+	PACKET_OTHER_HOST, // the link-layer address is another host's, or that of several hosts
+	PACKET_BAD_HEADER, // the IP header's checksum is wrong, or IP and UDP disagree about the length
 	PACKET_TOO_SHORT, // too short for header protection or a tag
 	PACKET_TOO_LONG, // too long for the scratch
 	PACKET_INACTIVE, // its connection publishes nothing on the fast path
 	PACKET_NO_KEY, // its key phase is not known yet
 	PACKET_FORGED, // the tag does not verify: forged, damaged, or of a key that user space has not yet handed over
+	PACKET_OTHER_PATH, // its addresses are not those of its connection's path
+	PACKET_CHECKSUM, // the UDP checksum is wrong
+	PACKET_REPLAYED, // its number has come before
+	PACKET_OLD, // its number may have come before: it precedes those that the kernel remembers
 	PACKET_MALFORMED, // authentic, but a frame reaches beyond it
 	PACKET_UNKNOWN_FRAME, // a frame that the walk does not know; the frames before it were forwarded
 	// Frames.
 	FRAME_FORWARDED, // offered to the subscribers of its track
 	FRAME_NOT_MEDIA, // the stream's SUBGROUP_HEADER was not seen, or the datagram is no object with a payload
+	FRAME_EMPTY, // neither data nor the end of a stream
 	FRAME_NO_TRACK, // no track on the fast path has the alias, or not yet
 	FRAME_ENDED, // user space has read the stream to its end
 	FRAME_CLAIMED, // an object datagram that has come before
@@ -36,6 +43,7 @@ enum reason {
 	COPY_NO_NEIGHBOR, // the stack has not sent to the subscriber yet, or not for a long time
 	COPY_NOT_OPEN, // the stream is not open: user space opens it, or the subscription does not want it
 	COPY_FILTERED, // outside the subscription's range, or the subscription does not forward
+	COPY_EMPTY, // nothing is left to send: the frame has a header only, which was sent
 	COPY_OUT_OF_ORDER, // bytes before it have not been sent, or it was sent already
 	COPY_PRIORITY, // the level is above the connection's threshold
 	COPY_STREAM_LIMIT, // MAX_STREAMS

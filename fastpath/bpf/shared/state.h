@@ -136,11 +136,17 @@ struct path {
 	u64 datagram_limit; // max_datagram_frame_size
 };
 
+enum number_window {
+	NUMBER_WORDS = 32, // of 32 packet numbers each: reordering across more of them is rare
+};
+
 // A connection as a publisher: the state for opening its packets. It has the same index as the connection's conn_state.
 struct publisher {
 	struct packet_keys keys[2]; // by key phase
 	u64 expected_pn; // the largest that was opened, plus one
 	u64 first_stream; // no stream with a lower id is registered: it may have ended
+	u64 first_number; // packets with lower numbers may have come before the kernel began to look
+	u64 numbers[NUMBER_WORDS]; // that have come, see transport/numbers.h
 	u32 keys_set; // bit per key phase
 	u8 active; // it publishes a track that the fast path serves
 	u8 webtransport;

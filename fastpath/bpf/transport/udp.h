@@ -8,7 +8,7 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
-#include <sluice/types.h>
+#include "checksum.h"
 
 // UDP port that the relay listens on, in network byte order.
 const volatile u16 relay_port = 0;
@@ -28,14 +28,29 @@ struct vlan_tag {
 		     sizeof(struct udphdr) + 1)
 
 struct datagram {
+	u8 saddr[16], daddr[16]; // IPv4 in the first four bytes, the rest zero
 	u32 payload_at; // in the frame
 	u32 payload_len; // as the UDP header says
 	u32 ip_at;
+	u32 ip_payload_len; // as the IP header says
+	u16 ip_sum; // of the header's words: 0xffff if its checksum is right. IPv6 has none
+	__be16 checksum; // of UDP
 	__be16 sport, dport;
 	u8 v6;
 	u8 first; // byte of the payload
-	u8 saddr[16], daddr[16]; // IPv4 in the first four bytes, the rest zero
-};
+	u8 pad[6];
+} __attribute__((aligned(8)));
+
+INLINE u16 ip_header_sum(const struct iphdr *ip)
+{
+	const u16 *word = (const u16 *)ip;
+	u32 sum = 0;
+
+#pragma unroll
+	for (u32 i = 0; i < sizeof(*ip) / 2; i++)
+		sum += word[i];
+	return fold(sum);
+}
 
 // parse_datagram fills d, and returns 0, or -1 when the frame is something else.
 //
@@ -80,6 +95,8 @@ GLOBAL int parse_datagram(struct __sk_buff *skb, struct datagram *d)
 		    ip->frag_off & bpf_htons(FRAGMENT_MASK))
 			return -1;
 		d->v6 = 0;
+		d->ip_sum = ip_header_sum(ip);
+		d->ip_payload_len = bpf_ntohs(ip->tot_len) - sizeof(*ip);
 		__builtin_memcpy(d->saddr, &ip->saddr, 4);
 		__builtin_memcpy(d->daddr, &ip->daddr, 4);
 		udp = (void *)(ip + 1);
@@ -88,6 +105,8 @@ GLOBAL int parse_datagram(struct __sk_buff *skb, struct datagram *d)
 		if ((void *)(ip + 1) > end || ip->version != 6 || ip->nexthdr != IPPROTO_UDP)
 			return -1;
 		d->v6 = 1;
+		d->ip_sum = 0xffff;
+		d->ip_payload_len = bpf_ntohs(ip->payload_len);
 		__builtin_memcpy(d->saddr, &ip->saddr, 16);
 		__builtin_memcpy(d->daddr, &ip->daddr, 16);
 		udp = (void *)(ip + 1);
@@ -101,6 +120,7 @@ GLOBAL int parse_datagram(struct __sk_buff *skb, struct datagram *d)
 	if (len <= sizeof(*udp) || d->payload_at + len - sizeof(*udp) > skb->len)
 		return -1;
 	d->payload_len = len - sizeof(*udp);
+	d->checksum = udp->check;
 	d->sport = udp->source;
 	d->dport = udp->dest;
 	d->first = *(u8 *)(udp + 1);
