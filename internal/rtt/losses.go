@@ -18,6 +18,10 @@ var losses = []struct {
 	tally           bpf.MonitorTally
 	message, remedy string
 }{
+	{
+		bpf.MonitorTallyTALLY_FLOWS_EVICTED, "flow table full: flows without an answer gave way to new ones",
+		"raise --max-flows",
+	},
 	{bpf.MonitorTallyTALLY_FLOWS_FULL, "flow table full: packets of new flows were not measured", "raise --max-flows"},
 	{
 		bpf.MonitorTallyTALLY_STAMPS_EVICTED, "stamp table full: RTTs may be missing",

@@ -49,6 +49,7 @@ enum tally {
 	TALLY_FLOWS_DELETED,
 	TALLY_FLOWS_EXPIRED,
 	TALLY_FLOWS_FULL,
+	TALLY_FLOWS_EVICTED, // a flow without an answer gave way to a newer one
 	TALLY_STAMPS,
 	TALLY_STAMPS_EVICTED, // a stamp that could still be answered was replaced by a newer one
 	TALLY_STAMPS_LIMITED, // not taken, because of the rate limit

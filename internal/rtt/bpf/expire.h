@@ -12,7 +12,7 @@
 
 INLINE u64 flow_timeout(const struct flow_key *key, const struct flow *f)
 {
-	if (f->side[0].state < SIDE_OPEN && f->side[1].state < SIDE_OPEN)
+	if (!flow_is_answered(f))
 		return UNANSWERED_TIMEOUT;
 	if (key->protocol == IP_ICMP || key->protocol == IP_ICMPV6)
 		return ICMP_TIMEOUT;

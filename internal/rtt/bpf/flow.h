@@ -3,6 +3,8 @@
 // them wait for a reply, and the RTT of the others.
 #pragma once
 
+#include <linux/errno.h>
+
 #include "packet.h"
 
 enum open_reason {
@@ -138,6 +140,21 @@ struct {
 	__type(value, struct flow);
 } new_flow SEC(".maps");
 
+// The keys of the flows that were created last, in the order of their creation. When the flow table is full, the oldest
+// of them without an answer gives way to a new flow: otherwise a scan or a flood, which nobody answers, would keep the
+// flows of others out.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct flow_key);
+} recent_flows SEC(".maps");
+
+u32 newest_recent; // number of the key that was added last
+u32 oldest_recent; // number of the key that was looked at last
+
+#define MAX_EVICTION_TRIES 16 // bounds the time of a packet; in a flood most recent flows have no answer
+
 u32 last_flow_id;
 
 INLINE struct flow *flow_find(const struct packet *p)
@@ -157,7 +174,68 @@ INLINE bool for_this_host(const struct packet *p)
 	return !p->egress && is_local(&p->key.address[other(p->side)]);
 }
 
-// flow_create adds the packet's flow. It returns NULL when the table is full.
+INLINE struct flow_key *recent_flow(u32 number)
+{
+	u32 index = number & (config.recent_flows - 1);
+
+	return bpf_map_lookup_elem(&recent_flows, &index);
+}
+
+INLINE void flow_remember(const struct flow_key *key)
+{
+	struct flow_key *slot = recent_flow(__sync_fetch_and_add(&newest_recent, 1) + 1);
+
+	if (slot)
+		*slot = *key;
+}
+
+// flow_is_answered reports whether either side has had a reply.
+INLINE bool flow_is_answered(const struct flow *f)
+{
+	return f->side[0].state >= SIDE_OPEN || f->side[1].state >= SIDE_OPEN;
+}
+
+// flow_evict makes room for a flow. It returns 0 if none of the flows that it looked at may give way. Two CPUs may look
+// at the same key, or at one that is being overwritten: then the lookup fails, or finds another flow without an answer.
+GLOBAL int flow_evict(void)
+{
+	for (u32 i = 0; i < MAX_EVICTION_TRIES; i++) {
+		u32 newest = newest_recent, at = oldest_recent;
+		struct flow_key *slot, key;
+		struct flow *f;
+
+		if (at == newest)
+			return 0;
+		if (newest - at > config.recent_flows)
+			at = newest - config.recent_flows; // the keys before were overwritten
+		oldest_recent = at + 1;
+		slot = recent_flow(at + 1);
+		if (!slot)
+			return 0;
+		key = *slot; // the map only accepts a key on the stack
+		f = bpf_map_lookup_elem(&flows, &key);
+		if (!f || flow_is_answered(f) || bpf_map_delete_elem(&flows, &key))
+			continue;
+		tally(TALLY_FLOWS_EVICTED);
+		return 1;
+	}
+	return 0;
+}
+
+// flow_add adds a flow to the table. BPF_NOEXIST: if two CPUs add the entry at once, one succeeds, and both find that
+// entry.
+INLINE long flow_add(const struct flow_key *key, const struct flow *f)
+{
+	long failed = bpf_map_update_elem(&flows, key, f, BPF_NOEXIST);
+
+	if (failed == -E2BIG && flow_evict())
+		failed = bpf_map_update_elem(&flows, key, f, BPF_NOEXIST);
+	if (!failed)
+		flow_remember(key);
+	return failed;
+}
+
+// flow_create adds the packet's flow. It returns NULL when the table is full of flows that were answered.
 INLINE struct flow *flow_create(const struct packet *p)
 {
 	u32 zero = 0;
@@ -170,8 +248,7 @@ INLINE struct flow *flow_create(const struct packet *p)
 	new->id = (__sync_fetch_and_add(&last_flow_id, 1) & 0x3fffffff) + 1;
 	new->side[0].to_local = is_local(&p->key.address[1]);
 	new->side[1].to_local = is_local(&p->key.address[0]);
-	// BPF_NOEXIST: if two CPUs add the entry at once, one succeeds, and both find that entry.
-	if (bpf_map_update_elem(&flows, &p->key, new, BPF_NOEXIST) == 0)
+	if (!flow_add(&p->key, new))
 		tally(TALLY_FLOWS_CREATED);
 	new = flow_find(p);
 	if (!new)

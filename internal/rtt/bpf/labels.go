@@ -49,6 +49,7 @@ var Tallies = [...]Counter{
 	{"flows-deleted", "flows that both ends closed"},
 	{"flows-expired", "flows that timed out"},
 	{"flows-full", "flows that were not added because the flow table is full"},
+	{"flows-evicted", "flows without an answer that gave way to newer ones because the flow table is full"},
 	{"stamps", "packets that were stamped"},
 	{"stamps-evicted", "stamps that newer ones replaced before they were answered"},
 	{"stamps-limited", "packets not stamped because of the rate limit"},

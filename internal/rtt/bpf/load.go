@@ -3,6 +3,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -35,7 +36,7 @@ func Load(settings MonitorSettings, limits Limits, programs ...string) (*Monitor
 	if err := keep(spec, programs); err != nil {
 		return nil, err
 	}
-	settings.StampSets = sets(limits.Stamps)
+	settings.StampSets, settings.RecentFlows = sets(limits.Stamps), powerOfTwo(limits.Flows)
 	if err := spec.Variables[MonitorVarConfig].Set(settings); err != nil {
 		return nil, fmt.Errorf("settings: %w", err)
 	}
@@ -60,12 +61,12 @@ func keep(spec *ebpf.CollectionSpec, programs []string) error {
 }
 
 func sets(stamps uint32) uint32 {
-	n := uint32(1)
-	for n*uint32(stampWays) < stamps {
-		n *= 2
-	}
-	return n
+	ways := uint32(stampWays)
+	return powerOfTwo((stamps + ways - 1) / ways)
 }
+
+// powerOfTwo returns the lowest power of two that is at least n.
+func powerOfTwo(n uint32) uint32 { return 1 << bits.Len32(max(n, 1)-1) }
 
 func size(spec *ebpf.CollectionSpec, s MonitorSettings, l Limits) {
 	set := func(name string, used bool, entries uint32) {
@@ -75,6 +76,7 @@ func size(spec *ebpf.CollectionSpec, s MonitorSettings, l Limits) {
 	}
 	flows := s.Tcp != 0 || s.Icmp != 0 || s.Quic != 0
 	set(MonitorMapFlows, flows, l.Flows)
+	set(MonitorMapRecentFlows, flows, s.RecentFlows)
 	set(MonitorMapQueries, s.Dns != 0, l.Queries)
 	set(MonitorMapStamps, s.Tcp != 0 || s.Icmp != 0, s.StampSets)
 	set(MonitorMapPrefixTraffic, s.Aggregate != 0, l.Prefixes+2) // and the two of all addresses

@@ -38,7 +38,7 @@ const (
 type MonitorCounterSet struct {
 	_         structs.HostLayout
 	Outcome   [33]uint64
-	Tally     [23]uint64
+	Tally     [24]uint64
 	Transport [6]MonitorTraffic
 	Ecn       [4]MonitorTraffic
 }
@@ -264,6 +264,7 @@ type MonitorSettings struct {
 	Ipv6Mask      uint64
 	Ipv4Mask      uint32
 	StampSets     uint32
+	RecentFlows   uint32
 	Tcp           uint8
 	Icmp          uint8
 	Dns           uint8
@@ -279,7 +280,7 @@ type MonitorSettings struct {
 	Traffic       uint8
 	Replay        uint8
 	Batch         uint8
-	Pad           [9]uint8
+	Pad           [5]uint8
 }
 
 type MonitorSide struct {
@@ -348,26 +349,27 @@ const (
 	MonitorTallyTALLY_FLOWS_DELETED    MonitorTally = 1
 	MonitorTallyTALLY_FLOWS_EXPIRED    MonitorTally = 2
 	MonitorTallyTALLY_FLOWS_FULL       MonitorTally = 3
-	MonitorTallyTALLY_STAMPS           MonitorTally = 4
-	MonitorTallyTALLY_STAMPS_EVICTED   MonitorTally = 5
-	MonitorTallyTALLY_STAMPS_LIMITED   MonitorTally = 6
-	MonitorTallyTALLY_STAMPS_AMBIGUOUS MonitorTally = 7
-	MonitorTallyTALLY_RTTS             MonitorTally = 8
-	MonitorTallyTALLY_RTTS_TIGHTENED   MonitorTally = 9
-	MonitorTallyTALLY_RTTS_LATE        MonitorTally = 10
-	MonitorTallyTALLY_RTTS_AMBIGUOUS   MonitorTally = 11
-	MonitorTallyTALLY_RETRANSMISSIONS  MonitorTally = 12
-	MonitorTallyTALLY_QUERIES_FULL     MonitorTally = 13
-	MonitorTallyTALLY_QUERIES_REPEATED MonitorTally = 14
-	MonitorTallyTALLY_QUERIES_EXPIRED  MonitorTally = 15
-	MonitorTallyTALLY_SPIN_EDGES       MonitorTally = 16
-	MonitorTallyTALLY_SPIN_STRAYS      MonitorTally = 17
-	MonitorTallyTALLY_SPIN_DISTURBED   MonitorTally = 18
-	MonitorTallyTALLY_SPIN_BELOW_BASE  MonitorTally = 19
-	MonitorTallyTALLY_PREFIXES_FULL    MonitorTally = 20
-	MonitorTallyTALLY_EVENTS           MonitorTally = 21
-	MonitorTallyTALLY_EVENTS_LOST      MonitorTally = 22
-	MonitorTallyTALLY_COUNT            MonitorTally = 23
+	MonitorTallyTALLY_FLOWS_EVICTED    MonitorTally = 4
+	MonitorTallyTALLY_STAMPS           MonitorTally = 5
+	MonitorTallyTALLY_STAMPS_EVICTED   MonitorTally = 6
+	MonitorTallyTALLY_STAMPS_LIMITED   MonitorTally = 7
+	MonitorTallyTALLY_STAMPS_AMBIGUOUS MonitorTally = 8
+	MonitorTallyTALLY_RTTS             MonitorTally = 9
+	MonitorTallyTALLY_RTTS_TIGHTENED   MonitorTally = 10
+	MonitorTallyTALLY_RTTS_LATE        MonitorTally = 11
+	MonitorTallyTALLY_RTTS_AMBIGUOUS   MonitorTally = 12
+	MonitorTallyTALLY_RETRANSMISSIONS  MonitorTally = 13
+	MonitorTallyTALLY_QUERIES_FULL     MonitorTally = 14
+	MonitorTallyTALLY_QUERIES_REPEATED MonitorTally = 15
+	MonitorTallyTALLY_QUERIES_EXPIRED  MonitorTally = 16
+	MonitorTallyTALLY_SPIN_EDGES       MonitorTally = 17
+	MonitorTallyTALLY_SPIN_STRAYS      MonitorTally = 18
+	MonitorTallyTALLY_SPIN_DISTURBED   MonitorTally = 19
+	MonitorTallyTALLY_SPIN_BELOW_BASE  MonitorTally = 20
+	MonitorTallyTALLY_PREFIXES_FULL    MonitorTally = 21
+	MonitorTallyTALLY_EVENTS           MonitorTally = 22
+	MonitorTallyTALLY_EVENTS_LOST      MonitorTally = 23
+	MonitorTallyTALLY_COUNT            MonitorTally = 24
 )
 
 type MonitorTcpSide struct {
@@ -450,6 +452,7 @@ const (
 	MonitorMapPrefixTraffic  = "prefix_traffic"
 	MonitorMapQueries        = "queries"
 	MonitorMapQuestions      = "questions"
+	MonitorMapRecentFlows    = "recent_flows"
 	MonitorMapStamps         = "stamps"
 	MonitorProgEgress        = "egress"
 	MonitorProgEgressIp      = "egress_ip"
@@ -462,8 +465,10 @@ const (
 	MonitorProgXdpIngressIp  = "xdp_ingress_ip"
 	MonitorVarConfig         = "config"
 	MonitorVarLastFlowId     = "last_flow_id"
+	MonitorVarNewestRecent   = "newest_recent"
 	MonitorVarNoRtts         = "no_rtts"
 	MonitorVarNoTraffic      = "no_traffic"
+	MonitorVarOldestRecent   = "oldest_recent"
 	MonitorVarPeriod         = "period"
 	MonitorVarReplay         = "replay"
 )
@@ -537,6 +542,7 @@ type MonitorMapSpecs struct {
 	PrefixTraffic  *ebpf.MapSpec `ebpf:"prefix_traffic"`
 	Queries        *ebpf.MapSpec `ebpf:"queries"`
 	Questions      *ebpf.MapSpec `ebpf:"questions"`
+	RecentFlows    *ebpf.MapSpec `ebpf:"recent_flows"`
 	Stamps         *ebpf.MapSpec `ebpf:"stamps"`
 }
 
@@ -544,12 +550,14 @@ type MonitorMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type MonitorVariableSpecs struct {
-	Config     *ebpf.VariableSpec `ebpf:"config"`
-	LastFlowId *ebpf.VariableSpec `ebpf:"last_flow_id"`
-	NoRtts     *ebpf.VariableSpec `ebpf:"no_rtts"`
-	NoTraffic  *ebpf.VariableSpec `ebpf:"no_traffic"`
-	Period     *ebpf.VariableSpec `ebpf:"period"`
-	Replay     *ebpf.VariableSpec `ebpf:"replay"`
+	Config       *ebpf.VariableSpec `ebpf:"config"`
+	LastFlowId   *ebpf.VariableSpec `ebpf:"last_flow_id"`
+	NewestRecent *ebpf.VariableSpec `ebpf:"newest_recent"`
+	NoRtts       *ebpf.VariableSpec `ebpf:"no_rtts"`
+	NoTraffic    *ebpf.VariableSpec `ebpf:"no_traffic"`
+	OldestRecent *ebpf.VariableSpec `ebpf:"oldest_recent"`
+	Period       *ebpf.VariableSpec `ebpf:"period"`
+	Replay       *ebpf.VariableSpec `ebpf:"replay"`
 }
 
 // MonitorObjects contains all objects after they have been loaded into the kernel.
@@ -584,6 +592,7 @@ type MonitorMaps struct {
 	PrefixTraffic  *ebpf.Map `ebpf:"prefix_traffic"`
 	Queries        *ebpf.Map `ebpf:"queries"`
 	Questions      *ebpf.Map `ebpf:"questions"`
+	RecentFlows    *ebpf.Map `ebpf:"recent_flows"`
 	Stamps         *ebpf.Map `ebpf:"stamps"`
 }
 
@@ -601,6 +610,7 @@ func (m *MonitorMaps) Close() error {
 		m.PrefixTraffic,
 		m.Queries,
 		m.Questions,
+		m.RecentFlows,
 		m.Stamps,
 	)
 }
@@ -609,12 +619,14 @@ func (m *MonitorMaps) Close() error {
 //
 // It can be passed to LoadMonitorObjects or ebpf.CollectionSpec.LoadAndAssign.
 type MonitorVariables struct {
-	Config     *ebpf.Variable `ebpf:"config"`
-	LastFlowId *ebpf.Variable `ebpf:"last_flow_id"`
-	NoRtts     *ebpf.Variable `ebpf:"no_rtts"`
-	NoTraffic  *ebpf.Variable `ebpf:"no_traffic"`
-	Period     *ebpf.Variable `ebpf:"period"`
-	Replay     *ebpf.Variable `ebpf:"replay"`
+	Config       *ebpf.Variable `ebpf:"config"`
+	LastFlowId   *ebpf.Variable `ebpf:"last_flow_id"`
+	NewestRecent *ebpf.Variable `ebpf:"newest_recent"`
+	NoRtts       *ebpf.Variable `ebpf:"no_rtts"`
+	NoTraffic    *ebpf.Variable `ebpf:"no_traffic"`
+	OldestRecent *ebpf.Variable `ebpf:"oldest_recent"`
+	Period       *ebpf.Variable `ebpf:"period"`
+	Replay       *ebpf.Variable `ebpf:"replay"`
 }
 
 // MonitorPrograms contains all programs after they have been loaded into the kernel.

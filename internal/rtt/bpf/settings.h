@@ -11,6 +11,7 @@ struct settings {
 	u64 ipv6_mask; // of the upper half of a prefix, in network order
 	u32 ipv4_mask; // in network order
 	u32 stamp_sets; // power of two
+	u32 recent_flows; // power of two
 	u8 tcp, icmp, dns, quic; // protocols that are measured
 	u8 syn; // stamp SYNs too, which lets them create flows
 	u8 local; // stamp packets for this host, too
@@ -23,8 +24,8 @@ struct settings {
 	u8 traffic; // count protocols and ECN
 	u8 replay; // the packets come from a capture, and their times from the variable replay
 	u8 batch; // events that are handed to user space at once
-	u8 pad[9];
+	u8 pad[5];
 };
-_Static_assert(sizeof(struct settings) == 4 * 8 + 2 * 4 + 15 + 9, "settings has no hidden padding");
+_Static_assert(sizeof(struct settings) == 4 * 8 + 3 * 4 + 15 + 5, "settings has no hidden padding");
 
 volatile const struct settings config;

@@ -118,15 +118,58 @@ func TestTCPFlows(t *testing.T) {
 	}
 }
 
+// opening returns a packet that opens a flow from a port of the client.
+func opening(port uint16) []byte {
+	return wire.Frame(wire.TCP{Flags: wire.ACK, Length: 1}.Between(withPort(client, port), server))
+}
+
 func TestFlowTableFull(t *testing.T) {
 	w := watching(t, MonitorSettings{Tcp: 1})
+	answer := wire.TCP{Flags: wire.ACK, Ack: 1, Length: 1}
 	for port := range uint16(3000) {
-		w.show(MonitorProgEgress, 0, wire.Frame(wire.TCP{
-			Flags: wire.ACK, Length: 1,
-		}.Between(withPort(client, port+1), server)))
+		w.show(MonitorProgEgress, 0, opening(port+1))
+		w.show(MonitorProgEgress, ms(1), wire.Frame(answer.Between(server, withPort(client, port+1))))
 	}
 	created, full := w.tally(MonitorTallyTALLY_FLOWS_CREATED), w.tally(MonitorTallyTALLY_FLOWS_FULL)
-	require.EqualValues(t, testLimits.Flows, created)
-	require.EqualValues(t, 3000-created, full)
-	require.Equal(t, map[string]uint64{"tcp": created, "flows-full": full}, w.outcomes())
+	require.EqualValues(t, testLimits.Flows, created, "answered flows stay")
+	require.EqualValues(t, 2*(3000-created), full, "each end would have opened a flow")
+	require.Zero(t, w.tally(MonitorTallyTALLY_FLOWS_EVICTED))
+	require.Equal(t, map[string]uint64{"tcp": 2 * created, "flows-full": full}, w.outcomes())
+}
+
+// A flood that nobody answers neither keeps new flows out nor removes flows that were answered.
+func TestUnansweredFlowsGiveWay(t *testing.T) {
+	const pair = "timestamp 10.0.0.2:80>10.0.0.1:1000"
+	w := watching(t, MonitorSettings{Tcp: 1})
+	show := func(m moment) { w.show(MonitorProgEgress, m.at, wire.Frame(m.packet)) }
+	flood := func(from uint16) {
+		for port := range uint16(2 * testLimits.Flows) {
+			w.show(MonitorProgEgress, w.now, opening(from+port))
+		}
+	}
+	show(data(0, 0, 100))
+	show(data(1, 100, 101))
+	show(ack(6, 200, 101))
+	require.Equal(t, []string{"6ms +5ms " + pair}, w.rtts())
+
+	flood(2000)
+	show(data(10, 200, 102))
+	show(ack(16, 300, 102))
+	require.Equal(t, []string{"16ms +6ms " + pair}, w.rtts(), "the answered flow is still there")
+
+	other := withPort(client, 1001)
+	for i := range uint32(2) {
+		w.show(MonitorProgEgress, ms(20+float64(i)), wire.Frame(wire.TCP{
+			Seq: i, Flags: wire.ACK, Timestamps: true, Val: 7 + i, Length: 1,
+		}.Between(other, server)))
+	}
+	w.show(MonitorProgEgress, ms(24), wire.Frame(wire.TCP{
+		Ack: 2, Flags: wire.ACK, Timestamps: true, Val: 9, Ecr: 8,
+	}.Between(server, other)))
+	require.Equal(t, []string{"24ms +3ms timestamp 10.0.0.2:80>10.0.0.1:1001"}, w.rtts(), "a new flow finds room")
+
+	flood(10_000)
+	evicted, created := w.tally(MonitorTallyTALLY_FLOWS_EVICTED), w.tally(MonitorTallyTALLY_FLOWS_CREATED)
+	require.EqualValues(t, created-uint64(testLimits.Flows), evicted)
+	require.Zero(t, w.tally(MonitorTallyTALLY_FLOWS_FULL))
 }
