@@ -292,9 +292,10 @@ func median(list []time.Duration) time.Duration {
 // requireReference compares samples of a protocol with the reference. No comparison depends on how fast the machine is:
 //
 //   - The kernel programs measure the capture once more, with the times in it. Each RTT equals the reference's.
-//   - A live sample exists for each RTT of the reference. The capture times an arriving packet before the program sees
-//     it, and a leaving one after. The live RTT of the remote host is therefore at least that of the reference, and
-//     the live RTT of this host at most.
+//   - There are as many live samples as the reference has RTTs, but for a few: where packets cross on two CPUs, the
+//     program may see them in another order than the capture. The capture times an arriving packet before the program
+//     sees it, and a leaving one after. The live RTT of the remote host is therefore at least that of the reference,
+//     and the live RTT of this host at most.
 func requireReference(
 	t *testing.T, protocol string, remote netip.Addr, cfg MonitorConfig,
 	live []report.Sample, packets []pcap.Packet, want []refSample,
@@ -312,7 +313,8 @@ func requireReference(
 	measured := rttsBySource(protocol, live)
 	require.Len(t, measured, len(reference), protocol)
 	for source, rtts := range reference {
-		require.Len(t, measured[source], len(rtts), "%s: live RTTs of %v", protocol, source)
+		crossing := float64(1 + len(rtts)/50)
+		require.InDelta(t, len(rtts), len(measured[source]), crossing, "%s: live RTTs of %v", protocol, source)
 		t.Logf("%s: %d replies of %v, %v in the median, %v in the reference",
 			protocol, len(rtts), source, median(measured[source]), median(rtts))
 		if source == remote {
