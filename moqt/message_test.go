@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -378,6 +379,15 @@ func TestAppendMessageRefuses(t *testing.T) {
 		{"alias type", &Subscribe{Parameters: Parameters{
 			AuthorizationTokens: []Token{{AliasType: 4}},
 		}}, "alias type"},
+		{"too many tokens", &Subscribe{Parameters: Parameters{
+			AuthorizationTokens: slices.Repeat([]Token{{AliasType: AliasUseValue}}, 17),
+		}}, "17 authorization tokens in a message, at most 16"},
+		{"too many tokens in SETUP", &Setup{
+			AuthorizationTokens: slices.Repeat([]Token{{AliasType: AliasUseValue}}, 17),
+		}, "17 authorization tokens in a message, at most 16"},
+		{"tokens too long", &Subscribe{Parameters: Parameters{AuthorizationTokens: []Token{
+			{AliasType: AliasUseValue, Value: make([]byte, 16<<10)}, {AliasType: AliasUseValue, Value: []byte("x")},
+		}}}, "tokens of 16385 bytes"},
 		{"fetch type", &Fetch{}, "fetch type"},
 		{"redirect without code", &RequestError{Redirect: &Redirect{}}, "REDIRECT"},
 		{"code without redirect", &RequestError{Code: RequestRedirect}, "REDIRECT"},

@@ -11,11 +11,17 @@ import (
 const (
 	violates   = SessionProtocolViolation
 	formatting = SessionKeyValueFormattingError
+	badToken   = SessionMalformedAuthToken
 )
 
 // field returns a length-prefixed field of n bytes in hexadecimal.
 func field(n int) string {
 	return fmt.Sprintf("%x", AppendVarint(nil, uint64(n))) + strings.Repeat("61", n)
+}
+
+// tokenOf returns a length-prefixed USE_VALUE token with a value of n bytes in hexadecimal.
+func tokenOf(n int) string {
+	return fmt.Sprintf("%x 03 00", AppendVarint(nil, uint64(2+n))) + strings.Repeat("61", n)
 }
 
 // messageViolations has a row for each case in which the draft closes the session because of the contents of a control
@@ -83,6 +89,14 @@ var messageViolations = []struct {
 	{"10.2.2", "unknown alias type in SETUP", MessageSetup, "03 01 04", formatting},
 	{"10.2.2", "type missing in SETUP", MessageSetup, "03 02 01 00", formatting},
 	{"10.2.2", "token longer than the message", MessageSubscribe, "00 00 00 01 03 05 02 01", violates},
+	{"10.2.2", "17 tokens", MessageSubscribe, "00 00 00 11 03" + tokenOf(0) + strings.Repeat("00"+tokenOf(0), 16),
+		badToken},
+	{"10.2.2", "as many tokens as fit", MessageFetch, "00 02 00 00 b2c9 03" + tokenOf(0) +
+		strings.Repeat("00"+tokenOf(0), 13_000), badToken},
+	{"10.2.2", "tokens longer than 16 KiB", MessageRequestUpdate, "00 02 03" + tokenOf(8<<10) + "00" + tokenOf(8<<10+1),
+		badToken},
+	{"10.3.1.4", "17 tokens", MessageSetup, "03" + tokenOf(0) + strings.Repeat("00"+tokenOf(0), 16), badToken},
+	{"10.3.1.4", "token longer than 16 KiB", MessageSetup, "03" + tokenOf(16<<10+1), badToken},
 	// Ranges of values.
 	{"10.2.8", "group order 0", MessageSubscribe, "00 00 00 01 22 00", violates},
 	{"10.2.8", "group order 3", MessageFetch, "00 02 00 00 01 22 03", violates},

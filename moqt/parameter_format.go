@@ -71,9 +71,7 @@ func tokens(typ ParameterType, s scope) parameterFormat {
 		repeatable: true,
 		count:      func(p *Parameters) int { return len(p.AuthorizationTokens) },
 		encode:     func(e *encoder, p *Parameters, i int) { e.token(p.AuthorizationTokens[i]) },
-		decode: func(d *decoder, p *Parameters) {
-			p.AuthorizationTokens = append(p.AuthorizationTokens, d.token())
-		},
+		decode:     func(d *decoder, p *Parameters) { p.AuthorizationTokens = d.token(p.AuthorizationTokens) },
 		merge: func(p, update *Parameters) {
 			if len(update.AuthorizationTokens) > 0 {
 				p.AuthorizationTokens = update.AuthorizationTokens
@@ -124,6 +122,7 @@ func (e *encoder) parameters(p *Parameters, allowed scope) {
 	for _, f := range e.wire.parameters {
 		n += f.count(p)
 	}
+	e.fail(checkTokens(p.AuthorizationTokens))
 	e.varint(uint64(n))
 	last := ParameterType(0)
 	for _, f := range e.wire.parameters {
@@ -157,10 +156,11 @@ func (e *encoder) token(t Token) {
 	e.b = append(e.b, b...)
 }
 
-func (d *decoder) token() Token {
-	t, err := parseToken(d.lengthPrefixed(maxPayloadLen, "authorization token"))
+// token decodes a token, and appends it to those before it.
+func (d *decoder) token(before []Token) []Token {
+	tokens, err := appendParsed(before, d.lengthPrefixed(maxPayloadLen, "authorization token"))
 	d.fail(err)
-	return t
+	return tokens
 }
 
 func (e *encoder) bool(v bool) {

@@ -31,6 +31,7 @@ type Setup struct {
 func (*Setup) Type() MessageType { return MessageSetup }
 
 func (m *Setup) encode(e *encoder) {
+	e.fail(checkTokens(m.AuthorizationTokens))
 	options := slices.Clone(m.Unknown)
 	add := func(typ uint64, value []byte) {
 		options = append(options, KeyValuePair{Type: typ, Bytes: value})
@@ -81,9 +82,9 @@ func (m *Setup) option(d *decoder, option KeyValuePair) (known bool) {
 	case OptionPath:
 		m.Path = new(string(option.Bytes))
 	case OptionAuthorizationToken:
-		t, err := parseToken(option.Bytes)
+		tokens, err := appendParsed(m.AuthorizationTokens, option.Bytes)
 		d.fail(err)
-		m.AuthorizationTokens = append(m.AuthorizationTokens, t)
+		m.AuthorizationTokens = tokens
 	case OptionMaxAuthTokenCacheSize:
 		m.MaxAuthTokenCacheSize = option.Value
 	case OptionAuthority:

@@ -31,6 +31,45 @@ const tokenOverhead = 16
 // CacheSize returns the part of MAX_AUTH_TOKEN_CACHE_SIZE that the token takes, in bytes (draft §10.3.1.3).
 func (t Token) CacheSize() uint64 { return tokenOverhead + uint64(len(t.Value)) }
 
+// Limits of the authorization tokens of one message. The draft has none but the length of the message, in which 13,000
+// tokens fit. A request needs one token, or one for each of a few issuers. The largest ones in use are JWTs with many
+// claims, which have less than 8 KiB because HTTP servers refuse longer headers.
+const (
+	MaxAuthTokens     = 16
+	MaxAuthTokenBytes = 16 << 10 // of all values together
+)
+
+// checkTokens returns an error if a message must not have so many tokens, or such large ones. A peer that sends more
+// could make its receiver compare, verify and keep them, and has not been authorized yet.
+func checkTokens(tokens []Token) error {
+	if len(tokens) > MaxAuthTokens {
+		return fmt.Errorf("%d authorization tokens in a message, at most %d are allowed", len(tokens), MaxAuthTokens)
+	}
+	size := 0
+	for _, t := range tokens {
+		size += len(t.Value)
+	}
+	if size > MaxAuthTokenBytes {
+		return fmt.Errorf("authorization tokens of %d bytes in a message, at most %d are allowed", size,
+			MaxAuthTokenBytes)
+	}
+	return nil
+}
+
+// appendParsed decodes the token that fills b and appends it to those that precede it in the message. Too many tokens
+// close the session with MALFORMED_AUTH_TOKEN.
+func appendParsed(tokens []Token, b []byte) ([]Token, error) {
+	t, err := parseToken(b)
+	if err != nil {
+		return nil, err
+	}
+	tokens = append(tokens, t)
+	if err := checkTokens(tokens); err != nil {
+		return nil, &ProtocolError{SessionMalformedAuthToken, err.Error()}
+	}
+	return tokens, nil
+}
+
 // hasAlias and hasValue report which fields follow an alias type.
 func (a AliasType) hasAlias() bool { return a == AliasDelete || a == AliasRegister || a == AliasUse }
 func (a AliasType) hasValue() bool { return a == AliasRegister || a == AliasUseValue }

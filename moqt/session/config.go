@@ -54,6 +54,9 @@ type Limits struct {
 	// MaxAuthTokenCacheSize is the size in bytes of all tokens that the peer may register. Each counts as 16 bytes plus
 	// its value (draft §10.3.1.3). Default: 16 KiB. Negative: none.
 	MaxAuthTokenCacheSize int
+	// MaxAuthTokenMemory is the size in bytes of all tokens that authorize the requests that the peer has open. Each
+	// counts as 16 bytes plus its value. [moqt.MaxAuthTokens] limits those of one message. Default: 2 MiB.
+	MaxAuthTokenMemory int
 	// MaxSubscriptions is the number of subscriptions that the peer may have open, as publisher and as subscriber
 	// together. Default: 1,024.
 	MaxSubscriptions int
@@ -108,6 +111,7 @@ func (c Config) withDefaults() Config {
 
 func (l Limits) withDefaults() Limits {
 	l.MaxAuthTokenCacheSize = max(cmp.Or(l.MaxAuthTokenCacheSize, 16<<10), 0)
+	l.MaxAuthTokenMemory = cmp.Or(l.MaxAuthTokenMemory, 2<<20) // 2 KiB for each of 1,024 subscriptions
 	l.MaxSubscriptions = cmp.Or(l.MaxSubscriptions, 1024)
 	l.MaxFetches = cmp.Or(l.MaxFetches, 128)
 	l.MaxNamespaces = cmp.Or(l.MaxNamespaces, 1024)
@@ -150,6 +154,7 @@ func (c *Config) validate() error {
 
 func (l Limits) validate() error {
 	return errors.Join(
+		bounds.AtLeast("MaxAuthTokenMemory", l.MaxAuthTokenMemory, 0),
 		bounds.AtLeast("MaxSubscriptions", l.MaxSubscriptions, 0),
 		bounds.AtLeast("MaxFetches", l.MaxFetches, 0),
 		bounds.AtLeast("MaxNamespaces", l.MaxNamespaces, 0),

@@ -17,7 +17,6 @@ type Request struct {
 	remote bool // the peer sent it
 	stream transport.Stream
 	out    outbox
-	tokens []moqt.Token
 	role   role
 
 	ctx       context.Context
@@ -31,9 +30,10 @@ type Request struct {
 	over        bool // this end has nothing more to do for the request
 	peerDone    bool // the peer has sent its last message
 	sent        sentUpdates
-	peerUpdates []*Update   // those without a response, oldest first
-	ownTokens   []*ownToken // in messages of this end without a response
-	goawayTaken bool        // it arrived on the stream
+	tokens      []moqt.Token // of the peer: those of the request, or of its latest update that has any
+	peerUpdates []*Update    // those without a response, oldest first
+	ownTokens   []*ownToken  // in messages of this end without a response
+	goawayTaken bool         // it arrived on the stream
 	goawaySent  bool
 	linger      *time.Timer // stops reading from the stream some time after the end of the request
 }
@@ -94,8 +94,13 @@ func (r *Request) ID() uint64 { return r.id }
 // Session returns the session that the request belongs to.
 func (r *Request) Session() *Session { return r.s }
 
-// Tokens returns the tokens that authorize a request of the peer. They all have a value.
-func (r *Request) Tokens() []moqt.Token { return r.tokens }
+// Tokens returns the tokens with which the peer authorizes the request: those of the request or, instead, of the latest
+// accepted update that has any (draft §10.9). They all have a value.
+func (r *Request) Tokens() []moqt.Token {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return r.tokens
+}
 
 // Context returns a context that is done when the request is over. Its cause is then:
 //   - [ErrFinished]: it is complete
@@ -239,6 +244,7 @@ func (r *Request) endLocked(cause error) bool {
 		return false
 	}
 	r.over = true
+	r.forgetTokensLocked()
 	r.role.endedLocked()
 	delete(r.s.table.requests, r.id)
 	if r.remote {
@@ -247,6 +253,15 @@ func (r *Request) endLocked(cause error) bool {
 	r.cancel(cause)
 	r.linger = time.AfterFunc(r.s.cfg.Timeouts.Write, func() { r.stream.CancelRead(uint64(moqt.ResetCancelled)) })
 	return true
+}
+
+// forgetTokensLocked makes room for the tokens of other requests. s.mu is held.
+func (r *Request) forgetTokensLocked() {
+	kept := &r.s.responder.kept
+	kept.remove(r.tokens)
+	for _, u := range r.peerUpdates {
+		kept.remove(u.Tokens)
+	}
 }
 
 // close ends a request of the peer, and our side of its stream.

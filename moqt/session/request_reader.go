@@ -158,25 +158,35 @@ func (r requestReader) receiveUpdate(m *moqt.RequestUpdate) error {
 	if err != nil {
 		return err
 	}
-	if err := p.rate.Wait(r.ctx); err != nil {
-		return nil // the request is over
-	}
 	u := &Update{Parameters: m.Parameters, Tokens: tokens, r: r.Request}
 	u.Parameters.AuthorizationTokens = nil
 	if repeated {
 		u.refused = refuse(moqt.RequestMalformedAuthToken, "an authorization token is repeated")
 	}
-	r.s.mu.Lock()
-	full := len(r.peerUpdates) == maxUnansweredUpdates
-	if !full {
-		r.peerUpdates = append(r.peerUpdates, u)
+	if !r.enter(u) {
+		r.abort(moqt.ResetExcessiveLoad, errTooManyUpdates)
+		return nil
+	}
+	if p.rate.Wait(r.ctx) == nil { // else the request is over
 		r.updates <- u // does not block: everything in the channel is in peerUpdates too
 	}
-	r.s.mu.Unlock()
-	if full {
-		r.abort(moqt.ResetExcessiveLoad, errTooManyUpdates)
-	}
 	return nil
+}
+
+// enter adds an update to those without a response. It returns false if there are too many.
+func (r requestReader) enter(u *Update) bool {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	switch {
+	case r.over:
+		return true
+	case len(r.peerUpdates) == maxUnansweredUpdates:
+		return false
+	case !r.s.responder.kept.add(u.Tokens):
+		u.Tokens, u.refused = nil, errTokenMemory
+	}
+	r.peerUpdates = append(r.peerUpdates, u)
+	return true
 }
 
 // receiveGoaway takes a GOAWAY for this request (draft §10.4).

@@ -46,7 +46,9 @@ type responder struct {
 	// has used up its streams.
 	acceptRate *rate.Limiter
 
-	load [loadClasses]int // open requests; guarded by s.mu
+	// Guarded by s.mu.
+	load [loadClasses]int // open requests
+	kept keptTokens
 }
 
 // maxRefusals is acceptRate as a multiple of RequestRate.
@@ -59,6 +61,7 @@ func (p *responder) init(s *Session) {
 		tokens:     tokenCache{limit: uint64(s.cfg.MaxAuthTokenCacheSize)},
 		rate:       rate.NewLimiter(rate.Limit(s.cfg.RequestRate), s.cfg.RequestBurst),
 		acceptRate: rate.NewLimiter(rate.Limit(maxRefusals*s.cfg.RequestRate), maxRefusals*s.cfg.RequestBurst),
+		kept:       keptTokens{limit: uint64(s.cfg.MaxAuthTokenMemory)},
 	}
 }
 
@@ -139,7 +142,7 @@ func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error
 	if err != nil {
 		return nil, err
 	}
-	r.tokens, fields.parameters.AuthorizationTokens = tokens, nil
+	fields.parameters.AuthorizationTokens = nil
 	r.role = newRole(r, m)
 
 	s.mu.Lock()
@@ -149,6 +152,9 @@ func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error
 		return nil, err
 	}
 	refused := p.refusalLocked(r, fields.namespace, repeated)
+	if refused == nil {
+		refused = p.keepLocked(r, tokens)
+	}
 	if refused == nil {
 		err = r.role.admitLocked()
 		refused, _ = errors.AsType[*moqt.RequestError](err)
@@ -176,6 +182,15 @@ func (p *responder) refusalLocked(r *Request, ns moqt.Namespace, repeatedToken b
 	case !p.rate.Allow():
 		return overloaded("too many requests")
 	}
+	return nil
+}
+
+// keepLocked keeps the tokens of a request until it ends, if there is room for them. s.mu is held.
+func (p *responder) keepLocked(r *Request, tokens []moqt.Token) *moqt.RequestError {
+	if !p.kept.add(tokens) {
+		return errTokenMemory
+	}
+	r.tokens = tokens
 	return nil
 }
 

@@ -73,6 +73,86 @@ func TestTokensOfThePeersSetup(t *testing.T) {
 	})
 }
 
+// TestTokensOfOpenRequests checks that all requests of a peer together may have tokens of 100 bytes: two of these.
+func TestTokensOfOpenRequests(t *testing.T) {
+	token := func(c string) moqt.Parameters {
+		return moqt.Parameters{AuthorizationTokens: []moqt.Token{plain(strings.Repeat(c, 100/2-16))}}
+	}
+	h := newHandler()
+	play(t, setting{cfg: Config{Role: Server, Handler: h, Limits: Limits{MaxAuthTokenMemory: 100}}}, func(p *script) {
+		ask := func(name string) *exchange {
+			return p.request(&moqt.Subscribe{
+				Track: moqt.FullTrackName{Namespace: moqt.Namespace{"a"}, Name: name}, Parameters: token(name),
+			})
+		}
+		accepted := func(name string) (*exchange, *Publication) {
+			e := ask(name)
+			pub := <-h.subscribes
+			require.NoError(p, pub.Accept(moqt.Parameters{}, nil))
+			require.IsType(p, &moqt.SubscribeOK{}, e.receive())
+			return e, pub
+		}
+		requireFull := func() {
+			refused := ask("x").requireRefused(moqt.RequestExcessiveLoad)
+			_, ok := refused.Retry()
+			require.True(p, ok)
+		}
+		a, _ := accepted("a")
+		b, second := accepted("b")
+		requireFull()
+		a.CancelWrite(uint64(moqt.ResetCancelled)) // makes room
+		p.requireOpen()
+
+		b.update(token("c"))
+		u := <-second.Updates()
+		requireFull() // until the update has its response
+		require.NoError(p, u.OK(moqt.Parameters{}))
+		b.receive()
+		require.Equal(p, token("c").AuthorizationTokens, second.Tokens(), "they replace those of the request")
+		b.update(moqt.Parameters{})
+		require.NoError(p, (<-second.Updates()).OK(moqt.Parameters{}))
+		b.receive()
+		require.Equal(p, token("c").AuthorizationTokens, second.Tokens(), "an update without tokens changes nothing")
+
+		_, third := accepted("d")
+		requireFull()
+		b.update(token("e"))
+		refused := &moqt.RequestError{}
+		u = <-second.Updates()
+		require.Empty(p, u.Tokens)
+		require.ErrorAs(p, u.OK(moqt.Parameters{}), &refused)
+		require.Equal(p, moqt.RequestExcessiveLoad, refused.Code)
+		require.NoError(p, second.Done(moqt.DoneTrackEnded, ""))
+		require.NoError(p, third.Done(moqt.DoneTrackEnded, ""))
+		accepted("f")
+		_, last := accepted("g")
+		requireFull()
+		require.Equal(p, token("g").AuthorizationTokens, last.Tokens())
+	})
+}
+
+// TestTokensOfUpdates checks that updates count until the request ends, even if nobody has answered them.
+func TestTokensOfUpdates(t *testing.T) {
+	h := newHandler()
+	play(t, setting{cfg: Config{Role: Server, Handler: h, Limits: Limits{MaxAuthTokenMemory: 100}}}, func(p *script) {
+		token := moqt.Parameters{AuthorizationTokens: []moqt.Token{plain(strings.Repeat("x", 100/2-16))}}
+		for range 3 {
+			e := p.request(&moqt.Subscribe{Track: testTrack})
+			pub := <-h.subscribes
+			for range 4 {
+				e.update(token)
+			}
+			p.requireOpen()
+			require.Len(p, pub.Updates(), 4)
+			require.Len(p, (<-pub.Updates()).Tokens, 1)
+			require.Len(p, (<-pub.Updates()).Tokens, 1)
+			require.Empty(p, (<-pub.Updates()).Tokens, "there is no room")
+			e.CancelWrite(uint64(moqt.ResetCancelled))
+			p.requireOpen()
+		}
+	})
+}
+
 // TestTokensOfOurs checks the form in which the tokens of the application are sent.
 func TestTokensOfOurs(t *testing.T) {
 	cfg := Config{Tokens: []moqt.Token{register(1, "setup"), register(2, strings.Repeat("x", 100))}}

@@ -175,8 +175,20 @@ func (u *Update) answerLocked(m moqt.Message) error {
 		return err
 	}
 	r.peerUpdates = r.peerUpdates[1:]
+	_, accepted := m.(*moqt.RequestOK)
+	u.settleTokensLocked(accepted)
 	if len(r.peerUpdates) == 0 {
 		r.s.table.notify()
 	}
 	return nil
+}
+
+// settleTokensLocked makes the tokens of an accepted update those of the request, and forgets the ones that no longer
+// count. s.mu is held.
+func (u *Update) settleTokensLocked(accepted bool) {
+	obsolete := u.Tokens
+	if accepted && len(u.Tokens) > 0 {
+		obsolete, u.r.tokens = u.r.tokens, u.Tokens
+	}
+	u.r.s.responder.kept.remove(obsolete)
 }
