@@ -5,9 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -134,6 +137,77 @@ func TestTokenFileIsReloaded(t *testing.T) {
 		write("three all *")
 		require.True(t, allowed("three"))
 	})
+}
+
+// TestExposedTokenFile checks that a file with secrets that other users can read is reported when it is read first, and
+// when it is read again.
+func TestExposedTokenFile(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0a", sha256.Size)
+	for _, tt := range []struct {
+		content string
+		mode    os.FileMode
+		want    string // in the log; empty: nothing
+	}{
+		{"secret all *", 0o600, ""},
+		{"secret all *", 0o640, ""},
+		{"secret all *", 0o644, "every user of this machine can read"},
+		{"secret all *", 0o604, "every user of this machine can read"},
+		{"secret all *", 0o646, "every user of this machine can change"},
+		{"* all *\n" + digest + " all *", 0o644, ""},
+		{"* all *\n" + digest + " all *", 0o662, "every user of this machine can change"},
+		{"* all *\n" + digest + " all *\nsecret subscribe *", 0o644, "every user of this machine can read"},
+	} {
+		name := filepath.Join(t.TempDir(), "tokens")
+		require.NoError(t, os.WriteFile(name, []byte(tt.content), 0o600))
+		require.NoError(t, os.Chmod(name, tt.mode))
+		var log strings.Builder
+		f, err := OpenTokenFile(name, slog.New(slog.NewTextHandler(&log, nil)))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(name, []byte(tt.content+"\n"), 0o600))
+		f.checked = time.Time{}
+		require.True(t, f.Changed())
+		require.Contains(t, log.String(), "reloaded the authorization tokens")
+		require.NotContains(t, log.String(), "secret")
+		if tt.want == "" {
+			require.NotContains(t, log.String(), "level=WARN", "%s %o", tt.content, tt.mode)
+			continue
+		}
+		require.Equal(t, 2, strings.Count(log.String(), tt.want), log.String())
+		require.Equal(t, 2, strings.Count(log.String(), fmt.Sprintf("file=%s mode=%#o", name, tt.mode)), log.String())
+		require.Contains(t, log.String(), "chmod")
+	}
+}
+
+func TestLargeTokenFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(name, nil, 0o600))
+	require.NoError(t, os.Truncate(name, maxTokenFile+1))
+	_, err := OpenTokenFile(name, slog.New(slog.DiscardHandler))
+	require.ErrorContains(t, err, "16777217 bytes: must be at most 16777216")
+}
+
+// BenchmarkTokenFile authorizes a request with as many tokens as it may have, none of them right. The time per request
+// must not depend on the number of lines.
+func BenchmarkTokenFile(b *testing.B) {
+	var tokens []moqt.Token
+	for i := range 2 * moqt.MaxAuthTokens {
+		tokens = append(tokens, token(fmt.Sprintf("%0*d", moqt.MaxAuthTokenBytes/moqt.MaxAuthTokens, i)))
+	}
+	for _, lines := range []int{10, 10_000} {
+		b.Run(fmt.Sprint(lines, " lines"), func(b *testing.B) {
+			var text strings.Builder
+			for i := range lines {
+				fmt.Fprintf(&text, "token%d all live\n", i)
+			}
+			table, err := parseTokens(strings.NewReader(text.String()))
+			require.NoError(b, err)
+			f := &TokenFile{table: table, checked: time.Now().Add(time.Hour)}
+			for b.Loop() {
+				_, err := f.Authorize(b.Context(), AuthRequest{Tokens: tokens})
+				require.Error(b, err)
+			}
+		})
+	}
 }
 
 // rules is an Authorizer for tests.
@@ -306,16 +380,19 @@ func FuzzParseTokens(f *testing.F) {
 	f.Add("tok publish,subscribe live/a,* expires=2020-01-01T00:00:00Z\n# comment\n* all *")
 	f.Add("sha256:00 discover %41%")
 	f.Fuzz(func(t *testing.T, s string) {
-		entries, err := parseTokens(strings.NewReader(s))
-		for _, e := range entries {
+		table, err := parseTokens(strings.NewReader(s))
+		if err != nil {
+			return
+		}
+		lines := slices.Concat(table.anybody, slices.Concat(slices.Collect(maps.Values(table.of))...))
+		for _, e := range lines {
 			require.NotEmpty(t, e.actions)
 			require.NotEmpty(t, e.prefixes)
 			for _, p := range e.prefixes {
 				require.NoError(t, p.Validate())
 			}
 		}
-		if err == nil {
-			require.LessOrEqual(t, len(entries), strings.Count(s, "\n")+1)
-		}
+		require.Len(t, lines, table.len())
+		require.LessOrEqual(t, table.len(), strings.Count(s, "\n")+1)
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,14 +35,19 @@ type TokenFile struct {
 	mu       sync.Mutex
 	checked  time.Time
 	seen     os.FileInfo
-	entries  []tokenEntry
+	table    *tokenTable
 	reloaded bool // since Changed was called
 }
 
-// tokenEntry is one line of the file.
+// tokenTable has the lines of a token file.
+type tokenTable struct {
+	anybody []*tokenEntry                       // for all requests, with and without tokens
+	of      map[[sha256.Size]byte][]*tokenEntry // by the digest of their token
+	secret  bool                                // a line has the token itself, and not its digest
+}
+
+// tokenEntry is what one line of the file allows.
 type tokenEntry struct {
-	digest   [sha256.Size]byte // of the token: comparing digests takes the same time for all tokens
-	anybody  bool              // the line is for all requests, with and without tokens
 	actions  map[Action]bool
 	prefixes []moqt.Namespace
 	expires  time.Time
@@ -51,26 +56,20 @@ type tokenEntry struct {
 // OpenTokenFile reads a token file.
 func OpenTokenFile(name string, log *slog.Logger) (*TokenFile, error) {
 	f := &TokenFile{name: name, log: log}
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	f.seen, f.checked = info, time.Now()
-	f.entries, err = readTokenFile(name)
-	return f, err
+	return f, f.read()
 }
 
 // Authorize implements Authorizer.
 func (f *TokenFile) Authorize(_ context.Context, r AuthRequest) (Grant, error) {
 	expired := false
 	var best *tokenEntry
-	for _, e := range f.current() {
+	for _, e := range f.current().matching(r.Tokens) {
 		switch {
-		case !e.matches(r.Tokens) || !e.allows(&r):
+		case !e.allows(&r):
 		case !e.expires.IsZero() && !time.Now().Before(e.expires):
 			expired = true
 		case best == nil || e.outlasts(best):
-			best = &e
+			best = e
 		}
 	}
 	switch {
@@ -98,46 +97,73 @@ func (f *TokenFile) Changed() bool {
 	return changed
 }
 
-// current returns the entries of the file as it is now, or the last ones if it cannot be read.
-func (f *TokenFile) current() []tokenEntry {
+// current returns the lines of the file as it is now, or the last ones if it cannot be read.
+func (f *TokenFile) current() *tokenTable {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if time.Since(f.checked) < tokenCheckInterval {
-		return f.entries
+		return f.table
 	}
-	f.checked = time.Now()
 	info, err := os.Stat(f.name)
 	if err == nil && sameFile(f.seen, info) {
-		return f.entries
+		f.checked = time.Now()
+		return f.table
 	}
-	var entries []tokenEntry
-	if err == nil {
-		entries, err = readTokenFile(f.name)
-	}
-	if err != nil {
+	if err = f.read(); err != nil {
 		if f.seen != nil {
 			f.log.Error("cannot reload the authorization tokens; the old ones stay in force", "err", err)
 		}
 		f.seen = nil
-		return f.entries
+		return f.table
 	}
-	f.log.Info("reloaded the authorization tokens", "file", f.name, "tokens", len(entries))
-	f.seen, f.entries, f.reloaded = info, entries, true
-	return f.entries
+	f.log.Info("reloaded the authorization tokens", "file", f.name, "tokens", f.table.len())
+	f.reloaded = true
+	return f.table
 }
 
 func sameFile(a, b os.FileInfo) bool {
 	return a != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// matches reports whether the entry is for one of the tokens. It takes the same time whichever that is.
-func (e *tokenEntry) matches(tokens []moqt.Token) bool {
-	found := 0
-	for _, t := range tokens {
-		digest := sha256.Sum256(t.Value)
-		found |= subtle.ConstantTimeCompare(digest[:], e.digest[:])
+// read reads the file. It reports a file that other users of the machine can read or change.
+func (f *TokenFile) read() error {
+	f.checked = time.Now()
+	table, info, err := readTokenFile(f.name)
+	if err != nil {
+		return err
 	}
-	return e.anybody || found == 1
+	f.table, f.seen = table, info
+	switch mode := info.Mode().Perm(); {
+	case mode&0o002 != 0:
+		f.warn("every user of this machine can change the authorization tokens; run chmod o= on the file", mode)
+	case mode&0o004 != 0 && table.secret:
+		f.warn("every user of this machine can read the authorization tokens; run chmod o= on the file, or write "+
+			"sha256: digests instead of tokens", mode)
+	}
+	return nil
+}
+
+func (f *TokenFile) warn(what string, mode os.FileMode) {
+	f.log.Warn(what, "file", f.name, "mode", fmt.Sprintf("%#o", mode))
+}
+
+// matching returns the lines that are for one of the tokens. It hashes each token once. The time of the lookup may tell
+// how much of a digest is right, but not how much of a token, as a comparison of the tokens themselves could.
+func (t *tokenTable) matching(tokens []moqt.Token) []*tokenEntry {
+	lines := slices.Clip(t.anybody)
+	for _, token := range tokens {
+		lines = append(lines, t.of[sha256.Sum256(token.Value)]...)
+	}
+	return lines
+}
+
+// len returns the number of lines.
+func (t *tokenTable) len() int {
+	n := len(t.anybody)
+	for _, lines := range t.of {
+		n += len(lines)
+	}
+	return n
 }
 
 func (e *tokenEntry) allows(r *AuthRequest) bool {
@@ -156,20 +182,28 @@ func (e *tokenEntry) outlasts(o *tokenEntry) bool {
 	return !o.expires.IsZero() && (e.expires.IsZero() || e.expires.After(o.expires))
 }
 
-func readTokenFile(name string) ([]tokenEntry, error) {
+func readTokenFile(name string) (*tokenTable, os.FileInfo, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
-	entries, err := parseTokens(io.LimitReader(f, maxTokenFile))
+	info, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, nil, err
 	}
-	return entries, nil
+	if info.Size() > maxTokenFile {
+		return nil, nil, fmt.Errorf("%s: %d bytes: must be at most %d", name, info.Size(), maxTokenFile)
+	}
+	table, err := parseTokens(io.LimitReader(f, maxTokenFile))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return table, info, nil
 }
 
-func parseTokens(r io.Reader) (entries []tokenEntry, err error) {
+func parseTokens(r io.Reader) (*tokenTable, error) {
+	t := &tokenTable{of: make(map[[sha256.Size]byte][]*tokenEntry)}
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
 		line, _, _ := strings.Cut(lines.Text(), "#")
@@ -177,47 +211,59 @@ func parseTokens(r io.Reader) (entries []tokenEntry, err error) {
 		if len(fields) == 0 {
 			continue
 		}
-		e, err := parseToken(fields)
-		if err != nil {
+		if err := t.add(fields); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		entries = append(entries, e)
 	}
-	return entries, lines.Err()
+	return t, lines.Err()
 }
 
 var errTokenFields = errors.New("want a token, actions, namespace prefixes, and perhaps expires=TIME")
 
-func parseToken(fields []string) (e tokenEntry, err error) {
+// add adds a line.
+func (t *tokenTable) add(fields []string) error {
 	if len(fields) < 3 || len(fields) > 4 {
-		return e, errTokenFields
+		return errTokenFields
 	}
-	if e.anybody = fields[0] == "*"; !e.anybody {
-		e.digest, err = parseDigest(fields[0])
+	digest, hashed, err := parseDigest(fields[0])
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		e.actions, err = parseActions(fields[1])
+	e, err := parseEntry(fields[1:])
+	switch {
+	case err != nil:
+		return err
+	case fields[0] == "*":
+		t.anybody = append(t.anybody, &e)
+		return nil
 	}
-	if err == nil {
-		e.prefixes, err = parsePrefixes(fields[2])
+	t.of[digest] = append(t.of[digest], &e)
+	t.secret = t.secret || !hashed
+	return nil
+}
+
+// parseEntry parses what follows the token in a line.
+func parseEntry(fields []string) (e tokenEntry, err error) {
+	if e.actions, err = parseActions(fields[0]); err == nil {
+		e.prefixes, err = parsePrefixes(fields[1])
 	}
-	if err == nil && len(fields) == 4 {
-		e.expires, err = parseExpires(fields[3])
+	if err == nil && len(fields) == 3 {
+		e.expires, err = parseExpires(fields[2])
 	}
 	return e, err
 }
 
 // parseDigest returns the digest of a token. The file holds the token itself or, to keep it secret, its digest.
-func parseDigest(s string) (d [sha256.Size]byte, err error) {
+func parseDigest(s string) (d [sha256.Size]byte, hashed bool, err error) {
 	digits, hashed := strings.CutPrefix(s, "sha256:")
 	if !hashed {
-		return sha256.Sum256([]byte(s)), nil
+		return sha256.Sum256([]byte(s)), false, nil
 	}
 	b, err := hex.DecodeString(digits)
 	if err != nil || len(b) != len(d) {
-		return d, errors.New("sha256: wants 64 hexadecimal digits")
+		return d, true, errors.New("sha256: wants 64 hexadecimal digits")
 	}
-	return [sha256.Size]byte(b), nil
+	return [sha256.Size]byte(b), true, nil
 }
 
 // actionNames are the words of token files.
