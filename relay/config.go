@@ -32,8 +32,11 @@ type Config struct {
 	// MaxTracks is how many tracks may be published, wanted or cached at a time. Default: 65,536.
 	MaxTracks int
 	// MaxMatches is how many namespaces, or tracks, a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS may match when it is
-	// made; with more it is refused with NAMESPACE_TOO_LARGE. Default: 10,000.
+	// made, or its prefix is updated; with more it is refused with NAMESPACE_TOO_LARGE. Default: 10,000.
 	MaxMatches int
+	// MatchRate is how many namespaces and tracks all these requests and updates of a session may match per second on
+	// average, after the first MaxMatches; beyond that they are refused with EXCESSIVE_LOAD. Default: 1,000.
+	MatchRate int
 
 	// Linger is how long an upstream subscription outlives its last subscriber. Default: 2 s. Negative: not at all.
 	Linger time.Duration
@@ -55,6 +58,7 @@ func (c Config) withDefaults() Config {
 	c.MaxSessions = cmp.Or(c.MaxSessions, 16384)
 	c.MaxTracks = cmp.Or(c.MaxTracks, 65536)
 	c.MaxMatches = cmp.Or(c.MaxMatches, 10_000)
+	c.MatchRate = cmp.Or(c.MatchRate, 1000)
 	c.Linger = max(0, cmp.Or(c.Linger, 2*time.Second))
 	c.Grace = max(0, cmp.Or(c.Grace, 5*time.Second))
 	c.MaxRendezvous = cmp.Or(c.MaxRendezvous, time.Minute)
@@ -75,6 +79,7 @@ func (c *Config) validate() error {
 		bounds.AtLeast("MaxSessions", c.MaxSessions, 0),
 		bounds.AtLeast("MaxTracks", c.MaxTracks, 0),
 		bounds.AtLeast("MaxMatches", c.MaxMatches, 0),
+		bounds.AtLeast("MatchRate", c.MatchRate, 0),
 		bounds.AtLeast("MaxRendezvous", c.MaxRendezvous, 0),
 		bounds.AtLeast("FillTimeout", c.FillTimeout, 0),
 		bounds.AtLeast("StallTimeout", c.StallTimeout, 0),

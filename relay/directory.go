@@ -70,6 +70,13 @@ func (d *directory) count() int {
 	return len(d.hubs)
 }
 
+// countBelow returns the number of tracks at and below a place.
+func (d *directory) countBelow(at place) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.tracks.values.count(at)
+}
+
 // sum returns a function that adds up n of all hubs.
 func (d *directory) sum(n func(*hub) int) func() int {
 	return func() (total int) {

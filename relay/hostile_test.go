@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +34,9 @@ func TestHostilePeers(t *testing.T) {
 			"objects that are not read":      (*attacker).neverReads,
 			"tiny objects":                   (*attacker).tinyObjects,
 			"groups of one object":           (*attacker).tinyGroups,
+			"tokens without end":             (*attacker).tokens,
+			"tokens of many requests":        (*attacker).tokensOfRequests,
+			"prefixes without end":           (*attacker).prefixes,
 			"other people's namespaces":      (*attacker).contradicts,
 			"other people's tracks, offered": (*attacker).offers,
 		} {
@@ -198,6 +203,76 @@ func (a *attacker) requests() {
 		case <-s.Context().Done(): // refused
 			return
 		default:
+		}
+	}
+	a.t.Error("there is no limit")
+}
+
+// tokens sends a request with as many tokens as fit into a message.
+func (a *attacker) tokens() {
+	const n = 13_000
+	const token = "\x02\x03\x00" // its length, USE_VALUE, type 0, no value
+	payload := moqt.AppendVarint([]byte{0, 0, 0}, n)
+	payload = append(payload, byte(moqt.ParameterAuthorizationToken))
+	payload = append(payload, token...)
+	payload = append(payload, strings.Repeat("\x00"+token, n-1)...)
+	stream, err := a.conn.OpenStream()
+	if a.failed(err) {
+		return
+	}
+	message := binary.BigEndian.AppendUint16([]byte{byte(moqt.MessageSubscribe)}, uint16(len(payload)))
+	_, _ = stream.Write(append(message, payload...))
+	a.expelled()
+}
+
+// tokensOfRequests makes 200 requests with as large tokens as a message may have: 3 MiB.
+func (a *attacker) tokensOfRequests() {
+	ends := make(chan error, 200)
+	for i := range cap(ends) {
+		m := moqt.Subscribe{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"none"}, Name: fmt.Sprint(i)}}
+		m.Parameters.RendezvousTimeout = ptr(uint64(60_000))
+		m.Parameters.AuthorizationTokens = []moqt.Token{token(strings.Repeat("x", moqt.MaxAuthTokenBytes))}
+		s, err := a.Subscribe(a.Context(), m, nil)
+		if a.failed(err) {
+			return
+		}
+		context.AfterFunc(s.Context(), func() { ends <- context.Cause(s.Context()) })
+	}
+	select {
+	case err := <-ends:
+		refused, ok := errors.AsType[*moqt.RequestError](err)
+		if !ok || refused.Code != moqt.RequestExcessiveLoad {
+			a.t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		a.t.Error("there is no limit")
+	}
+}
+
+// prefixes asks for 200 namespaces again and again.
+func (a *attacker) prefixes() {
+	for i := range 200 {
+		ns := moqt.PublishNamespace{Namespace: moqt.Namespace{"flood", fmt.Sprint(i)}}
+		if _, err := a.PublishNamespace(a.Context(), ns); a.failed(err) {
+			return
+		}
+	}
+	n, err := a.SubscribeNamespace(a.Context(), moqt.SubscribeNamespace{}, func(moqt.Namespace, bool) {})
+	if a.failed(err) || a.failed(n.Wait(a.Context())) {
+		return
+	}
+	for range 200 {
+		for _, prefix := range []moqt.Namespace{{"none"}, {"flood"}} {
+			err := n.Update(a.Context(), moqt.Parameters{NamespacePrefix: &prefix})
+			if refused, ok := errors.AsType[*moqt.RequestError](err); ok {
+				if refused.Code != moqt.RequestExcessiveLoad {
+					a.t.Error(refused)
+				}
+				return
+			}
+			if a.failed(err) {
+				return
+			}
 		}
 	}
 	a.t.Error("there is no limit")

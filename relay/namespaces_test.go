@@ -1,10 +1,12 @@
 package relay
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -123,23 +125,84 @@ func TestPrefixesMustNotOverlap(t *testing.T) {
 	})
 }
 
+// publishBelow announces three namespaces below a prefix, and offers a track in each.
+func (c *client) publishBelow(prefix string) {
+	for _, field := range []string{"a", "b", "c"} {
+		c.announce(prefix, field)
+		p, err := c.Publish(c.b.ctx, moqt.Publish{Track: moqt.FullTrackName{Namespace: moqt.Namespace{prefix, field}}})
+		require.NoError(c.b.t, err)
+		require.NoError(c.b.t, p.Wait(c.b.ctx))
+	}
+}
+
 func TestPrefixesThatMatchTooMuch(t *testing.T) {
 	onBench(t, Config{MaxMatches: 2}, func(b *bench) {
-		pub := b.connect()
-		for _, field := range []string{"a", "b", "c"} {
-			pub.announce("live", field)
-			p, err := pub.Publish(b.ctx,
-				moqt.Publish{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live", field}}})
-			require.NoError(t, err)
-			require.NoError(t, p.Wait(b.ctx))
-		}
+		b.connect().publishBelow("live")
 		c := b.connect()
 		_, err := c.watch("live")
 		b.refused(err, moqt.RequestNamespaceTooLarge)
 		_, err = c.subscribeTracks(moqt.Parameters{}, "live")
 		b.refused(err, moqt.RequestNamespaceTooLarge)
-		_, err = c.watch("live", "a")
+		n, err := c.watch("live", "a")
 		require.NoError(t, err)
+		w, err := c.subscribeTracks(moqt.Parameters{}, "live", "a")
+		require.NoError(t, err)
+		time.Sleep(time.Second) // see MatchRate
+		require.NoError(t, n.Update(b.ctx, moqt.Parameters{NamespacePrefix: &moqt.Namespace{"live", "b"}}))
+		require.Equal(t, []string{"live-b"}, n.now())
+
+		longer := moqt.Parameters{NamespacePrefix: &moqt.Namespace{"live"}}
+		b.refused(n.Update(b.ctx, longer), moqt.RequestNamespaceTooLarge)
+		b.refused(w.Update(b.ctx, longer), moqt.RequestNamespaceTooLarge)
+		synctest.Wait()
+		require.Error(t, n.Context().Err(), "an update that is refused ends the request")
+		require.Error(t, w.Context().Err())
+	})
+}
+
+// TestPrefixesThatMatchTooOften lets a session match four values, and then one per second.
+func TestPrefixesThatMatchTooOften(t *testing.T) {
+	onBench(t, Config{MaxMatches: 4, MatchRate: 1}, func(b *bench) {
+		b.connect().publishBelow("live")
+		live := moqt.Parameters{NamespacePrefix: &moqt.Namespace{"live"}}
+		c := b.connect()
+		c.acceptOffers(&offered{})
+		n, err := c.watch("live")
+		require.NoError(t, err)
+		w, err := c.subscribeTracks(moqt.Parameters{}, "live", "a")
+		require.NoError(t, err)
+		nothing := moqt.Parameters{NamespacePrefix: &moqt.Namespace{"other"}}
+		require.NoError(t, n.Update(b.ctx, nothing))
+
+		b.refused(n.Update(b.ctx, live), moqt.RequestExcessiveLoad)
+		b.refused(w.Update(b.ctx, live), moqt.RequestExcessiveLoad)
+		_, err = c.watch("live")
+		b.refused(err, moqt.RequestExcessiveLoad)
+		_, ok := err.(*moqt.RequestError).Retry()
+		require.True(t, ok)
+		_, err = b.connect().watch("live")
+		require.NoError(t, err, "other sessions are not affected")
+
+		time.Sleep(3 * time.Second)
+		n, err = c.watch("live")
+		require.NoError(t, err)
+		require.Equal(t, []string{"live-a", "live-b", "live-c"}, n.now())
+	})
+}
+
+// TestAnnouncementsOfManyTracks checks that a peer that announces a namespace with many tracks again and again is served
+// later, and not refused.
+func TestAnnouncementsOfManyTracks(t *testing.T) {
+	onBench(t, Config{MaxMatches: 4, MatchRate: 1}, func(b *bench) {
+		b.connect().publishBelow("live")
+		c := b.connect()
+		c.announce("live").Cancel(moqt.ResetCancelled)
+		p, err := c.PublishNamespace(b.ctx, moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(b.ctx, time.Second)
+		defer cancel()
+		require.ErrorIs(t, p.Wait(ctx), context.DeadlineExceeded)
+		require.NoError(t, p.Wait(b.ctx))
 	})
 }
 

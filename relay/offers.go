@@ -1,7 +1,7 @@
 package relay
 
 import (
-	"context"
+	"crypto/sha256"
 	"errors"
 	"sync"
 
@@ -16,12 +16,17 @@ type tracksWatch struct {
 	request *session.IncomingSubscribeTracks
 
 	mu      sync.Mutex
-	blocked map[string]struct{} // tracks that PUBLISH_BLOCKED was sent for
+	blocked map[nameDigest]struct{} // tracks that PUBLISH_BLOCKED was sent for
 }
+
+// nameDigest stands for the name of a track, which may be long.
+type nameDigest [sha256.Size]byte
+
+func digestOf(name moqt.FullTrackName) nameDigest { return sha256.Sum256([]byte(name.Key())) }
 
 func newTracksWatch(p *peer, req *session.IncomingSubscribeTracks) *tracksWatch {
 	return &tracksWatch{
-		prefixWatch: prefixWatch{p, req.Message.Prefix}, request: req, blocked: make(map[string]struct{}),
+		prefixWatch: prefixWatch{p, req.Message.Prefix}, request: req, blocked: make(map[nameDigest]struct{}),
 	}
 }
 
@@ -45,7 +50,7 @@ func (w *tracksWatch) foundLocked(h *hub) {
 	if err != nil {
 		return
 	}
-	d := newDownstream(h, w.peer, pub, &moqt.Parameters{Forward: forward}, w.permitLocked(pub.Context()))
+	d := newDownstream(h, w.peer, pub, &moqt.Parameters{Forward: forward}, w.permitLocked(pub.Request))
 	d.offeredLocked(largest)
 	h.refs++ // directory.mu is held
 	h.relay.tasks.Go(d.serveOffer)
@@ -53,9 +58,9 @@ func (w *tracksWatch) foundLocked(h *hub) {
 
 // permitLocked returns the permission for an offered track: it lasts for as long as the peer may have the tracks of the
 // prefix; directory.mu is held.
-func (w *tracksWatch) permitLocked(ctx context.Context) *permission {
+func (w *tracksWatch) permitLocked(offer *session.Request) *permission {
 	return &permission{
-		peer: w.peer, ctx: ctx, tokens: w.request.Tokens(), action: ActionSubscribeTracks,
+		peer: w.peer, request: offer, watch: w.request.Request, action: ActionSubscribeTracks,
 		track: moqt.FullTrackName{Namespace: w.prefix}, due: w.peer.relay.reviews.next(),
 	}
 }
@@ -63,14 +68,23 @@ func (w *tracksWatch) permitLocked(ctx context.Context) *permission {
 func (w *tracksWatch) isBlocked(name moqt.FullTrackName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, blocked := w.blocked[name.Key()]
+	_, blocked := w.blocked[digestOf(name)]
 	return blocked
 }
 
-// block tells the peer that it has no stream for a PUBLISH. The track is not offered again (draft §6.1).
+// block tells the peer that it has no stream for a PUBLISH. The track is not offered again (draft §6.1). The request of a
+// peer that has no streams for more tracks than a prefix may match ends: while tracks come and go, the relay would have
+// to remember more and more of them.
 func (w *tracksWatch) block(name moqt.FullTrackName) {
 	w.mu.Lock()
-	w.blocked[name.Key()] = struct{}{}
+	full := len(w.blocked) >= w.peer.relay.cfg.MaxMatches
+	if !full {
+		w.blocked[digestOf(name)] = struct{}{}
+	}
 	w.mu.Unlock()
+	if full {
+		w.request.Cancel(moqt.ResetExcessiveLoad)
+		return
+	}
 	_ = w.request.Blocked(name) // fails only if the request is over
 }

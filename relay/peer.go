@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"sluice/claim"
 	"sluice/moqt"
 	"sluice/moqt/session"
@@ -19,6 +21,7 @@ type peer struct {
 	sender    mediaSender
 	forwarder claim.ForwarderConn // nil: the fast path does not serve the peer
 	turns     turns               // order the responses to FETCH
+	matches   *rate.Limiter       // of namespaces and tracks, by prefixes: see mayMatch
 
 	// Set by sessions.add.
 	id    uint64 // of the session, counted from 1
@@ -38,6 +41,7 @@ func newPeer(r *Relay, conn transport.Conn) (*peer, error) {
 		return nil, err
 	}
 	p := &peer{relay: r, conn: conn, sender: sender}
+	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
 	cfg := r.cfg.Session
 	cfg.Role, cfg.Handler, cfg.Logger = session.Server, &requests{p}, r.log
 	if p.session, err = session.New(conn, cfg); err != nil {

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -22,9 +21,8 @@ const minReview = time.Second
 // permission allows a peer what its request asks for, for as long as the Authorizer says.
 type permission struct {
 	peer    *peer
-	ctx     context.Context // of the request
-	tokens  []moqt.Token    // of the request
-	latest  []moqt.Token    // of the update that extended it last
+	request *session.Request // whose tokens count
+	watch   *session.Request // the SUBSCRIBE_TRACKS whose tokens count too, if the request is an offer for it
 	action  Action
 	track   moqt.FullTrackName
 	grant   Grant
@@ -35,13 +33,13 @@ type permission struct {
 
 // authorize asks whether the peer may do what a request is about.
 func (p *peer) authorize(r *session.Request, a Action, track moqt.FullTrackName) (*permission, *moqt.RequestError) {
-	m := &permission{peer: p, ctx: r.Context(), tokens: r.Tokens(), action: a, track: track}
+	m := &permission{peer: p, request: r, action: a, track: track}
 	return m, m.extend(nil)
 }
 
 // review asks whether the permission still stands. It does if the Authorizer has no answer.
 func (m *permission) review() *moqt.RequestError {
-	refused := m.extend(m.latest)
+	refused := m.extend(nil)
 	if refused != nil && isNoAnswer(refused) {
 		m.stale = time.After(reviewRetry)
 		return nil
@@ -54,15 +52,15 @@ func isNoAnswer(e *moqt.RequestError) bool {
 	return e.Code == moqt.RequestInternalError || e.Code == moqt.RequestExcessiveLoad
 }
 
-// extend asks the Authorizer again, with the tokens of an update of the peer too.
-func (m *permission) extend(latest []moqt.Token) *moqt.RequestError {
+// extend asks the Authorizer again, because of an update of the peer if it has tokens.
+func (m *permission) extend(update []moqt.Token) *moqt.RequestError {
 	p := m.peer
 	m.due = p.relay.reviews.next() // before the answer, which may be out of date by then
-	grant, err := p.relay.cfg.Authorizer.Authorize(m.ctx, AuthRequest{
+	grant, err := p.relay.cfg.Authorizer.Authorize(m.request.Context(), AuthRequest{
 		Action:    m.action,
 		Namespace: m.track.Namespace,
 		Name:      m.track.Name,
-		Tokens:    slices.Concat(latest, m.tokens, p.setup.Tokens),
+		Tokens:    m.tokens(update),
 		Authority: p.setup.Authority,
 		Path:      p.setup.Path,
 		Remote:    p.remote(),
@@ -71,7 +69,7 @@ func (m *permission) extend(latest []moqt.Token) *moqt.RequestError {
 	if err != nil {
 		return m.refusal(err)
 	}
-	m.latest, m.grant, m.expired, m.stale = latest, grant, nil, nil
+	m.grant, m.expired, m.stale = grant, nil, nil
 	if !grant.Expires.IsZero() {
 		m.expired = time.After(time.Until(grant.Expires))
 	}
@@ -79,6 +77,19 @@ func (m *permission) extend(latest []moqt.Token) *moqt.RequestError {
 		m.stale = time.After(max(minReview, time.Until(grant.Review)))
 	}
 	return nil
+}
+
+// tokens returns what authorizes the request: its tokens, or instead those of an update that is about to be accepted,
+// and the tokens of SETUP.
+func (m *permission) tokens(update []moqt.Token) []moqt.Token {
+	own := update
+	if len(own) == 0 {
+		own = m.request.Tokens()
+	}
+	if m.watch != nil {
+		own = slices.Concat(own, m.watch.Tokens())
+	}
+	return slices.Concat(own, m.peer.setup.Tokens)
 }
 
 // refusal returns the error that the peer gets for an Authorizer's error.
@@ -100,10 +111,12 @@ func (m *permission) expires() *uint64 {
 	return &ms
 }
 
+// startFunc makes a prefix of an update effective: it calls accept, unless it returns why the update is refused.
+type startFunc func(prefix moqt.Namespace, accept func() error) *moqt.RequestError
+
 // keep serves an accepted request about namespaces until it ends, or until the permission does, if updates do not
-// extend it. moved is called when the prefix was changed; it is nil for requests that have none. keep reports whether
-// the permission was withdrawn.
-func (m *permission) keep(req *session.Request, moved func(moqt.Namespace)) (withdrawn bool) {
+// extend it. start is for requests that have a prefix. keep reports whether the permission was withdrawn.
+func (m *permission) keep(req *session.Request, start startFunc) (withdrawn bool) {
 	for !withdrawn {
 		select {
 		case <-req.Context().Done():
@@ -116,7 +129,7 @@ func (m *permission) keep(req *session.Request, moved func(moqt.Namespace)) (wit
 		case <-m.stale:
 			withdrawn = m.review() != nil
 		case u := <-req.Updates():
-			if !m.update(u, moved) {
+			if !m.update(u, start) {
 				return false
 			}
 		}
@@ -126,23 +139,25 @@ func (m *permission) keep(req *session.Request, moved func(moqt.Namespace)) (wit
 }
 
 // update applies a REQUEST_UPDATE, and reports whether the request goes on.
-func (m *permission) update(u *session.Update, moved func(moqt.Namespace)) bool {
+func (m *permission) update(u *session.Update, start startFunc) bool {
+	accept := func() error { return u.OK(moqt.Parameters{}) } // fails if the request is over
 	prefix := u.Parameters.NamespacePrefix
 	if prefix != nil {
 		m.track.Namespace = *prefix
 	}
-	if refused := m.extend(u.Tokens); refused != nil {
+	refused := m.extend(u.Tokens)
+	switch {
+	case refused != nil:
+	case prefix != nil:
+		refused = start(*prefix, accept)
+	default:
+		_ = accept()
+	}
+	if refused != nil {
 		m.peer.relay.metrics.refused(refused.Code)
 		_ = u.Reject(refused) // fails only if the request is over
-		return false
 	}
-	if u.OK(moqt.Parameters{}) != nil {
-		return false
-	}
-	if prefix != nil && moved != nil {
-		moved(*prefix)
-	}
-	return true
+	return m.request.Context().Err() == nil
 }
 
 // reviews makes all open requests review their permissions.

@@ -61,6 +61,37 @@ func TestSubscribersPermissionIsWithdrawn(t *testing.T) {
 	})
 }
 
+// TestUpdatedTokens checks that the tokens of an update replace those of the request, and stay.
+func TestUpdatedTokens(t *testing.T) {
+	with := func(tok string) moqt.Parameters {
+		return moqt.Parameters{AuthorizationTokens: []moqt.Token{token(tok)}}
+	}
+	f := tokenFile(t, "pub publish live", "old subscribe,discover live", "new subscribe,discover live")
+	onBench(t, Config{Authorizer: f}, func(b *bench) {
+		_, err := (&source{}).offer(b.with("pub"), moqt.Parameters{})
+		require.NoError(t, err)
+		_, sub := b.connect().mustSubscribe(with("old"))
+		_, err = sub.Update(b.ctx, with("new"))
+		require.NoError(t, err)
+		c := b.connect()
+		o := c.acceptOffers(&offered{})
+		tracks, err := c.subscribeTracks(with("old"), "live")
+		require.NoError(t, err)
+		offer := <-o.subs
+		require.NoError(t, tracks.Update(b.ctx, with("new")))
+
+		b.rewrite(f, "pub publish live\nnew subscribe,discover live")
+		_, err = sub.Update(b.ctx, moqt.Parameters{SubscriberPriority: ptr(uint8(1))})
+		require.NoError(t, err, "an update without a token")
+		require.NoError(t, tracks.Update(b.ctx, moqt.Parameters{}))
+		require.NoError(t, offer.Context().Err())
+		b.rewrite(f, "pub publish live\nold subscribe,discover live")
+		b.done(sub, moqt.DoneUnauthorized)
+		b.done(offer, moqt.DoneUnauthorized)
+		require.Error(t, tracks.Context().Err())
+	})
+}
+
 func TestPublishersPermissionIsWithdrawn(t *testing.T) {
 	for _, offers := range []bool{false, true} {
 		f := tokenFile(t, allTokens)

@@ -12,6 +12,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/transport"
 	"sluice/transport/transporttest"
 )
 
@@ -249,6 +250,30 @@ func TestPublishBlocked(t *testing.T) {
 		}
 		require.Len(t, o.subs, 2)
 		require.Equal(t, []moqt.FullTrackName{{Namespace: moqt.Namespace{"live", "x"}, Name: "c"}}, c.blocked)
+	})
+}
+
+// TestPublishBlockedWithoutEnd checks that a peer without streams cannot make the relay remember more and more tracks.
+func TestPublishBlockedWithoutEnd(t *testing.T) {
+	onBench(t, Config{MaxMatches: 2}, func(b *bench) {
+		c := b.connectWith(transporttest.PipeConfig{MaxStreams: 1})
+		o := c.acceptOffers(&offered{})
+		w, err := c.subscribeTracks(moqt.Parameters{}, "live")
+		require.NoError(t, err)
+		pub := b.connect()
+		for _, name := range []string{"a", "b", "c", "d"} {
+			require.NoError(t, w.Context().Err(), name)
+			p, err := pub.Publish(b.ctx,
+				moqt.Publish{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live", "x"}, Name: name}})
+			require.NoError(t, err)
+			require.NoError(t, p.Wait(b.ctx))
+			synctest.Wait()
+		}
+		require.Len(t, o.subs, 1)
+		require.Len(t, c.blocked, 2)
+		ended := &transport.StreamError{}
+		require.ErrorAs(t, context.Cause(w.Context()), &ended)
+		require.EqualValues(t, moqt.ResetExcessiveLoad, ended.Code)
 	})
 }
 

@@ -31,13 +31,16 @@ func TestTree(t *testing.T) {
 	for _, tt := range tests {
 		require.Equal(t, tt.matching, slices.Sorted(tr.matching(tt.ns)), tt.ns)
 		require.Equal(t, tt.under, slices.Sorted(tr.under(tt.ns)), tt.ns)
+		require.Equal(t, len(tt.under), tr.count(tt.ns), tt.ns)
 	}
 	require.Contains(t, tr.at(moqt.Namespace{"a", "b"}), "ab")
 	require.Nil(t, tr.at(moqt.Namespace{"z"}))
+	require.False(t, tr.remove(moqt.Namespace{"a"}, "ab"), "it is below")
 	for v, ns := range all {
-		tr.remove(ns, v)
-		tr.remove(ns, v)
+		require.True(t, tr.remove(ns, v))
+		require.False(t, tr.remove(ns, v))
 	}
 	require.Empty(t, tr.children)
 	require.Empty(t, tr.values)
+	require.Zero(t, tr.count(nil))
 }

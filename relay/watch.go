@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"context"
+	"time"
+
 	"sluice/moqt"
 	"sluice/moqt/session"
 )
@@ -29,60 +32,77 @@ type watchedTree[V comparable, W watcher[V]] struct {
 	watchers tree[W]
 }
 
-// start accepts a request, and tells it about the present values. A prefix with more values than limit is refused.
-func (t *watchedTree[V, W]) start(w W, limit int, accept func() error) *moqt.RequestError {
-	n := 0
-	for range t.values.under(w.base().place()) {
-		if n++; n > limit {
-			return &moqt.RequestError{
-				Code: moqt.RequestNamespaceTooLarge, Reason: "the prefix matches too much; use a longer one",
-			}
-		}
+// start accepts a request for a prefix, which is new or an update, and tells it about the present values. It refuses a
+// prefix with more values than the request, or at the moment the session, may match.
+func (t *watchedTree[V, W]) start(w W, prefix moqt.Namespace, accept func() error) *moqt.RequestError {
+	b := w.base()
+	at := b.peer.place(prefix)
+	n := t.values.count(at)
+	switch {
+	case n > b.peer.relay.cfg.MaxMatches:
+		return errTooManyMatches
+	case !b.peer.mayMatch(n):
+		return errTooOften()
+	case accept() != nil:
+		return nil // the request is over
 	}
-	if accept() == nil { // else the request is over
-		t.enter(w)
-	}
-	return nil
-}
-
-func (t *watchedTree[V, W]) enter(w W) {
-	at := w.base().place()
+	t.stop(w)
+	b.prefix = prefix
 	t.watchers.add(at, w)
 	for v := range t.values.under(at) {
 		w.foundLocked(v)
 	}
-}
-
-// move changes the prefix of a request.
-func (t *watchedTree[V, W]) move(w W, prefix moqt.Namespace) {
-	t.stop(w)
-	w.base().prefix = prefix
-	t.enter(w)
+	return nil
 }
 
 func (t *watchedTree[V, W]) stop(w W) { t.watchers.remove(w.base().place(), w) }
+
+// retryMatching is the time after which a prefix may match something again: 1,000 values by default.
+const retryMatching = time.Second
+
+var errTooManyMatches = &moqt.RequestError{
+	Code: moqt.RequestNamespaceTooLarge, Reason: "the prefix matches too much; use a longer one",
+}
+
+// errTooOften returns the refusal of a prefix whose session has had its share of matches for now.
+func errTooOften() *moqt.RequestError {
+	e := &moqt.RequestError{
+		Code: moqt.RequestExcessiveLoad, Reason: "the prefixes of the session match too much; use longer ones, or wait",
+	}
+	e.SetRetry(retryMatching)
+	return e
+}
+
+// mayMatch reports whether requests of the peer may match n more values now. All other requests to the relay wait while
+// it looks at these values.
+func (p *peer) mayMatch(n int) bool { return p.matches.AllowN(time.Now(), min(n, p.matches.Burst())) }
+
+// awaitMatches waits until the peer may match n more values. It is for requests that must not be refused because of
+// what others publish below their namespace.
+func (p *peer) awaitMatches(ctx context.Context, n int) error {
+	return p.matches.WaitN(ctx, min(n, p.matches.Burst()))
+}
 
 // serveWatch serves a request for everything below a prefix, in one of the directory's trees, until it ends.
 func serveWatch[V comparable, W watcher[V]](
 	t *watchedTree[V, W], w W, r *session.Request, a Action, accept func() error,
 ) {
-	p := w.base().peer
-	mu := &p.relay.directory.mu
-	permit, refused := p.authorize(r, a, moqt.FullTrackName{Namespace: w.base().prefix})
-	if refused == nil {
-		mu.Lock()
-		refused = t.start(w, p.relay.cfg.MaxMatches, accept)
-		mu.Unlock()
-	}
-	if refused != nil {
-		p.reject(r, refused)
-		return
-	}
-	permit.keep(r, func(prefix moqt.Namespace) {
+	b := w.base()
+	mu := &b.peer.relay.directory.mu
+	start := func(prefix moqt.Namespace, accept func() error) *moqt.RequestError {
 		mu.Lock()
 		defer mu.Unlock()
-		t.move(w, prefix)
-	})
+		return t.start(w, prefix, accept)
+	}
+	permit, refused := b.peer.authorize(r, a, moqt.FullTrackName{Namespace: b.prefix})
+	if refused == nil {
+		refused = start(b.prefix, accept)
+	}
+	if refused != nil {
+		b.peer.reject(r, refused)
+		return
+	}
+	permit.keep(r, start)
 	mu.Lock()
 	defer mu.Unlock()
 	t.stop(w)
