@@ -190,8 +190,8 @@ func TestPrefixesThatMatchTooOften(t *testing.T) {
 	})
 }
 
-// TestAnnouncementsOfManyTracks checks that a peer that announces a namespace with many tracks again and again is served
-// later, and not refused.
+// TestAnnouncementsOfManyTracks checks that a peer that announces a namespace with many tracks again and again is
+// served later, and not refused.
 func TestAnnouncementsOfManyTracks(t *testing.T) {
 	onBench(t, Config{MaxMatches: 4, MatchRate: 1}, func(b *bench) {
 		b.connect().publishBelow("live")
