@@ -14,8 +14,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 
 	"sluice/internal/cli"
+)
+
+// Limits of the admin address. A client there is a scraper, a health check or an operator, and asks for a few pages.
+const (
+	adminConnections  = 64               // each costs a file descriptor, which sessions need, too
+	adminHeaderBytes  = 16 << 10         // far above what these clients send, and 1/64 of the default
+	adminReadTimeout  = 5 * time.Second  // for a request; it has no body
+	adminWriteTimeout = 30 * time.Second // for an answer; Go profiles add the time that they record
+	adminIdleTimeout  = time.Minute      // between two scrapes
 )
 
 // admin serves metrics and health checks over HTTP. On a nil admin, setReady and close do nothing.
@@ -26,39 +36,56 @@ type admin struct {
 	ready    atomic.Bool
 }
 
+// adminConfig says what an admin serves, and where.
+type adminConfig struct {
+	flag     string   // the name of the flag with addr; its name with -host is the flag with hosts
+	addr     string   // TCP address
+	hosts    []string // names by which clients may call the address
+	profiles bool     // serve Go profiles
+}
+
 // listenAdmin opens the admin address and starts to serve it. It has no access control, so it belongs on the loopback
-// interface or in a private network. flag is the name of the flag with addr.
-func listenAdmin(flag, addr string, profiles bool, metrics ...prometheus.Collector) (*admin, error) {
-	l, err := net.Listen("tcp", addr)
+// interface or in a private network.
+func listenAdmin(cfg adminConfig, metrics ...prometheus.Collector) (*admin, error) {
+	l, err := net.Listen("tcp", cfg.addr)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; choose another address, or %s '' for none", flag, err, flag)
+		return nil, fmt.Errorf("%s: %w; choose another address, or %s '' for none", cfg.flag, err, cfg.flag)
 	}
 	if ip := l.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
 		slog.Warn("the admin address has no access control and is open to others", "address", l.Addr())
 	}
+	return newAdmin(l, cfg, metrics...), nil
+}
+
+// newAdmin starts to serve a listener.
+func newAdmin(l net.Listener, cfg adminConfig, metrics ...prometheus.Collector) *admin {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
-	registry.MustRegister(metrics...)
+	registry.MustRegister(append(metrics, processMetrics()...)...)
 
 	mux := http.NewServeMux()
 	a := &admin{listener: l, mux: mux}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", a.serveReady)
-	if profiles {
+	if cfg.profiles {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	a.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	a.server = &http.Server{
+		Handler:        newAdminGuard(cfg, mux),
+		ReadTimeout:    adminReadTimeout,
+		WriteTimeout:   adminWriteTimeout,
+		IdleTimeout:    adminIdleTimeout,
+		MaxHeaderBytes: adminHeaderBytes,
+	}
 	go func() {
-		if err := a.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := a.server.Serve(netutil.LimitListener(l, adminConnections)); !errors.Is(err, http.ErrServerClosed) {
 			slog.Error("admin address failed", "error", err)
 		}
 	}()
-	return a, nil
+	return a
 }
 
 // setReady changes the answer of /readyz: load balancers send new sessions to relays that answer 200.
@@ -83,6 +110,22 @@ func (a *admin) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	return a.server.Shutdown(ctx)
+}
+
+// processMetrics are the metrics of every process of sluice.
+func processMetrics() []prometheus.Collector {
+	return []prometheus.Collector{collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(), startTime()}
+}
+
+// startTime is there even where /proc shows only processes, as in dist/sluice-relay.service. That hides the boot time,
+// which process_start_time_seconds is computed from.
+func startTime() prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sluice_start_time_seconds", Help: "Unix time at which metrics began to be served.",
+	})
+	g.SetToCurrentTime()
+	return g
 }
 
 func buildInfo() prometheus.Collector {

@@ -88,7 +88,8 @@ func (f *relayFlags) openAdmin(s *server.Server) (*admin, error) {
 	if f.admin == "" {
 		return nil, nil
 	}
-	a, err := listenAdmin("--admin", f.admin, f.pprof, append(f.auth.metrics, s)...)
+	cfg := adminConfig{flag: "--admin", addr: f.admin, hosts: f.adminHosts, profiles: f.pprof}
+	a, err := listenAdmin(cfg, append(f.auth.metrics, s)...)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ type relayFlags struct {
 	drain          time.Duration
 	drainURI       string
 	admin          string
+	adminHosts     []string
 	pprof          bool
 	fastPathBudget int
 }
@@ -87,6 +88,8 @@ func (f *relayFlags) registerOperation(cmd *cobra.Command) {
 	flags.StringVar(&f.drainURI, "drain-uri", "", "`URL` of another relay, to send peers to after SIGTERM")
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480",
 		"TCP `address` for sluice relay status, /metrics (Prometheus), /healthz and /readyz; '' for none")
+	flags.StringSliceVar(&f.adminHosts, "admin-host", nil,
+		"host `names` by which clients may call the --admin address, besides addresses and localhost")
 	flags.BoolVar(&f.pprof, "admin-pprof", false, "serve Go profiles at the admin address, too")
 }
 

@@ -24,11 +24,12 @@ import (
 // rttFlags are the flags of sluice rtt as the user writes them.
 type rttFlags struct {
 	measureFlags
-	aggregate float64 // s
-	format    string
-	file      string
-	pcap      string
-	metrics   string
+	aggregate    float64 // s
+	format       string
+	file         string
+	pcap         string
+	metrics      string
+	metricsHosts []string
 }
 
 func newRTT(env *cli.Environment) *cobra.Command {
@@ -63,6 +64,8 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.pcap, "pcap", "",
 		"measure the packets of this pcap or pcapng `file` instead, at the times in it")
 	flags.StringVar(&f.metrics, "metrics", "", "serve metrics for Prometheus at this `address`")
+	flags.StringSliceVar(&f.metricsHosts, "metrics-host", nil,
+		"host `names` by which clients may call the --metrics address, besides addresses and localhost")
 }
 
 func (f *rttFlags) check() error {
@@ -117,7 +120,7 @@ func (f *rttFlags) watch(ctx context.Context, cfg rtt.MonitorConfig) (err error)
 	defer func() { err = errors.Join(err, m.Close()) }()
 	if f.metrics != "" {
 		collector.Follow(m.Counters)
-		admin, err := listenAdmin("--metrics", f.metrics, false, collector)
+		admin, err := listenAdmin(adminConfig{flag: "--metrics", addr: f.metrics, hosts: f.metricsHosts}, collector)
 		if err != nil {
 			return err
 		}
