@@ -70,6 +70,9 @@ func fastPathDevices(names []string, listen netip.Addr) (devices []int, err erro
 	return devices, nil
 }
 
+// HasFastPath reports whether the kernel's programs are attached.
+func (s *Server) HasFastPath() bool { return s.fastPath != nil }
+
 func (s *Server) closeFastPath() error {
 	if s.fastPath == nil {
 		return nil

@@ -32,12 +32,16 @@ var linked = map[string]string{
 	"github.com/cespare/xxhash/v2":        "",
 	"github.com/munnerz/goautoneg":        "",
 	"google.golang.org/protobuf":          "",
-	"golang.org/x/crypto":                 "ChaCha20-Poly1305",
-	"golang.org/x/net":                    "socket options",
-	"golang.org/x/sync":                   "errgroup",
-	"golang.org/x/sys":                    "system calls",
-	"golang.org/x/text":                   "imported by x/net",
-	"golang.org/x/time":                   "rate limits",
+
+	"kernel.org/pub/linux/libs/security/libcap/cap": "sluice relay: gives up capabilities in all threads",
+	"kernel.org/pub/linux/libs/security/libcap/psx": "imported by cap",
+
+	"golang.org/x/crypto": "ChaCha20-Poly1305",
+	"golang.org/x/net":    "socket options",
+	"golang.org/x/sync":   "errgroup",
+	"golang.org/x/sys":    "system calls",
+	"golang.org/x/text":   "imported by x/net",
+	"golang.org/x/time":   "rate limits",
 }
 
 // notLinked are packages of this module that only sluice-lab and tests use.

@@ -44,6 +44,9 @@ SIGTERM and SIGINT drain the relay: it asks its peers to move on (GOAWAY), and e
 }
 
 func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
+	if err := raisePrivileges(); err != nil {
+		slog.Warn("permitted capabilities are not used", "error", err)
+	}
 	coarsenTimers()
 	if err := f.check(); err != nil {
 		return cli.AsUsage(err)
@@ -59,6 +62,9 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	a, err := f.openAdmin(s)
 	if err != nil {
 		return errors.Join(err, s.Drain("", 0))
+	}
+	if err := dropPrivileges(s.HasFastPath()); err != nil {
+		slog.Warn("privileges are kept that the relay does not need", "error", err)
 	}
 	greet(env.Stdout, s, a, certificate)
 	return errors.Join(f.serve(ctx, s, a), a.close())
