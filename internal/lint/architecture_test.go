@@ -32,7 +32,7 @@ func TestImportsRunDownwards(t *testing.T) {
 // packageTable holds the row of each package in the table.
 type packageTable map[string]int
 
-var packageName = regexp.MustCompile("`([a-z0-9/-]+)`")
+var packageName = regexp.MustCompile("`([a-z0-9/_-]+)`")
 
 func readTable(t *testing.T) packageTable {
 	page, err := os.ReadFile("../../docs/architecture.md")
