@@ -77,8 +77,12 @@ func (p Program) Execute(ctx context.Context, env *Environment) int {
 	if !running {
 		err = UsageError{err}
 	}
-	fmt.Fprintf(env.Stderr, "%s: %s\n", p.Name, strings.TrimSpace(err.Error()))
 	code := p.exitCode(err)
+	text := strings.TrimSpace(err.Error())
+	if code == ExitInterrupted {
+		text = "interrupted"
+	}
+	fmt.Fprintf(env.Stderr, "%s: %s\n", p.Name, text)
 	if code == ExitUsage {
 		fmt.Fprintf(env.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 	}

@@ -57,7 +57,7 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("wrapped: %w", AsUsage(errKnown)), ExitUsage, "tool: wrapped: known\n" + usage},
 		{AsUsage(nil), ExitOK, ""},
 		{errors.Join(errKnown, context.Canceled), ExitDiffers, "tool: known\ncontext canceled\n"},
-		{context.Canceled, ExitInterrupted, "tool: context canceled\n"},
+		{fmt.Errorf("read: %w", context.Canceled), ExitInterrupted, "tool: interrupted\n"},
 	} {
 		code, stdout, stderr := run(t, tool(c.err), "fail", "--log-level", "error")
 		require.Equal(t, c.code, code, "%v", c.err)
