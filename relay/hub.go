@@ -17,6 +17,8 @@ type hub struct {
 
 	mu          sync.Mutex
 	data        *track.Track // the objects; replaced when all have to be forgotten
+	origin      *peer        // whose objects data has; the first, if mixed
+	mixed       bool         // data may have objects of several sessions, which may be gone
 	publishers  publishers
 	demand      demand
 	subscribers subscribers
@@ -164,15 +166,29 @@ func (h *hub) configureLocked() {
 func (h *hub) startOverLocked() {
 	h.data.Close()
 	h.data = h.relay.cache.NewTrack(h.opened)
-	h.extent = nil
+	h.extent, h.origin, h.mixed = nil, nil, false
+	for p, u := range h.publishers.of {
+		if u.established && !u.over {
+			h.bringsLocked(p)
+		}
+	}
 	h.configureLocked()
 }
 
-// fetched records a FETCH_OK: no object exists after end, if it is the end of the track.
-func (h *hub) fetched(data *track.Track, ok *moqt.FetchOK, end moqt.Location) {
+// bringsLocked records that a peer may bring objects; mu is held.
+func (h *hub) bringsLocked(p *peer) {
+	if h.origin == nil {
+		h.origin = p
+	}
+	h.mixed = h.mixed || h.origin != p
+}
+
+// fetched records the FETCH_OK of a peer: no object exists after end, if it is the end of the track.
+func (h *hub) fetched(p *peer, data *track.Track, ok *moqt.FetchOK, end moqt.Location) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.describeLocked(nil, ok.Properties)
+	h.bringsLocked(p)
 	if h.extent == nil || h.extent.Less(end) {
 		h.extent = &end
 	}
@@ -208,8 +224,8 @@ func (h *hub) sendDatagram(o *track.Datagram) {
 
 // malformed handles objects of u that break the rules of tracks (draft §2.4.2). If there is an earlier publisher,
 // its objects stand, and u, which may be an impostor, is excluded: otherwise anybody could end a track by publishing
-// objects that contradict it. If there is no earlier publisher, the later ones are excluded; if there are none, the
-// track ends.
+// objects that contradict it. If there is no earlier publisher, the later ones are excluded, and objects of publishers
+// that are gone are forgotten: they may be an impostor's. If there are neither, the track ends.
 func (h *hub) malformed(u *upstream, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -219,12 +235,10 @@ func (h *hub) malformed(u *upstream, err error) {
 	h.relay.metrics.malformed.Inc()
 	h.relay.log.Warn("malformed track", "track", h.name, "publisher", u.peer.remote(), "err", err)
 	if h.publishers.hasEarlier(u) {
-		if !u.mayReplace {
-			h.publishers.exclude(u)
-		}
+		h.publishers.exclude(u)
 		return
 	}
-	if !h.publishers.excludeLater(u) {
+	if !h.publishers.excludeLater(u) && !h.mixed {
 		reset := moqt.ResetMalformedTrack
 		// Before the streams are reset because the publisher ends.
 		h.publishers.endSubscriptions(moqt.DoneMalformedTrack, err.Error(), &reset)

@@ -12,9 +12,9 @@ const (
 	// retryDelay is how long the relay waits before it subscribes again at a publisher that refused or ended a
 	// subscription, while there are others.
 	retryDelay = time.Second
-	// silence is how long a publisher sends nothing before a later one that sends replaces it. A crashed publisher's
-	// session remains until its idle timeout.
-	silence = 2 * time.Second
+	// probeTimeout is how long a publisher's transport may take to answer before the publisher counts as gone. It
+	// allows for a few lost packets on a slow path, and a restarted publisher waits no longer than that.
+	probeTimeout = 2 * time.Second
 )
 
 // publishers are the upstream subscriptions of a track. If several publishers bring the same track, the objects of the
@@ -122,21 +122,34 @@ func (s *publishers) subscribe(peers ...*peer) {
 	}
 }
 
-// establish enters an upstream that its publisher has accepted, and the Largest Object that the publisher knows.
-func (s *publishers) establish(u *upstream, largest *moqt.Location) {
+// establish enters an upstream that its publisher has accepted, and the Largest Object that the publisher knows. If
+// that publisher seems to be an earlier one that was restarted, establish returns the earlier ones: u replaces them if
+// they are gone. See upstream.replace.
+func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*upstream) {
 	alone := s.cancelEnding()
 	if s.isRestart(largest) {
 		if alone {
 			s.hub.startOverLocked()
 		} else {
-			u.mayReplace = true
-			s.hub.after(silence, func() { s.replaceSilent(u) })
+			earlier = s.established()
 		}
 	}
 	s.sequence++
 	u.established, u.sequence = true, s.sequence
+	s.hub.bringsLocked(u.peer)
 	s.failure = nil
 	stopTimer(&s.grace)
+	return earlier
+}
+
+// established returns the upstreams that are Established.
+func (s *publishers) established() (list []*upstream) {
+	for _, u := range s.of {
+		if u.established {
+			list = append(list, u)
+		}
+	}
+	return list
 }
 
 // cancelEnding cancels the upstreams whose publishers have sent PUBLISH_DONE, since there is a new one now. If there
@@ -163,26 +176,6 @@ func (s *publishers) cancelEnding() bool {
 func (s *publishers) isRestart(largest *moqt.Location) bool {
 	known := s.hub.data.Largest()
 	return known != nil && (largest == nil || largest.Less(*known))
-}
-
-// replaceSilent cancels the other upstreams if only u, whose publisher was restarted, receives data: the sessions of
-// the others did not end although their publisher did.
-func (s *publishers) replaceSilent(u *upstream) {
-	u.mayReplace = false
-	if u.over || !u.receiver.isActive() {
-		return
-	}
-	for _, o := range s.of {
-		if o != u && o.established && o.receiver.isActive() {
-			return
-		}
-	}
-	for _, o := range s.of {
-		if o != u && o.established {
-			o.cancelLocked(moqt.ResetCancelled)
-		}
-	}
-	s.hub.startOverLocked()
 }
 
 // remove removes an upstream that has ended. It subscribes at others, which announced the namespace, or ends the

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -16,10 +17,7 @@ import (
 )
 
 // receiver puts the objects of an upstream into the hub's track. It implements session.Receiver.
-type receiver struct {
-	upstream *upstream
-	active   atomic.Int64 // when data last came, in nanoseconds since 1970
-}
+type receiver struct{ upstream *upstream }
 
 // HandleSubgroup implements session.Receiver.
 func (r *receiver) HandleSubgroup(g *session.Subgroup) {
@@ -29,11 +27,12 @@ func (r *receiver) HandleSubgroup(g *session.Subgroup) {
 	priority := publisherPriority(g.Subscription, g.Header.DefaultPriority, g.Header.Priority)
 	defer u.hub.fast.track.Receive(from.conn, from.id, from.header, priority, from.start)()
 	src := u.hub.track().NewSource(track.SourceConfig{
-		Header:   g.Header,
-		Priority: priority,
-		Start:    from.start,
-		Cancel:   func() { g.CancelRead(uint64(moqt.ResetCancelled)) },
-		Owner:    from,
+		Header:    g.Header,
+		Priority:  priority,
+		Start:     from.start,
+		Cancel:    func() { g.CancelRead(uint64(moqt.ResetCancelled)) },
+		Overtaken: (&overtaken{stream: g, upstream: u}).check,
+		Owner:     from,
 	})
 	counted := countingReader{g, r}
 	err := src.Read(counted)
@@ -97,11 +96,32 @@ func publisherPriority(sub *session.Subscription, isDefault bool, p uint8) uint8
 // count counts received bytes.
 func (r *receiver) count(bytes int) {
 	r.upstream.hub.relay.metrics.bytes.Add(float64(bytes))
-	r.active.Store(time.Now().UnixNano())
 }
 
-// isActive reports whether data came recently.
-func (r *receiver) isActive() bool { return time.Since(time.Unix(0, r.active.Load())) < silence }
+// overtaken cancels a stream that pauses while another publisher's stream brings more of the same subgroup, if its
+// publisher is gone. If the publisher is there, its objects stand, however slowly they come: otherwise another one
+// could take over a subgroup that pauses.
+type overtaken struct {
+	stream   *session.Subgroup
+	upstream *upstream
+	probing  atomic.Bool
+}
+
+// check implements SourceConfig.Overtaken.
+func (o *overtaken) check() {
+	if o.probing.Swap(true) {
+		return
+	}
+	u := o.upstream
+	u.hub.relay.tasks.Go(func() {
+		defer o.probing.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+		defer cancel()
+		if u.peer.conn.Probe(ctx) != nil {
+			o.stream.CancelRead(uint64(moqt.ResetCancelled))
+		}
+	})
+}
 
 // countingReader counts what is read.
 type countingReader struct {

@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,20 +66,91 @@ func TestPublisherSwitchesSessions(t *testing.T) {
 	})
 }
 
-func TestSilentPublisherIsReplaced(t *testing.T) {
+// One of two publishers is gone in the middle of a group, and its session has not timed out yet: the other one's stream
+// goes on in place of its stream.
+func TestStreamOfAPublisherThatIsGoneIsReplaced(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		one, two := &source{}, &source{}
-		for _, src := range []*source{one, two} {
-			_, err := src.offer(b.connect(), moqt.Parameters{})
-			require.NoError(t, err)
-		}
+		one, two := b.twoPublishers()
 		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		one.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
 		two.group(1, 3)
 		require.Equal(t, "1.0", k.take())
-		time.Sleep(2 * time.Second)
+		one.c.conn.Vanish()
+		time.Sleep(4 * time.Second)
 		require.Equal(t, "1.1, 1.2, 1 fin", k.take())
 	})
+}
+
+// One publisher pauses in the middle of a group while its session lives. Another one knows what it has sent, and sends
+// other objects after that.
+func TestStreamThatPausesIsNotTakenOver(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		one, bad := b.twoPublishers()
+		k, s := b.connect().mustSubscribe(moqt.Parameters{})
+		paused := one.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
+		bad.open(moqt.SubgroupHeader{GroupID: 1}).object(0).write(moqt.ObjectHeader{ObjectID: 1}, "forged")
+		time.Sleep(10 * time.Second)
+		require.Equal(t, "1.0", k.take())
+		paused.object(1).fin()
+		require.Equal(t, "1.1, 1 fin", k.take())
+		require.NoError(t, context.Cause(s.Context()))
+	})
+}
+
+// twoPublishers offers the same track in two sessions.
+func (b *bench) twoPublishers() (one, two *source) {
+	one, two = &source{}, &source{}
+	for _, src := range []*source{one, two} {
+		_, err := src.offer(b.connect(), moqt.Parameters{})
+		require.NoError(b.t, err)
+	}
+	return one, two
+}
+
+// A publisher pauses while its session lives. Another one offers the same track as if it were the first one, restarted:
+// it must not get the track, however long the pause is, and must not end it.
+func TestIdleTrackIsNotTakenOver(t *testing.T) {
+	for name, publish := range map[string]func(*source, *client){
+		"by PUBLISH": func(s *source, c *client) {
+			_, err := s.offer(c, moqt.Parameters{})
+			require.NoError(t, err)
+		},
+		"by PUBLISH_NAMESPACE": func(s *source, c *client) {
+			c.serve(s)
+			c.announce("live")
+			synctest.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				first := &source{}
+				_, err := first.offer(b.connect(), moqt.Parameters{})
+				require.NoError(t, err)
+				k, s := b.connect().mustSubscribe(moqt.Parameters{})
+				first.group(7, 2)
+				require.Equal(t, "7.0, 7.1, 7 fin", k.take())
+				time.Sleep(10 * time.Second)
+
+				bad := &source{}
+				publish(bad, b.connect())
+				for range 3 { // more often than the relay would look for silence
+					if bad.publication() == nil {
+						break // the relay has excluded it
+					}
+					bad.open(moqt.SubgroupHeader{GroupID: 7}).write(moqt.ObjectHeader{}, "forged")
+					time.Sleep(time.Second)
+				}
+				require.Empty(t, k.take())
+				require.Nil(t, bad.publication(), "the impostor is excluded")
+				require.NotNil(t, first.publication())
+				first.group(8, 1)
+				require.Equal(t, "8.0, 8 fin", k.take())
+				require.NoError(t, s.Context().Err())
+				late, _ := b.connect().mustSubscribe(moqt.Parameters{})
+				require.Equal(t, "8.0, 8 fin", late.take())
+			})
+		})
+	}
 }
 
 func TestMalformedTrack(t *testing.T) {
@@ -110,14 +183,11 @@ func TestImpostor(t *testing.T) {
 		bad := &source{}
 		_, err = bad.offer(b.connect(), moqt.Parameters{})
 		require.NoError(t, err)
-		forge := func() { bad.open(moqt.SubgroupHeader{GroupID: 1}).write(moqt.ObjectHeader{ObjectID: 0}, "forged") }
-		forge() // it could be the first publisher, restarted
+		bad.open(moqt.SubgroupHeader{GroupID: 1}).write(moqt.ObjectHeader{ObjectID: 0}, "forged")
+		require.Nil(t, bad.publication(), "the impostor is excluded")
 		for g := range uint64(3) {
-			time.Sleep(time.Second)
 			first.group(2+g, 1)
 		}
-		forge()
-		require.Nil(t, bad.publication(), "the impostor is excluded")
 		first.group(5, 1)
 		require.Equal(t, "1.0, 1.1, 1 fin, 2.0, 2 fin, 3.0, 3 fin, 4.0, 4 fin, 5.0, 5 fin", k.take())
 		require.NoError(t, s.Context().Err())
@@ -144,6 +214,43 @@ func TestImpostorThatIsAhead(t *testing.T) {
 		require.Equal(t, "5.0, 5 fin", k.take())
 		require.NoError(t, s.Context().Err())
 	})
+}
+
+// An impostor leaves objects behind that contradict those of the publisher. Whether it leaves before or after them, and
+// whether its streams are whole or not, the track goes on.
+func TestObjectsThatAnImpostorLeavesBehind(t *testing.T) {
+	for name, leave := range map[string]func(*subgroupStream, *source){
+		"stream open": func(_ *subgroupStream, bad *source) { bad.c.Session.Close(moqt.SessionNoError, "") },
+		"stream complete": func(g *subgroupStream, bad *source) {
+			g.fin()
+			bad.c.Session.Close(moqt.SessionNoError, "")
+		},
+		"cancelled": func(g *subgroupStream, bad *source) {
+			g.fin()
+			bad.publication().Cancel(moqt.ResetCancelled)
+		},
+	} {
+		for _, group := range []uint64{1, 2} { // beside the publisher's stream, and ahead of it
+			t.Run(fmt.Sprint(name, " ", group), func(t *testing.T) {
+				onBench(t, Config{}, func(b *bench) {
+					first, bad := b.twoPublishers()
+					k, s := b.connect().mustSubscribe(moqt.Parameters{})
+					open := first.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
+					g := bad.open(moqt.SubgroupHeader{GroupID: group}).object(0)
+					leave(g.write(moqt.ObjectHeader{ObjectID: 1}, "forged"), bad)
+					synctest.Wait()
+					open.object(1).fin()
+					stopped := first.open(moqt.SubgroupHeader{GroupID: 2}).object(0)
+					_, _ = stopped.stream.Write([]byte{0, 1, 'x'}) // the relay stops it when it sees the contradiction
+					synctest.Wait()
+					first.group(3, 1)
+					require.Contains(t, k.take(), "3.0, 3 fin")
+					require.NoError(t, context.Cause(s.Context()))
+					require.NotNil(t, first.publication())
+				})
+			})
+		}
+	}
 }
 
 func TestProtocolViolationClosesThePublishersSessionOnly(t *testing.T) {

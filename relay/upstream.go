@@ -29,7 +29,7 @@ type upstream struct {
 	receiver *receiver
 	offered  bool          // by PUBLISH
 	pauses   bool          // offered with Forward 0: the publisher sends objects only while it is asked to
-	ready    chan struct{} // closed when waiting subscribers have been accepted, or there is nothing to wait for
+	ready    chan struct{} // closed when objects may come: see establish
 	changed  chan struct{} // wakes run
 
 	// Guarded by hub.mu.
@@ -39,7 +39,6 @@ type upstream struct {
 	forward     bool          // Forward State
 	group       *groupRequest // sent last
 	over        bool
-	mayReplace  bool // it may be an earlier publisher that was restarted: see publishers.replaceSilent
 }
 
 func newUpstream(h *hub, p *peer) *upstream {
@@ -126,16 +125,61 @@ func (u *upstream) subscribe() {
 	u.run(ok.Parameters.Expires, &permission{})
 }
 
-// establish accepts the waiting subscribers, before any object is received.
+// establish accepts the waiting subscribers, before any object is received. If the publisher may be an earlier one that
+// was restarted, that is decided before, too: its objects may contradict those of its former life.
 func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h := u.hub
 	h.mu.Lock()
-	h.publishers.establish(u, largest)
+	earlier := h.publishers.establish(u, largest)
 	h.describeLocked(largest, p)
 	h.publishersChangedLocked()
 	h.subscribersChangedLocked()
 	h.mu.Unlock()
-	close(u.ready)
+	if len(earlier) == 0 {
+		close(u.ready)
+		return
+	}
+	h.relay.tasks.Go(func() {
+		defer close(u.ready)
+		u.replace(earlier)
+	})
+}
+
+// replace cancels earlier upstreams, and forgets their objects, if their publishers are gone although their sessions
+// have not timed out yet. A publisher that is only silent stands: otherwise another one could take over a track that
+// pauses.
+func (u *upstream) replace(earlier []*upstream) {
+	if u.anyIsThere(earlier) {
+		return
+	}
+	h := u.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if u.over {
+		return
+	}
+	for _, o := range earlier {
+		o.cancelLocked(moqt.ResetCancelled)
+	}
+	h.startOverLocked()
+	h.relay.log.Info("a publisher was replaced, as it does not answer any more", "track", h.name,
+		"publisher", u.peer.remote())
+}
+
+// anyIsThere probes the publishers of other upstreams, and reports whether one of them answers, or u has ended.
+func (u *upstream) anyIsThere(others []*upstream) bool {
+	ctx, cancel := context.WithTimeout(u.sub.Context(), probeTimeout)
+	defer cancel()
+	found := make(chan bool, len(others))
+	for _, o := range others {
+		u.hub.relay.tasks.Go(func() { found <- o.peer.conn.Probe(ctx) == nil })
+	}
+	for range others {
+		if <-found {
+			return true
+		}
+	}
+	return u.sub.Context().Err() != nil
 }
 
 // isEnding reports whether the publisher has sent PUBLISH_DONE.

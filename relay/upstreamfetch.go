@@ -112,7 +112,7 @@ func (u *upstreamFetch) open() error {
 		return cmp.Or(arrivalOf(ctx), err)
 	}
 	u.covered = moqt.FetchRange(u.rest.Start, ok.End).End
-	f.hub.fetched(f.data, ok, u.covered)
+	f.hub.fetched(u.peer, f.data, ok, u.covered)
 	return nil
 }
 

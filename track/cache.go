@@ -96,7 +96,7 @@ func (c *Cache) Sweep() {
 	now := c.now()
 	for _, g := range c.snapshotLocked() {
 		for _, sub := range g.track.sweep(g, now) {
-			sub.merge.cancelStalled(now)
+			sub.merge.checkStalled(now)
 		}
 	}
 	c.evictLocked()

@@ -12,7 +12,7 @@ import (
 // between the frames of slow video, and short enough for a player's buffer to cover it.
 const stallTimeout = 500 * time.Millisecond
 
-// merge brings the streams of one subgroup together. All methods expect mu to be held, except cancelStalled.
+// merge brings the streams of one subgroup together. All methods expect mu to be held, except checkStalled.
 type merge struct {
 	mu      sync.Mutex
 	active  *input
@@ -82,14 +82,14 @@ func (m *merge) resetOut(code uint64) {
 	}
 }
 
-// cancelStalled cancels the active stream if it has stalled while another one is ahead of it.
-func (m *merge) cancelStalled(now time.Time) {
+// checkStalled tells the owner of the active stream if it has stalled while another one is ahead of it.
+func (m *merge) checkStalled(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.active == nil || now.Sub(m.active.received) < stallTimeout {
 		return
 	}
 	if slices.ContainsFunc(m.waiting, func(w *input) bool { return w.log.End() > w.done }) {
-		m.active.cfg.Cancel()
+		m.active.cfg.Overtaken()
 	}
 }

@@ -16,9 +16,12 @@ type SourceConfig struct {
 	Header   moqt.SubgroupHeader
 	Priority uint8 // Publisher Priority: the header's, or the track's default
 	Start    int64 // QUIC stream offset of the first byte after the header
-	// Cancel makes Read return. It is called if another stream delivers the subgroup faster, and must not block.
+	// Cancel makes Read return, and must not block.
 	Cancel func()
-	Owner  any // for Segment.Owner
+	// Overtaken is called several times a second while the stream pauses and another one of the subgroup is ahead of
+	// it. It must not block. If it calls Cancel, the other stream goes on in place of this one. Default: Cancel.
+	Overtaken func()
+	Owner     any // for Segment.Owner
 }
 
 // Source takes in one subgroup stream of a publisher. It reads and parses the stream on the goroutine that calls it,
@@ -31,6 +34,9 @@ type Source struct {
 
 // NewSource returns a Source for a stream whose SUBGROUP_HEADER has been read. It must be closed.
 func (t *Track) NewSource(cfg SourceConfig) *Source {
+	if cfg.Overtaken == nil {
+		cfg.Overtaken = cfg.Cancel
+	}
 	return &Source{track: t, parser: moqt.NewSubgroupParser(cfg.Header, cfg.Start), in: newInput(t, cfg)}
 }
 

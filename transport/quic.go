@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/quic-go/quic-go"
 )
@@ -42,6 +43,29 @@ func (s *session) maxDatagramSize() int {
 		return int(err.MaxDatagramPayloadSize)
 	}
 	return 0
+}
+
+// probeInterval is how often Probe looks for a packet of the peer: often enough to notice it in a round trip of most
+// networks.
+const probeInterval = 10 * time.Millisecond
+
+// Probe implements Conn. It sends a PING (RFC 9000 §19.2), and waits for any packet that only the peer can have sent:
+// quic-go counts packets after it has opened them.
+func (s *session) Probe(ctx context.Context) error {
+	before := s.qc.ConnectionStats().PacketsReceived
+	s.qc.Ping()
+	look := time.NewTicker(probeInterval)
+	defer look.Stop()
+	for s.qc.ConnectionStats().PacketsReceived == before {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
+		}
+	}
+	return nil
 }
 
 // quicSession is a session on a QUIC connection of its own.

@@ -283,6 +283,36 @@ func TestIdleTimeout(t *testing.T) {
 	}
 }
 
+// TestProbe probes a peer that does nothing but exist, and one whose process is gone.
+func TestProbe(t *testing.T) {
+	bothDirections(t, func(t *testing.T, from, _ Conn) {
+		for range 3 {
+			require.NoError(t, from.Probe(testContext(t)))
+		}
+	})
+	for _, k := range []Kind{RawQUIC, WebTransport} {
+		t.Run("gone "+k.String(), func(t *testing.T) {
+			var socket *net.UDPConn
+			_, server := newServer(t).connect(t, k, func(c *ClientConfig) {
+				c.ListenUDP = func(network string, local *net.UDPAddr) (_ *net.UDPConn, err error) {
+					socket, err = net.ListenUDP(network, local)
+					return socket, err
+				}
+			})
+			require.NoError(t, socket.Close())
+			var err error
+			for err == nil { // the last packets of the client may still be on their way
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				err = server.Probe(ctx)
+				cancel()
+			}
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.NoError(t, server.CloseWithError(0, ""))
+			require.Error(t, server.Probe(t.Context()))
+		})
+	}
+}
+
 func TestLongCloseReason(t *testing.T) {
 	eachKind(t, func(t *testing.T, client, server Conn) {
 		require.NoError(t, server.CloseWithError(1, "x"+strings.Repeat("é", 5000)))

@@ -57,6 +57,11 @@ type Conn interface {
 	// nothing.
 	CloseWithError(code uint64, reason string) error
 
+	// Probe asks the peer's transport for a sign of life, and waits for one. The peer answers whatever its application
+	// does, as long as its process exists and the network brings packets. It fails when the context is done or the
+	// session has ended.
+	Probe(context.Context) error
+
 	Kind() Kind
 	// Protocol is the negotiated application protocol, for example "moqt-18".
 	Protocol() string

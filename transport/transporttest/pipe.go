@@ -26,6 +26,8 @@ type PipeConfig struct {
 	MaxStreams, MaxUniStreams int
 	// MaxDatagramSize is in bytes. Default: 1,200.
 	MaxDatagramSize int
+	// Client is the client's address. Default: 127.0.0.1:10000.
+	Client *net.UDPAddr
 }
 
 // datagramQueue is how many datagrams wait for their receiver before further ones are dropped.
@@ -38,6 +40,7 @@ func (c PipeConfig) withDefaults() PipeConfig {
 	c.MaxStreams = cmp.Or(c.MaxStreams, 256)
 	c.MaxUniStreams = cmp.Or(c.MaxUniStreams, 1024)
 	c.MaxDatagramSize = cmp.Or(c.MaxDatagramSize, 1200)
+	c.Client = cmp.Or(c.Client, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 10000})
 	return c
 }
 
@@ -94,6 +97,7 @@ type Conn struct {
 	inFlight  int         // bytes sent that the peer has not read
 	datagrams [][]byte    // received
 	paused    bool
+	vanished  bool
 	closed    *transport.SessionError
 }
 
@@ -118,6 +122,25 @@ func (c *Conn) setPaused(paused bool) {
 	defer c.mu.Unlock()
 	c.paused = paused
 	c.changed.Broadcast()
+}
+
+// Vanish makes this end disappear without a word, like a process that is killed: it receives nothing any more, and does
+// not answer Probe.
+func (c *Conn) Vanish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused, c.vanished = true, true
+}
+
+// Probe implements [transport.Conn].
+func (c *Conn) Probe(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.wait(ctx, func() bool { return c.closed != nil || !c.peer.vanished })
+	if c.closed != nil {
+		return c.closed
+	}
+	return err
 }
 
 // Context implements [transport.Conn].
@@ -189,7 +212,10 @@ func (c *Conn) Path() string { return c.path }
 
 // LocalAddr implements [transport.Conn].
 func (c *Conn) LocalAddr() net.Addr {
-	return &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 10000 + int(c.perspective)}
+	if c.perspective == 0 {
+		return c.cfg.Client
+	}
+	return &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 10001}
 }
 
 // RemoteAddr implements [transport.Conn].

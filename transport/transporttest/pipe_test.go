@@ -26,6 +26,7 @@ func TestPipeBehavesLikeQUIC(t *testing.T) {
 		"deadlines":         checkDeadlines,
 		"flow control":      checkFlowControl,
 		"datagrams":         checkDatagrams,
+		"probe":             checkProbe,
 		"end of a session":  checkClose,
 		"close after reset": checkCloseAfterReset,
 	}
@@ -245,5 +246,28 @@ func TestPause(t *testing.T) {
 		require.NoError(t, err)
 		_, err = io.ReadFull(accept(t, server), make([]byte, 10))
 		require.NoError(t, err)
+	})
+}
+
+func checkProbe(t *testing.T, client, server transport.Conn) {
+	require.NoError(t, client.Probe(t.Context()))
+	require.NoError(t, server.Probe(t.Context()))
+	require.NoError(t, client.CloseWithError(0, ""))
+	require.Error(t, client.Probe(t.Context()))
+	<-server.Context().Done()
+	require.Error(t, server.Probe(t.Context()))
+}
+
+func TestVanish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := Pipe(PipeConfig{})
+		client.Vanish()
+		require.NoError(t, client.Probe(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, server.Probe(ctx), context.DeadlineExceeded)
+		require.NoError(t, server.SendDatagram([]byte("x")))
+		_, err := client.ReceiveDatagram(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
