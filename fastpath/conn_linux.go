@@ -136,9 +136,7 @@ func (c *conn) Close() {
 	}
 	k := c.fast.kernel
 	c.closed, c.copies = true, k.Copies(c.index)
-	if err := k.RemovePath(c.index); !errors.Is(err, ebpf.ErrKeyNotExist) {
-		c.fast.report("forget a subscriber", err)
-	}
+	k.RemovePath(c.index)
 	c.ahead.erase()
 	for id := range c.ids {
 		c.removeID(id)

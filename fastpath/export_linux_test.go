@@ -19,3 +19,11 @@ func (f *FastPath) ForgetNumbers() {
 func (f *FastPath) Streams() int {
 	return len(keysOf(f.kernel.ingress.Downstreams, func(*bpf.DownstreamKey, *uint32) bool { return true }))
 }
+
+// get returns the value with an index.
+func (v *versioned[T]) get(index uint32) (value T, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	err = v.elements.Lookup(bpf.VersionKey{Version: v.current[index], Index: index}, &value)
+	return value, err
+}

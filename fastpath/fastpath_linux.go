@@ -36,7 +36,7 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 		return nil, explain(err)
 	}
 	f := &FastPath{
-		kernel: k, log: logger, registry: newRegistry(len(k.conns), int(k.ingress.Tracks.MaxEntries())),
+		kernel: k, log: logger, registry: newRegistry(len(k.conns), len(k.tracks.current)),
 		states: cast[claim.ConnState](k.conns), streams: cast[claim.StreamState](k.streams),
 	}
 	f.reclaimer = newReclaimer(f)

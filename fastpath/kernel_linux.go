@@ -28,6 +28,8 @@ type kernel struct {
 	keys       []bpf.SendKeys
 	copies     []bpf.CopyCounts
 	publishers []bpf.Publisher
+	paths      versioned[bpf.Path]  // by connection
+	tracks     versioned[bpf.Track] // by track
 	ledgers    *lent[claim.Record]
 	keyStreams *lent[bpf.KeyStream] // for connections that the kernel sends to
 }
@@ -52,6 +54,8 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return keepMapped(k, k.ingress.Keys, &k.keys) },
 		func() error { return keepMapped(k, k.ingress.Copies, &k.copies) },
 		func() error { return keepMapped(k, k.ingress.Publishers, &k.publishers) },
+		func() error { return keepMapped(k, k.ingress.PathVersions, &k.paths.current) },
+		func() error { return keepMapped(k, k.ingress.TrackVersions, &k.tracks.current) },
 		k.freeAllStreams,
 	} {
 		if err := f(); err != nil {
@@ -75,7 +79,8 @@ func (k *kernel) load(s Settings) error {
 		bpf.IngressMapPublishers:    1,
 		bpf.IngressMapKeys:          1,
 		bpf.IngressMapCopies:        1,
-		bpf.IngressMapPaths:         1,
+		bpf.IngressMapPathVersions:  1,
+		bpf.IngressMapPaths:         2,
 		bpf.IngressMapLedgers:       1,
 		bpf.IngressMapLookaheads:    1,
 		bpf.IngressMapConnectionIds: bpf.IngressCapacityIDS_PER_CONNECTION,
@@ -98,6 +103,7 @@ func (k *kernel) load(s Settings) error {
 	if err := spec.LoadAndAssign(&k.ingress, nil); err != nil {
 		return err
 	}
+	k.paths.elements, k.tracks.elements = k.ingress.Paths, k.ingress.Tracks
 	k.ledgers = newLent[claim.Record](k.ingress.Ledgers, spec.Maps[bpf.IngressMapLedgers].InnerMap)
 	k.keyStreams = newLent[bpf.KeyStream](k.ingress.Lookaheads, spec.Maps[bpf.IngressMapLookaheads].InnerMap)
 	return k.loadEgress(s)

@@ -123,6 +123,6 @@ func (t *ForwardedTrack) raise(at moqt.Location) {
 	t.first = next
 	if t.from != nil {
 		t.applied.FirstGroup, t.applied.FirstObject = next.Group, next.Object
-		t.fast.report("update a track", t.fast.kernel.ingress.Tracks.Put(t.index, t.applied))
+		t.fast.report("update a track", t.fast.kernel.tracks.put(t.index, t.applied))
 	}
 }

@@ -204,7 +204,7 @@ func TestObjectDeclines(t *testing.T) {
 			if tt.set != nil {
 				tt.set(&list.Subscriptions[1])
 			}
-			require.NoError(t, r.ingress.Tracks.Put(track.index, list))
+			require.NoError(t, r.kernel.tracks.put(track.index, list))
 			before, taken := r.counts(), *state
 			frame := concat(0x30, 0, vi64(77), vi64(group), vi64(1), 9, "object")
 			if tt.frame != nil {

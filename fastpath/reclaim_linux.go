@@ -123,18 +123,21 @@ func (r *reclaimer) releaseClosed() {
 	r.closed = append(r.closed, closed...)
 }
 
-// reclaim frees slots and connections that wait for it.
+// reclaim frees slots, connections and replaced values that wait for it.
 func (r *reclaimer) reclaim() {
+	f, k := r.fast, r.fast.kernel
 	r.mu.Lock()
 	slots, conns := r.slots, r.conns
 	r.slots, r.conns = nil, nil
 	r.mu.Unlock()
-	if len(slots)+len(conns) == 0 {
+	paths, tracks := k.paths.takeOld(), k.tracks.takeOld()
+	if len(slots)+len(conns)+len(paths)+len(tracks) == 0 {
 		return
 	}
 	awaitGracePeriod()
+	f.report("forget a path", k.paths.free(paths))
+	f.report("forget a list of subscribers", k.tracks.free(tracks))
 	r.sweep(conns)
-	f, k := r.fast, r.fast.kernel
 	for _, c := range conns {
 		i := c.index
 		r.takeRing(c)

@@ -418,5 +418,7 @@ func (k *kernel) SetTrack(track uint32, defaultPriority uint8, subscriptions []s
 		return fmt.Errorf("fast path: %d subscriptions of one track, at most %d are possible", len(subscriptions),
 			MaxSubscriptions)
 	}
-	return k.ingress.Tracks.Put(track, trackValue(defaultPriority, subscriptions))
+	v := trackValue(defaultPriority, subscriptions)
+	v.Publisher, v.Alias = publisherIndex, 77
+	return k.tracks.put(track, v)
 }

@@ -47,7 +47,7 @@ func (c *conn) publishPathLocked() {
 		InitialMaxStream: c.path.MaxStreamData, MaxDatagram: c.path.MaxDatagramFrame,
 	})
 	if err != nil {
-		_ = c.fast.kernel.RemovePath(c.index) // an old one may lead elsewhere
+		c.fast.kernel.RemovePath(c.index) // an old one may lead elsewhere
 		c.fast.log.Info("the fast path does not serve a subscriber", "address", c.path.Remote, "reason", err)
 	}
 }

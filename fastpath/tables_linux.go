@@ -69,11 +69,11 @@ func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
 	copy(v.Dcid[:], p.ConnectionID)
 	copy(v.StreamPrefix[len(v.StreamPrefix)-len(p.StreamPrefix):], p.StreamPrefix)
 	copy(v.DatagramPrefix[len(v.DatagramPrefix)-len(p.DatagramPrefix):], p.DatagramPrefix)
-	return k.ingress.Paths.Put(subscriber, v)
+	return k.paths.put(subscriber, v)
 }
 
 // RemovePath stops copies for a subscriber. A program may be sealing one: the keys are erased after a grace period.
-func (k *kernel) RemovePath(subscriber uint32) error { return k.ingress.Paths.Delete(subscriber) }
+func (k *kernel) RemovePath(subscriber uint32) { k.paths.remove(subscriber) }
 
 // AddConnectionID assigns packets with a destination connection ID to a publisher.
 func (k *kernel) AddConnectionID(cid []byte, publisher uint32) error {

@@ -90,11 +90,10 @@ func (t *ForwardedTrack) leaveLocked() {
 		return
 	}
 	k := t.fast.kernel
-	for _, err := range []error{k.RemoveAlias(t.from.index, t.alias), k.ingress.Tracks.Delete(t.index)} {
-		if !errors.Is(err, ebpf.ErrKeyNotExist) {
-			t.fast.report("remove a track", err)
-		}
+	if err := k.RemoveAlias(t.from.index, t.alias); !errors.Is(err, ebpf.ErrKeyNotExist) {
+		t.fast.report("remove a track", err)
 	}
+	k.tracks.remove(t.index)
 	t.from.removeTrack()
 	t.fast.forwarding.Add(-1)
 	t.from, t.applied = nil, bpf.Track{}
@@ -107,12 +106,13 @@ func (t *ForwardedTrack) applyLocked(defaultPriority uint8, subscribers []Subscr
 		t.listed[s.Subscriber] = struct{}{}
 	}
 	v := trackValue(defaultPriority, list)
+	v.Publisher, v.Alias = t.from.index, t.alias
 	v.Version, v.FirstGroup, v.FirstObject = t.version, t.first.Group, t.first.Object
 	if v == t.applied {
 		return
 	}
 	v.Version = t.offerLocked(taken)
-	t.fast.report("update a track", t.fast.kernel.ingress.Tracks.Put(t.index, v))
+	t.fast.report("update a track", t.fast.kernel.tracks.put(t.index, v))
 	t.applied = v
 }
 

@@ -343,10 +343,18 @@ type IngressTrack struct {
 	Count           uint32
 	DefaultPriority uint32
 	Version         uint32
-	Pad             uint32
+	Publisher       uint32
+	Alias           uint64
 	FirstGroup      uint64
 	FirstObject     uint64
 	Subscriptions   [32]IngressSubscription
+}
+
+type IngressVersionKey struct {
+	_       structs.HostLayout
+	Version uint64
+	Index   uint32
+	Pad     uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -364,12 +372,14 @@ const (
 	IngressMapLookaheads       = "lookaheads"
 	IngressMapNeighbors        = "neighbors"
 	IngressMapObjects          = "objects"
+	IngressMapPathVersions     = "path_versions"
 	IngressMapPaths            = "paths"
 	IngressMapPublishers       = "publishers"
 	IngressMapReasons          = "reasons"
 	IngressMapScratches        = "scratches"
 	IngressMapStreams          = "streams"
 	IngressMapSubgroups        = "subgroups"
+	IngressMapTrackVersions    = "track_versions"
 	IngressMapTracks           = "tracks"
 	IngressProgServerIngress   = "server_ingress"
 	IngressVarConnectionIdLen  = "connection_id_len"
@@ -438,12 +448,14 @@ type IngressMapSpecs struct {
 	Lookaheads    *ebpf.MapSpec `ebpf:"lookaheads"`
 	Neighbors     *ebpf.MapSpec `ebpf:"neighbors"`
 	Objects       *ebpf.MapSpec `ebpf:"objects"`
+	PathVersions  *ebpf.MapSpec `ebpf:"path_versions"`
 	Paths         *ebpf.MapSpec `ebpf:"paths"`
 	Publishers    *ebpf.MapSpec `ebpf:"publishers"`
 	Reasons       *ebpf.MapSpec `ebpf:"reasons"`
 	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
 	Streams       *ebpf.MapSpec `ebpf:"streams"`
 	Subgroups     *ebpf.MapSpec `ebpf:"subgroups"`
+	TrackVersions *ebpf.MapSpec `ebpf:"track_versions"`
 	Tracks        *ebpf.MapSpec `ebpf:"tracks"`
 }
 
@@ -488,12 +500,14 @@ type IngressMaps struct {
 	Lookaheads    *ebpf.Map `ebpf:"lookaheads"`
 	Neighbors     *ebpf.Map `ebpf:"neighbors"`
 	Objects       *ebpf.Map `ebpf:"objects"`
+	PathVersions  *ebpf.Map `ebpf:"path_versions"`
 	Paths         *ebpf.Map `ebpf:"paths"`
 	Publishers    *ebpf.Map `ebpf:"publishers"`
 	Reasons       *ebpf.Map `ebpf:"reasons"`
 	Scratches     *ebpf.Map `ebpf:"scratches"`
 	Streams       *ebpf.Map `ebpf:"streams"`
 	Subgroups     *ebpf.Map `ebpf:"subgroups"`
+	TrackVersions *ebpf.Map `ebpf:"track_versions"`
 	Tracks        *ebpf.Map `ebpf:"tracks"`
 }
 
@@ -510,12 +524,14 @@ func (m *IngressMaps) Close() error {
 		m.Lookaheads,
 		m.Neighbors,
 		m.Objects,
+		m.PathVersions,
 		m.Paths,
 		m.Publishers,
 		m.Reasons,
 		m.Scratches,
 		m.Streams,
 		m.Subgroups,
+		m.TrackVersions,
 		m.Tracks,
 	)
 }

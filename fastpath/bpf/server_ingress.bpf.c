@@ -24,7 +24,7 @@ static __noinline int open_datagram(struct __sk_buff *skb, u32 *publisher, u32 *
 	why = open_packet(skb, d.payload_at, d.payload_len, publisher);
 	if (why != PACKET_OPENED)
 		return why;
-	struct path *path = bpf_map_lookup_elem(&paths, publisher);
+	struct path *path = find_path(*publisher);
 	if (!path || !accept_path(&d, path))
 		return PACKET_OTHER_PATH;
 	return accept_checksum(skb, &d, checksum_start) ? PACKET_OPENED : PACKET_CHECKSUM;

@@ -10,6 +10,7 @@ type (
 	CopyCounts   = IngressCopyCounts
 	Publisher    = IngressPublisher
 	Path         = IngressPath
+	VersionKey   = IngressVersionKey
 	ConnectionID = IngressConnectionId
 
 	Track         = IngressTrack

@@ -26,22 +26,24 @@ static __noinline struct object_claim *claim_object(struct scratch *c, struct tr
 	struct object_key key = { .group = h->group, .object = h->object };
 	struct alias_key alias = { .alias = h->alias, .publisher = c->publisher };
 	struct object_claim new = { .claimed = bpf_ktime_get_ns() };
-	u32 *index = bpf_map_lookup_elem(&aliases, &alias);
+	u32 *found = bpf_map_lookup_elem(&aliases, &alias);
+	key.track = found ? SHARED(*found) : 0;
+	struct track *t = found ? find_track(key.track) : 0;
 
-	if (!index || !bpf_map_lookup_elem(&tracks, index)) {
+	if (!t || !has_alias(t, &alias)) {
 		count(FRAME_NO_TRACK);
 		return 0;
 	}
-	key.track = *index;
 	long err = bpf_map_update_elem(&objects, &key, &new, BPF_NOEXIST);
 	struct object_claim *o = bpf_map_lookup_elem(&objects, &key);
 	if (err || !o) {
 		count(o ? FRAME_CLAIMED : FRAME_NO_SLOT);
 		return 0;
 	}
-	struct track *t = *track = bpf_map_lookup_elem(&tracks, index);
-	if (!t || object_forgotten(t, h)) {
-		count(t ? FRAME_FORGOTTEN : FRAME_NO_TRACK);
+	t = *track = find_track(key.track);
+	bool known = t && has_alias(t, &alias);
+	if (!known || object_forgotten(t, h)) {
+		count(known ? FRAME_FORGOTTEN : FRAME_NO_TRACK);
 		o->state = OBJECT_DONE;
 		return 0;
 	}

@@ -27,10 +27,11 @@ static __noinline struct subgroup *find_subgroup(struct scratch *c)
 		return 0;
 	}
 	struct alias_key alias = { .alias = h->alias, .publisher = c->publisher };
-	u32 *index = bpf_map_lookup_elem(&aliases, &alias);
-	struct track *track = index ? bpf_map_lookup_elem(&tracks, index) : 0;
+	u32 *found = bpf_map_lookup_elem(&aliases, &alias);
+	u32 index = found ? SHARED(*found) : 0;
+	struct track *track = found ? find_track(index) : 0;
 	struct publisher *p = bpf_map_lookup_elem(&publishers, &c->publisher);
-	if (!track || !p) {
+	if (!track || !has_alias(track, &alias) || !p) {
 		count(FRAME_NO_TRACK);
 		return 0;
 	}
@@ -39,7 +40,7 @@ static __noinline struct subgroup *find_subgroup(struct scratch *c)
 		return 0;
 	}
 	struct subgroup new = {
-		.group = h->group, .subgroup = h->subgroup, .track = *index, .header_len = h->len,
+		.group = h->group, .subgroup = h->subgroup, .track = index, .header_len = h->len,
 		.header_type = (h->type & SUBGROUP_FLAGS) | (h->subgroup ? SUBGROUP_ID_PRESENT : 0),
 		.priority = h->type & DEFAULT_PRIORITY_SUBGROUP ? track->default_priority : h->priority,
 	};

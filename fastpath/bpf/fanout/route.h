@@ -11,7 +11,7 @@
 // as long as the headers of the packet that it is made from.
 INLINE enum reason find_route(const struct scratch *c, const struct claim *cl, struct path **path, struct neighbor **n)
 {
-	*path = bpf_map_lookup_elem(&paths, &cl->subscriber);
+	*path = find_path(cl->subscriber);
 	if (!*path)
 		return COPY_NO_PATH;
 	*n = bpf_map_lookup_elem(&neighbors, (*path)->daddr);

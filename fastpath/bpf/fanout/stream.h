@@ -12,7 +12,7 @@ GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub,
 	if (!g || !sub || !key || !cl)
 		return COPY_NOT_OPEN;
 	struct conn_state *s = bpf_map_lookup_elem(&connections, &sub->subscriber);
-	struct path *path = bpf_map_lookup_elem(&paths, &sub->subscriber);
+	struct path *path = find_path(sub->subscriber);
 	if (!s || !path)
 		return COPY_NO_PATH;
 	struct admission a = { .conn = s, .level = level_of(sub, g->priority) };
@@ -56,8 +56,10 @@ INLINE enum reason find_stream(const struct fan_out *f, const struct subscriptio
 
 	cl->opened = cl->prefix_len = 0;
 	if (slot) {
-		cl->slot = *slot;
-		return COPY_SENT;
+		cl->slot = SHARED(*slot);
+		// The element may have been deleted, and belong to another stream already. Then it is not found again.
+		slot = bpf_map_lookup_elem(&downstreams, key);
+		return slot && SHARED(*slot) == cl->slot ? COPY_SENT : COPY_NOT_OPEN;
 	}
 	if (!first)
 		return COPY_NOT_OPEN;
@@ -180,8 +182,9 @@ GLOBAL int forward_stream(struct __sk_buff *skb)
 		count(FRAME_ENDED);
 		return 0;
 	}
-	struct track *t = bpf_map_lookup_elem(&tracks, &g->track);
-	if (!t) {
+	struct track *t = find_track(g->track);
+	if (!t || t->publisher != c->publisher) { // it has another publisher now
+
 		count(FRAME_NO_TRACK);
 		return 0;
 	}

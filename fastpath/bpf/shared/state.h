@@ -9,6 +9,7 @@
 #include "keys.h"
 #include "maps.h"
 #include "reason.h"
+#include "versions.h"
 
 // SHARED reads or writes a field that user space changes at any time: the compiler must neither read twice what was
 // compared once, nor keep a value.
@@ -118,7 +119,7 @@ struct copy_counts {
 	u64 by_reason[REASON_COUNT - COPY_SENT];
 };
 
-// Where copies for a connection go. User space replaces it as a whole.
+// Where packets for a connection go, and where its packets come from.
 struct path {
 	u8 saddr[16], daddr[16]; // IPv4 in the first four bytes
 	__be16 dport;
@@ -173,13 +174,13 @@ struct subscription {
 	u16 pad;
 };
 
-// The subscriptions of a track that the fast path serves, each of another connection. User space replaces it as a
-// whole.
+// The subscriptions of a track that the fast path serves, each of another connection.
 struct track {
 	u32 count;
 	u32 default_priority; // Publisher Priority of subgroups and datagrams without one of their own
 	u32 version; // of the list, see VERSION_SHIFT
-	u32 pad;
+	u32 publisher; // index of the connection that the track comes from
+	u64 alias; // of the track, on that connection
 	u64 first_group, first_object; // claims of objects before this location may be forgotten
 	struct subscription subscriptions[MAX_SUBSCRIPTIONS];
 };
@@ -232,10 +233,10 @@ LENT(ledgers, MAX_CONNECTIONS, LEDGER_LEN, struct record); // since before the p
 SHARED_ARRAY(keys, MAX_CONNECTIONS, struct send_keys);
 SHARED_ARRAY(copies, MAX_CONNECTIONS, struct copy_counts);
 SHARED_ARRAY(publishers, MAX_CONNECTIONS, struct publisher);
-HASH(paths, MAX_CONNECTIONS, u32, struct path);
+VERSIONED(path, MAX_CONNECTIONS, struct path);
 HASH(connection_ids, IDS_PER_CONNECTION * MAX_CONNECTIONS, struct connection_id, u32);
 HASH(aliases, MAX_TRACKS, struct alias_key, u32);
-HASH(tracks, MAX_TRACKS, u32, struct track);
+VERSIONED(track, MAX_TRACKS, struct track);
 HASH(subgroups, MAX_SUBGROUPS, struct stream_key, struct subgroup);
 HASH(objects, MAX_OBJECTS, struct object_key, struct object_claim);
 HASH(downstreams, MAX_STREAMS, struct downstream_key, u32);
@@ -246,6 +247,26 @@ struct {
 	__uint(max_entries, MAX_STREAMS);
 	__uint(value_size, sizeof(u32));
 } free_streams SEC(".maps");
+
+// find_path returns where a connection's packets go, or 0. Like find_track, it is a function of its own because its key
+// would be on the stack of all that its callers call.
+static __noinline __attribute__((unused)) struct path *find_path(u32 connection)
+{
+	return find_version(&path_versions, &paths, connection);
+}
+
+// find_track returns a track that the fast path serves, or 0.
+static __noinline __attribute__((unused)) struct track *find_track(u32 index)
+{
+	return find_version(&track_versions, &tracks, index);
+}
+
+// has_alias reports whether a track is the one with an alias. The map aliases may have answered with an element that
+// was deleted meanwhile, and belongs to another alias already.
+INLINE bool has_alias(const struct track *t, const struct alias_key *a)
+{
+	return t->publisher == a->publisher && t->alias == a->alias;
+}
 
 GO_TYPE(enum, subscription_limits);
 GO_TYPE(enum, packet_word);

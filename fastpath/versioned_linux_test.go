@@ -1,0 +1,89 @@
+package fastpath
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"sluice/fastpath/bpf"
+	"sluice/fastpath/bpf/bpftest"
+)
+
+// newVersioned returns the map that the program reads.
+func newVersioned(t *testing.T, k *bpftest.Versions) *versioned[bpf.Track] {
+	v := &versioned[bpf.Track]{elements: k.Tracks}
+	var mapped []byte
+	var err error
+	v.current, mapped, err = mapArray[uint64](k.TrackVersions)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Munmap(mapped)) })
+	return v
+}
+
+// uniform is a track whose first and last words are the same.
+func uniform(word uint64) bpf.Track {
+	v := bpf.Track{Alias: word}
+	v.Subscriptions[MaxSubscriptions-1].EndGroup = word
+	return v
+}
+
+// TestReplacedValues replaces a track again and again, and other tracks, while a program reads it: the program sees one
+// value or another, never a mixture.
+func TestReplacedValues(t *testing.T) {
+	const replacements = 20_000
+	k := bpftest.NewVersions(t)
+	v := newVersioned(t, k)
+	require.NoError(t, v.put(0, uniform(1)))
+	replaced := make(chan struct{})
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		defer close(replaced)
+		for i := range uint64(replacements) {
+			if err := v.put(uint32(i%3), uniform(i)); err != nil {
+				t.Error(err)
+				return
+			}
+			if i%1000 == 0 {
+				old := v.takeOld()
+				awaitGracePeriod()
+				if err := v.free(old); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	})
+	for over := false; !over; {
+		select {
+		case <-replaced:
+			over = true
+		default:
+		}
+		_, mixtures := k.Look(t)
+		require.Zero(t, mixtures)
+	}
+	found, _ := k.Look(t)
+	require.NotZero(t, found)
+}
+
+// TestManyReplacements replaces a value more often than the map has room for.
+func TestManyReplacements(t *testing.T) {
+	k := bpftest.NewVersions(t)
+	v := newVersioned(t, k)
+	n := uint64(k.Tracks.MaxEntries()) + 100
+	for i := range n {
+		require.NoError(t, v.put(5, uniform(i)))
+	}
+	got, err := v.get(5)
+	require.NoError(t, err)
+	require.Equal(t, uniform(n-1), got)
+	v.remove(5)
+	v.remove(5)
+	require.NoError(t, v.free(v.takeOld()))
+	_, err = v.get(5)
+	require.Error(t, err)
+	require.Empty(t, keysOf(k.Tracks, func(*bpf.VersionKey, *bpf.Track) bool { return true }))
+}
