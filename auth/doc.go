@@ -2,8 +2,8 @@
 // [relay.Authorizer]:
 //
 //   - [relay.TokenFile]: static tokens,
-//   - package [sluice/auth/jwt]: signed tokens in JSON, and package [sluice/auth/signed], which has what all formats of
-//     signed tokens share,
+//   - packages [sluice/auth/jwt] and [sluice/auth/cat]: signed tokens in JSON and in CBOR; package [sluice/auth/signed]
+//     has what both share,
 //   - package [sluice/auth/hook]: an HTTP service decides.
 //
 // [Any] allows what at least one of several schemes allows.

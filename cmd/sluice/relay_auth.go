@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/auth"
+	"sluice/auth/cat"
 	"sluice/auth/hook"
 	"sluice/auth/jwt"
 	"sluice/auth/signed"
@@ -23,6 +24,7 @@ import (
 type authFlags struct {
 	tokenFile string
 	jwks      string
+	catKeys   string
 	rules     signed.Rules
 	hook      hook.Config
 
@@ -35,6 +37,8 @@ func (f *authFlags) register(cmd *cobra.Command) {
 		"`file` with authorization tokens and what they allow; without any --auth flag anybody may do everything")
 	flags.StringVar(&f.jwks, "auth-jwks", "",
 		"`file` or URL of a JSON Web Key Set, for JSON Web Tokens (JWT) that say in scope what they allow")
+	flags.StringVar(&f.catKeys, "auth-cat-keys", "",
+		"`file` or URL of a JSON Web Key Set, for Common Access Tokens (CAT) with the moqt claim")
 	flags.StringSliceVar(&f.rules.Issuers, "auth-issuer", nil,
 		"accept only signed tokens of these `issuers` (default: of all whose key is in the set)")
 	flags.StringSliceVar(&f.rules.Audiences, "auth-audience", nil,
@@ -48,8 +52,9 @@ func (f *authFlags) register(cmd *cobra.Command) {
 
 // check returns the first mistake in the flags.
 func (f *authFlags) check() error {
-	if f.jwks == "" && len(f.rules.Issuers)+len(f.rules.Audiences) > 0 {
-		return errors.New("--auth-issuer and --auth-audience are about signed tokens; add --auth-jwks")
+	if f.jwks+f.catKeys == "" && len(f.rules.Issuers)+len(f.rules.Audiences) > 0 {
+		return errors.New("--auth-issuer and --auth-audience are about signed tokens; " +
+			"add --auth-jwks or --auth-cat-keys")
 	}
 	return cmp.Or(
 		bounds.Check("--auth-url-timeout", f.hook.Timeout, 100*time.Millisecond, time.Minute),
@@ -66,6 +71,7 @@ func (f *authFlags) authorizer() (relay.Authorizer, error) {
 	}{
 		{"--auth-token-file", f.tokenFile, f.openTokenFile},
 		{"--auth-jwks", f.jwks, f.openJWT},
+		{"--auth-cat-keys", f.catKeys, f.openCAT},
 		{"--auth-url", f.hook.URL, f.openHook},
 	} {
 		if s.value == "" {
@@ -91,6 +97,8 @@ func (f *authFlags) openTokenFile() (relay.Authorizer, error) {
 }
 
 func (f *authFlags) openJWT() (relay.Authorizer, error) { return f.openSigned(jwt.Format{}, f.jwks) }
+
+func (f *authFlags) openCAT() (relay.Authorizer, error) { return f.openSigned(cat.Format{}, f.catKeys) }
 
 // openSigned returns a scheme of signed tokens, with the keys of a file or URL.
 func (f *authFlags) openSigned(format signed.Format, source string) (relay.Authorizer, error) {
