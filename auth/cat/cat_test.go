@@ -98,7 +98,8 @@ func TestSign(t *testing.T) {
 		before := time.Now()
 		for _, token := range []moqt.Token{
 			{Value: []byte(text)}, {Value: []byte(text + "==")}, {Value: binary}, {Value: tagged},
-			{Type: TokenType, Value: binary}, {Type: TokenType, Value: []byte(text)}, {Type: TokenType, Value: binary[1:]},
+			{Type: TokenType, Value: binary}, {Type: TokenType, Value: []byte(text)},
+			{Type: TokenType, Value: binary[1:]}, // without a tag
 		} {
 			grant, err := s.Authorize(t.Context(), request(relay.ActionPublish, live, token))
 			require.NoError(t, err, alg)
@@ -167,7 +168,8 @@ func TestScopes(t *testing.T) {
 	type list = []any
 	b := func(s string) []byte { return []byte(s) }
 	all := []int64{2, 3, 4, 6, 7}
-	example := moqt.Namespace{"example", "com"}
+	example, short := moqt.Namespace{"example", "com"}, moqt.Namespace{"example"}
+	bob := list{all, list{b("example"), b("com"), nil}, b("/bob")}
 	for _, c := range []struct {
 		scope     list
 		action    relay.Action
@@ -175,12 +177,11 @@ func TestScopes(t *testing.T) {
 		track     string
 		want      bool
 	}{
-		{list{all, list{b("example"), b("com"), nil}, b("/bob")}, relay.ActionPublish, example, "/bob", true},
-		{list{all, list{b("example"), b("com"), nil}, b("/bob")}, relay.ActionPublish, example, "", false},
-		{list{all, list{b("example"), b("com"), nil}, b("/bob")}, relay.ActionPublish, example, "/bob/123", false},
-		{list{all, list{b("example"), b("com"), nil}, b("/bob")}, relay.ActionPublish, moqt.Namespace{"example"}, "com/bob",
-			false},
-		{list{all, list{b("example"), b("com"), nil}, b("/bob")}, relay.ActionPublish, example.Join(live), "/bob", false},
+		{bob, relay.ActionPublish, example, "/bob", true},
+		{bob, relay.ActionPublish, example, "", false},
+		{bob, relay.ActionPublish, example, "/bob/123", false},
+		{bob, relay.ActionPublish, short, "com/bob", false},
+		{bob, relay.ActionPublish, example.Join(live), "/bob", false},
 		{list{all, list{b("example"), b("com")}, b("/bob")}, relay.ActionPublish, example.Join(live), "/bob", true},
 		{list{all, list{b("example"), b("com"), nil}, list{1, b("/bob")}}, relay.ActionFetch, example, "/bob/123", true},
 		{list{all, list{b("example"), list{1, b("user-")}, nil}, b("d")}, relay.ActionFetch,
@@ -191,10 +192,10 @@ func TestScopes(t *testing.T) {
 		{list{all, list{b("example")}, list{2, b(".json")}}, relay.ActionPublish, example, "data.JSON", false},
 		{list{all, list{nil}}, relay.ActionPublish, moqt.Namespace{}, "x", true},
 		{list{all, list{nil}}, relay.ActionPublish, example, "x", false},
-		{list{all, list{b("example"), b("com"), nil}, b("/bob")}, relay.ActionPublishNamespace, example, "", true},
-		{list{all, list{b("example"), nil}}, relay.ActionSubscribeTracks, moqt.Namespace{"example"}, "", false},
-		{list{all, list{b("example")}, b("x")}, relay.ActionSubscribeTracks, moqt.Namespace{"example"}, "", false},
-		{list{all, list{b("example")}}, relay.ActionSubscribeTracks, moqt.Namespace{"example"}, "", true},
+		{bob, relay.ActionPublishNamespace, example, "", true},
+		{list{all, list{b("example"), nil}}, relay.ActionSubscribeTracks, short, "", false},
+		{list{all, list{b("example")}, b("x")}, relay.ActionSubscribeTracks, short, "", false},
+		{list{all, list{b("example")}}, relay.ActionSubscribeTracks, short, "", true},
 		{list{[]int64{}}, relay.ActionPublish, example, "x", false},
 	} {
 		claims, err := decodeClaims(must(encoding.Marshal(map[int64]any{claimMOQT: list{c.scope}})))

@@ -24,7 +24,7 @@ var granted = map[string][]int64{
 // Sign makes a token in base64. The key is private or a secret, and its id becomes that of the token.
 func Sign(key *jose.JSONWebKey, c *signed.Claims, permissions []auth.Permission) (string, error) {
 	public := *key
-	if _, secret := key.Key.([]byte); !secret {
+	if !signed.IsSecret(key) {
 		public = key.Public()
 	}
 	alg := algorithmOf(&public)

@@ -60,7 +60,7 @@ func parseKey(b []byte) (key jose.JSONWebKey, err error) {
 	if key.Use != "" && key.Use != "sig" {
 		return key, fmt.Errorf("key %q: its use is %q, not sig", key.KeyID, key.Use)
 	}
-	if _, secret := key.Key.([]byte); !secret {
+	if !IsSecret(&key) {
 		key = key.Public()
 	}
 	return key, checkStrength(&key)
@@ -87,10 +87,7 @@ func checkStrength(key *jose.JSONWebKey) error {
 
 // hasSecrets reports whether somebody who knows the set can sign tokens.
 func hasSecrets(set []jose.JSONWebKey) bool {
-	return slices.ContainsFunc(set, func(k jose.JSONWebKey) bool {
-		_, secret := k.Key.([]byte)
-		return secret
-	})
+	return slices.ContainsFunc(set, func(k jose.JSONWebKey) bool { return IsSecret(&k) })
 }
 
 // equalKeys reports whether two sets have the same keys in the same order.

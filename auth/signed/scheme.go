@@ -124,7 +124,7 @@ func (s *Scheme) claims(ctx context.Context, value []byte) (*Claims, error) {
 		return nil, auth.Refuse(moqt.RequestMalformedAuthToken, err.Error())
 	}
 	keys, version := s.keys.Find(ctx, token.KeyID())
-	if err := verify(token, keys); err != nil {
+	if err := Verify(token, keys); err != nil {
 		return nil, auth.Refuse(moqt.RequestUnauthorized, err.Error())
 	}
 	c, err := token.Claims()
@@ -140,8 +140,8 @@ var (
 	errSignature = errors.New("the signature of the token is wrong")
 )
 
-// verify verifies a token with the first few keys that fit it.
-func verify(t Token, keys []jose.JSONWebKey) error {
+// Verify verifies a token with some keys, of which it tries the first few.
+func Verify(t Token, keys []jose.JSONWebKey) error {
 	err := errNoKey
 	for i := range keys[:min(len(keys), maxTried)] {
 		if t.Verify(&keys[i]) == nil {
