@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +12,8 @@ import (
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/transport"
+	"sluice/transport/transporttest"
 )
 
 // TestSessions describes sessions while they last, with what the media sender knows, and for a while after that.
@@ -60,6 +65,40 @@ func TestSessions(t *testing.T) {
 	require.Equal(t, s.Packets.Process, list[1].Packets.Process)
 	require.Zero(t, list[1].Subscriptions)
 	require.Nil(t, list[0].Ended)
+}
+
+// TestQueriesAreSecret checks that the query of a URL, which may hold a token, reaches the Authorizer, and neither the
+// status nor the log.
+func TestQueriesAreSecret(t *testing.T) {
+	for _, kind := range []transport.Kind{transport.RawQUIC, transport.WebTransport} {
+		var log strings.Builder
+		auth := &rules{allow: func(AuthRequest) (Grant, error) { return Grant{}, errors.New("no") }}
+		cfg := Config{
+			Authorizer: auth,
+			Logger:     slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		}
+		onBench(t, cfg, func(b *bench) {
+			const path = "/app?token=secret"
+			pipe := transporttest.PipeConfig{Kind: kind, Authority: "relay", Path: path}
+			c := b.connectWith(pipe, func(cfg *session.Config) {
+				if cfg.Path = path; kind == transport.WebTransport {
+					cfg.Authority, cfg.Path = "", ""
+				}
+			})
+			_, _, err := c.subscribe(moqt.Parameters{})
+			b.refused(err, moqt.RequestInternalError)
+			require.Equal(t, path, auth.asked[0].Path)
+			for _, ended := range []bool{false, true} {
+				list := b.relay.Sessions()
+				require.Len(t, list, 1)
+				require.Equal(t, "/app", list[0].Path)
+				require.Equal(t, ended, list[0].Ended != nil)
+				b.closeAll()
+			}
+		})
+		require.Contains(t, log.String(), "path=/app")
+		require.NotContains(t, log.String(), "secret")
+	}
 }
 
 func TestEndedSessionsAreForgotten(t *testing.T) {

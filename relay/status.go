@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/media"
+	"sluice/transport"
 )
 
 // SessionStatus describes a session and what the relay has sent in it.
@@ -14,7 +15,7 @@ type SessionStatus struct {
 	ID        uint64     `json:"id"` // counted from 1
 	Remote    string     `json:"remote"`
 	Transport string     `json:"transport"` // quic or webtransport
-	Path      string     `json:"path"`      // of the URL that the peer has dialed
+	Path      string     `json:"path"`      // of the URL that the peer has dialed, without the query
 	Began     time.Time  `json:"began"`
 	Ended     *time.Time `json:"ended,omitempty"`
 
@@ -90,7 +91,8 @@ func (r *Relay) countTracks() map[*peer]trackCounts {
 // statusOf describes a session, except for its tracks.
 func statusOf(p *peer) SessionStatus {
 	s := SessionStatus{
-		ID: p.id, Remote: p.remote().String(), Transport: p.conn.Kind().String(), Path: p.path(), Began: p.since,
+		ID: p.id, Remote: p.remote().String(), Transport: p.conn.Kind().String(),
+		Path: transport.WithoutQuery(p.path()), Began: p.since,
 		FastPath: p.forwarder != nil, Threshold: media.LowestPriority,
 	}
 	m, ok := p.conn.Hooks().(*media.Sender)

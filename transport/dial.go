@@ -27,7 +27,7 @@ func Dial(ctx context.Context, url string, cfg ClientConfig) (Conn, error) {
 	}
 	c, err := dial(ctx, u, &cfg)
 	if err != nil {
-		return nil, fmt.Errorf("dial %s: %w", url, err)
+		return nil, fmt.Errorf("dial %s: %w", WithoutQuery(url), err)
 	}
 	return c, nil
 }
@@ -123,7 +123,7 @@ func connect(ctx context.Context, qc *quic.Conn, u *URL, protocols []string) (*w
 		defer rsp.Body.Close()
 		why, _ := io.ReadAll(io.LimitReader(rsp.Body, maxReason))
 		return nil, fmt.Errorf("the server answered %d %s to path %q: %s",
-			rsp.StatusCode, http.StatusText(rsp.StatusCode), u.Path, strings.TrimSpace(string(why)))
+			rsp.StatusCode, http.StatusText(rsp.StatusCode), WithoutQuery(u.Path), strings.TrimSpace(string(why)))
 	}
 	if err != nil {
 		return nil, err

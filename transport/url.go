@@ -32,7 +32,7 @@ type Fragment struct{ Type, Value string }
 func ParseURL(s string) (*URL, error) {
 	u, err := parseURL(s)
 	if err != nil {
-		return nil, fmt.Errorf("MoQ URL %q: %w", s, err)
+		return nil, fmt.Errorf("MoQ URL %q: %w", WithoutQuery(s), err)
 	}
 	return u, nil
 }
@@ -108,6 +108,15 @@ func (u *URL) String() string {
 	}
 	if u.Fragment.Type != "" {
 		s += "#" + u.Fragment.Type + ":" + (&url.URL{Fragment: u.Fragment.Value}).EscapedFragment()
+	}
+	return s
+}
+
+// WithoutQuery returns a URL, or the path of one, without its query and fragment. Some relays take tokens there, so logs,
+// errors and the status of sessions show this part only.
+func WithoutQuery(s string) string {
+	if i := strings.IndexAny(s, "?#"); i >= 0 {
+		return s[:i]
 	}
 	return s
 }

@@ -70,6 +70,22 @@ func TestParseURLErrors(t *testing.T) {
 	}
 }
 
+func TestWithoutQuery(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                           "",
+		"/app":                       "/app",
+		"/app?token=secret":          "/app",
+		"?token=secret":              "",
+		"/app#a:secret":              "/app",
+		"https://h:1/a?b?secret#c:d": "https://h:1/a",
+		"moqt://h#c:secret?d":        "moqt://h",
+	} {
+		require.Equal(t, want, WithoutQuery(in), in)
+	}
+	_, err := ParseURL("ftp://h/a?token=secret")
+	require.ErrorContains(t, err, `"ftp://h/a"`)
+}
+
 func FuzzParseURL(f *testing.F) {
 	f.Add("moqt://example.com:4433/a/b?c=d#type:value%20")
 	f.Add("https://[::1%25lo]:1?x#a:")

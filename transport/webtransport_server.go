@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -34,13 +35,29 @@ func newWTServer(l *Listener) *wtServer {
 			Handler:        s,
 			MaxHeaderBytes: maxHeaderBytes,
 			ConnContext:    s.connContext,
-			Logger:         l.log,
+			Logger:         slog.New(withoutRequests{l.log.Handler()}),
 		},
 		ApplicationProtocols: l.cfg.Protocols,
 		ReorderingTimeout:    l.cfg.handshakeTimeout(),
 		CheckOrigin:          func(*http.Request) bool { return true }, // ServeHTTP does
 	}
 	return s
+}
+
+// withoutRequests passes on all messages but those for debugging: with these, the HTTP/3 server logs the URL of each
+// request, whose query may hold a token.
+type withoutRequests struct{ slog.Handler }
+
+func (h withoutRequests) Enabled(ctx context.Context, level slog.Level) bool {
+	return level > slog.LevelDebug && h.Handler.Enabled(ctx, level)
+}
+
+func (h withoutRequests) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return withoutRequests{h.Handler.WithAttrs(attrs)}
+}
+
+func (h withoutRequests) WithGroup(name string) slog.Handler {
+	return withoutRequests{h.Handler.WithGroup(name)}
 }
 
 func (s *wtServer) close() error { return s.wt.Close() }

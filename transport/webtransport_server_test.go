@@ -1,10 +1,13 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,6 +53,51 @@ func TestOtherRequests(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Accept(testContext(t))
 	require.NoError(t, err)
+}
+
+// TestQueriesAreNotLogged checks that neither end shows the query of a URL, which may hold a token: not even while it
+// logs messages for debugging, or in the errors of connections that fail.
+func TestQueriesAreNotLogged(t *testing.T) {
+	var log syncBuffer
+	s := newServer(t, func(c *ListenConfig) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	client, server := s.connect(t, WebTransport)
+	require.Equal(t, "/app?q=1", server.Path())
+	require.NoError(t, client.CloseWithError(0, ""))
+
+	_, err := s.dial(t, WebTransport, func(c *ClientConfig) { c.Protocols = []string{"other"} })
+	require.ErrorContains(t, err, "/app")
+	require.NotContains(t, err.Error(), "q=1")
+	_, err = s.dial(t, RawQUIC, func(c *ClientConfig) { c.Protocols = []string{"other"} })
+	require.ErrorContains(t, err, "/app")
+	require.NotContains(t, err.Error(), "q=1")
+	require.NoError(t, s.Close())
+	require.NotContains(t, log.String(), "q=1")
+
+	below := slog.New(withoutRequests{s.log.Handler()}).With("a", 1).WithGroup("g")
+	below.Debug("hidden")
+	below.Error("shown", "b", 2)
+	require.NotContains(t, log.String(), "hidden")
+	require.Contains(t, log.String(), "msg=shown a=1 g.b=2")
+}
+
+// syncBuffer is a buffer for several goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 func TestOneSessionPerConnection(t *testing.T) {

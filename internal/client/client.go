@@ -136,7 +136,7 @@ func (r *runner) connect(ctx context.Context, url string) (*Link, error) {
 	}()
 	if _, err := l.Peer(ctx); err != nil {
 		l.close()
-		return nil, &ConnectError{url, fmt.Errorf("%s: %w", url, err)}
+		return nil, &ConnectError{url, fmt.Errorf("%s: %w", transport.WithoutQuery(url), err)}
 	}
 	r.sessions++
 	r.links = append(slices.DeleteFunc(r.links, (*Link).hasEnded), l)
@@ -189,12 +189,12 @@ func (r *runner) served(ctx context.Context, l *Link, err error) (*Link, error) 
 	case err == nil || lost == nil || isRefused:
 		return nil, err
 	case fatal(lost) || r.cfg.ReconnectTimeout < 0:
-		return nil, &ConnectError{l.URL, fmt.Errorf("%s: %w", l.URL, lost)}
+		return nil, &ConnectError{l.URL, fmt.Errorf("%s: %w", l.Name(), lost)}
 	}
 	if !isRefused {
 		r.refusals = 0
 	}
-	r.cfg.Logger.Warn("session lost, connecting again", "relay", l.URL, "error", lost)
+	r.cfg.Logger.Warn("session lost, connecting again", "relay", l.Name(), "error", lost)
 	return r.reconnect(ctx, l.URL)
 }
 
@@ -228,7 +228,7 @@ func (r *runner) reconnect(ctx context.Context, url string) (*Link, error) {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		l, err := r.connect(ctx, url)
 		if err == nil {
-			r.cfg.Logger.Info("connected again", "relay", url)
+			r.cfg.Logger.Info("connected again", "relay", l.Name())
 			return l, nil
 		}
 		if fatal(err) || ctx.Err() != nil || time.Now().Add(wait).After(deadline) {
@@ -258,7 +258,7 @@ func (r *runner) move(ctx context.Context, l *Link, g moqt.Goaway) (*Link, error
 	if g.Timeout > 0 {
 		timeout = min(timeout, moqt.Milliseconds(g.Timeout))
 	}
-	r.cfg.Logger.Info("the relay is going away, moving", "to", url)
+	r.cfg.Logger.Info("the relay is going away, moving", "to", transport.WithoutQuery(url))
 	next, err := r.replace(ctx, l, url)
 	if next == nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,6 +121,36 @@ func TestRunGivesUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestQueriesAreNotLogged checks that logs and errors do not show the query of the relay's URL, which may hold a token.
+func TestQueriesAreNotLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		r := &clienttest.Relay{}
+		cfg := config(r)
+		cfg.URL += "?token=secret"
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		cfg.ReconnectTimeout = 5 * time.Second
+		go func() {
+			time.Sleep(time.Second)
+			r.Close(moqt.SessionInternalError, "crash")
+			time.Sleep(time.Second)
+			for _, s := range r.Sessions() {
+				_ = s.Goaway("moqt://other.example/?token=secret", 0) // fails for the session that has ended
+			}
+			time.Sleep(time.Second)
+			r.Close(moqt.SessionUnauthorized, "")
+		}()
+		err := client.Run(t.Context(), cfg, stay)
+		require.ErrorContains(t, err, "moqt://other.example/")
+		require.NotContains(t, err.Error(), "secret")
+		require.Equal(t, cfg.URL, r.Dialed[0])
+		for _, message := range []string{"session lost", "connected again", "the relay is going away"} {
+			require.Contains(t, log.String(), message)
+		}
+		require.NotContains(t, log.String(), "secret")
+	})
 }
 
 // A refusal ends Run, unless it is temporary and comes from a relay that has accepted the same before.

@@ -6,6 +6,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/transport"
 )
 
 // Link is a session with a relay. Its Session is valid when Serve is called.
@@ -19,6 +20,9 @@ type Link struct {
 	stop        context.CancelFunc // of Serve
 	ended       chan struct{}
 }
+
+// Name returns the URL of the relay as logs and errors show it.
+func (l *Link) Name() string { return transport.WithoutQuery(l.URL) }
 
 // Established tells Run that the session is in use. It now replaces the session before it, if any.
 func (l *Link) Established() {

@@ -165,7 +165,7 @@ func (h *handler) announce(ctx context.Context) (withdraw func(), err error) {
 	if err != nil {
 		return nil, &RefusedError{fmt.Sprintf("publish namespace %s", cfg.Namespace), err}
 	}
-	h.log.Info("published", "namespace", cfg.Namespace, "relay", h.link.URL)
+	h.log.Info("published", "namespace", cfg.Namespace, "relay", h.link.Name())
 	if cfg.Publish {
 		for _, t := range h.p.broadcast.tracks {
 			if err := h.publish(ctx, t); err != nil {

@@ -224,7 +224,8 @@ func (c *controlStreams) acceptSetup(m *moqt.Setup) error {
 	if err := s.cfg.Handler.HandleSetup(s, c.peer); err != nil {
 		return unauthorized(err)
 	}
-	s.log.Debug("setup", "implementation", m.Implementation, "authority", c.peer.Authority, "path", c.peer.Path)
+	s.log.Debug("setup", "implementation", m.Implementation, "authority", c.peer.Authority,
+		"path", transport.WithoutQuery(c.peer.Path))
 	close(c.ready)
 	return nil
 }
