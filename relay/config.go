@@ -19,7 +19,7 @@ type Config struct {
 	Authorizer Authorizer
 	// Scope decides which sessions have tracks in common. Default: OneScope.
 	Scope Scoping
-	// Session has the limits and timeouts of sessions. The relay sets Role, Handler and Logger.
+	// Session has the limits and timeouts of sessions. The relay sets Role, Handler, Refused and Logger.
 	Session session.Config
 
 	// FastPath forwards tracks in the kernel. The loop of the media senders has to share its memory. Default: none.

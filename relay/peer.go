@@ -43,7 +43,7 @@ func newPeer(r *Relay, conn transport.Conn) (*peer, error) {
 	p := &peer{relay: r, conn: conn, sender: sender}
 	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
 	cfg := r.cfg.Session
-	cfg.Role, cfg.Handler, cfg.Logger = session.Server, &requests{p}, r.log
+	cfg.Role, cfg.Handler, cfg.Logger, cfg.Refused = session.Server, &requests{p}, r.log, r.metrics.refused
 	if p.session, err = session.New(conn, cfg); err != nil {
 		return nil, err
 	}

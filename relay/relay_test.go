@@ -103,7 +103,15 @@ func TestMediaSenderIsRequired(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		src, _, _, _, _ := b.live(nil)
-		b.connect().subscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange}})
+		c := b.connect()
+		c.subscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange}})
+		_, err := c.watch("other")
+		require.NoError(t, err)
+		_, err = c.watch("other", "longer")
+		b.refused(err, moqt.RequestPrefixOverlap) // by the session
+		n, err := c.watch("another")
+		require.NoError(t, err)
+		b.refused(n.Update(b.ctx, moqt.Parameters{NamespacePrefix: &moqt.Namespace{"other"}}), moqt.RequestPrefixOverlap)
 		value := func(name string) float64 {
 			families, err := collected(b.relay).Gather()
 			require.NoError(t, err)
@@ -118,7 +126,7 @@ func TestMetrics(t *testing.T) {
 			}
 			return -1
 		}
-		require.Equal(t, []float64{3, 1, 1, 1, 1, 1}, []float64{
+		require.Equal(t, []float64{3, 1, 1, 1, 3, 1}, []float64{
 			value("sessions"), value("tracks"), value("upstream_subscriptions"), value("downstream_subscriptions"),
 			value("refused_requests_total"), value("received_datagrams_total"),
 		})

@@ -46,7 +46,10 @@ type Config struct {
 	Limits
 	Timeouts
 
-	Logger *slog.Logger // default: slog.Default()
+	// Refused is called with the code of each request and update of the peer that the session itself refuses. It must
+	// not block. Default: none.
+	Refused func(moqt.RequestErrorCode)
+	Logger  *slog.Logger // default: slog.Default()
 }
 
 // Limits bound the memory and the work that a peer can cause. The zero value is the default.
@@ -101,6 +104,9 @@ type Timeouts struct {
 func (c Config) withDefaults() Config {
 	if c.Handler == nil {
 		c.Handler = Unsupported{}
+	}
+	if c.Refused == nil {
+		c.Refused = func(moqt.RequestErrorCode) {}
 	}
 	c.Implementation = cmp.Or(c.Implementation, "sluice")
 	c.Logger = cmp.Or(c.Logger, slog.Default())

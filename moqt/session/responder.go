@@ -102,6 +102,7 @@ func (p *responder) serve(stream transport.Stream) {
 	r.watch()
 	p.s.log.Debug("receive", "message", m.Type(), "stream", stream.ID(), "request", r.id)
 	if refused != nil {
+		p.s.cfg.Refused(refused.Code)
 		_ = r.Reject(refused) // fails only if the peer has cancelled the request
 	} else {
 		p.s.spawn(func() { r.role.serve(p.s.cfg.Handler) })

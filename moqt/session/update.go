@@ -117,6 +117,7 @@ func (u *Update) OK(parameters moqt.Parameters) error {
 	if refused == nil || err != nil {
 		return err
 	}
+	u.r.s.cfg.Refused(refused.Code)
 	if err := u.Reject(refused); err != nil {
 		return err
 	}
