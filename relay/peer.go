@@ -56,14 +56,15 @@ func (p *peer) place(ns moqt.Namespace) place { return placeOf(p.scope, ns) }
 
 func (p *peer) remote() net.Addr { return p.conn.RemoteAddr() }
 
-// path returns the URL's path: WebTransport sends it in the CONNECT request, raw QUIC in SETUP.
+// path returns the URL's path, without the query: WebTransport sends it in the CONNECT request, raw QUIC in SETUP.
 func (p *peer) path() string {
-	if path := p.conn.Path(); path != "" {
-		return path
+	path := p.conn.Path()
+	if path == "" {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		path = p.setup.Path
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.setup.Path
+	return transport.WithoutQuery(path)
 }
 
 // reject refuses a request of the peer.

@@ -111,7 +111,8 @@ func TestMetrics(t *testing.T) {
 		b.refused(err, moqt.RequestPrefixOverlap) // by the session
 		n, err := c.watch("another")
 		require.NoError(t, err)
-		b.refused(n.Update(b.ctx, moqt.Parameters{NamespacePrefix: &moqt.Namespace{"other"}}), moqt.RequestPrefixOverlap)
+		err = n.Update(b.ctx, moqt.Parameters{NamespacePrefix: &moqt.Namespace{"other"}})
+		b.refused(err, moqt.RequestPrefixOverlap)
 		value := func(name string) float64 {
 			families, err := collected(b.relay).Gather()
 			require.NoError(t, err)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"sluice/media"
-	"sluice/transport"
 )
 
 // SessionStatus describes a session and what the relay has sent in it.
@@ -92,8 +91,7 @@ func (r *Relay) countTracks() map[*peer]trackCounts {
 func statusOf(p *peer) SessionStatus {
 	s := SessionStatus{
 		ID: p.id, Remote: p.remote().String(), Transport: p.conn.Kind().String(),
-		Path: transport.WithoutQuery(p.path()), Began: p.since,
-		FastPath: p.forwarder != nil, Threshold: media.LowestPriority,
+		Path: p.path(), Began: p.since, FastPath: p.forwarder != nil, Threshold: media.LowestPriority,
 	}
 	m, ok := p.conn.Hooks().(*media.Sender)
 	if !ok {

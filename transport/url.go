@@ -112,8 +112,8 @@ func (u *URL) String() string {
 	return s
 }
 
-// WithoutQuery returns a URL, or the path of one, without its query and fragment. Some relays take tokens there, so logs,
-// errors and the status of sessions show this part only.
+// WithoutQuery returns a URL, or the path of one, without its query and fragment. Some relays take tokens there, so
+// logs, errors and the status of sessions show this part only.
 func WithoutQuery(s string) string {
 	if i := strings.IndexAny(s, "?#"); i >= 0 {
 		return s[:i]
