@@ -22,6 +22,14 @@ type Settings struct {
 	// MaxConnections is how many connections take part; the media sender alone serves the others. A connection that
 	// takes part needs 64 KiB of memory; each possible one needs 6 KiB at all times. Default: 512.
 	MaxConnections int
+	// MaxSubgroups is how many subgroup streams of publishers the kernel forwards at a time, and of how many that have
+	// ended within 10 s it knows that. One publisher may have as many of them as are free. Each takes 100 bytes until
+	// it is forgotten, and each possible one needs 32 bytes at all times. Default: DefaultMaxSubgroups.
+	MaxSubgroups int
+	// MaxObjects is how many objects in datagrams the kernel can claim within 10 s. One publisher may have as many of
+	// them as are free. Each takes 100 bytes for that time, and each possible one needs 16 bytes at all times. Default:
+	// DefaultMaxObjects.
+	MaxObjects int
 }
 
 // DefaultMaxCopies keeps 99 % of the programs' runs below 100 µs on the project's machine, interrupts included, when
@@ -29,10 +37,20 @@ type Settings struct {
 // 180 µs.
 const DefaultMaxCopies = 20
 
+// The defaults and limits of Settings.
 const (
-	maxConnectionIDLen    = 20 // RFC 9000 §17.2
-	defaultMaxConnections = 512
-	maxConnections        = 1 << 16
+	DefaultMaxConnections = 512
+	MaxConnections        = 1 << 16 // 384 MiB at all times
+
+	DefaultMaxSubgroups = 16384 // 500 tracks with 3 streams a second, remembered for 10 s
+	MinSubgroups        = 64    // so that a few publishers have a share
+	MaxSubgroups        = 1 << 20
+
+	DefaultMaxObjects = 65536 // 100 tracks with 60 objects a second
+	MinObjects        = 64
+	MaxObjects        = 1 << 22
+
+	maxConnectionIDLen = 20 // RFC 9000 §17.2
 )
 
 func (s *Settings) validate() error {
@@ -40,7 +58,10 @@ func (s *Settings) validate() error {
 		bounds.Check("fast path: Port", s.Port, 1, math.MaxUint16),
 		bounds.Check("fast path: ConnectionIDLen", s.ConnectionIDLen, 0, maxConnectionIDLen),
 		bounds.Check("fast path: MaxCopies", cmp.Or(s.MaxCopies, DefaultMaxCopies), 1, MaxSubscriptions),
-		bounds.Check("fast path: MaxConnections", cmp.Or(s.MaxConnections, defaultMaxConnections), 1, maxConnections))
+		bounds.Check("fast path: MaxConnections", cmp.Or(s.MaxConnections, DefaultMaxConnections), 1, MaxConnections),
+		bounds.Check("fast path: MaxSubgroups", cmp.Or(s.MaxSubgroups, DefaultMaxSubgroups), MinSubgroups,
+			MaxSubgroups),
+		bounds.Check("fast path: MaxObjects", cmp.Or(s.MaxObjects, DefaultMaxObjects), MinObjects, MaxObjects))
 }
 
 // Subscriber is a downstream subscription to a track.

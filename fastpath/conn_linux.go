@@ -2,6 +2,7 @@ package fastpath
 
 import (
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -18,6 +19,7 @@ type conn struct {
 	fast    *FastPath
 	index   uint32 // of its elements in the maps
 	abandon func(*claim.StreamState)
+	since   uint64 // when it began, see monotonic
 
 	received atomic.Int64 // largest packet number; -1: none
 
@@ -110,8 +112,9 @@ func (c *conn) SetSession(s claim.Session) {
 		return
 	}
 	if s.Layout != knownLayout {
-		const why = "it does not know the layout of its version's headers"
-		c.fast.log.Info("the fast path does not serve a connection", "reason", why, "layout", s.Layout)
+		const message, why = "the fast path does not serve a connection",
+			"it does not know the layout of its version's headers"
+		c.fast.log.Log(slog.LevelInfo, message, message, "reason", why, "layout", s.Layout)
 		return
 	}
 	c.session = &s

@@ -2,6 +2,7 @@ package fastpath
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -9,17 +10,19 @@ import (
 
 	"sluice/claim"
 	"sluice/fastpath/bpf"
+	"sluice/internal/logs"
 )
 
 // FastPath is the kernel as the forwarder of a media loop.
 type FastPath struct {
 	kernel     *kernel
-	log        *slog.Logger
+	log        *logs.Sparse
 	registry   *registry
 	reclaimer  *reclaimer
 	states     []claim.ConnState   // memory that the programs share, by the connection's index
 	streams    []claim.StreamState // by slot
 	forwarding atomic.Int64        // tracks that have a publisher
+	ended      atomic.Uint32       // streams in the map of ended ones
 
 	// life is held for reading while the maps and the memory are used by functions that may be called after Close.
 	life sync.RWMutex
@@ -36,7 +39,7 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 		return nil, explain(err)
 	}
 	f := &FastPath{
-		kernel: k, log: logger, registry: newRegistry(len(k.conns), len(k.tracks.current)),
+		kernel: k, log: logs.NewSparse(logger), registry: newRegistry(len(k.conns), len(k.tracks.current)),
 		states: cast[claim.ConnState](k.conns), streams: cast[claim.StreamState](k.streams),
 	}
 	f.reclaimer = newReclaimer(f)
@@ -52,8 +55,8 @@ func cast[To, From any](elements []From) []To {
 func (f *FastPath) Attach(devices ...int) error {
 	for _, d := range devices {
 		if others(d) > 0 {
-			f.log.Warn("programs of another relay are attached to the device; each handles its own port",
-				"ifindex", d)
+			const others = "programs of another relay are attached to the device; each handles its own port"
+			f.log.Log(slog.LevelWarn, fmt.Sprint(others, d), others, "ifindex", d)
 		}
 		if err := f.kernel.Attach(d); err != nil {
 			return explain(err)
@@ -144,7 +147,8 @@ func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState))
 		panic("fastpath: Connect with a state that NewConn did not return")
 	}
 	c := &conn{
-		fast: f, index: uint32(i), abandon: abandon, ids: make(map[string]struct{}), read: make(map[uint64]struct{}),
+		fast: f, index: uint32(i), abandon: abandon, since: monotonic(),
+		ids: make(map[string]struct{}), read: make(map[uint64]struct{}),
 		slots: make(map[bpf.DownstreamKey]uint32), keys: make(map[uint32]bpf.DownstreamKey),
 	}
 	c.received.Store(-1)
@@ -152,9 +156,10 @@ func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState))
 	return c
 }
 
-// report logs an error that should not happen.
+// report logs an error that should not happen. If a peer has found a way to cause it, the log does not grow without
+// bounds.
 func (f *FastPath) report(operation string, err error) {
 	if err != nil {
-		f.log.Error("fast path", "operation", operation, "error", err)
+		f.log.Log(slog.LevelError, operation, "fast path", "operation", operation, "error", err)
 	}
 }

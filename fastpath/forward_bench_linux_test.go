@@ -25,7 +25,7 @@ func BenchmarkForward(b *testing.B) {
 }
 
 func benchmarkForward(b *testing.B, n int, sealing string) {
-	r := newRigFor(b, lab.Topology{Subscribers: max(n, 1)}, false, max(n, 1))
+	r := newRigFor(b, lab.Topology{Subscribers: max(n, 1)}, false, Settings{MaxCopies: max(n, 1)})
 	if n > 0 {
 		r.subscribeAll()
 	} else {

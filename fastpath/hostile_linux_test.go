@@ -122,10 +122,7 @@ func TestForeignTracks(t *testing.T) {
 	r, track := objectRig(t, 2)
 	const other = 10
 	cid, keys := []byte("87654321"), randomPacketKeys()
-	r.SetPublisher(other, false, 0)
-	r.SetOpenKeys(other, 0, keys)
-	require.NoError(t, r.AddConnectionID(cid, other))
-	require.NoError(t, r.SetPath(other, subscriberPath{Local: r.relayAddr(), Remote: r.publisherAddr()}))
+	r.addPublisher(other, cid, keys)
 	first := append(subgroupHeader(77, 1, 1, 9), "object"...)
 	r.publish(stream(3, 0, 0, first))
 	for _, s := range r.subscribers {

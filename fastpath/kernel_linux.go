@@ -28,6 +28,7 @@ type kernel struct {
 	keys       []bpf.SendKeys
 	copies     []bpf.CopyCounts
 	publishers []bpf.Publisher
+	shares     shares
 	paths      versioned[bpf.Path]  // by connection
 	tracks     versioned[bpf.Track] // by track
 	ledgers    *lent[claim.Record]
@@ -54,6 +55,8 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return keepMapped(k, k.ingress.Keys, &k.keys) },
 		func() error { return keepMapped(k, k.ingress.Copies, &k.copies) },
 		func() error { return keepMapped(k, k.ingress.Publishers, &k.publishers) },
+		func() error { return keepMapped(k, k.ingress.Held, &k.shares.own) },
+		func() error { return keepMapped(k, k.ingress.HeldByAll, &k.shares.all) },
 		func() error { return keepMapped(k, k.ingress.PathVersions, &k.paths.current) },
 		func() error { return keepMapped(k, k.ingress.TrackVersions, &k.tracks.current) },
 		k.freeAllStreams,
@@ -73,12 +76,13 @@ func (k *kernel) load(s Settings) error {
 	if k.reasons, err = reasonNames(spec.Types); err != nil {
 		return err
 	}
-	connections := uint32(cmp.Or(s.MaxConnections, defaultMaxConnections))
+	connections := uint32(cmp.Or(s.MaxConnections, DefaultMaxConnections))
 	for name, perConnection := range map[string]bpf.IngressCapacity{
 		bpf.IngressMapConnections:   1,
 		bpf.IngressMapPublishers:    1,
 		bpf.IngressMapKeys:          1,
 		bpf.IngressMapCopies:        1,
+		bpf.IngressMapHeld:          1,
 		bpf.IngressMapPathVersions:  1,
 		bpf.IngressMapPaths:         2,
 		bpf.IngressMapLedgers:       1,
@@ -90,10 +94,17 @@ func (k *kernel) load(s Settings) error {
 	} {
 		spec.Maps[name].MaxEntries = connections * uint32(perConnection)
 	}
+	subgroups := uint32(cmp.Or(s.MaxSubgroups, DefaultMaxSubgroups))
+	objects := uint32(cmp.Or(s.MaxObjects, DefaultMaxObjects))
+	spec.Maps[bpf.IngressMapSubgroups].MaxEntries = subgroups
+	spec.Maps[bpf.IngressMapEnded].MaxEntries = subgroups
+	spec.Maps[bpf.IngressMapObjects].MaxEntries = objects
+	k.shares.sizes = [...]uint32{shareSubgroups: subgroups, shareObjects: objects}
 	for name, value := range map[string]any{
 		bpf.IngressVarRelayPort:        bigEndian16(s.Port),
 		bpf.IngressVarConnectionIdLen:  uint32(s.ConnectionIDLen),
 		bpf.IngressVarConnectionIdMask: connectionIDMask(s.ConnectionIDLen),
+		bpf.IngressVarShareSizes:       k.shares.sizes,
 		bpf.IngressVarMaxCopies:        uint32(cmp.Or(s.MaxCopies, DefaultMaxCopies)),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

@@ -304,12 +304,14 @@ func TestReasonNames(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	for want, s := range map[string]Settings{
-		"fast path: Port: 0: must be between 1 and 65535":            {},
-		"fast path: ConnectionIDLen: 21: must be between 0 and 20":   {Port: 1, ConnectionIDLen: 21},
-		"fast path: ConnectionIDLen: -1: must be between 0 and 20":   {Port: 1, ConnectionIDLen: -1},
-		"fast path: MaxCopies: 33: must be between 1 and 32":         {Port: 1, MaxCopies: 33},
-		"fast path: MaxCopies: -1: must be between 1 and 32":         {Port: 1, MaxCopies: -1},
-		"fast path: MaxConnections: -1: must be between 1 and 65536": {Port: 1, MaxConnections: -1},
+		"fast path: Port: 0: must be between 1 and 65535":                {},
+		"fast path: ConnectionIDLen: 21: must be between 0 and 20":       {Port: 1, ConnectionIDLen: 21},
+		"fast path: ConnectionIDLen: -1: must be between 0 and 20":       {Port: 1, ConnectionIDLen: -1},
+		"fast path: MaxCopies: 33: must be between 1 and 32":             {Port: 1, MaxCopies: 33},
+		"fast path: MaxCopies: -1: must be between 1 and 32":             {Port: 1, MaxCopies: -1},
+		"fast path: MaxConnections: -1: must be between 1 and 65536":     {Port: 1, MaxConnections: -1},
+		"fast path: MaxSubgroups: 63: must be between 64 and 1048576":    {Port: 1, MaxSubgroups: 63},
+		"fast path: MaxObjects: 4194305: must be between 64 and 4194304": {Port: 1, MaxObjects: 1<<22 + 1},
 	} {
 		_, err := load(s)
 		require.EqualError(t, err, want)

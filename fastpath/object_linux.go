@@ -40,13 +40,12 @@ func (t *ForwardedTrack) ClaimObject(at moqt.Location) (sent []Subscriber) {
 	if t.fast.registry.track(t.index) != t {
 		return nil // closed
 	}
-	objects := t.fast.kernel.ingress.Objects
 	key := bpf.ObjectKey{Group: at.Group, Object: at.Object, Track: t.index}
-	err := objects.Update(key, bpf.ObjectClaim{State: objectDone, Claimed: monotonic()}, ebpf.UpdateNoExist)
+	err := t.claim(key)
 	if err == nil {
 		return nil
 	}
-	if !errors.Is(err, ebpf.ErrKeyExist) { // the map is full
+	if !errors.Is(err, ebpf.ErrKeyExist) { // there is no room, or the track is not on the fast path
 		t.raise(at)
 	}
 	state, ok := t.awaitDone(key)
@@ -54,6 +53,17 @@ func (t *ForwardedTrack) ClaimObject(at moqt.Location) (sent []Subscriber) {
 		return nil
 	}
 	return t.sentTo(state)
+}
+
+// claim claims an object of a track that is on the fast path.
+func (t *ForwardedTrack) claim(key bpf.ObjectKey) error {
+	t.mu.Lock()
+	from := t.from
+	t.mu.Unlock()
+	if from == nil {
+		return ebpf.ErrKeyNotExist
+	}
+	return t.fast.kernel.addObject(key, from.index)
 }
 
 // awaitDone waits until the kernel, on another CPU, sends an object to no more subscribers, and returns the state of

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -320,8 +321,12 @@ func TestClosedTrack(t *testing.T) {
 	r.publish(object(1, 1))
 	require.Equal(t, before, r.counts()["copy_sent"])
 	track.end(r.connection(publisherIndex), 3)
-	r.fast.reclaimer.freeTracks()
-	require.Contains(t, r.fast.registry.freeTracks, index)
+	require.Eventually(t, func() bool {
+		r.fast.reclaimer.freeTracks()
+		r.fast.registry.mu.Lock()
+		defer r.fast.registry.mu.Unlock()
+		return slices.Contains(r.fast.registry.freeTracks, index)
+	}, 20*time.Second, time.Millisecond)
 	require.Empty(t, keysOf(r.ingress.Objects, func(*bpf.ObjectKey, *bpf.ObjectClaim) bool { return true }))
 }
 

@@ -28,10 +28,11 @@ func (c *conn) addTrack() bool {
 		expected := max(atomic.LoadUint64(&p.ExpectedPn), uint64(c.received.Load()+1))
 		atomic.StoreUint64(&p.ExpectedPn, expected)
 		atomic.StoreUint64(&p.FirstNumber, expected)
-		if c.largest > 0 {
-			atomic.StoreUint64(&p.FirstStream, max(p.FirstStream, c.largest+4))
-		}
 		p.Active = 1
+	}
+	// Streams that user space knows already are not the kernel's, and nothing is remembered of those that have ended.
+	if c.largest > 0 {
+		c.raiseFirstStreamLocked(c.largest)
 	}
 	return true
 }
@@ -61,21 +62,55 @@ func (c *conn) isRead(stream uint64) bool {
 	return ok || c.closed
 }
 
-// end stops the kernel from forwarding a stream, for good.
-func (c *conn) end(stream uint64, g bpf.Subgroup) {
+// raiseFirstStream stops the kernel from learning of a stream, and of all streams with lower ids.
+func (c *conn) raiseFirstStream(stream uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.raiseFirstStreamLocked(stream)
+	}
+}
+
+func (c *conn) raiseFirstStreamLocked(stream uint64) {
+	first := &c.fast.kernel.publishers[c.index].FirstStream
+	atomic.StoreUint64(first, max(*first, stream+4))
+}
+
+// end stops the kernel from forwarding a stream, for good. forwarded says that the kernel may learn of the stream from
+// its first packet, which can come again.
+func (c *conn) end(stream uint64, forwarded bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return
 	}
-	g.Ended = 1
-	key := bpf.StreamKey{StreamId: stream, Publisher: c.index}
-	c.fast.report("end a subgroup", c.fast.kernel.ingress.Subgroups.Put(key, g))
-	c.ended = append(c.ended, endedStream{stream, time.Now()})
-	c.read[stream] = struct{}{}
+	maps, key := &c.fast.kernel.ingress, bpf.StreamKey{StreamId: stream, Publisher: c.index}
+	known := maps.Subgroups.Lookup(key, new(bpf.Subgroup)) == nil
+	if known {
+		c.fast.reclaimer.freeSubgroup(key)
+	}
+	forwarded = forwarded && stream >= c.fast.kernel.publishers[c.index].FirstStream
+	if !known && !forwarded || !c.rememberEndLocked(key) {
+		delete(c.read, stream)
+	}
 }
 
-// forgetEnded removes the subgroups that ended before a time.
+// rememberEndLocked puts an ended stream into the map of these, where the programs look. If the publisher has its share
+// of that map, it raises the first stream instead.
+func (c *conn) rememberEndLocked(key bpf.StreamKey) bool {
+	f := c.fast
+	size := f.kernel.shares.sizes[shareSubgroups]
+	if !within(uint32(len(c.ended)), f.ended.Load(), size) || f.kernel.ingress.Ended.Put(key, uint32(0)) != nil {
+		c.raiseFirstStreamLocked(key.StreamId)
+		return false
+	}
+	f.ended.Add(1)
+	c.ended = append(c.ended, endedStream{key.StreamId, time.Now()})
+	c.read[key.StreamId] = struct{}{}
+	return true
+}
+
+// forgetEnded removes the streams that ended before a time from the map of ended ones.
 func (c *conn) forgetEnded(before time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,12 +120,19 @@ func (c *conn) forgetEnded(before time.Time) {
 	if n == 0 || c.closed {
 		return
 	}
-	first := &c.fast.kernel.publishers[c.index].FirstStream
 	for _, e := range c.ended[:n] {
-		atomic.StoreUint64(first, max(*first, e.id+4))
+		c.raiseFirstStreamLocked(e.id)
 		delete(c.read, e.id)
-		key := bpf.StreamKey{StreamId: e.id, Publisher: c.index}
-		c.fast.report("forget a subgroup", c.fast.kernel.ingress.Subgroups.Delete(key))
+		c.fast.forgetEnd(bpf.StreamKey{StreamId: e.id, Publisher: c.index})
 	}
 	c.ended = slices.Delete(c.ended, 0, n)
+}
+
+// forgetEnd removes a stream from the map of ended ones.
+func (f *FastPath) forgetEnd(key bpf.StreamKey) {
+	err := f.kernel.ingress.Ended.Delete(key)
+	if err == nil {
+		f.ended.Add(^uint32(0))
+	}
+	f.report("forget the end of a subgroup", err)
 }

@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -47,6 +48,7 @@ type reclaimer struct {
 	mu     sync.Mutex // guards all below: what waits to be freed
 	closed []closedStream
 	slots  []uint32
+	groups []bpf.StreamKey // subgroups that have ended
 	conns  []*conn
 	tracks []uint32
 }
@@ -62,6 +64,12 @@ func (r *reclaimer) freeSlot(slot uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.slots = append(r.slots, slot)
+}
+
+func (r *reclaimer) freeSubgroup(key bpf.StreamKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.groups = append(r.groups, key)
 }
 
 func (r *reclaimer) closeStream(s closedStream) {
@@ -123,20 +131,25 @@ func (r *reclaimer) releaseClosed() {
 	r.closed = append(r.closed, closed...)
 }
 
-// reclaim frees slots, connections and replaced values that wait for it.
+// reclaim frees slots, subgroups, connections and replaced values that wait for it.
 func (r *reclaimer) reclaim() {
 	f, k := r.fast, r.fast.kernel
 	r.mu.Lock()
-	slots, conns := r.slots, r.conns
-	r.slots, r.conns = nil, nil
+	slots, groups, conns := r.slots, r.groups, r.conns
+	r.slots, r.groups, r.conns = nil, nil, nil
 	r.mu.Unlock()
 	paths, tracks := k.paths.takeOld(), k.tracks.takeOld()
-	if len(slots)+len(conns)+len(paths)+len(tracks) == 0 {
+	if len(slots)+len(groups)+len(conns)+len(paths)+len(tracks) == 0 {
 		return
 	}
 	awaitGracePeriod()
 	f.report("forget a path", k.paths.free(paths))
 	f.report("forget a list of subscribers", k.tracks.free(tracks))
+	for _, key := range groups {
+		if err := k.removeSubgroup(key); !errors.Is(err, ebpf.ErrKeyNotExist) { // it ended twice
+			f.report("forget a subgroup", err)
+		}
+	}
 	r.sweep(conns)
 	for _, c := range conns {
 		i := c.index
@@ -144,6 +157,7 @@ func (r *reclaimer) reclaim() {
 		k.keys[i] = bpf.SendKeys{}
 		k.conns[i] = bpf.ConnState{}
 		k.publishers[i] = bpf.Publisher{}
+		k.shares.own[i] = bpf.Held{}
 		k.copies[i] = bpf.CopyCounts{}
 	}
 	for _, s := range slots {
@@ -207,7 +221,11 @@ func (r *reclaimer) sweep(conns []*conn) {
 	f, maps := r.fast, &r.fast.kernel.ingress
 	of := func(k *bpf.StreamKey, _ *bpf.Subgroup) bool { return gone[k.Publisher] }
 	for _, key := range keysOf(maps.Subgroups, of) {
-		f.report("forget a subgroup", maps.Subgroups.Delete(key))
+		f.report("forget a subgroup", f.kernel.removeSubgroup(key))
+	}
+	endOf := func(k *bpf.StreamKey, _ *uint32) bool { return gone[k.Publisher] }
+	for _, key := range keysOf(maps.Ended, endOf) {
+		f.forgetEnd(key)
 	}
 	between := func(k *bpf.DownstreamKey, _ *uint32) bool { return gone[k.Publisher] || gone[k.Subscriber] }
 	for _, key := range keysOf(maps.Downstreams, between) {
@@ -254,9 +272,8 @@ func (r *reclaimer) endUnread() {
 			continue
 		}
 		found[key] = struct{}{}
-		var g bpf.Subgroup
-		if _, again := r.unread[key]; again && maps.Subgroups.Lookup(key, &g) == nil {
-			c.end(key.StreamId, g)
+		if _, again := r.unread[key]; again {
+			c.end(key.StreamId, true)
 			ended[key] = struct{}{}
 		}
 	}
@@ -284,11 +301,15 @@ func (r *reclaimer) forgetEnded(now time.Time) {
 func (r *reclaimer) forgetObjects(before uint64) {
 	f, objects := r.fast, r.fast.kernel.ingress.Objects
 	at := func(k bpf.ObjectKey) moqt.Location { return moqt.Location{Group: k.Group, Object: k.Object} }
-	old := keysOf(objects, func(k *bpf.ObjectKey, o *bpf.ObjectClaim) bool {
-		return o.Claimed < before && at(*k) != lastLocation
+	old := make(map[bpf.ObjectKey]bpf.ObjectClaim)
+	keysOf(objects, func(k *bpf.ObjectKey, o *bpf.ObjectClaim) bool {
+		if o.Claimed < before && at(*k) != lastLocation {
+			old[*k] = *o
+		}
+		return false
 	})
 	last := make(map[uint32]moqt.Location)
-	for _, k := range old {
+	for k := range old {
 		if at := at(k); !at.Less(last[k.Track]) {
 			last[k.Track] = at
 		}
@@ -298,9 +319,19 @@ func (r *reclaimer) forgetObjects(before uint64) {
 			t.raise(at)
 		}
 	}
-	for _, k := range old {
-		f.report("forget an object", objects.Delete(k))
+	for k, o := range old {
+		f.forgetObject(k, o)
 	}
+}
+
+// forgetObject removes the claim of an object.
+func (f *FastPath) forgetObject(key bpf.ObjectKey, o bpf.ObjectClaim) {
+	if err := f.kernel.ingress.Objects.Delete(key); err != nil {
+		f.report("forget an object", err)
+		return
+	}
+	c := f.registry.conn(o.Publisher)
+	f.kernel.shares.release(o.Publisher, shareObjects, c == nil || o.Claimed < c.since)
 }
 
 // freeTracks frees closed tracks whose subgroups and objects the kernel no longer forwards.
@@ -314,15 +345,15 @@ func (r *reclaimer) freeTracks() {
 	}
 	awaitGracePeriod()
 	f, maps := r.fast, &r.fast.kernel.ingress
-	of := func(k *bpf.ObjectKey, _ *bpf.ObjectClaim) bool { return slices.Contains(closed, k.Track) }
-	for _, k := range keysOf(maps.Objects, of) {
-		f.report("forget an object", maps.Objects.Delete(k))
-	}
+	keysOf(maps.Objects, func(k *bpf.ObjectKey, o *bpf.ObjectClaim) bool {
+		if slices.Contains(closed, k.Track) {
+			f.forgetObject(*k, *o)
+		}
+		return false
+	})
 	busy := make(map[uint32]bool)
 	keysOf(maps.Subgroups, func(_ *bpf.StreamKey, g *bpf.Subgroup) bool {
-		if g.Ended == 0 {
-			busy[g.Track] = true
-		}
+		busy[g.Track] = true
 		return false
 	})
 	for _, index := range closed {

@@ -167,15 +167,15 @@ type rig struct {
 
 func newRig(t testing.TB, topology lab.Topology, v6 bool) *rig {
 	t.Helper()
-	return newRigFor(t, topology, v6, DefaultMaxCopies)
+	return newRigFor(t, topology, v6, Settings{})
 }
 
-func newRigFor(t testing.TB, topology lab.Topology, v6 bool, maxCopies int) *rig {
+func newRigFor(t testing.TB, topology lab.Topology, v6 bool, s Settings) *rig {
 	t.Helper()
 	r := &rig{t: t, lab: labtest.New(t, topology), v6: v6, keys: randomPacketKeys()}
 	var err error
-	r.fast, err = New(Settings{Port: relayPort, MaxCopies: maxCopies, ConnectionIDLen: len(publisherCID)},
-		slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	s.Port, s.ConnectionIDLen = relayPort, len(publisherCID)
+	r.fast, err = New(s, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	require.NoError(t, err)
 	r.kernel = r.fast.kernel
 	t.Cleanup(func() { require.NoError(t, r.fast.Close()) })
@@ -191,10 +191,7 @@ func newRigFor(t testing.TB, topology lab.Topology, v6 bool, maxCopies int) *rig
 	require.NoError(t, err)
 	r.publisher, err = r.lab.Publisher.ListenUDP(netip.AddrPort{})
 	require.NoError(t, err)
-	r.SetPublisher(publisherIndex, false, 0)
-	r.SetOpenKeys(publisherIndex, 0, r.keys)
-	require.NoError(t, r.SetPath(publisherIndex, subscriberPath{Local: r.relayAddr(), Remote: r.publisherAddr()}))
-	require.NoError(t, r.AddConnectionID(publisherCID, publisherIndex))
+	r.addPublisher(publisherIndex, publisherCID, r.keys)
 	require.NoError(t, r.SetAlias(publisherIndex, 77, 5))
 	for i, h := range r.lab.Subscribers {
 		r.addSubscriber(uint32(i), h)
@@ -214,6 +211,14 @@ func (r *rig) address(d *lab.Device) netip.Addr {
 		return d.IPv6.Addr()
 	}
 	return d.IPv4.Addr()
+}
+
+// addPublisher adds a publisher's connection. All have the same addresses.
+func (r *rig) addPublisher(index uint32, cid []byte, keys *packetKeys) {
+	r.SetPublisher(index, false, 0)
+	r.SetOpenKeys(index, 0, keys)
+	require.NoError(r.t, r.SetPath(index, subscriberPath{Local: r.relayAddr(), Remote: r.publisherAddr()}))
+	require.NoError(r.t, r.AddConnectionID(cid, index))
 }
 
 // relayAddr is where the publisher sends packets to.

@@ -10,6 +10,7 @@ import (
 	"sluice/claim"
 	"sluice/fastpath/bpf"
 	"sluice/internal/lab"
+	"sluice/internal/logs"
 	"sluice/moqt"
 )
 
@@ -31,7 +32,7 @@ func TestUnknownLayout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, lab.Topology{}, false)
 			var log bytes.Buffer
-			r.fast.log = slog.New(slog.NewTextHandler(&log, nil))
+			r.fast.log = logs.NewSparse(slog.New(slog.NewTextHandler(&log, nil)))
 			connect := func(l moqt.DataLayout) claim.ForwarderConn {
 				c := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {})
 				c.SetSession(claim.Session{Layout: l})

@@ -3,6 +3,7 @@ package fastpath
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"runtime"
 	"sync/atomic"
@@ -48,7 +49,8 @@ func (c *conn) publishPathLocked() {
 	})
 	if err != nil {
 		c.fast.kernel.RemovePath(c.index) // an old one may lead elsewhere
-		c.fast.log.Info("the fast path does not serve a subscriber", "address", c.path.Remote, "reason", err)
+		const message = "the fast path does not serve a subscriber"
+		c.fast.log.Log(slog.LevelInfo, message, message, "address", c.path.Remote, "reason", err)
 	}
 }
 
@@ -184,9 +186,8 @@ func (c *conn) release(s closedStream) (done bool) {
 		return true // it was closed twice
 	}
 	maps := &c.fast.kernel.ingress
-	var g bpf.Subgroup
 	from := bpf.StreamKey{StreamId: s.key.StreamId, Publisher: s.key.Publisher}
-	if maps.Subgroups.Lookup(from, &g) == nil && g.Ended == 0 {
+	if maps.Subgroups.Lookup(from, new(bpf.Subgroup)) == nil && !c.fast.kernel.hasEnded(from) {
 		return false
 	}
 	delete(c.keys, s.slot)

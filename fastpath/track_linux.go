@@ -186,8 +186,12 @@ func (t *ForwardedTrack) register(publisher *conn, stream uint64, h moqt.Subgrou
 		return
 	}
 	key := bpf.StreamKey{StreamId: stream, Publisher: publisher.index}
-	err := t.fast.kernel.ingress.Subgroups.Update(key, t.subgroup(h, priority, start), ebpf.UpdateNoExist)
-	if !errors.Is(err, ebpf.ErrKeyExist) { // the kernel was faster
+	err := t.fast.kernel.addSubgroup(key, t.subgroup(h, priority, start))
+	if err == nil || errors.Is(err, ebpf.ErrKeyExist) { // the kernel was faster
+		return
+	}
+	publisher.raiseFirstStream(stream) // the kernel must not find room for it later, when the stream is user space's
+	if !errors.Is(err, errShare) {
 		t.fast.report("register a subgroup", err)
 	}
 }
@@ -200,16 +204,19 @@ func (t *ForwardedTrack) subgroup(h moqt.SubgroupHeader, priority uint8, start i
 	}
 }
 
+// errShare means that the publisher has as many entries as one may have.
+var errShare = errors.New("the publisher has its share")
+
 // end notes that a stream has been read, and abandons the kernel's streams for it that the media sender does not have.
 func (t *ForwardedTrack) end(publisher *conn, stream uint64) {
 	if !t.fast.enter() {
 		return
 	}
 	defer t.fast.exit()
-	g := bpf.Subgroup{Track: t.index}
-	key := bpf.StreamKey{StreamId: stream, Publisher: publisher.index}
-	_ = t.fast.kernel.ingress.Subgroups.Lookup(key, &g) // else it was not registered
-	publisher.end(stream, g)
+	t.mu.Lock()
+	forwarded := t.from == publisher
+	t.mu.Unlock()
+	publisher.end(stream, forwarded)
 	for _, i := range t.connections() {
 		t.fast.abandonUnadopted(bpf.DownstreamKey{StreamId: stream, Publisher: publisher.index, Subscriber: i})
 	}

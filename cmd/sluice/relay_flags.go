@@ -78,6 +78,14 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 		"network `devices` for --fastpath (default: the devices with the listening address)")
 	flags.IntVar(&f.fastPathBudget, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf(
 		"largest `number` of subscribers of one track that the kernel serves, at most %d", fastpath.MaxSubscriptions))
+	flags.IntVar(&f.cfg.FastPath.MaxConnections, "fastpath-connections", fastpath.DefaultMaxConnections,
+		"largest `number` of connections that the kernel serves; each takes up to 166 KiB")
+	flags.IntVar(&f.cfg.FastPath.MaxSubgroups, "fastpath-subgroups", fastpath.DefaultMaxSubgroups,
+		"largest `number` of publishers' streams that the kernel knows, until 10 s after their end; each takes 132 "+
+			"bytes, and one publisher may have as many as are free")
+	flags.IntVar(&f.cfg.FastPath.MaxObjects, "fastpath-objects", fastpath.DefaultMaxObjects,
+		"largest `number` of objects in datagrams that the kernel can claim in 10 s; each takes 116 bytes, and one "+
+			"publisher may have as many as are free")
 	flags.StringVar(&f.drop, "drop", "none",
 		"what to drop for a congested subscriber: priority (the lowest, while data waits too long) or none")
 }
@@ -114,6 +122,9 @@ func (f *relayFlags) check() error {
 		bounds.AtLeast("--max-tracks", f.cfg.Relay.MaxTracks, 1),
 		bounds.OneOf("--fastpath", string(f.cfg.FastPath.Mode), "auto", "on", "off"),
 		bounds.Check("--fastpath-budget", f.fastPathBudget, 1, fastpath.MaxSubscriptions),
+		bounds.Check("--fastpath-connections", f.cfg.FastPath.MaxConnections, 1, fastpath.MaxConnections),
+		bounds.Check("--fastpath-subgroups", f.cfg.FastPath.MaxSubgroups, fastpath.MinSubgroups, fastpath.MaxSubgroups),
+		bounds.Check("--fastpath-objects", f.cfg.FastPath.MaxObjects, fastpath.MinObjects, fastpath.MaxObjects),
 		bounds.OneOf("--scope", f.scope, "one", "path", "url"),
 		bounds.OneOf("--drop", f.drop, "priority", "none"))
 }

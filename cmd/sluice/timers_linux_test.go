@@ -46,14 +46,9 @@ func startRelayWithSlack(t *testing.T, slack uintptr) int {
 
 	program, err := os.Executable()
 	require.NoError(t, err)
-	return startRelay(t, exec.Command(program), "127.0.0.1:0")
-}
-
-// startRelay starts a relay by a command that executes this program, and returns its process id when it listens.
-func startRelay(t *testing.T, relay *exec.Cmd, listen string) int {
+	relay := exec.Command(program)
 	// The name chooses main.
-	relay.Args = []string{"sluice", "relay", "--dev", "--listen", listen, "--admin", "", "--fastpath", "off"}
-	relay.Stderr = os.Stderr
+	relay.Args = []string{"sluice", "relay", "--dev", "--listen", "127.0.0.1:0", "--admin", "", "--fastpath", "off"}
 	out, err := relay.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, relay.Start())

@@ -27,8 +27,8 @@ const (
 	IngressCapacitySTREAMS_PER_CONNECTION IngressCapacity = 64
 	IngressCapacityIDS_PER_CONNECTION     IngressCapacity = 8
 	IngressCapacityMAX_STREAMS            IngressCapacity = 65536
-	IngressCapacityMAX_SUBGROUPS          IngressCapacity = 8192
-	IngressCapacityMAX_OBJECTS            IngressCapacity = 32768
+	IngressCapacityMAX_SUBGROUPS          IngressCapacity = 16384
+	IngressCapacityMAX_OBJECTS            IngressCapacity = 65536
 	IngressCapacityMAX_TRACKS             IngressCapacity = 16384
 )
 
@@ -80,6 +80,11 @@ type IngressEndpoint struct {
 	Pad  uint8
 }
 
+type IngressHeld struct {
+	_       structs.HostLayout
+	Entries [2]uint32
+}
+
 type IngressKeyStream struct {
 	_          structs.HostLayout
 	Word       uint64
@@ -107,9 +112,11 @@ type IngressNeighbor struct {
 }
 
 type IngressObjectClaim struct {
-	_       structs.HostLayout
-	State   uint64
-	Claimed uint64
+	_         structs.HostLayout
+	State     uint64
+	Claimed   uint64
+	Publisher uint32
+	Pad       uint32
 }
 
 type IngressObjectKey struct {
@@ -194,27 +201,28 @@ const (
 	IngressReasonFRAME_ENDED            IngressReason = 21
 	IngressReasonFRAME_CLAIMED          IngressReason = 22
 	IngressReasonFRAME_FORGOTTEN        IngressReason = 23
-	IngressReasonFRAME_NO_SLOT          IngressReason = 24
-	IngressReasonSEAL_AHEAD             IngressReason = 25
-	IngressReasonSEAL_COMPUTED          IngressReason = 26
-	IngressReasonCOPY_SENT              IngressReason = 27
-	IngressReasonCOPY_BUDGET            IngressReason = 28
-	IngressReasonCOPY_NO_PATH           IngressReason = 29
-	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 30
-	IngressReasonCOPY_NOT_OPEN          IngressReason = 31
-	IngressReasonCOPY_FILTERED          IngressReason = 32
-	IngressReasonCOPY_EMPTY             IngressReason = 33
-	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 34
-	IngressReasonCOPY_PRIORITY          IngressReason = 35
-	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 36
-	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 37
-	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 38
-	IngressReasonCOPY_WINDOW            IngressReason = 39
-	IngressReasonCOPY_TOO_LARGE         IngressReason = 40
-	IngressReasonCOPY_LEDGER_FULL       IngressReason = 41
-	IngressReasonCOPY_CHECKSUM          IngressReason = 42
-	IngressReasonCOPY_LOST              IngressReason = 43
-	IngressReasonREASON_COUNT           IngressReason = 44
+	IngressReasonFRAME_SHARE            IngressReason = 24
+	IngressReasonFRAME_NO_SLOT          IngressReason = 25
+	IngressReasonSEAL_AHEAD             IngressReason = 26
+	IngressReasonSEAL_COMPUTED          IngressReason = 27
+	IngressReasonCOPY_SENT              IngressReason = 28
+	IngressReasonCOPY_BUDGET            IngressReason = 29
+	IngressReasonCOPY_NO_PATH           IngressReason = 30
+	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 31
+	IngressReasonCOPY_NOT_OPEN          IngressReason = 32
+	IngressReasonCOPY_FILTERED          IngressReason = 33
+	IngressReasonCOPY_EMPTY             IngressReason = 34
+	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 35
+	IngressReasonCOPY_PRIORITY          IngressReason = 36
+	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 37
+	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 38
+	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 39
+	IngressReasonCOPY_WINDOW            IngressReason = 40
+	IngressReasonCOPY_TOO_LARGE         IngressReason = 41
+	IngressReasonCOPY_LEDGER_FULL       IngressReason = 42
+	IngressReasonCOPY_CHECKSUM          IngressReason = 43
+	IngressReasonCOPY_LOST              IngressReason = 44
+	IngressReasonREASON_COUNT           IngressReason = 45
 )
 
 type IngressRecord struct {
@@ -289,6 +297,14 @@ type IngressSendKeys struct {
 	Generation [4]IngressPacketKeys
 }
 
+type IngressShareKind uint32
+
+const (
+	IngressShareKindSHARE_SUBGROUPS IngressShareKind = 0
+	IngressShareKindSHARE_OBJECTS   IngressShareKind = 1
+	IngressShareKindSHARE_KINDS     IngressShareKind = 2
+)
+
 type IngressSlotWord uint64
 
 const (
@@ -322,8 +338,7 @@ type IngressSubgroup struct {
 	HeaderLen  uint32
 	HeaderType uint8
 	Priority   uint8
-	Ended      uint8
-	Pad        [5]uint8
+	Pad        [6]uint8
 }
 
 type IngressSubscription struct {
@@ -366,7 +381,10 @@ const (
 	IngressMapConnections      = "connections"
 	IngressMapCopies           = "copies"
 	IngressMapDownstreams      = "downstreams"
+	IngressMapEnded            = "ended"
 	IngressMapFreeStreams      = "free_streams"
+	IngressMapHeld             = "held"
+	IngressMapHeldByAll        = "held_by_all"
 	IngressMapKeys             = "keys"
 	IngressMapLedgers          = "ledgers"
 	IngressMapLookaheads       = "lookaheads"
@@ -386,6 +404,7 @@ const (
 	IngressVarConnectionIdMask = "connection_id_mask"
 	IngressVarMaxCopies        = "max_copies"
 	IngressVarRelayPort        = "relay_port"
+	IngressVarShareSizes       = "share_sizes"
 )
 
 // LoadIngress returns the embedded CollectionSpec for Ingress.
@@ -442,7 +461,10 @@ type IngressMapSpecs struct {
 	Connections   *ebpf.MapSpec `ebpf:"connections"`
 	Copies        *ebpf.MapSpec `ebpf:"copies"`
 	Downstreams   *ebpf.MapSpec `ebpf:"downstreams"`
+	Ended         *ebpf.MapSpec `ebpf:"ended"`
 	FreeStreams   *ebpf.MapSpec `ebpf:"free_streams"`
+	Held          *ebpf.MapSpec `ebpf:"held"`
+	HeldByAll     *ebpf.MapSpec `ebpf:"held_by_all"`
 	Keys          *ebpf.MapSpec `ebpf:"keys"`
 	Ledgers       *ebpf.MapSpec `ebpf:"ledgers"`
 	Lookaheads    *ebpf.MapSpec `ebpf:"lookaheads"`
@@ -467,6 +489,7 @@ type IngressVariableSpecs struct {
 	ConnectionIdMask *ebpf.VariableSpec `ebpf:"connection_id_mask"`
 	MaxCopies        *ebpf.VariableSpec `ebpf:"max_copies"`
 	RelayPort        *ebpf.VariableSpec `ebpf:"relay_port"`
+	ShareSizes       *ebpf.VariableSpec `ebpf:"share_sizes"`
 }
 
 // IngressObjects contains all objects after they have been loaded into the kernel.
@@ -494,7 +517,10 @@ type IngressMaps struct {
 	Connections   *ebpf.Map `ebpf:"connections"`
 	Copies        *ebpf.Map `ebpf:"copies"`
 	Downstreams   *ebpf.Map `ebpf:"downstreams"`
+	Ended         *ebpf.Map `ebpf:"ended"`
 	FreeStreams   *ebpf.Map `ebpf:"free_streams"`
+	Held          *ebpf.Map `ebpf:"held"`
+	HeldByAll     *ebpf.Map `ebpf:"held_by_all"`
 	Keys          *ebpf.Map `ebpf:"keys"`
 	Ledgers       *ebpf.Map `ebpf:"ledgers"`
 	Lookaheads    *ebpf.Map `ebpf:"lookaheads"`
@@ -518,7 +544,10 @@ func (m *IngressMaps) Close() error {
 		m.Connections,
 		m.Copies,
 		m.Downstreams,
+		m.Ended,
 		m.FreeStreams,
+		m.Held,
+		m.HeldByAll,
 		m.Keys,
 		m.Ledgers,
 		m.Lookaheads,
@@ -544,6 +573,7 @@ type IngressVariables struct {
 	ConnectionIdMask *ebpf.Variable `ebpf:"connection_id_mask"`
 	MaxCopies        *ebpf.Variable `ebpf:"max_copies"`
 	RelayPort        *ebpf.Variable `ebpf:"relay_port"`
+	ShareSizes       *ebpf.Variable `ebpf:"share_sizes"`
 }
 
 // IngressPrograms contains all programs after they have been loaded into the kernel.

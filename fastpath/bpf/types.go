@@ -22,6 +22,8 @@ type (
 	ObjectKey     = IngressObjectKey
 	ObjectClaim   = IngressObjectClaim
 
+	Held = IngressHeld
+
 	KeyStream = IngressKeyStream
 	Neighbor  = IngressNeighbor
 	Endpoint  = IngressEndpoint

@@ -25,7 +25,7 @@ static __noinline struct object_claim *claim_object(struct scratch *c, struct tr
 	struct media_header *h = &c->header;
 	struct object_key key = { .group = h->group, .object = h->object };
 	struct alias_key alias = { .alias = h->alias, .publisher = c->publisher };
-	struct object_claim new = { .claimed = bpf_ktime_get_ns() };
+	struct object_claim new = { .claimed = bpf_ktime_get_ns(), .publisher = c->publisher };
 	u32 *found = bpf_map_lookup_elem(&aliases, &alias);
 	key.track = found ? SHARED(*found) : 0;
 	struct track *t = found ? find_track(key.track) : 0;
@@ -34,12 +34,17 @@ static __noinline struct object_claim *claim_object(struct scratch *c, struct tr
 		count(FRAME_NO_TRACK);
 		return 0;
 	}
+	if (!may_hold(c->publisher, SHARE_OBJECTS)) {
+		count(FRAME_SHARE);
+		return 0;
+	}
 	long err = bpf_map_update_elem(&objects, &key, &new, BPF_NOEXIST);
 	struct object_claim *o = bpf_map_lookup_elem(&objects, &key);
 	if (err || !o) {
 		count(o ? FRAME_CLAIMED : FRAME_NO_SLOT);
 		return 0;
 	}
+	hold(c->publisher, SHARE_OBJECTS);
 	t = *track = find_track(key.track);
 	bool known = t && has_alias(t, &alias);
 	if (!known || object_forgotten(t, h)) {

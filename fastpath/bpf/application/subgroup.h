@@ -20,6 +20,10 @@ static __noinline struct subgroup *find_subgroup(struct scratch *c)
 	const struct media_header *h = &c->header;
 
 	parse_subgroup_header(c);
+	if (bpf_map_lookup_elem(&ended, &key)) {
+		count(FRAME_ENDED);
+		return 0;
+	}
 	if (g)
 		return g;
 	if (!h->len) {
@@ -44,10 +48,15 @@ static __noinline struct subgroup *find_subgroup(struct scratch *c)
 		.header_type = (h->type & SUBGROUP_FLAGS) | (h->subgroup ? SUBGROUP_ID_PRESENT : 0),
 		.priority = h->type & DEFAULT_PRIORITY_SUBGROUP ? track->default_priority : h->priority,
 	};
+	if (!may_hold(c->publisher, SHARE_SUBGROUPS)) {
+		count(FRAME_SHARE);
+		return 0;
+	}
 	if (bpf_map_update_elem(&subgroups, &key, &new, BPF_NOEXIST)) {
 		count(FRAME_NO_SLOT);
 		return 0;
 	}
+	hold(c->publisher, SHARE_SUBGROUPS);
 	return bpf_map_lookup_elem(&subgroups, &key);
 }
 

@@ -60,10 +60,17 @@ type VersionsDownstreamKey struct {
 	Subscriber uint32
 }
 
-type VersionsObjectClaim struct {
+type VersionsHeld struct {
 	_       structs.HostLayout
-	State   uint64
-	Claimed uint64
+	Entries [2]uint32
+}
+
+type VersionsObjectClaim struct {
+	_         structs.HostLayout
+	State     uint64
+	Claimed   uint64
+	Publisher uint32
+	Pad       uint32
 }
 
 type VersionsObjectKey struct {
@@ -139,27 +146,28 @@ const (
 	VersionsReasonFRAME_ENDED            VersionsReason = 21
 	VersionsReasonFRAME_CLAIMED          VersionsReason = 22
 	VersionsReasonFRAME_FORGOTTEN        VersionsReason = 23
-	VersionsReasonFRAME_NO_SLOT          VersionsReason = 24
-	VersionsReasonSEAL_AHEAD             VersionsReason = 25
-	VersionsReasonSEAL_COMPUTED          VersionsReason = 26
-	VersionsReasonCOPY_SENT              VersionsReason = 27
-	VersionsReasonCOPY_BUDGET            VersionsReason = 28
-	VersionsReasonCOPY_NO_PATH           VersionsReason = 29
-	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 30
-	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 31
-	VersionsReasonCOPY_FILTERED          VersionsReason = 32
-	VersionsReasonCOPY_EMPTY             VersionsReason = 33
-	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 34
-	VersionsReasonCOPY_PRIORITY          VersionsReason = 35
-	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 36
-	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 37
-	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 38
-	VersionsReasonCOPY_WINDOW            VersionsReason = 39
-	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 40
-	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 41
-	VersionsReasonCOPY_CHECKSUM          VersionsReason = 42
-	VersionsReasonCOPY_LOST              VersionsReason = 43
-	VersionsReasonREASON_COUNT           VersionsReason = 44
+	VersionsReasonFRAME_SHARE            VersionsReason = 24
+	VersionsReasonFRAME_NO_SLOT          VersionsReason = 25
+	VersionsReasonSEAL_AHEAD             VersionsReason = 26
+	VersionsReasonSEAL_COMPUTED          VersionsReason = 27
+	VersionsReasonCOPY_SENT              VersionsReason = 28
+	VersionsReasonCOPY_BUDGET            VersionsReason = 29
+	VersionsReasonCOPY_NO_PATH           VersionsReason = 30
+	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 31
+	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 32
+	VersionsReasonCOPY_FILTERED          VersionsReason = 33
+	VersionsReasonCOPY_EMPTY             VersionsReason = 34
+	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 35
+	VersionsReasonCOPY_PRIORITY          VersionsReason = 36
+	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 37
+	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 38
+	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 39
+	VersionsReasonCOPY_WINDOW            VersionsReason = 40
+	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 41
+	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 42
+	VersionsReasonCOPY_CHECKSUM          VersionsReason = 43
+	VersionsReasonCOPY_LOST              VersionsReason = 44
+	VersionsReasonREASON_COUNT           VersionsReason = 45
 )
 
 type VersionsSendKeys struct {
@@ -199,8 +207,7 @@ type VersionsSubgroup struct {
 	HeaderLen  uint32
 	HeaderType uint8
 	Priority   uint8
-	Ended      uint8
-	Pad        [5]uint8
+	Pad        [6]uint8
 }
 
 type VersionsTrack struct {
@@ -241,7 +248,10 @@ const (
 	VersionsMapConnections   = "connections"
 	VersionsMapCopies        = "copies"
 	VersionsMapDownstreams   = "downstreams"
+	VersionsMapEnded         = "ended"
 	VersionsMapFreeStreams   = "free_streams"
+	VersionsMapHeld          = "held"
+	VersionsMapHeldByAll     = "held_by_all"
 	VersionsMapKeys          = "keys"
 	VersionsMapLedgers       = "ledgers"
 	VersionsMapObjects       = "objects"
@@ -256,6 +266,7 @@ const (
 	VersionsProgTestVersion  = "test_version"
 	VersionsVarFound         = "found"
 	VersionsVarMixtures      = "mixtures"
+	VersionsVarShareSizes    = "share_sizes"
 )
 
 // LoadVersions returns the embedded CollectionSpec for Versions.
@@ -312,7 +323,10 @@ type VersionsMapSpecs struct {
 	Connections   *ebpf.MapSpec `ebpf:"connections"`
 	Copies        *ebpf.MapSpec `ebpf:"copies"`
 	Downstreams   *ebpf.MapSpec `ebpf:"downstreams"`
+	Ended         *ebpf.MapSpec `ebpf:"ended"`
 	FreeStreams   *ebpf.MapSpec `ebpf:"free_streams"`
+	Held          *ebpf.MapSpec `ebpf:"held"`
+	HeldByAll     *ebpf.MapSpec `ebpf:"held_by_all"`
 	Keys          *ebpf.MapSpec `ebpf:"keys"`
 	Ledgers       *ebpf.MapSpec `ebpf:"ledgers"`
 	Objects       *ebpf.MapSpec `ebpf:"objects"`
@@ -330,8 +344,9 @@ type VersionsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type VersionsVariableSpecs struct {
-	Found    *ebpf.VariableSpec `ebpf:"found"`
-	Mixtures *ebpf.VariableSpec `ebpf:"mixtures"`
+	Found      *ebpf.VariableSpec `ebpf:"found"`
+	Mixtures   *ebpf.VariableSpec `ebpf:"mixtures"`
+	ShareSizes *ebpf.VariableSpec `ebpf:"share_sizes"`
 }
 
 // VersionsObjects contains all objects after they have been loaded into the kernel.
@@ -359,7 +374,10 @@ type VersionsMaps struct {
 	Connections   *ebpf.Map `ebpf:"connections"`
 	Copies        *ebpf.Map `ebpf:"copies"`
 	Downstreams   *ebpf.Map `ebpf:"downstreams"`
+	Ended         *ebpf.Map `ebpf:"ended"`
 	FreeStreams   *ebpf.Map `ebpf:"free_streams"`
+	Held          *ebpf.Map `ebpf:"held"`
+	HeldByAll     *ebpf.Map `ebpf:"held_by_all"`
 	Keys          *ebpf.Map `ebpf:"keys"`
 	Ledgers       *ebpf.Map `ebpf:"ledgers"`
 	Objects       *ebpf.Map `ebpf:"objects"`
@@ -380,7 +398,10 @@ func (m *VersionsMaps) Close() error {
 		m.Connections,
 		m.Copies,
 		m.Downstreams,
+		m.Ended,
 		m.FreeStreams,
+		m.Held,
+		m.HeldByAll,
 		m.Keys,
 		m.Ledgers,
 		m.Objects,
@@ -399,8 +420,9 @@ func (m *VersionsMaps) Close() error {
 //
 // It can be passed to LoadVersionsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type VersionsVariables struct {
-	Found    *ebpf.Variable `ebpf:"found"`
-	Mixtures *ebpf.Variable `ebpf:"mixtures"`
+	Found      *ebpf.Variable `ebpf:"found"`
+	Mixtures   *ebpf.Variable `ebpf:"mixtures"`
+	ShareSizes *ebpf.Variable `ebpf:"share_sizes"`
 }
 
 // VersionsPrograms contains all programs after they have been loaded into the kernel.

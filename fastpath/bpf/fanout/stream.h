@@ -178,10 +178,6 @@ GLOBAL int forward_stream(struct __sk_buff *skb)
 	struct subgroup *g = find_subgroup(c);
 	if (!g)
 		return 0;
-	if (g->ended) {
-		count(FRAME_ENDED);
-		return 0;
-	}
 	struct track *t = find_track(g->track);
 	if (!t || t->publisher != c->publisher) { // it has another publisher now
 

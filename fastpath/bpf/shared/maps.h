@@ -10,8 +10,8 @@ enum capacity {
 	STREAMS_PER_CONNECTION = 64,
 	IDS_PER_CONNECTION = 8,
 	MAX_STREAMS = STREAMS_PER_CONNECTION * MAX_CONNECTIONS,
-	MAX_SUBGROUPS = 8192,
-	MAX_OBJECTS = 32768, // that came in datagrams lately
+	MAX_SUBGROUPS = 16384, // that are being sent; and as many that have ended
+	MAX_OBJECTS = 65536, // that came in datagrams lately
 	MAX_TRACKS = 16384,
 };
 

@@ -32,7 +32,8 @@ enum reason {
 	FRAME_ENDED, // user space has read the stream to its end
 	FRAME_CLAIMED, // an object datagram that has come before
 	FRAME_FORGOTTEN, // an object datagram that may have come before: claims of such old objects are not kept
-	FRAME_NO_SLOT, // too many subgroups or objects at once
+	FRAME_SHARE, // the publisher has its share of subgroups or objects
+	FRAME_NO_SLOT, // no memory for one more subgroup or object
 	// Copies, when they are sealed.
 	SEAL_AHEAD, // with a key stream that user space made ahead of time
 	SEAL_COMPUTED, // with a key stream that was computed here

@@ -9,6 +9,7 @@
 #include "keys.h"
 #include "maps.h"
 #include "reason.h"
+#include "share.h"
 #include "versions.h"
 
 // SHARED reads or writes a field that user space changes at any time: the compiler must neither read twice what was
@@ -198,8 +199,7 @@ struct subgroup {
 	u32 track;
 	u32 header_len; // of the header as the publisher wrote it: the log begins behind it
 	u8 header_type, priority;
-	u8 ended; // user space has read all of it: packets that still come are retransmissions
-	u8 pad[5];
+	u8 pad[6];
 };
 
 // An object that came in a datagram. The sender that puts it into the map objects sends it.
@@ -213,6 +213,7 @@ struct object_key {
 struct object_claim {
 	u64 state;
 	u64 claimed; // CLOCK_MONOTONIC, nanoseconds
+	u32 publisher, pad; // that the object came from
 };
 
 enum object_layout {
@@ -238,6 +239,9 @@ HASH(connection_ids, IDS_PER_CONNECTION * MAX_CONNECTIONS, struct connection_id,
 HASH(aliases, MAX_TRACKS, struct alias_key, u32);
 VERSIONED(track, MAX_TRACKS, struct track);
 HASH(subgroups, MAX_SUBGROUPS, struct stream_key, struct subgroup);
+// Streams that user space has read to their end: packets that still come are retransmissions. A subgroup that has ended
+// is not marked by itself, because programs read it: it is deleted a grace period later.
+HASH(ended, MAX_SUBGROUPS, struct stream_key, u32);
 HASH(objects, MAX_OBJECTS, struct object_key, struct object_claim);
 HASH(downstreams, MAX_STREAMS, struct downstream_key, u32);
 

@@ -1,0 +1,94 @@
+package fastpath
+
+import (
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+
+	"sluice/fastpath/bpf"
+)
+
+// The kinds of entries that publishers have shares of, see bpf/shared/share.h.
+const (
+	shareSubgroups = bpf.IngressShareKindSHARE_SUBGROUPS
+	shareObjects   = bpf.IngressShareKindSHARE_OBJECTS
+)
+
+// shares counts the entries that exist because of publishers. The programs count theirs in the same memory.
+type shares struct {
+	own   []bpf.Held // by publisher
+	all   []bpf.Held // one element
+	sizes [bpf.IngressShareKindSHARE_KINDS]uint32
+}
+
+// within reports whether a publisher that holds own of all the entries may have one more: as many as are free.
+func within(own, all, size uint32) bool { return all < size && own < size-all }
+
+// mayHold reports whether a publisher may have one more entry.
+func (s *shares) mayHold(publisher uint32, kind bpf.IngressShareKind) bool {
+	own, all := s.counters(publisher, kind)
+	return within(atomic.LoadUint32(own), atomic.LoadUint32(all), s.sizes[kind])
+}
+
+// hold counts an entry that was made for a publisher.
+func (s *shares) hold(publisher uint32, kind bpf.IngressShareKind) {
+	own, all := s.counters(publisher, kind)
+	atomic.AddUint32(own, 1)
+	atomic.AddUint32(all, 1)
+}
+
+// release counts an entry that was removed. ofOther says that the publisher has ended, and that another connection may
+// have its index.
+func (s *shares) release(publisher uint32, kind bpf.IngressShareKind, ofOther bool) {
+	own, all := s.counters(publisher, kind)
+	if !ofOther {
+		atomic.AddUint32(own, ^uint32(0))
+	}
+	atomic.AddUint32(all, ^uint32(0))
+}
+
+func (s *shares) counters(publisher uint32, kind bpf.IngressShareKind) (own, all *uint32) {
+	return &s.own[publisher].Entries[kind], &s.all[0].Entries[kind]
+}
+
+// addSubgroup makes a subgroup known that the kernel has not seen the beginning of. The error is [ebpf.ErrKeyExist] if
+// the kernel was faster, and errShare if the publisher has its share.
+func (k *kernel) addSubgroup(key bpf.StreamKey, g bpf.Subgroup) error {
+	if !k.shares.mayHold(key.Publisher, shareSubgroups) {
+		return errShare
+	}
+	err := k.ingress.Subgroups.Update(key, g, ebpf.UpdateNoExist)
+	if err == nil {
+		k.shares.hold(key.Publisher, shareSubgroups)
+	}
+	return err
+}
+
+// removeSubgroup undoes that. No program may be reading the subgroup.
+func (k *kernel) removeSubgroup(key bpf.StreamKey) error {
+	err := k.ingress.Subgroups.Delete(key)
+	if err == nil {
+		k.shares.release(key.Publisher, shareSubgroups, false)
+	}
+	return err
+}
+
+// hasEnded reports whether a stream is in the map of ended ones.
+func (k *kernel) hasEnded(key bpf.StreamKey) bool {
+	var none uint32
+	return k.ingress.Ended.Lookup(key, &none) == nil
+}
+
+// addObject claims an object. The error is [ebpf.ErrKeyExist] if it is claimed already, and errShare if the publisher
+// has its share.
+func (k *kernel) addObject(key bpf.ObjectKey, publisher uint32) error {
+	if !k.shares.mayHold(publisher, shareObjects) {
+		return errShare
+	}
+	claim := bpf.ObjectClaim{State: objectDone, Claimed: monotonic(), Publisher: publisher}
+	err := k.ingress.Objects.Update(key, claim, ebpf.UpdateNoExist)
+	if err == nil {
+		k.shares.hold(publisher, shareObjects)
+	}
+	return err
+}
