@@ -51,6 +51,10 @@ type Config struct {
 	// StallTimeout ends a FETCH whose data the peer does not take. Default: 30 s.
 	StallTimeout time.Duration
 
+	// OnEvent is called when a session, a publication or the subscribers of a track come or go. The relay holds locks
+	// meanwhile, so OnEvent must return at once, and must not call the relay. Default: nothing happens.
+	OnEvent func(Event)
+
 	Logger *slog.Logger // default: slog.Default()
 }
 

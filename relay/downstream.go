@@ -25,6 +25,7 @@ type downstream struct {
 	over     bool
 	resumes  bool // it wants objects as soon as publishers forward them
 	fast     bool // in hub.fast.chosen
+	counted  bool // in hub.subscribers.established
 	delivery delivery
 }
 
@@ -141,6 +142,7 @@ func (d *downstream) run() {
 		return
 	}
 	d.begin()
+	d.establish()
 	for {
 		select {
 		case <-d.pub.Context().Done():
@@ -199,6 +201,16 @@ func (d *downstream) begin() {
 	if !d.over {
 		d.delivery.held.release()
 		h.fast.update()
+	}
+}
+
+// establish counts the subscription, which is Established now at both ends.
+func (d *downstream) establish() {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	if !d.over {
+		d.counted = true
+		d.hub.subscribers.count(d)
 	}
 }
 
@@ -278,6 +290,9 @@ func (d *downstream) leaveLocked() bool {
 	}
 	d.over = true
 	delete(d.hub.subscribers.all, d)
+	if d.counted {
+		d.hub.subscribers.uncount(d)
+	}
 	d.hub.subscribersChangedLocked()
 	return true
 }

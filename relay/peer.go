@@ -30,6 +30,7 @@ type peer struct {
 	// Set, with mu held, before any request is handled.
 	setup session.Peer
 	scope string
+	begun bool
 
 	mu       sync.Mutex
 	excluded map[string]struct{} // tracks that the peer may not publish any more: see hub.malformed

@@ -87,8 +87,10 @@ func (r *Relay) Serve(ctx context.Context, conn transport.Conn) error {
 		_ = conn.CloseWithError(uint64(moqt.SessionInternalError), err.Error()) // fails only if it has ended already
 		return err
 	}
-	defer r.sessions.remove(p)
-	return p.session.Run(ctx)
+	err = p.session.Run(ctx)
+	p.emitEnd(err)
+	r.sessions.remove(p)
+	return err
 }
 
 // Drain takes the relay out of service (draft §3.6): it accepts no more sessions, sends GOAWAY to all peers, with the

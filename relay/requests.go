@@ -19,9 +19,10 @@ var errTooManyTracks = &moqt.RequestError{
 func (q *requests) HandleSetup(_ *session.Session, setup session.Peer) error {
 	p := q.peer
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.setup = setup
+	p.setup, p.begun = setup, true
 	p.scope = p.relay.cfg.Scope(setup.Authority, setup.Path)
+	p.mu.Unlock()
+	p.emit(EventSessionStart, nil, nil)
 	return nil
 }
 

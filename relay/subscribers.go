@@ -10,6 +10,22 @@ import (
 type subscribers struct {
 	hub *hub
 	all map[*downstream]struct{} // the ones that have not ended
+
+	established int // how many of them are Established
+}
+
+// count counts a subscription that is Established now, and reports the first one.
+func (s *subscribers) count(d *downstream) {
+	if s.established++; s.established == 1 {
+		d.peer.emit(EventFirstSubscriber, &s.hub.name, nil)
+	}
+}
+
+// uncount is the reverse of count. It reports when the last one has left.
+func (s *subscribers) uncount(d *downstream) {
+	if s.established--; s.established == 0 {
+		d.peer.emit(EventLastSubscriber, &s.hub.name, nil)
+	}
 }
 
 func (s *subscribers) has(p *peer) bool {

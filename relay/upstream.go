@@ -134,6 +134,7 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h.describeLocked(largest, p)
 	h.publishersChangedLocked()
 	h.subscribersChangedLocked()
+	u.peer.emit(EventPublishStart, &h.name, nil)
 	h.mu.Unlock()
 	if len(earlier) == 0 {
 		close(u.ready)
@@ -314,6 +315,9 @@ func (u *upstream) ended(cause error) {
 		close(u.ready)
 	}
 	u.over = true
+	if u.established {
+		u.peer.emit(EventPublishStop, &h.name, cause)
+	}
 	if h.publishers.of[u.peer] == u { // else replaced by a PUBLISH of the same peer
 		h.publishers.remove(u, cause, others)
 	}

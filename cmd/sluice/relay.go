@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -55,6 +56,7 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err != nil {
 		return err
 	}
+	defer f.events.close()
 	s, err := server.Listen(cfg)
 	if err != nil {
 		return explainListen(err)
@@ -95,7 +97,7 @@ func (f *relayFlags) openAdmin(s *server.Server) (*admin, error) {
 		return nil, nil
 	}
 	cfg := adminConfig{flag: "--admin", addr: f.admin, hosts: f.adminHosts, profiles: f.pprof}
-	a, err := listenAdmin(cfg, append(f.auth.metrics, s)...)
+	a, err := listenAdmin(cfg, slices.Concat(f.auth.metrics, f.events.metrics(), []prometheus.Collector{s})...)
 	if err != nil {
 		return nil, err
 	}

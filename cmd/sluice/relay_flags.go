@@ -26,6 +26,7 @@ type relayFlags struct {
 	cacheMiB       int
 	scope, drop    string
 	auth           authFlags
+	events         eventFlags
 	drain          time.Duration
 	drainURI       string
 	admin          string
@@ -38,6 +39,7 @@ func (f *relayFlags) register(cmd *cobra.Command) {
 	f.registerTransport(cmd)
 	f.registerRelay(cmd)
 	f.auth.register(cmd)
+	f.events.register(cmd)
 	f.registerForwarding(cmd)
 	f.registerOperation(cmd)
 }
@@ -144,6 +146,9 @@ func (f *relayFlags) config() (cfg server.Config, certificate string, err error)
 		cfg.NewDropPolicy = func() media.DropPolicy { return new(media.PriorityDrop) }
 	}
 	if cfg.Relay.Authorizer, err = f.auth.authorizer(); err != nil {
+		return cfg, "", err
+	}
+	if cfg.Relay.OnEvent, err = f.events.open(); err != nil {
 		return cfg, "", err
 	}
 	if f.dev {

@@ -38,7 +38,7 @@ type Client struct {
 	http    *http.Client
 }
 
-// StatusError is an answer with another status than 200 OK.
+// StatusError is an answer with another status than 200 OK or another of 2xx.
 type StatusError struct{ Status int }
 
 func (e *StatusError) Error() string {
@@ -132,7 +132,7 @@ func (c *Client) do(ctx context.Context, method string, body []byte) ([]byte, er
 }
 
 func (c *Client) read(resp *http.Response) ([]byte, error) {
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode/100 != 2 {
 		return nil, &StatusError{resp.StatusCode}
 	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, c.maxBody+1))
