@@ -49,6 +49,7 @@ func (d *directory) sweep() {
 			delete(d.hubs, key)
 			d.tracks.values.remove(h.place, h)
 			h.fast.track.Close()
+			h.track().Close()
 		}
 	}
 }

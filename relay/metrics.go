@@ -11,6 +11,7 @@ type metrics struct {
 	bytes     prometheus.Counter
 	datagrams prometheus.Counter
 	malformed prometheus.Counter
+	excessive prometheus.Counter
 	refusals  *prometheus.CounterVec
 	streams   *prometheus.CounterVec
 	fetches   *prometheus.CounterVec
@@ -37,11 +38,19 @@ func newMetrics(r *Relay) *metrics {
 			"Bytes of subgroups and of object payloads in datagrams, from publishers."),
 		datagrams: counter("received_datagrams_total", "Objects in datagrams, from publishers."),
 		malformed: counter("malformed_tracks_total", "Times that a publisher's objects broke the rules of tracks."),
-		refusals:  vec("refused_requests_total", "Requests that the relay refused, by code of REQUEST_ERROR.", "code"),
-		streams:   vec("sent_subgroups_total", "Subgroup streams to subscribers that have ended, by how.", "outcome"),
-		fetches:   vec("fetches_total", "FETCH requests that have ended, by how.", "outcome"),
+		excessive: counter("excessive_subgroups_total",
+			"Subgroup streams of publishers that the relay stopped with EXCESSIVE_LOAD."),
+		refusals: vec("refused_requests_total", "Requests that the relay refused, by code of REQUEST_ERROR.", "code"),
+		streams:  vec("sent_subgroups_total", "Subgroup streams to subscribers that have ended, by how.", "outcome"),
+		fetches:  vec("fetches_total", "FETCH requests that have ended, by how.", "outcome"),
 	}
-	m.all = []prometheus.Collector{m.bytes, m.datagrams, m.malformed, m.refusals, m.streams, m.fetches}
+	trims := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "sluice_relay_cache_trims_total",
+		Help: "Times that a track had too many groups, subgroups, segments, datagrams or gaps, and forgot the lowest.",
+	}, func() float64 { return float64(r.cache.Trims()) })
+	m.all = []prometheus.Collector{
+		m.bytes, m.datagrams, m.malformed, m.excessive, m.refusals, m.streams, m.fetches, trims,
+	}
 	upstreams := func(h *hub) int { return len(h.publishers.of) }
 	downstreams := func(h *hub) int { return len(h.subscribers.all) }
 	m.gauges = []gauge{

@@ -52,8 +52,9 @@ func (r *receiver) subgroupEnded(g *session.Subgroup, src *track.Source, err err
 	case isViolation:
 		r.upstream.peer.session.Close(violation.Code, violation.Reason)
 	case errors.Is(err, moqt.ErrPropertiesTooLong), errors.Is(err, track.ErrHeaderTooLarge),
-		errors.Is(err, track.ErrTooFarAhead):
+		errors.Is(err, track.ErrTooFarAhead), errors.Is(err, track.ErrTooManyStreams):
 		g.CancelRead(uint64(moqt.ResetExcessiveLoad))
+		r.upstream.hub.relay.metrics.excessive.Inc()
 	default:
 		r.reportMalformed(err)
 	}

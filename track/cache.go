@@ -17,12 +17,17 @@ const (
 // objects of a late second publisher are not forwarded again.
 const dedupWindow = 30 * time.Second
 
+// evictionStep is the part of the size that is freed at once when the cache is full: the smaller a step, the more often
+// all groups are looked at.
+const evictionStep = 16
+
 // CacheConfig limits a Cache. The zero value is the default.
 type CacheConfig struct {
 	// Duration is how long objects are kept after the last one of their group came. 0: DefaultCacheDuration; negative:
 	// not at all.
 	Duration time.Duration
-	// Size is how many bytes all tracks together may hold. 0: DefaultCacheSize; negative: unlimited.
+	// Size is how many bytes all tracks together may hold. 0: DefaultCacheSize; negative: unlimited. Readers, and
+	// streams in arrival, keep what they need beyond it: see Cache.Over.
 	Size int64
 	// Now is the clock. nil: time.Now.
 	Now func() time.Time
@@ -35,7 +40,8 @@ type Cache struct {
 	size     int64
 	now      func() time.Time
 	mem      Memory
-	full     atomic.Bool // over the limit, and nothing could be evicted since the last Sweep
+	trigger  atomic.Int64 // enforce acts when there are more bytes
+	trims    atomic.Int64 // see Trims
 
 	mu     sync.Mutex
 	groups []*group // in order of creation; nil where one was forgotten
@@ -57,6 +63,7 @@ func NewCache(cfg CacheConfig) *Cache {
 	if c.now == nil {
 		c.now = time.Now
 	}
+	c.trigger.Store(c.size)
 	return c
 }
 
@@ -80,6 +87,9 @@ func (c *Cache) Groups() int {
 	return c.count
 }
 
+// Trims returns how many times a track forgot what was lowest, because it had reached one of its limits on numbers.
+func (c *Cache) Trims() int64 { return c.trims.Load() }
+
 // Over returns by how many bytes the cache exceeds its size, because readers and writers keep them from being evicted.
 func (c *Cache) Over() int64 {
 	if c.size < 0 {
@@ -92,7 +102,6 @@ func (c *Cache) Over() int64 {
 func (c *Cache) Sweep() {
 	c.sweeping.Lock()
 	defer c.sweeping.Unlock()
-	c.full.Store(false)
 	now := c.now()
 	for _, g := range c.snapshotLocked() {
 		for _, sub := range g.track.sweep(g, now) {
@@ -102,32 +111,54 @@ func (c *Cache) Sweep() {
 	c.evictLocked()
 }
 
-// enforce evicts if the cache has become too large, unless that was just found to be impossible.
+// enforce evicts if the cache has become too large.
 func (c *Cache) enforce() {
-	if c.Over() > 0 && !c.full.Load() && c.sweeping.TryLock() {
+	if c.size >= 0 && c.Bytes() > c.trigger.Load() && c.sweeping.TryLock() {
 		c.evictLocked()
 		c.sweeping.Unlock()
 	}
 }
 
-// evictLocked frees memory until the limit is kept: first whole groups, then the bytes of groups being written that no
-// reader needs, and finally the knowledge about evicted groups. sweeping is held.
+// evictLocked evicts if the cache is too large. Each time it makes some room, because it looks at all groups: so many
+// bytes come before the next time, also if nothing can be evicted. sweeping is held.
 func (c *Cache) evictLocked() {
+	c.trigger.Store(c.size)
 	if c.Over() == 0 {
 		return
 	}
+	room := c.size / evictionStep
+	c.freeLocked(c.size - room)
+	c.trigger.Store(max(c.size, c.Bytes()+room))
+}
+
+// freeLocked frees memory until only the target is left: first whole groups, then the bytes of streams that wait, the
+// objects of groups being written that no reader needs, the knowledge about evicted groups, and finally most of the
+// knowledge about the other groups. sweeping is held.
+func (c *Cache) freeLocked(target int64) {
 	groups := c.snapshotLocked()
-	for _, free := range []func(*group){(*group).evictUnpinned, (*group).discardVisible, (*group).forgetEvicted} {
+	for _, free := range []func(*group){
+		locked((*group).evictUnpinned),
+		(*group).dropAhead,
+		locked((*group).discardUnread),
+		locked((*group).forgetEvicted),
+		locked((*group).settleMost),
+	} {
 		for _, g := range groups {
-			if c.Over() == 0 {
+			if c.Bytes() <= target {
 				return
 			}
-			g.track.mu.Lock()
 			free(g)
-			g.track.mu.Unlock()
 		}
 	}
-	c.full.Store(c.Over() > 0)
+}
+
+// locked returns f, called with Track.mu held.
+func locked(f func(*group)) func(*group) {
+	return func(g *group) {
+		g.track.mu.Lock()
+		defer g.track.mu.Unlock()
+		f(g)
+	}
 }
 
 // snapshotLocked returns the groups in order of creation; sweeping is held.

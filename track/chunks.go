@@ -87,6 +87,15 @@ func (l *chunkList) link(c *chunk) {
 	l.tail = c
 }
 
+// seek returns the chunk that holds offset off, or the tail if none does yet. The tail, which is asked for most, it
+// finds without a walk through the list.
+func (l *chunkList) seek(off int64) *chunk {
+	if off >= l.tail.off {
+		return l.tail
+	}
+	return l.head.seek(off)
+}
+
 // holds reports whether the bytes from offset off on are in memory, as far as they were written.
 func (l *chunkList) holds(off int64) bool { return l.head != nil && off >= l.head.off }
 
@@ -96,7 +105,7 @@ func (l *chunkList) read(off int64, n int) []byte {
 		return nil
 	}
 	p := make([]byte, 0, n)
-	for c := l.head.seek(off); c != nil && len(p) < n; c = c.next.Load() {
+	for c := l.seek(off); c != nil && len(p) < n; c = c.next.Load() {
 		b := c.buf[off+int64(len(p))-c.off:]
 		p = append(p, b[:min(len(b), n-len(p))]...)
 	}
@@ -117,7 +126,7 @@ func (l *chunkList) trim(off int64) {
 
 // truncate releases the chunks after the one that holds offset off.
 func (l *chunkList) truncate(off int64) {
-	l.tail = l.head.seek(off)
+	l.tail = l.seek(off)
 	l.freeAll(l.tail.next.Swap(nil))
 }
 

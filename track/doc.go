@@ -47,6 +47,28 @@
 // late publisher's copies are not forwarded again. A [FetchWriter] adds the objects of a FETCH response, for later
 // FETCHes only.
 //
+// # Limits
+//
+// Publishers decide how many streams, groups and objects they send, and with which ids. All that grows with it counts
+// as memory of the cache. It ends at a limit, and yields when the cache is full:
+//
+//	what grows                              limit                 beyond it              when the cache is full
+//	──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+//	bytes and index of objects              CacheConfig.Duration  evicted                evicted: whole groups, then
+//	                                                                                     what is not read of others
+//	groups of a track                       maxGroups             the lowest go          forgotten, if evicted
+//	segments of a group                     maxSegments           the lowest go          as their bytes
+//	datagrams of a group                    maxDatagrams          the lowest go          as their bytes
+//	subgroups of a group                    maxSubgroups          the lowest forgotten   forgotten with their group
+//	ids in a group that came, or do not     maxRuns, each set     the lowest forgotten   keptRuns remain
+//	    exist; ids of groups that do not
+//	streams of a subgroup that wait         maxWaiting            the stream is refused
+//	bytes of such streams of a track        maxAhead              the stream is refused  the streams are refused
+//	segments open in a FETCH response       maxFetched            the first one ends
+//
+// What a reader or a stream in arrival uses stays. The transport limits the number of streams, and the media sender how
+// far readers are behind. No limit makes a track malformed: the draft allows what is sparse or small.
+//
 // # Locks
 //
 // Locks are taken in this order; a lock may be taken while any of those before it are held:

@@ -2,6 +2,7 @@ package track
 
 import (
 	"bytes"
+	"slices"
 
 	"sluice/moqt"
 )
@@ -104,6 +105,10 @@ func (f *FetchWriter) segmentLocked(g *group, o *moqt.FetchObject) *Segment {
 		if s.Subgroup == o.SubgroupID && s.Priority == o.Priority {
 			return s
 		}
+	}
+	if len(f.segments) == maxFetched {
+		f.segments[0].Log.Finish()
+		f.segments = slices.Delete(f.segments, 0, 1)
 	}
 	s := &Segment{
 		Log: NewLog(0, &f.track.cache.mem), Group: g.id, Subgroup: o.SubgroupID, Priority: o.Priority,

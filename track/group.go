@@ -19,7 +19,8 @@ const (
 	pointerSize  = int64(unsafe.Sizeof(uintptr(0)))
 )
 
-// group holds the objects of one group and what is known about it. All methods expect Track.mu to be held.
+// group holds the objects of one group and what is known about it. All methods but dropAhead expect Track.mu to be
+// held.
 type group struct {
 	id        uint64
 	track     *Track
@@ -27,9 +28,10 @@ type group struct {
 	segments  []*Segment  // by First
 	datagrams []*Datagram // by ID
 
-	seen   ranges // ids of objects that came on subscriptions
-	gaps   ranges // ids that Prior Object ID Gap says do not exist
-	absent ranges // all ids known not to exist
+	seen    ranges // ids of objects that came on subscriptions
+	gaps    ranges // ids that Prior Object ID Gap says do not exist
+	absent  ranges // all ids known not to exist
+	settled uint64 // smaller ids count as seen: there were too many runs of them, see settle
 
 	limit       uint64 // if ended: no object with this id or a larger one exists
 	ended       bool
@@ -50,6 +52,7 @@ type subgroup struct {
 	priority uint8
 	last     uint64 // id of the last object, if finished
 	finished bool
+	sources  int   // streams in arrival
 	merge    merge // has a lock of its own
 }
 
@@ -65,19 +68,53 @@ func (g *group) subgroup(id uint64) *subgroup {
 }
 
 func (g *group) ensureSubgroup(id uint64, priority uint8) *subgroup {
-	i, ok := g.searchSubgroup(id)
-	if !ok {
-		g.subgroups = slices.Insert(g.subgroups, i, &subgroup{id: id, priority: priority})
-		g.recount()
+	if s := g.subgroup(id); s != nil {
+		return s
 	}
+	if n := len(g.subgroups); n >= maxSubgroups {
+		g.track.cache.trims.Add(1)
+		g.forgetSubgroups(n / 2)
+	}
+	i, _ := g.searchSubgroup(id)
+	g.subgroups = slices.Insert(g.subgroups, i, &subgroup{id: id, priority: priority})
+	g.recount()
 	return g.subgroups[i]
 }
 
+// forgetSubgroups forgets up to n subgroups that no stream brings, the lowest ones first: contradictions with later
+// objects of them are not noticed any more.
+func (g *group) forgetSubgroups(n int) {
+	g.subgroups = slices.DeleteFunc(g.subgroups, func(s *subgroup) bool {
+		if n == 0 || s.sources > 0 {
+			return false
+		}
+		n--
+		return true
+	})
+}
+
 func (g *group) addSegment(s *Segment) {
+	if n := len(g.segments); n >= maxSegments {
+		g.track.cache.trims.Add(1)
+		g.dropSegments(n / 2)
+	}
 	i, _ := slices.BinarySearchFunc(g.segments, s.First, func(s *Segment, id uint64) int {
 		return cmp.Compare(s.First, id)
 	})
 	g.segments = slices.Insert(g.segments, i, s)
+	g.recount()
+}
+
+// dropSegments releases up to n segments that nobody reads or writes, the lowest ones first.
+func (g *group) dropSegments(n int) {
+	g.segments = slices.DeleteFunc(g.segments, func(s *Segment) bool {
+		if n == 0 || s.Log.Pinned() {
+			return false
+		}
+		n--
+		s.Log.Discard(math.MaxInt64)
+		return true
+	})
 	g.recount()
 }
 
@@ -87,9 +124,25 @@ func (g *group) searchDatagram(id uint64) int {
 }
 
 func (g *group) addDatagram(d *Datagram) {
+	if n := len(g.datagrams); n >= maxDatagrams {
+		g.track.cache.trims.Add(1)
+		g.dropDatagrams(n / 2)
+	}
 	g.datagrams = slices.Insert(g.datagrams, g.searchDatagram(d.ID), d)
 	g.recount()
 	g.addCount(d.memory())
+}
+
+// dropDatagrams releases the n datagrams with the lowest ids.
+func (g *group) dropDatagrams(n int) {
+	for _, d := range g.datagrams[:n] {
+		g.addCount(-d.memory())
+	}
+	g.datagrams = slices.Delete(g.datagrams, 0, n)
+	if len(g.datagrams) == 0 {
+		g.datagrams = nil
+	}
+	g.recount()
 }
 
 // compareDatagram returns an error if d differs, in fields that must not differ, from the same object that came before.
@@ -135,17 +188,27 @@ func (g *group) next(id uint64, usable func(place) bool) (found place, ok bool) 
 
 // find returns where the object id is held. It prefers objects that were sent to subscribers, and objects that are or
 // will be complete.
-func (g *group) find(id uint64) (place, bool) {
-	for _, usable := range [...]func(place) bool{
-		func(p place) bool { return p.wasSent() && !p.isTruncated() },
-		place.wasSent,
-		func(place) bool { return true },
-	} {
-		if p, ok := g.next(id, usable); ok && p.id() == id {
-			return p, true
+func (g *group) find(id uint64) (best place, found bool) {
+	choose := func(p place) {
+		if !found || p.rank() > best.rank() {
+			best, found = p, true
 		}
 	}
-	return place{}, false
+	for _, d := range g.datagrams[g.searchDatagram(id):] {
+		if d.ID != id {
+			break
+		}
+		choose(place{datagram: d})
+	}
+	for _, s := range g.segments {
+		if s.First > id {
+			break
+		}
+		if o, ok := s.Log.Seek(id); ok && o.ID == id {
+			choose(place{segment: s, object: o})
+		}
+	}
+	return best, found
 }
 
 // at returns the longest stretch of the group that starts at r.Start: see Track.At.
@@ -204,7 +267,10 @@ func (g *group) finishSubgroup(sub *subgroup, last Object, endOfGroup bool) erro
 		return malformed("subgroup %d of group %d ended after objects %d and %d", sub.id, g.id, sub.last, last.ID)
 	}
 	for _, s := range g.segments {
-		if o, ok := s.Log.Last(); ok && s.Subgroup == sub.id && o.ID > last.ID {
+		if s.Subgroup != sub.id {
+			continue
+		}
+		if o, ok := s.Log.Last(); ok && o.ID > last.ID {
 			return malformed("subgroup %d of group %d ended after object %d, but object %d came",
 				sub.id, g.id, last.ID, o.ID)
 		}
@@ -234,12 +300,9 @@ func (g *group) evict() {
 	for _, s := range g.segments {
 		s.Log.Discard(math.MaxInt64)
 	}
-	for _, d := range g.datagrams {
-		g.addCount(-d.memory())
-	}
-	g.segments, g.datagrams = nil, nil
+	g.segments = nil
+	g.dropDatagrams(len(g.datagrams))
 	g.evicted = true
-	g.recount()
 }
 
 func (g *group) evictUnpinned() {
@@ -248,11 +311,48 @@ func (g *group) evictUnpinned() {
 	}
 }
 
-// discardVisible releases all bytes that no reader needs.
-func (g *group) discardVisible() {
+// dropAhead refuses the streams of the group that are ahead of others. It takes Track.mu itself, because the locks of
+// merges come before it.
+func (g *group) dropAhead() {
+	if g.track.ahead.Load() == 0 {
+		return
+	}
+	g.track.mu.Lock()
+	subgroups := slices.Clone(g.subgroups)
+	g.track.mu.Unlock()
+	for _, s := range subgroups {
+		s.merge.dropAhead()
+	}
+}
+
+// discardUnread releases all objects that no reader needs, also of a group that is being written.
+func (g *group) discardUnread() {
 	for _, s := range g.segments {
 		s.Log.Discard(s.Log.End())
 	}
+	g.dropSegments(len(g.segments))
+	g.dropDatagrams(len(g.datagrams))
+}
+
+// hasSeen reports whether the object came on a subscription.
+func (g *group) hasSeen(id uint64) bool { return id < g.settled || g.seen.contains(id) }
+
+// settle limits each set of ids to a number of runs. It forgets the lowest ones: ids below the runs that remain count
+// as seen, so that an object which came is not forwarded again. One that did not come is not forwarded any more.
+func (g *group) settle(limit int) {
+	if len(g.seen) > limit {
+		g.track.cache.trims.Add(1)
+		g.seen = g.seen.keep(limit)
+		g.settled = g.seen[0].lo
+	}
+	g.gaps, g.absent = g.gaps.keep(limit), g.absent.keep(limit)
+	g.recount()
+}
+
+// settleMost limits the sets of ids to few runs, and those of the track.
+func (g *group) settleMost() {
+	g.settle(keptRuns)
+	g.track.index.keep(keptRuns)
 }
 
 // forgetEvicted drops an evicted group, duplicates of which are not recognized any more.
@@ -274,7 +374,8 @@ func (g *group) recount() {
 	if g.forgotten {
 		return
 	}
-	n := groupSize + int64(len(g.subgroups))*subgroupSize + int64(len(g.segments))*segmentSize
+	n := groupSize + 2*pointerSize // in index.groups and Cache.groups
+	n += int64(len(g.subgroups))*subgroupSize + int64(len(g.segments))*segmentSize
 	n += int64(cap(g.subgroups)+cap(g.segments)+cap(g.datagrams)) * pointerSize
 	n += int64(cap(g.seen)+cap(g.gaps)+cap(g.absent)) * spanSize
 	g.addCount(n - g.counted)

@@ -19,6 +19,7 @@ type index struct {
 	limit    *moqt.Location // no object at this location or after it exists
 	gaps     ranges         // group ids that Prior Group ID Gap says do not exist
 	absent   ranges         // all group ids known not to exist
+	counted  int64          // bytes of gaps and absent in the cache's Memory
 }
 
 // mark is a location that may be unset.
@@ -31,6 +32,14 @@ func (m *mark) raise(l moqt.Location) {
 	if !m.set || m.at.Less(l) {
 		m.at, m.set = l, true
 	}
+}
+
+// location returns a copy of the location, nil if it is unset.
+func (m mark) location() *moqt.Location {
+	if !m.set {
+		return nil
+	}
+	return &m.at
 }
 
 // search returns where in groups the id is, or would be.
@@ -46,22 +55,79 @@ func (x *index) group(id uint64) *group {
 }
 
 func (x *index) ensureGroup(id uint64) *group {
-	i, ok := x.search(id)
-	if !ok {
-		g := &group{id: id, track: x.track, touched: x.track.cache.now()}
-		x.groups = slices.Insert(x.groups, i, g)
-		x.track.cache.remember(g)
-		g.recount()
+	if g := x.group(id); g != nil {
+		return g
 	}
-	return x.groups[i]
+	if len(x.groups) >= maxGroups {
+		x.track.cache.trims.Add(1)
+		x.dropLowest(maxGroups / 8)
+	}
+	g := &group{id: id, track: x.track, touched: x.track.cache.now()}
+	i, _ := x.search(id)
+	x.groups = slices.Insert(x.groups, i, g)
+	x.track.cache.remember(g)
+	g.recount()
+	return g
 }
 
-// drop forgets a group.
+// drop forgets a group. That costs little for the lowest one, which is mostly the oldest.
 func (x *index) drop(g *group) {
-	if i, ok := x.search(g.id); ok && x.groups[i] == g {
+	switch i, ok := x.search(g.id); {
+	case !ok || x.groups[i] != g:
+	case i == 0:
+		x.groups[0] = nil
+		x.groups = x.groups[1:]
+	default:
 		x.groups = slices.Delete(x.groups, i, i+1)
 	}
 	x.track.cache.forget(g)
+}
+
+// dropLowest forgets up to n groups that nobody reads or writes.
+func (x *index) dropLowest(n int) {
+	x.dropIf(func(g *group) bool {
+		if n == 0 || g.isPinned() {
+			return false
+		}
+		n--
+		return true
+	})
+}
+
+// dropEvicted forgets all evicted groups that nobody writes.
+func (x *index) dropEvicted() {
+	x.dropIf(func(g *group) bool { return g.evicted && !g.isPinned() })
+}
+
+func (x *index) dropIf(drop func(*group) bool) {
+	x.groups = slices.DeleteFunc(x.groups, func(g *group) bool {
+		if !drop(g) {
+			return false
+		}
+		g.evict()
+		x.track.cache.forget(g)
+		return true
+	})
+}
+
+// clear forgets everything.
+func (x *index) clear() {
+	x.dropIf(func(*group) bool { return true })
+	x.groups, x.gaps, x.absent = nil, nil, nil
+	x.recount()
+}
+
+// keep limits the sets of group ids to a number of runs. Lower ones are unknown again.
+func (x *index) keep(limit int) {
+	x.gaps, x.absent = x.gaps.keep(limit), x.absent.keep(limit)
+	x.recount()
+}
+
+// recount brings the count of the memory of the sets up to date.
+func (x *index) recount() {
+	n := int64(cap(x.gaps)+cap(x.absent)) * spanSize
+	x.track.cache.mem.add(n - x.counted)
+	x.counted = n
 }
 
 // admit is Track.admitLocked for a track that is not closed.
@@ -73,7 +139,7 @@ func (x *index) admit(a *arrival) (*group, verdict, error) {
 	if x.absent.contains(a.at.Group) {
 		return nil, nonexistent, nil
 	}
-	if g != nil && g.seen.contains(a.at.Object) {
+	if g != nil && g.hasSeen(a.at.Object) {
 		if p, ok := g.find(a.at.Object); !ok || !p.isTruncated() {
 			return g, duplicate, a.checkDuplicate(p)
 		}
@@ -99,7 +165,7 @@ func (x *index) record(g *group, a *arrival) {
 		g.groupGap, g.hasGroupGap = a.groupGap, true
 		if a.groupGap > 0 {
 			x.gaps = x.gaps.add(span{g.id - a.groupGap, g.id - 1})
-			x.absent = x.absent.add(span{g.id - a.groupGap, g.id - 1})
+			x.addAbsentGroups(span{g.id - a.groupGap, g.id - 1})
 		}
 	}
 	switch {
@@ -113,7 +179,7 @@ func (x *index) record(g *group, a *arrival) {
 	}
 	x.largest.raise(a.at)
 	x.received.raise(a.at)
-	g.recount()
+	g.settle(maxRuns)
 }
 
 // end records that no object at l or after it exists.
@@ -122,7 +188,7 @@ func (x *index) end(l moqt.Location) {
 		x.limit = &l
 	}
 	if l.Group < math.MaxUint64 {
-		x.absent = x.absent.add(span{l.Group + 1, math.MaxUint64})
+		x.addAbsentGroups(span{l.Group + 1, math.MaxUint64})
 	}
 }
 
@@ -145,17 +211,19 @@ func (x *index) addAbsent(r moqt.Range) {
 		last.Group--
 	}
 	if first.Group <= last.Group {
-		x.absent = x.absent.add(span{first.Group, last.Group})
+		x.addAbsentGroups(span{first.Group, last.Group})
 	}
 }
 
+func (x *index) addAbsentGroups(s span) {
+	x.absent = x.absent.add(s)
+	x.keep(maxRuns)
+}
+
 func (x *index) addAbsentIDs(group uint64, s span) {
-	if x.track.closed {
-		return
-	}
 	g := x.ensureGroup(group)
 	g.absent = g.absent.add(s)
-	g.recount()
+	g.settle(maxRuns)
 }
 
 // at is Track.At.

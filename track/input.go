@@ -10,10 +10,6 @@ import (
 	"sluice/moqt"
 )
 
-// maxAhead is how many bytes of a stream wait for the active stream of its subgroup: a large object of video, or
-// seconds of video.
-const maxAhead = 32 << 20
-
 // input is one stream in the merge of its subgroup: its log, and how far the merge has dealt with it. Methods expect
 // merge.mu to be held, except progress and end, which take it, and arrival.
 //
@@ -35,6 +31,7 @@ type input struct {
 	done        int64     // bytes before it were forwarded, compared or skipped
 	previous    uint64    // id of the object before done
 	hasPrevious bool      // there is one
+	ahead       int64     // bytes after done, which wait; part of Track.ahead
 	received    time.Time // when data came last
 	state       State
 	failed      error
@@ -71,7 +68,7 @@ func (in *input) progress() error {
 	if err := in.drain(true); err != nil {
 		return err
 	}
-	if in.log.End()-in.done > maxAhead {
+	if in.ahead > 0 && in.track.ahead.Load() > maxAhead {
 		return ErrTooFarAhead
 	}
 	return nil
@@ -98,7 +95,14 @@ func (in *input) drain(own bool) error {
 	if !in.verbatim {
 		in.log.Discard(min(in.done, in.log.End()))
 	}
+	in.setAhead(max(0, in.log.End()-in.done))
 	return nil
+}
+
+// setAhead counts the bytes that wait.
+func (in *input) setAhead(n int64) {
+	in.track.ahead.Add(n - in.ahead)
+	in.ahead = n
 }
 
 // commit makes the finished bytes visible. All bytes of a waiting stream are visible, so that another stream's
@@ -278,7 +282,7 @@ func (in *input) compareHeld(o Object, own bool) (bool, error) {
 	}
 	t := in.track
 	t.mu.Lock()
-	seen := in.group.seen.contains(o.ID)
+	seen := in.group.hasSeen(o.ID)
 	p, held := in.group.find(o.ID)
 	t.mu.Unlock()
 	if !seen || held && !p.isComplete() {
@@ -343,7 +347,8 @@ func (in *input) end(state State, code uint64) error {
 		return nil
 	}
 	in.state = state
-	err := in.leaveGroup()
+	err := in.finishSubgroup()
+	defer in.leaveGroup() // last, for until then the group stays while a waiting stream is made active
 	if m.active == in {
 		return cmp.Or(err, m.activeEnded(in, state, code))
 	}
@@ -353,19 +358,26 @@ func (in *input) end(state State, code uint64) error {
 	return err
 }
 
-// leaveGroup records that the stream has ended and, after FIN, where its subgroup ends.
-func (in *input) leaveGroup() error {
-	in.track.mu.Lock()
-	defer in.track.mu.Unlock()
-	in.group.sources--
+// finishSubgroup records, after FIN, where the subgroup ends.
+func (in *input) finishSubgroup() error {
 	if in.state != Finished {
 		return nil
 	}
+	in.track.mu.Lock()
+	defer in.track.mu.Unlock()
 	last, _ := in.log.Last()
 	return in.group.finishSubgroup(in.sub, last, in.cfg.Header.EndOfGroup)
 }
 
-// fail is called on another stream's goroutine: the objects of this one are wrong.
+// leaveGroup records that the stream has ended.
+func (in *input) leaveGroup() {
+	in.track.mu.Lock()
+	defer in.track.mu.Unlock()
+	in.group.sources--
+	in.sub.sources--
+}
+
+// fail is called on another stream's goroutine: the objects of this one are wrong, or too many.
 func (in *input) fail(err error) {
 	in.failed = err
 	if in.state == Open {
@@ -379,4 +391,5 @@ func (in *input) fail(err error) {
 func (in *input) release() {
 	in.log.Reset(0)
 	in.log.Discard(math.MaxInt64)
+	in.setAhead(0)
 }

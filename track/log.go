@@ -130,7 +130,7 @@ func (l *Log) rewind() {
 // moveTail takes the uncommitted bytes from offset off on out of l and returns them as a log of their own.
 func (l *Log) moveTail(off int64) *Log {
 	n := NewLog(off, l.chunks.mem)
-	c := l.chunks.head.seek(off)
+	c := l.chunks.seek(off)
 	for off < l.written {
 		p := c.buf[off-c.off : min(int64(len(c.buf)), l.written-c.off)]
 		n.write(p)
@@ -259,6 +259,6 @@ func (l *Log) properties(o Object) moqt.Properties {
 func (l *Log) idEnd(start int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.chunks.head.seek(start)
+	c := l.chunks.seek(start)
 	return start + int64(bits.LeadingZeros8(^c.buf[start-c.off])) + 1 // draft §1.4.1
 }

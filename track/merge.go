@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"sluice/moqt"
 )
@@ -12,7 +13,11 @@ import (
 // between the frames of slow video, and short enough for a player's buffer to cover it.
 const stallTimeout = 500 * time.Millisecond
 
-// merge brings the streams of one subgroup together. All methods expect mu to be held, except checkStalled.
+// waitingSize is what a waiting stream takes besides its bytes.
+const waitingSize = int64(unsafe.Sizeof(input{}) + unsafe.Sizeof(Log{}))
+
+// merge brings the streams of one subgroup together. All methods expect mu to be held, except checkStalled and
+// dropAhead.
 type merge struct {
 	mu      sync.Mutex
 	active  *input
@@ -21,17 +26,32 @@ type merge struct {
 }
 
 // enter adds a stream.
-func (m *merge) enter(in *input) {
-	if m.active == nil {
+func (m *merge) enter(in *input) error {
+	switch {
+	case m.active == nil:
 		m.active = in
-	} else {
+	case len(m.waiting) >= maxWaiting:
+		return ErrTooManyStreams
+	default:
 		m.waiting = append(m.waiting, in)
+		in.track.cache.mem.add(waitingSize)
 	}
+	return nil
 }
 
-// remove removes a waiting stream.
+// take takes a stream out of those that wait.
+func (m *merge) take(i int) *input {
+	in := m.waiting[i]
+	m.waiting = slices.Delete(m.waiting, i, i+1)
+	in.track.cache.mem.add(-waitingSize)
+	return in
+}
+
+// remove removes a stream that does not become active.
 func (m *merge) remove(in *input) {
-	m.waiting = slices.DeleteFunc(m.waiting, func(w *input) bool { return w == in })
+	if i := slices.Index(m.waiting, in); i >= 0 {
+		m.take(i)
+	}
 	in.release()
 }
 
@@ -45,8 +65,7 @@ func (m *merge) activeEnded(in *input, state State, code uint64) error {
 		in.release()
 	}
 	for len(m.waiting) > 0 {
-		next := m.waiting[0]
-		m.waiting = slices.Delete(m.waiting, 0, 1)
+		next := m.take(0)
 		if m.out != nil {
 			m.out.Log.rewind()
 		}
@@ -91,5 +110,16 @@ func (m *merge) checkStalled(now time.Time) {
 	}
 	if slices.ContainsFunc(m.waiting, func(w *input) bool { return w.log.End() > w.done }) {
 		m.active.cfg.Overtaken()
+	}
+}
+
+// dropAhead refuses the waiting streams that are ahead of the active one.
+func (m *merge) dropAhead() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := len(m.waiting) - 1; i >= 0; i-- {
+		if m.waiting[i].ahead > 0 {
+			m.take(i).fail(ErrTooFarAhead)
+		}
 	}
 }

@@ -64,6 +64,7 @@ const blockSize = int64(unsafe.Sizeof(block{}))
 // objectIndex finds the objects of a log by id and by offset. Ids and offsets only grow.
 type objectIndex struct {
 	blocks []block
+	gone   int    // discarded blocks that lie in memory before blocks
 	latest Object // added last, discarded or not
 	count  int    // objects ever added
 }
@@ -117,10 +118,18 @@ func (x *objectIndex) blockFor(o Object, mem *Memory) *block {
 			return b
 		}
 	}
-	grown := -int64(cap(x.blocks))
-	x.blocks = append(x.blocks, block{start: o.Start, id: o.ID, received: received})
-	mem.add((grown + int64(cap(x.blocks))) * blockSize)
+	gone := x.gone
+	if len(x.blocks) == cap(x.blocks) {
+		gone = 0 // append copies the rest
+	}
+	x.setBlocks(append(x.blocks, block{start: o.Start, id: o.ID, received: received}), gone, mem)
 	return &x.blocks[len(x.blocks)-1]
+}
+
+// setBlocks replaces blocks and gone.
+func (x *objectIndex) setBlocks(blocks []block, gone int, mem *Memory) {
+	mem.add(int64(cap(blocks)+gone-cap(x.blocks)-x.gone) * blockSize)
+	x.blocks, x.gone = blocks, gone
 }
 
 // object returns the object at entry e of block b.
@@ -185,28 +194,32 @@ func (x *objectIndex) covering(off int64) (Object, bool) {
 // was.
 func (x *objectIndex) receivedSince(t time.Time) int64 {
 	micros := t.UnixMicro()
-	for i := range x.blocks {
+	i := sort.Search(len(x.blocks), func(i int) bool {
 		k := &x.blocks[i]
-		e := sort.Search(len(k.entries), func(e int) bool { return k.received+int64(k.entries[e].received) >= micros })
-		if e < len(k.entries) {
-			return k.start + int64(k.entries[e].start)
-		}
+		return k.received+int64(k.entries[len(k.entries)-1].received) >= micros
+	})
+	if i == len(x.blocks) {
+		return x.latest.Start
 	}
-	return x.latest.Start
+	k := &x.blocks[i]
+	e := sort.Search(len(k.entries), func(e int) bool { return k.received+int64(k.entries[e].received) >= micros })
+	return k.start + int64(k.entries[e].start)
 }
 
-// discard forgets blocks whose objects all end before off.
+// discard forgets blocks whose objects all end before off. The others are copied only when they are fewer than those
+// that are gone.
 func (x *objectIndex) discard(off int64, mem *Memory) {
 	n := 0
 	for n < len(x.blocks) && x.blockEnd(n) <= off {
 		mem.add(-int64(cap(x.blocks[n].entries)) * entrySize)
+		x.blocks[n].entries = nil
 		n++
 	}
-	if n > 0 {
-		grown := -int64(cap(x.blocks))
-		x.blocks = append([]block(nil), x.blocks[n:]...)
-		mem.add((grown + int64(cap(x.blocks))) * blockSize)
+	rest, gone := x.blocks[n:], x.gone+n
+	if gone > len(rest) {
+		rest, gone = append([]block(nil), rest...), 0
 	}
+	x.setBlocks(rest, gone, mem)
 }
 
 func (x *objectIndex) blockEnd(b int) int64 {

@@ -58,3 +58,12 @@ func (r ranges) add(s span) ranges {
 	}
 	return slices.Replace(r, i, j, s)
 }
+
+// keep returns the set. If it has more spans than limit, only limit/2 remain, the highest: so the set is not copied for
+// each further id.
+func (r ranges) keep(limit int) ranges {
+	if len(r) <= limit {
+		return r
+	}
+	return slices.Clone(r[len(r)-limit/2:])
+}

@@ -23,7 +23,7 @@ func (l *Log) NewReader(off int64, waker Waker) (*Reader, error) {
 	if !l.chunks.holds(off) {
 		return nil, ErrDiscarded
 	}
-	r.low = l.chunks.head.seek(off)
+	r.low = l.chunks.seek(off)
 	r.cur = r.low
 	r.low.readers++
 	r.slot = len(l.readers)

@@ -134,6 +134,17 @@ func (p place) isTruncated() bool {
 	return state == Reset && !p.isComplete()
 }
 
+// rank orders the places where one object is held: see group.find.
+func (p place) rank() int {
+	switch {
+	case !p.wasSent():
+		return 0
+	case p.isTruncated():
+		return 1
+	}
+	return 2
+}
+
 // isServable reports whether the object is recent enough and will be complete.
 func (p place) isServable(notBefore time.Time) bool {
 	if p.datagram != nil {

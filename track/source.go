@@ -8,8 +8,14 @@ import (
 	"sluice/moqt"
 )
 
-// ErrTooFarAhead is returned for a stream that brings much more than the active one of its subgroup.
-var ErrTooFarAhead = errors.New("another stream brings the subgroup more slowly")
+// Errors of streams whose subgroup another stream brings.
+var (
+	// ErrTooFarAhead is returned for a stream that is far ahead of the active one of its subgroup, or ahead of it while
+	// the cache has no room.
+	ErrTooFarAhead = errors.New("another stream brings the subgroup more slowly")
+	// ErrTooManyStreams is returned for one stream of a subgroup too many.
+	ErrTooManyStreams = errors.New("too many streams bring the same subgroup")
+)
 
 // SourceConfig describes a subgroup stream of a publisher.
 type SourceConfig struct {
@@ -42,7 +48,7 @@ func (t *Track) NewSource(cfg SourceConfig) *Source {
 
 // Read does one Read of r, the stream, and takes in what it returned. The error is io.EOF after FIN; a
 // *moqt.ProtocolError if the session must be closed; a *moqt.MalformedTrackError; moqt.ErrPropertiesTooLong,
-// ErrHeaderTooLarge or ErrTooFarAhead; or what r returned.
+// ErrHeaderTooLarge, ErrTooFarAhead or ErrTooManyStreams; or what r returned.
 func (s *Source) Read(r io.Reader) error {
 	p, err := s.in.log.Fill(r)
 	if perr := s.parse(p); perr != nil {
@@ -113,8 +119,7 @@ func (s *Source) join(o *moqt.SubgroupObject) error {
 	m := &s.in.sub.merge
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.enter(s.in)
-	return nil
+	return m.enter(s.in)
 }
 
 // enterGroup finds the group and subgroup of the first object, unless that breaks a rule.
@@ -130,8 +135,10 @@ func (s *Source) enterGroup(a arrival) error {
 		return err
 	}
 	g := t.index.ensureGroup(a.at.Group)
+	sub := g.ensureSubgroup(a.subgroup, s.in.cfg.Priority)
 	g.sources++
-	s.in.group, s.in.sub = g, g.ensureSubgroup(a.subgroup, s.in.cfg.Priority)
+	sub.sources++
+	s.in.group, s.in.sub = g, sub
 	return nil
 }
 

@@ -3,6 +3,7 @@ package track
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice/moqt"
@@ -12,6 +13,7 @@ import (
 type Track struct {
 	cache  *Cache
 	opened func(*Segment)
+	ahead  atomic.Int64 // bytes of streams that wait for others
 
 	mu        sync.Mutex
 	index     index
@@ -31,11 +33,7 @@ func newTrack(c *Cache, opened func(*Segment)) *Track {
 func (t *Track) Largest() *moqt.Location {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.index.largest.set {
-		return nil
-	}
-	l := t.index.largest.at
-	return &l
+	return t.index.largest.location()
 }
 
 // RaiseLargest raises the Largest Object to a publisher's LARGEST_OBJECT.
@@ -56,14 +54,16 @@ func (t *Track) Limit() *moqt.Location {
 func (t *Track) AddEnd(l moqt.Location) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.index.end(l)
+	if !t.closed {
+		t.index.end(l)
+	}
 }
 
 // AddAbsent records that no object of r exists, as a FETCH response says.
 func (t *Track) AddAbsent(r moqt.Range) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !r.Empty() {
+	if !r.Empty() && !t.closed {
 		t.index.addAbsent(r)
 	}
 }
@@ -92,9 +92,7 @@ func (t *Track) SetLive(live bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if live && !t.live {
-		for _, g := range slices.Clone(t.index.groups) {
-			g.forgetEvicted()
-		}
+		t.index.dropEvicted()
 	}
 	t.live = live
 }
@@ -168,11 +166,7 @@ func (t *Track) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
-	for _, g := range t.index.groups {
-		g.evict()
-		t.cache.forget(g)
-	}
-	t.index.groups = nil
+	t.index.clear()
 }
 
 // retentionLocked returns how long the track's objects are kept; mu is held.
