@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -122,27 +121,13 @@ func (v *delivery) setForward(forward bool) {
 	v.streams.forget()
 }
 
-// join sends the objects that come next in open segments. largest is the Largest Object that the subscriber was told:
-// objects after it may have come meanwhile.
-func (v *delivery) join(largest *moqt.Location) {
-	for _, seg := range v.sub.hub.data.OpenSegments() {
-		if from, ok := joinAt(seg, largest); ok {
-			v.send(seg, from)
+// join sends the objects that come after a position of the track.
+func (v *delivery) join(now track.Position) {
+	for _, s := range now.Open {
+		if from, ok := s.Next(); ok {
+			v.send(s.Segment, from)
 		}
 	}
-}
-
-// joinAt returns the smallest id that comes next in a segment: after largest, or after the last object if that is
-// smaller. It reports false if no larger id exists. A new segment may have no object in its log yet.
-func joinAt(seg *track.Segment, largest *moqt.Location) (from uint64, ok bool) {
-	last, hasObjects := seg.Log.Last()
-	switch {
-	case !hasObjects || largest == nil || largest.Group < seg.Group:
-		return seg.First, true
-	case largest.Group == seg.Group && largest.Object < last.ID:
-		return largest.Object + 1, true
-	}
-	return last.ID + 1, last.ID < math.MaxUint64
 }
 
 // sendCurrentGroup sends the objects of the current group that are held, from its start. Subscriptions without a filter
@@ -161,7 +146,7 @@ func (v *delivery) sendCurrentGroup(group uint64) {
 
 // send sends the objects of a segment that the subscriber wants, from object from on.
 func (v *delivery) send(seg *track.Segment, from uint64) {
-	v.held.do(func() { v.sendNow(seg, from) })
+	v.held.do(func() { v.sendNow(seg, from) }, seg, from)
 }
 
 func (v *delivery) sendNow(seg *track.Segment, from uint64) {
@@ -245,7 +230,7 @@ func (v *delivery) publisherStream(seg *track.Segment) *claim.PublisherStream {
 // sendDatagram sends an object, if the subscriber wants it.
 func (v *delivery) sendDatagram(o *track.Datagram) {
 	if v.forward && v.wanted.Contains(moqt.Location{Group: o.Group, Object: o.ID}) {
-		v.held.do(func() { v.sendDatagramNow(o) })
+		v.held.do(func() { v.sendDatagramNow(o) }, nil, 0)
 	}
 }
 
@@ -284,6 +269,7 @@ func (v *delivery) finish(done *moqt.PublishDone, reset *moqt.StreamResetCode) {
 
 // close ends all sending.
 func (v *delivery) close() {
+	v.held.discard()
 	v.streams.stopJoiners()
 	if v.media != nil {
 		v.closeMedia(moqt.ResetCancelled)

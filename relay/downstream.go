@@ -8,6 +8,7 @@ import (
 	"sluice/fastpath"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/track"
 )
 
 // downstream is a subscription of a peer to a track (draft §5.1), which began with its SUBSCRIBE or with a PUBLISH of
@@ -53,15 +54,16 @@ func (d *downstream) serve() {
 	d.run()
 }
 
-// offeredLocked enters a subscription that begins with PUBLISH of the relay, which told largest; hub.mu is held.
-func (d *downstream) offeredLocked(largest *moqt.Location) {
+// offeredLocked enters a subscription that begins with PUBLISH of the relay, which told the Largest Object of now;
+// hub.mu is held.
+func (d *downstream) offeredLocked(now track.Position) {
 	h := d.hub
 	d.accepted = true
 	close(d.ready)
 	d.delivery.open(&moqt.Parameters{})
 	h.subscribers.all[d] = struct{}{}
 	h.subscribersChangedLocked()
-	d.delivery.join(largest)
+	d.delivery.join(now)
 }
 
 // serveOffer serves a subscription that began with a PUBLISH of the relay, until it ends.
@@ -77,7 +79,9 @@ func (d *downstream) serveOffer() {
 	p, forward := d.pub.Parameters(), d.pub.Forward()
 	p.Forward = &forward // absent means 1
 	d.delivery.reopen(&p)
-	d.applyLocked(&p, h.data.Largest())
+	now := h.data.Position()
+	d.applyLocked(&p, now)
+	now.Close()
 	h.mu.Unlock()
 	d.run()
 }
@@ -98,7 +102,9 @@ func (d *downstream) unavailableLocked() *moqt.RequestError {
 
 // acceptLocked answers SUBSCRIBE; hub.mu is held.
 func (d *downstream) acceptLocked() {
-	largest := d.hub.data.Largest()
+	now := d.hub.data.Position()
+	defer now.Close()
+	largest := now.Largest
 	if refused := checkFilter(d.delivery.filter, largest); refused != nil {
 		d.refuseLocked(refused)
 		return
@@ -115,7 +121,7 @@ func (d *downstream) acceptLocked() {
 	if largest != nil {
 		d.delivery.sendCurrentGroup(largest.Group)
 	}
-	d.delivery.join(largest)
+	d.delivery.join(now)
 }
 
 // checkFilter refuses a range that ends before the next object (draft §5.1.2).
@@ -194,7 +200,9 @@ func (d *downstream) timedOut() {
 
 // begin sends the data that was held back, when the message with the subscription's alias is on its way.
 func (d *downstream) begin() {
-	_ = d.pub.Flush(d.pub.Context()) // fails only if the session or the request has ended
+	ctx, cancel := context.WithTimeout(d.pub.Context(), maxHoldTime)
+	_ = d.pub.Flush(ctx) // else the data overtakes the message, or the request has ended
+	cancel()
 	h := d.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -233,12 +241,13 @@ func (d *downstream) update(u *session.Update) {
 		h.publishers.awaitForward(d.pub.Context())
 		d.resumes = false
 	}
-	largest := h.data.Largest()
-	answer := moqt.Parameters{LargestObject: largest, Expires: d.permit.expires()}
+	now := h.data.Position()
+	defer now.Close()
+	answer := moqt.Parameters{LargestObject: now.Largest, Expires: d.permit.expires()}
 	if u.OK(answer) != nil || d.over {
 		return
 	}
-	d.applyLocked(&u.Parameters, largest)
+	d.applyLocked(&u.Parameters, now)
 }
 
 // denyLocked refuses an update, which ends the subscription; hub.mu is held.
@@ -250,11 +259,11 @@ func (d *downstream) denyLocked(u *session.Update, e *moqt.RequestError) {
 }
 
 // applyLocked makes new parameters effective; hub.mu is held.
-func (d *downstream) applyLocked(p *moqt.Parameters, largest *moqt.Location) {
-	d.delivery.apply(p, largest)
+func (d *downstream) applyLocked(p *moqt.Parameters, now track.Position) {
+	d.delivery.apply(p, now.Largest)
 	d.hub.demand.requestGroup(p.NewGroupRequest)
 	d.hub.subscribersChangedLocked()
-	d.delivery.join(largest)
+	d.delivery.join(now)
 }
 
 // end ends the subscription at once.

@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/track"
 	"sluice/transport"
 	"sluice/transport/transporttest"
 )
@@ -132,13 +134,79 @@ func TestTrackThatEndsBeforeTheResponse(t *testing.T) {
 	})
 }
 
+// What ends while it waits is still sent, also if nothing is cached.
+func TestDataThatEndsBeforeTheResponse(t *testing.T) {
+	onBench(t, Config{Cache: track.CacheConfig{Duration: -1}}, func(b *bench) {
+		pub := b.connect()
+		src := pub.serve(&source{})
+		pub.announce("live")
+		first, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		g := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
+
+		late, open := b.slowClient()
+		k := &sink{}
+		sub, err := late.Subscribe(b.ctx, moqt.Subscribe{Track: video}, k)
+		require.NoError(t, err)
+		synctest.Wait()
+		g.object(1).fin()
+		src.group(2, 2)
+		require.Len(t, strings.Split(first.take(), ", "), 6)
+		close(open)
+		_, err = sub.Wait(b.ctx)
+		require.NoError(t, err)
+		got := k.take()
+		require.Contains(t, ofGroup(got, "1"), "1.1, 1 fin")
+		require.Equal(t, "2.0, 2.1, 2 fin", ofGroup(got, "2"))
+
+		gone, _ := b.slowClient()
+		sub, err = gone.Subscribe(b.ctx, moqt.Subscribe{Track: video}, &sink{})
+		require.NoError(t, err)
+		synctest.Wait()
+		src.group(3, 2)
+		sub.Cancel(moqt.ResetCancelled)
+		synctest.Wait()
+		// onBench checks that nothing remains in memory.
+	})
+}
+
+func TestDataWaitsForTheResponseForALimitedTime(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		src := pub.serve(&source{})
+		pub.announce("live")
+		b.connect().mustSubscribe(moqt.Parameters{})
+		late, open := b.slowClient()
+		_, err := late.Subscribe(b.ctx, moqt.Subscribe{Track: video}, &sink{})
+		require.NoError(t, err)
+		synctest.Wait()
+		src.group(1, 1)
+		require.Empty(t, late.sender().subs[0].opened)
+		time.Sleep(maxHoldTime)
+		synctest.Wait()
+		require.Len(t, late.sender().subs[0].opened, 1)
+		close(open)
+	})
+}
+
 func TestHoldBackIsLimited(t *testing.T) {
 	b := holdBack{active: true}
 	sent := 0
 	for range maxHeld {
-		b.do(func() { sent++ })
+		b.do(func() { sent++ }, nil, 0)
 	}
 	require.Zero(t, sent)
-	b.do(func() { sent++ })
+	b.do(func() { sent++ }, nil, 0)
 	require.Equal(t, maxHeld+1, sent)
+}
+
+func TestHoldBackPinsSegments(t *testing.T) {
+	for name, end := range map[string]func(*holdBack){"release": (*holdBack).release, "discard": (*holdBack).discard} {
+		seg := &track.Segment{Log: track.NewLog(0, nil)}
+		b := holdBack{active: true}
+		b.do(func() {}, seg, 0)
+		seg.Log.Finish()
+		require.True(t, seg.Log.Pinned(), name)
+		end(&b)
+		require.False(t, seg.Log.Pinned(), name)
+	}
 }

@@ -38,10 +38,12 @@ func (w *tracksWatch) foundLocked(h *hub) {
 	if !h.publishers.isOffered() || h.publishers.of[w.peer] != nil || h.subscribers.has(w.peer) || w.isBlocked(h.name) {
 		return
 	}
-	forward, largest := w.request.Message.Parameters.Forward, h.data.Largest()
+	now := h.data.Position()
+	defer now.Close()
+	forward := w.request.Message.Parameters.Forward
 	pub, err := w.peer.session.TryPublish(moqt.Publish{
 		Track:      h.name,
-		Parameters: moqt.Parameters{Forward: forward, LargestObject: largest},
+		Parameters: moqt.Parameters{Forward: forward, LargestObject: now.Largest},
 		Properties: h.properties,
 	})
 	if errors.Is(err, transport.ErrStreamLimit) {
@@ -51,7 +53,7 @@ func (w *tracksWatch) foundLocked(h *hub) {
 		return
 	}
 	d := newDownstream(h, w.peer, pub, &moqt.Parameters{Forward: forward}, w.permitLocked(pub.Request))
-	d.offeredLocked(largest)
+	d.offeredLocked(now)
 	h.refs++ // directory.mu is held
 	h.relay.tasks.Go(d.serveOffer)
 }

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"math"
 	"testing"
 	"testing/synctest"
 
@@ -9,7 +8,6 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
-	"sluice/track"
 	"sluice/transport"
 )
 
@@ -104,36 +102,6 @@ func TestStoppedSubgroupsAreNotSentAgain(t *testing.T) {
 		g.object(1)
 		require.Equal(t, "3.1", k.take(), "the subscriber wants it again")
 	})
-}
-
-// An object may come after the Largest Object was read for the answer, and before the subscriber joins.
-func TestJoinAt(t *testing.T) {
-	seg := &track.Segment{Log: track.NewLog(0, nil), Group: 5, First: 2}
-	from, ok := joinAt(seg, ptr(at(6, 0)))
-	require.True(t, ok)
-	require.EqualValues(t, 2, from, "the first object is not in the log yet")
-	for _, id := range []uint64{2, 3, 7} {
-		require.NoError(t, seg.Log.AddObject(track.Object{ID: id}))
-	}
-	for name, tt := range map[string]struct {
-		largest *moqt.Location
-		want    uint64
-	}{
-		"no object was known":     {nil, 2},
-		"an earlier group":        {ptr(at(4, 9)), 2},
-		"before the first object": {ptr(at(5, 0)), 1},
-		"before the last object":  {ptr(at(5, 3)), 4},
-		"the last object":         {ptr(at(5, 7)), 8},
-		"of another subgroup":     {ptr(at(5, 9)), 8},
-		"a later group":           {ptr(at(6, 0)), 8},
-	} {
-		from, ok := joinAt(seg, tt.largest)
-		require.True(t, ok, name)
-		require.Equal(t, tt.want, from, name)
-	}
-	require.NoError(t, seg.Log.AddObject(track.Object{ID: math.MaxUint64}))
-	_, ok = joinAt(seg, ptr(at(6, 0)))
-	require.False(t, ok)
 }
 
 // stopper is a sink that may refuse subgroups.

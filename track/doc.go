@@ -45,7 +45,7 @@
 // A [Cache] keeps the objects of all tracks within limits of age and size ([CacheConfig]). It evicts whole groups,
 // oldest first, and never while they are read or written. The track remembers evicted objects for a while, so that a
 // late publisher's copies are not forwarded again. A [FetchWriter] adds the objects of a FETCH response, for later
-// FETCHes only.
+// FETCHes only. A new subscriber begins at a [Position], which keeps what comes after it.
 //
 // # Limits
 //

@@ -108,21 +108,6 @@ func (t *Track) Segments(group uint64) []*Segment {
 	return slices.DeleteFunc(slices.Clone(g.segments), func(s *Segment) bool { return s.fetched })
 }
 
-// OpenSegments returns the segments that may get more objects on subscriptions.
-func (t *Track) OpenSegments() []*Segment {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var open []*Segment
-	for _, g := range t.index.groups {
-		for _, s := range g.segments {
-			if st, _ := s.Log.State(); st == Open && !s.fetched {
-				open = append(open, s)
-			}
-		}
-	}
-	return open
-}
-
 // AddDatagram takes in an object that came in a datagram. It reports whether the object is to be forwarded; the error
 // is a *moqt.MalformedTrackError or ErrClosed. The memory of d becomes the track's.
 func (t *Track) AddDatagram(d *Datagram) (forward bool, err error) {
