@@ -100,11 +100,11 @@ func (d *directory) offer(h *hub) {
 func (d *directory) announce(a *announcement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.namespaces.values.add(a.place(), a)
-	for w := range d.namespaces.watchers.matching(a.place()) {
+	d.namespaces.values.add(a.at(), a)
+	for w := range d.namespaces.watchers.matching(a.at()) {
 		w.foundLocked(a)
 	}
-	for h := range d.tracks.values.under(a.place()) {
+	for h := range d.tracks.values.under(a.at()) {
 		h.announced(a.peer)
 	}
 }
@@ -113,11 +113,11 @@ func (d *directory) announce(a *announcement) {
 func (d *directory) withdraw(a *announcement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.namespaces.values.remove(a.place(), a)
-	if len(d.namespaces.values.at(a.place())) > 0 {
+	d.namespaces.values.remove(a.at(), a)
+	if len(d.namespaces.values.at(a.at())) > 0 {
 		return
 	}
-	for w := range d.namespaces.watchers.matching(a.place()) {
+	for w := range d.namespaces.watchers.matching(a.at()) {
 		w.lostLocked(a)
 	}
 }
@@ -127,7 +127,7 @@ func (d *directory) withdraw(a *announcement) {
 func (d *directory) revoke(a *announcement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for h := range d.tracks.values.under(a.place()) {
+	for h := range d.tracks.values.under(a.at()) {
 		if !d.hasOtherLocked(a, h.place) {
 			h.revoked(a.peer)
 		}

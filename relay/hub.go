@@ -40,6 +40,9 @@ func newHub(r *Relay, name moqt.FullTrackName, at place) *hub {
 	return h
 }
 
+// at returns where the hub is in the directory's tree.
+func (h *hub) at() place { return h.place }
+
 // isIdle reports whether the hub may be dropped, if no request uses it.
 func (h *hub) isIdle() bool {
 	h.mu.Lock()

@@ -11,12 +11,12 @@ type announcement struct {
 	namespace moqt.Namespace
 }
 
-func (a *announcement) place() place { return a.peer.place(a.namespace) }
+func (a *announcement) at() place { return a.peer.place(a.namespace) }
 
 // serve accepts the request, and keeps the namespace known until the request ends.
 func (a *announcement) serve(req *session.IncomingPublishNamespace, permit *permission) {
 	directory := &a.peer.relay.directory
-	if a.peer.awaitMatches(req.Context(), directory.countBelow(a.place())) != nil {
+	if a.peer.awaitMatches(req.Context(), directory.countBelow(a.at())) != nil {
 		return // the request is over
 	}
 	directory.announce(a) // before the answer: after it, the publisher may rely on being found

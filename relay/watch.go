@@ -2,6 +2,8 @@ package relay
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"sluice/moqt"
@@ -18,6 +20,12 @@ func (w *prefixWatch) base() *prefixWatch { return w }
 
 func (w *prefixWatch) place() place { return w.peer.place(w.prefix) }
 
+// placed is a value of a tree, and knows where it is.
+type placed interface {
+	comparable
+	at() place
+}
+
 // watcher is a type of request that embeds a prefixWatch. Its methods tell it about changes.
 type watcher[V any] interface {
 	comparable
@@ -25,34 +33,52 @@ type watcher[V any] interface {
 	foundLocked(V) // directory.mu is held
 }
 
-// watchedTree holds values by place, and the requests for all values below a prefix. Its methods expect directory.mu to
-// be held.
-type watchedTree[V comparable, W watcher[V]] struct {
+// watchedTree holds values by place, and the requests for all values below a prefix. Its methods, except for tell,
+// expect directory.mu to be held.
+type watchedTree[V placed, W watcher[V]] struct {
 	values   tree[V]
 	watchers tree[W]
 }
 
-// start accepts a request for a prefix, which is new or an update, and tells it about the present values. It refuses a
-// prefix with more values than the request, or at the moment the session, may match.
-func (t *watchedTree[V, W]) start(w W, prefix moqt.Namespace, accept func() error) *moqt.RequestError {
+// start accepts a request for a prefix, which is new or an update, and returns the present values to tell it about. It
+// refuses a prefix with more values than the request, or at the moment the session, may match.
+func (t *watchedTree[V, W]) start(w W, prefix moqt.Namespace, accept func() error) ([]V, *moqt.RequestError) {
 	b := w.base()
 	at := b.peer.place(prefix)
 	n := t.values.count(at)
 	switch {
 	case n > b.peer.relay.cfg.MaxMatches:
-		return errTooManyMatches
+		return nil, errTooManyMatches
 	case !b.peer.mayMatch(n):
-		return errTooOften()
+		return nil, errTooOften()
 	case accept() != nil:
-		return nil // the request is over
+		return nil, nil // the request is over
 	}
 	t.stop(w)
 	b.prefix = prefix
 	t.watchers.add(at, w)
-	for v := range t.values.under(at) {
-		w.foundLocked(v)
+	return slices.Collect(t.values.under(at)), nil
+}
+
+// tellBatch is how many values a request is told about while all others wait for the lock. A PUBLISH for a track takes
+// some ten microseconds.
+const tellBatch = 16
+
+// tell tells a request about values that were present when it started, until the context is done. It releases the lock
+// between batches, because all other requests to the relay wait for it.
+func (t *watchedTree[V, W]) tell(ctx context.Context, mu sync.Locker, w W, values []V) {
+	for batch := range slices.Chunk(values, tellBatch) {
+		if ctx.Err() != nil {
+			return
+		}
+		mu.Lock()
+		for _, v := range batch {
+			if _, present := t.values.at(v.at())[v]; present {
+				w.foundLocked(v)
+			}
+		}
+		mu.Unlock()
 	}
-	return nil
 }
 
 func (t *watchedTree[V, W]) stop(w W) { t.watchers.remove(w.base().place(), w) }
@@ -84,15 +110,17 @@ func (p *peer) awaitMatches(ctx context.Context, n int) error {
 }
 
 // serveWatch serves a request for everything below a prefix, in one of the directory's trees, until it ends.
-func serveWatch[V comparable, W watcher[V]](
+func serveWatch[V placed, W watcher[V]](
 	t *watchedTree[V, W], w W, r *session.Request, a Action, accept func() error,
 ) {
 	b := w.base()
 	mu := &b.peer.relay.directory.mu
 	start := func(prefix moqt.Namespace, accept func() error) *moqt.RequestError {
 		mu.Lock()
-		defer mu.Unlock()
-		return t.start(w, prefix, accept)
+		values, refused := t.start(w, prefix, accept)
+		mu.Unlock()
+		t.tell(r.Context(), mu, w, values)
+		return refused
 	}
 	permit, refused := b.peer.authorize(r, a, moqt.FullTrackName{Namespace: b.prefix})
 	if refused == nil {

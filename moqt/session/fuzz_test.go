@@ -29,6 +29,12 @@ func FuzzPeer(f *testing.F) {
 		f.Add(true, encode(&moqt.Setup{}), encode(m), encode(&moqt.RequestOK{}), subgroupHeader(1),
 			[]byte{0, 1, 0, 0, 9})
 	}
+	token := moqt.Parameters{AuthorizationTokens: []moqt.Token{register(1, "a"), plain("b")}}
+	again := moqt.Parameters{AuthorizationTokens: []moqt.Token{useAlias(1), deleteAlias(1)}}
+	f.Add(true, encode(&moqt.Setup{AuthorizationTokens: token.AuthorizationTokens[1:]}),
+		encode(&moqt.Subscribe{Track: testTrack, Parameters: token},
+			&moqt.RequestUpdate{RequestID: 2, Parameters: again}),
+		encode(&moqt.RequestOK{}, &moqt.RequestUpdate{RequestID: 4, Parameters: token}), subgroupHeader(1), []byte{0})
 	responses := [][]byte{
 		encode(&moqt.SubscribeOK{TrackAlias: 1}, &moqt.PublishDone{StreamCount: 1}),
 		encode(&moqt.FetchOK{}),
