@@ -30,7 +30,10 @@ INLINE int send_clone(struct __sk_buff *skb, struct scratch *c, const struct nei
 	return -1;
 }
 
-// replace_clone gives the packet the contents of OUT. The bounds of head and tail are for the verifier.
+// replace_clone gives the packet the contents of OUT.
+//
+// The bounds of head and tail are for the verifier. Without the barriers the compiler makes one comparison of two, of a
+// difference, from which the verifier of Linux 6.12 does not learn the bounds of the length itself.
 //
 // bpf_skb_change_tail makes the clone's data its own. It refuses lengths that cut off the checksum that the device is
 // to complete, which lies in the headers here. bpf_skb_store_bytes without BPF_F_RECOMPUTE_CSUM leaves the checksum as
@@ -39,7 +42,11 @@ INLINE int replace_clone(struct __sk_buff *skb, struct scratch *c)
 {
 	u32 head = c->head, tail = c->tail;
 
-	if (head < MIN_HEAD || head > MAX_HEAD || tail <= TAG_LEN || tail > MAX_PAYLOAD + TAG_LEN)
+	if (head < MIN_HEAD || tail <= TAG_LEN)
+		return -1;
+	barrier_var(head);
+	barrier_var(tail);
+	if (head > MAX_HEAD || tail > MAX_PAYLOAD + TAG_LEN)
 		return -1;
 	if (skb->vlan_present && bpf_skb_vlan_pop(skb)) // of the publisher's network; the subscriber's is in the header
 		return -1;
