@@ -14,7 +14,7 @@ export BPF2GO_CFLAGS := -O2 -g -Wall -Werror -mcpu=v3 -I$(CURDIR)/internal/bpf/i
 	-I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test race deps third_party generate check-generated lint examples cross third-party-test interop browser fuzz bench bench-quick bench-peers micro clean
+.PHONY: help build demo test race deps third_party generate check-generated lint examples cross third-party-test interop browser fuzz bench bench-quick bench-peers micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -82,6 +82,9 @@ bench-quick: deps build ## measure the relay in a lab, the shortest form (less t
 
 bench-peers: ## install the relays that sluice-lab bench --peer measures (needs Rust)
 	internal/bench/install-peers
+
+kernels: deps build ## run the kernel tests and the demo on other kernels, in virtual machines (root, half an hour each)
+	scripts/kernels $(KERNELS)
 
 micro: third_party ## run the Go benchmarks once
 	go test -run '^$$' -bench . -benchtime 1x ./...
