@@ -29,7 +29,7 @@ type Event struct {
 	Remote    string
 	Transport string              // quic or webtransport
 	Authority string              // of the URL that the peer has dialed
-	Path      string              // with its query, which may be a credential
+	Path      string              // without its query, which may be a credential
 	Track     *moqt.FullTrackName // nil in events about sessions
 	Reason    string              // of an end; empty if it was in good order
 }
