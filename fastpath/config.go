@@ -22,6 +22,10 @@ type Settings struct {
 	// MaxConnections is how many connections take part; the media sender alone serves the others. A connection that
 	// takes part needs 64 KiB of memory; each possible one needs 6 KiB at all times. Default: 512.
 	MaxConnections int
+	// MaxTracks is how many tracks can be on the fast path; the media sender alone serves the others. It should be what
+	// the relay itself can have, else a session with many tracks keeps the tracks of others from the fast path. Each
+	// possible one needs 70 bytes at all times. Default: DefaultMaxTracks.
+	MaxTracks int
 	// MaxSubgroups is how many subgroup streams of publishers the kernel forwards at a time, and of how many that have
 	// ended within 10 s it knows that. One publisher may have as many of them as are free. Each takes 100 bytes until
 	// it is forgotten, and each possible one needs 32 bytes at all times. Default: DefaultMaxSubgroups.
@@ -42,6 +46,9 @@ const (
 	DefaultMaxConnections = 512
 	MaxConnections        = 1 << 16 // 384 MiB at all times
 
+	DefaultMaxTracks = 65536 // what a relay has by default
+	MaxTracks        = 1 << 20
+
 	DefaultMaxSubgroups = 16384 // 500 tracks with 3 streams a second, remembered for 10 s
 	MinSubgroups        = 64    // so that a few publishers have a share
 	MaxSubgroups        = 1 << 20
@@ -59,6 +66,7 @@ func (s *Settings) validate() error {
 		bounds.Check("fast path: ConnectionIDLen", s.ConnectionIDLen, 0, maxConnectionIDLen),
 		bounds.Check("fast path: MaxCopies", cmp.Or(s.MaxCopies, DefaultMaxCopies), 1, MaxSubscriptions),
 		bounds.Check("fast path: MaxConnections", cmp.Or(s.MaxConnections, DefaultMaxConnections), 1, MaxConnections),
+		bounds.Check("fast path: MaxTracks", cmp.Or(s.MaxTracks, DefaultMaxTracks), 1, MaxTracks),
 		bounds.Check("fast path: MaxSubgroups", cmp.Or(s.MaxSubgroups, DefaultMaxSubgroups), MinSubgroups,
 			MaxSubgroups),
 		bounds.Check("fast path: MaxObjects", cmp.Or(s.MaxObjects, DefaultMaxObjects), MinObjects, MaxObjects))

@@ -94,6 +94,10 @@ func (k *kernel) load(s Settings) error {
 	} {
 		spec.Maps[name].MaxEntries = connections * uint32(perConnection)
 	}
+	tracks := uint32(cmp.Or(s.MaxTracks, DefaultMaxTracks))
+	spec.Maps[bpf.IngressMapTrackVersions].MaxEntries = tracks
+	spec.Maps[bpf.IngressMapTracks].MaxEntries = 2 * tracks // an old and a new version
+	spec.Maps[bpf.IngressMapAliases].MaxEntries = tracks
 	subgroups := uint32(cmp.Or(s.MaxSubgroups, DefaultMaxSubgroups))
 	objects := uint32(cmp.Or(s.MaxObjects, DefaultMaxObjects))
 	spec.Maps[bpf.IngressMapSubgroups].MaxEntries = subgroups

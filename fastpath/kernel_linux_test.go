@@ -310,10 +310,20 @@ func TestSettings(t *testing.T) {
 		"fast path: MaxCopies: 33: must be between 1 and 32":             {Port: 1, MaxCopies: 33},
 		"fast path: MaxCopies: -1: must be between 1 and 32":             {Port: 1, MaxCopies: -1},
 		"fast path: MaxConnections: -1: must be between 1 and 65536":     {Port: 1, MaxConnections: -1},
+		"fast path: MaxTracks: 1048577: must be between 1 and 1048576":   {Port: 1, MaxTracks: 1<<20 + 1},
 		"fast path: MaxSubgroups: 63: must be between 64 and 1048576":    {Port: 1, MaxSubgroups: 63},
 		"fast path: MaxObjects: 4194305: must be between 64 and 4194304": {Port: 1, MaxObjects: 1<<22 + 1},
 	} {
 		_, err := load(s)
 		require.EqualError(t, err, want)
 	}
+}
+
+// TestMaxTracks makes as many tracks as there may be, and one more, which is never on the fast path.
+func TestMaxTracks(t *testing.T) {
+	r := newRigFor(t, lab.Topology{}, false, Settings{MaxTracks: 3})
+	for range 3 {
+		defer r.fast.NewTrack().Close()
+	}
+	require.Nil(t, r.fast.NewTrack())
 }

@@ -43,8 +43,9 @@ type FastPathConfig struct {
 	Devices []string
 	// MaxCopies is how many copies a packet may cause. Default: fastpath.DefaultMaxCopies.
 	MaxCopies int
-	// MaxConnections, MaxSubgroups and MaxObjects bound the memory of the kernel, see [fastpath.Settings].
-	MaxConnections, MaxSubgroups, MaxObjects int
+	// MaxConnections, MaxTracks, MaxSubgroups and MaxObjects bound the memory of the kernel, see [fastpath.Settings].
+	// The default of MaxTracks is Relay.MaxTracks.
+	MaxConnections, MaxTracks, MaxSubgroups, MaxObjects int
 }
 
 // FastPathMode decides whether the kernel forwards media. The zero value is FastPathAuto.
@@ -64,6 +65,8 @@ func (c Config) withDefaults() Config {
 	c.FastPath.Mode = cmp.Or(c.FastPath.Mode, FastPathAuto)
 	c.FastPath.MaxCopies = cmp.Or(c.FastPath.MaxCopies, fastpath.DefaultMaxCopies)
 	c.FastPath.MaxConnections = cmp.Or(c.FastPath.MaxConnections, fastpath.DefaultMaxConnections)
+	tracks := min(cmp.Or(c.Relay.MaxTracks, fastpath.DefaultMaxTracks), fastpath.MaxTracks)
+	c.FastPath.MaxTracks = cmp.Or(c.FastPath.MaxTracks, tracks)
 	c.FastPath.MaxSubgroups = cmp.Or(c.FastPath.MaxSubgroups, fastpath.DefaultMaxSubgroups)
 	c.FastPath.MaxObjects = cmp.Or(c.FastPath.MaxObjects, fastpath.DefaultMaxObjects)
 	return c
@@ -80,6 +83,7 @@ func (c *Config) validate() error {
 		bounds.OneOf("FastPath.Mode", string(c.FastPath.Mode),
 			string(FastPathAuto), string(FastPathOn), string(FastPathOff)),
 		bounds.Check("FastPath.MaxConnections", c.FastPath.MaxConnections, 1, fastpath.MaxConnections),
+		bounds.Check("FastPath.MaxTracks", c.FastPath.MaxTracks, 1, fastpath.MaxTracks),
 		bounds.Check("FastPath.MaxSubgroups", c.FastPath.MaxSubgroups, fastpath.MinSubgroups, fastpath.MaxSubgroups),
 		bounds.Check("FastPath.MaxObjects", c.FastPath.MaxObjects, fastpath.MinObjects, fastpath.MaxObjects),
 		bounds.Check("FastPath.MaxCopies", c.FastPath.MaxCopies, 1, fastpath.MaxSubscriptions))

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/congestion"
+	"sluice/fastpath"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/relay"
@@ -54,13 +55,23 @@ func TestConfigIsChecked(t *testing.T) {
 		"Coalesce must not be set: the server does": {
 			Transport: transport.ListenConfig{Protocols: moqt.ALPNs()},
 		},
-		`FastPath.Mode: "maybe": must be auto, on or off`:  {FastPath: FastPathConfig{Mode: "maybe"}},
-		"FastPath.MaxCopies: 40: must be between 1 and 32": {FastPath: FastPathConfig{MaxCopies: 40}},
-		"a certificate file and a key file are required":   {},
+		`FastPath.Mode: "maybe": must be auto, on or off`:       {FastPath: FastPathConfig{Mode: "maybe"}},
+		"FastPath.MaxCopies: 40: must be between 1 and 32":      {FastPath: FastPathConfig{MaxCopies: 40}},
+		"FastPath.MaxTracks: -1: must be between 1 and 1048576": {FastPath: FastPathConfig{MaxTracks: -1}},
+		"a certificate file and a key file are required":        {},
 	} {
 		_, err := Listen(cfg)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// TestTracksOfFastPath expects that the fast path has room for each track that the relay may have.
+func TestTracksOfFastPath(t *testing.T) {
+	require.Equal(t, fastpath.DefaultMaxTracks, Config{}.withDefaults().FastPath.MaxTracks)
+	cfg := Config{Relay: relay.Config{MaxTracks: 5}}
+	require.Equal(t, 5, cfg.withDefaults().FastPath.MaxTracks)
+	cfg.FastPath.MaxTracks = 3
+	require.Equal(t, 3, cfg.withDefaults().FastPath.MaxTracks)
 }
 
 // TestFailedListen makes a part fail after the port was opened: the port is free again.
