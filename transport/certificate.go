@@ -19,9 +19,16 @@ import (
 // certCheckInterval is how often certificate files are checked for changes at most.
 const certCheckInterval = time.Second
 
-// serverTLS makes the TLS configuration of a listener, and its stateless reset key. The key is derived from the
-// certificate's key, so that clients notice a restart of the server at once (RFC 9000 §10.3).
-func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, *quic.StatelessResetKey, error) {
+// serverKeys are secrets of a listener. They are derived from the certificate's key, so that another process with the
+// same certificate has the same ones: after a restart clients notice at once that their connections have ended (RFC
+// 9000 §10.3), and a process that replaces another one takes the tokens that the first has sent (§8.1.3).
+type serverKeys struct {
+	reset *quic.StatelessResetKey
+	token *quic.TokenGeneratorKey
+}
+
+// serverTLS makes the TLS configuration of a listener, and its keys.
+func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, serverKeys, error) {
 	conf := &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		NextProtos: append(slices.Clone(cfg.Protocols), http3.NextProtoH3),
@@ -30,26 +37,28 @@ func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, *quic.Stateles
 	if cert == nil {
 		files := &certFiles{cert: cfg.CertFile, key: cfg.KeyFile, log: log, now: time.Now}
 		if err := files.reloadLocked(); err != nil {
-			return nil, nil, err
+			return nil, serverKeys{}, err
 		}
 		conf.GetCertificate = files.get
 		cert = files.current
 	} else {
 		conf.Certificates = []tls.Certificate{*cert}
 	}
-	return conf, statelessResetKey(cert), nil
+	return conf, deriveKeys(cert), nil
 }
 
-func statelessResetKey(cert *tls.Certificate) *quic.StatelessResetKey {
+func deriveKeys(cert *tls.Certificate) (keys serverKeys) {
 	der, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil { // a key in hardware
-		return nil
+		return keys
 	}
-	b, err := hkdf.Key(sha256.New, der, nil, "sluice stateless reset", len(quic.StatelessResetKey{}))
-	if err != nil {
-		return nil
+	if b, err := hkdf.Key(sha256.New, der, nil, "sluice stateless reset", len(keys.reset)); err == nil {
+		keys.reset = (*quic.StatelessResetKey)(b)
 	}
-	return (*quic.StatelessResetKey)(b)
+	if b, err := hkdf.Key(sha256.New, der, nil, "sluice address validation", len(keys.token)); err == nil {
+		keys.token = (*quic.TokenGeneratorKey)(b)
+	}
+	return keys
 }
 
 // certFiles is a certificate and its key in PEM files. They are read again when one of them has changed; until a

@@ -169,7 +169,18 @@ func TestStatelessReset(t *testing.T) {
 	requireLost(t, client, "stateless reset")
 
 	hardware := tls.Certificate{PrivateKey: struct{}{}}
-	require.Nil(t, statelessResetKey(&hardware))
+	require.Zero(t, deriveKeys(&hardware))
+}
+
+// Processes with the same certificate take each other's tokens.
+func TestKeysComeFromTheCertificate(t *testing.T) {
+	one, _, err := DevCertificate()
+	require.NoError(t, err)
+	other, _, err := DevCertificate()
+	require.NoError(t, err)
+	require.Equal(t, deriveKeys(&one), deriveKeys(&one))
+	require.NotEqual(t, deriveKeys(&one).token, deriveKeys(&other).token)
+	require.NotEqual(t, deriveKeys(&one).reset[:], deriveKeys(&one).token[:])
 }
 
 func requireLost(t *testing.T, c Conn, why string) {

@@ -30,6 +30,11 @@ type ListenConfig struct {
 	// Origins are the web origins whose pages may connect, for example "https://player.example". Default: all.
 	Origins []string
 
+	// ListenUDP makes the socket. Default: [net.ListenUDP].
+	ListenUDP func(network string, local *net.UDPAddr) (*net.UDPConn, error)
+	// ConnectionIDs makes the connection IDs that clients send, of ConnectionIDLength bytes. Default: random ones.
+	ConnectionIDs quic.ConnectionIDGenerator
+
 	// NewHooks makes the hooks of each new QUIC connection. It is called for unvalidated client addresses too, so it
 	// should be cheap. The socket is the one that the listener uses.
 	NewHooks func(net.PacketConn) quic.Hooks
@@ -115,7 +120,15 @@ func (c *ListenConfig) validate() error {
 		return errors.New("give either a certificate or files, not both")
 	}
 	return cmp.Or(bounds.AtLeast("MaxConnections", c.MaxConnections, 0), validateProtocols(c.Protocols),
-		c.Limits.validate())
+		c.validateConnectionIDs(), c.Limits.validate())
+}
+
+func (c *ListenConfig) validateConnectionIDs() error {
+	if c.ConnectionIDs == nil || c.ConnectionIDs.ConnectionIDLen() == ConnectionIDLength {
+		return nil
+	}
+	n := c.ConnectionIDs.ConnectionIDLen()
+	return fmt.Errorf("ConnectionIDs: %d bytes: must be %d", n, ConnectionIDLength)
 }
 
 func (c *ClientConfig) validate() error {

@@ -55,11 +55,11 @@ func Listen(addr string, cfg ListenConfig) (*Listener, error) {
 		accepted: make(chan Conn), sessions: make(map[Conn]*quic.Conn),
 	}
 	l.ctx, l.close = context.WithCancelCause(context.Background())
-	tlsConf, resetKey, err := serverTLS(&cfg, l.log)
+	tlsConf, keys, err := serverTLS(&cfg, l.log)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
-	if err := l.listen(addr, tlsConf, resetKey); err != nil {
+	if err := l.listen(addr, tlsConf, keys); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	l.wt = newWTServer(l)
@@ -67,7 +67,7 @@ func Listen(addr string, cfg ListenConfig) (*Listener, error) {
 	return l, nil
 }
 
-func (l *Listener) listen(addr string, tlsConf *tls.Config, resetKey *quic.StatelessResetKey) error {
+func (l *Listener) listen(addr string, tlsConf *tls.Config, keys serverKeys) error {
 	udpAddr, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
 		return err
@@ -78,11 +78,13 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, resetKey *quic.State
 	perSecond := max(0, cmp.Or(l.cfg.MaxUnvalidated, defaultMaxUnvalidated))
 	unvalidated := rate.NewLimiter(rate.Limit(perSecond), perSecond)
 	l.tr = &quic.Transport{
-		Conn:                l.udp,
-		ConnectionIDLength:  ConnectionIDLength,
-		StatelessResetKey:   resetKey,
-		VerifySourceAddress: func(net.Addr) bool { return !unvalidated.Allow() },
-		ConnContext:         l.connContext,
+		Conn:                  l.udp,
+		ConnectionIDLength:    ConnectionIDLength,
+		ConnectionIDGenerator: l.cfg.ConnectionIDs,
+		StatelessResetKey:     keys.reset,
+		TokenGeneratorKey:     keys.token,
+		VerifySourceAddress:   func(net.Addr) bool { return !unvalidated.Allow() },
+		ConnContext:           l.connContext,
 	}
 	if l.quic, err = l.tr.ListenEarly(tlsConf, l.cfg.quicConfig()); err != nil {
 		l.udp.Close()
@@ -97,7 +99,11 @@ type packetConn interface {
 }
 
 func (c *ListenConfig) listenUDP(addr *net.UDPAddr) (packetConn, error) {
-	udp, err := net.ListenUDP("udp", addr)
+	listen := c.ListenUDP
+	if listen == nil {
+		listen = net.ListenUDP
+	}
+	udp, err := listen("udp", addr)
 	if err != nil || c.Coalesce == nil {
 		return udp, err
 	}

@@ -3,7 +3,9 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +24,42 @@ func TestListenErrors(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "listen on "+addr)
 	}
+}
+
+// countedIDs are connection IDs that begin with 7.
+type countedIDs struct {
+	length int
+	made   *atomic.Int64
+}
+
+func (c countedIDs) ConnectionIDLen() int { return c.length }
+
+func (c countedIDs) GenerateConnectionID() (quic.ConnectionID, error) {
+	id := binary.BigEndian.AppendUint64(nil, 7<<56|uint64(c.made.Add(1)))
+	return quic.ConnectionIDFromBytes(id), nil
+}
+
+// TestConnectionIDs has clients send to connection IDs of the application's, on a socket of the application's.
+func TestConnectionIDs(t *testing.T) {
+	var made, sockets atomic.Int64
+	s := newServer(t, func(c *ListenConfig) {
+		c.ConnectionIDs = countedIDs{ConnectionIDLength, &made}
+		c.ListenUDP = func(network string, local *net.UDPAddr) (*net.UDPConn, error) {
+			sockets.Add(1)
+			return net.ListenUDP(network, local)
+		}
+	})
+	for _, k := range []Kind{RawQUIC, WebTransport} {
+		before := made.Load()
+		s.connect(t, k)
+		require.Greater(t, made.Load(), before)
+	}
+	require.EqualValues(t, 1, sockets.Load())
+
+	wrong := s.cfg
+	wrong.ConnectionIDs = countedIDs{4, &made}
+	_, err := Listen("127.0.0.1:0", wrong)
+	require.ErrorContains(t, err, "ConnectionIDs: 4 bytes: must be 8")
 }
 
 func TestListenerClose(t *testing.T) {

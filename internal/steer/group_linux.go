@@ -1,0 +1,195 @@
+package steer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"sluice/internal/steer/bpf"
+)
+
+// Group is the processes that share a port, as one of them sees it. Its methods may be called on any goroutine.
+type Group struct {
+	number Number
+	maps   bpf.SteerMaps
+}
+
+// Create makes a group of a socket whose address no other socket shares. All datagrams go on to that socket.
+func Create(c *net.UDPConn) (*Group, error) {
+	var objects bpf.SteerObjects
+	if err := bpf.LoadSteerObjects(&objects, nil); err != nil {
+		return nil, fmt.Errorf("steer datagrams: load the program: %w", explain(err))
+	}
+	defer objects.SteerPrograms.Close() // the sockets keep the program
+	g := &Group{maps: objects.SteerMaps}
+	if err := g.attach(c, objects.Steer); err != nil {
+		return nil, fmt.Errorf("steer datagrams: %w", errors.Join(err, setOption(c, unix.SO_REUSEPORT, 0), g.Close()))
+	}
+	return g, nil
+}
+
+// explain replaces an error of the kernel by its cause, if that is a missing capability.
+func explain(err error) error {
+	if errors.Is(err, unix.EPERM) {
+		return errors.New("missing CAP_BPF")
+	}
+	return err
+}
+
+// attach makes the kernel run the program for datagrams to the address of c.
+//
+// A program is attached to a group, and the kernel makes the group of a bound socket when a second one is bound to the
+// same address. Datagrams that arrive in between may go to the second socket and are lost. So this is done once, before
+// there are clients. Sockets that join later find the program in place.
+func (g *Group) attach(c *net.UDPConn, program *ebpf.Program) error {
+	if err := setOption(c, unix.SO_REUSEPORT, 1); err != nil {
+		return err
+	}
+	second, err := bind(c.LocalAddr().(*net.UDPAddr))
+	if err != nil {
+		return err
+	}
+	defer second.Close()
+	return errors.Join(setOption(c, unix.SO_ATTACH_REUSEPORT_EBPF, program.FD()), g.enter(c), g.Promote(g.number))
+}
+
+// Maps are the file descriptors of a group's maps, which another process joins it with: of the sockets, of the number
+// of the newest process, and of the verdicts.
+type Maps [3]int
+
+// Maps returns the maps of the group. They are open until the group is closed.
+func (g *Group) Maps() Maps { return Maps{g.maps.Sockets.FD(), g.maps.Newest.FD(), g.maps.Verdicts.FD()} }
+
+// Join binds a socket to the address of a group, for the process with the number that [Group.Next] has returned. It
+// takes the file descriptors.
+func Join(addr *net.UDPAddr, number Number, maps Maps) (*Group, *net.UDPConn, error) {
+	g := &Group{number: number}
+	var errs []error
+	for i, m := range []**ebpf.Map{&g.maps.Sockets, &g.maps.Newest, &g.maps.Verdicts} {
+		var err error
+		*m, err = ebpf.NewMapFromFD(maps[i])
+		errs = append(errs, err)
+	}
+	c, err := g.bind(addr, errors.Join(errs...))
+	if err != nil {
+		return nil, nil, fmt.Errorf("steer datagrams: %w", errors.Join(err, g.Close()))
+	}
+	return g, c, nil
+}
+
+// bind binds a socket and enters it, unless there was an error before.
+func (g *Group) bind(addr *net.UDPAddr, err error) (*net.UDPConn, error) {
+	if err != nil {
+		return nil, err
+	}
+	c, err := bind(addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.enter(c); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// enter puts the socket of this process into the map.
+func (g *Group) enter(c *net.UDPConn) error {
+	return control(c, func(fd int) error { return g.maps.Sockets.Put(uint32(g.number), uint64(fd)) })
+}
+
+// Number returns the number of this process.
+func (g *Group) Number() Number { return g.number }
+
+// Next returns a number that no process has. The numbers of processes that have ended come last.
+func (g *Group) Next() (Number, error) {
+	for n := g.number + 1; n != g.number; n++ {
+		var cookie uint64
+		switch err := g.maps.Sockets.Lookup(uint32(n), &cookie); {
+		case errors.Is(err, ebpf.ErrKeyNotExist):
+			return n, nil
+		case err != nil:
+			return 0, fmt.Errorf("steer datagrams: find a number for a process: %w", err)
+		}
+	}
+	return 0, fmt.Errorf("%d processes share the port, which is the most: end one", Numbers)
+}
+
+// Promote makes the process with a number the newest, which gets new clients.
+func (g *Group) Promote(n Number) error {
+	if err := g.maps.Newest.Put(uint32(0), uint32(n)); err != nil {
+		return fmt.Errorf("steer datagrams: name the newest process: %w", err)
+	}
+	return nil
+}
+
+// Counts returns how many datagrams the program gave to a process, by the reason.
+func (g *Group) Counts() (map[string]uint64, error) {
+	counts := make(map[string]uint64, len(verdictNames))
+	var perCPU []uint64
+	for verdict, name := range verdictNames {
+		if err := g.maps.Verdicts.Lookup(uint32(verdict), &perCPU); err != nil {
+			return nil, fmt.Errorf("steer datagrams: read the counter of %s: %w", name, err)
+		}
+		for _, n := range perCPU {
+			counts[name] += n
+		}
+	}
+	return counts, nil
+}
+
+// verdictNames are the labels of the program's counters.
+var verdictNames = [bpf.SteerSteerVerdictSTEER_VERDICTS]string{
+	bpf.SteerSteerVerdictSTEER_NAMED:  "named",
+	bpf.SteerSteerVerdictSTEER_NEWEST: "newest",
+	bpf.SteerSteerVerdictSTEER_GONE:   "gone",
+	bpf.SteerSteerVerdictSTEER_ANY:    "any",
+}
+
+// Close closes the maps. The program goes on for as long as there are sockets in the group.
+func (g *Group) Close() error {
+	var errs []error
+	for _, m := range []*ebpf.Map{g.maps.Sockets, g.maps.Newest, g.maps.Verdicts} {
+		if m != nil {
+			errs = append(errs, m.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// bind binds a socket that shares its address with those of the same user that do so, too.
+func bind(addr *net.UDPAddr) (*net.UDPConn, error) {
+	share := func(_, _ string, c syscall.RawConn) error {
+		var err error
+		cerr := c.Control(func(fd uintptr) {
+			err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+		})
+		return errors.Join(cerr, err)
+	}
+	c, err := (&net.ListenConfig{Control: share}).ListenPacket(context.Background(), "udp", addr.String())
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UDPConn), nil
+}
+
+func setOption(c *net.UDPConn, option, value int) error {
+	return control(c, func(fd int) error {
+		return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, value))
+	})
+}
+
+// control calls f with the file descriptor of a socket.
+func control(c *net.UDPConn, f func(fd int) error) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	cerr := raw.Control(func(fd uintptr) { err = f(int(fd)) })
+	return errors.Join(cerr, err)
+}

@@ -1,0 +1,233 @@
+package steer
+
+import (
+	"errors"
+	"net"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// first returns a group of one socket on loopback, IPv4 or IPv6.
+func first(t *testing.T, address string) (*Group, *net.UDPConn) {
+	t.Helper()
+	addr, err := net.ResolveUDPAddr("udp", address)
+	require.NoError(t, err)
+	c, err := net.ListenUDP("udp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	g, err := Create(c)
+	if err != nil && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
+		t.Skipf("needs CAP_BPF: %v", err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = g.Close() })
+	return g, c
+}
+
+// next joins a group as another process would, with duplicates of its maps.
+func next(t *testing.T, g *Group, addr net.Addr) (*Group, *net.UDPConn) {
+	t.Helper()
+	n, err := g.Next()
+	require.NoError(t, err)
+	var maps Maps
+	for i, fd := range g.Maps() {
+		maps[i], err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		require.NoError(t, err)
+	}
+	joined, c, err := Join(addr.(*net.UDPAddr), n, maps)
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = joined.Close(), c.Close() })
+	return joined, c
+}
+
+// client sends datagrams from a port of its own.
+func client(t *testing.T, to net.Addr) *net.UDPConn {
+	t.Helper()
+	c, err := net.DialUDP("udp", nil, to.(*net.UDPAddr))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// received returns the datagrams that wait in a socket: over loopback they are there when Write has returned.
+func received(t *testing.T, c *net.UDPConn) (all []string) {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	require.NoError(t, err)
+	buf := make([]byte, 2048)
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		for {
+			n, _, err := unix.Recvfrom(int(fd), buf, unix.MSG_DONTWAIT)
+			if err != nil {
+				assert.True(t, errors.Is(err, unix.EAGAIN), "%v", err)
+				return
+			}
+			all = append(all, string(buf[:n]))
+		}
+	}))
+	return all
+}
+
+func id(t *testing.T, n Number) string {
+	t.Helper()
+	id, err := n.GenerateConnectionID()
+	require.NoError(t, err)
+	require.Equal(t, n.ConnectionIDLen(), id.Len())
+	return string(id.Bytes())
+}
+
+const (
+	version1  = "\x00\x00\x00\x01"
+	remainder = "the rest of a packet"
+)
+
+// short returns a packet with a short header (RFC 9000 §17.3).
+func short(id string) string { return "\x43" + id + remainder }
+
+// long returns a packet with a long header (RFC 9000 §17.2); first is its first byte.
+func long(first, id string) string { return first + version1 + string([]byte{byte(len(id))}) + id + remainder }
+
+const initial, handshake = "\xc3", "\xe3" // first bytes
+
+// TestSteer has two processes on a port, over IPv4, IPv6 and both.
+func TestSteer(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0", ":0"} {
+		t.Run(address, func(t *testing.T) { testSteer(t, address) })
+	}
+}
+
+func testSteer(t *testing.T, address string) {
+	old, oldSocket := first(t, address)
+	addr := oldSocket.LocalAddr()
+	young, youngSocket := next(t, old, addr)
+	require.Equal(t, Number(1), young.Number())
+	random := "\x12\x34\x56\x78\x9a\xbc\xde\xf0"
+	packets := map[string]string{
+		"short header of the old process":   short(id(t, old.Number())),
+		"handshake packet of the old one":   long(handshake, id(t, old.Number())),
+		"Initial packet of the old one":     long(initial, id(t, old.Number())),
+		"short header of the young process": short(id(t, young.Number())),
+		"handshake packet of the young one": long(handshake, id(t, young.Number())),
+		"Initial of a new client":           long(initial, random),
+		"Initial with a longer id":          long(initial, random+"\x00"),
+		"short header that names nobody":    short(random),
+		"short header of an ended process":  short(id(t, 77)),
+		"short datagram":                    "hello",
+		"no datagram":                       "",
+	}
+	forYoung := map[string]bool{"short header of the young process": true, "handshake packet of the young one": true}
+	check := func(toNewest func(string) bool, newest, named *net.UDPConn) {
+		t.Helper()
+		for name, packet := range packets {
+			// From many ports, since the kernel's own choice depends on the port.
+			for range 8 {
+				_, err := client(t, addr).Write([]byte(packet))
+				require.NoError(t, err)
+			}
+			want, other := named, newest
+			if toNewest(name) {
+				want, other = newest, named
+			}
+			require.Len(t, received(t, want), 8, name)
+			require.Empty(t, received(t, other), name)
+		}
+	}
+	named := map[string]bool{
+		"short header of the old process": true, "handshake packet of the old one": true,
+		"Initial packet of the old one": true,
+	}
+	// Before the young process is promoted, it gets only what names it.
+	check(func(name string) bool { return !forYoung[name] }, oldSocket, youngSocket)
+	require.NoError(t, old.Promote(young.Number()))
+	check(func(name string) bool { return !named[name] }, youngSocket, oldSocket)
+	counts, err := young.Counts()
+	require.NoError(t, err)
+	require.Equal(t, map[string]uint64{"named": 5 * 16, "newest": 5 * 16, "gone": 16, "any": 0}, counts)
+}
+
+// TestSteerAfterAnEnd closes sockets, as the end of a process does.
+func TestSteerAfterAnEnd(t *testing.T) {
+	one, oneSocket := first(t, "127.0.0.1:0")
+	addr := oneSocket.LocalAddr()
+	two, twoSocket := next(t, one, addr)
+	_, threeSocket := next(t, two, addr)
+	require.NoError(t, one.Promote(two.Number()))
+
+	// The newest gets what names a process that has ended, and tells the client.
+	require.NoError(t, oneSocket.Close())
+	_, err := client(t, addr).Write([]byte(short(id(t, one.Number()))))
+	require.NoError(t, err)
+	require.Len(t, received(t, twoSocket), 1)
+
+	// Without a newest one, any that is left gets new clients.
+	require.NoError(t, twoSocket.Close())
+	_, err = client(t, addr).Write([]byte(long(initial, "12345678")))
+	require.NoError(t, err)
+	require.Len(t, received(t, threeSocket), 1)
+	counts, err := two.Counts()
+	require.NoError(t, err)
+	require.Equal(t, map[string]uint64{"named": 0, "newest": 0, "gone": 1, "any": 1}, counts)
+}
+
+// TestNothingIsLost has processes join and leave while a client sends: each datagram arrives once.
+func TestNothingIsLost(t *testing.T) {
+	g, socket := first(t, "127.0.0.1:0")
+	addr := socket.LocalAddr()
+	const processes, perProcess = 20, 200
+	got := 0
+	for range processes {
+		c := client(t, addr)
+		sent := make(chan error, 1)
+		go func() {
+			for range perProcess {
+				if _, err := c.Write([]byte(long(initial, "12345678"))); err != nil {
+					sent <- err
+					return
+				}
+			}
+			sent <- nil
+		}()
+		young, youngSocket := next(t, g, addr)
+		require.NoError(t, g.Promote(young.Number()))
+		require.NoError(t, <-sent)
+		got += len(received(t, socket)) + len(received(t, youngSocket))
+		require.NoError(t, socket.Close())
+		g, socket = young, youngSocket
+	}
+	require.Equal(t, processes*perProcess, got)
+}
+
+// TestAddressStaysExclusive binds the address of a group as another program would.
+func TestAddressStaysExclusive(t *testing.T) {
+	_, socket := first(t, "127.0.0.1:0")
+	_, err := net.ListenUDP("udp", socket.LocalAddr().(*net.UDPAddr))
+	require.ErrorIs(t, err, unix.EADDRINUSE)
+}
+
+// TestNumbersOfTheLiving checks that a number is used again only when its process has ended.
+func TestNumbersOfTheLiving(t *testing.T) {
+	one, socket := first(t, "127.0.0.1:0")
+	two, _ := next(t, one, socket.LocalAddr())
+	three, threeSocket := next(t, one, socket.LocalAddr())
+	require.Equal(t, []Number{0, 1, 2}, []Number{one.Number(), two.Number(), three.Number()})
+	n, err := one.Next()
+	require.NoError(t, err)
+	require.Equal(t, Number(3), n)
+	require.NoError(t, threeSocket.Close())
+	n, err = one.Next()
+	require.NoError(t, err)
+	require.Equal(t, Number(2), n)
+}
+
+// TestConnectionIDs checks that connection IDs differ.
+func TestConnectionIDs(t *testing.T) {
+	seen := make(map[string]bool)
+	for range 1000 {
+		seen[id(t, 200)] = true
+	}
+	require.Len(t, seen, 1000)
+}

@@ -1,0 +1,40 @@
+//go:build !linux
+
+package steer
+
+import (
+	"errors"
+	"net"
+)
+
+var errNeedsLinux = errors.New("steer datagrams: needs Linux")
+
+// Group exists on Linux only.
+type Group struct{}
+
+// Maps are file descriptors on Linux.
+type Maps [3]int
+
+// Create fails.
+func Create(*net.UDPConn) (*Group, error) { return nil, errNeedsLinux }
+
+// Join fails.
+func Join(*net.UDPAddr, Number, Maps) (*Group, *net.UDPConn, error) { return nil, nil, errNeedsLinux }
+
+// Number returns 0.
+func (*Group) Number() Number { return 0 }
+
+// Maps returns nothing.
+func (*Group) Maps() Maps { return Maps{} }
+
+// Next fails.
+func (*Group) Next() (Number, error) { return 0, errNeedsLinux }
+
+// Promote fails.
+func (*Group) Promote(Number) error { return errNeedsLinux }
+
+// Counts returns nothing.
+func (*Group) Counts() (map[string]uint64, error) { return nil, nil }
+
+// Close does nothing.
+func (*Group) Close() error { return nil }
