@@ -131,8 +131,13 @@ func (s *Server) serveConn(conn transport.Conn) {
 // Drain asks all peers to move on (GOAWAY), to the relay at uri unless that is empty. It waits until they have left, at
 // most for timeout, and then closes the port and everything else. It is called once, after Serve.
 func (s *Server) Drain(uri string, timeout time.Duration) error {
+	return s.DrainContext(context.Background(), uri, timeout)
+}
+
+// DrainContext is Drain with less patience: when the context is done, it closes the sessions that are left.
+func (s *Server) DrainContext(ctx context.Context, uri string, timeout time.Duration) error {
 	// Sessions end with GOAWAY_TIMEOUT by themselves; the margin is for their last messages.
-	ctx, cancel := context.WithTimeout(context.Background(), timeout+time.Second)
+	ctx, cancel := context.WithTimeout(ctx, timeout+time.Second)
 	defer cancel()
 	s.relay.Drain(ctx, uri, timeout)
 	err := errors.Join(s.listener.Close(), s.loop.Close())

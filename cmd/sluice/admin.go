@@ -49,16 +49,21 @@ type adminConfig struct {
 func listenAdmin(cfg adminConfig, metrics ...prometheus.Collector) (*admin, error) {
 	l, err := net.Listen("tcp", cfg.addr)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; choose another address, or %s '' for none", cfg.flag, err, cfg.flag)
-	}
-	if ip := l.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
-		slog.Warn("the admin address has no access control and is open to others", "address", l.Addr())
+		return nil, explainAdmin(cfg.flag, err)
 	}
 	return newAdmin(l, cfg, metrics...), nil
 }
 
+// explainAdmin adds to an error of listening at the admin address what to do about it.
+func explainAdmin(flag string, err error) error {
+	return fmt.Errorf("%s: %w; choose another address, or %s '' for none", flag, err, flag)
+}
+
 // newAdmin starts to serve a listener.
 func newAdmin(l net.Listener, cfg adminConfig, metrics ...prometheus.Collector) *admin {
+	if ip := l.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
+		slog.Warn("the admin address has no access control and is open to others", "address", l.Addr())
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(append(metrics, processMetrics()...)...)
 

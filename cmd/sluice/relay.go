@@ -29,17 +29,25 @@ WebTransport. One subscription at a publisher serves all subscribers of a track.
 FETCH.
 
 SIGTERM and SIGINT drain the relay: it asks its peers to move on (GOAWAY), and ends when they have left or after
---drain. A second signal ends it at once. Certificates and tokens are read again when their files change.`,
+--drain. A second signal ends it at once. Certificates and tokens are read again when their files change.
+
+With --control, the same command with --replace replaces a running relay, for example by a new version: it takes over
+the port, and the old process asks its peers to move (GOAWAY) and serves them until they have. It needs CAP_BPF when
+the first process starts. If the new process cannot start, the old one goes on as before.`,
 		Example: `  # try it on this machine
   sluice relay --dev
 
   # for the public, behind a firewall that lets UDP port 443 in
   sluice relay --listen :443 --tls-cert /etc/sluice/fullchain.pem --tls-key /etc/sluice/key.pem \
-    --auth-token-file /etc/sluice/tokens`,
+    --auth-token-file /etc/sluice/tokens
+
+  # replace a running relay
+  sluice relay --dev --control /run/sluice.sock
+  sluice relay --dev --control /run/sluice.sock --replace`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
-	f.register(cmd)
+	f.register(cmd, env)
 	cmd.AddCommand(newRelayStatus(env))
 	return cmd
 }
@@ -52,35 +60,67 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err := f.check(); err != nil {
 		return cli.AsUsage(err)
 	}
+	if f.background {
+		return runInBackground(env)
+	}
 	cfg, certificate, err := f.config()
 	if err != nil {
 		return err
 	}
 	defer f.events.close()
+	t, err := f.takeOver(&cfg.Transport)
+	if err != nil {
+		return err
+	}
 	s, err := server.Listen(cfg)
 	if err != nil {
-		return explainListen(err)
+		return errors.Join(explainListen(err), t.close())
 	}
-	a, err := f.openAdmin(s)
+	a, err := f.start(s, t)
 	if err != nil {
-		return errors.Join(err, s.Drain("", 0))
+		return errors.Join(err, s.Drain("", 0), t.close())
 	}
 	if err := dropPrivileges(s.HasFastPath()); err != nil {
 		slog.Warn("privileges are kept that the relay does not need", "error", err)
 	}
 	greet(env.Stdout, s, a, certificate)
-	return errors.Join(f.serve(ctx, s, a), a.close())
+	return errors.Join(f.serve(ctx, s, a, t), a.close(), t.close())
 }
 
-// serve runs the relay until the context is done, and drains it. It reports the state to systemd and at the admin
-// address.
-func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin) error {
+// start opens the admin address, unless --admin is empty, and makes this process the one that gets new sessions.
+func (f *relayFlags) start(s *server.Server, t *takeover) (*admin, error) {
+	l, err := t.listenAdmin(f.admin)
+	if err != nil {
+		return nil, explainAdmin("--admin", err)
+	}
+	if err := t.begin(f.control, l); err != nil {
+		if l != nil {
+			err = errors.Join(err, l.Close())
+		}
+		return nil, err
+	}
+	if l == nil {
+		return nil, nil
+	}
+	return f.serveAdmin(l, s, t), nil
+}
+
+// serve runs the relay until the context is done, or another process has taken over, and drains it. It reports the
+// state to systemd and at the admin address.
+func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, t *takeover) error {
 	alive, stop := context.WithCancel(context.Background())
 	defer stop()
 	go feedWatchdog(alive, s.Alive)
 	a.setReady(true)
 	notifySystemd(daemon.SdNotifyReady)
-	err := s.Serve(ctx)
+	serving, end := t.untilReplaced(ctx)
+	defer end(nil)
+	err := s.Serve(serving)
+	if r, ok := errors.AsType[*replacedError](context.Cause(serving)); ok {
+		notifySystemd(fmt.Sprintf("MAINPID=%d", r.pid))
+		stop()
+		return errors.Join(err, f.retire(ctx, s, a, r.pid))
+	}
 
 	a.setReady(false)
 	notifySystemd(daemon.SdNotifyStopping)
@@ -90,22 +130,27 @@ func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin) erro
 	return err
 }
 
-// openAdmin opens the admin address, unless --admin is empty. The metrics of sessions have a path of their own, because
-// they come and go with sessions: only a scraper that asks for them has to store them.
-func (f *relayFlags) openAdmin(s *server.Server) (*admin, error) {
-	if f.admin == "" {
-		return nil, nil
+// retire serves the sessions that are left when another process has taken over. The context ends them.
+func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *admin, successor int) error {
+	slog.Info("another process has taken over; draining", "pid", successor, "for at most", f.replaceDrain)
+	if err := a.close(); err != nil { // the other process serves it
+		slog.Warn("cannot end requests at the admin address", "err", err)
 	}
+	err := s.DrainContext(ctx, "", f.replaceDrain)
+	slog.Info("ended")
+	return err
+}
+
+// serveAdmin serves the admin address. The metrics of sessions have a path of their own, because they come and go with
+// sessions: only a scraper that asks for them has to store them.
+func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover) *admin {
 	cfg := adminConfig{flag: "--admin", addr: f.admin, hosts: f.adminHosts, profiles: f.pprof}
-	a, err := listenAdmin(cfg, slices.Concat(f.auth.metrics, f.events.metrics(), []prometheus.Collector{s})...)
-	if err != nil {
-		return nil, err
-	}
+	a := newAdmin(l, cfg, slices.Concat(f.auth.metrics, f.events.metrics(), t.metrics(), []prometheus.Collector{s})...)
 	sessions := prometheus.NewRegistry()
 	sessions.MustRegister(s.SessionMetrics())
 	a.mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))
 	a.mux.HandleFunc("GET /status", s.ServeStatus)
-	return a, nil
+	return a
 }
 
 // greet prints how to reach the relay.

@@ -12,6 +12,7 @@ import (
 
 	"sluice/fastpath"
 	"sluice/internal/bounds"
+	"sluice/internal/cli"
 	"sluice/media"
 	"sluice/relay"
 	"sluice/server"
@@ -33,15 +34,20 @@ type relayFlags struct {
 	adminHosts     []string
 	pprof          bool
 	fastPathBudget int
+	control        string
+	replace        bool
+	background     bool
+	replaceDrain   time.Duration
 }
 
-func (f *relayFlags) register(cmd *cobra.Command) {
+func (f *relayFlags) register(cmd *cobra.Command, env *cli.Environment) {
 	f.registerTransport(cmd)
 	f.registerRelay(cmd)
 	f.auth.register(cmd)
 	f.events.register(cmd)
 	f.registerForwarding(cmd)
 	f.registerOperation(cmd)
+	f.registerReplacement(cmd, env)
 }
 
 func (f *relayFlags) registerTransport(cmd *cobra.Command) {
@@ -115,11 +121,18 @@ func (f *relayFlags) check() error {
 			return fmt.Errorf("--drain-uri: %w", err)
 		}
 	}
+	if f.replace && f.control == "" {
+		return errors.New("--replace needs the control socket of the running relay: --control PATH")
+	}
+	if f.background && !f.replace {
+		return errors.New("--background needs --replace")
+	}
 	return cmp.Or(
 		f.auth.check(),
 		bounds.AtLeast("--cache-size", f.cacheMiB, 0),
 		bounds.AtLeast("--cache-duration", f.cfg.Relay.Cache.Duration, 0),
 		bounds.AtLeast("--drain", f.drain, 0),
+		bounds.AtLeast("--replace-drain", f.replaceDrain, 0),
 		bounds.AtLeast("--max-sessions", f.cfg.Relay.MaxSessions, 1),
 		bounds.AtLeast("--max-tracks", f.cfg.Relay.MaxTracks, 1),
 		bounds.OneOf("--fastpath", string(f.cfg.FastPath.Mode), "auto", "on", "off"),

@@ -64,7 +64,9 @@ func (g *Group) attach(c *net.UDPConn, program *ebpf.Program) error {
 type Maps [3]int
 
 // Maps returns the maps of the group. They are open until the group is closed.
-func (g *Group) Maps() Maps { return Maps{g.maps.Sockets.FD(), g.maps.Newest.FD(), g.maps.Verdicts.FD()} }
+func (g *Group) Maps() Maps {
+	return Maps{g.maps.Sockets.FD(), g.maps.Newest.FD(), g.maps.Verdicts.FD()}
+}
 
 // Join binds a socket to the address of a group, for the process with the number that [Group.Next] has returned. It
 // takes the file descriptors.

@@ -89,7 +89,9 @@ const (
 func short(id string) string { return "\x43" + id + remainder }
 
 // long returns a packet with a long header (RFC 9000 §17.2); first is its first byte.
-func long(first, id string) string { return first + version1 + string([]byte{byte(len(id))}) + id + remainder }
+func long(first, id string) string {
+	return first + version1 + string([]byte{byte(len(id))}) + id + remainder
+}
 
 const initial, handshake = "\xc3", "\xe3" // first bytes
 

@@ -1,0 +1,213 @@
+package handover
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// messageTimeout is how long a process may take to send or take a message that it does no work for.
+	messageTimeout = 5 * time.Second
+	// readyTimeout is how long a new process may take to get ready: it loads programs, which the kernel verifies for a
+	// second or two, and may wait for a busy CPU.
+	readyTimeout = time.Minute
+)
+
+// inherited are the variables by which a service manager tells the relay how to reach it (sd_notify(3)).
+var inherited = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC"}
+
+// Control is the Unix socket of a running relay, through which another process replaces it.
+type Control struct {
+	path     string
+	temp     string // where the socket is before Publish; then ""
+	port     *Port
+	admin    *net.TCPListener
+	log      *slog.Logger
+	listener *net.UnixListener
+	replaced chan int
+	ctx      context.Context // done when closed
+	cancel   context.CancelFunc
+	tasks    sync.WaitGroup
+	busy     sync.Mutex // held while a process takes over
+	over     bool       // guarded by busy: another process has taken over
+}
+
+// Listen makes the control socket of this process, at first beside path, where nobody finds it. admin is the listener
+// of the admin address, or nil.
+func Listen(path string, port *Port, admin *net.TCPListener, log *slog.Logger) (*Control, error) {
+	if port.from == nil && isServed(path) {
+		return nil, fmt.Errorf("control socket: another relay has %s: choose another path", path)
+	}
+	temp := fmt.Sprintf("%s.%d", path, os.Getpid())
+	l, err := listenPrivate(temp)
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	c := &Control{
+		path: path, temp: temp, port: port, admin: admin, log: log, listener: l, replaced: make(chan int, 1),
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// isServed reports whether a process answers at a path.
+func isServed(path string) bool {
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
+}
+
+// listenPrivate makes a socket that only this user can connect to.
+func listenPrivate(path string) (*net.UnixListener, error) {
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // after Publish another process may own the name
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close(), os.Remove(path))
+	}
+	return l, nil
+}
+
+// Publish puts the control socket in its place, in that of the process that this one replaces if there is one, and
+// answers requests from now on.
+func (c *Control) Publish() error {
+	c.tasks.Go(c.accept)
+	if err := os.Rename(c.temp, c.path); err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	c.temp = ""
+	return nil
+}
+
+// Replaced returns a channel that gets the id of the process that has taken over.
+func (c *Control) Replaced() <-chan int { return c.replaced }
+
+func (c *Control) accept() {
+	for {
+		conn, err := c.listener.AcceptUnix()
+		if err != nil {
+			return // closed
+		}
+		c.tasks.Go(func() {
+			stop := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
+			defer stop()
+			defer conn.Close()
+			c.serve(conn)
+		})
+	}
+}
+
+// serve answers one process.
+func (c *Control) serve(conn *net.UnixConn) {
+	pid, err := peerOf(conn)
+	if err == nil {
+		err = c.handOver(conn, pid)
+	}
+	if err != nil {
+		c.log.Error("another process could not take over; this one goes on", "pid", pid, "err", err)
+		return
+	}
+	c.replaced <- pid
+}
+
+// handOver hands the port over to the process at the other end.
+func (c *Control) handOver(conn *net.UnixConn, pid int) error {
+	if err := receiveRequest(conn); err != nil {
+		return err
+	}
+	if !c.busy.TryLock() {
+		return refuse(conn, errors.New("another process is taking over at this moment"))
+	}
+	defer c.busy.Unlock()
+	if c.over {
+		return refuse(conn, errors.New("another process has taken over already"))
+	}
+	o, err := c.offer(conn)
+	if err != nil {
+		return err
+	}
+	c.log.Info("another process is getting ready to take over", "pid", pid)
+	if err := conn.SetDeadline(time.Now().Add(readyTimeout)); err != nil {
+		return err
+	}
+	if _, err := receive(conn, new(ready)); err != nil {
+		return fmt.Errorf("it did not get ready: %w", err)
+	}
+	if err := c.port.promote(o.Number); err != nil {
+		return errors.Join(err, send(conn, done{Error: err.Error()}))
+	}
+	if err := send(conn, done{}); err != nil { // it has ended
+		return errors.Join(err, c.port.promote(c.port.number))
+	}
+	c.over = true
+	return nil
+}
+
+// refuse tells the process why it cannot take over.
+func refuse(conn *net.UnixConn, why error) error {
+	return errors.Join(why, conn.SetDeadline(time.Now().Add(messageTimeout)), send(conn, offer{Error: why.Error()}))
+}
+
+// receiveRequest receives the request.
+func receiveRequest(conn *net.UnixConn) error {
+	if err := conn.SetDeadline(time.Now().Add(messageTimeout)); err != nil {
+		return err
+	}
+	var r request
+	if _, err := receive(conn, &r); err != nil {
+		return err
+	}
+	if r.Version != version {
+		return refuse(conn, fmt.Errorf(
+			"the running relay hands over by version %d of the protocol, not %d: restart it instead", version, r.Version))
+	}
+	return nil
+}
+
+// offer answers the request.
+func (c *Control) offer(conn *net.UnixConn) (offer, error) {
+	o, maps, err := c.port.offer()
+	if err != nil {
+		return o, refuse(conn, err)
+	}
+	o.Environment = make(map[string]string)
+	for _, name := range inherited {
+		if v := os.Getenv(name); v != "" {
+			o.Environment[name] = v
+		}
+	}
+	files := maps[:]
+	if c.admin != nil {
+		f, err := c.admin.File()
+		if err != nil {
+			return o, refuse(conn, err)
+		}
+		defer f.Close()
+		files = append(files, int(f.Fd()))
+	}
+	return o, send(conn, o, files...)
+}
+
+// Close closes the control socket, and removes it unless another process has it now. A process that is getting ready to
+// take over learns that there is nothing to take over any more.
+func (c *Control) Close() error {
+	c.cancel()
+	err := c.listener.Close()
+	c.tasks.Wait()
+	if c.over {
+		return err
+	}
+	return errors.Join(err, os.Remove(cmp.Or(c.temp, c.path)))
+}

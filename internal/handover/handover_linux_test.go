@@ -1,0 +1,280 @@
+package handover
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"sluice/transport"
+)
+
+const protocol = "test"
+
+// process is what a process has of a relay: a listener that says its name on each stream.
+type process struct {
+	port     *Port
+	listener *transport.Listener
+	control  *Control
+}
+
+// listen makes the listener of a process.
+func listen(t *testing.T, name, addr string, port *Port) *process {
+	t.Helper()
+	cert, _, err := transport.DevCertificate()
+	require.NoError(t, err)
+	cfg := transport.ListenConfig{Certificate: &cert, Protocols: []string{protocol}}
+	port.Configure(&cfg)
+	l, err := transport.Listen(addr, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go serve(l, name)
+	return &process{port: port, listener: l}
+}
+
+func serve(l *transport.Listener, name string) {
+	for {
+		c, err := l.Accept(context.Background())
+		if err != nil {
+			return
+		}
+		go func() {
+			for {
+				s, err := c.AcceptStream(context.Background())
+				if err != nil {
+					return
+				}
+				_, _ = s.Write([]byte(name)) // fails only if the client has gone
+				_ = s.Close()
+			}
+		}()
+	}
+}
+
+// open gives the process a control socket.
+func (p *process) open(t *testing.T, path string, admin *net.TCPListener) {
+	t.Helper()
+	var err error
+	p.control, err = Listen(path, p.port, admin, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.control.Close() })
+}
+
+// first starts a process that has the port alone.
+func first(t *testing.T, path string, admin *net.TCPListener) *process {
+	t.Helper()
+	p := listen(t, "first", "127.0.0.1:0", NewPort(slog.New(slog.DiscardHandler)))
+	t.Cleanup(func() { _ = p.port.Close() })
+	if p.port.reason != nil && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
+		t.Skipf("needs CAP_BPF: %v", p.port.reason)
+	}
+	require.NoError(t, p.port.reason)
+	p.open(t, path, admin)
+	require.NoError(t, p.control.Publish())
+	return p
+}
+
+// dial connects a client.
+func dial(t *testing.T, addr net.Addr) transport.Conn {
+	t.Helper()
+	c, err := transport.Dial(t.Context(), "moqt://"+addr.String(),
+		transport.ClientConfig{Insecure: true, Protocols: []string{protocol}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.CloseWithError(0, "") })
+	return c
+}
+
+// ask returns the name of the process that has a session.
+func ask(t *testing.T, c transport.Conn) string {
+	t.Helper()
+	s, err := c.OpenStream()
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	name, err := io.ReadAll(s)
+	require.NoError(t, err)
+	return string(name)
+}
+
+// TestTakeover replaces a process twice. Sessions stay where they are, and new ones get to the newest process.
+func TestTakeover(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	admin, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	defer admin.Close()
+	t.Setenv("NOTIFY_SOCKET", "/somewhere")
+	one := first(t, path, admin)
+	addr := one.listener.Addr()
+	old := dial(t, addr)
+	require.Equal(t, "first", ask(t, old))
+
+	from, err := Request(path)
+	require.NoError(t, err)
+	defer from.Close()
+	require.Equal(t, "/somewhere", from.offer.Environment["NOTIFY_SOCKET"])
+	two := listen(t, "second", addr.String(), from.Port(slog.Default()))
+	defer two.port.Close()
+	taken, err := from.ListenTCP(admin.Addr().String())
+	require.NoError(t, err)
+	require.Equal(t, admin.Addr(), taken.Addr())
+	two.open(t, path, taken)
+	require.Equal(t, "first", ask(t, dial(t, addr)), "before the takeover")
+	require.NoError(t, from.Commit())
+	require.NoError(t, two.control.Publish())
+	require.Equal(t, os.Getpid(), <-one.control.Replaced())
+
+	middle := dial(t, addr)
+	require.Equal(t, "second", ask(t, middle))
+	require.Equal(t, "first", ask(t, old))
+	_, err = dialControl(path)
+	require.NoError(t, err)
+
+	again, err := Request(path)
+	require.NoError(t, err)
+	defer again.Close()
+	three := listen(t, "third", addr.String(), again.Port(slog.Default()))
+	defer three.port.Close()
+	three.open(t, path, nil)
+	require.NoError(t, again.Commit())
+	require.NoError(t, three.control.Publish())
+	<-two.control.Replaced()
+	require.Equal(t, "third", ask(t, dial(t, addr)))
+	require.Equal(t, "second", ask(t, middle))
+	require.Equal(t, "first", ask(t, old))
+
+	require.NoError(t, one.listener.Close())
+	require.NoError(t, one.control.Close())
+	require.Equal(t, "third", ask(t, dial(t, addr)))
+	require.Equal(t, "second", ask(t, middle))
+	require.FileExists(t, path, "the control socket belongs to the newest process")
+	require.NoError(t, two.control.Close())
+	require.NoError(t, three.control.Close())
+	require.NoFileExists(t, path)
+	metrics := make(chan prometheus.Metric, 10)
+	three.port.Collect(metrics)
+	require.Len(t, metrics, 4)
+}
+
+func dialControl(path string) (*net.UnixConn, error) {
+	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+}
+
+// requested makes a request as soon as the running process has noticed the end of the one before.
+func requested(t *testing.T, path string) (from *Takeover) {
+	t.Helper()
+	require.Eventually(t, func() (ok bool) {
+		var err error
+		from, err = Request(path)
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
+	return from
+}
+
+// TestNothingHasHappened has processes that fail to take over, each in its way. The running one goes on each time.
+func TestNothingHasHappened(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	one := first(t, path, nil)
+	addr := one.listener.Addr().(*net.UDPAddr)
+	raw := func(message []byte, answer string) func(*testing.T) {
+		return func(t *testing.T) {
+			c, err := dialControl(path)
+			require.NoError(t, err)
+			defer c.Close()
+			_, err = c.Write(message)
+			require.NoError(t, err)
+			text, err := io.ReadAll(c)
+			require.NoError(t, err)
+			require.Contains(t, string(text), answer)
+		}
+	}
+	for name, f := range map[string]func(*testing.T){
+		"it ends before the request": func(t *testing.T) {
+			c, err := dialControl(path)
+			require.NoError(t, err)
+			require.NoError(t, c.Close())
+		},
+		"it ends before it listens": func(t *testing.T) {
+			from := requested(t, path)
+			require.NoError(t, from.Close())
+		},
+		"it ends before it is ready": func(t *testing.T) {
+			from := requested(t, path)
+			two := listen(t, "second", addr.String(), from.Port(slog.Default()))
+			require.Equal(t, "first", ask(t, dial(t, addr)))
+			require.NoError(t, two.listener.Close())
+			require.NoError(t, from.Close())
+			require.NoError(t, two.port.Close())
+		},
+		"it wants another address": func(t *testing.T) {
+			from := requested(t, path)
+			defer from.Close()
+			cfg := transport.ListenConfig{}
+			from.Port(slog.Default()).Configure(&cfg)
+			_, err := cfg.ListenUDP("udp", &net.UDPAddr{IP: addr.IP, Port: addr.Port + 1})
+			require.ErrorContains(t, err, "the running relay listens on "+addr.String())
+		},
+		"it has another version":  raw([]byte(`{"version":77}`), "by version 1 of the protocol, not 77"),
+		"it sends no message":     raw([]byte("\xff"), ""),
+		"it sends a long message": raw(bytes.Repeat([]byte{' '}, maxMessage+1), ""),
+	} {
+		t.Run(name, f)
+	}
+	require.Equal(t, "first", ask(t, dial(t, addr)))
+	require.Empty(t, one.control.Replaced())
+	from := requested(t, path)
+	require.NoError(t, from.Close())
+}
+
+// TestRefusals asks relays that cannot be replaced.
+func TestRefusals(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	_, err := Request(path)
+	require.ErrorContains(t, err, "no relay that can be replaced has the control socket "+path)
+
+	one := first(t, path, nil)
+	from, err := Request(path)
+	require.NoError(t, err)
+	_, err = Request(path)
+	require.EqualError(t, err, "another process is taking over at this moment")
+	_, err = Listen(path, NewPort(slog.Default()), nil, slog.Default())
+	require.ErrorContains(t, err, "another relay has "+path)
+
+	// At the end of the running process nothing is left to take over.
+	require.NoError(t, one.control.Close())
+	require.Error(t, from.Commit())
+	require.NoError(t, from.Close())
+	require.NoFileExists(t, path)
+
+	bare := &process{port: NewPort(slog.Default())}
+	bare.open(t, path, nil)
+	require.NoError(t, bare.control.Publish())
+	_, err = Request(path)
+	require.EqualError(t, err, "the running relay cannot share its port: it does not listen yet")
+}
+
+// TestControlSocketIsPrivate checks who may connect, and that a socket which a killed process has left is replaced.
+func TestControlSocketIsPrivate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	stale, err := listenPrivate(path)
+	require.NoError(t, err)
+	require.NoError(t, stale.Close())
+	p := &process{port: NewPort(slog.Default())}
+	p.open(t, path, nil)
+	require.NoError(t, p.control.Publish())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	require.NoError(t, p.control.Close())
+	require.NoFileExists(t, path)
+
+	_, err = Listen(filepath.Join(path, strings.Repeat("x", 200)), p.port, nil, slog.Default())
+	require.ErrorContains(t, err, "control socket: ")
+}

@@ -1,0 +1,129 @@
+package handover
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/internal/steer"
+	"sluice/transport"
+)
+
+// Port is the UDP port of this process: one that it has alone at first, or one that it shares with the process that it
+// replaces.
+type Port struct {
+	number steer.Number
+	from   *Takeover // nil for the first process
+	log    *slog.Logger
+
+	mu      sync.Mutex // guards what follows
+	address *net.UDPAddr
+	group   *steer.Group
+	reason  error // why there is no group
+}
+
+// NewPort returns a port that this process does not have from another one.
+func NewPort(log *slog.Logger) *Port {
+	return &Port{log: log, reason: errors.New("it does not listen yet")}
+}
+
+// Configure makes a listener use the port.
+func (p *Port) Configure(cfg *transport.ListenConfig) {
+	cfg.ListenUDP, cfg.ConnectionIDs = p.listenUDP, p.number
+}
+
+// listenUDP opens the socket. The first process needs no privilege: without one it cannot be replaced.
+func (p *Port) listenUDP(network string, local *net.UDPAddr) (*net.UDPConn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.from != nil {
+		return p.joinLocked(local)
+	}
+	c, err := net.ListenUDP(network, local)
+	if err != nil {
+		return nil, err
+	}
+	p.address = c.LocalAddr().(*net.UDPAddr)
+	if p.group, p.reason = steer.Create(c); p.reason != nil {
+		p.log.Info("no process can replace this one while it runs", "reason", p.reason)
+	}
+	return c, nil
+}
+
+// joinLocked opens a socket beside that of the running process; mu is held.
+func (p *Port) joinLocked(local *net.UDPAddr) (c *net.UDPConn, err error) {
+	p.address = net.UDPAddrFromAddrPort(p.from.offer.Address)
+	if !sameAddress(p.address, local) {
+		return nil, fmt.Errorf("the running relay listens on %s: listen on that, or stop it first", p.address)
+	}
+	p.group, c, err = steer.Join(p.address, p.number, p.from.takeMaps())
+	p.reason = err
+	return c, err
+}
+
+func sameAddress(a, b *net.UDPAddr) bool {
+	isAny := func(ip net.IP) bool { return ip == nil || ip.IsUnspecified() }
+	return a.Port == b.Port && (a.IP.Equal(b.IP) || isAny(a.IP) && isAny(b.IP))
+}
+
+// offer returns the number and the maps for another process.
+func (p *Port) offer() (o offer, maps steer.Maps, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.group == nil {
+		return o, maps, fmt.Errorf("the running relay cannot share its port: %w", p.reason)
+	}
+	if o.Number, err = p.group.Next(); err != nil {
+		return o, maps, err
+	}
+	o.Address = p.address.AddrPort()
+	return o, p.group.Maps(), nil
+}
+
+// promote makes the process with a number the newest.
+func (p *Port) promote(n steer.Number) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.group.Promote(n)
+}
+
+// Close closes what the port has besides its socket, which belongs to the listener.
+func (p *Port) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.group == nil {
+		return nil
+	}
+	g := p.group
+	p.group, p.reason = nil, errors.New("it has ended")
+	return g.Close()
+}
+
+var steered = prometheus.NewDesc("sluice_steering_total",
+	"Datagrams to the port, of all processes that share it, by why they went to one: it was named by the connection ID, "+
+		"is the newest, replaces one that is gone, or is any.",
+	[]string{"reason"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (p *Port) Describe(ch chan<- *prometheus.Desc) { ch <- steered }
+
+// Collect implements [prometheus.Collector].
+func (p *Port) Collect(ch chan<- prometheus.Metric) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.group == nil {
+		return
+	}
+	counts, err := p.group.Counts()
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(steered, err)
+		return
+	}
+	for reason, n := range counts {
+		ch <- prometheus.MustNewConstMetric(steered, prometheus.CounterValue, float64(n), reason)
+	}
+}
