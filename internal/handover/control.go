@@ -171,7 +171,8 @@ func receiveRequest(conn *net.UnixConn) error {
 	}
 	if r.Version != version {
 		return refuse(conn, fmt.Errorf(
-			"the running relay hands over by version %d of the protocol, not %d: restart it instead", version, r.Version))
+			"the running relay hands over by version %d of the protocol, not %d: restart it instead",
+			version, r.Version))
 	}
 	return nil
 }

@@ -104,8 +104,8 @@ func (p *Port) Close() error {
 }
 
 var steered = prometheus.NewDesc("sluice_steering_total",
-	"Datagrams to the port, of all processes that share it, by why they went to one: it was named by the connection ID, "+
-		"is the newest, replaces one that is gone, or is any.",
+	"Datagrams to the port, of all processes that share it, by why they went to a process: the connection ID named it, "+
+		"it is the newest, the named one is gone, or any had to do.",
 	[]string{"reason"}, nil)
 
 // Describe implements [prometheus.Collector].
