@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ the first process starts. If the new process cannot start, the old one goes on a
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
-	f.register(cmd, env)
+	f.register(cmd)
 	cmd.AddCommand(newRelayStatus(env))
 	return cmd
 }
@@ -57,6 +58,7 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 		slog.Warn("permitted capabilities are not used", "error", err)
 	}
 	coarsenTimers()
+	f.control = cmp.Or(f.control, defaultControl(env.Getenv("RUNTIME_DIRECTORY")))
 	if err := f.check(); err != nil {
 		return cli.AsUsage(err)
 	}

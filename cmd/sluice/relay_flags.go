@@ -12,7 +12,6 @@ import (
 
 	"sluice/fastpath"
 	"sluice/internal/bounds"
-	"sluice/internal/cli"
 	"sluice/media"
 	"sluice/relay"
 	"sluice/server"
@@ -40,14 +39,14 @@ type relayFlags struct {
 	replaceDrain   time.Duration
 }
 
-func (f *relayFlags) register(cmd *cobra.Command, env *cli.Environment) {
+func (f *relayFlags) register(cmd *cobra.Command) {
 	f.registerTransport(cmd)
 	f.registerRelay(cmd)
 	f.auth.register(cmd)
 	f.events.register(cmd)
 	f.registerForwarding(cmd)
 	f.registerOperation(cmd)
-	f.registerReplacement(cmd, env)
+	f.registerReplacement(cmd)
 }
 
 func (f *relayFlags) registerTransport(cmd *cobra.Command) {

@@ -26,12 +26,11 @@ import (
 // goes on, and end with the programmes that they watch.
 const defaultReplaceDrain = time.Hour
 
-func (f *relayFlags) registerReplacement(cmd *cobra.Command, env *cli.Environment) {
+func (f *relayFlags) registerReplacement(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.control, "control", defaultControl(env.Getenv("RUNTIME_DIRECTORY")),
-		"Unix socket, by `path`, through which another process can replace this one (default under systemd: "+
-			"control in $RUNTIME_DIRECTORY; else none)")
-	flags.Lookup("control").DefValue = ""
+	flags.StringVar(&f.control, "control", "",
+		"Unix socket, by `path`, through which another process can replace this one (default: control in "+
+			"$RUNTIME_DIRECTORY, which systemd sets, or else none)")
 	flags.BoolVar(&f.replace, "replace", false, "replace the running relay that has the --control socket")
 	flags.BoolVar(&f.background, "background", false,
 		"with --replace: return when the new process has taken over, and let it run in the background")

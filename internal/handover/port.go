@@ -104,7 +104,7 @@ func (p *Port) Close() error {
 }
 
 var steered = prometheus.NewDesc("sluice_steering_total",
-	"Datagrams to the port, of all processes that share it, by why they went to a process: the connection ID named it, "+
+	"Datagrams to the port, of all processes that share it, by why they went to one: the connection ID named it, "+
 		"it is the newest, the named one is gone, or any had to do.",
 	[]string{"reason"}, nil)
 
