@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +57,6 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 		slog.Warn("permitted capabilities are not used", "error", err)
 	}
 	coarsenTimers()
-	f.control = cmp.Or(f.control, defaultControl(env.Getenv("RUNTIME_DIRECTORY")))
 	if err := f.check(); err != nil {
 		return cli.AsUsage(err)
 	}

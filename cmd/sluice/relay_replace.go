@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -29,21 +28,12 @@ const defaultReplaceDrain = time.Hour
 func (f *relayFlags) registerReplacement(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.control, "control", "",
-		"Unix socket, by `path`, through which another process can replace this one (default: control in "+
-			"$RUNTIME_DIRECTORY, which systemd sets, or else none)")
+		"Unix socket, by `path`, through which another process can replace this one (default: none)")
 	flags.BoolVar(&f.replace, "replace", false, "replace the running relay that has the --control socket")
 	flags.BoolVar(&f.background, "background", false,
 		"with --replace: return when the new process has taken over, and let it run in the background")
 	flags.DurationVar(&f.replaceDrain, "replace-drain", defaultReplaceDrain,
 		"let sessions continue for this `duration` after another process has replaced this one")
-}
-
-// defaultControl returns the path of the control socket in the first of the directories that systemd has made.
-func defaultControl(runtimeDirectory string) string {
-	if directories := filepath.SplitList(runtimeDirectory); len(directories) > 0 {
-		return filepath.Join(directories[0], "control")
-	}
-	return ""
 }
 
 // takeover is the place of this process among those that share its port. Without --control it has no port and no
@@ -95,8 +85,12 @@ func (t *takeover) begin(path string, admin net.Listener) (err error) {
 	if t.control, err = handover.Listen(path, t.port, l, slog.Default()); err != nil {
 		return fmt.Errorf("--control: %w", err)
 	}
+	parent := fileOfParent()
 	if t.from != nil {
-		if err := t.from.Commit(); err != nil {
+		if err = awaitParent(parent); err == nil {
+			err = t.from.Commit()
+		}
+		if err != nil {
 			return fmt.Errorf("--replace: %w", err)
 		}
 	}
@@ -106,7 +100,7 @@ func (t *takeover) begin(path string, admin net.Listener) (err error) {
 		}
 		slog.Error("no process can replace this one", "err", err) // it is too late to go back
 	}
-	tellParent()
+	tellParent(parent)
 	return nil
 }
 
@@ -154,47 +148,98 @@ func (t *takeover) close() error {
 	return errors.Join(errs...)
 }
 
-// readyVariable is the environment variable with the file descriptor at which a process in the background says that it
-// has taken over.
-const readyVariable = "SLUICE_READY_FD"
+// parentVariable is the environment variable with the file descriptor by which a process in the background and the one
+// that the user started talk: see runInBackground.
+const parentVariable = "SLUICE_PARENT_FD"
 
 // runInBackground starts this command again without --background, and returns when that process has taken over or has
 // ended.
+//
+// A process between the two starts it and ends at once, so that it becomes a child of init before it takes over:
+// systemd supervises only its own children.
 func runInBackground(env *cli.Environment) error {
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	isFlag := func(arg string) bool { return arg == "--background" || arg == "--background=true" }
-	cmd := exec.Command(program, slices.DeleteFunc(slices.Clone(env.Args), isFlag)...)
-	cmd.Args[0] = os.Args[0]
-	cmd.Stdout, cmd.Stderr = env.Stdout, env.Stderr // files: they outlast this process
-	cmd.ExtraFiles = []*os.File{w}
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", readyVariable, 3)) // ExtraFiles begin at 3
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := errors.Join(cmd.Start(), w.Close()); err != nil {
-		return err
-	}
-	if n, _ := r.Read(make([]byte, 1)); n == 1 {
+	if parent := fileOfParent(); parent != nil {
+		isFlag := func(arg string) bool { return arg == "--background" || arg == "--background=true" }
+		cmd, err := startAgain(env, slices.DeleteFunc(slices.Clone(env.Args), isFlag), parent)
+		if err != nil {
+			return err
+		}
 		return cmd.Process.Release()
 	}
-	return fmt.Errorf("the new process has not taken over: %w", cmd.Wait())
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return err
+	}
+	defer ours.Close()
+	between, err := startAgain(env, env.Args, theirs)
+	if err != nil {
+		return err
+	}
+	if err := between.Wait(); err != nil {
+		return fmt.Errorf("start the new process: %w", err)
+	}
+	_, err = ours.Write([]byte{1}) // fails if the new process has ended
+	if n, _ := ours.Read(make([]byte, 1)); n == 0 {
+		return errors.Join(errors.New("the new process has not taken over"), err)
+	}
+	return nil
 }
 
-// tellParent tells the process that started this one in the background, if one did, that this one has taken over.
-func tellParent() {
-	fd, err := strconv.Atoi(os.Getenv(readyVariable))
+// startAgain starts this program with other arguments, and hands a file to it.
+func startAgain(env *cli.Environment, args []string, file *os.File) (*exec.Cmd, error) {
+	defer file.Close()
+	program, err := os.Executable()
 	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Stdout, cmd.Stderr = env.Stdout, env.Stderr // files: they outlast this process
+	cmd.ExtraFiles = []*os.File{file}
+	cmd.Env = append(os.Environ(), parentVariable+"=3") // ExtraFiles begin at 3
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, cmd.Start()
+}
+
+// socketPair returns two files that are connected.
+func socketPair() (a, b *os.File, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	for _, fd := range fds {
+		syscall.CloseOnExec(fd)
+	}
+	return os.NewFile(uintptr(fds[0]), "parent"), os.NewFile(uintptr(fds[1]), "child"), nil
+}
+
+// fileOfParent returns the file that leads to the process that the user started, or nil if that is this process.
+func fileOfParent() *os.File {
+	fd, err := strconv.Atoi(os.Getenv(parentVariable))
+	if err != nil {
+		return nil
+	}
+	return os.NewFile(uintptr(fd), parentVariable)
+}
+
+// awaitParent waits until this process may take over, if it runs in the background.
+func awaitParent(parent *os.File) error {
+	if parent == nil {
+		return nil
+	}
+	if _, err := parent.Read(make([]byte, 1)); err != nil {
+		return fmt.Errorf("the process that started this one has ended: %w", err)
+	}
+	return nil
+}
+
+// tellParent tells the process that started this one that this one has taken over.
+func tellParent(parent *os.File) {
+	if parent == nil {
 		return
 	}
-	w := os.NewFile(uintptr(fd), readyVariable)
-	_, err = w.Write([]byte{1})
-	if err := errors.Join(err, w.Close(), os.Unsetenv(readyVariable)); err != nil {
+	_, err := parent.Write([]byte{1})
+	if err := errors.Join(err, parent.Close(), os.Unsetenv(parentVariable)); err != nil {
 		slog.Warn("cannot tell the process that started this one", "err", err)
 	}
 }
