@@ -55,8 +55,8 @@ func cast[To, From any](elements []From) []To {
 func (f *FastPath) Attach(devices ...int) error {
 	for _, d := range devices {
 		if others(d) > 0 {
-			const others = "programs of another relay are attached to the device; each handles its own port"
-			f.log.Log(slog.LevelWarn, fmt.Sprint(others, d), others, "ifindex", d)
+			const others = "programs of another relay are attached to the device; each handles its own connections"
+			f.log.Log(slog.LevelInfo, fmt.Sprint(others, d), others, "ifindex", d)
 		}
 		if err := f.kernel.Attach(d); err != nil {
 			return explain(err)
