@@ -8,12 +8,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"sluice/transport"
 )
@@ -277,4 +279,37 @@ func TestControlSocketIsPrivate(t *testing.T) {
 
 	_, err = Listen(filepath.Join(path, strings.Repeat("x", 200)), p.port, nil, slog.Default())
 	require.ErrorContains(t, err, "control socket: ")
+}
+
+// TestOtherUsersAreRefused connects as another user to a control socket that lets everybody in.
+func TestOtherUsersAreRefused(t *testing.T) {
+	if os.Geteuid() != 0 && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
+		t.Skip("needs root")
+	}
+	dir, err := os.MkdirTemp("", "control-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	path := filepath.Join(dir, "control")
+	one := first(t, path, nil)
+	require.ErrorIs(t, asNobody(func() error { _, err := Request(path); return err }), os.ErrPermission)
+	require.NoError(t, os.Chmod(path, 0o666))
+	require.Error(t, asNobody(func() error { _, err := Request(path); return err }))
+	require.Empty(t, one.control.Replaced())
+	require.NoError(t, requested(t, path).Close())
+}
+
+// asNobody calls f as the user nobody, on a thread that ends with it.
+func asNobody(f func() error) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		const keep, nobody = ^uintptr(0), 65534
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, nobody, keep); errno != 0 {
+			result <- nil
+			return
+		}
+		result <- f()
+	}()
+	return <-result
 }

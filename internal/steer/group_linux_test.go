@@ -44,10 +44,14 @@ func next(t *testing.T, g *Group, addr net.Addr) (*Group, *net.UDPConn) {
 	return joined, c
 }
 
-// client sends datagrams from a port of its own.
+// client sends datagrams from a port of its own, to an address of loopback in place of the unspecified one.
 func client(t *testing.T, to net.Addr) *net.UDPConn {
 	t.Helper()
-	c, err := net.DialUDP("udp", nil, to.(*net.UDPAddr))
+	addr := *to.(*net.UDPAddr)
+	if addr.IP.IsUnspecified() {
+		addr.IP = net.IPv4(127, 0, 0, 1)
+	}
+	c, err := net.DialUDP("udp", nil, &addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -95,7 +99,7 @@ func long(first, id string) string {
 
 const initial, handshake = "\xc3", "\xe3" // first bytes
 
-// TestSteer has two processes on a port, over IPv4, IPv6 and both.
+// TestSteer has two processes on a port: of IPv4, of IPv6, and of IPv6 with clients of IPv4.
 func TestSteer(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0", ":0"} {
 		t.Run(address, func(t *testing.T) { testSteer(t, address) })
