@@ -179,11 +179,17 @@ func TestDataWaitsForTheResponseForALimitedTime(t *testing.T) {
 		_, err := late.Subscribe(b.ctx, moqt.Subscribe{Track: video}, &sink{})
 		require.NoError(t, err)
 		synctest.Wait()
+		opened := func() int {
+			synctest.Wait()
+			s := late.sender().subs[0]
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.opened)
+		}
 		src.group(1, 1)
-		require.Empty(t, late.sender().subs[0].opened)
+		require.Zero(t, opened())
 		time.Sleep(maxHoldTime)
-		synctest.Wait()
-		require.Len(t, late.sender().subs[0].opened, 1)
+		require.Equal(t, 1, opened())
 		close(open)
 	})
 }
