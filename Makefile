@@ -12,9 +12,13 @@ export BPF2GO_STRIP := llvm-strip-19
 # Debian has the C library's headers in a folder named for the architecture. The objects hold no path of this checkout.
 export BPF2GO_CFLAGS := -O2 -g -Wall -Werror -mcpu=v3 -I$(CURDIR)/internal/bpf/include -ffile-prefix-map=$(CURDIR)=. \
 	-I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
+# Debian's versions begin with a digit.
+DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed 's/^v//; s/-/+/g' | grep . || \
+	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test race deps third_party generate check-generated lint examples cross third-party-test interop browser fuzz bench bench-quick bench-peers micro kernels clean
+.PHONY: help build demo test race deps third_party generate check-generated lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -60,6 +64,22 @@ examples: build ## run the tests of the examples, which are modules of their own
 cross: third_party ## cross-compile what must run elsewhere: the relay, pub and sub on macOS
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build -o /dev/null ./cmd/sluice
 	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go build -o /dev/null ./cmd/sluice
+
+deb: build ## build bin/sluice_VERSION_ARCHITECTURE.deb, the Debian package
+	mkdir -p bin/completion
+	bin/sluice completion bash >bin/completion/sluice.bash
+	bin/sluice completion zsh >bin/completion/_sluice
+	bin/sluice completion fish >bin/completion/sluice.fish
+	rm -f bin/*.deb
+	DEB_VERSION=$(DEB_VERSION) DEB_ARCH=$$(go env GOARCH) go run $(NFPM) package --config dist/deb/nfpm.yaml \
+		--packager deb --target bin/
+
+image: ## build the container image sluice, by docker or by DOCKER=podman
+	$(or $(DOCKER),docker) build --file dist/Dockerfile --tag sluice --build-arg VERSION=$(VERSION) .
+
+check-dist: deps deb ## install, upgrade and remove the package in a copy of this machine; check alerts (root)
+	promtool check rules dist/prometheus/sluice.rules.yml
+	unshare --net scripts/machine scripts/try-deb bin/*.deb
 
 third-party-test: third_party ## quic-go's and webtransport-go's own tests on the patched trees
 	third_party/test.sh

@@ -3,12 +3,16 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
 // TestDroppedPrivileges reads what the threads of a relay may do that root has started without the fast path. The
@@ -33,6 +37,37 @@ func TestDroppedPrivileges(t *testing.T) {
 		}
 	}
 }
+
+// TestFileCapabilities starts a relay that is not root, whose file has the capabilities of the container image. It uses
+// one of them to bind port 443.
+func TestFileCapabilities(t *testing.T) {
+	if os.Geteuid() != 0 && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
+		t.Skip("needs root, to give capabilities to a file")
+	}
+	dir, err := os.MkdirTemp("", "sluice-test-") // t.TempDir is closed to other users
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	program, err := os.Executable()
+	require.NoError(t, err)
+	text, err := os.ReadFile(program)
+	require.NoError(t, err)
+	copied := filepath.Join(dir, "sluice")
+	require.NoError(t, os.WriteFile(copied, text, 0o755))
+	permitted, err := cap.FromText("cap_net_bind_service,cap_bpf,cap_net_admin,cap_perfmon=p")
+	require.NoError(t, err)
+	require.NoError(t, permitted.SetFile(copied))
+
+	relay := exec.Command(copied)
+	relay.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
+		Cloneflags: unix.CLONE_NEWNET, // in which ports below 1024 need a privilege
+	}
+	pid := startRelay(t, relay, ":443")
+	require.Zero(t, readStatus(t, pid, "CapPrm"), "given up again")
+}
+
+const nobody = 65534 // the user and the group with the least rights
 
 // readStatus reads a hexadecimal number from the status of a thread.
 func readStatus(t *testing.T, tid int, field string) uint64 {

@@ -46,9 +46,14 @@ func startRelayWithSlack(t *testing.T, slack uintptr) int {
 
 	program, err := os.Executable()
 	require.NoError(t, err)
-	relay := exec.Command(program)
+	return startRelay(t, exec.Command(program), "127.0.0.1:0")
+}
+
+// startRelay starts a relay by a command that executes this program, and returns its process id when it listens.
+func startRelay(t *testing.T, relay *exec.Cmd, listen string) int {
 	// The name chooses main.
-	relay.Args = []string{"sluice", "relay", "--dev", "--listen", "127.0.0.1:0", "--admin", "", "--fastpath", "off"}
+	relay.Args = []string{"sluice", "relay", "--dev", "--listen", listen, "--admin", "", "--fastpath", "off"}
+	relay.Stderr = os.Stderr
 	out, err := relay.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, relay.Start())
