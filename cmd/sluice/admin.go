@@ -33,6 +33,7 @@ type admin struct {
 	listener net.Listener
 	mux      *http.ServeMux
 	server   *http.Server
+	alive    func() bool
 	ready    atomic.Bool
 }
 
@@ -42,6 +43,8 @@ type adminConfig struct {
 	addr     string   // TCP address
 	hosts    []string // names by which clients may call the address
 	profiles bool     // serve Go profiles
+
+	alive func() bool // whether /healthz says that all is well; nil if it always is
 }
 
 // listenAdmin opens the admin address and starts to serve it. It has no access control, so it belongs on the loopback
@@ -68,9 +71,9 @@ func newAdmin(l net.Listener, cfg adminConfig, metrics ...prometheus.Collector) 
 	registry.MustRegister(append(metrics, processMetrics()...)...)
 
 	mux := http.NewServeMux()
-	a := &admin{listener: l, mux: mux}
+	a := &admin{listener: l, mux: mux, alive: cfg.alive}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /healthz", a.serveHealth)
 	mux.HandleFunc("GET /readyz", a.serveReady)
 	if cfg.profiles {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -106,6 +109,15 @@ func (a *admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "ready")
+}
+
+// serveHealth tells what runs the process whether to restart it.
+func (a *admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	if a.alive != nil && !a.alive() {
+		http.Error(w, "stuck", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
 }
 
 func (a *admin) close() error {

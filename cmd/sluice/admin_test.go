@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -52,6 +53,20 @@ func TestAdminHosts(t *testing.T) {
 				require.Contains(t, string(text), "--admin-host")
 			}
 		}
+	}
+}
+
+// TestHealth makes a process hang, and go on.
+func TestHealth(t *testing.T) {
+	alive := false
+	l := make(pipeListener)
+	a := newAdmin(l, adminConfig{flag: "--admin", alive: func() bool { return alive }})
+	defer func() { require.NoError(t, a.close()) }()
+	for _, want := range []int{http.StatusServiceUnavailable, http.StatusOK} {
+		w := httptest.NewRecorder()
+		a.mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+		require.Equal(t, want, w.Code)
+		alive = true
 	}
 }
 

@@ -144,7 +144,9 @@ func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *admin, suc
 // serveAdmin serves the admin address. The metrics of sessions have a path of their own, because they come and go with
 // sessions: only a scraper that asks for them has to store them.
 func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover) *admin {
-	cfg := adminConfig{flag: "--admin", addr: f.admin, hosts: f.adminHosts, profiles: f.pprof}
+	cfg := adminConfig{
+		flag: "--admin", addr: f.admin, hosts: f.adminHosts, profiles: f.pprof, alive: s.Alive,
+	}
 	a := newAdmin(l, cfg, slices.Concat(f.auth.metrics, f.events.metrics(), t.metrics(), []prometheus.Collector{s})...)
 	sessions := prometheus.NewRegistry()
 	sessions.MustRegister(s.SessionMetrics())
