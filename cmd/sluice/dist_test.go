@@ -19,24 +19,26 @@ import (
 
 	"sluice/internal/cli/clitest"
 	"sluice/server"
-	"sluice/transport"
 )
 
 // exported returns the names of all metrics that a relay serves at /metrics. Some have no value before something has
 // happened.
 func exported(t *testing.T) (names []string) {
-	cert, _, err := transport.DevCertificate()
+	var f relayFlags
+	cmd := new(cobra.Command)
+	f.register(cmd)
+	require.NoError(t, cmd.ParseFlags([]string{
+		"--dev", "--listen", "127.0.0.1:0", "--fastpath", "off", "--auth-url", "http://127.0.0.1:1/",
+	}))
+	cfg, _, err := f.config()
 	require.NoError(t, err)
-	s, err := server.Listen(server.Config{
-		Listen: "127.0.0.1:0", Transport: transport.ListenConfig{Certificate: &cert},
-		FastPath: server.FastPathConfig{Mode: server.FastPathOff},
-	})
+	s, err := server.Listen(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Drain("", 0)) })
 	descs := make(chan *prometheus.Desc)
 	go func() {
 		defer close(descs)
-		for _, c := range append(processMetrics(), s) {
+		for _, c := range slices.Concat(processMetrics(), f.auth.metrics, []prometheus.Collector{s}) {
 			c.Describe(descs)
 		}
 	}()
