@@ -54,6 +54,10 @@ type Grant struct {
 	// Review is when the relay calls Authorize again, with the same request, to learn whether the permission still
 	// stands. Zero: only when a Reviewer says so.
 	Review time.Time
+	// Subject identifies the token, or the user or customer whose token it is. All that is granted to a subject counts
+	// for its quota: see Config.PerToken. It appears in logs, so it must not be the token itself. Empty: only the quota
+	// of the peer's address counts.
+	Subject string
 }
 
 // Authorizer decides what peers may do (draft §9.4, §9.5). The draft leaves the schemes open: implement this to use a

@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"sluice/fastpath"
@@ -31,12 +32,21 @@ type Config struct {
 	MaxSessions int
 	// MaxTracks is how many tracks may be published, wanted or cached at a time. Default: 65,536.
 	MaxTracks int
+	// MaxRequests is how many requests of peers may be open at a time, in all sessions. Default: 131,072: each takes
+	// 10 to 20 KB of memory.
+	MaxRequests int
 	// MaxMatches is how many namespaces, or tracks, a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS may match when it is
 	// made, or its prefix is updated; with more it is refused with NAMESPACE_TOO_LARGE. Default: 10,000.
 	MaxMatches int
 	// MatchRate is how many namespaces and tracks all these requests and updates of a session may match per second on
 	// average, after the first MaxMatches; beyond that they are refused with EXCESSIVE_LOAD. Default: 1,000.
 	MatchRate int
+
+	// PerAddress limits the sessions from one source address: an IPv4 address or the /64 of an IPv6 address. PerToken
+	// limits what one token is used for, as the Authorizer's Grant.Subject says.
+	PerAddress, PerToken Quota
+	// Exempt are addresses without quotas, such as those of a gateway in front of many viewers.
+	Exempt []netip.Prefix
 
 	// Linger is how long an upstream subscription outlives its last subscriber. Default: 2 s. Negative: not at all.
 	Linger time.Duration
@@ -61,8 +71,11 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.MaxSessions = cmp.Or(c.MaxSessions, 16384)
 	c.MaxTracks = cmp.Or(c.MaxTracks, 65536)
+	c.MaxRequests = cmp.Or(c.MaxRequests, 131_072)
 	c.MaxMatches = cmp.Or(c.MaxMatches, 10_000)
 	c.MatchRate = cmp.Or(c.MatchRate, 1000)
+	c.PerAddress = c.PerAddress.withDefaults(defaultPerAddress)
+	c.PerToken = c.PerToken.withDefaults(defaultPerToken)
 	c.Linger = max(0, cmp.Or(c.Linger, 2*time.Second))
 	c.Grace = max(0, cmp.Or(c.Grace, 5*time.Second))
 	c.MaxRendezvous = cmp.Or(c.MaxRendezvous, time.Minute)
@@ -82,10 +95,13 @@ func (c *Config) validate() error {
 	return cmp.Or(
 		bounds.AtLeast("MaxSessions", c.MaxSessions, 0),
 		bounds.AtLeast("MaxTracks", c.MaxTracks, 0),
+		bounds.AtLeast("MaxRequests", c.MaxRequests, 0),
 		bounds.AtLeast("MaxMatches", c.MaxMatches, 0),
 		bounds.AtLeast("MatchRate", c.MatchRate, 0),
 		bounds.AtLeast("MaxRendezvous", c.MaxRendezvous, 0),
 		bounds.AtLeast("FillTimeout", c.FillTimeout, 0),
 		bounds.AtLeast("StallTimeout", c.StallTimeout, 0),
+		c.PerAddress.validate("PerAddress"),
+		c.PerToken.validate("PerToken"),
 	)
 }

@@ -16,22 +16,27 @@ type directory struct {
 	namespaces watchedTree[*announcement, *namespaceWatch] // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE
 }
 
-// acquire returns the hub of a track, or nil if there are too many. The hub exists at least until it is released.
-func (d *directory) acquire(name moqt.FullTrackName, at place) *hub {
+// acquire returns the hub of a track, unless there are too many. The hub exists at least until it is released. If it is
+// new, it counts for the quotas of the accounts as long as it exists.
+func (d *directory) acquire(name moqt.FullTrackName, at place, ps payers) (*hub, *moqt.RequestError) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := moqt.FullTrackName{Namespace: at, Name: name.Name}.Key()
 	h := d.hubs[key]
 	if h == nil {
 		if len(d.hubs) >= d.relay.cfg.MaxTracks {
-			return nil
+			return nil, errTooManyTracks
+		}
+		if refused := ps.take(tracksHeld); refused != nil {
+			return nil, refused
 		}
 		h = newHub(d.relay, name, at)
+		h.payers = ps
 		d.hubs[key] = h
 		d.tracks.values.add(at, h)
 	}
 	h.refs++
-	return h
+	return h, nil
 }
 
 func (d *directory) release(h *hub) {
@@ -48,6 +53,7 @@ func (d *directory) sweep() {
 		if h.refs == 0 && h.isIdle() {
 			delete(d.hubs, key)
 			d.tracks.values.remove(h.place, h)
+			h.payers.give(tracksHeld)
 			h.fast.track.Close()
 			h.track().Close()
 		}

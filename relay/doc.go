@@ -44,9 +44,9 @@
 //	hub.mu          everything about one track, parts of the hub included
 //	streams.mu      what the media sender's callbacks change
 //
-// The lock of sessions and those of a single type (reviews, turns, peer.mu, tracksWatch.mu) are taken last. A hub's
-// lock is taken while the track's sources hold theirs. Sessions and media senders are called with locks held, as they
-// do not block.
+// The lock of sessions and those of a single type (reviews, turns, peer.mu, tracksWatch.mu) are taken last; after them
+// only the lock of accounts is. A hub's lock is taken while the track's sources hold theirs. Sessions and media senders
+// are called with locks held, as they do not block. The lock of accounts is also taken while a session holds its own.
 //
 // A function whose name ends in Locked expects the lock that its comment names. All methods of the parts of a hub
 // (publishers, demand, subscribers, acceleration) and of a delivery expect hub.mu; those of directory's trees expect

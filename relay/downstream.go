@@ -16,6 +16,7 @@ import (
 type downstream struct {
 	hub    *hub
 	peer   *peer
+	number uint64 // in the order in which subscriptions began
 	pub    *session.Publication
 	permit *permission   // used by run only, once accepted
 	until  time.Time     // when the peer no longer waits for a publisher; zero if it never did
@@ -33,7 +34,9 @@ type downstream struct {
 func newDownstream(
 	h *hub, p *peer, pub *session.Publication, params *moqt.Parameters, permit *permission,
 ) *downstream {
-	d := &downstream{hub: h, peer: p, pub: pub, permit: permit, ready: make(chan struct{})}
+	d := &downstream{
+		hub: h, peer: p, number: h.relay.subscriptions.Add(1), pub: pub, permit: permit, ready: make(chan struct{}),
+	}
 	d.delivery = newDelivery(d, params)
 	return d
 }

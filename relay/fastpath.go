@@ -62,7 +62,7 @@ func (a *acceleration) update() {
 	limit := (*h.relay.policy.Load()).Subscribers(h.name, len(h.subscribers.all))
 	// The objects of several publishers are compared, which the kernel does not do.
 	u := h.publishers.only()
-	a.active = u != nil && u.peer.forwarder != nil && limit > 0
+	a.active = u != nil && u.peer.forwarder != nil && !u.limited && limit > 0
 	if !a.active {
 		a.track.Forward(nil, 0, 0, nil)
 		return

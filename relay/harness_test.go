@@ -209,6 +209,7 @@ func onBench(t *testing.T, cfg Config, f func(*bench)) {
 		require.Empty(t, d.namespaces.values.children)
 		require.Empty(t, d.namespaces.watchers.children)
 		require.Zero(t, r.cache.Bytes(), "cache")
+		require.Empty(t, r.accounts.of, "accounts")
 		cancel()
 		running.Wait()
 	})

@@ -15,6 +15,8 @@ type hub struct {
 	place place
 	refs  int // requests that use it; guarded by directory.mu
 
+	payers payers // whose requests created it
+
 	mu          sync.Mutex
 	data        *track.Track // the objects; replaced when all have to be forgotten
 	origin      *peer        // whose objects data has; the first, if mixed
@@ -115,6 +117,17 @@ func (h *hub) announced(p *peer) {
 	defer h.mu.Unlock()
 	if len(h.subscribers.all) > 0 {
 		h.publishers.subscribe(p)
+	}
+}
+
+// limit takes a publisher off the fast path, because it exceeds its quota with datagrams. The kernel would forward them
+// all.
+func (h *hub) limit(u *upstream) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !u.limited {
+		u.limited = true
+		h.fast.update()
 	}
 }
 

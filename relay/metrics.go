@@ -13,6 +13,7 @@ type metrics struct {
 	malformed prometheus.Counter
 	excessive prometheus.Counter
 	refusals  *prometheus.CounterVec
+	quotas    *prometheus.CounterVec
 	streams   *prometheus.CounterVec
 	fetches   *prometheus.CounterVec
 	gauges    []gauge
@@ -29,9 +30,9 @@ func newMetrics(r *Relay) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "sluice_relay_" + name, Help: help})
 	}
-	vec := func(name, help, label string) *prometheus.CounterVec {
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
 		opts := prometheus.CounterOpts{Name: "sluice_relay_" + name, Help: help}
-		return prometheus.NewCounterVec(opts, []string{label})
+		return prometheus.NewCounterVec(opts, labels)
 	}
 	m := &metrics{
 		bytes: counter("received_bytes_total",
@@ -41,20 +42,25 @@ func newMetrics(r *Relay) *metrics {
 		excessive: counter("excessive_subgroups_total",
 			"Subgroup streams of publishers that the relay stopped with EXCESSIVE_LOAD."),
 		refusals: vec("refused_requests_total", "Requests that the relay refused, by code of REQUEST_ERROR.", "code"),
-		streams:  vec("sent_subgroups_total", "Subgroup streams to subscribers that have ended, by how.", "outcome"),
-		fetches:  vec("fetches_total", "FETCH requests that have ended, by how.", "outcome"),
+		quotas: vec("quota_refusals_total",
+			"Sessions and requests that were refused, datagrams that were dropped and subscriptions that were ended "+
+				"because of a quota.", "account", "quota"),
+		streams: vec("sent_subgroups_total", "Subgroup streams to subscribers that have ended, by how.", "outcome"),
+		fetches: vec("fetches_total", "FETCH requests that have ended, by how.", "outcome"),
 	}
 	trims := prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sluice_relay_cache_trims_total",
 		Help: "Times that a track had too many groups, subgroups, segments, datagrams or gaps, and forgot the lowest.",
 	}, func() float64 { return float64(r.cache.Trims()) })
 	m.all = []prometheus.Collector{
-		m.bytes, m.datagrams, m.malformed, m.excessive, m.refusals, m.streams, m.fetches, trims,
+		m.bytes, m.datagrams, m.malformed, m.excessive, m.refusals, m.quotas, m.streams, m.fetches, trims,
 	}
 	upstreams := func(h *hub) int { return len(h.publishers.of) }
 	downstreams := func(h *hub) int { return len(h.subscribers.all) }
 	m.gauges = []gauge{
 		newGauge("sessions", "Sessions.", r.sessions.count),
+		newGauge("open_requests", "Requests of peers that are open.", r.accounts.openRequests),
+		newGauge("accounts", "Source addresses and tokens with quotas that are in use.", r.accounts.count),
 		newGauge("tracks", "Tracks that are published, wanted or cached.", r.directory.count),
 		newGauge("upstream_subscriptions", "Subscriptions at publishers.", r.directory.sum(upstreams)),
 		newGauge("downstream_subscriptions", "Subscriptions of peers.", r.directory.sum(downstreams)),

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"sync"
@@ -26,7 +27,8 @@ func digestOf(name moqt.FullTrackName) nameDigest { return sha256.Sum256([]byte(
 
 func newTracksWatch(p *peer, req *session.IncomingSubscribeTracks) *tracksWatch {
 	return &tracksWatch{
-		prefixWatch: prefixWatch{p, req.Message.Prefix}, request: req, blocked: make(map[nameDigest]struct{}),
+		prefixWatch: prefixWatch{peer: p, prefix: req.Message.Prefix}, request: req,
+		blocked: make(map[nameDigest]struct{}),
 	}
 }
 
@@ -36,6 +38,10 @@ func (w *tracksWatch) foundLocked(h *hub) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.publishers.isOffered() || h.publishers.of[w.peer] != nil || h.subscribers.has(w.peer) || w.isBlocked(h.name) {
+		return
+	}
+	if w.payers.take(subscriptionsOpen) != nil {
+		w.block(h.name)
 		return
 	}
 	now := h.data.Position()
@@ -50,8 +56,10 @@ func (w *tracksWatch) foundLocked(h *hub) {
 		w.block(h.name)
 	}
 	if err != nil {
+		w.payers.give(subscriptionsOpen)
 		return
 	}
+	context.AfterFunc(pub.Context(), func() { w.payers.give(subscriptionsOpen) })
 	d := newDownstream(h, w.peer, pub, &moqt.Parameters{Forward: forward}, w.permitLocked(pub.Request))
 	d.offeredLocked(now)
 	h.refs++ // directory.mu is held
@@ -63,7 +71,7 @@ func (w *tracksWatch) foundLocked(h *hub) {
 func (w *tracksWatch) permitLocked(offer *session.Request) *permission {
 	return &permission{
 		peer: w.peer, request: offer, watch: w.request.Request, action: ActionSubscribeTracks,
-		track: moqt.FullTrackName{Namespace: w.prefix}, due: w.peer.relay.reviews.next(),
+		track: moqt.FullTrackName{Namespace: w.prefix}, payers: w.payers, due: w.peer.relay.reviews.next(),
 	}
 }
 

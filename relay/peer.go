@@ -22,6 +22,8 @@ type peer struct {
 	forwarder claim.ForwarderConn // nil: the fast path does not serve the peer
 	turns     turns               // order the responses to FETCH
 	matches   *rate.Limiter       // of namespaces and tracks, by prefixes: see mayMatch
+	address   *account            // of the peer's source address
+	charged   uint64              // bytes of media that its accounts were charged for; used by downloads only
 
 	// Set by sessions.add.
 	id    uint64 // of the session, counted from 1
@@ -33,18 +35,20 @@ type peer struct {
 	begun bool
 
 	mu       sync.Mutex
+	accounts payers              // address, and those of the tokens that the peer has used
 	excluded map[string]struct{} // tracks that the peer may not publish any more: see hub.malformed
 }
 
-func newPeer(r *Relay, conn transport.Conn) (*peer, error) {
+func newPeer(r *Relay, conn transport.Conn, address *account) (*peer, error) {
 	sender, err := r.senderOf(conn)
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{relay: r, conn: conn, sender: sender}
+	p := &peer{relay: r, conn: conn, sender: sender, address: address, accounts: payers{address}}
 	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
 	cfg := r.cfg.Session
-	cfg.Role, cfg.Handler, cfg.Logger, cfg.Refused = session.Server, &requests{p}, r.log, r.metrics.refused
+	cfg.Role, cfg.Handler, cfg.Logger = session.Server, &requests{p}, r.log
+	cfg.Refused, cfg.Pacer = r.metrics.refused, address
 	if p.session, err = session.New(conn, cfg); err != nil {
 		return nil, err
 	}

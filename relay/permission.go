@@ -26,15 +26,23 @@ type permission struct {
 	action  Action
 	track   moqt.FullTrackName
 	grant   Grant
+	payers  payers // for what the request uses
 	expired <-chan time.Time
 	due     <-chan struct{}  // closed when all permissions have to be reviewed
 	stale   <-chan time.Time // sends when this one has to be reviewed
 }
 
-// authorize asks whether the peer may do what a request is about.
+// authorize asks whether the peer may do what a request is about, and charges the request to its quotas.
 func (p *peer) authorize(r *session.Request, a Action, track moqt.FullTrackName) (*permission, *moqt.RequestError) {
 	m := &permission{peer: p, request: r, action: a, track: track}
-	return m, m.extend(nil)
+	refused := m.charge(r)
+	if refused == nil {
+		refused = m.extend(nil)
+	}
+	if refused == nil {
+		refused = m.chargeToken(r)
+	}
+	return m, refused
 }
 
 // review asks whether the permission still stands. It does if the Authorizer has no answer.

@@ -67,6 +67,10 @@ func (r *receiver) HandleDatagram(o *moqt.ObjectDatagram) {
 	<-u.ready
 	u.hub.relay.metrics.datagrams.Inc()
 	r.count(len(o.Payload))
+	if u.peer.payers().refuseUpload() {
+		u.hub.limit(u)
+		return
+	}
 	d := &track.Datagram{
 		Group: o.Location.Group, ID: o.Location.Object,
 		Priority: publisherPriority(u.sub, o.DefaultPriority, o.Priority),
@@ -97,6 +101,7 @@ func publisherPriority(sub *session.Subscription, isDefault bool, p uint8) uint8
 // count counts received bytes.
 func (r *receiver) count(bytes int) {
 	r.upstream.hub.relay.metrics.bytes.Add(float64(bytes))
+	r.upstream.peer.payers().upload(bytes)
 }
 
 // overtaken cancels a stream that pauses while another publisher's stream brings more of the same subgroup, if its
@@ -124,13 +129,16 @@ func (o *overtaken) check() {
 	})
 }
 
-// countingReader counts what is read.
+// countingReader counts what is read. If the publisher has exceeded its quota, it waits before it reads on, so that
+// flow control slows the publisher down.
 type countingReader struct {
 	io.Reader
 	receiver *receiver
 }
 
 func (c countingReader) Read(p []byte) (int, error) {
+	publisher := c.receiver.upstream.peer
+	publisher.payers().awaitUpload(publisher.session.Context())
 	n, err := c.Reader.Read(p)
 	c.receiver.count(n)
 	return n, err

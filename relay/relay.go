@@ -22,15 +22,19 @@ const (
 
 // Relay connects the publishers and subscribers whose connections Serve is given. See New.
 type Relay struct {
-	cfg       Config
-	log       *slog.Logger
-	cache     *track.Cache
-	metrics   *metrics
-	policy    atomic.Pointer[FastPathPolicy]
-	reviews   reviews
-	tasks     sync.WaitGroup // goroutines that outlive the handler that started them
-	sessions  sessions
-	directory directory
+	cfg     Config
+	log     *slog.Logger
+	cache   *track.Cache
+	metrics *metrics
+	policy  atomic.Pointer[FastPathPolicy]
+	reviews reviews
+	tasks   sync.WaitGroup // goroutines that outlive the handler that started them
+
+	subscriptions atomic.Uint64 // that peers have had, ever
+	sessions      sessions
+	accounts      accounts
+	downloads     downloads
+	directory     directory
 
 	// senderOf returns the media sender of a connection. Tests replace it: their connections have no media sender.
 	senderOf func(transport.Conn) (mediaSender, error)
@@ -52,11 +56,20 @@ func New(cfg Config) (*Relay, error) {
 	r.directory = directory{relay: r, hubs: make(map[string]*hub)}
 	r.policy.Store(&r.cfg.FastPathPolicy)
 	r.metrics = newMetrics(r)
+	r.accounts = accounts{
+		log:      r.log,
+		requests: cfg.MaxRequests,
+		quotas:   map[accountKind]Quota{addressAccount: cfg.PerAddress, tokenAccount: cfg.PerToken},
+		exempt:   cfg.Exempt,
+		refusals: r.metrics.quotas,
+		of:       make(map[accountKey]*account),
+	}
+	r.downloads = downloads{relay: r, settled: time.Now(), sentOn: sentBytes}
 	return r, nil
 }
 
-// Run applies the limits of the cache, and withdraws permissions, until ctx is done. It has to run while sessions are
-// served.
+// Run applies the limits of the cache and the quotas of bytes, and withdraws permissions, until ctx is done. It has to
+// run while sessions are served.
 func (r *Relay) Run(ctx context.Context) {
 	tick, review := time.NewTicker(sweepInterval), time.NewTicker(reviewInterval)
 	defer tick.Stop()
@@ -69,6 +82,8 @@ func (r *Relay) Run(ctx context.Context) {
 			r.cache.Sweep()
 			r.directory.sweep()
 		case <-review.C:
+			r.downloads.settle()
+			r.accounts.sweep()
 			if a, ok := r.cfg.Authorizer.(Reviewer); ok && a.Changed() {
 				r.reviews.start()
 			}
@@ -79,10 +94,7 @@ func (r *Relay) Run(ctx context.Context) {
 // Serve runs the session of a peer that has connected, until it ends or ctx is done. It returns nil if the session
 // ended without an error.
 func (r *Relay) Serve(ctx context.Context, conn transport.Conn) error {
-	p, err := newPeer(r, conn)
-	if err == nil {
-		err = r.sessions.add(p)
-	}
+	p, err := r.admit(conn)
 	if err != nil {
 		_ = conn.CloseWithError(uint64(moqt.SessionInternalError), err.Error()) // fails only if it has ended already
 		return err
@@ -90,7 +102,25 @@ func (r *Relay) Serve(ctx context.Context, conn transport.Conn) error {
 	err = p.session.Run(ctx)
 	p.emitEnd(err)
 	r.sessions.remove(p)
+	p.leave()
 	return err
+}
+
+// admit makes a peer of a connection, unless there is no room for it.
+func (r *Relay) admit(conn transport.Conn) (*peer, error) {
+	address, refused := r.accounts.openAddress(transport.SourceOf(conn.RemoteAddr()))
+	if refused != nil {
+		return nil, refused
+	}
+	p, err := newPeer(r, conn, address)
+	if err == nil {
+		err = r.sessions.add(p)
+	}
+	if err != nil {
+		address.give(sessionsOpen)
+		return nil, err
+	}
+	return p, nil
 }
 
 // Drain takes the relay out of service (draft §3.6): it accepts no more sessions, sends GOAWAY to all peers, with the

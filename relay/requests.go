@@ -40,9 +40,9 @@ func (q *requests) withHub(
 		return
 	}
 	directory := &q.peer.relay.directory
-	h := directory.acquire(name, q.peer.place(name.Namespace))
-	if h == nil {
-		q.peer.reject(r, errTooManyTracks)
+	h, refused := directory.acquire(name, q.peer.place(name.Namespace), permit.payers)
+	if refused != nil {
+		q.peer.reject(r, refused)
 		return
 	}
 	defer directory.release(h)
@@ -91,7 +91,7 @@ func (q *requests) HandlePublishNamespace(req *session.IncomingPublishNamespace)
 
 // HandleSubscribeNamespace implements session.Handler (draft §6.1).
 func (q *requests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
-	w := &namespaceWatch{prefixWatch{q.peer, req.Message.Prefix}, req}
+	w := &namespaceWatch{prefixWatch{peer: q.peer, prefix: req.Message.Prefix}, req}
 	serveWatch(&q.peer.relay.directory.namespaces, w, req.Request, ActionSubscribeNamespace, req.OK)
 }
 

@@ -12,6 +12,7 @@ import (
 // response writes the objects of a FETCH to its stream (draft §11.4.4).
 type response struct {
 	req      *session.IncomingFetch
+	payers   payers
 	turns    *turns // of the peer
 	priority uint8  // Subscriber Priority; guarded by turns.mu
 	stall    time.Duration
@@ -32,7 +33,7 @@ func newResponse(p *peer, req *session.IncomingFetch) response {
 	params := &req.Message.Parameters
 	order := params.Order(moqt.Ascending)
 	return response{
-		req: req, turns: &p.turns, priority: params.Priority(), stall: p.relay.cfg.StallTimeout,
+		req: req, payers: p.payers(), turns: &p.turns, priority: params.Priority(), stall: p.relay.cfg.StallTimeout,
 		order: order, encoder: moqt.NewFetchEncoder(order), gap: gap{existence: track.Present},
 	}
 }
@@ -95,6 +96,8 @@ func (r *response) encode(o *moqt.FetchObject) error {
 
 // write sends bytes at the response's turn.
 func (r *response) write(b []byte) error {
+	r.payers.awaitDownload(r.req.Context())
+	r.payers.download(len(b))
 	r.turns.take(r)
 	if err := r.stream.SetWriteDeadline(time.Now().Add(r.stall)); err != nil {
 		return err

@@ -48,6 +48,7 @@ type tokenTable struct {
 
 // tokenEntry is what one line of the file allows.
 type tokenEntry struct {
+	subject  string // the digest of the token; empty if the line is for everybody
 	actions  map[Action]bool
 	prefixes []moqt.Namespace
 	expires  time.Time
@@ -74,7 +75,7 @@ func (f *TokenFile) Authorize(_ context.Context, r AuthRequest) (Grant, error) {
 	}
 	switch {
 	case best != nil:
-		return Grant{Expires: best.expires}, nil
+		return Grant{Expires: best.expires, Subject: best.subject}, nil
 	case expired:
 		return refuse(moqt.RequestExpiredAuthToken, "the authorization token has expired")
 	case len(r.Tokens) == 0:
@@ -237,6 +238,7 @@ func (t *tokenTable) add(fields []string) error {
 		t.anybody = append(t.anybody, &e)
 		return nil
 	}
+	e.subject = "sha256:" + hex.EncodeToString(digest[:])
 	t.of[digest] = append(t.of[digest], &e)
 	t.secret = t.secret || !hashed
 	return nil

@@ -39,6 +39,7 @@ type upstream struct {
 	forward     bool          // Forward State
 	group       *groupRequest // sent last
 	over        bool
+	limited     bool // not for the fast path: see hub.limit
 }
 
 func newUpstream(h *hub, p *peer) *upstream {

@@ -170,10 +170,13 @@ func (u *upstreamFetch) copy() (done bool, err error) {
 func (u *upstreamFetch) read(buf []byte) (int, error) {
 	u.fetch.out.pause()
 	defer u.fetch.budget.spend(time.Now())
+	u.peer.payers().awaitUpload(u.fetch.req.Context())
 	if err := u.stream.SetReadDeadline(time.Now().Add(u.fetch.budget.next())); err != nil {
 		return 0, err
 	}
-	return u.stream.Read(buf)
+	n, err := u.stream.Read(buf)
+	u.peer.payers().upload(n)
+	return n, err
 }
 
 // sourceError is an error in a publisher's response.

@@ -14,6 +14,7 @@ import (
 type prefixWatch struct {
 	peer   *peer
 	prefix moqt.Namespace // guarded by directory.mu
+	payers payers         // of the request, and of what it leads to
 }
 
 func (w *prefixWatch) base() *prefixWatch { return w }
@@ -124,6 +125,7 @@ func serveWatch[V placed, W watcher[V]](
 	}
 	permit, refused := b.peer.authorize(r, a, moqt.FullTrackName{Namespace: b.prefix})
 	if refused == nil {
+		b.payers = permit.payers
 		refused = start(b.prefix, accept)
 	}
 	if refused != nil {

@@ -17,7 +17,8 @@ import (
 type Config struct {
 	// Listen is the UDP address to listen on. Default: ":4443".
 	Listen string
-	// Transport configures connections. The server sets Protocols, NewHooks and Coalesce.
+	// Transport configures connections. The server sets Protocols, NewHooks, Coalesce, MaxConnectionsPerSource and
+	// Exempt.
 	Transport transport.ListenConfig
 	// Relay configures what sessions may do, and the cache. The server sets FastPath.
 	Relay relay.Config
@@ -76,6 +77,9 @@ func (c *Config) validate() error {
 	switch {
 	case c.Transport.Protocols != nil || c.Transport.NewHooks != nil || c.Transport.Coalesce != nil:
 		return errors.New("Transport.Protocols, NewHooks and Coalesce must not be set: the server does")
+	case c.Transport.MaxConnectionsPerSource != 0 || c.Transport.Exempt != nil:
+		return errors.New("Transport.MaxConnectionsPerSource and Exempt must not be set: set PerAddress.Sessions and " +
+			"Exempt of Relay")
 	case c.Relay.FastPath != nil:
 		return errors.New("Relay.FastPath must not be set: the server does; see FastPath")
 	}

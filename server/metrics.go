@@ -15,6 +15,7 @@ func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 		ch <- m.desc
 	}
 	ch <- loopErrors
+	ch <- refusedConnections
 	ch <- fastPathReasons
 }
 
@@ -28,8 +29,16 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	for reason, n := range stats.Errors {
 		ch <- prometheus.MustNewConstMetric(loopErrors, prometheus.CounterValue, float64(n), reason)
 	}
+	total, source := s.listener.Refused()
+	for reason, n := range map[string]uint64{"total": total, "address": source} {
+		ch <- prometheus.MustNewConstMetric(refusedConnections, prometheus.CounterValue, float64(n), reason)
+	}
 	s.collectFastPath(ch)
 }
+
+var refusedConnections = prometheus.NewDesc("sluice_refused_connections_total",
+	"QUIC connections that were refused: total, because there were too many; address, because there were too many "+
+		"from one source address.", []string{"limit"}, nil)
 
 // loopMetric is a metric of the media senders' loop.
 type loopMetric struct {

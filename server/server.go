@@ -43,6 +43,7 @@ func Listen(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, log: cfg.Logger, stop: func() {}, ready: make(chan struct{})}
 	t := cfg.Transport
 	t.Protocols, t.NewHooks = moqt.ALPNs(), s.newHooks
+	t.MaxConnectionsPerSource, t.Exempt = cfg.Relay.PerAddress.Sessions, cfg.Relay.Exempt
 	if cfg.FastPath.Mode != FastPathOff {
 		t.Coalesce = s.newCoalescing()
 	}

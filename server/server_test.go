@@ -55,6 +55,9 @@ func TestConfigIsChecked(t *testing.T) {
 		"Coalesce must not be set: the server does": {
 			Transport: transport.ListenConfig{Protocols: moqt.ALPNs()},
 		},
+		"set PerAddress.Sessions and Exempt of Relay": {
+			Transport: transport.ListenConfig{MaxConnectionsPerSource: 1},
+		},
 		`FastPath.Mode: "maybe": must be auto, on or off`:       {FastPath: FastPathConfig{Mode: "maybe"}},
 		"FastPath.MaxCopies: 40: must be between 1 and 32":      {FastPath: FastPathConfig{MaxCopies: 40}},
 		"FastPath.MaxTracks: -1: must be between 1 and 1048576": {FastPath: FastPathConfig{MaxTracks: -1}},
@@ -157,4 +160,18 @@ func TestStatusAndMetrics(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.Code)
 		require.Contains(t, w.Body.String(), want)
 	}
+}
+
+// TestSessionsPerAddress connects more often than an address may: the connection is refused, and counted.
+func TestSessionsPerAddress(t *testing.T) {
+	s := start(t, Config{Relay: relay.Config{PerAddress: relay.Quota{Sessions: 1}}})
+	connect(t, s, "moqt")
+	_, err := transport.Dial(t.Context(), "moqt://"+s.Addr().String(),
+		transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs()})
+	require.ErrorContains(t, err, "CONNECTION_REFUSED")
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s)
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.Regexp(t, `sluice_refused_connections_total\{limit="address"\} [1-9]`, w.Body.String())
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -47,6 +48,10 @@ type ListenConfig struct {
 	Limits
 	// MaxConnections is how many QUIC connections may exist at a time; further ones are refused. Default: 16,384.
 	MaxConnections int
+	// MaxConnectionsPerSource is how many of them may come from one source: see [SourceOf]. Default: 1,024. Negative:
+	// no limit. There is none for sources within Exempt.
+	MaxConnectionsPerSource int
+	Exempt                  []netip.Prefix
 	// MaxUnvalidated is how many connection attempts a second may come from unvalidated client addresses before clients
 	// have to prove their addresses (Retry, RFC 9000 §8.1.2). Default: 256. Negative: they always have to.
 	MaxUnvalidated int
@@ -108,7 +113,9 @@ const (
 	defaultHandshakeTimeout = 10 * time.Second
 	defaultIdleTimeout      = 30 * time.Second
 	defaultMaxConnections   = 16384
-	defaultMaxUnvalidated   = 256
+	// A sixteenth of all, so that a few addresses cannot keep others out; many clients may be behind one NAT.
+	defaultMaxConnectionsPerSource = 1024
+	defaultMaxUnvalidated          = 256
 )
 
 func (c *ListenConfig) validate() error {

@@ -36,6 +36,8 @@ type Listener struct {
 	wt   *wtServer
 
 	conns    atomic.Int64 // QUIC connections, handshakes included
+	sources  sources
+	refused  refusals
 	accepted chan Conn
 	ctx      context.Context // done when closed
 	close    context.CancelCauseFunc
@@ -53,6 +55,10 @@ func Listen(addr string, cfg ListenConfig) (*Listener, error) {
 	l := &Listener{
 		cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()),
 		accepted: make(chan Conn), sessions: make(map[Conn]*quic.Conn),
+	}
+	l.sources = sources{
+		limit: cmp.Or(cfg.MaxConnectionsPerSource, defaultMaxConnectionsPerSource), exempt: cfg.Exempt,
+		of: make(map[netip.Prefix]int),
 	}
 	l.ctx, l.close = context.WithCancelCause(context.Background())
 	tlsConf, keys, err := serverTLS(&cfg, l.log)
@@ -83,7 +89,7 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, keys serverKeys) err
 		ConnectionIDGenerator: l.cfg.ConnectionIDs,
 		StatelessResetKey:     keys.reset,
 		TokenGeneratorKey:     keys.token,
-		VerifySourceAddress:   func(net.Addr) bool { return !unvalidated.Allow() },
+		VerifySourceAddress:   func(a net.Addr) bool { return l.sources.isSuspect(a) || !unvalidated.Allow() },
 		ConnContext:           l.connContext,
 	}
 	if l.quic, err = l.tr.ListenEarly(tlsConf, l.cfg.quicConfig()); err != nil {
@@ -111,16 +117,34 @@ func (c *ListenConfig) listenUDP(addr *net.UDPAddr) (packetConn, error) {
 }
 
 // connContext limits the number of connections, and gives each its hooks.
-func (l *Listener) connContext(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
+func (l *Listener) connContext(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
 	if l.conns.Add(1) > int64(cmp.Or(l.cfg.MaxConnections, defaultMaxConnections)) {
 		l.conns.Add(-1)
+		l.refused.total.Add(1)
 		return nil, errors.New("too many connections")
 	}
-	context.AfterFunc(ctx, func() { l.conns.Add(-1) })
+	if !l.sources.add(client.RemoteAddr) {
+		l.conns.Add(-1)
+		l.refused.source.Add(1)
+		return nil, errors.New("too many connections from this address")
+	}
+	context.AfterFunc(ctx, func() {
+		l.sources.remove(client.RemoteAddr)
+		l.conns.Add(-1)
+	})
 	if l.cfg.NewHooks != nil {
 		ctx = quic.WithHooks(ctx, l.cfg.NewHooks(l.udp))
 	}
 	return ctx, nil
+}
+
+// refusals counts the connections that were refused.
+type refusals struct{ total, source atomic.Uint64 }
+
+// Refused returns how many connections were refused so far because of MaxConnections, and how many because of
+// MaxConnectionsPerSource.
+func (l *Listener) Refused() (total, source uint64) {
+	return l.refused.total.Load(), l.refused.source.Load()
 }
 
 // run hands connections to HTTP/3 as soon as it can send SETTINGS, and to the application when they are established.

@@ -19,7 +19,7 @@ const MinReview = time.Second
 // Claims are what a token says.
 type Claims struct {
 	Issuer    string
-	Subject   string // who the token is for; the relay does not check it
+	Subject   string // who the token is for: its tokens have a quota together
 	Audiences []string
 	Expires   time.Time     // zero: never
 	NotBefore time.Time     // zero: always
@@ -45,6 +45,9 @@ func (c *Claims) Allows(r *relay.AuthRequest) bool {
 // grant returns the permission that the claims give at the time now.
 func (c *Claims) grant(now time.Time) relay.Grant {
 	g := relay.Grant{Expires: c.Expires}
+	if c.Subject != "" {
+		g.Subject = c.Issuer + "/" + c.Subject // a subject is unique for its issuer (RFC 7519 §4.1.2)
+	}
 	if c.Review > 0 {
 		g.Review = now.Add(c.Review)
 	}

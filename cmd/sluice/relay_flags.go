@@ -12,6 +12,7 @@ import (
 
 	"sluice/fastpath"
 	"sluice/internal/bounds"
+	"sluice/internal/cli"
 	"sluice/media"
 	"sluice/relay"
 	"sluice/server"
@@ -37,6 +38,7 @@ type relayFlags struct {
 	replace        bool
 	background     bool
 	replaceDrain   time.Duration
+	exempt         []string
 }
 
 func (f *relayFlags) register(cmd *cobra.Command) {
@@ -75,6 +77,15 @@ func (f *relayFlags) registerRelay(cmd *cobra.Command) {
 	flags.IntVar(&cfg.MaxSessions, "max-sessions", 16384, "largest `number` of sessions")
 	flags.IntVar(&cfg.MaxTracks, "max-tracks", 65536,
 		"largest `number` of tracks that are published, subscribed to or cached")
+	flags.IntVar(&cfg.MaxRequests, "max-requests", 131_072, "largest `number` of open requests of all sessions")
+	flags.Var(quotaFlag{&cfg.PerAddress}, "quota-per-address",
+		"what the sessions from one IPv4 address or IPv6 /64 may use; by default sessions=1024, tracks=4096, "+
+			"namespaces=1024, subscriptions=8192, requests=8192, request-rate=1000, upload=250mbit, download=1gbit; "+
+			"none is no limit")
+	flags.Var(quotaFlag{&cfg.PerToken}, "quota-per-token",
+		"what one token may be used for; by default tracks=16384, namespaces=1024, upload=1gbit")
+	flags.StringSliceVar(&f.exempt, "quota-exempt", nil,
+		"`addresses` and networks without quotas, such as 192.0.2.7 or 10.0.0.0/8")
 }
 
 func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
@@ -134,6 +145,7 @@ func (f *relayFlags) check() error {
 		bounds.AtLeast("--replace-drain", f.replaceDrain, 0),
 		bounds.AtLeast("--max-sessions", f.cfg.Relay.MaxSessions, 1),
 		bounds.AtLeast("--max-tracks", f.cfg.Relay.MaxTracks, 1),
+		bounds.AtLeast("--max-requests", f.cfg.Relay.MaxRequests, 1),
 		bounds.OneOf("--fastpath", string(f.cfg.FastPath.Mode), "auto", "on", "off"),
 		bounds.Check("--fastpath-budget", f.fastPathBudget, 1, fastpath.MaxSubscriptions),
 		bounds.Check("--fastpath-connections", f.cfg.FastPath.MaxConnections, 1, fastpath.MaxConnections),
@@ -154,6 +166,9 @@ func (f *relayFlags) config() (cfg server.Config, certificate string, err error)
 	}
 	cfg.Transport.MaxConnections = cfg.Relay.MaxSessions
 	cfg.Relay.FastPathPolicy, cfg.FastPath.MaxCopies = relay.FastPathBudget(f.fastPathBudget), f.fastPathBudget
+	if cfg.Relay.Exempt, err = parsePrefixes(f.exempt); err != nil {
+		return cfg, "", cli.AsUsage(fmt.Errorf("--quota-exempt: %w", err))
+	}
 	if f.drop == "priority" {
 		cfg.NewDropPolicy = func() media.DropPolicy { return new(media.PriorityDrop) }
 	}

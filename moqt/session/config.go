@@ -2,10 +2,13 @@ package session
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"sluice/internal/bounds"
 	"sluice/moqt"
@@ -71,6 +74,9 @@ type Limits struct {
 	// RequestRate is the number of requests and updates per second that the peer may send on average, and RequestBurst
 	// the number that it may send at once. Defaults: 100 and 1,000.
 	RequestRate, RequestBurst int
+	// Pacer limits the requests and updates of several sessions together, as RequestRate limits those of one. Default:
+	// nothing is limited together.
+	Pacer Pacer
 	// MaxHeldStreams is the number of data streams that may wait for the message that assigns their Track Alias.
 	// Default: 64.
 	MaxHeldStreams int
@@ -78,6 +84,14 @@ type Limits struct {
 	MaxHeldDatagrams int
 	// MaxSendQueue is the size in bytes of the messages that may wait until the peer reads a stream. Default: 1 MiB.
 	MaxSendQueue int
+}
+
+// Pacer limits a rate. A *rate.Limiter is one.
+type Pacer interface {
+	// Allow reports whether a request may be served now. If not, the session refuses it with EXCESSIVE_LOAD.
+	Allow() bool
+	// Wait waits until an update may be served. It fails if the context is done before.
+	Wait(context.Context) error
 }
 
 // Timeouts limit how long an endpoint waits for its peer. The zero value is the default.
@@ -123,6 +137,9 @@ func (l Limits) withDefaults() Limits {
 	l.MaxNamespaces = cmp.Or(l.MaxNamespaces, 1024)
 	l.RequestRate = cmp.Or(l.RequestRate, 100)
 	l.RequestBurst = cmp.Or(l.RequestBurst, 1000)
+	if l.Pacer == nil {
+		l.Pacer = rate.NewLimiter(rate.Inf, 0)
+	}
 	l.MaxHeldStreams = cmp.Or(l.MaxHeldStreams, 64)
 	l.MaxHeldDatagrams = cmp.Or(l.MaxHeldDatagrams, 64<<10)
 	l.MaxSendQueue = cmp.Or(l.MaxSendQueue, 1<<20)

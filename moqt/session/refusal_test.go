@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -224,6 +225,48 @@ func TestLimitsOfOpenRequests(t *testing.T) {
 			})
 		})
 	}
+}
+
+// turnstile is a Pacer that lets some requests through, and updates when it is opened.
+type turnstile struct {
+	requests int
+	open     chan struct{}
+}
+
+func (p *turnstile) Allow() bool {
+	p.requests--
+	return p.requests >= 0
+}
+
+func (p *turnstile) Wait(ctx context.Context) error {
+	select {
+	case <-p.open:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestPacer(t *testing.T) {
+	pacer := &turnstile{requests: 2}
+	h := newHandler()
+	cfg := Config{Role: Server, Handler: h, Limits: Limits{Pacer: pacer}}
+	play(t, setting{cfg: cfg}, func(p *script) {
+		pacer.open = make(chan struct{}) // in the test's bubble
+		p.request(&moqt.TrackStatus{})
+		s := p.request(&moqt.Subscribe{})
+		p.requireOpen()
+		require.Equal(p, 2, h.asked())
+		p.request(&moqt.TrackStatus{}).requireRefused(moqt.RequestExcessiveLoad)
+		pub := <-h.subscribes
+		require.NoError(p, pub.Accept(moqt.Parameters{}, nil))
+		s.update(moqt.Parameters{})
+		p.requireOpen()
+		require.Empty(p, pub.Updates())
+		close(pacer.open)
+		p.requireOpen()
+		require.Len(p, pub.Updates(), 1)
+	})
 }
 
 func TestLimitOfTheRequestRate(t *testing.T) {

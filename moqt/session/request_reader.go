@@ -167,7 +167,7 @@ func (r requestReader) receiveUpdate(m *moqt.RequestUpdate) error {
 		r.abort(moqt.ResetExcessiveLoad, errTooManyUpdates)
 		return nil
 	}
-	if p.rate.Wait(r.ctx) == nil { // else the request is over
+	if p.rate.Wait(r.ctx) == nil && r.s.cfg.Pacer.Wait(r.ctx) == nil { // else the request is over
 		r.updates <- u // does not block: everything in the channel is in peerUpdates too
 	}
 	return nil

@@ -180,7 +180,7 @@ func (p *responder) refusalLocked(r *Request, ns moqt.Namespace, repeatedToken b
 		return refuse(moqt.RequestDoesNotExist, "the namespace is reserved")
 	case p.load[class] > p.s.cfg.of(class):
 		return overloaded("too many requests are open")
-	case !p.rate.Allow():
+	case !p.rate.Allow() || !p.s.cfg.Pacer.Allow():
 		return overloaded("too many requests")
 	}
 	return nil

@@ -1,0 +1,84 @@
+package relay
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/transport"
+)
+
+// downloads applies the quotas of bytes to subscribers. What is sent to them, by user space and by the kernel, cannot
+// wait until a quota allows it: it is counted afterwards, and subscriptions of accounts that receive too much end.
+type downloads struct {
+	relay   *Relay
+	settled time.Time // when settle was called last
+	// sentOn returns how many bytes of media were sent on a connection. Tests replace it.
+	sentOn func(transport.Conn) uint64
+}
+
+func sentBytes(c transport.Conn) uint64 {
+	if s, ok := c.Hooks().(*media.Sender); ok {
+		return s.Stats().Bytes
+	}
+	return 0
+}
+
+// settle charges what was sent since the last call, and ends as many of the newest subscriptions of an account as it
+// receives too much.
+func (s *downloads) settle() {
+	now := time.Now()
+	elapsed := now.Sub(s.settled)
+	s.settled = now
+	peers, _ := s.relay.sessions.list()
+	for _, p := range peers {
+		sent := s.sentOn(p.conn)
+		for _, a := range p.payers() {
+			a.received(sent - p.charged)
+		}
+		p.charged = sent
+	}
+	for _, a := range s.relay.accounts.list() {
+		if part := a.excess(elapsed); part > 0 {
+			s.end(a, part)
+		}
+	}
+}
+
+// received counts bytes of media that the account was sent.
+func (a *account) received(bytes uint64) {
+	a.sent.Add(bytes)
+	a.download.add(int(bytes))
+}
+
+// excess returns which part of what the account was sent in the past interval was too much: 0 if there was no debt
+// before, or if the debt is being paid.
+func (a *account) excess(elapsed time.Duration) float64 {
+	sent := float64(a.sent.Swap(0))
+	allowed := float64(a.quota.Download) / 8 * elapsed.Seconds()
+	if !a.download.inDebt() || sent <= allowed {
+		return 0
+	}
+	return 1 - allowed/sent
+}
+
+// end ends a part of the subscriptions of an account, the newest first: so a viewer who comes too late does not disturb
+// those before him.
+func (s *downloads) end(a *account, part float64) {
+	var list []*downstream
+	s.relay.directory.eachHub(func(h *hub) {
+		for d := range h.subscribers.all {
+			if slices.Contains(d.permit.payers, a) {
+				list = append(list, d)
+			}
+		}
+	})
+	slices.SortFunc(list, func(a, b *downstream) int { return cmp.Compare(b.number, a.number) })
+	for _, d := range list[:int(math.Ceil(part*float64(len(list))))] {
+		a.refuse(downloadRate)
+		d.end(moqt.DoneExcessiveLoad, moqt.ResetExcessiveLoad)
+	}
+}

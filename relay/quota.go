@@ -1,0 +1,140 @@
+package relay
+
+import (
+	"cmp"
+	"errors"
+	"time"
+
+	"sluice/internal/bounds"
+)
+
+// Quota limits what the sessions of one account use together: see [Config.PerAddress] and [Config.PerToken]. In each
+// field 0 is the default, and a negative number is no limit.
+type Quota struct {
+	// Sessions is how many sessions may be open.
+	Sessions int
+	// Tracks is how many tracks may exist because of requests of the account. A track exists while it is published,
+	// wanted or cached.
+	Tracks int
+	// Namespaces is how many PUBLISH_NAMESPACE, SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS requests may be open.
+	Namespaces int
+	// Subscriptions is how many subscriptions may be open, of publishers and of subscribers together.
+	Subscriptions int
+	// Requests is how many requests of any kind may be open.
+	Requests int
+	// RequestRate is how many requests may come per second; those of an address include updates.
+	RequestRate int
+	// Upload is how many bits per second publishers may send, and Download how many subscribers may receive.
+	Upload, Download int
+}
+
+const (
+	// MinBitRate is the smallest quota of bits per second: with less, a single video frame exceeds quotaBurst.
+	MinBitRate = 100_000
+	// MaxBitRate is the largest one: more than any network card.
+	MaxBitRate = 10_000_000_000_000
+	// quotaBurst is how long a rate may be exceeded after a pause: viewers begin with many requests and with buffered
+	// media, and a key frame is much larger than the average frame.
+	quotaBurst = 5 * time.Second
+	// quotaRetry is what a peer is told to wait before it repeats a request that exceeded a quota.
+	quotaRetry = 5 * time.Second
+)
+
+// defaultPerAddress hold for a source address, behind which there may be many viewers: the NAT of a school, a venue or
+// a mobile network. An address may use a sixteenth of the default MaxSessions, MaxTracks and MaxRequests, so that a few
+// addresses cannot keep all others out. 8 subscriptions are enough for the tracks of a broadcast, and 1 Gbit/s for 200
+// viewers of 5 Mbit/s.
+var defaultPerAddress = Quota{
+	Sessions:      1024,
+	Tracks:        4096,
+	Namespaces:    1024,
+	Subscriptions: 8192,
+	Requests:      8192,
+	RequestRate:   1000,
+	Upload:        250_000_000,
+	Download:      1_000_000_000,
+}
+
+// defaultPerToken hold for a token. A whole audience may share a token, so nothing is limited that viewers use.
+var defaultPerToken = Quota{
+	Sessions:      -1,
+	Tracks:        16_384,
+	Namespaces:    1024,
+	Subscriptions: -1,
+	Requests:      -1,
+	RequestRate:   -1,
+	Upload:        1_000_000_000,
+	Download:      -1,
+}
+
+// resource is what a quota limits.
+type resource uint8
+
+// Resources. Those up to requestsOpen are counted, the others are rates.
+const (
+	sessionsOpen resource = iota
+	tracksHeld
+	namespacesOpen
+	subscriptionsOpen
+	requestsOpen
+	requestRate
+	uploadRate
+	downloadRate
+	resources
+)
+
+const counted = requestsOpen + 1
+
+var resourceNames = [resources]string{
+	"sessions", "tracks", "namespaces", "subscriptions", "requests", "request-rate", "upload", "download",
+}
+
+func (r resource) String() string { return resourceNames[r] }
+
+// QuotaNames are the names of the fields of a Quota, in flags and metrics.
+func QuotaNames() []string { return resourceNames[:] }
+
+// Field returns the field with a name of QuotaNames, or nil.
+func (q *Quota) Field(name string) *int {
+	for r, n := range resourceNames {
+		if n == name {
+			return q.field(resource(r))
+		}
+	}
+	return nil
+}
+
+func (q *Quota) field(r resource) *int {
+	return [resources]*int{
+		&q.Sessions, &q.Tracks, &q.Namespaces, &q.Subscriptions, &q.Requests, &q.RequestRate, &q.Upload, &q.Download,
+	}[r]
+}
+
+func (q Quota) withDefaults(d Quota) Quota {
+	for r := range resources {
+		*q.field(r) = cmp.Or(*q.field(r), *d.field(r))
+	}
+	return q
+}
+
+// validate checks a quota. name is that of the flag or field that it comes from.
+func (q Quota) validate(name string) error {
+	var errs []error
+	for _, r := range []resource{uploadRate, downloadRate} {
+		if v := *q.field(r); v > 0 {
+			errs = append(errs, bounds.Check(name+": "+r.String(), v, MinBitRate, MaxBitRate))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// usesOf returns what a request of an action uses while it is open.
+func usesOf(a Action) []resource {
+	switch a {
+	case ActionPublish, ActionSubscribe:
+		return []resource{requestsOpen, subscriptionsOpen}
+	case ActionPublishNamespace, ActionSubscribeNamespace, ActionSubscribeTracks:
+		return []resource{requestsOpen, namespacesOpen}
+	}
+	return []resource{requestsOpen}
+}

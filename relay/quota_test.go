@@ -1,0 +1,515 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+	"sluice/transport/transporttest"
+)
+
+// from connects a client with an address.
+func (b *bench) from(ip string, options ...func(*session.Config)) *client {
+	return b.connectWith(transporttest.PipeConfig{Client: addressOf(ip)}, options...)
+}
+
+func addressOf(ip string) *net.UDPAddr { return &net.UDPAddr{IP: net.ParseIP(ip), Port: 1000} }
+
+// turnedAway connects a client whose session the relay refuses because of a quota.
+func (b *bench) turnedAway(ip string) {
+	b.t.Helper()
+	client, server := transporttest.Pipe(transporttest.PipeConfig{Client: addressOf(ip)})
+	b.refused(b.relay.Serve(b.ctx, server), moqt.RequestExcessiveLoad)
+	require.Error(b.t, client.Context().Err())
+}
+
+// exceeded checks how often a quota was exceeded.
+func (b *bench) exceeded(kind accountKind, r resource, times int) {
+	b.t.Helper()
+	families, err := collected(b.relay).Gather()
+	require.NoError(b.t, err)
+	got := 0.0
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if l := m.GetLabel(); f.GetName() == "sluice_relay_quota_refusals_total" &&
+				l[0].GetValue() == string(kind) && l[1].GetValue() == r.String() {
+				got += m.GetCounter().GetValue()
+			}
+		}
+	}
+	require.EqualValues(b.t, times, got, "%s of an %s", r, kind)
+}
+
+// publish offers a track with a name.
+func (c *client) publish(name string) (*session.Publication, error) {
+	p, err := c.Publish(c.b.ctx, moqt.Publish{Track: trackNamed(name)})
+	require.NoError(c.b.t, err)
+	err = p.Wait(c.b.ctx)
+	synctest.Wait()
+	return p, err
+}
+
+func trackNamed(name string) moqt.FullTrackName {
+	return moqt.FullTrackName{Namespace: moqt.Namespace{"live", "room"}, Name: name}
+}
+
+func TestQuotaOfSessionsPerAddress(t *testing.T) {
+	onBench(t, Config{PerAddress: Quota{Sessions: 2}}, func(b *bench) {
+		for _, ips := range [][]string{
+			{"192.0.2.1", "192.0.2.1", "192.0.2.1"},
+			{"::ffff:192.0.2.2", "192.0.2.2", "192.0.2.2"},
+			{"2001:db8::1", "2001:db8::ffff:0:0:1", "2001:db8::2"},
+		} {
+			first := b.from(ips[0])
+			b.from(ips[1])
+			b.turnedAway(ips[2])
+			first.Session.Close(moqt.SessionNoError, "")
+			<-first.result
+			synctest.Wait()
+			b.from(ips[2])
+			b.turnedAway(ips[0])
+		}
+		b.from("2001:db8:0:1::1")
+		b.exceeded(addressAccount, sessionsOpen, 6)
+	})
+}
+
+// Ten hostile sessions use as much as they can: others still publish and subscribe.
+func TestOneAddressLeavesTracksToOthers(t *testing.T) {
+	onBench(t, Config{MaxTracks: 100, PerAddress: Quota{Tracks: 50}}, func(b *bench) {
+		made := 0
+		for i := range 10 {
+			c := b.from("192.0.2.1")
+			for j := range 20 {
+				if _, err := c.publish(fmt.Sprint(i, "-", j)); err == nil {
+					made++
+				} else {
+					b.refused(err, moqt.RequestExcessiveLoad)
+				}
+			}
+		}
+		require.Equal(t, 50, made)
+		b.exceeded(addressAccount, tracksHeld, 150)
+		p, err := b.from("192.0.2.2").publish("video")
+		require.NoError(t, err)
+		_, err = b.from("192.0.2.3").subscribeTo("video")
+		require.NoError(t, err)
+		_, err = b.from("192.0.2.1").subscribeTo("video")
+		require.NoError(t, err, "the track exists already")
+		require.NoError(t, p.Context().Err())
+	})
+}
+
+func (c *client) subscribeTo(name string) (*session.Subscription, error) {
+	s, err := c.Subscribe(c.b.ctx, moqt.Subscribe{Track: trackNamed(name)}, &sink{})
+	require.NoError(c.b.t, err)
+	_, err = s.Wait(c.b.ctx)
+	synctest.Wait()
+	return s, err
+}
+
+func TestTracksAreGivenBack(t *testing.T) {
+	onBench(t, Config{PerAddress: Quota{Tracks: 1}}, func(b *bench) {
+		c := b.from("192.0.2.1")
+		p, err := c.publish("a")
+		require.NoError(t, err)
+		_, err = c.publish("b")
+		b.refused(err, moqt.RequestExcessiveLoad)
+		require.NoError(t, p.Done(moqt.DoneTrackEnded, ""))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		_, err = c.publish("b")
+		require.NoError(t, err)
+	})
+}
+
+// TestQuotasOfRequests opens requests of one kind in two sessions of an address, until the quota is used up.
+func TestQuotasOfRequests(t *testing.T) {
+	type request interface{ Cancel(moqt.StreamResetCode) }
+	for name, tt := range map[string]struct {
+		quota    Quota
+		resource resource
+		open     func(*client, int) (request, error)
+	}{
+		"publish": {Quota{Subscriptions: 2}, subscriptionsOpen, func(c *client, i int) (request, error) {
+			return c.publish(fmt.Sprint(i))
+		}},
+		"subscribe": {Quota{Subscriptions: 2}, subscriptionsOpen, func(c *client, i int) (request, error) {
+			return c.subscribeTo(fmt.Sprint("video", i))
+		}},
+		"publish namespace": {Quota{Namespaces: 2}, namespacesOpen, func(c *client, i int) (request, error) {
+			p, err := c.PublishNamespace(c.b.ctx, moqt.PublishNamespace{Namespace: moqt.Namespace{"x", fmt.Sprint(i)}})
+			require.NoError(t, err)
+			return p, p.Wait(c.b.ctx)
+		}},
+		"subscribe namespace": {Quota{Namespaces: 2}, namespacesOpen, func(c *client, i int) (request, error) {
+			return c.watch("x", fmt.Sprint(i))
+		}},
+		"subscribe tracks": {Quota{Namespaces: 2}, namespacesOpen, func(c *client, i int) (request, error) {
+			return c.subscribeTracks(moqt.Parameters{}, "x", fmt.Sprint(i))
+		}},
+		"all requests": {Quota{Requests: 2}, requestsOpen, func(c *client, i int) (request, error) {
+			if i%2 == 0 {
+				return c.subscribeTracks(moqt.Parameters{}, "x", fmt.Sprint(i))
+			}
+			return c.subscribeTo(fmt.Sprint("video", i))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{PerAddress: tt.quota, Exempt: []netip.Prefix{netip.MustParsePrefix("192.0.2.9/32")}},
+				func(b *bench) {
+					publisher := b.from("192.0.2.9")
+					for i := range 4 {
+						_, err := publisher.publish(fmt.Sprint("video", i))
+						require.NoError(t, err)
+					}
+					one, two := b.from("192.0.2.1"), b.from("192.0.2.1")
+					first, err := tt.open(one, 0)
+					require.NoError(t, err)
+					_, err = tt.open(two, 1)
+					require.NoError(t, err)
+					_, err = tt.open(two, 2)
+					b.refused(err, moqt.RequestExcessiveLoad)
+					b.exceeded(addressAccount, tt.resource, 1)
+					other, err := tt.open(b.from("192.0.2.2"), 0)
+					require.NoError(t, err, "another address")
+					other.Cancel(moqt.ResetCancelled)
+					first.Cancel(moqt.ResetCancelled)
+					synctest.Wait()
+					_, err = tt.open(two, 3)
+					require.NoError(t, err, "what a request used is given back")
+				})
+		})
+	}
+}
+
+func TestLimitOfRequests(t *testing.T) {
+	onBench(t, Config{MaxRequests: 2}, func(b *bench) {
+		first, err := b.from("192.0.2.1").watch("a")
+		require.NoError(t, err)
+		b.from("192.0.2.2").announce("a")
+		third := b.from("192.0.2.3")
+		_, err = third.watch("a")
+		b.refused(err, moqt.RequestExcessiveLoad)
+		first.Cancel(moqt.ResetCancelled)
+		synctest.Wait()
+		require.Equal(t, 1, b.relay.accounts.openRequests())
+		_, err = third.watch("a")
+		require.NoError(t, err)
+	})
+}
+
+func TestRefusalsSayWhenToRetry(t *testing.T) {
+	onBench(t, Config{PerAddress: Quota{Namespaces: 1}}, func(b *bench) {
+		c := b.connect()
+		c.announce("a")
+		_, err := c.watch("b")
+		var refused *moqt.RequestError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, "the quota of namespaces for this address is used up", refused.Reason)
+		after, ok := refused.Retry()
+		require.True(t, ok)
+		require.Equal(t, quotaRetry, after)
+	})
+}
+
+// Two sessions of one address send requests and updates without end.
+func TestQuotaOfTheRequestRate(t *testing.T) {
+	onBench(t, Config{PerAddress: Quota{RequestRate: 2}}, func(b *bench) {
+		one, two := b.from("192.0.2.1"), b.from("192.0.2.1")
+		for range 5 * 2 / 2 { // quotaBurst
+			for _, c := range []*client{one, two} {
+				_, err := c.subscribeTo("none")
+				b.refused(err, moqt.RequestDoesNotExist)
+			}
+		}
+		for _, c := range []*client{one, two} {
+			_, err := c.subscribeTo("none")
+			b.refused(err, moqt.RequestExcessiveLoad)
+		}
+		b.exceeded(addressAccount, requestRate, 2)
+		_, err := b.from("192.0.2.2").subscribeTo("none")
+		b.refused(err, moqt.RequestDoesNotExist)
+		time.Sleep(time.Second)
+		_, err = one.subscribeTo("none")
+		b.refused(err, moqt.RequestDoesNotExist)
+	})
+}
+
+func TestQuotasPerToken(t *testing.T) {
+	f := tokenFile(t, "cam publish live", "viewer subscribe live", "* discover live")
+	onBench(t, Config{Authorizer: f, PerToken: Quota{Sessions: 1, Tracks: 2, Subscriptions: 3}}, func(b *bench) {
+		cam := func(c *session.Config) { c.Tokens = []moqt.Token{token("cam")} }
+		viewer := func(c *session.Config) { c.Tokens = []moqt.Token{token("viewer")} }
+		one, two := b.from("192.0.2.1", cam), b.from("192.0.2.2", cam)
+		for i, name := range []string{"a", "b", "c"} {
+			_, err := one.publish(name)
+			if i < 2 {
+				require.NoError(t, err)
+			} else {
+				b.refused(err, moqt.RequestExcessiveLoad)
+			}
+		}
+		b.exceeded(tokenAccount, tracksHeld, 1)
+		_, err := two.publish("d")
+		b.refused(err, moqt.RequestExcessiveLoad)
+		b.exceeded(tokenAccount, sessionsOpen, 1)
+		_, err = two.watch("live")
+		require.NoError(t, err, "anybody may do that")
+
+		v := b.from("192.0.2.2", viewer)
+		for _, name := range []string{"a", "b"} {
+			_, err = v.subscribeTo(name)
+			require.NoError(t, err)
+		}
+		one.Session.Close(moqt.SessionNoError, "")
+		<-one.result
+		time.Sleep(time.Minute) // the tracks' subscribers have given up
+		synctest.Wait()
+		_, err = two.publish("d")
+		require.NoError(t, err, "the session and the tracks of the token were given back")
+	})
+}
+
+// A publisher sends faster than it may: its objects wait, and none is lost. Those of others do not wait.
+func TestQuotaOfUploads(t *testing.T) {
+	onBench(t, Config{PerAddress: Quota{Upload: 800_000}}, func(b *bench) { // 100 kB/s
+		fast, other := &source{}, &source{}
+		_, err := fast.offer(b.from("192.0.2.1"), moqt.Parameters{})
+		require.NoError(t, err)
+		k, _ := b.from("192.0.2.3").mustSubscribe(moqt.Parameters{})
+		for id := range uint64(30) { // 1.2 MB
+			go func() {
+				g := fast.open(moqt.SubgroupHeader{GroupID: id})
+				body := make([]byte, 40_000)
+				b, _ := g.encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: uint64(len(body))})
+				_, _ = g.stream.Write(append(b, body...))
+				_ = g.stream.Close()
+			}()
+		}
+		time.Sleep(time.Second)
+		require.Less(t, strings.Count(k.take(), "fin"), 25)
+		other.c = b.from("192.0.2.2")
+		p, err := other.c.publish("other")
+		require.NoError(t, err)
+		go other.keep(p)
+		synctest.Wait()
+		j := &sink{}
+		s, err := b.from("192.0.2.3").Subscribe(b.ctx, moqt.Subscribe{Track: trackNamed("other")}, j)
+		require.NoError(t, err)
+		_, err = s.Wait(b.ctx)
+		require.NoError(t, err)
+		other.group(0, 1)
+		require.Equal(t, "0.0, 0 fin", j.take())
+		time.Sleep(time.Minute)
+		k.take()
+		require.Len(t, k.headers, 30, "all have come in the end")
+	})
+}
+
+func TestDatagramsBeyondTheQuotaAreDropped(t *testing.T) {
+	onBench(t, Config{PerAddress: Quota{Upload: 100_000}}, func(b *bench) { // 12.5 kB/s
+		src := &source{}
+		_, err := src.offer(b.from("192.0.2.1"), moqt.Parameters{})
+		require.NoError(t, err)
+		k, _ := b.from("192.0.2.2").mustSubscribe(moqt.Parameters{})
+		payload := bytes.Repeat([]byte("x"), 1000)
+		for id := range uint64(100) {
+			o := moqt.ObjectDatagram{Location: at(0, id), Payload: payload}
+			require.NoError(t, src.publication().SendDatagram(o))
+			synctest.Wait()
+		}
+		b.relay.directory.eachHub(func(h *hub) {
+			require.True(t, h.publishers.only().limited, "the kernel must not forward them either")
+		})
+		got := strings.Count(k.take(), "datagram")
+		require.Less(t, got, 65)
+		require.Greater(t, got, 55)
+		b.exceeded(addressAccount, uploadRate, 100-got)
+	})
+}
+
+// Viewers of one address receive more than they may: the newest subscriptions end.
+func TestQuotaOfDownloads(t *testing.T) {
+	onBench(t, Config{PerAddress: Quota{Download: 8_000_000}}, func(b *bench) { // 1 MB/s
+		var sent atomic.Uint64 // on each connection
+		b.relay.downloads.sentOn = func(transport.Conn) uint64 { return sent.Load() }
+		_, err := b.from("192.0.2.1").publish("video")
+		require.NoError(t, err)
+		other := b.from("192.0.2.3")
+		var viewers []*client
+		var subs []*session.Subscription
+		for range 4 {
+			c := b.from("192.0.2.2")
+			s, err := c.subscribeTo("video")
+			require.NoError(t, err)
+			viewers, subs = append(viewers, c), append(subs, s)
+		}
+		time.Sleep(reviewInterval / 2) // so that nothing happens while the relay reviews
+		receive := func(bytes uint64) {
+			sent.Add(bytes)
+			time.Sleep(reviewInterval)
+			synctest.Wait()
+		}
+		receive(1_000_000) // 4 MB of a bucket of 5 MB
+		for _, s := range subs {
+			require.NoError(t, s.Context().Err())
+		}
+		receive(1_000_000) // more than is left
+		for _, s := range subs[1:] {
+			b.done(s, moqt.DoneExcessiveLoad)
+		}
+		_, err = viewers[1].subscribeTo("video")
+		b.refused(err, moqt.RequestExcessiveLoad)
+		_, err = other.subscribeTo("video")
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.NoError(t, subs[0].Context().Err())
+		_, err = viewers[1].subscribeTo("video")
+		require.NoError(t, err)
+	})
+}
+
+// A FETCH that receives more than its address may waits, and completes.
+func TestFetchWaitsForTheQuota(t *testing.T) {
+	onBench(t, Config{PerAddress: Quota{Download: 100_000}}, func(b *bench) { // 12.5 kB/s
+		src, _, _, _, _ := b.live(nil)
+		g := src.open(moqt.SubgroupHeader{GroupID: 3})
+		for id := range uint64(5) {
+			g.write(moqt.ObjectHeader{ObjectID: id}, "object "+strings.Repeat("x", 50_000))
+		}
+		g.fin()
+		c := b.from("192.0.2.2")
+		done := make(chan got, 1)
+		go func() { done <- c.fetch(standalone(at(3, 0), at(3, 5))) }()
+		synctest.Wait()
+		require.Empty(t, done)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, done, 1)
+		f := <-done
+		require.NoError(t, f.err)
+		require.Equal(t, "3.0, 3.1, 3.2, 3.3, 3.4, fin", f.objects)
+	})
+}
+
+func TestOffersCountForTheQuota(t *testing.T) {
+	onBench(t, Config{PerAddress: Quota{Subscriptions: 2}}, func(b *bench) {
+		c := b.from("192.0.2.1")
+		o := c.acceptOffers(&offered{})
+		_, err := c.subscribeTracks(moqt.Parameters{}, "live")
+		require.NoError(t, err)
+		for i, ip := range []string{"192.0.2.2", "192.0.2.3", "192.0.2.4"} {
+			_, err := b.from(ip).publish(fmt.Sprint(i))
+			require.NoError(t, err)
+		}
+		require.Len(t, o.subs, 2)
+		require.Len(t, c.blocked, 1)
+	})
+}
+
+func TestExemptAddressesHaveNoQuotas(t *testing.T) {
+	cfg := Config{PerAddress: Quota{Sessions: 1}, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+	onBench(t, cfg, func(b *bench) {
+		for range 3 {
+			b.from("10.1.2.3")
+		}
+		b.from("192.0.2.1")
+		b.turnedAway("192.0.2.1")
+	})
+}
+
+// TestAccountsAreForgotten leaves and comes back: the request rate is not as good as new at once.
+func TestAccountsAreForgotten(t *testing.T) {
+	onBench(t, Config{PerAddress: Quota{RequestRate: 1}}, func(b *bench) {
+		c := b.from("192.0.2.1")
+		for range 5 {
+			_, err := c.subscribeTo("none")
+			b.refused(err, moqt.RequestDoesNotExist)
+		}
+		c.Session.Close(moqt.SessionNoError, "")
+		<-c.result
+		synctest.Wait()
+		c = b.from("192.0.2.1")
+		_, err := c.subscribeTo("none")
+		b.refused(err, moqt.RequestExcessiveLoad)
+		c.Session.Close(moqt.SessionNoError, "")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Zero(t, b.relay.accounts.count())
+	})
+}
+
+// A warning names the account and the flag, and comes once a minute.
+func TestWarningsAboutQuotas(t *testing.T) {
+	var out syncBuffer
+	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	onBench(t, Config{PerAddress: Quota{Sessions: 1}, Logger: log, Authorizer: AllowAll{}}, func(b *bench) {
+		b.from("192.0.2.1")
+		for range 3 {
+			b.turnedAway("192.0.2.1")
+		}
+		require.Equal(t, 1, strings.Count(out.String(), "\n"))
+		require.Contains(t, out.String(),
+			`msg="a quota is used up" address=192.0.2.1/32 quota=sessions limit=1 flag=--quota-per-address`)
+		time.Sleep(warnInterval)
+		b.turnedAway("192.0.2.1")
+		require.Equal(t, 2, strings.Count(out.String(), "\n"))
+	})
+}
+
+func TestQuotasAreChecked(t *testing.T) {
+	for want, cfg := range map[string]Config{
+		"PerAddress: upload: 1: must be between": {PerAddress: Quota{Upload: 1}},
+		"PerToken: download: 5: must be between": {PerToken: Quota{Download: 5}},
+	} {
+		_, err := New(cfg)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestSubjectsOfTokens checks that the subject of a token does not reveal it.
+func TestSubjectsOfTokens(t *testing.T) {
+	f := tokenFile(t, "secret publish live", "* subscribe live")
+	g, err := f.Authorize(context.Background(),
+		AuthRequest{Action: ActionPublish, Namespace: moqt.Namespace{"live"}, Tokens: []moqt.Token{token("secret")}})
+	require.NoError(t, err)
+	require.Len(t, g.Subject, len("sha256:")+64)
+	g, err = f.Authorize(context.Background(),
+		AuthRequest{Action: ActionSubscribe, Namespace: moqt.Namespace{"live"}, Tokens: []moqt.Token{token("secret")}})
+	require.NoError(t, err)
+	require.Empty(t, g.Subject)
+}
+
+// syncBuffer is a buffer that goroutines share.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

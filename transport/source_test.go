@@ -1,0 +1,76 @@
+package transport
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+type otherAddr string
+
+func (otherAddr) Network() string  { return "other" }
+func (a otherAddr) String() string { return string(a) }
+
+func TestSourceOf(t *testing.T) {
+	udp := func(ip, zone string) net.Addr { return &net.UDPAddr{IP: net.ParseIP(ip), Port: 4443, Zone: zone} }
+	for want, addrs := range map[string][]net.Addr{
+		"192.0.2.1/32": {udp("192.0.2.1", ""), udp("::ffff:192.0.2.1", ""), otherAddr("192.0.2.1:1")},
+		"2001:db8:0:7::/64": {
+			udp("2001:db8:0:7::1", ""), udp("2001:db8:0:7:ffff::1", ""), otherAddr("[2001:db8:0:7::]:9"),
+		},
+		"fe80::/64":      {udp("fe80::1", "eth0"), udp("fe80::2", "eth1")},
+		"invalid Prefix": {otherAddr("nowhere"), &net.UDPAddr{}},
+	} {
+		for _, a := range addrs {
+			require.Equal(t, want, SourceOf(a).String(), a)
+		}
+	}
+}
+
+func TestMaxConnectionsPerSource(t *testing.T) {
+	s := newServer(t, func(c *ListenConfig) { c.MaxConnectionsPerSource = 2 })
+	first, _ := s.connect(t, RawQUIC)
+	s.connect(t, WebTransport)
+	for _, k := range []Kind{RawQUIC, WebTransport} {
+		_, err := s.dial(t, k)
+		require.ErrorContains(t, err, "CONNECTION_REFUSED")
+	}
+	total, source := s.Refused()
+	require.Zero(t, total)
+	require.NotZero(t, source)
+	require.NoError(t, first.CloseWithError(0, ""))
+	require.Eventually(t, func() bool { return s.conns.Load() < 2 }, 10*time.Second, time.Millisecond)
+	s.connect(t, RawQUIC)
+}
+
+func TestSourcesWithoutLimit(t *testing.T) {
+	for name, change := range map[string]func(*ListenConfig){
+		"exempt":   func(c *ListenConfig) { c.Exempt = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} },
+		"no limit": func(c *ListenConfig) { c.MaxConnectionsPerSource = -1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, func(c *ListenConfig) { c.MaxConnectionsPerSource = 1 }, change)
+			for range 3 {
+				s.connect(t, RawQUIC)
+			}
+		})
+	}
+}
+
+// Many connections of a source make its clients prove their addresses. They still connect.
+func TestBusySourcesAreValidated(t *testing.T) {
+	s := newServer(t, func(c *ListenConfig) { c.MaxUnvalidated = 100_000 })
+	addr := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}
+	for range maxUnvalidatedPerSource - 1 {
+		s.connect(t, RawQUIC)
+	}
+	require.False(t, s.sources.isSuspect(addr))
+	s.connect(t, RawQUIC)
+	require.True(t, s.sources.isSuspect(addr))
+	require.False(t, s.sources.isSuspect(&net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}))
+	s.connect(t, RawQUIC)
+	s.connect(t, WebTransport)
+}
