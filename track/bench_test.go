@@ -103,6 +103,20 @@ func BenchmarkSource(b *testing.B) {
 	}
 }
 
+// BenchmarkFind looks up an object of a group in which each object has a segment.
+func BenchmarkFind(b *testing.B) {
+	k := newSink(CacheConfig{Size: -1})
+	for id := range uint64(maxSegments - 1) {
+		if err := (came{group: 7, subgroup: id, objects: objects(id), fin: true}).arrive(k); err != nil {
+			b.Fatal(err)
+		}
+	}
+	g := k.track.index.group(7)
+	for id := uint64(0); b.Loop(); id += 7919 {
+		g.find(id % (maxSegments - 1))
+	}
+}
+
 // BenchmarkAt looks up the objects of a group, as FETCH does.
 func BenchmarkAt(b *testing.B) {
 	k := newSink(CacheConfig{})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 	"time"
 	"unsafe"
 
@@ -105,6 +106,11 @@ func (g *group) addSegment(s *Segment) {
 	g.recount()
 }
 
+// searchSegment returns the index of the first segment that begins after the object id.
+func (g *group) searchSegment(id uint64) int {
+	return sort.Search(len(g.segments), func(i int) bool { return g.segments[i].First > id })
+}
+
 // dropSegments releases up to n segments that nobody reads or writes, the lowest ones first.
 func (g *group) dropSegments(n int) {
 	g.segments = slices.DeleteFunc(g.segments, func(s *Segment) bool {
@@ -200,9 +206,11 @@ func (g *group) find(id uint64) (best place, found bool) {
 		}
 		choose(place{datagram: d})
 	}
-	for _, s := range g.segments {
-		if s.First > id {
-			break
+	// Most objects are in the last segment that begins before them, and few segments reach far beyond the next one.
+	for i := g.searchSegment(id) - 1; i >= 0 && !(found && best.rank() == topRank); i-- {
+		s := g.segments[i]
+		if !s.Log.reaches(id) {
+			continue
 		}
 		if o, ok := s.Log.Seek(id); ok && o.ID == id {
 			choose(place{segment: s, object: o})

@@ -36,6 +36,7 @@ type Log struct {
 	start int64
 	end   atomic.Int64  // bytes before it are visible to readers
 	state atomic.Uint64 // State in the low two bits, reset code above
+	reach atomic.Uint64 // id of the object added last
 
 	// The writer's own.
 	written int64 // bytes before it are in memory; >= end
@@ -146,8 +147,15 @@ func (l *Log) moveTail(off int64) *Log {
 func (l *Log) AddObject(o Object) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.objects.add(o, l.chunks.mem)
+	if err := l.objects.add(o, l.chunks.mem); err != nil {
+		return err
+	}
+	l.reach.Store(o.ID)
+	return nil
 }
+
+// reaches reports whether an object with an id of at least id was added, or none at all and id is 0. It takes no lock.
+func (l *Log) reaches(id uint64) bool { return l.reach.Load() >= id }
 
 // Finish ends the log at End, as FIN does.
 func (l *Log) Finish() { l.close(Finished, 0) }

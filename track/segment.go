@@ -134,6 +134,9 @@ func (p place) isTruncated() bool {
 	return state == Reset && !p.isComplete()
 }
 
+// topRank is the rank of a place that no other is better than.
+const topRank = 2
+
 // rank orders the places where one object is held: see group.find.
 func (p place) rank() int {
 	switch {
@@ -142,7 +145,7 @@ func (p place) rank() int {
 	case p.isTruncated():
 		return 1
 	}
-	return 2
+	return topRank
 }
 
 // isServable reports whether the object is recent enough and will be complete.
