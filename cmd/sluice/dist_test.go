@@ -160,8 +160,10 @@ func unitCapabilities(t *testing.T) []string {
 		return strings.Fields(strings.ReplaceAll(options[i].Value, "CAP_", ""))
 	}
 	require.Equal(t, find("CapabilityBoundingSet"), find("AmbientCapabilities"))
-	args := find("ExecStart")
-	requireRelayArgs(t, args[1:len(args)-1]) // the last is a variable
+	for _, name := range []string{"ExecStart", "ExecReload"} {
+		args := find(name)
+		requireRelayArgs(t, args[1:len(args)-1]) // the last is a variable
+	}
 	return find("AmbientCapabilities")
 }
 
