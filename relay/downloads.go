@@ -35,16 +35,24 @@ func (s *downloads) settle() {
 	s.settled = now
 	peers, _ := s.relay.sessions.list()
 	for _, p := range peers {
-		sent := s.sentOn(p.conn)
-		for _, a := range p.payers() {
-			a.received(sent - p.charged)
-		}
-		p.charged = sent
+		s.charge(p)
 	}
 	for _, a := range s.relay.accounts.list() {
 		if part := a.excess(elapsed); part > 0 {
 			s.end(a, part)
 		}
+	}
+}
+
+// charge charges what a peer was sent since the last call.
+func (s *downloads) charge(p *peer) {
+	sent := s.sentOn(p.conn)
+	p.mu.Lock()
+	bytes := max(sent, p.charged) - p.charged
+	p.charged += bytes
+	p.mu.Unlock()
+	for _, a := range p.payers() {
+		a.received(bytes)
 	}
 }
 

@@ -466,7 +466,8 @@ func TestFillTimeout(t *testing.T) {
 
 func TestFetchOfMalformedTrack(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		_, _, _, s, _ := b.live(&archive{size: 9, largest: at(2, 5), flat: true})
+		// The delay is for the header of the response, which a reset would overtake.
+		_, _, _, s, _ := b.live(&archive{size: 9, largest: at(2, 5), flat: true, delay: time.Second})
 		g := b.connect().fetch(standalone(at(1, 2), at(1, 5))) // but subgroup 0 of group 1 ended with object 2
 		require.True(t, strings.HasSuffix(g.objects, "reset 18"), g.objects)
 		b.done(s, moqt.DoneMalformedTrack)

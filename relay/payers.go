@@ -67,8 +67,11 @@ func (ps payers) awaitDownload(ctx context.Context) {
 	}
 }
 
-// leave gives back the peer's session.
-func (p *peer) leave() { p.payers().give(sessionsOpen) }
+// leave gives back the peer's session. What it was sent last counts, too: otherwise short sessions were free.
+func (p *peer) leave() {
+	p.relay.downloads.charge(p)
+	p.payers().give(sessionsOpen)
+}
 
 // payers returns all accounts of the peer.
 func (p *peer) payers() payers {

@@ -23,7 +23,6 @@ type peer struct {
 	turns     turns               // order the responses to FETCH
 	matches   *rate.Limiter       // of namespaces and tracks, by prefixes: see mayMatch
 	address   *account            // of the peer's source address
-	charged   uint64              // bytes of media that its accounts were charged for; used by downloads only
 
 	// Set by sessions.add.
 	id    uint64 // of the session, counted from 1
@@ -35,6 +34,7 @@ type peer struct {
 	begun bool
 
 	mu       sync.Mutex
+	charged  uint64              // bytes of media that the accounts were charged for
 	accounts payers              // address, and those of the tokens that the peer has used
 	excluded map[string]struct{} // tracks that the peer may not publish any more: see hub.malformed
 }

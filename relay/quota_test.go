@@ -385,6 +385,25 @@ func TestQuotaOfDownloads(t *testing.T) {
 	})
 }
 
+// A viewer leaves before the relay counts what it was sent.
+func TestShortSessionsCountForTheQuota(t *testing.T) {
+	onBench(t, Config{PerAddress: Quota{Download: 8_000_000}}, func(b *bench) {
+		b.relay.downloads.sentOn = func(transport.Conn) uint64 { return 2_000_000 }
+		_, err := b.from("192.0.2.1").publish("video")
+		require.NoError(t, err)
+		for range 3 { // 6 MB of a bucket of 5 MB
+			c := b.from("192.0.2.2")
+			_, err = c.subscribeTo("video")
+			require.NoError(t, err)
+			c.Session.Close(moqt.SessionNoError, "")
+			<-c.result
+			synctest.Wait()
+		}
+		_, err = b.from("192.0.2.2").subscribeTo("video")
+		b.refused(err, moqt.RequestExcessiveLoad)
+	})
+}
+
 // A FETCH that receives more than its address may waits, and completes.
 func TestFetchWaitsForTheQuota(t *testing.T) {
 	onBench(t, Config{PerAddress: Quota{Download: 100_000}}, func(b *bench) { // 12.5 kB/s
