@@ -15,7 +15,7 @@ type ledger struct {
 	records claim.Ledger // nil until something is to be sent
 	low     uint64       // packets below it are neither outstanding nor to come
 	settled uint64       // records of packets below it are written
-	skipAt  uint64       // packet number that is not used, see begin
+	skipAt  uint64       // the next packet number from here on that user space can take is not used, see skip
 	mtu     int          // size of the largest packet on the path, in bytes
 }
 
@@ -28,8 +28,7 @@ const (
 // next returns the next packet number.
 func (l *ledger) next() uint64 { return l.state.NextPN.Load() & claim.NumberMask }
 
-// begin takes a packet number, and enlarges the ledger before if necessary. Now and then it skips a number: a peer that
-// acknowledges packets that it cannot have received would gain an unfair share of the path (RFC 9000 §21.4).
+// begin takes a packet number, and enlarges the ledger before if necessary. It skips a number if that is due.
 func (l *ledger) begin(now clock.Time) (number, generation uint64, ok bool) {
 	for {
 		number, generation, ok = l.state.Begin(l.records)
@@ -40,10 +39,30 @@ func (l *ledger) begin(now clock.Time) (number, generation uint64, ok bool) {
 		case number < l.skipAt:
 			return number, generation, true
 		default:
-			l.commit(now, number, 0, claim.NewInfo(0, 0, 0, claim.KindSkipped))
-			l.skipAt = number + skipInterval()
+			l.skipped(now, number)
 		}
 	}
+}
+
+// skip skips a packet number if that is due: the forwarder, which skips none, may be the only one that sends. Now and
+// then a number is skipped, because a peer that acknowledges packets that it cannot have received would gain an unfair
+// share of the path (RFC 9000 §21.4).
+func (l *ledger) skip(now clock.Time) {
+	if !l.skipDue() {
+		return
+	}
+	if number, _, ok := l.state.Begin(l.records); ok {
+		l.skipped(now, number)
+	}
+}
+
+// skipDue reports whether a packet number should be skipped.
+func (l *ledger) skipDue() bool { return len(l.records) > 0 && l.next() >= l.skipAt }
+
+// skipped records that the packet number, which begin has taken, is not used.
+func (l *ledger) skipped(now clock.Time, number uint64) {
+	l.commit(now, number, 0, claim.NewInfo(0, 0, 0, claim.KindSkipped))
+	l.skipAt = number + skipInterval()
 }
 
 func skipInterval() uint64 { return 500 + rand.Uint64N(5000) }

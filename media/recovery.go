@@ -42,8 +42,16 @@ type recovery struct {
 
 // lostPacket is remembered for a while, because it might not have been lost.
 type lostPacket struct {
-	number uint64
-	sent   clock.Time
+	number  uint64
+	sent    clock.Time
+	skipped bool // it was not sent
+}
+
+// errNotSent closes the connection to a peer that acknowledges more than it has received (RFC 9000 §21.4).
+func errNotSent() error {
+	return &quic.TransportError{
+		ErrorCode: quic.ProtocolViolation, ErrorMessage: "acknowledged a packet that was not sent",
+	}
 }
 
 func newRecovery(s *Sender) recovery {
@@ -60,10 +68,12 @@ func (r *recovery) receive(now clock.Time, a *quic.AckInfo) (time.Duration, cong
 	largest := min(uint64(a.Ranges[0].Largest), next-1)
 	ev := congestion.AckEvent{Now: now, InFlight: int(r.ledger.state.InFlight.Load())}
 	newest, acked, err := r.acknowledge(a.Ranges, next, &ev)
+	if err == nil {
+		err = r.findSpurious(now, a, largest)
+	}
 	if err != nil {
 		return 0, congestion.LossEvent{}, err
 	}
-	r.findSpurious(now, a, largest)
 	r.largestAcked = max(r.largestAcked, largest)
 	var sample time.Duration
 	if acked {
@@ -93,9 +103,7 @@ func (r *recovery) acknowledge(ranges []quic.AckRange, next uint64, ev *congesti
 				continue
 			}
 			if e.Kind() == claim.KindSkipped {
-				return newest, found, &quic.TransportError{
-					ErrorCode: quic.ProtocolViolation, ErrorMessage: "acknowledged a packet that was not sent",
-				}
+				return newest, found, errNotSent()
 			}
 			if !found {
 				newest, found = e, true
@@ -120,8 +128,8 @@ func (r *recovery) acknowledgePacket(e claim.Entry, ev *congestion.AckEvent) {
 }
 
 // findSpurious looks for acknowledgments of packets that were considered lost. From then on more reordering is expected
-// (RFC 9002 §6.1.1).
-func (r *recovery) findSpurious(now clock.Time, a *quic.AckInfo, largest uint64) {
+// (RFC 9002 §6.1.1). Skipped numbers are remembered like lost packets.
+func (r *recovery) findSpurious(now clock.Time, a *quic.AckInfo, largest uint64) error {
 	kept := r.lostRecently[:0]
 	oldest := now.Add(-persistentPTOs * r.pto())
 	for _, p := range r.lostRecently {
@@ -131,6 +139,9 @@ func (r *recovery) findSpurious(now clock.Time, a *quic.AckInfo, largest uint64)
 			}
 			continue
 		}
+		if p.skipped {
+			return errNotSent()
+		}
 		r.counters.SpuriousPackets++
 		r.control.controller.Spurious(p.sent)
 		r.reordering = min(max(r.reordering, largest-p.number+1), maxPacketThreshold)
@@ -139,6 +150,7 @@ func (r *recovery) findSpurious(now clock.Time, a *quic.AckInfo, largest uint64)
 		}
 	}
 	r.lostRecently = kept
+	return nil
 }
 
 // covered reports whether a range of an ACK frame, which has its highest first, contains a number in [from, to].
@@ -205,6 +217,7 @@ func (r *lossRun) end() { r.first = claim.Entry{} }
 // lose takes a packet out of flight, and tells the streams.
 func (r *recovery) lose(e claim.Entry, ev *congestion.LossEvent) {
 	r.ledger.records.Mark(e, claim.FlagLost)
+	r.remember(lostPacket{e.Number, e.Sent, e.Kind() == claim.KindSkipped})
 	if e.Kind() == claim.KindSkipped {
 		return
 	}
@@ -216,7 +229,6 @@ func (r *recovery) lose(e claim.Entry, ev *congestion.LossEvent) {
 		ev.Bytes += e.Size()
 		ev.Sent = max(ev.Sent, e.Sent)
 	}
-	r.remember(lostPacket{e.Number, e.Sent})
 	r.path.lost(e.Size())
 	r.streams.lost(e)
 }

@@ -315,6 +315,29 @@ func TestOptimisticAck(t *testing.T) {
 	require.Equal(t, quic.ProtocolViolation, te.ErrorCode)
 }
 
+// A packet that was never sent is acknowledged when it is already considered lost.
+func TestLateOptimisticAck(t *testing.T) {
+	w, _, n := burstOf(t, 5)
+	w.ackNumbers(n...)
+	log := newTestLog(0, 10)
+	w.stream(w.subscribe(), log)
+	skipped := w.s.PeekPacketNumber()
+	w.s.ledger.skipAt = uint64(skipped)
+	last := skipped
+	for range 5 {
+		for _, p := range w.run() {
+			last = p.number
+		}
+		log.Append(testBytes(log.End(), 10))
+	}
+	w.clock.advance(50 * ms)
+	w.ackNumbers(last - 1)
+	_, err := w.ackRanges(quic.AckRange{Smallest: skipped, Largest: last})
+	var te *quic.TransportError
+	require.ErrorAs(t, err, &te)
+	require.Equal(t, quic.ProtocolViolation, te.ErrorCode)
+}
+
 // Skipped numbers are no losses, and do not keep timers running.
 func TestSkippedNumbers(t *testing.T) {
 	w, f, _ := burstOf(t, 2)

@@ -41,6 +41,7 @@ func (t *turn) take(now clock.Time, b *udp.Batch) (more bool, alarm clock.Time) 
 	}
 	s.streams.expire(now)
 	s.credit.releaseReturned()
+	s.ledger.skip(now)
 	s.observer.observe(now)
 	stopped := t.send(now, b)
 	if t.deadline = t.alarm(now, stopped); t.deadline == clock.Never {
@@ -62,7 +63,7 @@ func (t *turn) alarm(now clock.Time, stopped Reason) clock.Time {
 // wanted reports whether an ACK has changed anything that makes a turn necessary.
 func (t *turn) wanted() bool {
 	s := t.sender
-	return s.recovery.deadline() < t.deadline || t.pending() && s.state.Fits(s.ledger.mtu)
+	return s.recovery.deadline() < t.deadline || s.ledger.skipDue() || t.pending() && s.state.Fits(s.ledger.mtu)
 }
 
 // pending reports whether there is anything to send.
