@@ -6,12 +6,13 @@ import "sluice/clock"
 // programs. Each group of fields is a cache line.
 type ConnState struct {
 	// What every packet changes.
-	NextPN   Word   // key generation << GenerationShift | next packet number
+	NextPN   Word   // key generation << GenerationShift | NumbersClosed, once the state has moved | next packet number
 	InFlight Word   // bytes that were sent and are neither acknowledged nor lost
 	DataSent Word   // connection flow control credit that is used, in bytes
 	NextUni  Word   // id of the next unidirectional stream
 	Writers  Word32 // senders that have taken a packet number and not yet written its record
-	_        [28]byte
+	Slots    Word32 // streams whose states the forwarder has provided; only the forwarder counts them
+	_        [24]byte
 
 	// Limits, which only the media sender sets.
 	Window    Word   // congestion window in bytes
@@ -23,20 +24,28 @@ type ConnState struct {
 	Reserve   Word   // connection credit that only quic-go may use, so that control streams always have some
 	_         [16]byte
 
-	// Counters.
-	Packets Word // sent by either sender, without those of quic-go
-	Bytes   Word
-	_       [48]byte
+	// What the senders have done.
+	Packets   Word // sent by either sender, without those of quic-go
+	Bytes     Word
+	LimitedTo Word // packets with lower numbers were sent while window or pacing held data back
+	_         [40]byte
+}
+
+// TakeNumber takes a packet number for a packet without a record. It fails if the numbers go on elsewhere, see
+// [ConnState.MoveTo].
+func (s *ConnState) TakeNumber() (number uint64, ok bool) {
+	w := s.NextPN.Add(1) - 1
+	return w & NumberMask, w&NumbersClosed == 0
 }
 
 // Begin announces the caller in Writers and takes a packet number with its key generation. The caller must then abort
-// or commit. Begin fails, and announces nothing, if the record of the packet would overwrite one that is still needed.
-// The forwarder keeps well below that, see [ConnState.Room].
+// or commit. Begin fails, and announces nothing, if the numbers go on elsewhere, or if the record of the packet would
+// overwrite one that is still needed. The forwarder keeps well below that, see [ConnState.Room].
 func (s *ConnState) Begin(l Ledger) (number, generation uint64, ok bool) {
 	s.Writers.Add(1)
 	w := s.NextPN.Add(1) - 1
 	number, generation = w&NumberMask, w>>GenerationShift
-	if number-s.LedgerLow.Load() >= uint64(len(l)) {
+	if w&NumbersClosed != 0 || number-s.LedgerLow.Load() >= uint64(len(l)) {
 		s.Abort()
 		return 0, 0, false
 	}
@@ -121,15 +130,20 @@ func (s *ConnState) TakeStream() (id int64, ok bool) {
 	}
 }
 
-// MoveTo copies the state to where a forwarder shares it, or back. No other goroutine may change either meanwhile.
+// MoveTo copies the state to where a forwarder shares it, or back. The packet numbers go on in to, from the one that s
+// would have given next. A sender that still takes a number from s, such as a forwarder in the middle of a packet,
+// learns by the same operation that it must not use that number. What else it changes in s is lost, which does not
+// matter at the end of a connection. No other goroutine may change to meanwhile.
 func (s *ConnState) MoveTo(to *ConnState) {
+	to.NextPN.Store(s.NextPN.Or(NumbersClosed))
 	for _, w := range [...]struct{ to, from *Word }{
-		{&to.NextPN, &s.NextPN}, {&to.InFlight, &s.InFlight}, {&to.DataSent, &s.DataSent}, {&to.NextUni, &s.NextUni},
+		{&to.InFlight, &s.InFlight}, {&to.DataSent, &s.DataSent}, {&to.NextUni, &s.NextUni},
 		{&to.Window, &s.Window}, {&to.DataLimit, &s.DataLimit}, {&to.MaxUni, &s.MaxUni}, {&to.LedgerLow, &s.LedgerLow},
-		{&to.Reserve, &s.Reserve}, {&to.Packets, &s.Packets}, {&to.Bytes, &s.Bytes},
+		{&to.Reserve, &s.Reserve}, {&to.Packets, &s.Packets}, {&to.Bytes, &s.Bytes}, {&to.LimitedTo, &s.LimitedTo},
 	} {
 		w.to.Store(w.from.Load())
 	}
+	to.Slots.Store(s.Slots.Load())
 	to.Threshold.Store(s.Threshold.Load())
 	to.MTU.Store(s.MTU.Load())
 }

@@ -3,10 +3,12 @@
 package claim
 
 // A packet number and the generation of the key that protects the packet are one word, so that one addition takes both.
-// The generation has two bits: no more than two generations are in use at a time.
+// The generation has two bits: no more than two generations are in use at a time. The bit below says that the numbers
+// go on in another word: a sender that takes a number together with it must not use that number.
 const (
 	GenerationShift = 62
-	NumberMask      = 0x3fffffffffffffff
+	NumbersClosed   = 0x2000000000000000
+	NumberMask      = 0x1fffffffffffffff
 )
 
 // The places of the parts of a record's info. The stream number begins at bit 0.

@@ -44,7 +44,8 @@
 //
 //   - Each byte is first sent by exactly one sender (I1): the cursor moves over it once.
 //   - A packet number is used once, under one key (I2): number and key generation are one word, and one fetch-and-add
-//     takes both.
+//     takes both. When the connection ends, and its state leaves the shared memory, a bit of that word tells a
+//     forwarder that takes a number too late not to use it ([ConnState.MoveTo]).
 //   - A packet has its record before it can be acknowledged (I3): the packet is built after the commit.
 //
 // # The ledger

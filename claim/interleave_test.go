@@ -212,3 +212,44 @@ func TestInterleavedKeyUpdate(t *testing.T) {
 		return sc
 	})
 }
+
+// A forwarder goes on to take packet numbers while the state moves away from it. The media sender goes on with numbers
+// that the forwarder does not use.
+func TestInterleavedMove(t *testing.T) {
+	states, _ := claimtest.Explore(t, func() *claimtest.Scenario {
+		sc := claimtest.NewScenario(16)
+		sc.Conn.NextPN.Store(1 << claim.GenerationShift)
+		to := new(claim.ConnState)
+		times := map[uint64]int{} // that each number was used
+		take := func(from *claim.ConnState) (ok bool) {
+			n, generation, ok := from.Begin(sc.Ledger)
+			if ok {
+				require.EqualValues(t, 1, generation)
+				times[n]++
+				from.Abort()
+			}
+			return ok
+		}
+		forward := func() { take(sc.Conn) }
+		sc.Actors = []func(){
+			func() { forward(); forward() },
+			forward,
+			func() {
+				sc.Conn.MoveTo(to)
+				require.True(t, take(to))
+				n, ok := to.TakeNumber()
+				require.True(t, ok)
+				times[n]++
+			},
+		}
+		sc.Check = func() {
+			for n, used := range times {
+				require.Equal(t, 1, used, "packet %d", n)
+			}
+			require.Zero(t, sc.Conn.Writers.Load())
+			require.False(t, take(sc.Conn), "a number of the state that has moved was used")
+		}
+		return sc
+	})
+	t.Logf("%d states", states)
+}

@@ -13,15 +13,16 @@ func TestLayout(t *testing.T) {
 	var s ConnState
 	require.Equal(t, uintptr(192), unsafe.Sizeof(s))
 	require.Equal(t, map[string]uintptr{
-		"NextPN": 0, "InFlight": 8, "DataSent": 16, "NextUni": 24, "Writers": 32,
+		"NextPN": 0, "InFlight": 8, "DataSent": 16, "NextUni": 24, "Writers": 32, "Slots": 36,
 		"Window": 64, "DataLimit": 72, "MaxUni": 80, "LedgerLow": 88, "Threshold": 96, "MTU": 100, "Reserve": 104,
-		"Packets": 128, "Bytes": 136,
+		"Packets": 128, "Bytes": 136, "LimitedTo": 144,
 	}, map[string]uintptr{
 		"NextPN":    unsafe.Offsetof(s.NextPN),
 		"InFlight":  unsafe.Offsetof(s.InFlight),
 		"DataSent":  unsafe.Offsetof(s.DataSent),
 		"NextUni":   unsafe.Offsetof(s.NextUni),
 		"Writers":   unsafe.Offsetof(s.Writers),
+		"Slots":     unsafe.Offsetof(s.Slots),
 		"Window":    unsafe.Offsetof(s.Window),
 		"DataLimit": unsafe.Offsetof(s.DataLimit),
 		"MaxUni":    unsafe.Offsetof(s.MaxUni),
@@ -31,6 +32,7 @@ func TestLayout(t *testing.T) {
 		"Reserve":   unsafe.Offsetof(s.Reserve),
 		"Packets":   unsafe.Offsetof(s.Packets),
 		"Bytes":     unsafe.Offsetof(s.Bytes),
+		"LimitedTo": unsafe.Offsetof(s.LimitedTo),
 	})
 	var st StreamState
 	require.Equal(t, uintptr(64), unsafe.Sizeof(st))
@@ -101,7 +103,29 @@ func TestMoveTo(t *testing.T) {
 			w.Store(uint32(n))
 		}
 	}
-	from.Writers.Store(0) // nobody sends while the state moves
+	from.Writers.Store(0) // of senders that have come too late
 	from.MoveTo(&to)
+	require.Equal(t, to.NextPN.Load()|NumbersClosed, from.NextPN.Load())
+	from.NextPN.Store(to.NextPN.Load())
 	require.Equal(t, words(&from), words(&to))
+}
+
+// A number that is taken from a state that has moved is not used.
+func TestNumbersAreClosed(t *testing.T) {
+	var from, to ConnState
+	l := make(Ledger, 8)
+	l.Clear()
+	from.NextPN.Store(3<<GenerationShift | 5)
+	from.MoveTo(&to)
+	_, ok := from.TakeNumber()
+	require.False(t, ok)
+	_, _, ok = from.Begin(l)
+	require.False(t, ok)
+	require.Zero(t, from.Writers.Load())
+	n, ok := to.TakeNumber()
+	require.True(t, ok)
+	require.EqualValues(t, 5, n)
+	n, generation, ok := to.Begin(l)
+	require.True(t, ok)
+	require.Equal(t, []uint64{6, 3}, []uint64{n, generation})
 }

@@ -39,6 +39,14 @@ func (w *Word) Add(delta uint64) uint64 {
 	return w.v.Add(delta)
 }
 
+// Or sets bits and returns the old value.
+func (w *Word) Or(bits uint64) uint64 {
+	if hook.Interleave != nil {
+		hook.Interleave(w)
+	}
+	return w.v.Or(bits)
+}
+
 // CompareAndSwap sets the value to x if it is old.
 func (w *Word) CompareAndSwap(old, x uint64) bool {
 	if hook.Interleave != nil {

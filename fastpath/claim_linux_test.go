@@ -18,6 +18,7 @@ import (
 	"sluice/claim"
 	"sluice/claim/claimtest"
 	"sluice/fastpath"
+	"sluice/fastpath/bpf"
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
 	"sluice/internal/packet"
@@ -224,6 +225,36 @@ func TestKernelBeforeEnd(t *testing.T) {
 	}
 }
 
+// TestKernelBeforeMove runs the program between any two accesses while the connection ends, and its state moves: the
+// numbers that this process goes on with were not used by the kernel.
+func TestKernelBeforeMove(t *testing.T) {
+	r := newKernelRig(t)
+	r.claims = claimtest.NewClaims(r.sub, r.open(publishersStream), r.records)
+	byKernel := uint64(0)
+	for i, more := 0, true; more; i++ {
+		r.claims.Reset(publishersStream, 1<<20)
+		first, second := r.piece(0, 10), r.piece(10, 20)
+		more = false
+		to := new(claim.ConnState)
+		claimtest.BeforeEach(func() { r.sub.MoveTo(to) }, func(n int) {
+			if n == i {
+				r.see(first)
+				more = true
+			}
+		})
+		r.see(first)
+		r.see(second)
+		next, ok := to.TakeNumber()
+		require.True(t, ok)
+		require.Equal(t, next, r.sub.Packets.Load(), "the kernel has used as many numbers as were taken")
+		_, recorded := claim.Ledger(r.records).Read(next)
+		require.False(t, recorded, "the kernel has used number %d, too", next)
+		require.Zero(t, r.sub.Writers.Load())
+		byKernel += next
+	}
+	require.NotZero(t, byKernel)
+}
+
 // TestKernelRaces runs the program on several CPUs while this process claims from the same stream.
 func TestKernelRaces(t *testing.T) {
 	const runs, seed = 1500, 1
@@ -278,13 +309,13 @@ func (r *kernelRig) spin(turns int) {
 // TestKernelOpens opens the streams of a subscriber on both sides at the same time: each is opened once.
 func TestKernelOpens(t *testing.T) {
 	r := newKernelRig(t)
-	const streams = 300
+	const streams = int64(bpf.IngressCapacitySTREAM_SHARE) // as many as a connection may have
 	byKernel, random := 0, rand.New(rand.NewPCG(1, 0))
 	r.claims = claimtest.NewClaims(r.sub, new(claim.StreamState), r.records)
 	r.claims.Reset(0, 1<<20)
 	r.sub.NextUni.Store(3)
 	r.sub.MaxUni.Store(1 << 20)
-	for i := range int64(streams) {
+	for i := range streams {
 		id := 4*i + 3
 		header := moqt.AppendSubgroupHeader(nil, moqt.Versions()[0],
 			moqt.SubgroupHeader{TrackAlias: 7, GroupID: uint64(i), SubgroupIDMode: moqt.SubgroupIDZero})
@@ -310,6 +341,50 @@ func TestKernelOpens(t *testing.T) {
 	}
 	require.EqualValues(t, 4*streams+3, r.sub.NextUni.Load())
 	t.Logf("the kernel opened %d of %d", byKernel, streams)
+}
+
+// TestStreamShare lets the kernel open as many streams as one connection may have. The next one is the media sender's
+// alone, also when its first packet comes again after there is room.
+func TestStreamShare(t *testing.T) {
+	const share = int64(bpf.IngressCapacitySTREAM_SHARE)
+	r := newKernelRig(t)
+	r.claims = claimtest.NewClaims(r.sub, new(claim.StreamState), r.records)
+	r.claims.Reset(0, 1<<20)
+	r.sub.NextUni.Store(3)
+	r.sub.MaxUni.Store(1 << 20)
+	header := func(i int64) moqt.SubgroupHeader {
+		return moqt.SubgroupHeader{TrackAlias: 7, GroupID: uint64(i), SubgroupIDMode: moqt.SubgroupIDZero}
+	}
+	first := func(i int64) []byte {
+		b := moqt.AppendSubgroupHeader(nil, moqt.Versions()[0], header(i))
+		return r.packets.stream(kernelCID, 4*i+3, 0, append(b, "object"...), false)
+	}
+	open := func(i int64) (*claim.StreamState, bool) {
+		return r.down.OpenStream(&claim.PublisherStream{Conn: r.publisher, StreamID: 4*i + 3})
+	}
+	for i := range share {
+		r.see(first(i))
+	}
+	require.EqualValues(t, share, r.sub.Packets.Load())
+	r.see(first(share))
+	require.EqualValues(t, share, r.sub.Packets.Load())
+	require.EqualValues(t, 1, r.fast.Copies(r.down)["stream_share"])
+	state, _ := open(share)
+	require.Nil(t, state)
+
+	end := r.track.Receive(r.publisher, 3, header(0), 128, 0)
+	state, opened := open(0)
+	require.True(t, opened)
+	end()
+	r.down.CloseStream(state)
+	require.Eventually(t, func() bool { return r.sub.Slots.Load() < uint32(share) }, 20*time.Second, time.Millisecond)
+	r.see(first(share))
+	require.EqualValues(t, share, r.sub.Packets.Load(), "the media sender has that stream")
+	r.see(first(share + 1))
+	require.EqualValues(t, share+1, r.sub.Packets.Load())
+	state, opened = open(share + 1)
+	require.True(t, opened)
+	require.NotNil(t, state)
 }
 
 // peerPackets seals the packets of a peer, with keys from a traffic secret of zeros.

@@ -135,6 +135,8 @@ func TestDeclines(t *testing.T) {
 			r.publish(stream(id, 0, 0, object))
 		}},
 		{reason: "copy_priority", set: func(*subscription) { state.Threshold = 128<<8 | 8 }},
+		{reason: "copy_no_path", set: func(*subscription) { state.NextPn |= claim.NumbersClosed }},
+		{reason: "copy_stream_share", set: func(*subscription) { state.Slots = streamShare }},
 		{reason: "copy_stream_limit", set: func(*subscription) { state.MaxUni = 0 }},
 		{reason: "copy_connection_credit", set: func(*subscription) { state.DataLimit = 5 }},
 		{reason: "copy_window", set: func(*subscription) { state.Window = 20 }},
@@ -164,11 +166,16 @@ func TestDeclines(t *testing.T) {
 			require.Equal(t, taken.InFlight, state.InFlight)
 			require.Equal(t, taken.DataSent, state.DataSent)
 			require.Zero(t, state.Writers)
+			if tt.reason == "copy_window" {
+				require.Equal(t, state.NextPn, state.LimitedTo, "the congestion controller learns of the full window")
+			} else {
+				require.Zero(t, state.LimitedTo)
+			}
 		})
 	}
 	require.Equal(t, map[string]uint64{
-		"filtered": 4, "priority": 1, "stream_limit": 1, "connection_credit": 1, "window": 1, "too_large": 1,
-		"ledger_full": 1,
+		"filtered": 4, "priority": 1, "no_path": 1, "stream_share": 1, "stream_limit": 1,
+		"connection_credit": 1, "window": 1, "too_large": 1, "ledger_full": 1,
 	}, r.Copies(s.index))
 }
 

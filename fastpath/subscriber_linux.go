@@ -23,7 +23,13 @@ const (
 	openingTimeout = time.Second
 	// maxAttempts is how often OpenStream tries to open a stream before the kernel does.
 	maxAttempts = 4
+	// streamShare is how many streams of the kernel one connection may have. A subscriber of a hundred tracks has that
+	// many for a moment. One that acknowledges nothing has them until the media sender gives up its streams.
+	streamShare = uint32(bpf.IngressCapacitySTREAM_SHARE)
 )
+
+// errStreamShare is the reason copy_stream_share, which the programs count when they see the stream's first frame.
+var errStreamShare = errors.New("the connection has as many streams in the kernel as one may have")
 
 // SetPath implements [claim.ForwarderConn].
 func (c *conn) SetPath(p claim.Path) {
@@ -114,10 +120,16 @@ func (c *conn) OpenStream(from *claim.PublisherStream) (state *claim.StreamState
 func (c *conn) takeStream(key bpf.DownstreamKey) (slot uint32, found bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	held := &c.fast.states[c.index].Slots
+	full := held.Load() >= streamShare // first, so that a stream that the kernel has opened meanwhile is found
 	if slot, err = c.takeOpenedLocked(key); !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return slot, err == nil, err
 	}
+	if full {
+		return 0, false, errStreamShare
+	}
 	if slot, err = c.fast.newStream(key); err == nil {
+		held.Add(1)
 		c.slots[key], c.keys[slot] = slot, key
 	}
 	return slot, false, err
@@ -192,6 +204,7 @@ func (c *conn) release(s closedStream) (done bool) {
 	}
 	delete(c.keys, s.slot)
 	delete(c.slots, s.key)
+	c.fast.states[c.index].Slots.Add(^uint32(0))
 	c.fast.report("close a stream", maps.Downstreams.Delete(s.key))
 	c.fast.reclaimer.freeSlot(s.slot)
 	return true

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"runtime"
 	"sync/atomic"
 
 	"sluice/claim"
@@ -12,9 +13,17 @@ type allocator struct {
 	state atomic.Pointer[claim.ConnState]
 }
 
-// NextPacketNumber implements [quic.Hooks].
+// NextPacketNumber implements [quic.Hooks]. When the loop closes, the state can move at the same time: a number of the
+// old one, whose memory may be another connection's soon, is not used.
 func (a *allocator) NextPacketNumber() int64 {
-	return int64((a.state.Load().NextPN.Add(1) - 1) & claim.NumberMask)
+	for {
+		state := a.state.Load()
+		number, ok := state.TakeNumber()
+		if ok && a.state.Load() == state {
+			return int64(number)
+		}
+		runtime.Gosched()
+	}
 }
 
 // PeekPacketNumber implements [quic.Hooks].

@@ -13,7 +13,6 @@ type congestionControl struct {
 	controller congestion.Controller // nil until there is a path
 	rtt        congestion.RTT
 	pacer      congestion.Pacer
-	limitedTo  uint64 // packets below it were sent while window or pacing held data back
 }
 
 // start begins with a controller.
@@ -61,7 +60,7 @@ func (c *congestionControl) blocked(mtu int, paced bool) Reason {
 		r = BlockedPacing
 	}
 	if r != none {
-		c.limitedTo = c.state.NextPN.Load() & claim.NumberMask
+		c.state.LimitedTo.Store(c.state.NextPN.Load() & claim.NumberMask)
 	}
 	return r
 }
@@ -80,12 +79,13 @@ func (c *congestionControl) sent(now clock.Time, n int) {
 }
 
 // acked reports an ACK to the controller, unless it acknowledges nothing that counts. newest is the highest of its
-// packets.
+// packets. LimitedTo is shared because the forwarder finds the window full, too: when user space gets to the data,
+// there may be room again.
 func (c *congestionControl) acked(e congestion.AckEvent, newest uint64) {
 	if e.Bytes == 0 {
 		return
 	}
-	e.AppLimited = newest >= c.limitedTo
+	e.AppLimited = newest >= c.state.LimitedTo.Load()
 	e.LatestRTT, e.SRTT, e.MinRTT = c.rtt.Latest, c.rtt.Smoothed, c.rtt.Min
 	c.controller.Acked(e)
 }

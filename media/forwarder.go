@@ -45,20 +45,21 @@ func (l *forwarderLink) connect() {
 	l.connIDs = nil
 }
 
-// move moves the shared state. Nothing changes it at the same time, or such changes do not matter any more.
+// move moves the shared state. At the end of a connection the forwarder may be changing it at the same time.
 func (l *forwarderLink) move(to *claim.ConnState) {
 	l.sender.state.MoveTo(to)
 	l.sender.useState(to)
 }
 
-// disconnect ends the forwarder's part.
+// disconnect ends the forwarder's part. quic-go still takes packet numbers, so the state leaves the forwarder's memory
+// before the forwarder may use that again.
 func (l *forwarderLink) disconnect() {
 	if l.conn == nil {
 		return
 	}
+	l.move(new(claim.ConnState))
 	l.conn.Close()
 	l.conn, l.sender.streams.adoption = nil, adoption{}
-	l.move(new(claim.ConnState)) // quic-go still takes numbers
 }
 
 func (l *forwarderLink) setSession(c claim.Session) {

@@ -18,6 +18,7 @@ import (
 type fakeForwarder struct {
 	claim.Heap
 	t       testing.TB
+	clock   clock.Clock
 	state   *claim.ConnState
 	abandon func(*claim.StreamState)
 	ring    claim.Ledger
@@ -29,6 +30,7 @@ type fakeForwarder struct {
 	adopted bool               // which OpenStream returns too
 	freed   []*claim.StreamState
 	closed  bool
+	closing func() // is called by Close
 }
 
 func (f *fakeForwarder) Connect(s *claim.ConnState, abandon func(*claim.StreamState)) claim.ForwarderConn {
@@ -52,7 +54,13 @@ func (f *fakeForwarder) WriteKeys(_ uint64, k *claim.PacketKeys) { f.keys = appe
 func (f *fakeForwarder) SetSession(s claim.Session)              { f.session = s }
 func (f *fakeForwarder) SetPath(p claim.Path)                    { f.path = p }
 func (f *fakeForwarder) CloseStream(s *claim.StreamState)        { f.freed = append(f.freed, s) }
-func (f *fakeForwarder) Close()                                  { f.closed = true }
+
+func (f *fakeForwarder) Close() {
+	f.closed = true
+	if f.closing != nil {
+		f.closing()
+	}
+}
 
 func (f *fakeForwarder) OpenStream(*claim.PublisherStream) (*claim.StreamState, bool) {
 	return f.opened, f.adopted
@@ -84,17 +92,26 @@ func (f *fakeForwarder) send(st *claim.StreamState, prefix, to int64, fin bool) 
 	}
 	n := prefix + to - from
 	info := claim.NewInfo(uint32(st.ID.Load()/4), int(n), 40, flags)
-	f.state.Commit(f.ring, number, clock.Time(1), to+st.Shift()-n, info)
+	f.state.Commit(f.ring, number, f.clock.Now(), to+st.Shift()-n, info)
+	return int64(number)
+}
+
+// datagram sends a datagram and returns the packet number.
+func (f *fakeForwarder) datagram() int64 {
+	number, _, ok := f.state.Begin(f.ring)
+	require.True(f.t, ok)
+	f.state.Commit(f.ring, number, f.clock.Now(), 0, claim.NewInfo(0, 100, 40, claim.KindDatagram))
 	return int64(number)
 }
 
 // withForwarder is a world with a forwarder.
-func withForwarder(t *testing.T) (*world, *fakeForwarder) {
+func withForwarder(t *testing.T, configure ...func(*worldConfig)) (*world, *fakeForwarder) {
 	f := &fakeForwarder{t: t}
-	w := newWorld(t, func(c *worldConfig) {
+	w := newWorld(t, append(configure, func(c *worldConfig) {
 		c.loop.Memory = f
 		c.suite = tls.TLS_CHACHA20_POLY1305_SHA256
-	})
+	})...)
+	f.clock = w.clock
 	w.s.SetSession(claim.Session{ErrorCode: func(code uint64) uint64 { return code + 1000 }})
 	return w, f
 }
@@ -274,7 +291,69 @@ func TestForwarderClose(t *testing.T) {
 	require.Equal(t, []*claim.StreamState{st}, f.freed)
 	require.Zero(t, f.state.MTU.Load())
 	require.EqualValues(t, next, w.s.NextPacketNumber())
-	require.EqualValues(t, next, f.state.NextPN.Load(), "the memory belongs to the forwarder again")
+	require.EqualValues(t, next, f.state.NextPN.Load()&claim.NumberMask, "the memory belongs to the forwarder again")
 	f.abandon(st)
 	require.Nil(t, w.s.Forwarder())
+}
+
+// The forwarder may be sending while the connection ends, and may use its memory again as soon as it is closed. quic-go
+// gets numbers that the forwarder has not used.
+func TestNumbersAfterForwarderClose(t *testing.T) {
+	w, f := withForwarder(t)
+	used := map[int64]bool{f.datagram(): true}
+	f.closing = func() {
+		if number, _, ok := f.state.Begin(f.ring); ok {
+			used[int64(number)] = true
+		}
+		*f.state = claim.ConnState{}
+	}
+	w.s.Closed(nil)
+	require.False(t, used[w.s.NextPacketNumber()], "a packet number is used twice")
+	require.EqualValues(t, 7, w.s.NextPacketNumber())
+}
+
+// A peer that acknowledges all packet numbers is found although only the forwarder sends.
+func TestOptimisticAckOfForwarder(t *testing.T) {
+	for name, onStream := range map[string]bool{"stream": true, "datagrams": false} {
+		t.Run(name, func(t *testing.T) {
+			w, f := withForwarder(t)
+			send := func() { f.datagram() }
+			if onStream {
+				st := f.open(int64(len(testPrefix)), 0)
+				st.Limit.Store(1 << 40)
+				f.send(st, int64(len(testPrefix)), 100, false)
+				log := newTestLog(0, 100)
+				w.adopt(log)
+				send = func() {
+					f.send(st, 0, log.End()+10, false)
+					log.Append(testBytes(log.End(), 10))
+				}
+			}
+			var err error
+			for i := 0; err == nil; i++ {
+				require.Less(t, i, 10_000, "the peer was not found")
+				send()
+				require.Empty(t, w.run(), "only the forwarder sends")
+				w.clock.advance(ms)
+				_, err = w.ackRanges(quic.AckRange{Smallest: 5, Largest: w.s.PeekPacketNumber() - 1})
+			}
+			var te *quic.TransportError
+			require.ErrorAs(t, err, &te)
+			require.Equal(t, quic.ProtocolViolation, te.ErrorCode)
+		})
+	}
+}
+
+// The forwarder finds the window full, and user space finds room again when it gets to the data.
+func TestForwarderFindsWindowFull(t *testing.T) {
+	c := &fixedController{window: 1 << 20}
+	w, f := withForwarder(t, withController(c))
+	for _, full := range []bool{false, true, false} {
+		number := f.datagram()
+		if full {
+			f.state.LimitedTo.Store(f.state.NextPN.Load())
+		}
+		w.ackNumbers(number)
+		require.Equal(t, !full, c.acked[len(c.acked)-1].AppLimited)
+	}
 }

@@ -27,6 +27,7 @@ const (
 	IngressCapacitySTREAMS_PER_CONNECTION IngressCapacity = 64
 	IngressCapacityIDS_PER_CONNECTION     IngressCapacity = 8
 	IngressCapacityMAX_STREAMS            IngressCapacity = 65536
+	IngressCapacitySTREAM_SHARE           IngressCapacity = 256
 	IngressCapacityMAX_SUBGROUPS          IngressCapacity = 16384
 	IngressCapacityMAX_OBJECTS            IngressCapacity = 65536
 	IngressCapacityMAX_TRACKS             IngressCapacity = 16384
@@ -39,7 +40,7 @@ type IngressConnState struct {
 	DataSent  uint64
 	NextUni   uint64
 	Writers   uint32
-	Pad0      uint32
+	Slots     uint32
 	Pad1      [3]uint64
 	Window    uint64
 	DataLimit uint64
@@ -51,7 +52,8 @@ type IngressConnState struct {
 	Pad2      [2]uint64
 	Packets   uint64
 	Bytes     uint64
-	Pad3      [6]uint64
+	LimitedTo uint64
+	Pad3      [5]uint64
 }
 
 type IngressConnectionId struct {
@@ -62,7 +64,7 @@ type IngressConnectionId struct {
 
 type IngressCopyCounts struct {
 	_        structs.HostLayout
-	ByReason [17]uint64
+	ByReason [18]uint64
 }
 
 type IngressDownstreamKey struct {
@@ -215,14 +217,15 @@ const (
 	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 35
 	IngressReasonCOPY_PRIORITY          IngressReason = 36
 	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 37
-	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 38
-	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 39
-	IngressReasonCOPY_WINDOW            IngressReason = 40
-	IngressReasonCOPY_TOO_LARGE         IngressReason = 41
-	IngressReasonCOPY_LEDGER_FULL       IngressReason = 42
-	IngressReasonCOPY_CHECKSUM          IngressReason = 43
-	IngressReasonCOPY_LOST              IngressReason = 44
-	IngressReasonREASON_COUNT           IngressReason = 45
+	IngressReasonCOPY_STREAM_SHARE      IngressReason = 38
+	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 39
+	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 40
+	IngressReasonCOPY_WINDOW            IngressReason = 41
+	IngressReasonCOPY_TOO_LARGE         IngressReason = 42
+	IngressReasonCOPY_LEDGER_FULL       IngressReason = 43
+	IngressReasonCOPY_CHECKSUM          IngressReason = 44
+	IngressReasonCOPY_LOST              IngressReason = 45
+	IngressReasonREASON_COUNT           IngressReason = 46
 )
 
 type IngressRecord struct {
@@ -338,7 +341,8 @@ type IngressSubgroup struct {
 	HeaderLen  uint32
 	HeaderType uint8
 	Priority   uint8
-	Pad        [6]uint8
+	Begun      uint8
+	Pad        [5]uint8
 }
 
 type IngressSubscription struct {

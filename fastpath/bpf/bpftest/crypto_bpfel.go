@@ -72,14 +72,15 @@ const (
 	CryptoReasonCOPY_OUT_OF_ORDER      CryptoReason = 35
 	CryptoReasonCOPY_PRIORITY          CryptoReason = 36
 	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 37
-	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 38
-	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 39
-	CryptoReasonCOPY_WINDOW            CryptoReason = 40
-	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 41
-	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 42
-	CryptoReasonCOPY_CHECKSUM          CryptoReason = 43
-	CryptoReasonCOPY_LOST              CryptoReason = 44
-	CryptoReasonREASON_COUNT           CryptoReason = 45
+	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 38
+	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 39
+	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 40
+	CryptoReasonCOPY_WINDOW            CryptoReason = 41
+	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 42
+	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 43
+	CryptoReasonCOPY_CHECKSUM          CryptoReason = 44
+	CryptoReasonCOPY_LOST              CryptoReason = 45
+	CryptoReasonREASON_COUNT           CryptoReason = 46
 )
 
 type CryptoScratch struct {

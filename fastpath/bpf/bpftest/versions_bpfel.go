@@ -27,7 +27,7 @@ type VersionsConnState struct {
 	DataSent  uint64
 	NextUni   uint64
 	Writers   uint32
-	Pad0      uint32
+	Slots     uint32
 	Pad1      [3]uint64
 	Window    uint64
 	DataLimit uint64
@@ -39,7 +39,8 @@ type VersionsConnState struct {
 	Pad2      [2]uint64
 	Packets   uint64
 	Bytes     uint64
-	Pad3      [6]uint64
+	LimitedTo uint64
+	Pad3      [5]uint64
 }
 
 type VersionsConnectionId struct {
@@ -50,7 +51,7 @@ type VersionsConnectionId struct {
 
 type VersionsCopyCounts struct {
 	_        structs.HostLayout
-	ByReason [17]uint64
+	ByReason [18]uint64
 }
 
 type VersionsDownstreamKey struct {
@@ -160,14 +161,15 @@ const (
 	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 35
 	VersionsReasonCOPY_PRIORITY          VersionsReason = 36
 	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 37
-	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 38
-	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 39
-	VersionsReasonCOPY_WINDOW            VersionsReason = 40
-	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 41
-	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 42
-	VersionsReasonCOPY_CHECKSUM          VersionsReason = 43
-	VersionsReasonCOPY_LOST              VersionsReason = 44
-	VersionsReasonREASON_COUNT           VersionsReason = 45
+	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 38
+	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 39
+	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 40
+	VersionsReasonCOPY_WINDOW            VersionsReason = 41
+	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 42
+	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 43
+	VersionsReasonCOPY_CHECKSUM          VersionsReason = 44
+	VersionsReasonCOPY_LOST              VersionsReason = 45
+	VersionsReasonREASON_COUNT           VersionsReason = 46
 )
 
 type VersionsSendKeys struct {
@@ -207,7 +209,8 @@ type VersionsSubgroup struct {
 	HeaderLen  uint32
 	HeaderType uint8
 	Priority   uint8
-	Pad        [6]uint8
+	Begun      uint8
+	Pad        [5]uint8
 }
 
 type VersionsTrack struct {

@@ -14,21 +14,26 @@ struct fan_out {
 	struct __sk_buff *skb;
 	struct scratch *c;
 	const struct track *track;
+	u64 first; // it is the first frame of a publisher's stream, and has not come before
 	union {
 		const struct subgroup *subgroup; // of a STREAM frame
 		struct object_claim *object; // of a DATAGRAM frame
 	};
 };
 
-// admit_claim asks the policy about the claim's packet.
+// admit_claim asks the policy about the claim's packet. If the window is full, it notes that for the congestion
+// controller, whose window grows only while it is used.
 INLINE enum reason admit_claim(const struct claim *cl)
 {
-	const struct conn_state *s = bpf_map_lookup_elem(&connections, &cl->subscriber);
+	struct conn_state *s = bpf_map_lookup_elem(&connections, &cl->subscriber);
 	if (!s)
 		return COPY_NO_PATH;
 	struct admission a = { .conn = s, .level = cl->level, .packet_len = cl->packet_len };
+	enum reason why = admit(&a);
 
-	return admit(&a);
+	if (why == COPY_WINDOW)
+		SHARED(s->limited_to) = SHARED(s->next_pn) & NUMBER_MASK;
+	return why;
 }
 
 // count_copy counts what became of a copy, in total and for its connection, to which programs on other CPUs may be

@@ -5,7 +5,8 @@
 #include "copy.h"
 
 // open_stream gives the subscriber a stream for the subgroup. The slot is published in downstreams before the stream id
-// is taken, so that user space cannot open a second stream: the side that publishes first opens it.
+// is taken, so that user space cannot open a second stream: the side that publishes first opens it. The check of the
+// share is not atomic: programs on other CPUs can exceed it by one stream each.
 GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub, const struct downstream_key *key,
 		       struct claim *cl)
 {
@@ -19,6 +20,8 @@ GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub,
 	enum reason why = admit(&a);
 	if (why != COPY_SENT)
 		return why;
+	if (SHARED(s->slots) >= STREAM_SHARE)
+		return COPY_STREAM_SHARE;
 	u32 slot;
 	if (bpf_map_pop_elem(&free_streams, &slot))
 		return COPY_NOT_OPEN;
@@ -35,6 +38,7 @@ GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub,
 		bpf_map_push_elem(&free_streams, &slot, 0);
 		return COPY_NOT_OPEN;
 	}
+	__sync_fetch_and_add(&s->slots, 1);
 	if (!take_stream(s, &st->id)) {
 		st->id = NO_STREAM;
 		SHARED(st->phase) = STREAM_ABANDONED;
@@ -44,9 +48,9 @@ GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub,
 	return COPY_SENT;
 }
 
-// find_stream sets the claim's slot to the subscriber's stream, which it opens if this is the first frame.
-INLINE enum reason find_stream(const struct fan_out *f, const struct subscription *sub, struct claim *cl, u64 stream_id,
-			       bool first)
+// find_stream sets the claim's slot to the subscriber's stream, which it opens if this is the first frame. When that
+// frame comes again, user space may have opened the stream without a slot.
+INLINE enum reason find_stream(const struct fan_out *f, const struct subscription *sub, struct claim *cl, u64 stream_id)
 {
 	struct downstream_key *key = (struct downstream_key *)f->c->stream_key;
 	key->stream_id = stream_id;
@@ -61,7 +65,7 @@ INLINE enum reason find_stream(const struct fan_out *f, const struct subscriptio
 		slot = bpf_map_lookup_elem(&downstreams, key);
 		return slot && SHARED(*slot) == cl->slot ? COPY_SENT : COPY_NOT_OPEN;
 	}
-	if (!first)
+	if (!f->first)
 		return COPY_NOT_OPEN;
 	if (!subgroup_wanted(sub, f->subgroup))
 		return COPY_FILTERED;
@@ -134,7 +138,7 @@ INLINE enum reason copy_stream(struct fan_out *f, const struct subscription *sub
 		return why;
 	if (!affordable(c, fr->len))
 		return COPY_BUDGET;
-	why = find_stream(f, sub, cl, fr->stream_id, c->header.len);
+	why = find_stream(f, sub, cl, fr->stream_id);
 	if (why != COPY_SENT)
 		return why;
 	struct stream_state *st = bpf_map_lookup_elem(&streams, &cl->slot);
@@ -185,7 +189,9 @@ GLOBAL int forward_stream(struct __sk_buff *skb)
 		return 0;
 	}
 	count(FRAME_FORWARDED);
-	struct fan_out f = { .skb = skb, .c = c, .track = t, .subgroup = g };
+	struct fan_out f = { .skb = skb, .c = c, .track = t, .first = c->header.len && !g->begun, .subgroup = g };
+	if (f.first)
+		g->begun = 1;
 	bpf_loop(max_copies, stream_step, &f, 0);
 	if (t->count > max_copies)
 		count(COPY_BUDGET);

@@ -66,7 +66,7 @@ INLINE enum reason look_at_stream(const struct stream_state *st, const struct cl
 }
 
 // begin_packet announces a packet, takes its number and returns its record. It returns 0, and announces nothing, if the
-// ledger is full: a quarter of it is kept for numbers that user space takes.
+// connection has ended, or if the ledger is full: a quarter of it is kept for numbers that user space takes.
 INLINE struct record *begin_packet(struct conn_state *s, struct claim *cl)
 {
 	u64 used = (SHARED(s->next_pn) & NUMBER_MASK) - s->ledger_low;
@@ -77,10 +77,16 @@ INLINE struct record *begin_packet(struct conn_state *s, struct claim *cl)
 	cl->number = word & NUMBER_MASK;
 	cl->generation = word >> GENERATION_SHIFT;
 	struct record *r = ledger_record(cl->subscriber, cl->number);
-	if (r && cl->number - SHARED(s->ledger_low) < LEDGER_LEN)
+	if (r && !(word & NUMBERS_CLOSED) && cl->number - SHARED(s->ledger_low) < LEDGER_LEN)
 		return r;
 	abort_packet(s);
 	return 0;
+}
+
+// no_number returns why begin_packet has failed.
+INLINE enum reason no_number(const struct conn_state *s)
+{
+	return SHARED(s->next_pn) & NUMBERS_CLOSED ? COPY_NO_PATH : COPY_LEDGER_FULL;
 }
 
 // commit_packet records the packet. info lacks its lengths.
@@ -112,7 +118,7 @@ GLOBAL int claim_bytes(struct claim *cl)
 		return COPY_NO_PATH;
 	struct record *r = begin_packet(s, cl);
 	if (!r)
-		return COPY_LEDGER_FULL;
+		return no_number(s);
 	if (!take_credit(s, cl->data_len)) {
 		abort_packet(s);
 		return COPY_CONNECTION_CREDIT;
@@ -138,7 +144,7 @@ GLOBAL int claim_packet(struct claim *cl)
 		return COPY_NO_PATH;
 	struct record *r = begin_packet(s, cl);
 	if (!r)
-		return COPY_LEDGER_FULL;
+		return no_number(s);
 	commit_packet(s, cl, r, 0, (u64)KIND_DATAGRAM << FLAGS_SHIFT);
 	return COPY_SENT;
 }

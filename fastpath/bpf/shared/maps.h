@@ -10,6 +10,7 @@ enum capacity {
 	STREAMS_PER_CONNECTION = 64,
 	IDS_PER_CONNECTION = 8,
 	MAX_STREAMS = STREAMS_PER_CONNECTION * MAX_CONNECTIONS,
+	STREAM_SHARE = 4 * STREAMS_PER_CONNECTION, // streams that one connection may have: few have many at a time
 	MAX_SUBGROUPS = 16384, // that are being sent; and as many that have ended
 	MAX_OBJECTS = 65536, // that came in datagrams lately
 	MAX_TRACKS = 16384,

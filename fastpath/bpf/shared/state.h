@@ -31,12 +31,12 @@ enum ledger_layout {
 
 // One connection, as all senders share it.
 struct conn_state {
-	u64 next_pn; // key generation << GENERATION_SHIFT | next packet number
+	u64 next_pn; // key generation << GENERATION_SHIFT | NUMBERS_CLOSED, once it has ended | next packet number
 	u64 in_flight; // bytes
 	u64 data_sent; // connection flow control credit used
 	u64 next_uni; // id of the next unidirectional stream
 	u32 writers; // senders with a packet number whose record is not yet written
-	u32 pad0;
+	u32 slots; // of the array streams that its streams have
 	u64 pad1[3];
 	u64 window; // bytes
 	u64 data_limit;
@@ -48,7 +48,8 @@ struct conn_state {
 	u64 pad2[2];
 	u64 packets;
 	u64 bytes;
-	u64 pad3[6];
+	u64 limited_to; // packets with lower numbers were sent while window or pacing held data back
+	u64 pad3[5];
 };
 _Static_assert(sizeof(struct conn_state) == 192, "conn_state is three cache lines");
 
@@ -199,7 +200,8 @@ struct subgroup {
 	u32 track;
 	u32 header_len; // of the header as the publisher wrote it: the log begins behind it
 	u8 header_type, priority;
-	u8 pad[6];
+	u8 begun; // its first frame has come: the kernel opens no more streams for it
+	u8 pad[5];
 };
 
 // An object that came in a datagram. The sender that puts it into the map objects sends it.
