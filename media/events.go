@@ -9,8 +9,9 @@ import (
 // Events is told what happens, on a goroutine of the loop and without locks held. Methods must not block for long.
 // Embed [NoEvents] to implement some of them.
 type Events interface {
-	// TooFarBehind reports, once, a subscription that lags more than the configured limits. Its owner should end it
-	// with TOO_FAR_BEHIND (draft §8).
+	// TooFarBehind reports, once, a subscription that lags more than the configured limits: bytes are not sent or not
+	// acknowledged, and the oldest that is not sent has the age lag. Its owner should end it with TOO_FAR_BEHIND (draft
+	// §8).
 	TooFarBehind(sub *Subscription, bytes int64, lag time.Duration)
 	// CongestionEvent reports that packets were lost, after the controller has reacted.
 	CongestionEvent(s *Sender, c congestion.State, persistent bool)

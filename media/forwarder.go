@@ -195,6 +195,7 @@ func (l *forwarderLink) abandon(state *claim.StreamState) {
 	s.streams.add(st)
 	s.streams.register(st)
 	s.streams.adoption.take(st.number)
+	st.since = s.loop.clock.Now()
 	s.streams.resets = append(s.streams.resets, st)
 	s.shard.enqueue(s)
 }

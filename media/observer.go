@@ -9,51 +9,68 @@ import (
 	"sluice/congestion"
 )
 
-// How often a sender looks at data that waits.
+// How often a sender looks at data that waits, and at data that it has sent and that is not acknowledged.
 const (
 	policyInterval  = 10 * time.Millisecond
 	backlogInterval = 100 * time.Millisecond
+	ackInterval     = time.Second
 )
 
 // observer looks at data that waits: it asks the drop policy, applies its threshold, and reports subscriptions that
-// are too far behind. It is guarded by the sender's lock.
+// are too far behind. It ends streams whose data is not acknowledged for too long. It is guarded by the sender's lock.
 type observer struct {
 	sender    *Sender
 	threshold Level
 	due       clock.Time // when to look; never: nothing waits
+	ackDue    clock.Time // when to look although nothing waits; never: everything is acknowledged
 	levels    []Backlog  // for reuse
 }
 
 func newObserver(s *Sender) observer {
-	return observer{sender: s, threshold: LowestPriority, due: clock.Never}
+	return observer{sender: s, threshold: LowestPriority, due: clock.Never, ackDue: clock.Never}
 }
 
 // waits reports whether there is data that cannot be sent now.
 func (o *observer) waits() bool { return !o.sender.ready.empty() || o.sender.credit.parked > 0 }
 
+// needed reports whether the drop policy has something to decide.
+func (o *observer) needed() bool { return o.waits() || o.threshold != LowestPriority }
+
+// unacknowledged reports whether streams may have data that was sent and is not acknowledged. Lost data waits.
+func (o *observer) unacknowledged() bool {
+	return len(o.sender.streams.all) > 0 && (o.sender.ledger.outstanding() || o.waits())
+}
+
 // next plans the next look, and returns when it is. Data that waits for a moment only needs none.
 func (o *observer) next(now clock.Time) clock.Time {
 	switch {
-	case !o.waits() && o.threshold == LowestPriority:
+	case !o.needed():
 		o.due = clock.Never
 	case o.due == clock.Never && o.sender.cfg.DropPolicy != nil:
 		o.due = now.Add(policyInterval)
 	case o.due == clock.Never:
 		o.due = now.Add(backlogInterval)
 	}
-	return o.due
+	switch {
+	case !o.unacknowledged():
+		o.ackDue = clock.Never
+	case o.ackDue == clock.Never:
+		o.ackDue = now.Add(ackInterval)
+	}
+	return min(o.due, o.ackDue)
 }
 
 // observe looks, if it is time to.
 func (o *observer) observe(now clock.Time) {
-	if now < o.due {
+	if now < min(o.due, o.ackDue) {
 		return
 	}
 	s := o.sender
-	o.due = clock.Never
+	o.due, o.ackDue = clock.Never, clock.Never
+	s.streams.expireUnacknowledged(now, s.cfg.AckTimeout)
 	o.levels = o.levels[:0]
 	for _, st := range s.streams.all {
-		st.sub.waiting, st.sub.lag = 0, 0
+		st.sub.behind, st.sub.lag = 0, 0
 	}
 	for _, st := range s.streams.all {
 		if st.reader != nil {
@@ -63,7 +80,7 @@ func (o *observer) observe(now clock.Time) {
 	for _, st := range s.streams.all {
 		o.reportBehind(st.sub)
 	}
-	if p := s.cfg.DropPolicy; p != nil {
+	if p := s.cfg.DropPolicy; p != nil && o.needed() {
 		o.setThreshold(p.Threshold(now, s.control.path(), o.levels))
 	}
 }
@@ -80,6 +97,7 @@ func (o *observer) add(now clock.Time, st *Stream) {
 	l := &o.levels[i]
 	l.Streams++
 	end, _, more := st.fresh()
+	st.sub.behind += max(end-st.logOffset(st.released()), 0)
 	if !more {
 		return
 	}
@@ -87,18 +105,17 @@ func (o *observer) add(now clock.Time, st *Stream) {
 	age := min(st.age(next), now.Sub(st.added))
 	l.Bytes += end - next
 	l.Age = max(l.Age, age)
-	st.sub.waiting += end - next
 	st.sub.lag = max(st.sub.lag, age)
 }
 
 func (o *observer) reportBehind(sub *Subscription) {
 	s := o.sender
 	bytes, lag := s.cfg.MaxBehindBytes, s.cfg.MaxBehind
-	if sub.reported || (bytes < 0 || sub.waiting <= bytes) && (lag < 0 || sub.lag <= lag) {
+	if sub.reported || (bytes < 0 || sub.behind <= bytes) && (lag < 0 || sub.lag <= lag) {
 		return
 	}
 	sub.reported = true
-	bytes, lag = sub.waiting, sub.lag
+	bytes, lag = sub.behind, sub.lag
 	s.mu.later(func() { s.cfg.Events.TooFarBehind(sub, bytes, lag) })
 }
 

@@ -13,14 +13,15 @@ const (
 	Stopped                         // the peer sent STOP_SENDING
 	ObjectTimedOut                  // OBJECT_DELIVERY_TIMEOUT
 	SubgroupTimedOut                // SUBGROUP_DELIVERY_TIMEOUT
+	Unacknowledged                  // for longer than the AckTimeout
 	Dropped                         // by the drop policy
 	ConnectionClosed                // with the connection
 	numOutcomes
 )
 
 var outcomeNames = [numOutcomes]string{
-	"delivered", "canceled", "upstream_reset", "stopped", "object_timeout", "subgroup_timeout", "dropped",
-	"connection_closed",
+	"delivered", "canceled", "upstream_reset", "stopped", "object_timeout", "subgroup_timeout",
+	"unacknowledged", "dropped", "connection_closed",
 }
 
 func (o Outcome) String() string {

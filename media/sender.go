@@ -22,10 +22,15 @@ type SenderConfig struct {
 	DropPolicy DropPolicy
 	// Events is told what happens. Default: NoEvents.
 	Events Events
-	// MaxBehindBytes and MaxBehind are how many bytes, and how long, a subscription may lag before
-	// Events.TooFarBehind is called. Defaults: 32 MiB and 30 s. Negative: no limit.
+	// MaxBehindBytes is how many bytes of a subscription may be not sent or not acknowledged, and MaxBehind how long
+	// bytes may be not sent, before Events.TooFarBehind is called. Defaults: 32 MiB, which is more than one congestion
+	// window, and 30 s. Negative: no limit.
 	MaxBehindBytes int64
 	MaxBehind      time.Duration
+	// AckTimeout is how long a byte of a stream that was sent may be not acknowledged. Then the stream is reset with
+	// DELIVERY_TIMEOUT, after at most twice that time. Without a limit, a peer that acknowledges all but the first
+	// packets of streams would keep their logs for ever. Default: DefaultAckTimeout. Negative: no limit.
+	AckTimeout time.Duration
 	// MaxUDPPayloadSize caps the max_udp_payload_size that is advertised to the peer, in bytes. Default: no cap.
 	MaxUDPPayloadSize int
 	// Client is set if this end of the connection is the QUIC client. It must not use 0-RTT.
@@ -35,6 +40,9 @@ type SenderConfig struct {
 const (
 	defaultMaxBehindBytes = 32 << 20
 	defaultMaxBehind      = 30 * time.Second
+	// DefaultAckTimeout is the idle timeout that most QUIC endpoints use: a peer that acknowledges nothing for that
+	// long has gone.
+	DefaultAckTimeout = 30 * time.Second
 )
 
 func (c SenderConfig) withDefaults() SenderConfig {
@@ -46,6 +54,7 @@ func (c SenderConfig) withDefaults() SenderConfig {
 	}
 	c.MaxBehindBytes = cmp.Or(c.MaxBehindBytes, defaultMaxBehindBytes)
 	c.MaxBehind = cmp.Or(c.MaxBehind, defaultMaxBehind)
+	c.AckTimeout = cmp.Or(c.AckTimeout, DefaultAckTimeout)
 	return c
 }
 

@@ -274,7 +274,7 @@ func TestSimulatedPaths(t *testing.T) {
 
 // simulateStreams sends streams of random lengths, and checks every byte.
 func simulateStreams(t *testing.T, cfg simConfig) {
-	m := newSimulation(t, cfg)
+	m := newSimulation(t, cfg, func(c *worldConfig) { c.sender.AckTimeout = -1 }) // heavy losses take longer
 	size := 40_000
 	if cfg.connWindow > 0 && cfg.connWindow < 100 {
 		size = 300

@@ -26,6 +26,8 @@ const (
 	DatagramDropped     // by the drop policy
 	DatagramClosed      // with its subscription
 
+	ResetUnacknowledged // RESET_STREAM was not acknowledged in time, and is not sent again
+
 	MTUBlackHole // the path no longer carries packets of the size that it had: they are smaller from here on
 	numReasons
 )
@@ -36,7 +38,7 @@ var reasonNames = [numReasons]string{
 	"blocked_conn_credit", "blocked_stream_credit", "blocked_streams",
 	"datagram_late", "datagram_too_large", "datagram_unsupported",
 	"datagram_queue_full", "datagram_dropped", "datagram_closed",
-	"mtu_black_hole",
+	"reset_unacknowledged", "mtu_black_hole",
 }
 
 func (r Reason) String() string {

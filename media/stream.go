@@ -29,6 +29,9 @@ type Stream struct {
 	final     int64  // final size, once ended
 	blockedAt int64  // limit that STREAM_DATA_BLOCKED was sent for; -1: none
 
+	awaited int64      // acknowledgments of what was sent below this offset are awaited, see overdue
+	since   clock.Time // since then, or since the reset
+
 	added    clock.Time
 	finished clock.Time // when the log was seen to be finished; 0: not yet
 	deadline clock.Time // by when everything must be acknowledged (SUBGROUP_DELIVERY_TIMEOUT)
@@ -167,7 +170,7 @@ func (st *Stream) end(r Result, code uint64) {
 		st.sender.streams.forget(st)
 		return
 	}
-	st.resetting, st.code = true, code
+	st.resetting, st.code, st.since = true, code, st.sender.loop.clock.Now()
 	st.sender.streams.resets = append(st.sender.streams.resets, st)
 }
 
@@ -186,6 +189,25 @@ func (st *Stream) finish(r Result) {
 	if st.onDone != nil {
 		s.mu.later(func() { st.onDone(r) })
 	}
+}
+
+// sent returns the end of what was sent. FIN counts as a byte.
+func (st *Stream) sent() int64 {
+	end := st.offset()
+	if _, closed := st.state.Cursor(); closed {
+		end++
+	}
+	return end
+}
+
+// overdue reports whether something that was sent is not acknowledged for longer than timeout. It is called now and
+// then. What was sent by one call is awaited; when all of it is acknowledged, what was sent by that time is awaited. So
+// the times of single bytes need not be kept, and the stream is overdue after at most twice the timeout.
+func (st *Stream) overdue(now clock.Time, timeout time.Duration) bool {
+	if !st.resetting && st.released() >= st.awaited {
+		st.awaited, st.since = st.sent(), now
+	}
+	return now.Sub(st.since) > timeout
 }
 
 // setDeadline starts, changes or stops the timer of SUBGROUP_DELIVERY_TIMEOUT. It runs from when all objects are

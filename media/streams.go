@@ -1,6 +1,8 @@
 package media
 
 import (
+	"time"
+
 	"sluice/claim"
 	"sluice/clock"
 )
@@ -143,6 +145,22 @@ func (m *streamSet) expire(now clock.Time) {
 			st.giveUp(SubgroupTimedOut)
 		}
 		m.deadline = min(m.deadline, st.deadline)
+	}
+}
+
+// expireUnacknowledged resets the streams that have sent something that is not acknowledged for longer than timeout,
+// and forgets those whose RESET_STREAM is not acknowledged either. A negative timeout never expires.
+func (m *streamSet) expireUnacknowledged(now clock.Time, timeout time.Duration) {
+	for i := len(m.all) - 1; i >= 0 && timeout >= 0; i-- {
+		st := m.all[i]
+		switch {
+		case !st.overdue(now, timeout):
+		case st.resetting:
+			m.counters.count(ResetUnacknowledged)
+			m.forget(st)
+		default:
+			st.giveUp(Unacknowledged)
+		}
 	}
 }
 

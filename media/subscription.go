@@ -42,8 +42,8 @@ type Subscription struct {
 	subgroupTimeout time.Duration
 	lanes           []*lane       // also empty ones, for reuse
 	datagrams       int           // queued
-	waiting         int64         // bytes, at the last look
-	lag             time.Duration // age of the oldest of them
+	behind          int64         // bytes that are not sent or not acknowledged, at the last look
+	lag             time.Duration // age of the oldest byte that is not sent
 	reported        bool          // as too far behind
 	closed          bool
 }

@@ -72,7 +72,7 @@ func (s *streams) ended(seg *track.Segment, res media.Result) {
 		s.opened++
 	}
 	switch res.Outcome {
-	case media.Stopped, media.ObjectTimedOut, media.SubgroupTimedOut, media.Dropped:
+	case media.Stopped, media.ObjectTimedOut, media.SubgroupTimedOut, media.Unacknowledged, media.Dropped:
 		if len(s.closed) == maxClosed {
 			s.closed = slices.Delete(s.closed, 0, 1)
 		}

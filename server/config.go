@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"time"
 
 	"sluice/congestion"
 	"sluice/fastpath"
@@ -32,9 +33,16 @@ type Config struct {
 	// dropped.
 	NewDropPolicy func() media.DropPolicy
 
+	// AckTimeout is how long a byte of a stream may be sent and not acknowledged before the stream is reset, see
+	// [media.SenderConfig]. Default: media.DefaultAckTimeout, at least 1 s.
+	AckTimeout time.Duration
+
 	// Logger is used by all parts without a logger of their own. Default: slog.Default().
 	Logger *slog.Logger
 }
+
+// MinAckTimeout is the smallest Config.AckTimeout: a few round trips of a slow path, so that losses can be repaired.
+const MinAckTimeout = time.Second
 
 // FastPathConfig is the configuration of forwarding in the kernel. The zero value is the default.
 type FastPathConfig struct {
@@ -63,6 +71,7 @@ func (c Config) withDefaults() Config {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Transport.Logger = cmp.Or(c.Transport.Logger, c.Logger)
 	c.Relay.Logger = cmp.Or(c.Relay.Logger, c.Logger)
+	c.AckTimeout = cmp.Or(c.AckTimeout, media.DefaultAckTimeout)
 	c.FastPath.Mode = cmp.Or(c.FastPath.Mode, FastPathAuto)
 	c.FastPath.MaxCopies = cmp.Or(c.FastPath.MaxCopies, fastpath.DefaultMaxCopies)
 	c.FastPath.MaxConnections = cmp.Or(c.FastPath.MaxConnections, fastpath.DefaultMaxConnections)
@@ -84,6 +93,7 @@ func (c *Config) validate() error {
 		return errors.New("Relay.FastPath must not be set: the server does; see FastPath")
 	}
 	return errors.Join(
+		bounds.AtLeast("AckTimeout", c.AckTimeout, MinAckTimeout),
 		bounds.OneOf("FastPath.Mode", string(c.FastPath.Mode),
 			string(FastPathAuto), string(FastPathOn), string(FastPathOff)),
 		bounds.Check("FastPath.MaxConnections", c.FastPath.MaxConnections, 1, fastpath.MaxConnections),

@@ -81,7 +81,9 @@ func (s *Server) newHooks(net.PacketConn) quic.Hooks {
 	if s.loop == nil {
 		return nil // Listen returns the reason
 	}
-	sender := media.SenderConfig{NewController: s.cfg.NewController, Events: s.relay.Events()}
+	sender := media.SenderConfig{
+		NewController: s.cfg.NewController, Events: s.relay.Events(), AckTimeout: s.cfg.AckTimeout,
+	}
 	if s.fastPath != nil {
 		sender.MaxUDPPayloadSize = fastpath.MaxUDPPayloadSize
 	}

@@ -104,6 +104,8 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 	flags.IntVar(&f.cfg.FastPath.MaxObjects, "fastpath-objects", fastpath.DefaultMaxObjects,
 		"largest `number` of objects in datagrams that the kernel can claim in 10 s; each takes 116 bytes, and one "+
 			"publisher may have as many as are free")
+	flags.DurationVar(&f.cfg.AckTimeout, "ack-timeout", media.DefaultAckTimeout,
+		"reset a stream when its subscriber does not acknowledge what was sent for this `duration`")
 	flags.StringVar(&f.drop, "drop", "none",
 		"what to drop for a congested subscriber: priority (the lowest, while data waits too long) or none")
 }
@@ -151,6 +153,7 @@ func (f *relayFlags) check() error {
 		bounds.Check("--fastpath-connections", f.cfg.FastPath.MaxConnections, 1, fastpath.MaxConnections),
 		bounds.Check("--fastpath-subgroups", f.cfg.FastPath.MaxSubgroups, fastpath.MinSubgroups, fastpath.MaxSubgroups),
 		bounds.Check("--fastpath-objects", f.cfg.FastPath.MaxObjects, fastpath.MinObjects, fastpath.MaxObjects),
+		bounds.AtLeast("--ack-timeout", f.cfg.AckTimeout, server.MinAckTimeout),
 		bounds.OneOf("--scope", f.scope, "one", "path", "url"),
 		bounds.OneOf("--drop", f.drop, "priority", "none"))
 }
