@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
+	"sluice/moqt/session"
 	"sluice/transport/transporttest"
 )
 
@@ -44,7 +45,7 @@ func (j *journal) take() string {
 func TestEvents(t *testing.T) {
 	var j journal
 	onBench(t, Config{OnEvent: j.add, Grace: time.Second}, func(b *bench) {
-		pub := b.connect()
+		pub := b.connect(func(cfg *session.Config) { cfg.Path = "/?token=secret" })
 		_, err := (&source{}).offer(pub, moqt.Parameters{})
 		require.NoError(t, err)
 		require.Equal(t, "session_start 1, publish_start 1 video", j.take())

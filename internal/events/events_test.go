@@ -25,7 +25,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 var published = relay.Event{
 	Type: relay.EventPublishStart, Time: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC), Session: 7,
-	Remote: "192.0.2.7:4711", Transport: "quic", Authority: "relay.example", Path: "/moq?token=secret",
+	Remote: "192.0.2.7:4711", Transport: "quic", Authority: "relay.example", Path: "/moq",
 	Track: &moqt.FullTrackName{Namespace: moqt.Namespace{"live", "a b"}, Name: "video"},
 }
 

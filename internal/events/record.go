@@ -3,7 +3,6 @@ package events
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"sluice/auth"
@@ -20,17 +19,16 @@ type record struct {
 	Remote    string          `json:"remote"`
 	Transport string          `json:"transport"`
 	Authority string          `json:"authority"`           // of the URL that the peer has dialed
-	Path      string          `json:"path"`                // without its query, which may be a credential
+	Path      string          `json:"path"`                // without its query
 	Namespace *string         `json:"namespace,omitempty"` // of the track; its fields separated by slashes
 	Track     *string         `json:"track,omitempty"`
 	Reason    string          `json:"reason,omitempty"` // of an end
 }
 
 func newRecord(e *relay.Event, instance string, number uint64) record {
-	path, _, _ := strings.Cut(e.Path, "?")
 	r := record{
 		ID: fmt.Sprintf("%s-%d", instance, number), Type: e.Type, Time: e.Time.UTC(), Session: e.Session,
-		Remote: e.Remote, Transport: e.Transport, Authority: e.Authority, Path: path, Reason: e.Reason,
+		Remote: e.Remote, Transport: e.Transport, Authority: e.Authority, Path: e.Path, Reason: e.Reason,
 	}
 	if e.Track != nil {
 		namespace, name := auth.NamespaceText(e.Track.Namespace), auth.NamespaceText(moqt.Namespace{e.Track.Name})
