@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,11 +17,15 @@ import (
 // seconds, must not allow something for years.
 const maxTTL = 24 * 60 * 60
 
+// maxSubject is the longest subject in bytes. It appears in logs.
+const maxSubject = 256
+
 // answer is what the service answers.
 type answer struct {
 	Allow   *bool     `json:"allow"`
 	Reason  string    `json:"reason"`  // of a refusal, for the peer
 	Expired bool      `json:"expired"` // the refusal is about a token that is too old
+	Subject string    `json:"subject"` // who is allowed, for quotas: a user, a customer, a token
 	TTL     float64   `json:"ttl"`     // for how many seconds the answer is used; then open requests are reviewed
 	Expires time.Time `json:"expires"` // when the permission ends, in RFC 3339
 }
@@ -35,19 +40,22 @@ func parseAnswer(body []byte) (a answer, err error) {
 	if a.Allow == nil {
 		return a, errNoDecision
 	}
-	return a, bounds.Check("ttl", a.TTL, 0, maxTTL)
+	return a, cmp.Or(
+		bounds.Check("ttl", a.TTL, 0, maxTTL),
+		bounds.Check("length of subject", len(a.Subject), 0, maxSubject))
 }
 
 // decision is an answer of the service, and how long it is used.
 type decision struct {
 	until   time.Time // zero: for one request
 	expires time.Time // of the permission; zero: never
+	subject string
 	refused *moqt.RequestError
 }
 
 // decide makes a decision of an answer that came at the time now.
 func (a *answer) decide(now time.Time) decision {
-	d := decision{expires: a.Expires}
+	d := decision{expires: a.Expires, subject: a.Subject}
 	if a.TTL > 0 {
 		d.until = now.Add(time.Duration(a.TTL * float64(time.Second)))
 	}
@@ -76,5 +84,5 @@ func (d *decision) apply(now time.Time) (relay.Grant, error) {
 	case !d.expires.IsZero() && !now.Before(d.expires):
 		return relay.Grant{}, auth.Refuse(moqt.RequestExpiredAuthToken, "the permission has expired")
 	}
-	return relay.Grant{Expires: d.expires, Review: d.until}, nil
+	return relay.Grant{Expires: d.expires, Review: d.until, Subject: d.subject}, nil
 }

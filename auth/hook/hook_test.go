@@ -109,9 +109,10 @@ func TestAnswers(t *testing.T) {
 		`{"allow": true} {"allow": true}`:                    moqt.RequestInternalError,
 		`{"allow": true, "ttl": -1}`:                         moqt.RequestInternalError,
 		`{"allow": true, "ttl": 86401}`:                      moqt.RequestInternalError,
-		`{"allow": true, "expires": "noon"}`:                 moqt.RequestInternalError,
-		`<html>`:                                             moqt.RequestInternalError,
-		`{"allow": true, "x": "` + strings.Repeat("x", 16<<10): moqt.RequestInternalError,
+		`{"allow": true, "subject": "` + strings.Repeat("x", maxSubject+1) + `"}`: moqt.RequestInternalError,
+		`{"allow": true, "expires": "noon"}`:                                      moqt.RequestInternalError,
+		`<html>`:                                                                  moqt.RequestInternalError,
+		`{"allow": true, "x": "` + strings.Repeat("x", 16<<10):                    moqt.RequestInternalError,
 	} {
 		h := serve(t, Config{}, says(text))
 		_, code := h.ask1(t, request("x"))
@@ -120,10 +121,11 @@ func TestAnswers(t *testing.T) {
 	h := serve(t, Config{}, says(`{"allow": false, "reason": "unknown camera"}`))
 	_, err := h.Authorize(t.Context(), request("x"))
 	require.ErrorContains(t, err, "unknown camera")
-	h = serve(t, Config{}, says(`{"allow": true, "ttl": 60, "expires": "`+future+`"}`))
+	h = serve(t, Config{}, says(`{"allow": true, "ttl": 60, "subject": "bob", "expires": "`+future+`"}`))
 	before := time.Now()
 	grant, _ := h.ask1(t, request("x"))
 	require.Equal(t, future, grant.Expires.Format(time.RFC3339))
+	require.Equal(t, "bob", grant.Subject)
 	require.False(t, grant.Review.Before(before.Add(time.Minute)))
 	require.False(t, grant.Review.After(time.Now().Add(time.Minute)))
 }

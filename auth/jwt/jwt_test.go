@@ -231,6 +231,7 @@ func TestSign(t *testing.T) {
 		grant, err := s.Authorize(t.Context(), request(relay.ActionPublish, "live/a b", text))
 		require.NoError(t, err, alg)
 		require.Equal(t, in(time.Hour), grant.Expires.Unix())
+		require.Equal(t, `"camera 1" of "me"`, grant.Subject)
 		parsed, err := Format{}.Parse([]byte(text))
 		require.NoError(t, err)
 		require.Equal(t, key.KeyID, parsed.KeyID())

@@ -1,6 +1,7 @@
 package signed
 
 import (
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
@@ -19,7 +20,7 @@ const MinReview = time.Second
 // Claims are what a token says.
 type Claims struct {
 	Issuer    string
-	Subject   string // who the token is for: its tokens have a quota together
+	Subject   string // who the token is for: all tokens of a subject share a quota
 	Audiences []string
 	Expires   time.Time     // zero: never
 	NotBefore time.Time     // zero: always
@@ -27,6 +28,8 @@ type Claims struct {
 
 	// Scopes say what the bearer may do. One of them has to allow a request.
 	Scopes []Scope
+
+	account string // relay.Grant.Subject
 }
 
 // Scope is something that a token allows.
@@ -44,14 +47,24 @@ func (c *Claims) Allows(r *relay.AuthRequest) bool {
 
 // grant returns the permission that the claims give at the time now.
 func (c *Claims) grant(now time.Time) relay.Grant {
-	g := relay.Grant{Expires: c.Expires}
-	if c.Subject != "" {
-		g.Subject = c.Issuer + "/" + c.Subject // a subject is unique for its issuer (RFC 7519 §4.1.2)
-	}
+	g := relay.Grant{Expires: c.Expires, Subject: c.account}
 	if c.Review > 0 {
 		g.Review = now.Add(c.Review)
 	}
 	return g
+}
+
+// maxAccount is the longest relay.Grant.Subject with names of the token in it. It appears in logs.
+const maxAccount = 256
+
+// accountOf returns what stands for the bearer in quotas: the subject of the token, so that all tokens of a user count
+// together, or else the token's digest.
+func (c *Claims) accountOf(d digest) string {
+	account := fmt.Sprintf("%q of %q", c.Subject, c.Issuer)
+	if c.Subject == "" || len(account) > maxAccount {
+		return "sha256:" + hex.EncodeToString(d[:])
+	}
+	return account
 }
 
 // Rules are what all tokens have to fulfil.

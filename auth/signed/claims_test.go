@@ -2,6 +2,7 @@ package signed
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,4 +45,19 @@ func TestTime(t *testing.T) {
 		require.Equal(t, "9999-12-31T23:59:59Z", Time(seconds).UTC().Format(time.RFC3339))
 	}
 	require.Equal(t, int64(0), Time(-5).Unix())
+}
+
+func TestAccounts(t *testing.T) {
+	const hashed = "sha256:0700000000000000000000000000000000000000000000000000000000000000"
+	for want, c := range map[string]Claims{
+		`"cam \"1\"" of "https://id.example"`: {Subject: `cam "1"`, Issuer: "https://id.example"},
+		`"cam" of ""`:                         {Subject: "cam"},
+		hashed:                                {Issuer: "https://id.example"},
+	} {
+		require.Equal(t, want, c.accountOf(digest{7}))
+	}
+	long := Claims{Subject: strings.Repeat("x", maxAccount)}
+	require.Equal(t, hashed, long.accountOf(digest{7}))
+	long.account = "x"
+	require.Equal(t, "x", long.grant(time.Now()).Subject)
 }

@@ -131,6 +131,7 @@ func (s *Scheme) claims(ctx context.Context, value []byte) (*Claims, error) {
 	if err != nil {
 		return nil, auth.Refuse(moqt.RequestMalformedAuthToken, err.Error())
 	}
+	c.account = c.accountOf(d)
 	s.stored.Add(d, verified{c, version})
 	return c, nil
 }
