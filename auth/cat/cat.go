@@ -48,6 +48,9 @@ type token struct{ *message }
 // KeyID implements signed.Token.
 func (t token) KeyID() string { return t.keyID }
 
+// Signed implements signed.Token.
+func (t token) Signed() []byte { return t.signed }
+
 // Verify implements signed.Token.
 func (t token) Verify(key *jose.JSONWebKey) error { return t.verify(key) }
 

@@ -342,3 +342,22 @@ func checkClaims(t *testing.T, payload []byte) {
 		require.NotEmpty(t, s.String())
 	}
 }
+
+// A token that is written in another way counts for the same quota.
+func TestFormsOfATokenShareAQuota(t *testing.T) {
+	key := newKey(t, "ES256")
+	s := newScheme(t, signed.Rules{}, key)
+	text, err := Sign(key, &signed.Claims{}, []auth.Permission{permission(t, "all:*")})
+	require.NoError(t, err)
+	binary, err := base64.RawURLEncoding.DecodeString(text)
+	require.NoError(t, err)
+	subjects := make(map[string]bool)
+	for _, value := range []string{text, text + "=", string(binary), string(binary[1:])} {
+		grant, err := s.Authorize(t.Context(),
+			request(relay.ActionPublish, live, moqt.Token{Type: TokenType, Value: []byte(value)}))
+		require.NoError(t, err)
+		subjects[grant.Subject] = true
+	}
+	require.Len(t, subjects, 1)
+	require.NotContains(t, subjects, "")
+}

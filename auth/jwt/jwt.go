@@ -29,7 +29,10 @@ func (Format) Recognizes(t moqt.Token) bool {
 }
 
 // token implements signed.Token.
-type token struct{ parsed *jwt.JSONWebToken }
+type token struct {
+	parsed *jwt.JSONWebToken
+	signed []byte
+}
 
 // Parse implements signed.Format.
 func (Format) Parse(value []byte) (signed.Token, error) {
@@ -37,11 +40,14 @@ func (Format) Parse(value []byte) (signed.Token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the token is not a JSON Web Token signed with one of %v", algorithms)
 	}
-	return &token{t}, nil
+	return &token{t, value[:bytes.LastIndexByte(value, '.')]}, nil
 }
 
 // KeyID implements signed.Token.
 func (t *token) KeyID() string { return t.parsed.Headers[0].KeyID }
+
+// Signed implements signed.Token.
+func (t *token) Signed() []byte { return t.signed }
 
 // Verify implements signed.Token.
 func (t *token) Verify(key *jose.JSONWebKey) error {

@@ -58,7 +58,7 @@ func (c *Claims) grant(now time.Time) relay.Grant {
 const maxAccount = 256
 
 // accountOf returns what stands for the bearer in quotas: the subject of the token, so that all tokens of a user count
-// together, or else the token's digest.
+// together, or else the digest of what was signed: a bearer who writes the token in another way has no further quota.
 func (c *Claims) accountOf(d digest) string {
 	account := fmt.Sprintf("%q of %q", c.Subject, c.Issuer)
 	if c.Subject == "" || len(account) > maxAccount {

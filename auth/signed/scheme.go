@@ -36,6 +36,8 @@ type Format interface {
 type Token interface {
 	// KeyID returns the id of the key that the token names, or "".
 	KeyID() string
+	// Signed returns what the signature is for. It is the same, in whatever form the bearer writes the token.
+	Signed() []byte
 	// Verify returns an error unless the token was signed with this key, and the key is meant for the token's
 	// algorithm.
 	Verify(*jose.JSONWebKey) error
@@ -131,7 +133,7 @@ func (s *Scheme) claims(ctx context.Context, value []byte) (*Claims, error) {
 	if err != nil {
 		return nil, auth.Refuse(moqt.RequestMalformedAuthToken, err.Error())
 	}
-	c.account = c.accountOf(d)
+	c.account = c.accountOf(sha256.Sum256(token.Signed()))
 	s.stored.Add(d, verified{c, version})
 	return c, nil
 }
