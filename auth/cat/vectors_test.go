@@ -6,8 +6,8 @@ import (
 	"crypto/elliptic"
 	"encoding/hex"
 	"encoding/json"
-	"math/big"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,10 +74,10 @@ func (v *vectors) hmacKey(t testing.TB) *jose.JSONWebKey {
 }
 
 func (v *vectors) ecKey(t testing.TB) *jose.JSONWebKey {
-	coordinate := func(s string) *big.Int { return new(big.Int).SetBytes(fromHex(t, s)) }
-	return &jose.JSONWebKey{Key: &ecdsa.PublicKey{
-		Curve: elliptic.P256(), X: coordinate(v.Keys.X), Y: coordinate(v.Keys.Y),
-	}}
+	uncompressed := slices.Concat([]byte{4}, fromHex(t, v.Keys.X), fromHex(t, v.Keys.Y)) // SEC 1 §2.3.3
+	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), uncompressed)
+	require.NoError(t, err)
+	return &jose.JSONWebKey{Key: key}
 }
 
 // verified parses a token that one of the keys of the appendix has signed.

@@ -35,7 +35,7 @@ func TestSparse(t *testing.T) {
 		time.Sleep(Interval - 1)
 		s.Log(slog.LevelWarn, "a", "refused", "peer", 1000)
 		require.Empty(t, logged())
-		time.Sleep(1)
+		time.Sleep(1 * time.Nanosecond)
 		s.Log(slog.LevelWarn, "a", "refused", "peer", 1001)
 		require.Equal(t, "level=WARN msg=refused peer=1001 omitted=1000\n", logged())
 		time.Sleep(Interval)
