@@ -36,6 +36,13 @@
 // The receiver of an upstream puts the bytes of each subgroup stream into a log of package track, which tells the hub
 // of each new segment. A media sender (package media) then sends the log to each subscriber, after a prefix of its own.
 //
+// # Quotas
+//
+// A request is charged before it is served: to the account of the peer's source address, and to that of the token that
+// allowed it (payers). An account takes what the request uses from its [Quota], and gets it back when the request ends;
+// tracks are given back when the directory drops them. Bytes are measured against rates (meter): publishers that exceed
+// theirs are read more slowly, and subscriptions that exceed theirs end (downloads).
+//
 // # Locks
 //
 // Locks are taken in this order. A lock may be taken while any of those before it are held:
