@@ -33,8 +33,9 @@ demo: deps build ## relay the sample clip to three subscribers and check every b
 test: deps third_party ## run all tests (as root: those that need the kernel too)
 	go test -p 1 -timeout 15m ./...
 
-RACE := ./claim/... ./clock ./congestion ./internal/catalog ./internal/cli ./internal/client/... ./internal/cmaf \
-	./internal/packet/... ./internal/pub ./internal/sub ./internal/udp ./media/... ./moqt/... ./relay ./server ./track \
+RACE := ./auth/... ./claim/... ./clock ./congestion ./internal/catalog ./internal/cli ./internal/client/... \
+	./internal/cmaf ./internal/events ./internal/handover ./internal/logs ./internal/packet/... ./internal/pub \
+	./internal/steer ./internal/sub ./internal/udp ./internal/webclient ./media/... ./moqt/... ./relay ./server ./track \
 	./transport/...
 race: third_party ## run the tests of packages that share memory, with the race detector
 	go test -race -short -p 1 -timeout 15m $(RACE)
