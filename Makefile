@@ -104,7 +104,7 @@ bench-quick: deps build ## measure the relay in a lab, the shortest form (less t
 bench-peers: ## install the relays that sluice-lab bench --peer measures (needs Rust)
 	internal/bench/install-peers
 
-kernels: deps build ## run the kernel tests and the demo on other kernels, in virtual machines (root, half an hour each)
+kernels: deps build ## load all programs and run the demo on other kernels, in virtual machines (root)
 	scripts/kernels $(KERNELS)
 
 micro: third_party ## run the Go benchmarks once
