@@ -118,6 +118,7 @@ func TestEventsAreSentAgain(t *testing.T) {
 		s.Add(published)
 		s.Add(published)
 		time.Sleep(maxAge)
+		synctest.Wait()
 		require.Len(t, v.tries, 13)
 		longest := minPause
 		for i, at := range v.tries[1:] {
