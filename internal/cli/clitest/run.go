@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -23,13 +24,18 @@ func Run(t *testing.T, more map[string]Command) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", Cmds: all, Condition: condition, Setup: setEnvironment})
 }
 
-// condition reports whether [name] holds.
+// condition reports whether [name] holds: "lab" where labs can be built, and "systemd" where it is installed. With
+// SLUICE_REQUIRE_KERNEL both hold in any case, so that a script fails, and does not skip, where something is missing.
 func condition(name string) (bool, error) {
-	if name != "lab" {
-		return false, fmt.Errorf("unknown condition %q", name)
+	required := os.Getenv("SLUICE_REQUIRE_KERNEL") != ""
+	switch name {
+	case "lab":
+		return required || labsPermitted(), nil
+	case "systemd":
+		_, err := exec.LookPath("systemd-analyze")
+		return required || err == nil, nil
 	}
-	// With SLUICE_REQUIRE_KERNEL a script that needs the lab runs in any case, and fails where it cannot.
-	return labsPermitted() || os.Getenv("SLUICE_REQUIRE_KERNEL") != "", nil
+	return false, fmt.Errorf("unknown condition %q", name)
 }
 
 // setEnvironment gives a script a name for its lab, files of the module, and addresses for two relays.
