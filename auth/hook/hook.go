@@ -12,10 +12,10 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
-	"golang.org/x/time/rate"
 
 	"sluice/auth"
 	"sluice/internal/bounds"
+	"sluice/internal/logs"
 	"sluice/internal/webclient"
 	"sluice/moqt"
 	"sluice/relay"
@@ -37,8 +37,6 @@ const (
 	maxAnswer = 16 << 10
 	// retryAfter is when a peer should repeat a request for which there was no decision.
 	retryAfter = 2 * time.Second
-	// logInterval is how often failures are logged.
-	logInterval = 10 * time.Second
 )
 
 // Config is the configuration of a Hook. URL is required.
@@ -57,7 +55,7 @@ type Hook struct {
 	flights  singleflight.Group
 	cache    *lru.Cache[key, decision]
 	outcomes *prometheus.CounterVec
-	failures rate.Sometimes // limits log messages
+	failures *logs.Sparse
 }
 
 // key stands for a query: its SHA-256.
@@ -87,7 +85,7 @@ func New(cfg Config) (*Hook, error) {
 	}
 	return &Hook{
 		cfg: cfg, client: client, gate: newGate(cfg.MaxQueries), cache: cache, outcomes: newOutcomes(),
-		failures: rate.Sometimes{First: 1, Interval: logInterval},
+		failures: logs.NewSparse(cfg.Logger),
 	}, nil
 }
 
@@ -173,10 +171,8 @@ func (h *Hook) noDecision(err error) *moqt.RequestError {
 	}
 	refused.RetryInterval = uint64(retryAfter.Milliseconds()) + 1
 	if !errors.Is(err, context.Canceled) { // else the peer did not wait
-		h.failures.Do(func() {
-			h.cfg.Logger.Error("the authorization service has no answer; requests are refused",
-				"url", h.client.Name(), "err", err)
-		})
+		h.failures.Log(slog.LevelError, "no answer", "the authorization service has no answer; requests are refused",
+			"url", h.client.Name(), "err", err)
 	}
 	return refused
 }
