@@ -9,7 +9,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -152,15 +151,8 @@ func TestStatelessReset(t *testing.T) {
 	s := newServer(t, func(c *ListenConfig) { c.Certificate = &cert })
 	s.hash = hash[:]
 	client, _ := s.connect(t, RawQUIC)
-	addr := s.Addr().String()
-	s.udp.Close() // nothing can be sent any more
-	_, err = s.Accept(testContext(t))
-	require.ErrorIs(t, err, ErrListenerClosed)
-	require.ErrorIs(t, err, net.ErrClosed)
-	s.Close()
-
-	again, err := Listen(addr, ListenConfig{Certificate: &cert, Protocols: []string{testProtocol}})
-	require.NoError(t, err)
+	crash(t, s)
+	again := restart(t, s, &cert)
 	defer again.Close()
 	require.Eventually(t, func() bool {
 		_ = client.SendDatagram(make([]byte, 100))

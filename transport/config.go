@@ -96,6 +96,11 @@ type ClientConfig struct {
 	// NewHooks makes the hooks of each QUIC connection that is tried: one for each address of the server.
 	NewHooks func(net.PacketConn) quic.Hooks
 
+	// ProbeAfter is how long a server that was sending may be silent before it is probed, again and again until it
+	// answers. One that has been started again ends the session by its answer. Default: 1 s. Negative: only KeepAlive
+	// decides.
+	ProbeAfter time.Duration
+
 	Limits
 }
 
@@ -116,6 +121,8 @@ const (
 	// A sixteenth of all, so that a few addresses cannot keep others out; many clients may be behind one NAT.
 	defaultMaxConnectionsPerSource = 1024
 	defaultMaxUnvalidated          = 256
+	// Longer than the time between two groups of most tracks, and short compared with a restart.
+	defaultProbeAfter = time.Second
 )
 
 func (c *ListenConfig) validate() error {

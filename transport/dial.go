@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -86,6 +87,9 @@ func dialAddr(ctx context.Context, addr *net.UDPAddr, tlsConf *tls.Config, cfg *
 		return nil, err
 	}
 	context.AfterFunc(qc.Context(), closeSocket)
+	if interval := cmp.Or(cfg.ProbeAfter, defaultProbeAfter); interval > 0 {
+		go watch(qc, interval)
+	}
 	return qc, nil
 }
 
