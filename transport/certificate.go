@@ -7,8 +7,10 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -22,13 +24,16 @@ const certCheckInterval = time.Second
 // serverKeys are secrets of a listener. They are derived from the certificate's key, so that another process with the
 // same certificate has the same ones: after a restart clients notice at once that their connections have ended (RFC
 // 9000 §10.3), and a process that replaces another one takes the tokens that the first has sent (§8.1.3).
+//
+// The key for stateless resets belongs to one port of one machine: other relays may have the same certificate, and
+// would tell who asks them how to reset a connection that lives here (§21.11).
 type serverKeys struct {
 	reset *quic.StatelessResetKey
 	token *quic.TokenGeneratorKey
 }
 
-// serverTLS makes the TLS configuration of a listener, and its keys.
-func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, serverKeys, error) {
+// serverTLS makes the TLS configuration of a listener. It returns the certificate, too.
+func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, *tls.Certificate, error) {
 	conf := &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		NextProtos: append(slices.Clone(cfg.Protocols), http3.NextProtoH3),
@@ -37,28 +42,35 @@ func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, serverKeys, er
 	if cert == nil {
 		files := &certFiles{cert: cfg.CertFile, key: cfg.KeyFile, log: log, now: time.Now}
 		if err := files.reloadLocked(); err != nil {
-			return nil, serverKeys{}, err
+			return nil, nil, err
 		}
 		conf.GetCertificate = files.get
 		cert = files.current
 	} else {
 		conf.Certificates = []tls.Certificate{*cert}
 	}
-	return conf, deriveKeys(cert), nil
+	return conf, cert, nil
 }
 
-func deriveKeys(cert *tls.Certificate) (keys serverKeys) {
+// deriveKeys derives the keys of the listener at a place, which names the machine and the port.
+func deriveKeys(cert *tls.Certificate, place string) (keys serverKeys) {
 	der, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil { // a key in hardware
 		return keys
 	}
-	if b, err := hkdf.Key(sha256.New, der, nil, "sluice stateless reset", len(keys.reset)); err == nil {
+	if b, err := hkdf.Key(sha256.New, der, nil, "sluice stateless reset "+place, len(keys.reset)); err == nil {
 		keys.reset = (*quic.StatelessResetKey)(b)
 	}
 	if b, err := hkdf.Key(sha256.New, der, nil, "sluice address validation", len(keys.token)); err == nil {
 		keys.token = (*quic.TokenGeneratorKey)(b)
 	}
 	return keys
+}
+
+// placeOf returns the place of a listener. Without the machine's name it is only the port.
+func placeOf(addr *net.UDPAddr) string {
+	host, _ := os.Hostname()
+	return net.JoinHostPort(host, strconv.Itoa(addr.Port))
 }
 
 // certFiles is a certificate and its key in PEM files. They are read again when one of them has changed; until a

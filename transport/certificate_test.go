@@ -161,18 +161,23 @@ func TestStatelessReset(t *testing.T) {
 	requireLost(t, client, "stateless reset")
 
 	hardware := tls.Certificate{PrivateKey: struct{}{}}
-	require.Zero(t, deriveKeys(&hardware))
+	require.Zero(t, deriveKeys(&hardware, "here"))
 }
 
-// Processes with the same certificate take each other's tokens.
+// Processes with the same certificate take each other's tokens. Only those at the same place reset each other's
+// connections.
 func TestKeysComeFromTheCertificate(t *testing.T) {
 	one, _, err := DevCertificate()
 	require.NoError(t, err)
 	other, _, err := DevCertificate()
 	require.NoError(t, err)
-	require.Equal(t, deriveKeys(&one), deriveKeys(&one))
-	require.NotEqual(t, deriveKeys(&one).token, deriveKeys(&other).token)
-	require.NotEqual(t, deriveKeys(&one).reset[:], deriveKeys(&one).token[:])
+	here, there := deriveKeys(&one, "a:443"), deriveKeys(&one, "b:443")
+	require.Equal(t, here, deriveKeys(&one, "a:443"))
+	require.Equal(t, here.token, there.token)
+	require.NotEqual(t, here.reset, there.reset)
+	require.NotEqual(t, here.token, deriveKeys(&other, "a:443").token)
+	require.NotEqual(t, here.reset, deriveKeys(&other, "a:443").reset)
+	require.NotEqual(t, here.reset[:], here.token[:])
 }
 
 func requireLost(t *testing.T, c Conn, why string) {

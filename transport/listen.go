@@ -61,11 +61,11 @@ func Listen(addr string, cfg ListenConfig) (*Listener, error) {
 		of: make(map[netip.Prefix]int),
 	}
 	l.ctx, l.close = context.WithCancelCause(context.Background())
-	tlsConf, keys, err := serverTLS(&cfg, l.log)
+	tlsConf, cert, err := serverTLS(&cfg, l.log)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
-	if err := l.listen(addr, tlsConf, keys); err != nil {
+	if err := l.listen(addr, tlsConf, cert); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	l.wt = newWTServer(l)
@@ -73,7 +73,7 @@ func Listen(addr string, cfg ListenConfig) (*Listener, error) {
 	return l, nil
 }
 
-func (l *Listener) listen(addr string, tlsConf *tls.Config, keys serverKeys) error {
+func (l *Listener) listen(addr string, tlsConf *tls.Config, cert *tls.Certificate) error {
 	udpAddr, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
 		return err
@@ -81,6 +81,7 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, keys serverKeys) err
 	if l.udp, err = l.cfg.listenUDP(udpAddr); err != nil {
 		return err
 	}
+	keys := deriveKeys(cert, placeOf(l.udp.LocalAddr().(*net.UDPAddr)))
 	perSecond := max(0, cmp.Or(l.cfg.MaxUnvalidated, defaultMaxUnvalidated))
 	unvalidated := rate.NewLimiter(rate.Limit(perSecond), perSecond)
 	l.tr = &quic.Transport{

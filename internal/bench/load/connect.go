@@ -54,7 +54,7 @@ func (g *generator) tryConnect(ctx context.Context, h session.Handler) (*connect
 	}
 	// The relay may still start: a handshake that met a closed port would wait for its next packet.
 	conn, err := transport.Dial(ctx, g.URL, transport.ClientConfig{
-		Protocols: moqt.ALPNs(), Insecure: true,
+		Protocols: moqt.ALPNs(), Insecure: true, ProbeAfter: -1,
 		Limits: transport.Limits{HandshakeTimeout: 5 * time.Second},
 	})
 	if err != nil {
