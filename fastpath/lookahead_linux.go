@@ -1,24 +1,23 @@
 package fastpath
 
 import (
-	"crypto/cipher"
 	"encoding/binary"
 	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/crypto/chacha20"
-	"golang.org/x/crypto/chacha20poly1305"
 
 	"sluice/claim"
 	"sluice/fastpath/bpf"
+	"sluice/internal/keystream"
 )
 
 const (
 	slotTaken = uint64(bpf.IngressSlotWordSLOT_TAKEN)
 	ringLen   = uint64(bpf.IngressLookaheadLOOKAHEAD)
-	// maxKeyStream is the longest key stream of a packet, in bytes: the slot also has room for an AEAD tag.
-	maxKeyStream = int(unsafe.Sizeof(bpf.KeyStream{}.Stream)) - chacha20poly1305.Overhead
-	// maxRefill bounds the key streams that are made for one ACK, to 12 µs of work.
+	// maxKeyStream is the longest key stream of a packet, in bytes.
+	maxKeyStream = int(unsafe.Sizeof(bpf.KeyStream{}.Stream))
+	// maxRefill bounds the key streams that are made for one ACK, to 9 µs of work.
 	maxRefill = 16
 	// worthwhile is the time that a used key stream saves, in multiples of the time that making one takes.
 	worthwhile = 3
@@ -43,43 +42,37 @@ type lookahead struct {
 
 // streamKey makes key streams of one key generation.
 type streamKey struct {
-	aead  cipher.AEAD
-	key   [chacha20.KeySize]byte
-	iv    [chacha20.NonceSize]byte
-	nonce [chacha20.NonceSize]byte
+	key [chacha20.KeySize]byte
+	iv  [chacha20.NonceSize]byte
 }
 
-func newStreamKey(k *claim.PacketKeys) *streamKey {
-	s := &streamKey{key: k.Key, iv: k.IV}
-	var err error
-	if s.aead, err = chacha20poly1305.New(s.key[:]); err != nil {
-		panic(err) // the length is constant
-	}
-	return s
-}
+func newStreamKey(k *claim.PacketKeys) *streamKey { return &streamKey{key: k.Key, iv: k.IV} }
 
 func (k *streamKey) erase() {
 	if k != nil {
-		clear(k.key[:])
-		clear(k.iv[:])
+		*k = streamKey{}
 	}
 }
 
-var zeros [chacha20poly1305.KeySize + maxKeyStream]byte
-
-// fill makes the first n bytes of a packet's key stream (RFC 9001 §5.3, RFC 8439 §2.8), by encrypting zeros. The
-// one-time key, which the AEAD does not show, is from the block before.
+// fill makes at least the first n bytes of a packet's key stream (RFC 9001 §5.3, RFC 8439 §2.8). The one-time key is
+// from the block before, of whose run the other blocks belong to the key stream, too.
 func (k *streamKey) fill(slot *bpf.KeyStream, number uint64, n int) {
-	copy(k.nonce[:], k.iv[:])
-	binary.BigEndian.PutUint64(k.nonce[4:], binary.BigEndian.Uint64(k.nonce[4:])^number)
-	c, err := chacha20.NewUnauthenticatedCipher(k.key[:], k.nonce[:])
-	if err != nil {
-		panic(err) // the lengths are constant
+	nonce := k.iv
+	binary.BigEndian.PutUint64(nonce[4:], binary.BigEndian.Uint64(nonce[4:])^number)
+	stream, made := bytesOf(&slot.Stream), firstRun
+	var run [keystream.RunLen]byte
+	keystream.Run(&run, &k.key, &nonce, 0)
+	copy(bytesOf(&slot.OneTimeKey), run[:])
+	copy(stream, run[keystream.BlockLen:])
+	for ; made < n; made += keystream.RunLen {
+		counter := 1 + made/keystream.BlockLen
+		keystream.Run((*[keystream.RunLen]byte)(stream[made:]), &k.key, &nonce, uint32(counter))
 	}
-	c.XORKeyStream(bytesOf(&slot.OneTimeKey), zeros[:chacha20poly1305.KeySize])
-	k.aead.Seal(bytesOf(&slot.Stream)[:0], k.nonce[:], zeros[:n], nil)
-	slot.Len = uint32(n)
+	slot.Len = uint32(made)
 }
+
+// firstRun is how many bytes of the first run belong to the key stream. Whole runs follow until maxKeyStream.
+const firstRun = keystream.RunLen - keystream.BlockLen
 
 func bytesOf[T any](v *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)) }
 
@@ -139,8 +132,7 @@ func (a *lookahead) length(slot *bpf.KeyStream) int {
 	}
 	a.longest[0] = max(a.longest[0], int(slot.Used))
 	slot.Used = 0
-	const block = 64
-	n := (max(a.longest[0], a.longest[1]) + block - 1) / block * block
+	n := max(a.longest[0], a.longest[1])
 	if n == 0 {
 		return maxKeyStream
 	}

@@ -138,8 +138,8 @@ func TestSealComputed(t *testing.T) {
 		require.Equal(t, word, slot.Word, name)
 	}
 	slot := r.fill(number, 192)
-	require.False(t, r.sealed(number, 193), "too short")
-	require.EqualValues(t, 193, slot.Used, "so that enough is made next time")
+	require.False(t, r.sealed(number, firstRun+1), "too short")
+	require.EqualValues(t, firstRun+1, slot.Used, "so that enough is made next time")
 }
 
 // TestSealRaces runs the program while its ring is refilled, half of the time by a goroutine that believes that the
@@ -222,7 +222,7 @@ func TestRefill(t *testing.T) {
 	a.refill()
 	require.EqualValues(t, 123+ringLen, a.made)
 	require.Equal(t, uint64(slotTaken), slow.Word)
-	require.EqualValues(t, 320, a.ring[(122+ringLen)%ringLen].Len, "what is used lately, in whole blocks")
+	require.EqualValues(t, firstRun, a.ring[(122+ringLen)%ringLen].Len, "what is used lately, in whole runs")
 
 	// Key streams of another key generation are useless.
 	a.setKeys(1, (*claim.PacketKeys)(randomPacketKeys()))

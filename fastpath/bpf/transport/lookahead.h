@@ -13,7 +13,7 @@
 
 enum lookahead {
 	LOOKAHEAD = 64, // packets of a connection: a large video frame; a power of two
-	LOOKAHEAD_LEN = 1472, // bytes of key stream, whole blocks; user space fills all but the length of a tag
+	LOOKAHEAD_LEN = 1472, // bytes of key stream, whole blocks
 };
 
 enum slot_word {
