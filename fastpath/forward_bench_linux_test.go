@@ -1,12 +1,15 @@
 package fastpath
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"github.com/quic-go/quic-go/quicvarint"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -14,17 +17,23 @@ import (
 )
 
 // BenchmarkForward measures whole runs of server_ingress, as the kernel's statistics have them, for packets of the
-// largest size that publishers send, with key streams that were made ahead of time and without. The longest run
-// includes interrupts.
+// largest size that publishers send, with key streams that were made ahead of time and without, and for packets that
+// lie in fragments, as those of a publisher that sends several at once. The longest run includes interrupts.
 func BenchmarkForward(b *testing.B) {
 	for _, sealing := range []string{"ahead", "computed"} {
 		for _, n := range []int{0, 1, 5, 10, DefaultMaxCopies, 24} {
-			b.Run(fmt.Sprintf("%s/subscribers=%d", sealing, n), func(b *testing.B) { benchmarkForward(b, n, sealing) })
+			b.Run(fmt.Sprintf("%s/subscribers=%d", sealing, n), func(b *testing.B) {
+				benchmarkForward(b, n, 1, sealing)
+			})
 		}
 	}
+	b.Run(fmt.Sprintf("fragments/subscribers=%d", DefaultMaxCopies), func(b *testing.B) {
+		benchmarkForward(b, DefaultMaxCopies, 4, "ahead")
+	})
 }
 
-func benchmarkForward(b *testing.B, n int, sealing string) {
+// benchmarkForward publishes bursts of packets to n subscribers.
+func benchmarkForward(b *testing.B, n, burst int, sealing string) {
 	r := newRigFor(b, lab.Topology{Subscribers: max(n, 1)}, false, Settings{MaxCopies: max(n, 1)})
 	if n > 0 {
 		r.subscribeAll()
@@ -44,10 +53,15 @@ func benchmarkForward(b *testing.B, n int, sealing string) {
 	var runs []time.Duration
 	before := r.ingressStats()
 	offset := uint64(len(subgroupHeader(77, 1, 1, 9)))
-	body := make([]byte, MaxUDPPayloadSize-40)
+	body := make([]byte, MaxUDPPayloadSize-36)
 	for range b.N {
-		r.publish(stream(3, offset, 0, body))
-		offset += uint64(len(body))
+		var packets [][]byte
+		for range burst {
+			n := len(body) - quicvarint.Len(offset) // so that all packets are equally long
+			packets = append(packets, r.packet(stream(3, offset, 0, body[:n])))
+			offset += uint64(n)
+		}
+		r.publishBurst(packets)
 		for _, s := range r.subscribers {
 			state := &r.kernel.conns[s.index]
 			state.InFlight, state.LedgerLow = 0, state.NextPn
@@ -57,8 +71,8 @@ func benchmarkForward(b *testing.B, n int, sealing string) {
 			}
 		}
 		after := r.ingressStats()
-		if after.RunCount == before.RunCount+1 {
-			runs = append(runs, after.Runtime-before.Runtime)
+		if after.RunCount == before.RunCount+uint64(burst) {
+			runs = append(runs, (after.Runtime-before.Runtime)/time.Duration(burst))
 		}
 		before = after
 	}
@@ -69,9 +83,32 @@ func benchmarkForward(b *testing.B, n int, sealing string) {
 	if n > 0 {
 		counts, err := r.Counts()
 		require.NoError(b, err)
-		b.ReportMetric(float64(counts["copy_sent"])/float64(n*(b.N+1)), "sent/offered")
+		b.ReportMetric(float64(counts["copy_sent"])/float64(n*(burst*b.N+1)), "sent/offered")
 		b.ReportMetric(float64(counts["seal_ahead"])/float64(counts["copy_sent"]), "ahead/sent")
 	}
+}
+
+// publishBurst sends packets of one length with one call, by UDP GSO if there are several, and waits until the relay's
+// socket has them.
+func (r *rig) publishBurst(packets [][]byte) {
+	var segments []byte
+	if len(packets) > 1 {
+		segments = binary.NativeEndian.AppendUint16(cmsg(unix.IPPROTO_UDP, unix.UDP_SEGMENT, 2),
+			uint16(len(packets[0])))
+		segments = append(segments, make([]byte, unix.CmsgSpace(2)-len(segments))...)
+	}
+	_, _, err := r.publisher.WriteMsgUDPAddrPort(slices.Concat(packets...), segments, r.relayAddr())
+	require.NoError(r.t, err)
+	for _, p := range packets {
+		r.expectPacket(p)
+	}
+}
+
+// cmsg is the header of a control message with n bytes of data.
+func cmsg(level, typ int32, n int) []byte {
+	b := make([]byte, unix.CmsgLen(0))
+	*(*unix.Cmsghdr)(unsafe.Pointer(&b[0])) = unix.Cmsghdr{Level: level, Type: typ, Len: uint64(unix.CmsgLen(n))}
+	return b
 }
 
 func (r *rig) ingressStats() *ebpf.ProgramStats {

@@ -278,8 +278,14 @@ func (r *rig) subscribeAll() {
 // publish sends frames in one packet, and waits until the relay's socket has it.
 func (r *rig) publish(frames ...[]byte) {
 	r.t.Helper()
-	r.publishPacket(packet(r.keys, publisherCID, r.nextPN, 4, 0, slices.Concat(frames...)))
+	r.publishPacket(r.packet(frames...))
+}
+
+// packet is the publisher's next packet.
+func (r *rig) packet(frames ...[]byte) []byte {
+	p := packet(r.keys, publisherCID, r.nextPN, 4, 0, slices.Concat(frames...))
 	r.nextPN++
+	return p
 }
 
 // publishPacket expects the packet to reach user space as it was sent.

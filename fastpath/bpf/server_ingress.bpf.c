@@ -30,6 +30,16 @@ static __noinline int open_datagram(struct __sk_buff *skb, u32 *publisher, u32 *
 	return accept_checksum(skb, &d, checksum_start) ? PACKET_OPENED : PACKET_CHECKSUM;
 }
 
+// make_linear moves a packet that is going to be cloned into one piece. Segments of a GSO sender on this machine, and what
+// some drivers hand over, lie in fragments: each clone would copy itself out of them when its contents are exchanged.
+// All pointers into the packet are invalid afterwards. If there is no memory, clones work all the same.
+static __noinline int make_linear(struct __sk_buff *skb)
+{
+	if (skb->len > skb->data_end - skb->data)
+		return bpf_skb_pull_data(skb, skb->len);
+	return 0;
+}
+
 INLINE enum reason take_packet(struct __sk_buff *skb)
 {
 	u32 publisher = 0, checksum_start = 0;
@@ -47,6 +57,8 @@ INLINE enum reason take_packet(struct __sk_buff *skb)
 	enum walk_result walked = walk_frames(c);
 	if (walked == WALK_MALFORMED)
 		return PACKET_MALFORMED;
+	if (c->frame_count)
+		make_linear(skb);
 	c->publisher = publisher;
 	c->checksum_start = checksum_start;
 	c->work = 0;
