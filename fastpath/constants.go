@@ -4,5 +4,6 @@ package fastpath
 
 // The number of subscriptions that the kernel can serve.
 const (
-	MaxSubscriptions = 32 // of a track. One packet's budget does not allow more copies
+	MaxSubscriptions = 512 // of a track
+	MaxObjectCopies  = 32
 )

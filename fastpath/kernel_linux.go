@@ -29,8 +29,8 @@ type kernel struct {
 	copies     []bpf.CopyCounts
 	publishers []bpf.Publisher
 	shares     shares
-	paths      versioned[bpf.Path]  // by connection
-	tracks     versioned[bpf.Track] // by track
+	paths      *versioned[bpf.Path]  // by connection
+	tracks     *versioned[bpf.Track] // by track; one part or more
 	ledgers    *lent[claim.Record]
 	keyStreams *lent[bpf.KeyStream] // for connections that the kernel sends to
 }
@@ -96,7 +96,7 @@ func (k *kernel) load(s Settings) error {
 	}
 	tracks := uint32(cmp.Or(s.MaxTracks, DefaultMaxTracks))
 	spec.Maps[bpf.IngressMapTrackVersions].MaxEntries = tracks
-	spec.Maps[bpf.IngressMapTracks].MaxEntries = 2 * tracks // an old and a new version
+	spec.Maps[bpf.IngressMapTracks].MaxEntries = 2 * trackParts(tracks) // an old and a new version
 	spec.Maps[bpf.IngressMapAliases].MaxEntries = tracks
 	subgroups := uint32(cmp.Or(s.MaxSubgroups, DefaultMaxSubgroups))
 	objects := uint32(cmp.Or(s.MaxObjects, DefaultMaxObjects))
@@ -118,7 +118,7 @@ func (k *kernel) load(s Settings) error {
 	if err := spec.LoadAndAssign(&k.ingress, nil); err != nil {
 		return err
 	}
-	k.paths.elements, k.tracks.elements = k.ingress.Paths, k.ingress.Tracks
+	k.paths, k.tracks = newVersioned[bpf.Path](k.ingress.Paths), newVersioned[bpf.Track](k.ingress.Tracks)
 	k.ledgers = newLent[claim.Record](k.ingress.Ledgers, spec.Maps[bpf.IngressMapLedgers].InnerMap)
 	k.keyStreams = newLent[bpf.KeyStream](k.ingress.Lookaheads, spec.Maps[bpf.IngressMapLookaheads].InnerMap)
 	return k.loadEgress(s)
@@ -136,6 +136,12 @@ func (k *kernel) loadEgress(s Settings) error {
 		bpf.EgressMapScratches: k.ingress.Scratches,
 		bpf.EgressMapNeighbors: k.ingress.Neighbors,
 	}})
+}
+
+// trackParts returns how many parts the lists of subscriptions may have: one for each track, or full lists of fewer.
+func trackParts(tracks uint32) uint32 {
+	const full = MaxSubscriptions / uint32(partLen)
+	return max(tracks, full*min(tracks, uint32(bpf.IngressCapacityFULL_TRACKS)))
 }
 
 // connectionIDMask returns three words with ones where a connection ID of n bytes lies.

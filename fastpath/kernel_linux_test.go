@@ -295,6 +295,29 @@ func TestBudget(t *testing.T) {
 	require.Error(t, r.SetTrack(5, 128, make([]subscription, MaxSubscriptions+1)))
 }
 
+// TestLongList has more subscribers than a part of a list holds. All of them get what comes on a stream, and the first
+// ones what comes in a datagram.
+func TestLongList(t *testing.T) {
+	const n = 2*int(partLen) + 8
+	r := newRigFor(t, lab.Topology{Subscribers: 2}, false, Settings{MaxCopies: MaxSubscriptions})
+	r.crowd(n)
+	r.subscribeAll()
+	r.publish(stream(3, 0, 1, append(subgroupHeader(77, 1, 0, 9), "object"...)))
+	for _, s := range r.subscribers {
+		got := r.receive(s)
+		require.True(t, got.fin)
+		require.Equal(t, concat(0x10, vi64(1000+uint64(s.index)), vi64(1), 9, "object"), got.data)
+	}
+	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_sent": uint64(n)}, r.counts())
+	o := object(2, 0)
+	r.publish(o)
+	for _, s := range r.subscribers[:MaxObjectCopies] {
+		require.Equal(t, concat(0x04, vi64(1000+uint64(s.index)), vi64(2), 9), r.receiveDatagram(s)[:len(vi64(1000))+3])
+	}
+	require.Equal(t, map[string]uint64{"packet_opened": 2, "frame_forwarded": 2, "copy_sent": uint64(n + MaxObjectCopies),
+		"copy_budget": 1}, r.counts())
+}
+
 // TestReasonNames expects a label for each counter of the programs, and a description in the documentation.
 func TestReasonNames(t *testing.T) {
 	k, err := load(Settings{Port: relayPort})
@@ -314,8 +337,8 @@ func TestSettings(t *testing.T) {
 		"fast path: Port: 0: must be between 1 and 65535":                {},
 		"fast path: ConnectionIDLen: 21: must be between 0 and 20":       {Port: 1, ConnectionIDLen: 21},
 		"fast path: ConnectionIDLen: -1: must be between 0 and 20":       {Port: 1, ConnectionIDLen: -1},
-		"fast path: MaxCopies: 33: must be between 1 and 32":             {Port: 1, MaxCopies: 33},
-		"fast path: MaxCopies: -1: must be between 1 and 32":             {Port: 1, MaxCopies: -1},
+		"fast path: MaxCopies: 513: must be between 1 and 512":           {Port: 1, MaxCopies: 513},
+		"fast path: MaxCopies: -1: must be between 1 and 512":            {Port: 1, MaxCopies: -1},
 		"fast path: MaxConnections: -1: must be between 1 and 65536":     {Port: 1, MaxConnections: -1},
 		"fast path: MaxTracks: 1048577: must be between 1 and 1048576":   {Port: 1, MaxTracks: 1<<20 + 1},
 		"fast path: MaxSubgroups: 63: must be between 64 and 1048576":    {Port: 1, MaxSubgroups: 63},

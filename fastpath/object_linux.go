@@ -23,7 +23,7 @@ const (
 	objectFor = 10 * time.Second
 )
 
-// offered is a list of subscribers that the kernel has, or had.
+// offered is the beginning of a list of subscribers that the kernel has, or had: those that may get objects in datagrams.
 type offered struct {
 	version     uint32
 	subscribers []Subscriber
@@ -131,8 +131,12 @@ func (t *ForwardedTrack) raise(at moqt.Location) {
 		return
 	}
 	t.first = next
-	if t.from != nil {
-		t.applied.FirstGroup, t.applied.FirstObject = next.Group, next.Object
-		t.fast.report("update a track", t.fast.kernel.tracks.put(t.index, t.applied))
+	if t.applied == nil {
+		return
 	}
+	parts := slices.Clone(t.applied)
+	for i := range parts {
+		parts[i].FirstGroup, parts[i].FirstObject = next.Group, next.Object
+	}
+	t.putLocked(parts)
 }

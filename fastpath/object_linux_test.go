@@ -201,11 +201,11 @@ func TestObjectDeclines(t *testing.T) {
 			r.t = t
 			*state = clean
 			r.setDatagramPath(r.subscribers[1], nil, 1<<16)
-			list := track.applied
+			list := slices.Clone(track.applied)
 			if tt.set != nil {
-				tt.set(&list.Subscriptions[1])
+				tt.set(&list[0].Subscriptions[1])
 			}
-			require.NoError(t, r.kernel.tracks.put(track.index, list))
+			require.NoError(t, r.kernel.tracks.put(track.index, list...))
 			before, taken := r.counts(), *state
 			frame := concat(0x30, 0, vi64(77), vi64(group), vi64(1), 9, "object")
 			if tt.frame != nil {

@@ -232,18 +232,25 @@ func (r *rig) publisherAddr() netip.AddrPort {
 	return netip.AddrPortFrom(r.address(r.lab.Publisher.Devices[0]), port)
 }
 
+// crowd adds subscribers, on the hosts that there are, until there are n.
+func (r *rig) crowd(n int) {
+	for i := len(r.subscribers); i < n; i++ {
+		r.addSubscriber(uint32(i), r.lab.Subscribers[i%len(r.lab.Subscribers)])
+	}
+}
+
 func (r *rig) addSubscriber(index uint32, h *lab.Host) {
 	t := r.t
 	near, far := r.lab.Relay.Facing(h), h.Devices[0]
 	require.NoError(t, r.ledgers.lend(index))
 	s := &subscriber{index: index, keys: randomPacketKeys(), cid: bpftest.RandomBytes(int(index) * 4 % 21)}
 	var err error
-	s.conn, err = h.ListenUDP(netip.AddrPortFrom(r.address(far), 9000))
+	address := netip.AddrPortFrom(r.address(far), 9000+uint16(index))
+	s.conn, err = h.ListenUDP(address)
 	require.NoError(t, err)
 	require.NoError(t, r.SetPath(index, subscriberPath{
-		Local: netip.AddrPortFrom(r.address(near), relayPort),
-		Remote: netip.AddrPortFrom(r.address(far),
-			9000), ConnectionID: s.cid, InitialMaxStream: 1 << 40, MaxDatagram: 1 << 16,
+		Local: netip.AddrPortFrom(r.address(near), relayPort), Remote: address,
+		ConnectionID: s.cid, InitialMaxStream: 1 << 40, MaxDatagram: 1 << 16,
 	}))
 	r.SetSendKeys(index, 0, s.keys)
 	state := &r.kernel.conns[index]
@@ -422,14 +429,13 @@ func (k *kernel) SetOpenKeys(publisher uint32, phase int, keys *packetKeys) {
 	u.KeysSet |= 1 << phase
 }
 
-// SetTrack replaces the subscriptions of a track, at most 32, from the next packet on. defaultPriority is the Publisher
+// SetTrack replaces the subscriptions of a track, at most 512, from the next packet on. defaultPriority is the Publisher
 // Priority of subgroups that do not say theirs.
 func (k *kernel) SetTrack(track uint32, defaultPriority uint8, subscriptions []subscription) error {
 	if len(subscriptions) > MaxSubscriptions {
 		return fmt.Errorf("fast path: %d subscriptions of one track, at most %d are possible", len(subscriptions),
 			MaxSubscriptions)
 	}
-	v := trackValue(defaultPriority, subscriptions)
-	v.Publisher, v.Alias = publisherIndex, 77
-	return k.tracks.put(track, v)
+	v := bpf.Track{DefaultPriority: uint32(defaultPriority), Publisher: publisherIndex, Alias: 77}
+	return k.tracks.put(track, trackValue(v, subscriptions)...)
 }

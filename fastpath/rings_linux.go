@@ -1,11 +1,16 @@
 package fastpath
 
+import (
+	"slices"
+	"time"
+)
+
 const (
 	// idleRing is how many times the reclaimer looks at an unused ring before it takes the ring away.
 	idleRing = 100
-	// maxRings bounds the rings that the reclaimer makes at a time: before Linux 6.8 the kernel waits some 10 ms for
-	// each.
-	maxRings = 8
+	// ringBatch is how many rings the reclaimer makes at a time. The kernel waits some 10 ms for a batch; before Linux
+	// 6.8, for each ring of it.
+	ringBatch = 64
 )
 
 // tendRings gives rings to the connections that the kernel sends to, and takes away rings that have not been used for
@@ -17,12 +22,16 @@ func (r *reclaimer) tendRings() {
 		switch {
 		case idle:
 			r.takeRing(c)
-		case wants && len(wanted) < maxRings:
+		case wants:
 			wanted = append(wanted, c)
 		}
 	}
-	if len(wanted) > 0 {
-		r.fast.report("provide memory for key streams", r.giveRings(wanted))
+	since := time.Now()
+	for batch := range slices.Chunk(wanted, ringBatch) {
+		r.fast.report("provide memory for key streams", r.giveRings(batch))
+		if time.Since(since) > reclaimInterval {
+			return // others wait for the reclaimer, too
+		}
 	}
 }
 

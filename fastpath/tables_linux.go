@@ -119,16 +119,29 @@ type subscription struct {
 	Priority    uint8 // Subscriber Priority
 }
 
-func trackValue(defaultPriority uint8, subscriptions []subscription) bpf.Track {
-	v := bpf.Track{Count: uint32(len(subscriptions)), DefaultPriority: uint32(defaultPriority)}
+// partLen is how many subscriptions a part of a track's list has.
+const partLen = bpf.IngressCapacityPART_LEN
+
+// trackValue returns the parts of a track's list: at least one. v is what they repeat.
+func trackValue(v bpf.Track, subscriptions []subscription) (parts []bpf.Track) {
+	v.Count = uint32(len(subscriptions))
+	parts = append(parts, v)
 	for i, s := range subscriptions {
-		v.Subscriptions[i] = bpf.Subscription{
-			Alias: s.Alias, StartGroup: s.StartGroup, StartObject: s.StartObject, EndGroup: s.EndGroup,
-			Subscriber: s.Subscriber, Priority: s.Priority,
+		if i > 0 && i%int(partLen) == 0 {
+			parts = append(parts, v)
 		}
-		if s.Forward {
-			v.Subscriptions[i].Forward = 1
-		}
+		parts[len(parts)-1].Subscriptions[i%int(partLen)] = s.value()
+	}
+	return parts
+}
+
+func (s *subscription) value() bpf.Subscription {
+	v := bpf.Subscription{
+		Alias: s.Alias, StartGroup: s.StartGroup, StartObject: s.StartObject, EndGroup: s.EndGroup,
+		Subscriber: s.Subscriber, Priority: s.Priority,
+	}
+	if s.Forward {
+		v.Forward = 1
 	}
 	return v
 }

@@ -22,7 +22,7 @@ type ForwardedTrack struct {
 	mu      sync.Mutex // guards all below
 	from    *conn      // the publisher; nil: not on the fast path
 	alias   uint64
-	applied bpf.Track           // what the map holds
+	applied []bpf.Track         // what the map holds: the parts of the list; nil: nothing
 	listed  map[uint32]struct{} // connections that have been in the list while from is the publisher
 	version uint32              // of the list
 	offered []offered
@@ -73,7 +73,7 @@ func (t *ForwardedTrack) Forward(
 func (t *ForwardedTrack) enterLocked(
 	publisher *conn, alias uint64, defaultPriority uint8, subscribers []Subscriber,
 ) bool {
-	t.from, t.alias, t.applied = publisher, alias, bpf.Track{Count: 1 << 31} // unlike any list
+	t.from, t.alias, t.applied = publisher, alias, nil
 	t.applyLocked(defaultPriority, subscribers)
 	if !publisher.addTrack() {
 		t.from = nil
@@ -96,7 +96,7 @@ func (t *ForwardedTrack) leaveLocked() {
 	k.tracks.remove(t.index)
 	t.from.removeTrack()
 	t.fast.forwarding.Add(-1)
-	t.from, t.applied = nil, bpf.Track{}
+	t.from, t.applied = nil, nil
 }
 
 // applyLocked writes the list of subscriptions if it has changed.
@@ -105,25 +105,38 @@ func (t *ForwardedTrack) applyLocked(defaultPriority uint8, subscribers []Subscr
 	for _, s := range list {
 		t.listed[s.Subscriber] = struct{}{}
 	}
-	v := trackValue(defaultPriority, list)
-	v.Publisher, v.Alias = t.from.index, t.alias
-	v.Version, v.FirstGroup, v.FirstObject = t.version, t.first.Group, t.first.Object
-	if v == t.applied {
+	v := bpf.Track{
+		DefaultPriority: uint32(defaultPriority), Version: t.version, Publisher: t.from.index, Alias: t.alias,
+		FirstGroup: t.first.Group, FirstObject: t.first.Object,
+	}
+	if slices.Equal(trackValue(v, list), t.applied) {
 		return
 	}
-	v.Version = t.offerLocked(taken)
-	t.fast.report("update a track", t.fast.kernel.tracks.put(t.index, v))
-	t.applied = v
+	v.Version = t.offerLocked(taken[:min(len(taken), MaxObjectCopies)])
+	t.putLocked(trackValue(v, list))
+}
+
+// putLocked gives the programs the parts of a list. If there is no room for them, the programs do not serve the track:
+// the list that they have is out of date.
+func (t *ForwardedTrack) putLocked(parts []bpf.Track) {
+	err := t.fast.kernel.tracks.put(t.index, parts...)
+	if err != nil {
+		t.fast.report("update a track", err)
+		t.fast.kernel.tracks.remove(t.index)
+		parts = nil
+	}
+	t.applied = parts
 }
 
 // servable returns the subscribers that the kernel can serve, and their subscriptions: one for each connection.
 func servable(subscribers []Subscriber) (taken []Subscriber, list []subscription) {
+	listed := make(map[uint32]bool, len(subscribers))
 	for _, s := range subscribers {
 		c, ok := s.Conn.(*conn)
-		if !ok || c == nil || !c.isServed() || len(list) == MaxSubscriptions ||
-			slices.ContainsFunc(list, func(l subscription) bool { return l.Subscriber == c.index }) {
+		if !ok || c == nil || !c.isServed() || len(list) == MaxSubscriptions || listed[c.index] {
 			continue
 		}
+		listed[c.index] = true
 		taken = append(taken, s)
 		list = append(list, subscription{
 			Subscriber: c.index, Alias: s.Alias,

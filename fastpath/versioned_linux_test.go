@@ -11,9 +11,9 @@ import (
 	"sluice/fastpath/bpf/bpftest"
 )
 
-// newVersioned returns the map that the program reads.
-func newVersioned(t *testing.T, k *bpftest.Versions) *versioned[bpf.Track] {
-	v := &versioned[bpf.Track]{elements: k.Tracks}
+// versionedTracks returns the map that the program reads.
+func versionedTracks(t *testing.T, k *bpftest.Versions) *versioned[bpf.Track] {
+	v := newVersioned[bpf.Track](k.Tracks)
 	var mapped []byte
 	var err error
 	v.current, mapped, err = mapArray[uint64](k.TrackVersions)
@@ -22,11 +22,11 @@ func newVersioned(t *testing.T, k *bpftest.Versions) *versioned[bpf.Track] {
 	return v
 }
 
-// uniform is a track whose first and last words are the same.
-func uniform(word uint64) bpf.Track {
-	v := bpf.Track{Alias: word}
-	v.Subscriptions[MaxSubscriptions-1].EndGroup = word
-	return v
+// uniform is a track of two parts, whose first and last words are the same.
+func uniform(word uint64) []bpf.Track {
+	last := bpf.Track{Alias: word}
+	last.Subscriptions[partLen-1].EndGroup = word
+	return []bpf.Track{{Alias: word}, last}
 }
 
 // TestReplacedValues replaces a track again and again, and other tracks, while a program reads it: the program sees one
@@ -34,15 +34,15 @@ func uniform(word uint64) bpf.Track {
 func TestReplacedValues(t *testing.T) {
 	const replacements = 20_000
 	k := bpftest.NewVersions(t)
-	v := newVersioned(t, k)
-	require.NoError(t, v.put(0, uniform(1)))
+	v := versionedTracks(t, k)
+	require.NoError(t, v.put(0, uniform(1)...))
 	replaced := make(chan struct{})
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
 		defer close(replaced)
 		for i := range uint64(replacements) {
-			if err := v.put(uint32(i%3), uniform(i)); err != nil {
+			if err := v.put(uint32(i%3), uniform(i)...); err != nil {
 				t.Error(err)
 				return
 			}
@@ -72,18 +72,38 @@ func TestReplacedValues(t *testing.T) {
 // TestManyReplacements replaces a value more often than the map has room for.
 func TestManyReplacements(t *testing.T) {
 	k := bpftest.NewVersions(t)
-	v := newVersioned(t, k)
+	v := versionedTracks(t, k)
 	n := uint64(k.Tracks.MaxEntries()) + 100
 	for i := range n {
-		require.NoError(t, v.put(5, uniform(i)))
+		require.NoError(t, v.put(5, uniform(i)...))
 	}
 	got, err := v.get(5)
 	require.NoError(t, err)
-	require.Equal(t, uniform(n-1), got)
+	require.Equal(t, uniform(n - 1)[0], got)
 	v.remove(5)
 	v.remove(5)
 	require.NoError(t, v.free(v.takeOld()))
 	_, err = v.get(5)
 	require.Error(t, err)
-	require.Empty(t, keysOf(k.Tracks, func(*bpf.VersionKey, *bpf.Track) bool { return true }))
+	require.Zero(t, elements(k))
+}
+
+func elements(k *bpftest.Versions) int {
+	return len(keysOf(k.Tracks, func(*bpf.VersionKey, *bpf.Track) bool { return true }))
+}
+
+// TestFullVersions expects a value to stay as it is when there is no room for all parts of the next one.
+func TestFullVersions(t *testing.T) {
+	k := bpftest.NewVersions(t)
+	v := versionedTracks(t, k)
+	require.NoError(t, v.put(0, uniform(1)...))
+	n := int(k.Tracks.MaxEntries()) - 3
+	require.NoError(t, v.put(1, make([]bpf.Track, n)...))
+	require.ErrorIs(t, v.put(0, uniform(2)...), unix.E2BIG)
+	require.Equal(t, 2+n, elements(k), "no part of the new value is left")
+	got, err := v.get(0)
+	require.NoError(t, err)
+	require.Equal(t, uniform(1)[0], got)
+	v.remove(1)
+	require.NoError(t, v.put(0, uniform(2)...), "after a grace period")
 }

@@ -59,7 +59,7 @@ func TestConfigIsChecked(t *testing.T) {
 			Transport: transport.ListenConfig{MaxConnectionsPerSource: 1},
 		},
 		`FastPath.Mode: "maybe": must be auto, on or off`:       {FastPath: FastPathConfig{Mode: "maybe"}},
-		"FastPath.MaxCopies: 40: must be between 1 and 32":      {FastPath: FastPathConfig{MaxCopies: 40}},
+		"FastPath.MaxCopies: 600: must be between 1 and 512":    {FastPath: FastPathConfig{MaxCopies: 600}},
 		"FastPath.MaxTracks: -1: must be between 1 and 1048576": {FastPath: FastPathConfig{MaxTracks: -1}},
 		"AckTimeout: 10ms: must be at least 1s":                 {AckTimeout: 10 * time.Millisecond},
 		"a certificate file and a key file are required":        {},

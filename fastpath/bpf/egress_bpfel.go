@@ -86,7 +86,10 @@ type EgressScratch struct {
 		Fin        uint32
 		Opened     uint32
 	}
-	StreamKey [3]uint64
+	StreamKey   [3]uint64
+	ListVersion uint64
+	Track       uint32
+	Pad         uint32
 }
 
 // Names of all BPF objects in the ELF.

@@ -31,6 +31,8 @@ const (
 	IngressCapacityMAX_SUBGROUPS          IngressCapacity = 16384
 	IngressCapacityMAX_OBJECTS            IngressCapacity = 65536
 	IngressCapacityMAX_TRACKS             IngressCapacity = 16384
+	IngressCapacityPART_LEN               IngressCapacity = 16
+	IngressCapacityFULL_TRACKS            IngressCapacity = 1024
 )
 
 type IngressConnState struct {
@@ -292,7 +294,10 @@ type IngressScratch struct {
 		Fin        uint32
 		Opened     uint32
 	}
-	StreamKey [3]uint64
+	StreamKey   [3]uint64
+	ListVersion uint64
+	Track       uint32
+	Pad         uint32
 }
 
 type IngressSendKeys struct {
@@ -366,14 +371,14 @@ type IngressTrack struct {
 	Alias           uint64
 	FirstGroup      uint64
 	FirstObject     uint64
-	Subscriptions   [32]IngressSubscription
+	Subscriptions   [16]IngressSubscription
 }
 
 type IngressVersionKey struct {
 	_       structs.HostLayout
 	Version uint64
 	Index   uint32
-	Pad     uint32
+	Part    uint32
 }
 
 // Names of all BPF objects in the ELF.

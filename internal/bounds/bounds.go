@@ -1,7 +1,7 @@
 // Package bounds checks settings against what is allowed, and says what is wrong in one form for flags and
 // configurations alike: the name, the value, what it must be.
 //
-//	--fastpath-budget: 40: must be between 1 and 32
+//	--fastpath-budget: 600: must be between 1 and 512
 //	--scope: "all": must be one, path or url
 package bounds
 

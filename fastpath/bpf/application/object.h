@@ -45,7 +45,9 @@ static __noinline struct object_claim *claim_object(struct scratch *c, struct tr
 		return 0;
 	}
 	hold(c->publisher, SHARE_OBJECTS);
-	t = *track = find_track(key.track);
+	c->track = key.track;
+	c->list_version = current_version(&track_versions, c->track);
+	t = *track = find_subscriptions(c->track, c->list_version, 0);
 	bool known = t && has_alias(t, &alias);
 	if (!known || object_forgotten(t, h)) {
 		count(known ? FRAME_FORGOTTEN : FRAME_NO_TRACK);

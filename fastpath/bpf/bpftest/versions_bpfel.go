@@ -222,7 +222,7 @@ type VersionsTrack struct {
 	Alias           uint64
 	FirstGroup      uint64
 	FirstObject     uint64
-	Subscriptions   [32]struct {
+	Subscriptions   [16]struct {
 		_           structs.HostLayout
 		Alias       uint64
 		StartGroup  uint64
@@ -239,7 +239,7 @@ type VersionsVersionKey struct {
 	_       structs.HostLayout
 	Version uint64
 	Index   uint32
-	Pad     uint32
+	Part    uint32
 }
 
 // Names of all BPF objects in the ELF.

@@ -73,7 +73,10 @@ type WalkScratch struct {
 		Fin        uint32
 		Opened     uint32
 	}
-	StreamKey [3]uint64
+	StreamKey   [3]uint64
+	ListVersion uint64
+	Track       uint32
+	Pad         uint32
 }
 
 type WalkWalkResult uint32

@@ -13,13 +13,30 @@
 struct fan_out {
 	struct __sk_buff *skb;
 	struct scratch *c;
-	const struct track *track;
+	const struct track *part; // of the list of subscriptions: see subscription_at
 	u64 first; // it is the first frame of a publisher's stream, and has not come before
 	union {
 		const struct subgroup *subgroup; // of a STREAM frame
 		struct object_claim *object; // of a DATAGRAM frame
 	};
 };
+
+// subscription_at returns the subscription at position i of the list, or 0 behind its end. Calls go from one position to
+// the next.
+INLINE const struct subscription *subscription_at(struct fan_out *f, u32 i)
+{
+	u32 at = i % PART_LEN;
+
+	if (i >= f->part->count)
+		return 0;
+	if (!at && i) {
+		const struct track *part = find_subscriptions(f->c->track, f->c->list_version, i / PART_LEN);
+		if (!part)
+			return 0;
+		f->part = part; // never 0: the verifier looks at this function once more than it is called
+	}
+	return &f->part->subscriptions[at];
+}
 
 // admit_claim asks the policy about the claim's packet. If the window is full, it notes that for the congestion
 // controller, whose window grows only while it is used.

@@ -47,9 +47,9 @@ static long datagram_step(u32 i, struct fan_out *f)
 {
 	u32 claimed = 0;
 
-	if (i >= f->track->count || i >= MAX_SUBSCRIPTIONS)
+	const struct subscription *sub = subscription_at(f, i);
+	if (!sub || i >= MAX_OBJECT_COPIES)
 		return 1;
-	const struct subscription *sub = &f->track->subscriptions[i];
 	count_copy(sub->subscriber, copy_datagram(f, sub, &claimed));
 	if (claimed)
 		object_sent(f->object, i);
@@ -74,9 +74,9 @@ GLOBAL int forward_datagram(struct __sk_buff *skb, u32 webtransport)
 	if (!o || !t)
 		return 0;
 	count(FRAME_FORWARDED);
-	struct fan_out f = { .skb = skb, .c = c, .track = t, .object = o };
+	struct fan_out f = { .skb = skb, .c = c, .part = t, .object = o };
 	bpf_loop(max_copies, datagram_step, &f, 0);
-	if (t->count > max_copies)
+	if (t->count > max_copies || t->count > MAX_OBJECT_COPIES)
 		count(COPY_BUDGET);
 	object_done(o);
 	return 0;

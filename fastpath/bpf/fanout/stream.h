@@ -160,9 +160,9 @@ INLINE enum reason copy_stream(struct fan_out *f, const struct subscription *sub
 
 static long stream_step(u32 i, struct fan_out *f)
 {
-	if (i >= f->track->count || i >= MAX_SUBSCRIPTIONS)
+	const struct subscription *sub = subscription_at(f, i);
+	if (!sub)
 		return 1;
-	const struct subscription *sub = &f->track->subscriptions[i];
 	count_copy(sub->subscriber, copy_stream(f, sub));
 	return 0;
 }
@@ -182,14 +182,15 @@ GLOBAL int forward_stream(struct __sk_buff *skb)
 	struct subgroup *g = find_subgroup(c);
 	if (!g)
 		return 0;
-	struct track *t = find_track(g->track);
+	c->track = g->track;
+	c->list_version = current_version(&track_versions, c->track);
+	struct track *t = find_subscriptions(c->track, c->list_version, 0);
 	if (!t || t->publisher != c->publisher) { // it has another publisher now
-
 		count(FRAME_NO_TRACK);
 		return 0;
 	}
 	count(FRAME_FORWARDED);
-	struct fan_out f = { .skb = skb, .c = c, .track = t, .first = c->header.len && !g->begun, .subgroup = g };
+	struct fan_out f = { .skb = skb, .c = c, .part = t, .first = c->header.len && !g->begun, .subgroup = g };
 	if (f.first)
 		g->begun = 1;
 	bpf_loop(max_copies, stream_step, &f, 0);

@@ -14,6 +14,8 @@ enum capacity {
 	MAX_SUBGROUPS = 16384, // that are being sent; and as many that have ended
 	MAX_OBJECTS = 65536, // that came in datagrams lately
 	MAX_TRACKS = 16384,
+	PART_LEN = 16, // subscriptions in an element of the map tracks
+	FULL_TRACKS = 1024, // that can have as many subscriptions as possible at a time
 };
 
 // SHARED_ARRAY is memory: user space maps it, and both sides read and write its elements.

@@ -87,8 +87,11 @@ struct scratch {
 	u32 work; // that the incoming packet has caused, see fanout/budget.h
 	struct claim claim;
 	u64 stream_key[3]; // a struct downstream_key
+	u64 list_version; // of the list of subscriptions of
+	u32 track; // this track, to which the frame is offered
+	u32 pad;
 };
-_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 24 + MAX_FRAMES * 32 + 8 + 40 + 24 + 64 + 24,
+_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 24 + MAX_FRAMES * 32 + 8 + 40 + 24 + 64 + 24 + 16,
 	       "scratch has no padding");
 
 struct {

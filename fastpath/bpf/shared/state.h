@@ -18,7 +18,10 @@
 
 // The number of subscriptions that the kernel can serve.
 enum subscription_limits {
-	MAX_SUBSCRIPTIONS = 32, // of a track. One packet's budget does not allow more copies
+	MAX_SUBSCRIPTIONS = 512, // of a track
+	// Of those, the first ones get objects in datagrams: a claim has a bit for each of them. Objects that many want come
+	// in streams, which need no such list.
+	MAX_OBJECT_COPIES = 32,
 };
 
 // The places of the parts of a record's info. The stream number begins at bit 0.
@@ -176,15 +179,17 @@ struct subscription {
 	u16 pad;
 };
 
-// The subscriptions of a track that the fast path serves, each of another connection.
+// A part of a track's list: subscriptions that the fast path serves, each of another connection. All parts but the last
+// are full, and each repeats the rest, so that a short list is one element, and a program looks for no more than it
+// needs.
 struct track {
-	u32 count;
+	u32 count; // of subscriptions in all parts
 	u32 default_priority; // Publisher Priority of subgroups and datagrams without one of their own
 	u32 version; // of the list, see VERSION_SHIFT
 	u32 publisher; // index of the connection that the track comes from
 	u64 alias; // of the track, on that connection
 	u64 first_group, first_object; // claims of objects before this location may be forgotten
-	struct subscription subscriptions[MAX_SUBSCRIPTIONS];
+	struct subscription subscriptions[PART_LEN];
 };
 
 // A stream of a publisher.
@@ -222,7 +227,7 @@ enum object_layout {
 	VERSION_SHIFT = 32, // of the version in state, above a bit for each subscription
 	OBJECT_DONE = 1ULL << 63,
 };
-_Static_assert((int)MAX_SUBSCRIPTIONS <= (int)VERSION_SHIFT, "a bit for each subscription");
+_Static_assert((int)MAX_OBJECT_COPIES <= (int)VERSION_SHIFT, "a bit for each subscription");
 
 // The stream that carries a publisher's stream to a subscriber.
 struct downstream_key {
@@ -261,10 +266,16 @@ static __noinline __attribute__((unused)) struct path *find_path(u32 connection)
 	return find_version(&path_versions, &paths, connection);
 }
 
-// find_track returns a track that the fast path serves, or 0.
+// find_track returns the first part of a track that the fast path serves, or 0.
 static __noinline __attribute__((unused)) struct track *find_track(u32 index)
 {
 	return find_version(&track_versions, &tracks, index);
+}
+
+// find_subscriptions returns a part of a version of a track's list, or 0.
+static __noinline __attribute__((unused)) struct track *find_subscriptions(u32 index, u64 version, u32 part)
+{
+	return find_part(&tracks, index, version, part);
 }
 
 // has_alias reports whether a track is the one with an alias. The map aliases may have answered with an element that

@@ -6,28 +6,41 @@
 // So each version of a value is an element of its own, and a word of shared memory says which version counts. User
 // space inserts the new element, changes the word, and deletes the old element after a grace period, when no run of a
 // program can have seen the old word.
+//
+// A value that is too large for most uses has parts, each of which is an element. They all have the version in their
+// keys, so a program that has read the word finds parts of one value.
 #pragma once
 
 #include "maps.h"
 
 struct version_key {
 	u64 version;
-	u32 index, pad;
+	u32 index, part;
 };
 
-// VERSIONED is such a map: at most count values at a time. name_versions has the version by index; 0: there is none.
+// VERSIONED is such a map: at most count values of one part at a time. name_versions has the version by index; 0: there is none.
 #define VERSIONED(name, count, type_) \
 	SHARED_ARRAY(name##_versions, count, u64); \
 	HASH(name##s, 2 * (count), struct version_key, type_)
 
-// find_version looks up the value with an index.
-INLINE void *find_version(void *versions, void *values, u32 index)
+// current_version returns the version of the value with an index; 0: there is none.
+INLINE u64 current_version(void *versions, u32 index)
 {
 	u64 *version = bpf_map_lookup_elem(versions, &index);
-	struct version_key key = { .index = index };
 
-	if (!version)
-		return 0;
-	key.version = *(volatile u64 *)version;
-	return key.version ? bpf_map_lookup_elem(values, &key) : 0;
+	return version ? *(volatile u64 *)version : 0;
+}
+
+// find_part looks up a part of a version of the value with an index.
+INLINE void *find_part(void *values, u32 index, u64 version, u32 part)
+{
+	struct version_key key = { .version = version, .index = index, .part = part };
+
+	return version ? bpf_map_lookup_elem(values, &key) : 0;
+}
+
+// find_version looks up the value with an index, or its first part.
+INLINE void *find_version(void *versions, void *values, u32 index)
+{
+	return find_part(values, index, current_version(versions, index), 0);
 }
