@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests that quic-go and webtransport-go come with on the patched sources: without hooks nothing may have
-# changed, but for what the patches change in these tests. The patches add tests of their own. Takes about a minute on two cores. Arguments are passed to go test.
+# changed, but for what the patches change in these tests. The patches add tests of their own. Takes about a minute on
+# two cores. Arguments are passed to go test.
 set -euo pipefail
 cd "$(dirname "$0")"
 ./apply.sh
