@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"sluice/internal/logs"
 	"sluice/moqt"
 	"sluice/moqt/session"
 )
@@ -58,8 +59,9 @@ type account struct {
 	download *meter
 	sent     atomic.Uint64 // bytes of media since the last settlement: see downloads
 
-	used   [counted]int // guarded by all.mu
-	warned time.Time    // guarded by all.mu
+	warning logs.Line
+
+	used [counted]int // guarded by all.mu
 }
 
 // openAddress adds a session to the account of its source address.
@@ -206,11 +208,8 @@ func (a *account) refuse(r resource) *moqt.RequestError {
 // refuseLocked is refuse; all.mu is held.
 func (a *account) refuseLocked(r resource) *moqt.RequestError {
 	a.all.refusals.WithLabelValues(string(a.kind), r.String()).Inc()
-	if now := time.Now(); now.Sub(a.warned) >= warnInterval {
-		a.warned = now
-		a.all.log.Warn("a quota is used up", string(a.kind), a.name, "quota", r, "limit", *a.quota.field(r),
-			"flag", "--quota-per-"+string(a.kind))
-	}
+	a.warning.Log(a.all.log, warnInterval, slog.LevelWarn, "a quota is used up", string(a.kind), a.name, "quota", r,
+		"limit", *a.quota.field(r), "flag", "--quota-per-"+string(a.kind))
 	return a.refusal(r)
 }
 

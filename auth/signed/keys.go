@@ -12,8 +12,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/sync/singleflight"
-	"golang.org/x/time/rate"
 
+	"sluice/internal/logs"
 	"sluice/internal/webclient"
 )
 
@@ -32,11 +32,11 @@ const (
 
 // Keys are the keys of issuers, from a file or a URL. Its methods may be called on any goroutine.
 type Keys struct {
-	name     string
-	client   *webclient.Client // nil: a file
-	log      *slog.Logger
-	flights  singleflight.Group
-	failures rate.Sometimes // limits log messages
+	name    string
+	client  *webclient.Client // nil: a file
+	log     *slog.Logger
+	failure logs.Line
+	flights singleflight.Group
 
 	mu       sync.Mutex
 	set      []jose.JSONWebKey
@@ -49,7 +49,7 @@ type Keys struct {
 
 // OpenKeys reads the keys from a file or an http or https URL.
 func OpenKeys(source string, log *slog.Logger) (*Keys, error) {
-	k := &Keys{name: source, log: log, failures: rate.Sometimes{First: 1, Interval: urlInterval}}
+	k := &Keys{name: source, log: log}
 	if webclient.IsURL(source) {
 		var err error
 		k.client, err = webclient.New(webclient.Config{URL: source, Timeout: keyTimeout, MaxBody: maxKeySet})
@@ -148,9 +148,8 @@ func (k *Keys) fileChanged() bool {
 func (k *Keys) reload() (any, error) {
 	err := k.load()
 	if err != nil {
-		k.failures.Do(func() {
-			k.log.Error("cannot read the keys of authorization tokens again; the old ones stay in force", "err", err)
-		})
+		k.failure.Log(k.log, urlInterval, slog.LevelError,
+			"cannot read the keys of authorization tokens again; the old ones stay in force", "err", err)
 	}
 	return nil, err
 }

@@ -120,11 +120,12 @@ func serveKeys(t *testing.T, body string) (*keyServer, *Keys) {
 	return s, k
 }
 
-// refresh makes the keys old, and waits until they were read again.
-func (k *Keys) refresh(t *testing.T) {
+// refresh makes the keys old, waits until they were read again, and reports whether they have changed.
+func (k *Keys) refresh() bool {
 	k.age(urlInterval)
-	k.Changed()
+	changed := k.Changed()               // true if they were read before it has returned
 	_, _, _ = k.flights.Do("", k.reload) // joins the one that is under way, or is a second one
+	return k.Changed() || changed
 }
 
 func TestKeysOfAURL(t *testing.T) {
@@ -133,8 +134,7 @@ func TestKeysOfAURL(t *testing.T) {
 	require.False(t, k.Changed())
 	require.Equal(t, 1, s.count(), "the keys are new")
 	s.set(http.StatusOK, setOf(t, "a", "b"))
-	k.refresh(t)
-	require.True(t, k.Changed())
+	require.True(t, k.refresh())
 	require.Equal(t, []string{"a", "b"}, k.ids(t, ""))
 	for _, broken := range []struct {
 		status int
@@ -145,8 +145,7 @@ func TestKeysOfAURL(t *testing.T) {
 		{http.StatusOK, `{"keys": [` + strings.Repeat(" ", maxKeySet) + `]}`},
 	} {
 		s.set(broken.status, broken.body)
-		k.refresh(t)
-		require.False(t, k.Changed())
+		require.False(t, k.refresh())
 		require.Equal(t, []string{"a", "b"}, k.ids(t, ""), "the old keys stay in force")
 	}
 }

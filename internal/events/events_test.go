@@ -205,6 +205,6 @@ func TestLog(t *testing.T) {
 		time.Sleep(time.Second)
 		l.Add(relay.Event{Type: relay.EventSessionEnd})
 		require.Contains(t, b.String(), "type=session_end")
-		require.Contains(t, b.String(), "skipped=10\n")
+		require.Contains(t, b.String(), "omitted=10\n")
 	})
 }

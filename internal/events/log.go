@@ -21,7 +21,7 @@ const (
 type Log struct {
 	log     *slog.Logger
 	limit   *rate.Limiter
-	skipped atomic.Int64 // since the last line
+	omitted atomic.Int64 // since the last line
 }
 
 // NewLog returns a Log.
@@ -30,7 +30,7 @@ func NewLog(log *slog.Logger) *Log { return &Log{log: log, limit: rate.NewLimite
 // Add logs an event, unless there were too many. The line after a gap says how many were left out.
 func (l *Log) Add(e relay.Event) {
 	if !l.limit.Allow() {
-		l.skipped.Add(1)
+		l.omitted.Add(1)
 		return
 	}
 	r := newRecord(&e, "", 0)
@@ -44,8 +44,8 @@ func (l *Log) Add(e relay.Event) {
 	if r.Reason != "" {
 		args = append(args, "reason", r.Reason)
 	}
-	if n := l.skipped.Swap(0); n > 0 {
-		args = append(args, "skipped", n)
+	if n := l.omitted.Swap(0); n > 0 {
+		args = append(args, "omitted", n)
 	}
 	l.log.Log(context.Background(), slog.LevelInfo, "event", args...)
 }

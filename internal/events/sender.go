@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 
+	"sluice/internal/logs"
 	"sluice/internal/webclient"
 	"sluice/relay"
 )
@@ -48,7 +48,7 @@ type Sender struct {
 	post     func(context.Context, []byte) error // tests replace it
 	instance string                              // begins the ids of this process
 	metrics  metrics
-	failures rate.Sometimes  // limits log messages
+	failure  logs.Line
 	stop     context.Context // done when nothing is to be sent any more
 	cancel   context.CancelFunc
 	ended    chan struct{} // closed when the goroutine has ended
@@ -80,8 +80,7 @@ func NewSender(cfg Config) (*Sender, error) {
 func newSender(log *slog.Logger, post func(context.Context, []byte) error) *Sender {
 	s := &Sender{
 		log: log, post: post, instance: rand.Text(), metrics: newMetrics(),
-		failures: rate.Sometimes{First: 1, Interval: logInterval},
-		ended:    make(chan struct{}), queue: make(chan record, queueSize),
+		ended: make(chan struct{}), queue: make(chan record, queueSize),
 	}
 	s.stop, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -196,7 +195,7 @@ func isPermanent(err error) bool {
 
 // failed logs a failure, but not too often.
 func (s *Sender) failed(text string, args ...any) {
-	s.failures.Do(func() { s.log.Error(text, args...) })
+	s.failure.Log(s.log, logInterval, slog.LevelError, text, args...)
 }
 
 // Describe implements prometheus.Collector.

@@ -2,7 +2,6 @@
 package logs
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -12,51 +11,30 @@ import (
 // problem, long enough for a log that anybody can cause lines in.
 const Interval = 10 * time.Second
 
-// Sparse is a logger for lines that peers can cause. It leaves out lines that come too often. Its methods may be called
-// on any goroutine.
+// Sparse is a logger whose keys have a [Line] each. Its methods may be called on any goroutine.
 type Sparse struct {
 	log *slog.Logger
 
-	mu    sync.Mutex // guards all below
-	lines map[string]*line
-}
-
-// line is what is known of the lines with one key.
-type line struct {
-	next    time.Time // when the next may be logged
-	omitted int       // since the last
+	mu    sync.Mutex // guards lines
+	lines map[string]*Line
 }
 
 // NewSparse returns a logger that writes to log.
-func NewSparse(log *slog.Logger) *Sparse { return &Sparse{log: log, lines: make(map[string]*line)} }
+func NewSparse(log *slog.Logger) *Sparse { return &Sparse{log: log, lines: make(map[string]*Line)} }
 
-// Log logs a message, unless one with the same key was logged in the last Interval. The attribute "omitted" says how
-// many lines were left out since then. A key must be a constant, or one of few: each is remembered for ever.
+// Log logs a message, unless one with the same key was logged in the last Interval, as [Line.Log] does. A key must be a
+// constant, or one of few: each is remembered for ever.
 func (s *Sparse) Log(level slog.Level, key, message string, args ...any) {
-	omitted, ok := s.admit(key, time.Now())
-	if !ok {
-		return
-	}
-	if omitted > 0 {
-		args = append(args, "omitted", omitted)
-	}
-	s.log.Log(context.Background(), level, message, args...)
+	s.line(key).Log(s.log, Interval, level, message, args...)
 }
 
-// admit reports whether a line may be logged now, and how many were left out before it.
-func (s *Sparse) admit(key string, now time.Time) (omitted int, ok bool) {
+func (s *Sparse) line(key string) *Line {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.lines[key]
 	if l == nil {
-		l = new(line)
+		l = new(Line)
 		s.lines[key] = l
 	}
-	if now.Before(l.next) {
-		l.omitted++
-		return 0, false
-	}
-	omitted = l.omitted
-	*l = line{next: now.Add(Interval)}
-	return omitted, true
+	return l
 }
