@@ -21,7 +21,7 @@ import (
 type coalescingSocket struct {
 	file  *os.File // in blocking mode: writers wait in the system call, reads have MSG_DONTWAIT
 	raw   syscall.RawConn
-	batch *ipv4.PacketConn
+	inbox inbox
 	ipv6  bool
 	local net.Addr
 	delay func() time.Duration
@@ -45,7 +45,6 @@ func coalesce(c *net.UDPConn, delay func() time.Duration) (packetConn, error) {
 	if err := s.watch(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.batch = ipv4.NewPacketConn(s)
 	return s, nil
 }
 
@@ -137,13 +136,13 @@ func (s *coalescingSocket) wait() (err error) {
 	var events [2]unix.EpollEvent
 	rerr := s.ready.Read(func(epoll uintptr) bool {
 		var n int
-		n, err = unix.EpollWait(int(epoll), events[:], 0)
-		return n > 0 || err != nil && err != unix.EINTR
+		n, err = epollWait(epoll, events[:])
+		return n > 0 || err != nil
 	})
 	if rerr != nil { // unwrapped: quic-go checks for a timeout
 		return rerr
 	}
-	return os.NewSyscallError("epoll_wait", err)
+	return err
 }
 
 // ReadBatch reads packets. quic-go calls no other read method.
@@ -160,7 +159,7 @@ func (s *coalescingSocket) readBatch(ms []ipv4.Message, flags int) (int, error) 
 		if d := s.deadline.Load(); d != nil && !d.IsZero() && !time.Now().Before(*d) {
 			return 0, os.ErrDeadlineExceeded
 		}
-		n, err := s.batch.ReadBatch(ms, flags|unix.MSG_DONTWAIT)
+		n, err := s.receive(ms, flags)
 		if n > 0 || !errors.Is(err, unix.EAGAIN) {
 			return n, err
 		}
@@ -173,6 +172,14 @@ func (s *coalescingSocket) readBatch(ms []ipv4.Message, flags int) (int, error) 
 			return 0, err
 		}
 	}
+}
+
+func (s *coalescingSocket) receive(ms []ipv4.Message, flags int) (n int, err error) {
+	rerr := s.raw.Read(func(fd uintptr) bool {
+		n, err = s.inbox.receive(fd, ms, flags)
+		return true
+	})
+	return n, errors.Join(rerr, err)
 }
 
 func (s *coalescingSocket) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {
@@ -199,28 +206,18 @@ func (s *coalescingSocket) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oob
 }
 
 func (s *coalescingSocket) WriteMsgUDPAddrPort(b, oob []byte, addr netip.AddrPort) (n, oobn int, err error) {
-	to := s.sockaddr(addr)
+	name := sockaddr(addr, s.ipv6)
 	werr := s.raw.Write(func(fd uintptr) bool {
-		n, err = unix.SendmsgN(int(fd), b, oob, to, 0)
-		return err != unix.EINTR
+		err = send(fd, b, oob, name)
+		return true
 	})
 	if err != nil {
-		err = &net.OpError{Op: "write", Net: "udp", Source: s.local, Addr: net.UDPAddrFromAddrPort(addr),
-			Err: os.NewSyscallError("sendmsg", err)}
+		err = &net.OpError{Op: "write", Net: "udp", Source: s.local, Addr: net.UDPAddrFromAddrPort(addr), Err: err}
 	}
-	return n, len(oob), errors.Join(werr, err)
-}
-
-// sockaddr is an address in the socket's family.
-func (s *coalescingSocket) sockaddr(addr netip.AddrPort) unix.Sockaddr {
-	if !s.ipv6 {
-		return &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().Unmap().As4()}
+	if err = errors.Join(werr, err); err != nil {
+		return 0, 0, err
 	}
-	to := &unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()}
-	if i, err := net.InterfaceByName(addr.Addr().Zone()); addr.Addr().Zone() != "" && err == nil {
-		to.ZoneId = uint32(i.Index)
-	}
-	return to
+	return len(b), len(oob), nil
 }
 
 func (s *coalescingSocket) WriteTo(b []byte, addr net.Addr) (int, error) {

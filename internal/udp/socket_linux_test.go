@@ -3,6 +3,7 @@ package udp
 import (
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -96,5 +97,47 @@ func TestSourceAddress(t *testing.T) {
 		_, from, err := to.ReadFromUDP(make([]byte, 200))
 		require.NoError(t, err)
 		require.Equal(t, "127.0.0.7", from.IP.String())
+	}
+}
+
+// TestWriteWaitsForRoom sends few messages, and many, to a receiver that has no room at first.
+func TestWriteWaitsForRoom(t *testing.T) {
+	for _, messages := range []int{fewMessages, 2 * fewMessages} {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		from, to := os.NewFile(uintptr(fds[0]), "from"), os.NewFile(uintptr(fds[1]), "to")
+		t.Cleanup(func() { from.Close(); to.Close() })
+		raw, err := from.SyscallConn()
+		require.NoError(t, err)
+		counters := new(Counters)
+		s := &linuxSocket{
+			raw: raw, counters: counters, headers: make([]mmsghdr, maxMessages),
+			vectors: make([]unix.Iovec, maxMessages), control: make([][controlBytes]byte, maxMessages),
+		}
+		filled := 0
+		for unix.Sendto(fds[0], []byte("one of many"), unix.MSG_DONTWAIT, nil) == nil {
+			filled++
+		}
+		route := &Route{}
+		batch := make([]Message, messages)
+		for i := range batch {
+			batch[i] = Message{Route: route, Data: []byte{byte(i)}, Segment: 1, Count: 1}
+		}
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			s.Write(batch)
+		}()
+		b := make([]byte, 100)
+		for i := range filled + messages {
+			n, err := to.Read(b)
+			require.NoError(t, err)
+			if i >= filled {
+				require.Equal(t, batch[i-filled].Data, b[:n])
+			}
+		}
+		<-written
+		require.Empty(t, counters.Counts().Failures)
+		require.EqualValues(t, messages, counters.Counts().Packets)
 	}
 }
