@@ -25,6 +25,8 @@ type Clock interface {
 	Now() Time
 	// At translates a time that has a reading of Go's monotonic clock.
 	At(time.Time) Time
+	// When is the reverse of At.
+	When(Time) time.Time
 	// Wall returns the time of day, with a reading of Go's monotonic clock.
 	Wall() time.Time
 }
@@ -43,6 +45,9 @@ func (c System) Now() Time { return c.origin.Add(time.Since(c.base)) }
 
 // At implements [Clock].
 func (c System) At(t time.Time) Time { return c.origin.Add(t.Sub(c.base)) }
+
+// When implements [Clock].
+func (c System) When(t Time) time.Time { return c.base.Add(t.Sub(c.origin)) }
 
 // Wall implements [Clock].
 func (c System) Wall() time.Time { return time.Now() }

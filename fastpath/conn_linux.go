@@ -153,3 +153,12 @@ func (c *conn) Close() {
 	c.fast.registry.disconnect(c)
 	c.fast.reclaimer.freeConn(c)
 }
+
+// TakeAcks implements [claim.ForwarderConn]: the programs take no packets.
+func (c *conn) TakeAcks(int, func(*claim.TakenPacket)) {}
+
+// SetTaking implements [claim.ForwarderConn].
+func (c *conn) SetTaking(bool, uint64) {}
+
+// HandOver implements [claim.Forwarder].
+func (f *FastPath) HandOver(int) {}

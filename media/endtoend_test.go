@@ -2,6 +2,7 @@ package media
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -90,13 +91,19 @@ func newSiteWith(t testing.TB, loop LoopConfig, hooks func(*net.UDPConn, *Loop) 
 	udp.SetWriteBuffer(4 << 20)
 	l, err := NewLoop(udp, loop)
 	require.NoError(t, err)
-	tr := &quic.Transport{Conn: udp}
+	tr := &quic.Transport{Conn: udp, ConnectionIDLength: 8}
+	keepAlive := time.Duration(0)
+	if taker, ok := loop.Memory.(*taker); ok {
+		tr.Conn, keepAlive = takerConn{udp, taker}, 200*time.Millisecond
+	}
 	tr.ConnContext = func(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
 		h, s := hooks(udp, l)
 		return quic.WithHooks(context.WithValue(ctx, senderKey{}, s), h), nil
 	}
 	conf := &tls.Config{Certificates: []tls.Certificate{testCertificate()}, NextProtos: []string{"test"}}
-	ln, err := tr.Listen(conf, &quic.Config{MaxIdleTimeout: 20 * time.Second, EnableDatagrams: true})
+	ln, err := tr.Listen(conf, &quic.Config{
+		MaxIdleTimeout: 20 * time.Second, KeepAlivePeriod: keepAlive, EnableDatagrams: true,
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		tr.Close()
@@ -111,7 +118,7 @@ func (s *site) connect(ctx context.Context, to net.Addr, conf *quic.Config, idLe
 	client, server *quic.Conn, sender *Sender,
 ) {
 	conf = conf.Clone()
-	conf.MaxIdleTimeout, conf.EnableDatagrams = 20*time.Second, true
+	conf.MaxIdleTimeout, conf.EnableDatagrams = cmp.Or(conf.MaxIdleTimeout, 20*time.Second), true
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -43,6 +43,7 @@ func (l *forwarderLink) connect() {
 		l.conn.ConnectionID(id.Bytes(), true)
 	}
 	l.connIDs = nil
+	s.taken.begin(s.shard.queue, s.receiveTaken)
 }
 
 // move moves the shared state. At the end of a connection the forwarder may be changing it at the same time.

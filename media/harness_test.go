@@ -30,10 +30,11 @@ func newFakeClock() *fakeClock {
 	return &fakeClock{t: clock.Time(time.Hour), base: time.Unix(1_700_000_000, 0)}
 }
 
-func (c *fakeClock) Now() clock.Time           { return c.t }
-func (c *fakeClock) At(t time.Time) clock.Time { return clock.Time(time.Hour).Add(t.Sub(c.base)) }
-func (c *fakeClock) Wall() time.Time           { return c.base.Add(c.t.Sub(clock.Time(time.Hour))) }
-func (c *fakeClock) advance(d time.Duration)   { c.t = c.t.Add(d) }
+func (c *fakeClock) Now() clock.Time             { return c.t }
+func (c *fakeClock) At(t time.Time) clock.Time   { return clock.Time(time.Hour).Add(t.Sub(c.base)) }
+func (c *fakeClock) When(t clock.Time) time.Time { return c.base.Add(t.Sub(clock.Time(time.Hour))) }
+func (c *fakeClock) Wall() time.Time             { return c.base.Add(c.t.Sub(clock.Time(time.Hour))) }
+func (c *fakeClock) advance(d time.Duration)     { c.t = c.t.Add(d) }
 
 // fakeSocket keeps what is written.
 type fakeSocket struct {

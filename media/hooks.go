@@ -8,7 +8,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"sluice/congestion"
+	"sluice/clock"
 	"sluice/internal/packet"
 	"sluice/internal/udp"
 )
@@ -52,6 +52,7 @@ func (s *Sender) Keys(generation uint64, suite uint16, version uint32, read, wri
 		s.loop.log.Error("media cannot be sent on a connection", "error", err)
 		return
 	}
+	s.taken.newKeys(generation)
 	if key != nil && !s.closed {
 		s.keys.install(generation, suite, key, s.state)
 		s.shard.enqueue(s)
@@ -138,12 +139,15 @@ func (s *Sender) ConnectionID(id quic.ConnectionID, usable bool) {
 }
 
 // Received implements [quic.Hooks].
-func (s *Sender) Received(largest int64) {
+func (s *Sender) Received(largest int64, phase int) {
 	if s.loop.forwarder == nil {
 		return
 	}
-	if fw := s.Forwarder(); fw != nil {
-		fw.Received(largest)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link.conn != nil {
+		s.link.conn.Received(largest)
+		s.taken.received(phase)
 	}
 }
 
@@ -208,17 +212,24 @@ func (s *Sender) MaxUDPPayloadSize() int { return s.cfg.MaxUDPPayloadSize }
 func (s *Sender) Acked(a *quic.AckInfo) (rtt time.Duration, err error) {
 	s.mu.Lock()
 	fw := s.link.conn
-	if !s.closed && len(s.ledger.records) > 0 && len(a.Ranges) > 0 {
-		var lost congestion.LossEvent
-		rtt, lost, err = s.recovery.receive(s.loop.clock.At(a.Received), a)
-		s.observer.reportLoss(lost)
-		if err == nil && s.turn.wanted() {
-			s.shard.enqueue(s)
-		}
-	}
+	rtt, err = s.ackedLocked(s.loop.clock.At(a.Received), a)
 	s.mu.release()
 	if fw != nil {
 		fw.Acknowledged()
+	}
+	return rtt, err
+}
+
+// ackedLocked processes an ACK frame.
+func (s *Sender) ackedLocked(now clock.Time, a *quic.AckInfo) (time.Duration, error) {
+	if s.closed || len(s.ledger.records) == 0 || len(a.Ranges) == 0 {
+		return 0, nil
+	}
+	rtt, lost, err := s.recovery.receive(now, a)
+	s.observer.reportLoss(lost)
+	s.turn.refuseTaking()
+	if err == nil && s.turn.wanted() {
+		s.shard.enqueue(s)
 	}
 	return rtt, err
 }

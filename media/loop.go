@@ -57,7 +57,9 @@ func NewLoop(pc net.PacketConn, cfg LoopConfig) (*Loop, error) {
 		if err != nil {
 			return nil, fmt.Errorf("media sender: %w", err)
 		}
-		l.shards = append(l.shards, newShard(l, sock))
+		sh := newShard(l, sock)
+		sh.queue = len(l.shards)
+		l.shards = append(l.shards, sh)
 	}
 	for _, sh := range l.shards {
 		l.done.Go(sh.run)

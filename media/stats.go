@@ -58,6 +58,7 @@ type Counters struct {
 	SpuriousPackets  uint64 // considered lost, and acknowledged later
 	Retransmissions  uint64 // packets that carried bytes of streams again
 	PTOs             uint64
+	TakenAcks        uint64              // packets that the forwarder has taken from the network
 	Streams          uint64              // opened
 	Datagrams        uint64              // sent
 	Outcomes         [numOutcomes]uint64 // by Outcome
@@ -75,6 +76,7 @@ func (c *Counters) add(d *Counters) {
 	c.SpuriousPackets += d.SpuriousPackets
 	c.Retransmissions += d.Retransmissions
 	c.PTOs += d.PTOs
+	c.TakenAcks += d.TakenAcks
 	c.Streams += d.Streams
 	c.Datagrams += d.Datagrams
 	for i, n := range d.Outcomes {

@@ -15,9 +15,10 @@ const quantum = 64
 type turn struct {
 	sender   *Sender
 	deadline clock.Time // of the alarm
+	stopped  Reason     // what forbade to send in the last turn
 }
 
-func newTurn(s *Sender) turn { return turn{s, clock.Never} }
+func newTurn(s *Sender) turn { return turn{sender: s, deadline: clock.Never} }
 
 // serve serves the sender for the shard's goroutine. grown is a stream whose log has grown or ended, or nil. It returns
 // whether there is more to send, and otherwise when to look again.
@@ -43,11 +44,20 @@ func (t *turn) take(now clock.Time, b *udp.Batch) (more bool, alarm clock.Time) 
 	s.credit.releaseReturned()
 	s.ledger.skip(now)
 	s.observer.observe(now)
-	stopped := t.send(now, b)
-	if t.deadline = t.alarm(now, stopped); t.deadline == clock.Never {
+	t.stopped = t.send(now, b)
+	t.refuseTaking()
+	if t.deadline = t.alarm(now, t.stopped); t.deadline == clock.Never {
 		s.ledger.shrink()
 	}
-	return stopped == again, t.deadline
+	return t.stopped == again, t.deadline
+}
+
+// refuseTaking says whether the next ACK is urgent, so that the forwarder must not take it.
+func (t *turn) refuseTaking() {
+	s := t.sender
+	waits := t.stopped == BlockedWindow || t.stopped == BlockedLedger
+	s.taken.refuse(refuseWaiting, waits || s.recovery.lossTime != clock.Never)
+	s.taken.refuse(refuseKeyDue, s.keys.due.Load())
 }
 
 // alarm returns when something is to be done without any event.

@@ -60,7 +60,10 @@ func (s *testSender) KeyUpdateDue() bool      { return s.due.Load() }
 func (s *testSender) MaxUDPPayloadSize() int  { return 1300 }
 
 func (s *testSender) ConnectionID(quic.ConnectionID, bool) {}
-func (s *testSender) Received(int64)                       {}
+func (s *testSender) Received(int64, int)                  {}
+func (s *testSender) OwnInFlight(bool)                     {}
+
+func (s *testSender) ReceivedElsewhere() (*quic.ReceivedElsewhere, error) { return nil, nil }
 
 func (s *testSender) NextUniStream() (int64, bool) {
 	for {

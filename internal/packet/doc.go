@@ -1,5 +1,5 @@
 // Package packet builds QUIC packets with a short header (RFC 9000 §17.3): it writes frames, and protects packets in
-// place (RFC 9001 §5).
+// place (RFC 9001 §5). It also reads ACK frames.
 //
 // Of one connection, a [Sealer] holds the keys of one direction. A [Key] protects the packets of one key generation:
 // TLS hands over a traffic secret for each, from which [NewKey] derives the keys. Derive the next key, install it,

@@ -4,7 +4,10 @@ import "encoding/binary"
 
 // Frame types (RFC 9000 §19, RFC 9221 §4).
 const (
+	FramePadding           = 0x00
 	FramePing              = 0x01
+	FrameAck               = 0x02
+	FrameAckECN            = 0x03
 	FrameResetStream       = 0x04
 	FrameStream            = 0x08 // with flags
 	FrameDataBlocked       = 0x14
