@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,9 +42,11 @@ func measure(t *testing.T, cfg bench.RunConfig) *result.Report {
 func TestBench(t *testing.T) {
 	const subscribers = 2
 	r := measure(t, bench.RunConfig{
-		Systems:     system.Sluice(cli.Version()),
-		Kinds:       []string{result.KindCPU, result.KindDelay, result.KindMemory, result.KindSyscalls},
+		Systems: system.Sluice(cli.Version()),
+		Kinds: []string{result.KindCPU, result.KindDelay, result.KindMemory, result.KindSyscalls,
+			result.KindBystander},
 		Subscribers: []int{subscribers}, Repetitions: 1, Duration: time.Second, Warmup: 500 * time.Millisecond,
+		Brief: true, Profiles: filepath.Join(t.TempDir(), "profiles"),
 	})
 	require.Equal(t, result.Format, r.Format)
 	require.NotEmpty(t, r.Machine.Kernel)
@@ -58,7 +63,8 @@ func TestBench(t *testing.T) {
 			checkRun(t, s, run)
 		}
 	}
-	require.Equal(t, []string{"delay/2/idle", "cpu/2/idle", "memory/2/idle", "delay/2/hog", "syscalls/10"}, kinds)
+	require.Equal(t, []string{"delay/2/idle", "cpu/2/idle", "memory/2/idle", "delay/2/hog", "syscalls/2", "bystander/2"},
+		kinds)
 }
 
 func checkRun(t *testing.T, s result.Scenario, run result.Run) {
@@ -76,16 +82,39 @@ func checkRun(t *testing.T, s result.Scenario, run result.Run) {
 	case result.KindDelay:
 		require.Positive(t, run.Distributions["first"].Count)
 		require.Positive(t, run.Distributions["last"].Count)
+		require.NotEmpty(t, run.Series["first"].Value)
 	case result.KindCPU:
 		require.Contains(t, run.Breakdowns["cpu"], "relay, eBPF")
 		require.Positive(t, run.Metrics["cpu.packet.relay"])
+		checkTimeline(t, run)
 	case result.KindMemory:
 		require.Greater(t, run.Metrics["memory.resident"], 5.)
 		require.GreaterOrEqual(t, run.Metrics["memory.peak"], run.Metrics["memory.resident"])
 		require.Equal(t, run.System == system.FastPath, run.Metrics["memory.maps"] > 0)
+	case result.KindBystander:
+		require.Positive(t, run.Distributions["ping"].Count)
+		require.Positive(t, run.Distributions["ping.idle"].Count)
+		require.Zero(t, run.Metrics["ping.lost"])
 	case result.KindSyscalls:
 		require.Positive(t, run.Breakdowns["syscalls"]["recvmmsg"]+run.Breakdowns["syscalls"]["recvmsg"])
 		require.Positive(t, run.Breakdowns["syscalls"]["futex"])
+	}
+}
+
+// checkTimeline checks the use of CPU time over time, and that both parts of Sluice have profiles.
+func checkTimeline(t *testing.T, run result.Run) {
+	t.Helper()
+	for _, host := range []string{"host.publisher", "host.relay", "host.subscribers"} {
+		require.NotEmpty(t, run.Series[host].Value, host)
+	}
+	programs := slices.Sorted(maps.Keys(run.Breakdowns["cpu.ebpf"]))
+	directory := "profiles/2-idle/" + run.System
+	if run.System == system.FastPath {
+		require.Equal(t, []string{"client_egress", "server_ingress"}, programs, "without those of the bench itself")
+		require.Equal(t, []string{directory + "-1-cpu.pprof", directory + "-1-ebpf.json"}, run.Profiles)
+	} else {
+		require.Empty(t, programs)
+		require.Equal(t, []string{directory + "-1-cpu.pprof"}, run.Profiles)
 	}
 }
 

@@ -40,7 +40,7 @@ func newBench(env *cli.Environment) *cobra.Command {
 		Use:   "bench",
 		Short: "Measure the relay in a lab, and other relays beside it",
 		Long: `Measure what a relay costs: the delay and jitter that it adds, the CPU, memory and system calls that
-it takes, how many subscribers it serves, and what happens at a bottleneck. It builds a lab for that, as 'sluice-lab
+it takes, how many subscribers it serves, what happens at a bottleneck, and how long others wait for its processor. It builds a lab for that, as 'sluice-lab
 lab up' does, and needs root.
 
 Sluice is measured with the fast path and without it. --relay-cmd adds any other relay that speaks MoQT draft 18 over
@@ -48,7 +48,8 @@ QUIC, with the same publisher and subscribers; it may be repeated. --peer adds r
 In the command, {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for PEM files, {dir} for an
 empty directory.
 
-Results go to --out: results.json for programs, report.html and tables.md for people. If the load generator was the
+Results go to --out: results.json for programs, report.html and tables.md for people, profiles of Sluice's process
+('go tool pprof') and of its eBPF programs. If the load generator was the
 bottleneck of a run, the tables have this reason instead of numbers.`,
 		Example: `  sudo sluice-lab bench --quick
   sudo sluice-lab bench --scenario delay,cpu --subscribers 1,10 --repetitions 5
@@ -135,6 +136,7 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 	if f.quick {
 		f.beQuick()
 	}
+	f.cfg.Profiles = filepath.Join(f.out, "profiles")
 	f.cfg.Commit, f.cfg.Command = cli.Version(), slices.Concat([]string{programName}, env.Args)
 	f.cfg.Progress = func(line string) { fmt.Fprintln(env.Stdout, line) }
 	if err := f.cfg.Validate(); err != nil {
@@ -176,11 +178,13 @@ func (f *benchFlags) beQuick() {
 // shown lists the metrics that the table of each kind of scenario has.
 var shown = map[string][]string{
 	result.KindDelay:      {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "kernel"},
-	result.KindCPU:        {"cpu.system", "cpu.relay", "cpu.ebpf", "cpu.publisher", "cpu.subscribers", "cpu.packet"},
+	result.KindCPU:        {"cpu.system", "cpu.relay", "cpu.ebpf", "cpu.publisher", "cpu.subscribers", "cpu.packet",
+		"cpu.packet.relay", "cpu.relay.wakeups"},
 	result.KindMemory:     {"memory.resident", "memory.peak", "memory.maps"},
 	result.KindSyscalls:   {"syscalls.total", "syscalls.packet"},
 	result.KindCapacity:   {"capacity", "capacity.atleast"},
 	result.KindCongestion: {"goodput", "neighbour.goodput", "playable", "keys", "stalls", "stalled"},
+	result.KindBystander:  {"ping.p50", "ping.p99", "ping.idle.p50", "ping.idle.p99", "ping.lost"},
 }
 
 // printReport writes a table for each kind of scenario.

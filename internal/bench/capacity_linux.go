@@ -90,7 +90,7 @@ func (c *capacitySearch) try(ctx context.Context, n int) (good, decided bool, er
 	}
 	o := outcomeOf(m)
 	o.Unusable = cmp.Or(o.Unusable, m.Exhausted())
-	o.addDelays(measureDelays(m.Packets, n))
+	o.addDelays(measureDelays(m, n))
 	c.runner.Progress(fmt.Sprintf("    %s, %d subscribers: p99 %.2f ms, %.0f lost, %.1f %% unknown %s", c.spec.Name, n,
 		o.Metrics["last.p99"], o.Metrics["lost"], o.Metrics["unmatched"], o.Unusable))
 	c.peer = m.Peer
@@ -137,8 +137,7 @@ func (c *capacitySearch) outcome(enough int) *outcome {
 // overSubscribers returns a function of the number of subscribers as a series: the number takes the place of time.
 func overSubscribers(values map[int]float64) (s result.Series) {
 	for _, n := range slices.Sorted(maps.Keys(values)) {
-		s.Time = append(s.Time, float64(n))
-		s.Value = append(s.Value, values[n])
+		s.Add(float64(n), values[n])
 	}
 	return s
 }

@@ -37,6 +37,9 @@ type RunConfig struct {
 	// Brief leaves out slow details: a bottleneck that changes, and a precise capacity.
 	Brief bool
 	Seed  uint64 // of the lab; default: 1
+	// Profiles is a directory for the profiles of runs of [result.KindCPU]; "" is none. Its name is the directory in
+	// the names of the files in the report.
+	Profiles string
 
 	Commit  string   // for the report
 	Command []string // for the report

@@ -1,10 +1,12 @@
 package bench
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
+	"sluice/internal/bench/result"
 	"sluice/internal/bench/trial"
 	"sluice/internal/lab/measure"
 )
@@ -15,11 +17,13 @@ type delays struct {
 	fanoutFirst, fanoutLast []float64 // of the first and of the last subscriber that each frame reached
 	jitter                  []float64
 	unmatched               float64 // share of all frames
+	// firstOverTime and lastOverTime are the median over the subscribers, by when frames entered the relay.
+	firstOverTime, lastOverTime result.Series
 }
 
 // measureDelays matches the packets that entered a relay with the packets that left it for each subscriber.
-func measureDelays(packets []measure.Packet, subscribers int) (d delays) {
-	bursts := measure.MatchBursts(packets, trial.IntoRelay, trial.OutOfRelay,
+func measureDelays(m *trial.Measurement, subscribers int) (d delays) {
+	bursts := measure.MatchBursts(m.Packets, trial.IntoRelay, trial.OutOfRelay,
 		measure.BurstConfig{MinLength: trial.MinPacket})
 	frames := make(map[time.Duration][]measure.BurstDelay) // by when they entered
 	previous := make(map[netip.AddrPort]float64)
@@ -33,7 +37,11 @@ func measureDelays(packets []measure.Packet, subscribers int) (d delays) {
 		previous[b.Target] = first
 		frames[b.In.First] = append(frames[b.In.First], b)
 	}
-	for _, targets := range frames {
+	for _, in := range slices.Sorted(maps.Keys(frames)) {
+		targets := frames[in]
+		at := (in - m.Begin).Round(time.Millisecond).Seconds()
+		d.firstOverTime.Add(at, median(targets, measure.BurstDelay.First))
+		d.lastOverTime.Add(at, median(targets, measure.BurstDelay.Last))
 		if len(targets) == subscribers {
 			first, last := slices.MinFunc(targets, by(measure.BurstDelay.First)),
 				slices.MaxFunc(targets, by(measure.BurstDelay.Last))
@@ -50,6 +58,15 @@ func measureDelays(packets []measure.Packet, subscribers int) (d delays) {
 	return d
 }
 
+// median returns the median delay over the subscribers that a frame reached, rounded to what is worth storing.
+func median(targets []measure.BurstDelay, of func(measure.BurstDelay) time.Duration) float64 {
+	values := make([]float64, len(targets))
+	for i, b := range targets {
+		values[i] = milliseconds(of(b).Round(100 * time.Nanosecond))
+	}
+	return result.NewStatistic(values).Median
+}
+
 func by(of func(measure.BurstDelay) time.Duration) func(a, b measure.BurstDelay) int {
 	return func(a, b measure.BurstDelay) int { return int(of(a) - of(b)) }
 }
@@ -64,4 +81,5 @@ func (o *outcome) addDelays(d delays) {
 	o.addValues("fanout.last", d.fanoutLast)
 	o.addValues("jitter", d.jitter)
 	o.Metrics["unmatched"] = 100 * d.unmatched
+	o.Series["first"], o.Series["last"] = d.firstOverTime, d.lastOverTime
 }

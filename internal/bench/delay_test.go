@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/bench/result"
 	"sluice/internal/bench/trial"
 	"sluice/internal/lab/measure"
 )
@@ -30,7 +31,8 @@ func TestMeasureDelays(t *testing.T) {
 		pass(at+2100*time.Microsecond, trial.OutOfRelay, subscribers[0], 900)
 		pass(at+3100*time.Microsecond+time.Duration(n%2)*time.Millisecond, trial.OutOfRelay, subscribers[1], 900)
 	}
-	d := measureDelays(packets, 2)
+	m := &trial.Measurement{Begin: 40 * time.Millisecond, Packets: packets}
+	d := measureDelays(m, 2)
 	require.Zero(t, d.unmatched)
 	require.Len(t, d.first, 20, "all frames but the first and the last, twice")
 	require.Equal(t, 1., d.first[0])
@@ -42,5 +44,10 @@ func TestMeasureDelays(t *testing.T) {
 	require.Equal(t, [2]float64{3, 4}, [2]float64{d.fanoutLast[0], d.fanoutLast[9]})
 	require.Len(t, d.jitter, 18)
 	require.Zero(t, d.jitter[17])
-	require.Empty(t, measureDelays(packets, 3).fanoutLast, "a frame that did not reach everybody")
+	require.Equal(t, result.Series{
+		Time:  []float64{0, .04, .08, .12, .16, .2, .24, .28, .32, .36},
+		Value: []float64{1.25, 1.25, 1.25, 1.25, 1.25, 1.25, 1.25, 1.25, 1.25, 1.25},
+	}, d.firstOverTime, "the median of 1 and 1.5 ms")
+	require.Equal(t, []float64{3, 2.5, 3}, d.lastOverTime.Value[:3])
+	require.Empty(t, measureDelays(m, 3).fanoutLast, "a frame that did not reach everybody")
 }

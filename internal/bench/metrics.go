@@ -30,7 +30,8 @@ func distribution(title, unit string, better int, kinds []string) quantity {
 }
 
 var (
-	everyLoad      = []string{result.KindDelay, result.KindCPU, result.KindMemory, result.KindSyscalls}
+	everyLoad = []string{result.KindDelay, result.KindCPU, result.KindMemory, result.KindSyscalls,
+		result.KindBystander}
 	withCongestion = append([]string{result.KindCongestion}, everyLoad...)
 	exceptCPU      = []string{result.KindDelay, result.KindMemory, result.KindSyscalls}
 	onlyDelay      = []string{result.KindDelay}
@@ -38,6 +39,7 @@ var (
 	onlyMemory     = []string{result.KindMemory}
 	onlySyscalls   = []string{result.KindSyscalls}
 	onlyCapacity   = []string{result.KindCapacity}
+	onlyBystander  = []string{result.KindBystander}
 	onlyCongestion = []string{result.KindCongestion}
 )
 
@@ -56,6 +58,7 @@ var quantities = map[string]quantity{
 	"cpu.relay.user":    metric("CPU of the relay process, user", "% of a core", 0, onlyCPU),
 	"cpu.relay.system":  metric("CPU of the relay process, system", "% of a core", 0, onlyCPU),
 	"cpu.ebpf":          metric("run time of the relay's eBPF programs", "% of a core", 0, onlyCPU),
+	"cpu.ebpf.runs":     metric("runs of the relay's eBPF programs", "/s", 0, onlyCPU),
 	"cpu.lab":           metric("run time of the lab's eBPF programs", "% of a core", 0, onlyCPU),
 	"cpu.softirq":       metric("CPU in softirq, sampled", "% of a core", 0, onlyCPU),
 	"cpu.publisher":     metric("CPU of the publisher", "% of a core", 0, onlyCPU),
@@ -65,6 +68,10 @@ var quantities = map[string]quantity{
 	"cpu.subscriber":    metric("CPU of the relay and its eBPF for a subscriber", "% of a core", less, onlyCPU),
 	"cpu":               metric("CPU over idle by user", "% of a core", less, onlyCPU),
 	"cpu.relay.wakeups": metric("wake-ups of the relay's threads", "/s", less, onlyCPU),
+	// Over time. The relay's eBPF programs count for the relay, not for the publisher, whose packets they handle.
+	"host.relay":       metric("CPU of the relay's host", "% of a core", less, onlyCPU),
+	"host.publisher":   metric("CPU of the publisher's host", "% of a core", 0, onlyCPU),
+	"host.subscribers": metric("CPU of the subscribers' host", "% of a core", 0, onlyCPU),
 	// The packets that the kernel cuts from one datagram (UDP GSO) count as one.
 	"datagrams.received": metric("datagrams that the relay process received", "/s", 0, onlyCPU),
 	"datagrams.sent":     metric("datagrams that the relay process sent", "/s", 0, onlyCPU),
@@ -90,6 +97,10 @@ var quantities = map[string]quantity{
 	"stalls":            metric("stalls", "", less, onlyCongestion),
 	"stalled":           metric("time in stalls", "s", less, onlyCongestion),
 	"age":               distribution("age of frames on arrival", "ms", less, onlyCongestion),
+
+	"ping":      distribution("ping of a bystander, from when it was due until the reply", "ms", less, onlyBystander),
+	"ping.idle": distribution("ping of a bystander before media flowed", "ms", 0, onlyBystander),
+	"ping.lost": metric("pings without a reply", "", less, onlyBystander),
 
 	// Metrics that show how reliable the others are.
 	"packets":   metric("packets delivered", "", 0, everyLoad),
@@ -139,6 +150,9 @@ func (o outcome) of(kind string) outcome {
 	o.Breakdowns = ofKind(kind, o.Breakdowns)
 	o.Series = ofKind(kind, o.Series)
 	o.values = ofKind(kind, o.values)
+	if kind != result.KindCPU {
+		o.Profiles = nil
+	}
 	return o
 }
 

@@ -1,7 +1,10 @@
 package bench
 
 import (
+	"encoding/json"
+	"math"
 	"slices"
+	"time"
 
 	"sluice/internal/bench/procfs"
 	"sluice/internal/bench/result"
@@ -14,6 +17,7 @@ type outcome struct {
 	values   map[string][]float64 // of each distribution, sorted
 	cpuNotes []string             // Run.Notes of scenarios about CPU time
 	peer     string               // the implementation that the relay names
+	profiles map[string][]byte    // of runs of result.KindCPU, by the end of their file names
 }
 
 func newOutcome() *outcome {
@@ -23,7 +27,8 @@ func newOutcome() *outcome {
 			Breakdowns: make(map[string]map[string]float64),
 			Series:     make(map[string]result.Series),
 		},
-		values: make(map[string][]float64),
+		values:   make(map[string][]float64),
+		profiles: make(map[string][]byte),
 	}
 }
 
@@ -98,6 +103,41 @@ func (o *outcome) addCPU(u *trial.Usage) {
 	m["cpu.packet"] = over.Seconds() * 1e6 / packets
 	rest := over - relay - u.PublisherTotal() - u.Subscribers.Total()
 	parts["softirq and all other"] = u.Percent(max(0, rest))
+}
+
+// addTimeline adds the use of CPU time over time, and the profiles.
+func (o *outcome) addTimeline(m *trial.Measurement) {
+	var relay, ebpf, publisher, subscribers result.Series
+	for _, i := range m.Timeline.Intervals() {
+		add := func(s *result.Series, used time.Duration) {
+			s.Add(i.At.Round(time.Millisecond).Seconds(), math.Round(100*i.Percent(used))/100)
+		}
+		add(&relay, i.RelayTotal())
+		add(&ebpf, i.EBPF)
+		add(&publisher, i.PublisherTotal())
+		add(&subscribers, i.Subscribers)
+	}
+	o.Series["host.relay"], o.Series["cpu.ebpf"] = relay, ebpf
+	o.Series["host.publisher"], o.Series["host.subscribers"] = publisher, subscribers
+	o.addPrograms(m.Timeline.Programs(), &m.Usage)
+	if m.Profile != nil {
+		o.profiles["cpu.pprof"] = m.Profile
+	}
+}
+
+// addPrograms adds what each eBPF program of the relay used.
+func (o *outcome) addPrograms(programs []trial.ProgramProfile, u *trial.Usage) {
+	if len(programs) == 0 {
+		return
+	}
+	used := make(map[string]float64)
+	for _, p := range programs {
+		total, runs := p.Total()
+		used[p.Name] += u.Percent(total)
+		o.Metrics["cpu.ebpf.runs"] += float64(runs) / u.Period.Seconds()
+	}
+	o.Breakdowns["cpu.ebpf"] = used
+	o.profiles["ebpf.json"], _ = json.Marshal(programs) // it has nothing that cannot be marshalled
 }
 
 // summarize returns the summary of the runs of one system.

@@ -1,9 +1,12 @@
 package bench
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/bench/procfs"
@@ -59,6 +62,58 @@ func usageOf(change func(*trial.Usage)) *trial.Usage {
 		change(u)
 	}
 	return u
+}
+
+// The relay uses 50 % of a core and then 25 %, half of it in a program.
+func TestAddTimeline(t *testing.T) {
+	at := func(seconds float64, used time.Duration) trial.Moment {
+		return trial.Moment{
+			At: time.Duration(seconds * 1e9), Relay: used, Publisher: 2 * used, Subscribers: 3 * used,
+			Programs: map[ebpf.ProgramID]trial.ProgramUse{1: {Name: "ingress", Runtime: used, Runs: uint64(seconds)}},
+		}
+	}
+	m := &trial.Measurement{
+		Usage: *usageOf(nil), Profile: []byte("a profile"),
+		Timeline: trial.Timeline{at(0, 0), at(4, time.Second), at(8, 1500*time.Millisecond)},
+	}
+	o := newOutcome()
+	o.addTimeline(m)
+	for name, want := range map[string][]float64{
+		"host.relay": {50, 25}, "cpu.ebpf": {25, 12.5}, "host.publisher": {25, 12.5}, "host.subscribers": {75, 37.5},
+	} {
+		require.Equal(t, result.Series{Time: []float64{2, 6}, Value: want}, o.Series[name], name)
+		require.True(t, hasMetric(result.KindCPU, name), name)
+	}
+	require.Equal(t, map[string]float64{"ingress": 15}, o.Breakdowns["cpu.ebpf"], "1.5 s of 10")
+	require.Equal(t, .8, o.Metrics["cpu.ebpf.runs"])
+	require.Equal(t, "a profile", string(o.profiles["cpu.pprof"]))
+	require.Equal(t, `[{"name":"ingress","id":1,"time":[4,8],"run_time_ns":[1000000000,500000000],"run_cnt":[4,4]}]`,
+		string(o.profiles["ebpf.json"]))
+	o = newOutcome()
+	o.addTimeline(&trial.Measurement{Usage: *usageOf(nil)})
+	require.Empty(t, o.profiles)
+	require.Empty(t, o.Breakdowns, "another relay has no programs")
+}
+
+func TestStoreProfiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "profiles")
+	o := newOutcome()
+	o.System, o.Repetition = "../a relay", 2
+	require.NoError(t, o.storeProfiles(dir, "10/idle"))
+	require.NoDirExists(t, dir, "there is nothing to store")
+	o.profiles["cpu.pprof"], o.profiles["ebpf.json"] = []byte("one"), []byte("two")
+	require.NoError(t, o.storeProfiles("", "10/idle"))
+	require.Empty(t, o.Profiles)
+	require.NoError(t, o.storeProfiles(dir, "10/idle"))
+	require.Equal(t, []string{
+		"profiles/10-idle/..-a-relay-2-cpu.pprof", "profiles/10-idle/..-a-relay-2-ebpf.json",
+	}, o.Profiles)
+	content, err := os.ReadFile(filepath.Join(filepath.Dir(dir), o.Profiles[0]))
+	require.NoError(t, err)
+	require.Equal(t, "one", string(content))
+	require.NotEmpty(t, o.of(result.KindCPU).Profiles)
+	require.Empty(t, o.of(result.KindDelay).Profiles, "they are named once")
+	require.Error(t, o.storeProfiles(filepath.Join(dir, "10-idle", "..-a-relay-2-cpu.pprof"), "x"), "it is a file")
 }
 
 func TestUsage(t *testing.T) {

@@ -18,6 +18,9 @@ const (
 	loadHog  = "hog"
 )
 
+// profilePeriod is the length of a profile, after the measured period.
+const profilePeriod = 3 * time.Second
+
 // hogSubscribers is the largest fan-out with a hog. With more subscribers, the result depends on the load generators.
 const hogSubscribers = 50
 
@@ -35,8 +38,12 @@ func (r *runner) plans() []plan {
 	if r.Clip != "" {
 		plans = append(plans, r.fanoutPlan(1, loadIdle, r.Clip))
 	}
-	plans = append(plans, r.syscallPlan(), r.capacityPlan())
+	for _, n := range r.Subscribers {
+		plans = append(plans, r.syscallPlan(n))
+	}
+	plans = append(plans, r.capacityPlan())
 	plans = append(plans, r.congestionPlans()...)
+	plans = append(plans, r.bystanderPlan(slices.Max(r.Subscribers)))
 	return slices.DeleteFunc(plans, func(p plan) bool { return len(p.kinds) == 0 })
 }
 
@@ -72,10 +79,12 @@ func (r *runner) fanoutPlan(subscribers int, load, clip string) plan {
 		title: fmt.Sprintf("%s, %s", subscriberCount(subscribers), load), params: r.mockParams(subscribers),
 		repetitions: r.Repetitions,
 	}
+	profile := time.Duration(0)
 	p.params.Load, p.length = load, r.Warmup+r.Duration+runOverhead
 	if load == loadIdle {
 		p.kinds = r.wanted(result.KindDelay, result.KindCPU, result.KindMemory)
-		p.length += trial.IdlePeriod
+		profile = r.profilePeriod(p.kinds)
+		p.length += trial.IdlePeriod + profile
 	}
 	if clip != "" {
 		p.params.Media, p.params.Rate, p.params.FrameRate = r.clipName(), 0, 0
@@ -85,6 +94,7 @@ func (r *runner) fanoutPlan(subscribers int, load, clip string) plan {
 	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
 		m, err := r.try(ctx, trial.Setup{
 			System: spec, Sessions: []int{subscribers}, Clip: clip, Idle: load == loadIdle, Hog: load == loadHog,
+			Profile: profile,
 		})
 		if err != nil {
 			return nil, err
@@ -92,12 +102,21 @@ func (r *runner) fanoutPlan(subscribers int, load, clip string) plan {
 		o := outcomeOf(m)
 		if load == loadIdle {
 			o.addCPU(&m.Usage)
+			o.addTimeline(m)
 			o.Unusable = cmp.Or(o.Unusable, m.Exhausted())
 		}
-		o.addDelays(measureDelays(m.Packets, subscribers))
+		o.addDelays(measureDelays(m, subscribers))
 		return o, nil
 	}
 	return p
+}
+
+// profilePeriod returns how long relays are profiled under a load that yields some kinds of scenarios.
+func (r *runner) profilePeriod(kinds []string) time.Duration {
+	if r.Profiles == "" || !slices.Contains(kinds, result.KindCPU) {
+		return 0
+	}
+	return profilePeriod
 }
 
 // try runs a trial; where cfg has no setting of its own, it uses the one that all runs share.

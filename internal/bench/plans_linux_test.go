@@ -29,13 +29,13 @@ func TestEstimate(t *testing.T) {
 	}
 	ours := system.Sluice("1")
 	runs, alone := estimate(ours, RunConfig{})
-	// 1 to 200 subscribers, up to 50 with a hog, a clip, system calls, capacity; and two bottlenecks, in which priority
-	// drop takes part too.
-	require.Equal(t, 3*(2*(4+3+1+1+1)+3*2), runs)
-	require.Less(t, alone, 18*time.Minute)
+	// 1 to 200 subscribers, up to 50 with a hog, a clip, system calls for 1 to 200, capacity, a bystander; and two
+	// bottlenecks, in which priority drop takes part too.
+	require.Equal(t, 3*(2*(4+3+1+4+1+1)+3*2), runs)
+	require.Less(t, alone, 31*time.Minute)
 	beside := append(ours, system.Spec{Name: "moq-relay-ietf"}, system.Spec{Name: "moq-relay"})
 	_, withPeers := estimate(beside, RunConfig{})
-	require.Less(t, withPeers, 28*time.Minute)
+	require.Less(t, withPeers, 54*time.Minute)
 	_, capacity := estimate(ours, RunConfig{Kinds: []string{result.KindCapacity}})
 	require.Positive(t, capacity)
 	require.Less(t, capacity, alone)
@@ -54,7 +54,7 @@ func TestPlans(t *testing.T) {
 		"delay/1/idle", "cpu/1/idle", "memory/1/idle", "delay/100/idle", "cpu/100/idle", "memory/100/idle",
 		"delay/1/hog", // with 100 subscribers, there is none
 		"delay/1/idle/clip.mp4", "cpu/1/idle/clip.mp4", "memory/1/idle/clip.mp4",
-		"syscalls/10", "capacity/400", "congestion/constant", "congestion/step",
+		"syscalls/1", "syscalls/100", "capacity/400", "congestion/constant", "congestion/step", "bystander/100",
 	}, names(RunConfig{Subscribers: []int{1, 100}, Clip: "media/clip.mp4"}))
 	require.Equal(t, []string{"congestion/constant"},
 		names(RunConfig{Kinds: []string{result.KindCongestion}, Brief: true}))
@@ -131,6 +131,28 @@ func TestOutcomeOf(t *testing.T) {
 	require.Empty(t, o.Unusable)
 	m.LateP99 = time.Second
 	require.Contains(t, outcomeOf(m).Unusable, "the publisher was the bottleneck")
+}
+
+func TestPeriods(t *testing.T) {
+	r := runnerOf(nil, RunConfig{})
+	require.Equal(t, 30*time.Second, r.syscallPeriod())
+	kinds := []string{result.KindDelay, result.KindCPU}
+	require.Zero(t, r.profilePeriod(kinds), "there is no place to store profiles")
+	r.Profiles = "profiles"
+	require.Equal(t, 3*time.Second, r.profilePeriod(kinds))
+	require.Zero(t, r.profilePeriod(kinds[:1]))
+	r.Brief = true
+	require.Equal(t, 6*time.Second, r.syscallPeriod())
+}
+
+func TestAddPings(t *testing.T) {
+	o := newOutcome()
+	o.addPings(load.Pinged{Delays: upTo(200), Lost: 1}, load.Pinged{Delays: upTo(10), Lost: 2})
+	require.Equal(t, 198., o.Metrics["ping.p99"])
+	require.Equal(t, 5., o.Metrics["ping.idle.p50"])
+	require.Equal(t, 3., o.Metrics["ping.lost"])
+	require.NotEmpty(t, o.of(result.KindBystander).finished().Distributions["ping.idle"].Value)
+	require.Empty(t, o.of(result.KindDelay).Metrics)
 }
 
 func TestAddSyscalls(t *testing.T) {

@@ -111,6 +111,9 @@ func (r *runner) runPlan(ctx context.Context, p plan) error {
 				o.Unusable = "the run failed: " + err.Error()
 			}
 			o.System, o.Repetition = spec.Name, repetition+1
+			if err := o.storeProfiles(r.Profiles, p.name); err != nil {
+				return err
+			}
 			r.note(o)
 			all = append(all, *o)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"sluice/internal/bench/result"
 	"sluice/internal/bench/syscalls"
@@ -11,20 +12,32 @@ import (
 	"sluice/internal/bench/trial"
 )
 
-// syscallSubscribers is the fan-out at which system calls are counted.
-const syscallSubscribers = 10
+// syscallPeriod is how long system calls are counted.
+const syscallPeriod = 30 * time.Second
 
 // syscallPlan counts the system calls of a relay by name.
-func (r *runner) syscallPlan() plan {
-	return plan{
-		kinds: r.wanted(result.KindSyscalls), name: fmt.Sprint(syscallSubscribers),
-		title:       fmt.Sprintf("system calls, %d subscribers", syscallSubscribers),
-		params:      r.mockParams(syscallSubscribers),
-		repetitions: r.Repetitions, length: r.Warmup + r.Duration + runOverhead, run: r.runSyscalls,
+func (r *runner) syscallPlan(subscribers int) plan {
+	p := plan{
+		kinds: r.wanted(result.KindSyscalls), name: fmt.Sprint(subscribers),
+		title: "system calls, " + subscriberCount(subscribers), params: r.mockParams(subscribers),
+		repetitions: r.Repetitions,
+		run: func(ctx context.Context, spec system.Spec) (*outcome, error) {
+			return r.runSyscalls(ctx, spec, subscribers)
+		},
 	}
+	period := r.syscallPeriod()
+	p.params.Duration, p.length = period.Seconds(), r.Warmup+period+runOverhead
+	return p
 }
 
-func (r *runner) runSyscalls(ctx context.Context, spec system.Spec) (_ *outcome, err error) {
+func (r *runner) syscallPeriod() time.Duration {
+	if r.Brief {
+		return r.Duration
+	}
+	return syscallPeriod
+}
+
+func (r *runner) runSyscalls(ctx context.Context, spec system.Spec, subscribers int) (_ *outcome, err error) {
 	var counter *syscalls.Counter
 	var total map[string]uint64
 	defer func() {
@@ -33,7 +46,7 @@ func (r *runner) runSyscalls(ctx context.Context, spec system.Spec) (_ *outcome,
 		}
 	}()
 	m, err := r.try(ctx, trial.Setup{
-		System: spec, Sessions: []int{syscallSubscribers},
+		System: spec, Sessions: []int{subscribers}, Duration: r.syscallPeriod(),
 		During: func(_ context.Context, t *trial.Trial) (err error) {
 			counter, err = syscalls.Count(t.RelayPID())
 			return err
@@ -53,8 +66,7 @@ func (r *runner) runSyscalls(ctx context.Context, spec system.Spec) (_ *outcome,
 
 // addSyscalls adds the system calls that the relay made in a period.
 func (o *outcome) addSyscalls(total map[string]uint64, u *trial.Usage) {
-	const video = 30.0 // seconds, so that runs of any length can be compared
-	per30 := video / u.Period.Seconds()
+	per30 := syscallPeriod.Seconds() / u.Period.Seconds() // so that brief runs can be compared, too
 	calls := make(map[string]float64)
 	for name, n := range total {
 		calls[name] = float64(n) * per30

@@ -1,4 +1,5 @@
-// Package load is the load generators of a benchmark: a publisher, subscribers, and a hog that keeps processors busy.
+// Package load is the load generators of a benchmark: a publisher, subscribers, a hog that keeps processors busy, and a
+// bystander that pings.
 //
 // A generator is a process of its own, so that its CPU time is apart from the relay's. The benchmark needs no other
 // client of a relay. The process that starts a generator passes a [GeneratorConfig], and then they exchange lines:
@@ -11,6 +12,8 @@
 //	stop →      → published
 //	stop N →                                           wait for N objects each → received
 //	stop →      end
+//
+// A bystander is ready at once, pings from go to stop, and reports after each stop.
 //
 // The payload of a mock object carries its sequence number, its time of publication and a checksum (package video), so
 // a subscriber can tell whether an object is intact, new and in its place.

@@ -35,6 +35,8 @@ type GeneratorConfig struct {
 
 	// Hog keeps all processors busy for this time. The generator then does nothing else.
 	Hog time.Duration `json:"hog"`
+	// Ping is an address that is pinged. The generator then does nothing else.
+	Ping string `json:"ping"`
 }
 
 const (
@@ -50,8 +52,8 @@ const (
 
 // Commands to a load generator, one a line.
 const (
-	Go   = "go"   // the publisher starts
-	Stop = "stop" // the publisher stops and reports; subscribers report when they have so many objects: "stop 250"
+	Go   = "go"   // the publisher or the bystander starts
+	Stop = "stop" // it stops and reports; subscribers report when they have so many objects: "stop 250"
 )
 
 // Event is a line of JSON that a load generator writes.
@@ -60,6 +62,7 @@ type Event struct {
 	Peer      string     `json:"peer,omitempty"`  // the implementation that the relay names
 	Published *Published `json:"published,omitempty"`
 	Received  []Received `json:"received,omitempty"` // one for each session
+	Pinged    *Pinged    `json:"pinged,omitempty"`
 }
 
 // Published is the report of a publisher.
@@ -97,7 +100,10 @@ func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) 
 	defer cancel()
 	g := &generator{GeneratorConfig: cfg, source: source, commands: make(chan string), out: json.NewEncoder(out)}
 	go g.read(ctx, in)
-	if cfg.Publish {
+	switch {
+	case cfg.Ping != "":
+		return g.ping(ctx)
+	case cfg.Publish:
 		return g.publish(ctx)
 	}
 	return g.subscribe(ctx)

@@ -5,6 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ReadCPU returns the times of all processors together since boot.
@@ -24,6 +27,18 @@ func ReadTimes(pid int) (ProcessTimes, error) {
 	}
 	state, err := parseProcessStat(string(b))
 	return state.own, err
+}
+
+// ReadClock returns the CPU time of a process, exactly: [ReadTimes] is rounded to ticks, which are too long to show CPU
+// time over time.
+func ReadClock(pid int) (time.Duration, error) {
+	// clock_getcpuclockid(3): the id of the process's clock, as the C library makes it (MAKE_PROCESS_CPUCLOCK).
+	const scheduler = 2 // CPUCLOCK_SCHED
+	var t unix.Timespec
+	if err := unix.ClockGettime(^int32(pid)<<3|scheduler, &t); err != nil {
+		return 0, fmt.Errorf("read the CPU clock of process %d: %w", pid, err)
+	}
+	return time.Duration(t.Nano()), nil
 }
 
 // ReadActivity returns the activity of a process so far, without threads that have ended.
@@ -91,22 +106,34 @@ func ReadMemory(pid int) (Memory, error) {
 	if err != nil {
 		return m, err
 	}
-	descriptors, err := filepath.Glob(filepath.Join(directory(pid), "fdinfo", "*"))
-	if err != nil {
-		return m, err
-	}
 	seen := make(map[string]bool)
-	for _, path := range descriptors {
-		info, err := os.ReadFile(path)
-		if err != nil {
-			continue // the descriptor was closed
-		}
-		if id, n, ok := parseMapInfo(string(info)); ok && !seen[id] {
+	return m, eachDescriptor(pid, func(info string) {
+		if id, n, ok := parseMapInfo(info); ok && !seen[id] {
 			seen[id] = true
 			m.Maps += n
 		}
+	})
+}
+
+// ReadPrograms returns the ids of the eBPF programs that a process holds by a file descriptor, its own or a link's.
+func ReadPrograms(pid int) (map[uint32]bool, error) {
+	programs := make(map[uint32]bool)
+	return programs, eachDescriptor(pid, func(info string) {
+		if id, err := strconv.ParseUint(colonFields(info)["prog_id"], 10, 32); err == nil {
+			programs[uint32(id)] = true
+		}
+	})
+}
+
+// eachDescriptor calls visit with /proc/PID/fdinfo of each file descriptor of a process.
+func eachDescriptor(pid int, visit func(info string)) error {
+	descriptors, err := filepath.Glob(filepath.Join(directory(pid), "fdinfo", "*"))
+	for _, path := range descriptors {
+		if info, err := os.ReadFile(path); err == nil { // otherwise it was closed
+			visit(string(info))
+		}
 	}
-	return m, nil
+	return err
 }
 
 func directory(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid)) }

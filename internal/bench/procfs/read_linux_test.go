@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // Every reader reads this process.
@@ -17,6 +18,14 @@ func TestReadOwnProcess(t *testing.T) {
 	require.GreaterOrEqual(t, memory.Peak, memory.Resident)
 	_, err = ReadTimes(pid)
 	require.NoError(t, err)
+	var own unix.Timespec
+	require.NoError(t, unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &own))
+	used, err := ReadClock(pid)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, used.Nanoseconds(), own.Nano())
+	programs, err := ReadPrograms(pid)
+	require.NoError(t, err)
+	require.Empty(t, programs)
 	activity, err := ReadActivity(pid)
 	require.NoError(t, err)
 	require.Positive(t, activity.Wakeups)
@@ -39,6 +48,8 @@ func TestReadProcessThatHasEnded(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = ReadActivity(pid)
 	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = ReadClock(pid)
+	require.ErrorContains(t, err, "read the CPU clock of process")
 }
 
 func TestReadMachine(t *testing.T) {

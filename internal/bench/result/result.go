@@ -63,11 +63,12 @@ const (
 	KindSyscalls   = "syscalls"
 	KindCapacity   = "capacity"
 	KindCongestion = "congestion"
+	KindBystander  = "bystander"
 )
 
 // Kinds returns the kinds of scenarios in display order.
 func Kinds() []string {
-	return []string{KindDelay, KindCPU, KindMemory, KindSyscalls, KindCapacity, KindCongestion}
+	return []string{KindDelay, KindCPU, KindMemory, KindSyscalls, KindCapacity, KindCongestion, KindBystander}
 }
 
 // Scenario is a load under which every system was run.
@@ -107,12 +108,19 @@ type Run struct {
 	Distributions map[string]Distribution       `json:"distributions,omitempty"`
 	Breakdowns    map[string]map[string]float64 `json:"breakdowns,omitempty"` // by part: CPU by process, calls by name
 	Series        map[string]Series             `json:"series,omitempty"`     // over time
+	// Profiles are files that belong to the run, beside results.json: "profiles/…".
+	Profiles []string `json:"profiles,omitempty"`
 }
 
 // Series is a quantity over time.
 type Series struct {
 	Time  []float64 `json:"time"` // seconds since the end of the warm-up
 	Value []float64 `json:"value"`
+}
+
+// Add appends a value.
+func (s *Series) Add(at, value float64) {
+	s.Time, s.Value = append(s.Time, at), append(s.Value, value)
 }
 
 // Summary is all usable runs of a system in a scenario.

@@ -26,6 +26,8 @@ type Spec struct {
 	Kinds []string
 	// Metrics is where Sluice serves its metrics, "host:port" in its own network; "" for other relays.
 	Metrics string
+	// Profiles is where it serves profiles for Go's pprof, "host:port" in its own network; "" for other relays.
+	Profiles string
 }
 
 // Names of the variants of Sluice.
@@ -41,16 +43,17 @@ const (
 	UserPackets   = "sluice_media_packets_total"
 )
 
-const metricsAddress = "127.0.0.1:4480"
+const adminAddress = "127.0.0.1:4480"
 
 // Sluice returns the variants of a version of Sluice: with the fast path, without it and, in scenarios with a
 // bottleneck, with priority drop.
 func Sluice(version string) []Spec {
 	spec := func(name, flags string, kinds ...string) Spec {
 		const command = "{sluice} relay --listen {addr} --tls-cert {cert} --tls-key {key} --drain 1s --log-level warn" +
-			" --admin " + metricsAddress + " "
+			" --admin " + adminAddress + " --admin-pprof "
 		return Spec{
-			Name: name, Command: command + flags, Version: "sluice " + version, Kinds: kinds, Metrics: metricsAddress,
+			Name: name, Command: command + flags, Version: "sluice " + version, Kinds: kinds,
+			Metrics: adminAddress, Profiles: adminAddress,
 		}
 	}
 	return []Spec{

@@ -59,7 +59,7 @@ func TestWords(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"bin/sluice", "relay", "--listen", "[::]:4443", "--tls-cert", "c.pem", "--tls-key", "k.pem", "--drain", "1s",
-		"--log-level", "warn", "--admin", "127.0.0.1:4480", "--fastpath", "on",
+		"--log-level", "warn", "--admin", "127.0.0.1:4480", "--admin-pprof", "--fastpath", "on",
 	}, words)
 	_, err = Spec{Name: "x", Command: "'open"}.Words(place)
 	require.Error(t, err)

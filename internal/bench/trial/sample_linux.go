@@ -1,8 +1,10 @@
 package trial
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -21,10 +23,10 @@ import (
 type sample struct {
 	at                                 time.Time
 	machine                            procfs.CPUTimes
-	relay, publisher, subscribers, hog procfs.ProcessTimes
-	activity                           procfs.Activity // of the relay
+	relay, publisher, subscribers, own procfs.ProcessTimes // own: of hog and bystander
+	activity                           procfs.Activity     // of the relay
 	processes                          map[int]procfs.ProcessState
-	programs                           map[ebpf.ProgramID]time.Duration // run time of all eBPF programs
+	programs                           map[ebpf.ProgramID]ProgramUse // all eBPF programs
 }
 
 // sample reads the counters.
@@ -42,23 +44,32 @@ func (t *Trial) sample() (s sample, err error) {
 	if s.publisher, err = t.publisher.times(); err != nil {
 		return s, err
 	}
-	if t.hog != nil {
-		if s.hog, err = t.hog.times(); err != nil {
-			return s, err
-		}
+	if s.subscribers, err = sumTimes(t.subscribers...); err != nil {
+		return s, err
 	}
-	for _, r := range t.subscribers {
-		times, err := r.times()
-		if err != nil {
-			return s, err
-		}
-		s.subscribers = s.subscribers.Plus(times)
+	if s.own, err = sumTimes(t.hog, t.bystander); err != nil {
+		return s, err
 	}
 	if s.processes, err = procfs.ReadProcesses(); err != nil {
 		return s, err
 	}
-	s.programs, err = programTimes()
+	s.programs, err = t.stage.programUses()
 	return s, err
+}
+
+// sumTimes returns the CPU time of processes that may be nil.
+func sumTimes(processes ...*process) (sum procfs.ProcessTimes, err error) {
+	for _, p := range processes {
+		if p == nil {
+			continue
+		}
+		times, err := p.times()
+		if err != nil {
+			return sum, err
+		}
+		sum = sum.Plus(times)
+	}
+	return sum, nil
 }
 
 func (p *process) times() (procfs.ProcessTimes, error) {
@@ -79,25 +90,35 @@ func (t *Trial) usage(a, b sample) Usage {
 		Subscribers: b.subscribers.Minus(a.subscribers), Activity: b.activity.Minus(a.activity),
 	}
 	u.Busy = machine.Busy(u.Period, u.Cores)
-	ours := u.Relay.Plus(u.Publisher).Plus(u.Subscribers).Plus(b.hog.Minus(a.hog))
+	ours := u.Relay.Plus(u.Publisher).Plus(u.Subscribers).Plus(b.own.Minus(a.own))
 	u.Others = max(0, procfs.UsedBetween(a.processes, b.processes)-ours.Total())
-	for id, total := range b.programs {
-		if _, other := t.before[id]; other {
-			u.Lab += total - a.programs[id]
+	for id, use := range b.programs {
+		if t.others[id] {
+			u.Lab += use.Runtime - a.programs[id].Runtime
 		} else {
-			u.EBPF += total - a.programs[id]
+			u.EBPF += use.Runtime - a.programs[id].Runtime
 		}
 	}
 	return u
 }
 
-// programTimes returns the run time of all eBPF programs, which the kernel counts while a Stage is open.
-func programTimes() (map[ebpf.ProgramID]time.Duration, error) {
-	times := make(map[ebpf.ProgramID]time.Duration)
+// findOthers finds the eBPF programs that are not the relay's: those that were loaded before it was started, and those
+// of this process, which records packets and counts system calls.
+func (t *Trial) findOthers() error {
+	own, err := procfs.ReadPrograms(os.Getpid())
+	for id := range own {
+		t.others[ebpf.ProgramID(id)] = true
+	}
+	return err
+}
+
+// programUses returns what all eBPF programs have used, which the kernel counts while a Stage is open.
+func (s *Stage) programUses() (map[ebpf.ProgramID]ProgramUse, error) {
+	uses := make(map[ebpf.ProgramID]ProgramUse)
 	for id := ebpf.ProgramID(0); ; {
 		next, err := ebpf.ProgramGetNextID(id)
 		if errors.Is(err, os.ErrNotExist) {
-			return times, nil
+			return uses, nil
 		}
 		if err != nil {
 			return nil, err
@@ -110,13 +131,27 @@ func programTimes() (map[ebpf.ProgramID]time.Duration, error) {
 		if err != nil {
 			return nil, err
 		}
-		stats, err := p.Stats()
+		uses[id], err = s.programUse(id, p)
 		p.Close()
 		if err != nil {
 			return nil, err
 		}
-		times[id] = stats.Runtime
 	}
+}
+
+func (s *Stage) programUse(id ebpf.ProgramID, p *ebpf.Program) (ProgramUse, error) {
+	stats, err := p.Stats()
+	if err != nil {
+		return ProgramUse{}, err
+	}
+	if _, known := s.programNames[id]; !known {
+		info, err := p.Info()
+		if err != nil {
+			return ProgramUse{}, err
+		}
+		s.programNames[id] = info.Name
+	}
+	return ProgramUse{Name: s.programNames[id], Runtime: stats.Runtime, Runs: stats.RunCount}, nil
 }
 
 // packetCounts are the packets with media that a relay which is Sluice has sent.
@@ -132,12 +167,32 @@ func (t *Trial) packetCounts() (packetCounts, error) {
 	return packetCounts{values[system.KernelPackets], values[system.UserPackets]}, err
 }
 
-// scrapeTime is how long a relay may take to serve its metrics.
-const scrapeTime = 5 * time.Second
-
 // scrape reads metrics from inside a host.
 func scrape(h *lab.Host, address string) (map[string]float64, error) {
-	client := http.Client{Timeout: scrapeTime, Transport: &http.Transport{
+	b, err := get(context.Background(), h, "http://"+address+"/metrics")
+	return procfs.ParsePrometheus(string(b)), err
+}
+
+// profile returns a CPU profile of a relay that serves one. Profiling costs the relay CPU time, so it must happen
+// outside of the measured period.
+func (t *Trial) profile(ctx context.Context) ([]byte, error) {
+	if t.Profile == 0 || t.System.Profiles == "" {
+		return nil, nil
+	}
+	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", t.System.Profiles, int(t.Profile.Seconds()))
+	b, err := get(ctx, t.stage.Lab.Relay, url)
+	if err != nil {
+		return nil, t.relay.failure(fmt.Errorf("read the profile: %w", err))
+	}
+	return b, nil
+}
+
+// answerTime is how long a relay may take to answer, besides the time that it is asked to take.
+const answerTime = time.Minute
+
+// get reads a page from inside a host.
+func get(ctx context.Context, h *lab.Host, url string) ([]byte, error) {
+	client := http.Client{Timeout: answerTime, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(_ context.Context, network, address string) (conn net.Conn, err error) {
 			err = h.Do(func() error {
@@ -147,11 +202,18 @@ func scrape(h *lab.Host, address string) (map[string]float64, error) {
 			return conn, err
 		},
 	}}
-	response, err := client.Get("http://" + address + "/metrics")
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
 	b, err := io.ReadAll(response.Body)
-	return procfs.ParsePrometheus(string(b)), err
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(b))
+	}
+	return b, err
 }

@@ -27,7 +27,9 @@ type Stage struct {
 
 	programs Programs
 	dir      string
-	stats    io.Closer // the kernel counts the run time of eBPF programs until it is closed
+	// programNames are the names of eBPF programs. Nobody but the trial that runs uses them.
+	programNames map[ebpf.ProgramID]string
+	stats        io.Closer // the kernel counts the run time of eBPF programs until it is closed
 }
 
 const relayPort = 4443
@@ -35,7 +37,7 @@ const relayPort = 4443
 // OpenStage builds a lab with two hosts for subscribers: one of them may get a bottleneck. Errors that mean "this
 // machine cannot do it" are a *[lab.MissingError].
 func OpenStage(ctx context.Context, programs Programs, seed uint64) (_ *Stage, err error) {
-	s := &Stage{programs: programs}
+	s := &Stage{programs: programs, programNames: make(map[ebpf.ProgramID]string)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -22,13 +23,16 @@ import (
 type Setup struct {
 	System   system.Spec
 	Mock     video.Mock
-	Clip     string        // a file whose video is published instead of mock video
-	Sessions []int         // at each host for subscribers, from the first
-	Record   bool          // all arrivals at the first session of each host
-	Idle     bool          // measure the machine before media flows, too
-	Hog      bool          // keep all processors busy
-	Warmup   time.Duration // before the measured period
-	Duration time.Duration // of the measured period
+	Clip     string // a file whose video is published instead of mock video
+	Sessions []int  // at each host for subscribers, from the first
+	Record   bool   // all arrivals at the first session of each host
+	Idle     bool   // measure the machine before media flows, too
+	Hog      bool   // keep all processors busy
+	// Bystander pings the relay's host through the processor that handles the publisher's packets.
+	Bystander bool
+	Profile   time.Duration // profile a relay that serves profiles for this time after the measured period
+	Warmup    time.Duration // before the measured period
+	Duration  time.Duration // of the measured period
 	// During is called at the start of the measured period and may take as long as this. After is called at its end.
 	// Both may be nil.
 	During func(context.Context, *Trial) error
@@ -39,22 +43,28 @@ type Setup struct {
 type Trial struct {
 	Setup
 	stage       *Stage
-	before      map[ebpf.ProgramID]time.Duration // eBPF programs that are not the relay's
+	others      map[ebpf.ProgramID]bool // eBPF programs that are not the relay's
 	relay       *process
 	publisher   *process
 	subscribers []*process
-	hog         *process // nil if there is none
-	peer        string   // the implementation that the relay names
+	hog         *process // nil if there is none, as bystander
+	bystander   *process
+	peer        string // the implementation that the relay names
 }
 
 // Measurement is the result of a trial.
 type Measurement struct {
 	Usage
+	Begin     time.Duration    // of the measured period, on the clock of Packets
 	Packets   []measure.Packet // in the measured period, at the points IntoRelay and OutOfRelay
+	Timeline  Timeline         // of the measured period
+	Profile   []byte           // pprof's, of the relay's process, after the measured period; nil if there is none
 	Published load.Published
 	Received  [][]load.Received // by host
 	Memory    procfs.Memory     // of the relay
-	Peer      string            // the implementation that the relay names
+	// Pinged is what the bystander found in the measured period, IdlePinged before media flowed.
+	Pinged, IdlePinged load.Pinged
+	Peer               string // the implementation that the relay names
 }
 
 const (
@@ -70,7 +80,7 @@ const (
 func (s *Stage) Run(ctx context.Context, cfg Setup) (m *Measurement, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t := &Trial{Setup: cfg, stage: s}
+	t := &Trial{Setup: cfg, stage: s, others: make(map[ebpf.ProgramID]bool)}
 	defer t.stop()
 	if err := t.startRelay(ctx); err != nil {
 		return nil, err
@@ -100,8 +110,12 @@ func (t *Trial) startRelay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if t.before, err = programTimes(); err != nil {
+	loaded, err := t.stage.programUses()
+	if err != nil {
 		return err
+	}
+	for id := range loaded {
+		t.others[id] = true
 	}
 	t.relay, err = start(ctx, t.stage.Lab.Relay, t.System.Name, false, command)
 	return err
@@ -112,6 +126,9 @@ func (t *Trial) setUp(ctx context.Context) (err error) {
 	s := t.stage
 	cfg := load.GeneratorConfig{Publish: true, URL: s.url(s.Lab.Publisher), Mock: t.Mock, Clip: t.Clip}
 	command := s.loadCommand(cfg, publisherNice)
+	if t.Bystander {
+		command = slices.Concat(pinned, command)
+	}
 	if t.publisher, err = start(ctx, s.Lab.Publisher, "publisher", true, command); err != nil {
 		return err
 	}
@@ -120,7 +137,10 @@ func (t *Trial) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	t.peer = ready.Peer
-	return t.subscribe(ctx)
+	if err := t.subscribe(ctx); err != nil {
+		return err
+	}
+	return t.startBystander(ctx)
 }
 
 func (t *Trial) subscribe(ctx context.Context) error {
@@ -151,7 +171,7 @@ func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
 	idle := 0.
 	if t.Idle {
 		var err error
-		if idle, err = t.measureIdle(ctx); err != nil {
+		if idle, err = t.measureIdle(ctx, m); err != nil {
 			return nil, err
 		}
 	}
@@ -177,7 +197,7 @@ func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
 			m.Packets = append(m.Packets, p)
 		}
 	}
-	m.Usage.Idle, m.Usage.Packets = idle, countPackets(m.Packets)
+	m.Begin, m.Usage.Idle, m.Usage.Packets = begin, idle, countPackets(m.Packets)
 	return m, t.collect(ctx, m)
 }
 
@@ -205,7 +225,8 @@ func (t *Trial) flow(ctx context.Context, m *Measurement) (begin, end time.Durat
 	if m.Memory, err = procfs.ReadMemory(t.relay.pid()); err != nil {
 		return 0, 0, t.relay.failure(err)
 	}
-	return begin, end, nil
+	m.Profile, err = t.profile(ctx)
+	return begin, end, err
 }
 
 // period is the measured period of flow.
@@ -215,12 +236,10 @@ func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Dur
 	if err != nil {
 		return 0, 0, err
 	}
-	if t.During != nil {
-		if err := t.During(ctx, t); err != nil {
-			return 0, 0, err
-		}
-	}
-	if err := Sleep(ctx, t.Duration-(now()-begin)); err != nil {
+	stop := t.startTimeline()
+	m.Pinged, err = t.pinging(ctx, func() error { return t.pass(ctx, begin) })
+	m.Timeline = stop()
+	if err != nil {
 		return 0, 0, err
 	}
 	end = now()
@@ -233,8 +252,21 @@ func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Dur
 	if err != nil {
 		return 0, 0, err
 	}
-	m.Usage = t.usage(first, last)
+	if err := t.findOthers(); err != nil {
+		return 0, 0, err
+	}
+	m.Usage, m.Timeline = t.usage(first, last), m.Timeline.without(t.others)
 	return begin, end, nil
+}
+
+// pass waits for the end of the measured period.
+func (t *Trial) pass(ctx context.Context, begin time.Duration) error {
+	if t.During != nil {
+		if err := t.During(ctx, t); err != nil {
+			return err
+		}
+	}
+	return Sleep(ctx, t.Duration-(now()-begin))
 }
 
 // collect waits for the reports of the load generators.
@@ -268,12 +300,13 @@ func (t *Trial) collect(ctx context.Context, m *Measurement) error {
 }
 
 // measureIdle returns how many cores are busy before media flows.
-func (t *Trial) measureIdle(ctx context.Context) (float64, error) {
+func (t *Trial) measureIdle(ctx context.Context, m *Measurement) (float64, error) {
 	first, err := t.sample()
 	if err != nil {
 		return 0, err
 	}
-	if err := Sleep(ctx, IdlePeriod); err != nil {
+	wait := func() error { return Sleep(ctx, IdlePeriod) }
+	if m.IdlePinged, err = t.pinging(ctx, wait); err != nil {
 		return 0, err
 	}
 	last, err := t.sample()
@@ -293,7 +326,7 @@ func (t *Trial) startHog(ctx context.Context) (err error) {
 }
 
 func (t *Trial) stop() {
-	for _, p := range append(t.subscribers, t.hog, t.publisher, t.relay) {
+	for _, p := range append(t.subscribers, t.hog, t.bystander, t.publisher, t.relay) {
 		if p != nil {
 			p.stop()
 		}

@@ -1,0 +1,115 @@
+package trial
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// Timeline is what a trial has used up at moments of the measured period, the first at its beginning.
+type Timeline []Moment
+
+// Moment is what the processes of a trial have used up so far.
+type Moment struct {
+	At                            time.Duration // since the beginning of the measured period
+	Relay, Publisher, Subscribers time.Duration // CPU time of the processes
+	Programs                      map[ebpf.ProgramID]ProgramUse
+}
+
+// ProgramUse is what an eBPF program has used up since it was loaded.
+type ProgramUse struct {
+	Name    string
+	Runtime time.Duration
+	Runs    uint64
+}
+
+// without returns the timeline without some programs.
+func (t Timeline) without(programs map[ebpf.ProgramID]bool) Timeline {
+	for _, m := range t {
+		maps.DeleteFunc(m.Programs, func(id ebpf.ProgramID, _ ProgramUse) bool { return programs[id] })
+	}
+	return t
+}
+
+// Interval is what was used between two moments.
+type Interval struct {
+	At                            time.Duration // its middle
+	Length                        time.Duration
+	Relay, Publisher, Subscribers time.Duration // of the processes, as [Usage]
+	EBPF                          time.Duration
+}
+
+// Intervals returns what was used between the moments.
+func (t Timeline) Intervals() []Interval {
+	var out []Interval
+	for i := 1; i < len(t); i++ {
+		a, b := t[i-1], t[i]
+		v := Interval{
+			At: (a.At + b.At) / 2, Length: b.At - a.At, Relay: b.Relay - a.Relay,
+			Publisher: b.Publisher - a.Publisher, Subscribers: b.Subscribers - a.Subscribers,
+		}
+		for id, p := range b.Programs {
+			v.EBPF += p.Runtime - a.Programs[id].Runtime
+		}
+		if v.Length > 0 {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// Percent returns a time as a share of one core.
+func (i Interval) Percent(d time.Duration) float64 { return 100 * d.Seconds() / i.Length.Seconds() }
+
+// RelayTotal returns the CPU time of the relay and its eBPF programs.
+func (i Interval) RelayTotal() time.Duration { return i.Relay + i.EBPF }
+
+// PublisherTotal returns the CPU time of the publisher, as [Usage.PublisherTotal].
+func (i Interval) PublisherTotal() time.Duration { return max(0, i.Publisher-i.EBPF) }
+
+// ProgramProfile is what an eBPF program used between the moments of a timeline, in the form that is stored.
+type ProgramProfile struct {
+	Name string `json:"name"`
+	ID   uint32 `json:"id"`
+	// Time is the ends of the intervals, seconds since the beginning of the measured period.
+	Time    []float64 `json:"time"`
+	Runtime []int64   `json:"run_time_ns"` // in each interval
+	Runs    []uint64  `json:"run_cnt"`
+}
+
+// Total returns what the program used in the whole period.
+func (p ProgramProfile) Total() (runtime time.Duration, runs uint64) {
+	for i := range p.Time {
+		runtime += time.Duration(p.Runtime[i])
+		runs += p.Runs[i]
+	}
+	return runtime, runs
+}
+
+// Programs returns the profiles of the programs that ran, by id. A program that is loaded or unloaded within the
+// period has profiles of the intervals at whose ends it was loaded.
+func (t Timeline) Programs() []ProgramProfile {
+	all := make(map[ebpf.ProgramID]*ProgramProfile)
+	for i := 1; i < len(t); i++ {
+		for id, use := range t[i].Programs {
+			p := all[id]
+			if p == nil {
+				p = &ProgramProfile{Name: use.Name, ID: uint32(id)}
+				all[id] = p
+			}
+			before := t[i-1].Programs[id]
+			p.Time = append(p.Time, t[i].At.Round(time.Millisecond).Seconds())
+			p.Runtime = append(p.Runtime, int64(use.Runtime-before.Runtime))
+			p.Runs = append(p.Runs, use.Runs-before.Runs)
+		}
+	}
+	var out []ProgramProfile
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if _, runs := all[id].Total(); runs > 0 {
+			out = append(out, *all[id])
+		}
+	}
+	return out
+}

@@ -1,0 +1,52 @@
+package trial
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/stretchr/testify/require"
+)
+
+const ms = time.Millisecond
+
+// timelineOf has three moments; program 7 is loaded at the second, and program 9 never runs.
+func timelineOf() Timeline {
+	type programs = map[ebpf.ProgramID]ProgramUse
+	return Timeline{
+		{Relay: 10 * ms, Publisher: 5 * ms, Subscribers: 1 * ms,
+			Programs: programs{3: {"three", 2 * ms, 4}, 9: {Name: "nine"}}},
+		{At: 100 * ms, Relay: 30 * ms, Publisher: 15 * ms, Subscribers: 11 * ms,
+			Programs: programs{3: {"three", 6 * ms, 9}, 7: {"seven", ms, 1}, 9: {Name: "nine"}}},
+		{At: 300 * ms, Relay: 40 * ms, Publisher: 16 * ms, Subscribers: 11 * ms,
+			Programs: programs{3: {"three", 9 * ms, 10}, 7: {"seven", 5 * ms, 3}}},
+	}
+}
+
+func TestIntervals(t *testing.T) {
+	intervals := timelineOf().Intervals()
+	require.Equal(t, []Interval{
+		{At: 50 * ms, Length: 100 * ms, Relay: 20 * ms, Publisher: 10 * ms, Subscribers: 10 * ms, EBPF: 5 * ms},
+		{At: 200 * ms, Length: 200 * ms, Relay: 10 * ms, Publisher: ms, EBPF: 7 * ms},
+	}, intervals)
+	require.Equal(t, 25*ms, intervals[0].RelayTotal())
+	require.Equal(t, 5*ms, intervals[0].PublisherTotal())
+	require.Zero(t, intervals[1].PublisherTotal(), "a program's run time may be in another interval than its process's")
+	require.Equal(t, 10., intervals[0].Percent(10*ms))
+	require.Empty(t, Timeline{}.Intervals())
+	require.Empty(t, Timeline{{}, {}}.Intervals(), "no time has passed")
+}
+
+func TestProgramProfiles(t *testing.T) {
+	programs := timelineOf().Programs()
+	require.Equal(t, []ProgramProfile{
+		{Name: "three", ID: 3, Time: []float64{.1, .3}, Runtime: []int64{4e6, 3e6}, Runs: []uint64{5, 1}},
+		{Name: "seven", ID: 7, Time: []float64{.1, .3}, Runtime: []int64{1e6, 4e6}, Runs: []uint64{1, 2}},
+	}, programs)
+	runtime, runs := programs[0].Total()
+	require.Equal(t, 7*ms, runtime)
+	require.EqualValues(t, 6, runs)
+	left := timelineOf().without(map[ebpf.ProgramID]bool{3: true}).Programs()
+	require.Len(t, left, 1)
+	require.Equal(t, "seven", left[0].Name)
+}
