@@ -63,8 +63,9 @@ func TestBench(t *testing.T) {
 			checkRun(t, s, run)
 		}
 	}
-	require.Equal(t, []string{"delay/2/idle", "cpu/2/idle", "memory/2/idle", "delay/2/hog", "syscalls/2", "bystander/2"},
-		kinds)
+	require.Equal(t, []string{
+		"delay/2/idle", "cpu/2/idle", "memory/2/idle", "delay/2/hog", "syscalls/2", "bystander/2",
+	}, kinds)
 }
 
 func checkRun(t *testing.T, s result.Scenario, run result.Run) {

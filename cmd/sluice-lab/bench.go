@@ -40,8 +40,8 @@ func newBench(env *cli.Environment) *cobra.Command {
 		Use:   "bench",
 		Short: "Measure the relay in a lab, and other relays beside it",
 		Long: `Measure what a relay costs: the delay and jitter that it adds, the CPU, memory and system calls that
-it takes, how many subscribers it serves, what happens at a bottleneck, and how long others wait for its processor. It builds a lab for that, as 'sluice-lab
-lab up' does, and needs root.
+it takes, how many subscribers it serves, what happens at a bottleneck, and how long others wait for its processor. It
+builds a lab for that, as 'sluice-lab lab up' does, and needs root.
 
 Sluice is measured with the fast path and without it. --relay-cmd adds any other relay that speaks MoQT draft 18 over
 QUIC, with the same publisher and subscribers; it may be repeated. --peer adds relays that 'make bench-peers' installs.
@@ -49,8 +49,8 @@ In the command, {addr} stands for where to listen (also {host} and {port}), {cer
 empty directory.
 
 Results go to --out: results.json for programs, report.html and tables.md for people, profiles of Sluice's process
-('go tool pprof') and of its eBPF programs. If the load generator was the
-bottleneck of a run, the tables have this reason instead of numbers.`,
+('go tool pprof') and of its eBPF programs. If the load generator was the bottleneck of a run, the tables have this
+reason instead of numbers.`,
 		Example: `  sudo sluice-lab bench --quick
   sudo sluice-lab bench --scenario delay,cpu --subscribers 1,10 --repetitions 5
   sudo sluice-lab bench --peer moq-relay-ietf,moq-relay
@@ -177,8 +177,8 @@ func (f *benchFlags) beQuick() {
 
 // shown lists the metrics that the table of each kind of scenario has.
 var shown = map[string][]string{
-	result.KindDelay:      {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "kernel"},
-	result.KindCPU:        {"cpu.system", "cpu.relay", "cpu.ebpf", "cpu.publisher", "cpu.subscribers", "cpu.packet",
+	result.KindDelay: {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "kernel"},
+	result.KindCPU: {"cpu.system", "cpu.relay", "cpu.ebpf", "cpu.publisher", "cpu.subscribers", "cpu.packet",
 		"cpu.packet.relay", "cpu.relay.wakeups"},
 	result.KindMemory:     {"memory.resident", "memory.peak", "memory.maps"},
 	result.KindSyscalls:   {"syscalls.total", "syscalls.packet"},
