@@ -1,0 +1,24 @@
+package trial
+
+import (
+	"time"
+
+	"sluice/internal/bench/load"
+	"sluice/internal/bench/procfs"
+	"sluice/internal/lab/measure"
+)
+
+// Measurement is the result of a trial.
+type Measurement struct {
+	Usage
+	Begin     time.Duration    // of the measured period, on the clock of Packets
+	Packets   []measure.Packet // in the measured period, at the points IntoRelay and OutOfRelay
+	Timeline  Timeline         // of the measured period
+	Profile   []byte           // pprof's, of the relay's process, after the measured period; nil if there is none
+	Published load.Published
+	Received  [][]load.Received // by host
+	Memory    procfs.Memory     // of the relay
+	// Pinged is what the bystander found in the measured period, IdlePinged before media flowed.
+	Pinged, IdlePinged load.Pinged
+	Peer               string // the implementation that the relay names
+}
