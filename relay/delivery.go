@@ -137,9 +137,22 @@ func (v *delivery) sendCurrentGroup(group uint64) {
 	if f := v.filter; f != nil && (f.Type != moqt.FilterAbsoluteStart || f.Start != moqt.Location{}) {
 		return
 	}
+	v.sendGroup(group)
+}
+
+func (v *delivery) sendGroup(group uint64) {
 	for _, seg := range v.sub.hub.data.Segments(group) {
 		if state, _ := seg.Log.State(); state != track.Reset {
 			v.send(seg, seg.First)
+		}
+	}
+}
+
+// sendGroups sends the objects of several groups that are held.
+func (v *delivery) sendGroups(first, last uint64) {
+	for _, run := range v.sub.hub.data.Groups(first, last) {
+		if run.Existence == track.Present {
+			v.sendGroup(run.First)
 		}
 	}
 }

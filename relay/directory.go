@@ -16,12 +16,12 @@ type directory struct {
 	namespaces watchedTree[*announcement, *namespaceWatch] // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE
 }
 
-// acquire returns the hub of a track, unless there are too many. The hub exists at least until it is released. If it is
-// new, it counts for the quotas of the accounts as long as it exists.
-func (d *directory) acquire(name moqt.FullTrackName, at place, ps payers) (*hub, *moqt.RequestError) {
+// acquire returns the hub of the track with a name at a place, unless there are too many. The hub exists at least until
+// it is released. If it is new, it counts for the quotas of the accounts as long as it exists.
+func (d *directory) acquire(at place, name string, ps payers) (*hub, *moqt.RequestError) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	key := moqt.FullTrackName{Namespace: at, Name: name.Name}.Key()
+	key := moqt.FullTrackName{Namespace: at, Name: name}.Key()
 	h := d.hubs[key]
 	if h == nil {
 		if len(d.hubs) >= d.relay.cfg.MaxTracks {
@@ -30,7 +30,7 @@ func (d *directory) acquire(name moqt.FullTrackName, at place, ps payers) (*hub,
 		if refused := ps.take(tracksHeld); refused != nil {
 			return nil, refused
 		}
-		h = newHub(d.relay, name, at)
+		h = newHub(d.relay, at, name)
 		h.payers = ps
 		d.hubs[key] = h
 		d.tracks.values.add(at, h)
@@ -150,13 +150,22 @@ func (d *directory) hasOtherLocked(a *announcement, at place) bool {
 	return false
 }
 
-// publishersOf returns the peers that announced the namespace at a place or a prefix of it.
-func (d *directory) publishersOf(at place) []*peer {
+// publishersOf returns the peers that may publish a track at a place: those that announced its namespace or a prefix of
+// it, and then, if wanted, the links.
+func (d *directory) publishersOf(at place, links bool) []*peer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var peers []*peer
 	for a := range d.namespaces.values.matching(at) {
 		peers = append(peers, a.peer)
 	}
+	if links {
+		peers = append(peers, d.relay.links.list()...)
+	}
 	return peers
+}
+
+// linked asks a new link for the tracks that have subscribers and no publisher.
+func (d *directory) linked(p *peer) {
+	d.eachHub(func(h *hub) { h.publishers.subscribe(p) })
 }

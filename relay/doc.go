@@ -36,6 +36,12 @@
 // The receiver of an upstream puts the bytes of each subgroup stream into a log of package track, which tells the hub
 // of each new segment. A media sender (package media) then sends the log to each subscriber, after a prefix of its own.
 //
+// # Links
+//
+// While one process of a relay replaces another, publishers and subscribers of a track may be with different processes.
+// A [Link] is a session between the two. It is a peer of the hub on either side: an upstream where the subscribers are,
+// a downstream where the publisher is.
+//
 // # Quotas
 //
 // A request is charged before it is served: to the account of the peer's source address, and to that of the token that
@@ -51,9 +57,10 @@
 //	hub.mu          everything about one track, parts of the hub included
 //	streams.mu      what the media sender's callbacks change
 //
-// The lock of sessions and those of a single type (reviews, turns, peer.mu, tracksWatch.mu) are taken last; after them
-// only the lock of accounts is. A hub's lock is taken while the track's sources hold theirs. Sessions and media senders
-// are called with locks held, as they do not block. The lock of accounts is also taken while a session holds its own.
+// The locks of sessions and links and those of a single type (reviews, turns, peer.mu, tracksWatch.mu) are taken last;
+// after them only the lock of accounts is. A hub's lock is taken while the track's sources hold theirs. Sessions and
+// media senders are called with locks held, as they do not block. The lock of accounts is also taken while a session
+// holds its own.
 //
 // A function whose name ends in Locked expects the lock that its comment names. All methods of the parts of a hub
 // (publishers, demand, subscribers, acceleration) and of a delivery expect hub.mu; those of directory's trees expect

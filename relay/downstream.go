@@ -20,6 +20,7 @@ type downstream struct {
 	pub    *session.Publication
 	permit *permission   // used by run only, once accepted
 	until  time.Time     // when the peer no longer waits for a publisher; zero if it never did
+	replay *uint64       // a link has missed nothing before this group; nil if it has nothing
 	ready  chan struct{} // closed when accepted
 
 	// Guarded by hub.mu.
@@ -44,7 +45,9 @@ func newDownstream(
 // newSubscribed returns a downstream for a SUBSCRIBE.
 func newSubscribed(h *hub, p *peer, pub *session.Publication, permit *permission) *downstream {
 	params := pub.Parameters()
+	replay := replayFor(p, &params)
 	d := newDownstream(h, p, pub, &params, permit)
+	d.replay = replay
 	if ms := params.RendezvousTimeout; ms != nil && *ms > 0 { // draft §10.2.6
 		d.until = time.Now().Add(min(moqt.Milliseconds(*ms), p.relay.cfg.MaxRendezvous))
 	}
@@ -121,7 +124,11 @@ func (d *downstream) acceptLocked() {
 	if d.pub.Accept(answer, d.hub.properties) != nil {
 		return // the peer has cancelled it
 	}
-	if largest != nil {
+	switch {
+	case largest == nil:
+	case d.replay != nil:
+		d.delivery.sendGroups(min(*d.replay, largest.Group), largest.Group)
+	default:
 		d.delivery.sendCurrentGroup(largest.Group)
 	}
 	d.delivery.join(now)
@@ -196,7 +203,7 @@ func (d *downstream) timedOut() {
 	h := d.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !d.accepted && len(h.publishers.of) == 0 {
+	if has := h.publishers.supply(d.peer); !d.accepted && !has.established && !has.pending {
 		d.refuseLocked(d.unavailableLocked())
 	}
 }
@@ -219,7 +226,7 @@ func (d *downstream) begin() {
 func (d *downstream) establish() {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
-	if !d.over {
+	if !d.over && !d.peer.link {
 		d.counted = true
 		d.hub.subscribers.count(d)
 	}

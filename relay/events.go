@@ -37,7 +37,7 @@ type Event struct {
 // emit reports an event of a peer. It may be called with locks held, but not with p.mu.
 func (p *peer) emit(t EventType, track *moqt.FullTrackName, cause error) {
 	report := p.relay.cfg.OnEvent
-	if report == nil {
+	if report == nil || p.link {
 		return
 	}
 	p.mu.Lock()

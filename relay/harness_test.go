@@ -184,35 +184,63 @@ type bench struct {
 // onBench runs a test in a bubble of its own, with fake time, and checks that nothing remains.
 func onBench(t *testing.T, cfg Config, f func(*bench)) {
 	t.Helper()
+	onBenches(t, cfg, 1, func(bs []*bench) { f(bs[0]) })
+}
+
+// onBenches is onBench with several relays.
+func onBenches(t *testing.T, cfg Config, n int, f func([]*bench)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		b := &bench{t: t, ctx: ctx, senders: make(map[transport.Conn]*plainSender)}
 		if cfg.Logger == nil {
 			cfg.Logger = slog.New(slog.DiscardHandler)
 		}
-		r, err := New(cfg)
-		require.NoError(t, err)
-		r.senderOf = b.senderOf
-		b.relay = r
 		var running sync.WaitGroup
-		running.Go(func() { r.Run(ctx) })
-		f(b)
+		bs := make([]*bench, n)
+		for i := range bs {
+			bs[i] = newBench(t, ctx, cfg)
+			running.Go(func() { bs[i].relay.Run(ctx) })
+		}
+		f(bs)
 		synctest.Wait()
-		b.closeAll()
-		r.tasks.Wait()
+		for _, b := range bs {
+			b.closeAll()
+		}
+		for _, b := range bs {
+			b.relay.tasks.Wait()
+		}
 		time.Sleep(3 * time.Minute) // by now, everything that is kept for a while is gone
 		synctest.Wait()
-		d := &r.directory
-		require.Empty(t, d.hubs, "tracks")
-		require.Empty(t, d.tracks.values.children)
-		require.Empty(t, d.tracks.watchers.children)
-		require.Empty(t, d.namespaces.values.children)
-		require.Empty(t, d.namespaces.watchers.children)
-		require.Zero(t, r.cache.Bytes(), "cache")
-		require.Empty(t, r.accounts.of, "accounts")
+		for _, b := range bs {
+			b.checkEmpty()
+		}
 		cancel()
 		running.Wait()
 	})
+}
+
+func newBench(t *testing.T, ctx context.Context, cfg Config) *bench {
+	b := &bench{t: t, ctx: ctx, senders: make(map[transport.Conn]*plainSender)}
+	r, err := New(cfg)
+	require.NoError(t, err)
+	r.senderOf = b.senderOf
+	b.relay = r
+	return b
+}
+
+// checkEmpty checks that nothing remains.
+func (b *bench) checkEmpty() {
+	t, r := b.t, b.relay
+	d := &r.directory
+	require.Empty(t, d.hubs, "tracks")
+	require.Empty(t, d.tracks.values.children)
+	require.Empty(t, d.tracks.watchers.children)
+	require.Empty(t, d.namespaces.values.children)
+	require.Empty(t, d.namespaces.watchers.children)
+	require.Zero(t, r.cache.Bytes(), "cache")
+	require.Empty(t, r.accounts.of, "accounts")
+	require.Zero(t, r.accounts.openRequests(), "requests")
+	require.Empty(t, r.links.list(), "links")
 }
 
 func (b *bench) senderOf(conn transport.Conn) (mediaSender, error) {
@@ -228,6 +256,7 @@ func (b *bench) closeAll() {
 	for _, p := range peers {
 		p.session.Close(moqt.SessionNoError, "")
 	}
+	b.relay.links.close()
 	synctest.Wait()
 }
 

@@ -32,8 +32,11 @@ type hub struct {
 	extent     *moqt.Location  // the last location that FETCH responses covered
 }
 
-func newHub(r *Relay, name moqt.FullTrackName, at place) *hub {
-	h := &hub{relay: r, name: name, place: at, fetches: make(map[*fetch]struct{})}
+func newHub(r *Relay, at place, name string) *hub {
+	h := &hub{
+		relay: r, name: moqt.FullTrackName{Namespace: at[1:], Name: name}, place: at,
+		fetches: make(map[*fetch]struct{}),
+	}
 	h.publishers = newPublishers(h)
 	h.demand = demand{hub: h}
 	h.subscribers = subscribers{hub: h, all: make(map[*downstream]struct{})}
@@ -83,7 +86,7 @@ func (h *hub) enter(d *downstream, group *uint64) {
 	h.demand.requestGroup(group)
 	h.mu.Unlock()
 	// After d is in the hub, so that a publisher that comes now is not missed.
-	peers := h.relay.directory.publishersOf(h.place)
+	peers := h.relay.directory.publishersOf(h.place, !d.peer.link)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if d.over {
@@ -140,19 +143,19 @@ func (h *hub) revoked(p *peer) {
 	}
 }
 
-// sources returns the peers to ask about the track: first the publishers that the relay subscribes at, then the peers
-// that announced the namespace.
-func (h *hub) sources() []*peer {
-	announced := h.relay.directory.publishersOf(h.place)
+// sources returns the peers to ask about the track on behalf of another: first the publishers that the relay subscribes
+// at, then the peers that announced the namespace, then the links, unless a link asks.
+func (h *hub) sources(asker *peer) []*peer {
+	others := h.relay.directory.publishersOf(h.place, !asker.link)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var peers []*peer
 	for p, u := range h.publishers.of {
-		if u.established {
+		if u.established && p.serves(asker) {
 			peers = append(peers, p)
 		}
 	}
-	for _, p := range announced {
+	for _, p := range others {
 		if u := h.publishers.of[p]; !p.isExcluded(h) && (u == nil || !u.established) {
 			peers = append(peers, p)
 		}

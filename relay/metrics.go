@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"iter"
+	"maps"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/moqt"
@@ -10,6 +13,8 @@ import (
 type metrics struct {
 	bytes     prometheus.Counter
 	datagrams prometheus.Counter
+	linkBytes prometheus.Counter
+	intruders prometheus.Counter
 	malformed prometheus.Counter
 	excessive prometheus.Counter
 	refusals  *prometheus.CounterVec
@@ -38,6 +43,10 @@ func newMetrics(r *Relay) *metrics {
 		bytes: counter("received_bytes_total",
 			"Bytes of subgroups and of object payloads in datagrams, from publishers."),
 		datagrams: counter("received_datagrams_total", "Objects in datagrams, from publishers."),
+		linkBytes: counter("link_received_bytes_total",
+			"Bytes of subgroups and of object payloads in datagrams, from other processes of the relay."),
+		intruders: counter("link_intruders_total",
+			"Connections to the port for other processes of the relay that did not know the secret."),
 		malformed: counter("malformed_tracks_total", "Times that a publisher's objects broke the rules of tracks."),
 		excessive: counter("excessive_subgroups_total",
 			"Subgroup streams of publishers that the relay stopped with EXCESSIVE_LOAD."),
@@ -53,12 +62,13 @@ func newMetrics(r *Relay) *metrics {
 		Help: "Times that a track had too many groups, subgroups, segments, datagrams or gaps, and forgot the lowest.",
 	}, func() float64 { return float64(r.cache.Trims()) })
 	m.all = []prometheus.Collector{
-		m.bytes, m.datagrams, m.malformed, m.excessive, m.refusals, m.quotas, m.streams, m.fetches, trims,
+		m.bytes, m.datagrams, m.linkBytes, m.intruders, m.malformed, m.excessive, m.refusals, m.quotas, m.streams, m.fetches, trims,
 	}
-	upstreams := func(h *hub) int { return len(h.publishers.of) }
-	downstreams := func(h *hub) int { return len(h.subscribers.all) }
+	upstreams := func(h *hub) int { return countPeers(maps.Keys(h.publishers.of)) }
+	downstreams := func(h *hub) int { return countPeers(h.subscribers.peers()) }
 	m.gauges = []gauge{
 		newGauge("sessions", "Sessions.", r.sessions.count),
+		newGauge("links", "Sessions with other processes of the relay.", func() int { return len(r.links.list()) }),
 		newGauge("open_requests", "Requests of peers that are open.", r.accounts.openRequests),
 		newGauge("accounts", "Source addresses and tokens with quotas that are in use.", r.accounts.count),
 		newGauge("tracks", "Tracks that are published, wanted or cached.", r.directory.count),
@@ -68,6 +78,16 @@ func newMetrics(r *Relay) *metrics {
 		newGauge("cache_groups", "Groups that are indexed.", r.cache.Groups),
 	}
 	return m
+}
+
+// countPeers counts the peers that are no links.
+func countPeers(peers iter.Seq[*peer]) (n int) {
+	for p := range peers {
+		if !p.link {
+			n++
+		}
+	}
+	return n
 }
 
 func newGauge(name, help string, read func() int) gauge {

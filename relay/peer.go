@@ -13,13 +13,14 @@ import (
 	"sluice/transport"
 )
 
-// peer is a session with a publisher, a subscriber, or both. Its requests arrive at the type requests.
+// peer is a session with a publisher, a subscriber, or both; or a link. Its requests arrive at the type requests.
 type peer struct {
 	relay     *Relay
 	conn      transport.Conn
 	session   *session.Session
 	sender    mediaSender
 	forwarder claim.ForwarderConn // nil: the fast path does not serve the peer
+	link      bool                // with another process of the relay: see Link
 	turns     turns               // order the responses to FETCH
 	matches   *rate.Limiter       // of namespaces and tracks, by prefixes: see mayMatch
 	address   *account            // of the peer's source address
@@ -56,8 +57,22 @@ func newPeer(r *Relay, conn transport.Conn, address *account) (*peer, error) {
 	return p, nil
 }
 
-// place is where a namespace is in the relay's trees: below the peer's scope.
-func (p *peer) place(ns moqt.Namespace) place { return placeOf(p.scope, ns) }
+// place is where a namespace that the peer names is in the relay's trees: below the peer's scope. It is empty if a link
+// names no scope.
+func (p *peer) place(ns moqt.Namespace) place {
+	if p.link {
+		return placeOnLink(ns)
+	}
+	return placeOf(p.scope, ns)
+}
+
+// nameOf is the name by which the peer knows the track of a hub.
+func (p *peer) nameOf(h *hub) moqt.FullTrackName {
+	if p.link {
+		return moqt.FullTrackName{Namespace: namespaceOnLink(h.place), Name: h.name.Name}
+	}
+	return h.name
+}
 
 func (p *peer) remote() net.Addr { return p.conn.RemoteAddr() }
 
@@ -74,9 +89,14 @@ func (p *peer) path() string {
 
 // reject refuses a request of the peer.
 func (p *peer) reject(r *session.Request, e *moqt.RequestError) {
-	p.relay.metrics.refused(e.Code)
+	if !p.link {
+		p.relay.metrics.refused(e.Code)
+	}
 	_ = r.Reject(e) // fails only if the request is over
 }
+
+// serves reports whether the peer may bring a track for another one: links do not feed links.
+func (p *peer) serves(other *peer) bool { return !p.link || !other.link }
 
 // exclude stops the peer from publishing a track for the rest of its session.
 func (p *peer) exclude(h *hub) {

@@ -27,6 +27,7 @@ type publishers struct {
 	retry    map[*peer]time.Time // when to subscribe again at peers whose subscription ended
 	changed  chan struct{}       // closed, and replaced, when upstreams change
 	grace    *time.Timer         // runs while subscribers wait for a publisher to come back
+	asking   *time.Timer         // runs before the links are asked again
 }
 
 func newPublishers(h *hub) publishers {
@@ -43,6 +44,16 @@ func (s *publishers) areEstablished() bool {
 	return false
 }
 
+// arePending reports whether a publisher was asked and has not answered yet, although it will soon.
+func (s *publishers) arePending() bool {
+	for _, u := range s.of {
+		if !u.established && !u.standing {
+			return true
+		}
+	}
+	return false
+}
+
 // forward reports whether an upstream is Established and forwards objects.
 func (s *publishers) forward() bool {
 	for _, u := range s.of {
@@ -51,6 +62,27 @@ func (s *publishers) forward() bool {
 		}
 	}
 	return false
+}
+
+// supply is what a subscriber can expect of the publishers.
+type supply struct {
+	pending     bool // one may accept soon
+	established bool // one has accepted
+	forward     bool // and forwards objects
+}
+
+// supply returns what the publishers have for a subscriber.
+func (s *publishers) supply(to *peer) (v supply) {
+	for p, u := range s.of {
+		switch {
+		case !p.serves(to):
+		case u.established:
+			v.established, v.forward = true, v.forward || u.forward
+		case !u.standing:
+			v.pending = true
+		}
+	}
+	return v
 }
 
 // isOffered reports whether a publisher sent PUBLISH for the track.
@@ -105,21 +137,55 @@ func (s *publishers) awaitForward(ctx context.Context) {
 	}
 }
 
-// subscribe subscribes at the peers, unless there are subscriptions already.
+// subscribe subscribes at the peers, unless there are subscriptions already. It subscribes at links only if there is no
+// other way to serve subscribers of this process.
 func (s *publishers) subscribe(peers ...*peer) {
 	h := s.hub
 	established := s.areEstablished()
 	now := time.Now()
 	for _, p := range peers {
-		if s.of[p] != nil || p.isExcluded(h) || established && now.Before(s.retry[p]) {
-			continue
+		switch {
+		case s.of[p] != nil, p.isExcluded(h), established && now.Before(s.retry[p]):
+		case p.link && (established || !h.subscribers.haveOwn()):
+		default:
+			s.start(newUpstream(h, p))
 		}
-		u := newUpstream(h, p)
-		u.forward = true // whatever the subscribers say (draft §9.2)
-		u.group = h.demand.group
-		s.of[p] = u
-		h.relay.tasks.Go(u.subscribe)
 	}
+}
+
+// start begins a subscription.
+func (s *publishers) start(u *upstream) {
+	u.forward = true // whatever the subscribers say (draft §9.2)
+	u.group = s.hub.demand.group
+	s.of[u.peer] = u
+	s.hub.relay.tasks.Go(u.subscribe)
+}
+
+// askLinksAgain subscribes at the links after a moment, while subscribers wait for a publisher. The other processes
+// accept when they have one.
+func (s *publishers) askLinksAgain() {
+	h := s.hub
+	if s.asking != nil || !s.areWaitedFor() {
+		return
+	}
+	s.asking = h.after(linkRetry, func() {
+		s.asking = nil
+		if !s.areWaitedFor() {
+			return
+		}
+		for _, p := range h.relay.links.list() {
+			if s.of[p] == nil {
+				u := newUpstream(h, p)
+				u.standing = true
+				s.start(u)
+			}
+		}
+	})
+}
+
+// areWaitedFor reports whether subscribers of this process wait for a publisher, of this process or another.
+func (s *publishers) areWaitedFor() bool {
+	return !s.areEstablished() && s.hub.subscribers.wait() && len(s.hub.relay.links.list()) > 0
 }
 
 // establish enters an upstream that its publisher has accepted, and the Largest Object that the publisher knows. If
@@ -127,7 +193,8 @@ func (s *publishers) subscribe(peers ...*peer) {
 // they are gone. See upstream.replace.
 func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*upstream) {
 	alone := s.cancelEnding()
-	if s.isRestart(largest) {
+	s.cancelStanding(u)
+	if s.isRestart(u, largest) {
 		if alone {
 			s.hub.startOverLocked()
 		} else {
@@ -171,11 +238,39 @@ func (s *publishers) cancelEnding() bool {
 	return true
 }
 
+// cancelStanding cancels the requests that wait at links, since u has a publisher.
+func (s *publishers) cancelStanding(u *upstream) {
+	for _, o := range s.of {
+		if o != u && o.standing && !o.established {
+			o.cancelLocked(moqt.ResetCancelled)
+		}
+	}
+}
+
 // isRestart reports whether a publisher knows less about the track than the relay: it has lost its state (draft
-// §2.4.3), and may publish other objects under the same ids now.
-func (s *publishers) isRestart(largest *moqt.Location) bool {
+// §2.4.3), and may publish other objects under the same ids now. What a link says may be older than what came another
+// way, and what it has brought may be newer than what a publisher says that moves here: only its group counts.
+func (s *publishers) isRestart(u *upstream, largest *moqt.Location) bool {
 	known := s.hub.data.Largest()
-	return known != nil && (largest == nil || largest.Less(*known))
+	switch {
+	case known == nil:
+		return false
+	case largest == nil:
+		return true
+	case u.peer.link || s.haveLink():
+		return largest.Group < known.Group
+	}
+	return largest.Less(*known)
+}
+
+// haveLink reports whether a link brings the track.
+func (s *publishers) haveLink() bool {
+	for p, u := range s.of {
+		if p.link && u.established {
+			return true
+		}
+	}
+	return false
 }
 
 // remove removes an upstream that has ended. It subscribes at others, which announced the namespace, or ends the
@@ -189,14 +284,18 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 		s.failure = passOn(refused)
 	}
 	again := time.Now().Before(s.retry[u.peer])
-	s.delayRetry(u.peer)
+	if u.established || !u.peer.link { // a link that has refused may have a publisher soon
+		s.delayRetry(u.peer)
+	}
 	if u.established && !s.areEstablished() && len(h.subscribers.all) > 0 {
 		s.lastEnded(cause)
 		if !again && len(h.subscribers.all) > 0 {
 			s.subscribe(others...)
 		}
 	}
+	h.subscribers.endLinks()
 	h.publishersChangedLocked()
+	s.askLinksAgain()
 }
 
 func (s *publishers) delayRetry(p *peer) {
@@ -232,7 +331,7 @@ func (s *publishers) startGrace(code moqt.PublishDoneCode, reason string) {
 	s.grace = s.hub.after(s.hub.relay.cfg.Grace, func() {
 		switch {
 		case s.areEstablished():
-		case len(s.of) > 0: // a publisher was asked and has not answered yet
+		case s.arePending():
 			s.startGrace(code, reason)
 		default:
 			s.endSubscriptions(code, reason, nil)
@@ -266,8 +365,11 @@ func (s *publishers) excludeLater(u *upstream) (found bool) {
 	return found
 }
 
-// exclude stops a publisher from publishing the track for the rest of its session.
+// exclude stops a publisher from publishing the track for the rest of its session. A link is not to blame: it may bring
+// the track of another publisher later.
 func (s *publishers) exclude(u *upstream) {
-	u.peer.exclude(s.hub)
+	if !u.peer.link {
+		u.peer.exclude(s.hub)
+	}
 	u.cancelLocked(moqt.ResetMalformedTrack)
 }

@@ -65,7 +65,9 @@ func (r *receiver) subgroupEnded(g *session.Subgroup, src *track.Source, err err
 func (r *receiver) HandleDatagram(o *moqt.ObjectDatagram) {
 	u := r.upstream
 	<-u.ready
-	u.hub.relay.metrics.datagrams.Inc()
+	if !u.peer.link {
+		u.hub.relay.metrics.datagrams.Inc()
+	}
 	r.count(len(o.Payload))
 	if u.peer.payers().refuseUpload() {
 		u.hub.limit(u)
@@ -100,7 +102,12 @@ func publisherPriority(sub *session.Subscription, isDefault bool, p uint8) uint8
 
 // count counts received bytes.
 func (r *receiver) count(bytes int) {
-	r.upstream.hub.relay.metrics.bytes.Add(float64(bytes))
+	metrics := r.upstream.hub.relay.metrics
+	if r.upstream.peer.link {
+		metrics.linkBytes.Add(float64(bytes))
+		return
+	}
+	metrics.bytes.Add(float64(bytes))
 	r.upstream.peer.payers().upload(bytes)
 }
 
@@ -123,7 +130,7 @@ func (o *overtaken) check() {
 		defer o.probing.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 		defer cancel()
-		if u.peer.conn.Probe(ctx) != nil {
+		if !u.isThere(ctx) {
 			o.stream.CancelRead(uint64(moqt.ResetCancelled))
 		}
 	})

@@ -32,6 +32,7 @@ type Relay struct {
 
 	subscriptions atomic.Uint64 // that peers have had, ever
 	sessions      sessions
+	links         links
 	accounts      accounts
 	downloads     downloads
 	directory     directory
@@ -141,6 +142,7 @@ func (r *Relay) Drain(ctx context.Context, uri string, timeout time.Duration) {
 		}
 		<-empty
 	}
+	r.links.close()
 	r.tasks.Wait()
 }
 

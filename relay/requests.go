@@ -39,8 +39,13 @@ func (q *requests) withHub(
 		q.peer.reject(r, refused)
 		return
 	}
+	at := q.peer.place(name.Namespace)
+	if len(at) == 0 {
+		q.peer.reject(r, errNoSource)
+		return
+	}
 	directory := &q.peer.relay.directory
-	h, refused := directory.acquire(name, q.peer.place(name.Namespace), permit.payers)
+	h, refused := directory.acquire(at, name.Name, permit.payers)
 	if refused != nil {
 		q.peer.reject(r, refused)
 		return

@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"iter"
+
 	"sluice/fastpath"
 	"sluice/moqt"
 	"sluice/track"
@@ -47,16 +49,47 @@ func (s *subscribers) wantObjects() bool {
 	return false
 }
 
+// peers yields the peers that are subscribed.
+func (s *subscribers) peers() iter.Seq[*peer] {
+	return func(yield func(*peer) bool) {
+		for d := range s.all {
+			if !yield(d.peer) {
+				return
+			}
+		}
+	}
+}
+
+// haveOwn reports whether there is a subscriber of this process: one that is no link.
+func (s *subscribers) haveOwn() bool {
+	for d := range s.all {
+		if !d.peer.link {
+			return true
+		}
+	}
+	return false
+}
+
+// wait reports whether a subscriber of this process waits, if there is no publisher.
+func (s *subscribers) wait() bool {
+	for d := range s.all {
+		if !d.peer.link && (d.accepted || d.waits()) {
+			return true
+		}
+	}
+	return false
+}
+
 // answer accepts or refuses the waiting subscribers, as far as the publishers allow.
 func (s *subscribers) answer() {
-	publishers := &s.hub.publishers
-	established, forward := publishers.areEstablished(), publishers.forward()
 	for d := range s.all {
-		switch {
-		case d.accepted:
-		case forward || established && !d.delivery.forward:
+		if d.accepted {
+			continue
+		}
+		switch has := s.hub.publishers.supply(d.peer); {
+		case has.forward || has.established && !d.delivery.forward:
 			d.acceptLocked()
-		case established || len(publishers.of) > 0 || d.waits():
+		case has.established || has.pending || d.waits():
 			// Wait: objects may flow soon, a publisher may accept, or one may come.
 		default:
 			d.refuseLocked(d.unavailableLocked())
@@ -78,6 +111,15 @@ func (s *subscribers) sendDatagram(o *track.Datagram, sent []fastpath.Subscriber
 	for d := range s.all {
 		if d.accepted && !d.isAmong(sent) {
 			d.delivery.sendDatagram(o)
+		}
+	}
+}
+
+// endLinks ends the subscriptions of links, if there is no publisher in this process any more.
+func (s *subscribers) endLinks() {
+	for d := range s.all {
+		if d.peer.link && d.accepted && !s.hub.publishers.supply(d.peer).established {
+			d.finishLocked(moqt.DoneGoingAway, "the publisher has left this process", nil)
 		}
 	}
 }

@@ -31,8 +31,11 @@ func (t *trackStatus) serve() {
 // learn asks publishers for the status of the track, unless a subscription already provides it.
 func (t *trackStatus) learn() *moqt.RequestError {
 	h := t.hub
+	if t.peer.link && !h.hasPublisher(t.req.Context()) {
+		return errNoSource
+	}
 	h.mu.Lock()
-	known := h.publishers.forward()
+	known := h.publishers.supply(t.peer).forward
 	h.mu.Unlock()
 	if known {
 		return nil
@@ -40,8 +43,8 @@ func (t *trackStatus) learn() *moqt.RequestError {
 	failure := errNoSource
 	ctx, cancel := context.WithTimeout(t.req.Context(), h.relay.cfg.FillTimeout)
 	defer cancel()
-	for _, p := range h.sources() {
-		ok, err := p.session.TrackStatus(ctx, moqt.TrackStatus{Track: h.name})
+	for _, p := range h.sources(t.peer) {
+		ok, err := p.session.TrackStatus(ctx, moqt.TrackStatus{Track: p.nameOf(h)})
 		if err == nil {
 			h.mu.Lock()
 			h.describeLocked(ok.Parameters.LargestObject, ok.Properties)

@@ -28,6 +28,7 @@ type upstream struct {
 	peer     *peer
 	receiver *receiver
 	offered  bool          // by PUBLISH
+	standing bool          // a link was asked to wait for a publisher
 	pauses   bool          // offered with Forward 0: the publisher sends objects only while it is asked to
 	ready    chan struct{} // closed when objects may come: see establish
 	changed  chan struct{} // wakes run
@@ -95,13 +96,7 @@ func (u *upstream) accept(permit *permission) bool {
 func (u *upstream) subscribe() {
 	h := u.hub
 	ctx, cancel := context.WithTimeout(u.peer.session.Context(), openTimeout)
-	// Without a filter, so that publishers send the current group from its start, as many do: a publisher that serves
-	// no FETCH has no other way to give its catalog to late subscribers.
-	m := moqt.Subscribe{Track: h.name}
-	if u.group != nil {
-		m.Parameters.NewGroupRequest = &u.group.value
-	}
-	sub, err := u.peer.session.Subscribe(ctx, m, u.receiver)
+	sub, err := u.peer.session.Subscribe(ctx, u.request(), u.receiver)
 	cancel()
 	if err != nil {
 		u.ended(err)
@@ -124,6 +119,19 @@ func (u *upstream) subscribe() {
 	}
 	u.establish(ok.Parameters.LargestObject, ok.Properties)
 	u.run(ok.Parameters.Expires, &permission{})
+}
+
+// request returns the SUBSCRIBE. It has no filter, so that publishers send the current group from its start, as many do:
+// a publisher that serves no FETCH has no other way to give its catalog to late subscribers.
+func (u *upstream) request() moqt.Subscribe {
+	m := moqt.Subscribe{Track: u.peer.nameOf(u.hub)}
+	if u.group != nil {
+		m.Parameters.NewGroupRequest = &u.group.value
+	}
+	if u.peer.link {
+		u.requestReplay(&m.Parameters)
+	}
+	return m
 }
 
 // establish accepts the waiting subscribers, before any object is received. If the publisher may be an earlier one that
@@ -151,13 +159,13 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 // have not timed out yet. A publisher that is only silent stands: otherwise another one could take over a track that
 // pauses.
 func (u *upstream) replace(earlier []*upstream) {
-	if u.anyIsThere(earlier) {
+	if anyIsThere(u.sub.Context(), earlier) {
 		return
 	}
 	h := u.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if u.over {
+	if u.over || u.sub.Context().Err() != nil {
 		return
 	}
 	for _, o := range earlier {
@@ -168,20 +176,29 @@ func (u *upstream) replace(earlier []*upstream) {
 		"publisher", u.peer.remote())
 }
 
-// anyIsThere probes the publishers of other upstreams, and reports whether one of them answers, or u has ended.
-func (u *upstream) anyIsThere(others []*upstream) bool {
-	ctx, cancel := context.WithTimeout(u.sub.Context(), probeTimeout)
+// anyIsThere probes the publishers of upstreams, and reports whether one of them answers.
+func anyIsThere(ctx context.Context, us []*upstream) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	found := make(chan bool, len(others))
-	for _, o := range others {
-		u.hub.relay.tasks.Go(func() { found <- o.peer.conn.Probe(ctx) == nil })
+	found := make(chan bool, len(us))
+	for _, u := range us {
+		u.hub.relay.tasks.Go(func() { found <- u.isThere(ctx) })
 	}
-	for range others {
+	for range us {
 		if <-found {
 			return true
 		}
 	}
-	return u.sub.Context().Err() != nil
+	return false
+}
+
+// isThere reports whether the publisher answers.
+func (u *upstream) isThere(ctx context.Context) bool {
+	if u.peer.link {
+		_, err := u.peer.session.TrackStatus(ctx, moqt.TrackStatus{Track: u.peer.nameOf(u.hub)})
+		return err == nil
+	}
+	return u.peer.conn.Probe(ctx) == nil
 }
 
 // isEnding reports whether the publisher has sent PUBLISH_DONE.
@@ -309,7 +326,7 @@ func (u *upstream) answerUpdate(m *session.Update, permit *permission) {
 // ended takes the subscription out of the hub.
 func (u *upstream) ended(cause error) {
 	h := u.hub
-	others := h.relay.directory.publishersOf(h.place)
+	others := h.relay.directory.publishersOf(h.place, true)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !u.established {

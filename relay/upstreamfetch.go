@@ -66,7 +66,7 @@ type upstreamFetch struct {
 // errArrived.
 func newUpstreamFetch(f *fetch, r moqt.Range) (*upstreamFetch, error) {
 	failure := errNoSource
-	for _, p := range f.hub.sources() {
+	for _, p := range f.hub.sources(f.peer) {
 		if f.budget.next() <= 0 {
 			break
 		}
@@ -96,7 +96,7 @@ func (u *upstreamFetch) open() error {
 	go u.awaitArrival(ctx, u.rest.Start, arrived)
 	defer f.budget.spend(time.Now())
 	request, err := u.peer.session.Fetch(ctx, moqt.Fetch{
-		FetchType: moqt.FetchStandalone, Track: f.hub.name, Start: u.rest.Start, End: u.rest.FetchEnd(),
+		FetchType: moqt.FetchStandalone, Track: u.peer.nameOf(f.hub), Start: u.rest.Start, End: u.rest.FetchEnd(),
 		Parameters: moqt.Parameters{GroupOrder: &f.out.order},
 	})
 	if err != nil {

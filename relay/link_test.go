@@ -1,0 +1,504 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+	"sluice/transport/transporttest"
+)
+
+// link connects two relays, as processes of which one replaces the other. The returned function cuts the connection.
+func link(old, next *bench) (cut func()) {
+	here, there := transporttest.Pipe(transporttest.PipeConfig{})
+	secret := []byte("secret")
+	client, err := next.relay.NewLink(here, session.Client, secret)
+	require.NoError(next.t, err)
+	server, err := old.relay.NewLink(there, session.Server, secret)
+	require.NoError(old.t, err)
+	go client.Run(next.ctx)
+	go server.Run(old.ctx)
+	<-client.Ready()
+	<-server.Ready()
+	return func() {
+		here.Vanish()
+		there.Vanish()
+		client.peer.session.Close(moqt.SessionInternalError, "")
+		server.peer.session.Close(moqt.SessionInternalError, "")
+		synctest.Wait()
+	}
+}
+
+// onTwo runs a test with an old process and the next one, in either role.
+func onTwo(t *testing.T, f func(here, there *bench)) {
+	for name, i := range map[string]int{"old to next": 0, "next to old": 1} {
+		t.Run(name, func(t *testing.T) {
+			onBenches(t, Config{}, 2, func(bs []*bench) {
+				link(bs[0], bs[1])
+				f(bs[i], bs[1-i])
+			})
+		})
+	}
+}
+
+// rendezvous is what subscribers say that wait for a publisher.
+func rendezvous(d time.Duration) moqt.Parameters {
+	ms := uint64(d.Milliseconds())
+	return moqt.Parameters{RendezvousTimeout: &ms}
+}
+
+func TestLinkFeeds(t *testing.T) {
+	for name, publish := range map[string]func(*bench) *source{
+		"PUBLISH": func(b *bench) *source {
+			src := &source{}
+			_, err := src.offer(b.connect(), moqt.Parameters{})
+			require.NoError(b.t, err)
+			return src
+		},
+		"PUBLISH_NAMESPACE": func(b *bench) *source {
+			src := b.connect().serve(&source{})
+			src.c.announce("live")
+			return src
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onTwo(t, func(here, there *bench) {
+				src := publish(there)
+				k, s := here.connect().mustSubscribe(moqt.Parameters{})
+				src.group(1, 2)
+				open := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
+				require.Equal(t, "1.0, 1.1, 1 fin, 2.0", k.take())
+				second, _ := here.connect().mustSubscribe(moqt.Parameters{})
+				own, _ := there.connect().mustSubscribe(moqt.Parameters{})
+				open.object(1).fin()
+				require.NoError(t, src.publication().SendDatagram(moqt.ObjectDatagram{Location: at(3, 0)}))
+				require.Equal(t, "2.1, 2 fin, datagram 3.0", k.take())
+				require.Equal(t, "2.0, 2.1, 2 fin, datagram 3.0", second.take())
+				require.Equal(t, "2.0, 2.1, 2 fin, datagram 3.0", own.take())
+				require.NoError(t, s.Context().Err())
+				require.Len(t, src.pubs, 1, "the publisher has one subscription")
+			})
+		})
+	}
+}
+
+// A track that ends, ends for the subscribers of both processes.
+func TestLinkEndsTracks(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		src := &source{}
+		pub, err := src.offer(there.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		k, s := here.connect().mustSubscribe(moqt.Parameters{})
+		src.group(1, 1)
+		require.NoError(t, pub.Done(moqt.DoneTrackEnded, ""))
+		here.done(s, moqt.DoneTrackEnded)
+		require.Equal(t, "1.0, 1 fin", k.take())
+	})
+}
+
+func TestLinkHasNoPublisher(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		_, _, err := here.connect().subscribe(moqt.Parameters{})
+		here.refused(err, moqt.RequestDoesNotExist)
+		start := time.Now()
+		_, _, err = here.connect().subscribe(rendezvous(3 * time.Second))
+		here.refused(err, moqt.RequestDoesNotExist)
+		require.Equal(t, 3*time.Second, time.Since(start))
+
+		// While one waits, another one that does not is refused at once.
+		waits := here.connect()
+		go waits.Subscribe(here.ctx, moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, &sink{})
+		time.Sleep(time.Second)
+		start = time.Now()
+		_, _, err = here.connect().subscribe(moqt.Parameters{})
+		here.refused(err, moqt.RequestDoesNotExist)
+		require.Equal(t, time.Duration(0), time.Since(start))
+	})
+}
+
+// Subscribers in both processes wait for a publisher, which comes to one of them.
+func TestLinkWaitsForAPublisher(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		var sinks []*sink
+		for _, b := range []*bench{here, there} {
+			k, c := &sink{}, b.connect()
+			_, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, k)
+			require.NoError(t, err)
+			sinks = append(sinks, k)
+		}
+		time.Sleep(10 * time.Second)
+		src := &source{}
+		_, err := src.offer(there.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		src.group(0, 2)
+		for _, k := range sinks {
+			require.Equal(t, "0.0, 0.1, 0 fin", k.take())
+		}
+	})
+}
+
+// A publisher moves to the other process between two groups, as GOAWAY asks it to. Subscribers of both processes get
+// every object once.
+func TestPublisherMovesToAnotherProcess(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		src := &source{}
+		_, err := src.offer(here.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		stays, s := here.connect().mustSubscribe(moqt.Parameters{})
+		fed, f := there.connect().mustSubscribe(moqt.Parameters{})
+		src.group(1, 2)
+		last := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
+
+		moved := &source{}
+		_, err = moved.offer(there.connect(), moqt.Parameters{LargestObject: ptr(at(2, 0))})
+		require.NoError(t, err)
+		last.object(1).fin()
+		moved.group(3, 2)
+		moved.group(4, 1)
+		require.Equal(t, "1.0, 1.1, 1 fin, 2.0, 2.1, 2 fin", stays.take())
+		src.publication().Done(moqt.DoneGoingAway, "")
+		require.Equal(t, "3 fin, 3.0, 3.1, 4 fin, 4.0", stays.sorted(), "what was published meanwhile")
+		moved.group(5, 1)
+		require.Equal(t, "5.0, 5 fin", stays.take())
+		require.Equal(t, "1.0, 1.1, 1 fin, 2.0, 2.1, 2 fin, 3.0, 3.1, 3 fin, 4.0, 4 fin, 5.0, 5 fin", fed.take())
+		require.NoError(t, s.Context().Err())
+		require.NoError(t, f.Context().Err())
+		require.Equal(t, "0 publishers, 1 links", here.upstreams())
+		require.Equal(t, "1 publishers, 0 links", there.upstreams())
+	})
+}
+
+// sorted is take, with what came at the same time on several streams in order.
+func (k *sink) sorted() string {
+	got := strings.Split(k.take(), ", ")
+	slices.Sort(got)
+	return strings.Join(got, ", ")
+}
+
+// upstreams counts the upstream subscriptions of all tracks.
+func (b *bench) upstreams() string {
+	own, links := 0, 0
+	b.relay.directory.eachHub(func(h *hub) {
+		for p := range h.publishers.of {
+			if p.link {
+				links++
+			} else {
+				own++
+			}
+		}
+	})
+	return fmt.Sprintf("%d publishers, %d links", own, links)
+}
+
+// The session of a publisher is lost in the middle of a group. It comes back to the other process, and goes on.
+func TestPublisherComesBackToAnotherProcess(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		src := &source{}
+		_, err := src.offer(here.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		stays, s := here.connect().mustSubscribe(moqt.Parameters{})
+		fed, f := there.connect().mustSubscribe(moqt.Parameters{})
+		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
+		require.Equal(t, "1.0", stays.take())
+		src.c.Session.Close(moqt.SessionInternalError, "")
+		time.Sleep(2 * time.Second)
+		require.Equal(t, "1 reset 1", stays.take())
+		require.Equal(t, "1.0, 1 reset 1", fed.take())
+
+		back := &source{}
+		_, err = back.offer(there.connect(), moqt.Parameters{LargestObject: ptr(at(1, 0))})
+		require.NoError(t, err)
+		back.open(moqt.SubgroupHeader{GroupID: 1}).object(1).fin()
+		back.group(2, 1)
+		require.Equal(t, "1 fin, 1.1, 2 fin, 2.0", stays.sorted())
+		require.Equal(t, "1 fin, 1.1, 2 fin, 2.0", fed.sorted())
+		require.NoError(t, s.Context().Err())
+		require.NoError(t, f.Context().Err())
+	})
+}
+
+// Each of three processes has a subscriber, and the publisher moves from one to the other. Objects cross one link at
+// most.
+func TestLinksDoNotFeedLinks(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		link(bs[0], bs[1])
+		link(bs[0], bs[2])
+		link(bs[1], bs[2])
+		src := &source{}
+		_, err := src.offer(bs[0].connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		var sinks []*sink
+		for _, b := range bs {
+			k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+			sinks = append(sinks, k)
+		}
+		src.group(0, 1)
+		for i, next := range []*bench{bs[1], bs[2], bs[0]} {
+			for _, k := range sinks {
+				require.Equal(t, fmt.Sprintf("%d.0, %[1]d fin", i), k.take())
+			}
+			moved := &source{}
+			largest := at(uint64(i), 0)
+			_, err := moved.offer(next.connect(), moqt.Parameters{LargestObject: &largest})
+			require.NoError(t, err)
+			src.publication().Done(moqt.DoneGoingAway, "")
+			time.Sleep(2 * linkRetry)
+			for _, b := range bs {
+				want := "0 publishers, 1 links"
+				if b == next {
+					want = "1 publishers, 0 links"
+				}
+				require.Equal(t, want, b.upstreams())
+			}
+			src = moved
+			src.group(uint64(i+1), 1)
+		}
+		src.c.Session.Close(moqt.SessionInternalError, "")
+		synctest.Wait()
+		for _, b := range bs {
+			_, _, err := b.connect().subscribe(moqt.Parameters{})
+			b.refused(err, moqt.RequestDoesNotExist)
+		}
+	})
+}
+
+func TestScopesAcrossLinks(t *testing.T) {
+	onBenches(t, Config{Scope: ScopeByPath}, 2, func(bs []*bench) {
+		link(bs[0], bs[1])
+		src := &source{}
+		_, err := src.offer(bs[0].to("relay", "/a"), moqt.Parameters{})
+		require.NoError(t, err)
+		_, _, err = bs[1].to("relay", "/b").subscribe(moqt.Parameters{})
+		bs[1].refused(err, moqt.RequestDoesNotExist)
+		k, _ := bs[1].to("relay", "/a").mustSubscribe(moqt.Parameters{})
+		src.group(1, 1)
+		require.Equal(t, "1.0, 1 fin", k.take())
+	})
+}
+
+// Names that are too long with their scope do not cross links, and nothing else happens.
+func TestLongNamesDoNotCrossLinks(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		name := moqt.FullTrackName{Namespace: slices.Repeat(moqt.Namespace{"a"}, moqt.MaxNamespaceFields), Name: "x"}
+		_, err := there.connect().Publish(there.ctx, moqt.Publish{Track: name})
+		require.NoError(t, err)
+		sub, err := here.connect().Subscribe(here.ctx, moqt.Subscribe{Track: name}, &sink{})
+		require.NoError(t, err)
+		_, err = sub.Wait(here.ctx)
+		require.Error(t, err)
+		require.Len(t, here.relay.links.list(), 1)
+	})
+}
+
+func TestLinkEndsAbruptly(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		cut := link(bs[0], bs[1])
+		src := &source{}
+		_, err := src.offer(bs[0].connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		k, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		own, _ := bs[0].connect().mustSubscribe(moqt.Parameters{})
+		src.group(1, 1)
+		require.Equal(t, "1.0, 1 fin", k.take())
+		cut()
+		require.Empty(t, bs[1].relay.links.list())
+		require.NoError(t, s.Context().Err(), "it waits for the publisher")
+		src.group(2, 1)
+		link(bs[0], bs[1])
+		src.group(3, 1)
+		require.Equal(t, "2 fin, 2.0, 3 fin, 3.0", k.sorted())
+		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin, 3.0, 3 fin", own.take())
+	})
+}
+
+func TestFetchAcrossLinks(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		src := &source{}
+		_, err := src.offer(there.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		there.connect().mustSubscribe(moqt.Parameters{})
+		for g := range uint64(4) {
+			src.group(g, 2)
+		}
+		status, err := here.connect().TrackStatus(here.ctx, moqt.TrackStatus{Track: video})
+		require.NoError(t, err)
+		require.Equal(t, at(3, 1), *status.Parameters.LargestObject)
+		want := there.connect().fetch(standalone(at(1, 0), at(2, 0)))
+		require.Contains(t, want.objects, "1.0, 1.1")
+		require.Equal(t, want, here.connect().fetch(standalone(at(1, 0), at(2, 0))))
+
+		c := here.connect()
+		sub, err := c.Subscribe(here.ctx, moqt.Subscribe{
+			Track:      video,
+			Parameters: moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterLargestObject}},
+		}, &sink{})
+		require.NoError(t, err)
+		_, err = sub.Wait(here.ctx)
+		require.NoError(t, err)
+		joining := c.fetch(moqt.Fetch{
+			FetchType: moqt.FetchRelativeJoining, JoiningRequestID: sub.ID(), JoiningStart: 1,
+		})
+		require.Equal(t, there.connect().fetch(standalone(at(2, 0), at(3, 2))).objects, joining.objects)
+	})
+}
+
+// The process that a publisher was connected to does not know yet that it is gone. It was started again, and begins
+// anew at the other process.
+func TestPublisherIsStartedAgainAtAnotherProcess(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		src := &source{}
+		_, err := src.offer(here.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		fed, f := there.connect().mustSubscribe(moqt.Parameters{})
+		src.group(7, 1)
+		src.c.conn.Vanish()
+		again := &source{}
+		_, err = again.offer(there.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		g := again.open(moqt.SubgroupHeader{GroupID: 7, FirstObject: true})
+		g.write(moqt.ObjectHeader{}, "other").fin()
+		time.Sleep(probeTimeout)
+		require.Equal(t, "7 fin, 7 fin, 7.0, 7.0=other", fed.sorted())
+		require.NoError(t, f.Context().Err())
+		require.NotNil(t, again.publication())
+	})
+}
+
+// While a publisher stays with one process, another peer of the other process offers the same track with other objects.
+func TestImpostorAtAnotherProcess(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		src := &source{}
+		_, err := src.offer(here.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		fed, f := there.connect().mustSubscribe(moqt.Parameters{})
+		src.group(7, 1)
+		bad := &source{}
+		_, err = bad.offer(there.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		bad.open(moqt.SubgroupHeader{GroupID: 7, FirstObject: true}).write(moqt.ObjectHeader{}, "forged")
+		require.Nil(t, bad.publication(), "the impostor is excluded")
+		src.group(8, 1)
+		require.Equal(t, "7.0, 7 fin, 8.0, 8 fin", fed.take())
+		require.NoError(t, f.Context().Err())
+	})
+}
+
+func TestLinkNeedsTheSecret(t *testing.T) {
+	for name, tokens := range map[string][]moqt.Token{
+		"none":  nil,
+		"other": {{AliasType: moqt.AliasUseValue, Value: []byte("guessed")}},
+		"empty": {{AliasType: moqt.AliasUseValue}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				src := &source{}
+				_, err := src.offer(b.connect(), moqt.Parameters{})
+				require.NoError(t, err)
+				here, there := transporttest.Pipe(transporttest.PipeConfig{})
+				l, err := b.relay.NewLink(there, session.Server, []byte("secret"))
+				require.NoError(t, err)
+				ended := make(chan error, 1)
+				go func() { ended <- l.Run(b.ctx) }()
+				s, err := session.New(here, session.Config{
+					Path: "/", Tokens: tokens, Logger: slog.New(slog.DiscardHandler),
+				})
+				require.NoError(t, err)
+				go s.Run(b.ctx)
+				require.ErrorContains(t, <-ended, "the secret is wrong")
+				<-s.Context().Done()
+				var closed *transport.SessionError
+				require.ErrorAs(t, context.Cause(s.Context()), &closed)
+				require.Equal(t, uint64(moqt.SessionUnauthorized), closed.Code)
+				require.Empty(t, b.relay.links.list())
+				require.Equal(t, 1.0, metricOf(t, b.relay, "sluice_relay_link_intruders_total"))
+			})
+		})
+	}
+}
+
+// refuseAll refuses everything.
+type refuseAll struct{}
+
+func (refuseAll) Authorize(context.Context, AuthRequest) (Grant, error) {
+	return Grant{}, &moqt.RequestError{Code: moqt.RequestUnauthorized}
+}
+
+// What the other process asks for was authorized and counted there.
+func TestLinksCountNowhere(t *testing.T) {
+	var events []EventType
+	none := Quota{Sessions: 1, Requests: 1, Subscriptions: 1, RequestRate: 1}
+	cfg := Config{
+		MaxSessions: 1, MaxRequests: 1, PerAddress: none,
+		OnEvent: func(e Event) { events = append(events, e.Type) },
+	}
+	onBenches(t, cfg, 2, func(bs []*bench) {
+		link(bs[0], bs[1])
+		require.Empty(t, bs[0].relay.Sessions())
+		src := &source{}
+		_, err := src.offer(bs[0].connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		bs[0].relay.cfg.Authorizer = refuseAll{}
+		require.Len(t, bs[0].relay.Sessions(), 1)
+		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		src.group(1, 1)
+		require.Equal(t, "1.0, 1 fin", k.take())
+		require.Equal(t, []EventType{
+			EventSessionStart, EventPublishStart, EventSessionStart, EventFirstSubscriber,
+		}, events)
+		require.Equal(t, 1.0, metricOf(t, bs[0].relay, "sluice_relay_links"))
+		require.Equal(t, 0.0, metricOf(t, bs[0].relay, "sluice_relay_downstream_subscriptions"))
+		require.Equal(t, 0.0, metricOf(t, bs[1].relay, "sluice_relay_upstream_subscriptions"))
+		require.Equal(t, 1.0, metricOf(t, bs[0].relay, "sluice_relay_open_requests"))
+	})
+}
+
+// metricOf returns the value of a gauge or a counter.
+func metricOf(t *testing.T, r *Relay, name string) float64 {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(r)
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	require.Fail(t, "there is no metric "+name)
+	return 0
+}
+
+// A process that drains feeds the others until its peers have left, and then ends its links.
+func TestDrainEndsLinks(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		link(bs[0], bs[1])
+		src := &source{}
+		_, err := src.offer(bs[0].connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		drained := make(chan struct{})
+		go func() {
+			bs[0].relay.Drain(context.Background(), "", time.Hour)
+			close(drained)
+		}()
+		<-src.c.handler.goaway
+		link(bs[0], bs[1]) // also while it drains
+		src.group(1, 1)
+		require.Equal(t, "1.0, 1 fin", k.take())
+		src.c.Session.Close(moqt.SessionNoError, "")
+		<-drained
+		synctest.Wait()
+		require.Empty(t, bs[1].relay.links.list())
+	})
+}
