@@ -146,6 +146,9 @@ func (r *Relay) Drain(ctx context.Context, uri string, timeout time.Duration) {
 	r.tasks.Wait()
 }
 
+// OpenSessions returns the number of sessions.
+func (r *Relay) OpenSessions() int { return r.sessions.count() }
+
 // SetFastPathPolicy replaces the policy, for all tracks.
 func (r *Relay) SetFastPathPolicy(p FastPathPolicy) {
 	r.policy.Store(&p)

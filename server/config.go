@@ -37,6 +37,10 @@ type Config struct {
 	// [media.SenderConfig]. Default: media.DefaultAckTimeout, at least 1 s.
 	AckTimeout time.Duration
 
+	// Draining returns the processes that this one has replaced at its port, and that still have sessions, for Status.
+	// Default: there are none.
+	Draining func() ([]DrainingProcess, error)
+
 	// Logger is used by all parts without a logger of their own. Default: slog.Default().
 	Logger *slog.Logger
 }

@@ -124,7 +124,8 @@ func TestPartsOfConnections(t *testing.T) {
 }
 
 func TestStatusAndMetrics(t *testing.T) {
-	s := start(t, Config{})
+	draining := []DrainingProcess{{PID: 77, Sessions: 3}}
+	s := start(t, Config{Draining: func() ([]DrainingProcess, error) { return draining, nil }})
 	require.True(t, s.Alive())
 	connect(t, s, "https")
 	require.Eventually(t, func() bool { return len(s.Relay().Sessions()) == 1 }, 10*time.Second, time.Millisecond)
@@ -147,6 +148,8 @@ func TestStatusAndMetrics(t *testing.T) {
 	require.Nil(t, st.FastPath)
 	require.Len(t, st.Sessions, 1)
 	require.Equal(t, "/path", st.Sessions[0].Path)
+	require.Equal(t, draining, st.Draining)
+	require.Equal(t, 1, s.Relay().OpenSessions())
 	_, _, err = GetStatus(t.Context(), web.Client(), addr+"/none")
 	require.ErrorContains(t, err, "404 Not Found")
 	_, _, err = GetStatus(t.Context(), web.Client(), addr+"/other")

@@ -16,13 +16,26 @@ type Status struct {
 	// FastPath counts what the kernel has done, by reason. It is nil without the fast path.
 	FastPath map[string]uint64     `json:"fast_path"`
 	Sessions []relay.SessionStatus `json:"sessions"`
+	// Draining are the processes that this one has replaced, and that still have sessions.
+	Draining []DrainingProcess `json:"draining,omitempty"`
+}
+
+// DrainingProcess is a process that another one has replaced.
+type DrainingProcess struct {
+	PID      int `json:"pid"`
+	Sessions int `json:"sessions"`
 }
 
 // Status describes the server's sessions and its fast path.
 func (s *Server) Status() (st Status, err error) {
 	st.Sessions = s.relay.Sessions()
 	if s.fastPath != nil {
-		st.FastPath, err = s.fastPath.Counts()
+		if st.FastPath, err = s.fastPath.Counts(); err != nil {
+			return st, err
+		}
+	}
+	if s.cfg.Draining != nil {
+		st.Draining, err = s.cfg.Draining()
 	}
 	return st, err
 }

@@ -30,7 +30,9 @@ func exported(t *testing.T) (names []string) {
 	require.NoError(t, cmd.ParseFlags([]string{
 		"--dev", "--listen", "127.0.0.1:0", "--fastpath", "off", "--auth-url", "http://127.0.0.1:1/",
 	}))
-	cfg, _, err := f.config()
+	cfg, err := f.config()
+	require.NoError(t, err)
+	_, err = f.takeOver(&cfg)
 	require.NoError(t, err)
 	s, err := server.Listen(cfg)
 	require.NoError(t, err)

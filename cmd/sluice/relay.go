@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -63,12 +64,12 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if f.background {
 		return runInBackground(env)
 	}
-	cfg, certificate, err := f.config()
+	cfg, err := f.config()
 	if err != nil {
 		return err
 	}
 	defer f.events.close()
-	t, err := f.takeOver(&cfg.Transport)
+	t, err := f.takeOver(&cfg)
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err := dropPrivileges(s.HasFastPath()); err != nil {
 		slog.Warn("privileges are kept that the relay does not need", "error", err)
 	}
-	greet(env.Stdout, s, a, certificate)
+	greet(env.Stdout, s, a, t.certificate)
 	return errors.Join(f.serve(ctx, s, a, t), a.close(), t.close())
 }
 
@@ -119,7 +120,7 @@ func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, t *t
 	if r, ok := errors.AsType[*replacedError](context.Cause(serving)); ok {
 		notifySystemd(fmt.Sprintf("MAINPID=%d", r.pid))
 		stop()
-		return errors.Join(err, f.retire(ctx, s, a, r.pid))
+		return errors.Join(err, f.retire(ctx, s, a, t, r.pid))
 	}
 
 	a.setReady(false)
@@ -131,11 +132,14 @@ func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, t *t
 }
 
 // retire serves the sessions that are left when another process has taken over. The context ends them.
-func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *admin, successor int) error {
+func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *admin, t *takeover, successor int) error {
 	slog.Info("another process has taken over; draining", "pid", successor, "for at most", f.replaceDrain)
 	if err := a.close(); err != nil { // the other process serves it
 		slog.Warn("cannot end requests at the admin address", "err", err)
 	}
+	draining, stop := context.WithCancel(ctx)
+	defer stop()
+	go t.tellSessions(draining, s.Relay().OpenSessions)
 	err := s.DrainContext(ctx, "", f.replaceDrain)
 	slog.Info("ended")
 	return err
@@ -156,14 +160,14 @@ func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover) *
 }
 
 // greet prints how to reach the relay.
-func greet(w io.Writer, s *server.Server, a *admin, certificate string) {
+func greet(w io.Writer, s *server.Server, a *admin, dev *tls.Certificate) {
 	addr := s.Addr()
 	host := net.JoinHostPort(hostFor(addr.IP), fmt.Sprint(addr.Port))
 	fmt.Fprintf(w, "listening on UDP %s\n", addr)
 	fmt.Fprintf(w, "  raw QUIC      moqt://%s\n", host)
 	fmt.Fprintf(w, "  WebTransport  https://%s\n", host)
-	if certificate != "" {
-		fmt.Fprintf(w, "  certificate   sha256 %s\n", certificate)
+	if dev != nil {
+		fmt.Fprintf(w, "  certificate   sha256 %s\n", fingerprint(dev))
 	}
 	if a != nil {
 		fmt.Fprintf(w, "  metrics       http://%s/metrics\n", a.listener.Addr())

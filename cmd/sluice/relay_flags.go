@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,7 +56,8 @@ func (f *relayFlags) registerTransport(cmd *cobra.Command) {
 	flags.StringVar(&cfg.CertFile, "tls-cert", "", "PEM `file` with the certificate and its chain")
 	flags.StringVar(&cfg.KeyFile, "tls-key", "", "PEM `file` with its private key")
 	flags.BoolVar(&f.dev, "dev", false,
-		"make a certificate for tests, valid for 13 days, and print its SHA-256 for clients")
+		"make a certificate for tests, valid for 13 days, and print its SHA-256 for clients; with --replace, take "+
+			"that of the running relay, unless it ends within a day")
 	flags.StringSliceVar(&f.devHosts, "dev-host", nil, "more host names and addresses for the certificate of --dev")
 	flags.StringSliceVar(&cfg.Origins, "origin", nil,
 		"web `origins` whose pages may connect, such as https://player.example (default: all)")
@@ -158,8 +158,8 @@ func (f *relayFlags) check() error {
 		bounds.OneOf("--drop", f.drop, "priority", "none"))
 }
 
-// config returns the configuration that the flags describe. certificate describes the certificate that --dev made.
-func (f *relayFlags) config() (cfg server.Config, certificate string, err error) {
+// config returns the configuration that the flags describe, but for the certificate of --dev.
+func (f *relayFlags) config() (cfg server.Config, err error) {
 	cfg = f.cfg
 	cfg.Logger = slog.Default()
 	cfg.Relay.Scope = scopes[f.scope]
@@ -170,32 +170,16 @@ func (f *relayFlags) config() (cfg server.Config, certificate string, err error)
 	cfg.Transport.MaxConnections = cfg.Relay.MaxSessions
 	cfg.Relay.FastPathPolicy, cfg.FastPath.MaxCopies = relay.FastPathBudget(f.fastPathBudget), f.fastPathBudget
 	if cfg.Relay.Exempt, err = parsePrefixes(f.exempt); err != nil {
-		return cfg, "", cli.AsUsage(fmt.Errorf("--quota-exempt: %w", err))
+		return cfg, cli.AsUsage(fmt.Errorf("--quota-exempt: %w", err))
 	}
 	if f.drop == "priority" {
 		cfg.NewDropPolicy = func() media.DropPolicy { return new(media.PriorityDrop) }
 	}
 	if cfg.Relay.Authorizer, err = f.auth.authorizer(); err != nil {
-		return cfg, "", err
+		return cfg, err
 	}
 	if cfg.Relay.OnEvent, err = f.events.open(); err != nil {
-		return cfg, "", err
+		return cfg, err
 	}
-	if f.dev {
-		certificate, err = f.makeCertificate(&cfg.Transport)
-	}
-	return cfg, certificate, err
-}
-
-func (f *relayFlags) makeCertificate(cfg *transport.ListenConfig) (description string, err error) {
-	cert, hash, err := transport.DevCertificate(f.devHosts...)
-	if err != nil {
-		return "", fmt.Errorf("--dev: %w", err)
-	}
-	cfg.Certificate = &cert
-	leaf, err := x509.ParseCertificate(cert.Certificate[0])
-	if err != nil {
-		return "", fmt.Errorf("--dev: %w", err)
-	}
-	return fmt.Sprintf("%x (valid until %s)", hash, leaf.NotAfter.Format(time.DateOnly)), nil
+	return cfg, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +19,7 @@ import (
 
 	"sluice/internal/cli"
 	"sluice/internal/handover"
-	"sluice/transport"
+	"sluice/server"
 )
 
 // defaultReplaceDrain is long, because the sessions of clients that do not follow GOAWAY cost little while their media
@@ -39,28 +40,62 @@ func (f *relayFlags) registerReplacement(cmd *cobra.Command) {
 // takeover is the place of this process among those that share its port. Without --control it has no port and no
 // control socket, and its methods do what a relay without others does.
 type takeover struct {
-	port    *handover.Port
-	from    *handover.Takeover // nil: this process replaces none
-	control *handover.Control
+	port        *handover.Port
+	from        *handover.Takeover // nil: this process replaces none
+	control     *handover.Control
+	certificate *tls.Certificate // of --dev
 }
 
-// takeOver asks the running relay to be replaced, if that is wanted, and configures the listener.
-func (f *relayFlags) takeOver(cfg *transport.ListenConfig) (*takeover, error) {
-	t := new(takeover)
-	if f.control == "" {
-		return t, nil
-	}
-	if !f.replace {
-		t.port = handover.NewPort(slog.Default())
-	} else {
-		var err error
+// takeOver asks the running relay to be replaced, if that is wanted, and configures the server.
+func (f *relayFlags) takeOver(cfg *server.Config) (t *takeover, err error) {
+	t = new(takeover)
+	switch {
+	case f.replace:
 		if t.from, err = handover.Request(f.control); err != nil {
 			return nil, fmt.Errorf("--replace: %w", err)
 		}
 		t.port = t.from.Port(slog.Default())
+	case f.control != "":
+		t.port = handover.NewPort(slog.Default())
 	}
-	t.port.Configure(cfg)
+	if t.port != nil {
+		t.port.Configure(&cfg.Transport)
+		cfg.Draining = t.draining
+	}
+	if t.certificate, err = f.devCertificate(t.from); err != nil {
+		return nil, errors.Join(fmt.Errorf("--dev: %w", err), t.close())
+	}
+	cfg.Transport.Certificate = t.certificate
 	return t, nil
+}
+
+// draining returns the processes that this one has replaced, and that still have sessions.
+func (t *takeover) draining() (all []server.DrainingProcess, err error) {
+	processes, err := t.port.Draining()
+	for _, p := range processes {
+		all = append(all, server.DrainingProcess(p))
+	}
+	return all, err
+}
+
+// tellInterval is how often a process that drains tells how many sessions it still has.
+const tellInterval = time.Second
+
+// tellSessions tells the processes that have replaced this one how many sessions it still has, until the context is
+// done.
+func (t *takeover) tellSessions(ctx context.Context, sessions func() int) {
+	tick := time.NewTicker(tellInterval)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if err := t.port.Tell(sessions()); err != nil && ctx.Err() == nil {
+			slog.Warn("the status of the other process does not show this one", "err", err)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // listenAdmin opens the admin address, or takes the listener of the process that this one replaces. It returns nil if
@@ -82,7 +117,10 @@ func (t *takeover) begin(path string, admin net.Listener) (err error) {
 		return nil
 	}
 	l, _ := admin.(*net.TCPListener)
-	if t.control, err = handover.Listen(path, t.port, l, slog.Default()); err != nil {
+	t.control, err = handover.Listen(path, handover.Config{
+		Port: t.port, Admin: l, Certificate: t.certificate, Logger: slog.Default(),
+	})
+	if err != nil {
 		return fmt.Errorf("--control: %w", err)
 	}
 	parent := fileOfParent()

@@ -33,7 +33,8 @@ func newRelayStatus(env *cli.Environment) *cobra.Command {
 		Short: "Show the sessions of a running relay, and what the kernel sends for it",
 		Long: `Ask a relay on this machine for its sessions: how many packets with media the kernel and the relay's
 process have sent to each, lost packets, round-trip time, congestion window and the priority threshold of --drop. The
-lines below the table list the reasons why the kernel left packets to the process.`,
+lines below the table list the reasons why the kernel left packets to the process, and the processes that this one has
+replaced (--replace) and that still have sessions.`,
 		Example: `  sluice relay status
   sluice relay status --verbose                # all reasons, of the kernel and of the process
   sluice relay status --json | jq '.sessions[].packets'
@@ -80,6 +81,9 @@ func (r *statusReport) text() []byte {
 	table.Flush()
 	for _, s := range shown {
 		r.explain(&b, &s)
+	}
+	for _, p := range r.Draining {
+		fmt.Fprintf(&b, "process %d was replaced and drains; sessions that it still has: %d\n", p.PID, p.Sessions)
 	}
 	if ended := len(r.Sessions) - len(shown); ended > 0 {
 		fmt.Fprintf(&b, "ended within the last minute: %d (--verbose shows them)\n", ended)

@@ -37,6 +37,7 @@ func TestStatusTable(t *testing.T) {
 			},
 			{Remote: "192.0.2.3:1000", Transport: "quic", Ended: &ended, Threshold: media.LowestPriority},
 		},
+		Draining: []server.DrainingProcess{{PID: 77, Sessions: 3}},
 	}
 	const table = "" +
 		"PEER                OVER          TRACKS  KERNEL  PROCESS  LOST  RTT     WINDOW   DROPS        FAST PATH\n" +
@@ -45,6 +46,7 @@ func TestStatusTable(t *testing.T) {
 		"192.0.2.2:1000      quic          1 out   0       0        0     -       0 B      -            " +
 		"no, AES_128_GCM_SHA256\n"
 	require.Equal(t, table+`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 3 others
+process 77 was replaced and drains; sessions that it still has: 3
 ended within the last minute: 1 (--verbose shows them)
 `, string((&statusReport{st, false}).text()))
 	require.Equal(t, table+
@@ -52,6 +54,7 @@ ended within the last minute: 1 (--verbose shows them)
 		`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 2 filtered, 1 priority
 [2001:db8::1]:5000, held by the process: 7 blocked_window
 [2001:db8::1]:5000, streams ended: 3 delivered, 1 dropped
+process 77 was replaced and drains; sessions that it still has: 3
 the kernel, in all:
   1000 packet_opened
   900 copy_sent

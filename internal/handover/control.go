@@ -3,6 +3,7 @@ package handover
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,9 +28,7 @@ var inherited = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC"}
 type Control struct {
 	path     string
 	temp     string // where the socket is before Publish; then ""
-	port     *Port
-	admin    *net.TCPListener
-	log      *slog.Logger
+	cfg      Config
 	listener *net.UnixListener
 	replaced chan int
 	ctx      context.Context // done when closed
@@ -39,10 +38,17 @@ type Control struct {
 	over     bool       // guarded by busy: another process has taken over
 }
 
-// Listen makes the control socket of this process, at first beside path, where nobody finds it. admin is the listener
-// of the admin address, or nil.
-func Listen(path string, port *Port, admin *net.TCPListener, log *slog.Logger) (*Control, error) {
-	if port.from == nil && isServed(path) {
+// Config is what a process hands over. Port and Logger are required.
+type Config struct {
+	Port        *Port
+	Admin       *net.TCPListener // of the admin address
+	Certificate *tls.Certificate // that the process has made itself
+	Logger      *slog.Logger
+}
+
+// Listen makes the control socket of this process, at first beside path, where nobody finds it.
+func Listen(path string, cfg Config) (*Control, error) {
+	if cfg.Port.from == nil && isServed(path) {
 		return nil, fmt.Errorf("control socket: another relay has %s: choose another path", path)
 	}
 	temp := fmt.Sprintf("%s.%d", path, os.Getpid())
@@ -50,9 +56,7 @@ func Listen(path string, port *Port, admin *net.TCPListener, log *slog.Logger) (
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	c := &Control{
-		path: path, temp: temp, port: port, admin: admin, log: log, listener: l, replaced: make(chan int, 1),
-	}
+	c := &Control{path: path, temp: temp, cfg: cfg, listener: l, replaced: make(chan int, 1)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -116,7 +120,7 @@ func (c *Control) serve(conn *net.UnixConn) {
 		err = c.handOver(conn, pid)
 	}
 	if err != nil {
-		c.log.Error("another process could not take over; this one goes on", "pid", pid, "err", err)
+		c.cfg.Logger.Error("another process could not take over; this one goes on", "pid", pid, "err", err)
 		return
 	}
 	c.replaced <- pid
@@ -138,18 +142,18 @@ func (c *Control) handOver(conn *net.UnixConn, pid int) error {
 	if err != nil {
 		return err
 	}
-	c.log.Info("another process is getting ready to take over", "pid", pid)
+	c.cfg.Logger.Info("another process is getting ready to take over", "pid", pid)
 	if err := conn.SetDeadline(time.Now().Add(readyTimeout)); err != nil {
 		return err
 	}
 	if _, err := receive(conn, new(ready)); err != nil {
 		return fmt.Errorf("it did not get ready: %w", err)
 	}
-	if err := c.port.promote(o.Number); err != nil {
+	if err := c.cfg.Port.promote(o.Number); err != nil {
 		return errors.Join(err, send(conn, done{Error: err.Error()}))
 	}
 	if err := send(conn, done{}); err != nil { // it has ended
-		return errors.Join(err, c.port.promote(c.port.number))
+		return errors.Join(err, c.cfg.Port.promote(c.cfg.Port.number))
 	}
 	c.over = true
 	return nil
@@ -179,8 +183,11 @@ func receiveRequest(conn *net.UnixConn) error {
 
 // offer answers the request.
 func (c *Control) offer(conn *net.UnixConn) (offer, error) {
-	o, maps, err := c.port.offer()
+	o, maps, err := c.cfg.Port.offer()
 	if err != nil {
+		return o, refuse(conn, err)
+	}
+	if o.Certificate, err = newCertificate(c.cfg.Certificate); err != nil {
 		return o, refuse(conn, err)
 	}
 	o.Environment = make(map[string]string)
@@ -190,8 +197,8 @@ func (c *Control) offer(conn *net.UnixConn) (offer, error) {
 		}
 	}
 	files := maps[:]
-	if c.admin != nil {
-		f, err := c.admin.File()
+	if c.cfg.Admin != nil {
+		f, err := c.cfg.Admin.File()
 		if err != nil {
 			return o, refuse(conn, err)
 		}

@@ -3,6 +3,7 @@ package handover
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"sluice/internal/steer"
 	"sluice/transport"
 )
 
@@ -26,6 +28,7 @@ const protocol = "test"
 type process struct {
 	port     *Port
 	listener *transport.Listener
+	cert     *tls.Certificate
 	control  *Control
 }
 
@@ -40,7 +43,7 @@ func listen(t *testing.T, name, addr string, port *Port) *process {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go serve(l, name)
-	return &process{port: port, listener: l}
+	return &process{port: port, listener: l, cert: &cert}
 }
 
 func serve(l *transport.Listener, name string) {
@@ -66,7 +69,9 @@ func serve(l *transport.Listener, name string) {
 func (p *process) open(t *testing.T, path string, admin *net.TCPListener) {
 	t.Helper()
 	var err error
-	p.control, err = Listen(path, p.port, admin, slog.New(slog.DiscardHandler))
+	p.control, err = Listen(path, Config{
+		Port: p.port, Admin: admin, Certificate: p.cert, Logger: slog.New(slog.DiscardHandler),
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.control.Close() })
 }
@@ -122,6 +127,10 @@ func TestTakeover(t *testing.T) {
 	require.NoError(t, err)
 	defer from.Close()
 	require.Equal(t, "/somewhere", from.offer.Environment["NOTIFY_SOCKET"])
+	cert, err := from.Certificate()
+	require.NoError(t, err)
+	require.Equal(t, one.cert.Certificate, cert.Certificate)
+	require.Equal(t, one.cert.PrivateKey, cert.PrivateKey)
 	two := listen(t, "second", addr.String(), from.Port(slog.Default()))
 	defer two.port.Close()
 	taken, err := from.ListenTCP(admin.Addr().String())
@@ -152,8 +161,16 @@ func TestTakeover(t *testing.T) {
 	require.Equal(t, "second", ask(t, middle))
 	require.Equal(t, "first", ask(t, old))
 
+	require.NoError(t, one.port.Tell(2))
+	require.NoError(t, two.port.Tell(1))
+	draining, err := three.port.Draining()
+	require.NoError(t, err)
+	require.Len(t, draining, 2)
 	require.NoError(t, one.listener.Close())
 	require.NoError(t, one.control.Close())
+	draining, err = three.port.Draining()
+	require.NoError(t, err)
+	require.Equal(t, []steer.Process{{PID: os.Getpid(), Sessions: 1}}, draining)
 	require.Equal(t, "third", ask(t, dial(t, addr)))
 	require.Equal(t, "second", ask(t, middle))
 	require.FileExists(t, path, "the control socket belongs to the newest process")
@@ -162,7 +179,12 @@ func TestTakeover(t *testing.T) {
 	require.NoFileExists(t, path)
 	metrics := make(chan prometheus.Metric, 10)
 	three.port.Collect(metrics)
-	require.Len(t, metrics, 4)
+	require.Len(t, metrics, 5)
+	require.NoError(t, three.port.Close())
+	require.Error(t, three.port.Tell(1))
+	draining, err = three.port.Draining()
+	require.NoError(t, err)
+	require.Empty(t, draining)
 }
 
 func dialControl(path string) (*net.UnixConn, error) {
@@ -223,7 +245,7 @@ func TestNothingHasHappened(t *testing.T) {
 			_, err := cfg.ListenUDP("udp", &net.UDPAddr{IP: addr.IP, Port: addr.Port + 1})
 			require.ErrorContains(t, err, "the running relay listens on "+addr.String())
 		},
-		"it has another version":  raw([]byte(`{"version":77}`), "by version 1 of the protocol, not 77"),
+		"it has another version":  raw([]byte(`{"version":77}`), "by version 2 of the protocol, not 77"),
 		"it sends no message":     raw([]byte("\xff"), ""),
 		"it sends a long message": raw(bytes.Repeat([]byte{' '}, maxMessage+1), ""),
 	} {
@@ -246,7 +268,7 @@ func TestRefusals(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Request(path)
 	require.EqualError(t, err, "another process is taking over at this moment")
-	_, err = Listen(path, NewPort(slog.Default()), nil, slog.Default())
+	_, err = Listen(path, Config{Port: NewPort(slog.Default()), Logger: slog.Default()})
 	require.ErrorContains(t, err, "another relay has "+path)
 
 	// At the end of the running process nothing is left to take over.
@@ -277,7 +299,7 @@ func TestControlSocketIsPrivate(t *testing.T) {
 	require.NoError(t, p.control.Close())
 	require.NoFileExists(t, path)
 
-	_, err = Listen(filepath.Join(path, strings.Repeat("x", 200)), p.port, nil, slog.Default())
+	_, err = Listen(filepath.Join(path, strings.Repeat("x", 200)), Config{Port: p.port, Logger: slog.Default()})
 	require.ErrorContains(t, err, "control socket: ")
 }
 

@@ -1,6 +1,8 @@
 package handover
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +14,7 @@ import (
 )
 
 // version is the version of the messages. Processes with different versions do not replace each other.
-const version = 1
+const version = 2
 
 const (
 	maxMessage = 64 << 10 // far more than any message has
@@ -30,8 +32,32 @@ type offer struct {
 	Error   string         `json:"error,omitempty"` // the process cannot be replaced; nothing else is set
 	Number  steer.Number   `json:"number"`
 	Address netip.AddrPort `json:"address"`
+	// Certificate is one that the process has made itself, for clients that have pinned it.
+	Certificate *certificate `json:"certificate,omitempty"`
 	// Environment tells the new process how to reach the service manager.
 	Environment map[string]string `json:"environment,omitempty"`
+}
+
+// certificate is a certificate with its key. Only processes of the same user get messages.
+type certificate struct {
+	Chain [][]byte `json:"chain"` // DER
+	Key   []byte   `json:"key"`   // PKCS #8
+}
+
+func newCertificate(cert *tls.Certificate) (*certificate, error) {
+	if cert == nil {
+		return nil, nil
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	return &certificate{cert.Certificate, key}, err
+}
+
+func (c *certificate) parse() (*tls.Certificate, error) {
+	if c == nil {
+		return nil, nil
+	}
+	key, err := x509.ParsePKCS8PrivateKey(c.Key)
+	return &tls.Certificate{Certificate: c.Chain, PrivateKey: key}, err
 }
 
 // ready is the second message of the new process.

@@ -91,6 +91,26 @@ func (p *Port) promote(n steer.Number) error {
 	return p.group.Promote(n)
 }
 
+// Tell tells the newest process how many sessions this one still has while it drains.
+func (p *Port) Tell(sessions int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.group == nil {
+		return p.reason
+	}
+	return p.group.Tell(sessions)
+}
+
+// Draining returns the processes that this one, or one before it, has replaced, and that still have sessions.
+func (p *Port) Draining() ([]steer.Process, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.group == nil {
+		return nil, nil
+	}
+	return p.group.Draining()
+}
+
 // Close closes what the port has besides its socket, which belongs to the listener.
 func (p *Port) Close() error {
 	p.mu.Lock()
@@ -103,13 +123,20 @@ func (p *Port) Close() error {
 	return g.Close()
 }
 
-var steered = prometheus.NewDesc("sluice_steering_total",
-	"Datagrams to the port, of all processes that share it, by why they went to one: the connection ID named it, "+
-		"it is the newest, the named one is gone, or any had to do.",
-	[]string{"reason"}, nil)
+var (
+	steered = prometheus.NewDesc("sluice_steering_total",
+		"Datagrams to the port, of all processes that share it, by why they went to one: the connection ID named it, "+
+			"it is the newest, the named one is gone, or any had to do.",
+		[]string{"reason"}, nil)
+	draining = prometheus.NewDesc("sluice_draining_sessions",
+		"Sessions that are left at processes which this one, or one before it, has replaced.", nil, nil)
+)
 
 // Describe implements [prometheus.Collector].
-func (p *Port) Describe(ch chan<- *prometheus.Desc) { ch <- steered }
+func (p *Port) Describe(ch chan<- *prometheus.Desc) {
+	ch <- steered
+	ch <- draining
+}
 
 // Collect implements [prometheus.Collector].
 func (p *Port) Collect(ch chan<- prometheus.Metric) {
@@ -118,12 +145,21 @@ func (p *Port) Collect(ch chan<- prometheus.Metric) {
 	if p.group == nil {
 		return
 	}
-	counts, err := p.group.Counts()
-	if err != nil {
+	if counts, err := p.group.Counts(); err != nil {
 		ch <- prometheus.NewInvalidMetric(steered, err)
+	} else {
+		for reason, n := range counts {
+			ch <- prometheus.MustNewConstMetric(steered, prometheus.CounterValue, float64(n), reason)
+		}
+	}
+	processes, err := p.group.Draining()
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(draining, err)
 		return
 	}
-	for reason, n := range counts {
-		ch <- prometheus.MustNewConstMetric(steered, prometheus.CounterValue, float64(n), reason)
+	sessions := 0
+	for _, o := range processes {
+		sessions += o.Sessions
 	}
+	ch <- prometheus.MustNewConstMetric(draining, prometheus.GaugeValue, float64(sessions))
 }

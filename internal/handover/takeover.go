@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -88,6 +89,9 @@ func (t *Takeover) takeMaps() (maps steer.Maps) {
 func (t *Takeover) Port(log *slog.Logger) *Port {
 	return &Port{number: t.offer.Number, from: t, log: log, reason: errors.New("it does not listen yet")}
 }
+
+// Certificate returns the certificate that the running relay, or one before it, has made itself, or nil.
+func (t *Takeover) Certificate() (*tls.Certificate, error) { return t.offer.Certificate.parse() }
 
 // ListenTCP returns the listener of the running relay if it has this address, and otherwise opens one.
 func (t *Takeover) ListenTCP(address string) (*net.TCPListener, error) {

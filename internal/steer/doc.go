@@ -12,5 +12,5 @@
 // The first process binds its socket alone, so that no other program has the port, and makes a [Group] of it by
 // [Create]. A process that replaces it joins by [Join], with the group's maps, which the first one hands over
 // ([Group.Maps]). It gets no datagram until [Group.Promote] makes it the newest. When a socket is closed, the kernel
-// takes it out of the group.
+// takes it out of the group. A process that drains tells the others how many sessions it still has ([Group.Tell]).
 package steer

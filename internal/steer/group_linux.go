@@ -60,12 +60,20 @@ func (g *Group) attach(c *net.UDPConn, program *ebpf.Program) error {
 }
 
 // Maps are the file descriptors of a group's maps, which another process joins it with: of the sockets, of the number
-// of the newest process, and of the verdicts.
-type Maps [3]int
+// of the newest process, of the verdicts, and of what the processes tell each other.
+type Maps [4]int
 
 // Maps returns the maps of the group. They are open until the group is closed.
-func (g *Group) Maps() Maps {
-	return Maps{g.maps.Sockets.FD(), g.maps.Newest.FD(), g.maps.Verdicts.FD()}
+func (g *Group) Maps() (fds Maps) {
+	for i, m := range g.all() {
+		fds[i] = (*m).FD()
+	}
+	return fds
+}
+
+// all returns all maps, in the order of Maps.
+func (g *Group) all() [len(Maps{})]**ebpf.Map {
+	return [...]**ebpf.Map{&g.maps.Sockets, &g.maps.Newest, &g.maps.Verdicts, &g.maps.Processes}
 }
 
 // Join binds a socket to the address of a group, for the process with the number that [Group.Next] has returned. It
@@ -73,7 +81,7 @@ func (g *Group) Maps() Maps {
 func Join(addr *net.UDPAddr, number Number, maps Maps) (*Group, *net.UDPConn, error) {
 	g := &Group{number: number}
 	var errs []error
-	for i, m := range []**ebpf.Map{&g.maps.Sockets, &g.maps.Newest, &g.maps.Verdicts} {
+	for i, m := range g.all() {
 		var err error
 		*m, err = ebpf.NewMapFromFD(maps[i])
 		errs = append(errs, err)
@@ -100,8 +108,11 @@ func (g *Group) bind(addr *net.UDPAddr, err error) (*net.UDPConn, error) {
 	return c, nil
 }
 
-// enter puts the socket of this process into the map.
+// enter puts the socket of this process into the map. Another process may have had the number before.
 func (g *Group) enter(c *net.UDPConn) error {
+	if err := g.Tell(0); err != nil {
+		return err
+	}
 	return control(c, func(fd int) error { return g.maps.Sockets.Put(uint32(g.number), uint64(fd)) })
 }
 
@@ -111,15 +122,52 @@ func (g *Group) Number() Number { return g.number }
 // Next returns a number that no process has. The numbers of processes that have ended come last.
 func (g *Group) Next() (Number, error) {
 	for n := g.number + 1; n != g.number; n++ {
-		var cookie uint64
-		switch err := g.maps.Sockets.Lookup(uint32(n), &cookie); {
-		case errors.Is(err, ebpf.ErrKeyNotExist):
-			return n, nil
-		case err != nil:
+		taken, err := g.has(n)
+		if err != nil {
 			return 0, fmt.Errorf("steer datagrams: find a number for a process: %w", err)
+		}
+		if !taken {
+			return n, nil
 		}
 	}
 	return 0, fmt.Errorf("%d processes share the port, which is the most: end one", Numbers)
+}
+
+// has reports whether a process with that number has a socket.
+func (g *Group) has(n Number) (bool, error) {
+	var cookie uint64
+	err := g.maps.Sockets.Lookup(uint32(n), &cookie)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Tell tells the other processes how many sessions this one still has. Only those that drain do that.
+func (g *Group) Tell(sessions int) error {
+	p := bpf.SteerProcess{Pid: uint32(os.Getpid()), Sessions: uint32(sessions)}
+	if err := g.maps.Processes.Put(uint32(g.number), p); err != nil {
+		return fmt.Errorf("steer datagrams: tell the number of sessions: %w", err)
+	}
+	return nil
+}
+
+// Draining returns the other processes that have told that they still have sessions.
+func (g *Group) Draining() (all []Process, err error) {
+	for n := g.number + 1; n != g.number; n++ {
+		there, err := g.has(n)
+		var p bpf.SteerProcess
+		if err == nil && there {
+			err = g.maps.Processes.Lookup(uint32(n), &p)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("steer datagrams: look for other processes: %w", err)
+		}
+		if p.Sessions > 0 {
+			all = append(all, Process{int(p.Pid), int(p.Sessions)})
+		}
+	}
+	return all, nil
 }
 
 // Promote makes the process with a number the newest, which gets new clients.
@@ -156,9 +204,9 @@ var verdictNames = [bpf.SteerSteerVerdictSTEER_VERDICTS]string{
 // Close closes the maps. The program goes on for as long as there are sockets in the group.
 func (g *Group) Close() error {
 	var errs []error
-	for _, m := range []*ebpf.Map{g.maps.Sockets, g.maps.Newest, g.maps.Verdicts} {
-		if m != nil {
-			errs = append(errs, m.Close())
+	for _, m := range g.all() {
+		if *m != nil {
+			errs = append(errs, (*m).Close())
 		}
 	}
 	return errors.Join(errs...)

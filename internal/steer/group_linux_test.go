@@ -229,6 +229,34 @@ func TestNumbersOfTheLiving(t *testing.T) {
 	require.Equal(t, Number(2), n)
 }
 
+// TestDraining has two processes tell how many sessions they have. One that has ended is forgotten, also when another
+// gets its number.
+func TestDraining(t *testing.T) {
+	one, oneSocket := first(t, "127.0.0.1:0")
+	addr := oneSocket.LocalAddr()
+	two, twoSocket := next(t, one, addr)
+	three, _ := next(t, two, addr)
+	draining := func(g *Group) []Process {
+		all, err := g.Draining()
+		require.NoError(t, err)
+		return all
+	}
+	require.Empty(t, draining(three))
+	require.NoError(t, one.Tell(5))
+	require.NoError(t, two.Tell(1))
+	pid := os.Getpid()
+	require.Equal(t, []Process{{pid, 5}, {pid, 1}}, draining(three))
+	require.NoError(t, one.Tell(0))
+	require.Equal(t, []Process{{pid, 1}}, draining(three))
+	require.NoError(t, twoSocket.Close())
+	require.Empty(t, draining(three))
+	n, err := one.Next()
+	require.NoError(t, err)
+	require.Equal(t, two.Number(), n)
+	next(t, one, addr)
+	require.Empty(t, draining(three))
+}
+
 // TestConnectionIDs checks that connection IDs differ.
 func TestConnectionIDs(t *testing.T) {
 	seen := make(map[string]bool)

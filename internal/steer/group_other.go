@@ -13,7 +13,7 @@ var errNeedsLinux = errors.New("steer datagrams: needs Linux")
 type Group struct{}
 
 // Maps are file descriptors on Linux.
-type Maps [3]int
+type Maps [4]int
 
 // Create fails.
 func Create(*net.UDPConn) (*Group, error) { return nil, errNeedsLinux }
@@ -29,6 +29,12 @@ func (*Group) Maps() Maps { return Maps{} }
 
 // Next fails.
 func (*Group) Next() (Number, error) { return 0, errNeedsLinux }
+
+// Tell fails.
+func (*Group) Tell(int) error { return errNeedsLinux }
+
+// Draining returns nothing.
+func (*Group) Draining() ([]Process, error) { return nil, nil }
 
 // Promote fails.
 func (*Group) Promote(Number) error { return errNeedsLinux }

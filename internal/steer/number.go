@@ -9,6 +9,9 @@ import (
 // Number is the number of a process, among those that share a port.
 type Number uint8
 
+// Process is a process that shares the port, and still has sessions while it drains.
+type Process struct{ PID, Sessions int }
+
 var _ quic.ConnectionIDGenerator = Number(0)
 
 // GenerateConnectionID implements [quic.ConnectionIDGenerator]. The connection ID names the process; 6 bytes of it are

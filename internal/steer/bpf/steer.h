@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// How a connection ID names a process, and what the program and user space share.
+// How a connection ID names a process, and what the program, or the processes, share.
 #pragma once
 
 #include <sluice/types.h>
@@ -35,6 +35,20 @@ struct {
 	__type(key, u32);
 	__type(value, u32);
 } newest SEC(".maps");
+
+// What a process tells the others. The program does not look at it.
+struct process {
+	u32 pid;
+	u32 sessions; // while it drains
+};
+
+// The processes, by number. Only those that have a socket are there.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NUMBERS);
+	__type(key, u32);
+	__type(value, struct process);
+} processes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -8,9 +8,16 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"structs"
 
 	"github.com/cilium/ebpf"
 )
+
+type SteerProcess struct {
+	_        structs.HostLayout
+	Pid      uint32
+	Sessions uint32
+}
 
 type SteerSteerVerdict uint32
 
@@ -26,10 +33,11 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	SteerMapNewest   = "newest"
-	SteerMapSockets  = "sockets"
-	SteerMapVerdicts = "verdicts"
-	SteerProgSteer   = "steer"
+	SteerMapNewest    = "newest"
+	SteerMapProcesses = "processes"
+	SteerMapSockets   = "sockets"
+	SteerMapVerdicts  = "verdicts"
+	SteerProgSteer    = "steer"
 )
 
 // LoadSteer returns the embedded CollectionSpec for Steer.
@@ -81,9 +89,10 @@ type SteerProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SteerMapSpecs struct {
-	Newest   *ebpf.MapSpec `ebpf:"newest"`
-	Sockets  *ebpf.MapSpec `ebpf:"sockets"`
-	Verdicts *ebpf.MapSpec `ebpf:"verdicts"`
+	Newest    *ebpf.MapSpec `ebpf:"newest"`
+	Processes *ebpf.MapSpec `ebpf:"processes"`
+	Sockets   *ebpf.MapSpec `ebpf:"sockets"`
+	Verdicts  *ebpf.MapSpec `ebpf:"verdicts"`
 }
 
 // SteerVariableSpecs contains global variables before they are loaded into the kernel.
@@ -112,14 +121,16 @@ func (o *SteerObjects) Close() error {
 //
 // It can be passed to LoadSteerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SteerMaps struct {
-	Newest   *ebpf.Map `ebpf:"newest"`
-	Sockets  *ebpf.Map `ebpf:"sockets"`
-	Verdicts *ebpf.Map `ebpf:"verdicts"`
+	Newest    *ebpf.Map `ebpf:"newest"`
+	Processes *ebpf.Map `ebpf:"processes"`
+	Sockets   *ebpf.Map `ebpf:"sockets"`
+	Verdicts  *ebpf.Map `ebpf:"verdicts"`
 }
 
 func (m *SteerMaps) Close() error {
 	return _SteerClose(
 		m.Newest,
+		m.Processes,
 		m.Sockets,
 		m.Verdicts,
 	)
