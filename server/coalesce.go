@@ -11,20 +11,32 @@ const (
 	coalesceAfter = 100 * time.Millisecond
 )
 
-// newCoalescing returns a function that returns how long packets may wait (see [transport.ListenConfig.Coalesce]).
-// While the kernel forwards all media, user space only caches it and records what was sent, which is not urgent.
+// newCoalescing returns a function that returns how long packets may wait (see [transport.ListenConfig.Coalesce]), and
+// adapts the number of processors to the load. While the kernel forwards all media, user space only caches it and
+// records what was sent, which is not urgent.
 func (s *Server) newCoalescing() func() time.Duration {
 	var w sendWatch
+	var p *processors
+	if s.cfg.AdaptProcessors {
+		p = newProcessors(time.Now())
+	}
 	return func() time.Duration {
 		select {
 		case <-s.ready:
 		default:
 			return 0
 		}
-		if s.loop == nil || s.fastPath == nil || !s.fastPath.Forwards() {
+		if s.loop == nil {
 			return 0
 		}
-		return w.delay(s.loop.Sent(), time.Now())
+		sent, now := s.loop.Sent(), time.Now()
+		if p != nil {
+			p.look(now, sent, cpuTime)
+		}
+		if s.fastPath == nil || !s.fastPath.Forwards() {
+			return 0
+		}
+		return w.delay(sent, now)
 	}
 }
 

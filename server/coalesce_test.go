@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/media"
 )
 
 // TestSendWatch sends media from user space now and then.
@@ -31,11 +33,13 @@ func TestSendWatch(t *testing.T) {
 	}
 }
 
-// TestNoCoalescingBeforeTheStart asks before there is a fast path, and without one.
+// TestNoCoalescingBeforeTheStart asks before there is a fast path, without a loop, and without a fast path.
 func TestNoCoalescingBeforeTheStart(t *testing.T) {
-	s := &Server{ready: make(chan struct{})}
+	s := &Server{ready: make(chan struct{}), cfg: Config{AdaptProcessors: true}}
 	delay := s.newCoalescing()
 	require.Zero(t, delay())
-	close(s.ready) // without a fast path
+	close(s.ready)
+	require.Zero(t, delay())
+	s.loop = new(media.Loop)
 	require.Zero(t, delay())
 }

@@ -26,6 +26,10 @@ type Config struct {
 	// FastPath configures forwarding in the kernel.
 	FastPath FastPathConfig
 
+	// AdaptProcessors lets the server change GOMAXPROCS of the process: to 1 while there is little to do. On Linux
+	// only.
+	AdaptProcessors bool
+
 	// NewController makes the congestion controller of a connection, for packets of at most mtu bytes. Default:
 	// [congestion.NewCubic].
 	NewController func(mtu int) congestion.Controller

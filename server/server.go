@@ -44,9 +44,7 @@ func Listen(cfg Config) (*Server, error) {
 	t := cfg.Transport
 	t.Protocols, t.NewHooks = moqt.ALPNs(), s.newHooks
 	t.MaxConnectionsPerSource, t.Exempt = cfg.Relay.PerAddress.Sessions, cfg.Relay.Exempt
-	if cfg.FastPath.Mode != FastPathOff {
-		t.Coalesce = s.newCoalescing()
-	}
+	t.Coalesce = s.newCoalescing()
 	var err error
 	if s.listener, err = transport.Listen(cfg.Listen, t); err != nil {
 		return nil, err

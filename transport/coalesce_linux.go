@@ -30,7 +30,7 @@ type coalescingSocket struct {
 	ready    syscall.RawConn
 	timer    *os.File
 	alarm    syscall.RawConn
-	gathered bool                      // packets have had their time to gather since the socket was armed
+	empty    bool                      // there were no more packets when it was read last
 	deadline atomic.Pointer[time.Time] // for reads
 	closed   atomic.Bool
 }
@@ -109,18 +109,20 @@ func (s *coalescingSocket) control(op int, file syscall.RawConn, events uint32) 
 	return errors.Join(cerr, os.NewSyscallError("epoll_ctl", err))
 }
 
-// await arms the socket and returns when there is something to read.
+// await returns when there is something to read, and other packets have had time to gather.
 func (s *coalescingSocket) await() error {
-	s.gathered = false
 	if err := s.control(unix.EPOLL_CTL_MOD, s.raw, unix.EPOLLIN|unix.EPOLLONESHOT); err != nil {
 		return err
 	}
-	return s.wait()
+	err := s.wait()
+	if d := s.delay(); err == nil && d > 0 {
+		err = s.gather(d)
+	}
+	return err
 }
 
 // gather returns when d is over.
 func (s *coalescingSocket) gather(d time.Duration) error {
-	s.gathered = true
 	var err error
 	cerr := s.alarm.Control(func(fd uintptr) {
 		err = unix.TimerfdSettime(int(fd), 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}, nil)
@@ -159,17 +161,15 @@ func (s *coalescingSocket) readBatch(ms []ipv4.Message, flags int) (int, error) 
 		if d := s.deadline.Load(); d != nil && !d.IsZero() && !time.Now().Before(*d) {
 			return 0, os.ErrDeadlineExceeded
 		}
+		if s.empty {
+			if err := s.await(); err != nil {
+				return 0, err
+			}
+		}
 		n, err := s.receive(ms, flags)
+		s.empty = n < len(ms)
 		if n > 0 || !errors.Is(err, unix.EAGAIN) {
 			return n, err
-		}
-		if d := s.delay(); d > 0 && !s.gathered {
-			err = s.gather(d)
-		} else {
-			err = s.await()
-		}
-		if err != nil {
-			return 0, err
 		}
 	}
 }

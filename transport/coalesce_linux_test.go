@@ -3,6 +3,7 @@ package transport
 import (
 	"net"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,10 +56,20 @@ func TestPacketsWaitForOthers(t *testing.T) {
 		gather = nil
 		return time.Millisecond
 	})
-	send("first")
+	send("first") // the socket has not been seen empty
 	require.Equal(t, []string{"first"}, readBatch(t, s))
-	gather = []string{"second", "third", "fourth"}
+	gather = []string{"third", "fourth"}
+	send("second")
 	require.Equal(t, []string{"second", "third", "fourth"}, readBatch(t, s))
+
+	many := slices.Repeat([]string{"one of many"}, 20)
+	gather = many[1:]
+	send(many[0])
+	var got []string
+	for len(got) < len(many) {
+		got = append(got, readBatch(t, s)...)
+	}
+	require.Equal(t, many, got)
 
 	for range 100 { // armed again after each
 		time.AfterFunc(3*time.Millisecond, func() { send("late") })

@@ -41,8 +41,8 @@ type ListenConfig struct {
 	NewHooks func(net.PacketConn) quic.Hooks
 
 	// Coalesce returns how long packets may wait for others, so that many are read at a time: waking up for each packet
-	// costs CPU time. It is called when nothing is left to read, and must not block. 0 and less: packets are read as
-	// they come. Default, and anywhere but on Linux: the same.
+	// costs CPU time. It is called when a packet has come after nothing was left to read, and must not block. 0 and
+	// less: packets are read as they come. Default, and anywhere but on Linux: the same.
 	Coalesce func() time.Duration
 
 	Limits

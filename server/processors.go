@@ -1,0 +1,60 @@
+package server
+
+import (
+	"runtime"
+	"time"
+)
+
+const (
+	// loadInterval is the shortest time over which load is measured: less than the time between two frames, so that
+	// the work for one frame shows.
+	loadInterval = 10 * time.Millisecond
+	// burst is how many packets user space may send in an interval before it is worthwhile to share them: one
+	// processor makes them in some 0.1 ms.
+	burst = 64
+	// calmAfter is for how long there must have been little to do before one processor is used.
+	calmAfter = 2 * time.Second
+)
+
+// processors lets Go's scheduler use one processor while there is little to do, as long as the kernel forwards the
+// media. With more, the scheduler wakes another thread whenever a goroutine becomes ready, and that thread mostly finds
+// nothing to do. This changes GOMAXPROCS, which stops all goroutines for some microseconds.
+type processors struct {
+	all int       // GOMAXPROCS at the start
+	set func(int) // changes it
+
+	one  bool          // is in use
+	at   time.Time     // when load was measured last
+	cpu  time.Duration // that the process had used by then
+	sent uint64        // packets that user space had sent by then
+	busy time.Time     // when there was last much to do
+}
+
+func newProcessors(now time.Time) *processors {
+	return &processors{
+		all: runtime.GOMAXPROCS(0), set: func(n int) { runtime.GOMAXPROCS(n) }, at: now, busy: now,
+	}
+}
+
+// look measures the load and decides. It is called whenever packets have come, and so needs no timer. sent is how many
+// packets user space has sent, used returns the CPU time that the process has used.
+func (p *processors) look(now time.Time, sent uint64, used func() time.Duration) {
+	elapsed := now.Sub(p.at)
+	if p.all == 1 || elapsed < loadInterval {
+		return
+	}
+	cpu := used()
+	if cpu-p.cpu > elapsed/2 || sent-p.sent > burst {
+		p.busy = now
+	}
+	p.at, p.cpu, p.sent = now, cpu, sent
+	switch one := now.Sub(p.busy) >= calmAfter; {
+	case one == p.one:
+	case one:
+		p.one = true
+		p.set(1)
+	default:
+		p.one = false
+		p.set(p.all)
+	}
+}
