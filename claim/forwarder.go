@@ -53,8 +53,8 @@ type ForwarderConn interface {
 	Close()
 }
 
-// TakenPacket is a packet from the peer that a forwarder has taken from the network: neither the socket nor quic-go sees
-// it. It has arrived on the connection's path, is authentic and has not come before.
+// TakenPacket is a packet from the peer that a forwarder has taken from the network: neither the socket nor quic-go
+// sees it. It has arrived on the connection's path, is authentic and has not come before.
 type TakenPacket struct {
 	Number   uint64
 	Received clock.Time

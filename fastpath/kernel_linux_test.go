@@ -314,8 +314,9 @@ func TestLongList(t *testing.T) {
 	for _, s := range r.subscribers[:MaxObjectCopies] {
 		require.Equal(t, concat(0x04, vi64(1000+uint64(s.index)), vi64(2), 9), r.receiveDatagram(s)[:len(vi64(1000))+3])
 	}
-	require.Equal(t, map[string]uint64{"packet_opened": 2, "frame_forwarded": 2, "copy_sent": uint64(n + MaxObjectCopies),
-		"copy_budget": 1}, r.counts())
+	require.Equal(t, map[string]uint64{
+		"packet_opened": 2, "frame_forwarded": 2, "copy_sent": uint64(n + MaxObjectCopies), "copy_budget": 1,
+	}, r.counts())
 }
 
 // TestReasonNames expects a label for each counter of the programs, and a description in the documentation.

@@ -23,7 +23,8 @@ const (
 	objectFor = 10 * time.Second
 )
 
-// offered is the beginning of a list of subscribers that the kernel has, or had: those that may get objects in datagrams.
+// offered is the beginning of a list of subscribers that the kernel has, or had: those that may get objects in
+// datagrams.
 type offered struct {
 	version     uint32
 	subscribers []Subscriber

@@ -429,8 +429,8 @@ func (k *kernel) SetOpenKeys(publisher uint32, phase int, keys *packetKeys) {
 	u.KeysSet |= 1 << phase
 }
 
-// SetTrack replaces the subscriptions of a track, at most 512, from the next packet on. defaultPriority is the Publisher
-// Priority of subgroups that do not say theirs.
+// SetTrack replaces the subscriptions of a track, at most 512, from the next packet on. defaultPriority is the
+// Publisher Priority of subgroups that do not say theirs.
 func (k *kernel) SetTrack(track uint32, defaultPriority uint8, subscriptions []subscription) error {
 	if len(subscriptions) > MaxSubscriptions {
 		return fmt.Errorf("fast path: %d subscriptions of one track, at most %d are possible", len(subscriptions),

@@ -45,8 +45,8 @@
 // If there is now something to send, the shard is woken. What happens to a stream that the forwarder has opened,
 // before the relay opens it here, is kept until then (adoption.go).
 //
-// The forwarder may take packets with nothing but an ACK from the network, so that nobody wakes for them (taken.go). They
-// wait in a queue for each shard. Whoever is awake has them handed over: the reader of the socket before it sleeps
+// The forwarder may take packets with nothing but an ACK from the network, so that nobody wakes for them (taken.go).
+// They wait in a queue for each shard. Whoever is awake has them handed over: the reader of the socket before it sleeps
 // ([Loop.HandOver]), a shard before it serves, and so before it considers anything lost, and quic-go before it opens a
 // packet. There is no timer: what waits for an ACK has an alarm of the shard. An ACK is not taken if it is urgent or if
 // quic-go has to see it, see the refusals.

@@ -168,7 +168,8 @@ func (s *Sender) ReceivedElsewhere() (*quic.ReceivedElsewhere, error) {
 	return s.taken.tell(s.loop.clock)
 }
 
-// HandOver processes the packets that the forwarder has taken. It is called by whoever is awake anyway, before sleeping.
+// HandOver processes the packets that the forwarder has taken. It is called by whoever is awake anyway, before
+// sleeping.
 func (l *Loop) HandOver() {
 	if l.forwarder == nil {
 		return

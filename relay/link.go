@@ -54,8 +54,8 @@ func (r *Relay) NewLink(conn transport.Conn, role session.Role, secret []byte) (
 	}
 	p := &peer{relay: r, conn: conn, sender: sender, link: true}
 	cfg := session.Config{
-		Role: role, Handler: &linkRequests{serve: requests{p}, server: role == session.Server, secret: secret}, Limits: linkLimits,
-		Timeouts: r.cfg.Session.Timeouts, Logger: r.log,
+		Role: role, Handler: &linkRequests{serve: requests{p}, server: role == session.Server, secret: secret},
+		Limits: linkLimits, Timeouts: r.cfg.Session.Timeouts, Logger: r.log,
 	}
 	if role == session.Client {
 		cfg.Path = "/"

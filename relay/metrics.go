@@ -62,7 +62,8 @@ func newMetrics(r *Relay) *metrics {
 		Help: "Times that a track had too many groups, subgroups, segments, datagrams or gaps, and forgot the lowest.",
 	}, func() float64 { return float64(r.cache.Trims()) })
 	m.all = []prometheus.Collector{
-		m.bytes, m.datagrams, m.linkBytes, m.intruders, m.malformed, m.excessive, m.refusals, m.quotas, m.streams, m.fetches, trims,
+		m.bytes, m.datagrams, m.linkBytes, m.intruders, m.malformed, m.excessive, m.refusals, m.quotas, m.streams,
+		m.fetches, trims,
 	}
 	upstreams := func(h *hub) int { return countPeers(maps.Keys(h.publishers.of)) }
 	downstreams := func(h *hub) int { return countPeers(h.subscribers.peers()) }

@@ -121,8 +121,8 @@ func (u *upstream) subscribe() {
 	u.run(ok.Parameters.Expires, &permission{})
 }
 
-// request returns the SUBSCRIBE. It has no filter, so that publishers send the current group from its start, as many do:
-// a publisher that serves no FETCH has no other way to give its catalog to late subscribers.
+// request returns the SUBSCRIBE. It has no filter, so that publishers send the current group from its start, as many
+// do: a publisher that serves no FETCH has no other way to give its catalog to late subscribers.
 func (u *upstream) request() moqt.Subscribe {
 	m := moqt.Subscribe{Track: u.peer.nameOf(u.hub)}
 	if u.group != nil {

@@ -30,9 +30,9 @@ static __noinline int open_datagram(struct __sk_buff *skb, u32 *publisher, u32 *
 	return accept_checksum(skb, &d, checksum_start) ? PACKET_OPENED : PACKET_CHECKSUM;
 }
 
-// make_linear moves a packet that is going to be cloned into one piece. Segments of a GSO sender on this machine, and what
-// some drivers hand over, lie in fragments: each clone would copy itself out of them when its contents are exchanged.
-// All pointers into the packet are invalid afterwards. If there is no memory, clones work all the same.
+// make_linear moves a packet that is going to be cloned into one piece. Segments of a GSO sender on this machine, and
+// what some drivers hand over, lie in fragments: each clone would copy itself out of them when its contents are
+// exchanged. All pointers into the packet are invalid afterwards. If there is no memory, clones work all the same.
 static __noinline int make_linear(struct __sk_buff *skb)
 {
 	if (skb->len > skb->data_end - skb->data)

@@ -3,7 +3,8 @@
 //
 // A running relay has a [Control], a Unix socket. A process that is to replace it calls [Request] and gets a
 // [Takeover]: a number among the processes that share the port (package steer), and what it needs to join them. It then
-// makes all its parts. The certificate is handed over only if the running relay has made it itself. The steps are messages on one connection:
+// makes all its parts. The certificate is handed over only if the running relay has made it itself. The steps are
+// messages on one connection:
 //
 //	new process                                   running relay
 //	     │ request ─────────────────────────────────►│

@@ -50,7 +50,8 @@ func TestVectors(t *testing.T) {
 	} {
 		for name, run := range runs() {
 			var got [RunLen]byte
-			run(&got, (*[chacha20.KeySize]byte)(unhex(t, v.key)), (*[chacha20.NonceSize]byte)(unhex(t, v.nonce)), v.counter)
+			key, nonce := unhex(t, v.key), unhex(t, v.nonce)
+			run(&got, (*[chacha20.KeySize]byte)(key), (*[chacha20.NonceSize]byte)(nonce), v.counter)
 			require.Equal(t, unhex(t, v.want), got[:BlockLen], "%s, key %s, nonce %s", name, v.key, v.nonce)
 		}
 	}

@@ -21,8 +21,8 @@ struct fan_out {
 	};
 };
 
-// subscription_at returns the subscription at position i of the list, or 0 behind its end. Calls go from one position to
-// the next.
+// subscription_at returns the subscription at position i of the list, or 0 behind its end. Calls go from one position
+// to the next.
 INLINE const struct subscription *subscription_at(struct fan_out *f, u32 i)
 {
 	u32 at = i % PART_LEN;

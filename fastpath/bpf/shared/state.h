@@ -19,8 +19,8 @@
 // The number of subscriptions that the kernel can serve.
 enum subscription_limits {
 	MAX_SUBSCRIPTIONS = 512, // of a track
-	// Of those, the first ones get objects in datagrams: a claim has a bit for each of them. Objects that many want come
-	// in streams, which need no such list.
+	// Of those, the first ones get objects in datagrams: a claim has a bit for each of them. Objects that many want
+	// come in streams, which need no such list.
 	MAX_OBJECT_COPIES = 32,
 };
 

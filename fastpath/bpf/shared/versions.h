@@ -18,7 +18,8 @@ struct version_key {
 	u32 index, part;
 };
 
-// VERSIONED is such a map: at most count values of one part at a time. name_versions has the version by index; 0: there is none.
+// VERSIONED is such a map: at most count values of one part at a time. name_versions has the version by index; 0: there
+// is none.
 #define VERSIONED(name, count, type_) \
 	SHARED_ARRAY(name##_versions, count, u64); \
 	HASH(name##s, 2 * (count), struct version_key, type_)
