@@ -1,0 +1,31 @@
+package hostile
+
+// Attack is what a hostile peer does.
+type Attack struct {
+	Name string
+	run  func(*Peer) error
+}
+
+// Run attacks the relay once.
+func (a Attack) Run(p *Peer) error { return a.run(p) }
+
+// Attacks are all attacks.
+var Attacks = []Attack{
+	{"garbage in a request", (*Peer).garbageRequest},
+	{"garbage in a stream", (*Peer).garbageStream},
+	{"garbage in a datagram", (*Peer).garbageDatagram},
+	{"streams without end", (*Peer).streams},
+	{"request streams without end", (*Peer).requestStreams},
+	{"requests without end", (*Peer).requests},
+	{"fetches that are not read", (*Peer).fetches},
+	{"objects that are not read", (*Peer).neverReads},
+	{"tiny objects", (*Peer).tinyObjects},
+	{"groups of one object", (*Peer).tinyGroups},
+	{"tokens without end", (*Peer).tokens},
+	{"tokens of many requests", (*Peer).tokensOfRequests},
+	{"prefixes without end", (*Peer).prefixes},
+	{"streams that wait", (*Peer).waitingStreams},
+	{"ids that never merge", (*Peer).sparseObjects},
+	{"other people's namespaces", (*Peer).contradicts},
+	{"other people's tracks, offered", (*Peer).offers},
+}

@@ -1,0 +1,13 @@
+// Package hostile is peers that do harm, for the tests of a relay: each [Attack] is what such a peer does on a session
+// that began properly.
+//
+// A test dials a relay, and gives the session to an attack:
+//
+//	p := hostile.NewPeer(victim)
+//	p.Session, p.Conn = dial(p) // with p as the session's handler
+//	err := attack.Run(p)
+//
+// An attack ends when the relay has done what repels it, or when the session ends. An error that is [ErrUndefended]
+// says that the relay did not. Whether others noticed the attack is for the test to find out: it publishes and
+// subscribes beside it.
+package hostile

@@ -1,0 +1,106 @@
+package hostile
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+)
+
+// Peer is a peer that does harm. It is the handler of its session.
+type Peer struct {
+	*session.Session
+	Conn transport.Conn
+	// Cache is the cache of the relay. Nil: what the relay holds is not checked.
+	Cache Cache
+
+	victim moqt.FullTrackName
+	own    moqt.FullTrackName
+	asked  chan *session.Publication
+	session.Unsupported
+}
+
+// Cache tells what a relay holds.
+type Cache interface {
+	Bytes() int64
+	Over() int64  // bytes beyond its size
+	Trims() int64 // how often it forgot something because of a limit
+}
+
+// NewPeer returns a peer that attacks a relay on which another peer publishes the victim. Set Session and Conn before
+// an attack.
+func NewPeer(victim moqt.FullTrackName) *Peer {
+	return &Peer{
+		victim: victim,
+		own:    moqt.FullTrackName{Namespace: moqt.Namespace{"flood", fmt.Sprint(rand.Uint64())}, Name: "x"},
+		asked:  make(chan *session.Publication, 1),
+	}
+}
+
+// HandleSubscribe implements [session.Handler]: a peer that has announced the victim gets a subscription to it.
+func (p *Peer) HandleSubscribe(s *session.Publication) {
+	if s.Accept(moqt.Parameters{}, nil) == nil {
+		select {
+		case p.asked <- s:
+		default:
+		}
+	}
+}
+
+// patience is how long a relay may take to repel an attack.
+const patience = 20 * time.Second
+
+// ErrUndefended is the error of an attack that the relay did not repel.
+var ErrUndefended = errors.New("the relay does not defend itself")
+
+// undefended returns an ErrUndefended.
+func undefended(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrUndefended, fmt.Sprintf(format, args...))
+}
+
+var errUnlimited = undefended("there is no limit")
+
+// expelled waits until the relay has ended the session.
+func (p *Peer) expelled() error {
+	select {
+	case <-p.Context().Done():
+		return nil
+	case <-time.After(patience):
+		return undefended("the session goes on")
+	}
+}
+
+// publish offers the peer's own track, or the victim.
+func (p *Peer) publish(track moqt.FullTrackName) (*session.Publication, error) {
+	s, err := p.Publish(p.Context(), moqt.Publish{Track: track})
+	if err != nil {
+		return nil, err
+	}
+	return s, s.Wait(p.Context())
+}
+
+// subgroup opens a stream of the first group of the peer's own track.
+func (p *Peer) subgroup() (transport.SendStream, moqt.SubgroupEncoder, error) {
+	s, err := p.publish(p.own)
+	if err != nil {
+		return nil, moqt.SubgroupEncoder{}, err
+	}
+	h := moqt.SubgroupHeader{FirstObject: true}
+	stream, err := s.OpenSubgroup(p.Context(), h)
+	return stream, moqt.NewSubgroupEncoder(h), err
+}
+
+// checkCache returns an error if the relay holds more than it may.
+func (p *Peer) checkCache() error {
+	if p.Cache == nil {
+		return nil
+	}
+	if over := p.Cache.Over(); over > 0 {
+		return undefended("the cache has %d bytes too many", over)
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package hostile
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// waiting is a SUBSCRIBE to the n-th of many tracks that nobody publishes.
+func waiting(n int) moqt.Subscribe {
+	timeout := uint64(60_000)
+	m := moqt.Subscribe{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"none"}, Name: fmt.Sprint(n)}}
+	m.Parameters.RendezvousTimeout = &timeout
+	return m
+}
+
+func (p *Peer) requests() error {
+	ctx, cancel := context.WithTimeout(p.Context(), time.Second)
+	defer cancel()
+	for i := range 20_000 {
+		s, err := p.Subscribe(ctx, waiting(i), nil)
+		if err != nil {
+			return nil // the session has ended, or there are no streams any more
+		}
+		select {
+		case <-s.Context().Done(): // refused
+			return nil
+		default:
+		}
+	}
+	return errUnlimited
+}
+
+// tokens sends a request with as many tokens as fit into a message.
+func (p *Peer) tokens() error {
+	const n = 13_000
+	const token = "\x02\x03\x00" // its length, USE_VALUE, type 0, no value
+	payload := moqt.AppendVarint([]byte{0, 0, 0}, n)
+	payload = append(payload, byte(moqt.ParameterAuthorizationToken))
+	payload = append(payload, token...)
+	payload = append(payload, strings.Repeat("\x00"+token, n-1)...)
+	stream, err := p.Conn.OpenStream()
+	if err != nil {
+		return err
+	}
+	message := binary.BigEndian.AppendUint16([]byte{byte(moqt.MessageSubscribe)}, uint16(len(payload)))
+	_, _ = stream.Write(append(message, payload...)) // the relay may have stopped it
+	return p.expelled()
+}
+
+// tokensOfRequests makes 200 requests with as large tokens as a message may have: 3 MiB.
+func (p *Peer) tokensOfRequests() error {
+	ends := make(chan error, 200)
+	large := moqt.Token{AliasType: moqt.AliasUseValue, Value: []byte(strings.Repeat("x", moqt.MaxAuthTokenBytes))}
+	for i := range cap(ends) {
+		m := waiting(i)
+		m.Parameters.AuthorizationTokens = []moqt.Token{large}
+		s, err := p.Subscribe(p.Context(), m, nil)
+		if err != nil {
+			return err
+		}
+		context.AfterFunc(s.Context(), func() { ends <- context.Cause(s.Context()) })
+	}
+	select {
+	case err := <-ends:
+		return excessive(err)
+	case <-time.After(patience):
+		return errUnlimited
+	}
+}
+
+// excessive returns nil for the refusal of too much.
+func excessive(err error) error {
+	if refused, ok := errors.AsType[*moqt.RequestError](err); ok && refused.Code == moqt.RequestExcessiveLoad {
+		return nil
+	}
+	return err
+}
+
+// prefixes asks for 200 namespaces again and again.
+func (p *Peer) prefixes() error {
+	for i := range 200 {
+		ns := moqt.PublishNamespace{Namespace: slices.Concat(p.own.Namespace, moqt.Namespace{fmt.Sprint(i)})}
+		if _, err := p.PublishNamespace(p.Context(), ns); err != nil {
+			return err
+		}
+	}
+	n, err := p.SubscribeNamespace(p.Context(), moqt.SubscribeNamespace{}, func(moqt.Namespace, bool) {})
+	if err != nil {
+		return err
+	}
+	if err := n.Wait(p.Context()); err != nil {
+		return err
+	}
+	for range 200 {
+		for _, prefix := range []moqt.Namespace{{"none"}, p.own.Namespace} {
+			if err := n.Update(p.Context(), moqt.Parameters{NamespacePrefix: &prefix}); err != nil {
+				return excessive(err)
+			}
+		}
+	}
+	return errUnlimited
+}
+
+// fetches asks for everything 50 times, and reads nothing.
+func (p *Peer) fetches() error {
+	for range 50 {
+		f, err := p.Fetch(p.Context(), moqt.Fetch{
+			FetchType: moqt.FetchStandalone, Track: p.victim, End: moqt.Location{Group: 1 << 20},
+		})
+		if err != nil {
+			return err
+		}
+		go func() { _, _ = f.Wait(p.Context()) }()
+	}
+	return nil
+}
+
+func (p *Peer) neverReads() error {
+	s, err := p.Subscribe(p.Context(), moqt.Subscribe{Track: p.victim}, unread{p.Context()})
+	if err != nil {
+		return err
+	}
+	if _, err = s.Wait(p.Context()); err != nil {
+		return err
+	}
+	select {
+	case <-p.Context().Done():
+	case <-time.After(200 * time.Millisecond):
+	}
+	return nil
+}
+
+// unread is a session.Receiver that reads nothing while a session lasts.
+type unread struct{ session context.Context }
+
+func (u unread) HandleSubgroup(*session.Subgroup)    { <-u.session.Done() }
+func (u unread) HandleDatagram(*moqt.ObjectDatagram) {}
