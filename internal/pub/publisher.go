@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -149,22 +150,34 @@ func (p *publisher) firstGroup(l *client.Link) (first uint64, err error) {
 	}
 	ctx, cancel := context.WithTimeout(l.Context(), statusTimeout)
 	defer cancel()
-	for _, name := range trackNames(p.source.init) {
-		ok, err := l.TrackStatus(ctx, moqt.TrackStatus{
-			Track:      moqt.FullTrackName{Namespace: p.cfg.Namespace, Name: name},
-			Parameters: moqt.Parameters{AuthorizationTokens: p.cfg.Client.Tokens},
-		})
-		if l.Context().Err() != nil {
-			return 0, err
-		}
-		if err == nil && ok.Parameters.LargestObject != nil {
-			first = max(first, ok.Parameters.LargestObject.Group+1)
-		}
+	var asking sync.WaitGroup
+	names := trackNames(p.source.init)
+	next := make([]uint64, len(names)) // 0: not known
+	for i, name := range names {
+		// All at once: the relay may ask a publisher that has crashed for those that nobody watches.
+		asking.Go(func() { next[i] = p.nextGroup(ctx, l, name) })
 	}
+	asking.Wait()
+	if l.Context().Err() != nil {
+		return 0, context.Cause(l.Context())
+	}
+	first = slices.Max(next)
 	if first > 0 {
 		p.log.Info("continuing a broadcast that the relay knows", "group", first)
 	}
 	return first, nil
+}
+
+// nextGroup returns an id for the next group of a track that the relay knows, or 0.
+func (p *publisher) nextGroup(ctx context.Context, l *client.Link, name string) uint64 {
+	ok, err := l.TrackStatus(ctx, moqt.TrackStatus{
+		Track:      moqt.FullTrackName{Namespace: p.cfg.Namespace, Name: name},
+		Parameters: moqt.Parameters{AuthorizationTokens: p.cfg.Client.Tokens},
+	})
+	if err != nil || ok.Parameters.LargestObject == nil {
+		return 0
+	}
+	return ok.Parameters.LargestObject.Group + 1
 }
 
 // RefusedError is the relay's refusal of the broadcast.

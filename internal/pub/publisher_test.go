@@ -37,6 +37,7 @@ type peer struct {
 	offers  chan *session.Subscription
 	tokens  []moqt.Token
 	known   *moqt.Location // what TRACK_STATUS says
+	silent  string         // the track about which it says nothing
 	stats   Stats
 	done    chan error
 	stop    context.CancelFunc
@@ -54,6 +55,10 @@ func (p *peer) HandlePublishNamespace(n *session.IncomingPublishNamespace) {
 func (p *peer) HandlePublish(s *session.Subscription) { p.offers <- s }
 
 func (p *peer) HandleTrackStatus(s *session.IncomingTrackStatus) {
+	if s.Message.Track.Name == p.silent {
+		<-s.Context().Done()
+		return
+	}
 	if p.known == nil {
 		_ = s.Reject(&moqt.RequestError{Code: moqt.RequestDoesNotExist})
 		return
@@ -417,15 +422,19 @@ func TestPublisherTellsTheStatus(t *testing.T) {
 	})
 }
 
-// Objects must not change, so a publisher that starts again uses groups that the relay has not seen.
+// Objects must not change, so a publisher that starts again uses groups that the relay has not seen, even if the relay
+// waits for one that has crashed to tell about a track.
 func TestPublisherContinues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{known: &moqt.Location{Group: 12, Object: 3}}).start(t, PublisherConfig{})
-		_, r, err := p.subscribe("1.m4s", moqt.Parameters{})
-		require.NoError(t, err)
-		time.Sleep(3 * time.Second)
-		require.True(t, r.has(moqt.Location{Group: 13}))
-	})
+	for _, silent := range []string{"", catalog.CommonName} {
+		synctest.Test(t, func(t *testing.T) {
+			p := (&peer{known: &moqt.Location{Group: 12, Object: 3}, silent: silent}).start(t, PublisherConfig{})
+			_, r, err := p.subscribe("1.m4s", moqt.Parameters{})
+			require.NoError(t, err)
+			time.Sleep(statusTimeout + 3*time.Second)
+			require.True(t, r.has(moqt.Location{Group: 13}))
+			require.False(t, r.has(moqt.Location{Group: 0}))
+		})
+	}
 }
 
 func TestPublisherOffersTracks(t *testing.T) {
