@@ -126,7 +126,10 @@ func (c *controlStreams) open() {
 	}
 	c.out.open(stream)
 	context.AfterFunc(stream.Context(), func() {
-		_, err := stream.Write(nil) // returns why the stream has ended
+		// On WebTransport, streams end before their session does, and Write waits for that. The deadline of an earlier
+		// message, which has passed, would make it look as if the peer did not read.
+		_ = stream.SetWriteDeadline(time.Now().Add(c.s.cfg.Timeouts.Write)) // if this fails, writing fails too
+		_, err := stream.Write(nil)                                         // returns why the stream has ended
 		c.sendFailed(err)
 	})
 }

@@ -83,6 +83,20 @@ func TestOverQUIC(t *testing.T) {
 	}
 }
 
+// The end of a session that has lasted longer than a message may take to be read is as good as that of another.
+func TestEndsOfOldSessions(t *testing.T) {
+	const timeout = 30 * time.Millisecond
+	cfg := Config{Timeouts: Timeouts{Write: timeout}}
+	for _, kind := range []transport.Kind{transport.RawQUIC, transport.WebTransport} {
+		for i := range 10 { // the control stream and the session end at about the same time
+			t.Run(fmt.Sprint(kind, i), func(t *testing.T) {
+				t.Parallel()
+				overQUIC(t, kind, cfg, cfg, func(*Session, *Session) { time.Sleep(2 * timeout) })
+			})
+		}
+	}
+}
+
 // sendAll sends one subgroup and one datagram, and ends the subscription when they have arrived.
 func sendAll(t *testing.T, pub *Publication, body string, arrived <-chan struct{}) {
 	stream, err := pub.OpenSubgroup(t.Context(), moqt.SubgroupHeader{GroupID: 5})
