@@ -1,7 +1,7 @@
 // Package keystream makes key streams of ChaCha20 (RFC 8439 §2.4), eight blocks at once.
 //
 // golang.org/x/crypto has vector instructions on amd64 only for ChaCha20 together with Poly1305, which cannot be
-// separated. So this package has its own for AVX2, and leaves everything else to x/crypto.
+// separated. So this package has its own for AVX2 and AVX-512, and leaves everything else to x/crypto.
 package keystream
 
 import "golang.org/x/crypto/chacha20"
@@ -12,15 +12,6 @@ const (
 	// RunLen is the length of a run: the blocks that are made together.
 	RunLen = 8 * BlockLen
 )
-
-// Run writes a run of blocks, from number counter on. The number of the last one must not overflow.
-func Run(dst *[RunLen]byte, key *[chacha20.KeySize]byte, nonce *[chacha20.NonceSize]byte, counter uint32) {
-	if hasAVX2 {
-		runAVX2(dst, key, nonce, counter)
-	} else {
-		runLibrary(dst, key, nonce, counter)
-	}
-}
 
 func runLibrary(dst *[RunLen]byte, key *[chacha20.KeySize]byte, nonce *[chacha20.NonceSize]byte, counter uint32) {
 	c, err := chacha20.NewUnauthenticatedCipher(key[:], nonce[:])

@@ -1,7 +1,8 @@
 #include "textflag.h"
 
-// A register holds one word of the states of eight blocks, one in each lane. Words 4 to 15 are in Y4 to Y15. Words 0 to
-// 3, which only take part in additions, are in the frame, so that Y0 to Y3 are free.
+// A register holds one word of the states of eight blocks, one in each lane. With AVX2, words 4 to 15 are in Y4 to Y15.
+// Words 0 to 3, which only take part in additions, are in the frame, so that Y0 to Y3 are free. With AVX-512VL, words 0
+// to 3 are in Y16 to Y19.
 
 DATA lanes<>+0(SB)/8, $0x0000000100000000
 DATA lanes<>+8(SB)/8, $0x0000000300000002
@@ -55,73 +56,83 @@ GLOBL left8<>(SB), RODATA|NOPTR, $32
 	VPERM2I128 $0x20, hi, lo, Y0; VMOVDQU Y0, at+n*64(DI); \
 	VPERM2I128 $0x31, hi, lo, Y1; VMOVDQU Y1, at+(n+4)*64(DI)
 
-// func blocks(dst *[512]byte, state *[16]uint32)
-TEXT ·blocks(SB), NOSPLIT, $128-16
+#define LOAD_STATE \
+	VPBROADCASTD 0(SI), Y0; VPBROADCASTD 4(SI), Y1; VPBROADCASTD 8(SI), Y2; VPBROADCASTD 12(SI), Y3; \
+	VPBROADCASTD 16(SI), Y4; VPBROADCASTD 20(SI), Y5; VPBROADCASTD 24(SI), Y6; VPBROADCASTD 28(SI), Y7; \
+	VPBROADCASTD 32(SI), Y8; VPBROADCASTD 36(SI), Y9; VPBROADCASTD 40(SI), Y10; VPBROADCASTD 44(SI), Y11; \
+	VPBROADCASTD 48(SI), Y12; VPBROADCASTD 52(SI), Y13; VPBROADCASTD 56(SI), Y14; VPBROADCASTD 60(SI), Y15; \
+	VPADDD lanes<>(SB), Y12, Y12
+
+// FINISH_LAST adds words 8 to 15 of the input and writes them.
+#define FINISH_LAST \
+	ADD_STATE(8, Y0, Y8); ADD_STATE(9, Y1, Y9); ADD_STATE(10, Y2, Y10); ADD_STATE(11, Y3, Y11); \
+	ADD_STATE(12, Y0, Y12); ADD_STATE(13, Y1, Y13); ADD_STATE(14, Y2, Y14); ADD_STATE(15, Y3, Y15); \
+	VPADDD lanes<>(SB), Y12, Y12; \
+	TRANSPOSE(Y8, Y9, Y10, Y11); TRANSPOSE(Y12, Y13, Y14, Y15); \
+	STORE(32, 0, Y8, Y12); STORE(32, 1, Y9, Y13); STORE(32, 2, Y10, Y14); STORE(32, 3, Y11, Y15)
+
+// FINISH_FIRST adds words 0 to 7 of the input and writes them; words 0 to 3 are in Y8 to Y11.
+#define FINISH_FIRST \
+	ADD_STATE(0, Y0, Y8); ADD_STATE(1, Y1, Y9); ADD_STATE(2, Y2, Y10); ADD_STATE(3, Y3, Y11); \
+	ADD_STATE(4, Y0, Y4); ADD_STATE(5, Y1, Y5); ADD_STATE(6, Y2, Y6); ADD_STATE(7, Y3, Y7); \
+	TRANSPOSE(Y8, Y9, Y10, Y11); TRANSPOSE(Y4, Y5, Y6, Y7); \
+	STORE(0, 0, Y8, Y4); STORE(0, 1, Y9, Y5); STORE(0, 2, Y10, Y6); STORE(0, 3, Y11, Y7)
+
+// func blocksAVX2(dst *[512]byte, state *[16]uint32)
+TEXT ·blocksAVX2(SB), NOSPLIT, $128-16
 	MOVQ dst+0(FP), DI
 	MOVQ state+8(FP), SI
-
-	VPBROADCASTD 0(SI), Y0
-	VPBROADCASTD 4(SI), Y1
-	VPBROADCASTD 8(SI), Y2
-	VPBROADCASTD 12(SI), Y3
+	LOAD_STATE
 	VMOVDQU Y0, 0(SP)
 	VMOVDQU Y1, 32(SP)
 	VMOVDQU Y2, 64(SP)
 	VMOVDQU Y3, 96(SP)
-	VPBROADCASTD 16(SI), Y4
-	VPBROADCASTD 20(SI), Y5
-	VPBROADCASTD 24(SI), Y6
-	VPBROADCASTD 28(SI), Y7
-	VPBROADCASTD 32(SI), Y8
-	VPBROADCASTD 36(SI), Y9
-	VPBROADCASTD 40(SI), Y10
-	VPBROADCASTD 44(SI), Y11
-	VPBROADCASTD 48(SI), Y12
-	VPBROADCASTD 52(SI), Y13
-	VPBROADCASTD 56(SI), Y14
-	VPBROADCASTD 60(SI), Y15
-	VPADDD lanes<>(SB), Y12, Y12
-
 	MOVQ $10, CX
 rounds:
 	ROUND(Y4, Y5, Y6, Y7, Y8, Y9, Y10, Y11, Y12, Y13, Y14, Y15)
 	ROUND(Y5, Y6, Y7, Y4, Y10, Y11, Y8, Y9, Y15, Y12, Y13, Y14)
 	DECQ CX
 	JNZ rounds
-
-	ADD_STATE(8, Y0, Y8)
-	ADD_STATE(9, Y1, Y9)
-	ADD_STATE(10, Y2, Y10)
-	ADD_STATE(11, Y3, Y11)
-	ADD_STATE(12, Y0, Y12)
-	VPADDD lanes<>(SB), Y12, Y12
-	ADD_STATE(13, Y1, Y13)
-	ADD_STATE(14, Y2, Y14)
-	ADD_STATE(15, Y3, Y15)
-	TRANSPOSE(Y8, Y9, Y10, Y11)
-	TRANSPOSE(Y12, Y13, Y14, Y15)
-	STORE(32, 0, Y8, Y12)
-	STORE(32, 1, Y9, Y13)
-	STORE(32, 2, Y10, Y14)
-	STORE(32, 3, Y11, Y15)
-
+	FINISH_LAST
 	VMOVDQU 0(SP), Y8
 	VMOVDQU 32(SP), Y9
 	VMOVDQU 64(SP), Y10
 	VMOVDQU 96(SP), Y11
-	ADD_STATE(0, Y0, Y8)
-	ADD_STATE(1, Y1, Y9)
-	ADD_STATE(2, Y2, Y10)
-	ADD_STATE(3, Y3, Y11)
-	ADD_STATE(4, Y0, Y4)
-	ADD_STATE(5, Y1, Y5)
-	ADD_STATE(6, Y2, Y6)
-	ADD_STATE(7, Y3, Y7)
-	TRANSPOSE(Y8, Y9, Y10, Y11)
-	TRANSPOSE(Y4, Y5, Y6, Y7)
-	STORE(0, 0, Y8, Y4)
-	STORE(0, 1, Y9, Y5)
-	STORE(0, 2, Y10, Y6)
-	STORE(0, 3, Y11, Y7)
+	FINISH_FIRST
+	VZEROUPPER
+	RET
+
+#define HALF_ROUND_512(b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3, m, n) \
+	VPADDD b0, Y16, Y16; VPADDD b1, Y17, Y17; VPADDD b2, Y18, Y18; VPADDD b3, Y19, Y19; \
+	VPXORD Y16, d0, d0; VPXORD Y17, d1, d1; VPXORD Y18, d2, d2; VPXORD Y19, d3, d3; \
+	VPROLD $m, d0, d0; VPROLD $m, d1, d1; VPROLD $m, d2, d2; VPROLD $m, d3, d3; \
+	ADD_C(b0, c0, d0); ADD_C(b1, c1, d1); ADD_C(b2, c2, d2); ADD_C(b3, c3, d3); \
+	VPROLD $n, b0, b0; VPROLD $n, b1, b1; VPROLD $n, b2, b2; VPROLD $n, b3, b3
+
+#define ROUND_512(b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3) \
+	HALF_ROUND_512(b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3, 16, 12); \
+	HALF_ROUND_512(b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3, 8, 7)
+
+// func blocksAVX512(dst *[512]byte, state *[16]uint32)
+TEXT ·blocksAVX512(SB), NOSPLIT, $0-16
+	MOVQ dst+0(FP), DI
+	MOVQ state+8(FP), SI
+	LOAD_STATE
+	VMOVDQA32 Y0, Y16
+	VMOVDQA32 Y1, Y17
+	VMOVDQA32 Y2, Y18
+	VMOVDQA32 Y3, Y19
+	MOVQ $10, CX
+rounds:
+	ROUND_512(Y4, Y5, Y6, Y7, Y8, Y9, Y10, Y11, Y12, Y13, Y14, Y15)
+	ROUND_512(Y5, Y6, Y7, Y4, Y10, Y11, Y8, Y9, Y15, Y12, Y13, Y14)
+	DECQ CX
+	JNZ rounds
+	FINISH_LAST
+	VMOVDQA32 Y16, Y8
+	VMOVDQA32 Y17, Y9
+	VMOVDQA32 Y18, Y10
+	VMOVDQA32 Y19, Y11
+	FINISH_FIRST
 	VZEROUPPER
 	RET

@@ -2,6 +2,9 @@
 
 package keystream
 
-const hasAVX2 = false
+import "golang.org/x/crypto/chacha20"
 
-var runAVX2 = runLibrary
+// Run writes a run of blocks, from number counter on. The number of the last one must not overflow.
+func Run(dst *[RunLen]byte, key *[chacha20.KeySize]byte, nonce *[chacha20.NonceSize]byte, counter uint32) {
+	runLibrary(dst, key, nonce, counter)
+}

@@ -15,15 +15,9 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// runs are all implementations that this machine has.
-func runs() map[string]func(*[RunLen]byte, *[chacha20.KeySize]byte, *[chacha20.NonceSize]byte, uint32) {
-	all := map[string]func(*[RunLen]byte, *[chacha20.KeySize]byte, *[chacha20.NonceSize]byte, uint32){
-		"chosen": Run, "library": runLibrary,
-	}
-	if hasAVX2 {
-		all["AVX2"] = runAVX2
-	}
-	return all
+// runs are the implementations that this machine has.
+var runs = map[string]func(*[RunLen]byte, *[chacha20.KeySize]byte, *[chacha20.NonceSize]byte, uint32){
+	"chosen": Run, "x-crypto": runLibrary,
 }
 
 // TestVectors has the vectors of RFC 8439 §2.3.2 and appendix A.1.
@@ -48,7 +42,7 @@ func TestVectors(t *testing.T) {
 		{zeros, zeros[:22] + "02", 0, "c2c64d378cd536374ae204b9ef933fcd1a8b2288b3dfa49672ab765b54ee27c7" +
 			"8a970e0e955c14f3a88e741b97c286f75f8fc299e8148362fa198a39531bed6d"},
 	} {
-		for name, run := range runs() {
+		for name, run := range runs {
 			var got [RunLen]byte
 			key, nonce := unhex(t, v.key), unhex(t, v.nonce)
 			run(&got, (*[chacha20.KeySize]byte)(key), (*[chacha20.NonceSize]byte)(nonce), v.counter)
@@ -74,7 +68,7 @@ func FuzzRun(f *testing.F) {
 		counter = min(counter, 1<<32-RunLen/BlockLen-1)
 		var want [RunLen]byte
 		runLibrary(&want, &key, &nonce, counter)
-		for name, run := range runs() {
+		for name, run := range runs {
 			got := [3][RunLen]byte{{1}, {2}, {3}}
 			run(&got[1], &key, &nonce, counter)
 			require.Equal(t, [3][RunLen]byte{{1}, want, {3}}, got, name)
@@ -84,7 +78,7 @@ func FuzzRun(f *testing.F) {
 
 // BenchmarkRun makes eight blocks.
 func BenchmarkRun(b *testing.B) {
-	for name, run := range runs() {
+	for name, run := range runs {
 		b.Run(name, func(b *testing.B) {
 			var dst [RunLen]byte
 			var key [chacha20.KeySize]byte
