@@ -415,6 +415,7 @@ func (p *peerPackets) stream(connectionID []byte, id, offset int64, data []byte,
 	n := len(b)
 	b = append(packet.AppendStreamHeader(b, id, offset, fin), data...)
 	b = p.seal.Seal(append(b, make([]byte, packet.TagLength)...)[:len(b)], n, p.next, 0)
+	p.seal.Protect()
 	p.next++
 	return b
 }

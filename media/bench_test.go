@@ -23,7 +23,7 @@ var suites = []uint16{
 	tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384, tls.TLS_CHACHA20_POLY1305_SHA256,
 }
 
-// BenchmarkSeal protects packets of 1,200 bytes.
+// BenchmarkSeal protects packets of 1,200 bytes, eight in a turn.
 func BenchmarkSeal(b *testing.B) {
 	for _, suite := range suites {
 		b.Run(tls.CipherSuiteName(suite), func(b *testing.B) {
@@ -31,12 +31,14 @@ func BenchmarkSeal(b *testing.B) {
 			require.NoError(b, err)
 			var s packet.Sealer
 			s.Install(0, k)
-			p := make([]byte, 1200-packet.TagLength, 1200)
+			p := make([]byte, 1200-packet.TagLength, 1200) // what it holds does not matter
 			b.SetBytes(1200)
 			b.ReportAllocs()
 			cpu := cpuTime()
 			for n := uint64(0); b.Loop(); n++ {
-				s.Seal(p, 13, n, 0)
+				if s.Seal(p, 13, n, 0); n%8 == 7 {
+					s.Protect()
+				}
 			}
 			b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N), "cpu-ns/op")
 		})

@@ -45,6 +45,7 @@ func (t *turn) take(now clock.Time, b *udp.Batch) (more bool, alarm clock.Time) 
 	s.ledger.skip(now)
 	s.observer.observe(now)
 	t.stopped = t.send(now, b)
+	s.keys.protect()
 	t.refuseTaking()
 	if t.deadline = t.alarm(now, t.stopped); t.deadline == clock.Never {
 		s.ledger.shrink()

@@ -150,7 +150,9 @@ func (f *modelForwarder) transmit(id, at int64, p []byte, last bool, number, gen
 	b = binary.BigEndian.AppendUint32(b, uint32(number))
 	header := len(b)
 	b = append(packet.AppendStreamHeader(b, id, at, last), p...)
-	f.udp.WriteToUDPAddrPort(f.seal.Seal(b, header, number, generation), f.remote)
+	b = f.seal.Seal(b, header, number, generation)
+	f.seal.Protect()
+	f.udp.WriteToUDPAddrPort(b, f.remote)
 }
 
 // Streams whose pieces a model of the forwarder tries to send: some before they are in the log, as the kernel does,

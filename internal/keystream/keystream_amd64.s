@@ -4,12 +4,6 @@
 // Words 0 to 3, which only take part in additions, are in the frame, so that Y0 to Y3 are free. With AVX-512VL, words 0
 // to 3 are in Y16 to Y19.
 
-DATA lanes<>+0(SB)/8, $0x0000000100000000
-DATA lanes<>+8(SB)/8, $0x0000000300000002
-DATA lanes<>+16(SB)/8, $0x0000000500000004
-DATA lanes<>+24(SB)/8, $0x0000000700000006
-GLOBL lanes<>(SB), RODATA|NOPTR, $32
-
 // Byte shuffles that rotate words left by 16 and by 8.
 DATA left16<>+0(SB)/8, $0x0504070601000302
 DATA left16<>+8(SB)/8, $0x0d0c0f0e09080b0a
@@ -41,8 +35,8 @@ GLOBL left8<>(SB), RODATA|NOPTR, $32
 	HALF_ROUND(b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3, left16<>(SB), 12); \
 	HALF_ROUND(b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3, left8<>(SB), 7)
 
-// ADD_STATE adds word i of the input.
-#define ADD_STATE(i, t, y) \
+// ADD_COMMON adds a word that all inputs have.
+#define ADD_COMMON(i, t, y) \
 	VPBROADCASTD i*4(SI), t; VPADDD t, y, y
 
 // TRANSPOSE turns registers with a word of eight blocks each into registers with the four words of blocks 0 and 4, 1 and
@@ -56,33 +50,31 @@ GLOBL left8<>(SB), RODATA|NOPTR, $32
 	VPERM2I128 $0x20, hi, lo, Y0; VMOVDQU Y0, at+n*64(DI); \
 	VPERM2I128 $0x31, hi, lo, Y1; VMOVDQU Y1, at+(n+4)*64(DI)
 
-#define LOAD_STATE \
+#define LOAD_INPUTS \
 	VPBROADCASTD 0(SI), Y0; VPBROADCASTD 4(SI), Y1; VPBROADCASTD 8(SI), Y2; VPBROADCASTD 12(SI), Y3; \
 	VPBROADCASTD 16(SI), Y4; VPBROADCASTD 20(SI), Y5; VPBROADCASTD 24(SI), Y6; VPBROADCASTD 28(SI), Y7; \
 	VPBROADCASTD 32(SI), Y8; VPBROADCASTD 36(SI), Y9; VPBROADCASTD 40(SI), Y10; VPBROADCASTD 44(SI), Y11; \
-	VPBROADCASTD 48(SI), Y12; VPBROADCASTD 52(SI), Y13; VPBROADCASTD 56(SI), Y14; VPBROADCASTD 60(SI), Y15; \
-	VPADDD lanes<>(SB), Y12, Y12
+	VMOVDQU 48(SI), Y12; VMOVDQU 80(SI), Y13; VMOVDQU 112(SI), Y14; VMOVDQU 144(SI), Y15
 
-// FINISH_LAST adds words 8 to 15 of the input and writes them.
+// FINISH_LAST adds words 8 to 15 of the inputs and writes them.
 #define FINISH_LAST \
-	ADD_STATE(8, Y0, Y8); ADD_STATE(9, Y1, Y9); ADD_STATE(10, Y2, Y10); ADD_STATE(11, Y3, Y11); \
-	ADD_STATE(12, Y0, Y12); ADD_STATE(13, Y1, Y13); ADD_STATE(14, Y2, Y14); ADD_STATE(15, Y3, Y15); \
-	VPADDD lanes<>(SB), Y12, Y12; \
+	ADD_COMMON(8, Y0, Y8); ADD_COMMON(9, Y1, Y9); ADD_COMMON(10, Y2, Y10); ADD_COMMON(11, Y3, Y11); \
+	VPADDD 48(SI), Y12, Y12; VPADDD 80(SI), Y13, Y13; VPADDD 112(SI), Y14, Y14; VPADDD 144(SI), Y15, Y15; \
 	TRANSPOSE(Y8, Y9, Y10, Y11); TRANSPOSE(Y12, Y13, Y14, Y15); \
 	STORE(32, 0, Y8, Y12); STORE(32, 1, Y9, Y13); STORE(32, 2, Y10, Y14); STORE(32, 3, Y11, Y15)
 
-// FINISH_FIRST adds words 0 to 7 of the input and writes them; words 0 to 3 are in Y8 to Y11.
+// FINISH_FIRST adds words 0 to 7 of the inputs and writes them; words 0 to 3 are in Y8 to Y11.
 #define FINISH_FIRST \
-	ADD_STATE(0, Y0, Y8); ADD_STATE(1, Y1, Y9); ADD_STATE(2, Y2, Y10); ADD_STATE(3, Y3, Y11); \
-	ADD_STATE(4, Y0, Y4); ADD_STATE(5, Y1, Y5); ADD_STATE(6, Y2, Y6); ADD_STATE(7, Y3, Y7); \
+	ADD_COMMON(0, Y0, Y8); ADD_COMMON(1, Y1, Y9); ADD_COMMON(2, Y2, Y10); ADD_COMMON(3, Y3, Y11); \
+	ADD_COMMON(4, Y0, Y4); ADD_COMMON(5, Y1, Y5); ADD_COMMON(6, Y2, Y6); ADD_COMMON(7, Y3, Y7); \
 	TRANSPOSE(Y8, Y9, Y10, Y11); TRANSPOSE(Y4, Y5, Y6, Y7); \
 	STORE(0, 0, Y8, Y4); STORE(0, 1, Y9, Y5); STORE(0, 2, Y10, Y6); STORE(0, 3, Y11, Y7)
 
-// func blocksAVX2(dst *[512]byte, state *[16]uint32)
+// func blocksAVX2(dst *[512]byte, in *inputs)
 TEXT ·blocksAVX2(SB), NOSPLIT, $128-16
 	MOVQ dst+0(FP), DI
-	MOVQ state+8(FP), SI
-	LOAD_STATE
+	MOVQ in+8(FP), SI
+	LOAD_INPUTS
 	VMOVDQU Y0, 0(SP)
 	VMOVDQU Y1, 32(SP)
 	VMOVDQU Y2, 64(SP)
@@ -113,11 +105,11 @@ rounds:
 	HALF_ROUND_512(b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3, 16, 12); \
 	HALF_ROUND_512(b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3, 8, 7)
 
-// func blocksAVX512(dst *[512]byte, state *[16]uint32)
+// func blocksAVX512(dst *[512]byte, in *inputs)
 TEXT ·blocksAVX512(SB), NOSPLIT, $0-16
 	MOVQ dst+0(FP), DI
-	MOVQ state+8(FP), SI
-	LOAD_STATE
+	MOVQ in+8(FP), SI
+	LOAD_INPUTS
 	VMOVDQA32 Y0, Y16
 	VMOVDQA32 Y1, Y17
 	VMOVDQA32 Y2, Y18

@@ -10,6 +10,9 @@ func init() {
 			) {
 				runWith(with, dst, key, nonce, counter)
 			}
+			masksBy[name] = func(samples [][SampleLen]byte, key *[chacha20.KeySize]byte) {
+				masksWith(with, samples, key)
+			}
 		}
 	}
 }

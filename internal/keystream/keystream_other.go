@@ -8,3 +8,7 @@ import "golang.org/x/crypto/chacha20"
 func Run(dst *[RunLen]byte, key *[chacha20.KeySize]byte, nonce *[chacha20.NonceSize]byte, counter uint32) {
 	runLibrary(dst, key, nonce, counter)
 }
+
+// Masks replaces samples, at most [MaxMasks], by header protection masks (RFC 9001 §5.4.4), of which the first five
+// bytes count.
+func Masks(samples [][SampleLen]byte, key *[chacha20.KeySize]byte) { masksLibrary(samples, key) }

@@ -3,6 +3,7 @@ package keystream
 import (
 	"encoding/hex"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,8 @@ func unhex(t testing.TB, s string) []byte {
 var runs = map[string]func(*[RunLen]byte, *[chacha20.KeySize]byte, *[chacha20.NonceSize]byte, uint32){
 	"chosen": Run, "x-crypto": runLibrary,
 }
+
+var masksBy = map[string]func([][SampleLen]byte, *[chacha20.KeySize]byte){"chosen": Masks, "x-crypto": masksLibrary}
 
 // TestVectors has the vectors of RFC 8439 §2.3.2 and appendix A.1.
 func TestVectors(t *testing.T) {
@@ -76,6 +79,31 @@ func FuzzRun(f *testing.F) {
 	})
 }
 
+// TestMasks has the vector of RFC 9001 appendix A.5, at each place, among others that x/crypto confirms.
+func TestMasks(t *testing.T) {
+	key := [chacha20.KeySize]byte(unhex(t, "25a282b9e82f06f21f488917a4fc8f1b73573685608597d0efcb076b0ab7a7a4"))
+	vector := [SampleLen]byte(unhex(t, "5e5cd55c41f69080575d7999c25a5bfb"))
+	random := rand.NewChaCha8([32]byte{1})
+	for name, masks := range masksBy {
+		for n := range MaxMasks + 1 {
+			for at := range n {
+				got := make([][SampleLen]byte, n)
+				for i := range got {
+					random.Read(got[i][:])
+				}
+				got[at] = vector
+				want := slices.Clone(got)
+				masksLibrary(want, &key)
+				require.Equal(t, unhex(t, "aefefe7d03"), want[at][:5])
+				masks(got, &key)
+				for i := range got {
+					require.Equal(t, want[i][:5], got[i][:5], "%s, %d of %d", name, i, n)
+				}
+			}
+		}
+	}
+}
+
 // BenchmarkRun makes eight blocks.
 func BenchmarkRun(b *testing.B) {
 	for name, run := range runs {
@@ -86,6 +114,19 @@ func BenchmarkRun(b *testing.B) {
 			b.SetBytes(RunLen)
 			for b.Loop() {
 				run(&dst, &key, &nonce, 1)
+			}
+		})
+	}
+}
+
+// BenchmarkMasks makes eight masks.
+func BenchmarkMasks(b *testing.B) {
+	for name, masks := range masksBy {
+		b.Run(name, func(b *testing.B) {
+			var samples [MaxMasks][SampleLen]byte
+			var key [chacha20.KeySize]byte
+			for b.Loop() {
+				masks(samples[:], &key)
 			}
 		})
 	}

@@ -8,7 +8,8 @@
 //
 // A packet is written where it is sent from: the header with its connection ID, a packet number of [NumberLength]
 // bytes, one frame (AppendStreamHeader, AppendFrame), the data, and behind it room for [TagLength] more bytes.
-// [Sealer.Seal] then encrypts it in place. It does not allocate.
+// [Sealer.Seal] then encrypts it in place, and [Sealer.Protect] protects the headers of all packets that were sealed,
+// some at once. They do not allocate.
 //
 // The types have no lock: the media sender calls a connection's sealer with its own lock held.
 //

@@ -3,18 +3,19 @@ package packet
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"encoding/binary"
 
 	"golang.org/x/crypto/chacha20"
+
+	"sluice/internal/keystream"
 )
 
 // sampleLength is how much of a packet's ciphertext the mask of its header is computed from (RFC 9001 §5.4.2).
-const sampleLength = 16
+const sampleLength = keystream.SampleLen
 
-// headerProtection masks headers (RFC 9001 §5.4). mask holds the sample when apply is called, and the mask when it
-// returns.
+// headerProtection masks headers (RFC 9001 §5.4). masks holds samples of at most maxSealed packets when apply is
+// called, and the masks when it returns.
 type headerProtection interface {
-	apply(mask *[sampleLength]byte)
+	apply(masks [][sampleLength]byte)
 }
 
 type aesHeader struct{ block cipher.Block }
@@ -24,7 +25,11 @@ func newAESHeader(key []byte) (headerProtection, error) {
 	return aesHeader{b}, err
 }
 
-func (h aesHeader) apply(mask *[sampleLength]byte) { h.block.Encrypt(mask[:], mask[:]) }
+func (h aesHeader) apply(masks [][sampleLength]byte) {
+	for i := range masks {
+		h.block.Encrypt(masks[i][:], masks[i][:])
+	}
+}
 
 type chachaHeader struct{ key [chacha20.KeySize]byte }
 
@@ -34,12 +39,4 @@ func newChaChaHeader(key []byte) (headerProtection, error) {
 	return h, nil
 }
 
-func (h *chachaHeader) apply(mask *[sampleLength]byte) {
-	c, err := chacha20.NewUnauthenticatedCipher(h.key[:], mask[4:])
-	if err != nil {
-		panic(err) // the lengths are constant
-	}
-	c.SetCounter(binary.LittleEndian.Uint32(mask[:]))
-	clear(mask[:])
-	c.XORKeyStream(mask[:5], mask[:5])
-}
+func (h *chachaHeader) apply(masks [][sampleLength]byte) { keystream.Masks(masks, &h.key) }

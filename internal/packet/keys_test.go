@@ -47,12 +47,12 @@ func TestChaChaVectors(t *testing.T) {
 			sealed := k.aead.Seal(nil, nonce[:], []byte{FramePing}, header)
 			require.Equal(t, v.sealed, hex.EncodeToString(sealed))
 
-			var mask [sampleLength]byte
-			copy(mask[:], sealed[1:])
-			k.header.apply(&mask)
-			header[0] ^= mask[0] & 0x1f
+			masks := make([][sampleLength]byte, 1)
+			copy(masks[0][:], sealed[1:])
+			k.header.apply(masks)
+			header[0] ^= masks[0][0] & 0x1f
 			for i := range 3 {
-				header[1+i] ^= mask[1+i]
+				header[1+i] ^= masks[0][1+i]
 			}
 			require.Equal(t, v.header, hex.EncodeToString(header))
 		})
@@ -65,9 +65,9 @@ func TestAESVectors(t *testing.T) {
 	k, err := NewKey(0, tls.TLS_AES_128_GCM_SHA256, Version1, secret)
 	require.NoError(t, err)
 	require.Equal(t, "fa044b2f42a3fd3b46fb255c", hex.EncodeToString(k.iv[:]))
-	mask := [sampleLength]byte(unhex(t, "d1b1c98dd7689fb8ec11d242b123dc9b"))
-	k.header.apply(&mask)
-	require.Equal(t, "437b9aec36", hex.EncodeToString(mask[:5]))
+	masks := [][sampleLength]byte{[sampleLength]byte(unhex(t, "d1b1c98dd7689fb8ec11d242b123dc9b"))}
+	k.header.apply(masks)
+	require.Equal(t, "437b9aec36", hex.EncodeToString(masks[0][:5]))
 	gcm, err := newGCM(unhex(t, "1f369613dd76d5467730efcbe3b1a22d"))
 	require.NoError(t, err)
 	require.Equal(t, gcm.Seal(nil, k.iv[:], []byte("x"), nil), k.aead.Seal(nil, k.iv[:], []byte("x"), nil))
