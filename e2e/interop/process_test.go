@@ -130,12 +130,18 @@ var fingerprint = regexp.MustCompile(`[0-9a-f]{64}`)
 func startRelay(t testing.TB, flags ...string) *relay {
 	t.Helper()
 	r := &relay{port: freePort(t, "udp"), admin: freePort(t, "tcp")}
-	r.process = start(t, nil, nil, "sluice", append([]string{"relay", "--dev",
-		"--listen", fmt.Sprintf("127.0.0.1:%d", r.port), "--admin", fmt.Sprintf("127.0.0.1:%d", r.admin)}, flags...)...)
+	r.run(t, flags...)
 	require.Eventually(t, func() bool { return r.healthy() }, 20*time.Second, 20*time.Millisecond,
 		"the relay does not start")
 	r.readFingerprint(t)
 	return r
+}
+
+// run starts a process of the relay.
+func (r *relay) run(t testing.TB, flags ...string) {
+	t.Helper()
+	r.process = start(t, nil, nil, "sluice", append([]string{"relay", "--dev",
+		"--listen", fmt.Sprintf("127.0.0.1:%d", r.port), "--admin", fmt.Sprintf("127.0.0.1:%d", r.admin)}, flags...)...)
 }
 
 // readFingerprint waits until the relay has printed it.
