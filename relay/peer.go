@@ -74,6 +74,18 @@ func (p *peer) nameOf(h *hub) moqt.FullTrackName {
 	return h.name
 }
 
+// implementation returns the peer's MOQT_IMPLEMENTATION, if its SETUP has arrived.
+func (p *peer) implementation() (name string, ok bool) {
+	select {
+	case <-p.session.Ready():
+	default:
+		return "", false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.setup.Implementation, true
+}
+
 func (p *peer) remote() net.Addr { return p.conn.RemoteAddr() }
 
 // path returns the URL's path, without the query: WebTransport sends it in the CONNECT request, raw QUIC in SETUP.

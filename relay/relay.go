@@ -128,8 +128,17 @@ func (r *Relay) admit(conn transport.Conn) (*peer, error) {
 // URI of another relay if there is one, and waits until they have left. Sessions that last longer than the timeout are
 // closed with GOAWAY_TIMEOUT; when ctx is done, the rest are closed with NO_ERROR.
 func (r *Relay) Drain(ctx context.Context, uri string, timeout time.Duration) {
+	r.DrainSome(ctx, uri, timeout, func(string) bool { return true })
+}
+
+// DrainSome is Drain that sends GOAWAY only to those peers for whose MOQT_IMPLEMENTATION asks returns true. The others
+// go on as before, until they leave or ctx is done.
+func (r *Relay) DrainSome(ctx context.Context, uri string, timeout time.Duration, asks func(string) bool) {
 	peers, empty := r.sessions.drain()
 	for _, p := range peers {
+		if name, ok := p.implementation(); ok && !asks(name) {
+			continue
+		}
 		if p.session.Goaway(uri, timeout) != nil { // no session was established yet
 			p.session.Close(moqt.SessionNoError, "the relay is going away")
 		}

@@ -132,15 +132,20 @@ func (s *Server) serveConn(conn transport.Conn) {
 // Drain asks all peers to move on (GOAWAY), to the relay at uri unless that is empty. It waits until they have left, at
 // most for timeout, and then closes the port and everything else. It is called once, after Serve.
 func (s *Server) Drain(uri string, timeout time.Duration) error {
-	return s.DrainContext(context.Background(), uri, timeout)
+	return s.drain(context.Background(), timeout, func(ctx context.Context) { s.relay.Drain(ctx, uri, timeout) })
 }
 
-// DrainContext is Drain with less patience: when the context is done, it closes the sessions that are left.
-func (s *Server) DrainContext(ctx context.Context, uri string, timeout time.Duration) error {
+// Retire is Drain for a server that another process has replaced at its port. It asks only those peers to move for
+// whose MOQT_IMPLEMENTATION asks returns true. When the context is done, it closes the sessions that are left.
+func (s *Server) Retire(ctx context.Context, timeout time.Duration, asks func(implementation string) bool) error {
+	return s.drain(ctx, timeout, func(ctx context.Context) { s.relay.DrainSome(ctx, "", timeout, asks) })
+}
+
+func (s *Server) drain(ctx context.Context, timeout time.Duration, wait func(context.Context)) error {
 	// Sessions end with GOAWAY_TIMEOUT by themselves; the margin is for their last messages.
 	ctx, cancel := context.WithTimeout(ctx, timeout+time.Second)
 	defer cancel()
-	s.relay.Drain(ctx, uri, timeout)
+	wait(ctx)
 	err := errors.Join(s.listener.Close(), s.loop.Close())
 	s.stop()
 	s.tasks.Wait()

@@ -140,7 +140,7 @@ func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *admin, t *
 	draining, stop := context.WithCancel(ctx)
 	defer stop()
 	go t.tellSessions(draining, s.Relay().OpenSessions)
-	err := s.DrainContext(ctx, "", f.replaceDrain)
+	err := s.Retire(ctx, f.replaceDrain, goawayTo[f.replaceGoaway])
 	slog.Info("ended")
 	return err
 }

@@ -38,6 +38,7 @@ type relayFlags struct {
 	replace        bool
 	background     bool
 	replaceDrain   time.Duration
+	replaceGoaway  string
 	exempt         []string
 }
 
@@ -146,6 +147,7 @@ func (f *relayFlags) check() error {
 		bounds.AtLeast("--cache-duration", f.cfg.Relay.Cache.Duration, 0),
 		bounds.AtLeast("--drain", f.drain, 0),
 		bounds.AtLeast("--replace-drain", f.replaceDrain, 0),
+		bounds.OneOf("--replace-goaway", f.replaceGoaway, "named", "all", "none"),
 		bounds.AtLeast("--max-sessions", f.cfg.Relay.MaxSessions, 1),
 		bounds.AtLeast("--max-tracks", f.cfg.Relay.MaxTracks, 1),
 		bounds.AtLeast("--max-requests", f.cfg.Relay.MaxRequests, 1),

@@ -35,6 +35,17 @@ func (f *relayFlags) registerReplacement(cmd *cobra.Command) {
 		"with --replace: return when the new process has taken over, and let it run in the background")
 	flags.DurationVar(&f.replaceDrain, "replace-drain", defaultReplaceDrain,
 		"let sessions continue for this `duration` after another process has replaced this one")
+	flags.StringVar(&f.replaceGoaway, "replace-goaway", "named",
+		"which peers this process asks to move (GOAWAY) when another one has replaced it: named (those that name "+
+			"their implementation), all or none")
+}
+
+// goawayTo says who gets GOAWAY, by the peer's MOQT_IMPLEMENTATION. Some clients end with an error when they get it.
+// Those that are known for that do not name their implementation, as the draft wants (§10.3.1.5).
+var goawayTo = map[string]func(implementation string) bool{
+	"named": func(implementation string) bool { return implementation != "" },
+	"all":   func(string) bool { return true },
+	"none":  func(string) bool { return false },
 }
 
 // takeover is the place of this process among those that share its port. Without --control it has no port and no
