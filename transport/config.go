@@ -66,8 +66,8 @@ type Limits struct {
 	// Defaults: 256 bidirectional and 1,024 unidirectional ones. Negative: none.
 	MaxIncomingStreams, MaxIncomingUniStreams int64
 	// MaxStreamWindow and MaxConnWindow are the sizes that flow control windows grow to, in bytes, while the
-	// application reads fast enough. They start at 256 and 512 KiB. Defaults: 4 MiB for a stream and 16 MiB for a
-	// connection.
+	// application reads fast enough. Those of a listener start at 256 and 512 KiB, those of a client at these sizes.
+	// Defaults: 4 MiB for a stream and 16 MiB for a connection.
 	MaxStreamWindow, MaxConnWindow uint64
 	// HandshakeTimeout ends handshakes that take longer, up to and including the WebTransport session. Default: 10 s.
 	HandshakeTimeout time.Duration

@@ -81,6 +81,10 @@ func dialAddr(ctx context.Context, addr *net.UDPAddr, tlsConf *tls.Config, cfg *
 	closeSocket := func() { _ = errors.Join(tr.Close(), udp.Close()) }
 	conf := cfg.quicConfig()
 	conf.HandshakeIdleTimeout = 2 * cfg.handshakeTimeout() // the context's deadline has the better message
+	// A client has chosen its server. With whole windows from the start it seldom has to raise one, which wakes the
+	// server and has it acknowledge that.
+	conf.InitialStreamReceiveWindow = conf.MaxStreamReceiveWindow
+	conf.InitialConnectionReceiveWindow = conf.MaxConnectionReceiveWindow
 	qc, err := tr.Dial(ctx, addr, tlsConf, conf)
 	if err != nil {
 		closeSocket()

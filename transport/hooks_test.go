@@ -295,6 +295,24 @@ func TestHookedResetAndStopSending(t *testing.T) {
 	})
 }
 
+// Clients begin with whole windows, listeners with small ones.
+func TestHookedWindows(t *testing.T) {
+	for _, k := range []Kind{RawQUIC, WebTransport} {
+		client, server := hookedConns(t, k)
+		for _, side := range []struct {
+			conn        Conn // which is told the windows of the other one
+			stream, all int64
+		}{{server, defaultMaxStreamWindow, defaultMaxConnWindow}, {client, initialStreamWindow, initialConnWindow}} {
+			s := side.conn.Hooks().(*testSender)
+			<-s.ready
+			s.mu.Lock()
+			require.EqualValues(t, side.stream, s.params.MaxStreamDataUni)
+			require.EqualValues(t, side.all, s.params.MaxData)
+			s.mu.Unlock()
+		}
+	}
+}
+
 func TestHookedDatagrams(t *testing.T) {
 	hooked(t, func(t *testing.T, from, to Conn, s *testSender) {
 		<-s.ready
