@@ -124,6 +124,10 @@ func (r *Relay) admit(conn transport.Conn) (*peer, error) {
 	return p, nil
 }
 
+// setupGrace is how long Drain waits for the SETUP of a peer. One that has connected by several ways at once, and
+// chosen another, sends none, and the message that it has closed this one may be lost.
+const setupGrace = time.Second
+
 // Drain takes the relay out of service (draft §3.6): it accepts no more sessions, sends GOAWAY to all peers, with the
 // URI of another relay if there is one, and waits until they have left. Sessions that last longer than the timeout are
 // closed with GOAWAY_TIMEOUT; when ctx is done, the rest are closed with NO_ERROR.
@@ -143,6 +147,14 @@ func (r *Relay) DrainSome(ctx context.Context, uri string, timeout time.Duration
 			p.session.Close(moqt.SessionNoError, "the relay is going away")
 		}
 	}
+	unready := time.AfterFunc(setupGrace, func() {
+		for _, p := range peers {
+			if _, ok := p.implementation(); !ok {
+				p.session.Close(moqt.SessionNoError, "the relay is going away")
+			}
+		}
+	})
+	defer unready.Stop()
 	select {
 	case <-empty:
 	case <-ctx.Done():

@@ -88,6 +88,20 @@ func TestDrainIsCutShort(t *testing.T) {
 	})
 }
 
+// TestDrainWithoutSetup has a peer that has connected and does not say anything: the relay does not wait for it.
+func TestDrainWithoutSetup(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		_, conn := transporttest.Pipe(transporttest.PipeConfig{})
+		served := make(chan error, 1)
+		go func() { served <- b.relay.Serve(b.ctx, conn) }()
+		synctest.Wait()
+		start := time.Now()
+		b.relay.Drain(context.Background(), "", time.Minute)
+		require.Equal(t, setupGrace, time.Since(start))
+		require.NoError(t, <-served)
+	})
+}
+
 func TestDrainWithoutSessions(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) { b.relay.Drain(b.ctx, "", time.Minute) })
 }
