@@ -40,18 +40,16 @@ func runWith(
 		runLibrary(dst, key, nonce, counter)
 		return
 	}
-	in := newInputs(key)
-	for i := range in.last[0] {
-		in.last[0][i] = counter + uint32(i)
+	common := commonWords(key)
+	common[12] = counter
+	for i := range 3 {
+		common[13+i] = binary.LittleEndian.Uint32(nonce[4*i:])
 	}
-	for j := range 3 {
-		n := binary.LittleEndian.Uint32(nonce[4*j:])
-		for i := range in.last[1+j] {
-			in.last[1+j][i] = n
-		}
-	}
-	in.blocks(with, dst)
+	blocks(with, dst, &common, &sequence)
 }
+
+// sequence makes blocks follow each other.
+var sequence = ownWords{{0, 1, 2, 3, 4, 5, 6, 7}}
 
 // Masks replaces samples, at most [MaxMasks], by header protection masks (RFC 9001 §5.4.4), of which the first five
 // bytes count.
@@ -62,43 +60,41 @@ func masksWith(with instructions, samples [][SampleLen]byte, key *[chacha20.KeyS
 		masksLibrary(samples, key)
 		return
 	}
-	in := newInputs(key)
+	common, own := commonWords(key), ownWords{}
 	for i := range samples {
-		for j := range in.last {
-			in.last[j][i] = binary.LittleEndian.Uint32(samples[i][4*j:])
+		for j := range own {
+			own[j][i] = binary.LittleEndian.Uint32(samples[i][4*j:])
 		}
 	}
 	var out [RunLen]byte
-	in.blocks(with, &out)
+	blocks(with, &out, &common, &own)
 	for i := range samples {
 		copy(samples[i][:], out[i*BlockLen:])
 	}
 }
 
-// inputs are what eight blocks are made from (RFC 8439 §2.3): words 0 to 11, and of each block words 12 to 15.
-type inputs struct {
-	common [12]uint32
-	last   [4][RunLen / BlockLen]uint32
-}
+// ownWords are what each of the blocks made together adds to words 12 to 15 of what it is made from (RFC 8439 §2.3).
+type ownWords [4][RunLen / BlockLen]uint32
 
-func newInputs(key *[chacha20.KeySize]byte) (in inputs) {
-	in.common = [12]uint32{0x61707865, 0x3320646e, 0x79622d32, 0x6b206574}
+// commonWords returns what all of them are made from, without words 12 to 15.
+func commonWords(key *[chacha20.KeySize]byte) (words [16]uint32) {
+	copy(words[:], []uint32{0x61707865, 0x3320646e, 0x79622d32, 0x6b206574})
 	for i := range 8 {
-		in.common[4+i] = binary.LittleEndian.Uint32(key[4*i:])
+		words[4+i] = binary.LittleEndian.Uint32(key[4*i:])
 	}
-	return in
+	return words
 }
 
-func (in *inputs) blocks(with instructions, dst *[RunLen]byte) {
+func blocks(with instructions, dst *[RunLen]byte, common *[16]uint32, own *ownWords) {
 	if with == avx512 {
-		blocksAVX512(dst, in)
+		blocksAVX512(dst, common, own)
 	} else {
-		blocksAVX2(dst, in)
+		blocksAVX2(dst, common, own)
 	}
 }
 
 //go:noescape
-func blocksAVX2(dst *[RunLen]byte, in *inputs)
+func blocksAVX2(dst *[RunLen]byte, common *[16]uint32, own *ownWords)
 
 //go:noescape
-func blocksAVX512(dst *[RunLen]byte, in *inputs)
+func blocksAVX512(dst *[RunLen]byte, common *[16]uint32, own *ownWords)

@@ -35,6 +35,10 @@ GLOBL left8<>(SB), RODATA|NOPTR, $32
 	HALF_ROUND(b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3, left16<>(SB), 12); \
 	HALF_ROUND(b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3, left8<>(SB), 7)
 
+// ADD_OWN adds what each block has of its own.
+#define ADD_OWN \
+	VPADDD 0(DX), Y12, Y12; VPADDD 32(DX), Y13, Y13; VPADDD 64(DX), Y14, Y14; VPADDD 96(DX), Y15, Y15
+
 // ADD_COMMON adds a word that all inputs have.
 #define ADD_COMMON(i, t, y) \
 	VPBROADCASTD i*4(SI), t; VPADDD t, y, y
@@ -54,12 +58,14 @@ GLOBL left8<>(SB), RODATA|NOPTR, $32
 	VPBROADCASTD 0(SI), Y0; VPBROADCASTD 4(SI), Y1; VPBROADCASTD 8(SI), Y2; VPBROADCASTD 12(SI), Y3; \
 	VPBROADCASTD 16(SI), Y4; VPBROADCASTD 20(SI), Y5; VPBROADCASTD 24(SI), Y6; VPBROADCASTD 28(SI), Y7; \
 	VPBROADCASTD 32(SI), Y8; VPBROADCASTD 36(SI), Y9; VPBROADCASTD 40(SI), Y10; VPBROADCASTD 44(SI), Y11; \
-	VMOVDQU 48(SI), Y12; VMOVDQU 80(SI), Y13; VMOVDQU 112(SI), Y14; VMOVDQU 144(SI), Y15
+	VPBROADCASTD 48(SI), Y12; VPBROADCASTD 52(SI), Y13; VPBROADCASTD 56(SI), Y14; VPBROADCASTD 60(SI), Y15; \
+	ADD_OWN
 
 // FINISH_LAST adds words 8 to 15 of the inputs and writes them.
 #define FINISH_LAST \
 	ADD_COMMON(8, Y0, Y8); ADD_COMMON(9, Y1, Y9); ADD_COMMON(10, Y2, Y10); ADD_COMMON(11, Y3, Y11); \
-	VPADDD 48(SI), Y12, Y12; VPADDD 80(SI), Y13, Y13; VPADDD 112(SI), Y14, Y14; VPADDD 144(SI), Y15, Y15; \
+	ADD_COMMON(12, Y0, Y12); ADD_COMMON(13, Y1, Y13); ADD_COMMON(14, Y2, Y14); ADD_COMMON(15, Y3, Y15); \
+	ADD_OWN; \
 	TRANSPOSE(Y8, Y9, Y10, Y11); TRANSPOSE(Y12, Y13, Y14, Y15); \
 	STORE(32, 0, Y8, Y12); STORE(32, 1, Y9, Y13); STORE(32, 2, Y10, Y14); STORE(32, 3, Y11, Y15)
 
@@ -70,10 +76,11 @@ GLOBL left8<>(SB), RODATA|NOPTR, $32
 	TRANSPOSE(Y8, Y9, Y10, Y11); TRANSPOSE(Y4, Y5, Y6, Y7); \
 	STORE(0, 0, Y8, Y4); STORE(0, 1, Y9, Y5); STORE(0, 2, Y10, Y6); STORE(0, 3, Y11, Y7)
 
-// func blocksAVX2(dst *[512]byte, in *inputs)
-TEXT ·blocksAVX2(SB), NOSPLIT, $128-16
+// func blocksAVX2(dst *[512]byte, common *[16]uint32, own *[4][8]uint32)
+TEXT ·blocksAVX2(SB), NOSPLIT, $128-24
 	MOVQ dst+0(FP), DI
-	MOVQ in+8(FP), SI
+	MOVQ common+8(FP), SI
+	MOVQ own+16(FP), DX
 	LOAD_INPUTS
 	VMOVDQU Y0, 0(SP)
 	VMOVDQU Y1, 32(SP)
@@ -105,10 +112,11 @@ rounds:
 	HALF_ROUND_512(b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3, 16, 12); \
 	HALF_ROUND_512(b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3, 8, 7)
 
-// func blocksAVX512(dst *[512]byte, in *inputs)
-TEXT ·blocksAVX512(SB), NOSPLIT, $0-16
+// func blocksAVX512(dst *[512]byte, common *[16]uint32, own *[4][8]uint32)
+TEXT ·blocksAVX512(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI
-	MOVQ in+8(FP), SI
+	MOVQ common+8(FP), SI
+	MOVQ own+16(FP), DX
 	LOAD_INPUTS
 	VMOVDQA32 Y0, Y16
 	VMOVDQA32 Y1, Y17
