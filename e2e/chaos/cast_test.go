@@ -1,0 +1,65 @@
+package chaos
+
+import (
+	"sluice/internal/lab"
+	"sluice/moqt"
+)
+
+// relayNames are the relays, by who sends media.
+var relayNames = []string{"fastpath", "userspace"}
+
+// Hosts of the lab; the first is that of the victims. No hostile peer shares an address with an honest one, and so no
+// quota.
+var (
+	honestHosts  = []string{lab.PublisherName, "sub1", "sub2", "sub3", "sub4", "sub5"}
+	hostileHosts = []string{"sub6", "sub7"}
+)
+
+// role is what an honest process does at each of the relays.
+type role struct {
+	broadcast string // name
+	host      string
+	scheme    string
+	ipv6      bool
+	mortal    bool // it is killed now and then
+}
+
+// Publishers and viewers at each relay. The publisher of the broadcast "mortal" is killed, and so its viewers end. That
+// broadcast crosses from IPv6 to IPv4, where the kernel leaves most copies to user space.
+var (
+	publishers = []role{
+		{broadcast: "quic", host: lab.PublisherName, scheme: "moqt", ipv6: true},
+		{broadcast: "web", host: "sub1", scheme: "https"},
+		{broadcast: mortalBroadcast, host: lab.PublisherName, scheme: "moqt", ipv6: true, mortal: true},
+	}
+	viewers = []role{
+		{broadcast: "web", host: "sub2", scheme: "moqt"},
+		{broadcast: "quic", host: "sub3", scheme: "https", ipv6: true},
+		{broadcast: "quic", host: "sub4", scheme: "moqt", ipv6: true, mortal: true},
+		{broadcast: "web", host: "sub5", scheme: "https", mortal: true},
+		{broadcast: mortalBroadcast, host: "sub4", scheme: "https", mortal: true},
+	}
+	publisherHosts = []string{lab.PublisherName, "sub1"}
+)
+
+const mortalBroadcast = "mortal"
+
+// namespace returns the namespace of a broadcast at a relay.
+func namespace(relay int, broadcast string) moqt.Namespace {
+	return moqt.Namespace{"chaos", relayNames[relay], broadcast}
+}
+
+// attachPoint is where a program of the fast path is attached: at a device of the relays' host.
+type attachPoint struct {
+	device string
+	egress bool
+}
+
+var attachPoints = []attachPoint{{"up", false}, {"up", true}, {"down", false}, {"down", true}}
+
+func (p attachPoint) String() string {
+	if p.egress {
+		return p.device + " egress"
+	}
+	return p.device + " ingress"
+}

@@ -1,0 +1,179 @@
+package chaos
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"sluice/internal/lab"
+	"sluice/server"
+	"sluice/transport"
+)
+
+// relay is a relay of the lab.
+type relay struct {
+	*process
+	host   *lab.Host
+	client *http.Client
+	port   int
+	admin  string
+	dir    string        // with its certificates and tokens
+	number int           // of certificates so far
+	bpf    kernelObjects // when holds was called last
+}
+
+// startRelay starts the i-th relay. Its messages go to the function message, once each.
+func startRelay(h *lab.Host, i int, dir string, message func(string)) (*relay, error) {
+	r := &relay{
+		host: h, port: 4443 + i, admin: fmt.Sprintf("127.0.0.1:%d", 4480+i), dir: dir,
+		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialIn(h)}},
+	}
+	if err := errors.Join(r.renew(), r.allow(true, 0)); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("sluice", "relay", "--listen", fmt.Sprintf(":%d", r.port), "--admin", r.admin, "--admin-pprof",
+		"--fastpath", []string{"on", "off"}[i], "--log-format", "json",
+		"--tls-cert", filepath.Join(dir, "current", "cert.pem"), "--tls-key", filepath.Join(dir, "current", "key.pem"),
+		"--auth-token-file", filepath.Join(dir, "tokens"),
+		// What is kept for peers that have gone is given back sooner than by default, so that the test can wait for it.
+		"--cache-duration", "5s", "--cache-size", "64", "--idle-timeout", "10s", "--drain", "5s")
+	var err error
+	if r.process, err = start(h, "relay "+relayNames[i], cmd, func(string) {}, message); err != nil {
+		return nil, err
+	}
+	return r, r.await()
+}
+
+// dialIn returns a function that dials inside a host.
+func dialIn(h *lab.Host) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		err = h.Do(func() error {
+			conn, err = new(net.Dialer).DialContext(ctx, network, address)
+			return err
+		})
+		return conn, err
+	}
+}
+
+// await waits until the relay is ready.
+func (r *relay) await() error {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		_, err := r.get("/readyz")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-r.done:
+			return r.failure("has ended")
+		default:
+		}
+		if time.Now().After(deadline) {
+			return r.failure(err)
+		}
+	}
+}
+
+// get reads a page of the admin address.
+func (r *relay) get(path string) (string, error) {
+	response, err := r.client.Get("http://" + r.admin + path)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", path, response.Status)
+	}
+	return string(text), err
+}
+
+// counts returns what the kernel has done, by reason.
+func (r *relay) counts() (map[string]uint64, error) {
+	text, err := r.get("/status")
+	if err != nil {
+		return nil, err
+	}
+	var s server.Status
+	err = json.Unmarshal([]byte(text), &s)
+	return s.FastPath, err
+}
+
+// renew gives the relay a new certificate. Both files change at once, by one rename of a link.
+func (r *relay) renew() error {
+	r.number++
+	name := fmt.Sprint(r.number)
+	cert, _, err := transport.DevCertificate()
+	if err != nil {
+		return err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		return err
+	}
+	encode := func(file, typ string, der []byte) error {
+		b := pem.EncodeToMemory(&pem.Block{Type: typ, Bytes: der})
+		return os.WriteFile(filepath.Join(r.dir, name, file), b, 0o600)
+	}
+	next := filepath.Join(r.dir, "next")
+	if err := os.MkdirAll(filepath.Join(r.dir, name), 0o700); err != nil {
+		return err
+	}
+	return errors.Join(encode("cert.pem", "CERTIFICATE", cert.Certificate[0]), encode("key.pem", "PRIVATE KEY", key),
+		os.Symlink(name, next), os.Rename(next, filepath.Join(r.dir, "current")))
+}
+
+// Tokens of honest and of hostile peers.
+const (
+	honestToken  = "honest-token-of-the-chaos-test"
+	hostileToken = "hostile-token-of-the-chaos-test"
+)
+
+// allow writes the token file. Hostile peers may publish and subscribe to everything, or nothing.
+func (r *relay) allow(hostile bool, comment uint64) error {
+	lines := fmt.Sprintf("# %x\n%s all *\n", comment, honestToken)
+	if hostile {
+		lines += hostileToken + " all *\n"
+	}
+	next := filepath.Join(r.dir, "tokens.next")
+	return errors.Join(os.WriteFile(next, []byte(lines), 0o600), os.Rename(next, filepath.Join(r.dir, "tokens")))
+}
+
+// knownMessages are the messages that a relay may log in a run, by their beginning.
+var knownMessages = []string{
+	"session started", "session ended", "the fast path is on", "the fast path is off",
+	"reloaded the authorization tokens", "reloaded the TLS certificate", "a quota is used up", "malformed track",
+	"a publisher was replaced, as it does not answer any more", "no process can replace this one while it runs",
+	"draining", "ended",
+}
+
+// checkMessage returns an error for a message that a relay must not log.
+func checkMessage(line string) error {
+	var m struct{ Level, Msg string }
+	if err := json.Unmarshal([]byte(line), &m); err != nil {
+		return fmt.Errorf("not a message: %s", line)
+	}
+	known := slices.ContainsFunc(knownMessages, func(begin string) bool { return strings.HasPrefix(m.Msg, begin) })
+	if !known || m.Level == "ERROR" {
+		return fmt.Errorf("an unexpected message: %s", line)
+	}
+	return nil
+}
+
+// stop ends the relay, and checks that the kernel keeps nothing of it.
+func (r *relay) stop() error {
+	r.signal(syscall.SIGTERM)
+	return errors.Join(r.result(), r.bpf.awaitGone())
+}

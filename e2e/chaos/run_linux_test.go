@@ -1,0 +1,382 @@
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"sluice/internal/lab"
+)
+
+// run is the lab with its relays, and one act in it.
+type run struct {
+	t      *testing.T
+	lab    *lab.Lab
+	relays []*relay
+	points []*attachment
+
+	clip     *clip
+	file     string
+	clients  []*client
+	living   *errgroup.Group // of the clients
+	received atomic.Int64    // objects
+	hostile  sync.WaitGroup
+
+	ctx  context.Context // ends with the first failure
+	stop context.CancelCauseFunc
+
+	began  time.Time // of the schedule
+	played []event
+
+	mu    sync.Mutex
+	links map[string]string // conditions, by host
+}
+
+// newRun starts the relays.
+func newRun(t *testing.T, l *lab.Lab) *run {
+	r := &run{t: t, lab: l, links: make(map[string]string)}
+	r.ctx, r.stop = context.WithCancelCause(context.Background())
+	t.Cleanup(func() { r.stop(nil) })
+	for i := range relayNames {
+		relay, err := startRelay(l.Relay, i, t.TempDir(), func(line string) {
+			if err := checkMessage(line); err != nil {
+				r.fail(fmt.Errorf("relay %s: %w", relayNames[i], err))
+			}
+		})
+		require.NoError(t, err)
+		r.relays = append(r.relays, relay)
+	}
+	var err error
+	r.points, err = newAttachments(l.Relay)
+	require.NoError(t, err)
+	return r
+}
+
+// fail ends the run. The first failure counts.
+func (r *run) fail(err error) { r.stop(err) }
+
+func (r *run) host(name string) *lab.Host {
+	h, err := r.lab.Host(name)
+	if err != nil {
+		panic(err) // the names are fixed
+	}
+	return h
+}
+
+// url returns the address of a relay for a role.
+func (r *run) url(role role, relay int) string {
+	device := r.lab.Relay.Facing(r.host(role.host))
+	addr := device.IPv4.Addr()
+	if role.ipv6 {
+		addr = device.IPv6.Addr()
+	}
+	return fmt.Sprintf("%s://%v", role.scheme, netip.AddrPortFrom(addr, uint16(r.relays[relay].port)))
+}
+
+// tail is the media after the last event. Until its end everything that was lost has come.
+const tail = 8 * time.Second
+
+// act publishes, and views, while the schedule happens. It returns when all peers have gone.
+func (r *run) act(schedule []event, duration time.Duration) (err error) {
+	r.began, r.played, r.clients, r.living = time.Now(), nil, nil, new(errgroup.Group)
+	defer func() {
+		if err != nil {
+			r.explain()
+		}
+	}()
+	for _, step := range []func() error{
+		func() error { return r.makeClip(duration + tail) },
+		func() error { return r.open(viewers, true) },
+		r.awaitViewers,
+		func() error { return r.open(publishers, false) },
+		func() error { return r.play(schedule) },
+		r.calm,
+		r.awaitClients,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) makeClip(duration time.Duration) (err error) {
+	if r.clip, err = newClip(duration); err != nil {
+		return err
+	}
+	r.file = filepath.Join(r.t.TempDir(), "clip.mp4")
+	return os.WriteFile(r.file, r.clip.file, 0o600)
+}
+
+// open starts a client for each role at each relay.
+func (r *run) open(roles []role, views bool) error {
+	for relay := range relayNames {
+		for _, role := range roles {
+			c := &client{role: role, run: r, relay: relay, views: views}
+			if err := c.begin(); err != nil {
+				return err
+			}
+			r.clients = append(r.clients, c)
+			r.living.Go(func() error {
+				err := c.live()
+				if err != nil {
+					r.fail(err)
+				}
+				return err
+			})
+		}
+	}
+	return nil
+}
+
+// awaitViewers waits until all viewers wait for their broadcasts.
+func (r *run) awaitViewers() error {
+	for _, relay := range r.relays {
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			h, err := relay.holds()
+			if err != nil {
+				return err
+			}
+			if h["sluice_relay_open_requests"] >= float64(2*len(viewers)) { // for two tracks
+				break
+			}
+			if time.Now().After(deadline) {
+				return errors.New("the viewers have not subscribed")
+			}
+		}
+	}
+	return nil
+}
+
+// awaitClients waits until all clients have ended, after the end of the media.
+func (r *run) awaitClients() error {
+	ended := make(chan error, 1)
+	go func() { ended <- r.living.Wait() }()
+	select {
+	case err := <-ended:
+		return cmp.Or(err, context.Cause(r.ctx))
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
+	case <-time.After(tail + time.Minute):
+		return r.unfinished()
+	}
+}
+
+// unfinished names the clients that do not end.
+func (r *run) unfinished() error {
+	var errs []error
+	for _, c := range r.clients {
+		c.mu.Lock()
+		select {
+		case <-c.life.done:
+		default:
+			errs = append(errs, c.life.failure("does not end"))
+		}
+		c.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// play does what the schedule says, until its end or a failure.
+func (r *run) play(schedule []event) error {
+	r.began = time.Now()
+	for i, e := range schedule {
+		select {
+		case <-time.After(time.Until(r.began.Add(e.at))):
+		case <-r.ctx.Done():
+			return context.Cause(r.ctx)
+		}
+		r.played = schedule[:i+1]
+		if err := r.do(e); err != nil {
+			return fmt.Errorf("%v: %w", e, err)
+		}
+	}
+	return nil
+}
+
+// recent is how many events before a failure are shown.
+const recent = 40
+
+// explain logs the events before a failure.
+func (r *run) explain() {
+	r.t.Logf("failed after %.2fs; before that:", time.Since(r.began).Seconds())
+	for _, e := range r.played[max(0, len(r.played)-recent):] {
+		r.t.Log(e)
+	}
+}
+
+// calm ends everything that disturbs honest peers, and lets the publishers that would go on end.
+func (r *run) calm() error {
+	r.hostile.Wait()
+	var errs []error
+	for _, p := range r.points {
+		errs = append(errs, p.attach())
+	}
+	for _, h := range honestHosts {
+		errs = append(errs, r.setLink(h, "clean"))
+	}
+	for _, relay := range r.relays {
+		errs = append(errs, relay.allow(true, 0))
+	}
+	for _, c := range r.clients {
+		c.end()
+	}
+	return errors.Join(errs...)
+}
+
+// do does an event. What lasts goes on in the background.
+func (r *run) do(e event) error {
+	relay := r.relays[e.relay]
+	switch e.kind {
+	case attack:
+		return r.attack(e)
+	case forge:
+		return r.forge(e)
+	case conditions:
+		return r.setLink(e.host, e.link)
+	case tunnel:
+		return r.tunnel(e)
+	case rebind:
+		return r.host(e.host).Devices[0].Link.Rebind()
+	case readdress:
+		return r.host(e.host).Devices[0].ChangeAddress()
+	case killViewer:
+		r.killOne(e, true)
+	case killPublisher:
+		r.killOne(e, false)
+	case detach:
+		return r.points[e.program].detach()
+	case attach:
+		return r.points[e.program].attach()
+	case certificate:
+		return relay.renew()
+	case tokens:
+		return relay.allow(e.seed%2 == 0, e.seed)
+	}
+	return nil
+}
+
+// killOne kills a mortal client.
+func (r *run) killOne(e event, views bool) {
+	var mortal []*client
+	for _, c := range r.clients {
+		if c.mortal && c.views == views && c.relay == e.relay {
+			mortal = append(mortal, c)
+		}
+	}
+	mortal[e.seed%uint64(len(mortal))].kill()
+}
+
+// setLink sets the conditions of a host's link, in both directions.
+func (r *run) setLink(host, conditions string) error {
+	r.mu.Lock()
+	r.links[host] = conditions
+	r.mu.Unlock()
+	return r.applyLink(host, conditions)
+}
+
+func (r *run) applyLink(host, conditions string) error {
+	c, err := lab.ParseConditions(conditions)
+	if err != nil {
+		return err
+	}
+	link := r.host(host).Devices[0].Link
+	return errors.Join(link.Set(lab.ToHost, c), link.Set(lab.FromHost, c))
+}
+
+// tunnel lets a link lose everything for a while.
+func (r *run) tunnel(e event) error {
+	if err := r.applyLink(e.host, "loss=100%"); err != nil {
+		return err
+	}
+	r.hostile.Go(func() {
+		r.sleep(e.lasts)
+		r.mu.Lock()
+		conditions := r.links[e.host]
+		r.mu.Unlock()
+		if err := r.applyLink(e.host, conditions); err != nil {
+			r.fail(err)
+		}
+	})
+	return nil
+}
+
+// sleep returns earlier after a failure.
+func (r *run) sleep(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-r.ctx.Done():
+	}
+}
+
+// forge repeats and changes the packets of a host on their way.
+func (r *run) forge(e event) error {
+	port := "relay-down"
+	if e.host == lab.PublisherName {
+		port = "relay-up"
+	}
+	f, err := newForger(r.lab, r.host(e.host), port, e.seed)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, e.lasts)
+	r.hostile.Go(func() {
+		defer cancel()
+		defer f.close()
+		f.run(ctx)
+	})
+	return nil
+}
+
+// endGrace is how long an attacker may take to end on request.
+const endGrace = 10 * time.Second
+
+// attack attacks a relay from a process.
+func (r *run) attack(e event) error {
+	text, err := json.Marshal(task{
+		Attack: e.attack, URL: r.url(role{host: e.host, scheme: e.scheme}, e.relay), Token: hostileToken,
+		Victim: victim(e.relay),
+	})
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), taskVariable+"="+string(text))
+	p, err := start(r.host(e.host), e.attack, cmd, func(string) {}, nil)
+	if err != nil {
+		return err
+	}
+	r.hostile.Go(func() {
+		r.sleep(e.lasts)
+		if e.kill {
+			p.signal(syscall.SIGKILL)
+			<-p.done
+			return
+		}
+		p.signal(syscall.SIGTERM)
+		timer := time.AfterFunc(endGrace, func() { p.signal(syscall.SIGKILL) })
+		<-p.done
+		if err := p.result(); err != nil && timer.Stop() {
+			r.fail(fmt.Errorf("%v: %w", e, err))
+		}
+	})
+	return nil
+}

@@ -1,0 +1,170 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/hostile"
+)
+
+// kind is what an event does.
+type kind string
+
+const (
+	attack        kind = "attack"         // a hostile process attacks a relay
+	forge         kind = "forge"          // somebody on the path repeats and changes packets of honest peers
+	conditions    kind = "conditions"     // of a link
+	tunnel        kind = "tunnel"         // a link loses everything for a while
+	rebind        kind = "rebind"         // a host gets other ports, as behind a NAT
+	readdress     kind = "readdress"      // a host gets other addresses
+	killViewer    kind = "kill viewer"    // kill -9, and a new one starts
+	killPublisher kind = "kill publisher" // kill -9, and a new one starts
+	detach        kind = "detach"         // a program of the fast path, from a device
+	attach        kind = "attach"         // it again
+	certificate   kind = "certificate"    // there is a new one
+	tokens        kind = "tokens"         // the token file changes
+)
+
+// deck has the events of a round: each kind at least once.
+var deck = []kind{
+	attack, attack, attack, attack, attack, attack, attack, attack, forge, conditions, conditions, conditions, tunnel,
+	rebind, readdress, killViewer, killViewer, killPublisher, detach, detach, attach, certificate, tokens,
+}
+
+// event is an event of the schedule. Which fields have a meaning depends on its kind.
+type event struct {
+	at      time.Duration
+	kind    kind
+	relay   int           // index in relayNames
+	host    string        // where it happens
+	attack  string        // name
+	scheme  string        // of the attacker's session
+	lasts   time.Duration // of attack, forge, tunnel
+	kill    bool          // the attacker is killed, and does not end properly
+	link    string        // conditions
+	program int           // index in attachPoints
+	seed    uint64        // of forge
+}
+
+func (e event) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%7.2fs %s", e.at.Seconds(), e.kind)
+	switch e.kind {
+	case attack:
+		end := "ends"
+		if e.kill {
+			end = "is killed"
+		}
+		fmt.Fprintf(&b, ": %s, by %s from %s at relay %s; %s after %v", e.attack, e.scheme, e.host,
+			relayNames[e.relay], end, e.lasts)
+	case forge, tunnel:
+		fmt.Fprintf(&b, ": %s for %v", e.host, e.lasts)
+	case conditions:
+		fmt.Fprintf(&b, ": %s %s", e.host, e.link)
+	case rebind, readdress:
+		fmt.Fprintf(&b, ": %s", e.host)
+	case killViewer, killPublisher:
+		fmt.Fprintf(&b, ": relay %s", relayNames[e.relay])
+	case detach, attach:
+		fmt.Fprintf(&b, ": %s", attachPoints[e.program])
+	}
+	return b.String()
+}
+
+// weather is the conditions that links have in turn.
+var weather = []string{
+	"clean", "loss=2%", "loss=5%", "reorder=3%", "duplicate=3%", "delay=20ms", "loss=1%,reorder=2%,duplicate=1%",
+	"delay=10ms,loss=2%,reorder=1%",
+}
+
+const meanGap = 400 * time.Millisecond // between two events
+
+// newSchedule returns the events of an act. Equal seeds and durations give equal schedules.
+func newSchedule(seed uint64, duration time.Duration) (all []event) {
+	s := &scheduler{Rand: rand.New(rand.NewPCG(seed, uint64(duration)))}
+	for at := time.Duration(0); ; {
+		for _, i := range s.Perm(len(deck)) {
+			at += meanGap/2 + s.upTo(meanGap)
+			e := s.next(deck[i])
+			e.at = at.Truncate(10 * time.Millisecond)
+			if at+e.lasts > duration {
+				return all
+			}
+			all = append(all, e)
+		}
+	}
+}
+
+// scheduler draws events.
+type scheduler struct {
+	*rand.Rand
+	attacks []event // that are still to come before any of them comes again
+}
+
+func (s *scheduler) upTo(d time.Duration) time.Duration { return time.Duration(s.Int64N(int64(d))) }
+
+func (s *scheduler) next(k kind) event {
+	e := event{kind: k, relay: s.IntN(len(relayNames)), program: s.IntN(len(attachPoints)), seed: s.Uint64()}
+	switch k {
+	case attack:
+		e = s.attack()
+		e.host = hostileHosts[s.IntN(len(hostileHosts))]
+		e.lasts, e.kill = (500*time.Millisecond + s.upTo(3*time.Second)).Truncate(time.Millisecond), s.IntN(2) == 0
+	case forge: // mostly the packets that the kernel would forward
+		e.host, e.lasts = publisherHosts[s.IntN(len(publisherHosts))], time.Second+s.upTo(2*time.Second)
+		if s.IntN(3) == 0 {
+			e.host = honestHosts[s.IntN(len(honestHosts))]
+		}
+	case tunnel: // not of the victim: a publisher that does not answer gives way to another one with the permission
+		others := honestHosts[1:]
+		e.host, e.lasts = others[s.IntN(len(others))], 300*time.Millisecond+s.upTo(time.Second)
+	case conditions:
+		e.host, e.link = honestHosts[s.IntN(len(honestHosts))], weather[s.IntN(len(weather))]
+	case rebind, readdress:
+		e.host = honestHosts[s.IntN(len(honestHosts))]
+	}
+	e.lasts = e.lasts.Truncate(time.Millisecond)
+	return e
+}
+
+// attack returns each attack over each transport on each relay, in random order, before it begins again.
+func (s *scheduler) attack() event {
+	if len(s.attacks) == 0 {
+		for _, a := range hostile.Attacks {
+			for relay := range relayNames {
+				for _, scheme := range []string{"moqt", "https"} {
+					s.attacks = append(s.attacks, event{kind: attack, attack: a.Name, relay: relay, scheme: scheme})
+				}
+			}
+		}
+		s.Shuffle(len(s.attacks), func(i, j int) { s.attacks[i], s.attacks[j] = s.attacks[j], s.attacks[i] })
+	}
+	e := s.attacks[0]
+	s.attacks = s.attacks[1:]
+	return e
+}
+
+// The same seed makes the same schedule, another seed another one; all kinds of events and all attacks are in it.
+func TestSchedule(t *testing.T) {
+	const duration = 2 * time.Minute
+	all := newSchedule(1, duration)
+	require.Equal(t, all, newSchedule(1, duration))
+	require.NotEqual(t, all, newSchedule(2, duration))
+	kinds, attacks := make(map[kind]bool), make(map[string]bool)
+	for i, e := range all {
+		kinds[e.kind], attacks[e.attack] = true, true
+		require.LessOrEqual(t, e.at+e.lasts, duration)
+		require.True(t, i == 0 || e.at > all[i-1].at, "in order")
+	}
+	for _, k := range deck {
+		require.True(t, kinds[k], k)
+	}
+	for _, a := range hostile.Attacks {
+		require.True(t, attacks[a.Name], a.Name)
+	}
+}

@@ -1,0 +1,184 @@
+package chaos
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/cli/clitest"
+	"sluice/internal/cmaf"
+)
+
+// clip is the media that all honest publishers publish, from its beginning.
+type clip struct {
+	file   []byte
+	places map[string]place // by the SHA-256 of the chunk
+	counts map[string]int   // of chunks, by track
+}
+
+// place is where a chunk belongs.
+type place struct {
+	track string
+	index int
+}
+
+func newClip(duration time.Duration) (*clip, error) {
+	parts, err := clitest.CutClip(duration)
+	if err != nil {
+		return nil, err
+	}
+	c := &clip{file: bytes.Join(parts, nil), places: make(map[string]place), counts: make(map[string]int)}
+	for reader := cmaf.NewReader(bytes.NewReader(c.file)); ; {
+		chunk, err := reader.Next()
+		if err == io.EOF {
+			return c, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		track, hash := fmt.Sprintf("%d.m4s", chunk.Track), fmt.Sprintf("%x", sha256.Sum256(chunk.Data))
+		if _, ok := c.places[hash]; ok {
+			return nil, errors.New("two chunks are equal")
+		}
+		c.places[hash] = place{track, c.counts[track]}
+		c.counts[track]++
+	}
+}
+
+// viewing compares the objects that one subscriber receives, which sluice sub --raw lists, with a clip.
+type viewing struct {
+	clip *clip
+
+	mu     sync.Mutex
+	tracks map[string]*viewed
+}
+
+// viewed is what has been received of a track.
+type viewed struct {
+	bases   map[uint64]int // by group: the index of its object 0
+	objects map[[2]uint64]bool
+	first   int // indices
+	last    int
+}
+
+func newViewing(c *clip) *viewing { return &viewing{clip: c, tracks: make(map[string]*viewed)} }
+
+// take takes a line. An object must have the bytes that were published in its place, and may come once.
+func (v *viewing) take(line string) error {
+	var track, hash string
+	var group, object, subgroup, priority, size uint64
+	if _, err := fmt.Sscanf(line, "%s group=%d object=%d subgroup=%d priority=%d bytes=%d sha256=%s", &track, &group,
+		&object, &subgroup, &priority, &size, &hash); err != nil {
+		return fmt.Errorf("not an object: %q: %w", line, err)
+	}
+	p, ok := v.clip.places[hash]
+	if !ok || p.track != track {
+		return fmt.Errorf("bytes that were not published: %s", line)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	t := v.tracks[track]
+	if t == nil {
+		t = &viewed{bases: make(map[uint64]int), objects: make(map[[2]uint64]bool), first: p.index, last: p.index}
+		v.tracks[track] = t
+	}
+	base := p.index - int(object)
+	if known, ok := t.bases[group]; ok && known != base {
+		return fmt.Errorf("chunk %d is in another's place: %s", p.index, line)
+	}
+	if t.objects[[2]uint64{group, object}] {
+		return fmt.Errorf("an object that came before: %s", line)
+	}
+	t.bases[group], t.objects[[2]uint64{group, object}] = base, true
+	t.first, t.last = min(t.first, p.index), max(t.last, p.index)
+	return nil
+}
+
+// complete returns an error unless everything was received, from the first object that was to the end of the clip.
+// whole says that this is the first of the clip.
+func (v *viewing) complete(whole bool) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for track, count := range v.clip.counts {
+		t := v.tracks[track]
+		switch {
+		case t == nil:
+			return fmt.Errorf("nothing of %s has arrived", track)
+		case whole && t.first > 0:
+			return fmt.Errorf("%s begins with chunk %d", track, t.first)
+		case t.last != count-1:
+			return fmt.Errorf("%s ends with chunk %d, not %d", track, t.last, count-1)
+		case len(t.objects) != count-t.first:
+			return fmt.Errorf("%s: %d of the chunks %d to %d have arrived", track, len(t.objects), t.first, count-1)
+		}
+	}
+	return nil
+}
+
+// count returns how many objects have arrived.
+func (v *viewing) count() (n int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, t := range v.tracks {
+		n += len(t.objects)
+	}
+	return n
+}
+
+// TestViewing loses, repeats, changes and moves objects: each is noticed.
+func TestViewing(t *testing.T) {
+	c, err := newClip(2 * time.Second)
+	require.NoError(t, err)
+	var lines []string // groups of 5
+	hashes := make(map[place]string)
+	for hash, p := range c.places {
+		hashes[p] = hash
+	}
+	for track, count := range c.counts {
+		for i := range count {
+			lines = append(lines, fmt.Sprintf("%s group=%d object=%d subgroup=0 priority=1 bytes=2 sha256=%s", track,
+				i/5, i%5, hashes[place{track, i}]))
+		}
+	}
+	take := func(lines ...string) (*viewing, error) {
+		v := newViewing(c)
+		for _, line := range lines {
+			if err := v.take(line); err != nil {
+				return v, err
+			}
+		}
+		return v, nil
+	}
+	v, err := take(lines...)
+	require.NoError(t, err)
+	require.NoError(t, v.complete(true))
+	require.Equal(t, len(lines), v.count())
+
+	v, err = take(append(lines[:7:7], lines[8:]...)...)
+	require.NoError(t, err)
+	require.ErrorContains(t, v.complete(false), "have arrived")
+	v, err = take(lines[1:]...)
+	require.NoError(t, err)
+	require.NoError(t, v.complete(false))
+	require.ErrorContains(t, v.complete(true), "begins with chunk 1")
+	v, err = take(lines[:len(lines)-1]...)
+	require.NoError(t, err)
+	require.ErrorContains(t, v.complete(true), "ends with chunk")
+
+	_, err = take(lines[0], lines[0])
+	require.ErrorContains(t, err, "came before")
+	_, err = take(lines[0], strings.Replace(lines[7], "object=2", "object=3", 1), lines[6])
+	require.ErrorContains(t, err, "another's place")
+	_, err = take(lines[0][:len(lines[0])-2] + "zz")
+	require.ErrorContains(t, err, "not published")
+	_, err = take("1.m4s group=")
+	require.ErrorContains(t, err, "not an object")
+}
