@@ -48,7 +48,9 @@ type Cache struct {
 	count  int      // groups that are not nil
 
 	sweeping sync.Mutex
-	scratch  []*group // guarded by sweeping
+	// scratch is guarded by sweeping. It is empty between two uses: a group that it kept would keep the track, and with
+	// it the publisher's connection.
+	scratch []*group
 }
 
 // NewCache returns an empty cache.
@@ -108,6 +110,7 @@ func (c *Cache) Sweep() {
 			sub.merge.checkStalled(now)
 		}
 	}
+	clear(c.scratch)
 	c.evictLocked()
 }
 
@@ -136,6 +139,7 @@ func (c *Cache) evictLocked() {
 // knowledge about the other groups. sweeping is held.
 func (c *Cache) freeLocked(target int64) {
 	groups := c.snapshotLocked()
+	defer clear(groups)
 	for _, free := range []func(*group){
 		locked((*group).evictUnpinned),
 		(*group).dropAhead,
@@ -161,7 +165,7 @@ func locked(f func(*group)) func(*group) {
 	}
 }
 
-// snapshotLocked returns the groups in order of creation; sweeping is held.
+// snapshotLocked returns the groups in order of creation. The caller clears them after use; sweeping is held.
 func (c *Cache) snapshotLocked() []*group {
 	c.mu.Lock()
 	defer c.mu.Unlock()

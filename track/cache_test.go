@@ -6,6 +6,7 @@ import (
 	"runtime/metrics"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -130,6 +131,38 @@ func TestFloodOfGroups(t *testing.T) {
 	for g := range uint64(2000) {
 		require.NoError(t, came{group: g, objects: objects(0), fin: true}.arrive(k))
 		require.LessOrEqual(t, k.cache.Bytes(), int64(202_000), "what is known of groups that are gone counts too")
+	}
+}
+
+// Nothing keeps a group that is gone, whatever looked at all groups before.
+func TestGoneGroupsAreFreed(t *testing.T) {
+	for name, look := range map[string]func(*sink){
+		"by age":  func(k *sink) { k.cache.Sweep() },
+		"by size": func(k *sink) { k.cache.enforce() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newSink(CacheConfig{Size: 1 << 20})
+			big := testObject{payload: string(pattern(0, 2<<20))}
+			source := k.source(plain)
+			bytes := encode(plain, big)
+			require.NoError(t, feed(source, bytes[:100]))
+			reader, err := k.segments[0].Log.NewReader(k.segments[0].Start, nil) // so the group stays
+			require.NoError(t, err)
+			require.NoError(t, feed(source, bytes[100:]))
+			k.cache.mu.Lock()
+			gone := weak.Make(k.cache.groups[0])
+			k.cache.mu.Unlock()
+			require.Positive(t, k.cache.Over())
+			look(k)
+			reader.Close()
+			require.NoError(t, source.Close(0))
+			k.track.Close()
+			require.Zero(t, k.cache.Groups())
+			k.track, k.segments = nil, nil
+			runtime.GC()
+			require.Nil(t, gone.Value())
+			runtime.KeepAlive(k)
+		})
 	}
 }
 
