@@ -23,8 +23,8 @@ type SenderConfig struct {
 	// Events is told what happens. Default: NoEvents.
 	Events Events
 	// MaxBehindBytes is how many bytes of a subscription may be not sent or not acknowledged, and MaxBehind how long
-	// bytes may be not sent, before Events.TooFarBehind is called. Defaults: 32 MiB, which is more than one congestion
-	// window, and 30 s. Negative: no limit.
+	// bytes may be not sent, before Events.TooFarBehind is called. Defaults: DefaultMaxBehindBytes, DefaultMaxBehind.
+	// Negative: no limit.
 	MaxBehindBytes int64
 	MaxBehind      time.Duration
 	// AckTimeout is how long a byte of a stream that was sent may be not acknowledged. Then the stream is reset with
@@ -38,8 +38,10 @@ type SenderConfig struct {
 }
 
 const (
-	defaultMaxBehindBytes = 32 << 20
-	defaultMaxBehind      = 30 * time.Second
+	// DefaultMaxBehindBytes is more than one congestion window.
+	DefaultMaxBehindBytes = 32 << 20
+	// DefaultMaxBehind is a pause after which players begin anew.
+	DefaultMaxBehind = 30 * time.Second
 	// DefaultAckTimeout is the idle timeout that most QUIC endpoints use: a peer that acknowledges nothing for that
 	// long has gone.
 	DefaultAckTimeout = 30 * time.Second
@@ -52,8 +54,8 @@ func (c SenderConfig) withDefaults() SenderConfig {
 	if c.Events == nil {
 		c.Events = NoEvents{}
 	}
-	c.MaxBehindBytes = cmp.Or(c.MaxBehindBytes, defaultMaxBehindBytes)
-	c.MaxBehind = cmp.Or(c.MaxBehind, defaultMaxBehind)
+	c.MaxBehindBytes = cmp.Or(c.MaxBehindBytes, DefaultMaxBehindBytes)
+	c.MaxBehind = cmp.Or(c.MaxBehind, DefaultMaxBehind)
 	c.AckTimeout = cmp.Or(c.AckTimeout, DefaultAckTimeout)
 	return c
 }

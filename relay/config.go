@@ -36,7 +36,7 @@ type Config struct {
 	// 10 to 20 KB of memory.
 	MaxRequests int
 	// MaxMatches is how many namespaces, or tracks, a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS may match when it is
-	// made, or its prefix is updated; with more it is refused with NAMESPACE_TOO_LARGE. Default: 10,000.
+	// made, or its prefix is updated; with more it is refused with NAMESPACE_TOO_LARGE. Default: DefaultMaxMatches.
 	MaxMatches int
 	// MatchRate is how many namespaces and tracks all these requests and updates of a session may match per second on
 	// average, after the first MaxMatches; beyond that they are refused with EXCESSIVE_LOAD. Default: 1,000.
@@ -68,11 +68,14 @@ type Config struct {
 	Logger *slog.Logger // default: slog.Default()
 }
 
+// DefaultMaxMatches is far more than a client shows, and few enough to be walked in a request.
+const DefaultMaxMatches = 10_000
+
 func (c Config) withDefaults() Config {
 	c.MaxSessions = cmp.Or(c.MaxSessions, 16384)
 	c.MaxTracks = cmp.Or(c.MaxTracks, 65536)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 131_072)
-	c.MaxMatches = cmp.Or(c.MaxMatches, 10_000)
+	c.MaxMatches = cmp.Or(c.MaxMatches, DefaultMaxMatches)
 	c.MatchRate = cmp.Or(c.MatchRate, 1000)
 	c.PerAddress = c.PerAddress.withDefaults(defaultPerAddress)
 	c.PerToken = c.PerToken.withDefaults(defaultPerToken)

@@ -41,6 +41,11 @@ type Config struct {
 	// [media.SenderConfig]. Default: media.DefaultAckTimeout, at least 1 s.
 	AckTimeout time.Duration
 
+	// MaxBehind and MaxBehindBytes are how far a subscription may be behind its publisher before it ends with
+	// TOO_FAR_BEHIND, see [media.SenderConfig]. Default: that of the media sender.
+	MaxBehind      time.Duration
+	MaxBehindBytes int64
+
 	// Draining returns the processes that this one has replaced at its port, and that still have sessions, for Status.
 	// Default: there are none.
 	Draining func() ([]DrainingProcess, error)
@@ -102,6 +107,8 @@ func (c *Config) validate() error {
 	}
 	return errors.Join(
 		bounds.AtLeast("AckTimeout", c.AckTimeout, MinAckTimeout),
+		bounds.AtLeast("MaxBehind", c.MaxBehind, 0),
+		bounds.AtLeast("MaxBehindBytes", c.MaxBehindBytes, 0),
 		bounds.OneOf("FastPath.Mode", string(c.FastPath.Mode),
 			string(FastPathAuto), string(FastPathOn), string(FastPathOff)),
 		bounds.Check("FastPath.MaxConnections", c.FastPath.MaxConnections, 1, fastpath.MaxConnections),

@@ -79,8 +79,14 @@ func (s *Server) newHooks(net.PacketConn) quic.Hooks {
 	if s.loop == nil {
 		return nil // Listen returns the reason
 	}
+	return s.loop.NewSender(s.senderConfig())
+}
+
+// senderConfig returns the configuration of a connection's media sender.
+func (s *Server) senderConfig() media.SenderConfig {
 	sender := media.SenderConfig{
 		NewController: s.cfg.NewController, Events: s.relay.Events(), AckTimeout: s.cfg.AckTimeout,
+		MaxBehind: s.cfg.MaxBehind, MaxBehindBytes: s.cfg.MaxBehindBytes,
 	}
 	if s.fastPath != nil {
 		sender.MaxUDPPayloadSize = fastpath.MaxUDPPayloadSize
@@ -88,7 +94,7 @@ func (s *Server) newHooks(net.PacketConn) quic.Hooks {
 	if s.cfg.NewDropPolicy != nil {
 		sender.DropPolicy = s.cfg.NewDropPolicy()
 	}
-	return s.loop.NewSender(sender)
+	return sender
 }
 
 // Addr returns the address that the server listens on.

@@ -62,6 +62,8 @@ func TestConfigIsChecked(t *testing.T) {
 		"FastPath.MaxCopies: 600: must be between 1 and 512":    {FastPath: FastPathConfig{MaxCopies: 600}},
 		"FastPath.MaxTracks: -1: must be between 1 and 1048576": {FastPath: FastPathConfig{MaxTracks: -1}},
 		"AckTimeout: 10ms: must be at least 1s":                 {AckTimeout: 10 * time.Millisecond},
+		"MaxBehind: -1s: must be at least 0":                    {MaxBehind: -time.Second},
+		"MaxBehindBytes: -1: must be at least 0":                {MaxBehindBytes: -1},
 		"a certificate file and a key file are required":        {},
 	} {
 		_, err := Listen(cfg)
@@ -121,6 +123,15 @@ func TestPartsOfConnections(t *testing.T) {
 	connect(t, s, "https")
 	require.EqualValues(t, 2, controllers.Load())
 	require.EqualValues(t, 2, policies.Load())
+}
+
+// TestLimitsOfSenders checks that media senders get the limits of the server.
+func TestLimitsOfSenders(t *testing.T) {
+	s := start(t, Config{AckTimeout: 5 * time.Second, MaxBehind: 4 * time.Second, MaxBehindBytes: 3})
+	c := s.senderConfig()
+	require.Equal(t, 5*time.Second, c.AckTimeout)
+	require.Equal(t, 4*time.Second, c.MaxBehind)
+	require.EqualValues(t, 3, c.MaxBehindBytes)
 }
 
 func TestStatusAndMetrics(t *testing.T) {

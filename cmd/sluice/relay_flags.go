@@ -25,6 +25,7 @@ type relayFlags struct {
 	dev            bool
 	devHosts       []string
 	cacheMiB       int
+	maxBehindMiB   int
 	scope, drop    string
 	auth           authFlags
 	events         eventFlags
@@ -79,6 +80,8 @@ func (f *relayFlags) registerRelay(cmd *cobra.Command) {
 	flags.IntVar(&cfg.MaxSessions, "max-sessions", 16384, "largest `number` of sessions")
 	flags.IntVar(&cfg.MaxTracks, "max-tracks", 65536,
 		"largest `number` of tracks that are published, subscribed to or cached")
+	flags.IntVar(&cfg.MaxMatches, "max-matches", relay.DefaultMaxMatches,
+		"largest `number` of namespaces or tracks that the prefix of a request may match")
 	flags.IntVar(&cfg.MaxRequests, "max-requests", 131_072, "largest `number` of open requests of all sessions")
 	flags.Var(quotaFlag{&cfg.PerAddress}, "quota-per-address",
 		"what the sessions from one IPv4 address or IPv6 /64 may use; by default sessions=1024, tracks=4096, "+
@@ -108,6 +111,10 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 			"publisher may have as many as are free")
 	flags.DurationVar(&f.cfg.AckTimeout, "ack-timeout", media.DefaultAckTimeout,
 		"reset a stream when its subscriber does not acknowledge what was sent for this `duration`")
+	flags.DurationVar(&f.cfg.MaxBehind, "max-behind", media.DefaultMaxBehind,
+		"end a subscription (TOO_FAR_BEHIND) when data for it has waited for this `duration`")
+	flags.IntVar(&f.maxBehindMiB, "max-behind-size", media.DefaultMaxBehindBytes>>20,
+		"end a subscription when this many `MiB` of it are not sent or not acknowledged")
 	flags.StringVar(&f.drop, "drop", "none",
 		"what to drop for a congested subscriber: priority (the lowest, while data waits too long) or none")
 }
@@ -124,6 +131,9 @@ func (f *relayFlags) registerOperation(cmd *cobra.Command) {
 }
 
 var scopes = map[string]relay.Scoping{"one": relay.OneScope, "path": relay.ScopeByPath, "url": relay.ScopeByURL}
+
+// minBehind is the smallest --max-behind: a player that connects again would be as late.
+const minBehind = 100 * time.Millisecond
 
 // check returns the first mistake in the flags.
 func (f *relayFlags) check() error {
@@ -156,6 +166,9 @@ func (f *relayFlags) check() error {
 		bounds.Check("--fastpath-connections", f.cfg.FastPath.MaxConnections, 1, fastpath.MaxConnections),
 		bounds.Check("--fastpath-subgroups", f.cfg.FastPath.MaxSubgroups, fastpath.MinSubgroups, fastpath.MaxSubgroups),
 		bounds.Check("--fastpath-objects", f.cfg.FastPath.MaxObjects, fastpath.MinObjects, fastpath.MaxObjects),
+		bounds.AtLeast("--max-behind", f.cfg.MaxBehind, minBehind),
+		bounds.AtLeast("--max-behind-size", f.maxBehindMiB, 1),
+		bounds.AtLeast("--max-matches", f.cfg.Relay.MaxMatches, 1),
 		bounds.AtLeast("--ack-timeout", f.cfg.AckTimeout, server.MinAckTimeout),
 		bounds.OneOf("--scope", f.scope, "one", "path", "url"),
 		bounds.OneOf("--drop", f.drop, "priority", "none"))
@@ -170,6 +183,7 @@ func (f *relayFlags) config() (cfg server.Config, err error) {
 	if f.cacheMiB == 0 || cfg.Relay.Cache.Duration == 0 {
 		cfg.Relay.Cache.Duration = -1 // nothing is kept
 	}
+	cfg.MaxBehindBytes = int64(f.maxBehindMiB) << 20
 	cfg.Transport.MaxConnections = cfg.Relay.MaxSessions
 	cfg.Relay.FastPathPolicy, cfg.FastPath.MaxCopies = relay.FastPathBudget(f.fastPathBudget), f.fastPathBudget
 	if cfg.Relay.Exempt, err = parsePrefixes(f.exempt); err != nil {
