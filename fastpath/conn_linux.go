@@ -21,7 +21,8 @@ type conn struct {
 	abandon func(*claim.StreamState)
 	since   uint64 // when it began, see monotonic
 
-	received atomic.Int64 // largest packet number; -1: none
+	received  atomic.Int64 // largest packet number; -1: none
+	prepareAt atomic.Int64 // the packet number with which to make key streams for those that follow
 
 	mu      sync.Mutex // guards all below, and the removal of the connection's elements from maps
 	closed  bool
@@ -30,16 +31,18 @@ type conn struct {
 	session *claim.Session // nil: unknown, or its layout is unknown to the programs
 
 	// As a subscriber.
-	path  *claim.Path
-	slots map[bpf.DownstreamKey]uint32 // of downstream streams that the media sender knows
-	keys  map[uint32]bpf.DownstreamKey // of the same, by slot
-	ahead lookahead
+	path    *claim.Path
+	slots   map[bpf.DownstreamKey]uint32 // of downstream streams that the media sender knows
+	keys    map[uint32]bpf.DownstreamKey // of the same, by slot
+	sealing lookahead
 
 	// As a publisher.
-	tracks  int // on the fast path
-	largest uint64
-	read    map[uint64]struct{} // streams that user space has begun to read, until they are forgotten
-	ended   []endedStream       // in the order of time
+	opening   lookahead
+	readPhase uint64 // the newest key phase
+	tracks    int    // on the fast path
+	largest   uint64
+	read      map[uint64]struct{} // streams that user space has begun to read, until they are forgotten
+	ended     []endedStream       // in the order of time
 }
 
 // knownLayout is the layout of the headers that bpf/application reads and writes.
@@ -66,9 +69,6 @@ func (c *conn) removeID(id string) {
 	}
 }
 
-// Received implements [claim.ForwarderConn].
-func (c *conn) Received(largest int64) { c.received.Store(largest) }
-
 // ReadKeys implements [claim.ForwarderConn]. The programs look at KeysSet before they read the keys of a phase.
 func (c *conn) ReadKeys(phase uint64, k *claim.PacketKeys) {
 	c.mu.Lock()
@@ -85,6 +85,11 @@ func (c *conn) ReadKeys(phase uint64, k *claim.PacketKeys) {
 	atomic.AndUint32(&p.KeysSet, ^bit)
 	p.Keys[phase&1] = words
 	atomic.OrUint32(&p.KeysSet, bit)
+	c.readPhase = phase & 1
+	c.opening.setKeys(c.readPhase, k)
+	if c.tracks > 0 {
+		c.prepareAt.Store(0)
+	}
 }
 
 // WriteKeys implements [claim.ForwarderConn].
@@ -101,7 +106,7 @@ func (c *conn) WriteKeys(phase uint64, k *claim.PacketKeys) {
 	}
 	keys.Generation[phase&3] = words
 	keys.Generation[(phase+2)&3] = bpf.PacketKeys{} // from two updates ago: it protects no packet any more
-	c.ahead.setKeys(phase, k)
+	c.sealing.setKeys(phase, k)
 }
 
 // SetSession implements [claim.ForwarderConn].
@@ -140,7 +145,8 @@ func (c *conn) Close() {
 	k := c.fast.kernel
 	c.closed, c.copies = true, k.Copies(c.index)
 	k.RemovePath(c.index)
-	c.ahead.erase()
+	c.sealing.erase()
+	c.opening.erase()
 	for id := range c.ids {
 		c.removeID(id)
 	}

@@ -151,7 +151,9 @@ func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState))
 		ids: make(map[string]struct{}), read: make(map[uint64]struct{}),
 		slots: make(map[bpf.DownstreamKey]uint32), keys: make(map[uint32]bpf.DownstreamKey),
 	}
+	c.sealing.index, c.opening.index = ringsOf(c.index)
 	c.received.Store(-1)
+	c.prepareAt.Store(never)
 	f.registry.connect(c)
 	return c
 }

@@ -47,6 +47,11 @@ func benchmarkForward(b *testing.B, n, burst int, sealing string) {
 		}
 	}
 	r.publish(stream(3, 0, 0, subgroupHeader(77, 1, 1, 9)))
+	prepare := func() {}
+	if sealing == "ahead" {
+		c := r.openAhead()
+		prepare = func() { c.Received(int64(r.nextPN) - 1) }
+	}
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	require.NoError(b, err)
 	defer stats.Close()
@@ -55,6 +60,7 @@ func benchmarkForward(b *testing.B, n, burst int, sealing string) {
 	offset := uint64(len(subgroupHeader(77, 1, 1, 9)))
 	body := make([]byte, MaxUDPPayloadSize-36)
 	for range b.N {
+		prepare()
 		var packets [][]byte
 		for range burst {
 			n := len(body) - quicvarint.Len(offset) // so that all packets are equally long
@@ -80,9 +86,10 @@ func benchmarkForward(b *testing.B, n, burst int, sealing string) {
 	for name, q := range map[string]float64{"p50": .5, "p99": .99, "longest": 1} {
 		b.ReportMetric(float64(runs[int(q*float64(len(runs)-1))].Nanoseconds()), name+"_bpf_ns/op")
 	}
+	counts, err := r.Counts()
+	require.NoError(b, err)
+	b.ReportMetric(float64(counts["open_ahead"])/float64(counts["packet_opened"]), "ahead/opened")
 	if n > 0 {
-		counts, err := r.Counts()
-		require.NoError(b, err)
 		b.ReportMetric(float64(counts["copy_sent"])/float64(n*(burst*b.N+1)), "sent/offered")
 		b.ReportMetric(float64(counts["seal_ahead"])/float64(counts["copy_sent"]), "ahead/sent")
 	}

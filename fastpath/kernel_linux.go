@@ -32,7 +32,7 @@ type kernel struct {
 	paths      *versioned[bpf.Path]  // by connection
 	tracks     *versioned[bpf.Track] // by track; one part or more
 	ledgers    *lent[claim.Record]
-	keyStreams *lent[bpf.KeyStream] // for connections that the kernel sends to
+	keyStreams *lent[bpf.KeyStream] // for connections that the kernel sends to, or whose packets it opens
 }
 
 // load loads the programs. They do nothing until they are attached to a device.
@@ -86,7 +86,7 @@ func (k *kernel) load(s Settings) error {
 		bpf.IngressMapPathVersions:  1,
 		bpf.IngressMapPaths:         2,
 		bpf.IngressMapLedgers:       1,
-		bpf.IngressMapLookaheads:    1,
+		bpf.IngressMapLookaheads:    bpf.IngressCapacity(bpf.IngressLookaheadRingRINGS),
 		bpf.IngressMapConnectionIds: bpf.IngressCapacityIDS_PER_CONNECTION,
 		bpf.IngressMapStreams:       bpf.IngressCapacitySTREAMS_PER_CONNECTION,
 		bpf.IngressMapDownstreams:   bpf.IngressCapacitySTREAMS_PER_CONNECTION,

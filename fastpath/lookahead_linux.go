@@ -23,21 +23,28 @@ const (
 	worthwhile = 3
 )
 
-// lookahead makes the key streams of packets that the kernel is going to send on a connection: user space has vector
-// instructions, and time between video frames. See bpf/transport/lookahead.h for the protocol. It is guarded by
-// conn.mu.
+// lookahead makes the key streams of packets that the kernel is going to send on a connection, or to open: user space
+// has vector instructions, and time between video frames. See bpf/transport/lookahead.h for the protocol. It is guarded
+// by conn.mu.
 type lookahead struct {
+	index   uint32          // of the ring
 	keys    [4]*streamKey   // by key generation; nil: none, or erased
 	ring    []bpf.KeyStream // shared memory; nil: none yet
 	wanted  bool            // the connection needs a ring
 	refused bool            // there was no memory for a ring
 
 	generation, next uint64 // the packets', at the last look
-	sent             uint64 // copies that the kernel had sent by then
-	worth            bool   // the kernel sends so many of the packets that key streams save time
+	used             uint64 // packets that the kernel had sent, or that had come, by then
+	worth            bool   // these are so many of the packets that key streams save time
 	made             uint64 // packets with lower numbers have key streams, or need none
-	longest          [2]int // payload that was sealed in this turn of the ring, and in the last
-	idle             int    // how many times the reclaimer has looked since the kernel sent
+	longest          [2]int // payload that was sealed or opened in this turn of the ring, and in the last
+	idle             int    // how many times the reclaimer has looked since a packet was
+}
+
+// ringsOf returns the indices of the rings for the packets to and from a connection.
+func ringsOf(connection uint32) (sealing, opening uint32) {
+	first := connection * uint32(bpf.IngressLookaheadRingRINGS)
+	return first + uint32(bpf.IngressLookaheadRingRING_SEAL), first + uint32(bpf.IngressLookaheadRingRING_OPEN)
 }
 
 // streamKey makes key streams of one key generation.
@@ -91,29 +98,29 @@ func (a *lookahead) erase() {
 	}
 }
 
-// look notes how much was sent since the last look: word is the shared counter of packet numbers, sent the number of
-// copies that the kernel has sent.
-func (a *lookahead) look(word, sent uint64) {
+// look notes how much was used since the last look: word is the key generation and the number of the next packet, used
+// the number of packets for which the kernel could use a key stream.
+func (a *lookahead) look(word, used uint64) {
 	generation, next := word>>claim.GenerationShift, word&claim.NumberMask
-	if used := next - a.next; used > 0 {
-		a.worth = worthwhile*(sent-a.sent) >= used
+	if n := next - a.next; n > 0 {
+		a.worth = worthwhile*(used-a.used) >= n
 	}
-	if a.worth && a.sent != sent {
+	if a.worth && a.used != used {
 		a.wanted, a.idle = a.ring == nil && !a.refused, 0
 	}
 	if a.made = max(a.made, next); a.generation != generation {
 		a.made = next
 	}
-	a.generation, a.next, a.sent = generation, next, sent
+	a.generation, a.next, a.used = generation, next, used
 }
 
-// refill makes new key streams in the place of used ones.
-func (a *lookahead) refill() {
+// refill makes at most n new key streams in the place of used ones.
+func (a *lookahead) refill(n uint64) {
 	key := a.keys[a.generation]
 	if a.ring == nil || !a.worth || key == nil {
 		return
 	}
-	for end := min(a.next+ringLen, a.made+maxRefill); a.made < end; a.made++ {
+	for end := min(a.next+ringLen, a.made+n); a.made < end; a.made++ {
 		slot := &a.ring[a.made%ringLen]
 		old := atomic.LoadUint64(&slot.Word)
 		if old == slotTaken || !atomic.CompareAndSwapUint64(&slot.Word, old, slotTaken) {

@@ -2,6 +2,7 @@ package fastpath
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,11 +31,26 @@ func (r *rig) lookAhead(s *subscriber) *conn {
 	require.Eventually(r.t, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.ahead.ring != nil
+		return c.sealing.ring != nil
 	}, 20*time.Second, time.Millisecond)
 	for range ringLen / maxRefill {
 		c.Acknowledged()
 	}
+	return c
+}
+
+// openAhead waits for the memory for key streams of the publisher's packets, as after some of them have come. The next
+// call of Received makes them.
+func (r *rig) openAhead() *conn {
+	c := r.connection(publisherIndex)
+	c.ReadKeys(0, (*claim.PacketKeys)(r.keys))
+	require.True(r.t, c.addTrack())
+	c.Received(int64(r.nextPN) - 1)
+	require.Eventually(r.t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.opening.ring != nil
+	}, 20*time.Second, time.Millisecond)
 	return c
 }
 
@@ -44,19 +60,20 @@ type aheadRig struct {
 	testing.TB
 	keys   bpftest.CryptoPacketKeys // of generation 0
 	ahead  lookahead
-	counts [2]uint64 // of packets so far whose key streams were computed, and made ahead
+	counts map[bpf.Reason]uint64 // at the last look
 }
 
 const aheadIndex = 1
 
-func newAheadRig(t testing.TB) *aheadRig {
-	r := &aheadRig{Crypto: bpftest.NewCrypto(t), TB: t, keys: bpftest.RandomKeys()}
+// newAheadRig returns one with the ring of that index.
+func newAheadRig(t testing.TB, index uint32) *aheadRig {
+	r := &aheadRig{Crypto: bpftest.NewCrypto(t), TB: t, keys: bpftest.RandomKeys(), counts: make(map[bpf.Reason]uint64)}
 	spec, err := bpftest.LoadCrypto()
 	require.NoError(t, err)
 	rings := newLent[bpf.KeyStream](r.Lookaheads, spec.Maps[bpftest.CryptoMapLookaheads].InnerMap)
-	require.NoError(t, rings.lend(aheadIndex))
+	require.NoError(t, rings.lend(index))
 	t.Cleanup(func() { require.NoError(t, rings.close()) })
-	r.ahead.ring = rings.of(aheadIndex)
+	r.ahead.ring = rings.of(index)
 	for generation := range uint64(2) {
 		keys, p := r.keysOf(generation), new(claim.PacketKeys)
 		copy(p.Key[:], bpftest.Bytes(&keys.Key))
@@ -64,6 +81,16 @@ func newAheadRig(t testing.TB) *aheadRig {
 		r.ahead.setKeys(generation, p)
 	}
 	return r
+}
+
+func newSealingRig(t testing.TB) *aheadRig {
+	index, _ := ringsOf(aheadIndex)
+	return newAheadRig(t, index)
+}
+
+func newOpeningRig(t testing.TB) *aheadRig {
+	_, index := ringsOf(aheadIndex)
+	return newAheadRig(t, index)
 }
 
 func (r *aheadRig) keysOf(generation uint64) bpftest.CryptoPacketKeys {
@@ -82,18 +109,48 @@ func (r *aheadRig) sealed(word uint64, n int) (ahead bool) {
 	require.Equal(r, bpftest.Reference(r, &keys, word&claim.NumberMask, plaintext, aad), got, "packet %#x, %d bytes",
 		word, n)
 
-	var counts [2]uint64
-	for i, reason := range []bpf.Reason{bpf.IngressReasonSEAL_COMPUTED, bpf.IngressReasonSEAL_AHEAD} {
+	return r.counted(bpf.IngressReasonSEAL_AHEAD, bpf.IngressReasonSEAL_COMPUTED)
+}
+
+// opened opens a packet with n bytes, and one that was altered before, and reports whether the program found the key
+// stream in the ring both times.
+func (r *aheadRig) opened(word uint64, n int) (ahead bool) {
+	r.Helper()
+	const countAhead, countComputed = bpf.IngressReasonOPEN_AHEAD, bpf.IngressReasonOPEN_COMPUTED
+	keys := r.keysOf(word >> claim.GenerationShift)
+	plaintext, aad := bpftest.RandomBytes(n), bpftest.RandomBytes(2+rand.IntN(24))
+	sealed := bpftest.Reference(r, &keys, word&claim.NumberMask, plaintext, aad)
+	a := bpftest.CryptoCryptoArgs{Keys: keys, Pn: word, Connection: aheadIndex}
+
+	forged := slices.Clone(sealed)
+	forged[rand.IntN(len(forged))] ^= 1 << rand.IntN(8)
+	_, verdict := r.Open(r, a, forged, aad)
+	require.EqualValues(r, 1, verdict, "packet %#x, %d bytes", word, n)
+	ahead = r.counted(countAhead, countComputed)
+
+	got, verdict := r.Open(r, a, sealed, aad)
+	require.Zero(r, verdict, "packet %#x, %d bytes", word, n)
+	require.Equal(r, plaintext, got)
+	require.Equal(r, ahead, r.counted(countAhead, countComputed))
+	return ahead
+}
+
+// counted reports whether the first reason was counted since the last look, and not the second.
+func (r *aheadRig) counted(yes, no bpf.Reason) bool {
+	r.Helper()
+	since := func(reason bpf.Reason) uint64 {
 		var perCPU []uint64
 		require.NoError(r, r.Reasons.Lookup(uint32(reason), &perCPU))
+		sum, before := uint64(0), r.counts[reason]
 		for _, n := range perCPU {
-			counts[i] += n
+			sum += n
 		}
+		r.counts[reason] = sum
+		return sum - before
 	}
-	require.Equal(r, r.counts[0]+r.counts[1]+1, counts[0]+counts[1])
-	ahead = counts[1] > r.counts[1]
-	r.counts = counts
-	return ahead
+	n := since(yes)
+	require.EqualValues(r, 1, n+since(no))
+	return n == 1
 }
 
 // fill puts the first n bytes of a packet's key stream into its slot.
@@ -106,7 +163,7 @@ func (r *aheadRig) fill(word uint64, n int) *bpf.KeyStream {
 
 // TestSealAhead seals packets of every length with key streams that were made ahead, and uses none of them twice.
 func TestSealAhead(t *testing.T) {
-	r := newAheadRig(t)
+	r := newSealingRig(t)
 	for n := 1; n <= 1500; n++ {
 		word := rand.Uint64N(2)<<claim.GenerationShift | rand.Uint64N(1<<40)
 		slot := r.fill(word, min(n, maxKeyStream))
@@ -120,9 +177,29 @@ func TestSealAhead(t *testing.T) {
 	}
 }
 
+// TestOpenAhead opens packets of every length with key streams that were made ahead, and uses none of them twice. A
+// forged packet does not use the key stream up.
+func TestOpenAhead(t *testing.T) {
+	r := newOpeningRig(t)
+	for n := 1; n <= 1500; n++ {
+		word := rand.Uint64N(2)<<claim.GenerationShift | rand.Uint64N(1<<40)
+		slot := r.fill(word, min(n, maxKeyStream))
+		require.Equal(t, n <= maxKeyStream, r.opened(word, n), "%d bytes", n)
+		require.Equal(t, slotFree, slot.Word)
+		require.EqualValues(t, n, slot.Used)
+		require.False(t, r.opened(word, n), "a second time")
+	}
+	for _, word := range []uint64{2000 + ringLen, 1<<claim.GenerationShift | 2000, slotFree, slotTaken} {
+		slot := r.fill(2000, 200)
+		slot.Word = word
+		require.False(t, r.opened(2000, 200))
+		require.Equal(t, word, slot.Word)
+	}
+}
+
 // TestSealComputed puts key streams into the ring that are not the packet's.
 func TestSealComputed(t *testing.T) {
-	r := newAheadRig(t)
+	r := newSealingRig(t)
 	require.False(t, r.sealed(0, 100), "new memory has no key stream of packet 0")
 	const number = 1000
 	for name, word := range map[string]uint64{
@@ -146,7 +223,7 @@ func TestSealComputed(t *testing.T) {
 // packet was sent.
 func TestSealRaces(t *testing.T) {
 	const packets = 6000
-	r := newAheadRig(t)
+	r := newSealingRig(t)
 	var current atomic.Uint64
 	done := make(chan struct{})
 	var running sync.WaitGroup
@@ -167,7 +244,7 @@ func TestSealRaces(t *testing.T) {
 			}
 			sent += packets
 			r.ahead.look(word, sent)
-			r.ahead.refill()
+			r.ahead.refill(maxRefill)
 		}
 	})
 	ahead := 0
@@ -195,11 +272,11 @@ func TestRefill(t *testing.T) {
 		return n
 	}
 	a.look(100, 0)
-	a.refill()
+	a.refill(maxRefill)
 	require.Zero(t, full(), "user space sends")
 	a.look(110, 10)
 	for i := range 2 * ringLen / maxRefill {
-		a.refill()
+		a.refill(maxRefill)
 		require.EqualValues(t, min((i+1)*maxRefill, ringLen), full())
 	}
 	for n := uint64(110); n < 110+ringLen; n++ {
@@ -212,14 +289,14 @@ func TestRefill(t *testing.T) {
 		a.ring[n%ringLen].Word, a.ring[n%ringLen].Used = slotFree, 300
 	}
 	a.look(120, 12)
-	a.refill()
+	a.refill(maxRefill)
 	require.EqualValues(t, 110+ringLen, a.made)
 
 	// Now it uses enough, but is still busy with one of them.
 	slow := &a.ring[(110+ringLen)%ringLen]
 	slow.Word = slotTaken
 	a.look(123, 13)
-	a.refill()
+	a.refill(maxRefill)
 	require.EqualValues(t, 123+ringLen, a.made)
 	require.Equal(t, uint64(slotTaken), slow.Word)
 	require.EqualValues(t, firstRun, a.ring[(122+ringLen)%ringLen].Len, "what is used lately, in whole runs")
@@ -227,7 +304,7 @@ func TestRefill(t *testing.T) {
 	// Key streams of another key generation are useless.
 	a.setKeys(1, (*claim.PacketKeys)(randomPacketKeys()))
 	a.look(1<<claim.GenerationShift|123, 13)
-	a.refill()
+	a.refill(maxRefill)
 	require.EqualValues(t, 1<<claim.GenerationShift|123, a.ring[123%ringLen].Word)
 	require.NotNil(t, a.keys[0], "the kernel may be sealing a packet of that generation")
 	a.setKeys(2, (*claim.PacketKeys)(randomPacketKeys()))
@@ -235,11 +312,11 @@ func TestRefill(t *testing.T) {
 
 	made := a.made
 	a.look(1<<claim.GenerationShift|133, 13)
-	a.refill()
+	a.refill(maxRefill)
 	require.Equal(t, made, a.made, "the kernel has stopped")
 	a.erase()
 	a.look(1<<claim.GenerationShift|134, 14)
-	a.refill()
+	a.refill(maxRefill)
 	require.Equal(t, made, a.made, "there are no keys")
 }
 
@@ -254,14 +331,14 @@ func TestRingsFollowUse(t *testing.T) {
 		func(c *conn) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.ahead.idle = idleRing
+			c.sealing.idle = idleRing
 		},
 		(*conn).Close,
 	} {
 		c := r.lookAhead(s)
 		require.Equal(t, 1, rings())
 		var id ebpf.MapID
-		require.NoError(t, r.ingress.Lookaheads.Lookup(s.index, &id))
+		require.NoError(t, r.ingress.Lookaheads.Lookup(c.sealing.index, &id))
 		m, err := ebpf.NewMapFromID(id)
 		require.NoError(t, err)
 		ring, mapped, err := mapArray[bpf.KeyStream](m)
@@ -274,4 +351,50 @@ func TestRingsFollowUse(t *testing.T) {
 			20*time.Second, time.Millisecond,
 			"nothing is left")
 	}
+}
+
+// TestPublisherKeyStreams opens the packets of a publisher with key streams that were made when packets before them
+// came, also after a key update, and takes the ring away when the connection ends.
+func TestPublisherKeyStreams(t *testing.T) {
+	r := newRig(t, lab.Topology{Subscribers: 1}, false)
+	r.subscribeAll()
+	s, keys := r.subscribers[0], [2]*packetKeys{r.keys, randomPacketKeys()}
+	keys[1].HeaderProtection = keys[0].HeaderProtection // RFC 9001 §6.1
+	header := subgroupHeader(77, 1, 1, 9)
+	r.publish(stream(3, 0, 0, header))
+	r.receive(s)
+	offset := uint64(len(header))
+	forward := func(phase, packets int) (ahead uint64) {
+		before, err := r.Counts()
+		require.NoError(t, err)
+		for range packets {
+			body := bpftest.RandomBytes(1000 + rand.IntN(300)) // so that none is longer than what is used lately
+			r.publishPacket(packet(keys[phase], publisherCID, r.nextPN, 4, phase, stream(3, offset, 0, body)))
+			r.nextPN++
+			offset += uint64(len(body))
+			require.Equal(t, body, r.receive(s).data)
+		}
+		after, err := r.Counts()
+		require.NoError(t, err)
+		require.EqualValues(t, packets, after["packet_opened"]-before["packet_opened"])
+		return after["open_ahead"] - before["open_ahead"]
+	}
+	require.Zero(t, forward(0, 3))
+	c := r.openAhead()
+	require.Equal(t, 1, lentBy(t, r.ingress.Lookaheads))
+	received := func() { c.Received(int64(r.nextPN) - 1) }
+	received()
+	require.EqualValues(t, ringLen, forward(0, int(ringLen)+1))
+	received()
+	require.EqualValues(t, ringLen/2, forward(0, int(ringLen/2)))
+	received() // half of them are left: now the next half is made
+	require.EqualValues(t, ringLen, forward(0, int(ringLen)))
+
+	c.ReadKeys(1, (*claim.PacketKeys)(keys[1]))
+	require.Zero(t, forward(1, 2))
+	received()
+	require.EqualValues(t, 10, forward(1, 10))
+
+	c.Close()
+	require.Eventually(t, func() bool { return lentBy(t, r.ingress.Lookaheads) == 0 }, 20*time.Second, time.Millisecond)
 }

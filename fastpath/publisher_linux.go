@@ -2,10 +2,12 @@ package fastpath
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"sluice/claim"
 	"sluice/fastpath/bpf"
 )
 
@@ -23,7 +25,9 @@ func (c *conn) addTrack() bool {
 	if c.closed {
 		return false
 	}
-	c.tracks++
+	if c.tracks++; c.tracks == 1 {
+		c.prepareAt.Store(0)
+	}
 	if p := &c.fast.kernel.publishers[c.index]; p.Active == 0 {
 		expected := max(atomic.LoadUint64(&p.ExpectedPn), uint64(c.received.Load()+1))
 		atomic.StoreUint64(&p.ExpectedPn, expected)
@@ -43,6 +47,30 @@ func (c *conn) removeTrack() {
 	defer c.mu.Unlock()
 	if c.tracks--; c.tracks == 0 && !c.closed {
 		c.fast.kernel.publishers[c.index].Active = 0
+		c.prepareAt.Store(never)
+	}
+}
+
+// never is a packet number that does not come.
+const never = math.MaxInt64
+
+// Received implements [claim.ForwarderConn]. When half of the key streams are used up, it makes new ones for the
+// packets that come next.
+func (c *conn) Received(largest int64) {
+	c.received.Store(largest)
+	if largest < c.prepareAt.Load() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.tracks == 0 {
+		return
+	}
+	next := max(uint64(largest)+1, c.opening.next) // another goroutine may have reported a later one
+	c.opening.look(c.readPhase<<claim.GenerationShift|next, next)
+	c.opening.refill(ringLen)
+	if !c.opening.wanted {
+		c.prepareAt.Store(largest + int64(ringLen/2))
 	}
 }
 

@@ -153,7 +153,9 @@ func (r *reclaimer) reclaim() {
 	r.sweep(conns)
 	for _, c := range conns {
 		i := c.index
-		r.takeRing(c)
+		for _, ring := range c.rings() {
+			r.takeRing(ring)
+		}
 		k.keys[i] = bpf.SendKeys{}
 		k.conns[i] = bpf.ConnState{}
 		k.publishers[i] = bpf.Publisher{}

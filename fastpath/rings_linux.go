@@ -13,17 +13,27 @@ const (
 	ringBatch = 64
 )
 
-// tendRings gives rings to the connections that the kernel sends to, and takes away rings that have not been used for
-// long.
+// ring is one that a connection has, or may get.
+type ring struct {
+	*conn
+	*lookahead
+}
+
+func (c *conn) rings() [2]ring { return [...]ring{{c, &c.sealing}, {c, &c.opening}} }
+
+// tendRings gives rings to the connections that the kernel sends to, or whose packets it opens, and takes away rings
+// that have not been used for long.
 func (r *reclaimer) tendRings() {
-	var wanted []*conn
+	var wanted []ring
 	for _, c := range r.fast.registry.all() {
-		wants, idle := c.ringState()
-		switch {
-		case idle:
-			r.takeRing(c)
-		case wants:
-			wanted = append(wanted, c)
+		for _, ring := range c.rings() {
+			wants, idle := ring.state()
+			switch {
+			case idle:
+				r.takeRing(ring)
+			case wants:
+				wanted = append(wanted, ring)
+			}
 		}
 	}
 	since := time.Now()
@@ -35,36 +45,36 @@ func (r *reclaimer) tendRings() {
 	}
 }
 
-func (c *conn) ringState() (wanted, idle bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ahead.idle++
-	return c.ahead.wanted && !c.closed, c.ahead.ring != nil && c.ahead.idle > idleRing
+func (r ring) state() (wanted, idle bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.idle++
+	return r.wanted && !r.closed, r.ring != nil && r.idle > idleRing
 }
 
-// giveRings gives connections rings. If one of them is closed meanwhile, reclaim takes its ring.
-func (r *reclaimer) giveRings(conns []*conn) error {
-	rings := r.fast.kernel.keyStreams
+// giveRings gives connections rings. If one of them is closed meanwhile, reclaim takes its rings.
+func (r *reclaimer) giveRings(rings []ring) error {
+	memory := r.fast.kernel.keyStreams
 	var indices []uint32
-	for _, c := range conns {
-		indices = append(indices, c.index)
+	for _, ring := range rings {
+		indices = append(indices, ring.lookahead.index)
 	}
-	err := rings.lend(indices...)
-	for _, c := range conns {
-		c.mu.Lock()
-		c.ahead.ring, c.ahead.wanted, c.ahead.refused = rings.of(c.index), false, err != nil
-		c.mu.Unlock()
+	err := memory.lend(indices...)
+	for _, ring := range rings {
+		ring.mu.Lock()
+		ring.ring, ring.wanted, ring.refused = memory.of(ring.lookahead.index), false, err != nil
+		ring.mu.Unlock()
 	}
 	return err
 }
 
-// takeRing takes a connection's ring away.
-func (r *reclaimer) takeRing(c *conn) {
-	c.mu.Lock()
-	has := c.ahead.ring != nil
-	c.ahead.ring, c.ahead.made = nil, 0
-	c.mu.Unlock()
+// takeRing takes a ring away.
+func (r *reclaimer) takeRing(ring ring) {
+	ring.mu.Lock()
+	has := ring.ring != nil
+	ring.ring, ring.made = nil, 0
+	ring.mu.Unlock()
 	if has {
-		r.fast.report("free memory of key streams", r.fast.kernel.keyStreams.takeBack(c.index))
+		r.fast.report("free memory of key streams", r.fast.kernel.keyStreams.takeBack(ring.lookahead.index))
 	}
 }

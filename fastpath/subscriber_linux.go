@@ -240,6 +240,6 @@ func (c *conn) Acknowledged() {
 		return
 	}
 	sent := atomic.LoadUint64(&c.fast.kernel.copies[c.index].ByReason[0])
-	c.ahead.look(c.fast.states[c.index].NextPN.Load(), sent)
-	c.ahead.refill()
+	c.sealing.look(c.fast.states[c.index].NextPN.Load(), sent)
+	c.sealing.refill(maxRefill)
 }

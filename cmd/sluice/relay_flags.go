@@ -102,7 +102,7 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 	flags.IntVar(&f.fastPathBudget, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf(
 		"largest `number` of subscribers of one track that the kernel serves, at most %d", fastpath.MaxSubscriptions))
 	flags.IntVar(&f.cfg.FastPath.MaxConnections, "fastpath-connections", fastpath.DefaultMaxConnections,
-		"largest `number` of connections that the kernel serves; each takes up to 166 KiB")
+		"largest `number` of connections that the kernel serves; each takes up to 262 KiB")
 	flags.IntVar(&f.cfg.FastPath.MaxSubgroups, "fastpath-subgroups", fastpath.DefaultMaxSubgroups,
 		"largest `number` of publishers' streams that the kernel knows, until 10 s after their end; each takes 132 "+
 			"bytes, and one publisher may have as many as are free")

@@ -125,14 +125,15 @@ func TestEveryLength(t *testing.T) {
 		keys, pn := bpftest.RandomKeys(), mrand.Uint64()&claim.NumberMask
 		plaintext, aad := bpftest.RandomBytes(n), bpftest.RandomBytes(2+mrand.IntN(24))
 		want := bpftest.Reference(t, &keys, pn, plaintext, aad)
-		require.Equal(t, want, k.Seal(t, bpftest.CryptoCryptoArgs{Keys: keys, Pn: pn}, plaintext, aad), "length %d", n)
-		opened, verdict := k.Open(t, &keys, pn, want, aad)
+		a := bpftest.CryptoCryptoArgs{Keys: keys, Pn: pn}
+		require.Equal(t, want, k.Seal(t, a, plaintext, aad), "length %d", n)
+		opened, verdict := k.Open(t, a, want, aad)
 		require.Zero(t, verdict)
 		require.Equal(t, plaintext, opened, "length %d", n)
 
 		if n%10 == 0 {
 			want[mrand.IntN(len(want))] ^= 1 << mrand.IntN(8)
-			_, verdict := k.Open(t, &keys, pn, want, aad)
+			_, verdict := k.Open(t, a, want, aad)
 			require.EqualValues(t, 1, verdict, "an altered ciphertext of length %d", n)
 		}
 	}

@@ -106,6 +106,14 @@ const (
 	IngressLookaheadLOOKAHEAD_LEN IngressLookahead = 1472
 )
 
+type IngressLookaheadRing uint32
+
+const (
+	IngressLookaheadRingRING_SEAL IngressLookaheadRing = 0
+	IngressLookaheadRingRING_OPEN IngressLookaheadRing = 1
+	IngressLookaheadRingRINGS     IngressLookaheadRing = 2
+)
+
 type IngressNeighbor struct {
 	_         structs.HostLayout
 	Ifindex   uint32
@@ -198,36 +206,38 @@ const (
 	IngressReasonPACKET_OLD             IngressReason = 14
 	IngressReasonPACKET_MALFORMED       IngressReason = 15
 	IngressReasonPACKET_UNKNOWN_FRAME   IngressReason = 16
-	IngressReasonFRAME_FORWARDED        IngressReason = 17
-	IngressReasonFRAME_NOT_MEDIA        IngressReason = 18
-	IngressReasonFRAME_EMPTY            IngressReason = 19
-	IngressReasonFRAME_NO_TRACK         IngressReason = 20
-	IngressReasonFRAME_ENDED            IngressReason = 21
-	IngressReasonFRAME_CLAIMED          IngressReason = 22
-	IngressReasonFRAME_FORGOTTEN        IngressReason = 23
-	IngressReasonFRAME_SHARE            IngressReason = 24
-	IngressReasonFRAME_NO_SLOT          IngressReason = 25
-	IngressReasonSEAL_AHEAD             IngressReason = 26
-	IngressReasonSEAL_COMPUTED          IngressReason = 27
-	IngressReasonCOPY_SENT              IngressReason = 28
-	IngressReasonCOPY_BUDGET            IngressReason = 29
-	IngressReasonCOPY_NO_PATH           IngressReason = 30
-	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 31
-	IngressReasonCOPY_NOT_OPEN          IngressReason = 32
-	IngressReasonCOPY_FILTERED          IngressReason = 33
-	IngressReasonCOPY_EMPTY             IngressReason = 34
-	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 35
-	IngressReasonCOPY_PRIORITY          IngressReason = 36
-	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 37
-	IngressReasonCOPY_STREAM_SHARE      IngressReason = 38
-	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 39
-	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 40
-	IngressReasonCOPY_WINDOW            IngressReason = 41
-	IngressReasonCOPY_TOO_LARGE         IngressReason = 42
-	IngressReasonCOPY_LEDGER_FULL       IngressReason = 43
-	IngressReasonCOPY_CHECKSUM          IngressReason = 44
-	IngressReasonCOPY_LOST              IngressReason = 45
-	IngressReasonREASON_COUNT           IngressReason = 46
+	IngressReasonOPEN_AHEAD             IngressReason = 17
+	IngressReasonOPEN_COMPUTED          IngressReason = 18
+	IngressReasonFRAME_FORWARDED        IngressReason = 19
+	IngressReasonFRAME_NOT_MEDIA        IngressReason = 20
+	IngressReasonFRAME_EMPTY            IngressReason = 21
+	IngressReasonFRAME_NO_TRACK         IngressReason = 22
+	IngressReasonFRAME_ENDED            IngressReason = 23
+	IngressReasonFRAME_CLAIMED          IngressReason = 24
+	IngressReasonFRAME_FORGOTTEN        IngressReason = 25
+	IngressReasonFRAME_SHARE            IngressReason = 26
+	IngressReasonFRAME_NO_SLOT          IngressReason = 27
+	IngressReasonSEAL_AHEAD             IngressReason = 28
+	IngressReasonSEAL_COMPUTED          IngressReason = 29
+	IngressReasonCOPY_SENT              IngressReason = 30
+	IngressReasonCOPY_BUDGET            IngressReason = 31
+	IngressReasonCOPY_NO_PATH           IngressReason = 32
+	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 33
+	IngressReasonCOPY_NOT_OPEN          IngressReason = 34
+	IngressReasonCOPY_FILTERED          IngressReason = 35
+	IngressReasonCOPY_EMPTY             IngressReason = 36
+	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 37
+	IngressReasonCOPY_PRIORITY          IngressReason = 38
+	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 39
+	IngressReasonCOPY_STREAM_SHARE      IngressReason = 40
+	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 41
+	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 42
+	IngressReasonCOPY_WINDOW            IngressReason = 43
+	IngressReasonCOPY_TOO_LARGE         IngressReason = 44
+	IngressReasonCOPY_LEDGER_FULL       IngressReason = 45
+	IngressReasonCOPY_CHECKSUM          IngressReason = 46
+	IngressReasonCOPY_LOST              IngressReason = 47
+	IngressReasonREASON_COUNT           IngressReason = 48
 )
 
 type IngressRecord struct {

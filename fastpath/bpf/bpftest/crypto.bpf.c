@@ -33,7 +33,7 @@ TEST_ENTRY(test_half_block, chacha20_half_block(c))
 TEST_ENTRY(test_xor, chacha20_xor(c, a->src, OUT + PAYLOAD_AT, a->len))
 TEST_ENTRY(test_poly, poly1305(c, IN + PAYLOAD_AT, a->len))
 TEST_ENTRY(test_seal, (c->aad_len = a->aad_len, aead_seal(c, &a->keys, a->connection, a->pn, a->src, a->len)))
-TEST_ENTRY(test_open, aead_open(c, &a->keys, a->pn, a->aad_len, a->len))
+TEST_ENTRY(test_open, aead_open(c, &a->keys, a->connection, a->pn, a->aad_len, a->len))
 TEST_ENTRY(test_mask, header_mask(c, &a->keys, (u32 *)(c->buf + OUT + PAYLOAD_AT)))
 
 GO_TYPE(enum, scratch_layout);

@@ -69,14 +69,15 @@ func (k *Crypto) Seal(t testing.TB, a CryptoCryptoArgs, plaintext, aad []byte) [
 	return c.Buf[OutPayload:][:len(plaintext)+chacha20poly1305.Overhead]
 }
 
-// Open returns the plaintext, if the verdict is 0.
-func (k *Crypto) Open(t testing.TB, keys *CryptoPacketKeys, pn uint64, sealed, aad []byte) ([]byte, uint32) {
+// Open returns the plaintext, if the verdict is 0. a holds the keys, the packet number and the connection.
+func (k *Crypto) Open(t testing.TB, a CryptoCryptoArgs, sealed, aad []byte) ([]byte, uint32) {
 	t.Helper()
 	c := new(CryptoScratch)
 	copy(c.Buf[InPayload:], sealed)
 	copy(c.Buf[InPayload-aadRoom(len(aad)):], aad)
 	n := len(sealed) - chacha20poly1305.Overhead
-	k.prepare(t, c, &CryptoCryptoArgs{Keys: *keys, Pn: pn, AadLen: uint32(len(aad)), Len: uint32(n)})
+	a.AadLen, a.Len = uint32(len(aad)), uint32(n)
+	k.prepare(t, c, &a)
 	verdict, cpu := runOnce(t, k.TestOpen, 0)
 	return getPerCPU[CryptoScratch](t, k.Scratches, cpu).Buf[InPayload:][:n], verdict
 }

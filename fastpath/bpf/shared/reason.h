@@ -24,6 +24,9 @@ enum reason {
 	PACKET_OLD, // its number may have come before: it precedes those that the kernel remembers
 	PACKET_MALFORMED, // authentic, but a frame reaches beyond it
 	PACKET_UNKNOWN_FRAME, // a frame that the walk does not know; the frames before it were forwarded
+	// Packets, when they are opened.
+	OPEN_AHEAD, // with a key stream that user space made ahead of time
+	OPEN_COMPUTED, // with a key stream that was computed here
 	// Frames.
 	FRAME_FORWARDED, // offered to the subscribers of its track
 	FRAME_NOT_MEDIA, // the stream's SUBGROUP_HEADER was not seen, or the datagram is no object with a payload

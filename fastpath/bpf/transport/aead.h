@@ -41,7 +41,7 @@ INLINE int aead_seal(struct scratch *c, const struct packet_keys *k, u32 connect
 {
 	if (len > MAX_PAYLOAD || src > HALF)
 		return -1;
-	if (!lookahead_xor(c, connection, word, src, len) &&
+	if (!seal_ahead(c, connection, word, src, len) &&
 	    (keystream_start(c, k, word & NUMBER_MASK) || keystream_xor(c, src, OUT + PAYLOAD_AT, len)))
 		return -1;
 	if (aead_mac(c, OUT, c->aad_len, len))
@@ -59,18 +59,35 @@ INLINE int aead_seal(struct scratch *c, const struct packet_keys *k, u32 connect
 
 enum { AEAD_OPENED = 0, AEAD_REJECTED = 1 };
 
-// aead_open verifies and then decrypts in place len bytes of ciphertext, whose tag follows them. It returns a negative
-// value when an argument is out of range. The tag is compared without a branch on its bytes.
-INLINE int aead_open(struct scratch *c, const struct packet_keys *k, u64 pn, u32 aad_len, u32 len)
+// aead_verify compares the tag behind len bytes of ciphertext with their authenticator, without a branch on its bytes.
+INLINE int aead_verify(struct scratch *c, u32 aad_len, u32 len)
 {
-	if (len > MAX_PAYLOAD)
-		return -1;
 	const u64 *tag = (u64 *)(c->buf + IN + PAYLOAD_AT + len);
 	u64 t0 = tag[0], t1 = tag[1]; // aead_mac overwrites them
 
-	if (keystream_start(c, k, pn) || aead_mac(c, IN, aad_len, len))
+	if (aead_mac(c, IN, aad_len, len))
 		return -1;
-	if ((c->tag[0] ^ t0) | (c->tag[1] ^ t1))
-		return AEAD_REJECTED;
-	return keystream_xor(c, IN + PAYLOAD_AT, IN + PAYLOAD_AT, len);
+	return (c->tag[0] ^ t0) | (c->tag[1] ^ t1) ? AEAD_REJECTED : AEAD_OPENED;
+}
+
+// aead_open verifies and then decrypts in place len bytes of ciphertext, whose tag follows them. word is the packet's
+// number with the key phase, of a connection with that index. It returns a negative value when an argument is out of
+// range. A packet that is rejected leaves its key stream for the packet that has the number.
+INLINE int aead_open(struct scratch *c, const struct packet_keys *k, u32 connection, u64 word, u32 aad_len, u32 len)
+{
+	if (len > MAX_PAYLOAD)
+		return -1;
+	struct key_stream *ahead = take_key_stream(RINGS * connection + RING_OPEN, word, len);
+	count(ahead ? OPEN_AHEAD : OPEN_COMPUTED);
+	if (ahead)
+		take_one_time_key(c, ahead);
+	else if (keystream_start(c, k, word & NUMBER_MASK))
+		return -1;
+	int err = aead_verify(c, aad_len, len);
+	if (!ahead)
+		return err ? err : keystream_xor(c, IN + PAYLOAD_AT, IN + PAYLOAD_AT, len);
+	if (!err)
+		err = xor_key_stream(c, ahead, IN + PAYLOAD_AT, IN + PAYLOAD_AT, len);
+	put_key_stream(ahead, err ? word : SLOT_FREE);
+	return err;
 }

@@ -22,7 +22,7 @@ const volatile u64 connection_id_mask[3] = { ~0ULL, 0, 0 };
 // when the programs are loaded, but not when they are compiled: so 20 bytes are read, and masked.
 INLINE struct publisher *find_publisher(const u8 *packet, u32 *index)
 {
-	struct connection_id id;
+	struct connection_id id __attribute__((aligned(8))); // it is written as words
 	u64 *w = (u64 *)id.bytes;
 
 	w[0] = *(u64 *)(packet + 1) & connection_id_mask[0];
@@ -114,7 +114,7 @@ GLOBAL int open_packet(struct __sk_buff *skb, u32 at, u32 n, u32 *index)
 	if (!(p->keys_set >> phase & 1))
 		return PACKET_NO_KEY;
 	struct packet_keys *k = phase ? &p->keys[1] : &p->keys[0];
-	int err = aead_open(c, k, pn, aad_len, rest - TAG_LEN);
+	int err = aead_open(c, k, *index, (u64)phase << GENERATION_SHIFT | pn, aad_len, rest - TAG_LEN);
 	if (err)
 		return PACKET_FORGED;
 	expect_after(p, pn);
