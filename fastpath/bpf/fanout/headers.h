@@ -58,11 +58,26 @@ INLINE u32 write_ip(u8 *ip, const struct path *path, u32 udp_len)
 	return fold((u64)addresses + bpf_htons(IPPROTO_UDP) + bpf_htons(udp_len));
 }
 
+// udp_checksum returns the checksum of the UDP header at udp, the QUIC header of aad_len bytes behind it, and the
+// sealed payload of len bytes, tag included.
+//
+// The helper sums whole words only, so the bytes behind each of the two pieces are zeroed; and the second piece counts
+// as if it followed the first, which can have an odd length.
+INLINE u16 udp_checksum(struct scratch *c, u8 *udp, u32 aad_len, u32 len, u32 pseudo)
+{
+	*(u32 *)(udp + 8 + aad_len) = 0;
+	*(u64 *)(c->buf + OUT + PAYLOAD_AT + len) = 0;
+	u32 header_sum = sum_of(udp, (8 + aad_len + 3) & ~3u & 63);
+	u32 payload_sum = sum_of_payload(c->buf + OUT + PAYLOAD_AT, (len + 3) & ~3u & 2047);
+	if (aad_len & 1)
+		payload_sum = swap_bytes(payload_sum);
+	u16 checksum = ~fold((u64)pseudo + header_sum + payload_sum);
+	return checksum ? checksum : 0xffff;
+}
+
 // write_headers writes everything in front of the sealed payload of len bytes, tag included, and sets head and tail.
 //
-// The UDP checksum covers two pieces that lie apart. The helper sums whole words only, so the bytes behind each piece
-// are zeroed; and the second piece counts as if it followed the first, which can have an odd length. If the device is
-// to complete the checksum, the field holds the sum of the pseudo header, and the device adds the rest
+// If the device is to complete the checksum, the field holds the sum of the pseudo header, and the device adds the rest
 // (transport/offload.h).
 GLOBAL int write_headers(struct scratch *c, const struct path *path, const struct neighbor *n, u32 len)
 {
@@ -87,15 +102,7 @@ GLOBAL int write_headers(struct scratch *c, const struct path *path, const struc
 	for (int i = 0; i < 3; i++) // 28 bytes in all cases, up to where the header itself may lie
 		*(u64 *)(quic + 8 * i) = *(const u64 *)(header + 8 * i);
 	*(u32 *)(quic + 24) = *(const u32 *)(header + 24);
-	*(u32 *)(quic + aad_len) = 0; // up to which the sum is rounded
-	*(u64 *)(c->buf + OUT + PAYLOAD_AT + len) = 0;
-
-	u32 header_sum = sum_of(udp, (8 + aad_len + 3) & ~3u & 63);
-	u32 payload_sum = sum_of_payload(c->buf + OUT + PAYLOAD_AT, (len + 3) & ~3u & 2047);
-	if (aad_len & 1)
-		payload_sum = swap_bytes(payload_sum);
-	u16 checksum = ~fold((u64)pseudo + header_sum + payload_sum);
-	*(u16 *)(udp + 6) = c->checksum_start ? pseudo : checksum ? checksum : 0xffff;
+	*(u16 *)(udp + 6) = c->checksum_start ? pseudo : udp_checksum(c, udp, aad_len, len, pseudo);
 	c->head = link_len(n) + l3 + 8 + aad_len;
 	c->tail = len;
 	return 0;
