@@ -21,6 +21,9 @@
 //	err = s.Serve(ctx)
 //	err = errors.Join(err, s.Drain("", 10*time.Second))
 //
+// While one process of a relay replaces another (package [sluice/internal/handover]), the server of each has links with
+// those of the others ([Server.LinkTo]), over a private port on the loopback interface.
+//
 // A relay developer replaces parts in Config: the congestion controller and the drop policy of each connection, the
 // choice of subscribers that the kernel serves ([relay.FastPathPolicy]) and the permissions of peers
 // ([relay.Authorizer]). The module in examples/relay replaces the first three.

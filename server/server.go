@@ -25,6 +25,7 @@ type Server struct {
 	log      *slog.Logger
 	tasks    sync.WaitGroup
 	stop     context.CancelFunc // ends the tasks that are not sessions
+	links    *links
 
 	// Connections may arrive before Listen returns. They wait until ready is closed; after that, the fields below are
 	// constant. loop is nil if Listen fails.
@@ -40,7 +41,7 @@ func Listen(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, stop: func() {}, ready: make(chan struct{})}
+	s := &Server{cfg: cfg, log: cfg.Logger, stop: func() {}, links: newLinks(), ready: make(chan struct{})}
 	t := cfg.Transport
 	t.Protocols, t.NewHooks = moqt.ALPNs(), s.newHooks
 	t.MaxConnectionsPerSource, t.Exempt = cfg.Relay.PerAddress.Sessions, cfg.Relay.Exempt
@@ -152,7 +153,7 @@ func (s *Server) drain(ctx context.Context, timeout time.Duration, wait func(con
 	ctx, cancel := context.WithTimeout(ctx, timeout+time.Second)
 	defer cancel()
 	wait(ctx)
-	err := errors.Join(s.listener.Close(), s.loop.Close())
+	err := errors.Join(s.links.close(), s.listener.Close(), s.loop.Close())
 	s.stop()
 	s.tasks.Wait()
 	return errors.Join(err, s.closeFastPath())

@@ -27,20 +27,29 @@ const (
 // DevCertificate makes a self-signed certificate for localhost, 127.0.0.1, ::1 and the given host names and IP
 // addresses, with its SHA-256. Browsers accept it by that hash: ECDSA P-256, valid for less than 14 days.
 func DevCertificate(hosts ...string) (cert tls.Certificate, hash [sha256.Size]byte, err error) {
+	if cert, err = SelfSignedCertificate(devCertValidity, hosts...); err != nil {
+		return cert, hash, fmt.Errorf("make a development certificate: %w", err)
+	}
+	return cert, sha256.Sum256(cert.Certificate[0]), nil
+}
+
+// SelfSignedCertificate makes a certificate for localhost, 127.0.0.1, ::1 and the given host names and IP addresses.
+// Clients trust it by its SHA-256 only.
+func SelfSignedCertificate(validity time.Duration, hosts ...string) (cert tls.Certificate, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return cert, hash, err
+		return cert, err
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		return cert, hash, err
+		return cert, err
 	}
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "Sluice development"},
+		Subject:               pkix.Name{CommonName: "Sluice"},
 		NotBefore:             now.Add(-devCertBackdate),
-		NotAfter:              now.Add(devCertValidity),
+		NotAfter:              now.Add(validity),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
@@ -54,9 +63,9 @@ func DevCertificate(hosts ...string) (cert tls.Certificate, hash [sha256.Size]by
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
-		return cert, hash, fmt.Errorf("make a development certificate: %w", err)
+		return cert, err
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, sha256.Sum256(der), nil
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
 // ParseFingerprint parses a SHA-256 in hexadecimal, with or without colons.

@@ -94,7 +94,7 @@ func (f *relayFlags) start(s *server.Server, t *takeover) (*admin, error) {
 	if err != nil {
 		return nil, explainAdmin("--admin", err)
 	}
-	if err := t.begin(f.control, l); err != nil {
+	if err := t.begin(f.control, s, l); err != nil {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}

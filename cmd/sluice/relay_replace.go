@@ -123,13 +123,13 @@ func (t *takeover) listenAdmin(addr string) (net.Listener, error) {
 
 // begin takes over from the process that this one replaces, if there is one, and opens the control socket. Until it
 // returns nil, this process gets no session.
-func (t *takeover) begin(path string, admin net.Listener) (err error) {
+func (t *takeover) begin(path string, s *server.Server, admin net.Listener) (err error) {
 	if t.port == nil {
 		return nil
 	}
 	l, _ := admin.(*net.TCPListener)
 	t.control, err = handover.Listen(path, handover.Config{
-		Port: t.port, Admin: l, Certificate: t.certificate, Logger: slog.Default(),
+		Port: t.port, Admin: l, Certificate: t.certificate, Links: s.LinkTargets, Logger: slog.Default(),
 	})
 	if err != nil {
 		return fmt.Errorf("--control: %w", err)
@@ -137,6 +137,7 @@ func (t *takeover) begin(path string, admin net.Listener) (err error) {
 	parent := fileOfParent()
 	if t.from != nil {
 		if err = awaitParent(parent); err == nil {
+			s.LinkTo(context.Background(), t.from.Links())
 			err = t.from.Commit()
 		}
 		if err != nil {

@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"sluice/server"
 )
 
 const (
@@ -26,9 +28,9 @@ var inherited = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC"}
 
 // Control is the Unix socket of a running relay, through which another process replaces it.
 type Control struct {
+	cfg      Config
 	path     string
 	temp     string // where the socket is before Publish; then ""
-	cfg      Config
 	listener *net.UnixListener
 	replaced chan int
 	ctx      context.Context // done when closed
@@ -43,7 +45,9 @@ type Config struct {
 	Port        *Port
 	Admin       *net.TCPListener // of the admin address
 	Certificate *tls.Certificate // that the process has made itself
-	Logger      *slog.Logger
+	// Links returns the processes that the new one makes links with: see [server.Server.LinkTargets].
+	Links  func() ([]server.LinkTarget, error)
+	Logger *slog.Logger
 }
 
 // Listen makes the control socket of this process, at first beside path, where nobody finds it.
@@ -56,7 +60,7 @@ func Listen(path string, cfg Config) (*Control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	c := &Control{path: path, temp: temp, cfg: cfg, listener: l, replaced: make(chan int, 1)}
+	c := &Control{cfg: cfg, path: path, temp: temp, listener: l, replaced: make(chan int, 1)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -196,6 +200,7 @@ func (c *Control) offer(conn *net.UnixConn) (offer, error) {
 			o.Environment[name] = v
 		}
 	}
+	o.Links = c.links()
 	files := maps[:]
 	if c.cfg.Admin != nil {
 		f, err := c.cfg.Admin.File()
@@ -206,6 +211,18 @@ func (c *Control) offer(conn *net.UnixConn) (offer, error) {
 		files = append(files, int(f.Fd()))
 	}
 	return o, send(conn, o, files...)
+}
+
+// links returns the processes that the new one makes links with, this one first. The takeover does not depend on them.
+func (c *Control) links() []server.LinkTarget {
+	if c.cfg.Links == nil {
+		return nil
+	}
+	targets, err := c.cfg.Links()
+	if err != nil {
+		c.cfg.Logger.Warn("publishers of this process will not reach subscribers of the new one", "err", err)
+	}
+	return targets[:min(len(targets), maxLinks)]
 }
 
 // Close closes the control socket, and removes it unless another process has it now. A process that is getting ready to

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/internal/steer"
+	"sluice/server"
 	"sluice/transport"
 )
 
@@ -30,7 +34,11 @@ type process struct {
 	listener *transport.Listener
 	cert     *tls.Certificate
 	control  *Control
+	targets  []server.LinkTarget
+	failure  error
 }
+
+func (p *process) links() ([]server.LinkTarget, error) { return p.targets, p.failure }
 
 // listen makes the listener of a process.
 func listen(t *testing.T, name, addr string, port *Port) *process {
@@ -70,7 +78,7 @@ func (p *process) open(t *testing.T, path string, admin *net.TCPListener) {
 	t.Helper()
 	var err error
 	p.control, err = Listen(path, Config{
-		Port: p.port, Admin: admin, Certificate: p.cert, Logger: slog.New(slog.DiscardHandler),
+		Port: p.port, Admin: admin, Certificate: p.cert, Links: p.links, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.control.Close() })
@@ -255,6 +263,41 @@ func TestNothingHasHappened(t *testing.T) {
 	require.Empty(t, one.control.Replaced())
 	from := requested(t, path)
 	require.NoError(t, from.Close())
+}
+
+// TestLinks hands over how processes make links. An older version of the program neither sends nor reads that.
+func TestLinks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	one := first(t, path, nil)
+	from := requested(t, path)
+	require.Empty(t, from.Links(), "as from an older version")
+	require.NoError(t, from.Close())
+
+	target := server.LinkTarget{
+		Address: netip.MustParseAddrPort("127.0.0.1:4711"), Certificate: bytes.Repeat([]byte{1}, 32),
+		Secret: []byte(strings.Repeat("s", 26)),
+	}
+	for range 100 {
+		one.targets = append(one.targets, target)
+	}
+	from = requested(t, path)
+	require.Equal(t, one.targets[:maxLinks], from.Links())
+	require.NoError(t, from.Close())
+
+	one.failure = errors.New("no port is free")
+	from = requested(t, path)
+	defer from.Close()
+	two := listen(t, "second", one.listener.Addr().String(), from.Port(slog.Default()))
+	defer two.port.Close()
+	require.NoError(t, from.Commit(), "the takeover does not depend on links")
+
+	b, err := json.Marshal(offer{Number: 7, Links: one.targets})
+	require.NoError(t, err)
+	var older struct {
+		Number int `json:"number"`
+	}
+	require.NoError(t, json.Unmarshal(b, &older))
+	require.Equal(t, 7, older.Number)
 }
 
 // TestRefusals asks relays that cannot be replaced.

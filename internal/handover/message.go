@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"sluice/internal/steer"
+	"sluice/server"
 )
 
 // version is the version of the messages. Processes with different versions do not replace each other.
@@ -19,6 +20,7 @@ const version = 2
 const (
 	maxMessage = 64 << 10 // far more than any message has
 	maxFiles   = 8
+	maxLinks   = 32 // so that a message has room for them
 )
 
 // request is the first message of the new process.
@@ -36,6 +38,8 @@ type offer struct {
 	Certificate *certificate `json:"certificate,omitempty"`
 	// Environment tells the new process how to reach the service manager.
 	Environment map[string]string `json:"environment,omitempty"`
+	// Links are the processes that the new one makes links with. A process of an older version knows of none.
+	Links []server.LinkTarget `json:"links,omitempty"`
 }
 
 // certificate is a certificate with its key. Only processes of the same user get messages.

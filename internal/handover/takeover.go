@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/internal/steer"
+	"sluice/server"
 )
 
 // Takeover is a process that replaces a running relay.
@@ -92,6 +93,9 @@ func (t *Takeover) Port(log *slog.Logger) *Port {
 
 // Certificate returns the certificate that the running relay, or one before it, has made itself, or nil.
 func (t *Takeover) Certificate() (*tls.Certificate, error) { return t.offer.Certificate.parse() }
+
+// Links returns the processes to make links with, before Commit: see [server.Server.LinkTo].
+func (t *Takeover) Links() []server.LinkTarget { return t.offer.Links }
 
 // ListenTCP returns the listener of the running relay if it has this address, and otherwise opens one.
 func (t *Takeover) ListenTCP(address string) (*net.TCPListener, error) {

@@ -1,0 +1,190 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+)
+
+// join connects a client that runs a session until the test ends.
+func join(t *testing.T, s *Server, h session.Handler) *session.Session {
+	t.Helper()
+	c, err := transport.Dial(t.Context(), "moqt://"+s.Addr().String()+"/",
+		transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs()})
+	require.NoError(t, err)
+	cl, err := session.New(c, session.Config{
+		Authority: "relay", Path: "/", Handler: h, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cl.Run(context.Background())
+	}()
+	t.Cleanup(func() {
+		cl.Close(moqt.SessionNoError, "")
+		<-ended
+	})
+	return cl
+}
+
+// publish offers a track, on which send sends groups of one object.
+func publish(t *testing.T, s *Server, name string) (send func(group uint64, payload []byte)) {
+	t.Helper()
+	p, err := join(t, s, nil).Publish(t.Context(), moqt.Publish{
+		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: name},
+	})
+	require.NoError(t, err)
+	require.NoError(t, p.Wait(t.Context()))
+	return func(group uint64, payload []byte) {
+		h := moqt.SubgroupHeader{GroupID: group, FirstObject: true}
+		stream, err := p.OpenSubgroup(t.Context(), h)
+		require.NoError(t, err)
+		encoder := moqt.NewSubgroupEncoder(h)
+		b, err := encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: uint64(len(payload))})
+		require.NoError(t, err)
+		_, err = stream.Write(append(b, payload...))
+		require.NoError(t, err)
+		require.NoError(t, stream.Close())
+	}
+}
+
+// streams passes the contents of subgroup streams on.
+type streams chan []byte
+
+func (c streams) HandleSubgroup(g *session.Subgroup) {
+	if b, err := io.ReadAll(g); err == nil {
+		c <- b
+	}
+}
+
+func (c streams) HandleDatagram(*moqt.ObjectDatagram) {}
+
+// receive subscribes to a track.
+func receive(t *testing.T, s *Server, name string) streams {
+	t.Helper()
+	c := make(streams, 100)
+	sub, err := join(t, s, nil).Subscribe(t.Context(), moqt.Subscribe{
+		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: name},
+	}, c)
+	require.NoError(t, err)
+	_, err = sub.Wait(t.Context())
+	require.NoError(t, err)
+	return c
+}
+
+// next starts a server that replaces others.
+func next(t *testing.T, from *Server) *Server {
+	t.Helper()
+	targets, err := from.LinkTargets()
+	require.NoError(t, err)
+	s := start(t, Config{})
+	s.LinkTo(t.Context(), targets)
+	return s
+}
+
+// TestLinks makes links between three processes. Media reaches subscribers of each from publishers of each.
+func TestLinks(t *testing.T) {
+	first := start(t, Config{})
+	second := next(t, first)
+	third := next(t, second)
+	servers := map[string]*Server{"first": first, "second": second, "third": third}
+	payload := bytes.Repeat([]byte("media "), 50_000)
+	for name, s := range servers {
+		send := publish(t, s, name)
+		var all []streams
+		for _, o := range servers {
+			all = append(all, receive(t, o, name))
+		}
+		for g := range uint64(3) {
+			send(g, payload)
+		}
+		for _, c := range all {
+			for range 3 {
+				select {
+				case b := <-c:
+					require.True(t, bytes.HasSuffix(b, payload))
+				case <-time.After(20 * time.Second):
+					require.Fail(t, "an object is missing")
+				}
+			}
+		}
+	}
+	targets, err := third.LinkTargets()
+	require.NoError(t, err)
+	require.Len(t, targets, 3)
+	require.NotEqual(t, targets[0].Secret, targets[1].Secret)
+	require.Len(t, third.Relay().Sessions(), 4, "links are not listed")
+
+	// The first process ends. A process that replaces the third has no link with it.
+	require.NoError(t, first.relayEnds())
+	require.Eventually(t, func() bool {
+		targets, err = third.LinkTargets()
+		return err == nil && len(targets) == 2
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// relayEnds ends what the relay has, as Drain does when the last peer has left.
+func (s *Server) relayEnds() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.relay.Drain(ctx, "", 0)
+	return nil
+}
+
+// TestLinkTargets are useless without the secret, or with a wrong certificate.
+func TestLinkTargets(t *testing.T) {
+	var log lockedBuilder
+	first := start(t, Config{})
+	second := start(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	targets, err := first.LinkTargets()
+	require.NoError(t, err)
+	require.True(t, targets[0].Address.Addr().IsLoopback())
+
+	wrong := targets[0]
+	wrong.Certificate = bytes.Repeat([]byte{1}, 32)
+	second.LinkTo(t.Context(), []LinkTarget{wrong})
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "certificate has SHA-256") },
+		20*time.Second, 10*time.Millisecond)
+
+	wrong = targets[0]
+	wrong.Secret = []byte("guessed")
+	second.LinkTo(t.Context(), []LinkTarget{wrong})
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "the secret is wrong") },
+		20*time.Second, 10*time.Millisecond)
+	require.NotContains(t, log.String(), "guessed")
+	require.NotContains(t, log.String(), string(targets[0].Secret))
+
+	targets, err = second.LinkTargets()
+	require.NoError(t, err)
+	require.Len(t, targets, 1, "there is no link")
+}
+
+// lockedBuilder is a strings.Builder for several goroutines.
+type lockedBuilder struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedBuilder) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuilder) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
