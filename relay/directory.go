@@ -120,12 +120,21 @@ func (d *directory) withdraw(a *announcement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.namespaces.values.remove(a.at(), a)
-	if len(d.namespaces.values.at(a.at())) > 0 {
-		return
-	}
 	for w := range d.namespaces.watchers.matching(a.at()) {
-		w.lostLocked(a)
+		if !d.isAnnouncedLocked(a.at(), w.peer) {
+			w.lostLocked(a)
+		}
 	}
+}
+
+// isAnnouncedLocked reports whether a peer may know of an announcement of a namespace; mu is held.
+func (d *directory) isAnnouncedLocked(at place, to *peer) bool {
+	for a := range d.namespaces.values.at(at) {
+		if a.peer.serves(to) {
+			return true
+		}
+	}
+	return false
 }
 
 // revoke ends the subscriptions at a peer that may no longer publish in a namespace, except for tracks that another of
@@ -157,7 +166,9 @@ func (d *directory) publishersOf(at place, links bool) []*peer {
 	defer d.mu.Unlock()
 	var peers []*peer
 	for a := range d.namespaces.values.matching(at) {
-		peers = append(peers, a.peer)
+		if !a.peer.link {
+			peers = append(peers, a.peer)
+		}
 	}
 	if links {
 		peers = append(peers, d.relay.links.list()...)

@@ -37,7 +37,10 @@ var errIntruder = errors.New("the secret is wrong")
 // subscribers do (RENDEZVOUS_TIMEOUT). When its publisher leaves, it ends the subscriptions of links at once, so that
 // the other process looks for the publisher again. If a publisher appears in the process that a link feeds, the hub has
 // two publishers, and compares their objects as always, until the link's ends.
-type Link struct{ peer *peer }
+type Link struct {
+	peer       *peer
+	namespaces linkNamespaces
+}
 
 // linkLimits are so large that the limits of the processes' peers count, and not these.
 var linkLimits = session.Limits{
@@ -53,9 +56,10 @@ func (r *Relay) NewLink(conn transport.Conn, role session.Role, secret []byte) (
 		return nil, err
 	}
 	p := &peer{relay: r, conn: conn, sender: sender, link: true}
+	l := &Link{peer: p, namespaces: linkNamespaces{link: p, of: make(map[string]*announcement)}}
 	cfg := session.Config{
-		Role: role, Handler: &linkRequests{serve: requests{p}, server: role == session.Server, secret: secret},
-		Limits: linkLimits, Timeouts: r.cfg.Session.Timeouts, Logger: r.log,
+		Role: role, Handler: &linkRequests{serve: requests{p}, link: l, server: role == session.Server, secret: secret},
+		Limits: linkLimits, Timeouts: r.cfg.Session.Timeouts, Logger: r.log.With("link", true),
 	}
 	if role == session.Client {
 		cfg.Path = "/"
@@ -64,11 +68,12 @@ func (r *Relay) NewLink(conn transport.Conn, role session.Role, secret []byte) (
 	if p.session, err = session.New(conn, cfg); err != nil {
 		return nil, err
 	}
-	return &Link{p}, nil
+	return l, nil
 }
 
 // Run runs the session until it ends or ctx is done. It returns nil if the session ended without an error.
 func (l *Link) Run(ctx context.Context) error {
+	defer l.namespaces.end()
 	defer l.peer.relay.links.remove(l.peer)
 	return l.peer.session.Run(ctx)
 }
@@ -80,6 +85,7 @@ func (l *Link) Ready() <-chan struct{} { return l.peer.session.Ready() }
 type linkRequests struct {
 	session.Unsupported
 	serve  requests
+	link   *Link
 	server bool
 	secret []byte
 }
@@ -95,6 +101,7 @@ func (q *linkRequests) HandleSetup(_ *session.Session, setup session.Peer) error
 		return errDraining
 	}
 	p.relay.directory.linked(p)
+	p.relay.tasks.Go(q.link.namespaces.follow)
 	return nil
 }
 

@@ -502,3 +502,59 @@ func TestDrainEndsLinks(t *testing.T) {
 		require.Empty(t, bs[1].relay.links.list())
 	})
 }
+
+func TestNamespacesAcrossLinks(t *testing.T) {
+	onBenches(t, Config{Scope: ScopeByPath}, 3, func(bs []*bench) {
+		link(bs[0], bs[1])
+		cut := link(bs[0], bs[2])
+		link(bs[1], bs[2])
+		one := bs[0].to("relay", "/a").announce("live", "one")
+		watch := func(b *bench, path string) *namespaces {
+			n, err := b.to("relay", path).watch("live")
+			require.NoError(t, err)
+			return n
+		}
+		all := []*namespaces{watch(bs[0], "/a"), watch(bs[1], "/a"), watch(bs[2], "/a")}
+		sees := func(want ...string) {
+			t.Helper()
+			for _, n := range all {
+				require.ElementsMatch(t, want, n.now())
+			}
+		}
+		sees("live-one")
+		require.Empty(t, watch(bs[1], "/b").now(), "another scope")
+		two := bs[1].to("relay", "/a").announce("live", "two")
+		moved := bs[2].to("relay", "/a").announce("live", "one")
+		bs[1].to("relay", "/a").announce(slices.Repeat([]string{"live"}, moqt.MaxNamespaceFields)...)
+		require.Len(t, all[1].now(), 3)
+		require.ElementsMatch(t, []string{"live-one", "live-two"}, all[0].now(), "too long for a link")
+		one.Cancel(moqt.ResetCancelled)
+		require.ElementsMatch(t, []string{"live-one", "live-two"}, all[0].now(), "it has moved")
+		two.Cancel(moqt.ResetCancelled)
+		require.ElementsMatch(t, []string{"live-one"}, all[2].now())
+
+		cut()
+		require.Empty(t, all[0].now())
+		require.Contains(t, all[1].now(), "live-one")
+		link(bs[0], bs[2])
+		require.Equal(t, []string{"live-one"}, all[0].now())
+		moved.Cancel(moqt.ResetCancelled)
+		require.Empty(t, all[0].now())
+		require.Empty(t, all[2].now())
+	})
+}
+
+// A publisher announces a namespace while subscribers of the other process wait for it.
+func TestNamespaceThatWaitsAcrossLinks(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		k, c := &sink{}, here.connect()
+		_, err := c.Subscribe(here.ctx, moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, k)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Second)
+		src := there.connect().serve(&source{})
+		src.c.announce("live")
+		synctest.Wait()
+		src.group(0, 1)
+		require.Equal(t, "0.0, 0 fin", k.take())
+	})
+}

@@ -37,10 +37,14 @@ type namespaceWatch struct {
 
 // foundLocked tells the peer about a namespace; directory.mu is held.
 func (w *namespaceWatch) foundLocked(a *announcement) {
-	_ = w.request.Add(a.namespace) // fails only if the request is over
+	if ns, ok := a.namespaceFor(w.peer); ok {
+		_ = w.request.Add(ns) // fails only if the request is over
+	}
 }
 
 // lostLocked tells the peer that a namespace is not published any more; directory.mu is held.
 func (w *namespaceWatch) lostLocked(a *announcement) {
-	_ = w.request.Remove(a.namespace) // fails only if the request is over
+	if ns, ok := a.namespaceFor(w.peer); ok {
+		_ = w.request.Remove(ns) // fails only if the request is over
+	}
 }
