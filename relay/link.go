@@ -17,6 +17,8 @@ import (
 const (
 	// linkRetry is how long the relay waits before it asks links again that had no publisher for a track.
 	linkRetry = 250 * time.Millisecond
+	// linkResponse is how long another process may take to answer, unless it is asked to wait for a publisher.
+	linkResponse = 5 * time.Second
 	// linkTokenType is the token type (draft §10.2.2) of the secret. No other implementation sees it.
 	linkTokenType = 0
 	// scopeMark comes before the scope in the namespaces that links use, as no field of a namespace is empty.
@@ -59,7 +61,7 @@ func (r *Relay) NewLink(conn transport.Conn, role session.Role, secret []byte) (
 	l := &Link{peer: p, namespaces: linkNamespaces{link: p, of: make(map[string]*announcement)}}
 	cfg := session.Config{
 		Role: role, Handler: &linkRequests{serve: requests{p}, link: l, server: role == session.Server, secret: secret},
-		Limits: linkLimits, Timeouts: r.cfg.Session.Timeouts, Logger: r.log.With("link", true),
+		Limits: linkLimits, Timeouts: session.Timeouts{Response: linkResponse}, Logger: r.log.With("link", true),
 	}
 	if role == session.Client {
 		cfg.Path = "/"

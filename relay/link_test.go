@@ -19,8 +19,14 @@ import (
 	"sluice/transport/transporttest"
 )
 
-// link connects two relays, as processes of which one replaces the other. The returned function cuts the connection.
-func link(old, next *bench) (cut func()) {
+// pipedLink is a link between two relays of a test.
+type pipedLink struct {
+	client, server *Link
+	here, there    *transporttest.Conn
+}
+
+// link connects two relays, as processes of which one replaces the other.
+func link(old, next *bench) *pipedLink {
 	here, there := transporttest.Pipe(transporttest.PipeConfig{})
 	secret := []byte("secret")
 	client, err := next.relay.NewLink(here, session.Client, secret)
@@ -31,13 +37,16 @@ func link(old, next *bench) (cut func()) {
 	go server.Run(old.ctx)
 	<-client.Ready()
 	<-server.Ready()
-	return func() {
-		here.Vanish()
-		there.Vanish()
-		client.peer.session.Close(moqt.SessionInternalError, "")
-		server.peer.session.Close(moqt.SessionInternalError, "")
-		synctest.Wait()
-	}
+	return &pipedLink{client, server, here, there}
+}
+
+// cut ends a link as a crash of either process would.
+func (l *pipedLink) cut() {
+	l.here.Vanish()
+	l.there.Vanish()
+	l.client.peer.session.Close(moqt.SessionInternalError, "")
+	l.server.peer.session.Close(moqt.SessionInternalError, "")
+	synctest.Wait()
 }
 
 // onTwo runs a test with an old process and the next one, in either role.
@@ -301,9 +310,25 @@ func TestLongNamesDoNotCrossLinks(t *testing.T) {
 	})
 }
 
+// The other process is stopped. Subscribers do not wait for it longer than for any other answer.
+func TestLinkDoesNotAnswer(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		link(bs[0], bs[1]).here.Vanish()
+		start := time.Now()
+		_, _, err := bs[1].connect().subscribe(moqt.Parameters{})
+		require.Error(t, err)
+		require.LessOrEqual(t, time.Since(start), linkResponse)
+		src := bs[1].connect().serve(&source{})
+		src.c.announce("live")
+		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		src.group(0, 1)
+		require.Equal(t, "0.0, 0 fin", k.take(), "publishers of this process do not depend on it")
+	})
+}
+
 func TestLinkEndsAbruptly(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
-		cut := link(bs[0], bs[1])
+		l := link(bs[0], bs[1])
 		src := &source{}
 		_, err := src.offer(bs[0].connect(), moqt.Parameters{})
 		require.NoError(t, err)
@@ -311,7 +336,7 @@ func TestLinkEndsAbruptly(t *testing.T) {
 		own, _ := bs[0].connect().mustSubscribe(moqt.Parameters{})
 		src.group(1, 1)
 		require.Equal(t, "1.0, 1 fin", k.take())
-		cut()
+		l.cut()
 		require.Empty(t, bs[1].relay.links.list())
 		require.NoError(t, s.Context().Err(), "it waits for the publisher")
 		src.group(2, 1)
@@ -506,7 +531,7 @@ func TestDrainEndsLinks(t *testing.T) {
 func TestNamespacesAcrossLinks(t *testing.T) {
 	onBenches(t, Config{Scope: ScopeByPath}, 3, func(bs []*bench) {
 		link(bs[0], bs[1])
-		cut := link(bs[0], bs[2])
+		l := link(bs[0], bs[2])
 		link(bs[1], bs[2])
 		one := bs[0].to("relay", "/a").announce("live", "one")
 		watch := func(b *bench, path string) *namespaces {
@@ -533,7 +558,7 @@ func TestNamespacesAcrossLinks(t *testing.T) {
 		two.Cancel(moqt.ResetCancelled)
 		require.ElementsMatch(t, []string{"live-one"}, all[2].now())
 
-		cut()
+		l.cut()
 		require.Empty(t, all[0].now())
 		require.Contains(t, all[1].now(), "live-one")
 		link(bs[0], bs[2])
