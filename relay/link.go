@@ -103,7 +103,7 @@ func (q *linkRequests) HandleSetup(_ *session.Session, setup session.Peer) error
 		return errDraining
 	}
 	p.relay.directory.linked(p)
-	p.relay.tasks.Go(q.link.namespaces.follow)
+	q.link.namespaces.follow()
 	return nil
 }
 
@@ -120,6 +120,11 @@ func (q *linkRequests) HandleFetch(req *session.IncomingFetch) { q.serve.HandleF
 // HandleTrackStatus implements session.Handler.
 func (q *linkRequests) HandleTrackStatus(req *session.IncomingTrackStatus) {
 	q.serve.HandleTrackStatus(req)
+}
+
+// HandleSubscribeNamespace implements session.Handler.
+func (q *linkRequests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
+	q.serve.HandleSubscribeNamespace(req)
 }
 
 // namespaceOnLink is how links name a place.

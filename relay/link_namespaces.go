@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	"sluice/moqt"
-	"sluice/moqt/session"
 )
 
 // linkNamespaces are the namespaces that publishers of another process have announced. In this process, the link is
@@ -64,9 +63,4 @@ func (a *announcement) namespaceFor(p *peer) (moqt.Namespace, bool) {
 	}
 	ns := namespaceOnLink(at)
 	return ns, a.peer.serves(p) && ns.Validate() == nil
-}
-
-// HandleSubscribeNamespace implements session.Handler.
-func (q *linkRequests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
-	q.serve.HandleSubscribeNamespace(req)
 }

@@ -2,37 +2,18 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
-	"github.com/quic-go/quic-go"
-
-	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay"
 	"sluice/transport"
 )
-
-const (
-	// maxLinkConnections bounds what other programs on this machine can open before they fail to show the secret.
-	maxLinkConnections = 64
-	// linkCertificateValidity is longer than a process lives.
-	linkCertificateValidity = 10 * 365 * 24 * time.Hour
-)
-
-// linkLimits are the transport's limits of a link, which carries the tracks of many sessions.
-var linkLimits = transport.Limits{
-	MaxIncomingStreams: 1 << 16, MaxIncomingUniStreams: 1 << 16, MaxConnWindow: 64 << 20, HandshakeTimeout: 5 * time.Second,
-}
 
 // LinkTarget is how other processes of this user reach the private port of a server, to make a [relay.Link]. It is
 // secret.
@@ -54,11 +35,29 @@ func newLinks() *links {
 	return &links{dialed: make(map[*relay.Link]LinkTarget)}
 }
 
-// linkPort is the private port.
-type linkPort struct {
-	listener *transport.Listener
-	senders  linkSenders
-	target   LinkTarget
+// add enters a link that this process has made.
+func (l *links) add(link *relay.Link, target LinkTarget) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dialed[link] = target
+}
+
+func (l *links) remove(link *relay.Link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.dialed, link)
+}
+
+// close closes the private port.
+func (l *links) close() error {
+	l.mu.Lock()
+	l.closed = true
+	p := l.port
+	l.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	return p.close()
 }
 
 // LinkTargets returns how another process makes links with this one, and with those that this one has links with. It
@@ -71,54 +70,14 @@ func (s *Server) LinkTargets() ([]LinkTarget, error) {
 		return nil, errors.New("the relay has ended")
 	}
 	if l.port == nil {
-		p, err := s.openLinkPort()
+		p, err := openLinkPort(s)
 		if err != nil {
 			return nil, fmt.Errorf("open a port for other processes of the relay: %w", err)
 		}
 		l.port = p
-		s.tasks.Go(func() { s.acceptLinks(p) })
+		s.tasks.Go(p.accept)
 	}
 	return append([]LinkTarget{l.port.target}, slices.Collect(maps.Values(l.dialed))...), nil
-}
-
-func (s *Server) openLinkPort() (*linkPort, error) {
-	cert, err := transport.SelfSignedCertificate(linkCertificateValidity)
-	if err != nil {
-		return nil, err
-	}
-	hash := sha256.Sum256(cert.Certificate[0])
-	p := &linkPort{senders: linkSenders{server: s}}
-	p.target = LinkTarget{Certificate: hash[:], Secret: []byte(rand.Text())}
-	p.listener, err = transport.Listen("127.0.0.1:0", transport.ListenConfig{
-		Certificate: &cert, Protocols: moqt.ALPNs(), NewHooks: p.senders.newHooks, Limits: linkLimits,
-		MaxConnections: maxLinkConnections, Logger: s.log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	p.target.Address = p.listener.Addr().(*net.UDPAddr).AddrPort()
-	return p, nil
-}
-
-// acceptLinks serves the links of processes that replace this one.
-func (s *Server) acceptLinks(p *linkPort) {
-	for {
-		conn, err := p.listener.Accept(context.Background())
-		if err != nil {
-			return // closed
-		}
-		s.tasks.Go(func() {
-			l, err := s.relay.NewLink(conn, session.Server, p.target.Secret)
-			if err != nil {
-				_ = conn.CloseWithError(uint64(moqt.SessionInternalError), "") // fails only if it has ended already
-			} else {
-				err = l.Run(context.Background())
-			}
-			if err != nil {
-				s.log.Warn("lost the link of another process of the relay", "err", err)
-			}
-		})
-	}
 }
 
 // LinkTo makes links with other processes of the relay, as their [Server.LinkTargets] say. It returns when they have
@@ -165,62 +124,4 @@ func (s *Server) linkTo(ctx context.Context, t LinkTarget, answered func()) erro
 	s.log.Info("linked with another process of the relay", "address", t.Address)
 	answered()
 	return <-ended
-}
-
-// linkSenders makes the media senders of the connections of a socket.
-type linkSenders struct {
-	server *Server
-	client bool // they have dialed
-	once   sync.Once
-	loop   *media.Loop
-}
-
-func (f *linkSenders) newHooks(pc net.PacketConn) quic.Hooks {
-	s := f.server
-	f.once.Do(func() {
-		var err error
-		if f.loop, err = media.NewLoop(pc, media.LoopConfig{Logger: s.log}); err != nil {
-			s.log.Error("links cannot send media", "err", err)
-		}
-	})
-	if f.loop == nil {
-		return nil
-	}
-	return f.loop.NewSender(media.SenderConfig{
-		NewController: s.cfg.NewController, Events: s.relay.Events(), AckTimeout: s.cfg.AckTimeout,
-		Client: f.client,
-	})
-}
-
-// close stops the senders. The connections have ended.
-func (f *linkSenders) close() error {
-	if f.loop == nil {
-		return nil
-	}
-	return f.loop.Close()
-}
-
-// add enters a link that this process has made.
-func (l *links) add(link *relay.Link, target LinkTarget) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dialed[link] = target
-}
-
-func (l *links) remove(link *relay.Link) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.dialed, link)
-}
-
-// close closes the private port.
-func (l *links) close() error {
-	l.mu.Lock()
-	l.closed = true
-	p := l.port
-	l.mu.Unlock()
-	if p == nil {
-		return nil
-	}
-	return errors.Join(p.listener.Close(), p.senders.close())
 }
