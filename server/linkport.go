@@ -26,7 +26,8 @@ const (
 
 // linkLimits are the transport's limits of a link, which carries the tracks of many sessions.
 var linkLimits = transport.Limits{
-	MaxIncomingStreams: 1 << 16, MaxIncomingUniStreams: 1 << 16, MaxConnWindow: 64 << 20, HandshakeTimeout: 5 * time.Second,
+	MaxIncomingStreams: 1 << 16, MaxIncomingUniStreams: 1 << 16, MaxConnWindow: 64 << 20,
+	HandshakeTimeout: 5 * time.Second,
 }
 
 // linkPort is the private port.

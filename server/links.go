@@ -88,7 +88,7 @@ func (s *Server) LinkTo(ctx context.Context, targets []LinkTarget) {
 		answered.Add(1)
 		s.tasks.Go(func() {
 			if err := s.linkTo(ctx, t, sync.OnceFunc(answered.Done)); err != nil {
-				s.log.Warn("no link with another process of the relay: publishers of one do not reach subscribers of the other",
+				s.log.Warn("no link with another process of the relay: its publishers do not reach subscribers here",
 					"address", t.Address, "err", err)
 			}
 		})
