@@ -154,6 +154,8 @@ func TestLinkWaitsForAPublisher(t *testing.T) {
 		for _, k := range sinks {
 			require.Equal(t, "0.0, 0.1, 0 fin", k.take())
 		}
+		require.Equal(t, "0 publishers, 1 links", here.upstreams())
+		require.Equal(t, "1 publishers, 0 links", there.upstreams(), "it does not wait for another one")
 	})
 }
 
@@ -208,6 +210,29 @@ func (b *bench) upstreams() string {
 		}
 	})
 	return fmt.Sprintf("%d publishers, %d links", own, links)
+}
+
+// A publisher says to the other process what it had published when it began to move, and sends its current group again.
+// It has not started anew.
+func TestPublisherThatMovesIsNotRestarted(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		src := &source{}
+		_, err := src.offer(here.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		stays, s := here.connect().mustSubscribe(moqt.Parameters{})
+		src.group(2, 2)
+		moved := &source{}
+		_, err = moved.offer(there.connect(), moqt.Parameters{LargestObject: ptr(at(2, 0))})
+		require.NoError(t, err)
+		again := moved.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
+		require.Equal(t, "2.0, 2.1, 2 fin", stays.take())
+		src.publication().Done(moqt.DoneGoingAway, "")
+		synctest.Wait()
+		again.object(1).fin()
+		moved.group(3, 1)
+		require.Equal(t, "3.0, 3 fin", stays.take())
+		require.NoError(t, s.Context().Err())
+	})
 }
 
 // The session of a publisher is lost in the middle of a group. It comes back to the other process, and goes on.
@@ -278,7 +303,34 @@ func TestLinksDoNotFeedLinks(t *testing.T) {
 		for _, b := range bs {
 			_, _, err := b.connect().subscribe(moqt.Parameters{})
 			b.refused(err, moqt.RequestDoesNotExist)
+			require.Less(t, b.relay.subscriptions.Load(), uint64(50), "they do not ask each other without end")
 		}
+	})
+}
+
+// Each process has a publisher of the track: neither needs the other. A process that only another one asks does not ask
+// a third.
+func TestLinksAreNotAskedWithoutNeed(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		for _, b := range []*bench{here, there} {
+			_, err := (&source{}).offer(b.connect(), moqt.Parameters{})
+			require.NoError(t, err)
+			b.connect().mustSubscribe(moqt.Parameters{})
+		}
+		require.Equal(t, "1 publishers, 0 links", here.upstreams())
+		require.Equal(t, "1 publishers, 0 links", there.upstreams())
+	})
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		link(bs[0], bs[1])
+		c := bs[0].connect()
+		_, err := c.Subscribe(bs[0].ctx, moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, &sink{})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		link(bs[1], bs[2])
+		synctest.Wait()
+		require.Equal(t, "0 publishers, 1 links", bs[0].upstreams())
+		require.Equal(t, "0 publishers, 0 links", bs[1].upstreams())
+		require.Zero(t, bs[2].relay.subscriptions.Load())
 	})
 }
 
@@ -462,29 +514,37 @@ func (refuseAll) Authorize(context.Context, AuthRequest) (Grant, error) {
 // What the other process asks for was authorized and counted there.
 func TestLinksCountNowhere(t *testing.T) {
 	var events []EventType
-	none := Quota{Sessions: 1, Requests: 1, Subscriptions: 1, RequestRate: 1}
+	few := Quota{Sessions: 1, Requests: 2, Subscriptions: 2, RequestRate: 1}
 	cfg := Config{
-		MaxSessions: 1, MaxRequests: 1, PerAddress: none,
+		MaxSessions: 1, MaxRequests: 2, PerAddress: few,
 		OnEvent: func(e Event) { events = append(events, e.Type) },
 	}
 	onBenches(t, cfg, 2, func(bs []*bench) {
 		link(bs[0], bs[1])
 		require.Empty(t, bs[0].relay.Sessions())
-		src := &source{}
-		_, err := src.offer(bs[0].connect(), moqt.Parameters{})
+		dynamic, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyDynamicGroups, Value: 1})
+		require.NoError(t, err)
+		src := &source{properties: dynamic}
+		_, err = src.offer(bs[0].connect(), moqt.Parameters{})
 		require.NoError(t, err)
 		bs[0].relay.cfg.Authorizer = refuseAll{}
 		require.Len(t, bs[0].relay.Sessions(), 1)
-		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		k, sub := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		_, err = sub.Update(bs[1].ctx, moqt.Parameters{NewGroupRequest: ptr(uint64(0))})
+		require.NoError(t, err)
 		src.group(1, 1)
 		require.Equal(t, "1.0, 1 fin", k.take())
-		require.Equal(t, []EventType{
-			EventSessionStart, EventPublishStart, EventSessionStart, EventFirstSubscriber,
-		}, events)
+		require.Len(t, src.updates, 1)
 		require.Equal(t, 1.0, metricOf(t, bs[0].relay, "sluice_relay_links"))
 		require.Equal(t, 0.0, metricOf(t, bs[0].relay, "sluice_relay_downstream_subscriptions"))
 		require.Equal(t, 0.0, metricOf(t, bs[1].relay, "sluice_relay_upstream_subscriptions"))
 		require.Equal(t, 1.0, metricOf(t, bs[0].relay, "sluice_relay_open_requests"))
+		bs[0].relay.cfg.Authorizer = AllowAll{}
+		_, _, err = src.c.subscribe(moqt.Parameters{})
+		require.NoError(t, err)
+		require.Equal(t, []EventType{
+			EventSessionStart, EventPublishStart, EventSessionStart, EventFirstSubscriber, EventFirstSubscriber,
+		}, events, "of each process")
 	})
 }
 
