@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/bench"
+	"sluice/internal/bench/hosts"
 	"sluice/internal/bench/load"
 	"sluice/internal/bench/report"
 	"sluice/internal/bench/result"
@@ -32,6 +33,9 @@ type benchFlags struct {
 	clip            string
 	commands, names []string
 	peers           []string
+
+	hosts, relayAddress, sshConfig string
+	remote                         hosts.Config
 }
 
 func newBench(env *cli.Environment) *cobra.Command {
@@ -48,12 +52,17 @@ QUIC, with the same publisher and subscribers; it may be repeated. --peer adds r
 In the command, {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for PEM files, {dir} for an
 empty directory.
 
+With --hosts, publisher, relay and subscribers have machines of their own, on which ssh logs in without asking, on the
+relay's as root or with sudo. The programs are copied there, and removed at the end. Bottleneck and bystander need a
+lab.
+
 Results go to --out: results.json for programs, report.html and tables.md for people, profiles of Sluice's process
 ('go tool pprof') and of its eBPF programs. If the load generator was the bottleneck of a run, the tables have this
 reason instead of numbers.`,
 		Example: `  sudo sluice-lab bench --quick
   sudo sluice-lab bench --scenario delay,cpu --subscribers 1,10 --repetitions 5
   sudo sluice-lab bench --peer moq-relay-ietf,moq-relay
+  sluice-lab bench --hosts pub=a,relay=root@b,sub=c --scenario delay,cpu
   sudo sluice-lab bench --relay-name other --relay-cmd 'other --bind {addr} --tls-cert {cert} --tls-key {key}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
@@ -79,6 +88,11 @@ reason instead of numbers.`,
 		"its `name`; the n-th names the n-th --relay-cmd (default: the name of the program)")
 	flags.StringVar(&f.clip, "clip", "",
 		"fragmented MP4 `file` with real video (default: the sample clip, if it is there)")
+	flags.StringVar(&f.hosts, "hosts", "",
+		"measure on machines of their own instead of in a lab, reached by ssh: `pub=HOST,relay=HOST,sub=HOST`")
+	flags.StringVar(&f.relayAddress, "relay-address", "",
+		"`address` of the relay's machine, or two: for publisher and subscribers (default: where ssh connects to)")
+	flags.StringVar(&f.sshConfig, "ssh-config", "", "configuration `file` for ssh (default: yours)")
 	flags.Uint64Var(&f.cfg.Seed, "seed", 1, "`seed` of the lab")
 	cmd.AddCommand(newBenchCompare(env), newBenchReport(env))
 	return cmd
@@ -91,7 +105,11 @@ func (f *benchFlags) run(ctx context.Context, env *cli.Environment) (err error) 
 	if err := os.MkdirAll(f.out, 0o755); err != nil {
 		return err
 	}
-	found, err := bench.Measure(ctx, f.cfg)
+	measure := func() (*result.Report, error) { return bench.Measure(ctx, f.cfg) }
+	if f.hosts != "" {
+		measure = func() (*result.Report, error) { return f.runHosts(ctx, env) }
+	}
+	found, err := measure()
 	if found == nil || len(found.Scenarios) == 0 {
 		return err // nothing was measured: do not overwrite the results of an earlier run
 	}
@@ -116,6 +134,9 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 	if len(f.names) > len(f.commands) {
 		return cli.Usage("there are more --relay-name than --relay-cmd")
 	}
+	if err := f.configureHosts(); err != nil {
+		return err
+	}
 	for _, name := range f.peers {
 		peer, err := system.Peer(name, peersDir(env))
 		if err != nil {
@@ -130,7 +151,9 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 		}
 		f.cfg.Systems = append(f.cfg.Systems, system.Spec{Name: name, Command: command})
 	}
-	if f.cfg.Clip, err = (&demoFlags{clip: f.clip}).findClip(); err != nil && f.clip != "" {
+	if f.hosts != "" {
+		f.cfg.Clip = f.clip // which is refused
+	} else if f.cfg.Clip, err = (&demoFlags{clip: f.clip}).findClip(); err != nil && f.clip != "" {
 		return err
 	}
 	if f.quick {

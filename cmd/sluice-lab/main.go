@@ -20,7 +20,9 @@ var program = cli.Program{
 	Short: "Labs, a demo and measurements for Sluice, a Media over QUIC relay",
 	Long: `Build hosts and links on this machine, show Sluice in them, and measure it. The relay, the publisher and
 the players are processes of the program sluice, which 'make build' puts beside this one.`,
-	Commands: []func(*cli.Environment) *cobra.Command{newLab, newDemo, newCrash, newBench, newBenchLoad},
+	Commands: []func(*cli.Environment) *cobra.Command{
+		newLab, newDemo, newCrash, newBench, newBenchLoad, newBenchRelay, newBenchDescribe,
+	},
 	ExitCode: exitCode,
 }
 

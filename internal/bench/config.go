@@ -40,11 +40,14 @@ type RunConfig struct {
 	// Profiles is a directory for the profiles of runs of [result.KindCPU]; "" is none. Its name is the directory in
 	// the names of the files in the report.
 	Profiles string
+	// Machines are the machines to use instead of a lab; nil is a lab. Hosts describes them for the report.
+	Machines *trial.Machines
+	Hosts    []result.Host
 
 	Commit  string   // for the report
 	Command []string // for the report
 	// Progress is called with a line for each step.
-	Progress func(line string)
+	Progress func(line string) `json:"-"`
 }
 
 const (
@@ -57,7 +60,7 @@ const (
 
 func (c RunConfig) withDefaults() RunConfig {
 	if len(c.Kinds) == 0 {
-		c.Kinds = result.Kinds()
+		c.Kinds = c.possibleKinds()
 	}
 	if len(c.Subscribers) == 0 {
 		c.Subscribers = []int{1, 10, 50, 200}
@@ -74,6 +77,17 @@ func (c RunConfig) withDefaults() RunConfig {
 	return c
 }
 
+// possibleKinds returns the kinds of scenarios that can be measured: a bottleneck is a link of the lab, and only there
+// it is known which processor handles what.
+func (c RunConfig) possibleKinds() []string {
+	kinds := result.Kinds()
+	if c.Machines != nil {
+		needsLab := func(k string) bool { return k == result.KindCongestion || k == result.KindBystander }
+		kinds = slices.DeleteFunc(kinds, needsLab)
+	}
+	return kinds
+}
+
 // Validate returns an error if the configuration cannot be measured.
 func (c RunConfig) Validate() error {
 	c = c.withDefaults()
@@ -83,9 +97,16 @@ func (c RunConfig) Validate() error {
 	if err := c.validateSystems(); err != nil {
 		return err
 	}
+	if c.Machines != nil && c.Clip != "" {
+		return errors.New("a clip needs a lab: with --hosts, only mock video is published")
+	}
 	for _, k := range c.Kinds {
 		if !slices.Contains(result.Kinds(), k) {
 			return fmt.Errorf("there is no scenario %q; there are %s", k, strings.Join(result.Kinds(), ", "))
+		}
+		if !slices.Contains(c.possibleKinds(), k) {
+			return fmt.Errorf("the scenario %s needs a lab: with --hosts there are %s", k,
+				strings.Join(c.possibleKinds(), ", "))
 		}
 	}
 	for _, n := range c.Subscribers {

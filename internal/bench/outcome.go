@@ -82,8 +82,10 @@ func (o *outcome) addCPU(u *trial.Usage) {
 	m["cpu.subscribers"] = u.Percent(u.Subscribers.Total())
 	m["cpu.subscriber"] = u.Percent(relay) / float64(u.Sessions)
 	m["cpu.relay.wakeups"] = float64(max(0, u.Activity.Wakeups)) / u.Period.Seconds()
-	m["datagrams.received"] = float64(u.Activity.Received) / u.Period.Seconds()
-	m["datagrams.sent"] = float64(u.Activity.Sent) / u.Period.Seconds()
+	if !u.Apart { // the counters are those of the relay's network, in which nobody else is only in the lab
+		m["datagrams.received"] = float64(u.Activity.Received) / u.Period.Seconds()
+		m["datagrams.sent"] = float64(u.Activity.Sent) / u.Period.Seconds()
+	}
 	packets := float64(max(u.Packets, 1))
 	m["cpu.packet.relay"] = relay.Seconds() * 1e6 / packets
 	parts := map[string]float64{
@@ -101,7 +103,10 @@ func (o *outcome) addCPU(u *trial.Usage) {
 	}
 	m["cpu.system"] = u.Percent(over)
 	m["cpu.packet"] = over.Seconds() * 1e6 / packets
-	rest := over - relay - u.PublisherTotal() - u.Subscribers.Total()
+	rest := over - relay
+	if !u.Apart {
+		rest -= u.PublisherTotal() + u.Subscribers.Total()
+	}
 	parts["softirq and all other"] = u.Percent(max(0, rest))
 }
 
@@ -114,7 +119,7 @@ func (o *outcome) addTimeline(m *trial.Measurement) {
 		}
 		add(&relay, i.RelayTotal())
 		add(&ebpf, i.EBPF)
-		add(&publisher, i.PublisherTotal())
+		add(&publisher, m.PublisherIn(i))
 		add(&subscribers, i.Subscribers)
 	}
 	o.Series["host.relay"], o.Series["cpu.ebpf"] = relay, ebpf

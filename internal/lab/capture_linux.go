@@ -42,8 +42,8 @@ func (p Point) hook() netns.Hook {
 
 // Capture records the UDP packets that pass some points.
 type Capture struct {
-	programs []*bpf.CaptureObjects // by point
-	hooks    []netns.Hook
+	programs []*bpf.CaptureObjects
+	hooks    []hook
 	ring     *ringbuf.Reader
 	err      error
 	stop     chan struct{}
@@ -53,14 +53,38 @@ type Capture struct {
 	packets []measure.Packet
 }
 
+// hook is where a program of a capture is attached.
+type hook interface {
+	Attach(program *ebpf.Program) error
+	Detach() error
+}
+
 // captureInterval is how often the ring is emptied: the programs do not wake the reader.
 const captureInterval = 10 * time.Millisecond
 
 // StartCapture begins to record at points, until Stop.
 func (l *Lab) StartCapture(points ...Point) (*Capture, error) {
+	var hooks []placedHook
+	for i, p := range points {
+		h := p.hook()
+		if err := h.Namespace.AddHooks(h.Device); err != nil {
+			return nil, fmt.Errorf("lab: capture: %w", err)
+		}
+		hooks = append(hooks, placedHook{h, i})
+	}
+	return startCapture(hooks)
+}
+
+// placedHook is a hook and the index of its point.
+type placedHook struct {
+	hook
+	point int
+}
+
+func startCapture(hooks []placedHook) (*Capture, error) {
 	c := &Capture{stop: make(chan struct{}), done: make(chan struct{})}
-	for _, p := range points {
-		if err := c.add(p.hook()); err != nil {
+	for _, h := range hooks {
+		if err := c.add(h); err != nil {
 			return nil, fmt.Errorf("lab: capture: %w", errors.Join(err, c.detach()))
 		}
 	}
@@ -69,8 +93,8 @@ func (l *Lab) StartCapture(points ...Point) (*Capture, error) {
 }
 
 // add loads a program for one more point, and attaches it.
-func (c *Capture) add(h netns.Hook) error {
-	program, err := c.load()
+func (c *Capture) add(h placedHook) error {
+	program, err := c.load(h.point)
 	if err != nil {
 		return err
 	}
@@ -80,23 +104,20 @@ func (c *Capture) add(h netns.Hook) error {
 			return err
 		}
 	}
-	if err := h.Namespace.AddHooks(h.Device); err != nil {
-		return err
-	}
 	if err := h.Attach(program.Record); err != nil {
 		return err
 	}
-	c.hooks = append(c.hooks, h)
+	c.hooks = append(c.hooks, h.hook)
 	return nil
 }
 
-// load loads the program of the next point. All write to one ring.
-func (c *Capture) load() (*bpf.CaptureObjects, error) {
+// load loads one more program. All write to one ring.
+func (c *Capture) load(point int) (*bpf.CaptureObjects, error) {
 	spec, err := bpf.LoadCapture()
 	if err != nil {
 		return nil, loadError(err)
 	}
-	if err := spec.Variables[bpf.CaptureVarPoint].Set(uint32(len(c.programs))); err != nil {
+	if err := spec.Variables[bpf.CaptureVarPoint].Set(uint32(point)); err != nil {
 		return nil, err
 	}
 	var options ebpf.CollectionOptions

@@ -292,7 +292,7 @@ func TestCaptureProgram(t *testing.T) {
 	_, ns := programs(t)
 	c := new(Capture)
 	for range 2 {
-		program, err := c.load()
+		program, err := c.load(0)
 		require.NoError(t, err)
 		defer program.Close()
 		c.programs = append(c.programs, program)

@@ -53,6 +53,7 @@ const (
 // Commands to a load generator, one a line.
 const (
 	Go   = "go"   // the publisher or the bystander starts
+	Used = "used" // reports the CPU time so far
 	Stop = "stop" // it stops and reports; subscribers report when they have so many objects: "stop 250"
 )
 
@@ -63,6 +64,15 @@ type Event struct {
 	Published *Published `json:"published,omitempty"`
 	Received  []Received `json:"received,omitempty"` // one for each session
 	Pinged    *Pinged    `json:"pinged,omitempty"`
+	Used      *CPUTime   `json:"used,omitempty"`
+	Failed    string     `json:"failed,omitempty"` // why a load generator on another machine has ended
+}
+
+// CPUTime is what a load generator has used so far. Where it shares a machine with the bench, the bench reads this
+// itself.
+type CPUTime struct {
+	User   time.Duration `json:"user"`
+	System time.Duration `json:"system"`
 }
 
 // Published is the report of a publisher.
@@ -98,7 +108,9 @@ func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	g := &generator{GeneratorConfig: cfg, source: source, commands: make(chan string), out: json.NewEncoder(out)}
+	g := &generator{
+		GeneratorConfig: cfg, source: source, commands: make(chan string), out: &events{encoder: json.NewEncoder(out)},
+	}
 	go g.read(ctx, in)
 	switch {
 	case cfg.Ping != "":
@@ -136,12 +148,30 @@ type generator struct {
 	GeneratorConfig
 	source   video.Source
 	commands chan string // closed at the end of the input
-	out      *json.Encoder
+	out      *events
+}
+
+// events writes events, from any goroutine.
+type events struct {
+	mu      sync.Mutex
+	encoder *json.Encoder
+}
+
+func (e *events) Encode(event Event) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.encoder.Encode(event)
 }
 
 func (g *generator) read(ctx context.Context, in io.Reader) {
 	defer close(g.commands)
 	for lines := bufio.NewScanner(in); lines.Scan(); {
+		if lines.Text() == Used {
+			if used, err := cpuTime(); err != nil || g.out.Encode(Event{Used: &used}) != nil {
+				return // the bench misses the answer
+			}
+			continue
+		}
 		select {
 		case g.commands <- lines.Text():
 		case <-ctx.Done():

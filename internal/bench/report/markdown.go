@@ -25,6 +25,9 @@ func (v view) writeTables(w io.Writer, charts []chart.Chart) error {
 		systems.Rows = append(systems.Rows, []string{s.Name, s.Version, s.Command})
 	}
 	systems.markdown(b)
+	if t := v.hostTable(); len(t.Rows) > 0 {
+		t.markdown(b)
+	}
 	v.writeStanding(b)
 	for _, kind := range v.Kinds() {
 		fmt.Fprintf(b, "## %s\n\n", escapeMarkdown(heading(kind)))
@@ -53,7 +56,7 @@ func (v view) origin() string {
 	}
 	fmt.Fprintf(&b, ". The hypervisor gave %s %% of the CPU time to others.", result.Number(v.Machine.Steal*100))
 	if len(v.Machine.Offloads) > 0 {
-		fmt.Fprintf(&b, " Offloads of the lab's devices: %s.", escapeMarkdown(v.Machine.OffloadList()))
+		fmt.Fprintf(&b, " Offloads of the network devices: %s.", escapeMarkdown(v.Machine.OffloadList()))
 	}
 	return b.String() + " Each cell is the median of the runs, with the lowest and the highest."
 }

@@ -22,7 +22,9 @@ type page struct {
 	Script   template.JS
 	Sections []section
 	Standing result.Standing
-	Data     pageData
+	// HostTable has no rows if there was a lab.
+	HostTable table
+	Data      pageData
 }
 
 // pageData is the data that page.js draws.
@@ -59,7 +61,7 @@ func (v view) writePage(w io.Writer, charts []chart.Chart) error {
 		return err
 	}
 	p := page{Report: v.Report, Style: template.CSS(style), Script: template.JS(script)}
-	p.Sections, p.Standing = v.sections(charts), v.Standing()
+	p.Sections, p.Standing, p.HostTable = v.sections(charts), v.Standing(), v.hostTable()
 	p.Data.Charts = append([]chart.Chart{}, charts...)
 	for _, s := range v.Systems {
 		p.Data.Systems = append(p.Data.Systems, s.Name)

@@ -136,6 +136,7 @@ func TestPage(t *testing.T) {
 	for _, s := range []string{
 		"abc1234", "2026-01-02 03:04 UTC", "A CPU &amp; more",
 		"sluice-lab bench --relay-cmd &#39;other --bind {addr} &#39;\\&#39;&#39;x&#39;\\&#39;&#39;&#39;",
+		"<td>relay</td><td>A CPU, 4 cores, Linux 6.12</td><td>eth&lt;0&gt;</td><td>ice</td><td>1500</td><td>8</td>",
 		"run 2 does not count: the load generator was the bottleneck", "3 (2.9–3.3)", "80 (78–81)", ">2.5</td>",
 	} {
 		require.Contains(t, html, s)
@@ -154,6 +155,7 @@ func TestSummary(t *testing.T) {
 		"Linux 6.18.0 (virtualised: kvm).\nThe hypervisor gave 0 % of the CPU time to others.")
 	require.Contains(t, md,
 		"| capacity | subscribers served | 80 (78–81) | &lt;script>alert(\"x\")&lt;/script>: 200 (190–210) | 2.5 |\n")
+	require.Contains(t, md, "| relay | A CPU, 4 cores, Linux 6.12 | eth&lt;0> | ice | 1500 | 8 | 0f |  |\n")
 	require.Contains(t, md, "| capacity | sluice | 2 | 80 (78–81) |\n")
 	require.Contains(t, md, "](plots/cdf-delay-1-delay.svg)")
 	require.NotContains(t, md, "<script>")

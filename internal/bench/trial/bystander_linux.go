@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"sluice/internal/bench/broker"
 	"sluice/internal/bench/load"
 )
 
@@ -22,11 +23,10 @@ func (t *Trial) startBystander(ctx context.Context) (err error) {
 	if !t.Bystander {
 		return nil
 	}
-	l := t.stage.Lab
-	host := l.Subscribers[len(l.Subscribers)-1]
-	cfg := load.GeneratorConfig{Ping: l.Relay.Facing(host).IPv6.Addr().String()}
-	command := slices.Concat(pinned, realTime, t.stage.loadCommand(cfg, 0))
-	if t.bystander, err = start(ctx, host, "bystander", true, command); err != nil {
+	s := t.stage.site
+	at := generatorHost{role: broker.Subscribers, number: len(t.Sessions), prefix: slices.Concat(pinned, realTime)}
+	cfg := load.GeneratorConfig{Ping: s.address(at)}
+	if t.bystander, err = s.startGenerator(ctx, at, "bystander", cfg); err != nil {
 		return err
 	}
 	_, err = t.bystander.await(ctx, setUpLimit)

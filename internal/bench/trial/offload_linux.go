@@ -5,8 +5,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"sluice/internal/lab"
 )
 
 // offloads are the features of a device that change what a packet is, by their names in ethtool(8).
@@ -21,24 +19,21 @@ var offloads = []struct {
 	{"generic-receive", unix.ETHTOOL_GGRO},
 }
 
-// readOffloads returns the features of a host's device.
-func readOffloads(h *lab.Host, device string) (map[string]string, error) {
+// ReadOffloads returns the features of a device.
+func ReadOffloads(device string) (map[string]string, error) {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(socket)
 	features := make(map[string]string)
-	err := h.Do(func() error {
-		socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(socket)
-		var errs []error
-		for _, o := range offloads {
-			on, err := readOffload(socket, device, o.get)
-			errs = append(errs, err)
-			features[o.name] = map[bool]string{true: "on", false: "off"}[on]
-		}
-		return errors.Join(errs...)
-	})
-	return features, err
+	var errs []error
+	for _, o := range offloads {
+		on, err := readOffload(socket, device, o.get)
+		errs = append(errs, err)
+		features[o.name] = map[bool]string{true: "on", false: "off"}[on]
+	}
+	return features, errors.Join(errs...)
 }
 
 func readOffload(socket int, device string, get uint32) (bool, error) {

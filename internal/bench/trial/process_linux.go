@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,13 +15,12 @@ import (
 	"time"
 
 	"sluice/internal/bench/load"
-	"sluice/internal/lab"
 )
 
-// process is a relay or a load generator that runs in a host of the lab.
+// process is a relay or a load generator.
 type process struct {
 	name   string
-	cmd    *exec.Cmd
+	cmd    *exec.Cmd // nil if it runs on another machine
 	in     io.WriteCloser
 	events chan load.Event // of a load generator; closed at the end of its output
 	log    tail
@@ -31,9 +31,11 @@ type process struct {
 // stopGrace is how long a process may take to end on request.
 const stopGrace = 5 * time.Second
 
-// start starts a program in a host. A load generator outputs events, a relay its log. The process is
-// killed when the context is done, and when this process ends.
-func start(ctx context.Context, h *lab.Host, name string, generator bool, argv []string) (*process, error) {
+// start starts a program by calling launch. A load generator outputs events, a relay its log. The process is killed
+// when the context is done, and when this process ends.
+func start(
+	ctx context.Context, launch func(*exec.Cmd) error, name string, generator bool, argv []string,
+) (*process, error) {
 	p := &process{name: name, cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), done: make(chan struct{})}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
@@ -48,7 +50,7 @@ func start(ctx context.Context, h *lab.Host, name string, generator bool, argv [
 		out = p.readEvents()
 		p.cmd.Stdout = out
 	}
-	if err := h.Start(p.cmd); err != nil {
+	if err := launch(p.cmd); err != nil {
 		return nil, fmt.Errorf("start %s (%s): %w", name, filepath.Base(argv[0]), err)
 	}
 	go func() {
@@ -61,20 +63,38 @@ func start(ctx context.Context, h *lab.Host, name string, generator bool, argv [
 	return p, nil
 }
 
+// connect makes a process of a connection to a load generator on another machine.
+func connect(name string, conn net.Conn) *process {
+	p := &process{name: name, in: conn, events: make(chan load.Event, 1), done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.decodeEvents(conn)
+	}()
+	return p
+}
+
 func (p *process) readEvents() io.WriteCloser {
 	read, write := io.Pipe()
 	go func() {
-		defer close(p.events)
 		defer io.Copy(io.Discard, read)
-		for decoder := json.NewDecoder(read); ; {
-			var e load.Event
-			if decoder.Decode(&e) != nil {
-				return
-			}
-			p.events <- e
-		}
+		p.decodeEvents(read)
 	}()
 	return write
+}
+
+func (p *process) decodeEvents(from io.Reader) {
+	defer close(p.events)
+	for decoder := json.NewDecoder(from); ; {
+		var e load.Event
+		if decoder.Decode(&e) != nil {
+			return
+		}
+		if e.Failed != "" {
+			fmt.Fprintln(&p.log, e.Failed)
+			continue
+		}
+		p.events <- e
+	}
 }
 
 // await waits for the next event.
@@ -104,6 +124,9 @@ func (p *process) tell(command string) error {
 // stop asks the process to end, and kills it if it does not.
 func (p *process) stop() {
 	p.in.Close()
+	if p.cmd == nil {
+		return // the broker ends it
+	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended
 	select {
 	case <-p.done:

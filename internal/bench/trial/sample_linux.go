@@ -14,9 +14,9 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"sluice/internal/bench/load"
 	"sluice/internal/bench/procfs"
 	"sluice/internal/bench/system"
-	"sluice/internal/lab"
 )
 
 // sample is the counters of CPU use at a moment.
@@ -73,11 +73,41 @@ func sumTimes(processes ...*process) (sum procfs.ProcessTimes, err error) {
 }
 
 func (p *process) times() (procfs.ProcessTimes, error) {
+	if p.cmd == nil {
+		return p.askTimes()
+	}
 	times, err := procfs.ReadTimes(p.pid())
 	if err != nil {
 		return times, p.failure(err)
 	}
 	return times, nil
+}
+
+// usedTime is how long a load generator on another machine may take to say what it has used.
+const usedTime = 10 * time.Second
+
+// askTimes asks a load generator on another machine what it has used.
+func (p *process) askTimes() (procfs.ProcessTimes, error) {
+	if err := p.tell(load.Used); err != nil {
+		return procfs.ProcessTimes{}, err
+	}
+	e, err := p.await(context.Background(), usedTime)
+	if err == nil && e.Used == nil {
+		err = p.failure(errors.New("it did not report what it has used"))
+	}
+	if err != nil {
+		return procfs.ProcessTimes{}, err
+	}
+	return procfs.ProcessTimes{User: e.Used.User, System: e.Used.System}, nil
+}
+
+// clock returns the CPU time of the process, exactly.
+func (p *process) clock() (time.Duration, error) {
+	if p.cmd == nil {
+		times, err := p.askTimes()
+		return times.Total(), err
+	}
+	return procfs.ReadClock(p.pid())
 }
 
 // usage returns the difference of two samples.
@@ -89,8 +119,11 @@ func (t *Trial) usage(a, b sample) Usage {
 		Relay: b.relay.Minus(a.relay), Publisher: b.publisher.Minus(a.publisher),
 		Subscribers: b.subscribers.Minus(a.subscribers), Activity: b.activity.Minus(a.activity),
 	}
-	u.Busy = machine.Busy(u.Period, u.Cores)
-	ours := u.Relay.Plus(u.Publisher).Plus(u.Subscribers).Plus(b.own.Minus(a.own))
+	u.Busy, u.Apart = machine.Busy(u.Period, u.Cores), t.stage.Lab == nil
+	ours := u.Relay.Plus(b.own.Minus(a.own))
+	if !u.Apart {
+		ours = ours.Plus(u.Publisher).Plus(u.Subscribers)
+	}
 	u.Others = max(0, procfs.UsedBetween(a.processes, b.processes)-ours.Total())
 	for id, use := range b.programs {
 		if t.others[id] {
@@ -163,13 +196,13 @@ func (t *Trial) packetCounts() (packetCounts, error) {
 	if t.System.Metrics == "" {
 		return packetCounts{}, nil
 	}
-	values, err := scrape(t.stage.Lab.Relay, t.System.Metrics)
+	values, err := scrape(t.stage.site, t.System.Metrics)
 	return packetCounts{values[system.KernelPackets], values[system.UserPackets]}, err
 }
 
-// scrape reads metrics from inside a host.
-func scrape(h *lab.Host, address string) (map[string]float64, error) {
-	b, err := get(context.Background(), h, "http://"+address+"/metrics")
+// scrape reads metrics from inside the relay's network.
+func scrape(s site, address string) (map[string]float64, error) {
+	b, err := get(context.Background(), s, "http://"+address+"/metrics")
 	return procfs.ParsePrometheus(string(b)), err
 }
 
@@ -180,7 +213,7 @@ func (t *Trial) profile(ctx context.Context) ([]byte, error) {
 		return nil, nil
 	}
 	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", t.System.Profiles, int(t.Profile.Seconds()))
-	b, err := get(ctx, t.stage.Lab.Relay, url)
+	b, err := get(ctx, t.stage.site, url)
 	if err != nil {
 		return nil, t.relay.failure(fmt.Errorf("read the profile: %w", err))
 	}
@@ -190,16 +223,12 @@ func (t *Trial) profile(ctx context.Context) ([]byte, error) {
 // answerTime is how long a relay may take to answer, besides the time that it is asked to take.
 const answerTime = time.Minute
 
-// get reads a page from inside a host.
-func get(ctx context.Context, h *lab.Host, url string) ([]byte, error) {
+// get reads a page from inside the relay's network.
+func get(ctx context.Context, s site, url string) ([]byte, error) {
 	client := http.Client{Timeout: answerTime, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext: func(_ context.Context, network, address string) (conn net.Conn, err error) {
-			err = h.Do(func() error {
-				conn, err = net.Dial(network, address)
-				return err
-			})
-			return conn, err
+		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
+			return s.dial(network, address)
 		},
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -3,28 +3,30 @@ package trial
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"sluice/internal/bench/load"
 	"sluice/internal/bench/system"
 	"sluice/internal/lab"
 	"sluice/transport"
 )
 
-// Stage is the lab in which trials run, one after the other.
+// Stage is where trials run, one after the other.
 type Stage struct {
-	Lab *lab.Lab
+	Lab *lab.Lab // nil if it has machines of their own
 
+	site     site
 	programs Programs
 	dir      string
 	// programNames are the names of eBPF programs. Nobody but the trial that runs uses them.
@@ -32,11 +34,27 @@ type Stage struct {
 	stats        io.Closer // the kernel counts the run time of eBPF programs until it is closed
 }
 
-const relayPort = 4443
-
 // OpenStage builds a lab with two hosts for subscribers: one of them may get a bottleneck. Errors that mean "this
 // machine cannot do it" are a *[lab.MissingError].
-func OpenStage(ctx context.Context, programs Programs, seed uint64) (_ *Stage, err error) {
+func OpenStage(ctx context.Context, programs Programs, seed uint64) (*Stage, error) {
+	return openStage(programs, func(s *Stage) (err error) {
+		if s.Lab, err = lab.New(ctx, lab.Topology{Subscribers: 2, Seed: seed}); err == nil {
+			s.site = &labSite{s.Lab, programs.Generator}
+		}
+		return err
+	})
+}
+
+// OpenMachines uses machines of their own. This one is the relay's.
+func OpenMachines(programs Programs, machines Machines) (*Stage, error) {
+	return openStage(programs, func(s *Stage) error {
+		devices, err := devicesOf(machines.Up, machines.Down)
+		s.site = &machineSite{machines, programs.Generator, devices}
+		return err
+	})
+}
+
+func openStage(programs Programs, prepare func(*Stage) error) (_ *Stage, err error) {
 	s := &Stage{programs: programs, programNames: make(map[ebpf.ProgramID]string)}
 	defer func() {
 		if err != nil {
@@ -49,7 +67,7 @@ func OpenStage(ctx context.Context, programs Programs, seed uint64) (_ *Stage, e
 	if err := s.writeCertificate(); err != nil {
 		return nil, err
 	}
-	if s.Lab, err = lab.New(ctx, lab.Topology{Subscribers: 2, Seed: seed}); err != nil {
+	if err := prepare(s); err != nil {
 		return nil, err
 	}
 	if s.stats, err = ebpf.EnableStats(unix.BPF_STATS_RUN_TIME); err != nil {
@@ -58,13 +76,39 @@ func OpenStage(ctx context.Context, programs Programs, seed uint64) (_ *Stage, e
 	return s, nil
 }
 
+// devicesOf returns the devices of this machine that have some addresses.
+func devicesOf(addresses ...string) (names []string, err error) {
+	devices, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for _, address := range addresses {
+		i := slices.IndexFunc(devices, func(d net.Interface) bool { return hasAddress(d, address) })
+		if i < 0 {
+			return nil, fmt.Errorf("no device of the relay's machine has the address %s", address)
+		}
+		if name := devices[i].Name; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+func hasAddress(d net.Interface, address string) bool {
+	assigned, _ := d.Addrs() // a device that is gone has none
+	return slices.ContainsFunc(assigned, func(a net.Addr) bool {
+		prefix, err := netip.ParsePrefix(a.String())
+		return err == nil && prefix.Addr().WithZone("").String() == address
+	})
+}
+
 // Close ends the lab.
 func (s *Stage) Close() (err error) {
 	if s.stats != nil {
 		err = s.stats.Close()
 	}
-	if s.Lab != nil {
-		err = errors.Join(err, s.Lab.Close())
+	if s.site != nil {
+		err = errors.Join(err, s.site.close())
 	}
 	if s.dir != "" {
 		err = errors.Join(err, os.RemoveAll(s.dir))
@@ -93,10 +137,8 @@ func writePEM(path, kind string, content []byte) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600)
 }
 
-// Offloads returns which offload features the lab's devices have.
-func (s *Stage) Offloads() (map[string]string, error) {
-	return readOffloads(s.Lab.Relay, s.Lab.Relay.Devices[0].Name)
-}
+// Offloads returns which offload features the relay's first device has.
+func (s *Stage) Offloads() (map[string]string, error) { return s.site.offloads() }
 
 // place returns the values of the placeholders of a relay's command. dir is the relay's own directory.
 func (s *Stage) place(dir string) system.Place {
@@ -113,16 +155,5 @@ const (
 	subscriberNice = 10
 )
 
-// loadCommand returns the words that start a load generator.
-func (s *Stage) loadCommand(cfg load.GeneratorConfig, nice int) []string {
-	b, err := json.Marshal(cfg)
-	if err != nil {
-		panic(err) // all its fields can be marshalled
-	}
-	return []string{"nice", "-n", strconv.Itoa(nice), s.programs.Generator, "bench-load", string(b)}
-}
-
-// url returns the URL under which a host reaches the relay.
-func (s *Stage) url(h *lab.Host) string {
-	return "moqt://" + net.JoinHostPort(s.Lab.Relay.Facing(h).IPv6.Addr().String(), strconv.Itoa(relayPort))
-}
+// niceness returns a command that starts another one.
+func niceness(nice int) []string { return []string{"nice", "-n", strconv.Itoa(nice)} }

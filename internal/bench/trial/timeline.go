@@ -66,9 +66,6 @@ func (i Interval) Percent(d time.Duration) float64 { return 100 * d.Seconds() / 
 // RelayTotal returns the CPU time of the relay and its eBPF programs.
 func (i Interval) RelayTotal() time.Duration { return i.Relay + i.EBPF }
 
-// PublisherTotal returns the CPU time of the publisher, as [Usage.PublisherTotal].
-func (i Interval) PublisherTotal() time.Duration { return max(0, i.Publisher-i.EBPF) }
-
 // ProgramProfile is what an eBPF program used between the moments of a timeline, in the form that is stored.
 type ProgramProfile struct {
 	Name string `json:"name"`

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"sluice/internal/bench/procfs"
 )
 
 // timelineInterval is the time between two moments of a timeline.
@@ -50,7 +48,7 @@ func (t *Trial) moment() (m Moment, err error) {
 	}
 	var errs []error
 	read := func(p *process) time.Duration {
-		used, err := procfs.ReadClock(p.pid())
+		used, err := p.clock()
 		errs = append(errs, err)
 		return used
 	}

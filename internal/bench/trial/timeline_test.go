@@ -30,8 +30,11 @@ func TestIntervals(t *testing.T) {
 		{At: 200 * ms, Length: 200 * ms, Relay: 10 * ms, Publisher: ms, EBPF: 7 * ms},
 	}, intervals)
 	require.Equal(t, 25*ms, intervals[0].RelayTotal())
-	require.Equal(t, 5*ms, intervals[0].PublisherTotal())
-	require.Zero(t, intervals[1].PublisherTotal(), "a program's run time may be in another interval than its process's")
+	u := new(Usage)
+	require.Equal(t, 5*ms, u.PublisherIn(intervals[0]))
+	require.Zero(t, u.PublisherIn(intervals[1]), "a program's run time may be in another interval than its process's")
+	u.Apart = true
+	require.Equal(t, 10*ms, u.PublisherIn(intervals[0]))
 	require.Equal(t, 10., intervals[0].Percent(10*ms))
 	require.Empty(t, Timeline{}.Intervals())
 	require.Empty(t, Timeline{{}, {}}.Intervals(), "no time has passed")

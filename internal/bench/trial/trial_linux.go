@@ -11,11 +11,11 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"sluice/internal/bench/broker"
 	"sluice/internal/bench/load"
 	"sluice/internal/bench/procfs"
 	"sluice/internal/bench/system"
 	"sluice/internal/bench/video"
-	"sluice/internal/lab"
 )
 
 // Setup is a load for one relay.
@@ -101,19 +101,18 @@ func (t *Trial) startRelay(ctx context.Context) error {
 	for id := range loaded {
 		t.others[id] = true
 	}
-	t.relay, err = start(ctx, t.stage.Lab.Relay, t.System.Name, false, command)
+	t.relay, err = t.stage.site.startRelay(ctx, t.System.Name, command)
 	return err
 }
 
 // setUp starts the publisher, then the subscribers, and waits until all are ready.
 func (t *Trial) setUp(ctx context.Context) (err error) {
-	s := t.stage
-	cfg := load.GeneratorConfig{Publish: true, URL: s.url(s.Lab.Publisher), Mock: t.Mock, Clip: t.Clip}
-	command := s.loadCommand(cfg, publisherNice)
+	s, at := t.stage.site, generatorHost{role: broker.Publisher, prefix: niceness(publisherNice)}
 	if t.Bystander {
-		command = slices.Concat(pinned, command)
+		at.prefix = slices.Concat(pinned, at.prefix)
 	}
-	if t.publisher, err = start(ctx, s.Lab.Publisher, "publisher", true, command); err != nil {
+	cfg := load.GeneratorConfig{Publish: true, URL: relayURL(s.address(at)), Mock: t.Mock, Clip: t.Clip}
+	if t.publisher, err = s.startGenerator(ctx, at, "publisher", cfg); err != nil {
 		return err
 	}
 	ready, err := t.publisher.await(ctx, setUpLimit)
@@ -128,14 +127,16 @@ func (t *Trial) setUp(ctx context.Context) (err error) {
 }
 
 func (t *Trial) subscribe(ctx context.Context) error {
-	s, nice := t.stage, subscriberNice
+	s, nice := t.stage.site, subscriberNice
 	if t.Hog {
 		nice = 0
 	}
 	for i, n := range t.Sessions {
-		host := s.Lab.Subscribers[i]
-		cfg := load.GeneratorConfig{URL: s.url(host), Mock: t.Mock, Clip: t.Clip, Sessions: n, Record: t.Record}
-		p, err := start(ctx, host, host.Name, true, s.loadCommand(cfg, nice))
+		at := generatorHost{role: broker.Subscribers, number: i, prefix: niceness(nice)}
+		cfg := load.GeneratorConfig{
+			URL: relayURL(s.address(at)), Mock: t.Mock, Clip: t.Clip, Sessions: n, Record: t.Record,
+		}
+		p, err := s.startGenerator(ctx, at, fmt.Sprintf("sub%d", i+1), cfg)
 		if err != nil {
 			return err
 		}
@@ -164,10 +165,7 @@ func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
 			return nil, err
 		}
 	}
-	l := t.stage.Lab
-	capture, err := l.StartCapture( // in the order of IntoRelay and OutOfRelay
-		lab.Point{Device: l.Relay.Device("up"), Direction: lab.ToHost},
-		lab.Point{Device: l.Relay.Device("down"), Direction: lab.FromHost})
+	capture, err := t.stage.site.capture()
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +175,7 @@ func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
 		return nil, err
 	}
 	for _, p := range packets {
-		if p.Time >= begin && p.Time < end {
+		if p.Time >= begin && p.Time < end && isRelays(p) {
 			m.Packets = append(m.Packets, p)
 		}
 	}
@@ -304,8 +302,8 @@ func (t *Trial) measureIdle(ctx context.Context, m *Measurement) (float64, error
 // startHog starts the process that competes for the processors, for as long as this trial can last.
 func (t *Trial) startHog(ctx context.Context) (err error) {
 	limit := t.Warmup + t.Duration + time.Minute
-	command := t.stage.loadCommand(load.GeneratorConfig{Hog: limit}, 0)
-	t.hog, err = start(ctx, t.stage.Lab.Publisher, "hog", true, command)
+	at := generatorHost{role: broker.Relay}
+	t.hog, err = t.stage.site.startGenerator(ctx, at, "hog", load.GeneratorConfig{Hog: limit})
 	return err
 }
 

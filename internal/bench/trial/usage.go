@@ -9,6 +9,8 @@ import (
 
 // Usage is the CPU time and other resources that a period of a trial used.
 type Usage struct {
+	// Apart is whether publisher and subscribers have machines of their own. The rest then is about the relay's.
+	Apart                         bool
 	Period                        time.Duration
 	Cores                         int
 	Busy, Steal, Softirq          time.Duration
@@ -30,10 +32,21 @@ func (u *Usage) Percent(d time.Duration) float64 { return 100 * d.Seconds() / u.
 // RelayTotal returns the CPU time of the relay and its eBPF programs.
 func (u *Usage) RelayTotal() time.Duration { return u.Relay.Total() + u.EBPF }
 
-// PublisherTotal returns the CPU time of the publisher. The kernel charges softirqs to the process that they interrupt.
-// The relay's eBPF programs run when packets of the publisher arrive, so the publisher's time includes theirs, which is
-// subtracted here.
-func (u *Usage) PublisherTotal() time.Duration { return max(0, u.Publisher.Total()-u.EBPF) }
+// PublisherTotal returns the CPU time of the publisher.
+func (u *Usage) PublisherTotal() time.Duration { return u.publisher(u.Publisher.Total(), u.EBPF) }
+
+// publisher corrects the CPU time of the publisher. The kernel charges softirqs to the process that they interrupt. The
+// relay's eBPF programs run when packets of the publisher arrive, so on one machine the publisher's time includes
+// theirs, which is subtracted here.
+func (u *Usage) publisher(total, ebpf time.Duration) time.Duration {
+	if u.Apart {
+		return total
+	}
+	return max(0, total-ebpf)
+}
+
+// PublisherIn returns the CPU time of the publisher in an interval.
+func (u *Usage) PublisherIn(i Interval) time.Duration { return u.publisher(i.Publisher, i.EBPF) }
 
 // SystemTotal returns the CPU time of the whole machine, less its use before media flowed and the use by others.
 // ok is false if the use by others hides it: when a process ends, the time of its whole life appears at once in the
@@ -52,7 +65,7 @@ const (
 
 // Bottleneck returns why the publisher decided the result instead of the relay; "" if it did not.
 func (u *Usage) Bottleneck() string {
-	if p := u.Publisher.Total() - u.EBPF; p.Seconds() > generatorLimit*u.Period.Seconds() {
+	if p := u.PublisherTotal(); p.Seconds() > generatorLimit*u.Period.Seconds() {
 		return fmt.Sprintf("the publisher was the bottleneck: it used %.0f%% of a core", u.Percent(p))
 	}
 	if u.LateP99 > u.FrameInterval/2 {
@@ -65,7 +78,10 @@ func (u *Usage) Bottleneck() string {
 // Exhausted returns which processes other than the relay used up the machine; "" if there are none.
 func (u *Usage) Exhausted() string {
 	relay := u.RelayTotal()
-	generators := u.Publisher.Total() + u.Subscribers.Total() - u.EBPF
+	generators := time.Duration(0) // on this machine
+	if !u.Apart {
+		generators = u.Publisher.Total() + u.Subscribers.Total() - u.EBPF
+	}
 	switch {
 	case u.Busy.Seconds() < saturated*float64(u.Cores)*u.Period.Seconds():
 		return ""

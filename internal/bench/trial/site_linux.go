@@ -1,0 +1,143 @@
+package trial
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os/exec"
+	"strconv"
+
+	"sluice/internal/bench/broker"
+	"sluice/internal/bench/load"
+	"sluice/internal/lab"
+)
+
+// site is where the processes of trials run: in a lab, or on machines of their own.
+type site interface {
+	// startRelay starts the relay in its network.
+	startRelay(ctx context.Context, name string, argv []string) (*process, error)
+	// dial reaches an address of the relay's network.
+	dial(network, address string) (net.Conn, error)
+	// startGenerator starts a load generator on a host.
+	startGenerator(ctx context.Context, at generatorHost, name string, cfg load.GeneratorConfig) (*process, error)
+	// address returns where a host reaches the relay.
+	address(at generatorHost) string
+	// capture begins to record packets at the points IntoRelay and OutOfRelay.
+	capture() (*lab.Capture, error)
+	offloads() (map[string]string, error)
+	close() error
+}
+
+// generatorHost is a host of a site with a load generator, and how the generator runs there.
+type generatorHost struct {
+	role   broker.Role
+	number int      // of several hosts with the role
+	prefix []string // a command that starts it on the relay's machine; other machines are its own
+}
+
+func relayURL(address string) string {
+	return "moqt://" + net.JoinHostPort(address, strconv.Itoa(relayPort))
+}
+
+// labSite is a lab with two hosts for subscribers: one of them may get a bottleneck.
+type labSite struct {
+	*lab.Lab
+	generator string // the program
+}
+
+func (s *labSite) startRelay(ctx context.Context, name string, argv []string) (*process, error) {
+	return start(ctx, s.Relay.Start, name, false, argv)
+}
+
+// dial connects inside the relay's host.
+func (s *labSite) dial(network, address string) (conn net.Conn, err error) {
+	err = s.Relay.Do(func() error {
+		conn, err = net.Dial(network, address)
+		return err
+	})
+	return conn, err
+}
+
+func (s *labSite) host(at generatorHost) *lab.Host {
+	if at.role == broker.Subscribers {
+		return s.Subscribers[at.number]
+	}
+	return s.Publisher
+}
+
+func (s *labSite) startGenerator(
+	ctx context.Context, at generatorHost, name string, cfg load.GeneratorConfig,
+) (*process, error) {
+	return start(ctx, s.host(at).Start, name, true, generatorCommand(s.generator, at, cfg))
+}
+
+func (s *labSite) address(at generatorHost) string {
+	return s.Relay.Facing(s.host(at)).IPv6.Addr().String()
+}
+
+func (s *labSite) capture() (*lab.Capture, error) {
+	return s.StartCapture( // in the order of IntoRelay and OutOfRelay
+		lab.Point{Device: s.Relay.Device("up"), Direction: lab.ToHost},
+		lab.Point{Device: s.Relay.Device("down"), Direction: lab.FromHost})
+}
+
+func (s *labSite) offloads() (features map[string]string, err error) {
+	err = s.Relay.Do(func() error {
+		features, err = ReadOffloads(s.Relay.Devices[0].Name)
+		return err
+	})
+	return features, err
+}
+
+func (s *labSite) close() error { return s.Close() }
+
+// generatorCommand returns the words that start a load generator on this machine.
+func generatorCommand(program string, at generatorHost, cfg load.GeneratorConfig) []string {
+	b, err := json.Marshal(cfg)
+	if err != nil {
+		panic(err) // all its fields can be marshalled
+	}
+	return append(at.prefix[:len(at.prefix):len(at.prefix)], program, "bench-load", string(b))
+}
+
+// machineSite is this machine, which is the relay's, and machines that a broker reaches.
+type machineSite struct {
+	Machines
+	generator string // the program
+	devices   []string
+}
+
+func (s *machineSite) startRelay(ctx context.Context, name string, argv []string) (*process, error) {
+	return start(ctx, (*exec.Cmd).Start, name, false, argv)
+}
+
+func (s *machineSite) dial(network, address string) (net.Conn, error) {
+	return net.Dial(network, address)
+}
+
+// startGenerator starts a hog here, and the others on their machines.
+func (s *machineSite) startGenerator(
+	ctx context.Context, at generatorHost, name string, cfg load.GeneratorConfig,
+) (*process, error) {
+	if at.role == broker.Relay {
+		return start(ctx, (*exec.Cmd).Start, name, true, generatorCommand(s.generator, at, cfg))
+	}
+	conn, err := broker.Open(ctx, s.Broker, broker.Request{Role: at.role, Config: cfg})
+	if err != nil {
+		return nil, err
+	}
+	return connect(name, conn), nil
+}
+
+func (s *machineSite) address(at generatorHost) string {
+	if at.role == broker.Subscribers {
+		return s.Down
+	}
+	return s.Up
+}
+
+func (s *machineSite) capture() (*lab.Capture, error) { return lab.CaptureDevices(s.devices...) }
+
+func (s *machineSite) offloads() (map[string]string, error) { return ReadOffloads(s.devices[0]) }
+
+func (s *machineSite) close() error { return nil }
