@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 
 	"sluice/internal/bench/load"
 	"sluice/internal/bench/procfs"
@@ -126,10 +127,11 @@ func (t *Trial) usage(a, b sample) Usage {
 	}
 	u.Others = max(0, procfs.UsedBetween(a.processes, b.processes)-ours.Total())
 	for id, use := range b.programs {
-		if t.others[id] {
-			u.Lab += use.Runtime - a.programs[id].Runtime
-		} else {
-			u.EBPF += use.Runtime - a.programs[id].Runtime
+		switch used := use.Runtime - a.programs[id].Runtime; {
+		case t.others[id]:
+			u.Lab += used
+		case !use.ByProcess:
+			u.EBPF += used
 		}
 	}
 	return u
@@ -147,6 +149,10 @@ func (t *Trial) findOthers() error {
 
 // programUses returns what all eBPF programs have used, which the kernel counts while a Stage is open.
 func (s *Stage) programUses() (map[ebpf.ProgramID]ProgramUse, error) {
+	linked, err := linkedPrograms()
+	if err != nil {
+		return nil, err
+	}
 	uses := make(map[ebpf.ProgramID]ProgramUse)
 	for id := ebpf.ProgramID(0); ; {
 		next, err := ebpf.ProgramGetNextID(id)
@@ -164,12 +170,30 @@ func (s *Stage) programUses() (map[ebpf.ProgramID]ProgramUse, error) {
 		if err != nil {
 			return nil, err
 		}
-		uses[id], err = s.programUse(id, p)
+		use, err := s.programUse(id, p)
+		use.ByProcess = p.Type() == ebpf.SchedCLS && !linked[id]
 		p.Close()
 		if err != nil {
 			return nil, err
 		}
+		uses[id] = use
 	}
+}
+
+// linkedPrograms returns the programs that a link attaches to something. A classifier without one is run by a process:
+// relays attach theirs by links. The lab does not, but its programs are known otherwise.
+func linkedPrograms() (map[ebpf.ProgramID]bool, error) {
+	linked := make(map[ebpf.ProgramID]bool)
+	var links link.Iterator
+	defer links.Close()
+	for links.Next() {
+		info, err := links.Link.Info()
+		if err != nil {
+			return nil, err
+		}
+		linked[info.Program] = true
+	}
+	return linked, links.Err()
 }
 
 func (s *Stage) programUse(id ebpf.ProgramID, p *ebpf.Program) (ProgramUse, error) {

@@ -23,6 +23,8 @@ type ProgramUse struct {
 	Name    string
 	Runtime time.Duration
 	Runs    uint64
+	// ByProcess is whether a process runs the program (BPF_PROG_RUN), so that its run time is in that of the process.
+	ByProcess bool
 }
 
 // without returns the timeline without some programs.
@@ -38,7 +40,7 @@ type Interval struct {
 	At                            time.Duration // its middle
 	Length                        time.Duration
 	Relay, Publisher, Subscribers time.Duration // of the processes, as [Usage]
-	EBPF                          time.Duration
+	EBPF                          time.Duration // besides the processes
 }
 
 // Intervals returns what was used between the moments.
@@ -51,7 +53,9 @@ func (t Timeline) Intervals() []Interval {
 			Publisher: b.Publisher - a.Publisher, Subscribers: b.Subscribers - a.Subscribers,
 		}
 		for id, p := range b.Programs {
-			v.EBPF += p.Runtime - a.Programs[id].Runtime
+			if !p.ByProcess {
+				v.EBPF += p.Runtime - a.Programs[id].Runtime
+			}
 		}
 		if v.Length > 0 {
 			out = append(out, v)

@@ -15,11 +15,11 @@ func timelineOf() Timeline {
 	type programs = map[ebpf.ProgramID]ProgramUse
 	return Timeline{
 		{Relay: 10 * ms, Publisher: 5 * ms, Subscribers: 1 * ms,
-			Programs: programs{3: {"three", 2 * ms, 4}, 9: {Name: "nine"}}},
+			Programs: programs{3: {"three", 2 * ms, 4, false}, 9: {Name: "nine"}}},
 		{At: 100 * ms, Relay: 30 * ms, Publisher: 15 * ms, Subscribers: 11 * ms,
-			Programs: programs{3: {"three", 6 * ms, 9}, 7: {"seven", ms, 1}, 9: {Name: "nine"}}},
+			Programs: programs{3: {"three", 6 * ms, 9, false}, 7: {"seven", ms, 1, false}, 9: {Name: "nine"}}},
 		{At: 300 * ms, Relay: 40 * ms, Publisher: 16 * ms, Subscribers: 11 * ms,
-			Programs: programs{3: {"three", 9 * ms, 10}, 7: {"seven", 5 * ms, 3}}},
+			Programs: programs{3: {"three", 9 * ms, 10, false}, 7: {"seven", 5 * ms, 3, false}}},
 	}
 }
 
@@ -36,6 +36,11 @@ func TestIntervals(t *testing.T) {
 	u.Apart = true
 	require.Equal(t, 10*ms, u.PublisherIn(intervals[0]))
 	require.Equal(t, 10., intervals[0].Percent(10*ms))
+	run := timelineOf()
+	for _, m := range run {
+		m.Programs[3] = ProgramUse{Name: "three", Runtime: m.Programs[3].Runtime, ByProcess: true}
+	}
+	require.Equal(t, ms, run.Intervals()[0].EBPF, "the process's time has that of the other program")
 	require.Empty(t, Timeline{}.Intervals())
 	require.Empty(t, Timeline{{}, {}}.Intervals(), "no time has passed")
 }
