@@ -28,7 +28,7 @@ func (f *benchFlags) configureHosts() (err error) {
 		return nil
 	}
 	if len(f.peers) > 0 {
-		return cli.Usage("--peer finds programs on this machine: with --hosts, use --relay-cmd with a path on the relay's")
+		return cli.Usage("--peer finds programs here: with --hosts, use --relay-cmd with a path on the relay's machine")
 	}
 	if f.remote.Hosts, err = hosts.Parse(f.hosts); err != nil {
 		return cli.AsUsage(err)

@@ -9,12 +9,14 @@
 //
 //	bench        plans, metrics, outcomes
 //	├── trial    one relay under one load in the lab
+//	│   ├── broker   starts load generators on other machines
 //	│   ├── system   the relays: commands, versions
 //	│   ├── load     load generators: publisher, subscribers, hog
 //	│   │   └── video    what they publish and verify, and what a viewer would have seen
 //	│   └── procfs   what processes and the machine used
 //	├── syscalls the system calls of a process, counted
 //	└── result   what was found: statistics, comparisons, results.json
+//	hosts        runs all of this on machines of their own, reached by SSH
 //	report       pages, tables and plots of a result
 //	└── chart    what one plot shows, and its drawing
 //

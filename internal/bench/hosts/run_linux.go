@@ -17,20 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sluice/internal/bench"
 	"sluice/internal/bench/broker"
 	"sluice/internal/bench/result"
 )
-
-// Config describes a bench on machines of their own.
-type Config struct {
-	Bench bench.RunConfig
-	Hosts Hosts
-	// Up and Down are the addresses at which publisher and subscribers reach the relay; "" is what SSH connects to.
-	Up, Down string
-	SSH      string // a configuration file for ssh; "" is the user's
-	Output   io.Writer
-}
 
 // cleanUpTime is how long cleaning up may take.
 const cleanUpTime = 30 * time.Second

@@ -64,7 +64,9 @@ func stand(t *testing.T, exit string) (Config, string) {
 		Generator: write("sluice-lab", strings.ReplaceAll(farBench, "%EXIT%", exit)), Sluice: write("sluice", ""),
 	}
 	return Config{
-		Bench:  bench.RunConfig{Programs: programs, Profiles: filepath.Join(dir, "profiles"), Machines: new(trial.Machines)},
+		Bench: bench.RunConfig{
+			Programs: programs, Profiles: filepath.Join(dir, "profiles"), Machines: new(trial.Machines),
+		},
 		Hosts:  Hosts{"pub": "a", "relay": "b", "sub": "c"},
 		Output: new(bytes.Buffer),
 	}, dir
@@ -76,7 +78,8 @@ func TestRun(t *testing.T) {
 	found, err := Run(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Equal(t, "far", found.Commit)
-	require.Equal(t, "pub: copy to a\nrelay: copy to b\nsub: copy to c\n1/1 measured\n", cfg.Output.(*bytes.Buffer).String())
+	require.Equal(t, "pub: copy to a\nrelay: copy to b\nsub: copy to c\n1/1 measured\n",
+		cfg.Output.(*bytes.Buffer).String())
 	require.FileExists(t, filepath.Join(dir, "profiles", "1-idle", "a.pprof"))
 	config, err := os.ReadFile(filepath.Join(dir, "profiles", "config"))
 	require.NoError(t, err)
@@ -142,7 +145,8 @@ func TestStart(t *testing.T) {
 func TestPrepare(t *testing.T) {
 	stand(t, "0")
 	m := &machine{client: newClient(t.TempDir(), ""), role: "pub", host: "a"}
-	require.ErrorContains(t, m.prepare(t.Context(), "Plan9 mips"), "must be Plan9 mips, for which this program was built")
+	require.ErrorContains(t, m.prepare(t.Context(), "Plan9 mips"),
+		"must be Plan9 mips, for which this program was built")
 	require.NoError(t, m.cleanUp(t.Context()), "there is nothing to clean up")
 	m.sudo = []string{"sudo", "-n"}
 	require.Equal(t, []string{"sudo", "-n", "rm"}, m.asRoot("rm"))

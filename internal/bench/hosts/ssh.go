@@ -54,8 +54,8 @@ func (m *machine) ssh(ctx context.Context, options []string, words ...string) *e
 	return cmd
 }
 
-// connect opens the connection that the commands share. Its process stays in the background, and keeps the files that it
-// has got: so its log is a file, not a pipe whose end would be waited for.
+// connect opens the connection that the commands share. Its process stays in the background, and keeps the files that
+// it has got: so its log is a file, not a pipe whose end would be waited for.
 func (m *machine) connect(ctx context.Context) error {
 	log, err := os.Create(filepath.Join(m.dir, string(m.role)+".log"))
 	if err != nil {

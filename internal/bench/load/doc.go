@@ -13,6 +13,8 @@
 //	stop N →                                           wait for N objects each → received
 //	stop →      end
 //
+// The command used is answered with the CPU time so far, at any time.
+//
 // A bystander is ready at once, pings from go to stop, and reports after each stop.
 //
 // The payload of a mock object carries its sequence number, its time of publication and a checksum (package video), so

@@ -15,7 +15,7 @@ type Usage struct {
 	Cores                         int
 	Busy, Steal, Softirq          time.Duration
 	Relay, Publisher, Subscribers procfs.ProcessTimes
-	EBPF, Lab                     time.Duration   // run time of the relay's (besides its process) and other eBPF programs
+	EBPF, Lab                     time.Duration   // run time of eBPF programs: the relay's, besides its process; others
 	Others                        time.Duration   // by processes that are not part of the trial
 	Idle                          float64         // cores that were busy before media flowed, without Others
 	Activity                      procfs.Activity // of the relay
