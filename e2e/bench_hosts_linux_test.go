@@ -121,7 +121,8 @@ func TestBenchHostsFail(t *testing.T) {
 		return string(text)
 	}
 	require.Contains(t, bench("--hosts", "pub=pub,relay=nowhere.invalid,sub=sub1"), "nowhere.invalid (relay): connect: ")
-	up, down := l.Publisher.Devices[0].IPv6.Addr().String(), l.Subscribers[0].Devices[0].IPv6.Addr().String()
+	up := l.Publisher.Devices[0].IPv6.Addr().String() // of another machine
+	down := l.Subscribers[0].Devices[0].IPv6.Addr().String()
 	require.Contains(t, bench("--hosts", "pub=pub,relay=relay,sub=sub1", "--relay-address", up+","+down),
 		"no device of the relay's machine has the address "+up)
 }
