@@ -120,7 +120,8 @@ func TestBenchHostsFail(t *testing.T) {
 		require.Error(t, err)
 		return string(text)
 	}
-	require.Contains(t, bench("--hosts", "pub=pub,relay=nowhere.invalid,sub=sub1"), "nowhere.invalid (relay): connect: ")
+	require.Contains(t, bench("--hosts", "pub=pub,relay=nowhere.invalid,sub=sub1"),
+		"nowhere.invalid (relay): connect: ")
 	up := l.Publisher.Devices[0].IPv6.Addr().String() // of another machine
 	down := l.Subscribers[0].Devices[0].IPv6.Addr().String()
 	require.Contains(t, bench("--hosts", "pub=pub,relay=relay,sub=sub1", "--relay-address", up+","+down),
