@@ -118,6 +118,9 @@ func (c *client) after(l *life) (again bool, err error) {
 	if err := l.result(); err != nil {
 		return false, err
 	}
+	if l.lost { // and has found another one
+		return false, l.failure("it has lost its session")
+	}
 	if c.views {
 		if err := l.viewing.complete(!c.mortal); err != nil {
 			return false, fmt.Errorf("%s: %w", c.name(), err)

@@ -91,15 +91,11 @@ func (p *process) failure(what any) error {
 	return fmt.Errorf("%s: %v\n  %s", p.name, what, strings.Join(p.log, "\n  "))
 }
 
-// result waits for the end, and returns an error unless it is a good one. A session that was lost is not good, even if
-// the process has found another one.
+// result waits for the end, and returns an error unless it is a good one.
 func (p *process) result() error {
 	<-p.done
-	switch {
-	case p.err != nil:
+	if p.err != nil {
 		return p.failure(p.err)
-	case p.lost:
-		return p.failure("it has lost its session")
 	}
 	return nil
 }
