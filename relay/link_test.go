@@ -535,6 +535,7 @@ func TestLinksCountNowhere(t *testing.T) {
 		src.group(1, 1)
 		require.Equal(t, "1.0, 1 fin", k.take())
 		require.Len(t, src.updates, 1)
+		require.EqualValues(t, 1, bs[0].relay.subscriptions.Load(), "the update did not end the first one")
 		require.Equal(t, 1.0, metricOf(t, bs[0].relay, "sluice_relay_links"))
 		require.Equal(t, 0.0, metricOf(t, bs[0].relay, "sluice_relay_downstream_subscriptions"))
 		require.Equal(t, 0.0, metricOf(t, bs[1].relay, "sluice_relay_upstream_subscriptions"))
