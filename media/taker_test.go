@@ -299,8 +299,10 @@ func TestTakenAcksAndMigration(t *testing.T) {
 	for _, ip := range []net.IP{net.IPv4(127, 0, 0, 2), net.IPv4(127, 0, 0, 3)} {
 		r.take(20)
 		r.proxy.rebind(t, ip)
-		require.Eventually(t, func() bool { return r.server.RemoteAddr().(*net.UDPAddr).IP.Equal(ip) }, 20*time.Second,
-			time.Millisecond)
+		require.Eventually(t, func() bool { // the client has to send something: at the old address it hears nothing
+			require.NoError(t, r.client.SendDatagram(nil))
+			return r.server.RemoteAddr().(*net.UDPAddr).IP.Equal(ip)
+		}, 20*time.Second, 5*time.Millisecond)
 	}
 	r.take(20)
 }
