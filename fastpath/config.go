@@ -34,6 +34,9 @@ type Settings struct {
 	// them as are free. Each takes 100 bytes for that time, and each possible one needs 16 bytes at all times. Default:
 	// DefaultMaxObjects.
 	MaxObjects int
+	// PassAcks lets all packets of subscribers go up to user space. By default, the kernel takes those that have
+	// nothing but an ACK.
+	PassAcks bool
 }
 
 // DefaultMaxCopies keeps 99 % of the programs' runs below 100 µs on the project's machine, interrupts included, when

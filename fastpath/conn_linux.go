@@ -21,6 +21,8 @@ type conn struct {
 	abandon func(*claim.StreamState)
 	since   uint64 // when it began, see monotonic
 
+	receive atomic.Pointer[func(*claim.TakenPacket)] // nil: none are taken
+
 	received  atomic.Int64 // largest packet number; -1: none
 	prepareAt atomic.Int64 // the packet number with which to make key streams for those that follow
 
@@ -32,6 +34,8 @@ type conn struct {
 
 	// As a subscriber.
 	path    *claim.Path
+	known   bool                         // the programs know the path
+	takes   bpf.Taking                   // what the media sender allows
 	slots   map[bpf.DownstreamKey]uint32 // of downstream streams that the media sender knows
 	keys    map[uint32]bpf.DownstreamKey // of the same, by slot
 	sealing lookahead
@@ -159,12 +163,3 @@ func (c *conn) Close() {
 	c.fast.registry.disconnect(c)
 	c.fast.reclaimer.freeConn(c)
 }
-
-// TakeAcks implements [claim.ForwarderConn]: the programs take no packets.
-func (c *conn) TakeAcks(int, func(*claim.TakenPacket)) {}
-
-// SetTaking implements [claim.ForwarderConn].
-func (c *conn) SetTaking(bool, uint64) {}
-
-// HandOver implements [claim.Forwarder].
-func (f *FastPath) HandOver(int) {}

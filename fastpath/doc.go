@@ -33,13 +33,18 @@
 // the same cursor. When the publisher's stream has been read to its end, streams that the kernel opened and no
 // subscription wants are abandoned.
 //
+// A subscriber's packet with nothing but an ACK comes the other way, and ends in server_ingress: the program opens it,
+// puts its plaintext into a queue, and drops it. [FastPath.HandOver] empties a queue, when somebody is awake, and gives
+// the packets to the media sender, which says with [claim.ForwarderConn.SetTaking] when it wants to see ACKs at once.
+//
 // The central types are [FastPath], the forwarder; conn, a connection as subscriber and as publisher; [ForwardedTrack];
 // and reclaimer, the goroutine that frees memory for others when no run of a program can still be using it.
 //
 // # Locks
 //
-// Locks are taken in this order: the media sender's, under which it calls the methods of conn; FastPath.life, for
-// reading; ForwardedTrack.mu; conn.mu; registry.mu or reclaimer.mu. While one of the last two is held, no other is
-// taken. The function that abandons a stream takes the media sender's lock, so it is called with none of these held
-// except life. Programs take no locks: what they read is replaced as a whole, or changed atomically.
+// Locks are taken in this order: a queue's, which is held while it is emptied; the media sender's, under which it calls
+// the methods of conn; FastPath.life, for reading; ForwardedTrack.mu; conn.mu; registry.mu or reclaimer.mu. While one
+// of the last two is held, no other is taken. The function that abandons a stream takes the media sender's lock, so it
+// is called with none of these held except life. Programs take no locks: what they read is replaced as a whole, or
+// changed atomically.
 package fastpath

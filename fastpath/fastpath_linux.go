@@ -21,8 +21,9 @@ type FastPath struct {
 	reclaimer  *reclaimer
 	states     []claim.ConnState   // memory that the programs share, by the connection's index
 	streams    []claim.StreamState // by slot
-	forwarding atomic.Int64        // tracks that have a publisher
-	ended      atomic.Uint32       // streams in the map of ended ones
+	passAcks   bool
+	forwarding atomic.Int64  // tracks that have a publisher
+	ended      atomic.Uint32 // streams in the map of ended ones
 
 	// life is held for reading while the maps and the memory are used by functions that may be called after Close.
 	life sync.RWMutex
@@ -40,7 +41,7 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 	}
 	f := &FastPath{
 		kernel: k, log: logs.NewSparse(logger), registry: newRegistry(len(k.conns), len(k.tracks.current)),
-		states: cast[claim.ConnState](k.conns), streams: cast[claim.StreamState](k.streams),
+		states: cast[claim.ConnState](k.conns), streams: cast[claim.StreamState](k.streams), passAcks: s.PassAcks,
 	}
 	f.reclaimer = newReclaimer(f)
 	return f, nil
@@ -76,6 +77,9 @@ func (f *FastPath) Close() error {
 		c.Close()
 	}
 	f.reclaimer.close()
+	for _, q := range f.kernel.queues {
+		f.report("close a queue", q.close()) // before life is locked: who empties it has locks of the media sender
+	}
 	f.life.Lock()
 	defer f.life.Unlock()
 	f.over = true

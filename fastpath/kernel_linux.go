@@ -33,6 +33,8 @@ type kernel struct {
 	tracks     *versioned[bpf.Track] // by track; one part or more
 	ledgers    *lent[claim.Record]
 	keyStreams *lent[bpf.KeyStream] // for connections that the kernel sends to, or whose packets it opens
+	queues     []*queue             // of packets that were taken
+	queue      *ebpf.MapSpec        // of one queue
 }
 
 // load loads the programs. They do nothing until they are attached to a device.
@@ -60,6 +62,7 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return keepMapped(k, k.ingress.PathVersions, &k.paths.current) },
 		func() error { return keepMapped(k, k.ingress.TrackVersions, &k.tracks.current) },
 		k.freeAllStreams,
+		k.makeQueues,
 	} {
 		if err := f(); err != nil {
 			return nil, err
@@ -94,6 +97,8 @@ func (k *kernel) load(s Settings) error {
 	} {
 		spec.Maps[name].MaxEntries = connections * uint32(perConnection)
 	}
+	spec.Maps[bpf.IngressMapTakenPackets].MaxEntries = uint32(numQueues())
+	k.queue = spec.Maps[bpf.IngressMapTakenPackets].InnerMap
 	tracks := uint32(cmp.Or(s.MaxTracks, DefaultMaxTracks))
 	spec.Maps[bpf.IngressMapTrackVersions].MaxEntries = tracks
 	spec.Maps[bpf.IngressMapTracks].MaxEntries = 2 * trackParts(tracks) // an old and a new version
@@ -216,6 +221,9 @@ func (k *kernel) Close() error {
 	clear(k.keys)
 	for i := range k.publishers {
 		k.publishers[i].Keys = [2]bpf.PacketKeys{}
+	}
+	for _, q := range k.queues {
+		errs = append(errs, q.close())
 	}
 	for _, b := range k.mapped {
 		errs = append(errs, unix.Munmap(b))

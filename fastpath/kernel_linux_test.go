@@ -328,7 +328,7 @@ func TestReasonNames(t *testing.T) {
 	page, err := os.ReadFile("../docs/fastpath.md")
 	require.NoError(t, err)
 	for _, name := range k.reasons {
-		require.Regexp(t, "^(packet|frame|seal|copy)_[a-z_]+$", name)
+		require.Regexp(t, "^(packet|ack|open|frame|seal|copy)_[a-z_]+$", name)
 		require.Contains(t, string(page), "`"+name+"`")
 	}
 }

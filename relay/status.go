@@ -47,6 +47,8 @@ type SentPackets struct {
 	Process uint64 `json:"process"`
 	Lost    uint64 `json:"lost"`
 	Again   uint64 `json:"again"` // retransmissions; only the process repeats
+	// TakenAcks counts the packets from the peer with nothing but an ACK that the kernel has taken.
+	TakenAcks uint64 `json:"taken_acks"`
 }
 
 // Sessions describes the present sessions and the ones that ended during the last minute (256 at most), in the order in
@@ -101,7 +103,7 @@ func statusOf(p *peer) SessionStatus {
 	s.CipherSuite = tls.CipherSuiteName(stats.CipherSuite)
 	s.Packets = SentPackets{
 		Kernel: stats.ForwarderPackets, Process: stats.Packets - stats.ForwarderPackets,
-		Lost: stats.LostPackets, Again: stats.Retransmissions,
+		Lost: stats.LostPackets, Again: stats.Retransmissions, TakenAcks: stats.TakenAcks,
 	}
 	s.Bytes, s.Window, s.InFlight, s.Threshold = stats.Bytes, stats.Window, stats.InFlight, stats.Threshold
 	s.SRTT, s.MinRTT = stats.SRTT, stats.MinRTT

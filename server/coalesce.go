@@ -11,9 +11,10 @@ const (
 	coalesceAfter = 100 * time.Millisecond
 )
 
-// newCoalescing returns a function that returns how long packets may wait (see [transport.ListenConfig.Coalesce]), and
-// adapts the number of processors to the load. While the kernel forwards all media, user space only caches it and
-// records what was sent, which is not urgent.
+// newCoalescing returns a function that returns how long packets may wait (see [transport.ListenConfig.Coalesce]), has
+// the packets processed that the kernel has taken, and adapts the number of processors to the load. The reader of the
+// socket calls it before it sleeps. While the kernel forwards all media, user space only caches it and records what was
+// sent, which is not urgent.
 func (s *Server) newCoalescing() func() time.Duration {
 	var w sendWatch
 	var p *processors
@@ -29,6 +30,7 @@ func (s *Server) newCoalescing() func() time.Duration {
 		if s.loop == nil {
 			return 0
 		}
+		s.loop.HandOver()
 		sent, now := s.loop.Sent(), time.Now()
 		if p != nil {
 			p.look(now, sent, cpuTime)

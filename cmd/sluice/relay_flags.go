@@ -35,6 +35,7 @@ type relayFlags struct {
 	adminHosts     []string
 	pprof          bool
 	fastPathBudget int
+	fastPathAcks   bool
 	control        string
 	replace        bool
 	background     bool
@@ -109,6 +110,8 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 	flags.IntVar(&f.cfg.FastPath.MaxObjects, "fastpath-objects", fastpath.DefaultMaxObjects,
 		"largest `number` of objects in datagrams that the kernel can claim in 10 s; each takes 116 bytes, and one "+
 			"publisher may have as many as are free")
+	flags.BoolVar(&f.fastPathAcks, "fastpath-acks", true,
+		"let the kernel take packets of subscribers that have nothing but an ACK, so that nobody wakes for them")
 	flags.DurationVar(&f.cfg.AckTimeout, "ack-timeout", media.DefaultAckTimeout,
 		"reset a stream when its subscriber does not acknowledge what was sent for this `duration`")
 	flags.DurationVar(&f.cfg.MaxBehind, "max-behind", media.DefaultMaxBehind,
@@ -185,6 +188,7 @@ func (f *relayFlags) config() (cfg server.Config, err error) {
 	}
 	cfg.MaxBehindBytes = int64(f.maxBehindMiB) << 20
 	cfg.Transport.MaxConnections = cfg.Relay.MaxSessions
+	cfg.FastPath.PassAcks = !f.fastPathAcks
 	cfg.Relay.FastPathPolicy, cfg.FastPath.MaxCopies = relay.FastPathBudget(f.fastPathBudget), f.fastPathBudget
 	if cfg.Relay.Exempt, err = parsePrefixes(f.exempt); err != nil {
 		return cfg, cli.AsUsage(fmt.Errorf("--quota-exempt: %w", err))

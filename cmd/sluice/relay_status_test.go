@@ -23,7 +23,7 @@ func TestStatusTable(t *testing.T) {
 			{
 				Remote: "[2001:db8::1]:5000", Transport: "webtransport", CipherSuite: chacha20,
 				FastPath: true, Subscriptions: 2, OnFastPath: 1,
-				Packets: relay.SentPackets{Kernel: 900, Process: 30, Lost: 2},
+				Packets: relay.SentPackets{Kernel: 900, Process: 30, Lost: 2, TakenAcks: 77},
 				SRTT:    1500 * time.Microsecond, Window: 15000, Threshold: 128<<8 | 32,
 				Declined: map[string]uint64{
 					"window": 5, "out_of_order": 12, "not_open": 5, "filtered": 2, "priority": 1,
@@ -54,6 +54,7 @@ ended within the last minute: 1 (--verbose shows them)
 		`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 2 filtered, 1 priority
 [2001:db8::1]:5000, held by the process: 7 blocked_window
 [2001:db8::1]:5000, streams ended: 3 delivered, 1 dropped
+[2001:db8::1]:5000, ACKs taken by the kernel: 77
 process 77 was replaced and drains; sessions that it still has: 3
 the kernel, in all:
   1000 packet_opened

@@ -42,6 +42,8 @@ type EgressScratch struct {
 	KeyPhase   uint32
 	FrameCount uint32
 	Start      uint32
+	AckAt      uint32
+	Others     uint32
 	Frames     [8]struct {
 		_        structs.HostLayout
 		StreamId uint64
@@ -89,7 +91,7 @@ type EgressScratch struct {
 	StreamKey   [3]uint64
 	ListVersion uint64
 	Track       uint32
-	Pad         uint32
+	Ecn         uint32
 }
 
 // Names of all BPF objects in the ELF.

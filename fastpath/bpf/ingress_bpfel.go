@@ -184,6 +184,11 @@ type IngressPublisher struct {
 	Active       uint8
 	Webtransport uint8
 	Pad          uint16
+	Taking       uint32
+	Queue        uint32
+	Waiting      uint32
+	Pad2         uint32
+	Acked        uint64
 }
 
 type IngressReason uint32
@@ -206,38 +211,47 @@ const (
 	IngressReasonPACKET_OLD             IngressReason = 14
 	IngressReasonPACKET_MALFORMED       IngressReason = 15
 	IngressReasonPACKET_UNKNOWN_FRAME   IngressReason = 16
-	IngressReasonOPEN_AHEAD             IngressReason = 17
-	IngressReasonOPEN_COMPUTED          IngressReason = 18
-	IngressReasonFRAME_FORWARDED        IngressReason = 19
-	IngressReasonFRAME_NOT_MEDIA        IngressReason = 20
-	IngressReasonFRAME_EMPTY            IngressReason = 21
-	IngressReasonFRAME_NO_TRACK         IngressReason = 22
-	IngressReasonFRAME_ENDED            IngressReason = 23
-	IngressReasonFRAME_CLAIMED          IngressReason = 24
-	IngressReasonFRAME_FORGOTTEN        IngressReason = 25
-	IngressReasonFRAME_SHARE            IngressReason = 26
-	IngressReasonFRAME_NO_SLOT          IngressReason = 27
-	IngressReasonSEAL_AHEAD             IngressReason = 28
-	IngressReasonSEAL_COMPUTED          IngressReason = 29
-	IngressReasonCOPY_SENT              IngressReason = 30
-	IngressReasonCOPY_BUDGET            IngressReason = 31
-	IngressReasonCOPY_NO_PATH           IngressReason = 32
-	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 33
-	IngressReasonCOPY_NOT_OPEN          IngressReason = 34
-	IngressReasonCOPY_FILTERED          IngressReason = 35
-	IngressReasonCOPY_EMPTY             IngressReason = 36
-	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 37
-	IngressReasonCOPY_PRIORITY          IngressReason = 38
-	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 39
-	IngressReasonCOPY_STREAM_SHARE      IngressReason = 40
-	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 41
-	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 42
-	IngressReasonCOPY_WINDOW            IngressReason = 43
-	IngressReasonCOPY_TOO_LARGE         IngressReason = 44
-	IngressReasonCOPY_LEDGER_FULL       IngressReason = 45
-	IngressReasonCOPY_CHECKSUM          IngressReason = 46
-	IngressReasonCOPY_LOST              IngressReason = 47
-	IngressReasonREASON_COUNT           IngressReason = 48
+	IngressReasonACK_TAKEN              IngressReason = 17
+	IngressReasonACK_NOT_ALONE          IngressReason = 18
+	IngressReasonACK_PAUSED             IngressReason = 19
+	IngressReasonACK_OTHER_PHASE        IngressReason = 20
+	IngressReasonACK_UNSENT             IngressReason = 21
+	IngressReasonACK_OF_GAP             IngressReason = 22
+	IngressReasonACK_OF_WINDOW          IngressReason = 23
+	IngressReasonACK_SHARE              IngressReason = 24
+	IngressReasonACK_NO_ROOM            IngressReason = 25
+	IngressReasonOPEN_AHEAD             IngressReason = 26
+	IngressReasonOPEN_COMPUTED          IngressReason = 27
+	IngressReasonFRAME_FORWARDED        IngressReason = 28
+	IngressReasonFRAME_NOT_MEDIA        IngressReason = 29
+	IngressReasonFRAME_EMPTY            IngressReason = 30
+	IngressReasonFRAME_NO_TRACK         IngressReason = 31
+	IngressReasonFRAME_ENDED            IngressReason = 32
+	IngressReasonFRAME_CLAIMED          IngressReason = 33
+	IngressReasonFRAME_FORGOTTEN        IngressReason = 34
+	IngressReasonFRAME_SHARE            IngressReason = 35
+	IngressReasonFRAME_NO_SLOT          IngressReason = 36
+	IngressReasonSEAL_AHEAD             IngressReason = 37
+	IngressReasonSEAL_COMPUTED          IngressReason = 38
+	IngressReasonCOPY_SENT              IngressReason = 39
+	IngressReasonCOPY_BUDGET            IngressReason = 40
+	IngressReasonCOPY_NO_PATH           IngressReason = 41
+	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 42
+	IngressReasonCOPY_NOT_OPEN          IngressReason = 43
+	IngressReasonCOPY_FILTERED          IngressReason = 44
+	IngressReasonCOPY_EMPTY             IngressReason = 45
+	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 46
+	IngressReasonCOPY_PRIORITY          IngressReason = 47
+	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 48
+	IngressReasonCOPY_STREAM_SHARE      IngressReason = 49
+	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 50
+	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 51
+	IngressReasonCOPY_WINDOW            IngressReason = 52
+	IngressReasonCOPY_TOO_LARGE         IngressReason = 53
+	IngressReasonCOPY_LEDGER_FULL       IngressReason = 54
+	IngressReasonCOPY_CHECKSUM          IngressReason = 55
+	IngressReasonCOPY_LOST              IngressReason = 56
+	IngressReasonREASON_COUNT           IngressReason = 57
 )
 
 type IngressRecord struct {
@@ -260,6 +274,8 @@ type IngressScratch struct {
 	KeyPhase   uint32
 	FrameCount uint32
 	Start      uint32
+	AckAt      uint32
+	Others     uint32
 	Frames     [8]struct {
 		_        structs.HostLayout
 		StreamId uint64
@@ -307,7 +323,7 @@ type IngressScratch struct {
 	StreamKey   [3]uint64
 	ListVersion uint64
 	Track       uint32
-	Pad         uint32
+	Ecn         uint32
 }
 
 type IngressSendKeys struct {
@@ -372,6 +388,24 @@ type IngressSubscription struct {
 	Pad         uint16
 }
 
+type IngressTakenPacket struct {
+	_          structs.HostLayout
+	Connection uint32
+	Len        uint16
+	Ecn        uint8
+	Pad        uint8
+	Pn         uint64
+	Received   uint64
+}
+
+type IngressTaking uint32
+
+const (
+	IngressTakingTAKES_NONE   IngressTaking = 0
+	IngressTakingTAKES_PAUSED IngressTaking = 1
+	IngressTakingTAKES_ACKS   IngressTaking = 2
+)
+
 type IngressTrack struct {
 	_               structs.HostLayout
 	Count           uint32
@@ -416,6 +450,7 @@ const (
 	IngressMapScratches        = "scratches"
 	IngressMapStreams          = "streams"
 	IngressMapSubgroups        = "subgroups"
+	IngressMapTakenPackets     = "taken_packets"
 	IngressMapTrackVersions    = "track_versions"
 	IngressMapTracks           = "tracks"
 	IngressProgServerIngress   = "server_ingress"
@@ -496,6 +531,7 @@ type IngressMapSpecs struct {
 	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
 	Streams       *ebpf.MapSpec `ebpf:"streams"`
 	Subgroups     *ebpf.MapSpec `ebpf:"subgroups"`
+	TakenPackets  *ebpf.MapSpec `ebpf:"taken_packets"`
 	TrackVersions *ebpf.MapSpec `ebpf:"track_versions"`
 	Tracks        *ebpf.MapSpec `ebpf:"tracks"`
 }
@@ -552,6 +588,7 @@ type IngressMaps struct {
 	Scratches     *ebpf.Map `ebpf:"scratches"`
 	Streams       *ebpf.Map `ebpf:"streams"`
 	Subgroups     *ebpf.Map `ebpf:"subgroups"`
+	TakenPackets  *ebpf.Map `ebpf:"taken_packets"`
 	TrackVersions *ebpf.Map `ebpf:"track_versions"`
 	Tracks        *ebpf.Map `ebpf:"tracks"`
 }
@@ -579,6 +616,7 @@ func (m *IngressMaps) Close() error {
 		m.Scratches,
 		m.Streams,
 		m.Subgroups,
+		m.TakenPackets,
 		m.TrackVersions,
 		m.Tracks,
 	)

@@ -24,6 +24,9 @@ type (
 
 	Held = IngressHeld
 
+	Taking      = IngressTaking
+	TakenPacket = IngressTakenPacket
+
 	KeyStream = IngressKeyStream
 	Neighbor  = IngressNeighbor
 	Endpoint  = IngressEndpoint

@@ -51,38 +51,47 @@ const (
 	CryptoReasonPACKET_OLD             CryptoReason = 14
 	CryptoReasonPACKET_MALFORMED       CryptoReason = 15
 	CryptoReasonPACKET_UNKNOWN_FRAME   CryptoReason = 16
-	CryptoReasonOPEN_AHEAD             CryptoReason = 17
-	CryptoReasonOPEN_COMPUTED          CryptoReason = 18
-	CryptoReasonFRAME_FORWARDED        CryptoReason = 19
-	CryptoReasonFRAME_NOT_MEDIA        CryptoReason = 20
-	CryptoReasonFRAME_EMPTY            CryptoReason = 21
-	CryptoReasonFRAME_NO_TRACK         CryptoReason = 22
-	CryptoReasonFRAME_ENDED            CryptoReason = 23
-	CryptoReasonFRAME_CLAIMED          CryptoReason = 24
-	CryptoReasonFRAME_FORGOTTEN        CryptoReason = 25
-	CryptoReasonFRAME_SHARE            CryptoReason = 26
-	CryptoReasonFRAME_NO_SLOT          CryptoReason = 27
-	CryptoReasonSEAL_AHEAD             CryptoReason = 28
-	CryptoReasonSEAL_COMPUTED          CryptoReason = 29
-	CryptoReasonCOPY_SENT              CryptoReason = 30
-	CryptoReasonCOPY_BUDGET            CryptoReason = 31
-	CryptoReasonCOPY_NO_PATH           CryptoReason = 32
-	CryptoReasonCOPY_NO_NEIGHBOR       CryptoReason = 33
-	CryptoReasonCOPY_NOT_OPEN          CryptoReason = 34
-	CryptoReasonCOPY_FILTERED          CryptoReason = 35
-	CryptoReasonCOPY_EMPTY             CryptoReason = 36
-	CryptoReasonCOPY_OUT_OF_ORDER      CryptoReason = 37
-	CryptoReasonCOPY_PRIORITY          CryptoReason = 38
-	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 39
-	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 40
-	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 41
-	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 42
-	CryptoReasonCOPY_WINDOW            CryptoReason = 43
-	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 44
-	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 45
-	CryptoReasonCOPY_CHECKSUM          CryptoReason = 46
-	CryptoReasonCOPY_LOST              CryptoReason = 47
-	CryptoReasonREASON_COUNT           CryptoReason = 48
+	CryptoReasonACK_TAKEN              CryptoReason = 17
+	CryptoReasonACK_NOT_ALONE          CryptoReason = 18
+	CryptoReasonACK_PAUSED             CryptoReason = 19
+	CryptoReasonACK_OTHER_PHASE        CryptoReason = 20
+	CryptoReasonACK_UNSENT             CryptoReason = 21
+	CryptoReasonACK_OF_GAP             CryptoReason = 22
+	CryptoReasonACK_OF_WINDOW          CryptoReason = 23
+	CryptoReasonACK_SHARE              CryptoReason = 24
+	CryptoReasonACK_NO_ROOM            CryptoReason = 25
+	CryptoReasonOPEN_AHEAD             CryptoReason = 26
+	CryptoReasonOPEN_COMPUTED          CryptoReason = 27
+	CryptoReasonFRAME_FORWARDED        CryptoReason = 28
+	CryptoReasonFRAME_NOT_MEDIA        CryptoReason = 29
+	CryptoReasonFRAME_EMPTY            CryptoReason = 30
+	CryptoReasonFRAME_NO_TRACK         CryptoReason = 31
+	CryptoReasonFRAME_ENDED            CryptoReason = 32
+	CryptoReasonFRAME_CLAIMED          CryptoReason = 33
+	CryptoReasonFRAME_FORGOTTEN        CryptoReason = 34
+	CryptoReasonFRAME_SHARE            CryptoReason = 35
+	CryptoReasonFRAME_NO_SLOT          CryptoReason = 36
+	CryptoReasonSEAL_AHEAD             CryptoReason = 37
+	CryptoReasonSEAL_COMPUTED          CryptoReason = 38
+	CryptoReasonCOPY_SENT              CryptoReason = 39
+	CryptoReasonCOPY_BUDGET            CryptoReason = 40
+	CryptoReasonCOPY_NO_PATH           CryptoReason = 41
+	CryptoReasonCOPY_NO_NEIGHBOR       CryptoReason = 42
+	CryptoReasonCOPY_NOT_OPEN          CryptoReason = 43
+	CryptoReasonCOPY_FILTERED          CryptoReason = 44
+	CryptoReasonCOPY_EMPTY             CryptoReason = 45
+	CryptoReasonCOPY_OUT_OF_ORDER      CryptoReason = 46
+	CryptoReasonCOPY_PRIORITY          CryptoReason = 47
+	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 48
+	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 49
+	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 50
+	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 51
+	CryptoReasonCOPY_WINDOW            CryptoReason = 52
+	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 53
+	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 54
+	CryptoReasonCOPY_CHECKSUM          CryptoReason = 55
+	CryptoReasonCOPY_LOST              CryptoReason = 56
+	CryptoReasonREASON_COUNT           CryptoReason = 57
 )
 
 type CryptoScratch struct {
@@ -97,6 +106,8 @@ type CryptoScratch struct {
 	KeyPhase   uint32
 	FrameCount uint32
 	Start      uint32
+	AckAt      uint32
+	Others     uint32
 	Frames     [8]struct {
 		_        structs.HostLayout
 		StreamId uint64
@@ -144,7 +155,7 @@ type CryptoScratch struct {
 	StreamKey   [3]uint64
 	ListVersion uint64
 	Track       uint32
-	Pad         uint32
+	Ecn         uint32
 }
 
 type CryptoScratchLayout uint32

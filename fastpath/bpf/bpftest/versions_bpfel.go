@@ -118,6 +118,11 @@ type VersionsPublisher struct {
 	Active       uint8
 	Webtransport uint8
 	Pad          uint16
+	Taking       uint32
+	Queue        uint32
+	Waiting      uint32
+	Pad2         uint32
+	Acked        uint64
 }
 
 type VersionsReason uint32
@@ -140,38 +145,47 @@ const (
 	VersionsReasonPACKET_OLD             VersionsReason = 14
 	VersionsReasonPACKET_MALFORMED       VersionsReason = 15
 	VersionsReasonPACKET_UNKNOWN_FRAME   VersionsReason = 16
-	VersionsReasonOPEN_AHEAD             VersionsReason = 17
-	VersionsReasonOPEN_COMPUTED          VersionsReason = 18
-	VersionsReasonFRAME_FORWARDED        VersionsReason = 19
-	VersionsReasonFRAME_NOT_MEDIA        VersionsReason = 20
-	VersionsReasonFRAME_EMPTY            VersionsReason = 21
-	VersionsReasonFRAME_NO_TRACK         VersionsReason = 22
-	VersionsReasonFRAME_ENDED            VersionsReason = 23
-	VersionsReasonFRAME_CLAIMED          VersionsReason = 24
-	VersionsReasonFRAME_FORGOTTEN        VersionsReason = 25
-	VersionsReasonFRAME_SHARE            VersionsReason = 26
-	VersionsReasonFRAME_NO_SLOT          VersionsReason = 27
-	VersionsReasonSEAL_AHEAD             VersionsReason = 28
-	VersionsReasonSEAL_COMPUTED          VersionsReason = 29
-	VersionsReasonCOPY_SENT              VersionsReason = 30
-	VersionsReasonCOPY_BUDGET            VersionsReason = 31
-	VersionsReasonCOPY_NO_PATH           VersionsReason = 32
-	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 33
-	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 34
-	VersionsReasonCOPY_FILTERED          VersionsReason = 35
-	VersionsReasonCOPY_EMPTY             VersionsReason = 36
-	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 37
-	VersionsReasonCOPY_PRIORITY          VersionsReason = 38
-	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 39
-	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 40
-	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 41
-	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 42
-	VersionsReasonCOPY_WINDOW            VersionsReason = 43
-	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 44
-	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 45
-	VersionsReasonCOPY_CHECKSUM          VersionsReason = 46
-	VersionsReasonCOPY_LOST              VersionsReason = 47
-	VersionsReasonREASON_COUNT           VersionsReason = 48
+	VersionsReasonACK_TAKEN              VersionsReason = 17
+	VersionsReasonACK_NOT_ALONE          VersionsReason = 18
+	VersionsReasonACK_PAUSED             VersionsReason = 19
+	VersionsReasonACK_OTHER_PHASE        VersionsReason = 20
+	VersionsReasonACK_UNSENT             VersionsReason = 21
+	VersionsReasonACK_OF_GAP             VersionsReason = 22
+	VersionsReasonACK_OF_WINDOW          VersionsReason = 23
+	VersionsReasonACK_SHARE              VersionsReason = 24
+	VersionsReasonACK_NO_ROOM            VersionsReason = 25
+	VersionsReasonOPEN_AHEAD             VersionsReason = 26
+	VersionsReasonOPEN_COMPUTED          VersionsReason = 27
+	VersionsReasonFRAME_FORWARDED        VersionsReason = 28
+	VersionsReasonFRAME_NOT_MEDIA        VersionsReason = 29
+	VersionsReasonFRAME_EMPTY            VersionsReason = 30
+	VersionsReasonFRAME_NO_TRACK         VersionsReason = 31
+	VersionsReasonFRAME_ENDED            VersionsReason = 32
+	VersionsReasonFRAME_CLAIMED          VersionsReason = 33
+	VersionsReasonFRAME_FORGOTTEN        VersionsReason = 34
+	VersionsReasonFRAME_SHARE            VersionsReason = 35
+	VersionsReasonFRAME_NO_SLOT          VersionsReason = 36
+	VersionsReasonSEAL_AHEAD             VersionsReason = 37
+	VersionsReasonSEAL_COMPUTED          VersionsReason = 38
+	VersionsReasonCOPY_SENT              VersionsReason = 39
+	VersionsReasonCOPY_BUDGET            VersionsReason = 40
+	VersionsReasonCOPY_NO_PATH           VersionsReason = 41
+	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 42
+	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 43
+	VersionsReasonCOPY_FILTERED          VersionsReason = 44
+	VersionsReasonCOPY_EMPTY             VersionsReason = 45
+	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 46
+	VersionsReasonCOPY_PRIORITY          VersionsReason = 47
+	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 48
+	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 49
+	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 50
+	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 51
+	VersionsReasonCOPY_WINDOW            VersionsReason = 52
+	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 53
+	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 54
+	VersionsReasonCOPY_CHECKSUM          VersionsReason = 55
+	VersionsReasonCOPY_LOST              VersionsReason = 56
+	VersionsReasonREASON_COUNT           VersionsReason = 57
 )
 
 type VersionsSendKeys struct {
@@ -266,6 +280,7 @@ const (
 	VersionsMapReasons       = "reasons"
 	VersionsMapStreams       = "streams"
 	VersionsMapSubgroups     = "subgroups"
+	VersionsMapTakenPackets  = "taken_packets"
 	VersionsMapTrackVersions = "track_versions"
 	VersionsMapTracks        = "tracks"
 	VersionsProgTestVersion  = "test_version"
@@ -341,6 +356,7 @@ type VersionsMapSpecs struct {
 	Reasons       *ebpf.MapSpec `ebpf:"reasons"`
 	Streams       *ebpf.MapSpec `ebpf:"streams"`
 	Subgroups     *ebpf.MapSpec `ebpf:"subgroups"`
+	TakenPackets  *ebpf.MapSpec `ebpf:"taken_packets"`
 	TrackVersions *ebpf.MapSpec `ebpf:"track_versions"`
 	Tracks        *ebpf.MapSpec `ebpf:"tracks"`
 }
@@ -392,6 +408,7 @@ type VersionsMaps struct {
 	Reasons       *ebpf.Map `ebpf:"reasons"`
 	Streams       *ebpf.Map `ebpf:"streams"`
 	Subgroups     *ebpf.Map `ebpf:"subgroups"`
+	TakenPackets  *ebpf.Map `ebpf:"taken_packets"`
 	TrackVersions *ebpf.Map `ebpf:"track_versions"`
 	Tracks        *ebpf.Map `ebpf:"tracks"`
 }
@@ -416,6 +433,7 @@ func (m *VersionsMaps) Close() error {
 		m.Reasons,
 		m.Streams,
 		m.Subgroups,
+		m.TakenPackets,
 		m.TrackVersions,
 		m.Tracks,
 	)

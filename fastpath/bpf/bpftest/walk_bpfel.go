@@ -48,6 +48,8 @@ type WalkScratch struct {
 	KeyPhase      uint32
 	FrameCount    uint32
 	Start         uint32
+	AckAt         uint32
+	Others        uint32
 	Frames        [8]WalkFrame
 	Frame         uint32
 	Publisher     uint32
@@ -76,7 +78,7 @@ type WalkScratch struct {
 	StreamKey   [3]uint64
 	ListVersion uint64
 	Track       uint32
-	Pad         uint32
+	Ecn         uint32
 }
 
 type WalkWalkResult uint32

@@ -74,6 +74,8 @@ struct scratch {
 	u32 key_phase;
 	u32 frame_count;
 	u32 start; // where the frame walk begins, see frames.h
+	u32 ack_at; // where an ACK frame begins, behind its type; 0: there is none
+	u32 others; // not 0: there are frames besides one ACK and PADDING
 	struct frame frames[MAX_FRAMES];
 	u32 frame; // of frames, that is being forwarded
 	u32 publisher; // index of the connection that the packet came on
@@ -89,9 +91,9 @@ struct scratch {
 	u64 stream_key[3]; // a struct downstream_key
 	u64 list_version; // of the list of subscriptions of
 	u32 track; // this track, to which the frame is offered
-	u32 pad;
+	u32 ecn; // of the IP header of the packet that was opened
 };
-_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 24 + MAX_FRAMES * 32 + 8 + 40 + 24 + 64 + 24 + 16,
+_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 32 + MAX_FRAMES * 32 + 8 + 40 + 24 + 64 + 24 + 16,
 	       "scratch has no padding");
 
 struct {

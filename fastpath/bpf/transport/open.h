@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Opening a short header packet of a publisher: header protection (RFC 9001 §5.4), packet number (RFC 9000 §17.1,
+// Opening a short header packet of a peer: header protection (RFC 9001 §5.4), packet number (RFC 9000 §17.1,
 // appendix A.3) and AEAD. The plaintext is left at IN + PAYLOAD_AT.
 #pragma once
 
@@ -64,6 +64,20 @@ INLINE void expect_after(struct publisher *p, u64 pn)
 	}
 }
 
+// want_packet returns PACKET_OPENED if a packet of n bytes is to be opened: it may have media, or nothing but an ACK.
+INLINE enum reason want_packet(const struct publisher *p, u32 n)
+{
+	u32 taking = SHARED(p->taking);
+
+	if (p->active)
+		return PACKET_OPENED;
+	if (taking == TAKES_NONE)
+		return PACKET_INACTIVE;
+	if (taking == TAKES_PAUSED)
+		return ACK_PAUSED;
+	return n > MAX_TAKEN + MAX_AAD + TAG_LEN ? ACK_NOT_ALONE : PACKET_OPENED;
+}
+
 // open_packet opens the QUIC packet of n bytes at offset at of the frame. *index becomes the connection's.
 GLOBAL int open_packet(struct __sk_buff *skb, u32 at, u32 n, u32 *index)
 {
@@ -83,8 +97,9 @@ GLOBAL int open_packet(struct __sk_buff *skb, u32 at, u32 n, u32 *index)
 	struct publisher *p = find_publisher(b, index);
 	if (!p)
 		return PACKET_NOT_MEDIA;
-	if (!p->active)
-		return PACKET_INACTIVE;
+	enum reason why = want_packet(p, n);
+	if (why != PACKET_OPENED)
+		return why;
 
 	if (header_mask(c, &p->keys[0], (u32 *)(b + pn_at + SAMPLE_AT))) // the header key is the same in all key phases
 		return PACKET_NOT_MEDIA;
