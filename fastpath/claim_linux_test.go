@@ -55,7 +55,7 @@ var (
 func newKernelRig(t *testing.T) *kernelRig {
 	r := &kernelRig{T: t, lab: labtest.New(t, lab.Topology{Subscribers: 1}), packets: newPeerPackets(t)}
 	var err error
-	r.fast, err = fastpath.New(fastpath.Settings{Port: kernelPort, ConnectionIDLen: len(kernelCID)},
+	r.fast, err = fastpath.New(fastpath.Varied(fastpath.Settings{Port: kernelPort, ConnectionIDLen: len(kernelCID)}),
 		slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
 		t.Skip(err)
@@ -76,10 +76,21 @@ func newKernelRig(t *testing.T) *kernelRig {
 	r.down.SetSession(claim.Session{Layout: moqt.DataLayout1})
 	r.meet()
 	r.track = r.fast.NewTrack()
-	r.track.Forward(r.publisher, 7, 128, []fastpath.Subscriber{
-		{Conn: r.down, Alias: 7, Range: moqt.Range{End: moqt.Location{Group: 1<<64 - 1}}, Forward: true, Priority: 128},
-	})
+	r.track.Forward(r.publisher, 7, 128, append(r.others(), fastpath.Subscriber{
+		Conn: r.down, Alias: 7, Range: moqt.Range{End: moqt.Location{Group: 1<<64 - 1}}, Forward: true, Priority: 128,
+	}))
 	return r
+}
+
+// others returns a subscriber that is in the list before the one of the test, so that a worker serves that, if there is
+// one.
+func (r *kernelRig) others() []fastpath.Subscriber {
+	if fastpath.Varied(fastpath.Settings{}).Workers == 0 {
+		return nil
+	}
+	c := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {})
+	c.SetSession(claim.Session{Layout: moqt.DataLayout1})
+	return []fastpath.Subscriber{{Conn: c}}
 }
 
 func (r *kernelRig) attach() error {
@@ -144,6 +155,9 @@ func (r *kernelRig) see(packet []byte) {
 		_, err := r.program.Run(&ebpf.RunOptions{Data: frame(packet)})
 		return err
 	}))
+	if fastpath.Varied(fastpath.Settings{}).Workers > 0 {
+		r.fast.AwaitWorkers()
+	}
 }
 
 // piece is a packet with the bytes [from, to) of the publisher's stream.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"time"
 
 	"sluice/claim"
 	"sluice/internal/bounds"
@@ -19,6 +20,9 @@ type Settings struct {
 	// MaxCopies bounds the copies that one packet causes, and so the time that it keeps its CPU: 2.5 to 5 µs for each.
 	// Default: DefaultMaxCopies, at most MaxSubscriptions.
 	MaxCopies int
+	// Workers is how many threads finish what a packet causes beyond MaxCopies, each on a CPU of its own. Without any,
+	// the media sender serves the other subscribers. At most MaxWorkers; default: none.
+	Workers int
 	// MaxConnections is how many connections take part; the media sender alone serves the others. A connection that
 	// takes part needs 64 KiB of memory; each possible one needs 6 KiB at all times. Default: 512.
 	MaxConnections int
@@ -37,6 +41,9 @@ type Settings struct {
 	// PassAcks lets all packets of subscribers go up to user space. By default, the kernel takes those that have
 	// nothing but an ACK.
 	PassAcks bool
+
+	chunk       int           // copies that a run of a worker makes; default: defaultChunk
+	jobLifetime time.Duration // default: jobLifetime
 }
 
 // DefaultMaxCopies keeps 99 % of the programs' runs below 100 µs on the project's machine, interrupts included, when
@@ -60,6 +67,8 @@ const (
 	MinObjects        = 64
 	MaxObjects        = 1 << 22
 
+	MaxWorkers = 8 // hundreds of subscribers, with chunks of 16, have no use for more
+
 	maxConnectionIDLen = 20 // RFC 9000 §17.2
 )
 
@@ -68,11 +77,20 @@ func (s *Settings) validate() error {
 		bounds.Check("fast path: Port", s.Port, 1, math.MaxUint16),
 		bounds.Check("fast path: ConnectionIDLen", s.ConnectionIDLen, 0, maxConnectionIDLen),
 		bounds.Check("fast path: MaxCopies", cmp.Or(s.MaxCopies, DefaultMaxCopies), 1, MaxSubscriptions),
+		bounds.Check("fast path: Workers", s.Workers, 0, MaxWorkers),
 		bounds.Check("fast path: MaxConnections", cmp.Or(s.MaxConnections, DefaultMaxConnections), 1, MaxConnections),
 		bounds.Check("fast path: MaxTracks", cmp.Or(s.MaxTracks, DefaultMaxTracks), 1, MaxTracks),
 		bounds.Check("fast path: MaxSubgroups", cmp.Or(s.MaxSubgroups, DefaultMaxSubgroups), MinSubgroups,
 			MaxSubgroups),
 		bounds.Check("fast path: MaxObjects", cmp.Or(s.MaxObjects, DefaultMaxObjects), MinObjects, MaxObjects))
+}
+
+// maxSubscribers is how many subscribers of a track can be served.
+func (s *Settings) maxSubscribers() int {
+	if s.Workers > 0 {
+		return MaxSubscriptions
+	}
+	return cmp.Or(s.MaxCopies, DefaultMaxCopies)
 }
 
 // Subscriber is a downstream subscription to a track.

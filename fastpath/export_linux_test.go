@@ -1,11 +1,25 @@
 package fastpath
 
 import (
+	"time"
+
 	"sluice/fastpath/bpf"
 )
 
 // UDPFrame is an Ethernet frame without its addresses.
 var UDPFrame = udpFrame
+
+// WithWorkers runs tests once more.
+var WithWorkers = withWorkers
+
+// Varied are the settings of a test that WithWorkers runs.
+func Varied(s Settings) Settings {
+	variant(&s)
+	return s
+}
+
+// AwaitWorkers waits until the workers have done what they were given.
+func (f *FastPath) AwaitWorkers() { f.kernel.workers.await(allPromises, time.Now().Add(time.Minute)) }
 
 // ForgetNumbers forgets which packets have come.
 func (f *FastPath) ForgetNumbers() {

@@ -25,6 +25,8 @@ type FastPath struct {
 	forwarding atomic.Int64  // tracks that have a publisher
 	ended      atomic.Uint32 // streams in the map of ended ones
 
+	maxSubscribers int // of a track
+
 	// life is held for reading while the maps and the memory are used by functions that may be called after Close.
 	life sync.RWMutex
 	over bool // guarded by life
@@ -42,7 +44,9 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 	f := &FastPath{
 		kernel: k, log: logs.NewSparse(logger), registry: newRegistry(len(k.conns), len(k.tracks.current)),
 		states: cast[claim.ConnState](k.conns), streams: cast[claim.StreamState](k.streams), passAcks: s.PassAcks,
+		maxSubscribers: s.maxSubscribers(),
 	}
+	k.workers.report = f.report
 	f.reclaimer = newReclaimer(f)
 	return f, nil
 }
@@ -68,6 +72,9 @@ func (f *FastPath) Attach(devices ...int) error {
 
 // Forwards reports whether there is a track that the kernel forwards. It is one atomic load.
 func (f *FastPath) Forwards() bool { return f.forwarding.Load() > 0 }
+
+// MaxSubscribers is how many subscribers of a track the kernel serves at most.
+func (f *FastPath) MaxSubscribers() int { return f.maxSubscribers }
 
 var errClosed = errors.New("fast path: closed")
 

@@ -26,6 +26,9 @@ func Devices(netip.Addr) ([]int, error) { return nil, errors.New("needs Linux") 
 // Forwards returns false.
 func (*FastPath) Forwards() bool { return false }
 
+// MaxSubscribers returns 0.
+func (*FastPath) MaxSubscribers() int { return 0 }
+
 // Counts returns nothing.
 func (*FastPath) Counts() (map[string]uint64, error) { return nil, nil }
 
@@ -52,6 +55,9 @@ func (*ForwardedTrack) Receive(claim.ForwarderConn, int64, moqt.SubgroupHeader, 
 // Identify does nothing.
 func (*ForwardedTrack) Identify(claim.ForwarderConn, int64, moqt.SubgroupHeader, uint64, uint8, int64) {
 }
+
+// AwaitCopies does nothing.
+func (*ForwardedTrack) AwaitCopies() {}
 
 // ClaimObject returns nil.
 func (*ForwardedTrack) ClaimObject(moqt.Location) []Subscriber { return nil }

@@ -23,18 +23,26 @@ func BenchmarkForward(b *testing.B) {
 	for _, sealing := range []string{"ahead", "computed"} {
 		for _, n := range []int{0, 1, 5, 10, DefaultMaxCopies, 24} {
 			b.Run(fmt.Sprintf("%s/subscribers=%d", sealing, n), func(b *testing.B) {
-				benchmarkForward(b, n, 1, sealing)
+				benchmarkForward(b, n, 1, sealing, Settings{MaxCopies: max(n, 1)})
 			})
 		}
 	}
 	b.Run(fmt.Sprintf("fragments/subscribers=%d", DefaultMaxCopies), func(b *testing.B) {
-		benchmarkForward(b, DefaultMaxCopies, 4, "ahead")
+		benchmarkForward(b, DefaultMaxCopies, 4, "ahead", Settings{})
 	})
 }
 
+// BenchmarkCrowd measures runs for 200 subscribers: all copies in one run, and 16 in a run, when workers make the
+// others.
+func BenchmarkCrowd(b *testing.B) {
+	b.Run("one", func(b *testing.B) { benchmarkForward(b, 200, 1, "ahead", Settings{MaxCopies: MaxSubscriptions}) })
+	b.Run("workers", func(b *testing.B) { benchmarkForward(b, 200, 1, "ahead", Settings{MaxCopies: 16, Workers: 2}) })
+}
+
 // benchmarkForward publishes bursts of packets to n subscribers.
-func benchmarkForward(b *testing.B, n, burst int, sealing string) {
-	r := newRigFor(b, lab.Topology{Subscribers: max(n, 1)}, false, Settings{MaxCopies: max(n, 1)})
+func benchmarkForward(b *testing.B, n, burst int, sealing string, s Settings) {
+	r := newRigFor(b, lab.Topology{Subscribers: min(max(n, 1), 24)}, false, s)
+	r.crowd(n)
 	if n > 0 {
 		r.subscribeAll()
 	} else {
@@ -92,6 +100,11 @@ func benchmarkForward(b *testing.B, n, burst int, sealing string) {
 	if n > 0 {
 		b.ReportMetric(float64(counts["copy_sent"])/float64(n*(burst*b.N+1)), "sent/offered")
 		b.ReportMetric(float64(counts["seal_ahead"])/float64(counts["copy_sent"]), "ahead/sent")
+	}
+	chunks, err := r.ingress.ContinueFanOut.Stats()
+	require.NoError(b, err)
+	if chunks.RunCount > 0 {
+		b.ReportMetric(float64(chunks.Runtime.Nanoseconds())/float64(chunks.RunCount), "chunk_bpf_ns/op")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -35,6 +36,7 @@ type kernel struct {
 	keyStreams *lent[bpf.KeyStream] // for connections that the kernel sends to, or whose packets it opens
 	queues     []*queue             // of packets that were taken
 	queue      *ebpf.MapSpec        // of one queue
+	workers    *workers
 }
 
 // load loads the programs. They do nothing until they are attached to a device.
@@ -61,6 +63,8 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return keepMapped(k, k.ingress.HeldByAll, &k.shares.all) },
 		func() error { return keepMapped(k, k.ingress.PathVersions, &k.paths.current) },
 		func() error { return keepMapped(k, k.ingress.TrackVersions, &k.tracks.current) },
+		func() error { return keepMapped(k, k.ingress.Promises, &k.workers.given) },
+		func() error { return keepMapped(k, k.ingress.BusyUntil, &k.workers.busyUntil) },
 		k.freeAllStreams,
 		k.makeQueues,
 	} {
@@ -108,13 +112,17 @@ func (k *kernel) load(s Settings) error {
 	spec.Maps[bpf.IngressMapSubgroups].MaxEntries = subgroups
 	spec.Maps[bpf.IngressMapEnded].MaxEntries = subgroups
 	spec.Maps[bpf.IngressMapObjects].MaxEntries = objects
-	k.shares.sizes = [...]uint32{shareSubgroups: subgroups, shareObjects: objects}
+	k.shares.sizes = [...]uint32{shareSubgroups: subgroups, shareObjects: objects,
+		shareJobs: jobsPerRing * uint32(s.Workers)}
 	for name, value := range map[string]any{
 		bpf.IngressVarRelayPort:        bigEndian16(s.Port),
 		bpf.IngressVarConnectionIdLen:  uint32(s.ConnectionIDLen),
 		bpf.IngressVarConnectionIdMask: connectionIDMask(s.ConnectionIDLen),
 		bpf.IngressVarShareSizes:       k.shares.sizes,
 		bpf.IngressVarMaxCopies:        uint32(cmp.Or(s.MaxCopies, DefaultMaxCopies)),
+		bpf.IngressVarWorkers:          uint32(s.Workers),
+		bpf.IngressVarChunkCopies:      uint32(cmp.Or(s.chunk, defaultChunk)),
+		bpf.IngressVarJobLifetime:      uint64(cmp.Or(s.jobLifetime, jobLifetime)),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return err
@@ -123,9 +131,13 @@ func (k *kernel) load(s Settings) error {
 	if err := spec.LoadAndAssign(&k.ingress, nil); err != nil {
 		return err
 	}
-	k.paths, k.tracks = newVersioned[bpf.Path](k.ingress.Paths), newVersioned[bpf.Track](k.ingress.Tracks)
+	k.paths = newVersioned[bpf.Path](k.ingress.Paths, k.awaitUnused)
+	k.tracks = newVersioned[bpf.Track](k.ingress.Tracks, k.awaitUnused)
 	k.ledgers = newLent[claim.Record](k.ingress.Ledgers, spec.Maps[bpf.IngressMapLedgers].InnerMap)
 	k.keyStreams = newLent[bpf.KeyStream](k.ingress.Lookaheads, spec.Maps[bpf.IngressMapLookaheads].InnerMap)
+	if k.workers, err = newWorkers(k, &s, spec.Maps[bpf.IngressMapJobRings].InnerMap); err != nil {
+		return err
+	}
 	return k.loadEgress(s)
 }
 
@@ -162,6 +174,8 @@ func connectionIDMask(n int) (mask [3]uint64) {
 func mapArray[T any](m *ebpf.Map) (elements []T, mapped []byte, err error) {
 	if size := unsafe.Sizeof(*new(T)); uintptr(m.ValueSize()) != size {
 		return nil, nil, fmt.Errorf("fast path: elements of %s have %d bytes, not %d", m, m.ValueSize(), size)
+	} else if size%8 != 0 {
+		return nil, nil, fmt.Errorf("fast path: elements of %s have %d bytes: they lie at multiples of 8", m, size)
 	}
 	n := int(m.MaxEntries())
 	page := unix.Getpagesize()
@@ -195,6 +209,11 @@ func (k *kernel) freeAllStreams() error {
 
 // Attach attaches the programs to a device, for the publishers and subscribers behind it.
 func (k *kernel) Attach(ifindex int) error {
+	if len(k.links) == 0 {
+		if err := k.workers.start(); err != nil {
+			return fmt.Errorf("fast path: %w", err)
+		}
+	}
 	for _, a := range []struct {
 		program *ebpf.Program
 		at      ebpf.AttachType
@@ -212,11 +231,22 @@ func (k *kernel) Attach(ifindex int) error {
 	return nil
 }
 
+// awaitUnused returns when all program runs that have begun before have ended, and all jobs that they have given to the
+// workers.
+func (k *kernel) awaitUnused() {
+	awaitGracePeriod()
+	for !k.workers.await(allPromises, time.Now().Add(reclaimInterval)) {
+	}
+}
+
 // Close detaches the programs and gives back their memory. Nothing that came from k may be used afterwards.
 func (k *kernel) Close() error {
 	var errs []error
 	for i := len(k.links) - 1; i >= 0; i-- {
 		errs = append(errs, k.links[i].Close())
+	}
+	if k.workers != nil {
+		errs = append(errs, k.workers.close())
 	}
 	clear(k.keys)
 	for i := range k.publishers {

@@ -295,12 +295,12 @@ func TestBudget(t *testing.T) {
 	require.Error(t, r.SetTrack(5, 128, make([]subscription, MaxSubscriptions+1)))
 }
 
-// TestLongList has more subscribers than a part of a list holds. All of them get what comes on a stream, and the first
-// ones what comes in a datagram.
+const longList = 2*int(partLen) + 8 // more than parts hold, and more than get objects in datagrams
+
+// TestLongList expects all subscribers of a long list to get what comes on a stream.
 func TestLongList(t *testing.T) {
-	const n = 2*int(partLen) + 8
 	r := newRigFor(t, lab.Topology{Subscribers: 2}, false, Settings{MaxCopies: MaxSubscriptions})
-	r.crowd(n)
+	r.crowd(longList)
 	r.subscribeAll()
 	r.publish(stream(3, 0, 1, append(subgroupHeader(77, 1, 0, 9), "object"...)))
 	for _, s := range r.subscribers {
@@ -308,14 +308,21 @@ func TestLongList(t *testing.T) {
 		require.True(t, got.fin)
 		require.Equal(t, concat(0x10, vi64(1000+uint64(s.index)), vi64(1), 9, "object"), got.data)
 	}
-	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_sent": uint64(n)}, r.counts())
-	o := object(2, 0)
-	r.publish(o)
+	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_sent": uint64(longList)},
+		r.counts())
+}
+
+// TestLongListObjects expects the first subscribers of a long list to get what comes in a datagram.
+func TestLongListObjects(t *testing.T) {
+	r := newRigFor(t, lab.Topology{Subscribers: 2}, false, Settings{MaxCopies: MaxSubscriptions})
+	r.crowd(longList)
+	r.subscribeAll()
+	r.publish(object(2, 0))
 	for _, s := range r.subscribers[:MaxObjectCopies] {
 		require.Equal(t, concat(0x04, vi64(1000+uint64(s.index)), vi64(2), 9), r.receiveDatagram(s)[:len(vi64(1000))+3])
 	}
 	require.Equal(t, map[string]uint64{
-		"packet_opened": 2, "frame_forwarded": 2, "copy_sent": uint64(n + MaxObjectCopies), "copy_budget": 1,
+		"packet_opened": 1, "frame_forwarded": 1, "copy_sent": MaxObjectCopies, "copy_budget": 1,
 	}, r.counts())
 }
 
@@ -328,7 +335,7 @@ func TestReasonNames(t *testing.T) {
 	page, err := os.ReadFile("../docs/fastpath.md")
 	require.NoError(t, err)
 	for _, name := range k.reasons {
-		require.Regexp(t, "^(packet|ack|open|frame|seal|copy)_[a-z_]+$", name)
+		require.Regexp(t, "^(packet|ack|open|frame|job|seal|copy)_[a-z_]+$", name)
 		require.Contains(t, string(page), "`"+name+"`")
 	}
 }
@@ -339,6 +346,7 @@ func TestSettings(t *testing.T) {
 		"fast path: ConnectionIDLen: 21: must be between 0 and 20":       {Port: 1, ConnectionIDLen: 21},
 		"fast path: ConnectionIDLen: -1: must be between 0 and 20":       {Port: 1, ConnectionIDLen: -1},
 		"fast path: MaxCopies: 513: must be between 1 and 512":           {Port: 1, MaxCopies: 513},
+		"fast path: Workers: 9: must be between 0 and 8":                 {Port: 1, Workers: 9},
 		"fast path: MaxCopies: -1: must be between 1 and 512":            {Port: 1, MaxCopies: -1},
 		"fast path: MaxConnections: -1: must be between 1 and 65536":     {Port: 1, MaxConnections: -1},
 		"fast path: MaxTracks: 1048577: must be between 1 and 1048576":   {Port: 1, MaxTracks: 1<<20 + 1},

@@ -142,7 +142,7 @@ func (r *reclaimer) reclaim() {
 	if len(slots)+len(groups)+len(conns)+len(paths)+len(tracks) == 0 {
 		return
 	}
-	awaitGracePeriod()
+	k.awaitUnused()
 	f.report("forget a path", k.paths.free(paths))
 	f.report("forget a list of subscribers", k.tracks.free(tracks))
 	for _, key := range groups {
@@ -286,7 +286,7 @@ func (r *reclaimer) endUnread() {
 	if len(ended) == 0 {
 		return
 	}
-	awaitGracePeriod() // until the kernel opens no more streams for them
+	f.kernel.awaitUnused() // until the kernel opens no more streams for them
 	for _, key := range keysOf(maps.Downstreams, func(k *bpf.DownstreamKey, _ *uint32) bool {
 		_, ok := ended[bpf.StreamKey{StreamId: k.StreamId, Publisher: k.Publisher}]
 		return ok
@@ -348,7 +348,7 @@ func (r *reclaimer) freeTracks() {
 	if len(closed) == 0 {
 		return
 	}
-	awaitGracePeriod()
+	r.fast.kernel.awaitUnused()
 	f, maps := r.fast, &r.fast.kernel.ingress
 	keysOf(maps.Objects, func(k *bpf.ObjectKey, o *bpf.ObjectClaim) bool {
 		if slices.Contains(closed, k.Track) {

@@ -170,8 +170,12 @@ func newRig(t testing.TB, topology lab.Topology, v6 bool) *rig {
 	return newRigFor(t, topology, v6, Settings{})
 }
 
+// variant changes the settings of all rigs and worlds, to run tests once more.
+var variant = func(*Settings) {}
+
 func newRigFor(t testing.TB, topology lab.Topology, v6 bool, s Settings) *rig {
 	t.Helper()
+	variant(&s)
 	r := &rig{t: t, lab: labtest.New(t, topology), v6: v6, keys: randomPacketKeys()}
 	var err error
 	s.Port, s.ConnectionIDLen = relayPort, len(publisherCID)
@@ -235,7 +239,11 @@ func (r *rig) publisherAddr() netip.AddrPort {
 // crowd adds subscribers, on the hosts that there are, until there are n.
 func (r *rig) crowd(n int) {
 	for i := len(r.subscribers); i < n; i++ {
-		r.addSubscriber(uint32(i), r.lab.Subscribers[i%len(r.lab.Subscribers)])
+		index := uint32(i)
+		if index >= publisherIndex {
+			index++
+		}
+		r.addSubscriber(index, r.lab.Subscribers[i%len(r.lab.Subscribers)])
 	}
 }
 
@@ -311,6 +319,12 @@ func (r *rig) expectPacket(p []byte) {
 	n, _, err := r.relay.ReadFromUDPAddrPort(buffer)
 	require.NoError(r.t, err)
 	require.Equal(r.t, p, buffer[:n], "user space gets the packet as it was sent")
+	r.awaitWorkers()
+}
+
+// awaitWorkers waits until the workers have done what they were given.
+func (r *rig) awaitWorkers() {
+	require.True(r.t, r.workers.await(allPromises, time.Now().Add(10*time.Second)))
 }
 
 // run runs server_ingress on frames in one packet, which then goes nowhere. It may be called on several goroutines.
@@ -331,6 +345,7 @@ func (r *rig) runFrame(frame []byte) {
 	}); err != nil {
 		panic(err)
 	}
+	r.awaitWorkers()
 }
 
 // udpFrame is an Ethernet frame without its addresses: a UDP datagram with checksums.
@@ -384,15 +399,15 @@ func (r *rig) receivePacket(s *subscriber) []byte {
 	return buffer[:n]
 }
 
-// counts lists the reasons that were counted, apart from packets that have nothing to do with media, and from how
-// packets were opened and copies sealed.
+// counts lists the reasons that were counted, apart from packets that have nothing to do with media, from how packets
+// were opened and copies sealed, and from who made copies.
 func (r *rig) counts() map[string]uint64 {
 	r.t.Helper()
 	counts, err := r.Counts()
 	require.NoError(r.t, err)
 	maps.DeleteFunc(counts, func(name string, n uint64) bool {
 		return n == 0 || name == "packet_not_media" || strings.HasPrefix(name, "seal_") ||
-			strings.HasPrefix(name, "open_")
+			strings.HasPrefix(name, "open_") || name == "job_given" || name == "job_continued"
 	})
 	return counts
 }

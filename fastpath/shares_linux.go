@@ -12,6 +12,7 @@ import (
 const (
 	shareSubgroups = bpf.IngressShareKindSHARE_SUBGROUPS
 	shareObjects   = bpf.IngressShareKindSHARE_OBJECTS
+	shareJobs      = bpf.IngressShareKindSHARE_JOBS
 )
 
 // shares counts the entries that exist because of publishers. The programs count theirs in the same memory.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -230,9 +231,24 @@ func (t *ForwardedTrack) end(publisher *conn, stream uint64) {
 	forwarded := t.from == publisher
 	t.mu.Unlock()
 	publisher.end(stream, forwarded)
+	t.awaitCopies(time.Now().Add(openingTimeout)) // so that no worker opens a stream behind our back
 	for _, i := range t.connections() {
 		t.fast.abandonUnadopted(bpf.DownstreamKey{StreamId: stream, Publisher: publisher.index, Subscriber: i})
 	}
+}
+
+// AwaitCopies waits until the workers have made the copies of what the kernel has received on the track, for a limited
+// time: so that the media sender, which would learn of it next, does not make them first.
+func (t *ForwardedTrack) AwaitCopies() {
+	if t == nil || !t.fast.enter() {
+		return
+	}
+	defer t.fast.exit()
+	t.awaitCopies(time.Now().Add(t.fast.kernel.workers.lifetime))
+}
+
+func (t *ForwardedTrack) awaitCopies(until time.Time) {
+	t.fast.kernel.workers.await(t.index%promises, until)
 }
 
 // connections returns the indices of the connections that have been in the list, and forgets the ended ones.

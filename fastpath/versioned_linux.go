@@ -16,6 +16,7 @@ import (
 type versioned[T any] struct {
 	elements *ebpf.Map
 	current  []uint64 // the version by index, shared with the programs; 0: none
+	await    func()   // waits until no program uses what was replaced before
 
 	mu    sync.Mutex        // guards all below, and changes of current
 	last  uint64            // version that was given
@@ -23,8 +24,8 @@ type versioned[T any] struct {
 	old   []bpf.VersionKey
 }
 
-func newVersioned[T any](elements *ebpf.Map) *versioned[T] {
-	return &versioned[T]{elements: elements, parts: make(map[uint32]uint32)}
+func newVersioned[T any](elements *ebpf.Map, await func()) *versioned[T] {
+	return &versioned[T]{elements: elements, await: await, parts: make(map[uint32]uint32)}
 }
 
 // put replaces the value with an index, which has one part or more. If there is no room, the value stays.
@@ -48,7 +49,7 @@ func (v *versioned[T]) insertLocked(key bpf.VersionKey, part T) error {
 	if errors.Is(err, unix.E2BIG) && len(v.old) > 0 { // too many have been replaced since the reclaimer last came
 		old := v.old
 		v.old = nil
-		awaitGracePeriod()
+		v.await()
 		err = errors.Join(v.free(old), v.elements.Put(key, part))
 	}
 	return err

@@ -13,7 +13,7 @@ import (
 
 // versionedTracks returns the map that the program reads.
 func versionedTracks(t *testing.T, k *bpftest.Versions) *versioned[bpf.Track] {
-	v := newVersioned[bpf.Track](k.Tracks)
+	v := newVersioned[bpf.Track](k.Tracks, awaitGracePeriod)
 	var mapped []byte
 	var err error
 	v.current, mapped, err = mapArray[uint64](k.TrackVersions)

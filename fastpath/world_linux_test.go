@@ -80,7 +80,8 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 		if err != nil || cfg.off {
 			return err
 		}
-		w.fast, err = fastpath.New(fastpath.Settings{Port: 4443, ConnectionIDLen: transport.ConnectionIDLength}, log)
+		settings := fastpath.Varied(fastpath.Settings{Port: 4443, ConnectionIDLen: transport.ConnectionIDLength})
+		w.fast, err = fastpath.New(settings, log)
 		if err != nil {
 			return err
 		}

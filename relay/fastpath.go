@@ -15,18 +15,19 @@ import (
 // change, and must not block.
 type FastPathPolicy interface {
 	// Subscribers returns how many of a track's subscribers the kernel serves; 0 for none. Subscribers that it serves
-	// already are chosen first. The kernel's work for one packet of the track is about 4 µs for each.
+	// already are chosen first. The kernel's work for one packet of the track is about 4 µs for each; what is beyond
+	// fastpath.Settings.MaxCopies, worker threads do.
 	Subscribers(track moqt.FullTrackName, subscribers int) int
 }
 
-// FastPathBudget is a [FastPathPolicy] that gives each track the same number of subscribers. 0 is the default,
-// fastpath.DefaultMaxCopies; a negative number turns the fast path off.
+// FastPathBudget is a [FastPathPolicy] that gives each track the same number of subscribers. 0 is the default, as many
+// as the fast path can serve; a negative number turns the fast path off.
 type FastPathBudget int
 
 // Subscribers implements [FastPathPolicy].
 func (b FastPathBudget) Subscribers(moqt.FullTrackName, int) int {
 	if b == 0 {
-		return fastpath.DefaultMaxCopies
+		return fastpath.MaxSubscriptions
 	}
 	return max(0, int(b))
 }
@@ -60,6 +61,7 @@ func (a *acceleration) update() {
 	}
 	h := a.hub
 	limit := (*h.relay.policy.Load()).Subscribers(h.name, len(h.subscribers.all))
+	limit = min(limit, h.relay.cfg.FastPath.MaxSubscribers())
 	// The objects of several publishers are compared, which the kernel does not do.
 	u := h.publishers.only()
 	a.active = u != nil && u.peer.forwarder != nil && !u.limited && limit > 0
@@ -71,7 +73,7 @@ func (a *acceleration) update() {
 	if !known {
 		return // it has ended, which will be noticed
 	}
-	a.choose(min(limit, fastpath.MaxSubscriptions))
+	a.choose(limit)
 	a.track.Forward(u.peer.forwarder, alias, h.properties.DefaultPublisherPriority(), a.subscribers())
 }
 

@@ -137,7 +137,8 @@ func (o *overtaken) check() {
 }
 
 // countingReader counts what is read. If the publisher has exceeded its quota, it waits before it reads on, so that
-// flow control slows the publisher down.
+// flow control slows the publisher down. It hands over what was read when the fast path has made its copies: else the
+// media sender would make them first.
 type countingReader struct {
 	io.Reader
 	receiver *receiver
@@ -147,6 +148,7 @@ func (c countingReader) Read(p []byte) (int, error) {
 	publisher := c.receiver.upstream.peer
 	publisher.payers().awaitUpload(publisher.session.Context())
 	n, err := c.Reader.Read(p)
+	c.receiver.upstream.hub.fast.track.AwaitCopies()
 	c.receiver.count(n)
 	return n, err
 }

@@ -63,8 +63,10 @@ type FastPathConfig struct {
 	Mode FastPathMode
 	// Devices are the names of the network devices to attach to. Default: the devices with the listening address.
 	Devices []string
-	// MaxCopies is how many copies a packet may cause. Default: fastpath.DefaultMaxCopies.
+	// MaxCopies is how many copies a packet may cause at once. Default: fastpath.DefaultMaxCopies.
 	MaxCopies int
+	// Workers is how many threads make the copies beyond MaxCopies, see [fastpath.Settings]. Default: none.
+	Workers int
 	// MaxConnections, MaxTracks, MaxSubgroups and MaxObjects bound the memory of the kernel, see [fastpath.Settings].
 	// The default of MaxTracks is Relay.MaxTracks.
 	MaxConnections, MaxTracks, MaxSubgroups, MaxObjects int
@@ -113,6 +115,7 @@ func (c *Config) validate() error {
 		bounds.AtLeast("MaxBehindBytes", c.MaxBehindBytes, 0),
 		bounds.OneOf("FastPath.Mode", string(c.FastPath.Mode),
 			string(FastPathAuto), string(FastPathOn), string(FastPathOff)),
+		bounds.Check("FastPath.Workers", c.FastPath.Workers, 0, fastpath.MaxWorkers),
 		bounds.Check("FastPath.MaxConnections", c.FastPath.MaxConnections, 1, fastpath.MaxConnections),
 		bounds.Check("FastPath.MaxTracks", c.FastPath.MaxTracks, 1, fastpath.MaxTracks),
 		bounds.Check("FastPath.MaxSubgroups", c.FastPath.MaxSubgroups, fastpath.MinSubgroups, fastpath.MaxSubgroups),

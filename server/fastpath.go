@@ -43,7 +43,7 @@ func attachFastPath(cfg FastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*f
 	}
 	f, err := fastpath.New(fastpath.Settings{
 		Port: uint16(addr.Port), ConnectionIDLen: transport.ConnectionIDLength, MaxCopies: cfg.MaxCopies,
-		MaxConnections: cfg.MaxConnections, MaxTracks: cfg.MaxTracks,
+		Workers: cfg.Workers, MaxConnections: cfg.MaxConnections, MaxTracks: cfg.MaxTracks,
 		MaxSubgroups: cfg.MaxSubgroups, MaxObjects: cfg.MaxObjects, PassAcks: cfg.PassAcks,
 	}, log)
 	if err != nil {

@@ -21,27 +21,26 @@ import (
 
 // relayFlags are the flags of sluice relay.
 type relayFlags struct {
-	cfg            server.Config // what flags set directly
-	dev            bool
-	devHosts       []string
-	cacheMiB       int
-	maxBehindMiB   int
-	scope, drop    string
-	auth           authFlags
-	events         eventFlags
-	drain          time.Duration
-	drainURI       string
-	admin          string
-	adminHosts     []string
-	pprof          bool
-	fastPathBudget int
-	fastPathAcks   bool
-	control        string
-	replace        bool
-	background     bool
-	replaceDrain   time.Duration
-	replaceGoaway  string
-	exempt         []string
+	cfg           server.Config // what flags set directly
+	dev           bool
+	devHosts      []string
+	cacheMiB      int
+	maxBehindMiB  int
+	scope, drop   string
+	auth          authFlags
+	events        eventFlags
+	drain         time.Duration
+	drainURI      string
+	admin         string
+	adminHosts    []string
+	pprof         bool
+	fastPathAcks  bool
+	control       string
+	replace       bool
+	background    bool
+	replaceDrain  time.Duration
+	replaceGoaway string
+	exempt        []string
 }
 
 func (f *relayFlags) register(cmd *cobra.Command) {
@@ -100,8 +99,12 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 		"forward media in the kernel: auto, on (fail if that is not possible) or off")
 	flags.StringSliceVar(&f.cfg.FastPath.Devices, "device", nil,
 		"network `devices` for --fastpath (default: the devices with the listening address)")
-	flags.IntVar(&f.fastPathBudget, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf(
-		"largest `number` of subscribers of one track that the kernel serves, at most %d", fastpath.MaxSubscriptions))
+	flags.IntVar(&f.cfg.FastPath.MaxCopies, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf(
+		"largest `number` of subscribers of one track that the kernel serves at once, at most %d",
+		fastpath.MaxSubscriptions))
+	flags.IntVar(&f.cfg.FastPath.Workers, "fastpath-workers", 0, fmt.Sprintf(
+		"`number` of threads, at most %d, that serve up to %d subscribers of one track, beyond --fastpath-budget",
+		fastpath.MaxWorkers, fastpath.MaxSubscriptions))
 	flags.IntVar(&f.cfg.FastPath.MaxConnections, "fastpath-connections", fastpath.DefaultMaxConnections,
 		"largest `number` of connections that the kernel serves; each takes up to 262 KiB")
 	flags.IntVar(&f.cfg.FastPath.MaxSubgroups, "fastpath-subgroups", fastpath.DefaultMaxSubgroups,
@@ -165,7 +168,8 @@ func (f *relayFlags) check() error {
 		bounds.AtLeast("--max-tracks", f.cfg.Relay.MaxTracks, 1),
 		bounds.AtLeast("--max-requests", f.cfg.Relay.MaxRequests, 1),
 		bounds.OneOf("--fastpath", string(f.cfg.FastPath.Mode), "auto", "on", "off"),
-		bounds.Check("--fastpath-budget", f.fastPathBudget, 1, fastpath.MaxSubscriptions),
+		bounds.Check("--fastpath-workers", f.cfg.FastPath.Workers, 0, fastpath.MaxWorkers),
+		bounds.Check("--fastpath-budget", f.cfg.FastPath.MaxCopies, 1, fastpath.MaxSubscriptions),
 		bounds.Check("--fastpath-connections", f.cfg.FastPath.MaxConnections, 1, fastpath.MaxConnections),
 		bounds.Check("--fastpath-subgroups", f.cfg.FastPath.MaxSubgroups, fastpath.MinSubgroups, fastpath.MaxSubgroups),
 		bounds.Check("--fastpath-objects", f.cfg.FastPath.MaxObjects, fastpath.MinObjects, fastpath.MaxObjects),
@@ -189,7 +193,6 @@ func (f *relayFlags) config() (cfg server.Config, err error) {
 	cfg.MaxBehindBytes = int64(f.maxBehindMiB) << 20
 	cfg.Transport.MaxConnections = cfg.Relay.MaxSessions
 	cfg.FastPath.PassAcks = !f.fastPathAcks
-	cfg.Relay.FastPathPolicy, cfg.FastPath.MaxCopies = relay.FastPathBudget(f.fastPathBudget), f.fastPathBudget
 	if cfg.Relay.Exempt, err = parsePrefixes(f.exempt); err != nil {
 		return cfg, cli.AsUsage(fmt.Errorf("--quota-exempt: %w", err))
 	}

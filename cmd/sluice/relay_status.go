@@ -88,11 +88,29 @@ func (r *statusReport) text() []byte {
 	if ended := len(r.Sessions) - len(shown); ended > 0 {
 		fmt.Fprintf(&b, "ended within the last minute: %d (--verbose shows them)\n", ended)
 	}
+	r.explainJobs(&b)
 	if r.verbose && len(r.FastPath) > 0 {
 		counts := cli.CountsText(r.FastPath, len(r.FastPath))
 		fmt.Fprintf(&b, "the kernel, in all:\n  %s\n", strings.ReplaceAll(counts, ", ", "\n  "))
 	}
 	return b.Bytes()
+}
+
+// explainJobs tells how crowds are served: by the workers, or, for the reasons that it lists, by the process.
+func (r *statusReport) explainJobs(w io.Writer) {
+	left := make(map[string]uint64)
+	for _, why := range []string{"busy", "share", "full", "late", "ended"} {
+		left[why] = r.FastPath["job_"+why]
+	}
+	given := r.FastPath["job_given"]
+	if given == 0 && cli.CountsText(left, len(left)) == "" {
+		return
+	}
+	fmt.Fprintf(w, "jobs given to workers: %d", given)
+	if text := cli.CountsText(left, len(left)); text != "" {
+		fmt.Fprintf(w, "; left to the process: %s", text)
+	}
+	fmt.Fprintln(w)
 }
 
 // shown returns the sessions in the table: all with --verbose, else the ones that have not ended.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -14,7 +15,9 @@ import (
 func TestStatusTable(t *testing.T) {
 	ended := time.Now()
 	st := server.Status{
-		FastPath: map[string]uint64{"packet_opened": 1000, "copy_sent": 900, "packet_forged": 0},
+		FastPath: map[string]uint64{
+			"packet_opened": 1000, "copy_sent": 900, "packet_forged": 0, "job_given": 40, "job_busy": 3, "job_late": 1,
+		},
 		Sessions: []relay.SessionStatus{
 			{
 				Remote: "192.0.2.1:1000", Transport: "quic", CipherSuite: chacha20,
@@ -48,6 +51,7 @@ func TestStatusTable(t *testing.T) {
 	require.Equal(t, table+`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 3 others
 process 77 was replaced and drains; sessions that it still has: 3
 ended within the last minute: 1 (--verbose shows them)
+jobs given to workers: 40; left to the process: 3 busy, 1 late
 `, string((&statusReport{st, false}).text()))
 	require.Equal(t, table+
 		"192.0.2.3:1000      quic          -       0       0        0     -       0 B      -            ended\n"+
@@ -56,9 +60,16 @@ ended within the last minute: 1 (--verbose shows them)
 [2001:db8::1]:5000, streams ended: 3 delivered, 1 dropped
 [2001:db8::1]:5000, ACKs taken by the kernel: 77
 process 77 was replaced and drains; sessions that it still has: 3
+jobs given to workers: 40; left to the process: 3 busy, 1 late
 the kernel, in all:
   1000 packet_opened
   900 copy_sent
+  40 job_given
+  3 job_busy
+  1 job_late
 `, string((&statusReport{st, true}).text()))
+	var without bytes.Buffer
+	new(statusReport).explainJobs(&without)
+	require.Empty(t, without.String())
 	require.Equal(t, "off", new(statusReport).fastPathText(&st.Sessions[0]))
 }

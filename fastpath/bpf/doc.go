@@ -13,7 +13,7 @@
 // A layer includes headers of the layers below it and of shared, and calls nothing above it.
 package bpf
 
-//go:generate go tool bpf2go -target bpfel -type packet_keys -type subscription -type record -type key_stream -type object_layout -type capacity -type share_kind -type lookahead -type slot_word -type lookahead_ring -type taking -type taken_packet Ingress server_ingress.bpf.c
+//go:generate go tool bpf2go -target bpfel -type packet_keys -type subscription -type record -type key_stream -type object_layout -type capacity -type share_kind -type job -type promise -type job_limits -type lookahead -type slot_word -type lookahead_ring -type taking -type taken_packet Ingress server_ingress.bpf.c
 //go:generate go tool bpf2go -target bpfel Egress client_egress.bpf.c
 //go:generate go run sluice/internal/bpf/constants -object ingress_bpfel.o -headers shared/keys.h,shared/state.h -package claim -o ../../claim/constants.go packet_word ledger_layout stream_phase stream_mark record_mark record_kind record_flag
 //go:generate go run sluice/internal/bpf/constants -object ingress_bpfel.o -headers shared/keys.h,shared/state.h -package fastpath -o ../constants.go subscription_limits

@@ -86,8 +86,39 @@ type IngressEndpoint struct {
 
 type IngressHeld struct {
 	_       structs.HostLayout
-	Entries [2]uint32
+	Entries [3]uint32
+	Pad     uint32
 }
+
+type IngressJob struct {
+	_           structs.HostLayout
+	Addresses   [12]uint8
+	Proto       uint16
+	Pad         uint16
+	Since       uint64
+	ListVersion uint64
+	Track       uint32
+	Publisher   uint32
+	StreamId    uint64
+	Offset      uint64
+	Len         uint32
+	HeaderLen   uint32
+	Fin         uint8
+	First       uint8
+	Pad2        uint16
+	Position    uint32
+	Count       uint32
+	Pad3        uint32
+}
+
+type IngressJobLimits uint32
+
+const (
+	IngressJobLimitsMAX_WORKERS   IngressJobLimits = 8
+	IngressJobLimitsJOB_RING_LEN  IngressJobLimits = 262144
+	IngressJobLimitsJOBS_PER_RING IngressJobLimits = 160
+	IngressJobLimitsPROMISES      IngressJobLimits = 256
+)
 
 type IngressKeyStream struct {
 	_          structs.HostLayout
@@ -173,6 +204,11 @@ type IngressPath struct {
 	DatagramLimit     uint64
 }
 
+type IngressPromise struct {
+	_     structs.HostLayout
+	Given [8]uint64
+}
+
 type IngressPublisher struct {
 	_            structs.HostLayout
 	Keys         [2]IngressPacketKeys
@@ -231,27 +267,34 @@ const (
 	IngressReasonFRAME_FORGOTTEN        IngressReason = 34
 	IngressReasonFRAME_SHARE            IngressReason = 35
 	IngressReasonFRAME_NO_SLOT          IngressReason = 36
-	IngressReasonSEAL_AHEAD             IngressReason = 37
-	IngressReasonSEAL_COMPUTED          IngressReason = 38
-	IngressReasonCOPY_SENT              IngressReason = 39
-	IngressReasonCOPY_BUDGET            IngressReason = 40
-	IngressReasonCOPY_NO_PATH           IngressReason = 41
-	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 42
-	IngressReasonCOPY_NOT_OPEN          IngressReason = 43
-	IngressReasonCOPY_FILTERED          IngressReason = 44
-	IngressReasonCOPY_EMPTY             IngressReason = 45
-	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 46
-	IngressReasonCOPY_PRIORITY          IngressReason = 47
-	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 48
-	IngressReasonCOPY_STREAM_SHARE      IngressReason = 49
-	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 50
-	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 51
-	IngressReasonCOPY_WINDOW            IngressReason = 52
-	IngressReasonCOPY_TOO_LARGE         IngressReason = 53
-	IngressReasonCOPY_LEDGER_FULL       IngressReason = 54
-	IngressReasonCOPY_CHECKSUM          IngressReason = 55
-	IngressReasonCOPY_LOST              IngressReason = 56
-	IngressReasonREASON_COUNT           IngressReason = 57
+	IngressReasonJOB_GIVEN              IngressReason = 37
+	IngressReasonJOB_BUSY               IngressReason = 38
+	IngressReasonJOB_SHARE              IngressReason = 39
+	IngressReasonJOB_FULL               IngressReason = 40
+	IngressReasonJOB_CONTINUED          IngressReason = 41
+	IngressReasonJOB_LATE               IngressReason = 42
+	IngressReasonJOB_ENDED              IngressReason = 43
+	IngressReasonSEAL_AHEAD             IngressReason = 44
+	IngressReasonSEAL_COMPUTED          IngressReason = 45
+	IngressReasonCOPY_SENT              IngressReason = 46
+	IngressReasonCOPY_BUDGET            IngressReason = 47
+	IngressReasonCOPY_NO_PATH           IngressReason = 48
+	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 49
+	IngressReasonCOPY_NOT_OPEN          IngressReason = 50
+	IngressReasonCOPY_FILTERED          IngressReason = 51
+	IngressReasonCOPY_EMPTY             IngressReason = 52
+	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 53
+	IngressReasonCOPY_PRIORITY          IngressReason = 54
+	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 55
+	IngressReasonCOPY_STREAM_SHARE      IngressReason = 56
+	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 57
+	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 58
+	IngressReasonCOPY_WINDOW            IngressReason = 59
+	IngressReasonCOPY_TOO_LARGE         IngressReason = 60
+	IngressReasonCOPY_LEDGER_FULL       IngressReason = 61
+	IngressReasonCOPY_CHECKSUM          IngressReason = 62
+	IngressReasonCOPY_LOST              IngressReason = 63
+	IngressReasonREASON_COUNT           IngressReason = 64
 )
 
 type IngressRecord struct {
@@ -304,7 +347,7 @@ type IngressScratch struct {
 	Armed         uint32
 	AadLen        uint32
 	ChecksumStart uint32
-	Work          uint32
+	Budget        uint32
 	Claim         struct {
 		_          structs.HostLayout
 		From       uint64
@@ -324,6 +367,9 @@ type IngressScratch struct {
 	ListVersion uint64
 	Track       uint32
 	Ecn         uint32
+	Position    uint32
+	Pad         uint32
+	Job         IngressJob
 }
 
 type IngressSendKeys struct {
@@ -336,7 +382,8 @@ type IngressShareKind uint32
 const (
 	IngressShareKindSHARE_SUBGROUPS IngressShareKind = 0
 	IngressShareKindSHARE_OBJECTS   IngressShareKind = 1
-	IngressShareKindSHARE_KINDS     IngressShareKind = 2
+	IngressShareKindSHARE_JOBS      IngressShareKind = 2
+	IngressShareKindSHARE_KINDS     IngressShareKind = 3
 )
 
 type IngressSlotWord uint64
@@ -430,6 +477,7 @@ type IngressVersionKey struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	IngressMapAliases          = "aliases"
+	IngressMapBusyUntil        = "busy_until"
 	IngressMapConnectionIds    = "connection_ids"
 	IngressMapConnections      = "connections"
 	IngressMapCopies           = "copies"
@@ -438,6 +486,7 @@ const (
 	IngressMapFreeStreams      = "free_streams"
 	IngressMapHeld             = "held"
 	IngressMapHeldByAll        = "held_by_all"
+	IngressMapJobRings         = "job_rings"
 	IngressMapKeys             = "keys"
 	IngressMapLedgers          = "ledgers"
 	IngressMapLookaheads       = "lookaheads"
@@ -445,6 +494,7 @@ const (
 	IngressMapObjects          = "objects"
 	IngressMapPathVersions     = "path_versions"
 	IngressMapPaths            = "paths"
+	IngressMapPromises         = "promises"
 	IngressMapPublishers       = "publishers"
 	IngressMapReasons          = "reasons"
 	IngressMapScratches        = "scratches"
@@ -453,12 +503,16 @@ const (
 	IngressMapTakenPackets     = "taken_packets"
 	IngressMapTrackVersions    = "track_versions"
 	IngressMapTracks           = "tracks"
+	IngressProgContinueFanOut  = "continue_fan_out"
 	IngressProgServerIngress   = "server_ingress"
+	IngressVarChunkCopies      = "chunk_copies"
 	IngressVarConnectionIdLen  = "connection_id_len"
 	IngressVarConnectionIdMask = "connection_id_mask"
+	IngressVarJobLifetime      = "job_lifetime"
 	IngressVarMaxCopies        = "max_copies"
 	IngressVarRelayPort        = "relay_port"
 	IngressVarShareSizes       = "share_sizes"
+	IngressVarWorkers          = "workers"
 )
 
 // LoadIngress returns the embedded CollectionSpec for Ingress.
@@ -503,7 +557,8 @@ type IngressSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type IngressProgramSpecs struct {
-	ServerIngress *ebpf.ProgramSpec `ebpf:"server_ingress"`
+	ContinueFanOut *ebpf.ProgramSpec `ebpf:"continue_fan_out"`
+	ServerIngress  *ebpf.ProgramSpec `ebpf:"server_ingress"`
 }
 
 // IngressMapSpecs contains maps before they are loaded into the kernel.
@@ -511,6 +566,7 @@ type IngressProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type IngressMapSpecs struct {
 	Aliases       *ebpf.MapSpec `ebpf:"aliases"`
+	BusyUntil     *ebpf.MapSpec `ebpf:"busy_until"`
 	ConnectionIds *ebpf.MapSpec `ebpf:"connection_ids"`
 	Connections   *ebpf.MapSpec `ebpf:"connections"`
 	Copies        *ebpf.MapSpec `ebpf:"copies"`
@@ -519,6 +575,7 @@ type IngressMapSpecs struct {
 	FreeStreams   *ebpf.MapSpec `ebpf:"free_streams"`
 	Held          *ebpf.MapSpec `ebpf:"held"`
 	HeldByAll     *ebpf.MapSpec `ebpf:"held_by_all"`
+	JobRings      *ebpf.MapSpec `ebpf:"job_rings"`
 	Keys          *ebpf.MapSpec `ebpf:"keys"`
 	Ledgers       *ebpf.MapSpec `ebpf:"ledgers"`
 	Lookaheads    *ebpf.MapSpec `ebpf:"lookaheads"`
@@ -526,6 +583,7 @@ type IngressMapSpecs struct {
 	Objects       *ebpf.MapSpec `ebpf:"objects"`
 	PathVersions  *ebpf.MapSpec `ebpf:"path_versions"`
 	Paths         *ebpf.MapSpec `ebpf:"paths"`
+	Promises      *ebpf.MapSpec `ebpf:"promises"`
 	Publishers    *ebpf.MapSpec `ebpf:"publishers"`
 	Reasons       *ebpf.MapSpec `ebpf:"reasons"`
 	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
@@ -540,11 +598,14 @@ type IngressMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type IngressVariableSpecs struct {
+	ChunkCopies      *ebpf.VariableSpec `ebpf:"chunk_copies"`
 	ConnectionIdLen  *ebpf.VariableSpec `ebpf:"connection_id_len"`
 	ConnectionIdMask *ebpf.VariableSpec `ebpf:"connection_id_mask"`
+	JobLifetime      *ebpf.VariableSpec `ebpf:"job_lifetime"`
 	MaxCopies        *ebpf.VariableSpec `ebpf:"max_copies"`
 	RelayPort        *ebpf.VariableSpec `ebpf:"relay_port"`
 	ShareSizes       *ebpf.VariableSpec `ebpf:"share_sizes"`
+	Workers          *ebpf.VariableSpec `ebpf:"workers"`
 }
 
 // IngressObjects contains all objects after they have been loaded into the kernel.
@@ -568,6 +629,7 @@ func (o *IngressObjects) Close() error {
 // It can be passed to LoadIngressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type IngressMaps struct {
 	Aliases       *ebpf.Map `ebpf:"aliases"`
+	BusyUntil     *ebpf.Map `ebpf:"busy_until"`
 	ConnectionIds *ebpf.Map `ebpf:"connection_ids"`
 	Connections   *ebpf.Map `ebpf:"connections"`
 	Copies        *ebpf.Map `ebpf:"copies"`
@@ -576,6 +638,7 @@ type IngressMaps struct {
 	FreeStreams   *ebpf.Map `ebpf:"free_streams"`
 	Held          *ebpf.Map `ebpf:"held"`
 	HeldByAll     *ebpf.Map `ebpf:"held_by_all"`
+	JobRings      *ebpf.Map `ebpf:"job_rings"`
 	Keys          *ebpf.Map `ebpf:"keys"`
 	Ledgers       *ebpf.Map `ebpf:"ledgers"`
 	Lookaheads    *ebpf.Map `ebpf:"lookaheads"`
@@ -583,6 +646,7 @@ type IngressMaps struct {
 	Objects       *ebpf.Map `ebpf:"objects"`
 	PathVersions  *ebpf.Map `ebpf:"path_versions"`
 	Paths         *ebpf.Map `ebpf:"paths"`
+	Promises      *ebpf.Map `ebpf:"promises"`
 	Publishers    *ebpf.Map `ebpf:"publishers"`
 	Reasons       *ebpf.Map `ebpf:"reasons"`
 	Scratches     *ebpf.Map `ebpf:"scratches"`
@@ -596,6 +660,7 @@ type IngressMaps struct {
 func (m *IngressMaps) Close() error {
 	return _IngressClose(
 		m.Aliases,
+		m.BusyUntil,
 		m.ConnectionIds,
 		m.Connections,
 		m.Copies,
@@ -604,6 +669,7 @@ func (m *IngressMaps) Close() error {
 		m.FreeStreams,
 		m.Held,
 		m.HeldByAll,
+		m.JobRings,
 		m.Keys,
 		m.Ledgers,
 		m.Lookaheads,
@@ -611,6 +677,7 @@ func (m *IngressMaps) Close() error {
 		m.Objects,
 		m.PathVersions,
 		m.Paths,
+		m.Promises,
 		m.Publishers,
 		m.Reasons,
 		m.Scratches,
@@ -626,22 +693,27 @@ func (m *IngressMaps) Close() error {
 //
 // It can be passed to LoadIngressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type IngressVariables struct {
+	ChunkCopies      *ebpf.Variable `ebpf:"chunk_copies"`
 	ConnectionIdLen  *ebpf.Variable `ebpf:"connection_id_len"`
 	ConnectionIdMask *ebpf.Variable `ebpf:"connection_id_mask"`
+	JobLifetime      *ebpf.Variable `ebpf:"job_lifetime"`
 	MaxCopies        *ebpf.Variable `ebpf:"max_copies"`
 	RelayPort        *ebpf.Variable `ebpf:"relay_port"`
 	ShareSizes       *ebpf.Variable `ebpf:"share_sizes"`
+	Workers          *ebpf.Variable `ebpf:"workers"`
 }
 
 // IngressPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadIngressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type IngressPrograms struct {
-	ServerIngress *ebpf.Program `ebpf:"server_ingress"`
+	ContinueFanOut *ebpf.Program `ebpf:"continue_fan_out"`
+	ServerIngress  *ebpf.Program `ebpf:"server_ingress"`
 }
 
 func (p *IngressPrograms) Close() error {
 	return _IngressClose(
+		p.ContinueFanOut,
 		p.ServerIngress,
 	)
 }

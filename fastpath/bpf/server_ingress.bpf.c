@@ -76,7 +76,7 @@ INLINE enum reason take_packet(struct __sk_buff *skb)
 		make_linear(skb);
 	c->publisher = publisher;
 	c->checksum_start = checksum_start;
-	c->work = 0;
+	set_budget(c, max_copies);
 #pragma clang loop unroll(disable)
 	for (u32 i = 0; i < MAX_FRAMES; i++) {
 		if (i >= c->frame_count)
@@ -97,6 +97,16 @@ static __noinline int verdict(enum reason why)
 SEC("tc") int server_ingress(struct __sk_buff *skb)
 {
 	return verdict(take_packet(skb));
+}
+
+// continue_fan_out makes some of the copies of a job, see fanout/job.h. A worker of the relay's process runs it. It
+// returns whether the job can be continued.
+SEC("tc") int continue_fan_out(struct __sk_buff *skb)
+{
+	enum reason why = continue_stream(skb);
+
+	count(why);
+	return why == JOB_CONTINUED;
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -26,6 +26,8 @@ type (
 
 	Taking      = IngressTaking
 	TakenPacket = IngressTakenPacket
+	Job         = IngressJob
+	Promise     = IngressPromise
 
 	KeyStream = IngressKeyStream
 	Neighbor  = IngressNeighbor

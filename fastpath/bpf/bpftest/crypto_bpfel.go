@@ -71,27 +71,34 @@ const (
 	CryptoReasonFRAME_FORGOTTEN        CryptoReason = 34
 	CryptoReasonFRAME_SHARE            CryptoReason = 35
 	CryptoReasonFRAME_NO_SLOT          CryptoReason = 36
-	CryptoReasonSEAL_AHEAD             CryptoReason = 37
-	CryptoReasonSEAL_COMPUTED          CryptoReason = 38
-	CryptoReasonCOPY_SENT              CryptoReason = 39
-	CryptoReasonCOPY_BUDGET            CryptoReason = 40
-	CryptoReasonCOPY_NO_PATH           CryptoReason = 41
-	CryptoReasonCOPY_NO_NEIGHBOR       CryptoReason = 42
-	CryptoReasonCOPY_NOT_OPEN          CryptoReason = 43
-	CryptoReasonCOPY_FILTERED          CryptoReason = 44
-	CryptoReasonCOPY_EMPTY             CryptoReason = 45
-	CryptoReasonCOPY_OUT_OF_ORDER      CryptoReason = 46
-	CryptoReasonCOPY_PRIORITY          CryptoReason = 47
-	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 48
-	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 49
-	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 50
-	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 51
-	CryptoReasonCOPY_WINDOW            CryptoReason = 52
-	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 53
-	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 54
-	CryptoReasonCOPY_CHECKSUM          CryptoReason = 55
-	CryptoReasonCOPY_LOST              CryptoReason = 56
-	CryptoReasonREASON_COUNT           CryptoReason = 57
+	CryptoReasonJOB_GIVEN              CryptoReason = 37
+	CryptoReasonJOB_BUSY               CryptoReason = 38
+	CryptoReasonJOB_SHARE              CryptoReason = 39
+	CryptoReasonJOB_FULL               CryptoReason = 40
+	CryptoReasonJOB_CONTINUED          CryptoReason = 41
+	CryptoReasonJOB_LATE               CryptoReason = 42
+	CryptoReasonJOB_ENDED              CryptoReason = 43
+	CryptoReasonSEAL_AHEAD             CryptoReason = 44
+	CryptoReasonSEAL_COMPUTED          CryptoReason = 45
+	CryptoReasonCOPY_SENT              CryptoReason = 46
+	CryptoReasonCOPY_BUDGET            CryptoReason = 47
+	CryptoReasonCOPY_NO_PATH           CryptoReason = 48
+	CryptoReasonCOPY_NO_NEIGHBOR       CryptoReason = 49
+	CryptoReasonCOPY_NOT_OPEN          CryptoReason = 50
+	CryptoReasonCOPY_FILTERED          CryptoReason = 51
+	CryptoReasonCOPY_EMPTY             CryptoReason = 52
+	CryptoReasonCOPY_OUT_OF_ORDER      CryptoReason = 53
+	CryptoReasonCOPY_PRIORITY          CryptoReason = 54
+	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 55
+	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 56
+	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 57
+	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 58
+	CryptoReasonCOPY_WINDOW            CryptoReason = 59
+	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 60
+	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 61
+	CryptoReasonCOPY_CHECKSUM          CryptoReason = 62
+	CryptoReasonCOPY_LOST              CryptoReason = 63
+	CryptoReasonREASON_COUNT           CryptoReason = 64
 )
 
 type CryptoScratch struct {
@@ -136,7 +143,7 @@ type CryptoScratch struct {
 	Armed         uint32
 	AadLen        uint32
 	ChecksumStart uint32
-	Work          uint32
+	Budget        uint32
 	Claim         struct {
 		_          structs.HostLayout
 		From       uint64
@@ -156,6 +163,28 @@ type CryptoScratch struct {
 	ListVersion uint64
 	Track       uint32
 	Ecn         uint32
+	Position    uint32
+	Pad         uint32
+	Job         struct {
+		_           structs.HostLayout
+		Addresses   [12]uint8
+		Proto       uint16
+		Pad         uint16
+		Since       uint64
+		ListVersion uint64
+		Track       uint32
+		Publisher   uint32
+		StreamId    uint64
+		Offset      uint64
+		Len         uint32
+		HeaderLen   uint32
+		Fin         uint8
+		First       uint8
+		Pad2        uint16
+		Position    uint32
+		Count       uint32
+		Pad3        uint32
+	}
 }
 
 type CryptoScratchLayout uint32

@@ -63,7 +63,8 @@ type VersionsDownstreamKey struct {
 
 type VersionsHeld struct {
 	_       structs.HostLayout
-	Entries [2]uint32
+	Entries [3]uint32
+	Pad     uint32
 }
 
 type VersionsObjectClaim struct {
@@ -165,27 +166,34 @@ const (
 	VersionsReasonFRAME_FORGOTTEN        VersionsReason = 34
 	VersionsReasonFRAME_SHARE            VersionsReason = 35
 	VersionsReasonFRAME_NO_SLOT          VersionsReason = 36
-	VersionsReasonSEAL_AHEAD             VersionsReason = 37
-	VersionsReasonSEAL_COMPUTED          VersionsReason = 38
-	VersionsReasonCOPY_SENT              VersionsReason = 39
-	VersionsReasonCOPY_BUDGET            VersionsReason = 40
-	VersionsReasonCOPY_NO_PATH           VersionsReason = 41
-	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 42
-	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 43
-	VersionsReasonCOPY_FILTERED          VersionsReason = 44
-	VersionsReasonCOPY_EMPTY             VersionsReason = 45
-	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 46
-	VersionsReasonCOPY_PRIORITY          VersionsReason = 47
-	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 48
-	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 49
-	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 50
-	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 51
-	VersionsReasonCOPY_WINDOW            VersionsReason = 52
-	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 53
-	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 54
-	VersionsReasonCOPY_CHECKSUM          VersionsReason = 55
-	VersionsReasonCOPY_LOST              VersionsReason = 56
-	VersionsReasonREASON_COUNT           VersionsReason = 57
+	VersionsReasonJOB_GIVEN              VersionsReason = 37
+	VersionsReasonJOB_BUSY               VersionsReason = 38
+	VersionsReasonJOB_SHARE              VersionsReason = 39
+	VersionsReasonJOB_FULL               VersionsReason = 40
+	VersionsReasonJOB_CONTINUED          VersionsReason = 41
+	VersionsReasonJOB_LATE               VersionsReason = 42
+	VersionsReasonJOB_ENDED              VersionsReason = 43
+	VersionsReasonSEAL_AHEAD             VersionsReason = 44
+	VersionsReasonSEAL_COMPUTED          VersionsReason = 45
+	VersionsReasonCOPY_SENT              VersionsReason = 46
+	VersionsReasonCOPY_BUDGET            VersionsReason = 47
+	VersionsReasonCOPY_NO_PATH           VersionsReason = 48
+	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 49
+	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 50
+	VersionsReasonCOPY_FILTERED          VersionsReason = 51
+	VersionsReasonCOPY_EMPTY             VersionsReason = 52
+	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 53
+	VersionsReasonCOPY_PRIORITY          VersionsReason = 54
+	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 55
+	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 56
+	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 57
+	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 58
+	VersionsReasonCOPY_WINDOW            VersionsReason = 59
+	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 60
+	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 61
+	VersionsReasonCOPY_CHECKSUM          VersionsReason = 62
+	VersionsReasonCOPY_LOST              VersionsReason = 63
+	VersionsReasonREASON_COUNT           VersionsReason = 64
 )
 
 type VersionsSendKeys struct {

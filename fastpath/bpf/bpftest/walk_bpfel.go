@@ -59,7 +59,7 @@ type WalkScratch struct {
 	Armed         uint32
 	AadLen        uint32
 	ChecksumStart uint32
-	Work          uint32
+	Budget        uint32
 	Claim         struct {
 		_          structs.HostLayout
 		From       uint64
@@ -79,6 +79,28 @@ type WalkScratch struct {
 	ListVersion uint64
 	Track       uint32
 	Ecn         uint32
+	Position    uint32
+	Pad         uint32
+	Job         struct {
+		_           structs.HostLayout
+		Addresses   [12]uint8
+		Proto       uint16
+		Pad         uint16
+		Since       uint64
+		ListVersion uint64
+		Track       uint32
+		Publisher   uint32
+		StreamId    uint64
+		Offset      uint64
+		Len         uint32
+		HeaderLen   uint32
+		Fin         uint8
+		First       uint8
+		Pad2        uint16
+		Position    uint32
+		Count       uint32
+		Pad3        uint32
+	}
 }
 
 type WalkWalkResult uint32

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "copy.h"
+#include "job.h"
 
 // open_stream gives the subscriber a stream for the subgroup. The slot is published in downstreams before the stream id
 // is taken, so that user space cannot open a second stream: the side that publishes first opens it. The check of the
@@ -160,7 +161,7 @@ INLINE enum reason copy_stream(struct fan_out *f, const struct subscription *sub
 
 static long stream_step(u32 i, struct fan_out *f)
 {
-	const struct subscription *sub = subscription_at(f, i);
+	const struct subscription *sub = subscription_at(f, f->c->position + i);
 	if (!sub)
 		return 1;
 	count_copy(sub->subscriber, copy_stream(f, sub));
@@ -193,8 +194,30 @@ GLOBAL int forward_stream(struct __sk_buff *skb)
 	struct fan_out f = { .skb = skb, .c = c, .part = t, .first = c->header.len && !g->begun, .subgroup = g };
 	if (f.first)
 		g->begun = 1;
+	if (t->count > max_copies && workers)
+		hand_on(skb, c, t->count, f.first);
+	c->position = 0;
 	bpf_loop(max_copies, stream_step, &f, 0);
-	if (t->count > max_copies)
+	if (t->count > max_copies && !workers)
 		count(COPY_BUDGET);
 	return 0;
+}
+
+// continue_stream offers a job's frame to the next subscriptions.
+GLOBAL int continue_stream(struct __sk_buff *skb)
+{
+	struct scratch *c = scratch_get();
+
+	if (!c)
+		return JOB_ENDED;
+	enum reason why = take_job(skb, c);
+	if (why != JOB_CONTINUED)
+		return why;
+	struct subgroup *g = find_job_subgroup(&c->job);
+	struct track *t = find_subscriptions(c->track, c->list_version, c->position / PART_LEN);
+	if (!g || !t || t->publisher != c->publisher)
+		return JOB_ENDED;
+	struct fan_out f = { .skb = skb, .c = c, .part = t, .first = c->job.first, .subgroup = g };
+	bpf_loop(chunk_copies, stream_step, &f, 0);
+	return JOB_CONTINUED;
 }

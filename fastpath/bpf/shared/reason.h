@@ -47,6 +47,14 @@ enum reason {
 	FRAME_FORGOTTEN, // an object datagram that may have come before: claims of such old objects are not kept
 	FRAME_SHARE, // the publisher has its share of subgroups or objects
 	FRAME_NO_SLOT, // no memory for one more subgroup or object
+	// Jobs of workers, for frames that are offered to more subscribers than one run serves.
+	JOB_GIVEN, // to a worker, with its part of the copies
+	JOB_BUSY, // not given, because a worker was late a short time ago: user space sends
+	JOB_SHARE, // not given, because the publisher has its share of jobs
+	JOB_FULL, // not given, because the worker's ring is full
+	JOB_CONTINUED, // some of its copies were offered
+	JOB_LATE, // given up: user space has gone on meanwhile
+	JOB_ENDED, // given up: user space has read the stream to its end
 	// Copies, when they are sealed.
 	SEAL_AHEAD, // with a key stream that user space made ahead of time
 	SEAL_COMPUTED, // with a key stream that was computed here

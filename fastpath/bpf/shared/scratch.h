@@ -64,6 +64,27 @@ struct claim {
 };
 _Static_assert(sizeof(struct claim) == 64, "claim has no padding");
 
+// A frame on its way to a worker, which makes the copies that server_ingress does not: see fanout/job.h. The frame's
+// data follows. It begins with an Ethernet header because it comes to continue_fan_out as a packet.
+struct job {
+	u8 addresses[12];
+	__be16 proto; // of the publisher's packet: clones have it, and devices look at it
+	u16 pad;
+	u64 since; // CLOCK_MONOTONIC, nanoseconds
+	u64 list_version; // of the list of subscriptions, see versions.h
+	u32 track, publisher; // indices
+	u64 stream_id, offset; // of the frame
+	u32 len; // of its data
+	u32 header_len; // of the media header at the beginning of it, see media_header
+	u8 fin;
+	u8 first; // it is the first frame of its stream
+	u16 pad2;
+	u32 position; // of the subscription that is next
+	u32 count; // of subscriptions in the list
+	u32 pad3;
+};
+_Static_assert(sizeof(struct job) == 80, "job is shared with user space");
+
 struct scratch {
 	u8 buf[2 * HALF];
 	u32 state[16]; // ChaCha20 input block
@@ -86,14 +107,18 @@ struct scratch {
 	u32 armed;
 	u32 aad_len;
 	u32 checksum_start; // of the incoming packet, if the device is to complete its checksum; else 0
-	u32 work; // that the incoming packet has caused, see fanout/budget.h
+	u32 budget; // work that this run may still do, see fanout/budget.h
 	struct claim claim;
 	u64 stream_key[3]; // a struct downstream_key
 	u64 list_version; // of the list of subscriptions of
 	u32 track; // this track, to which the frame is offered
 	u32 ecn; // of the IP header of the packet that was opened
+	u32 position; // in the list, of the first subscription that this run serves
+	u32 pad;
+	struct job job; // that this run continues
 };
-_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 32 + MAX_FRAMES * 32 + 8 + 40 + 24 + 64 + 24 + 16,
+_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 32 + MAX_FRAMES * 32 + 8 + 40 + 24 + 64 + 24 + 24 +
+		       80,
 	       "scratch has no padding");
 
 struct {

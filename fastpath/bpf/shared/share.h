@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Shares of the maps subgroups and objects, so that one publisher of many short streams or small objects does not take
-// the fast path away from all others.
+// Shares of the maps subgroups and objects and of the rings of jobs, so that one publisher of many short streams, small
+// objects or packets does not take the fast path away from all others.
 //
 // A publisher may have as many entries as are free. So one alone may fill half of a map. If n publishers want all they
 // can get, each has the (n + 1)th part of the map, and so much is still free for the next. Both senders make entries;
@@ -13,18 +13,20 @@
 enum share_kind {
 	SHARE_SUBGROUPS,
 	SHARE_OBJECTS,
+	SHARE_JOBS,
 	SHARE_KINDS,
 };
 
 // How many entries exist because of one publisher, or of all.
 struct held {
 	u32 entries[SHARE_KINDS];
+	u32 pad;
 };
 
 SHARED_ARRAY(held, MAX_CONNECTIONS, struct held); // by publisher
 SHARED_ARRAY(held_by_all, 1, struct held);
 
-const volatile u32 share_sizes[SHARE_KINDS] = { MAX_SUBGROUPS, MAX_OBJECTS }; // of the maps
+const volatile u32 share_sizes[SHARE_KINDS] = { MAX_SUBGROUPS, MAX_OBJECTS, 0 }; // of the maps and rings
 
 // may_hold reports whether a publisher may have one more entry.
 static __noinline __attribute__((unused)) int may_hold(u32 publisher, enum share_kind kind)
@@ -48,6 +50,19 @@ static __noinline __attribute__((unused)) int hold(u32 publisher, enum share_kin
 		return -1;
 	__sync_fetch_and_add(&own->entries[kind], 1);
 	__sync_fetch_and_add(&all->entries[kind], 1);
+	return 0;
+}
+
+// let_go undoes hold.
+static __noinline __attribute__((unused)) int let_go(u32 publisher, enum share_kind kind)
+{
+	u32 zero = 0;
+	struct held *own = bpf_map_lookup_elem(&held, &publisher), *all = bpf_map_lookup_elem(&held_by_all, &zero);
+
+	if (!own || !all || kind >= SHARE_KINDS)
+		return -1;
+	__sync_fetch_and_add(&own->entries[kind], -1);
+	__sync_fetch_and_add(&all->entries[kind], -1);
 	return 0;
 }
 
