@@ -75,7 +75,9 @@ func (c *conn) Received(largest int64) {
 	next := max(uint64(largest)+1, c.opening.next) // another goroutine may have reported a later one
 	c.opening.look(c.readPhase<<claim.GenerationShift|next, next)
 	c.opening.refill(ringLen)
-	if !c.opening.wanted {
+	if c.opening.wanted {
+		c.fast.reclaimer.rouse()
+	} else {
 		c.prepareAt.Store(largest + int64(ringLen/2))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -42,6 +43,7 @@ type reclaimer struct {
 	fast   *FastPath
 	done   chan struct{}
 	low    chan struct{} // has room for one
+	rests  atomic.Bool   // it looks rarely: there was nothing to free, and the kernel did not send
 	wg     sync.WaitGroup
 	unread map[bpf.StreamKey]struct{} // found at the last look; only the goroutine uses it
 
@@ -61,24 +63,28 @@ func newReclaimer(f *FastPath) *reclaimer {
 }
 
 func (r *reclaimer) freeSlot(slot uint32) {
+	defer r.rouse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.slots = append(r.slots, slot)
 }
 
 func (r *reclaimer) freeSubgroup(key bpf.StreamKey) {
+	defer r.rouse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.groups = append(r.groups, key)
 }
 
 func (r *reclaimer) closeStream(s closedStream) {
+	defer r.rouse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = append(r.closed, s)
 }
 
 func (r *reclaimer) freeConn(c *conn) {
+	defer r.rouse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.conns = append(r.conns, c)
@@ -91,27 +97,45 @@ func (r *reclaimer) freeTrack(index uint32) {
 }
 
 func (r *reclaimer) run() {
-	tick, look := time.NewTicker(reclaimInterval), time.NewTicker(unreadInterval)
-	defer tick.Stop()
-	defer look.Stop()
+	timer := time.NewTimer(reclaimInterval)
+	defer timer.Stop()
+	looked := time.Now()
 	for {
 		select {
 		case <-r.done:
 			return
 		case <-r.low:
 			r.refill()
-		case now := <-tick.C:
+			if r.rests.Swap(false) {
+				timer.Reset(reclaimInterval)
+			}
+		case now := <-timer.C:
+			rings := r.tendRings()
 			r.releaseClosed()
-			r.tendRings()
 			r.reclaim()
 			r.shrink()
 			r.forgetEnded(now)
-		case <-look.C:
-			r.endUnread()
-			r.forgetObjects(monotonic() - uint64(objectFor))
-			r.freeTracks()
+			if now.Sub(looked) >= unreadInterval {
+				looked = now
+				r.endUnread()
+				r.forgetObjects(monotonic() - uint64(objectFor))
+				r.freeTracks()
+			}
+			if rings || r.waits() || r.fast.registry.hasSurplus(reserve) {
+				timer.Reset(reclaimInterval)
+			} else {
+				r.rests.Store(true)
+				timer.Reset(unreadInterval)
+			}
 		}
 	}
+}
+
+// waits reports whether anything waits to be freed. Closed tracks do not count: they wait for long.
+func (r *reclaimer) waits() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.closed)+len(r.slots)+len(r.groups)+len(r.conns) > 0
 }
 
 func (r *reclaimer) close() {
@@ -170,6 +194,13 @@ func (r *reclaimer) reclaim() {
 	}
 	for _, c := range conns {
 		f.registry.put(&f.registry.ready, c.index)
+	}
+}
+
+// rouse makes the goroutine look soon if it rests.
+func (r *reclaimer) rouse() {
+	if r.rests.Load() {
+		r.provide()
 	}
 }
 

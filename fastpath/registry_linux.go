@@ -65,6 +65,13 @@ func (r *registry) scarce(n int) []uint32 {
 	return indices
 }
 
+// hasSurplus reports whether surplus has something to take.
+func (r *registry) hasSurplus(n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.ready) > 2*n
+}
+
 // surplus takes up to n indices whose ledgers should be freed, if more than 2n have one: the indices that have been
 // ready for longest.
 func (r *registry) surplus(n int) []uint32 {

@@ -22,17 +22,19 @@ type ring struct {
 func (c *conn) rings() [2]ring { return [...]ring{{c, &c.sealing}, {c, &c.opening}} }
 
 // tendRings gives rings to the connections that the kernel sends to, or whose packets it opens, and takes away rings
-// that have not been used for long.
-func (r *reclaimer) tendRings() {
+// that have not been used for long. It reports whether any are in use.
+func (r *reclaimer) tendRings() (used bool) {
 	var wanted []ring
 	for _, c := range r.fast.registry.all() {
 		for _, ring := range c.rings() {
-			wants, idle := ring.state()
-			switch {
-			case idle:
+			switch ring.state() {
+			case ringIdle:
 				r.takeRing(ring)
-			case wants:
+			case ringWanted:
 				wanted = append(wanted, ring)
+				used = true
+			case ringUsed:
+				used = true
 			}
 		}
 	}
@@ -40,16 +42,36 @@ func (r *reclaimer) tendRings() {
 	for batch := range slices.Chunk(wanted, ringBatch) {
 		r.fast.report("provide memory for key streams", r.giveRings(batch))
 		if time.Since(since) > reclaimInterval {
-			return // others wait for the reclaimer, too
+			break // others wait for the reclaimer, too
 		}
 	}
+	return used
 }
 
-func (r ring) state() (wanted, idle bool) {
+// ringState is what a connection has, or wants.
+type ringState int
+
+const (
+	noRing ringState = iota
+	ringWanted
+	ringUsed
+	ringIdle
+)
+
+// state is called at each look.
+func (r ring) state() ringState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.idle++
-	return r.wanted && !r.closed, r.ring != nil && r.idle > idleRing
+	switch {
+	case r.ring != nil && r.idle > idleRing:
+		return ringIdle
+	case r.ring != nil:
+		return ringUsed
+	case r.wanted && !r.closed:
+		return ringWanted
+	}
+	return noRing
 }
 
 // giveRings gives connections rings. If one of them is closed meanwhile, reclaim takes its rings.

@@ -244,4 +244,7 @@ func (c *conn) Acknowledged() {
 	sent := atomic.LoadUint64(&c.fast.kernel.copies[c.index].ByReason[0])
 	c.sealing.look(c.fast.states[c.index].NextPN.Load(), sent)
 	c.sealing.refill(maxRefill)
+	if c.sealing.wanted {
+		c.fast.reclaimer.rouse()
+	}
 }

@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// sweepInterval is how often the limits on age and memory are applied.
+	// sweepInterval is how often the limits on age and memory are applied while there are objects.
 	sweepInterval = 250 * time.Millisecond
-	// reviewInterval is how often an Authorizer is asked whether it has withdrawn a permission.
+	// reviewInterval is how often quotas of bytes are applied, unused tracks are dropped, and an Authorizer is asked
+	// whether it has withdrawn a permission.
 	reviewInterval = time.Second
 )
 
@@ -72,23 +73,33 @@ func New(cfg Config) (*Relay, error) {
 // Run applies the limits of the cache and the quotas of bytes, and withdraws permissions, until ctx is done. It has to
 // run while sessions are served.
 func (r *Relay) Run(ctx context.Context) {
-	tick, review := time.NewTicker(sweepInterval), time.NewTicker(reviewInterval)
-	defer tick.Stop()
-	defer review.Stop()
+	timer, reviewed := time.NewTimer(sweepInterval), time.Now()
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case now := <-timer.C:
 			r.cache.Sweep()
 			r.directory.sweep()
-		case <-review.C:
-			r.downloads.settle()
-			r.accounts.sweep()
-			if a, ok := r.cfg.Authorizer.(Reviewer); ok && a.Changed() {
-				r.reviews.start()
+			if now.Sub(reviewed) >= reviewInterval {
+				reviewed = now
+				r.review()
 			}
 		}
+		if r.cache.Groups() > 0 {
+			timer.Reset(sweepInterval)
+		} else {
+			timer.Reset(reviewInterval)
+		}
+	}
+}
+
+func (r *Relay) review() {
+	r.downloads.settle()
+	r.accounts.sweep()
+	if a, ok := r.cfg.Authorizer.(Reviewer); ok && a.Changed() {
+		r.reviews.start()
 	}
 }
 

@@ -17,10 +17,6 @@ const (
 // sent, which is not urgent.
 func (s *Server) newCoalescing() func() time.Duration {
 	var w sendWatch
-	var p *processors
-	if s.cfg.AdaptProcessors {
-		p = newProcessors(time.Now())
-	}
 	return func() time.Duration {
 		select {
 		case <-s.ready:
@@ -32,8 +28,8 @@ func (s *Server) newCoalescing() func() time.Duration {
 		}
 		s.loop.HandOver()
 		sent, now := s.loop.Sent(), time.Now()
-		if p != nil {
-			p.look(now, sent, cpuTime)
+		if s.processors != nil {
+			s.processors.look(now, sent, cpuTime)
 		}
 		if s.fastPath == nil || !s.fastPath.Forwards() {
 			return 0

@@ -35,11 +35,13 @@ func TestSendWatch(t *testing.T) {
 
 // TestNoCoalescingBeforeTheStart asks before there is a fast path, without a loop, and without a fast path.
 func TestNoCoalescingBeforeTheStart(t *testing.T) {
-	s := &Server{ready: make(chan struct{}), cfg: Config{AdaptProcessors: true}}
+	s := &Server{ready: make(chan struct{})}
 	delay := s.newCoalescing()
 	require.Zero(t, delay())
 	close(s.ready)
 	require.Zero(t, delay())
 	s.loop = new(media.Loop)
+	s.processors = &processors{all: 1}
 	require.Zero(t, delay())
+	require.NotZero(t, s.processors.at)
 }

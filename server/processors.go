@@ -31,8 +31,22 @@ type processors struct {
 }
 
 func newProcessors(now time.Time) *processors {
-	return &processors{
-		all: runtime.GOMAXPROCS(0), set: func(n int) { runtime.GOMAXPROCS(n) }, at: now, busy: now,
+	p := &processors{
+		all: runtime.GOMAXPROCS(0), set: func(n int) { runtime.GOMAXPROCS(n) }, at: now, cpu: cpuTime(),
+	}
+	p.use(true)
+	return p
+}
+
+// use uses one processor, or all.
+func (p *processors) use(one bool) {
+	if one == p.one || p.all == 1 {
+		return
+	}
+	if p.one = one; one {
+		p.set(1)
+	} else {
+		p.set(p.all)
 	}
 }
 
@@ -40,7 +54,7 @@ func newProcessors(now time.Time) *processors {
 // packets user space has sent, used returns the CPU time that the process has used.
 func (p *processors) look(now time.Time, sent uint64, used func() time.Duration) {
 	elapsed := now.Sub(p.at)
-	if p.all == 1 || elapsed < loadInterval {
+	if elapsed < loadInterval {
 		return
 	}
 	cpu := used()
@@ -48,13 +62,5 @@ func (p *processors) look(now time.Time, sent uint64, used func() time.Duration)
 		p.busy = now
 	}
 	p.at, p.cpu, p.sent = now, cpu, sent
-	switch one := now.Sub(p.busy) >= calmAfter; {
-	case one == p.one:
-	case one:
-		p.one = true
-		p.set(1)
-	default:
-		p.one = false
-		p.set(p.all)
-	}
+	p.use(now.Sub(p.busy) >= calmAfter)
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -10,10 +11,8 @@ import (
 // TestProcessors changes the load.
 func TestProcessors(t *testing.T) {
 	start := time.Now()
-	p := newProcessors(start)
-	p.all = 8
 	var set []int
-	p.set = func(n int) { set = append(set, n) }
+	p := &processors{all: 8, set: func(n int) { set = append(set, n) }, at: start}
 	now, cpu, sent := start, time.Duration(0), uint64(0)
 	for _, step := range []struct {
 		name string
@@ -22,16 +21,16 @@ func TestProcessors(t *testing.T) {
 		sent uint64
 		want []int
 	}{
-		{"the start", time.Second, 0, 0, nil},
-		{"little to do", calmAfter, 100 * time.Millisecond, 10, []int{1}},
-		{"still little to do", time.Minute, time.Second, burst, nil},
-		{"too short a time to measure", loadInterval - 1, loadInterval, burst, nil},
-		{"much to compute", loadInterval, loadInterval, 0, []int{8}},
+		{"too short a time to measure", loadInterval - 1, loadInterval, burst + 1, nil},
+		{"too much to compute since then", loadInterval, loadInterval, 0, nil},
 		{"a pause", calmAfter - 1, 0, 0, nil},
-		{"much to send", loadInterval, 0, burst + 1, nil},
-		{"another pause", calmAfter - 1, 0, 0, nil},
 		{"a longer pause", loadInterval, 0, 0, []int{1}},
-		{"much to send again", loadInterval, 0, burst + 1, []int{8}},
+		{"little to do", time.Minute, time.Second, burst, nil},
+		{"much to send", loadInterval, 0, burst + 1, []int{8}},
+		{"another pause", calmAfter - 1, 0, 0, nil},
+		{"much to compute", loadInterval, loadInterval/2 + 1, 0, nil},
+		{"another pause after that", calmAfter - 1, 0, 0, nil},
+		{"another longer pause", loadInterval, 0, 0, []int{1}},
 	} {
 		set = nil
 		now, cpu, sent = now.Add(step.wait), cpu+step.cpu, sent+step.sent
@@ -40,12 +39,17 @@ func TestProcessors(t *testing.T) {
 	}
 }
 
-// TestOneProcessor has nothing to choose from.
-func TestOneProcessor(t *testing.T) {
-	start := time.Now()
-	p := newProcessors(start)
-	p.all, p.set = 1, func(int) { t.Error("changed") }
-	p.look(start.Add(time.Hour), 0, cpuTime)
+// TestProcessorsOfTheProcess begins with one, and has nothing to choose from if there is only one.
+func TestProcessorsOfTheProcess(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	p := newProcessors(time.Now())
+	require.Equal(t, 1, runtime.GOMAXPROCS(0))
+	p.look(time.Now().Add(loadInterval), burst+1, cpuTime)
+	require.Equal(t, 4, runtime.GOMAXPROCS(0))
+
+	p = &processors{all: 1, set: func(int) { t.Error("changed") }}
+	p.look(time.Now(), burst+1, cpuTime)
+	p.look(time.Now().Add(time.Hour), burst+1, cpuTime)
 }
 
 // TestCPUTime works until it is measured.

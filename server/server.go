@@ -29,10 +29,11 @@ type Server struct {
 
 	// Connections may arrive before Listen returns. They wait until ready is closed; after that, the fields below are
 	// constant. loop is nil if Listen fails.
-	ready    chan struct{}
-	relay    *relay.Relay
-	loop     *media.Loop
-	fastPath *fastpath.FastPath // nil: off
+	ready      chan struct{}
+	relay      *relay.Relay
+	loop       *media.Loop
+	fastPath   *fastpath.FastPath // nil: off
+	processors *processors        // nil: not adapted
 }
 
 // Listen opens the port. Connections are accepted by Serve.
@@ -70,8 +71,13 @@ func (s *Server) prepare() (err error) {
 	if s.relay, err = relay.New(relayConfig); err != nil {
 		return err
 	}
-	s.loop, err = media.NewLoop(s.listener.PacketConn(), loopConfig)
-	return err
+	if s.loop, err = media.NewLoop(s.listener.PacketConn(), loopConfig); err != nil {
+		return err
+	}
+	if s.cfg.AdaptProcessors {
+		s.processors = newProcessors(time.Now())
+	}
+	return nil
 }
 
 // newHooks makes the media sender of a connection.
