@@ -41,7 +41,7 @@ func TestNoCoalescingBeforeTheStart(t *testing.T) {
 	close(s.ready)
 	require.Zero(t, delay())
 	s.loop = new(media.Loop)
-	s.processors = &processors{all: 1}
+	s.processors = &processors{busy: time.Now().Add(time.Hour)}
 	require.Zero(t, delay())
 	require.NotZero(t, s.processors.at)
 }

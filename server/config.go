@@ -26,9 +26,9 @@ type Config struct {
 	// FastPath configures forwarding in the kernel.
 	FastPath FastPathConfig
 
-	// AdaptProcessors lets the server change GOMAXPROCS of the process: to 1 while there is little to do. On Linux
-	// only.
-	AdaptProcessors bool
+	// AdaptRuntime lets the server adapt the process to the load: while there is little to do, GOMAXPROCS is 1, and
+	// memory has been given back to the system. On Linux only.
+	AdaptRuntime bool
 
 	// NewController makes the congestion controller of a connection, for packets of at most mtu bytes. Default:
 	// [congestion.NewCubic].

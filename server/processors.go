@@ -2,6 +2,7 @@ package server
 
 import (
 	"runtime"
+	"runtime/debug"
 	"time"
 )
 
@@ -14,6 +15,8 @@ const (
 	burst = 64
 	// calmAfter is for how long there must have been little to do before one processor is used.
 	calmAfter = 2 * time.Second
+	// freeInterval is the shortest time between two times when memory is given back: that takes a garbage collection.
+	freeInterval = 10 * time.Second
 )
 
 // processors lets Go's scheduler use one processor while there is little to do, as long as the kernel forwards the
@@ -28,26 +31,43 @@ type processors struct {
 	cpu  time.Duration // that the process had used by then
 	sent uint64        // packets that user space had sent by then
 	busy time.Time     // when there was last much to do
+
+	free  func()    // gives memory back
+	freed time.Time // when it was called last
 }
 
+// newProcessors is called when everything is ready. There is nothing to do yet; what comes first is the work for new
+// connections.
 func newProcessors(now time.Time) *processors {
 	p := &processors{
-		all: runtime.GOMAXPROCS(0), set: func(n int) { runtime.GOMAXPROCS(n) }, at: now, cpu: cpuTime(),
+		all: runtime.GOMAXPROCS(0), set: func(n int) { runtime.GOMAXPROCS(n) }, at: now, cpu: cpuTime(), busy: now,
+		one: true, free: freeMemory,
 	}
-	p.use(true)
+	p.set(1)
+	go p.free()
 	return p
 }
 
-// use uses one processor, or all.
-func (p *processors) use(one bool) {
-	if one == p.one || p.all == 1 {
+// use uses one processor, or all. When much has been done, memory is given back.
+func (p *processors) use(one bool, now time.Time) {
+	if one == p.one {
 		return
 	}
-	if p.one = one; one {
-		p.set(1)
-	} else {
+	if p.one = one; !one {
 		p.set(p.all)
+		return
 	}
+	p.set(1)
+	if now.Sub(p.freed) >= freeInterval {
+		p.freed = now
+		go p.free()
+	}
+}
+
+// freeMemory gives memory back that is not in use.
+func freeMemory() {
+	debug.FreeOSMemory()
+	dropProgram()
 }
 
 // look measures the load and decides. It is called whenever packets have come, and so needs no timer. sent is how many
@@ -62,5 +82,5 @@ func (p *processors) look(now time.Time, sent uint64, used func() time.Duration)
 		p.busy = now
 	}
 	p.at, p.cpu, p.sent = now, cpu, sent
-	p.use(now.Sub(p.busy) >= calmAfter)
+	p.use(now.Sub(p.busy) >= calmAfter, now)
 }

@@ -12,7 +12,10 @@ import (
 func TestProcessors(t *testing.T) {
 	start := time.Now()
 	var set []int
-	p := &processors{all: 8, set: func(n int) { set = append(set, n) }, at: start}
+	frees := make(chan struct{}, 10)
+	p := &processors{
+		all: 8, set: func(n int) { set = append(set, n) }, at: start, free: func() { frees <- struct{}{} },
+	}
 	now, cpu, sent := start, time.Duration(0), uint64(0)
 	for _, step := range []struct {
 		name string
@@ -20,36 +23,39 @@ func TestProcessors(t *testing.T) {
 		cpu  time.Duration
 		sent uint64
 		want []int
+		free bool
 	}{
-		{"too short a time to measure", loadInterval - 1, loadInterval, burst + 1, nil},
-		{"too much to compute since then", loadInterval, loadInterval, 0, nil},
-		{"a pause", calmAfter - 1, 0, 0, nil},
-		{"a longer pause", loadInterval, 0, 0, []int{1}},
-		{"little to do", time.Minute, time.Second, burst, nil},
-		{"much to send", loadInterval, 0, burst + 1, []int{8}},
-		{"another pause", calmAfter - 1, 0, 0, nil},
-		{"much to compute", loadInterval, loadInterval/2 + 1, 0, nil},
-		{"another pause after that", calmAfter - 1, 0, 0, nil},
-		{"another longer pause", loadInterval, 0, 0, []int{1}},
+		{"too short a time to measure", loadInterval - 1, loadInterval, burst + 1, nil, false},
+		{"too much to compute since then", loadInterval, loadInterval, 0, nil, false},
+		{"a pause", calmAfter - 1, 0, 0, nil, false},
+		{"a longer pause", loadInterval, 0, 0, []int{1}, true},
+		{"little to do", time.Minute, time.Second, burst, nil, false},
+		{"much to send", loadInterval, 0, burst + 1, []int{8}, false},
+		{"another pause", calmAfter - 1, 0, 0, nil, false},
+		{"much to compute", loadInterval, loadInterval/2 + 1, 0, nil, false},
+		{"another pause after that", calmAfter - 1, 0, 0, nil, false},
+		{"another longer pause", loadInterval, 0, 0, []int{1}, true},
+		{"much to send again", loadInterval, 0, burst + 1, []int{8}, false},
+		{"a pause soon after the last", calmAfter, 0, 0, []int{1}, false},
 	} {
 		set = nil
 		now, cpu, sent = now.Add(step.wait), cpu+step.cpu, sent+step.sent
 		p.look(now, sent, func() time.Duration { return cpu })
 		require.Equal(t, step.want, set, step.name)
+		if step.free {
+			<-frees
+		}
 	}
+	require.Empty(t, frees, "memory is given back rarely")
 }
 
-// TestProcessorsOfTheProcess begins with one, and has nothing to choose from if there is only one.
+// TestProcessorsOfTheProcess begins with one, and uses all.
 func TestProcessorsOfTheProcess(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	p := newProcessors(time.Now())
 	require.Equal(t, 1, runtime.GOMAXPROCS(0))
-	p.look(time.Now().Add(loadInterval), burst+1, cpuTime)
+	p.look(time.Now().Add(loadInterval), 0, cpuTime)
 	require.Equal(t, 4, runtime.GOMAXPROCS(0))
-
-	p = &processors{all: 1, set: func(int) { t.Error("changed") }}
-	p.look(time.Now(), burst+1, cpuTime)
-	p.look(time.Now().Add(time.Hour), burst+1, cpuTime)
 }
 
 // TestCPUTime works until it is measured.

@@ -74,7 +74,7 @@ func (s *Server) prepare() (err error) {
 	if s.loop, err = media.NewLoop(s.listener.PacketConn(), loopConfig); err != nil {
 		return err
 	}
-	if s.cfg.AdaptProcessors {
+	if s.cfg.AdaptRuntime {
 		s.processors = newProcessors(time.Now())
 	}
 	return nil

@@ -58,6 +58,7 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 		slog.Warn("permitted capabilities are not used", "error", err)
 	}
 	coarsenTimers()
+	collectEarly()
 	if err := f.check(); err != nil {
 		return cli.AsUsage(err)
 	}

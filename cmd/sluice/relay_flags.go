@@ -184,7 +184,7 @@ func (f *relayFlags) check() error {
 // config returns the configuration that the flags describe, but for the certificate of --dev.
 func (f *relayFlags) config() (cfg server.Config, err error) {
 	cfg = f.cfg
-	cfg.Logger, cfg.AdaptProcessors = slog.Default(), os.Getenv("GOMAXPROCS") == ""
+	cfg.Logger, cfg.AdaptRuntime = slog.Default(), os.Getenv("GOMAXPROCS") == ""
 	cfg.Relay.Scope = scopes[f.scope]
 	cfg.Relay.Cache.Size = int64(f.cacheMiB) << 20
 	if f.cacheMiB == 0 || cfg.Relay.Cache.Duration == 0 {

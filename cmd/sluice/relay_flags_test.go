@@ -15,6 +15,6 @@ func TestProcessorsAreAdapted(t *testing.T) {
 		f.register(new(cobra.Command))
 		cfg, err := f.config()
 		require.NoError(t, err)
-		require.Equal(t, want, cfg.AdaptProcessors)
+		require.Equal(t, want, cfg.AdaptRuntime)
 	}
 }
