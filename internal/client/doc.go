@@ -7,5 +7,8 @@
 // new URI and serves the new session beside the old one, until the new one is established; then it ends the context of
 // the old Serve.
 //
+// That a relay has been started again is noticed by package transport, which probes a relay that was sending and has
+// become silent.
+//
 // Run uses one goroutine for these decisions, and needs no lock.
 package client
