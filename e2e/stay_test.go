@@ -62,7 +62,7 @@ func stay(args []string) error {
 	return err
 }
 
-// dialOnce returns a function that opens one connection.
+// dialOnce returns a function that opens one connection, and fails after that.
 func dialOnce() func(context.Context, string, transport.ClientConfig) (transport.Conn, error) {
 	dialed := false
 	return func(ctx context.Context, url string, cfg transport.ClientConfig) (transport.Conn, error) {
