@@ -12,5 +12,5 @@
 //	make chaos                     10 minutes
 //	make chaos CHAOS=30s SEED=7    the same seed makes the same schedule
 //
-// The test needs root. Without CHAOS it does not run.
+// The test needs root. Without CHAOS it does not run. CI runs two minutes of it, with one seed.
 package chaos
