@@ -41,7 +41,7 @@ type processors struct {
 func newProcessors(now time.Time) *processors {
 	p := &processors{
 		all: runtime.GOMAXPROCS(0), set: func(n int) { runtime.GOMAXPROCS(n) }, at: now, cpu: cpuTime(), busy: now,
-		one: true, free: freeMemory,
+		one: true, free: debug.FreeOSMemory,
 	}
 	p.set(1)
 	go p.free()
@@ -62,12 +62,6 @@ func (p *processors) use(one bool, now time.Time) {
 		p.freed = now
 		go p.free()
 	}
-}
-
-// freeMemory gives memory back that is not in use.
-func freeMemory() {
-	debug.FreeOSMemory()
-	dropProgram()
 }
 
 // look measures the load and decides. It is called whenever packets have come, and so needs no timer. sent is how many
