@@ -33,7 +33,9 @@ func TestAcksAreTakenFromSubscribers(t *testing.T) {
 				}
 				before := taken()
 				b.send(moqt.SubgroupHeader{GroupID: group}, 0, 4*time.Millisecond, slices.Repeat([]int{500}, 100)...)
-				require.Greater(t, taken(), before, "group %d", group)
+				if group != 4 { // until the new path is validated, all packets go up
+					require.Greater(t, taken(), before, "group %d", group)
+				}
 			}
 			w.expect(v, b, 0)
 			w.report()

@@ -161,10 +161,10 @@ func TestSharesEnd(t *testing.T) {
 	}
 	c.end(3, true)
 	shares := &r.kernel.shares
-	require.Equal(t, [2]uint32{10, 10}, shares.own[publisherIndex].Entries)
+	require.Equal(t, [...]uint32{10, 10, 0}, shares.own[publisherIndex].Entries)
 	c.Close()
 	r.fast.reclaimer.reclaim()
-	require.Equal(t, [2]uint32{0, 10}, shares.all[0].Entries)
+	require.Equal(t, [...]uint32{0, 10, 0}, shares.all[0].Entries)
 	require.Zero(t, r.fast.ended.Load())
 	next := r.fast.Connect(&r.fast.states[publisherIndex], func(*claim.StreamState) {})
 	defer next.Close()

@@ -291,8 +291,8 @@ func TestFailuresAreCounted(t *testing.T) {
 func TestCaptureProgram(t *testing.T) {
 	_, ns := programs(t)
 	c := new(Capture)
-	for range 2 {
-		program, err := c.load(0)
+	for point := range 2 {
+		program, err := c.load(point)
 		require.NoError(t, err)
 		defer program.Close()
 		c.programs = append(c.programs, program)
