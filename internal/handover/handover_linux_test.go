@@ -13,7 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,11 +36,23 @@ type process struct {
 	listener *transport.Listener
 	cert     *tls.Certificate
 	control  *Control
-	targets  []server.LinkTarget
-	failure  error
+
+	mu      sync.Mutex // guards what links returns
+	targets []server.LinkTarget
+	failure error
 }
 
-func (p *process) links() ([]server.LinkTarget, error) { return p.targets, p.failure }
+func (p *process) links() ([]server.LinkTarget, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.targets, p.failure
+}
+
+func (p *process) setLinks(targets []server.LinkTarget, failure error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.targets, p.failure = targets, failure
+}
 
 // listen makes the listener of a process.
 func listen(t *testing.T, name, addr string, port *Port) *process {
@@ -277,21 +291,20 @@ func TestLinks(t *testing.T) {
 		Address: netip.MustParseAddrPort("127.0.0.1:4711"), Certificate: bytes.Repeat([]byte{1}, 32),
 		Secret: []byte(strings.Repeat("s", 26)),
 	}
-	for range 100 {
-		one.targets = append(one.targets, target)
-	}
+	targets := slices.Repeat([]server.LinkTarget{target}, 100)
+	one.setLinks(targets, nil)
 	from = requested(t, path)
-	require.Equal(t, one.targets[:maxLinks], from.Links())
+	require.Equal(t, targets[:maxLinks], from.Links())
 	require.NoError(t, from.Close())
 
-	one.failure = errors.New("no port is free")
+	one.setLinks(nil, errors.New("no port is free"))
 	from = requested(t, path)
 	defer from.Close()
 	two := listen(t, "second", one.listener.Addr().String(), from.Port(slog.Default()))
 	defer two.port.Close()
 	require.NoError(t, from.Commit(), "the takeover does not depend on links")
 
-	b, err := json.Marshal(offer{Number: 7, Links: one.targets})
+	b, err := json.Marshal(offer{Number: 7, Links: targets})
 	require.NoError(t, err)
 	var older struct {
 		Number int `json:"number"`
