@@ -60,7 +60,7 @@ func (s *subscribers) peers() iter.Seq[*peer] {
 	}
 }
 
-// haveOwn reports whether there is a subscriber of this process: one that is no link.
+// haveOwn reports whether this process has a subscriber that is not a link.
 func (s *subscribers) haveOwn() bool {
 	for d := range s.all {
 		if !d.peer.link {
