@@ -6,6 +6,8 @@ SHELL := /bin/bash
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 # Without cgo: nothing here needs C, and the C library would add a megabyte to each process.
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-X sluice/internal/cli.version=$(VERSION)'
+# Tests of the build without packet protection: that it loads, and that it relays every byte.
+UNPROTECTED_TESTS := -run '^(TestUnprotected|TestLoad|TestStackDepth|TestStress)$$' ./internal/packet ./fastpath/...
 # One compiler version, so that the committed BPF objects can be compared byte by byte.
 export BPF2GO_CC := clang-19
 export BPF2GO_STRIP := llvm-strip-19
@@ -18,7 +20,7 @@ DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed '
 	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test chaos race deps third_party generate check-generated lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers micro kernels clean
+.PHONY: help build demo test chaos race deps third_party generate check-generated lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -32,6 +34,7 @@ demo: deps build ## relay the sample clip to three subscribers and check every b
 # One package at a time: several build labs, and their measurements and timeouts share the cores.
 test: deps third_party ## run all tests (as root: those that need the kernel too)
 	go test -p 1 -timeout 15m ./...
+	go test -p 1 -timeout 15m -tags unprotected $(UNPROTECTED_TESTS)
 
 RACE := ./auth/... ./claim/... ./clock ./congestion ./internal/catalog ./internal/cli ./internal/client/... \
 	./internal/cmaf ./internal/events ./internal/handover ./internal/logs ./internal/packet/... ./internal/pub \
@@ -59,6 +62,7 @@ check-generated: generate ## fail if the committed generated files are out of da
 
 lint: third_party ## vet, staticcheck, gofmt, line widths
 	go vet ./...
+	go vet -tags unprotected ./internal/packet ./fastpath/...
 	go run $(STATICCHECK) ./...
 	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo 'not gofmt-ed:'; git ls-files '*.go' | xargs gofmt -l; exit 1; }
 	go run ./internal/lint
@@ -107,6 +111,10 @@ bench-quick: deps build ## measure the relay in a lab, the shortest form (less t
 
 bench-peers: ## install the relays that sluice-lab bench --peer measures (needs Rust)
 	internal/bench/install-peers
+
+# Nothing that is installed or shipped comes from here.
+unprotected: third_party ## build programs without packet protection, for sluice-lab bench --unprotected
+	$(GOBUILD) -tags unprotected -o bin/unprotected/ ./cmd/sluice ./cmd/sluice-lab
 
 kernels: deps build ## load all programs and run the demo on other kernels, in virtual machines (root)
 	scripts/kernels $(KERNELS)

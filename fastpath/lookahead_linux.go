@@ -10,6 +10,7 @@ import (
 	"sluice/claim"
 	"sluice/fastpath/bpf"
 	"sluice/internal/keystream"
+	packets "sluice/internal/packet"
 )
 
 const (
@@ -103,7 +104,7 @@ func (a *lookahead) erase() {
 func (a *lookahead) look(word, used uint64) {
 	generation, next := word>>claim.GenerationShift, word&claim.NumberMask
 	if n := next - a.next; n > 0 {
-		a.worth = worthwhile*(used-a.used) >= n
+		a.worth = !packets.Unprotected && worthwhile*(used-a.used) >= n
 	}
 	if a.worth && a.used != used {
 		a.wanted, a.idle = a.ring == nil && !a.refused, 0

@@ -70,3 +70,17 @@ func TestLinkedPackages(t *testing.T) {
 	delete(modules, "sluice")
 	require.ElementsMatch(t, slices.Collect(maps.Keys(linked)), slices.Collect(maps.Keys(modules)))
 }
+
+// TestPacketsAreProtected keeps what removes packet protection out of every build without the tag unprotected.
+func TestPacketsAreProtected(t *testing.T) {
+	for tags, want := range map[string]bool{"": false, "unprotected": true} {
+		const format = "{{range .GoFiles}}{{.}} {{end}}{{.EmbedFiles}}"
+		out, err := exec.Command("go", "list", "-deps", "-tags", tags, "-f", format, ".", "../sluice-lab").Output()
+		require.NoError(t, err)
+		require.Equal(t, want, strings.Contains(string(out), "unprotected"), "tags %q", tags)
+	}
+	out, err := exec.Command("make", "--directory=../..", "--dry-run", "deb", "image").CombinedOutput()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "go build")
+	require.NotContains(t, string(out), "unprotected")
+}

@@ -11,9 +11,13 @@
 //	shared/         the state that user space shares, the claim protocol, reasons, the scratch
 //
 // A layer includes headers of the layers below it and of shared, and calls nothing above it.
+//
+// With the build tag unprotected, the package has server_ingress without packet protection (transport/unprotected.h).
 package bpf
 
-//go:generate go tool bpf2go -target bpfel -type packet_keys -type subscription -type record -type key_stream -type object_layout -type capacity -type share_kind -type job -type promise -type job_limits -type lookahead -type slot_word -type lookahead_ring -type taking -type taken_packet Ingress server_ingress.bpf.c
+//go:generate -command ingress go tool bpf2go -target bpfel -type packet_keys -type subscription -type record -type key_stream -type object_layout -type capacity -type share_kind -type job -type promise -type job_limits -type lookahead -type slot_word -type lookahead_ring -type taking -type taken_packet
+//go:generate ingress -tags !unprotected Ingress server_ingress.bpf.c
+//go:generate ingress -tags unprotected -output-stem ingress_unprotected Ingress server_ingress.bpf.c -- -DUNPROTECTED
 //go:generate go tool bpf2go -target bpfel Egress client_egress.bpf.c
 //go:generate go run sluice/internal/bpf/constants -object ingress_bpfel.o -headers shared/keys.h,shared/state.h -package claim -o ../../claim/constants.go packet_word ledger_layout stream_phase stream_mark record_mark record_kind record_flag
 //go:generate go run sluice/internal/bpf/constants -object ingress_bpfel.o -headers shared/keys.h,shared/state.h -package fastpath -o ../constants.go subscription_limits

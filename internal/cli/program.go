@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"sluice/internal/packet"
 )
 
 // Program describes a command with subcommands.
@@ -63,6 +65,9 @@ func onFirstSignal(end func()) {
 // Execute runs the command line in env and returns the exit code.
 func (p Program) Execute(ctx context.Context, env *Environment) int {
 	env.Status = NewStatusLine(env.Stderr)
+	if packet.Unprotected {
+		fmt.Fprintf(env.Stderr, "%s: nothing is encrypted: this build, for labs, has no packet protection\n", p.Name)
+	}
 	root := p.root(env)
 	root.SetArgs(env.Args)
 	root.SetIn(env.Stdin)

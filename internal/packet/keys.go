@@ -15,11 +15,8 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// QUIC versions whose packets can be sealed.
-const (
-	Version1 = 0x00000001 // RFC 9000
-	Version2 = 0x6b3343cf // RFC 9369
-)
+// Version2 is the QUIC version of RFC 9369. Packets of it and of Version1 can be sealed.
+const Version2 = 0x6b3343cf
 
 // cipherSuite is a TLS 1.3 cipher suite as QUIC uses it (RFC 9001 §5.1).
 type cipherSuite struct {
@@ -118,10 +115,15 @@ func NewKey(generation uint64, suite uint16, version uint32, secret []byte) (*Ke
 	cs := cipherSuites[suite]
 	k := &Key{limit: cs.limit}
 	copy(k.iv[:], m.IV)
-	if k.aead, err = cs.aead(m.Key); err != nil || generation > 0 {
-		return k, err
+	aead, err := cs.aead(m.Key)
+	if err != nil {
+		return nil, err
 	}
-	k.header, err = cs.header(m.HeaderProtection)
+	if k.aead = usedAEAD(aead); generation > 0 {
+		return k, nil
+	}
+	header, err := cs.header(m.HeaderProtection)
+	k.header = usedHeaderProtection(header)
 	return k, err
 }
 

@@ -27,6 +27,12 @@ enum scratch_layout {
 	MAX_FRAMES = 8, // STREAM and DATAGRAM frames that are taken from one packet
 };
 
+// aad_at is where associated data of len bytes begins, so that its padding ends where the payload begins.
+INLINE u32 aad_at(u32 half, u32 len)
+{
+	return half + PAYLOAD_AT - (len > 16 ? 32 : 16);
+}
+
 // A STREAM or DATAGRAM frame (RFC 9000 §19.8, RFC 9221 §4), as transport/frames.h finds it.
 struct frame {
 	u64 stream_id; // STREAM only

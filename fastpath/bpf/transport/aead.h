@@ -7,12 +7,6 @@
 #include "lookahead.h"
 #include "poly1305.h"
 
-// aad_at is where associated data of len bytes begins, so that its padding ends where the payload begins.
-INLINE u32 aad_at(u32 half, u32 len)
-{
-	return half + PAYLOAD_AT - (len > 16 ? 32 : 16);
-}
-
 // aead_mac puts into tag the authenticator of the ciphertext at buf+half+PAYLOAD_AT. It overwrites the 32 bytes behind
 // it.
 GLOBAL int aead_mac(struct scratch *c, u32 half, u32 aad_len, u32 len)

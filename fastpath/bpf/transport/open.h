@@ -4,7 +4,11 @@
 #pragma once
 
 #include "../shared/state.h"
+#ifdef UNPROTECTED
+#include "unprotected.h"
+#else
 #include "aead.h"
+#endif
 
 #define LONG_HEADER 0x80
 #define FIXED_BIT 0x40

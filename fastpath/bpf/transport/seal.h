@@ -3,7 +3,6 @@
 #pragma once
 
 #include "../shared/state.h"
-#include "aead.h"
 #include "open.h"
 
 #define PN_LEN 4 // always: the number stays decodable, however many numbers user space takes in between
