@@ -33,6 +33,7 @@ type benchFlags struct {
 	clip            string
 	commands, names []string
 	peers           []string
+	unprotected     bool
 
 	hosts, relayAddress, sshConfig string
 	remote                         hosts.Config
@@ -50,7 +51,8 @@ builds a lab for that, as 'sluice-lab lab up' does, and needs root.
 Sluice is measured with the fast path and without it. --relay-cmd adds any other relay that speaks MoQT draft 18 over
 QUIC, with the same publisher and subscribers; it may be repeated. --peer adds relays that 'make bench-peers' installs.
 In the command, {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for PEM files, {dir} for an
-empty directory.
+empty directory. --unprotected adds Sluice without packet protection, with a publisher and subscribers of the same
+build: the bound of what hardware that protects packets could save.
 
 With --hosts, publisher, relay and subscribers have machines of their own, on which ssh logs in without asking, on the
 relay's as root or with sudo. The programs are copied there, and removed at the end. Bottleneck and bystander need a
@@ -62,6 +64,7 @@ reason instead of numbers.`,
 		Example: `  sudo sluice-lab bench --quick
   sudo sluice-lab bench --scenario delay,cpu --subscribers 1,10 --repetitions 5
   sudo sluice-lab bench --peer moq-relay-ietf,moq-relay
+  sudo sluice-lab bench --unprotected --scenario delay,cpu,capacity
   sluice-lab bench --hosts pub=a,relay=root@b,sub=c --scenario delay,cpu
   sudo sluice-lab bench --relay-name other --relay-cmd 'other --bind {addr} --tls-cert {cert} --tls-key {key}'`,
 		Args: cobra.NoArgs,
@@ -84,6 +87,8 @@ reason instead of numbers.`,
 	flags.StringArrayVar(&f.commands, "relay-cmd", nil, "`command` of another relay")
 	flags.StringSliceVar(&f.peers, "peer", nil,
 		"`names` of relays that 'make bench-peers' installs: "+strings.Join(system.PeerNames(), ", "))
+	flags.BoolVar(&f.unprotected, "unprotected", false,
+		"measure Sluice without packet protection, too: the build of 'make unprotected'")
 	flags.StringArrayVar(&f.names, "relay-name", nil,
 		"its `name`; the n-th names the n-th --relay-cmd (default: the name of the program)")
 	flags.StringVar(&f.clip, "clip", "",
@@ -136,6 +141,13 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 	}
 	if err := f.configureHosts(); err != nil {
 		return err
+	}
+	if f.unprotected {
+		build, err := findUnprotected()
+		if err != nil {
+			return err
+		}
+		f.cfg.Systems = append(f.cfg.Systems, system.Unprotected(cli.Version(), build)...)
 	}
 	for _, name := range f.peers {
 		peer, err := system.Peer(name, peersDir(env))

@@ -30,6 +30,9 @@ func (f *benchFlags) configureHosts() (err error) {
 	if len(f.peers) > 0 {
 		return cli.Usage("--peer finds programs here: with --hosts, use --relay-cmd with a path on the relay's machine")
 	}
+	if f.unprotected {
+		return cli.Usage("--unprotected needs a lab: packets without protection must not leave this machine")
+	}
 	if f.remote.Hosts, err = hosts.Parse(f.hosts); err != nil {
 		return cli.AsUsage(err)
 	}

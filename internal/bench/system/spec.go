@@ -28,6 +28,9 @@ type Spec struct {
 	Metrics string
 	// Profiles is where it serves profiles for Go's pprof, "host:port" in its own network; "" for other relays.
 	Profiles string
+	// Build is a directory with other builds of the programs sluice and sluice-lab: {sluice} is from there, and so are
+	// the load generators. Default: those that measure the other relays.
+	Build string
 }
 
 // Names of the variants of Sluice.
@@ -35,6 +38,9 @@ const (
 	FastPath     = "sluice"
 	SlowPath     = "sluice-userspace"
 	PriorityDrop = "sluice-drop"
+
+	// unprotectedSuffix follows the names of variants without packet protection.
+	unprotectedSuffix = "-unprotected"
 )
 
 // Metrics of Sluice: QUIC packets with media that the kernel and that user space sent.
@@ -61,6 +67,18 @@ func Sluice(version string) []Spec {
 		spec(SlowPath, "--fastpath off"),
 		spec(PriorityDrop, "--fastpath on --drop priority", result.KindCongestion),
 	}
+}
+
+// Unprotected returns the variants of a version of Sluice without packet protection, with the fast path and without it.
+// build is the directory of the programs with the build tag unprotected.
+func Unprotected(version, build string) []Spec {
+	variants := Sluice(version)[:2]
+	for i := range variants {
+		s := &variants[i]
+		s.Name, s.Version, s.Build = s.Name+unprotectedSuffix, s.Version+", without packet protection", build
+		s.Kinds = []string{result.KindDelay, result.KindCPU, result.KindCapacity}
+	}
+	return variants
 }
 
 // Validate returns an error if the relay cannot be started with its command.

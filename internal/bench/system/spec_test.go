@@ -36,7 +36,7 @@ func TestExpand(t *testing.T) {
 }
 
 func TestSpecs(t *testing.T) {
-	for _, s := range Sluice("1") {
+	for _, s := range append(Sluice("1"), Unprotected("1", "build")...) {
 		require.NoError(t, s.Validate())
 	}
 	for want, s := range map[string]Spec{
@@ -63,4 +63,16 @@ func TestWords(t *testing.T) {
 	}, words)
 	_, err = Spec{Name: "x", Command: "'open"}.Words(place)
 	require.Error(t, err)
+}
+
+// TestUnprotected keeps the variants without packet protection apart from the others: name, programs, scenarios.
+func TestUnprotected(t *testing.T) {
+	for i, s := range Unprotected("1", "build") {
+		like := Sluice("1")[i]
+		require.Equal(t, like.Name+"-unprotected", s.Name)
+		require.Equal(t, like.Command, s.Command)
+		require.Equal(t, "build", s.Build)
+		require.True(t, s.TakesPart([]string{result.KindCapacity}))
+		require.False(t, s.TakesPart([]string{result.KindSyscalls}))
+	}
 }

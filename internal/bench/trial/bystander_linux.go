@@ -23,10 +23,9 @@ func (t *Trial) startBystander(ctx context.Context) (err error) {
 	if !t.Bystander {
 		return nil
 	}
-	s := t.stage.site
 	at := generatorHost{role: broker.Subscribers, number: len(t.Sessions), prefix: slices.Concat(pinned, realTime)}
-	cfg := load.GeneratorConfig{Ping: s.address(at)}
-	if t.bystander, err = s.startGenerator(ctx, at, "bystander", cfg); err != nil {
+	cfg := load.GeneratorConfig{Ping: t.stage.site.address(at)}
+	if t.bystander, err = t.startGenerator(ctx, at, "bystander", cfg); err != nil {
 		return err
 	}
 	_, err = t.bystander.await(ctx, setUpLimit)

@@ -31,8 +31,11 @@ type site interface {
 // generatorHost is a host of a site with a load generator, and how the generator runs there.
 type generatorHost struct {
 	role   broker.Role
-	number int      // of several hosts with the role
-	prefix []string // a command that starts it on the relay's machine; other machines are its own
+	number int // of several hosts with the role
+	// program is the generator on the relay's machine, and prefix a command that starts it. Other machines have their
+	// own generator, and are its own.
+	program string
+	prefix  []string
 }
 
 func relayURL(address string) string {
@@ -40,10 +43,7 @@ func relayURL(address string) string {
 }
 
 // labSite is a lab with two hosts for subscribers: one of them may get a bottleneck.
-type labSite struct {
-	*lab.Lab
-	generator string // the program
-}
+type labSite struct{ *lab.Lab }
 
 func (s *labSite) startRelay(ctx context.Context, name string, argv []string) (*process, error) {
 	return start(ctx, s.Relay.Start, name, false, argv)
@@ -68,7 +68,7 @@ func (s *labSite) host(at generatorHost) *lab.Host {
 func (s *labSite) startGenerator(
 	ctx context.Context, at generatorHost, name string, cfg load.GeneratorConfig,
 ) (*process, error) {
-	return start(ctx, s.host(at).Start, name, true, generatorCommand(s.generator, at, cfg))
+	return start(ctx, s.host(at).Start, name, true, generatorCommand(at, cfg))
 }
 
 func (s *labSite) address(at generatorHost) string {
@@ -92,19 +92,18 @@ func (s *labSite) offloads() (features map[string]string, err error) {
 func (s *labSite) close() error { return s.Close() }
 
 // generatorCommand returns the words that start a load generator on this machine.
-func generatorCommand(program string, at generatorHost, cfg load.GeneratorConfig) []string {
+func generatorCommand(at generatorHost, cfg load.GeneratorConfig) []string {
 	b, err := json.Marshal(cfg)
 	if err != nil {
 		panic(err) // all its fields can be marshalled
 	}
-	return append(at.prefix[:len(at.prefix):len(at.prefix)], program, "bench-load", string(b))
+	return append(at.prefix[:len(at.prefix):len(at.prefix)], at.program, "bench-load", string(b))
 }
 
 // machineSite is this machine, which is the relay's, and machines that a broker reaches.
 type machineSite struct {
 	Machines
-	generator string // the program
-	devices   []string
+	devices []string
 }
 
 func (s *machineSite) startRelay(ctx context.Context, name string, argv []string) (*process, error) {
@@ -120,7 +119,7 @@ func (s *machineSite) startGenerator(
 	ctx context.Context, at generatorHost, name string, cfg load.GeneratorConfig,
 ) (*process, error) {
 	if at.role == broker.Relay {
-		return start(ctx, (*exec.Cmd).Start, name, true, generatorCommand(s.generator, at, cfg))
+		return start(ctx, (*exec.Cmd).Start, name, true, generatorCommand(at, cfg))
 	}
 	conn, err := broker.Open(ctx, s.Broker, broker.Request{Role: at.role, Config: cfg})
 	if err != nil {

@@ -39,7 +39,7 @@ type Stage struct {
 func OpenStage(ctx context.Context, programs Programs, seed uint64) (*Stage, error) {
 	return openStage(programs, func(s *Stage) (err error) {
 		if s.Lab, err = lab.New(ctx, lab.Topology{Subscribers: 2, Seed: seed}); err == nil {
-			s.site = &labSite{s.Lab, programs.Generator}
+			s.site = &labSite{s.Lab}
 		}
 		return err
 	})
@@ -49,7 +49,7 @@ func OpenStage(ctx context.Context, programs Programs, seed uint64) (*Stage, err
 func OpenMachines(programs Programs, machines Machines) (*Stage, error) {
 	return openStage(programs, func(s *Stage) error {
 		devices, err := devicesOf(machines.Up, machines.Down)
-		s.site = &machineSite{machines, programs.Generator, devices}
+		s.site = &machineSite{machines, devices}
 		return err
 	})
 }
@@ -141,10 +141,19 @@ func writePEM(path, kind string, content []byte) error {
 func (s *Stage) Offloads() (map[string]string, error) { return s.site.offloads() }
 
 // place returns the values of the placeholders of a relay's command. dir is the relay's own directory.
-func (s *Stage) place(dir string) system.Place {
+func (s *Stage) place(spec system.Spec, dir string) system.Place {
 	return system.Place{
-		Host: "::", Port: relayPort, Cert: s.certificate(), Key: s.key(), Dir: dir, Sluice: s.programs.Sluice,
+		Host: "::", Port: relayPort, Cert: s.certificate(), Key: s.key(), Dir: dir, Sluice: s.programsFor(spec).Sluice,
 	}
+}
+
+// programsFor returns the programs that a trial of a system starts.
+func (s *Stage) programsFor(spec system.Spec) Programs {
+	if spec.Build == "" {
+		return s.programs
+	}
+	in := func(program string) string { return filepath.Join(spec.Build, filepath.Base(program)) }
+	return Programs{Sluice: in(s.programs.Sluice), Generator: in(s.programs.Generator)}
 }
 
 // Niceness of load generators. On machines of their own they would neither take the processor from the relay nor wait

@@ -90,7 +90,7 @@ func (t *Trial) startRelay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	command, err := t.System.Words(t.stage.place(dir))
+	command, err := t.System.Words(t.stage.place(t.System, dir))
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (t *Trial) setUp(ctx context.Context) (err error) {
 		at.prefix = slices.Concat(pinned, at.prefix)
 	}
 	cfg := load.GeneratorConfig{Publish: true, URL: relayURL(s.address(at)), Mock: t.Mock, Clip: t.Clip}
-	if t.publisher, err = s.startGenerator(ctx, at, "publisher", cfg); err != nil {
+	if t.publisher, err = t.startGenerator(ctx, at, "publisher", cfg); err != nil {
 		return err
 	}
 	ready, err := t.publisher.await(ctx, setUpLimit)
@@ -126,6 +126,14 @@ func (t *Trial) setUp(ctx context.Context) (err error) {
 	return t.startBystander(ctx)
 }
 
+// startGenerator starts a load generator of the build that belongs to the system.
+func (t *Trial) startGenerator(
+	ctx context.Context, at generatorHost, name string, cfg load.GeneratorConfig,
+) (*process, error) {
+	at.program = t.stage.programsFor(t.System).Generator
+	return t.stage.site.startGenerator(ctx, at, name, cfg)
+}
+
 func (t *Trial) subscribe(ctx context.Context) error {
 	s, nice := t.stage.site, subscriberNice
 	if t.Hog {
@@ -136,7 +144,7 @@ func (t *Trial) subscribe(ctx context.Context) error {
 		cfg := load.GeneratorConfig{
 			URL: relayURL(s.address(at)), Mock: t.Mock, Clip: t.Clip, Sessions: n, Record: t.Record,
 		}
-		p, err := s.startGenerator(ctx, at, fmt.Sprintf("sub%d", i+1), cfg)
+		p, err := t.startGenerator(ctx, at, fmt.Sprintf("sub%d", i+1), cfg)
 		if err != nil {
 			return err
 		}
@@ -303,7 +311,7 @@ func (t *Trial) measureIdle(ctx context.Context, m *Measurement) (float64, error
 func (t *Trial) startHog(ctx context.Context) (err error) {
 	limit := t.Warmup + t.Duration + time.Minute
 	at := generatorHost{role: broker.Relay}
-	t.hog, err = t.stage.site.startGenerator(ctx, at, "hog", load.GeneratorConfig{Hog: limit})
+	t.hog, err = t.startGenerator(ctx, at, "hog", load.GeneratorConfig{Hog: limit})
 	return err
 }
 
