@@ -40,13 +40,14 @@ const (
 
 // Kinds of packets, by their only frame.
 const (
-	KindStream   = 0
-	KindDatagram = 1
-	KindReset    = 2
-	KindPing     = 3
-	KindBlocked  = 4 // DATA_BLOCKED, STREAM_DATA_BLOCKED or STREAMS_BLOCKED
-	KindSkipped  = 5 // was not sent: a peer that acknowledges it has not received what it says (RFC 9000 §21.4)
-	KindMask     = 7
+	KindStream       = 0
+	KindDatagram     = 1
+	KindReset        = 2
+	KindPing         = 3
+	KindBlocked      = 4 // DATA_BLOCKED, STREAM_DATA_BLOCKED or STREAMS_BLOCKED
+	KindSkipped      = 5 // was not sent: a peer that acknowledges it has not received what it says (RFC 9000 §21.4)
+	KindAckFrequency = 6
+	KindMask         = 7
 )
 
 // Flags of a packet, beside the kind.

@@ -78,14 +78,17 @@ func (c *congestionControl) sent(now clock.Time, n int) {
 	c.controller.Sent(now, n, int(c.state.InFlight.Load()))
 }
 
+// limited reports whether window or pacing held data back when the packet with that number was sent. LimitedTo is
+// shared because the forwarder finds the window full, too: when user space gets to the data, there may be room again.
+func (c *congestionControl) limited(number uint64) bool { return number < c.state.LimitedTo.Load() }
+
 // acked reports an ACK to the controller, unless it acknowledges nothing that counts. newest is the highest of its
-// packets. LimitedTo is shared because the forwarder finds the window full, too: when user space gets to the data,
-// there may be room again.
+// packets.
 func (c *congestionControl) acked(e congestion.AckEvent, newest uint64) {
 	if e.Bytes == 0 {
 		return
 	}
-	e.AppLimited = newest >= c.state.LimitedTo.Load()
+	e.AppLimited = !c.limited(newest)
 	e.LatestRTT, e.SRTT, e.MinRTT = c.rtt.Latest, c.rtt.Smoothed, c.rtt.Min
 	c.controller.Acked(e)
 }

@@ -236,6 +236,8 @@ type wirePacket struct {
 	data   []byte
 	fin    bool
 	fields []uint64 // of other frames
+
+	immediate bool // after an IMMEDIATE_ACK frame
 }
 
 func (p *wirePacket) String() string {
@@ -369,10 +371,9 @@ func rangesOf(numbers []int64) []quic.AckRange {
 	return r
 }
 
-// parseFrame parses a packet's only frame.
+// parseFrame parses a packet's only frame, and perhaps IMMEDIATE_ACK before it.
 func parseFrame(t testing.TB, b []byte) *wirePacket {
-	q := &wirePacket{frame: b[0]}
-	b = b[1:]
+	q := &wirePacket{}
 	varint := func() uint64 {
 		n := 1 << (b[0] >> 6)
 		v := uint64(b[0] & 0x3f)
@@ -382,9 +383,13 @@ func parseFrame(t testing.TB, b []byte) *wirePacket {
 		b = b[n:]
 		return v
 	}
+	q.frame = byte(varint())
+	if q.frame == packet.FrameImmediateAck {
+		q.immediate, q.frame = true, byte(varint())
+	}
 	fields := map[byte]int{
 		packet.FramePing: 0, packet.FrameResetStream: 3, packet.FrameDataBlocked: 1,
-		packet.FrameStreamDataBlocked: 2, packet.FrameStreamsBlockedUni: 1,
+		packet.FrameStreamDataBlocked: 2, packet.FrameStreamsBlockedUni: 1, packet.FrameAckFrequency: 4,
 	}
 	switch {
 	case q.frame&^0x07 == packet.FrameStream:

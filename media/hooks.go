@@ -69,7 +69,8 @@ const maxReserve = 4 << 10
 func (s *Sender) PeerParameters(p quic.PeerParameters) {
 	s.mu.Lock()
 	defer s.mu.release()
-	s.params, s.recovery.maxAckDelay = p, p.MaxAckDelay
+	s.params = p
+	s.acks.begin(p)
 	s.state.Reserve.Store(uint64(min(p.MaxData/8, maxReserve)))
 	s.state.SetDataLimit(p.MaxData)
 	s.state.MaxUni.Store(max(s.state.MaxUni.Load(), uint64(p.MaxStreamsUni)))
@@ -225,6 +226,7 @@ func (s *Sender) ackedLocked(now clock.Time, a *quic.AckInfo) (time.Duration, er
 	if s.closed || len(s.ledger.records) == 0 || len(a.Ranges) == 0 {
 		return 0, nil
 	}
+	s.counters.Acks++
 	rtt, lost, err := s.recovery.receive(now, a)
 	s.observer.reportLoss(lost)
 	s.turn.refuseTaking()

@@ -9,13 +9,14 @@ import (
 	"sluice/internal/udp"
 )
 
-// packets builds packets. A packet carries one frame, so that one record describes it. It is guarded by the sender's
-// lock.
+// packets builds packets. A packet carries one frame, so that one record describes it, and perhaps an IMMEDIATE_ACK
+// frame, which is not sent again. It is guarded by the sender's lock.
 type packets struct {
 	ledger   *ledger
 	keys     *keys
 	path     *path
 	recovery *recovery
+	acks     *ackFrequency
 	control  *congestionControl
 	counters *Counters
 }
@@ -31,15 +32,26 @@ func (o *packets) space() int {
 
 // overhead returns how many bytes a packet has besides the data in its frame, whose own header has that length.
 func (o *packets) overhead(frameHeader int) int {
-	return 1 + len(o.path.route.destConnID) + packet.NumberLength + frameHeader + packet.TagLength
+	n := 1 + len(o.path.route.destConnID) + packet.NumberLength + frameHeader + packet.TagLength
+	if o.probing() {
+		n++
+	}
+	return n
 }
+
+// probing reports whether the next packet is a probe whose ACK the peer would delay without IMMEDIATE_ACK.
+func (o *packets) probing() bool { return o.acks.understood && o.recovery.probes > 0 }
 
 // begin begins a packet with a header, whose variable bits follow in finish. The frame is to be appended.
 func (o *packets) begin(b *udp.Batch) (p []byte, header int) {
 	p = append(b.Next(), 0)
 	p = append(p, o.path.route.destConnID...)
 	p = append(p, 0, 0, 0, 0)
-	return p, len(p)
+	header = len(p)
+	if o.probing() {
+		p = append(p, packet.FrameImmediateAck)
+	}
+	return p, header
 }
 
 // finish seals a packet that is recorded, and puts it into the batch.

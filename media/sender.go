@@ -89,6 +89,7 @@ type Sender struct {
 	ready    scheduler         // what has something to send
 	streams  streamSet
 	recovery recovery // what was lost
+	acks     ackFrequency
 	out      packets  // builds packets
 	observer observer // looks at what waits
 	link     forwarderLink
@@ -104,7 +105,8 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s.credit = credit{counters: &s.counters, dataBlockedAt: -1, streamsBlockedAt: -1}
 	s.streams = newStreamSet(s)
 	s.recovery = newRecovery(s)
-	s.out = packets{&s.ledger, &s.keys, &s.path, &s.recovery, &s.control, &s.counters}
+	s.acks = ackFrequency{recovery: &s.recovery, control: &s.control, ledger: &s.ledger, counters: &s.counters}
+	s.out = packets{&s.ledger, &s.keys, &s.path, &s.recovery, &s.acks, &s.control, &s.counters}
 	s.observer = newObserver(s)
 	s.link = forwarderLink{sender: s}
 	s.taken = takenPackets{link: &s.link}

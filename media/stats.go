@@ -58,7 +58,9 @@ type Counters struct {
 	SpuriousPackets  uint64 // considered lost, and acknowledged later
 	Retransmissions  uint64 // packets that carried bytes of streams again
 	PTOs             uint64
+	Acks             uint64              // ACK frames that were received
 	TakenAcks        uint64              // packets that the forwarder has taken from the network
+	AckRequests      uint64              // ACK_FREQUENCY frames that were sent
 	Streams          uint64              // opened
 	Datagrams        uint64              // sent
 	Outcomes         [numOutcomes]uint64 // by Outcome
@@ -76,7 +78,9 @@ func (c *Counters) add(d *Counters) {
 	c.SpuriousPackets += d.SpuriousPackets
 	c.Retransmissions += d.Retransmissions
 	c.PTOs += d.PTOs
+	c.Acks += d.Acks
 	c.TakenAcks += d.TakenAcks
+	c.AckRequests += d.AckRequests
 	c.Streams += d.Streams
 	c.Datagrams += d.Datagrams
 	for i, n := range d.Outcomes {

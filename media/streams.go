@@ -12,6 +12,7 @@ type streamSet struct {
 	loop     *Loop
 	link     *forwarderLink
 	credit   *credit
+	acks     *ackFrequency
 	counters *Counters
 
 	all      []*Stream          // in no order
@@ -22,7 +23,10 @@ type streamSet struct {
 }
 
 func newStreamSet(s *Sender) streamSet {
-	return streamSet{loop: s.loop, link: &s.link, credit: &s.credit, counters: &s.counters, deadline: clock.Never}
+	return streamSet{
+		loop: s.loop, link: &s.link, credit: &s.credit, acks: &s.acks, counters: &s.counters,
+		deadline: clock.Never,
+	}
 }
 
 // add adds a stream.
@@ -111,6 +115,8 @@ func (m *streamSet) acked(e claim.Entry) {
 		if st != nil && st.resetting {
 			m.forget(st)
 		}
+	case claim.KindAckFrequency:
+		m.acks.markAcked(uint64(e.Offset))
 	}
 }
 
@@ -130,6 +136,8 @@ func (m *streamSet) lost(e claim.Entry) {
 		}
 	case claim.KindBlocked:
 		m.credit.lost(byte(e.Offset), st)
+	case claim.KindAckFrequency:
+		m.acks.markLost(uint64(e.Offset))
 	}
 }
 

@@ -80,7 +80,8 @@ func (t *turn) wanted() bool {
 // pending reports whether there is anything to send.
 func (t *turn) pending() bool {
 	s := t.sender
-	return !s.ready.empty() || len(s.streams.resets) > 0 || len(s.credit.frames) > 0 || s.recovery.probes > 0
+	return !s.ready.empty() || len(s.streams.resets) > 0 || len(s.credit.frames) > 0 || s.acks.due() ||
+		s.recovery.probes > 0
 }
 
 // send sends until nothing is left or something forbids it, and returns that.
@@ -149,6 +150,8 @@ func (t *turn) sendOne(now clock.Time, b *udp.Batch) Reason {
 		return t.sendReset(now, b)
 	case len(s.credit.frames) > 0:
 		return t.sendBlocked(now, b)
+	case s.acks.due():
+		return s.acks.send(now, b, &s.out)
 	}
 	u := s.ready.first()
 	switch {

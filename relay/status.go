@@ -47,6 +47,9 @@ type SentPackets struct {
 	Process uint64 `json:"process"`
 	Lost    uint64 `json:"lost"`
 	Again   uint64 `json:"again"` // retransmissions; only the process repeats
+	// Acks counts the ACK frames from the peer, and AckRequests the ACK_FREQUENCY frames that ask it for fewer.
+	Acks        uint64 `json:"acks"`
+	AckRequests uint64 `json:"ack_requests"`
 	// TakenAcks counts the packets from the peer with nothing but an ACK that the kernel has taken.
 	TakenAcks uint64 `json:"taken_acks"`
 }
@@ -104,6 +107,7 @@ func statusOf(p *peer) SessionStatus {
 	s.Packets = SentPackets{
 		Kernel: stats.ForwarderPackets, Process: stats.Packets - stats.ForwarderPackets,
 		Lost: stats.LostPackets, Again: stats.Retransmissions, TakenAcks: stats.TakenAcks,
+		Acks: stats.Acks, AckRequests: stats.AckRequests,
 	}
 	s.Bytes, s.Window, s.InFlight, s.Threshold = stats.Bytes, stats.Window, stats.InFlight, stats.Threshold
 	s.SRTT, s.MinRTT = stats.SRTT, stats.MinRTT

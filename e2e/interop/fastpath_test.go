@@ -74,8 +74,11 @@ func (r *labRelay) get(path string) []byte {
 type labSession struct {
 	Transport   string
 	CipherSuite string `json:"cipher_suite"`
-	Packets     struct{ Kernel, Process uint64 }
-	Declined    map[string]uint64
+	Packets     struct {
+		Kernel, Process, Acks uint64
+		AckRequests           uint64 `json:"ack_requests"`
+	}
+	Declined map[string]uint64
 }
 
 func (r *labRelay) sessions(t *testing.T) []labSession {
@@ -97,6 +100,18 @@ func (r *labRelay) requireKernel(t *testing.T, atLeast uint64) {
 	require.GreaterOrEqual(t, all, atLeast)
 	require.Greater(t, float64(kernel), 0.95*float64(all), "%d of %d packets are the kernel's: %s", kernel, all,
 		r.get("/metrics"))
+}
+
+// requireFewAcks expects that subscribers were asked for fewer ACKs than one for every other packet, and that they
+// obey. They understand ACK_FREQUENCY, as all that are built on quinn.
+func (r *labRelay) requireFewAcks(t *testing.T) {
+	t.Helper()
+	for _, s := range r.sessions(t) {
+		if packets := s.Packets.Kernel + s.Packets.Process; packets > 0 {
+			require.NotZero(t, s.Packets.AckRequests)
+			require.Less(t, float64(s.Packets.Acks), 0.42*float64(packets))
+		}
+	}
 }
 
 // TestFastPath has the kernel forward between public clients, in a lab.
@@ -125,6 +140,7 @@ func TestFastPath(t *testing.T) {
 				}
 				require.Equal(t, want, frames(t, out.Name()))
 				r.requireKernel(t, 500)
+				r.requireFewAcks(t)
 			})
 		}
 	}

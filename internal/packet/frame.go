@@ -2,7 +2,7 @@ package packet
 
 import "encoding/binary"
 
-// Frame types (RFC 9000 §19, RFC 9221 §4).
+// Frame types (RFC 9000 §19, RFC 9221 §4, draft-ietf-quic-ack-frequency-12 §4 and §5).
 const (
 	FramePadding           = 0x00
 	FramePing              = 0x01
@@ -13,7 +13,9 @@ const (
 	FrameDataBlocked       = 0x14
 	FrameStreamDataBlocked = 0x15
 	FrameStreamsBlockedUni = 0x17
+	FrameImmediateAck      = 0x1f
 	FrameDatagram          = 0x30 // without a length: it extends to the end of the packet
+	FrameAckFrequency      = 0xaf
 )
 
 // Flags of FrameStream. Without a length, the frame extends to the end of the packet.
@@ -75,7 +77,7 @@ func StreamHeaderLength(id, offset int64) int {
 
 // AppendFrame appends a frame that consists of a type and integers.
 func AppendFrame(b []byte, t byte, fields ...uint64) []byte {
-	b = append(b, t)
+	b = appendVarint(b, uint64(t))
 	for _, f := range fields {
 		b = appendVarint(b, f)
 	}

@@ -38,6 +38,8 @@ func TestFrames(t *testing.T) {
 		{"data blocked", AppendFrame(nil, FrameDataBlocked, 5), "1405"},
 		{"stream data blocked", AppendFrame(nil, FrameStreamDataBlocked, 3, 5), "150305"},
 		{"streams blocked", AppendFrame(nil, FrameStreamsBlockedUni, 5), "1705"},
+		{"ack frequency", AppendFrame(nil, FrameAckFrequency, 1, 9, 25_000, 1), "40af0109800061a801"},
+		{"immediate ack", AppendFrame(nil, FrameImmediateAck), "1f"},
 	} {
 		require.Equal(t, v.want, hex.EncodeToString(v.b), v.name)
 	}

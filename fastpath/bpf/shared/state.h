@@ -103,6 +103,7 @@ enum record_kind {
 	KIND_PING,
 	KIND_BLOCKED, // DATA_BLOCKED, STREAM_DATA_BLOCKED or STREAMS_BLOCKED
 	KIND_SKIPPED, // was not sent: a peer that acknowledges it has not received what it says (RFC 9000 §21.4)
+	KIND_ACK_FREQUENCY,
 	KIND_MASK = 7,
 };
 
