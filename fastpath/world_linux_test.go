@@ -62,9 +62,11 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 	ready := make(chan struct{})
 	var l *transport.Listener
 	require.NoError(t, w.lab.Relay.Do(func() error {
-		var coalesce func() time.Duration
+		var coalesce func(int) func() time.Duration
 		if !cfg.off {
-			coalesce = func() time.Duration { return time.Millisecond }
+			coalesce = func(int) func() time.Duration {
+				return func() time.Duration { return time.Millisecond }
+			}
 		}
 		l, err = transport.Listen(":4443", transport.ListenConfig{
 			Certificate: &cert, Protocols: moqt.ALPNs(), Logger: log, Coalesce: coalesce,
@@ -107,7 +109,7 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 		FastPathPolicy: cfg.budget})
 	require.NoError(t, err)
 	cfg.sender.Events = w.relay.Events()
-	w.loop, err = media.NewLoop(l.PacketConn(), loop)
+	w.loop, err = media.NewLoop(loop, l.PacketConns()...)
 	require.NoError(t, err)
 	close(ready)
 

@@ -157,7 +157,7 @@ func newAudience(t testing.TB, n int, cfg LoopConfig, suite uint16) *audience {
 	require.NoError(t, err)
 	a := &audience{log: track.NewLog(0, nil)}
 	a.log.Discard(1 << 62)
-	a.loop, err = NewLoop(udp, cfg)
+	a.loop, err = NewLoop(cfg, udp)
 	require.NoError(t, err)
 	t.Cleanup(func() { a.loop.Close(); udp.Close(); sink.Close() })
 	for range n {

@@ -18,7 +18,7 @@
 //	                                   │                                                ▼
 //	                                   └── recovery ◄── ledger                  seal ──► batch ──► socket
 //
-// A [Loop] serves all senders of one UDP socket. It has few shards, each of which is a goroutine with a run queue, a
+// A [Loop] serves all senders of one UDP port. It has few shards, each of which is a goroutine with a run queue, a
 // heap of alarms and a batch of packets (internal/udp). A [Sender] is one connection, and belongs to one shard. It
 // implements [quic.Hooks]: quic-go takes packet numbers and credit from it, and shows it ACKs, flow control frames,
 // keys and paths.

@@ -89,7 +89,7 @@ func newSiteWith(t testing.TB, loop LoopConfig, hooks func(*net.UDPConn, *Loop) 
 	require.NoError(t, err)
 	udp.SetReadBuffer(4 << 20)
 	udp.SetWriteBuffer(4 << 20)
-	l, err := NewLoop(udp, loop)
+	l, err := NewLoop(loop, udp)
 	require.NoError(t, err)
 	tr := &quic.Transport{Conn: udp, ConnectionIDLength: 8}
 	keepAlive := time.Duration(0)
@@ -468,7 +468,7 @@ func TestClientSends(t *testing.T) {
 	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	defer udp.Close()
-	l, err := NewLoop(udp, LoopConfig{})
+	l, err := NewLoop(LoopConfig{}, udp)
 	require.NoError(t, err)
 	defer l.Close()
 	tr := &quic.Transport{Conn: udp}

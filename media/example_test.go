@@ -99,7 +99,7 @@ func ExampleEvents() {
 		return
 	}
 	defer socket.Close()
-	loop, err := media.NewLoop(socket, media.LoopConfig{})
+	loop, err := media.NewLoop(media.LoopConfig{}, socket)
 	if err != nil {
 		fmt.Println(err)
 		return

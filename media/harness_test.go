@@ -105,7 +105,7 @@ func newWorld(t testing.TB, configure ...func(*worldConfig)) *world {
 	}
 	w := &world{t: t, clock: newFakeClock(), sock: new(fakeSocket)}
 	w.loop = newLoop(cfg.loop, w.clock)
-	w.shard = newShard(w.loop, w.sock)
+	w.shard = newShard(w.loop, w.sock, new(udp.Counters))
 	w.loop.shards = []*shard{w.shard}
 	w.s = w.loop.NewSender(cfg.sender)
 	for range 5 {

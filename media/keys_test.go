@@ -9,13 +9,14 @@ import (
 
 	"sluice/claim"
 	"sluice/internal/packet"
+	"sluice/internal/udp"
 )
 
 // A connection whose cipher suite is not known sends nothing.
 func TestUnknownSuite(t *testing.T) {
 	w := &world{t: t, clock: newFakeClock(), sock: new(fakeSocket)}
 	w.loop = newLoop(LoopConfig{}, w.clock)
-	w.shard = newShard(w.loop, w.sock)
+	w.shard = newShard(w.loop, w.sock, new(udp.Counters))
 	w.loop.shards = []*shard{w.shard}
 	w.s = w.loop.NewSender(SenderConfig{})
 	w.s.PeerParameters(defaultParams())

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -17,7 +18,7 @@ import (
 
 // LoopConfig is the configuration of a [Loop]. The zero value is the default.
 type LoopConfig struct {
-	// Shards is how many goroutines send. Default: GOMAXPROCS, at most 8.
+	// Shards is how many goroutines send, at least one on each socket. Default: GOMAXPROCS, at most 8.
 	Shards int
 	// Memory provides the state that the forwarder may share. If it is a claim.Forwarder, that takes part. Default:
 	// the heap.
@@ -30,36 +31,40 @@ type LoopConfig struct {
 
 const maxShards = 64
 
-// Loop sends the packets of many senders on one UDP socket, in batches, with few goroutines. Each sender belongs to
-// one of its shards.
+// Loop sends the packets of many senders on the UDP sockets of one port, in batches, with few goroutines. Each sender
+// belongs to one of its shards, and each shard to one of the sockets.
 type Loop struct {
 	memory    claim.Memory
 	forwarder claim.Forwarder // memory, if it is one
 	clock     clock.Clock
 	log       *slog.Logger
 	shards    []*shard
+	sockets   []net.PacketConn
+	shardsOf  [][]*shard    // by socket
 	next      atomic.Uint32 // shard for a new sender
 	done      sync.WaitGroup
-	writes    udp.Counters
 
 	mu      sync.Mutex
 	retired Counters // of senders that have closed
 }
 
-// NewLoop starts a loop that sends on a socket, from which quic-go reads. It does not close the socket.
-func NewLoop(pc net.PacketConn, cfg LoopConfig) (*Loop, error) {
+// NewLoop starts a loop that sends on sockets, at least one, from which quic-go reads. It does not close them.
+func NewLoop(cfg LoopConfig, sockets ...net.PacketConn) (*Loop, error) {
 	if err := bounds.Check("shards", cfg.Shards, 0, maxShards); err != nil {
 		return nil, err
 	}
 	l := newLoop(cfg, clock.NewSystem())
-	for range cmp.Or(cfg.Shards, min(runtime.GOMAXPROCS(0), 8)) {
-		sock, err := udp.NewSocket(pc, !cfg.NoGSO, &l.writes)
+	l.sockets, l.shardsOf = sockets, make([][]*shard, len(sockets))
+	for i := range max(len(sockets), cmp.Or(cfg.Shards, min(runtime.GOMAXPROCS(0), 8))) {
+		writes := new(udp.Counters)
+		socket := i % len(sockets)
+		sock, err := udp.NewSocket(sockets[socket], !cfg.NoGSO, writes)
 		if err != nil {
 			return nil, fmt.Errorf("media sender: %w", err)
 		}
-		sh := newShard(l, sock)
+		sh := newShard(l, sock, writes)
 		sh.queue = len(l.shards)
-		l.shards = append(l.shards, sh)
+		l.shards, l.shardsOf[socket] = append(l.shards, sh), append(l.shardsOf[socket], sh)
 	}
 	for _, sh := range l.shards {
 		l.done.Go(sh.run)
@@ -81,7 +86,11 @@ func newLoop(cfg LoopConfig, c clock.Clock) *Loop {
 
 // NewSender makes the sender of one connection: give it to quic-go as the connection's hooks.
 func (l *Loop) NewSender(cfg SenderConfig) *Sender {
-	return newSender(l, l.shards[l.next.Add(1)%uint32(len(l.shards))], cfg)
+	shards := l.shards
+	if socket := slices.Index(l.sockets, cfg.Socket); socket >= 0 {
+		shards = l.shardsOf[socket]
+	}
+	return newSender(l, shards[l.next.Add(1)%uint32(len(shards))], cfg)
 }
 
 // Close ends all streams, stops sending and waits for that. Afterwards only methods that read may be used.
@@ -93,7 +102,7 @@ func (l *Loop) Close() error {
 	return nil
 }
 
-// LoopStats counts what went through the socket.
+// LoopStats counts what went through the sockets.
 type LoopStats struct {
 	Packets  uint64            // handed to the system
 	Messages uint64            // datagrams and GSO trains
@@ -106,9 +115,9 @@ type LoopStats struct {
 
 // Stats returns counters.
 func (l *Loop) Stats() LoopStats {
-	w := l.writes.Counts()
-	st := LoopStats{Packets: w.Packets, Messages: w.Messages, Calls: w.Calls, Errors: w.Failures, GSO: w.GSO}
+	st := LoopStats{Errors: make(map[string]uint64)}
 	for _, sh := range l.shards {
+		st.addWrites(sh.writes.Counts())
 		for _, s := range sh.registered() {
 			s.mu.Lock()
 			if c := s.countersLocked(); !s.closed {
@@ -124,8 +133,31 @@ func (l *Loop) Stats() LoopStats {
 	return st
 }
 
-// Sent returns how many packets were handed to the system. It is one atomic load.
-func (l *Loop) Sent() uint64 { return l.writes.Packets() }
+func (s *LoopStats) addWrites(w udp.Counts) {
+	s.Packets += w.Packets
+	s.Messages += w.Messages
+	s.Calls += w.Calls
+	s.GSO = w.GSO
+	for reason, n := range w.Failures {
+		s.Errors[reason] += n
+	}
+}
+
+// Sent returns how many packets were handed to the system. It costs an atomic load for each shard.
+func (l *Loop) Sent() (packets uint64) {
+	for _, sh := range l.shards {
+		packets += sh.writes.Packets()
+	}
+	return packets
+}
+
+// SentOn returns how many packets were handed to the system on a socket, by its index.
+func (l *Loop) SentOn(socket int) (packets uint64) {
+	for _, sh := range l.shardsOf[socket] {
+		packets += sh.writes.Packets()
+	}
+	return packets
+}
 
 // retire keeps the counters of a sender that has closed.
 func (l *Loop) retire(c Counters) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"sluice/claim"
 	"sluice/clock"
 	"sluice/internal/packet"
 	"sluice/internal/udp"
@@ -125,7 +126,7 @@ func TestShardGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(LoopConfig{}, clock.NewSystem())
 		packets := make(chan sentPacket, 100)
-		sh := newShard(l, wireSocket{func(p sentPacket) { packets <- p }})
+		sh := newShard(l, wireSocket{func(p sentPacket) { packets <- p }}, new(udp.Counters))
 		l.shards = []*shard{sh}
 		l.done.Go(sh.run)
 		defer l.Close()
@@ -165,7 +166,7 @@ func TestLoopClose(t *testing.T) {
 	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer pc.Close()
-	l, err := NewLoop(pc, LoopConfig{Shards: 3})
+	l, err := NewLoop(LoopConfig{Shards: 3}, pc)
 	require.NoError(t, err)
 	log := newTestLog(0, 10)
 	var done atomic.Int32
@@ -201,15 +202,83 @@ func TestLoopClose(t *testing.T) {
 	require.False(t, func() bool { log.Finish(); return log.Pinned() }())
 }
 
+// TestLoopSockets has a loop with two sockets. A sender belongs to a shard of the socket that its connection has, and
+// its packets leave there.
+func TestLoopSockets(t *testing.T) {
+	var sockets []net.PacketConn
+	for range 2 {
+		pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer pc.Close()
+		sockets = append(sockets, pc)
+	}
+	few, err := NewLoop(LoopConfig{Shards: 1}, sockets...)
+	require.NoError(t, err)
+	require.Len(t, few.shards, 2, "one for each socket")
+	require.NoError(t, few.Close())
+
+	l, err := NewLoop(LoopConfig{Shards: 5}, sockets...)
+	require.NoError(t, err)
+	defer l.Close()
+	require.Len(t, l.shardsOf[0], 3)
+	require.Len(t, l.shardsOf[1], 2)
+	of := make(map[*shard]int)
+	for range 30 {
+		of[l.NewSender(SenderConfig{Socket: sockets[1]}).shard]++
+	}
+	require.Len(t, of, 2)
+	for _, sh := range l.shardsOf[1] {
+		require.Equal(t, 15, of[sh])
+	}
+	peer, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer peer.Close()
+	for i, pc := range sockets {
+		s := l.NewSender(SenderConfig{Socket: pc})
+		s.NextPacketNumber()
+		s.PeerParameters(defaultParams())
+		s.Keys(0, tls.TLS_AES_128_GCM_SHA256, packet.Version1, nil, testSecret)
+		s.Path(quic.PathInfo{Remote: peer.LocalAddr(), MTU: testMTU})
+		log := newTestLog(0, 10)
+		log.Finish()
+		_, err := s.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Log: log})
+		require.NoError(t, err)
+		_, from, err := peer.ReadFrom(make([]byte, testMTU))
+		require.NoError(t, err)
+		require.Equal(t, pc.LocalAddr(), from)
+		require.Eventually(t, func() bool { return l.SentOn(i) > 0 }, 10*time.Second, time.Millisecond)
+	}
+	require.NoError(t, l.Close())
+	require.Equal(t, l.Sent(), l.SentOn(0)+l.SentOn(1))
+	require.Equal(t, l.Sent(), l.Stats().Packets)
+}
+
+// emptied is a forwarder that remembers which queues were emptied.
+type emptied struct {
+	claim.Forwarder
+	queues []int
+}
+
+func (e *emptied) HandOver(queue int) { e.queues = append(e.queues, queue) }
+
+// TestHandOverOfSocket empties the queues of one socket's shards.
+func TestHandOverOfSocket(t *testing.T) {
+	var e emptied
+	l := newLoop(LoopConfig{Memory: &e}, clock.NewSystem())
+	l.shardsOf = [][]*shard{{{queue: 0}, {queue: 2}}, {{queue: 1}, {queue: 3}}}
+	l.HandOver(1)
+	require.Equal(t, []int{1, 3}, e.queues)
+}
+
 func TestLoopConfig(t *testing.T) {
 	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer pc.Close()
-	_, err = NewLoop(pc, LoopConfig{Shards: -1})
+	_, err = NewLoop(LoopConfig{Shards: -1}, pc)
 	require.ErrorContains(t, err, "shards")
-	_, err = NewLoop(pc, LoopConfig{Shards: 1000})
+	_, err = NewLoop(LoopConfig{Shards: 1000}, pc)
 	require.ErrorContains(t, err, "shards")
-	_, err = NewLoop(struct{ net.PacketConn }{pc}, LoopConfig{})
+	_, err = NewLoop(LoopConfig{}, struct{ net.PacketConn }{pc})
 	require.ErrorContains(t, err, "not a UDP socket")
 }
 

@@ -3,6 +3,7 @@ package media
 import (
 	"cmp"
 	"errors"
+	"net"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -33,6 +34,9 @@ type SenderConfig struct {
 	AckTimeout time.Duration
 	// MaxUDPPayloadSize caps the max_udp_payload_size that is advertised to the peer, in bytes. Default: no cap.
 	MaxUDPPayloadSize int
+	// Socket is the one of the loop's sockets on which quic-go has the connection. The sender belongs to a shard of it.
+	// Default: to any shard.
+	Socket net.PacketConn
 	// Client is set if this end of the connection is the QUIC client. It must not use 0-RTT.
 	Client bool
 }

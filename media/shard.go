@@ -6,17 +6,21 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/cpu"
+
 	"sluice/clock"
 	"sluice/internal/udp"
 	"sluice/track"
 )
 
-// shard is one sending goroutine with the senders that belong to it.
+// shard is one sending goroutine with the senders that belong to it. Shards have no cache line in common, because they
+// run on different processors.
 type shard struct {
-	loop  *Loop
-	sock  udp.Socket
-	queue int           // of the packets that the forwarder takes
-	wake  chan struct{} // has room for one
+	loop   *Loop
+	sock   udp.Socket
+	writes *udp.Counters // of sock
+	queue  int           // of the packets that the forwarder takes
+	wake   chan struct{} // has room for one
 
 	mu       sync.Mutex
 	runnable []*Sender
@@ -28,11 +32,13 @@ type shard struct {
 	// The goroutine's own.
 	batch  *udp.Batch
 	alarms alarms
+
+	_ cpu.CacheLinePad
 }
 
-func newShard(l *Loop, sock udp.Socket) *shard {
+func newShard(l *Loop, sock udp.Socket, writes *udp.Counters) *shard {
 	return &shard{
-		loop: l, sock: sock, wake: make(chan struct{}, 1), batch: udp.NewBatch(sock),
+		loop: l, sock: sock, writes: writes, wake: make(chan struct{}, 1), batch: udp.NewBatch(sock),
 		feeds: make(map[*track.Log]*feed), senders: make(map[*Sender]struct{}),
 	}
 }

@@ -168,13 +168,13 @@ func (s *Sender) ReceivedElsewhere() (*quic.ReceivedElsewhere, error) {
 	return s.taken.tell(s.loop.clock)
 }
 
-// HandOver processes the packets that the forwarder has taken. It is called by whoever is awake anyway, before
-// sleeping.
-func (l *Loop) HandOver() {
+// HandOver processes the packets that the forwarder has taken from connections of a socket, by its index. It is called
+// by whoever is awake anyway, before sleeping.
+func (l *Loop) HandOver(socket int) {
 	if l.forwarder == nil {
 		return
 	}
-	for _, sh := range l.shards {
+	for _, sh := range l.shardsOf[socket] {
 		l.forwarder.HandOver(sh.queue)
 	}
 }

@@ -40,7 +40,7 @@ func newNetwork(t *testing.T) *network {
 	l, err := transport.Listen("127.0.0.1:0", transport.ListenConfig{
 		Certificate: &cert, Protocols: moqt.ALPNs(), Logger: quiet,
 		NewHooks: func(pc net.PacketConn) quic.Hooks {
-			once.Do(func() { loop, loopErr = media.NewLoop(pc, media.LoopConfig{Logger: quiet}) })
+			once.Do(func() { loop, loopErr = media.NewLoop(media.LoopConfig{Logger: quiet}, pc) })
 			return loop.NewSender(media.SenderConfig{Events: r.Events()})
 		},
 	})

@@ -11,8 +11,7 @@ import (
 	"sluice/transport"
 )
 
-// tracksWatch is an accepted SUBSCRIBE_TRACKS: the relay offers the peer the tracks that publishers offer, also those
-// of other processes of the relay.
+// tracksWatch is an accepted SUBSCRIBE_TRACKS: the relay offers the peer the tracks that publishers offer.
 type tracksWatch struct {
 	prefixWatch
 	request *session.IncomingSubscribeTracks
@@ -38,14 +37,7 @@ func newTracksWatch(p *peer, req *session.IncomingSubscribeTracks) *tracksWatch 
 func (w *tracksWatch) foundLocked(h *hub) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.subscribers.waiting, w)
-	elsewhere := len(h.publishers.offers) > 0
-	if !h.publishers.isOffered() && !elsewhere || h.publishers.of[w.peer] != nil || h.subscribers.has(w.peer) ||
-		w.isBlocked(h.name) {
-		return
-	}
-	if elsewhere && !h.publishers.areEstablished() {
-		h.awaitOfferLocked(w)
+	if !h.publishers.isOffered() || h.publishers.of[w.peer] != nil || h.subscribers.has(w.peer) || w.isBlocked(h.name) {
 		return
 	}
 	if w.payers.take(subscriptionsOpen) != nil {

@@ -1,6 +1,10 @@
 package server
 
-import "time"
+import (
+	"time"
+
+	"golang.org/x/sys/cpu"
+)
 
 const (
 	// coalesceDelay is how long packets wait for others while the kernel forwards. It is short compared with the time
@@ -11,12 +15,12 @@ const (
 	coalesceAfter = 100 * time.Millisecond
 )
 
-// newCoalescing returns a function that returns how long packets may wait (see [transport.ListenConfig.Coalesce]), has
-// the packets processed that the kernel has taken, and adapts the number of processors to the load. The reader of the
-// socket calls it before it sleeps. While the kernel forwards all media, user space only caches it and records what was
-// sent, which is not urgent.
-func (s *Server) newCoalescing() func() time.Duration {
-	var w sendWatch
+// newCoalescing returns a function for the reader of a socket, which calls it before it sleeps. It returns how long
+// packets may wait (see [transport.ListenConfig.Coalesce]), has the packets processed that the kernel has taken from
+// connections of the socket, and adapts the number of processors to the load. While the kernel forwards all media, user
+// space only caches it and records what was sent, which is not urgent.
+func (s *Server) newCoalescing(socket int) func() time.Duration {
+	w := new(sendWatch)
 	return func() time.Duration {
 		select {
 		case <-s.ready:
@@ -26,22 +30,23 @@ func (s *Server) newCoalescing() func() time.Duration {
 		if s.loop == nil {
 			return 0
 		}
-		s.loop.HandOver()
-		sent, now := s.loop.Sent(), time.Now()
+		s.loop.HandOver(socket)
+		now := time.Now()
 		if s.processors != nil {
-			s.processors.look(now, sent, cpuTime)
+			s.processors.look(now, s.loop.Sent, cpuTime)
 		}
 		if s.fastPath == nil || !s.fastPath.Forwards() {
 			return 0
 		}
-		return w.delay(sent, now)
+		return w.delay(s.loop.SentOn(socket), now)
 	}
 }
 
-// sendWatch observes how much media user space sends.
+// sendWatch observes how much media user space sends on a socket.
 type sendWatch struct {
-	sent  uint64    // packets
-	since time.Time // when this number was first seen
+	sent  uint64           // packets
+	since time.Time        // when this number was first seen
+	_     cpu.CacheLinePad // readers run on different processors
 }
 
 // delay returns how long packets may wait.

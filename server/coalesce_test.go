@@ -36,7 +36,7 @@ func TestSendWatch(t *testing.T) {
 // TestNoCoalescingBeforeTheStart asks before there is a fast path, without a loop, and without a fast path.
 func TestNoCoalescingBeforeTheStart(t *testing.T) {
 	s := &Server{ready: make(chan struct{})}
-	delay := s.newCoalescing()
+	delay := s.newCoalescing(0)
 	require.Zero(t, delay())
 	close(s.ready)
 	require.Zero(t, delay())

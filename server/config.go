@@ -50,6 +50,9 @@ type Config struct {
 	// Default: there are none.
 	Draining func() ([]DrainingProcess, error)
 
+	// Arrivals counts the datagrams of each socket, for Status. Default: they are not counted.
+	Arrivals func() ([]SocketArrivals, error)
+
 	// Logger is used by all parts without a logger of their own. Default: slog.Default().
 	Logger *slog.Logger
 }

@@ -94,7 +94,7 @@ func (f *linkSenders) newHooks(pc net.PacketConn) quic.Hooks {
 	s := f.server
 	f.once.Do(func() {
 		var err error
-		if f.loop, err = media.NewLoop(pc, media.LoopConfig{Logger: s.log}); err != nil {
+		if f.loop, err = media.NewLoop(media.LoopConfig{Logger: s.log}, pc); err != nil {
 			s.log.Error("links cannot send media", "err", err)
 		}
 	})

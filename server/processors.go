@@ -2,6 +2,8 @@ package server
 
 import (
 	"runtime"
+	"runtime/debug"
+	"sync"
 	"time"
 )
 
@@ -16,9 +18,6 @@ const (
 	calmAfter = 2 * time.Second
 	// freeInterval is the shortest time between two times when memory is given back: that takes a garbage collection.
 	freeInterval = 10 * time.Second
-	// dropInterval is the time between two times when the program's pages are given back while there is little to do.
-	// That takes half a millisecond, the time included in which those that are needed come back.
-	dropInterval = 10 * time.Second
 )
 
 // processors lets Go's scheduler use one processor while there is little to do, as long as the kernel forwards the
@@ -28,16 +27,15 @@ type processors struct {
 	all int       // GOMAXPROCS at the start
 	set func(int) // changes it
 
+	mu   sync.Mutex    // guards what follows
 	one  bool          // is in use
 	at   time.Time     // when load was measured last
 	cpu  time.Duration // that the process had used by then
 	sent uint64        // packets that user space had sent by then
 	busy time.Time     // when there was last much to do
 
-	free    func()    // gives all memory back that is not needed
-	freed   time.Time // when it was called last
-	drop    func()    // gives the program's pages back
-	dropped time.Time // when one of both was called last
+	free  func()    // gives memory back
+	freed time.Time // when it was called last
 }
 
 // newProcessors is called when everything is ready. There is nothing to do yet; what comes first is the work for new
@@ -45,15 +43,15 @@ type processors struct {
 func newProcessors(now time.Time) *processors {
 	p := &processors{
 		all: runtime.GOMAXPROCS(0), set: func(n int) { runtime.GOMAXPROCS(n) }, at: now, cpu: cpuTime(), busy: now,
-		one: true, free: giveBack, drop: dropProgram, dropped: now,
+		one: true, free: debug.FreeOSMemory,
 	}
 	p.set(1)
 	go p.free()
 	return p
 }
 
-// use uses one processor, or all. When much has been done, memory is given back.
-func (p *processors) use(one bool, now time.Time) {
+// useLocked uses one processor, or all. When much has been done, memory is given back.
+func (p *processors) useLocked(one bool, now time.Time) {
 	if one == p.one {
 		return
 	}
@@ -63,26 +61,26 @@ func (p *processors) use(one bool, now time.Time) {
 	}
 	p.set(1)
 	if now.Sub(p.freed) >= freeInterval {
-		p.freed, p.dropped = now, now
+		p.freed = now
 		go p.free()
 	}
 }
 
-// look measures the load and decides. It is called whenever packets have come, and so needs no timer. sent is how many
-// packets user space has sent, used returns the CPU time that the process has used.
-func (p *processors) look(now time.Time, sent uint64, used func() time.Duration) {
+// look measures the load and decides. It is called whenever packets have come, and so needs no timer. packets returns
+// how many user space has sent, used returns the CPU time that the process has used. Of several callers, one looks.
+func (p *processors) look(now time.Time, packets func() uint64, used func() time.Duration) {
+	if !p.mu.TryLock() {
+		return
+	}
+	defer p.mu.Unlock()
 	elapsed := now.Sub(p.at)
 	if elapsed < loadInterval {
 		return
 	}
-	cpu := used()
+	cpu, sent := used(), packets()
 	if cpu-p.cpu > elapsed/2 || sent-p.sent > burst {
 		p.busy = now
 	}
 	p.at, p.cpu, p.sent = now, cpu, sent
-	p.use(now.Sub(p.busy) >= calmAfter, now)
-	if p.one && now.Sub(p.dropped) >= dropInterval {
-		p.dropped = now
-		go p.drop()
-	}
+	p.useLocked(now.Sub(p.busy) >= calmAfter, now)
 }

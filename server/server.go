@@ -46,7 +46,7 @@ func Listen(cfg Config) (*Server, error) {
 	t := cfg.Transport
 	t.Protocols, t.NewHooks = moqt.ALPNs(), s.newHooks
 	t.MaxConnectionsPerSource, t.Exempt = cfg.Relay.PerAddress.Sessions, cfg.Relay.Exempt
-	t.Coalesce = s.newCoalescing()
+	t.Coalesce = s.newCoalescing
 	var err error
 	if s.listener, err = transport.Listen(cfg.Listen, t); err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (s *Server) prepare() (err error) {
 	if s.relay, err = relay.New(relayConfig); err != nil {
 		return err
 	}
-	if s.loop, err = media.NewLoop(s.listener.PacketConn(), loopConfig); err != nil {
+	if s.loop, err = media.NewLoop(loopConfig, s.listener.PacketConns()...); err != nil {
 		return err
 	}
 	if s.cfg.AdaptRuntime {
@@ -81,17 +81,18 @@ func (s *Server) prepare() (err error) {
 }
 
 // newHooks makes the media sender of a connection.
-func (s *Server) newHooks(net.PacketConn) quic.Hooks {
+func (s *Server) newHooks(socket net.PacketConn) quic.Hooks {
 	<-s.ready
 	if s.loop == nil {
 		return nil // Listen returns the reason
 	}
-	return s.loop.NewSender(s.senderConfig())
+	return s.loop.NewSender(s.senderConfig(socket))
 }
 
-// senderConfig returns the configuration of a connection's media sender.
-func (s *Server) senderConfig() media.SenderConfig {
+// senderConfig returns the configuration of the media sender of a connection, which has that socket.
+func (s *Server) senderConfig(socket net.PacketConn) media.SenderConfig {
 	sender := media.SenderConfig{
+		Socket:        socket,
 		NewController: s.cfg.NewController, Events: s.relay.Events(), AckTimeout: s.cfg.AckTimeout,
 		MaxBehind: s.cfg.MaxBehind, MaxBehindBytes: s.cfg.MaxBehindBytes,
 	}

@@ -128,7 +128,7 @@ func TestPartsOfConnections(t *testing.T) {
 // TestLimitsOfSenders checks that media senders get the limits of the server.
 func TestLimitsOfSenders(t *testing.T) {
 	s := start(t, Config{AckTimeout: 5 * time.Second, MaxBehind: 4 * time.Second, MaxBehindBytes: 3})
-	c := s.senderConfig()
+	c := s.senderConfig(nil)
 	require.Equal(t, 5*time.Second, c.AckTimeout)
 	require.Equal(t, 4*time.Second, c.MaxBehind)
 	require.EqualValues(t, 3, c.MaxBehindBytes)
@@ -136,7 +136,11 @@ func TestLimitsOfSenders(t *testing.T) {
 
 func TestStatusAndMetrics(t *testing.T) {
 	draining := []DrainingProcess{{PID: 77, Sessions: 3}}
-	s := start(t, Config{Draining: func() ([]DrainingProcess, error) { return draining, nil }})
+	sockets := []SocketArrivals{{SameCPU: 5, OtherCPU: 4}, {SameCPU: 3}}
+	s := start(t, Config{
+		Draining: func() ([]DrainingProcess, error) { return draining, nil },
+		Arrivals: func() ([]SocketArrivals, error) { return sockets, nil },
+	})
 	require.True(t, s.Alive())
 	connect(t, s, "https")
 	require.Eventually(t, func() bool { return len(s.Relay().Sessions()) == 1 }, 10*time.Second, time.Millisecond)
@@ -160,6 +164,7 @@ func TestStatusAndMetrics(t *testing.T) {
 	require.Len(t, st.Sessions, 1)
 	require.Equal(t, "/path", st.Sessions[0].Path)
 	require.Equal(t, draining, st.Draining)
+	require.Equal(t, sockets, st.Sockets)
 	require.Equal(t, 1, s.Relay().OpenSessions())
 	_, _, err = GetStatus(t.Context(), web.Client(), addr+"/none")
 	require.ErrorContains(t, err, "404 Not Found")

@@ -18,6 +18,14 @@ type Status struct {
 	Sessions []relay.SessionStatus `json:"sessions"`
 	// Draining are the processes that this one has replaced, and that still have sessions.
 	Draining []DrainingProcess `json:"draining,omitempty"`
+	// Sockets counts the datagrams that came to each socket, if there are several.
+	Sockets []SocketArrivals `json:"sockets,omitempty"`
+}
+
+// SocketArrivals counts the datagrams that came to a socket, by the CPU on which the kernel received them.
+type SocketArrivals struct {
+	SameCPU  uint64 `json:"same_cpu"`  // on which the socket's reader had woken last
+	OtherCPU uint64 `json:"other_cpu"` // they had to go to another CPU
 }
 
 // DrainingProcess is a process that another one has replaced.
@@ -35,7 +43,12 @@ func (s *Server) Status() (st Status, err error) {
 		}
 	}
 	if s.cfg.Draining != nil {
-		st.Draining, err = s.cfg.Draining()
+		if st.Draining, err = s.cfg.Draining(); err != nil {
+			return st, err
+		}
+	}
+	if s.cfg.Arrivals != nil {
+		st.Sockets, err = s.cfg.Arrivals()
 	}
 	return st, err
 }

@@ -31,19 +31,19 @@ type ListenConfig struct {
 	// Origins are the web origins whose pages may connect, for example "https://player.example". Default: all.
 	Origins []string
 
-	// ListenUDP makes the socket. Default: [net.ListenUDP].
-	ListenUDP func(network string, local *net.UDPAddr) (*net.UDPConn, error)
-	// ConnectionIDs makes the connection IDs that clients send, of ConnectionIDLength bytes. Default: random ones.
-	ConnectionIDs quic.ConnectionIDGenerator
+	// Sockets opens the sockets, at least one. Those of a connection's packets must come to the socket that has issued
+	// its connection IDs. Default: one, by [net.ListenUDP], with random connection IDs.
+	Sockets func(local *net.UDPAddr) ([]Socket, error)
 
 	// NewHooks makes the hooks of each new QUIC connection. It is called for unvalidated client addresses too, so it
-	// should be cheap. The socket is the one that the listener uses.
+	// should be cheap. The socket is the connection's, one of [Listener.PacketConns].
 	NewHooks func(net.PacketConn) quic.Hooks
 
-	// Coalesce returns how long packets may wait for others, so that many are read at a time: waking up for each packet
-	// costs CPU time. It is called when a packet has come after nothing was left to read, and must not block. 0 and
-	// less: packets are read as they come. Default, and anywhere but on Linux: the same.
-	Coalesce func() time.Duration
+	// Coalesce is called once for each socket, by its index. It returns a function that returns how long packets may
+	// wait for others, so that many are read at a time: waking up for each packet costs CPU time. That function is
+	// called when a packet has come after nothing was left to read, on the goroutine that reads the socket, and must
+	// not block. 0 and less: packets are read as they come. Default, and anywhere but on Linux: the same.
+	Coalesce func(socket int) func() time.Duration
 
 	Limits
 	// MaxConnections is how many QUIC connections may exist at a time; further ones are refused. Default: 16,384.
@@ -134,15 +134,7 @@ func (c *ListenConfig) validate() error {
 		return errors.New("give either a certificate or files, not both")
 	}
 	return cmp.Or(bounds.AtLeast("MaxConnections", c.MaxConnections, 0), validateProtocols(c.Protocols),
-		c.validateConnectionIDs(), c.Limits.validate())
-}
-
-func (c *ListenConfig) validateConnectionIDs() error {
-	if c.ConnectionIDs == nil || c.ConnectionIDs.ConnectionIDLen() == ConnectionIDLength {
-		return nil
-	}
-	n := c.ConnectionIDs.ConnectionIDLen()
-	return fmt.Errorf("ConnectionIDs: %d bytes: must be %d", n, ConnectionIDLength)
+		c.Limits.validate())
 }
 
 func (c *ClientConfig) validate() error {

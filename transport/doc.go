@@ -11,9 +11,12 @@
 // The QUIC connections are quic-go's, with the patches in third_party. They let another sender use a connection: the
 // hooks that NewHooks of a configuration returns are called for each connection, and Conn has what such a sender needs
 // (Hooks, StreamPrefix, DatagramPrefix, StreamErrorCode). Package media is such a sender. It writes to the listener's
-// own socket ([Listener.PacketConn]).
+// own sockets ([Listener.PacketConns]).
 //
-// On Linux the listener's socket can let packets gather before it wakes its reader ([Config.Coalesce]).
+// A listener may have several sockets at its port, each with a reader and with connections of its own
+// ([ListenConfig.Sockets]). They share the limits and the keys.
+//
+// On Linux the listener's sockets can let packets gather before they wake their readers ([ListenConfig.Coalesce]).
 //
 // Importing this package makes TLS 1.3 servers of the whole process prefer ChaCha20-Poly1305, the only cipher suite
 // that the kernel's fast path has: see suites.go.

@@ -92,7 +92,9 @@ func eachKind(t *testing.T, f func(t *testing.T, client, server Conn)) {
 		})
 	}
 	t.Run("packets wait for others", func(t *testing.T) {
-		s := newServer(t, func(c *ListenConfig) { c.Coalesce = func() time.Duration { return time.Millisecond } })
+		s := newServer(t, func(c *ListenConfig) {
+			c.Coalesce = func(int) func() time.Duration { return func() time.Duration { return time.Millisecond } }
+		})
 		client, server := s.connect(t, RawQUIC)
 		f(t, client, server)
 	})

@@ -3,6 +3,7 @@ package transport
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -28,12 +29,10 @@ const (
 
 // Listener accepts raw QUIC connections and WebTransport sessions on one UDP port.
 type Listener struct {
-	cfg  ListenConfig
-	log  *slog.Logger
-	udp  packetConn
-	tr   *quic.Transport
-	quic *quic.EarlyListener
-	wt   *wtServer
+	cfg       ListenConfig
+	log       *slog.Logger
+	endpoints []*endpoint
+	wt        *wtServer
 
 	conns    atomic.Int64 // QUIC connections, handshakes included
 	sources  sources
@@ -69,7 +68,9 @@ func Listen(addr string, cfg ListenConfig) (*Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	l.wt = newWTServer(l)
-	l.wg.Go(l.run)
+	for _, e := range l.endpoints {
+		l.wg.Go(func() { l.run(e) })
+	}
 	return l, nil
 }
 
@@ -78,47 +79,56 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, cert *tls.Certificat
 	if err != nil {
 		return err
 	}
-	if l.udp, err = l.cfg.listenUDP(udpAddr); err != nil {
+	sockets, err := l.cfg.openSockets(udpAddr)
+	if err != nil {
 		return err
 	}
-	keys := deriveKeys(cert, placeOf(l.udp.LocalAddr().(*net.UDPAddr)))
+	keys := deriveKeys(cert, placeOf(sockets[0].Conn.LocalAddr().(*net.UDPAddr)))
+	if keys.token == nil { // each endpoint takes the tokens of the others
+		keys.token = new(quic.TokenGeneratorKey)
+		_, _ = rand.Read(keys.token[:]) // never fails
+	}
 	perSecond := max(0, cmp.Or(l.cfg.MaxUnvalidated, defaultMaxUnvalidated))
 	unvalidated := rate.NewLimiter(rate.Limit(perSecond), perSecond)
-	l.tr = &quic.Transport{
-		Conn:                  l.udp,
-		ConnectionIDLength:    ConnectionIDLength,
-		ConnectionIDGenerator: l.cfg.ConnectionIDs,
-		StatelessResetKey:     keys.reset,
-		TokenGeneratorKey:     keys.token,
-		VerifySourceAddress:   func(a net.Addr) bool { return l.sources.isSuspect(a) || !unvalidated.Allow() },
-		ConnContext:           l.connContext,
+	verify := func(a net.Addr) bool { return l.sources.isSuspect(a) || !unvalidated.Allow() }
+	for i := range sockets {
+		e, oerr := l.newEndpoint(i, &sockets[i], keys, verify)
+		if oerr == nil {
+			e.quic, oerr = e.tr.ListenEarly(tlsConf, l.cfg.quicConfig())
+			l.endpoints = append(l.endpoints, e)
+		}
+		err = errors.Join(err, oerr)
 	}
-	if l.quic, err = l.tr.ListenEarly(tlsConf, l.cfg.quicConfig()); err != nil {
-		l.udp.Close()
+	if err != nil {
+		err = errors.Join(err, l.closeEndpoints())
 	}
 	return err
 }
 
-// packetConn is a UDP socket.
-type packetConn interface {
-	quic.OOBCapablePacketConn
-	WriteMsgUDPAddrPort(b, oob []byte, addr netip.AddrPort) (n, oobn int, err error)
-}
-
-func (c *ListenConfig) listenUDP(addr *net.UDPAddr) (packetConn, error) {
-	listen := c.ListenUDP
-	if listen == nil {
-		listen = net.ListenUDP
+// newEndpoint makes the endpoint of a socket. All endpoints of a listener have the same keys: each takes the tokens of
+// the others, and resets their connections. If it fails, the socket is closed.
+func (l *Listener) newEndpoint(i int, s *Socket, keys serverKeys, verify func(net.Addr) bool) (*endpoint, error) {
+	udp, err := l.cfg.packetConn(i, s)
+	if err != nil {
+		return nil, err
 	}
-	udp, err := listen("udp", addr)
-	if err != nil || c.Coalesce == nil {
-		return udp, err
-	}
-	return coalesce(udp, c.Coalesce)
+	return &endpoint{udp: udp, tr: &quic.Transport{
+		Conn:                  udp,
+		ConnectionIDLength:    ConnectionIDLength,
+		ConnectionIDGenerator: s.ConnectionIDs,
+		StatelessResetKey:     keys.reset,
+		TokenGeneratorKey:     keys.token,
+		VerifySourceAddress:   verify,
+		ConnContext: func(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
+			return l.connContext(ctx, client, udp)
+		},
+	}}, nil
 }
 
 // connContext limits the number of connections, and gives each its hooks.
-func (l *Listener) connContext(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
+func (l *Listener) connContext(ctx context.Context, client *quic.ClientInfo, udp packetConn) (
+	context.Context, error,
+) {
 	if l.conns.Add(1) > int64(cmp.Or(l.cfg.MaxConnections, defaultMaxConnections)) {
 		l.conns.Add(-1)
 		l.refused.total.Add(1)
@@ -134,7 +144,7 @@ func (l *Listener) connContext(ctx context.Context, client *quic.ClientInfo) (co
 		l.conns.Add(-1)
 	})
 	if l.cfg.NewHooks != nil {
-		ctx = quic.WithHooks(ctx, l.cfg.NewHooks(l.udp))
+		ctx = quic.WithHooks(ctx, l.cfg.NewHooks(udp))
 	}
 	return ctx, nil
 }
@@ -148,11 +158,11 @@ func (l *Listener) Refused() (total, source uint64) {
 	return l.refused.total.Load(), l.refused.source.Load()
 }
 
-// run hands connections to HTTP/3 as soon as it can send SETTINGS, and to the application when they are established.
-// It ends when the connections that were queued at Close are closed.
-func (l *Listener) run() {
+// run hands connections of an endpoint to HTTP/3 as soon as it can send SETTINGS, and to the application when they are
+// established. It ends when the connections that were queued at Close are closed.
+func (l *Listener) run(e *endpoint) {
 	for {
-		qc, err := l.quic.Accept(context.Background())
+		qc, err := e.quic.Accept(context.Background())
 		if err != nil {
 			l.close(fmt.Errorf("%w: %w", ErrListenerClosed, err))
 			return
@@ -225,15 +235,23 @@ func (l *Listener) Accept(ctx context.Context) (Conn, error) {
 }
 
 // Addr returns the address in use.
-func (l *Listener) Addr() net.Addr { return l.udp.LocalAddr() }
+func (l *Listener) Addr() net.Addr { return l.endpoints[0].udp.LocalAddr() }
 
-// PacketConn returns the UDP socket, for senders that share it. They must neither read from it nor close it.
-func (l *Listener) PacketConn() net.PacketConn { return l.udp }
+// PacketConns returns the UDP sockets, for senders that share them. They must neither read from them nor close them.
+func (l *Listener) PacketConns() (all []net.PacketConn) {
+	for _, e := range l.endpoints {
+		all = append(all, e.udp)
+	}
+	return all
+}
 
 // Close ends all sessions with code 0 and frees the port. It takes up to a second, to tell the peers.
 func (l *Listener) Close() error {
 	l.close(ErrListenerClosed)
-	err := l.quic.Close()
+	var err error
+	for _, e := range l.endpoints {
+		err = errors.Join(err, e.quic.Close())
+	}
 	l.mu.Lock()
 	open := maps.Clone(l.sessions)
 	l.mu.Unlock()
@@ -247,5 +265,13 @@ func (l *Listener) Close() error {
 	wg.Wait()
 	err = errors.Join(err, l.wt.close())
 	l.wg.Wait()
-	return errors.Join(err, l.tr.Close(), l.udp.Close())
+	return errors.Join(err, l.closeEndpoints())
+}
+
+func (l *Listener) closeEndpoints() error {
+	var errs []error
+	for _, e := range l.endpoints {
+		errs = append(errs, e.tr.Close(), e.udp.Close())
+	}
+	return errors.Join(errs...)
 }

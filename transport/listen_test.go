@@ -43,10 +43,10 @@ func (c countedIDs) GenerateConnectionID() (quic.ConnectionID, error) {
 func TestConnectionIDs(t *testing.T) {
 	var made, sockets atomic.Int64
 	s := newServer(t, func(c *ListenConfig) {
-		c.ConnectionIDs = countedIDs{ConnectionIDLength, &made}
-		c.ListenUDP = func(network string, local *net.UDPAddr) (*net.UDPConn, error) {
+		c.Sockets = func(local *net.UDPAddr) ([]Socket, error) {
 			sockets.Add(1)
-			return net.ListenUDP(network, local)
+			udp, err := net.ListenUDP("udp", local)
+			return []Socket{{Conn: udp, ConnectionIDs: countedIDs{ConnectionIDLength, &made}}}, err
 		}
 	})
 	for _, k := range []Kind{RawQUIC, WebTransport} {
@@ -56,10 +56,85 @@ func TestConnectionIDs(t *testing.T) {
 	}
 	require.EqualValues(t, 1, sockets.Load())
 
-	wrong := s.cfg
-	wrong.ConnectionIDs = countedIDs{4, &made}
+	wrong, opened := s.cfg, []Socket(nil)
+	wrong.Sockets = func(local *net.UDPAddr) ([]Socket, error) {
+		for range 2 {
+			udp, err := net.ListenUDP("udp", local)
+			require.NoError(t, err)
+			opened = append(opened, Socket{Conn: udp})
+		}
+		opened[1].ConnectionIDs = countedIDs{4, &made}
+		return opened, nil
+	}
 	_, err := Listen("127.0.0.1:0", wrong)
 	require.ErrorContains(t, err, "ConnectionIDs: 4 bytes: must be 8")
+	for _, o := range opened {
+		require.ErrorIs(t, o.Conn.Close(), net.ErrClosed)
+	}
+}
+
+// TestSockets has a listener with two sockets. They are at different ports, so that the test chooses between them.
+func TestSockets(t *testing.T) {
+	var woken [2]atomic.Int64
+	conns := make(chan net.PacketConn, 10)
+	s := newServer(t, func(c *ListenConfig) {
+		c.MaxConnections = 4
+		c.Sockets = func(local *net.UDPAddr) (all []Socket, err error) {
+			for i := range woken {
+				udp, err := net.ListenUDP("udp", local)
+				require.NoError(t, err)
+				all = append(all, Socket{Conn: udp, Woken: func() { woken[i].Add(1) }})
+			}
+			return all, nil
+		}
+		c.Coalesce = func(int) func() time.Duration { return func() time.Duration { return 0 } }
+		c.NewHooks = func(pc net.PacketConn) quic.Hooks {
+			conns <- pc
+			return nil
+		}
+	})
+	sockets := s.PacketConns()
+	require.Len(t, sockets, len(woken))
+	require.Equal(t, sockets[0].LocalAddr(), s.Addr())
+	require.Equal(t, s.endpoints[0].tr.TokenGeneratorKey, s.endpoints[1].tr.TokenGeneratorKey)
+	dial := func(i int, scheme string) (Conn, error) {
+		return Dial(testContext(t), scheme+"://"+sockets[i].LocalAddr().String()+"/",
+			ClientConfig{Protocols: []string{testProtocol}, CertificateSHA256: s.hash})
+	}
+	for _, scheme := range []string{"moqt", "https"} {
+		for i := range sockets {
+			client, err := dial(i, scheme)
+			require.NoError(t, err)
+			server, err := s.Accept(testContext(t))
+			require.NoError(t, err)
+			require.Equal(t, sockets[i], <-conns)
+			require.NoError(t, client.SendDatagram([]byte("x")))
+			_, err = server.ReceiveDatagram(testContext(t))
+			require.NoError(t, err)
+			require.Equal(t, sockets[i].LocalAddr(), server.LocalAddr())
+			require.NotZero(t, woken[i].Load())
+		}
+	}
+	for i := range sockets { // they share the limit
+		_, err := dial(i, "moqt")
+		require.ErrorContains(t, err, "CONNECTION_REFUSED")
+	}
+
+	// A packet for a connection that has ended is answered by the same stateless reset, whichever socket gets it.
+	packet := append([]byte("\x43"), make([]byte, 60)...)
+	var tokens [2]string
+	for i := range sockets {
+		c, err := net.DialUDP("udp", nil, sockets[i].LocalAddr().(*net.UDPAddr))
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = c.Write(packet)
+		require.NoError(t, err)
+		b := make([]byte, 100)
+		n, err := c.Read(b)
+		require.NoError(t, err)
+		tokens[i] = string(b[n-16 : n])
+	}
+	require.Equal(t, tokens[0], tokens[1])
 }
 
 func TestListenerClose(t *testing.T) {

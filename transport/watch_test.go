@@ -77,7 +77,9 @@ func awaitProbes(t *testing.T, addr net.Addr) {
 // crash ends a server that cannot tell its clients any more.
 func crash(t *testing.T, s *testServer) {
 	t.Helper()
-	require.NoError(t, s.udp.Close())
+	for _, pc := range s.PacketConns() {
+		require.NoError(t, pc.Close())
+	}
 	_, err := s.Accept(testContext(t))
 	require.ErrorIs(t, err, ErrListenerClosed)
 	require.ErrorIs(t, err, net.ErrClosed)

@@ -13,6 +13,7 @@ import (
 	"sluice/fastpath"
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
+	"sluice/internal/handover"
 	"sluice/media"
 	"sluice/relay"
 	"sluice/server"
@@ -34,6 +35,7 @@ type relayFlags struct {
 	admin         string
 	adminHosts    []string
 	pprof         bool
+	sockets       int
 	fastPathAcks  bool
 	control       string
 	replace       bool
@@ -66,6 +68,9 @@ func (f *relayFlags) registerTransport(cmd *cobra.Command) {
 		"web `origins` whose pages may connect, such as https://player.example (default: all)")
 	flags.DurationVar(&cfg.IdleTimeout, "idle-timeout", 30*time.Second,
 		"end connections that are silent for this `duration`")
+	flags.IntVar(&f.sockets, "sockets", defaultSockets, fmt.Sprintf(
+		"`number` of UDP sockets at the address, at most %d, each with a reader and with connections of its own, for "+
+			"many processors; 0 is one for each processor, at most 8; several need CAP_BPF", handover.MaxSockets))
 	cmd.MarkFlagsMutuallyExclusive("dev", "tls-cert")
 	cmd.MarkFlagsMutuallyExclusive("dev", "tls-key")
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
@@ -136,6 +141,9 @@ func (f *relayFlags) registerOperation(cmd *cobra.Command) {
 	flags.BoolVar(&f.pprof, "admin-pprof", false, "serve Go profiles at the admin address, too")
 }
 
+// defaultSockets is best where the kernel forwards: one reader wakes less often than several do, see docs/fastpath.md.
+const defaultSockets = 1
+
 var scopes = map[string]relay.Scoping{"one": relay.OneScope, "path": relay.ScopeByPath, "url": relay.ScopeByURL}
 
 // minBehind is the smallest --max-behind: a player that connects again would be as late.
@@ -159,6 +167,7 @@ func (f *relayFlags) check() error {
 	}
 	return cmp.Or(
 		f.auth.check(),
+		bounds.Check("--sockets", f.sockets, 0, handover.MaxSockets),
 		bounds.AtLeast("--cache-size", f.cacheMiB, 0),
 		bounds.AtLeast("--cache-duration", f.cfg.Relay.Cache.Duration, 0),
 		bounds.AtLeast("--drain", f.drain, 0),

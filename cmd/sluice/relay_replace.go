@@ -48,8 +48,8 @@ var goawayTo = map[string]func(implementation string) bool{
 	"none":  func(string) bool { return false },
 }
 
-// takeover is the place of this process among those that share its port. Without --control it has no port and no
-// control socket, and its methods do what a relay without others does.
+// takeover is the place of this process among those that share its port. Without --control it has no control socket,
+// and its methods do what a relay without others does.
 type takeover struct {
 	port        *handover.Port
 	from        *handover.Takeover // nil: this process replaces none
@@ -60,19 +60,17 @@ type takeover struct {
 // takeOver asks the running relay to be replaced, if that is wanted, and configures the server.
 func (f *relayFlags) takeOver(cfg *server.Config) (t *takeover, err error) {
 	t = new(takeover)
-	switch {
-	case f.replace:
+	port := handover.PortConfig{Sockets: f.sockets, Shared: f.control != "", Logger: slog.Default()}
+	if f.replace {
 		if t.from, err = handover.Request(f.control); err != nil {
 			return nil, fmt.Errorf("--replace: %w", err)
 		}
-		t.port = t.from.Port(slog.Default())
-	case f.control != "":
-		t.port = handover.NewPort(slog.Default())
+		t.port = t.from.Port(port)
+	} else {
+		t.port = handover.NewPort(port)
 	}
-	if t.port != nil {
-		t.port.Configure(&cfg.Transport)
-		cfg.Draining = t.draining
-	}
+	t.port.Configure(&cfg.Transport)
+	cfg.Draining, cfg.Arrivals = t.draining, t.arrivals
 	if t.certificate, err = f.devCertificate(t.from); err != nil {
 		return nil, errors.Join(fmt.Errorf("--dev: %w", err), t.close())
 	}
@@ -85,6 +83,15 @@ func (t *takeover) draining() (all []server.DrainingProcess, err error) {
 	processes, err := t.port.Draining()
 	for _, p := range processes {
 		all = append(all, server.DrainingProcess(p))
+	}
+	return all, err
+}
+
+// arrivals counts the datagrams of each socket.
+func (t *takeover) arrivals() (all []server.SocketArrivals, err error) {
+	sockets, err := t.port.Arrivals()
+	for _, a := range sockets {
+		all = append(all, server.SocketArrivals(a))
 	}
 	return all, err
 }
@@ -124,7 +131,7 @@ func (t *takeover) listenAdmin(addr string) (net.Listener, error) {
 // begin takes over from the process that this one replaces, if there is one, and opens the control socket. Until it
 // returns nil, this process gets no session.
 func (t *takeover) begin(path string, s *server.Server, admin net.Listener) (err error) {
-	if t.port == nil {
+	if path == "" {
 		return nil
 	}
 	l, _ := admin.(*net.TCPListener)
@@ -178,9 +185,6 @@ func (t *takeover) untilReplaced(ctx context.Context) (context.Context, context.
 
 // metrics returns what the port counts.
 func (t *takeover) metrics() []prometheus.Collector {
-	if t.port == nil {
-		return nil
-	}
 	return []prometheus.Collector{t.port}
 }
 
@@ -192,10 +196,7 @@ func (t *takeover) close() error {
 	if t.from != nil {
 		errs = append(errs, t.from.Close())
 	}
-	if t.port != nil {
-		errs = append(errs, t.port.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, t.port.Close())...)
 }
 
 // parentVariable is the environment variable with the file descriptor by which a process in the background and the one

@@ -89,6 +89,9 @@ func (r *statusReport) text() []byte {
 		fmt.Fprintf(&b, "ended within the last minute: %d (--verbose shows them)\n", ended)
 	}
 	r.explainJobs(&b)
+	if r.verbose {
+		r.explainSockets(&b)
+	}
 	if r.verbose && len(r.FastPath) > 0 {
 		counts := cli.CountsText(r.FastPath, len(r.FastPath))
 		fmt.Fprintf(&b, "the kernel, in all:\n  %s\n", strings.ReplaceAll(counts, ", ", "\n  "))
@@ -111,6 +114,13 @@ func (r *statusReport) explainJobs(w io.Writer) {
 		fmt.Fprintf(w, "; left to the process: %s", text)
 	}
 	fmt.Fprintln(w)
+}
+
+// explainSockets tells how the datagrams come to the sockets, if there are several.
+func (r *statusReport) explainSockets(w io.Writer) {
+	for i, a := range r.Sockets {
+		fmt.Fprintf(w, "datagrams to socket %d: %d on the CPU of its reader, %d on another\n", i, a.SameCPU, a.OtherCPU)
+	}
 }
 
 // shown returns the sessions in the table: all with --verbose, else the ones that have not ended.

@@ -41,6 +41,7 @@ func TestStatusTable(t *testing.T) {
 			{Remote: "192.0.2.3:1000", Transport: "quic", Ended: &ended, Threshold: media.LowestPriority},
 		},
 		Draining: []server.DrainingProcess{{PID: 77, Sessions: 3}},
+		Sockets:  []server.SocketArrivals{{SameCPU: 70, OtherCPU: 7}, {OtherCPU: 3}},
 	}
 	const table = "" +
 		"PEER                OVER          TRACKS  KERNEL  PROCESS  LOST  RTT     WINDOW   DROPS        FAST PATH\n" +
@@ -61,6 +62,8 @@ jobs given to workers: 40; left to the process: 3 busy, 1 late
 [2001:db8::1]:5000, ACKs taken by the kernel: 77
 process 77 was replaced and drains; sessions that it still has: 3
 jobs given to workers: 40; left to the process: 3 busy, 1 late
+datagrams to socket 0: 70 on the CPU of its reader, 7 on another
+datagrams to socket 1: 0 on the CPU of its reader, 3 on another
 the kernel, in all:
   1000 packet_opened
   900 copy_sent

@@ -225,6 +225,7 @@ type IngressPublisher struct {
 	Waiting      uint32
 	Pad2         uint32
 	Acked        uint64
+	Pad3         [5]uint64
 }
 
 type IngressReason uint32

@@ -30,6 +30,11 @@ import (
 
 const protocol = "test"
 
+// quiet returns the configuration of a port with sockets.
+func quiet(sockets int) PortConfig {
+	return PortConfig{Sockets: sockets, Shared: true, Logger: slog.New(slog.DiscardHandler)}
+}
+
 // process is what a process has of a relay: a listener that says its name on each stream.
 type process struct {
 	port     *Port
@@ -98,10 +103,16 @@ func (p *process) open(t *testing.T, path string, admin *net.TCPListener) {
 	t.Cleanup(func() { _ = p.control.Close() })
 }
 
-// first starts a process that has the port alone.
+// first starts a process that has the port alone, with one socket.
 func first(t *testing.T, path string, admin *net.TCPListener) *process {
 	t.Helper()
-	p := listen(t, "first", "127.0.0.1:0", NewPort(slog.New(slog.DiscardHandler)))
+	return firstOf(t, path, admin, 1)
+}
+
+// firstOf starts such a process with several sockets.
+func firstOf(t *testing.T, path string, admin *net.TCPListener, sockets int) *process {
+	t.Helper()
+	p := listen(t, "first", "127.0.0.1:0", NewPort(quiet(sockets)))
 	t.Cleanup(func() { _ = p.port.Close() })
 	if p.port.reason != nil && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
 		t.Skipf("needs CAP_BPF: %v", p.port.reason)
@@ -153,7 +164,7 @@ func TestTakeover(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, one.cert.Certificate, cert.Certificate)
 	require.Equal(t, one.cert.PrivateKey, cert.PrivateKey)
-	two := listen(t, "second", addr.String(), from.Port(slog.Default()))
+	two := listen(t, "second", addr.String(), from.Port(quiet(1)))
 	defer two.port.Close()
 	taken, err := from.ListenTCP(admin.Addr().String())
 	require.NoError(t, err)
@@ -173,7 +184,7 @@ func TestTakeover(t *testing.T) {
 	again, err := Request(path)
 	require.NoError(t, err)
 	defer again.Close()
-	three := listen(t, "third", addr.String(), again.Port(slog.Default()))
+	three := listen(t, "third", addr.String(), again.Port(quiet(1)))
 	defer three.port.Close()
 	three.open(t, path, nil)
 	require.NoError(t, again.Commit())
@@ -224,6 +235,71 @@ func requested(t *testing.T, path string) (from *Takeover) {
 	return from
 }
 
+// TestTakeoverOfSockets replaces a process by one with more sockets, and that by one with a single socket. Sessions
+// stay where they are, and new ones get to the newest process.
+func TestTakeoverOfSockets(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	running := firstOf(t, path, nil, 2)
+	addr := running.listener.Addr()
+	processOf := make(map[transport.Conn]string)
+	connect := func(name string) {
+		for range 12 { // to each of the sockets, as a rule
+			processOf[dial(t, addr)] = name
+		}
+		for c, name := range processOf {
+			require.Equal(t, name, ask(t, c))
+		}
+	}
+	connect("first")
+	for _, next := range []struct {
+		name              string
+		sockets, arrivals int
+	}{{"second", 4, 4}, {"third", 1, 0}} {
+		from := requested(t, path)
+		defer from.Close()
+		p := listen(t, next.name, addr.String(), from.Port(quiet(next.sockets)))
+		defer p.port.Close()
+		require.Len(t, p.listener.PacketConns(), next.sockets)
+		arrivals, err := p.port.Arrivals()
+		require.NoError(t, err)
+		require.Len(t, arrivals, next.arrivals)
+		p.open(t, path, nil)
+		require.NoError(t, from.Commit())
+		require.NoError(t, p.control.Publish())
+		<-running.control.Replaced()
+		connect(next.name)
+		running = p
+	}
+}
+
+// TestSockets opens ports with several sockets.
+func TestSockets(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cfg  PortConfig
+		want int
+	}{
+		"one":                  {PortConfig{Sockets: 1}, 1},
+		"one that is shared":   {PortConfig{Sockets: 1, Shared: true}, 1},
+		"three":                {PortConfig{Sockets: 3}, 3},
+		"one for each CPU":     {PortConfig{}, min(runtime.GOMAXPROCS(0), 8)},
+		"the most":             {PortConfig{Sockets: MaxSockets}, MaxSockets},
+		"the most, and shared": {PortConfig{Sockets: MaxSockets, Shared: true}, MaxSockets},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.cfg.Logger = slog.New(slog.DiscardHandler)
+			port := NewPort(tt.cfg)
+			sockets, err := port.open(&net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			require.NoError(t, err)
+			require.Len(t, sockets, tt.want)
+			for _, s := range sockets {
+				require.Equal(t, tt.want > 1, s.Woken != nil)
+				require.NoError(t, s.Conn.Close())
+			}
+			require.NoError(t, port.Close())
+		})
+	}
+}
+
 // TestNothingHasHappened has processes that fail to take over, each in its way. The running one goes on each time.
 func TestNothingHasHappened(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
@@ -253,7 +329,7 @@ func TestNothingHasHappened(t *testing.T) {
 		},
 		"it ends before it is ready": func(t *testing.T) {
 			from := requested(t, path)
-			two := listen(t, "second", addr.String(), from.Port(slog.Default()))
+			two := listen(t, "second", addr.String(), from.Port(quiet(1)))
 			require.Equal(t, "first", ask(t, dial(t, addr)))
 			require.NoError(t, two.listener.Close())
 			require.NoError(t, from.Close())
@@ -263,11 +339,11 @@ func TestNothingHasHappened(t *testing.T) {
 			from := requested(t, path)
 			defer from.Close()
 			cfg := transport.ListenConfig{}
-			from.Port(slog.Default()).Configure(&cfg)
-			_, err := cfg.ListenUDP("udp", &net.UDPAddr{IP: addr.IP, Port: addr.Port + 1})
+			from.Port(quiet(1)).Configure(&cfg)
+			_, err := cfg.Sockets(&net.UDPAddr{IP: addr.IP, Port: addr.Port + 1})
 			require.ErrorContains(t, err, "the running relay listens on "+addr.String())
 		},
-		"it has another version":  raw([]byte(`{"version":77}`), "by version 2 of the protocol, not 77"),
+		"it has another version":  raw([]byte(`{"version":77}`), "by version 3 of the protocol, not 77"),
 		"it sends no message":     raw([]byte("\xff"), ""),
 		"it sends a long message": raw(bytes.Repeat([]byte{' '}, maxMessage+1), ""),
 	} {
@@ -300,7 +376,7 @@ func TestLinks(t *testing.T) {
 	one.setLinks(nil, errors.New("no port is free"))
 	from = requested(t, path)
 	defer from.Close()
-	two := listen(t, "second", one.listener.Addr().String(), from.Port(slog.Default()))
+	two := listen(t, "second", one.listener.Addr().String(), from.Port(quiet(1)))
 	defer two.port.Close()
 	require.NoError(t, from.Commit(), "the takeover does not depend on links")
 
@@ -324,7 +400,7 @@ func TestRefusals(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Request(path)
 	require.EqualError(t, err, "another process is taking over at this moment")
-	_, err = Listen(path, Config{Port: NewPort(slog.Default()), Logger: slog.Default()})
+	_, err = Listen(path, Config{Port: NewPort(quiet(1)), Logger: slog.Default()})
 	require.ErrorContains(t, err, "another relay has "+path)
 
 	// At the end of the running process nothing is left to take over.
@@ -333,7 +409,7 @@ func TestRefusals(t *testing.T) {
 	require.NoError(t, from.Close())
 	require.NoFileExists(t, path)
 
-	bare := &process{port: NewPort(slog.Default())}
+	bare := &process{port: NewPort(quiet(1))}
 	bare.open(t, path, nil)
 	require.NoError(t, bare.control.Publish())
 	_, err = Request(path)
@@ -346,7 +422,7 @@ func TestControlSocketIsPrivate(t *testing.T) {
 	stale, err := listenPrivate(path)
 	require.NoError(t, err)
 	require.NoError(t, stale.Close())
-	p := &process{port: NewPort(slog.Default())}
+	p := &process{port: NewPort(quiet(1))}
 	p.open(t, path, nil)
 	require.NoError(t, p.control.Publish())
 	info, err := os.Stat(path)

@@ -15,7 +15,7 @@ import (
 )
 
 // version is the version of the messages. Processes with different versions do not replace each other.
-const version = 2
+const version = 3
 
 const (
 	maxMessage = 64 << 10 // far more than any message has

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"syscall"
@@ -87,8 +86,10 @@ func (t *Takeover) takeMaps() (maps steer.Maps) {
 }
 
 // Port returns the port that this process shares with the running relay.
-func (t *Takeover) Port(log *slog.Logger) *Port {
-	return &Port{number: t.offer.Number, from: t, log: log, reason: errors.New("it does not listen yet")}
+func (t *Takeover) Port(cfg PortConfig) *Port {
+	p := NewPort(cfg)
+	p.number, p.from = t.offer.Number, t
+	return p
 }
 
 // Certificate returns the certificate that the running relay, or one before it, has made itself, or nil.

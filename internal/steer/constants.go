@@ -2,9 +2,11 @@
 
 package steer
 
-// A process has a number. The connection IDs that it issues begin with this number and its complement, so a connection
-// ID that a client has chosen at random for its first packets names a process once in 65,536 times.
+// A process has a number, and so has each of its sockets. The connection IDs of a socket begin with the number of the
+// process and its complement, so a connection ID that a client has chosen at random for its first packets names a
+// process once in 65,536 times. The low bits of the third byte are the number of the socket.
 const (
 	Numbers         = 256 // of processes that share a port
+	MaxSockets      = 16  // of one process, a power of two
 	ConnectionIDLen = 8   // bytes
 )

@@ -1,16 +1,24 @@
-// Package steer lets several processes share a UDP port: each datagram goes to the process that has its connection, and
-// those of new clients go to the newest process.
+// Package steer lets several sockets share a UDP port, those of a process and those of the processes that it replaces:
+// each datagram goes to the socket that has its connection, and those of new clients go to the newest process.
 //
-// The sockets of the processes form a group (SO_REUSEPORT, socket(7)). For each datagram a program in the kernel
-// (package [sluice/internal/steer/bpf]) chooses a socket of the group. Each process has a [Number], and the connection
-// IDs that it issues name it, see [Number.GenerateConnectionID].
+// The sockets form a group (SO_REUSEPORT, socket(7)). For each datagram a program in the kernel (package
+// [sluice/internal/steer/bpf]) chooses a socket of the group. Each process has a [Number], and numbers its sockets. The
+// connection IDs that a socket issues name both, see [IDs].
 //
-//	client ── packet with a connection ID of process 0 ─────┐         ┌──► process 0, which drains
-//	                                                        ├─ steer ─┤
-//	client ── Initial, with a connection ID of its own ─────┘         └──► process 1, the newest
+//	client ── packet with a connection ID of process 0, socket 1 ──┐         ┌──► process 0, socket 0
+//	                                                               ├─ steer ─┼──► process 0, socket 1
+//	client ── Initial, with a connection ID of its own ────────────┘         └──► process 1, the newest
 //
-// The first process binds its socket alone, so that no other program has the port, and makes a [Group] of it by
-// [Create]. A process that replaces it joins by [Join], with the group's maps, which the first one hands over
-// ([Group.Maps]). It gets no datagram until [Group.Promote] makes it the newest. When a socket is closed, the kernel
-// takes it out of the group. A process that drains tells the others how many sessions it still has ([Group.Tell]).
+// So a connection stays at its socket when its client gets another address. A new client gets to a socket of the newest
+// process by a hash of its addresses.
+//
+// The first process binds one socket alone, so that no other program has the port, and makes a [Group] of it by
+// [Create], which opens its other sockets. A process that replaces it joins by [Join], with the group's maps, which the
+// first one hands over ([Group.Maps]). It gets no datagram until [Group.Promote] makes it the newest. When a socket is
+// closed, the kernel takes it out of the group. A process that drains tells the others how many sessions it still has
+// ([Group.Tell]).
+//
+// With several sockets, each of which is read on a CPU of its own, it is best if datagrams come on that CPU. The reader
+// of a socket notes where it runs ([Group.Woken]), and the program counts which datagrams came there
+// ([Group.Arrivals]).
 package steer

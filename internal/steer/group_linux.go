@@ -14,22 +14,33 @@ import (
 	"sluice/internal/steer/bpf"
 )
 
-// Group is the processes that share a port, as one of them sees it. Its methods may be called on any goroutine.
+// Group is the sockets that share a port, as one of the processes sees it. Its methods may be called on any goroutine.
 type Group struct {
-	number Number
-	maps   bpf.SteerMaps
+	number  Number
+	maps    bpf.SteerMaps
+	sockets []*net.UDPConn // of this process, which it does not close
+	readers []reader       // of these sockets
 }
 
-// Create makes a group of a socket whose address no other socket shares. All datagrams go on to that socket.
-func Create(c *net.UDPConn) (*Group, error) {
+// Create makes a group of a socket whose address no other socket shares, and opens more, so that this process has that
+// many. All datagrams come to these sockets.
+func Create(c *net.UDPConn, sockets int) (*Group, error) {
 	var objects bpf.SteerObjects
 	if err := bpf.LoadSteerObjects(&objects, nil); err != nil {
 		return nil, fmt.Errorf("steer datagrams: load the program: %w", explain(err))
 	}
 	defer objects.SteerPrograms.Close() // the sockets keep the program
-	g := &Group{maps: objects.SteerMaps}
-	if err := g.attach(c, objects.Steer); err != nil {
-		return nil, fmt.Errorf("steer datagrams: %w", errors.Join(err, setOption(c, unix.SO_REUSEPORT, 0), g.Close()))
+	g := &Group{maps: objects.SteerMaps, sockets: []*net.UDPConn{c}}
+	err := g.attach(c, objects.Steer)
+	if err == nil {
+		err = g.open(c.LocalAddr().(*net.UDPAddr), sockets)
+	}
+	if err == nil {
+		err = g.Promote(g.number)
+	}
+	if err != nil {
+		err = errors.Join(err, closeAll(g.sockets[1:]), setOption(c, unix.SO_REUSEPORT, 0), g.Close())
+		return nil, fmt.Errorf("steer datagrams: %w", err)
 	}
 	return g, nil
 }
@@ -56,12 +67,12 @@ func (g *Group) attach(c *net.UDPConn, program *ebpf.Program) error {
 		return err
 	}
 	defer second.Close()
-	return errors.Join(setOption(c, unix.SO_ATTACH_REUSEPORT_EBPF, program.FD()), g.enter(c), g.Promote(g.number))
+	return setOption(c, unix.SO_ATTACH_REUSEPORT_EBPF, program.FD())
 }
 
 // Maps are the file descriptors of a group's maps, which another process joins it with: of the sockets, of the number
-// of the newest process, of the verdicts, and of what the processes tell each other.
-type Maps [4]int
+// of the newest process, of the verdicts, of what the processes tell each other, of the readers, and of arrivals.
+type Maps [6]int
 
 // Maps returns the maps of the group. They are open until the group is closed.
 func (g *Group) Maps() (fds Maps) {
@@ -73,12 +84,13 @@ func (g *Group) Maps() (fds Maps) {
 
 // all returns all maps, in the order of Maps.
 func (g *Group) all() [len(Maps{})]**ebpf.Map {
-	return [...]**ebpf.Map{&g.maps.Sockets, &g.maps.Newest, &g.maps.Verdicts, &g.maps.Processes}
+	m := &g.maps
+	return [...]**ebpf.Map{&m.Sockets, &m.Newest, &m.Verdicts, &m.Processes, &m.Readers, &m.Arrived}
 }
 
-// Join binds a socket to the address of a group, for the process with the number that [Group.Next] has returned. It
+// Join opens sockets at the address of a group, for the process with the number that [Group.Next] has returned. It
 // takes the file descriptors.
-func Join(addr *net.UDPAddr, number Number, maps Maps) (*Group, *net.UDPConn, error) {
+func Join(addr *net.UDPAddr, number Number, sockets int, maps Maps) (*Group, error) {
 	g := &Group{number: number}
 	var errs []error
 	for i, m := range g.all() {
@@ -86,35 +98,49 @@ func Join(addr *net.UDPAddr, number Number, maps Maps) (*Group, *net.UDPConn, er
 		*m, err = ebpf.NewMapFromFD(maps[i])
 		errs = append(errs, err)
 	}
-	c, err := g.bind(addr, errors.Join(errs...))
-	if err != nil {
-		return nil, nil, fmt.Errorf("steer datagrams: %w", errors.Join(err, g.Close()))
+	err := errors.Join(errs...)
+	if err == nil {
+		err = g.open(addr, sockets)
 	}
-	return g, c, nil
+	if err != nil {
+		return nil, fmt.Errorf("steer datagrams: %w", errors.Join(err, closeAll(g.sockets), g.Close()))
+	}
+	return g, nil
 }
 
-// bind binds a socket and enters it, unless there was an error before.
-func (g *Group) bind(addr *net.UDPAddr, err error) (*net.UDPConn, error) {
-	if err != nil {
-		return nil, err
+// open opens the sockets that are missing, and enters all. Another process may have had the number before.
+func (g *Group) open(addr *net.UDPAddr, sockets int) error {
+	for len(g.sockets) < sockets {
+		c, err := bind(addr)
+		if err != nil {
+			return err
+		}
+		g.sockets = append(g.sockets, c)
 	}
-	c, err := bind(addr)
-	if err != nil {
-		return nil, err
-	}
-	if err := g.enter(c); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return c, nil
-}
-
-// enter puts the socket of this process into the map. Another process may have had the number before.
-func (g *Group) enter(c *net.UDPConn) error {
-	if err := g.Tell(0); err != nil {
+	var err error
+	if g.readers, err = g.newReaders(); err != nil {
 		return err
 	}
-	return control(c, func(fd int) error { return g.maps.Sockets.Put(uint32(g.number), uint64(fd)) })
+	errs := []error{g.Tell(0)}
+	for i, c := range g.sockets {
+		errs = append(errs, control(c, func(fd int) error { return g.maps.Sockets.Put(g.at(i), uint64(fd)) }))
+	}
+	return errors.Join(errs...)
 }
+
+// at returns where the maps have a socket of this process.
+func (g *Group) at(socket int) uint32 { return uint32(g.number)*MaxSockets + uint32(socket) }
+
+func closeAll(sockets []*net.UDPConn) error {
+	var errs []error
+	for _, c := range sockets {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Sockets returns the sockets of this process, by number.
+func (g *Group) Sockets() []*net.UDPConn { return g.sockets }
 
 // Number returns the number of this process.
 func (g *Group) Number() Number { return g.number }
@@ -133,10 +159,10 @@ func (g *Group) Next() (Number, error) {
 	return 0, fmt.Errorf("%d processes share the port, which is the most: end one", Numbers)
 }
 
-// has reports whether a process with that number has a socket.
+// has reports whether a process with that number has sockets.
 func (g *Group) has(n Number) (bool, error) {
 	var cookie uint64
-	err := g.maps.Sockets.Lookup(uint32(n), &cookie)
+	err := g.maps.Sockets.Lookup(uint32(n)*MaxSockets, &cookie)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return false, nil
 	}
@@ -145,7 +171,9 @@ func (g *Group) has(n Number) (bool, error) {
 
 // Tell tells the other processes how many sessions this one still has. Only those that drain do that.
 func (g *Group) Tell(sessions int) error {
-	p := bpf.SteerProcess{Pid: uint32(os.Getpid()), Sessions: uint32(sessions)}
+	p := bpf.SteerProcess{
+		Pid: uint32(os.Getpid()), Sessions: uint32(sessions), Sockets: uint32(len(g.sockets)),
+	}
 	if err := g.maps.Processes.Put(uint32(g.number), p); err != nil {
 		return fmt.Errorf("steer datagrams: tell the number of sessions: %w", err)
 	}
@@ -178,7 +206,7 @@ func (g *Group) Promote(n Number) error {
 	return nil
 }
 
-// Counts returns how many datagrams the program gave to a process, by the reason.
+// Counts returns how many datagrams the program gave to a socket, by the reason.
 func (g *Group) Counts() (map[string]uint64, error) {
 	counts := make(map[string]uint64, len(verdictNames))
 	var perCPU []uint64

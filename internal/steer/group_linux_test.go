@@ -14,22 +14,38 @@ import (
 // first returns a group of one socket on loopback, IPv4 or IPv6.
 func first(t *testing.T, address string) (*Group, *net.UDPConn) {
 	t.Helper()
+	g := firstOf(t, address, 1)
+	return g, g.Sockets()[0]
+}
+
+// firstOf returns a group of several sockets.
+func firstOf(t *testing.T, address string, sockets int) *Group {
+	t.Helper()
 	addr, err := net.ResolveUDPAddr("udp", address)
 	require.NoError(t, err)
 	c, err := net.ListenUDP("udp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	g, err := Create(c)
+	g, err := Create(c, sockets)
 	if err != nil && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
 		t.Skipf("needs CAP_BPF: %v", err)
 	}
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = g.Close() })
-	return g, c
+	t.Cleanup(func() { _, _ = g.Close(), closeAll(g.Sockets()) })
+	require.Len(t, g.Sockets(), sockets)
+	require.Equal(t, c, g.Sockets()[0])
+	return g
 }
 
-// next joins a group as another process would, with duplicates of its maps.
+// next joins a group with one socket as another process would, with duplicates of its maps.
 func next(t *testing.T, g *Group, addr net.Addr) (*Group, *net.UDPConn) {
+	t.Helper()
+	joined := nextOf(t, g, addr, 1)
+	return joined, joined.Sockets()[0]
+}
+
+// nextOf joins a group with several sockets.
+func nextOf(t *testing.T, g *Group, addr net.Addr, sockets int) *Group {
 	t.Helper()
 	n, err := g.Next()
 	require.NoError(t, err)
@@ -38,10 +54,11 @@ func next(t *testing.T, g *Group, addr net.Addr) (*Group, *net.UDPConn) {
 		maps[i], err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 		require.NoError(t, err)
 	}
-	joined, c, err := Join(addr.(*net.UDPAddr), n, maps)
+	joined, err := Join(addr.(*net.UDPAddr), n, sockets, maps)
 	require.NoError(t, err)
-	t.Cleanup(func() { _, _ = joined.Close(), c.Close() })
-	return joined, c
+	t.Cleanup(func() { _, _ = joined.Close(), closeAll(joined.Sockets()) })
+	require.Len(t, joined.Sockets(), sockets)
+	return joined
 }
 
 // client sends datagrams from a port of its own, to an address of loopback in place of the unspecified one.
@@ -78,9 +95,16 @@ func received(t *testing.T, c *net.UDPConn) (all []string) {
 
 func id(t *testing.T, n Number) string {
 	t.Helper()
-	id, err := n.GenerateConnectionID()
+	return idOf(t, n, 0)
+}
+
+// idOf returns a connection ID of a socket.
+func idOf(t *testing.T, n Number, socket int) string {
+	t.Helper()
+	ids := IDs{n, socket}
+	id, err := ids.GenerateConnectionID()
 	require.NoError(t, err)
-	require.Equal(t, n.ConnectionIDLen(), id.Len())
+	require.Equal(t, ids.ConnectionIDLen(), id.Len())
 	return string(id.Bytes())
 }
 
@@ -257,11 +281,17 @@ func TestDraining(t *testing.T) {
 	require.Empty(t, draining(three))
 }
 
-// TestConnectionIDs checks that connection IDs differ.
+// TestConnectionIDs checks that connection IDs differ, in all that does not name the socket.
 func TestConnectionIDs(t *testing.T) {
-	seen := make(map[string]bool)
-	for range 1000 {
-		seen[id(t, 200)] = true
+	for socket := range MaxSockets {
+		seen, third := make(map[string]bool), make(map[byte]bool)
+		for range 1000 {
+			id := idOf(t, 200, socket)
+			require.Equal(t, "\xc8\x37", id[:2])
+			require.Equal(t, socket, int(id[2])%MaxSockets)
+			seen[id], third[id[2]] = true, true
+		}
+		require.Len(t, seen, 1000)
+		require.Len(t, third, 256/MaxSockets)
 	}
-	require.Len(t, seen, 1000)
 }

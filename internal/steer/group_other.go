@@ -13,13 +13,22 @@ var errNeedsLinux = errors.New("steer datagrams: needs Linux")
 type Group struct{}
 
 // Maps are file descriptors on Linux.
-type Maps [4]int
+type Maps [6]int
 
 // Create fails.
-func Create(*net.UDPConn) (*Group, error) { return nil, errNeedsLinux }
+func Create(*net.UDPConn, int) (*Group, error) { return nil, errNeedsLinux }
 
 // Join fails.
-func Join(*net.UDPAddr, Number, Maps) (*Group, *net.UDPConn, error) { return nil, nil, errNeedsLinux }
+func Join(*net.UDPAddr, Number, int, Maps) (*Group, error) { return nil, errNeedsLinux }
+
+// Sockets returns nothing.
+func (*Group) Sockets() []*net.UDPConn { return nil }
+
+// Woken does nothing.
+func (*Group) Woken(int) {}
+
+// Arrivals returns nothing.
+func (*Group) Arrivals() ([]Arrivals, error) { return nil, nil }
 
 // Number returns 0.
 func (*Group) Number() Number { return 0 }

@@ -12,15 +12,27 @@ type Number uint8
 // Process is a process that shares the port, and still has sessions while it drains.
 type Process struct{ PID, Sessions int }
 
-var _ quic.ConnectionIDGenerator = Number(0)
+// Arrivals counts the datagrams of a socket, by the CPU on which they came.
+type Arrivals struct {
+	SameCPU  uint64 // on that where the reader had woken last
+	OtherCPU uint64
+}
 
-// GenerateConnectionID implements [quic.ConnectionIDGenerator]. The connection ID names the process; 6 bytes of it are
-// random.
-func (n Number) GenerateConnectionID() (quic.ConnectionID, error) {
-	id := [ConnectionIDLen]byte{byte(n), ^byte(n)}
+// IDs makes the connection IDs of a socket: they name the process and the number of the socket.
+type IDs struct {
+	Process Number
+	Socket  int // less than MaxSockets
+}
+
+var _ quic.ConnectionIDGenerator = IDs{}
+
+// GenerateConnectionID implements [quic.ConnectionIDGenerator]. All but what names the socket is random.
+func (n IDs) GenerateConnectionID() (quic.ConnectionID, error) {
+	id := [ConnectionIDLen]byte{byte(n.Process), ^byte(n.Process)}
 	_, _ = rand.Read(id[2:]) // never fails
+	id[2] = id[2]&^(MaxSockets-1) | byte(n.Socket)
 	return quic.ConnectionIDFromBytes(id[:]), nil
 }
 
 // ConnectionIDLen implements [quic.ConnectionIDGenerator].
-func (Number) ConnectionIDLen() int { return ConnectionIDLen }
+func (IDs) ConnectionIDLen() int { return ConnectionIDLen }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"syscall"
+
+	"golang.org/x/sys/cpu"
 )
 
 // failure is why the system did not take a message. Each has a counter.
@@ -27,11 +29,13 @@ func (f failure) String() string {
 	return "unknown"
 }
 
-// Counters count what sockets do. The zero value is ready to use.
+// Counters count what a socket does. The zero value is ready to use. They share no cache line with those of another
+// socket, because each message changes them.
 type Counters struct {
 	packets, messages, calls atomic.Uint64
 	failures                 [numFailures]atomic.Uint64
 	gso                      atomic.Bool
+	_                        cpu.CacheLinePad
 }
 
 // Counts is a snapshot of Counters.

@@ -9,6 +9,6 @@
 // A datagram that the system refuses is lost, as datagrams are, and counted with its reason in [Counters]. If a device
 // cannot cut trains, the packets go one by one, and the route sends no more trains.
 //
-// A Batch with its Socket belongs to one goroutine, and so do the routes that are added to it. Counters are shared by
-// all sockets of a loop, and atomic.
+// A Batch with its Socket belongs to one goroutine, and so do the routes that are added to it. Counters may be read by
+// others.
 package udp

@@ -124,6 +124,7 @@ type VersionsPublisher struct {
 	Waiting      uint32
 	Pad2         uint32
 	Acked        uint64
+	Pad3         [5]uint64
 }
 
 type VersionsReason uint32

@@ -188,7 +188,9 @@ struct publisher {
 	u32 waiting; // packets in that queue
 	u32 pad2;
 	u64 acked; // the largest number that the programs have seen acknowledged
+	u64 pad3[5];
 };
+_Static_assert(sizeof(struct publisher) == 512, "publisher is eight cache lines");
 
 // A connection ID of ours: 20 bytes, zero padded, and its length.
 struct connection_id {

@@ -13,10 +13,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type SteerArrivals struct {
+	_        structs.HostLayout
+	SameCpu  uint64
+	OtherCpu uint64
+}
+
 type SteerProcess struct {
 	_        structs.HostLayout
 	Pid      uint32
 	Sessions uint32
+	Sockets  uint32
 }
 
 type SteerSteerVerdict uint32
@@ -33,8 +40,10 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	SteerMapArrived   = "arrived"
 	SteerMapNewest    = "newest"
 	SteerMapProcesses = "processes"
+	SteerMapReaders   = "readers"
 	SteerMapSockets   = "sockets"
 	SteerMapVerdicts  = "verdicts"
 	SteerProgSteer    = "steer"
@@ -89,8 +98,10 @@ type SteerProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SteerMapSpecs struct {
+	Arrived   *ebpf.MapSpec `ebpf:"arrived"`
 	Newest    *ebpf.MapSpec `ebpf:"newest"`
 	Processes *ebpf.MapSpec `ebpf:"processes"`
+	Readers   *ebpf.MapSpec `ebpf:"readers"`
 	Sockets   *ebpf.MapSpec `ebpf:"sockets"`
 	Verdicts  *ebpf.MapSpec `ebpf:"verdicts"`
 }
@@ -121,16 +132,20 @@ func (o *SteerObjects) Close() error {
 //
 // It can be passed to LoadSteerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SteerMaps struct {
+	Arrived   *ebpf.Map `ebpf:"arrived"`
 	Newest    *ebpf.Map `ebpf:"newest"`
 	Processes *ebpf.Map `ebpf:"processes"`
+	Readers   *ebpf.Map `ebpf:"readers"`
 	Sockets   *ebpf.Map `ebpf:"sockets"`
 	Verdicts  *ebpf.Map `ebpf:"verdicts"`
 }
 
 func (m *SteerMaps) Close() error {
 	return _SteerClose(
+		m.Arrived,
 		m.Newest,
 		m.Processes,
+		m.Readers,
 		m.Sockets,
 		m.Verdicts,
 	)
