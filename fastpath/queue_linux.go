@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// queue is a BPF ring buffer of packets that the programs have taken. It is read without system calls.
+// queue is a BPF ring buffer: of packets that the programs have taken, or of jobs. It is read without system calls.
 type queue struct {
 	ring *ebpf.Map
 	size uint64 // of the ring in bytes, a power of two
@@ -67,14 +67,14 @@ func newQueue(spec *ebpf.MapSpec) (q *queue, err error) {
 	return q, nil
 }
 
-// handOver calls f for each record.
-func (q *queue) handOver(f func(record []byte)) {
+// handOver calls f for each record, or for the first ones.
+func (q *queue) handOver(most int, f func(record []byte)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.control == nil {
 		return
 	}
-	for at := *q.consumer; at < atomic.LoadUint64(q.producer); {
+	for at := *q.consumer; most > 0 && at < atomic.LoadUint64(q.producer); {
 		b := q.data[at&(q.size-1):]
 		header := atomic.LoadUint32((*uint32)(unsafe.Pointer(unsafe.SliceData(b))))
 		if header&recordBusy != 0 {
@@ -83,6 +83,7 @@ func (q *queue) handOver(f func(record []byte)) {
 		n := uint64(header &^ recordDiscard)
 		if header&recordDiscard == 0 {
 			f(b[recordHeader : recordHeader+n])
+			most--
 		}
 		at += (recordHeader + n + 7) &^ 7
 		atomic.StoreUint64(q.consumer, at)

@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"math"
 	"sync/atomic"
 	"unsafe"
 
@@ -53,7 +54,7 @@ func (c *conn) publishTakingLocked() {
 
 // HandOver implements [claim.Forwarder].
 func (f *FastPath) HandOver(queue int) {
-	f.kernel.queues[queue%len(f.kernel.queues)].handOver(f.handOver)
+	f.kernel.queues[queue%len(f.kernel.queues)].handOver(math.MaxInt, f.handOver)
 }
 
 // handOver hands a packet that was taken to its connection. An index is not given to another connection before all

@@ -1,59 +1,78 @@
 package fastpath
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"syscall"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
 	"sluice/fastpath/bpf"
 )
 
-// maxBurst is how many jobs a worker works on at a time. It makes the first chunk of all of them, then the next: so the
-// last subscriber gets the first packet of a video frame later, and the last one earlier.
+// maxBurst is how many jobs a worker works on at a time.
 const maxBurst = 32
 
-// worker is a thread that has a share of the subscriptions of each track.
+// worker is a goroutine that has a share of the subscriptions of each track.
 type worker struct {
-	all    *workers
-	index  int
-	ring   *ebpf.Map
-	reader *ringbuf.Reader
-	burst  []ringbuf.Record // their memory is used again
+	all     *workers
+	index   int
+	ring    *queue
+	file    *os.File // the ring's, to wait for jobs
+	waiting syscall.RawConn
+	burst   [][]byte // their memory is used again
 }
 
 func newWorker(all *workers, index int, spec *ebpf.MapSpec) (*worker, error) {
-	ring, err := ebpf.NewMap(spec)
+	ring, err := newQueue(spec)
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{all: all, index: index, ring: ring, burst: make([]ringbuf.Record, maxBurst)}
-	if w.reader, err = ringbuf.NewReader(ring); err == nil {
-		err = all.kernel.ingress.JobRings.Put(uint32(index), ring)
+	w := &worker{all: all, index: index, ring: ring}
+	if err = w.openFile(); err == nil {
+		err = all.kernel.ingress.JobRings.Put(uint32(index), ring.ring)
 	}
 	if err != nil {
-		ring.Close()
-		return nil, err
+		return nil, errors.Join(err, w.close(), ring.close())
 	}
 	return w, nil
 }
 
-// run works until the reader is closed. The thread, which ends with it, sleeps while there is no job: the kernel wakes
-// it for the first one of a burst.
-func (w *worker) run(namespace *os.File, cpu int, ready chan<- error) {
-	runtime.LockOSThread()
+// openFile makes a file with which Go's poller waits for the ring.
+func (w *worker) openFile() error {
+	fd, err := unix.FcntlInt(uintptr(w.ring.ring.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return errors.Join(os.NewSyscallError("fcntl", err), unix.Close(fd))
+	}
+	w.file = os.NewFile(uintptr(fd), "ring of jobs")
+	w.waiting, err = w.file.SyscallConn()
+	return err
+}
+
+// close has run end.
+func (w *worker) close() error {
+	if w.file == nil {
+		return nil
+	}
+	return w.file.Close()
+}
+
+// run works until the worker is closed.
+func (w *worker) run(namespace *os.File, ready chan<- error) {
 	defer w.leave()
-	err := w.settle(namespace, cpu)
+	err := enterNamespace(namespace)
 	ready <- err
 	for err == nil {
-		var jobs []ringbuf.Record
-		if jobs, err = w.take(); err == nil {
-			w.do(jobs)
-		}
+		err = w.waiting.Read(func(uintptr) bool { // waits, and tries again, while it is false
+			return w.work()
+		})
 	}
 }
 
@@ -63,61 +82,64 @@ func (w *worker) leave() {
 	w.all.tell()
 }
 
-// settle binds the thread to a CPU and to a network namespace.
-func (w *worker) settle(namespace *os.File, cpu int) error {
-	if err := enterNamespace(namespace); err != nil {
-		return fmt.Errorf("worker %d: enter the devices' network namespace: %w", w.index, err)
+// work takes jobs and does them, and reports whether there were any.
+func (w *worker) work() bool {
+	jobs := w.take()
+	if len(jobs) == 0 {
+		return false
 	}
-	var set unix.CPUSet
-	set.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return fmt.Errorf("worker %d: bind the thread to CPU %d: %w", w.index, cpu, err)
-	}
-	return nil
+	w.do(jobs)
+	return true
 }
 
-// take waits for a job, and takes what has come after it.
-func (w *worker) take() ([]ringbuf.Record, error) {
-	for i := range w.burst {
-		r := &w.burst[i]
-		if err := w.reader.ReadInto(r); err != nil {
-			return nil, err
+// take takes jobs out of the ring.
+func (w *worker) take() [][]byte {
+	n := 0
+	w.ring.handOver(maxBurst, func(job []byte) {
+		if n == len(w.burst) {
+			w.burst = append(w.burst, nil)
 		}
-		if r.Remaining == 0 {
-			return w.burst[:i+1], nil
-		}
-	}
-	return w.burst, nil
+		w.burst[n] = append(w.burst[n][:0], job...)
+		n++
+	})
+	return w.burst[:n]
 }
 
-func jobOf(r *ringbuf.Record) *bpf.Job {
-	return (*bpf.Job)(unsafe.Pointer(unsafe.SliceData(r.RawSample)))
+func jobOf(job []byte) *bpf.Job {
+	return (*bpf.Job)(unsafe.Pointer(unsafe.SliceData(job)))
 }
 
-// do makes the worker's copies of some frames.
-func (w *worker) do(jobs []ringbuf.Record) {
-	if monotonic()-jobOf(&jobs[0]).Since > uint64(w.all.lifetime/2) {
+// do makes the worker's copies of some frames. All get the first packet of a video frame before the others are begun.
+func (w *worker) do(jobs [][]byte) {
+	if monotonic()-jobOf(jobs[0]).Since > uint64(w.all.lifetime/2) {
 		w.all.relieve()
 	}
-	for more := true; more; {
-		more = false
-		for i := range jobs {
-			more = w.continueJob(&jobs[i]) || more
-		}
-	}
-	for i := range jobs {
-		w.finish(jobOf(&jobs[i]))
+	w.makeCopies(jobs[:1])
+	w.makeCopies(jobs[1:])
+	for _, job := range jobs {
+		w.finish(jobOf(job))
 	}
 	w.all.tell()
 }
 
+// makeCopies makes the first chunk of all jobs, then the next.
+func (w *worker) makeCopies(jobs [][]byte) {
+	for more := true; more; {
+		more = false
+		for _, job := range jobs {
+			more = w.continueJob(job) || more
+			runtime.Gosched() // the run was a system call of which the scheduler was not told
+		}
+	}
+}
+
 // continueJob makes some copies, and reports whether others are left.
-func (w *worker) continueJob(r *ringbuf.Record) (more bool) {
-	j := jobOf(r)
+func (w *worker) continueJob(job []byte) (more bool) {
+	j := jobOf(job)
 	if j.Position >= j.Count {
 		return false
 	}
-	goOn, err := w.all.kernel.ingress.ContinueFanOut.Run(&ebpf.RunOptions{Data: r.RawSample})
+	goOn, err := runProgram(w.all.kernel.ingress.ContinueFanOut, job)
 	if err != nil || goOn == 0 {
 		w.all.report("continue a fan-out", err)
 		j.Position = j.Count
@@ -134,31 +156,25 @@ func (w *worker) finish(j *bpf.Job) {
 	w.all.kept[allPromises][w.index].Add(1)
 }
 
-// threadNamespace is the network namespace of the thread that opens it.
-const threadNamespace = "/proc/thread-self/ns/net"
+// The network namespaces of the thread that opens it, and of all threads that have not left it.
+const (
+	threadNamespace  = "/proc/thread-self/ns/net"
+	processNamespace = "/proc/self/ns/net"
+)
 
-// enterNamespace brings the thread into a network namespace, unless it is there: that needs CAP_SYS_ADMIN.
+// enterNamespace brings the goroutine into a network namespace. If that is not the process's, the goroutine gets a
+// thread of its own, which ends with it; that needs CAP_SYS_ADMIN.
 func enterNamespace(namespace *os.File) error {
-	own, err := os.Stat(threadNamespace)
+	own, err := os.Stat(processNamespace)
 	if err != nil {
 		return err
 	}
 	if wanted, err := namespace.Stat(); err != nil || os.SameFile(own, wanted) {
 		return err
 	}
-	return unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
-}
-
-// allowedCPUs returns the CPUs that this process may use.
-func allowedCPUs() (cpus []int, err error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("the CPUs that the process may use: %w", err)
+	runtime.LockOSThread()
+	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter the devices' network namespace: %w", err)
 	}
-	for i := range len(set) * 64 {
-		if set.IsSet(i) {
-			cpus = append(cpus, i)
-		}
-	}
-	return cpus, nil
+	return nil
 }

@@ -23,8 +23,8 @@ const (
 	// jobLifetime is how long user space waits for the workers, and after how long they give up a job. If they begin
 	// one after half of it, they have too much to do, and get no jobs for a rest: user space, which sends several
 	// packets of a subscriber with one call, is no slower.
-	jobLifetime = 30 * time.Millisecond
-	rest        = time.Second
+	jobLifetime = 100 * time.Millisecond
+	rest        = 250 * time.Millisecond
 )
 
 // workers make the copies that are beyond the budget of one packet, see bpf/fanout/job.h.
@@ -60,7 +60,7 @@ func newWorkers(k *kernel, s *Settings, ring *ebpf.MapSpec) (*workers, error) {
 	return w, nil
 }
 
-// start starts the workers' threads, which run programs in the network namespace of the caller.
+// start starts the workers, which run programs in the network namespace of the caller.
 func (w *workers) start() error {
 	if len(w.list) == 0 {
 		return nil
@@ -69,13 +69,9 @@ func (w *workers) start() error {
 	if err != nil {
 		return err
 	}
-	cpus, err := allowedCPUs()
-	if err != nil {
-		return errors.Join(err, namespace.Close())
-	}
 	ready := make(chan error)
-	for i, one := range w.list {
-		w.done.Go(func() { one.run(namespace, cpus[i%len(cpus)], ready) })
+	for _, one := range w.list {
+		w.done.Go(func() { one.run(namespace, ready) })
 		err = errors.Join(err, <-ready)
 	}
 	return errors.Join(err, namespace.Close())
@@ -85,11 +81,11 @@ func (w *workers) start() error {
 func (w *workers) close() error {
 	var errs []error
 	for _, one := range w.list {
-		errs = append(errs, one.reader.Close())
+		errs = append(errs, one.close())
 	}
 	w.done.Wait()
 	for _, one := range w.list {
-		errs = append(errs, one.ring.Close())
+		errs = append(errs, one.ring.close())
 	}
 	w.list = nil
 	return errors.Join(errs...)

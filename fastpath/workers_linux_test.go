@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf/ringbuf"
 	"github.com/stretchr/testify/require"
 
 	"sluice/claim"
@@ -49,12 +48,10 @@ func newDriven(t *testing.T, subscribers int) *driven {
 	r.crowd(subscribers)
 	r.subscribeAll()
 	w := r.workers.list[0]
-	require.NoError(t, w.reader.Close())
+	require.NoError(t, w.close())
+	w.file = nil
 	r.workers.done.Wait()
 	require.True(t, r.workers.dead[0].Swap(false))
-	var err error
-	w.reader, err = ringbuf.NewReader(w.ring)
-	require.NoError(t, err)
 	t.Cleanup(func() { r.workers.dead[0].Store(true) })
 	return &driven{r, w}
 }
@@ -75,11 +72,7 @@ func (d *driven) drive(f func()) {
 }
 
 // take takes the jobs out of the ring.
-func (d *driven) take() []ringbuf.Record {
-	jobs, err := d.worker.take()
-	require.NoError(d.t, err)
-	return jobs
-}
+func (d *driven) take() [][]byte { return d.worker.take() }
 
 func (d *driven) areDone(element uint32) bool { return d.workers.await(element, time.Time{}) }
 
@@ -101,7 +94,7 @@ func TestJobs(t *testing.T) {
 	d.drive(func() {
 		jobs := d.take()
 		require.Len(t, jobs, 2)
-		require.True(t, d.worker.continueJob(&jobs[0]))
+		require.True(t, d.worker.continueJob(jobs[0]))
 		require.EqualValues(t, 4, d.counts()["copy_sent"])
 		require.NoError(t, d.SetTrack(5, 128, nil), "jobs keep their list")
 		d.worker.do(jobs)
@@ -124,7 +117,7 @@ func TestJobsEnd(t *testing.T) {
 	d.give(subgroupBegins(3))
 	d.drive(func() {
 		jobs := d.take()
-		jobOf(&jobs[0]).Since += uint64(time.Hour) // its age, which has no sign, is endless
+		jobOf(jobs[0]).Since += uint64(time.Hour) // its age, which has no sign, is endless
 		d.worker.do(jobs)
 	})
 	require.Equal(t, map[string]uint64{

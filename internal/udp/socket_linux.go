@@ -144,8 +144,8 @@ func (s *linuxSocket) controlFor(i int, m *Message) []byte {
 	return c
 }
 
-// sendmmsg sends the prepared messages from and up to these indices. It waits if the socket has no room. It returns
-// how many were sent before an error.
+// sendmmsg sends the first of the prepared messages from and up to these indices. It waits if the socket has no room.
+// It returns how many were sent before an error.
 func (s *linuxSocket) sendmmsg(from, to int) (n int, err error) {
 	werr := s.raw.Write(func(fd uintptr) bool {
 		for {
@@ -172,20 +172,12 @@ func (s *linuxSocket) sendmmsg(from, to int) (n int, err error) {
 // fewMessages is how many messages are sent in so short a time that nobody else needs the processor meanwhile.
 const fewMessages = 8
 
-// call makes the system call. For few messages, Go's scheduler is not told, unless the call has to wait: its monitor
-// thread wakes up for a call that it is told of, and then looks every 20 µs until the process sleeps.
+// call makes the system call, for few messages. Go's scheduler is not told of it: its monitor thread wakes up for a
+// call that it is told of, and then looks every 20 µs until the process sleeps.
 func (s *linuxSocket) call(fd uintptr, from, to int) (int, unix.Errno) {
-	first, n := &s.headers[from], uintptr(to-from)
-	if n <= fewMessages {
-		s.counters.calls.Add(1)
-		r, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(first)), n,
-			unix.MSG_DONTWAIT, 0, 0)
-		if errno != unix.EAGAIN {
-			return int(r), errno
-		}
-	}
 	s.counters.calls.Add(1)
-	r, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(first)), n, 0, 0, 0)
+	r, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&s.headers[from])),
+		uintptr(min(to-from, fewMessages)), unix.MSG_DONTWAIT, 0, 0)
 	return int(r), errno
 }
 

@@ -1,8 +1,10 @@
 package netns
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 
 	"github.com/vishvananda/netlink"
@@ -95,7 +97,10 @@ func (n *Namespace) Sysctl(values map[string]string) error {
 	})
 }
 
-// AddBridge adds a bridge and brings it up.
+// bridgeNetfilter are parameters that exist where the module br_netfilter is loaded.
+const bridgeNetfilter = "bridge/bridge-nf-call-*tables"
+
+// AddBridge adds a bridge and brings it up. Bridges of the namespace do not show their packets to netfilter.
 func (n *Namespace) AddBridge(name string) (*netlink.Bridge, error) {
 	snooping := false
 	attrs := netlink.NewLinkAttrs()
@@ -107,5 +112,15 @@ func (n *Namespace) AddBridge(name string) (*netlink.Bridge, error) {
 	if err := n.Netlink.LinkSetUp(bridge); err != nil {
 		return nil, fmt.Errorf("bring the bridge %s up: %w", name, err)
 	}
-	return bridge, nil
+	return bridge, n.skipNetfilter()
+}
+
+func (n *Namespace) skipNetfilter() error {
+	return n.Do(func() error {
+		files, err := filepath.Glob("/proc/sys/net/" + bridgeNetfilter)
+		for _, file := range files {
+			err = errors.Join(err, os.WriteFile(file, []byte("0"), 0o644))
+		}
+		return err
+	})
 }
