@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"runtime"
 	"time"
 
 	"sluice/claim"
@@ -20,8 +21,8 @@ type Settings struct {
 	// MaxCopies bounds the copies that one packet causes, and so the time that it keeps its CPU: 2.5 to 5 µs for each.
 	// Default: DefaultMaxCopies, at most MaxSubscriptions.
 	MaxCopies int
-	// Workers is how many threads finish what a packet causes beyond MaxCopies, each on a CPU of its own. Without any,
-	// the media sender serves the other subscribers. At most MaxWorkers; default: none.
+	// Workers is how many goroutines finish what a packet causes beyond MaxCopies. Without any, the media sender serves
+	// the other subscribers. At most MaxWorkers; default: none. DefaultWorkers suits most machines.
 	Workers int
 	// MaxConnections is how many connections take part; the media sender alone serves the others. A connection that
 	// takes part needs 64 KiB of memory; each possible one needs 6 KiB at all times. Default: 512.
@@ -50,6 +51,9 @@ type Settings struct {
 // packets are as large as publishers send them and their key streams were made ahead of time. Without key streams it is
 // 180 µs.
 const DefaultMaxCopies = 20
+
+// DefaultWorkers returns one worker for each processor, but not more than MaxWorkers.
+func DefaultWorkers() int { return min(runtime.GOMAXPROCS(0), MaxWorkers) }
 
 // The defaults and limits of Settings.
 const (

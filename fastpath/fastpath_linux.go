@@ -76,6 +76,12 @@ func (f *FastPath) Forwards() bool { return f.forwarding.Load() > 0 }
 // MaxSubscribers is how many subscribers of a track the kernel serves at most.
 func (f *FastPath) MaxSubscribers() int { return f.maxSubscribers }
 
+// WorkersCopies is how many copies the workers have made, at most.
+func (f *FastPath) WorkersCopies() uint64 {
+	w := f.kernel.workers
+	return w.runs.Load() * uint64(w.chunk)
+}
+
 var errClosed = errors.New("fast path: closed")
 
 // Close detaches the programs. The loop must be closed before.

@@ -139,6 +139,7 @@ func (w *worker) continueJob(job []byte) (more bool) {
 	if j.Position >= j.Count {
 		return false
 	}
+	w.all.runs.Add(1)
 	goOn, err := runProgram(w.all.kernel.ingress.ContinueFanOut, job)
 	if err != nil || goOn == 0 {
 		w.all.report("continue a fan-out", err)

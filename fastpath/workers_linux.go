@@ -38,6 +38,7 @@ type workers struct {
 	busyUntil []uint64      // one element, shared with the programs
 	kept      [promises + 1][MaxWorkers]atomic.Uint64
 	dead      [MaxWorkers]atomic.Bool // takes no more jobs
+	runs      atomic.Uint64           // each makes a chunk of copies at most
 	report    func(operation string, err error)
 
 	mu      sync.Mutex

@@ -33,13 +33,21 @@ func (s *Server) newCoalescing(socket int) func() time.Duration {
 		s.loop.HandOver(socket)
 		now := time.Now()
 		if s.processors != nil {
-			s.processors.look(now, s.loop.Sent, cpuTime)
+			s.processors.look(now, s.sent, cpuTime)
 		}
 		if s.fastPath == nil || !s.fastPath.Forwards() {
 			return 0
 		}
 		return w.delay(s.loop.SentOn(socket), now)
 	}
+}
+
+// sent is how many packets with media the process has sent, at most.
+func (s *Server) sent() uint64 {
+	if s.fastPath == nil {
+		return s.loop.Sent()
+	}
+	return s.loop.Sent() + s.fastPath.WorkersCopies()
 }
 
 // sendWatch observes how much media user space sends on a socket.

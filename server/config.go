@@ -68,7 +68,7 @@ type FastPathConfig struct {
 	Devices []string
 	// MaxCopies is how many copies a packet may cause at once. Default: fastpath.DefaultMaxCopies.
 	MaxCopies int
-	// Workers is how many threads make the copies beyond MaxCopies, see [fastpath.Settings]. Default: none.
+	// Workers is how many goroutines make the copies beyond MaxCopies, see [fastpath.Settings]. Default: none.
 	Workers int
 	// MaxConnections, MaxTracks, MaxSubgroups and MaxObjects bound the memory of the kernel, see [fastpath.Settings].
 	// The default of MaxTracks is Relay.MaxTracks.

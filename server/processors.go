@@ -11,7 +11,7 @@ const (
 	// loadInterval is the shortest time over which load is measured: less than the time between two frames, so that
 	// the work for one frame shows.
 	loadInterval = 10 * time.Millisecond
-	// burst is how many packets user space may send in an interval before it is worthwhile to share them: one
+	// burst is how many packets the process may send in an interval before it is worthwhile to share them: one
 	// processor makes them in some 0.1 ms.
 	burst = 64
 	// calmAfter is for how long there must have been little to do before one processor is used.
@@ -31,7 +31,7 @@ type processors struct {
 	one  bool          // is in use
 	at   time.Time     // when load was measured last
 	cpu  time.Duration // that the process had used by then
-	sent uint64        // packets that user space had sent by then
+	sent uint64        // packets that the process had sent by then
 	busy time.Time     // when there was last much to do
 
 	free  func()    // gives memory back
@@ -67,7 +67,7 @@ func (p *processors) useLocked(one bool, now time.Time) {
 }
 
 // look measures the load and decides. It is called whenever packets have come, and so needs no timer. packets returns
-// how many user space has sent, used returns the CPU time that the process has used. Of several callers, one looks.
+// how many the process has sent, used returns the CPU time that the process has used. Of several callers, one looks.
 func (p *processors) look(now time.Time, packets func() uint64, used func() time.Duration) {
 	if !p.mu.TryLock() {
 		return

@@ -107,8 +107,8 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 	flags.IntVar(&f.cfg.FastPath.MaxCopies, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf(
 		"largest `number` of subscribers of one track that the kernel serves at once, at most %d",
 		fastpath.MaxSubscriptions))
-	flags.IntVar(&f.cfg.FastPath.Workers, "fastpath-workers", 0, fmt.Sprintf(
-		"`number` of threads, at most %d, that serve up to %d subscribers of one track, beyond --fastpath-budget",
+	flags.IntVar(&f.cfg.FastPath.Workers, "fastpath-workers", fastpath.DefaultWorkers(), fmt.Sprintf(
+		"`number` of workers, at most %d, that serve up to %d subscribers of one track, beyond --fastpath-budget",
 		fastpath.MaxWorkers, fastpath.MaxSubscriptions))
 	flags.IntVar(&f.cfg.FastPath.MaxConnections, "fastpath-connections", fastpath.DefaultMaxConnections,
 		"largest `number` of connections that the kernel serves; each takes up to 262 KiB")

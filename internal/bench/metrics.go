@@ -54,9 +54,10 @@ var quantities = map[string]quantity{
 	"unmatched":    metric("frames whose delay is unknown", "%", 0, onlyDelay),
 
 	"cpu.system":        metric("CPU of the whole system over idle", "% of a core", less, onlyCPU),
-	"cpu.relay":         metric("CPU of the relay process and its eBPF programs", "% of a core", less, onlyCPU),
+	"cpu.relay":         metric("CPU of the relay process without softirqs, and of its eBPF", "% of a core", less, onlyCPU),
 	"cpu.relay.user":    metric("CPU of the relay process, user", "% of a core", 0, onlyCPU),
 	"cpu.relay.system":  metric("CPU of the relay process, system", "% of a core", 0, onlyCPU),
+	"cpu.relay.softirq": metric("softirqs in the time of the relay process", "% of a core", 0, onlyCPU),
 	"cpu.ebpf":          metric("run time of the relay's eBPF programs", "% of a core", 0, onlyCPU),
 	"cpu.ebpf.runs":     metric("runs of the relay's eBPF programs", "/s", 0, onlyCPU),
 	"cpu.lab":           metric("run time of the lab's eBPF programs", "% of a core", 0, onlyCPU),

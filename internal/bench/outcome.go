@@ -74,7 +74,8 @@ func (o *outcome) addCPU(u *trial.Usage) {
 	m, relay := o.Metrics, u.RelayTotal()
 	m["cpu.relay"] = u.Percent(relay)
 	m["cpu.relay.user"] = u.Percent(u.Relay.User)
-	m["cpu.relay.system"] = u.Percent(u.Relay.System)
+	m["cpu.relay.system"] = u.Percent(u.RelaySystem())
+	m["cpu.relay.softirq"] = u.Percent(u.RelaySoftirq)
 	m["cpu.ebpf"] = u.Percent(u.EBPF)
 	m["cpu.lab"] = u.Percent(u.Lab)
 	m["cpu.softirq"] = u.Percent(u.Softirq)
@@ -90,7 +91,7 @@ func (o *outcome) addCPU(u *trial.Usage) {
 	m["cpu.packet.relay"] = relay.Seconds() * 1e6 / packets
 	parts := map[string]float64{
 		"relay, user":   u.Percent(u.Relay.User),
-		"relay, system": u.Percent(u.Relay.System),
+		"relay, system": u.Percent(u.RelaySystem()),
 		"relay, eBPF":   u.Percent(u.EBPF),
 		"publisher":     u.Percent(u.PublisherTotal()),
 		"subscribers":   u.Percent(u.Subscribers.Total()),

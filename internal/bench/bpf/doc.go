@@ -1,4 +1,5 @@
-// Package bpf holds the kernel program that counts the system calls of a process.
+// Package bpf holds the kernel programs that measure a process: its system calls, and the softirqs in its time.
 package bpf
 
 //go:generate go tool bpf2go -target bpfel Syscalls syscalls.bpf.c
+//go:generate go tool bpf2go -target bpfel -type softirq_time Softirqs softirqs.bpf.c

@@ -2,8 +2,6 @@ package syscalls
 
 import (
 	"errors"
-	"os"
-	"syscall"
 
 	"github.com/cilium/ebpf/link"
 
@@ -18,32 +16,19 @@ type Counter struct {
 }
 
 // Count starts to count the system calls of a process. A *[lab.MissingError] means that this machine cannot do it.
-func Count(pid int) (_ *Counter, err error) {
-	info, err := os.Stat("/proc/self/ns/pid")
-	if err != nil {
-		return nil, err
-	}
-	namespace, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil, errors.New("/proc/self/ns/pid has no inode")
-	}
+func Count(pid int) (*Counter, error) {
 	spec, err := bpf.LoadSyscalls()
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(
-		spec.Variables[bpf.SyscallsVarDevice].Set(namespace.Dev),
-		spec.Variables[bpf.SyscallsVarInode].Set(namespace.Ino),
-		spec.Variables[bpf.SyscallsVarProcess].Set(uint32(pid)))
-	if err != nil {
+	if err := bpf.SetProcess(spec, pid); err != nil {
 		return nil, err
 	}
 	c := new(Counter)
 	if err := spec.LoadAndAssign(&c.objects, nil); err != nil {
 		return nil, &lab.MissingError{What: "eBPF at tracepoints", Err: err}
 	}
-	c.link, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sys_enter", Program: c.objects.SysEnter})
-	if err != nil {
+	if c.link, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sys_enter", Program: c.objects.SysEnter}); err != nil {
 		return nil, errors.Join(&lab.MissingError{What: "the raw tracepoint sys_enter", Err: err}, c.objects.Close())
 	}
 	return c, nil

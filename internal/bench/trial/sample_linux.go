@@ -25,6 +25,7 @@ type sample struct {
 	at                                 time.Time
 	machine                            procfs.CPUTimes
 	relay, publisher, subscribers, own procfs.ProcessTimes // own: of hog and bystander
+	softirq                            time.Duration       // in the relay's time
 	activity                           procfs.Activity     // of the relay
 	processes                          map[int]procfs.ProcessState
 	programs                           map[ebpf.ProgramID]ProgramUse // all eBPF programs
@@ -37,6 +38,9 @@ func (t *Trial) sample() (s sample, err error) {
 		return s, err
 	}
 	if s.relay, err = t.relay.times(); err != nil {
+		return s, err
+	}
+	if s.softirq, err = t.softirq.Total(); err != nil {
 		return s, err
 	}
 	if s.activity, err = procfs.ReadActivity(t.relay.pid()); err != nil {
@@ -117,7 +121,7 @@ func (t *Trial) usage(a, b sample) Usage {
 	u := Usage{
 		Period: b.at.Sub(a.at), Cores: runtime.NumCPU(), FrameInterval: t.Mock.WithDefaults().Interval(),
 		Steal: machine.Steal, Softirq: machine.Softirq,
-		Relay: b.relay.Minus(a.relay), Publisher: b.publisher.Minus(a.publisher),
+		Relay: b.relay.Minus(a.relay), RelaySoftirq: b.softirq - a.softirq, Publisher: b.publisher.Minus(a.publisher),
 		Subscribers: b.subscribers.Minus(a.subscribers), Activity: b.activity.Minus(a.activity),
 	}
 	u.Busy, u.Apart = machine.Busy(u.Period, u.Cores), t.stage.Lab == nil

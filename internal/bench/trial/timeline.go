@@ -14,7 +14,7 @@ type Timeline []Moment
 // Moment is what the processes of a trial have used up so far.
 type Moment struct {
 	At                            time.Duration // since the beginning of the measured period
-	Relay, Publisher, Subscribers time.Duration // CPU time of the processes
+	Relay, Publisher, Subscribers time.Duration // CPU time of the processes, the relay's without softirqs
 	Programs                      map[ebpf.ProgramID]ProgramUse
 }
 

@@ -52,7 +52,9 @@ func (t *Trial) moment() (m Moment, err error) {
 		errs = append(errs, err)
 		return used
 	}
-	m.Relay, m.Publisher = read(t.relay), read(t.publisher)
+	softirq, err := t.softirq.Total()
+	errs = append(errs, err)
+	m.Relay, m.Publisher = read(t.relay)-softirq, read(t.publisher)
 	for _, p := range t.subscribers {
 		m.Subscribers += read(p)
 	}

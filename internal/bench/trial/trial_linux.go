@@ -14,6 +14,7 @@ import (
 	"sluice/internal/bench/broker"
 	"sluice/internal/bench/load"
 	"sluice/internal/bench/procfs"
+	"sluice/internal/bench/softirq"
 	"sluice/internal/bench/system"
 	"sluice/internal/bench/video"
 )
@@ -44,6 +45,7 @@ type Trial struct {
 	stage       *Stage
 	others      map[ebpf.ProgramID]bool // eBPF programs that are not the relay's
 	relay       *process
+	softirq     *softirq.Watch // of the relay
 	publisher   *process
 	subscribers []*process
 	hog         *process // nil if there is none, as bystander
@@ -101,7 +103,10 @@ func (t *Trial) startRelay(ctx context.Context) error {
 	for id := range loaded {
 		t.others[id] = true
 	}
-	t.relay, err = t.stage.site.startRelay(ctx, t.System.Name, command)
+	if t.relay, err = t.stage.site.startRelay(ctx, t.System.Name, command); err != nil {
+		return err
+	}
+	t.softirq, err = softirq.Begin(t.relay.pid())
 	return err
 }
 
@@ -320,6 +325,9 @@ func (t *Trial) stop() {
 		if p != nil {
 			p.stop()
 		}
+	}
+	if t.softirq != nil {
+		_ = t.softirq.Close() // all of it has been read
 	}
 }
 

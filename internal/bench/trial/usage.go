@@ -16,6 +16,7 @@ type Usage struct {
 	Busy, Steal, Softirq          time.Duration
 	Relay, Publisher, Subscribers procfs.ProcessTimes
 	EBPF, Lab                     time.Duration   // run time of eBPF programs: the relay's, besides its process; others
+	RelaySoftirq                  time.Duration   // softirqs in the time of the relay's process, in Relay
 	Others                        time.Duration   // by processes that are not part of the trial
 	Idle                          float64         // cores that were busy before media flowed, without Others
 	Activity                      procfs.Activity // of the relay
@@ -29,8 +30,12 @@ type Usage struct {
 // Percent returns a time as a share of one core.
 func (u *Usage) Percent(d time.Duration) float64 { return 100 * d.Seconds() / u.Period.Seconds() }
 
-// RelayTotal returns the CPU time of the relay and its eBPF programs.
-func (u *Usage) RelayTotal() time.Duration { return u.Relay.Total() + u.EBPF }
+// RelayTotal returns the CPU time of the relay's process without softirqs, and that of its eBPF programs. In a lab, the
+// softirqs carry packets through links to other hosts, which receive them.
+func (u *Usage) RelayTotal() time.Duration { return max(0, u.Relay.Total()-u.RelaySoftirq) + u.EBPF }
+
+// RelaySystem returns the CPU time of the relay's process in the kernel, without softirqs.
+func (u *Usage) RelaySystem() time.Duration { return max(0, u.Relay.System-u.RelaySoftirq) }
 
 // PublisherTotal returns the CPU time of the publisher.
 func (u *Usage) PublisherTotal() time.Duration { return u.publisher(u.Publisher.Total(), u.EBPF) }
