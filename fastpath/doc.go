@@ -37,7 +37,7 @@
 // puts its plaintext into a queue, and drops it. [FastPath.HandOver] empties a queue, when somebody is awake, and gives
 // the packets to the media sender, which says with [claim.ForwarderConn.SetTaking] when it wants to see ACKs at once.
 //
-// A track can have more subscribers than one run can serve. Then server_ingress gives the frame to worker threads,
+// A track can have more subscribers than one run can serve. Then server_ingress gives the frame to workers,
 // which run the fan-out for the others by BPF_PROG_RUN, a few subscribers at a time (workers, worker).
 //
 // The central types are [FastPath], the forwarder; conn, a connection as subscriber and as publisher; [ForwardedTrack];

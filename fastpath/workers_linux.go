@@ -23,7 +23,7 @@ const (
 	// jobLifetime is how long user space waits for the workers, and after how long they give up a job. If they begin
 	// one after half of it, they have too much to do, and get no jobs for a rest: user space, which sends several
 	// packets of a subscriber with one call, is no slower.
-	jobLifetime = 100 * time.Millisecond
+	jobLifetime = 80 * time.Millisecond
 	rest        = 250 * time.Millisecond
 )
 

@@ -16,7 +16,7 @@ import (
 type FastPathPolicy interface {
 	// Subscribers returns how many of a track's subscribers the kernel serves; 0 for none. Subscribers that it serves
 	// already are chosen first. The kernel's work for one packet of the track is about 4 µs for each; what is beyond
-	// fastpath.Settings.MaxCopies, worker threads do.
+	// fastpath.Settings.MaxCopies, workers do.
 	Subscribers(track moqt.FullTrackName, subscribers int) int
 }
 

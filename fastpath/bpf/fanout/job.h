@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Jobs: what is beyond the budget of a packet, for worker threads of the relay's process.
+// Jobs: what is beyond the budget of a packet, for workers: goroutines of the relay's process.
 //
 // server_ingress puts the plaintext of a frame into the ring of each worker that has subscriptions to serve. The worker
 // runs continue_fan_out on it by BPF_PROG_RUN, chunk_copies at a time, so that softirqs and other threads get the CPU
