@@ -54,7 +54,7 @@ var quantities = map[string]quantity{
 	"unmatched":    metric("frames whose delay is unknown", "%", 0, onlyDelay),
 
 	"cpu.system":        metric("CPU of the whole system over idle", "% of a core", less, onlyCPU),
-	"cpu.relay":         metric("CPU of the relay process without softirqs, and of its eBPF", "% of a core", less, onlyCPU),
+	"cpu.relay":         metric("CPU of the relay without softirqs, and its eBPF", "% of a core", less, onlyCPU),
 	"cpu.relay.user":    metric("CPU of the relay process, user", "% of a core", 0, onlyCPU),
 	"cpu.relay.system":  metric("CPU of the relay process, system", "% of a core", 0, onlyCPU),
 	"cpu.relay.softirq": metric("softirqs in the time of the relay process", "% of a core", 0, onlyCPU),

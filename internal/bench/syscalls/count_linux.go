@@ -28,7 +28,8 @@ func Count(pid int) (*Counter, error) {
 	if err := spec.LoadAndAssign(&c.objects, nil); err != nil {
 		return nil, &lab.MissingError{What: "eBPF at tracepoints", Err: err}
 	}
-	if c.link, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sys_enter", Program: c.objects.SysEnter}); err != nil {
+	c.link, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sys_enter", Program: c.objects.SysEnter})
+	if err != nil {
 		return nil, errors.Join(&lab.MissingError{What: "the raw tracepoint sys_enter", Err: err}, c.objects.Close())
 	}
 	return c, nil
