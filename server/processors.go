@@ -2,7 +2,6 @@ package server
 
 import (
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -18,6 +17,9 @@ const (
 	calmAfter = 2 * time.Second
 	// freeInterval is the shortest time between two times when memory is given back: that takes a garbage collection.
 	freeInterval = 10 * time.Second
+	// dropInterval is the time between two times when the program's pages are given back while there is little to do.
+	// That takes half a millisecond, the time included in which those that are needed come back.
+	dropInterval = 10 * time.Second
 )
 
 // processors lets Go's scheduler use one processor while there is little to do, as long as the kernel forwards the
@@ -34,8 +36,10 @@ type processors struct {
 	sent uint64        // packets that the process had sent by then
 	busy time.Time     // when there was last much to do
 
-	free  func()    // gives memory back
-	freed time.Time // when it was called last
+	free    func()    // gives all memory back that is not needed
+	freed   time.Time // when it was called last
+	drop    func()    // gives the program's pages back
+	dropped time.Time // when one of both was called last
 }
 
 // newProcessors is called when everything is ready. There is nothing to do yet; what comes first is the work for new
@@ -43,7 +47,7 @@ type processors struct {
 func newProcessors(now time.Time) *processors {
 	p := &processors{
 		all: runtime.GOMAXPROCS(0), set: func(n int) { runtime.GOMAXPROCS(n) }, at: now, cpu: cpuTime(), busy: now,
-		one: true, free: debug.FreeOSMemory,
+		one: true, free: giveBack, drop: dropProgram, dropped: now,
 	}
 	p.set(1)
 	go p.free()
@@ -61,7 +65,7 @@ func (p *processors) useLocked(one bool, now time.Time) {
 	}
 	p.set(1)
 	if now.Sub(p.freed) >= freeInterval {
-		p.freed = now
+		p.freed, p.dropped = now, now
 		go p.free()
 	}
 }
@@ -83,4 +87,8 @@ func (p *processors) look(now time.Time, packets func() uint64, used func() time
 	}
 	p.at, p.cpu, p.sent = now, cpu, sent
 	p.useLocked(now.Sub(p.busy) >= calmAfter, now)
+	if p.one && now.Sub(p.dropped) >= dropInterval {
+		p.dropped = now
+		go p.drop()
+	}
 }

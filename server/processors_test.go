@@ -12,9 +12,10 @@ import (
 func TestProcessors(t *testing.T) {
 	start := time.Now()
 	var set []int
-	frees := make(chan struct{}, 10)
+	frees, drops := make(chan struct{}, 10), make(chan struct{}, 10)
 	p := &processors{
 		all: 8, set: func(n int) { set = append(set, n) }, at: start, free: func() { frees <- struct{}{} },
+		drop: func() { drops <- struct{}{} }, dropped: start,
 	}
 	now, cpu, sent := start, time.Duration(0), uint64(0)
 	for _, step := range []struct {
@@ -24,19 +25,22 @@ func TestProcessors(t *testing.T) {
 		sent uint64
 		want []int
 		free bool
+		drop bool
 	}{
-		{"too short a time to measure", loadInterval - 1, loadInterval, burst + 1, nil, false},
-		{"too much to compute since then", loadInterval, loadInterval, 0, nil, false},
-		{"a pause", calmAfter - 1, 0, 0, nil, false},
-		{"a longer pause", loadInterval, 0, 0, []int{1}, true},
-		{"little to do", time.Minute, time.Second, burst, nil, false},
-		{"much to send", loadInterval, 0, burst + 1, []int{8}, false},
-		{"another pause", calmAfter - 1, 0, 0, nil, false},
-		{"much to compute", loadInterval, loadInterval/2 + 1, 0, nil, false},
-		{"another pause after that", calmAfter - 1, 0, 0, nil, false},
-		{"another longer pause", loadInterval, 0, 0, []int{1}, true},
-		{"much to send again", loadInterval, 0, burst + 1, []int{8}, false},
-		{"a pause soon after the last", calmAfter, 0, 0, []int{1}, false},
+		{"too short a time to measure", loadInterval - 1, loadInterval, burst + 1, nil, false, false},
+		{"too much to compute since then", loadInterval, loadInterval, 0, nil, false, false},
+		{"a pause", calmAfter - 1, 0, 0, nil, false, false},
+		{"a longer pause", loadInterval, 0, 0, []int{1}, true, false},
+		{"little to do", dropInterval - loadInterval, loadInterval, burst, nil, false, false},
+		{"little to do for long", loadInterval, 0, burst, nil, false, true},
+		{"still little to do", dropInterval - loadInterval, loadInterval, burst, nil, false, false},
+		{"much to send", loadInterval, 0, burst + 1, []int{8}, false, false},
+		{"another pause", calmAfter - 1, 0, 0, nil, false, false},
+		{"much to compute", loadInterval, loadInterval/2 + 1, 0, nil, false, false},
+		{"another pause after that", calmAfter - 1, 0, 0, nil, false, false},
+		{"another longer pause", loadInterval, 0, 0, []int{1}, true, false},
+		{"much to send again", loadInterval, 0, burst + 1, []int{8}, false, false},
+		{"a pause soon after the last", calmAfter, 0, 0, []int{1}, false, false},
 	} {
 		set = nil
 		now, cpu, sent = now.Add(step.wait), cpu+step.cpu, sent+step.sent
@@ -45,8 +49,12 @@ func TestProcessors(t *testing.T) {
 		if step.free {
 			<-frees
 		}
+		if step.drop {
+			<-drops
+		}
 	}
 	require.Empty(t, frees, "memory is given back rarely")
+	require.Empty(t, drops, "the program's pages are given back rarely, and not while there is much to do")
 }
 
 // TestProcessorsOfTheProcess begins with one, and uses all.

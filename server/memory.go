@@ -1,0 +1,10 @@
+package server
+
+import "runtime/debug"
+
+// giveBack gives memory back to the system that the process does not need now: garbage, and pages of the program's file
+// that can be read again.
+func giveBack() {
+	debug.FreeOSMemory()
+	dropProgram()
+}
