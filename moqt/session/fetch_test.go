@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"io"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -257,6 +259,28 @@ func TestJoiningAfterAnUpdate(t *testing.T) {
 		require.NoError(p, (<-pub.Updates()).OK(moqt.Parameters{LargestObject: &moqt.Location{Group: 9}}))
 		p.request(&moqt.Fetch{FetchType: moqt.FetchRelativeJoining})
 		require.Equal(p, want, (<-h.fetches).Range)
+	})
+}
+
+// TestJoiningRightBehind has a SUBSCRIBE come while somebody looks for it, as a joining FETCH right behind it does. At
+// each time it has either come, or may still come.
+func TestJoiningRightBehind(t *testing.T) {
+	h := newHandler()
+	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+		for id := uint64(0); id < 200; id += 2 {
+			track := moqt.FullTrackName{Namespace: testTrack.Namespace, Name: strconv.Itoa(int(id))}
+			p.s.mu.Lock()
+			p.request(&moqt.Subscribe{Track: track})
+			mayArrive := true
+			for range 1000 { // so that it gets to where it has to wait for mu
+				mayArrive = mayArrive && p.s.responder.mayArrive(id)
+				runtime.Gosched()
+			}
+			p.s.mu.Unlock()
+			require.True(p, mayArrive, "request %d", id)
+			<-h.subscribes
+			require.False(p, p.s.responder.mayArrive(id))
+		}
 	})
 }
 

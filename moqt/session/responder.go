@@ -135,9 +135,6 @@ func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error
 	}
 	fields := parts(m)
 	r.id = *fields.id
-	if err := p.ids.use(r.id); err != nil {
-		return nil, err
-	}
 	// Tokens come first: they are registered even if the request is refused (draft §10.2.2).
 	tokens, repeated, err := p.tokens.resolve(fields.parameters.AuthorizationTokens)
 	if err != nil {
@@ -148,6 +145,9 @@ func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := p.ids.use(r.id); err != nil { // with mu held, so that tryJoin does not see an id without its request
+		return nil, err
+	}
 	s.table.requests[r.id] = r
 	if err := s.table.checkAlias(r.role); err != nil {
 		return nil, err
