@@ -8,11 +8,20 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay"
 	"sluice/transport"
+)
+
+const (
+	// A link that is lost is dialed again, at first after minRedial, and each time after twice as long. When it was
+	// lost redialFor ago, the other process counts as gone.
+	minRedial = 100 * time.Millisecond
+	maxRedial = 10 * time.Second
+	redialFor = 5 * time.Minute
 )
 
 // LinkTarget is how other processes of this user reach the private port of a server, to make a [relay.Link]. It is
@@ -25,6 +34,10 @@ type LinkTarget struct {
 
 // links makes links with the other processes of a relay: those that this one has replaced, and those that replace it.
 type links struct {
+	dial func(context.Context, string, transport.ClientConfig) (transport.Conn, error)
+	ctx  context.Context // done when the private port is closed
+	end  context.CancelFunc
+
 	mu     sync.Mutex
 	port   *linkPort                  // nil before it is needed
 	dialed map[*relay.Link]LinkTarget // links that this process has made
@@ -32,7 +45,9 @@ type links struct {
 }
 
 func newLinks() *links {
-	return &links{dialed: make(map[*relay.Link]LinkTarget)}
+	l := &links{dial: transport.Dial, dialed: make(map[*relay.Link]LinkTarget)}
+	l.ctx, l.end = context.WithCancel(context.Background())
+	return l
 }
 
 // add enters a link that this process has made.
@@ -48,10 +63,11 @@ func (l *links) remove(link *relay.Link) {
 	delete(l.dialed, link)
 }
 
-// close closes the private port.
+// close closes the private port. Links that are lost are not dialed again.
 func (l *links) close() error {
 	l.mu.Lock()
 	l.closed = true
+	l.end()
 	p := l.port
 	l.mu.Unlock()
 	if p == nil {
@@ -81,47 +97,73 @@ func (s *Server) LinkTargets() ([]LinkTarget, error) {
 }
 
 // LinkTo makes links with other processes of the relay, as their [Server.LinkTargets] say. It returns when they have
-// answered, or the context is done; those that do not answer are logged. A link lasts until one of the two ends.
+// answered, or the context is done; those that do not answer are logged. A link lasts until one of the two ends: if it
+// is lost, it is made anew.
 func (s *Server) LinkTo(ctx context.Context, targets []LinkTarget) {
 	var answered sync.WaitGroup
 	for _, t := range targets {
 		answered.Add(1)
-		s.tasks.Go(func() {
-			if err := s.linkTo(ctx, t, sync.OnceFunc(answered.Done)); err != nil {
-				s.log.Warn("no link with another process of the relay: its publishers do not reach subscribers here",
-					"address", t.Address, "err", err)
-			}
-		})
+		s.tasks.Go(func() { s.keepLink(ctx, t, sync.OnceFunc(answered.Done)) })
 	}
 	answered.Wait()
 }
 
-// linkTo makes a link, and serves it until it ends. It calls answered when the other process has answered, or does not.
-func (s *Server) linkTo(ctx context.Context, t LinkTarget, answered func()) error {
-	defer answered()
+// keepLink makes a link, and makes it anew when it is lost. It calls answered when the other process has answered, or
+// does not.
+func (s *Server) keepLink(ctx context.Context, t LinkTarget, answered func()) {
+	lost, wait := time.Now(), minRedial
+	for first := true; ; first = false {
+		linked, err := s.linkTo(ctx, t, answered)
+		answered()
+		switch {
+		case err == nil: // one of the two has ended it
+			return
+		case linked:
+			s.log.Warn("the link with another process of the relay was lost; trying again", "address", t.Address,
+				"err", err)
+			lost, wait = time.Now(), minRedial
+		case first:
+			s.log.Warn("no link with another process of the relay: its publishers do not reach subscribers here; "+
+				"trying again", "address", t.Address, "err", err)
+		case time.Since(lost) > redialFor:
+			s.log.Warn("another process of the relay does not answer any more", "address", t.Address, "err", err)
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-s.links.ctx.Done():
+			return
+		}
+		ctx, wait = s.links.ctx, min(2*wait, maxRedial)
+	}
+}
+
+// linkTo makes a link, and serves it until it ends. It calls answered when the other process has answered, and returns
+// whether it has.
+func (s *Server) linkTo(ctx context.Context, t LinkTarget, answered func()) (linked bool, err error) {
 	senders := linkSenders{server: s, client: true}
 	defer senders.close()
-	conn, err := transport.Dial(ctx, "moqt://"+t.Address.String()+"/", transport.ClientConfig{
+	conn, err := s.links.dial(ctx, "moqt://"+t.Address.String()+"/", transport.ClientConfig{
 		Protocols: moqt.ALPNs(), CertificateSHA256: t.Certificate, NewHooks: senders.newHooks, Limits: linkLimits,
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { <-conn.Context().Done() }() // before the senders are closed
 	l, err := s.relay.NewLink(conn, session.Client, t.Secret)
 	if err != nil {
-		return errors.Join(err, conn.CloseWithError(uint64(moqt.SessionInternalError), ""))
+		return false, errors.Join(err, conn.CloseWithError(uint64(moqt.SessionInternalError), ""))
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(context.Background()) }()
 	select {
 	case err = <-ended:
-		return err
+		return false, err
 	case <-l.Ready():
 	}
 	s.links.add(l, t)
 	defer s.links.remove(l)
 	s.log.Info("linked with another process of the relay", "address", t.Address)
 	answered()
-	return <-ended
+	return true, <-ended
 }

@@ -3,10 +3,12 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,6 +135,45 @@ func TestLinks(t *testing.T) {
 		targets, err = third.LinkTargets()
 		return err == nil && len(targets) == 2
 	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// TestLinkIsMadeAnew loses a link, and has the first attempts to make it again fail. Media flows again after that, and
+// nobody dials when the other process has ended the link.
+func TestLinkIsMadeAnew(t *testing.T) {
+	first, second := start(t, Config{}), start(t, Config{})
+	var dials atomic.Int32
+	conns := make(chan transport.Conn, 1)
+	second.links.dial = func(ctx context.Context, url string, cfg transport.ClientConfig) (transport.Conn, error) {
+		if n := dials.Add(1); n == 2 || n == 3 {
+			return nil, errors.New("try later")
+		}
+		c, err := transport.Dial(ctx, url, cfg)
+		conns <- c
+		return c, err
+	}
+	targets, err := first.LinkTargets()
+	require.NoError(t, err)
+	second.LinkTo(t.Context(), targets)
+	send := publish(t, first, "video")
+	c := receive(t, second, "video")
+	for g := range uint64(2) {
+		send(g, []byte("media"))
+		require.True(t, bytes.HasSuffix(<-c, []byte("media")))
+		if g == 0 {
+			require.NoError(t, (<-conns).CloseWithError(uint64(moqt.SessionInternalError), "lost"))
+		}
+	}
+	<-conns
+	require.EqualValues(t, 4, dials.Load())
+
+	require.NoError(t, first.relayEnds())
+	require.Eventually(t, func() bool {
+		second.links.mu.Lock()
+		defer second.links.mu.Unlock()
+		return len(second.links.dialed) == 0
+	}, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, second.relayEnds())
+	require.EqualValues(t, 4, dials.Load())
 }
 
 // relayEnds ends what the relay has, as Drain does when the last peer has left.
