@@ -29,7 +29,7 @@ func (d *demand) update() {
 	case h.subscribers.wantObjects():
 		d.objects = true
 		stopTimer(&d.linger)
-	case d.linger == nil && (d.objects || len(h.subscribers.all) == 0 && len(h.publishers.of) > 0):
+	case d.linger == nil && (d.objects || h.subscribers.areNone() && len(h.publishers.of) > 0):
 		d.linger = h.after(h.relay.cfg.Linger, d.lingered)
 	}
 	h.publishers.wake()
@@ -41,7 +41,7 @@ func (d *demand) lingered() {
 	d.linger = nil
 	d.objects = h.subscribers.wantObjects()
 	for _, u := range h.publishers.of {
-		if len(h.subscribers.all) == 0 && !u.offered {
+		if h.subscribers.areNone() && !u.offered {
 			u.cancelLocked(moqt.ResetCancelled)
 		}
 		u.wake()

@@ -92,13 +92,21 @@ func (d *directory) sum(n func(*hub) int) func() int {
 	}
 }
 
-// offer offers a track to the peers that asked for such tracks (draft §9.5).
+// offer offers a track to the peers that asked for such tracks (draft §9.5), and tells the other processes.
 func (d *directory) offer(h *hub) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.tellLinksLocked(h)
 	for w := range d.tracks.watchers.matching(h.place) {
 		w.foundLocked(h)
 	}
+}
+
+// offerEnded is called when a publisher that has offered a track has gone.
+func (d *directory) offerEnded(h *hub) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tellLinksLocked(h)
 }
 
 // announce tells the peers that watch a namespace about it, and makes it a source of tracks that have subscribers

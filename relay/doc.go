@@ -40,7 +40,8 @@
 //
 // While one process of a relay replaces another, publishers and subscribers of a track may be with different processes.
 // A [Link] is a session between the two. It is a peer of the hub on either side: an upstream where the subscribers are,
-// a downstream where the publisher is.
+// a downstream where the publisher is. Links also tell which namespaces are announced, and which tracks offered, in the
+// other process.
 //
 // # Quotas
 //

@@ -39,7 +39,9 @@ func newHub(r *Relay, at place, name string) *hub {
 	}
 	h.publishers = newPublishers(h)
 	h.demand = demand{hub: h}
-	h.subscribers = subscribers{hub: h, all: make(map[*downstream]struct{})}
+	h.subscribers = subscribers{
+		hub: h, all: make(map[*downstream]struct{}), waiting: make(map[*tracksWatch]struct{}),
+	}
 	h.fast = acceleration{hub: h, track: r.cfg.FastPath.NewTrack()}
 	h.data = r.cache.NewTrack(h.opened)
 	return h

@@ -58,7 +58,7 @@ func (r *Relay) NewLink(conn transport.Conn, role session.Role, secret []byte) (
 		return nil, err
 	}
 	p := &peer{relay: r, conn: conn, sender: sender, link: true}
-	l := &Link{peer: p, namespaces: linkNamespaces{link: p, of: make(map[string]*announcement)}}
+	l := &Link{peer: p, namespaces: newLinkNamespaces(p)}
 	cfg := session.Config{
 		Role: role, Handler: &linkRequests{serve: requests{p}, link: l, server: role == session.Server, secret: secret},
 		Limits: linkLimits, Timeouts: session.Timeouts{Response: linkResponse}, Logger: r.log.With("link", true),
@@ -124,7 +124,13 @@ func (q *linkRequests) HandleTrackStatus(req *session.IncomingTrackStatus) {
 
 // HandleSubscribeNamespace implements session.Handler.
 func (q *linkRequests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
-	q.serve.HandleSubscribeNamespace(req)
+	w := &namespaceWatch{prefixWatch{peer: q.serve.peer, prefix: req.Message.Prefix}, req}
+	directory := &q.serve.peer.relay.directory
+	serveWatch(&directory.namespaces, w, req.Request, ActionSubscribeNamespace, func() error {
+		err := req.OK()
+		directory.tellAllLocked(w)
+		return err
+	})
 }
 
 // namespaceOnLink is how links name a place.

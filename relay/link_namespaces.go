@@ -11,12 +11,19 @@ import (
 type linkNamespaces struct {
 	link *peer
 
-	mu    sync.Mutex // held while the directory is changed
-	of    map[string]*announcement
-	ended bool
+	mu     sync.Mutex // held while the directory is changed
+	of     map[string]*announcement
+	tracks linkTracks
+	ended  bool
 }
 
-// follow asks the other process for its namespaces, of all scopes.
+func newLinkNamespaces(p *peer) linkNamespaces {
+	return linkNamespaces{
+		link: p, of: make(map[string]*announcement), tracks: linkTracks{link: p, of: make(map[string]*hub)},
+	}
+}
+
+// follow asks the other process for its namespaces and tracks, of all scopes.
 func (n *linkNamespaces) follow() {
 	p := n.link
 	_, err := p.session.SubscribeNamespace(p.session.Context(), moqt.SubscribeNamespace{}, n.changed)
@@ -25,14 +32,21 @@ func (n *linkNamespaces) follow() {
 	}
 }
 
-// changed is called for each namespace that appears or disappears.
+// changed is called for each namespace that appears or disappears, and each that stands for a track.
 func (n *linkNamespaces) changed(ns moqt.Namespace, published bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.ended {
+		return
+	}
+	if at, name, ok := trackOnLink(ns); ok {
+		n.tracks.changed(ns, at, name, published)
+		return
+	}
 	directory := &n.link.relay.directory
 	key := ns.Key()
 	switch a := n.of[key]; {
-	case n.ended, len(n.link.place(ns)) == 0:
+	case len(n.link.place(ns)) == 0:
 	case published && a == nil:
 		a = &announcement{n.link, ns}
 		n.of[key] = a
@@ -52,6 +66,7 @@ func (n *linkNamespaces) end() {
 		n.link.relay.directory.withdraw(a)
 	}
 	n.of = nil
+	n.tracks.end()
 }
 
 // namespaceFor is how a peer names the namespace of an announcement. It returns false if the peer must not know it:

@@ -630,6 +630,107 @@ func TestNamespacesAcrossLinks(t *testing.T) {
 	})
 }
 
+// A subscriber that has asked for tracks is offered those of publishers of the other process, whichever comes first:
+// the request, the publisher, or the link.
+func TestTracksAcrossLinks(t *testing.T) {
+	const request, publisher, connection = "request", "publisher", "link"
+	for _, order := range [][]string{
+		{connection, request, publisher}, {connection, publisher, request}, {publisher, request, connection},
+		{request, publisher, connection}, {publisher, connection, request},
+	} {
+		t.Run(strings.Join(order, ", "), func(t *testing.T) {
+			onBenches(t, Config{Scope: ScopeByPath}, 2, func(bs []*bench) {
+				here, there := bs[1], bs[0]
+				c, other := here.to("relay", "/a"), here.to("relay", "/b")
+				o, none := c.acceptOffers(&offered{}), other.acceptOffers(&offered{})
+				src := &source{properties: moqt.Properties{0x38, 1}}
+				for _, what := range order {
+					switch what {
+					case request:
+						for _, c := range []*client{c, other} {
+							_, err := c.subscribeTracks(moqt.Parameters{}, "live")
+							require.NoError(t, err)
+						}
+					case publisher:
+						_, err := src.offer(there.to("relay", "/a"), moqt.Parameters{LargestObject: ptr(at(3, 0))})
+						require.NoError(t, err)
+					case connection:
+						link(there, here)
+					}
+				}
+				s := <-o.subs
+				require.Equal(t, video, s.Track())
+				require.Equal(t, src.properties, s.Properties())
+				require.Equal(t, at(3, 0), *s.Offer().Parameters.LargestObject)
+				synctest.Wait()
+				src.group(4, 2)
+				require.Equal(t, "4.0, 4.1, 4 fin", o.take())
+				require.NoError(t, src.publication().Done(moqt.DoneTrackEnded, ""))
+				synctest.Wait()
+				require.Error(t, s.Context().Err())
+				late := here.to("relay", "/a")
+				lo := late.acceptOffers(&offered{})
+				_, err := late.subscribeTracks(moqt.Parameters{}, "live")
+				require.NoError(t, err)
+				time.Sleep(time.Minute)
+				require.Empty(t, lo.subs, "it is not offered any more")
+				require.Empty(t, none.subs, "another scope")
+			})
+		})
+	}
+}
+
+// Without requests for tracks, links bring none. A subscriber that does not want one is not asked again, and nobody
+// brings it.
+func TestTracksAcrossLinksAreNotBroughtWithoutNeed(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		_, err := (&source{}).offer(there.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.Equal(t, "0 publishers, 0 links", here.upstreams())
+		c := here.connect()
+		o := c.acceptOffers(&offered{refuse: &moqt.RequestError{Code: moqt.RequestUninterested}})
+		_, err = c.subscribeTracks(moqt.Parameters{}, "live")
+		require.NoError(t, err)
+		<-o.subs
+		time.Sleep(time.Minute)
+		require.Equal(t, "0 publishers, 0 links", here.upstreams())
+		here.connect().mustSubscribe(moqt.Parameters{})
+		require.Equal(t, "0 publishers, 1 links", here.upstreams())
+		time.Sleep(time.Minute)
+		require.Empty(t, o.subs)
+	})
+}
+
+// A publisher moves to the other process. Subscribers that found its track in this way notice nothing.
+func TestOfferedTrackMovesToAnotherProcess(t *testing.T) {
+	onTwo(t, func(here, there *bench) {
+		src := &source{}
+		_, err := src.offer(there.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		var all []*offered
+		for _, b := range []*bench{here, there} {
+			c := b.connect()
+			all = append(all, c.acceptOffers(&offered{}))
+			_, err = c.subscribeTracks(moqt.Parameters{}, "live")
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		src.group(1, 1)
+		moved := &source{}
+		_, err = moved.offer(here.connect(), moqt.Parameters{LargestObject: ptr(at(1, 0))})
+		require.NoError(t, err)
+		src.publication().Done(moqt.DoneGoingAway, "")
+		synctest.Wait()
+		moved.group(2, 1)
+		for _, o := range all {
+			require.Equal(t, "1 fin, 1.0, 2 fin, 2.0", o.sorted())
+			require.Len(t, o.subs, 1)
+			require.NoError(t, (<-o.subs).Context().Err())
+		}
+	})
+}
+
 // A publisher announces a namespace while subscribers of the other process wait for it.
 func TestNamespaceThatWaitsAcrossLinks(t *testing.T) {
 	onTwo(t, func(here, there *bench) {

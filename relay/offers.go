@@ -11,7 +11,8 @@ import (
 	"sluice/transport"
 )
 
-// tracksWatch is an accepted SUBSCRIBE_TRACKS: the relay offers the peer the tracks that publishers offer.
+// tracksWatch is an accepted SUBSCRIBE_TRACKS: the relay offers the peer the tracks that publishers offer, also those
+// of other processes of the relay.
 type tracksWatch struct {
 	prefixWatch
 	request *session.IncomingSubscribeTracks
@@ -37,7 +38,14 @@ func newTracksWatch(p *peer, req *session.IncomingSubscribeTracks) *tracksWatch 
 func (w *tracksWatch) foundLocked(h *hub) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.publishers.isOffered() || h.publishers.of[w.peer] != nil || h.subscribers.has(w.peer) || w.isBlocked(h.name) {
+	delete(h.subscribers.waiting, w)
+	elsewhere := len(h.publishers.offers) > 0
+	if !h.publishers.isOffered() && !elsewhere || h.publishers.of[w.peer] != nil || h.subscribers.has(w.peer) ||
+		w.isBlocked(h.name) {
+		return
+	}
+	if elsewhere && !h.publishers.areEstablished() {
+		h.awaitOfferLocked(w)
 		return
 	}
 	if w.payers.take(subscriptionsOpen) != nil {

@@ -28,6 +28,7 @@ type publishers struct {
 	changed  chan struct{}       // closed, and replaced, when upstreams change
 	grace    *time.Timer         // runs while subscribers wait for a publisher to come back
 	asking   *time.Timer         // runs before the links are asked again
+	offers   []*peer             // links to processes whose publishers offer the track
 }
 
 func newPublishers(h *hub) publishers {
@@ -85,7 +86,7 @@ func (s *publishers) supply(to *peer) (v supply) {
 	return v
 }
 
-// isOffered reports whether a publisher sent PUBLISH for the track.
+// isOffered reports whether a publisher of this process sent PUBLISH for the track.
 func (s *publishers) isOffered() bool {
 	for _, u := range s.of {
 		if u.offered && u.established {
@@ -183,9 +184,11 @@ func (s *publishers) askLinksAgain() {
 	})
 }
 
-// areWaitedFor reports whether subscribers of this process wait for a publisher, of this process or another.
+// areWaitedFor reports whether subscribers of this process, or requests for the tracks that are offered, wait for a
+// publisher, of this process or another.
 func (s *publishers) areWaitedFor() bool {
-	return !s.areEstablished() && s.hub.subscribers.wait() && len(s.hub.relay.links.list()) > 0
+	waits := s.hub.subscribers.wait() || len(s.hub.subscribers.waiting) > 0
+	return waits && !s.areEstablished() && len(s.hub.relay.links.list()) > 0
 }
 
 // establish enters an upstream that its publisher has accepted, and the Largest Object that the publisher knows. If

@@ -12,6 +12,8 @@ import (
 type subscribers struct {
 	hub *hub
 	all map[*downstream]struct{} // the ones that have not ended
+	// waiting are requests to which the track is offered as soon as a link brings it.
+	waiting map[*tracksWatch]struct{}
 
 	established int // how many of them are Established
 }
@@ -59,6 +61,9 @@ func (s *subscribers) peers() iter.Seq[*peer] {
 		}
 	}
 }
+
+// areNone reports whether nobody is or may be subscribed.
+func (s *subscribers) areNone() bool { return len(s.all)+len(s.waiting) == 0 }
 
 // haveOwn reports whether this process has a subscriber that is not a link.
 func (s *subscribers) haveOwn() bool {

@@ -65,6 +65,7 @@ func (u *upstream) serve(permit *permission) {
 	u.establish(offer.Parameters.LargestObject, offer.Properties)
 	u.hub.relay.directory.offer(u.hub)
 	u.run(offer.Parameters.Expires, permit)
+	u.hub.relay.directory.offerEnded(u.hub)
 }
 
 // accept answers a PUBLISH. A publisher that offers the track with Forward 0 is asked for objects only while a
@@ -118,6 +119,7 @@ func (u *upstream) subscribe() {
 		return
 	}
 	u.establish(ok.Parameters.LargestObject, ok.Properties)
+	h.relay.directory.offerLate(h)
 	u.run(ok.Parameters.Expires, &permission{})
 }
 
