@@ -3,6 +3,7 @@ package server
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,9 +18,6 @@ const (
 	calmAfter = 2 * time.Second
 	// freeInterval is the shortest time between two times when memory is given back: that takes a garbage collection.
 	freeInterval = 10 * time.Second
-	// dropInterval is the time between two times when the program's pages are given back while there is little to do.
-	// That takes half a millisecond, the time included in which those that are needed come back.
-	dropInterval = 10 * time.Second
 )
 
 // processors lets Go's scheduler use one processor while there is little to do, as long as the kernel forwards the
@@ -36,10 +34,11 @@ type processors struct {
 	sent uint64        // packets that the process had sent by then
 	busy time.Time     // when there was last much to do
 
-	free    func()    // gives all memory back that is not needed
-	freed   time.Time // when it was called last
-	drop    func()    // gives the program's pages back
-	dropped time.Time // when one of both was called last
+	free  func()    // gives all memory back that is not needed
+	freed time.Time // when it was called last
+	drop  func()    // gives the program's pages back
+
+	collected atomic.Bool // garbage was collected since drop was called
 }
 
 // newProcessors is called when everything is ready. There is nothing to do yet; what comes first is the work for new
@@ -47,8 +46,9 @@ type processors struct {
 func newProcessors(now time.Time) *processors {
 	p := &processors{
 		all: runtime.GOMAXPROCS(0), set: func(n int) { runtime.GOMAXPROCS(n) }, at: now, cpu: cpuTime(), busy: now,
-		one: true, free: giveBack, drop: dropProgram, dropped: now,
+		one: true, free: giveBack, drop: dropProgram,
 	}
+	afterCollections(func() { p.collected.Store(true) })
 	p.set(1)
 	go p.free()
 	return p
@@ -65,7 +65,7 @@ func (p *processors) useLocked(one bool, now time.Time) {
 	}
 	p.set(1)
 	if now.Sub(p.freed) >= freeInterval {
-		p.freed, p.dropped = now, now
+		p.freed = now
 		go p.free()
 	}
 }
@@ -87,8 +87,7 @@ func (p *processors) look(now time.Time, packets func() uint64, used func() time
 	}
 	p.at, p.cpu, p.sent = now, cpu, sent
 	p.useLocked(now.Sub(p.busy) >= calmAfter, now)
-	if p.one && now.Sub(p.dropped) >= dropInterval {
-		p.dropped = now
+	if p.one && p.collected.Swap(false) {
 		go p.drop()
 	}
 }

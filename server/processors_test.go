@@ -15,7 +15,7 @@ func TestProcessors(t *testing.T) {
 	frees, drops := make(chan struct{}, 10), make(chan struct{}, 10)
 	p := &processors{
 		all: 8, set: func(n int) { set = append(set, n) }, at: start, free: func() { frees <- struct{}{} },
-		drop: func() { drops <- struct{}{} }, dropped: start,
+		drop: func() { drops <- struct{}{} },
 	}
 	now, cpu, sent := start, time.Duration(0), uint64(0)
 	for _, step := range []struct {
@@ -31,9 +31,8 @@ func TestProcessors(t *testing.T) {
 		{"too much to compute since then", loadInterval, loadInterval, 0, nil, false, false},
 		{"a pause", calmAfter - 1, 0, 0, nil, false, false},
 		{"a longer pause", loadInterval, 0, 0, []int{1}, true, false},
-		{"little to do", dropInterval - loadInterval, loadInterval, burst, nil, false, false},
-		{"little to do for long", loadInterval, 0, burst, nil, false, true},
-		{"still little to do", dropInterval - loadInterval, loadInterval, burst, nil, false, false},
+		{"little to do, and garbage was collected", time.Minute, time.Second, burst, nil, false, true},
+		{"little to do", time.Minute, time.Second, burst, nil, false, false},
 		{"much to send", loadInterval, 0, burst + 1, []int{8}, false, false},
 		{"another pause", calmAfter - 1, 0, 0, nil, false, false},
 		{"much to compute", loadInterval, loadInterval/2 + 1, 0, nil, false, false},
@@ -44,6 +43,9 @@ func TestProcessors(t *testing.T) {
 	} {
 		set = nil
 		now, cpu, sent = now.Add(step.wait), cpu+step.cpu, sent+step.sent
+		if step.drop {
+			p.collected.Store(true)
+		}
 		p.look(now, func() uint64 { return sent }, func() time.Duration { return cpu })
 		require.Equal(t, step.want, set, step.name)
 		if step.free {
@@ -54,7 +56,7 @@ func TestProcessors(t *testing.T) {
 		}
 	}
 	require.Empty(t, frees, "memory is given back rarely")
-	require.Empty(t, drops, "the program's pages are given back rarely, and not while there is much to do")
+	require.Empty(t, drops, "the program's pages are given back after a garbage collection")
 }
 
 // TestProcessorsOfTheProcess begins with one, and uses all.
@@ -70,4 +72,14 @@ func TestProcessorsOfTheProcess(t *testing.T) {
 func TestCPUTime(t *testing.T) {
 	before := cpuTime()
 	require.Eventually(t, func() bool { return cpuTime() > before }, time.Minute, time.Nanosecond)
+}
+
+// TestAfterCollections collects garbage twice.
+func TestAfterCollections(t *testing.T) {
+	collected := make(chan struct{}, 100)
+	afterCollections(func() { collected <- struct{}{} })
+	for range 2 {
+		runtime.GC()
+		<-collected
+	}
 }

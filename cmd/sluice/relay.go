@@ -59,6 +59,9 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	}
 	coarsenTimers()
 	collectEarly()
+	if !f.pprof {
+		sampleNothing()
+	}
 	if err := f.check(); err != nil {
 		return cli.AsUsage(err)
 	}
