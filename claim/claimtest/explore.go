@@ -37,6 +37,9 @@ func Explore(t *testing.T, setup func() *Scenario) (states, ends int) {
 			}
 		}
 		r.stop()
+		if r.scenario.Enough != nil && r.scenario.Enough() {
+			break
+		}
 	}
 	return len(visited), ends
 }

@@ -15,8 +15,10 @@ type Scenario struct {
 	Conn   *claim.ConnState
 	Stream *claim.StreamState
 	Ledger claim.Ledger
+	Shared []claim.Word // what else the actors share
 	Actors []func()
-	Check  func() // is called at the end of all actors
+	Check  func()      // is called at the end of all actors
+	Enough func() bool // reports whether no more has to be explored; nil: never
 }
 
 // NewScenario returns a scenario with a ledger of that many records, an open stream, and more credit than is needed.
@@ -41,6 +43,9 @@ func (sc *Scenario) memory() string {
 	for i := range sc.Ledger {
 		m += bytesOf(&sc.Ledger[i])
 	}
+	for i := range sc.Shared {
+		m += bytesOf(&sc.Shared[i])
+	}
 	return m
 }
 
@@ -57,12 +62,26 @@ func (sc *Scenario) Send(end, n int64, last bool) bool {
 	if closed || from >= end && !last {
 		return false
 	}
+	return sc.send(from, to, last && to == end)
+}
+
+// SendFrame sends the bytes from and up to these offsets, if none of them was sent before, as a forwarder does with a
+// publisher's frame.
+func (sc *Scenario) SendFrame(from, to int64, last bool) bool {
+	if next, closed := sc.Stream.Cursor(); closed || next != from {
+		return false
+	}
+	return sc.send(from, to, last)
+}
+
+// send sends the bytes that it can claim from an offset on, at most up to another one, and FIN behind that with last.
+func (sc *Scenario) send(from, to int64, last bool) bool {
 	number, _, ok := sc.Conn.Begin(sc.Ledger)
 	if !ok {
 		return false
 	}
 	credit := sc.Conn.TakeData(to-from, false, 0)
-	fin := last && from+credit == end
+	fin := last && from+credit == to
 	if credit == 0 && !fin || !sc.Stream.Claim(from, from+credit, fin) {
 		sc.Conn.ReturnData(credit)
 		sc.Conn.Abort()
