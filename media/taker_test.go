@@ -5,6 +5,7 @@ import (
 	"crypto/cipher"
 	"crypto/tls"
 	"encoding/binary"
+	"flag"
 	"net"
 	"slices"
 	"sync"
@@ -209,15 +210,15 @@ type trickle struct {
 	stop           func() // ends the trickle
 }
 
-// newTrickle makes a connection whose idle timeout is a second.
-func newTrickle(t *testing.T) *trickle {
+// newTrickle makes a connection with an idle timeout.
+func newTrickle(t *testing.T, idle time.Duration) *trickle {
 	useSuite(t, tls.TLS_CHACHA20_POLY1305_SHA256)
 	r := &trickle{T: t, taker: &taker{clock: clock.NewSystem()}, log: track.NewLog(0, nil)}
 	ctx, cancel := context.WithCancel(t.Context())
 	site := newSite(t, LoopConfig{Memory: r.taker, Shards: 1})
 	r.proxy = newProxy(t, site.udp.LocalAddr(), proxyConfig{})
 	r.client, r.server, r.sender = site.connect(ctx, r.proxy.down.LocalAddr(), &quic.Config{
-		MaxIdleTimeout: time.Second, InitialStreamReceiveWindow: 8 << 20, InitialConnectionReceiveWindow: 8 << 20,
+		MaxIdleTimeout: idle, InitialStreamReceiveWindow: 8 << 20, InitialConnectionReceiveWindow: 8 << 20,
 	}, 4)
 	sub := r.sender.NewSubscription(SubscriptionConfig{})
 	_, err := sub.OpenStream(StreamConfig{Prefix: []byte("prefix"), Log: r.log})
@@ -252,14 +253,16 @@ func (r *trickle) take(n int64) {
 	require.NoError(r, r.server.Context().Err())
 }
 
+var takenFor = flag.Duration("taken", 4*time.Second, "how long TestTakenAcksKeepConnections runs")
+
 // A connection lives for several idle timeouts with nothing but ACKs, which quic-go does not see, and quic-go sends no
 // PING to keep it alive.
 func TestTakenAcksKeepConnections(t *testing.T) {
-	r := newTrickle(t)
+	r := newTrickle(t, time.Second)
 	r.take(50)
 	r.taker.change(func() { r.taker.deaf = true }) // quic-go adds PING to each 20th ACK
 	read := r.taker.read.Load()
-	for begin := time.Now(); time.Since(begin) < 4*time.Second; {
+	for begin := time.Now(); time.Since(begin) < *takenFor; {
 		r.take(10)
 	}
 	t.Logf("%d packets were taken, quic-go read %d", r.taker.count.Load(), r.taker.read.Load()-read)
@@ -269,7 +272,7 @@ func TestTakenAcksKeepConnections(t *testing.T) {
 
 // A peer that has gone is noticed: what was taken before does not keep the connection.
 func TestIdleTimeoutAfterTakenAcks(t *testing.T) {
-	r := newTrickle(t)
+	r := newTrickle(t, time.Second)
 	r.take(50)
 	r.proxy.up.Load().Close()
 	select {
@@ -284,7 +287,7 @@ func TestIdleTimeoutAfterTakenAcks(t *testing.T) {
 // ACKs are taken before and after key updates, which both ends begin.
 func TestTakenAcksAndKeyUpdates(t *testing.T) {
 	useKeyUpdates(t, 100)
-	r := newTrickle(t)
+	r := newTrickle(t, time.Minute) // however busy the machine is
 	for generation := uint64(0); generation < 6; {
 		r.take(5)
 		r.sender.keys.due.Store(generation%2 == 1)
@@ -295,7 +298,7 @@ func TestTakenAcksAndKeyUpdates(t *testing.T) {
 
 // ACKs are taken before and after the client changes its address.
 func TestTakenAcksAndMigration(t *testing.T) {
-	r := newTrickle(t)
+	r := newTrickle(t, time.Minute) // however busy the machine is
 	for _, ip := range []net.IP{net.IPv4(127, 0, 0, 2), net.IPv4(127, 0, 0, 3)} {
 		r.take(20)
 		r.proxy.rebind(t, ip)
@@ -309,7 +312,7 @@ func TestTakenAcksAndMigration(t *testing.T) {
 
 // A peer that acknowledges what was not sent is turned out, although no ACK of it reaches quic-go at first.
 func TestOptimisticTakenAcks(t *testing.T) {
-	r := newTrickle(t)
+	r := newTrickle(t, time.Minute) // however busy the machine is
 	r.take(20)
 	r.taker.change(func() {
 		r.taker.hurt = func(p *claim.TakenPacket) {
