@@ -7,7 +7,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Without cgo: nothing here needs C, and the C library would add a megabyte to each process.
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-X sluice/internal/cli.version=$(VERSION)'
 # Tests of the build without packet protection: that it loads, and that it relays every byte.
-UNPROTECTED_TESTS := -run '^(TestUnprotected|TestLoad|TestStackDepth|TestStress)$$' ./internal/packet ./fastpath/...
+UNPROTECTED_TESTS := -run '^Test(Unprotected|Load|StackDepth|Forward|Stress)$$' ./internal/packet ./fastpath/...
 # One compiler version, so that the committed BPF objects can be compared byte by byte.
 export BPF2GO_CC := clang-19
 export BPF2GO_STRIP := llvm-strip-19

@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"crypto/cipher"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
@@ -17,8 +18,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/quic-go/quic-go/quicvarint"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/crypto/chacha20"
-	"golang.org/x/crypto/chacha20poly1305"
 
 	"sluice/claim"
 	"sluice/fastpath/bpf"
@@ -31,30 +30,13 @@ const relayPort = 4443
 
 var concat, stream, vi64 = bpftest.Concat, bpftest.Stream, bpftest.VI64
 
-// headerMask is the header protection mask of a sample (RFC 9001 §5.4.4).
-func headerMask(k *packetKeys, sample []byte) (mask [5]byte) {
-	c, err := chacha20.NewUnauthenticatedCipher(k.HeaderProtection[:], sample[4:16])
-	if err != nil {
-		panic(err)
-	}
-	c.SetCounter(binary.LittleEndian.Uint32(sample))
-	c.XORKeyStream(mask[:], mask[:])
-	return mask
-}
-
-func aead(k *packetKeys, pn uint64) (sealer interface {
-	Seal(dst, nonce, plaintext, aad []byte) []byte
-	Open(dst, nonce, ciphertext, aad []byte) ([]byte, error)
-}, nonce []byte) {
-	a, err := chacha20poly1305.New(k.Key[:])
-	if err != nil {
-		panic(err)
-	}
+// aead returns what seals and opens the packet with a number, and its nonce (RFC 9001 §5.3).
+func aead(k *packetKeys, pn uint64) (a cipher.AEAD, nonce []byte) {
 	nonce = slices.Clone(k.IV[:])
 	for i := range 8 {
 		nonce[11-i] ^= byte(pn >> (8 * i))
 	}
-	return a, nonce
+	return newAEAD(k), nonce
 }
 
 // packet is a short header packet.

@@ -1,0 +1,30 @@
+//go:build unprotected
+
+package fastpath
+
+import (
+	"bytes"
+	"crypto/cipher"
+	"errors"
+)
+
+func headerMask(*packetKeys, []byte) (mask [5]byte) { return mask }
+
+func newAEAD(*packetKeys) cipher.AEAD { return noAEAD{} }
+
+// noAEAD is what bpf/transport/unprotected.h does.
+type noAEAD struct{ cipher.AEAD }
+
+const unprotectedTag = "UNPROTECTED-QUIC"
+
+func (noAEAD) Seal(dst, _, plaintext, _ []byte) []byte {
+	return append(append(dst, plaintext...), unprotectedTag...)
+}
+
+func (noAEAD) Open(dst, _, ciphertext, _ []byte) ([]byte, error) {
+	plaintext, ok := bytes.CutSuffix(ciphertext, []byte(unprotectedTag))
+	if !ok {
+		return nil, errors.New("another tag")
+	}
+	return append(dst, plaintext...), nil
+}
