@@ -117,10 +117,29 @@ func (v *viewing) complete(whole bool) error {
 		case t.last != count-1:
 			return fmt.Errorf("%s ends with chunk %d, not %d", track, t.last, count-1)
 		case len(t.objects) != count-t.first:
-			return fmt.Errorf("%s: %d of the chunks %d to %d have arrived", track, len(t.objects), t.first, count-1)
+			return fmt.Errorf("%s: %d of the chunks %d to %d have arrived, and none of %v", track, len(t.objects),
+				t.first, count-1, t.missing())
 		}
 	}
 	return nil
+}
+
+// missing returns the runs of chunks that have not arrived, as pairs of the first and the last one.
+func (t *viewed) missing() (runs [][2]int) {
+	arrived := make(map[int]bool)
+	for at := range t.objects {
+		arrived[t.bases[at[0]]+int(at[1])] = true
+	}
+	for i := t.first; i <= t.last; i++ {
+		switch {
+		case arrived[i]:
+		case len(runs) > 0 && runs[len(runs)-1][1] == i-1:
+			runs[len(runs)-1][1] = i
+		default:
+			runs = append(runs, [2]int{i, i})
+		}
+	}
+	return runs
 }
 
 // count returns how many objects have arrived.
@@ -164,7 +183,7 @@ func TestViewing(t *testing.T) {
 
 	v, err = take(append(lines[:7:7], lines[8:]...)...)
 	require.NoError(t, err)
-	require.ErrorContains(t, v.complete(false), "have arrived")
+	require.ErrorContains(t, v.complete(false), "have arrived, and none of [[7 7]]")
 	v, err = take(lines[1:]...)
 	require.NoError(t, err)
 	require.NoError(t, v.complete(false))
