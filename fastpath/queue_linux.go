@@ -9,10 +9,12 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/cpu"
 	"golang.org/x/sys/unix"
 )
 
 // queue is a BPF ring buffer: of packets that the programs have taken, or of jobs. It is read without system calls.
+// Queues have no cache line in common, because those who empty them run on different processors.
 type queue struct {
 	ring *ebpf.Map
 	size uint64 // of the ring in bytes, a power of two
@@ -20,6 +22,7 @@ type queue struct {
 	mu                 sync.Mutex // guards all below; held while packets are handed over
 	control, data      []byte     // mapped; nil: closed
 	consumer, producer *uint64    // positions, which only grow
+	_                  cpu.CacheLinePad
 }
 
 // The header of a record (BPF_RINGBUF_BUSY_BIT and so on in linux/bpf.h).

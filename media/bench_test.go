@@ -142,7 +142,7 @@ func (wideController) Window() int               { return congestion.MaxWindow }
 func (wideController) Rate(time.Duration) int64  { return 0 }
 func (wideController) Reset(int)                 {}
 
-// audience is many senders on one loop, whose packets go to a socket that is not read.
+// audience is many senders on one loop, whose packets go to sockets that are not read.
 type audience struct {
 	loop    *Loop
 	senders []*Sender
@@ -150,18 +150,34 @@ type audience struct {
 }
 
 func newAudience(t testing.TB, n int, cfg LoopConfig, suite uint16) *audience {
-	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	require.NoError(t, err)
-	udp.SetWriteBuffer(4 << 20)
-	sink, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	require.NoError(t, err)
+	return newAudienceOn(t, 1, n, cfg, suite)
+}
+
+// newAudienceOn makes an audience whose senders are spread over sockets.
+func newAudienceOn(t testing.TB, sockets, n int, cfg LoopConfig, suite uint16) *audience {
+	open := func() net.PacketConn {
+		udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		require.NoError(t, err)
+		udp.SetWriteBuffer(4 << 20)
+		t.Cleanup(func() { udp.Close() })
+		return udp
+	}
+	var out []net.PacketConn
+	for range sockets {
+		out = append(out, open())
+	}
+	sinks := []net.PacketConn{open(), open()}
 	a := &audience{log: track.NewLog(0, nil)}
 	a.log.Discard(1 << 62)
-	a.loop, err = NewLoop(cfg, udp)
+	var err error
+	a.loop, err = NewLoop(cfg, out...)
 	require.NoError(t, err)
-	t.Cleanup(func() { a.loop.Close(); udp.Close(); sink.Close() })
-	for range n {
-		s := a.loop.NewSender(SenderConfig{NewController: func(int) congestion.Controller { return wideController{} }})
+	t.Cleanup(func() { a.loop.Close() })
+	for i := range n {
+		sink := sinks[i%len(sinks)]
+		s := a.loop.NewSender(SenderConfig{
+			NewController: func(int) congestion.Controller { return wideController{} }, Socket: out[i%len(out)],
+		})
 		s.NextPacketNumber()
 		s.PeerParameters(defaultParams())
 		s.Keys(0, suite, packet.Version1, nil, testSecret)
@@ -178,9 +194,10 @@ func newAudience(t testing.TB, n int, cfg LoopConfig, suite uint16) *audience {
 	return a
 }
 
-// publish appends to the log, waits until every subscriber has got it, and acknowledges all.
-func (a *audience) publish(p []byte) {
-	before := make([]uint64, len(a.senders))
+// publish appends to the log, waits until every subscriber has got it, and acknowledges all. It returns how long
+// sending took.
+func (a *audience) publish(p []byte) time.Duration {
+	before, begun := make([]uint64, len(a.senders)), time.Now()
 	want := uint64(a.log.End()) + uint64(len(p)) + 6
 	for i, s := range a.senders {
 		before[i] = uint64(s.PeekPacketNumber())
@@ -203,6 +220,7 @@ func (a *audience) publish(p []byte) {
 			time.Sleep(100 * time.Microsecond) // to spin would count as CPU time
 		}
 	}
+	return now.Sub(begun)
 }
 
 func cpuTime() time.Duration {
@@ -234,6 +252,29 @@ func BenchmarkFanOut(b *testing.B) {
 					b.ReportMetric(packets/float64(b.N)/float64(n), "packets/subscriber")
 				})
 			}
+		}
+	}
+}
+
+// BenchmarkShards sends a large frame to 200 subscribers: by one shard, by two on one socket, and by two that have a
+// socket each. Call it with -cpu 1,2.
+func BenchmarkShards(b *testing.B) {
+	for _, c := range []struct{ shards, sockets int }{{1, 1}, {2, 1}, {2, 2}} {
+		for _, noGSO := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%dshards/%dsockets/GSO=%v", c.shards, c.sockets, !noGSO), func(b *testing.B) {
+				cfg := LoopConfig{Shards: c.shards, NoGSO: noGSO}
+				a := newAudienceOn(b, c.sockets, 200, cfg, tls.TLS_CHACHA20_POLY1305_SHA256)
+				p := testBytes(0, 60_000)
+				a.publish(p)
+				before, cpu := a.loop.Stats(), cpuTime()
+				var sending time.Duration
+				for b.Loop() {
+					sending += a.publish(p)
+				}
+				packets := float64(a.loop.Stats().Packets - before.Packets)
+				b.ReportMetric(float64(cpuTime()-cpu)/packets, "cpu-ns/packet")
+				b.ReportMetric(float64(sending)/packets, "ns/packet")
+			})
 		}
 	}
 }

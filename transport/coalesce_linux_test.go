@@ -1,17 +1,20 @@
 package transport
 
 import (
+	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
 )
 
-func newCoalescing(t *testing.T, network, addr string, delay func() time.Duration) (packetConn, *net.UDPConn) {
+func newCoalescing(t testing.TB, network, addr string, delay func() time.Duration) (packetConn, *net.UDPConn) {
 	t.Helper()
 	local, err := net.ResolveUDPAddr(network, addr)
 	require.NoError(t, err)
@@ -140,5 +143,52 @@ func TestCoalescingSocketWrites(t *testing.T) {
 			_, err = s.WriteTo(nil, &net.TCPAddr{})
 			require.Error(t, err)
 		})
+	}
+}
+
+// BenchmarkWakes is what a packet costs that wakes the reader, in CPU time of sender and reader: with a reader that the
+// scheduler of Go runs anywhere, and with one that is bound to a CPU.
+func BenchmarkWakes(b *testing.B) {
+	for _, bound := range []bool{false, true} {
+		b.Run(fmt.Sprintf("bound=%t", bound), func(b *testing.B) { benchmarkWakes(b, bound) })
+	}
+}
+
+func benchmarkWakes(b *testing.B, bound bool) {
+	s, peer := newCoalescing(b, "udp4", "127.0.0.1:0", func() time.Duration { return 0 })
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		if bound {
+			bindThread(b)
+		}
+		packet := make([]byte, 100)
+		for {
+			if _, _, err := s.(*coalescingSocket).ReadFrom(packet); err != nil {
+				return
+			}
+		}
+	}()
+	var before, after unix.Rusage
+	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &before))
+	for b.Loop() {
+		_, err := peer.Write([]byte("a packet"))
+		require.NoError(b, err)
+		time.Sleep(100 * time.Microsecond) // the reader sleeps again
+	}
+	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &after))
+	used := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
+	b.ReportMetric(float64(used)/float64(b.N), "cpu-ns/op")
+	require.NoError(b, s.Close())
+	<-read
+}
+
+// bindThread binds the goroutine to a thread, which ends with it, and that to CPU 0.
+func bindThread(b *testing.B) {
+	runtime.LockOSThread()
+	var zero unix.CPUSet
+	zero.Set(0)
+	if err := unix.SchedSetaffinity(0, &zero); err != nil {
+		b.Error(err)
 	}
 }

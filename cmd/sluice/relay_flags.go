@@ -141,7 +141,8 @@ func (f *relayFlags) registerOperation(cmd *cobra.Command) {
 	flags.BoolVar(&f.pprof, "admin-pprof", false, "serve Go profiles at the admin address, too")
 }
 
-// defaultSockets is best where the kernel forwards: one reader wakes less often than several do, see docs/fastpath.md.
+// defaultSockets is best for fewer than a dozen processors: one reader wakes less often than several do, see
+// docs/architecture.md.
 const defaultSockets = 1
 
 var scopes = map[string]relay.Scoping{"one": relay.OneScope, "path": relay.ScopeByPath, "url": relay.ScopeByURL}

@@ -45,7 +45,7 @@ func startRelay(h *lab.Host, i int, dir string, message func(string)) (*relay, e
 		return nil, err
 	}
 	cmd := exec.Command("sluice", "relay", "--listen", fmt.Sprintf(":%d", r.port), "--admin", r.admin, "--admin-pprof",
-		"--fastpath", []string{"on", "off"}[i], "--log-format", "json",
+		"--fastpath", []string{"on", "off"}[i], "--sockets", []string{"4", "1"}[i], "--log-format", "json",
 		"--tls-cert", filepath.Join(dir, "current", "cert.pem"), "--tls-key", filepath.Join(dir, "current", "key.pem"),
 		"--auth-token-file", filepath.Join(dir, "tokens"),
 		// What is kept for peers that have gone is given back sooner than by default, so that the test can wait for it.
