@@ -60,11 +60,14 @@ func (p *process) setLinks(targets []server.LinkTarget, failure error) {
 }
 
 // listen makes the listener of a process.
-func listen(t *testing.T, name, addr string, port *Port) *process {
+func listen(t *testing.T, name, addr string, port *Port, configure ...func(*transport.ListenConfig)) *process {
 	t.Helper()
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
 	cfg := transport.ListenConfig{Certificate: &cert, Protocols: []string{protocol}}
+	for _, f := range configure {
+		f(&cfg)
+	}
 	port.Configure(&cfg)
 	l, err := transport.Listen(addr, cfg)
 	require.NoError(t, err)
@@ -107,6 +110,20 @@ func (p *process) open(t *testing.T, path string, admin *net.TCPListener) {
 func first(t *testing.T, path string, admin *net.TCPListener) *process {
 	t.Helper()
 	return firstOf(t, path, admin, 1)
+}
+
+// needSteering skips a test where several sockets cannot share a port.
+func needSteering(t *testing.T) {
+	t.Helper()
+	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	defer c.Close()
+	g, err := steer.Create(c, 1)
+	if err != nil && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
+		t.Skipf("needs CAP_BPF: %v", err)
+	}
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
 }
 
 // firstOf starts such a process with several sockets.
@@ -238,6 +255,7 @@ func requested(t *testing.T, path string) (from *Takeover) {
 // TestTakeoverOfSockets replaces a process by one with more sockets, and that by one with a single socket. Sessions
 // stay where they are, and new ones get to the newest process.
 func TestTakeoverOfSockets(t *testing.T) {
+	needSteering(t)
 	path := filepath.Join(t.TempDir(), "control")
 	running := firstOf(t, path, nil, 2)
 	addr := running.listener.Addr()
@@ -274,6 +292,7 @@ func TestTakeoverOfSockets(t *testing.T) {
 
 // TestSockets opens ports with several sockets.
 func TestSockets(t *testing.T) {
+	needSteering(t)
 	for name, tt := range map[string]struct {
 		cfg  PortConfig
 		want int
@@ -298,6 +317,21 @@ func TestSockets(t *testing.T) {
 			require.NoError(t, port.Close())
 		})
 	}
+}
+
+// TestAddressValidation has clients prove their addresses to a process with several sockets (Retry, RFC 9000 §8.1.2):
+// the token, and the connection ID that comes with it, lead to the same socket.
+func TestAddressValidation(t *testing.T) {
+	needSteering(t)
+	port := NewPort(quiet(4))
+	p := listen(t, "careful", "127.0.0.1:0", port, func(cfg *transport.ListenConfig) { cfg.MaxUnvalidated = -1 })
+	defer port.Close()
+	for range 12 {
+		require.Equal(t, "careful", ask(t, dial(t, p.listener.Addr())))
+	}
+	counts, err := port.group.Counts()
+	require.NoError(t, err)
+	require.Zero(t, counts["gone"]+counts["any"])
 }
 
 // TestNothingHasHappened has processes that fail to take over, each in its way. The running one goes on each time.
