@@ -141,8 +141,7 @@ func (f *relayFlags) registerOperation(cmd *cobra.Command) {
 	flags.BoolVar(&f.pprof, "admin-pprof", false, "serve Go profiles at the admin address, too")
 }
 
-// defaultSockets is best for fewer than a dozen processors: one reader wakes less often than several do, see
-// docs/architecture.md.
+// defaultSockets is enough for a dozen processors: see docs/architecture.md.
 const defaultSockets = 1
 
 var scopes = map[string]relay.Scoping{"one": relay.OneScope, "path": relay.ScopeByPath, "url": relay.ScopeByURL}
