@@ -113,7 +113,7 @@ func (t *ForwardedTrack) applyLocked(defaultPriority uint8, subscribers []Subscr
 	if slices.Equal(trackValue(v, list), t.applied) {
 		return
 	}
-	v.Version = t.offerLocked(taken[:min(len(taken), MaxObjectCopies)])
+	v.Version = t.offerLocked(slices.Clone(taken[:min(len(taken), MaxObjectCopies)])) // taken may have hundreds
 	t.putLocked(trackValue(v, list))
 }
 

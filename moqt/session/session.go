@@ -75,9 +75,9 @@ func (s *Session) Run(ctx context.Context) error {
 	setupTimer := time.AfterFunc(s.cfg.Timeouts.Setup, s.control.checkSetup)
 	defer setupTimer.Stop()
 	s.spawn(s.control.open)
-	s.spawn(s.streams.accept)
 	s.spawn(s.responder.accept)
 	s.spawn(s.datagrams.receive)
+	s.streams.accept() // here, because another goroutine would cost each session some kilobytes
 
 	<-s.ctx.Done()
 	s.tasks.wait()
