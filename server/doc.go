@@ -4,7 +4,7 @@
 // A [Server] consists of
 //
 //   - a [transport.Listener], which accepts raw QUIC connections and WebTransport sessions on one UDP port,
-//   - a [media.Loop], in which each connection has a media sender,
+//   - a [media.Loop], in which each connection has a media sender, with shards for each of the listener's sockets,
 //   - a [relay.Relay], which serves the sessions: namespaces, tracks, subscriptions, FETCH,
 //   - where the kernel allows it, a [fastpath.FastPath], which forwards packets with media on the same connections
 //     before user space sees them.
