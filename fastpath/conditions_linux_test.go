@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/fastpath"
 	"sluice/internal/lab"
 	"sluice/moqt"
 	"sluice/relay"
@@ -162,7 +163,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func (s scenario) run(t *testing.T, off bool, seed uint64) {
+// run returns what the programs counted.
+func (s scenario) run(t *testing.T, off bool, seed uint64) map[string]uint64 {
 	r := rand.New(rand.NewPCG(seed, 0))
 	s.topology.Seed = seed
 	if s.updates > 0 {
@@ -217,6 +219,7 @@ func (s scenario) run(t *testing.T, off bool, seed uint64) {
 	if s.updates > 0 && !off { // packets under a new key, before user space has seen one
 		require.Greater(t, counts["packet_no_key"]+counts["packet_forged"], uint64(10))
 	}
+	return counts
 }
 
 // start calls during until the returned function is called.
@@ -249,8 +252,10 @@ var (
 	stressOff  = flag.Bool("stress.off", false, "run TestStress without the fast path")
 )
 
-// TestStress mixes all conditions, differently in each run.
+// TestStress mixes all conditions, differently in each run. The kernel takes ACKs. In TestWorkersAndSenders, workers
+// make most copies.
 func TestStress(t *testing.T) {
+	counts := make(map[string]uint64)
 	for seed, begin := *stressSeed, time.Now(); time.Since(begin) < *stressFor; seed++ {
 		r := rand.New(rand.NewPCG(seed, 1))
 		some := func(p lab.Probability) lab.Probability { return p * lab.Probability(r.IntN(2)) }
@@ -274,9 +279,19 @@ func TestStress(t *testing.T) {
 		}
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { // which ends with all that it has made
 			t.Logf("%+v", s.topology)
-			s.run(t, *stressOff, seed)
+			for name, n := range s.run(t, *stressOff, seed) {
+				counts[name] += n
+			}
 		}) {
 			return
 		}
 	}
+	if *stressOff {
+		return
+	}
+	require.NotZero(t, counts["copy_sent"])
+	require.NotZero(t, counts["ack_taken"])
+	require.Equal(t, fastpath.Varied(fastpath.Settings{}).Workers > 0, counts["job_continued"] > 0)
+	t.Logf("%d copies, %d ACKs taken, %d runs of workers",
+		counts["copy_sent"], counts["ack_taken"], counts["job_continued"])
 }

@@ -131,12 +131,12 @@ func (c *conn) SetSession(s claim.Session) {
 	c.publishPathLocked()
 }
 
-// isServed reports whether the kernel may forward from and to the connection: its session is known, and so is the
-// layout of its headers.
+// isServed reports whether the kernel may forward from and to the connection: it has not ended, its session is known,
+// and so is the layout of its headers.
 func (c *conn) isServed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.session != nil
+	return c.session != nil && !c.closed
 }
 
 // Close implements [claim.ForwarderConn]. The reclaimer frees what the programs may still be using.

@@ -19,7 +19,7 @@ func Varied(s Settings) Settings {
 }
 
 // AwaitWorkers waits until the workers have done what they were given.
-func (f *FastPath) AwaitWorkers() { f.kernel.workers.await(allPromises, time.Now().Add(time.Minute)) }
+func (f *FastPath) AwaitWorkers() { f.kernel.workers.awaitAll(time.Minute) }
 
 // ForgetNumbers forgets which packets have come.
 func (f *FastPath) ForgetNumbers() {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"time"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -114,6 +114,7 @@ func (k *kernel) load(s Settings) error {
 	spec.Maps[bpf.IngressMapObjects].MaxEntries = objects
 	k.shares.sizes = [...]uint32{shareSubgroups: subgroups, shareObjects: objects,
 		shareJobs: jobsPerRing * uint32(s.Workers)}
+	k.shares.since = make([]atomic.Uint64, connections)
 	for name, value := range map[string]any{
 		bpf.IngressVarRelayPort:        bigEndian16(s.Port),
 		bpf.IngressVarConnectionIdLen:  uint32(s.ConnectionIDLen),
@@ -235,8 +236,7 @@ func (k *kernel) Attach(ifindex int) error {
 // workers.
 func (k *kernel) awaitUnused() {
 	awaitGracePeriod()
-	for !k.workers.await(allPromises, time.Now().Add(reclaimInterval)) {
-	}
+	k.workers.awaitUnused()
 }
 
 // Close detaches the programs and gives back their memory. Nothing that came from k may be used afterwards.

@@ -162,6 +162,11 @@ func (r *reclaimer) reclaim() {
 	slots, groups, conns := r.slots, r.groups, r.conns
 	r.slots, r.groups, r.conns = nil, nil, nil
 	r.mu.Unlock()
+	for _, t := range f.registry.allTracks() {
+		for _, c := range conns {
+			t.forget(c)
+		}
+	}
 	paths, tracks := k.paths.takeOld(), k.tracks.takeOld()
 	if len(slots)+len(groups)+len(conns)+len(paths)+len(tracks) == 0 {
 		return
@@ -186,7 +191,7 @@ func (r *reclaimer) reclaim() {
 		k.keys[i] = bpf.SendKeys{}
 		k.conns[i] = bpf.ConnState{}
 		k.publishers[i] = bpf.Publisher{}
-		k.shares.own[i] = bpf.Held{}
+		k.shares.reset(i)
 		k.copies[i] = bpf.CopyCounts{}
 	}
 	for _, s := range slots {

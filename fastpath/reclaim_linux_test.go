@@ -4,9 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
+	"sluice/fastpath/bpf"
 	"sluice/internal/lab"
+	"sluice/moqt"
 )
 
 // TestReclaimerRests has nothing to free, then something.
@@ -27,4 +31,46 @@ func TestReclaimerRests(t *testing.T) {
 	c.mu.Unlock()
 	soon(func() bool { return !reclaimer.waits() }, "the slot is freed")
 	soon(reclaimer.rests.Load, "it rests again")
+}
+
+// TestEndedConnectionsLeaveTracks closes a subscriber and a publisher, of which the relay has not heard yet. Before
+// other connections can have their indices, no track names them.
+func TestEndedConnectionsLeaveTracks(t *testing.T) {
+	r := newRig(t, lab.Topology{Subscribers: 1}, false)
+	k := r.kernel
+	connect := func() *conn {
+		c := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {}).(*conn)
+		c.SetSession(claim.Session{Layout: moqt.DataLayout1})
+		return c
+	}
+	publisher, leaves, stays := connect(), connect(), connect()
+	track := r.fast.NewTrack()
+	forward := func() {
+		track.Forward(publisher, 7, 128, []Subscriber{{Conn: leaves, Alias: 1}, {Conn: stays, Alias: 2}})
+	}
+	listed := func() (list []uint32) {
+		var v bpf.Track
+		key := bpf.VersionKey{Version: k.tracks.current[track.index], Index: track.index}
+		require.NoError(t, k.ingress.Tracks.Lookup(key, &v))
+		for _, s := range v.Subscriptions[:v.Count] {
+			list = append(list, s.Subscriber)
+		}
+		return list
+	}
+	end := func(c *conn) {
+		c.Close()
+		<-awaitReady(t, r.fast, c.index)
+	}
+	forward()
+	require.Equal(t, []uint32{leaves.index, stays.index}, listed())
+	end(leaves)
+	require.Equal(t, []uint32{stays.index}, listed())
+	forward() // by somebody who does not know yet
+	require.Equal(t, []uint32{stays.index}, listed())
+	end(publisher)
+	require.Zero(t, k.tracks.current[track.index])
+	require.ErrorIs(t, k.RemoveAlias(publisher.index, 7), ebpf.ErrKeyNotExist)
+	forward()
+	require.ErrorIs(t, k.RemoveAlias(publisher.index, 7), ebpf.ErrKeyNotExist)
+	track.Close()
 }

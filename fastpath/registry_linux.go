@@ -127,6 +127,13 @@ func (r *registry) newTrack(t *ForwardedTrack) (ok bool) {
 	return ok
 }
 
+// allTracks returns the tracks that are not closed.
+func (r *registry) allTracks() []*ForwardedTrack {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.tracks), func(t *ForwardedTrack) bool { return t == nil })
+}
+
 // removeTrack removes a track. Its index is free when the reclaimer says so.
 func (r *registry) removeTrack(t *ForwardedTrack) {
 	r.mu.Lock()

@@ -306,7 +306,7 @@ func (r *rig) expectPacket(p []byte) {
 
 // awaitWorkers waits until the workers have done what they were given.
 func (r *rig) awaitWorkers() {
-	require.True(r.t, r.workers.await(allPromises, time.Now().Add(10*time.Second)))
+	require.Empty(r.t, r.workers.awaitAll(10*time.Second))
 }
 
 // run runs server_ingress on frames in one packet, which then goes nowhere. It may be called on several goroutines.

@@ -20,6 +20,18 @@ type shares struct {
 	own   []bpf.Held // by publisher
 	all   []bpf.Held // one element
 	sizes [bpf.IngressShareKindSHARE_KINDS]uint32
+	since []atomic.Uint64 // by publisher: when the last one with the index had gone, see monotonic
+}
+
+// reset begins anew for an index that another connection is going to have.
+func (s *shares) reset(publisher uint32) {
+	s.own[publisher] = bpf.Held{}
+	s.since[publisher].Store(monotonic())
+}
+
+// releaseJob counts a job as done. A worker that was stuck may do so when its publisher has gone.
+func (s *shares) releaseJob(j *bpf.Job) {
+	s.release(j.Publisher, shareJobs, j.Since < s.since[j.Publisher].Load())
 }
 
 // within reports whether a publisher that holds own of all the entries may have one more: as many as are free.

@@ -23,11 +23,18 @@ type ForwardedTrack struct {
 	mu      sync.Mutex // guards all below
 	from    *conn      // the publisher; nil: not on the fast path
 	alias   uint64
+	wanted  forwarding          // what Forward was called with last
 	applied []bpf.Track         // what the map holds: the parts of the list; nil: nothing
 	listed  map[uint32]struct{} // connections that have been in the list while from is the publisher
 	version uint32              // of the list
 	offered []offered
 	first   moqt.Location // claims of objects before it may be forgotten
+}
+
+// forwarding is for whom the kernel forwards a track.
+type forwarding struct {
+	defaultPriority uint8
+	subscribers     []Subscriber
 }
 
 // NewTrack returns a track that is not on the fast path yet, or nil if there is no room for another one. It must be
@@ -61,21 +68,32 @@ func (t *ForwardedTrack) Forward(
 	}
 	if publisher != t.from || alias != t.alias {
 		t.leaveLocked()
-		if publisher == nil || !t.enterLocked(publisher, alias, defaultPriority, subscribers) {
+		if publisher == nil || !t.enterLocked(publisher, alias, forwarding{defaultPriority, subscribers}) {
 			return
 		}
 	}
 	if t.from != nil {
-		t.applyLocked(defaultPriority, subscribers)
+		t.applyLocked(forwarding{defaultPriority, subscribers})
+	}
+}
+
+// forget takes a connection that has ended off the track, before another one can have its index: it is told later that
+// the publisher or the subscriber has gone.
+func (t *ForwardedTrack) forget(c *conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.from == c:
+		t.leaveLocked()
+	case slices.ContainsFunc(t.wanted.subscribers, func(s Subscriber) bool { return s.Conn == c }):
+		t.applyLocked(t.wanted)
 	}
 }
 
 // enterLocked puts the track on the fast path. The alias comes last: the programs look up the track behind it.
-func (t *ForwardedTrack) enterLocked(
-	publisher *conn, alias uint64, defaultPriority uint8, subscribers []Subscriber,
-) bool {
+func (t *ForwardedTrack) enterLocked(publisher *conn, alias uint64, f forwarding) bool {
 	t.from, t.alias, t.applied = publisher, alias, nil
-	t.applyLocked(defaultPriority, subscribers)
+	t.applyLocked(f)
 	if !publisher.addTrack() {
 		t.from = nil
 		return false
@@ -97,17 +115,18 @@ func (t *ForwardedTrack) leaveLocked() {
 	k.tracks.remove(t.index)
 	t.from.removeTrack()
 	t.fast.forwarding.Add(-1)
-	t.from, t.applied = nil, nil
+	t.from, t.applied, t.wanted = nil, nil, forwarding{}
 }
 
 // applyLocked writes the list of subscriptions if it has changed.
-func (t *ForwardedTrack) applyLocked(defaultPriority uint8, subscribers []Subscriber) {
-	taken, list := servable(subscribers)
+func (t *ForwardedTrack) applyLocked(f forwarding) {
+	t.wanted = f
+	taken, list := servable(f.subscribers)
 	for _, s := range list {
 		t.listed[s.Subscriber] = struct{}{}
 	}
 	v := bpf.Track{
-		DefaultPriority: uint32(defaultPriority), Version: t.version, Publisher: t.from.index, Alias: t.alias,
+		DefaultPriority: uint32(f.defaultPriority), Version: t.version, Publisher: t.from.index, Alias: t.alias,
 		FirstGroup: t.first.Group, FirstObject: t.first.Object,
 	}
 	if slices.Equal(trackValue(v, list), t.applied) {
@@ -248,7 +267,7 @@ func (t *ForwardedTrack) AwaitCopies() {
 }
 
 func (t *ForwardedTrack) awaitCopies(until time.Time) {
-	t.fast.kernel.workers.await(t.index%promises, until)
+	t.fast.kernel.workers.awaitCopies(t.index%promises, until)
 }
 
 // connections returns the indices of the connections that have been in the list, and forgets the ended ones.

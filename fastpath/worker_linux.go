@@ -119,6 +119,7 @@ func (w *worker) do(jobs [][]byte) {
 	for _, job := range jobs {
 		w.finish(jobOf(job))
 	}
+	w.all.stuck[w.index].Store(false)
 	w.all.tell()
 }
 
@@ -152,7 +153,7 @@ func (w *worker) continueJob(job []byte) (more bool) {
 
 // finish counts a job as done.
 func (w *worker) finish(j *bpf.Job) {
-	w.all.kernel.shares.release(j.Publisher, shareJobs, false)
+	w.all.kernel.shares.releaseJob(j)
 	w.all.kept[j.Track%promises][w.index].Add(1)
 	w.all.kept[allPromises][w.index].Add(1)
 }

@@ -38,6 +38,7 @@ type workers struct {
 	busyUntil []uint64      // one element, shared with the programs
 	kept      [promises + 1][MaxWorkers]atomic.Uint64
 	dead      [MaxWorkers]atomic.Bool // takes no more jobs
+	stuck     [MaxWorkers]atomic.Bool // was too late, and has done nothing since
 	runs      atomic.Uint64           // each makes a chunk of copies at most
 	report    func(operation string, err error)
 
@@ -92,38 +93,58 @@ func (w *workers) close() error {
 	return errors.Join(errs...)
 }
 
-// await waits until the jobs are done that an element of the array promises counts now, or a time has come, and reports
-// which.
-func (w *workers) await(element uint32, until time.Time) bool {
+// awaitCopies waits until the jobs are done that an element of the array promises counts now, or a time has come. It
+// does not wait for workers that were too late before and have done nothing since: they are stuck. While one is, no
+// jobs are given, or only now and then.
+func (w *workers) awaitCopies(element uint32, until time.Time) {
+	late := w.await(element, until, func(i int) bool { return w.stuck[i].Load() })
+	for _, i := range late {
+		w.stuck[i].Store(true)
+	}
+	if len(late) > 0 {
+		w.relieve()
+	}
+}
+
+// awaitUnused returns when no worker uses what programs have found that ended before.
+func (w *workers) awaitUnused() {
+	never := func(int) bool { return false }
+	if late := w.await(allPromises, time.Now().Add(w.lifetime), never); len(late) > 0 {
+		awaitGracePeriod() // a program that begins a job which is so old does nothing, see take_job
+	}
+}
+
+// await waits until the jobs are done that an element of the array promises counts now, or a time has come. It returns
+// the workers that were too late, without those to be skipped.
+func (w *workers) await(element uint32, until time.Time, skip func(worker int) bool) (late []int) {
 	var given [MaxWorkers]uint64
 	for i := range w.list {
 		given[i] = atomic.LoadUint64(&w.given[element].Given[i])
 	}
-	if w.areDone(element, &given) {
-		return true
+	look := func() (late []int) {
+		for i := range w.list {
+			if w.kept[element][i].Load() < given[i] && !w.dead[i].Load() && !skip(i) {
+				late = append(late, i)
+			}
+		}
+		return late
+	}
+	if late = look(); len(late) == 0 {
+		return nil
 	}
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	for {
 		changed := w.onChange() // before the look
-		if w.areDone(element, &given) {
-			return true
+		if late = look(); len(late) == 0 {
+			return nil
 		}
 		select {
 		case <-changed:
 		case <-timer.C:
-			return false
+			return late
 		}
 	}
-}
-
-func (w *workers) areDone(element uint32, given *[MaxWorkers]uint64) bool {
-	for i := range w.list {
-		if w.kept[element][i].Load() < given[i] && !w.dead[i].Load() {
-			return false
-		}
-	}
-	return true
 }
 
 // onChange returns a channel that is closed when more jobs are done.

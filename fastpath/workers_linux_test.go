@@ -74,7 +74,16 @@ func (d *driven) drive(f func()) {
 // take takes the jobs out of the ring.
 func (d *driven) take() [][]byte { return d.worker.take() }
 
-func (d *driven) areDone(element uint32) bool { return d.workers.await(element, time.Time{}) }
+func (d *driven) areDone(element uint32) bool {
+	return len(d.workers.await(element, time.Time{}, waitsForAll)) == 0
+}
+
+func waitsForAll(int) bool { return false }
+
+// awaitAll waits for all workers to do all jobs, and returns those that were too late.
+func (w *workers) awaitAll(limit time.Duration) []int {
+	return w.await(allPromises, time.Now().Add(limit), waitsForAll)
+}
 
 // subgroupBegins is a frame with the first bytes of a stream.
 func subgroupBegins(streamID uint64) []byte {
@@ -167,6 +176,44 @@ func TestDeadWorker(t *testing.T) {
 	require.NotZero(t, d.counts()["job_full"])
 }
 
+// TestStuckWorker has a worker that lives and does nothing, and then goes on. User space waits for its copies once, and
+// frees memory when its jobs are too old to be done.
+func TestStuckWorker(t *testing.T) {
+	d := newDriven(t, 3)
+	d.workers.lifetime = 30 * time.Millisecond
+	s := d.fast.NewConn()
+	c := d.fast.Connect(s, func(*claim.StreamState) {})
+	d.give(subgroupBegins(3))
+	require.Equal(t, []int{0}, d.workers.await(5%promises, time.Time{}, waitsForAll))
+	d.workers.awaitCopies(5%promises, time.Now().Add(d.workers.lifetime))
+	require.True(t, d.workers.stuck[0].Load())
+	d.workers.awaitCopies(5%promises, time.Now().Add(24*time.Hour)) // would not return
+
+	d.give(subgroupBegins(7))
+	require.EqualValues(t, 1, d.counts()["job_busy"])
+	d.workers.busyUntil[0] = 0
+	d.give(subgroupBegins(11))
+	d.workers.awaitCopies(5%promises, time.Now().Add(24*time.Hour))
+	c.Close()
+	<-d.awaitFree(c.(*conn).index)
+	require.EqualValues(t, 2, d.shares.own[publisherIndex].Entries[shareJobs])
+	d.shares.reset(publisherIndex) // as if another publisher had the index
+
+	d.drive(func() {
+		jobs := d.take()
+		require.Len(t, jobs, 2)
+		for i := range jobs {
+			jobOf(jobs[i]).Since -= uint64(time.Hour)
+		}
+		d.worker.do(jobs)
+	})
+	require.EqualValues(t, 2, d.counts()["job_late"])
+	require.False(t, d.workers.stuck[0].Load())
+	require.True(t, d.areDone(allPromises))
+	require.Zero(t, d.shares.own[publisherIndex].Entries[shareJobs])
+	require.Zero(t, d.shares.all[0].Entries[shareJobs])
+}
+
 // TestJobsOfReusedIndices closes a connection while a job is to send to it: no other connection gets its memory before
 // the job is done.
 func TestJobsOfReusedIndices(t *testing.T) {
@@ -186,19 +233,22 @@ func TestJobsOfReusedIndices(t *testing.T) {
 }
 
 // awaitFree returns a channel that is closed when the index of a connection is free.
-func (d *driven) awaitFree(i uint32) <-chan struct{} {
-	free := make(chan struct{})
+func (d *driven) awaitFree(i uint32) <-chan struct{} { return awaitReady(d.t, d.fast, i) }
+
+// awaitReady returns a channel that is closed when another connection can have an index.
+func awaitReady(t testing.TB, f *FastPath, i uint32) <-chan struct{} {
+	ready := make(chan struct{})
 	go func() {
-		defer close(free)
-		for {
-			d.fast.registry.mu.Lock()
-			ready := slices.Contains(d.fast.registry.ready, i)
-			d.fast.registry.mu.Unlock()
-			if ready || d.t.Context().Err() != nil {
+		defer close(ready)
+		for t.Context().Err() == nil {
+			f.registry.mu.Lock()
+			found := slices.Contains(f.registry.ready, i)
+			f.registry.mu.Unlock()
+			if found {
 				return
 			}
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	return free
+	return ready
 }

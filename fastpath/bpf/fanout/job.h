@@ -48,16 +48,16 @@ struct {
 	});
 } job_rings SEC(".maps");
 
-// note_promise notes that a worker was given a job of a track.
-static __noinline int note_promise(u32 track, u32 worker)
+// note_promise counts jobs of a track that a worker is given.
+static __noinline int note_promise(u32 track, u32 worker, s32 jobs)
 {
 	u32 at = track % PROMISES, all = PROMISES;
 	struct promise *p = bpf_map_lookup_elem(&promises, &at), *sum = bpf_map_lookup_elem(&promises, &all);
 
 	if (!p || !sum || worker >= MAX_WORKERS)
 		return -1;
-	__sync_fetch_and_add(&p->given[worker], 1);
-	__sync_fetch_and_add(&sum->given[worker], 1);
+	__sync_fetch_and_add(&p->given[worker], (s64)jobs);
+	__sync_fetch_and_add(&sum->given[worker], (s64)jobs);
 	return 0;
 }
 
@@ -75,12 +75,12 @@ static __noinline int give_job(struct scratch *c, u32 at, u32 len, u32 worker)
 	struct job *j = (struct job *)(c->buf + at - sizeof(struct job)); // over bytes that are not needed any more
 	*j = c->job;
 	hold(c->publisher, SHARE_JOBS); // before the worker can let it go
-	if (bpf_ringbuf_output(ring, j, sizeof(*j) + len, 0)) {
-		let_go(c->publisher, SHARE_JOBS);
-		return JOB_FULL;
-	}
-	note_promise(c->track, worker);
-	return JOB_GIVEN;
+	note_promise(c->track, worker, 1); // before the worker can begin: user space must not miss a job that goes on
+	if (!bpf_ringbuf_output(ring, j, sizeof(*j) + len, 0))
+		return JOB_GIVEN;
+	note_promise(c->track, worker, -1);
+	let_go(c->publisher, SHARE_JOBS);
+	return JOB_FULL;
 }
 
 // may_give returns JOB_GIVEN if jobs may be given because of a publisher.
