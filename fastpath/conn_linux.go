@@ -28,6 +28,7 @@ type conn struct {
 
 	mu      sync.Mutex // guards all below, and the removal of the connection's elements from maps
 	closed  bool
+	gone    bool              // another connection may have the index
 	copies  map[string]uint64 // once closed, see FastPath.Copies
 	ids     map[string]struct{}
 	session *claim.Session // nil: unknown, or its layout is unknown to the programs
@@ -137,6 +138,21 @@ func (c *conn) isServed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session != nil && !c.closed
+}
+
+// wasServed reports whether the kernel may have forwarded from the connection, and no other has its index yet. User
+// space reads what it has published also when it has ended.
+func (c *conn) wasServed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session != nil && !c.gone
+}
+
+// leave notes that another connection may get the index.
+func (c *conn) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = true
 }
 
 // Close implements [claim.ForwarderConn]. The reclaimer frees what the programs may still be using.

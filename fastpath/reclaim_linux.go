@@ -257,6 +257,7 @@ func (r *reclaimer) sweep(conns []*conn) {
 	}
 	gone := make(map[uint32]bool, len(conns))
 	for _, c := range conns {
+		c.leave()
 		gone[c.index] = true
 	}
 	f, maps := r.fast, &r.fast.kernel.ingress

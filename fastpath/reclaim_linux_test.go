@@ -74,3 +74,40 @@ func TestEndedConnectionsLeaveTracks(t *testing.T) {
 	require.ErrorIs(t, k.RemoveAlias(publisher.index, 7), ebpf.ErrKeyNotExist)
 	track.Close()
 }
+
+// TestEndedConnectionsLeaveStreams has user space read a stream to its end when the publisher's index is another one's.
+// That does not touch the other one's stream with the same id.
+func TestEndedConnectionsLeaveStreams(t *testing.T) {
+	r := newRig(t, lab.Topology{Subscribers: 1}, false)
+	abandoned := 0
+	connect := func() *conn {
+		c := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) { abandoned++ }).(*conn)
+		c.SetSession(claim.Session{Layout: moqt.DataLayout1})
+		return c
+	}
+	const stream = 3
+	subscriber, first := connect(), connect()
+	track := r.fast.NewTrack()
+	defer track.Close()
+	forward := func(from *conn) { track.Forward(from, 7, 128, []Subscriber{{Conn: subscriber, Alias: 1}}) }
+	forward(first)
+	end := track.Receive(first, stream, moqt.SubgroupHeader{}, 128, 4)
+	first.Close()
+	<-awaitReady(t, r.fast, first.index)
+	second := connect()
+	for second.index != first.index {
+		second = connect()
+	}
+	forward(second)
+	key := bpf.DownstreamKey{StreamId: stream, Publisher: second.index, Subscriber: subscriber.index}
+	slot, err := r.fast.newStream(key) // as the kernel does
+	require.NoError(t, err)
+	r.fast.streams[slot].Phase.Store(claim.StreamOpen)
+	end()
+	require.Zero(t, abandoned)
+	state, adopted := subscriber.OpenStream(&claim.PublisherStream{Conn: first, StreamID: stream})
+	require.Nil(t, state)
+	require.False(t, adopted)
+	_, adopted = subscriber.OpenStream(&claim.PublisherStream{Conn: second, StreamID: stream})
+	require.True(t, adopted)
+}

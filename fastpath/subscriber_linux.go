@@ -87,7 +87,7 @@ func sourceAddress(oob []byte) (netip.Addr, bool) {
 // OpenStream implements [claim.ForwarderConn].
 func (c *conn) OpenStream(from *claim.PublisherStream) (state *claim.StreamState, adopted bool) {
 	publisher, ok := from.Conn.(*conn)
-	if !ok || publisher == nil || !publisher.isServed() || !c.isServed() || !c.fast.enter() {
+	if !ok || publisher == nil || !publisher.wasServed() || !c.isServed() || !c.fast.enter() {
 		return nil, false
 	}
 	defer c.fast.exit()

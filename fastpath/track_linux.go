@@ -251,6 +251,9 @@ func (t *ForwardedTrack) end(publisher *conn, stream uint64) {
 	t.mu.Unlock()
 	publisher.end(stream, forwarded)
 	t.awaitCopies(time.Now().Add(openingTimeout)) // so that no worker opens a stream behind our back
+	if !publisher.wasServed() {
+		return // the reclaimer has done it
+	}
 	for _, i := range t.connections() {
 		t.fast.abandonUnadopted(bpf.DownstreamKey{StreamId: stream, Publisher: publisher.index, Subscriber: i})
 	}
