@@ -34,11 +34,12 @@ var errIntruder = errors.New("the secret is wrong")
 // process has seen to all that. Its requests name tracks by their places: the namespace has the scope in front.
 //
 // Links feed only subscribers of this process, and are fed only by publishers of this process. So objects cross one
-// link at most, however many processes there are, and do not go round in circles. A hub asks the links when it has
-// subscribers of its own and no publisher. A process without a publisher refuses, and is asked to wait for one if the
-// subscribers do (RENDEZVOUS_TIMEOUT). When its publisher leaves, it ends the subscriptions of links at once, so that
-// the other process looks for the publisher again. If a publisher appears in the process that a link feeds, the hub has
-// two publishers, and compares their objects as always, until the link's ends.
+// link at most, however many processes there are, and do not go round in circles. A hub asks the links when it has no
+// publisher, but subscribers of its own, or a SUBSCRIBE_TRACKS that the track is to be offered to. A process without
+// a publisher refuses, and is asked to wait for one if the subscribers do (RENDEZVOUS_TIMEOUT). When its publisher
+// leaves, it ends the subscriptions of links at once, so that the other process looks for the publisher again. If a
+// publisher appears in the process that a link feeds, the hub has two publishers, and compares their objects as always,
+// until the link's ends.
 type Link struct {
 	peer       *peer
 	namespaces linkNamespaces
