@@ -19,7 +19,8 @@ import (
 
 // BenchmarkForward measures whole runs of server_ingress, as the kernel's statistics have them, for packets of the
 // largest size that publishers send, with key streams that were made ahead of time and without, and for packets that
-// lie in fragments, as those of a publisher that sends several at once. The longest run includes interrupts.
+// lie in fragments, as those of a publisher that sends several at once. The longest run includes interrupts. With the
+// tag unprotected it measures what remains without packet protection.
 func BenchmarkForward(b *testing.B) {
 	for _, sealing := range []string{"ahead", "computed"} {
 		for _, n := range []int{0, 1, 5, 10, DefaultMaxCopies, 24} {
