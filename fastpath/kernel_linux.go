@@ -29,6 +29,7 @@ type kernel struct {
 	keys       []bpf.SendKeys
 	copies     []bpf.CopyCounts
 	publishers []bpf.Publisher
+	progress   []bpf.Progress // by queue
 	shares     shares
 	paths      *versioned[bpf.Path]  // by connection
 	tracks     *versioned[bpf.Track] // by track; one part or more
@@ -59,6 +60,7 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return keepMapped(k, k.ingress.Keys, &k.keys) },
 		func() error { return keepMapped(k, k.ingress.Copies, &k.copies) },
 		func() error { return keepMapped(k, k.ingress.Publishers, &k.publishers) },
+		func() error { return keepMapped(k, k.ingress.Progresses, &k.progress) },
 		func() error { return keepMapped(k, k.ingress.Held, &k.shares.own) },
 		func() error { return keepMapped(k, k.ingress.HeldByAll, &k.shares.all) },
 		func() error { return keepMapped(k, k.ingress.PathVersions, &k.paths.current) },
@@ -102,6 +104,7 @@ func (k *kernel) load(s Settings) error {
 		spec.Maps[name].MaxEntries = connections * uint32(perConnection)
 	}
 	spec.Maps[bpf.IngressMapTakenPackets].MaxEntries = uint32(numQueues())
+	spec.Maps[bpf.IngressMapProgresses].MaxEntries = uint32(numQueues())
 	k.queue = spec.Maps[bpf.IngressMapTakenPackets].InnerMap
 	tracks := uint32(cmp.Or(s.MaxTracks, DefaultMaxTracks))
 	spec.Maps[bpf.IngressMapTrackVersions].MaxEntries = tracks

@@ -26,6 +26,7 @@ type (
 
 	Taking      = IngressTaking
 	TakenPacket = IngressTakenPacket
+	Progress    = IngressProgress
 	Job         = IngressJob
 	Promise     = IngressPromise
 

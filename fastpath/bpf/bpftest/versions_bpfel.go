@@ -102,6 +102,13 @@ type VersionsPath struct {
 	DatagramLimit     uint64
 }
 
+type VersionsProgress struct {
+	_        structs.HostLayout
+	PassedUp uint32
+	Seen     uint32
+	Pad      [7]uint64
+}
+
 type VersionsPublisher struct {
 	_    structs.HostLayout
 	Keys [2]struct {
@@ -149,52 +156,53 @@ const (
 	VersionsReasonPACKET_UNKNOWN_FRAME   VersionsReason = 16
 	VersionsReasonACK_TAKEN              VersionsReason = 17
 	VersionsReasonACK_NOT_ALONE          VersionsReason = 18
-	VersionsReasonACK_PAUSED             VersionsReason = 19
-	VersionsReasonACK_OTHER_PHASE        VersionsReason = 20
-	VersionsReasonACK_UNSENT             VersionsReason = 21
-	VersionsReasonACK_OF_GAP             VersionsReason = 22
-	VersionsReasonACK_OF_WINDOW          VersionsReason = 23
-	VersionsReasonACK_SHARE              VersionsReason = 24
-	VersionsReasonACK_NO_ROOM            VersionsReason = 25
-	VersionsReasonOPEN_AHEAD             VersionsReason = 26
-	VersionsReasonOPEN_COMPUTED          VersionsReason = 27
-	VersionsReasonFRAME_FORWARDED        VersionsReason = 28
-	VersionsReasonFRAME_NOT_MEDIA        VersionsReason = 29
-	VersionsReasonFRAME_EMPTY            VersionsReason = 30
-	VersionsReasonFRAME_NO_TRACK         VersionsReason = 31
-	VersionsReasonFRAME_ENDED            VersionsReason = 32
-	VersionsReasonFRAME_CLAIMED          VersionsReason = 33
-	VersionsReasonFRAME_FORGOTTEN        VersionsReason = 34
-	VersionsReasonFRAME_SHARE            VersionsReason = 35
-	VersionsReasonFRAME_NO_SLOT          VersionsReason = 36
-	VersionsReasonJOB_GIVEN              VersionsReason = 37
-	VersionsReasonJOB_BUSY               VersionsReason = 38
-	VersionsReasonJOB_SHARE              VersionsReason = 39
-	VersionsReasonJOB_FULL               VersionsReason = 40
-	VersionsReasonJOB_CONTINUED          VersionsReason = 41
-	VersionsReasonJOB_LATE               VersionsReason = 42
-	VersionsReasonJOB_ENDED              VersionsReason = 43
-	VersionsReasonSEAL_AHEAD             VersionsReason = 44
-	VersionsReasonSEAL_COMPUTED          VersionsReason = 45
-	VersionsReasonCOPY_SENT              VersionsReason = 46
-	VersionsReasonCOPY_BUDGET            VersionsReason = 47
-	VersionsReasonCOPY_NO_PATH           VersionsReason = 48
-	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 49
-	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 50
-	VersionsReasonCOPY_FILTERED          VersionsReason = 51
-	VersionsReasonCOPY_EMPTY             VersionsReason = 52
-	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 53
-	VersionsReasonCOPY_PRIORITY          VersionsReason = 54
-	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 55
-	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 56
-	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 57
-	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 58
-	VersionsReasonCOPY_WINDOW            VersionsReason = 59
-	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 60
-	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 61
-	VersionsReasonCOPY_CHECKSUM          VersionsReason = 62
-	VersionsReasonCOPY_LOST              VersionsReason = 63
-	VersionsReasonREASON_COUNT           VersionsReason = 64
+	VersionsReasonACK_ASKED              VersionsReason = 19
+	VersionsReasonACK_PAUSED             VersionsReason = 20
+	VersionsReasonACK_OTHER_PHASE        VersionsReason = 21
+	VersionsReasonACK_UNSENT             VersionsReason = 22
+	VersionsReasonACK_OF_GAP             VersionsReason = 23
+	VersionsReasonACK_OF_WINDOW          VersionsReason = 24
+	VersionsReasonACK_SHARE              VersionsReason = 25
+	VersionsReasonACK_NO_ROOM            VersionsReason = 26
+	VersionsReasonOPEN_AHEAD             VersionsReason = 27
+	VersionsReasonOPEN_COMPUTED          VersionsReason = 28
+	VersionsReasonFRAME_FORWARDED        VersionsReason = 29
+	VersionsReasonFRAME_NOT_MEDIA        VersionsReason = 30
+	VersionsReasonFRAME_EMPTY            VersionsReason = 31
+	VersionsReasonFRAME_NO_TRACK         VersionsReason = 32
+	VersionsReasonFRAME_ENDED            VersionsReason = 33
+	VersionsReasonFRAME_CLAIMED          VersionsReason = 34
+	VersionsReasonFRAME_FORGOTTEN        VersionsReason = 35
+	VersionsReasonFRAME_SHARE            VersionsReason = 36
+	VersionsReasonFRAME_NO_SLOT          VersionsReason = 37
+	VersionsReasonJOB_GIVEN              VersionsReason = 38
+	VersionsReasonJOB_BUSY               VersionsReason = 39
+	VersionsReasonJOB_SHARE              VersionsReason = 40
+	VersionsReasonJOB_FULL               VersionsReason = 41
+	VersionsReasonJOB_CONTINUED          VersionsReason = 42
+	VersionsReasonJOB_LATE               VersionsReason = 43
+	VersionsReasonJOB_ENDED              VersionsReason = 44
+	VersionsReasonSEAL_AHEAD             VersionsReason = 45
+	VersionsReasonSEAL_COMPUTED          VersionsReason = 46
+	VersionsReasonCOPY_SENT              VersionsReason = 47
+	VersionsReasonCOPY_BUDGET            VersionsReason = 48
+	VersionsReasonCOPY_NO_PATH           VersionsReason = 49
+	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 50
+	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 51
+	VersionsReasonCOPY_FILTERED          VersionsReason = 52
+	VersionsReasonCOPY_EMPTY             VersionsReason = 53
+	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 54
+	VersionsReasonCOPY_PRIORITY          VersionsReason = 55
+	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 56
+	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 57
+	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 58
+	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 59
+	VersionsReasonCOPY_WINDOW            VersionsReason = 60
+	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 61
+	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 62
+	VersionsReasonCOPY_CHECKSUM          VersionsReason = 63
+	VersionsReasonCOPY_LOST              VersionsReason = 64
+	VersionsReasonREASON_COUNT           VersionsReason = 65
 )
 
 type VersionsSendKeys struct {
@@ -285,6 +293,7 @@ const (
 	VersionsMapObjects       = "objects"
 	VersionsMapPathVersions  = "path_versions"
 	VersionsMapPaths         = "paths"
+	VersionsMapProgresses    = "progresses"
 	VersionsMapPublishers    = "publishers"
 	VersionsMapReasons       = "reasons"
 	VersionsMapStreams       = "streams"
@@ -361,6 +370,7 @@ type VersionsMapSpecs struct {
 	Objects       *ebpf.MapSpec `ebpf:"objects"`
 	PathVersions  *ebpf.MapSpec `ebpf:"path_versions"`
 	Paths         *ebpf.MapSpec `ebpf:"paths"`
+	Progresses    *ebpf.MapSpec `ebpf:"progresses"`
 	Publishers    *ebpf.MapSpec `ebpf:"publishers"`
 	Reasons       *ebpf.MapSpec `ebpf:"reasons"`
 	Streams       *ebpf.MapSpec `ebpf:"streams"`
@@ -413,6 +423,7 @@ type VersionsMaps struct {
 	Objects       *ebpf.Map `ebpf:"objects"`
 	PathVersions  *ebpf.Map `ebpf:"path_versions"`
 	Paths         *ebpf.Map `ebpf:"paths"`
+	Progresses    *ebpf.Map `ebpf:"progresses"`
 	Publishers    *ebpf.Map `ebpf:"publishers"`
 	Reasons       *ebpf.Map `ebpf:"reasons"`
 	Streams       *ebpf.Map `ebpf:"streams"`
@@ -438,6 +449,7 @@ func (m *VersionsMaps) Close() error {
 		m.Objects,
 		m.PathVersions,
 		m.Paths,
+		m.Progresses,
 		m.Publishers,
 		m.Reasons,
 		m.Streams,
