@@ -6,7 +6,9 @@
 // bpf_clone_redirect runs the egress programs of the device before it returns, on the same CPU, so one word in the
 // scratch (armed) is all that both programs need to agree. Its result says that the clone was handed over, not that
 // client_egress has seen it: the device can be down, its qdisc can refuse the clone, and a program before ours can drop
-// it. Hence server_ingress looks at armed again. After the call all pointers into the packet are invalid, since the
+// it, or nobody has client_egress there any more. Hence server_ingress looks at armed again. If client_egress has not
+// taken the copy, the neighbour is forgotten: user space sends to it until client_egress sees a packet of the stack to
+// it. Else the kernel would claim and lose whatever user space has found lost. After the call all pointers into the packet are invalid, since the
 // clone shares its data.
 //
 // A clone inherits more than data: the VLAN tag beside it, the state of its checksum, its mark. Only the first two
@@ -19,14 +21,15 @@
 #define MIN_HEAD 47 // Ethernet, IPv4, UDP and a short header without a connection ID
 #define MAX_HEAD 95
 
-// send_clone sends the copy to a neighbour. It returns 0 if client_egress has taken it.
-INLINE int send_clone(struct __sk_buff *skb, struct scratch *c, const struct neighbor *n)
+// send_clone sends the copy to the neighbour by which an endpoint is reached. It returns 0 if that has taken it.
+INLINE int send_clone(struct __sk_buff *skb, struct scratch *c, const struct neighbor *n, const void *endpoint)
 {
 	c->armed = 1;
 	int err = bpf_clone_redirect(skb, n->ifindex, 0);
-	if (!err && !c->armed)
-		return 0;
+	if (!c->armed)
+		return err;
 	c->armed = 0;
+	bpf_map_delete_elem(&neighbors, endpoint);
 	return -1;
 }
 

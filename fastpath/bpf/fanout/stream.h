@@ -156,7 +156,7 @@ INLINE enum reason copy_stream(struct fan_out *f, const struct subscription *sub
 	int err = build_copy(f, sub, st, path, n);
 	if (cl->opened)
 		SHARED(st->phase) = STREAM_OPEN; // also if it failed: the bytes are claimed, loss recovery sends them
-	return err || send_clone(f->skb, c, n) ? COPY_LOST : COPY_SENT;
+	return err || send_clone(f->skb, c, n, path->daddr) ? COPY_LOST : COPY_SENT;
 }
 
 static long stream_step(u32 i, struct fan_out *f)
