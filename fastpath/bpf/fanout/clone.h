@@ -5,11 +5,11 @@
 //
 // bpf_clone_redirect runs the egress programs of the device before it returns, on the same CPU, so one word in the
 // scratch (armed) is all that both programs need to agree. Its result says that the clone was handed over, not that
-// client_egress has seen it: the device can be down, its qdisc can refuse the clone, and a program before ours can drop
-// it, or nobody has client_egress there any more. Hence server_ingress looks at armed again. If client_egress has not
-// taken the copy, the neighbour is forgotten: user space sends to it until client_egress sees a packet of the stack to
-// it. Else the kernel would claim and lose whatever user space has found lost. After the call all pointers into the packet are invalid, since the
-// clone shares its data.
+// client_egress has seen it: the device can be down, its qdisc can refuse the clone, a program before ours can drop it,
+// and somebody can have detached ours. Hence server_ingress looks at armed again. If client_egress has not taken the
+// copy, the neighbour is forgotten: user space sends to it until client_egress sees a packet of the stack to it. Else
+// the kernel would claim and lose whatever fits into the window. After the call all pointers into the packet are
+// invalid, since the clone shares its data.
 //
 // A clone inherits more than data: the VLAN tag beside it, the state of its checksum, its mark. Only the first two
 // matter here, see replace_clone and transport/offload.h.
