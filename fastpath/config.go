@@ -25,11 +25,11 @@ type Settings struct {
 	// the other subscribers. At most MaxWorkers; default: none. DefaultWorkers suits most machines.
 	Workers int
 	// MaxConnections is how many connections take part; the media sender alone serves the others. A connection that
-	// takes part needs 64 KiB of memory; each possible one needs 6 KiB at all times. Default: 512.
+	// takes part needs 66 KiB of memory; each possible one needs 1.5 KiB at all times. Default: 512.
 	MaxConnections int
 	// MaxTracks is how many tracks can be on the fast path; the media sender alone serves the others. It should be what
 	// the relay itself can have, else a session with many tracks keeps the tracks of others from the fast path. Each
-	// possible one needs 70 bytes at all times. Default: DefaultMaxTracks.
+	// possible one needs 48 bytes at all times. Default: DefaultMaxTracks.
 	MaxTracks int
 	// MaxSubgroups is how many subgroup streams of publishers the kernel forwards at a time, and of how many that have
 	// ended within 10 s it knows that. One publisher may have as many of them as are free. Each takes 100 bytes until
@@ -58,7 +58,7 @@ func DefaultWorkers() int { return min(runtime.GOMAXPROCS(0), MaxWorkers) }
 // The defaults and limits of Settings.
 const (
 	DefaultMaxConnections = 512
-	MaxConnections        = 1 << 16 // 384 MiB at all times
+	MaxConnections        = 1 << 16 // 96 MiB at all times
 
 	DefaultMaxTracks = 65536 // what a relay has by default
 	MaxTracks        = 1 << 20

@@ -18,6 +18,7 @@ type FastPath struct {
 	kernel     *kernel
 	log        *logs.Sparse
 	registry   *registry
+	room       *room
 	reclaimer  *reclaimer
 	states     []claim.ConnState   // memory that the programs share, by the connection's index
 	streams    []claim.StreamState // by slot
@@ -42,11 +43,14 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 		return nil, explain(err)
 	}
 	f := &FastPath{
-		kernel: k, log: logs.NewSparse(logger), registry: newRegistry(len(k.conns), len(k.tracks.current)),
+		kernel: k, log: logs.NewSparse(logger), registry: new(registry),
 		states: cast[claim.ConnState](k.conns), streams: cast[claim.StreamState](k.streams), passAcks: s.PassAcks,
 		maxSubscribers: s.maxSubscribers(),
 	}
 	k.workers.report = f.report
+	f.room = &room{fast: f}
+	f.registry.addConns(min(madeOfAll(k.byConn), k.maxConns))
+	f.registry.addTracks(min(madeOfAll(k.byTrack), k.maxTracks))
 	f.reclaimer = newReclaimer(f)
 	return f, nil
 }
@@ -118,19 +122,26 @@ func (f *FastPath) NewConn() *claim.ConnState {
 	}
 	defer f.exit()
 	defer f.reclaimer.provide()
-	if i, ok := f.registry.take(&f.registry.ready); ok {
-		return &f.states[i]
+	for {
+		if i, ok := f.registry.take(&f.registry.ready); ok {
+			return &f.states[i]
+		}
+		if i, ok := f.registry.take(&f.registry.free); ok {
+			return f.lendLedger(i)
+		}
+		if !f.room.conns(1) {
+			return nil
+		}
 	}
-	i, ok := f.registry.take(&f.registry.free)
-	if !ok {
-		return nil
-	}
-	if err := f.kernel.ledgers.lend(i); err != nil {
+}
+
+func (f *FastPath) lendLedger(index uint32) *claim.ConnState {
+	if err := f.kernel.ledgers.lend(index); err != nil {
 		f.report("provide memory", err)
-		f.registry.put(&f.registry.free, i)
+		f.registry.put(&f.registry.free, index)
 		return nil
 	}
-	return &f.states[i]
+	return &f.states[index]
 }
 
 // FreeConn implements [claim.Memory]. The state of a connection is freed when the connection is closed.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -23,6 +24,11 @@ type kernel struct {
 	links   []link.Link
 	mapped  [][]byte
 	reasons []string // names, by number
+
+	byConn, byStream, byTrack []*growing // the arrays below, as far as they grow; their elements have one index
+	maxConns                  uint32
+	maxStreams                uint32
+	maxTracks                 uint32
 
 	conns      []bpf.ConnState
 	streams    []bpf.StreamState
@@ -55,19 +61,20 @@ func load(s Settings) (_ *kernel, err error) {
 		return nil, fmt.Errorf("fast path: load the programs: %w", err)
 	}
 	for _, f := range []func() error{
-		func() error { return keepMapped(k, k.ingress.Connections, &k.conns) },
-		func() error { return keepMapped(k, k.ingress.Streams, &k.streams) },
-		func() error { return keepMapped(k, k.ingress.Keys, &k.keys) },
-		func() error { return keepMapped(k, k.ingress.Copies, &k.copies) },
-		func() error { return keepMapped(k, k.ingress.Publishers, &k.publishers) },
+		func() error { return keepGrowing(k, k.ingress.Connections, &k.byConn, &k.conns) },
+		func() error { return keepGrowing(k, k.ingress.Keys, &k.byConn, &k.keys) },
+		func() error { return keepGrowing(k, k.ingress.Copies, &k.byConn, &k.copies) },
+		func() error { return keepGrowing(k, k.ingress.Publishers, &k.byConn, &k.publishers) },
+		func() error { return keepGrowing(k, k.ingress.HeldByEach, &k.byConn, &k.shares.own) },
+		func() error { return keepGrowing(k, k.ingress.PathVersions, &k.byConn, &k.paths.current) },
+		func() error { return keepGrowing(k, k.ingress.Streams, &k.byStream, &k.streams) },
+		func() error { return keepGrowing(k, k.ingress.TrackVersions, &k.byTrack, &k.tracks.current) },
 		func() error { return keepMapped(k, k.ingress.Progresses, &k.progress) },
-		func() error { return keepMapped(k, k.ingress.Held, &k.shares.own) },
 		func() error { return keepMapped(k, k.ingress.HeldByAll, &k.shares.all) },
-		func() error { return keepMapped(k, k.ingress.PathVersions, &k.paths.current) },
-		func() error { return keepMapped(k, k.ingress.TrackVersions, &k.tracks.current) },
 		func() error { return keepMapped(k, k.ingress.Promises, &k.workers.given) },
 		func() error { return keepMapped(k, k.ingress.BusyUntil, &k.workers.busyUntil) },
-		k.freeAllStreams,
+		func() error { return growAll(slices.Concat(k.byConn, k.byTrack), 1) },
+		func() error { return k.growStreams(1) },
 		k.makeQueues,
 	} {
 		if err := f(); err != nil {
@@ -85,31 +92,36 @@ func (k *kernel) load(s Settings) error {
 	if k.reasons, err = reasonNames(spec.Types); err != nil {
 		return err
 	}
-	connections := uint32(cmp.Or(s.MaxConnections, DefaultMaxConnections))
+	k.maxConns = uint32(cmp.Or(s.MaxConnections, DefaultMaxConnections))
+	k.maxStreams = k.maxConns * uint32(bpf.IngressCapacitySTREAMS_PER_CONNECTION)
 	for name, perConnection := range map[string]bpf.IngressCapacity{
-		bpf.IngressMapConnections:   1,
-		bpf.IngressMapPublishers:    1,
-		bpf.IngressMapKeys:          1,
-		bpf.IngressMapCopies:        1,
-		bpf.IngressMapHeld:          1,
-		bpf.IngressMapPathVersions:  1,
 		bpf.IngressMapPaths:         2,
 		bpf.IngressMapLedgers:       1,
 		bpf.IngressMapLookaheads:    bpf.IngressCapacity(bpf.IngressLookaheadRingRINGS),
 		bpf.IngressMapConnectionIds: bpf.IngressCapacityIDS_PER_CONNECTION,
-		bpf.IngressMapStreams:       bpf.IngressCapacitySTREAMS_PER_CONNECTION,
 		bpf.IngressMapDownstreams:   bpf.IngressCapacitySTREAMS_PER_CONNECTION,
 		bpf.IngressMapFreeStreams:   bpf.IngressCapacitySTREAMS_PER_CONNECTION,
 	} {
-		spec.Maps[name].MaxEntries = connections * uint32(perConnection)
+		spec.Maps[name].MaxEntries = k.maxConns * uint32(perConnection)
+	}
+	k.maxTracks = uint32(cmp.Or(s.MaxTracks, DefaultMaxTracks))
+	for name, elements := range map[string]uint32{
+		bpf.IngressMapConnections:   k.maxConns,
+		bpf.IngressMapPublishers:    k.maxConns,
+		bpf.IngressMapKeys:          k.maxConns,
+		bpf.IngressMapCopies:        k.maxConns,
+		bpf.IngressMapHeldByEach:    k.maxConns,
+		bpf.IngressMapPathVersions:  k.maxConns,
+		bpf.IngressMapStreams:       k.maxStreams,
+		bpf.IngressMapTrackVersions: k.maxTracks,
+	} {
+		setGrowing(spec.Maps[name], elements)
 	}
 	spec.Maps[bpf.IngressMapTakenPackets].MaxEntries = uint32(numQueues())
 	spec.Maps[bpf.IngressMapProgresses].MaxEntries = uint32(numQueues())
 	k.queue = spec.Maps[bpf.IngressMapTakenPackets].InnerMap
-	tracks := uint32(cmp.Or(s.MaxTracks, DefaultMaxTracks))
-	spec.Maps[bpf.IngressMapTrackVersions].MaxEntries = tracks
-	spec.Maps[bpf.IngressMapTracks].MaxEntries = 2 * trackParts(tracks) // an old and a new version
-	spec.Maps[bpf.IngressMapAliases].MaxEntries = tracks
+	spec.Maps[bpf.IngressMapTracks].MaxEntries = 2 * trackParts(k.maxTracks) // an old and a new version
+	spec.Maps[bpf.IngressMapAliases].MaxEntries = k.maxTracks
 	subgroups := uint32(cmp.Or(s.MaxSubgroups, DefaultMaxSubgroups))
 	objects := uint32(cmp.Or(s.MaxObjects, DefaultMaxObjects))
 	spec.Maps[bpf.IngressMapSubgroups].MaxEntries = subgroups
@@ -117,8 +129,9 @@ func (k *kernel) load(s Settings) error {
 	spec.Maps[bpf.IngressMapObjects].MaxEntries = objects
 	k.shares.sizes = [...]uint32{shareSubgroups: subgroups, shareObjects: objects,
 		shareJobs: jobsPerRing * uint32(s.Workers)}
-	k.shares.since = make([]atomic.Uint64, connections)
+	k.shares.since = make([]atomic.Uint64, k.maxConns)
 	for name, value := range map[string]any{
+		bpf.IngressVarExtentShift:      extentShift,
 		bpf.IngressVarRelayPort:        bigEndian16(s.Port),
 		bpf.IngressVarConnectionIdLen:  uint32(s.ConnectionIDLen),
 		bpf.IngressVarConnectionIdMask: connectionIDMask(s.ConnectionIDLen),
@@ -201,16 +214,6 @@ func keepMapped[T any](k *kernel, m *ebpf.Map, elements *[]T) error {
 	return nil
 }
 
-// freeAllStreams puts every slot on the stack of free ones.
-func (k *kernel) freeAllStreams() error {
-	for i := range k.streams {
-		if err := k.ingress.FreeStreams.Put(nil, uint32(i)); err != nil {
-			return fmt.Errorf("fast path: fill the stack of free streams: %w", err)
-		}
-	}
-	return nil
-}
-
 // Attach attaches the programs to a device, for the publishers and subscribers behind it.
 func (k *kernel) Attach(ifindex int) error {
 	if len(k.links) == 0 {
@@ -251,9 +254,12 @@ func (k *kernel) Close() error {
 	if k.workers != nil {
 		errs = append(errs, k.workers.close())
 	}
-	clear(k.keys)
-	for i := range k.publishers {
-		k.publishers[i].Keys = [2]bpf.PacketKeys{}
+	if len(k.byConn) > 0 {
+		made := madeOfAll(k.byConn)
+		clear(k.keys[:made])
+		for i := range k.publishers[:made] {
+			k.publishers[i].Keys = [2]bpf.PacketKeys{}
+		}
 	}
 	for _, q := range k.queues {
 		errs = append(errs, q.close())
@@ -261,9 +267,12 @@ func (k *kernel) Close() error {
 	for _, b := range k.mapped {
 		errs = append(errs, unix.Munmap(b))
 	}
+	for _, g := range slices.Concat(k.byConn, k.byStream, k.byTrack) {
+		errs = append(errs, g.close())
+	}
 	if k.ledgers != nil { // so the programs were loaded
 		errs = append(errs, k.ledgers.close(), k.keyStreams.close())
 	}
-	k.mapped, k.links = nil, nil
+	k.mapped, k.links, k.byConn, k.byStream, k.byTrack = nil, nil, nil, nil, nil
 	return errors.Join(append(errs, k.ingress.Close(), k.egress.Close())...)
 }

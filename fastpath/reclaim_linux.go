@@ -111,6 +111,7 @@ func (r *reclaimer) run() {
 			}
 		case now := <-timer.C:
 			rings := r.tendRings()
+			r.fast.room.streams()
 			r.releaseClosed()
 			r.reclaim()
 			r.shrink()
@@ -220,6 +221,8 @@ func (r *reclaimer) provide() {
 // refill gives memory to indices that connections are going to take.
 func (r *reclaimer) refill() {
 	f := r.fast
+	f.room.conns(spareConns)
+	f.room.tracks(spareTracks)
 	indices := f.registry.scarce(reserve)
 	if len(indices) == 0 {
 		return

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// registry holds the connections and the tracks by index. Their elements in the kernel's maps have the same index.
+// registry holds the connections and the tracks by index. Their elements in the kernel's maps have the same index. There
+// are more indices when there is memory for more, see room.
 type registry struct {
 	mu         sync.Mutex // guards all below
 	closed     bool
@@ -16,20 +17,37 @@ type registry struct {
 	freeTracks []uint32 // indices
 }
 
-func newRegistry(conns, tracks int) *registry {
-	return &registry{
-		conns: make([]*conn, conns), free: numbers(conns),
-		tracks: make([]*ForwardedTrack, tracks), freeTracks: numbers(tracks),
+// freeConns returns how many indices of connections are free and have no ledger, and how many there are. ok is false
+// once r is closed.
+func (r *registry) freeConns() (free int, made uint32, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.free), uint32(len(r.conns)), !r.closed
+}
+
+// freeTrackIndices does the same for tracks.
+func (r *registry) freeTrackIndices() (free int, made uint32, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.freeTracks), uint32(len(r.tracks)), !r.closed
+}
+
+// addConns adds the indices up to n.
+func (r *registry) addConns(n uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := uint32(len(r.conns)); i < n; i++ {
+		r.conns, r.free = append(r.conns, nil), append(r.free, i)
 	}
 }
 
-// numbers returns the numbers below n.
-func numbers(n int) []uint32 {
-	all := make([]uint32, n)
-	for i := range all {
-		all[i] = uint32(i)
+// addTracks adds the indices up to n.
+func (r *registry) addTracks(n uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := uint32(len(r.tracks)); i < n; i++ {
+		r.tracks, r.freeTracks = append(r.tracks, nil), append(r.freeTracks, i)
 	}
-	return all
 }
 
 // take takes the last index of a list of r, unless r is closed.
@@ -117,14 +135,14 @@ func (r *registry) allLocked() []*conn {
 	return slices.DeleteFunc(slices.Clone(r.conns), func(c *conn) bool { return c == nil })
 }
 
-// newTrack adds a track, unless there are too many.
-func (r *registry) newTrack(t *ForwardedTrack) (ok bool) {
+// newTrack adds a track, unless there are too many. enough reports whether there is room for others.
+func (r *registry) newTrack(t *ForwardedTrack) (enough, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t.index, ok = r.takeLocked(&r.freeTracks); ok {
 		r.tracks[t.index] = t
 	}
-	return ok
+	return len(r.freeTracks) >= spareTracks, ok
 }
 
 // allTracks returns the tracks that are not closed.

@@ -40,14 +40,23 @@ type forwarding struct {
 // NewTrack returns a track that is not on the fast path yet, or nil if there is no room for another one. It must be
 // closed.
 func (f *FastPath) NewTrack() *ForwardedTrack {
-	if f == nil {
+	if f == nil || !f.enter() {
 		return nil
 	}
+	defer f.exit()
 	t := &ForwardedTrack{fast: f, listed: make(map[uint32]struct{})}
-	if !f.registry.newTrack(t) {
-		return nil
+	for {
+		enough, ok := f.registry.newTrack(t)
+		if !enough {
+			f.reclaimer.provide()
+		}
+		if ok {
+			return t
+		}
+		if !f.room.tracks(1) {
+			return nil
+		}
 	}
-	return t
 }
 
 // Forward lets the kernel forward what the publisher from sends with an alias, to subscribers, from the next packet on.

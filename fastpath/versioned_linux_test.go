@@ -14,11 +14,11 @@ import (
 // versionedTracks returns the map that the program reads.
 func versionedTracks(t *testing.T, k *bpftest.Versions) *versioned[bpf.Track] {
 	v := newVersioned[bpf.Track](k.Tracks, awaitGracePeriod)
-	var mapped []byte
-	var err error
-	v.current, mapped, err = mapArray[uint64](k.TrackVersions)
+	g, current, err := newGrowing[uint64](k.TrackVersions)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, unix.Munmap(mapped)) })
+	require.NoError(t, g.grow(1))
+	v.current = current
+	t.Cleanup(func() { require.NoError(t, g.close()) })
 	return v
 }
 

@@ -33,6 +33,8 @@ const (
 	IngressCapacityMAX_TRACKS             IngressCapacity = 16384
 	IngressCapacityPART_LEN               IngressCapacity = 16
 	IngressCapacityFULL_TRACKS            IngressCapacity = 1024
+	IngressCapacityEXTENT_SHIFT           IngressCapacity = 9
+	IngressCapacityEXTENT_LEN             IngressCapacity = 512
 )
 
 type IngressConnState struct {
@@ -66,7 +68,7 @@ type IngressConnectionId struct {
 
 type IngressCopyCounts struct {
 	_        structs.HostLayout
-	ByReason [18]uint64
+	ByReason [19]uint64
 }
 
 type IngressDownstreamKey struct {
@@ -295,15 +297,16 @@ const (
 	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 54
 	IngressReasonCOPY_PRIORITY          IngressReason = 55
 	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 56
-	IngressReasonCOPY_STREAM_SHARE      IngressReason = 57
-	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 58
-	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 59
-	IngressReasonCOPY_WINDOW            IngressReason = 60
-	IngressReasonCOPY_TOO_LARGE         IngressReason = 61
-	IngressReasonCOPY_LEDGER_FULL       IngressReason = 62
-	IngressReasonCOPY_CHECKSUM          IngressReason = 63
-	IngressReasonCOPY_LOST              IngressReason = 64
-	IngressReasonREASON_COUNT           IngressReason = 65
+	IngressReasonCOPY_NO_SLOT           IngressReason = 57
+	IngressReasonCOPY_STREAM_SHARE      IngressReason = 58
+	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 59
+	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 60
+	IngressReasonCOPY_WINDOW            IngressReason = 61
+	IngressReasonCOPY_TOO_LARGE         IngressReason = 62
+	IngressReasonCOPY_LEDGER_FULL       IngressReason = 63
+	IngressReasonCOPY_CHECKSUM          IngressReason = 64
+	IngressReasonCOPY_LOST              IngressReason = 65
+	IngressReasonREASON_COUNT           IngressReason = 66
 )
 
 type IngressRecord struct {
@@ -493,8 +496,8 @@ const (
 	IngressMapDownstreams      = "downstreams"
 	IngressMapEnded            = "ended"
 	IngressMapFreeStreams      = "free_streams"
-	IngressMapHeld             = "held"
 	IngressMapHeldByAll        = "held_by_all"
+	IngressMapHeldByEach       = "held_by_each"
 	IngressMapJobRings         = "job_rings"
 	IngressMapKeys             = "keys"
 	IngressMapLedgers          = "ledgers"
@@ -518,6 +521,7 @@ const (
 	IngressVarChunkCopies      = "chunk_copies"
 	IngressVarConnectionIdLen  = "connection_id_len"
 	IngressVarConnectionIdMask = "connection_id_mask"
+	IngressVarExtentShift      = "extent_shift"
 	IngressVarJobLifetime      = "job_lifetime"
 	IngressVarMaxCopies        = "max_copies"
 	IngressVarRelayPort        = "relay_port"
@@ -583,8 +587,8 @@ type IngressMapSpecs struct {
 	Downstreams   *ebpf.MapSpec `ebpf:"downstreams"`
 	Ended         *ebpf.MapSpec `ebpf:"ended"`
 	FreeStreams   *ebpf.MapSpec `ebpf:"free_streams"`
-	Held          *ebpf.MapSpec `ebpf:"held"`
 	HeldByAll     *ebpf.MapSpec `ebpf:"held_by_all"`
+	HeldByEach    *ebpf.MapSpec `ebpf:"held_by_each"`
 	JobRings      *ebpf.MapSpec `ebpf:"job_rings"`
 	Keys          *ebpf.MapSpec `ebpf:"keys"`
 	Ledgers       *ebpf.MapSpec `ebpf:"ledgers"`
@@ -612,6 +616,7 @@ type IngressVariableSpecs struct {
 	ChunkCopies      *ebpf.VariableSpec `ebpf:"chunk_copies"`
 	ConnectionIdLen  *ebpf.VariableSpec `ebpf:"connection_id_len"`
 	ConnectionIdMask *ebpf.VariableSpec `ebpf:"connection_id_mask"`
+	ExtentShift      *ebpf.VariableSpec `ebpf:"extent_shift"`
 	JobLifetime      *ebpf.VariableSpec `ebpf:"job_lifetime"`
 	MaxCopies        *ebpf.VariableSpec `ebpf:"max_copies"`
 	RelayPort        *ebpf.VariableSpec `ebpf:"relay_port"`
@@ -647,8 +652,8 @@ type IngressMaps struct {
 	Downstreams   *ebpf.Map `ebpf:"downstreams"`
 	Ended         *ebpf.Map `ebpf:"ended"`
 	FreeStreams   *ebpf.Map `ebpf:"free_streams"`
-	Held          *ebpf.Map `ebpf:"held"`
 	HeldByAll     *ebpf.Map `ebpf:"held_by_all"`
+	HeldByEach    *ebpf.Map `ebpf:"held_by_each"`
 	JobRings      *ebpf.Map `ebpf:"job_rings"`
 	Keys          *ebpf.Map `ebpf:"keys"`
 	Ledgers       *ebpf.Map `ebpf:"ledgers"`
@@ -679,8 +684,8 @@ func (m *IngressMaps) Close() error {
 		m.Downstreams,
 		m.Ended,
 		m.FreeStreams,
-		m.Held,
 		m.HeldByAll,
+		m.HeldByEach,
 		m.JobRings,
 		m.Keys,
 		m.Ledgers,
@@ -709,6 +714,7 @@ type IngressVariables struct {
 	ChunkCopies      *ebpf.Variable `ebpf:"chunk_copies"`
 	ConnectionIdLen  *ebpf.Variable `ebpf:"connection_id_len"`
 	ConnectionIdMask *ebpf.Variable `ebpf:"connection_id_mask"`
+	ExtentShift      *ebpf.Variable `ebpf:"extent_shift"`
 	JobLifetime      *ebpf.Variable `ebpf:"job_lifetime"`
 	MaxCopies        *ebpf.Variable `ebpf:"max_copies"`
 	RelayPort        *ebpf.Variable `ebpf:"relay_port"`

@@ -59,7 +59,7 @@ INLINE enum reason take_packet(struct __sk_buff *skb)
 	if (why != PACKET_OPENED)
 		return why;
 	struct scratch *c = scratch_get();
-	struct publisher *p = bpf_map_lookup_elem(&publishers, &publisher);
+	struct publisher *p = publishers_at(publisher);
 	if (!c || !p)
 		return PACKET_NOT_MEDIA;
 	why = take_number(p, c->pn);

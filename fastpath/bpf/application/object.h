@@ -46,7 +46,7 @@ static __noinline struct object_claim *claim_object(struct scratch *c, struct tr
 	}
 	hold(c->publisher, SHARE_OBJECTS);
 	c->track = key.track;
-	c->list_version = current_version(&track_versions, c->track);
+	c->list_version = current_version(track_versions_at(c->track));
 	t = *track = find_subscriptions(c->track, c->list_version, 0);
 	bool known = t && has_alias(t, &alias);
 	if (!known || object_forgotten(t, h)) {

@@ -34,7 +34,7 @@ static __noinline struct subgroup *find_subgroup(struct scratch *c)
 	u32 *found = bpf_map_lookup_elem(&aliases, &alias);
 	u32 index = found ? SHARED(*found) : 0;
 	struct track *track = found ? find_track(index) : 0;
-	struct publisher *p = bpf_map_lookup_elem(&publishers, &c->publisher);
+	struct publisher *p = publishers_at(c->publisher);
 	if (!track || !has_alias(track, &alias) || !p) {
 		count(FRAME_NO_TRACK);
 		return 0;

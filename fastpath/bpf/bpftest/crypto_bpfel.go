@@ -91,15 +91,16 @@ const (
 	CryptoReasonCOPY_OUT_OF_ORDER      CryptoReason = 54
 	CryptoReasonCOPY_PRIORITY          CryptoReason = 55
 	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 56
-	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 57
-	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 58
-	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 59
-	CryptoReasonCOPY_WINDOW            CryptoReason = 60
-	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 61
-	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 62
-	CryptoReasonCOPY_CHECKSUM          CryptoReason = 63
-	CryptoReasonCOPY_LOST              CryptoReason = 64
-	CryptoReasonREASON_COUNT           CryptoReason = 65
+	CryptoReasonCOPY_NO_SLOT           CryptoReason = 57
+	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 58
+	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 59
+	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 60
+	CryptoReasonCOPY_WINDOW            CryptoReason = 61
+	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 62
+	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 63
+	CryptoReasonCOPY_CHECKSUM          CryptoReason = 64
+	CryptoReasonCOPY_LOST              CryptoReason = 65
+	CryptoReasonREASON_COUNT           CryptoReason = 66
 )
 
 type CryptoScratch struct {
@@ -216,6 +217,7 @@ const (
 	CryptoProgTestPoly      = "test_poly"
 	CryptoProgTestSeal      = "test_seal"
 	CryptoProgTestXor       = "test_xor"
+	CryptoVarExtentShift    = "extent_shift"
 )
 
 // LoadCrypto returns the embedded CollectionSpec for Crypto.
@@ -283,6 +285,7 @@ type CryptoMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CryptoVariableSpecs struct {
+	ExtentShift *ebpf.VariableSpec `ebpf:"extent_shift"`
 }
 
 // CryptoObjects contains all objects after they have been loaded into the kernel.
@@ -324,6 +327,7 @@ func (m *CryptoMaps) Close() error {
 //
 // It can be passed to LoadCryptoObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CryptoVariables struct {
+	ExtentShift *ebpf.Variable `ebpf:"extent_shift"`
 }
 
 // CryptoPrograms contains all programs after they have been loaded into the kernel.

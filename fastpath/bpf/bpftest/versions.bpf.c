@@ -11,7 +11,7 @@ u64 found, mixtures;
 
 SEC("tc") int test_version(struct __sk_buff *skb)
 {
-	u64 version = current_version(&track_versions, 0);
+	u64 version = current_version(track_versions_at(0));
 	struct track *t = find_subscriptions(0, version, 0);
 	struct track *last = find_subscriptions(0, version, 1);
 

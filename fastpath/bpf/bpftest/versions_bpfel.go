@@ -20,38 +20,10 @@ type VersionsAliasKey struct {
 	Pad       uint32
 }
 
-type VersionsConnState struct {
-	_         structs.HostLayout
-	NextPn    uint64
-	InFlight  uint64
-	DataSent  uint64
-	NextUni   uint64
-	Writers   uint32
-	Slots     uint32
-	Pad1      [3]uint64
-	Window    uint64
-	DataLimit uint64
-	MaxUni    uint64
-	LedgerLow uint64
-	Threshold uint32
-	Mtu       uint32
-	Reserve   uint64
-	Pad2      [2]uint64
-	Packets   uint64
-	Bytes     uint64
-	LimitedTo uint64
-	Pad3      [5]uint64
-}
-
 type VersionsConnectionId struct {
 	_     structs.HostLayout
 	Bytes [20]uint8
 	Len   uint32
-}
-
-type VersionsCopyCounts struct {
-	_        structs.HostLayout
-	ByReason [18]uint64
 }
 
 type VersionsDownstreamKey struct {
@@ -107,31 +79,6 @@ type VersionsProgress struct {
 	PassedUp uint32
 	Seen     uint32
 	Pad      [7]uint64
-}
-
-type VersionsPublisher struct {
-	_    structs.HostLayout
-	Keys [2]struct {
-		_   structs.HostLayout
-		Key [8]uint32
-		Hp  [8]uint32
-		Iv  [3]uint32
-		Pad uint32
-	}
-	ExpectedPn   uint64
-	FirstStream  uint64
-	FirstNumber  uint64
-	Numbers      [32]uint64
-	KeysSet      uint32
-	Active       uint8
-	Webtransport uint8
-	Pad          uint16
-	Taking       uint32
-	Queue        uint32
-	Waiting      uint32
-	Pad2         uint32
-	Acked        uint64
-	Pad3         [5]uint64
 }
 
 type VersionsReason uint32
@@ -194,44 +141,23 @@ const (
 	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 54
 	VersionsReasonCOPY_PRIORITY          VersionsReason = 55
 	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 56
-	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 57
-	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 58
-	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 59
-	VersionsReasonCOPY_WINDOW            VersionsReason = 60
-	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 61
-	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 62
-	VersionsReasonCOPY_CHECKSUM          VersionsReason = 63
-	VersionsReasonCOPY_LOST              VersionsReason = 64
-	VersionsReasonREASON_COUNT           VersionsReason = 65
+	VersionsReasonCOPY_NO_SLOT           VersionsReason = 57
+	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 58
+	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 59
+	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 60
+	VersionsReasonCOPY_WINDOW            VersionsReason = 61
+	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 62
+	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 63
+	VersionsReasonCOPY_CHECKSUM          VersionsReason = 64
+	VersionsReasonCOPY_LOST              VersionsReason = 65
+	VersionsReasonREASON_COUNT           VersionsReason = 66
 )
-
-type VersionsSendKeys struct {
-	_          structs.HostLayout
-	Generation [4]struct {
-		_   structs.HostLayout
-		Key [8]uint32
-		Hp  [8]uint32
-		Iv  [3]uint32
-		Pad uint32
-	}
-}
 
 type VersionsStreamKey struct {
 	_         structs.HostLayout
 	StreamId  uint64
 	Publisher uint32
 	Pad       uint32
-}
-
-type VersionsStreamState struct {
-	_     structs.HostLayout
-	Next  uint64
-	Delta uint64
-	Limit uint64
-	Id    uint64
-	Phase uint32
-	Level uint32
-	Pad   [3]uint64
 }
 
 type VersionsSubgroup struct {
@@ -286,8 +212,8 @@ const (
 	VersionsMapDownstreams   = "downstreams"
 	VersionsMapEnded         = "ended"
 	VersionsMapFreeStreams   = "free_streams"
-	VersionsMapHeld          = "held"
 	VersionsMapHeldByAll     = "held_by_all"
+	VersionsMapHeldByEach    = "held_by_each"
 	VersionsMapKeys          = "keys"
 	VersionsMapLedgers       = "ledgers"
 	VersionsMapObjects       = "objects"
@@ -302,6 +228,7 @@ const (
 	VersionsMapTrackVersions = "track_versions"
 	VersionsMapTracks        = "tracks"
 	VersionsProgTestVersion  = "test_version"
+	VersionsVarExtentShift   = "extent_shift"
 	VersionsVarFound         = "found"
 	VersionsVarMixtures      = "mixtures"
 	VersionsVarShareSizes    = "share_sizes"
@@ -363,8 +290,8 @@ type VersionsMapSpecs struct {
 	Downstreams   *ebpf.MapSpec `ebpf:"downstreams"`
 	Ended         *ebpf.MapSpec `ebpf:"ended"`
 	FreeStreams   *ebpf.MapSpec `ebpf:"free_streams"`
-	Held          *ebpf.MapSpec `ebpf:"held"`
 	HeldByAll     *ebpf.MapSpec `ebpf:"held_by_all"`
+	HeldByEach    *ebpf.MapSpec `ebpf:"held_by_each"`
 	Keys          *ebpf.MapSpec `ebpf:"keys"`
 	Ledgers       *ebpf.MapSpec `ebpf:"ledgers"`
 	Objects       *ebpf.MapSpec `ebpf:"objects"`
@@ -384,9 +311,10 @@ type VersionsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type VersionsVariableSpecs struct {
-	Found      *ebpf.VariableSpec `ebpf:"found"`
-	Mixtures   *ebpf.VariableSpec `ebpf:"mixtures"`
-	ShareSizes *ebpf.VariableSpec `ebpf:"share_sizes"`
+	ExtentShift *ebpf.VariableSpec `ebpf:"extent_shift"`
+	Found       *ebpf.VariableSpec `ebpf:"found"`
+	Mixtures    *ebpf.VariableSpec `ebpf:"mixtures"`
+	ShareSizes  *ebpf.VariableSpec `ebpf:"share_sizes"`
 }
 
 // VersionsObjects contains all objects after they have been loaded into the kernel.
@@ -416,8 +344,8 @@ type VersionsMaps struct {
 	Downstreams   *ebpf.Map `ebpf:"downstreams"`
 	Ended         *ebpf.Map `ebpf:"ended"`
 	FreeStreams   *ebpf.Map `ebpf:"free_streams"`
-	Held          *ebpf.Map `ebpf:"held"`
 	HeldByAll     *ebpf.Map `ebpf:"held_by_all"`
+	HeldByEach    *ebpf.Map `ebpf:"held_by_each"`
 	Keys          *ebpf.Map `ebpf:"keys"`
 	Ledgers       *ebpf.Map `ebpf:"ledgers"`
 	Objects       *ebpf.Map `ebpf:"objects"`
@@ -442,8 +370,8 @@ func (m *VersionsMaps) Close() error {
 		m.Downstreams,
 		m.Ended,
 		m.FreeStreams,
-		m.Held,
 		m.HeldByAll,
+		m.HeldByEach,
 		m.Keys,
 		m.Ledgers,
 		m.Objects,
@@ -464,9 +392,10 @@ func (m *VersionsMaps) Close() error {
 //
 // It can be passed to LoadVersionsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type VersionsVariables struct {
-	Found      *ebpf.Variable `ebpf:"found"`
-	Mixtures   *ebpf.Variable `ebpf:"mixtures"`
-	ShareSizes *ebpf.Variable `ebpf:"share_sizes"`
+	ExtentShift *ebpf.Variable `ebpf:"extent_shift"`
+	Found       *ebpf.Variable `ebpf:"found"`
+	Mixtures    *ebpf.Variable `ebpf:"mixtures"`
+	ShareSizes  *ebpf.Variable `ebpf:"share_sizes"`
 }
 
 // VersionsPrograms contains all programs after they have been loaded into the kernel.

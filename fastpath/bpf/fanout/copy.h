@@ -42,7 +42,7 @@ INLINE const struct subscription *subscription_at(struct fan_out *f, u32 i)
 // controller, whose window grows only while it is used.
 INLINE enum reason admit_claim(const struct claim *cl)
 {
-	struct conn_state *s = bpf_map_lookup_elem(&connections, &cl->subscriber);
+	struct conn_state *s = connections_at(cl->subscriber);
 	if (!s)
 		return COPY_NO_PATH;
 	struct admission a = { .conn = s, .level = cl->level, .packet_len = cl->packet_len };
@@ -57,7 +57,7 @@ INLINE enum reason admit_claim(const struct claim *cl)
 // sending, too.
 INLINE void count_copy(u32 subscriber, u32 why)
 {
-	struct copy_counts *c = bpf_map_lookup_elem(&copies, &subscriber);
+	struct copy_counts *c = copies_at(subscriber);
 
 	count(why);
 	if (c && why >= COPY_SENT && why < REASON_COUNT)

@@ -13,7 +13,7 @@ GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub,
 {
 	if (!g || !sub || !key || !cl)
 		return COPY_NOT_OPEN;
-	struct conn_state *s = bpf_map_lookup_elem(&connections, &sub->subscriber);
+	struct conn_state *s = connections_at(sub->subscriber);
 	struct path *path = find_path(sub->subscriber);
 	if (!s || !path)
 		return COPY_NO_PATH;
@@ -25,8 +25,8 @@ GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub,
 		return COPY_STREAM_SHARE;
 	u32 slot;
 	if (bpf_map_pop_elem(&free_streams, &slot))
-		return COPY_NOT_OPEN;
-	struct stream_state *st = bpf_map_lookup_elem(&streams, &slot);
+		return COPY_NO_SLOT;
+	struct stream_state *st = streams_at(slot);
 	if (!st)
 		return COPY_NOT_OPEN;
 	cl->prefix_len = prefix_len(g, path, sub->alias);
@@ -142,7 +142,7 @@ INLINE enum reason copy_stream(struct fan_out *f, const struct subscription *sub
 	why = find_stream(f, sub, cl, fr->stream_id);
 	if (why != COPY_SENT)
 		return why;
-	struct stream_state *st = bpf_map_lookup_elem(&streams, &cl->slot);
+	struct stream_state *st = streams_at(cl->slot);
 	if (!st || (!cl->opened && SHARED(st->phase) != STREAM_OPEN))
 		return COPY_NOT_OPEN;
 	prepare(cl, c, fr, st, path);
@@ -184,7 +184,7 @@ GLOBAL int forward_stream(struct __sk_buff *skb)
 	if (!g)
 		return 0;
 	c->track = g->track;
-	c->list_version = current_version(&track_versions, c->track);
+	c->list_version = current_version(track_versions_at(c->track));
 	struct track *t = find_subscriptions(c->track, c->list_version, 0);
 	if (!t || t->publisher != c->publisher) { // it has another publisher now
 		count(FRAME_NO_TRACK);

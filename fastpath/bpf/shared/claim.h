@@ -112,8 +112,8 @@ GLOBAL int claim_bytes(struct claim *cl)
 {
 	if (!cl)
 		return COPY_NO_PATH;
-	struct conn_state *s = bpf_map_lookup_elem(&connections, &cl->subscriber);
-	struct stream_state *st = bpf_map_lookup_elem(&streams, &cl->slot);
+	struct conn_state *s = connections_at(cl->subscriber);
+	struct stream_state *st = streams_at(cl->slot);
 	if (!s || !st)
 		return COPY_NO_PATH;
 	struct record *r = begin_packet(s, cl);
@@ -139,7 +139,7 @@ GLOBAL int claim_packet(struct claim *cl)
 {
 	if (!cl)
 		return COPY_NO_PATH;
-	struct conn_state *s = bpf_map_lookup_elem(&connections, &cl->subscriber);
+	struct conn_state *s = connections_at(cl->subscriber);
 	if (!s)
 		return COPY_NO_PATH;
 	struct record *r = begin_packet(s, cl);

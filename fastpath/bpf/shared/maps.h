@@ -16,7 +16,13 @@ enum capacity {
 	MAX_TRACKS = 16384,
 	PART_LEN = 16, // subscriptions in an element of the map tracks
 	FULL_TRACKS = 1024, // that can have as many subscriptions as possible at a time
+	EXTENT_SHIFT = 9,
+	EXTENT_LEN = 1 << EXTENT_SHIFT, // elements of an extent, see GROWING
 };
+
+// Extents are whole pages, because user space maps each one behind the one before. Elements are multiples of 8 bytes.
+// Where pages are larger than 4 KiB, the loader makes extents longer.
+const volatile u32 extent_shift = EXTENT_SHIFT;
 
 // SHARED_ARRAY is memory: user space maps it, and both sides read and write its elements.
 #define SHARED_ARRAY(name, count, type_) \
@@ -43,6 +49,21 @@ enum capacity {
 			__uint(value_size, sizeof(type_)); \
 		}); \
 	} name SEC(".maps")
+
+// GROWING is such memory for as many elements as there have to be. It consists of extents of equal length, which user
+// space makes when they are first needed. name_at returns an element; 0: there is no such extent yet.
+//
+// name_at is a function because its keys would be on the stack of all that its callers call, and there is one for each
+// map because the verifier makes a lookup cheap only if it is always in the same map.
+#define GROWING(name, count, type_) \
+	LENT(name, (count) / EXTENT_LEN, EXTENT_LEN, type_); \
+	static __noinline __attribute__((unused)) type_ *name##_at(u32 index) \
+	{ \
+		u32 extent = index >> extent_shift, at = index & ((1 << extent_shift) - 1); \
+		void *elements = bpf_map_lookup_elem(&name, &extent); \
+\
+		return elements ? bpf_map_lookup_elem(elements, &at) : 0; \
+	}
 
 // HASH allocates elements when they are inserted: all of them at once would be tens of megabytes.
 #define HASH(name, count, key_, type_) \

@@ -70,6 +70,7 @@ enum reason {
 	COPY_OUT_OF_ORDER, // bytes before it have not been sent, or it was sent already
 	COPY_PRIORITY, // the level is above the connection's threshold
 	COPY_STREAM_LIMIT, // MAX_STREAMS
+	COPY_NO_SLOT, // no memory for one more stream, or not yet: user space opens it
 	COPY_STREAM_SHARE, // the connection has as many streams in the kernel as one may have: user space opens it
 	COPY_STREAM_CREDIT, // MAX_STREAM_DATA
 	COPY_CONNECTION_CREDIT, // MAX_DATA

@@ -23,7 +23,7 @@ struct held {
 	u32 pad;
 };
 
-SHARED_ARRAY(held, MAX_CONNECTIONS, struct held); // by publisher
+GROWING(held_by_each, MAX_CONNECTIONS, struct held) // by publisher
 SHARED_ARRAY(held_by_all, 1, struct held);
 
 const volatile u32 share_sizes[SHARE_KINDS] = { MAX_SUBGROUPS, MAX_OBJECTS, 0 }; // of the maps and rings
@@ -32,7 +32,7 @@ const volatile u32 share_sizes[SHARE_KINDS] = { MAX_SUBGROUPS, MAX_OBJECTS, 0 };
 static __noinline __attribute__((unused)) int may_hold(u32 publisher, enum share_kind kind)
 {
 	u32 zero = 0;
-	struct held *own = bpf_map_lookup_elem(&held, &publisher), *all = bpf_map_lookup_elem(&held_by_all, &zero);
+	struct held *own = held_by_each_at(publisher), *all = bpf_map_lookup_elem(&held_by_all, &zero);
 
 	if (!own || !all || kind >= SHARE_KINDS)
 		return 0;
@@ -44,7 +44,7 @@ static __noinline __attribute__((unused)) int may_hold(u32 publisher, enum share
 static __noinline __attribute__((unused)) int hold(u32 publisher, enum share_kind kind)
 {
 	u32 zero = 0;
-	struct held *own = bpf_map_lookup_elem(&held, &publisher), *all = bpf_map_lookup_elem(&held_by_all, &zero);
+	struct held *own = held_by_each_at(publisher), *all = bpf_map_lookup_elem(&held_by_all, &zero);
 
 	if (!own || !all || kind >= SHARE_KINDS)
 		return -1;
@@ -57,7 +57,7 @@ static __noinline __attribute__((unused)) int hold(u32 publisher, enum share_kin
 static __noinline __attribute__((unused)) int let_go(u32 publisher, enum share_kind kind)
 {
 	u32 zero = 0;
-	struct held *own = bpf_map_lookup_elem(&held, &publisher), *all = bpf_map_lookup_elem(&held_by_all, &zero);
+	struct held *own = held_by_each_at(publisher), *all = bpf_map_lookup_elem(&held_by_all, &zero);
 
 	if (!own || !all || kind >= SHARE_KINDS)
 		return -1;

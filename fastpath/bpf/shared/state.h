@@ -277,12 +277,12 @@ struct downstream_key {
 	u32 publisher, subscriber;
 };
 
-SHARED_ARRAY(connections, MAX_CONNECTIONS, struct conn_state);
-SHARED_ARRAY(streams, MAX_STREAMS, struct stream_state);
+GROWING(connections, MAX_CONNECTIONS, struct conn_state)
+GROWING(streams, MAX_STREAMS, struct stream_state)
 LENT(ledgers, MAX_CONNECTIONS, LEDGER_LEN, struct record); // since before the path is known
-SHARED_ARRAY(keys, MAX_CONNECTIONS, struct send_keys);
-SHARED_ARRAY(copies, MAX_CONNECTIONS, struct copy_counts);
-SHARED_ARRAY(publishers, MAX_CONNECTIONS, struct publisher);
+GROWING(keys, MAX_CONNECTIONS, struct send_keys)
+GROWING(copies, MAX_CONNECTIONS, struct copy_counts)
+GROWING(publishers, MAX_CONNECTIONS, struct publisher)
 SHARED_ARRAY(progresses, 1, struct progress); // the loader makes more, as for taken_packets
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
@@ -315,13 +315,13 @@ struct {
 // would be on the stack of all that its callers call.
 static __noinline __attribute__((unused)) struct path *find_path(u32 connection)
 {
-	return find_version(&path_versions, &paths, connection);
+	return find_part(&paths, connection, current_version(path_versions_at(connection)), 0);
 }
 
 // find_track returns the first part of a track that the fast path serves, or 0.
 static __noinline __attribute__((unused)) struct track *find_track(u32 index)
 {
-	return find_version(&track_versions, &tracks, index);
+	return find_part(&tracks, index, current_version(track_versions_at(index)), 0);
 }
 
 // find_subscriptions returns a part of a version of a track's list, or 0.

@@ -21,15 +21,13 @@ struct version_key {
 // VERSIONED is such a map: at most count values of one part at a time. name_versions has the version by index; 0: there
 // is none.
 #define VERSIONED(name, count, type_) \
-	SHARED_ARRAY(name##_versions, count, u64); \
+	GROWING(name##_versions, count, u64) \
 	HASH(name##s, 2 * (count), struct version_key, type_)
 
-// current_version returns the version of the value with an index; 0: there is none.
-INLINE u64 current_version(void *versions, u32 index)
+// current_version reads an element of name_versions, if there is one.
+INLINE u64 current_version(const u64 *version)
 {
-	u64 *version = bpf_map_lookup_elem(versions, &index);
-
-	return version ? *(volatile u64 *)version : 0;
+	return version ? *(const volatile u64 *)version : 0;
 }
 
 // find_part looks up a part of a version of the value with an index.
@@ -38,10 +36,4 @@ INLINE void *find_part(void *values, u32 index, u64 version, u32 part)
 	struct version_key key = { .version = version, .index = index, .part = part };
 
 	return version ? bpf_map_lookup_elem(values, &key) : 0;
-}
-
-// find_version looks up the value with an index, or its first part.
-INLINE void *find_version(void *versions, void *values, u32 index)
-{
-	return find_part(values, index, current_version(versions, index), 0);
 }

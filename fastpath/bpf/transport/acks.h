@@ -97,8 +97,8 @@ INLINE enum reason try_take(struct scratch *c, struct publisher *p, struct conn_
 // anything but ACK_TAKEN, the packet is for user space.
 GLOBAL int take_ack(struct scratch *c, u32 connection)
 {
-	struct conn_state *s = bpf_map_lookup_elem(&connections, &connection);
-	struct publisher *p = bpf_map_lookup_elem(&publishers, &connection);
+	struct conn_state *s = connections_at(connection);
+	struct publisher *p = publishers_at(connection);
 
 	if (!c || !p || !s)
 		return PACKET_NOT_MEDIA;

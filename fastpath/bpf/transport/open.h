@@ -37,7 +37,7 @@ INLINE struct publisher *find_publisher(const u8 *packet, u32 *index)
 	if (!found)
 		return 0;
 	*index = *found;
-	return bpf_map_lookup_elem(&publishers, found);
+	return publishers_at(*index);
 }
 
 // decode_packet_number expands a truncated packet number to the one closest to the expected number (RFC 9000 A.3).

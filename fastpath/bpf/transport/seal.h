@@ -46,7 +46,7 @@ GLOBAL int seal_packet(struct scratch *c, const struct path *path, const struct 
 {
 	if (!c || !path || !cl || path->dcid_len > MAX_CID)
 		return -1;
-	struct send_keys *sk = bpf_map_lookup_elem(&keys, &cl->subscriber);
+	struct send_keys *sk = keys_at(cl->subscriber);
 	if (!sk)
 		return -1;
 	struct packet_keys *k = &sk->generation[cl->generation & 3];

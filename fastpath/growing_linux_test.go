@@ -1,0 +1,160 @@
+package fastpath
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"sluice/claim"
+	"sluice/fastpath/bpf"
+	"sluice/fastpath/bpf/bpftest"
+	"sluice/internal/lab"
+)
+
+// TestGrowing makes connections and tracks until the limits, which are beyond what there is memory for at first.
+func TestGrowing(t *testing.T) {
+	connections, tracks := int(extentLen)+8, int(extentLen)+9
+	limit := connections + 2*reserve // so many may be about to get their ledgers
+	f, err := New(Settings{Port: relayPort, MaxConnections: limit, MaxTracks: tracks}, slog.New(slog.DiscardHandler))
+	bpftest.RequireKernel(t, err)
+	defer f.Close()
+	require.Equal(t, extentLen, madeOfAll(f.kernel.byTrack))
+
+	states := make([]*claim.ConnState, connections)
+	var all sync.WaitGroup
+	for i := range states {
+		all.Go(func() { states[i] = f.NewConn() })
+	}
+	all.Wait()
+	require.False(t, slices.Contains(states, nil))
+	require.Eventually(t, func() bool {
+		s := f.NewConn()
+		if s != nil {
+			states = append(states, s)
+		}
+		return s == nil && len(states) == limit
+	}, 20*time.Second, time.Millisecond)
+	for i, s := range states {
+		s.Bytes.Store(uint64(i))
+	}
+	seen := make(map[uint32]bool)
+	for i, s := range states {
+		require.EqualValues(t, i, s.Bytes.Load(), "a state of its own")
+		c := f.Connect(s, func(*claim.StreamState) {}).(*conn)
+		require.Equal(t, f.kernel.conns[c.index].Bytes, uint64(i))
+		for _, g := range f.kernel.byConn {
+			require.Less(t, c.index, g.made())
+		}
+		seen[c.index] = true
+	}
+	require.Len(t, seen, limit)
+
+	for i := range tracks {
+		track := f.NewTrack()
+		require.NotNil(t, track, i)
+		require.NoError(t, f.kernel.tracks.put(track.index, bpf.Track{Alias: uint64(i)}))
+	}
+	require.Nil(t, f.NewTrack(), "beyond the limit")
+	require.Equal(t, 2*extentLen, madeOfAll(f.kernel.byTrack))
+}
+
+// TestNoMemoryToGrow makes the kernel refuse memory. What there is room for goes on, the rest is left to user space, and
+// one line says so. Later there is memory.
+func TestNoMemoryToGrow(t *testing.T) {
+	said := new(bytes.Buffer)
+	f, err := New(Settings{Port: relayPort, MaxTracks: 3 * int(extentLen)}, slog.New(slog.NewTextHandler(said, nil)))
+	bpftest.RequireKernel(t, err)
+	defer f.Close()
+	versions := f.kernel.byTrack[0]
+	f.room.mu.Lock()
+	flags := versions.inner.Flags
+	versions.inner.Flags |= unix.BPF_F_RDONLY_PROG // another type of map than the programs expect
+	f.room.mu.Unlock()
+	var tracks []*ForwardedTrack
+	for range extentLen {
+		tracks = append(tracks, f.NewTrack())
+	}
+	require.False(t, slices.Contains(tracks, nil))
+	for range 10 {
+		require.Nil(t, f.NewTrack())
+	}
+	f.room.mu.Lock()
+	require.Equal(t, 1, strings.Count(said.String(), "provide memory for tracks"), said)
+	require.Equal(t, extentLen, versions.made())
+	versions.inner.Flags = flags
+	f.room.mu.Unlock()
+	late := f.NewTrack()
+	require.NotNil(t, late)
+	require.GreaterOrEqual(t, late.index, extentLen)
+	require.NoError(t, f.kernel.tracks.put(late.index, bpf.Track{Alias: 1}))
+}
+
+// TestStreamsGrow opens more streams than there is memory for, while the kernel forwards. It leaves those to user space
+// that it has no memory for, and forwards those that begin later.
+func TestStreamsGrow(t *testing.T) {
+	r := newRig(t, lab.Topology{Subscribers: 3}, false)
+	r.crowd(int(extentLen)/200 + 1)
+	n := len(r.subscribers)
+	r.subscribeAll()
+	for _, s := range r.subscribers {
+		r.kernel.conns[s.index].MaxUni = 1 << 20
+		r.connection(s.index)
+	}
+	body := bpftest.RandomBytes(50)
+	forward := func(i, copies int) {
+		t.Helper()
+		header := subgroupHeader(77, uint64(i), 2, 9)
+		r.publish(stream(uint64(4*i+3), 0, 1, slices.Concat(header, body)))
+		for _, s := range r.subscribers[:copies] {
+			p := r.receive(s)
+			require.Equal(t, slices.Concat(subgroupHeader(1000+uint64(s.index), uint64(i), 2, 9), body), p.data)
+		}
+	}
+	r.fast.room.mu.Lock() // no memory is made meanwhile
+	full := int(extentLen) / n
+	for i := range full {
+		forward(i, n)
+	}
+	forward(full, int(extentLen)%n)
+	require.EqualValues(t, n-int(extentLen)%n, r.counts()["copy_no_slot"])
+	r.fast.room.mu.Unlock()
+	r.fast.room.streams()
+	for i := full + 1; i < full+30; i++ {
+		forward(i, n)
+	}
+	require.EqualValues(t, n-int(extentLen)%n, r.counts()["copy_no_slot"])
+	require.Greater(t, madeOfAll(r.byStream), extentLen)
+}
+
+// TestStreamsHaveALimit makes as many slots as are allowed, and no more.
+func TestStreamsHaveALimit(t *testing.T) {
+	f, err := New(Settings{Port: relayPort, MaxConnections: 20}, slog.New(slog.DiscardHandler))
+	bpftest.RequireKernel(t, err)
+	defer f.Close()
+	limit := uint32(20 * bpf.IngressCapacitySTREAMS_PER_CONNECTION)
+	require.NoError(t, f.kernel.growStreams(1<<30))
+	seen := make(map[uint32]bool)
+	for slot := uint32(0); f.kernel.ingress.FreeStreams.LookupAndDelete(nil, &slot) == nil; {
+		require.Less(t, slot, limit)
+		seen[slot] = true
+		f.streams[slot].ID.Store(uint64(slot))
+	}
+	require.Len(t, seen, int(limit))
+}
+
+// TestNothingGrowsAfterTheEnd asks for more while the fast path ends.
+func TestNothingGrowsAfterTheEnd(t *testing.T) {
+	f, err := New(Settings{Port: relayPort}, slog.New(slog.DiscardHandler))
+	bpftest.RequireKernel(t, err)
+	defer f.Close()
+	f.registry.close()
+	require.Nil(t, f.NewConn())
+	require.Nil(t, f.NewTrack())
+}
