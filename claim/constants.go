@@ -13,7 +13,7 @@ const (
 
 // The places of the parts of a record's info. The stream number begins at bit 0.
 const (
-	LedgerLen     = 2048 // records of one connection; a power of two
+	LedgerLen     = 1024 // records of one connection; a power of two
 	LengthShift   = 32   // length of the data
 	OverheadShift = 48   // length of the rest of the packet
 	FlagsShift    = 56   // kind and flags

@@ -25,7 +25,7 @@ type Settings struct {
 	// the other subscribers. At most MaxWorkers; default: none. DefaultWorkers suits most machines.
 	Workers int
 	// MaxConnections is how many connections take part; the media sender alone serves the others. A connection that
-	// takes part needs 66 KiB of memory; each possible one needs 1.5 KiB at all times. Default: 512.
+	// takes part needs 34 KiB of memory; each possible one needs 1.5 KiB at all times. Default: 512.
 	MaxConnections int
 	// MaxTracks is how many tracks can be on the fast path; the media sender alone serves the others. It should be what
 	// the relay itself can have, else a session with many tracks keeps the tracks of others from the fast path. Each

@@ -245,7 +245,7 @@ func (r *rig) addSubscriber(index uint32, h *lab.Host) {
 	r.SetSendKeys(index, 0, s.keys)
 	state := &r.kernel.conns[index]
 	state.Window, state.DataLimit, state.MaxUni = 1<<20, 1<<20, 100
-	state.NextUni, state.Threshold, state.Mtu, state.NextPn = 3, 0xffff, 1400, 1000
+	state.NextUni, state.Threshold, state.Mtu, state.NextPn, state.LedgerLow = 3, 0xffff, 1400, 1000, 1000
 	r.subscribers = append(r.subscribers, s)
 	r.greet(s)
 }

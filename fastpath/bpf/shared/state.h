@@ -26,7 +26,7 @@ enum subscription_limits {
 
 // The places of the parts of a record's info. The stream number begins at bit 0.
 enum ledger_layout {
-	LEDGER_LEN = 2048, // records of one connection; a power of two
+	LEDGER_LEN = 1024, // records of one connection; a power of two
 	LENGTH_SHIFT = 32, // length of the data
 	OVERHEAD_SHIFT = 48, // length of the rest of the packet
 	FLAGS_SHIFT = 56, // kind and flags
