@@ -215,7 +215,7 @@ var shown = map[string][]string{
 	result.KindDelay: {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "kernel"},
 	result.KindCPU: {"cpu.system", "cpu.relay", "cpu.ebpf", "cpu.publisher", "cpu.subscribers", "cpu.packet",
 		"cpu.packet.relay", "cpu.relay.wakeups"},
-	result.KindMemory:     {"memory.resident", "memory.peak", "memory.maps"},
+	result.KindMemory:     {"memory.resident", "memory.peak", "memory.maps", "memory.session"},
 	result.KindSyscalls:   {"syscalls.total", "syscalls.packet"},
 	result.KindCapacity:   {"capacity", "capacity.atleast"},
 	result.KindCongestion: {"goodput", "neighbour.goodput", "playable", "keys", "stalls", "stalled"},

@@ -80,6 +80,7 @@ var quantities = map[string]quantity{
 	"memory.resident": metric("resident memory of the relay", "MiB", less, onlyMemory),
 	"memory.peak":     metric("peak resident memory of the relay", "MiB", less, onlyMemory),
 	"memory.maps":     metric("memory of the relay's BPF maps", "MiB", less, onlyMemory),
+	"memory.session":  metric("resident memory that the relay took for each subscriber", "KiB", less, onlyMemory),
 
 	"syscalls":        metric("system calls of the relay in 30 s of video, by name", "", less, onlySyscalls),
 	"syscalls.total":  metric("system calls of the relay in 30 s of video", "", less, onlySyscalls),

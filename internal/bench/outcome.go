@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"sluice/internal/bench/procfs"
 	"sluice/internal/bench/result"
 	"sluice/internal/bench/trial"
 )
@@ -61,12 +60,15 @@ func (o *outcome) addUsage(u *trial.Usage) {
 	}
 }
 
-// addMemory adds the memory of the relay.
-func (o *outcome) addMemory(memory procfs.Memory) {
-	const mebibyte = 1 << 20
-	o.Metrics["memory.resident"] = float64(memory.Resident) / mebibyte
-	o.Metrics["memory.peak"] = float64(memory.Peak) / mebibyte
-	o.Metrics["memory.maps"] = float64(memory.Maps) / mebibyte
+// addMemory adds the memory of the relay. That of a session is what the relay has more than before there were
+// subscribers, cached media included.
+func (o *outcome) addMemory(m *trial.Measurement) {
+	const kibibyte, mebibyte = 1 << 10, 1 << 20
+	o.Metrics["memory.resident"] = float64(m.Memory.Resident) / mebibyte
+	o.Metrics["memory.peak"] = float64(m.Memory.Peak) / mebibyte
+	o.Metrics["memory.maps"] = float64(m.Memory.Maps) / mebibyte
+	grown := float64(m.Memory.Resident) - float64(m.Before.Resident)
+	o.Metrics["memory.session"] = grown / float64(max(m.Sessions, 1)) / kibibyte
 }
 
 // addCPU adds the use of CPU time.

@@ -131,7 +131,7 @@ func outcomeOf(m *trial.Measurement) *outcome {
 	o := newOutcome()
 	o.peer = m.Peer
 	o.addUsage(&m.Usage)
-	o.addMemory(m.Memory)
+	o.addMemory(m)
 	o.addObjects(m)
 	o.Unusable = m.Bottleneck()
 	return o

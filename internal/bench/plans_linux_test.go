@@ -116,13 +116,15 @@ func TestRunPlan(t *testing.T) {
 func TestOutcomeOf(t *testing.T) {
 	m := &trial.Measurement{
 		Usage: *usageOf(nil), Peer: "a relay", Memory: procfs.Memory{Resident: 3 << 20, Peak: 4 << 20, Maps: 1 << 19},
+		Before:    procfs.Memory{Resident: 3 << 19},
 		Published: load.Published{Objects: 100, Failed: 2},
 		Received:  [][]load.Received{{{Objects: 100}, {Objects: 98, Corrupt: 1}}, {{Objects: 100}}},
 	}
 	m.Sessions = 3
 	o := outcomeOf(m)
 	for name, want := range map[string]float64{
-		"lost": 2, "corrupt": 1, "memory.resident": 3, "memory.peak": 4, "memory.maps": .5, "packets": 10_000,
+		"lost": 2, "corrupt": 1, "memory.resident": 3, "memory.peak": 4, "memory.maps": .5, "memory.session": 512,
+		"packets": 10_000,
 	} {
 		require.Equal(t, want, o.Metrics[name], name)
 	}

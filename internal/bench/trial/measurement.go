@@ -18,6 +18,7 @@ type Measurement struct {
 	Published load.Published
 	Received  [][]load.Received // by host
 	Memory    procfs.Memory     // of the relay
+	Before    procfs.Memory     // the same, before there were subscribers
 	// Pinged is what the bystander found in the measured period, IdlePinged before media flowed.
 	Pinged, IdlePinged load.Pinged
 	Peer               string // the implementation that the relay names

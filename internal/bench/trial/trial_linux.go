@@ -50,7 +50,8 @@ type Trial struct {
 	subscribers []*process
 	hog         *process // nil if there is none, as bystander
 	bystander   *process
-	peer        string // the implementation that the relay names
+	peer        string        // the implementation that the relay names
+	before      procfs.Memory // of the relay, before there are subscribers
 }
 
 const (
@@ -125,6 +126,9 @@ func (t *Trial) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	t.peer = ready.Peer
+	if t.before, err = procfs.ReadMemory(t.relay.pid()); err != nil {
+		return t.relay.failure(err)
+	}
 	if err := t.subscribe(ctx); err != nil {
 		return err
 	}
@@ -165,7 +169,7 @@ func (t *Trial) subscribe(ctx context.Context) error {
 
 // measure publishes, measures, and collects what the load generators report.
 func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
-	m := &Measurement{Peer: t.peer}
+	m := &Measurement{Peer: t.peer, Before: t.before}
 	idle := 0.
 	if t.Idle {
 		var err error
