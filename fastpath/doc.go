@@ -47,7 +47,7 @@
 //
 // Locks are taken in this order: a queue's, which is held while it is emptied; the media sender's, under which it calls
 // the methods of conn; FastPath.life, for reading; room.mu or ForwardedTrack.mu; conn.mu; registry.mu or reclaimer.mu.
-// While one of the last two is held, no other is taken. The function that abandons a stream takes the media sender's lock, so it
-// is called with none of these held except life. Programs take no locks: what they read is replaced as a whole, or
-// changed atomically.
+// While one of the last two is held, no other is taken. The function that abandons a stream takes the media sender's
+// lock, so it is called with none of these held except life. Programs take no locks: what they read is replaced as a
+// whole, or changed atomically.
 package fastpath

@@ -45,14 +45,16 @@ func newGrowing[T any](outer *ebpf.Map) (*growing, []T, error) {
 		return nil, nil, fmt.Errorf("fast path: elements of %s have %d bytes: must be a multiple of 8", outer, size)
 	}
 	n := int(outer.MaxEntries()) * int(extentLen)
-	memory, err := unix.Mmap(-1, 0, n*size, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	memory, err := unix.Mmap(-1, 0, n*size, unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, nil, fmt.Errorf("fast path: reserve addresses for map %s: %w", outer, err)
 	}
 	inner := &ebpf.MapSpec{
 		Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size), MaxEntries: extentLen, Flags: unix.BPF_F_MMAPABLE,
 	}
-	return &growing{outer: outer, inner: inner, memory: memory}, unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(memory))), n), nil
+	elements := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(memory))), n)
+	return &growing{outer: outer, inner: inner, memory: memory}, elements, nil
 }
 
 // made returns how many elements there are.

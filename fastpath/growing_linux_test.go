@@ -65,8 +65,8 @@ func TestGrowing(t *testing.T) {
 	require.Equal(t, 2*extentLen, madeOfAll(f.kernel.byTrack))
 }
 
-// TestNoMemoryToGrow makes the kernel refuse memory. What there is room for goes on, the rest is left to user space, and
-// one line says so. Later there is memory.
+// TestNoMemoryToGrow makes the kernel refuse memory. What there is room for goes on, the rest is left to user space,
+// and one line says so. Later there is memory.
 func TestNoMemoryToGrow(t *testing.T) {
 	said := new(bytes.Buffer)
 	f, err := New(Settings{Port: relayPort, MaxTracks: 3 * int(extentLen)}, slog.New(slog.NewTextHandler(said, nil)))

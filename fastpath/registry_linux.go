@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// registry holds the connections and the tracks by index. Their elements in the kernel's maps have the same index. There
-// are more indices when there is memory for more, see room.
+// registry holds the connections and the tracks by index. Their elements in the kernel's maps have the same index.
+// There are more indices when there is memory for more, see room.
 type registry struct {
 	mu         sync.Mutex // guards all below
 	closed     bool

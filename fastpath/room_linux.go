@@ -8,8 +8,8 @@ const (
 	spareTracks = 64
 )
 
-// room makes memory for more connections, tracks and streams, as they are needed. What there is no memory for is left to
-// the media sender.
+// room makes memory for more connections, tracks and streams, as they are needed. What there is no memory for is left
+// to the media sender.
 type room struct {
 	fast *FastPath
 	mu   sync.Mutex // held while memory is made
