@@ -31,11 +31,11 @@ type ConnState struct {
 	_         [40]byte
 }
 
-// TakeNumber takes a packet number, with its key generation, for a packet without a record. It fails if the numbers go
-// on elsewhere, see [ConnState.MoveTo].
-func (s *ConnState) TakeNumber() (number, generation uint64, ok bool) {
+// TakeNumber takes a packet number for a packet without a record. It fails if the numbers go on elsewhere, see
+// [ConnState.MoveTo].
+func (s *ConnState) TakeNumber() (number uint64, ok bool) {
 	w := s.NextPN.Add(1) - 1
-	return w & NumberMask, w >> GenerationShift, w&NumbersClosed == 0
+	return w & NumberMask, w&NumbersClosed == 0
 }
 
 // Begin announces the caller in Writers and takes a packet number with its key generation. The caller must then abort

@@ -26,8 +26,8 @@ type ForwarderConn interface {
 	ConnectionID(id []byte, usable bool)
 	// Received reports the largest packet number received so far. It is called with each packet.
 	Received(largest int64)
-	// TakeAcks allows the forwarder to take packets from the network that have nothing but acknowledgments, or raise
-	// limits, see [TakenPacket], as far as SetTaking says. [Forwarder.HandOver] calls receive for each, for that queue.
+	// TakeAcks allows the forwarder to take packets from the network that have nothing but acknowledgments, see
+	// [TakenPacket], as far as SetTaking says. [Forwarder.HandOver] calls receive for each, for that queue.
 	TakeAcks(queue int, receive func(*TakenPacket))
 	// SetTaking says whether the forwarder may take packets from now on, of that key generation. At first it may not.
 	SetTaking(on bool, generation uint64)
@@ -58,11 +58,8 @@ type ForwarderConn interface {
 type TakenPacket struct {
 	Number   uint64
 	Received clock.Time
-	ECN      uint8 // of the IP header (RFC 3168 §5)
-	// Frames are at most one ACK frame, and PADDING, PING, MAX_DATA, MAX_STREAM_DATA and MAX_STREAMS frames, the last
-	// two for unidirectional streams of this end. They are valid during the call. A packet with more than ACK and
-	// PADDING, which the peer wants to have acknowledged, is taken only when HandOver is going to be called soon.
-	Frames []byte
+	ECN      uint8  // of the IP header (RFC 3168 §5)
+	Frames   []byte // one ACK frame, and PADDING; valid during the call
 }
 
 // PacketKeys are the keys of one direction for AEAD_CHACHA20_POLY1305 (RFC 9001 §5.1).

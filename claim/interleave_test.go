@@ -237,7 +237,7 @@ func TestInterleavedMove(t *testing.T) {
 			func() {
 				sc.Conn.MoveTo(to)
 				require.True(t, take(to))
-				n, _, ok := to.TakeNumber()
+				n, ok := to.TakeNumber()
 				require.True(t, ok)
 				times[n]++
 			},

@@ -51,31 +51,3 @@ func TestAcksAreTakenFromSubscribers(t *testing.T) {
 		})
 	}
 }
-
-// TestLimitsAreTakenFromSubscribers publishes to two subscribers whose windows are small, so that they raise limits all
-// the time. The kernel takes packets with limits, the media sender acknowledges them, and all bytes arrive.
-func TestLimitsAreTakenFromSubscribers(t *testing.T) {
-	for _, scheme := range []string{"moqt", "https"} {
-		t.Run(scheme, func(t *testing.T) {
-			w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 2}})
-			p := w.publisher(scheme)
-			limits := transport.Limits{MaxStreamWindow: 8 << 10, MaxConnWindow: 24 << 10}
-			var viewers []*viewer
-			for _, host := range w.lab.Subscribers {
-				viewers = append(viewers, w.subscribe(w.connect(host, scheme, nil, limits), trackName(0)))
-			}
-			b := w.broadcast(<-p.subscribed)
-			for group := uint64(0); w.loop.Stats().Counters.SentAcks < 20; group++ {
-				require.Less(t, group, uint64(50))
-				b.send(moqt.SubgroupHeader{GroupID: group}, 0, 4*time.Millisecond, slices.Repeat([]int{1000}, 50)...)
-			}
-			for _, v := range viewers {
-				w.expect(v, b, 0)
-			}
-			w.report()
-			counts, err := w.fast.Counts()
-			require.NoError(t, err)
-			require.NotZero(t, counts["copy_sent"])
-		})
-	}
-}

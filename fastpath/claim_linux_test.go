@@ -258,7 +258,7 @@ func TestKernelBeforeMove(t *testing.T) {
 		})
 		r.see(first)
 		r.see(second)
-		next, _, ok := to.TakeNumber()
+		next, ok := to.TakeNumber()
 		require.True(t, ok)
 		require.Equal(t, next, r.sub.Packets.Load(), "the kernel has used as many numbers as were taken")
 		_, recorded := claim.Ledger(r.records).Read(next)

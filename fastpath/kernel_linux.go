@@ -35,7 +35,6 @@ type kernel struct {
 	keys       []bpf.SendKeys
 	copies     []bpf.CopyCounts
 	publishers []bpf.Publisher
-	progress   []bpf.Progress // by queue
 	shares     shares
 	paths      *versioned[bpf.Path]  // by connection
 	tracks     *versioned[bpf.Track] // by track; one part or more
@@ -69,7 +68,6 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return keepGrowing(k, k.ingress.PathVersions, &k.byConn, &k.paths.current) },
 		func() error { return keepGrowing(k, k.ingress.Streams, &k.byStream, &k.streams) },
 		func() error { return keepGrowing(k, k.ingress.TrackVersions, &k.byTrack, &k.tracks.current) },
-		func() error { return keepMapped(k, k.ingress.Progresses, &k.progress) },
 		func() error { return keepMapped(k, k.ingress.HeldByAll, &k.shares.all) },
 		func() error { return keepMapped(k, k.ingress.Promises, &k.workers.given) },
 		func() error { return keepMapped(k, k.ingress.BusyUntil, &k.workers.busyUntil) },
@@ -118,7 +116,6 @@ func (k *kernel) load(s Settings) error {
 		setGrowing(spec.Maps[name], elements)
 	}
 	spec.Maps[bpf.IngressMapTakenPackets].MaxEntries = uint32(numQueues())
-	spec.Maps[bpf.IngressMapProgresses].MaxEntries = uint32(numQueues())
 	k.queue = spec.Maps[bpf.IngressMapTakenPackets].InnerMap
 	spec.Maps[bpf.IngressMapTracks].MaxEntries = 2 * trackParts(k.maxTracks) // an old and a new version
 	spec.Maps[bpf.IngressMapAliases].MaxEntries = k.maxTracks

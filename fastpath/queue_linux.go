@@ -11,8 +11,6 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/cpu"
 	"golang.org/x/sys/unix"
-
-	"sluice/fastpath/bpf"
 )
 
 // queue is a BPF ring buffer: of packets that the programs have taken, or of jobs. It is read without system calls.
@@ -20,8 +18,6 @@ import (
 type queue struct {
 	ring *ebpf.Map
 	size uint64 // of the ring in bytes, a power of two
-
-	progress *bpf.Progress // of user space with packets that go up; nil: of a queue of jobs
 
 	mu                 sync.Mutex // guards all below; held while packets are handed over
 	control, data      []byte     // mapped; nil: closed
@@ -46,7 +42,6 @@ func (k *kernel) makeQueues() error {
 		if err != nil {
 			return fmt.Errorf("fast path: make a queue: %w", err)
 		}
-		q.progress = &k.progress[i]
 		k.queues = append(k.queues, q)
 		if err := k.ingress.TakenPackets.Put(uint32(i), q.ring); err != nil {
 			return fmt.Errorf("fast path: make a queue: %w", err)
@@ -81,9 +76,6 @@ func (q *queue) handOver(most int, f func(record []byte)) {
 	defer q.mu.Unlock()
 	if q.control == nil {
 		return
-	}
-	if q.progress != nil {
-		atomic.StoreUint32(&q.progress.Seen, atomic.LoadUint32(&q.progress.PassedUp)) // first: more may come, and wait
 	}
 	for at := *q.consumer; most > 0 && at < atomic.LoadUint64(q.producer); {
 		b := q.data[at&(q.size-1):]

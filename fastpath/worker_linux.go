@@ -158,16 +158,14 @@ func (w *worker) finish(j *bpf.Job) {
 	w.all.kept[allPromises][w.index].Add(1)
 }
 
-// The network namespaces of the thread that opens it, and of all threads that have not left it.
-const (
-	threadNamespace  = "/proc/thread-self/ns/net"
-	processNamespace = "/proc/self/ns/net"
-)
+// threadNamespace is the network namespace of the thread that opens it. A goroutine that has no thread of its own is on
+// one that is in the process's.
+const threadNamespace = "/proc/thread-self/ns/net"
 
 // enterNamespace brings the goroutine into a network namespace. If that is not the process's, the goroutine gets a
 // thread of its own, which ends with it; that needs CAP_SYS_ADMIN.
 func enterNamespace(namespace *os.File) error {
-	own, err := os.Stat(processNamespace)
+	own, err := os.Stat(threadNamespace)
 	if err != nil {
 		return err
 	}

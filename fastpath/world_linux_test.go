@@ -64,15 +64,8 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 	require.NoError(t, w.lab.Relay.Do(func() error {
 		var coalesce func(int) func() time.Duration
 		if !cfg.off {
-			coalesce = func(socket int) func() time.Duration {
-				return func() time.Duration {
-					select {
-					case <-ready:
-						w.loop.HandOver(socket)
-					default:
-					}
-					return time.Millisecond
-				}
+			coalesce = func(int) func() time.Duration {
+				return func() time.Duration { return time.Millisecond }
 			}
 		}
 		l, err = transport.Listen(":4443", transport.ListenConfig{

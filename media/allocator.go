@@ -10,9 +10,7 @@ import (
 // allocator takes packet numbers, stream ids and connection credit for quic-go, out of the state that all senders of a
 // connection share. It has no lock: quic-go calls it for each of its packets.
 type allocator struct {
-	state  atomic.Pointer[claim.ConnState]
-	noData atomic.Bool // quic-go has found too little connection credit, and may wait for more
-	noID   atomic.Bool // quic-go has found no stream id, and may wait for one
+	state atomic.Pointer[claim.ConnState]
 }
 
 // NextPacketNumber implements [quic.Hooks]. When the loop closes, the state can move at the same time: a number of the
@@ -20,7 +18,7 @@ type allocator struct {
 func (a *allocator) NextPacketNumber() int64 {
 	for {
 		state := a.state.Load()
-		number, _, ok := state.TakeNumber()
+		number, ok := state.TakeNumber()
 		if ok && a.state.Load() == state {
 			return int64(number)
 		}
@@ -39,19 +37,11 @@ func (a *allocator) PeekUniStream() int64 { return int64(a.state.Load().NextUni.
 // TakeData implements [quic.Hooks].
 func (a *allocator) TakeData(n int64, all bool) int64 {
 	state := a.state.Load()
-	taken := state.TakeData(n, all, state.Reserve.Load())
-	if taken < n {
-		a.noData.Store(true)
-	}
-	return taken
+	return state.TakeData(n, all, state.Reserve.Load())
 }
 
 // DataAvailable implements [quic.Hooks].
 func (a *allocator) DataAvailable() int64 {
 	state := a.state.Load()
-	n := state.DataAvailable() + int64(state.Reserve.Load())
-	if n <= 0 {
-		a.noData.Store(true)
-	}
-	return n
+	return state.DataAvailable() + int64(state.Reserve.Load())
 }

@@ -50,8 +50,7 @@
 // They wait in a queue for each shard. Whoever is awake has them handed over: the reader of the socket before it sleeps
 // ([Loop.HandOver]), a shard before it serves, and so before it considers anything lost, and quic-go before it opens a
 // packet. There is no timer: what waits for an ACK has an alarm of the shard. An ACK is not taken if it is urgent or if
-// quic-go has to see it, see the refusals. Packets that raise limits are taken, too, while somebody is going to wake up
-// soon, and acknowledged here (received.go).
+// quic-go has to see it, see the refusals.
 //
 // # Locks
 //

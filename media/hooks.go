@@ -18,9 +18,6 @@ var _ quic.Hooks = (*Sender)(nil)
 // NextUniStream implements [quic.Hooks].
 func (s *Sender) NextUniStream() (int64, bool) {
 	id, ok := s.allocator.state.Load().TakeStream()
-	if !ok {
-		s.allocator.noID.Store(true)
-	}
 	if ok && s.loop.forwarder != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -83,10 +80,6 @@ func (s *Sender) PeerParameters(p quic.PeerParameters) {
 func (s *Sender) MaxData(n int64) {
 	s.mu.Lock()
 	defer s.mu.release()
-	s.setMaxDataLocked(n)
-}
-
-func (s *Sender) setMaxDataLocked(n int64) {
 	if s.state.SetDataLimit(n) && s.credit.release(parkedConn) {
 		s.shard.enqueue(s)
 	}
@@ -96,10 +89,6 @@ func (s *Sender) setMaxDataLocked(n int64) {
 func (s *Sender) MaxStreams(n int64) {
 	s.mu.Lock()
 	defer s.mu.release()
-	s.setMaxStreamsLocked(n)
-}
-
-func (s *Sender) setMaxStreamsLocked(n int64) {
 	if uint64(n) <= s.state.MaxUni.Load() {
 		return
 	}
@@ -113,11 +102,6 @@ func (s *Sender) setMaxStreamsLocked(n int64) {
 func (s *Sender) MaxStreamData(id, n int64) {
 	s.mu.Lock()
 	defer s.mu.release()
-	s.setMaxStreamDataLocked(id, n)
-}
-
-// setMaxStreamDataLocked reports whether the stream is the media sender's, or the forwarder's.
-func (s *Sender) setMaxStreamDataLocked(id, n int64) bool {
 	st, u := s.streams.find(id)
 	switch {
 	case u != nil:
@@ -129,7 +113,6 @@ func (s *Sender) setMaxStreamDataLocked(id, n int64) bool {
 			s.shard.enqueue(s)
 		}
 	}
-	return st != nil || u != nil
 }
 
 // StopSending implements [quic.Hooks]: the peer's code goes into RESET_STREAM (RFC 9000 §3.5).
@@ -156,11 +139,8 @@ func (s *Sender) ConnectionID(id quic.ConnectionID, usable bool) {
 	s.link.connectionID(id, usable)
 }
 
-// Waker implements [quic.Hooks].
-func (s *Sender) Waker(wake func()) { s.taken.wake = wake }
-
 // Received implements [quic.Hooks].
-func (s *Sender) Received(number, largest int64, phase int, ecn uint8) {
+func (s *Sender) Received(largest int64, phase int) {
 	if s.loop.forwarder == nil {
 		return
 	}
@@ -168,7 +148,6 @@ func (s *Sender) Received(number, largest int64, phase int, ecn uint8) {
 	defer s.mu.Unlock()
 	if s.link.conn != nil {
 		s.link.conn.Received(largest)
-		s.received.add(number, s.loop.clock.Now(), ecn)
 		s.taken.received(phase)
 	}
 }

@@ -42,9 +42,11 @@ func (o *packets) overhead(frameHeader int) int {
 // probing reports whether the next packet is a probe whose ACK the peer would delay without IMMEDIATE_ACK.
 func (o *packets) probing() bool { return o.acks.understood && o.recovery.probes > 0 }
 
-// begin begins a packet with a header, whose variable bits follow in put. The frame is to be appended.
+// begin begins a packet with a header, whose variable bits follow in finish. The frame is to be appended.
 func (o *packets) begin(b *udp.Batch) (p []byte, header int) {
-	p = o.header(b)
+	p = append(b.Next(), 0)
+	p = append(p, o.path.route.destConnID...)
+	p = append(p, 0, 0, 0, 0)
 	header = len(p)
 	if o.probing() {
 		p = append(p, packet.FrameImmediateAck)
@@ -52,28 +54,15 @@ func (o *packets) begin(b *udp.Batch) (p []byte, header int) {
 	return p, header
 }
 
-// header begins a packet that elicits no ACK.
-func (o *packets) header(b *udp.Batch) []byte {
-	p := append(b.Next(), 0)
-	p = append(p, o.path.route.destConnID...)
-	return append(p, 0, 0, 0, 0)
-}
-
-// finish puts a packet that is recorded into the batch, and counts it.
+// finish seals a packet that is recorded, and puts it into the batch.
 func (o *packets) finish(now clock.Time, b *udp.Batch, p []byte, header int, number, generation uint64) {
-	n := o.put(b, p, header, number, generation)
-	o.counters.Packets++ // the forwarder's are not in it
-	o.recovery.sent(now)
-	o.control.sent(now, n)
-}
-
-// put seals a packet, puts it into the batch, and returns its size.
-func (o *packets) put(b *udp.Batch, p []byte, header int, number, generation uint64) int {
 	p[0] = 0x40 | byte(generation&1)<<2 | (packet.NumberLength - 1) // RFC 9000 §17.3.1
 	binary.BigEndian.PutUint32(p[header-packet.NumberLength:], uint32(number))
 	p = o.keys.seal(p, header, number, generation)
 	b.Add(o.path.route.Route, len(p))
-	return len(p)
+	o.counters.Packets++ // the forwarder's are not in it
+	o.recovery.sent(now)
+	o.control.sent(now, len(p))
 }
 
 // send sends a packet with a frame that consists of integers, of a stream or of none.

@@ -20,14 +20,6 @@ func (s *spans) add(from, to int64) {
 	*s = slices.Replace(*s, i, j, span{from, to})
 }
 
-// addOf adds n, and forgets the lowest span if there are more than limit.
-func (s *spans) addOf(n int64, limit int) {
-	s.add(n, n+1)
-	if len(*s) > limit {
-		*s = slices.Delete(*s, 0, 1)
-	}
-}
-
 // remove removes [from, to).
 func (s *spans) remove(from, to int64) {
 	if from >= to || len(*s) == 0 {

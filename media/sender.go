@@ -97,7 +97,6 @@ type Sender struct {
 	out      packets  // builds packets
 	observer observer // looks at what waits
 	link     forwarderLink
-	received received     // packet numbers
 	taken    takenPackets // from the network, by the forwarder
 	turn     turn         // what is sent next
 }
@@ -114,7 +113,7 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s.out = packets{&s.ledger, &s.keys, &s.path, &s.recovery, &s.acks, &s.control, &s.counters}
 	s.observer = newObserver(s)
 	s.link = forwarderLink{sender: s}
-	s.taken = takenPackets{link: &s.link, all: &s.received}
+	s.taken = takenPackets{link: &s.link}
 	s.turn = newTurn(s)
 	s.useState(l.newConnState())
 	s.state.NextUni.Store(3) // RFC 9000 §2.1

@@ -60,7 +60,6 @@ type Counters struct {
 	PTOs             uint64
 	Acks             uint64              // ACK frames that were received
 	TakenAcks        uint64              // packets that the forwarder has taken from the network
-	SentAcks         uint64              // packets with an ACK, for packets that the forwarder has taken
 	AckRequests      uint64              // ACK_FREQUENCY frames that were sent
 	Streams          uint64              // opened
 	Datagrams        uint64              // sent
@@ -81,7 +80,6 @@ func (c *Counters) add(d *Counters) {
 	c.PTOs += d.PTOs
 	c.Acks += d.Acks
 	c.TakenAcks += d.TakenAcks
-	c.SentAcks += d.SentAcks
 	c.AckRequests += d.AckRequests
 	c.Streams += d.Streams
 	c.Datagrams += d.Datagrams

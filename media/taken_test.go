@@ -2,7 +2,6 @@ package media
 
 import (
 	"crypto/tls"
-	"slices"
 	"testing"
 	"time"
 
@@ -34,21 +33,12 @@ func (w *world) takeAck(f *fakeForwarder, number uint64, smallest, largest int64
 	})
 }
 
-// take makes the forwarder take a packet with other frames.
-func (w *world) take(f *fakeForwarder, number uint64, frames ...[]byte) {
-	require.True(w.t, f.taking)
-	f.taken = append(f.taken, claim.TakenPacket{
-		Number: number, Received: w.clock.t, ECN: 2, Frames: slices.Concat(frames...),
-	})
-}
-
 // elsewhere returns what quic-go is told, without what it does not own.
 func (w *world) elsewhere() (*quic.ReceivedElsewhere, error) {
 	r, err := w.s.ReceivedElsewhere()
 	if r != nil {
 		r = &quic.ReceivedElsewhere{Packets: append([]quic.AckRange{}, r.Packets...), ECT0: r.ECT0, ECT1: r.ECT1,
-			ECNCE: r.ECNCE, Last: r.Last, RTT: r.RTT, AckDelay: r.AckDelay,
-			Sent: r.Sent, MaxData: r.MaxData, MaxStreams: r.MaxStreams, MaxStreamData: r.MaxStreamData}
+			ECNCE: r.ECNCE, Last: r.Last, RTT: r.RTT, AckDelay: r.AckDelay}
 	}
 	return r, err
 }
@@ -113,10 +103,10 @@ func TestRefusals(t *testing.T) {
 			w.s.Keys(1, w.peer.suite, packet.Version1, testSecret, testSecret)
 			w.s.OwnInFlight(true)
 			w.s.OwnInFlight(false)
-			w.s.Received(100, 100, 0, 0)
+			w.s.Received(100, 0)
 			require.False(t, f.taking, "a packet of the old phase")
 			return func() {
-				w.s.Received(101, 101, 1, 0)
+				w.s.Received(101, 1)
 				require.EqualValues(t, 1, f.generation)
 			}
 		},
@@ -126,7 +116,7 @@ func TestRefusals(t *testing.T) {
 			w.run()
 			return func() {
 				w.s.Keys(1, w.peer.suite, packet.Version1, testSecret, testSecret)
-				w.s.Received(101, 101, 1, 0)
+				w.s.Received(101, 1)
 				w.s.shard.enqueue(w.s)
 				w.run()
 			}
@@ -162,7 +152,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A peer that breaks the rules in a packet that was taken is turned out: quic-go is woken.
+// A peer that breaks the rules in a packet that was taken is heard of with the next packet, which goes up.
 func TestTakenAcksThatBreakRules(t *testing.T) {
 	for name, test := range map[string]struct {
 		take func(w *world, f *fakeForwarder)
@@ -175,14 +165,6 @@ func TestTakenAcksThatBreakRules(t *testing.T) {
 			w.run()
 			w.takeAck(f, 70, skipped, skipped+1)
 		}, quic.ProtocolViolation},
-		"malformed limit": {func(w *world, f *fakeForwarder) {
-			w.take(f, 70, packet.AppendFrame(nil, packet.FrameMaxStreamsUni, 1<<60+1))
-		}, quic.FrameEncodingError},
-		"limits of too many streams": {func(w *world, f *fakeForwarder) {
-			for n := range uint64(maxOtherStreams + 1) {
-				w.take(f, n, packet.AppendFrame(nil, packet.FrameMaxStreamData, 3+4*n, 1))
-			}
-		}, quic.InternalError},
 		"malformed": {func(w *world, f *fakeForwarder) {
 			w.stream(w.subscribe(), newTestLog(0, 10))
 			w.run()
@@ -194,7 +176,6 @@ func TestTakenAcksThatBreakRules(t *testing.T) {
 			test.take(w, f)
 			w.run()
 			require.False(t, f.taking)
-			require.NotZero(t, w.woken)
 			for range 2 {
 				_, err := w.s.ReceivedElsewhere()
 				var broken *quic.TransportError
@@ -216,150 +197,9 @@ func TestTakenAcksAreBounded(t *testing.T) {
 	w.run()
 	r, err := w.elsewhere()
 	require.NoError(t, err)
-	require.Len(t, r.Packets, maxReceivedSpans)
-	require.Equal(t, quic.AckRange{Smallest: 1998, Largest: 1998}, r.Packets[maxReceivedSpans-1])
+	require.Len(t, r.Packets, maxTakenSpans)
+	require.Equal(t, quic.AckRange{Smallest: 1998, Largest: 1998}, r.Packets[maxTakenSpans-1])
 	require.EqualValues(t, 1000, r.ECT0)
-}
-
-// A stream goes on when its limit was raised by a packet that was taken. The packet is acknowledged with all others
-// that have come, and quic-go sleeps.
-func TestTakenLimits(t *testing.T) {
-	for name, test := range map[string]struct {
-		params func(*quic.PeerParameters)
-		frame  []byte
-		want   quic.ReceivedElsewhere
-	}{
-		"stream": {func(p *quic.PeerParameters) { p.MaxStreamDataUni = 100 },
-			packet.AppendFrame(nil, packet.FrameMaxStreamData, 3, 300), quic.ReceivedElsewhere{}},
-		"connection": {func(p *quic.PeerParameters) { p.MaxData = 100 },
-			packet.AppendFrame(nil, packet.FrameMaxData, 400), quic.ReceivedElsewhere{MaxData: 400}},
-		"streams": {func(p *quic.PeerParameters) { p.MaxStreamsUni = 0 },
-			packet.AppendFrame(nil, packet.FrameMaxStreamsUni, 1), quic.ReceivedElsewhere{MaxStreams: 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w, f := withTaker(t, func(c *worldConfig) { test.params(&c.params) })
-			w.s.Received(40, 40, 0, 3)
-			w.s.Received(43, 43, 0, 2)
-			w.stream(w.subscribe(), newTestLog(0, 200))
-			w.run()
-			require.NotZero(t, w.s.credit.parked)
-			before := w.s.Stats().InFlight
-			w.take(f, 44, test.frame, []byte{0, 0})
-			w.clock.advance(8 * ms)
-			sent := w.run()
-			require.Zero(t, w.s.credit.parked)
-			require.Len(t, sent, 2)
-			require.EqualValues(t, packet.FrameAckECN, sent[0].frame)
-			require.Equal(t, quic.AckInfo{
-				Ranges: []quic.AckRange{{Smallest: 43, Largest: 44}, {Smallest: 40, Largest: 40}}, Delay: 8 * ms,
-				ECT0: 2, ECNCE: 1,
-			}, sent[0].ack)
-			require.EqualValues(t, packet.FrameStream, sent[1].frame&^7)
-			require.Zero(t, w.woken, "quic-go sleeps")
-			require.EqualValues(t, 1, w.s.Stats().SentAcks)
-			require.Equal(t, before+sent[1].size, w.s.Stats().InFlight, "the ACK does not count")
-			r, err := w.elsewhere()
-			require.NoError(t, err)
-			require.Equal(t, test.want.MaxData, r.MaxData)
-			require.Equal(t, test.want.MaxStreams, r.MaxStreams)
-			require.Empty(t, r.MaxStreamData)
-			require.Empty(t, w.run(), "it is acknowledged once")
-		})
-	}
-}
-
-// An ACK is lost, so the peer asks again; the next ACK has all packets.
-func TestLostAckOfTakenPackets(t *testing.T) {
-	w, f := withTaker(t)
-	for n := range uint64(3) {
-		w.take(f, 70+n, []byte{packet.FramePing})
-		sent := w.run()
-		require.Len(t, sent, 1)
-		require.Equal(t, []quic.AckRange{{Smallest: 70, Largest: 70 + int64(n)}}, sent[0].ack.Ranges)
-		w.clock.advance(time.Second)
-		require.Empty(t, w.run(), "nothing is repeated")
-	}
-}
-
-// Packets are acknowledged with the keys of their time, also after a key update, and without keys not at all.
-func TestAcksOfTakenPacketsAndKeys(t *testing.T) {
-	w, f := withTaker(t)
-	secret := []byte("another secret of thirty-two b..")
-	w.peer.opener.Update(secret)
-	w.s.Keys(1, w.peer.suite, packet.Version1, testSecret, secret)
-	w.s.Received(69, 69, 1, 0)
-	w.take(f, 70, []byte{packet.FramePing})
-	w.elsewhere()
-	sent := w.run()
-	require.Len(t, sent, 1)
-	require.EqualValues(t, 1, sent[0].phase)
-	r, err := w.elsewhere()
-	require.NoError(t, err)
-	require.Equal(t, sent[0].number, r.Sent, "quic-go knows that the peer may update its keys")
-	secret = []byte("the third secret of thirty-two..")
-	w.peer.opener.Update(secret)
-	w.s.Keys(2, w.peer.suite, packet.Version1, testSecret, secret)
-	w.s.Received(70, 71, 0, 0)
-	w.s.taken.news.Store(true)
-	r, err = w.elsewhere()
-	require.NoError(t, err)
-	require.Zero(t, r.Sent, "nothing was acknowledged with the new key")
-	w.take(f, 72, []byte{packet.FramePing})
-	w.s.Closed(nil)
-	require.Empty(t, w.run())
-}
-
-// quic-go is woken if it may wait for a limit.
-func TestTakenLimitsWakeQuicGo(t *testing.T) {
-	for name, test := range map[string]struct {
-		wait  func(w *world)
-		frame []byte
-		want  quic.ReceivedElsewhere
-	}{
-		"credit": {func(w *world) {
-			require.EqualValues(w.t, 100, w.s.TakeData(200, false))
-		}, packet.AppendFrame(nil, packet.FrameMaxData, 400), quic.ReceivedElsewhere{MaxData: 400}},
-		"no credit": {func(w *world) {
-			w.s.TakeData(100, true)
-			require.Zero(w.t, w.s.DataAvailable())
-		}, packet.AppendFrame(nil, packet.FrameMaxData, 400), quic.ReceivedElsewhere{MaxData: 400}},
-		"stream id": {func(w *world) {
-			_, ok := w.s.NextUniStream()
-			require.True(w.t, ok)
-			_, ok = w.s.NextUniStream()
-			require.False(w.t, ok)
-		}, packet.AppendFrame(nil, packet.FrameMaxStreamsUni, 2), quic.ReceivedElsewhere{MaxStreams: 2}},
-		"stream": {func(w *world) {
-			id, ok := w.s.NextUniStream()
-			require.True(w.t, ok)
-			require.EqualValues(w.t, 3, id)
-		}, packet.AppendFrame(
-			packet.AppendFrame(nil, packet.FrameMaxStreamData, 3, 500), packet.FrameMaxStreamData, 3, 400),
-			quic.ReceivedElsewhere{MaxStreamData: map[int64]int64{3: 500}}},
-		"unknown stream": {func(*world) {}, packet.AppendFrame(nil, packet.FrameMaxStreamData, 63, 500),
-			quic.ReceivedElsewhere{MaxStreamData: map[int64]int64{63: 500}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w, f := withTaker(t, func(c *worldConfig) { c.params.MaxData, c.params.MaxStreamsUni = 100, 1 })
-			test.wait(w)
-			w.take(f, 70, test.frame)
-			require.Zero(t, w.woken)
-			w.run()
-			require.NotZero(t, w.woken)
-			r, err := w.elsewhere()
-			require.NoError(t, err)
-			require.Equal(t, test.want.MaxData, r.MaxData)
-			require.Equal(t, test.want.MaxStreams, r.MaxStreams)
-			require.Equal(t, test.want.MaxStreamData, r.MaxStreamData)
-			woken := w.woken
-			w.take(f, 71, packet.AppendFrame(nil, packet.FrameMaxData, 1000))
-			w.run()
-			require.Equal(t, woken, w.woken, "it does not wait any more")
-			r, err = w.elsewhere()
-			require.NoError(t, err)
-			require.Empty(t, r.MaxStreamData, "all is told once")
-		})
-	}
 }
 
 // Packets that were taken before the connection has ended change nothing.

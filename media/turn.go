@@ -44,9 +44,6 @@ func (t *turn) take(now clock.Time, b *udp.Batch) (more bool, alarm clock.Time) 
 	s.credit.releaseReturned()
 	s.ledger.skip(now)
 	s.observer.observe(now)
-	if s.received.acknowledge(now, b, &s.out) {
-		s.taken.news.Store(true)
-	}
 	t.stopped = t.send(now, b)
 	s.keys.protect()
 	t.refuseTaking()

@@ -50,7 +50,7 @@ type SentPackets struct {
 	// Acks counts the ACK frames from the peer, and AckRequests the ACK_FREQUENCY frames that ask it for fewer.
 	Acks        uint64 `json:"acks"`
 	AckRequests uint64 `json:"ack_requests"`
-	// TakenAcks counts the packets from the peer with nothing but ACKs and raised limits that the kernel has taken.
+	// TakenAcks counts the packets from the peer with nothing but an ACK that the kernel has taken.
 	TakenAcks uint64 `json:"taken_acks"`
 }
 

@@ -59,7 +59,7 @@ var loopMetrics = []loopMetric{
 		"QUIC packets with media that the kernel sent by itself.",
 		func(s *media.LoopStats) float64 { return float64(s.Counters.ForwarderPackets) }),
 	loopCounter("sluice_fastpath_taken_acks_total",
-		"Packets of subscribers with nothing but ACKs and raised limits that the kernel has taken.",
+		"Packets of subscribers with nothing but an ACK that the kernel has taken, and the process has processed.",
 		func(s *media.LoopStats) float64 { return float64(s.Counters.TakenAcks) }),
 	loopCounter("sluice_media_acks_total",
 		"ACK frames of subscribers, those that the kernel has taken included.",

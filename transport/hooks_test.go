@@ -60,8 +60,7 @@ func (s *testSender) KeyUpdateDue() bool      { return s.due.Load() }
 func (s *testSender) MaxUDPPayloadSize() int  { return 1300 }
 
 func (s *testSender) ConnectionID(quic.ConnectionID, bool) {}
-func (s *testSender) Waker(func())                         {}
-func (s *testSender) Received(int64, int64, int, uint8)    {}
+func (s *testSender) Received(int64, int)                  {}
 func (s *testSender) OwnInFlight(bool)                     {}
 
 func (s *testSender) ReceivedElsewhere() (*quic.ReceivedElsewhere, error) { return nil, nil }

@@ -206,13 +206,6 @@ type IngressPath struct {
 	DatagramLimit     uint64
 }
 
-type IngressProgress struct {
-	_        structs.HostLayout
-	PassedUp uint32
-	Seen     uint32
-	Pad      [7]uint64
-}
-
 type IngressPromise struct {
 	_     structs.HostLayout
 	Given [8]uint64
@@ -259,54 +252,53 @@ const (
 	IngressReasonPACKET_UNKNOWN_FRAME   IngressReason = 16
 	IngressReasonACK_TAKEN              IngressReason = 17
 	IngressReasonACK_NOT_ALONE          IngressReason = 18
-	IngressReasonACK_ASKED              IngressReason = 19
-	IngressReasonACK_PAUSED             IngressReason = 20
-	IngressReasonACK_OTHER_PHASE        IngressReason = 21
-	IngressReasonACK_UNSENT             IngressReason = 22
-	IngressReasonACK_OF_GAP             IngressReason = 23
-	IngressReasonACK_OF_WINDOW          IngressReason = 24
-	IngressReasonACK_SHARE              IngressReason = 25
-	IngressReasonACK_NO_ROOM            IngressReason = 26
-	IngressReasonOPEN_AHEAD             IngressReason = 27
-	IngressReasonOPEN_COMPUTED          IngressReason = 28
-	IngressReasonFRAME_FORWARDED        IngressReason = 29
-	IngressReasonFRAME_NOT_MEDIA        IngressReason = 30
-	IngressReasonFRAME_EMPTY            IngressReason = 31
-	IngressReasonFRAME_NO_TRACK         IngressReason = 32
-	IngressReasonFRAME_ENDED            IngressReason = 33
-	IngressReasonFRAME_CLAIMED          IngressReason = 34
-	IngressReasonFRAME_FORGOTTEN        IngressReason = 35
-	IngressReasonFRAME_SHARE            IngressReason = 36
-	IngressReasonFRAME_NO_SLOT          IngressReason = 37
-	IngressReasonJOB_GIVEN              IngressReason = 38
-	IngressReasonJOB_BUSY               IngressReason = 39
-	IngressReasonJOB_SHARE              IngressReason = 40
-	IngressReasonJOB_FULL               IngressReason = 41
-	IngressReasonJOB_CONTINUED          IngressReason = 42
-	IngressReasonJOB_LATE               IngressReason = 43
-	IngressReasonJOB_ENDED              IngressReason = 44
-	IngressReasonSEAL_AHEAD             IngressReason = 45
-	IngressReasonSEAL_COMPUTED          IngressReason = 46
-	IngressReasonCOPY_SENT              IngressReason = 47
-	IngressReasonCOPY_BUDGET            IngressReason = 48
-	IngressReasonCOPY_NO_PATH           IngressReason = 49
-	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 50
-	IngressReasonCOPY_NOT_OPEN          IngressReason = 51
-	IngressReasonCOPY_FILTERED          IngressReason = 52
-	IngressReasonCOPY_EMPTY             IngressReason = 53
-	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 54
-	IngressReasonCOPY_PRIORITY          IngressReason = 55
-	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 56
-	IngressReasonCOPY_NO_SLOT           IngressReason = 57
-	IngressReasonCOPY_STREAM_SHARE      IngressReason = 58
-	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 59
-	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 60
-	IngressReasonCOPY_WINDOW            IngressReason = 61
-	IngressReasonCOPY_TOO_LARGE         IngressReason = 62
-	IngressReasonCOPY_LEDGER_FULL       IngressReason = 63
-	IngressReasonCOPY_CHECKSUM          IngressReason = 64
-	IngressReasonCOPY_LOST              IngressReason = 65
-	IngressReasonREASON_COUNT           IngressReason = 66
+	IngressReasonACK_PAUSED             IngressReason = 19
+	IngressReasonACK_OTHER_PHASE        IngressReason = 20
+	IngressReasonACK_UNSENT             IngressReason = 21
+	IngressReasonACK_OF_GAP             IngressReason = 22
+	IngressReasonACK_OF_WINDOW          IngressReason = 23
+	IngressReasonACK_SHARE              IngressReason = 24
+	IngressReasonACK_NO_ROOM            IngressReason = 25
+	IngressReasonOPEN_AHEAD             IngressReason = 26
+	IngressReasonOPEN_COMPUTED          IngressReason = 27
+	IngressReasonFRAME_FORWARDED        IngressReason = 28
+	IngressReasonFRAME_NOT_MEDIA        IngressReason = 29
+	IngressReasonFRAME_EMPTY            IngressReason = 30
+	IngressReasonFRAME_NO_TRACK         IngressReason = 31
+	IngressReasonFRAME_ENDED            IngressReason = 32
+	IngressReasonFRAME_CLAIMED          IngressReason = 33
+	IngressReasonFRAME_FORGOTTEN        IngressReason = 34
+	IngressReasonFRAME_SHARE            IngressReason = 35
+	IngressReasonFRAME_NO_SLOT          IngressReason = 36
+	IngressReasonJOB_GIVEN              IngressReason = 37
+	IngressReasonJOB_BUSY               IngressReason = 38
+	IngressReasonJOB_SHARE              IngressReason = 39
+	IngressReasonJOB_FULL               IngressReason = 40
+	IngressReasonJOB_CONTINUED          IngressReason = 41
+	IngressReasonJOB_LATE               IngressReason = 42
+	IngressReasonJOB_ENDED              IngressReason = 43
+	IngressReasonSEAL_AHEAD             IngressReason = 44
+	IngressReasonSEAL_COMPUTED          IngressReason = 45
+	IngressReasonCOPY_SENT              IngressReason = 46
+	IngressReasonCOPY_BUDGET            IngressReason = 47
+	IngressReasonCOPY_NO_PATH           IngressReason = 48
+	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 49
+	IngressReasonCOPY_NOT_OPEN          IngressReason = 50
+	IngressReasonCOPY_FILTERED          IngressReason = 51
+	IngressReasonCOPY_EMPTY             IngressReason = 52
+	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 53
+	IngressReasonCOPY_PRIORITY          IngressReason = 54
+	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 55
+	IngressReasonCOPY_NO_SLOT           IngressReason = 56
+	IngressReasonCOPY_STREAM_SHARE      IngressReason = 57
+	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 58
+	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 59
+	IngressReasonCOPY_WINDOW            IngressReason = 60
+	IngressReasonCOPY_TOO_LARGE         IngressReason = 61
+	IngressReasonCOPY_LEDGER_FULL       IngressReason = 62
+	IngressReasonCOPY_CHECKSUM          IngressReason = 63
+	IngressReasonCOPY_LOST              IngressReason = 64
+	IngressReasonREASON_COUNT           IngressReason = 65
 )
 
 type IngressRecord struct {
@@ -380,7 +372,7 @@ type IngressScratch struct {
 	Track       uint32
 	Ecn         uint32
 	Position    uint32
-	Asked       uint32
+	Pad         uint32
 	Job         IngressJob
 }
 
@@ -506,7 +498,6 @@ const (
 	IngressMapObjects          = "objects"
 	IngressMapPathVersions     = "path_versions"
 	IngressMapPaths            = "paths"
-	IngressMapProgresses       = "progresses"
 	IngressMapPromises         = "promises"
 	IngressMapPublishers       = "publishers"
 	IngressMapReasons          = "reasons"
@@ -597,7 +588,6 @@ type IngressMapSpecs struct {
 	Objects       *ebpf.MapSpec `ebpf:"objects"`
 	PathVersions  *ebpf.MapSpec `ebpf:"path_versions"`
 	Paths         *ebpf.MapSpec `ebpf:"paths"`
-	Progresses    *ebpf.MapSpec `ebpf:"progresses"`
 	Promises      *ebpf.MapSpec `ebpf:"promises"`
 	Publishers    *ebpf.MapSpec `ebpf:"publishers"`
 	Reasons       *ebpf.MapSpec `ebpf:"reasons"`
@@ -662,7 +652,6 @@ type IngressMaps struct {
 	Objects       *ebpf.Map `ebpf:"objects"`
 	PathVersions  *ebpf.Map `ebpf:"path_versions"`
 	Paths         *ebpf.Map `ebpf:"paths"`
-	Progresses    *ebpf.Map `ebpf:"progresses"`
 	Promises      *ebpf.Map `ebpf:"promises"`
 	Publishers    *ebpf.Map `ebpf:"publishers"`
 	Reasons       *ebpf.Map `ebpf:"reasons"`
@@ -694,7 +683,6 @@ func (m *IngressMaps) Close() error {
 		m.Objects,
 		m.PathVersions,
 		m.Paths,
-		m.Progresses,
 		m.Promises,
 		m.Publishers,
 		m.Reasons,

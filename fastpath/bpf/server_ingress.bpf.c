@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // Ingress of the device that leads to publishers and subscribers: opens publishers' packets and sends copies of the
-// media in them to subscribers. Takes packets that have nothing but an ACK, or raise limits; every other packet passes
-// on to user space unchanged, whatever becomes of it here.
+// media in them to subscribers. Takes packets that have nothing but an ACK; every other packet passes on to user space
+// unchanged, whatever becomes of it here.
 //go:build ignore
 
 #include "transport/transport.h"
@@ -68,9 +68,8 @@ INLINE enum reason take_packet(struct __sk_buff *skb)
 	enum walk_result walked = walk_frames(c);
 	if (walked == WALK_MALFORMED)
 		return PACKET_MALFORMED;
-	if (walked == WALK_DONE && (c->ack_at || c->asked) && !c->others)
+	if (walked == WALK_DONE && c->ack_at && !c->others)
 		return take_ack(c, publisher);
-	note_passed_up(p->queue);
 	if (!p->active)
 		return ACK_NOT_ALONE;
 	if (c->frame_count)

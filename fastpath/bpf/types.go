@@ -26,7 +26,6 @@ type (
 
 	Taking      = IngressTaking
 	TakenPacket = IngressTakenPacket
-	Progress    = IngressProgress
 	Job         = IngressJob
 	Promise     = IngressPromise
 

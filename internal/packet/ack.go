@@ -10,32 +10,6 @@ import (
 
 var errAck = errors.New("invalid ACK frame")
 
-// DefaultAckDelayExponent is the ack_delay_exponent of an endpoint that sends none (RFC 9000 §18.2).
-const DefaultAckDelayExponent = 3
-
-// AppendAck appends an ACK frame (RFC 9000 §19.3), with ECN counts unless all are 0. delayExponent is our
-// ack_delay_exponent.
-func AppendAck(b []byte, a *quic.AckInfo, delayExponent uint8) []byte {
-	t, withECN := byte(FrameAck), a.ECT0 > 0 || a.ECT1 > 0 || a.ECNCE > 0
-	if withECN {
-		t = FrameAckECN
-	}
-	delay := uint64(max(a.Delay.Microseconds(), 0)) >> delayExponent
-	for i, r := range a.Ranges {
-		length := uint64(r.Largest - r.Smallest)
-		if i == 0 {
-			b = AppendFrame(b, t, uint64(r.Largest), delay, uint64(len(a.Ranges)-1), length)
-			continue
-		}
-		b = appendVarint(b, uint64(a.Ranges[i-1].Smallest-r.Largest-2))
-		b = appendVarint(b, length)
-	}
-	if withECN {
-		b = appendVarint(appendVarint(appendVarint(b, a.ECT0), a.ECT1), a.ECNCE)
-	}
-	return b
-}
-
 // ParseAck reads the ACK frame that b begins with, type included, into a, whose Ranges it reuses (RFC 9000 §19.3). It
 // returns what follows the frame. delayExponent is the peer's ack_delay_exponent. It does not set Received.
 func ParseAck(b []byte, delayExponent uint8, a *quic.AckInfo) (rest []byte, err error) {

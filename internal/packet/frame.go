@@ -10,9 +10,6 @@ const (
 	FrameAckECN            = 0x03
 	FrameResetStream       = 0x04
 	FrameStream            = 0x08 // with flags
-	FrameMaxData           = 0x10
-	FrameMaxStreamData     = 0x11
-	FrameMaxStreamsUni     = 0x13
 	FrameDataBlocked       = 0x14
 	FrameStreamDataBlocked = 0x15
 	FrameStreamsBlockedUni = 0x17

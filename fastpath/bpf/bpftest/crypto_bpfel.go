@@ -53,54 +53,53 @@ const (
 	CryptoReasonPACKET_UNKNOWN_FRAME   CryptoReason = 16
 	CryptoReasonACK_TAKEN              CryptoReason = 17
 	CryptoReasonACK_NOT_ALONE          CryptoReason = 18
-	CryptoReasonACK_ASKED              CryptoReason = 19
-	CryptoReasonACK_PAUSED             CryptoReason = 20
-	CryptoReasonACK_OTHER_PHASE        CryptoReason = 21
-	CryptoReasonACK_UNSENT             CryptoReason = 22
-	CryptoReasonACK_OF_GAP             CryptoReason = 23
-	CryptoReasonACK_OF_WINDOW          CryptoReason = 24
-	CryptoReasonACK_SHARE              CryptoReason = 25
-	CryptoReasonACK_NO_ROOM            CryptoReason = 26
-	CryptoReasonOPEN_AHEAD             CryptoReason = 27
-	CryptoReasonOPEN_COMPUTED          CryptoReason = 28
-	CryptoReasonFRAME_FORWARDED        CryptoReason = 29
-	CryptoReasonFRAME_NOT_MEDIA        CryptoReason = 30
-	CryptoReasonFRAME_EMPTY            CryptoReason = 31
-	CryptoReasonFRAME_NO_TRACK         CryptoReason = 32
-	CryptoReasonFRAME_ENDED            CryptoReason = 33
-	CryptoReasonFRAME_CLAIMED          CryptoReason = 34
-	CryptoReasonFRAME_FORGOTTEN        CryptoReason = 35
-	CryptoReasonFRAME_SHARE            CryptoReason = 36
-	CryptoReasonFRAME_NO_SLOT          CryptoReason = 37
-	CryptoReasonJOB_GIVEN              CryptoReason = 38
-	CryptoReasonJOB_BUSY               CryptoReason = 39
-	CryptoReasonJOB_SHARE              CryptoReason = 40
-	CryptoReasonJOB_FULL               CryptoReason = 41
-	CryptoReasonJOB_CONTINUED          CryptoReason = 42
-	CryptoReasonJOB_LATE               CryptoReason = 43
-	CryptoReasonJOB_ENDED              CryptoReason = 44
-	CryptoReasonSEAL_AHEAD             CryptoReason = 45
-	CryptoReasonSEAL_COMPUTED          CryptoReason = 46
-	CryptoReasonCOPY_SENT              CryptoReason = 47
-	CryptoReasonCOPY_BUDGET            CryptoReason = 48
-	CryptoReasonCOPY_NO_PATH           CryptoReason = 49
-	CryptoReasonCOPY_NO_NEIGHBOR       CryptoReason = 50
-	CryptoReasonCOPY_NOT_OPEN          CryptoReason = 51
-	CryptoReasonCOPY_FILTERED          CryptoReason = 52
-	CryptoReasonCOPY_EMPTY             CryptoReason = 53
-	CryptoReasonCOPY_OUT_OF_ORDER      CryptoReason = 54
-	CryptoReasonCOPY_PRIORITY          CryptoReason = 55
-	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 56
-	CryptoReasonCOPY_NO_SLOT           CryptoReason = 57
-	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 58
-	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 59
-	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 60
-	CryptoReasonCOPY_WINDOW            CryptoReason = 61
-	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 62
-	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 63
-	CryptoReasonCOPY_CHECKSUM          CryptoReason = 64
-	CryptoReasonCOPY_LOST              CryptoReason = 65
-	CryptoReasonREASON_COUNT           CryptoReason = 66
+	CryptoReasonACK_PAUSED             CryptoReason = 19
+	CryptoReasonACK_OTHER_PHASE        CryptoReason = 20
+	CryptoReasonACK_UNSENT             CryptoReason = 21
+	CryptoReasonACK_OF_GAP             CryptoReason = 22
+	CryptoReasonACK_OF_WINDOW          CryptoReason = 23
+	CryptoReasonACK_SHARE              CryptoReason = 24
+	CryptoReasonACK_NO_ROOM            CryptoReason = 25
+	CryptoReasonOPEN_AHEAD             CryptoReason = 26
+	CryptoReasonOPEN_COMPUTED          CryptoReason = 27
+	CryptoReasonFRAME_FORWARDED        CryptoReason = 28
+	CryptoReasonFRAME_NOT_MEDIA        CryptoReason = 29
+	CryptoReasonFRAME_EMPTY            CryptoReason = 30
+	CryptoReasonFRAME_NO_TRACK         CryptoReason = 31
+	CryptoReasonFRAME_ENDED            CryptoReason = 32
+	CryptoReasonFRAME_CLAIMED          CryptoReason = 33
+	CryptoReasonFRAME_FORGOTTEN        CryptoReason = 34
+	CryptoReasonFRAME_SHARE            CryptoReason = 35
+	CryptoReasonFRAME_NO_SLOT          CryptoReason = 36
+	CryptoReasonJOB_GIVEN              CryptoReason = 37
+	CryptoReasonJOB_BUSY               CryptoReason = 38
+	CryptoReasonJOB_SHARE              CryptoReason = 39
+	CryptoReasonJOB_FULL               CryptoReason = 40
+	CryptoReasonJOB_CONTINUED          CryptoReason = 41
+	CryptoReasonJOB_LATE               CryptoReason = 42
+	CryptoReasonJOB_ENDED              CryptoReason = 43
+	CryptoReasonSEAL_AHEAD             CryptoReason = 44
+	CryptoReasonSEAL_COMPUTED          CryptoReason = 45
+	CryptoReasonCOPY_SENT              CryptoReason = 46
+	CryptoReasonCOPY_BUDGET            CryptoReason = 47
+	CryptoReasonCOPY_NO_PATH           CryptoReason = 48
+	CryptoReasonCOPY_NO_NEIGHBOR       CryptoReason = 49
+	CryptoReasonCOPY_NOT_OPEN          CryptoReason = 50
+	CryptoReasonCOPY_FILTERED          CryptoReason = 51
+	CryptoReasonCOPY_EMPTY             CryptoReason = 52
+	CryptoReasonCOPY_OUT_OF_ORDER      CryptoReason = 53
+	CryptoReasonCOPY_PRIORITY          CryptoReason = 54
+	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 55
+	CryptoReasonCOPY_NO_SLOT           CryptoReason = 56
+	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 57
+	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 58
+	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 59
+	CryptoReasonCOPY_WINDOW            CryptoReason = 60
+	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 61
+	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 62
+	CryptoReasonCOPY_CHECKSUM          CryptoReason = 63
+	CryptoReasonCOPY_LOST              CryptoReason = 64
+	CryptoReasonREASON_COUNT           CryptoReason = 65
 )
 
 type CryptoScratch struct {
@@ -166,7 +165,7 @@ type CryptoScratch struct {
 	Track       uint32
 	Ecn         uint32
 	Position    uint32
-	Asked       uint32
+	Pad         uint32
 	Job         struct {
 		_           structs.HostLayout
 		Addresses   [12]uint8

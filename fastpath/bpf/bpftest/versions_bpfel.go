@@ -74,13 +74,6 @@ type VersionsPath struct {
 	DatagramLimit     uint64
 }
 
-type VersionsProgress struct {
-	_        structs.HostLayout
-	PassedUp uint32
-	Seen     uint32
-	Pad      [7]uint64
-}
-
 type VersionsReason uint32
 
 const (
@@ -103,54 +96,53 @@ const (
 	VersionsReasonPACKET_UNKNOWN_FRAME   VersionsReason = 16
 	VersionsReasonACK_TAKEN              VersionsReason = 17
 	VersionsReasonACK_NOT_ALONE          VersionsReason = 18
-	VersionsReasonACK_ASKED              VersionsReason = 19
-	VersionsReasonACK_PAUSED             VersionsReason = 20
-	VersionsReasonACK_OTHER_PHASE        VersionsReason = 21
-	VersionsReasonACK_UNSENT             VersionsReason = 22
-	VersionsReasonACK_OF_GAP             VersionsReason = 23
-	VersionsReasonACK_OF_WINDOW          VersionsReason = 24
-	VersionsReasonACK_SHARE              VersionsReason = 25
-	VersionsReasonACK_NO_ROOM            VersionsReason = 26
-	VersionsReasonOPEN_AHEAD             VersionsReason = 27
-	VersionsReasonOPEN_COMPUTED          VersionsReason = 28
-	VersionsReasonFRAME_FORWARDED        VersionsReason = 29
-	VersionsReasonFRAME_NOT_MEDIA        VersionsReason = 30
-	VersionsReasonFRAME_EMPTY            VersionsReason = 31
-	VersionsReasonFRAME_NO_TRACK         VersionsReason = 32
-	VersionsReasonFRAME_ENDED            VersionsReason = 33
-	VersionsReasonFRAME_CLAIMED          VersionsReason = 34
-	VersionsReasonFRAME_FORGOTTEN        VersionsReason = 35
-	VersionsReasonFRAME_SHARE            VersionsReason = 36
-	VersionsReasonFRAME_NO_SLOT          VersionsReason = 37
-	VersionsReasonJOB_GIVEN              VersionsReason = 38
-	VersionsReasonJOB_BUSY               VersionsReason = 39
-	VersionsReasonJOB_SHARE              VersionsReason = 40
-	VersionsReasonJOB_FULL               VersionsReason = 41
-	VersionsReasonJOB_CONTINUED          VersionsReason = 42
-	VersionsReasonJOB_LATE               VersionsReason = 43
-	VersionsReasonJOB_ENDED              VersionsReason = 44
-	VersionsReasonSEAL_AHEAD             VersionsReason = 45
-	VersionsReasonSEAL_COMPUTED          VersionsReason = 46
-	VersionsReasonCOPY_SENT              VersionsReason = 47
-	VersionsReasonCOPY_BUDGET            VersionsReason = 48
-	VersionsReasonCOPY_NO_PATH           VersionsReason = 49
-	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 50
-	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 51
-	VersionsReasonCOPY_FILTERED          VersionsReason = 52
-	VersionsReasonCOPY_EMPTY             VersionsReason = 53
-	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 54
-	VersionsReasonCOPY_PRIORITY          VersionsReason = 55
-	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 56
-	VersionsReasonCOPY_NO_SLOT           VersionsReason = 57
-	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 58
-	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 59
-	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 60
-	VersionsReasonCOPY_WINDOW            VersionsReason = 61
-	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 62
-	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 63
-	VersionsReasonCOPY_CHECKSUM          VersionsReason = 64
-	VersionsReasonCOPY_LOST              VersionsReason = 65
-	VersionsReasonREASON_COUNT           VersionsReason = 66
+	VersionsReasonACK_PAUSED             VersionsReason = 19
+	VersionsReasonACK_OTHER_PHASE        VersionsReason = 20
+	VersionsReasonACK_UNSENT             VersionsReason = 21
+	VersionsReasonACK_OF_GAP             VersionsReason = 22
+	VersionsReasonACK_OF_WINDOW          VersionsReason = 23
+	VersionsReasonACK_SHARE              VersionsReason = 24
+	VersionsReasonACK_NO_ROOM            VersionsReason = 25
+	VersionsReasonOPEN_AHEAD             VersionsReason = 26
+	VersionsReasonOPEN_COMPUTED          VersionsReason = 27
+	VersionsReasonFRAME_FORWARDED        VersionsReason = 28
+	VersionsReasonFRAME_NOT_MEDIA        VersionsReason = 29
+	VersionsReasonFRAME_EMPTY            VersionsReason = 30
+	VersionsReasonFRAME_NO_TRACK         VersionsReason = 31
+	VersionsReasonFRAME_ENDED            VersionsReason = 32
+	VersionsReasonFRAME_CLAIMED          VersionsReason = 33
+	VersionsReasonFRAME_FORGOTTEN        VersionsReason = 34
+	VersionsReasonFRAME_SHARE            VersionsReason = 35
+	VersionsReasonFRAME_NO_SLOT          VersionsReason = 36
+	VersionsReasonJOB_GIVEN              VersionsReason = 37
+	VersionsReasonJOB_BUSY               VersionsReason = 38
+	VersionsReasonJOB_SHARE              VersionsReason = 39
+	VersionsReasonJOB_FULL               VersionsReason = 40
+	VersionsReasonJOB_CONTINUED          VersionsReason = 41
+	VersionsReasonJOB_LATE               VersionsReason = 42
+	VersionsReasonJOB_ENDED              VersionsReason = 43
+	VersionsReasonSEAL_AHEAD             VersionsReason = 44
+	VersionsReasonSEAL_COMPUTED          VersionsReason = 45
+	VersionsReasonCOPY_SENT              VersionsReason = 46
+	VersionsReasonCOPY_BUDGET            VersionsReason = 47
+	VersionsReasonCOPY_NO_PATH           VersionsReason = 48
+	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 49
+	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 50
+	VersionsReasonCOPY_FILTERED          VersionsReason = 51
+	VersionsReasonCOPY_EMPTY             VersionsReason = 52
+	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 53
+	VersionsReasonCOPY_PRIORITY          VersionsReason = 54
+	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 55
+	VersionsReasonCOPY_NO_SLOT           VersionsReason = 56
+	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 57
+	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 58
+	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 59
+	VersionsReasonCOPY_WINDOW            VersionsReason = 60
+	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 61
+	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 62
+	VersionsReasonCOPY_CHECKSUM          VersionsReason = 63
+	VersionsReasonCOPY_LOST              VersionsReason = 64
+	VersionsReasonREASON_COUNT           VersionsReason = 65
 )
 
 type VersionsStreamKey struct {
@@ -219,7 +211,6 @@ const (
 	VersionsMapObjects       = "objects"
 	VersionsMapPathVersions  = "path_versions"
 	VersionsMapPaths         = "paths"
-	VersionsMapProgresses    = "progresses"
 	VersionsMapPublishers    = "publishers"
 	VersionsMapReasons       = "reasons"
 	VersionsMapStreams       = "streams"
@@ -297,7 +288,6 @@ type VersionsMapSpecs struct {
 	Objects       *ebpf.MapSpec `ebpf:"objects"`
 	PathVersions  *ebpf.MapSpec `ebpf:"path_versions"`
 	Paths         *ebpf.MapSpec `ebpf:"paths"`
-	Progresses    *ebpf.MapSpec `ebpf:"progresses"`
 	Publishers    *ebpf.MapSpec `ebpf:"publishers"`
 	Reasons       *ebpf.MapSpec `ebpf:"reasons"`
 	Streams       *ebpf.MapSpec `ebpf:"streams"`
@@ -351,7 +341,6 @@ type VersionsMaps struct {
 	Objects       *ebpf.Map `ebpf:"objects"`
 	PathVersions  *ebpf.Map `ebpf:"path_versions"`
 	Paths         *ebpf.Map `ebpf:"paths"`
-	Progresses    *ebpf.Map `ebpf:"progresses"`
 	Publishers    *ebpf.Map `ebpf:"publishers"`
 	Reasons       *ebpf.Map `ebpf:"reasons"`
 	Streams       *ebpf.Map `ebpf:"streams"`
@@ -377,7 +366,6 @@ func (m *VersionsMaps) Close() error {
 		m.Objects,
 		m.PathVersions,
 		m.Paths,
-		m.Progresses,
 		m.Publishers,
 		m.Reasons,
 		m.Streams,

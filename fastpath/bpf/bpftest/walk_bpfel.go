@@ -80,7 +80,7 @@ type WalkScratch struct {
 	Track       uint32
 	Ecn         uint32
 	Position    uint32
-	Asked       uint32
+	Pad         uint32
 	Job         struct {
 		_           structs.HostLayout
 		Addresses   [12]uint8

@@ -27,7 +27,6 @@ enum reason {
 	// Packets of subscribers, and packets of publishers with nothing but an ACK.
 	ACK_TAKEN, // user space gets the ACK, and the packet is dropped
 	ACK_NOT_ALONE, // with other frames, or so long that there must be some
-	ACK_ASKED, // it asks for an ACK, and user space is not about to wake up
 	ACK_PAUSED, // user space wants to see the packet
 	ACK_OTHER_PHASE, // of a key phase that user space has not seen
 	ACK_UNSENT, // it acknowledges what was not sent

@@ -102,7 +102,7 @@ struct scratch {
 	u32 frame_count;
 	u32 start; // where the frame walk begins, see frames.h
 	u32 ack_at; // where an ACK frame begins, behind its type; 0: there is none
-	u32 others; // not 0: there are frames besides one ACK, PADDING, PING and those that raise limits
+	u32 others; // not 0: there are frames besides one ACK and PADDING
 	struct frame frames[MAX_FRAMES];
 	u32 frame; // of frames, that is being forwarded
 	u32 publisher; // index of the connection that the packet came on
@@ -120,7 +120,7 @@ struct scratch {
 	u32 track; // this track, to which the frame is offered
 	u32 ecn; // of the IP header of the packet that was opened
 	u32 position; // in the list, of the first subscription that this run serves
-	u32 asked; // not 0: there is PING, or a frame that raises a limit, so that the peer awaits an ACK
+	u32 pad;
 	struct job job; // that this run continues
 };
 _Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 32 + MAX_FRAMES * 32 + 8 + 40 + 24 + 64 + 24 + 24 +

@@ -167,15 +167,6 @@ struct taken_packet {
 };
 _Static_assert(sizeof(struct taken_packet) == 24, "the plaintext follows at once");
 
-// How far user space has got with the packets that went up, for each queue. A packet that goes up wakes the reader of
-// its socket, which empties the queues of the socket's connections before it sleeps again. So while seen is not
-// passed_up, what is put into the queue will not lie there for long.
-struct progress {
-	u32 passed_up; // packets of connections with this queue; it wraps
-	u32 seen; // passed_up when the queue was last emptied
-	u64 pad[7]; // a cache line
-};
-
 enum number_window {
 	NUMBER_WORDS = 32, // of 32 packet numbers each: reordering across more of them is rare
 };
@@ -283,7 +274,6 @@ LENT(ledgers, MAX_CONNECTIONS, LEDGER_LEN, struct record); // since before the p
 GROWING(keys, MAX_CONNECTIONS, struct send_keys)
 GROWING(copies, MAX_CONNECTIONS, struct copy_counts)
 GROWING(publishers, MAX_CONNECTIONS, struct publisher)
-SHARED_ARRAY(progresses, 1, struct progress); // the loader makes more, as for taken_packets
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 1); // the loader makes more

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Packets that have nothing but an ACK frame and PADDING, or frames that raise limits. User space is told about them
-// later, when it is awake: their plaintext goes into a queue, and the packet is dropped. They are most of what
-// subscribers send, and each would wake the process.
-//
-// A packet that raises a limit, or has a PING, asks for an ACK within 25 ms. It is taken only if another packet has
-// gone up that user space has not dealt with yet: then user space empties the queues soon.
+// Packets that have nothing but an ACK frame and PADDING. User space is told about them later, when it is awake: their
+// plaintext goes into a queue, and the packet is dropped. They are most of what subscribers send, and each would wake
+// the process.
 //
 // Nothing is decoded here but what says whether the ACK is urgent: user space has to read the ranges anyway. There are
 // no wake-ups either: user space knows itself when it needs ACKs.
@@ -37,23 +34,6 @@ INLINE enum reason is_urgent(struct scratch *c, struct publisher *p, struct conn
 	return SHARED(s->in_flight) * 2 > SHARED(s->window) ? ACK_OF_WINDOW : ACK_TAKEN;
 }
 
-// note_passed_up notes that a packet of a connection with that queue goes up to user space.
-INLINE void note_passed_up(u32 queue)
-{
-	struct progress *g = bpf_map_lookup_elem(&progresses, &queue);
-
-	if (g)
-		__sync_fetch_and_add(&g->passed_up, 1);
-}
-
-// is_awaited reports whether user space is going to empty a queue soon.
-INLINE bool is_awaited(u32 queue)
-{
-	struct progress *g = bpf_map_lookup_elem(&progresses, &queue);
-
-	return g && SHARED(g->passed_up) != SHARED(g->seen);
-}
-
 // queue_packet puts the packet in the scratch into its connection's queue.
 INLINE enum reason queue_packet(struct scratch *c, struct publisher *p, u32 connection)
 {
@@ -79,22 +59,8 @@ INLINE enum reason queue_packet(struct scratch *c, struct publisher *p, u32 conn
 	return ACK_NO_ROOM;
 }
 
-INLINE enum reason try_take(struct scratch *c, struct publisher *p, struct conn_state *s, u32 connection)
-{
-	u32 taking = SHARED(p->taking);
-
-	if (taking < TAKES_ACKS)
-		return p->active ? PACKET_OPENED : ACK_PAUSED;
-	if (taking - TAKES_ACKS != c->key_phase)
-		return ACK_OTHER_PHASE;
-	if (c->asked && !is_awaited(p->queue))
-		return p->active ? PACKET_OPENED : ACK_ASKED;
-	enum reason why = c->ack_at ? is_urgent(c, p, s) : ACK_TAKEN;
-	return why == ACK_TAKEN ? queue_packet(c, p, connection) : why;
-}
-
-// take_ack takes a packet with nothing but an ACK, which begins at ack_at, and frames that raise limits. If it returns
-// anything but ACK_TAKEN, the packet is for user space.
+// take_ack takes a packet with nothing but an ACK, which begins at ack_at. If it returns anything but ACK_TAKEN, the
+// packet is for user space.
 GLOBAL int take_ack(struct scratch *c, u32 connection)
 {
 	struct conn_state *s = connections_at(connection);
@@ -102,8 +68,11 @@ GLOBAL int take_ack(struct scratch *c, u32 connection)
 
 	if (!c || !p || !s)
 		return PACKET_NOT_MEDIA;
-	enum reason why = try_take(c, p, s, connection);
-	if (why != ACK_TAKEN)
-		note_passed_up(p->queue);
-	return why;
+	u32 taking = SHARED(p->taking);
+	if (taking < TAKES_ACKS)
+		return p->active ? PACKET_OPENED : ACK_PAUSED;
+	if (taking - TAKES_ACKS != c->key_phase)
+		return ACK_OTHER_PHASE;
+	enum reason why = is_urgent(c, p, s);
+	return why == ACK_TAKEN ? queue_packet(c, p, connection) : why;
 }

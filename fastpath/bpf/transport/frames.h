@@ -36,11 +36,6 @@ static const u8 varint_frames[32] = {
 	[0x1e] = 1, // HANDSHAKE_DONE
 };
 
-// Frames that may be taken beside ACK and PADDING: PING, MAX_DATA, MAX_STREAM_DATA, MAX_STREAMS of unidirectional ones.
-#define TAKEN_FRAMES (1u << 0x01 | 1u << 0x10 | 1u << FRAME_MAX_STREAM_DATA | 1u << 0x13)
-#define FRAME_MAX_STREAM_DATA 0x11
-#define SERVER_UNIDIRECTIONAL 3
-
 struct walk {
 	struct scratch *c;
 	u32 pos, end;
@@ -146,14 +141,6 @@ INLINE long walk_varints(struct walk *w, u32 pos, u32 type)
 	return 0;
 }
 
-// may_take reports whether a frame may be taken beside an ACK. The media sender opens unidirectional streams only.
-INLINE bool may_take(struct scratch *c, u32 pos, u32 type)
-{
-	if (type >= 32 || !(TAKEN_FRAMES >> type & 1))
-		return false;
-	return type != FRAME_MAX_STREAM_DATA || (read_varint(c, &pos) & 3) == SERVER_UNIDIRECTIONAL;
-}
-
 // walk_step takes one frame, or a part of a long one.
 static long walk_step(u32 i, struct walk *w)
 {
@@ -169,10 +156,7 @@ static long walk_step(u32 i, struct walk *w)
 		return walk_padding(w);
 	if ((type & ~1u) == FRAME_ACK)
 		return walk_ack(w, pos, type);
-	if (may_take(w->c, pos, type))
-		w->c->asked = 1;
-	else
-		w->c->others = 1;
+	w->c->others = 1;
 	if ((type & ~7u) == FRAME_STREAM || (type & ~1u) == FRAME_DATAGRAM)
 		return walk_media(w, pos, type);
 	if (type == FRAME_NEW_CONNECTION_ID) {
@@ -190,7 +174,7 @@ static long walk_step(u32 i, struct walk *w)
 
 #define MAX_WALK_STEPS 512
 
-// walk_frames fills frames, ack_at, asked and others from the plaintext of len bytes.
+// walk_frames fills frames, ack_at and others from the plaintext of len bytes.
 GLOBAL int walk_frames(struct scratch *c)
 {
 	if (!c || c->len > MAX_PAYLOAD)
@@ -207,7 +191,7 @@ GLOBAL int walk_frames(struct scratch *c)
 	};
 
 	c->frame_count = 0;
-	c->ack_at = c->others = c->asked = 0;
+	c->ack_at = c->others = 0;
 	bpf_loop(MAX_WALK_STEPS, walk_step, &w, 0);
 	if (w.result == WALK_DONE && (w.pos != w.end || w.skip))
 		return w.pos > w.end || w.skip ? WALK_MALFORMED : WALK_STOPPED;
