@@ -26,7 +26,7 @@ enum job_limits {
 
 const volatile u32 workers = 0; // that there are
 const volatile u32 chunk_copies = 16;
-const volatile u64 job_lifetime = 30000000; // nanoseconds. User space has gone on without older jobs
+const volatile u64 job_lifetime = 0; // nanoseconds; the loader sets it. User space has gone on without older jobs
 
 // How many jobs each worker was given.
 struct promise {
