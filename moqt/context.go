@@ -15,12 +15,17 @@ type Context struct {
 	Server bool
 	// WebTransport is set if the session is not raw QUIC.
 	WebTransport bool
+	// Hops says in which messages the ends have agreed on HOP_PATH.
+	Hops Hops
 }
 
 // Check returns a ProtocolError if m must not be received in context c.
 func (c Context) Check(v Version, m Message) error {
 	w := v.wire()
 	if err := c.checkStream(w, m.Type()); err != nil {
+		return err
+	}
+	if err := c.checkHops(m); err != nil {
 		return err
 	}
 	switch m := m.(type) {

@@ -13,12 +13,14 @@ var draft18 = wire{
 	data: DataLayout1,
 }
 
-// draft18Parameters lists the parameters of draft §10.2.2 to §10.2.14. A TRACK_STATUS_OK may have EXPIRES, which
-// §10.2.10 does not mention, because §10.14 demands "the same parameters" as in a SUBSCRIBE_OK.
+// draft18Parameters lists the parameters of draft §10.2.2 to §10.2.14, and those of draft-lcurley-moq-cluster, for
+// which Context.Check asks more. A TRACK_STATUS_OK may have EXPIRES, which §10.2.10 does not mention, because §10.14
+// demands "the same parameters" as in a SUBSCRIBE_OK.
 func draft18Parameters() []parameterFormat {
 	const authorized = inPublish | inSubscribe | inUpdate | inSubscribeNamespace | inSubscribeTracks |
 		inPublishNamespace | inTrackStatus | inFetch
 	const subscription = inPublishOK | inSubscribe | inUpdateSubscription
+	const announcement = inPublishNamespace | inNamespace | inUpdateNamespace
 	return []parameterFormat{
 		single(ParameterObjectDeliveryTimeout, subscription|inUpdate,
 			func(p *Parameters) **uint64 { return &p.ObjectDeliveryTimeout }, varintValue),
@@ -45,6 +47,9 @@ func draft18Parameters() []parameterFormat {
 			func(p *Parameters) **uint64 { return &p.NewGroupRequest }, varintValue),
 		single(ParameterTrackNamespacePrefix, inUpdatePrefix,
 			func(p *Parameters) **Namespace { return &p.NamespacePrefix }, namespaceValue),
+		hopPath(ParameterHopPath, announcement|inSubscribe|inSubscribeOK|inPublish|inFetch|inTrackStatus|
+			inSubscribeNamespace|inSubscribeTracks),
+		single(ParameterRouteCost, announcement, func(p *Parameters) **uint64 { return &p.RouteCost }, varintValue),
 	}
 }
 
@@ -69,7 +74,7 @@ func draft18Messages() map[MessageType]messageFormat {
 		MessageTrackStatus: layout("TRACK_STATUS", (*TrackStatus).encode, (*TrackStatus).decode).
 			opening(onTrackStatus),
 		MessagePublishNamespace: layout("PUBLISH_NAMESPACE", (*PublishNamespace).encode, (*PublishNamespace).decode).
-			opening(onPublishNamespace),
+			opening(onPublishNamespace).requester(onPublishNamespace), // again: see Context.checkHops
 		MessageSubscribeNamespace: layout("SUBSCRIBE_NAMESPACE",
 			(*SubscribeNamespace).encode, (*SubscribeNamespace).decode).opening(onSubscribeNamespace),
 		MessageSubscribeTracks: layout("SUBSCRIBE_TRACKS", (*SubscribeTracks).encode, (*SubscribeTracks).decode).

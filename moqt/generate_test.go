@@ -99,6 +99,10 @@ func drawParameter(t *rapid.T, p *Parameters, typ ParameterType) {
 		p.NewGroupRequest = &number
 	case ParameterTrackNamespacePrefix:
 		p.NamespacePrefix = new(anyNamespace().Draw(t, "prefix"))
+	case ParameterHopPath:
+		p.HopPath = rapid.SliceOfNDistinct(anyUint64(), 1, MaxHops, rapid.ID).Draw(t, "hops")
+	case ParameterRouteCost:
+		p.RouteCost = &number
 	default:
 		panic(fmt.Sprintf("no generator for parameter %#x", uint64(typ)))
 	}
@@ -195,7 +199,11 @@ func anyMessage() *rapid.Generator[Message] {
 		case 12:
 			return &SubscribeTracks{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"), anyParameters(t, inSubscribeTracks)}
 		case 13:
-			return &NamespaceAdded{anyNamespace().Draw(t, "ns")}
+			m := &NamespaceAdded{Suffix: anyNamespace().Draw(t, "ns")}
+			if rapid.Bool().Draw(t, "extended") {
+				m.Parameters = new(anyParameters(t, inNamespace))
+			}
+			return m
 		case 14:
 			return &NamespaceDone{anyNamespace().Draw(t, "ns")}
 		case 15:
@@ -216,6 +224,10 @@ func anySetup(t *rapid.T) *Setup {
 	}
 	if rapid.Bool().Draw(t, "path") {
 		m.Path, m.Authority = new(anyBytes(t, 0, 20)), new(anyBytes(t, 0, 20))
+	}
+	if rapid.Bool().Draw(t, "hops") {
+		m.HopID, m.RelayHops = new(anyUint64().Draw(t, "hop id")), new(anyUint64().Draw(t, "relay hops"))
+		m.RelayCost, m.RequestHops = new(anyUint64().Draw(t, "relay cost")), rapid.Bool().Draw(t, "request hops")
 	}
 	if rapid.Bool().Draw(t, "unknown") {
 		m.Unknown = []KeyValuePair{

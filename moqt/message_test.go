@@ -40,6 +40,17 @@ var messageGoldens = []struct {
 		valid: []int{0, 9, 16, 19, 32, 40},
 	},
 	{
+		name: "SETUP of a relay",
+		message: &Setup{
+			HopID:       new(uint64(0x1234)),
+			RelayHops:   new(uint64(0x1234)),
+			RelayCost:   new(uint64(2)),
+			RequestHops: true,
+		},
+		wire:  "af00 0010 c40b54 9234 01 02 9234 01 02 e04d118a 01",
+		valid: []int{0, 5, 9, 11},
+	},
+	{
 		name:    "GOAWAY",
 		message: &Goaway{NewSessionURI: "moqt://b", Timeout: 3000, RequestID: new(uint64(4))},
 		wire:    "10 000c 08 6d6f71743a2f2f62 8bb8 04",
@@ -161,9 +172,24 @@ var messageGoldens = []struct {
 		wire:    "06 0008 00 01 04 6c697665 00",
 	},
 	{
+		name: "PUBLISH_NAMESPACE with hops",
+		message: &PublishNamespace{
+			Namespace: Namespace{"live"}, Parameters: Parameters{HopPath: HopPath{0, 7}, RouteCost: new(uint64(1))},
+		},
+		wire: "06 0010 00 01 04 6c697665 02 c40b57 02 00 07 01 01",
+	},
+	{
 		name:    "NAMESPACE",
 		message: &NamespaceAdded{Suffix: Namespace{"x"}},
 		wire:    "08 0003 01 01 78",
+	},
+	{
+		name: "NAMESPACE with hops",
+		message: &NamespaceAdded{
+			Suffix: Namespace{"x"}, Parameters: &Parameters{HopPath: HopPath{7, 300}, RouteCost: new(uint64(5))},
+		},
+		wire:  "08 000d 01 01 78 02 c40b57 03 07 812c 01 05",
+		valid: []int{3},
 	},
 	{
 		name:    "NAMESPACE_DONE",
@@ -393,6 +419,10 @@ func TestAppendMessageRefuses(t *testing.T) {
 		{"code without redirect", &RequestError{Code: RequestRedirect}, "REDIRECT"},
 		{"properties cut short", &Publish{Properties: Properties{0x0b, 5}}, "properties"},
 		{"property out of range", &Publish{Properties: Properties{0x30, 2}}, "dynamic groups"},
+		{"hop twice", &PublishNamespace{Parameters: Parameters{HopPath: HopPath{5, 5}}}, "0x5 is twice"},
+		{"too many hops", &NamespaceAdded{
+			Parameters: &Parameters{HopPath: make(HopPath, MaxHops+1)},
+		}, "33 hops, at most 32"},
 		{"message of another version", unknownMessage{}, "does not exist"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

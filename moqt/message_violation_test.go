@@ -111,6 +111,15 @@ var messageViolations = []struct {
 	{"10.3", "MAX_AUTH_TOKEN_CACHE_SIZE twice", MessageSetup, "04 01 00 01", violates},
 	{"10.3", "AUTHORITY twice", MessageSetup, "05 01 61 00 01 61", violates},
 	{"10.3", "MOQT_IMPLEMENTATION twice", MessageSetup, "07 01 61 00 01 61", violates},
+	// draft-lcurley-moq-cluster.
+	{"hops", "HOP_ID twice", MessageSetup, "c40b54 01 00 01", violates},
+	{"hops", "RELAY_HOPS with two ids", MessageSetup, "c40b55 02 01 02", violates},
+	{"hops", "RELAY_HOPS without an id", MessageSetup, "c40b55 00", violates},
+	{"hops", "no hop", MessagePublishNamespace, "00 00 01 c40b57 00", violates},
+	{"hops", "hop cut short", MessagePublishNamespace, "00 00 01 c40b57 02 01 80", violates},
+	{"hops", "hop twice", MessageNamespace, "00 01 c40b57 03 05 06 05", violates},
+	{"hops", "33 hops", MessageNamespace, "00 01 c40b57 21" + strings.Repeat("00", 33), violates},
+	{"hops", "path longer than 33 hops can be", MessageNamespace, "00 01 c40b57 8121", violates},
 	// GOAWAY, FETCH, FETCH_OK.
 	{"10.4", "URI longer than 8192", MessageGoaway, field(8193) + "00", violates},
 	{"10.12", "fetch type 0", MessageFetch, "00 00 00 00 00", violates},
@@ -165,6 +174,9 @@ func TestParameterScopes(t *testing.T) {
 		{"22 01", "SUBSCRIBE REQUEST_OK FETCH"},
 		{"32 00", "REQUEST_OK SUBSCRIBE REQUEST_UPDATE"},
 		{"34 00", "REQUEST_UPDATE"},
+		{"c40b57 01 05", "SUBSCRIBE SUBSCRIBE_OK PUBLISH FETCH TRACK_STATUS PUBLISH_NAMESPACE SUBSCRIBE_NAMESPACE " +
+			"SUBSCRIBE_TRACKS REQUEST_UPDATE"},
+		{"c40b58 05", "PUBLISH_NAMESPACE REQUEST_UPDATE"},
 	}
 	require.Len(t, parameters, len(draft18.parameters))
 	for _, message := range messages {
@@ -201,6 +213,8 @@ func TestToleratedMessages(t *testing.T) {
 		{"2.4.1", "32 fields", MessagePublishNamespace, "00 20" + strings.Repeat("0161", 32) + "00"},
 		{"2.4.1", "namespace of 4096", MessageNamespace, "02" + field(4095) + field(1)},
 		{"2.4.1", "full track name of 4096", MessageSubscribe, "00 01" + field(1) + field(4095) + "00"},
+		{"hops", "32 hops without names", MessageNamespace, "00 01 c40b57 20" + strings.Repeat("00", 32)},
+		{"hops", "OptionRequestHops of another value", MessageSetup, "e0511ce0 07"},
 		{"10.4", "URI of 8192", MessageGoaway, field(8192) + "00"},
 		{"5.1.2", "end group 2^64-1", MessageSubscribe, "00 00 00 01 21 0c 04 fffffffffffffffffe 00 01"},
 		{"10.2.13", "largest values", MessageSubscribe, "00 00 00 01 32 ffffffffffffffffff"},

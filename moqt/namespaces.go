@@ -46,15 +46,26 @@ func (m *SubscribeNamespace) decode(d *decoder) {
 
 // NamespaceAdded is NAMESPACE: a namespace that matches a SUBSCRIBE_NAMESPACE (draft §10.16).
 type NamespaceAdded struct {
-	Suffix Namespace // what follows the prefix that was subscribed to
+	Suffix     Namespace   // what follows the prefix that was subscribed to
+	Parameters *Parameters // not nil if the session has agreed on draft-lcurley-moq-cluster
 }
 
 // Type implements Message.
 func (*NamespaceAdded) Type() MessageType { return MessageNamespace }
 
-func (m *NamespaceAdded) encode(e *encoder) { e.namespace(m.Suffix) }
+func (m *NamespaceAdded) encode(e *encoder) {
+	e.namespace(m.Suffix)
+	if m.Parameters != nil {
+		e.parameters(m.Parameters, inNamespace)
+	}
+}
 
-func (m *NamespaceAdded) decode(d *decoder) { m.Suffix = d.namespace() }
+func (m *NamespaceAdded) decode(d *decoder) {
+	m.Suffix = d.namespace()
+	if len(d.b) > 0 {
+		m.Parameters = new(d.parameters(inNamespace))
+	}
+}
 
 // NamespaceDone withdraws a NAMESPACE (draft §10.17).
 type NamespaceDone struct {

@@ -20,6 +20,8 @@ const (
 	ParameterGroupOrder              ParameterType = 0x22
 	ParameterNewGroupRequest         ParameterType = 0x32
 	ParameterTrackNamespacePrefix    ParameterType = 0x34
+	ParameterHopPath                 ParameterType = 0x40b57 // draft-lcurley-moq-cluster
+	ParameterRouteCost               ParameterType = 0x40b58 // the same
 )
 
 // parameterFormat describes a parameter of one version: where it may appear and how it is encoded.

@@ -23,6 +23,10 @@ type Parameters struct {
 	Forward                 *bool       // §10.2.12
 	NewGroupRequest         *uint64     // §10.2.13; the largest known Group ID plus 1, 0 if none is known
 	NamespacePrefix         *Namespace  // §10.2.14
+
+	// Of draft-lcurley-moq-cluster.
+	HopPath   HopPath // what the message has come through, its sender last
+	RouteCost *uint64 // of a subscription in the namespace; absent means 0
 }
 
 // ForwardState returns the Forward parameter, or true, its default in all messages but REQUEST_UPDATE (draft §10.2.12).
@@ -43,6 +47,14 @@ func (p *Parameters) Order(fallback GroupOrder) GroupOrder {
 		return fallback
 	}
 	return *p.GroupOrder
+}
+
+// Cost returns the Route Cost, or 0, its default (draft-lcurley-moq-cluster).
+func (p *Parameters) Cost() uint64 {
+	if p.RouteCost == nil {
+		return 0
+	}
+	return *p.RouteCost
 }
 
 // Merge replaces the parameters of p that update has (REQUEST_UPDATE, draft §10.9).
@@ -66,6 +78,7 @@ const (
 	inTrackStatus
 	inTrackStatusOK
 	inPublishNamespace
+	inNamespace
 	inSubscribeNamespace
 	inSubscribeTracks
 	inNamespaceOK        // REQUEST_OK to PUBLISH_NAMESPACE, SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS

@@ -23,6 +23,12 @@ type Setup struct {
 	MaxAuthTokenCacheSize uint64  // §10.3.1.3; bytes, 0 forbids aliases
 	Implementation        string  // §10.3.1.5; empty: absent
 
+	// Of draft-lcurley-moq-cluster: see hops.go.
+	HopID       *uint64 // of the sender, in HOP_ID
+	RelayHops   *uint64 // of the sender, in RELAY_HOPS
+	RelayCost   *uint64 // what it costs to subscribe at the sender; absent means 1
+	RequestHops bool    // the sender takes HOP_PATH in requests
+
 	// Unknown holds the options that this package does not know, in ascending order, for extensions and grease.
 	Unknown []KeyValuePair
 }
@@ -50,6 +56,19 @@ func (m *Setup) encode(e *encoder) {
 	}
 	if m.Implementation != "" {
 		add(OptionImplementation, []byte(m.Implementation))
+	}
+	if m.RelayHops != nil {
+		add(OptionRelayHops, AppendVarint(nil, *m.RelayHops))
+	}
+	number := func(typ uint64, value *uint64) {
+		if value != nil {
+			options = append(options, KeyValuePair{Type: typ, Value: *value})
+		}
+	}
+	number(OptionHopID, m.HopID)
+	number(OptionRelayCost, m.RelayCost)
+	if m.RequestHops {
+		number(OptionRequestHops, new(uint64(1)))
 	}
 	b, err := appendKeyValuePairs(e.b, options)
 	e.b = b
@@ -91,6 +110,14 @@ func (m *Setup) option(d *decoder, option KeyValuePair) (known bool) {
 		m.Authority = new(string(option.Bytes))
 	case OptionImplementation:
 		m.Implementation = string(option.Bytes)
+	case OptionHopID:
+		m.HopID = &option.Value
+	case OptionRelayHops:
+		m.RelayHops = new(d.relayHops(option.Bytes))
+	case OptionRelayCost:
+		m.RelayCost = &option.Value
+	case OptionRequestHops:
+		m.RequestHops = option.Value == 1
 	default:
 		option.Bytes = slices.Clone(option.Bytes)
 		m.Unknown = append(m.Unknown, option)
