@@ -33,7 +33,7 @@ func (n *linkNamespaces) follow() {
 }
 
 // changed is called for each namespace that appears or disappears, and each that stands for a track.
-func (n *linkNamespaces) changed(ns moqt.Namespace, published bool) {
+func (n *linkNamespaces) changed(ns moqt.Namespace, published bool, _ moqt.Parameters) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ended {

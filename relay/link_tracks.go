@@ -45,7 +45,7 @@ func (d *directory) tellLinksLocked(h *hub) {
 		switch {
 		case !ok:
 		case offered:
-			_ = w.request.Add(ns) // fails only if the request is over
+			_ = w.request.Add(ns, moqt.Parameters{}) // fails only if the request is over
 		default:
 			_ = w.request.Remove(ns)
 		}
@@ -59,7 +59,7 @@ func (d *directory) tellAllLocked(w *namespaceWatch) {
 		offered := h.publishers.isOffered()
 		h.mu.Unlock()
 		if ns, ok := h.offerOnLink(); ok && offered {
-			_ = w.request.Add(ns)
+			_ = w.request.Add(ns, moqt.Parameters{})
 		}
 	}
 }

@@ -38,7 +38,7 @@ type namespaceWatch struct {
 // foundLocked tells the peer about a namespace; directory.mu is held.
 func (w *namespaceWatch) foundLocked(a *announcement) {
 	if ns, ok := a.namespaceFor(w.peer); ok {
-		_ = w.request.Add(ns) // fails only if the request is over
+		_ = w.request.Add(ns, moqt.Parameters{}) // fails only if the request is over
 	}
 }
 

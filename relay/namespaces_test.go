@@ -21,7 +21,7 @@ type namespaces struct {
 	set []string
 }
 
-func (n *namespaces) change(ns moqt.Namespace, published bool) {
+func (n *namespaces) change(ns moqt.Namespace, published bool, _ moqt.Parameters) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if published {

@@ -92,7 +92,8 @@ func (p *Peer) prefixes() error {
 			return err
 		}
 	}
-	n, err := p.SubscribeNamespace(p.Context(), moqt.SubscribeNamespace{}, func(moqt.Namespace, bool) {})
+	ignore := func(moqt.Namespace, bool, moqt.Parameters) {}
+	n, err := p.SubscribeNamespace(p.Context(), moqt.SubscribeNamespace{}, ignore)
 	if err != nil {
 		return err
 	}

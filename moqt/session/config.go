@@ -45,6 +45,10 @@ type Config struct {
 	Tokens []moqt.Token
 	// Implementation is the value of MOQT_IMPLEMENTATION. Default: "sluice". "-": the option is not sent.
 	Implementation string
+	// HopID is the Hop ID of a relay, by which messages that come back to it are known (draft-lcurley-moq-cluster).
+	// Requests of a session with a Hop ID wait for the peer's SETUP. Default: 0, and the session takes and sends no
+	// HOP_PATH.
+	HopID uint64
 
 	Limits
 	Timeouts

@@ -23,14 +23,19 @@ type Peer struct {
 	Authority, Path string
 	// Tokens authorize the session. They all have a value.
 	Tokens []moqt.Token
+	// Hops says which messages have HOP_PATH, as both ends have agreed. Only if it is not NoHops, HopID is that of the
+	// peer, unless the peer keeps it to itself, and Cost is what the peer charges for what is subscribed to there.
+	Hops        moqt.Hops
+	HopID, Cost uint64
 }
 
 // controlStreams are the control streams of both ends (draft §3.3), with SETUP and GOAWAY.
 type controlStreams struct {
 	s     *Session
 	out   outbox
-	ready chan struct{} // closed when the peer's SETUP was accepted
-	peer  Peer          // valid once ready is closed
+	known chan struct{} // closed when the peer's SETUP has arrived
+	ready chan struct{} // closed when the application has accepted it
+	peer  Peer          // valid once known is closed
 
 	// Guarded by s.mu.
 	opened      bool // by the peer
@@ -39,13 +44,15 @@ type controlStreams struct {
 }
 
 func (c *controlStreams) init(s *Session) {
-	c.s, c.ready = s, make(chan struct{})
+	c.s, c.known, c.ready = s, make(chan struct{}), make(chan struct{})
 	c.out.s, c.out.failed = s, c.sendFailed
 }
 
-func (c *controlStreams) isReady() bool {
+func (c *controlStreams) isReady() bool { return isClosed(c.ready) }
+
+func isClosed(ch chan struct{}) bool {
 	select {
-	case <-c.ready:
+	case <-ch:
 		return true
 	default:
 		return false
@@ -53,12 +60,14 @@ func (c *controlStreams) isReady() bool {
 }
 
 // awaitReady waits for the peer's SETUP.
-func (c *controlStreams) awaitReady(ctx context.Context) error {
-	if c.isReady() {
+func (c *controlStreams) awaitReady(ctx context.Context) error { return c.await(ctx, c.ready) }
+
+func (c *controlStreams) await(ctx context.Context, ch chan struct{}) error {
+	if isClosed(ch) {
 		return nil
 	}
 	select {
-	case <-c.ready:
+	case <-ch:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -99,6 +108,7 @@ func (c *controlStreams) setup() *moqt.Setup {
 	if cfg.Implementation != "-" {
 		m.Implementation = cfg.Implementation
 	}
+	c.setHops(m)
 	if cfg.Role == Client && c.s.conn.Kind() == transport.RawQUIC {
 		m.Path = &cfg.Path
 		if cfg.Authority != "" {
@@ -224,6 +234,8 @@ func (c *controlStreams) acceptSetup(m *moqt.Setup) error {
 	if m.Path != nil {
 		c.peer.Path = *m.Path
 	}
+	c.peer.agreeOnHops(s.cfg.HopID, m)
+	close(c.known)
 	if err := s.cfg.Handler.HandleSetup(s, c.peer); err != nil {
 		return unauthorized(err)
 	}

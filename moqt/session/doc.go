@@ -50,6 +50,14 @@
 // [Publication.SendDatagram], or directly on the transport, and then reports the number of streams
 // ([Publication.AddStreams]).
 //
+// # Hops
+//
+// A relay has a Hop ID (Config.HopID). If the peer has one, too, messages about namespaces carry the Hop IDs that they
+// have come through (draft-lcurley-moq-cluster); between two Sluices, requests and SUBSCRIBE_OK do as well. The
+// application passes on the path that it has received, and the session adds its own Hop ID, or leaves out the path
+// where the peer takes none. It does not send what has come through the peer ([ErrLoop]), and refuses what has come
+// through this end. So nothing goes round in a circle of relays.
+//
 // # Goroutines
 //
 // A session has one goroutine that accepts requests, one that accepts unidirectional streams, and one that receives

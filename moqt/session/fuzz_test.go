@@ -109,7 +109,7 @@ func askForEverything(s *Session) {
 		FetchType: moqt.FetchStandalone, Track: testTrack, Start: moqt.Location{Group: 1},
 	})
 	_, _ = s.PublishNamespace(ctx, moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}})
-	_, _ = s.SubscribeNamespace(ctx, moqt.SubscribeNamespace{}, func(moqt.Namespace, bool) {})
+	_, _ = s.SubscribeNamespace(ctx, moqt.SubscribeNamespace{}, func(moqt.Namespace, bool, moqt.Parameters) {})
 	_, _ = s.SubscribeTracks(ctx, moqt.SubscribeTracks{}, func(moqt.FullTrackName) {})
 	go func() {
 		if stream, err := fetch.Stream(ctx); err == nil {
@@ -163,7 +163,7 @@ func (o obliging) HandlePublishNamespace(p *IncomingPublishNamespace) {
 
 func (o obliging) HandleSubscribeNamespace(n *IncomingSubscribeNamespace) {
 	_ = n.OK()
-	_ = n.Add(moqt.Namespace{"a", "b"})
+	_ = n.Add(moqt.Namespace{"a", "b"}, moqt.Parameters{})
 	o.agree(n.Request)
 }
 

@@ -60,7 +60,7 @@ func TestServeAPublishNamespace(t *testing.T) {
 // changes collects the changes of a namespace subscription as "+a/b" and "-a/b".
 type changes chan string
 
-func (c changes) notify(ns moqt.Namespace, published bool) {
+func (c changes) notify(ns moqt.Namespace, published bool, _ moqt.Parameters) {
 	sign := map[bool]string{true: "+", false: "-"}[published]
 	c <- sign + strings.Join(ns, "/")
 }
@@ -134,14 +134,14 @@ func TestServeASubscribeNamespace(t *testing.T) {
 		e := p.request(&moqt.SubscribeNamespace{Prefix: moqt.Namespace{"a"}})
 		n := <-h.discovers
 		ab, ac := moqt.Namespace{"a", "b"}, moqt.Namespace{"a", "c"}
-		require.ErrorIs(p, n.Add(ab), ErrUnanswered)
+		require.ErrorIs(p, n.Add(ab, moqt.Parameters{}), ErrUnanswered)
 		require.NoError(p, n.OK())
 		require.NoError(p, n.Remove(ab), "the namespace was not reported")
-		require.NoError(p, n.Add(ab))
-		require.NoError(p, n.Add(ab))
-		require.NoError(p, n.Add(ac))
+		require.NoError(p, n.Add(ab, moqt.Parameters{}))
+		require.NoError(p, n.Add(ab, moqt.Parameters{}))
+		require.NoError(p, n.Add(ac, moqt.Parameters{}))
 		require.NoError(p, n.Remove(ac))
-		require.Error(p, n.Add(moqt.Namespace{"b"}))
+		require.Error(p, n.Add(moqt.Namespace{"b"}, moqt.Parameters{}))
 		require.IsType(p, &moqt.RequestOK{}, e.receive())
 		require.Equal(p, &moqt.NamespaceAdded{Suffix: moqt.Namespace{"b"}}, e.receive())
 		require.Equal(p, &moqt.NamespaceAdded{Suffix: moqt.Namespace{"c"}}, e.receive())
@@ -153,7 +153,7 @@ func TestServeASubscribeNamespace(t *testing.T) {
 		require.Empty(p, n.Prefix())
 		require.NoError(p, n.Remove(ab))
 		require.Equal(p, &moqt.NamespaceDone{Suffix: ab}, e.receive())
-		require.ErrorIs(p, n.Add(moqt.Namespace{".session", "x"}), ErrReserved)
+		require.ErrorIs(p, n.Add(moqt.Namespace{".session", "x"}, moqt.Parameters{}), ErrReserved)
 
 		p.request(&moqt.SubscribeNamespace{Prefix: moqt.Namespace{"z"}}).requireRefused(moqt.RequestPrefixOverlap)
 		e.update(moqt.Parameters{NamespacePrefix: &moqt.Namespace{"a"}})
@@ -173,7 +173,7 @@ func TestServeASubscribeNamespace(t *testing.T) {
 		require.ErrorAs(p, (<-n.Updates()).OK(moqt.Parameters{}), &refused)
 		e.requireRefused(moqt.RequestDoesNotExist)
 		<-n.Context().Done()
-		require.Error(p, n.Add(ab))
+		require.Error(p, n.Add(ab, moqt.Parameters{}))
 
 		e = p.request(&moqt.SubscribeNamespace{})
 		n = <-h.discovers
@@ -196,7 +196,7 @@ func TestSubscriberOfNamespacesThatDoesNotRead(t *testing.T) {
 		n := <-h.discovers
 		require.NoError(p, n.OK())
 		started := time.Now()
-		for i := 0; n.Add(moqt.Namespace{fmt.Sprint(i)}) == nil; i++ {
+		for i := 0; n.Add(moqt.Namespace{fmt.Sprint(i)}, moqt.Parameters{}) == nil; i++ {
 			require.Less(p, i, 10_000)
 		}
 		require.Zero(p, time.Since(started), "Add waits for the peer")
@@ -207,7 +207,7 @@ func TestSubscriberOfNamespacesThatDoesNotRead(t *testing.T) {
 		n = <-h.discovers
 		require.NoError(p, n.OK())
 		for i := range 50 {
-			require.NoError(p, n.Add(moqt.Namespace{fmt.Sprint(i)}))
+			require.NoError(p, n.Add(moqt.Namespace{fmt.Sprint(i)}, moqt.Parameters{}))
 		}
 		<-n.Context().Done()
 		require.Equal(p, 10*time.Second, time.Since(started), "the peer has the time that Timeouts.Write gives")

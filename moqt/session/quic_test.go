@@ -206,7 +206,7 @@ func discover(t *testing.T, s *Session, h *handler) {
 	in := <-h.discovers
 	require.NoError(t, in.OK())
 	require.NoError(t, sub.Wait(t.Context()))
-	require.NoError(t, in.Add(moqt.Namespace{"a", "b"}))
+	require.NoError(t, in.Add(moqt.Namespace{"a", "b"}, moqt.Parameters{}))
 	require.Equal(t, "+a/b", <-c)
 	in.Cancel(moqt.ResetExcessiveLoad)
 	require.Equal(t, "-a/b", <-c)

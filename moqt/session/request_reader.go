@@ -75,6 +75,8 @@ func (r requestReader) receive(m moqt.Message) error {
 	switch m := m.(type) {
 	case *moqt.RequestUpdate:
 		return r.receiveUpdate(m)
+	case *moqt.PublishNamespace:
+		return r.receiveRepeat(m)
 	case *moqt.RequestOK, *moqt.RequestError:
 		return r.sent.receiveResponse(m)
 	case *moqt.Goaway:
@@ -106,6 +108,7 @@ func (r requestReader) where(responds bool) moqt.Context {
 		Answers:       moqt.MessageRequestUpdate,
 		Server:        r.s.cfg.Role == Server,
 		WebTransport:  r.s.conn.Kind() == transport.WebTransport,
+		Hops:          r.s.control.hops(),
 	}
 	if responds {
 		c.Answers = r.kind
@@ -160,17 +163,37 @@ func (r requestReader) receiveUpdate(m *moqt.RequestUpdate) error {
 	}
 	u := &Update{Parameters: m.Parameters, Tokens: tokens, r: r.Request}
 	u.Parameters.AuthorizationTokens = nil
+	u.refused = r.s.cameBack(r.kind, &u.Parameters)
 	if repeated {
 		u.refused = refuse(moqt.RequestMalformedAuthToken, "an authorization token is repeated")
 	}
+	r.deliver(u)
+	return nil
+}
+
+// receiveRepeat takes a PUBLISH_NAMESPACE that follows on the stream of another one. Version 00 of
+// draft-lcurley-moq-cluster changes the path and the cost of an announcement in this way.
+func (r requestReader) receiveRepeat(m *moqt.PublishNamespace) error {
+	before := r.role.(*IncomingPublishNamespace).Message.Namespace
+	if m.Namespace.Key() != before.Key() {
+		return violation("PUBLISH_NAMESPACE of %s on the stream of %s", m.Namespace, before)
+	}
+	u := &Update{Parameters: m.Parameters, r: r.Request, repeats: true, refused: r.s.cameBack(r.kind, &m.Parameters)}
+	u.Parameters.AuthorizationTokens = nil // those of the first one count
+	u.Parameters.RouteCost = new(m.Parameters.Cost())
+	r.deliver(u)
+	return nil
+}
+
+// deliver hands an update to the application.
+func (r requestReader) deliver(u *Update) {
 	if !r.enter(u) {
 		r.abort(moqt.ResetExcessiveLoad, errTooManyUpdates)
-		return nil
+		return
 	}
-	if p.rate.Wait(r.ctx) == nil && r.s.cfg.Pacer.Wait(r.ctx) == nil { // else the request is over
+	if r.s.responder.rate.Wait(r.ctx) == nil && r.s.cfg.Pacer.Wait(r.ctx) == nil { // else the request is over
 		r.updates <- u // does not block: everything in the channel is in peerUpdates too
 	}
-	return nil
 }
 
 // enter adds an update to those without a response. It returns false if there are too many.

@@ -40,6 +40,9 @@ func (q *requester) tryStream(context.Context) (transport.Stream, error) {
 
 // request sends a request. bind returns its role, once the request has a stream.
 func (q *requester) request(ctx context.Context, open openFunc, m moqt.Message, bind func(*Request) role) error {
+	if err := q.addHop(ctx, m); err != nil {
+		return err
+	}
 	if err := q.mayRequest(m); err != nil {
 		return err
 	}
@@ -91,6 +94,14 @@ func (q *requester) newAlias() uint64 {
 	alias := q.nextAlias
 	q.nextAlias++
 	return alias
+}
+
+// addHop adds this end to the path of a request, once it is known what the peer takes.
+func (q *requester) addHop(ctx context.Context, m moqt.Message) error {
+	if err := q.s.control.awaitHops(ctx); err != nil {
+		return err
+	}
+	return q.s.addHop(m.Type(), parts(m).parameters)
 }
 
 // mayRequest returns an error if a request cannot be sent, before a stream is opened for it.

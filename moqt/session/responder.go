@@ -130,7 +130,8 @@ func (p *responder) giveUp(stream transport.Stream, err error) {
 // error if the session has to end.
 func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error) {
 	s := p.s
-	if err := (moqt.Context{Server: s.cfg.Role == Server}).Check(s.version, m); err != nil {
+	where := moqt.Context{Server: s.cfg.Role == Server, Hops: s.control.hops()}
+	if err := where.Check(s.version, m); err != nil {
 		return nil, err
 	}
 	fields := parts(m)
@@ -153,6 +154,9 @@ func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error
 		return nil, err
 	}
 	refused := p.refusalLocked(r, fields.namespace, repeated)
+	if refused == nil {
+		refused = s.cameBack(r.kind, fields.parameters)
+	}
 	if refused == nil {
 		refused = p.keepLocked(r, tokens)
 	}

@@ -200,13 +200,13 @@ func (s *Session) PublishNamespace(ctx context.Context, m moqt.PublishNamespace)
 }
 
 // SubscribeNamespace asks for the namespaces with a prefix (draft §10.18). The Request ID of the message is filled in.
-// notify is called for each namespace that appears or disappears. Calls do not overlap, and the next message of the
-// peer waits until a call returns. When the request ends before the session does, all namespaces disappear.
-// SubscribeNamespace waits only while the peer's stream limit is reached.
+// notify is called for each namespace that appears or disappears, or whose HopPath or RouteCost changes. Calls do not
+// overlap, and the next message of the peer waits until a call returns. When the request ends before the session does,
+// all namespaces disappear. SubscribeNamespace waits only while the peer's stream limit is reached.
 func (s *Session) SubscribeNamespace(
-	ctx context.Context, m moqt.SubscribeNamespace, notify func(ns moqt.Namespace, published bool),
+	ctx context.Context, m moqt.SubscribeNamespace, notify NotifyNamespace,
 ) (*NamespaceSubscription, error) {
-	n := &NamespaceSubscription{notify: notify, prefix: m.Prefix, active: make(map[string]moqt.Namespace)}
+	n := &NamespaceSubscription{notify: notify, prefix: m.Prefix, active: make(map[string]reportedNamespace)}
 	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
 		n.Request = r
 		return n

@@ -118,7 +118,7 @@ func TestPeerThatStopsReading(t *testing.T) {
 		stalled := <-h.discovers
 		require.NoError(p, stalled.OK())
 		for _, ns := range []string{"a", "b", "c", "d"} {
-			require.NoError(p, stalled.Add(moqt.Namespace{ns, "long enough to fill the window"}))
+			require.NoError(p, stalled.Add(moqt.Namespace{ns, "long enough to fill the window"}, moqt.Parameters{}))
 		}
 		p.conn.Resume()
 		e := p.request(&moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}})

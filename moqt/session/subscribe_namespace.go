@@ -5,21 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"sluice/moqt"
 )
 
+// NotifyNamespace is called when the peer publishes in a namespace, or does so no longer. The parameters are those of
+// NAMESPACE: a HopPath and a RouteCost, if the session has agreed on them.
+type NotifyNamespace func(ns moqt.Namespace, published bool, p moqt.Parameters)
+
 // NamespaceSubscription is a SUBSCRIBE_NAMESPACE of this end (draft §6.1).
 type NamespaceSubscription struct {
 	*Request
 	baseRole
-	notify func(ns moqt.Namespace, published bool)
+	notify NotifyNamespace
 	calls  sync.Mutex // held while notify is called
 
 	// Guarded by s.mu.
 	prefix moqt.Namespace
-	active map[string]moqt.Namespace
+	active map[string]reportedNamespace
+}
+
+// reportedNamespace is a namespace that the publisher has reported with NAMESPACE.
+type reportedNamespace struct {
+	name     moqt.Namespace
+	path     moqt.HopPath
+	cost     uint64
+	cameBack bool // it has come through this end before, which takes no notice of it
+}
+
+// sameWay reports whether a namespace was reported as having come the same way, at the same cost.
+func (r *reportedNamespace) sameWay(other *reportedNamespace) bool {
+	return slices.Equal(r.path, other.path) && r.cost == other.cost
+}
+
+// isForUs reports whether the application gets to know of a namespace.
+func (r *reportedNamespace) isForUs() bool {
+	return r != nil && !r.cameBack && !r.name.IsForbidden() && !r.name.IsSession()
 }
 
 // errTooManyNamespaces ends a request whose peer reports more than MaxNamespaces.
@@ -42,10 +65,10 @@ func (n *NamespaceSubscription) Update(ctx context.Context, parameters moqt.Para
 // setPrefixLocked changes the prefix. s.mu is held.
 func (n *NamespaceSubscription) setPrefixLocked(prefix moqt.Namespace) {
 	n.prefix = prefix
-	gone := make(map[string]moqt.Namespace)
-	for key, ns := range n.active {
-		if !ns.HasPrefix(prefix) {
-			gone[key] = ns
+	gone := make(map[string]reportedNamespace)
+	for key, reported := range n.active {
+		if !reported.name.HasPrefix(prefix) {
+			gone[key] = reported
 			delete(n.active, key)
 		}
 	}
@@ -53,12 +76,14 @@ func (n *NamespaceSubscription) setPrefixLocked(prefix moqt.Namespace) {
 }
 
 // disappear reports namespaces as gone, in a task of its own because callers hold s.mu.
-func (n *NamespaceSubscription) disappear(gone map[string]moqt.Namespace) {
+func (n *NamespaceSubscription) disappear(gone map[string]reportedNamespace) {
 	n.s.spawn(func() {
 		n.calls.Lock()
 		defer n.calls.Unlock()
-		for _, ns := range gone {
-			n.notify(ns, false)
+		for _, reported := range gone {
+			if reported.isForUs() {
+				n.notify(reported.name, false, moqt.Parameters{})
+			}
 		}
 	})
 }
@@ -67,53 +92,64 @@ func (n *NamespaceSubscription) disappear(gone map[string]moqt.Namespace) {
 func (n *NamespaceSubscription) message(m moqt.Message) error {
 	switch m := m.(type) {
 	case *moqt.NamespaceAdded:
-		return n.change(m.Suffix, true)
+		return n.change(m.Suffix, m)
 	case *moqt.NamespaceDone:
-		return n.change(m.Suffix, false)
+		return n.change(m.Suffix, nil)
 	}
 	return n.baseRole.message(m)
 }
 
-func (n *NamespaceSubscription) change(suffix moqt.Namespace, published bool) error {
+// change applies a NAMESPACE, or a NAMESPACE_DONE if added is nil.
+func (n *NamespaceSubscription) change(suffix moqt.Namespace, added *moqt.NamespaceAdded) error {
 	n.calls.Lock()
 	defer n.calls.Unlock()
-	ns, changed, err := n.enter(suffix, published)
+	before, after, err := n.enter(suffix, added)
 	switch {
 	case errors.Is(err, errTooManyNamespaces):
 		n.abort(moqt.ResetExcessiveLoad, err)
 		return nil
 	case err != nil:
 		return err
-	case changed && !ns.IsForbidden() && !ns.IsSession():
-		n.notify(ns, published)
+	case !after.isForUs() && before.isForUs():
+		n.notify(before.name, false, moqt.Parameters{})
+	case after.isForUs() && !(before.isForUs() && before.sameWay(after)):
+		n.notify(after.name, true, moqt.Parameters{HopPath: after.path, RouteCost: &after.cost})
 	}
 	return nil
 }
 
-// enter records a NAMESPACE or NAMESPACE_DONE, and reports whether it changes anything.
-func (n *NamespaceSubscription) enter(suffix moqt.Namespace, published bool) (moqt.Namespace, bool, error) {
+// enter records a NAMESPACE or NAMESPACE_DONE, and returns what was known before and what is known now.
+func (n *NamespaceSubscription) enter(
+	suffix moqt.Namespace, added *moqt.NamespaceAdded,
+) (before, after *reportedNamespace, err error) {
 	n.s.mu.Lock()
 	defer n.s.mu.Unlock()
 	if n.over {
-		return nil, false, nil
+		return nil, nil, nil
 	}
 	ns := n.prefix.Join(suffix)
 	if err := ns.Validate(); err != nil {
-		return nil, false, violation("%v", err)
+		return nil, nil, violation("%v", err)
 	}
 	key := ns.Key()
-	_, known := n.active[key]
+	if known, ok := n.active[key]; ok {
+		before = &known
+	}
 	switch {
-	case published && !known && len(n.active) >= n.s.cfg.MaxNamespaces:
-		return nil, false, errTooManyNamespaces
-	case published:
-		n.active[key] = ns
-	case !known:
-		return nil, false, violation("NAMESPACE_DONE without NAMESPACE")
+	case added != nil && before == nil && len(n.active) >= n.s.cfg.MaxNamespaces:
+		return nil, nil, errTooManyNamespaces
+	case added != nil:
+		after = &reportedNamespace{name: ns}
+		if p := added.Parameters; p != nil {
+			after.path, after.cost, after.cameBack = p.HopPath, p.Cost(), p.HopPath.Has(n.s.cfg.HopID)
+		}
+		n.active[key] = *after
+	case before == nil:
+		return nil, nil, violation("NAMESPACE_DONE without NAMESPACE")
 	default:
 		delete(n.active, key)
 	}
-	return ns, published != known, nil
+	return before, after, nil
 }
 
 // closed implements role.
@@ -130,19 +166,32 @@ func (n *NamespaceSubscription) endedLocked() {
 type IncomingSubscribeNamespace struct {
 	prefixSubscription
 	Message moqt.SubscribeNamespace
-	active  map[string]moqt.Namespace // namespaces that were reported to the peer; guarded by s.mu
+	active  map[string]reportedNamespace // to the peer; guarded by s.mu
 }
 
-// Add reports a namespace that has the prefix to the peer, unless it was reported before.
-func (n *IncomingSubscribeNamespace) Add(ns moqt.Namespace) error {
+// Add reports a namespace that has the prefix to the peer, with the HopPath and the RouteCost of the parameters. A
+// namespace that was reported before is reported again only if these have changed. It fails with ErrLoop, and changes
+// nothing, if the peer must not know.
+func (n *IncomingSubscribeNamespace) Add(ns moqt.Namespace, p moqt.Parameters) error {
 	n.s.mu.Lock()
 	defer n.s.mu.Unlock()
 	suffix, err := n.suffixLocked(ns)
-	if _, known := n.active[ns.Key()]; known || err != nil {
+	if err != nil {
 		return err
 	}
-	n.active[ns.Key()] = ns
-	return n.out.send(&moqt.NamespaceAdded{Suffix: suffix})
+	if err := n.s.addHop(moqt.MessageNamespace, &p); err != nil {
+		return err
+	}
+	key, now := ns.Key(), reportedNamespace{name: ns, path: p.HopPath, cost: p.Cost()}
+	if before, known := n.active[key]; known && before.sameWay(&now) {
+		return nil
+	}
+	n.active[key] = now
+	m := &moqt.NamespaceAdded{Suffix: suffix}
+	if n.s.control.hops() != moqt.NoHops {
+		m.Parameters = &p
+	}
+	return n.out.send(m)
 }
 
 // Remove reports to the peer that a namespace is gone, if the namespace was reported before.
@@ -162,7 +211,7 @@ func (n *IncomingSubscribeNamespace) Remove(ns moqt.Namespace) error {
 
 // admitLocked implements role.
 func (n *IncomingSubscribeNamespace) admitLocked() error {
-	n.active = make(map[string]moqt.Namespace)
+	n.active = make(map[string]reportedNamespace)
 	return asError(n.enterPrefixLocked(n.Message.Prefix))
 }
 
@@ -174,8 +223,8 @@ func (n *IncomingSubscribeNamespace) serve(h Handler) { h.HandleSubscribeNamespa
 func (n *IncomingSubscribeNamespace) updateLocked(u *Update, response *moqt.Parameters) *moqt.RequestError {
 	refused := n.prefixSubscription.updateLocked(u, response)
 	if refused == nil && u.Parameters.NamespacePrefix != nil {
-		maps.DeleteFunc(n.active, func(_ string, ns moqt.Namespace) bool {
-			return !ns.HasPrefix(*u.Parameters.NamespacePrefix)
+		maps.DeleteFunc(n.active, func(_ string, reported reportedNamespace) bool {
+			return !reported.name.HasPrefix(*u.Parameters.NamespacePrefix)
 		})
 	}
 	return refused

@@ -108,6 +108,7 @@ type Update struct {
 
 	r       *Request
 	refused *moqt.RequestError // why the session itself refuses it
+	repeats bool               // it came as another PUBLISH_NAMESPACE, which has no response
 }
 
 // OK accepts the update; parameters are those of REQUEST_UPDATE_OK. It returns a *[moqt.RequestError] if the session
@@ -172,8 +173,10 @@ func (u *Update) answerLocked(m moqt.Message) error {
 		return err
 	}
 	r := u.r
-	if err := r.out.send(m); err != nil {
-		return err
+	if !u.repeats {
+		if err := r.out.send(m); err != nil {
+			return err
+		}
 	}
 	r.peerUpdates = r.peerUpdates[1:]
 	_, accepted := m.(*moqt.RequestOK)

@@ -185,7 +185,7 @@ func TestRequestsThatEndTheSession(t *testing.T) {
 
 // TestResponsesThatEndTheSession plays peers that break a rule of responses.
 func TestResponsesThatEndTheSession(t *testing.T) {
-	discard := func(moqt.Namespace, bool) {}
+	discard := func(moqt.Namespace, bool, moqt.Parameters) {}
 	subscribe := func(p *script) *exchange {
 		_, e := p.subscribe(testTrack, newCollector())
 		return e
