@@ -20,7 +20,8 @@ type Config struct {
 	Authorizer Authorizer
 	// Scope decides which sessions have tracks in common. Default: OneScope.
 	Scope Scoping
-	// Session has the limits and timeouts of sessions. The relay sets Role, Handler, Refused and Logger.
+	// Session has the limits and timeouts of sessions. The relay sets Role, Handler, Refused and Logger. The default of
+	// HopID is a random number.
 	Session session.Config
 
 	// FastPath forwards tracks in the kernel. The loop of the media senders has to share its memory. Default: none.
@@ -72,6 +73,7 @@ type Config struct {
 const DefaultMaxMatches = 10_000
 
 func (c Config) withDefaults() Config {
+	c.Session.HopID = cmp.Or(c.Session.HopID, randomHopID())
 	c.MaxSessions = cmp.Or(c.MaxSessions, 16384)
 	c.MaxTracks = cmp.Or(c.MaxTracks, 65536)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 131_072)

@@ -14,6 +14,7 @@ type directory struct {
 	hubs       map[string]*hub                             // by scope and name
 	tracks     watchedTree[*hub, *tracksWatch]             // all hubs; SUBSCRIBE_TRACKS
 	namespaces watchedTree[*announcement, *namespaceWatch] // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE
+	announced  uint64                                      // how many namespaces were, ever
 }
 
 // acquire returns the hub of the track with a name at a place, unless there are too many. The hub exists at least until
@@ -114,6 +115,8 @@ func (d *directory) offerEnded(h *hub) {
 func (d *directory) announce(a *announcement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.announced++
+	a.number = d.announced
 	d.namespaces.values.add(a.at(), a)
 	for w := range d.namespaces.watchers.matching(a.at()) {
 		w.foundLocked(a)
@@ -129,20 +132,20 @@ func (d *directory) withdraw(a *announcement) {
 	defer d.mu.Unlock()
 	d.namespaces.values.remove(a.at(), a)
 	for w := range d.namespaces.watchers.matching(a.at()) {
-		if !d.isAnnouncedLocked(a.at(), w.peer) {
-			w.lostLocked(a)
-		}
+		w.changedLocked(a)
 	}
 }
 
-// isAnnouncedLocked reports whether a peer may know of an announcement of a namespace; mu is held.
-func (d *directory) isAnnouncedLocked(at place, to *peer) bool {
-	for a := range d.namespaces.values.at(at) {
-		if a.peer.serves(to) {
-			return true
+// moved records that an announcement comes another way now, or at another cost.
+func (d *directory) moved(a *announcement, p moqt.Parameters) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a.comes(p)
+	for w := range d.namespaces.watchers.matching(a.at()) {
+		if w.peer.setup.Hops != moqt.NoHops {
+			w.changedLocked(a)
 		}
 	}
-	return false
 }
 
 // revoke ends the subscriptions at a peer that may no longer publish in a namespace, except for tracks that another of

@@ -48,7 +48,7 @@ func (n *linkNamespaces) changed(ns moqt.Namespace, published bool, _ moqt.Param
 	switch a := n.of[key]; {
 	case len(n.link.place(ns)) == 0:
 	case published && a == nil:
-		a = &announcement{n.link, ns}
+		a = newAnnouncement(n.link, ns, moqt.Parameters{})
 		n.of[key] = a
 		directory.announce(a)
 	case !published && a != nil:

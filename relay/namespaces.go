@@ -9,6 +9,11 @@ import (
 type announcement struct {
 	peer      *peer
 	namespace moqt.Namespace
+
+	// Guarded by directory.mu.
+	number uint64       // in the order of announcements
+	path   moqt.HopPath // what it has come through, the peer last
+	cost   uint64       // of a subscription by way of the peer
 }
 
 func (a *announcement) at() place { return a.peer.place(a.namespace) }
@@ -24,6 +29,7 @@ func (a *announcement) serve(req *session.IncomingPublishNamespace, permit *perm
 	if req.OK() != nil {
 		return
 	}
+	permit.updated = func() { directory.moved(a, req.Parameters()) }
 	if withdrawn := permit.keep(req.Request, nil); withdrawn {
 		directory.revoke(a)
 	}
@@ -35,10 +41,27 @@ type namespaceWatch struct {
 	request *session.IncomingSubscribeNamespace
 }
 
-// foundLocked tells the peer about a namespace; directory.mu is held.
+// foundLocked tells the peer about a namespace; directory.mu is held. Another relay is told of the best way to it.
 func (w *namespaceWatch) foundLocked(a *announcement) {
+	if w.peer.setup.Hops != moqt.NoHops {
+		w.changedLocked(a)
+		return
+	}
 	if ns, ok := a.namespaceFor(w.peer); ok {
 		_ = w.request.Add(ns, moqt.Parameters{}) // fails only if the request is over
+	}
+}
+
+// changedLocked tells the peer what is left of a namespace of which an announcement has come, gone or changed;
+// directory.mu is held.
+func (w *namespaceWatch) changedLocked(a *announcement) {
+	best := w.peer.relay.directory.bestLocked(a.at(), w.peer)
+	if best == nil {
+		w.lostLocked(a)
+		return
+	}
+	if ns, ok := best.namespaceFor(w.peer); ok {
+		_ = w.request.Add(ns, best.parameters()) // fails only if the request is over
 	}
 }
 

@@ -27,6 +27,7 @@ type permission struct {
 	track   moqt.FullTrackName
 	grant   Grant
 	payers  payers // for what the request uses
+	updated func() // called after an update was accepted; may be nil
 	expired <-chan time.Time
 	due     <-chan struct{}  // closed when all permissions have to be reviewed
 	stale   <-chan time.Time // sends when this one has to be reviewed
@@ -164,8 +165,8 @@ func (m *permission) update(u *session.Update, start startFunc) bool {
 	case refused != nil:
 	case prefix != nil:
 		refused = start(*prefix, accept)
-	default:
-		_ = accept()
+	case accept() == nil && m.updated != nil:
+		m.updated()
 	}
 	if refused != nil {
 		m.peer.relay.metrics.refused(refused.Code)

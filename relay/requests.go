@@ -85,7 +85,7 @@ func (q *requests) HandleTrackStatus(req *session.IncomingTrackStatus) {
 
 // HandlePublishNamespace implements session.Handler (draft §6.2).
 func (q *requests) HandlePublishNamespace(req *session.IncomingPublishNamespace) {
-	a := &announcement{q.peer, req.Message.Namespace}
+	a := newAnnouncement(q.peer, req.Message.Namespace, req.Parameters())
 	permit, refused := q.peer.authorize(req.Request, ActionPublishNamespace, moqt.FullTrackName{Namespace: a.namespace})
 	if refused != nil {
 		q.peer.reject(req.Request, refused)
