@@ -25,12 +25,13 @@ func newLab(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Run hosts in network namespaces, joined by links that lose, delay and reorder packets",
-		Long: `A lab is a publisher, a relay and subscribers on one machine, each in a network namespace of its own:
+		Long: `A lab is a publisher, relays and subscribers on one machine, each in a network namespace of its own:
 
     pub ── uplink ──[bridge]── up:relay:down ──[bridge]── downlink ── sub1, sub2, …
 
-Links lose, duplicate, reorder, delay and limit packets on request; what they do follows from a seed. The lab lives in
-a background process and vanishes with it, whatever happens. It needs root. docs/lab.md has the details.`,
+Several relays are side by side, and each host reaches all of them. Links lose, duplicate, reorder, delay and limit
+packets on request; what they do follows from a seed. The lab lives in a background process and vanishes with it,
+whatever happens. It needs root. docs/lab.md has the details.`,
 		Example: `  sluice-lab lab up --subscribers 5 --loss 2% --delay 20ms --reorder 1%
   sluice-lab lab exec relay -- sluice relay --listen [::]:4443 --dev
   sluice-lab lab exec sub1 -- ping relay
@@ -47,11 +48,11 @@ a background process and vanishes with it, whatever happens. It needs root. docs
 
 // labUpFlags are the flags of sluice-lab lab up.
 type labUpFlags struct {
-	topology         lab.Topology
-	every            conditionFlags
-	uplink, downlink string
-	foreground       bool
-	detached         bool
+	topology                   lab.Topology
+	every                      conditionFlags
+	uplink, backbone, downlink string
+	foreground                 bool
+	detached                   bool
 }
 
 func newLabUp(env *cli.Environment, name *string) *cobra.Command {
@@ -61,13 +62,15 @@ func newLabUp(env *cli.Environment, name *string) *cobra.Command {
 		Short: "Build a lab and keep it up in the background",
 		Long: `Build a lab and keep it up in the background, until 'sluice-lab lab down'.
 
---rate, --queue, --delay, --loss, --duplicate and --reorder apply to the links of the publisher and of all
-subscribers, in both directions. --uplink and --downlink say the same for the publisher alone and for subscribers
-alone, as a list such as rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,reorder=1%,gap=3,hold=10ms, or
-clean. Each subscriber has a link of its own, which 'sluice-lab lab link' changes while the lab is up.`,
+--rate, --queue, --delay, --loss, --duplicate and --reorder apply to the links of the publisher, of all relays after
+the first and of all subscribers, in both directions. --uplink, --backbone and --downlink say the same for the
+publisher, those relays and the subscribers alone, as a list such as
+rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,reorder=1%,gap=3,hold=10ms, or clean. Each host has a link of
+its own, which 'sluice-lab lab link' changes while the lab is up.`,
 		Example: `  sluice-lab lab up --subscribers 3
   sluice-lab lab up --subscribers 5 --loss 2% --delay 20ms --reorder 1%
-  sluice-lab lab up --subscribers 10 --uplink clean --downlink rate=10mbit,delay=15ms`,
+  sluice-lab lab up --subscribers 10 --uplink clean --downlink rate=10mbit,delay=15ms
+  sluice-lab lab up --relays 3 --backbone delay=20ms,loss=0.5%`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.apply(); err != nil {
@@ -85,8 +88,11 @@ clean. Each subscriber has a link of its own, which 'sluice-lab lab link' change
 
 func (f *labUpFlags) register(flags *pflag.FlagSet) {
 	flags.IntVarP(&f.topology.Subscribers, "subscribers", "n", 3, "number of subscriber hosts")
+	flags.IntVar(&f.topology.Relays, "relays", 1, "number of relay hosts: relay, relay2, relay3, …")
 	f.every.register(flags)
 	flags.StringVar(&f.uplink, "uplink", "", "`conditions` of the publisher's link, instead of those for all links")
+	flags.StringVar(&f.backbone, "backbone", "",
+		"`conditions` of the links of the relays after the first, instead of those for all links")
 	flags.StringVar(&f.downlink, "downlink", "",
 		"`conditions` of the subscribers' links, instead of those for all links")
 	flags.BoolVar(&f.topology.OneDevice, "one-device", false, "give the relay one device for both sides, named up")
@@ -103,7 +109,10 @@ func (f *labUpFlags) apply() error {
 	for _, side := range []struct {
 		flag, text string
 		config     *lab.LinkConfig
-	}{{"--uplink", f.uplink, &f.topology.Uplink}, {"--downlink", f.downlink, &f.topology.Downlink}} {
+	}{
+		{"--uplink", f.uplink, &f.topology.Uplink}, {"--backbone", f.backbone, &f.topology.Backbone},
+		{"--downlink", f.downlink, &f.topology.Downlink},
+	} {
 		if side.text == "" {
 			side.text = f.every.String()
 		}

@@ -43,9 +43,9 @@ func newLabExec(env *cli.Environment, name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "exec HOST -- COMMAND [ARGUMENT…]",
 		Short: "Run a command inside a host",
-		Long: `Run a command inside a host: pub, relay, sub1, sub2, …, or net, the network in the middle. The command
-finds the hosts under these names; from a subscriber, relay is the relay's address on its side. Input, output,
-signals and exit code are the command's own.`,
+		Long: `Run a command inside a host: pub, relay, relay2, …, sub1, sub2, …, or net, the network in the middle.
+The command finds the hosts under these names; from a subscriber, relay is the relay's address on its side. Input,
+output, signals and exit code are the command's own.`,
 		Example: `  sluice-lab lab exec relay -- sluice relay --listen [::]:4443 --dev
   sluice-lab lab exec sub1 -- sluice sub --relay moqt://relay:4443 --namespace demo --out -
   sluice-lab lab exec relay -- tcpdump -ni down udp

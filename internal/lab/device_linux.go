@@ -118,18 +118,17 @@ func (d *Device) addAddresses() error {
 	return nil
 }
 
-// meet makes two devices permanent neighbours. Nothing then waits for ARP, the kernel's table of all namespaces
+// meet makes devices permanent neighbours of this one. Nothing then waits for ARP, the kernel's table of all namespaces
 // together (1,024 entries that are not permanent) does not overflow, and the first packet of a run is always the same
 // one.
-func (d *Device) meet(peer *Device) error {
-	if peer == nil {
-		return nil
-	}
-	d.peers, peer.peers = append(d.peers, peer), append(peer.peers, d)
-	for _, pair := range [][2]*Device{{d, peer}, {peer, d}} {
-		for _, p := range []netip.Prefix{pair[1].IPv4, pair[1].IPv6} {
-			if err := pair[0].know(pair[1], p); err != nil {
-				return err
+func (d *Device) meet(peers []*Device) error {
+	for _, peer := range peers {
+		d.peers, peer.peers = append(d.peers, peer), append(peer.peers, d)
+		for _, pair := range [][2]*Device{{d, peer}, {peer, d}} {
+			for _, p := range []netip.Prefix{pair[1].IPv4, pair[1].IPv6} {
+				if err := pair[0].know(pair[1], p); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 // Package lab builds hosts in network namespaces of one machine, joined by links that limit, lose, delay, reorder and
 // duplicate packets on request, and records when packets pass their devices.
 //
-// A [Lab] has a publisher, a relay and subscribers, each a [Host] in a network namespace. One more namespace, in the
+// A [Lab] has a publisher, relays and subscribers, each a [Host] in a network namespace. One more namespace, in the
 // middle, holds bridges and everything that affects packets. A [Link] joins a [Device] of a host to a port of a
 // bridge, and has [Conditions] in each [Direction].
 //

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 
@@ -15,7 +16,7 @@ import (
 // Host is a network namespace with its devices.
 type Host struct {
 	Name    string
-	Devices []*Device // eth0; of the relay: up, down
+	Devices []*Device // eth0; of a relay: up, down
 
 	lab *Lab
 	ns  *netns.Namespace
@@ -28,7 +29,7 @@ type attachment struct {
 	subnet       subnet
 	number       uint16
 	link         LinkConfig
-	peer         *Device // the relay's, of other hosts
+	peers        []*Device // the relays' that it faces
 }
 
 func (l *Lab) addHost(name string, attachments ...attachment) (*Host, error) {
@@ -79,7 +80,7 @@ func (h *Host) attach(a attachment) error {
 		return err
 	}
 	// Up first: a device that is down forgets its IPv6 addresses and its neighbours.
-	return errors.Join(h.ns.Up(a.device), network.Up(a.port), d.addAddresses(), d.meet(a.peer),
+	return errors.Join(h.ns.Up(a.device), network.Up(a.port), d.addAddresses(), d.meet(a.peers),
 		network.Netlink.NeighSet(bridgeEntry(port, d)))
 }
 
@@ -101,7 +102,7 @@ func (h *Host) Device(name string) *Device {
 	panic("lab: " + h.Name + " has no device " + name)
 }
 
-// Facing returns the device through which the host reaches other: the relay has one for each side.
+// Facing returns the device through which the host reaches other: a relay has one for each side.
 func (h *Host) Facing(other *Host) *Device {
 	for _, d := range h.Devices {
 		if d.IPv4.Contains(other.Devices[0].IPv4.Addr()) {
@@ -109,6 +110,15 @@ func (h *Host) Facing(other *Host) *Device {
 		}
 	}
 	return h.Devices[0]
+}
+
+// has reports whether an address is one of the host's.
+func (h *Host) has(addr netip.Addr) bool {
+	h.lab.mu.Lock()
+	defer h.lab.mu.Unlock()
+	return slices.ContainsFunc(h.Devices, func(d *Device) bool {
+		return d.IPv4.Addr() == addr || d.IPv6.Addr() == addr
+	})
 }
 
 // Do runs fn inside the host: sockets that fn makes on its own goroutine belong to the host for good. Goroutines that

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
 
 	"sluice/internal/lab/bpf"
 	"sluice/internal/lab/netns"
@@ -16,7 +18,8 @@ import (
 // Lab is a set of running hosts. It ends with Close, or with the process, whichever is first.
 type Lab struct {
 	Publisher   *Host
-	Relay       *Host
+	Relay       *Host   // the first of Relays
+	Relays      []*Host // in the order of their names
 	Subscribers []*Host
 
 	network  *Host
@@ -52,10 +55,9 @@ func New(ctx context.Context, t Topology) (*Lab, error) {
 // Close ends the lab. Processes that still run in its hosts keep their namespace, without links.
 func (l *Lab) Close() error { return l.close() }
 
-// Hosts returns all hosts: publisher, relay, subscribers, and the network in the middle.
+// Hosts returns all hosts: publisher, relays, subscribers, and the network in the middle.
 func (l *Lab) Hosts() []*Host {
-	hosts := append([]*Host{l.Publisher, l.Relay}, l.Subscribers...)
-	return append(hosts, l.network)
+	return slices.Concat([]*Host{l.Publisher}, l.Relays, l.Subscribers, []*Host{l.network})
 }
 
 // Host returns the host of a name, or an error that lists the names.
@@ -65,7 +67,11 @@ func (l *Lab) Host(name string) (*Host, error) {
 			return h, nil
 		}
 	}
-	return nil, fmt.Errorf("no host %q: there are %s, %s, %s and sub1 to sub%d", name, PublisherName, RelayName,
+	relays := RelayName
+	if n := len(l.Relays); n > 1 {
+		relays = fmt.Sprintf("%s, %s to %s", RelayName, RelayHostName(2), RelayHostName(n))
+	}
+	return nil, fmt.Errorf("no host %q: there are %s, %s, %s and sub1 to sub%d", name, PublisherName, relays,
 		NetworkName, len(l.Subscribers))
 }
 
@@ -95,20 +101,18 @@ func (l *Lab) addHosts(ctx context.Context, t Topology) (err error) {
 			return err
 		}
 	}
-	relay := []attachment{{"up", "relay-up", up, uplinkNet, relayNum, LinkConfig{}, nil}}
-	subscribers := uplinkNet
-	if !t.OneDevice {
-		relay = append(relay, attachment{"down", "relay-down", down, downlinkNet, relayNum, LinkConfig{}, nil})
-		subscribers = downlinkNet
-	}
-	if l.Relay, err = l.addHost(RelayName, relay...); err != nil {
+	upper, lower, err := l.addRelays(t, up, down)
+	if err != nil {
 		return err
 	}
-	upper, lower := l.Relay.Devices[0], l.Relay.Devices[len(l.Relay.Devices)-1]
 	l.Publisher, err = l.addHost(PublisherName, attachment{"eth0", PublisherName, up, uplinkNet, publisherNum,
 		t.Uplink, upper})
 	if err != nil {
 		return err
+	}
+	subscribers := downlinkNet
+	if t.OneDevice {
+		subscribers = uplinkNet
 	}
 	for i := 1; i <= t.Subscribers; i++ {
 		if ctx.Err() != nil {
@@ -121,6 +125,34 @@ func (l *Lab) addHosts(ctx context.Context, t Topology) (err error) {
 		}
 		l.Subscribers = append(l.Subscribers, h)
 	}
+	return l.await(ctx)
+}
+
+// addRelays adds the relays. It returns their devices that face publishers and each other, and those that face
+// subscribers.
+func (l *Lab) addRelays(t Topology, up, down *netlink.Bridge) (upper, lower []*Device, err error) {
+	for i := 1; i <= max(t.Relays, 1); i++ {
+		name, number, link := RelayHostName(i), relayNum(i), LinkConfig{}
+		if i > 1 {
+			link = t.Backbone
+		}
+		devices := []attachment{{"up", name + "-up", up, uplinkNet, number, link, upper}}
+		if !t.OneDevice {
+			devices = append(devices, attachment{"down", name + "-down", down, downlinkNet, number, LinkConfig{}, nil})
+		}
+		h, err := l.addHost(name, devices...)
+		if err != nil {
+			return nil, nil, err
+		}
+		l.Relays = append(l.Relays, h)
+		upper, lower = append(upper, h.Devices[0]), append(lower, h.Devices[len(h.Devices)-1])
+	}
+	l.Relay = l.Relays[0]
+	return upper, lower, nil
+}
+
+// await waits until all devices carry packets.
+func (l *Lab) await(ctx context.Context) error {
 	for _, h := range l.Hosts() {
 		for _, d := range h.Devices {
 			if err := errors.Join(d.await(ctx, d.connected), d.await(ctx, d.addressed)); err != nil {

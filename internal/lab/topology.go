@@ -9,7 +9,7 @@ import (
 	"sluice/internal/bounds"
 )
 
-// Names of hosts; subscribers are sub1, sub2, …
+// Names of hosts; subscribers are sub1, sub2, …, and the relays after the first relay2, relay3, …
 const (
 	PublisherName = "pub"
 	RelayName     = "relay"
@@ -19,16 +19,32 @@ const (
 // SubscriberName returns the name of the i-th subscriber, counted from 1.
 func SubscriberName(i int) string { return "sub" + strconv.Itoa(i) }
 
-// MaxSubscribers is below the number of ports of a kernel bridge, less the publisher's and the relay's.
-const MaxSubscribers = 1000
+// RelayHostName returns the name of the i-th relay, counted from 1.
+func RelayHostName(i int) string {
+	if i == 1 {
+		return RelayName
+	}
+	return RelayName + strconv.Itoa(i)
+}
 
-// Topology is what to build: a publisher, a relay and subscribers, each in a network namespace of its own, joined by
-// one more namespace with a bridge for each side of the relay.
+// MaxSubscribers and MaxRelays together are below the number of ports of a kernel bridge, less the publisher's.
+const (
+	MaxSubscribers = 1000
+	MaxRelays      = 16
+)
+
+// Topology is what to build: a publisher, relays and subscribers, each in a network namespace of its own, joined by
+// one more namespace with a bridge for each side of the relays.
 //
 //	pub ── uplink ──[bridge]── relay:up   relay:down ──[bridge]── downlink ── sub1, sub2, …
+//
+// Several relays are side by side. They reach each other through their devices up, and the publisher and each
+// subscriber reach all of them: which relay gets media from which one is up to the processes.
 type Topology struct {
+	Relays      int        // at most MaxRelays; 0 is 1
 	Subscribers int        // at most MaxSubscribers
 	Uplink      LinkConfig // of the publisher
+	Backbone    LinkConfig // of the device up of each relay after the first: two links between two of these
 	Downlink    LinkConfig // of each subscriber
 
 	// OneDevice gives the relay one device for both sides, named up.
@@ -59,17 +75,18 @@ func (c LinkConfig) validate() error {
 }
 
 func (t Topology) validate() error {
-	if err := bounds.Check("subscribers", t.Subscribers, 0, MaxSubscribers); err != nil {
-		return err
+	errs := []error{
+		bounds.Check("relays", t.Relays, 0, MaxRelays), bounds.Check("subscribers", t.Subscribers, 0, MaxSubscribers),
 	}
-	var uplink, downlink error
-	if err := t.Uplink.validate(); err != nil {
-		uplink = fmt.Errorf("uplink %w", err)
+	for _, link := range []struct {
+		name   string
+		config LinkConfig
+	}{{"uplink", t.Uplink}, {"backbone", t.Backbone}, {"downlink", t.Downlink}} {
+		if err := link.config.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("%s %w", link.name, err))
+		}
 	}
-	if err := t.Downlink.validate(); err != nil {
-		downlink = fmt.Errorf("downlink %w", err)
-	}
-	return errors.Join(uplink, downlink)
+	return errors.Join(errs...)
 }
 
 func (t Topology) seed() uint64 {
@@ -83,9 +100,16 @@ func (t Topology) seed() uint64 {
 var (
 	uplinkNet    = subnet{netip.MustParsePrefix("198.18.0.0/16"), netip.MustParsePrefix("2001:2:0:1::/64")}
 	downlinkNet  = subnet{netip.MustParsePrefix("198.19.0.0/16"), netip.MustParsePrefix("2001:2:0:2::/64")}
-	relayNum     = uint16(1)
 	publisherNum = uint16(2)
 )
+
+// relayNum returns the host number of a relay: relay is .0.1, relay2 is .0.3.
+func relayNum(i int) uint16 {
+	if i == 1 {
+		return 1
+	}
+	return uint16(i + 1)
+}
 
 // subscriberNum returns the host number of a subscriber: sub1 is .1.1 and ::101.
 func subscriberNum(i int) uint16 { return uint16(256 + i) }
