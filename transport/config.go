@@ -90,6 +90,9 @@ type ClientConfig struct {
 	CertificateSHA256 []byte
 	// Insecure trusts any server.
 	Insecure bool
+	// CertFile and KeyFile are PEM files with a certificate for servers that ask for one, and its key. They are read
+	// for each session. Default: the client has none.
+	CertFile, KeyFile string
 
 	// ListenUDP makes the socket of each QUIC connection that is tried. Default: [net.ListenUDP].
 	ListenUDP func(network string, local *net.UDPAddr) (*net.UDPConn, error)
@@ -149,6 +152,8 @@ func (c *ClientConfig) validate() error {
 		return errors.New("give only one of a CA file, a certificate's SHA-256, and insecure")
 	case c.CertificateSHA256 != nil && len(c.CertificateSHA256) != 32:
 		return fmt.Errorf("CertificateSHA256: %d bytes: must be 32", len(c.CertificateSHA256))
+	case (c.CertFile == "") != (c.KeyFile == ""):
+		return errors.New("a client certificate needs both a certificate file and a key file")
 	}
 	return cmp.Or(validateProtocols(c.Protocols), c.Limits.validate())
 }

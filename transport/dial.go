@@ -22,18 +22,35 @@ const noApplicationProtocol = 0x100 + 120
 // Dial opens a session with a server: over raw QUIC to a moqt:// URL, over WebTransport to an https:// URL.
 // The context limits the time that it takes, as does HandshakeTimeout; it has no effect on the session.
 func Dial(ctx context.Context, url string, cfg ClientConfig) (Conn, error) {
+	c, err := dialURL(ctx, url, &cfg, cfg.dialOnOwnSocket)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// openFunc opens a QUIC connection to an address.
+type openFunc func(context.Context, *net.UDPAddr, *tls.Config) (*quic.Conn, error)
+
+// dialedConn is a session with the QUIC connection that it is on.
+type dialedConn interface {
+	Conn
+	connection() *quic.Conn
+}
+
+func dialURL(ctx context.Context, url string, cfg *ClientConfig, open openFunc) (dialedConn, error) {
 	u, err := ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
-	c, err := dial(ctx, u, &cfg)
+	c, err := dial(ctx, u, cfg, open)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", WithoutQuery(url), err)
 	}
 	return c, nil
 }
 
-func dial(ctx context.Context, u *URL, cfg *ClientConfig) (Conn, error) {
+func dial(ctx context.Context, u *URL, cfg *ClientConfig, open openFunc) (dialedConn, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -49,7 +66,7 @@ func dial(ctx context.Context, u *URL, cfg *ClientConfig) (Conn, error) {
 		return nil, err
 	}
 	qc, err := dialHost(ctx, u, func(ctx context.Context, addr *net.UDPAddr) (*quic.Conn, error) {
-		return dialAddr(ctx, addr, tlsConf, cfg)
+		return open(ctx, addr, tlsConf)
 	})
 	if err != nil {
 		return nil, explain(err, protocols)
@@ -64,9 +81,11 @@ func dial(ctx context.Context, u *URL, cfg *ClientConfig) (Conn, error) {
 	return newQUICSession(newSession(qc, qc.ConnectionState().TLS.NegotiatedProtocol, u.Authority, u.Path)), nil
 }
 
-// dialAddr opens a QUIC connection on a UDP socket of its own.
-func dialAddr(ctx context.Context, addr *net.UDPAddr, tlsConf *tls.Config, cfg *ClientConfig) (*quic.Conn, error) {
-	listen := cfg.ListenUDP
+// dialOnOwnSocket opens a QUIC connection on a UDP socket of its own.
+func (c *ClientConfig) dialOnOwnSocket(ctx context.Context, addr *net.UDPAddr, tlsConf *tls.Config) (
+	*quic.Conn, error,
+) {
+	listen := c.ListenUDP
 	if listen == nil {
 		listen = net.ListenUDP
 	}
@@ -74,24 +93,35 @@ func dialAddr(ctx context.Context, addr *net.UDPAddr, tlsConf *tls.Config, cfg *
 	if err != nil {
 		return nil, err
 	}
-	if cfg.NewHooks != nil {
-		ctx = quic.WithHooks(ctx, cfg.NewHooks(udp))
-	}
 	tr := &quic.Transport{Conn: udp, ConnectionIDLength: ConnectionIDLength}
 	closeSocket := func() { _ = errors.Join(tr.Close(), udp.Close()) }
-	conf := cfg.quicConfig()
-	conf.HandshakeIdleTimeout = 2 * cfg.handshakeTimeout() // the context's deadline has the better message
+	qc, err := c.dialOn(ctx, tr, addr, tlsConf)
+	if err != nil {
+		closeSocket()
+		return nil, err
+	}
+	context.AfterFunc(qc.Context(), closeSocket)
+	return qc, nil
+}
+
+// dialOn opens a QUIC connection on the socket of a transport.
+func (c *ClientConfig) dialOn(ctx context.Context, tr *quic.Transport, addr *net.UDPAddr, tlsConf *tls.Config) (
+	*quic.Conn, error,
+) {
+	if c.NewHooks != nil {
+		ctx = quic.WithHooks(ctx, c.NewHooks(tr.Conn))
+	}
+	conf := c.quicConfig()
+	conf.HandshakeIdleTimeout = 2 * c.handshakeTimeout() // the context's deadline has the better message
 	// A client has chosen its server. With whole windows from the start it seldom has to raise one, which wakes the
 	// server and has it acknowledge that.
 	conf.InitialStreamReceiveWindow = conf.MaxStreamReceiveWindow
 	conf.InitialConnectionReceiveWindow = conf.MaxConnectionReceiveWindow
 	qc, err := tr.Dial(ctx, addr, tlsConf, conf)
 	if err != nil {
-		closeSocket()
 		return nil, err
 	}
-	context.AfterFunc(qc.Context(), closeSocket)
-	if interval := cmp.Or(cfg.ProbeAfter, defaultProbeAfter); interval > 0 {
+	if interval := cmp.Or(c.ProbeAfter, defaultProbeAfter); interval > 0 {
 		go watch(qc, interval)
 	}
 	return qc, nil
@@ -104,7 +134,7 @@ func unspecified(ip net.IP) net.IP {
 	return net.IPv6unspecified
 }
 
-func dialWebTransport(ctx context.Context, qc *quic.Conn, u *URL, cfg *ClientConfig) (Conn, error) {
+func dialWebTransport(ctx context.Context, qc *quic.Conn, u *URL, cfg *ClientConfig) (dialedConn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = qc.CloseWithError(h3NoError, "") })
 	defer stop()
 	wt, err := connect(ctx, qc, u, cfg.Protocols)

@@ -37,6 +37,7 @@ type Listener struct {
 	conns    atomic.Int64 // QUIC connections, handshakes included
 	sources  sources
 	refused  refusals
+	dials    atomic.Uint32 // connections that were tried
 	accepted chan Conn
 	ctx      context.Context // done when closed
 	close    context.CancelCauseFunc
@@ -232,6 +233,25 @@ func (l *Listener) Accept(ctx context.Context) (Conn, error) {
 	case <-l.ctx.Done():
 		return nil, context.Cause(l.ctx)
 	}
+}
+
+// Dial is the function [Dial] from the sockets of the listener, which it takes in turns. So packets of the other end
+// come to the listener's port, and senders that share its sockets serve the session, too. ListenUDP of cfg is not used.
+// The session ends with the listener, at the latest.
+func (l *Listener) Dial(ctx context.Context, url string, cfg ClientConfig) (Conn, error) {
+	open := func(ctx context.Context, addr *net.UDPAddr, tlsConf *tls.Config) (*quic.Conn, error) {
+		e := l.endpoints[l.dials.Add(1)%uint32(len(l.endpoints))]
+		return cfg.dialOn(ctx, e.tr, addr, tlsConf)
+	}
+	c, err := dialURL(ctx, url, &cfg, open)
+	if err != nil {
+		return nil, err
+	}
+	if !l.add(c, c.connection()) {
+		_ = c.CloseWithError(0, "")
+		return nil, ErrListenerClosed
+	}
+	return c, nil
 }
 
 // Addr returns the address in use.

@@ -33,6 +33,7 @@ func (s *session) Path() string             { return s.path }
 func (s *session) LocalAddr() net.Addr      { return s.qc.LocalAddr() }
 func (s *session) RemoteAddr() net.Addr     { return s.qc.RemoteAddr() }
 func (s *session) Hooks() quic.Hooks        { return s.qc.Hooks() }
+func (s *session) connection() *quic.Conn   { return s.qc }
 
 // tooLarge is larger than any datagram.
 var tooLarge [1 << 16]byte

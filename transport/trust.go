@@ -32,6 +32,13 @@ func clientTLS(cfg *ClientConfig, host string, protocols []string) (*tls.Config,
 			return nil, fmt.Errorf("%s has no PEM certificate", cfg.CAFile)
 		}
 	}
+	if cfg.CertFile != "" {
+		cert, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate: %w", err)
+		}
+		conf.Certificates = []tls.Certificate{cert}
+	}
 	return conf, nil
 }
 
