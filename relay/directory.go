@@ -15,6 +15,7 @@ type directory struct {
 	tracks     watchedTree[*hub, *tracksWatch]             // all hubs; SUBSCRIBE_TRACKS
 	namespaces watchedTree[*announcement, *namespaceWatch] // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE
 	announced  uint64                                      // how many namespaces were, ever
+	local      localNamespaces
 }
 
 // acquire returns the hub of the track with a name at a place, unless there are too many. The hub exists at least until
@@ -97,7 +98,7 @@ func (d *directory) sum(n func(*hub) int) func() int {
 func (d *directory) offer(h *hub) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.tellLinksLocked(h)
+	d.offerChangedLocked(h)
 	for w := range d.tracks.watchers.matching(h.place) {
 		w.foundLocked(h)
 	}
@@ -107,7 +108,22 @@ func (d *directory) offer(h *hub) {
 func (d *directory) offerEnded(h *hub) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.tellLinksLocked(h)
+	d.offerChangedLocked(h)
+}
+
+// offerChangedLocked tells others whether a publisher of this process offers a track; mu is held.
+func (d *directory) offerChangedLocked(h *hub) {
+	h.mu.Lock()
+	offered := h.publishers.isOffered()
+	h.mu.Unlock()
+	switch {
+	case offered && !h.local:
+		d.local.add(h.place)
+	case !offered && h.local:
+		d.local.remove(h.place)
+	}
+	h.local = offered
+	d.tellLinksLocked(h, offered)
 }
 
 // announce tells the peers that watch a namespace about it, and makes it a source of tracks that have subscribers
@@ -118,6 +134,9 @@ func (d *directory) announce(a *announcement) {
 	d.announced++
 	a.number = d.announced
 	d.namespaces.values.add(a.at(), a)
+	if a.peer.direct() {
+		d.local.add(a.at())
+	}
 	for w := range d.namespaces.watchers.matching(a.at()) {
 		w.foundLocked(a)
 	}
@@ -131,6 +150,9 @@ func (d *directory) withdraw(a *announcement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.namespaces.values.remove(a.at(), a)
+	if a.peer.direct() {
+		d.local.remove(a.at())
+	}
 	for w := range d.namespaces.watchers.matching(a.at()) {
 		w.changedLocked(a)
 	}
@@ -171,13 +193,13 @@ func (d *directory) hasOtherLocked(a *announcement, at place) bool {
 }
 
 // publishersOf returns the peers that may publish a track at a place: those that announced its namespace or a prefix of
-// it, and then, if wanted, the links.
+// it, and then, if wanted, the links. Upstream relays come later: see publishers.askRelays.
 func (d *directory) publishersOf(at place, links bool) []*peer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var peers []*peer
 	for a := range d.namespaces.values.matching(at) {
-		if !a.peer.link {
+		if a.peer.direct() {
 			peers = append(peers, a.peer)
 		}
 	}

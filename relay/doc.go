@@ -43,6 +43,19 @@
 // a downstream where the publisher is. Links also tell which namespaces are announced, and which tracks offered, in the
 // other process.
 //
+// # Upstream relays
+//
+// An [UpstreamRelay] is another relay, of any kind, that this one has dialed. Its sessions are peers of the hub, too:
+// upstreams for what direct peers subscribe to here, and downstreams for what direct peers publish here, if that is
+// announced to it. [Routes] say which upstream relays a hub asks when it has no publisher, and in which order:
+//
+//	publishers.askRelays   chooses the first that is connected and has not refused
+//	publishers.askAgain    asks them to wait for a publisher, while subscribers do
+//	settleRelays           ends what another one has made superfluous
+//
+// While a session lasts, its mirror asks for the namespaces and tracks that subscribers watch here (upstreamWatches),
+// and announces those of direct peers (announcer).
+//
 // # Quotas
 //
 // A request is charged before it is served: to the account of the peer's source address, and to that of the token that
@@ -58,10 +71,10 @@
 //	hub.mu          everything about one track, parts of the hub included
 //	streams.mu      what the media sender's callbacks change
 //
-// The locks of sessions and links and those of a single type (reviews, turns, peer.mu, tracksWatch.mu) are taken last;
-// after them only the lock of accounts is. A hub's lock is taken while the track's sources hold theirs. Sessions and
-// media senders are called with locks held, as they do not block. The lock of accounts is also taken while a session
-// holds its own.
+// The locks of sessions, links and upstream relays and those of a single type (reviews, turns, peer.mu, tracksWatch.mu)
+// are taken last; after them only the lock of accounts is. Those of types that change the directory, which say so, are
+// taken first. A hub's lock is taken while the track's sources hold theirs. Sessions and media senders are called with
+// locks held, as they do not block. The lock of accounts is also taken while a session holds its own.
 //
 // A function whose name ends in Locked expects the lock that its comment names. All methods of the parts of a hub
 // (publishers, demand, subscribers, acceleration) and of a delivery expect hub.mu; those of directory's trees expect

@@ -241,6 +241,7 @@ func (b *bench) checkEmpty() {
 	require.Empty(t, r.accounts.of, "accounts")
 	require.Zero(t, r.accounts.openRequests(), "requests")
 	require.Empty(t, r.links.list(), "links")
+	require.Zero(t, r.sessions.countUpstream(), "sessions with upstream relays")
 }
 
 func (b *bench) senderOf(conn transport.Conn) (mediaSender, error) {

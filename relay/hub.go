@@ -13,7 +13,8 @@ type hub struct {
 	relay *Relay
 	name  moqt.FullTrackName
 	place place
-	refs  int // requests that use it; guarded by directory.mu
+	refs  int  // requests that use it; guarded by directory.mu
+	local bool // a publisher of this process offers the track; guarded by directory.mu
 
 	payers payers // whose requests created it
 
@@ -88,7 +89,7 @@ func (h *hub) enter(d *downstream, group *uint64) {
 	h.demand.requestGroup(group)
 	h.mu.Unlock()
 	// After d is in the hub, so that a publisher that comes now is not missed.
-	peers := h.relay.directory.publishersOf(h.place, !d.peer.link)
+	peers := h.relay.directory.publishersOf(h.place, d.peer.direct())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if d.over {
@@ -97,6 +98,7 @@ func (h *hub) enter(d *downstream, group *uint64) {
 	if len(h.publishers.of) == 0 {
 		h.publishers.failure = nil
 	}
+	h.publishers.relays.begin()
 	h.publishers.subscribe(peers...)
 	h.subscribersChangedLocked()
 	h.publishersChangedLocked()
@@ -120,7 +122,12 @@ func (h *hub) publishersChangedLocked() {
 func (h *hub) announced(p *peer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.subscribers.all) > 0 {
+	switch {
+	case len(h.subscribers.all) == 0:
+	case p.upstream != nil:
+		h.publishers.relays.begin() // it may have refused before
+		h.publishers.askRelays()
+	default:
 		h.publishers.subscribe(p)
 	}
 }
@@ -146,9 +153,12 @@ func (h *hub) revoked(p *peer) {
 }
 
 // sources returns the peers to ask about the track on behalf of another: first the publishers that the relay subscribes
-// at, then the peers that announced the namespace, then the links, unless a link asks.
+// at, then the peers that announced the namespace, then the links and the upstream relays, unless one of these asks.
 func (h *hub) sources(asker *peer) []*peer {
-	others := h.relay.directory.publishersOf(h.place, !asker.link)
+	others := h.relay.directory.publishersOf(h.place, asker.direct())
+	if asker.direct() {
+		others = append(others, h.relay.upstreamPeers(h.place)...)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var peers []*peer

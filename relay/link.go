@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// linkRetry is how long the relay waits before it asks links again that had no publisher for a track.
-	linkRetry = 250 * time.Millisecond
 	// linkResponse is how long another process may take to answer, unless it is asked to wait for a publisher.
 	linkResponse = 5 * time.Second
 	// linkTokenType is the token type (draft §10.2.2) of the secret. No other implementation sees it.
@@ -151,15 +149,10 @@ func placeOnLink(ns moqt.Namespace) place {
 	return placeOf(scope, ns[1:])
 }
 
-// requestReplay asks a link for the groups that this process may have missed while it had no publisher, and to wait for
-// a publisher if this is a standing request.
+// requestReplay asks a link for the groups that this process may have missed while it had no publisher.
 func (u *upstream) requestReplay(p *moqt.Parameters) {
 	if largest := u.hub.track().Largest(); largest != nil {
 		p.Filter = &moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: largest.Group}}
-	}
-	if u.standing {
-		ms := uint64(u.hub.relay.cfg.MaxRendezvous.Milliseconds())
-		p.RendezvousTimeout = &ms
 	}
 }
 
@@ -179,7 +172,7 @@ func (h *hub) hasPublisher(ctx context.Context) bool {
 	var own []*upstream
 	h.mu.Lock()
 	for _, u := range h.publishers.established() {
-		if !u.peer.link {
+		if u.peer.direct() {
 			own = append(own, u)
 		}
 	}

@@ -70,11 +70,11 @@ func (n *linkNamespaces) end() {
 }
 
 // namespaceFor is how a peer names the namespace of an announcement. It returns false if the peer must not know it:
-// links tell of publishers of the own process only.
+// links and upstream relays are told of publishers of the own process only.
 func (a *announcement) namespaceFor(p *peer) (moqt.Namespace, bool) {
 	at := a.at()
 	if !p.link {
-		return at[1:], true
+		return at[1:], a.peer.serves(p)
 	}
 	ns := namespaceOnLink(at)
 	return ns, a.peer.serves(p) && ns.Validate() == nil

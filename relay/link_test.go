@@ -287,7 +287,7 @@ func TestLinksDoNotFeedLinks(t *testing.T) {
 			_, err := moved.offer(next.connect(), moqt.Parameters{LargestObject: &largest})
 			require.NoError(t, err)
 			src.publication().Done(moqt.DoneGoingAway, "")
-			time.Sleep(2 * linkRetry)
+			time.Sleep(2 * firstAsk)
 			for _, b := range bs {
 				want := "0 publishers, 1 links"
 				if b == next {

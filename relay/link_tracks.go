@@ -36,10 +36,7 @@ func trackOnLink(ns moqt.Namespace) (at place, name string, ok bool) {
 }
 
 // tellLinksLocked tells the other processes whether a publisher of this one offers a track; d.mu is held.
-func (d *directory) tellLinksLocked(h *hub) {
-	h.mu.Lock()
-	offered := h.publishers.isOffered()
-	h.mu.Unlock()
+func (d *directory) tellLinksLocked(h *hub, offered bool) {
 	ns, ok := h.offerOnLink()
 	for w := range d.namespaces.watchers.at(nil) { // only links have no scope
 		switch {

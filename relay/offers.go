@@ -40,8 +40,8 @@ func (w *tracksWatch) foundLocked(h *hub) {
 	defer h.mu.Unlock()
 	delete(h.subscribers.waiting, w)
 	elsewhere := len(h.publishers.offers) > 0
-	if !h.publishers.isOffered() && !elsewhere || h.publishers.of[w.peer] != nil || h.subscribers.has(w.peer) ||
-		w.isBlocked(h.name) {
+	present := elsewhere || h.publishers.isOffered() || h.publishers.haveUpstream()
+	if !present || h.publishers.of[w.peer] != nil || h.subscribers.has(w.peer) || w.isBlocked(h.name) {
 		return
 	}
 	if elsewhere && !h.publishers.areEstablished() {

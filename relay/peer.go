@@ -13,7 +13,8 @@ import (
 	"sluice/transport"
 )
 
-// peer is a session with a publisher, a subscriber, or both; or a link. Its requests arrive at the type requests.
+// peer is a session with a publisher, a subscriber, or both; or a link, or with an upstream relay. Its requests arrive
+// at the type requests.
 type peer struct {
 	relay     *Relay
 	conn      transport.Conn
@@ -21,6 +22,7 @@ type peer struct {
 	sender    mediaSender
 	forwarder claim.ForwarderConn // nil: the fast path does not serve the peer
 	link      bool                // with another process of the relay: see Link
+	upstream  *UpstreamRelay      // that this relay has dialled; nil for all others
 	turns     turns               // order the responses to FETCH
 	matches   *rate.Limiter       // of namespaces and tracks, by prefixes: see mayMatch
 	address   *account            // of the peer's source address
@@ -107,8 +109,13 @@ func (p *peer) reject(r *session.Request, e *moqt.RequestError) {
 	_ = r.Reject(e) // fails only if the request is over
 }
 
-// serves reports whether the peer may bring a track for another one: links do not feed links.
-func (p *peer) serves(other *peer) bool { return !p.link || !other.link }
+// direct reports whether the peer is a publisher or a subscriber that has connected to this process. A link or an
+// upstream relay stands for peers elsewhere.
+func (p *peer) direct() bool { return !p.link && p.upstream == nil }
+
+// serves reports whether the peer may bring a track for another one: links and upstream relays do not feed each other,
+// so that objects do not go round in circles.
+func (p *peer) serves(other *peer) bool { return p.direct() || other.direct() }
 
 // exclude stops the peer from publishing a track for the rest of its session.
 func (p *peer) exclude(h *hub) {

@@ -36,8 +36,8 @@ type permission struct {
 // authorize asks whether the peer may do what a request is about, and charges the request to its quotas.
 func (p *peer) authorize(r *session.Request, a Action, track moqt.FullTrackName) (*permission, *moqt.RequestError) {
 	m := &permission{peer: p, request: r, action: a, track: track}
-	if p.link {
-		return m, nil
+	if !p.direct() {
+		return m, p.mayAsk(a, track.Namespace)
 	}
 	refused := m.charge(r)
 	if refused == nil {
@@ -67,8 +67,8 @@ func isNoAnswer(e *moqt.RequestError) bool {
 // extend asks the Authorizer again, because of an update of the peer if it has tokens.
 func (m *permission) extend(update []moqt.Token) *moqt.RequestError {
 	p := m.peer
-	if p.link {
-		return nil // the other process has authorized those for whom it asks
+	if !p.direct() {
+		return nil // see mayAsk
 	}
 	m.due = p.relay.reviews.next() // before the answer, which may be out of date by then
 	grant, err := p.relay.cfg.Authorizer.Authorize(m.request.Context(), AuthRequest{

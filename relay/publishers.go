@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"sluice/moqt"
@@ -15,6 +16,10 @@ const (
 	// probeTimeout is how long a publisher's transport may take to answer before the publisher counts as gone. It
 	// allows for a few lost packets on a slow path, and a restarted publisher waits no longer than that.
 	probeTimeout = 2 * time.Second
+	// Links and upstream relays that had no publisher for a track are asked again after firstAsk, and each time after
+	// twice as long, at most lastAsk.
+	firstAsk = 250 * time.Millisecond
+	lastAsk  = 8 * time.Second
 )
 
 // publishers are the upstream subscriptions of a track. If several publishers bring the same track, the objects of the
@@ -27,8 +32,10 @@ type publishers struct {
 	retry    map[*peer]time.Time // when to subscribe again at peers whose subscription ended
 	changed  chan struct{}       // closed, and replaced, when upstreams change
 	grace    *time.Timer         // runs while subscribers wait for a publisher to come back
-	asking   *time.Timer         // runs before the links are asked again
-	offers   []*peer             // links to processes whose publishers offer the track
+	asking   *time.Timer         // runs before links and upstream relays are asked again
+	asked    int                 // how often they were, since a publisher was there
+	relays   relayChoice
+	offers   []*peer // links to processes whose publishers offer the track
 }
 
 func newPublishers(h *hub) publishers {
@@ -52,7 +59,7 @@ func (s *publishers) arePending() bool {
 			return true
 		}
 	}
-	return false
+	return s.relays.connecting
 }
 
 // forward reports whether an upstream is Established and forwards objects.
@@ -74,6 +81,7 @@ type supply struct {
 
 // supply returns what the publishers have for a subscriber.
 func (s *publishers) supply(to *peer) (v supply) {
+	v.pending = s.relays.connecting && to.direct()
 	for p, u := range s.of {
 		switch {
 		case !p.serves(to):
@@ -88,8 +96,18 @@ func (s *publishers) supply(to *peer) (v supply) {
 
 // isOffered reports whether a publisher of this process sent PUBLISH for the track.
 func (s *publishers) isOffered() bool {
-	for _, u := range s.of {
-		if u.offered && u.established {
+	for p, u := range s.of {
+		if u.offered && u.established && p.direct() {
+			return true
+		}
+	}
+	return false
+}
+
+// haveUpstream reports whether an upstream relay brings the track, or can: because it has sent PUBLISH.
+func (s *publishers) haveUpstream() bool {
+	for p, u := range s.of {
+		if u.established && p.upstream != nil {
 			return true
 		}
 	}
@@ -138,8 +156,8 @@ func (s *publishers) awaitForward(ctx context.Context) {
 	}
 }
 
-// subscribe subscribes at the peers, unless there are subscriptions already. It subscribes at links only if there is no
-// other way to serve subscribers of this process.
+// subscribe subscribes at the peers, unless there are subscriptions already. It subscribes at links, and then at
+// upstream relays, only if there is no other way to serve subscribers of this process.
 func (s *publishers) subscribe(peers ...*peer) {
 	h := s.hub
 	established := s.areEstablished()
@@ -152,6 +170,7 @@ func (s *publishers) subscribe(peers ...*peer) {
 			s.start(newUpstream(h, p))
 		}
 	}
+	s.askRelays()
 }
 
 // start begins a subscription.
@@ -162,33 +181,47 @@ func (s *publishers) start(u *upstream) {
 	s.hub.relay.tasks.Go(u.subscribe)
 }
 
-// askLinksAgain subscribes at the links after a moment, while subscribers wait for a publisher. The other processes
-// accept when they have one.
-func (s *publishers) askLinksAgain() {
-	h := s.hub
+// askAgain subscribes at the links and upstream relays after a moment, while subscribers wait for a publisher. They
+// accept when they have one. Those that do not wait for one are asked more and more rarely.
+func (s *publishers) askAgain() {
 	if s.asking != nil || !s.areWaitedFor() {
 		return
 	}
-	s.asking = h.after(linkRetry, func() {
+	s.asking = s.hub.after(min(firstAsk<<min(s.asked, 8), lastAsk), func() {
 		s.asking = nil
 		if !s.areWaitedFor() {
 			return
 		}
-		for _, p := range h.relay.links.list() {
+		s.asked++
+		for _, p := range s.distant() {
 			if s.of[p] == nil {
-				u := newUpstream(h, p)
-				u.standing = true
+				u := newUpstream(s.hub, p)
+				u.standing, u.patience = true, s.patience(p)
 				s.start(u)
 			}
 		}
 	})
 }
 
+// distant returns the links, and the sessions with upstream relays that may have the track.
+func (s *publishers) distant() []*peer {
+	return slices.Concat(s.hub.relay.links.list(), s.hub.relay.upstreamPeers(s.hub.place))
+}
+
+// patience is how long a link or an upstream relay is asked to wait for a publisher. An upstream relay waits no longer
+// than the subscribers: otherwise relays that ask each other would wait for ever.
+func (s *publishers) patience(p *peer) time.Duration {
+	if p.link {
+		return s.hub.relay.cfg.MaxRendezvous
+	}
+	return min(s.hub.subscribers.patience(), s.hub.relay.cfg.MaxRendezvous)
+}
+
 // areWaitedFor reports whether subscribers of this process, or requests for the tracks that are offered, wait for a
 // publisher, of this process or another.
 func (s *publishers) areWaitedFor() bool {
 	waits := s.hub.subscribers.wait() || len(s.hub.subscribers.waiting) > 0
-	return waits && !s.areEstablished() && len(s.hub.relay.links.list()) > 0
+	return waits && !s.areEstablished() && len(s.distant()) > 0
 }
 
 // establish enters an upstream that its publisher has accepted, and the Largest Object that the publisher knows. If
@@ -207,8 +240,10 @@ func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*
 	s.sequence++
 	u.established, u.sequence = true, s.sequence
 	s.hub.bringsLocked(u.peer)
-	s.failure = nil
+	s.failure, s.asked = nil, 0
+	s.relays.begin()
 	stopTimer(&s.grace)
+	s.settleRelays()
 	return earlier
 }
 
@@ -241,7 +276,7 @@ func (s *publishers) cancelEnding() bool {
 	return true
 }
 
-// cancelStanding cancels the requests that wait at links, since u has a publisher.
+// cancelStanding cancels the requests that wait at links and upstream relays, since u has a publisher.
 func (s *publishers) cancelStanding(u *upstream) {
 	for _, o := range s.of {
 		if o != u && o.standing && !o.established {
@@ -251,8 +286,9 @@ func (s *publishers) cancelStanding(u *upstream) {
 }
 
 // isRestart reports whether a publisher knows less about the track than the relay: it has lost its state (draft
-// §2.4.3), and may publish other objects under the same ids now. What a link says may be older than what came another
-// way, and what it has brought may be newer than what a publisher says that moves here: only its group counts.
+// §2.4.3), and may publish other objects under the same ids now. What a link or an upstream relay says may be older
+// than what came another way, and what it has brought may be newer than what a publisher says that moves here: only its
+// group counts.
 func (s *publishers) isRestart(u *upstream, largest *moqt.Location) bool {
 	known := s.hub.data.Largest()
 	switch {
@@ -260,16 +296,16 @@ func (s *publishers) isRestart(u *upstream, largest *moqt.Location) bool {
 		return false
 	case largest == nil:
 		return true
-	case u.peer.link || s.haveLink():
+	case !u.peer.direct() || s.haveDistant():
 		return largest.Group < known.Group
 	}
 	return largest.Less(*known)
 }
 
-// haveLink reports whether a link brings the track.
-func (s *publishers) haveLink() bool {
+// haveDistant reports whether a link or an upstream relay brings the track.
+func (s *publishers) haveDistant() bool {
 	for p, u := range s.of {
-		if p.link && u.established {
+		if !p.direct() && u.established {
 			return true
 		}
 	}
@@ -287,8 +323,10 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 		s.failure = passOn(refused)
 	}
 	again := time.Now().Before(s.retry[u.peer])
-	if u.established || !u.peer.link { // a link that has refused may have a publisher soon
+	if u.established || u.peer.direct() { // a link or relay that has refused may have a publisher soon
 		s.delayRetry(u.peer)
+	} else {
+		s.relays.refuse(u.peer)
 	}
 	if u.established && !s.areEstablished() && len(h.subscribers.all) > 0 {
 		s.lastEnded(cause)
@@ -296,9 +334,10 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 			s.subscribe(others...)
 		}
 	}
-	h.subscribers.endLinks()
+	s.askRelays()
+	h.subscribers.endRelayed()
 	h.publishersChangedLocked()
-	s.askLinksAgain()
+	s.askAgain()
 }
 
 func (s *publishers) delayRetry(p *peer) {
@@ -368,10 +407,10 @@ func (s *publishers) excludeLater(u *upstream) (found bool) {
 	return found
 }
 
-// exclude stops a publisher from publishing the track for the rest of its session. A link is not to blame: it may bring
-// the track of another publisher later.
+// exclude stops a publisher from publishing the track for the rest of its session. A link or an upstream relay is not
+// to blame: it may bring the track of another publisher later.
 func (s *publishers) exclude(u *upstream) {
-	if !u.peer.link {
+	if u.peer.direct() {
 		u.peer.exclude(s.hub)
 	}
 	u.cancelLocked(moqt.ResetMalformedTrack)

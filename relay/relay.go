@@ -28,8 +28,11 @@ type Relay struct {
 	cache   *track.Cache
 	metrics *metrics
 	policy  atomic.Pointer[FastPathPolicy]
+	routes  atomic.Pointer[Routes]
 	reviews reviews
 	tasks   sync.WaitGroup // goroutines that outlive the handler that started them
+	drained context.Context
+	end     context.CancelFunc // of drained
 
 	subscriptions atomic.Uint64 // that peers have had, ever
 	sessions      sessions
@@ -54,9 +57,13 @@ func New(cfg Config) (*Relay, error) {
 			"set an authorization token file to change that")
 	}
 	r := &Relay{cfg: cfg, log: cfg.Logger, cache: track.NewCache(cfg.Cache), senderOf: mediaSenderOf}
-	r.sessions = sessions{limit: cfg.MaxSessions, peers: make(map[*peer]struct{})}
-	r.directory = directory{relay: r, hubs: make(map[string]*hub)}
+	r.sessions = sessions{
+		limit: cfg.MaxSessions, peers: make(map[*peer]struct{}), upstream: make(map[*peer]*UpstreamSession),
+	}
+	r.SetRoutes(noRoutes{})
+	r.directory = directory{relay: r, hubs: make(map[string]*hub), local: newLocalNamespaces()}
 	r.policy.Store(&r.cfg.FastPathPolicy)
+	r.drained, r.end = context.WithCancel(context.Background())
 	r.metrics = newMetrics(r)
 	r.accounts = accounts{
 		log:      r.log,
@@ -174,9 +181,15 @@ func (r *Relay) DrainSome(ctx context.Context, uri string, timeout time.Duration
 		}
 		<-empty
 	}
+	r.end()
 	r.links.close()
+	r.sessions.closeUpstream()
 	r.tasks.Wait()
 }
+
+// Drained returns a context that is done when Drain or DrainSome has seen off the last peer. Until then, the sessions
+// with upstream relays go on.
+func (r *Relay) Drained() context.Context { return r.drained }
 
 // OpenSessions returns the number of sessions.
 func (r *Relay) OpenSessions() int { return r.sessions.count() }

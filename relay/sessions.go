@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"sluice/moqt"
 )
 
 var (
@@ -25,8 +27,9 @@ type sessions struct {
 
 	mu       sync.Mutex
 	peers    map[*peer]struct{}
-	lastID   uint64          // of a session
-	ended    []SessionStatus // in the order of their ends
+	upstream map[*peer]*UpstreamSession // with upstream relays; nil once closeUpstream was called
+	lastID   uint64                     // of a session
+	ended    []SessionStatus            // in the order of their ends
 	draining bool
 	empty    chan struct{} // closed when the last peer has left; nil unless drain was called
 }
@@ -47,6 +50,46 @@ func (s *sessions) add(p *peer) error {
 	return nil
 }
 
+// addUpstream enters a session with an upstream relay, unless this relay has ended. They are neither limited nor
+// drained: as long as there are subscribers, these need them.
+func (s *sessions) addUpstream(u *UpstreamSession) error {
+	p := u.peer
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.upstream == nil {
+		return errDraining
+	}
+	s.lastID++
+	p.id, p.since = s.lastID, time.Now()
+	s.upstream[p] = u
+	return nil
+}
+
+// closeUpstream ends the sessions with upstream relays, for good.
+func (s *sessions) closeUpstream() {
+	s.mu.Lock()
+	peers := s.upstream
+	s.upstream = nil
+	s.mu.Unlock()
+	for p := range peers {
+		p.session.Close(moqt.SessionNoError, "")
+	}
+}
+
+// upstreams returns the sessions with upstream relays.
+func (s *sessions) upstreams() []*UpstreamSession {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.upstream))
+}
+
+// countUpstream returns the number of sessions with upstream relays.
+func (s *sessions) countUpstream() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.upstream)
+}
+
 // remove removes a peer whose session has ended, and keeps its status for a while.
 func (s *sessions) remove(p *peer) {
 	last := statusOf(p)
@@ -55,6 +98,7 @@ func (s *sessions) remove(p *peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.peers, p)
+	delete(s.upstream, p)
 	s.ended = append(s.ended, last)
 	s.forgetEndedLocked()
 	if len(s.peers) == 0 && s.empty != nil {
@@ -78,7 +122,7 @@ func (s *sessions) list() ([]*peer, []SessionStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetEndedLocked()
-	return slices.Collect(maps.Keys(s.peers)), slices.Clone(s.ended)
+	return slices.AppendSeq(slices.Collect(maps.Keys(s.peers)), maps.Keys(s.upstream)), slices.Clone(s.ended)
 }
 
 func (s *sessions) count() int {

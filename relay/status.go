@@ -13,8 +13,9 @@ import (
 type SessionStatus struct {
 	ID        uint64     `json:"id"` // counted from 1
 	Remote    string     `json:"remote"`
-	Transport string     `json:"transport"` // quic or webtransport
-	Path      string     `json:"path"`      // of the URL that the peer has dialed, without the query
+	Upstream  string     `json:"upstream,omitempty"` // URL of the upstream relay, if this relay has dialled it
+	Transport string     `json:"transport"`          // quic or webtransport
+	Path      string     `json:"path"`               // of the URL that the peer has dialed, without the query
 	Began     time.Time  `json:"began"`
 	Ended     *time.Time `json:"ended,omitempty"`
 
@@ -97,6 +98,9 @@ func statusOf(p *peer) SessionStatus {
 	s := SessionStatus{
 		ID: p.id, Remote: p.remote().String(), Transport: p.conn.Kind().String(),
 		Path: p.path(), Began: p.since, FastPath: p.forwarder != nil, Threshold: media.LowestPriority,
+	}
+	if p.upstream != nil {
+		s.Upstream = p.upstream.name
 	}
 	m, ok := p.conn.Hooks().(*media.Sender)
 	if !ok {

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"iter"
+	"time"
 
 	"sluice/fastpath"
 	"sluice/moqt"
@@ -65,24 +66,38 @@ func (s *subscribers) peers() iter.Seq[*peer] {
 // areNone reports whether nobody is or may be subscribed.
 func (s *subscribers) areNone() bool { return len(s.all)+len(s.waiting) == 0 }
 
-// haveOwn reports whether this process has a subscriber that is not a link.
+// haveOwn reports whether this process has a subscriber of its own: not a link, and not an upstream relay.
 func (s *subscribers) haveOwn() bool {
 	for d := range s.all {
-		if !d.peer.link {
+		if d.peer.direct() {
 			return true
 		}
 	}
 	return false
 }
 
-// wait reports whether a subscriber of this process waits, if there is no publisher.
+// wait reports whether a subscriber of this process's own waits, if there is no publisher.
 func (s *subscribers) wait() bool {
 	for d := range s.all {
-		if !d.peer.link && (d.accepted || d.waits()) {
+		if d.peer.direct() && (d.accepted || d.waits()) {
 			return true
 		}
 	}
 	return false
+}
+
+// patience is how long the subscribers of this process's own wait for a publisher.
+func (s *subscribers) patience() (longest time.Duration) {
+	for d := range s.all {
+		switch {
+		case !d.peer.direct():
+		case d.accepted:
+			longest = max(longest, s.hub.relay.cfg.Grace)
+		default:
+			longest = max(longest, time.Until(d.until))
+		}
+	}
+	return longest
 }
 
 // answer accepts or refuses the waiting subscribers, as far as the publishers allow.
@@ -120,10 +135,10 @@ func (s *subscribers) sendDatagram(o *track.Datagram, sent []fastpath.Subscriber
 	}
 }
 
-// endLinks ends the subscriptions of links, if there is no publisher in this process any more.
-func (s *subscribers) endLinks() {
+// endRelayed ends the subscriptions of links and upstream relays, if there is no publisher in this process any more.
+func (s *subscribers) endRelayed() {
 	for d := range s.all {
-		if d.peer.link && d.accepted && !s.hub.publishers.supply(d.peer).established {
+		if !d.peer.direct() && d.accepted && !s.hub.publishers.supply(d.peer).established {
 			d.finishLocked(moqt.DoneGoingAway, "the publisher has left this process", nil)
 		}
 	}

@@ -31,7 +31,7 @@ func (t *trackStatus) serve() {
 // learn asks publishers for the status of the track, unless a subscription already provides it.
 func (t *trackStatus) learn() *moqt.RequestError {
 	h := t.hub
-	if t.peer.link && !h.hasPublisher(t.req.Context()) {
+	if !t.peer.direct() && !h.hasPublisher(t.req.Context()) {
 		return errNoSource
 	}
 	h.mu.Lock()
@@ -63,7 +63,7 @@ func (t *trackStatus) fallBack(failure *moqt.RequestError) *moqt.RequestError {
 	h := t.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.publishers.areEstablished() && h.described {
+	if h.publishers.supply(t.peer).established && h.described {
 		return nil
 	}
 	return failure

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 
@@ -28,7 +29,8 @@ type upstream struct {
 	peer     *peer
 	receiver *receiver
 	offered  bool          // by PUBLISH
-	standing bool          // a link was asked to wait for a publisher
+	standing bool          // a link or an upstream relay was asked to wait for a publisher,
+	patience time.Duration // for so long
 	pauses   bool          // offered with Forward 0: the publisher sends objects only while it is asked to
 	ready    chan struct{} // closed when objects may come: see establish
 	changed  chan struct{} // wakes run
@@ -133,6 +135,10 @@ func (u *upstream) request() moqt.Subscribe {
 	if u.peer.link {
 		u.requestReplay(&m.Parameters)
 	}
+	if u.standing {
+		ms := uint64(u.patience.Milliseconds())
+		m.Parameters.RendezvousTimeout = &ms
+	}
 	return m
 }
 
@@ -194,13 +200,14 @@ func anyIsThere(ctx context.Context, us []*upstream) bool {
 	return false
 }
 
-// isThere reports whether the publisher answers.
+// isThere reports whether the publisher answers: also one behind a link or an upstream relay, as far as that knows.
 func (u *upstream) isThere(ctx context.Context) bool {
-	if u.peer.link {
-		_, err := u.peer.session.TrackStatus(ctx, moqt.TrackStatus{Track: u.peer.nameOf(u.hub)})
-		return err == nil
+	if u.peer.direct() {
+		return u.peer.conn.Probe(ctx) == nil
 	}
-	return u.peer.conn.Probe(ctx) == nil
+	_, err := u.peer.session.TrackStatus(ctx, moqt.TrackStatus{Track: u.peer.nameOf(u.hub)})
+	refused, ok := errors.AsType[*moqt.RequestError](err)
+	return err == nil || ok && refused.Code == moqt.RequestNotSupported
 }
 
 // isEnding reports whether the publisher has sent PUBLISH_DONE.

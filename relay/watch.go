@@ -120,9 +120,11 @@ func serveWatch[V placed, W watcher[V]](
 		mu.Lock()
 		values, refused := t.start(w, prefix, accept)
 		mu.Unlock()
+		b.peer.relay.watched()
 		t.tell(r.Context(), mu, w, values)
 		return refused
 	}
+	defer b.peer.relay.watched()
 	permit, refused := b.peer.authorize(r, a, moqt.FullTrackName{Namespace: b.prefix})
 	if refused == nil {
 		b.payers = permit.payers

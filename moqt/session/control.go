@@ -290,10 +290,7 @@ func (c *controlStreams) sendGoaway(uri string, timeout time.Duration) error {
 
 // goawayTimedOut closes the session after the timeout of our GOAWAY.
 func (c *controlStreams) goawayTimedOut() {
-	c.s.mu.Lock()
-	open := len(c.s.table.requests)
-	c.s.mu.Unlock()
-	if open == 0 {
+	if c.s.OpenRequests() == 0 {
 		c.s.Close(moqt.SessionNoError, "")
 		return
 	}

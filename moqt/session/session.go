@@ -115,6 +115,13 @@ func (s *Session) Conn() transport.Conn { return s.conn }
 // Version returns the negotiated version.
 func (s *Session) Version() moqt.Version { return s.version }
 
+// OpenRequests returns the number of requests of either end that are open.
+func (s *Session) OpenRequests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.table.requests)
+}
+
 // Goaway tells the peer that the session will end (draft §3.6, §10.4). The peer should move to a session at the URI,
 // or at the current one if it is empty. Clients must leave it empty. New requests of the peer are refused from now on.
 // The session is closed after the timeout; 0 leaves it open. GOAWAY can be sent once.

@@ -1,0 +1,128 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sluice/internal/logs"
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+const (
+	// maxAnnounced bounds the namespaces that are announced in a session with an upstream relay.
+	maxAnnounced = 1 << 12
+	// askRetry is how long to wait before a request about namespaces is repeated that an upstream relay has refused or
+	// ended.
+	askRetry = 10 * time.Second
+	// overlapRetry is how long to wait if the reason was a prefix that this end has just given up: that message may
+	// have been overtaken.
+	overlapRetry = 50 * time.Millisecond
+)
+
+// announcer tells an upstream relay in which namespaces peers of this process publish, as far as the configuration
+// wants: one PUBLISH_NAMESPACE each. It lives as long as a session.
+type announcer struct {
+	peer *peer
+	warn logs.Line
+
+	mu sync.Mutex
+	of map[string]context.CancelFunc // of the requests, by namespace
+}
+
+// announces reports whether the upstream relay is told of a namespace of this process.
+func (u *UpstreamRelay) announces(ns moqt.Namespace) bool {
+	for _, p := range u.cfg.Announce {
+		if ns.HasPrefix(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// start begins to announce the namespaces, and returns a function that ends that.
+func (a *announcer) start() (stop func()) {
+	if len(a.peer.upstream.cfg.Announce) == 0 {
+		return func() {}
+	}
+	return a.peer.relay.FollowNamespaces(a.changed)
+}
+
+// changed is called for each namespace that appears or disappears.
+func (a *announcer) changed(scope string, ns moqt.Namespace, published bool) {
+	u, relay := a.peer.upstream, a.peer.relay
+	if scope != u.scope || len(ns) == 0 || !u.announces(ns) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := ns.Key()
+	cancel := a.of[key]
+	switch {
+	case !published && cancel != nil:
+		cancel()
+		delete(a.of, key)
+	case !published:
+	case len(a.of) >= maxAnnounced:
+		a.warn.Log(relay.log, warnInterval, slog.LevelWarn, "an upstream relay is not told of all namespaces",
+			"upstream", u.name, "limit", maxAnnounced)
+	default:
+		ctx, cancel := context.WithCancel(a.peer.session.Context())
+		a.of[key] = cancel
+		relay.tasks.Go(func() {
+			keepAsking(ctx, func() error { return a.announce(ctx, ns) })
+		})
+	}
+}
+
+// announce announces a namespace until the context is done. It returns why the upstream relay ends that earlier.
+func (a *announcer) announce(ctx context.Context, ns moqt.Namespace) error {
+	p, err := a.peer.session.PublishNamespace(ctx, moqt.PublishNamespace{Namespace: ns})
+	if err != nil {
+		return err
+	}
+	err = awaitEnd(ctx, p.Request, p.Wait)
+	if err != nil && ctx.Err() == nil {
+		a.warn.Log(a.peer.relay.log, warnInterval, slog.LevelWarn, "an upstream relay refuses a namespace",
+			"upstream", a.peer.upstream.name, "namespace", ns, "err", err)
+	}
+	return err
+}
+
+// awaitEnd waits until a request is over, or the context is done, and ends it.
+func awaitEnd(ctx context.Context, r *session.Request, wait func(context.Context) error) error {
+	defer r.Cancel(moqt.ResetCancelled)
+	if err := wait(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-r.Context().Done():
+		return context.Cause(r.Context())
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// keepAsking calls ask again and again until the context is done, or the peer does not know such requests. ask returns
+// when its request is over.
+func keepAsking(ctx context.Context, ask func() error) {
+	for ctx.Err() == nil {
+		refused, ok := errors.AsType[*moqt.RequestError](ask())
+		wait := askRetry
+		switch {
+		case ok && refused.Code == moqt.RequestNotSupported:
+			return
+		case ok && refused.Code == moqt.RequestPrefixOverlap:
+			wait = overlapRetry
+		}
+		retry := time.NewTimer(wait)
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			retry.Stop()
+		}
+	}
+}

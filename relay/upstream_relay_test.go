@@ -1,0 +1,451 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/transport/transporttest"
+)
+
+// upstreamTo makes an upstream relay of a bench.
+func (b *bench) upstreamTo(url string) *UpstreamRelay {
+	u, err := b.relay.NewUpstreamRelay(UpstreamRelayConfig{URL: url})
+	require.NoError(b.t, err)
+	return u
+}
+
+// pipedUpstream is a session with an upstream relay.
+type pipedUpstream struct {
+	*UpstreamSession
+	here, there *transporttest.Conn
+}
+
+// dial connects a bench to an upstream relay, which is another bench.
+func (b *bench) dial(u *UpstreamRelay, to *bench) *pipedUpstream {
+	here, there := transporttest.Pipe(transporttest.PipeConfig{})
+	s, err := u.NewSession(here)
+	require.NoError(b.t, err)
+	go s.Run(b.ctx)
+	go to.relay.Serve(to.ctx, there)
+	<-s.Ready()
+	synctest.Wait()
+	return &pipedUpstream{s, here, there}
+}
+
+// cut ends the session as a crash of the upstream relay would.
+func (p *pipedUpstream) cut() {
+	p.there.Vanish()
+	p.peer.session.Close(moqt.SessionInternalError, "")
+	p.there.CloseWithError(uint64(moqt.SessionInternalError), "")
+	synctest.Wait()
+}
+
+// follow makes other benches the upstream relays of one, for all namespaces.
+func (b *bench) follow(to ...*bench) (us []*UpstreamRelay, sessions []*pipedUpstream) {
+	for i := range to {
+		us = append(us, b.upstreamTo(fmt.Sprintf("moqt://relay%d", i)))
+	}
+	b.relay.SetRoutes(RouteTable{{Upstreams: us}})
+	for i, o := range to {
+		sessions = append(sessions, b.dial(us[i], o))
+	}
+	return us, sessions
+}
+
+// chain makes a bench for each relay, of which each has the one before it as its upstream relay.
+func onChain(t *testing.T, n int, f func([]*bench)) {
+	onBenches(t, Config{}, n, func(bs []*bench) {
+		for i := 1; i < n; i++ {
+			bs[i].follow(bs[i-1])
+		}
+		f(bs)
+	})
+}
+
+// atUpstream counts the subscriptions at upstream relays.
+func (b *bench) atUpstream() (n int) {
+	b.relay.directory.eachHub(func(h *hub) {
+		for p, u := range h.publishers.of {
+			if p.upstream != nil && !u.over {
+				n++
+			}
+		}
+	})
+	return n
+}
+
+var publishing = map[string]func(*bench) *source{
+	"PUBLISH": func(b *bench) *source {
+		src := &source{}
+		_, err := src.offer(b.connect(), moqt.Parameters{})
+		require.NoError(b.t, err)
+		return src
+	},
+	"PUBLISH_NAMESPACE": func(b *bench) *source {
+		src := b.connect().serve(&source{})
+		src.c.announce("live")
+		synctest.Wait()
+		return src
+	},
+}
+
+// Each relay of a chain subscribes once at the one before it. All subscribers get the same, late ones as well.
+func TestUpstreamFeeds(t *testing.T) {
+	for name, publish := range publishing {
+		t.Run(name, func(t *testing.T) {
+			onChain(t, 3, func(bs []*bench) {
+				src := publish(bs[0])
+				last, s := bs[2].connect().mustSubscribe(moqt.Parameters{})
+				src.group(1, 2)
+				open := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
+				require.Equal(t, "1.0, 1.1, 1 fin, 2.0", last.take())
+				sinks := []*sink{last}
+				for _, b := range bs {
+					k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+					require.Equal(t, "2.0", k.take())
+					sinks = append(sinks, k)
+				}
+				open.object(1).fin()
+				require.NoError(t, src.publication().SendDatagram(moqt.ObjectDatagram{Location: at(3, 0)}))
+				for _, k := range sinks {
+					require.Equal(t, "2.1, 2 fin, datagram 3.0", k.take())
+				}
+				require.NoError(t, s.Context().Err())
+				require.Len(t, src.pubs, 1, "the publisher has one subscription")
+				require.Equal(t, 1, bs[2].atUpstream())
+				require.Equal(t, 1, bs[1].atUpstream())
+			})
+		})
+	}
+}
+
+func TestUpstreamEndsTracks(t *testing.T) {
+	onChain(t, 3, func(bs []*bench) {
+		src := publishing["PUBLISH"](bs[0])
+		k, s := bs[2].connect().mustSubscribe(moqt.Parameters{})
+		src.group(1, 1)
+		require.NoError(t, src.publication().Done(moqt.DoneTrackEnded, ""))
+		bs[2].done(s, moqt.DoneTrackEnded)
+		require.Equal(t, "1.0, 1 fin", k.take())
+	})
+}
+
+func TestUpstreamSubscriptionLingers(t *testing.T) {
+	onChain(t, 2, func(bs []*bench) {
+		publishing["PUBLISH"](bs[0])
+		_, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		s.Cancel(moqt.ResetCancelled)
+		time.Sleep(time.Second)
+		require.Equal(t, 1, bs[1].atUpstream())
+		time.Sleep(2 * time.Second)
+		require.Zero(t, bs[1].atUpstream())
+	})
+}
+
+func TestUpstreamHasNoPublisher(t *testing.T) {
+	onChain(t, 3, func(bs []*bench) {
+		_, _, err := bs[2].connect().subscribe(moqt.Parameters{})
+		bs[2].refused(err, moqt.RequestDoesNotExist)
+		start := time.Now()
+		_, _, err = bs[2].connect().subscribe(rendezvous(3 * time.Second))
+		require.Error(t, err)
+		require.Equal(t, 3*time.Second, time.Since(start))
+		require.Less(t, bs[0].relay.subscriptions.Load(), uint64(10))
+		_, err = bs[2].connect().TrackStatus(bs[2].ctx, moqt.TrackStatus{Track: video})
+		bs[2].refused(err, moqt.RequestDoesNotExist)
+	})
+}
+
+// A subscriber waits at the end of a chain for a publisher, which comes to its beginning.
+func TestUpstreamWaitsForAPublisher(t *testing.T) {
+	onChain(t, 3, func(bs []*bench) {
+		k := &sink{}
+		_, err := bs[2].connect().Subscribe(bs[2].ctx,
+			moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, k)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Second)
+		src := publishing["PUBLISH"](bs[0])
+		src.group(0, 2)
+		require.Equal(t, "0.0, 0.1, 0 fin", k.take())
+	})
+}
+
+func TestFetchAcrossUpstreams(t *testing.T) {
+	onChain(t, 3, func(bs []*bench) {
+		src := publishing["PUBLISH"](bs[0])
+		bs[0].connect().mustSubscribe(moqt.Parameters{})
+		for g := range uint64(4) {
+			src.group(g, 2)
+		}
+		status, err := bs[2].connect().TrackStatus(bs[2].ctx, moqt.TrackStatus{Track: video})
+		require.NoError(t, err)
+		require.Equal(t, at(3, 1), *status.Parameters.LargestObject)
+		want := bs[0].connect().fetch(standalone(at(1, 0), at(2, 0)))
+		require.Contains(t, want.objects, "1.0, 1.1")
+		require.Equal(t, want, bs[2].connect().fetch(standalone(at(1, 0), at(2, 0))))
+
+		c := bs[2].connect()
+		c.mustSubscribe(moqt.Parameters{})
+		require.Equal(t, want, c.fetch(standalone(at(1, 0), at(2, 0))), "in part from the cache")
+	})
+}
+
+// Of several upstream relays the first that has the track brings it, and only that.
+func TestUpstreamsInOrder(t *testing.T) {
+	for name, prepare := range map[string]func(bs []*bench, us []*UpstreamRelay, sessions []*pipedUpstream){
+		"the first has no publisher": func([]*bench, []*UpstreamRelay, []*pipedUpstream) {},
+		"the first does not answer": func(_ []*bench, _ []*UpstreamRelay, sessions []*pipedUpstream) {
+			sessions[0].there.Vanish()
+		},
+		"the first has no session": func(_ []*bench, us []*UpstreamRelay, sessions []*pipedUpstream) {
+			sessions[0].cut()
+			us[0].SetDown()
+		},
+		"the first connects again": func(_ []*bench, _ []*UpstreamRelay, sessions []*pipedUpstream) {
+			sessions[0].cut()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBenches(t, Config{}, 3, func(bs []*bench) {
+				us, sessions := bs[2].follow(bs[0], bs[1])
+				prepare(bs, us, sessions)
+				src := publishing["PUBLISH_NAMESPACE"](bs[1])
+				start := time.Now()
+				k, _ := bs[2].connect().mustSubscribe(moqt.Parameters{})
+				require.LessOrEqual(t, time.Since(start), upstreamResponse)
+				src.group(0, 1)
+				require.Equal(t, "0.0, 0 fin", k.take())
+				require.Equal(t, 1, bs[2].atUpstream())
+			})
+		})
+	}
+}
+
+// A subscriber waits for the first session, and no longer than that may take.
+func TestUpstreamConnects(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		src := publishing["PUBLISH"](bs[0])
+		u := bs[1].upstreamTo("moqt://relay")
+		bs[1].relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+		time.AfterFunc(2*time.Second, u.SetDown)
+		start := time.Now()
+		_, _, err := bs[1].connect().subscribe(moqt.Parameters{})
+		bs[1].refused(err, moqt.RequestDoesNotExist)
+		require.Equal(t, 2*time.Second, time.Since(start))
+		start = time.Now()
+		_, _, err = bs[1].connect().subscribe(moqt.Parameters{})
+		bs[1].refused(err, moqt.RequestDoesNotExist)
+		require.Zero(t, time.Since(start), "it is known that there is none")
+
+		k := &sink{}
+		_, err = bs[1].connect().Subscribe(bs[1].ctx,
+			moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, k)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		bs[1].dial(u, bs[0])
+		src.group(0, 1)
+		require.Equal(t, "0.0, 0 fin", k.take())
+	})
+}
+
+// The session is lost in the middle of a group. Subscribers stay, and the next session goes on with the group.
+func TestUpstreamIsLost(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		us, sessions := bs[1].follow(bs[0])
+		src := publishing["PUBLISH"](bs[0])
+		k, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		open := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
+		require.Equal(t, "1.0", k.take())
+		sessions[0].cut()
+		open.object(1)
+		time.Sleep(time.Second)
+		bs[1].dial(us[0], bs[0])
+		open.object(2).fin()
+		src.group(2, 1)
+		require.Contains(t, k.take(), "1.1, 1.2, 1 fin, 2.0, 2 fin")
+		require.NoError(t, s.Context().Err())
+		require.Equal(t, 1, bs[1].atUpstream())
+	})
+}
+
+// The upstream relay is lost for long. Subscribers that cannot be served any more are told.
+func TestUpstreamStaysAway(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		us, sessions := bs[1].follow(bs[0])
+		publishing["PUBLISH"](bs[0])
+		_, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		sessions[0].cut()
+		us[0].SetDown()
+		bs[1].done(s, moqt.DoneInternalError)
+	})
+}
+
+// The upstream relay goes away, and another session takes over. There is neither a gap nor a duplicate.
+func TestUpstreamGoesAway(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		us, sessions := bs[1].follow(bs[0])
+		src := publishing["PUBLISH"](bs[0])
+		k, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		src.group(1, 1)
+		open := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
+		peers, _ := bs[0].relay.sessions.list()
+		for _, p := range peers {
+			if p.conn == sessions[0].there {
+				require.NoError(t, p.session.Goaway("", 0))
+			}
+		}
+		<-sessions[0].Goaway()
+		open.object(1)
+		bs[1].dial(us[0], bs[0])
+		require.Equal(t, 2, bs[1].atUpstream())
+		open.object(2)
+		go sessions[0].Retire(time.Minute)
+		time.Sleep(3 * time.Second)
+		require.Equal(t, 1, bs[1].atUpstream())
+		require.Error(t, sessions[0].peer.session.Context().Err(), "it is not needed any more")
+		open.object(3).fin()
+		src.group(3, 1)
+		require.Equal(t, "1.0, 1 fin, 2.0, 2.1, 2.2, 2.3, 2 fin, 3.0, 3 fin", k.take())
+		require.NoError(t, s.Context().Err())
+	})
+}
+
+// A preferred upstream relay is connected later. The track moves there.
+func TestUpstreamIsPreferred(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		bs[1].follow(bs[0])
+		first, second := bs[2].upstreamTo("moqt://first"), bs[2].upstreamTo("moqt://second")
+		bs[2].relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{first, second}}})
+		bs[2].dial(second, bs[1])
+		src := publishing["PUBLISH"](bs[0])
+		k, _ := bs[2].connect().mustSubscribe(moqt.Parameters{})
+		src.group(1, 1)
+		bs[2].dial(first, bs[0])
+		src.group(2, 1)
+		time.Sleep(3 * time.Second)
+		src.group(3, 1)
+		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin, 3.0, 3 fin", k.take())
+		require.Equal(t, 1, bs[2].atUpstream())
+		time.Sleep(3 * time.Second)
+		require.Zero(t, bs[1].atUpstream())
+	})
+}
+
+// A publisher comes to the relay itself, which then does not need the upstream relay.
+func TestPublisherOfThisRelayIsPreferred(t *testing.T) {
+	for name, publish := range publishing {
+		t.Run(name, func(t *testing.T) {
+			onChain(t, 2, func(bs []*bench) {
+				src := publishing["PUBLISH"](bs[0])
+				k, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
+				src.group(1, 1)
+				moved := publish(bs[1])
+				moved.group(2, 1)
+				time.Sleep(3 * time.Second)
+				require.Zero(t, bs[1].atUpstream())
+				moved.group(3, 1)
+				require.Equal(t, "1.0, 1 fin, 2.0, 2 fin, 3.0, 3 fin", k.take())
+
+				other, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
+				moved.group(4, 1)
+				require.Equal(t, "3.0, 3 fin, 4.0, 4 fin", other.take())
+				require.Zero(t, bs[1].atUpstream())
+
+				moved.c.Session.Close(moqt.SessionNoError, "")
+				src.group(5, 1)
+				require.Equal(t, "4.0, 4 fin, 5.0, 5 fin", k.take())
+				require.NoError(t, s.Context().Err())
+				require.Equal(t, 1, bs[1].atUpstream())
+			})
+		})
+	}
+}
+
+// What came from an upstream relay is not for another one, and nothing was announced to it.
+func TestUpstreamsDoNotMeet(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		_, sessions := bs[2].follow(bs[0], bs[1])
+		src := publishing["PUBLISH"](bs[0])
+		k, _ := bs[2].connect().mustSubscribe(moqt.Parameters{})
+		peers, _ := bs[1].relay.sessions.list()
+		require.Len(t, peers, 1)
+		require.Equal(t, peers[0].conn, sessions[1].there)
+		sub, err := peers[0].session.Subscribe(bs[1].ctx, moqt.Subscribe{Track: video}, &sink{})
+		require.NoError(t, err)
+		_, err = sub.Wait(bs[1].ctx)
+		bs[1].refused(err, moqt.RequestUnauthorized)
+		src.group(0, 1)
+		require.Equal(t, "0.0, 0 fin", k.take())
+	})
+}
+
+// Relays that ask each other, while a subscriber waits for a publisher that does not come, come to rest.
+func TestRingOfRelaysComesToRest(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		for i, b := range bs {
+			b.follow(bs[(i+1)%len(bs)])
+		}
+		_, _, err := bs[0].connect().subscribe(moqt.Parameters{})
+		require.Error(t, err)
+		_, _, err = bs[0].connect().subscribe(rendezvous(10 * time.Second))
+		require.Error(t, err)
+		time.Sleep(time.Minute)
+		before := bs[0].relay.subscriptions.Load()
+		require.Less(t, before, uint64(100))
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, before, bs[0].relay.subscriptions.Load())
+		for _, b := range bs {
+			require.Zero(t, b.atUpstream())
+		}
+	})
+}
+
+// An upstream relay that breaks the protocol loses its session, and harms nobody else.
+func TestMalformedUpstream(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		us, sessions := bs[1].follow(bs[0])
+		src := publishing["PUBLISH"](bs[1])
+		k, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		str, err := sessions[0].there.OpenUniStream()
+		require.NoError(t, err)
+		_, err = str.Write([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Error(t, sessions[0].peer.session.Context().Err())
+		src.group(0, 1)
+		require.Equal(t, "0.0, 0 fin", k.take())
+		require.NoError(t, s.Context().Err())
+		bs[1].dial(us[0], bs[0])
+	})
+}
+
+func TestRouteTable(t *testing.T) {
+	onBench(t, Config{Scope: ScopeByPath}, func(b *bench) {
+		general, sport, other := b.upstreamTo("moqt://a/x"), b.upstreamTo("moqt://b/x"), b.upstreamTo("moqt://c/y")
+		table := RouteTable{
+			{Upstreams: []*UpstreamRelay{general, other}},
+			{moqt.Namespace{"live", "sport"}, []*UpstreamRelay{sport, general}},
+		}
+		for _, tt := range []struct {
+			scope string
+			ns    moqt.Namespace
+			want  []*UpstreamRelay
+		}{
+			{"/x", moqt.Namespace{"live"}, []*UpstreamRelay{general}},
+			{"/x", moqt.Namespace{"live", "sport"}, []*UpstreamRelay{sport, general}},
+			{"/x", moqt.Namespace{"live", "sport", "cup"}, []*UpstreamRelay{sport, general}},
+			{"/x", moqt.Namespace{"live", "sports"}, []*UpstreamRelay{general}},
+			{"/y", moqt.Namespace{"live", "sport"}, []*UpstreamRelay{other}},
+			{"/z", moqt.Namespace{"live"}, nil},
+		} {
+			require.Equal(t, tt.want, table.Upstreams(tt.scope, tt.ns))
+		}
+		_, err := b.relay.NewUpstreamRelay(UpstreamRelayConfig{URL: "http://a"})
+		require.ErrorContains(t, err, "must be moqt://")
+	})
+}

@@ -1,0 +1,310 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"sluice/internal/logs"
+	"sluice/moqt"
+)
+
+const (
+	// maxAsked bounds the prefixes that an upstream relay is asked about in a session. If subscribers watch more, it is
+	// asked about all that it may have.
+	maxAsked = 64
+	// maxUpstreamNamespaces bounds the namespaces of an upstream relay that subscribers are told of.
+	maxUpstreamNamespaces = 1 << 14
+)
+
+// upstreamNamespaces are the namespaces that an upstream relay has, as far as subscribers of this process want to know
+// of them. They outlast a session for a while, so that subscribers do not see them go and come back.
+type upstreamNamespaces struct {
+	peer *peer // stands for the upstream relay, without a session
+	warn logs.Line
+
+	mu sync.Mutex // held while the directory is changed
+	of map[string]*upstreamNamespace
+}
+
+type upstreamNamespace struct {
+	*announcement
+	reports int // requests that have reported it
+}
+
+func newUpstreamNamespaces(u *UpstreamRelay) upstreamNamespaces {
+	return upstreamNamespaces{
+		peer: &peer{relay: u.relay, upstream: u, scope: u.scope}, of: make(map[string]*upstreamNamespace),
+	}
+}
+
+// add notes that a request has reported a namespace. It returns false if that is not shown.
+func (n *upstreamNamespaces) add(ns moqt.Namespace, params moqt.Parameters) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	u, key := n.peer.upstream, ns.Key()
+	known := n.of[key]
+	switch {
+	case known != nil:
+		u.relay.directory.moved(known.announcement, params)
+	case len(ns) == 0 || !slices.Contains(u.relay.upstreamsOf(n.peer.place(ns)), u):
+		return false
+	case len(n.of) >= maxUpstreamNamespaces:
+		n.warn.Log(u.relay.log, warnInterval, slog.LevelWarn, "an upstream relay has too many namespaces",
+			"upstream", u.name, "limit", maxUpstreamNamespaces)
+		return false
+	default:
+		known = &upstreamNamespace{announcement: newAnnouncement(n.peer, ns, params)}
+		n.of[key] = known
+		u.relay.directory.announce(known.announcement)
+	}
+	known.reports++
+	return true
+}
+
+// move notes that a namespace comes another way now.
+func (n *upstreamNamespaces) move(ns moqt.Namespace, params moqt.Parameters) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.peer.relay.directory.moved(n.of[ns.Key()].announcement, params)
+}
+
+// remove is the reverse of add.
+func (n *upstreamNamespaces) remove(ns moqt.Namespace) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	key := ns.Key()
+	known := n.of[key]
+	if known.reports--; known.reports == 0 {
+		delete(n.of, key)
+		n.peer.relay.directory.withdraw(known.announcement)
+	}
+}
+
+// upstreamWatches asks an upstream relay for the namespaces, and for the tracks, below the prefixes that subscribers of
+// this process watch: once for all of them. It lives as long as a session.
+type upstreamWatches struct {
+	peer *peer
+	wake chan struct{} // looks at the prefixes again
+
+	mu         sync.Mutex // guards what follows
+	namespaces askedPrefixes
+	tracks     askedPrefixes
+}
+
+// askedPrefixes are the prefixes that an upstream relay was asked about by requests of one kind. They do not overlap,
+// as the draft wants (§10.18, §10.19).
+type askedPrefixes map[string]*askedPrefix
+
+type askedPrefix struct {
+	prefix moqt.Namespace
+	cancel context.CancelFunc
+}
+
+func newUpstreamWatches(p *peer) *upstreamWatches {
+	return &upstreamWatches{
+		peer: p, wake: make(chan struct{}, 1), namespaces: make(askedPrefixes), tracks: make(askedPrefixes),
+	}
+}
+
+// watched makes the sessions with upstream relays look at what subscribers watch.
+func (r *Relay) watched() {
+	for _, s := range r.sessions.upstreams() {
+		select {
+		case s.watches.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run adapts the requests to what subscribers watch, until the session ends.
+func (w *upstreamWatches) run() {
+	ctx := w.peer.session.Context()
+	for {
+		w.update()
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		}
+	}
+}
+
+func (w *upstreamWatches) update() {
+	d := &w.peer.relay.directory
+	d.mu.Lock()
+	namespaces := watchedBelow(&d.namespaces.watchers, w.peer.scope)
+	tracks := watchedBelow(&d.tracks.watchers, w.peer.scope)
+	d.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ask(w.namespaces, namespaces, w.askNamespaces)
+	w.ask(w.tracks, tracks, w.askTracks)
+}
+
+// watchedBelow returns the prefixes that subscribers of this process watch in a scope. directory.mu is held.
+func watchedBelow[W interface {
+	comparable
+	base() *prefixWatch
+}](t *tree[W], scope string) (prefixes []moqt.Namespace) {
+	for w := range t.under(place{scope}) {
+		if b := w.base(); b.peer.direct() {
+			prefixes = append(prefixes, b.prefix)
+		}
+	}
+	return prefixes
+}
+
+// ask makes the requests of one kind cover the prefixes that subscribers watch, as far as the upstream relay may have
+// them.
+func (w *upstreamWatches) ask(
+	asked askedPrefixes, watched []moqt.Namespace, request func(context.Context, moqt.Namespace) error,
+) {
+	mine := w.peer.upstream.cfg.Namespaces
+	var wanted, present []moqt.Namespace
+	for _, prefix := range watched {
+		for _, m := range mine {
+			if prefix.HasPrefix(m) {
+				wanted = append(wanted, prefix)
+			} else if m.HasPrefix(prefix) {
+				wanted = append(wanted, m)
+			}
+		}
+	}
+	for _, a := range asked {
+		present = append(present, a.prefix)
+	}
+	cover := coverOf(wanted, present)
+	if len(cover) > maxAsked {
+		cover = coverOf(mine, nil)
+	}
+	for key, a := range asked {
+		if !slices.ContainsFunc(cover, func(p moqt.Namespace) bool { return p.Key() == key }) {
+			a.cancel()
+			delete(asked, key)
+		}
+	}
+	for _, prefix := range cover {
+		if asked[prefix.Key()] == nil {
+			ctx, cancel := context.WithCancel(w.peer.session.Context())
+			asked[prefix.Key()] = &askedPrefix{prefix, cancel}
+			w.peer.relay.tasks.Go(func() {
+				keepAsking(ctx, func() error { return request(ctx, prefix) })
+			})
+		}
+	}
+}
+
+// coverOf returns prefixes that do not overlap and that cover all that are wanted: of those that are asked for already,
+// the ones that are of use, and as few others as possible.
+func coverOf(wanted, asked []moqt.Namespace) (cover []moqt.Namespace) {
+	all := slices.Clone(wanted)
+	for _, a := range asked {
+		if slices.ContainsFunc(wanted, func(w moqt.Namespace) bool { return w.HasPrefix(a) }) {
+			all = append(all, a)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b moqt.Namespace) int { return cmp.Compare(len(a), len(b)) })
+	for _, p := range all {
+		if !slices.ContainsFunc(cover, p.HasPrefix) {
+			cover = append(cover, p)
+		}
+	}
+	return cover
+}
+
+// askNamespaces shows subscribers the namespaces below a prefix, until the context is done. It returns why the upstream
+// relay ends that earlier.
+func (w *upstreamWatches) askNamespaces(ctx context.Context, prefix moqt.Namespace) error {
+	r := &reportedNamespaces{ctx: ctx, all: &w.peer.upstream.namespaces, of: make(map[string]moqt.Namespace)}
+	sub, err := w.peer.session.SubscribeNamespace(ctx, moqt.SubscribeNamespace{Prefix: prefix}, r.changed)
+	if err != nil {
+		return err
+	}
+	defer r.end()
+	return awaitEnd(ctx, sub.Request, sub.Wait)
+}
+
+// reportedNamespaces are those that one request has reported.
+type reportedNamespaces struct {
+	ctx context.Context // done when this end has given the request up
+	all *upstreamNamespaces
+
+	mu    sync.Mutex // held while all is changed
+	of    map[string]moqt.Namespace
+	ended bool
+}
+
+// changed is called for each namespace that appears, moves or disappears. All disappear when the request ends, which
+// means something only if the upstream relay has ended it.
+func (r *reportedNamespaces) changed(ns moqt.Namespace, published bool, params moqt.Parameters) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := ns.Key()
+	_, known := r.of[key]
+	switch {
+	case r.ended, r.ctx.Err() != nil:
+	case published && known:
+		r.all.move(ns, params)
+	case published:
+		if r.all.add(ns, params) {
+			r.of[key] = ns
+		}
+	case !published && known:
+		delete(r.of, key)
+		r.all.remove(ns)
+	}
+}
+
+// end forgets the namespaces after Config.Linger. By then another request, or one in another session, has reported
+// those that are still there.
+func (r *reportedNamespaces) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true // of does not change any more
+	time.AfterFunc(r.all.peer.relay.cfg.Linger, func() {
+		for _, ns := range r.of {
+			r.all.remove(ns)
+		}
+	})
+}
+
+// askTracks has the upstream relay offer the tracks below a prefix, until the context is done. It returns why the
+// upstream relay ends that earlier. The tracks pause until a subscriber wants their objects. Those for which the
+// upstream relay has no stream are not offered here.
+func (w *upstreamWatches) askTracks(ctx context.Context, prefix moqt.Namespace) error {
+	pause := false
+	m := moqt.SubscribeTracks{Prefix: prefix, Parameters: moqt.Parameters{Forward: &pause}}
+	sub, err := w.peer.session.SubscribeTracks(ctx, m, func(moqt.FullTrackName) {})
+	if err != nil {
+		return err
+	}
+	defer w.dropTracks(prefix)
+	return awaitEnd(ctx, sub.Request, sub.Wait)
+}
+
+// dropTracks ends the subscriptions that the upstream relay has offered, when nobody watches them any more, unless they
+// have subscribers.
+func (w *upstreamWatches) dropTracks(prefix moqt.Namespace) {
+	w.peer.relay.directory.eachHub(func(h *hub) {
+		u := h.publishers.of[w.peer]
+		if u != nil && u.offered && h.name.Namespace.HasPrefix(prefix) && h.subscribers.areNone() {
+			u.cancelLocked(moqt.ResetCancelled)
+		}
+	})
+}
+
+// hasAskedFor reports whether the upstream relay was asked to offer the tracks of a namespace.
+func (w *upstreamWatches) hasAskedFor(ns moqt.Namespace) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.tracks {
+		if ns.HasPrefix(a.prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,302 @@
+package relay
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+)
+
+// open connects a bench to an upstream relay that may have all namespaces, and that is told of some.
+func (b *bench) open(to *bench, announce ...moqt.Namespace) (*UpstreamRelay, *pipedUpstream) {
+	u, err := b.relay.NewUpstreamRelay(UpstreamRelayConfig{
+		URL: "moqt://relay", Namespaces: []moqt.Namespace{{}}, Announce: announce,
+	})
+	require.NoError(b.t, err)
+	b.relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+	return u, b.dial(u, to)
+}
+
+// watches counts the requests for namespaces and tracks that the peers of a bench have open.
+func (b *bench) watches() (n int) {
+	d := &b.relay.directory
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.namespaces.watchers.size + d.tracks.watchers.size
+}
+
+// Subscribers of a relay see the namespaces of its upstream relay, which is asked once.
+func TestNamespacesOfAnUpstream(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		bs[1].open(bs[0])
+		bs[2].open(bs[1])
+		one := bs[0].connect().announce("live", "one")
+		require.Zero(t, bs[0].watches(), "nobody wants to know")
+		all, err := bs[2].connect().watch()
+		require.NoError(t, err)
+		require.Equal(t, []string{"live-one"}, all.now())
+		near, err := bs[2].connect().watch("live")
+		require.NoError(t, err)
+		require.Equal(t, []string{"live-one"}, near.now())
+		require.Equal(t, 1, bs[0].watches())
+		bs[2].connect().announce("live", "two")
+		bs[0].connect().announce("vod")
+		require.Equal(t, []string{"live-one", "live-two", "vod"}, all.now())
+		require.Equal(t, []string{"live-one", "live-two"}, near.now())
+		one.Cancel(moqt.ResetCancelled)
+		require.Equal(t, []string{"live-two"}, near.now())
+		up, err := bs[0].connect().watch("live")
+		require.NoError(t, err)
+		require.Empty(t, up.now(), "nothing is announced upstream")
+
+		all.Cancel(moqt.ResetCancelled)
+		near.Cancel(moqt.ResetCancelled)
+		up.Cancel(moqt.ResetCancelled)
+		synctest.Wait()
+		require.Zero(t, bs[0].watches())
+	})
+}
+
+// A wider prefix replaces narrower ones, and a session the one before it. Subscribers do not notice.
+func TestNamespacesOfAnUpstreamStay(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		u, session := bs[1].open(bs[0])
+		bs[0].connect().announce("live", "a", "x")
+		narrow, err := bs[1].connect().watch("live", "a")
+		require.NoError(t, err)
+		other, err := bs[1].connect().watch("live", "b")
+		require.NoError(t, err)
+		require.Equal(t, []string{"live-a-x"}, narrow.now())
+		require.Equal(t, 2, bs[0].watches())
+		changes := 0
+		_, err = bs[1].connect().SubscribeNamespace(bs[1].ctx, moqt.SubscribeNamespace{
+			Prefix: moqt.Namespace{"live", "a"},
+		}, func(moqt.Namespace, bool, moqt.Parameters) { changes++ })
+		require.NoError(t, err)
+		wide, err := bs[1].connect().watch("live")
+		require.NoError(t, err)
+		require.Equal(t, []string{"live-a-x"}, wide.now())
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, bs[0].watches())
+		session.cut()
+		require.Equal(t, []string{"live-a-x"}, narrow.now())
+		bs[1].dial(u, bs[0])
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"live-a-x"}, narrow.now())
+		require.Equal(t, 1, changes)
+		require.Empty(t, other.now())
+	})
+}
+
+// The upstream relay is away for longer: its namespaces disappear.
+func TestNamespacesOfALostUpstream(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		_, session := bs[1].open(bs[0])
+		bs[0].connect().announce("live")
+		n, err := bs[1].connect().watch()
+		require.NoError(t, err)
+		require.Equal(t, []string{"live"}, n.now())
+		session.cut()
+		time.Sleep(time.Minute)
+		require.Empty(t, n.now())
+	})
+}
+
+// A subscriber waits for a namespace, and not for a publisher: the track is asked for when the namespace appears.
+func TestNamespaceOfAnUpstreamIsASource(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		bs[1].open(bs[0])
+		_, err := bs[1].connect().watch()
+		require.NoError(t, err)
+		k := &sink{}
+		_, err = bs[1].connect().Subscribe(bs[1].ctx,
+			moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, k)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		src := bs[0].connect().serve(&source{})
+		src.c.announce("live")
+		synctest.Wait()
+		src.group(0, 1)
+		require.Equal(t, "0.0, 0 fin", k.take())
+	})
+}
+
+// However many prefixes are watched, few are asked for.
+func TestAskedPrefixesAreLimited(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		bs[1].open(bs[0])
+		c := bs[1].connect()
+		for i := range maxAsked + 1 {
+			if i == maxAsked {
+				require.Equal(t, maxAsked, bs[0].watches())
+			}
+			_, err := c.watch("live", fmt.Sprint(i))
+			require.NoError(t, err)
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, bs[0].watches())
+	})
+}
+
+func TestCoverOf(t *testing.T) {
+	parse := func(s string) (list []moqt.Namespace) {
+		for _, p := range strings.Fields(s) {
+			list = append(list, strings.Split(strings.Trim(p, "/"), "/"))
+		}
+		return list
+	}
+	for _, tt := range []struct{ wanted, asked, cover string }{
+		{"", "", ""},
+		{"", "a", ""},
+		{"a b", "", "a b"},
+		{"a a", "", "a"},
+		{"a/b a a/c", "", "a"},
+		{"a/b a/c", "a", "a"},
+		{"a/b", "c", "a/b"},
+		{"a", "a/b c", "a"},
+		{"a/b b", "a/b c", "b a/b"},
+	} {
+		require.Equal(t, parse(tt.cover), coverOf(parse(tt.wanted), parse(tt.asked)), tt)
+	}
+}
+
+// Subscribers of a relay are offered the tracks of its upstream relay. They pause until somebody wants objects.
+func TestTracksOfAnUpstream(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		bs[1].open(bs[0])
+		bs[2].open(bs[1])
+		src := &source{properties: moqt.Properties{0x38, 1}}
+		_, err := src.offer(bs[0].connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		c := bs[2].connect()
+		o := c.acceptOffers(&offered{})
+		w, err := c.subscribeTracks(moqt.Parameters{}, "live")
+		require.NoError(t, err)
+		s := <-o.subs
+		require.Equal(t, video, s.Track())
+		require.Equal(t, src.properties, s.Properties())
+		time.Sleep(time.Second)
+		src.group(4, 2)
+		require.Equal(t, "4.0, 4.1, 4 fin", o.take())
+		k, _ := bs[2].connect().mustSubscribe(moqt.Parameters{})
+		src.group(5, 1)
+		require.Contains(t, k.take(), "5.0, 5 fin")
+		require.Equal(t, 1, bs[2].atUpstream())
+		w.Cancel(moqt.ResetCancelled)
+		c.Session.Close(moqt.SessionNoError, "")
+		time.Sleep(time.Minute)
+		src.group(6, 1)
+		require.Equal(t, "6.0, 6 fin", k.take())
+		require.Zero(t, bs[1].watches())
+	})
+}
+
+// Namespaces and tracks of peers of this relay are announced upstream, as far as the configuration says. The upstream
+// relay serves its own subscribers from them.
+func TestAnnounceUpstream(t *testing.T) {
+	for name, publish := range publishing {
+		t.Run(name, func(t *testing.T) {
+			onBenches(t, Config{}, 2, func(bs []*bench) {
+				bs[1].open(bs[0], moqt.Namespace{"live"})
+				n, err := bs[0].connect().watch()
+				require.NoError(t, err)
+				src := publish(bs[1])
+				bs[1].connect().announce("private")
+				require.Len(t, n.now(), 1)
+				k, s := bs[0].connect().mustSubscribe(moqt.Parameters{})
+				src.group(1, 2)
+				src.group(2, 2)
+				require.Equal(t, "1.0, 1.1, 1 fin, 2.0, 2.1, 2 fin", k.take())
+				want := bs[1].connect().fetch(standalone(at(1, 0), at(2, 2)))
+				require.Equal(t, want.objects, bs[0].connect().fetch(standalone(at(1, 0), at(2, 2))).objects)
+				require.NoError(t, s.Context().Err())
+				src.c.Session.Close(moqt.SessionNoError, "")
+				require.Empty(t, n.now())
+			})
+		})
+	}
+}
+
+// An upstream relay gets nothing that was not announced to it, and nothing that another relay has.
+func TestUpstreamGetsOnlyWhatWasAnnounced(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		_, down := bs[1].open(bs[0], moqt.Namespace{"live"})
+		bs[2].open(bs[1])
+		publishing["PUBLISH"](bs[0])
+		bs[2].connect().mustSubscribe(moqt.Parameters{})
+		bs[1].connect().announce("private")
+		peers, _ := bs[0].relay.sessions.list()
+		for _, p := range peers {
+			if p.conn != down.there {
+				continue
+			}
+			for name, code := range map[string]moqt.RequestErrorCode{
+				"private": moqt.RequestUnauthorized, "live": moqt.RequestDoesNotExist,
+			} {
+				track := moqt.FullTrackName{Namespace: moqt.Namespace{name, "room"}, Name: "video"}
+				_, err := p.session.TrackStatus(bs[0].ctx, moqt.TrackStatus{Track: track})
+				bs[0].refused(err, code)
+			}
+		}
+	})
+}
+
+// FollowNamespaces tells of peers of this process only.
+func TestFollowNamespaces(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		bs[1].open(bs[0])
+		bs[0].connect().announce("far")
+		_, err := bs[1].connect().watch()
+		require.NoError(t, err)
+		bs[1].connect().announce("live", "room")
+		n := &namespaces{}
+		stop := bs[1].relay.FollowNamespaces(func(_ string, ns moqt.Namespace, on bool) {
+			n.change(ns, on, moqt.Parameters{})
+		})
+		require.Equal(t, []string{"live-room"}, n.now())
+		src := publishing["PUBLISH"](bs[1])
+		require.Equal(t, []string{"live-room"}, n.now(), "two reasons")
+		again := bs[1].connect().announce("again")
+		require.Equal(t, []string{"again", "live-room"}, n.now())
+		again.Cancel(moqt.ResetCancelled)
+		src.c.Session.Close(moqt.SessionNoError, "")
+		require.Equal(t, []string{"live-room"}, n.now())
+		stop()
+		bs[1].connect().announce("later")
+		require.Equal(t, []string{"live-room"}, n.now())
+	})
+}
+
+func TestNamespacesOfAnUpstreamAreLimited(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		u, _ := bs[1].open(bs[0])
+		for i := range maxUpstreamNamespaces {
+			require.True(t, u.namespaces.add(moqt.Namespace{"live", fmt.Sprint(i)}, moqt.Parameters{}))
+		}
+		require.False(t, u.namespaces.add(moqt.Namespace{"live", "more"}, moqt.Parameters{}))
+		require.True(t, u.namespaces.add(moqt.Namespace{"live", "0"}, moqt.Parameters{}), "it is known")
+		u.namespaces.remove(moqt.Namespace{"live", "0"})
+		for i := range maxUpstreamNamespaces {
+			u.namespaces.remove(moqt.Namespace{"live", fmt.Sprint(i)})
+		}
+		require.Empty(t, u.namespaces.of)
+	})
+}
+
+func TestAnnouncementsUpstreamAreLimited(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		_, session := bs[1].open(bs[0], moqt.Namespace{})
+		for i := range maxAnnounced + 1 {
+			session.announcer.changed("", moqt.Namespace{"live", fmt.Sprint(i)}, true)
+		}
+		require.Len(t, session.announcer.of, maxAnnounced)
+		session.announcer.changed("", moqt.Namespace{"live", "0"}, false)
+		require.Len(t, session.announcer.of, maxAnnounced-1)
+	})
+}
