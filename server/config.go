@@ -25,6 +25,8 @@ type Config struct {
 	Relay relay.Config
 	// FastPath configures forwarding in the kernel.
 	FastPath FastPathConfig
+	// Upstream says at which other relays to subscribe to what no publisher of this one has. Default: none.
+	Upstream UpstreamConfig
 
 	// AdaptRuntime lets the server adapt the process to the load: while there is little to do, GOMAXPROCS is 1, and
 	// memory has been given back to the system. On Linux only.
@@ -111,6 +113,9 @@ func (c *Config) validate() error {
 			"Exempt of Relay")
 	case c.Relay.FastPath != nil:
 		return errors.New("Relay.FastPath must not be set: the server does; see FastPath")
+	}
+	if err := c.Upstream.validate(); err != nil {
+		return err
 	}
 	return errors.Join(
 		bounds.AtLeast("AckTimeout", c.AckTimeout, MinAckTimeout),

@@ -119,6 +119,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	sweep, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.tasks.Go(func() { s.relay.Run(sweep) })
+	if err := s.keepUpstreams(); err != nil {
+		return err
+	}
 	select {
 	case err := <-failed:
 		return err

@@ -30,7 +30,7 @@ func exported(t *testing.T) (names []string) {
 	require.NoError(t, cmd.ParseFlags([]string{
 		"--dev", "--listen", "127.0.0.1:0", "--fastpath", "off", "--auth-url", "http://127.0.0.1:1/",
 	}))
-	cfg, err := f.config()
+	cfg, err := f.config(os.Getenv)
 	require.NoError(t, err)
 	_, err = f.takeOver(&cfg)
 	require.NoError(t, err)

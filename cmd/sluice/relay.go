@@ -68,7 +68,7 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if f.background {
 		return runInBackground(env)
 	}
-	cfg, err := f.config()
+	cfg, err := f.config(env.Getenv)
 	if err != nil {
 		return err
 	}

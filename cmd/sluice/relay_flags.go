@@ -29,6 +29,7 @@ type relayFlags struct {
 	maxBehindMiB  int
 	scope, drop   string
 	auth          authFlags
+	upstream      upstreamFlags
 	events        eventFlags
 	drain         time.Duration
 	drainURI      string
@@ -50,6 +51,7 @@ func (f *relayFlags) register(cmd *cobra.Command) {
 	f.registerRelay(cmd)
 	f.auth.register(cmd)
 	f.events.register(cmd)
+	f.upstream.register(cmd)
 	f.registerForwarding(cmd)
 	f.registerOperation(cmd)
 	f.registerReplacement(cmd)
@@ -167,6 +169,7 @@ func (f *relayFlags) check() error {
 	}
 	return cmp.Or(
 		f.auth.check(),
+		f.upstream.check(f.scope),
 		bounds.Check("--sockets", f.sockets, 0, handover.MaxSockets),
 		bounds.AtLeast("--cache-size", f.cacheMiB, 0),
 		bounds.AtLeast("--cache-duration", f.cfg.Relay.Cache.Duration, 0),
@@ -191,7 +194,7 @@ func (f *relayFlags) check() error {
 }
 
 // config returns the configuration that the flags describe, but for the certificate of --dev.
-func (f *relayFlags) config() (cfg server.Config, err error) {
+func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err error) {
 	cfg = f.cfg
 	cfg.Logger, cfg.AdaptRuntime = slog.Default(), os.Getenv("GOMAXPROCS") == ""
 	cfg.Relay.Scope = scopes[f.scope]
@@ -209,6 +212,9 @@ func (f *relayFlags) config() (cfg server.Config, err error) {
 		cfg.NewDropPolicy = func() media.DropPolicy { return new(media.PriorityDrop) }
 	}
 	if cfg.Relay.Authorizer, err = f.auth.authorizer(); err != nil {
+		return cfg, err
+	}
+	if cfg.Upstream, err = f.upstream.config(getenv); err != nil {
 		return cfg, err
 	}
 	if cfg.Relay.OnEvent, err = f.events.open(); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,7 @@ func TestProcessorsAreAdapted(t *testing.T) {
 		t.Setenv("GOMAXPROCS", chosen)
 		var f relayFlags
 		f.register(new(cobra.Command))
-		cfg, err := f.config()
+		cfg, err := f.config(os.Getenv)
 		require.NoError(t, err)
 		require.Equal(t, want, cfg.AdaptRuntime)
 	}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/cli"
+	"sluice/moqt"
+	"sluice/server"
+	"sluice/transport"
+)
+
+// upstreamFlags are the flags of sluice relay about upstream relays.
+type upstreamFlags struct {
+	urls      []string
+	routes    []string // PREFIX=URL
+	announce  []string
+	tokenFile string
+	transport transport.ClientConfig
+}
+
+func (f *upstreamFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.urls, "upstream", nil,
+		"`URLs` of another relay to subscribe at for what nobody publishes here, such as moqt://origin.example; with "+
+			"several, the next one is asked when the one before it has no session or no publisher")
+	flags.StringArrayVar(&f.routes, "upstream-namespace", nil,
+		"`PREFIX=URL`: another --upstream for the namespaces with a prefix, such as live/sport=moqt://sport.example; "+
+			"the longest prefix counts; may be repeated")
+	flags.StringSliceVar(&f.announce, "upstream-announce", nil,
+		"namespace `prefixes`, such as live/mine: tell upstream relays of the namespaces below them in which peers of "+
+			"this relay publish, so that they can subscribe here; / is all")
+	flags.StringVar(&f.tokenFile, "upstream-token-file", "",
+		"`file` with the authorization token for upstream relays; or set SLUICE_UPSTREAM_TOKEN")
+	flags.StringVar(&f.transport.CAFile, "upstream-ca", "",
+		"trust the certificate authorities in this PEM `file` for upstream relays, instead of the system's")
+	flags.StringVar(&f.transport.CertFile, "upstream-cert", "",
+		"PEM `file` with a certificate for upstream relays that ask for one")
+	flags.StringVar(&f.transport.KeyFile, "upstream-key", "", "PEM `file` with its private key")
+	flags.BoolVar(&f.transport.Insecure, "upstream-tls-disable-verify", false,
+		"trust any certificate of upstream relays (for tests only: anyone on the path can read and change everything)")
+	cmd.MarkFlagsMutuallyExclusive("upstream-ca", "upstream-tls-disable-verify")
+	cmd.MarkFlagsRequiredTogether("upstream-cert", "upstream-key")
+}
+
+// check returns the first mistake in the flags.
+func (f *upstreamFlags) check(scope string) error {
+	routes, err := f.table()
+	switch {
+	case err != nil:
+		return err
+	case len(routes) == 0 && f.areSet():
+		return errors.New("--upstream-… flags need the URL of an upstream relay: --upstream or --upstream-namespace")
+	case len(routes) > 0 && scope == "url":
+		return errors.New("--scope url: must be one or path with --upstream, because the URL of an upstream relay is " +
+			"not that of this one")
+	}
+	return nil
+}
+
+// areSet reports whether there are flags that make no sense without an upstream relay.
+func (f *upstreamFlags) areSet() bool {
+	return len(f.announce) > 0 || f.tokenFile != "" || f.transport.CAFile != "" || f.transport.CertFile != "" ||
+		f.transport.Insecure
+}
+
+// config returns the configuration that the flags describe.
+func (f *upstreamFlags) config(getenv func(string) string) (cfg server.UpstreamConfig, err error) {
+	if cfg.Routes, err = f.table(); err != nil {
+		return cfg, cli.AsUsage(err)
+	}
+	cfg.Transport = f.transport
+	for _, a := range f.announce {
+		prefix, err := parsePrefix(a)
+		if err != nil {
+			return cfg, cli.Usage("--upstream-announce: %q: %w", a, err)
+		}
+		cfg.Announce = append(cfg.Announce, prefix)
+	}
+	token := getenv("SLUICE_UPSTREAM_TOKEN")
+	if f.tokenFile != "" {
+		text, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return cfg, fmt.Errorf("--upstream-token-file: %w", err)
+		}
+		if token = strings.TrimSpace(string(text)); token == "" {
+			return cfg, fmt.Errorf("--upstream-token-file: %s: is empty", f.tokenFile)
+		}
+	}
+	if token != "" {
+		cfg.Tokens = []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(token)}}
+	}
+	return cfg, nil
+}
+
+// table returns the routes. Those of one prefix are one route, in the order of the flags.
+func (f *upstreamFlags) table() (routes []server.UpstreamRoute, err error) {
+	add := func(flag string, prefix moqt.Namespace, url string) error {
+		if _, err := transport.ParseURL(url); err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+		for i, r := range routes {
+			if r.Prefix.Key() == prefix.Key() {
+				routes[i].URLs = append(r.URLs, url)
+				return nil
+			}
+		}
+		routes = append(routes, server.UpstreamRoute{Prefix: prefix, URLs: []string{url}})
+		return nil
+	}
+	for _, url := range f.urls {
+		if err := add("--upstream", nil, url); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range f.routes {
+		name, urls, ok := strings.Cut(r, "=")
+		if !ok {
+			return nil, fmt.Errorf("--upstream-namespace: %q: must be PREFIX=URL, such as "+
+				"live/sport=moqt://sport.example", r)
+		}
+		prefix, err := parsePrefix(name)
+		if err != nil {
+			return nil, fmt.Errorf("--upstream-namespace: %q: %w", name, err)
+		}
+		for url := range strings.SplitSeq(urls, ",") {
+			if err := add("--upstream-namespace", prefix, url); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return routes, nil
+}
+
+// parsePrefix splits the prefix of a namespace at its slashes. It may be empty.
+func parsePrefix(s string) (moqt.Namespace, error) {
+	s = strings.Trim(s, "/")
+	if s == "" {
+		return nil, nil
+	}
+	prefix := moqt.Namespace(strings.Split(s, "/"))
+	return prefix, prefix.Validate()
+}

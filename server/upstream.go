@@ -1,0 +1,258 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"sluice/moqt"
+	"sluice/relay"
+	"sluice/transport"
+)
+
+// UpstreamConfig says at which other relays, of any kind, the server subscribes to what no publisher of its own has.
+// The zero value is none.
+type UpstreamConfig struct {
+	// Routes name them by namespace prefix. The longest prefix counts.
+	Routes []UpstreamRoute
+	// Transport is how to trust them, and what to show them. The server sets all fields that it needs of the others.
+	Transport transport.ClientConfig
+	// Tokens authorize the sessions with them.
+	Tokens []moqt.Token
+	// Announce are prefixes. The namespaces below them in which peers of this server publish are announced to each
+	// upstream relay, which may then ask for their tracks. Default: none are.
+	Announce []moqt.Namespace
+}
+
+// UpstreamRoute names the upstream relays for the namespaces with a prefix: moqt:// URLs for raw QUIC, https:// URLs
+// for WebTransport, the preferred one first. The next one is asked when the one before it has no session or no
+// publisher.
+type UpstreamRoute struct {
+	Prefix moqt.Namespace
+	URLs   []string
+}
+
+func (c *UpstreamConfig) validate() error {
+	for _, r := range c.Routes {
+		if len(r.URLs) == 0 {
+			return fmt.Errorf("field Upstream.Routes: %q: at least one URL is required", r.Prefix)
+		}
+		for _, url := range r.URLs {
+			if _, err := transport.ParseURL(url); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+const (
+	// When a session with an upstream relay has ended, or cannot be established, the server connects again, at first
+	// after minReconnect, and each time after twice as long. Those times vary at random: the clients of a relay that
+	// was started again should not all connect at the same moment.
+	minReconnect = 100 * time.Millisecond
+	maxReconnect = 10 * time.Second
+	// stableAfter is how long a session lasts that has not failed at once.
+	stableAfter = 5 * time.Second
+	// moveTime is how long a session is kept after GOAWAY, unless that has a shorter timeout.
+	moveTime = 10 * time.Second
+	// upstreamHandshake is how long an upstream relay may take to establish a session.
+	upstreamHandshake = 5 * time.Second
+)
+
+// upstreamLimits are the transport's limits of a session with an upstream relay, which brings the tracks of many
+// subscribers.
+var upstreamLimits = transport.Limits{
+	MaxIncomingStreams: 1 << 14, MaxIncomingUniStreams: 1 << 14, MaxConnWindow: 64 << 20,
+	HandshakeTimeout: upstreamHandshake,
+}
+
+// keepUpstreams dials the upstream relays of the configuration.
+func (s *Server) keepUpstreams() error {
+	cfg := &s.cfg.Upstream
+	known := make(map[string]*relay.UpstreamRelay)
+	var routes relay.RouteTable
+	for _, r := range cfg.Routes {
+		route := relay.Route{Prefix: r.Prefix}
+		for _, url := range r.URLs {
+			if known[url] == nil {
+				u, err := s.KeepUpstream(context.Background(), cfg.relayAt(url), cfg.Transport)
+				if err != nil {
+					return err
+				}
+				known[url] = u
+			}
+			route.Upstreams = append(route.Upstreams, known[url])
+		}
+		routes = append(routes, route)
+	}
+	if len(routes) > 0 {
+		s.relay.SetRoutes(routes)
+	}
+	return nil
+}
+
+// relayAt returns the configuration of the upstream relay at a URL.
+func (c *UpstreamConfig) relayAt(url string) relay.UpstreamRelayConfig {
+	cfg := relay.UpstreamRelayConfig{URL: url, Tokens: c.Tokens, Announce: c.Announce}
+	for _, r := range c.Routes {
+		if slices.Contains(r.URLs, url) {
+			cfg.Namespaces = append(cfg.Namespaces, r.Prefix)
+		}
+	}
+	return cfg
+}
+
+// KeepUpstream dials an upstream relay, and keeps a session with it until the context is done or the server drains: it
+// connects again when the session is lost, and follows GOAWAY. Packets go through the server's own port, so that its
+// media senders and its fast path serve the session. Routes of the relay say what to subscribe to there. Of t, Limits
+// and NewHooks are the server's.
+func (s *Server) KeepUpstream(
+	ctx context.Context, cfg relay.UpstreamRelayConfig, t transport.ClientConfig,
+) (*relay.UpstreamRelay, error) {
+	u, err := s.relay.NewUpstreamRelay(cfg)
+	if err != nil {
+		return nil, err
+	}
+	t.Protocols, t.Limits, t.NewHooks = moqt.ALPNs(), upstreamLimits, s.newDialedHooks
+	k := &keeper{server: s, relay: u, url: cfg.URL, transport: t, log: s.log.With("upstream", u.Name())}
+	ctx, cancel := context.WithCancel(ctx)
+	s.tasks.Go(func() {
+		defer cancel()
+		defer context.AfterFunc(s.relay.Drained(), cancel)()
+		k.run(ctx)
+	})
+	return u, nil
+}
+
+// newDialedHooks makes the media sender of a connection that the server has dialed.
+func (s *Server) newDialedHooks(socket net.PacketConn) quic.Hooks {
+	cfg := s.senderConfig(socket)
+	cfg.Client = true
+	return s.loop.NewSender(cfg)
+}
+
+// keeper keeps a session with an upstream relay. Its fields do not change, but for those that run uses.
+type keeper struct {
+	server    *Server
+	relay     *relay.UpstreamRelay
+	url       string
+	transport transport.ClientConfig
+	log       *slog.Logger
+
+	wait    time.Duration // before the next attempt
+	failure string        // that was logged last, since a session was established
+}
+
+// upstreamSession is a session that runs.
+type upstreamSession struct {
+	*relay.UpstreamSession
+	began time.Time
+	ended chan error
+}
+
+// run keeps the session until the context is done.
+func (k *keeper) run(ctx context.Context) {
+	url := k.url
+	k.wait = minReconnect
+	for !k.isOver(ctx) {
+		s, err := k.connect(ctx, url)
+		if err != nil {
+			k.failed(ctx, err)
+			url = k.url // the URI of a GOAWAY may have been wrong, or have changed
+			k.pause(ctx)
+			continue
+		}
+		url = k.serve(ctx, s, url)
+	}
+}
+
+// serve waits until a session has ended or has to be replaced, and returns the URL to connect to.
+func (k *keeper) serve(ctx context.Context, s *upstreamSession, url string) string {
+	select {
+	case err := <-s.ended:
+		if !k.isOver(ctx) {
+			k.log.Warn("the session with the upstream relay has ended; connecting again", "err", err)
+		}
+	case g := <-s.Goaway():
+		url = cmp.Or(g.NewSessionURI, url)
+		k.log.Info("the upstream relay is going away; moving", "to", transport.WithoutQuery(url))
+		timeout := moveTime
+		if g.Timeout > 0 {
+			timeout = min(timeout, moqt.Milliseconds(g.Timeout))
+		}
+		k.server.tasks.Go(func() { s.Retire(timeout) })
+	case <-ctx.Done():
+		k.server.tasks.Go(func() { s.Retire(0) })
+		return url
+	}
+	if time.Since(s.began) >= stableAfter {
+		k.wait = minReconnect
+		return url
+	}
+	k.pause(ctx)
+	return url
+}
+
+// isOver reports whether the session is not needed any more. It is true before the relay closes the session.
+func (k *keeper) isOver(ctx context.Context) bool {
+	return ctx.Err() != nil || k.server.relay.Drained().Err() != nil
+}
+
+// pause waits before the next attempt to connect.
+func (k *keeper) pause(ctx context.Context) {
+	timer := time.NewTimer(k.wait/2 + rand.N(k.wait))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	k.wait = min(2*k.wait, maxReconnect)
+}
+
+// failed notes that no session could be established. It logs a reason once, and not at each attempt.
+func (k *keeper) failed(ctx context.Context, err error) {
+	if k.isOver(ctx) {
+		return
+	}
+	k.relay.SetDown()
+	if text := err.Error(); text != k.failure {
+		k.failure = text
+		k.log.Warn("no session with the upstream relay; trying again and again", "err", err)
+	}
+}
+
+// connect establishes a session, and begins to run it.
+func (k *keeper) connect(ctx context.Context, url string) (*upstreamSession, error) {
+	conn, err := k.server.listener.Dial(ctx, url, k.transport)
+	if err != nil {
+		return nil, err
+	}
+	session, err := k.relay.NewSession(conn)
+	if err != nil {
+		return nil, errors.Join(err, conn.CloseWithError(uint64(moqt.SessionInternalError), ""))
+	}
+	s := &upstreamSession{UpstreamSession: session, began: time.Now(), ended: make(chan error, 1)}
+	k.server.tasks.Go(func() { s.ended <- session.Run(context.Background()) })
+	select {
+	case <-session.Ready():
+		k.log.Info("connected to the upstream relay", "over", conn.Kind())
+		k.failure = ""
+		return s, nil
+	case err = <-s.ended:
+		return nil, cmp.Or(err, errEndedAtOnce)
+	case <-ctx.Done():
+		session.Retire(0)
+		return nil, context.Cause(ctx)
+	}
+}
+
+var errEndedAtOnce = errors.New("the relay has ended the session at once; it may be going away")
