@@ -30,6 +30,12 @@ func (a *adoption) know(number int64) {
 	}
 }
 
+// isOurs reports whether an id is that of a unidirectional stream of this end, as are all that the forwarder opens (RFC
+// 9000 §2.1).
+func (a *adoption) isOurs(id int64) bool {
+	return a.state != nil && (uint64(id)^a.state.NextUni.Load())&3 == 0
+}
+
 // find returns what is kept of a stream, and begins to keep it. It returns nil if the forwarder has not opened it, or
 // if no more can be kept.
 func (a *adoption) find(number uint32) *unadopted {

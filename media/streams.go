@@ -93,12 +93,12 @@ func (m *streamSet) find(id int64) (*Stream, *unadopted) {
 	number := uint32(id / 4)
 	st := m.byNumber[number]
 	switch {
-	case st == nil:
+	case st != nil && st.id() == id:
+		return st, nil
+	case st == nil && m.adoption.isOurs(id):
 		return nil, m.adoption.find(number)
-	case st.id() != id:
-		return nil, nil
 	}
-	return st, nil
+	return nil, nil
 }
 
 // acked notes that the frame of a packet has arrived.
