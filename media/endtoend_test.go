@@ -67,88 +67,128 @@ var testCertificate = sync.OnceValue(func() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 })
 
-// site is a server with a loop, as in a relay.
+// site is a server with a loop, as in a relay. It can dial, too.
 type site struct {
-	t    testing.TB
-	udp  *net.UDPConn
-	loop *Loop
-	ln   *quic.Listener
+	t     testing.TB
+	udp   *net.UDPConn
+	loop  *Loop
+	tr    *quic.Transport
+	ln    *quic.Listener
+	conf  *quic.Config
+	hooks hooksOf
 }
+
+// hooksOf makes the hooks of a connection, and its sender.
+type hooksOf func(*site, SenderConfig) (quic.Hooks, *Sender)
 
 type senderKey struct{}
 
 func newSite(t testing.TB, loop LoopConfig) *site {
-	return newSiteWith(t, loop, func(_ *net.UDPConn, l *Loop) (quic.Hooks, *Sender) {
-		s := l.NewSender(SenderConfig{})
-		return s, s
+	return newSiteWith(t, loop, func(s *site, cfg SenderConfig) (quic.Hooks, *Sender) {
+		sender := s.loop.NewSender(cfg)
+		return sender, sender
 	})
 }
 
-func newSiteWith(t testing.TB, loop LoopConfig, hooks func(*net.UDPConn, *Loop) (quic.Hooks, *Sender)) *site {
+func newSiteWith(t testing.TB, loop LoopConfig, hooks hooksOf) *site {
 	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	udp.SetReadBuffer(4 << 20)
 	udp.SetWriteBuffer(4 << 20)
-	l, err := NewLoop(loop, udp)
+	s := &site{t: t, udp: udp, tr: &quic.Transport{Conn: udp, ConnectionIDLength: 8}, hooks: hooks}
+	s.loop, err = NewLoop(loop, udp)
 	require.NoError(t, err)
-	tr := &quic.Transport{Conn: udp, ConnectionIDLength: 8}
 	keepAlive := time.Duration(0)
 	if taker, ok := loop.Memory.(*taker); ok {
-		tr.Conn, keepAlive = takerConn{udp, taker}, 200*time.Millisecond
+		s.tr.Conn, keepAlive = takerConn{udp, taker}, 200*time.Millisecond
 	}
-	tr.ConnContext = func(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
-		h, s := hooks(udp, l)
-		return quic.WithHooks(context.WithValue(ctx, senderKey{}, s), h), nil
+	s.tr.ConnContext = func(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
+		h, sender := hooks(s, SenderConfig{})
+		return quic.WithHooks(context.WithValue(ctx, senderKey{}, sender), h), nil
 	}
-	conf := &tls.Config{Certificates: []tls.Certificate{testCertificate()}, NextProtos: []string{"test"}}
-	ln, err := tr.Listen(conf, &quic.Config{
-		MaxIdleTimeout: 20 * time.Second, KeepAlivePeriod: keepAlive, EnableDatagrams: true,
-	})
+	s.conf = &quic.Config{MaxIdleTimeout: 20 * time.Second, KeepAlivePeriod: keepAlive, EnableDatagrams: true}
+	s.ln, err = s.tr.Listen(serverTLS(), s.conf)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		tr.Close()
-		require.NoError(t, l.Close())
+		s.tr.Close()
+		require.NoError(t, s.loop.Close())
 		udp.Close()
 	})
-	return &site{t, udp, l, ln}
+	return s
 }
 
-// connect makes a connection with a stock client whose connection IDs have that length, and returns both ends.
-func (s *site) connect(ctx context.Context, to net.Addr, conf *quic.Config, idLength int) (
-	client, server *quic.Conn, sender *Sender,
+func serverTLS() *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{testCertificate()}, NextProtos: []string{"test"}}
+}
+
+func clientTLS() *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"test"}}
+}
+
+// connection is one of a site, with a stock peer, through a proxy.
+type connection struct {
+	proxy     *proxy
+	peer, own *quic.Conn
+	sender    *Sender
+}
+
+// connect makes a connection with a peer whose connection IDs have that length. The peer dials, or the site does.
+func (s *site) connect(ctx context.Context, dialed bool, path proxyConfig, conf *quic.Config, idLength int) (
+	c connection,
 ) {
 	conf = conf.Clone()
 	conf.MaxIdleTimeout, conf.EnableDatagrams = cmp.Or(conf.MaxIdleTimeout, 20*time.Second), true
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		server, _ = s.ln.Accept(ctx)
-	}()
 	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(s.t, err)
 	tr := &quic.Transport{Conn: udp, ConnectionIDLength: idLength}
 	s.t.Cleanup(func() { tr.Close(); udp.Close() })
-	client, err = tr.Dial(ctx, to, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"test"}}, conf)
-	require.NoError(s.t, err)
+	if dialed {
+		ln, err := tr.Listen(serverTLS(), conf)
+		require.NoError(s.t, err)
+		c.proxy = newProxy(s.t, udp.LocalAddr(), path)
+		own := s.conf.Clone()
+		own.Versions = conf.Versions
+		var h quic.Hooks
+		h, c.sender = s.hooks(s, SenderConfig{Client: true})
+		c.own, c.peer = meet(s.t, ctx, quic.WithHooks(ctx, h), s.tr, own, c.proxy, ln)
+		return c
+	}
+	c.proxy = newProxy(s.t, s.udp.LocalAddr(), path)
+	c.peer, c.own = meet(s.t, ctx, ctx, tr, conf, c.proxy, s.ln)
+	c.sender = c.own.Context().Value(senderKey{}).(*Sender)
+	return c
+}
+
+// meet dials, through a proxy, and returns both ends. dial is the context of the client's end.
+func meet(t testing.TB, ctx, dial context.Context, tr *quic.Transport, conf *quic.Config, p *proxy,
+	ln *quic.Listener) (client, server *quic.Conn) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		server, _ = ln.Accept(ctx)
+	}()
+	client, err := tr.Dial(dial, p.down.LocalAddr(), clientTLS(), conf)
+	require.NoError(t, err)
 	<-done
-	require.NotNil(s.t, server)
-	return client, server, server.Context().Value(senderKey{}).(*Sender)
+	require.NotNil(t, server)
+	return client, server
 }
 
 // transfer is what a test sends over a connection, and checks.
 type transfer struct {
 	suite      uint16
+	dialed     bool // by the sender's end
 	proxy      proxyConfig
-	client     quic.Config
+	peer       quic.Config
 	loop       LoopConfig
 	streams    int // sent by the sender
 	size       int // bytes of each
 	own        int // streams that quic-go sends
-	stop       int // streams that the client stops
+	stop       int // streams that the peer stops
 	datagrams  int
 	echo       bool   // quic-go traffic on a bidirectional stream, both ways
 	lateFIN    bool   // logs end after all their bytes are acknowledged
-	idLength   int    // of the client's connection IDs, which then have to change on the way
+	idLength   int    // of the peer's connection IDs, which then have to change on the way
 	keyUpdates uint64 // of quic-go, each so many packets
 	due        bool   // the sender asks for key updates
 	rebind     []string
@@ -177,27 +217,27 @@ func (x transfer) run(t *testing.T) Stats {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	site := newSite(t, x.loop)
-	proxy := newProxy(t, site.udp.LocalAddr(), x.proxy)
-	client, server, sender := site.connect(ctx, proxy.down.LocalAddr(), &x.client, x.idLength)
-	require.Equal(t, x.suite, client.ConnectionState().TLS.CipherSuite)
+	c := site.connect(ctx, x.dialed, x.proxy, &x.peer, x.idLength)
+	sender := c.sender
+	require.Equal(t, x.suite, c.peer.ConnectionState().TLS.CipherSuite)
 
 	var work sync.WaitGroup
 	results := make(chan Result, x.streams+x.stop)
 	work.Go(func() { x.send(t, sender, results) })
-	work.Go(func() { x.sendOwn(t, ctx, server) })
+	work.Go(func() { x.sendOwn(t, ctx, c.own) })
 	if x.echo {
-		work.Go(func() { echoServer(ctx, server) })
+		work.Go(func() { echoServer(ctx, c.own) })
 	}
 	stopEcho := make(chan struct{})
 	var echoing sync.WaitGroup
 	if x.echo {
-		echoing.Go(func() { echoClient(t, ctx, client, stopEcho) })
+		echoing.Go(func() { echoClient(t, ctx, c.peer, stopEcho) })
 	}
 	var watching sync.WaitGroup
 	watch, stopWatch := context.WithCancel(ctx)
-	watching.Go(func() { x.disturb(t, watch, sender, proxy) })
+	watching.Go(func() { x.disturb(t, watch, sender, c.proxy) })
 
-	x.receive(t, ctx, client, x.streams+x.own+x.stop)
+	x.receive(t, ctx, c.peer, x.streams+x.own+x.stop)
 	outcomes := map[Outcome]int{}
 	for range x.streams + x.stop {
 		select {
@@ -211,7 +251,7 @@ func (x transfer) run(t *testing.T) Stats {
 	echoing.Wait()
 	stopWatch()
 	watching.Wait()
-	server.CloseWithError(0, "") // a lost CONNECTION_CLOSE would take the idle timeout
+	c.own.CloseWithError(0, "") // a lost CONNECTION_CLOSE would take the idle timeout
 	work.Wait()
 	require.Equal(t, x.streams, outcomes[Delivered])
 	require.Equal(t, x.stop, outcomes[Stopped])
@@ -386,7 +426,8 @@ func (x transfer) disturb(t *testing.T, ctx context.Context, s *Sender, p *proxy
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
-	if x.idLength > 0 && len(connIDs) < 2 {
+	unaware := x.dialed && len(x.rebind) > 0 // a client behind a NAT goes on as before
+	if x.idLength > 0 && !unaware && len(connIDs) < 2 {
 		t.Error("the connection ID did not change")
 	}
 }
@@ -406,7 +447,7 @@ func TestEndToEnd(t *testing.T) {
 	small := quic.Config{MaxIncomingUniStreams: 4, InitialStreamReceiveWindow: 10_000, MaxStreamReceiveWindow: 20_000}
 	lossy := proxyConfig{loss: 0.03, reorder: 0.03, duplicate: 0.01, bothWays: true}
 	const chacha = tls.TLS_CHACHA20_POLY1305_SHA256
-	echoed := transfer{streams: 20, size: 200_000, proxy: lossy, echo: true, client: big}
+	echoed := transfer{streams: 20, size: 200_000, proxy: lossy, echo: true, peer: big}
 	with := func(x transfer, change func(*transfer)) transfer {
 		change(&x)
 		return x
@@ -422,12 +463,12 @@ func TestEndToEnd(t *testing.T) {
 		"AES-128-GCM":        with(echoed, func(x *transfer) { x.suite = tls.TLS_AES_128_GCM_SHA256 }),
 		"AES-256-GCM":        with(echoed, func(x *transfer) { x.suite = tls.TLS_AES_256_GCM_SHA384 }),
 		"ChaCha20-Poly1305":  with(echoed, func(x *transfer) { x.suite = chacha }),
-		"no loss":            {streams: 30, size: 300_000, own: 3, echo: true, client: big},
+		"no loss":            {streams: 30, size: 300_000, own: 3, echo: true, peer: big},
 		"10 % loss":          {streams: 20, size: 50_000, proxy: worst, own: 2},
 		"delay":              {streams: 20, size: 50_000, proxy: slow, echo: true},
-		"one stream":         {streams: 20, size: 20_000, proxy: lossy, client: quic.Config{MaxIncomingUniStreams: 1}},
-		"tiny windows":       {streams: 20, size: 10_000, proxy: lossyBy(0.01, proxyConfig{}), client: tiny, own: 1},
-		"stop sending":       {streams: 20, size: 100_000, stop: 5, proxy: lossy, own: 2, client: small},
+		"one stream":         {streams: 20, size: 20_000, proxy: lossy, peer: quic.Config{MaxIncomingUniStreams: 1}},
+		"tiny windows":       {streams: 20, size: 10_000, proxy: lossyBy(0.01, proxyConfig{}), peer: tiny, own: 1},
+		"stop sending":       {streams: 20, size: 100_000, stop: 5, proxy: lossy, own: 2, peer: small},
 		"datagrams":          {streams: 20, size: 20_000, datagrams: 100, echo: true},
 		"peer's key updates": with(echoed, func(x *transfer) { x.keyUpdates = 50 }),
 		"our key updates":    with(echoed, func(x *transfer) { x.due, x.suite = true, chacha }),
@@ -437,58 +478,23 @@ func TestEndToEnd(t *testing.T) {
 			proxy: proxyConfig{loss: 0.02},
 		},
 		"late FIN":       {streams: 20, size: 20_000, lateFIN: true, proxy: lossy},
-		"connection IDs": {streams: 20, size: 400_000, own: 60, idLength: 8, client: big},
-		"QUIC v2":        {streams: 20, size: 50_000, proxy: lossy, keyUpdates: 50, echo: true, client: v2},
-		"without GSO":    {streams: 20, size: 200_000, loop: LoopConfig{NoGSO: true}, client: big},
-		"one shard":      {streams: 20, size: 200_000, loop: LoopConfig{Shards: 1}, client: big},
+		"connection IDs": {streams: 20, size: 400_000, own: 60, idLength: 8, peer: big},
+		"QUIC v2":        {streams: 20, size: 50_000, proxy: lossy, keyUpdates: 50, echo: true, peer: v2},
+		"without GSO":    {streams: 20, size: 200_000, loop: LoopConfig{NoGSO: true}, peer: big},
+		"one shard":      {streams: 20, size: 200_000, loop: LoopConfig{Shards: 1}, peer: big},
 	} {
-		t.Run(name, func(t *testing.T) {
-			begin := time.Now()
-			st := x.run(t)
-			t.Logf("%v: %d packets, %d lost, %d spuriously, %d PTOs, srtt %v",
-				time.Since(begin).Round(time.Millisecond), st.Packets, st.LostPackets, st.SpuriousPackets, st.PTOs,
-				st.SRTT.Round(10*time.Microsecond))
-			require.Zero(t, st.Open)
-			if x.proxy.loss > 0 {
-				require.NotZero(t, st.LostPackets)
-			}
-		})
+		for _, x.dialed = range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, dialed=%v", name, x.dialed), func(t *testing.T) {
+				begin := time.Now()
+				st := x.run(t)
+				t.Logf("%v: %d packets, %d lost, %d spuriously, %d PTOs, srtt %v",
+					time.Since(begin).Round(time.Millisecond), st.Packets, st.LostPackets, st.SpuriousPackets, st.PTOs,
+					st.SRTT.Round(10*time.Microsecond))
+				require.Zero(t, st.Open)
+				if x.proxy.loss > 0 {
+					require.NotZero(t, st.LostPackets)
+				}
+			})
+		}
 	}
-}
-
-// The end that has opened the connection sends, as a relay does that publishes to another one.
-func TestClientSends(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	useSuite(t, tls.TLS_CHACHA20_POLY1305_SHA256)
-	serverTLS := &tls.Config{Certificates: []tls.Certificate{testCertificate()}, NextProtos: []string{"test"}}
-	server, err := quic.ListenAddr("127.0.0.1:0", serverTLS, nil)
-	require.NoError(t, err)
-	defer server.Close()
-	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	require.NoError(t, err)
-	defer udp.Close()
-	l, err := NewLoop(LoopConfig{}, udp)
-	require.NoError(t, err)
-	defer l.Close()
-	tr := &quic.Transport{Conn: udp}
-	defer tr.Close()
-	s := l.NewSender(SenderConfig{Client: true})
-	clientTLS := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"test"}}
-	client, err := tr.Dial(quic.WithHooks(ctx, s), server.Addr(), clientTLS, nil)
-	require.NoError(t, err)
-	conn, err := server.Accept(ctx)
-	require.NoError(t, err)
-	x := transfer{streams: 20, size: 50_000, own: 2}
-	results := make(chan Result, x.streams)
-	var work sync.WaitGroup
-	work.Go(func() { x.send(t, s, results) })
-	work.Go(func() { x.sendOwn(t, ctx, client) })
-	x.receive(t, ctx, conn, x.streams+x.own)
-	work.Wait()
-	for range x.streams {
-		require.Equal(t, Delivered, (<-results).Outcome)
-	}
-	conn.CloseWithError(0, "")
-	client.CloseWithError(0, "")
 }

@@ -2,8 +2,6 @@ package media
 
 import (
 	"crypto/tls"
-	"net"
-	"net/netip"
 
 	"github.com/quic-go/quic-go"
 
@@ -19,6 +17,7 @@ import (
 type forwarderLink struct {
 	sender    *Sender
 	conn      claim.ForwarderConn // nil: only the media sender sends
+	asked     bool                // whether the forwarder has room for the connection
 	abandoned *Subscription       // of streams that no subscription wants
 	connIDs   []quic.ConnectionID // usable, until there is a conn
 }
@@ -28,9 +27,10 @@ type forwarderLink struct {
 func (l *forwarderLink) connect() {
 	s := l.sender
 	fw := s.loop.forwarder
-	if fw == nil || s.cfg.Client || s.closed {
+	if fw == nil || s.closed || l.asked {
 		return
 	}
+	l.asked = true
 	shared := fw.NewConn()
 	if shared == nil {
 		return
@@ -82,13 +82,13 @@ func (l *forwarderLink) connectionID(id quic.ConnectionID, usable bool) {
 	}
 }
 
-// setKeys hands keys to the forwarder, which knows one cipher suite and one version. Write keys come first (RFC 9001
-// §5.7), and with them the forwarder learns of the connection.
+// setKeys hands keys to the forwarder, which knows one cipher suite and one version. With the first ones it learns of
+// the connection: of a server these are for writing (RFC 9001 §5.7), of a client those for reading.
 func (l *forwarderLink) setKeys(generation uint64, suite uint16, version uint32, read, write []byte) error {
 	if l.sender.loop.forwarder == nil || suite != tls.TLS_CHACHA20_POLY1305_SHA256 || version != packet.Version1 {
 		return nil
 	}
-	if generation == 0 && write != nil {
+	if generation == 0 {
 		l.connect()
 	}
 	if l.conn == nil {
@@ -121,20 +121,16 @@ func deriveKeys(k *claim.PacketKeys, suite uint16, version uint32, secret []byte
 }
 
 // setPath tells the forwarder where packets go, after making sure that there is a ledger.
-func (l *forwarderLink) setPath(p quic.PathInfo, r *route) {
+func (l *forwarderLink) setPath(r *route) {
 	s := l.sender
 	if l.conn == nil || len(s.ledger.records) == 0 && !s.ledger.grow() {
 		return
 	}
-	path := claim.Path{
-		Remote: r.Remote(), OOB: r.OOB(), DestConnID: r.destConnID, MaxStreamData: uint64(s.params.MaxStreamDataUni),
+	l.conn.SetPath(claim.Path{
+		Local: r.local, Remote: r.Remote(), OOB: r.OOB(), DestConnID: r.destConnID,
+		MaxStreamData:    uint64(s.params.MaxStreamDataUni),
 		MaxDatagramFrame: uint64(max(s.params.MaxDatagramFrameSize, 0)),
-	}
-	if local, ok := p.Local.(*net.UDPAddr); ok {
-		a := local.AddrPort()
-		path.Local = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
-	}
-	l.conn.SetPath(path)
+	})
 }
 
 // openStream asks the forwarder for a stream's state, and returns it with a reader of the log. If the forwarder has

@@ -24,7 +24,8 @@ type fakeForwarder struct {
 	ring    claim.Ledger
 	path    claim.Path
 	session claim.Session
-	keys    []claim.PacketKeys
+	keys    []claim.PacketKeys // for writing
+	reading []claim.PacketKeys
 	ids     []string
 	opened  *claim.StreamState // what OpenStream returns
 	adopted bool               // which OpenStream returns too
@@ -66,7 +67,7 @@ func (f *fakeForwarder) HandOver(int) {
 }
 
 func (f *fakeForwarder) Acknowledged()                           {}
-func (f *fakeForwarder) ReadKeys(uint64, *claim.PacketKeys)      {}
+func (f *fakeForwarder) ReadKeys(_ uint64, k *claim.PacketKeys)  { f.reading = append(f.reading, *k) }
 func (f *fakeForwarder) WriteKeys(_ uint64, k *claim.PacketKeys) { f.keys = append(f.keys, *k) }
 func (f *fakeForwarder) SetSession(s claim.Session)              { f.session = s }
 func (f *fakeForwarder) SetPath(p claim.Path)                    { f.path = p }
@@ -142,20 +143,73 @@ func (w *world) adopt(l *track.Log) (*Stream, func() []Result) {
 	})
 }
 
+// asClient makes the sender's end of the connection the QUIC client.
+func asClient(c *worldConfig) { c.sender.Client = true }
+
 func TestForwarderIsTold(t *testing.T) {
-	w, f := withForwarder(t)
-	require.Equal(t, "192.0.2.1:4433", f.path.Remote.String())
-	require.EqualValues(t, 1<<40, f.path.MaxStreamData)
-	require.NotZero(t, f.state.MTU.Load())
-	require.NotEmpty(t, f.ring)
-	require.Len(t, f.keys, 1)
-	k, err := packet.Derive(tls.TLS_CHACHA20_POLY1305_SHA256, packet.Version1, testSecret)
-	require.NoError(t, err)
-	require.Equal(t, k.IV, f.keys[0].IV[:])
-	require.Equal(t, k.HeaderProtection, f.keys[0].HeaderProtection[:])
-	w.s.ConnectionID(quic.ConnectionIDFromBytes([]byte("12345678")), true)
-	require.Equal(t, []string{"12345678"}, f.ids)
-	require.EqualValues(t, 5, f.state.NextPN.Load(), "numbers go on where quic-go was")
+	for role, configure := range map[string]func(*worldConfig){"server": func(*worldConfig) {}, "client": asClient} {
+		t.Run(role, func(t *testing.T) {
+			w, f := withForwarder(t, configure)
+			require.Equal(t, "192.0.2.1:4433", f.path.Remote.String())
+			require.EqualValues(t, 1<<40, f.path.MaxStreamData)
+			require.NotZero(t, f.state.MTU.Load())
+			require.NotEmpty(t, f.ring)
+			k, err := packet.Derive(tls.TLS_CHACHA20_POLY1305_SHA256, packet.Version1, testSecret)
+			require.NoError(t, err)
+			for _, keys := range [][]claim.PacketKeys{f.keys, f.reading} {
+				require.Len(t, keys, 1)
+				require.Equal(t, k.IV, keys[0].IV[:])
+				require.Equal(t, k.HeaderProtection, keys[0].HeaderProtection[:])
+			}
+			w.s.ConnectionID(quic.ConnectionIDFromBytes([]byte("12345678")), true)
+			require.Equal(t, []string{"12345678"}, f.ids)
+			require.EqualValues(t, 5, f.state.NextPN.Load(), "numbers go on where quic-go was")
+			require.EqualValues(t, map[string]uint64{"server": 3, "client": 2}[role], f.state.NextUni.Load())
+		})
+	}
+}
+
+// noRoom is a forwarder without room for the first connection.
+type noRoom struct {
+	*fakeForwarder
+	asked int
+}
+
+func (f *noRoom) NewConn() *claim.ConnState {
+	if f.asked++; f.asked == 1 {
+		return nil
+	}
+	return f.fakeForwarder.NewConn()
+}
+
+// A forwarder that had no room when the first keys came gets none of the connection's keys.
+func TestForwarderIsAskedOnce(t *testing.T) {
+	f := &noRoom{fakeForwarder: &fakeForwarder{t: t}}
+	newWorld(t, asClient, func(c *worldConfig) {
+		c.loop.Memory, c.suite = f, tls.TLS_CHACHA20_POLY1305_SHA256
+	})
+	require.Equal(t, 1, f.asked)
+	require.Empty(t, f.keys)
+}
+
+// What a peer says of other streams is not kept for one that the forwarder has opened, and that has the same number.
+func TestStreamsOfOtherKinds(t *testing.T) {
+	for role, configure := range map[string]func(*worldConfig){"server": func(*worldConfig) {}, "client": asClient} {
+		t.Run(role, func(t *testing.T) {
+			w, f := withForwarder(t, configure)
+			st := f.open(int64(len(testPrefix)), 0)
+			f.send(st, int64(len(testPrefix)), 100, false)
+			for kind := range int64(4) {
+				if id := int64(st.ID.Load())&^3 | kind; id != int64(st.ID.Load()) {
+					w.s.MaxStreamData(id, 1<<40)
+					w.s.StopSending(id, 7)
+				}
+			}
+			w.adopt(newTestLog(0, 200))
+			require.EqualValues(t, 1<<20, st.Limit.Load())
+			require.Equal(t, testBytes(100, 100), streamData(w.run()))
+		})
+	}
 }
 
 func TestOtherSuitesAreNotForwarded(t *testing.T) {

@@ -112,8 +112,13 @@ func newWorld(t testing.TB, configure ...func(*worldConfig)) *world {
 		w.s.NextPacketNumber() // quic-go's handshake
 	}
 	w.s.PeerParameters(cfg.params)
-	w.s.Keys(0, cfg.suite, packet.Version1, testSecret, nil)
+	if cfg.sender.Client {
+		w.s.Keys(0, cfg.suite, packet.Version1, testSecret, nil)
+	}
 	w.s.Keys(0, cfg.suite, packet.Version1, nil, testSecret)
+	if !cfg.sender.Client {
+		w.s.Keys(0, cfg.suite, packet.Version1, testSecret, nil)
+	}
 	w.peer = newPeer(t, cfg.suite)
 	w.path("192.0.2.1:4433", testMTU)
 	return w

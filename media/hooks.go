@@ -173,6 +173,7 @@ func (s *Sender) Path(p quic.PathInfo) {
 	s.path.route = &route{
 		Route:      udp.NewRoute(s.shard.sock, remote.AddrPort(), slices.Clone(p.OOB)),
 		destConnID: bytes.Clone(p.DestConnID.Bytes()),
+		local:      localAddr(p.Local),
 	}
 	switch {
 	case old == nil:
@@ -181,15 +182,14 @@ func (s *Sender) Path(p quic.PathInfo) {
 			s.closeLocked()
 			return
 		}
-	case old.Remote().Addr() != s.path.route.Remote().Addr():
+	case s.path.route.differs(old):
 		s.changePathLocked()
 	}
-	s.link.setPath(p, s.path.route)
+	s.link.setPath(s.path.route)
 	s.shard.enqueue(s)
 }
 
-// changePathLocked forgets what was measured on the old path (RFC 9000 §9.4). A change of the port alone is no other
-// path: it is most often another binding of the same NAT.
+// changePathLocked forgets what was measured on the old path (RFC 9000 §9.4).
 func (s *Sender) changePathLocked() {
 	if len(s.ledger.records) > 0 {
 		s.ledger.forgetPath()

@@ -1,6 +1,11 @@
 package media
 
-import "sluice/internal/udp"
+import (
+	"net"
+	"net/netip"
+
+	"sluice/internal/udp"
+)
 
 // baseMTU is what every QUIC path carries (RFC 9000 §14).
 const baseMTU = 1200
@@ -20,6 +25,24 @@ type path struct {
 type route struct {
 	*udp.Route
 	destConnID []byte
+	local      netip.AddrPort // unspecified if the control messages of Route choose it
+}
+
+// localAddr returns a UDP address, or the zero one.
+func localAddr(a net.Addr) netip.AddrPort {
+	u, ok := a.(*net.UDPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	local := u.AddrPort()
+	return netip.AddrPortFrom(local.Addr().Unmap(), local.Port())
+}
+
+// differs reports whether packets take another path than on an older route. A change of the port alone is no other
+// path: it is most often another binding of the same NAT. A client may get another address itself, when the stack
+// chooses another route for its packets.
+func (r *route) differs(old *route) bool {
+	return r.Remote().Addr() != old.Remote().Addr() || r.local.Addr() != old.local.Addr()
 }
 
 // lost notes the loss of a packet of that size.

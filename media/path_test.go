@@ -1,8 +1,10 @@
 package media
 
 import (
+	"net"
 	"testing"
 
+	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 
 	"sluice/claim"
@@ -61,4 +63,22 @@ func TestMTUNeedsLedger(t *testing.T) {
 	require.True(t, l.makeRoom())
 	require.EqualValues(t, 1300, l.state.MTU.Load())
 	require.Len(t, l.records, firstLedger)
+}
+
+// A client that gets another address itself is on another path. Its port stays the same, but for NATs.
+func TestOwnAddressChanges(t *testing.T) {
+	w, f, _ := burstOf(t, 10)
+	resets := func(local string) int {
+		addr, err := net.ResolveUDPAddr("udp", local)
+		require.NoError(t, err)
+		before := f.resets
+		w.s.Path(quic.PathInfo{
+			Local: addr, Remote: net.UDPAddrFromAddrPort(w.s.path.route.Remote()), MTU: testMTU,
+			DestConnID: quic.ConnectionIDFromBytes(w.peer.connID),
+		})
+		return f.resets - before
+	}
+	resets("192.0.2.7:4443")
+	require.Zero(t, resets("192.0.2.7:4443"))
+	require.Equal(t, 1, resets("192.0.2.8:4443"))
 }

@@ -37,7 +37,8 @@ type SenderConfig struct {
 	// Socket is the one of the loop's sockets on which quic-go has the connection. The sender belongs to a shard of it.
 	// Default: to any shard.
 	Socket net.PacketConn
-	// Client is set if this end of the connection is the QUIC client. It must not use 0-RTT.
+	// Client is set if this end of the connection is the QUIC client, whose streams have other ids. It must not use
+	// 0-RTT: that takes packet numbers before the sender knows the keys.
 	Client bool
 }
 

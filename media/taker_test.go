@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"flag"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -202,22 +203,19 @@ func (t *taker) open(b []byte, at int) (number uint64, payload []byte, ok bool) 
 // trickle is a connection on which a stream trickles, and whose ACKs are taken.
 type trickle struct {
 	*testing.T
-	taker          *taker
-	proxy          *proxy
-	client, server *quic.Conn
-	sender         *Sender
-	log            *track.Log
-	stop           func() // ends the trickle
+	connection
+	taker *taker
+	log   *track.Log
+	stop  func() // ends the trickle
 }
 
-// newTrickle makes a connection with an idle timeout.
-func newTrickle(t *testing.T, idle time.Duration) *trickle {
+// newTrickle makes a connection with an idle timeout. The peer dials, or the site does.
+func newTrickle(t *testing.T, idle time.Duration, dialed bool) *trickle {
 	useSuite(t, tls.TLS_CHACHA20_POLY1305_SHA256)
 	r := &trickle{T: t, taker: &taker{clock: clock.NewSystem()}, log: track.NewLog(0, nil)}
 	ctx, cancel := context.WithCancel(t.Context())
 	site := newSite(t, LoopConfig{Memory: r.taker, Shards: 1})
-	r.proxy = newProxy(t, site.udp.LocalAddr(), proxyConfig{})
-	r.client, r.server, r.sender = site.connect(ctx, r.proxy.down.LocalAddr(), &quic.Config{
+	r.connection = site.connect(ctx, dialed, proxyConfig{}, &quic.Config{
 		MaxIdleTimeout: idle, InitialStreamReceiveWindow: 8 << 20, InitialConnectionReceiveWindow: 8 << 20,
 	}, 4)
 	sub := r.sender.NewSubscription(SubscriptionConfig{})
@@ -231,14 +229,14 @@ func newTrickle(t *testing.T, idle time.Duration) *trickle {
 		}
 	})
 	working.Go(func() {
-		s, err := r.client.AcceptUniStream(ctx)
+		s, err := r.peer.AcceptUniStream(ctx)
 		for b := make([]byte, 1000); err == nil; {
 			_, err = s.Read(b)
 		}
 	})
 	r.stop = func() {
 		cancel()
-		r.client.CloseWithError(0, "")
+		r.peer.CloseWithError(0, "")
 		working.Wait()
 	}
 	t.Cleanup(r.stop)
@@ -250,7 +248,7 @@ func (r *trickle) take(n int64) {
 	r.Helper()
 	until := r.taker.count.Load() + n
 	require.Eventually(r, func() bool { return r.taker.count.Load() >= until }, 20*time.Second, time.Millisecond)
-	require.NoError(r, r.server.Context().Err())
+	require.NoError(r, r.own.Context().Err())
 }
 
 var takenFor = flag.Duration("taken", 4*time.Second, "how long TestTakenAcksKeepConnections runs")
@@ -258,7 +256,7 @@ var takenFor = flag.Duration("taken", 4*time.Second, "how long TestTakenAcksKeep
 // A connection lives for several idle timeouts with nothing but ACKs, which quic-go does not see, and quic-go sends no
 // PING to keep it alive.
 func TestTakenAcksKeepConnections(t *testing.T) {
-	r := newTrickle(t, time.Second)
+	r := newTrickle(t, time.Second, false)
 	r.take(50)
 	r.taker.change(func() { r.taker.deaf = true }) // quic-go adds PING to each 20th ACK
 	read := r.taker.read.Load()
@@ -272,22 +270,28 @@ func TestTakenAcksKeepConnections(t *testing.T) {
 
 // A peer that has gone is noticed: what was taken before does not keep the connection.
 func TestIdleTimeoutAfterTakenAcks(t *testing.T) {
-	r := newTrickle(t, time.Second)
+	r := newTrickle(t, time.Second, false)
 	r.take(50)
 	r.proxy.up.Load().Close()
 	select {
-	case <-r.server.Context().Done():
+	case <-r.own.Context().Done():
 	case <-time.After(20 * time.Second):
 		t.Fatal("the connection goes on")
 	}
 	var idle *quic.IdleTimeoutError
-	require.ErrorAs(t, context.Cause(r.server.Context()), &idle)
+	require.ErrorAs(t, context.Cause(r.own.Context()), &idle)
 }
 
 // ACKs are taken before and after key updates, which both ends begin.
 func TestTakenAcksAndKeyUpdates(t *testing.T) {
+	for _, dialed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("dialed=%v", dialed), func(t *testing.T) { testTakenAcksAndKeyUpdates(t, dialed) })
+	}
+}
+
+func testTakenAcksAndKeyUpdates(t *testing.T, dialed bool) {
 	useKeyUpdates(t, 100)
-	r := newTrickle(t, time.Minute) // however busy the machine is
+	r := newTrickle(t, time.Minute, dialed) // however busy the machine is
 	for generation := uint64(0); generation < 6; {
 		r.take(5)
 		r.sender.keys.due.Store(generation%2 == 1)
@@ -298,21 +302,33 @@ func TestTakenAcksAndKeyUpdates(t *testing.T) {
 
 // ACKs are taken before and after the client changes its address.
 func TestTakenAcksAndMigration(t *testing.T) {
-	r := newTrickle(t, time.Minute) // however busy the machine is
+	r := newTrickle(t, time.Minute, false) // however busy the machine is
 	for _, ip := range []net.IP{net.IPv4(127, 0, 0, 2), net.IPv4(127, 0, 0, 3)} {
 		r.take(20)
 		r.proxy.rebind(t, ip)
 		require.Eventually(t, func() bool { // the client has to send something: at the old address it hears nothing
-			require.NoError(t, r.client.SendDatagram(nil))
-			return r.server.RemoteAddr().(*net.UDPAddr).IP.Equal(ip)
+			require.NoError(t, r.peer.SendDatagram(nil))
+			return r.own.RemoteAddr().(*net.UDPAddr).IP.Equal(ip)
 		}, 20*time.Second, 5*time.Millisecond)
+	}
+	r.take(20)
+}
+
+// ACKs of a server are taken before and after it sees another address of the site, which goes on as before.
+func TestTakenAcksAndOwnMigration(t *testing.T) {
+	r := newTrickle(t, time.Minute, true) // however busy the machine is
+	for _, ip := range []net.IP{net.IPv4(127, 0, 0, 2), net.IPv4(127, 0, 0, 3)} {
+		r.take(20)
+		r.proxy.rebind(t, ip)
+		require.Eventually(t, func() bool { return r.peer.RemoteAddr().(*net.UDPAddr).IP.Equal(ip) },
+			20*time.Second, 5*time.Millisecond)
 	}
 	r.take(20)
 }
 
 // A peer that acknowledges what was not sent is turned out, although no ACK of it reaches quic-go at first.
 func TestOptimisticTakenAcks(t *testing.T) {
-	r := newTrickle(t, time.Minute) // however busy the machine is
+	r := newTrickle(t, time.Minute, false) // however busy the machine is
 	r.take(20)
 	r.taker.change(func() {
 		r.taker.hurt = func(p *claim.TakenPacket) {
@@ -320,14 +336,14 @@ func TestOptimisticTakenAcks(t *testing.T) {
 			p.Frames = packet.AppendFrame(nil, packet.FrameAck, largest, 0, 0, min(largest, 1000))
 		}
 	})
-	for r.server.Context().Err() == nil { // the next skipped number is acknowledged
+	for r.own.Context().Err() == nil { // the next skipped number is acknowledged
 		r.sender.mu.Lock()
 		r.sender.ledger.skipAt = min(r.sender.ledger.skipAt, r.sender.ledger.next())
 		r.sender.mu.Unlock()
 		time.Sleep(time.Millisecond)
 	}
 	var broken *quic.TransportError
-	require.ErrorAs(t, context.Cause(r.server.Context()), &broken)
+	require.ErrorAs(t, context.Cause(r.own.Context()), &broken)
 	require.Equal(t, quic.ProtocolViolation, broken.ErrorCode)
 	require.False(t, broken.Remote)
 }
@@ -338,15 +354,18 @@ func TestTransferWithTakenAcks(t *testing.T) {
 		"clean": {streams: 30, size: 200_000, own: 5, echo: true, datagrams: 20},
 		"lossy": {streams: 20, size: 100_000, own: 3, echo: true, keyUpdates: 100,
 			proxy: proxyConfig{loss: 0.02, reorder: 0.02, duplicate: 0.02, bothWays: true, delay: time.Millisecond}},
-		"small windows": {streams: 10, size: 100_000, stop: 3, client: quic.Config{
+		"small windows": {streams: 10, size: 100_000, stop: 3, peer: quic.Config{
 			InitialStreamReceiveWindow: 2000, MaxStreamReceiveWindow: 2000, InitialConnectionReceiveWindow: 5000,
 			MaxConnectionReceiveWindow: 5000}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			taker := &taker{clock: clock.NewSystem()}
-			x.suite, x.loop = tls.TLS_CHACHA20_POLY1305_SHA256, LoopConfig{Memory: taker, Shards: 1}
-			x.run(t)
-			t.Logf("%d packets were taken, quic-go read %d", taker.count.Load(), taker.read.Load())
-		})
+		for _, x.dialed = range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, dialed=%v", name, x.dialed), func(t *testing.T) {
+				taker := &taker{clock: clock.NewSystem()}
+				x.suite, x.loop = tls.TLS_CHACHA20_POLY1305_SHA256, LoopConfig{Memory: taker, Shards: 1}
+				x.run(t)
+				t.Logf("%d packets were taken, quic-go read %d", taker.count.Load(), taker.read.Load())
+				require.NotZero(t, taker.count.Load())
+			})
+		}
 	}
 }

@@ -3,6 +3,7 @@ package media
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -162,24 +163,26 @@ func TestTwoSenders(t *testing.T) {
 		"clean": {},
 		"lossy": {loss: 0.03, reorder: 0.03, duplicate: 0.01, bothWays: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			useKeyUpdates(t, 200)
-			testTwoSenders(t, cfg)
-		})
+		for _, dialed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, dialed=%v", name, dialed), func(t *testing.T) {
+				useKeyUpdates(t, 200)
+				testTwoSenders(t, dialed, cfg)
+			})
+		}
 	}
 }
 
-func testTwoSenders(t *testing.T, cfg proxyConfig) {
+func testTwoSenders(t *testing.T, dialed bool, cfg proxyConfig) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	model := &modelForwarder{memory: new(fixedRoom), clock: clock.NewSystem()}
 	site := newModelSite(t, model)
-	proxy := newProxy(t, site.udp.LocalAddr(), cfg)
-	client, server, sender := site.connect(ctx, proxy.down.LocalAddr(), &quic.Config{
+	c := site.connect(ctx, dialed, cfg, &quic.Config{
 		InitialStreamReceiveWindow: 1 << 20, InitialConnectionReceiveWindow: 8 << 20,
 	}, 4)
 	const streams, size = 10, 150_000
 	results := make(chan Result, streams)
+	sender := c.sender
 	sub := sender.NewSubscription(SubscriptionConfig{})
 	var publishers sync.WaitGroup
 	for i := range streams {
@@ -191,7 +194,7 @@ func testTwoSenders(t *testing.T, cfg proxyConfig) {
 		require.NoError(t, err)
 		publishers.Go(func() { publishBoth(model, st.state, log, data[8:], uint64(i)) })
 	}
-	transfer{size: size}.receive(t, ctx, client, streams)
+	transfer{size: size}.receive(t, ctx, c.peer, streams)
 	for range streams {
 		select {
 		case r := <-results:
@@ -208,7 +211,7 @@ func testTwoSenders(t *testing.T, cfg proxyConfig) {
 	require.NotZero(t, model.sent.Load())
 	require.Zero(t, model.memory.conn.Writers.Load())
 	require.Equal(t, uint64(streams*size), model.memory.conn.DataSent.Load())
-	server.CloseWithError(0, "")
+	c.own.CloseWithError(0, "")
 }
 
 // publishBoth publishes data piece by piece. Some are offered to the model, before or after they are in the log.
@@ -240,9 +243,9 @@ func publishBoth(f *modelForwarder, st *claim.StreamState, log *track.Log, data 
 
 func newModelSite(t *testing.T, model *modelForwarder) *site {
 	cfg := LoopConfig{Memory: model.memory, Shards: 1}
-	return newSiteWith(t, cfg, func(udp *net.UDPConn, l *Loop) (quic.Hooks, *Sender) {
-		model.udp = udp
-		s := l.NewSender(SenderConfig{})
-		return tapped{s, model}, s
+	return newSiteWith(t, cfg, func(s *site, sender SenderConfig) (quic.Hooks, *Sender) {
+		model.udp = s.udp
+		h := s.loop.NewSender(sender)
+		return tapped{h, model}, h
 	})
 }

@@ -3,8 +3,9 @@ package transport
 import _ "unsafe" // for linkname
 
 // crypto/tls has no option for the order of TLS 1.3 suites. A server picks the first of these lists' suites that the
-// client offers: from the first list if client and CPU seem to prefer AES, else from the second. Both names are kept
-// stable for quic-go and others (go.dev/issue/67401).
+// client offers: from the first list if client and CPU seem to prefer AES, else from the second. A client offers the
+// suites of a list in its order, which many servers follow. Both names are kept stable for quic-go and others
+// (go.dev/issue/67401).
 //
 //go:linkname defaultCipherSuitesTLS13 crypto/tls.defaultCipherSuitesTLS13
 var defaultCipherSuitesTLS13 []uint16

@@ -67,3 +67,25 @@ func TestSuitePreference(t *testing.T) {
 		}
 	}
 }
+
+// A client offers ChaCha20-Poly1305 first, to servers that follow its order.
+func TestSuitesOffered(t *testing.T) {
+	cert, hash, err := DevCertificate()
+	require.NoError(t, err)
+	offered := make(chan []uint16, 1)
+	l, err := quic.ListenAddr("127.0.0.1:0", &tls.Config{
+		Certificates: []tls.Certificate{cert}, NextProtos: []string{testProtocol},
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			offered <- hello.CipherSuites
+			return nil, nil
+		},
+	}, &quic.Config{EnableDatagrams: true})
+	require.NoError(t, err)
+	defer l.Close()
+	c, err := Dial(t.Context(), "moqt://"+l.Addr().String(), ClientConfig{
+		Protocols: []string{testProtocol}, CertificateSHA256: hash[:],
+	})
+	require.NoError(t, err)
+	require.NoError(t, c.CloseWithError(0, ""))
+	require.Equal(t, tls.TLS_CHACHA20_POLY1305_SHA256, (<-offered)[0])
+}
