@@ -1,6 +1,8 @@
 package fastpath_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -13,12 +15,16 @@ import (
 )
 
 // TestAcksAreTakenFromSubscribers publishes slowly. ACKs are taken all the time, on both transports, while keys are
-// updated, and before and after the subscriber's address changes.
+// updated, and before and after the client's address changes.
 func TestAcksAreTakenFromSubscribers(t *testing.T) {
-	for _, scheme := range []string{"moqt", "https"} {
-		t.Run(scheme, func(t *testing.T) {
+	for _, tt := range []struct {
+		scheme string
+		dialed dialed
+	}{{"moqt", 0}, {"https", 0}, {"moqt", dialSubscribers}, {"https", dialSubscribers}} {
+		t.Run(fmt.Sprintf("%s, %v", tt.scheme, tt.dialed), func(t *testing.T) {
 			useKeyUpdates(t, 100)
-			w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 1}})
+			scheme := tt.scheme
+			w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 1}, dialed: tt.dialed})
 			p := w.publisher(scheme)
 			v := w.subscribe(w.connect(w.lab.Subscribers[0], scheme, nil, transport.Limits{}), trackName(0))
 			b := w.broadcast(<-p.subscribed)
@@ -38,8 +44,8 @@ func TestAcksAreTakenFromSubscribers(t *testing.T) {
 			for range 4 {
 				require.True(t, send(), "group %d", group)
 			}
-			require.NoError(t, w.lab.Subscribers[0].Devices[0].Link.Rebind())
-			for !send() { // until the subscriber sends something, and the new path is validated
+			rebind(w, rand.New(rand.NewPCG(1, 0)))
+			for !send() { // until the client sends something, and the new path is validated
 				require.Less(t, group, uint64(50))
 			}
 			for range 3 {

@@ -31,6 +31,7 @@ type scenario struct {
 	during   func(w *world, r *rand.Rand) // is called again and again
 	every    time.Duration                // about; default: 50 ms
 	updates  uint64                       // packets after which either side updates its keys; default: quic-go's
+	dialed   dialed
 }
 
 //go:linkname firstKeyUpdate github.com/quic-go/quic-go/internal/handshake.FirstKeyUpdateInterval
@@ -81,8 +82,15 @@ func toggle(w *world, r *rand.Rand) {
 // rebindEvery leaves the server connection IDs for the next path: it learns of new ones when the path works.
 const rebindEvery = 500 * time.Millisecond
 
+// rebind changes a client's address: a subscriber's, or the relay's for a subscriber that it has dialed, and all others
+// on the same device.
 func rebind(w *world, r *rand.Rand) {
-	require.NoError(w, w.lab.Subscribers[r.IntN(len(w.lab.Subscribers))].Devices[0].Link.Rebind())
+	h := w.lab.Subscribers[r.IntN(len(w.lab.Subscribers))]
+	client := h.Devices[0]
+	if w.dials(h) {
+		client = w.lab.Relay.Facing(h)
+	}
+	require.NoError(w, client.Link.Rebind())
 }
 
 var scenarios = map[string]scenario{
@@ -163,6 +171,18 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// TestConditionsDialed is TestConditions with connections that the relay has dialed.
+func TestConditionsDialed(t *testing.T) {
+	for name, s := range scenarios {
+		for d := dialPublisher; d <= dialAll; d++ {
+			t.Run(fmt.Sprintf("%s, %v", name, d), func(t *testing.T) {
+				s.dialed = d
+				s.run(t, false, 1+uint64(d)) // the seed chooses transports and IP versions
+			})
+		}
+	}
+}
+
 // run returns what the programs counted.
 func (s scenario) run(t *testing.T, off bool, seed uint64) map[string]uint64 {
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -170,7 +190,7 @@ func (s scenario) run(t *testing.T, off bool, seed uint64) map[string]uint64 {
 	if s.updates > 0 {
 		useKeyUpdates(t, s.updates)
 	}
-	w := newWorld(t, worldConfig{topology: s.topology, off: off, v6: r.IntN(2) == 0})
+	w := newWorld(t, worldConfig{topology: s.topology, off: off, v6: r.IntN(2) == 0, dialed: s.dialed})
 	schemes := []string{"moqt", "https"}
 	p := w.publisher(schemes[r.IntN(2)])
 	tracks := max(s.tracks, 1)
@@ -277,8 +297,11 @@ func TestStress(t *testing.T) {
 			s.during, s.every = rebind, rebindEvery
 			s.late = false // a handshake does not survive a change of address (RFC 9000 §9)
 		}
+		if s.dialed = dialed(r.IntN(4)); s.topology.OneDevice && s.dialed == dialSubscribers && s.every > 0 {
+			s.dialed = 0 // a server cannot change its address, and the relay would be the publisher's
+		}
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { // which ends with all that it has made
-			t.Logf("%+v", s.topology)
+			t.Logf("%+v %v", s.topology, s.dialed)
 			for name, n := range s.run(t, *stressOff, seed) {
 				counts[name] += n
 			}

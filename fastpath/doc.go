@@ -24,6 +24,8 @@
 //	           ForwarderConn  ForwardedTrack       ForwarderConn
 //	              └──────────── package fastpath ─────────────┘ ──► maps, shared memory
 //
+// Publisher and subscriber are MoQT's words: either may have dialed the relay, or may have been dialed by it.
+//
 // This is the way of a packet. The program opens it with the publisher's keys, which [claim.ForwarderConn.ReadKeys] has
 // put into a map. The first frame of a stream carries SUBGROUP_HEADER with a track alias. If [ForwardedTrack.Forward]
 // has put that alias into a map, the program opens a stream for each subscriber in the track's list, claims the bytes,

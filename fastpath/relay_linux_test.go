@@ -108,31 +108,37 @@ func (b *broadcast) second(group uint64) {
 	b.send(present(group, 0), 0, 40*time.Millisecond, sizes...)
 }
 
-// TestRelayForwards expects the kernel to do nearly all of the work on perfect links, for every kind of session.
+// TestRelayForwards expects the kernel to do nearly all of the work on perfect links, for every kind of session,
+// whoever has dialed.
 func TestRelayForwards(t *testing.T) {
 	for _, tt := range []struct {
 		publisher string
 		v6        bool
-	}{{"moqt", false}, {"https", true}} {
-		t.Run(tt.publisher, func(t *testing.T) {
-			w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 2}, v6: tt.v6})
-			p := w.publisher(tt.publisher)
-			var viewers []*viewer
-			for i, scheme := range []string{"moqt", "https", "moqt", "https"} {
-				viewers = append(viewers, w.subscribe(w.connect(w.lab.Subscribers[i%2], scheme, nil,
-					transport.Limits{}), trackName(0)))
-			}
-			b := w.broadcast(<-p.subscribed)
-			for g := range uint64(20) {
-				b.send(present(g, g%2*7), 0, 2*time.Millisecond, 9000, 3000, 1000, 100, 5000)
-			}
-			for _, v := range viewers {
-				w.expect(v, b, 0)
-			}
-			w.report()
-			s := w.loop.Stats().Counters
-			require.Greater(t, float64(s.ForwarderPackets), 0.8*float64(s.Packets))
-		})
+	}{{"moqt", false}, {"https", true}, {"https", false}, {"moqt", true}} {
+		for d := range dialAll + 1 {
+			t.Run(fmt.Sprintf("%s, v6=%v, %v", tt.publisher, tt.v6, d), func(t *testing.T) {
+				w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 2}, v6: tt.v6, dialed: d})
+				p := w.publisher(tt.publisher)
+				var viewers []*viewer
+				for i, scheme := range []string{"moqt", "https", "moqt", "https"} {
+					viewers = append(viewers, w.subscribe(w.connect(w.lab.Subscribers[i%2], scheme, nil,
+						transport.Limits{}), trackName(0)))
+				}
+				b := w.broadcast(<-p.subscribed)
+				for g := range uint64(20) {
+					b.send(present(g, g%2*7), 0, 2*time.Millisecond, 9000, 3000, 1000, 100, 5000)
+				}
+				for _, v := range viewers {
+					w.expect(v, b, 0)
+				}
+				counts := w.report()
+				s := w.loop.Stats().Counters
+				require.Greater(t, float64(s.ForwarderPackets), 0.8*float64(s.Packets))
+				require.NotZero(t, counts["ack_taken"])
+				require.NotZero(t, counts["open_ahead"])
+				require.NotZero(t, counts["seal_ahead"])
+			})
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package fastpath
 import (
 	"bytes"
 	"log/slog"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,4 +56,25 @@ func TestUnknownLayout(t *testing.T) {
 			require.Equal(t, tt.lines, bytes.Count(log.Bytes(), []byte("does not know the layout")), log.String())
 		})
 	}
+}
+
+// TestUnknownLocalAddress connects to a peer before it is known from which address packets leave. The kernel sends
+// nothing to it until then, and nothing on an older path.
+func TestUnknownLocalAddress(t *testing.T) {
+	r := newRig(t, lab.Topology{Subscribers: 1}, true)
+	var log bytes.Buffer
+	r.fast.log = logs.NewSparse(slog.New(slog.NewTextHandler(&log, nil)))
+	c := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {}).(*conn)
+	c.SetSession(claim.Session{Layout: knownLayout})
+	remote := netip.AddrPortFrom(r.subscribers[0].address(t), 9)
+	known := func(local netip.Addr) bool {
+		c.SetPath(claim.Path{Local: netip.AddrPortFrom(local, relayPort), Remote: remote})
+		_, err := r.kernel.paths.get(c.index)
+		return err == nil
+	}
+	near := r.address(r.lab.Relay.Facing(r.lab.Subscribers[0]))
+	require.False(t, known(netip.IPv6Unspecified()))
+	require.Contains(t, log.String(), "the local address of packets to")
+	require.True(t, known(near))
+	require.False(t, known(netip.IPv6Unspecified()))
 }

@@ -40,6 +40,8 @@ type subscriberPath struct {
 func (p *subscriberPath) validate() error {
 	var v bpf.Path
 	switch {
+	case p.Local.Addr().IsUnspecified():
+		return fmt.Errorf("fast path: the local address of packets to %v is not known", p.Remote)
 	case p.Local.Addr().Is4() != p.Remote.Addr().Is4():
 		return fmt.Errorf("fast path: %v and %v are of different families", p.Local, p.Remote)
 	case len(p.ConnectionID) > maxConnectionIDLen, len(p.StreamPrefix) > len(v.StreamPrefix),

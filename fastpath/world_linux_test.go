@@ -3,6 +3,7 @@ package fastpath_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -26,16 +27,22 @@ import (
 	"sluice/transport"
 )
 
-// world is a relay with the fast path in a lab. Its clients are quic-go without hooks.
+// world is a relay with the fast path in a lab. Its peers are quic-go without hooks.
 type world struct {
 	testing.TB
-	lab   *lab.Lab
-	relay *relay.Relay
-	fast  *fastpath.FastPath // nil: off
-	loop  *media.Loop
-	v6    bool
-	hash  []byte
-	at    map[*lab.Host]netip.Addr // of the relay, where it differs from the device's
+	lab      *lab.Lab
+	relay    *relay.Relay
+	fast     *fastpath.FastPath // nil: off
+	loop     *media.Loop
+	listener *transport.Listener
+	v6       bool
+	cert     tls.Certificate
+	hash     []byte
+	at       map[*lab.Host]netip.Addr // of the relay, where it differs from the device's
+	sender   media.SenderConfig
+	policy   func() media.DropPolicy
+	dialed   dialed
+	serve    func(transport.Conn)
 }
 
 type worldConfig struct {
@@ -47,20 +54,42 @@ type worldConfig struct {
 	policy   func() media.DropPolicy // of a connection; nil: none
 	prepare  func(*world)            // before the relay is there
 	devices  []string                // default: auto
+	dialed   dialed
+}
+
+// dialed are the hosts that the relay dials. The others dial the relay. That changes QUIC's roles, but not MoQT's, in
+// which the relay is always the server.
+type dialed uint8
+
+const (
+	dialPublisher dialed = 1 << iota
+	dialSubscribers
+	dialAll = dialPublisher | dialSubscribers
+)
+
+func (d dialed) String() string {
+	return [...]string{"", "publisher dialed", "subscribers dialed", "all dialed"}[d]
+}
+
+// dials reports whether the relay dials a host.
+func (w *world) dials(h *lab.Host) bool {
+	if h == w.lab.Publisher {
+		return w.dialed&dialPublisher != 0
+	}
+	return w.dialed&dialSubscribers != 0
 }
 
 func newWorld(t testing.TB, cfg worldConfig) *world {
 	t.Helper()
-	w := &world{TB: t, lab: labtest.New(t, cfg.topology), v6: cfg.v6}
+	w := &world{TB: t, lab: labtest.New(t, cfg.topology), v6: cfg.v6, dialed: cfg.dialed, policy: cfg.policy}
 	if cfg.prepare != nil {
 		cfg.prepare(w)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cert, hash, err := transport.DevCertificate()
 	require.NoError(t, err)
-	w.hash = hash[:]
+	w.cert, w.hash = cert, hash[:]
 	ready := make(chan struct{})
-	var l *transport.Listener
 	require.NoError(t, w.lab.Relay.Do(func() error {
 		var coalesce func(int) func() time.Duration
 		if !cfg.off {
@@ -68,15 +97,11 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 				return func() time.Duration { return time.Millisecond }
 			}
 		}
-		l, err = transport.Listen(":4443", transport.ListenConfig{
+		w.listener, err = transport.Listen(":4443", transport.ListenConfig{
 			Certificate: &cert, Protocols: moqt.ALPNs(), Logger: log, Coalesce: coalesce,
 			NewHooks: func(net.PacketConn) quic.Hooks {
 				<-ready
-				sender := cfg.sender
-				if cfg.policy != nil {
-					sender.DropPolicy = cfg.policy()
-				}
-				return w.loop.NewSender(sender)
+				return w.newSender(false)
 			},
 		})
 		if err != nil || cfg.off {
@@ -109,26 +134,28 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 		FastPathPolicy: cfg.budget})
 	require.NoError(t, err)
 	cfg.sender.Events = w.relay.Events()
-	w.loop, err = media.NewLoop(loop, l.PacketConns()...)
+	w.sender = cfg.sender
+	w.loop, err = media.NewLoop(loop, w.listener.PacketConns()...)
 	require.NoError(t, err)
 	close(ready)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	w.serve = func(conn transport.Conn) { running.Go(func() { _ = w.relay.Serve(ctx, conn) }) }
 	running.Go(func() { w.relay.Run(ctx) })
 	running.Go(func() {
 		for {
-			conn, err := l.Accept(ctx)
+			conn, err := w.listener.Accept(ctx)
 			if err != nil {
 				return
 			}
-			running.Go(func() { _ = w.relay.Serve(ctx, conn) })
+			w.serve(conn)
 		}
 	})
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
-		require.NoError(t, l.Close())
+		require.NoError(t, w.listener.Close())
 		require.NoError(t, w.loop.Close())
 		if w.fast != nil {
 			require.NoError(t, w.fast.Close())
@@ -137,28 +164,30 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 	return w
 }
 
-// connect opens a session from a host, over raw QUIC (moqt) or WebTransport (https).
+// newSender makes the media sender of one of the relay's connections.
+func (w *world) newSender(client bool) quic.Hooks {
+	sender := w.sender
+	sender.Client = client
+	if w.policy != nil {
+		sender.DropPolicy = w.policy()
+	}
+	return w.loop.NewSender(sender)
+}
+
+// connect opens a session between a host and the relay, over raw QUIC (moqt) or WebTransport (https).
 func (w *world) connect(from *lab.Host, scheme string, h session.Handler, limits transport.Limits) *session.Session {
 	w.Helper()
-	device := w.lab.Relay.Facing(from)
-	addr := device.IPv4.Addr()
-	if w.v6 {
-		addr = device.IPv6.Addr()
-	}
-	if other, ok := w.at[from]; ok {
-		addr = other
-	}
 	ctx, cancel := context.WithTimeout(w.Context(), 20*time.Second)
 	defer cancel()
-	at := netip.AddrPortFrom(addr, 4443).String()
-	conn, err := transport.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, at), transport.ClientConfig{
-		Protocols: moqt.ALPNs(), CertificateSHA256: w.hash, Limits: limits,
-		ListenUDP: func(string, *net.UDPAddr) (*net.UDPConn, error) { return from.ListenUDP(netip.AddrPort{}) },
-	})
+	open := w.dialRelay
+	if w.dials(from) {
+		open = w.dialHost
+	}
+	conn, err := open(ctx, from, scheme, limits)
 	require.NoError(w, err)
 	cfg := session.Config{Handler: h, Logger: slog.New(slog.DiscardHandler)}
 	if scheme == "moqt" {
-		cfg.Authority, cfg.Path = at, "/"
+		cfg.Authority, cfg.Path = "relay", "/"
 	}
 	s, err := session.New(conn, cfg)
 	require.NoError(w, err)
@@ -169,6 +198,52 @@ func (w *world) connect(from *lab.Host, scheme string, h session.Handler, limits
 		running.Wait()
 	})
 	return s
+}
+
+func (w *world) address(d *lab.Device) netip.Addr {
+	if w.v6 {
+		return d.IPv6.Addr()
+	}
+	return d.IPv4.Addr()
+}
+
+// dialRelay opens a connection that a host dials.
+func (w *world) dialRelay(ctx context.Context, from *lab.Host, scheme string, limits transport.Limits) (
+	transport.Conn, error,
+) {
+	addr, ok := w.at[from]
+	if !ok {
+		addr = w.address(w.lab.Relay.Facing(from))
+	}
+	return transport.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, netip.AddrPortFrom(addr, 4443)), transport.ClientConfig{
+		Protocols: moqt.ALPNs(), CertificateSHA256: w.hash, Limits: limits,
+		ListenUDP: func(string, *net.UDPAddr) (*net.UDPConn, error) { return from.ListenUDP(netip.AddrPort{}) },
+	})
+}
+
+// dialHost opens a connection that the relay dials, after a Retry. It returns the host's end.
+func (w *world) dialHost(ctx context.Context, to *lab.Host, scheme string, limits transport.Limits) (
+	transport.Conn, error,
+) {
+	udp, err := to.ListenUDP(netip.AddrPort{})
+	require.NoError(w, err)
+	l, err := transport.Listen("", transport.ListenConfig{
+		Certificate: &w.cert, Protocols: moqt.ALPNs(), Logger: slog.New(slog.DiscardHandler), Limits: limits,
+		MaxUnvalidated: -1,
+		Sockets:        func(*net.UDPAddr) ([]transport.Socket, error) { return []transport.Socket{{Conn: udp}}, nil },
+	})
+	require.NoError(w, err)
+	w.Cleanup(func() { require.NoError(w, l.Close()) })
+	at := netip.AddrPortFrom(w.address(to.Devices[0]), udp.LocalAddr().(*net.UDPAddr).AddrPort().Port())
+	conn, err := w.listener.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, at), transport.ClientConfig{
+		Protocols: moqt.ALPNs(), CertificateSHA256: w.hash,
+		NewHooks: func(net.PacketConn) quic.Hooks { return w.newSender(true) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.serve(conn)
+	return l.Accept(ctx)
 }
 
 // publisher accepts subscriptions.
@@ -186,16 +261,25 @@ func (p *publisher) HandleSubscribe(pub *session.Publication) {
 
 func (w *world) publisher(scheme string) *publisher {
 	w.Helper()
-	p := &publisher{subscribed: make(chan *session.Publication, 100)}
-	ns, err := w.connect(w.lab.Publisher, scheme, p, transport.Limits{}).PublishNamespace(w.Context(),
-		moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
-	require.NoError(w, err)
-	require.NoError(w, ns.Wait(w.Context()))
+	p, _ := w.publisherOf("live", w.lab.Publisher, scheme)
 	return p
 }
 
-func trackName(n int) moqt.FullTrackName {
-	return moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: fmt.Sprintf("video%d", n)}
+// publisherOf publishes a namespace from a host.
+func (w *world) publisherOf(namespace string, from *lab.Host, scheme string) (*publisher, *session.Session) {
+	w.Helper()
+	p := &publisher{subscribed: make(chan *session.Publication, 100)}
+	s := w.connect(from, scheme, p, transport.Limits{})
+	ns, err := s.PublishNamespace(w.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{namespace}})
+	require.NoError(w, err)
+	require.NoError(w, ns.Wait(w.Context()))
+	return p, s
+}
+
+func trackName(n int) moqt.FullTrackName { return trackOf("live", n) }
+
+func trackOf(namespace string, n int) moqt.FullTrackName {
+	return moqt.FullTrackName{Namespace: moqt.Namespace{namespace}, Name: fmt.Sprintf("video%d", n)}
 }
 
 // viewer keeps what comes of a track.

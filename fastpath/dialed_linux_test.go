@@ -1,0 +1,85 @@
+package fastpath_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/lab"
+	"sluice/transport"
+)
+
+// TestBothWays publishes and subscribes on one connection that the relay has dialed, as another relay does. Media is
+// forwarded both ways at once.
+func TestBothWays(t *testing.T) {
+	for _, scheme := range []string{"moqt", "https"} {
+		t.Run(scheme, func(t *testing.T) {
+			w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 1}, dialed: dialPublisher})
+			far, farSession := w.publisherOf("far", w.lab.Publisher, scheme)
+			near, nearSession := w.publisherOf("near", w.lab.Subscribers[0], scheme)
+			viewers := []*viewer{
+				w.subscribe(nearSession, trackOf("far", 0)), w.subscribe(farSession, trackOf("near", 0)),
+			}
+			var sending sync.WaitGroup
+			var broadcasts []*broadcast
+			for _, p := range []*publisher{far, near} {
+				b := w.broadcast(<-p.subscribed)
+				broadcasts = append(broadcasts, b)
+				sending.Go(func() {
+					for g := range uint64(20) {
+						b.send(present(g, 1), 0, 2*time.Millisecond, 9000, 3000, 1000, 100, 5000)
+					}
+				})
+			}
+			sending.Wait()
+			for i, v := range viewers {
+				w.expect(v, broadcasts[i], 0)
+			}
+			w.report()
+			s := w.loop.Stats().Counters
+			require.Greater(t, float64(s.ForwarderPackets), 0.8*float64(s.Packets))
+		})
+	}
+}
+
+// TestRelayMoves gives the relay other addresses on the devices that lead to the peers that it has dialed. They learn
+// of it from the relay's next packets, and the kernel from theirs. A subscriber's ACKs are taken and a publisher's
+// packets opened only on the path that the kernel knows.
+func TestRelayMoves(t *testing.T) {
+	for d := dialPublisher; d <= dialAll; d++ {
+		t.Run(d.String(), func(t *testing.T) {
+			w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 1}, dialed: d})
+			p := w.publisher("moqt")
+			v := w.subscribe(w.connect(w.lab.Subscribers[0], "moqt", nil, transport.Limits{}), trackName(0))
+			b := w.broadcast(<-p.subscribed)
+			group := uint64(0)
+			// send sends a group, and reports whether the kernel knew both paths meanwhile.
+			send := func() bool {
+				before, err := w.fast.Counts()
+				require.NoError(t, err)
+				b.send(present(group, 0), 0, 4*time.Millisecond, slices.Repeat([]int{500}, 100)...)
+				group++
+				after, err := w.fast.Counts()
+				require.NoError(t, err)
+				return after["frame_forwarded"] > before["frame_forwarded"]+50 &&
+					after["ack_taken"] > before["ack_taken"]
+			}
+			for !send() { // until paths and sizes are known
+				require.Less(t, group, uint64(10))
+			}
+			for _, h := range []*lab.Host{w.lab.Publisher, w.lab.Subscribers[0]} {
+				if w.dials(h) {
+					require.NoError(t, w.lab.Relay.Facing(h).ChangeAddress())
+				}
+			}
+			for !send() {
+				require.Less(t, group, uint64(60))
+			}
+			w.expect(v, b, 0)
+			w.report()
+		})
+	}
+}
