@@ -1,0 +1,130 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"sluice/internal/bounds"
+	"sluice/moqt"
+)
+
+const (
+	// maxMessage is the size of the largest message that is read. NATS carries 1 MiB by default.
+	maxMessage = 256 << 10
+	// maxPart is how many bytes of routes go into a part of a snapshot. The longest namespace has 12,319 bytes as text.
+	maxPart = 128 << 10
+	// maxURLLen bounds the URL of a node, and MaxFeeds the feeds that a beat lists.
+	maxURLLen = 1024
+	MaxFeeds  = 64
+	// maxPrice is the highest price of a node.
+	maxPrice = 10_000
+)
+
+// Card is what a node tells about itself.
+type Card struct {
+	URL    string  `json:"url"` // at which other nodes reach its relay
+	Region string  `json:"region,omitempty"`
+	Price  float64 `json:"price,omitempty"` // of asking it, as milliseconds of RTT
+	Load   float64 `json:"load,omitempty"`  // 0 to 1
+	Feeds  []Feed  `json:"feeds,omitempty"` // from other nodes
+}
+
+// Feed is a session over which a node gets tracks from another one.
+type Feed struct {
+	From   string        `json:"from"`             // the node that feeds
+	RTT    time.Duration `json:"rtt_ns,omitempty"` // 0: not measured
+	Tracks int           `json:"tracks"`
+}
+
+func (c *Card) validate() error {
+	if c.URL == "" || len(c.URL) > maxURLLen {
+		return fmt.Errorf("url: %d bytes: must have 1 to %d", len(c.URL), maxURLLen)
+	}
+	if c.Region != "" {
+		if err := CheckName("region", c.Region); err != nil {
+			return err
+		}
+	}
+	for _, f := range c.Feeds {
+		if err := CheckName("feeds", f.From); err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		bounds.Check("price", c.Price, 0, maxPrice),
+		bounds.Check("load", c.Load, 0, 1),
+		bounds.Check("number of feeds", len(c.Feeds), 0, MaxFeeds))
+}
+
+// state says what the sender of a message has. It is part of all of them.
+type state struct {
+	Epoch   uint64 `json:"epoch"`   // when it joined
+	Version uint64 `json:"version"` // of its routes; in a route, the version after it
+}
+
+// beat is what a node sends once a second.
+type beat struct {
+	state
+	Card Card `json:"card"`
+	New  bool `json:"new,omitempty"` // has just joined, and wants all snapshots
+}
+
+// changeMessage tells that a route has come or gone.
+type changeMessage struct {
+	state
+	Namespace string `json:"namespace"` // as moqt.Namespace.String writes it
+	Gone      bool   `json:"gone,omitempty"`
+}
+
+// part is a part of a snapshot. The parts of one come in order.
+type part struct {
+	beat
+	Index  int      `json:"index"`
+	Last   bool     `json:"last,omitempty"`
+	Routes []string `json:"routes"`
+}
+
+func encode(m any) []byte {
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // all fields are plain values
+	}
+	return b
+}
+
+func decodeState(b []byte) (s state, err error) { return s, decode(b, &s) }
+
+func decodeBeat(b []byte) (m beat, err error) {
+	if err = decode(b, &m); err == nil {
+		err = m.Card.validate()
+	}
+	return m, err
+}
+
+func decodeChange(b []byte) (m changeMessage, err error) {
+	if err = decode(b, &m); err == nil {
+		_, err = moqt.ParseNamespace(m.Namespace)
+	}
+	return m, err
+}
+
+func decodePart(b []byte) (m part, err error) {
+	if err = decode(b, &m); err == nil {
+		err = m.Card.validate()
+	}
+	for _, text := range m.Routes {
+		if err == nil {
+			_, err = moqt.ParseNamespace(text)
+		}
+	}
+	return m, err
+}
+
+func decode(b []byte, m any) error {
+	if len(b) > maxMessage {
+		return fmt.Errorf("message of %d bytes: must have at most %d", len(b), maxMessage)
+	}
+	return json.Unmarshal(b, m)
+}

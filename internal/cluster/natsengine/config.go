@@ -1,0 +1,92 @@
+package natsengine
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+)
+
+// Config is what both engines have in common.
+type Config struct {
+	Cluster string // name of the cluster; other clusters are refused
+	Node    string // name of the node
+	Token   string // that all nodes have; for Dial, the password of the user Node. May be empty.
+	TLS     TLS
+	Logger  *slog.Logger
+}
+
+// TLS names the files with which a node proves that it is one. They are read for each connection, so that they may be
+// replaced. The zero value is no TLS.
+type TLS struct {
+	CA   string // PEM: the authority of all nodes
+	Cert string // PEM: the certificate of this one, for servers and clients
+	Key  string
+}
+
+func (t TLS) isSet() bool { return t != TLS{} }
+
+// config returns the configuration for both sides of a connection, or nil if there is no TLS.
+func (t TLS) config() (*tls.Config, error) {
+	if !t.isSet() {
+		return nil, nil
+	}
+	if t.CA == "" || t.Cert == "" || t.Key == "" {
+		return nil, errors.New("--cluster-ca, --cluster-cert and --cluster-key belong together")
+	}
+	pem, err := os.ReadFile(t.CA)
+	if err != nil {
+		return nil, fmt.Errorf("--cluster-ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--cluster-ca: %s: must have certificates in PEM", t.CA)
+	}
+	if _, err := t.load(); err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, RootCAs: pool, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.load() },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return t.load() },
+	}, nil
+}
+
+func (t TLS) load() (*tls.Certificate, error) {
+	c, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return nil, fmt.Errorf("--cluster-cert, --cluster-key: %w", err)
+	}
+	return &c, nil
+}
+
+// needed returns an error if an address can be reached by other machines, or is one of them, and there is no TLS.
+func (t TLS) needed(flag, hostPort string) error {
+	host, _, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return fmt.Errorf("%s: %q: must be host:port", flag, hostPort)
+	}
+	if t.isSet() || isLoopback(host) {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: nodes on other machines must prove who they are: add --cluster-ca, --cluster-cert and "+
+		"--cluster-key, or use an address of this machine, such as 127.0.0.1", flag, hostPort)
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// hostPortOf returns the address of a URL of NATS.
+func hostPortOf(u *url.URL) string {
+	if u.Port() != "" {
+		return u.Host
+	}
+	return net.JoinHostPort(u.Hostname(), "4222")
+}

@@ -1,0 +1,59 @@
+package natsengine
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+)
+
+// DialConfig is the configuration of a connection to NATS servers of the operator.
+type DialConfig struct {
+	Config
+	URLs []string // nats://host:port or tls://host:port
+}
+
+// Dial connects to NATS servers. It does not fail if none answers now: it goes on trying.
+func Dial(cfg DialConfig) (*Engine, error) {
+	e := newEngine(cfg.Logger)
+	opts := append(e.options(cfg.Node), nats.RetryOnFailedConnect(true), nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(maxPings))
+	if cfg.Token != "" {
+		opts = append(opts, nats.UserInfo(cfg.Node, cfg.Token))
+	}
+	tlsConfig, err := cfg.TLS.config()
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range cfg.URLs {
+		if err := cfg.checkURL(text); err != nil {
+			return nil, err
+		}
+	}
+	if tlsConfig != nil {
+		opts = append(opts, nats.Secure(tlsConfig))
+	}
+	conn, err := nats.Connect(strings.Join(cfg.URLs, ","), opts...)
+	if err != nil {
+		return nil, fmt.Errorf("--cluster-url: %w", err)
+	}
+	if !conn.IsConnected() {
+		cfg.Logger.Warn("no NATS server answers; the relay goes on without the cluster, and keeps trying",
+			"err", conn.LastError())
+	}
+	return e, e.attach(conn, nil)
+}
+
+func (c *DialConfig) checkURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "nats" && u.Scheme != "tls":
+		return errors.New("--cluster-url: must be nats://host:port or tls://host:port")
+	case u.User != nil:
+		return errors.New("--cluster-url: must have no password, which others on this machine could read; " +
+			"use --cluster-token-file")
+	}
+	return c.TLS.needed("--cluster-url", hostPortOf(u))
+}

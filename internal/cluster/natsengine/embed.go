@@ -1,0 +1,159 @@
+package natsengine
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// startTimeout is how long the server may take to start.
+	startTimeout = 10 * time.Second
+	// pingInterval and maxPings find connections that are dead without a FIN: after 6 s.
+	pingInterval = 2 * time.Second
+	maxPings     = 2
+	// user is the name that servers use for each other, with the token as the password.
+	user = "sluice"
+	// retryInterval is how often a server tries to start whose address is in use.
+	retryInterval = 250 * time.Millisecond
+)
+
+// EmbedConfig is the configuration of an embedded server.
+type EmbedConfig struct {
+	Config
+	Listen    string   // TCP address for the servers of other nodes
+	Advertise string   // host:port at which they reach it. Default: Listen
+	Join      []string // host:port of other nodes, of which one has to answer for all to be found
+	// Wait: the process that this one replaces may still have the address. The server starts when it is free.
+	Wait bool
+
+	secret string // of the clients of the server; set by Embed
+}
+
+// onlyOwn lets only clients of this process in.
+type onlyOwn struct{ secret string }
+
+// Check implements server.Authentication.
+func (o onlyOwn) Check(c server.ClientAuthentication) bool {
+	return subtle.ConstantTimeCompare([]byte(c.GetOpts().Token), []byte(o.secret)) == 1
+}
+
+// Embed starts a NATS server in this process, which looks for those of the other nodes as long as it runs.
+func Embed(cfg EmbedConfig) (*Engine, error) {
+	cfg.secret = rand.Text()
+	opts, err := cfg.options()
+	if err != nil {
+		return nil, err
+	}
+	e := newEngine(cfg.Logger)
+	if err = e.start(&cfg, opts); err == nil {
+		return e, nil
+	}
+	if !cfg.Wait {
+		return nil, err
+	}
+	e.running.Go(func() { e.startLater(&cfg, opts) })
+	return e, nil
+}
+
+// start starts the server, and connects to it.
+func (e *Engine) start(cfg *EmbedConfig, opts *server.Options) error {
+	if err := probe(cfg.Listen); err != nil {
+		return err
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return fmt.Errorf("embedded NATS server: %w", err)
+	}
+	s.SetLoggerV2(&serverLog{cfg.Logger}, false, false, false)
+	s.Start()
+	if !s.ReadyForConnections(startTimeout) {
+		s.Shutdown()
+		return fmt.Errorf("embedded NATS server at %s: it has not started within %v", cfg.Listen, startTimeout)
+	}
+	conn, err := nats.Connect("", append(e.options(cfg.Node), nats.InProcessServer(s), nats.Token(cfg.secret))...)
+	if err == nil {
+		err = e.attach(conn, s)
+	}
+	if err != nil {
+		s.Shutdown()
+		return fmt.Errorf("embedded NATS server: %w", err)
+	}
+	return nil
+}
+
+// startLater tries to start the server until it has started, or the engine is closed.
+func (e *Engine) startLater(cfg *EmbedConfig, opts *server.Options) {
+	t := time.NewTicker(retryInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			err := e.start(cfg, opts)
+			if err == nil {
+				return
+			}
+			e.log.Log(slog.LevelInfo, "start", "the cluster's address is not free yet; trying again", "err", err)
+		case <-e.end:
+			return
+		}
+	}
+}
+
+// options returns the configuration of the server.
+func (c *EmbedConfig) options() (*server.Options, error) {
+	if err := c.TLS.needed("--cluster-listen", c.Listen); err != nil {
+		return nil, err
+	}
+	host, portText, _ := net.SplitHostPort(c.Listen)
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil || port == 0 {
+		return nil, fmt.Errorf("--cluster-listen: %s: must have a port between 1 and 65535", c.Listen)
+	}
+	tlsConfig, err := c.TLS.config()
+	if err != nil {
+		return nil, err
+	}
+	opts := &server.Options{
+		ServerName: c.Node, NoSigs: true, NoSystemAccount: true,
+		// A server without a port for clients does not listen for other servers either. So it has one, which lets in
+		// only who knows a secret that this process has made.
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, CustomClientAuthentication: onlyOwn{c.secret},
+		Cluster: server.ClusterOpts{
+			Name: c.Cluster, Host: host, Port: int(port), Advertise: c.Advertise, NoAdvertise: true, PoolSize: -1,
+			Username: user, Password: c.Token, TLSConfig: tlsConfig, TLSTimeout: 5,
+			PingInterval: pingInterval, MaxPingsOut: maxPings,
+		},
+	}
+	if c.Token == "" {
+		opts.Cluster.Username = ""
+	}
+	for _, address := range c.Join {
+		if err := c.TLS.needed("--cluster-join", address); err != nil {
+			return nil, err
+		}
+		u := &url.URL{Scheme: "nats-route", Host: address}
+		if c.Token != "" {
+			u.User = url.UserPassword(user, c.Token)
+		}
+		opts.Routes = append(opts.Routes, u)
+	}
+	return opts, nil
+}
+
+// probe returns an error if the server could not listen on an address. The server itself only writes that to its log.
+func probe(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("--cluster-listen: %w: choose another address, or end the process that uses it", err)
+	}
+	return l.Close()
+}

@@ -1,0 +1,145 @@
+package natsengine
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"sluice/internal/logs"
+)
+
+// maxQueue is how many messages wait for the node. Those beyond it get lost, which costs a snapshot.
+const maxQueue = 1 << 14
+
+// Engine is a connection to NATS, and perhaps the server. It implements cluster.Engine.
+type Engine struct {
+	log      *logs.Sparse
+	logger   *slog.Logger
+	messages chan *nats.Msg
+	end      chan struct{}
+	running  sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	conn     *nats.Conn     // nil: the server has not started yet
+	server   *server.Server // nil: it is of another process, or has not started yet
+	patterns []string
+}
+
+func newEngine(log *slog.Logger) *Engine {
+	return &Engine{
+		log: logs.NewSparse(log), logger: log, messages: make(chan *nats.Msg, maxQueue), end: make(chan struct{}),
+	}
+}
+
+// options returns what all connections have in common. Nothing is kept for a server that is away: beats of the past
+// would change nothing, and what else gets lost costs a snapshot.
+func (e *Engine) options(node string) []nats.Option {
+	return []nats.Option{
+		nats.Name(node), nats.NoEcho(), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond),
+		nats.ReconnectBufSize(-1),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				e.logger.Warn("the NATS server is away; the relay goes on with the routes that it knows", "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(c *nats.Conn) {
+			e.logger.Info("the NATS server is there again", "address", c.ConnectedAddr())
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			e.log.Log(slog.LevelWarn, "NATS", "NATS reports an error", "err", err)
+		}),
+	}
+}
+
+// attach begins to use a connection, and the server if it is ours.
+func (e *Engine) attach(conn *nats.Conn, s *server.Server) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.conn, e.server = conn, s
+	return e.subscribeLocked(e.patterns)
+}
+
+// Publish implements cluster.Engine.
+func (e *Engine) Publish(subject string, data []byte) error {
+	e.mu.Lock()
+	conn := e.conn
+	e.mu.Unlock()
+	if conn == nil {
+		return nil // it gets lost
+	}
+	err := conn.Publish(subject, data)
+	if errors.Is(err, nats.ErrReconnectBufExceeded) {
+		return nil // the server is away, and the log says so
+	}
+	return err
+}
+
+// Subscribe implements cluster.Engine. All subscriptions share a channel, which keeps the order of a node's messages.
+func (e *Engine) Subscribe(f func(subject string, data []byte), patterns ...string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.patterns = patterns
+	if err := e.subscribeLocked(patterns); err != nil {
+		return err
+	}
+	e.running.Go(func() {
+		for {
+			select {
+			case m := <-e.messages:
+				f(m.Subject, m.Data)
+			case <-e.end:
+				return
+			}
+		}
+	})
+	return nil
+}
+
+func (e *Engine) subscribeLocked(patterns []string) error {
+	if e.conn == nil {
+		return nil
+	}
+	for _, p := range patterns {
+		if _, err := e.conn.ChanSubscribe(p, e.messages); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Present implements cluster.Engine. An embedded server that has no other one is alone.
+func (e *Engine) Present() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.conn != nil && e.conn.IsConnected() && (e.server == nil || e.server.NumRoutes() > 0)
+}
+
+// Close implements cluster.Engine.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	conn := e.conn
+	e.mu.Unlock()
+	if conn != nil {
+		_ = conn.FlushTimeout(time.Second) // fails only if the server is away
+	}
+	close(e.end)
+	e.running.Wait()
+	if e.conn != nil {
+		e.conn.Close()
+	}
+	if e.server != nil {
+		e.server.Shutdown()
+		e.server.WaitForShutdown()
+	}
+	return nil
+}

@@ -1,0 +1,328 @@
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"sluice/internal/logs"
+	"sluice/moqt"
+)
+
+const (
+	// Beat is how often a node says that it is alive, and Lease how long it counts as alive afterwards.
+	Beat  = time.Second
+	Lease = 3 * time.Second
+
+	// tick is how often a node looks for what is due.
+	tick = 200 * time.Millisecond
+	// askAgain is how long a node waits for a snapshot before it asks again.
+	askAgain = 2 * time.Second
+	// maxDirect is how many nodes get a snapshot each when they have asked. When more have, all get one.
+	maxDirect = 8
+)
+
+// Config is the configuration of a Node. Only ID and Card are required.
+type Config struct {
+	Cluster string // name of the cluster. Default: "sluice"
+	ID      string // name of the node
+	// Card returns what the node tells about itself. It must return at once, and must not call the node.
+	Card func() Card
+	// RTT returns the measured round-trip time to a node, or 0. Default: it is never known.
+	RTT func(node string) time.Duration
+
+	Logger *slog.Logger // default: slog.Default()
+}
+
+func (c Config) withDefaults() Config {
+	c.Cluster = cmp.Or(c.Cluster, "sluice")
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.RTT == nil {
+		c.RTT = func(string) time.Duration { return 0 }
+	}
+	return c
+}
+
+func (c *Config) validate() error {
+	if c.Card == nil {
+		return errors.New("Card must be set")
+	}
+	card := c.Card()
+	return errors.Join(CheckName("Cluster", c.Cluster), CheckName("ID", c.ID), card.validate())
+}
+
+// Node is this process as a member of a cluster. Its methods may be called on any goroutine.
+type Node struct {
+	cfg      Config
+	engine   Engine
+	subjects subjects
+	log      *logs.Sparse
+	end      chan struct{}
+	ended    sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	own      own
+	table    table
+	watchers []func(Change)
+	beaten   time.Time            // when this node sent a beat last
+	absent   time.Time            // when the engine was away last
+	asks     map[string]time.Time // when to ask nodes for snapshots
+	askers   map[string]struct{}  // the nodes that have asked for one
+	sent     Sent
+}
+
+// Sent counts what a node has sent and received.
+type Sent struct {
+	Messages  uint64 // sent, of all kinds
+	Snapshots uint64 // sent
+	Asks      uint64 // sent
+	Received  uint64 // messages
+	Invalid   uint64 // messages that could not be read
+	Refused   uint64 // nodes and routes for which the table had no room
+}
+
+// Join makes a node of a cluster. It closes the engine when it fails, and when the node leaves.
+func Join(cfg Config, engine Engine) (*Node, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
+	n := &Node{
+		cfg: cfg, engine: engine, subjects: subjectsOf(cfg.Cluster), log: logs.NewSparse(cfg.Logger),
+		end: make(chan struct{}), asks: make(map[string]time.Time), askers: make(map[string]struct{}),
+	}
+	n.own = own{state: state{Epoch: uint64(time.Now().UnixNano())}, routes: make(map[string]int)}
+	n.table = newTable(n.tellLocked)
+	if err := engine.Subscribe(n.receive, n.subjects.patterns(cfg.ID)...); err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.beatLocked(time.Now(), true)
+	n.ended.Go(n.run)
+	return n, nil
+}
+
+// Leave tells the others that the node leaves, and closes the engine. What Watch has reported stays as it is.
+func (n *Node) Leave() error {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return nil
+	}
+	n.closed = true
+	n.publishLocked(n.subjects.of(kindBye, n.cfg.ID), n.own.state)
+	close(n.end)
+	n.mu.Unlock()
+	n.ended.Wait()
+	return n.engine.Close()
+}
+
+// Advertise tells the others that this node has a publisher for a namespace. Each call needs one of Withdraw.
+func (n *Node) Advertise(ns moqt.Namespace) { n.changeOwn(ns, n.own.add) }
+
+// Withdraw is the reverse of Advertise.
+func (n *Node) Withdraw(ns moqt.Namespace) { n.changeOwn(ns, n.own.remove) }
+
+func (n *Node) changeOwn(ns moqt.Namespace, change func(string) *changeMessage) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := change(ns.String()); c != nil && !n.closed {
+		n.publishLocked(n.subjects.route(n.cfg.ID, ns), c)
+	}
+}
+
+// Watch calls f for each route of other nodes, and from then on for each change. f is called with locks held: it must
+// return at once, and must not call the node.
+func (n *Node) Watch(f func(Change)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, m := range n.table.members {
+		for text := range m.routes {
+			if ns, err := moqt.ParseNamespace(text); err == nil {
+				f(Change{Node: m.id, Namespace: ns})
+			}
+		}
+	}
+	n.watchers = append(n.watchers, f)
+}
+
+// tellLocked tells the watchers about a change.
+func (n *Node) tellLocked(c Change) {
+	for _, f := range n.watchers {
+		f(c)
+	}
+}
+
+// run does what is due until the node leaves.
+func (n *Node) run() {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for {
+		select {
+		case now := <-t.C:
+			n.mu.Lock()
+			n.tickLocked(now)
+			n.mu.Unlock()
+		case <-n.end:
+			return
+		}
+	}
+}
+
+func (n *Node) tickLocked(now time.Time) {
+	if now.Sub(n.beaten) >= Beat {
+		n.beatLocked(now, false)
+	}
+	if !n.engine.Present() {
+		n.absent = now
+	}
+	if now.Sub(n.absent) > Lease { // else others may be alive although they were not heard
+		for _, id := range n.table.expire(now) {
+			n.cfg.Logger.Warn("a node of the cluster is dead: nothing was heard of it", "node", id, "for", Lease)
+		}
+	}
+	n.askLocked(now)
+	n.answerLocked()
+}
+
+func (n *Node) beatLocked(now time.Time, isNew bool) {
+	n.beaten = now
+	n.publishLocked(n.subjects.of(kindBeat, n.cfg.ID), beat{state: n.own.state, Card: n.cfg.Card(), New: isNew})
+}
+
+// askLocked asks the nodes whose routes are not known. It waits for a moment first, as a snapshot that another node has
+// asked for may come.
+func (n *Node) askLocked(now time.Time) {
+	for _, m := range n.table.members {
+		due, asked := n.asks[m.id]
+		switch {
+		case !m.isBehind():
+			delete(n.asks, m.id)
+		case !asked:
+			n.asks[m.id] = now.Add(rand.N(2 * tick))
+		case now.After(due):
+			n.asks[m.id] = now.Add(askAgain + rand.N(tick))
+			n.sent.Asks++
+			n.publishLocked(n.subjects.of(kindAsk, n.cfg.ID, m.id), n.own.state)
+		}
+	}
+	for id := range n.asks {
+		if n.table.members[id] == nil {
+			delete(n.asks, id)
+		}
+	}
+}
+
+// answerLocked sends snapshots to the nodes that have asked since the last tick: one for all if they are many.
+func (n *Node) answerLocked() {
+	if len(n.askers) == 0 {
+		return
+	}
+	if len(n.askers) > maxDirect {
+		n.askers = map[string]struct{}{everybody: {}}
+	}
+	parts := n.own.parts(n.cfg.Card())
+	for to := range n.askers {
+		n.sent.Snapshots++
+		for i := range parts {
+			n.publishLocked(n.subjects.of(kindSnap, n.cfg.ID, to), &parts[i])
+		}
+	}
+	clear(n.askers)
+}
+
+func (n *Node) publishLocked(subject string, m any) {
+	n.sent.Messages++
+	if err := n.engine.Publish(subject, encode(m)); err != nil {
+		n.log.Log(slog.LevelWarn, "publish", "cannot tell the cluster about this node; trying again", "err", err)
+	}
+}
+
+// receive handles a message.
+func (n *Node) receive(subject string, data []byte) {
+	k, from, ok := n.subjects.parse(subject)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sent.Received++
+	err := errors.New("the subject is not one of the cluster's")
+	if ok {
+		err = n.handleLocked(k, from, data, time.Now())
+	}
+	if err != nil {
+		n.sent.Invalid++
+		n.log.Log(slog.LevelWarn, "invalid", "invalid message in the cluster", "node", from, "err", err)
+	}
+}
+
+// handleLocked handles a message of a node. What it says about the sender counts for the one that the subject names.
+func (n *Node) handleLocked(k kind, from string, data []byte, now time.Time) error {
+	if from == n.cfg.ID {
+		return n.handleOwnLocked(k, data)
+	}
+	switch k {
+	case kindBeat:
+		b, err := decodeBeat(data)
+		if err == nil {
+			n.handleBeatLocked(from, &b, now)
+		}
+		return err
+	case kindRoute:
+		c, err := decodeChange(data)
+		if err == nil {
+			n.table.change(from, &c, now)
+		}
+		return err
+	case kindSnap:
+		p, err := decodePart(data)
+		if err == nil {
+			n.table.part(from, &p, now)
+		}
+		return err
+	case kindAsk:
+		n.askersAddLocked(from)
+		return nil
+	case kindBye:
+		s, err := decodeState(data)
+		if err == nil {
+			n.table.leave(from, s)
+		}
+		return err
+	}
+	return errors.New("the kind of the message is not known")
+}
+
+func (n *Node) handleBeatLocked(from string, b *beat, now time.Time) {
+	m := n.table.meet(from, b, now)
+	if m == nil {
+		return
+	}
+	if b.New {
+		n.askersAddLocked(from)
+	}
+}
+
+// askersAddLocked notes that a node wants a snapshot.
+func (n *Node) askersAddLocked(id string) {
+	if len(n.askers) < maxMembers {
+		n.askers[id] = struct{}{}
+	}
+}
+
+// handleOwnLocked handles a message that this node has sent, or another one with its name.
+func (n *Node) handleOwnLocked(k kind, data []byte) error {
+	if k != kindBeat {
+		return nil
+	}
+	b, err := decodeBeat(data)
+	if err == nil && b.Epoch > n.own.Epoch {
+		n.log.Log(slog.LevelError, "name", "another node of the cluster has the name of this one, and the others hear "+
+			"only the one that has joined last; give each node a name of its own (--node)", "node", n.cfg.ID,
+			"url", b.Card.URL)
+	}
+	return err
+}
