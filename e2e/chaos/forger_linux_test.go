@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/google/gopacket"
@@ -18,13 +19,20 @@ import (
 )
 
 // forger sits on the path between a host and the relays, right before the relays. Behind the host's packets it sends
-// others: the same ones again, and changed ones. It is never faster than the host. Otherwise it could move connections
-// to other addresses for as long as it likes, against which QUIC has no defence (RFC 9000 §9.3.3).
+// others: the same ones again, and changed ones.
 type forger struct {
 	random *rand.Rand
 	source net.HardwareAddr // of the host
 	socket int              // at the port to the relays
+	behind sync.WaitGroup   // packets that are still to be sent
 }
+
+// lag is how far behind the host's packet the forger sends it from another port. It must not be faster than the host,
+// against which QUIC has no defence (RFC 9000 §9.3.3): packets that come before the host's make the relay look at other
+// paths, of which quic-go remembers three for 5 s each, and a path that the host changes to meanwhile is not looked at.
+// A packet that the forger sends at once may overtake the host's on another processor, as the kernel's programs open
+// and copy that.
+const lag = 50 * time.Millisecond
 
 func newForger(l *lab.Lab, host *lab.Host, port string, seed uint64) (*forger, error) {
 	network, err := l.Host(lab.NetworkName)
@@ -36,7 +44,10 @@ func newForger(l *lab.Lab, host *lab.Host, port string, seed uint64) (*forger, e
 	return f, err
 }
 
-func (f *forger) close() { _ = unix.Close(f.socket) }
+func (f *forger) close() {
+	f.behind.Wait()
+	_ = unix.Close(f.socket)
+}
 
 // packetSocket opens a socket for the frames of a device.
 func packetSocket(h *lab.Host, device string) (fd int, err error) {
@@ -71,20 +82,30 @@ func (f *forger) run(ctx context.Context) {
 		if err != nil { // no packet in time
 			continue
 		}
-		if frame := f.forge(buf[:n]); frame != nil {
-			_, _ = unix.Write(f.socket, frame) // a packet that cannot be sent is lost
+		switch frame, later := f.forge(buf[:n]); {
+		case frame == nil:
+		case later:
+			f.behind.Add(1)
+			time.AfterFunc(lag, func() {
+				defer f.behind.Done()
+				f.send(frame)
+			})
+		default:
+			f.send(frame)
 		}
 	}
 }
 
-// forge returns a packet to send behind one of the host, or nil.
-func (f *forger) forge(frame []byte) []byte {
+func (f *forger) send(frame []byte) { _, _ = unix.Write(f.socket, frame) } // a packet that cannot be sent is lost
+
+// forge returns a packet to send behind one of the host, or nil, and whether it must wait.
+func (f *forger) forge(frame []byte) (forged []byte, later bool) {
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.NoCopy)
 	eth, _ := p.LinkLayer().(*layers.Ethernet)
 	udp, _ := p.TransportLayer().(*layers.UDP)
 	ip, _ := p.NetworkLayer().(gopacket.SerializableLayer)
 	if eth == nil || udp == nil || ip == nil || len(udp.Payload) == 0 || !bytes.Equal(eth.SrcMAC, f.source) {
-		return nil
+		return nil, false
 	}
 	options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
 	payload := append([]byte(nil), udp.Payload...)
@@ -99,12 +120,13 @@ func (f *forger) forge(frame []byte) []byte {
 			payload[i] = byte(f.random.Uint32())
 		}
 	case 6: // from another port
+		later = true
 		udp.SrcPort = layers.UDPPort(1024 + f.random.IntN(60_000))
 	case 7: // a checksum that is wrong
 		options.ComputeChecksums = false
 		udp.Checksum = uint16(1 + f.random.IntN(0xffff))
 	default:
-		return nil
+		return nil, false
 	}
 	switch ip := ip.(type) {
 	case *layers.IPv4:
@@ -114,7 +136,7 @@ func (f *forger) forge(frame []byte) []byte {
 	}
 	out := gopacket.NewSerializeBuffer()
 	if gopacket.SerializeLayers(out, options, eth, ip, udp, gopacket.Payload(payload)) != nil {
-		return nil
+		return nil, false
 	}
-	return out.Bytes()
+	return out.Bytes(), later
 }

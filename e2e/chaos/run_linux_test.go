@@ -373,8 +373,9 @@ func (r *run) attack(e event) error {
 		}
 		p.signal(syscall.SIGTERM)
 		timer := time.AfterFunc(endGrace, func() { p.signal(syscall.SIGKILL) })
-		<-p.done
-		if err := p.result(); err != nil && timer.Stop() {
+		err := p.result()
+		timer.Stop()
+		if err != nil && p.cmd.ProcessState.ExitCode() > 0 { // -1: ended by a signal, too early or too late for it
 			r.fail(fmt.Errorf("%v: %w", e, err))
 		}
 	})
