@@ -28,6 +28,7 @@ type crowd struct {
 	b         *testing.B
 	transport *quic.Transport
 	relay     *net.UDPAddr
+	quiet     bool // sessions send nothing by themselves
 	track     moqt.FullTrackName
 	bytes     atomic.Int64 // received by all
 }
@@ -47,8 +48,11 @@ func newCrowd(b *testing.B, r *relay, track moqt.FullTrackName) *crowd {
 	return c
 }
 
-// join adds n subscribers, and logs its progress.
-func (c *crowd) join(n int) {
+// join adds n subscribers.
+func (c *crowd) join(n int) { c.enter(n, c.subscribe) }
+
+// enter opens n sessions, and logs its progress.
+func (c *crowd) enter(n int, open func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(c.b.Context(), joinTime)
 	defer cancel()
 	turns, joined := make(chan struct{}, joinAtOnce), make(chan error, n)
@@ -56,33 +60,42 @@ func (c *crowd) join(n int) {
 		for range n {
 			turns <- struct{}{}
 			go func() {
-				joined <- c.subscribe(ctx)
+				joined <- open(ctx)
 				<-turns
 			}()
 		}
 	}()
 	begin := time.Now()
 	for i := range n {
-		require.NoError(c.b, <-joined, "subscriber %d of %d, after %v", i+1, n, time.Since(begin))
+		require.NoError(c.b, <-joined, "session %d of %d, after %v", i+1, n, time.Since(begin))
 		if (i+1)%250 == 0 {
-			c.b.Logf("%d subscribers after %v", i+1, time.Since(begin).Round(100*time.Millisecond))
+			c.b.Logf("%d sessions after %v", i+1, time.Since(begin).Round(100*time.Millisecond))
 		}
 	}
 }
 
-// subscribe opens a session and subscribes.
-func (c *crowd) subscribe(ctx context.Context) error {
-	conn, err := c.transport.Dial(ctx, c.relay, &tls.Config{InsecureSkipVerify: true, NextProtos: moqt.ALPNs()},
-		&quic.Config{EnableDatagrams: true, MaxIdleTimeout: time.Minute, KeepAlivePeriod: 20 * time.Second})
+// open opens a session.
+func (c *crowd) open(ctx context.Context) (*quic.Conn, error) {
+	cfg := &quic.Config{EnableDatagrams: true, MaxIdleTimeout: time.Minute, KeepAlivePeriod: 20 * time.Second}
+	if c.quiet {
+		cfg.MaxIdleTimeout, cfg.KeepAlivePeriod = time.Hour, 0
+	}
+	conn, err := c.transport.Dial(ctx, c.relay, &tls.Config{InsecureSkipVerify: true, NextProtos: moqt.ALPNs()}, cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	control, err := conn.OpenUniStream()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	authority := c.relay.String()
-	if err := send(control, &moqt.Setup{Path: new("/"), Authority: &authority}); err != nil {
+	return conn, send(control, &moqt.Setup{Path: new("/"), Authority: &authority})
+}
+
+// subscribe opens a session and subscribes.
+func (c *crowd) subscribe(ctx context.Context) error {
+	conn, err := c.open(ctx)
+	if err != nil {
 		return err
 	}
 	request, err := conn.OpenStream()

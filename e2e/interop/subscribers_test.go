@@ -2,6 +2,7 @@ package interop
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -83,6 +84,47 @@ func BenchmarkSubscribers(b *testing.B) {
 			b.ReportMetric(m.peak, "relay-peak-MiB")
 			b.ReportMetric((cpuTime(b, r.Process.Pid)-cpu).Seconds()/window.Seconds(), "relay-cores")
 			b.ReportMetric(float64(received)*8/window.Seconds()/float64(n)/1e6, "Mbit/s/subscriber")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// wakeUps returns how often the threads of a process have gone to sleep.
+func wakeUps(b *testing.B, pid int) (sum int) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	require.NoError(b, err)
+	for _, f := range files {
+		status, err := os.ReadFile(f)
+		require.NoError(b, err)
+		m := switches.FindSubmatch(status)
+		require.NotNil(b, m, "no context switches in %s", f)
+		n, err := strconv.Atoi(string(m[1]))
+		require.NoError(b, err)
+		sum += n
+	}
+	return sum
+}
+
+var switches = regexp.MustCompile(`(?m)^voluntary_ctxt_switches:\s+(\d+)`)
+
+// BenchmarkIdle has many sessions do nothing, and reports the resident memory of the relay and how often a second its
+// threads wake up. Nobody sends keep-alives.
+func BenchmarkIdle(b *testing.B) {
+	for _, n := range []int{0, 100, 1000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			r := startRelay(b, "--idle-timeout", "1h")
+			c := newCrowd(b, r, moqt.FullTrackName{})
+			c.quiet = true
+			c.enter(n, func(ctx context.Context) error {
+				_, err := c.open(ctx)
+				return err
+			})
+			time.Sleep(20 * time.Second) // until the process has given memory back
+			const window = 30 * time.Second
+			before := wakeUps(b, r.Process.Pid)
+			time.Sleep(window)
+			b.ReportMetric(float64(wakeUps(b, r.Process.Pid)-before)/window.Seconds(), "wake-ups/s")
+			b.ReportMetric(memoryOf(b, r.Process.Pid).resident, "relay-MiB")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
