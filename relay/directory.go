@@ -158,6 +158,37 @@ func (d *directory) withdraw(a *announcement) {
 	}
 }
 
+// bestLocked returns the announcement of a place that a peer is told of, or nil; mu is held. Which one it is matters to
+// other relays only.
+func (d *directory) bestLocked(at place, to *peer) (best *announcement) {
+	for a := range d.namespaces.values.at(at) {
+		switch {
+		case !a.mayReach(to):
+		case to.setup.Hops == moqt.NoHops:
+			return a
+		case best == nil || a.compare(best) < 0:
+			best = a
+		}
+	}
+	return best
+}
+
+// wayTo returns what a relay is told with a namespace of this process.
+func (d *directory) wayTo(ns moqt.Namespace, to *peer) moqt.Parameters {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at := to.place(ns)
+	if best := d.bestLocked(at, to); best != nil {
+		return best.parameters()
+	}
+	for a := range d.namespaces.values.at(at) {
+		if a.peer.serves(to) {
+			return a.parameters() // the session does not send it
+		}
+	}
+	return moqt.Parameters{HopPath: unknownPublisher}
+}
+
 // moved records that an announcement comes another way now, or at another cost.
 func (d *directory) moved(a *announcement, p moqt.Parameters) {
 	d.mu.Lock()

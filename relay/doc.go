@@ -56,6 +56,11 @@
 // While a session lasts, its mirror asks for the namespaces and tracks that subscribers watch here (upstreamWatches),
 // and announces those of direct peers (announcer).
 //
+// Relays may have each other as upstream relays, in circles of any length: for each, the one that has dialed it is a
+// direct peer. What goes from relay to relay carries the Hop IDs that it has come through (see [session]), and an asker
+// is a peer with the path of its request. A hub neither waits for a relay through which a request has come, nor feeds
+// one through which the objects have come.
+//
 // # Quotas
 //
 // A request is charged before it is served: to the account of the peer's source address, and to that of the token that

@@ -21,6 +21,7 @@ type downstream struct {
 	permit *permission   // used by run only, once accepted
 	until  time.Time     // when the peer no longer waits for a publisher; zero if it never did
 	replay *uint64       // a link has missed nothing before this group; nil if it has nothing
+	path   moqt.HopPath  // what its request has come through
 	ready  chan struct{} // closed when accepted
 
 	// Guarded by hub.mu.
@@ -47,7 +48,7 @@ func newSubscribed(h *hub, p *peer, pub *session.Publication, permit *permission
 	params := pub.Parameters()
 	replay := replayFor(p, &params)
 	d := newDownstream(h, p, pub, &params, permit)
-	d.replay = replay
+	d.replay, d.path = replay, params.HopPath
 	if ms := params.RendezvousTimeout; ms != nil && *ms > 0 { // draft §10.2.6
 		d.until = time.Now().Add(min(moqt.Milliseconds(*ms), p.relay.cfg.MaxRendezvous))
 	}
@@ -92,6 +93,17 @@ func (d *downstream) serveOffer() {
 	d.run()
 }
 
+// asker returns who asks.
+func (d *downstream) asker() asker { return asker{d.peer, d.path} }
+
+// isCutOffLocked reports whether no publisher is left that may feed an accepted subscription, although others have
+// one; hub.mu is held.
+func (d *downstream) isCutOffLocked() bool {
+	s := &d.hub.publishers
+	relayed := !d.peer.direct() || d.peer.hopID() != 0 && s.areEstablished()
+	return d.accepted && relayed && !s.supply(d.asker()).established
+}
+
 // waits reports whether the subscriber still waits for a publisher.
 func (d *downstream) waits() bool { return time.Now().Before(d.until) }
 
@@ -120,7 +132,9 @@ func (d *downstream) acceptLocked() {
 	close(d.ready)
 	d.delivery.setFilter(d.delivery.filter, largest)
 	d.delivery.open(&params)
-	answer := moqt.Parameters{LargestObject: largest, Expires: d.permit.expires()}
+	answer := moqt.Parameters{
+		LargestObject: largest, Expires: d.permit.expires(), HopPath: d.hub.publishers.pathFor(d.asker()),
+	}
 	if d.pub.Accept(answer, d.hub.properties) != nil {
 		return // the peer has cancelled it
 	}
@@ -203,7 +217,7 @@ func (d *downstream) timedOut() {
 	h := d.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if has := h.publishers.supply(d.peer); !d.accepted && !has.established && !has.pending {
+	if has := h.publishers.supply(d.asker()); !d.accepted && !has.established && !has.pending {
 		d.refuseLocked(d.unavailableLocked())
 	}
 }

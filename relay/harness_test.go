@@ -358,6 +358,7 @@ type source struct {
 	largest    *moqt.Location
 	now        func() *moqt.Location // instead of largest
 	expires    *uint64
+	path       moqt.HopPath // what the objects have come through
 
 	mu       sync.Mutex
 	pubs     []*session.Publication
@@ -371,7 +372,9 @@ func (c *client) serve(s *source) *source {
 		s.mu.Lock()
 		s.requests = append(s.requests, p.Parameters())
 		s.mu.Unlock()
-		if p.Accept(moqt.Parameters{LargestObject: s.largestNow(), Expires: s.expires}, s.properties) == nil {
+		if p.Accept(moqt.Parameters{
+			LargestObject: s.largestNow(), Expires: s.expires, HopPath: s.path,
+		}, s.properties) == nil {
 			s.keep(p)
 		}
 	}

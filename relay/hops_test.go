@@ -139,3 +139,96 @@ func TestRandomHopIDs(t *testing.T) {
 		seen[id] = true
 	}
 }
+
+// subscribeBy subscribes with a request that has come through a path.
+func (c *client) subscribeBy(path ...uint64) (*sink, *session.Subscription, error) {
+	return c.subscribe(moqt.Parameters{HopPath: path})
+}
+
+// A peer is not asked on behalf of one whose request has come through it.
+func TestSubscribersDoNotWaitForThemselves(t *testing.T) {
+	onBench(t, hopping, func(b *bench) {
+		origin := b.connect(asRelay(9)).serve(&source{})
+		origin.c.announce("live")
+		synctest.Wait()
+		_, _, err := b.connect(asRelay(7)).subscribeBy(9)
+		b.refused(err, moqt.RequestDoesNotExist)
+		_, err = b.connect(asRelay(7)).TrackStatus(b.ctx, moqt.TrackStatus{
+			Track: video, Parameters: moqt.Parameters{HopPath: moqt.HopPath{9}},
+		})
+		b.refused(err, moqt.RequestDoesNotExist)
+		require.Empty(t, origin.requests)
+
+		_, _, err = b.connect(asRelay(7)).subscribeBy(3)
+		require.NoError(t, err)
+		require.Equal(t, moqt.HopPath{3, 7, testHop}, origin.requests[0].HopPath)
+		_, _, err = b.connect(asRelay(8)).subscribeBy(9)
+		b.refused(err, moqt.RequestDoesNotExist)
+	})
+}
+
+// The request of the nearest subscriber is the one that is passed on.
+func TestRequestsHaveTheShortestPath(t *testing.T) {
+	onBench(t, hopping, func(b *bench) {
+		far, near := b.connect(asRelay(7)), b.connect()
+		for _, c := range []*client{far, near} {
+			_, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: video, Parameters: moqt.Parameters{
+				RendezvousTimeout: ptr(uint64(9000)),
+			}}, &sink{})
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		origin := b.connect(asRelay(9)).serve(&source{})
+		origin.c.announce("live")
+		synctest.Wait()
+		require.Equal(t, moqt.HopPath{testHop}, origin.requests[0].HopPath)
+	})
+}
+
+// A relay whose objects have come through a subscriber does not feed that subscriber, but others.
+func TestSubscribersAreNotFedWithTheirOwn(t *testing.T) {
+	onBench(t, hopping, func(b *bench) {
+		src := &source{}
+		_, err := src.offer(b.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		k, relayed := b.connect(asRelay(7)).mustSubscribe(moqt.Parameters{})
+		own, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		src.group(1, 1)
+		require.Equal(t, "1.0, 1 fin", k.take())
+
+		other := b.connect(asRelay(9)).serve(&source{path: moqt.HopPath{7}, largest: &moqt.Location{Group: 1}})
+		other.c.announce("live")
+		synctest.Wait()
+		require.Len(t, other.pubs, 1)
+		require.NoError(t, src.publication().Done(moqt.DoneGoingAway, ""))
+		b.done(relayed, moqt.DoneGoingAway)
+		other.group(2, 1)
+		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin", own.take())
+		require.Empty(t, k.take())
+
+		_, _, err = b.connect(asRelay(7)).subscribe(moqt.Parameters{})
+		b.refused(err, moqt.RequestDoesNotExist)
+		_, err = b.connect(asRelay(7)).TrackStatus(b.ctx, moqt.TrackStatus{Track: video})
+		b.refused(err, moqt.RequestDoesNotExist)
+		_, late := b.connect(asRelay(8)).mustSubscribe(moqt.Parameters{})
+		require.NoError(t, late.Context().Err())
+	})
+}
+
+func TestTracksAreNotOfferedToTheirSource(t *testing.T) {
+	onBench(t, hopping, func(b *bench) {
+		from := b.connect(asRelay(7))
+		back := from.acceptOffers(&offered{})
+		_, err := from.subscribeTracks(moqt.Parameters{})
+		require.NoError(t, err)
+		other := b.connect()
+		offers := other.acceptOffers(&offered{})
+		_, err = other.subscribeTracks(moqt.Parameters{})
+		require.NoError(t, err)
+		_, err = (&source{}).offer(b.connect(asRelay(9)), moqt.Parameters{HopPath: moqt.HopPath{7}})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Len(t, offers.subs, 1)
+		require.Empty(t, back.subs)
+	})
+}

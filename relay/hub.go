@@ -154,21 +154,21 @@ func (h *hub) revoked(p *peer) {
 
 // sources returns the peers to ask about the track on behalf of another: first the publishers that the relay subscribes
 // at, then the peers that announced the namespace, then the links and the upstream relays, unless one of these asks.
-func (h *hub) sources(asker *peer) []*peer {
-	others := h.relay.directory.publishersOf(h.place, asker.direct())
-	if asker.direct() {
+func (h *hub) sources(a asker) []*peer {
+	others := h.relay.directory.publishersOf(h.place, a.peer.direct())
+	if a.peer.direct() {
 		others = append(others, h.relay.upstreamPeers(h.place)...)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var peers []*peer
 	for p, u := range h.publishers.of {
-		if u.established && p.serves(asker) {
+		if u.established && u.feeds(a) {
 			peers = append(peers, p)
 		}
 	}
 	for _, p := range others {
-		if u := h.publishers.of[p]; !p.isExcluded(h) && (u == nil || !u.established) {
+		if u := h.publishers.of[p]; !p.isExcluded(h) && (u == nil || !u.established) && a.mayUse(p) {
 			peers = append(peers, p)
 		}
 	}

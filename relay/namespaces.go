@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"cmp"
+	"math"
+
 	"sluice/moqt"
 	"sluice/moqt/session"
 )
@@ -16,7 +19,41 @@ type announcement struct {
 	cost   uint64       // of a subscription by way of the peer
 }
 
+// newAnnouncement returns the announcement of a namespace by a peer, with the parameters of its message.
+func newAnnouncement(p *peer, ns moqt.Namespace, params moqt.Parameters) *announcement {
+	a := &announcement{peer: p, namespace: ns}
+	a.comes(params)
+	return a
+}
+
 func (a *announcement) at() place { return a.peer.place(a.namespace) }
+
+// comes records the way that an announcement has come, and what it costs to subscribe that way.
+func (a *announcement) comes(params moqt.Parameters) {
+	a.path, a.cost = params.HopPath, params.Cost()
+	if a.path == nil {
+		a.path = unknownPublisher
+	}
+	charge := uint64(1) // the default
+	if a.peer.setup.Hops != moqt.NoHops {
+		charge = a.peer.setup.Cost
+	}
+	a.cost += min(charge, math.MaxUint64-a.cost)
+}
+
+// parameters returns what other relays are told with the namespace.
+func (a *announcement) parameters() moqt.Parameters {
+	cost := a.cost
+	return moqt.Parameters{HopPath: a.path, RouteCost: &cost}
+}
+
+// mayReach reports whether a peer may be told of the announcement.
+func (a *announcement) mayReach(p *peer) bool { return a.peer.serves(p) && p.takes(a.path) }
+
+// compare orders announcements of a namespace: the cheapest comes first, then the shortest path, then the oldest.
+func (a *announcement) compare(b *announcement) int {
+	return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(a.path), len(b.path)), cmp.Compare(a.number, b.number))
+}
 
 // serve accepts the request, and keeps the namespace known until the request ends.
 func (a *announcement) serve(req *session.IncomingPublishNamespace, permit *permission) {

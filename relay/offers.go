@@ -27,8 +27,9 @@ type nameDigest [sha256.Size]byte
 func digestOf(name moqt.FullTrackName) nameDigest { return sha256.Sum256([]byte(name.Key())) }
 
 func newTracksWatch(p *peer, req *session.IncomingSubscribeTracks) *tracksWatch {
+	m := &req.Message
 	return &tracksWatch{
-		prefixWatch: prefixWatch{peer: p, prefix: req.Message.Prefix}, request: req,
+		prefixWatch: prefixWatch{peer: p, prefix: m.Prefix, path: m.Parameters.HopPath}, request: req,
 		blocked: make(map[nameDigest]struct{}),
 	}
 }
@@ -44,6 +45,9 @@ func (w *tracksWatch) foundLocked(h *hub) {
 	if !present || h.publishers.of[w.peer] != nil || h.subscribers.has(w.peer) || w.isBlocked(h.name) {
 		return
 	}
+	if h.publishers.areEstablished() && !h.publishers.supply(asker{peer: w.peer}).established {
+		return // the peer is a relay that the track comes from
+	}
 	if elsewhere && !h.publishers.areEstablished() {
 		h.awaitOfferLocked(w)
 		return
@@ -56,8 +60,10 @@ func (w *tracksWatch) foundLocked(h *hub) {
 	defer now.Close()
 	forward := w.request.Message.Parameters.Forward
 	pub, err := w.peer.session.TryPublish(moqt.Publish{
-		Track:      h.name,
-		Parameters: moqt.Parameters{Forward: forward, LargestObject: now.Largest},
+		Track: h.name,
+		Parameters: moqt.Parameters{
+			Forward: forward, LargestObject: now.Largest, HopPath: h.publishers.pathFor(asker{peer: w.peer}),
+		},
 		Properties: h.properties,
 	})
 	if errors.Is(err, transport.ErrStreamLimit) {

@@ -117,6 +117,18 @@ func (p *peer) direct() bool { return !p.link && p.upstream == nil }
 // so that objects do not go round in circles.
 func (p *peer) serves(other *peer) bool { return p.direct() || other.direct() }
 
+// hopID returns the Hop ID of the peer, or 0 if it has none.
+func (p *peer) hopID() uint64 { return p.setup.HopID }
+
+// takes reports whether a peer may get what has come through a path.
+func (p *peer) takes(path moqt.HopPath) bool {
+	if p.setup.Hops == moqt.NoHops {
+		return true
+	}
+	_, err := path.Through(p.relay.cfg.Session.HopID)
+	return err == nil && !path.Has(p.hopID())
+}
+
 // exclude stops the peer from publishing a track for the rest of its session.
 func (p *peer) exclude(h *hub) {
 	p.mu.Lock()

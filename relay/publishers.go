@@ -80,11 +80,11 @@ type supply struct {
 }
 
 // supply returns what the publishers have for a subscriber.
-func (s *publishers) supply(to *peer) (v supply) {
-	v.pending = s.relays.connecting && to.direct()
-	for p, u := range s.of {
+func (s *publishers) supply(a asker) (v supply) {
+	v.pending = s.relays.connecting && a.peer.direct()
+	for _, u := range s.of {
 		switch {
-		case !p.serves(to):
+		case !u.feeds(a):
 		case u.established:
 			v.established, v.forward = true, v.forward || u.forward
 		case !u.standing:
@@ -92,6 +92,26 @@ func (s *publishers) supply(to *peer) (v supply) {
 		}
 	}
 	return v
+}
+
+// pathFor returns what the objects have come through that a subscriber gets. hub.mu is held.
+func (s *publishers) pathFor(a asker) moqt.HopPath {
+	var first *upstream
+	for _, u := range s.of {
+		if u.established && u.feeds(a) && (first == nil || u.sequence < first.sequence) {
+			first = u
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return first.path
+}
+
+// mayUse reports whether a subscriber may use a peer.
+func (s *publishers) mayUse(p *peer) bool {
+	_, ok := s.hub.subscribers.pathTo(p)
+	return ok
 }
 
 // isOffered reports whether a publisher of this process sent PUBLISH for the track.
@@ -166,6 +186,7 @@ func (s *publishers) subscribe(peers ...*peer) {
 		switch {
 		case s.of[p] != nil, p.isExcluded(h), established && now.Before(s.retry[p]):
 		case p.link && (established || !h.subscribers.haveOwn()):
+		case !s.mayUse(p):
 		default:
 			s.start(newUpstream(h, p))
 		}
@@ -177,6 +198,7 @@ func (s *publishers) subscribe(peers ...*peer) {
 func (s *publishers) start(u *upstream) {
 	u.forward = true // whatever the subscribers say (draft §9.2)
 	u.group = s.hub.demand.group
+	u.asked, _ = s.hub.subscribers.pathTo(u.peer)
 	s.of[u.peer] = u
 	s.hub.relay.tasks.Go(u.subscribe)
 }
@@ -194,7 +216,7 @@ func (s *publishers) askAgain() {
 		}
 		s.asked++
 		for _, p := range s.distant() {
-			if s.of[p] == nil {
+			if s.of[p] == nil && s.mayUse(p) {
 				u := newUpstream(s.hub, p)
 				u.standing, u.patience = true, s.patience(p)
 				s.start(u)

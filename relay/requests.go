@@ -96,7 +96,8 @@ func (q *requests) HandlePublishNamespace(req *session.IncomingPublishNamespace)
 
 // HandleSubscribeNamespace implements session.Handler (draft §6.1).
 func (q *requests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
-	w := &namespaceWatch{prefixWatch{peer: q.peer, prefix: req.Message.Prefix}, req}
+	m := &req.Message
+	w := &namespaceWatch{prefixWatch{peer: q.peer, prefix: m.Prefix, path: m.Parameters.HopPath}, req}
 	serveWatch(&q.peer.relay.directory.namespaces, w, req.Request, ActionSubscribeNamespace, req.OK)
 }
 

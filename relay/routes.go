@@ -133,7 +133,7 @@ func (s *publishers) chooseRelay() {
 // mayAsk reports whether an upstream relay can be asked, that has neither refused nor just ended a subscription.
 func (s *publishers) mayAsk(p *peer) bool {
 	_, refused := s.relays.refused[p]
-	return !refused && !time.Now().Before(s.retry[p])
+	return !refused && !time.Now().Before(s.retry[p]) && s.mayUse(p)
 }
 
 // haveNear reports whether a publisher of this machine has accepted, or, unless only that counts, may accept soon: one

@@ -100,13 +100,27 @@ func (s *subscribers) patience() (longest time.Duration) {
 	return longest
 }
 
+// pathTo returns what a request to a peer has come through: of those subscribers that may use the peer, the one that is
+// nearest. It returns false if there is none. hub.mu is held.
+func (s *subscribers) pathTo(p *peer) (path moqt.HopPath, ok bool) {
+	if len(s.waiting) > 0 {
+		return nil, true
+	}
+	for d := range s.all {
+		if d.asker().mayUse(p) && len(d.path) < moqt.MaxHops && (!ok || len(d.path) < len(path)) {
+			path, ok = d.path, true
+		}
+	}
+	return path, ok
+}
+
 // answer accepts or refuses the waiting subscribers, as far as the publishers allow.
 func (s *subscribers) answer() {
 	for d := range s.all {
 		if d.accepted {
 			continue
 		}
-		switch has := s.hub.publishers.supply(d.peer); {
+		switch has := s.hub.publishers.supply(d.asker()); {
 		case has.forward || has.established && !d.delivery.forward:
 			d.acceptLocked()
 		case has.established || has.pending || d.waits():
@@ -138,7 +152,7 @@ func (s *subscribers) sendDatagram(o *track.Datagram, sent []fastpath.Subscriber
 // endRelayed ends the subscriptions of links and upstream relays, if there is no publisher in this process any more.
 func (s *subscribers) endRelayed() {
 	for d := range s.all {
-		if !d.peer.direct() && d.accepted && !s.hub.publishers.supply(d.peer).established {
+		if d.isCutOffLocked() {
 			d.finishLocked(moqt.DoneGoingAway, "the publisher has left this process", nil)
 		}
 	}

@@ -28,6 +28,8 @@ func (t *trackStatus) serve() {
 	_ = t.req.OK(moqt.Parameters{LargestObject: largest}, properties) // fails only if the request is over
 }
 
+func (t *trackStatus) asker() asker { return asker{t.peer, t.req.Message.Parameters.HopPath} }
+
 // learn asks publishers for the status of the track, unless a subscription already provides it.
 func (t *trackStatus) learn() *moqt.RequestError {
 	h := t.hub
@@ -35,7 +37,7 @@ func (t *trackStatus) learn() *moqt.RequestError {
 		return errNoSource
 	}
 	h.mu.Lock()
-	known := h.publishers.supply(t.peer).forward
+	known := h.publishers.supply(t.asker()).forward
 	h.mu.Unlock()
 	if known {
 		return nil
@@ -43,8 +45,10 @@ func (t *trackStatus) learn() *moqt.RequestError {
 	failure := errNoSource
 	ctx, cancel := context.WithTimeout(t.req.Context(), h.relay.cfg.FillTimeout)
 	defer cancel()
-	for _, p := range h.sources(t.peer) {
-		ok, err := p.session.TrackStatus(ctx, moqt.TrackStatus{Track: p.nameOf(h)})
+	for _, p := range h.sources(t.asker()) {
+		ok, err := p.session.TrackStatus(ctx, moqt.TrackStatus{
+			Track: p.nameOf(h), Parameters: moqt.Parameters{HopPath: t.asker().path},
+		})
 		if err == nil {
 			h.mu.Lock()
 			h.describeLocked(ok.Parameters.LargestObject, ok.Properties)
@@ -63,7 +67,7 @@ func (t *trackStatus) fallBack(failure *moqt.RequestError) *moqt.RequestError {
 	h := t.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.publishers.supply(t.peer).established && h.described {
+	if h.publishers.supply(t.asker()).established && h.described {
 		return nil
 	}
 	return failure

@@ -42,7 +42,9 @@ type upstream struct {
 	forward     bool          // Forward State
 	group       *groupRequest // sent last
 	over        bool
-	limited     bool // not for the fast path: see hub.limit
+	limited     bool         // not for the fast path: see hub.limit
+	asked       moqt.HopPath // what its request has come through
+	path        moqt.HopPath // what its objects have come through, the peer last
 }
 
 func newUpstream(h *hub, p *peer) *upstream {
@@ -55,6 +57,7 @@ func newUpstream(h *hub, p *peer) *upstream {
 func newOffered(h *hub, p *peer, sub *session.Subscription) *upstream {
 	u := newUpstream(h, p)
 	u.sub, u.offered, u.pauses = sub, true, !sub.Offer().Parameters.ForwardState()
+	u.path = sub.Offer().Parameters.HopPath
 	return u
 }
 
@@ -120,6 +123,9 @@ func (u *upstream) subscribe() {
 		u.ended(err)
 		return
 	}
+	h.mu.Lock()
+	u.path = ok.Parameters.HopPath
+	h.mu.Unlock()
 	u.establish(ok.Parameters.LargestObject, ok.Properties)
 	h.relay.directory.offerLate(h)
 	u.run(ok.Parameters.Expires, &permission{})
@@ -128,7 +134,7 @@ func (u *upstream) subscribe() {
 // request returns the SUBSCRIBE. It has no filter, so that publishers send the current group from its start, as many
 // do: a publisher that serves no FETCH has no other way to give its catalog to late subscribers.
 func (u *upstream) request() moqt.Subscribe {
-	m := moqt.Subscribe{Track: u.peer.nameOf(u.hub)}
+	m := moqt.Subscribe{Track: u.peer.nameOf(u.hub), Parameters: moqt.Parameters{HopPath: u.asked}}
 	if u.group != nil {
 		m.Parameters.NewGroupRequest = &u.group.value
 	}
@@ -209,6 +215,9 @@ func (u *upstream) isThere(ctx context.Context) bool {
 	refused, ok := errors.AsType[*moqt.RequestError](err)
 	return err == nil || ok && refused.Code == moqt.RequestNotSupported
 }
+
+// feeds reports whether the objects of an upstream may go to who asks. hub.mu is held.
+func (u *upstream) feeds(a asker) bool { return a.mayUse(u.peer) && a.peer.takes(u.path) }
 
 // isEnding reports whether the publisher has sent PUBLISH_DONE.
 func (u *upstream) isEnding() bool {

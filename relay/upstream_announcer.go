@@ -80,7 +80,8 @@ func (a *announcer) changed(scope string, ns moqt.Namespace, published bool) {
 
 // announce announces a namespace until the context is done. It returns why the upstream relay ends that earlier.
 func (a *announcer) announce(ctx context.Context, ns moqt.Namespace) error {
-	p, err := a.peer.session.PublishNamespace(ctx, moqt.PublishNamespace{Namespace: ns})
+	m := moqt.PublishNamespace{Namespace: ns, Parameters: a.peer.relay.directory.wayTo(ns, a.peer)}
+	p, err := a.peer.session.PublishNamespace(ctx, m)
 	if err != nil {
 		return err
 	}

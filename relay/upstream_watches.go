@@ -100,8 +100,14 @@ type upstreamWatches struct {
 type askedPrefixes map[string]*askedPrefix
 
 type askedPrefix struct {
-	prefix moqt.Namespace
+	watchedPrefix
 	cancel context.CancelFunc
+}
+
+// watchedPrefix is a prefix that somebody watches, with the relays that the request for it has come through.
+type watchedPrefix struct {
+	prefix moqt.Namespace
+	path   moqt.HopPath
 }
 
 func newUpstreamWatches(p *peer) *upstreamWatches {
@@ -136,8 +142,8 @@ func (w *upstreamWatches) run() {
 func (w *upstreamWatches) update() {
 	d := &w.peer.relay.directory
 	d.mu.Lock()
-	namespaces := watchedBelow(&d.namespaces.watchers, w.peer.scope)
-	tracks := watchedBelow(&d.tracks.watchers, w.peer.scope)
+	namespaces := watchedFor(&d.namespaces.watchers, w.peer)
+	tracks := watchedFor(&d.tracks.watchers, w.peer)
 	d.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,31 +151,44 @@ func (w *upstreamWatches) update() {
 	w.ask(w.tracks, tracks, w.askTracks)
 }
 
-// watchedBelow returns the prefixes that subscribers of this process watch in a scope. directory.mu is held.
-func watchedBelow[W interface {
+// watchedFor returns the prefixes that subscribers of this process watch, and that the relay at the other end of a
+// session may be asked about. directory.mu is held.
+func watchedFor[W interface {
 	comparable
 	base() *prefixWatch
-}](t *tree[W], scope string) (prefixes []moqt.Namespace) {
-	for w := range t.under(place{scope}) {
-		if b := w.base(); b.peer.direct() {
-			prefixes = append(prefixes, b.prefix)
+}](t *tree[W], p *peer) (prefixes []watchedPrefix) {
+	for w := range t.under(place{p.scope}) {
+		if b := w.base(); b.peer.direct() && p.takes(b.path) {
+			prefixes = append(prefixes, watchedPrefix{b.prefix, b.path})
 		}
 	}
 	return prefixes
 }
 
+// pathOf returns what a request for a prefix has come through: of the watched ones that it covers, the one that is
+// nearest.
+func pathOf(prefix moqt.Namespace, watched []watchedPrefix) (path moqt.HopPath) {
+	found := false
+	for _, w := range watched {
+		if w.prefix.Overlaps(prefix) && (!found || len(w.path) < len(path)) {
+			path, found = w.path, true
+		}
+	}
+	return path
+}
+
 // ask makes the requests of one kind cover the prefixes that subscribers watch, as far as the upstream relay may have
 // them.
 func (w *upstreamWatches) ask(
-	asked askedPrefixes, watched []moqt.Namespace, request func(context.Context, moqt.Namespace) error,
+	asked askedPrefixes, watched []watchedPrefix, request func(context.Context, watchedPrefix) error,
 ) {
 	mine := w.peer.upstream.cfg.Namespaces
 	var wanted, present []moqt.Namespace
-	for _, prefix := range watched {
+	for _, w := range watched {
 		for _, m := range mine {
-			if prefix.HasPrefix(m) {
-				wanted = append(wanted, prefix)
-			} else if m.HasPrefix(prefix) {
+			if w.prefix.HasPrefix(m) {
+				wanted = append(wanted, w.prefix)
+			} else if m.HasPrefix(w.prefix) {
 				wanted = append(wanted, m)
 			}
 		}
@@ -182,7 +201,9 @@ func (w *upstreamWatches) ask(
 		cover = coverOf(mine, nil)
 	}
 	for key, a := range asked {
-		if !slices.ContainsFunc(cover, func(p moqt.Namespace) bool { return p.Key() == key }) {
+		// A request that has come a longer way than it says could keep itself alive, in a circle of relays.
+		moved := len(pathOf(a.prefix, watched)) > len(a.path)
+		if moved || !slices.ContainsFunc(cover, func(p moqt.Namespace) bool { return p.Key() == key }) {
 			a.cancel()
 			delete(asked, key)
 		}
@@ -190,9 +211,10 @@ func (w *upstreamWatches) ask(
 	for _, prefix := range cover {
 		if asked[prefix.Key()] == nil {
 			ctx, cancel := context.WithCancel(w.peer.session.Context())
-			asked[prefix.Key()] = &askedPrefix{prefix, cancel}
+			a := watchedPrefix{prefix, pathOf(prefix, watched)}
+			asked[prefix.Key()] = &askedPrefix{a, cancel}
 			w.peer.relay.tasks.Go(func() {
-				keepAsking(ctx, func() error { return request(ctx, prefix) })
+				keepAsking(ctx, func() error { return request(ctx, a) })
 			})
 		}
 	}
@@ -218,9 +240,10 @@ func coverOf(wanted, asked []moqt.Namespace) (cover []moqt.Namespace) {
 
 // askNamespaces shows subscribers the namespaces below a prefix, until the context is done. It returns why the upstream
 // relay ends that earlier.
-func (w *upstreamWatches) askNamespaces(ctx context.Context, prefix moqt.Namespace) error {
+func (w *upstreamWatches) askNamespaces(ctx context.Context, a watchedPrefix) error {
 	r := &reportedNamespaces{ctx: ctx, all: &w.peer.upstream.namespaces, of: make(map[string]moqt.Namespace)}
-	sub, err := w.peer.session.SubscribeNamespace(ctx, moqt.SubscribeNamespace{Prefix: prefix}, r.changed)
+	m := moqt.SubscribeNamespace{Prefix: a.prefix, Parameters: moqt.Parameters{HopPath: a.path}}
+	sub, err := w.peer.session.SubscribeNamespace(ctx, m, r.changed)
 	if err != nil {
 		return err
 	}
@@ -275,14 +298,14 @@ func (r *reportedNamespaces) end() {
 // askTracks has the upstream relay offer the tracks below a prefix, until the context is done. It returns why the
 // upstream relay ends that earlier. The tracks pause until a subscriber wants their objects. Those for which the
 // upstream relay has no stream are not offered here.
-func (w *upstreamWatches) askTracks(ctx context.Context, prefix moqt.Namespace) error {
+func (w *upstreamWatches) askTracks(ctx context.Context, a watchedPrefix) error {
 	pause := false
-	m := moqt.SubscribeTracks{Prefix: prefix, Parameters: moqt.Parameters{Forward: &pause}}
+	m := moqt.SubscribeTracks{Prefix: a.prefix, Parameters: moqt.Parameters{Forward: &pause, HopPath: a.path}}
 	sub, err := w.peer.session.SubscribeTracks(ctx, m, func(moqt.FullTrackName) {})
 	if err != nil {
 		return err
 	}
-	defer w.dropTracks(prefix)
+	defer w.dropTracks(a.prefix)
 	return awaitEnd(ctx, sub.Request, sub.Wait)
 }
 

@@ -66,7 +66,7 @@ type upstreamFetch struct {
 // errArrived.
 func newUpstreamFetch(f *fetch, r moqt.Range) (*upstreamFetch, error) {
 	failure := errNoSource
-	for _, p := range f.hub.sources(f.peer) {
+	for _, p := range f.hub.sources(asker{f.peer, f.req.Message.Parameters.HopPath}) {
 		if f.budget.next() <= 0 {
 			break
 		}
@@ -97,7 +97,7 @@ func (u *upstreamFetch) open() error {
 	defer f.budget.spend(time.Now())
 	request, err := u.peer.session.Fetch(ctx, moqt.Fetch{
 		FetchType: moqt.FetchStandalone, Track: u.peer.nameOf(f.hub), Start: u.rest.Start, End: u.rest.FetchEnd(),
-		Parameters: moqt.Parameters{GroupOrder: &f.out.order},
+		Parameters: moqt.Parameters{GroupOrder: &f.out.order, HopPath: f.req.Message.Parameters.HopPath},
 	})
 	if err != nil {
 		return cmp.Or(arrivalOf(ctx), err)

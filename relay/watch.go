@@ -14,6 +14,7 @@ import (
 type prefixWatch struct {
 	peer   *peer
 	prefix moqt.Namespace // guarded by directory.mu
+	path   moqt.HopPath   // what the request has come through
 	payers payers         // of the request, and of what it leads to
 }
 

@@ -1,0 +1,217 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// ring describes relays of which each has the next as its upstream relay.
+type ring struct {
+	relays   int
+	announce []moqt.Namespace // to the upstream relay
+}
+
+// onRings runs a test in rings of several sizes, which announce nothing or everything.
+func onRings(t *testing.T, f func(*testing.T, ring, []*bench)) {
+	for _, n := range []int{2, 3, 5} {
+		for name, announce := range map[string][]moqt.Namespace{"": nil, ", announcing": {{}}} {
+			t.Run(fmt.Sprintf("%d%s", n, name), func(t *testing.T) {
+				r := ring{n, announce}
+				r.run(t, func(bs []*bench) { f(t, r, bs) })
+			})
+		}
+	}
+}
+
+func (r ring) run(t *testing.T, f func([]*bench)) {
+	t.Helper()
+	onBenches(t, Config{}, r.relays, func(bs []*bench) {
+		for i, b := range bs {
+			b.open(bs[(i+1)%r.relays], r.announce...)
+		}
+		f(bs)
+	})
+}
+
+// requireRest checks that no relay asks another one for anything.
+func requireRest(t *testing.T, bs []*bench) {
+	t.Helper()
+	synctest.Wait()
+	for i, b := range bs {
+		require.Zero(t, b.atUpstream(), "relay %d", i)
+		require.Zero(t, b.watches(), "relay %d", i)
+	}
+}
+
+func TestRingWithoutPublisher(t *testing.T) {
+	onRings(t, func(t *testing.T, _ ring, bs []*bench) {
+		_, _, err := bs[0].connect().subscribe(moqt.Parameters{})
+		bs[0].refused(err, moqt.RequestDoesNotExist)
+		_, err = bs[0].connect().TrackStatus(bs[0].ctx, moqt.TrackStatus{Track: video})
+		bs[0].refused(err, moqt.RequestDoesNotExist)
+		all := moqt.Fetch{FetchType: moqt.FetchStandalone, Track: video, End: moqt.Location{Group: 1}}
+		bs[0].refused(bs[0].connect().fetch(all).err, moqt.RequestDoesNotExist)
+		requireRest(t, bs)
+	})
+}
+
+// Subscribers of all relays wait for a publisher at the same time, so that each relay asks the next before it is asked
+// itself. They are refused in time, and the relays do not ask without end meanwhile.
+func TestRingOfWaiting(t *testing.T) {
+	onRings(t, func(t *testing.T, r ring, bs []*bench) {
+		results := make(chan error, r.relays)
+		for _, b := range bs {
+			sub, err := b.connect().Subscribe(b.ctx, moqt.Subscribe{
+				Track: video, Parameters: moqt.Parameters{RendezvousTimeout: ptr(uint64(30_000))},
+			}, &sink{})
+			require.NoError(t, err)
+			go func() {
+				_, err := sub.Wait(context.Background())
+				results <- err
+			}()
+		}
+		time.Sleep(29 * time.Second)
+		require.Empty(t, results, "they wait")
+		for range bs {
+			select {
+			case err := <-results:
+				require.Error(t, err)
+			case <-time.After(time.Minute):
+				t.Fatal("the relays wait for each other")
+			}
+		}
+		time.Sleep(time.Minute)
+		requireRest(t, bs)
+		for i, b := range bs {
+			require.Less(t, b.relay.subscriptions.Load(), uint64(40), "SUBSCRIBE at relay %d", i)
+		}
+	})
+}
+
+// A track crosses each link once, and not the one that closes the ring.
+func TestRingFeeds(t *testing.T) {
+	for name, publish := range publishing {
+		t.Run(name, func(t *testing.T) {
+			onRings(t, func(t *testing.T, _ ring, bs []*bench) {
+				src := publish(bs[0])
+				var sinks []*sink
+				var subs []*session.Subscription
+				for _, b := range bs {
+					k, s := b.connect().mustSubscribe(moqt.Parameters{})
+					sinks, subs = append(sinks, k), append(subs, s)
+				}
+				src.group(1, 2)
+				for i, k := range sinks {
+					require.Equal(t, "1.0, 1.1, 1 fin", k.take(), "relay %d", i)
+				}
+				require.Len(t, src.pubs, 1, "the publisher has one subscription")
+				for i, b := range bs {
+					require.Equal(t, 1, b.established(), "publishers of relay %d", i)
+				}
+				src.c.Close(moqt.SessionNoError, "")
+				for i, s := range subs {
+					select {
+					case <-s.Context().Done():
+					case <-time.After(time.Minute):
+						t.Fatalf("the subscription at relay %d goes on without a publisher", i)
+					}
+				}
+				time.Sleep(10 * time.Second)
+				requireRest(t, bs)
+			})
+		})
+	}
+}
+
+// established counts the publishers of the track.
+func (b *bench) established() (n int) {
+	b.relay.directory.eachHub(func(h *hub) { n += len(h.publishers.established()) })
+	return n
+}
+
+// A publisher that comes back at another relay continues its track, for the subscribers of all.
+func TestPublisherMovesInARing(t *testing.T) {
+	onRings(t, func(t *testing.T, _ ring, bs []*bench) {
+		src := publishing["PUBLISH"](bs[0])
+		var sinks []*sink
+		for _, b := range bs {
+			k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+			sinks = append(sinks, k)
+		}
+		src.group(1, 1)
+		src.c.Close(moqt.SessionNoError, "")
+		synctest.Wait()
+		again := &source{}
+		_, err := again.offer(bs[1].connect(), moqt.Parameters{LargestObject: &moqt.Location{Group: 1}})
+		require.NoError(t, err)
+		time.Sleep(4 * time.Second) // less than Config.Grace
+		again.group(2, 1)
+		for i, k := range sinks {
+			require.Equal(t, "1.0, 1 fin, 2.0, 2 fin", k.take(), "relay %d", i)
+		}
+	})
+}
+
+func TestRingOfNamespaces(t *testing.T) {
+	onRings(t, func(t *testing.T, _ ring, bs []*bench) {
+		var all []*namespaces
+		for _, b := range bs {
+			w, err := b.connect().watch()
+			require.NoError(t, err)
+			all = append(all, w)
+		}
+		one := bs[0].connect().announce("live", "one")
+		two := bs[1].connect().announce("live", "two")
+		for i, w := range all {
+			require.Equal(t, []string{"live-one", "live-two"}, w.now(), "relay %d", i)
+		}
+		one.Cancel(moqt.ResetCancelled)
+		time.Sleep(10 * time.Second) // more than Config.Linger
+		for i, w := range all {
+			require.Equal(t, []string{"live-two"}, w.now(), "relay %d", i)
+		}
+		two.Cancel(moqt.ResetCancelled)
+		time.Sleep(10 * time.Second)
+		for i, w := range all {
+			require.Empty(t, w.now(), "relay %d", i)
+			w.Cancel(moqt.ResetCancelled)
+		}
+		time.Sleep(time.Minute)
+		requireRest(t, bs)
+	})
+}
+
+// Subscribers of all relays begin to watch at the same time, so that no relay knows of the others when it asks the next
+// one.
+func TestRingThatWatchesAtOnce(t *testing.T) {
+	onRings(t, func(t *testing.T, _ ring, bs []*bench) {
+		var clients []*client
+		for _, b := range bs {
+			clients = append(clients, b.connect())
+		}
+		var all []*namespaces
+		for i, c := range clients {
+			n := &namespaces{}
+			var err error
+			n.NamespaceSubscription, err = c.SubscribeNamespace(bs[i].ctx, moqt.SubscribeNamespace{}, n.change)
+			require.NoError(t, err)
+			all = append(all, n)
+		}
+		synctest.Wait()
+		bs[0].connect().announce("live")
+		for i, w := range all {
+			require.Equal(t, []string{"live"}, w.now(), "relay %d", i)
+			w.Cancel(moqt.ResetCancelled)
+		}
+		time.Sleep(time.Minute)
+		requireRest(t, bs)
+	})
+}
