@@ -26,6 +26,7 @@ type Server struct {
 	tasks    sync.WaitGroup
 	stop     context.CancelFunc // ends the tasks that are not sessions
 	links    *links
+	keepers  keepers // of sessions with upstream relays
 
 	// Connections may arrive before Listen returns. They wait until ready is closed; after that, the fields below are
 	// constant. loop is nil if Listen fails.

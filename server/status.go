@@ -18,6 +18,8 @@ type Status struct {
 	Sessions []relay.SessionStatus `json:"sessions"`
 	// Draining are the processes that this one has replaced, and that still have sessions.
 	Draining []DrainingProcess `json:"draining,omitempty"`
+	// Upstreams are the upstream relays.
+	Upstreams []UpstreamStatus `json:"upstreams,omitempty"`
 	// Sockets counts the datagrams that came to each socket, if there are several.
 	Sockets []SocketArrivals `json:"sockets,omitempty"`
 }
@@ -36,7 +38,7 @@ type DrainingProcess struct {
 
 // Status describes the server's sessions and its fast path.
 func (s *Server) Status() (st Status, err error) {
-	st.Sessions = s.relay.Sessions()
+	st.Sessions, st.Upstreams = s.relay.Sessions(), s.keepers.status()
 	if s.fastPath != nil {
 		if st.FastPath, err = s.fastPath.Counts(); err != nil {
 			return st, err

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -125,7 +126,9 @@ func (s *Server) KeepUpstream(
 	t.Protocols, t.Limits, t.NewHooks = moqt.ALPNs(), upstreamLimits, s.newDialedHooks
 	k := &keeper{server: s, relay: u, url: cfg.URL, transport: t, log: s.log.With("upstream", u.Name())}
 	ctx, cancel := context.WithCancel(ctx)
+	s.keepers.add(k)
 	s.tasks.Go(func() {
+		defer s.keepers.remove(k)
 		defer cancel()
 		defer context.AfterFunc(s.relay.Drained(), cancel)()
 		k.run(ctx)
@@ -140,7 +143,7 @@ func (s *Server) newDialedHooks(socket net.PacketConn) quic.Hooks {
 	return s.loop.NewSender(cfg)
 }
 
-// keeper keeps a session with an upstream relay. Its fields do not change, but for those that run uses.
+// keeper keeps a session with an upstream relay.
 type keeper struct {
 	server    *Server
 	relay     *relay.UpstreamRelay
@@ -148,8 +151,60 @@ type keeper struct {
 	transport transport.ClientConfig
 	log       *slog.Logger
 
-	wait    time.Duration // before the next attempt
-	failure string        // that was logged last, since a session was established
+	wait time.Duration // before the next attempt
+
+	mu      sync.Mutex
+	failure string // of the last attempt; empty if a session was established
+	ready   bool   // there is a session
+}
+
+// UpstreamStatus describes an upstream relay.
+type UpstreamStatus struct {
+	URL       string `json:"url"`             // without the query
+	Connected bool   `json:"connected"`       // SessionStatus.Upstream tells the session
+	Error     string `json:"error,omitempty"` // why there is no session
+}
+
+func (k *keeper) status() UpstreamStatus {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return UpstreamStatus{URL: k.relay.Name(), Connected: k.ready, Error: k.failure}
+}
+
+// set notes the state, and reports whether the reason of a failure is a new one.
+func (k *keeper) set(ready bool, failure string) (changed bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	changed = failure != k.failure
+	k.ready, k.failure = ready, failure
+	return changed
+}
+
+// keepers are those of a server, in the order in which they began.
+type keepers struct {
+	mu  sync.Mutex
+	all []*keeper
+}
+
+func (ks *keepers) add(k *keeper) {
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	ks.all = append(ks.all, k)
+}
+
+func (ks *keepers) remove(k *keeper) {
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	ks.all = slices.DeleteFunc(ks.all, func(o *keeper) bool { return o == k })
+}
+
+func (ks *keepers) status() (list []UpstreamStatus) {
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	for _, k := range ks.all {
+		list = append(list, k.status())
+	}
+	return list
 }
 
 // upstreamSession is a session that runs.
@@ -179,6 +234,7 @@ func (k *keeper) run(ctx context.Context) {
 func (k *keeper) serve(ctx context.Context, s *upstreamSession, url string) string {
 	select {
 	case err := <-s.ended:
+		k.set(false, "")
 		if !k.isOver(ctx) {
 			k.log.Warn("the session with the upstream relay has ended; connecting again", "err", err)
 		}
@@ -224,8 +280,7 @@ func (k *keeper) failed(ctx context.Context, err error) {
 		return
 	}
 	k.relay.SetDown()
-	if text := err.Error(); text != k.failure {
-		k.failure = text
+	if k.set(false, err.Error()) {
 		k.log.Warn("no session with the upstream relay; trying again and again", "err", err)
 	}
 }
@@ -245,7 +300,7 @@ func (k *keeper) connect(ctx context.Context, url string) (*upstreamSession, err
 	select {
 	case <-session.Ready():
 		k.log.Info("connected to the upstream relay", "over", conn.Kind())
-		k.failure = ""
+		k.set(true, "")
 		return s, nil
 	case err = <-s.ended:
 		return nil, cmp.Or(err, errEndedAtOnce)

@@ -82,6 +82,9 @@ func (r *statusReport) text() []byte {
 	for _, s := range shown {
 		r.explain(&b, &s)
 	}
+	for _, u := range r.Upstreams {
+		r.describeUpstream(&b, &u)
+	}
 	for _, p := range r.Draining {
 		fmt.Fprintf(&b, "process %d was replaced and drains; sessions that it still has: %d\n", p.PID, p.Sessions)
 	}
@@ -97,6 +100,21 @@ func (r *statusReport) text() []byte {
 		fmt.Fprintf(&b, "the kernel, in all:\n  %s\n", strings.ReplaceAll(counts, ", ", "\n  "))
 	}
 	return b.Bytes()
+}
+
+// describeUpstream tells whether there is a session with an upstream relay, and what it carries.
+func (r *statusReport) describeUpstream(w io.Writer, u *server.UpstreamStatus) {
+	from, to := 0, 0
+	for _, s := range r.Sessions {
+		if s.Upstream == u.URL && s.Ended == nil {
+			from, to = from+s.Publications, to+s.Subscriptions
+		}
+	}
+	state := "connected"
+	if !u.Connected {
+		state = cmp.Or(u.Error, "connecting")
+	}
+	fmt.Fprintf(w, "upstream relay %s: %s, tracks from there: %d, to there: %d\n", u.URL, state, from, to)
 }
 
 // explainJobs tells how crowds are served: by the workers, or, for the reasons that it lists, by the process.

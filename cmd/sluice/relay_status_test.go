@@ -36,9 +36,13 @@ func TestStatusTable(t *testing.T) {
 			},
 			{
 				Remote: "192.0.2.2:1000", Transport: "quic", CipherSuite: "TLS_AES_128_GCM_SHA256",
-				Subscriptions: 1, Threshold: media.LowestPriority,
+				Subscriptions: 1, Threshold: media.LowestPriority, Upstream: "moqt://a.example",
 			},
 			{Remote: "192.0.2.3:1000", Transport: "quic", Ended: &ended, Threshold: media.LowestPriority},
+		},
+		Upstreams: []server.UpstreamStatus{
+			{URL: "moqt://a.example", Connected: true}, {URL: "moqt://b.example", Error: "no answer"},
+			{URL: "moqt://c.example"},
 		},
 		Draining: []server.DrainingProcess{{PID: 77, Sessions: 3}},
 		Sockets:  []server.SocketArrivals{{SameCPU: 70, OtherCPU: 7}, {OtherCPU: 3}},
@@ -50,6 +54,9 @@ func TestStatusTable(t *testing.T) {
 		"192.0.2.2:1000      quic          1 out   0       0        0     -       0 B      -            " +
 		"no, AES_128_GCM_SHA256\n"
 	require.Equal(t, table+`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 3 others
+upstream relay moqt://a.example: connected, tracks from there: 0, to there: 1
+upstream relay moqt://b.example: no answer, tracks from there: 0, to there: 0
+upstream relay moqt://c.example: connecting, tracks from there: 0, to there: 0
 process 77 was replaced and drains; sessions that it still has: 3
 ended within the last minute: 1 (--verbose shows them)
 jobs given to workers: 40; left to the process: 3 busy, 1 late
@@ -60,6 +67,9 @@ jobs given to workers: 40; left to the process: 3 busy, 1 late
 [2001:db8::1]:5000, held by the process: 7 blocked_window
 [2001:db8::1]:5000, streams ended: 3 delivered, 1 dropped
 [2001:db8::1]:5000, ACKs taken by the kernel: 77
+upstream relay moqt://a.example: connected, tracks from there: 0, to there: 1
+upstream relay moqt://b.example: no answer, tracks from there: 0, to there: 0
+upstream relay moqt://c.example: connecting, tracks from there: 0, to there: 0
 process 77 was replaced and drains; sessions that it still has: 3
 jobs given to workers: 40; left to the process: 3 busy, 1 late
 datagrams to socket 0: 70 on the CPU of its reader, 7 on another

@@ -45,7 +45,7 @@ func setEnvironment(env *testscript.Env) error {
 	env.Setenv("DIST", Path("dist"))
 	env.Setenv("CAPTURES", Path("internal/rtt/testdata"))
 	env.Setenv("TZ", "UTC")
-	for _, prefix := range []string{"", "OTHER_"} {
+	for _, prefix := range []string{"", "OTHER_", "THIRD_"} {
 		addr, err := freeAddress()
 		if err != nil {
 			return err
