@@ -67,10 +67,15 @@ type account struct {
 // openAddress adds a session to the account of its source address.
 func (s *accounts) openAddress(source netip.Prefix) (*account, *moqt.RequestError) {
 	quota := s.quotas[addressAccount]
-	if slices.ContainsFunc(s.exempt, func(p netip.Prefix) bool { return p.Contains(source.Addr()) }) {
+	if s.isExempt(source) {
 		quota = Quota{}.withDefaults(unlimited)
 	}
 	return s.enter(accountKey{addressAccount, source.String()}, quota)
+}
+
+// isExempt reports whether there are no quotas for a source address.
+func (s *accounts) isExempt(source netip.Prefix) bool {
+	return slices.ContainsFunc(s.exempt, func(p netip.Prefix) bool { return p.Contains(source.Addr()) })
 }
 
 var unlimited = Quota{-1, -1, -1, -1, -1, -1, -1, -1}

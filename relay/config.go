@@ -46,7 +46,8 @@ type Config struct {
 	// PerAddress limits the sessions from one source address: an IPv4 address or the /64 of an IPv6 address. PerToken
 	// limits what one token is used for, as the Authorizer's Grant.Subject says.
 	PerAddress, PerToken Quota
-	// Exempt are addresses without quotas, such as those of a gateway in front of many viewers.
+	// Exempt are addresses without quotas, such as those of a gateway in front of many viewers, or of other relays.
+	// Their sessions may also have more requests open than others.
 	Exempt []netip.Prefix
 
 	// Linger is how long an upstream subscription outlives its last subscriber. Default: 2 s. Negative: not at all.

@@ -27,6 +27,7 @@ type Event struct {
 	Time      time.Time
 	Session   uint64 // SessionStatus.ID
 	Remote    string
+	Upstream  string              // URL of the upstream relay, if this relay has dialed it
 	Transport string              // quic or webtransport
 	Authority string              // of the URL that the peer has dialed
 	Path      string              // without its query, which may be a credential
@@ -46,6 +47,9 @@ func (p *peer) emit(t EventType, track *moqt.FullTrackName, cause error) {
 	e := Event{
 		Type: t, Time: time.Now(), Session: p.id, Remote: p.remote().String(), Transport: p.conn.Kind().String(),
 		Authority: authority, Path: p.path(), Track: track,
+	}
+	if p.upstream != nil {
+		e.Upstream = p.upstream.name
 	}
 	if cause != nil {
 		e.Reason = cause.Error()

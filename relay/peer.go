@@ -51,6 +51,9 @@ func newPeer(r *Relay, conn transport.Conn, address *account) (*peer, error) {
 	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
 	cfg := r.cfg.Session
 	cfg.Role, cfg.Handler, cfg.Logger = session.Server, &requests{p}, r.log
+	if r.accounts.isExempt(transport.SourceOf(conn.RemoteAddr())) {
+		cfg.Limits = relayLimits // it may be a relay
+	}
 	cfg.Refused, cfg.Pacer = r.metrics.refused, address
 	if p.session, err = session.New(conn, cfg); err != nil {
 		return nil, err

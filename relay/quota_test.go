@@ -532,3 +532,18 @@ func (s *syncBuffer) String() string {
 	defer s.mu.Unlock()
 	return s.b.String()
 }
+
+// An exempt address may be that of a relay: its sessions have more requests open than those of others.
+func TestRequestsOfExemptAddresses(t *testing.T) {
+	for exempt, want := range map[string]bool{"127.0.0.0/8": true, "192.0.2.0/24": false} {
+		cfg := Config{Exempt: []netip.Prefix{netip.MustParsePrefix(exempt)}}
+		cfg.Session.MaxNamespaces = 1
+		onBench(t, cfg, func(b *bench) {
+			c := b.connect()
+			c.announce("one")
+			p, err := c.PublishNamespace(b.ctx, moqt.PublishNamespace{Namespace: moqt.Namespace{"two"}})
+			require.NoError(t, err)
+			require.Equal(t, want, p.Wait(b.ctx) == nil)
+		})
+	}
+}

@@ -124,8 +124,8 @@ const (
 	retireInterval = 250 * time.Millisecond
 )
 
-// upstreamLimits are larger than those of other peers: the session carries what all subscribers of this relay want.
-var upstreamLimits = session.Limits{
+// relayLimits are those of sessions between relays, which carry what many peers want.
+var relayLimits = session.Limits{
 	MaxSubscriptions: 1 << 14, MaxFetches: 1 << 12, MaxNamespaces: 1 << 14, RequestRate: 1 << 12, RequestBurst: 1 << 14,
 	MaxHeldStreams: 1 << 12, MaxHeldDatagrams: 4 << 20, MaxSendQueue: 16 << 20,
 }
@@ -148,7 +148,7 @@ func (u *UpstreamRelay) NewSession(conn transport.Conn) (*UpstreamSession, error
 		Role: session.Client, Authority: conn.Authority(), Path: conn.Path(), Tokens: u.cfg.Tokens,
 		HopID:   r.cfg.Session.HopID,
 		Handler: &upstreamRequests{serve: requests{p}, session: s}, Refused: r.metrics.refused,
-		Limits: upstreamLimits, Timeouts: session.Timeouts{Response: upstreamResponse},
+		Limits: relayLimits, Timeouts: session.Timeouts{Response: upstreamResponse},
 		Logger: r.log.With("upstream", u.name),
 	})
 	if err != nil {

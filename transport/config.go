@@ -49,7 +49,8 @@ type ListenConfig struct {
 	// MaxConnections is how many QUIC connections may exist at a time; further ones are refused. Default: 16,384.
 	MaxConnections int
 	// MaxConnectionsPerSource is how many of them may come from one source: see [SourceOf]. Default: 1,024. Negative:
-	// no limit. There is none for sources within Exempt.
+	// no limit. There is none for sources within Exempt, which may also have 16,384 streams of each kind open on a
+	// connection, as relays need them.
 	MaxConnectionsPerSource int
 	Exempt                  []netip.Prefix
 	// MaxUnvalidated is how many connection attempts a second may come from unvalidated client addresses before clients
@@ -121,6 +122,8 @@ const (
 	defaultHandshakeTimeout = 10 * time.Second
 	defaultIdleTimeout      = 30 * time.Second
 	defaultMaxConnections   = 16384
+	exemptStreams           = 1 << 14
+	exemptConnWindow        = 64 << 20
 	// A sixteenth of all, so that a few addresses cannot keep others out; many clients may be behind one NAT.
 	defaultMaxConnectionsPerSource = 1024
 	defaultMaxUnvalidated          = 256

@@ -95,7 +95,7 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, cert *tls.Certificat
 	for i := range sockets {
 		e, oerr := l.newEndpoint(i, &sockets[i], keys, verify)
 		if oerr == nil {
-			e.quic, oerr = e.tr.ListenEarly(tlsConf, l.cfg.quicConfig())
+			e.quic, oerr = e.tr.ListenEarly(tlsConf, l.quicConfig())
 			l.endpoints = append(l.endpoints, e)
 		}
 		err = errors.Join(err, oerr)
@@ -104,6 +104,23 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, cert *tls.Certificat
 		err = errors.Join(err, l.closeEndpoints())
 	}
 	return err
+}
+
+// quicConfig returns the configuration of connections. Those from exempt sources may be relays, whose sessions carry
+// what many others want.
+func (l *Listener) quicConfig() *quic.Config {
+	conf := l.cfg.quicConfig()
+	exempt := l.cfg.Limits
+	exempt.MaxIncomingStreams = max(exempt.MaxIncomingStreams, exemptStreams)
+	exempt.MaxIncomingUniStreams = max(exempt.MaxIncomingUniStreams, exemptStreams)
+	exempt.MaxConnWindow = max(exempt.MaxConnWindow, exemptConnWindow)
+	conf.GetConfigForClient = func(client *quic.ClientInfo) (*quic.Config, error) {
+		if l.sources.isExempt(SourceOf(client.RemoteAddr)) {
+			return exempt.quicConfig(), nil
+		}
+		return conf, nil
+	}
+	return conf
 }
 
 // newEndpoint makes the endpoint of a socket. All endpoints of a listener have the same keys: each takes the tokens of

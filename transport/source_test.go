@@ -74,3 +74,26 @@ func TestBusySourcesAreValidated(t *testing.T) {
 	s.connect(t, RawQUIC)
 	s.connect(t, WebTransport)
 }
+
+// TestStreamsOfExemptSources opens more streams than other sources may.
+func TestStreamsOfExemptSources(t *testing.T) {
+	for name, tt := range map[string]struct {
+		exempt []netip.Prefix
+		want   error
+	}{
+		"exempt": {[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil},
+		"other":  {[]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, ErrStreamLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, func(c *ListenConfig) { c.Exempt = tt.exempt })
+			client, _ := s.connect(t, RawQUIC)
+			var err error
+			for range defaultMaxIncomingStreams + 1 {
+				if _, err = client.OpenStream(); err != nil {
+					break
+				}
+			}
+			require.Equal(t, tt.want, err)
+		})
+	}
+}

@@ -32,6 +32,9 @@ FETCH.
 SIGTERM and SIGINT drain the relay: it asks its peers to move on (GOAWAY), and ends when they have left or after
 --drain. A second signal ends it at once. Certificates and tokens are read again when their files change.
 
+With --upstream, it subscribes at another relay for what nobody publishes here: once, however many subscribers there
+are. That relay may be any that speaks the same draft.
+
 With --control, the same command with --replace replaces a running relay, for example by a new version: it takes over
 the port, and the old process asks its peers to move (GOAWAY) and serves them until they have. It needs CAP_BPF when
 the first process starts. If the new process cannot start, the old one goes on as before.`,
@@ -41,6 +44,9 @@ the first process starts. If the new process cannot start, the old one goes on a
   # for the public, behind a firewall that lets UDP port 443 in
   sluice relay --listen :443 --tls-cert /etc/sluice/fullchain.pem --tls-key /etc/sluice/key.pem \
     --auth-token-file /etc/sluice/tokens
+
+  # bring the broadcasts of another relay closer to their subscribers
+  sluice relay --dev --upstream moqt://origin.example --upstream-token-file token
 
   # replace a running relay
   sluice relay --dev --control /run/sluice.sock

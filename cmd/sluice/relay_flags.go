@@ -97,7 +97,8 @@ func (f *relayFlags) registerRelay(cmd *cobra.Command) {
 	flags.Var(quotaFlag{&cfg.PerToken}, "quota-per-token",
 		"what one token may be used for; by default tracks=16384, namespaces=1024, upload=1gbit")
 	flags.StringSliceVar(&f.exempt, "quota-exempt", nil,
-		"`addresses` and networks without quotas, such as 192.0.2.7 or 10.0.0.0/8")
+		"`addresses` and networks without quotas, such as 192.0.2.7 or 10.0.0.0/8; the relays that have this one "+
+			"as their --upstream need that")
 }
 
 func (f *relayFlags) registerForwarding(cmd *cobra.Command) {

@@ -38,6 +38,9 @@ func (l *Log) Add(e relay.Event) {
 		"type", r.Type, "session", r.Session, "remote", r.Remote, "transport", r.Transport,
 		"authority", r.Authority, "path", r.Path,
 	}
+	if r.Upstream != "" {
+		args = append(args, "upstream", r.Upstream)
+	}
 	if r.Track != nil {
 		args = append(args, "namespace", *r.Namespace, "track", *r.Track)
 	}
