@@ -167,7 +167,9 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 // newSender makes the media sender of one of the relay's connections.
 func (w *world) newSender(client bool) quic.Hooks {
 	sender := w.sender
-	sender.Client = client
+	if sender.Client = client; client && w.fast != nil {
+		sender.MaxUDPPayloadSize += fastpath.HopGrowth
+	}
 	if w.policy != nil {
 		sender.DropPolicy = w.policy()
 	}

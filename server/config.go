@@ -66,8 +66,11 @@ const MinAckTimeout = time.Second
 type FastPathConfig struct {
 	// Mode is FastPathAuto by default.
 	Mode FastPathMode
-	// Devices are the names of the network devices to attach to. Default: the devices with the listening address.
+	// Devices are the names of the network devices to attach to. Default: the devices with the listening address; if
+	// the server dials other relays, all that have one, because routes choose the device that leads there.
 	Devices []string
+	// Dials says that the server dials other relays. It does if it has Upstream.Routes, or KeepUpstream is called.
+	Dials bool
 	// MaxCopies is how many copies a packet may cause at once. Default: fastpath.DefaultMaxCopies.
 	MaxCopies int
 	// Workers is how many goroutines make the copies beyond MaxCopies, see [fastpath.Settings]. Default: none.

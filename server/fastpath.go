@@ -37,7 +37,7 @@ func openFastPath(cfg FastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*fas
 }
 
 func attachFastPath(cfg FastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*fastpath.FastPath, error) {
-	devices, err := fastPathDevices(cfg.Devices, addr.AddrPort().Addr())
+	devices, err := fastPathDevices(cfg, addr.AddrPort().Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +58,15 @@ func attachFastPath(cfg FastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*f
 	return f, nil
 }
 
-func fastPathDevices(names []string, listen netip.Addr) (devices []int, err error) {
-	if len(names) == 0 {
+func fastPathDevices(cfg FastPathConfig, listen netip.Addr) (devices []int, err error) {
+	switch {
+	case len(cfg.Devices) > 0:
+	case cfg.Dials:
+		return fastpath.Devices(netip.IPv6Unspecified())
+	default:
 		return fastpath.Devices(listen.Unmap())
 	}
-	for _, n := range names {
+	for _, n := range cfg.Devices {
 		d, err := net.InterfaceByName(n)
 		if err != nil {
 			return nil, fmt.Errorf("network device %s: %w", n, err)
@@ -70,6 +74,18 @@ func fastPathDevices(names []string, listen netip.Addr) (devices []int, err erro
 		devices = append(devices, d.Index)
 	}
 	return devices, nil
+}
+
+// maxUDPPayloadSize is what leaves room for the copies of a peer's packets, see [fastpath.HopGrowth].
+func (s *Server) maxUDPPayloadSize(dialed bool) int {
+	switch {
+	case dialed:
+		return fastpath.MaxUDPPayloadSize + fastpath.HopGrowth
+	case len(s.cfg.Upstream.Announce) > 0:
+		return fastpath.MaxUDPPayloadSize - fastpath.HopGrowth
+	default:
+		return fastpath.MaxUDPPayloadSize
+	}
 }
 
 // HasFastPath reports whether the kernel's programs are attached.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,12 +23,21 @@ import (
 // join connects a client that runs a session until the test ends.
 func join(t *testing.T, s *Server, h session.Handler) *session.Session {
 	t.Helper()
-	c, err := transport.Dial(t.Context(), "moqt://"+s.Addr().String()+"/",
-		transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs()})
+	return joinURL(t, "moqt://"+s.Addr().String()+"/", h, nil)
+}
+
+// joinURL is join from another host, which opens UDP sockets by listen.
+func joinURL(t *testing.T, url string, h session.Handler,
+	listen func(string, *net.UDPAddr) (*net.UDPConn, error)) *session.Session {
+	t.Helper()
+	c, err := transport.Dial(t.Context(), url,
+		transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs(), ListenUDP: listen})
 	require.NoError(t, err)
-	cl, err := session.New(c, session.Config{
-		Authority: "relay", Path: "/", Handler: h, Logger: slog.New(slog.DiscardHandler),
-	})
+	cfg := session.Config{Handler: h, Logger: slog.New(slog.DiscardHandler)}
+	if c.Kind() == transport.RawQUIC {
+		cfg.Authority, cfg.Path = "relay", "/"
+	}
+	cl, err := session.New(c, cfg)
 	require.NoError(t, err)
 	ended := make(chan struct{})
 	go func() {
@@ -44,7 +54,12 @@ func join(t *testing.T, s *Server, h session.Handler) *session.Session {
 // publish offers a track, on which send sends groups of one object.
 func publish(t *testing.T, s *Server, name string) (send func(group uint64, payload []byte)) {
 	t.Helper()
-	p, err := join(t, s, nil).Publish(t.Context(), moqt.Publish{
+	return publishOn(t, join(t, s, nil), name)
+}
+
+func publishOn(t *testing.T, s *session.Session, name string) (send func(group uint64, payload []byte)) {
+	t.Helper()
+	p, err := s.Publish(t.Context(), moqt.Publish{
 		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: name},
 	})
 	require.NoError(t, err)
@@ -76,8 +91,13 @@ func (c streams) HandleDatagram(*moqt.ObjectDatagram) {}
 // receive subscribes to a track.
 func receive(t *testing.T, s *Server, name string) streams {
 	t.Helper()
+	return receiveOn(t, join(t, s, nil), name)
+}
+
+func receiveOn(t *testing.T, s *session.Session, name string) streams {
+	t.Helper()
 	c := make(streams, 100)
-	sub, err := join(t, s, nil).Subscribe(t.Context(), moqt.Subscribe{
+	sub, err := s.Subscribe(t.Context(), moqt.Subscribe{
 		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: name},
 	}, c)
 	require.NoError(t, err)

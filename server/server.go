@@ -62,7 +62,9 @@ func Listen(cfg Config) (*Server, error) {
 
 // prepare makes all parts that connections need.
 func (s *Server) prepare() (err error) {
-	if s.fastPath, err = openFastPath(s.cfg.FastPath, s.listener.Addr().(*net.UDPAddr), s.log); err != nil {
+	fast := s.cfg.FastPath
+	fast.Dials = fast.Dials || len(s.cfg.Upstream.Routes) > 0
+	if s.fastPath, err = openFastPath(fast, s.listener.Addr().(*net.UDPAddr), s.log); err != nil {
 		return err
 	}
 	relayConfig, loopConfig := s.cfg.Relay, media.LoopConfig{Logger: s.log}
@@ -87,18 +89,19 @@ func (s *Server) newHooks(socket net.PacketConn) quic.Hooks {
 	if s.loop == nil {
 		return nil // Listen returns the reason
 	}
-	return s.loop.NewSender(s.senderConfig(socket))
+	return s.loop.NewSender(s.senderConfig(socket, false))
 }
 
-// senderConfig returns the configuration of the media sender of a connection, which has that socket.
-func (s *Server) senderConfig(socket net.PacketConn) media.SenderConfig {
+// senderConfig returns the configuration of the media sender of a connection, which has that socket, and which the
+// server has dialed or accepted.
+func (s *Server) senderConfig(socket net.PacketConn, dialed bool) media.SenderConfig {
 	sender := media.SenderConfig{
-		Socket:        socket,
+		Socket: socket, Client: dialed,
 		NewController: s.cfg.NewController, Events: s.relay.Events(), AckTimeout: s.cfg.AckTimeout,
 		MaxBehind: s.cfg.MaxBehind, MaxBehindBytes: s.cfg.MaxBehindBytes,
 	}
 	if s.fastPath != nil {
-		sender.MaxUDPPayloadSize = fastpath.MaxUDPPayloadSize
+		sender.MaxUDPPayloadSize = s.maxUDPPayloadSize(dialed)
 	}
 	if s.cfg.NewDropPolicy != nil {
 		sender.DropPolicy = s.cfg.NewDropPolicy()

@@ -128,7 +128,7 @@ func TestPartsOfConnections(t *testing.T) {
 // TestLimitsOfSenders checks that media senders get the limits of the server.
 func TestLimitsOfSenders(t *testing.T) {
 	s := start(t, Config{AckTimeout: 5 * time.Second, MaxBehind: 4 * time.Second, MaxBehindBytes: 3})
-	c := s.senderConfig(nil)
+	c := s.senderConfig(nil, false)
 	require.Equal(t, 5*time.Second, c.AckTimeout)
 	require.Equal(t, 4*time.Second, c.MaxBehind)
 	require.EqualValues(t, 3, c.MaxBehindBytes)

@@ -138,9 +138,7 @@ func (s *Server) KeepUpstream(
 
 // newDialedHooks makes the media sender of a connection that the server has dialed.
 func (s *Server) newDialedHooks(socket net.PacketConn) quic.Hooks {
-	cfg := s.senderConfig(socket)
-	cfg.Client = true
-	return s.loop.NewSender(cfg)
+	return s.loop.NewSender(s.senderConfig(socket, true))
 }
 
 // keeper keeps a session with an upstream relay.

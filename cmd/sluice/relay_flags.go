@@ -106,7 +106,7 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 	flags.StringVar((*string)(&f.cfg.FastPath.Mode), "fastpath", string(server.FastPathAuto),
 		"forward media in the kernel: auto, on (fail if that is not possible) or off")
 	flags.StringSliceVar(&f.cfg.FastPath.Devices, "device", nil,
-		"network `devices` for --fastpath (default: the devices with the listening address)")
+		"network `devices` for --fastpath (default: the devices with the listening address, or all with --upstream)")
 	flags.IntVar(&f.cfg.FastPath.MaxCopies, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf(
 		"largest `number` of subscribers of one track that the kernel serves at once, at most %d",
 		fastpath.MaxSubscriptions))

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/lab"
+	"sluice/internal/lab/labtest"
+	"sluice/media"
+	"sluice/moqt/session"
+	"sluice/transport"
+)
+
+// TestChain sends media through three relays with the fast path. The kernel forwards it on each: what the relay before
+// it has sent comes on a connection that it has dialed.
+func TestChain(t *testing.T) {
+	for _, scheme := range []string{"moqt", "https"} {
+		t.Run(scheme, func(t *testing.T) {
+			l := labtest.New(t, lab.Topology{Relays: 3, Subscribers: 1})
+			var chain []*Server
+			for i, h := range l.Relays {
+				var upstream []string
+				if i > 0 {
+					upstream = append(upstream, urlOf(scheme, l.Relays[i-1].Device("up")))
+				}
+				chain = append(chain, serveAt(t, h, upstream))
+			}
+			for _, s := range chain[1:] {
+				connected(t, s, 1)
+			}
+			send := publishOn(t, joinFrom(t, l.Publisher, urlOf(scheme, l.Relays[0].Device("up"))), "video")
+			c := receiveOn(t, joinFrom(t, l.Subscribers[0], urlOf(scheme, l.Relays[2].Device("down"))), "video")
+			transfer := func(group uint64) {
+				payload := bytes.Repeat([]byte{byte(group)}, 5000)
+				send(group, payload)
+				require.True(t, bytes.HasSuffix(c.await(t), payload))
+			}
+			const groups = 100
+			for g := range uint64(groups) { // until windows and the sizes of packets have grown
+				transfer(g)
+			}
+			var before []media.Counters
+			for _, s := range chain {
+				before = append(before, s.loop.Stats().Counters)
+			}
+			for g := range uint64(groups) {
+				transfer(groups + g)
+			}
+			for i, s := range chain {
+				after := s.loop.Stats().Counters
+				all, kernel := after.Packets-before[i].Packets, after.ForwarderPackets-before[i].ForwarderPackets
+				t.Logf("relay %d: the kernel sent %d of %d packets; %d ACKs were taken", i+1, kernel, all,
+					after.TakenAcks-before[i].TakenAcks)
+				require.Greater(t, float64(kernel), 0.9*float64(all))
+				require.NotZero(t, after.TakenAcks)
+			}
+		})
+	}
+}
+
+func urlOf(scheme string, d *lab.Device) string {
+	return scheme + "://" + netip.AddrPortFrom(d.IPv4.Addr(), 4443).String() + "/"
+}
+
+// joinFrom connects a client at a host.
+func joinFrom(t *testing.T, from *lab.Host, url string) *session.Session {
+	t.Helper()
+	return joinURL(t, url, nil, func(string, *net.UDPAddr) (*net.UDPConn, error) {
+		return from.ListenUDP(netip.AddrPort{})
+	})
+}
+
+// serveAt starts a server with the fast path at a host.
+func serveAt(t *testing.T, h *lab.Host, upstream []string) *Server {
+	t.Helper()
+	cert, _, err := transport.DevCertificate()
+	require.NoError(t, err)
+	cfg := Config{
+		Listen: ":4443", Transport: transport.ListenConfig{Certificate: &cert},
+		FastPath: FastPathConfig{Mode: FastPathOn},
+	}
+	if len(upstream) > 0 {
+		cfg.Upstream.Routes = []UpstreamRoute{{URLs: upstream}}
+		cfg.Upstream.Transport.Insecure = true
+	}
+	var s *running
+	require.NoError(t, h.Do(func() error {
+		s = serve(t, cfg)
+		return nil
+	}))
+	t.Cleanup(func() { s.end(t) })
+	return s.Server
+}
+
+// TestFastPathDevices expects a relay that dials others to attach to all devices, because routes may lead there through
+// any.
+func TestFastPathDevices(t *testing.T) {
+	l := labtest.New(t, lab.Topology{})
+	one := l.Relay.Device("up").IPv4.Addr()
+	for _, tt := range []struct {
+		cfg    FastPathConfig
+		listen netip.Addr
+		want   int
+	}{
+		{FastPathConfig{}, one, 1},
+		{FastPathConfig{}, netip.IPv6Unspecified(), 2},
+		{FastPathConfig{Dials: true}, one, 2},
+		{FastPathConfig{Dials: true, Devices: []string{"up"}}, one, 1},
+	} {
+		require.NoError(t, l.Relay.Do(func() error {
+			devices, err := fastPathDevices(tt.cfg, tt.listen)
+			require.Len(t, devices, tt.want, "%+v", tt)
+			return err
+		}))
+	}
+}
