@@ -11,6 +11,7 @@ import (
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
 	"sluice/media"
+	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/transport"
 )
@@ -20,45 +21,71 @@ import (
 func TestChain(t *testing.T) {
 	for _, scheme := range []string{"moqt", "https"} {
 		t.Run(scheme, func(t *testing.T) {
-			l := labtest.New(t, lab.Topology{Relays: 3, Subscribers: 1})
-			var chain []*Server
-			for i, h := range l.Relays {
-				var upstream []string
-				if i > 0 {
-					upstream = append(upstream, urlOf(scheme, l.Relays[i-1].Device("up")))
-				}
-				chain = append(chain, serveAt(t, h, upstream))
-			}
-			for _, s := range chain[1:] {
-				connected(t, s, 1)
-			}
+			l, chain := newChain(t, scheme, 3, nil)
 			send := publishOn(t, joinFrom(t, l.Publisher, urlOf(scheme, l.Relays[0].Device("up"))), "video")
 			c := receiveOn(t, joinFrom(t, l.Subscribers[0], urlOf(scheme, l.Relays[2].Device("down"))), "video")
-			transfer := func(group uint64) {
-				payload := bytes.Repeat([]byte{byte(group)}, 5000)
-				send(group, payload)
-				require.True(t, bytes.HasSuffix(c.await(t), payload))
-			}
-			const groups = 100
-			for g := range uint64(groups) { // until windows and the sizes of packets have grown
-				transfer(g)
-			}
-			var before []media.Counters
-			for _, s := range chain {
-				before = append(before, s.loop.Stats().Counters)
-			}
-			for g := range uint64(groups) {
-				transfer(groups + g)
-			}
-			for i, s := range chain {
-				after := s.loop.Stats().Counters
-				all, kernel := after.Packets-before[i].Packets, after.ForwarderPackets-before[i].ForwarderPackets
-				t.Logf("relay %d: the kernel sent %d of %d packets; %d ACKs were taken", i+1, kernel, all,
-					after.TakenAcks-before[i].TakenAcks)
-				require.Greater(t, float64(kernel), 0.9*float64(all))
-				require.NotZero(t, after.TakenAcks)
-			}
+			forward(t, chain, send, c)
 		})
+	}
+}
+
+// TestChainBack sends media from a relay to the one that it has dialed and announces its publishers to.
+func TestChainBack(t *testing.T) {
+	for _, scheme := range []string{"moqt", "https"} {
+		t.Run(scheme, func(t *testing.T) {
+			l, chain := newChain(t, scheme, 2, []moqt.Namespace{{"live"}})
+			send := publishOn(t, joinFrom(t, l.Subscribers[0], urlOf(scheme, l.Relays[1].Device("down"))), "video")
+			c := receiveOn(t, joinFrom(t, l.Publisher, urlOf(scheme, l.Relays[0].Device("up"))), "video")
+			forward(t, chain, send, c)
+		})
+	}
+}
+
+// newChain starts relays of which each has the one before it as its upstream relay.
+func newChain(t *testing.T, scheme string, length int, announce []moqt.Namespace) (l *lab.Lab, chain []*Server) {
+	t.Helper()
+	l = labtest.New(t, lab.Topology{Relays: length, Subscribers: 1})
+	for i, h := range l.Relays {
+		var cfg Config
+		if i > 0 {
+			cfg.Upstream.Routes = []UpstreamRoute{{URLs: []string{urlOf(scheme, l.Relays[i-1].Device("up"))}}}
+			cfg.Upstream.Transport.Insecure = true
+			cfg.Upstream.Announce = announce
+		}
+		chain = append(chain, serveAt(t, h, cfg))
+	}
+	for _, s := range chain[1:] {
+		connected(t, s, 1)
+	}
+	return l, chain
+}
+
+// forward expects the kernels of a chain to send nearly everything.
+func forward(t *testing.T, chain []*Server, send func(uint64, []byte), c streams) {
+	t.Helper()
+	transfer := func(group uint64) {
+		payload := bytes.Repeat([]byte{byte(group)}, 5000)
+		send(group, payload)
+		require.True(t, bytes.HasSuffix(c.await(t), payload))
+	}
+	const groups = 100
+	for g := range uint64(groups) { // until windows and the sizes of packets have grown
+		transfer(g)
+	}
+	var before []media.Counters
+	for _, s := range chain {
+		before = append(before, s.loop.Stats().Counters)
+	}
+	for g := range uint64(groups) {
+		transfer(groups + g)
+	}
+	for i, s := range chain {
+		after := s.loop.Stats().Counters
+		all, kernel := after.Packets-before[i].Packets, after.ForwarderPackets-before[i].ForwarderPackets
+		t.Logf("relay %d: the kernel sent %d of %d packets; %d ACKs were taken", i+1, kernel, all,
+			after.TakenAcks-before[i].TakenAcks)
+		require.Greater(t, float64(kernel), 0.9*float64(all))
+		require.NotZero(t, after.TakenAcks)
 	}
 }
 
@@ -75,18 +102,11 @@ func joinFrom(t *testing.T, from *lab.Host, url string) *session.Session {
 }
 
 // serveAt starts a server with the fast path at a host.
-func serveAt(t *testing.T, h *lab.Host, upstream []string) *Server {
+func serveAt(t *testing.T, h *lab.Host, cfg Config) *Server {
 	t.Helper()
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
-	cfg := Config{
-		Listen: ":4443", Transport: transport.ListenConfig{Certificate: &cert},
-		FastPath: FastPathConfig{Mode: FastPathOn},
-	}
-	if len(upstream) > 0 {
-		cfg.Upstream.Routes = []UpstreamRoute{{URLs: upstream}}
-		cfg.Upstream.Transport.Insecure = true
-	}
+	cfg.Listen, cfg.Transport.Certificate, cfg.FastPath.Mode = ":4443", &cert, FastPathOn
 	var s *running
 	require.NoError(t, h.Do(func() error {
 		s = serve(t, cfg)
