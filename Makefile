@@ -93,7 +93,7 @@ check-dist: deps deb ## install, upgrade and remove the package in a copy of thi
 third-party-test: third_party ## quic-go's and webtransport-go's own tests on the patched trees
 	third_party/test.sh
 
-interop: deps build ## install and run the public MoQ clients against sluice
+interop: deps build ## install and run the MoQ clients and relays of others, and MediaMTX, with sluice
 	e2e/interop/run
 
 browser: deps third_party ## subscribe from headless Chromium over WebTransport
