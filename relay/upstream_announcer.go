@@ -27,6 +27,7 @@ const (
 // wants: one PUBLISH_NAMESPACE each. It lives as long as a session.
 type announcer struct {
 	peer *peer
+	ctx  context.Context // of the mirror
 	warn logs.Line
 
 	mu sync.Mutex
@@ -70,7 +71,7 @@ func (a *announcer) changed(scope string, ns moqt.Namespace, published bool) {
 		a.warn.Log(relay.log, warnInterval, slog.LevelWarn, "an upstream relay is not told of all namespaces",
 			"upstream", u.name, "limit", maxAnnounced)
 	default:
-		ctx, cancel := context.WithCancel(a.peer.session.Context())
+		ctx, cancel := context.WithCancel(a.ctx)
 		a.of[key] = cancel
 		relay.tasks.Go(func() {
 			keepAsking(ctx, func() error { return a.announce(ctx, ns) })

@@ -90,6 +90,12 @@ func (u *UpstreamRelay) current() (p *peer, connecting bool) {
 	return nil, !u.down
 }
 
+// hasOther reports whether a session that is not s is the one for new requests.
+func (u *UpstreamRelay) hasOther(s *UpstreamSession) bool {
+	p, _ := u.current()
+	return p != nil && p != s.peer
+}
+
 // begin makes a session the one for new requests.
 func (u *UpstreamRelay) begin(s *UpstreamSession) {
 	u.mu.Lock()
@@ -114,6 +120,8 @@ type UpstreamSession struct {
 	goaway    chan moqt.Goaway
 	watches   *upstreamWatches
 	announcer announcer
+	mirrored  context.Context // done when the mirror ends
+	unmirror  context.CancelFunc
 }
 
 const (
@@ -140,10 +148,7 @@ func (u *UpstreamRelay) NewSession(conn transport.Conn) (*UpstreamSession, error
 	}
 	p := &peer{relay: r, conn: conn, sender: sender, upstream: u, scope: u.scope}
 	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
-	s := &UpstreamSession{
-		upstream: u, peer: p, goaway: make(chan moqt.Goaway, 1), watches: newUpstreamWatches(p),
-		announcer: announcer{peer: p, of: make(map[string]context.CancelFunc)},
-	}
+	s := &UpstreamSession{upstream: u, peer: p, goaway: make(chan moqt.Goaway, 1)}
 	p.session, err = session.New(conn, session.Config{
 		Role: session.Client, Authority: conn.Authority(), Path: conn.Path(), Tokens: u.cfg.Tokens,
 		HopID:   r.cfg.Session.HopID,
@@ -154,6 +159,9 @@ func (u *UpstreamRelay) NewSession(conn transport.Conn) (*UpstreamSession, error
 	if err != nil {
 		return nil, err
 	}
+	s.mirrored, s.unmirror = context.WithCancel(p.session.Context())
+	s.watches = newUpstreamWatches(s.mirrored, p)
+	s.announcer = announcer{peer: p, ctx: s.mirrored, of: make(map[string]context.CancelFunc)}
 	p.forwarder = forwarderOf(conn, p.session.Version())
 	return s, r.sessions.addUpstream(s)
 }
@@ -168,11 +176,12 @@ func (s *UpstreamSession) Run(ctx context.Context) error {
 	return err
 }
 
-// mirror shows each relay the namespaces of the other one, until the session ends.
+// mirror shows each relay the namespaces of the other one, until the session ends or another one has replaced it.
 func (s *UpstreamSession) mirror() {
+	defer s.unmirror()
 	select {
 	case <-s.Ready():
-	case <-s.peer.session.Context().Done():
+	case <-s.mirrored.Done():
 		return
 	}
 	defer s.announcer.start()()
@@ -185,21 +194,34 @@ func (s *UpstreamSession) Ready() <-chan struct{} { return s.peer.session.Ready(
 // Goaway returns a channel that gets the relay's GOAWAY. From then on, the session takes no new requests.
 func (s *UpstreamSession) Goaway() <-chan moqt.Goaway { return s.goaway }
 
-// Retire ends a session when nothing needs it any more, or when the time is up. It is for a session that another one
-// replaces: tracks move to that, and stay here until Config.Linger after they have come there.
+// Retire ends a session whose relay goes away: when another session has replaced it and nothing needs this one any
+// more, or when that was so long ago. Tracks move to the other session, and stay here until Config.Linger after they
+// have come there. Without another session, the relay ends this one.
 func (s *UpstreamSession) Retire(timeout time.Duration) {
-	ctx, cancel := context.WithTimeout(s.peer.session.Context(), timeout)
-	defer cancel()
+	defer s.Close()
 	look := time.NewTicker(retireInterval)
 	defer look.Stop()
-	for s.peer.session.OpenRequests() > 0 && ctx.Err() == nil {
+	var replaced time.Time
+	for {
+		switch other := s.upstream.hasOther(s); {
+		case !other:
+			replaced = time.Time{}
+		case replaced.IsZero():
+			replaced = time.Now()
+			s.unmirror()
+		case s.peer.session.OpenRequests() == 0, time.Since(replaced) >= timeout:
+			return
+		}
 		select {
 		case <-look.C:
-		case <-ctx.Done():
+		case <-s.peer.session.Context().Done():
+			return
 		}
 	}
-	s.peer.session.Close(moqt.SessionNoError, "")
 }
+
+// Close ends the session at once.
+func (s *UpstreamSession) Close() { s.peer.session.Close(moqt.SessionNoError, "") }
 
 // upstreamRequests serves what an upstream relay asks for. It implements session.Handler.
 type upstreamRequests struct {

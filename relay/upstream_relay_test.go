@@ -285,33 +285,65 @@ func TestUpstreamStaysAway(t *testing.T) {
 	})
 }
 
-// The upstream relay goes away, and another session takes over. There is neither a gap nor a duplicate.
+// goaway has the upstream relay send GOAWAY in a session, and waits for it.
+func (p *pipedUpstream) goaway(to *bench) {
+	peers, _ := to.relay.sessions.list()
+	for _, o := range peers {
+		if o.conn == p.there {
+			require.NoError(to.t, o.session.Goaway("", 0))
+		}
+	}
+	<-p.Goaway()
+}
+
+// The upstream relay goes away, and another session takes over. There is neither a gap nor a duplicate. Until then, the
+// first one goes on.
 func TestUpstreamGoesAway(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
-		us, sessions := bs[1].follow(bs[0])
+		u, first := bs[1].open(bs[0], moqt.Namespace{})
 		src := publishing["PUBLISH"](bs[0])
+		up := bs[1].connect().announce("up")
+		defer up.Cancel(moqt.ResetCancelled)
+		all, err := bs[1].connect().watch()
+		require.NoError(t, err)
 		k, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
 		src.group(1, 1)
 		open := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
-		peers, _ := bs[0].relay.sessions.list()
-		for _, p := range peers {
-			if p.conn == sessions[0].there {
-				require.NoError(t, p.session.Goaway("", 0))
-			}
-		}
-		<-sessions[0].Goaway()
+		first.goaway(bs[0])
+		go first.Retire(time.Minute)
+		time.Sleep(time.Hour)
+		require.NoError(t, first.peer.session.Context().Err(), "there is no other one yet")
 		open.object(1)
-		bs[1].dial(us[0], bs[0])
+		bs[1].dial(u, bs[0])
 		require.Equal(t, 2, bs[1].atUpstream())
 		open.object(2)
-		go sessions[0].Retire(time.Minute)
 		time.Sleep(3 * time.Second)
 		require.Equal(t, 1, bs[1].atUpstream())
-		require.Error(t, sessions[0].peer.session.Context().Err(), "it is not needed any more")
+		require.Error(t, first.peer.session.Context().Err(), "it is not needed any more")
 		open.object(3).fin()
 		src.group(3, 1)
 		require.Equal(t, "1.0, 1 fin, 2.0, 2.1, 2.2, 2.3, 2 fin, 3.0, 3 fin", k.take())
 		require.NoError(t, s.Context().Err())
+		require.Contains(t, all.now(), "up")
+		far, err := bs[0].connect().watch()
+		require.NoError(t, err)
+		require.Equal(t, []string{"up"}, far.now())
+	})
+}
+
+// A session that another one has replaced ends some time later, whatever still uses it.
+func TestRetiredSessionEnds(t *testing.T) {
+	onBenches(t, Config{Linger: time.Hour}, 2, func(bs []*bench) {
+		us, sessions := bs[1].follow(bs[0])
+		src := publishing["PUBLISH"](bs[0])
+		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		sessions[0].goaway(bs[0])
+		bs[1].dial(us[0], bs[0])
+		start := time.Now()
+		sessions[0].Retire(10 * time.Second)
+		require.InDelta(t, 10*time.Second, time.Since(start), float64(time.Second))
+		src.group(1, 1)
+		require.Equal(t, "1.0, 1 fin", k.take())
 	})
 }
 

@@ -88,7 +88,8 @@ func (n *upstreamNamespaces) remove(ns moqt.Namespace) {
 // this process watch: once for all of them. It lives as long as a session.
 type upstreamWatches struct {
 	peer *peer
-	wake chan struct{} // looks at the prefixes again
+	ctx  context.Context // of the mirror
+	wake chan struct{}   // looks at the prefixes again
 
 	mu         sync.Mutex // guards what follows
 	namespaces askedPrefixes
@@ -110,9 +111,9 @@ type watchedPrefix struct {
 	path   moqt.HopPath
 }
 
-func newUpstreamWatches(p *peer) *upstreamWatches {
+func newUpstreamWatches(ctx context.Context, p *peer) *upstreamWatches {
 	return &upstreamWatches{
-		peer: p, wake: make(chan struct{}, 1), namespaces: make(askedPrefixes), tracks: make(askedPrefixes),
+		peer: p, ctx: ctx, wake: make(chan struct{}, 1), namespaces: make(askedPrefixes), tracks: make(askedPrefixes),
 	}
 }
 
@@ -126,13 +127,12 @@ func (r *Relay) watched() {
 	}
 }
 
-// run adapts the requests to what subscribers watch, until the session ends.
+// run adapts the requests to what subscribers watch, until the mirror ends.
 func (w *upstreamWatches) run() {
-	ctx := w.peer.session.Context()
 	for {
 		w.update()
 		select {
-		case <-ctx.Done():
+		case <-w.ctx.Done():
 			return
 		case <-w.wake:
 		}
@@ -210,7 +210,7 @@ func (w *upstreamWatches) ask(
 	}
 	for _, prefix := range cover {
 		if asked[prefix.Key()] == nil {
-			ctx, cancel := context.WithCancel(w.peer.session.Context())
+			ctx, cancel := context.WithCancel(w.ctx)
 			a := watchedPrefix{prefix, pathOf(prefix, watched)}
 			asked[prefix.Key()] = &askedPrefix{a, cancel}
 			w.peer.relay.tasks.Go(func() {

@@ -245,7 +245,7 @@ func (k *keeper) serve(ctx context.Context, s *upstreamSession, url string) stri
 		}
 		k.server.tasks.Go(func() { s.Retire(timeout) })
 	case <-ctx.Done():
-		k.server.tasks.Go(func() { s.Retire(0) })
+		s.Close()
 		return url
 	}
 	if time.Since(s.began) >= stableAfter {
@@ -303,7 +303,7 @@ func (k *keeper) connect(ctx context.Context, url string) (*upstreamSession, err
 	case err = <-s.ended:
 		return nil, cmp.Or(err, errEndedAtOnce)
 	case <-ctx.Done():
-		session.Retire(0)
+		session.Close()
 		return nil, context.Cause(ctx)
 	}
 }
