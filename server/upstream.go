@@ -65,6 +65,10 @@ const (
 	stableAfter = 5 * time.Second
 	// moveTime is how long a session is kept after GOAWAY, unless that has a shorter timeout.
 	moveTime = 10 * time.Second
+	// An upstream relay is asked for a sign of life every probeInterval, and lost if there is none for maxSilence. Its
+	// subscribers wait meanwhile; a session that is given up too early costs them nothing but a new one.
+	probeInterval = 250 * time.Millisecond
+	maxSilence    = 750 * time.Millisecond
 	// upstreamHandshake is how long an upstream relay may take to establish a session.
 	upstreamHandshake = 5 * time.Second
 )
@@ -295,6 +299,7 @@ func (k *keeper) connect(ctx context.Context, url string) (*upstreamSession, err
 	}
 	s := &upstreamSession{UpstreamSession: session, began: time.Now(), ended: make(chan error, 1)}
 	k.server.tasks.Go(func() { s.ended <- session.Run(context.Background()) })
+	k.server.tasks.Go(func() { k.probe(conn) })
 	select {
 	case <-session.Ready():
 		k.log.Info("connected to the upstream relay", "over", conn.Kind())
@@ -305,6 +310,41 @@ func (k *keeper) connect(ctx context.Context, url string) (*upstreamSession, err
 	case <-ctx.Done():
 		session.Close()
 		return nil, context.Cause(ctx)
+	}
+}
+
+// probe ends a session whose relay does not answer any more, long before the idle timeout would.
+func (k *keeper) probe(conn transport.Conn) {
+	next := time.NewTicker(probeInterval)
+	defer next.Stop()
+	for {
+		select {
+		case <-next.C:
+		case <-conn.Context().Done():
+			return
+		}
+		if !k.answers(conn) {
+			reason := fmt.Sprintf("no sign of life within %v", maxSilence)
+			_ = conn.CloseWithError(uint64(moqt.SessionControlMessageTimeout), reason) // fails only if it has ended
+			return
+		}
+	}
+}
+
+// answers reports whether the relay gives a sign of life, or has ended the session. A relay that had no time itself to
+// look does not count as silent.
+func (k *keeper) answers(conn transport.Conn) bool {
+	for {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(conn.Context(), maxSilence)
+		err := conn.Probe(ctx)
+		cancel()
+		if err == nil || conn.Context().Err() != nil {
+			return true
+		}
+		if time.Since(began) < 2*maxSilence {
+			return false
+		}
 	}
 }
 

@@ -1,0 +1,89 @@
+package server
+
+import (
+	"bytes"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// wire forwards the packets of one client to a server, until it is cut.
+type wire struct {
+	near, far *net.UDPConn
+	cut       atomic.Bool
+}
+
+func newWire(t *testing.T, to net.Addr) *wire {
+	t.Helper()
+	near, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	far, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to.(*net.UDPAddr).AddrPort()))
+	require.NoError(t, err)
+	w := &wire{near: near, far: far}
+	var client atomic.Pointer[net.UDPAddr]
+	go func() {
+		for b := make([]byte, 1<<16); ; {
+			n, from, err := near.ReadFromUDP(b)
+			if err != nil {
+				return
+			}
+			client.Store(from)
+			if !w.cut.Load() {
+				_, _ = far.Write(b[:n])
+			}
+		}
+	}()
+	go func() {
+		for b := make([]byte, 1<<16); ; {
+			n, err := far.Read(b)
+			if err != nil {
+				return
+			}
+			if to := client.Load(); to != nil && !w.cut.Load() {
+				_, _ = near.WriteToUDP(b[:n], to)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		near.Close()
+		far.Close()
+	})
+	return w
+}
+
+// TestUpstreamThatFallsSilent cuts the wire to an upstream relay. Long before the session times out, its tracks come
+// from the next one.
+func TestUpstreamThatFallsSilent(t *testing.T) {
+	origin := start(t, Config{})
+	one, two := behind(t, Config{}, "moqt", origin), behind(t, Config{}, "moqt", origin)
+	w := newWire(t, one.Addr())
+	cfg := Config{}
+	cfg.Upstream.Routes = []UpstreamRoute{{
+		URLs: []string{"moqt://" + w.near.LocalAddr().String(), "moqt://" + two.Addr().String()},
+	}}
+	cfg.Upstream.Transport.Insecure = true
+	edge := start(t, cfg)
+	connected(t, edge, 2)
+	send := publish(t, origin, "video")
+	c := receive(t, edge, "video")
+	send(0, []byte("media"))
+	require.True(t, bytes.HasSuffix(c.await(t), []byte("media")))
+	require.Empty(t, tracksOf(two))
+
+	w.cut.Store(true)
+	send(1, []byte("more"))
+	require.True(t, bytes.HasSuffix(c.await(t), []byte("more")))
+	require.NotEmpty(t, tracksOf(two))
+}
+
+// tracksOf returns the sessions with upstream relays that bring tracks.
+func tracksOf(s *Server) (remotes []string) {
+	for _, st := range upstreamSessions(s) {
+		if st.Publications > 0 {
+			remotes = append(remotes, st.Remote)
+		}
+	}
+	return remotes
+}
