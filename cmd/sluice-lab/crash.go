@@ -68,7 +68,7 @@ func (f *crashFlags) run(ctx context.Context, env *cli.Environment) (err error) 
 	if err := c.prepare(f.clip); err != nil {
 		return err
 	}
-	if c.stage, err = openLabStage(ctx, crashSubscribers, lab.Conditions{}); err != nil {
+	if c.stage, err = openLabStage(ctx, 1, crashSubscribers, lab.Conditions{}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stage.close()) }()

@@ -132,7 +132,7 @@ func (t *crashTry) start(ctx context.Context, host string) (err error) {
 	var out io.Writer
 	var args []string
 	reach := func(scheme string) []string {
-		url := scheme + "://" + net.JoinHostPort(t.stage.relayAddress(host), crashPort)
+		url := scheme + "://" + net.JoinHostPort(t.stage.relayAddress(lab.RelayName, host), crashPort)
 		return []string{"--relay", url, "--namespace", demoNamespace, "--tls-disable-verify"}
 	}
 	switch host {

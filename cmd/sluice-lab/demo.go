@@ -21,6 +21,7 @@ import (
 
 // demoFlags are the flags of sluice-lab demo.
 type demoFlags struct {
+	relays      int
 	subscribers int
 	clip        string
 	loopback    bool
@@ -38,12 +39,14 @@ func newDemo(env *cli.Environment) *cobra.Command {
 		Long: `Build a lab, run a relay, a publisher and subscribers in it, publish a clip at the pace of its
 timestamps, and compare what each subscriber receives with the source, byte by byte. Every second subscriber connects
 over WebTransport. The table shows for each how many packets with media the kernel and the relay's process have sent,
-and the delay that the relay has added.
+and the delay that the relay has added. With --relays, the publisher is at the first of several relays and the
+subscribers are at the last; each relay subscribes at the one before it, and has a row, too.
 
 The demo succeeds only if everything was received, nothing differs and every process ended well. Without root there is
 no lab: the demo runs on loopback, and leaves out what only the lab can show.`,
 		Example: `  sudo sluice-lab demo
   sudo sluice-lab demo --subscribers 5 --loss 2% --delay 20ms --reorder 1%
+  sudo sluice-lab demo --relays 3
   sudo sluice-lab demo --congestion
   sluice-lab demo --loopback --clip film.mp4`,
 		Args: cobra.NoArgs,
@@ -55,11 +58,12 @@ no lab: the demo runs on loopback, and leaves out what only the lab can show.`,
 		},
 	}
 	flags := cmd.Flags()
+	flags.IntVar(&f.relays, "relays", 1, "number of relays, one behind the other")
 	flags.IntVarP(&f.subscribers, "subscribers", "n", 3, "number of subscribers")
 	flags.StringVar(&f.clip, "clip", "",
 		"fragmented MP4 `file` to publish (default: the sample clip, testdata/clip.mp4)")
 	flags.BoolVar(&f.loopback, "loopback", false, "run on loopback even if a lab could be built")
-	flags.StringVar(&f.fastPath, "fastpath", "auto", "the relay's --fastpath: auto, on or off; off on loopback")
+	flags.StringVar(&f.fastPath, "fastpath", "auto", "the relays' --fastpath: auto, on or off; off on loopback")
 	flags.BoolVar(&f.congestion, "congestion", false,
 		"put sub1 behind a bottleneck for a while, and let the relay drop by priority; 2 subscribers by default")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false,
@@ -78,12 +82,13 @@ const (
 type stage interface {
 	// command starts sluice with arguments as a process of a host; see startProcess.
 	command(ctx context.Context, host string, out io.Writer, args ...string) (*process, error)
-	// relayAddress returns the address by which a host reaches the relay.
-	relayAddress(host string) string
+	// relayAddress returns the address by which a host reaches a relay.
+	relayAddress(relay, host string) string
 	// dial connects a host to a TCP address.
 	dial(ctx context.Context, host, address string) (net.Conn, error)
-	// delays returns the delays that the relay has added for a subscriber so far. It is nil if they are not measured.
-	delays(subscriber string) measure.Delays
+	// delays returns the delays from when the first relay gets a burst of packets until a host has been sent it. It is
+	// nil if they are not measured.
+	delays(host string) measure.Delays
 	// limit limits the rate towards a host; 0 removes the limit. A packet that would wait longer than queue is lost.
 	limit(host string, rate lab.Rate, queue time.Duration) error
 	close() error
@@ -118,7 +123,7 @@ func (f *demoFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	}
 	d.limited = f.congestion
 	table := newDemoTable(env.Stdout, d, f.verbose)
-	err = d.play(ctx, f.subscribers, table.update)
+	err = d.play(ctx, f.relays, f.subscribers, table.update)
 	if len(d.subscribers) > 0 {
 		table.print()
 		table.explain(env.Stdout)
@@ -151,7 +156,8 @@ func (f *demoFlags) openMedia(dir string) (clip string, want *source, err error)
 }
 
 func (f *demoFlags) check() (lab.Conditions, error) {
-	if err := bounds.Check("--subscribers", f.subscribers, 1, lab.MaxSubscribers); err != nil {
+	if err := errors.Join(bounds.Check("--relays", f.relays, 1, lab.MaxRelays),
+		bounds.Check("--subscribers", f.subscribers, 1, lab.MaxSubscribers)); err != nil {
 		return lab.Conditions{}, err
 	}
 	if f.congestion && (f.loopback || f.subscribers < 2) {
@@ -164,10 +170,14 @@ func (f *demoFlags) check() (lab.Conditions, error) {
 func (f *demoFlags) openStage(ctx context.Context, conditions lab.Conditions) (s stage, where string, err error) {
 	why := "as asked for"
 	if !f.loopback {
-		s, err := openLabStage(ctx, f.subscribers, conditions)
+		s, err := openLabStage(ctx, f.relays, f.subscribers, conditions)
 		if err == nil {
-			return s, fmt.Sprintf("lab: publisher, relay and %d subscribers in network namespaces, links: %v",
-				f.subscribers, conditions), nil
+			relays := "relay"
+			if f.relays > 1 {
+				relays = fmt.Sprintf("%d relays", f.relays)
+			}
+			return s, fmt.Sprintf("lab: publisher, %s and %d subscribers in network namespaces, links: %v",
+				relays, f.subscribers, conditions), nil
 		}
 		missing, ok := errors.AsType[*lab.MissingError](err)
 		if !ok {

@@ -191,7 +191,7 @@ func (t *demoTable) congestionRows(w *tabwriter.Writer) {
 			state = fmt.Sprintf("%d dropped", dropped)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d/%d\t%d/%d\t%s\t%s\n", s.name, s.over, r.objects, t.demo.want.count,
-			r.keyFrames(), t.demo.want.keys, t.packetsText(s.name), state)
+			r.keyFrames(), t.demo.want.keys, hop{t.demo.last(), s.name, s}.packetsText(), state)
 	}
 }
 

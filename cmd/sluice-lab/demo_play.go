@@ -1,22 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"regexp"
+	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice/internal/cli"
 	"sluice/internal/lab"
-	"sluice/relay"
-	"sluice/server"
 )
 
 // demo is a run of the demo.
@@ -25,17 +19,13 @@ type demo struct {
 	clip  string
 	want  *source
 
-	fastPath string // of the relay
+	fastPath string // of the relays
 	limited  bool   // limit the rate of sub1
 
-	relay, publisher *process
-	subscribers      []*demoSubscriber
-	admin            *http.Client // in the relay's host
-	adminAddress     string
-
-	mu       sync.Mutex
-	sessions map[string]relay.SessionStatus // as the relay described them last, by path
-	kernel   bool                           // the relay has a fast path
+	relays      []*demoRelay // in the order of the media's way; the publisher is at the first, subscribers at the last
+	publisher   *process
+	subscribers []*demoSubscriber
+	ending      atomic.Bool // the relays are asked to end
 }
 
 // demoSubscriber is a subscriber and what it has received.
@@ -46,33 +36,24 @@ type demoSubscriber struct {
 }
 
 func newDemoRun(s stage, clip string, want *source, fastPath string) *demo {
-	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
-		return s.dial(ctx, lab.RelayName, address)
-	}
-	return &demo{
-		stage: s, clip: clip, want: want, fastPath: fastPath, sessions: make(map[string]relay.SessionStatus),
-		admin: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
-	}
+	return &demo{stage: s, clip: clip, want: want, fastPath: fastPath}
 }
 
+func (d *demo) last() *demoRelay { return d.relays[len(d.relays)-1] }
+
 // play runs the demo until all processes have ended. show is called while media flows and at the end.
-func (d *demo) play(ctx context.Context, subscribers int, show func()) (err error) {
+func (d *demo) play(ctx context.Context, relays, subscribers int, show func()) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer func() {
 		cancel(nil)
 		d.waitAll() // after an error some still run
 	}()
-	reach, err := d.startRelay(ctx)
-	if err != nil {
+	// When a relay has ended too early, nothing tries to reach it any more.
+	if err := d.startRelays(ctx, relays, cancel); err != nil {
 		return err
 	}
-	go func() {
-		<-d.relay.done
-		// Nothing tries to reach the relay any more.
-		cancel(fmt.Errorf("the relay has ended: %w", cmp.Or(d.relay.err, io.EOF)))
-	}()
 	for i := 1; i <= subscribers; i++ {
-		if err := d.startSubscriber(ctx, i, reach); err != nil {
+		if err := d.startSubscriber(ctx, i); err != nil {
 			return err
 		}
 	}
@@ -81,7 +62,7 @@ func (d *demo) play(ctx context.Context, subscribers int, show func()) (err erro
 			return err
 		}
 	}
-	args := append([]string{"pub", "--wait", d.clip}, reach(lab.PublisherName, "moqt")...)
+	args := append([]string{"pub", "--wait", d.clip}, d.relays[0].reach(lab.PublisherName, "moqt")...)
 	if d.limited {
 		args = append(args, "--key-priority", "32", "--delta-priority", "160")
 	}
@@ -104,85 +85,14 @@ func (d *demo) play(ctx context.Context, subscribers int, show func()) (err erro
 	return d.finish(ctx)
 }
 
-// startRelay starts the relay and returns the flags by which a host reaches it.
-func (d *demo) startRelay(ctx context.Context) (reach func(host, scheme string) []string, err error) {
-	drop := "none"
-	if d.limited {
-		drop = "priority"
-	}
-	d.relay, err = d.stage.command(ctx, lab.RelayName, nil, "relay", "--listen", ":0", "--dev",
-		"--admin", "127.0.0.1:0", "--drain", "3s", "--fastpath", d.fastPath, "--drop", drop, "--log-level", "warn")
-	if err != nil {
-		return nil, err
-	}
-	port, err := d.relaySays(ctx, "raw QUIC", `:(\d+)$`)
-	if err != nil {
-		return nil, err
-	}
-	certificate, err := d.relaySays(ctx, "certificate", `[0-9a-f]{64}`)
-	if err != nil {
-		return nil, err
-	}
-	if d.adminAddress, err = d.relaySays(ctx, "metrics", `http://([^/]+)/`); err != nil {
-		return nil, err
-	}
-	return func(host, scheme string) []string {
-		url := scheme + "://" + net.JoinHostPort(d.stage.relayAddress(host), port) + "/" + host
-		return []string{"--relay", url, "--namespace", demoNamespace, "--tls-sha256", certificate}
-	}, nil
-}
-
-// observe asks the relay what it has sent to each subscriber. If the relay is too busy to answer, the last answer
-// stays.
-func (d *demo) observe(ctx context.Context) {
-	st, _, err := server.GetStatus(ctx, d.admin, d.adminAddress)
-	if err != nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.kernel = st.FastPath != nil
-	for _, s := range st.Sessions {
-		d.sessions[s.Path] = s
-	}
-}
-
-// session returns the last status of a host's session.
-func (d *demo) session(host string) relay.SessionStatus {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.sessions["/"+host]
-}
-
-// usesKernel reports whether the relay has a fast path.
-func (d *demo) usesKernel() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.kernel
-}
-
-// relaySays waits for the line of the relay that contains a text. It returns the part that a pattern, or its group,
-// matches.
-func (d *demo) relaySays(ctx context.Context, text, pattern string) (string, error) {
-	line, err := d.relay.await(ctx, text)
-	if err != nil {
-		return "", err
-	}
-	match := regexp.MustCompile(pattern).FindStringSubmatch(line)
-	if match == nil {
-		return "", d.relay.failure(fmt.Errorf("no %s in %q", pattern, line))
-	}
-	return match[len(match)-1], nil
-}
-
-func (d *demo) startSubscriber(ctx context.Context, i int, reach func(host, scheme string) []string) (err error) {
+func (d *demo) startSubscriber(ctx context.Context, i int) (err error) {
 	s := &demoSubscriber{over: "QUIC"}
 	scheme := "moqt"
 	if i%2 == 0 {
 		s.over, scheme = "WebTransport", "https"
 	}
 	name := lab.SubscriberName(i)
-	args := append([]string{"sub", "--out", "-", "--wait", demoSetUp.String()}, reach(name, scheme)...)
+	args := append([]string{"sub", "--out", "-", "--wait", demoSetUp.String()}, d.last().reach(name, scheme)...)
 	if !d.limited {
 		s.got = newChecker(d.want, (*checker).readMedia)
 	} else { // sluice sub --raw lists chunks as they arrive; a player would wait for missing ones
@@ -219,18 +129,30 @@ func (d *demo) finish(ctx context.Context) error {
 		}
 	}
 	d.observe(ctx)
-	if err := d.relay.end(); err != nil {
-		errs = append(errs, d.relay.failure(err))
+	d.ending.Store(true)
+	for _, r := range slices.Backward(d.relays) {
+		if err := r.end(); err != nil {
+			errs = append(errs, r.failure(err))
+		}
+		errs = append(errs, r.wait(ctx))
 	}
-	return errors.Join(append(errs, d.relay.wait(ctx))...)
+	return errors.Join(errs...)
+}
+
+// observe asks the relays what they have sent.
+func (d *demo) observe(ctx context.Context) {
+	for _, r := range d.relays {
+		r.observe(ctx)
+	}
 }
 
 // waitAll waits for every process that was started.
 func (d *demo) waitAll() {
-	for _, p := range []*process{d.relay, d.publisher} {
-		if p != nil {
-			<-p.done
-		}
+	for _, r := range d.relays {
+		<-r.done
+	}
+	if d.publisher != nil {
+		<-d.publisher.done
 	}
 	for _, s := range d.subscribers {
 		<-s.done

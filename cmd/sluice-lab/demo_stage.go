@@ -18,7 +18,7 @@ func (loopbackStage) command(ctx context.Context, host string, out io.Writer, ar
 	return startProcess(ctx, host, out, (*exec.Cmd).Start, args...)
 }
 
-func (loopbackStage) relayAddress(string) string { return "127.0.0.1" }
+func (loopbackStage) relayAddress(string, string) string { return "127.0.0.1" }
 
 func (loopbackStage) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", address)

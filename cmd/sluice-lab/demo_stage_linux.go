@@ -13,30 +13,27 @@ import (
 	"sluice/internal/lab/measure"
 )
 
-// labStage runs each process in a host of a lab, and times packets at the relay's devices.
+// labStage runs each process in a host of a lab, and times packets at the relays' devices.
 type labStage struct {
 	lab     *lab.Lab
+	chain   lab.Chain
 	capture *lab.Capture
 }
 
-// Points of the capture.
-const (
-	intoRelay = iota
-	outOfRelay
-)
-
-func openLabStage(ctx context.Context, subscribers int, c lab.Conditions) (stage, error) {
-	l, err := lab.New(ctx, lab.Topology{Subscribers: subscribers, Uplink: lab.Symmetric(c), Downlink: lab.Symmetric(c)})
+func openLabStage(ctx context.Context, relays, subscribers int, c lab.Conditions) (stage, error) {
+	links := lab.Symmetric(c)
+	l, err := lab.New(ctx, lab.Topology{
+		Relays: relays, Subscribers: subscribers, Uplink: links, Backbone: links, Downlink: links,
+	})
 	if err != nil {
 		return nil, err
 	}
-	capture, err := l.StartCapture(
-		lab.Point{Device: l.Relay.Device("up"), Direction: lab.ToHost},
-		lab.Point{Device: l.Relay.Device("down"), Direction: lab.FromHost})
+	chain := l.Chain(relays)
+	capture, err := l.StartCapture(chain.Points()...)
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &labStage{l, capture}, nil
+	return &labStage{l, chain, capture}, nil
 }
 
 func (s *labStage) command(ctx context.Context, host string, out io.Writer, args ...string) (*process, error) {
@@ -51,11 +48,13 @@ func (s *labStage) command(ctx context.Context, host string, out io.Writer, args
 	}, args...)
 }
 
-func (s *labStage) relayAddress(host string) string {
-	if h, err := s.lab.Host(host); err == nil {
-		return s.lab.Relay.Facing(h).IPv6.Addr().String()
+func (s *labStage) relayAddress(relay, host string) string {
+	r, err := s.lab.Host(relay)
+	h, missing := s.lab.Host(host)
+	if err != nil || missing != nil {
+		return ""
 	}
-	return ""
+	return r.Facing(h).IPv6.Addr().String()
 }
 
 func (s *labStage) dial(ctx context.Context, host, address string) (conn net.Conn, err error) {
@@ -70,20 +69,13 @@ func (s *labStage) dial(ctx context.Context, host, address string) (conn net.Con
 	return conn, err
 }
 
-func (s *labStage) delays(subscriber string) measure.Delays {
-	h, err := s.lab.Host(subscriber)
+func (s *labStage) delays(host string) measure.Delays {
+	h, err := s.lab.Host(host)
 	if err != nil {
 		return nil
 	}
-	device := h.Devices[0]
-	var packets []measure.Packet
-	for _, p := range s.capture.Packets() {
-		to := p.Flow.Target.Addr()
-		if p.Point == intoRelay || to == device.IPv4.Addr() || to == device.IPv6.Addr() {
-			packets = append(packets, p)
-		}
-	}
-	return measure.MatchBursts(packets, intoRelay, outOfRelay, measure.BurstConfig{}).First()
+	packets := s.chain.Until(s.capture.Packets(), h)
+	return measure.MatchBursts(packets, lab.IntoChain, lab.OutOfChain, measure.BurstConfig{}).First()
 }
 
 func (s *labStage) limit(host string, rate lab.Rate, queue time.Duration) error {

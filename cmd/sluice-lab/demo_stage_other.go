@@ -8,6 +8,6 @@ import (
 	"sluice/internal/lab"
 )
 
-func openLabStage(context.Context, int, lab.Conditions) (stage, error) {
+func openLabStage(context.Context, int, int, lab.Conditions) (stage, error) {
 	return nil, &lab.MissingError{What: "network namespaces, which only Linux has"}
 }

@@ -55,34 +55,60 @@ func (t *demoTable) print() {
 
 func (t *demoTable) rows(w *tabwriter.Writer) {
 	fmt.Fprintln(w, "\tOVER\tOBJECTS\tKERNEL\tPROCESS\tDELAY P50\tP99\tSTATE")
-	for _, s := range t.demo.subscribers {
-		r := s.got.status()
-		fmt.Fprintf(w, "%s\t%s\t%d/%d\t%s\t%s\t%s\n", s.name, s.over, r.objects, t.demo.want.count,
-			t.packetsText(s.name), delayText(t.demo.stage.delays(s.name)), s.state(r.err))
+	for _, h := range t.demo.hops() {
+		if h.subscriber == nil {
+			fmt.Fprintf(w, "%s\tQUIC\t-\t%s\t%s\tfrom %s\n", h.to, h.packetsText(),
+				delayText(t.demo.stage.delays(h.to)), h.from.host)
+			continue
+		}
+		r := h.subscriber.got.status()
+		fmt.Fprintf(w, "%s\t%s\t%d/%d\t%s\t%s\t%s\n", h.to, h.subscriber.over, r.objects, t.demo.want.count,
+			h.packetsText(), delayText(t.demo.stage.delays(h.to)), h.subscriber.state(r.err))
 	}
 }
 
+// hop is the way from a relay to the next relay, or to a subscriber.
+type hop struct {
+	from       *demoRelay
+	to         string
+	subscriber *demoSubscriber // nil if to is a relay
+}
+
+// hops returns the ways between relays, and then those to subscribers.
+func (d *demo) hops() (all []hop) {
+	for i, r := range d.relays[1:] {
+		all = append(all, hop{d.relays[i], r.host, nil})
+	}
+	for _, s := range d.subscribers {
+		all = append(all, hop{d.last(), s.name, s})
+	}
+	return all
+}
+
+// sent returns what the relay has sent on the hop.
+func (h hop) sent() relay.SessionStatus { return h.from.session(h.to) }
+
 // packetsText returns two cells: the packets that the kernel and the relay's process have sent.
-func (t *demoTable) packetsText(subscriber string) string {
-	sent := t.demo.session(subscriber).Packets
-	if !t.demo.usesKernel() {
+func (h hop) packetsText() string {
+	sent := h.sent().Packets
+	if !h.from.usesKernel() {
 		return fmt.Sprintf("-\t%d", sent.Process)
 	}
 	return fmt.Sprintf("%d\t%d", sent.Kernel, sent.Process)
 }
 
-// maxExplained is how many subscribers are explained unless all reasons are asked for.
+// maxExplained is how many hops are explained unless all reasons are asked for.
 const maxExplained = 5
 
-// explain prints for each subscriber why the kernel left packets to the process.
+// explain prints for each hop why the kernel left packets to the process.
 func (t *demoTable) explain(w io.Writer) {
-	for i, s := range t.demo.subscribers {
+	for i, h := range t.demo.hops() {
 		if i == maxExplained && t.reasons == cli.TopReasons {
 			fmt.Fprintf(w, "  … (--verbose shows all)\n")
 			return
 		}
-		if text := cli.CountsText(t.demo.session(s.name).Declined, t.reasons); text != "" {
-			fmt.Fprintf(w, "  left to the process for %s: %s\n", s.name, text)
+		if text := cli.CountsText(h.sent().Declined, t.reasons); text != "" {
+			fmt.Fprintf(w, "  left to the process for %s: %s\n", h.to, text)
 		}
 	}
 }
@@ -115,19 +141,12 @@ func delayText(d measure.Delays) string {
 	return ms(.5) + "\t" + ms(.99)
 }
 
-// summary prints how many subscribers received everything, and what the relay did.
+// summary prints how many subscribers received everything, and what the relays did.
 func (t *demoTable) summary() {
 	var all measure.Delays
-	var sent relay.SentPackets
-	var declined uint64
 	whole := 0
 	for _, s := range t.demo.subscribers {
 		all = append(all, t.demo.stage.delays(s.name)...)
-		session := t.demo.session(s.name)
-		sent.Kernel, sent.Process = sent.Kernel+session.Packets.Kernel, sent.Process+session.Packets.Process
-		for _, n := range session.Declined {
-			declined += n
-		}
 		if s.state(s.got.status().err) == identical {
 			whole++
 		}
@@ -135,13 +154,43 @@ func (t *demoTable) summary() {
 	want := t.demo.want
 	fmt.Fprintf(t.w, "\n%d of %d subscribers received the clip byte for byte: %d objects, %s, %s of media\n",
 		whole, len(t.demo.subscribers), want.count, cli.BytesText(want.bytes), cli.SecondsText(want.duration))
-	if total := sent.Kernel + sent.Process; t.demo.usesKernel() && total > 0 {
-		fmt.Fprintf(t.w, "the kernel sent %.1f %% of %d packets with media, and declined to send %d\n",
-			100*float64(sent.Kernel)/float64(total), total, declined)
+	for _, r := range t.demo.relays {
+		t.shareOf(r)
 	}
 	if len(all) > 0 {
 		at := func(q float64) time.Duration { return all.Quantile(q).Round(time.Microsecond) }
-		fmt.Fprintf(t.w, "the relay added p50 %v, p90 %v, p99 %v, max %v of delay to %d bursts of packets\n",
-			at(.5), at(.9), at(.99), at(1), len(all))
+		fmt.Fprintf(t.w, "%s added p50 %v, p90 %v, p99 %v, max %v of delay to %d bursts of packets\n",
+			t.relays(), at(.5), at(.9), at(.99), at(1), len(all))
 	}
+}
+
+// shareOf prints the kernel's share of what a relay has sent.
+func (t *demoTable) shareOf(r *demoRelay) {
+	var sent relay.SentPackets
+	var declined uint64
+	for _, h := range t.demo.hops() {
+		if h.from != r {
+			continue
+		}
+		session := h.sent()
+		sent.Kernel, sent.Process = sent.Kernel+session.Packets.Kernel, sent.Process+session.Packets.Process
+		for _, n := range session.Declined {
+			declined += n
+		}
+	}
+	where := "the kernel"
+	if len(t.demo.relays) > 1 {
+		where += " of " + r.host
+	}
+	if total := sent.Kernel + sent.Process; r.usesKernel() && total > 0 {
+		fmt.Fprintf(t.w, "%s sent %.1f %% of %d packets with media, and declined to send %d\n",
+			where, 100*float64(sent.Kernel)/float64(total), total, declined)
+	}
+}
+
+func (t *demoTable) relays() string {
+	if n := len(t.demo.relays); n > 1 {
+		return fmt.Sprintf("the %d relays and their links", n)
+	}
+	return "the relay"
 }

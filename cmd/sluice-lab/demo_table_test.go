@@ -33,15 +33,23 @@ func subscriber(name, over string, got received, playing bool, err error) *demoS
 	return s
 }
 
+// measured returns a relay that has described the sessions of some hosts.
+func measured(host string, sessions map[string]relay.SessionStatus) *demoRelay {
+	r := &demoRelay{host: host, kernel: true, sessions: make(map[string]relay.SessionStatus)}
+	for to, s := range sessions {
+		r.sessions["/"+to] = s
+	}
+	return r
+}
+
 func TestDemoTable(t *testing.T) {
 	d := newDemoRun(measuredStage{measured: map[string]measure.Delays{
 		"sub1": {40 * time.Microsecond}, "sub4": {60 * time.Microsecond},
 	}}, "", &source{count: 100, bytes: 5000, duration: 4 * time.Second}, "auto")
-	d.kernel = true
-	d.sessions["/sub1"] = relay.SessionStatus{
-		Packets: relay.SentPackets{Kernel: 70, Process: 10}, Declined: map[string]uint64{"window": 2},
-	}
-	d.sessions["/sub4"] = relay.SessionStatus{Packets: relay.SentPackets{Kernel: 20}}
+	d.relays = []*demoRelay{measured(lab.RelayName, map[string]relay.SessionStatus{
+		"sub1": {Packets: relay.SentPackets{Kernel: 70, Process: 10}, Declined: map[string]uint64{"window": 2}},
+		"sub4": {Packets: relay.SentPackets{Kernel: 20}},
+	})}
 	d.subscribers = []*demoSubscriber{
 		subscriber("sub1", "QUIC", received{objects: 100}, false, nil),
 		subscriber("sub2", "QUIC", received{objects: 40}, true, nil),
@@ -68,8 +76,38 @@ the kernel sent 90.0 % of 100 packets with media, and declined to send 2
 the relay added p50 40µs, p90 60µs, p99 60µs, max 60µs of delay to 2 bursts of packets
 `), trimmed(out.String()))
 
-	d.kernel = false
-	require.Equal(t, "-\t10", table.packetsText("sub1"))
+	d.relays[0].kernel = false
+	require.Equal(t, "-\t10", d.hops()[0].packetsText())
+}
+
+func TestDemoTableOfAChain(t *testing.T) {
+	d := newDemoRun(measuredStage{measured: map[string]measure.Delays{
+		"relay2": {20 * time.Microsecond}, "sub1": {60 * time.Microsecond},
+	}}, "", &source{count: 100, bytes: 5000, duration: 4 * time.Second}, "auto")
+	d.relays = []*demoRelay{
+		measured("relay", map[string]relay.SessionStatus{
+			"relay2": {Packets: relay.SentPackets{Kernel: 30, Process: 10}, Declined: map[string]uint64{"window": 2}},
+			"pub":    {Packets: relay.SentPackets{Process: 1}},
+		}),
+		measured("relay2", map[string]relay.SessionStatus{"sub1": {Packets: relay.SentPackets{Kernel: 40}}}),
+	}
+	d.subscribers = []*demoSubscriber{subscriber("sub1", "WebTransport", received{objects: 100}, false, nil)}
+	var out bytes.Buffer
+	table := newDemoTable(&out, d, false)
+	table.print()
+	table.explain(&out)
+	table.summary()
+	require.Equal(t, trimmed(`
+        OVER          OBJECTS  KERNEL  PROCESS  DELAY P50  P99      STATE
+relay2  QUIC          -        30      10       0.02 ms    0.02 ms  from relay
+sub1    WebTransport  100/100  40      0        0.06 ms    0.06 ms  identical
+  left to the process for relay2: 2 window
+
+1 of 1 subscribers received the clip byte for byte: 100 objects, 5.0 kB, 4.00 s of media
+the kernel of relay sent 75.0 % of 40 packets with media, and declined to send 2
+the kernel of relay2 sent 100.0 % of 40 packets with media, and declined to send 0
+the 2 relays and their links added p50 60µs, p90 60µs, p99 60µs, max 60µs of delay to 1 bursts of packets
+`), trimmed(out.String()))
 }
 
 // trimmed removes the white space around a text.
@@ -77,6 +115,7 @@ func trimmed(s string) string { return strings.TrimSpace(s) }
 
 func TestDemoTableOnATerminal(t *testing.T) {
 	d := newDemoRun(loopbackStage{}, "", &source{count: 1}, "off")
+	d.relays = []*demoRelay{measured(lab.RelayName, nil)}
 	d.subscribers = []*demoSubscriber{subscriber("sub1", "QUIC", received{}, true, nil)}
 	var out bytes.Buffer
 	table := newDemoTable(&out, d, false)
@@ -90,10 +129,12 @@ func TestDemoTableOnATerminal(t *testing.T) {
 
 func TestManySubscribersAreNotAllExplained(t *testing.T) {
 	d := newDemoRun(loopbackStage{}, "", &source{}, "auto")
+	d.relays = []*demoRelay{measured(lab.RelayName, nil)}
 	for i := range maxExplained + 1 {
 		name := lab.SubscriberName(i + 1)
 		d.subscribers = append(d.subscribers, subscriber(name, "QUIC", received{}, false, nil))
-		d.sessions["/"+name] = relay.SessionStatus{Declined: map[string]uint64{"a": 4, "b": 3, "c": 2, "d": 1}}
+		declined := map[string]uint64{"a": 4, "b": 3, "c": 2, "d": 1}
+		d.relays[0].sessions["/"+name] = relay.SessionStatus{Declined: declined}
 	}
 	var some, all bytes.Buffer
 	newDemoTable(io.Discard, d, false).explain(&some)
@@ -114,7 +155,7 @@ func TestCongestionTable(t *testing.T) {
 	}
 	want := &source{count: 1000, bytes: 1_000_000, duration: 20 * time.Second, keys: 3, tail: 50}
 	d := newDemoRun(loopbackStage{}, "", want, "auto")
-	d.limited, d.kernel = true, true
+	d.limited, d.relays = true, []*demoRelay{measured(lab.RelayName, nil)}
 	d.subscribers = []*demoSubscriber{
 		subscriber("sub1", "QUIC", received{
 			objects: 900, keys: keys(0, 700*time.Millisecond, 20*time.Millisecond), tail: 50, silence: time.Second,
