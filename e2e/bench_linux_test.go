@@ -138,3 +138,24 @@ func TestBenchCongestion(t *testing.T) {
 	require.Empty(t, broken.Metrics)
 	require.Zero(t, r.Scenarios[0].Summaries[1].Runs)
 }
+
+// Two relays are a chain: what is published at the first arrives at the second. A relay that cannot be further down has
+// a reason instead of numbers.
+func TestBenchChain(t *testing.T) {
+	alone := system.Sluice(cli.Version())[1]
+	alone.Name, alone.Further, alone.Alone = "alone", "", "it never dials"
+	r := measure(t, bench.RunConfig{
+		Systems: []system.Spec{system.Sluice(cli.Version())[0], alone}, Kinds: []string{result.KindChain}, Brief: true,
+		Repetitions: 1, Duration: time.Second, Warmup: time.Second,
+	})
+	require.Len(t, r.Scenarios, 2)
+	for i, relays := range []int{1, 3} {
+		s := r.Scenarios[i]
+		require.Equal(t, relays, s.Params.Relays)
+		checkRun(t, s, s.Runs[0])
+		require.Positive(t, s.Runs[0].Distributions["first"].Count)
+		require.Equal(t, i > 0, s.Runs[0].Distributions["hop"].Count > 0)
+	}
+	require.Positive(t, r.Scenarios[0].Runs[1].Metrics["packets"], "one relay is no chain")
+	require.Equal(t, "it never dials", r.Scenarios[1].Summaries[1].Unusable)
+}

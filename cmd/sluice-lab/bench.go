@@ -45,8 +45,8 @@ func newBench(env *cli.Environment) *cobra.Command {
 		Use:   "bench",
 		Short: "Measure the relay in a lab, and other relays beside it",
 		Long: `Measure what a relay costs: the delay and jitter that it adds, the CPU, memory and system calls that
-it takes, how many subscribers it serves, what happens at a bottleneck, and how long others wait for its processor. It
-builds a lab for that, as 'sluice-lab lab up' does, and needs root.
+it takes, how many subscribers it serves, what happens at a bottleneck, how long others wait for its processor, and what
+further relays of a chain add. It builds a lab for that, as 'sluice-lab lab up' does, and needs root.
 
 Sluice is measured with the fast path and without it. --relay-cmd adds any other relay that speaks MoQT draft 18 over
 QUIC, with the same publisher and subscribers; it may be repeated. --peer adds relays that 'make bench-peers' installs.
@@ -55,8 +55,8 @@ empty directory. --unprotected adds Sluice without packet protection, with a pub
 build: the bound of what hardware that protects packets could save.
 
 With --hosts, publisher, relay and subscribers have machines of their own, on which ssh logs in without asking, on the
-relay's as root or with sudo. The programs are copied there, and removed at the end. Bottleneck and bystander need a
-lab.
+relay's as root or with sudo. The programs are copied there, and removed at the end. Bottleneck, bystander and chain
+need a lab.
 
 Results go to --out: results.json for programs, report.html and tables.md for people, profiles of Sluice's process
 ('go tool pprof') and of its eBPF programs. If the load generator was the bottleneck of a run, the tables have this
@@ -220,6 +220,8 @@ var shown = map[string][]string{
 	result.KindCapacity:   {"capacity", "capacity.atleast"},
 	result.KindCongestion: {"goodput", "neighbour.goodput", "playable", "keys", "stalls", "stalled"},
 	result.KindBystander:  {"ping.p50", "ping.p99", "ping.idle.p50", "ping.idle.p99", "ping.lost"},
+	result.KindChain: {"first.p50", "first.p99", "last.p50", "last.p99", "hop.p50", "hop.p99", "hop.last.p50",
+		"hop.last.p99", "kernel"},
 }
 
 // printReport writes a table for each kind of scenario.

@@ -77,13 +77,15 @@ func (c RunConfig) withDefaults() RunConfig {
 	return c
 }
 
-// possibleKinds returns the kinds of scenarios that can be measured: a bottleneck is a link of the lab, and only there
-// it is known which processor handles what.
+// needLab are the kinds of scenarios that only a lab has: a bottleneck is a link of the lab, only there it is known
+// which processor handles what, and only there are several relays.
+var needLab = []string{result.KindCongestion, result.KindBystander, result.KindChain}
+
+// possibleKinds returns the kinds of scenarios that can be measured.
 func (c RunConfig) possibleKinds() []string {
 	kinds := result.Kinds()
 	if c.Machines != nil {
-		needsLab := func(k string) bool { return k == result.KindCongestion || k == result.KindBystander }
-		kinds = slices.DeleteFunc(kinds, needsLab)
+		kinds = slices.DeleteFunc(kinds, func(k string) bool { return slices.Contains(needLab, k) })
 	}
 	return kinds
 }

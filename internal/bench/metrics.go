@@ -31,10 +31,12 @@ func distribution(title, unit string, better int, kinds []string) quantity {
 
 var (
 	everyLoad = []string{result.KindDelay, result.KindCPU, result.KindMemory, result.KindSyscalls,
-		result.KindBystander}
+		result.KindBystander, result.KindChain}
 	withCongestion = append([]string{result.KindCongestion}, everyLoad...)
 	exceptCPU      = []string{result.KindDelay, result.KindMemory, result.KindSyscalls}
 	onlyDelay      = []string{result.KindDelay}
+	delayAndChain  = []string{result.KindDelay, result.KindChain}
+	onlyChain      = []string{result.KindChain}
 	onlyCPU        = []string{result.KindCPU}
 	onlyMemory     = []string{result.KindMemory}
 	onlySyscalls   = []string{result.KindSyscalls}
@@ -46,12 +48,16 @@ var (
 // quantities are all metrics, distributions, breakdowns and series by name.
 var quantities = map[string]quantity{
 	// Delays that the relay adds to frames, at its devices.
-	"first":        distribution("delay, first packet in to first packet out", "ms", less, onlyDelay),
-	"last":         distribution("delay, last packet in to last packet out", "ms", less, onlyDelay),
+	"first":        distribution("delay, first packet in to first packet out", "ms", less, delayAndChain),
+	"last":         distribution("delay, last packet in to last packet out", "ms", less, delayAndChain),
 	"fanout.first": distribution("delay of the first subscriber's first packet", "ms", less, onlyDelay),
 	"fanout.last":  distribution("delay of the last subscriber's last packet", "ms", less, onlyDelay),
 	"jitter":       distribution("difference between the delays of consecutive frames", "ms", less, onlyDelay),
-	"unmatched":    metric("frames whose delay is unknown", "%", 0, onlyDelay),
+	"unmatched":    metric("frames whose delay is unknown", "%", 0, delayAndChain),
+
+	// From when a relay of a chain has sent a frame until the next one has, links included.
+	"hop":      distribution("delay that a further relay adds, first packet", "ms", less, onlyChain),
+	"hop.last": distribution("delay that a further relay adds, last packet", "ms", less, onlyChain),
 
 	"cpu.system":        metric("CPU of the whole system over idle", "% of a core", less, onlyCPU),
 	"cpu.relay":         metric("CPU of the relay without softirqs, and its eBPF", "% of a core", less, onlyCPU),

@@ -44,6 +44,7 @@ func (r *runner) plans() []plan {
 	plans = append(plans, r.capacityPlan())
 	plans = append(plans, r.congestionPlans()...)
 	plans = append(plans, r.bystanderPlan(slices.Max(r.Subscribers)))
+	plans = append(plans, r.chainPlans()...)
 	return slices.DeleteFunc(plans, func(p plan) bool { return len(p.kinds) == 0 })
 }
 

@@ -13,6 +13,7 @@ import (
 	"sluice/internal/bench/system"
 	"sluice/internal/bench/trial"
 	"sluice/internal/bench/video"
+	"sluice/internal/lab/measure"
 )
 
 func runnerOf(systems []system.Spec, cfg RunConfig) *runner {
@@ -29,13 +30,13 @@ func TestEstimate(t *testing.T) {
 	}
 	ours := system.Sluice("1")
 	runs, alone := estimate(ours, RunConfig{})
-	// 1 to 200 subscribers, up to 50 with a hog, a clip, system calls for 1 to 200, capacity, a bystander; and two
-	// bottlenecks, in which priority drop takes part too.
-	require.Equal(t, 3*(2*(4+3+1+4+1+1)+3*2), runs)
-	require.Less(t, alone, 30*time.Minute)
+	// 1 to 200 subscribers, up to 50 with a hog, a clip, system calls for 1 to 200, capacity, a bystander, chains of 1
+	// to 4 relays with and without a hog; and two bottlenecks, in which priority drop takes part too.
+	require.Equal(t, 3*(2*(4+3+1+4+1+1+8)+3*2), runs)
+	require.Less(t, alone, 40*time.Minute)
 	beside := append(ours, system.Spec{Name: "moq-relay-ietf"}, system.Spec{Name: "moq-relay"})
 	_, withPeers := estimate(beside, RunConfig{})
-	require.Less(t, withPeers, time.Hour)
+	require.Less(t, withPeers, 75*time.Minute, withPeers)
 	_, capacity := estimate(ours, RunConfig{Kinds: []string{result.KindCapacity}})
 	require.Positive(t, capacity)
 	require.Less(t, capacity, alone)
@@ -55,9 +56,13 @@ func TestPlans(t *testing.T) {
 		"delay/1/hog", // with 100 subscribers, there is none
 		"delay/1/idle/clip.mp4", "cpu/1/idle/clip.mp4", "memory/1/idle/clip.mp4",
 		"syscalls/1", "syscalls/100", "capacity/400", "congestion/constant", "congestion/step", "bystander/100",
+		"chain/1/idle", "chain/2/idle", "chain/3/idle", "chain/4/idle",
+		"chain/1/hog", "chain/2/hog", "chain/3/hog", "chain/4/hog",
 	}, names(RunConfig{Subscribers: []int{1, 100}, Clip: "media/clip.mp4"}))
 	require.Equal(t, []string{"congestion/constant"},
 		names(RunConfig{Kinds: []string{result.KindCongestion}, Brief: true}))
+	require.Equal(t, []string{"chain/1/idle", "chain/3/idle"},
+		names(RunConfig{Kinds: []string{result.KindChain}, Brief: true}))
 	require.Equal(t, []string{"memory/1/idle"},
 		names(RunConfig{Kinds: []string{result.KindMemory}, Subscribers: []int{1}, MaxCapacity: 100}))
 }
@@ -182,5 +187,54 @@ func TestAddPlayback(t *testing.T) {
 	}, o.Metrics)
 	for name := range o.Series {
 		require.True(t, hasMetric(result.KindCongestion, name), name)
+	}
+}
+
+// A frame that one relay has sent and another one has not is no delay of a hop.
+func TestAddChain(t *testing.T) {
+	const frame = 40 * time.Millisecond
+	sent := func(delays ...time.Duration) (all measure.BurstDelays) {
+		for i, d := range delays {
+			if d == 0 {
+				all.Unmatched++
+				continue
+			}
+			in := time.Duration(i) * frame
+			all.Matched = append(all.Matched, measure.BurstDelay{
+				In:  measure.Burst{First: in, Last: in + time.Millisecond},
+				Out: measure.Burst{First: in + d, Last: in + 2*d + time.Millisecond},
+			})
+		}
+		return all
+	}
+	const ms = time.Millisecond
+	o := newOutcome()
+	o.addChain([]measure.BurstDelays{
+		sent(1*ms, 1*ms, 0, 2*ms), sent(3*ms, 2*ms, 4*ms, 3*ms), sent(4*ms, 0, 5*ms, 7*ms),
+	})
+	require.Equal(t, []float64{4, 5, 7}, o.values["first"])
+	require.Equal(t, []float64{8, 10, 14}, o.values["last"])
+	require.Equal(t, []float64{1, 1, 1, 1, 2, 4}, o.values["hop"])
+	require.Equal(t, []float64{2, 2, 2, 2, 4, 8}, o.values["hop.last"])
+	require.Equal(t, 25., o.Metrics["unmatched"])
+	for name := range o.Metrics {
+		require.True(t, hasMetric(result.KindChain, name), name)
+	}
+
+	o = newOutcome()
+	o.addChain([]measure.BurstDelays{sent(1*ms, 2*ms)})
+	require.Equal(t, []float64{1, 2}, o.values["first"])
+	require.NotContains(t, o.values, "hop", "there is no further relay")
+}
+
+func TestNoChain(t *testing.T) {
+	r := runnerOf(nil, RunConfig{})
+	for want, spec := range map[string]system.Spec{
+		"it is not known how to make one relay subscribe at another": {},
+		"it never dials": {Alone: "it never dials"},
+	} {
+		o, err := r.runChain(t.Context(), spec, 2, loadIdle)
+		require.NoError(t, err)
+		require.Equal(t, want, o.Unusable)
 	}
 }

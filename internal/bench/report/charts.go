@@ -53,19 +53,19 @@ func metricsOf(s result.Summary) map[string]result.Statistic               { ret
 func distributionsOf(s result.Summary) map[string]result.Distribution      { return s.Distributions }
 func breakdownsOf(s result.Summary) map[string]map[string]result.Statistic { return s.Breakdowns }
 
-// group is scenarios that differ only in the number of subscribers.
+// group is scenarios that differ only in the number of subscribers, or of relays.
 type group struct {
 	title     string // its difference from other groups of the kind
 	scenarios []result.Scenario
 }
 
-// groups returns the groups in the order of their first scenarios, each sorted by the number of subscribers.
+// groups returns the groups in the order of their first scenarios, each sorted by these numbers.
 func groups(scenarios []result.Scenario) []group {
 	var out []group
 	var keys []result.Params
 	for _, s := range scenarios {
 		key := s.Params
-		key.Subscribers = 0
+		key.Subscribers, key.Relays = 0, 0
 		i := slices.Index(keys, key)
 		if i < 0 {
 			i = len(keys)
@@ -76,7 +76,8 @@ func groups(scenarios []result.Scenario) []group {
 	for i := range out {
 		out[i].title = difference(keys, keys[i])
 		slices.SortStableFunc(out[i].scenarios, func(a, b result.Scenario) int {
-			return cmp.Compare(a.Params.Subscribers, b.Params.Subscribers)
+			return cmp.Or(cmp.Compare(a.Params.Subscribers, b.Params.Subscribers),
+				cmp.Compare(a.Params.Relays, b.Params.Relays))
 		})
 	}
 	return out

@@ -82,11 +82,14 @@ const (
 	KindCapacity   = "capacity"
 	KindCongestion = "congestion"
 	KindBystander  = "bystander"
+	KindChain      = "chain"
 )
 
 // Kinds returns the kinds of scenarios in display order.
 func Kinds() []string {
-	return []string{KindDelay, KindCPU, KindMemory, KindSyscalls, KindCapacity, KindCongestion, KindBystander}
+	return []string{
+		KindDelay, KindCPU, KindMemory, KindSyscalls, KindCapacity, KindCongestion, KindBystander, KindChain,
+	}
 }
 
 // Scenario is a load under which every system was run.
@@ -104,6 +107,7 @@ type Scenario struct {
 // Params are the parameters of a scenario. Parameters without a meaning for it are zero.
 type Params struct {
 	Subscribers int     `json:"subscribers,omitempty"`
+	Relays      int     `json:"relays,omitempty"`    // one behind the other, in a chain
 	Load        string  `json:"load,omitempty"`      // what competes for the CPU: idle or hog
 	Link        string  `json:"link,omitempty"`      // of the subscriber with a bottleneck: constant or step
 	Media       string  `json:"media,omitempty"`     // mock, or the name of a clip

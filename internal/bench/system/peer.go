@@ -16,10 +16,14 @@ import (
 // peers are relays of others that speak MoQT draft 18 with Sluice's publisher and subscribers. The script
 // internal/bench/install-peers has their versions.
 var peers = []Spec{
+	// Its coordinator's file says at which relay a namespace is: bench/media, the one of the load generators.
 	{Name: "moq-relay-ietf", Command: "moq-relay-ietf --bind {addr} --tls-cert {cert} --tls-key {key}" +
-		" --coordinator-file {dir}/coordinator.json"},
+		" --coordinator-file {dir}/coordinator.json", Further: "--tls-disable-verify",
+		Files: map[string]string{
+			"coordinator.json": `{"namespaces": {"": {"62656e6368.6d65646961": "{upstream}"}}}`,
+		}},
 	{Name: "moq-relay", Command: "moq-relay --listen {addr} --listen-tls-cert {cert} --listen-tls-key {key}" +
-		" --auth-public '**'"},
+		" --auth-public '**'", Further: "--cluster-connect {upstream} --connect-tls-insecure"},
 }
 
 // PeerNames returns the names that Peer knows.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,6 +22,12 @@ type Spec struct {
 	// and {key}, PEM files for TLS; {dir}, a directory of its own for this run; {sluice}, the program sluice. Words may
 	// be quoted with ' or ".
 	Command string
+	// Further are words that follow Command for each relay of a chain but the first. They make it subscribe at the one
+	// before it, whose URL is {upstream}. "" for a relay that cannot do it; Alone then says why.
+	Further string
+	// Files are written into {dir} before such a relay starts, by name. They may have the same placeholders.
+	Files map[string]string
+	Alone string
 	// Version is for the report. Default: the implementation that the relay names in a session.
 	Version string
 	// Kinds are the kinds of scenarios that it takes part in. Default: all.
@@ -59,6 +67,7 @@ func Sluice(version string) []Spec {
 			" --admin " + adminAddress + " --admin-pprof "
 		return Spec{
 			Name: name, Command: command + flags, Version: "sluice " + version, Kinds: kinds,
+			Further: "--upstream {upstream} --upstream-tls-disable-verify",
 			Metrics: adminAddress, Profiles: adminAddress,
 		}
 	}
@@ -86,12 +95,10 @@ func (s Spec) Validate() error {
 	if s.Name == "" || s.Command == "" {
 		return errors.New("a relay needs a name and a command")
 	}
-	words, err := splitCommand(s.Command)
-	if err != nil {
-		return fmt.Errorf("relay %s: %w", s.Name, err)
-	}
-	if _, err := expand(words, Place{}.values()); err != nil {
-		return fmt.Errorf("relay %s: %w", s.Name, err)
+	for _, p := range []Place{{}, {Upstream: "moqt://relay"}} {
+		if _, err := s.Words(p); err != nil {
+			return fmt.Errorf("relay %s: %w", s.Name, err)
+		}
 	}
 	if !strings.Contains(s.Command, "{addr}") && !strings.Contains(s.Command, "{port}") {
 		return fmt.Errorf("relay %s: its command must have {addr} or {port}, where the relay must listen", s.Name)
@@ -111,23 +118,49 @@ type Place struct {
 	Cert, Key string // files
 	Dir       string
 	Sluice    string // the program
+	Upstream  string // URL of the relay before it in a chain; "" for the first relay
 }
 
 func (p Place) values() map[string]string {
 	port := strconv.Itoa(p.Port)
-	return map[string]string{
+	values := map[string]string{
 		"addr": net.JoinHostPort(p.Host, port), "host": p.Host, "port": port,
 		"cert": p.Cert, "key": p.Key, "dir": p.Dir, "sluice": p.Sluice,
 	}
+	if p.Upstream != "" {
+		values["upstream"] = p.Upstream
+	}
+	return values
 }
 
 // Words returns the words of the command that starts the relay in a place.
 func (s Spec) Words(p Place) ([]string, error) {
-	words, err := splitCommand(s.Command)
+	command := s.Command
+	if p.Upstream != "" {
+		command += " " + s.Further
+	}
+	words, err := splitCommand(command)
 	if err != nil {
 		return nil, err
 	}
 	return expand(words, p.values())
+}
+
+// WriteFiles writes the files that the relay needs in a place besides the first of a chain.
+func (s Spec) WriteFiles(p Place) error {
+	if p.Upstream == "" {
+		return nil
+	}
+	for name, content := range s.Files {
+		text, err := expand([]string{content}, p.values())
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(p.Dir, name), []byte(text[0]), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // splitCommand splits at spaces that are not quoted.

@@ -1,6 +1,8 @@
 package system
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -63,6 +65,41 @@ func TestWords(t *testing.T) {
 	}, words)
 	_, err = Spec{Name: "x", Command: "'open"}.Words(place)
 	require.Error(t, err)
+
+	place.Upstream = "moqt://[::1]:4443"
+	words, err = Sluice("1")[0].Words(place)
+	require.NoError(t, err)
+	require.Equal(t, []string{"--fastpath", "on", "--upstream", "moqt://[::1]:4443", "--upstream-tls-disable-verify"},
+		words[len(words)-5:])
+}
+
+// TestFurther gives a relay that subscribes at another one what it needs, and the first of a chain nothing of it.
+func TestFurther(t *testing.T) {
+	s := Spec{
+		Name: "x", Command: "relay {addr}", Further: "--ask {dir}/table",
+		Files: map[string]string{"table": "{upstream} {x y}"},
+	}
+	require.NoError(t, s.Validate())
+	first := Place{Dir: t.TempDir(), Port: 1}
+	words, err := s.Words(first)
+	require.NoError(t, err)
+	require.Equal(t, []string{"relay", ":1"}, words)
+	require.NoError(t, s.WriteFiles(first))
+	require.NoFileExists(t, filepath.Join(first.Dir, "table"))
+
+	next := Place{Dir: t.TempDir(), Port: 1, Upstream: "moqt://a"}
+	words, err = s.Words(next)
+	require.NoError(t, err)
+	require.Equal(t, []string{"relay", ":1", "--ask", filepath.Join(next.Dir, "table")}, words)
+	require.NoError(t, s.WriteFiles(next))
+	text, err := os.ReadFile(filepath.Join(next.Dir, "table"))
+	require.NoError(t, err)
+	require.Equal(t, "moqt://a {x y}", string(text))
+
+	s.Further = "--ask {origin}"
+	require.ErrorContains(t, s.Validate(), "no placeholder {origin}")
+	s.Further, s.Command = "", "relay {addr} {upstream}"
+	require.ErrorContains(t, s.Validate(), "no placeholder {upstream}", "the first of a chain has none")
 }
 
 // TestUnprotected keeps the variants without packet protection apart from the others: name, programs, scenarios.

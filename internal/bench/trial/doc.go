@@ -3,7 +3,8 @@
 // A [Stage] is a lab that lives for a whole benchmark. [Stage.Run] runs one trial in it:
 //
 //	start the relay            in its host; it is ready when the publisher has a session
-//	start the publisher        a process of package load; then the subscribers; each reports that it is ready
+//	start the publisher        a process of package load; then further relays, if the load is a chain; then the
+//	                           subscribers; each load generator reports that it is ready
 //	measure the idle machine   if the load asks for it
 //	start the capture          at both devices of the relay, and tell the publisher to go
 //	warm up                    then sample all counters

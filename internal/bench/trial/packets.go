@@ -4,7 +4,7 @@ import (
 	"sluice/internal/lab/measure"
 )
 
-// Points of Measurement.Packets.
+// Points of Measurement.Packets with one relay. With a chain of them they are those of [lab.Chain].
 const (
 	IntoRelay = iota
 	OutOfRelay
@@ -23,10 +23,10 @@ func isRelays(p measure.Packet) bool {
 	return p.Flow.Source.Port() == relayPort
 }
 
-// countPackets returns how many packets with media left the relay.
-func countPackets(packets []measure.Packet) (n int) {
+// countPackets returns how many packets with media left the last of the relays.
+func countPackets(packets []measure.Packet, relays int) (n int) {
 	for _, p := range packets {
-		if p.Point == OutOfRelay && p.Length >= MinPacket {
+		if p.Point == relays && p.Length >= MinPacket {
 			n++
 		}
 	}

@@ -14,5 +14,9 @@ func TestCountPackets(t *testing.T) {
 		{Point: OutOfRelay, Length: 1200},
 		{Point: OutOfRelay, Length: MinPacket - 1}, // an acknowledgement
 		{Point: OutOfRelay, Length: MinPacket},
-	}))
+	}, 1))
+	require.Equal(t, 1, countPackets([]measure.Packet{
+		{Point: OutOfRelay, Length: 1200}, // to the next relay
+		{Point: 2, Length: 1200},
+	}, 2))
 }

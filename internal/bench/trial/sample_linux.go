@@ -24,7 +24,7 @@ import (
 type sample struct {
 	at                                 time.Time
 	machine                            procfs.CPUTimes
-	relay, publisher, subscribers, own procfs.ProcessTimes // own: of hog and bystander
+	relay, publisher, subscribers, own procfs.ProcessTimes // relay: all of a chain; own: of hog and bystander
 	softirq                            time.Duration       // in the relay's time
 	activity                           procfs.Activity     // of the relay
 	processes                          map[int]procfs.ProcessState
@@ -37,7 +37,7 @@ func (t *Trial) sample() (s sample, err error) {
 	if s.machine, err = procfs.ReadCPU(); err != nil {
 		return s, err
 	}
-	if s.relay, err = t.relay.times(); err != nil {
+	if s.relay, err = sumTimes(t.relays()...); err != nil {
 		return s, err
 	}
 	if s.softirq, err = t.softirq.Total(); err != nil {
@@ -215,22 +215,28 @@ func (s *Stage) programUse(id ebpf.ProgramID, p *ebpf.Program) (ProgramUse, erro
 	return ProgramUse{Name: s.programNames[id], Runtime: stats.Runtime, Runs: stats.RunCount}, nil
 }
 
-// packetCounts are the packets with media that a relay which is Sluice has sent.
+// packetCounts are the packets with media that relays which are Sluice have sent.
 type packetCounts struct{ kernel, user float64 }
 
-// packetCounts reads the metrics of a relay that is Sluice. This costs the relay CPU time, so it must happen outside
+// packetCounts reads the metrics of relays that are Sluice. This costs the relays CPU time, so it must happen outside
 // of the measured period.
-func (t *Trial) packetCounts() (packetCounts, error) {
+func (t *Trial) packetCounts() (sum packetCounts, err error) {
 	if t.System.Metrics == "" {
-		return packetCounts{}, nil
+		return sum, nil
 	}
-	values, err := scrape(t.stage.site, t.System.Metrics)
-	return packetCounts{values[system.KernelPackets], values[system.UserPackets]}, err
+	for i := range t.Relays {
+		values, err := scrape(t.stage.site, i, t.System.Metrics)
+		if err != nil {
+			return sum, err
+		}
+		sum.kernel, sum.user = sum.kernel+values[system.KernelPackets], sum.user+values[system.UserPackets]
+	}
+	return sum, nil
 }
 
-// scrape reads metrics from inside the relay's network.
-func scrape(s site, address string) (map[string]float64, error) {
-	b, err := get(context.Background(), s, "http://"+address+"/metrics")
+// scrape reads metrics from inside a relay's network.
+func scrape(s site, relay int, address string) (map[string]float64, error) {
+	b, err := get(context.Background(), s, relay, "http://"+address+"/metrics")
 	return procfs.ParsePrometheus(string(b)), err
 }
 
@@ -241,7 +247,7 @@ func (t *Trial) profile(ctx context.Context) ([]byte, error) {
 		return nil, nil
 	}
 	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", t.System.Profiles, int(t.Profile.Seconds()))
-	b, err := get(ctx, t.stage.site, url)
+	b, err := get(ctx, t.stage.site, 0, url)
 	if err != nil {
 		return nil, t.relay.failure(fmt.Errorf("read the profile: %w", err))
 	}
@@ -251,12 +257,12 @@ func (t *Trial) profile(ctx context.Context) ([]byte, error) {
 // answerTime is how long a relay may take to answer, besides the time that it is asked to take.
 const answerTime = time.Minute
 
-// get reads a page from inside the relay's network.
-func get(ctx context.Context, s site, url string) ([]byte, error) {
+// get reads a page from inside a relay's network.
+func get(ctx context.Context, s site, relay int, url string) ([]byte, error) {
 	client := http.Client{Timeout: answerTime, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
-			return s.dial(network, address)
+			return s.dial(relay, network, address)
 		},
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -14,16 +14,18 @@ import (
 
 // site is where the processes of trials run: in a lab, or on machines of their own.
 type site interface {
-	// startRelay starts the relay in its network.
-	startRelay(ctx context.Context, name string, argv []string) (*process, error)
-	// dial reaches an address of the relay's network.
-	dial(network, address string) (net.Conn, error)
+	// startRelay starts a relay in its network. The relays of a chain count from 0.
+	startRelay(ctx context.Context, relay int, name string, argv []string) (*process, error)
+	// dial reaches an address of a relay's network.
+	dial(relay int, network, address string) (net.Conn, error)
+	// upstream returns where a relay reaches the one before it.
+	upstream(relay int) string
 	// startGenerator starts a load generator on a host.
 	startGenerator(ctx context.Context, at generatorHost, name string, cfg load.GeneratorConfig) (*process, error)
-	// address returns where a host reaches the relay.
+	// address returns where a host reaches its relay.
 	address(at generatorHost) string
-	// capture begins to record packets at the points IntoRelay and OutOfRelay.
-	capture() (*lab.Capture, error)
+	// capture begins to record packets at the points of a chain of relays: of one relay, IntoRelay and OutOfRelay.
+	capture(relays int) (*lab.Capture, error)
 	offloads() (map[string]string, error)
 	close() error
 }
@@ -32,6 +34,7 @@ type site interface {
 type generatorHost struct {
 	role   broker.Role
 	number int // of several hosts with the role
+	relay  int // that it reaches
 	// program is the generator on the relay's machine, and prefix a command that starts it. Other machines have their
 	// own generator, and are its own.
 	program string
@@ -45,17 +48,21 @@ func relayURL(address string) string {
 // labSite is a lab with two hosts for subscribers: one of them may get a bottleneck.
 type labSite struct{ *lab.Lab }
 
-func (s *labSite) startRelay(ctx context.Context, name string, argv []string) (*process, error) {
-	return start(ctx, s.Relay.Start, name, false, argv)
+func (s *labSite) startRelay(ctx context.Context, relay int, name string, argv []string) (*process, error) {
+	return start(ctx, s.Relays[relay].Start, name, false, argv)
 }
 
-// dial connects inside the relay's host.
-func (s *labSite) dial(network, address string) (conn net.Conn, err error) {
-	err = s.Relay.Do(func() error {
+// dial connects inside a relay's host.
+func (s *labSite) dial(relay int, network, address string) (conn net.Conn, err error) {
+	err = s.Relays[relay].Do(func() error {
 		conn, err = net.Dial(network, address)
 		return err
 	})
 	return conn, err
+}
+
+func (s *labSite) upstream(relay int) string {
+	return s.Relays[relay-1].Facing(s.Relays[relay]).IPv6.Addr().String()
 }
 
 func (s *labSite) host(at generatorHost) *lab.Host {
@@ -72,13 +79,11 @@ func (s *labSite) startGenerator(
 }
 
 func (s *labSite) address(at generatorHost) string {
-	return s.Relay.Facing(s.host(at)).IPv6.Addr().String()
+	return s.Relays[at.relay].Facing(s.host(at)).IPv6.Addr().String()
 }
 
-func (s *labSite) capture() (*lab.Capture, error) {
-	return s.StartCapture( // in the order of IntoRelay and OutOfRelay
-		lab.Point{Device: s.Relay.Device("up"), Direction: lab.ToHost},
-		lab.Point{Device: s.Relay.Device("down"), Direction: lab.FromHost})
+func (s *labSite) capture(relays int) (*lab.Capture, error) {
+	return s.StartCapture(s.Chain(relays).Points()...)
 }
 
 func (s *labSite) offloads() (features map[string]string, err error) {
@@ -100,19 +105,21 @@ func generatorCommand(at generatorHost, cfg load.GeneratorConfig) []string {
 	return append(at.prefix[:len(at.prefix):len(at.prefix)], at.program, "bench-load", string(b))
 }
 
-// machineSite is this machine, which is the relay's, and machines that a broker reaches.
+// machineSite is this machine, which is the relay's, and machines that a broker reaches. There is one relay.
 type machineSite struct {
 	Machines
 	devices []string
 }
 
-func (s *machineSite) startRelay(ctx context.Context, name string, argv []string) (*process, error) {
+func (s *machineSite) startRelay(ctx context.Context, _ int, name string, argv []string) (*process, error) {
 	return start(ctx, (*exec.Cmd).Start, name, false, argv)
 }
 
-func (s *machineSite) dial(network, address string) (net.Conn, error) {
+func (s *machineSite) dial(_ int, network, address string) (net.Conn, error) {
 	return net.Dial(network, address)
 }
+
+func (s *machineSite) upstream(int) string { return "" }
 
 // startGenerator starts a hog here, and the others on their machines.
 func (s *machineSite) startGenerator(
@@ -135,7 +142,7 @@ func (s *machineSite) address(at generatorHost) string {
 	return s.Up
 }
 
-func (s *machineSite) capture() (*lab.Capture, error) { return lab.CaptureDevices(s.devices...) }
+func (s *machineSite) capture(int) (*lab.Capture, error) { return lab.CaptureDevices(s.devices...) }
 
 func (s *machineSite) offloads() (map[string]string, error) { return ReadOffloads(s.devices[0]) }
 

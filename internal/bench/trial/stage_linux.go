@@ -34,11 +34,14 @@ type Stage struct {
 	stats        io.Closer // the kernel counts the run time of eBPF programs until it is closed
 }
 
+// MaxRelays is the length of the longest chain.
+const MaxRelays = 4
+
 // OpenStage builds a lab with two hosts for subscribers: one of them may get a bottleneck. Errors that mean "this
 // machine cannot do it" are a *[lab.MissingError].
 func OpenStage(ctx context.Context, programs Programs, seed uint64) (*Stage, error) {
 	return openStage(programs, func(s *Stage) (err error) {
-		if s.Lab, err = lab.New(ctx, lab.Topology{Subscribers: 2, Seed: seed}); err == nil {
+		if s.Lab, err = lab.New(ctx, lab.Topology{Relays: MaxRelays, Subscribers: 2, Seed: seed}); err == nil {
 			s.site = &labSite{s.Lab}
 		}
 		return err
@@ -141,10 +144,14 @@ func writePEM(path, kind string, content []byte) error {
 func (s *Stage) Offloads() (map[string]string, error) { return s.site.offloads() }
 
 // place returns the values of the placeholders of a relay's command. dir is the relay's own directory.
-func (s *Stage) place(spec system.Spec, dir string) system.Place {
-	return system.Place{
+func (s *Stage) place(spec system.Spec, relay int, dir string) system.Place {
+	p := system.Place{
 		Host: "::", Port: relayPort, Cert: s.certificate(), Key: s.key(), Dir: dir, Sluice: s.programsFor(spec).Sluice,
 	}
+	if relay > 0 {
+		p.Upstream = relayURL(s.site.upstream(relay))
+	}
+	return p
 }
 
 // programsFor returns the programs that a trial of a system starts.

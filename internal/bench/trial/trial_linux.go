@@ -22,6 +22,7 @@ import (
 // Setup is a load for one relay.
 type Setup struct {
 	System   system.Spec
+	Relays   int // in a chain: the publisher is at the first, subscribers are at the last; default: 1
 	Mock     video.Mock
 	Clip     string // a file whose video is published instead of mock video
 	Sessions []int  // at each host for subscribers, from the first
@@ -44,8 +45,9 @@ type Trial struct {
 	Setup
 	stage       *Stage
 	others      map[ebpf.ProgramID]bool // eBPF programs that are not the relay's
-	relay       *process
-	softirq     *softirq.Watch // of the relay
+	relay       *process                // the first of a chain
+	further     []*process              // relays of a chain
+	softirq     *softirq.Watch          // of the relay
 	publisher   *process
 	subscribers []*process
 	hog         *process // nil if there is none, as bystander
@@ -68,19 +70,18 @@ func (s *Stage) Run(ctx context.Context, cfg Setup) (m *Measurement, err error) 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t := &Trial{Setup: cfg, stage: s, others: make(map[ebpf.ProgramID]bool)}
+	t.Relays = max(t.Relays, 1)
 	defer t.stop()
-	if err := t.startRelay(ctx); err != nil {
+	if err := t.startFirst(ctx, cancel); err != nil {
 		return nil, err
 	}
-	go func() {
-		<-t.relay.done
-		cancel(t.relay.ended())
-	}()
-	if err = t.setUp(ctx); err == nil {
+	if err = t.setUp(ctx, cancel); err == nil {
 		m, err = t.measure(ctx)
 	}
-	if ended := t.relay.ended(); ended != nil {
-		return nil, ended // it is the cause of any other error
+	for _, r := range t.relays() {
+		if ended := r.ended(); ended != nil {
+			return nil, ended // it is the cause of any other error
+		}
 	}
 	return m, err
 }
@@ -88,15 +89,11 @@ func (s *Stage) Run(ctx context.Context, cfg Setup) (m *Measurement, err error) 
 // RelayPID returns the process id of the relay.
 func (t *Trial) RelayPID() int { return t.relay.pid() }
 
-func (t *Trial) startRelay(ctx context.Context) error {
-	dir, err := os.MkdirTemp(t.stage.dir, "run-")
-	if err != nil {
-		return err
-	}
-	command, err := t.System.Words(t.stage.place(t.System, dir))
-	if err != nil {
-		return err
-	}
+// relays returns the relays in the order of the media's way.
+func (t *Trial) relays() []*process { return append([]*process{t.relay}, t.further...) }
+
+// startFirst starts the first relay. When it has ended, it calls cancel.
+func (t *Trial) startFirst(ctx context.Context, cancel func(error)) error {
 	loaded, err := t.stage.programUses()
 	if err != nil {
 		return err
@@ -104,15 +101,62 @@ func (t *Trial) startRelay(ctx context.Context) error {
 	for id := range loaded {
 		t.others[id] = true
 	}
-	if t.relay, err = t.stage.site.startRelay(ctx, t.System.Name, command); err != nil {
+	if t.relay, err = t.startRelay(ctx, 0, cancel); err != nil {
 		return err
 	}
 	t.softirq, err = softirq.Begin(t.relay.pid())
 	return err
 }
 
-// setUp starts the publisher, then the subscribers, and waits until all are ready.
-func (t *Trial) setUp(ctx context.Context) (err error) {
+// furtherPause is how long a relay has until the next one of a chain dials it, and the last one until it has
+// subscribers. Some relays are slow to dial again, or refuse what is not announced yet.
+const furtherPause = 500 * time.Millisecond
+
+// startFurther starts the other relays of a chain.
+func (t *Trial) startFurther(ctx context.Context, cancel func(error)) error {
+	for i := 1; i < t.Relays; i++ {
+		r, err := t.startRelay(ctx, i, cancel)
+		if err != nil {
+			return err
+		}
+		t.further = append(t.further, r)
+		if err := Sleep(ctx, furtherPause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Trial) startRelay(ctx context.Context, number int, cancel func(error)) (*process, error) {
+	dir, err := os.MkdirTemp(t.stage.dir, "run-")
+	if err != nil {
+		return nil, err
+	}
+	place := t.stage.place(t.System, number, dir)
+	command, err := t.System.Words(place)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.System.WriteFiles(place); err != nil {
+		return nil, err
+	}
+	name := t.System.Name
+	if number > 0 {
+		name += fmt.Sprintf(" (relay %d)", number+1)
+	}
+	r, err := t.stage.site.startRelay(ctx, number, name, command)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		<-r.done
+		cancel(r.ended())
+	}()
+	return r, nil
+}
+
+// setUp starts the publisher, then the further relays of a chain, then the subscribers, and waits until all are ready.
+func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
 	s, at := t.stage.site, generatorHost{role: broker.Publisher, prefix: niceness(publisherNice)}
 	if t.Bystander {
 		at.prefix = slices.Concat(pinned, at.prefix)
@@ -128,6 +172,9 @@ func (t *Trial) setUp(ctx context.Context) (err error) {
 	t.peer = ready.Peer
 	if t.before, err = procfs.ReadMemory(t.relay.pid()); err != nil {
 		return t.relay.failure(err)
+	}
+	if err := t.startFurther(ctx, cancel); err != nil {
+		return err
 	}
 	if err := t.subscribe(ctx); err != nil {
 		return err
@@ -149,7 +196,7 @@ func (t *Trial) subscribe(ctx context.Context) error {
 		nice = 0
 	}
 	for i, n := range t.Sessions {
-		at := generatorHost{role: broker.Subscribers, number: i, prefix: niceness(nice)}
+		at := generatorHost{role: broker.Subscribers, number: i, relay: t.Relays - 1, prefix: niceness(nice)}
 		cfg := load.GeneratorConfig{
 			URL: relayURL(s.address(at)), Mock: t.Mock, Clip: t.Clip, Sessions: n, Record: t.Record,
 		}
@@ -182,7 +229,7 @@ func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
 			return nil, err
 		}
 	}
-	capture, err := t.stage.site.capture()
+	capture, err := t.stage.site.capture(t.Relays)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +243,7 @@ func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
 			m.Packets = append(m.Packets, p)
 		}
 	}
-	m.Begin, m.Usage.Idle, m.Usage.Packets = begin, idle, countPackets(m.Packets)
+	m.Begin, m.Usage.Idle, m.Usage.Packets = begin, idle, countPackets(m.Packets, t.Relays)
 	return m, t.collect(ctx, m)
 }
 
@@ -325,7 +372,9 @@ func (t *Trial) startHog(ctx context.Context) (err error) {
 }
 
 func (t *Trial) stop() {
-	for _, p := range append(t.subscribers, t.hog, t.bystander, t.publisher, t.relay) {
+	relays := t.relays()
+	slices.Reverse(relays) // the last one drains first: it has no sessions any more
+	for _, p := range slices.Concat(t.subscribers, []*process{t.hog, t.bystander, t.publisher}, relays) {
 		if p != nil {
 			p.stop()
 		}
