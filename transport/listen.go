@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -262,13 +263,23 @@ func (l *Listener) Dial(ctx context.Context, url string, cfg ClientConfig) (Conn
 	}
 	c, err := dialURL(ctx, url, &cfg, open)
 	if err != nil {
-		return nil, err
+		return nil, l.explainDial(err)
 	}
 	if !l.add(c, c.connection()) {
 		_ = c.CloseWithError(0, "")
 		return nil, ErrListenerClosed
 	}
 	return c, nil
+}
+
+// explainDial adds to an error of Dial what to do about it.
+func (l *Listener) explainDial(err error) error {
+	local := l.Addr().(*net.UDPAddr)
+	if local.IP.IsLoopback() && strings.Contains(err.Error(), "sendmsg: invalid argument") {
+		return fmt.Errorf("%w: from %s, where this relay listens, only programs on this machine can be reached", err,
+			local.IP)
+	}
+	return err
 }
 
 // Addr returns the address in use.

@@ -104,17 +104,17 @@ func (r *statusReport) text() []byte {
 
 // describeUpstream tells whether there is a session with an upstream relay, and what it carries.
 func (r *statusReport) describeUpstream(w io.Writer, u *server.UpstreamStatus) {
+	if !u.Connected {
+		fmt.Fprintf(w, "upstream relay %s: not connected%s\n", u.URL, strings.TrimSuffix(": "+u.Error, ": "))
+		return
+	}
 	from, to := 0, 0
 	for _, s := range r.Sessions {
 		if s.Upstream == u.URL && s.Ended == nil {
 			from, to = from+s.Publications, to+s.Subscriptions
 		}
 	}
-	state := "connected"
-	if !u.Connected {
-		state = cmp.Or(u.Error, "connecting")
-	}
-	fmt.Fprintf(w, "upstream relay %s: %s, tracks from there: %d, to there: %d\n", u.URL, state, from, to)
+	fmt.Fprintf(w, "upstream relay %s: connected, tracks from there: %d, to there: %d\n", u.URL, from, to)
 }
 
 // explainJobs tells how crowds are served: by the workers, or, for the reasons that it lists, by the process.

@@ -55,8 +55,8 @@ func TestStatusTable(t *testing.T) {
 		"no, AES_128_GCM_SHA256\n"
 	require.Equal(t, table+`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 3 others
 upstream relay moqt://a.example: connected, tracks from there: 0, to there: 1
-upstream relay moqt://b.example: no answer, tracks from there: 0, to there: 0
-upstream relay moqt://c.example: connecting, tracks from there: 0, to there: 0
+upstream relay moqt://b.example: not connected: no answer
+upstream relay moqt://c.example: not connected
 process 77 was replaced and drains; sessions that it still has: 3
 ended within the last minute: 1 (--verbose shows them)
 jobs given to workers: 40; left to the process: 3 busy, 1 late
@@ -68,8 +68,8 @@ jobs given to workers: 40; left to the process: 3 busy, 1 late
 [2001:db8::1]:5000, streams ended: 3 delivered, 1 dropped
 [2001:db8::1]:5000, ACKs taken by the kernel: 77
 upstream relay moqt://a.example: connected, tracks from there: 0, to there: 1
-upstream relay moqt://b.example: no answer, tracks from there: 0, to there: 0
-upstream relay moqt://c.example: connecting, tracks from there: 0, to there: 0
+upstream relay moqt://b.example: not connected: no answer
+upstream relay moqt://c.example: not connected
 process 77 was replaced and drains; sessions that it still has: 3
 jobs given to workers: 40; left to the process: 3 busy, 1 late
 datagrams to socket 0: 70 on the CPU of its reader, 7 on another

@@ -20,6 +20,7 @@ type upstreamFlags struct {
 	routes    []string // PREFIX=URL
 	announce  []string
 	tokenFile string
+	sha256    string
 	transport transport.ClientConfig
 }
 
@@ -38,12 +39,15 @@ func (f *upstreamFlags) register(cmd *cobra.Command) {
 		"`file` with the authorization token for upstream relays; or set SLUICE_UPSTREAM_TOKEN")
 	flags.StringVar(&f.transport.CAFile, "upstream-ca", "",
 		"trust the certificate authorities in this PEM `file` for upstream relays, instead of the system's")
+	flags.StringVar(&f.sha256, "upstream-sha256", "",
+		"trust only the certificate with this SHA-256 `fingerprint`, which 'sluice relay --dev' prints, for upstream "+
+			"relays")
 	flags.StringVar(&f.transport.CertFile, "upstream-cert", "",
 		"PEM `file` with a certificate for upstream relays that ask for one")
 	flags.StringVar(&f.transport.KeyFile, "upstream-key", "", "PEM `file` with its private key")
 	flags.BoolVar(&f.transport.Insecure, "upstream-tls-disable-verify", false,
 		"trust any certificate of upstream relays (for tests only: anyone on the path can read and change everything)")
-	cmd.MarkFlagsMutuallyExclusive("upstream-ca", "upstream-tls-disable-verify")
+	cmd.MarkFlagsMutuallyExclusive("upstream-ca", "upstream-sha256", "upstream-tls-disable-verify")
 	cmd.MarkFlagsRequiredTogether("upstream-cert", "upstream-key")
 }
 
@@ -64,7 +68,7 @@ func (f *upstreamFlags) check(scope string) error {
 
 // areSet reports whether there are flags that make no sense without an upstream relay.
 func (f *upstreamFlags) areSet() bool {
-	return len(f.announce) > 0 || f.tokenFile != "" || f.transport.CAFile != "" || f.transport.CertFile != "" ||
+	return len(f.announce) > 0 || f.tokenFile+f.sha256+f.transport.CAFile+f.transport.CertFile != "" ||
 		f.transport.Insecure
 }
 
@@ -74,6 +78,11 @@ func (f *upstreamFlags) config(getenv func(string) string) (cfg server.UpstreamC
 		return cfg, cli.AsUsage(err)
 	}
 	cfg.Transport = f.transport
+	if f.sha256 != "" {
+		if cfg.Transport.CertificateSHA256, err = transport.ParseFingerprint(f.sha256); err != nil {
+			return cfg, cli.Usage("--upstream-sha256: %w", err)
+		}
+	}
 	for _, a := range f.announce {
 		prefix, err := parsePrefix(a)
 		if err != nil {
