@@ -100,7 +100,7 @@ func (d *downstream) asker() asker { return asker{d.peer, d.path} }
 // one; hub.mu is held.
 func (d *downstream) isCutOffLocked() bool {
 	s := &d.hub.publishers
-	relayed := !d.peer.direct() || d.peer.hopID() != 0 && s.areEstablished()
+	relayed := !d.peer.takesRelayed() || d.peer.hopID() != 0 && s.areEstablished()
 	return d.accepted && relayed && !s.supply(d.asker()).established
 }
 

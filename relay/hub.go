@@ -156,7 +156,7 @@ func (h *hub) revoked(p *peer) {
 // at, then the peers that announced the namespace, then the links and the upstream relays, unless one of these asks.
 func (h *hub) sources(a asker) []*peer {
 	others := h.relay.directory.publishersOf(h.place, a.peer.direct())
-	if a.peer.direct() {
+	if a.peer.takesRelayed() {
 		others = append(others, h.relay.upstreamPeers(h.place)...)
 	}
 	h.mu.Lock()

@@ -32,9 +32,10 @@ type peer struct {
 	since time.Time
 
 	// Set, with mu held, before any request is handled.
-	setup session.Peer
-	scope string
-	begun bool
+	setup      session.Peer
+	scope      string
+	begun      bool
+	asksOrigin bool // has dialed OriginPath
 
 	mu       sync.Mutex
 	charged  uint64              // bytes of media that the accounts were charged for
@@ -116,9 +117,18 @@ func (p *peer) reject(r *session.Request, e *moqt.RequestError) {
 // upstream relay stands for peers elsewhere.
 func (p *peer) direct() bool { return !p.link && p.upstream == nil }
 
+// takesRelayed reports whether the peer may get what upstream relays bring: not if it is one itself, a link, or asks
+// this relay as the origin.
+func (p *peer) takesRelayed() bool { return p.direct() && !p.asksOrigin }
+
 // serves reports whether the peer may bring a track for another one: links and upstream relays do not feed each other,
 // so that objects do not go round in circles.
-func (p *peer) serves(other *peer) bool { return p.direct() || other.direct() }
+func (p *peer) serves(other *peer) bool {
+	if p.upstream != nil {
+		return other.takesRelayed()
+	}
+	return p.direct() || other.direct()
+}
 
 // hopID returns the Hop ID of the peer, or 0 if it has none.
 func (p *peer) hopID() uint64 { return p.setup.HopID }

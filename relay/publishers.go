@@ -81,7 +81,7 @@ type supply struct {
 
 // supply returns what the publishers have for a subscriber.
 func (s *publishers) supply(a asker) (v supply) {
-	v.pending = s.relays.connecting && a.peer.direct()
+	v.pending = s.relays.connecting && a.peer.takesRelayed()
 	for _, u := range s.of {
 		switch {
 		case !u.feeds(a):

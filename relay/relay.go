@@ -191,6 +191,9 @@ func (r *Relay) DrainSome(ctx context.Context, uri string, timeout time.Duration
 // with upstream relays go on.
 func (r *Relay) Drained() context.Context { return r.drained }
 
+// MaxSessions returns how many sessions there may be.
+func (r *Relay) MaxSessions() int { return r.cfg.MaxSessions }
+
 // OpenSessions returns the number of sessions.
 func (r *Relay) OpenSessions() int { return r.sessions.count() }
 

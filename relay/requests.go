@@ -22,6 +22,10 @@ func (q *requests) HandleSetup(_ *session.Session, setup session.Peer) error {
 	p.setup, p.begun = setup, true
 	p.scope = p.relay.cfg.Scope(setup.Authority, setup.Path)
 	p.mu.Unlock()
+	asksOrigin := p.path() == OriginPath
+	p.mu.Lock()
+	p.asksOrigin = asksOrigin
+	p.mu.Unlock()
 	p.emit(EventSessionStart, nil, nil)
 	return nil
 }

@@ -61,17 +61,23 @@ func (r *Relay) SetRoutes(routes Routes) {
 // Reroute makes the relay look again where to subscribe. It has to be called when the answers of the Routes have
 // changed. A track moves to the upstream relay that is preferred now without a gap: both bring it for a moment.
 func (r *Relay) Reroute() {
-	r.directory.eachHub(func(h *hub) {
-		if len(h.subscribers.all) > 0 {
-			h.publishers.askRelays()
-			h.publishersChangedLocked()
-		}
-	})
+	r.directory.eachHub((*hub).rerouteLocked)
 }
+
+// rerouteLocked makes the track look again where to subscribe; mu is held.
+func (h *hub) rerouteLocked() {
+	if len(h.subscribers.all) > 0 {
+		h.publishers.askRelays()
+		h.publishersChangedLocked()
+	}
+}
+
+// Routes returns what SetRoutes has set last.
+func (r *Relay) Routes() Routes { return *r.routes.Load() }
 
 // upstreamsOf returns the upstream relays that may have a track at a place.
 func (r *Relay) upstreamsOf(at place) []*UpstreamRelay {
-	return (*r.routes.Load()).Upstreams(at[0], at[1:])
+	return r.Routes().Upstreams(at[0], at[1:])
 }
 
 // upstreamPeers returns the sessions with these upstream relays, as far as there are some.
@@ -105,7 +111,7 @@ func (c *relayChoice) refuse(p *peer) {
 // process need one.
 func (s *publishers) askRelays() {
 	s.relays.connecting = false
-	if s.hub.subscribers.haveOwn() && !s.haveNear(false) {
+	if s.hub.subscribers.takeRelayed() && !s.haveNear(false) {
 		s.chooseRelay()
 	}
 	s.settleRelays()
@@ -186,7 +192,7 @@ func (s *publishers) surplusRelays() (list []*upstream) {
 // the relays that are connected has the track, all are.
 func (s *publishers) neededRelays() (needed map[*upstream]struct{}, known bool) {
 	needed = make(map[*upstream]struct{})
-	own := s.hub.subscribers.haveOwn() || len(s.hub.subscribers.waiting) > 0
+	own := s.hub.subscribers.takeRelayed() || len(s.hub.subscribers.waiting) > 0
 	if s.haveNear(true) {
 		return needed, true
 	}

@@ -76,6 +76,16 @@ func (s *subscribers) haveOwn() bool {
 	return false
 }
 
+// takeRelayed reports whether a subscriber may get what upstream relays bring.
+func (s *subscribers) takeRelayed() bool {
+	for d := range s.all {
+		if d.peer.takesRelayed() {
+			return true
+		}
+	}
+	return false
+}
+
 // wait reports whether a subscriber of this process's own waits, if there is no publisher.
 func (s *subscribers) wait() bool {
 	for d := range s.all {
@@ -149,7 +159,7 @@ func (s *subscribers) sendDatagram(o *track.Datagram, sent []fastpath.Subscriber
 	}
 }
 
-// endRelayed ends the subscriptions of links and upstream relays, if there is no publisher in this process any more.
+// endRelayed ends the subscriptions of links and of other relays, if there is no publisher in this process any more.
 func (s *subscribers) endRelayed() {
 	for d := range s.all {
 		if d.isCutOffLocked() {

@@ -27,6 +27,7 @@ type Server struct {
 	stop     context.CancelFunc // ends the tasks that are not sessions
 	links    *links
 	keepers  keepers // of sessions with upstream relays
+	mesh     *mesh   // nil: not in a cluster; set before Serve
 
 	// Connections may arrive before Listen returns. They wait until ready is closed; after that, the fields below are
 	// constant. loop is nil if Listen fails.
@@ -166,6 +167,9 @@ func (s *Server) drain(ctx context.Context, timeout time.Duration, wait func(con
 	// Sessions end with GOAWAY_TIMEOUT by themselves; the margin is for their last messages.
 	ctx, cancel := context.WithTimeout(ctx, timeout+time.Second)
 	defer cancel()
+	if s.mesh != nil {
+		s.mesh.leave()
+	}
 	wait(ctx)
 	err := errors.Join(s.links.close(), s.listener.Close(), s.loop.Close())
 	s.stop()

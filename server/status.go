@@ -62,10 +62,14 @@ func (s *Server) ServeStatus(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+	writeJSON(w, st)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(st) // fails only if the client has gone
+	_ = encoder.Encode(v) // fails only if the client has gone
 }
 
 // GetStatus asks the relay that serves its status at http://addr/status. It returns the JSON as well.

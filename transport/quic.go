@@ -46,6 +46,9 @@ func (s *session) maxDatagramSize() int {
 	return 0
 }
 
+// RTT implements Conn.
+func (s *session) RTT() time.Duration { return s.qc.ConnectionStats().SmoothedRTT }
+
 // probeInterval is how often Probe looks for a packet of the peer: often enough to notice it in a round trip of most
 // networks.
 const probeInterval = 10 * time.Millisecond

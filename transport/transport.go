@@ -61,6 +61,8 @@ type Conn interface {
 	// does, as long as its process exists and the network brings packets. It fails when the context is done or the
 	// session has ended.
 	Probe(context.Context) error
+	// RTT is the smoothed round-trip time of the QUIC connection, or 0 if it is not known.
+	RTT() time.Duration
 
 	Kind() Kind
 	// Protocol is the negotiated application protocol, for example "moqt-18".

@@ -21,7 +21,7 @@ var program = cli.Program{
 	Name:     "sluice",
 	Short:    "A Media over QUIC relay, with a publisher and a player",
 	Long:     "Sluice relays live media over QUIC (Media over QUIC Transport, draft 18).",
-	Commands: []func(*cli.Environment) *cobra.Command{newRelay, newPub, newSub, newToken, newRTT},
+	Commands: []func(*cli.Environment) *cobra.Command{newRelay, newPub, newSub, newCluster, newToken, newRTT},
 	ExitCode: exitCode,
 }
 

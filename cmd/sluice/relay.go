@@ -87,6 +87,9 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err != nil {
 		return errors.Join(explainListen(err), t.close())
 	}
+	if err := f.cluster.start(env, s, f.replace); err != nil {
+		return errors.Join(err, s.Drain("", 0), t.close())
+	}
 	a, err := f.start(s, t)
 	if err != nil {
 		return errors.Join(err, s.Drain("", 0), t.close())
@@ -161,11 +164,12 @@ func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover) *
 	cfg := adminConfig{
 		flag: "--admin", addr: f.admin, hosts: f.adminHosts, profiles: f.pprof, alive: s.Alive,
 	}
-	a := newAdmin(l, cfg, slices.Concat(f.auth.metrics, f.events.metrics(), t.metrics(), []prometheus.Collector{s})...)
+	a := newAdmin(l, cfg, slices.Concat(f.auth.metrics, f.events.metrics(), t.metrics(), s.Collectors())...)
 	sessions := prometheus.NewRegistry()
 	sessions.MustRegister(s.SessionMetrics())
 	a.mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))
 	a.mux.HandleFunc("GET /status", s.ServeStatus)
+	a.mux.HandleFunc("GET /cluster", s.ServeCluster)
 	return a
 }
 

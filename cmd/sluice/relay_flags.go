@@ -30,6 +30,7 @@ type relayFlags struct {
 	scope, drop   string
 	auth          authFlags
 	upstream      upstreamFlags
+	cluster       clusterFlags
 	events        eventFlags
 	drain         time.Duration
 	drainURI      string
@@ -52,6 +53,7 @@ func (f *relayFlags) register(cmd *cobra.Command) {
 	f.auth.register(cmd)
 	f.events.register(cmd)
 	f.upstream.register(cmd)
+	f.cluster.register(cmd)
 	f.registerForwarding(cmd)
 	f.registerOperation(cmd)
 	f.registerReplacement(cmd)
@@ -170,7 +172,8 @@ func (f *relayFlags) check() error {
 	}
 	return cmp.Or(
 		f.auth.check(),
-		f.upstream.check(f.scope),
+		f.upstream.check(f.scope, f.cluster.isOn()),
+		f.cluster.check(f.scope),
 		bounds.Check("--sockets", f.sockets, 0, handover.MaxSockets),
 		bounds.AtLeast("--cache-size", f.cacheMiB, 0),
 		bounds.AtLeast("--cache-duration", f.cfg.Relay.Cache.Duration, 0),

@@ -52,13 +52,14 @@ func (f *upstreamFlags) register(cmd *cobra.Command) {
 }
 
 // check returns the first mistake in the flags.
-func (f *upstreamFlags) check(scope string) error {
+func (f *upstreamFlags) check(scope string, inCluster bool) error {
 	routes, err := f.table()
 	switch {
 	case err != nil:
 		return err
-	case len(routes) == 0 && f.areSet():
-		return errors.New("--upstream-… flags need the URL of an upstream relay: --upstream or --upstream-namespace")
+	case len(routes) == 0 && !inCluster && f.areSet():
+		return errors.New("--upstream-… flags need the URL of an upstream relay: --upstream or --upstream-namespace; " +
+			"or --cluster")
 	case len(routes) > 0 && scope == "url":
 		return errors.New("--scope url: must be one or path with --upstream, because the URL of an upstream relay is " +
 			"not that of this one")

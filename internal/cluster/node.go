@@ -280,6 +280,7 @@ func (n *Node) handleLocked(k kind, from string, data []byte, now time.Time) err
 	case kindSnap:
 		p, err := decodePart(data)
 		if err == nil {
+			n.noteLocked(from, &p.beat)
 			n.table.part(from, &p, now)
 		}
 		return err
@@ -288,8 +289,8 @@ func (n *Node) handleLocked(k kind, from string, data []byte, now time.Time) err
 		return nil
 	case kindBye:
 		s, err := decodeState(data)
-		if err == nil {
-			n.table.leave(from, s)
+		if err == nil && n.table.leave(from, s) {
+			n.cfg.Logger.Info("a node has left the cluster", "node", from)
 		}
 		return err
 	}
@@ -297,12 +298,16 @@ func (n *Node) handleLocked(k kind, from string, data []byte, now time.Time) err
 }
 
 func (n *Node) handleBeatLocked(from string, b *beat, now time.Time) {
-	m := n.table.meet(from, b, now)
-	if m == nil {
-		return
-	}
-	if b.New {
+	n.noteLocked(from, b)
+	if n.table.meet(from, b, now) != nil && b.New {
 		n.askersAddLocked(from)
+	}
+}
+
+// noteLocked logs the first message of a life of a node.
+func (n *Node) noteLocked(id string, b *beat) {
+	if m := n.table.members[id]; m == nil && len(n.table.members) < maxMembers || m != nil && m.Epoch < b.Epoch {
+		n.cfg.Logger.Info("a node has joined the cluster", "node", id, "region", b.Card.Region, "url", b.Card.URL)
 	}
 }
 

@@ -126,12 +126,15 @@ func (t *table) part(id string, p *part, now time.Time) {
 	}
 }
 
-// leave forgets the routes of a node that says goodbye.
-func (t *table) leave(id string, s state) {
-	if m := t.members[id]; m != nil && s.Epoch == m.Epoch {
-		t.clear(m)
-		m.gone, m.left = true, true
+// leave forgets the routes of a node that says goodbye. It returns false if the message is late.
+func (t *table) leave(id string, s state) bool {
+	m := t.members[id]
+	if m == nil || s.Epoch != m.Epoch || m.left {
+		return false
 	}
+	t.clear(m)
+	m.gone, m.left = true, true
+	return true
 }
 
 // expire forgets the routes of nodes that were silent for the time of a lease, and after some time the nodes. It

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/quic-go/quic-go"
 
@@ -131,6 +132,9 @@ func (c *Conn) Vanish() {
 	defer c.mu.Unlock()
 	c.paused, c.vanished = true, true
 }
+
+// RTT implements [transport.Conn].
+func (c *Conn) RTT() time.Duration { return 0 }
 
 // Probe implements [transport.Conn].
 func (c *Conn) Probe(ctx context.Context) error {

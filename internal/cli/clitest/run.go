@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -54,6 +55,7 @@ func setEnvironment(env *testscript.Env) error {
 		env.Setenv(prefix+"ADMIN", addr) // of TCP
 		env.Setenv(prefix+"RELAY", "moqt://"+addr)
 		env.Setenv(prefix+"WEBTRANSPORT", "https://"+addr)
+		env.Setenv(prefix+"CLUSTER", strings.Replace(addr, "127.0.0.1", "127.0.0.2", 1)) // of TCP
 	}
 	return recordNotifications(env)
 }

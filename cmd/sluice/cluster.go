@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/cli"
+	"sluice/internal/cluster"
+)
+
+func newCluster(env *cli.Environment) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Show the cluster of a running relay",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(newClusterStatus(env))
+	return cmd
+}
+
+// clusterStatusFlags are the flags of sluice cluster status.
+type clusterStatusFlags struct {
+	admin         string
+	asJSON, asDot bool
+	routes        bool
+}
+
+func newClusterStatus(env *cli.Environment) *cobra.Command {
+	var f clusterStatusFlags
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the nodes of a cluster, and who feeds whom",
+		Long: `Ask a relay on this machine for the nodes of its cluster: what each tells about itself once a second. A
+line "fed by" is a link: a session over which a node gets tracks from another one.`,
+		Example: `  sluice cluster status
+  sluice cluster status --routes
+  sluice cluster status --dot | dot -Tsvg > cluster.svg`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env.Stdout) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480", "the relay's --admin `address`")
+	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
+	flags.BoolVar(&f.asDot, "dot", false, "write a graph for Graphviz: an arrow goes from the node that feeds")
+	flags.BoolVar(&f.routes, "routes", false, "list the namespaces for which each node has a publisher")
+	cmd.MarkFlagsMutuallyExclusive("json", "dot", "routes")
+	return cmd
+}
+
+func (f *clusterStatusFlags) run(ctx context.Context, w io.Writer) error {
+	text, err := f.get(ctx)
+	if err != nil {
+		return err
+	}
+	var st cluster.Status
+	if err := json.Unmarshal(text, &st); err != nil {
+		return fmt.Errorf("http://%s/cluster: not the status of a cluster: %w", f.admin, err)
+	}
+	switch {
+	case f.asDot:
+		text = clusterDot(&st)
+	case !f.asJSON:
+		text = clusterText(&st, f.routes)
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// get returns the status as JSON.
+func (f *clusterStatusFlags) get(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.admin+"/cluster", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%w; is a relay running with --admin %s?", err, f.admin)
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return io.ReadAll(resp.Body)
+	case http.StatusNotFound:
+		return nil, errors.New("the relay is not in a cluster; start it with --cluster or --cluster-url")
+	}
+	return nil, fmt.Errorf("%s: %s", req.URL, resp.Status)
+}
+
+// clusterText writes the status of a cluster for people.
+func clusterText(st *cluster.Status, routes bool) []byte {
+	var b bytes.Buffer
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NODE\tREGION\tURL\tROUTES\tLOAD\tPRICE\tHEARD")
+	for _, n := range st.Nodes {
+		heard := n.Silent.Round(100*time.Millisecond).String() + " ago"
+		if n.ID == st.Node {
+			heard = "this node"
+		}
+		count := fmt.Sprint(len(n.Routes) + n.More)
+		if n.Pending {
+			count += "+"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.0f%%\t%g\t%s\n",
+			n.ID, dash(n.Card.Region), n.Card.URL, count, n.Card.Load*100, n.Card.Price, heard)
+	}
+	table.Flush()
+	for _, n := range st.Nodes {
+		for _, l := range n.Card.Feeds {
+			fmt.Fprintf(&b, "%s is fed by %s: %d tracks, RTT %s\n", n.ID, l.From, l.Tracks, rttText(l.RTT))
+		}
+	}
+	if !st.Engine {
+		fmt.Fprintln(&b, "no other node can be heard now; known routes stay")
+	}
+	if routes {
+		writeRoutes(&b, st)
+	}
+	return b.Bytes()
+}
+
+func writeRoutes(w io.Writer, st *cluster.Status) {
+	for _, n := range st.Nodes {
+		for _, route := range n.Routes {
+			fmt.Fprintf(w, "%s publishes %s\n", n.ID, route)
+		}
+		if n.More > 0 {
+			fmt.Fprintf(w, "%s publishes %d more\n", n.ID, n.More)
+		}
+	}
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// clusterDot draws who feeds whom, in the language of Graphviz. A region is a box.
+func clusterDot(st *cluster.Status) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "digraph %q {\n\trankdir=LR\n\tnode [shape=box]\n", st.Cluster)
+	regions := make(map[string][]string)
+	var order []string
+	for _, n := range st.Nodes {
+		r := n.Card.Region
+		if regions[r] == nil {
+			order = append(order, r)
+		}
+		regions[r] = append(regions[r], fmt.Sprintf("%q [label=%q]", n.ID,
+			fmt.Sprintf("%s\n%d routes", n.ID, len(n.Routes)+n.More)))
+	}
+	for _, r := range order {
+		nodes := strings.Join(regions[r], "\n\t")
+		if r == "" {
+			fmt.Fprintf(&b, "\t%s\n", nodes)
+			continue
+		}
+		fmt.Fprintf(&b, "\tsubgraph %q {\n\tlabel=%q\n\t%s\n\t}\n", "cluster_"+r, r, nodes)
+	}
+	for _, n := range st.Nodes {
+		for _, l := range n.Card.Feeds {
+			label := fmt.Sprintf("%d tracks, %s", l.Tracks, rttText(l.RTT))
+			fmt.Fprintf(&b, "\t%q -> %q [label=%q]\n", l.From, n.ID, label)
+		}
+	}
+	b.WriteString("}\n")
+	return b.Bytes()
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/cli"
+	"sluice/internal/cluster"
+	"sluice/internal/cluster/natsengine"
+	"sluice/server"
+	"sluice/transport"
+)
+
+// clusterFlags are the flags of sluice relay about its cluster.
+type clusterFlags struct {
+	embed     bool
+	listen    string
+	join      []string
+	urls      []string
+	name      string
+	node      string
+	region    string
+	advertise string
+	price     float64
+	tls       natsengine.TLS
+	tokenFile string
+}
+
+func (f *clusterFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&f.embed, "cluster", false, "be a node of a cluster: relays that find each other, and feed each "+
+		"other's subscribers, with a NATS server in this process")
+	flags.StringVar(&f.listen, "cluster-listen", "127.0.0.1:6222",
+		"TCP `address` for the NATS servers of other nodes; one that other machines reach needs --cluster-ca")
+	flags.StringSliceVar(&f.join, "cluster-join", nil, "`host:port` of other nodes' --cluster-listen; one is enough")
+	flags.StringSliceVar(&f.urls, "cluster-url", nil,
+		"`URLs` of NATS servers of your own, such as tls://nats.example, instead of --cluster")
+	flags.StringVar(&f.name, "cluster-name", "sluice", "`name` of the cluster, the same for all nodes")
+	flags.StringVar(&f.node, "node", "", "`name` of this node, which no other has (default: the name of the host)")
+	flags.StringVar(&f.region, "region", "",
+		"`name` of this node's region: each track comes into a region once, and goes on from node to node there")
+	flags.StringVar(&f.advertise, "cluster-advertise", "",
+		"`URL` at which other nodes reach this relay, such as moqt://west1.example")
+	flags.Float64Var(&f.price, "cluster-price", 0, "what it costs to ask this node, as `milliseconds` of round-trip "+
+		"time: of several nodes with the same track, others ask the one that costs least")
+	flags.StringVar(&f.tls.CA, "cluster-ca", "",
+		"PEM `file` with the authority that issues the certificates of all nodes")
+	flags.StringVar(&f.tls.Cert, "cluster-cert", "", "PEM `file` with this node's certificate, for servers and clients")
+	flags.StringVar(&f.tls.Key, "cluster-key", "", "PEM `file` with its private key")
+	flags.StringVar(&f.tokenFile, "cluster-token-file", "",
+		"`file` with a secret that all nodes have, or with the password of the NATS user with the name of this node; "+
+			"or set SLUICE_CLUSTER_TOKEN")
+	cmd.MarkFlagsMutuallyExclusive("cluster", "cluster-url")
+	cmd.MarkFlagsRequiredTogether("cluster-ca", "cluster-cert", "cluster-key")
+}
+
+func (f *clusterFlags) isOn() bool { return f.embed || len(f.urls) > 0 }
+
+// check returns the first mistake in the flags.
+func (f *clusterFlags) check(scope string) error {
+	if !f.isOn() {
+		if len(f.join) > 0 || f.advertise+f.node+f.region+f.tokenFile+f.tls.CA != "" {
+			return errors.New("--node, --region and --cluster-… flags need --cluster or --cluster-url")
+		}
+		return nil
+	}
+	if scope != "one" {
+		return fmt.Errorf("--scope: %q: must be one with --cluster", scope)
+	}
+	if f.advertise == "" {
+		return errors.New("--cluster-advertise URL is required: other nodes have to know where this relay is, " +
+			"for example moqt://west1.example")
+	}
+	if _, err := transport.ParseURL(f.advertise); err != nil {
+		return fmt.Errorf("--cluster-advertise: %w", err)
+	}
+	if f.region != "" {
+		if err := cluster.CheckName("--region", f.region); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(cluster.CheckName("--cluster-name", f.name), cluster.CheckName("--node", f.nodeName()))
+}
+
+// nodeName returns --node, or else the first label of the host's name.
+func (f *clusterFlags) nodeName() string {
+	if f.node != "" {
+		return f.node
+	}
+	host, _ := os.Hostname()
+	label, _, _ := strings.Cut(host, ".")
+	return label
+}
+
+// start makes the relay a node. Without the flags it does nothing.
+func (f *clusterFlags) start(env *cli.Environment, s *server.Server, replaces bool) error {
+	if !f.isOn() {
+		return nil
+	}
+	token, err := f.token(env)
+	if err != nil {
+		return err
+	}
+	common := natsengine.Config{
+		Cluster: f.name, Node: f.nodeName(), Token: token, TLS: f.tls, Logger: slog.Default(),
+	}
+	engine, err := f.engine(common, replaces)
+	if err != nil {
+		return err
+	}
+	return s.JoinCluster(server.ClusterConfig{
+		Engine: engine, Cluster: f.name, Node: common.Node, Region: f.region, URL: f.advertise, Price: f.price,
+	})
+}
+
+// engine starts what carries routes. While this process replaces another, the address may not be free yet.
+func (f *clusterFlags) engine(common natsengine.Config, replaces bool) (*natsengine.Engine, error) {
+	if len(f.urls) > 0 {
+		return natsengine.Dial(natsengine.DialConfig{Config: common, URLs: f.urls})
+	}
+	return natsengine.Embed(natsengine.EmbedConfig{
+		Config: common, Listen: f.listen, Advertise: f.advertisedListen(), Join: f.join, Wait: replaces,
+	})
+}
+
+// advertisedListen returns where other nodes' servers reach this one: at the host of --cluster-advertise if the server
+// listens at all addresses.
+func (f *clusterFlags) advertisedListen() string {
+	host, port, err := net.SplitHostPort(f.listen)
+	if ip := net.ParseIP(host); err != nil || host != "" && (ip == nil || !ip.IsUnspecified()) {
+		return ""
+	}
+	target, err := transport.ParseURL(f.advertise)
+	if err != nil {
+		return ""
+	}
+	name, _, err := net.SplitHostPort(target.Authority)
+	if err != nil {
+		name = target.Authority
+	}
+	return net.JoinHostPort(name, port)
+}
+
+func (f *clusterFlags) token(env *cli.Environment) (string, error) {
+	if f.tokenFile == "" {
+		return env.Getenv("SLUICE_CLUSTER_TOKEN"), nil
+	}
+	text, err := os.ReadFile(f.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("--cluster-token-file: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("--cluster-token-file: %s: is empty", f.tokenFile)
+	}
+	return token, nil
+}

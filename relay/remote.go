@@ -1,0 +1,57 @@
+package relay
+
+import (
+	"time"
+
+	"sluice/moqt"
+)
+
+// OriginPath is the path of the URL at which another relay asks this one as the origin of tracks: it gets what
+// publishers of this relay have, and nothing that this one would have to ask other relays for. So requests of relays
+// that ask each other come to an end.
+const OriginPath = "/.origin"
+
+// AnnounceRemote makes a namespace known for which another relay has a publisher, to which [Routes] lead: to those that
+// watch the namespace, and to the tracks in it that have subscribers. withdraw ends that.
+func (r *Relay) AnnounceRemote(scope string, ns moqt.Namespace) (withdraw func()) {
+	a := newAnnouncement(r.elsewhere(scope), ns, moqt.Parameters{})
+	r.directory.announce(a)
+	return func() {
+		r.directory.withdraw(a)
+		r.directory.reroute(a.at())
+	}
+}
+
+// elsewhere returns a peer that stands for publishers at other relays. It has no session: the Routes say which
+// upstream relay to ask.
+func (r *Relay) elsewhere(scope string) *peer {
+	return &peer{relay: r, scope: scope, upstream: &UpstreamRelay{relay: r, scope: scope}}
+}
+
+// reroute makes the tracks at and below a place look again at which upstream relay to subscribe.
+func (d *directory) reroute(at place) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for h := range d.tracks.values.under(at) {
+		h.mu.Lock()
+		h.rerouteLocked()
+		h.mu.Unlock()
+	}
+}
+
+// UpstreamStatus describes an upstream relay.
+type UpstreamStatus struct {
+	Connected bool
+	Down      bool          // the last attempt to connect has failed
+	RTT       time.Duration // smoothed; 0 if there is no session
+	Requests  int           // that are open in the session: one for each track, and a few others
+}
+
+// Status describes the session with the relay.
+func (u *UpstreamRelay) Status() UpstreamStatus {
+	p, connecting := u.current()
+	if p == nil {
+		return UpstreamStatus{Down: !connecting}
+	}
+	return UpstreamStatus{Connected: true, RTT: p.conn.RTT(), Requests: p.session.OpenRequests()}
+}

@@ -1,0 +1,73 @@
+package relay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// asOrigin connects as another relay does that asks for what publishers of this one have.
+func asOrigin(c *session.Config) { c.Path = OriginPath }
+
+// TestOriginPath asks a relay as the origin that has the track from another one only, and then from a publisher, too.
+func TestOriginPath(t *testing.T) {
+	onChain(t, 2, func(bs []*bench) {
+		publishing["PUBLISH"](bs[0])
+		refused := func() {
+			t.Helper()
+			_, _, err := bs[1].connect(asOrigin).subscribe(moqt.Parameters{})
+			bs[1].refused(err, moqt.RequestDoesNotExist)
+			_, err = bs[1].connect(asOrigin).TrackStatus(bs[1].ctx, moqt.TrackStatus{Track: video})
+			bs[1].refused(err, moqt.RequestDoesNotExist)
+		}
+		refused()
+		require.Zero(t, bs[1].atUpstream(), "nobody was asked")
+		bs[1].connect().mustSubscribe(moqt.Parameters{})
+		require.Equal(t, 1, bs[1].atUpstream())
+		refused()
+
+		src := publishing["PUBLISH"](bs[1])
+		k, s := bs[1].connect(asOrigin).mustSubscribe(moqt.Parameters{})
+		src.group(0, 1)
+		require.Equal(t, "0.0, 0 fin", k.take())
+		require.NoError(t, src.publication().Done(moqt.DoneGoingAway, ""))
+		bs[1].done(s, moqt.DoneGoingAway)
+	})
+}
+
+// TestAnnounceRemote tells a relay that another one has a publisher, and that it has none any more.
+func TestAnnounceRemote(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		publishing["PUBLISH"](bs[0])
+		found := make(chan bool, 4)
+		_, err := bs[1].connect().SubscribeNamespace(bs[1].ctx, moqt.SubscribeNamespace{},
+			func(ns moqt.Namespace, published bool, _ moqt.Parameters) {
+				require.Equal(t, video.Namespace, ns)
+				found <- published
+			})
+		require.NoError(t, err)
+		u := bs[1].upstreamTo("moqt://relay")
+		bs[1].dial(u, bs[0])
+		routes := &RouteTable{}
+		bs[1].relay.SetRoutes(routes)
+		sub, err := bs[1].connect().Subscribe(bs[1].ctx,
+			moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, &sink{})
+		require.NoError(t, err)
+		require.Zero(t, bs[1].atUpstream())
+
+		*routes = RouteTable{{Upstreams: []*UpstreamRelay{u}}}
+		withdraw := bs[1].relay.AnnounceRemote("", video.Namespace)
+		require.True(t, <-found)
+		_, err = sub.Wait(bs[1].ctx)
+		require.NoError(t, err)
+		require.Equal(t, 1, bs[1].atUpstream(), "the subscriber that waits is served at once")
+		withdraw()
+		require.False(t, <-found)
+		require.Equal(t, 1, bs[1].atUpstream(), "subscriptions go on")
+		sub.Cancel(moqt.ResetCancelled)
+	})
+}

@@ -1,0 +1,316 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/internal/cluster"
+	"sluice/moqt"
+	"sluice/relay"
+	"sluice/transport"
+)
+
+// ClusterConfig makes a server a node of a cluster.
+type ClusterConfig struct {
+	Engine  cluster.Engine
+	Cluster string  // name of the cluster. Default: "sluice"
+	Node    string  // name of the node, which no other has
+	Region  string  // may be empty
+	URL     string  // at which other nodes reach this relay
+	Price   float64 // of asking this node, as milliseconds of RTT
+}
+
+const (
+	// meshInterval is how often the node looks at its links.
+	meshInterval = time.Second
+	// maxMeshLinks bounds the sessions with other nodes that this one has dialled.
+	maxMeshLinks = 256
+	// meshWays is how many nodes a track can come from at a time: the one that feeds it, and one that takes over.
+	meshWays = 2
+	// meshIdle is how long a session is kept that no track needs.
+	meshIdle = 30 * time.Second
+	// meshMemory is for how many namespaces it is remembered whom this node asks.
+	meshMemory = 1 << 13
+)
+
+// mesh is the server as a node of a cluster. It implements relay.Routes: a track that no publisher of this process has
+// comes from the node that package cluster chooses, or from where the static routes say.
+type mesh struct {
+	server *Server
+	cfg    ClusterConfig
+	node   *cluster.Node
+	static relay.Routes
+	stop   func() // ends the following of the relay's namespaces
+	view   atomic.Pointer[meshView]
+	asked  *lru.Cache[string, string] // by namespace: the node that was preferred last
+
+	mu      sync.Mutex
+	links   map[meshTarget]*meshLink
+	changes []cluster.Change // that the relay was not told yet
+	changed chan struct{}    // has a value when there are some
+
+	remote map[string]func() // by node and namespace: ends the announcement. Used by run only.
+}
+
+// meshTarget is how another node is dialled.
+type meshTarget struct{ node, url string }
+
+// meshLink is another node that this one has dialled.
+type meshLink struct {
+	relay *relay.UpstreamRelay
+	end   context.CancelFunc
+	used  time.Time
+}
+
+// meshView is what the node tells about itself, and the RTTs of its links.
+type meshView struct {
+	card cluster.Card
+	rtt  map[string]time.Duration
+}
+
+// JoinCluster makes the server a node of a cluster, until it drains. It has to be called before Serve, once at most. It
+// closes the engine when it fails, and when the node leaves. Sessions with other nodes use the transport and the tokens
+// of Config.Upstream.
+func (s *Server) JoinCluster(cfg ClusterConfig) error {
+	if _, err := transport.ParseURL(cfg.URL); err != nil {
+		return errors.Join(err, cfg.Engine.Close())
+	}
+	asked, err := lru.New[string, string](meshMemory)
+	if err != nil {
+		return errors.Join(err, cfg.Engine.Close())
+	}
+	m := &mesh{
+		server: s, cfg: cfg, static: s.relay.Routes(), asked: asked, links: make(map[meshTarget]*meshLink),
+		changed: make(chan struct{}, 1), remote: make(map[string]func()),
+	}
+	m.look(time.Now())
+	m.node, err = cluster.Join(cluster.Config{
+		Cluster: cfg.Cluster, ID: cfg.Node, Logger: s.log,
+		Card: func() cluster.Card { return m.view.Load().card },
+		RTT:  func(node string) time.Duration { return m.view.Load().rtt[node] },
+	}, cfg.Engine)
+	if err != nil {
+		return err
+	}
+	s.mesh = m
+	s.relay.SetRoutes(m)
+	m.node.Watch(m.watch)
+	m.stop = s.relay.FollowNamespaces(m.follow)
+	s.tasks.Go(m.run)
+	s.log.Info("joined the cluster", "cluster", cfg.Cluster, "node", cfg.Node, "region", cfg.Region)
+	return nil
+}
+
+// follow tells the cluster about the publishers of this process.
+func (m *mesh) follow(scope string, ns moqt.Namespace, published bool) {
+	switch {
+	case scope != "":
+	case published:
+		m.node.Advertise(ns)
+	default:
+		m.node.Withdraw(ns)
+	}
+}
+
+// watch notes a change for run: the cluster must not be called back, and so not the relay either.
+func (m *mesh) watch(c cluster.Change) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.changes = append(m.changes, c)
+	select {
+	case m.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the relay and the cluster informed about each other until the server drains.
+func (m *mesh) run() {
+	t := time.NewTicker(meshInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-m.changed:
+			m.tellRelay()
+		case now := <-t.C:
+			m.look(now)
+		case <-m.server.relay.Drained().Done():
+			return
+		}
+	}
+}
+
+// tellRelay tells the relay about routes that have come or gone.
+func (m *mesh) tellRelay() {
+	m.mu.Lock()
+	changes := m.changes
+	m.changes = nil
+	m.mu.Unlock()
+	for _, c := range changes {
+		key := c.Node + " " + c.Namespace.String()
+		switch withdraw := m.remote[key]; {
+		case c.Gone && withdraw != nil:
+			delete(m.remote, key)
+			withdraw()
+		case !c.Gone && withdraw == nil:
+			m.remote[key] = m.server.relay.AnnounceRemote("", c.Namespace)
+		}
+	}
+}
+
+// Upstreams implements relay.Routes: the node that is preferred, and one that takes over when it does not answer.
+func (m *mesh) Upstreams(scope string, ns moqt.Namespace) (list []*relay.UpstreamRelay) {
+	if scope == "" {
+		list = m.ways(ns)
+	}
+	return append(list, m.static.Upstreams(scope, ns)...)
+}
+
+func (m *mesh) ways(ns moqt.Namespace) (list []*relay.UpstreamRelay) {
+	key := ns.String()
+	current, _ := m.asked.Get(key)
+	hops := m.node.Hops(ns, current)
+	if len(hops) == 0 {
+		return nil
+	}
+	m.asked.Add(key, hops[0].Node)
+	up := 0
+	for _, h := range hops {
+		u := m.link(h)
+		if u == nil {
+			continue
+		}
+		list = append(list, u)
+		if !u.Status().Down {
+			up++
+		}
+		if up == meshWays {
+			break
+		}
+	}
+	return list
+}
+
+// link returns the relay of a hop, which it dials if that has not been done. It returns nil if there are too many.
+func (m *mesh) link(h cluster.Hop) *relay.UpstreamRelay {
+	target := meshTarget{h.Node, h.URL}
+	if h.Origin {
+		target.url = originURL(h.URL)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.links[target]
+	if l == nil && len(m.links) < maxMeshLinks {
+		l = m.dialLocked(target)
+	}
+	if l == nil {
+		return nil
+	}
+	l.used = time.Now()
+	return l.relay
+}
+
+func (m *mesh) dialLocked(t meshTarget) *meshLink {
+	up := &m.server.cfg.Upstream
+	ctx, cancel := context.WithCancel(context.Background())
+	u, err := m.server.KeepUpstream(ctx, relay.UpstreamRelayConfig{URL: t.url, Tokens: up.Tokens}, up.Transport)
+	if err != nil {
+		cancel()
+		m.server.log.Warn("a node of the cluster cannot be dialled", "node", t.node, "err", err)
+		return nil
+	}
+	l := &meshLink{relay: u, end: cancel}
+	m.links[t] = l
+	return l
+}
+
+// originURL returns the URL at which a node is asked as the origin.
+func originURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return text
+	}
+	u.Path = relay.OriginPath
+	return u.String()
+}
+
+// look closes the links that nothing needs, and describes the node and the others.
+func (m *mesh) look(now time.Time) {
+	v := &meshView{rtt: make(map[string]time.Duration), card: cluster.Card{
+		URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.server.load(),
+	}}
+	m.mu.Lock()
+	for t, l := range m.links {
+		st := l.relay.Status()
+		if st.Requests > 0 {
+			l.used = now
+		}
+		if now.Sub(l.used) > meshIdle {
+			l.end()
+			delete(m.links, t)
+			continue
+		}
+		if st.RTT > 0 {
+			v.rtt[t.node] = st.RTT
+		}
+		if st.Connected && st.Requests > 0 {
+			v.card.Feeds = append(v.card.Feeds, cluster.Feed{From: t.node, RTT: st.RTT, Tracks: st.Requests})
+		}
+	}
+	m.mu.Unlock()
+	slices.SortFunc(v.card.Feeds, func(a, b cluster.Feed) int {
+		return cmp.Or(cmp.Compare(b.Tracks, a.Tracks), strings.Compare(a.From, b.From))
+	})
+	v.card.Feeds = v.card.Feeds[:min(len(v.card.Feeds), cluster.MaxFeeds)]
+	m.view.Store(v)
+}
+
+// load is how much of the sessions that the relay may have it has, from 0 to 1.
+func (s *Server) load() float64 {
+	return math.Min(1, float64(s.relay.OpenSessions())/float64(max(1, s.relay.MaxSessions())))
+}
+
+// leave tells the other nodes that this one has no publishers any more, and should not be asked.
+func (m *mesh) leave() {
+	m.stop()
+	if err := m.node.Leave(); err != nil {
+		m.server.log.Log(context.Background(), slog.LevelWarn, "leave the cluster", "err", err)
+	}
+}
+
+// Cluster returns the node, or nil if the server is not in a cluster.
+func (s *Server) Cluster() *cluster.Node {
+	if s.mesh == nil {
+		return nil
+	}
+	return s.mesh.node
+}
+
+// Collectors returns all that the server counts.
+func (s *Server) Collectors() []prometheus.Collector {
+	if s.mesh == nil {
+		return []prometheus.Collector{s}
+	}
+	return []prometheus.Collector{s, s.mesh.node}
+}
+
+// ServeCluster answers a request with the status of the cluster.
+func (s *Server) ServeCluster(w http.ResponseWriter, _ *http.Request) {
+	if s.mesh == nil {
+		http.Error(w, "the relay is not in a cluster", http.StatusNotFound)
+		return
+	}
+	writeJSON(w, s.mesh.node.Status())
+}

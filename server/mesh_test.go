@@ -1,0 +1,231 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/cluster"
+	"sluice/internal/cluster/clustertest"
+	"sluice/moqt"
+	"sluice/relay"
+	"sluice/transport"
+)
+
+// meshNode is a server in a cluster on a bus in memory.
+type meshNode struct {
+	*Server
+	engine cluster.Engine
+	stop   func()
+}
+
+// startNode starts a node. It ends with the test, or when stop is called.
+func startNode(t *testing.T, bus *clustertest.Bus, region, name string) *meshNode {
+	t.Helper()
+	cert, _, err := transport.DevCertificate()
+	require.NoError(t, err)
+	log := slog.New(slog.NewTextHandler(t.Output(), nil)).With("server", name)
+	cfg := Config{Listen: "127.0.0.1:0", Transport: transport.ListenConfig{Certificate: &cert}, Logger: log}
+	cfg.FastPath.Mode, cfg.Upstream.Transport.Insecure = FastPathOff, true
+	s, err := Listen(cfg)
+	require.NoError(t, err)
+	n := &meshNode{Server: s, engine: bus.Engine(name)}
+	require.NoError(t, s.JoinCluster(ClusterConfig{
+		Engine: n.engine, Node: name, Region: region, URL: fmt.Sprint("moqt://", s.Addr()),
+	}))
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error)
+	go func() { served <- s.Serve(ctx) }()
+	stopped := false
+	n.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		stop()
+		require.NoError(t, <-served)
+		require.NoError(t, s.Drain("", time.Second))
+	}
+	t.Cleanup(n.stop)
+	return n
+}
+
+// await waits until a condition holds.
+func await(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	require.Eventually(t, f, 20*time.Second, 10*time.Millisecond, what)
+}
+
+// knowsRoute waits until a node knows who has the tracks of the tests.
+func (n *meshNode) knowsRoute(t *testing.T, origins int) {
+	t.Helper()
+	await(t, "route", func() bool {
+		found := 0
+		for _, h := range n.Cluster().Hops(moqt.Namespace{"live"}, "") {
+			if h.Origin {
+				found++
+			}
+		}
+		return found == origins
+	})
+}
+
+// upstreams counts the sessions with other nodes that have a request.
+func (n *meshNode) upstreams() (busy int) {
+	n.mesh.mu.Lock()
+	defer n.mesh.mu.Unlock()
+	for _, l := range n.mesh.links {
+		if l.relay.Status().Requests > 0 {
+			busy++
+		}
+	}
+	return busy
+}
+
+// TestMesh publishes at one node and subscribes at all of them, of which two are in another region: one of these feeds
+// the other.
+func TestMesh(t *testing.T) {
+	var bus clustertest.Bus
+	a := startNode(t, &bus, "west", "a")
+	edges := []*meshNode{
+		startNode(t, &bus, "west", "b"), startNode(t, &bus, "east", "c"), startNode(t, &bus, "east", "d"),
+	}
+	send := publish(t, a.Server, "video")
+	var all []streams
+	for _, n := range edges {
+		n.knowsRoute(t, 1)
+		all = append(all, receive(t, n.Server, "video"))
+	}
+	own := receive(t, a.Server, "video")
+	send(0, []byte("first"))
+	want := <-own
+	for _, c := range all {
+		require.Equal(t, want, <-c)
+	}
+	// a is asked by b and by one of c and d.
+	require.Equal(t, 1, edges[0].upstreams())
+	await(t, "one parent in the region", func() bool { return edges[1].upstreams() == 1 && edges[2].upstreams() == 1 })
+	asked := 0
+	for _, l := range a.relay.Sessions() {
+		if l.Path == relay.OriginPath && l.Subscriptions > 0 {
+			asked++
+		}
+	}
+	require.Equal(t, 2, asked, "the track leaves the origin once for each region, and for the nodes of its own")
+}
+
+// TestRing lets three nodes all subscribe to what nobody has, and to each other's tracks: requests come to an end.
+func TestRing(t *testing.T) {
+	var bus clustertest.Bus
+	var nodes []*meshNode
+	for _, name := range []string{"a", "b", "c"} {
+		nodes = append(nodes, startNode(t, &bus, "", name))
+	}
+	var sends []func(uint64, []byte)
+	for i, n := range nodes {
+		sends = append(sends, publish(t, n.Server, fmt.Sprint("track", i)))
+	}
+	for _, n := range nodes {
+		n.knowsRoute(t, 2)
+		_, err := join(t, n.Server, nil).TrackStatus(t.Context(),
+			moqt.TrackStatus{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "nothing"}})
+		require.Error(t, err)
+	}
+	for i, send := range sends {
+		name := fmt.Sprint("track", i)
+		var all []streams
+		for _, n := range nodes {
+			all = append(all, receive(t, n.Server, name))
+		}
+		send(0, []byte("x"))
+		want := <-all[0]
+		for _, c := range all[1:] {
+			require.Equal(t, want, <-c)
+		}
+	}
+}
+
+// TestPublisherMoves lets a publisher come back at another node: the subscription goes on.
+func TestPublisherMoves(t *testing.T) {
+	var bus clustertest.Bus
+	a, b, c := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b"), startNode(t, &bus, "", "c")
+	send := publish(t, a.Server, "video")
+	c.knowsRoute(t, 1)
+	got := receive(t, c.Server, "video")
+	send(0, []byte("from a"))
+	require.Contains(t, string(<-got), "from a")
+	a.stop()
+	send = publish(t, b.Server, "video")
+	await(t, "b feeds c", func() bool { return b.subscribed() > 0 })
+	send(1, []byte("from b"))
+	require.Contains(t, string(<-got), "from b")
+}
+
+// subscribed counts the tracks to which other nodes are subscribed here.
+func (n *meshNode) subscribed() (count int) {
+	for _, s := range n.relay.Sessions() {
+		if s.Path == relay.OriginPath && s.Ended == nil {
+			count += s.Subscriptions
+		}
+	}
+	return count
+}
+
+// TestEngineIsAway subscribes while nodes cannot tell each other anything.
+func TestEngineIsAway(t *testing.T) {
+	var bus clustertest.Bus
+	a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
+	send := publish(t, a.Server, "video")
+	b.knowsRoute(t, 1)
+	bus.SetAway(true)
+	require.False(t, b.Cluster().Status().Engine)
+	got := receive(t, b.Server, "video")
+	send(0, []byte("x"))
+	require.Contains(t, string(<-got), "x")
+}
+
+// TestNamespacesOfOtherNodes shows a subscriber the namespaces of the whole cluster.
+func TestNamespacesOfOtherNodes(t *testing.T) {
+	var bus clustertest.Bus
+	a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
+	found := make(chan string, 10)
+	_, err := join(t, b.Server, nil).SubscribeNamespace(t.Context(), moqt.SubscribeNamespace{},
+		func(ns moqt.Namespace, published bool, _ moqt.Parameters) { found <- fmt.Sprint(ns, published) })
+	require.NoError(t, err)
+	p, err := join(t, a.Server, nil).PublishNamespace(t.Context(),
+		moqt.PublishNamespace{Namespace: moqt.Namespace{"live", "x"}})
+	require.NoError(t, err)
+	require.NoError(t, p.Wait(t.Context()))
+	require.Equal(t, fmt.Sprint(moqt.Namespace{"live", "x"}, true), <-found)
+	p.Cancel(moqt.ResetCancelled)
+	require.Equal(t, fmt.Sprint(moqt.Namespace{"live", "x"}, false), <-found)
+}
+
+// TestMeshLimits asks for tracks of more nodes than a node may dial, and leaves the sessions alone after that.
+func TestMeshLimits(t *testing.T) {
+	var bus clustertest.Bus
+	n := startNode(t, &bus, "", "a")
+	const others = maxMeshLinks + 10
+	from := bus.Engine("others")
+	for i := range others {
+		require.NoError(t, from.Publish(fmt.Sprint("sluice.sluice.beat.n", i),
+			[]byte(`{"epoch":1,"version":0,"card":{"url":"moqt://127.0.0.1:9"}}`)))
+		require.NoError(t, from.Publish(fmt.Sprintf("sluice.sluice.route.n%d.n%d", i, i),
+			fmt.Appendf(nil, `{"epoch":1,"version":1,"namespace":"n%d"}`, i)))
+	}
+	bus.SetAway(true) // so that nobody dies
+	await(t, "all nodes", func() bool { return len(n.Cluster().Status().Nodes) == others+1 })
+	for i := range others {
+		ns := moqt.Namespace{fmt.Sprint("n", i)}
+		await(t, "route", func() bool { return len(n.Cluster().Hops(ns, "")) == 1 })
+		n.mesh.Upstreams("", ns)
+	}
+	require.Len(t, n.mesh.links, maxMeshLinks)
+	require.Empty(t, n.mesh.Upstreams("other", moqt.Namespace{"n1"}), "routes are for the one scope")
+	n.mesh.look(time.Now().Add(meshIdle + time.Second))
+	require.Empty(t, n.mesh.links)
+}
