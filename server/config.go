@@ -69,7 +69,8 @@ type FastPathConfig struct {
 	// Devices are the names of the network devices to attach to. Default: the devices with the listening address; if
 	// the server dials other relays, all that have one, because routes choose the device that leads there.
 	Devices []string
-	// Dials says that the server dials other relays. It does if it has Upstream.Routes, or KeepUpstream is called.
+	// Dials says that the server dials other relays, as KeepUpstream and JoinCluster do. It does if it has
+	// Upstream.Routes.
 	Dials bool
 	// MaxCopies is how many copies a packet may cause at once. Default: fastpath.DefaultMaxCopies.
 	MaxCopies int

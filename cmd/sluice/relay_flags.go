@@ -108,7 +108,8 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 	flags.StringVar((*string)(&f.cfg.FastPath.Mode), "fastpath", string(server.FastPathAuto),
 		"forward media in the kernel: auto, on (fail if that is not possible) or off")
 	flags.StringSliceVar(&f.cfg.FastPath.Devices, "device", nil,
-		"network `devices` for --fastpath (default: the devices with the listening address, or all with --upstream)")
+		"network `devices` for --fastpath (default: those with the listening address, or all "+
+			"if the relay dials others)")
 	flags.IntVar(&f.cfg.FastPath.MaxCopies, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf(
 		"largest `number` of subscribers of one track that the kernel serves at once, at most %d",
 		fastpath.MaxSubscriptions))
@@ -218,6 +219,7 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 	if cfg.Relay.Authorizer, err = f.auth.authorizer(); err != nil {
 		return cfg, err
 	}
+	cfg.FastPath.Dials = f.cluster.isOn()
 	if cfg.Upstream, err = f.upstream.config(getenv); err != nil {
 		return cfg, err
 	}

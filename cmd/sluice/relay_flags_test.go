@@ -19,3 +19,16 @@ func TestProcessorsAreAdapted(t *testing.T) {
 		require.Equal(t, want, cfg.AdaptRuntime)
 	}
 }
+
+// TestNodesDial expects a node of a cluster to attach to all devices: it dials other nodes.
+func TestNodesDial(t *testing.T) {
+	for _, args := range [][]string{{}, {"--cluster"}, {"--cluster-url", "nats://127.0.0.1"}} {
+		var f relayFlags
+		cmd := new(cobra.Command)
+		f.register(cmd)
+		require.NoError(t, cmd.ParseFlags(args))
+		cfg, err := f.config(os.Getenv)
+		require.NoError(t, err)
+		require.Equal(t, len(args) > 0, cfg.FastPath.Dials, args)
+	}
+}
