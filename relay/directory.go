@@ -15,7 +15,8 @@ type directory struct {
 	tracks     watchedTree[*hub, *tracksWatch]             // all hubs; SUBSCRIBE_TRACKS
 	namespaces watchedTree[*announcement, *namespaceWatch] // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE
 	announced  uint64                                      // how many namespaces were, ever
-	local      localNamespaces
+	local      localNamespaces                             // of peers of this process
+	ofLinks    localNamespaces                             // of peers of other processes of this relay
 }
 
 // acquire returns the hub of the track with a name at a place, unless there are too many. The hub exists at least until
@@ -134,8 +135,8 @@ func (d *directory) announce(a *announcement) {
 	d.announced++
 	a.number = d.announced
 	d.namespaces.values.add(a.at(), a)
-	if a.peer.direct() {
-		d.local.add(a.at())
+	if l := d.publishedBy(a.peer); l != nil {
+		l.add(a.at())
 	}
 	for w := range d.namespaces.watchers.matching(a.at()) {
 		w.foundLocked(a)
@@ -145,13 +146,35 @@ func (d *directory) announce(a *announcement) {
 	}
 }
 
+// publishedBy returns where the namespaces of a peer count, or nil if those who follow are not told of them.
+func (d *directory) publishedBy(p *peer) *localNamespaces {
+	switch {
+	case p.direct():
+		return &d.local
+	case p.link:
+		return &d.ofLinks
+	}
+	return nil
+}
+
+// offeredOnLink notes that a publisher of another process of this relay begins or ceases to offer a track at a place.
+func (d *directory) offeredOnLink(at place, on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if on {
+		d.ofLinks.add(at)
+	} else {
+		d.ofLinks.remove(at)
+	}
+}
+
 // withdraw is the reverse of announce. Subscriptions at the publisher go on.
 func (d *directory) withdraw(a *announcement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.namespaces.values.remove(a.at(), a)
-	if a.peer.direct() {
-		d.local.remove(a.at())
+	if l := d.publishedBy(a.peer); l != nil {
+		l.remove(a.at())
 	}
 	for w := range d.namespaces.watchers.matching(a.at()) {
 		w.changedLocked(a)

@@ -81,6 +81,7 @@ func (t *linkTracks) changed(ns moqt.Namespace, at place, name string, offered b
 		}
 		t.of[key] = h
 		h.offeredBy(t.link, true)
+		directory.offeredOnLink(h.place, true)
 		directory.offer(h)
 	case !offered && h != nil:
 		delete(t.of, key)
@@ -90,6 +91,7 @@ func (t *linkTracks) changed(ns moqt.Namespace, at place, name string, offered b
 
 func (t *linkTracks) drop(h *hub) {
 	h.offeredBy(t.link, false)
+	t.link.relay.directory.offeredOnLink(h.place, false)
 	t.link.relay.directory.release(h)
 }
 

@@ -2,8 +2,9 @@ package relay
 
 import "sluice/moqt"
 
-// localNamespaces are the namespaces in which peers that are connected to this process publish: those that they have
-// announced, and those of tracks that they offer. directory.mu is held when methods are called.
+// localNamespaces are the namespaces in which peers publish that are connected to this process, or to another one of
+// this relay: those that they have announced, and those of tracks that they offer. directory.mu is held when methods
+// are called.
 type localNamespaces struct {
 	of        map[string]*localNamespace
 	followers map[*namespaceFollower]struct{}
@@ -14,7 +15,7 @@ type localNamespace struct {
 	reasons int // announcements, and tracks
 }
 
-// namespaceFollower is a caller of Relay.FollowNamespaces.
+// namespaceFollower is a caller of directory.follow.
 type namespaceFollower struct {
 	changed func(scope string, ns moqt.Namespace, published bool)
 }
@@ -59,16 +60,25 @@ func (l *localNamespaces) tell(at place, published bool) {
 // processes of this relay, does not count. f is called with locks held: it must return at once and must not call the
 // relay. stop ends the calls.
 func (r *Relay) FollowNamespaces(f func(scope string, ns moqt.Namespace, published bool)) (stop func()) {
-	d, follower := &r.directory, &namespaceFollower{f}
+	return r.directory.follow(&r.directory.local, f)
+}
+
+// FollowLinkedNamespaces is FollowNamespaces for the peers of other processes of this relay.
+func (r *Relay) FollowLinkedNamespaces(f func(scope string, ns moqt.Namespace, published bool)) (stop func()) {
+	return r.directory.follow(&r.directory.ofLinks, f)
+}
+
+func (d *directory) follow(l *localNamespaces, f func(string, moqt.Namespace, bool)) (stop func()) {
+	follower := &namespaceFollower{f}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.local.followers[follower] = struct{}{}
-	for _, n := range d.local.of {
+	l.followers[follower] = struct{}{}
+	for _, n := range l.of {
 		f(n.at[0], n.at[1:], true)
 	}
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		delete(d.local.followers, follower)
+		delete(l.followers, follower)
 	}
 }

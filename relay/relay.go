@@ -61,7 +61,9 @@ func New(cfg Config) (*Relay, error) {
 		limit: cfg.MaxSessions, peers: make(map[*peer]struct{}), upstream: make(map[*peer]*UpstreamSession),
 	}
 	r.SetRoutes(noRoutes{})
-	r.directory = directory{relay: r, hubs: make(map[string]*hub), local: newLocalNamespaces()}
+	r.directory = directory{
+		relay: r, hubs: make(map[string]*hub), local: newLocalNamespaces(), ofLinks: newLocalNamespaces(),
+	}
 	r.policy.Store(&r.cfg.FastPathPolicy)
 	r.drained, r.end = context.WithCancel(context.Background())
 	r.metrics = newMetrics(r)

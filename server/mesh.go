@@ -53,7 +53,7 @@ type mesh struct {
 	cfg    ClusterConfig
 	node   *cluster.Node
 	static relay.Routes
-	stop   func() // ends the following of the relay's namespaces
+	stop   []func() // end the following of the relay's namespaces
 	view   atomic.Pointer[meshView]
 	asked  *lru.Cache[string, string] // by namespace: the node that was preferred last
 
@@ -108,13 +108,13 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	s.mesh = m
 	s.relay.SetRoutes(m)
 	m.node.Watch(m.watch)
-	m.stop = s.relay.FollowNamespaces(m.follow)
+	m.stop = []func(){s.relay.FollowNamespaces(m.follow), s.relay.FollowLinkedNamespaces(m.follow)}
 	s.tasks.Go(m.run)
 	s.log.Info("joined the cluster", "cluster", cfg.Cluster, "node", cfg.Node, "region", cfg.Region)
 	return nil
 }
 
-// follow tells the cluster about the publishers of this process.
+// follow tells the cluster about the publishers of this process, and of those that it replaces.
 func (m *mesh) follow(scope string, ns moqt.Namespace, published bool) {
 	switch {
 	case scope != "":
@@ -284,7 +284,9 @@ func (s *Server) load() float64 {
 
 // leave tells the other nodes that this one has no publishers any more, and should not be asked.
 func (m *mesh) leave() {
-	m.stop()
+	for _, stop := range m.stop {
+		stop()
+	}
 	if err := m.node.Leave(); err != nil {
 		m.server.log.Log(context.Background(), slog.LevelWarn, "leave the cluster", "err", err)
 	}

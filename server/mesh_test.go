@@ -229,3 +229,57 @@ func TestMeshLimits(t *testing.T) {
 	n.mesh.look(time.Now().Add(meshIdle + time.Second))
 	require.Empty(t, n.mesh.links)
 }
+
+// TestMeshOfLinkedProcesses replaces a process whose publishers stay with it: nodes reach them by the new one.
+func TestMeshOfLinkedProcesses(t *testing.T) {
+	var bus clustertest.Bus
+	old := start(t, Config{})
+	targets, err := old.LinkTargets()
+	require.NoError(t, err)
+	send := publish(t, old, "video")
+	a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
+	a.LinkTo(t.Context(), targets)
+	b.knowsRoute(t, 1)
+	got := receive(t, b.Server, "video")
+	send(0, []byte("x"))
+	require.Contains(t, string(<-got), "x")
+	require.NoError(t, old.relayEnds())
+	b.knowsRoute(t, 0)
+}
+
+// TestParentDrains takes the parent of a region out of service while it feeds a track to another node, which then gets
+// it from the origin: each group arrives once, and in order.
+func TestParentDrains(t *testing.T) {
+	var bus clustertest.Bus
+	a := startNode(t, &bus, "west", "a")
+	send := publish(t, a.Server, "video")
+	nodes := map[string]*meshNode{"c": startNode(t, &bus, "east", "c"), "d": startNode(t, &bus, "east", "d")}
+	live := moqt.Namespace{"live"}
+	for _, n := range nodes {
+		n.knowsRoute(t, 1)
+		await(t, "all nodes", func() bool { return len(n.Cluster().Status().Nodes) == 3 })
+	}
+	edge, parent := nodes["c"], nodes["d"]
+	if first := edge.Cluster().Hops(live, "")[0]; first.Origin {
+		edge, parent = parent, edge
+	}
+	got := receive(t, edge.Server, "video")
+	send(0, []byte("group 0"))
+	require.Contains(t, string(<-got), "group 0")
+	require.NotZero(t, parent.relay.OpenSessions())
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		parent.stop()
+	}()
+	const groups = 30
+	for g := uint64(1); g < groups; g++ {
+		send(g, fmt.Appendf(nil, "group %d.", g))
+		require.Contains(t, string(<-got), fmt.Sprintf("group %d.", g))
+		time.Sleep(50 * time.Millisecond)
+	}
+	<-drained
+	send(groups, []byte("the last"))
+	require.Contains(t, string(<-got), "the last")
+	await(t, "the origin feeds the edge", func() bool { return a.subscribed() == 1 })
+}
