@@ -186,15 +186,18 @@ func (m *mesh) ways(ns moqt.Namespace) (list []*relay.UpstreamRelay) {
 		return nil
 	}
 	m.asked.Add(key, hops[0].Node)
-	up := 0
+	up, connecting := 0, false
 	for _, h := range hops {
-		u := m.link(h)
+		u := m.link(h, !connecting)
 		if u == nil {
 			continue
 		}
 		list = append(list, u)
-		if !u.Status().Down {
+		switch st := u.Status(); {
+		case st.Connected:
 			up++
+		case !st.Down:
+			connecting = true // no other one is dialled meanwhile: it might be there first, and feed the track
 		}
 		if up == meshWays {
 			break
@@ -203,8 +206,9 @@ func (m *mesh) ways(ns moqt.Namespace) (list []*relay.UpstreamRelay) {
 	return list
 }
 
-// link returns the relay of a hop, which it dials if that has not been done. It returns nil if there are too many.
-func (m *mesh) link(h cluster.Hop) *relay.UpstreamRelay {
+// link returns the relay of a hop, which it dials if that is wanted and was not done. It returns nil if there is none,
+// or there are too many.
+func (m *mesh) link(h cluster.Hop, dial bool) *relay.UpstreamRelay {
 	target := meshTarget{h.Node, h.URL}
 	if h.Origin {
 		target.url = originURL(h.URL)
@@ -212,7 +216,7 @@ func (m *mesh) link(h cluster.Hop) *relay.UpstreamRelay {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.links[target]
-	if l == nil && len(m.links) < maxMeshLinks {
+	if l == nil && dial && len(m.links) < maxMeshLinks {
 		l = m.dialLocked(target)
 	}
 	if l == nil {

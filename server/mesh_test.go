@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -247,6 +248,18 @@ func TestMeshOfLinkedProcesses(t *testing.T) {
 	b.knowsRoute(t, 0)
 }
 
+// askedOrigin counts the requests of a node in sessions in which it asks others as the origin.
+func (n *meshNode) askedOrigin() (count int) {
+	n.mesh.mu.Lock()
+	defer n.mesh.mu.Unlock()
+	for target, l := range n.mesh.links {
+		if strings.HasSuffix(target.url, relay.OriginPath) {
+			count += l.relay.Status().Requests
+		}
+	}
+	return count
+}
+
 // TestParentDrains takes the parent of a region out of service while it feeds a track to another node, which then gets
 // it from the origin: each group arrives once, and in order.
 func TestParentDrains(t *testing.T) {
@@ -267,6 +280,7 @@ func TestParentDrains(t *testing.T) {
 	send(0, []byte("group 0"))
 	require.Contains(t, string(<-got), "group 0")
 	require.NotZero(t, parent.relay.OpenSessions())
+	require.Zero(t, edge.askedOrigin(), "the origin stands by")
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
