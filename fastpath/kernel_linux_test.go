@@ -16,46 +16,59 @@ import (
 	"sluice/internal/lab"
 )
 
+// TestForward forwards a stream. Who has dialed decides on the ids of streams (RFC 9000 §2.1): a peer of either kind
+// may publish, and a peer of either kind subscribe.
 func TestForward(t *testing.T) {
+	const client, server = 2, 3 // the first unidirectional stream of a QUIC client, and of a server
 	for _, v6 := range []bool{false, true} {
 		for _, topology := range []lab.Topology{
 			{Subscribers: 3}, {Subscribers: 3, OneDevice: true}, {Subscribers: 3, SoftwareChecksums: true},
 		} {
-			t.Run(fmt.Sprintf("v6=%v one=%v software=%v", v6, topology.OneDevice, topology.SoftwareChecksums),
-				func(t *testing.T) {
+			for from, to := range map[uint64]uint64{client: server, server: client} {
+				t.Run(fmt.Sprintf("v6=%v one=%v software=%v from=%d to=%d", v6, topology.OneDevice,
+					topology.SoftwareChecksums, from, to), func(t *testing.T) {
 					r := newRig(t, topology, v6)
 					r.subscribeAll()
-					header := subgroupHeader(77, 300, 2, 9)
-					body := bpftest.RandomBytes(2500)
-					up := append(slices.Clone(header), body...)
-					cuts := []int{0, len(header) + 1, 700, 1900, len(up)}
-					for i := 1; i < len(cuts); i++ {
-						fin := 0
-						if i == len(cuts)-1 {
-							fin = 1
-						}
-						r.publish(stream(3, uint64(cuts[i-1]), fin, up[cuts[i-1]:cuts[i]]))
-					}
 					for _, s := range r.subscribers {
-						want := append(subgroupHeader(1000+uint64(s.index), 300, 2, 9), body...)
-						var got []byte
-						for i := range len(cuts) - 1 {
-							p := r.receive(s)
-							require.EqualValues(t, 1000+i, p.number)
-							require.EqualValues(t, 3, p.stream)
-							require.EqualValues(t, len(got), p.offset)
-							require.Equal(t, i == len(cuts)-2, p.fin)
-							got = append(got, p.data...)
-						}
-						require.Equal(t, want, got)
-						r.checkLedger(s, 1000, 1000+uint64(len(cuts))-1, len(want))
-						require.Equal(t, map[string]uint64{"sent": 4}, r.Copies(s.index))
+						r.kernel.conns[s.index].NextUni = to
 					}
-					require.Equal(t, map[string]uint64{"packet_opened": 4, "frame_forwarded": 4, "copy_sent": 12},
-						r.counts())
+					testForward(t, r, from, to)
 				})
+			}
 		}
 	}
+}
+
+// testForward publishes on a stream, and expects copies on another.
+func testForward(t *testing.T, r *rig, from, to uint64) {
+	header := subgroupHeader(77, 300, 2, 9)
+	body := bpftest.RandomBytes(2500)
+	up := append(slices.Clone(header), body...)
+	cuts := []int{0, len(header) + 1, 700, 1900, len(up)}
+	for i := 1; i < len(cuts); i++ {
+		fin := 0
+		if i == len(cuts)-1 {
+			fin = 1
+		}
+		r.publish(stream(from, uint64(cuts[i-1]), fin, up[cuts[i-1]:cuts[i]]))
+	}
+	for _, s := range r.subscribers {
+		want := append(subgroupHeader(1000+uint64(s.index), 300, 2, 9), body...)
+		var got []byte
+		for i := range len(cuts) - 1 {
+			p := r.receive(s)
+			require.EqualValues(t, 1000+i, p.number)
+			require.Equal(t, to, p.stream)
+			require.EqualValues(t, len(got), p.offset)
+			require.Equal(t, i == len(cuts)-2, p.fin)
+			got = append(got, p.data...)
+		}
+		require.Equal(t, want, got)
+		r.checkLedger(s, 1000, 1000+uint64(len(cuts))-1, len(want))
+		require.Equal(t, map[string]uint64{"sent": 4}, r.Copies(s.index))
+		require.Equal(t, to+4, r.kernel.conns[s.index].NextUni)
+	}
+	require.Equal(t, map[string]uint64{"packet_opened": 4, "frame_forwarded": 4, "copy_sent": 12}, r.counts())
 }
 
 // checkLedger expects records that cover all bytes of a stream in order, and counters that agree with them.

@@ -467,7 +467,7 @@ func TestEndToEnd(t *testing.T) {
 		"10 % loss":          {streams: 20, size: 50_000, proxy: worst, own: 2},
 		"delay":              {streams: 20, size: 50_000, proxy: slow, echo: true},
 		"one stream":         {streams: 20, size: 20_000, proxy: lossy, peer: quic.Config{MaxIncomingUniStreams: 1}},
-		"tiny windows":       {streams: 20, size: 10_000, proxy: lossyBy(0.01, proxyConfig{}), peer: tiny, own: 1},
+		"tiny windows":       {streams: 20, size: 10_000, proxy: lossyBy(0.03, proxyConfig{}), peer: tiny, own: 1},
 		"stop sending":       {streams: 20, size: 100_000, stop: 5, proxy: lossy, own: 2, peer: small},
 		"datagrams":          {streams: 20, size: 20_000, datagrams: 100, echo: true},
 		"peer's key updates": with(echoed, func(x *transfer) { x.keyUpdates = 50 }),
