@@ -39,12 +39,25 @@ func (d *directory) reroute(at place) {
 	}
 }
 
+// CountFed returns how many tracks each upstream relay feeds.
+func (r *Relay) CountFed() map[*UpstreamRelay]int {
+	counts := make(map[*UpstreamRelay]int)
+	r.directory.eachHub(func(h *hub) {
+		for p, u := range h.publishers.of {
+			if p.upstream != nil && u.established {
+				counts[p.upstream]++
+			}
+		}
+	})
+	return counts
+}
+
 // UpstreamStatus describes an upstream relay.
 type UpstreamStatus struct {
 	Connected bool
 	Down      bool          // the last attempt to connect has failed
 	RTT       time.Duration // smoothed; 0 if there is no session
-	Requests  int           // that are open in the session: one for each track, and a few others
+	Requests  int           // that are open in the session
 }
 
 // Status describes the session with the relay.

@@ -65,6 +65,7 @@ func TestAnnounceRemote(t *testing.T) {
 		_, err = sub.Wait(bs[1].ctx)
 		require.NoError(t, err)
 		require.Equal(t, 1, bs[1].atUpstream(), "the subscriber that waits is served at once")
+		require.Equal(t, map[*UpstreamRelay]int{u: 1}, bs[1].relay.CountFed())
 		withdraw()
 		require.False(t, <-found)
 		require.Equal(t, 1, bs[1].atUpstream(), "subscriptions go on")

@@ -255,6 +255,7 @@ func (m *mesh) look(now time.Time) {
 	v := &meshView{rtt: make(map[string]time.Duration), card: cluster.Card{
 		URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.server.load(),
 	}}
+	fed := m.server.relay.CountFed() // before m.mu, which is taken while the relay holds its locks
 	m.mu.Lock()
 	for t, l := range m.links {
 		st := l.relay.Status()
@@ -269,8 +270,8 @@ func (m *mesh) look(now time.Time) {
 		if st.RTT > 0 {
 			v.rtt[t.node] = st.RTT
 		}
-		if st.Connected && st.Requests > 0 {
-			v.card.Feeds = append(v.card.Feeds, cluster.Feed{From: t.node, RTT: st.RTT, Tracks: st.Requests})
+		if n := fed[l.relay]; st.Connected && n > 0 {
+			v.card.Feeds = append(v.card.Feeds, cluster.Feed{From: t.node, RTT: st.RTT, Tracks: n})
 		}
 	}
 	m.mu.Unlock()

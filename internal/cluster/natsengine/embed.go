@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
 	"strconv"
@@ -30,7 +31,7 @@ const (
 type EmbedConfig struct {
 	Config
 	Listen    string   // TCP address for the servers of other nodes
-	Advertise string   // host:port at which they reach it. Default: Listen
+	Advertise string   // host:port at which they reach it. Default: Listen, unless that is all addresses
 	Join      []string // host:port of other nodes, of which one has to answer for all to be found
 	// Wait: the process that this one replaces may still have the address. The server starts when it is free.
 	Wait bool
@@ -128,7 +129,10 @@ func (c *EmbedConfig) options() (*server.Options, error) {
 		// only who knows a secret that this process has made.
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, CustomClientAuthentication: onlyOwn{c.secret},
 		Cluster: server.ClusterOpts{
-			Name: c.Cluster, Host: host, Port: int(port), Advertise: c.Advertise, NoAdvertise: true, PoolSize: -1,
+			Name: c.Cluster, Host: host, Port: int(port), Advertise: c.advertised(host), NoAdvertise: true,
+			PoolSize: -1,
+			// Servers that were found by others are tried again as long as those that Join names.
+			ConnectRetries: math.MaxInt32, ConnectBackoff: true,
 			Username: user, Password: c.Token, TLSConfig: tlsConfig, TLSTimeout: 5,
 			PingInterval: pingInterval, MaxPingsOut: maxPings,
 		},
@@ -147,6 +151,15 @@ func (c *EmbedConfig) options() (*server.Options, error) {
 		opts.Routes = append(opts.Routes, u)
 	}
 	return opts, nil
+}
+
+// advertised returns what other servers tell each other about this one. Without it they would take the address that
+// its connections come from.
+func (c *EmbedConfig) advertised(host string) string {
+	if ip := net.ParseIP(host); c.Advertise == "" && host != "" && !ip.IsUnspecified() {
+		return c.Listen
+	}
+	return c.Advertise
 }
 
 // probe returns an error if the server could not listen on an address. The server itself only writes that to its log.

@@ -19,8 +19,10 @@ import (
 )
 
 // freeAddress returns a loopback address with a TCP port that is free.
-func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freeAddress(t *testing.T) string { return freeAddressAt(t, "127.0.0.1") }
+
+func freeAddressAt(t *testing.T, host string) string {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
@@ -87,6 +89,26 @@ func TestEmbed(t *testing.T) {
 	require.NoError(t, c.Leave())
 	knows(t, b, liveA)
 	require.Len(t, b.Status().Nodes, 2)
+}
+
+// TestAddresses joins servers at addresses that their connections do not come from: those that have joined the first
+// one find each other.
+func TestAddresses(t *testing.T) {
+	var nodes []*cluster.Node
+	var first string
+	for i, id := range []string{"a", "b", "c"} {
+		cfg := EmbedConfig{Config: configOf(t, id), Listen: freeAddressAt(t, fmt.Sprint("127.0.1.", i+1))}
+		if i == 0 {
+			first = cfg.Listen
+		} else {
+			cfg.Join = []string{first}
+		}
+		e, err := Embed(cfg)
+		require.NoError(t, err)
+		nodes = append(nodes, join(t, id, e))
+	}
+	nodes[1].Advertise(liveA)
+	knows(t, nodes[2], liveA, "b")
 }
 
 func TestEmbedTLS(t *testing.T) {
