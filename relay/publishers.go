@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/transport"
 )
 
 const (
@@ -345,9 +346,11 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 		s.failure = passOn(refused)
 	}
 	again := time.Now().Before(s.retry[u.peer])
-	if u.established || u.peer.direct() { // a link or relay that has refused may have a publisher soon
+	switch {
+	case isReleased(cause): // nobody needed it; somebody may at once
+	case u.established || u.peer.direct(): // a link or relay that has refused may have a publisher soon
 		s.delayRetry(u.peer)
-	} else {
+	default:
 		s.relays.refuse(u.peer)
 	}
 	if u.established && !s.areEstablished() && len(h.subscribers.all) > 0 {
@@ -360,6 +363,12 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 	h.subscribers.endRelayed()
 	h.publishersChangedLocked()
 	s.askAgain()
+}
+
+// isReleased reports whether the relay itself has ended a subscription, and not because of what it brought.
+func isReleased(cause error) bool {
+	e, ok := errors.AsType[*transport.StreamError](cause)
+	return ok && !e.Remote && e.Code == uint64(moqt.ResetCancelled)
 }
 
 func (s *publishers) delayRetry(p *peer) {

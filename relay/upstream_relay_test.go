@@ -135,6 +135,25 @@ func TestUpstreamEndsTracks(t *testing.T) {
 	})
 }
 
+// A subscriber that comes when the relay has just given up a track is served, as any other.
+func TestUpstreamIsAskedAgainAtOnce(t *testing.T) {
+	onChain(t, 3, func(bs []*bench) {
+		src := publishing["PUBLISH"](bs[0])
+		for range 3 {
+			_, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
+			s.Cancel(moqt.ResetCancelled)
+			time.Sleep(bs[1].relay.cfg.Linger + 10*time.Millisecond)
+			synctest.Wait()
+			require.Zero(t, bs[1].atUpstream())
+			k, s := bs[2].connect().mustSubscribe(moqt.Parameters{})
+			src.group(uint64(len(src.pubs)), 1)
+			require.NotEmpty(t, k.take())
+			s.Cancel(moqt.ResetCancelled)
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 func TestUpstreamSubscriptionLingers(t *testing.T) {
 	onChain(t, 2, func(bs []*bench) {
 		publishing["PUBLISH"](bs[0])
