@@ -28,5 +28,8 @@
 // choice of subscribers that the kernel serves ([relay.FastPathPolicy]) and the permissions of peers
 // ([relay.Authorizer]). The module in examples/relay replaces the first three.
 //
+// [Server.JoinCluster] makes the relay a node of a cluster, whose nodes feed each other (package
+// [sluice/internal/cluster]).
+//
 // A Server is a [prometheus.Collector] of what all its parts count. [Server.Status] describes its sessions.
 package server
