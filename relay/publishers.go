@@ -244,7 +244,18 @@ func (s *publishers) patience(p *peer) time.Duration {
 // publisher, of this process or another.
 func (s *publishers) areWaitedFor() bool {
 	waits := s.hub.subscribers.wait() || len(s.hub.subscribers.waiting) > 0
-	return waits && !s.areEstablished() && len(s.distant()) > 0
+	return waits && (!s.areEstablished() || s.isLeaving()) && len(s.distant()) > 0
+}
+
+// isLeaving reports whether only upstream relays bring the track that go away, each in a session that takes no requests
+// any more. Their publishers go elsewhere, too.
+func (s *publishers) isLeaving() bool {
+	for p, u := range s.of {
+		if u.established && (p.upstream == nil || p.upstream.isCurrent(p)) {
+			return false
+		}
+	}
+	return s.areEstablished()
 }
 
 // establish enters an upstream that its publisher has accepted, and the Largest Object that the publisher knows. If

@@ -90,6 +90,12 @@ func (u *UpstreamRelay) current() (p *peer, connecting bool) {
 	return nil, !u.down
 }
 
+// isCurrent reports whether the session of a peer is the one for new requests.
+func (u *UpstreamRelay) isCurrent(p *peer) bool {
+	current, _ := u.current()
+	return current == p
+}
+
 // hasOther reports whether a session that is not s is the one for new requests.
 func (u *UpstreamRelay) hasOther(s *UpstreamSession) bool {
 	p, _ := u.current()

@@ -350,6 +350,30 @@ func TestUpstreamGoesAway(t *testing.T) {
 	})
 }
 
+// The upstream relay goes away and names another one, where the publisher comes a while later. The track moves with it.
+func TestUpstreamAndPublisherGoElsewhere(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		us, sessions := bs[2].follow(bs[0])
+		src := publishing["PUBLISH"](bs[0])
+		k, s := bs[2].connect().mustSubscribe(moqt.Parameters{})
+		src.group(1, 1)
+		sessions[0].goaway(bs[0])
+		bs[2].dial(us[0], bs[1])
+		src.group(2, 1)
+		time.Sleep(20 * time.Second)
+		src.group(3, 1)
+		moved := &source{}
+		_, err := moved.offer(bs[1].connect(), moqt.Parameters{LargestObject: ptr(at(3, 0))})
+		require.NoError(t, err)
+		require.Equal(t, 2, bs[2].atUpstream())
+		moved.group(4, 1)
+		require.NoError(t, src.publication().Done(moqt.DoneGoingAway, ""))
+		moved.group(5, 1)
+		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin, 3.0, 3 fin, 4.0, 4 fin, 5.0, 5 fin", k.take())
+		require.NoError(t, s.Context().Err())
+	})
+}
+
 // A session that another one has replaced ends some time later, whatever still uses it.
 func TestRetiredSessionEnds(t *testing.T) {
 	onBenches(t, Config{Linger: time.Hour}, 2, func(bs []*bench) {
