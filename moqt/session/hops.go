@@ -79,7 +79,7 @@ func (s *Session) cameBack(kind moqt.MessageType, p *moqt.Parameters) *moqt.Requ
 	case !p.HopPath.Has(s.cfg.HopID):
 		return nil
 	case kind == moqt.MessagePublish || kind == moqt.MessagePublishNamespace:
-		return refuse(moqt.RequestUninterested, "it has come through this relay before: a circle of relays")
+		return refuse(moqt.RequestUninterested, "it comes from here: it has come through this relay before")
 	}
-	return refuse(moqt.RequestDoesNotExist, "the request has come through this relay before: a circle of relays")
+	return refuse(moqt.RequestDoesNotExist, "nobody in this circle of relays has it: the request has come back")
 }

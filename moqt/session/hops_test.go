@@ -169,7 +169,7 @@ func TestRequestsThatComeBack(t *testing.T) {
 				code = moqt.RequestUninterested
 			}
 			e := p.request(m)
-			require.Contains(p, e.requireRefused(code).Reason, "come through this relay before")
+			require.NotEmpty(p, e.requireRefused(code).Reason)
 		}
 		p.request(&moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{HopPath: moqt.HopPath{3, theirHop}}})
 		require.Equal(p, moqt.HopPath{3, theirHop}, (<-h.subscribes).Parameters().HopPath)
