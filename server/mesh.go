@@ -40,6 +40,8 @@ const (
 	maxMeshLinks = 256
 	// meshWays is how many nodes a track can come from at a time: the one that feeds it, and one that takes over.
 	meshWays = 2
+	// meshSettle is how long the node waits, after others have come or gone, before it looks again whom to ask.
+	meshSettle = 5 * time.Second
 	// meshIdle is how long a session is kept that no track needs.
 	meshIdle = 30 * time.Second
 	// meshMemory is for how many namespaces it is remembered whom this node asks.
@@ -62,7 +64,10 @@ type mesh struct {
 	changes []cluster.Change // that the relay was not told yet
 	changed chan struct{}    // has a value when there are some
 
-	remote map[string]func() // by node and namespace: ends the announcement. Used by run only.
+	// Used by run only.
+	remote map[string]func() // by node and namespace: ends the announcement
+	moves  uint64            // of nodes, when they were looked at last
+	settle time.Time         // when to look again whom to ask; zero if no node has moved
 }
 
 // meshTarget is how another node is dialled.
@@ -146,9 +151,22 @@ func (m *mesh) run() {
 			m.tellRelay()
 		case now := <-t.C:
 			m.look(now)
+			m.rebalance(now)
 		case <-m.server.relay.Drained().Done():
 			return
 		}
+	}
+}
+
+// rebalance makes tracks move to the nodes that should feed them now, after nodes have come or gone. Those whose feeder
+// has gone have moved before.
+func (m *mesh) rebalance(now time.Time) {
+	if moves := m.node.Moves(); moves != m.moves {
+		m.moves, m.settle = moves, now.Add(meshSettle)
+	}
+	if !m.settle.IsZero() && now.After(m.settle) {
+		m.settle = time.Time{}
+		m.server.relay.Reroute()
 	}
 }
 

@@ -110,13 +110,47 @@ func TestMesh(t *testing.T) {
 	// a is asked by b and by one of c and d.
 	require.Equal(t, 1, edges[0].upstreams())
 	await(t, "one parent in the region", func() bool { return edges[1].upstreams() == 1 && edges[2].upstreams() == 1 })
-	asked := 0
-	for _, l := range a.relay.Sessions() {
-		if l.Path == relay.OriginPath && l.Subscriptions > 0 {
-			asked++
+	await(t, "the track leaves the origin once for each region, and for the nodes of its own", func() bool {
+		asked := 0
+		for _, l := range a.relay.Sessions() {
+			if l.Path == relay.OriginPath && l.Subscriptions > 0 {
+				asked++
+			}
+		}
+		return asked == 2
+	})
+}
+
+// TestParentComes starts the node that should be the parent when the edge already gets the track from the origin.
+func TestParentComes(t *testing.T) {
+	var bus clustertest.Bus
+	a, edge := startNode(t, &bus, "west", "a"), startNode(t, &bus, "east", "edge")
+	send := publish(t, a.Server, "video")
+	edge.knowsRoute(t, 1)
+	got := receive(t, edge.Server, "video")
+	send(0, []byte("group 0"))
+	require.Contains(t, string(<-got), "group 0")
+	require.Equal(t, 1, edge.askedOrigin())
+
+	parent := startNode(t, &bus, "east", outranking("edge"))
+	await(t, "the parent feeds the edge", func() bool {
+		return parent.askedOrigin() == 1 && edge.askedOrigin() == 0
+	})
+	send(1, []byte("group 1"))
+	require.Contains(t, string(<-got), "group 1")
+}
+
+// outranking returns the name of a node that is the parent of another one for the tracks of the tests.
+func outranking(node string) string {
+	origin := cluster.Peer{ID: "a", Region: "west"}
+	for i := 0; ; i++ {
+		p := cluster.Peer{ID: fmt.Sprint("p", i), Region: "east"}
+		hops := cluster.Hops(cluster.Peer{ID: node, Region: "east"}, moqt.Namespace{"live"},
+			[]cluster.Peer{origin}, []cluster.Peer{p}, "")
+		if hops[0].Node == p.ID {
+			return p.ID
 		}
 	}
-	require.Equal(t, 2, asked, "the track leaves the origin once for each region, and for the nodes of its own")
 }
 
 // TestRing lets three nodes all subscribe to what nobody has, and to each other's tracks: requests come to an end.

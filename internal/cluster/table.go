@@ -33,6 +33,7 @@ type table struct {
 	of      map[string][]*member // the origins of each namespace, by its text form
 	bytes   int                  // that the routes take
 	refused uint64               // nodes and routes for which there was no room
+	moves   uint64               // how often a node has come or gone
 	watch   func(Change)
 }
 
@@ -76,6 +77,9 @@ func (t *table) meet(id string, b *beat, now time.Time) *member {
 	if b.Epoch > m.Epoch {
 		t.clear(m)
 		m.Epoch, m.latest = b.Epoch, 0
+	}
+	if m.gone || m.heard.IsZero() {
+		t.moves++
 	}
 	m.gone, m.left = false, false
 	m.card, m.heard, m.latest = b.Card, now, max(m.latest, b.Version)
@@ -134,6 +138,7 @@ func (t *table) leave(id string, s state) bool {
 	}
 	t.clear(m)
 	m.gone, m.left = true, true
+	t.moves++
 	return true
 }
 
@@ -145,6 +150,7 @@ func (t *table) expire(now time.Time) (died []string) {
 		case !m.gone && silent > Lease:
 			t.clear(m)
 			m.gone = true
+			t.moves++
 			died = append(died, id)
 		case m.gone && silent > forget:
 			delete(t.members, id)
