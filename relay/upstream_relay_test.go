@@ -374,6 +374,31 @@ func TestUpstreamAndPublisherGoElsewhere(t *testing.T) {
 	})
 }
 
+// The first of two upstream relays goes away for good. The other one takes its tracks over, without a gap.
+func TestUpstreamIsDrained(t *testing.T) {
+	onBenches(t, Config{}, 4, func(bs []*bench) {
+		bs[1].follow(bs[0])
+		bs[2].follow(bs[0])
+		us, sessions := bs[3].follow(bs[1], bs[2])
+		src := publishing["PUBLISH"](bs[0])
+		k, s := bs[3].connect().mustSubscribe(moqt.Parameters{})
+		require.Equal(t, 1, bs[1].atUpstream())
+		src.group(1, 1)
+		open := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
+		sessions[0].goaway(bs[1])
+		open.object(1)
+		us[0].SetDown() // it takes no new session
+		synctest.Wait()
+		require.Equal(t, 1, bs[2].atUpstream())
+		open.object(2)
+		sessions[0].cut()
+		open.object(3).fin()
+		src.group(3, 1)
+		require.Equal(t, "1.0, 1 fin, 2.0, 2.1, 2.2, 2.3, 2 fin, 3.0, 3 fin", k.take())
+		require.NoError(t, s.Context().Err())
+	})
+}
+
 // A session that another one has replaced ends some time later, whatever still uses it.
 func TestRetiredSessionEnds(t *testing.T) {
 	onBenches(t, Config{Linger: time.Hour}, 2, func(bs []*bench) {

@@ -24,6 +24,10 @@
 // While one process of a relay replaces another (package [sluice/internal/handover]), the server of each has links with
 // those of the others ([Server.LinkTo]), over a private port on the loopback interface.
 //
+// A Server can subscribe at other relays for what nobody publishes here ([Config.Upstream], [Server.KeepUpstream]). It
+// dials them from its own port, with media senders of the same loop, and keeps the sessions: a keeper for each connects
+// again when its session is lost, and follows GOAWAY.
+//
 // A relay developer replaces parts in Config: the congestion controller and the drop policy of each connection, the
 // choice of subscribers that the kernel serves ([relay.FastPathPolicy]) and the permissions of peers
 // ([relay.Authorizer]). The module in examples/relay replaces the first three.

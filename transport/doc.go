@@ -16,6 +16,9 @@
 // A listener may have several sockets at its port, each with a reader and with connections of its own
 // ([ListenConfig.Sockets]). They share the limits and the keys.
 //
+// A listener also opens sessions, from its own sockets ([Listener.Dial]): a relay that subscribes at another one needs
+// no other port, and the same senders serve both kinds of connections.
+//
 // On Linux the listener's sockets can let packets gather before they wake their readers ([ListenConfig.Coalesce]).
 //
 // Importing this package makes TLS 1.3 servers of the whole process prefer ChaCha20-Poly1305, the only cipher suite
