@@ -74,7 +74,7 @@ func (a *acceleration) update() {
 		return // it has ended, which will be noticed
 	}
 	a.choose(limit)
-	a.track.Forward(u.peer.forwarder, alias, h.properties.DefaultPublisherPriority(), a.subscribers())
+	a.track.Forward(u.peer.forwarder, alias, h.properties.DefaultPublisherPriority(), a.subscribers(u))
 }
 
 // choose selects the subscribers that the fast path serves, up to limit.
@@ -96,14 +96,14 @@ func (a *acceleration) choose(limit int) {
 	}
 }
 
-// subscribers describes the chosen subscribers to the fast path.
-func (a *acceleration) subscribers() []fastpath.Subscriber {
+// subscribers describes the chosen subscribers to the fast path, for the objects of an upstream.
+func (a *acceleration) subscribers(u *upstream) []fastpath.Subscriber {
 	list := make([]fastpath.Subscriber, len(a.chosen))
 	for i, d := range a.chosen {
 		params := d.pub.Parameters()
 		list[i] = fastpath.Subscriber{
-			Conn: d.peer.forwarder, Alias: d.pub.Alias(), Range: d.delivery.wanted, Forward: d.delivery.forward,
-			Priority: params.Priority(),
+			Conn: d.peer.forwarder, Alias: d.pub.Alias(), Range: u.unrepeated(d.delivery.wanted),
+			Forward: d.delivery.forward, Priority: params.Priority(),
 		}
 	}
 	return list

@@ -271,6 +271,9 @@ func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*
 			earlier = s.established()
 		}
 	}
+	if last := s.hub.data.Largest(); last != nil {
+		u.repeats = last.Group + 1
+	}
 	s.sequence++
 	u.established, u.sequence = true, s.sequence
 	s.hub.bringsLocked(u.peer)

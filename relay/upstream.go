@@ -29,6 +29,7 @@ type upstream struct {
 	peer     *peer
 	receiver *receiver
 	offered  bool          // by PUBLISH
+	repeats  uint64        // lower groups may have come from another publisher before
 	standing bool          // a link or an upstream relay was asked to wait for a publisher,
 	patience time.Duration // for so long
 	pauses   bool          // offered with Forward 0: the publisher sends objects only while it is asked to
@@ -146,6 +147,15 @@ func (u *upstream) request() moqt.Subscribe {
 		m.Parameters.RendezvousTimeout = &ms
 	}
 	return m
+}
+
+// unrepeated returns the part of a range that no other publisher has brought before. The rest has to be compared, which
+// the kernel does not do: a publisher that takes another one's place sends the current group from its start.
+func (u *upstream) unrepeated(r moqt.Range) moqt.Range {
+	if r.Start.Group < u.repeats {
+		r.Start = moqt.Location{Group: u.repeats}
+	}
+	return r
 }
 
 // establish accepts the waiting subscribers, before any object is received. If the publisher may be an earlier one that
