@@ -16,8 +16,8 @@ import (
 )
 
 // FuzzPeer plays a peer that does what the input says, against sessions of both roles that have requests of their own
-// open. The session must end with a code of the draft or go on. The bubble fails if the session leaves a goroutine
-// behind.
+// open. The server is a relay with a Hop ID. The session must end with a code of the draft or go on. The bubble fails
+// if the session leaves a goroutine behind.
 func FuzzPeer(f *testing.F) {
 	encode := func(messages ...moqt.Message) (b []byte) {
 		for _, m := range messages {
@@ -35,6 +35,16 @@ func FuzzPeer(f *testing.F) {
 		encode(&moqt.Subscribe{Track: testTrack, Parameters: token},
 			&moqt.RequestUpdate{RequestID: 2, Parameters: again}),
 		encode(&moqt.RequestOK{}, &moqt.RequestUpdate{RequestID: 4, Parameters: token}), subgroupHeader(1), []byte{0})
+	way := moqt.Parameters{HopPath: moqt.HopPath{3, 7}, RouteCost: new(uint64(2))}
+	relay := encode(&moqt.Setup{HopID: new(uint64(7)), RelayHops: new(uint64(7)), RequestHops: true})
+	f.Add(true, relay, encode(&moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}, Parameters: way},
+		&moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}, Parameters: way},
+		&moqt.RequestUpdate{RequestID: 2, Parameters: way}),
+		encode(&moqt.RequestOK{}, &moqt.NamespaceAdded{Suffix: moqt.Namespace{"a"}, Parameters: &way}),
+		subgroupHeader(1), []byte{0})
+	way.RouteCost = nil
+	f.Add(true, relay, encode(&moqt.Subscribe{Track: testTrack, Parameters: way}),
+		encode(&moqt.SubscribeOK{TrackAlias: 1, Parameters: way}), subgroupHeader(1), []byte{0})
 	responses := [][]byte{
 		encode(&moqt.SubscribeOK{TrackAlias: 1}, &moqt.PublishDone{StreamCount: 1}),
 		encode(&moqt.FetchOK{}),
@@ -57,24 +67,30 @@ func playBytes(t *testing.T, server bool, control, request, response, uni, datag
 	near, far := transporttest.Pipe(transporttest.PipeConfig{})
 	cfg := Config{Handler: obliging{}, Logger: slog.New(slog.DiscardHandler)}
 	if server {
-		cfg.Role = Server
+		cfg.Role, cfg.HopID = Server, ourHop
 		near, far = far, near
 	}
 	s, err := New(near, cfg)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(context.Background()) }()
-	askForEverything(s)
-	for range 6 {
-		if stream, err := far.AcceptStream(t.Context()); err == nil {
-			go io.Copy(io.Discard, stream)
-			go send(stream, response)
-		}
-	}
-	_ = far.SendDatagram(datagram)
 	if stream, err := far.OpenUniStream(); err == nil {
 		_, _ = stream.Write(control)
 	}
+	askForEverything(s)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for {
+			stream, err := far.AcceptStream(ctx)
+			if err != nil {
+				return
+			}
+			go io.Copy(io.Discard, stream)
+			go send(stream, response)
+		}
+	}()
+	_ = far.SendDatagram(datagram)
 	if stream, err := far.OpenStream(); err == nil {
 		go io.Copy(io.Discard, stream)
 		go send(stream, request)
@@ -111,6 +127,9 @@ func askForEverything(s *Session) {
 	_, _ = s.PublishNamespace(ctx, moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}})
 	_, _ = s.SubscribeNamespace(ctx, moqt.SubscribeNamespace{}, func(moqt.Namespace, bool, moqt.Parameters) {})
 	_, _ = s.SubscribeTracks(ctx, moqt.SubscribeTracks{}, func(moqt.FullTrackName) {})
+	if fetch == nil {
+		return
+	}
 	go func() {
 		if stream, err := fetch.Stream(ctx); err == nil {
 			_, _ = io.Copy(io.Discard, stream)
