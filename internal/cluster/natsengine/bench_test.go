@@ -153,8 +153,8 @@ func BenchmarkBeats(b *testing.B) {
 			for range nodes {
 				s.join(func(e *Engine) cluster.Engine { return e })
 			}
-			time.Sleep(3 * time.Second)
-			const seconds = 5
+			time.Sleep(time.Second)
+			const seconds = 2
 			b.ResetTimer()
 			for range b.N {
 				before, used := s.received(), cpuTime()

@@ -23,6 +23,8 @@ const (
 	maxPings     = 2
 	// user is the name that servers use for each other, with the token as the password.
 	user = "sluice"
+	// reportEach is after how many failed attempts to connect the log mentions another one.
+	reportEach = 600
 	// retryInterval is how often a server tries to start whose address is in use.
 	retryInterval = 250 * time.Millisecond
 )
@@ -125,6 +127,8 @@ func (c *EmbedConfig) options() (*server.Options, error) {
 	}
 	opts := &server.Options{
 		ServerName: c.Node, NoSigs: true, NoSystemAccount: true,
+		// A server that is away is tried once a second, and mentioned in the log once in ten minutes.
+		ConnectErrorReports: reportEach, ReconnectErrorReports: reportEach,
 		// A server without a port for clients does not listen for other servers either. So it has one, which lets in
 		// only who knows a secret that this process has made.
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, CustomClientAuthentication: onlyOwn{c.secret},
@@ -132,8 +136,8 @@ func (c *EmbedConfig) options() (*server.Options, error) {
 			Name: c.Cluster, Host: host, Port: int(port), Advertise: c.advertised(host), NoAdvertise: true,
 			PoolSize: -1,
 			// Servers that were found by others are tried again as long as those that Join names.
-			ConnectRetries: math.MaxInt32, ConnectBackoff: true,
-			Username: user, Password: c.Token, TLSConfig: tlsConfig, TLSTimeout: 5,
+			ConnectRetries: math.MaxInt32,
+			Username:       user, Password: c.Token, TLSConfig: tlsConfig, TLSTimeout: 5,
 			PingInterval: pingInterval, MaxPingsOut: maxPings,
 		},
 	}
