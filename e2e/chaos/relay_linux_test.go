@@ -25,36 +25,49 @@ import (
 
 // relay is a relay of the lab.
 type relay struct {
-	*process
-	host   *lab.Host
+	*process // which may be replaced by another one
+	relayConfig
 	client *http.Client
-	port   int
-	admin  string
-	dir    string        // with its certificates and tokens
 	number int           // of certificates so far
 	bpf    kernelObjects // when holds was called last
 }
 
-// startRelay starts the i-th relay. Its messages go to the function message, once each.
-func startRelay(h *lab.Host, i int, dir string, message func(string)) (*relay, error) {
-	r := &relay{
-		host: h, port: 4443 + i, admin: fmt.Sprintf("127.0.0.1:%d", 4480+i), dir: dir,
-		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialIn(h)}},
-	}
+// relayConfig says how a relay differs from others.
+type relayConfig struct {
+	title   string
+	host    *lab.Host
+	port    int
+	admin   string
+	dir     string       // with its certificates and tokens
+	args    []string     // besides those that all relays have
+	message func(string) // gets its messages, once each
+}
+
+// startRelay starts a relay.
+func startRelay(cfg relayConfig) (*relay, error) {
+	r := &relay{relayConfig: cfg, client: &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialIn(cfg.host)},
+	}}
 	if err := errors.Join(r.renew(), r.allow(true, 0)); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("sluice", "relay", "--listen", fmt.Sprintf(":%d", r.port), "--admin", r.admin, "--admin-pprof",
-		"--fastpath", []string{"on", "off"}[i], "--sockets", []string{"4", "1"}[i], "--log-format", "json",
-		"--tls-cert", filepath.Join(dir, "current", "cert.pem"), "--tls-key", filepath.Join(dir, "current", "key.pem"),
-		"--auth-token-file", filepath.Join(dir, "tokens"),
+	return r, r.begin()
+}
+
+// begin starts the relay's process, and waits until it is ready.
+func (r *relay) begin() (err error) {
+	cmd := exec.Command("sluice", append([]string{
+		"relay", "--listen", fmt.Sprintf(":%d", r.port), "--admin", r.admin, "--admin-pprof", "--log-format", "json",
+		"--tls-cert", filepath.Join(r.dir, "current", "cert.pem"),
+		"--tls-key", filepath.Join(r.dir, "current", "key.pem"), "--auth-token-file", filepath.Join(r.dir, "tokens"),
 		// What is kept for peers that have gone is given back sooner than by default, so that the test can wait for it.
-		"--cache-duration", "5s", "--cache-size", "64", "--idle-timeout", "10s", "--drain", "5s")
-	var err error
-	if r.process, err = start(h, "relay "+relayNames[i], cmd, func(string) {}, message); err != nil {
-		return nil, err
+		"--cache-duration", "5s", "--cache-size", "64", "--idle-timeout", "10s", "--drain", "5s",
+	}, r.args...)...)
+	cmd.Env = append(os.Environ(), "SLUICE_UPSTREAM_TOKEN="+honestToken)
+	if r.process, err = start(r.host, r.title, cmd, func(string) {}, r.message); err != nil {
+		return err
 	}
-	return r, r.await()
+	return r.await()
 }
 
 // dialIn returns a function that dials inside a host.
@@ -160,7 +173,7 @@ var knownMessages = []string{
 }
 
 // checkMessage returns an error for a message that a relay must not log.
-func checkMessage(line string) error {
+func checkMessage(line string, knownMessages []string) error {
 	var m struct{ Level, Msg string }
 	if err := json.Unmarshal([]byte(line), &m); err != nil {
 		return fmt.Errorf("not a message: %s", line)

@@ -51,11 +51,16 @@ func newRun(t *testing.T, l *lab.Lab) *run {
 	r := &run{t: t, lab: l, links: make(map[string]string)}
 	r.ctx, r.stop = context.WithCancelCause(context.Background())
 	t.Cleanup(func() { r.stop(nil) })
-	for i := range relayNames {
-		relay, err := startRelay(l.Relay, i, t.TempDir(), func(line string) {
-			if err := checkMessage(line); err != nil {
-				r.fail(fmt.Errorf("relay %s: %w", relayNames[i], err))
-			}
+	for i, name := range relayNames {
+		relay, err := startRelay(relayConfig{
+			title: "relay " + name, host: l.Relay, port: 4443 + i, admin: fmt.Sprintf("127.0.0.1:%d", 4480+i),
+			dir:  t.TempDir(),
+			args: []string{"--fastpath", []string{"on", "off"}[i], "--sockets", []string{"4", "1"}[i]},
+			message: func(line string) {
+				if err := checkMessage(line, knownMessages); err != nil {
+					r.fail(fmt.Errorf("relay %s: %w", name, err))
+				}
+			},
 		})
 		require.NoError(t, err)
 		r.relays = append(r.relays, relay)

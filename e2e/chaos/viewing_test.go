@@ -22,6 +22,7 @@ type clip struct {
 	file   []byte
 	places map[string]place // by the SHA-256 of the chunk
 	counts map[string]int   // of chunks, by track
+	due    map[string]times // by track
 }
 
 // place is where a chunk belongs.
@@ -30,13 +31,24 @@ type place struct {
 	index int
 }
 
+// times are when the chunks of a track are due, by index, from the beginning of the clip.
+type times []time.Duration
+
 func newClip(duration time.Duration) (*clip, error) {
 	parts, err := clitest.CutClip(duration)
 	if err != nil {
 		return nil, err
 	}
-	c := &clip{file: bytes.Join(parts, nil), places: make(map[string]place), counts: make(map[string]int)}
-	for reader := cmaf.NewReader(bytes.NewReader(c.file)); ; {
+	c := &clip{
+		file: bytes.Join(parts, nil), places: make(map[string]place), counts: make(map[string]int),
+		due: make(map[string]times),
+	}
+	reader := cmaf.NewReader(bytes.NewReader(c.file))
+	init, err := reader.Init()
+	if err != nil {
+		return nil, err
+	}
+	for {
 		chunk, err := reader.Next()
 		if err == io.EOF {
 			return c, nil
@@ -50,6 +62,7 @@ func newClip(duration time.Duration) (*clip, error) {
 		}
 		c.places[hash] = place{track, c.counts[track]}
 		c.counts[track]++
+		c.due[track] = append(c.due[track], init.Track(chunk.Track).Time(chunk.DecodeTime))
 	}
 }
 
@@ -59,6 +72,10 @@ type viewing struct {
 
 	mu     sync.Mutex
 	tracks map[string]*viewed
+	began  time.Time // when the clip began, at the latest
+
+	forgiving bool // objects may come again,
+	repeated  int  // with the bytes that came before: so often
 }
 
 // viewed is what has been received of a track.
@@ -90,11 +107,19 @@ func (v *viewing) take(line string) error {
 		t = &viewed{bases: make(map[uint64]int), objects: make(map[[2]uint64]bool), first: p.index, last: p.index}
 		v.tracks[track] = t
 	}
+	if began := time.Now().Add(-v.clip.due[track][p.index]); v.began.IsZero() || began.Before(v.began) {
+		v.began = began
+	}
 	base := p.index - int(object)
 	if known, ok := t.bases[group]; ok && known != base {
 		return fmt.Errorf("chunk %d is in another's place: %s", p.index, line)
 	}
-	if t.objects[[2]uint64{group, object}] {
+	switch {
+	case !t.objects[[2]uint64{group, object}]:
+	case v.forgiving:
+		v.repeated++
+		return nil
+	default:
 		return fmt.Errorf("an object that came before: %s", line)
 	}
 	t.bases[group], t.objects[[2]uint64{group, object}] = base, true

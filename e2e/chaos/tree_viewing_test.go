@@ -1,0 +1,125 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// span is a time in which media may be lost.
+type span struct{ from, to time.Time }
+
+// spans are several, in any order.
+type spans []span
+
+// has reports whether a moment is in one of the spans.
+func (all spans) has(at time.Time) bool {
+	return slices.ContainsFunc(all, func(s span) bool { return !at.Before(s.from) && !at.After(s.to) })
+}
+
+// judge returns what is wrong with what one viewer has received of a clip that began at a time: a group without an
+// object that has a later one, or an object that is missing although nothing happened when it was due. If the viewer
+// has seen the end, nothing may be missing there either.
+func (v *viewing) judge(began time.Time, excused spans, end bool) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var errs []error
+	for track, t := range v.tracks {
+		missing, err := t.missingTails()
+		if last := v.clip.counts[track] - 1; end && t.last < last {
+			missing = append(missing, [2]int{t.last + 1, last})
+		}
+		errs = append(errs, err)
+		for _, m := range missing {
+			for i := m[0]; i <= m[1]; i++ {
+				if at := began.Add(v.clip.due[track][i]); !excused.has(at) {
+					errs = append(errs, fmt.Errorf("%s: chunk %d is missing, of %d to %d; it was due after %v", track,
+						i, m[0], m[1], v.clip.due[track][i]))
+					break
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// missingTails returns the runs of chunks between the first and the last one that are missing: the ends of groups, and
+// whole groups. A group that lacks others is an error.
+func (t *viewed) missingTails() (missing [][2]int, err error) {
+	next := -1
+	for i, group := range slices.Sorted(maps.Keys(t.bases)) {
+		first, last, count := ^uint64(0), uint64(0), 0
+		for at := range t.objects {
+			if at[0] == group {
+				first, last, count = min(first, at[1]), max(last, at[1]), count+1
+			}
+		}
+		if i > 0 && first > 0 || int(last-first)+1 != count {
+			return nil, fmt.Errorf("group %d is not a prefix: %d objects of %d to %d", group, count, first, last)
+		}
+		begin := t.bases[group] + int(first)
+		if next >= 0 && begin > next {
+			missing = append(missing, [2]int{next, begin - 1})
+		}
+		next = t.bases[group] + int(last) + 1
+	}
+	return missing, nil
+}
+
+// TestJudge takes objects, ends of groups and groups away.
+func TestJudge(t *testing.T) {
+	const groups, size = 6, 5
+	c := &clip{
+		places: make(map[string]place), counts: map[string]int{"v": groups * size}, due: make(map[string]times),
+	}
+	var lines []string
+	for i := range groups * size {
+		hash := fmt.Sprintf("%04x", i)
+		c.places[hash] = place{"v", i}
+		c.due["v"] = append(c.due["v"], time.Duration(i)*time.Second)
+		lines = append(lines,
+			fmt.Sprintf("v group=%d object=%d subgroup=0 priority=1 bytes=2 sha256=%s", i/size, i%size, hash))
+	}
+	began := time.Unix(1000, 0)
+	at := func(from, to int) spans {
+		return spans{{began.Add(time.Duration(from) * time.Second), began.Add(time.Duration(to) * time.Second)}}
+	}
+	for name, tt := range map[string]struct {
+		lines   []string
+		excused spans
+		end     bool
+		want    string
+	}{
+		"all":                       {lines, nil, true, ""},
+		"from the middle of one on": {lines[3:], nil, true, ""},
+		"a tail":                    {slices.Concat(lines[:8], lines[10:]), nil, true, "chunk 8 is missing, of 8 to 9"},
+		"an excused tail":           {slices.Concat(lines[:8], lines[10:]), at(8, 9), true, ""},
+		"a tail, partly excused":    {slices.Concat(lines[:8], lines[10:]), at(9, 11), true, "chunk 8 is missing"},
+		"a group":                   {slices.Concat(lines[:10], lines[15:]), at(9, 13), true, "chunk 14 is missing"},
+		"an excused group":          {slices.Concat(lines[:10], lines[15:]), at(9, 15), true, ""},
+		"a hole":                    {slices.Concat(lines[:7], lines[8:]), at(0, 30), true, "group 1 is not a prefix"},
+		"a beginning":               {slices.Concat(lines[:5], lines[6:]), at(0, 30), true, "group 1 is not a prefix"},
+		"one twice":                 {append(lines[:30:30], lines[8]), nil, true, ""},
+		"the end":                   {lines[:29], nil, true, "chunk 29 is missing"},
+		"the end, as it was ended":  {lines[:29], nil, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newViewing(c)
+			v.forgiving = true
+			for _, line := range tt.lines {
+				require.NoError(t, v.take(line))
+			}
+			err := v.judge(began, tt.excused, tt.end)
+			if tt.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
