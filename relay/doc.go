@@ -61,6 +61,10 @@
 // is a peer with the path of its request. A hub neither waits for a relay through which a request has come, nor feeds
 // one through which the objects have come.
 //
+// The relays of a cluster know by other means who has a publisher ([Relay.AnnounceRemote]). One that asks another as
+// the origin dials [OriginPath]: such a peer gets what publishers of that relay have, and nothing that its upstream
+// relays bring.
+//
 // # Quotas
 //
 // A request is charged before it is served: to the account of the peer's source address, and to that of the token that
