@@ -85,6 +85,9 @@ func (o *outcome) addChain(sent []measure.BurstDelays) {
 	if all := len(whole.Matched) + whole.Unmatched; all > 0 {
 		o.Metrics["unmatched"] = 100 * float64(whole.Unmatched) / float64(all)
 	}
+	if len(whole.Matched) == 0 {
+		o.Unusable = cmp.Or(o.Unusable, "no frame has come through the chain")
+	}
 	var first, last measure.Delays
 	for i := range sent[1:] {
 		before := make(map[time.Duration]measure.BurstDelay) // by when the frame entered the chain

@@ -225,6 +225,10 @@ func TestAddChain(t *testing.T) {
 	o.addChain([]measure.BurstDelays{sent(1*ms, 2*ms)})
 	require.Equal(t, []float64{1, 2}, o.values["first"])
 	require.NotContains(t, o.values, "hop", "there is no further relay")
+	require.Empty(t, o.Unusable)
+
+	o.addChain([]measure.BurstDelays{sent(1*ms, 2*ms), sent(0, 0)})
+	require.Equal(t, "no frame has come through the chain", o.Unusable)
 }
 
 func TestNoChain(t *testing.T) {
