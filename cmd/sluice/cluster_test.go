@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cluster"
@@ -51,32 +52,39 @@ digraph "sluice" {
 `, "\n"), string(clusterDot(exampleCluster())))
 }
 
+// TestClusterFlags expects each mistake to be named, and a flag that would change nothing to be one.
 func TestClusterFlags(t *testing.T) {
-	for name, tc := range map[string]struct {
-		flags clusterFlags
-		want  string
-	}{
-		"none":            {clusterFlags{}, ""},
-		"without cluster": {clusterFlags{region: "west"}, "need --cluster"},
-		"no URL":          {clusterFlags{embed: true, node: "a"}, "--cluster-advertise URL is required"},
-		"bad URL":         {clusterFlags{embed: true, node: "a", advertise: "x"}, "--cluster-advertise: "},
-		"bad node": {
-			clusterFlags{embed: true, node: "a.b", name: "c", advertise: "moqt://x"}, `--node: "a.b": must`,
-		},
-		"bad region": {clusterFlags{embed: true, region: "*", advertise: "moqt://x"}, `--region: "*": must`},
-		"good":       {clusterFlags{embed: true, node: "a", name: "c", advertise: "moqt://x"}, ""},
+	const embedded = "--cluster --node=a --cluster-advertise=moqt://x "
+	const existing = "--cluster-url=nats://127.0.0.1 --node=a --cluster-advertise=moqt://x "
+	for args, want := range map[string]string{ // "": no mistake
+		"":                                         "",
+		"--region=west":                            "--region: needs --cluster or --cluster-url",
+		"--cluster-name=sluice":                    "--cluster-name: needs --cluster or --cluster-url",
+		"--cluster-listen=127.0.0.1:6222":          "--cluster-listen: needs --cluster or --cluster-url",
+		"--cluster-price=0":                        "--cluster-price: needs --cluster or --cluster-url",
+		"--cluster --node=a":                       "--cluster-advertise URL is required",
+		"--cluster --cluster-advertise=x":          "--cluster-advertise: ",
+		embedded + "--node=a.b":                    `--node: "a.b": must`,
+		embedded + "--region=*":                    `--region: "*": must`,
+		embedded + "--scope=path":                  `--scope: "path": must be one`,
+		embedded + "--cluster-price=-1":            "--cluster-price: -1: must be between 0 and 10000",
+		embedded + "--cluster-join=127.0.0.1:6222": "",
+		existing + "--cluster-price=1":             "",
+		existing + "--cluster-listen=127.0.0.1:1":  "--cluster-listen: is for --cluster;",
+		existing + "--cluster-join=127.0.0.1:1":    "--cluster-join: is for --cluster;",
 	} {
-		t.Run(name, func(t *testing.T) {
-			err := tc.flags.check("one")
-			if tc.want == "" {
+		t.Run(args, func(t *testing.T) {
+			var f relayFlags
+			cmd := new(cobra.Command)
+			f.register(cmd)
+			require.NoError(t, cmd.ParseFlags(append(strings.Fields(args), "--dev")))
+			if err := f.check(); want == "" {
 				require.NoError(t, err)
-				return
+			} else {
+				require.ErrorContains(t, err, want)
 			}
-			require.ErrorContains(t, err, tc.want)
 		})
 	}
-	f := clusterFlags{embed: true, node: "a", name: "c", advertise: "moqt://x"}
-	require.ErrorContains(t, f.check("path"), "--scope: \"path\": must be one")
 }
 
 func TestAdvertisedListen(t *testing.T) {

@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"sluice/internal/bounds"
 	"sluice/internal/cli"
 	"sluice/internal/cluster"
 	"sluice/internal/cluster/natsengine"
@@ -31,10 +33,12 @@ type clusterFlags struct {
 	price     float64
 	tls       natsengine.TLS
 	tokenFile string
+	all       *pflag.FlagSet // of the command
 }
 
 func (f *clusterFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	f.all = flags
 	flags.BoolVar(&f.embed, "cluster", false, "be a node of a cluster: relays that find each other, and feed each "+
 		"other's subscribers, with a NATS server in this process")
 	flags.StringVar(&f.listen, "cluster-listen", "127.0.0.1:6222",
@@ -66,10 +70,14 @@ func (f *clusterFlags) isOn() bool { return f.embed || len(f.urls) > 0 }
 // check returns the first mistake in the flags.
 func (f *clusterFlags) check(scope string) error {
 	if !f.isOn() {
-		if len(f.join) > 0 || f.advertise+f.node+f.region+f.tokenFile+f.tls.CA != "" {
-			return errors.New("--node, --region and --cluster-… flags need --cluster or --cluster-url")
+		return f.refuse("needs --cluster or --cluster-url", "node", "region", "cluster-name", "cluster-listen",
+			"cluster-join", "cluster-advertise", "cluster-price", "cluster-ca", "cluster-token-file")
+	}
+	if !f.embed {
+		const why = "is for --cluster; --cluster-url names the servers"
+		if err := f.refuse(why, "cluster-listen", "cluster-join"); err != nil {
+			return err
 		}
-		return nil
 	}
 	if scope != "one" {
 		return fmt.Errorf("--scope: %q: must be one with --cluster", scope)
@@ -86,7 +94,19 @@ func (f *clusterFlags) check(scope string) error {
 			return err
 		}
 	}
-	return cmp.Or(cluster.CheckName("--cluster-name", f.name), cluster.CheckName("--node", f.nodeName()))
+	return cmp.Or(
+		bounds.Check("--cluster-price", f.price, 0, cluster.MaxPrice),
+		cluster.CheckName("--cluster-name", f.name), cluster.CheckName("--node", f.nodeName()))
+}
+
+// refuse returns an error about the first of some flags that the user has set.
+func (f *clusterFlags) refuse(why string, names ...string) error {
+	for _, name := range names {
+		if f.all.Changed(name) {
+			return fmt.Errorf("--%s: %s", name, why)
+		}
+	}
+	return nil
 }
 
 // nodeName returns --node, or else the first label of the host's name.

@@ -18,8 +18,8 @@ const (
 	// maxURLLen bounds the URL of a node, and MaxFeeds the feeds that a beat lists.
 	maxURLLen = 1024
 	MaxFeeds  = 64
-	// maxPrice is the highest price of a node.
-	maxPrice = 10_000
+	// MaxPrice is the highest price of a node.
+	MaxPrice = 10_000.0
 )
 
 // Card is what a node tells about itself.
@@ -53,7 +53,7 @@ func (c *Card) validate() error {
 		}
 	}
 	return errors.Join(
-		bounds.Check("price", c.Price, 0, maxPrice),
+		bounds.Check("price", c.Price, 0, MaxPrice),
 		bounds.Check("load", c.Load, 0, 1),
 		bounds.Check("number of feeds", len(c.Feeds), 0, MaxFeeds))
 }
