@@ -80,13 +80,14 @@ func (v view) overSubscribers(kind string, scenarios []result.Scenario) []chart.
 func (v view) metricLines(kind, name string, g group) chart.Chart {
 	m := v.Metric(name)
 	id := fmt.Sprint(kind, " ", name, " ", g.title)
-	c := chart.Chart{ID: id, Kind: kind, Figure: "by subscribers", Form: chart.Lines,
-		Title: joinTitle(m.Title, g.title), X: chart.Axis{Title: "subscribers", Log: true}, Y: chart.Axis{Unit: m.Unit}}
+	title, number := g.axis()
+	c := chart.Chart{ID: id, Kind: kind, Figure: "by " + title, Form: chart.Lines,
+		Title: joinTitle(m.Title, g.title), X: chart.Axis{Title: title, Log: true}, Y: chart.Axis{Unit: m.Unit}}
 	for i, system := range v.Systems {
 		t := chart.Trace{Name: system.Name, System: i}
 		for _, s := range g.scenarios {
 			if stat, ok := s.Summary(system.Name).Metrics[name]; ok {
-				t.Add(float64(s.Params.Subscribers), stat)
+				t.Add(float64(number(s)), stat)
 			}
 		}
 		if len(t.Y) > 0 {
@@ -103,7 +104,8 @@ func (v view) metricBars(kind, name string, g group) chart.Chart {
 		Title: joinTitle(m.Title, g.title), Y: chart.Axis{Unit: m.Unit}}
 	label := func(s result.Scenario) string { return s.Title }
 	if len(g.scenarios) > 1 && g.scenarios[0].Params.Subscribers != 0 && len(groups(g.scenarios)) == 1 {
-		c.X.Title, label = "subscribers", subscribers
+		title, number := g.axis()
+		c.X.Title, label = title, func(s result.Scenario) string { return strconv.Itoa(number(s)) }
 	}
 	for _, s := range g.scenarios {
 		c.X.Categories = append(c.X.Categories, label(s))

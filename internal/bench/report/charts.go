@@ -59,6 +59,14 @@ type group struct {
 	scenarios []result.Scenario
 }
 
+// axis returns what the scenarios differ in, and its number.
+func (g group) axis() (title string, number func(result.Scenario) int) {
+	if g.scenarios[0].Params.Relays > 0 {
+		return "relays", func(s result.Scenario) int { return s.Params.Relays }
+	}
+	return "subscribers", func(s result.Scenario) int { return s.Params.Subscribers }
+}
+
 // groups returns the groups in the order of their first scenarios, each sorted by these numbers.
 func groups(scenarios []result.Scenario) []group {
 	var out []group

@@ -256,3 +256,22 @@ func FuzzReport(f *testing.F) {
 		require.NoError(t, result.Compare(r, resulttest.Sample()).Write(&b))
 	})
 }
+
+// Scenarios of a chain differ in the number of relays, others in that of subscribers.
+func TestAxis(t *testing.T) {
+	scenario := func(p result.Params) result.Scenario { return result.Scenario{Kind: "k", Params: p} }
+	for title, g := range map[string]group{
+		"relays": {scenarios: []result.Scenario{
+			scenario(result.Params{Relays: 2, Subscribers: 1}), scenario(result.Params{Relays: 3, Subscribers: 1}),
+		}},
+		"subscribers": {scenarios: []result.Scenario{
+			scenario(result.Params{Subscribers: 2}), scenario(result.Params{Subscribers: 3}),
+		}},
+	} {
+		require.Len(t, groups(g.scenarios), 1)
+		c := view{}.metricBars("k", "m", g)
+		require.Equal(t, title, c.X.Title)
+		require.Equal(t, []string{"2", "3"}, c.X.Categories)
+		require.Equal(t, title, view{}.metricLines("k", "m", g).X.Title)
+	}
+}
