@@ -54,8 +54,8 @@ type mesh struct {
 	server *Server
 	cfg    ClusterConfig
 	node   *cluster.Node
-	static relay.Routes
-	stop   []func() // end the following of the relay's namespaces
+	static atomic.Pointer[relay.RouteTable] // for what no node has
+	stop   []func()                         // end the following of the relay's namespaces
 	view   atomic.Pointer[meshView]
 	asked  *lru.Cache[string, string] // by namespace: the node that was preferred last
 
@@ -98,9 +98,10 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 		return errors.Join(err, cfg.Engine.Close())
 	}
 	m := &mesh{
-		server: s, cfg: cfg, static: s.relay.Routes(), asked: asked, links: make(map[meshTarget]*meshLink),
+		server: s, cfg: cfg, asked: asked, links: make(map[meshTarget]*meshLink),
 		changed: make(chan struct{}, 1), remote: make(map[string]func()),
 	}
+	m.static.Store(new(relay.RouteTable))
 	m.look(time.Now())
 	m.node, err = cluster.Join(cluster.Config{
 		Cluster: cfg.Cluster, ID: cfg.Node, Logger: s.log,
@@ -193,7 +194,7 @@ func (m *mesh) Upstreams(scope string, ns moqt.Namespace) (list []*relay.Upstrea
 	if scope == "" {
 		list = m.ways(ns)
 	}
-	return append(list, m.static.Upstreams(scope, ns)...)
+	return append(list, m.static.Load().Upstreams(scope, ns)...)
 }
 
 func (m *mesh) ways(ns moqt.Namespace) (list []*relay.UpstreamRelay) {
@@ -247,7 +248,8 @@ func (m *mesh) link(h cluster.Hop, dial bool) *relay.UpstreamRelay {
 func (m *mesh) dialLocked(t meshTarget) *meshLink {
 	up := &m.server.cfg.Upstream
 	ctx, cancel := context.WithCancel(context.Background())
-	u, err := m.server.KeepUpstream(ctx, relay.UpstreamRelayConfig{URL: t.url, Tokens: up.Tokens}, up.Transport)
+	// Where its clients should go does not count for this one: the cluster says whom to ask instead.
+	u, err := m.server.keep(ctx, relay.UpstreamRelayConfig{URL: t.url, Tokens: up.Tokens}, up.Transport, false)
 	if err != nil {
 		cancel()
 		m.server.log.Warn("a node of the cluster cannot be dialled", "node", t.node, "err", err)

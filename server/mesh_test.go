@@ -22,22 +22,28 @@ type meshNode struct {
 	*Server
 	engine cluster.Engine
 	stop   func()
+	uri    string // where its peers should go when it stops
 }
 
 // startNode starts a node. It ends with the test, or when stop is called.
 func startNode(t *testing.T, bus *clustertest.Bus, region, name string) *meshNode {
 	t.Helper()
+	return startNodeAs(t, bus, Config{}, ClusterConfig{Region: region, Node: name})
+}
+
+// startNodeAs is startNode with more of the configuration.
+func startNodeAs(t *testing.T, bus *clustertest.Bus, cfg Config, c ClusterConfig) *meshNode {
+	t.Helper()
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
-	log := slog.New(slog.NewTextHandler(t.Output(), nil)).With("server", name)
-	cfg := Config{Listen: "127.0.0.1:0", Transport: transport.ListenConfig{Certificate: &cert}, Logger: log}
+	cfg.Listen, cfg.Transport = "127.0.0.1:0", transport.ListenConfig{Certificate: &cert}
+	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)).With("server", c.Node)
 	cfg.FastPath.Mode, cfg.Upstream.Transport.Insecure = FastPathOff, true
 	s, err := Listen(cfg)
 	require.NoError(t, err)
-	n := &meshNode{Server: s, engine: bus.Engine(name)}
-	require.NoError(t, s.JoinCluster(ClusterConfig{
-		Engine: n.engine, Node: name, Region: region, URL: fmt.Sprint("moqt://", s.Addr()),
-	}))
+	n := &meshNode{Server: s, engine: bus.Engine(c.Node)}
+	c.Engine, c.URL = n.engine, fmt.Sprint("moqt://", s.Addr())
+	require.NoError(t, s.JoinCluster(c))
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error)
 	go func() { served <- s.Serve(ctx) }()
@@ -49,7 +55,7 @@ func startNode(t *testing.T, bus *clustertest.Bus, region, name string) *meshNod
 		stopped = true
 		stop()
 		require.NoError(t, <-served)
-		require.NoError(t, s.Drain("", time.Second))
+		require.NoError(t, s.Drain(n.uri, time.Second))
 	}
 	t.Cleanup(n.stop)
 	return n
@@ -330,4 +336,44 @@ func TestParentDrains(t *testing.T) {
 	send(groups, []byte("the last"))
 	require.Contains(t, string(<-got), "the last")
 	await(t, "the origin feeds the edge", func() bool { return a.subscribed() == 1 })
+}
+
+// TestNodeWithUpstream has a node with an upstream relay that is in no cluster: it gets tracks from both.
+func TestNodeWithUpstream(t *testing.T) {
+	var bus clustertest.Bus
+	upstream, a := start(t, Config{}), startNode(t, &bus, "", "a")
+	cfg := Config{}
+	cfg.Upstream.Routes = []UpstreamRoute{{URLs: []string{"moqt://" + upstream.Addr().String()}}}
+	b := startNodeAs(t, &bus, cfg, ClusterConfig{Node: "b"})
+	connected(t, b.Server, 1)
+	sends := map[string]func(uint64, []byte){
+		"here": publish(t, a.Server, "here"), "elsewhere": publish(t, upstream, "elsewhere"),
+	}
+	b.knowsRoute(t, 1)
+	for name, send := range sends {
+		got := receive(t, b.Server, name)
+		send(0, []byte(name))
+		require.Contains(t, string(got.await(t)), name)
+	}
+}
+
+// TestNodeSendsClientsElsewhere drains a node that names another relay for its clients. Nodes do not go there: the
+// cluster says whom they ask next.
+func TestNodeSendsClientsElsewhere(t *testing.T) {
+	var bus clustertest.Bus
+	elsewhere := start(t, Config{})
+	a, b, c := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b"), startNode(t, &bus, "", "c")
+	a.uri = "moqt://" + elsewhere.Addr().String()
+	send := publish(t, a.Server, "video")
+	c.knowsRoute(t, 1)
+	got := receive(t, c.Server, "video")
+	send(0, []byte("from a"))
+	require.Contains(t, string(got.await(t)), "from a")
+	send = publish(t, b.Server, "video")
+	c.knowsRoute(t, 2)
+	a.stop()
+	await(t, "b feeds c", func() bool { return b.subscribed() > 0 })
+	send(1, []byte("from b"))
+	require.Contains(t, string(got.await(t)), "from b")
+	require.Empty(t, elsewhere.relay.Sessions())
 }

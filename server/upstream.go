@@ -99,7 +99,12 @@ func (s *Server) keepUpstreams() error {
 		}
 		routes = append(routes, route)
 	}
-	if len(routes) > 0 {
+	switch {
+	case len(routes) == 0:
+	case s.mesh != nil:
+		s.mesh.static.Store(&routes)
+		s.relay.Reroute()
+	default:
 		s.relay.SetRoutes(routes)
 	}
 	return nil
@@ -123,12 +128,21 @@ func (c *UpstreamConfig) relayAt(url string) relay.UpstreamRelayConfig {
 func (s *Server) KeepUpstream(
 	ctx context.Context, cfg relay.UpstreamRelayConfig, t transport.ClientConfig,
 ) (*relay.UpstreamRelay, error) {
+	return s.keep(ctx, cfg, t, true)
+}
+
+// keep is KeepUpstream. follows says whether the relay may name another one in GOAWAY to connect to.
+func (s *Server) keep(
+	ctx context.Context, cfg relay.UpstreamRelayConfig, t transport.ClientConfig, follows bool,
+) (*relay.UpstreamRelay, error) {
 	u, err := s.relay.NewUpstreamRelay(cfg)
 	if err != nil {
 		return nil, err
 	}
 	t.Protocols, t.Limits, t.NewHooks = moqt.ALPNs(), upstreamLimits, s.newDialedHooks
-	k := &keeper{server: s, relay: u, url: cfg.URL, transport: t, log: s.log.With("upstream", u.Name())}
+	k := &keeper{
+		server: s, relay: u, url: cfg.URL, follows: follows, transport: t, log: s.log.With("upstream", u.Name()),
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	s.keepers.add(k)
 	s.tasks.Go(func() {
@@ -150,6 +164,7 @@ type keeper struct {
 	server    *Server
 	relay     *relay.UpstreamRelay
 	url       string
+	follows   bool // a GOAWAY may name another URL
 	transport transport.ClientConfig
 	log       *slog.Logger
 
@@ -241,7 +256,9 @@ func (k *keeper) serve(ctx context.Context, s *upstreamSession, url string) stri
 			k.log.Warn("the session with the upstream relay has ended; connecting again", "err", err)
 		}
 	case g := <-s.Goaway():
-		url = cmp.Or(g.NewSessionURI, url)
+		if k.follows {
+			url = cmp.Or(g.NewSessionURI, url)
+		}
 		k.log.Info("the upstream relay is going away; moving", "to", transport.WithoutQuery(url))
 		timeout := moveTime
 		if g.Timeout > 0 {
