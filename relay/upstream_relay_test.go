@@ -445,14 +445,18 @@ func TestPublisherOfThisRelayIsPreferred(t *testing.T) {
 				k, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
 				src.group(1, 1)
 				moved := publish(bs[1])
-				moved.group(2, 1)
+				both := func(group uint64) {
+					src.group(group, 1)
+					moved.group(group, 1)
+				}
+				both(2)
 				time.Sleep(3 * time.Second)
 				require.Zero(t, bs[1].atUpstream())
-				moved.group(3, 1)
+				both(3)
 				require.Equal(t, "1.0, 1 fin, 2.0, 2 fin, 3.0, 3 fin", k.take())
 
 				other, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
-				moved.group(4, 1)
+				both(4)
 				require.Equal(t, "3.0, 3 fin, 4.0, 4 fin", other.take())
 				require.Zero(t, bs[1].atUpstream())
 
