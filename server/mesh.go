@@ -275,7 +275,8 @@ func (m *mesh) look(now time.Time) {
 	v := &meshView{rtt: make(map[string]time.Duration), card: cluster.Card{
 		URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.server.load(),
 	}}
-	fed := m.server.relay.CountFed() // before m.mu, which is taken while the relay holds its locks
+	fed := m.server.relay.CountFed()       // before m.mu, which is taken while the relay holds its locks
+	feeds := make(map[string]cluster.Feed) // a node may have a link as the origin, and another one as the parent
 	m.mu.Lock()
 	for t, l := range m.links {
 		st := l.relay.Status()
@@ -287,14 +288,18 @@ func (m *mesh) look(now time.Time) {
 			delete(m.links, t)
 			continue
 		}
-		if st.RTT > 0 {
+		if rtt := v.rtt[t.node]; st.RTT > 0 && (rtt == 0 || st.RTT < rtt) {
 			v.rtt[t.node] = st.RTT
 		}
 		if n := fed[l.relay]; st.Connected && n > 0 {
-			v.card.Feeds = append(v.card.Feeds, cluster.Feed{From: t.node, RTT: st.RTT, Tracks: n})
+			feeds[t.node] = cluster.Feed{From: t.node, Tracks: feeds[t.node].Tracks + n}
 		}
 	}
 	m.mu.Unlock()
+	for _, f := range feeds {
+		f.RTT = v.rtt[f.From]
+		v.card.Feeds = append(v.card.Feeds, f)
+	}
 	slices.SortFunc(v.card.Feeds, func(a, b cluster.Feed) int {
 		return cmp.Or(cmp.Compare(b.Tracks, a.Tracks), strings.Compare(a.From, b.From))
 	})

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cluster"
@@ -286,6 +288,31 @@ func TestMeshOfLinkedProcesses(t *testing.T) {
 	require.Contains(t, string(<-got), "x")
 	require.NoError(t, old.relayEnds())
 	b.knowsRoute(t, 0)
+}
+
+// TestFeedsOfOneNode has two sessions with the same node, as the origin and as the parent: they are one feed.
+func TestFeedsOfOneNode(t *testing.T) {
+	var bus clustertest.Bus
+	a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
+	send := publish(t, a.Server, "video")
+	b.knowsRoute(t, 1)
+	got := receive(t, b.Server, "video")
+	send(0, []byte("x"))
+	require.Contains(t, string(<-got), "x")
+	b.mesh.mu.Lock()
+	for target, l := range maps.Clone(b.mesh.links) {
+		b.mesh.links[meshTarget{target.node, "as the parent"}] = l
+	}
+	b.mesh.mu.Unlock()
+	await(t, "the feed", func() bool {
+		b.mesh.look(time.Now())
+		feeds := b.mesh.view.Load().card.Feeds
+		return len(feeds) == 1 && feeds[0].From == "a" && feeds[0].Tracks == 2 && feeds[0].RTT > 0
+	})
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(b.Cluster())
+	_, err := registry.Gather()
+	require.NoError(t, err)
 }
 
 // askedOrigin counts the requests of a node in sessions in which it asks others as the origin.
