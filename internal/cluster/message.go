@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sluice/internal/bounds"
@@ -28,10 +29,10 @@ type Card struct {
 	Region string  `json:"region,omitempty"`
 	Price  float64 `json:"price,omitempty"` // of asking it, as milliseconds of RTT
 	Load   float64 `json:"load,omitempty"`  // 0 to 1
-	Feeds  []Feed  `json:"feeds,omitempty"` // from other nodes
+	Feeds  []Feed  `json:"feeds,omitempty"` // from other nodes, one for each
 }
 
-// Feed is a session over which a node gets tracks from another one.
+// Feed is what a node gets from another one, over one session or more.
 type Feed struct {
 	From   string        `json:"from"`             // the node that feeds
 	RTT    time.Duration `json:"rtt_ns,omitempty"` // 0: not measured
@@ -47,15 +48,25 @@ func (c *Card) validate() error {
 			return err
 		}
 	}
-	for _, f := range c.Feeds {
+	return errors.Join(
+		checkFeeds(c.Feeds),
+		bounds.Check("price", c.Price, 0, MaxPrice),
+		bounds.Check("load", c.Load, 0, 1))
+}
+
+func checkFeeds(feeds []Feed) error {
+	if err := bounds.Check("number of feeds", len(feeds), 0, MaxFeeds); err != nil {
+		return err
+	}
+	for i, f := range feeds {
 		if err := CheckName("feeds", f.From); err != nil {
 			return err
 		}
+		if slices.ContainsFunc(feeds[:i], func(o Feed) bool { return o.From == f.From }) {
+			return fmt.Errorf("feeds: %s: must be listed once", f.From)
+		}
 	}
-	return errors.Join(
-		bounds.Check("price", c.Price, 0, MaxPrice),
-		bounds.Check("load", c.Load, 0, 1),
-		bounds.Check("number of feeds", len(c.Feeds), 0, MaxFeeds))
+	return nil
 }
 
 // state says what the sender of a message has. It is part of all of them.
@@ -103,11 +114,11 @@ func decodeBeat(b []byte) (m beat, err error) {
 	return m, err
 }
 
-func decodeChange(b []byte) (m changeMessage, err error) {
+func decodeChange(b []byte) (m changeMessage, ns moqt.Namespace, err error) {
 	if err = decode(b, &m); err == nil {
-		_, err = moqt.ParseNamespace(m.Namespace)
+		ns, err = moqt.ParseNamespace(m.Namespace)
 	}
-	return m, err
+	return m, ns, err
 }
 
 func decodePart(b []byte) (m part, err error) {

@@ -251,7 +251,7 @@ func (n *Node) receive(subject string, data []byte) {
 	n.sent.Received++
 	err := errors.New("the subject is not one of the cluster's")
 	if ok {
-		err = n.handleLocked(k, from, data, time.Now())
+		err = n.handleLocked(k, from, subject, data, time.Now())
 	}
 	if err != nil {
 		n.sent.Invalid++
@@ -260,7 +260,7 @@ func (n *Node) receive(subject string, data []byte) {
 }
 
 // handleLocked handles a message of a node. What it says about the sender counts for the one that the subject names.
-func (n *Node) handleLocked(k kind, from string, data []byte, now time.Time) error {
+func (n *Node) handleLocked(k kind, from, subject string, data []byte, now time.Time) error {
 	if from == n.cfg.ID {
 		return n.handleOwnLocked(k, data)
 	}
@@ -272,7 +272,10 @@ func (n *Node) handleLocked(k kind, from string, data []byte, now time.Time) err
 		}
 		return err
 	case kindRoute:
-		c, err := decodeChange(data)
+		c, ns, err := decodeChange(data)
+		if err == nil && subject != n.subjects.route(from, ns) {
+			err = errors.New("the namespace is not the one of the subject")
+		}
 		if err == nil {
 			n.table.change(from, &c, now)
 		}

@@ -375,7 +375,10 @@ func TestJoinRefuses(t *testing.T) {
 		"load":           {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "u", Load: 2} }},
 		"price":          {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "u", Price: -1} }},
 		"region":         {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "u", Region: "*"} }},
-		"too many feeds": {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "u", Feeds: manyFeeds()} }},
+		"too many feeds": {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "u", Feeds: feeds(65)} }},
+		"feeds of a node": {ID: "a", Card: func() cluster.Card {
+			return cluster.Card{URL: "u", Feeds: append(feeds(2), cluster.Feed{From: "n1"})}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var bus clustertest.Bus
@@ -385,7 +388,13 @@ func TestJoinRefuses(t *testing.T) {
 	}
 }
 
-func manyFeeds() []cluster.Feed { return slices.Repeat([]cluster.Feed{{From: "a"}}, 65) }
+// feeds returns feeds from as many nodes.
+func feeds(count int) (list []cluster.Feed) {
+	for i := range count {
+		list = append(list, cluster.Feed{From: fmt.Sprint("n", i)})
+	}
+	return list
+}
 
 func TestMatches(t *testing.T) {
 	for _, tc := range []struct {

@@ -51,6 +51,7 @@ type member struct {
 	bytes    int               // that they take
 	snapshot uint32            // counts the snapshots
 	next     int               // the part of the snapshot that has to come next
+	taking   uint64            // the version of that snapshot
 }
 
 func newTable(watch func(Change)) table {
@@ -112,7 +113,8 @@ func (t *table) part(id string, p *part, now time.Time) {
 		return
 	case p.Index == 0:
 		m.snapshot++
-	case p.Index != m.next:
+		m.taking = p.Version
+	case p.Index != m.next, p.Version != m.taking:
 		m.next = 0 // a part is missing; the node is asked again
 		return
 	}

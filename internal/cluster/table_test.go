@@ -97,6 +97,22 @@ func TestNewEpoch(t *testing.T) {
 	require.Equal(t, []string{"a y"}, known(&b))
 }
 
+// TestMixedSnapshots is about parts that get lost: those of two snapshots do not make one.
+func TestMixedSnapshots(t *testing.T) {
+	b := newTable(nil)
+	m := b.meet("a", at(5, 3), start)
+	b.part("a", &part{beat: *at(5, 3), Routes: []string{"x"}}, start)
+	b.part("a", &part{beat: *at(5, 4), Index: 1, Last: true, Routes: []string{"z"}}, start)
+	require.True(t, m.isBehind())
+	require.NotContains(t, known(&b), "a z")
+	b.part("a", &part{beat: *at(5, 3), Index: 1, Last: true, Routes: []string{"y"}}, start)
+	require.True(t, m.isBehind(), "what has begun is given up")
+	b.part("a", &part{beat: *at(5, 4), Routes: []string{"y"}}, start)
+	b.part("a", &part{beat: *at(5, 4), Index: 1, Last: true, Routes: []string{"z"}}, start)
+	require.False(t, m.isBehind())
+	require.ElementsMatch(t, []string{"a y", "a z"}, known(&b))
+}
+
 func TestTableLimits(t *testing.T) {
 	b := newTable(nil)
 	long := strings.Repeat("x", 4000)
@@ -170,6 +186,22 @@ func TestParseSubject(t *testing.T) {
 	}
 	publish, _ := Permissions("x", "a")
 	require.Equal(t, []string{"sluice.x.*.a", "sluice.x.*.a.>"}, publish)
+}
+
+// TestNamespaceOfSubject is about a change whose namespace is another one than that of its subject.
+func TestNamespaceOfSubject(t *testing.T) {
+	n, err := Join(Config{ID: "me", Card: func() Card { return aCard }}, nowhere{})
+	require.NoError(t, err)
+	defer n.Leave()
+	n.receive("sluice.sluice.beat.a", encode(at(5, 0)))
+	for i, tokens := range []string{"a.live", "a", "a.live.b.c"} {
+		n.receive("sluice.sluice.route."+tokens, encode(change(5, 1, "live-b", false)))
+		require.EqualValues(t, i+1, n.Sent().Invalid)
+	}
+	n.receive("sluice.sluice.route.a.live.b", encode(change(5, 1, "live-b", false)))
+	require.Equal(t, []string{"a live-b"}, known(&n.table))
+	n.receive("sluice.sluice.route.a", encode(change(5, 2, "", false)))
+	require.ElementsMatch(t, []string{"a live-b", "a "}, known(&n.table))
 }
 
 // nowhere is an engine without other nodes.
