@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cluster"
+	"sluice/internal/handover"
+	"sluice/server"
+	"sluice/transport"
 )
 
 func exampleCluster() *cluster.Status {
@@ -94,5 +98,44 @@ func TestAdvertisedListen(t *testing.T) {
 	} {
 		f := clusterFlags{listen: listen, advertise: "moqt://west.example:4443"}
 		require.Equal(t, want, f.advertisedListen(), listen)
+	}
+}
+
+// countingEngine counts what it should tell other nodes.
+type countingEngine struct{ published, closed atomic.Int64 }
+
+func (e *countingEngine) Publish(string, []byte) error                    { e.published.Add(1); return nil }
+func (e *countingEngine) Subscribe(func(string, []byte), ...string) error { return nil }
+func (e *countingEngine) Present() bool                                   { return true }
+func (e *countingEngine) Close() error                                    { e.closed.Add(1); return nil }
+
+// TestNodeIsTheLastStep lets a relay fail to start. No other node hears of it: the name may be that of the process that
+// it was to replace, which would lose its routes.
+func TestNodeIsTheLastStep(t *testing.T) {
+	for name, tc := range map[string]struct {
+		socket string
+		joins  bool
+	}{
+		"fails":  {"missing/socket", false},
+		"starts": {"", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cert, _, err := transport.DevCertificate()
+			require.NoError(t, err)
+			s, err := server.Listen(server.Config{
+				Listen: "127.0.0.1:0", Transport: transport.ListenConfig{Certificate: &cert},
+				FastPath: server.FastPathConfig{Mode: server.FastPathOff},
+			})
+			require.NoError(t, err)
+			var engine countingEngine
+			node := &clusterNode{server.ClusterConfig{Engine: &engine, Node: "a", URL: "moqt://127.0.0.1"}}
+			f := relayFlags{control: tc.socket}
+			_, err = f.start(s, &takeover{port: handover.NewPort(handover.PortConfig{})}, node)
+			require.Equal(t, tc.joins, err == nil, err)
+			require.Equal(t, tc.joins, engine.published.Load() > 0)
+			require.NoError(t, node.close())
+			require.NoError(t, s.Drain("", 0))
+			require.NotZero(t, engine.closed.Load())
+		})
 	}
 }

@@ -87,12 +87,13 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err != nil {
 		return errors.Join(explainListen(err), t.close())
 	}
-	if err := f.cluster.start(env, s, f.replace); err != nil {
-		return errors.Join(err, s.Drain("", 0), t.close())
-	}
-	a, err := f.start(s, t)
+	node, err := f.cluster.prepare(env, f.replace)
 	if err != nil {
 		return errors.Join(err, s.Drain("", 0), t.close())
+	}
+	a, err := f.start(s, t, node)
+	if err != nil {
+		return errors.Join(err, node.close(), s.Drain("", 0), t.close())
 	}
 	if err := dropPrivileges(s.HasFastPath()); err != nil {
 		slog.Warn("privileges are kept that the relay does not need", "error", err)
@@ -101,13 +102,17 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	return errors.Join(f.serve(ctx, s, a, t), a.close(), t.close())
 }
 
-// start opens the admin address, unless --admin is empty, and makes this process the one that gets new sessions.
-func (f *relayFlags) start(s *server.Server, t *takeover) (*admin, error) {
+// start opens the admin address, unless --admin is empty, makes this process the one that gets new sessions, and then a
+// node: until then the process that it replaces is that node, and stays it if this one fails.
+func (f *relayFlags) start(s *server.Server, t *takeover, node *clusterNode) (*admin, error) {
 	l, err := t.listenAdmin(f.admin)
 	if err != nil {
 		return nil, explainAdmin("--admin", err)
 	}
-	if err := t.begin(f.control, s, l); err != nil {
+	if err = t.begin(f.control, s, l); err == nil {
+		err = node.join(s, t.from != nil)
+	}
+	if err != nil {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}

@@ -119,25 +119,50 @@ func (f *clusterFlags) nodeName() string {
 	return label
 }
 
-// start makes the relay a node. Without the flags it does nothing.
-func (f *clusterFlags) start(env *cli.Environment, s *server.Server, replaces bool) error {
+// clusterNode is this process as a node of a cluster. The methods of nil do what a relay without one does.
+type clusterNode struct{ cfg server.ClusterConfig }
+
+// prepare does all that can fail before the relay becomes a node, or returns nil without the flags. Other nodes do not
+// see it yet.
+func (f *clusterFlags) prepare(env *cli.Environment, replaces bool) (*clusterNode, error) {
 	if !f.isOn() {
-		return nil
+		return nil, nil
 	}
 	token, err := f.token(env)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	common := natsengine.Config{
 		Cluster: f.name, Node: f.nodeName(), Token: token, TLS: f.tls, Logger: slog.Default(),
 	}
 	engine, err := f.engine(common, replaces)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.JoinCluster(server.ClusterConfig{
+	return &clusterNode{server.ClusterConfig{
 		Engine: engine, Cluster: f.name, Node: common.Node, Region: f.region, URL: f.advertise, Price: f.price,
-	})
+	}}, nil
+}
+
+// join makes the relay a node. If it has replaced another process, it is too late to fail.
+func (n *clusterNode) join(s *server.Server, replaced bool) error {
+	if n == nil {
+		return nil
+	}
+	err := s.JoinCluster(n.cfg)
+	if err != nil && replaced {
+		slog.Error("the relay is not in the cluster; start it again", "err", err)
+		return nil
+	}
+	return err
+}
+
+// close is the reverse of prepare.
+func (n *clusterNode) close() error {
+	if n == nil {
+		return nil
+	}
+	return n.cfg.Engine.Close()
 }
 
 // engine starts what carries routes. While this process replaces another, the address may not be free yet.
