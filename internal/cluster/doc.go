@@ -20,7 +20,8 @@
 // message costs one snapshot, and an engine that comes back costs nothing when no route has changed meanwhile.
 //
 // A node that is silent for [Lease] is dead, and its routes are gone, unless the engine is away: then all would be
-// silent, and each node goes on with what it knows. A relay that cannot reach a node finds that out by QUIC.
+// silent, and each node goes on with what it knows. A relay that cannot reach a node finds that out by QUIC. An engine
+// that works, and has found no other one for [AloneFor], is not away: the others are dead.
 //
 // # Subjects
 //

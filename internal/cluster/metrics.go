@@ -50,7 +50,7 @@ func (n *Node) Collect(ch chan<- prometheus.Metric) {
 	s := n.Sent()
 	for what, v := range map[string]uint64{
 		"sent": s.Messages, "received": s.Received, "invalid": s.Invalid, "refused": s.Refused,
-		"asks": s.Asks, "snapshots": s.Snapshots,
+		"dropped": s.Dropped, "asks": s.Asks, "snapshots": s.Snapshots,
 	} {
 		ch <- prometheus.MustNewConstMetric(messagesDesc, prometheus.CounterValue, float64(v), what)
 	}

@@ -21,7 +21,10 @@ const (
 	tick = 200 * time.Millisecond
 	// askAgain is how long a node waits for a snapshot before it asks again.
 	askAgain = 2 * time.Second
-	// maxDirect is how many nodes get a snapshot each when they have asked. When more have, all get one.
+	// AloneFor is how long a node whose engine is alone goes on with what it knows.
+	AloneFor = time.Minute
+	// maxDirect is how many messages the snapshots for single nodes may take at a time. If they would be more, all get
+	// one snapshot.
 	maxDirect = 8
 )
 
@@ -69,7 +72,8 @@ type Node struct {
 	table    table
 	watchers []func(Change)
 	beaten   time.Time            // when this node sent a beat last
-	absent   time.Time            // when the engine was away last
+	absent   time.Time            // when the silence of the others last said nothing about them
+	alone    time.Time            // since when the engine is alone; zero if it is not
 	asks     map[string]time.Time // when to ask nodes for snapshots
 	askers   map[string]struct{}  // the nodes that have asked for one
 	sent     Sent
@@ -83,6 +87,7 @@ type Sent struct {
 	Received  uint64 // messages
 	Invalid   uint64 // messages that could not be read
 	Refused   uint64 // nodes and routes for which the table had no room
+	Dropped   uint64 // messages that the engine did not take
 }
 
 // Join makes a node of a cluster. It closes the engine when it fails, and when the node leaves.
@@ -178,7 +183,7 @@ func (n *Node) tickLocked(now time.Time) {
 	if now.Sub(n.beaten) >= Beat {
 		n.beatLocked(now, false)
 	}
-	if !n.engine.Present() {
+	if n.isCutOffLocked(now) {
 		n.absent = now
 	}
 	if now.Sub(n.absent) > Lease { // else others may be alive although they were not heard
@@ -188,6 +193,20 @@ func (n *Node) tickLocked(now time.Time) {
 	}
 	n.askLocked(now)
 	n.answerLocked()
+}
+
+// isCutOffLocked reports whether the silence of the others says nothing about them, as the engine is away. An engine
+// that is alone for long is not cut off from them: they have died, all of them or the only one.
+func (n *Node) isCutOffLocked(now time.Time) bool {
+	present := n.engine.Present()
+	switch {
+	case present || !n.engine.Alone():
+		n.alone = time.Time{}
+		return !present
+	case n.alone.IsZero():
+		n.alone = now
+	}
+	return now.Sub(n.alone) < AloneFor
 }
 
 func (n *Node) beatLocked(now time.Time, isNew bool) {
@@ -218,27 +237,32 @@ func (n *Node) askLocked(now time.Time) {
 	}
 }
 
-// answerLocked sends snapshots to the nodes that have asked since the last tick: one for all if they are many.
+// answerLocked sends snapshots to the nodes that have asked since the last tick: one for all if that would be many
+// messages.
 func (n *Node) answerLocked() {
 	if len(n.askers) == 0 {
 		return
 	}
-	if len(n.askers) > maxDirect {
+	parts := n.own.parts(n.cfg.Card())
+	if len(n.askers)*len(parts) > maxDirect {
 		n.askers = map[string]struct{}{everybody: {}}
 	}
-	parts := n.own.parts(n.cfg.Card())
-	for to := range n.askers {
-		n.sent.Snapshots++
-		for i := range parts {
-			n.publishLocked(n.subjects.of(kindSnap, n.cfg.ID, to), &parts[i])
+	for i := range parts {
+		data := encode(&parts[i])
+		for to := range n.askers {
+			n.sendLocked(n.subjects.of(kindSnap, n.cfg.ID, to), data)
 		}
 	}
+	n.sent.Snapshots += uint64(len(n.askers))
 	clear(n.askers)
 }
 
-func (n *Node) publishLocked(subject string, m any) {
+func (n *Node) publishLocked(subject string, m any) { n.sendLocked(subject, encode(m)) }
+
+func (n *Node) sendLocked(subject string, data []byte) {
 	n.sent.Messages++
-	if err := n.engine.Publish(subject, encode(m)); err != nil {
+	if err := n.engine.Publish(subject, data); err != nil {
+		n.sent.Dropped++
 		n.log.Log(slog.LevelWarn, "publish", "cannot tell the cluster about this node; trying again", "err", err)
 	}
 }

@@ -235,6 +235,31 @@ func TestEngineAway(t *testing.T) {
 	})
 }
 
+// TestAlone is about a node whose engine has lost all others: they are dead if none comes back.
+func TestAlone(t *testing.T) {
+	inTime(t, func(w *world) {
+		a, b := w.join("a"), w.join("b")
+		a.Advertise(liveA)
+		time.Sleep(time.Second)
+		for range 3 {
+			w.bus.SetAlone(true)
+			time.Sleep(cluster.AloneFor - 5*time.Second)
+			require.Equal(t, []string{"a live-a"}, b.known(), "they may be cut off")
+			require.False(t, b.Status().Engine)
+			w.bus.SetAlone(false)
+			time.Sleep(time.Second)
+		}
+		a.die()
+		w.bus.SetAlone(true)
+		time.Sleep(cluster.AloneFor - 5*time.Second)
+		require.Equal(t, []string{"a live-a"}, b.known())
+		time.Sleep(cluster.Lease + 6*time.Second)
+		require.Empty(t, b.known())
+		require.Empty(t, b.Hops(liveA, ""))
+		leave(b)
+	})
+}
+
 // counts returns how many asks and snapshots nodes have sent.
 func counts(nodes []*node) (asks, snapshots uint64) {
 	for _, n := range nodes {

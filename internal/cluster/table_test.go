@@ -210,6 +210,7 @@ type nowhere struct{}
 func (nowhere) Publish(string, []byte) error                    { return nil }
 func (nowhere) Subscribe(func(string, []byte), ...string) error { return nil }
 func (nowhere) Present() bool                                   { return true }
+func (nowhere) Alone() bool                                     { return false }
 func (nowhere) Close() error                                    { return nil }
 
 // FuzzReceive gives any messages to a node.

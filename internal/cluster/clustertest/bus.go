@@ -15,6 +15,7 @@ type Bus struct {
 	mu       sync.Mutex
 	lose     func(to, subject string) bool
 	away     bool
+	alone    bool
 	ends     []*end
 	messages int
 }
@@ -37,7 +38,14 @@ func (b *Bus) SetLose(lose func(to, subject string) bool) {
 func (b *Bus) SetAway(away bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.away = away
+	b.away, b.alone = away, false
+}
+
+// SetAlone makes the bus lose all messages, as if each engine had lost all others, or ends that.
+func (b *Bus) SetAlone(alone bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.away, b.alone = alone, alone
 }
 
 // Engine returns the engine of a node. The name is for SetLose.
@@ -122,6 +130,13 @@ func (e *end) Present() bool {
 	e.bus.mu.Lock()
 	defer e.bus.mu.Unlock()
 	return !e.bus.away
+}
+
+// Alone implements cluster.Engine.
+func (e *end) Alone() bool {
+	e.bus.mu.Lock()
+	defer e.bus.mu.Unlock()
+	return e.bus.alone
 }
 
 // Close implements cluster.Engine. It also stands for the death of a node that says nothing.

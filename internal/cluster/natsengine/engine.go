@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -12,8 +13,13 @@ import (
 	"sluice/internal/logs"
 )
 
-// maxQueue is how many messages wait for the node. Those beyond it get lost, which costs a snapshot.
-const maxQueue = 1 << 14
+const (
+	// maxQueue is how many messages wait for the node. Those beyond it get lost, which costs a snapshot.
+	maxQueue = 1 << 14
+	// writeTimeout is how long a connection may take no data, and closeTimeout how long Close waits for the last ones.
+	writeTimeout = 5 * time.Second
+	closeTimeout = time.Second
+)
 
 // Engine is a connection to NATS, and perhaps the server. It implements cluster.Engine.
 type Engine struct {
@@ -22,10 +28,14 @@ type Engine struct {
 	messages chan *nats.Msg
 	end      chan struct{}
 	running  sync.WaitGroup
+	outgoing *queue
+	// connected is kept here: the methods of a connection wait while it writes.
+	connected atomic.Bool
 
 	mu       sync.Mutex
 	closed   bool
 	conn     *nats.Conn     // nil: the server has not started yet
+	sent     chan struct{}  // closed when all messages were given to the connection; nil: there is none
 	server   *server.Server // nil: it is of another process, or has not started yet
 	patterns []string
 }
@@ -33,6 +43,7 @@ type Engine struct {
 func newEngine(log *slog.Logger) *Engine {
 	return &Engine{
 		log: logs.NewSparse(log), logger: log, messages: make(chan *nats.Msg, maxQueue), end: make(chan struct{}),
+		outgoing: newQueue(),
 	}
 }
 
@@ -41,13 +52,16 @@ func newEngine(log *slog.Logger) *Engine {
 func (e *Engine) options(node string) []nats.Option {
 	return []nats.Option{
 		nats.Name(node), nats.NoEcho(), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond),
-		nats.ReconnectBufSize(-1),
+		nats.ReconnectBufSize(-1), nats.FlusherTimeout(writeTimeout),
+		nats.ConnectHandler(func(*nats.Conn) { e.connected.Store(true) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			e.connected.Store(false)
 			if err != nil {
 				e.logger.Warn("the NATS server is away; the relay goes on with the routes that it knows", "err", err)
 			}
 		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
+			e.connected.Store(true)
 			e.logger.Info("the NATS server is there again", "address", c.ConnectedAddr())
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -60,7 +74,8 @@ func (e *Engine) options(node string) []nats.Option {
 func (e *Engine) attach(conn *nats.Conn, s *server.Server) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.conn, e.server = conn, s
+	e.conn, e.server, e.sent = conn, s, make(chan struct{})
+	go e.send(conn, e.sent)
 	return e.subscribeLocked(e.patterns)
 }
 
@@ -72,11 +87,22 @@ func (e *Engine) Publish(subject string, data []byte) error {
 	if conn == nil {
 		return nil // it gets lost
 	}
-	err := conn.Publish(subject, data)
-	if errors.Is(err, nats.ErrReconnectBufExceeded) {
-		return nil // the server is away, and the log says so
+	return e.outgoing.push(message{subject, data})
+}
+
+// send gives the messages to a connection, until the queue is closed.
+func (e *Engine) send(conn *nats.Conn, done chan<- struct{}) {
+	defer close(done)
+	for {
+		m, ok := e.outgoing.pop()
+		if !ok {
+			return
+		}
+		err := conn.Publish(m.subject, m.data)
+		if err != nil && !errors.Is(err, nats.ErrReconnectBufExceeded) && !errors.Is(err, nats.ErrConnectionClosed) {
+			e.log.Log(slog.LevelWarn, "publish", "a message to the cluster is lost", "err", err)
+		} // else the server is away, and the log says so, or the node has left
 	}
-	return err
 }
 
 // Subscribe implements cluster.Engine. All subscriptions share a channel, which keeps the order of a node's messages.
@@ -112,11 +138,15 @@ func (e *Engine) subscribeLocked(patterns []string) error {
 	return nil
 }
 
-// Present implements cluster.Engine. An embedded server that has no other one is alone.
-func (e *Engine) Present() bool {
+// Present implements cluster.Engine.
+func (e *Engine) Present() bool { return e.connected.Load() && !e.Alone() }
+
+// Alone implements cluster.Engine. An embedded server that has no other one is alone.
+func (e *Engine) Alone() bool {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.conn != nil && e.conn.IsConnected() && (e.server == nil || e.server.NumRoutes() > 0)
+	s := e.server
+	e.mu.Unlock()
+	return s != nil && s.NumRoutes() == 0
 }
 
 // Close implements cluster.Engine.
@@ -127,10 +157,15 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed = true
-	conn := e.conn
+	conn, sent := e.conn, e.sent
 	e.mu.Unlock()
+	e.outgoing.close()
 	if conn != nil {
-		_ = conn.FlushTimeout(time.Second) // fails only if the server is away
+		select {
+		case <-sent:
+			_ = conn.FlushTimeout(closeTimeout) // fails only if the server is away
+		case <-time.After(closeTimeout):
+		}
 	}
 	close(e.end)
 	e.running.Wait()

@@ -1,6 +1,7 @@
 package natsengine
 
 import (
+	"bufio"
 	"fmt"
 	"log/slog"
 	"net"
@@ -173,7 +174,7 @@ func TestDial(t *testing.T) {
 	require.NoError(t, liar.Publish("sluice.test.bye.a", []byte(`{"epoch":18446744073709551615}`)))
 	require.NoError(t, liar.Publish("sluice.test.beat.a",
 		[]byte(`{"epoch":18446744073709551615,"version":0,"card":{"url":"moqt://evil"}}`)))
-	require.NoError(t, liar.conn.Flush())
+	require.NoError(t, liar.Close())
 	require.Equal(t, "moqt://a", b.Hops(liveA, "")[0].URL)
 
 	// The server goes and comes back.
@@ -225,6 +226,56 @@ func TestServerIsAwayAtStart(t *testing.T) {
 	require.NoError(t, err)
 	b := join(t, "b", f)
 	knows(t, b, liveA, "a")
+}
+
+// TestSlowServer has a NATS server that does not read: whoever publishes does not wait for it.
+func TestSlowServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	end := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() { greet(t, l, end) })
+	e, err := Dial(DialConfig{Config: configOf(t, "a"), URLs: []string{"nats://" + l.Addr().String()}})
+	require.NoError(t, err)
+	require.Eventually(t, e.Present, 20*time.Second, time.Millisecond)
+	data := make([]byte, 128<<10)
+	for range 2 * maxOutgoing / len(data) {
+		if err = e.Publish("x", data); err != nil {
+			break
+		}
+	}
+	require.ErrorIs(t, err, errSlow)
+	close(end)
+	require.NoError(t, l.Close())
+	running.Wait()
+	require.NoError(t, e.Close())
+	require.NoError(t, e.Publish("x", data), "it gets lost")
+}
+
+// greet accepts a connection as a NATS server does, and reads nothing from it after that.
+func greet(t *testing.T, l net.Listener, end <-chan struct{}) {
+	c, err := l.Accept()
+	if !assert.NoError(t, err) {
+		return
+	}
+	defer c.Close()
+	_, err = fmt.Fprint(c, `INFO {"server_id":"x","version":"2.10.0","proto":1,"max_payload":1048576}`+"\r\n")
+	assert.NoError(t, err)
+	for lines := bufio.NewScanner(c); lines.Scan() && lines.Text() != "PING"; {
+	}
+	_, err = fmt.Fprint(c, "PONG\r\n")
+	assert.NoError(t, err)
+	<-end
+}
+
+// TestAlone lets the other one of two nodes die.
+func TestAlone(t *testing.T) {
+	engines := embedAll(t, TLS{}, "a", "b")
+	require.Eventually(t, engines[1].Present, 20*time.Second, time.Millisecond)
+	require.False(t, engines[1].Alone())
+	require.NoError(t, engines[0].Close())
+	require.Eventually(t, engines[1].Alone, 20*time.Second, time.Millisecond)
+	require.False(t, engines[1].Present())
 }
 
 func portOf(t *testing.T, address string) int {
