@@ -52,18 +52,20 @@ type acceleration struct {
 	track  *fastpath.ForwardedTrack // nil if there is no fast path: its methods do nothing
 	active bool                     // the kernel forwards the track, to
 	chosen []*downstream            // these
+	mixed  bool                     // several publishers have brought the track since it was last active
 }
 
 // update adapts the fast path to the present publishers and subscribers.
 func (a *acceleration) update() {
+	h := a.hub
+	// The objects of several publishers are compared, which the kernel does not do.
+	u := h.publishers.only()
+	a.unmix(u)
 	if a.track == nil {
 		return
 	}
-	h := a.hub
 	limit := (*h.relay.policy.Load()).Subscribers(h.name, len(h.subscribers.all))
 	limit = min(limit, h.relay.cfg.FastPath.MaxSubscribers())
-	// The objects of several publishers are compared, which the kernel does not do.
-	u := h.publishers.only()
 	a.active = u != nil && u.peer.forwarder != nil && !u.limited && limit > 0
 	if !a.active {
 		a.track.Forward(nil, 0, 0, nil)
@@ -75,6 +77,17 @@ func (a *acceleration) update() {
 	}
 	a.choose(limit)
 	a.track.Forward(u.peer.forwarder, alias, h.properties.DefaultPublisherPriority(), a.subscribers(u))
+}
+
+// unmix notes what the only publisher, if there is one, may send again: others have brought it meanwhile.
+func (a *acceleration) unmix(only *upstream) {
+	switch {
+	case only == nil:
+		a.mixed = a.mixed || a.hub.publishers.areEstablished()
+	case a.mixed:
+		a.mixed = false
+		only.mayRepeat(a.hub.data.Largest())
+	}
 }
 
 // choose selects the subscribers that the fast path serves, up to limit.

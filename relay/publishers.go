@@ -271,9 +271,7 @@ func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*
 			earlier = s.established()
 		}
 	}
-	if last := s.hub.data.Largest(); last != nil {
-		u.repeats = last.Group + 1
-	}
+	u.mayRepeat(s.hub.data.Largest())
 	s.sequence++
 	u.established, u.sequence = true, s.sequence
 	s.hub.bringsLocked(u.peer)

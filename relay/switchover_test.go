@@ -289,10 +289,13 @@ func TestRepeatedGroupsAreNotForwarded(t *testing.T) {
 		second := two.serve(&source{})
 		two.announce("live")
 		synctest.Wait()
+		first.group(5, 1) // and the second one is late
+		require.Equal(t, "5.0, 5 fin", k.take())
 		one.Session.Close(moqt.SessionNoError, "")
 		synctest.Wait()
-		require.Equal(t, moqt.Range{Start: moqt.Location{Group: 5}, End: wanted.End}, forwarded())
+		require.Equal(t, moqt.Range{Start: moqt.Location{Group: 6}, End: wanted.End}, forwarded())
 		second.group(5, 1)
-		require.Equal(t, "5.0, 5 fin", k.take())
+		second.group(6, 1)
+		require.Equal(t, "6.0, 6 fin", k.take())
 	})
 }

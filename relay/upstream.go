@@ -149,6 +149,13 @@ func (u *upstream) request() moqt.Subscribe {
 	return m
 }
 
+// mayRepeat notes that others have brought the groups up to a location, if there is one.
+func (u *upstream) mayRepeat(largest *moqt.Location) {
+	if largest != nil {
+		u.repeats = largest.Group + 1
+	}
+}
+
 // unrepeated returns the part of a range that no other publisher has brought before. The rest has to be compared, which
 // the kernel does not do: a publisher that takes another one's place sends the current group from its start.
 func (u *upstream) unrepeated(r moqt.Range) moqt.Range {
