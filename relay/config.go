@@ -50,6 +50,10 @@ type Config struct {
 	// Their sessions may also have more requests open than others.
 	Exempt []netip.Prefix
 
+	// OriginNeedsProof lets only peers ask at OriginPath that have proved who they are: see
+	// [transport.Conn.PeerIsVerified]. Others are refused (UNAUTHORIZED). Default: all may ask.
+	OriginNeedsProof bool
+
 	// Linger is how long an upstream subscription outlives its last subscriber. Default: 2 s. Negative: not at all.
 	Linger time.Duration
 	// Grace is how long subscribers wait for a publisher to come back after its session was lost. Default: 5 s.

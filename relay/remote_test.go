@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -8,6 +10,8 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/transport"
+	"sluice/transport/transporttest"
 )
 
 // asOrigin connects as another relay does that asks for what publishers of this one have.
@@ -36,6 +40,32 @@ func TestOriginPath(t *testing.T) {
 		require.Equal(t, "0.0, 0 fin", k.take())
 		require.NoError(t, src.publication().Done(moqt.DoneGoingAway, ""))
 		bs[1].done(s, moqt.DoneGoingAway)
+	})
+}
+
+// TestOriginNeedsProof asks a relay as the origin that serves only those in that way that prove who they are.
+func TestOriginNeedsProof(t *testing.T) {
+	onBench(t, Config{OriginNeedsProof: true}, func(b *bench) {
+		publishing["PUBLISH"](b)
+		proved := transporttest.PipeConfig{Verified: true}
+		b.connectWith(proved, asOrigin).mustSubscribe(moqt.Parameters{})
+		b.connect().mustSubscribe(moqt.Parameters{})
+		for _, pipe := range []transporttest.PipeConfig{
+			{}, {Kind: transport.WebTransport, Authority: "relay", Path: OriginPath + "?x"},
+		} {
+			here, there := transporttest.Pipe(pipe)
+			cfg := session.Config{Logger: slog.New(slog.DiscardHandler)}
+			if pipe.Kind == transport.RawQUIC {
+				cfg.Authority, cfg.Path = "relay", OriginPath
+			}
+			s, err := session.New(here, cfg)
+			require.NoError(t, err)
+			go b.relay.Serve(b.ctx, there)
+			ended, _ := errors.AsType[*transport.SessionError](s.Run(b.ctx))
+			require.NotNil(t, ended)
+			require.Equal(t, uint64(moqt.SessionUnauthorized), ended.Code)
+			require.Contains(t, ended.Reason, "prove by a certificate")
+		}
 	})
 }
 

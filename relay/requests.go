@@ -1,8 +1,12 @@
 package relay
 
 import (
+	"cmp"
+	"errors"
+
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/transport"
 )
 
 // requests serves the requests of a peer. It implements session.Handler: each method is called on a goroutine of its
@@ -15,16 +19,19 @@ var errTooManyTracks = &moqt.RequestError{
 	Code: moqt.RequestExcessiveLoad, Reason: "the relay has no room for another track",
 }
 
+// errNoProof closes the session: it has the code UNAUTHORIZED.
+var errNoProof = errors.New("path " + OriginPath + " is for relays that prove by a certificate who they are")
+
 // HandleSetup implements session.Handler.
 func (q *requests) HandleSetup(_ *session.Session, setup session.Peer) error {
 	p := q.peer
+	asksOrigin := transport.WithoutQuery(cmp.Or(p.conn.Path(), setup.Path)) == OriginPath
+	if asksOrigin && p.relay.cfg.OriginNeedsProof && !p.conn.PeerIsVerified() {
+		return errNoProof
+	}
 	p.mu.Lock()
-	p.setup, p.begun = setup, true
+	p.setup, p.begun, p.asksOrigin = setup, true, asksOrigin
 	p.scope = p.relay.cfg.Scope(setup.Authority, setup.Path)
-	p.mu.Unlock()
-	asksOrigin := p.path() == OriginPath
-	p.mu.Lock()
-	p.asksOrigin = asksOrigin
 	p.mu.Unlock()
 	p.emit(EventSessionStart, nil, nil)
 	return nil

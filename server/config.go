@@ -18,7 +18,8 @@ import (
 type Config struct {
 	// Listen is the UDP address to listen on. Default: ":4443".
 	Listen string
-	// Transport configures connections. The server sets Protocols, NewHooks, Coalesce, MaxConnectionsPerSource and
+	// Transport configures connections. With Mutual, only relays that have proved who they are may ask this one as the
+	// origin (relay.OriginPath). The server sets Protocols, NewHooks, Coalesce, MaxConnectionsPerSource and
 	// Exempt.
 	Transport transport.ListenConfig
 	// Relay configures what sessions may do, and the cache. The server sets FastPath.

@@ -87,8 +87,9 @@ type meshView struct {
 }
 
 // JoinCluster makes the server a node of a cluster, until it drains. It has to be called before Serve, once at most. It
-// closes the engine when it fails, and when the node leaves. Sessions with other nodes use the transport and the tokens
-// of Config.Upstream.
+// closes the engine when it fails, and when the node leaves. Nodes prove to each other who they are by
+// Config.Transport.Mutual; without that, sessions with other nodes use the transport of Config.Upstream. Its tokens
+// authorize them either way.
 func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	if _, err := transport.ParseURL(cfg.URL); err != nil {
 		return errors.Join(err, cfg.Engine.Close())
@@ -249,7 +250,7 @@ func (m *mesh) dialLocked(t meshTarget) *meshLink {
 	up := &m.server.cfg.Upstream
 	ctx, cancel := context.WithCancel(context.Background())
 	// Where its clients should go does not count for this one: the cluster says whom to ask instead.
-	u, err := m.server.keep(ctx, relay.UpstreamRelayConfig{URL: t.url, Tokens: up.Tokens}, up.Transport, false)
+	u, err := m.server.keep(ctx, relay.UpstreamRelayConfig{URL: t.url, Tokens: up.Tokens}, m.transport(), false)
 	if err != nil {
 		cancel()
 		m.server.log.Warn("a node of the cluster cannot be dialled", "node", t.node, "err", err)
@@ -258,6 +259,14 @@ func (m *mesh) dialLocked(t meshTarget) *meshLink {
 	l := &meshLink{relay: u, end: cancel}
 	m.links[t] = l
 	return l
+}
+
+// transport returns how nodes trust each other.
+func (m *mesh) transport() transport.ClientConfig {
+	if mutual := m.server.cfg.Transport.Mutual; mutual != nil {
+		return transport.ClientConfig{Mutual: mutual}
+	}
+	return m.server.cfg.Upstream.Transport
 }
 
 // originURL returns the URL at which a node is asked as the origin.

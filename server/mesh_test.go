@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/certtest"
 	"sluice/internal/cluster"
 	"sluice/internal/cluster/clustertest"
 	"sluice/moqt"
@@ -38,9 +39,9 @@ func startNodeAs(t *testing.T, bus *clustertest.Bus, cfg Config, c ClusterConfig
 	t.Helper()
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
-	cfg.Listen, cfg.Transport = "127.0.0.1:0", transport.ListenConfig{Certificate: &cert}
+	cfg.Listen, cfg.Transport.Certificate = "127.0.0.1:0", &cert
 	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)).With("server", c.Node)
-	cfg.FastPath.Mode, cfg.Upstream.Transport.Insecure = FastPathOff, true
+	cfg.FastPath.Mode, cfg.Upstream.Transport.Insecure = FastPathOff, cfg.Transport.Mutual == nil
 	s, err := Listen(cfg)
 	require.NoError(t, err)
 	n := &meshNode{Server: s, engine: bus.Engine(c.Node)}
@@ -403,4 +404,41 @@ func TestNodeSendsClientsElsewhere(t *testing.T) {
 	send(1, []byte("from b"))
 	require.Contains(t, string(got.await(t)), "from b")
 	require.Empty(t, elsewhere.relay.Sessions())
+}
+
+// TestMeshProof has nodes with certificates of one authority, and one whose certificate is of another: they neither
+// ask it nor answer it, and a subscriber cannot ask a node as the origin.
+func TestMeshProof(t *testing.T) {
+	var bus clustertest.Bus
+	nodes, others := certtest.New(t), certtest.New(t)
+	startOf := func(of *certtest.Authority, name string) *meshNode {
+		f, cfg := of.Issue(t), Config{}
+		cfg.Transport.Mutual = &transport.MutualTLS{CAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key}
+		return startNodeAs(t, &bus, cfg, ClusterConfig{Node: name})
+	}
+	a, b := startOf(nodes, "a"), startOf(nodes, "b")
+	send := publish(t, a.Server, "video")
+	b.knowsRoute(t, 1)
+	got := receive(t, b.Server, "video")
+	send(0, []byte("x"))
+	require.Contains(t, string(got.await(t)), "x")
+	require.Equal(t, 1, a.subscribed())
+
+	stranger := startOf(others, "stranger")
+	stranger.knowsRoute(t, 1)
+	stranger.mesh.Upstreams("", moqt.Namespace{"live"})
+	await(t, "the stranger is refused", func() bool {
+		s := stranger.keepers.status()
+		return len(s) == 1 && !s[0].Connected && strings.Contains(s[0].Error, "not trusted")
+	})
+
+	s := start(t, Config{})
+	u, err := s.KeepUpstream(t.Context(), relay.UpstreamRelayConfig{URL: originURL("moqt://" + a.Addr().String())},
+		transport.ClientConfig{Insecure: true})
+	require.NoError(t, err)
+	await(t, "the subscriber is refused", func() bool {
+		st := s.keepers.status()
+		return strings.Contains(st[0].Error, "prove by a certificate") && u.Status().Down
+	})
+	require.Equal(t, 1, a.subscribed())
 }

@@ -69,6 +69,7 @@ func (s *Server) prepare() (err error) {
 		return err
 	}
 	relayConfig, loopConfig := s.cfg.Relay, media.LoopConfig{Logger: s.log}
+	relayConfig.OriginNeedsProof = relayConfig.OriginNeedsProof || s.cfg.Transport.Mutual != nil
 	if s.fastPath != nil {
 		relayConfig.FastPath, loopConfig.Memory = s.fastPath, s.fastPath
 	}

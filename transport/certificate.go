@@ -49,6 +49,11 @@ func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, *tls.Certifica
 	} else {
 		conf.Certificates = []tls.Certificate{*cert}
 	}
+	if cfg.Mutual != nil {
+		if err := cfg.Mutual.addTo(conf, log); err != nil {
+			return nil, nil, err
+		}
+	}
 	return conf, cert, nil
 }
 

@@ -23,6 +23,8 @@ type ListenConfig struct {
 	CertFile, KeyFile string
 	// Certificate is used instead of the files, for example one of [DevCertificate].
 	Certificate *tls.Certificate
+	// Mutual lets other servers prove who they are: see [Conn.PeerIsVerified]. Default: none can.
+	Mutual *MutualTLS
 
 	// Protocols are the MoQ versions to negotiate, most preferred first: ALPN ids on raw QUIC, and values of
 	// WT-Available-Protocols on WebTransport. For example "moqt-18". A WebTransport client that does not send
@@ -94,6 +96,9 @@ type ClientConfig struct {
 	// CertFile and KeyFile are PEM files with a certificate for servers that ask for one, and its key. They are read
 	// for each session. Default: the client has none.
 	CertFile, KeyFile string
+	// Mutual is instead of all fields above but Protocols: the server has to be a listener with the same authority as
+	// its ListenConfig.Mutual.
+	Mutual *MutualTLS
 
 	// ListenUDP makes the socket of each QUIC connection that is tried. Default: [net.ListenUDP].
 	ListenUDP func(network string, local *net.UDPAddr) (*net.UDPConn, error)
@@ -138,6 +143,10 @@ func (c *ListenConfig) validate() error {
 		return errors.New("a certificate file and a key file are required")
 	case c.Certificate != nil && (c.CertFile != "" || c.KeyFile != ""):
 		return errors.New("give either a certificate or files, not both")
+	case c.Mutual != nil:
+		if err := c.Mutual.validate(); err != nil {
+			return err
+		}
 	}
 	return cmp.Or(bounds.AtLeast("MaxConnections", c.MaxConnections, 0), validateProtocols(c.Protocols),
 		c.Limits.validate())
@@ -145,14 +154,20 @@ func (c *ListenConfig) validate() error {
 
 func (c *ClientConfig) validate() error {
 	trust := 0
-	for _, set := range []bool{c.CAFile != "", c.CertificateSHA256 != nil, c.Insecure} {
+	for _, set := range []bool{c.CAFile != "", c.CertificateSHA256 != nil, c.Insecure, c.Mutual != nil} {
 		if set {
 			trust++
 		}
 	}
 	switch {
 	case trust > 1:
-		return errors.New("give only one of a CA file, a certificate's SHA-256, and insecure")
+		return errors.New("give only one of a CA file, a certificate's SHA-256, insecure, and mutual TLS")
+	case c.Mutual != nil && c.CertFile != "":
+		return errors.New("give either a client certificate or mutual TLS, which has one")
+	case c.Mutual != nil:
+		if err := c.Mutual.validate(); err != nil {
+			return err
+		}
 	case c.CertificateSHA256 != nil && len(c.CertificateSHA256) != 32:
 		return fmt.Errorf("CertificateSHA256: %d bytes: must be 32", len(c.CertificateSHA256))
 	case (c.CertFile == "") != (c.KeyFile == ""):

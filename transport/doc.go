@@ -19,6 +19,9 @@
 // A listener also opens sessions, from its own sockets ([Listener.Dial]): a relay that subscribes at another one needs
 // no other port, and the same senders serve both kinds of connections.
 //
+// Servers that belong together have [MutualTLS] at the same port: they show each other certificates of their own
+// authority. Other clients see the listener's public certificate, and are asked for none.
+//
 // On Linux the listener's sockets can let packets gather before they wake their readers ([ListenConfig.Coalesce]).
 //
 // Importing this package makes TLS 1.3 servers of the whole process prefer ChaCha20-Poly1305, the only cipher suite

@@ -35,6 +35,9 @@ func (s *session) RemoteAddr() net.Addr     { return s.qc.RemoteAddr() }
 func (s *session) Hooks() quic.Hooks        { return s.qc.Hooks() }
 func (s *session) connection() *quic.Conn   { return s.qc }
 
+// PeerIsVerified implements Conn.
+func (s *session) PeerIsVerified() bool { return len(s.qc.ConnectionState().TLS.VerifiedChains) > 0 }
+
 // tooLarge is larger than any datagram.
 var tooLarge [1 << 16]byte
 

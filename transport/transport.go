@@ -74,6 +74,9 @@ type Conn interface {
 
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
+	// PeerIsVerified reports whether the peer of an accepted session has shown a certificate of the authority of
+	// [ListenConfig.Mutual].
+	PeerIsVerified() bool
 
 	// Hooks is what NewHooks returned for the QUIC connection, or nil.
 	Hooks() quic.Hooks

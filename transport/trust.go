@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 )
 
@@ -23,17 +22,21 @@ func clientTLS(cfg *ClientConfig, host string, protocols []string) (*tls.Config,
 			return verifyPinned(s.PeerCertificates[0], cfg.CertificateSHA256, time.Now())
 		}
 	case cfg.CAFile != "":
-		pem, err := os.ReadFile(cfg.CAFile)
+		authorities, err := readAuthorities(cfg.CAFile)
 		if err != nil {
 			return nil, err
 		}
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s has no PEM certificate", cfg.CAFile)
-		}
+		conf.RootCAs = authorities
 	}
-	if cfg.CertFile != "" {
-		cert, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
+	certFile, keyFile := cfg.CertFile, cfg.KeyFile
+	if m := cfg.Mutual; m != nil {
+		if err := m.trust(conf, host); err != nil {
+			return nil, err
+		}
+		certFile, keyFile = m.CertFile, m.KeyFile
+	}
+	if certFile != "" {
+		cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 		if err != nil {
 			return nil, fmt.Errorf("client certificate: %w", err)
 		}

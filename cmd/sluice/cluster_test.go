@@ -60,6 +60,7 @@ digraph "sluice" {
 func TestClusterFlags(t *testing.T) {
 	const embedded = "--cluster --node=a --cluster-advertise=moqt://x "
 	const existing = "--cluster-url=nats://127.0.0.1 --node=a --cluster-advertise=moqt://x "
+	const secure = "--cluster-ca=f --cluster-cert=f --cluster-key=f "
 	for args, want := range map[string]string{ // "": no mistake
 		"":                                         "",
 		"--region=west":                            "--region: needs --cluster or --cluster-url",
@@ -74,8 +75,12 @@ func TestClusterFlags(t *testing.T) {
 		embedded + "--cluster-price=-1":            "--cluster-price: -1: must be between 0 and 10000",
 		embedded + "--cluster-join=127.0.0.1:6222": "",
 		existing + "--cluster-price=1":             "",
-		existing + "--cluster-listen=127.0.0.1:1":  "--cluster-listen: is for --cluster;",
-		existing + "--cluster-join=127.0.0.1:1":    "--cluster-join: is for --cluster;",
+		existing + "--upstream-ca=f":               "",
+		existing + secure + "--upstream-ca=f":      "--upstream-ca: is for --upstream: nodes trust each other by",
+		existing + secure + "--upstream-ca=f --upstream=moqt://x": "",
+		existing + secure + "--upstream-token-file=f":             "",
+		existing + "--cluster-listen=127.0.0.1:1":                 "--cluster-listen: is for --cluster;",
+		existing + "--cluster-join=127.0.0.1:1":                   "--cluster-join: is for --cluster;",
 	} {
 		t.Run(args, func(t *testing.T) {
 			var f relayFlags

@@ -55,7 +55,8 @@ func (f *clusterFlags) register(cmd *cobra.Command) {
 	flags.Float64Var(&f.price, "cluster-price", 0, "what it costs to ask this node, as `milliseconds` of round-trip "+
 		"time: of several nodes with the same track, others ask the one that costs least")
 	flags.StringVar(&f.tls.CA, "cluster-ca", "",
-		"PEM `file` with the authority that issues the certificates of all nodes")
+		"PEM `file` with the authority that issues the certificates of all nodes, for their NATS servers and for "+
+			"sessions between their relays")
 	flags.StringVar(&f.tls.Cert, "cluster-cert", "", "PEM `file` with this node's certificate, for servers and clients")
 	flags.StringVar(&f.tls.Key, "cluster-key", "", "PEM `file` with its private key")
 	flags.StringVar(&f.tokenFile, "cluster-token-file", "",
@@ -107,6 +108,14 @@ func (f *clusterFlags) refuse(why string, names ...string) error {
 		}
 	}
 	return nil
+}
+
+// mutualTLS returns how nodes prove to each other who they are, or nil.
+func (f *clusterFlags) mutualTLS() *transport.MutualTLS {
+	if f.tls.CA == "" {
+		return nil
+	}
+	return &transport.MutualTLS{CAFile: f.tls.CA, CertFile: f.tls.Cert, KeyFile: f.tls.Key}
 }
 
 // nodeName returns --node, or else the first label of the host's name.

@@ -173,7 +173,7 @@ func (f *relayFlags) check() error {
 	}
 	return cmp.Or(
 		f.auth.check(),
-		f.upstream.check(f.scope, f.cluster.isOn()),
+		f.upstream.check(f.scope, &f.cluster),
 		f.cluster.check(f.scope),
 		bounds.Check("--sockets", f.sockets, 0, handover.MaxSockets),
 		bounds.AtLeast("--cache-size", f.cacheMiB, 0),
@@ -220,6 +220,7 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 		return cfg, err
 	}
 	cfg.FastPath.Dials = f.cluster.isOn()
+	cfg.Transport.Mutual = f.cluster.mutualTLS()
 	if cfg.Upstream, err = f.upstream.config(getenv); err != nil {
 		return cfg, err
 	}

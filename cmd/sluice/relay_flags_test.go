@@ -2,10 +2,13 @@ package main
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"sluice/transport"
 )
 
 // TestProcessorsAreAdapted leaves the number of processors alone if somebody has chosen it.
@@ -17,6 +20,24 @@ func TestProcessorsAreAdapted(t *testing.T) {
 		cfg, err := f.config(os.Getenv)
 		require.NoError(t, err)
 		require.Equal(t, want, cfg.AdaptRuntime)
+	}
+}
+
+// TestNodesProve expects the certificates of a cluster to be those of the relay's sessions with other nodes.
+func TestNodesProve(t *testing.T) {
+	for args, want := range map[string]*transport.MutualTLS{
+		"--cluster": nil,
+		"--cluster --cluster-ca=ca --cluster-cert=cert --cluster-key=key": {
+			CAFile: "ca", CertFile: "cert", KeyFile: "key",
+		},
+	} {
+		var f relayFlags
+		cmd := new(cobra.Command)
+		f.register(cmd)
+		require.NoError(t, cmd.ParseFlags(strings.Fields(args)))
+		cfg, err := f.config(os.Getenv)
+		require.NoError(t, err)
+		require.Equal(t, want, cfg.Transport.Mutual)
 	}
 }
 

@@ -36,14 +36,15 @@ func (f *upstreamFlags) register(cmd *cobra.Command) {
 		"namespace `prefixes`, such as live/mine: tell upstream relays of the namespaces below them in which peers of "+
 			"this relay publish, so that they can subscribe here; / is all")
 	flags.StringVar(&f.tokenFile, "upstream-token-file", "",
-		"`file` with the authorization token for upstream relays; or set SLUICE_UPSTREAM_TOKEN")
+		"`file` with the authorization token for upstream relays, and for other nodes of the cluster; or set "+
+			"SLUICE_UPSTREAM_TOKEN")
 	flags.StringVar(&f.transport.CAFile, "upstream-ca", "",
 		"trust the certificate authorities in this PEM `file` for upstream relays, instead of the system's")
 	flags.StringVar(&f.sha256, "upstream-sha256", "",
 		"trust only the certificate with this SHA-256 `fingerprint`, which 'sluice relay --dev' prints, for upstream "+
 			"relays")
 	flags.StringVar(&f.transport.CertFile, "upstream-cert", "",
-		"PEM `file` with a certificate for upstream relays that ask for one")
+		"PEM `file` with a certificate for upstream relays that ask for one; Sluice does not")
 	flags.StringVar(&f.transport.KeyFile, "upstream-key", "", "PEM `file` with its private key")
 	flags.BoolVar(&f.transport.Insecure, "upstream-tls-disable-verify", false,
 		"trust any certificate of upstream relays (for tests only: anyone on the path can read and change everything)")
@@ -52,12 +53,14 @@ func (f *upstreamFlags) register(cmd *cobra.Command) {
 }
 
 // check returns the first mistake in the flags.
-func (f *upstreamFlags) check(scope string, inCluster bool) error {
+func (f *upstreamFlags) check(scope string, c *clusterFlags) error {
 	routes, err := f.table()
 	switch {
 	case err != nil:
 		return err
-	case len(routes) == 0 && !inCluster && f.areSet():
+	case len(routes) == 0 && c.tls.CA != "" && f.trust() != "":
+		return fmt.Errorf("--%s: is for --upstream: nodes trust each other by --cluster-ca", f.trust())
+	case len(routes) == 0 && !c.isOn() && f.areSet():
 		return errors.New("--upstream-… flags need the URL of an upstream relay: --upstream or --upstream-namespace; " +
 			"or --cluster")
 	case len(routes) > 0 && scope == "url":
@@ -69,8 +72,22 @@ func (f *upstreamFlags) check(scope string, inCluster bool) error {
 
 // areSet reports whether there are flags that make no sense without an upstream relay.
 func (f *upstreamFlags) areSet() bool {
-	return len(f.announce) > 0 || f.tokenFile+f.sha256+f.transport.CAFile+f.transport.CertFile != "" ||
-		f.transport.Insecure
+	return len(f.announce) > 0 || f.tokenFile+f.trust() != ""
+}
+
+// trust returns the name of a flag that says how to trust upstream relays, or what to show them, if there is one.
+func (f *upstreamFlags) trust() string {
+	switch {
+	case f.transport.CAFile != "":
+		return "upstream-ca"
+	case f.sha256 != "":
+		return "upstream-sha256"
+	case f.transport.CertFile != "":
+		return "upstream-cert"
+	case f.transport.Insecure:
+		return "upstream-tls-disable-verify"
+	}
+	return ""
 }
 
 // config returns the configuration that the flags describe.

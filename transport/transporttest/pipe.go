@@ -27,6 +27,8 @@ type PipeConfig struct {
 	MaxStreams, MaxUniStreams int
 	// MaxDatagramSize is in bytes. Default: 1,200.
 	MaxDatagramSize int
+	// Verified is whether the client has proved who it is.
+	Verified bool
 	// Client is the client's address. Default: 127.0.0.1:10000.
 	Client *net.UDPAddr
 }
@@ -224,6 +226,9 @@ func (c *Conn) LocalAddr() net.Addr {
 
 // RemoteAddr implements [transport.Conn].
 func (c *Conn) RemoteAddr() net.Addr { return c.peer.LocalAddr() }
+
+// PeerIsVerified implements [transport.Conn].
+func (c *Conn) PeerIsVerified() bool { return c.perspective == 1 && c.cfg.Verified }
 
 // Hooks implements [transport.Conn].
 func (c *Conn) Hooks() quic.Hooks { return nil }
