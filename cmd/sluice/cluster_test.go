@@ -112,6 +112,7 @@ type countingEngine struct{ published, closed atomic.Int64 }
 func (e *countingEngine) Publish(string, []byte) error                    { e.published.Add(1); return nil }
 func (e *countingEngine) Subscribe(func(string, []byte), ...string) error { return nil }
 func (e *countingEngine) Present() bool                                   { return true }
+func (e *countingEngine) Alone() bool                                     { return false }
 func (e *countingEngine) Close() error                                    { e.closed.Add(1); return nil }
 
 // TestNodeIsTheLastStep lets a relay fail to start. No other node hears of it: the name may be that of the process that
