@@ -70,7 +70,7 @@ func newMetrics(r *Relay) *metrics {
 	m.gauges = []gauge{
 		newGauge("sessions", "Sessions.", r.sessions.count),
 		newGauge("links", "Sessions with other processes of the relay.", func() int { return len(r.links.list()) }),
-		newGauge("upstream_relays", "Sessions with upstream relays, which this relay has dialled.",
+		newGauge("upstream_relays", "Sessions with upstream relays, which this relay has dialed.",
 			r.sessions.countUpstream),
 		newGauge("open_requests", "Requests of peers that are open.", r.accounts.openRequests),
 		newGauge("accounts", "Source addresses and tokens with quotas that are in use.", r.accounts.count),

@@ -22,7 +22,7 @@ type peer struct {
 	sender    mediaSender
 	forwarder claim.ForwarderConn // nil: the fast path does not serve the peer
 	link      bool                // with another process of the relay: see Link
-	upstream  *UpstreamRelay      // that this relay has dialled; nil for all others
+	upstream  *UpstreamRelay      // that this relay has dialed; nil for all others
 	turns     turns               // order the responses to FETCH
 	matches   *rate.Limiter       // of namespaces and tracks, by prefixes: see mayMatch
 	address   *account            // of the peer's source address

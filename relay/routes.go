@@ -14,7 +14,7 @@ type Routes interface {
 	Upstreams(scope string, ns moqt.Namespace) []*UpstreamRelay
 }
 
-// noRoutes are the Routes of a relay that has dialled no other.
+// noRoutes are the Routes of a relay that has dialed no other.
 type noRoutes struct{}
 
 // Upstreams implements Routes.

@@ -13,7 +13,7 @@ import (
 type SessionStatus struct {
 	ID        uint64     `json:"id"` // counted from 1
 	Remote    string     `json:"remote"`
-	Upstream  string     `json:"upstream,omitempty"` // URL of the upstream relay, if this relay has dialled it
+	Upstream  string     `json:"upstream,omitempty"` // URL of the upstream relay, if this relay has dialed it
 	Transport string     `json:"transport"`          // quic or webtransport
 	Path      string     `json:"path"`               // of the URL that the peer has dialed, without the query
 	Began     time.Time  `json:"began"`

@@ -36,7 +36,7 @@ type ClusterConfig struct {
 const (
 	// meshInterval is how often the node looks at its links.
 	meshInterval = time.Second
-	// maxMeshLinks bounds the sessions with other nodes that this one has dialled.
+	// maxMeshLinks bounds the sessions with other nodes that this one has dialed.
 	maxMeshLinks = 256
 	// meshWays is how many nodes a track can come from at a time: the one that feeds it, and one that takes over.
 	meshWays = 2
@@ -70,10 +70,10 @@ type mesh struct {
 	settle time.Time         // when to look again whom to ask; zero if no node has moved
 }
 
-// meshTarget is how another node is dialled.
+// meshTarget is how another node is dialed.
 type meshTarget struct{ node, url string }
 
-// meshLink is another node that this one has dialled.
+// meshLink is another node that this one has dialed.
 type meshLink struct {
 	relay *relay.UpstreamRelay
 	end   context.CancelFunc
@@ -217,7 +217,7 @@ func (m *mesh) ways(ns moqt.Namespace) (list []*relay.UpstreamRelay) {
 		case st.Connected:
 			up++
 		case !st.Down:
-			connecting = true // no other one is dialled meanwhile: it might be there first, and feed the track
+			connecting = true // no other one is dialed meanwhile: it might be there first, and feed the track
 		}
 		if up == meshWays {
 			break
@@ -253,7 +253,7 @@ func (m *mesh) dialLocked(t meshTarget) *meshLink {
 	u, err := m.server.keep(ctx, relay.UpstreamRelayConfig{URL: t.url, Tokens: up.Tokens}, m.transport(), false)
 	if err != nil {
 		cancel()
-		m.server.log.Warn("a node of the cluster cannot be dialled", "node", t.node, "err", err)
+		m.server.log.Warn("a node of the cluster cannot be dialed", "node", t.node, "err", err)
 		return nil
 	}
 	l := &meshLink{relay: u, end: cancel}

@@ -41,7 +41,7 @@ func newClusterStatus(env *cli.Environment) *cobra.Command {
 		Use:   "status",
 		Short: "Show the nodes of a cluster, and who feeds whom",
 		Long: `Ask a relay on this machine for the nodes of its cluster: what each tells about itself once a second. A
-line "fed by" is a link: a session over which a node gets tracks from another one.`,
+line "fed by" is a feed: a session over which a node gets tracks from another one.`,
 		Example: `  sluice cluster status
   sluice cluster status --routes
   sluice cluster status --dot | dot -Tsvg > cluster.svg`,

@@ -3,7 +3,7 @@
 //
 // A [Node] joins a cluster with [Join], over an [Engine] that carries messages between the nodes. [Node.Advertise]
 // and [Node.Withdraw] tell the others about its own publishers, [Node.Watch] tells about theirs, and [Node.Hops]
-// says whom to ask. Package nats has the engines that relays use, package clustertest one for tests.
+// says whom to ask. Package natsengine has the engines that relays use, package clustertest one for tests.
 //
 // # Soft state
 //
