@@ -3,12 +3,14 @@ package natsengine
 import (
 	"crypto/rand"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"net"
 	"net/url"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -60,7 +62,7 @@ func Embed(cfg EmbedConfig) (*Engine, error) {
 	if err = e.start(&cfg, opts); err == nil {
 		return e, nil
 	}
-	if !cfg.Wait {
+	if !cfg.Wait || !errors.Is(err, syscall.EADDRINUSE) {
 		return nil, err
 	}
 	e.running.Go(func() { e.startLater(&cfg, opts) })
@@ -104,7 +106,7 @@ func (e *Engine) startLater(cfg *EmbedConfig, opts *server.Options) {
 			if err == nil {
 				return
 			}
-			e.log.Log(slog.LevelInfo, "start", "the cluster's address is not free yet; trying again", "err", err)
+			e.log.Log(slog.LevelInfo, "start", "the relay is not in the cluster yet; trying again", "err", err)
 		case <-e.end:
 			return
 		}

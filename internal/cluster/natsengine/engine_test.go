@@ -316,6 +316,14 @@ func TestSuccessor(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
+// TestWaitForNothing has an address that does not become one of this machine.
+func TestWaitForNothing(t *testing.T) {
+	cfg := EmbedConfig{Config: configOf(t, "a"), Listen: "192.0.2.1:6222", Wait: true}
+	cfg.TLS = newAuthority(t).issue(t)
+	_, err := Embed(cfg)
+	require.ErrorContains(t, err, "--cluster-listen")
+}
+
 // TestDeepNames sends the longest names through NATS.
 func TestDeepNames(t *testing.T) {
 	engines := embedAll(t, TLS{}, strings.Repeat("a", 63), "b")
