@@ -16,7 +16,8 @@
 //	bye     the node leaves
 //
 // The epoch is the time at which a node joined. A message of an earlier epoch, or a change whose version is not the
-// next one, changes nothing. Who sees a version that it does not have asks that node for a snapshot. So a lost
+// next one, changes nothing. An earlier epoch counts only when nothing was heard of the node for the time of a lease:
+// then its clock has stepped back. Who sees a version that it does not have asks that node for a snapshot. So a lost
 // message costs one snapshot, and an engine that comes back costs nothing when no route has changed meanwhile.
 //
 // A node that is silent for [Lease] is dead, and its routes are gone, unless the engine is away: then all would be

@@ -54,7 +54,8 @@ func (c Cost) value() float64 {
 }
 
 // Hops returns the nodes that self may ask for the tracks of a namespace, the best first. origins have a publisher,
-// nodes are the others that are alive, and current is the node that is asked now, if any.
+// nodes are the others of its region that are alive (nodes of other regions change nothing), and current is the node
+// that is asked now, if any.
 //
 // If an origin is in the region of self, origins are asked. Else the parent is: the node of the region with the highest
 // rank for the namespace, which asks the origins. A parent with a full load, and those with a lower rank than another,
@@ -87,11 +88,14 @@ func Hops(self Peer, ns moqt.Namespace, origins, nodes []Peer, current string) (
 // parents returns the nodes of the region with a higher rank than self. Those with a full load are last.
 func parents(self Peer, ns moqt.Namespace, nodes []Peer, current string) []Peer {
 	key := ns.String()
-	ranks := map[string]rank{self.ID: rankOf(key, self.ID)}
+	own, ranks := rankOf(key, self.ID), make(map[string]rank)
 	var list []Peer
 	for _, p := range nodes {
-		ranks[p.ID] = rankOf(key, p.ID)
-		if p.Region == self.Region && ranks[p.ID].compare(ranks[self.ID]) > 0 {
+		if p.Region != self.Region {
+			continue
+		}
+		if r := rankOf(key, p.ID); r.compare(own) > 0 {
+			ranks[p.ID] = r
 			list = append(list, p)
 		}
 	}
@@ -159,7 +163,7 @@ func (n *Node) Hops(ns moqt.Namespace, current string) []Hop {
 		return nil
 	}
 	self := Peer{ID: n.cfg.ID, Region: n.cfg.Card().Region}
-	return Hops(self, ns, n.peersLocked(found), n.peersLocked(n.table.alive()), current)
+	return Hops(self, ns, n.peersLocked(found), n.peersLocked(n.table.inRegion(self.Region)), current)
 }
 
 // peersLocked returns what the choice depends on.

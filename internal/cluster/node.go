@@ -191,6 +191,7 @@ func (n *Node) tickLocked(now time.Time) {
 			n.cfg.Logger.Warn("a node of the cluster is dead: nothing was heard of it", "node", id, "for", Lease)
 		}
 	}
+	n.table.recall(now)
 	n.askLocked(now)
 	n.answerLocked()
 }
@@ -326,8 +327,13 @@ func (n *Node) handleLocked(k kind, from, subject string, data []byte, now time.
 
 func (n *Node) handleBeatLocked(from string, b *beat, now time.Time) {
 	n.noteLocked(from, b)
-	if n.table.meet(from, b, now) != nil && b.New {
+	m := n.table.meet(from, b, now)
+	if m != nil && b.New {
 		n.askersAddLocked(from)
+	}
+	if known := n.table.members[from]; m == nil && known != nil && b.Epoch < known.Epoch {
+		n.log.Log(slog.LevelInfo, "epoch", "a node of the cluster is ignored, as one with its name has joined later",
+			"node", from, "url", b.Card.URL)
 	}
 }
 

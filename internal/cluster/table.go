@@ -18,6 +18,8 @@ const (
 	routeCost = 96
 	// forget is how long a node that is gone is remembered, so that its late messages change nothing.
 	forget = 10 * Lease
+	// recallAgain is how often a node is asked again whose routes had no room.
+	recallAgain = 30 * time.Second
 )
 
 // Change says that a node has a publisher for a namespace now, or has none any more.
@@ -52,6 +54,8 @@ type member struct {
 	snapshot uint32            // counts the snapshots
 	next     int               // the part of the snapshot that has to come next
 	taking   uint64            // the version of that snapshot
+	needs    int               // what the smallest route takes for which there was no room; 0: there was for all
+	recalled time.Time         // when it was last noted that there is room for it now
 }
 
 func newTable(watch func(Change)) table {
@@ -72,10 +76,10 @@ func (t *table) meet(id string, b *beat, now time.Time) *member {
 	case m == nil:
 		m = &member{id: id, routes: make(map[string]uint32)}
 		t.members[id] = m
-	case b.Epoch < m.Epoch, b.Epoch == m.Epoch && m.left:
+	case b.Epoch < m.Epoch && (!m.gone || now.Sub(m.heard) <= Lease), b.Epoch == m.Epoch && m.left:
 		return nil
 	}
-	if b.Epoch > m.Epoch {
+	if b.Epoch != m.Epoch { // an earlier one beyond the lease: the clock of the node has stepped back
 		t.clear(m)
 		m.Epoch, m.latest = b.Epoch, 0
 	}
@@ -113,7 +117,7 @@ func (t *table) part(id string, p *part, now time.Time) {
 		return
 	case p.Index == 0:
 		m.snapshot++
-		m.taking = p.Version
+		m.taking, m.needs = p.Version, 0
 	case p.Index != m.next, p.Version != m.taking:
 		m.next = 0 // a part is missing; the node is asked again
 		return
@@ -166,14 +170,32 @@ func (t *table) clear(m *member) {
 	for text := range m.routes {
 		t.remove(m, text)
 	}
-	m.Version, m.next = 0, 0
+	m.Version, m.next, m.needs = 0, 0, 0
+}
+
+// recall makes nodes count as behind for whose routes there was no room, and is now.
+func (t *table) recall(now time.Time) {
+	for _, m := range t.members {
+		if m.needs > 0 && t.hasRoom(m, m.needs) && !m.isBehind() && now.Sub(m.recalled) >= recallAgain {
+			m.Version--
+			m.needs, m.recalled = 0, now
+		}
+	}
+}
+
+// hasRoom reports whether a node may have a route more that takes so much.
+func (t *table) hasRoom(m *member, cost int) bool {
+	return m.bytes+cost <= maxShare && t.bytes+cost <= maxTable
 }
 
 func (t *table) add(m *member, text string) {
 	_, known := m.routes[text]
 	cost := len(text) + routeCost
-	if !known && (m.bytes+cost > maxShare || t.bytes+cost > maxTable) {
+	if !known && !t.hasRoom(m, cost) {
 		t.refused++
+		if m.needs == 0 || cost < m.needs {
+			m.needs = cost
+		}
 		return
 	}
 	m.routes[text] = m.snapshot
@@ -225,6 +247,16 @@ func (t *table) origins(ns moqt.Namespace) (list []*member) {
 		}
 		text = text[:max(0, strings.LastIndexByte(text, '-'))]
 	}
+}
+
+// inRegion returns the nodes of a region that are not gone, in any order.
+func (t *table) inRegion(region string) (list []*member) {
+	for _, m := range t.members {
+		if !m.gone && m.card.Region == region {
+			list = append(list, m)
+		}
+	}
+	return list
 }
 
 // alive returns the nodes that are not gone.

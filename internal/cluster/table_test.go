@@ -81,6 +81,25 @@ func TestAfterGoodbye(t *testing.T) {
 	require.Zero(t, b.bytes)
 }
 
+// TestClockStepsBack is about a node that has started again with an earlier clock.
+func TestClockStepsBack(t *testing.T) {
+	b := newTable(nil)
+	b.meet("a", at(5, 0), start)
+	b.change("a", change(5, 1, "live", false), start)
+	require.Nil(t, b.meet("a", at(4, 1), start.Add(Lease+1)), "another one with its name is alive")
+	require.Equal(t, []string{"a live"}, known(&b))
+	require.Equal(t, []string{"a"}, b.expire(start.Add(Lease+1)))
+	m := b.meet("a", at(4, 1), start.Add(Lease+1))
+	require.NotNil(t, m)
+	require.True(t, m.isBehind())
+	b.part("a", &part{beat: *at(4, 1), Last: true, Routes: []string{"new"}}, start.Add(Lease+1))
+	require.Equal(t, []string{"a new"}, known(&b))
+
+	b.leave("a", state{Epoch: 4})
+	require.Nil(t, b.meet("a", at(3, 0), start.Add(2*Lease)), "it may be late")
+	require.NotNil(t, b.meet("a", at(3, 0), start.Add(2*Lease+2)))
+}
+
 func TestNewEpoch(t *testing.T) {
 	b := newTable(nil)
 	m := b.meet("a", at(5, 0), start)
@@ -146,6 +165,46 @@ func TestTableLimits(t *testing.T) {
 	require.Equal(t, uint64(2), b.members["n7"].Epoch, "those that are known stay")
 }
 
+// TestRoomAgain frees what the routes of two nodes need that had no room.
+func TestRoomAgain(t *testing.T) {
+	b := newTable(nil)
+	a, c := b.meet("a", at(1, 0), start), b.meet("c", at(1, 0), start)
+	large := strings.Repeat("x", maxShare-routeCost-200)
+	b.change("a", change(1, 1, large, false), start)
+	b.change("a", change(1, 2, strings.Repeat("y", 200), false), start)
+	b.change("a", change(1, 3, strings.Repeat("z", 150), false), start)
+	b.change("c", change(1, 1, "live", false), start)
+	b.recall(start)
+	require.False(t, a.isBehind(), "there is no room")
+	b.change("a", change(1, 4, large, true), start)
+	b.recall(start)
+	require.True(t, a.isBehind())
+	require.False(t, c.isBehind(), "it had room for all")
+	snapshot := &part{beat: *at(1, 4), Last: true, Routes: []string{"y", large, "z"}}
+	b.part("a", snapshot, start)
+	require.False(t, a.isBehind())
+	require.ElementsMatch(t, []string{"a y", "a " + large, "a z", "c live"}, known(&b))
+
+	b.change("a", change(1, 5, strings.Repeat("w", 200), false), start)
+	b.change("a", change(1, 6, large, true), start)
+	b.recall(start.Add(recallAgain - 1))
+	require.False(t, a.isBehind(), "it is not asked again and again")
+	b.recall(start.Add(recallAgain))
+	require.True(t, a.isBehind())
+
+	n, err := Join(Config{ID: "me", Card: func() Card { return aCard }}, nowhere{})
+	require.NoError(t, err)
+	defer n.Leave()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	n.table.meet("a", at(1, 0), now)
+	n.table.change("a", change(1, 1, strings.Repeat("x", maxShare), false), now)
+	n.table.members["a"].needs = 100
+	n.tickLocked(now)
+	require.True(t, n.table.members["a"].isBehind())
+}
+
 func TestTokens(t *testing.T) {
 	deep := make(moqt.Namespace, moqt.MaxNamespaceFields)
 	for i := range deep {
@@ -202,6 +261,24 @@ func TestNamespaceOfSubject(t *testing.T) {
 	require.Equal(t, []string{"a live-b"}, known(&n.table))
 	n.receive("sluice.sluice.route.a", encode(change(5, 2, "", false)))
 	require.ElementsMatch(t, []string{"a live-b", "a "}, known(&n.table))
+}
+
+// BenchmarkHops asks whom to ask, in one of ten regions of a cluster of 1,000 nodes.
+func BenchmarkHops(b *testing.B) {
+	card := func(region int) Card { return Card{URL: "moqt://a:4443", Region: fmt.Sprint("r", region)} }
+	n, err := Join(Config{ID: "me", Card: func() Card { return card(0) }}, nowhere{})
+	require.NoError(b, err)
+	defer n.Leave()
+	for i := range 1000 {
+		n.table.meet(fmt.Sprint("n", i), &beat{state: state{Epoch: 1}, Card: card(i % 10)}, time.Now())
+	}
+	n.table.change("n1", change(1, 1, "live-a", false), time.Now())
+	b.ReportAllocs()
+	for b.Loop() {
+		if len(n.Hops(ns, "")) == 0 {
+			b.Fatal("no hops")
+		}
+	}
 }
 
 // nowhere is an engine without other nodes.
