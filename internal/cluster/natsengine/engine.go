@@ -74,9 +74,13 @@ func (e *Engine) options(node string) []nats.Option {
 func (e *Engine) attach(conn *nats.Conn, s *server.Server) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.conn, e.server, e.sent = conn, s, make(chan struct{})
+	e.conn, e.server = conn, s
+	if err := e.subscribeLocked(e.patterns); err != nil {
+		return err
+	}
+	e.sent = make(chan struct{})
 	go e.send(conn, e.sent)
-	return e.subscribeLocked(e.patterns)
+	return nil
 }
 
 // Publish implements cluster.Engine.
