@@ -56,6 +56,7 @@ func (r *Relay) CountFed() map[*UpstreamRelay]int {
 type UpstreamStatus struct {
 	Connected bool
 	Down      bool          // the last attempt to connect has failed
+	Lost      bool          // there is no session any more, or it takes no new requests
 	RTT       time.Duration // smoothed; 0 if there is no session
 	Requests  int           // that are open in the session
 }
@@ -64,7 +65,9 @@ type UpstreamStatus struct {
 func (u *UpstreamRelay) Status() UpstreamStatus {
 	p, connecting := u.current()
 	if p == nil {
-		return UpstreamStatus{Down: !connecting}
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return UpstreamStatus{Down: !connecting, Lost: u.begun}
 	}
 	return UpstreamStatus{Connected: true, RTT: p.conn.RTT(), Requests: p.session.OpenRequests()}
 }

@@ -36,6 +36,7 @@ type UpstreamRelay struct {
 	mu      sync.Mutex
 	session *UpstreamSession // the one for new requests; nil if there is none
 	down    bool             // the last attempt to connect has failed
+	begun   bool             // there was a session
 }
 
 // UpstreamRelayConfig is the configuration of an [UpstreamRelay]. The URL is required.
@@ -105,7 +106,7 @@ func (u *UpstreamRelay) hasOther(s *UpstreamSession) bool {
 // begin makes a session the one for new requests.
 func (u *UpstreamRelay) begin(s *UpstreamSession) {
 	u.mu.Lock()
-	u.session, u.down = s, false
+	u.session, u.down, u.begun = s, false, true
 	u.mu.Unlock()
 	u.relay.Reroute()
 }

@@ -31,6 +31,8 @@ type ClusterConfig struct {
 	Region  string  // may be empty
 	URL     string  // at which other nodes reach this relay
 	Price   float64 // of asking this node, as milliseconds of RTT
+
+	now func() time.Time // default: time.Now
 }
 
 const (
@@ -40,12 +42,15 @@ const (
 	maxMeshLinks = 256
 	// meshWays is how many nodes a track can come from at a time: the one that feeds it, and one that takes over.
 	meshWays = 2
-	// meshSettle is how long the node waits, after others have come or gone, before it looks again whom to ask.
-	meshSettle = 5 * time.Second
-	// meshIdle is how long a session is kept that no track needs.
+	// meshReroute is how often the node looks again whom to ask: others come, and their costs change.
+	meshReroute = 10 * time.Second
+	// meshIdle is how long a session is kept that no track needs, nor the one that takes over. It is longer than
+	// meshReroute, which says what is needed.
 	meshIdle = 30 * time.Second
-	// meshMemory is for how many namespaces it is remembered whom this node asks.
+	// meshMemory is for how many namespaces it is remembered whom this node asks, and for how many nodes their RTT.
 	meshMemory = 1 << 13
+	// meshRTTAge is how long the RTT counts that a node had in the last session with it. Then it may be tried again.
+	meshRTTAge = 10 * time.Minute
 )
 
 // mesh is the server as a node of a cluster. It implements relay.Routes: a track that no publisher of this process has
@@ -56,8 +61,9 @@ type mesh struct {
 	node   *cluster.Node
 	static atomic.Pointer[relay.RouteTable] // for what no node has
 	stop   []func()                         // end the following of the relay's namespaces
-	view   atomic.Pointer[meshView]
-	asked  *lru.Cache[string, string] // by namespace: the node that was preferred last
+	card   atomic.Pointer[cluster.Card]     // what the node tells about itself
+	asked  *lru.Cache[string, string]       // by namespace: the node that was preferred last
+	rtts   *lru.Cache[string, measuredRTT]  // by node
 
 	mu      sync.Mutex
 	links   map[meshTarget]*meshLink
@@ -66,8 +72,7 @@ type mesh struct {
 
 	// Used by run only.
 	remote map[string]func() // by node and namespace: ends the announcement
-	moves  uint64            // of nodes, when they were looked at last
-	settle time.Time         // when to look again whom to ask; zero if no node has moved
+	again  time.Time         // when to look again whom to ask
 }
 
 // meshTarget is how another node is dialed.
@@ -80,10 +85,10 @@ type meshLink struct {
 	used  time.Time
 }
 
-// meshView is what the node tells about itself, and the RTTs of its links.
-type meshView struct {
-	card cluster.Card
-	rtt  map[string]time.Duration
+// measuredRTT is the RTT of a session with a node.
+type measuredRTT struct {
+	rtt time.Duration
+	at  time.Time
 }
 
 // JoinCluster makes the server a node of a cluster, until it drains. It has to be called before Serve, once at most. It
@@ -94,20 +99,23 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	if _, err := transport.ParseURL(cfg.URL); err != nil {
 		return errors.Join(err, cfg.Engine.Close())
 	}
+	if cfg.now == nil {
+		cfg.now = time.Now
+	}
 	asked, err := lru.New[string, string](meshMemory)
-	if err != nil {
+	rtts, err2 := lru.New[string, measuredRTT](meshMemory)
+	if err := errors.Join(err, err2); err != nil {
 		return errors.Join(err, cfg.Engine.Close())
 	}
 	m := &mesh{
-		server: s, cfg: cfg, asked: asked, links: make(map[meshTarget]*meshLink),
+		server: s, cfg: cfg, asked: asked, rtts: rtts, links: make(map[meshTarget]*meshLink),
 		changed: make(chan struct{}, 1), remote: make(map[string]func()),
 	}
 	m.static.Store(new(relay.RouteTable))
-	m.look(time.Now())
+	m.look(cfg.now())
 	m.node, err = cluster.Join(cluster.Config{
 		Cluster: cfg.Cluster, ID: cfg.Node, Logger: s.log,
-		Card: func() cluster.Card { return m.view.Load().card },
-		RTT:  func(node string) time.Duration { return m.view.Load().rtt[node] },
+		Card: func() cluster.Card { return *m.card.Load() }, RTT: m.rtt,
 	}, cfg.Engine)
 	if err != nil {
 		return err
@@ -151,23 +159,21 @@ func (m *mesh) run() {
 		select {
 		case <-m.changed:
 			m.tellRelay()
-		case now := <-t.C:
-			m.look(now)
+		case <-t.C:
+			now := m.cfg.now()
 			m.rebalance(now)
+			m.look(now)
 		case <-m.server.relay.Drained().Done():
 			return
 		}
 	}
 }
 
-// rebalance makes tracks move to the nodes that should feed them now, after nodes have come or gone. Those whose feeder
-// has gone have moved before.
+// rebalance makes tracks move to the nodes that should feed them now, and keeps the sessions with those that take over.
+// Tracks whose feeder has gone have moved before.
 func (m *mesh) rebalance(now time.Time) {
-	if moves := m.node.Moves(); moves != m.moves {
-		m.moves, m.settle = moves, now.Add(meshSettle)
-	}
-	if !m.settle.IsZero() && now.After(m.settle) {
-		m.settle = time.Time{}
+	if now.After(m.again) {
+		m.again = now.Add(meshReroute)
 		m.server.relay.Reroute()
 	}
 }
@@ -216,7 +222,7 @@ func (m *mesh) ways(ns moqt.Namespace) (list []*relay.UpstreamRelay) {
 		switch st := u.Status(); {
 		case st.Connected:
 			up++
-		case !st.Down:
+		case !st.Down && !st.Lost:
 			connecting = true // no other one is dialed meanwhile: it might be there first, and feed the track
 		}
 		if up == meshWays {
@@ -242,7 +248,7 @@ func (m *mesh) link(h cluster.Hop, dial bool) *relay.UpstreamRelay {
 	if l == nil {
 		return nil
 	}
-	l.used = time.Now()
+	l.used = m.cfg.now()
 	return l.relay
 }
 
@@ -281,9 +287,8 @@ func originURL(text string) string {
 
 // look closes the links that nothing needs, and describes the node and the others.
 func (m *mesh) look(now time.Time) {
-	v := &meshView{rtt: make(map[string]time.Duration), card: cluster.Card{
-		URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.server.load(),
-	}}
+	card := &cluster.Card{URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.server.load()}
+	rtts := make(map[string]time.Duration)
 	fed := m.server.relay.CountFed()       // before m.mu, which is taken while the relay holds its locks
 	feeds := make(map[string]cluster.Feed) // a node may have a link as the origin, and another one as the parent
 	m.mu.Lock()
@@ -297,23 +302,34 @@ func (m *mesh) look(now time.Time) {
 			delete(m.links, t)
 			continue
 		}
-		if rtt := v.rtt[t.node]; st.RTT > 0 && (rtt == 0 || st.RTT < rtt) {
-			v.rtt[t.node] = st.RTT
+		if rtt := rtts[t.node]; st.RTT > 0 && (rtt == 0 || st.RTT < rtt) {
+			rtts[t.node] = st.RTT
 		}
 		if n := fed[l.relay]; st.Connected && n > 0 {
 			feeds[t.node] = cluster.Feed{From: t.node, Tracks: feeds[t.node].Tracks + n}
 		}
 	}
 	m.mu.Unlock()
-	for _, f := range feeds {
-		f.RTT = v.rtt[f.From]
-		v.card.Feeds = append(v.card.Feeds, f)
+	for node, rtt := range rtts {
+		m.rtts.Add(node, measuredRTT{rtt, now})
 	}
-	slices.SortFunc(v.card.Feeds, func(a, b cluster.Feed) int {
+	for _, f := range feeds {
+		f.RTT = rtts[f.From]
+		card.Feeds = append(card.Feeds, f)
+	}
+	slices.SortFunc(card.Feeds, func(a, b cluster.Feed) int {
 		return cmp.Or(cmp.Compare(b.Tracks, a.Tracks), strings.Compare(a.From, b.From))
 	})
-	v.card.Feeds = v.card.Feeds[:min(len(v.card.Feeds), cluster.MaxFeeds)]
-	m.view.Store(v)
+	card.Feeds = card.Feeds[:min(len(card.Feeds), cluster.MaxFeeds)]
+	m.card.Store(card)
+}
+
+// rtt returns the RTT of the session with a node, or of the last one if that is not long ago; 0 if there was none.
+func (m *mesh) rtt(node string) time.Duration {
+	if r, ok := m.rtts.Peek(node); ok && m.cfg.now().Sub(r.at) < meshRTTAge {
+		return r.rtt
+	}
+	return 0
 }
 
 // load is how much of the sessions that the relay may have it has, from 0 to 1.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,15 +38,27 @@ func startNode(t *testing.T, bus *clustertest.Bus, region, name string) *meshNod
 // startNodeAs is startNode with more of the configuration.
 func startNodeAs(t *testing.T, bus *clustertest.Bus, cfg Config, c ClusterConfig) *meshNode {
 	t.Helper()
+	s := listenNode(t, cfg, c.Node)
+	c.URL = fmt.Sprint("moqt://", s.Addr())
+	return joinNode(t, bus, s, c)
+}
+
+func listenNode(t *testing.T, cfg Config, name string) *Server {
+	t.Helper()
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
 	cfg.Listen, cfg.Transport.Certificate = "127.0.0.1:0", &cert
-	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)).With("server", c.Node)
+	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)).With("server", name)
 	cfg.FastPath.Mode, cfg.Upstream.Transport.Insecure = FastPathOff, cfg.Transport.Mutual == nil
 	s, err := Listen(cfg)
 	require.NoError(t, err)
+	return s
+}
+
+func joinNode(t *testing.T, bus *clustertest.Bus, s *Server, c ClusterConfig) *meshNode {
+	t.Helper()
 	n := &meshNode{Server: s, engine: bus.Engine(c.Node)}
-	c.Engine, c.URL = n.engine, fmt.Sprint("moqt://", s.Addr())
+	c.Engine = n.engine
 	require.NoError(t, s.JoinCluster(c))
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error)
@@ -307,7 +320,7 @@ func TestFeedsOfOneNode(t *testing.T) {
 	b.mesh.mu.Unlock()
 	await(t, "the feed", func() bool {
 		b.mesh.look(time.Now())
-		feeds := b.mesh.view.Load().card.Feeds
+		feeds := b.mesh.card.Load().Feeds
 		return len(feeds) == 1 && feeds[0].From == "a" && feeds[0].Tracks == 2 && feeds[0].RTT > 0
 	})
 	registry := prometheus.NewPedanticRegistry()
@@ -441,4 +454,108 @@ func TestMeshProof(t *testing.T) {
 		return strings.Contains(st[0].Error, "prove by a certificate") && u.Status().Down
 	})
 	require.Equal(t, 1, a.subscribed())
+}
+
+// silentParent has a track that a parent feeds to an edge, over a wire that can be cut, while the origin stands by.
+type silentParent struct {
+	edge      *meshNode
+	wire      *wire
+	clock     atomic.Int64 // what is added to the time of the edge
+	send      func(uint64, []byte)
+	got       streams
+	up, spare meshTarget // how the edge reaches the parent, and the origin
+}
+
+func newSilentParent(t *testing.T) *silentParent {
+	t.Helper()
+	var bus clustertest.Bus
+	p := new(silentParent)
+	a := startNode(t, &bus, "west", "a")
+	p.edge = startNodeAs(t, &bus, Config{}, ClusterConfig{Region: "east", Node: "edge", now: func() time.Time {
+		return time.Now().Add(time.Duration(p.clock.Load()))
+	}})
+	name := outranking("edge")
+	s := listenNode(t, Config{}, name)
+	p.wire = newWire(t, s.Addr())
+	p.up = meshTarget{name, "moqt://" + p.wire.near.LocalAddr().String()}
+	p.spare = meshTarget{"a", originURL(fmt.Sprint("moqt://", a.Addr()))}
+	parent := joinNode(t, &bus, s, ClusterConfig{Region: "east", Node: name, URL: p.up.url})
+	p.send = publish(t, a.Server, "video")
+	parent.knowsRoute(t, 1)
+	p.edge.knowsRoute(t, 1)
+	await(t, "all nodes", func() bool { return len(p.edge.Cluster().Status().Nodes) == 3 })
+	p.got = receive(t, p.edge.Server, "video")
+	p.send(0, []byte("group 0"))
+	require.Contains(t, string(p.got.await(t)), "group 0")
+	await(t, "the parent feeds the edge, and the origin stands by", func() bool {
+		return p.status(p.up).Requests == 1 && p.status(p.spare).Connected && p.edge.askedOrigin() == 0
+	})
+	return p
+}
+
+// status returns that of a session of the edge, or nothing if there is none.
+func (p *silentParent) status(target meshTarget) (st relay.UpstreamStatus) {
+	p.edge.mesh.mu.Lock()
+	defer p.edge.mesh.mu.Unlock()
+	if l := p.edge.mesh.links[target]; l != nil {
+		st = l.relay.Status()
+	}
+	return st
+}
+
+// ticks waits until the edge has looked at its sessions.
+func (p *silentParent) ticks(t *testing.T) {
+	t.Helper()
+	before := p.edge.mesh.card.Load()
+	await(t, "a look at the sessions", func() bool { return p.edge.mesh.card.Load() != before })
+}
+
+// TestStandByLasts lets the edge get a track for much longer than a session is kept that no track needs. After that,
+// the parent falls silent.
+func TestStandByLasts(t *testing.T) {
+	p := newSilentParent(t)
+	for range 3 {
+		p.clock.Add(int64(meshIdle + time.Second))
+		p.ticks(t)
+		require.True(t, p.status(p.spare).Connected)
+	}
+	p.wire.cut.Store(true)
+	p.send(1, []byte("group 1"))
+	require.Contains(t, string(p.got.await(t)), "group 1")
+}
+
+// TestParentFallsSilent cuts the wire to a parent while nobody stands by. The edge turns to the origin at once: it does
+// not wait until it is known that no new session with the parent can be established.
+func TestParentFallsSilent(t *testing.T) {
+	p := newSilentParent(t)
+	m := p.edge.mesh
+	p.ticks(t)
+	p.clock.Add(-int64(time.Hour)) // so that it does not look again whom to ask
+	p.ticks(t)
+	m.mu.Lock()
+	m.links[p.spare].end()
+	delete(m.links, p.spare)
+	p.wire.cut.Store(true)
+	m.mu.Unlock()
+	require.False(t, p.status(p.up).Lost)
+	await(t, "the loss", func() bool { return p.status(p.up).Lost })
+	await(t, "the origin", func() bool { return p.status(p.spare).Connected || p.status(p.up).Down })
+	require.True(t, p.status(p.spare).Connected)
+	p.send(1, []byte("group 1"))
+	require.Contains(t, string(p.got.await(t)), "group 1")
+}
+
+// TestRTTIsRemembered looks at the cost of a node after the session with it was closed.
+func TestRTTIsRemembered(t *testing.T) {
+	p := newSilentParent(t)
+	m := p.edge.mesh
+	await(t, "RTT", func() bool { return m.rtt("a") > 0 })
+	m.mu.Lock()
+	m.links[p.spare].end()
+	delete(m.links, p.spare)
+	m.mu.Unlock()
+	m.look(m.cfg.now())
+	require.NotZero(t, m.rtt("a"))
+	p.clock.Add(int64(meshRTTAge))
+	require.Zero(t, m.rtt("a"), "it may be tried again")
 }

@@ -56,13 +56,6 @@ func nodeStatus[T any](id string, epoch uint64, c Card, routes map[string]T) Nod
 	}
 }
 
-// Moves counts how often another node has come or gone. When it has changed, Hops may have other answers.
-func (n *Node) Moves() uint64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.table.moves
-}
-
 // Sent returns the counters of messages.
 func (n *Node) Sent() Sent {
 	n.mu.Lock()

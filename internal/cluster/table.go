@@ -35,7 +35,6 @@ type table struct {
 	of      map[string][]*member // the origins of each namespace, by its text form
 	bytes   int                  // that the routes take
 	refused uint64               // nodes and routes for which there was no room
-	moves   uint64               // how often a node has come or gone
 	watch   func(Change)
 }
 
@@ -82,9 +81,6 @@ func (t *table) meet(id string, b *beat, now time.Time) *member {
 	if b.Epoch != m.Epoch { // an earlier one beyond the lease: the clock of the node has stepped back
 		t.clear(m)
 		m.Epoch, m.latest = b.Epoch, 0
-	}
-	if m.gone || m.heard.IsZero() {
-		t.moves++
 	}
 	m.gone, m.left = false, false
 	m.card, m.heard, m.latest = b.Card, now, max(m.latest, b.Version)
@@ -144,7 +140,6 @@ func (t *table) leave(id string, s state) bool {
 	}
 	t.clear(m)
 	m.gone, m.left = true, true
-	t.moves++
 	return true
 }
 
@@ -156,7 +151,6 @@ func (t *table) expire(now time.Time) (died []string) {
 		case !m.gone && silent > Lease:
 			t.clear(m)
 			m.gone = true
-			t.moves++
 			died = append(died, id)
 		case m.gone && silent > forget:
 			delete(t.members, id)
