@@ -10,13 +10,25 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"sluice/internal/certtest"
 	"sluice/internal/cli/clitest"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"sluice": main}) }
 
 func TestScripts(t *testing.T) {
-	clitest.Run(t, map[string]clitest.Command{"envfile": envFile, "collect": collect})
+	clitest.Run(t, map[string]clitest.Command{
+		"envfile": envFile, "collect": collect,
+		"certify": func(ts *testscript.TestScript, _ bool, _ []string) { certify(t, ts) },
+	})
+}
+
+// certify is "certify": it sets CA, CERT and KEY to files with a certificate for this machine, and its authority.
+func certify(t *testing.T, ts *testscript.TestScript) {
+	files := certtest.New(t).Issue(t)
+	ts.Setenv("CA", files.CA)
+	ts.Setenv("CERT", files.Cert)
+	ts.Setenv("KEY", files.Key)
 }
 
 // envFile is "envfile NAME FILE": it sets a variable to the content of a file, without the spaces around it.
