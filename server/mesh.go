@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/internal/cluster"
+	"sluice/internal/logs"
 	"sluice/moqt"
 	"sluice/relay"
 	"sluice/transport"
@@ -58,6 +59,7 @@ const (
 type mesh struct {
 	server *Server
 	cfg    ClusterConfig
+	log    *logs.Sparse
 	node   *cluster.Node
 	static atomic.Pointer[relay.RouteTable] // for what no node has
 	stop   []func()                         // end the following of the relay's namespaces
@@ -96,9 +98,6 @@ type measuredRTT struct {
 // Config.Transport.Mutual; without that, sessions with other nodes use the transport of Config.Upstream. Its tokens
 // authorize them either way.
 func (s *Server) JoinCluster(cfg ClusterConfig) error {
-	if _, err := transport.ParseURL(cfg.URL); err != nil {
-		return errors.Join(err, cfg.Engine.Close())
-	}
 	if cfg.now == nil {
 		cfg.now = time.Now
 	}
@@ -108,8 +107,8 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 		return errors.Join(err, cfg.Engine.Close())
 	}
 	m := &mesh{
-		server: s, cfg: cfg, asked: asked, rtts: rtts, links: make(map[meshTarget]*meshLink),
-		changed: make(chan struct{}, 1), remote: make(map[string]func()),
+		server: s, cfg: cfg, log: logs.NewSparse(s.log), asked: asked, rtts: rtts,
+		links: make(map[meshTarget]*meshLink), changed: make(chan struct{}, 1), remote: make(map[string]func()),
 	}
 	m.static.Store(new(relay.RouteTable))
 	m.look(cfg.now())
@@ -242,7 +241,7 @@ func (m *mesh) link(h cluster.Hop, dial bool) *relay.UpstreamRelay {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.links[target]
-	if l == nil && dial && len(m.links) < maxMeshLinks {
+	if l == nil && dial {
 		l = m.dialLocked(target)
 	}
 	if l == nil {
@@ -253,13 +252,18 @@ func (m *mesh) link(h cluster.Hop, dial bool) *relay.UpstreamRelay {
 }
 
 func (m *mesh) dialLocked(t meshTarget) *meshLink {
+	if len(m.links) >= maxMeshLinks {
+		m.log.Log(slog.LevelWarn, "full", "too many sessions with other nodes; some tracks do not come from there",
+			"sessions", maxMeshLinks)
+		return nil
+	}
 	up := &m.server.cfg.Upstream
 	ctx, cancel := context.WithCancel(context.Background())
 	// Where its clients should go does not count for this one: the cluster says whom to ask instead.
 	u, err := m.server.keep(ctx, relay.UpstreamRelayConfig{URL: t.url, Tokens: up.Tokens}, m.transport(), false)
 	if err != nil {
 		cancel()
-		m.server.log.Warn("a node of the cluster cannot be dialed", "node", t.node, "err", err)
+		m.log.Log(slog.LevelWarn, "dial", "a node of the cluster cannot be dialed", "node", t.node, "err", err)
 		return nil
 	}
 	l := &meshLink{relay: u, end: cancel}

@@ -48,7 +48,9 @@ func listenNode(t *testing.T, cfg Config, name string) *Server {
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
 	cfg.Listen, cfg.Transport.Certificate = "127.0.0.1:0", &cert
-	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)).With("server", name)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)).With("server", name)
+	}
 	cfg.FastPath.Mode, cfg.Upstream.Transport.Insecure = FastPathOff, cfg.Transport.Mutual == nil
 	s, err := Listen(cfg)
 	require.NoError(t, err)
@@ -265,7 +267,8 @@ func TestNamespacesOfOtherNodes(t *testing.T) {
 // TestMeshLimits asks for tracks of more nodes than a node may dial, and leaves the sessions alone after that.
 func TestMeshLimits(t *testing.T) {
 	var bus clustertest.Bus
-	n := startNode(t, &bus, "", "a")
+	var log lockedBuilder
+	n := startNodeAs(t, &bus, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, ClusterConfig{Node: "a"})
 	const others = maxMeshLinks + 10
 	from := bus.Engine("others")
 	for i := range others {
@@ -282,6 +285,7 @@ func TestMeshLimits(t *testing.T) {
 		n.mesh.Upstreams("", ns)
 	}
 	require.Len(t, n.mesh.links, maxMeshLinks)
+	require.Contains(t, log.String(), "too many sessions with other nodes")
 	require.Empty(t, n.mesh.Upstreams("other", moqt.Namespace{"n1"}), "routes are for the one scope")
 	n.mesh.look(time.Now().Add(meshIdle + time.Second))
 	require.Empty(t, n.mesh.links)

@@ -51,7 +51,7 @@ func (f *clusterFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.region, "region", "",
 		"`name` of this node's region: each track comes into a region once, and goes on from node to node there")
 	flags.StringVar(&f.advertise, "cluster-advertise", "",
-		"`URL` at which other nodes reach this relay, such as moqt://west1.example")
+		"`URL` at which other nodes reach this relay, such as moqt://west1.example; all nodes show it")
 	flags.Float64Var(&f.price, "cluster-price", 0, "what it costs to ask this node, as `milliseconds` of round-trip "+
 		"time: of several nodes with the same track, others ask the one that costs least")
 	flags.StringVar(&f.tls.CA, "cluster-ca", "",
@@ -87,8 +87,8 @@ func (f *clusterFlags) check(scope string) error {
 		return errors.New("--cluster-advertise URL is required: other nodes have to know where this relay is, " +
 			"for example moqt://west1.example")
 	}
-	if _, err := transport.ParseURL(f.advertise); err != nil {
-		return fmt.Errorf("--cluster-advertise: %w", err)
+	if err := cluster.CheckURL("--cluster-advertise", f.advertise); err != nil {
+		return err
 	}
 	if f.region != "" {
 		if err := cluster.CheckName("--region", f.region); err != nil {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/internal/bounds"
 	"sluice/moqt"
+	"sluice/transport"
 )
 
 const (
@@ -40,8 +42,8 @@ type Feed struct {
 }
 
 func (c *Card) validate() error {
-	if c.URL == "" || len(c.URL) > maxURLLen {
-		return fmt.Errorf("url: %d bytes: must have 1 to %d", len(c.URL), maxURLLen)
+	if err := CheckURL("url", c.URL); err != nil {
+		return err
 	}
 	if c.Region != "" {
 		if err := CheckName("region", c.Region); err != nil {
@@ -52,6 +54,19 @@ func (c *Card) validate() error {
 		checkFeeds(c.Feeds),
 		bounds.Check("price", c.Price, 0, MaxPrice),
 		bounds.Check("load", c.Load, 0, 1))
+}
+
+// CheckURL returns an error if a URL cannot be the one of a node. It must not have a query, which may be a secret: all
+// nodes know the URL, and show it.
+func CheckURL(field, text string) error {
+	if _, err := transport.ParseURL(text); err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	if len(text) > maxURLLen || strings.Contains(text, "?") {
+		return fmt.Errorf("%s: %s: must have at most %d bytes and no query", field, transport.WithoutQuery(text),
+			maxURLLen)
+	}
+	return nil
 }
 
 func checkFeeds(feeds []Feed) error {

@@ -392,17 +392,22 @@ func TestSameName(t *testing.T) {
 func TestJoinRefuses(t *testing.T) {
 	card := func() cluster.Card { return cluster.Card{URL: "moqt://a:4443"} }
 	for name, cfg := range map[string]cluster.Config{
-		"no card":        {ID: "a"},
-		"no name":        {Card: card},
-		"name":           {ID: "a.b", Card: card},
-		"cluster":        {ID: "a", Cluster: "x y", Card: card},
-		"no URL":         {ID: "a", Card: func() cluster.Card { return cluster.Card{} }},
-		"load":           {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "u", Load: 2} }},
-		"price":          {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "u", Price: -1} }},
-		"region":         {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "u", Region: "*"} }},
-		"too many feeds": {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "u", Feeds: feeds(65)} }},
+		"no card":   {ID: "a"},
+		"no name":   {Card: card},
+		"name":      {ID: "a.b", Card: card},
+		"cluster":   {ID: "a", Cluster: "x y", Card: card},
+		"no URL":    {ID: "a", Card: func() cluster.Card { return cluster.Card{} }},
+		"other URL": {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "a"} }},
+		"escape":    {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "moqt://a/\x1b[2J"} }},
+		"query":     {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "moqt://a/?secret"} }},
+		"load":      {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "moqt://u", Load: 2} }},
+		"price":     {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "moqt://u", Price: -1} }},
+		"region":    {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "moqt://u", Region: "*"} }},
+		"too many feeds": {ID: "a", Card: func() cluster.Card {
+			return cluster.Card{URL: "moqt://u", Feeds: feeds(65)}
+		}},
 		"feeds of a node": {ID: "a", Card: func() cluster.Card {
-			return cluster.Card{URL: "u", Feeds: append(feeds(2), cluster.Feed{From: "n1"})}
+			return cluster.Card{URL: "moqt://u", Feeds: append(feeds(2), cluster.Feed{From: "n1"})}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
