@@ -323,7 +323,7 @@ func (s *publishers) cancelStanding(u *upstream) {
 // isRestart reports whether a publisher knows less about the track than the relay: it has lost its state (draft
 // §2.4.3), and may publish other objects under the same ids now. What a link or an upstream relay says may be older
 // than what came another way, and what it has brought may be newer than what a publisher says that moves here: only its
-// group counts.
+// group counts. If the relay still holds that group, the other end may be behind: its objects are compared.
 func (s *publishers) isRestart(u *upstream, largest *moqt.Location) bool {
 	known := s.hub.data.Largest()
 	switch {
@@ -332,7 +332,7 @@ func (s *publishers) isRestart(u *upstream, largest *moqt.Location) bool {
 	case largest == nil:
 		return true
 	case !u.peer.direct() || s.haveDistant():
-		return largest.Group < known.Group
+		return largest.Group < known.Group && len(s.hub.data.Segments(largest.Group)) == 0
 	}
 	return largest.Less(*known)
 }

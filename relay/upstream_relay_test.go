@@ -399,6 +399,26 @@ func TestUpstreamIsDrained(t *testing.T) {
 	})
 }
 
+// The first of two upstream relays is lost, and the other one has brought less of the track so far. Subscribers get
+// nothing twice.
+func TestUpstreamIsBehind(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		_, sessions := bs[2].follow(bs[0], bs[1])
+		ahead, behind := publishing["PUBLISH"](bs[0]), publishing["PUBLISH"](bs[1])
+		k, _ := bs[2].connect().mustSubscribe(moqt.Parameters{})
+		ahead.group(1, 1)
+		behind.group(1, 1)
+		ahead.group(2, 1)
+		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin", k.take())
+		sessions[0].cut()
+		synctest.Wait()
+		require.Equal(t, 1, bs[2].atUpstream())
+		behind.group(2, 1)
+		behind.group(3, 1)
+		require.Equal(t, "3.0, 3 fin", k.take())
+	})
+}
+
 // A session that another one has replaced ends some time later, whatever still uses it.
 func TestRetiredSessionEnds(t *testing.T) {
 	onBenches(t, Config{Linger: time.Hour}, 2, func(bs []*bench) {
