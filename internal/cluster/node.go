@@ -357,7 +357,8 @@ func (n *Node) handleOwnLocked(k kind, data []byte) error {
 		return nil
 	}
 	b, err := decodeBeat(data)
-	if err == nil && b.Epoch > n.own.Epoch {
+	// A process that replaces this one has its URL, too.
+	if err == nil && b.Epoch > n.own.Epoch && b.Card.URL != n.cfg.Card().URL {
 		n.log.Log(slog.LevelError, "name", "another node of the cluster has the name of this one, and the others hear "+
 			"only the one that has joined last; give each node a name of its own (--node)", "node", n.cfg.ID,
 			"url", b.Card.URL)

@@ -37,11 +37,12 @@ type node struct {
 	news   int             // changes that it was told of
 }
 
-func (w *world) join(id string) *node {
+func (w *world) join(id string) *node { return w.joinAt(id, "moqt://"+id+":4443") }
+
+func (w *world) joinAt(id, url string) *node {
 	n := &node{engine: w.bus.Engine(id), routes: make(map[string]bool)}
 	cfg := cluster.Config{
-		ID: id, Card: func() cluster.Card { return cluster.Card{URL: "moqt://" + id + ":4443"} },
-		Logger: w.logger,
+		ID: id, Card: func() cluster.Card { return cluster.Card{URL: url} }, Logger: w.logger,
 	}
 	var err error
 	n.Node, err = cluster.Join(cfg, n.engine)
@@ -381,11 +382,15 @@ func TestSameName(t *testing.T) {
 	inTime(t, func(w *world) {
 		a := w.join("a")
 		time.Sleep(time.Second)
-		b := w.join("a")
-		time.Sleep(time.Second)
+		replacement := w.join("a")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.NotContains(t, w.log.String(), "has the name of this one")
+		b := w.joinAt("a", "moqt://elsewhere")
+		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		require.Contains(t, w.log.String(), "another node of the cluster has the name of this one")
-		leave(a, b)
+		leave(a, replacement, b)
 	})
 }
 
