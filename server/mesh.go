@@ -37,10 +37,10 @@ type ClusterConfig struct {
 }
 
 const (
-	// meshInterval is how often the node looks at its links.
+	// meshInterval is how often the node looks at its sessions with others.
 	meshInterval = time.Second
-	// maxMeshLinks bounds the sessions with other nodes that this one has dialed.
-	maxMeshLinks = 256
+	// maxDialedNodes bounds the sessions with other nodes that this one has dialed.
+	maxDialedNodes = 256
 	// meshWays is how many nodes a track can come from at a time: the one that feeds it, and one that takes over.
 	meshWays = 2
 	// meshReroute is how often the node looks again whom to ask: others come, and their costs change.
@@ -68,7 +68,7 @@ type mesh struct {
 	rtts   *lru.Cache[string, measuredRTT]  // by node
 
 	mu      sync.Mutex
-	links   map[meshTarget]*meshLink
+	dialed  map[meshTarget]*dialedNode
 	changes []cluster.Change // that the relay was not told yet
 	changed chan struct{}    // has a value when there are some
 
@@ -80,8 +80,8 @@ type mesh struct {
 // meshTarget is how another node is dialed.
 type meshTarget struct{ node, url string }
 
-// meshLink is another node that this one has dialed.
-type meshLink struct {
+// dialedNode is another node that this one has dialed.
+type dialedNode struct {
 	relay *relay.UpstreamRelay
 	end   context.CancelFunc
 	used  time.Time
@@ -108,7 +108,7 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	}
 	m := &mesh{
 		server: s, cfg: cfg, log: logs.NewSparse(s.log), asked: asked, rtts: rtts,
-		links: make(map[meshTarget]*meshLink), changed: make(chan struct{}, 1), remote: make(map[string]func()),
+		dialed: make(map[meshTarget]*dialedNode), changed: make(chan struct{}, 1), remote: make(map[string]func()),
 	}
 	m.static.Store(new(relay.RouteTable))
 	m.look(cfg.now())
@@ -206,14 +206,14 @@ func (m *mesh) Upstreams(scope string, ns moqt.Namespace) (list []*relay.Upstrea
 func (m *mesh) ways(ns moqt.Namespace) (list []*relay.UpstreamRelay) {
 	key := ns.String()
 	current, _ := m.asked.Get(key)
-	hops := m.node.Hops(ns, current)
-	if len(hops) == 0 {
+	choices := m.node.Choices(ns, current)
+	if len(choices) == 0 {
 		return nil
 	}
-	m.asked.Add(key, hops[0].Node)
+	m.asked.Add(key, choices[0].Node)
 	up, connecting := 0, false
-	for _, h := range hops {
-		u := m.link(h, !connecting)
+	for _, c := range choices {
+		u := m.relayOf(c, !connecting)
 		if u == nil {
 			continue
 		}
@@ -231,30 +231,30 @@ func (m *mesh) ways(ns moqt.Namespace) (list []*relay.UpstreamRelay) {
 	return list
 }
 
-// link returns the relay of a hop, which it dials if that is wanted and was not done. It returns nil if there is none,
-// or there are too many.
-func (m *mesh) link(h cluster.Hop, dial bool) *relay.UpstreamRelay {
-	target := meshTarget{h.Node, h.URL}
-	if h.Origin {
-		target.url = originURL(h.URL)
+// relayOf returns the relay of a node, which it dials if that is wanted and was not done. It returns nil if there is
+// none, or there are too many.
+func (m *mesh) relayOf(c cluster.Choice, dial bool) *relay.UpstreamRelay {
+	target := meshTarget{c.Node, c.URL}
+	if c.Origin {
+		target.url = originURL(c.URL)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := m.links[target]
-	if l == nil && dial {
-		l = m.dialLocked(target)
+	d := m.dialed[target]
+	if d == nil && dial {
+		d = m.dialLocked(target)
 	}
-	if l == nil {
+	if d == nil {
 		return nil
 	}
-	l.used = m.cfg.now()
-	return l.relay
+	d.used = m.cfg.now()
+	return d.relay
 }
 
-func (m *mesh) dialLocked(t meshTarget) *meshLink {
-	if len(m.links) >= maxMeshLinks {
+func (m *mesh) dialLocked(t meshTarget) *dialedNode {
+	if len(m.dialed) >= maxDialedNodes {
 		m.log.Log(slog.LevelWarn, "full", "too many sessions with other nodes; some tracks do not come from there",
-			"sessions", maxMeshLinks)
+			"sessions", maxDialedNodes)
 		return nil
 	}
 	up := &m.server.cfg.Upstream
@@ -266,9 +266,9 @@ func (m *mesh) dialLocked(t meshTarget) *meshLink {
 		m.log.Log(slog.LevelWarn, "dial", "a node of the cluster cannot be dialed", "node", t.node, "err", err)
 		return nil
 	}
-	l := &meshLink{relay: u, end: cancel}
-	m.links[t] = l
-	return l
+	d := &dialedNode{relay: u, end: cancel}
+	m.dialed[t] = d
+	return d
 }
 
 // transport returns how nodes trust each other.
@@ -289,27 +289,27 @@ func originURL(text string) string {
 	return u.String()
 }
 
-// look closes the links that nothing needs, and describes the node and the others.
+// look closes the sessions that nothing needs, and describes the node and the others.
 func (m *mesh) look(now time.Time) {
 	card := &cluster.Card{URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.server.load()}
 	rtts := make(map[string]time.Duration)
 	fed := m.server.relay.CountFed()       // before m.mu, which is taken while the relay holds its locks
-	feeds := make(map[string]cluster.Feed) // a node may have a link as the origin, and another one as the parent
+	feeds := make(map[string]cluster.Feed) // a node may be dialed as the origin, and as the parent
 	m.mu.Lock()
-	for t, l := range m.links {
-		st := l.relay.Status()
+	for t, d := range m.dialed {
+		st := d.relay.Status()
 		if st.Requests > 0 {
-			l.used = now
+			d.used = now
 		}
-		if now.Sub(l.used) > meshIdle {
-			l.end()
-			delete(m.links, t)
+		if now.Sub(d.used) > meshIdle {
+			d.end()
+			delete(m.dialed, t)
 			continue
 		}
 		if rtt := rtts[t.node]; st.RTT > 0 && (rtt == 0 || st.RTT < rtt) {
 			rtts[t.node] = st.RTT
 		}
-		if n := fed[l.relay]; st.Connected && n > 0 {
+		if n := fed[d.relay]; st.Connected && n > 0 {
 			feeds[t.node] = cluster.Feed{From: t.node, Tracks: feeds[t.node].Tracks + n}
 		}
 	}

@@ -90,7 +90,7 @@ func (n *meshNode) knowsRoute(t *testing.T, origins int) {
 	t.Helper()
 	await(t, "route", func() bool {
 		found := 0
-		for _, h := range n.Cluster().Hops(moqt.Namespace{"live"}, "") {
+		for _, h := range n.Cluster().Choices(moqt.Namespace{"live"}, "") {
 			if h.Origin {
 				found++
 			}
@@ -103,7 +103,7 @@ func (n *meshNode) knowsRoute(t *testing.T, origins int) {
 func (n *meshNode) upstreams() (busy int) {
 	n.mesh.mu.Lock()
 	defer n.mesh.mu.Unlock()
-	for _, l := range n.mesh.links {
+	for _, l := range n.mesh.dialed {
 		if l.relay.Status().Requests > 0 {
 			busy++
 		}
@@ -169,9 +169,9 @@ func outranking(node string) string {
 	origin := cluster.Peer{ID: "a", Region: "west"}
 	for i := 0; ; i++ {
 		p := cluster.Peer{ID: fmt.Sprint("p", i), Region: "east"}
-		hops := cluster.Hops(cluster.Peer{ID: node, Region: "east"}, moqt.Namespace{"live"},
+		choices := cluster.Choices(cluster.Peer{ID: node, Region: "east"}, moqt.Namespace{"live"},
 			[]cluster.Peer{origin}, []cluster.Peer{p}, "")
-		if hops[0].Node == p.ID {
+		if choices[0].Node == p.ID {
 			return p.ID
 		}
 	}
@@ -269,7 +269,7 @@ func TestMeshLimits(t *testing.T) {
 	var bus clustertest.Bus
 	var log lockedBuilder
 	n := startNodeAs(t, &bus, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, ClusterConfig{Node: "a"})
-	const others = maxMeshLinks + 10
+	const others = maxDialedNodes + 10
 	from := bus.Engine("others")
 	for i := range others {
 		require.NoError(t, from.Publish(fmt.Sprint("sluice.sluice.beat.n", i),
@@ -281,14 +281,14 @@ func TestMeshLimits(t *testing.T) {
 	await(t, "all nodes", func() bool { return len(n.Cluster().Status().Nodes) == others+1 })
 	for i := range others {
 		ns := moqt.Namespace{fmt.Sprint("n", i)}
-		await(t, "route", func() bool { return len(n.Cluster().Hops(ns, "")) == 1 })
+		await(t, "route", func() bool { return len(n.Cluster().Choices(ns, "")) == 1 })
 		n.mesh.Upstreams("", ns)
 	}
-	require.Len(t, n.mesh.links, maxMeshLinks)
+	require.Len(t, n.mesh.dialed, maxDialedNodes)
 	require.Contains(t, log.String(), "too many sessions with other nodes")
 	require.Empty(t, n.mesh.Upstreams("other", moqt.Namespace{"n1"}), "routes are for the one scope")
 	n.mesh.look(time.Now().Add(meshIdle + time.Second))
-	require.Empty(t, n.mesh.links)
+	require.Empty(t, n.mesh.dialed)
 }
 
 // TestMeshOfLinkedProcesses replaces a process whose publishers stay with it: nodes reach them by the new one.
@@ -318,8 +318,8 @@ func TestFeedsOfOneNode(t *testing.T) {
 	send(0, []byte("x"))
 	require.Contains(t, string(<-got), "x")
 	b.mesh.mu.Lock()
-	for target, l := range maps.Clone(b.mesh.links) {
-		b.mesh.links[meshTarget{target.node, "as the parent"}] = l
+	for target, l := range maps.Clone(b.mesh.dialed) {
+		b.mesh.dialed[meshTarget{target.node, "as the parent"}] = l
 	}
 	b.mesh.mu.Unlock()
 	await(t, "the feed", func() bool {
@@ -337,7 +337,7 @@ func TestFeedsOfOneNode(t *testing.T) {
 func (n *meshNode) askedOrigin() (count int) {
 	n.mesh.mu.Lock()
 	defer n.mesh.mu.Unlock()
-	for target, l := range n.mesh.links {
+	for target, l := range n.mesh.dialed {
 		if strings.HasSuffix(target.url, relay.OriginPath) {
 			count += l.relay.Status().Requests
 		}
@@ -358,7 +358,7 @@ func TestParentDrains(t *testing.T) {
 		await(t, "all nodes", func() bool { return len(n.Cluster().Status().Nodes) == 3 })
 	}
 	edge, parent := nodes["c"], nodes["d"]
-	if first := edge.Cluster().Hops(live, "")[0]; first.Origin {
+	if first := edge.Cluster().Choices(live, "")[0]; first.Origin {
 		edge, parent = parent, edge
 	}
 	got := receive(t, edge.Server, "video")
@@ -501,7 +501,7 @@ func newSilentParent(t *testing.T) *silentParent {
 func (p *silentParent) status(target meshTarget) (st relay.UpstreamStatus) {
 	p.edge.mesh.mu.Lock()
 	defer p.edge.mesh.mu.Unlock()
-	if l := p.edge.mesh.links[target]; l != nil {
+	if l := p.edge.mesh.dialed[target]; l != nil {
 		st = l.relay.Status()
 	}
 	return st
@@ -537,8 +537,8 @@ func TestParentFallsSilent(t *testing.T) {
 	p.clock.Add(-int64(time.Hour)) // so that it does not look again whom to ask
 	p.ticks(t)
 	m.mu.Lock()
-	m.links[p.spare].end()
-	delete(m.links, p.spare)
+	m.dialed[p.spare].end()
+	delete(m.dialed, p.spare)
 	p.wire.cut.Store(true)
 	m.mu.Unlock()
 	require.False(t, p.status(p.up).Lost)
@@ -555,8 +555,8 @@ func TestRTTIsRemembered(t *testing.T) {
 	m := p.edge.mesh
 	await(t, "RTT", func() bool { return m.rtt("a") > 0 })
 	m.mu.Lock()
-	m.links[p.spare].end()
-	delete(m.links, p.spare)
+	m.dialed[p.spare].end()
+	delete(m.dialed, p.spare)
 	m.mu.Unlock()
 	m.look(m.cfg.now())
 	require.NotZero(t, m.rtt("a"))

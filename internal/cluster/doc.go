@@ -2,7 +2,7 @@
 // (a route), and whom a node asks for a track. Media do not pass here: nodes feed each other over MoQT.
 //
 // A [Node] joins a cluster with [Join], over an [Engine] that carries messages between the nodes. [Node.Advertise]
-// and [Node.Withdraw] tell the others about its own publishers, [Node.Watch] tells about theirs, and [Node.Hops]
+// and [Node.Withdraw] tell the others about its own publishers, [Node.Watch] tells about theirs, and [Node.Choices]
 // says whom to ask. Package natsengine has the engines that relays use, package clustertest one for tests.
 //
 // # Soft state
@@ -35,6 +35,6 @@
 // # Who asks whom
 //
 // The node with the publisher is the origin. In its own region, nodes ask it directly. In another region they ask
-// their parent for the namespace, and the parent asks the origin: each track comes into a region once. See [Hops]
+// their parent for the namespace, and the parent asks the origin: each track comes into a region once. See [Choices]
 // for why no loop is possible, whatever the nodes believe about each other.
 package cluster

@@ -47,7 +47,7 @@ func (n *Node) Collect(ch chan<- prometheus.Metric) {
 		gauge(feedRTTDesc, f.RTT.Seconds(), f.From)
 		gauge(feedTracksDesc, float64(f.Tracks), f.From)
 	}
-	s := n.Sent()
+	s := n.Counts()
 	for what, v := range map[string]uint64{
 		"sent": s.Messages, "received": s.Received, "invalid": s.Invalid, "refused": s.Refused,
 		"dropped": s.Dropped, "asks": s.Asks, "snapshots": s.Snapshots,

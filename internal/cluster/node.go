@@ -76,11 +76,11 @@ type Node struct {
 	alone    time.Time            // since when the engine is alone; zero if it is not
 	asks     map[string]time.Time // when to ask nodes for snapshots
 	askers   map[string]struct{}  // the nodes that have asked for one
-	sent     Sent
+	counts   Counts
 }
 
-// Sent counts what a node has sent and received.
-type Sent struct {
+// Counts is how much a node has sent and received.
+type Counts struct {
 	Messages  uint64 // sent, of all kinds
 	Snapshots uint64 // sent
 	Asks      uint64 // sent
@@ -227,7 +227,7 @@ func (n *Node) askLocked(now time.Time) {
 			n.asks[m.id] = now.Add(rand.N(2 * tick))
 		case now.After(due):
 			n.asks[m.id] = now.Add(askAgain + rand.N(tick))
-			n.sent.Asks++
+			n.counts.Asks++
 			n.publishLocked(n.subjects.of(kindAsk, n.cfg.ID, m.id), n.own.state)
 		}
 	}
@@ -254,16 +254,16 @@ func (n *Node) answerLocked() {
 			n.sendLocked(n.subjects.of(kindSnap, n.cfg.ID, to), data)
 		}
 	}
-	n.sent.Snapshots += uint64(len(n.askers))
+	n.counts.Snapshots += uint64(len(n.askers))
 	clear(n.askers)
 }
 
 func (n *Node) publishLocked(subject string, m any) { n.sendLocked(subject, encode(m)) }
 
 func (n *Node) sendLocked(subject string, data []byte) {
-	n.sent.Messages++
+	n.counts.Messages++
 	if err := n.engine.Publish(subject, data); err != nil {
-		n.sent.Dropped++
+		n.counts.Dropped++
 		n.log.Log(slog.LevelWarn, "publish", "cannot tell the cluster about this node; trying again", "err", err)
 	}
 }
@@ -273,13 +273,13 @@ func (n *Node) receive(subject string, data []byte) {
 	k, from, ok := n.subjects.parse(subject)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.sent.Received++
+	n.counts.Received++
 	err := errors.New("the subject is not one of the cluster's")
 	if ok {
 		err = n.handleLocked(k, from, subject, data, time.Now())
 	}
 	if err != nil {
-		n.sent.Invalid++
+		n.counts.Invalid++
 		n.log.Log(slog.LevelWarn, "invalid", "invalid message in the cluster", "node", from, "err", err)
 	}
 }

@@ -143,19 +143,19 @@ func TestRoutesOfPrefix(t *testing.T) {
 		b.Advertise(moqt.Namespace{})
 		c := w.join("c")
 		time.Sleep(time.Second)
-		hops := func(ns moqt.Namespace) (nodes []string) {
-			for _, h := range c.Hops(ns, "") {
+		nodesFor := func(ns moqt.Namespace) (nodes []string) {
+			for _, h := range c.Choices(ns, "") {
 				require.True(t, h.Origin)
 				require.Equal(t, "moqt://"+h.Node+":4443", h.URL)
 				nodes = append(nodes, h.Node)
 			}
 			return nodes
 		}
-		require.ElementsMatch(t, []string{"a", "b"}, hops(liveA))
-		require.ElementsMatch(t, []string{"a", "b"}, hops(live))
-		require.Equal(t, []string{"b"}, hops(moqt.Namespace{"livestream"}), "a field is not a prefix of another")
-		require.Equal(t, []string{"b"}, hops(moqt.Namespace{"li-ve"}))
-		require.Equal(t, []string{"b"}, hops(nil))
+		require.ElementsMatch(t, []string{"a", "b"}, nodesFor(liveA))
+		require.ElementsMatch(t, []string{"a", "b"}, nodesFor(live))
+		require.Equal(t, []string{"b"}, nodesFor(moqt.Namespace{"livestream"}), "a field is not a prefix of another")
+		require.Equal(t, []string{"b"}, nodesFor(moqt.Namespace{"li-ve"}))
+		require.Equal(t, []string{"b"}, nodesFor(nil))
 		leave(a, b, c)
 	})
 }
@@ -216,7 +216,7 @@ func TestEngineAway(t *testing.T) {
 		w.bus.SetAway(true)
 		time.Sleep(time.Minute)
 		require.Len(t, nodes[0].known(), size-1, "known routes stay")
-		require.Len(t, nodes[0].Hops(moqt.Namespace{"live", "7"}, ""), 1)
+		require.Len(t, nodes[0].Choices(moqt.Namespace{"live", "7"}, ""), 1)
 		nodes[1].Advertise(liveA)
 		nodes[2].die()
 
@@ -256,7 +256,7 @@ func TestAlone(t *testing.T) {
 		require.Equal(t, []string{"a live-a"}, b.known())
 		time.Sleep(cluster.Lease + 6*time.Second)
 		require.Empty(t, b.known())
-		require.Empty(t, b.Hops(liveA, ""))
+		require.Empty(t, b.Choices(liveA, ""))
 		leave(b)
 	})
 }
@@ -264,8 +264,8 @@ func TestAlone(t *testing.T) {
 // counts returns how many asks and snapshots nodes have sent.
 func counts(nodes []*node) (asks, snapshots uint64) {
 	for _, n := range nodes {
-		asks += n.Sent().Asks
-		snapshots += n.Sent().Snapshots
+		asks += n.Counts().Asks
+		snapshots += n.Counts().Snapshots
 	}
 	return asks, snapshots
 }
@@ -360,7 +360,7 @@ func TestLargeSnapshot(t *testing.T) {
 		b := w.join("b")
 		time.Sleep(time.Second)
 		require.Len(t, b.known(), size)
-		require.Zero(t, b.Sent().Asks)
+		require.Zero(t, b.Counts().Asks)
 
 		// A part of the next one gets lost.
 		w.bus.SetLose(func(_, subject string) bool { return strings.Contains(subject, ".route.") })

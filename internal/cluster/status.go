@@ -56,11 +56,11 @@ func nodeStatus[T any](id string, epoch uint64, c Card, routes map[string]T) Nod
 	}
 }
 
-// Sent returns the counters of messages.
-func (n *Node) Sent() Sent {
+// Counts returns the counters of messages.
+func (n *Node) Counts() Counts {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.sent
+	s := n.counts
 	s.Refused = n.table.refused
 	return s
 }

@@ -254,7 +254,7 @@ func TestNamespaceOfSubject(t *testing.T) {
 	n.receive("sluice.sluice.beat.a", encode(at(5, 0)))
 	for i, tokens := range []string{"a.live", "a", "a.live.b.c"} {
 		n.receive("sluice.sluice.route."+tokens, encode(change(5, 1, "live-b", false)))
-		require.EqualValues(t, i+1, n.Sent().Invalid)
+		require.EqualValues(t, i+1, n.Counts().Invalid)
 	}
 	n.receive("sluice.sluice.route.a.live.b", encode(change(5, 1, "live-b", false)))
 	require.Equal(t, []string{"a live-b"}, known(&n.table))
@@ -262,8 +262,8 @@ func TestNamespaceOfSubject(t *testing.T) {
 	require.ElementsMatch(t, []string{"a live-b", "a "}, known(&n.table))
 }
 
-// BenchmarkHops asks whom to ask, in one of ten regions of a cluster of 1,000 nodes.
-func BenchmarkHops(b *testing.B) {
+// BenchmarkChoices asks whom to ask, in one of ten regions of a cluster of 1,000 nodes.
+func BenchmarkChoices(b *testing.B) {
 	card := func(region int) Card { return Card{URL: "moqt://a:4443", Region: fmt.Sprint("r", region)} }
 	n, err := Join(Config{ID: "me", Card: func() Card { return card(0) }}, nowhere{})
 	require.NoError(b, err)
@@ -274,8 +274,8 @@ func BenchmarkHops(b *testing.B) {
 	n.table.change("n1", change(1, 1, "live-a", false), time.Now())
 	b.ReportAllocs()
 	for b.Loop() {
-		if len(n.Hops(ns, "")) == 0 {
-			b.Fatal("no hops")
+		if len(n.Choices(ns, "")) == 0 {
+			b.Fatal("no choices")
 		}
 	}
 }

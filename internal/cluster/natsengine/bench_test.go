@@ -169,7 +169,7 @@ func BenchmarkBeats(b *testing.B) {
 
 func (s *simulation) received() (n uint64) {
 	for _, node := range s.nodes {
-		n += node.Sent().Received
+		n += node.Counts().Received
 	}
 	return n
 }

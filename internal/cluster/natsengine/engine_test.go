@@ -50,7 +50,7 @@ func join(t *testing.T, id string, e cluster.Engine) *cluster.Node {
 func knows(t *testing.T, n *cluster.Node, ns moqt.Namespace, origins ...string) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		found := []string{}
-		for _, h := range n.Hops(ns, "") {
+		for _, h := range n.Choices(ns, "") {
 			found = append(found, h.Node)
 		}
 		require.ElementsMatch(c, origins, found)
@@ -175,7 +175,7 @@ func TestDial(t *testing.T) {
 	require.NoError(t, liar.Publish("sluice.test.beat.a",
 		[]byte(`{"epoch":18446744073709551615,"version":0,"card":{"url":"moqt://evil"}}`)))
 	require.NoError(t, liar.Close())
-	require.Equal(t, "moqt://a", b.Hops(liveA, "")[0].URL)
+	require.Equal(t, "moqt://a", b.Choices(liveA, "")[0].URL)
 
 	// The server goes and comes back.
 	opts.Port = s.Addr().(*net.TCPAddr).Port
@@ -183,7 +183,7 @@ func TestDial(t *testing.T) {
 	s.WaitForShutdown()
 	require.Eventually(t, func() bool { return !b.Status().Engine }, 20*time.Second, 20*time.Millisecond)
 	a.Advertise(moqt.Namespace{"late"})
-	require.NotEmpty(t, b.Hops(liveA, ""), "known routes stay")
+	require.NotEmpty(t, b.Choices(liveA, ""), "known routes stay")
 	startServer(t, opts)
 	knows(t, b, moqt.Namespace{"late"}, "a")
 	knows(t, b, liveA, "a")
@@ -356,8 +356,8 @@ func TestDeepNames(t *testing.T) {
 	for _, ns := range names {
 		require.True(t, heard[ns.String()], "%s", ns)
 	}
-	require.Zero(t, b.Sent().Invalid)
-	require.Zero(t, b.Sent().Asks, "all came as changes, and none was lost")
+	require.Zero(t, b.Counts().Invalid)
+	require.Zero(t, b.Counts().Asks, "all came as changes, and none was lost")
 }
 
 // TestMatches compares the matching of the bus in memory with that of NATS.

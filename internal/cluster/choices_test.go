@@ -17,8 +17,8 @@ var ns = moqt.Namespace{"live", "a"}
 // peerIn returns a node in a region.
 func peerIn(region, id string) Peer { return Peer{ID: id, URL: "moqt://" + id, Region: region} }
 
-func names(hops []Hop) (list []string) {
-	for _, h := range hops {
+func names(choices []Choice) (list []string) {
+	for _, h := range choices {
 		name := h.Node
 		if h.Origin {
 			name += " as origin"
@@ -38,7 +38,7 @@ func ranked(prefix string, n int) []string {
 	return list
 }
 
-func TestHops(t *testing.T) {
+func TestChoices(t *testing.T) {
 	west := ranked("w", 3)
 	high, middle, low := peerIn("west", west[0]), peerIn("west", west[1]), peerIn("west", west[2])
 	east, asia := peerIn("east", "e"), peerIn("asia", "s")
@@ -126,7 +126,7 @@ func TestHops(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, tc.want, names(Hops(tc.self, ns, tc.origins, tc.nodes, tc.current)))
+			require.Equal(t, tc.want, names(Choices(tc.self, ns, tc.origins, tc.nodes, tc.current)))
 		})
 	}
 }
@@ -142,7 +142,7 @@ func TestLoadHysteresis(t *testing.T) {
 		want string
 	}{{0.5, high.ID}, {0.85, high.ID}, {0.95, middle.ID}, {0.85, middle.ID}, {0.75, middle.ID}, {0.65, high.ID}} {
 		high.Cost.Load = step.load
-		current = Hops(low, ns, origins, []Peer{high, middle}, current)[0].Node
+		current = Choices(low, ns, origins, []Peer{high, middle}, current)[0].Node
 		require.Equal(t, step.want, current, "load %v", step.load)
 	}
 }
@@ -165,16 +165,17 @@ func TestNoLoops(t *testing.T) {
 			}
 			return p
 		}), 0, size)
-		hops := make(map[string][]Hop)
+		choices := make(map[string][]Choice)
 		for _, id := range all {
 			self := peerIn(rapid.SampledFrom([]string{"", "west", "east"}).Draw(t, "own region"), id)
 			others := slices.DeleteFunc(believed.Draw(t, "nodes"), func(p Peer) bool { return p.ID == id })
-			hops[id] = Hops(self, ns, believed.Draw(t, "origins"), others, rapid.SampledFrom(all).Draw(t, "current"))
+			origins, current := believed.Draw(t, "origins"), rapid.SampledFrom(all).Draw(t, "current")
+			choices[id] = Choices(self, ns, origins, others, current)
 		}
 		var walk func(id string, visited []string)
 		walk = func(id string, visited []string) {
 			require.NotContains(t, visited, id, "a loop")
-			for _, h := range hops[id] {
+			for _, h := range choices[id] {
 				require.NotEqual(t, id, h.Node, "a node that asks itself")
 				if !h.Origin {
 					walk(h.Node, append(slices.Clone(visited), id))
@@ -212,7 +213,7 @@ func checkTree(t *rapid.T, origin Peer, nodes []Peer) {
 			continue
 		}
 		others := slices.DeleteFunc(slices.Clone(nodes), func(p Peer) bool { return p.ID == self.ID })
-		first := Hops(self, ns, []Peer{origin}, others, "")[0]
+		first := Choices(self, ns, []Peer{origin}, others, "")[0]
 		if !first.Origin {
 			parent := nodes[slices.IndexFunc(nodes, func(p Peer) bool { return p.ID == first.Node })]
 			require.Equal(t, self.Region, parent.Region)
@@ -241,8 +242,8 @@ func TestRendezvous(t *testing.T) {
 	of := make(map[string]int)
 	for i := range 1000 {
 		name := moqt.Namespace{"live", fmt.Sprint(i)}
-		before := Hops(self, name, origins, nodes, "")[0].Node
-		after := Hops(self, name, origins, nodes[1:], "")[0].Node
+		before := Choices(self, name, origins, nodes, "")[0].Node
+		after := Choices(self, name, origins, nodes[1:], "")[0].Node
 		of[before]++
 		if before != nodes[0].ID {
 			require.Equal(t, before, after)

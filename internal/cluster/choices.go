@@ -10,15 +10,15 @@ import (
 	"sluice/moqt"
 )
 
-// Hop is a node to ask for a track.
-type Hop struct {
+// Choice is a node to ask for a track.
+type Choice struct {
 	Node string
 	URL  string
 	// Origin: the node is asked as the one that has the publisher, and must not ask others.
 	Origin bool
 }
 
-// Peer is what the choice of hops depends on.
+// Peer is a node, with what the choice of it depends on.
 type Peer struct {
 	ID     string
 	URL    string
@@ -53,7 +53,7 @@ func (c Cost) value() float64 {
 	return float64(rtt)/float64(time.Millisecond) + c.Price + loadCost*load/(1-load)
 }
 
-// Hops returns the nodes that self may ask for the tracks of a namespace, the best first. origins have a publisher,
+// Choices returns the nodes that self may ask for the tracks of a namespace, the best first. origins have a publisher,
 // nodes are the others of its region that are alive (nodes of other regions change nothing), and current is the node
 // that is asked now, if any.
 //
@@ -63,7 +63,7 @@ func (c Cost) value() float64 {
 //
 // There are no loops, even if all nodes believe something else: a node is asked as a parent only by one with a lower
 // rank, which nothing but the names determines, and one that is asked as the origin asks nobody.
-func Hops(self Peer, ns moqt.Namespace, origins, nodes []Peer, current string) (hops []Hop) {
+func Choices(self Peer, ns moqt.Namespace, origins, nodes []Peer, current string) (choices []Choice) {
 	others := slices.DeleteFunc(slices.Clone(origins), func(p Peer) bool { return p.ID == self.ID })
 	if len(others) == 0 {
 		return nil
@@ -71,7 +71,7 @@ func Hops(self Peer, ns moqt.Namespace, origins, nodes []Peer, current string) (
 	near := func(p Peer) bool { return p.Region == self.Region }
 	if !slices.ContainsFunc(others, near) {
 		for _, p := range parents(self, ns, nodes, current) {
-			hops = append(hops, Hop{Node: p.ID, URL: p.URL})
+			choices = append(choices, Choice{Node: p.ID, URL: p.URL})
 		}
 	}
 	slices.SortStableFunc(others, func(a, b Peer) int {
@@ -80,9 +80,9 @@ func Hops(self Peer, ns moqt.Namespace, origins, nodes []Peer, current string) (
 	})
 	keepCurrent(others, near, current)
 	for _, p := range others {
-		hops = append(hops, Hop{Node: p.ID, URL: p.URL, Origin: true})
+		choices = append(choices, Choice{Node: p.ID, URL: p.URL, Origin: true})
 	}
-	return hops
+	return choices
 }
 
 // parents returns the nodes of the region with a higher rank than self. Those with a full load are last.
@@ -153,9 +153,9 @@ func (r rank) compare(o rank) int {
 	return cmp.Or(cmp.Compare(r.hash, o.hash), cmp.Compare(r.id, o.id))
 }
 
-// Hops returns the nodes to ask for the tracks of a namespace, the best first: see [Hops]. It returns none if no other
-// node has a publisher.
-func (n *Node) Hops(ns moqt.Namespace, current string) []Hop {
+// Choices returns the nodes to ask for the tracks of a namespace, the best first: see the function of that name. It
+// returns none if no other node has a publisher.
+func (n *Node) Choices(ns moqt.Namespace, current string) []Choice {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found := n.table.origins(ns)
@@ -163,7 +163,7 @@ func (n *Node) Hops(ns moqt.Namespace, current string) []Hop {
 		return nil
 	}
 	self := Peer{ID: n.cfg.ID, Region: n.cfg.Card().Region}
-	return Hops(self, ns, n.peersLocked(found), n.peersLocked(n.table.inRegion(self.Region)), current)
+	return Choices(self, ns, n.peersLocked(found), n.peersLocked(n.table.inRegion(self.Region)), current)
 }
 
 // peersLocked returns what the choice depends on.
