@@ -94,9 +94,9 @@ type measuredRTT struct {
 }
 
 // JoinCluster makes the server a node of a cluster, until it drains. It has to be called before Serve, once at most. It
-// closes the engine when it fails, and when the node leaves. Sessions with other nodes use the tokens of
-// Config.Upstream, and its transport unless Config.Transport.Mutual is set. The routes of Config.Upstream are for what
-// no node has.
+// closes the engine when it fails, and when the node leaves. Nodes prove to each other who they are by
+// Config.Transport.Mutual; without that, sessions with other nodes use the transport of Config.Upstream. Its tokens
+// authorize them either way, and its routes are for what no node has.
 func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	if cfg.now == nil {
 		cfg.now = time.Now
