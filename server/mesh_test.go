@@ -17,6 +17,7 @@ import (
 	"sluice/internal/cluster"
 	"sluice/internal/cluster/clustertest"
 	"sluice/moqt"
+	"sluice/moqt/session"
 	"sluice/relay"
 	"sluice/transport"
 )
@@ -449,14 +450,12 @@ func TestMeshProof(t *testing.T) {
 		return len(s) == 1 && !s[0].Connected && strings.Contains(s[0].Error, "not trusted")
 	})
 
-	s := start(t, Config{})
-	u, err := s.KeepUpstream(t.Context(), relay.UpstreamRelayConfig{URL: originURL("moqt://" + a.Addr().String())},
-		transport.ClientConfig{Insecure: true})
+	conn, err := transport.Dial(t.Context(), "https://"+a.Addr().String()+relay.OriginPath,
+		transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs()})
 	require.NoError(t, err)
-	await(t, "the subscriber is refused", func() bool {
-		st := s.keepers.status()
-		return strings.Contains(st[0].Error, "prove by a certificate") && u.Status().Down
-	})
+	subscriber, err := session.New(conn, session.Config{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	require.ErrorContains(t, subscriber.Run(t.Context()), "prove by a certificate")
 	require.Equal(t, 1, a.subscribed())
 }
 
