@@ -121,8 +121,8 @@ func TestPartsOfConnections(t *testing.T) {
 	})
 	connect(t, s, "moqt")
 	connect(t, s, "https")
-	require.EqualValues(t, 2, controllers.Load())
-	require.EqualValues(t, 2, policies.Load())
+	require.Eventually(t, func() bool { return controllers.Load() == 2 && policies.Load() == 2 }, 10*time.Second,
+		time.Millisecond)
 }
 
 // TestLimitsOfSenders checks that media senders get the limits of the server.
