@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func TestDialFromListener(t *testing.T) {
 		server, err := there.Accept(testContext(t))
 		require.NoError(t, err)
 		pc := <-hooked
-		require.Contains(t, here.PacketConns(), pc)
+		require.True(t, slices.Contains(here.PacketConns(), pc))
 		require.Equal(t, pc.LocalAddr().String(), server.RemoteAddr().String())
 		used[server.RemoteAddr().String()]++
 		require.NoError(t, client.SendDatagram([]byte("x")))
