@@ -40,8 +40,9 @@ RACE := ./auth/... ./claim/... ./clock ./congestion ./internal/catalog ./interna
 	./internal/cmaf ./internal/events ./internal/handover ./internal/logs ./internal/packet/... ./internal/pub \
 	./internal/steer ./internal/sub ./internal/udp ./internal/webclient ./media/... ./moqt/... ./relay ./server ./track \
 	./transport/...
+# Interleaved tests have one goroutine, and would take minutes.
 race: third_party ## run the tests of packages that share memory, with the race detector
-	go test -race -short -skip Interleaved -p 1 -timeout 15m $(RACE) # those need one goroutine, and minutes
+	go test -race -short -skip Interleaved -p 1 -timeout 15m $(RACE)
 
 deps: ## install the Debian packages that tests and demo use, where they are missing
 	@scripts/deps
