@@ -68,19 +68,7 @@ func rendezvous(d time.Duration) moqt.Parameters {
 }
 
 func TestLinkFeeds(t *testing.T) {
-	for name, publish := range map[string]func(*bench) *source{
-		"PUBLISH": func(b *bench) *source {
-			src := &source{}
-			_, err := src.offer(b.connect(), moqt.Parameters{})
-			require.NoError(b.t, err)
-			return src
-		},
-		"PUBLISH_NAMESPACE": func(b *bench) *source {
-			src := b.connect().serve(&source{})
-			src.c.announce("live")
-			return src
-		},
-	} {
+	for name, publish := range publishing {
 		t.Run(name, func(t *testing.T) {
 			onTwo(t, func(here, there *bench) {
 				src := publish(there)
