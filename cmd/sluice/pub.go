@@ -21,10 +21,10 @@ func newPub(env *cli.Environment) *cobra.Command {
 		Short: "Publish fragmented MP4 (CMAF) at a relay",
 		Long: `Publish the tracks of a fragmented MP4 file, or of a live stream on standard input (the default, or "-").
 
-The broadcast has a track ID.m4s for each track of the file, the init segment in 0.mp4, and a catalog in two formats:
-the track ".catalog" is for players of the common catalog format (draft-ietf-moq-catalogformat), such as moq-sub, and
-the track "catalog" for players of MSF (draft-ietf-moq-msf). Each moof box and its mdat box are an object. Groups start
-at video key frames.`,
+The broadcast has a track ID.m4s for each track of the file, the init segment in 0.mp4, and a catalog in three formats:
+the track ".catalog" is for players of the common catalog format (draft-ietf-moq-catalogformat), such as moq-sub, the
+track "catalog" for players of MSF (draft-ietf-moq-msf), and the track "catalog.json" for players of hang (moq-dev).
+Each moof box and its mdat box are an object. Groups start at video key frames.`,
 		Example: `  # the sample clip, again and again, to a relay on this machine
   sluice pub --relay moqt://localhost:4443 --tls-disable-verify --namespace live/demo --loop testdata/clip.mp4
 

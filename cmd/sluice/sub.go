@@ -48,7 +48,8 @@ func (f *subFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.out, "out", "o", "", "write to this `file`; - is standard output (required, except with --raw)")
 	flags.StringSliceVar(&f.cfg.Tracks, "tracks", nil, "play only these `tracks`: names, video or audio")
-	flags.StringVar(&f.catalog, "catalog", "", "`name` of the catalog track (default: .catalog, or else catalog)")
+	flags.StringVar(&f.catalog, "catalog", "", "`name` of the catalog track (default: .catalog, or else catalog, "+
+		"or else catalog.json)")
 	flags.DurationVar(&f.cfg.Duration, "duration", 0, "stop after this `duration` of media")
 	flags.Uint64Var(&f.cfg.Objects, "count", 0, "stop after this `number` of objects")
 	flags.Uint64Var(&f.cfg.Join, "join", 0, "start this `number` of groups before the current one")

@@ -11,6 +11,19 @@ import (
 const (
 	CommonName = ".catalog"
 	MSFName    = "catalog"
+	HangName   = "catalog.json"
+)
+
+// Names lists them in the order in which a player tries them. All describe the same tracks; the first one that is there
+// counts. The common format comes first because some publishers that have it end a session that asks for another name.
+var Names = []string{CommonName, MSFName, HangName}
+
+// Packagings: how the objects of a track hold media.
+const (
+	CMAF       = "cmaf"     // chunks
+	LOC        = "loc"      // a frame each; times are properties of objects
+	HangLegacy = "legacy"   // a time in microseconds as a varint of QUIC, and a frame
+	HangLOC    = "hang-loc" // the properties of LOC in the payload, and a frame; "loc" in hang's catalogs
 )
 
 // Limits on a catalog that is read, so that a hostile one takes little memory.
@@ -22,7 +35,7 @@ const (
 // ErrDelta is the error of an update relative to an earlier catalog where a whole catalog is expected.
 var ErrDelta = errors.New("this is a delta update, not a whole catalog")
 
-// Catalog has the fields of both formats that CMAF needs.
+// Catalog has the fields of all formats that players need.
 type Catalog struct {
 	Tracks []TrackEntry
 }
@@ -31,10 +44,10 @@ type Catalog struct {
 type TrackEntry struct {
 	Name      string
 	Namespace string // fields joined by "/"; empty: that of the catalog
-	Packaging string // "cmaf"
+	Packaging string // one of the constants, or another string
 	Role      string // "video", "audio", ...
 	InitTrack string // name of the track whose first object is the init segment
-	InitData  []byte // or the init segment itself
+	InitData  []byte // or the init segment itself; without CMAF: the decoder's configuration
 
 	Codec         string // RFC 6381
 	MIMEType      string
@@ -49,7 +62,7 @@ type TrackEntry struct {
 	AltGroup      int
 }
 
-// Parse reads a catalog of either format.
+// Parse reads a catalog of any format.
 func Parse(b []byte) (Catalog, error) {
 	if len(b) > MaxSize {
 		return Catalog{}, fmt.Errorf("catalog of %d bytes, the limit is %d", len(b), MaxSize)
@@ -59,6 +72,8 @@ func Parse(b []byte) (Catalog, error) {
 		StreamingFormat json.RawMessage `json:"streamingFormat"`
 		DeltaUpdate     json.RawMessage `json:"deltaUpdate"`
 		Operations      json.RawMessage `json:"op"`
+		Video           json.RawMessage `json:"video"`
+		Audio           json.RawMessage `json:"audio"`
 	}
 	switch err := json.Unmarshal(b, &head); {
 	case err != nil && len(b) > 0 && b[0] == '[': // a JSON Patch of the common format
@@ -67,12 +82,17 @@ func Parse(b []byte) (Catalog, error) {
 		return Catalog{}, fmt.Errorf("catalog: %w", err)
 	case head.DeltaUpdate != nil || head.Operations != nil:
 		return Catalog{}, ErrDelta
-	case head.Version == nil:
-		return Catalog{}, errors.New("catalog: no version")
 	}
-	parse := parseMSF
-	if head.StreamingFormat != nil {
+	var parse func([]byte) (Catalog, error)
+	switch {
+	case head.StreamingFormat != nil:
 		parse = parseCommon
+	case head.Version != nil:
+		parse = parseMSF
+	case head.Video != nil || head.Audio != nil:
+		parse = parseHang
+	default:
+		return Catalog{}, errors.New("catalog: no version")
 	}
 	c, err := parse(b)
 	if err != nil {

@@ -28,6 +28,16 @@ const wantCommon = `{
   "tracks": [
     {
       "name": "1.m4s",
+      "packaging": "cmaf",
+      "isLive": true,
+      "role": "video",
+      "renderGroup": 1,
+      "codec": "avc1.4d401e",
+      "framerate": 25,
+      "timescale": 12800,
+      "bitrate": 309691,
+      "width": 640,
+      "height": 360,
       "initTrack": "0.mp4",
       "selectionParams": {
         "codec": "avc1.4d401e",
@@ -39,6 +49,16 @@ const wantCommon = `{
     },
     {
       "name": "2.m4s",
+      "packaging": "cmaf",
+      "isLive": true,
+      "role": "audio",
+      "renderGroup": 1,
+      "codec": "mp4a.40.2",
+      "timescale": 48000,
+      "bitrate": 64305,
+      "samplerate": 48000,
+      "channelConfig": "2",
+      "lang": "eng",
       "initTrack": "0.mp4",
       "selectionParams": {
         "codec": "mp4a.40.2",
@@ -68,8 +88,7 @@ func TestCommon(t *testing.T) {
 	require.NoError(t, err)
 	want := Catalog{}
 	for _, track := range broadcast.Tracks {
-		// Fields that the format does not have, and one that it adds.
-		track.InitData, track.Timescale, track.Namespace = nil, 0, "live/demo"
+		track.InitData, track.Namespace = nil, "live/demo" // the format has an init track
 		want.Tracks = append(want.Tracks, track)
 	}
 	require.Equal(t, want, got)
@@ -112,6 +131,27 @@ func TestParse(t *testing.T) {
 					Role: "audio", Codec: "mp4a.40.2", SampleRate: 44100, Channels: "2",
 				},
 			},
+		},
+		"MediaMTX, MSF draft 00 in .catalog": {
+			in: `{"version":1,"tracks":[{"name":"0","packaging":"loc","isLive":true,"codec":"avc3.640028"},
+				{"name":"1","packaging":"loc","isLive":true,"codec":"mp4a.40.2","samplerate":48000,"channels":2,
+				"initData":"EZA="}]}`,
+			want: []TrackEntry{
+				{Name: "0", Packaging: "loc", Role: "video", Codec: "avc3.640028"},
+				{
+					Name: "1", Packaging: "loc", Role: "audio", Codec: "mp4a.40.2", SampleRate: 48000, Channels: "2",
+					InitData: []byte{0x11, 0x90},
+				},
+			},
+		},
+		"selectionParams before the fields of MSF 00": {
+			in: `{"version":1,"streamingFormat":1,"commonTrackFields":{"packaging":"cmaf","altGroup":3},
+				"tracks":[{"name":"v","packaging":"loc","codec":"avc3.1","width":2,"lang":"de",
+				"selectionParams":{"codec":"avc1.2","width":4,"height":6}}]}`,
+			want: []TrackEntry{{
+				Name: "v", Packaging: "loc", Role: "video", Codec: "avc1.2", Width: 4, Height: 6, Language: "de",
+				AltGroup: 3,
+			}},
 		},
 		"MSF draft 00": {
 			in: `{"version":1,"generatedAt":1746104606044,"tracks":[{"name":"v","packaging":"cmaf","isLive":true,
@@ -168,6 +208,7 @@ func TestParse(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(wantCommon))
 	f.Add([]byte(wantMSF))
+	f.Add([]byte(wantHang))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := Parse(b)
 		if err != nil {

@@ -13,7 +13,8 @@ const (
 	streamingFormatText = "0.2"
 )
 
-// common is a catalog of draft-ietf-moq-catalogformat-01.
+// common is a catalog of draft-ietf-moq-catalogformat-01. Its tracks have the fields of draft-ietf-moq-msf-00, too,
+// whose version is the same number, for players that look for MSF in this track.
 type common struct {
 	Version                int           `json:"version"`
 	StreamingFormat        int           `json:"streamingFormat"`
@@ -32,10 +33,8 @@ type commonFields struct {
 }
 
 type commonTrack struct {
-	Name      string `json:"name"`
-	InitTrack string `json:"initTrack,omitempty"`
-	InitData  []byte `json:"initData,omitempty"`
-	commonFields
+	msfTrack
+	InitTrack       string          `json:"initTrack,omitempty"`
 	SelectionParams selectionParams `json:"selectionParams"`
 }
 
@@ -63,10 +62,13 @@ func (c Catalog) Common(namespace string) ([]byte, error) {
 	}
 	for _, t := range c.Tracks {
 		out.CommonTrackFields.Packaging, out.CommonTrackFields.RenderGroup = t.Packaging, t.RenderGroup
+		track := newMSFTrack(t)
+		if t.InitTrack != "" {
+			track.InitData = nil
+		}
 		out.Tracks = append(out.Tracks, commonTrack{
-			Name:         t.Name,
-			InitTrack:    t.InitTrack,
-			commonFields: commonFields{AltGroup: t.AltGroup},
+			msfTrack:  track,
+			InitTrack: t.InitTrack,
 			SelectionParams: selectionParams{
 				Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Bitrate: t.Bitrate, Width: t.Width,
 				Height:     t.Height,
@@ -87,23 +89,26 @@ func parseCommon(b []byte) (Catalog, error) {
 	}
 	var c Catalog
 	for _, t := range in.Tracks {
-		p := t.SelectionParams
-		out := TrackEntry{
-			Name:        t.Name,
-			InitTrack:   t.InitTrack,
-			InitData:    t.InitData,
-			Namespace:   strings.TrimPrefix(first(t.Namespace, in.CommonTrackFields.Namespace), "/"),
-			Packaging:   first(t.Packaging, in.CommonTrackFields.Packaging),
-			RenderGroup: first(t.RenderGroup, in.CommonTrackFields.RenderGroup),
-			AltGroup:    first(t.AltGroup, in.CommonTrackFields.AltGroup),
-			Codec:       p.Codec, MIMEType: p.MIMEType, Framerate: p.Framerate, Bitrate: p.Bitrate, Width: p.Width,
-			Height:     p.Height,
-			SampleRate: p.SampleRate, Channels: p.ChannelConfig, Language: p.Language,
-		}
-		out.Role = role(out)
+		out := t.entry()
+		out.InitTrack = t.InitTrack
+		out.Namespace = strings.TrimPrefix(first(out.Namespace, in.CommonTrackFields.Namespace), "/")
+		out.Packaging = first(out.Packaging, in.CommonTrackFields.Packaging)
+		out.RenderGroup = first(out.RenderGroup, in.CommonTrackFields.RenderGroup)
+		out.AltGroup = first(out.AltGroup, in.CommonTrackFields.AltGroup)
+		t.SelectionParams.override(&out)
+		out.Role = first(out.Role, role(out))
 		c.Tracks = append(c.Tracks, out)
 	}
 	return c, nil
+}
+
+// override sets the fields that p has.
+func (p selectionParams) override(t *TrackEntry) {
+	t.Codec, t.MIMEType = first(p.Codec, t.Codec), first(p.MIMEType, t.MIMEType)
+	t.Width, t.Height = first(p.Width, t.Width), first(p.Height, t.Height)
+	t.Framerate, t.Bitrate = first(p.Framerate, t.Framerate), first(p.Bitrate, t.Bitrate)
+	t.SampleRate, t.Channels = first(p.SampleRate, t.SampleRate), first(p.ChannelConfig, t.Channels)
+	t.Language = first(p.Language, t.Language)
 }
 
 func first[T comparable](a, b T) T {

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -36,6 +37,7 @@ type msfTrack struct {
 	Height        int     `json:"height,omitempty"`
 	SampleRate    int     `json:"samplerate,omitempty"`
 	ChannelConfig string  `json:"channelConfig,omitempty"`
+	Channels      int     `json:"channels,omitempty"` // what MediaMTX has instead; not written
 	Language      string  `json:"lang,omitempty"`
 }
 
@@ -52,12 +54,7 @@ func (c Catalog) MSF() ([]byte, error) {
 	version, _ := json.Marshal(msfVersion)
 	out := msf{Version: version, Tracks: []msfTrack{}}
 	for _, t := range c.Tracks {
-		track := msfTrack{
-			Name: t.Name, Namespace: t.Namespace, Packaging: t.Packaging, IsLive: true, Role: t.Role,
-			RenderGroup: t.RenderGroup, AltGroup: t.AltGroup, InitData: t.InitData,
-			Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Timescale: t.Timescale, Bitrate: t.Bitrate,
-			Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, ChannelConfig: t.Channels, Language: t.Language,
-		}
+		track := newMSFTrack(t)
 		if len(t.InitData) > 0 {
 			track.InitRef = "init-" + t.Name
 			out.InitData = append(out.InitData, msfInit{
@@ -67,6 +64,27 @@ func (c Catalog) MSF() ([]byte, error) {
 		out.Tracks = append(out.Tracks, track)
 	}
 	return json.Marshal(out)
+}
+
+func newMSFTrack(t TrackEntry) msfTrack {
+	return msfTrack{
+		Name: t.Name, Namespace: t.Namespace, Packaging: t.Packaging, IsLive: true, Role: t.Role,
+		RenderGroup: t.RenderGroup, AltGroup: t.AltGroup, InitData: t.InitData,
+		Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Timescale: t.Timescale, Bitrate: t.Bitrate,
+		Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, ChannelConfig: t.Channels, Language: t.Language,
+	}
+}
+
+func (t msfTrack) entry() TrackEntry {
+	if t.ChannelConfig == "" && t.Channels > 0 {
+		t.ChannelConfig = strconv.Itoa(t.Channels)
+	}
+	return TrackEntry{
+		Name: t.Name, Namespace: t.Namespace, Packaging: t.Packaging, Role: t.Role, InitData: t.InitData,
+		RenderGroup: t.RenderGroup, AltGroup: t.AltGroup,
+		Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Timescale: t.Timescale, Bitrate: t.Bitrate,
+		Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Channels: t.ChannelConfig, Language: t.Language,
+	}
 }
 
 func parseMSF(b []byte) (Catalog, error) {
@@ -85,12 +103,7 @@ func parseMSF(b []byte) (Catalog, error) {
 	}
 	var c Catalog
 	for _, t := range in.Tracks {
-		out := TrackEntry{
-			Name: t.Name, Namespace: t.Namespace, Packaging: t.Packaging, Role: t.Role, InitData: t.InitData,
-			RenderGroup: t.RenderGroup, AltGroup: t.AltGroup,
-			Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Timescale: t.Timescale, Bitrate: t.Bitrate,
-			Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Channels: t.ChannelConfig, Language: t.Language,
-		}
+		out := t.entry()
 		if out.InitData == nil {
 			out.InitData = inline[t.InitRef]
 		}

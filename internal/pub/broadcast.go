@@ -1,7 +1,9 @@
 package pub
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,24 +37,17 @@ type broadcast struct {
 
 func newBroadcast(cfg *PublisherConfig, in *cmaf.Init, first uint64) (*broadcast, error) {
 	b := &broadcast{namespace: cfg.Namespace, byName: map[string]*track{}, media: map[uint32]*track{}}
-	c := describe(in)
-	common, err := c.Common("/" + strings.Join(cfg.Namespace, "/"))
+	contents, err := catalogs(describe(in), cfg.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	msf, err := c.MSF()
-	if err != nil {
-		return nil, err
-	}
-	for _, static := range []struct {
-		name    string
-		content []byte
-	}{{catalog.CommonName, common}, {catalog.MSFName, msf}, {initName, in.Data}} {
-		t, err := b.add(cfg, static.name, cfg.Priorities.Catalog, true)
+	contents[initName] = in.Data
+	for _, name := range append(slices.Clone(catalog.Names), initName) {
+		t, err := b.add(cfg, name, cfg.Priorities.Catalog, true)
 		if err != nil {
 			return nil, err
 		}
-		t.content = static.content
+		t.content = contents[name]
 		t.republish(first)
 	}
 	for _, track := range in.Tracks {
@@ -69,6 +64,15 @@ func newBroadcast(cfg *PublisherConfig, in *cmaf.Init, first uint64) (*broadcast
 		b.media[track.ID] = t
 	}
 	return b, nil
+}
+
+// catalogs returns the catalog in each format, by the names of their tracks.
+func catalogs(c catalog.Catalog, namespace moqt.Namespace) (map[string][]byte, error) {
+	common, err1 := c.Common("/" + strings.Join(namespace, "/"))
+	msf, err2 := c.MSF()
+	hang, err3 := c.Hang()
+	return map[string][]byte{catalog.CommonName: common, catalog.MSFName: msf, catalog.HangName: hang},
+		errors.Join(err1, err2, err3)
 }
 
 func (b *broadcast) add(cfg *PublisherConfig, name string, priority uint8, static bool) (*track, error) {
@@ -103,7 +107,7 @@ func trackProperties(cfg *PublisherConfig, priority uint8, static bool) (moqt.Pr
 
 // trackNames returns the names of all tracks of a broadcast.
 func trackNames(in *cmaf.Init) []string {
-	names := []string{catalog.CommonName, catalog.MSFName, initName}
+	names := append(slices.Clone(catalog.Names), initName)
 	for _, t := range in.Tracks {
 		names = append(names, mediaName(t.ID))
 	}
@@ -121,7 +125,7 @@ func (b *broadcast) end() {
 func describe(in *cmaf.Init) (c catalog.Catalog) {
 	for _, t := range in.Tracks {
 		out := catalog.TrackEntry{
-			Name: mediaName(t.ID), Packaging: "cmaf", Role: string(t.Kind), InitTrack: initName,
+			Name: mediaName(t.ID), Packaging: catalog.CMAF, Role: string(t.Kind), InitTrack: initName,
 			InitData: in.Only(t.ID),
 			Codec:    t.Codec, Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Bitrate: t.Bitrate,
 			Timescale: int(t.Timescale), Language: t.Language, RenderGroup: 1,

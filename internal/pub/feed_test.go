@@ -172,7 +172,9 @@ func TestBroadcastStartsWithCatalogs(t *testing.T) {
 	f, s := newFeed(t, PublisherConfig{
 		Open: openFile(clip), ObjectTimeout: time.Second, SubgroupTimeout: time.Microsecond,
 	})
-	for name, init := range map[string]bool{catalog.CommonName: false, catalog.MSFName: true} {
+	for name, init := range map[string]bool{
+		catalog.CommonName: false, catalog.MSFName: true, catalog.HangName: true,
+	} {
 		o := allObjects(f.broadcast.byName[name])
 		require.Len(t, o, 1)
 		require.Equal(t, moqt.Location{Group: 7}, o[0].location)

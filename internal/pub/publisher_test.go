@@ -444,7 +444,7 @@ func TestPublisherOffersTracks(t *testing.T) {
 		p := (&peer{}).start(t, cfg)
 		require.Equal(t, []moqt.Token{token}, p.tokens)
 		got := map[string]*received{}
-		for range 5 {
+		for range 6 {
 			s := <-p.offers
 			r := &received{objects: map[moqt.Location][]byte{}, headers: map[moqt.Location]moqt.SubgroupHeader{}}
 			if s.Track().Name == "2.m4s" {
@@ -458,7 +458,7 @@ func TestPublisherOffersTracks(t *testing.T) {
 		require.NoError(t, <-p.done)
 		require.Equal(t, 250, got["1.m4s"].count())
 		require.Equal(t, 1, got[catalog.CommonName].count())
-		require.Len(t, got, 4)
+		require.Len(t, got, 5)
 	})
 }
 

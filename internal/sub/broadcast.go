@@ -97,7 +97,7 @@ func selectTracks(c catalog.Catalog, wanted []string) ([]catalog.TrackEntry, err
 	for _, t := range c.Tracks {
 		byName, byRole := slices.Contains(wanted, t.Name), slices.Contains(wanted, t.Role)
 		alternate := t.AltGroup != 0 && alternates[t.AltGroup]
-		if t.Packaging != "" && t.Packaging != "cmaf" || !byName && (len(wanted) > 0 && !byRole || alternate) {
+		if t.Packaging != "" && t.Packaging != catalog.CMAF || !byName && (len(wanted) > 0 && !byRole || alternate) {
 			continue
 		}
 		alternates[t.AltGroup] = true

@@ -65,7 +65,7 @@ func (c PlayerConfig) withDefaults() PlayerConfig {
 	c.Hold = cmp.Or(c.Hold, 2*time.Second)
 	c.Client.Logger = cmp.Or(c.Client.Logger, slog.Default())
 	if len(c.Catalogs) == 0 {
-		c.Catalogs = []string{catalog.CommonName, catalog.MSFName}
+		c.Catalogs = catalog.Names
 	}
 	return c
 }
