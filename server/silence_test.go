@@ -2,11 +2,17 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/transport"
+	"sluice/transport/transporttest"
 )
 
 // wire forwards the packets of one client to a server, until it is cut.
@@ -86,4 +92,49 @@ func tracksOf(s *Server) (remotes []string) {
 		}
 	}
 	return remotes
+}
+
+// countedProbes counts the probes of a connection. If it is quiet, the peer sends nothing but answers to them.
+type countedProbes struct {
+	transport.Conn
+	quiet  bool
+	last   time.Time
+	probes int
+}
+
+func (c *countedProbes) LastReceived() time.Time {
+	if c.quiet {
+		return c.last
+	}
+	return c.Conn.LastReceived()
+}
+
+func (c *countedProbes) Probe(ctx context.Context) error {
+	c.probes++
+	err := c.Conn.Probe(ctx)
+	c.last = time.Now()
+	return err
+}
+
+// TestSilence has an upstream relay that sends something all the time, or only answers, and is gone in the end: that is
+// noticed within a second. Nothing is sent to one that sends anyway.
+func TestSilence(t *testing.T) {
+	for name, quiet := range map[string]bool{"sends": false, "only answers": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				here, there := transporttest.Pipe(transporttest.PipeConfig{})
+				c := &countedProbes{Conn: here, quiet: quiet, last: time.Now()}
+				go watchSilence(c)
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				require.NoError(t, here.Context().Err())
+				require.Equal(t, quiet, c.probes > 0)
+				there.Vanish()
+				gone := time.Now()
+				<-here.Context().Done()
+				require.ErrorContains(t, context.Cause(here.Context()), "no sign of life")
+				require.Less(t, time.Since(gone), time.Second)
+			})
+		})
+	}
 }

@@ -65,10 +65,12 @@ const (
 	stableAfter = 5 * time.Second
 	// moveTime is how long a session is kept after GOAWAY, unless that has a shorter timeout.
 	moveTime = 10 * time.Second
-	// An upstream relay is asked for a sign of life every probeInterval, and lost if there is none for maxSilence. Its
-	// subscribers wait meanwhile; a session that is given up too early costs them nothing but a new one.
-	probeInterval = 250 * time.Millisecond
-	maxSilence    = 750 * time.Millisecond
+	// The transport asks an upstream relay for a sign of life when nothing has come for keepAlive. After maxSilence it
+	// is asked again, and lost if it does not answer within lastChance, or a round trip and a half if that is longer.
+	// Its subscribers wait meanwhile; a session that is given up too early costs them nothing but a new one.
+	keepAlive  = 250 * time.Millisecond
+	maxSilence = 450 * time.Millisecond
+	lastChance = 450 * time.Millisecond
 	// upstreamHandshake is how long an upstream relay may take to establish a session.
 	upstreamHandshake = 5 * time.Second
 )
@@ -77,7 +79,7 @@ const (
 // subscribers.
 var upstreamLimits = transport.Limits{
 	MaxIncomingStreams: 1 << 14, MaxIncomingUniStreams: 1 << 14, MaxConnWindow: 64 << 20,
-	HandshakeTimeout: upstreamHandshake,
+	HandshakeTimeout: upstreamHandshake, KeepAlive: keepAlive,
 }
 
 // keepUpstreams dials the upstream relays of the configuration.
@@ -140,6 +142,7 @@ func (s *Server) keep(
 		return nil, err
 	}
 	t.Protocols, t.Limits, t.NewHooks = moqt.ALPNs(), upstreamLimits, s.newDialedHooks
+	t.ProbeAfter = -1 // KeepAlive is more often
 	k := &keeper{
 		server: s, relay: u, url: cfg.URL, follows: follows, transport: t, log: s.log.With("upstream", u.Name()),
 	}
@@ -316,7 +319,7 @@ func (k *keeper) connect(ctx context.Context, url string) (*upstreamSession, err
 	}
 	s := &upstreamSession{UpstreamSession: session, began: time.Now(), ended: make(chan error, 1)}
 	k.server.tasks.Go(func() { s.ended <- session.Run(context.Background()) })
-	k.server.tasks.Go(func() { k.probe(conn) })
+	k.server.tasks.Go(func() { watchSilence(conn) })
 	select {
 	case <-session.Ready():
 		k.log.Info("connected to the upstream relay", "over", conn.Kind())
@@ -330,39 +333,38 @@ func (k *keeper) connect(ctx context.Context, url string) (*upstreamSession, err
 	}
 }
 
-// probe ends a session whose relay does not answer any more, long before the idle timeout would.
-func (k *keeper) probe(conn transport.Conn) {
-	next := time.NewTicker(probeInterval)
-	defer next.Stop()
-	for {
+// watchSilence ends a session whose relay does not answer any more, long before the idle timeout would. While packets
+// come it sends nothing, and hardly wakes.
+func watchSilence(conn transport.Conn) {
+	for answers(conn) {
+		next := time.NewTimer(time.Until(conn.LastReceived().Add(maxSilence)))
 		select {
 		case <-next.C:
 		case <-conn.Context().Done():
-			return
-		}
-		if !k.answers(conn) {
-			reason := fmt.Sprintf("no sign of life within %v", maxSilence)
-			_ = conn.CloseWithError(uint64(moqt.SessionControlMessageTimeout), reason) // fails only if it has ended
+			next.Stop()
 			return
 		}
 	}
+	reason := fmt.Sprintf("no sign of life within %v", maxSilence+lastChance)
+	_ = conn.CloseWithError(uint64(moqt.SessionControlMessageTimeout), reason) // fails only if it has ended
 }
 
-// answers reports whether the relay gives a sign of life, or has ended the session. A relay that had no time itself to
-// look does not count as silent.
-func (k *keeper) answers(conn transport.Conn) bool {
-	for {
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(conn.Context(), maxSilence)
+// answers reports whether the relay is not silent, answers when it is asked, or has ended the session. A relay that had
+// no time itself to look does not count as silent.
+func answers(conn transport.Conn) bool {
+	for time.Since(conn.LastReceived()) >= maxSilence {
+		began, timeout := time.Now(), max(lastChance, 3*conn.RTT()/2)
+		ctx, cancel := context.WithTimeout(conn.Context(), timeout)
 		err := conn.Probe(ctx)
 		cancel()
 		if err == nil || conn.Context().Err() != nil {
 			return true
 		}
-		if time.Since(began) < 2*maxSilence {
+		if time.Since(began) < 2*timeout {
 			return false
 		}
 	}
+	return true
 }
 
 var errEndedAtOnce = errors.New("the relay has ended the session at once; it may be going away")

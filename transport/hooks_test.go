@@ -33,6 +33,8 @@ type testSender struct {
 	path    atomic.Pointer[quic.PathInfo]
 	ready   chan struct{} // closed at the first Path
 
+	elsewhere atomic.Pointer[quic.ReceivedElsewhere]
+
 	mu      sync.Mutex
 	params  quic.PeerParameters
 	aead    [4]cipher.AEAD
@@ -63,7 +65,9 @@ func (s *testSender) ConnectionID(quic.ConnectionID, bool) {}
 func (s *testSender) Received(int64, int)                  {}
 func (s *testSender) OwnInFlight(bool)                     {}
 
-func (s *testSender) ReceivedElsewhere() (*quic.ReceivedElsewhere, error) { return nil, nil }
+func (s *testSender) ReceivedElsewhere() (*quic.ReceivedElsewhere, error) {
+	return s.elsewhere.Load(), nil
+}
 
 func (s *testSender) NextUniStream() (int64, bool) {
 	for {
@@ -332,6 +336,17 @@ func TestHookedDatagrams(t *testing.T) {
 }
 
 // Key updates must come about even if quic-go has nothing to send.
+// TestLastReceivedElsewhere has a hook that receives packets. They count when quic-go has to send a keep-alive.
+func TestLastReceivedElsewhere(t *testing.T) {
+	hooked(t, func(t *testing.T, from, _ Conn, s *testSender) {
+		<-s.ready
+		s.elsewhere.Store(&quic.ReceivedElsewhere{Last: time.Now().Add(time.Hour)})
+		require.NoError(t, from.Probe(testContext(t)))
+		require.Eventually(t, func() bool { return time.Until(from.LastReceived()) > time.Minute },
+			20*time.Second, time.Millisecond)
+	})
+}
+
 func TestHookedKeyUpdate(t *testing.T) {
 	hooked(t, func(t *testing.T, from, to Conn, s *testSender) {
 		<-s.ready

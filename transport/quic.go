@@ -52,6 +52,9 @@ func (s *session) maxDatagramSize() int {
 // RTT implements Conn.
 func (s *session) RTT() time.Duration { return s.qc.ConnectionStats().SmoothedRTT }
 
+// LastReceived implements Conn.
+func (s *session) LastReceived() time.Time { return s.qc.LastReceived() }
+
 // probeInterval is how often Probe looks for a packet of the peer: often enough to notice it in a round trip of most
 // networks.
 const probeInterval = 10 * time.Millisecond

@@ -313,6 +313,25 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// TestLastReceived has sessions whose applications do nothing. Their keep-alives bring packets.
+func TestLastReceived(t *testing.T) {
+	for _, k := range []Kind{RawQUIC, WebTransport} {
+		t.Run(k.String(), func(t *testing.T) {
+			client, server := newServer(t).connect(t, k, func(c *ClientConfig) {
+				c.KeepAlive, c.ProbeAfter = 10*time.Millisecond, -1
+			})
+			for _, c := range []Conn{client, server} {
+				for range 3 {
+					now := time.Now()
+					later := func() bool { return c.LastReceived().After(now) }
+					require.Eventually(t, later, 20*time.Second, time.Millisecond)
+					require.False(t, c.LastReceived().After(time.Now()))
+				}
+			}
+		})
+	}
+}
+
 func TestLongCloseReason(t *testing.T) {
 	eachKind(t, func(t *testing.T, client, server Conn) {
 		require.NoError(t, server.CloseWithError(1, "x"+strings.Repeat("é", 5000)))

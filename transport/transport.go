@@ -61,6 +61,9 @@ type Conn interface {
 	// does, as long as its process exists and the network brings packets. It fails when the context is done or the
 	// session has ended.
 	Probe(context.Context) error
+	// LastReceived is when the last packet came that only the peer can have sent. One that a hook has received may
+	// count up to Limits.KeepAlive later.
+	LastReceived() time.Time
 	// RTT is the smoothed round-trip time of the QUIC connection, or 0 if it is not known.
 	RTT() time.Duration
 

@@ -100,7 +100,7 @@ type Conn struct {
 	inFlight  int         // bytes sent that the peer has not read
 	datagrams [][]byte    // received
 	paused    bool
-	vanished  bool
+	vanished  time.Time // when, if it has
 	closed    *transport.SessionError
 }
 
@@ -132,7 +132,7 @@ func (c *Conn) setPaused(paused bool) {
 func (c *Conn) Vanish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.paused, c.vanished = true, true
+	c.paused, c.vanished = true, time.Now()
 }
 
 // RTT implements [transport.Conn].
@@ -142,11 +142,21 @@ func (c *Conn) RTT() time.Duration { return 0 }
 func (c *Conn) Probe(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.wait(ctx, func() bool { return c.closed != nil || !c.peer.vanished })
+	err := c.wait(ctx, func() bool { return c.closed != nil || c.peer.vanished.IsZero() })
 	if c.closed != nil {
 		return c.closed
 	}
 	return err
+}
+
+// LastReceived implements [transport.Conn]. The other end sends something all the time, until it vanishes.
+func (c *Conn) LastReceived() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.peer.vanished.IsZero() {
+		return time.Now()
+	}
+	return c.peer.vanished
 }
 
 // Context implements [transport.Conn].
