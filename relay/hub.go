@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"context"
+	"iter"
 	"sync"
 	"time"
 
@@ -152,16 +154,43 @@ func (h *hub) revoked(p *peer) {
 	}
 }
 
-// sources returns the peers to ask about the track on behalf of another: first the publishers that the relay subscribes
-// at, then the peers that announced the namespace, then the links and the upstream relays, unless one of these asks.
-func (h *hub) sources(a asker) []*peer {
+// sources yields the peers to ask about the track on behalf of another, each once: first the publishers that the relay
+// subscribes at, then the peers that announced the namespace, then the links and the upstream relays, unless one of
+// these asks. After them it waits for an upstream relay that may be connected soon.
+func (h *hub) sources(ctx context.Context, budget *waitBudget, a asker) iter.Seq[*peer] {
+	return func(yield func(*peer) bool) {
+		asked := make(map[*peer]struct{})
+		for {
+			h.mu.Lock()
+			changed := h.publishers.changed
+			h.mu.Unlock()
+			peers, connecting := h.presentSources(a)
+			for _, p := range peers {
+				if _, again := asked[p]; again {
+					continue
+				}
+				asked[p] = struct{}{}
+				if !yield(p) {
+					return
+				}
+			}
+			if !connecting || !budget.await(ctx, changed) {
+				return
+			}
+		}
+	}
+}
+
+// presentSources returns the sources of now, and reports whether there may be an upstream relay soon.
+func (h *hub) presentSources(a asker) (peers []*peer, connecting bool) {
 	others := h.relay.directory.publishersOf(h.place, a.peer.direct())
 	if a.peer.takesRelayed() {
-		others = append(others, h.relay.upstreamPeers(h.place)...)
+		var relays []*peer
+		relays, connecting = h.relay.upstreamPeers(h.place)
+		others = append(others, relays...)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var peers []*peer
 	for p, u := range h.publishers.of {
 		if u.established && u.feeds(a) {
 			peers = append(peers, p)
@@ -172,7 +201,7 @@ func (h *hub) sources(a asker) []*peer {
 			peers = append(peers, p)
 		}
 	}
-	return peers
+	return peers, connecting
 }
 
 // describeLocked records the Largest Object and the properties of the track that a publisher sent. The latest set of

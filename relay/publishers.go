@@ -228,7 +228,8 @@ func (s *publishers) askAgain() {
 
 // distant returns the links, and the sessions with upstream relays that may have the track.
 func (s *publishers) distant() []*peer {
-	return slices.Concat(s.hub.relay.links.list(), s.hub.relay.upstreamPeers(s.hub.place))
+	relays, _ := s.hub.relay.upstreamPeers(s.hub.place)
+	return slices.Concat(s.hub.relay.links.list(), relays)
 }
 
 // patience is how long a link or an upstream relay is asked to wait for a publisher. An upstream relay waits no longer

@@ -64,12 +64,12 @@ func (r *Relay) Reroute() {
 	r.directory.eachHub((*hub).rerouteLocked)
 }
 
-// rerouteLocked makes the track look again where to subscribe; mu is held.
+// rerouteLocked makes the track look again where to subscribe and fetch; mu is held.
 func (h *hub) rerouteLocked() {
 	if len(h.subscribers.all) > 0 {
 		h.publishers.askRelays()
-		h.publishersChangedLocked()
 	}
+	h.publishersChangedLocked()
 }
 
 // Routes returns what SetRoutes has set last.
@@ -80,14 +80,17 @@ func (r *Relay) upstreamsOf(at place) []*UpstreamRelay {
 	return r.Routes().Upstreams(at[0], at[1:])
 }
 
-// upstreamPeers returns the sessions with these upstream relays, as far as there are some.
-func (r *Relay) upstreamPeers(at place) (peers []*peer) {
+// upstreamPeers returns the sessions with these upstream relays, as far as there are some, and reports whether there
+// may be another one soon.
+func (r *Relay) upstreamPeers(at place) (peers []*peer, connecting bool) {
 	for _, u := range r.upstreamsOf(at) {
-		if p, _ := u.current(); p != nil {
+		p, soon := u.current()
+		if p != nil {
 			peers = append(peers, p)
 		}
+		connecting = connecting || soon
 	}
-	return peers
+	return peers, connecting
 }
 
 // relayChoice is what publishers knows about the upstream relays that may have the track.
@@ -196,7 +199,8 @@ func (s *publishers) neededRelays() (needed map[*upstream]struct{}, known bool) 
 	if s.haveNear(true) {
 		return needed, true
 	}
-	for _, p := range s.hub.relay.upstreamPeers(s.hub.place) {
+	relays, _ := s.hub.relay.upstreamPeers(s.hub.place)
+	for _, p := range relays {
 		u := s.of[p]
 		if u != nil && (own || u.offered) {
 			needed[u] = struct{}{}

@@ -45,7 +45,7 @@ func (t *trackStatus) learn() *moqt.RequestError {
 	failure := errNoSource
 	ctx, cancel := context.WithTimeout(t.req.Context(), h.relay.cfg.FillTimeout)
 	defer cancel()
-	for _, p := range h.sources(t.asker()) {
+	for p := range h.sources(ctx, &waitBudget{each: h.relay.cfg.FillTimeout}, t.asker()) {
 		ok, err := p.session.TrackStatus(ctx, moqt.TrackStatus{
 			Track: p.nameOf(h), Parameters: moqt.Parameters{HopPath: t.asker().path},
 		})

@@ -272,6 +272,56 @@ func TestUpstreamConnects(t *testing.T) {
 	})
 }
 
+// FETCH and TRACK_STATUS wait for the first session, too, and no longer than that or FILL_TIMEOUT may take, although
+// another relay has refused.
+func TestUpstreamConnectsForFetches(t *testing.T) {
+	onBenches(t, Config{FillTimeout: 3 * time.Second}, 3, func(bs []*bench) {
+		publishing["PUBLISH"](bs[0]).group(1, 2)
+		us := []*UpstreamRelay{bs[2].upstreamTo("moqt://first"), bs[2].upstreamTo("moqt://second")}
+		bs[2].relay.SetRoutes(RouteTable{{Upstreams: us}})
+		bs[2].dial(us[1], bs[1])
+		fetch := standalone(at(1, 0), at(1, 1))
+		short := fetch
+		short.Parameters.FillTimeout = ptr(uint64(2000))
+		requests := map[string]struct {
+			ask   func(*client) error
+			limit time.Duration
+		}{
+			"FETCH":        {func(c *client) error { return c.fetch(fetch).err }, 3 * time.Second},
+			"FETCH, short": {func(c *client) error { return c.fetch(short).err }, 2 * time.Second},
+			"TRACK_STATUS": {func(c *client) error {
+				_, err := c.TrackStatus(bs[2].ctx, moqt.TrackStatus{Track: video})
+				return err
+			}, 3 * time.Second},
+		}
+		for name, r := range requests {
+			start := time.Now()
+			bs[2].refused(r.ask(bs[2].connect()), moqt.RequestDoesNotExist)
+			require.Equal(t, r.limit, time.Since(start), name)
+		}
+		answers := make(chan error, len(requests))
+		begin := time.Now()
+		for _, r := range requests {
+			c := bs[2].connect()
+			go func() { answers <- r.ask(c) }()
+		}
+		time.Sleep(time.Second)
+		bs[2].dial(us[0], bs[0])
+		for range requests {
+			require.NoError(t, <-answers)
+		}
+		require.Equal(t, time.Second, time.Since(begin))
+
+		other := moqt.TrackStatus{Track: moqt.FullTrackName{Namespace: video.Namespace, Name: "other"}}
+		go func() {
+			_, err := bs[2].connect().TrackStatus(bs[2].ctx, other)
+			answers <- err
+		}()
+		bs[2].refused(<-answers, moqt.RequestDoesNotExist)
+		require.Equal(t, time.Second, time.Since(begin), "both are connected")
+	})
+}
+
 // The session is lost in the middle of a group. Subscribers stay, and the next session goes on with the group.
 func TestUpstreamIsLost(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {

@@ -29,8 +29,8 @@ var (
 	errNoSource = &moqt.RequestError{Code: moqt.RequestDoesNotExist, Reason: "nobody publishes the track"}
 )
 
-// waitBudget is how long a FETCH may wait for publishers: FILL_TIMEOUT limits all waits together (draft §10.2.5), the
-// relay's own limit each of them.
+// waitBudget is how long a FETCH may wait for publishers, or upstream relays that connect: FILL_TIMEOUT limits all
+// waits together (draft §10.2.5), the relay's own limit each of them.
 type waitBudget struct {
 	each    time.Duration
 	limited bool          // the peer sent FILL_TIMEOUT:
@@ -47,6 +47,19 @@ func (b *waitBudget) next() time.Duration {
 
 // spend subtracts the time since start from the budget.
 func (b *waitBudget) spend(start time.Time) { b.left -= time.Since(start) }
+
+// await waits for a change. It returns false if the time is up, or the context done.
+func (b *waitBudget) await(ctx context.Context, change <-chan struct{}) bool {
+	defer b.spend(time.Now())
+	ctx, cancel := context.WithTimeout(ctx, b.next())
+	defer cancel()
+	select {
+	case <-change:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
 
 // upstreamFetch is a FETCH of the relay at a publisher, for a part of a peer's range. Its objects are sent to the peer
 // and stored in the cache.
@@ -66,7 +79,8 @@ type upstreamFetch struct {
 // errArrived.
 func newUpstreamFetch(f *fetch, r moqt.Range) (*upstreamFetch, error) {
 	failure := errNoSource
-	for _, p := range f.hub.sources(asker{f.peer, f.req.Message.Parameters.HopPath}) {
+	asker := asker{f.peer, f.req.Message.Parameters.HopPath}
+	for p := range f.hub.sources(f.req.Context(), &f.budget, asker) {
 		if f.budget.next() <= 0 {
 			break
 		}
