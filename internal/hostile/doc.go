@@ -7,6 +7,9 @@
 //	p.Session, p.Conn = dial(p) // with p as the session's handler
 //	err := attack.Run(p)
 //
+// For [UpstreamAttacks] it is the other way round: a relay has dialed the test, which accepts the session for a peer of
+// [NewUpstream].
+//
 // An attack ends when the relay has done what repels it, or when the session ends. An error that is [ErrUndefended]
 // says that the relay did not. Whether others noticed the attack is for the test to find out: it publishes and
 // subscribes beside it.

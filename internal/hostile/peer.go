@@ -18,9 +18,11 @@ type Peer struct {
 	// Cache is the cache of the relay. Nil: what the relay holds is not checked.
 	Cache Cache
 
-	victim moqt.FullTrackName
-	own    moqt.FullTrackName
-	asked  chan *session.Publication
+	victim   moqt.FullTrackName
+	own      moqt.FullTrackName
+	upstream bool // the relay has dialed it
+	asked    chan *session.Publication
+	watched  chan *session.IncomingSubscribeNamespace
 	session.Unsupported
 }
 
@@ -35,9 +37,31 @@ type Cache interface {
 // an attack.
 func NewPeer(victim moqt.FullTrackName) *Peer {
 	return &Peer{
-		victim: victim,
-		own:    moqt.FullTrackName{Namespace: moqt.Namespace{"flood", fmt.Sprint(rand.Uint64())}, Name: "x"},
-		asked:  make(chan *session.Publication, 1),
+		victim:  victim,
+		own:     moqt.FullTrackName{Namespace: moqt.Namespace{"flood", fmt.Sprint(rand.Uint64())}, Name: "x"},
+		asked:   make(chan *session.Publication, 1),
+		watched: make(chan *session.IncomingSubscribeNamespace, 1),
+	}
+}
+
+// NewUpstream returns a peer that is an upstream relay. Somebody has to subscribe to its own track at the relay, and to
+// the namespace of that.
+func NewUpstream() *Peer {
+	p := NewPeer(moqt.FullTrackName{})
+	p.upstream = true
+	return p
+}
+
+// Own returns the track that the peer publishes.
+func (p *Peer) Own() moqt.FullTrackName { return p.own }
+
+// HandleSubscribeNamespace implements [session.Handler].
+func (p *Peer) HandleSubscribeNamespace(n *session.IncomingSubscribeNamespace) {
+	if n.OK() == nil {
+		select {
+		case p.watched <- n:
+		default:
+		}
 	}
 }
 
@@ -74,8 +98,16 @@ func (p *Peer) expelled() error {
 	}
 }
 
-// publish offers the peer's own track, or the victim.
+// publish offers the peer's own track, or the victim. An upstream relay waits until it is asked for its own.
 func (p *Peer) publish(track moqt.FullTrackName) (*session.Publication, error) {
+	if p.upstream {
+		select {
+		case s := <-p.asked:
+			return s, nil
+		case <-p.Context().Done():
+			return nil, p.Context().Err()
+		}
+	}
 	s, err := p.Publish(p.Context(), moqt.Publish{Track: track})
 	if err != nil {
 		return nil, err

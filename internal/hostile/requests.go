@@ -110,6 +110,22 @@ func (p *Peer) prefixes() error {
 	return errUnlimited
 }
 
+// namespaces reports many namespaces to the relay, which has asked for them.
+func (p *Peer) namespaces() error {
+	select {
+	case n := <-p.watched:
+		for i := range 40_000 {
+			ns := slices.Concat(p.own.Namespace, moqt.Namespace{fmt.Sprint(i)})
+			if err := n.Add(ns, moqt.Parameters{}); err != nil {
+				return nil // the relay does not read as fast, or has ended the session
+			}
+		}
+		return nil
+	case <-time.After(patience):
+		return errors.New("the relay does not ask for namespaces")
+	}
+}
+
 // fetches asks for everything 50 times, and reads nothing.
 func (p *Peer) fetches() error {
 	for range 50 {

@@ -3,7 +3,9 @@ package hostile
 import (
 	"crypto/rand"
 	"errors"
+	"time"
 
+	"sluice/moqt"
 	"sluice/transport"
 )
 
@@ -50,7 +52,7 @@ func (p *Peer) requestStreams() error {
 }
 
 func openAll(open func() (transport.SendStream, error)) error {
-	for range 10_000 {
+	for range 20_000 { // a relay that has dialed this one takes 16,384
 		stream, err := open()
 		if errors.Is(err, transport.ErrStreamLimit) {
 			return nil
@@ -61,4 +63,26 @@ func openAll(open func() (transport.SendStream, error)) error {
 		_, _ = stream.Write([]byte{0x80}) // the first byte of two
 	}
 	return errUnlimited
+}
+
+// unknownAliases opens streams of tracks that no message has named. They wait, and are stopped.
+func (p *Peer) unknownAliases() error {
+	var first transport.SendStream
+	for alias := range uint64(6_000) {
+		stream, err := p.Conn.OpenUniStream()
+		if err != nil {
+			return nil // the relay has ended the session, or takes no more streams
+		}
+		h := moqt.SubgroupHeader{TrackAlias: 1<<40 + alias, FirstObject: true}
+		_, _ = stream.Write(append(moqt.AppendSubgroupHeader(nil, p.Version(), h), noise(1<<10)...))
+		if first == nil {
+			first = stream
+		}
+	}
+	select {
+	case <-first.Context().Done():
+		return nil
+	case <-time.After(patience):
+		return undefended("streams of unknown tracks wait for ever")
+	}
 }
