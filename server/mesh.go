@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -32,8 +31,12 @@ type ClusterConfig struct {
 	Region  string  // may be empty
 	URL     string  // at which other nodes reach this relay
 	Price   float64 // of asking this node, as milliseconds of RTT
+	// Capacity is what the link of this node carries, in bits per second. Default: it is not known, and no part of the
+	// load.
+	Capacity int
 
-	now func() time.Time // default: time.Now
+	now  func() time.Time            // default: time.Now
+	load func(now time.Time) float64 // default: it is measured
 }
 
 const (
@@ -100,6 +103,10 @@ type measuredRTT struct {
 func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	if cfg.now == nil {
 		cfg.now = time.Now
+	}
+	if cfg.load == nil {
+		meter := &loadMeter{cpus: s.cpus(), capacity: float64(cfg.Capacity)}
+		cfg.load = func(now time.Time) float64 { return meter.measure(s.usage(now, cfg.Capacity > 0)) }
 	}
 	asked, err := lru.New[string, string](meshMemory)
 	rtts, err2 := lru.New[string, measuredRTT](meshMemory)
@@ -291,7 +298,7 @@ func originURL(text string) string {
 
 // look closes the sessions that nothing needs, and describes the node and the others.
 func (m *mesh) look(now time.Time) {
-	card := &cluster.Card{URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.server.load()}
+	card := &cluster.Card{URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.cfg.load(now)}
 	rtts := make(map[string]time.Duration)
 	fed := m.server.relay.CountFed()       // before m.mu, which is taken while the relay holds its locks
 	feeds := make(map[string]cluster.Feed) // a node may be dialed as the origin, and as the parent
@@ -334,11 +341,6 @@ func (m *mesh) rtt(node string) time.Duration {
 		return r.rtt
 	}
 	return 0
-}
-
-// load is how much of the sessions that the relay may have it has, from 0 to 1.
-func (s *Server) load() float64 {
-	return math.Min(1, float64(s.relay.OpenSessions())/float64(max(1, s.relay.MaxSessions())))
 }
 
 // leave tells the other nodes that this one has no publishers any more, and should not be asked.

@@ -60,6 +60,9 @@ func listenNode(t *testing.T, cfg Config, name string) *Server {
 
 func joinNode(t *testing.T, bus *clustertest.Bus, s *Server, c ClusterConfig) *meshNode {
 	t.Helper()
+	if c.load == nil {
+		c.load = func(time.Time) float64 { return 0 } // whatever else the machine does
+	}
 	n := &meshNode{Server: s, engine: bus.Engine(c.Node)}
 	c.Engine = n.engine
 	require.NoError(t, s.JoinCluster(c))
@@ -166,16 +169,24 @@ func TestParentComes(t *testing.T) {
 }
 
 // outranking returns the name of a node that is the parent of another one for the tracks of the tests.
-func outranking(node string) string {
+func outranking(node string) string { return ranked(node, 1)[0] }
+
+// ranked returns the names of n nodes that another one may ask as its parents, the preferred one first.
+func ranked(node string, n int) (names []string) {
 	origin := cluster.Peer{ID: "a", Region: "west"}
-	for i := 0; ; i++ {
-		p := cluster.Peer{ID: fmt.Sprint("p", i), Region: "east"}
-		choices := cluster.Choices(cluster.Peer{ID: node, Region: "east"}, moqt.Namespace{"live"},
-			[]cluster.Peer{origin}, []cluster.Peer{p}, "")
-		if choices[0].Node == p.ID {
-			return p.ID
+	var nodes []cluster.Peer
+	for len(names) < n {
+		nodes = append(nodes, cluster.Peer{ID: fmt.Sprint("p", len(nodes)), Region: "east"})
+		names = nil
+		for _, c := range cluster.Choices(
+			cluster.Peer{ID: node, Region: "east"}, moqt.Namespace{"live"}, []cluster.Peer{origin}, nodes, "",
+		) {
+			if !c.Origin {
+				names = append(names, c.Node)
+			}
 		}
 	}
+	return names
 }
 
 // TestRing lets three nodes all subscribe to what nobody has, and to each other's tracks: requests come to an end.

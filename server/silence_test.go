@@ -15,10 +15,17 @@ import (
 	"sluice/transport/transporttest"
 )
 
-// wire forwards the packets of one client to a server, until it is cut.
+// wire forwards the packets of one client to a server, until it is cut. It delays those to the server.
 type wire struct {
 	near, far *net.UDPConn
 	cut       atomic.Bool
+	delay     atomic.Int64 // a time.Duration
+}
+
+// delayed is a packet on its way.
+type delayed struct {
+	b  []byte
+	at time.Time // when it arrives
 }
 
 func newWire(t *testing.T, to net.Addr) *wire {
@@ -29,15 +36,26 @@ func newWire(t *testing.T, to net.Addr) *wire {
 	require.NoError(t, err)
 	w := &wire{near: near, far: far}
 	var client atomic.Pointer[net.UDPAddr]
+	onTheWay := make(chan delayed, 1<<10) // what is beyond gets lost
 	go func() {
+		defer close(onTheWay)
 		for b := make([]byte, 1<<16); ; {
 			n, from, err := near.ReadFromUDP(b)
 			if err != nil {
 				return
 			}
 			client.Store(from)
+			select {
+			case onTheWay <- delayed{bytes.Clone(b[:n]), time.Now().Add(time.Duration(w.delay.Load()))}:
+			default:
+			}
+		}
+	}()
+	go func() {
+		for d := range onTheWay {
+			time.Sleep(time.Until(d.at))
 			if !w.cut.Load() {
-				_, _ = far.Write(b[:n])
+				_, _ = far.Write(d.b)
 			}
 		}
 	}()

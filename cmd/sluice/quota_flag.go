@@ -70,7 +70,7 @@ func parseBitRate(name, value string) (int, error) {
 			return bits, bounds.Check(name, bits, relay.MinBitRate, relay.MaxBitRate)
 		}
 	}
-	return 0, errors.New(name + ": " + strconv.Quote(value) + ": must be a rate per second such as 20mbit, or none " +
+	return 0, errors.New(name + ": " + strconv.Quote(value) + ": must be a rate per second such as 20mbit " +
 		"(units: kbit, mbit, gbit)")
 }
 

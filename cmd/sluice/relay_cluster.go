@@ -31,6 +31,7 @@ type clusterFlags struct {
 	region    string
 	advertise string
 	price     float64
+	capacity  string
 	tls       natsengine.TLS
 	tokenFile string
 	all       *pflag.FlagSet // of the command
@@ -54,6 +55,9 @@ func (f *clusterFlags) register(cmd *cobra.Command) {
 		"`URL` at which other nodes reach this relay, such as moqt://west1.example; all nodes show it")
 	flags.Float64Var(&f.price, "cluster-price", 0, "what it costs to ask this node, as `milliseconds` of round-trip "+
 		"time: of several nodes with the same track, others ask the one that costs least")
+	flags.StringVar(&f.capacity, "cluster-capacity", "",
+		"`rate` that the link of this node carries, such as 10gbit: what it sends is then part of the load that it "+
+			"tells others, besides sessions and CPU time")
 	flags.StringVar(&f.tls.CA, "cluster-ca", "",
 		"PEM `file` with the authority that issues the certificates of all nodes, for their NATS servers and for "+
 			"sessions between their relays")
@@ -72,7 +76,8 @@ func (f *clusterFlags) isOn() bool { return f.embed || len(f.urls) > 0 }
 func (f *clusterFlags) check(scope string) error {
 	if !f.isOn() {
 		return f.refuse("needs --cluster or --cluster-url", "node", "region", "cluster-name", "cluster-listen",
-			"cluster-join", "cluster-advertise", "cluster-price", "cluster-ca", "cluster-token-file")
+			"cluster-join", "cluster-advertise", "cluster-price", "cluster-capacity", "cluster-ca",
+			"cluster-token-file")
 	}
 	if !f.embed {
 		const why = "is for --cluster; --cluster-url names the servers"
@@ -95,7 +100,9 @@ func (f *clusterFlags) check(scope string) error {
 			return err
 		}
 	}
+	_, err := f.linkCapacity()
 	return cmp.Or(
+		err,
 		bounds.Check("--cluster-price", f.price, 0, cluster.MaxPrice),
 		cluster.CheckName("--cluster-name", f.name), cluster.CheckName("--node", f.nodeName()))
 }
@@ -141,6 +148,10 @@ func (f *clusterFlags) prepare(env *cli.Environment, replaces bool) (*clusterNod
 	if err != nil {
 		return nil, err
 	}
+	capacity, err := f.linkCapacity()
+	if err != nil {
+		return nil, err
+	}
 	common := natsengine.Config{
 		Cluster: f.name, Node: f.nodeName(), Token: token, TLS: f.tls, Logger: slog.Default(),
 	}
@@ -150,6 +161,7 @@ func (f *clusterFlags) prepare(env *cli.Environment, replaces bool) (*clusterNod
 	}
 	return &clusterNode{server.ClusterConfig{
 		Engine: engine, Cluster: f.name, Node: common.Node, Region: f.region, URL: f.advertise, Price: f.price,
+		Capacity: capacity,
 	}}, nil
 }
 
@@ -200,6 +212,14 @@ func (f *clusterFlags) advertisedListen() string {
 		name = target.Authority
 	}
 	return net.JoinHostPort(name, port)
+}
+
+// linkCapacity returns --cluster-capacity in bits per second, or 0.
+func (f *clusterFlags) linkCapacity() (int, error) {
+	if f.capacity == "" {
+		return 0, nil
+	}
+	return parseBitRate("--cluster-capacity", f.capacity)
 }
 
 func (f *clusterFlags) token(env *cli.Environment) (string, error) {

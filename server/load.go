@@ -1,0 +1,68 @@
+package server
+
+import (
+	"math"
+	"runtime"
+	"time"
+)
+
+// loadTime is the time over which the load is smoothed: a burst, such as a key frame for all subscribers, does not move
+// tracks to other nodes, and subscribers that come do so before the node is full.
+const loadTime = 10 * time.Second
+
+// loadMeter measures how much of what a node may use is in use.
+type loadMeter struct {
+	cpus     int     // that the process may use
+	capacity float64 // of the link, in bits per second; 0: not known
+
+	last  usage
+	value float64 // smoothed
+}
+
+// usage is what a node uses.
+type usage struct {
+	at       time.Time
+	sessions float64       // of those that there may be
+	cpu      time.Duration // that the process has used so far
+	bytes    uint64        // of media that were sent so far
+}
+
+// measure returns the load, from 0 to 1: that of whatever is scarcest. It is called at intervals.
+func (m *loadMeter) measure(now usage) float64 {
+	load, elapsed := now.sessions, now.at.Sub(m.last.at).Seconds()
+	switch {
+	case m.last.at.IsZero():
+		m.value = math.Min(load, 1)
+		m.last = now
+		return m.value
+	case elapsed <= 0:
+		return m.value
+	}
+	load = math.Max(load, (now.cpu-m.last.cpu).Seconds()/elapsed/float64(m.cpus))
+	if m.capacity > 0 {
+		load = math.Max(load, float64(now.bytes-m.last.bytes)*8/elapsed/m.capacity)
+	}
+	m.last = now
+	m.value += (math.Min(load, 1) - m.value) * (1 - math.Exp(-elapsed/loadTime.Seconds()))
+	return m.value
+}
+
+// usage returns what the server uses. What was sent is only counted if the capacity of the link is known.
+func (s *Server) usage(now time.Time, withBytes bool) usage {
+	u := usage{
+		at: now, cpu: cpuTime(),
+		sessions: float64(s.relay.OpenSessions()) / float64(max(1, s.relay.MaxSessions())),
+	}
+	if withBytes {
+		u.bytes = s.loop.Stats().Counters.Bytes
+	}
+	return u
+}
+
+// cpus returns how many processors the process may use: it has lowered GOMAXPROCS if it adapts to the load.
+func (s *Server) cpus() int {
+	if s.processors != nil {
+		return s.processors.all
+	}
+	return runtime.GOMAXPROCS(0)
+}
