@@ -43,6 +43,8 @@ type decoder struct {
 	wire *wire
 	b    []byte // what is left; nothing after an error
 	err  error
+
+	oldParameters bool // as before draft 17: see Reader
 }
 
 // fail records err, if it is the first one.

@@ -79,12 +79,17 @@ func layout[M any, P interface {
 // received; Context.Check does the rest. The result does not refer to payload. Errors are ProtocolErrors, or a
 // MalformedTrackError if the Track Properties make the track malformed.
 func ParseMessage(v Version, typ MessageType, payload []byte) (Message, error) {
+	return parseMessage(v, typ, payload, false)
+}
+
+// parseMessage is ParseMessage, with parameters as before draft 17 if old is true: see Reader.
+func parseMessage(v Version, typ MessageType, payload []byte, old bool) (Message, error) {
 	w := v.wire()
 	f, ok := w.messages[typ]
 	if !ok {
 		return nil, violation("unknown message type %#x", uint64(typ))
 	}
-	d := decoder{wire: w, b: payload}
+	d := decoder{wire: w, b: payload, oldParameters: old}
 	m := f.decode(&d)
 	if len(d.b) > 0 {
 		d.fail(violation("%d bytes after the last field", len(d.b)))

@@ -1,6 +1,9 @@
 package moqt
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // ParameterType identifies a Message Parameter (draft §15.6).
 type ParameterType uint64
@@ -84,7 +87,7 @@ func tokens(typ ParameterType, s scope) parameterFormat {
 
 var (
 	varintValue     = valueFormat[uint64]{(*encoder).varint, (*decoder).varint}
-	byteValue       = valueFormat[uint8]{(*encoder).byte, (*decoder).byte}
+	byteValue       = valueFormat[uint8]{(*encoder).byte, (*decoder).uint8}
 	locationValue   = valueFormat[Location]{(*encoder).location, (*decoder).location}
 	namespaceValue  = valueFormat[Namespace]{(*encoder).namespace, (*decoder).namespace}
 	forwardValue    = valueFormat[bool]{(*encoder).bool, func(d *decoder) bool { return d.bool("forward") }}
@@ -104,6 +107,11 @@ func (d *decoder) parameters(allowed scope) (p Parameters) {
 			break
 		}
 		f, ok := d.wire.parameter(typ)
+		if ok && d.oldParameters && typ == ParameterGroupOrder && allowed == inSubscribeOK {
+			d.groupOrder()
+			last = f
+			continue
+		}
 		if !ok || f.scope&allowed == 0 {
 			d.fail(violation("parameter %#x is unknown in this message", uint64(typ)))
 			break
@@ -179,6 +187,18 @@ func (d *decoder) bool(what string) bool {
 		d.fail(violation("%s is %d, neither 0 nor 1", what, b))
 	}
 	return b == 1
+}
+
+// uint8 decodes a number of one byte.
+func (d *decoder) uint8() uint8 {
+	if !d.oldParameters {
+		return d.byte()
+	}
+	n := d.varint()
+	if n > math.MaxUint8 {
+		d.fail(violation("a parameter of one byte is %d", n))
+	}
+	return uint8(n)
 }
 
 func (e *encoder) groupOrder(o GroupOrder) {

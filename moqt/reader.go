@@ -9,6 +9,11 @@ import (
 // Reader reads the control messages of one stream. It reads ahead, so nothing else may read from the stream. Its
 // buffer grows with the bytes that have arrived, and not with what a length field announces.
 type Reader struct {
+	// OldParameters is asked about a message that can be read only with parameters as before draft 17:
+	// SUBSCRIBER_PRIORITY is a varint, and SUBSCRIBE_OK may have a GROUP_ORDER, which is left out. If it is nil or
+	// returns false, the message is a violation.
+	OldParameters func() bool
+
 	r       io.Reader
 	version Version
 	buf     []byte // read from r and not parsed yet, from start on
@@ -40,7 +45,14 @@ func (r *Reader) Read() (Message, error) {
 	}
 	payload := r.buf[r.start+n:][:length]
 	r.start += n + length
-	return ParseMessage(r.version, typ, payload)
+	m, err := ParseMessage(r.version, typ, payload)
+	if err == nil || r.OldParameters == nil {
+		return m, err
+	}
+	if old, e := parseMessage(r.version, typ, payload, true); e == nil && r.OldParameters() {
+		return old, nil
+	}
+	return nil, err
 }
 
 // header reads until the type and the length of a message are buffered, and returns the type and the encoded size of

@@ -108,6 +108,19 @@ func FuzzReader(f *testing.F) {
 			}
 		}
 		require.LessOrEqual(t, cap(slow.buf), max(maxIdleBuffer, 2*len(stream)+initialReadLen))
+
+		tolerant, strict := NewReader(bytes.NewReader(stream), Draft18), NewReader(bytes.NewReader(stream), Draft18)
+		asked := false
+		tolerant.OldParameters = func() bool { asked = true; return true }
+		for {
+			m1, err1 := strict.Read()
+			m2, err2 := tolerant.Read()
+			if asked || err2 != nil {
+				require.Error(t, err1)
+				break
+			}
+			require.Equal(t, m1, m2, "what is right is read as ever")
+		}
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"sluice/claim"
 	"sluice/media"
 	"sluice/moqt"
+	"sluice/moqt/session"
 	"sluice/track"
 )
 
@@ -19,6 +20,7 @@ type delivery struct {
 	forward bool // Forward State
 	filter  *moqt.Filter
 	wanted  moqt.Range // the objects that pass the filter
+	whole   bool       // the current group is sent from its start, though the filter excludes it
 	held    holdBack
 	media   mediaSubscription   // nil before open
 	former  []mediaSubscription // in another group order: their streams keep the order in which they were opened
@@ -78,7 +80,26 @@ func shorter(subscriber *uint64, publisher uint64) time.Duration {
 }
 
 func (v *delivery) setFilter(f *moqt.Filter, largest *moqt.Location) {
-	v.filter, v.wanted = f, f.Range(largest)
+	v.filter, v.wanted, v.whole = f, f.Range(largest), false
+}
+
+// startLate lets the subscription begin with the current group if the filter begins after the Largest Object, and the
+// subscriber is known to miss that group. It does nothing if the cache no longer has the start of the group.
+func (v *delivery) startLate(largest *moqt.Location) {
+	if v.filter == nil || v.filter.Type != moqt.FilterLargestObject || largest == nil || !v.holds(largest.Group) ||
+		!v.sub.peer.session.Tolerates(session.MissesCurrentGroup) {
+		return
+	}
+	v.whole = true
+	v.wanted.Start = moqt.Location{Group: largest.Group}
+}
+
+// holds reports whether the cache has the first object of a group.
+func (v *delivery) holds(group uint64) bool {
+	return slices.ContainsFunc(v.sub.hub.data.Segments(group), func(s *track.Segment) bool {
+		state, _ := s.Log.State()
+		return s.First == 0 && state != track.Reset
+	})
 }
 
 // apply makes new parameters effective.
@@ -134,7 +155,7 @@ func (v *delivery) join(now track.Position) {
 // pass all objects (draft §5.1.2), and many publishers send the current group to a new subscriber: after another
 // subscriber, it would otherwise never get an object that is published once, such as a catalog.
 func (v *delivery) sendCurrentGroup(group uint64) {
-	if f := v.filter; f != nil && (f.Type != moqt.FilterAbsoluteStart || f.Start != moqt.Location{}) {
+	if f := v.filter; f != nil && !v.whole && (f.Type != moqt.FilterAbsoluteStart || f.Start != moqt.Location{}) {
 		return
 	}
 	v.sendGroup(group)

@@ -131,6 +131,7 @@ func (d *downstream) acceptLocked() {
 	d.accepted = true
 	close(d.ready)
 	d.delivery.setFilter(d.delivery.filter, largest)
+	d.delivery.startLate(largest)
 	d.delivery.open(&params)
 	answer := moqt.Parameters{
 		LargestObject: largest, Expires: d.permit.expires(), HopPath: d.hub.publishers.pathFor(d.asker()),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/moqt/session"
 	"sluice/track"
 )
 
@@ -65,6 +66,18 @@ func (h *hub) track() *track.Track {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.data
+}
+
+// gotWhole reports whether a joining FETCH asks for nothing but what its subscription has begun with: see
+// delivery.startLate.
+func (h *hub) gotWhole(f *session.IncomingFetch) bool {
+	if f.Joining == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d := h.subscribers.of(f.Joining)
+	return d != nil && d.delivery.whole && !f.Range.Start.Less(d.delivery.wanted.Start)
 }
 
 // after calls f, with mu held, when d has passed.

@@ -19,6 +19,11 @@ var errTooManyTracks = &moqt.RequestError{
 	Code: moqt.RequestExcessiveLoad, Reason: "the relay has no room for another track",
 }
 
+// errWholeGroup refuses a joining FETCH whose objects would come twice: see delivery.startLate.
+var errWholeGroup = &moqt.RequestError{
+	Code: moqt.RequestInvalidRange, Reason: "the subscription has begun with the start of the current group",
+}
+
 // errNoProof closes the session: it has the code UNAUTHORIZED.
 var errNoProof = errors.New("path " + OriginPath + " is for relays that prove by a certificate who they are")
 
@@ -82,6 +87,10 @@ func (q *requests) HandlePublish(sub *session.Subscription) {
 // HandleFetch implements session.Handler (draft §10.12.3).
 func (q *requests) HandleFetch(req *session.IncomingFetch) {
 	q.withHub(req.Request, ActionFetch, req.Track, func(h *hub, permit *permission) {
+		if h.gotWhole(req) {
+			q.peer.reject(req.Request, errWholeGroup)
+			return
+		}
 		newFetch(h, q.peer, req).serve(permit)
 	})
 }

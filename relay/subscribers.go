@@ -6,6 +6,7 @@ import (
 
 	"sluice/fastpath"
 	"sluice/moqt"
+	"sluice/moqt/session"
 	"sluice/track"
 )
 
@@ -139,6 +140,16 @@ func (s *subscribers) answer() {
 			d.refuseLocked(d.unavailableLocked())
 		}
 	}
+}
+
+// of returns the subscriber with a publication, or nil.
+func (s *subscribers) of(pub *session.Publication) *downstream {
+	for d := range s.all {
+		if d.pub == pub {
+			return d
+		}
+	}
+	return nil
 }
 
 // sendSegment sends a new segment to the subscribers that want it.

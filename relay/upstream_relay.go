@@ -158,7 +158,7 @@ func (u *UpstreamRelay) NewSession(conn transport.Conn) (*UpstreamSession, error
 	s := &UpstreamSession{upstream: u, peer: p, goaway: make(chan moqt.Goaway, 1)}
 	p.session, err = session.New(conn, session.Config{
 		Role: session.Client, Authority: conn.Authority(), Path: conn.Path(), Tokens: u.cfg.Tokens,
-		HopID:   r.cfg.Session.HopID,
+		HopID: r.cfg.Session.HopID, Strict: r.cfg.Session.Strict,
 		Handler: &upstreamRequests{serve: requests{p}, session: s}, Refused: r.metrics.refused,
 		Limits: relayLimits, Timeouts: session.Timeouts{Response: upstreamResponse},
 		Logger: r.log.With("upstream", u.name),

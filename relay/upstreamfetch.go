@@ -269,7 +269,7 @@ func (u *upstreamFetch) takeItem(o *moqt.FetchObject) error {
 		}
 		return f.out.skip(track.Absent, o.Location)
 	}
-	if err := u.store.Begin(o); err != nil {
+	if err := u.begin(o); err != nil {
 		return sourceError{err}
 	}
 	if f.out.order == moqt.Ascending && before.Start.Less(o.Location) {
@@ -277,6 +277,18 @@ func (u *upstreamFetch) takeItem(o *moqt.FetchObject) error {
 	}
 	u.left = o.PayloadLength
 	return f.out.header(o)
+}
+
+// begin stores an object's header.
+func (u *upstreamFetch) begin(o *moqt.FetchObject) error {
+	if o.Priority != 0 || !u.peer.session.Tolerates(session.FetchesWithoutPriority) {
+		return u.store.Begin(o)
+	}
+	h := u.fetch.hub
+	h.mu.Lock()
+	priority := h.properties.DefaultPublisherPriority()
+	h.mu.Unlock()
+	return u.store.BeginUnranked(o, priority)
 }
 
 // advance records that the response has reached l. In descending order the missing objects are not one range, and rest

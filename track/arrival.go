@@ -17,6 +17,7 @@ type arrival struct {
 	subgroup    uint64
 	datagram    bool
 	priority    uint8
+	unranked    bool // the publisher did not tell the priority
 	status      moqt.ObjectStatus
 	endOfGroup  bool // END_OF_GROUP of a datagram
 	groupGap    uint64
@@ -118,7 +119,7 @@ func (a *arrival) checkGroup(g *group) error {
 }
 
 func (a *arrival) checkSubgroup(s *subgroup) error {
-	if s.priority != a.priority {
+	if s.priority != a.priority && !a.unranked {
 		return malformed("object %s has publisher priority %d, its subgroup has %d", a.at, a.priority, s.priority)
 	}
 	if s.finished && a.at.Object > s.last {
@@ -130,16 +131,17 @@ func (a *arrival) checkSubgroup(s *subgroup) error {
 // checkDuplicate compares the fields that must not differ (draft §9.1) with the object held at p; p is empty if it is
 // not held any more. Payloads are compared by the caller, which has them in pieces.
 func (a *arrival) checkDuplicate(p place) error {
+	unranked := a.unranked || p.unranked()
 	switch {
 	case p == place{}:
 		return nil
 	case a.datagram != (p.datagram != nil):
 		return malformed("object %s came with both forwarding preferences", a.at)
-	case a.datagram && (a.priority != p.datagram.Priority || a.status != p.datagram.Status):
+	case a.datagram && (a.priority != p.datagram.Priority && !unranked || a.status != p.datagram.Status):
 		return malformed("object %s came with different priorities or statuses", a.at)
 	case !a.datagram && a.subgroup != p.segment.Subgroup:
 		return malformed("object %s came in subgroups %d and %d", a.at, p.segment.Subgroup, a.subgroup)
-	case !a.datagram && (a.priority != p.segment.Priority || a.status != p.object.Status):
+	case !a.datagram && (a.priority != p.segment.Priority && !unranked || a.status != p.object.Status):
 		return malformed("object %s came with different priorities or statuses", a.at)
 	}
 	return nil

@@ -31,18 +31,34 @@ func (t *Track) NewFetchWriter() *FetchWriter { return &FetchWriter{track: t} }
 
 // Begin takes in an object; its payload follows in calls of Write. The error is a *moqt.MalformedTrackError, or
 // ErrClosed.
-func (f *FetchWriter) Begin(o *moqt.FetchObject) error {
+func (f *FetchWriter) Begin(o *moqt.FetchObject) error { return f.begin(o, false) }
+
+// BeginUnranked is Begin for an object whose publisher has not told its priority. It sets that to the priority of the
+// object's subgroup, as far as that is known, or to another one.
+func (f *FetchWriter) BeginUnranked(o *moqt.FetchObject, otherwise uint8) error {
+	o.Priority = otherwise
+	return f.begin(o, true)
+}
+
+func (f *FetchWriter) begin(o *moqt.FetchObject, unranked bool) error {
 	f.endObject()
-	a := arrival{at: o.Location, subgroup: o.SubgroupID, datagram: o.Datagram, priority: o.Priority}
-	a.setProperties(o.Properties)
-	f.at, f.left = o.Location, o.PayloadLength
 	t := f.track
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return ErrClosed
 	}
-	g := t.index.group(a.at.Group)
+	g := t.index.group(o.Location.Group)
+	if g != nil && unranked && !o.Datagram {
+		if s := g.subgroup(o.SubgroupID); s != nil {
+			o.Priority = s.priority
+		}
+	}
+	a := arrival{
+		at: o.Location, subgroup: o.SubgroupID, datagram: o.Datagram, priority: o.Priority, unranked: unranked,
+	}
+	a.setProperties(o.Properties)
+	f.at, f.left = o.Location, o.PayloadLength
 	if err := a.check(&t.index, g); err != nil {
 		return err
 	}
@@ -52,7 +68,7 @@ func (f *FetchWriter) Begin(o *moqt.FetchObject) error {
 		}
 	}
 	if t.retentionLocked() > 0 {
-		f.storeLocked(t.index.ensureGroup(a.at.Group), o)
+		f.storeLocked(t.index.ensureGroup(a.at.Group), o, unranked)
 	}
 	return nil
 }
@@ -78,7 +94,7 @@ func (f *FetchWriter) compareWith(p place, a *arrival) error {
 }
 
 // storeLocked makes Write store the payload; Track.mu is held.
-func (f *FetchWriter) storeLocked(g *group, o *moqt.FetchObject) {
+func (f *FetchWriter) storeLocked(g *group, o *moqt.FetchObject, unranked bool) {
 	g.touched = f.track.cache.now()
 	g.evicted = false
 	if o.Datagram && o.PayloadLength > maxDatagram {
@@ -87,22 +103,22 @@ func (f *FetchWriter) storeLocked(g *group, o *moqt.FetchObject) {
 	if o.Datagram {
 		f.datagram = &Datagram{
 			Group: g.id, ID: o.Location.Object, Priority: o.Priority, Properties: bytes.Clone(o.Properties),
-			Received: g.touched, fetched: true,
+			Received: g.touched, fetched: true, unranked: unranked,
 		}
 		return
 	}
-	seg := f.segmentLocked(g, o)
+	seg := f.segmentLocked(g, o, unranked)
 	f.log = seg.Log
 	seg.appendHeader(Object{ID: o.Location.Object, End: int64(o.PayloadLength), Received: g.touched}, o.Properties)
 }
 
 // segmentLocked returns the segment to append o to; Track.mu is held.
-func (f *FetchWriter) segmentLocked(g *group, o *moqt.FetchObject) *Segment {
+func (f *FetchWriter) segmentLocked(g *group, o *moqt.FetchObject, unranked bool) *Segment {
 	if len(f.segments) > 0 && f.segments[0].Group != g.id {
 		f.endSegments()
 	}
 	for _, s := range f.segments {
-		if s.Subgroup == o.SubgroupID && s.Priority == o.Priority {
+		if s.Subgroup == o.SubgroupID && s.Priority == o.Priority && s.unranked == unranked {
 			return s
 		}
 	}
@@ -112,7 +128,7 @@ func (f *FetchWriter) segmentLocked(g *group, o *moqt.FetchObject) *Segment {
 	}
 	s := &Segment{
 		Log: NewLog(0, &f.track.cache.mem), Group: g.id, Subgroup: o.SubgroupID, Priority: o.Priority,
-		First: o.Location.Object, HasProperties: true, fetched: true,
+		First: o.Location.Object, HasProperties: true, fetched: true, unranked: unranked,
 	}
 	g.addSegment(s)
 	f.segments = append(f.segments, s)

@@ -23,7 +23,8 @@ type Segment struct {
 	// assembled from objects.
 	Owner any
 
-	fetched bool // the objects came by FETCH and were not sent to subscribers
+	fetched  bool // the objects came by FETCH and were not sent to subscribers
+	unranked bool // their publisher did not tell the priority
 }
 
 // accepts reports whether o is the next object of the segment's subgroup (draft §11.4.3) and can be encoded as the
@@ -77,7 +78,8 @@ type Datagram struct {
 	Payload    []byte
 	Received   time.Time
 
-	fetched bool // it came by FETCH and was not sent to subscribers
+	fetched  bool // it came by FETCH and was not sent to subscribers
+	unranked bool // its publisher did not tell the priority
 }
 
 func (d *Datagram) arrival() arrival {
@@ -118,6 +120,11 @@ func (p place) payloadLen() int64 {
 // wasSent reports whether the object came on a subscription.
 func (p place) wasSent() bool {
 	return p.datagram != nil && !p.datagram.fetched || p.segment != nil && !p.segment.fetched
+}
+
+// unranked reports whether the object's publisher did not tell its priority.
+func (p place) unranked() bool {
+	return p.datagram != nil && p.datagram.unranked || p.segment != nil && p.segment.unranked
 }
 
 // isComplete reports whether all of the object has come.

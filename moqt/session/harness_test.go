@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -25,6 +26,7 @@ type setting struct {
 	cfg    Config
 	pipe   transporttest.PipeConfig
 	silent bool // the peer sends no SETUP by itself
+	log    *slog.Logger
 }
 
 // script is a session under test whose peer the test plays.
@@ -47,7 +49,7 @@ func play(t *testing.T, set setting, f func(*script)) {
 		if set.cfg.Role == Server {
 			ours, theirs = server, client
 		}
-		set.cfg.Logger = slog.New(slog.DiscardHandler)
+		set.cfg.Logger = cmp.Or(set.log, slog.New(slog.DiscardHandler))
 		s, err := New(ours, set.cfg)
 		require.NoError(t, err)
 		p := &script{T: t, s: s, conn: theirs, nextID: uint64(1 - set.cfg.Role), run: make(chan error, 1)}

@@ -25,6 +25,7 @@ type inbox struct {
 func newInbox(s *Session, stream transport.ReceiveStream, already ...byte) *inbox {
 	in := &inbox{stream: stream, timeout: s.cfg.Timeouts.Message}
 	in.reader = moqt.NewReader(io.MultiReader(bytes.NewReader(already), in), s.version)
+	in.reader.OldParameters = func() bool { return s.Tolerates(WritesOldParameters) }
 	return in
 }
 

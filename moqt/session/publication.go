@@ -63,6 +63,9 @@ func (p *Publication) Accept(parameters moqt.Parameters, properties moqt.Propert
 	defer p.s.mu.Unlock()
 	alias := p.s.requester.nextAlias
 	ok := &moqt.SubscribeOK{TrackAlias: alias, Parameters: parameters, Properties: properties}
+	if parameters.LargestObject != nil && p.s.Tolerates(MisreadsLargestObject) {
+		ok.Parameters.LargestObject = nil
+	}
 	if err := p.answerLocked(ok); err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ type Session struct {
 	streams   dataStreams
 	datagrams datagrams
 
+	tolerated sync.Once // a mistake of the peer was logged
+
 	mu    sync.Mutex // guards table, and fields of other types as their comments say
 	table requestTable
 }

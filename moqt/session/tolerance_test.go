@@ -1,0 +1,154 @@
+package session
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+)
+
+// lite plays a session with a peer that says it is an implementation whose mistakes are known. It returns what the
+// session has logged.
+func lite(t *testing.T, role Role, implementation string, strict bool, f func(*script, *handler)) string {
+	t.Helper()
+	var logged bytes.Buffer
+	h := newHandler()
+	set := setting{
+		cfg:    Config{Role: role, Handler: h, Strict: strict},
+		silent: true,
+		log:    slog.New(slog.NewTextHandler(&logged, nil)),
+	}
+	play(t, set, func(p *script) {
+		p.setup(&moqt.Setup{Implementation: implementation})
+		<-p.s.Ready()
+		f(p, h)
+	})
+	return logged.String()
+}
+
+// requireTolerated checks that a log has one line about a mistake.
+func requireTolerated(t *testing.T, log, issue string) {
+	t.Helper()
+	require.Equal(t, 1, strings.Count(log, "tolerating"), log)
+	require.Contains(t, log, issue)
+}
+
+// mistaken are peers whose mistakes are tolerated, or not.
+var mistaken = map[string]struct {
+	implementation string
+	strict         bool
+	tolerated      bool
+}{
+	"the one that errs": {"moq-lite-js", false, true},
+	"strict":            {"moq-lite-js", true, false},
+	"another":           {"moq-light", false, false},
+}
+
+func TestMisreadsLargestObject(t *testing.T) {
+	for name, tt := range mistaken {
+		t.Run(name, func(t *testing.T) {
+			log := lite(t, Server, tt.implementation, tt.strict, func(p *script, h *handler) {
+				for range 2 {
+					e := p.request(&moqt.Subscribe{Track: testTrack})
+					largest := &moqt.Location{Group: 7}
+					pub := <-h.subscribes
+					require.NoError(p, pub.Accept(moqt.Parameters{LargestObject: largest}, nil))
+					if tt.tolerated {
+						largest = nil
+					}
+					require.Equal(p, largest, e.receive().(*moqt.SubscribeOK).Parameters.LargestObject)
+					require.NoError(p, pub.Done(moqt.DoneTrackEnded, ""))
+				}
+			})
+			if tt.tolerated {
+				requireTolerated(t, log, "moq-dev/moq/pull/3561")
+			} else {
+				require.NotContains(t, log, "tolerating")
+			}
+		})
+	}
+}
+
+// A priority of 200 as a varint has two bytes.
+func TestWritesOldPriority(t *testing.T) {
+	for name, tt := range mistaken {
+		t.Run(name, func(t *testing.T) {
+			log := lite(t, Server, tt.implementation, tt.strict, func(p *script, h *handler) {
+				b := p.encode(&moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{
+					SubscriberPriority: new(uint8(0x7f)), GroupOrder: new(moqt.Descending),
+				}})
+				at := bytes.LastIndexByte(b, 0x7f)
+				b = append(b[:at], append([]byte{0x80, 200}, b[at+1:]...)...)
+				b[2]++ // the length
+				p.raw(b)
+				if !tt.tolerated {
+					p.requireClosed(moqt.SessionProtocolViolation)
+					return
+				}
+				parameters := (<-h.subscribes).Parameters()
+				require.Equal(p, uint8(200), parameters.Priority())
+				require.Equal(p, moqt.Descending, *parameters.GroupOrder)
+			})
+			if tt.tolerated {
+				requireTolerated(t, log, "moq-dev/moq/issues/2864")
+			}
+		})
+	}
+}
+
+func TestWritesGroupOrderInSubscribeOK(t *testing.T) {
+	for name, tt := range mistaken {
+		t.Run(name, func(t *testing.T) {
+			log := lite(t, Client, tt.implementation, tt.strict, func(p *script, h *handler) {
+				sub, err := p.s.Subscribe(p.Context(), moqt.Subscribe{Track: testTrack}, nil)
+				require.NoError(p, err)
+				e := p.accept()
+				e.receive()
+				ok := p.encode(&moqt.SubscribeOK{TrackAlias: 1, Parameters: moqt.Parameters{
+					LargestObject: &moqt.Location{Group: 3},
+				}})
+				// One more parameter, whose type is 0x22.
+				ok[2] += 2
+				ok[4]++
+				p.write(e, append(ok, byte(moqt.ParameterGroupOrder-moqt.ParameterLargestObject), 2))
+				if !tt.tolerated {
+					p.requireClosed(moqt.SessionProtocolViolation)
+					return
+				}
+				answer, err := sub.Wait(p.Context())
+				require.NoError(p, err)
+				require.Equal(p, &moqt.Location{Group: 3}, answer.Parameters.LargestObject)
+				require.Nil(p, answer.Parameters.GroupOrder)
+			})
+			if tt.tolerated {
+				requireTolerated(t, log, "moq-dev/moq/issues/2864")
+			}
+		})
+	}
+}
+
+// Releases that are mended say the same name.
+func TestRightPeersAreReadAsTheDraftSays(t *testing.T) {
+	log := lite(t, Server, "moq-lite-js", false, func(p *script, h *handler) {
+		p.request(&moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{SubscriberPriority: new(uint8(255))}})
+		parameters := (<-h.subscribes).Parameters()
+		require.Equal(p, uint8(255), parameters.Priority())
+	})
+	require.NotContains(t, log, "tolerating")
+}
+
+// Before SETUP nobody knows who the peer is.
+func TestNothingIsToleratedBeforeSetup(t *testing.T) {
+	play(t, setting{silent: true}, func(p *script) {
+		require.False(p, p.s.Tolerates(MissesCurrentGroup))
+		p.setup(&moqt.Setup{Implementation: "moq-lite-rs"})
+		<-p.s.Ready()
+		require.True(p, p.s.Tolerates(MissesCurrentGroup))
+		require.True(p, p.s.Tolerates(FetchesWithoutPriority))
+		require.False(p, p.s.Tolerates(MisreadsLargestObject))
+	})
+}
