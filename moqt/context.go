@@ -69,8 +69,10 @@ func updateScope(stream streamSet) scope {
 		return inUpdateSubscription
 	case stream&onFetch != 0:
 		return inUpdateFetch
-	case stream&(onSubscribeNamespace|onSubscribeTracks) != 0:
+	case stream&onSubscribeNamespace != 0:
 		return inUpdatePrefix
+	case stream&onSubscribeTracks != 0:
+		return inUpdateTracks
 	}
 	return inUpdateNamespace
 }
@@ -126,7 +128,7 @@ func (c Context) checkSetup(m *Setup) error {
 }
 
 // checkGoaway checks what draft §10.4 demands of each role and stream. A GOAWAY without Request ID is accepted on the
-// control stream: drafts before 18 did not have the field, and nothing depends on it.
+// control stream: only draft-18 has the field, and nothing depends on it.
 func (c Context) checkGoaway(m *Goaway) error {
 	if c.Server && m.NewSessionURI != "" {
 		return violation("GOAWAY from a client has a new session URI")

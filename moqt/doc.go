@@ -1,14 +1,16 @@
 // Package moqt encodes and decodes the wire format of Media over QUIC Transport (draft-ietf-moq-transport). It works on
 // bytes and on io.Readers, and has no connections: package session opens the streams and keeps the state of a session.
-// Section numbers in comments ("draft §10.2") are those of draft-18.
+// It knows the drafts 18 to 22. Section numbers in comments ("draft §10.2") are those of draft-18, unless they name
+// another draft.
 //
 // # Versions
 //
 // A [Version] is chosen by ALPN when a session starts, and is an argument of all functions whose result depends on it.
 // One table holds what differs between versions: which messages exist, where they may be sent, which parameters they
-// have, which types streams and datagrams start with. A new version is another row of the table and a file like
-// draft18.go. The headers that precede media have a name of their own, [DataLayout], because the kernel's programs read
-// and write them too.
+// have, which types streams and datagrams start with (drafts.go). Messages are the same Go types in all versions. What
+// a version expresses in another way means the same here: the range of a [Fetch] is in its fields, although newer
+// versions send it in a parameter. What a version cannot express is an error of [AppendMessage]. The headers that
+// precede media have a name of their own, [DataLayout], because the kernel's programs read and write them too.
 //
 // # Control messages
 //

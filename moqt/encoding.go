@@ -37,6 +37,15 @@ func (e *encoder) lengthPrefixed(s string, limit int, what string) {
 	e.b = append(e.b, s...)
 }
 
+// prefixed writes the length of what write writes, and then that.
+func (e *encoder) prefixed(write func(*encoder)) {
+	inner := encoder{wire: e.wire}
+	write(&inner)
+	e.fail(inner.err)
+	e.varint(uint64(len(inner.b)))
+	e.b = append(e.b, inner.b...)
+}
+
 // decoder reads the fields of a control message that has arrived completely. The first error sticks, and all later
 // reads return zero values.
 type decoder struct {
@@ -119,6 +128,14 @@ func (d *decoder) within(b []byte, what string, decode func(*decoder)) {
 		inner.fail(violation("%d bytes after the end of the %s", len(inner.b), what))
 	}
 	d.fail(inner.err)
+}
+
+// prefixed decodes a structure that is preceded by its length and must fill it exactly.
+func (d *decoder) prefixed(what string, decode func(*decoder)) {
+	b := d.lengthPrefixed(maxPayloadLen, what)
+	if d.err == nil {
+		d.within(b, what, decode)
+	}
 }
 
 // properties decodes the Track Properties, which are the rest of the message.

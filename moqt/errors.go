@@ -84,12 +84,13 @@ const (
 	SessionDataStreamTimeout       SessionErrorCode = 0x12
 	SessionAuthTokenCacheOverflow  SessionErrorCode = 0x13
 	SessionDuplicateAuthTokenAlias SessionErrorCode = 0x14
-	SessionVersionNegotiation      SessionErrorCode = 0x15
+	SessionVersionNegotiation      SessionErrorCode = 0x15 // until draft-19
 	SessionMalformedAuthToken      SessionErrorCode = 0x16
 	SessionUnknownAuthTokenAlias   SessionErrorCode = 0x17
 	SessionExpiredAuthToken        SessionErrorCode = 0x18
 	SessionInvalidAuthority        SessionErrorCode = 0x19
 	SessionMalformedAuthority      SessionErrorCode = 0x1a
+	SessionTooManyRequestUpdates   SessionErrorCode = 0x1b // since draft-19
 )
 
 var sessionErrorNames = map[SessionErrorCode]string{
@@ -113,6 +114,7 @@ var sessionErrorNames = map[SessionErrorCode]string{
 	SessionExpiredAuthToken:        "EXPIRED_AUTH_TOKEN",
 	SessionInvalidAuthority:        "INVALID_AUTHORITY",
 	SessionMalformedAuthority:      "MALFORMED_AUTHORITY",
+	SessionTooManyRequestUpdates:   "TOO_MANY_REQUEST_UPDATES",
 }
 
 // String returns the name in the registry, or the number in hexadecimal.
@@ -139,13 +141,15 @@ const (
 	RequestDoesNotExist            RequestErrorCode = 0x10
 	RequestInvalidRange            RequestErrorCode = 0x11
 	RequestMalformedTrack          RequestErrorCode = 0x12
-	RequestDuplicateSubscription   RequestErrorCode = 0x19
+	RequestDuplicateSubscription   RequestErrorCode = 0x19 // draft-18 only
 	RequestUninterested            RequestErrorCode = 0x20
 	RequestPrefixOverlap           RequestErrorCode = 0x30
 	RequestNamespaceTooLarge       RequestErrorCode = 0x31
-	RequestInvalidJoiningRequestID RequestErrorCode = 0x32
+	RequestInvalidJoiningRequestID RequestErrorCode = 0x32 // until draft-19
 	RequestUnsupportedExtension    RequestErrorCode = 0x33
 	RequestRedirect                RequestErrorCode = 0x34
+	RequestConflictingFilters      RequestErrorCode = 0x35 // since draft-19
+	RequestInvalidFilter           RequestErrorCode = 0x36 // since draft-19
 )
 
 var requestErrorNames = map[RequestErrorCode]string{
@@ -167,6 +171,8 @@ var requestErrorNames = map[RequestErrorCode]string{
 	RequestInvalidJoiningRequestID: "INVALID_JOINING_REQUEST_ID",
 	RequestUnsupportedExtension:    "UNSUPPORTED_EXTENSION",
 	RequestRedirect:                "REDIRECT",
+	RequestConflictingFilters:      "CONFLICTING_FILTERS",
+	RequestInvalidFilter:           "INVALID_FILTER",
 }
 
 // String returns the name in the registry, or the number in hexadecimal.
@@ -185,7 +191,7 @@ const (
 	DoneInternalError     PublishDoneCode = 0x0
 	DoneUnauthorized      PublishDoneCode = 0x1
 	DoneTrackEnded        PublishDoneCode = 0x2
-	DoneSubscriptionEnded PublishDoneCode = 0x3
+	DoneSubscriptionEnded PublishDoneCode = 0x3 // until draft-19
 	DoneGoingAway         PublishDoneCode = 0x4
 	DoneTooFarBehind      PublishDoneCode = 0x5
 	DoneExpired           PublishDoneCode = 0x6
@@ -213,6 +219,26 @@ func (c PublishDoneCode) String() string { return codeName(publishDoneNames, c) 
 // Effective returns c, or INTERNAL_ERROR if c is unknown: receivers treat the two alike (draft §14).
 func (c PublishDoneCode) Effective() PublishDoneCode {
 	return effectiveCode(publishDoneNames, c, DoneInternalError)
+}
+
+// formerCodes are what is sent for codes that a version no longer has. A relay passes on the codes of older versions.
+type formerCodes struct {
+	request map[RequestErrorCode]RequestErrorCode
+	done    map[PublishDoneCode]PublishDoneCode
+}
+
+func (f *formerCodes) requestCode(c RequestErrorCode) RequestErrorCode {
+	if other, ok := f.request[c]; ok {
+		return other
+	}
+	return c
+}
+
+func (f *formerCodes) doneCode(c PublishDoneCode) PublishDoneCode {
+	if other, ok := f.done[c]; ok {
+		return other
+	}
+	return c
 }
 
 // StreamResetCode is the application error code of RESET_STREAM and STOP_SENDING (draft §3.3.3).

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCodeRegistries compares every code with the registries of draft §15.10.
+// TestCodeRegistries compares every code with the registries of draft §15.10, and of the later versions.
 func TestCodeRegistries(t *testing.T) {
 	requireRegistry(t, sessionErrorNames, map[SessionErrorCode]string{
 		0x0: "NO_ERROR", 0x1: "INTERNAL_ERROR", 0x2: "UNAUTHORIZED", 0x3: "PROTOCOL_VIOLATION",
@@ -16,13 +16,14 @@ func TestCodeRegistries(t *testing.T) {
 		0x12: "DATA_STREAM_TIMEOUT", 0x13: "AUTH_TOKEN_CACHE_OVERFLOW", 0x14: "DUPLICATE_AUTH_TOKEN_ALIAS",
 		0x15: "VERSION_NEGOTIATION_FAILED", 0x16: "MALFORMED_AUTH_TOKEN", 0x17: "UNKNOWN_AUTH_TOKEN_ALIAS",
 		0x18: "EXPIRED_AUTH_TOKEN", 0x19: "INVALID_AUTHORITY", 0x1a: "MALFORMED_AUTHORITY",
+		0x1b: "TOO_MANY_REQUEST_UPDATES",
 	})
 	requireRegistry(t, requestErrorNames, map[RequestErrorCode]string{
 		0x0: "INTERNAL_ERROR", 0x1: "UNAUTHORIZED", 0x2: "TIMEOUT", 0x3: "NOT_SUPPORTED", 0x4: "MALFORMED_AUTH_TOKEN",
 		0x5: "EXPIRED_AUTH_TOKEN", 0x6: "GOING_AWAY", 0x9: "EXCESSIVE_LOAD", 0x10: "DOES_NOT_EXIST",
 		0x11: "INVALID_RANGE", 0x12: "MALFORMED_TRACK", 0x19: "DUPLICATE_SUBSCRIPTION", 0x20: "UNINTERESTED",
 		0x30: "PREFIX_OVERLAP", 0x31: "NAMESPACE_TOO_LARGE", 0x32: "INVALID_JOINING_REQUEST_ID",
-		0x33: "UNSUPPORTED_EXTENSION", 0x34: "REDIRECT",
+		0x33: "UNSUPPORTED_EXTENSION", 0x34: "REDIRECT", 0x35: "CONFLICTING_FILTERS", 0x36: "INVALID_FILTER",
 	})
 	requireRegistry(t, publishDoneNames, map[PublishDoneCode]string{
 		0x0: "INTERNAL_ERROR", 0x1: "UNAUTHORIZED", 0x2: "TRACK_ENDED", 0x3: "SUBSCRIPTION_ENDED", 0x4: "GOING_AWAY",
@@ -82,6 +83,7 @@ func TestVersion(t *testing.T) {
 		require.False(t, ok, alpn)
 	}
 	require.Panics(t, func() { Version(17).wire() })
+	require.Panics(t, func() { Version(23).wire() })
 	require.Panics(t, func() { DataLayout(0).types() })
 }
 

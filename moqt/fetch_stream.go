@@ -40,6 +40,7 @@ const (
 	FetchKindObject      FetchKind = iota // an object
 	FetchKindNonExistent                  // End of Non-Existent Range: the objects of the range do not exist
 	FetchKindUnknown                      // End of Unknown Range: it is not known whether they exist
+	FetchKindTimedOut                     // End of Timed-Out Range: the same, for lack of time; since draft-20
 )
 
 // FetchObject is a marker, or an object without its payload, in a FETCH response.
@@ -70,6 +71,7 @@ const (
 	maxFetchFlags         = 0x7f
 	fetchNonExistentRange = 0x8c
 	fetchUnknownRange     = 0x10c
+	fetchTimedOutRange    = 0x20c
 )
 
 // fetchState is the "prior Object" to which the flags refer.
@@ -105,6 +107,7 @@ type FetchItem struct {
 // payload, and keeps at most the header of one object.
 type FetchParser struct {
 	scanner objectScanner
+	wire    *wire
 	order   GroupOrder
 	prior   fetchState
 	item    FetchItem
@@ -112,8 +115,8 @@ type FetchParser struct {
 
 // NewFetchParser returns a parser of what follows the FETCH_HEADER. start is the offset of the first byte after the
 // header. order is the Group Order of the FETCH: the encoding of Group IDs depends on it.
-func NewFetchParser(order GroupOrder, start int64) *FetchParser {
-	return &FetchParser{scanner: objectScanner{offset: start, end: start}, order: order}
+func NewFetchParser(v Version, order GroupOrder, start int64) *FetchParser {
+	return &FetchParser{scanner: objectScanner{offset: start, end: start}, wire: v.wire(), order: order}
 }
 
 // Next works like SubgroupParser.Next.
@@ -133,7 +136,8 @@ func (p *FetchParser) parseHeader(b []byte, start int64) (n, need int, end int64
 	f := fields{b: b}
 	var o FetchObject
 	switch flags := f.varint(); {
-	case flags == fetchNonExistentRange, flags == fetchUnknownRange:
+	case flags == fetchNonExistentRange, flags == fetchUnknownRange,
+		flags == fetchTimedOutRange && p.wire.timedOutRanges:
 		o = parseMarker(&f, flags)
 	case flags > maxFetchFlags:
 		f.fail(violation("unknown serialization flags %#x", flags))
@@ -160,8 +164,11 @@ func (p *FetchParser) parseHeader(b []byte, start int64) (n, need int, end int64
 // starts. No payload length follows.
 func parseMarker(f *fields, flags uint64) FetchObject {
 	kind := FetchKindNonExistent
-	if flags == fetchUnknownRange {
+	switch flags {
+	case fetchUnknownRange:
 		kind = FetchKindUnknown
+	case fetchTimedOutRange:
+		kind = FetchKindTimedOut
 	}
 	group := f.varint()
 	return FetchObject{Kind: kind, Location: Location{group, f.varint()}}
@@ -251,12 +258,15 @@ func (p *FetchParser) objectID(f *fields, flags uint64) uint64 {
 
 // FetchEncoder encodes the objects and markers of one FETCH response, each as short as possible.
 type FetchEncoder struct {
+	wire  *wire
 	order GroupOrder
 	prior fetchState
 }
 
 // NewFetchEncoder returns an encoder of what follows the FETCH_HEADER. order is the Group Order of the FETCH.
-func NewFetchEncoder(order GroupOrder) FetchEncoder { return FetchEncoder{order: order} }
+func NewFetchEncoder(v Version, order GroupOrder) FetchEncoder {
+	return FetchEncoder{wire: v.wire(), order: order}
+}
 
 // AppendObject appends a marker, or all that precedes the payload of an object. Groups must come in the order of the
 // FETCH, and objects in ascending order within their group. Otherwise it returns b unchanged and an error.
@@ -267,14 +277,21 @@ func (e *FetchEncoder) AppendObject(b []byte, o *FetchObject) ([]byte, error) {
 	if o.Kind == FetchKindObject {
 		b = e.appendObject(b, o)
 	} else {
-		flags := uint64(fetchNonExistentRange)
-		if o.Kind == FetchKindUnknown {
-			flags = fetchUnknownRange
-		}
-		b = appendLocation(AppendVarint(b, flags), o.Location)
+		b = appendLocation(AppendVarint(b, e.marker(o.Kind)), o.Location)
 	}
 	e.prior.advance(o)
 	return b, nil
+}
+
+// marker returns the Serialization Flags of an End of Range indicator.
+func (e *FetchEncoder) marker(k FetchKind) uint64 {
+	switch {
+	case k == FetchKindNonExistent:
+		return fetchNonExistentRange
+	case k == FetchKindTimedOut && e.wire.timedOutRanges:
+		return fetchTimedOutRange
+	}
+	return fetchUnknownRange
 }
 
 func (e *FetchEncoder) check(o *FetchObject) error {

@@ -131,7 +131,7 @@ func TestFetchParser(t *testing.T) {
 		b := unhex(tc.wire)
 		for size := 1; size <= len(b); size++ {
 			t.Run(fmt.Sprintf("%s in pieces of %d", tc.name, size), func(t *testing.T) {
-				items, err := parseFetch(NewFetchParser(tc.order, 3), chop(b, size))
+				items, err := parseFetch(NewFetchParser(newest, tc.order, 3), chop(b, size))
 				require.NoError(t, err)
 				require.Len(t, items, len(tc.items))
 				next := int64(3)
@@ -151,7 +151,7 @@ func TestFetchEncoder(t *testing.T) {
 	for _, tc := range fetchStreams {
 		t.Run(tc.name, func(t *testing.T) {
 			want := unhex(tc.wire)
-			e := NewFetchEncoder(tc.order)
+			e := NewFetchEncoder(newest, tc.order)
 			var got []byte
 			for _, o := range tc.items {
 				var err error
@@ -167,14 +167,14 @@ func TestFetchEncoder(t *testing.T) {
 func TestFetchTruncation(t *testing.T) {
 	for _, tc := range fetchStreams {
 		b := unhex(tc.wire)
-		items, err := parseFetch(NewFetchParser(tc.order, 0), [][]byte{b})
+		items, err := parseFetch(NewFetchParser(newest, tc.order, 0), [][]byte{b})
 		require.NoError(t, err)
 		boundary := map[int]bool{0: true}
 		for _, item := range items {
 			boundary[int(item.End)] = true
 		}
 		for n := range b {
-			_, err := parseFetch(NewFetchParser(tc.order, 0), chop(b[:n], 2))
+			_, err := parseFetch(NewFetchParser(newest, tc.order, 0), chop(b[:n], 2))
 			if boundary[n] {
 				require.NoError(t, err)
 			} else {
@@ -194,7 +194,7 @@ var fetchViolations = []struct {
 	{"11.4.4", "flags 0x80", Ascending, "8080 00 00"},
 	{"11.4.4", "flags 0x8d", Ascending, "808d 00 00"},
 	{"11.4.4", "flags 0x10d", Ascending, "810d 00 00"},
-	{"11.4.4", "flags 0x20c", Ascending, "820c 00 00"},
+	{"11.4.4", "flags 0x20d", Ascending, "820d 00 00"},
 	{"11.4.4.1", "first object without group id", Ascending, "14 00 00 00"},
 	{"11.4.4.1", "first object without object id", Ascending, "18 00 00 00"},
 	{"11.4.4.1", "first object without priority", Ascending, "0c 00 00 00"},
@@ -218,7 +218,7 @@ func TestFetchViolations(t *testing.T) {
 		b := unhex(tc.wire)
 		for _, size := range []int{1, len(b)} {
 			t.Run(fmt.Sprintf("%s %s in pieces of %d", tc.section, tc.name, size), func(t *testing.T) {
-				_, err := parseFetch(NewFetchParser(tc.order, 0), chop(b, size))
+				_, err := parseFetch(NewFetchParser(newest, tc.order, 0), chop(b, size))
 				requireCode(t, SessionProtocolViolation, err)
 			})
 		}
@@ -228,10 +228,10 @@ func TestFetchViolations(t *testing.T) {
 		"empty properties":                          "3c 00 00 00 00 00",
 		"group id to the last":                      "1c 05 00 00 00 08 fffffffffffffffff9 00",
 	} {
-		_, err := parseFetch(NewFetchParser(Ascending, 0), [][]byte{unhex(wire)})
+		_, err := parseFetch(NewFetchParser(newest, Ascending, 0), [][]byte{unhex(wire)})
 		require.NoError(t, err, name)
 	}
-	_, err := parseFetch(NewFetchParser(Ascending, 0), [][]byte{unhex("3c 00 00 00 03 c04000 00 00")})
+	_, err := parseFetch(NewFetchParser(newest, Ascending, 0), [][]byte{unhex("3c 00 00 00 03 c04000 00 00")})
 	requireMalformed(t, err)
 }
 
@@ -253,7 +253,7 @@ func TestFetchEncoderRefuses(t *testing.T) {
 		}, "too long"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			e := NewFetchEncoder(tc.order)
+			e := NewFetchEncoder(newest, tc.order)
 			_, err := e.AppendObject(nil, &FetchObject{Location: Location{5, 5}})
 			require.NoError(t, err)
 			b, err := e.AppendObject([]byte{1}, &tc.object)
@@ -266,7 +266,7 @@ func TestFetchEncoderRefuses(t *testing.T) {
 func TestFetchRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		order := rapid.SampledFrom([]GroupOrder{Ascending, Descending}).Draw(t, "order")
-		e := NewFetchEncoder(order)
+		e := NewFetchEncoder(newest, order)
 		at := Location{anyUint64().Draw(t, "group"), 0}
 		var stream []byte
 		var want []FetchObject
@@ -281,7 +281,8 @@ func TestFetchRoundTrip(t *testing.T) {
 				break
 			}
 		}
-		items, err := parseFetch(NewFetchParser(order, 0), chop(stream, rapid.IntRange(1, 100).Draw(t, "chunk")))
+		size := rapid.IntRange(1, 100).Draw(t, "chunk")
+		items, err := parseFetch(NewFetchParser(newest, order, 0), chop(stream, size))
 		require.NoError(t, err)
 		require.Len(t, items, len(want))
 		for i, item := range items {
@@ -334,12 +335,12 @@ func FuzzFetchParser(f *testing.F) {
 		if descending {
 			order = Descending
 		}
-		whole, err1 := parseFetch(NewFetchParser(order, 0), [][]byte{stream})
-		pieces, err2 := parseFetch(NewFetchParser(order, 0), chop(stream, max(int(size), 1)))
+		whole, err1 := parseFetch(NewFetchParser(newest, order, 0), [][]byte{stream})
+		pieces, err2 := parseFetch(NewFetchParser(newest, order, 0), chop(stream, max(int(size), 1)))
 		require.Equal(t, whole, pieces)
 		require.Equal(t, err1, err2)
 
-		e, p := NewFetchEncoder(order), NewFetchParser(order, 0)
+		e, p := NewFetchEncoder(newest, order), NewFetchParser(newest, order, 0)
 		for _, item := range whole {
 			b, err := e.AppendObject(nil, &item.FetchObject)
 			if err != nil {
@@ -358,7 +359,7 @@ func FuzzFetchParser(f *testing.F) {
 }
 
 func BenchmarkFetchParser(b *testing.B) {
-	e := NewFetchEncoder(Ascending)
+	e := NewFetchEncoder(newest, Ascending)
 	var stream []byte
 	for i := range uint64(100) {
 		stream, _ = e.AppendObject(stream,
@@ -368,9 +369,9 @@ func BenchmarkFetchParser(b *testing.B) {
 	packets := chop(stream, 1200)
 	b.ReportAllocs()
 	b.SetBytes(int64(len(stream)))
-	p := NewFetchParser(Ascending, 0)
+	p := NewFetchParser(newest, Ascending, 0)
 	for b.Loop() {
-		*p = *NewFetchParser(Ascending, 0)
+		*p = *NewFetchParser(newest, Ascending, 0)
 		for _, packet := range packets {
 			for {
 				_, n, err := p.Next(packet)
@@ -385,7 +386,7 @@ func BenchmarkFetchParser(b *testing.B) {
 
 func BenchmarkFetchEncoder(b *testing.B) {
 	b.ReportAllocs()
-	e := NewFetchEncoder(Ascending)
+	e := NewFetchEncoder(newest, Ascending)
 	buf := make([]byte, 0, 64)
 	o := FetchObject{PayloadLength: 1100, Properties: Properties{0x3e, 0}}
 	for b.Loop() {

@@ -2,6 +2,7 @@ package moqt
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"pgregory.net/rapid"
@@ -47,30 +48,67 @@ func anyToken() *rapid.Generator[Token] {
 	})
 }
 
-func anyFilter() *rapid.Generator[Filter] {
+// anyFilter draws a filter that v can express.
+func anyFilter(v Version) *rapid.Generator[Filter] {
 	return rapid.Custom(func(t *rapid.T) Filter {
-		f := Filter{Type: FilterType(rapid.Uint64Range(1, 4).Draw(t, "type"))}
+		types := []FilterType{
+			FilterRelativeStart, FilterLargestObject, FilterAbsoluteStart, FilterAbsoluteRange, FilterNone,
+			FilterObjectRange,
+		}
+		if v < Draft20 {
+			types = types[:4]
+		}
+		f := Filter{Type: rapid.SampledFrom(types).Draw(t, "type")}
 		if f.Type >= FilterAbsoluteStart {
 			f.Start = anyLocation().Draw(t, "start")
 		}
-		if f.Type == FilterAbsoluteRange {
+		if f.Type >= FilterAbsoluteRange {
 			f.EndGroupDelta = rapid.Uint64Max(^f.Start.Group).Draw(t, "end group delta")
+		}
+		if f.Type == FilterObjectRange {
+			f.EndObject = anyUint64().Draw(t, "end object")
+		}
+		if f.Type == FilterRelativeStart && v >= Draft20 {
+			f.Groups = anyUint64().Draw(t, "groups")
+		}
+		if v < Draft22 && v >= Draft20 && f.Everywhere() {
+			return Filter{} // the only form
 		}
 		return f
 	})
 }
 
+// anyRangeFilters draws filters of one type.
+func anyRangeFilters(t *rapid.T, typ ParameterType) (filters RangeFilters) {
+	for set := range uint8(rapid.IntRange(1, 3).Draw(t, "sets")) {
+		f := RangeFilter{Type: typ, Set: set}
+		if f.hasProperty() {
+			f.Property = 2 * rapid.Uint64Max(1<<62).Draw(t, "property")
+		}
+		numbers := rapid.SliceOfN(rapid.Uint64Max(255), 2, 8).Draw(t, "numbers")
+		slices.Sort(numbers)
+		for ; len(numbers) > 1; numbers = numbers[2:] {
+			f.Ranges = append(f.Ranges, ValueRange{numbers[0], numbers[1]})
+		}
+		if rapid.Bool().Draw(t, "open") {
+			f.Ranges[len(f.Ranges)-1].Last = 1<<64 - 1
+		}
+		filters = append(filters, f)
+	}
+	return filters
+}
+
 // anyParameters draws parameters that may appear in allowed.
-func anyParameters(t *rapid.T, allowed scope) (p Parameters) {
-	for _, f := range draft18.parameters {
+func anyParameters(t *rapid.T, v Version, allowed scope) (p Parameters) {
+	for _, f := range v.wire().parameters {
 		if f.scope&allowed != 0 && rapid.Bool().Draw(t, fmt.Sprintf("parameter %#x", f.typ)) {
-			drawParameter(t, &p, f.typ)
+			drawParameter(t, v, &p, f.typ)
 		}
 	}
 	return p
 }
 
-func drawParameter(t *rapid.T, p *Parameters, typ ParameterType) {
+func drawParameter(t *rapid.T, v Version, p *Parameters, typ ParameterType) {
 	number := anyUint64().Draw(t, "value")
 	switch typ {
 	case ParameterObjectDeliveryTimeout:
@@ -91,8 +129,15 @@ func drawParameter(t *rapid.T, p *Parameters, typ ParameterType) {
 		p.Forward = new(number%2 == 1)
 	case ParameterSubscriberPriority:
 		p.SubscriberPriority = new(uint8(number))
-	case ParameterSubscriptionFilter:
-		p.Filter = new(anyFilter().Draw(t, "filter"))
+	case ParameterLocationFilter:
+		p.Filter = new(anyFilter(v).Draw(t, "filter"))
+	case ParameterFillParameters:
+		p.Fill = new(anyParameters(t, v, inFill))
+	case ParameterSubgroupFilter, ParameterObjectIDFilter, ParameterPriorityFilter, ParameterObjectPropertyFilter,
+		ParameterTrackPropertyFilter:
+		p.RangeFilters = append(p.RangeFilters, anyRangeFilters(t, typ)...)
+	case ParameterIncludeProperties:
+		p.IncludeProperties = new(number%2 == 1)
 	case ParameterGroupOrder:
 		p.GroupOrder = new(GroupOrder(1 + number%2))
 	case ParameterNewGroupRequest:
@@ -147,61 +192,74 @@ func anyPairs(least, most uint64) *rapid.Generator[[]KeyValuePair] {
 }
 
 // anyMessage draws any message that can be sent.
-func anyMessage() *rapid.Generator[Message] {
+func anyMessage(v Version) *rapid.Generator[Message] {
 	id := anyUint64()
 	return rapid.Custom(func(t *rapid.T) Message {
-		switch rapid.IntRange(0, 17).Draw(t, "message") {
+		switch rapid.IntRange(0, 18).Draw(t, "message") {
 		case 0:
-			return anySetup(t)
+			return anySetup(t, v)
 		case 1:
 			m := &Goaway{NewSessionURI: strings.Repeat("x", rapid.IntRange(0, MaxURILen).Draw(t, "uri")),
 				Timeout: id.Draw(t, "t")}
-			if rapid.Bool().Draw(t, "control") {
+			if v == Draft18 && rapid.Bool().Draw(t, "control") {
 				m.RequestID = new(id.Draw(t, "id"))
 			}
 			return m
 		case 2:
-			return &Subscribe{id.Draw(t, "id"), anyTrack().Draw(t, "track"), anyParameters(t, inSubscribe)}
+			return &Subscribe{id.Draw(t, "id"), anyTrack().Draw(t, "track"), anyParameters(t, v, inSubscribe)}
 		case 3:
-			return &SubscribeOK{id.Draw(t, "alias"), anyParameters(t, inSubscribeOK), anyTrackProperties(t)}
+			return &SubscribeOK{id.Draw(t, "alias"), anyParameters(t, v, inSubscribeOK), anyTrackProperties(t)}
 		case 4:
 			return &Publish{
 				id.Draw(t, "id"), anyTrack().Draw(t, "track"), id.Draw(t, "alias"),
-				anyParameters(t, inPublish), anyTrackProperties(t),
+				anyParameters(t, v, inPublish), anyTrackProperties(t),
 			}
 		case 5:
-			return &PublishDone{PublishDoneCode(id.Draw(t, "code")), id.Draw(t, "streams"), anyBytes(t, 0, 50)}
-		case 6:
-			return &Fetch{
-				RequestID: id.Draw(t, "id"), FetchType: FetchStandalone, Track: anyTrack().Draw(t, "track"),
-				Start: anyLocation().Draw(t, "start"), End: anyLocation().Draw(t, "end"),
-				Parameters: anyParameters(t, inFetch),
+			return &PublishDone{
+				v.wire().former.doneCode(PublishDoneCode(id.Draw(t, "code"))),
+				rapid.OneOf(rapid.Uint64Max(1<<62-2), rapid.Just(uint64(UnknownStreamCount))).Draw(t, "streams"),
+				anyBytes(t, 0, 50),
 			}
+		case 6:
+			m := &Fetch{
+				RequestID: id.Draw(t, "id"), FetchType: FetchStandalone, Track: anyTrack().Draw(t, "track"),
+				Start: anyLocation().Draw(t, "start"), Parameters: anyParameters(t, v, inFetch),
+			}
+			m.Parameters.Filter = nil
+			m.End = Location{rapid.Uint64Min(m.Start.Group).Draw(t, "end group"), id.Draw(t, "end object")}
+			return m
 		case 7:
+			if v >= Draft20 {
+				return &Fetch{
+					RequestID: id.Draw(t, "id"), FetchType: FetchRelative, Track: anyTrack().Draw(t, "track"),
+					JoiningStart: id.Draw(t, "start"),
+				}
+			}
 			return &Fetch{
 				RequestID: id.Draw(t, "id"), FetchType: FetchType(rapid.Uint64Range(2, 3).Draw(t, "type")),
 				JoiningRequestID: id.Draw(t, "joining"), JoiningStart: id.Draw(t, "start"),
-				Parameters: anyParameters(t, inFetch),
+				Parameters: anyParameters(t, v, inFetch),
 			}
 		case 8:
 			return &FetchOK{
 				rapid.Bool().Draw(t, "end of track"), anyLocation().Draw(t, "end"),
-				anyParameters(t, inFetchOK), anyTrackProperties(t),
+				anyParameters(t, v, inFetchOK), anyTrackProperties(t),
 			}
 		case 9:
-			return &TrackStatus{id.Draw(t, "id"), anyTrack().Draw(t, "track"), anyParameters(t, inTrackStatus)}
+			return &TrackStatus{id.Draw(t, "id"), anyTrack().Draw(t, "track"), anyParameters(t, v, inTrackStatus)}
 		case 10:
 			return &PublishNamespace{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"),
-				anyParameters(t, inPublishNamespace)}
+				anyParameters(t, v, inPublishNamespace)}
 		case 11:
 			return &SubscribeNamespace{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"),
-				anyParameters(t, inSubscribeNamespace)}
+				anyParameters(t, v, inSubscribeNamespace)}
 		case 12:
-			return &SubscribeTracks{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"), anyParameters(t, inSubscribeTracks)}
+			return &SubscribeTracks{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"),
+				anyParameters(t, v, inSubscribeTracks)}
 		case 13:
 			m := &NamespaceAdded{Suffix: anyNamespace().Draw(t, "ns")}
 			if rapid.Bool().Draw(t, "extended") {
-				m.Parameters = new(anyParameters(t, inNamespace))
+				m.Parameters = new(anyParameters(t, v, inNamespace))
 			}
 			return m
 		case 14:
@@ -209,14 +267,17 @@ func anyMessage() *rapid.Generator[Message] {
 		case 15:
 			return &PublishBlocked{anyNamespace().Draw(t, "ns"), anyBytes(t, 0, 800)}
 		case 16:
-			return &RequestUpdate{id.Draw(t, "id"), anyParameters(t, inUpdate)}
-		default:
-			return anyAnswer(t)
+			return &RequestUpdate{id.Draw(t, "id"), anyParameters(t, v, inUpdate)}
+		case 17:
+			if v >= Draft20 {
+				return &StateNotify{anyParameters(t, v, inStateNotify)}
+			}
 		}
+		return anyAnswer(t, v)
 	})
 }
 
-func anySetup(t *rapid.T) *Setup {
+func anySetup(t *rapid.T, v Version) *Setup {
 	m := &Setup{
 		AuthorizationTokens:   rapid.SliceOfN(anyToken(), 1, 3).Draw(t, "tokens"),
 		MaxAuthTokenCacheSize: anyUint64().Draw(t, "cache"),
@@ -224,6 +285,9 @@ func anySetup(t *rapid.T) *Setup {
 	}
 	if rapid.Bool().Draw(t, "path") {
 		m.Path, m.Authority = new(anyBytes(t, 0, 20)), new(anyBytes(t, 0, 20))
+	}
+	if v >= Draft19 && rapid.Bool().Draw(t, "limits") {
+		m.MaxFilterRanges, m.MaxRequestUpdates = anyUint64().Draw(t, "ranges"), anyUint64().Draw(t, "updates")
 	}
 	if rapid.Bool().Draw(t, "hops") {
 		m.HopID, m.RelayHops = new(anyUint64().Draw(t, "hop id")), new(anyUint64().Draw(t, "relay hops"))
@@ -237,12 +301,12 @@ func anySetup(t *rapid.T) *Setup {
 	return m
 }
 
-func anyAnswer(t *rapid.T) Message {
+func anyAnswer(t *rapid.T, v Version) Message {
 	if rapid.Bool().Draw(t, "ok") {
-		return &RequestOK{anyParameters(t, inRequestOK), anyTrackProperties(t)}
+		return &RequestOK{anyParameters(t, v, inRequestOK), anyTrackProperties(t)}
 	}
 	m := &RequestError{
-		Code:          RequestErrorCode(anyUint64().Draw(t, "code")),
+		Code:          v.wire().former.requestCode(RequestErrorCode(anyUint64().Draw(t, "code"))),
 		RetryInterval: anyUint64().Draw(t, "retry"),
 		Reason:        anyBytes(t, 0, 50),
 	}

@@ -54,12 +54,11 @@ func (p HopPath) validate() error {
 
 func (e *encoder) hopPath(p HopPath) {
 	e.fail(p.validate())
-	inner := encoder{}
-	for _, id := range p {
-		inner.varint(id)
-	}
-	e.varint(uint64(len(inner.b)))
-	e.b = append(e.b, inner.b...)
+	e.prefixed(func(e *encoder) {
+		for _, id := range p {
+			e.varint(id)
+		}
+	})
 }
 
 func (d *decoder) hopPath() (p HopPath) {
@@ -73,10 +72,10 @@ func (d *decoder) hopPath() (p HopPath) {
 }
 
 // hopPath describes HOP_PATH.
-func hopPath(typ ParameterType, s scope) parameterFormat {
+func hopPath(typ ParameterType, s scopes) parameterFormat {
 	return parameterFormat{
 		typ:    typ,
-		scope:  s,
+		scopes: s,
 		count:  func(p *Parameters) int { return min(len(p.HopPath), 1) },
 		encode: func(e *encoder, p *Parameters, _ int) { e.hopPath(p.HopPath) },
 		decode: func(d *decoder, p *Parameters) { p.HopPath = d.hopPath() },

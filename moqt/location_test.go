@@ -76,19 +76,28 @@ func TestFilterRange(t *testing.T) {
 		{"largest object, none published", &Filter{Type: FilterLargestObject}, nil, Everything},
 		{"largest object is the last one", &Filter{Type: FilterLargestObject}, &Location{7, top},
 			Range{Location{8, 0}, MaxLocation}},
-		{"next group", &Filter{Type: FilterNextGroupStart}, largest, Range{Location{8, 0}, MaxLocation}},
-		{"next group, none published", &Filter{Type: FilterNextGroupStart}, nil, Everything},
+		{"next group", &Filter{Type: FilterRelativeStart}, largest, Range{Location{8, 0}, MaxLocation}},
+		{"next group, none published", &Filter{Type: FilterRelativeStart}, nil, Everything},
 		{"start", &Filter{Type: FilterAbsoluteStart, Start: Location{2, 1}}, largest,
 			Range{Location{2, 1}, MaxLocation}},
-		{"range", &Filter{FilterAbsoluteRange, Location{2, 1}, 3}, largest, Range{Location{2, 1}, Location{5, top}}},
-		{"range of one group", &Filter{FilterAbsoluteRange, Location{2, 1}, 0}, largest,
+		{"range", &Filter{Type: FilterAbsoluteRange, Start: Location{2, 1}, EndGroupDelta: 3}, largest,
+			Range{Location{2, 1}, Location{5, top}}},
+		{"this group", &Filter{Type: FilterRelativeStart, Groups: 1}, largest, Range{Location{7, 0}, MaxLocation}},
+		{"three groups", &Filter{Type: FilterRelativeStart, Groups: 3}, largest, Range{Location{5, 0}, MaxLocation}},
+		{"more groups than there are", &Filter{Type: FilterRelativeStart, Groups: 9}, largest, Everything},
+		{"all groups", &Filter{Type: FilterRelativeStart, Groups: top}, &Location{top, 0},
+			Range{Location{1, 0}, MaxLocation}},
+		{"everything", &Filter{}, largest, Everything},
+		{"range of objects", &Filter{Type: FilterObjectRange, Start: Location{2, 1}, EndGroupDelta: 3, EndObject: 4},
+			largest, Range{Location{2, 1}, Location{5, 4}}},
+		{"range of one group", &Filter{Type: FilterAbsoluteRange, Start: Location{2, 1}}, largest,
 			Range{Location{2, 1}, Location{2, top}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			require.Equal(t, tc.want, tc.filter.Range(tc.largest))
 		})
 	}
-	for _, typ := range []FilterType{FilterLargestObject, FilterNextGroupStart} {
+	for _, typ := range []FilterType{FilterLargestObject, FilterRelativeStart} {
 		require.True(t, (&Filter{Type: typ}).Range(&MaxLocation).Empty(), "nothing comes after the largest location")
 		require.True(t, typ == FilterLargestObject || (&Filter{Type: typ}).Range(&Location{Group: top}).Empty())
 	}

@@ -24,12 +24,13 @@ const (
 	MessagePublishDone        MessageType = 0xb
 	MessageTrackStatus        MessageType = 0xd
 	MessageNamespaceDone      MessageType = 0xe
-	MessagePublishBlocked     MessageType = 0xf
+	MessagePublishBlocked     MessageType = 0xf // PUBLISH_SKIPPED since draft-19
 	MessageGoaway             MessageType = 0x10
 	MessageFetch              MessageType = 0x16
 	MessageFetchOK            MessageType = 0x18
 	MessagePublish            MessageType = 0x1d
 	MessagePublishOK          MessageType = 0x1e // never sent; see RequestOK
+	MessageStateNotify        MessageType = 0x22 // PUBLISH_STATE_NOTIFY; since draft-20
 	MessageSubscribeNamespace MessageType = 0x50
 	MessageSubscribeTracks    MessageType = 0x51
 	MessageSetup              MessageType = 0x2f00
@@ -37,8 +38,10 @@ const (
 
 // String returns the name of the message in the newest version that has it, or the number in hexadecimal.
 func (t MessageType) String() string {
-	if f, ok := newest().messages[t]; ok {
-		return f.name
+	for v := newest; v >= oldest; v-- {
+		if f, ok := v.wire().messages[t]; ok {
+			return f.name
+		}
 	}
 	return fmt.Sprintf("message %#x", uint64(t))
 }

@@ -12,11 +12,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// messageGoldens are messages and their encodings, computed by hand from the formats in draft §10.
+// messageGoldens are messages and their encodings since draft-18, computed by hand from the formats in draft §10.
+// draftGoldens has what later drafts added or changed.
 var messageGoldens = []struct {
 	name    string
 	message Message
 	wire    string
+	until   Version // the last version with this encoding; 0: the newest
 	// Lengths of truncated payloads that are valid messages, because the missing fields are optional.
 	valid []int
 }{
@@ -54,6 +56,7 @@ var messageGoldens = []struct {
 		name:    "GOAWAY",
 		message: &Goaway{NewSessionURI: "moqt://b", Timeout: 3000, RequestID: new(uint64(4))},
 		wire:    "10 000c 08 6d6f71743a2f2f62 8bb8 04",
+		until:   Draft18,
 		valid:   []int{11}, // without Request ID
 	},
 	{
@@ -73,13 +76,14 @@ var messageGoldens = []struct {
 				SubgroupDeliveryTimeout: new(uint64(0)),
 				Forward:                 new(false),
 				SubscriberPriority:      new(uint8(255)),
-				Filter:                  &Filter{FilterAbsoluteRange, Location{5, 6}, 7},
+				Filter:                  &Filter{Type: FilterAbsoluteRange, Start: Location{5, 6}, EndGroupDelta: 7},
 				GroupOrder:              new(Descending),
 				NewGroupRequest:         new(uint64(0)),
 			},
 		},
 		wire: "03 0023 02 02 01 61 02 6263 01 76 09" +
 			"02 81f4" + "01 02 02 09" + "01 0a" + "02 00" + "0a 00" + "10 ff" + "01 04 04 05 06 07" + "01 02" + "10 00",
+		until: Draft19,
 	},
 	{
 		name: "SUBSCRIBE with filters without locations and repeated tokens",
@@ -93,7 +97,8 @@ var messageGoldens = []struct {
 				Filter: &Filter{Type: FilterLargestObject},
 			},
 		},
-		wire: "03 0011 00 00 00 03" + "03 02 00 01" + "00 04 01 02 03 04" + "1e 01 02",
+		wire:  "03 0011 00 00 00 03" + "03 02 00 01" + "00 04 01 02 03 04" + "1e 01 02",
+		until: Draft19,
 	},
 	{
 		name: "SUBSCRIBE_OK",
@@ -121,6 +126,7 @@ var messageGoldens = []struct {
 		name:    "PUBLISH_DONE",
 		message: &PublishDone{Status: DoneTrackEnded, StreamCount: UnknownStreamCount, Reason: "end"},
 		wire:    "0b 000e 02 ff3fffffffffffffff 03 656e64",
+		until:   Draft19,
 	},
 	{
 		name: "FETCH",
@@ -132,7 +138,8 @@ var messageGoldens = []struct {
 			End:        Location{3, 0},
 			Parameters: Parameters{FillTimeout: new(uint64(0))},
 		},
-		wire: "16 000e 04 01 01 01 61 01 76 01 02 03 00 01 0a 00",
+		wire:  "16 000e 04 01 01 01 61 01 76 01 02 03 00 01 0a 00",
+		until: Draft19,
 	},
 	{
 		name: "FETCH, relative joining",
@@ -143,17 +150,20 @@ var messageGoldens = []struct {
 			JoiningStart:     3,
 			Parameters:       Parameters{SubscriberPriority: new(uint8(5)), GroupOrder: new(Ascending)},
 		},
-		wire: "16 0009 06 02 02 03 02 20 05 02 01",
+		wire:  "16 0009 06 02 02 03 02 20 05 02 01",
+		until: Draft19,
 	},
 	{
 		name:    "FETCH, absolute joining",
 		message: &Fetch{RequestID: 8, FetchType: FetchAbsoluteJoining, JoiningRequestID: 2, JoiningStart: 17},
 		wire:    "16 0005 08 03 02 11 00",
+		until:   Draft19,
 	},
 	{
 		name:    "FETCH_OK",
 		message: &FetchOK{EndOfTrack: true, End: Location{9, 5}, Properties: Properties{0x0b, 0x02, 0x02, 0x07}},
 		wire:    "18 0008 01 09 05 00 0b 02 02 07",
+		until:   Draft19,
 		valid:   []int{4},
 	},
 	{
@@ -260,28 +270,61 @@ func split(b []byte) (MessageType, []byte) {
 	return MessageType(typ), payload
 }
 
+// golden is a message, its encoding, and a version that has it.
+type golden struct {
+	version Version
+	name    string
+	message Message
+	wire    string
+	valid   []int
+}
+
+func (g *golden) String() string { return fmt.Sprintf("%d %s", g.version, g.name) }
+
+// goldens lists the goldens of all versions.
+func goldens() (all []golden) {
+	for _, v := range Versions() {
+		for _, g := range messageGoldens {
+			if g.until == 0 || v <= g.until {
+				all = append(all, golden{v, g.name, g.message, g.wire, g.valid})
+			}
+		}
+		for _, g := range draftGoldens {
+			if g.since <= v && (g.until == 0 || v <= g.until) {
+				all = append(all, golden{v, g.name, g.message, g.wire, g.valid})
+			}
+		}
+	}
+	return all
+}
+
 func TestMessageGoldens(t *testing.T) {
-	tested := map[string]bool{}
-	for _, tc := range messageGoldens {
-		t.Run(tc.name, func(t *testing.T) {
+	tested := map[Version]map[string]bool{}
+	for _, tc := range goldens() {
+		t.Run(tc.String(), func(t *testing.T) {
 			want := unhex(tc.wire)
 			prefix := []byte{0xaa}
-			got, err := AppendMessage(prefix, Draft18, tc.message)
+			got, err := AppendMessage(prefix, tc.version, tc.message)
 			require.NoError(t, err)
 			require.Equal(t, want, got[1:])
 
 			typ, payload := split(want)
 			require.Equal(t, tc.message.Type(), typ)
 			require.True(t, strings.HasPrefix(tc.name, typ.String()), typ)
-			m, err := ParseMessage(Draft18, typ, payload)
+			m, err := ParseMessage(tc.version, typ, payload)
 			require.NoError(t, err)
 			require.Equal(t, tc.message, m)
-			tested[typ.String()] = true
+			if tested[tc.version] == nil {
+				tested[tc.version] = map[string]bool{}
+			}
+			tested[tc.version][typ.String()] = true
 		})
 	}
-	for typ, f := range draft18.messages {
-		if typ != MessageUnsubscribe { // not sent, see TestUnsubscribe
-			require.True(t, tested[f.name], "no golden of %s", f.name)
+	for _, v := range Versions() {
+		for typ, f := range v.wire().messages {
+			if typ != MessageUnsubscribe { // not sent, see TestUnsubscribe
+				require.True(t, tested[v][f.name], "no golden of %s in %s", f.name, v)
+			}
 		}
 	}
 }
@@ -289,15 +332,15 @@ func TestMessageGoldens(t *testing.T) {
 // TestTruncatedMessages cuts every message after each of its bytes, with a length field that agrees. Only messages
 // without optional fields may pass.
 func TestTruncatedMessages(t *testing.T) {
-	for _, tc := range messageGoldens {
-		t.Run(tc.name, func(t *testing.T) {
+	for _, tc := range goldens() {
+		t.Run(tc.String(), func(t *testing.T) {
 			typ, payload := split(unhex(tc.wire))
 			var valid []int
 			for n := range payload {
-				m, err := ParseMessage(Draft18, typ, payload[:n])
+				m, err := ParseMessage(tc.version, typ, payload[:n])
 				if err == nil {
 					valid = append(valid, n)
-					again, err := AppendMessage(nil, Draft18, m)
+					again, err := AppendMessage(nil, tc.version, m)
 					require.NoError(t, err)
 					_, again = split(again)
 					require.Equal(t, payload[:n], again)
@@ -308,7 +351,7 @@ func TestTruncatedMessages(t *testing.T) {
 			}
 			require.Equal(t, tc.valid, valid)
 
-			_, err := ParseMessage(Draft18, typ, append(payload, 0xff))
+			_, err := ParseMessage(tc.version, typ, append(payload, 0xff))
 			require.Error(t, err, "a byte more")
 		})
 	}
@@ -316,48 +359,60 @@ func TestTruncatedMessages(t *testing.T) {
 
 // TestParsedMessageOwnsMemory overwrites the payload after parsing.
 func TestParsedMessageOwnsMemory(t *testing.T) {
-	for _, tc := range messageGoldens {
+	for _, tc := range goldens() {
 		typ, payload := split(unhex(tc.wire))
-		m, err := ParseMessage(Draft18, typ, payload)
+		m, err := ParseMessage(tc.version, typ, payload)
 		require.NoError(t, err)
 		for i := range payload {
 			payload[i] = 0xff
 		}
-		require.Equal(t, tc.message, m, tc.name)
+		require.Equal(t, tc.message, m, tc.String())
 	}
 }
 
 func TestMessageRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := anyMessage().Draw(t, "message")
-		b, err := AppendMessage(nil, Draft18, m)
-		require.NoError(t, err)
-		typ, payload := split(b)
-		got, err := ParseMessage(Draft18, typ, payload)
-		require.NoError(t, err)
-		require.Equal(t, m, got)
-	})
+	for _, v := range Versions() {
+		rapid.Check(t, func(t *rapid.T) {
+			m := anyMessage(v).Draw(t, "message")
+			b, err := AppendMessage(nil, v, m)
+			require.NoError(t, err)
+			typ, payload := split(b)
+			got, err := ParseMessage(v, typ, payload)
+			require.NoError(t, err)
+			require.Equal(t, m, got)
+		})
+	}
 }
 
 func FuzzParseMessage(f *testing.F) {
-	for _, tc := range messageGoldens {
+	for _, tc := range goldens() {
 		typ, payload := split(unhex(tc.wire))
-		f.Add(uint64(typ), payload)
+		f.Add(uint16(tc.version), uint64(typ), payload)
 	}
 	for _, tc := range messageViolations {
-		f.Add(uint64(tc.typ), unhex(tc.payload))
+		f.Add(uint16(Draft18), uint64(tc.typ), unhex(tc.payload))
 	}
-	f.Fuzz(func(t *testing.T, typ uint64, payload []byte) {
-		m, err := ParseMessage(Draft18, MessageType(typ), payload)
-		if err != nil || MessageType(typ) == MessageUnsubscribe {
+	for _, tc := range draftViolations {
+		f.Add(uint16(tc.since), uint64(tc.typ), unhex(tc.payload))
+	}
+	f.Fuzz(func(t *testing.T, number uint16, typ uint64, payload []byte) {
+		v := oldest + Version(number)%(newest-oldest+1)
+		m, err := ParseMessage(v, MessageType(typ), payload)
+		if err != nil || MessageType(typ) == MessageUnsubscribe || hasInvalidFilter(m) {
 			return
 		}
-		b, err := AppendMessage(nil, Draft18, m)
+		b, err := AppendMessage(nil, v, m)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(b), MaxVarintLen+2+len(payload), "not the shortest encoding")
 		typ2, payload := split(b)
-		again, err := ParseMessage(Draft18, typ2, payload)
+		again, err := ParseMessage(v, typ2, payload)
 		require.NoError(t, err)
+		switch m := m.(type) { // codes that the version does not have are replaced
+		case *RequestError:
+			m.Code = v.wire().former.requestCode(m.Code)
+		case *PublishDone:
+			m.Status = v.wire().former.doneCode(m.Status)
+		}
 		require.Equal(t, m, again)
 	})
 }
@@ -401,7 +456,7 @@ func TestAppendMessageRefuses(t *testing.T) {
 			Parameters: Parameters{Expires: new(uint64(1))},
 		}, "parameter 0x8"},
 		{"group order", &Subscribe{Parameters: Parameters{GroupOrder: new(GroupOrder(3))}}, "group order"},
-		{"filter type", &Subscribe{Parameters: Parameters{Filter: &Filter{}}}, "filter type"},
+		{"filter type", &Subscribe{Parameters: Parameters{Filter: &Filter{Type: 6}}}, "filter type"},
 		{"alias type", &Subscribe{Parameters: Parameters{
 			AuthorizationTokens: []Token{{AliasType: 4}},
 		}}, "alias type"},

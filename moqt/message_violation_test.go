@@ -136,7 +136,7 @@ func TestMessageViolations(t *testing.T) {
 	}
 }
 
-// TestParameterScopes tries every parameter in every message, alone (draft §10.2.1).
+// TestParameterScopes tries every parameter in every message of every version, alone (draft §10.2.1).
 func TestParameterScopes(t *testing.T) {
 	// A message without parameters, up to and excluding Number of Parameters.
 	messages := []struct {
@@ -155,40 +155,72 @@ func TestParameterScopes(t *testing.T) {
 		{"SUBSCRIBE_TRACKS", MessageSubscribeTracks, "00 00"},
 		{"REQUEST_UPDATE", MessageRequestUpdate, "00"},
 		{"REQUEST_OK", MessageRequestOK, ""},
+		{"PUBLISH_STATE_NOTIFY", MessageStateNotify, ""},
 	}
+	const (
+		hops = "SUBSCRIBE SUBSCRIBE_OK PUBLISH FETCH TRACK_STATUS PUBLISH_NAMESPACE SUBSCRIBE_NAMESPACE " +
+			"SUBSCRIBE_TRACKS REQUEST_UPDATE"
+		tokens = "PUBLISH SUBSCRIBE REQUEST_UPDATE SUBSCRIBE_NAMESPACE SUBSCRIBE_TRACKS PUBLISH_NAMESPACE " +
+			"TRACK_STATUS FETCH"
+		subscription = "SUBSCRIBE REQUEST_UPDATE"
+		tracks       = " SUBSCRIBE_TRACKS"
+		offers       = " PUBLISH SUBSCRIBE_TRACKS"
+		ok           = " REQUEST_OK" // each of its aliases
+		notify       = " PUBLISH_STATE_NOTIFY"
+	)
+	same := func(s string) [3]string { return [3]string{s, s, s} }
 	parameters := []struct {
-		wire    string // type and value
-		allowed string // where §10.2.2 to §10.2.14 allow it; REQUEST_OK is each of its aliases
+		wire    string    // type and value
+		allowed [3]string // where draft-18, draft-19 and the drafts since 20 allow it
 	}{
-		{"02 00", "SUBSCRIBE REQUEST_UPDATE REQUEST_OK"},
-		{"03 02 02 00", "PUBLISH SUBSCRIBE REQUEST_UPDATE SUBSCRIBE_NAMESPACE SUBSCRIBE_TRACKS PUBLISH_NAMESPACE " +
-			"TRACK_STATUS FETCH"},
-		{"04 00", "SUBSCRIBE"},
-		{"06 00", "SUBSCRIBE REQUEST_UPDATE REQUEST_OK"},
-		{"08 00", "SUBSCRIBE_OK PUBLISH REQUEST_OK"},
-		{"09 00 00", "SUBSCRIBE_OK PUBLISH REQUEST_OK"},
-		{"0a 00", "FETCH"},
-		{"10 00", "SUBSCRIBE REQUEST_UPDATE PUBLISH REQUEST_OK SUBSCRIBE_TRACKS"},
-		{"20 00", "SUBSCRIBE FETCH REQUEST_UPDATE REQUEST_OK"},
-		{"21 01 02", "SUBSCRIBE REQUEST_OK REQUEST_UPDATE"},
-		{"22 01", "SUBSCRIBE REQUEST_OK FETCH"},
-		{"32 00", "REQUEST_OK SUBSCRIBE REQUEST_UPDATE"},
-		{"34 00", "REQUEST_UPDATE"},
-		{"c40b57 01 05", "SUBSCRIBE SUBSCRIBE_OK PUBLISH FETCH TRACK_STATUS PUBLISH_NAMESPACE SUBSCRIBE_NAMESPACE " +
-			"SUBSCRIBE_TRACKS REQUEST_UPDATE"},
-		{"c40b58 05", "PUBLISH_NAMESPACE REQUEST_UPDATE"},
+		{"02 00", [3]string{subscription + ok, subscription + ok + tracks, subscription + offers}},
+		{"03 02 02 00", same(tokens)},
+		{"04 00", same("SUBSCRIBE")},
+		{"06 00", [3]string{subscription + ok, subscription + ok + tracks, subscription + offers}},
+		{"08 00", same("SUBSCRIBE_OK PUBLISH" + ok)},
+		{"09 00 00", [3]string{
+			"SUBSCRIBE_OK PUBLISH" + ok, "SUBSCRIBE_OK PUBLISH" + ok, "SUBSCRIBE_OK PUBLISH" + ok + notify,
+		}},
+		{"0a 00", same("FETCH")},
+		{"10 00", [3]string{subscription + offers + ok, subscription + offers + ok, subscription + offers + notify}},
+		{"20 00", [3]string{
+			"FETCH " + subscription + ok, "FETCH " + subscription + ok + tracks, "FETCH " + subscription + offers,
+		}},
+		{"21", [3]string{subscription + ok, subscription + ok + tracks, "FETCH " + subscription + offers + notify}},
+		{"22 01", [3]string{"SUBSCRIBE FETCH" + ok, "SUBSCRIBE FETCH" + offers, "SUBSCRIBE FETCH" + offers}},
+		{"23 01 00", [3]string{"", "", subscription + tracks}},
+		{"25 02 00 00", [3]string{"", "FETCH " + subscription + offers, "FETCH " + subscription + offers}},
+		{"26 02 00 00", [3]string{"", "FETCH " + subscription + offers, "FETCH " + subscription + offers}},
+		{"27 02 00 00", [3]string{"", "FETCH " + subscription + offers, "FETCH " + subscription + offers}},
+		{"28 03 00 00 00", [3]string{"", "FETCH " + subscription + offers, "FETCH " + subscription + offers}},
+		{"29 03 00 00 00", [3]string{"", "REQUEST_UPDATE" + tracks, "REQUEST_UPDATE" + tracks}},
+		{"32 00", [3]string{subscription + ok, subscription + ok, subscription}},
+		{"34 00", same("REQUEST_UPDATE")},
+		{"35 00", [3]string{"", "", "SUBSCRIBE TRACK_STATUS FETCH" + tracks}},
+		{"c40b57 01 05", same(hops)},
+		{"c40b58 05", same("PUBLISH_NAMESPACE REQUEST_UPDATE")},
 	}
-	require.Len(t, parameters, len(draft18.parameters))
-	for _, message := range messages {
-		for _, parameter := range parameters {
-			t.Run(message.name+" "+parameter.wire, func(t *testing.T) {
-				_, err := ParseMessage(Draft18, message.typ, unhex(message.payload+"01"+parameter.wire))
-				if strings.Contains(" "+parameter.allowed+" ", " "+message.name+" ") {
-					require.NoError(t, err)
-				} else {
-					requireCode(t, SessionProtocolViolation, err)
+	require.Len(t, parameters, len(newest.wire().parameters))
+	for _, v := range Versions() {
+		for _, message := range messages {
+			for _, parameter := range parameters {
+				payload, value := message.payload, parameter.wire
+				if message.typ == MessageFetch && v >= Draft20 {
+					payload = "00 00 00"
 				}
-			})
+				if value == "21" {
+					value = map[bool]string{true: "21 01 02", false: "21 05"}[v < Draft22]
+				}
+				t.Run(fmt.Sprintf("%d %s %s", v, message.name, value), func(t *testing.T) {
+					_, err := ParseMessage(v, message.typ, unhex(payload+"01"+value))
+					allowed := parameter.allowed[min(v, Draft20)-Draft18]
+					if strings.Contains(" "+allowed+" ", " "+message.name+" ") {
+						require.NoError(t, err)
+					} else {
+						requireCode(t, SessionProtocolViolation, err)
+					}
+				})
+			}
 		}
 	}
 }

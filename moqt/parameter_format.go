@@ -19,10 +19,17 @@ const (
 	ParameterFillTimeout             ParameterType = 0x0a
 	ParameterForward                 ParameterType = 0x10
 	ParameterSubscriberPriority      ParameterType = 0x20
-	ParameterSubscriptionFilter      ParameterType = 0x21
+	ParameterLocationFilter          ParameterType = 0x21 // SUBSCRIPTION_FILTER in draft-18
 	ParameterGroupOrder              ParameterType = 0x22
+	ParameterFillParameters          ParameterType = 0x23 // since draft-20
+	ParameterSubgroupFilter          ParameterType = 0x25 // this and the next four: since draft-19
+	ParameterObjectIDFilter          ParameterType = 0x26
+	ParameterPriorityFilter          ParameterType = 0x27
+	ParameterObjectPropertyFilter    ParameterType = 0x28
+	ParameterTrackPropertyFilter     ParameterType = 0x29
 	ParameterNewGroupRequest         ParameterType = 0x32
 	ParameterTrackNamespacePrefix    ParameterType = 0x34
+	ParameterIncludeProperties       ParameterType = 0x35    // since draft-20
 	ParameterHopPath                 ParameterType = 0x40b57 // draft-lcurley-moq-cluster
 	ParameterRouteCost               ParameterType = 0x40b58 // the same
 )
@@ -30,7 +37,8 @@ const (
 // parameterFormat describes a parameter of one version: where it may appear and how it is encoded.
 type parameterFormat struct {
 	typ        ParameterType
-	scope      scope
+	scopes     scopes
+	scope      scope // in this version
 	repeatable bool
 	count      func(*Parameters) int
 	encode     func(e *encoder, p *Parameters, i int) // the value of instance i
@@ -45,10 +53,10 @@ type valueFormat[T any] struct {
 }
 
 // single describes a parameter that may appear once. get returns its field.
-func single[T any](typ ParameterType, s scope, get func(*Parameters) **T, v valueFormat[T]) parameterFormat {
+func single[T any](typ ParameterType, s scopes, get func(*Parameters) **T, v valueFormat[T]) parameterFormat {
 	return parameterFormat{
-		typ:   typ,
-		scope: s,
+		typ:    typ,
+		scopes: s,
 		count: func(p *Parameters) int {
 			if *get(p) == nil {
 				return 0
@@ -68,11 +76,11 @@ func single[T any](typ ParameterType, s scope, get func(*Parameters) **T, v valu
 	}
 }
 
-// tokens describes AUTHORIZATION_TOKEN, the only parameter that may be repeated.
-func tokens(typ ParameterType, s scope) parameterFormat {
+// tokens describes AUTHORIZATION_TOKEN, which may be repeated.
+func tokens(typ ParameterType, s scopes) parameterFormat {
 	return parameterFormat{
 		typ:        typ,
-		scope:      s,
+		scopes:     s,
 		repeatable: true,
 		count:      func(p *Parameters) int { return len(p.AuthorizationTokens) },
 		encode:     func(e *encoder, p *Parameters, i int) { e.token(p.AuthorizationTokens[i]) },
@@ -90,10 +98,31 @@ var (
 	byteValue       = valueFormat[uint8]{(*encoder).byte, (*decoder).uint8}
 	locationValue   = valueFormat[Location]{(*encoder).location, (*decoder).location}
 	namespaceValue  = valueFormat[Namespace]{(*encoder).namespace, (*decoder).namespace}
-	forwardValue    = valueFormat[bool]{(*encoder).bool, func(d *decoder) bool { return d.bool("forward") }}
 	groupOrderValue = valueFormat[GroupOrder]{(*encoder).groupOrder, (*decoder).groupOrder}
-	filterValue     = valueFormat[Filter]{(*encoder).prefixedFilter, (*decoder).prefixedFilter}
+	filterValue     = valueFormat[Filter]{
+		func(e *encoder, f Filter) { e.wire.filter.encode(e, f) },
+		func(d *decoder) Filter { return d.wire.filter.decode(d) },
+	}
 )
+
+// boolValue is the encoding of a uint8 that is 0 or 1.
+func boolValue(what string) valueFormat[bool] {
+	return valueFormat[bool]{(*encoder).bool, func(d *decoder) bool { return d.bool(what) }}
+}
+
+// fill describes FILL_PARAMETERS, whose value is encoded like the parameters of a message. An update does not change
+// the one of another message (draft-20 §10.2.15).
+func fill(typ ParameterType, s scopes) parameterFormat {
+	f := single(typ, s, func(p *Parameters) **Parameters { return &p.Fill }, valueFormat[Parameters]{
+		func(e *encoder, p Parameters) { e.prefixed(func(e *encoder) { e.parameters(&p, inFill) }) },
+		func(d *decoder) (p Parameters) {
+			d.prefixed("fill parameters", func(d *decoder) { p = d.parameters(inFill) })
+			return p
+		},
+	})
+	f.merge = func(p, update *Parameters) {}
+	return f
+}
 
 // parameters decodes Number of Parameters and the Parameters, all of which must be in scope.
 func (d *decoder) parameters(allowed scope) (p Parameters) {
@@ -210,18 +239,4 @@ func (d *decoder) groupOrder() GroupOrder {
 	o := GroupOrder(d.byte())
 	d.check(o.validate())
 	return o
-}
-
-func (e *encoder) prefixedFilter(f Filter) {
-	inner := encoder{}
-	inner.filter(f)
-	e.fail(inner.err)
-	e.varint(uint64(len(inner.b)))
-	e.b = append(e.b, inner.b...)
-}
-
-func (d *decoder) prefixedFilter() (f Filter) {
-	b := d.lengthPrefixed(maxPayloadLen, "subscription filter")
-	d.within(b, "subscription filter", func(d *decoder) { f = d.filter() })
-	return f
 }

@@ -10,7 +10,7 @@ import (
 // absent, which means different things in different messages. Times are in milliseconds. Encoding and decoding check
 // that the message may have the parameters.
 type Parameters struct {
-	AuthorizationTokens     []Token     // §10.2.2; the only one that may be repeated
+	AuthorizationTokens     []Token     // §10.2.2; may be repeated
 	SubgroupDeliveryTimeout *uint64     // §10.2.3; 0 is no timeout
 	ObjectDeliveryTimeout   *uint64     // §10.2.4; 0 is no timeout
 	FillTimeout             *uint64     // §10.2.5; 0 is "only what is already there"
@@ -23,6 +23,11 @@ type Parameters struct {
 	Forward                 *bool       // §10.2.12
 	NewGroupRequest         *uint64     // §10.2.13; the largest known Group ID plus 1, 0 if none is known
 	NamespacePrefix         *Namespace  // §10.2.14
+
+	// Of later versions. Their sections are those of draft-20.
+	RangeFilters      RangeFilters // §5.1.4; in ascending order of type; may be repeated
+	Fill              *Parameters  // §10.2.15; asks for a fill, with what differs from the subscription
+	IncludeProperties *bool        // §10.2.21; absent means true
 
 	// Of draft-lcurley-moq-cluster.
 	HopPath   HopPath // what the message has come through, its sender last
@@ -57,11 +62,47 @@ func (p *Parameters) Cost() uint64 {
 	return *p.RouteCost
 }
 
+// WantsProperties returns the Include Properties parameter, or true, its default (draft-20 §10.2.21).
+func (p *Parameters) WantsProperties() bool {
+	return p.IncludeProperties == nil || *p.IncludeProperties
+}
+
+// Filling returns the parameters of a fill for a subscription with parameters p: those in Fill, and for the absent ones
+// those of the subscription (draft-20 §10.2.15).
+func (p *Parameters) Filling() Parameters {
+	f := Parameters{
+		SubscriberPriority: p.SubscriberPriority, Filter: p.Filter, GroupOrder: p.GroupOrder,
+		RangeFilters: p.RangeFilters, HopPath: p.HopPath,
+	}
+	f.Merge(p.Fill)
+	return f
+}
+
 // Merge replaces the parameters of p that update has (REQUEST_UPDATE, draft §10.9).
 func (p *Parameters) Merge(update *Parameters) {
-	for _, f := range newest().parameters {
+	for _, f := range newest.wire().parameters {
 		f.merge(p, update)
 	}
+}
+
+// IsEmpty reports whether there is no parameter.
+func (p *Parameters) IsEmpty() bool {
+	for _, f := range newest.wire().parameters {
+		if f.count(p) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// ForPublish returns the parameters that a PUBLISH may have in version v.
+func (p *Parameters) ForPublish(v Version) (allowed Parameters) {
+	for _, f := range v.wire().parameters {
+		if f.scope&inPublish != 0 {
+			f.merge(&allowed, p)
+		}
+	}
+	return allowed
 }
 
 // scope is a set of messages in which a parameter may appear (draft §10.2.1). A message whose parameters depend on the
@@ -85,10 +126,13 @@ const (
 	inUpdateSubscription // REQUEST_UPDATE of a SUBSCRIBE or PUBLISH
 	inUpdateFetch        // REQUEST_UPDATE of a FETCH
 	inUpdateNamespace    // REQUEST_UPDATE of a PUBLISH_NAMESPACE
-	inUpdatePrefix       // REQUEST_UPDATE of a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS
+	inUpdatePrefix       // REQUEST_UPDATE of a SUBSCRIBE_NAMESPACE
+	inUpdateTracks       // REQUEST_UPDATE of a SUBSCRIBE_TRACKS
 	inUpdateOK
+	inStateNotify
+	inFill // within FILL_PARAMETERS
 
-	inUpdate    = inUpdateSubscription | inUpdateFetch | inUpdateNamespace | inUpdatePrefix
+	inUpdate    = inUpdateSubscription | inUpdateFetch | inUpdateNamespace | inUpdatePrefix | inUpdateTracks
 	inRequestOK = inPublishOK | inTrackStatusOK | inNamespaceOK | inUpdateOK
 )
 

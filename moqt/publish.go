@@ -1,5 +1,7 @@
 package moqt
 
+import "math"
+
 // Publish starts a subscription from the publisher's side (draft §10.10).
 type Publish struct {
 	RequestID  uint64
@@ -29,7 +31,8 @@ func (m *Publish) decode(d *decoder) {
 }
 
 // UnknownStreamCount is the Stream Count of a publisher that does not know how many streams it opened (draft §10.11).
-const UnknownStreamCount = 1<<62 - 1
+// Before draft-20, 2^62-1 is sent for it.
+const UnknownStreamCount = math.MaxUint64
 
 // PublishDone ends a subscription; the publisher sends it after it has closed all its streams (draft §10.11).
 type PublishDone struct {
@@ -42,13 +45,32 @@ type PublishDone struct {
 func (*PublishDone) Type() MessageType { return MessagePublishDone }
 
 func (m *PublishDone) encode(e *encoder) {
-	e.varint(uint64(m.Status))
-	e.varint(m.StreamCount)
+	e.varint(uint64(e.wire.former.doneCode(m.Status)))
+	if m.StreamCount == UnknownStreamCount {
+		e.varint(e.wire.unknownStreams)
+	} else {
+		e.varint(m.StreamCount)
+	}
 	e.reason(m.Reason)
 }
 
 func (m *PublishDone) decode(d *decoder) {
 	m.Status = PublishDoneCode(d.varint())
-	m.StreamCount = d.varint()
+	if m.StreamCount = d.varint(); m.StreamCount == d.wire.unknownStreams {
+		m.StreamCount = UnknownStreamCount
+	}
 	m.Reason = d.reason()
 }
+
+// StateNotify is PUBLISH_STATE_NOTIFY: the publisher tells what has changed about a subscription without an update of
+// the subscriber (draft-20 §10.10). It has no answer.
+type StateNotify struct {
+	Parameters Parameters // with LargestObject, if there is one
+}
+
+// Type implements Message.
+func (*StateNotify) Type() MessageType { return MessageStateNotify }
+
+func (m *StateNotify) encode(e *encoder) { e.parameters(&m.Parameters, inStateNotify) }
+
+func (m *StateNotify) decode(d *decoder) { m.Parameters = d.parameters(inStateNotify) }

@@ -29,7 +29,7 @@ func (m *RequestUpdate) decode(d *decoder) {
 // PUBLISH_NAMESPACE (draft §10.5). What it may contain depends on the message that it answers; see Context.
 //
 // The table of message types in draft §10 still lists PUBLISH_OK as 0x1E, although its format is that of REQUEST_OK,
-// whose type is 0x7. This package sends 0x7 and accepts both.
+// whose type is 0x7. This package sends 0x7, and accepts both in draft-18.
 type RequestOK struct {
 	Parameters Parameters
 	Properties Properties // in TRACK_STATUS_OK only
@@ -89,7 +89,7 @@ func (m *RequestError) SetRetry(after time.Duration) {
 }
 
 func (m *RequestError) encode(e *encoder) {
-	e.varint(uint64(m.Code))
+	e.varint(uint64(e.wire.former.requestCode(m.Code)))
 	e.varint(m.RetryInterval)
 	e.reason(m.Reason)
 	if (m.Redirect != nil) != (m.Code == RequestRedirect) {

@@ -12,7 +12,9 @@ const (
 	OptionAuthorizationToken    uint64 = 0x03
 	OptionMaxAuthTokenCacheSize uint64 = 0x04
 	OptionAuthority             uint64 = 0x05
+	OptionMaxFilterRanges       uint64 = 0x06 // since draft-19
 	OptionImplementation        uint64 = 0x07
+	OptionMaxRequestUpdates     uint64 = 0x08 // since draft-19
 )
 
 // Setup is the first message on each control stream (draft §10.3).
@@ -22,6 +24,10 @@ type Setup struct {
 	AuthorizationTokens   []Token // §10.3.1.4
 	MaxAuthTokenCacheSize uint64  // §10.3.1.3; bytes, 0 forbids aliases
 	Implementation        string  // §10.3.1.5; empty: absent
+
+	// Limits for the peer, which are not sent before draft-19 (draft-20 §10.3.1.6, §10.3.1.7).
+	MaxFilterRanges   uint64 // ranges in the Range Filters of a request; 0: none
+	MaxRequestUpdates uint64 // unanswered updates of a request; 0: any number
 
 	// Of draft-lcurley-moq-cluster: see hops.go.
 	HopID       *uint64 // of the sender, in HOP_ID
@@ -60,6 +66,12 @@ func (m *Setup) encode(e *encoder) {
 	if m.RelayHops != nil {
 		add(OptionRelayHops, AppendVarint(nil, *m.RelayHops))
 	}
+	if e.wire.limitOptions && m.MaxFilterRanges > 0 {
+		options = append(options, KeyValuePair{Type: OptionMaxFilterRanges, Value: m.MaxFilterRanges})
+	}
+	if e.wire.limitOptions && m.MaxRequestUpdates > 0 {
+		options = append(options, KeyValuePair{Type: OptionMaxRequestUpdates, Value: m.MaxRequestUpdates})
+	}
 	number := func(typ uint64, value *uint64) {
 		if value != nil {
 			options = append(options, KeyValuePair{Type: typ, Value: *value})
@@ -97,7 +109,15 @@ func (m *Setup) decode(d *decoder) {
 
 // option stores one option and reports whether it is known.
 func (m *Setup) option(d *decoder, option KeyValuePair) (known bool) {
+	if !d.wire.limitOptions && (option.Type == OptionMaxFilterRanges || option.Type == OptionMaxRequestUpdates) {
+		m.keep(option)
+		return false
+	}
 	switch option.Type {
+	case OptionMaxFilterRanges:
+		m.MaxFilterRanges = option.Value
+	case OptionMaxRequestUpdates:
+		m.MaxRequestUpdates = option.Value
 	case OptionPath:
 		m.Path = new(string(option.Bytes))
 	case OptionAuthorizationToken:
@@ -119,11 +139,16 @@ func (m *Setup) option(d *decoder, option KeyValuePair) (known bool) {
 	case OptionRequestHops:
 		m.RequestHops = option.Value == 1
 	default:
-		option.Bytes = slices.Clone(option.Bytes)
-		m.Unknown = append(m.Unknown, option)
+		m.keep(option)
 		return false
 	}
 	return true
+}
+
+// keep stores an option that is not known.
+func (m *Setup) keep(option KeyValuePair) {
+	option.Bytes = slices.Clone(option.Bytes)
+	m.Unknown = append(m.Unknown, option)
 }
 
 // Character classes of RFC 3986 §2, besides letters, digits and "_".
@@ -179,9 +204,11 @@ const MaxURILen = 8192
 // Goaway asks the peer to move to another session, or on a request stream to move that request (draft §10.4). Peers
 // built on the Rust crate moq-transport 0.17 know no field but the URI, and close the session over the others.
 type Goaway struct {
-	NewSessionURI string  // empty: the current one; always empty if a client sends it
-	Timeout       uint64  // milliseconds until the sender closes the session or resets the stream; 0: unspecified
-	RequestID     *uint64 // on the control stream only: the smallest Request ID of the peer that was not processed
+	NewSessionURI string // empty: the current one; always empty if a client sends it
+	Timeout       uint64 // milliseconds until the sender closes the session or resets the stream; 0: unspecified
+	// RequestID is the smallest Request ID of the peer that was not processed. Only draft-18 has it, on the control
+	// stream only; other versions do not send it.
+	RequestID *uint64
 }
 
 // Type implements Message.
@@ -190,7 +217,7 @@ func (*Goaway) Type() MessageType { return MessageGoaway }
 func (m *Goaway) encode(e *encoder) {
 	e.uri(m.NewSessionURI)
 	e.varint(m.Timeout)
-	if m.RequestID != nil {
+	if m.RequestID != nil && e.wire.goawayRequestID {
 		e.varint(*m.RequestID)
 	}
 }
@@ -198,7 +225,7 @@ func (m *Goaway) encode(e *encoder) {
 func (m *Goaway) decode(d *decoder) {
 	m.NewSessionURI = d.uri()
 	m.Timeout = d.varint()
-	if len(d.b) > 0 {
+	if len(d.b) > 0 && d.wire.goawayRequestID {
 		id := d.varint()
 		m.RequestID = &id
 	}

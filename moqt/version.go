@@ -10,34 +10,34 @@ import (
 // Version panic if it is not one of Versions.
 type Version uint16
 
-// Draft18 is draft-ietf-moq-transport-18.
-const Draft18 Version = 18
+// Versions of draft-ietf-moq-transport.
+const (
+	Draft18 Version = 18 + iota
+	Draft19
+	Draft20
+	Draft21
+	Draft22
 
-// versions holds all that depends on a version, preferred versions first.
-var versions = []struct {
-	version Version
-	wire    *wire
-}{
-	{Draft18, &draft18},
+	oldest, newest = Draft18, Draft22
+)
+
+// wires holds the formats of all versions, the oldest first.
+var wires = [newest - oldest + 1]*wire{
+	newWire(Draft18), newWire(Draft19), newWire(Draft20), newWire(Draft21), newWire(Draft22),
 }
 
-// Versions lists the versions that this package speaks, preferred ones first.
+// Versions lists the versions that this package speaks, preferred ones first: the newest.
 func Versions() []Version {
-	list := make([]Version, len(versions))
-	for i, v := range versions {
-		list[i] = v.version
+	list := make([]Version, 0, len(wires))
+	for v := newest; v >= oldest; v-- {
+		list = append(list, v)
 	}
 	return list
 }
 
-// ALPNs lists the identifiers of Versions, preferred ones first: what a client offers and a server accepts.
-func ALPNs() []string {
-	list := make([]string, len(versions))
-	for i, v := range versions {
-		list[i] = v.version.ALPN()
-	}
-	return list
-}
+// ALPNs lists the identifiers of the versions that sessions may use, preferred ones first: what a client offers and a
+// server accepts. The relay does not serve the others yet.
+func ALPNs() []string { return []string{Draft18.ALPN()} }
 
 // ALPN returns the identifier of v in TLS ALPN and in WT-Available-Protocols (draft §3.1), such as "moqt-18".
 func (v Version) ALPN() string { return "moqt-" + strconv.Itoa(int(v)) }
@@ -47,37 +47,60 @@ func (v Version) String() string { return fmt.Sprintf("draft-ietf-moq-transport-
 
 // ParseALPN returns the version that alpn identifies, and false if this package does not speak it.
 func ParseALPN(alpn string) (Version, bool) {
-	i := slices.Index(ALPNs(), alpn)
-	if i < 0 {
-		return 0, false
+	for _, v := range Versions() {
+		if v.ALPN() == alpn {
+			return v, true
+		}
 	}
-	return versions[i].version, true
+	return 0, false
 }
 
 // DataLayout returns the layout of the headers that precede media in version v.
 func (v Version) DataLayout() DataLayout { return v.wire().data }
 
+// HasJoiningFetch reports whether a FETCH can name a subscription. In later versions, the subscription itself asks for
+// a fill (Parameters.Fill), or the subscriber fetches up to the Largest Object that it has been told.
+func (v Version) HasJoiningFetch() bool { return v.wire().fetchTypes }
+
+// HasSharedTracks reports whether a subscriber may have several subscriptions to a track.
+func (v Version) HasSharedTracks() bool { return v >= Draft19 }
+
+// HasLimits reports whether SETUP says how many Range Filters and updates a peer may send.
+func (v Version) HasLimits() bool { return v.wire().limitOptions }
+
+// AnswersWithParameters reports whether PUBLISH_OK has the subscriber's parameters. In later versions they follow in a
+// REQUEST_UPDATE, and PUBLISH tells what applies before that.
+func (v Version) AnswersWithParameters() bool { return v < Draft20 }
+
+// EndsWithFilter reports whether a subscription ends when the track has passed the end of its filter.
+func (v Version) EndsWithFilter() bool { return v < Draft20 }
+
 // wire returns the format of v, which has to be one of Versions.
 func (v Version) wire() *wire {
-	for i := range versions {
-		if versions[i].version == v {
-			return versions[i].wire
-		}
+	if v < oldest || v > newest {
+		panic("moqt: unknown version " + v.String())
 	}
-	panic("moqt: unknown version " + v.String())
+	return wires[v-oldest]
 }
 
-// newest returns the format of the preferred version, which has all messages and parameters of the others.
-func newest() *wire { return versions[0].wire }
-
 // wire is the wire format of one version: its messages and parameters with their layouts, and the types of its streams
-// and datagrams. Code asks this table and does not compare versions. The layout of objects on streams is not in it: a
-// version with another one needs a parser and an encoder of its own.
+// and datagrams. Code asks this table and does not compare versions; newWire and the methods of Version do that. The
+// layout of objects on streams is not in it: a version with another one needs a parser and an encoder of its own.
 type wire struct {
 	messages   map[MessageType]messageFormat
 	parameters []parameterFormat // in ascending order of type
 	streams    streamTypes
-	data       DataLayout // of SUBGROUP_HEADER and OBJECT_DATAGRAM
+	data       DataLayout          // of SUBGROUP_HEADER and OBJECT_DATAGRAM
+	filter     valueFormat[Filter] // of a Location Filter
+	former     formerCodes
+
+	unknownStreams uint64 // the Stream Count that stands for UnknownStreamCount
+
+	// What some versions have.
+	goawayRequestID bool // Request ID in GOAWAY
+	fetchTypes      bool // Fetch Type, Start and End in FETCH, and ends of ranges that are not included
+	limitOptions    bool // MAX_FILTER_RANGES and MAX_REQUEST_UPDATES
+	timedOutRanges  bool // End of Timed-Out Range
 }
 
 // streamTypes are the types with which unidirectional streams and datagrams start. Those of SUBGROUP_HEADER and
@@ -101,7 +124,7 @@ func (w *wire) parameter(typ ParameterType) (parameterFormat, bool) {
 // layout it does not know.
 type DataLayout uint8
 
-// DataLayout1 is the layout of draft-18: vi64 fields, and types whose bits say which fields follow.
+// DataLayout1 is the layout of draft-18 to draft-22: vi64 fields, and types whose bits say which fields follow.
 const DataLayout1 DataLayout = 1
 
 // String names the layout.

@@ -46,7 +46,7 @@ func (c *client) collect(f *session.Fetch, order moqt.GroupOrder) (g got) {
 }
 
 func parseFetch(r io.Reader, order moqt.GroupOrder) (string, error) {
-	p := moqt.NewFetchParser(order, 0)
+	p := moqt.NewFetchParser(moqt.Versions()[0], order, 0)
 	var out []string
 	var left uint64
 	text := ""
@@ -141,7 +141,7 @@ func (a *archive) serve(f *session.IncomingFetch) {
 	if err != nil {
 		return
 	}
-	enc := moqt.NewFetchEncoder(order)
+	enc := moqt.NewFetchEncoder(f.Session().Version(), order)
 	for _, m := range a.mark {
 		b, _ := enc.AppendObject(nil, &m)
 		stream.Write(b)

@@ -269,7 +269,7 @@ func checkFetch(t *testing.T, s *session.Session, want map[moqt.Location]string,
 	require.NoError(t, err)
 	stream, err := f.Stream(t.Context())
 	require.NoError(t, err)
-	p := moqt.NewFetchParser(moqt.Ascending, 0)
+	p := moqt.NewFetchParser(s.Version(), moqt.Ascending, 0)
 	got := make(map[moqt.Location]string)
 	var body []byte
 	var item moqt.FetchItem

@@ -34,7 +34,7 @@ func newResponse(p *peer, req *session.IncomingFetch) response {
 	order := params.Order(moqt.Ascending)
 	return response{
 		req: req, payers: p.payers(), turns: &p.turns, priority: params.Priority(), stall: p.relay.cfg.StallTimeout,
-		order: order, encoder: moqt.NewFetchEncoder(order), gap: gap{existence: track.Present},
+		order: order, encoder: moqt.NewFetchEncoder(p.session.Version(), order), gap: gap{existence: track.Present},
 	}
 }
 

@@ -190,7 +190,7 @@ func TestFilters(t *testing.T) {
 		"equivalent to none": {&moqt.Filter{Type: moqt.FilterAbsoluteStart},
 			"6.0, 6.1, 6.2, 6 fin, 5/1.3, 5/1 fin, 7.0, 7 fin"},
 		"largest object": {&moqt.Filter{Type: moqt.FilterLargestObject}, "6.1, 6.2, 6 fin, 7.0, 7 fin"},
-		"next group":     {&moqt.Filter{Type: moqt.FilterNextGroupStart}, "7.0, 7 fin"},
+		"next group":     {&moqt.Filter{Type: moqt.FilterRelativeStart}, "7.0, 7 fin"},
 		"absolute, past": {&moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 5, Object: 1}},
 			"6.1, 6.2, 6 fin, 5/1.3, 5/1 fin, 7.0, 7 fin"},
 		"absolute, within": {&moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 6, Object: 2}},

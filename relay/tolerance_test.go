@@ -112,7 +112,7 @@ func (c *client) priorities(m moqt.Fetch) (list []uint8, err error) {
 		return nil, err
 	}
 	b, err := io.ReadAll(stream)
-	p := moqt.NewFetchParser(moqt.Ascending, 0)
+	p := moqt.NewFetchParser(moqt.Draft18, moqt.Ascending, 0)
 	for len(b) > 0 {
 		o, n, perr := p.Next(b)
 		if perr != nil {

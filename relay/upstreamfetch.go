@@ -84,7 +84,9 @@ func newUpstreamFetch(f *fetch, r moqt.Range) (*upstreamFetch, error) {
 		if f.budget.next() <= 0 {
 			break
 		}
-		u := &upstreamFetch{fetch: f, peer: p, parser: moqt.NewFetchParser(f.out.order, 0), rest: r}
+		u := &upstreamFetch{
+			fetch: f, peer: p, parser: moqt.NewFetchParser(p.session.Version(), f.out.order, 0), rest: r,
+		}
 		err := u.open()
 		if err == nil {
 			return u, nil

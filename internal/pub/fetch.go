@@ -37,7 +37,7 @@ func sendFetch(f *session.IncomingFetch, objects []*object, lost *moqt.Location)
 		return err
 	}
 	order := f.Message.Parameters.Order(moqt.Ascending)
-	encoder := moqt.NewFetchEncoder(order)
+	encoder := moqt.NewFetchEncoder(f.Session().Version(), order)
 	if order == moqt.Descending && lost != nil {
 		// The lost objects would come last, but a marker needs an object after it.
 		defer stream.CancelWrite(uint64(moqt.ResetUnknownObjectStatus))

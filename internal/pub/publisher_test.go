@@ -198,7 +198,7 @@ func TestPublisherServesSubscriptions(t *testing.T) {
 			done: moqt.DoneTrackEnded,
 		},
 		"next group": {
-			after: 3 * time.Second, track: "1.m4s", parameters: filter(moqt.FilterNextGroupStart, moqt.Location{}, 0),
+			after: 3 * time.Second, track: "1.m4s", parameters: filter(moqt.FilterRelativeStart, moqt.Location{}, 0),
 			want: []moqt.Location{{Group: 2}}, not: []moqt.Location{{Group: 1, Object: 49}}, count: 150,
 			done: moqt.DoneTrackEnded,
 		},
@@ -330,7 +330,7 @@ func (p *peer) fetch(m moqt.Fetch) (objects []moqt.FetchObject, payloads [][]byt
 	}
 	all, err := io.ReadAll(stream)
 	order := m.Parameters.Order(moqt.Ascending)
-	parser := moqt.NewFetchParser(order, 0)
+	parser := moqt.NewFetchParser(p.session.Version(), order, 0)
 	for b := all; len(b) > 0; {
 		i, n, parseErr := parser.Next(b)
 		if parseErr != nil {

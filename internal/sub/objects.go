@@ -114,9 +114,9 @@ func readSubgroup(g *session.Subgroup, object func(moqt.ObjectHeader, item)) err
 }
 
 // readFetch passes on the objects of the response to a FETCH in ascending order, and returns nil at FIN.
-func readFetch(r io.Reader, object func(item)) error {
+func readFetch(v moqt.Version, r io.Reader, object func(item)) error {
 	a := &assembler{}
-	p := moqt.NewFetchParser(moqt.Ascending, 0)
+	p := moqt.NewFetchParser(v, moqt.Ascending, 0)
 	return readStream(r, a, func(b []byte) (int, func() error, error) {
 		o, n, err := p.Next(b)
 		if err != nil {

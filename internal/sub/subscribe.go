@@ -36,16 +36,18 @@ func subscribe(
 	return s, ok.Parameters.LargestObject, nil
 }
 
-// fetch fetches objects from before the start of a subscription, up to largest. If the joining fetch is refused, as it
-// is when the subscription has ended meanwhile, it tries a standalone fetch.
+// fetch fetches objects from before the start of a subscription, up to largest. If the version has no joining fetch, or
+// it is refused, as it is when the subscription has ended meanwhile, it tries a standalone fetch.
 func fetch(
 	ctx context.Context, cfg *PlayerConfig, s *session.Subscription,
 	m moqt.Fetch, largest moqt.Location, object func(item),
 ) error {
-	m.JoiningRequestID = s.ID()
-	err := readFetched(ctx, cfg, s.Session(), m, object)
-	if _, refused := errors.AsType[*moqt.RequestError](err); !refused {
-		return err
+	if s.Session().Version().HasJoiningFetch() {
+		m.JoiningRequestID = s.ID()
+		err := readFetched(ctx, cfg, s.Session(), m, object)
+		if _, refused := errors.AsType[*moqt.RequestError](err); !refused {
+			return err
+		}
 	}
 	r := m.JoiningRange(largest)
 	return readFetched(ctx, cfg, s.Session(), moqt.Fetch{
@@ -64,7 +66,7 @@ func readFetched(ctx context.Context, cfg *PlayerConfig, s *session.Session, m m
 	if err != nil {
 		return err
 	}
-	if err := readFetch(stream, object); err != nil {
+	if err := readFetch(s.Version(), stream, object); err != nil {
 		closeOnViolation(s, err)
 		return err
 	}

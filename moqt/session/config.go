@@ -77,6 +77,9 @@ type Limits struct {
 	// MaxNamespaces is the number of PUBLISH_NAMESPACE, SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS requests that the peer
 	// may have open, and the number of namespaces that it may report for one SUBSCRIBE_NAMESPACE. Default: 1,024.
 	MaxNamespaces int
+	// MaxFilterRanges is the number of ranges that the Range Filters of a request may have. Default: 0, and the peer
+	// may send no such filters.
+	MaxFilterRanges int
 	// RequestRate is the number of requests and updates per second that the peer may send on average, and RequestBurst
 	// the number that it may send at once. Defaults: 100 and 1,000.
 	RequestRate, RequestBurst int
@@ -187,6 +190,7 @@ func (l Limits) validate() error {
 		bounds.AtLeast("MaxSubscriptions", l.MaxSubscriptions, 0),
 		bounds.AtLeast("MaxFetches", l.MaxFetches, 0),
 		bounds.AtLeast("MaxNamespaces", l.MaxNamespaces, 0),
+		bounds.AtLeast("MaxFilterRanges", l.MaxFilterRanges, 0),
 		bounds.AtLeast("RequestRate", l.RequestRate, 0),
 		bounds.AtLeast("RequestBurst", l.RequestBurst, 0),
 		bounds.AtLeast("MaxHeldStreams", l.MaxHeldStreams, 0),

@@ -27,6 +27,9 @@ type Peer struct {
 	// peer, unless the peer keeps it to itself, and Cost is what the peer charges for what is subscribed to there.
 	Hops        moqt.Hops
 	HopID, Cost uint64
+	// MaxFilterRanges is how many ranges the Range Filters of a request may have, and MaxRequestUpdates how many
+	// updates of a request may be without a response; 0 is no limit. The session keeps both.
+	MaxFilterRanges, MaxRequestUpdates uint64
 }
 
 // controlStreams are the control streams of both ends (draft §3.3), with SETUP and GOAWAY.
@@ -103,6 +106,8 @@ func (c *controlStreams) setup() *moqt.Setup {
 	m := &moqt.Setup{
 		AuthorizationTokens:   cfg.Tokens,
 		MaxAuthTokenCacheSize: uint64(cfg.MaxAuthTokenCacheSize),
+		MaxFilterRanges:       uint64(cfg.MaxFilterRanges),
+		MaxRequestUpdates:     maxUnansweredUpdates,
 		Unknown:               []moqt.KeyValuePair{greaseOption()},
 	}
 	if cfg.Implementation != "-" {
@@ -227,6 +232,9 @@ func (c *controlStreams) acceptSetup(m *moqt.Setup) error {
 		Authority:      s.conn.Authority(),
 		Path:           s.conn.Path(),
 		Tokens:         tokens,
+
+		MaxFilterRanges:   m.MaxFilterRanges,
+		MaxRequestUpdates: m.MaxRequestUpdates,
 	}
 	if m.Authority != nil {
 		c.peer.Authority = *m.Authority
@@ -243,6 +251,14 @@ func (c *controlStreams) acceptSetup(m *moqt.Setup) error {
 		"path", transport.WithoutQuery(c.peer.Path))
 	close(c.ready)
 	return nil
+}
+
+// peerUpdates returns how many updates without a response the peer takes, as far as is known; 0 is no limit.
+func (c *controlStreams) peerUpdates() uint64 {
+	if !isClosed(c.known) {
+		return 0
+	}
+	return c.peer.MaxRequestUpdates
 }
 
 // unauthorized turns an error that has no code of its own into UNAUTHORIZED.

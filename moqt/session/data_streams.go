@@ -168,6 +168,10 @@ func (d *dataStreams) takeFetch(h *headerReader) error {
 	if err := h.clearDeadline(); err != nil {
 		return err
 	}
+	if sub := d.takeFillRequest(header.RequestID); sub != nil {
+		d.takeFill(h, header.RequestID, sub)
+		return nil
+	}
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
 	f := d.s.table.fetches[header.RequestID]
@@ -183,6 +187,28 @@ func (d *dataStreams) takeFetch(h *headerReader) error {
 		close(f.arrived)
 	}
 	return nil
+}
+
+// takeFillRequest returns the subscription that has asked for a fill, whose stream has come, or nil.
+func (d *dataStreams) takeFillRequest(id uint64) *Subscription {
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	sub := d.s.table.fills[id]
+	delete(d.s.table.fills, id)
+	return sub
+}
+
+// takeFill hands the stream of a fill to the receiver of its subscription (draft-20 §5.1.3).
+func (d *dataStreams) takeFill(h *headerReader, id uint64, sub *Subscription) {
+	defer h.stream.CancelRead(uint64(moqt.ResetCancelled))
+	f := &Fill{h.stream, id, sub}
+	if !sub.drain.begin(f) {
+		return
+	}
+	if receiver, ok := sub.receiver.(FillReceiver); ok {
+		receiver.HandleFill(f)
+	}
+	sub.drain.end(f)
 }
 
 // headerReader reads the start of a stream, byte by byte, so that it reads nothing beyond the header.

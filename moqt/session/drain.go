@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/transport"
 )
 
 // maxDrain limits how long the state of an ended subscription is kept, whatever delivery timeouts its publisher chose.
@@ -18,7 +19,7 @@ type drain struct {
 	sub *Subscription
 
 	// Guarded by s.mu.
-	active    map[*Subgroup]struct{}
+	active    map[transport.ReceiveStream]struct{}
 	finished  uint64 // streams that were handled
 	expected  uint64 // the publisher's Stream Count
 	datagrams bool   // there were some, and late ones may still arrive
@@ -50,21 +51,21 @@ func (d *drain) start(cause error, streams uint64) {
 }
 
 // begin adds a data stream of the subscription. It returns false if the subscription is over.
-func (d *drain) begin(g *Subgroup) bool {
+func (d *drain) begin(g transport.ReceiveStream) bool {
 	d.sub.s.mu.Lock()
 	defer d.sub.s.mu.Unlock()
 	if d.sub.over {
 		return false
 	}
 	if d.active == nil {
-		d.active = make(map[*Subgroup]struct{})
+		d.active = make(map[transport.ReceiveStream]struct{})
 	}
 	d.active[g] = struct{}{}
 	return true
 }
 
 // end removes a data stream that has been handled.
-func (d *drain) end(g *Subgroup) {
+func (d *drain) end(g transport.ReceiveStream) {
 	d.sub.s.mu.Lock()
 	defer d.sub.s.mu.Unlock()
 	delete(d.active, g)

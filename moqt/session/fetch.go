@@ -81,6 +81,8 @@ func (f *Fetch) start() (moqt.Location, bool) {
 	switch f.request.FetchType {
 	case moqt.FetchStandalone:
 		return f.request.Start, true
+	case moqt.FetchRelative:
+		return moqt.Location{}, false
 	case moqt.FetchAbsoluteJoining:
 		return moqt.Location{Group: f.request.JoiningStart}, true
 	}
@@ -125,7 +127,8 @@ type IncomingFetch struct {
 	*Request
 	baseRole
 	Message moqt.Fetch
-	// Track and Range are what the peer asks for. Range may extend beyond the largest object.
+	// Track and Range are what the peer asks for. Range may extend beyond the largest object. RangeFrom returns it for
+	// all fetches.
 	Track moqt.FullTrackName
 	Range moqt.Range
 	// Joining is the subscription that a joining fetch belongs to, or nil.
@@ -133,7 +136,23 @@ type IncomingFetch struct {
 }
 
 // OK answers with FETCH_OK.
-func (f *IncomingFetch) OK(m moqt.FetchOK) error { return f.answer(&m) }
+func (f *IncomingFetch) OK(m moqt.FetchOK) error {
+	if !f.Message.Parameters.WantsProperties() {
+		m.Properties = nil
+	}
+	return f.answer(&m)
+}
+
+// IsRelative reports whether the range depends on the Largest Object of the track: then RangeFrom returns it.
+func (f *IncomingFetch) IsRelative() bool { return f.Message.FetchType == moqt.FetchRelative }
+
+// RangeFrom returns the range that the peer asks for, given the Largest Object of the track.
+func (f *IncomingFetch) RangeFrom(largest moqt.Location) moqt.Range {
+	if f.IsRelative() {
+		return f.Message.RelativeRange(largest)
+	}
+	return f.Range
+}
 
 // OpenStream opens the stream for the objects, and sends its header. A fetch has one stream. It may be opened before
 // OK, and is reset when the fetch is cancelled. OpenStream waits only while the peer's stream limit is reached.
@@ -164,7 +183,9 @@ func (f *IncomingFetch) serve(h Handler) {
 
 // resolve sets Track and Range (draft §10.12).
 func (f *IncomingFetch) resolve() *moqt.RequestError {
-	if f.Message.FetchType == moqt.FetchStandalone {
+	if f.IsRelative() {
+		f.Track, f.Range = f.Message.Track, moqt.Everything
+	} else if f.Message.FetchType == moqt.FetchStandalone {
 		f.Track, f.Range = f.Message.Track, moqt.FetchRange(f.Message.Start, f.Message.End)
 	} else if refused := f.join(); refused != nil {
 		return refused

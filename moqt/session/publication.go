@@ -17,9 +17,10 @@ type Publication struct {
 	track      moqt.FullTrackName
 	alias      uint64
 	properties moqt.Properties
+	asked      moqt.Parameters // of the SUBSCRIBE, or of the PUBLISH
 
 	// Guarded by s.mu.
-	parameters   moqt.Parameters // of the subscriber, with updates
+	parameters   moqt.Parameters // of the subscriber, with updates, without a fill
 	forward      bool
 	joining      *moqt.Location
 	established  bool
@@ -29,7 +30,9 @@ type Publication struct {
 
 // newSubscribed returns the publication that a SUBSCRIBE of the peer asks for.
 func newSubscribed(r *Request, m *moqt.Subscribe) *Publication {
-	return &Publication{Request: r, track: m.Track, parameters: m.Parameters, forward: m.Parameters.ForwardState()}
+	p := &Publication{Request: r, track: m.Track, parameters: m.Parameters, forward: m.Parameters.ForwardState()}
+	p.asked, p.parameters.Fill = m.Parameters, nil
+	return p
 }
 
 // Track returns the track.
@@ -62,7 +65,10 @@ func (p *Publication) Accept(parameters moqt.Parameters, properties moqt.Propert
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	alias := p.s.requester.nextAlias
-	ok := &moqt.SubscribeOK{TrackAlias: alias, Parameters: parameters, Properties: properties}
+	ok := &moqt.SubscribeOK{TrackAlias: alias, Parameters: parameters}
+	if p.parameters.WantsProperties() {
+		ok.Properties = properties
+	}
 	if parameters.LargestObject != nil && p.s.Tolerates(MisreadsLargestObject) {
 		ok.Parameters.LargestObject = nil
 	}
@@ -125,6 +131,23 @@ func (p *Publication) SendDatagram(o moqt.ObjectDatagram) error {
 	return p.s.conn.SendDatagram(append(b, o.Payload...))
 }
 
+// Notify tells the subscriber, by PUBLISH_STATE_NOTIFY, what has changed about the subscription although it has not
+// asked for that. The parameters have LargestObject if objects have been published. Versions before draft-20 cannot say
+// so, and Notify does nothing.
+func (p *Publication) Notify(parameters moqt.Parameters) error {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	switch {
+	case p.over:
+		return context.Cause(p.ctx)
+	case p.remote && !p.answered:
+		return ErrUnanswered
+	case p.s.version.HasJoiningFetch():
+		return nil
+	}
+	return p.out.send(&moqt.StateNotify{Parameters: parameters})
+}
+
 // Done ends the subscription with PUBLISH_DONE. The caller must have closed or reset its streams (draft §10.11); Done
 // resets open streams of OpenSubgroup. If an update was refused, the code becomes UPDATE_FAILED.
 func (p *Publication) Done(code moqt.PublishDoneCode, reason string) error {
@@ -149,7 +172,10 @@ func (p *Publication) Done(code moqt.PublishDoneCode, reason string) error {
 
 // admitLocked implements role.
 func (p *Publication) admitLocked() error {
-	err := p.s.table.mayBegin(p.track, true)
+	var err error
+	if !p.s.version.HasSharedTracks() {
+		err = p.s.table.mayBegin(p.track, true)
+	}
 	if err != nil && p.remote {
 		return refuse(moqt.RequestDuplicateSubscription, "%v", err)
 	}
@@ -166,8 +192,10 @@ func (p *Publication) serve(h Handler) { h.HandleSubscribe(p) }
 func (p *Publication) accepted(m moqt.Message) error {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	p.parameters = m.(*moqt.RequestOK).Parameters
-	p.forward = p.parameters.ForwardState()
+	if ok := m.(*moqt.RequestOK); p.s.version.AnswersWithParameters() {
+		p.parameters.Merge(&ok.Parameters)
+		p.forward = ok.Parameters.ForwardState()
+	}
 	p.established = true
 	p.s.table.notify()
 	return nil
@@ -185,7 +213,7 @@ func (p *Publication) message(m moqt.Message) error {
 
 // updateLocked implements role.
 func (p *Publication) updateLocked(u *Update, response *moqt.Parameters) *moqt.RequestError {
-	p.parameters.Merge(&u.Parameters)
+	p.parameters.Merge(&u.Parameters) // but for a fill
 	if u.Parameters.Forward != nil {
 		// An update from Forward 0 to 1 sets the Joining Location (draft §5.1).
 		if *u.Parameters.Forward && !p.forward {

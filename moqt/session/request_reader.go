@@ -161,14 +161,16 @@ func (r requestReader) receiveUpdate(m *moqt.RequestUpdate) error {
 	if err != nil {
 		return err
 	}
-	u := &Update{Parameters: m.Parameters, Tokens: tokens, r: r.Request}
+	u := &Update{ID: m.RequestID, Parameters: m.Parameters, Tokens: tokens, r: r.Request}
 	u.Parameters.AuthorizationTokens = nil
 	u.refused = r.s.cameBack(r.kind, &u.Parameters)
+	if u.refused == nil {
+		u.refused = r.s.checkFilters(&u.Parameters, true)
+	}
 	if repeated {
 		u.refused = refuse(moqt.RequestMalformedAuthToken, "an authorization token is repeated")
 	}
-	r.deliver(u)
-	return nil
+	return r.deliver(u)
 }
 
 // receiveRepeat takes a PUBLISH_NAMESPACE that follows on the stream of another one. Version 00 of
@@ -181,19 +183,23 @@ func (r requestReader) receiveRepeat(m *moqt.PublishNamespace) error {
 	u := &Update{Parameters: m.Parameters, r: r.Request, repeats: true, refused: r.s.cameBack(r.kind, &m.Parameters)}
 	u.Parameters.AuthorizationTokens = nil // those of the first one count
 	u.Parameters.RouteCost = new(m.Parameters.Cost())
-	r.deliver(u)
-	return nil
+	return r.deliver(u)
 }
 
-// deliver hands an update to the application.
-func (r requestReader) deliver(u *Update) {
+// deliver hands an update to the application. It returns an error if the session has to end: the peer knows the limit
+// since draft-19 (draft-20 §10.3.1.7).
+func (r requestReader) deliver(u *Update) error {
 	if !r.enter(u) {
+		if r.s.version.HasLimits() {
+			return &moqt.ProtocolError{Code: moqt.SessionTooManyRequestUpdates, Reason: errTooManyUpdates.Error()}
+		}
 		r.abort(moqt.ResetExcessiveLoad, errTooManyUpdates)
-		return
+		return nil
 	}
 	if r.s.responder.rate.Wait(r.ctx) == nil && r.s.cfg.Pacer.Wait(r.ctx) == nil { // else the request is over
 		r.updates <- u // does not block: everything in the channel is in peerUpdates too
 	}
+	return nil
 }
 
 // enter adds an update to those without a response. It returns false if there are too many.

@@ -73,9 +73,14 @@ func (q *requester) publish(ctx context.Context, open openFunc, m moqt.Publish) 
 		track:      m.Track,
 		alias:      m.TrackAlias,
 		properties: m.Properties,
+		asked:      m.Parameters,
+		parameters: m.Parameters,
 		forward:    m.Parameters.ForwardState(),
 		joining:    m.Parameters.LargestObject,
 	}
+	p.parameters.Fill, p.parameters.LargestObject, p.parameters.HopPath = nil, nil, nil
+	p.parameters.AuthorizationTokens, p.parameters.Expires = nil, nil
+	m.Parameters = m.Parameters.ForPublish(q.s.version)
 	err := q.request(ctx, open, &m, func(r *Request) role {
 		p.Request = r
 		return p
@@ -117,6 +122,12 @@ func (q *requester) mayRequest(m moqt.Message) error {
 	case p.namespace.IsForbidden(), publishes(m) && p.namespace.IsSession():
 		return ErrReserved
 	}
+	if err := q.mayFilter(p.parameters); err != nil {
+		return err
+	}
+	if q.s.version.HasSharedTracks() {
+		return nil
+	}
 	switch m := m.(type) {
 	case *moqt.Subscribe:
 		return q.s.table.mayBegin(m.Track, false)
@@ -124,6 +135,23 @@ func (q *requester) mayRequest(m moqt.Message) error {
 		return q.s.table.mayBegin(m.Track, true)
 	}
 	return nil
+}
+
+// mayFilter returns an error if the peer does not take the Range Filters of a request (draft-20 §10.3.1.6). Until its
+// SETUP has arrived, it takes none.
+func (q *requester) mayFilter(p *moqt.Parameters) error {
+	limit := uint64(0)
+	if isClosed(q.s.control.known) {
+		limit = q.s.control.peer.MaxFilterRanges
+	}
+	filters := p.RangeFilters
+	if p.Fill != nil {
+		filters = append(filters[:len(filters):len(filters)], p.Fill.RangeFilters...)
+	}
+	if len(filters) == 0 {
+		return nil
+	}
+	return filters.Check(limit, true)
 }
 
 // enter adds a request to the table, and sends it.
@@ -155,6 +183,9 @@ func (q *requester) sendLocked(r *Request, m moqt.Message) error {
 	if err != nil {
 		q.tokens.undo(r, known)
 		return err
+	}
+	if sub, ok := r.role.(*Subscription); ok && p.parameters.Fill != nil {
+		q.s.table.fills[q.nextID] = sub
 	}
 	q.nextID += 2
 	return nil

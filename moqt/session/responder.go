@@ -158,6 +158,9 @@ func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error
 		refused = s.cameBack(r.kind, fields.parameters)
 	}
 	if refused == nil {
+		refused = s.checkFilters(fields.parameters, false)
+	}
+	if refused == nil {
 		refused = p.keepLocked(r, tokens)
 	}
 	if refused == nil {
@@ -186,6 +189,19 @@ func (p *responder) refusalLocked(r *Request, ns moqt.Namespace, repeatedToken b
 		return overloaded("too many requests are open")
 	case !p.rate.Allow() || !p.s.cfg.Pacer.Allow():
 		return overloaded("too many requests")
+	}
+	return nil
+}
+
+// checkFilters returns the refusal of a request or update with Range Filters that are invalid, or too many.
+func (s *Session) checkFilters(p *moqt.Parameters, update bool) *moqt.RequestError {
+	limit := uint64(s.cfg.MaxFilterRanges)
+	err := p.RangeFilters.Check(limit, update)
+	if err == nil && p.Fill != nil {
+		err = p.Fill.RangeFilters.Check(limit, false)
+	}
+	if err != nil {
+		return refuse(moqt.RequestInvalidFilter, "%v", err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/transport"
 )
 
 // Receiver takes the data of a subscription. Without one, all data is discarded.
@@ -16,6 +17,21 @@ type Receiver interface {
 	// HandleDatagram takes an object, and may keep its memory. Calls do not overlap. They must not block, because all
 	// datagrams of the session wait until they return.
 	HandleDatagram(*moqt.ObjectDatagram)
+}
+
+// FillReceiver is a [Receiver] that also takes the fills that the subscription asks for (moqt.Parameters.Fill). Without
+// it, they are discarded.
+type FillReceiver interface {
+	Receiver
+	// HandleFill owns the stream of a fill until it returns. Each stream has a goroutine of its own.
+	HandleFill(*Fill)
+}
+
+// Fill is the stream of a fill. Read continues after the header.
+type Fill struct {
+	transport.ReceiveStream
+	RequestID    uint64 // of the message that asked for it
+	Subscription *Subscription
 }
 
 // Subscription is the subscriber's end of a subscription (draft §5.1), whichever end asked for it: [Session.Subscribe]
@@ -93,8 +109,14 @@ func (sub *Subscription) Accept(parameters moqt.Parameters, receiver Receiver) e
 	s := sub.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := sub.answerLocked(&moqt.RequestOK{Parameters: parameters}); err != nil {
+	answer, update := sub.splitLocked(parameters)
+	if err := sub.answerLocked(&moqt.RequestOK{Parameters: answer}); err != nil {
 		return err
+	}
+	if update != nil {
+		if err := sub.sent.sendLocked(&sentUpdate{done: make(chan struct{})}, *update); err != nil {
+			return err
+		}
 	}
 	key := sub.track.Key()
 	if s.table.offers[key] == sub {
@@ -109,6 +131,22 @@ func (sub *Subscription) Accept(parameters moqt.Parameters, receiver Receiver) e
 	s.table.notify()
 	s.spawn(func() { s.datagrams.flush(sub) })
 	return nil
+}
+
+// splitLocked returns the parameters of PUBLISH_OK, and those that follow in an update because the version does not
+// have them in PUBLISH_OK; nil if there are none. s.mu is held.
+func (sub *Subscription) splitLocked(p moqt.Parameters) (answer moqt.Parameters, update *moqt.Parameters) {
+	if sub.s.version.AnswersWithParameters() {
+		return p, nil
+	}
+	answer.Expires, p.Expires = p.Expires, nil
+	if p.Forward != nil && *p.Forward == sub.offer.Parameters.ForwardState() {
+		p.Forward = nil
+	}
+	if p.IsEmpty() {
+		return answer, nil
+	}
+	return answer, &p
 }
 
 // superseded returns another subscription of this end to the same track, or nil.
@@ -146,7 +184,10 @@ func (sub *Subscription) admitLocked() error {
 	if sub.offer != nil {
 		return sub.admitOfferLocked()
 	}
-	err := sub.s.table.mayBegin(sub.track, false)
+	var err error
+	if !sub.s.version.HasSharedTracks() {
+		err = sub.s.table.mayBegin(sub.track, false)
+	}
 	if err == nil {
 		sub.s.table.subscriptions[sub.track.Key()] = sub
 	}
@@ -217,6 +258,9 @@ func (sub *Subscription) accepted(m moqt.Message) error {
 
 // message implements role.
 func (sub *Subscription) message(m moqt.Message) error {
+	if _, ok := m.(*moqt.StateNotify); ok { // needs no action (draft-20 §10.10)
+		return nil
+	}
 	done, ok := m.(*moqt.PublishDone)
 	if !ok {
 		return sub.baseRole.message(m)
@@ -256,6 +300,11 @@ func (sub *Subscription) endedLocked() {
 	}
 	if sub.offer != nil && !sub.bound {
 		sub.s.table.aliases.retire(sub.offer.TrackAlias)
+	}
+	for id, other := range sub.s.table.fills {
+		if other == sub {
+			delete(sub.s.table.fills, id)
+		}
 	}
 	sub.drain.stopLocked()
 	sub.s.table.notify()

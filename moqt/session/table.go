@@ -15,6 +15,7 @@ type requestTable struct {
 	publications  map[string]*Publication  // Pending and Established, by track
 	prefixes      map[*Request]moqt.Namespace
 	fetches       map[uint64]*Fetch
+	fills         map[uint64]*Subscription // fills whose stream has not come, by the message that asked for them
 	aliases       aliasTable
 	changed       chan struct{} // closed, and replaced, by notify
 }
@@ -27,6 +28,7 @@ func newRequestTable() requestTable {
 		publications:  make(map[string]*Publication),
 		prefixes:      make(map[*Request]moqt.Namespace),
 		fetches:       make(map[uint64]*Fetch),
+		fills:         make(map[uint64]*Subscription),
 		changed:       make(chan struct{}),
 	}
 }
@@ -38,7 +40,8 @@ func (t *requestTable) notify() {
 	t.changed = make(chan struct{})
 }
 
-// mayBegin returns an error if this end is already the publisher, or already the subscriber, of a track.
+// mayBegin returns an error if this end is already the publisher, or already the subscriber, of a track. It is for
+// versions in which a track has one subscription.
 func (t *requestTable) mayBegin(track moqt.FullTrackName, asPublisher bool) error {
 	key := track.Key()
 	taken := t.subscriptions[key] != nil || t.offers[key] != nil

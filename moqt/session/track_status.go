@@ -45,6 +45,9 @@ type IncomingTrackStatus struct {
 
 // OK answers with the contents of a SUBSCRIBE_OK: LargestObject if there is one, and the Track Properties.
 func (t *IncomingTrackStatus) OK(parameters moqt.Parameters, properties moqt.Properties) error {
+	if !t.Message.Parameters.WantsProperties() {
+		properties = nil
+	}
 	if err := t.answer(&moqt.RequestOK{Parameters: parameters, Properties: properties}); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ type sentUpdates struct {
 
 	// Guarded by s.mu.
 	unanswered []*sentUpdate // oldest first
+	answered   chan struct{} // closed when a response arrives, if somebody waits for that
 	ignorable  int           // responses that may follow the one that refused several updates
 }
 
@@ -29,10 +30,19 @@ func (s *sentUpdates) update(
 	ctx context.Context, p moqt.Parameters, apply func(*moqt.RequestOK),
 ) (*moqt.RequestOK, error) {
 	u := &sentUpdate{apply: apply, done: make(chan struct{})}
-	if err := s.send(u, p); err != nil {
-		return nil, err
-	}
 	r := s.r
+	for {
+		wait, err := s.send(u, p)
+		if err == nil && wait != nil {
+			err = r.await(ctx, wait)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if wait == nil {
+			break
+		}
+	}
 	timer := time.AfterFunc(r.s.cfg.Timeouts.Response, func() { r.abort(moqt.ResetCancelled, ErrTimeout) })
 	defer timer.Stop()
 	if err := r.await(ctx, u.done); err != nil {
@@ -44,17 +54,31 @@ func (s *sentUpdates) update(
 	return u.ok, nil
 }
 
-func (s *sentUpdates) send(u *sentUpdate, p moqt.Parameters) error {
+// send sends an update. If the peer takes no more updates without a response (draft-20 §10.3.1.7), it returns a channel
+// that is closed when the caller should try again.
+func (s *sentUpdates) send(u *sentUpdate, p moqt.Parameters) (wait <-chan struct{}, err error) {
 	r := s.r
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if r.over {
-		return context.Cause(r.ctx)
+	switch limit := r.s.control.peerUpdates(); {
+	case r.over:
+		return nil, context.Cause(r.ctx)
+	case r.remote && !r.answered:
+		return nil, ErrUnanswered
+	case limit > 0 && uint64(len(s.unanswered)) >= limit:
+		if s.answered == nil {
+			s.answered = make(chan struct{})
+		}
+		return s.answered, nil
 	}
-	if r.remote && !r.answered {
-		return ErrUnanswered
+	return nil, s.sendLocked(u, p)
+}
+
+func (s *sentUpdates) sendLocked(u *sentUpdate, p moqt.Parameters) error {
+	if err := s.r.s.requester.mayFilter(&p); err != nil {
+		return err
 	}
-	if err := r.s.requester.sendLocked(r, &moqt.RequestUpdate{Parameters: p}); err != nil {
+	if err := s.r.s.requester.sendLocked(s.r, &moqt.RequestUpdate{Parameters: p}); err != nil {
 		return err
 	}
 	s.unanswered = append(s.unanswered, u)
@@ -81,6 +105,10 @@ func (s *sentUpdates) receiveResponse(m moqt.Message) error {
 		s.ignorable = len(answered) - 1
 	}
 	s.unanswered = s.unanswered[len(answered):]
+	if s.answered != nil {
+		close(s.answered)
+		s.answered = nil
+	}
 	r.s.requester.tokens.confirm(r)
 	for _, u := range answered {
 		u.err = e
@@ -101,6 +129,8 @@ var errTooManyUpdates = errors.New("the peer sent too many updates")
 
 // Update is a REQUEST_UPDATE of the peer. Answer it with OK or Reject.
 type Update struct {
+	// ID is the Request ID of the message.
+	ID uint64
 	// Parameters has the parameters that change.
 	Parameters moqt.Parameters
 	// Tokens are the authorization tokens among them. They all have a value.

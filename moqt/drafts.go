@@ -1,0 +1,172 @@
+package moqt
+
+import "math"
+
+// This file says what each version has: its messages, its parameters and the messages that may have them. Section
+// numbers are those of draft-18, and of draft-20 for what came later.
+
+// newWire returns the format of v.
+func newWire(v Version) *wire {
+	w := &wire{
+		messages:   messageFormats(v),
+		parameters: parameterFormats(v),
+		streams: streamTypes{
+			fetch:           0x05,
+			setup:           0x2f00,
+			padding:         0x132b3e28,
+			paddingDatagram: 0x132b3e29,
+		},
+		data:            DataLayout1,
+		filter:          typedFilter,
+		former:          formerCodes{},
+		unknownStreams:  1<<62 - 1,
+		goawayRequestID: v < Draft19,
+		limitOptions:    v >= Draft19,
+		fetchTypes:      v < Draft20,
+		timedOutRanges:  v >= Draft20,
+	}
+	if v >= Draft19 {
+		w.former.request = map[RequestErrorCode]RequestErrorCode{RequestDuplicateSubscription: RequestUninterested}
+	}
+	if v >= Draft20 {
+		w.filter, w.unknownStreams = countedFilter, math.MaxUint64
+		w.former.request[RequestInvalidJoiningRequestID] = RequestInvalidRange
+		w.former.done = map[PublishDoneCode]PublishDoneCode{DoneSubscriptionEnded: DoneTrackEnded}
+	}
+	if v >= Draft22 {
+		w.filter = selfDelimitingFilter
+	}
+	return w
+}
+
+// scopes are the messages in which a parameter may appear: in draft-18, in draft-19, and in draft-20 and later. Where a
+// scope is empty, the parameter does not exist.
+type scopes [3]scope
+
+// of returns the scope in version v.
+func (s scopes) of(v Version) scope { return s[min(v, Draft20)-Draft18] }
+
+// always returns scopes that have never changed.
+func always(s scope) scopes { return scopes{s, s, s} }
+
+// since19 returns scopes of a parameter of draft-19.
+func since19(s scope) scopes { return scopes{0, s, s} }
+
+// since20 returns scopes of a parameter of draft-20.
+func since20(s scope) scopes { return scopes{0, 0, s} }
+
+// parameterFormats lists the parameters of draft §10.2.2 to §10.2.14, the later ones of draft-20 §10.2, and those of
+// draft-lcurley-moq-cluster, for which Context.Check asks more. A TRACK_STATUS_OK may have EXPIRES, which §10.2.10 does
+// not mention, because §10.14 demands "the same parameters" as in a SUBSCRIBE_OK. Since draft-19, SUBSCRIBE_TRACKS may
+// have what a SUBSCRIBE may (draft-20 §10.19.1), and since draft-20 PUBLISH tells the parameters that result.
+func parameterFormats(v Version) []parameterFormat {
+	const (
+		authorized = inPublish | inSubscribe | inUpdate | inSubscribeNamespace | inSubscribeTracks |
+			inPublishNamespace | inTrackStatus | inFetch
+		announcement = inPublishNamespace | inNamespace | inUpdateNamespace
+		answers      = inSubscribeOK | inPublish | inUpdateOK | inTrackStatusOK
+		request      = inSubscribe | inUpdateSubscription
+		offer        = inPublish | inSubscribeTracks
+		objectFilter = request | offer | inUpdateTracks | inFetch | inFill
+	)
+	subscription := scopes{request | inPublishOK, request | inPublishOK | inSubscribeTracks, request | offer}
+	with := func(s scopes, more scopes) scopes {
+		return scopes{s[0] | more[0], s[1] | more[1], s[2] | more[2]}
+	}
+	timeouts := with(subscription, always(inUpdate))
+	all := []parameterFormat{
+		single(ParameterObjectDeliveryTimeout, timeouts,
+			func(p *Parameters) **uint64 { return &p.ObjectDeliveryTimeout }, varintValue),
+		tokens(ParameterAuthorizationToken, always(authorized)),
+		single(ParameterRendezvousTimeout, always(inSubscribe),
+			func(p *Parameters) **uint64 { return &p.RendezvousTimeout }, varintValue),
+		single(ParameterSubgroupDeliveryTimeout, timeouts,
+			func(p *Parameters) **uint64 { return &p.SubgroupDeliveryTimeout }, varintValue),
+		single(ParameterExpires, with(always(answers|inPublishOK), since19(inNamespaceOK)),
+			func(p *Parameters) **uint64 { return &p.Expires }, varintValue),
+		single(ParameterLargestObject, with(always(answers), since20(inStateNotify)),
+			func(p *Parameters) **Location { return &p.LargestObject }, locationValue),
+		single(ParameterFillTimeout, with(always(inFetch), since20(inFill)),
+			func(p *Parameters) **uint64 { return &p.FillTimeout }, varintValue),
+		single(ParameterForward, with(with(subscription, always(offer)), since20(inUpdateTracks|inStateNotify)),
+			func(p *Parameters) **bool { return &p.Forward }, boolValue("forward")),
+		single(ParameterSubscriberPriority, with(with(subscription, always(inFetch|inUpdateFetch)), since20(inFill)),
+			func(p *Parameters) **uint8 { return &p.SubscriberPriority }, byteValue),
+		single(ParameterLocationFilter, with(subscription, since20(inFetch|inFill|inStateNotify)),
+			func(p *Parameters) **Filter { return &p.Filter }, filterValue),
+		single(ParameterGroupOrder, scopes{
+			inSubscribe | inPublishOK | inFetch, inSubscribe | inFetch | offer, inSubscribe | inFetch | offer | inFill,
+		}, func(p *Parameters) **GroupOrder { return &p.GroupOrder }, groupOrderValue),
+		fill(ParameterFillParameters, since20(request|inSubscribeTracks)),
+		rangeFilters(ParameterSubgroupFilter, since19(objectFilter)),
+		rangeFilters(ParameterObjectIDFilter, since19(objectFilter)),
+		rangeFilters(ParameterPriorityFilter, since19(objectFilter)),
+		rangeFilters(ParameterObjectPropertyFilter, since19(objectFilter)),
+		rangeFilters(ParameterTrackPropertyFilter, since19(inSubscribeTracks|inUpdateTracks)),
+		single(ParameterNewGroupRequest, scopes{request | inPublishOK, request | inPublishOK, request},
+			func(p *Parameters) **uint64 { return &p.NewGroupRequest }, varintValue),
+		single(ParameterTrackNamespacePrefix, always(inUpdatePrefix|inUpdateTracks),
+			func(p *Parameters) **Namespace { return &p.NamespacePrefix }, namespaceValue),
+		single(ParameterIncludeProperties, since20(inSubscribe|inTrackStatus|inFetch|inSubscribeTracks),
+			func(p *Parameters) **bool { return &p.IncludeProperties }, boolValue("include properties")),
+		hopPath(ParameterHopPath, always(announcement|inSubscribe|inSubscribeOK|inPublish|inFetch|inTrackStatus|
+			inSubscribeNamespace|inSubscribeTracks)),
+		single(ParameterRouteCost, always(announcement),
+			func(p *Parameters) **uint64 { return &p.RouteCost }, varintValue),
+	}
+	var formats []parameterFormat
+	for _, f := range all {
+		if f.scope = f.scopes.of(v); f.scope != 0 {
+			formats = append(formats, f)
+		}
+	}
+	return formats
+}
+
+// messageFormats lists the messages of draft §10, with the streams on which either end may send them.
+func messageFormats(v Version) map[MessageType]messageFormat {
+	requestOK := layout("REQUEST_OK", (*RequestOK).encode, (*RequestOK).decode).
+		responder(onPublish | onTrackStatus | onNamespaces | onUpdatable).requester(onPublish)
+	messages := map[MessageType]messageFormat{
+		MessageSetup: layout("SETUP", (*Setup).encode, (*Setup).decode).requester(onControl),
+		MessageGoaway: layout("GOAWAY", (*Goaway).encode, (*Goaway).decode).
+			requester(onControl | onRequest).responder(onRequest),
+		MessageSubscribe: layout("SUBSCRIBE", (*Subscribe).encode, (*Subscribe).decode).opening(onSubscribe),
+		MessageSubscribeOK: layout("SUBSCRIBE_OK", (*SubscribeOK).encode, (*SubscribeOK).decode).
+			responder(onSubscribe),
+		MessagePublish: layout("PUBLISH", (*Publish).encode, (*Publish).decode).opening(onPublish),
+		MessagePublishDone: layout("PUBLISH_DONE", (*PublishDone).encode, (*PublishDone).decode).
+			requester(onPublish).responder(onSubscribe),
+		MessageFetch:   layout("FETCH", (*Fetch).encode, (*Fetch).decode).opening(onFetch),
+		MessageFetchOK: layout("FETCH_OK", (*FetchOK).encode, (*FetchOK).decode).responder(onFetch),
+		MessageTrackStatus: layout("TRACK_STATUS", (*TrackStatus).encode, (*TrackStatus).decode).
+			opening(onTrackStatus),
+		MessagePublishNamespace: layout("PUBLISH_NAMESPACE", (*PublishNamespace).encode, (*PublishNamespace).decode).
+			opening(onPublishNamespace).requester(onPublishNamespace), // again: see Context.checkHops
+		MessageSubscribeNamespace: layout("SUBSCRIBE_NAMESPACE",
+			(*SubscribeNamespace).encode, (*SubscribeNamespace).decode).opening(onSubscribeNamespace),
+		MessageSubscribeTracks: layout("SUBSCRIBE_TRACKS", (*SubscribeTracks).encode, (*SubscribeTracks).decode).
+			opening(onSubscribeTracks),
+		MessageNamespace: layout("NAMESPACE", (*NamespaceAdded).encode, (*NamespaceAdded).decode).
+			responder(onSubscribeNamespace),
+		MessageNamespaceDone: layout("NAMESPACE_DONE", (*NamespaceDone).encode, (*NamespaceDone).decode).
+			responder(onSubscribeNamespace),
+		MessagePublishBlocked: layout("PUBLISH_BLOCKED", (*PublishBlocked).encode, (*PublishBlocked).decode).
+			responder(onSubscribeTracks),
+		MessageRequestUpdate: layout("REQUEST_UPDATE", (*RequestUpdate).encode, (*RequestUpdate).decode).
+			requester(onUpdatable).responder(onPublish),
+		MessageRequestOK: requestOK,
+		MessageRequestError: layout("REQUEST_ERROR", (*RequestError).encode, (*RequestError).decode).
+			requester(onPublish).responder(onRequest),
+	}
+	if v == Draft18 { // tolerated: see Unsubscribe and RequestOK
+		messages[MessageUnsubscribe] = layout("UNSUBSCRIBE", (*Unsubscribe).encode, (*Unsubscribe).decode).
+			requester(onSubscribe)
+		messages[MessagePublishOK] = requestOK
+	}
+	if v >= Draft20 {
+		messages[MessageStateNotify] = layout("PUBLISH_STATE_NOTIFY", (*StateNotify).encode, (*StateNotify).decode).
+			requester(onPublish).responder(onSubscribe)
+	}
+	return messages
+}

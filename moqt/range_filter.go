@@ -1,0 +1,276 @@
+package moqt
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// RangeFilter is a Range Filter (draft-20 §5.1.4): one of the numbers of an object, or of a track, must be in one of
+// several ranges.
+type RangeFilter struct {
+	Type     ParameterType // ParameterSubgroupFilter to ParameterTrackPropertyFilter
+	Set      uint8         // an object passes if all filters of a set pass it
+	Property uint64        // with ParameterObjectPropertyFilter and ParameterTrackPropertyFilter
+	Ranges   []ValueRange  // ascending; none: an update removes the filters of this type
+
+	invalid string // why a filter that was received cannot be used
+}
+
+// Limits of what is kept of the Range Filters of a message. Filters beyond them are refused with INVALID_FILTER, and no
+// receiver allows so many.
+const (
+	maxRangeFilters = 64
+	maxValueRanges  = 1024 // of a filter
+)
+
+// ValueRange is the numbers from First to Last, both included.
+type ValueRange struct{ First, Last uint64 }
+
+// hasProperty reports whether the filter is about a property.
+func (f *RangeFilter) hasProperty() bool {
+	return f.Type == ParameterObjectPropertyFilter || f.Type == ParameterTrackPropertyFilter
+}
+
+// validate returns an error if a receiver must answer f with INVALID_FILTER.
+func (f *RangeFilter) validate() error {
+	if f.invalid != "" {
+		return errors.New(f.invalid)
+	}
+	if f.hasProperty() && f.Property%2 == 1 {
+		return fmt.Errorf("property %#x is not a number", f.Property)
+	}
+	for i, r := range f.Ranges {
+		switch {
+		case r.Last < r.First || i > 0 && r.First < f.Ranges[i-1].Last:
+			return fmt.Errorf("ranges of filter %#x are not ascending", uint64(f.Type))
+		case f.Type == ParameterPriorityFilter && r.Last > math.MaxUint8 && r.Last != math.MaxUint64:
+			return fmt.Errorf("priority %d is above 255", r.Last)
+		case f.Type == ParameterPriorityFilter && r.First > math.MaxUint8:
+			return fmt.Errorf("priority %d is above 255", r.First)
+		}
+	}
+	return nil
+}
+
+func (f *RangeFilter) contains(x uint64) bool {
+	return slices.ContainsFunc(f.Ranges, func(r ValueRange) bool { return r.First <= x && x <= r.Last })
+}
+
+// RangeFilters are the Range Filters of a request.
+type RangeFilters []RangeFilter
+
+// Check returns why a receiver that allows limit ranges must refuse the filters of a request with INVALID_FILTER
+// (draft-20 §5.1.4), or nil. Only an update may have filters without ranges.
+func (fs RangeFilters) Check(limit uint64, update bool) error {
+	type key struct {
+		typ      ParameterType
+		set      uint8
+		property uint64
+	}
+	seen, ranges := make(map[key]bool), uint64(0)
+	for i := range fs {
+		f := &fs[i]
+		if err := f.validate(); err != nil {
+			return err
+		}
+		if len(f.Ranges) == 0 && !update {
+			return fmt.Errorf("filter %#x has no range", uint64(f.Type))
+		}
+		if k := (key{f.Type, f.Set, f.Property}); seen[k] {
+			return fmt.Errorf("filter %#x appears twice in set %d", uint64(f.Type), f.Set)
+		} else {
+			seen[k] = true
+		}
+		ranges += uint64(len(f.Ranges))
+	}
+	if ranges > limit {
+		return fmt.Errorf("%d ranges in filters, at most %d are allowed", ranges, limit)
+	}
+	return nil
+}
+
+// ForTrack returns the filters that the objects of a track with these properties have to pass, and false if the track
+// itself does not pass.
+func (fs RangeFilters) ForTrack(p Properties) (RangeFilters, bool) {
+	refused := make(map[uint8]bool)
+	others, sets := make(map[uint8]bool), make(map[uint8]bool)
+	var objects RangeFilters
+	for _, f := range fs {
+		sets[f.Set] = true
+		if f.Type != ParameterTrackPropertyFilter {
+			others[f.Set] = true
+			objects = append(objects, f)
+		} else if pair, ok := p.Lookup(f.Property); !ok || !f.contains(pair.Value) {
+			refused[f.Set] = true
+		}
+	}
+	if len(sets) > 0 && len(refused) == len(sets) {
+		return nil, false
+	}
+	for set := range sets {
+		if !refused[set] && !others[set] {
+			return nil, true // a set without conditions for objects passes all
+		}
+	}
+	return slices.DeleteFunc(objects, func(f RangeFilter) bool { return refused[f.Set] }), true
+}
+
+// FilteredObject is what Range Filters look at.
+type FilteredObject struct {
+	Subgroup   uint64
+	Datagram   bool // the object has no subgroup
+	ID         uint64
+	Priority   uint8
+	Properties Properties
+}
+
+// Pass reports whether an object passes. Filters of tracks do not count.
+func (fs RangeFilters) Pass(o *FilteredObject) bool {
+	if len(fs) == 0 {
+		return true
+	}
+	var present, refused [256]bool
+	for i := range fs {
+		f := &fs[i]
+		present[f.Set] = true
+		refused[f.Set] = refused[f.Set] || !f.passes(o)
+	}
+	for set := range present {
+		if present[set] && !refused[set] {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *RangeFilter) passes(o *FilteredObject) bool {
+	switch f.Type {
+	case ParameterSubgroupFilter:
+		return !o.Datagram && f.contains(o.Subgroup)
+	case ParameterObjectIDFilter:
+		return f.contains(o.ID)
+	case ParameterPriorityFilter:
+		return f.contains(uint64(o.Priority))
+	case ParameterObjectPropertyFilter:
+		pair, ok := o.Properties.Lookup(f.Property)
+		return ok && f.contains(pair.Value)
+	}
+	return true
+}
+
+// merge returns fs after an update: the filters of a type replace all of that type.
+func (fs RangeFilters) merge(typ ParameterType, update RangeFilters) RangeFilters {
+	ofType := func(f RangeFilter) bool { return f.Type == typ }
+	if !slices.ContainsFunc(update, ofType) {
+		return fs
+	}
+	merged := slices.DeleteFunc(slices.Clone(fs), ofType)
+	for _, f := range update {
+		if ofType(f) && len(f.Ranges) > 0 {
+			merged = append(merged, f)
+		}
+	}
+	slices.SortStableFunc(merged, func(a, b RangeFilter) int { return int(a.Type) - int(b.Type) })
+	return merged
+}
+
+// rangeFilters describes the Range Filters of one type, which may be repeated.
+func rangeFilters(typ ParameterType, s scopes) parameterFormat {
+	find := func(p *Parameters, n int) (f *RangeFilter, count int) {
+		for i := range p.RangeFilters {
+			if p.RangeFilters[i].Type == typ {
+				if count == n {
+					f = &p.RangeFilters[i]
+				}
+				count++
+			}
+		}
+		return f, count
+	}
+	return parameterFormat{
+		typ:        typ,
+		scopes:     s,
+		repeatable: true,
+		count: func(p *Parameters) int {
+			_, n := find(p, -1)
+			return n
+		},
+		encode: func(e *encoder, p *Parameters, i int) {
+			f, _ := find(p, i)
+			e.rangeFilter(f)
+		},
+		decode: func(d *decoder, p *Parameters) {
+			f := d.rangeFilter(typ)
+			if n := len(p.RangeFilters); n < maxRangeFilters {
+				p.RangeFilters = append(p.RangeFilters, f)
+			} else {
+				p.RangeFilters[n-1].invalid = "too many range filters"
+			}
+		},
+		merge: func(p, update *Parameters) {
+			p.RangeFilters = p.RangeFilters.merge(typ, update.RangeFilters)
+		},
+	}
+}
+
+// rangeFilter writes Length, SetID, Property Type if there is one, and the ranges, whose last end may be left out.
+func (e *encoder) rangeFilter(f *RangeFilter) {
+	e.fail(f.validate())
+	e.prefixed(func(e *encoder) {
+		if len(f.Ranges) == 0 {
+			return
+		}
+		e.byte(f.Set)
+		if f.hasProperty() {
+			e.varint(f.Property)
+		}
+		prior := uint64(0)
+		for i, r := range f.Ranges {
+			e.varint(r.First - prior)
+			if i < len(f.Ranges)-1 || r.Last != math.MaxUint64 {
+				e.varint(r.Last - r.First)
+			}
+			prior = r.Last
+		}
+	})
+}
+
+// rangeFilter reads a filter. What has to be refused with INVALID_FILTER is read nevertheless.
+func (d *decoder) rangeFilter(typ ParameterType) RangeFilter {
+	f := RangeFilter{Type: typ}
+	d.prefixed("range filter", func(d *decoder) {
+		if len(d.b) == 0 {
+			return
+		}
+		f.Set = d.byte()
+		if f.hasProperty() {
+			f.Property = d.varint()
+		}
+		if len(d.b) == 0 && d.err == nil {
+			f.invalid = "a range filter has no range"
+		}
+		at := uint64(0)
+		add := func() uint64 {
+			delta := d.varint()
+			if delta > math.MaxUint64-at {
+				f.invalid = "a range of a filter exceeds 2^64-1"
+			}
+			at += delta
+			return at
+		}
+		for len(d.b) > 0 {
+			r := ValueRange{First: add(), Last: math.MaxUint64}
+			if len(d.b) > 0 {
+				r.Last = add()
+			}
+			if len(f.Ranges) == maxValueRanges {
+				f.invalid = "a range filter has too many ranges"
+				continue
+			}
+			f.Ranges = append(f.Ranges, r)
+		}
+	})
+	return f
+}
