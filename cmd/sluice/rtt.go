@@ -17,6 +17,7 @@ import (
 	"sluice/internal/cli"
 	"sluice/internal/rtt"
 	"sluice/internal/rtt/metrics"
+	"sluice/internal/rtt/networks"
 	"sluice/internal/rtt/output"
 	"sluice/internal/rtt/report"
 )
@@ -63,7 +64,8 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.file, "write", "w", "", "append to this `file`, which SIGHUP reopens; default: standard output")
 	flags.StringVar(&f.pcap, "pcap", "",
 		"measure the packets of this pcap or pcapng `file` instead, at the times in it")
-	flags.StringVar(&f.metrics, "metrics", "", "serve metrics for Prometheus at this `address`")
+	flags.StringVar(&f.metrics, "metrics", "",
+		"serve metrics for Prometheus, and at /rtt how far networks are, at this `address`")
 	flags.StringSliceVar(&f.metricsHosts, "metrics-host", nil,
 		"host `names` by which clients may call the --metrics address, besides addresses and localhost")
 }
@@ -109,8 +111,9 @@ func (f *rttFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 // watch measures interfaces.
 func (f *rttFlags) watch(ctx context.Context, cfg rtt.MonitorConfig) (err error) {
 	collector := metrics.New()
+	distances := metrics.Networks{Table: networks.New(f.cfg.IPv4Prefix, f.cfg.IPv6Prefix)}
 	if f.metrics != "" {
-		cfg.Sink = report.Tee{cfg.Sink, collector}
+		cfg.Sink = report.Tee{cfg.Sink, collector, distances}
 		cfg.CountTraffic = true
 	}
 	m, err := rtt.New(cfg)
@@ -125,6 +128,7 @@ func (f *rttFlags) watch(ctx context.Context, cfg rtt.MonitorConfig) (err error)
 			return err
 		}
 		defer admin.close()
+		admin.mux.Handle("GET "+networks.Path, distances)
 		admin.setReady(true)
 	}
 	return m.Run(ctx)

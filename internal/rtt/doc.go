@@ -10,6 +10,7 @@
 //	attach   puts them on hooks of devices
 //	report   samples, flow events, intervals; the interface Sink
 //	output, metrics, top   write them to files, expose them to Prometheus, lay them out as a table
+//	networks   answers how far networks are
 //	pcap     reads captures
 //
 // A packet takes this path: a program at a hook parses it, and stores the time if a reply is expected ("stamps" it).
