@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -18,10 +19,11 @@ import (
 type lister struct {
 	cfg *PlayerConfig
 
-	mu    sync.Mutex // guards the fields below, and Config.Out
-	count uint64
-	err   error
-	done  chan struct{} // closed after the last line
+	mu     sync.Mutex // guards the fields below, and Config.Out
+	tracks map[string]*listed
+	count  uint64
+	err    error
+	done   chan struct{} // closed after the last line
 }
 
 // listing uses one session to list.
@@ -33,12 +35,16 @@ type listing struct {
 
 // Serve implements [client.Endpoint].
 func (e *listing) Serve(ctx context.Context) error {
-	var tracks sync.WaitGroup
+	var tracks, pending sync.WaitGroup
 	errs := make([]error, len(e.cfg.Tracks))
 	for i, name := range e.cfg.Tracks {
-		tracks.Go(func() { errs[i] = e.list(ctx, name) })
+		pending.Add(1)
+		tracks.Go(func() { errs[i] = e.list(ctx, name, sync.OnceFunc(pending.Done)) })
 	}
-	e.link.Established()
+	go func() { // until then, the session before this one brings what comes
+		pending.Wait()
+		e.link.Established()
+	}()
 	tracks.Wait()
 	select {
 	case <-e.done:
@@ -54,8 +60,10 @@ func (e *listing) Serve(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// list writes the objects of a track from its current group on, until its end.
-func (e *listing) list(ctx context.Context, name string) error {
+// list writes the objects of a track from its current group on, until its end. It calls answered when the relay has
+// answered.
+func (e *listing) list(ctx context.Context, name string, answered func()) error {
+	defer answered()
 	full := moqt.FullTrackName{Namespace: e.cfg.Namespace, Name: name}
 	s, largest, err := subscribe(ctx, e.cfg, e.link, full, e.cfg.Wait, &plainReceiver{
 		func(i item) { e.write(name, i) },
@@ -64,8 +72,9 @@ func (e *listing) list(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.Cancel(moqt.ResetCancelled)
+	answered()
 	if largest != nil {
-		m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningStart: e.cfg.Join}
+		m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningStart: e.before(name)}
 		if err := fetch(ctx, e.cfg, s, m, *largest, func(i item) { e.write(name, i) }); err != nil {
 			e.cfg.Client.Logger.Warn("cannot fetch the current group", "track", name, "error", err)
 		}
@@ -89,11 +98,27 @@ func ended(err error) error {
 	return err
 }
 
-// write writes the line of an object: its payload if that is short text, else a hash.
-func (e *lister) write(track string, i item) {
+// before returns how many groups before the current one are listed. After a move to another session that is one at
+// least: the session before this one may end with it.
+func (e *listing) before(track string) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.err != nil || e.cfg.Objects > 0 && e.count >= e.cfg.Objects {
+	if e.tracks[track] == nil {
+		return e.cfg.Join
+	}
+	return max(e.cfg.Join, 1)
+}
+
+// write writes the line of an object: its payload if that is short text, else a hash.
+func (e *listing) write(track string, i item) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.tracks[track]
+	if t == nil {
+		t = &listed{by: make(map[moqt.Location]*client.Link)}
+		e.tracks[track] = t
+	}
+	if e.err != nil || e.cfg.Objects > 0 && e.count >= e.cfg.Objects || !t.isNew(i.location, e.link) {
 		return
 	}
 	e.count++
@@ -118,5 +143,34 @@ func printable(b []byte) bool {
 			return false
 		}
 	}
+	return true
+}
+
+// listed are the latest objects of a track that were listed, by the session that has brought them. What two sessions
+// bring, while one replaces the other, is listed once; what one brings twice is shown.
+type listed struct {
+	by   map[moqt.Location]*client.Link
+	last uint64 // group
+}
+
+const (
+	// keptGroups is how many groups before the last one are remembered, and maxListed how many objects at most.
+	keptGroups = 4
+	maxListed  = 1 << 16
+)
+
+// isNew reports whether no other session has brought an object.
+func (l *listed) isNew(at moqt.Location, by *client.Link) bool {
+	if other := l.by[at]; other != nil {
+		return other == by
+	}
+	if at.Group > l.last {
+		l.last = at.Group
+		maps.DeleteFunc(l.by, func(o moqt.Location, _ *client.Link) bool { return o.Group+keptGroups < l.last })
+	}
+	if len(l.by) >= maxListed {
+		clear(l.by)
+	}
+	l.by[at] = by
 	return true
 }

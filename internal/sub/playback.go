@@ -30,7 +30,7 @@ func Run(ctx context.Context, cfg PlayerConfig, progress func(Progress)) (Result
 	}
 	endpoint := func(l *client.Link) client.Endpoint { return &playing{p: p, link: l} }
 	if cfg.Raw {
-		shared := &lister{cfg: &cfg, done: make(chan struct{})}
+		shared := &lister{cfg: &cfg, tracks: make(map[string]*listed), done: make(chan struct{})}
 		endpoint = func(l *client.Link) client.Endpoint { return &listing{lister: shared, link: l} }
 	}
 	err := client.Run(ctx, cfg.Client, endpoint)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -335,6 +336,45 @@ func TestListing(t *testing.T) {
 	require.False(t, printable([]byte("\x00")))
 	require.False(t, printable([]byte{0xff}))
 	require.False(t, printable(bytes.Repeat([]byte("a"), 65)))
+}
+
+// A list has each object once, also when the relay goes away at the end of a group.
+func TestListingMoves(t *testing.T) {
+	for _, at := range []time.Duration{4500 * time.Millisecond, 4990 * time.Millisecond, 5010 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &clienttest.Relay{}
+			publish(t, r, pub.PublisherConfig{Wait: true})
+			time.AfterFunc(at, func() {
+				for _, s := range r.Sessions() {
+					require.NoError(t, s.Goaway("", 5*time.Second))
+				}
+			})
+			got, _, err := play(t, r, PlayerConfig{Raw: true, Tracks: []string{"1.m4s", "2.m4s"}})
+			require.NoError(t, err)
+			lines := strings.Split(strings.TrimSpace(string(got)), "\n")
+			require.Equal(t, 720, len(lines))
+			slices.Sort(lines)
+			require.Equal(t, 720, len(slices.Compact(lines)))
+		})
+	}
+}
+
+// What two sessions bring is listed once, what one brings twice is listed twice.
+func TestListed(t *testing.T) {
+	l := &listed{by: make(map[moqt.Location]*client.Link)}
+	one, two := new(client.Link), new(client.Link)
+	at := moqt.Location{Group: 7, Object: 3}
+	require.True(t, l.isNew(at, one))
+	require.False(t, l.isNew(at, two))
+	require.True(t, l.isNew(at, one))
+	require.True(t, l.isNew(moqt.Location{Group: 7 + keptGroups}, two))
+	require.Len(t, l.by, 2)
+	require.True(t, l.isNew(moqt.Location{Group: 8 + keptGroups}, two))
+	require.Len(t, l.by, 2, "group 7 is forgotten")
+	for i := range uint64(maxListed + 10) {
+		require.True(t, l.isNew(moqt.Location{Group: 20, Object: i}, one))
+	}
+	require.LessOrEqual(t, len(l.by), maxListed)
 }
 
 // Objects in datagrams are objects like others.
