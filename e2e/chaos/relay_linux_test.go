@@ -38,7 +38,7 @@ type relayConfig struct {
 	host    *lab.Host
 	port    int
 	admin   string
-	dir     string       // with its certificates and tokens
+	dir     string       // with its certificates and tokens; relays that share one have the same
 	args    []string     // besides those that all relays have
 	message func(string) // gets its messages, once each
 }
@@ -48,26 +48,43 @@ func startRelay(cfg relayConfig) (*relay, error) {
 	r := &relay{relayConfig: cfg, client: &http.Client{
 		Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialIn(cfg.host)},
 	}}
-	if err := errors.Join(r.renew(), r.allow(true, 0)); err != nil {
-		return nil, err
+	if _, err := os.Stat(filepath.Join(r.dir, "current")); err != nil {
+		if err := errors.Join(r.renew(), r.allow(true, 0)); err != nil {
+			return nil, err
+		}
 	}
 	return r, r.begin()
 }
 
 // begin starts the relay's process, and waits until it is ready.
-func (r *relay) begin() (err error) {
+func (r *relay) begin(more ...string) (err error) {
 	cmd := exec.Command("sluice", append([]string{
 		"relay", "--listen", fmt.Sprintf(":%d", r.port), "--admin", r.admin, "--admin-pprof", "--log-format", "json",
 		"--tls-cert", filepath.Join(r.dir, "current", "cert.pem"),
 		"--tls-key", filepath.Join(r.dir, "current", "key.pem"), "--auth-token-file", filepath.Join(r.dir, "tokens"),
 		// What is kept for peers that have gone is given back sooner than by default, so that the test can wait for it.
 		"--cache-duration", "5s", "--cache-size", "64", "--idle-timeout", "10s", "--drain", "5s",
-	}, r.args...)...)
-	cmd.Env = append(os.Environ(), "SLUICE_UPSTREAM_TOKEN="+honestToken)
+	}, slices.Concat(r.args, more)...)...)
+	cmd.Env = append(os.Environ(), "SLUICE_UPSTREAM_TOKEN="+honestToken, "SLUICE_CLUSTER_TOKEN="+clusterToken)
 	if r.process, err = start(r.host, r.title, cmd, func(string) {}, r.message); err != nil {
 		return err
 	}
 	return r.await()
+}
+
+// replace starts another process in place of the one that runs, and returns that one, which drains.
+func (r *relay) replace() (old *process, err error) {
+	old = r.process
+	if err := r.begin("--replace"); err != nil {
+		return old, err
+	}
+	for deadline := time.Now().Add(30 * time.Second); !old.has("another process has taken over"); {
+		if time.Now().After(deadline) {
+			return old, r.failure("has not taken over")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return old, nil
 }
 
 // dialIn returns a function that dials inside a host.
@@ -148,10 +165,11 @@ func (r *relay) renew() error {
 		os.Symlink(name, next), os.Rename(next, filepath.Join(r.dir, "current")))
 }
 
-// Tokens of honest and of hostile peers.
+// Tokens of honest and of hostile peers, and of nodes.
 const (
 	honestToken  = "honest-token-of-the-chaos-test"
 	hostileToken = "hostile-token-of-the-chaos-test"
+	clusterToken = "cluster-token-of-the-chaos-test"
 )
 
 // allow writes the token file. Hostile peers may publish and subscribe to everything, or nothing.

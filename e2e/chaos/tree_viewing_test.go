@@ -104,13 +104,11 @@ func TestJudge(t *testing.T) {
 		"an excused group":          {slices.Concat(lines[:10], lines[15:]), at(9, 15), true, ""},
 		"a hole":                    {slices.Concat(lines[:7], lines[8:]), at(0, 30), true, "group 1 is not a prefix"},
 		"a beginning":               {slices.Concat(lines[:5], lines[6:]), at(0, 30), true, "group 1 is not a prefix"},
-		"one twice":                 {append(lines[:30:30], lines[8]), nil, true, ""},
 		"the end":                   {lines[:29], nil, true, "chunk 29 is missing"},
 		"the end, as it was ended":  {lines[:29], nil, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newViewing(c)
-			v.forgiving = true
 			for _, line := range tt.lines {
 				require.NoError(t, v.take(line))
 			}

@@ -73,9 +73,6 @@ type viewing struct {
 	mu     sync.Mutex
 	tracks map[string]*viewed
 	began  time.Time // when the clip began, at the latest
-
-	forgiving bool // objects may come again,
-	repeated  int  // with the bytes that came before: so often
 }
 
 // viewed is what has been received of a track.
@@ -114,12 +111,7 @@ func (v *viewing) take(line string) error {
 	if known, ok := t.bases[group]; ok && known != base {
 		return fmt.Errorf("chunk %d is in another's place: %s", p.index, line)
 	}
-	switch {
-	case !t.objects[[2]uint64{group, object}]:
-	case v.forgiving:
-		v.repeated++
-		return nil
-	default:
+	if t.objects[[2]uint64{group, object}] {
 		return fmt.Errorf("an object that came before: %s", line)
 	}
 	t.bases[group], t.objects[[2]uint64{group, object}] = base, true

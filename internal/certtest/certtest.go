@@ -27,7 +27,7 @@ type Authority struct {
 // Files are in PEM.
 type Files struct {
 	CA   string // the authority
-	Cert string // a certificate of it, for servers and clients at 127.0.0.1 and 127.0.0.2
+	Cert string // a certificate of it, for servers and clients at 127.0.0.1, 127.0.0.2, and where the test wants
 	Key  string
 }
 
@@ -46,13 +46,13 @@ func New(t testing.TB) *Authority {
 	return &Authority{cert, key}
 }
 
-// Issue writes a new certificate to files.
-func (a *Authority) Issue(t testing.TB) Files {
+// Issue writes a new certificate to files. It is for more addresses if there are some.
+func (a *Authority) Issue(t testing.TB, more ...net.IP) Files {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{{127, 0, 0, 1}, {127, 0, 0, 2}},
+		IPAddresses: append([]net.IP{{127, 0, 0, 1}, {127, 0, 0, 2}}, more...),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
