@@ -318,7 +318,8 @@ func (n *Node) handleLocked(k kind, from, subject string, data []byte, now time.
 	case kindBye:
 		s, err := decodeState(data)
 		if err == nil && n.table.leave(from, s) {
-			n.cfg.Logger.Info("a node has left the cluster", "node", from)
+			n.table.members[from].leaves.Log(n.cfg.Logger, logs.Interval, slog.LevelInfo,
+				"a node has left the cluster", "node", from)
 		}
 		return err
 	}
@@ -337,11 +338,18 @@ func (n *Node) handleBeatLocked(from string, b *beat, now time.Time) {
 	}
 }
 
-// noteLocked logs the first message of a life of a node.
+// noteLocked logs the first message of a life of a node. Of one that has many lives, not all are logged.
 func (n *Node) noteLocked(id string, b *beat) {
-	if m := n.table.members[id]; m == nil && len(n.table.members) < maxMembers || m != nil && m.Epoch < b.Epoch {
-		n.cfg.Logger.Info("a node has joined the cluster", "node", id, "region", b.Card.Region, "url", b.Card.URL)
+	line := new(logs.Line)
+	if m := n.table.members[id]; m != nil {
+		if line = &m.joins; b.Epoch <= m.Epoch {
+			return
+		}
+	} else if len(n.table.members) >= maxMembers {
+		return
 	}
+	line.Log(n.cfg.Logger, logs.Interval, slog.LevelInfo, "a node has joined the cluster",
+		"node", id, "region", b.Card.Region, "url", b.Card.URL)
 }
 
 // askersAddLocked notes that a node wants a snapshot.

@@ -35,12 +35,13 @@ type node struct {
 	mu     sync.Mutex
 	routes map[string]bool // "node namespace"
 	news   int             // changes that it was told of
+	of     map[string]int  // these, by route
 }
 
 func (w *world) join(id string) *node { return w.joinAt(id, "moqt://"+id+":4443") }
 
 func (w *world) joinAt(id, url string) *node {
-	n := &node{engine: w.bus.Engine(id), routes: make(map[string]bool)}
+	n := &node{engine: w.bus.Engine(id), routes: make(map[string]bool), of: make(map[string]int)}
 	cfg := cluster.Config{
 		ID: id, Card: func() cluster.Card { return cluster.Card{URL: url} }, Logger: w.logger,
 	}
@@ -56,6 +57,7 @@ func (n *node) changed(c cluster.Change) {
 	defer n.mu.Unlock()
 	n.news++
 	key := c.Node + " " + c.Namespace.String()
+	n.of[key]++
 	if c.Gone == !n.routes[key] {
 		panic(fmt.Sprint("change without a change: ", c))
 	}
@@ -69,6 +71,18 @@ func (n *node) known() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Sorted(maps.Keys(n.routes))
+}
+
+// changes returns how often the node was told of routes with a prefix.
+func (n *node) changes(prefix string) (count int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for key, times := range n.of {
+		if strings.HasPrefix(key, prefix) {
+			count += times
+		}
+	}
+	return count
 }
 
 // die ends the node without a goodbye.
@@ -347,6 +361,69 @@ func TestSnapshotsForMany(t *testing.T) {
 		require.LessOrEqual(t, after-before, uint64(20))
 		leave(nodes...)
 	})
+}
+
+// TestHostileNode has a node that sends whatever it likes under its own name, a hundred times a second. Others do not
+// notice: neither what they know of each other nor how much they send depends on it, and their logs do not fill.
+func TestHostileNode(t *testing.T) {
+	const duration = 30 * time.Second
+	for name, send := range map[string]func(i int) (subject, data string){
+		"garbage": func(i int) (string, string) {
+			return []string{"beat.h", "route.h.x", "snap.h.a", "ask.h.a", "bye.h", "what.h", "beat.a.b"}[i%7], "{]"
+		},
+		"lives": func(i int) (string, string) {
+			return "beat.h", fmt.Sprintf(`{"epoch":%d,"version":1,"card":{"url":"moqt://h"},"new":true}`, i+1)
+		},
+		"goodbyes": func(i int) (string, string) {
+			if i%2 == 0 {
+				return "beat.h", fmt.Sprintf(`{"epoch":%d,"version":0,"card":{"url":"moqt://h"}}`, i+1)
+			}
+			return "bye.h", fmt.Sprintf(`{"epoch":%d,"version":0}`, i)
+		},
+		"versions": func(i int) (string, string) {
+			return "beat.h", fmt.Sprintf(`{"epoch":1,"version":%d,"card":{"url":"moqt://h"}}`, 2*i)
+		},
+		"questions": func(int) (string, string) { return "ask.h.a", `{"epoch":1}` },
+		"halves of snapshots": func(i int) (string, string) {
+			return "snap.h.=", fmt.Sprintf(
+				`{"epoch":1,"version":%d,"card":{"url":"moqt://h"},"index":0,"routes":["live-%d"]}`, i+2, i)
+		},
+		"routes": func(i int) (string, string) {
+			if i == 0 {
+				return "beat.h", `{"epoch":1,"version":0,"card":{"url":"moqt://h"}}`
+			}
+			return fmt.Sprint("route.h.h.", i), fmt.Sprintf(`{"epoch":1,"version":%d,"namespace":"h-%d"}`, i, i)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, func(w *world) {
+				a, b := w.join("a"), w.join("b")
+				a.Advertise(liveA)
+				b.Advertise(liveB)
+				time.Sleep(time.Second)
+				h := w.bus.Engine("h")
+				for i := range int(duration / (10 * time.Millisecond)) {
+					subject, data := send(i)
+					require.NoError(t, h.Publish("sluice.sluice."+subject, []byte(data)))
+					time.Sleep(10 * time.Millisecond)
+				}
+				synctest.Wait()
+				require.Contains(t, a.known(), "b live-b")
+				require.Contains(t, b.known(), "a live-a")
+				for _, n := range []*node{a, b} {
+					require.Equal(t, 1, n.changes("a ")+n.changes("b "))
+					c := n.Counts()
+					// A beat each second, a question each two at most, and an answer of one part at each tick.
+					require.LessOrEqual(t, c.Messages, uint64(duration/time.Second)*(1+1+5)+10)
+				}
+				require.LessOrEqual(t, strings.Count(w.log.String(), "\n"), 30)
+				require.NoError(t, h.Close())
+				time.Sleep(11 * cluster.Lease)
+				require.Equal(t, []string{"b live-b"}, a.known())
+				leave(a, b)
+			})
+		})
+	}
 }
 
 // TestLargeSnapshot has more routes than one message holds.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/internal/logs"
 	"sluice/moqt"
 )
 
@@ -55,6 +56,8 @@ type member struct {
 	taking   uint64            // the version of that snapshot
 	needs    int               // what the smallest route takes for which there was no room; 0: there was for all
 	recalled time.Time         // when it was last noted that there is room for it now
+
+	joins, leaves logs.Line
 }
 
 func newTable(watch func(Change)) table {
