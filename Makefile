@@ -20,7 +20,7 @@ DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed '
 	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test chaos chaos-tree race deps third_party generate check-generated lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
+.PHONY: help build demo test chaos chaos-tree race deps third_party generate check-generated test-web lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -57,12 +57,22 @@ chaos-tree: deps third_party ## kill, drain and cut off relays of a tree of seve
 third_party: ## unpack and patch quic-go and webtransport-go
 	@third_party/apply.sh
 
-generate: third_party ## compile the BPF programs and generate their Go types (needs clang-19)
+# The packages of the web page, as web/package-lock.json has them; no script of theirs is run.
+web/node_modules: web/package-lock.json
+	npm --prefix web ci --ignore-scripts --silent
+	@touch $@
+
+generate: deps third_party web/node_modules ## make what is generated: BPF objects, their Go types (clang-19), the web page (npm)
 	go generate ./...
 
+GENERATED := '*_bpfel*.go' '*_bpfel*.o' claim/constants.go fastpath/constants.go internal/web/dist
 check-generated: generate ## fail if the committed generated files are out of date
-	git diff --exit-code -- '*_bpfel*.go' '*_bpfel*.o' claim/constants.go fastpath/constants.go
-	@test -z "$$(git ls-files --others --exclude-standard -- '*_bpfel*')" || { echo 'not committed:'; git status --short -- '*_bpfel*'; exit 1; }
+	git diff --exit-code -- $(GENERATED)
+	@test -z "$$(git ls-files --others --exclude-standard -- $(GENERATED))" || { echo 'not committed:'; git status --short -- $(GENERATED); exit 1; }
+
+test-web: deps web/node_modules ## check the types of the web page's scripts, and run their tests
+	npm --prefix web run --silent check
+	npm --prefix web test --silent
 
 lint: third_party ## vet, staticcheck, gofmt, line widths
 	go vet ./...

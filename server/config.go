@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"sluice/congestion"
@@ -19,9 +20,12 @@ type Config struct {
 	// Listen is the UDP address to listen on. Default: ":4443".
 	Listen string
 	// Transport configures connections. With Mutual, only relays that have proved who they are may ask this one as the
-	// origin (relay.OriginPath). The server sets Protocols, NewHooks, Coalesce, MaxConnectionsPerSource and
+	// origin (relay.OriginPath). The server sets Protocols, NewHooks, Handler, Coalesce, MaxConnectionsPerSource and
 	// Exempt.
 	Transport transport.ListenConfig
+	// NewHandler makes the handler of HTTP/3 requests that do not open a session: Transport.Handler. It is called in
+	// Listen, when Relay and Addr of the Server may be used. Default: they are answered with 404.
+	NewHandler func(*Server) (http.Handler, error)
 	// Relay configures what sessions may do, and the cache. The server sets FastPath.
 	Relay relay.Config
 	// FastPath configures forwarding in the kernel.
@@ -113,6 +117,8 @@ func (c *Config) validate() error {
 	switch {
 	case c.Transport.Protocols != nil || c.Transport.NewHooks != nil || c.Transport.Coalesce != nil:
 		return errors.New("Transport.Protocols, NewHooks and Coalesce must not be set: the server does")
+	case c.Transport.Handler != nil:
+		return errors.New("Transport.Handler must not be set: set NewHandler")
 	case c.Transport.MaxConnectionsPerSource != 0 || c.Transport.Exempt != nil:
 		return errors.New("Transport.MaxConnectionsPerSource and Exempt must not be set: set PerAddress.Sessions and " +
 			"Exempt of Relay")

@@ -2,10 +2,12 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -34,6 +36,7 @@ type Server struct {
 	ready      chan struct{}
 	relay      *relay.Relay
 	loop       *media.Loop
+	handler    http.Handler       // nil: none
 	fastPath   *fastpath.FastPath // nil: off
 	processors *processors        // nil: not adapted
 }
@@ -49,6 +52,9 @@ func Listen(cfg Config) (*Server, error) {
 	t.Protocols, t.NewHooks = moqt.ALPNs(), s.newHooks
 	t.MaxConnectionsPerSource, t.Exempt = cfg.Relay.PerAddress.Sessions, cfg.Relay.Exempt
 	t.Coalesce = s.newCoalescing
+	if cfg.NewHandler != nil {
+		t.Handler = http.HandlerFunc(s.answer)
+	}
 	var err error
 	if s.listener, err = transport.Listen(cfg.Listen, t); err != nil {
 		return nil, err
@@ -82,7 +88,18 @@ func (s *Server) prepare() (err error) {
 	if s.cfg.AdaptRuntime {
 		s.processors = newProcessors(time.Now())
 	}
-	return nil
+	if s.cfg.NewHandler != nil {
+		s.handler, err = s.cfg.NewHandler(s)
+	}
+	return err
+}
+
+// answer answers an HTTP/3 request that does not open a session.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	<-s.ready
+	if s.handler != nil { // Listen has not failed
+		s.handler.ServeHTTP(w, r)
+	}
 }
 
 // newHooks makes the media sender of a connection.
@@ -113,6 +130,14 @@ func (s *Server) senderConfig(socket net.PacketConn, dialed bool) media.SenderCo
 
 // Addr returns the address that the server listens on.
 func (s *Server) Addr() *net.UDPAddr { return s.listener.Addr().(*net.UDPAddr) }
+
+// Handler returns what Config.NewHandler has made, for servers beside this one.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Certificate returns what the server shows to a client, as [tls.Config] wants it, for the same servers.
+func (s *Server) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return s.listener.Certificate(hello)
+}
 
 // Relay returns the relay, whose settings may be changed while it runs.
 func (s *Server) Relay() *relay.Relay { return s.relay }

@@ -47,7 +47,7 @@ func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, *tls.Certifica
 		conf.GetCertificate = files.get
 		cert = files.current
 	} else {
-		conf.Certificates = []tls.Certificate{*cert}
+		conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil }
 	}
 	if cfg.Mutual != nil {
 		if err := cfg.Mutual.addTo(conf, log); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -32,6 +33,10 @@ type ListenConfig struct {
 	Protocols []string
 	// Origins are the web origins whose pages may connect, for example "https://player.example". Default: all.
 	Origins []string
+
+	// Handler answers the HTTP/3 requests that do not open a session. With it, pages of the server's own origin may
+	// connect whatever Origins says. Default: the answer is 404.
+	Handler http.Handler
 
 	// Sockets opens the sockets, at least one. Those of a connection's packets must come to the socket that has issued
 	// its connection IDs. Default: one, by [net.ListenUDP], with random connection IDs.

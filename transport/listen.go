@@ -34,6 +34,7 @@ type Listener struct {
 	log       *slog.Logger
 	endpoints []*endpoint
 	wt        *wtServer
+	tls       *tls.Config
 
 	conns    atomic.Int64 // QUIC connections, handshakes included
 	sources  sources
@@ -66,6 +67,7 @@ func Listen(addr string, cfg ListenConfig) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
+	l.tls = tlsConf
 	if err := l.listen(addr, tlsConf, cert); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
@@ -280,6 +282,12 @@ func (l *Listener) explainDial(err error) error {
 			local.IP)
 	}
 	return err
+}
+
+// Certificate returns what the listener shows to a client, as [tls.Config] wants it: for servers beside the listener
+// that show the same certificate.
+func (l *Listener) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return l.tls.GetCertificate(hello)
 }
 
 // Addr returns the address in use.

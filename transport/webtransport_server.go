@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,8 @@ const (
 	maxHeaderBytes = 32 << 10
 )
 
-// wtServer answers the HTTP/3 requests of a listener: one WebTransport session on each connection, 404 otherwise.
+// wtServer answers the HTTP/3 requests of a listener: one WebTransport session on each connection, and what the handler
+// of the configuration answers.
 type wtServer struct {
 	l  *Listener
 	wt webtransport.Server
@@ -72,28 +74,68 @@ func (s *wtServer) serve(qc *quic.Conn) {
 type wtConn struct {
 	qc      *quic.Conn
 	taken   atomic.Bool // by a session, even if that is over
+	limit   time.Duration
 	timeout *time.Timer // until there is a session
+
+	mu          sync.Mutex // guards what follows
+	answering   int        // requests that open no session
+	established bool       // a session is, or was
 }
 
 type wtConnKey struct{}
 
 func (s *wtServer) connContext(ctx context.Context, qc *quic.Conn) context.Context {
-	c := &wtConn{qc: qc}
-	c.timeout = time.AfterFunc(s.l.cfg.handshakeTimeout(), func() {
-		_ = qc.CloseWithError(h3NoError, "no WebTransport session was established in time")
-	})
+	c := &wtConn{qc: qc, limit: s.l.cfg.handshakeTimeout()}
+	c.timeout = time.AfterFunc(c.limit, c.expire)
 	context.AfterFunc(qc.Context(), func() { c.timeout.Stop() })
 	return context.WithValue(ctx, wtConnKey{}, c)
 }
 
+// expire closes a connection that nobody uses.
+func (c *wtConn) expire() {
+	c.mu.Lock()
+	unused := !c.established && c.answering == 0
+	c.mu.Unlock()
+	if unused {
+		_ = c.qc.CloseWithError(h3NoError, "no WebTransport session was established in time")
+	}
+}
+
+// answer answers a request that opens no session. A connection need not have one meanwhile, and soon after.
+func (c *wtConn) answer(h http.Handler, w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	c.answering++
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.answering--; c.answering == 0 && !c.established {
+			c.timeout.Reset(c.limit)
+		}
+	}()
+	h.ServeHTTP(w, r)
+}
+
+// establish tells that the connection has a session.
+func (c *wtConn) establish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.established = true
+	c.timeout.Stop()
+}
+
 // ServeHTTP answers a request.
 func (s *wtServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodConnect || !strings.HasPrefix(r.Proto, "webtransport") {
+	c := r.Context().Value(wtConnKey{}).(*wtConn)
+	switch opens := r.Method == http.MethodConnect && strings.HasPrefix(r.Proto, "webtransport"); {
+	case !opens && s.l.cfg.Handler != nil:
+		c.answer(s.l.cfg.Handler, w, r)
+		return
+	case !opens:
 		http.NotFound(w, r)
 		return
 	}
-	origin := r.Header.Get("Origin")
-	if origin != "" && len(s.l.cfg.Origins) > 0 && !slices.Contains(s.l.cfg.Origins, origin) {
+	if origin := r.Header.Get("Origin"); !s.accepts(origin, r.Host) {
 		http.Error(w, fmt.Sprintf("pages of %q may not connect", origin), http.StatusForbidden)
 		return
 	}
@@ -101,7 +143,6 @@ func (s *wtServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("this server speaks %q", s.l.cfg.Protocols), http.StatusBadRequest)
 		return
 	}
-	c := r.Context().Value(wtConnKey{}).(*wtConn)
 	if c.taken.Swap(true) {
 		http.Error(w, "one session is allowed on a connection", http.StatusTooManyRequests)
 		return
@@ -112,12 +153,18 @@ func (s *wtServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	c.timeout.Stop()
+	c.establish()
 	proto := wt.SessionState().ApplicationProtocol
 	if proto == "" {
 		proto = s.l.cfg.Protocols[0]
 	}
 	s.l.deliver(newWTSession(newSession(c.qc, proto, r.Host, r.URL.RequestURI()), wt, false), c.qc)
+}
+
+// accepts reports whether pages of an origin may connect to the server by the name of host.
+func (s *wtServer) accepts(origin, host string) bool {
+	own := s.l.cfg.Handler != nil && origin == "https://"+host
+	return origin == "" || len(s.l.cfg.Origins) == 0 || own || slices.Contains(s.l.cfg.Origins, origin)
 }
 
 // speaksOneOf reads a list of strings (RFC 9651 §3.1).

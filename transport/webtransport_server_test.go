@@ -303,3 +303,73 @@ func TestUnusedHTTP3Connections(t *testing.T) {
 	}
 	require.NoError(t, used.Context().Err(), "older, but used")
 }
+
+// pages answers requests that open no session.
+func pages(c *ListenConfig) {
+	c.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "page "+r.URL.Path) })
+}
+
+func TestHandler(t *testing.T) {
+	s := newServer(t, pages)
+	cc := s.dialWT(t)
+	req, err := http.NewRequest(http.MethodGet, s.url(WebTransport), nil)
+	require.NoError(t, err)
+	rsp, err := cc.RoundTrip(req)
+	require.NoError(t, err)
+	text, err := io.ReadAll(rsp.Body)
+	require.NoError(t, err)
+	require.Equal(t, "page /app", string(text))
+	require.NoError(t, rsp.Body.Close())
+	_, _, err = cc.Dial(testContext(t), s.url(WebTransport), nil) // the path is a session's, too
+	require.NoError(t, err)
+}
+
+// While a connection is used for pages, it need not have a session.
+func TestConnectionsForPages(t *testing.T) {
+	release := make(chan struct{})
+	s := newServer(t, func(c *ListenConfig) {
+		c.HandshakeTimeout = 300 * time.Millisecond
+		c.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release })
+	})
+	qc := s.dialQUIC(t, http3.NextProtoH3)
+	tr := &webtransport.Transport{}
+	defer tr.Close()
+	cc, err := tr.NewClientConn(qc)
+	require.NoError(t, err)
+	req, err := http.NewRequest(http.MethodGet, s.url(WebTransport), nil)
+	require.NoError(t, err)
+	answered := make(chan error, 1)
+	go func() {
+		rsp, err := cc.RoundTrip(req)
+		if err == nil {
+			err = rsp.Body.Close()
+		}
+		answered <- err
+	}()
+	unused := s.dialQUIC(t, http3.NextProtoH3)
+	<-unused.Context().Done() // opened later, and closed
+	require.NoError(t, qc.Context().Err())
+	close(release)
+	require.NoError(t, <-answered)
+	<-qc.Context().Done()
+	require.ErrorContains(t, context.Cause(qc.Context()), "no WebTransport session")
+}
+
+// Pages of the server itself may connect, whatever the list says.
+func TestOwnOrigin(t *testing.T) {
+	for _, withPages := range []bool{false, true} {
+		s := newServer(t, func(c *ListenConfig) {
+			c.Origins = []string{"https://player.example"}
+			if withPages {
+				pages(c)
+			}
+		})
+		for origin, want := range map[string]bool{
+			"https://player.example": true, "https://127.0.0.1:" + s.port(): withPages,
+			"http://127.0.0.1:" + s.port(): false, "https://other.example": false,
+		} {
+			_, _, err := s.dialWT(t).Dial(testContext(t), s.url(WebTransport), http.Header{"Origin": {origin}})
+			require.Equal(t, want, err == nil, "%s: %v", origin, err)
+		}
+	}
+}

@@ -52,7 +52,10 @@ the first process starts. If the new process cannot start, the old one goes on a
   sluice relay --dev --control /run/sluice.sock
   sluice relay --dev --control /run/sluice.sock --replace`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.web.given = cmd.Flags().Changed("web")
+			return f.run(cmd.Context(), env)
+		},
 	}
 	f.register(cmd)
 	cmd.AddCommand(newRelayStatus(env))
@@ -83,6 +86,7 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err != nil {
 		return err
 	}
+	f.addSite(&cfg, t.certificate)
 	s, err := server.Listen(cfg)
 	if err != nil {
 		return errors.Join(explainListen(err), t.close())
@@ -91,42 +95,47 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err != nil {
 		return errors.Join(err, s.Drain("", 0), t.close())
 	}
-	a, err := f.start(s, t, node)
+	a, page, err := f.start(s, t, node)
 	if err != nil {
 		return errors.Join(err, node.close(), s.Drain("", 0), t.close())
 	}
 	if err := dropPrivileges(s.HasFastPath()); err != nil {
 		slog.Warn("privileges are kept that the relay does not need", "error", err)
 	}
-	greet(env.Stdout, s, a, t.certificate)
-	return errors.Join(f.serve(ctx, s, a, t), a.close(), t.close())
+	greet(env.Stdout, s, a, page, t.certificate)
+	return errors.Join(f.serve(ctx, s, a, page, t), a.close(), page.close(), t.close())
 }
 
-// start opens the admin address, unless --admin is empty, makes this process the one that gets new sessions, and then a
-// node: until then the process that it replaces is that node, and stays it if this one fails.
-func (f *relayFlags) start(s *server.Server, t *takeover, node *clusterNode) (*admin, error) {
+// start opens the admin address, unless --admin is empty, and the port of the web page, makes this process the one that
+// gets new sessions, and then a node: until then the process that it replaces is that node, and stays it if this one
+// fails.
+func (f *relayFlags) start(s *server.Server, t *takeover, node *clusterNode) (*admin, *webPage, error) {
 	l, err := t.listenAdmin(f.admin)
 	if err != nil {
-		return nil, explainAdmin("--admin", err)
+		return nil, nil, explainAdmin("--admin", err)
 	}
-	if err = t.begin(f.control, s, l); err == nil {
+	page, err := f.serveWeb(s)
+	if err == nil {
+		err = t.begin(f.control, s, l)
+	}
+	if err == nil {
 		err = node.join(s, t.from != nil)
 	}
 	if err != nil {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}
-		return nil, err
+		return nil, nil, errors.Join(err, page.close())
 	}
 	if l == nil {
-		return nil, nil
+		return nil, page, nil
 	}
-	return f.serveAdmin(l, s, t), nil
+	return f.serveAdmin(l, s, t, page), page, nil
 }
 
 // serve runs the relay until the context is done, or another process has taken over, and drains it. It reports the
 // state to systemd and at the admin address.
-func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, t *takeover) error {
+func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, page *webPage, t *takeover) error {
 	alive, stop := context.WithCancel(context.Background())
 	defer stop()
 	go feedWatchdog(alive, s.Alive)
@@ -138,6 +147,9 @@ func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, t *t
 	if r, ok := errors.AsType[*replacedError](context.Cause(serving)); ok {
 		notifySystemd(fmt.Sprintf("MAINPID=%d", r.pid))
 		stop()
+		if err := page.close(); err != nil { // the other process serves it
+			slog.Warn("cannot close the web page", "err", err)
+		}
 		return errors.Join(err, f.retire(ctx, s, a, t, r.pid))
 	}
 
@@ -165,11 +177,12 @@ func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *admin, t *
 
 // serveAdmin serves the admin address. The metrics of sessions have a path of their own, because they come and go with
 // sessions: only a scraper that asks for them has to store them.
-func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover) *admin {
+func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover, page *webPage) *admin {
 	cfg := adminConfig{
 		flag: "--admin", addr: f.admin, hosts: f.adminHosts, profiles: f.pprof, alive: s.Alive,
 	}
-	a := newAdmin(l, cfg, slices.Concat(f.auth.metrics, f.events.metrics(), t.metrics(), s.Collectors())...)
+	a := newAdmin(l, cfg,
+		slices.Concat(f.auth.metrics, f.events.metrics(), t.metrics(), page.metrics(), s.Collectors())...)
 	sessions := prometheus.NewRegistry()
 	sessions.MustRegister(s.SessionMetrics())
 	a.mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))
@@ -179,7 +192,7 @@ func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover) *
 }
 
 // greet prints how to reach the relay.
-func greet(w io.Writer, s *server.Server, a *admin, dev *tls.Certificate) {
+func greet(w io.Writer, s *server.Server, a *admin, page *webPage, dev *tls.Certificate) {
 	addr := s.Addr()
 	host := net.JoinHostPort(hostFor(addr.IP), fmt.Sprint(addr.Port))
 	fmt.Fprintf(w, "listening on UDP %s\n", addr)
@@ -187,6 +200,9 @@ func greet(w io.Writer, s *server.Server, a *admin, dev *tls.Certificate) {
 	fmt.Fprintf(w, "  WebTransport  https://%s\n", host)
 	if dev != nil {
 		fmt.Fprintf(w, "  certificate   sha256 %s\n", fingerprint(dev))
+	}
+	if page != nil {
+		fmt.Fprintf(w, "  web page      %s\n", page.url())
 	}
 	if a != nil {
 		fmt.Fprintf(w, "  metrics       http://%s/metrics\n", a.listener.Addr())

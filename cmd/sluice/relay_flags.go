@@ -36,6 +36,7 @@ type relayFlags struct {
 	drainURI      string
 	admin         string
 	adminHosts    []string
+	web           webFlag
 	pprof         bool
 	sockets       int
 	fastPathAcks  bool
@@ -142,6 +143,7 @@ func (f *relayFlags) registerOperation(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.drain, "drain", 10*time.Second, "let sessions continue for this `duration` after SIGTERM")
 	flags.StringVar(&f.drainURI, "drain-uri", "", "`URL` of another relay, to send peers to after SIGTERM")
+	f.web.register(cmd)
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480",
 		"TCP `address` for sluice relay status, /metrics (Prometheus), /healthz and /readyz; '' for none")
 	flags.StringSliceVar(&f.adminHosts, "admin-host", nil,
@@ -174,6 +176,7 @@ func (f *relayFlags) check() error {
 		return errors.New("--background needs --replace")
 	}
 	return cmp.Or(
+		f.web.check(),
 		f.auth.check(),
 		f.upstream.check(f.scope, &f.cluster),
 		f.cluster.check(f.scope),

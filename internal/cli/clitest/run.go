@@ -52,7 +52,11 @@ func setEnvironment(env *testscript.Env) error {
 			return err
 		}
 		env.Setenv(prefix+"ADDR", addr)
-		env.Setenv(prefix+"ADMIN", addr) // of TCP
+		admin, err := freeAddress() // the web page has the port of addr
+		if err != nil {
+			return err
+		}
+		env.Setenv(prefix+"ADMIN", admin)
 		env.Setenv(prefix+"RELAY", "moqt://"+addr)
 		env.Setenv(prefix+"WEBTRANSPORT", "https://"+addr)
 		env.Setenv(prefix+"CLUSTER", strings.Replace(addr, "127.0.0.1", "127.0.0.2", 1)) // of TCP

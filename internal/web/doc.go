@@ -1,0 +1,22 @@
+// Package web serves the relay's web page: a player, a publisher, and a view of the relay for its operator.
+//
+// A [Site] answers the requests. The same Site answers those that come over TCP ([Serve]) and those that come by HTTP/3
+// to the relay's UDP port ([sluice/transport.ListenConfig]). Its files are those of folder dist, which the build of
+// /web makes (make generate), so the program needs nothing beside it.
+//
+//	GET /                      watch
+//	GET /publish               publish
+//	GET /embed                 only the player, for an <iframe> in pages of others
+//	GET /assets/NAME           scripts and styles; player.js is a web component for pages of others
+//	GET /relay.json            what the page has to know of the relay: see Relay
+//	GET /certificate.sha256    of the certificate of --dev, which no authority has signed
+//	GET /viewers?field=a&…     how many sessions watch the broadcast in that namespace
+//
+// Media does not come this way: the page opens a WebTransport session, as any other player does.
+//
+// # What it is safe against
+//
+// Anybody can reach the page. A request has no body, and nothing of it is in an answer. All answers forbid scripts,
+// styles and connections of other origins, and only /embed may stand in a frame. The numbers of connections, and their
+// times, have limits, in all and for each source address.
+package web

@@ -1,0 +1,248 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"sluice/moqt"
+)
+
+//go:generate npm --prefix ../../web run --silent generate
+
+//go:embed dist
+var dist embed.FS
+
+const (
+	// answerTimeout is how long an answer may take to be sent. The largest file is a few hundred kilobytes.
+	answerTimeout = 30 * time.Second
+	// viewersPerSecond bounds what counting viewers costs. A page asks every few seconds for each broadcast that it
+	// shows.
+	viewersPerSecond = 200
+)
+
+// Relay is what the page has to know of the relay. It is what /relay.json has.
+type Relay struct {
+	// Port is the UDP port to which the page opens its WebTransport session.
+	Port int `json:"port"`
+	// Certificate is the SHA-256 of the relay's certificate in hexadecimal, if no authority has signed it.
+	Certificate string `json:"certificate,omitempty"`
+	// Viewers tells that /viewers answers.
+	Viewers bool `json:"viewers"`
+	// Version is that of the program.
+	Version string `json:"version"`
+}
+
+// Config is the configuration of a [Site].
+type Config struct {
+	Relay
+	// CountViewers returns how many sessions watch the broadcast in a namespace. Default: nobody may know.
+	CountViewers func(moqt.Namespace) int
+	// SamePort tells that the page is at the TCP port with the number of Port. It is then announced that HTTP/3 is
+	// there, unless no authority has signed the certificate.
+	SamePort bool
+}
+
+// Site answers requests for the page. Its methods may be called on any goroutine.
+type Site struct {
+	cfg     Config
+	mux     *http.ServeMux
+	policy  string
+	viewers *rate.Limiter
+}
+
+// New makes a Site.
+func New(cfg Config) (*Site, error) {
+	cfg.Viewers = cfg.CountViewers != nil
+	s := &Site{cfg: cfg, mux: http.NewServeMux(), viewers: rate.NewLimiter(viewersPerSecond, viewersPerSecond)}
+	s.policy = contentPolicy(cfg)
+	if err := s.addFiles(); err != nil {
+		return nil, err
+	}
+	s.mux.HandleFunc("GET /relay.json", s.serveRelay)
+	s.mux.HandleFunc("GET /certificate.sha256", s.serveCertificate)
+	s.mux.HandleFunc("GET /viewers", s.serveViewers)
+	return s, nil
+}
+
+// Handle adds a page. It is called before the Site is served.
+func (s *Site) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
+
+// contentPolicy is the Content-Security-Policy of all answers, but for who may frame them.
+func contentPolicy(cfg Config) string {
+	sessions := ""
+	if !cfg.SamePort { // 'self' has the page's port
+		sessions = fmt.Sprintf(" https://*:%d", cfg.Port)
+	}
+	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; " +
+		"media-src 'self' blob:; worker-src 'self'; connect-src 'self'" + sessions + "; frame-src 'self'; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors "
+}
+
+// framed is the page that others may show in a frame.
+const framed = "/embed"
+
+// ServeHTTP implements [http.Handler].
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.setHeaders(w.Header(), r)
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		w.Header().Set("Connection", "close")
+		http.Error(w, "only GET and HEAD are answered here", http.StatusMethodNotAllowed)
+	case r.ContentLength > 0 || r.ContentLength < 0 && r.ProtoMajor < 3: // HTTP/3 does not tell that there is no body
+		w.Header().Set("Connection", "close") // otherwise the server reads the body to find the next request
+		http.Error(w, "a request must have no body", http.StatusRequestEntityTooLarge)
+	default:
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
+		s.mux.ServeHTTP(w, r)
+	}
+}
+
+func (s *Site) setHeaders(h http.Header, r *http.Request) {
+	ancestors := "'none'"
+	if r.URL.Path == framed {
+		ancestors = "*"
+	} else {
+		h.Set("X-Frame-Options", "DENY")
+	}
+	h.Set("Content-Security-Policy", s.policy+ancestors)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Permissions-Policy", "geolocation=(), payment=(), usb=()")
+	h.Set("Cache-Control", "no-cache")
+	if s.cfg.SamePort && s.cfg.Certificate == "" && r.ProtoMajor < 3 && r.TLS != nil {
+		h.Set("Alt-Svc", fmt.Sprintf(`h3=":%d"; ma=86400`, s.cfg.Port))
+	}
+}
+
+// addFiles adds the files of dist: NAME.html as page NAME, index.html as /, all others below /assets/.
+func (s *Site) addFiles() error {
+	files, err := fs.ReadDir(dist, "dist")
+	if err != nil {
+		return err
+	}
+	for _, entry := range files {
+		name := entry.Name()
+		f, err := newFile(name)
+		if err != nil {
+			return err
+		}
+		place := "/assets/" + name
+		if page, ok := strings.CutSuffix(name, ".html"); ok {
+			place = "/" + page
+		}
+		switch place {
+		case "/index":
+			place = "/{$}"
+		case "/inside": // not for everybody
+			continue
+		}
+		s.mux.Handle("GET "+place, f)
+	}
+	return nil
+}
+
+// Page returns the page of dist with that name, for those who add it by Handle.
+func Page(name string) (http.Handler, error) { return newFile(name + ".html") }
+
+// file is a file of dist, ready to be sent.
+type file struct {
+	name, kind, tag string
+	plain, packed   []byte
+}
+
+func newFile(name string) (*file, error) {
+	plain, err := dist.ReadFile(path.Join("dist", name))
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(plain)
+	f := &file{name: name, plain: plain, tag: `"` + hex.EncodeToString(sum[:12]) + `"`}
+	f.kind = cmp.Or(mime.TypeByExtension(path.Ext(name)), "application/octet-stream")
+	if text := strings.HasPrefix(f.kind, "text/") || strings.HasSuffix(f.kind, "svg+xml"); text {
+		f.packed = pack(plain)
+	}
+	return f, nil
+}
+
+// pack returns b in gzip's form, or nil if that is not shorter.
+func pack(b []byte) []byte {
+	var out bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is valid
+	_, _ = z.Write(b)                                       // a buffer takes all
+	_ = z.Close()
+	if out.Len() >= len(b) {
+		return nil
+	}
+	return out.Bytes()
+}
+
+// ServeHTTP implements [http.Handler]. Pages of others may load what is below /assets/.
+func (f *file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", f.kind)
+	h.Set("Vary", "Accept-Encoding")
+	h.Set("ETag", f.tag)
+	if path.Ext(f.name) != ".html" {
+		h.Set("Access-Control-Allow-Origin", "*")
+	}
+	content := f.plain
+	if f.packed != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		content = f.packed
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+}
+
+// serveRelay tells the page where to open its session. Pages of others need it as well: the web component asks.
+func (s *Site) serveRelay(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	writeJSON(w, s.cfg.Relay)
+}
+
+func (s *Site) serveCertificate(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Certificate == "" {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, s.cfg.Certificate+"\n") // fails only if the client has gone
+}
+
+func (s *Site) serveViewers(w http.ResponseWriter, r *http.Request) {
+	ns := moqt.Namespace(r.URL.Query()["field"])
+	switch {
+	case s.cfg.CountViewers == nil:
+		http.NotFound(w, r)
+	case len(ns) == 0 || ns.Validate() != nil:
+		http.Error(w, "give the fields of a namespace: /viewers?field=live&field=demo", http.StatusBadRequest)
+	case !s.viewers.Allow():
+		http.Error(w, "too many ask; try again later", http.StatusTooManyRequests)
+	default:
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		writeJSON(w, struct {
+			Viewers int `json:"viewers"`
+		}{s.cfg.CountViewers(ns)})
+	}
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
+}

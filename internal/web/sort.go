@@ -1,0 +1,123 @@
+package web
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"sluice/transport"
+)
+
+// tlsHandshake is the first byte of a connection with TLS (RFC 8446 §5.1). HTTP begins with a letter.
+const tlsHandshake = 0x16
+
+// sorter gives the connections of a listener to one for those with TLS, and one for those without. Only clients on this
+// machine may do without: nobody is between them and the relay, and browsers trust http://localhost as they trust
+// https. So a page of a relay with a certificate of its own making needs no exception in the browser.
+type sorter struct {
+	from       net.Listener
+	tls, plain *sorted
+}
+
+func newSorter(from net.Listener) *sorter {
+	done := make(chan struct{})
+	closeFrom := sync.OnceValue(func() error {
+		close(done)
+		return from.Close()
+	})
+	list := func() *sorted {
+		return &sorted{addr: from.Addr(), conns: make(chan net.Conn), done: done, close: closeFrom}
+	}
+	return &sorter{from: from, tls: list(), plain: list()}
+}
+
+// run sorts until the listener is closed.
+func (s *sorter) run() {
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	for {
+		c, err := s.from.Accept()
+		if err != nil {
+			_ = s.tls.close()
+			return
+		}
+		if source := transport.SourceOf(c.RemoteAddr()); !source.Addr().IsLoopback() {
+			reading.Go(func() { s.tls.give(c) })
+			continue
+		}
+		reading.Go(func() { s.sort(c) })
+	}
+}
+
+// sort reads the first byte of a connection.
+func (s *sorter) sort(c net.Conn) {
+	first := make([]byte, 1)
+	_ = c.SetReadDeadline(time.Now().Add(headerTimeout)) // the server sets its own later
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-s.tls.done:
+			_ = c.SetReadDeadline(time.Now())
+		case <-stop:
+		}
+	}()
+	if _, err := c.Read(first); err != nil {
+		_ = c.Close()
+		return
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	to := s.plain
+	if first[0] == tlsHandshake {
+		to = s.tls
+	}
+	to.give(&begunConn{Conn: c, first: first})
+}
+
+// sorted is a listener whose connections come from a sorter.
+type sorted struct {
+	addr  net.Addr
+	conns chan net.Conn
+	done  chan struct{} // closed when the listener is
+	close func() error
+}
+
+func (l *sorted) give(c net.Conn) {
+	select {
+	case l.conns <- c:
+	case <-l.done:
+		_ = c.Close()
+	}
+}
+
+// Accept implements [net.Listener].
+func (l *sorted) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements [net.Listener]: it closes both.
+func (l *sorted) Close() error { return l.close() }
+
+// Addr implements [net.Listener].
+func (l *sorted) Addr() net.Addr { return l.addr }
+
+// begunConn is a connection of which some bytes have been read.
+type begunConn struct {
+	net.Conn
+	first []byte
+}
+
+// Read implements [net.Conn].
+func (c *begunConn) Read(b []byte) (int, error) {
+	if len(c.first) > 0 {
+		n := copy(b, c.first)
+		c.first = c.first[n:]
+		return n, nil
+	}
+	return c.Conn.Read(b)
+}

@@ -1,0 +1,127 @@
+import { createFile, DataStream, Endianness, type ISOFile, MP4BoxBuffer, type Sample } from "mp4box";
+import type { MediaObject } from "../moqt/session.js";
+import type { Track } from "./catalog.js";
+
+/** Frame is an encoded frame of video, or a piece of audio. Times are in microseconds. */
+export interface Frame {
+  time: number;
+  duration: number;
+  key: boolean;
+  data: Uint8Array<ArrayBuffer>;
+}
+
+/** Demuxer takes objects of a track apart. */
+export interface Demuxer {
+  /** description is what the decoder wants to know of the codec, if anything. */
+  readonly description: Uint8Array<ArrayBuffer> | undefined;
+  /** frames returns the frames of an object. The first object of each group has a key frame. */
+  frames(o: MediaObject): Frame[];
+}
+
+export function newDemuxer(track: Track): Demuxer {
+  if (track.packaging === "loc") return new LocDemuxer(track);
+  if (!track.init) throw new Error(`there is no init segment of track ${track.name}`);
+  return new CmafDemuxer(track.init);
+}
+
+/**
+ * CmafDemuxer parses chunks of fragmented MP4. It begins anew with each group: the library keeps all boxes that it has
+ * parsed, and a broadcast has no end.
+ */
+class CmafDemuxer implements Demuxer {
+  readonly description: Uint8Array<ArrayBuffer> | undefined;
+  private file!: ISOFile;
+  private offset = 0;
+  private group = -1;
+  private samples: Sample[] = [];
+  private timescale = 1;
+
+  constructor(private readonly init: Uint8Array<ArrayBuffer>) {
+    this.begin();
+    this.description = descriptionOf(this.file);
+  }
+
+  private begin(): void {
+    const file = createFile();
+    this.file = file;
+    this.offset = 0;
+    file.onReady = (info) => {
+      const track = info.tracks[0];
+      if (!track) throw new Error("the init segment has no track");
+      this.timescale = track.timescale;
+      file.setExtractionOptions(track.id, undefined, { nbSamples: 1 });
+      file.start();
+    };
+    file.onSamples = (_id, _user, samples) => this.samples.push(...samples);
+    this.append(this.init);
+  }
+
+  private append(b: Uint8Array<ArrayBuffer>): void {
+    const buffer = b.slice().buffer;
+    this.file.appendBuffer(MP4BoxBuffer.fromArrayBuffer(buffer, this.offset));
+    this.offset += b.byteLength;
+  }
+
+  frames(o: MediaObject): Frame[] {
+    if (o.group !== this.group) {
+      this.group = o.group;
+      this.begin();
+    }
+    this.samples = [];
+    this.append(o.payload);
+    const micro = 1e6 / this.timescale;
+    return this.samples.map((s) => ({
+      time: Math.round(s.cts * micro),
+      duration: Math.round(s.duration * micro),
+      key: s.is_sync,
+      data: new Uint8Array(s.data!),
+    }));
+  }
+}
+
+interface Entry {
+  [box: string]: unknown;
+}
+
+/** descriptionOf returns the content of the box with the decoder's configuration. */
+function descriptionOf(file: ISOFile): Uint8Array<ArrayBuffer> | undefined {
+  const trak = (file as unknown as { moov: { traks: { mdia: { minf: { stbl: { stsd: { entries: Entry[] } } } } }[] } })
+    .moov.traks[0];
+  const entry = trak?.mdia.minf.stbl.stsd.entries[0];
+  if (!entry) return undefined;
+  for (const name of ["avcC", "hvcC", "vpcC", "av1C"]) {
+    const box = entry[name] as { write(s: DataStream): void } | undefined;
+    if (!box) continue;
+    const out = new DataStream(undefined, 0, Endianness.BIG_ENDIAN);
+    box.write(out);
+    return new Uint8Array(out.buffer.slice(8, out.getPosition()));
+  }
+  const esds = entry["esds"] as { esd?: { descs?: { descs?: { data?: Uint8Array }[] }[] } } | undefined;
+  const config = esds?.esd?.descs?.[0]?.descs?.[0]?.data;
+  return config && new Uint8Array(config);
+}
+
+// Properties of LOC (draft-ietf-moq-loc), with the numbers of MoQT drafts before 20, and of those since.
+const timestamps = [0x10, 0x06, 0x02];
+const timescales = [0x08];
+
+/** LocDemuxer takes frames as they are. */
+class LocDemuxer implements Demuxer {
+  readonly description: Uint8Array<ArrayBuffer> | undefined;
+  private count = 0;
+
+  constructor(private readonly track: Track) {
+    this.description = track.description;
+  }
+
+  frames(o: MediaObject): Frame[] {
+    const number = (types: number[]) =>
+      types.map((t) => o.properties?.get(t)).find((v): v is number => typeof v === "number");
+    const duration = Math.round(1e6 / (this.track.framerate ?? (this.track.role === "audio" ? 50 : 30)));
+    const at = number(timestamps);
+    const time = at === undefined ? this.count * duration : (at * 1e6) / (number(timescales) ?? 1e6);
+    this.count++;
+    const key = this.track.role === "audio" || (o.object === 0 && o.subgroup === 0);
+    return [{ time: Math.round(time), duration, key, data: o.payload }];
+  }
+}

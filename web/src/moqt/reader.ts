@@ -1,0 +1,56 @@
+import { decodeInt, lengthAfter, ProtocolError } from "./wire.js";
+
+/** StreamReader reads integers and bytes from a stream. */
+export class StreamReader {
+  private readonly reader: ReadableStreamDefaultReader<Uint8Array>;
+  private chunk: Uint8Array = new Uint8Array();
+
+  constructor(stream: ReadableStream<Uint8Array>) {
+    this.reader = stream.getReader();
+  }
+
+  /** more makes at least one byte available, or returns false at the end of the stream. */
+  async more(): Promise<boolean> {
+    while (this.chunk.length === 0) {
+      const { value, done } = await this.reader.read();
+      if (done) return false;
+      this.chunk = value;
+    }
+    return true;
+  }
+
+  async bytes(n: number): Promise<Uint8Array<ArrayBuffer>> {
+    const out = new Uint8Array(n);
+    for (let at = 0; at < n; ) {
+      if (!(await this.more())) throw new ProtocolError("a stream ends within a field");
+      const part = this.chunk.subarray(0, n - at);
+      out.set(part, at);
+      at += part.length;
+      this.chunk = this.chunk.subarray(part.length);
+    }
+    return out;
+  }
+
+  async byte(): Promise<number> {
+    if (!(await this.more())) throw new ProtocolError("a stream ends within a field");
+    const b = this.chunk[0]!;
+    this.chunk = this.chunk.subarray(1);
+    return b;
+  }
+
+  async int(): Promise<number> {
+    const first = await this.byte();
+    return decodeInt(first, await this.bytes(lengthAfter(first)));
+  }
+
+  /** cancel tells the sender to stop. */
+  cancel(code: number): void {
+    this.reader.cancel(streamError(code)).catch(() => {});
+  }
+}
+
+/** streamError is the reason with which a stream is reset. */
+export function streamError(code: number): WebTransportError | Error {
+  if (typeof WebTransportError === "undefined") return new Error(`code ${code}`);
+  return new WebTransportError("", { source: "stream", streamErrorCode: code } as WebTransportErrorOptions);
+}

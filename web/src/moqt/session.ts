@@ -1,0 +1,527 @@
+import { StreamReader, streamError } from "./reader.js";
+import {
+  type Location,
+  type Namespace,
+  type Parameters,
+  Parser,
+  type Properties,
+  ProtocolError,
+  readParameters,
+  readProperties,
+  writeParameters,
+  Writer,
+} from "./wire.js";
+
+/** The drafts that this client speaks, most preferred first. */
+export const protocols = ["moqt-18"];
+
+export const enum Message {
+  RequestUpdate = 0x02,
+  Subscribe = 0x03,
+  SubscribeOK = 0x04,
+  RequestError = 0x05,
+  PublishNamespace = 0x06,
+  RequestOK = 0x07,
+  Namespace = 0x08,
+  PublishDone = 0x0b,
+  TrackStatus = 0x0d,
+  NamespaceDone = 0x0e,
+  Goaway = 0x10,
+  Fetch = 0x16,
+  FetchOK = 0x18,
+  Publish = 0x1d,
+  SubscribeNamespace = 0x50,
+  Setup = 0x2f00,
+}
+
+export const enum RequestCode {
+  NotSupported = 0x03,
+  DoesNotExist = 0x10,
+  InvalidRange = 0x11,
+}
+
+export const enum ResetCode {
+  Cancelled = 0x01,
+}
+
+const fetchStream = 0x05;
+/** What waits for a subscription whose answer has not arrived is dropped after this time, in milliseconds. */
+const aliasPatience = 2000;
+/** How long to wait for the objects of a fetch, in milliseconds. What has come until then is kept. */
+const fetchPatience = 5000;
+/** An object that is larger cannot be media that a page can play. */
+const maxObject = 32 << 20;
+
+export interface TrackName {
+  namespace: Namespace;
+  name: string;
+}
+
+/** MediaObject is an object of a track, as it was received. */
+export interface MediaObject extends Location {
+  subgroup: number;
+  status: number;
+  properties?: Properties;
+  payload: Uint8Array<ArrayBuffer>;
+}
+
+/** RequestError is the relay's refusal of a request. */
+export class RequestError extends Error {
+  override name = "RequestError";
+  constructor(
+    readonly code: number,
+    readonly reason: string,
+  ) {
+    super(reason || `refused with code ${code}`);
+  }
+}
+
+export interface SessionOptions {
+  /** url of the relay, https://host:port/path. */
+  url: string;
+  /** hash is the SHA-256 of the relay's certificate, if no authority has signed it. */
+  hash?: Uint8Array<ArrayBuffer>;
+  /** token is sent with each request. */
+  token?: string;
+}
+
+/** Session is a MoQT session over WebTransport. */
+export class Session {
+  /** closed resolves with the reason when the session is over. */
+  readonly closed: Promise<string>;
+  /** serve answers the relay's requests for tracks. */
+  serve: ((request: IncomingRequest) => void) | undefined;
+  /** ongoaway is called when the relay asks its peers to move on. */
+  ongoaway: (() => void) | undefined;
+
+  private nextID = 0;
+  private readonly receivers = new Map<number, Subscription>(); // by alias
+  private readonly waiting = new Map<number, Set<() => void>>(); // for aliases
+  private readonly fetches = new Map<number, Fetch>(); // by request id
+  private end!: (reason: string) => void;
+
+  private constructor(
+    private readonly wt: WebTransport,
+    private readonly token: string | undefined,
+  ) {
+    this.closed = new Promise((resolve) => (this.end = resolve));
+    wt.closed.then(
+      (info) => this.end(info.reason || "the relay has closed the session"),
+      () => this.end("the connection was lost"),
+    );
+  }
+
+  static async connect(options: SessionOptions): Promise<Session> {
+    const wt = new WebTransport(options.url, {
+      protocols,
+      ...(options.hash && { serverCertificateHashes: [{ algorithm: "sha-256", value: options.hash }] }),
+    } as WebTransportOptions);
+    await wt.ready;
+    const session = new Session(wt, options.token);
+    await session.begin();
+    return session;
+  }
+
+  close(): void {
+    try {
+      this.wt.close({ closeCode: 0, reason: "" });
+    } catch {
+      // It is closed.
+    }
+  }
+
+  private async begin(): Promise<void> {
+    const control = (await this.wt.createUnidirectionalStream()).getWriter();
+    const options = new Writer().int(0x07).prefixed("sluice-web");
+    await control.write(frame(Message.Setup, options));
+    this.run(this.acceptData());
+    this.run(this.acceptRequests());
+  }
+
+  /** run ends the session when a task fails. */
+  private run(task: Promise<void>): void {
+    task.catch((error: unknown) => this.fail(error));
+  }
+
+  private fail(error: unknown): void {
+    this.end(error instanceof Error ? error.message : String(error));
+    if (!(error instanceof ProtocolError)) return;
+    try {
+      this.wt.close({ closeCode: 3, reason: error.message });
+    } catch {
+      // It is closed.
+    }
+  }
+
+  private async acceptData(): Promise<void> {
+    const streams = this.wt.incomingUnidirectionalStreams.getReader();
+    for (;;) {
+      const { value, done } = await streams.read();
+      if (done) return;
+      this.readData(new StreamReader(value)).catch((error: unknown) => {
+        if (error instanceof ProtocolError) this.fail(error); // else the stream was reset
+      });
+    }
+  }
+
+  private async readData(r: StreamReader): Promise<void> {
+    const type = await r.int();
+    if (type === Message.Setup) return this.readControl(r);
+    if (type === fetchStream) {
+      const fetch = this.fetches.get(await r.int());
+      if (fetch) await fetch.read(r);
+      else r.cancel(ResetCode.Cancelled);
+      return;
+    }
+    if ((type & ~0x6f) !== 0x10) return r.cancel(ResetCode.Cancelled);
+    await this.readSubgroup(type, r);
+  }
+
+  private async readControl(r: StreamReader): Promise<void> {
+    for (let type: number = Message.Setup; ; type = await r.int()) {
+      await readBody(r);
+      if (type === Message.Goaway) this.ongoaway?.();
+      if (!(await r.more())) return;
+    }
+  }
+
+  private async readSubgroup(type: number, r: StreamReader): Promise<void> {
+    const subscription = await this.receiver(await r.int());
+    const group = await r.int();
+    const mode = type & 0x06;
+    let subgroup = mode === 0x04 ? await r.int() : 0;
+    if (!(type & 0x20)) await r.byte(); // the publisher's priority
+    if (!subscription) return r.cancel(ResetCode.Cancelled);
+    for (let object = -1, first = true; await r.more(); first = false) {
+      object += (await r.int()) + 1;
+      if (first && mode === 0x02) subgroup = object;
+      const properties = type & 0x01 ? await readPrefixed(r) : undefined;
+      const length = await r.int();
+      if (length > maxObject) return r.cancel(ResetCode.Cancelled);
+      const status = length === 0 ? await r.int() : 0;
+      const payload = await r.bytes(length);
+      if (subscription.ended) return r.cancel(ResetCode.Cancelled);
+      subscription.deliver({
+        group,
+        object,
+        subgroup,
+        status,
+        payload,
+        ...(properties?.length && { properties: readProperties(properties) }),
+      });
+    }
+  }
+
+  /** receiver returns the subscription with an alias. Data may overtake the answer that assigns it. */
+  private async receiver(alias: number): Promise<Subscription | undefined> {
+    if (!this.receivers.has(alias)) {
+      const waiters = this.waiting.get(alias) ?? new Set();
+      this.waiting.set(alias, waiters);
+      await new Promise<void>((resolve) => {
+        waiters.add(resolve);
+        setTimeout(resolve, aliasPatience);
+      });
+      if (waiters.size === 0) this.waiting.delete(alias);
+    }
+    return this.receivers.get(alias);
+  }
+
+  /** subscribe asks for a track. Its objects go to receive. */
+  async subscribe(
+    track: TrackName,
+    parameters: Parameters,
+    receive: (o: MediaObject) => void,
+  ): Promise<Subscription> {
+    const id = this.takeID();
+    const body = new Writer().int(id).namespace(track.namespace).prefixed(track.name);
+    writeParameters(body, this.authorized(parameters));
+    const stream = await this.request(Message.Subscribe, body);
+    const answer = await stream.next();
+    if (answer?.type !== Message.SubscribeOK) throw unexpected(answer);
+    const alias = answer.body.int();
+    const ok = readParameters(answer.body);
+    const s = new Subscription(id, stream, ok.largest, receive, () => this.receivers.delete(alias));
+    this.receivers.set(alias, s);
+    for (const wake of this.waiting.get(alias) ?? []) wake();
+    this.waiting.delete(alias);
+    return s;
+  }
+
+  /** fetchBefore asks for the objects of a subscription's current group that came before its start. */
+  async fetchBefore(s: Subscription, receive: (o: MediaObject) => void): Promise<void> {
+    const id = this.takeID();
+    const body = new Writer().int(id).int(2).int(s.id).int(0); // relative joining, no group before
+    writeParameters(body, this.authorized({}));
+    const fetch = new Fetch(receive);
+    this.fetches.set(id, fetch);
+    try {
+      const stream = await this.request(Message.Fetch, body);
+      const answer = await stream.next();
+      if (answer?.type !== Message.FetchOK) throw unexpected(answer);
+      await Promise.race([fetch.done, sleep(fetchPatience)]);
+    } finally {
+      this.fetches.delete(id);
+    }
+  }
+
+  /** largest asks for the location of a track's largest object. It returns undefined if the relay knows none. */
+  async largest(track: TrackName): Promise<Location | undefined> {
+    const body = new Writer().int(this.takeID()).namespace(track.namespace).prefixed(track.name);
+    writeParameters(body, this.authorized({}));
+    const answer = await (await this.request(Message.TrackStatus, body)).next();
+    return answer?.type === Message.RequestOK ? readParameters(answer.body).largest : undefined;
+  }
+
+  /** subscribeNamespace tells which namespaces below a prefix have publishers, from now on. */
+  async subscribeNamespace(prefix: Namespace, changed: (suffix: Namespace, there: boolean) => void): Promise<void> {
+    const body = new Writer().int(this.takeID()).namespace(prefix);
+    writeParameters(body, this.authorized({}));
+    const stream = await this.request(Message.SubscribeNamespace, body);
+    const answer = await stream.next();
+    if (answer?.type !== Message.RequestOK) throw unexpected(answer);
+    this.run(
+      (async () => {
+        for (let m = await stream.next(); m; m = await stream.next()) {
+          if (m.type === Message.Namespace) changed(m.body.namespace(), true);
+          if (m.type === Message.NamespaceDone) changed(m.body.namespace(), false);
+        }
+      })(),
+    );
+  }
+
+  /** publishNamespace says that serve answers requests for tracks of a namespace. It returns what takes that back. */
+  async publishNamespace(namespace: Namespace): Promise<() => void> {
+    const body = new Writer().int(this.takeID()).namespace(namespace);
+    writeParameters(body, this.authorized({}));
+    const stream = await this.request(Message.PublishNamespace, body);
+    const answer = await stream.next();
+    if (answer?.type !== Message.RequestOK) throw unexpected(answer);
+    return () => stream.cancel();
+  }
+
+  /** openStream opens a stream for objects. Streams with a higher order go first. */
+  openStream(order: number): Promise<WritableStream<Uint8Array>> {
+    return this.wt.createUnidirectionalStream({ sendOrder: order } as WebTransportSendStreamOptions);
+  }
+
+  private authorized(p: Parameters): Parameters {
+    return this.token ? { ...p, token: this.token } : p;
+  }
+
+  private takeID(): number {
+    const id = this.nextID;
+    this.nextID += 2; // odd ones are the relay's
+    return id;
+  }
+
+  private async request(type: Message, body: Writer): Promise<RequestStream> {
+    const stream = new RequestStream(await this.wt.createBidirectionalStream());
+    await stream.send(type, body);
+    return stream;
+  }
+
+  private async acceptRequests(): Promise<void> {
+    const streams = this.wt.incomingBidirectionalStreams.getReader();
+    for (;;) {
+      const { value, done } = await streams.read();
+      if (done) return;
+      this.answer(new RequestStream(value)).catch((error: unknown) => {
+        if (error instanceof ProtocolError) this.fail(error);
+      });
+    }
+  }
+
+  private async answer(stream: RequestStream): Promise<void> {
+    const m = await stream.next();
+    if (!m) return;
+    const id = m.body.int();
+    const supported = m.type === Message.Subscribe || m.type === Message.Fetch || m.type === Message.TrackStatus;
+    let fetch: FetchRange | undefined;
+    if (supported && m.type === Message.Fetch && m.body.int() !== 1) return stream.refuse(RequestCode.NotSupported);
+    if (!supported || !this.serve) return stream.refuse(RequestCode.NotSupported);
+    const track = { namespace: m.body.namespace(), name: m.body.string() };
+    if (m.type === Message.Fetch) fetch = { start: m.body.location(), end: m.body.location() };
+    const parameters = readParameters(m.body);
+    this.serve({ id, type: m.type, track, parameters, stream, session: this, ...(fetch && { range: fetch }) });
+  }
+}
+
+/** FetchRange is what a FETCH asks for: up to end, which is the last object plus 1, or 0 for the whole group. */
+export interface FetchRange {
+  start: Location;
+  end: Location;
+}
+
+/** IncomingRequest is a request of the relay for a track. */
+export interface IncomingRequest {
+  id: number;
+  type: Message;
+  track: TrackName;
+  parameters: Parameters;
+  range?: FetchRange;
+  stream: RequestStream;
+  session: Session;
+}
+
+/** RequestStream is the stream of one request. */
+export class RequestStream {
+  private readonly writer: WritableStreamDefaultWriter<Uint8Array>;
+  private readonly reader: StreamReader;
+
+  constructor(stream: WebTransportBidirectionalStream) {
+    this.writer = stream.writable.getWriter();
+    this.writer.closed.catch(() => {}); // the reader says so, too
+    this.reader = new StreamReader(stream.readable);
+  }
+
+  send(type: Message, body: Writer): Promise<void> {
+    return this.writer.write(frame(type, body));
+  }
+
+  /** next returns the next message, or undefined at the end of the stream. */
+  async next(): Promise<{ type: Message; body: Parser } | undefined> {
+    if (!(await this.reader.more())) return undefined;
+    const type = (await this.reader.int()) as Message;
+    return { type, body: new Parser(await readBody(this.reader)) };
+  }
+
+  async refuse(code: RequestCode, reason = ""): Promise<void> {
+    await this.send(Message.RequestError, new Writer().int(code).int(0).prefixed(reason));
+    await this.finish();
+  }
+
+  finish(): Promise<void> {
+    return this.writer.close();
+  }
+
+  cancel(): void {
+    this.reader.cancel(ResetCode.Cancelled);
+    this.writer.abort(streamError(ResetCode.Cancelled)).catch(() => {});
+  }
+}
+
+/** Subscription is a subscription to a track. */
+export class Subscription {
+  /** done resolves with the reason when there will be no more objects. */
+  readonly done: Promise<string>;
+  ended = false;
+
+  constructor(
+    readonly id: number,
+    private readonly stream: RequestStream,
+    /** largest is the largest object of the track when the subscription began. */
+    readonly largest: Location | undefined,
+    private readonly receive: (o: MediaObject) => void,
+    private readonly forget: () => void,
+  ) {
+    this.done = this.watch();
+  }
+
+  deliver(o: MediaObject): void {
+    if (!this.ended) this.receive(o);
+  }
+
+  private async watch(): Promise<string> {
+    try {
+      for (let m = await this.stream.next(); m; m = await this.stream.next()) {
+        if (m.type !== Message.PublishDone) continue;
+        const code = m.body.int();
+        m.body.int(); // number of streams
+        return m.body.string() || (code === 2 ? "the track has ended" : `ended with code ${code}`);
+      }
+      return "the track has ended";
+    } catch {
+      return "the subscription was cancelled";
+    }
+  }
+
+  /** cancel ends the subscription. */
+  cancel(): void {
+    if (this.ended) return;
+    this.ended = true;
+    this.stream.cancel();
+    setTimeout(this.forget, aliasPatience); // until then streams of it are known, and cancelled
+  }
+}
+
+/** Fetch reads the answer to a FETCH (§11.4.4). */
+class Fetch {
+  readonly done: Promise<void>;
+  private resolve!: () => void;
+
+  constructor(private readonly receive: (o: MediaObject) => void) {
+    this.done = new Promise((resolve) => (this.resolve = resolve));
+  }
+
+  async read(r: StreamReader): Promise<void> {
+    let group = 0;
+    let object = -1;
+    let subgroup = 0;
+    let first = true;
+    try {
+      while (await r.more()) {
+        const flags = await r.int();
+        if (flags > 0x7f) {
+          [group, object] = [await r.int(), await r.int()]; // a range without objects ends here
+          first = false;
+          continue;
+        }
+        const groupGiven = (flags & 0x08) !== 0;
+        if (groupGiven) group = first ? await r.int() : group + 1 + (await r.int());
+        const mode = flags & 0x03;
+        if ((flags & 0x40) === 0) {
+          if (mode === 3) subgroup = await r.int();
+          else if (mode === 2) subgroup++;
+          else if (mode === 0) subgroup = 0;
+        }
+        if (flags & 0x04) {
+          const delta = await r.int();
+          object = first || groupGiven ? delta : object + delta;
+        } else object++;
+        if (flags & 0x10) await r.byte();
+        const properties = flags & 0x20 ? await readPrefixed(r) : undefined;
+        const length = await r.int();
+        if (length > maxObject) return r.cancel(ResetCode.Cancelled);
+        first = false;
+        this.receive({
+          group,
+          object,
+          subgroup,
+          status: 0,
+          payload: await r.bytes(length),
+          ...(properties && { properties: readProperties(properties) }),
+        });
+      }
+    } finally {
+      this.resolve();
+    }
+  }
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+function frame(type: Message, body: Writer): Uint8Array {
+  const payload = body.bytes;
+  if (payload.length > 0xffff) throw new RangeError("a message is longer than 65,535 bytes");
+  return new Writer().int(type).byte(payload.length >> 8).byte(payload.length).raw(payload).bytes;
+}
+
+async function readBody(r: StreamReader): Promise<Uint8Array> {
+  const length = await r.bytes(2);
+  return r.bytes((length[0]! << 8) | length[1]!);
+}
+
+async function readPrefixed(r: StreamReader): Promise<Uint8Array> {
+  const length = await r.int();
+  if (length > 1 << 18) throw new ProtocolError("the properties of an object are too long");
+  return r.bytes(length);
+}
+
+function unexpected(answer: { type: Message; body: Parser } | undefined): Error {
+  if (answer?.type !== Message.RequestError) return new ProtocolError("the answer to a request has the wrong type");
+  const code = answer.body.int();
+  answer.body.int(); // when to try again
+  return new RequestError(code, answer.body.string());
+}
