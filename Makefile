@@ -51,7 +51,7 @@ deps: ## install the Debian packages that tests and demo use, where they are mis
 chaos: deps third_party ## attack, kill and disturb everything for CHAOS=10m with SEED=1 while honest media flows (root)
 	CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),1) go test -count=1 -v -timeout 60m -run TestChaos ./e2e/chaos
 
-chaos-tree: deps third_party ## kill, drain and cut off relays of a tree of seven for CHAOS=10m with SEED=1 (root)
+chaos-tree: deps third_party ## kill, drain, replace and cut off seven relays and NATS for CHAOS=10m with SEED=1 (root)
 	CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),1) go test -count=1 -v -timeout 60m -run 'TestTree$$' ./e2e/chaos
 
 third_party: ## unpack and patch quic-go and webtransport-go

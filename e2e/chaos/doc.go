@@ -12,12 +12,22 @@
 //	make chaos                     10 minutes
 //	make chaos CHAOS=30s SEED=7    the same seed makes the same schedule
 //
-// TestTree does the same for seven relays: an origin, two parents and four edges, which subscribe at each other by
-// --upstream. One broadcast comes from the origin, another one from an edge. The nodes without a publisher are killed,
-// drained and cut off, and all links between nodes get worse and better. Every viewer gets groups from their beginning
-// and without holes. What is missing at the end of one was due when a node was away. What comes twice is counted only.
+// TestTree does the same for seven relays that feed each other, with two broadcasts. How they know of each other goes by
+// the seed:
+//
+//	seed modulo 3
+//	0    --upstream: an origin, two parents and four edges. One broadcast comes from the origin, another one from an edge
+//	1    --cluster: three regions, and a NATS server in each node
+//	2    --cluster-url: three regions, and two NATS servers of their own
+//
+// In a cluster, publishers and viewers are at random nodes. Nodes are killed, drained, replaced and cut off, and all
+// links between nodes get worse and better; nodes are cut off from NATS only, and its servers are killed. When a node
+// dies, or drains, that has a publisher, the publisher goes to another node: all have an address that leads to the one
+// that a route names. Every viewer gets groups from their beginning, without holes, and each object once. What is missing
+// at the end of a group was due when a node was dead or cut off.
 //
 //	make chaos-tree CHAOS=2m SEED=1
 //
-// The tests need root. Without CHAOS they do not run. CI runs two minutes of each, with one seed.
+// The tests need root. Without CHAOS they do not run. CI runs two minutes of TestChaos, and one
+// minute of TestTree with each kind of cluster.
 package chaos

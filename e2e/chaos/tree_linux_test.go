@@ -268,7 +268,9 @@ func (r *tree) excused() (all spans) {
 			}
 		}
 		at := r.begin.Add(e.at)
-		all = append(all, span{at.Add(-time.Second), at.Add(e.lasts + recovery)})
+		all = append(all, &span{
+			from: at.Add(-time.Second), to: at.Add(e.lasts + recovery), why: fmt.Sprintf("node %d %s", e.node, e.what),
+		})
 	}
 	return all
 }
@@ -298,8 +300,8 @@ func (r *tree) judge() error {
 	for _, n := range r.clip.counts {
 		sent += n * len(r.viewers)
 	}
-	r.t.Logf("%d events; %d objects arrived of %d, and none twice; %s", len(r.played), objects, sent,
-		strings.Join(r.lives(), ", "))
+	r.t.Logf("%d events; %d objects arrived of %d, and none twice; missing: %v; %s", len(r.played), objects, sent,
+		excused, strings.Join(r.lives(), ", "))
 	return errors.Join(errs...)
 }
 

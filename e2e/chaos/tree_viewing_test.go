@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,14 +13,35 @@ import (
 )
 
 // span is a time in which media may be lost.
-type span struct{ from, to time.Time }
+type span struct {
+	from, to time.Time
+	why      string
+	missing  int // objects that were lost in it
+}
 
 // spans are several, in any order.
-type spans []span
+type spans []*span
 
-// has reports whether a moment is in one of the spans.
-func (all spans) has(at time.Time) bool {
-	return slices.ContainsFunc(all, func(s span) bool { return !at.Before(s.from) && !at.After(s.to) })
+// excuse reports whether a moment is in one of the spans, and counts an object that is missing there.
+func (all spans) excuse(at time.Time) bool {
+	for _, s := range all {
+		if !at.Before(s.from) && !at.After(s.to) {
+			s.missing++
+			return true
+		}
+	}
+	return false
+}
+
+// String tells what was lost, and why.
+func (all spans) String() string {
+	var parts []string
+	for _, s := range all {
+		if s.missing > 0 {
+			parts = append(parts, fmt.Sprintf("%d as %s", s.missing, s.why))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // judge returns what is wrong with what one viewer has received of a clip that began at a time: a group without an
@@ -37,7 +59,7 @@ func (v *viewing) judge(began time.Time, excused spans, end bool) error {
 		errs = append(errs, err)
 		for _, m := range missing {
 			for i := m[0]; i <= m[1]; i++ {
-				if at := began.Add(v.clip.due[track][i]); !excused.has(at) {
+				if at := began.Add(v.clip.due[track][i]); !excused.excuse(at) {
 					errs = append(errs, fmt.Errorf("%s: chunk %d is missing, of %d to %d; it was due after %v", track,
 						i, m[0], m[1], v.clip.due[track][i]))
 					break
@@ -87,7 +109,9 @@ func TestJudge(t *testing.T) {
 	}
 	began := time.Unix(1000, 0)
 	at := func(from, to int) spans {
-		return spans{{began.Add(time.Duration(from) * time.Second), began.Add(time.Duration(to) * time.Second)}}
+		return spans{{
+			from: began.Add(time.Duration(from) * time.Second), to: began.Add(time.Duration(to) * time.Second),
+		}}
 	}
 	for name, tt := range map[string]struct {
 		lines   []string
