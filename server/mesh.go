@@ -343,12 +343,17 @@ func (m *mesh) rtt(node string) time.Duration {
 	return 0
 }
 
-// leave tells the other nodes that this one has no publishers any more, and should not be asked.
-func (m *mesh) leave() {
+// leave ends the node. The others are told that it has no publishers any more, and should not be asked, unless another
+// process of the relay becomes the node.
+func (m *mesh) leave(replaced bool) {
 	for _, stop := range m.stop {
 		stop()
 	}
-	if err := m.node.Leave(); err != nil {
+	end := m.node.Leave
+	if replaced {
+		end = m.node.Yield
+	}
+	if err := end(); err != nil {
 		m.server.log.Log(context.Background(), slog.LevelWarn, "leave the cluster", "err", err)
 	}
 }

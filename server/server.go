@@ -180,21 +180,21 @@ func (s *Server) serveConn(conn transport.Conn) {
 // Drain asks all peers to move on (GOAWAY), to the relay at uri unless that is empty. It waits until they have left, at
 // most for timeout, and then closes the port and everything else. It is called once, after Serve.
 func (s *Server) Drain(uri string, timeout time.Duration) error {
-	return s.drain(context.Background(), timeout, func(ctx context.Context) { s.relay.Drain(ctx, uri, timeout) })
+	return s.drain(context.Background(), timeout, false, func(ctx context.Context) { s.relay.Drain(ctx, uri, timeout) })
 }
 
 // Retire is Drain for a server that another process has replaced at its port. It asks only those peers to move for
 // whose MOQT_IMPLEMENTATION asks returns true. When the context is done, it closes the sessions that are left.
 func (s *Server) Retire(ctx context.Context, timeout time.Duration, asks func(implementation string) bool) error {
-	return s.drain(ctx, timeout, func(ctx context.Context) { s.relay.DrainSome(ctx, "", timeout, asks) })
+	return s.drain(ctx, timeout, true, func(ctx context.Context) { s.relay.DrainSome(ctx, "", timeout, asks) })
 }
 
-func (s *Server) drain(ctx context.Context, timeout time.Duration, wait func(context.Context)) error {
+func (s *Server) drain(ctx context.Context, timeout time.Duration, replaced bool, wait func(context.Context)) error {
 	// Sessions end with GOAWAY_TIMEOUT by themselves; the margin is for their last messages.
 	ctx, cancel := context.WithTimeout(ctx, timeout+time.Second)
 	defer cancel()
 	if s.mesh != nil {
-		s.mesh.leave()
+		s.mesh.leave(replaced)
 	}
 	wait(ctx)
 	err := errors.Join(s.links.close(), s.listener.Close(), s.loop.Close())

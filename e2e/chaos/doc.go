@@ -12,19 +12,19 @@
 //	make chaos                     10 minutes
 //	make chaos CHAOS=30s SEED=7    the same seed makes the same schedule
 //
-// TestTree does the same for seven relays that feed each other, with two broadcasts. How they know of each other goes by
-// the seed:
+// TestTree does the same for seven relays that feed each other, with two broadcasts. The seed says how they know of
+// each other:
 //
 //	seed modulo 3
-//	0    --upstream: an origin, two parents and four edges. One broadcast comes from the origin, another one from an edge
+//	0    --upstream: an origin, two parents and four edges; one broadcast comes from the origin, one from an edge
 //	1    --cluster: three regions, and a NATS server in each node
 //	2    --cluster-url: three regions, and two NATS servers of their own
 //
 // In a cluster, publishers and viewers are at random nodes. Nodes are killed, drained, replaced and cut off, and all
 // links between nodes get worse and better; nodes are cut off from NATS only, and its servers are killed. When a node
-// dies, or drains, that has a publisher, the publisher goes to another node: all have an address that leads to the one
-// that a route names. Every viewer gets groups from their beginning, without holes, and each object once. What is missing
-// at the end of a group was due when a node was dead or cut off.
+// dies, or drains, that has a publisher, the publisher goes to another node: all have an address, which leads to the
+// one that a route names. Every viewer gets groups from their beginning, without holes, and each object once. What is
+// missing at the end of a group was due when a node was dead or cut off.
 //
 //	make chaos-tree CHAOS=2m SEED=1
 //

@@ -113,14 +113,22 @@ func Join(cfg Config, engine Engine) (*Node, error) {
 }
 
 // Leave tells the others that the node leaves, and closes the engine. What Watch has reported stays as it is.
-func (n *Node) Leave() error {
+func (n *Node) Leave() error { return n.stop(true) }
+
+// Yield closes the engine without a word: another process becomes the node. Until the others hear of that one, at most
+// for the time of a lease, they keep what they know of this one.
+func (n *Node) Yield() error { return n.stop(false) }
+
+func (n *Node) stop(leaves bool) error {
 	n.mu.Lock()
 	if n.closed {
 		n.mu.Unlock()
 		return nil
 	}
 	n.closed = true
-	n.publishLocked(n.subjects.of(kindBye, n.cfg.ID), n.own.state)
+	if leaves {
+		n.publishLocked(n.subjects.of(kindBye, n.cfg.ID), n.own.state)
+	}
 	close(n.end)
 	n.mu.Unlock()
 	n.ended.Wait()

@@ -471,6 +471,28 @@ func TestSameName(t *testing.T) {
 	})
 }
 
+// TestYield lets another process become a node. The others do not lose its routes meanwhile, unless it does not come.
+func TestYield(t *testing.T) {
+	inTime(t, func(w *world) {
+		a, b := w.join("a"), w.join("b")
+		a.Advertise(liveA)
+		time.Sleep(time.Second)
+		require.NoError(t, a.Yield())
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"a live-a"}, b.known())
+		successor := w.join("a")
+		successor.Advertise(liveA)
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"a live-a"}, b.known())
+		require.NotContains(t, w.log.String(), "has left")
+
+		require.NoError(t, successor.Yield())
+		time.Sleep(cluster.Lease + time.Second)
+		require.Empty(t, b.known())
+		leave(b)
+	})
+}
+
 func TestJoinRefuses(t *testing.T) {
 	card := func() cluster.Card { return cluster.Card{URL: "moqt://a:4443"} }
 	for name, cfg := range map[string]cluster.Config{
