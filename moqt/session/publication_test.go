@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -116,6 +117,34 @@ func TestUpdatesOfAPublication(t *testing.T) {
 		require.Equal(p, &moqt.PublishDone{Status: moqt.DoneUpdateFailed, StreamCount: 1}, e.receive())
 		<-stream.Context().Done() // it was not closed, so it is reset
 	})
+}
+
+// A peer that subscribes again when it has cancelled its subscription is served, although streams have no order. One
+// that has not cancelled it is refused.
+func TestSubscribeAgain(t *testing.T) {
+	for name, cancel := range map[string]func(*exchange){
+		"STOP_SENDING": func(e *exchange) { e.CancelRead(uint64(moqt.ResetCancelled)) },
+		"RESET_STREAM": func(e *exchange) { e.CancelWrite(uint64(moqt.ResetCancelled)) },
+		"":             nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHandler()
+			play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+				first := p.request(&moqt.Subscribe{Track: testTrack})
+				require.NoError(p, (<-h.subscribes).Accept(moqt.Parameters{}, nil))
+				second := p.request(&moqt.Subscribe{Track: testTrack})
+				synctest.Wait()
+				require.Empty(p, h.subscribes)
+				if cancel == nil {
+					second.requireRefused(moqt.RequestDuplicateSubscription)
+					return
+				}
+				cancel(first)
+				require.NoError(p, (<-h.subscribes).Accept(moqt.Parameters{}, nil))
+				require.IsType(p, &moqt.SubscribeOK{}, second.receive())
+			})
+		})
+	}
 }
 
 func TestUpdateThatTheSessionRefuses(t *testing.T) {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -93,6 +94,7 @@ func (p *responder) serve(stream transport.Stream) {
 		p.giveUp(stream, err)
 		return
 	}
+	p.awaitCancel(m)
 	r := newRequest(p.s, stream, m.Type(), true)
 	refused, err := p.enter(r, m)
 	if err != nil {
@@ -108,6 +110,27 @@ func (p *responder) serve(stream transport.Stream) {
 		p.s.spawn(func() { r.role.serve(p.s.cfg.Handler) })
 	}
 	requestReader{r, in}.run()
+}
+
+// cancelTime is how long a SUBSCRIBE waits for the end of one to the same track.
+const cancelTime = 100 * time.Millisecond
+
+// awaitCancel lets a SUBSCRIBE wait a moment if there is a subscription to the track. The peer may have cancelled that
+// and subscribed again: as streams have no order, the end may be noticed last.
+func (p *responder) awaitCancel(m moqt.Message) {
+	sub, ok := m.(*moqt.Subscribe)
+	if !ok {
+		return
+	}
+	p.s.mu.Lock()
+	first := p.s.table.publications[sub.Track.Key()]
+	p.s.mu.Unlock()
+	if first == nil {
+		return
+	}
+	ctx, stop := context.WithTimeout(first.ctx, cancelTime)
+	defer stop()
+	<-ctx.Done()
 }
 
 // giveUp closes a stream on which no request arrived because of err.
