@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/bench/video"
+	"sluice/moqt"
+	"sluice/moqt/session"
 	"sluice/server"
 	"sluice/transport"
+	"sluice/transport/transporttest"
 )
 
 // startRelay runs a relay on loopback until the test ends, and returns its URL.
@@ -106,6 +110,34 @@ func TestGenerators(t *testing.T) {
 	publisher.tell(t, Stop)
 	require.NoError(t, <-publisher.ended)
 	require.NoError(t, <-subscribers.ended)
+}
+
+// A frame counts as published if it is sent on the subscriptions that have not ended.
+func TestSubscriptionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &publisher{track: moqt.FullTrackName{Namespace: moqt.Namespace{"bench"}, Name: "video"}}
+		here, there := transporttest.Pipe(transporttest.PipeConfig{})
+		s, err := session.New(here, session.Config{Role: session.Client, Authority: "relay", Path: "/", Handler: h})
+		require.NoError(t, err)
+		relay, err := session.New(there, session.Config{Role: session.Server, Handler: session.Unsupported{}})
+		require.NoError(t, err)
+		go s.Run(t.Context())
+		go relay.Run(t.Context())
+		defer s.Close(moqt.SessionNoError, "")
+		<-relay.Ready()
+		mock := video.Mock{Group: 1}.WithDefaults()
+		send := func(n uint64) error { return h.send(t.Context(), mock.Frame(n), mock.Payload(n, time.Now())) }
+		for n := range uint64(3) {
+			sub, err := relay.Subscribe(t.Context(), moqt.Subscribe{Track: h.track}, newReceiver(mock, false))
+			require.NoError(t, err)
+			_, err = sub.Wait(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, send(n))
+			sub.Cancel(moqt.ResetCancelled)
+			synctest.Wait()
+		}
+		require.ErrorIs(t, send(3), errNoSubscription)
+	})
 }
 
 func TestCommandsAreChecked(t *testing.T) {

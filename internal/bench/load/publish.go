@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -124,6 +125,8 @@ var errNoSubscription = errors.New("there is no subscription")
 func (h *publisher) send(ctx context.Context, f video.Frame, payload []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	// Some relays subscribe once to learn of the track, and again for its objects.
+	h.deliveries = slices.DeleteFunc(h.deliveries, func(d *delivery) bool { return d.Context().Err() != nil })
 	if len(h.deliveries) == 0 {
 		return errNoSubscription
 	}
