@@ -18,6 +18,7 @@ import (
 // lister writes a line for each object of some tracks, in the order of arrival.
 type lister struct {
 	cfg *PlayerConfig
+	ctx context.Context // of Run
 
 	mu     sync.Mutex // guards the fields below, and Config.Out
 	tracks map[string]*listed
@@ -35,6 +36,8 @@ type listing struct {
 
 // Serve implements [client.Endpoint].
 func (e *listing) Serve(ctx context.Context) error {
+	ctx, cancel := whileBoth(ctx, e.ctx)
+	defer cancel(nil)
 	var tracks, pending sync.WaitGroup
 	errs := make([]error, len(e.cfg.Tracks))
 	for i, name := range e.cfg.Tracks {

@@ -30,7 +30,7 @@ func Run(ctx context.Context, cfg PlayerConfig, progress func(Progress)) (Result
 	}
 	endpoint := func(l *client.Link) client.Endpoint { return &playing{p: p, link: l} }
 	if cfg.Raw {
-		shared := &lister{cfg: &cfg, tracks: make(map[string]*listed), done: make(chan struct{})}
+		shared := &lister{cfg: &cfg, ctx: p.ctx, tracks: make(map[string]*listed), done: make(chan struct{})}
 		endpoint = func(l *client.Link) client.Endpoint { return &listing{lister: shared, link: l} }
 	}
 	err := client.Run(ctx, cfg.Client, endpoint)
@@ -40,6 +40,16 @@ func Run(ctx context.Context, cfg PlayerConfig, progress func(Progress)) (Result
 		err = context.Cause(ctx)
 	}
 	return p.result(), err
+}
+
+// whileBoth returns a context that is done when either of two is, with the cause.
+func whileBoth(ctx, other context.Context) (context.Context, context.CancelCauseFunc) {
+	both, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return both, func(err error) {
+		stop()
+		cancel(err)
+	}
 }
 
 // Progress counts what has been played so far.

@@ -404,3 +404,30 @@ func TestPlayDatagrams(t *testing.T) {
 		require.Zero(t, r.lane.seq.counted.Gaps)
 	})
 }
+
+// TestEndsWhileTheRelayThinks ends playback while the relay has not answered, as it waits for a publisher.
+func TestEndsWhileTheRelayThinks(t *testing.T) {
+	for name, cfg := range map[string]PlayerConfig{
+		"play": {},
+		"list": {Raw: true, Tracks: []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				cfg.Namespace, cfg.Client, cfg.Out = namespace, clientConfig(&clienttest.Relay{}), io.Discard
+				cfg.Wait = time.Hour
+				ended := make(chan error, 1)
+				go func() {
+					_, err := Run(ctx, cfg, nil)
+					ended <- err
+				}()
+				synctest.Wait()
+				require.Empty(t, ended)
+				cancel()
+				synctest.Wait() // no time passes
+				require.Len(t, ended, 1)
+				require.ErrorIs(t, <-ended, context.Canceled)
+			})
+		})
+	}
+}

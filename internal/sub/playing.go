@@ -21,7 +21,9 @@ type playing struct {
 // Serve implements [client.Endpoint].
 func (e *playing) Serve(ctx context.Context) error {
 	p := e.p
-	if err := p.begin(ctx, e.link); err != nil {
+	loading, cancel := whileBoth(ctx, p.ctx)
+	defer cancel(nil)
+	if err := p.begin(loading, e.link); err != nil {
 		return err
 	}
 	var lanes sync.WaitGroup
