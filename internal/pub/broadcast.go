@@ -114,6 +114,15 @@ func trackNames(in *cmaf.Init) []string {
 	return names
 }
 
+// repeat publishes the content of catalogs and of the init segment again.
+func (b *broadcast) repeat() {
+	for _, t := range b.tracks {
+		if t.content != nil {
+			t.republish(0)
+		}
+	}
+}
+
 // end completes all tracks.
 func (b *broadcast) end() {
 	for _, t := range b.tracks {

@@ -93,6 +93,7 @@ func (p *publisher) begin(l *client.Link) error {
 func (p *publisher) feed(f *feed) {
 	defer close(p.fed)
 	defer p.broadcast.end()
+	go p.repeat()
 	if p.cfg.Wait && !p.await() {
 		_ = p.source.Close()
 		return
@@ -102,6 +103,24 @@ func (p *publisher) feed(f *feed) {
 	select {
 	case p.feedErr = <-done:
 	case <-p.ctx.Done():
+	}
+}
+
+// repeatInterval is how often catalogs and the init segment are published again.
+const repeatInterval = 3 * time.Second
+
+// repeat publishes the tracks that have one object again and again. A relay subscribes once for all its subscribers, so
+// the publisher does not learn of one that comes later, and has no other way to serve one that asks for nothing past.
+func (p *publisher) repeat() {
+	tick := time.NewTicker(repeatInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			p.broadcast.repeat()
+		case <-p.fed:
+			return
+		}
 	}
 }
 

@@ -218,18 +218,18 @@ func TestPublisherServesSubscriptions(t *testing.T) {
 		},
 		"audio":         {track: "2.m4s", want: []moqt.Location{{Group: 1}}, count: 470, done: moqt.DoneTrackEnded},
 		"unknown track": {track: "3.m4s", refused: moqt.RequestDoesNotExist},
-		"catalog": {
-			after: time.Second, track: catalog.CommonName, want: []moqt.Location{{}}, count: 1,
-			done: moqt.DoneTrackEnded,
+		"catalog, again and again for those behind a relay": {
+			after: time.Second, track: catalog.CommonName,
+			want: []moqt.Location{{}, {Group: 1}, {Group: 2}, {Group: 3}}, count: 4, done: moqt.DoneTrackEnded,
 		},
 		"catalog, from the next object on": {
 			after: time.Second, track: catalog.MSFName,
 			parameters: filter(moqt.FilterLargestObject, moqt.Location{}, 0),
-			want:       []moqt.Location{{Group: 1}}, count: 1, done: moqt.DoneTrackEnded,
+			want:       []moqt.Location{{Group: 1}}, not: []moqt.Location{{}}, count: 4, done: moqt.DoneTrackEnded,
 		},
 		"a new group of the init segment": {
 			after: time.Second, track: initName, parameters: moqt.Parameters{NewGroupRequest: ptr(uint64(0))},
-			want: []moqt.Location{{}, {Group: 1}}, count: 2, done: moqt.DoneTrackEnded,
+			want: []moqt.Location{{}, {Group: 1}}, count: 5, done: moqt.DoneTrackEnded,
 		},
 		"not forwarded": {track: "1.m4s", parameters: moqt.Parameters{Forward: ptr(false)}, done: moqt.DoneTrackEnded},
 	} {
@@ -457,7 +457,7 @@ func TestPublisherOffersTracks(t *testing.T) {
 		}
 		require.NoError(t, <-p.done)
 		require.Equal(t, 250, got["1.m4s"].count())
-		require.Equal(t, 1, got[catalog.CommonName].count())
+		require.Equal(t, 4, got[catalog.CommonName].count(), "it is repeated every three seconds")
 		require.Len(t, got, 5)
 	})
 }
