@@ -15,30 +15,43 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 	"github.com/quic-go/webtransport-go"
+
+	"sluice/internal/logs"
 )
 
 const (
 	availableProtocols = "WT-Available-Protocols" // draft-ietf-webtrans-http3 §3.3
 	// maxHeaderBytes bounds a CONNECT request, which needs only a URL and a few names.
 	maxHeaderBytes = 32 << 10
+
+	settingMaxSessions = 0x14e9cd29 // SETTINGS_WT_MAX_SESSIONS of draft-ietf-webtrans-http3-13 and -14
 )
+
+// wtLimits are the limits of a session that the server announces. They take nothing away from those of QUIC, which
+// bound each connection and so its one session. Safari refuses servers that announce none.
+var wtLimits = webtransport.Config{
+	MaxIncomingStreams: 1 << 60, MaxIncomingUniStreams: 1 << 60, MaxIncomingData: 1<<62 - 1,
+}
 
 // wtServer answers the HTTP/3 requests of a listener: one WebTransport session on each connection, and what the handler
 // of the configuration answers.
 type wtServer struct {
-	l  *Listener
-	wt webtransport.Server
+	l       *Listener
+	wt      webtransport.Server
+	refused logs.Line
 }
 
 func newWTServer(l *Listener) *wtServer {
 	s := &wtServer{l: l}
 	s.wt = webtransport.Server{
 		H3: &http3.Server{
-			Handler:        s,
-			MaxHeaderBytes: maxHeaderBytes,
-			ConnContext:    s.connContext,
-			Logger:         slog.New(withoutRequests{l.log.Handler()}),
+			Handler:            s,
+			MaxHeaderBytes:     maxHeaderBytes,
+			ConnContext:        s.connContext,
+			Logger:             slog.New(withoutRequests{l.log.Handler()}),
+			AdditionalSettings: map[uint64]uint64{settingMaxSessions: 1},
 		},
+		Config:               &wtLimits,
 		ApplicationProtocols: l.cfg.Protocols,
 		ReorderingTimeout:    l.cfg.handshakeTimeout(),
 		CheckOrigin:          func(*http.Request) bool { return true }, // ServeHTTP does
@@ -136,21 +149,20 @@ func (s *wtServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if origin := r.Header.Get("Origin"); !s.accepts(origin, r.Host) {
-		http.Error(w, fmt.Sprintf("pages of %q may not connect", origin), http.StatusForbidden)
+		s.refuse(w, r, http.StatusForbidden, fmt.Sprintf("pages of %q may not connect", origin))
 		return
 	}
 	if offered := r.Header.Values(availableProtocols); len(offered) > 0 && !s.speaksOneOf(offered) {
-		http.Error(w, fmt.Sprintf("this server speaks %q", s.l.cfg.Protocols), http.StatusBadRequest)
+		s.refuse(w, r, http.StatusBadRequest, fmt.Sprintf("this server speaks %q", s.l.cfg.Protocols))
 		return
 	}
 	if c.taken.Swap(true) {
-		http.Error(w, "one session is allowed on a connection", http.StatusTooManyRequests)
+		s.refuse(w, r, http.StatusTooManyRequests, "one session is allowed on a connection")
 		return
 	}
 	wt, err := s.wt.Upgrade(w, r)
 	if err != nil {
-		s.l.log.Debug("WebTransport session failed", "remote", r.RemoteAddr, "err", err)
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		s.refuse(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
 	c.establish()
@@ -166,6 +178,17 @@ func (s *wtServer) accepts(origin, host string) bool {
 	own := s.l.cfg.Handler != nil && origin == "https://"+host
 	return origin == "" || len(s.l.cfg.Origins) == 0 || own || slices.Contains(s.l.cfg.Origins, origin)
 }
+
+// refuse answers a request for a session, and logs what the client offered: browsers do not show the answer.
+func (s *wtServer) refuse(w http.ResponseWriter, r *http.Request, status int, reason string) {
+	offered := strings.Join(r.Header.Values(availableProtocols), ", ")
+	s.refused.Log(s.l.log, logs.Interval, slog.LevelInfo, "WebTransport session refused", "remote", r.RemoteAddr,
+		"reason", reason, "offered", offered[:min(len(offered), maxOffered)], "origin", r.Header.Get("Origin"))
+	http.Error(w, reason, status)
+}
+
+// maxOffered is how much of an offer is logged, in bytes.
+const maxOffered = 200
 
 // speaksOneOf reads a list of strings (RFC 9651 §3.1).
 func (s *wtServer) speaksOneOf(header []string) bool {
