@@ -31,9 +31,10 @@ build: third_party ## build bin/sluice and bin/sluice-lab
 demo: deps build ## relay the sample clip to three subscribers and check every byte
 	bin/sluice-lab demo
 
-# One package at a time: several build labs, and their measurements and timeouts share the cores.
+# One package at a time: several build labs, and their measurements and timeouts share the cores. Tests that may run
+# beside each other mostly wait.
 test: deps third_party ## run all tests (as root: those that need the kernel too)
-	go test -p 1 -timeout 15m ./...
+	go test -p 1 -parallel 4 -timeout 15m ./...
 	go test -p 1 -timeout 15m -tags unprotected $(UNPROTECTED_TESTS)
 
 RACE := ./auth/... ./claim/... ./clock ./congestion ./internal/catalog ./internal/cli ./internal/client/... \
