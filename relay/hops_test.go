@@ -215,6 +215,29 @@ func TestSubscribersAreNotFedWithTheirOwn(t *testing.T) {
 	})
 }
 
+// A relay that lies about paths harms nobody: it says that the track comes through the relays that want it, and that its
+// own requests come through the one that has it.
+func TestFalsePaths(t *testing.T) {
+	onBench(t, hopping, func(b *bench) {
+		liar := b.connect(asRelay(666)).serve(&source{path: moqt.HopPath{9, 7}})
+		liar.c.announceBy(moqt.HopPath{9}, 0, "live")
+		_, _, err := liar.c.subscribeBy(7)
+		b.refused(err, moqt.RequestDoesNotExist)
+		origin := b.connect(asRelay(7)).serve(&source{})
+		origin.c.announce("live")
+		_, _, err = liar.c.subscribeBy(7)
+		b.refused(err, moqt.RequestDoesNotExist)
+		relay, _ := b.connect(asRelay(9)).mustSubscribe(moqt.Parameters{})
+		player, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		synctest.Wait()
+		require.Len(t, liar.pubs, 1, "it was asked, too")
+		require.Len(t, origin.pubs, 1)
+		origin.group(1, 2)
+		require.Equal(t, "1.0, 1.1, 1 fin", relay.take())
+		require.Equal(t, "1.0, 1.1, 1 fin", player.take())
+	})
+}
+
 func TestTracksAreNotOfferedToTheirSource(t *testing.T) {
 	onBench(t, hopping, func(b *bench) {
 		from := b.connect(asRelay(7))
