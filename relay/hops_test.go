@@ -215,8 +215,8 @@ func TestSubscribersAreNotFedWithTheirOwn(t *testing.T) {
 	})
 }
 
-// A relay that lies about paths harms nobody: it says that the track comes through the relays that want it, and that its
-// own requests come through the one that has it.
+// A relay that lies about paths harms nobody: it says that the track comes through the relays that want it, and that
+// its own requests come through the one that has it.
 func TestFalsePaths(t *testing.T) {
 	onBench(t, hopping, func(b *bench) {
 		liar := b.connect(asRelay(666)).serve(&source{path: moqt.HopPath{9, 7}})

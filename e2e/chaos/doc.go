@@ -18,7 +18,7 @@
 //	seed modulo 3
 //	0    --upstream: an origin, two parents and four edges; one broadcast comes from the origin, one from an edge
 //	1    --cluster: three regions, and a NATS server in each node
-//	2    --cluster-url: three regions, and two NATS servers of their own
+//	2    --cluster-url: three regions, and two NATS servers of their own, at which hostile nodes are, too
 //
 // In a cluster, publishers and viewers are at random nodes. Nodes are killed, drained, replaced and cut off, and all
 // links between nodes get worse and better; nodes are cut off from NATS only, and its servers are killed. When a node

@@ -162,6 +162,7 @@ var knownOfTree = []string{
 	"joined the cluster", "a node has joined the cluster", "a node has left the cluster",
 	"a node of the cluster is dead", "the relay is not in the cluster yet",
 	"the NATS server is away", "the NATS server is there again", "NATS: ",
+	"invalid message in the cluster", "a node of the cluster is ignored", // of hostile nodes
 }
 
 // run publishes, and views, while the schedule happens. It returns when the clip has ended.

@@ -4,13 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"syscall"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"sluice/internal/certtest"
+	"sluice/internal/hostile"
 	"sluice/internal/lab"
 )
 
@@ -57,6 +62,9 @@ func (r *tree) startNATS(files certtest.Files) error {
 	for i := range nodes {
 		task.Nodes = append(task.Nodes, nodeName(i))
 	}
+	for i := range hostile.NodeAttacks {
+		task.Nodes = append(task.Nodes, hostileNode(i))
+	}
 	hosts := r.lab.Subscribers[treeViewers+1:]
 	for i, host := range hosts {
 		s := &natsServer{host: host, task: task}
@@ -64,7 +72,10 @@ func (r *tree) startNATS(files certtest.Files) error {
 		s.task.Others = []netip.Addr{hosts[1-i].Devices[0].IPv4.Addr()}
 		r.nats = append(r.nats, s)
 	}
-	return r.startServers()
+	if err := r.startServers(); err != nil {
+		return err
+	}
+	return r.harass()
 }
 
 func (r *tree) startServers() error {
@@ -81,4 +92,63 @@ func (r *tree) killServers() error {
 		<-s.done
 	}
 	return nil
+}
+
+// hostileNode returns the name of the node that does the i-th attack.
+func hostileNode(i int) string { return fmt.Sprint("hostile", i) }
+
+// harassInterval is the time between two messages of hostile nodes.
+const harassInterval = 10 * time.Millisecond
+
+// harass sends what hostile nodes send, one after another, until the run ends. They may do so: each has a user of its
+// own.
+func (r *tree) harass() error {
+	var conns []*nats.Conn
+	for i := range hostile.NodeAttacks {
+		c, err := r.nats[i%natsServers].connect(hostileNode(i))
+		if err != nil {
+			return err
+		}
+		conns = append(conns, c)
+	}
+	go func() {
+		next := time.NewTicker(harassInterval)
+		defer next.Stop()
+		defer func() {
+			for _, c := range conns {
+				c.Close()
+			}
+		}()
+		for i := uint64(0); ; i++ {
+			for k, c := range conns {
+				subject, data := hostile.NodeAttacks[k].Message(hostileNode(k), i)
+				_ = c.Publish("sluice."+natsCluster+"."+subject, []byte(data)) // fails while the server is away
+				select {
+				case <-next.C:
+				case <-r.ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	return nil
+}
+
+// connect connects to the server as a user, from the server's host.
+func (s *natsServer) connect(user string) (*nats.Conn, error) {
+	conf, err := s.task.tls()
+	if err != nil {
+		return nil, err
+	}
+	url := fmt.Sprint("tls://", netip.AddrPortFrom(s.task.Address, natsPort))
+	return nats.Connect(url, nats.UserInfo(user, s.task.Password), nats.Secure(conf), nats.MaxReconnects(-1),
+		nats.ReconnectWait(time.Second), nats.ReconnectBufSize(-1), nats.SetCustomDialer(hostDialer{s.host}))
+}
+
+// hostDialer dials inside a host.
+type hostDialer struct{ host *lab.Host }
+
+// Dial implements nats.CustomDialer.
+func (d hostDialer) Dial(network, address string) (net.Conn, error) {
+	return dialIn(d.host)(context.Background(), network, address)
 }

@@ -17,6 +17,7 @@ import (
 
 	"sluice/internal/cluster"
 	"sluice/internal/cluster/clustertest"
+	"sluice/internal/hostile"
 	"sluice/moqt"
 )
 
@@ -367,43 +368,16 @@ func TestSnapshotsForMany(t *testing.T) {
 // notice: neither what they know of each other nor how much they send depends on it, and their logs do not fill.
 func TestHostileNode(t *testing.T) {
 	const duration = 30 * time.Second
-	for name, send := range map[string]func(i int) (subject, data string){
-		"garbage": func(i int) (string, string) {
-			return []string{"beat.h", "route.h.x", "snap.h.a", "ask.h.a", "bye.h", "what.h", "beat.a.b"}[i%7], "{]"
-		},
-		"lives": func(i int) (string, string) {
-			return "beat.h", fmt.Sprintf(`{"epoch":%d,"version":1,"card":{"url":"moqt://h"},"new":true}`, i+1)
-		},
-		"goodbyes": func(i int) (string, string) {
-			if i%2 == 0 {
-				return "beat.h", fmt.Sprintf(`{"epoch":%d,"version":0,"card":{"url":"moqt://h"}}`, i+1)
-			}
-			return "bye.h", fmt.Sprintf(`{"epoch":%d,"version":0}`, i)
-		},
-		"versions": func(i int) (string, string) {
-			return "beat.h", fmt.Sprintf(`{"epoch":1,"version":%d,"card":{"url":"moqt://h"}}`, 2*i)
-		},
-		"questions": func(int) (string, string) { return "ask.h.a", `{"epoch":1}` },
-		"halves of snapshots": func(i int) (string, string) {
-			return "snap.h.=", fmt.Sprintf(
-				`{"epoch":1,"version":%d,"card":{"url":"moqt://h"},"index":0,"routes":["live-%d"]}`, i+2, i)
-		},
-		"routes": func(i int) (string, string) {
-			if i == 0 {
-				return "beat.h", `{"epoch":1,"version":0,"card":{"url":"moqt://h"}}`
-			}
-			return fmt.Sprint("route.h.h.", i), fmt.Sprintf(`{"epoch":1,"version":%d,"namespace":"h-%d"}`, i, i)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, attack := range hostile.NodeAttacks {
+		t.Run(attack.Name, func(t *testing.T) {
 			inTime(t, func(w *world) {
 				a, b := w.join("a"), w.join("b")
 				a.Advertise(liveA)
 				b.Advertise(liveB)
 				time.Sleep(time.Second)
 				h := w.bus.Engine("h")
-				for i := range int(duration / (10 * time.Millisecond)) {
-					subject, data := send(i)
+				for i := range uint64(duration / (10 * time.Millisecond)) {
+					subject, data := attack.Message("h", i)
 					require.NoError(t, h.Publish("sluice.sluice."+subject, []byte(data)))
 					time.Sleep(10 * time.Millisecond)
 				}
