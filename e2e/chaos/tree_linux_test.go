@@ -256,22 +256,22 @@ func (r *tree) await(duration time.Duration) error {
 // recovery is how long after the end of a mishap media may be lost.
 const recovery = 4 * time.Second
 
-// excused returns when media may be lost: while a node is away, and a little longer. A node that drains, or is
-// replaced, costs nobody anything, if others can take its place; nor does it when nodes do not hear of each other.
-func (r *tree) excused() (all spans) {
+// excuses returns when media of a broadcast may be lost. Only the death of the node with the publisher costs everybody
+// something. A node that is cut off costs its own viewers something, and so does one that drains, if they have no other
+// one to go to. All others have another way to get the media.
+func (r *tree) excuses() (all spans) {
 	for _, e := range r.played {
-		switch e.what {
-		case weathered, replaced, deaf, lost:
+		s := &span{why: fmt.Sprintf("node %d %s", e.node, e.what), node: e.node}
+		switch {
+		case e.what == bereaved:
+			s.node, s.broadcast = everywhere, nameOf(e.broadcast)
+		case e.what == cut, e.what == drained && !r.mesh:
+		default:
 			continue
-		case drained:
-			if r.mesh {
-				continue
-			}
 		}
 		at := r.begin.Add(e.at)
-		all = append(all, &span{
-			from: at.Add(-time.Second), to: at.Add(e.lasts + recovery), why: fmt.Sprintf("node %d %s", e.node, e.what),
-		})
+		s.from, s.to = at.Add(-time.Second), at.Add(e.lasts+recovery)
+		all = append(all, s)
 	}
 	return all
 }
@@ -288,10 +288,11 @@ func (r *tree) judge() error {
 		}
 	}
 	var errs []error
-	objects, excused := 0, r.excused()
+	objects, excuses := 0, r.excuses()
 	for _, v := range r.viewers {
 		for i, l := range v.lives {
 			objects += l.viewing.count()
+			excused := excuses.of(v.broadcast, l.nodes)
 			if err := l.viewing.judge(began[v.broadcast], excused, i == len(v.lives)-1); err != nil {
 				errs = append(errs, fmt.Errorf("%s, life %d: %w", l.name, i, err))
 			}
@@ -302,7 +303,7 @@ func (r *tree) judge() error {
 		sent += n * len(r.viewers)
 	}
 	r.t.Logf("%d events; %d objects arrived of %d, and none twice; missing: %v; %s", len(r.played), objects, sent,
-		excused, strings.Join(r.lives(), ", "))
+		excuses, strings.Join(r.lives(), ", "))
 	return errors.Join(errs...)
 }
 

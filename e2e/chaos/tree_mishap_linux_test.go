@@ -71,7 +71,7 @@ func (r *tree) do(e treeEvent) (end func() error, err error) {
 		<-node.done
 		return func() error { return node.begin() }, err
 	case drained:
-		err := r.eachGuest(func(g *guest) error { return g.follow(r, e.node, e.to) })
+		err := r.lead(e.node, e.to)
 		node.signal(syscall.SIGTERM)
 		return func() error { return errors.Join(node.result(), node.begin()) }, err
 	case replaced:
@@ -89,14 +89,14 @@ func (r *tree) eachPublisher(f func(*guest) error) error {
 	return errors.Join(errs...)
 }
 
-// eachGuest calls f for all clients, if they may go elsewhere.
-func (r *tree) eachGuest(f func(*guest) error) error {
+// lead prepares for a node of a cluster that drains: its clients go to another one.
+func (r *tree) lead(from, to int) error {
 	if !r.mesh {
 		return nil
 	}
-	err := r.eachPublisher(f)
+	err := r.eachPublisher(func(g *guest) error { return g.follow(r, from, to) })
 	for _, v := range r.viewers {
-		err = errors.Join(err, f(&v.guest))
+		err = errors.Join(err, v.follow(r, from, to))
 	}
 	return err
 }

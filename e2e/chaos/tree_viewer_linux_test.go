@@ -59,6 +59,16 @@ type treeViewer struct {
 	last  bool    // the latest one has seen the end; likewise
 }
 
+// follow is that of the guest, for the latest life.
+func (v *treeViewer) follow(r *tree, from, to int) error {
+	l := v.latest()
+	err := v.guest.follow(r, from, to)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	l.nodes = append(l.nodes, v.node)
+	return err
+}
+
 // begin starts another life.
 func (v *treeViewer) begin() error {
 	v.mu.Lock()
@@ -69,7 +79,7 @@ func (v *treeViewer) begin() error {
 	url := v.tree.urlOf(v.node, v.host, v.scheme)
 	cmd := clientCommand(v.broadcast, "sub", "--raw", "--tracks", "1.m4s,2.m4s", "--wait", "1m", "--reconnect", "0",
 		"--relay", url)
-	l := &life{viewing: newViewing(v.tree.clip)}
+	l := &life{viewing: newViewing(v.tree.clip), nodes: []int{v.node}}
 	var err error
 	l.process, err = start(v.host, fmt.Sprintf("%s at node %d", v.name, v.node), cmd, func(line string) {
 		if err := l.viewing.take(line); err != nil {

@@ -32,7 +32,9 @@ var NodeAttacks = []NodeAttack{
 	{"versions that nobody has", func(node string, i uint64) (string, string) {
 		return "beat." + node, beatOf(1, 2*i, false)
 	}},
-	{"questions", func(node string, _ uint64) (string, string) { return "beat." + node, beatOf(math.MaxUint64, 0, true) }},
+	{"questions", func(node string, _ uint64) (string, string) {
+		return "beat." + node, beatOf(math.MaxUint64, 0, true)
+	}},
 	{"halves of snapshots", func(node string, i uint64) (string, string) {
 		return "snap." + node + ".=", fmt.Sprintf(
 			`{"epoch":1,"version":%d,"card":%s,"index":0,"routes":["flood-%d"]}`, i+2, card, i)
