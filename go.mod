@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/Eyevinn/mp4ff v0.47.0
+	github.com/bluenviron/mediacommon/v2 v2.9.3
 	github.com/cilium/ebpf v0.22.0
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/dunglas/httpsfv v1.1.1

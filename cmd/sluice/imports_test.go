@@ -22,6 +22,8 @@ var linked = map[string]string{
 	"github.com/spf13/pflag":                    "its flags",
 	"github.com/vishvananda/netlink":            "sluice rtt: attaches programs to a clsact qdisc and for XDP",
 	"github.com/vishvananda/netns":              "imported by netlink",
+	"github.com/Eyevinn/mp4ff":                  "sluice sub: MP4 of frames without a container",
+	"github.com/bluenviron/mediacommon/v2":      "parameter sets and the order of pictures, for that",
 	"github.com/fxamacker/cbor/v2":              "CBOR, for Common Access Tokens",
 	"github.com/veraison/go-cose":               "signatures of COSE, for Common Access Tokens",
 	"github.com/x448/float16":                   "imported by cbor",

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"sluice/internal/bounds"
+	"sluice/internal/catalog"
 	"sluice/internal/cli"
 	"sluice/internal/pub"
 )
@@ -24,7 +27,10 @@ func newPub(env *cli.Environment) *cobra.Command {
 The broadcast has a track ID.m4s for each track of the file, the init segment in 0.mp4, and a catalog in three formats:
 the track ".catalog" is for players of the common catalog format (draft-ietf-moq-catalogformat), such as moq-sub, the
 track "catalog" for players of MSF (draft-ietf-moq-msf), and the track "catalog.json" for players of hang (moq-dev).
-Each moof box and its mdat box are an object. Groups start at video key frames.`,
+Each moof box and its mdat box are an object. Groups start at video key frames.
+
+With --packaging loc, each frame is an object without a container (draft-ietf-moq-loc), the tracks are ID.loc, and
+frames that can be dropped have streams of their own.`,
 		Example: `  # the sample clip, again and again, to a relay on this machine
   sluice pub --relay moqt://localhost:4443 --tls-disable-verify --namespace live/demo --loop testdata/clip.mp4
 
@@ -59,13 +65,19 @@ func (f *pubFlags) register(cmd *cobra.Command) {
 		"send audio in datagrams, which are not retransmitted")
 	flags.BoolVar(&f.cfg.Publish, "publish", false,
 		"also offer each track with PUBLISH, so that the relay takes it without subscribers")
-	f.priorities = pub.DefaultPriorities
+	flags.StringVar(&f.cfg.Packaging, "packaging", catalog.CMAF,
+		"`packaging` of media: cmaf, with a chunk in each object, or loc, with a frame in each")
+	f.priorities = pub.DefaultPriorities(catalog.CMAF)
 	flags.Uint8Var(&f.priorities.Audio, "audio-priority", f.priorities.Audio,
 		"`priority` of audio, 0 to 255; lower numbers are sent first")
 	flags.Uint8Var(&f.priorities.Key, "key-priority", f.priorities.Key,
-		"`priority` of video key frames; if it differs from --delta-priority, they have streams of their own")
+		"`priority` of video key frames, by default 96 with --packaging loc; if it differs from --delta-priority, "+
+			"they have streams of their own")
 	flags.Uint8Var(&f.priorities.Delta, "delta-priority", f.priorities.Delta,
 		"`priority` of all other video frames")
+	flags.Uint8Var(&f.priorities.Disposable, "disposable-priority", f.priorities.Disposable,
+		"`priority` of video frames that no other frame depends on, by default that of --delta-priority, or 160 with "+
+			"--packaging loc; if it differs, they have streams of their own")
 	flags.DurationVar(&f.cfg.ObjectTimeout, "object-timeout", 0,
 		"drop objects that could not be sent within this `duration` (OBJECT_DELIVERY_TIMEOUT)")
 	flags.DurationVar(&f.cfg.SubgroupTimeout, "subgroup-timeout", 0,
@@ -97,12 +109,34 @@ func (f *pubFlags) run(cmd *cobra.Command, env *cli.Environment, args []string) 
 	return err
 }
 
+// layers returns the priorities: those of flags, and the defaults of the packaging.
+func (f *pubFlags) layers(cmd *cobra.Command) pub.Priorities {
+	p := pub.DefaultPriorities(f.cfg.Packaging)
+	set := cmd.Flags().Changed
+	if set("audio-priority") {
+		p.Audio = f.priorities.Audio
+	}
+	if set("key-priority") {
+		p.Key = f.priorities.Key
+	}
+	if set("delta-priority") {
+		p.Delta, p.Disposable = f.priorities.Delta, f.priorities.Delta
+	}
+	if set("disposable-priority") {
+		p.Disposable = f.priorities.Disposable
+	}
+	return p
+}
+
 // complete checks the flags and completes the configuration.
 func (f *pubFlags) complete(cmd *cobra.Command, env *cli.Environment, args []string) (err error) {
 	if f.cfg.Client, f.cfg.Namespace, err = f.client.config(env); err != nil {
 		return err
 	}
-	f.cfg.Unpaced, f.cfg.Priorities = f.noPace, f.priorities
+	f.cfg.Unpaced, f.cfg.Priorities = f.noPace, f.layers(cmd)
+	if !slices.Contains(pub.Packagings, f.cfg.Packaging) {
+		return cli.Usage("--packaging: %q: must be one of %s", f.cfg.Packaging, strings.Join(pub.Packagings, ", "))
+	}
 	err = cmp.Or(
 		bounds.AtLeast("--history-groups", f.cfg.History.Groups, 1),
 		bounds.AtLeast("--history-size", f.historyMiB, 1))

@@ -137,12 +137,16 @@ func TestParse(t *testing.T) {
 				{"name":"1","packaging":"loc","isLive":true,"codec":"mp4a.40.2","samplerate":48000,"channels":2,
 				"initData":"EZA="}]}`,
 			want: []TrackEntry{
-				{Name: "0", Packaging: "loc", Role: "video", Codec: "avc3.640028"},
+				{Name: "0", Packaging: "loc", Role: "video", Codec: "avc3.640028", Timescale: 90000},
 				{
 					Name: "1", Packaging: "loc", Role: "audio", Codec: "mp4a.40.2", SampleRate: 48000, Channels: "2",
-					InitData: []byte{0x11, 0x90},
+					InitData: []byte{0x11, 0x90}, Timescale: 48000,
 				},
 			},
+		},
+		"LOC of somebody else": {
+			in:   `{"version":1,"tracks":[{"name":"0","packaging":"loc","role":"video","codec":"avc3.640028"}]}`,
+			want: []TrackEntry{{Name: "0", Packaging: "loc", Role: "video", Codec: "avc3.640028"}},
 		},
 		"selectionParams before the fields of MSF 00": {
 			in: `{"version":1,"streamingFormat":1,"commonTrackFields":{"packaging":"cmaf","altGroup":3},

@@ -102,13 +102,32 @@ func parseMSF(b []byte) (Catalog, error) {
 		}
 	}
 	var c Catalog
+	clockRates := in.hasClockRates()
 	for _, t := range in.Tracks {
 		out := t.entry()
 		if out.InitData == nil {
 			out.InitData = inline[t.InitRef]
 		}
 		out.Role = first(out.Role, role(out))
+		if clockRates {
+			out.Timescale = first(out.SampleRate, videoClockRate)
+		}
 		c.Tracks = append(c.Tracks, out)
 	}
 	return c, nil
+}
+
+// videoClockRate is the clock rate of video in RTP.
+const videoClockRate = 90_000
+
+// hasClockRates reports whether the catalog is MediaMTX's (1.20), whose times are in units of RTP's clock rates without
+// saying so. It names its tracks 0, 1, and so on, without roles.
+func (in *msf) hasClockRates() bool {
+	for i, t := range in.Tracks {
+		if string(in.Version) != "1" || t.Name != strconv.Itoa(i) || t.Packaging != LOC || t.Role != "" ||
+			t.Timescale != 0 {
+			return false
+		}
+	}
+	return true
 }

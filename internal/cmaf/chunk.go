@@ -81,6 +81,13 @@ type run struct {
 	stated bool // the box has the field offset; otherwise the media follows the run before
 	offset int32
 	bytes  uint64
+
+	count  int
+	table  []byte // count samples, as layout says
+	layout layout
+	fields uint32 // flags of the box: which fields samples have
+	def    defaults
+	first  uint32 // flags of the first sample
 }
 
 // parseMoof returns the fragments of the tracks in a moof box, at least one.
@@ -177,6 +184,10 @@ const (
 	dependsOnOthers = 0x1 << 24
 )
 
+func isSync(flags uint32) bool {
+	return flags&sampleNonSync == 0 && flags&sampleDependsOn != dependsOnOthers
+}
+
 func parseTfhd(b []byte, def defaults) (_ defaults, from base, err error) {
 	flags := binary.BigEndian.Uint32(b) & 0xffffff
 	from.moof = flags&tfhdBaseIsMoof != 0
@@ -244,11 +255,12 @@ func (f *fragment) addRun(b []byte, def defaults) error {
 		first = binary.BigEndian.Uint32(b[at.flags:])
 	}
 	if f.samples == 0 && count > 0 {
-		f.sync = first&sampleNonSync == 0 && first&sampleDependsOn != dependsOnOthers
+		f.sync = isSync(first)
 	}
 	f.samples += count
 	f.duration += total(b, count, at.end, at.duration, flags&trunDuration != 0, def.duration)
 	r.bytes = total(b, count, at.end, at.size, flags&trunSize != 0, def.size)
+	r.count, r.table, r.layout, r.fields, r.def, r.first = count, b, at, flags, def, first
 	f.runs = append(f.runs, r)
 	return nil
 }
@@ -265,13 +277,13 @@ func total(b []byte, count, stride, at int, present bool, def uint32) (sum uint6
 }
 
 // layout has the positions of the fields in one sample of a trun box.
-type layout struct{ duration, size, flags, end int }
+type layout struct{ duration, size, flags, composite, end int }
 
 func sampleLayout(flags uint32) (l layout) {
 	for _, field := range []struct {
 		flag uint32
 		at   *int
-	}{{trunDuration, &l.duration}, {trunSize, &l.size}, {trunFlags, &l.flags}, {trunComposite, new(int)}} {
+	}{{trunDuration, &l.duration}, {trunSize, &l.size}, {trunFlags, &l.flags}, {trunComposite, &l.composite}} {
 		if flags&field.flag != 0 {
 			*field.at = l.end
 			l.end += 4

@@ -43,8 +43,12 @@ func TestReaderReturnsTheSampleClip(t *testing.T) {
 		{
 			ID: 1, Kind: Video, Timescale: 12800, Codec: "avc1.4d401e", Width: 640, Height: 360,
 			Bitrate: in.Tracks[0].Bitrate,
+			Config:  find(in.Data, "moov", "trak", "mdia", "minf", "stbl", "stsd")[8+86+8:][:41],
 		},
-		{ID: 2, Kind: Audio, Timescale: 48000, Codec: "mp4a.40.2", SampleRate: 48000, Channels: 2, Bitrate: 64305},
+		{
+			ID: 2, Kind: Audio, Timescale: 48000, Codec: "mp4a.40.2", SampleRate: 48000, Channels: 2, Bitrate: 64305,
+			Config: []byte{0x11, 0x90, 0x56, 0xe5, 0},
+		},
 	}, in.Tracks)
 	require.Positive(t, in.Tracks[0].Bitrate)
 
@@ -429,6 +433,9 @@ func FuzzParseChunk(f *testing.F) {
 		c, err := in.ParseChunk(b)
 		if err == nil && (c.Samples > maxTracks*len(b)+maxSamples || in.Track(c.Track) == nil) {
 			t.Fatalf("%+v from %d bytes", c, len(b))
+		}
+		if samples, samplesErr := in.Samples(b); err == nil && samplesErr == nil && len(samples) != c.Samples {
+			t.Fatalf("%d samples, not %d", len(samples), c.Samples)
 		}
 	})
 }

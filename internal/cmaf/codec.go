@@ -30,6 +30,9 @@ func (t *TrackInfo) describeVideo(entry box) {
 	for _, known := range videoCodecs {
 		if c := find(config, known.box); len(c) >= known.size {
 			t.Codec = known.name(entry.typ, c)
+			if known.box != "vpcC" {
+				t.Config = c
+			}
 			return
 		}
 	}
@@ -129,6 +132,7 @@ func (t *TrackInfo) describeESDS(b []byte) {
 		t.Bitrate = int(max(binary.BigEndian.Uint32(config[5:]), binary.BigEndian.Uint32(config[9:])))
 	}
 	if specific := descriptor(config[13:], 5); len(specific) >= 2 && config[0] == 0x40 {
+		t.Config = specific
 		object := int(specific[0] >> 3)
 		if object == 31 { // escape: 6 more bits
 			object = 32 + int(specific[0]&7)<<3 + int(specific[1]>>5)

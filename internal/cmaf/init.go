@@ -36,6 +36,7 @@ type TrackInfo struct {
 	Channels      int
 	Bitrate       int    // bits per second, the maximum that the file states
 	Language      string // ISO 639-2, empty for und
+	Config        []byte // of the decoder: the body of avcC, hvcC or av1C, or the AudioSpecificConfig
 
 	defaults defaults
 }

@@ -9,6 +9,7 @@ import (
 
 	"sluice/internal/catalog"
 	"sluice/internal/cmaf"
+	"sluice/internal/loc"
 	"sluice/moqt"
 )
 
@@ -16,16 +17,27 @@ import (
 const initName = "0.mp4"
 
 // mediaName returns the name of a media track.
-func mediaName(id uint32) string { return fmt.Sprintf("%d.m4s", id) }
-
-// Priorities are the publisher priorities of subgroups; 0 is the most urgent (draft §7). Key frames get subgroups of
-// their own if their priority is not that of the other frames.
-type Priorities struct {
-	Catalog, Audio, Key, Delta uint8
+func mediaName(id uint32, packaging string) string {
+	if packaging == catalog.LOC {
+		return fmt.Sprintf("%d.loc", id)
+	}
+	return fmt.Sprintf("%d.m4s", id)
 }
 
-// DefaultPriorities prefer audio, which is small, to video.
-var DefaultPriorities = Priorities{Catalog: 16, Audio: 64, Key: 128, Delta: 128}
+// Priorities are the publisher priorities of subgroups; 0 is the most urgent (draft §7). Key frames, frames that others
+// depend on (delta), and disposable frames get subgroups of their own if their priorities differ.
+type Priorities struct {
+	Catalog, Audio, Key, Delta, Disposable uint8
+}
+
+// DefaultPriorities prefer audio, which is small, to video. Frames without a container come in layers. Players of CMAF,
+// such as moq-sub and moq-dev's, take one subgroup in each group only.
+func DefaultPriorities(packaging string) Priorities {
+	if packaging == catalog.LOC {
+		return Priorities{Catalog: 16, Audio: 64, Key: 96, Delta: 128, Disposable: 160}
+	}
+	return Priorities{Catalog: 16, Audio: 64, Key: 128, Delta: 128, Disposable: 128}
+}
 
 // broadcast has the tracks of a namespace: the catalogs, the init segment and the media.
 type broadcast struct {
@@ -37,12 +49,12 @@ type broadcast struct {
 
 func newBroadcast(cfg *PublisherConfig, in *cmaf.Init, first uint64) (*broadcast, error) {
 	b := &broadcast{namespace: cfg.Namespace, byName: map[string]*track{}, media: map[uint32]*track{}}
-	contents, err := catalogs(describe(in), cfg.Namespace)
+	contents, err := catalogs(describe(in, cfg.Packaging), cfg.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	contents[initName] = in.Data
-	for _, name := range append(slices.Clone(catalog.Names), initName) {
+	for _, name := range staticNames(cfg.Packaging) {
 		t, err := b.add(cfg, name, cfg.Priorities.Catalog, true)
 		if err != nil {
 			return nil, err
@@ -51,15 +63,16 @@ func newBroadcast(cfg *PublisherConfig, in *cmaf.Init, first uint64) (*broadcast
 		t.republish(first)
 	}
 	for _, track := range in.Tracks {
-		priority := cfg.Priorities.Audio
-		if track.Kind == cmaf.Video {
-			priority = cfg.Priorities.Delta
+		layers := single(cfg.Priorities.Audio)
+		if p := cfg.Priorities; track.Kind == cmaf.Video {
+			layers.key, layers.delta, layers.last = p.Key, p.Delta, p.Disposable
 		}
-		t, err := b.add(cfg, mediaName(track.ID), priority, false)
+		t, err := b.add(cfg, mediaName(track.ID, cfg.Packaging), layers.delta, false, timescale(cfg, track)...)
 		if err != nil {
 			return nil, err
 		}
-		t.split = track.Kind == cmaf.Video && cfg.Priorities.Key != cfg.Priorities.Delta
+		t.layers, t.frames = layers, cfg.Packaging == catalog.LOC
+		t.dependency = loc.NewDependency(track.Codec)
 		t.datagrams = track.Kind == cmaf.Audio && cfg.Datagrams
 		b.media[track.ID] = t
 	}
@@ -75,8 +88,18 @@ func catalogs(c catalog.Catalog, namespace moqt.Namespace) (map[string][]byte, e
 		errors.Join(err1, err2, err3)
 }
 
-func (b *broadcast) add(cfg *PublisherConfig, name string, priority uint8, static bool) (*track, error) {
-	properties, err := trackProperties(cfg, priority, static)
+// timescale returns the property with which a track of frames begins.
+func timescale(cfg *PublisherConfig, t cmaf.TrackInfo) []moqt.KeyValuePair {
+	if cfg.Packaging != catalog.LOC {
+		return nil
+	}
+	return []moqt.KeyValuePair{loc.TrackProperty(t.Timescale)}
+}
+
+func (b *broadcast) add(
+	cfg *PublisherConfig, name string, priority uint8, static bool, more ...moqt.KeyValuePair,
+) (*track, error) {
+	properties, err := trackProperties(cfg, priority, static, more)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +111,10 @@ func (b *broadcast) add(cfg *PublisherConfig, name string, priority uint8, stati
 
 // trackProperties returns the properties of a track (draft §12). Media tracks have delivery timeouts. Catalogs and the
 // init segment start a new group whenever a subscriber requests one.
-func trackProperties(cfg *PublisherConfig, priority uint8, static bool) (moqt.Properties, error) {
-	pairs := []moqt.KeyValuePair{{Type: moqt.PropertyDefaultPublisherPriority, Value: uint64(priority)}}
+func trackProperties(
+	cfg *PublisherConfig, priority uint8, static bool, more []moqt.KeyValuePair,
+) (moqt.Properties, error) {
+	pairs := append(more, moqt.KeyValuePair{Type: moqt.PropertyDefaultPublisherPriority, Value: uint64(priority)})
 	if static {
 		pairs = append(pairs, moqt.KeyValuePair{Type: moqt.PropertyDynamicGroups, Value: 1})
 	} else {
@@ -105,11 +130,20 @@ func trackProperties(cfg *PublisherConfig, priority uint8, static bool) (moqt.Pr
 	return moqt.NewProperties(pairs...)
 }
 
+// staticNames returns the names of the tracks that are not media. Frames without a container need no init segment, and
+// hang's catalog cannot describe them.
+func staticNames(packaging string) []string {
+	if packaging == catalog.LOC {
+		return []string{catalog.CommonName, catalog.MSFName}
+	}
+	return append(slices.Clone(catalog.Names), initName)
+}
+
 // trackNames returns the names of all tracks of a broadcast.
-func trackNames(in *cmaf.Init) []string {
-	names := append(slices.Clone(catalog.Names), initName)
+func trackNames(in *cmaf.Init, packaging string) []string {
+	names := staticNames(packaging)
 	for _, t := range in.Tracks {
-		names = append(names, mediaName(t.ID))
+		names = append(names, mediaName(t.ID, packaging))
 	}
 	return names
 }
@@ -131,13 +165,16 @@ func (b *broadcast) end() {
 }
 
 // describe returns the catalog of an init segment.
-func describe(in *cmaf.Init) (c catalog.Catalog) {
+func describe(in *cmaf.Init, packaging string) (c catalog.Catalog) {
 	for _, t := range in.Tracks {
 		out := catalog.TrackEntry{
-			Name: mediaName(t.ID), Packaging: catalog.CMAF, Role: string(t.Kind), InitTrack: initName,
+			Name: mediaName(t.ID, packaging), Packaging: packaging, Role: string(t.Kind), InitTrack: initName,
 			InitData: in.Only(t.ID),
 			Codec:    t.Codec, Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Bitrate: t.Bitrate,
 			Timescale: int(t.Timescale), Language: t.Language, RenderGroup: 1,
+		}
+		if packaging == catalog.LOC {
+			out.InitTrack, out.InitData = "", t.Config
 		}
 		if t.Channels > 0 {
 			out.Channels = fmt.Sprint(t.Channels)

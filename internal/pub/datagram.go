@@ -6,9 +6,9 @@ import (
 	"sluice/moqt"
 )
 
-// maxDatagramPayload is the largest payload, in bytes, that is sent in a datagram. It fits into a packet of 1,200
-// bytes, which every path carries, after at most 41 bytes of the packet, 11 of the DATAGRAM frame on WebTransport and
-// 26 of the object's header.
+// maxDatagramPayload is the largest payload with its properties, in bytes, that is sent in a datagram. It fits into a
+// packet of 1,200 bytes, which every path carries, after at most 41 bytes of the packet, 11 of the DATAGRAM frame on
+// WebTransport and 26 of the object's header.
 const maxDatagramPayload = 1100
 
 // sendDatagram sends an object in a datagram, or drops it if that is too late (draft §8).
@@ -18,6 +18,7 @@ func (d *delivery) sendDatagram(o *object) {
 	}
 	_ = d.pub.SendDatagram(moqt.ObjectDatagram{ // an error is like a loss
 		Location: o.location, DefaultPriority: o.priority == d.track.priority, Priority: o.priority, Payload: o.payload,
+		Properties: o.wireProperties(d.pub.Session().Version()),
 	})
 }
 

@@ -64,10 +64,10 @@ func TestDatagrams(t *testing.T) {
 func TestChunksTooLargeForDatagrams(t *testing.T) {
 	f := &feed{cfg: &PublisherConfig{}}
 	for size, want := range map[int]bool{1: true, maxDatagramPayload: true, maxDatagramPayload + 1: false} {
-		o := f.object(&track{datagrams: true}, cmaf.Chunk{Data: make([]byte, size)}, false)
+		o := f.chunk(&track{datagrams: true}, cmaf.Chunk{Data: make([]byte, size)}, false)
 		require.Equal(t, want, o.datagram, size)
 	}
-	require.False(t, f.object(&track{}, cmaf.Chunk{Data: make([]byte, 1)}, false).datagram)
+	require.False(t, f.chunk(&track{}, cmaf.Chunk{Data: make([]byte, 1)}, false).datagram)
 }
 
 func TestLateDatagramsAreDropped(t *testing.T) {

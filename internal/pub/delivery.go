@@ -170,6 +170,7 @@ func (d *delivery) sendGroup(g *group) {
 			d.send(g, streams, o)
 		}
 		if complete {
+			d.markEnd(g, streams, moqt.Location{Group: g.id, Object: uint64(n)})
 			for _, s := range streams {
 				s.finish()
 			}
@@ -189,6 +190,18 @@ func (d *delivery) sendGroup(g *group) {
 			return
 		}
 	}
+}
+
+// markEnd marks the end of a group that has disposable frames apart: nobody knows in which subgroup its last object
+// will be when the streams begin.
+func (d *delivery) markEnd(g *group, streams map[uint64]*subgroupStream, end moqt.Location) {
+	if !d.track.layers.disposable() || end.Object == 0 {
+		return
+	}
+	d.send(g, streams, &object{
+		location: end, subgroup: d.track.layers.reference(), priority: d.track.layers.delta, born: time.Now(),
+		status: moqt.StatusEndOfGroup, first: streams[d.track.layers.reference()] == nil,
+	})
 }
 
 // send writes an object to the stream of its subgroup, which it opens if necessary.
@@ -214,12 +227,12 @@ func (d *delivery) send(g *group, streams map[uint64]*subgroupStream, o *object)
 
 // open opens the stream of a subgroup for its object o.
 func (d *delivery) open(g *group, o *object) *subgroupStream {
-	first := o.subgroup == 0 && o.location.Object == 0 || o.subgroup == 1 && o.location.Object == 1
-	split := d.track.split
+	layers := d.track.layers
 	h := moqt.SubgroupHeader{
-		GroupID: g.id, DefaultPriority: o.priority == d.track.priority, Priority: o.priority, FirstObject: first,
+		GroupID: g.id, DefaultPriority: o.priority == d.track.priority, Priority: o.priority, FirstObject: o.first,
+		HasProperties: d.track.frames,
 		// More objects of the group may follow on other streams or in datagrams.
-		EndOfGroup: (!split || o.subgroup == 1) && !d.track.datagrams,
+		EndOfGroup: o.subgroup == layers.reference() && !layers.disposable() && !d.track.datagrams,
 	}
 	if o.subgroup != 0 {
 		h.SubgroupIDMode, h.SubgroupID = moqt.SubgroupIDPresent, o.subgroup
@@ -229,8 +242,8 @@ func (d *delivery) open(g *group, o *object) *subgroupStream {
 		return &subgroupStream{over: true}
 	}
 	return &subgroupStream{
-		stream: stream, encoder: moqt.NewSubgroupEncoder(h), single: split && o.subgroup == 0,
-		timeout: d.subgroupTimeout,
+		stream: stream, encoder: moqt.NewSubgroupEncoder(h), single: layers.keyAlone() && o.subgroup == 0,
+		timeout: d.subgroupTimeout, version: d.pub.Session().Version(),
 		release: context.AfterFunc(d.ctx, func() { stream.CancelWrite(uint64(moqt.ResetCancelled)) }),
 	}
 }
@@ -239,7 +252,8 @@ func (d *delivery) open(g *group, o *object) *subgroupStream {
 type subgroupStream struct {
 	stream  transport.SendStream
 	encoder moqt.SubgroupEncoder
-	single  bool          // it has one object
+	single  bool // it has one object
+	version moqt.Version
 	timeout time.Duration // for its delivery after the end
 	release func() bool   // unlinks the stream from the end of the delivery
 	over    bool          // finished, reset or refused
@@ -259,7 +273,8 @@ func (s *subgroupStream) write(o *object, timeout time.Duration) {
 		_ = s.stream.SetWriteDeadline(deadline) // fails only on a closed stream, as Write does
 	}
 	b, err := s.encoder.AppendObject(nil, moqt.ObjectHeader{
-		ObjectID: o.location.Object, PayloadLength: uint64(len(o.payload)),
+		ObjectID: o.location.Object, Status: o.status, Properties: o.wireProperties(s.version),
+		PayloadLength: uint64(len(o.payload)),
 	})
 	if err == nil {
 		_, err = s.stream.Write(append(b, o.payload...))

@@ -3,10 +3,10 @@
 //
 // [Run] makes a publisher, which lasts as long as the input, and uses one session after the other (package client). A
 // chunk takes this path: a feed reads it from the input, a grouper decides its group, a pacer waits until it is due,
-// and the feed adds it as an object to its track. Each session has a handler, which answers requests: a SUBSCRIBE
-// becomes a delivery, which waits for objects of the track and writes them to the streams of their subgroups; a FETCH
-// is answered from the history that the track keeps. Catalogs and the init segment are tracks, too, with one object in
-// each group.
+// and the feed adds it to its track: as one object, or as an object for each frame (packages cmaf and loc). Each
+// session has a handler, which answers requests: a SUBSCRIBE becomes a delivery, which waits for objects of the track
+// and writes them to the streams of their subgroups; a FETCH is answered from the history that the track keeps.
+// Catalogs and the init segment are tracks, too, with one object in each group.
 //
 // Locks: publisher.mu is held while the broadcast is made. track.mu guards groups and their objects; delivery.mu guards
 // what a subscriber wants; handler.mu counts deliveries. None of the last three is held while another one is taken.

@@ -127,22 +127,10 @@ func (f *feed) publish(ctx context.Context, c cmaf.Chunk) error {
 	if starts {
 		track.startGroup(group)
 	}
-	track.add(f.object(track, c, starts))
-	f.stats.published(t.Time(c.DecodeTime+c.Duration), len(c.Data))
-	return nil
-}
-
-// object returns the object of a chunk.
-func (f *feed) object(t *track, c cmaf.Chunk, starts bool) object {
-	o := object{
-		priority: t.priority, born: time.Now(), payload: c.Data,
-		datagram: t.datagrams && len(c.Data) <= maxDatagramPayload,
+	objects, err := f.objects(track, c, starts)
+	for _, o := range objects {
+		track.add(o)
+		f.stats.published(t.Time(c.DecodeTime+c.Duration), len(o.payload))
 	}
-	switch {
-	case t.split && starts:
-		o.priority = f.cfg.Priorities.Key
-	case t.split:
-		o.subgroup = 1
-	}
-	return o
+	return err
 }

@@ -74,7 +74,8 @@ func TestFeedPublishesTheClip(t *testing.T) {
 
 func TestFeedSeparatesKeyFrames(t *testing.T) {
 	f, s := newFeed(t, PublisherConfig{
-		Open: openFile(clip), Unpaced: true, Priorities: Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4},
+		Open: openFile(clip), Unpaced: true,
+		Priorities: Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4, Disposable: 4},
 	})
 	require.NoError(t, f.run(t.Context(), s))
 	for _, o := range allObjects(f.broadcast.media[1]) {

@@ -43,7 +43,7 @@ func sendFetch(f *session.IncomingFetch, objects []*object, lost *moqt.Location)
 		defer stream.CancelWrite(uint64(moqt.ResetUnknownObjectStatus))
 		lost = nil
 	}
-	for _, i := range fetchItems(objects, lost, order) {
+	for _, i := range fetchItems(objects, lost, order, f.Session().Version()) {
 		b, err := encoder.AppendObject(nil, &i.FetchObject)
 		if err != nil {
 			return err
@@ -62,7 +62,9 @@ type fetchItem struct {
 }
 
 // fetchItems returns the response in the requested group order.
-func fetchItems(objects []*object, lost *moqt.Location, order moqt.GroupOrder) (items []fetchItem) {
+func fetchItems(
+	objects []*object, lost *moqt.Location, order moqt.GroupOrder, v moqt.Version,
+) (items []fetchItem) {
 	var groups [][]fetchItem
 	if lost != nil {
 		groups = append(groups, []fetchItem{
@@ -76,7 +78,7 @@ func fetchItems(objects []*object, lost *moqt.Location, order moqt.GroupOrder) (
 		last := &groups[len(groups)-1]
 		*last = append(*last, fetchItem{moqt.FetchObject{
 			Location: o.location, Datagram: o.datagram, SubgroupID: o.subgroup, Priority: o.priority,
-			PayloadLength: uint64(len(o.payload)),
+			Properties: o.wireProperties(v), PayloadLength: uint64(len(o.payload)),
 		}, o.payload})
 	}
 	for i := range groups {

@@ -6,12 +6,18 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"sluice/internal/catalog"
 	"sluice/internal/client"
 	"sluice/moqt"
 )
+
+// Packagings lists what PublisherConfig.Packaging can be.
+var Packagings = []string{catalog.CMAF, catalog.LOC}
 
 // PublisherConfig is the configuration of [Run]. Namespace and Open are required. The zero value of any other field is
 // its default.
@@ -25,6 +31,9 @@ type PublisherConfig struct {
 	// Unpaced publishes as fast as the input can be read, instead of at the speed of its decode times.
 	Unpaced bool
 
+	// Packaging is how objects hold media: [catalog.CMAF], the default, with a chunk in each object, or [catalog.LOC]
+	// with a frame in each.
+	Packaging string
 	// Priorities are the priorities of subgroups. Default: [DefaultPriorities].
 	Priorities Priorities
 	// ObjectTimeout and SubgroupTimeout are the delivery timeouts of media tracks (draft §8). Default: none.
@@ -52,12 +61,15 @@ func (c *PublisherConfig) validate() error {
 		return errors.New("no input to publish")
 	case len(c.Namespace) == 0:
 		return errors.New("no namespace to publish in")
+	case !slices.Contains(Packagings, c.Packaging) && c.Packaging != "":
+		return fmt.Errorf("packaging %q: must be one of %s", c.Packaging, strings.Join(Packagings, ", "))
 	}
 	return c.Namespace.Validate()
 }
 
 func (c PublisherConfig) withDefaults() PublisherConfig {
-	c.Priorities = cmp.Or(c.Priorities, DefaultPriorities)
+	c.Packaging = cmp.Or(c.Packaging, catalog.CMAF)
+	c.Priorities = cmp.Or(c.Priorities, DefaultPriorities(c.Packaging))
 	c.Client.Logger = cmp.Or(c.Client.Logger, slog.Default())
 	return c
 }

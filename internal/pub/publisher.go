@@ -29,6 +29,10 @@ func Run(ctx context.Context, cfg PublisherConfig, stats *Stats) error {
 	if err != nil {
 		return err
 	}
+	if err := checkPackaging(s.init, cfg.Packaging); err != nil {
+		_ = s.Close() // err is the cause
+		return err
+	}
 	p := &publisher{
 		cfg: &cfg, source: s, stats: stats, log: cfg.Client.Logger,
 		ready: make(chan struct{}), demand: make(chan struct{}), fed: make(chan struct{}),
@@ -170,7 +174,7 @@ func (p *publisher) firstGroup(l *client.Link) (first uint64, err error) {
 	ctx, cancel := context.WithTimeout(l.Context(), statusTimeout)
 	defer cancel()
 	var asking sync.WaitGroup
-	names := trackNames(p.source.init)
+	names := trackNames(p.source.init, p.cfg.Packaging)
 	next := make([]uint64, len(names)) // 0: not known
 	for i, name := range names {
 		// All at once: the relay may ask a publisher that has crashed for those that nobody watches.

@@ -101,6 +101,7 @@ type received struct {
 	mu      sync.Mutex
 	objects map[moqt.Location][]byte
 	headers map[moqt.Location]moqt.SubgroupHeader // by group and subgroup
+	ends    map[moqt.Location]uint64              // ends of groups, and in which subgroup they are marked
 	resets  int
 
 	datagrams []moqt.ObjectDatagram
@@ -133,7 +134,12 @@ func (r *received) HandleSubgroup(g *session.Subgroup) {
 			r.resets++
 		}
 		for _, o := range objects {
-			if o.End <= int64(len(all)) {
+			if o.Status == moqt.StatusEndOfGroup {
+				if r.ends == nil {
+					r.ends = map[moqt.Location]uint64{}
+				}
+				r.ends[moqt.Location{Group: g.Header.GroupID, Object: o.ObjectID}] = g.Header.SubgroupID
+			} else if o.End <= int64(len(all)) {
 				r.objects[moqt.Location{Group: g.Header.GroupID, Object: o.ObjectID}] = all[o.PayloadStart:o.End]
 			}
 		}
@@ -265,7 +271,9 @@ func TestPublisherServesSubscriptions(t *testing.T) {
 
 func TestPublisherSubgroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, PublisherConfig{Priorities: Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4}})
+		p := (&peer{}).start(t, PublisherConfig{
+			Priorities: Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4, Disposable: 4},
+		})
 		s, r, err := p.subscribe("1.m4s", moqt.Parameters{})
 		require.NoError(t, err)
 		<-s.Context().Done()

@@ -1,9 +1,11 @@
 package pub
 
 import (
+	"slices"
 	"sync"
 	"time"
 
+	"sluice/internal/loc"
 	"sluice/moqt"
 )
 
@@ -14,7 +16,10 @@ type object struct {
 	priority uint8
 	born     time.Time
 	datagram bool // its Object Forwarding Preference is Datagram
+	first    bool // of its subgroup
+	status   moqt.ObjectStatus
 	payload  []byte
+	frame    *loc.Frame // what the properties say about a frame without a container; nil: nothing
 }
 
 // group is a group that has been published, or is being published. Its track's mutex guards it.
@@ -32,7 +37,9 @@ type track struct {
 	properties moqt.Properties
 	history    History
 	datagrams  bool   // objects that fit go in datagrams
-	split      bool   // the first object of each group, a key frame, is subgroup 0, and all others are subgroup 1
+	layers     layers // priorities and subgroups
+	frames     bool   // objects have properties
+	dependency *loc.Dependency
 	content    []byte // the one object of each group; nil: media
 
 	mu      sync.Mutex
@@ -61,7 +68,8 @@ func (h History) withDefaults() History {
 
 func newTrack(name moqt.FullTrackName, priority uint8, properties moqt.Properties, h History) *track {
 	return &track{
-		name: name, priority: priority, properties: properties, history: h.withDefaults(), changed: make(chan struct{}),
+		name: name, priority: priority, layers: single(priority), properties: properties, history: h.withDefaults(),
+		changed: make(chan struct{}),
 	}
 }
 
@@ -92,6 +100,7 @@ func (t *track) add(o object) {
 	t.update(func() {
 		g := t.groups[len(t.groups)-1]
 		o.location = moqt.Location{Group: g.id, Object: uint64(len(g.objects))}
+		o.first = !slices.ContainsFunc(g.objects, func(p *object) bool { return p.subgroup == o.subgroup })
 		g.objects = append(g.objects, &o)
 		g.bytes += len(o.payload)
 		t.bytes += len(o.payload)

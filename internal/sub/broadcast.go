@@ -16,9 +16,13 @@ import (
 
 // choice is a track to play.
 type choice struct {
-	name moqt.FullTrackName
-	id   uint32 // in the init segment
+	name  moqt.FullTrackName
+	id    uint32             // in the init segment
+	entry catalog.TrackEntry // of the catalog
 }
+
+// frames reports whether the objects of the track are frames without a container.
+func (c choice) frames() bool { return c.entry.Packaging != "" && c.entry.Packaging != catalog.CMAF }
 
 // loader reads the catalog and the init segments of a broadcast.
 type loader struct {
@@ -27,7 +31,7 @@ type loader struct {
 	inits map[string]*cmaf.Init // by the name of the track that they came from
 }
 
-// load reads the catalog and the init segments, and chooses the tracks.
+// load reads the catalog and the init segments, and chooses the tracks. The init segment is nil if no track has one.
 func (l *loader) load(ctx context.Context) (*cmaf.Init, []choice, error) {
 	c, err := l.catalog(ctx)
 	if err != nil {
@@ -40,6 +44,10 @@ func (l *loader) load(ctx context.Context) (*cmaf.Init, []choice, error) {
 	var inits []*cmaf.Init
 	var choices []choice
 	for _, t := range tracks {
+		if c := (choice{name: l.name(t), entry: t}); c.frames() {
+			choices = append(choices, c)
+			continue
+		}
 		in, err := l.init(ctx, t)
 		if err != nil {
 			return nil, nil, fmt.Errorf("init segment of track %s: %w", t.Name, err)
@@ -51,10 +59,39 @@ func (l *loader) load(ctx context.Context) (*cmaf.Init, []choice, error) {
 		if err != nil {
 			return nil, nil, &MediaError{err}
 		}
-		choices = append(choices, choice{l.name(t), id})
+		choices = append(choices, choice{l.name(t), id, t})
 	}
-	in, err := combine(inits, choices)
-	return in, choices, err
+	var in *cmaf.Init
+	if len(inits) > 0 {
+		if in, err = combine(inits, choices); err != nil {
+			return nil, nil, err
+		}
+	}
+	number(choices)
+	return in, choices, nil
+}
+
+// number gives each track of frames the id in its name, as in "1.loc", or else one that no other track has.
+func number(choices []choice) {
+	taken := map[uint32]bool{0: true}
+	for _, c := range choices {
+		taken[c.id] = true
+	}
+	for i := range choices {
+		c := &choices[i]
+		if !c.frames() {
+			continue
+		}
+		name, _, _ := strings.Cut(c.name.Name, ".")
+		id, err := strconv.ParseUint(name, 10, 31)
+		if c.id = uint32(id); err != nil {
+			c.id = 0
+		}
+		for taken[c.id] {
+			c.id++
+		}
+		taken[c.id] = true
+	}
 }
 
 // name returns the full name of a track. A catalog may name another namespace.
@@ -88,8 +125,11 @@ func (l *loader) catalog(ctx context.Context) (catalog.Catalog, error) {
 	return catalog.Catalog{}, fmt.Errorf("no catalog: %w", err)
 }
 
-// selectTracks returns the CMAF tracks with a wanted name or role, or by default all, but only one of each alternate
-// group.
+// playable are the packagings that can be played. A catalog without one means CMAF.
+var playable = []string{"", catalog.CMAF, catalog.LOC, catalog.HangLegacy, catalog.HangLOC}
+
+// selectTracks returns the playable tracks with a wanted name or role, or by default all, but only one of each
+// alternate group.
 func selectTracks(c catalog.Catalog, wanted []string) ([]catalog.TrackEntry, error) {
 	var chosen []catalog.TrackEntry
 	alternates := map[int]bool{}
@@ -97,7 +137,7 @@ func selectTracks(c catalog.Catalog, wanted []string) ([]catalog.TrackEntry, err
 	for _, t := range c.Tracks {
 		byName, byRole := slices.Contains(wanted, t.Name), slices.Contains(wanted, t.Role)
 		alternate := t.AltGroup != 0 && alternates[t.AltGroup]
-		if t.Packaging != "" && t.Packaging != catalog.CMAF || !byName && (len(wanted) > 0 && !byRole || alternate) {
+		if !slices.Contains(playable, t.Packaging) || !byName && (len(wanted) > 0 && !byRole || alternate) {
 			continue
 		}
 		alternates[t.AltGroup] = true
@@ -106,7 +146,7 @@ func selectTracks(c catalog.Catalog, wanted []string) ([]catalog.TrackEntry, err
 	}
 	for _, w := range wanted {
 		if !found[w] {
-			return nil, fmt.Errorf("no CMAF track %q; the catalog has %s", w, names(c))
+			return nil, fmt.Errorf("no track %q to play; the catalog has %s", w, names(c))
 		}
 	}
 	if len(chosen) == 0 {
@@ -181,12 +221,14 @@ func combine(inits []*cmaf.Init, choices []choice) (*cmaf.Init, error) {
 			return nil, &MediaError{fmt.Errorf("%w: they cannot be in one file; choose one with --tracks", err)}
 		}
 	}
-	if len(in.Tracks) == len(choices) {
-		return in, nil
-	}
-	ids := make([]uint32, 0, len(choices))
+	var ids []uint32
 	for _, c := range choices {
-		ids = append(ids, c.id)
+		if !c.frames() {
+			ids = append(ids, c.id)
+		}
+	}
+	if len(in.Tracks) == len(ids) {
+		return in, nil
 	}
 	return cmaf.ParseInit(in.Only(ids...))
 }

@@ -8,6 +8,9 @@
 // which are missing; the player takes the next object with the least decode time of all tracks, and writes it. A lane
 // is the player's state of one track.
 //
+// Objects of a track without a container are frames. A Muxer (package loc) makes chunks of them, and the init segment,
+// which therefore has to wait for the first of them.
+//
 // With Config.Raw, a lister writes a line for each object instead.
 //
 // Locks: player.mu guards the player and its lanes and sequencers; functions that end in Locked, and all methods of

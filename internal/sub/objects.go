@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"sluice/internal/cmaf"
@@ -99,11 +100,11 @@ func readSubgroup(g *session.Subgroup, object func(moqt.ObjectHeader, item)) err
 			subgroup, known = o.ObjectID, true
 		}
 		h := o.ObjectHeader
-		h.Properties = nil // shares memory with b
 		i := item{
 			location: moqt.Location{Group: g.Header.GroupID, Object: h.ObjectID}, subgroup: subgroup,
-			priority: priority,
+			priority: priority, properties: slices.Clone(h.Properties), // they share memory with b
 		}
+		h.Properties = nil
 		return n, func() error {
 			return a.begin(h.PayloadLength, func(payload []byte) {
 				i.payload, i.arrived = payload, time.Now()
@@ -125,7 +126,10 @@ func readFetch(v moqt.Version, r io.Reader, object func(item)) error {
 		if o.Kind != moqt.FetchKindObject {
 			return n, func() error { return nil }, nil
 		}
-		i := item{location: o.Location, subgroup: o.SubgroupID, priority: o.Priority}
+		i := item{
+			location: o.Location, subgroup: o.SubgroupID, priority: o.Priority,
+			properties: slices.Clone(o.Properties),
+		}
 		return n, func() error {
 			return a.begin(o.PayloadLength, func(payload []byte) {
 				i.payload, i.arrived = payload, time.Now()

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -85,14 +86,14 @@ func (p *playback) begin(ctx context.Context, l *client.Link) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.cfg.Out.Write(in.Data); err != nil {
-		return &OutputError{err}
-	}
 	pl := newPlayer(p.cfg.Out, in, p.cfg.Hold, limits{duration: p.cfg.Duration, objects: p.cfg.Objects})
-	for _, c := range choices {
-		t := in.Track(c.id)
-		pl.addLane(c.name.Name, t, p.checks[c.id])
-		p.log.Info("playing", "track", c.name.Name, "codec", t.Codec)
+	if err := p.addLanes(pl, choices); err != nil {
+		return err
+	}
+	if pl.headed = !slices.ContainsFunc(choices, choice.frames); pl.headed {
+		if _, err := p.cfg.Out.Write(in.Data); err != nil {
+			return &OutputError{err}
+		}
 	}
 	p.player, p.choices = pl, choices
 	go func() {
@@ -101,6 +102,23 @@ func (p *playback) begin(ctx context.Context, l *client.Link) error {
 	}()
 	if p.progress != nil {
 		go p.report(pl)
+	}
+	return nil
+}
+
+func (p *playback) addLanes(pl *player, choices []choice) error {
+	for _, c := range choices {
+		codec := c.entry.Codec
+		if c.frames() {
+			if err := pl.addLane(c.name.Name, nil, p.checks[c.id]).useFrames(c); err != nil {
+				return err
+			}
+		} else {
+			t := pl.init.Track(c.id)
+			pl.addLane(c.name.Name, t, p.checks[c.id])
+			codec = t.Codec
+		}
+		p.log.Info("playing", "track", c.name.Name, "codec", codec)
 	}
 	return nil
 }

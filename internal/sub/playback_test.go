@@ -62,7 +62,9 @@ func TestPlayIsByteIdentical(t *testing.T) {
 	for name, cfg := range map[string]pub.PublisherConfig{
 		"namespace":         {Wait: true},
 		"as fast as it can": {Wait: true, Unpaced: true, History: pub.History{Groups: 100}},
-		"key frames apart":  {Wait: true, Priorities: pub.Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4}},
+		"key frames apart": {
+			Wait: true, Priorities: pub.Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4, Disposable: 4},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -265,7 +267,7 @@ func TestPlayErrors(t *testing.T) {
 		},
 		"unknown track": {relay: &clienttest.Relay{}, publish: true, cfg: PlayerConfig{
 			Tracks: []string{"4.m4s"},
-		}, want: `no CMAF track "4.m4s"; the catalog has 1.m4s (video, cmaf), 2.m4s (audio, cmaf)`},
+		}, want: `no track "4.m4s" to play; the catalog has 1.m4s (video, cmaf), 2.m4s (audio, cmaf)`},
 		"not a catalog": {
 			relay: &clienttest.Relay{}, publish: true, cfg: PlayerConfig{Catalogs: []string{"0.mp4"}},
 			want: "catalog: invalid character",

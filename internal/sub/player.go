@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,12 +20,14 @@ const maxBuffered = 64 << 20
 // player merges tracks into one stream of chunks, in the order of their decode times.
 type player struct {
 	out  io.Writer
-	init *cmaf.Init
+	init *cmaf.Init    // of the tracks of chunks; nil: there are none
 	hold time.Duration // how long to wait for a missing object
 	stop limits
 
 	mu       sync.Mutex
 	lanes    []*lane
+	headed   bool // the init segment has been written
+	err      error
 	begun    bool
 	first    time.Duration // media time of the first chunk
 	last     time.Duration // media time at which the latest one ends
@@ -48,6 +51,8 @@ type lane struct {
 	track *cmaf.TrackInfo // nil: the timing is not known, objects are released as they come
 	check *verifier       // nil: the track is not verified
 
+	frames *frames // nil: objects are chunks
+
 	expected time.Duration // decode time of the next chunk, if there is no gap
 	late     time.Time     // since when the next object is missing
 	opened   time.Time     // when the first object arrived, while the start of the track is not known
@@ -57,7 +62,10 @@ type lane struct {
 }
 
 func newPlayer(out io.Writer, in *cmaf.Init, hold time.Duration, stop limits) *player {
-	return &player{out: out, init: in, hold: hold, stop: stop, changed: make(chan struct{}), room: make(chan struct{})}
+	return &player{
+		out: out, init: in, hold: hold, stop: stop, headed: true,
+		changed: make(chan struct{}), room: make(chan struct{}),
+	}
 }
 
 func (p *player) addLane(name string, track *cmaf.TrackInfo, check *verifier) *lane {
@@ -128,7 +136,7 @@ func (p *player) run(ctx context.Context) error {
 			}
 		}
 		if done {
-			return nil
+			return p.err
 		}
 		if err := p.sleep(ctx, next); err != nil {
 			return err
@@ -170,8 +178,13 @@ func (p *player) collect(now time.Time) (batch [][]byte, next wake, done bool) {
 			done = !open
 			break
 		}
-		batch = append(batch, h.item.payload)
-		if done = p.releaseLocked(h); done {
+		done = p.releaseLocked(h)
+		out, err := p.outputLocked(h)
+		if err != nil {
+			p.err = &MediaError{err}
+			return batch, next, true
+		}
+		if batch = append(batch, out); done {
 			break
 		}
 		next.at = now // there may be more
@@ -210,7 +223,7 @@ func (p *player) pickLocked(now time.Time) (best *candidate, at time.Time, open 
 		}
 		open = true
 	}
-	if best == nil {
+	if best == nil || slices.ContainsFunc(idle, (*lane).waitsLocked) {
 		return nil, at, open
 	}
 	due := best.item.arrived.Add(p.hold)
@@ -228,36 +241,50 @@ func (p *player) pickLocked(now time.Time) (best *candidate, at time.Time, open 
 const startDelay = 200 * time.Millisecond
 
 // headLocked returns the next chunk of a track, or when to look again if that is known. It skips objects that have been
-// missing for too long.
+// missing for too long, and frames that cannot be decoded.
 func (p *player) headLocked(l *lane, now time.Time) (c *candidate, st state, again time.Time) {
+	for {
+		i, st, again := p.nextLocked(l, now)
+		switch {
+		case st != ready:
+			return nil, st, again
+		case l.frames == nil || l.frames.prepare(i):
+			return p.candidateLocked(l, i), ready, time.Time{}
+		}
+		l.seq.drop(i)
+	}
+}
+
+func (p *player) nextLocked(l *lane, now time.Time) (i item, st state, again time.Time) {
 	if !l.seq.begun && !l.seq.ended && l.seq.bytes > 0 {
 		if l.opened.IsZero() {
 			l.opened = now
 		}
 		if again = l.opened.Add(startDelay); now.Before(again) {
-			return nil, waiting, again
+			return item{}, waiting, again
 		}
 	}
-	i, st := l.seq.head()
+	i, st = l.seq.head()
 	if st == blocked {
 		if l.late.IsZero() {
 			l.late = now
 		}
 		if again = l.late.Add(p.hold); now.Before(again) && !l.seq.ended {
-			return nil, blocked, again
+			return item{}, blocked, again
 		}
 		l.seq.skip()
 		i, st = l.seq.head()
 	}
 	l.late = time.Time{}
-	if st != ready {
-		return nil, st, time.Time{}
-	}
-	return p.candidateLocked(l, i), ready, time.Time{}
+	return i, st, time.Time{}
 }
 
 func (p *player) candidateLocked(l *lane, i item) *candidate {
 	c := &candidate{lane: l, item: i, time: l.expected}
+	if f := l.frames; f != nil {
+		c.time = f.mux.Time(f.sample)
+		return c
+	}
 	if l.track != nil {
 		if chunk, err := p.init.ParseChunk(i.payload); err == nil && chunk.Track == l.track.ID {
 			c.chunk, c.time = chunk, l.track.Time(chunk.DecodeTime)
@@ -272,7 +299,9 @@ func (p *player) releaseLocked(c *candidate) (done bool) {
 	l.seq.pop(c.item)
 	l.sum.Write(c.item.payload)
 	l.expected = c.time
-	if c.chunk.Track != 0 {
+	if f := l.frames; f != nil {
+		l.expected = f.mux.End(f.sample)
+	} else if c.chunk.Track != 0 {
 		l.expected = l.track.Time(c.chunk.DecodeTime + c.chunk.Duration)
 	}
 	if l.check != nil {

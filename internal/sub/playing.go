@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/internal/client"
+	"sluice/internal/loc"
 	"sluice/moqt"
 	"sluice/moqt/session"
 )
@@ -136,6 +137,9 @@ func (e *playing) play(ctx context.Context, c choice, l *lane, answered func()) 
 	}
 	answered()
 	defer s.Cancel(moqt.ResetCancelled)
+	if f := l.frames; f != nil {
+		r.update(func(*sequencer) { f.mux.SetTimescale(loc.Timescale(s.Properties())) })
+	}
 	e.catchUp(ctx, s, r, largest)
 	select {
 	case <-s.Context().Done():

@@ -45,7 +45,10 @@ func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
 // HandleDatagram implements [session.Receiver]. It must not block: datagrams are dropped while too much is buffered.
 func (r *laneReceiver) HandleDatagram(o *moqt.ObjectDatagram) {
 	r.e.p.player.offer(r.lane, func(s *sequencer) {
-		s.take(o.Status, item{location: o.Location, priority: o.Priority, payload: o.Payload, arrived: time.Now()})
+		s.take(o.Status, item{
+			location: o.Location, priority: o.Priority, properties: o.Properties, payload: o.Payload,
+			arrived: time.Now(),
+		})
 		if o.EndOfGroup {
 			s.endGroup(o.Location.Group, o.Location.Object+1, true)
 		}

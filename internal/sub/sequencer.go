@@ -9,12 +9,16 @@ import (
 
 // item is an object of a track.
 type item struct {
-	location moqt.Location
-	subgroup uint64
-	priority uint8
-	payload  []byte
-	arrived  time.Time
+	location   moqt.Location
+	subgroup   uint64
+	priority   uint8
+	properties moqt.Properties
+	payload    []byte
+	arrived    time.Time
 }
+
+// size returns how much memory the item holds.
+func (i item) size() int { return len(i.payload) + len(i.properties) }
 
 // sequencer puts the objects of one track in order. Objects arrive on the streams of the subscription and of a joining
 // fetch and in datagrams, and twice if sessions change. The player's mutex guards it.
@@ -96,7 +100,7 @@ func (s *sequencer) add(i item) bool {
 		return false
 	}
 	g.objects[i.location.Object] = i
-	s.bytes += len(i.payload)
+	s.bytes += i.size()
 	return true
 }
 
@@ -239,7 +243,7 @@ func (s *sequencer) moveTo(l moqt.Location) {
 	for id, g := range s.groups {
 		if id < l.Group {
 			for _, i := range g.objects {
-				s.bytes -= len(i.payload)
+				s.bytes -= i.size()
 			}
 			delete(s.groups, id)
 		}
@@ -247,11 +251,16 @@ func (s *sequencer) moveTo(l moqt.Location) {
 	s.next = l
 }
 
-// pop removes the object that head returned.
-func (s *sequencer) pop(i item) {
+// drop removes the object that head returned.
+func (s *sequencer) drop(i item) {
 	s.next = i.location.Next()
 	delete(s.groups[i.location.Group].objects, i.location.Object)
-	s.bytes -= len(i.payload)
+	s.bytes -= i.size()
+}
+
+// pop removes the object that head returned, and counts it.
+func (s *sequencer) pop(i item) {
+	s.drop(i)
 	s.counted.Objects++
 	s.counted.Bytes += uint64(len(i.payload))
 }

@@ -10,6 +10,7 @@ import (
 
 // verifier compares the chunks of a track with those of a file, byte by byte.
 type verifier struct {
+	init    *cmaf.Init
 	want    [][]byte
 	next    int // in want
 	same    int
@@ -33,10 +34,27 @@ func newVerifiers(r io.Reader) (map[uint32]*verifier, error) {
 		v := tracks[c.Track]
 		if v == nil {
 			v = &verifier{}
+			v.init, _ = reader.Init() // Next has read it
 			tracks[c.Track] = v
 		}
 		v.want = append(v.want, c.Data)
 	}
+}
+
+// useFrames makes v compare the frames of the chunks, for a track without a container.
+func (v *verifier) useFrames() error {
+	chunks := v.want
+	v.want = nil
+	for _, c := range chunks {
+		samples, err := v.init.Samples(c)
+		if err != nil {
+			return fmt.Errorf("file to verify against: %w", err)
+		}
+		for _, s := range samples {
+			v.want = append(v.want, s.Data)
+		}
+	}
+	return nil
 }
 
 // add compares the next chunk that was received. Playback may have joined the broadcast at any chunk.

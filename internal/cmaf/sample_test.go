@@ -1,0 +1,68 @@
+package cmaf
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/Eyevinn/mp4ff/mp4"
+	"github.com/stretchr/testify/require"
+)
+
+// The samples of chunks are those that another library reads, also where fields have defaults or several boxes.
+func TestSamples(t *testing.T) {
+	in, chunks := readAll(t, sample(t))
+	objects := [][]byte{several(t)}
+	for _, c := range chunks[:20] {
+		objects = append(objects, c.Data)
+	}
+	for _, object := range objects {
+		got, err := in.Samples(object)
+		require.NoError(t, err)
+		f, err := mp4.DecodeFile(bytes.NewReader(object))
+		require.NoError(t, err)
+		var want []Sample
+		for _, fragment := range f.Segments[0].Fragments {
+			trex := &mp4.TrexBox{TrackID: fragment.Moof.Traf.Tfhd.TrackID}
+			samples, err := fragment.GetFullSamples(trex)
+			require.NoError(t, err)
+			for _, s := range samples {
+				want = append(want, Sample{
+					DecodeTime: s.DecodeTime, Offset: s.CompositionTimeOffset, Duration: s.Dur,
+					Sync: s.Flags&mp4.NonSyncSampleFlags == 0, Data: s.Data,
+				})
+			}
+		}
+		require.Equal(t, want, got)
+	}
+}
+
+// several returns two chunks, the first of which has three frames with offsets of their own.
+func several(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	for n := range 2 {
+		f, err := mp4.CreateFragment(uint32(n), 1)
+		require.NoError(t, err)
+		for i := range 3 - 2*n {
+			flags := mp4.NonSyncSampleFlags
+			if i == 0 {
+				flags = mp4.SyncSampleFlags
+			}
+			data := bytes.Repeat([]byte{byte(i)}, i+1)
+			f.AddFullSample(mp4.FullSample{
+				Sample:     mp4.NewSample(flags, uint32(512+i), uint32(len(data)), int32(-512*i)),
+				DecodeTime: uint64(2000*n + 512*i), Data: data,
+			})
+		}
+		require.NoError(t, f.Encode(&b))
+	}
+	return b.Bytes()
+}
+
+func TestSamplesErrors(t *testing.T) {
+	in, chunks := readAll(t, sample(t))
+	moof, err := firstBox(chunks[0].Data)
+	require.NoError(t, err)
+	_, err = in.Samples(moof.raw)
+	require.ErrorContains(t, err, "media outside of the mdat box")
+}

@@ -1,0 +1,108 @@
+package sub
+
+import (
+	"errors"
+	"time"
+
+	"sluice/internal/cmaf"
+	"sluice/internal/loc"
+	"sluice/moqt"
+)
+
+// frames makes chunks of the objects of a lane whose track has no container. The player's mutex guards it.
+type frames struct {
+	packaging string
+	mux       *loc.Muxer
+
+	at       moqt.Location // of the object that sample was made of
+	sample   loc.Sample
+	prepared bool // there is a sample
+}
+
+// prepare makes the sample of an object, once. It returns false if the object cannot be decoded.
+func (f *frames) prepare(i item) bool {
+	if f.prepared && f.at == i.location {
+		return true
+	}
+	frame, err := loc.Parse(f.packaging, i.properties, i.payload)
+	if err != nil {
+		return false
+	}
+	f.at = i.location
+	f.sample, f.prepared = f.mux.Add(frame)
+	return f.prepared
+}
+
+// useFrames makes a lane take frames.
+func (l *lane) useFrames(c choice) error {
+	mux, err := loc.NewMuxer(c.id, c.entry)
+	if err != nil {
+		return &MediaError{err}
+	}
+	if l.check != nil {
+		if err := l.check.useFrames(); err != nil {
+			return &MediaError{err}
+		}
+	}
+	l.frames = &frames{packaging: c.entry.Packaging, mux: mux}
+	return nil
+}
+
+// waitsLocked reports whether a lane of frames has not had one with which decoding can start. Until then there is no
+// init segment.
+func (l *lane) waitsLocked() bool { return l.frames != nil && !l.frames.mux.Ready() }
+
+// headerLocked returns the init segment of all lanes. Lanes that have ended without a frame have none.
+func (p *player) headerLocked() ([]byte, error) {
+	var inits []*cmaf.Init
+	if p.init != nil {
+		inits = append(inits, p.init)
+	}
+	for _, l := range p.lanes {
+		if l.frames == nil || l.waitsLocked() {
+			continue
+		}
+		data, err := l.frames.mux.Init()
+		if err != nil {
+			return nil, err
+		}
+		in, err := cmaf.ParseInit(data)
+		if err != nil {
+			return nil, err
+		}
+		inits = append(inits, in)
+	}
+	if len(inits) == 0 {
+		return nil, errors.New("no track has a frame that can be decoded")
+	}
+	in, err := cmaf.Join(inits...)
+	if err != nil {
+		return nil, err
+	}
+	return in.Data, nil
+}
+
+// outputLocked returns what is written for a released candidate: after the init segment, if that has to wait for
+// frames, its chunk. Times start with the first frame if no track has times of its own.
+func (p *player) outputLocked(c *candidate) (out []byte, err error) {
+	if !p.headed {
+		p.headed = true
+		if out, err = p.headerLocked(); err != nil {
+			return nil, err
+		}
+	}
+	f := c.lane.frames
+	switch {
+	case f == nil && out == nil:
+		return c.item.payload, nil
+	case f == nil:
+		return append(out, c.item.payload...), nil
+	}
+	start := time.Duration(0)
+	if p.init == nil {
+		start = p.first
+	}
+	chunk, err := f.mux.Chunk(f.sample, start)
+	f.prepared = false
+	return append(out, chunk...), err
+}
