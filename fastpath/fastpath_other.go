@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"sluice/claim"
+	"sluice/internal/delay"
 	"sluice/moqt"
 )
 
@@ -37,6 +38,12 @@ func (*FastPath) Counts() (map[string]uint64, error) { return nil, nil }
 
 // Copies returns nothing.
 func (*FastPath) Copies(claim.ForwarderConn) map[string]uint64 { return nil }
+
+// Measure does nothing.
+func (*FastPath) Measure(bool) {}
+
+// Delays returns nothing.
+func (*FastPath) Delays() (h delay.Histogram, err error) { return h, nil }
 
 // Close does nothing.
 func (*FastPath) Close() error { return nil }

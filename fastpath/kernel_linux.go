@@ -43,6 +43,7 @@ type kernel struct {
 	queues     []*queue             // of packets that were taken
 	queue      *ebpf.MapSpec        // of one queue
 	workers    *workers
+	measuring  []uint64 // one: whether delays are measured
 }
 
 // load loads the programs. They do nothing until they are attached to a device.
@@ -71,6 +72,7 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return keepMapped(k, k.ingress.HeldByAll, &k.shares.all) },
 		func() error { return keepMapped(k, k.ingress.Promises, &k.workers.given) },
 		func() error { return keepMapped(k, k.ingress.BusyUntil, &k.workers.busyUntil) },
+		func() error { return keepMapped(k, k.ingress.Measuring, &k.measuring) },
 		func() error { return growAll(slices.Concat(k.byConn, k.byTrack), 1) },
 		func() error { return k.growStreams(1) },
 		k.makeQueues,

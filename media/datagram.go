@@ -80,6 +80,9 @@ func (q *queued) send(now clock.Time, b *udp.Batch) Reason {
 	s.ready.served(&q.unit)
 	q.remove()
 	s.counters.Datagrams++
+	if s.loop.measuring.Load() {
+		s.shard.leaving = append(s.shard.leaving, s.loop.clock.At(q.Received))
+	}
 	s.out.finish(now, b, p, header, number, generation)
 	return none
 }

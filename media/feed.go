@@ -17,12 +17,15 @@ type feed struct {
 	woken  atomic.Bool
 	ended  bool // the goroutine's own
 
+	arrivals arrivals
+
 	mu      sync.Mutex
 	streams []*Stream // appended to or replaced, but not changed in place, so that a copy of the slice stays valid
 }
 
 // Wake implements [track.Waker].
 func (f *feed) Wake() {
+	f.arrivals.note(f.log.End(), f.log.Received())
 	if f.woken.Swap(true) {
 		return
 	}
@@ -44,11 +47,13 @@ func (sh *shard) follow(st *Stream) {
 		if f.reader, err = st.log.NewReader(st.log.End(), f); err != nil {
 			return // everything is released: the log has ended, and the stream too
 		}
+		f.arrivals.note(st.log.End(), st.log.Received())
 		sh.feeds[st.log] = f
 	}
 	if f != nil {
 		f.mu.Lock()
 		f.streams = append(f.streams, st)
+		st.arrivals.Store(&f.arrivals)
 		f.mu.Unlock()
 	}
 }

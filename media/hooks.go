@@ -140,7 +140,10 @@ func (s *Sender) ConnectionID(id quic.ConnectionID, usable bool) {
 }
 
 // Received implements [quic.Hooks].
-func (s *Sender) Received(largest int64, phase int) {
+func (s *Sender) Received(largest int64, phase int, at time.Time) {
+	if s.loop.measuring.Load() {
+		s.lastReceived.Store(int64(s.loop.clock.At(at)))
+	}
 	if s.loop.forwarder == nil {
 		return
 	}

@@ -42,6 +42,7 @@ type Loop struct {
 	sockets   []net.PacketConn
 	shardsOf  [][]*shard    // by socket
 	next      atomic.Uint32 // shard for a new sender
+	measuring atomic.Bool   // delays
 	done      sync.WaitGroup
 
 	mu      sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -76,6 +77,8 @@ type Sender struct {
 	shard     *shard
 	cfg       SenderConfig
 	task      task // the shard's
+
+	lastReceived atomic.Int64 // a clock.Time: when the last packet came, if delays are measured; no lock
 
 	mu senderLock
 

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"sluice/clock"
+	"sluice/internal/delay"
 	"sluice/internal/udp"
 	"sluice/track"
 )
@@ -30,8 +31,11 @@ type shard struct {
 	closed   bool
 
 	// The goroutine's own.
-	batch  *udp.Batch
-	alarms alarms
+	batch   *udp.Batch
+	alarms  alarms
+	leaving []clock.Time // when the bytes of packets in batch came, if delays are measured
+
+	delays delay.Recorder
 
 	_ cpu.CacheLinePad
 }
@@ -168,7 +172,7 @@ func (sh *shard) serve(feeds []*feed, senders []*Sender) {
 		more, alarm := s.serve(now, sh.batch, nil)
 		sh.after(s, more, alarm)
 	}
-	sh.batch.Flush()
+	sh.flush()
 	clear(feeds)
 	clear(senders)
 }
@@ -180,7 +184,7 @@ func (sh *shard) after(s *Sender, more bool, alarm clock.Time) {
 	}
 	sh.alarms.set(s, alarm)
 	if sh.batch.Full() {
-		sh.batch.Flush()
+		sh.flush()
 	}
 }
 

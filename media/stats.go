@@ -91,6 +91,17 @@ func (c *Counters) add(d *Counters) {
 	}
 }
 
+// Held returns the counters of reasons that are not zero, by name.
+func (c *Counters) Held() map[string]uint64 {
+	m := make(map[string]uint64)
+	for r, n := range c.Reasons {
+		if n > 0 {
+			m[Reason(r).String()] = n
+		}
+	}
+	return m
+}
+
 // Stats is a snapshot of a sender.
 type Stats struct {
 	congestion.State

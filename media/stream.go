@@ -20,6 +20,8 @@ type Stream struct {
 	onDone func(Result)
 	gone   atomic.Bool // the feed need not serve the stream any more; needs no lock
 
+	arrivals atomic.Pointer[arrivals] // of the log; nil before there is a feed; needs no lock
+
 	slot      int    // in streamSet.all
 	number    uint32 // stream id / 4
 	opened    bool   // the id was taken

@@ -82,6 +82,7 @@ func (st *Stream) sendNew(now clock.Time, b *udp.Batch) Reason {
 		st.update()
 		return none
 	}
+	st.noteDelay(from)
 	st.sendFrame(now, b, from, int(data), fin, number, generation)
 	st.update()
 	return none

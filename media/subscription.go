@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sluice/claim"
+	"sluice/clock"
 	"sluice/track"
 )
 
@@ -35,6 +36,7 @@ type Subscription struct {
 	descending bool
 	errorCode  func(uint64) uint64
 	owner      any
+	since      clock.Time
 
 	// Guarded by sender.mu.
 	priority        uint8
@@ -55,7 +57,7 @@ func newSubscription(s *Sender, cfg SubscriptionConfig) *Subscription {
 		cfg.ErrorCode = sameCode
 	}
 	return &Subscription{
-		sender: s, descending: cfg.Descending, errorCode: cfg.ErrorCode, owner: cfg.Owner,
+		sender: s, descending: cfg.Descending, errorCode: cfg.ErrorCode, owner: cfg.Owner, since: s.loop.clock.Now(),
 		priority: cfg.Priority, objectTimeout: cfg.ObjectTimeout, subgroupTimeout: cfg.SubgroupTimeout,
 	}
 }

@@ -103,10 +103,10 @@ func TestRefusals(t *testing.T) {
 			w.s.Keys(1, w.peer.suite, packet.Version1, testSecret, testSecret)
 			w.s.OwnInFlight(true)
 			w.s.OwnInFlight(false)
-			w.s.Received(100, 0)
+			w.s.Received(100, 0, time.Now())
 			require.False(t, f.taking, "a packet of the old phase")
 			return func() {
-				w.s.Received(101, 1)
+				w.s.Received(101, 1, time.Now())
 				require.EqualValues(t, 1, f.generation)
 			}
 		},
@@ -116,7 +116,7 @@ func TestRefusals(t *testing.T) {
 			w.run()
 			return func() {
 				w.s.Keys(1, w.peer.suite, packet.Version1, testSecret, testSecret)
-				w.s.Received(101, 1)
+				w.s.Received(101, 1, time.Now())
 				w.s.shard.enqueue(w.s)
 				w.run()
 			}

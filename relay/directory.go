@@ -12,6 +12,7 @@ type directory struct {
 
 	mu         sync.Mutex
 	hubs       map[string]*hub                             // by scope and name
+	lastID     uint64                                      // of a hub
 	tracks     watchedTree[*hub, *tracksWatch]             // all hubs; SUBSCRIBE_TRACKS
 	namespaces watchedTree[*announcement, *namespaceWatch] // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE
 	announced  uint64                                      // how many namespaces were, ever
@@ -34,7 +35,8 @@ func (d *directory) acquire(at place, name string, ps payers) (*hub, *moqt.Reque
 			return nil, refused
 		}
 		h = newHub(d.relay, at, name)
-		h.payers = ps
+		d.lastID++
+		h.id, h.payers = d.lastID, ps
 		d.hubs[key] = h
 		d.tracks.values.add(at, h)
 	}

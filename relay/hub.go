@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice/moqt"
@@ -14,12 +15,15 @@ import (
 // hub is where the publishers and subscribers of one track meet.
 type hub struct {
 	relay *Relay
+	id    uint64 // counted from 1
 	name  moqt.FullTrackName
 	place place
 	refs  int  // requests that use it; guarded by directory.mu
 	local bool // a publisher of this process offers the track; guarded by directory.mu
 
 	payers payers // whose requests created it
+
+	received atomic.Uint64 // bytes from publishers
 
 	mu          sync.Mutex
 	data        *track.Track // the objects; replaced when all have to be forgotten

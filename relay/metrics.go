@@ -3,6 +3,7 @@ package relay
 import (
 	"iter"
 	"maps"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -11,7 +12,7 @@ import (
 
 // metrics are the values that Collect reports.
 type metrics struct {
-	bytes     prometheus.Counter
+	received  atomic.Uint64 // bytes
 	datagrams prometheus.Counter
 	linkBytes prometheus.Counter
 	intruders prometheus.Counter
@@ -40,8 +41,6 @@ func newMetrics(r *Relay) *metrics {
 		return prometheus.NewCounterVec(opts, labels)
 	}
 	m := &metrics{
-		bytes: counter("received_bytes_total",
-			"Bytes of subgroups and of object payloads in datagrams, from publishers."),
 		datagrams: counter("received_datagrams_total", "Objects in datagrams, from publishers."),
 		linkBytes: counter("link_received_bytes_total",
 			"Bytes of subgroups and of object payloads in datagrams, from other processes of the relay."),
@@ -61,8 +60,12 @@ func newMetrics(r *Relay) *metrics {
 		Name: "sluice_relay_cache_trims_total",
 		Help: "Times that a track had too many groups, subgroups, segments, datagrams or gaps, and forgot the lowest.",
 	}, func() float64 { return float64(r.cache.Trims()) })
+	bytes := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "sluice_relay_received_bytes_total",
+		Help: "Bytes of subgroups and of object payloads in datagrams, from publishers.",
+	}, func() float64 { return float64(m.received.Load()) })
 	m.all = []prometheus.Collector{
-		m.bytes, m.datagrams, m.linkBytes, m.intruders, m.malformed, m.excessive, m.refusals, m.quotas, m.streams,
+		bytes, m.datagrams, m.linkBytes, m.intruders, m.malformed, m.excessive, m.refusals, m.quotas, m.streams,
 		m.fetches, trims,
 	}
 	upstreams := func(h *hub) int { return countPeers(maps.Keys(h.publishers.of)) }

@@ -8,6 +8,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"sluice/claim"
+	"sluice/clock"
+	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/transport"
@@ -90,6 +92,15 @@ func (p *peer) implementation() (name string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.setup.Implementation, true
+}
+
+// lastReceived returns when the last packet of the peer came, or 0 if that is not measured.
+func (p *peer) lastReceived() clock.Time {
+	m, ok := p.conn.Hooks().(*media.Sender)
+	if !ok {
+		return 0
+	}
+	return m.LastReceived()
 }
 
 func (p *peer) remote() net.Addr { return p.conn.RemoteAddr() }

@@ -32,6 +32,7 @@ func (r *receiver) HandleSubgroup(g *session.Subgroup) {
 		Start:     from.start,
 		Cancel:    func() { g.CancelRead(uint64(moqt.ResetCancelled)) },
 		Overtaken: (&overtaken{stream: g, upstream: u}).check,
+		Received:  u.peer.lastReceived,
 		Owner:     from,
 	})
 	counted := countingReader{g, r}
@@ -103,11 +104,12 @@ func publisherPriority(sub *session.Subscription, isDefault bool, p uint8) uint8
 // count counts received bytes.
 func (r *receiver) count(bytes int) {
 	metrics := r.upstream.hub.relay.metrics
+	r.upstream.hub.received.Add(uint64(bytes))
 	if r.upstream.peer.link {
 		metrics.linkBytes.Add(float64(bytes))
 		return
 	}
-	metrics.bytes.Add(float64(bytes))
+	metrics.received.Add(uint64(bytes))
 	r.upstream.peer.payers().upload(bytes)
 }
 

@@ -115,7 +115,7 @@ func statusOf(p *peer) SessionStatus {
 	}
 	s.Bytes, s.Window, s.InFlight, s.Threshold = stats.Bytes, stats.Window, stats.InFlight, stats.Threshold
 	s.SRTT, s.MinRTT = stats.SRTT, stats.MinRTT
-	s.Held, s.Streams = named[media.Reason](stats.Reasons[:]), named[media.Outcome](stats.Outcomes[:])
+	s.Held, s.Streams = stats.Held(), outcomes(stats.Outcomes[:])
 	if p.forwarder != nil {
 		s.Declined = p.relay.cfg.FastPath.Copies(p.forwarder)
 		delete(s.Declined, "sent")
@@ -123,15 +123,12 @@ func statusOf(p *peer) SessionStatus {
 	return s
 }
 
-// named returns the counters that are not zero, by the names of their indices.
-func named[T interface {
-	~uint8
-	String() string
-}](counters []uint64) map[string]uint64 {
+// outcomes returns the counters of [media.Outcome] that are not zero, by name.
+func outcomes(counters []uint64) map[string]uint64 {
 	m := make(map[string]uint64)
-	for i, n := range counters {
+	for o, n := range counters {
 		if n > 0 {
-			m[T(i).String()] = n
+			m[media.Outcome(o).String()] = n
 		}
 	}
 	return m

@@ -369,9 +369,9 @@ func (s *Server) Cluster() *cluster.Node {
 // Collectors returns all that the server counts.
 func (s *Server) Collectors() []prometheus.Collector {
 	if s.mesh == nil {
-		return []prometheus.Collector{s}
+		return []prometheus.Collector{s, delayMetrics{s}}
 	}
-	return []prometheus.Collector{s, s.mesh.node}
+	return []prometheus.Collector{s, delayMetrics{s}, s.mesh.node}
 }
 
 // ServeCluster answers a request with the status of the cluster.

@@ -39,6 +39,7 @@ type Server struct {
 	handler    http.Handler       // nil: none
 	fastPath   *fastpath.FastPath // nil: off
 	processors *processors        // nil: not adapted
+	delays     delayMeter
 }
 
 // Listen opens the port. Connections are accepted by Serve.
@@ -85,6 +86,7 @@ func (s *Server) prepare() (err error) {
 	if s.loop, err = media.NewLoop(loopConfig, s.listener.PacketConns()...); err != nil {
 		return err
 	}
+	s.delays.measure = s.measureDelays
 	if s.cfg.AdaptRuntime {
 		s.processors = newProcessors(time.Now())
 	}
@@ -197,6 +199,7 @@ func (s *Server) drain(ctx context.Context, timeout time.Duration, replaced bool
 		s.mesh.leave(replaced)
 	}
 	wait(ctx)
+	s.delays.end()
 	err := errors.Join(s.links.close(), s.listener.Close(), s.loop.Close())
 	s.stop()
 	s.tasks.Wait()

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/clock"
 	"sluice/moqt"
 )
 
@@ -37,6 +38,7 @@ type Log struct {
 	end   atomic.Int64  // bytes before it are visible to readers
 	state atomic.Uint64 // State in the low two bits, reset code above
 	reach atomic.Uint64 // id of the object added last
+	came  atomic.Int64  // see Received
 
 	// The writer's own.
 	written int64 // bytes before it are in memory; >= end
@@ -67,6 +69,9 @@ func (l *Log) End() int64 { return l.end.Load() }
 
 // Written returns the offset after the last byte in memory, visible or not. Only the writer may call it.
 func (l *Log) Written() int64 { return l.written }
+
+// Received returns when the packet came with the bytes that were written last, or 0 if that is not known.
+func (l *Log) Received() clock.Time { return clock.Time(l.came.Load()) }
 
 // State returns the state and, for Reset, the code of RESET_STREAM.
 func (l *Log) State() (State, uint64) {

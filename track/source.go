@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 
+	"sluice/clock"
 	"sluice/moqt"
 )
 
@@ -27,7 +28,9 @@ type SourceConfig struct {
 	// Overtaken is called several times a second while the stream pauses and another one of the subgroup is ahead of
 	// it. It must not block. If it calls Cancel, the other stream goes on in place of this one. Default: Cancel.
 	Overtaken func()
-	Owner     any // for Segment.Owner
+	// Received returns when the packet came that was received last on the stream's connection, or 0. Default: 0.
+	Received func() clock.Time
+	Owner    any // for Segment.Owner
 }
 
 // Source takes in one subgroup stream of a publisher. It reads and parses the stream on the goroutine that calls it,
@@ -51,6 +54,9 @@ func (t *Track) NewSource(cfg SourceConfig) *Source {
 // ErrHeaderTooLarge, ErrTooFarAhead or ErrTooManyStreams; or what r returned.
 func (s *Source) Read(r io.Reader) error {
 	p, err := s.in.log.Fill(r)
+	if s.in.cfg.Received != nil {
+		s.in.log.came.Store(int64(s.in.cfg.Received()))
+	}
 	if perr := s.parse(p); perr != nil {
 		return perr
 	}

@@ -15,21 +15,21 @@ import (
 	"sluice/moqt"
 )
 
-// clock is a fake clock.
-type clock struct{ t time.Time }
+// fakeClock is a fake clock.
+type fakeClock struct{ t time.Time }
 
-func (c *clock) now() time.Time { return c.t }
+func (c *fakeClock) now() time.Time { return c.t }
 
 // sink is a subscriber of everything: it notes the segments that are opened.
 type sink struct {
 	cache    *Cache
 	track    *Track
-	clock    clock
+	clock    fakeClock
 	segments []*Segment
 }
 
 func newSink(cfg CacheConfig) *sink {
-	k := &sink{clock: clock{epoch}}
+	k := &sink{clock: fakeClock{epoch}}
 	cfg.Now = k.clock.now
 	k.cache = NewCache(cfg)
 	k.track = k.cache.NewTrack(func(s *Segment) { k.segments = append(k.segments, s) })

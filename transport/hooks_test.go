@@ -62,7 +62,7 @@ func (s *testSender) KeyUpdateDue() bool      { return s.due.Load() }
 func (s *testSender) MaxUDPPayloadSize() int  { return 1300 }
 
 func (s *testSender) ConnectionID(quic.ConnectionID, bool) {}
-func (s *testSender) Received(int64, int)                  {}
+func (s *testSender) Received(int64, int, time.Time)       {}
 func (s *testSender) OwnInFlight(bool)                     {}
 
 func (s *testSender) ReceivedElsewhere() (*quic.ReceivedElsewhere, error) {

@@ -15,9 +15,10 @@
 // With the build tag unprotected, the package has server_ingress without packet protection (transport/unprotected.h).
 package bpf
 
-//go:generate -command ingress go tool bpf2go -target bpfel -type conn_state -type stream_state -type send_keys -type copy_counts -type publisher -type held -type packet_keys -type subscription -type record -type key_stream -type object_layout -type capacity -type share_kind -type job -type promise -type job_limits -type lookahead -type slot_word -type lookahead_ring -type taking -type taken_packet
+//go:generate -command ingress go tool bpf2go -target bpfel -type conn_state -type stream_state -type send_keys -type copy_counts -type publisher -type held -type packet_keys -type subscription -type record -type key_stream -type object_layout -type capacity -type share_kind -type job -type promise -type job_limits -type lookahead -type slot_word -type lookahead_ring -type taking -type taken_packet -type delay_counts -type delay_bins
 //go:generate ingress -tags !unprotected Ingress server_ingress.bpf.c
 //go:generate ingress -tags unprotected -output-stem ingress_unprotected Ingress server_ingress.bpf.c -- -DUNPROTECTED
 //go:generate go tool bpf2go -target bpfel Egress client_egress.bpf.c
 //go:generate go run sluice/internal/bpf/constants -object ingress_bpfel.o -headers shared/keys.h,shared/state.h -package claim -o ../../claim/constants.go packet_word ledger_layout stream_phase stream_mark record_mark record_kind record_flag
 //go:generate go run sluice/internal/bpf/constants -object ingress_bpfel.o -headers shared/keys.h,shared/state.h -package fastpath -o ../constants.go subscription_limits
+//go:generate go run sluice/internal/bpf/constants -object ingress_bpfel.o -headers shared/delay.h -package delay -o ../../internal/delay/constants.go delay_bins

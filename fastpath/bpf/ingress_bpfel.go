@@ -71,6 +71,21 @@ type IngressCopyCounts struct {
 	ByReason [19]uint64
 }
 
+type IngressDelayBins uint32
+
+const (
+	IngressDelayBinsBIN_FIRST IngressDelayBins = 10
+	IngressDelayBinsBIN_LAST  IngressDelayBins = 30
+	IngressDelayBinsBIN_STEPS IngressDelayBins = 2
+	IngressDelayBinsBINS      IngressDelayBins = 82
+)
+
+type IngressDelayCounts struct {
+	_    structs.HostLayout
+	Sum  uint64
+	Bins [82]uint64
+}
+
 type IngressDownstreamKey struct {
 	_          structs.HostLayout
 	StreamId   uint64
@@ -373,6 +388,7 @@ type IngressScratch struct {
 	Ecn         uint32
 	Position    uint32
 	Pad         uint32
+	Arrived     uint64
 	Job         IngressJob
 }
 
@@ -485,6 +501,7 @@ const (
 	IngressMapConnectionIds    = "connection_ids"
 	IngressMapConnections      = "connections"
 	IngressMapCopies           = "copies"
+	IngressMapDelays           = "delays"
 	IngressMapDownstreams      = "downstreams"
 	IngressMapEnded            = "ended"
 	IngressMapFreeStreams      = "free_streams"
@@ -494,6 +511,7 @@ const (
 	IngressMapKeys             = "keys"
 	IngressMapLedgers          = "ledgers"
 	IngressMapLookaheads       = "lookaheads"
+	IngressMapMeasuring        = "measuring"
 	IngressMapNeighbors        = "neighbors"
 	IngressMapObjects          = "objects"
 	IngressMapPathVersions     = "path_versions"
@@ -575,6 +593,7 @@ type IngressMapSpecs struct {
 	ConnectionIds *ebpf.MapSpec `ebpf:"connection_ids"`
 	Connections   *ebpf.MapSpec `ebpf:"connections"`
 	Copies        *ebpf.MapSpec `ebpf:"copies"`
+	Delays        *ebpf.MapSpec `ebpf:"delays"`
 	Downstreams   *ebpf.MapSpec `ebpf:"downstreams"`
 	Ended         *ebpf.MapSpec `ebpf:"ended"`
 	FreeStreams   *ebpf.MapSpec `ebpf:"free_streams"`
@@ -584,6 +603,7 @@ type IngressMapSpecs struct {
 	Keys          *ebpf.MapSpec `ebpf:"keys"`
 	Ledgers       *ebpf.MapSpec `ebpf:"ledgers"`
 	Lookaheads    *ebpf.MapSpec `ebpf:"lookaheads"`
+	Measuring     *ebpf.MapSpec `ebpf:"measuring"`
 	Neighbors     *ebpf.MapSpec `ebpf:"neighbors"`
 	Objects       *ebpf.MapSpec `ebpf:"objects"`
 	PathVersions  *ebpf.MapSpec `ebpf:"path_versions"`
@@ -639,6 +659,7 @@ type IngressMaps struct {
 	ConnectionIds *ebpf.Map `ebpf:"connection_ids"`
 	Connections   *ebpf.Map `ebpf:"connections"`
 	Copies        *ebpf.Map `ebpf:"copies"`
+	Delays        *ebpf.Map `ebpf:"delays"`
 	Downstreams   *ebpf.Map `ebpf:"downstreams"`
 	Ended         *ebpf.Map `ebpf:"ended"`
 	FreeStreams   *ebpf.Map `ebpf:"free_streams"`
@@ -648,6 +669,7 @@ type IngressMaps struct {
 	Keys          *ebpf.Map `ebpf:"keys"`
 	Ledgers       *ebpf.Map `ebpf:"ledgers"`
 	Lookaheads    *ebpf.Map `ebpf:"lookaheads"`
+	Measuring     *ebpf.Map `ebpf:"measuring"`
 	Neighbors     *ebpf.Map `ebpf:"neighbors"`
 	Objects       *ebpf.Map `ebpf:"objects"`
 	PathVersions  *ebpf.Map `ebpf:"path_versions"`
@@ -670,6 +692,7 @@ func (m *IngressMaps) Close() error {
 		m.ConnectionIds,
 		m.Connections,
 		m.Copies,
+		m.Delays,
 		m.Downstreams,
 		m.Ended,
 		m.FreeStreams,
@@ -679,6 +702,7 @@ func (m *IngressMaps) Close() error {
 		m.Keys,
 		m.Ledgers,
 		m.Lookaheads,
+		m.Measuring,
 		m.Neighbors,
 		m.Objects,
 		m.PathVersions,

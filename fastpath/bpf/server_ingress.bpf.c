@@ -7,6 +7,15 @@
 #include "transport/transport.h"
 #include "fanout/fanout.h"
 
+// note_arrival leaves the time in the scratch.
+static __noinline void note_arrival(void)
+{
+	struct scratch *c = scratch_get();
+
+	if (c)
+		c->arrived = time_if_measuring();
+}
+
 // note_ecn leaves the ECN mark of the datagram in the scratch.
 static __noinline void note_ecn(u32 ecn)
 {
@@ -26,6 +35,7 @@ static __noinline int open_datagram(struct __sk_buff *skb, u32 *publisher, u32 *
 		return PACKET_NOT_MEDIA;
 	if (d.first & LONG_HEADER)
 		return PACKET_LONG_HEADER;
+	note_arrival();
 	if (skb->gso_segs > 1)
 		return PACKET_GSO;
 	enum reason why = accept_headers(skb, &d);

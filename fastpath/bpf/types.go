@@ -24,6 +24,8 @@ type (
 
 	Held = IngressHeld
 
+	DelayCounts = IngressDelayCounts
+
 	Taking      = IngressTaking
 	TakenPacket = IngressTakenPacket
 	Job         = IngressJob

@@ -81,6 +81,7 @@ type WalkScratch struct {
 	Ecn         uint32
 	Position    uint32
 	Pad         uint32
+	Arrived     uint64
 	Job         struct {
 		_           structs.HostLayout
 		Addresses   [12]uint8

@@ -5,6 +5,7 @@
 #include "../application/application.h"
 #include "../policy/policy.h"
 #include "../shared/claim.h"
+#include "../shared/delay.h"
 #include "budget.h"
 #include "clone.h"
 #include "route.h"
@@ -55,11 +56,13 @@ INLINE enum reason admit_claim(const struct claim *cl)
 
 // count_copy counts what became of a copy, in total and for its connection, to which programs on other CPUs may be
 // sending, too.
-INLINE void count_copy(u32 subscriber, u32 why)
+INLINE void count_copy(const struct scratch *c, u32 subscriber, u32 why)
 {
-	struct copy_counts *c = copies_at(subscriber);
+	struct copy_counts *n = copies_at(subscriber);
 
 	count(why);
-	if (c && why >= COPY_SENT && why < REASON_COUNT)
-		__sync_fetch_and_add(&c->by_reason[why - COPY_SENT], 1);
+	if (n && why >= COPY_SENT && why < REASON_COUNT)
+		__sync_fetch_and_add(&n->by_reason[why - COPY_SENT], 1);
+	if (why == COPY_SENT)
+		note_delay(c);
 }

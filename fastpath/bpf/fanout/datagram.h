@@ -50,7 +50,7 @@ static long datagram_step(u32 i, struct fan_out *f)
 	const struct subscription *sub = subscription_at(f, i);
 	if (!sub || i >= MAX_OBJECT_COPIES)
 		return 1;
-	count_copy(sub->subscriber, copy_datagram(f, sub, &claimed));
+	count_copy(f->c, sub->subscriber, copy_datagram(f, sub, &claimed));
 	if (claimed)
 		object_sent(f->object, i);
 	return 0;

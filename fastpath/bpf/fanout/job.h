@@ -107,7 +107,7 @@ static __noinline int hand_on(struct __sk_buff *skb, struct scratch *c, u32 coun
 	}
 	struct job *j = &c->job;
 	j->proto = skb->protocol;
-	j->since = bpf_ktime_get_ns();
+	j->since = c->arrived ?: bpf_ktime_get_ns();
 	j->list_version = c->list_version;
 	j->track = c->track;
 	j->publisher = c->publisher;
@@ -164,6 +164,7 @@ INLINE enum reason take_job(struct __sk_buff *skb, struct scratch *c)
 	c->track = j->track;
 	c->list_version = j->list_version;
 	c->position = j->position;
+	c->arrived = time_if_measuring() ? j->since : 0;
 	c->checksum_start = 0;
 	set_budget(c, chunk_copies);
 	return JOB_CONTINUED;

@@ -164,7 +164,7 @@ static long stream_step(u32 i, struct fan_out *f)
 	const struct subscription *sub = subscription_at(f, f->c->position + i);
 	if (!sub)
 		return 1;
-	count_copy(sub->subscriber, copy_stream(f, sub));
+	count_copy(f->c, sub->subscriber, copy_stream(f, sub));
 	return 0;
 }
 

@@ -1,0 +1,116 @@
+package relay
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Overview describes the tracks of a relay, and counts who publishes them and who is subscribed.
+type Overview struct {
+	Tracks     []TrackStatus // in the order in which they came
+	Publishers int           // direct peers that publish
+	Viewers    int           // direct peers that are subscribed
+	Received   uint64        // bytes that publishers and upstream relays have sent, ever
+}
+
+// TrackStatus describes a track that is published, wanted or cached.
+type TrackStatus struct {
+	ID          uint64 // counted from 1
+	Scope       string
+	Name        string // as moqt.FullTrackName.String writes it
+	Publishers  int
+	Subscribers int
+	OnFastPath  int    // subscribers to whom the kernel forwards the track
+	Bytes       uint64 // that publishers have sent
+}
+
+// Overview describes the tracks. It takes the lock of each of them.
+func (r *Relay) Overview() Overview {
+	o := Overview{Received: r.metrics.received.Load()}
+	publish, view := make(map[*peer]struct{}), make(map[*peer]struct{})
+	r.directory.eachHub(func(h *hub) {
+		o.Tracks = append(o.Tracks, h.statusLocked())
+		for p, u := range h.publishers.of {
+			if u.established && p.direct() {
+				publish[p] = struct{}{}
+			}
+		}
+		for p := range h.subscribers.peers() {
+			if p.direct() {
+				view[p] = struct{}{}
+			}
+		}
+	})
+	o.Publishers, o.Viewers = len(publish), len(view)
+	slices.SortFunc(o.Tracks, func(a, b TrackStatus) int { return cmp.Compare(a.ID, b.ID) })
+	return o
+}
+
+// statusLocked describes the track; mu is held.
+func (h *hub) statusLocked() TrackStatus {
+	s := TrackStatus{
+		ID: h.id, Scope: h.place[0], Name: h.name.String(), Subscribers: len(h.subscribers.all), Bytes: h.received.Load(),
+	}
+	for _, u := range h.publishers.of {
+		if u.established {
+			s.Publishers++
+		}
+	}
+	for d := range h.subscribers.all {
+		if h.fast.serves(d) {
+			s.OnFastPath++
+		}
+	}
+	return s
+}
+
+// SubscriberStatus describes a subscription to a track, and the session that it belongs to.
+type SubscriberStatus struct {
+	Session    SessionStatus // without the numbers of its tracks
+	OnFastPath bool          // the kernel forwards the track to it
+	Forward    bool          // it wants objects now
+}
+
+// Subscribers describes up to limit subscribers of the track with an id, the oldest sessions first, and tells how many
+// there are. It returns false if there is no such track.
+func (r *Relay) Subscribers(id uint64, limit int) (list []SubscriberStatus, all int, ok bool) {
+	h := r.directory.byID(id)
+	if h == nil {
+		return nil, 0, false
+	}
+	peers, list := h.listSubscribers()
+	all = len(peers)
+	for i, p := range peers[:min(limit, all)] {
+		list[i].Session = statusOf(p)
+	}
+	return list[:min(limit, all)], all, true
+}
+
+// listSubscribers returns the subscribers, the oldest sessions first, and what the hub knows of them.
+func (h *hub) listSubscribers() ([]*peer, []SubscriberStatus) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]*downstream, 0, len(h.subscribers.all))
+	for d := range h.subscribers.all {
+		all = append(all, d)
+	}
+	slices.SortFunc(all, func(a, b *downstream) int { return cmp.Compare(a.peer.id, b.peer.id) })
+	peers, list := make([]*peer, len(all)), make([]SubscriberStatus, len(all))
+	for i, d := range all {
+		peers[i] = d.peer
+		list[i] = SubscriberStatus{OnFastPath: h.fast.serves(d), Forward: d.delivery.forward}
+	}
+	return peers, list
+}
+
+// byID returns the hub of the track with an id, or nil.
+func (d *directory) byID(id uint64) *hub {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, h := range d.hubs {
+		if h.id == id {
+			return h
+		}
+	}
+	return nil
+}
