@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
+	"sluice/internal/inside"
 	"sluice/server"
 )
 
@@ -188,6 +189,9 @@ func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover, p
 	a.mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))
 	a.mux.HandleFunc("GET /status", s.ServeStatus)
 	a.mux.HandleFunc("GET /cluster", s.ServeCluster)
+	events := inside.NewStream(inside.Of(s))
+	a.server.RegisterOnShutdown(events.Close)
+	a.mux.Handle("GET /inside/events", f.inside.Wrap(events))
 	return a
 }
 

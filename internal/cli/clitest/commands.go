@@ -1,6 +1,7 @@
 package clitest
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,7 @@ import (
 
 var commands = map[string]Command{
 	"await": await, "get": get, "shows": shows, "exits": exits, "term": term, "hangup": hangup, "grown": grown,
-	"says": says, "cutclip": cutClip,
+	"says": says, "cutclip": cutClip, "streams": streams,
 }
 
 // await [ADDRESS] waits until the relay at $ADMIN, or at ADDRESS, is ready; "! await" waits until it is not.
@@ -82,6 +83,29 @@ func shows(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(errors.Join(err, resp.Body.Close()))
 		return pattern.Match(text) != neg, fmt.Sprintf("%s is\n%s", args[0], text)
 	})
+}
+
+// streams PATH PATTERN waits until a line that the admin address streams matches a regular expression.
+func streams(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: streams PATH PATTERN")
+	}
+	pattern, err := regexp.Compile(args[1])
+	ts.Check(err)
+	client := http.Client{Timeout: 20 * time.Second}
+	resp, err := client.Get("http://" + ts.Getenv("ADMIN") + args[0])
+	ts.Check(err)
+	defer resp.Body.Close()
+	var last string
+	for lines := bufio.NewReader(resp.Body); !pattern.MatchString(last); {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			ts.Fatalf("%s: %v; the last line was\n%s", args[0], err, last)
+		}
+		if line != "\n" {
+			last = line
+		}
+	}
 }
 
 // exits CODE COMMAND ARGS... runs a command that has to exit with that code.

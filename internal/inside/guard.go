@@ -1,0 +1,176 @@
+package inside
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+
+	"sluice/transport"
+)
+
+// Limits of those who show tokens.
+const (
+	minToken     = 16      // bytes: shorter ones can be guessed
+	maxTokenFile = 4 << 10 // bytes
+	failures     = 5       // wrong tokens at once, from one source
+	failureEvery = 10 * time.Second
+	maxSources   = 1 << 10 // that are remembered
+)
+
+// Guard lets those in who show the operator's token, and programs of this machine.
+//
+// A program of this machine comes from the loopback interface, and calls the relay by an address of it or by
+// "localhost". Other names may be those of a web page that has had its own name resolved to 127.0.0.1 (DNS rebinding).
+// A reverse proxy on this machine stands for others, and says so in a header.
+type Guard struct {
+	tokenFile string // "": there is no token
+
+	mu    sync.Mutex
+	wrong *lru.Cache[netip.Prefix, *rate.Limiter] // of tokens, by source
+}
+
+// NewGuard returns a guard. The file has the token, which is read again each time that a token is shown; "" is for no
+// token.
+func NewGuard(tokenFile string) (*Guard, error) {
+	wrong, err := lru.New[netip.Prefix, *rate.Limiter](maxSources)
+	if err != nil {
+		return nil, err
+	}
+	g := &Guard{tokenFile: tokenFile, wrong: wrong}
+	if tokenFile != "" {
+		_, err = g.token()
+	}
+	return g, err
+}
+
+// token reads the token.
+func (g *Guard) token() (string, error) {
+	f, err := os.Open(g.tokenFile)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
+	if err != nil {
+		return "", err
+	}
+	text := strings.TrimSpace(string(b))
+	if len(text) < minToken || len(b) > maxTokenFile || strings.ContainsAny(text, "\r\n") {
+		return "", fmt.Errorf("%s: must have one line with a token of %d bytes or more; make one with: "+
+			"head -c 24 /dev/urandom | base64", g.tokenFile, minToken)
+	}
+	return text, nil
+}
+
+// Wrap returns a handler that serves only those who may look.
+func (g *Guard) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if code, why := g.refuse(r); code != 0 {
+			if code == http.StatusUnauthorized {
+				w.Header().Set("WWW-Authenticate", `Basic realm="relay: the admin token is the password"`)
+			}
+			w.Header().Set("Cache-Control", "no-store")
+			http.Error(w, why, code)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refuse returns the status and the reason with which a request is refused, or 0.
+func (g *Guard) refuse(r *http.Request) (code int, why string) {
+	switch site := r.Header.Get("Sec-Fetch-Site"); {
+	case site == "cross-site" || site == "same-site": // it could not read the answer, but it could use up the watchers
+		return http.StatusForbidden, "a page of another site must not look inside the relay"
+	case isLocal(r):
+		return 0, ""
+	case g.tokenFile == "":
+		return http.StatusForbidden,
+			"only programs of the relay's machine may look inside; start the relay with --admin-token-file for others"
+	}
+	shown := shownToken(r)
+	if shown == "" {
+		return http.StatusUnauthorized, "looking inside the relay needs the admin token (--admin-token-file)"
+	}
+	return g.check(shown, sourceOf(r))
+}
+
+// check refuses a wrong token, and any token from a source that has shown too many wrong ones.
+func (g *Guard) check(shown string, source netip.Prefix) (code int, why string) {
+	l := g.limiter(source)
+	if l.Tokens() < 1 {
+		return http.StatusTooManyRequests, "too many wrong tokens; try again later"
+	}
+	token, err := g.token()
+	if err != nil {
+		return http.StatusInternalServerError, "the relay cannot read its admin token; see its --admin-token-file"
+	}
+	want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(shown))
+	if subtle.ConstantTimeCompare(want[:], got[:]) == 1 {
+		return 0, ""
+	}
+	l.Allow()
+	return http.StatusUnauthorized, "this is not the admin token"
+}
+
+// limiter returns the limiter of the wrong tokens of a source.
+func (g *Guard) limiter(source netip.Prefix) *rate.Limiter {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l, ok := g.wrong.Get(source)
+	if !ok {
+		l = rate.NewLimiter(rate.Every(failureEvery), failures)
+		g.wrong.Add(source, l)
+	}
+	return l
+}
+
+// shownToken returns the token that a request shows: as Bearer, or as the password of Basic, for which browsers ask.
+func shownToken(r *http.Request) string {
+	if _, password, ok := r.BasicAuth(); ok {
+		return password
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// isLocal reports whether a program of this machine sends the request, and not for others.
+func isLocal(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || !from.Addr().Unmap().IsLoopback() {
+		return false
+	}
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
+		if r.Header.Get(header) != "" {
+			return false
+		}
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	to, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && to.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
+}
+
+func sourceOf(r *http.Request) netip.Prefix {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return transport.SourceOf(net.UDPAddrFromAddrPort(from))
+}

@@ -1,0 +1,127 @@
+package inside
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const secret = "0123456789abcdef-secret"
+
+// guarded asks a guard whether a request may pass, and returns the status.
+func guarded(g *Guard, remote, host string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "/inside/events", nil)
+	r.RemoteAddr, r.Host = remote, host
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	g.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+	return w
+}
+
+func newGuard(t *testing.T, token string) *Guard {
+	file := ""
+	if token != "" {
+		file = filepath.Join(t.TempDir(), "token")
+		require.NoError(t, os.WriteFile(file, []byte(token+"\n"), 0o600))
+	}
+	g, err := NewGuard(file)
+	require.NoError(t, err)
+	return g
+}
+
+func TestGuard(t *testing.T) {
+	const here, there, name = "127.0.0.1:5000", "192.0.2.1:5000", "relay.example"
+	for title, test := range map[string]struct {
+		remote, host string
+		headers      []string
+		without      int // the status if there is no token
+		with         int
+	}{
+		"this machine":            {here, "localhost:4480", nil, 200, 200},
+		"its address":             {here, "127.0.0.1", nil, 200, 200},
+		"IPv6":                    {"[::1]:5000", "[::1]:4443", nil, 200, 200},
+		"DNS rebinding":           {here, "page.example", nil, 403, 401},
+		"no host":                 {here, "", nil, 403, 401},
+		"a proxy":                 {here, "localhost", []string{"X-Forwarded-For", "192.0.2.7"}, 403, 401},
+		"a standard proxy":        {here, "localhost", []string{"Forwarded", "for=192.0.2.7"}, 403, 401},
+		"a page of another site":  {here, "localhost", []string{"Sec-Fetch-Site", "cross-site"}, 403, 403},
+		"a page of the site":      {here, "localhost", []string{"Sec-Fetch-Site", "same-origin"}, 200, 200},
+		"elsewhere":               {there, name, nil, 403, 401},
+		"elsewhere, as localhost": {there, "localhost", nil, 403, 401},
+		"Bearer":                  {there, name, []string{"Authorization", "Bearer " + secret}, 403, 200},
+		"bearer":                  {there, name, []string{"Authorization", "bearer  " + secret}, 403, 200},
+		"another scheme":          {there, name, []string{"Authorization", "Digest " + secret}, 403, 401},
+		"a wrong token":           {there, name, []string{"Authorization", "Bearer " + secret + "x"}, 403, 401},
+		"a part of the token":     {there, name, []string{"Authorization", "Bearer " + secret[1:]}, 403, 401},
+		"an empty token":          {there, name, []string{"Authorization", "Bearer "}, 403, 401},
+		// base64 of "anyone:" and the secret
+		"Basic": {there, name, []string{"Authorization", "Basic YW55b25lOjAxMjM0NTY3ODlhYmNkZWYtc2VjcmV0"}, 403, 200},
+	} {
+		t.Run(title, func(t *testing.T) {
+			require.Equal(t, test.without, guarded(newGuard(t, ""), test.remote, test.host, test.headers...).Code)
+			w := guarded(newGuard(t, secret), test.remote, test.host, test.headers...)
+			require.Equal(t, test.with, w.Code)
+			require.Equal(t, w.Code == http.StatusUnauthorized, w.Header().Get("WWW-Authenticate") != "")
+			require.NotContains(t, w.Body.String(), secret)
+		})
+	}
+}
+
+// TestWrongTokens guesses: after a few wrong tokens, a source has to wait, also with the right one. Others need not.
+func TestWrongTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, secret)
+		show := func(remote, token string) int {
+			return guarded(g, remote, "relay.example", "Authorization", "Bearer "+token).Code
+		}
+		for range failures {
+			require.Equal(t, http.StatusUnauthorized, show("192.0.2.1:1", "a guess"))
+		}
+		require.Equal(t, http.StatusTooManyRequests, show("192.0.2.1:2", "a guess"))
+		require.Equal(t, http.StatusTooManyRequests, show("192.0.2.1:3", secret))
+		require.Equal(t, http.StatusOK, show("192.0.2.2:1", secret))
+		time.Sleep(failureEvery)
+		require.Equal(t, http.StatusOK, show("192.0.2.1:4", secret))
+
+		for range failures {
+			show("[2001:db8::1]:1", "a guess")
+		}
+		require.Equal(t, http.StatusTooManyRequests, show("[2001:db8::2]:1", secret), "a /64 counts together")
+		for i := range 2 * maxSources {
+			show(fmt.Sprintf("[2001:db8:%x::1]:1", i), "a guess")
+		}
+		require.LessOrEqual(t, g.wrong.Len(), maxSources)
+	})
+}
+
+func TestTokenFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	_, err := NewGuard(file)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	for _, bad := range []string{"", "short", secret + "\n" + secret} {
+		require.NoError(t, os.WriteFile(file, []byte(bad), 0o600))
+		_, err = NewGuard(file)
+		require.ErrorContains(t, err, "must have one line with a token of 16 bytes")
+	}
+	require.NoError(t, os.WriteFile(file, []byte(secret), 0o600))
+	g, err := NewGuard(file)
+	require.NoError(t, err)
+	show := func(token string) int {
+		return guarded(g, "192.0.2.1:1", "relay.example", "Authorization", "Bearer "+token).Code
+	}
+	require.Equal(t, http.StatusOK, show(secret))
+	require.NoError(t, os.WriteFile(file, []byte("another-"+secret), 0o600))
+	require.Equal(t, http.StatusUnauthorized, show(secret), "the file is read again")
+	require.Equal(t, http.StatusOK, show("another-"+secret))
+	require.NoError(t, os.Remove(file))
+	require.Equal(t, http.StatusInternalServerError, show("another-"+secret))
+}

@@ -1,0 +1,134 @@
+package inside
+
+import (
+	"time"
+
+	"sluice/internal/delay"
+)
+
+// Limits of what a snapshot lists.
+const (
+	maxTracks      = 200
+	maxSubscribers = 200
+	maxNodes       = 200
+)
+
+// Snapshot is the data of the event "snapshot". Whatever is called a counter grows from the relay's start: a reader
+// computes rates from two snapshots.
+type Snapshot struct {
+	Time time.Time `json:"time"`
+	// Sessions with direct peers, how many of them publish, and how many are subscribed.
+	Sessions   int `json:"sessions"`
+	Publishers int `json:"publishers"`
+	Viewers    int `json:"viewers"`
+
+	Received uint64 `json:"received_bytes"` // counter: from publishers and upstream relays
+	Sent     Sent   `json:"sent"`
+
+	// FastPath counts what the kernel did, by reason: docs/fastpath.md lists them. The reasons for which it declined
+	// copies begin with copy_; copy_sent is none. It is absent without the fast path.
+	FastPath map[string]uint64 `json:"fast_path,omitempty"`
+	// Held counts how often the process did not send, or not yet, by reason.
+	Held map[string]uint64 `json:"held,omitempty"`
+
+	// Delays are how long publishers' packets stay in the relay until a copy leaves, by who sends it. They are measured
+	// while somebody looks.
+	Delays Delays `json:"delays"`
+
+	Tracks []Track `json:"tracks"` // those with the most subscribers
+	More   Rest    `json:"more"`   // the other tracks
+
+	Upstreams []Upstream `json:"upstreams,omitempty"`
+	Cluster   *Cluster   `json:"cluster,omitempty"` // absent if the relay is in none
+}
+
+// Sent has counters of packets with media, to all subscribers.
+type Sent struct {
+	Bytes   uint64 `json:"bytes"`
+	Kernel  uint64 `json:"kernel_packets"`
+	Process uint64 `json:"process_packets"`
+	Lost    uint64 `json:"lost_packets"`
+	Again   uint64 `json:"again_packets"` // retransmissions
+}
+
+// Delays has histograms of delays. Bin i counts those from StartsNS[i] to below StartsNS[i+1], in nanoseconds.
+type Delays struct {
+	StartsNS []time.Duration    `json:"starts_ns"`
+	Kernel   [delay.Bins]uint64 `json:"kernel"`  // counters, from the device to the device
+	Process  [delay.Bins]uint64 `json:"process"` // counters, from when a packet is read to when copies are sent
+}
+
+// Track is a track that is published, wanted or cached.
+type Track struct {
+	ID          uint64 `json:"id"` // of this process; a track that comes back has another one
+	Scope       string `json:"scope,omitempty"`
+	Name        string `json:"name"` // in the text form of the draft
+	Publishers  int    `json:"publishers"`
+	Subscribers int    `json:"subscribers"`
+	OnFastPath  int    `json:"on_fast_path"` // subscribers to whom the kernel forwards it
+	Bytes       uint64 `json:"bytes"`        // counter: from publishers
+}
+
+// Rest sums up the tracks that a snapshot does not list.
+type Rest struct {
+	Tracks      int    `json:"tracks"`
+	Subscribers int    `json:"subscribers"`
+	OnFastPath  int    `json:"on_fast_path"`
+	Bytes       uint64 `json:"bytes"`
+}
+
+// Upstream is an upstream relay.
+type Upstream struct {
+	URL       string `json:"url"`
+	Connected bool   `json:"connected"`
+	Error     string `json:"error,omitempty"` // why there is no session
+}
+
+// Cluster is the relay's cluster as this node sees it.
+type Cluster struct {
+	Name  string `json:"name"`
+	Node  string `json:"node"` // this one
+	Nodes []Node `json:"nodes"`
+	More  int    `json:"more_nodes"`
+}
+
+// Node is a node of the cluster, with the sessions over which it gets tracks.
+type Node struct {
+	ID     string  `json:"id"`
+	Region string  `json:"region,omitempty"`
+	Routes int     `json:"routes"` // namespaces for which it has a publisher
+	Load   float64 `json:"load"`   // 0 to 1
+	Feeds  []Feed  `json:"feeds,omitempty"`
+}
+
+// Feed is what a node gets from another one.
+type Feed struct {
+	From   string        `json:"from"`
+	Tracks int           `json:"tracks"`
+	RTT    time.Duration `json:"rtt_ns,omitempty"` // 0: not measured
+}
+
+// Detail is the data of the event "track", which follows a snapshot if the request names a track (?track=ID).
+type Detail struct {
+	ID          uint64       `json:"id"`
+	Gone        bool         `json:"gone,omitempty"` // there is no such track, or no longer
+	Subscribers []Subscriber `json:"subscribers"`    // the oldest sessions
+	More        int          `json:"more"`           // other subscribers
+}
+
+// Subscriber is a subscriber of the track that was asked for. The counters are those of its session, which may have
+// other tracks, too.
+type Subscriber struct {
+	Session    uint64            `json:"session"`
+	Remote     string            `json:"remote"`
+	Transport  string            `json:"transport"` // quic or webtransport
+	OnFastPath bool              `json:"on_fast_path"`
+	Forward    bool              `json:"forward"` // it wants objects now
+	SRTT       time.Duration     `json:"srtt_ns"`
+	MinRTT     time.Duration     `json:"min_rtt_ns"`
+	Window     int               `json:"window_bytes"`
+	InFlight   int               `json:"in_flight_bytes"`
+	Sent       Sent              `json:"sent"`
+	Declined   map[string]uint64 `json:"declined,omitempty"` // copies that the kernel left to the process
+	Held       map[string]uint64 `json:"held,omitempty"`
+}
