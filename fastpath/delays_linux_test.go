@@ -40,7 +40,7 @@ func TestDelays(t *testing.T) {
 		require.Greater(t, took, age)
 		for bin := range after.Bins {
 			in := took >= delay.Start(bin) && (bin+1 == delay.Bins || took < delay.Start(bin+1))
-			require.Equal(t, in, after.Bins[bin] == before.Bins[bin]+1, "%v in the bin from %v on", took, delay.Start(bin))
+			require.Equal(t, in, after.Bins[bin] == before.Bins[bin]+1, "%v, bin %d", took, bin)
 		}
 	}
 	h := d.delays()

@@ -49,7 +49,8 @@ func (r *Relay) Overview() Overview {
 // statusLocked describes the track; mu is held.
 func (h *hub) statusLocked() TrackStatus {
 	s := TrackStatus{
-		ID: h.id, Scope: h.place[0], Name: h.name.String(), Subscribers: len(h.subscribers.all), Bytes: h.received.Load(),
+		ID: h.id, Scope: h.place[0], Name: h.name.String(), Subscribers: len(h.subscribers.all),
+		Bytes: h.received.Load(),
 	}
 	for _, u := range h.publishers.of {
 		if u.established {

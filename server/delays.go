@@ -70,8 +70,8 @@ func (s *Server) Delays() (d Delays, err error) {
 type delayMetrics struct{ server *Server }
 
 var addedDelay = prometheus.NewDesc("sluice_added_delay_seconds",
-	"How long publishers' packets stayed in the relay until a copy left for a subscriber, while that was measured: until "+
-		"five minutes after each scrape.", []string{"by"}, nil)
+	"How long publishers' packets stayed in the relay until a copy left for a subscriber, while that was measured: "+
+		"until five minutes after each scrape.", []string{"by"}, nil)
 
 // Describe implements [prometheus.Collector].
 func (m delayMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- addedDelay }

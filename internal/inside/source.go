@@ -30,7 +30,8 @@ func (s source) Snapshot() (Snapshot, error) {
 	}
 	o, c := activity.Overview, activity.Media.Counters
 	n := Snapshot{
-		Time: time.Now(), Sessions: activity.Sessions, Publishers: o.Publishers, Viewers: o.Viewers, Received: o.Received,
+		Time: time.Now(), Sessions: activity.Sessions, Publishers: o.Publishers, Viewers: o.Viewers,
+		Received: o.Received,
 		Sent: Sent{
 			Bytes: c.Bytes, Kernel: c.ForwarderPackets, Process: c.Packets - c.ForwarderPackets,
 			Lost: c.LostPackets, Again: c.Retransmissions,
