@@ -260,6 +260,10 @@ func (r *runner) move(ctx context.Context, l *Link, g moqt.Goaway) (*Link, error
 	}
 	r.cfg.Logger.Info("the relay is going away, moving", "to", transport.WithoutQuery(url))
 	next, err := r.replace(ctx, l, url)
+	if next == nil && err != nil && url != l.URL && ctx.Err() == nil {
+		r.cfg.Logger.Warn("the relay that was named cannot be used, connecting again to the one before", "error", err)
+		next, err = r.replace(ctx, l, l.URL)
+	}
 	if next == nil {
 		return nil, err
 	}

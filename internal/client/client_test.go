@@ -16,6 +16,7 @@ import (
 	"sluice/internal/client/clienttest"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/transport"
 )
 
 // user is an endpoint whose Serve is a function.
@@ -216,6 +217,32 @@ func TestRunMoves(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []string{"moqt://relay.example/app", "https://new.example/moq"}, r.Dialed)
 		require.Error(t, r.Sessions()[0].Context().Err())
+		require.NoError(t, r.Sessions()[1].Context().Err())
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
+}
+
+// TestRunCannotMove gets a GOAWAY to a relay that cannot be reached, and then connects again to the one before.
+func TestRunCannotMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &clienttest.Relay{}
+		cfg := config(r)
+		cfg.Dial = func(ctx context.Context, url string, c transport.ClientConfig) (transport.Conn, error) {
+			if strings.Contains(url, "nowhere") {
+				return nil, errors.New("no route to host")
+			}
+			return r.Dial(ctx, url, c)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- client.Run(ctx, cfg, stay) }()
+		synctest.Wait()
+		require.NoError(t, r.Sessions()[0].Goaway("moqt://nowhere.example", 0))
+		time.Sleep(10 * time.Second)
+		require.NoError(t, r.Sessions()[0].Context().Err(), "the session goes on meanwhile")
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"moqt://relay.example/app", "moqt://relay.example/app"}, r.Dialed)
 		require.NoError(t, r.Sessions()[1].Context().Err())
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)

@@ -43,6 +43,7 @@ type controlStreams struct {
 	// Guarded by s.mu.
 	opened      bool // by the peer
 	goawaySent  bool
+	goawayEnds  bool // our GOAWAY has a timeout
 	goawayTaken bool
 }
 
@@ -289,16 +290,19 @@ var (
 func (c *controlStreams) sendGoaway(uri string, timeout time.Duration) error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	if c.goawaySent {
+	if c.goawaySent && (timeout == 0 || c.goawayEnds) {
 		return errGoawayTwice
 	}
-	id := c.s.responder.ids.next()
-	m := &moqt.Goaway{NewSessionURI: uri, Timeout: milliseconds(timeout), RequestID: &id}
-	if err := c.out.send(m); err != nil {
-		return err
+	if !c.goawaySent {
+		id := c.s.responder.ids.next()
+		m := &moqt.Goaway{NewSessionURI: uri, Timeout: milliseconds(timeout), RequestID: &id}
+		if err := c.out.send(m); err != nil {
+			return err
+		}
+		c.goawaySent = true
 	}
-	c.goawaySent = true
 	if timeout > 0 {
+		c.goawayEnds = true
 		c.s.after(timeout, c.goawayTimedOut)
 	}
 	return nil

@@ -126,7 +126,8 @@ func (s *Session) OpenRequests() int {
 
 // Goaway tells the peer that the session will end (draft §3.6, §10.4). The peer should move to a session at the URI,
 // or at the current one if it is empty. Clients must leave it empty. New requests of the peer are refused from now on.
-// The session is closed after the timeout; 0 leaves it open. GOAWAY can be sent once.
+// The session is closed after the timeout; 0 leaves it open. GOAWAY can be sent once; after one without a timeout,
+// another call only sets that.
 func (s *Session) Goaway(uri string, timeout time.Duration) error {
 	if uri != "" && s.cfg.Role == Client {
 		return errURIOfClient
