@@ -33,7 +33,7 @@
 // ([relay.Authorizer]). The module in examples/relay replaces the first three.
 //
 // [Server.JoinCluster] makes the relay a node of a cluster, whose nodes feed each other (package
-// [sluice/internal/cluster]).
+// [sluice/internal/cluster]), and send clients to that of them which is nearest.
 //
 // A Server is a [prometheus.Collector] of what all its parts count. [Server.Status] describes its sessions.
 package server

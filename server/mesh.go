@@ -34,6 +34,12 @@ type ClusterConfig struct {
 	// Capacity is what the link of this node carries, in bits per second. Default: it is not known, and no part of the
 	// load.
 	Capacity int
+	// ClientURL is where clients reach this node, without a path. With it, clients that are much nearer to another node
+	// are sent there, and those of other nodes may come here. Default: clients stay.
+	ClientURL string
+	// RTTs is the URL of a monitor (sluice rtt) that knows how far the networks of clients are, besides what their
+	// sessions with this node tell. Default: there is none.
+	RTTs string
 
 	now  func() time.Time            // default: time.Now
 	load func(now time.Time) float64 // default: it is measured
@@ -69,6 +75,7 @@ type mesh struct {
 	card   atomic.Pointer[cluster.Card]     // what the node tells about itself
 	asked  *lru.Cache[string, string]       // by namespace: the node that was preferred last
 	rtts   *lru.Cache[string, measuredRTT]  // by node
+	far    *distances                       // of clients
 
 	mu      sync.Mutex
 	dialed  map[meshTarget]*dialedNode
@@ -118,10 +125,14 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 		dialed: make(map[meshTarget]*dialedNode), changed: make(chan struct{}, 1), remote: make(map[string]func()),
 	}
 	m.static.Store(new(relay.RouteTable))
+	if m.far, err = newDistances(m); err != nil {
+		return errors.Join(err, cfg.Engine.Close())
+	}
 	m.look(cfg.now())
 	m.node, err = cluster.Join(cluster.Config{
 		Cluster: cfg.Cluster, ID: cfg.Node, Logger: s.log,
 		Card: func() cluster.Card { return *m.card.Load() }, RTT: m.rtt,
+		Networks: m.far.networks,
 	}, cfg.Engine)
 	if err != nil {
 		return err
@@ -131,6 +142,9 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	m.node.Watch(m.watch)
 	m.stop = []func(){s.relay.FollowNamespaces(m.follow), s.relay.FollowLinkedNamespaces(m.follow)}
 	s.tasks.Go(m.run)
+	if m.far.monitor != nil {
+		s.tasks.Go(func() { m.far.ask(s.relay.Drained()) })
+	}
 	s.log.Info("joined the cluster", "cluster", cfg.Cluster, "node", cfg.Node, "region", cfg.Region)
 	return nil
 }
@@ -169,6 +183,7 @@ func (m *mesh) run() {
 			now := m.cfg.now()
 			m.rebalance(now)
 			m.look(now)
+			m.far.look(now)
 		case <-m.server.relay.Drained().Done():
 			return
 		}
@@ -298,7 +313,8 @@ func originURL(text string) string {
 
 // look closes the sessions that nothing needs, and describes the node and the others.
 func (m *mesh) look(now time.Time) {
-	card := &cluster.Card{URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.cfg.load(now)}
+	card := &cluster.Card{URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.cfg.load(now),
+		ClientURL: m.cfg.ClientURL}
 	rtts := make(map[string]time.Duration)
 	fed := m.server.relay.CountFed()       // before m.mu, which is taken while the relay holds its locks
 	feeds := make(map[string]cluster.Feed) // a node may be dialed as the origin, and as the parent
@@ -371,7 +387,7 @@ func (s *Server) Collectors() []prometheus.Collector {
 	if s.mesh == nil {
 		return []prometheus.Collector{s, delayMetrics{s}}
 	}
-	return []prometheus.Collector{s, delayMetrics{s}, s.mesh.node}
+	return []prometheus.Collector{s, delayMetrics{s}, s.mesh.node, s.mesh.far.collector()}
 }
 
 // ServeCluster answers a request with the status of the cluster.

@@ -60,6 +60,7 @@ digraph "sluice" {
 func TestClusterFlags(t *testing.T) {
 	const embedded = "--cluster --node=a --cluster-advertise=moqt://x "
 	const existing = "--cluster-url=nats://127.0.0.1 --node=a --cluster-advertise=moqt://x "
+	const client = "--cluster-client-uri=https://x"
 	const secure = "--cluster-ca=f --cluster-cert=f --cluster-key=f "
 	for args, want := range map[string]string{ // "": no mistake
 		"":                                "",
@@ -77,6 +78,12 @@ func TestClusterFlags(t *testing.T) {
 		"--cluster-capacity=1gbit":                                "--cluster-capacity: needs --cluster or",
 		embedded + "--cluster-capacity=10":                        `--cluster-capacity: "10": must be a rate`,
 		embedded + "--cluster-capacity=10gbit":                    "",
+		"--cluster-rtt=http://x":                                  "--cluster-rtt: needs --cluster or",
+		embedded + client + "/app":                                "--cluster-client-uri: https://x/app: must",
+		embedded + "--cluster-client-uri=x":                       "--cluster-client-uri: ",
+		embedded + "--cluster-rtt=http://x":                       "--cluster-rtt: needs --cluster-client-uri",
+		embedded + client + " --cluster-rtt=x":                    `--cluster-rtt: "x": must be a URL`,
+		embedded + client + " --cluster-rtt=http://[::1]:9":       "",
 		embedded + "--cluster-join=127.0.0.1:6222":                "",
 		existing + "--cluster-price=1":                            "",
 		existing + "--upstream-ca=f":                              "",

@@ -16,6 +16,7 @@ import (
 	"sluice/internal/cli"
 	"sluice/internal/cluster"
 	"sluice/internal/cluster/natsengine"
+	"sluice/internal/webclient"
 	"sluice/server"
 	"sluice/transport"
 )
@@ -32,6 +33,8 @@ type clusterFlags struct {
 	advertise string
 	price     float64
 	capacity  string
+	clientURI string
+	rtts      string
 	tls       natsengine.TLS
 	tokenFile string
 	all       *pflag.FlagSet // of the command
@@ -58,6 +61,12 @@ func (f *clusterFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.capacity, "cluster-capacity", "",
 		"`rate` that the link of this node carries, such as 10gbit: what it sends is then part of the load that it "+
 			"tells others, besides sessions and CPU time")
+	flags.StringVar(&f.clientURI, "cluster-client-uri", "",
+		"`URI` at which clients reach this node, such as https://west1.example: send clients that are much nearer to "+
+			"another node there (GOAWAY), and take those of other nodes; all of them need this flag for that")
+	flags.StringVar(&f.rtts, "cluster-rtt", "",
+		"`URL` of the --metrics address of sluice rtt, such as http://127.0.0.1:9100: how far the networks of clients "+
+			"are, besides what their sessions tell")
 	flags.StringVar(&f.tls.CA, "cluster-ca", "",
 		"PEM `file` with the authority that issues the certificates of all nodes, for their NATS servers and for "+
 			"sessions between their relays")
@@ -76,8 +85,8 @@ func (f *clusterFlags) isOn() bool { return f.embed || len(f.urls) > 0 }
 func (f *clusterFlags) check(scope string) error {
 	if !f.isOn() {
 		return f.refuse("needs --cluster or --cluster-url", "node", "region", "cluster-name", "cluster-listen",
-			"cluster-join", "cluster-advertise", "cluster-price", "cluster-capacity", "cluster-ca",
-			"cluster-token-file")
+			"cluster-join", "cluster-advertise", "cluster-price", "cluster-capacity",
+			"cluster-client-uri", "cluster-rtt", "cluster-ca", "cluster-token-file")
 	}
 	if !f.embed {
 		const why = "is for --cluster; --cluster-url names the servers"
@@ -95,6 +104,9 @@ func (f *clusterFlags) check(scope string) error {
 	if err := cluster.CheckURL("--cluster-advertise", f.advertise); err != nil {
 		return err
 	}
+	if err := f.checkClients(); err != nil {
+		return err
+	}
 	if f.region != "" {
 		if err := cluster.CheckName("--region", f.region); err != nil {
 			return err
@@ -105,6 +117,22 @@ func (f *clusterFlags) check(scope string) error {
 		err,
 		bounds.Check("--cluster-price", f.price, 0, cluster.MaxPrice),
 		cluster.CheckName("--cluster-name", f.name), cluster.CheckName("--node", f.nodeName()))
+}
+
+// checkClients checks the flags about clients that go to a nearer node.
+func (f *clusterFlags) checkClients() error {
+	switch {
+	case f.clientURI != "":
+		if err := cluster.CheckClientURL("--cluster-client-uri", f.clientURI); err != nil {
+			return err
+		}
+	case f.rtts != "":
+		return errors.New("--cluster-rtt: needs --cluster-client-uri: it is for clients nearer to another node")
+	}
+	if f.rtts != "" && !webclient.IsURL(f.rtts) {
+		return fmt.Errorf("--cluster-rtt: %q: must be a URL such as http://127.0.0.1:9100", f.rtts)
+	}
+	return nil
 }
 
 // refuse returns an error about the first of some flags that the user has set.
@@ -161,7 +189,7 @@ func (f *clusterFlags) prepare(env *cli.Environment, replaces bool) (*clusterNod
 	}
 	return &clusterNode{server.ClusterConfig{
 		Engine: engine, Cluster: f.name, Node: common.Node, Region: f.region, URL: f.advertise, Price: f.price,
-		Capacity: capacity,
+		Capacity: capacity, ClientURL: f.clientURI, RTTs: f.rtts,
 	}}, nil
 }
 

@@ -14,6 +14,7 @@
 //	ask     send me your routes
 //	snap    all routes of a node, in parts
 //	bye     the node leaves
+//	near    how far networks of clients are from the node
 //
 // The epoch is the time at which a node joined. A message of an earlier epoch, or a change whose version is not the
 // next one, changes nothing. An earlier epoch counts only when nothing was heard of the node for the time of a lease:
@@ -37,4 +38,9 @@
 // The node with the publisher is the origin. In its own region, nodes ask it directly. In another region they ask
 // their parent for the namespace, and the parent asks the origin: each track comes into a region once. See [Choices]
 // for why no loop is possible, whatever the nodes believe about each other.
+//
+// # Who sends clients where
+//
+// The nodes tell each other how far networks are from them ([Networks]). [Node.Nearer] says which node is much nearer
+// to a client than this one.
 package cluster

@@ -32,6 +32,8 @@ type Card struct {
 	Price  float64 `json:"price,omitempty"` // of asking it, as milliseconds of RTT
 	Load   float64 `json:"load,omitempty"`  // 0 to 1
 	Feeds  []Feed  `json:"feeds,omitempty"` // from other nodes, one for each
+	// ClientURL is where clients reach the node, if it sends clients to other nodes and takes theirs.
+	ClientURL string `json:"client_url,omitempty"`
 }
 
 // Feed is what a node gets from another one, over one session or more.
@@ -44,6 +46,11 @@ type Feed struct {
 func (c *Card) validate() error {
 	if err := CheckURL("url", c.URL); err != nil {
 		return err
+	}
+	if c.ClientURL != "" {
+		if err := CheckClientURL("client_url", c.ClientURL); err != nil {
+			return err
+		}
 	}
 	if c.Region != "" {
 		if err := CheckName("region", c.Region); err != nil {
@@ -65,6 +72,19 @@ func CheckURL(field, text string) error {
 	if len(text) > maxURLLen || strings.Contains(text, "?") {
 		return fmt.Errorf("%s: %s: must have at most %d bytes and no query", field, transport.WithoutQuery(text),
 			maxURLLen)
+	}
+	return nil
+}
+
+// CheckClientURL returns an error if a URL cannot be the one at which clients reach a node. Its scheme and its path are
+// those that a client has used before.
+func CheckClientURL(field, text string) error {
+	if err := CheckURL(field, text); err != nil {
+		return err
+	}
+	u, err := transport.ParseURL(text)
+	if err != nil || u.Path != "" || u.Fragment.Type != "" {
+		return fmt.Errorf("%s: %s: must have no path: each client keeps its own", field, transport.WithoutQuery(text))
 	}
 	return nil
 }

@@ -36,6 +36,9 @@ type Config struct {
 	Card func() Card
 	// RTT returns the measured round-trip time to a node, or 0. Default: it is never known.
 	RTT func(node string) time.Duration
+	// Networks returns how far networks are from this node, for others to send clients here. It must return at once,
+	// and must not call the node. Default: the node tells nothing about that.
+	Networks func() Networks
 
 	Logger *slog.Logger // default: slog.Default()
 }
@@ -45,6 +48,9 @@ func (c Config) withDefaults() Config {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.RTT == nil {
 		c.RTT = func(string) time.Duration { return 0 }
+	}
+	if c.Networks == nil {
+		c.Networks = func() Networks { return nil }
 	}
 	return c
 }
@@ -72,6 +78,7 @@ type Node struct {
 	table    table
 	watchers []func(Change)
 	beaten   time.Time            // when this node sent a beat last
+	toldNear time.Time            // when it told last how far networks are
 	absent   time.Time            // when the silence of the others last said nothing about them
 	alone    time.Time            // since when the engine is alone; zero if it is not
 	asks     map[string]time.Time // when to ask nodes for snapshots
@@ -86,7 +93,7 @@ type Counts struct {
 	Asks      uint64 // sent
 	Received  uint64 // messages
 	Invalid   uint64 // messages that could not be read
-	Refused   uint64 // nodes and routes for which the table had no room
+	Refused   uint64 // nodes, routes and lists of networks for which the table had no room
 	Dropped   uint64 // messages that the engine did not take
 }
 
@@ -191,6 +198,9 @@ func (n *Node) tickLocked(now time.Time) {
 	if now.Sub(n.beaten) >= Beat {
 		n.beatLocked(now, false)
 	}
+	if now.Sub(n.toldNear) >= tellNetworks {
+		n.tellNetworksLocked(now)
+	}
 	if n.isCutOffLocked(now) {
 		n.absent = now
 	}
@@ -221,6 +231,14 @@ func (n *Node) isCutOffLocked(now time.Time) bool {
 func (n *Node) beatLocked(now time.Time, isNew bool) {
 	n.beaten = now
 	n.publishLocked(n.subjects.of(kindBeat, n.cfg.ID), beat{state: n.own.state, Card: n.cfg.Card(), New: isNew})
+}
+
+// tellNetworksLocked tells how far networks are from this node, if that is known of some.
+func (n *Node) tellNetworksLocked(now time.Time) {
+	if list := n.cfg.Networks(); len(list) > 0 {
+		n.toldNear = now
+		n.publishLocked(n.subjects.of(kindNear, n.cfg.ID), newNetworksMessage(n.own.state, list))
+	}
 }
 
 // askLocked asks the nodes whose routes are not known. It waits for a moment first, as a snapshot that another node has
@@ -318,6 +336,12 @@ func (n *Node) handleLocked(k kind, from, subject string, data []byte, now time.
 		if err == nil {
 			n.noteLocked(from, &p.beat)
 			n.table.part(from, &p, now)
+		}
+		return err
+	case kindNear:
+		m, err := decodeNetworks(data)
+		if err == nil {
+			n.table.near(from, &m, now)
 		}
 		return err
 	case kindAsk:

@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -467,6 +469,54 @@ func TestYield(t *testing.T) {
 	})
 }
 
+// TestNearerNodes has a node that tells how far networks are, until it does not know any more, or leaves.
+func TestNearerNodes(t *testing.T) {
+	inTime(t, func(w *world) {
+		network := cluster.NetworkOf(netip.MustParseAddr("192.0.2.7"))
+		var known atomic.Pointer[cluster.Networks]
+		known.Store(new(cluster.Networks))
+		near, err := cluster.Join(cluster.Config{ID: "near", Logger: w.logger, Card: func() cluster.Card {
+			return cluster.Card{URL: "moqt://near:4443", ClientURL: "moqt://near.example"}
+		}, Networks: func() cluster.Networks { return *known.Load() }}, w.bus.Engine("near"))
+		require.NoError(t, err)
+		far := w.join("far")
+		takesNone, err := cluster.Join(cluster.Config{ID: "takes-none", Logger: w.logger, Card: func() cluster.Card {
+			return cluster.Card{URL: "moqt://takes-none:4443"}
+		}, Networks: func() cluster.Networks { return cluster.Networks{network: time.Millisecond} }},
+			w.bus.Engine("takes-none"))
+		require.NoError(t, err)
+		sends := func() bool {
+			_, ok := far.Nearer(network, 100*time.Millisecond)
+			return ok
+		}
+		time.Sleep(time.Minute)
+		require.False(t, sends())
+
+		known.Store(&cluster.Networks{network: 10 * time.Millisecond})
+		time.Sleep(time.Second)
+		to, ok := far.Nearer(network, 100*time.Millisecond)
+		require.True(t, ok)
+		require.Equal(t, cluster.ClientAt{Node: "near", URL: "moqt://near.example", RTT: 10 * time.Millisecond}, to)
+		_, ok = far.Nearer(cluster.NetworkOf(netip.MustParseAddr("198.51.100.1")), 100*time.Millisecond)
+		require.False(t, ok, "another network")
+		time.Sleep(10 * time.Minute)
+		require.True(t, sends(), "it is told again")
+
+		known.Store(new(cluster.Networks))
+		time.Sleep(2 * time.Minute)
+		require.False(t, sends(), "that was long ago")
+
+		known.Store(&cluster.Networks{network: 10 * time.Millisecond})
+		time.Sleep(time.Second)
+		require.True(t, sends())
+		require.NoError(t, near.Leave())
+		synctest.Wait()
+		require.False(t, sends())
+		require.NoError(t, takesNone.Leave())
+		leave(far)
+	})
+}
+
 func TestJoinRefuses(t *testing.T) {
 	card := func() cluster.Card { return cluster.Card{URL: "moqt://a:4443"} }
 	for name, cfg := range map[string]cluster.Config{
@@ -480,7 +530,10 @@ func TestJoinRefuses(t *testing.T) {
 		"query":     {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "moqt://a/?secret"} }},
 		"load":      {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "moqt://u", Load: 2} }},
 		"price":     {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "moqt://u", Price: -1} }},
-		"region":    {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "moqt://u", Region: "*"} }},
+		"client URL": {ID: "a", Card: func() cluster.Card {
+			return cluster.Card{URL: "moqt://u", ClientURL: "https://u/path"}
+		}},
+		"region": {ID: "a", Card: func() cluster.Card { return cluster.Card{URL: "moqt://u", Region: "*"} }},
 		"too many feeds": {ID: "a", Card: func() cluster.Card {
 			return cluster.Card{URL: "moqt://u", Feeds: feeds(65)}
 		}},

@@ -21,6 +21,7 @@ const (
 	kindAsk   kind = "ask"
 	kindSnap  kind = "snap"
 	kindBye   kind = "bye"
+	kindNear  kind = "near"
 )
 
 // everybody is the receiver of a snapshot that many have asked for. No node has this name.
@@ -72,7 +73,7 @@ func (s subjects) route(node string, ns moqt.Namespace) string {
 // patterns returns what a node with this name subscribes to.
 func (s subjects) patterns(node string) []string {
 	return []string{
-		s.of(kindBeat, "*"), s.of(kindBye, "*"), s.of(kindRoute, "*"), s.of(kindRoute, "*", ">"),
+		s.of(kindBeat, "*"), s.of(kindBye, "*"), s.of(kindNear, "*"), s.of(kindRoute, "*"), s.of(kindRoute, "*", ">"),
 		s.of(kindAsk, "*", node), s.of(kindSnap, "*", node), s.of(kindSnap, "*", everybody),
 	}
 }

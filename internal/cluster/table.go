@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -35,8 +36,10 @@ type table struct {
 	members map[string]*member
 	of      map[string][]*member // the origins of each namespace, by its text form
 	bytes   int                  // that the routes take
-	refused uint64               // nodes and routes for which there was no room
+	refused uint64               // nodes, routes and lists of networks for which there was no room
 	watch   func(Change)
+
+	networks int // how many the lists of all nodes have
 }
 
 // member is another node.
@@ -58,6 +61,9 @@ type member struct {
 	recalled time.Time         // when it was last noted that there is room for it now
 
 	joins, leaves logs.Line
+
+	near   map[netip.Prefix]uint32 // round-trip times of networks, in microseconds
+	nearAt time.Time               // when the node has told them
 }
 
 func newTable(watch func(Change)) table {
@@ -162,12 +168,13 @@ func (t *table) expire(now time.Time) (died []string) {
 	return died
 }
 
-// clear removes all routes of a node.
+// clear removes all that a node has told, except for its card.
 func (t *table) clear(m *member) {
 	for text := range m.routes {
 		t.remove(m, text)
 	}
 	m.Version, m.next, m.needs = 0, 0, 0
+	t.forgetNetworks(m)
 }
 
 // recall makes nodes count as behind for whose routes there was no room, and is now.

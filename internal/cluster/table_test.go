@@ -296,6 +296,8 @@ func FuzzReceive(f *testing.F) {
 	f.Add("sluice.sluice.snap.a.me", encode(part{beat: aBeat, Last: true, Routes: []string{"x-y", ""}}),
 		"sluice.sluice.ask.a.me", []byte("{}"))
 	f.Add("sluice.sluice.beat.me", encode(aBeat), "sluice.sluice.bye.a", encode(state{5, 0}))
+	f.Add("sluice.sluice.beat.a", encode(beat{state: state{1, 0}, Card: aCard}),
+		"sluice.sluice.near.a", encode(newNetworksMessage(state{1, 0}, Networks{network(1): time.Second})))
 	f.Fuzz(func(t *testing.T, s1 string, m1 []byte, s2 string, m2 []byte) {
 		n, err := Join(Config{ID: "me", Card: func() Card { return aCard }}, nowhere{})
 		require.NoError(t, err)

@@ -1,0 +1,263 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/client"
+	"sluice/internal/cluster"
+	"sluice/internal/cluster/clustertest"
+	"sluice/internal/pub"
+	"sluice/internal/sub"
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/relay"
+	"sluice/transport"
+)
+
+// world has nodes whose clients may be nearer to another one, and whose clock goes as the test likes.
+type world struct {
+	bus   clustertest.Bus
+	clock atomic.Int64 // what is added to the time of all nodes
+}
+
+func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.clock.Load())) }
+
+// node starts a node.
+func (w *world) node(t *testing.T, name string) *meshNode {
+	t.Helper()
+	s := listenNode(t, Config{}, name)
+	url := "moqt://" + s.Addr().String()
+	return joinNode(t, &w.bus, s, ClusterConfig{Node: name, URL: url, ClientURL: url, now: w.now})
+}
+
+// way returns the URL of a node for one client, which takes so long to get there. All have addresses of one network.
+func way(t *testing.T, n *meshNode, delay time.Duration) (url string) {
+	t.Helper()
+	wire := newWire(t, n.Addr())
+	wire.delay.Store(int64(delay))
+	return "moqt://" + wire.near.LocalAddr().String()
+}
+
+// wait lets time pass for the nodes until a condition holds.
+func (w *world) wait(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	await(t, what, func() bool {
+		w.clock.Add(int64(50 * time.Millisecond))
+		return f()
+	})
+}
+
+// knows waits until a node knows that another one is near the network of the tests.
+func (w *world) knows(t *testing.T, n *meshNode, other string) {
+	t.Helper()
+	w.wait(t, other+" is near", func() bool {
+		to, ok := n.Cluster().Nearer(cluster.NetworkOf(netip.MustParseAddr("127.0.0.1")), time.Second)
+		return ok && to.Node == other
+	})
+}
+
+// sent returns how many clients the node has sent elsewhere.
+func (n *meshNode) sent() int { return int(n.mesh.far.count.Load()) }
+
+// TestClientsGoToANearerNode has three nodes at different distances. A player comes to the farthest one, and a
+// publisher to the next one. Both go on at the nearest one, and the player gets each byte of the clip, once.
+func TestClientsGoToANearerNode(t *testing.T) {
+	t.Parallel()
+	w := new(world)
+	far, middle, near := w.node(t, "far"), w.node(t, "middle"), w.node(t, "near")
+	middleURL, farURL := way(t, middle, 60*time.Millisecond), way(t, far, 100*time.Millisecond)
+	clip, err := os.ReadFile("../testdata/clip.mp4")
+	require.NoError(t, err)
+	clientConfig := func(url string) client.SessionConfig {
+		return client.SessionConfig{URL: url, Transport: transport.ClientConfig{Insecure: true}}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	publisher := make(chan error, 1)
+	go func() {
+		publisher <- pub.Run(ctx, pub.PublisherConfig{
+			Namespace: moqt.Namespace{"live"}, Wait: true, Client: clientConfig(middleURL),
+			Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(clip)), nil },
+		}, new(pub.Stats))
+	}()
+	far.knowsRoute(t, 1)
+	join(t, near.Server, nil)
+	w.knows(t, far, "near")
+
+	played := make(chan sub.Result, 1)
+	go func() {
+		result, err := sub.Run(ctx, sub.PlayerConfig{
+			Namespace: moqt.Namespace{"live"}, Out: io.Discard, Wait: 10 * time.Second, Verify: bytes.NewReader(clip),
+			Duration: 4 * time.Second, Client: clientConfig(farURL),
+		}, nil)
+		require.NoError(t, err)
+		played <- result
+	}()
+	w.wait(t, "the player is sent to the nearest node", func() bool { return far.sent() == 1 })
+	await(t, "the player is there", func() bool {
+		return slices.ContainsFunc(near.relay.Clients(), func(c relay.Client) bool { return isSent(c.Path) })
+	})
+	result := <-played
+	for _, track := range result.Tracks {
+		require.NotZero(t, track.Verified)
+		require.Zero(t, track.Different+track.Missing)
+	}
+	require.Equal(t, 1, far.sent())
+	require.Zero(t, near.sent(), "who was sent here stays")
+	require.Equal(t, 1, middle.sent(), "the publisher")
+	stop()
+	<-publisher
+}
+
+// goaways gets the GOAWAY of a session.
+type goaways struct {
+	session.Unsupported
+	got chan moqt.Goaway
+}
+
+func (g goaways) HandleGoaway(_ *session.Session, m moqt.Goaway) { g.got <- m }
+
+// come connects a client that gets a GOAWAY, or none.
+func come(t *testing.T, url string, cfg session.Config) (c *session.Session, got chan moqt.Goaway) {
+	t.Helper()
+	got = make(chan moqt.Goaway, 1)
+	conn, err := transport.Dial(t.Context(), url, transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs()})
+	require.NoError(t, err)
+	target, err := transport.ParseURL(url)
+	require.NoError(t, err)
+	cfg.Handler, cfg.Logger = goaways{got: got}, slog.New(slog.DiscardHandler)
+	if conn.Kind() == transport.RawQUIC {
+		cfg.Authority, cfg.Path = target.Authority, target.Path
+	}
+	c, err = session.New(conn, cfg)
+	require.NoError(t, err)
+	go func() { _ = c.Run(context.Background()) }()
+	t.Cleanup(func() { c.Close(moqt.SessionNoError, "") })
+	return c, got
+}
+
+// TestClientsThatStay has clients far from a node: one that another node has sent, one that does not name its
+// implementation, a relay, and after a while one from an address of which others were sent.
+func TestClientsThatStay(t *testing.T) {
+	t.Parallel()
+	w := new(world)
+	far, near := w.node(t, "far"), w.node(t, "near")
+	farURL := func() string { return way(t, far, 100*time.Millisecond) }
+	join(t, near.Server, nil)
+	w.knows(t, far, "near")
+	var stay []chan moqt.Goaway
+	for _, c := range []struct {
+		path string
+		cfg  session.Config
+	}{
+		{"/app?token=x&" + sentMark, session.Config{}},
+		{"/app", session.Config{Implementation: "-"}},
+		{"/app", session.Config{HopID: 7}},
+		{relay.OriginPath, session.Config{}},
+	} {
+		_, got := come(t, farURL()+c.path, c.cfg)
+		stay = append(stay, got)
+	}
+	var move []chan moqt.Goaway
+	urls := []string{farURL() + "/app?token=x", farURL(), "https" + farURL()[len("moqt"):] + "/app"}
+	for _, url := range urls {
+		_, got := come(t, url, session.Config{})
+		move = append(move, got)
+	}
+	w.wait(t, "those that can go", func() bool { return far.sent() == len(move) })
+	authority := near.mesh.cfg.ClientURL[len("moqt://"):]
+	for i, want := range []string{
+		"moqt://" + authority + "/app?token=x&" + sentMark, "moqt://" + authority + "/?" + sentMark,
+		"https://" + authority + "/app?" + sentMark,
+	} {
+		require.Equal(t, moqt.Goaway{NewSessionURI: want, RequestID: new(uint64(0))}, <-move[i])
+	}
+	_, back := come(t, farURL(), session.Config{})
+	far.looksAgain(t, w)
+	for _, got := range append(stay, back) {
+		require.Empty(t, got)
+	}
+	w.clock.Add(int64(sentAgain))
+	w.wait(t, "it may go by now", func() bool { return far.sent() == len(move)+1 })
+	require.NotEmpty(t, <-back)
+	for _, got := range stay {
+		require.Empty(t, got)
+	}
+}
+
+// looksAgain waits until the node has looked at all its clients.
+func (n *meshNode) looksAgain(t *testing.T, w *world) {
+	t.Helper()
+	w.clock.Add(int64(clientSettles))
+	before := n.mesh.far.told.Load()
+	w.wait(t, "another look", func() bool { return n.mesh.far.told.Load() != before })
+}
+
+// TestSentClientsAreLimited has more clients that are far away than a node sends elsewhere at a time.
+func TestSentClientsAreLimited(t *testing.T) {
+	t.Parallel()
+	w := new(world)
+	far, near := w.node(t, "far"), w.node(t, "near")
+	join(t, near.Server, nil)
+	w.knows(t, far, "near")
+	for range maxSent + 2 {
+		join(t, far.Server, nil)
+	}
+	await(t, "all clients", func() bool { return len(far.relay.Clients()) == maxSent+2 })
+	clients := far.relay.Clients()
+	for i := range clients {
+		clients[i].MinRTT = time.Second
+	}
+	far.mesh.far.send(clients, w.now())
+	require.Equal(t, maxSent, far.sent())
+	far.mesh.far.send(clients, w.now())
+	require.Equal(t, maxSent, far.sent(), "the others have the same address")
+	far.mesh.far.send(clients, w.now().Add(sentAgain))
+	require.Equal(t, maxSent+2, far.sent())
+}
+
+// TestMonitor asks a monitor how far networks are.
+func TestMonitor(t *testing.T) {
+	t.Parallel()
+	var bus clustertest.Bus
+	var log lockedBuilder
+	broken := new(atomic.Bool)
+	monitor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.Equal(t, "/rtt", r.URL.Path)
+		if broken.Load() {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, `{"networks":[
+			{"prefix":"192.0.2.0/26","median_ns":5000000,"count":3,"age_ns":0},
+			{"prefix":"192.0.2.64/26","median_ns":9000000,"count":3,"age_ns":0},
+			{"prefix":"","median_ns":1,"count":1,"age_ns":0},
+			{"prefix":"198.51.0.0/16","median_ns":9000000,"count":3,"age_ns":0},
+			{"prefix":"2001:db8::/48","median_ns":7000000,"count":3,"age_ns":1000000000},
+			{"prefix":"2001:db8:1::/48","median_ns":7000000,"count":3,"age_ns":3600000000000}]}`)
+	}))
+	t.Cleanup(monitor.Close)
+	n := startNodeAs(t, &bus, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, ClusterConfig{
+		Node: "a", ClientURL: "moqt://a.example", RTTs: monitor.URL,
+	})
+	await(t, "the networks", func() bool { return len(n.mesh.far.networks()) == 2 })
+	require.Equal(t, cluster.Networks{
+		netip.MustParsePrefix("192.0.2.0/24"):  5 * time.Millisecond,
+		netip.MustParsePrefix("2001:db8::/48"): 7 * time.Millisecond,
+	}, n.mesh.far.networks())
+	broken.Store(true)
+	require.ErrorContains(t, n.mesh.far.askOnce(t.Context()), "404")
+	require.NotContains(t, log.String(), "the monitor does not tell")
+}
