@@ -256,16 +256,16 @@ func (r *tree) await(duration time.Duration) error {
 // recovery is how long after the end of a mishap media may be lost.
 const recovery = 4 * time.Second
 
-// excuses returns when media of a broadcast may be lost. Only the death of the node with the publisher costs everybody
-// something. A node that is cut off costs its own viewers something, and so does one that drains, if they have no other
-// one to go to. All others have another way to get the media.
+// excuses returns when media of a broadcast may be lost. When a node dies or is cut off, those that it fed notice
+// within a second, and miss the rest of a group that ends meanwhile. When it has the publisher, all do. A node that
+// drains costs something only its own viewers, if they have no other one to go to.
 func (r *tree) excuses() (all spans) {
 	for _, e := range r.played {
-		s := &span{why: fmt.Sprintf("node %d %s", e.node, e.what), node: e.node}
+		s := &span{why: fmt.Sprintf("node %d %s", e.node, e.what), node: everywhere}
 		switch {
-		case e.what == bereaved:
-			s.node, s.broadcast = everywhere, nameOf(e.broadcast)
-		case e.what == cut, e.what == drained && !r.mesh:
+		case e.what == killed, e.what == bereaved, e.what == cut:
+		case e.what == drained && !r.mesh:
+			s.node = e.node
 		default:
 			continue
 		}
@@ -292,7 +292,7 @@ func (r *tree) judge() error {
 	for _, v := range r.viewers {
 		for i, l := range v.lives {
 			objects += l.viewing.count()
-			excused := excuses.of(v.broadcast, l.nodes)
+			excused := excuses.of(l.nodes)
 			if err := l.viewing.judge(began[v.broadcast], excused, i == len(v.lives)-1); err != nil {
 				errs = append(errs, fmt.Errorf("%s, life %d: %w", l.name, i, err))
 			}

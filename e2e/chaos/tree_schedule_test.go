@@ -87,8 +87,6 @@ type treeEvent struct {
 	lasts  time.Duration // until it is started, or can be reached, again
 	link   string        // conditions
 	viewer int           // who leaves, and comes to another node, when something happens to NATS
-
-	broadcast int // whose publisher loses its node
 }
 
 func (e treeEvent) String() string {
@@ -188,7 +186,7 @@ func (p *treePlanner) mishap() treeEvent {
 		case e.what == drained:
 			p.at[b], p.moved[b] = e.to, true
 		case e.what == bereaved:
-			p.at[b], e.broadcast = e.to, b
+			p.at[b] = e.to
 		}
 	}
 	return e

@@ -14,11 +14,10 @@ import (
 
 // span is a time in which media may be lost.
 type span struct {
-	from, to  time.Time
-	why       string
-	node      int    // whose viewers may lose it
-	broadcast string // "": any
-	missing   int    // objects that were lost in it
+	from, to time.Time
+	why      string
+	node     int // whose viewers may lose it
+	missing  int // objects that were lost in it
 }
 
 // everywhere stands for all nodes.
@@ -27,13 +26,12 @@ const everywhere = -1
 // spans are several, in any order.
 type spans []*span
 
-// of returns those for a viewer of a broadcast who was at some nodes.
-func (all spans) of(broadcast string, nodes []int) (some spans) {
+// of returns those for a viewer who was at some nodes.
+func (all spans) of(nodes []int) (some spans) {
 	for _, s := range all {
-		if s.broadcast != "" && s.broadcast != broadcast || s.node != everywhere && !slices.Contains(nodes, s.node) {
-			continue
+		if s.node == everywhere || slices.Contains(nodes, s.node) {
+			some = append(some, s)
 		}
-		some = append(some, s)
 	}
 	return some
 }
@@ -109,13 +107,11 @@ func (t *viewed) missingTails() (missing [][2]int, err error) {
 	return missing, nil
 }
 
-// TestSpansOf excuses viewers by where they are, and what they watch.
+// TestSpansOf excuses viewers by where they are.
 func TestSpansOf(t *testing.T) {
-	all := spans{{why: "a", node: 3}, {why: "b", node: everywhere, broadcast: "x"}}
-	require.Equal(t, all, all.of("x", []int{1, 3}))
-	require.Equal(t, all[:1], all.of("y", []int{3}))
-	require.Equal(t, all[1:], all.of("x", []int{1}))
-	require.Empty(t, all.of("y", []int{1}))
+	all := spans{{why: "a", node: 3}, {why: "b", node: everywhere}}
+	require.Equal(t, all, all.of([]int{1, 3}))
+	require.Equal(t, all[1:], all.of([]int{1}))
 }
 
 // TestJudge takes objects, ends of groups and groups away.
