@@ -19,13 +19,15 @@ export async function findRelay(origin: string = location.origin): Promise<Relay
   return { origin, ...((await response.json()) as Omit<Relay, "origin">) };
 }
 
-/** connect opens a session with a relay. */
-export function connect(relay: Relay, token?: string): Promise<Session> {
+/** connect opens a session with the relay at an origin. It asks for the certificate each time: a relay that was started
+ * again may have another one. */
+export async function connect(origin: string = location.origin, token?: string): Promise<Session> {
   if (typeof WebTransport === "undefined") {
     throw new Error("this browser has no WebTransport, which the relay needs; current ones have it");
   }
+  const relay = await findRelay(origin);
   const hash = relay.certificate && Uint8Array.from(relay.certificate.match(/../g)!, (hex) => parseInt(hex, 16));
-  const url = `https://${new URL(relay.origin).hostname}:${relay.port}/`;
+  const url = `https://${new URL(origin).hostname}:${relay.port}/`;
   return Session.connect({ url, ...(hash && { hash }), ...(token && { token }) });
 }
 

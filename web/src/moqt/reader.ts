@@ -49,8 +49,13 @@ export class StreamReader {
   }
 }
 
-/** streamError is the reason with which a stream is reset. */
-export function streamError(code: number): WebTransportError | Error {
-  if (typeof WebTransportError === "undefined") return new Error(`code ${code}`);
-  return new WebTransportError("", { source: "stream", streamErrorCode: code } as WebTransportErrorOptions);
+/** streamError is the reason with which a stream is reset. Chromium's constructor differs from the specification's. */
+export function streamError(code: number): Error {
+  const Type = globalThis.WebTransportError as unknown as (new (...args: unknown[]) => Error) | undefined;
+  if (!Type) return new Error(`code ${code}`);
+  try {
+    return new Type("", { source: "stream", streamErrorCode: code });
+  } catch {
+    return new Type({ streamErrorCode: code });
+  }
 }

@@ -136,11 +136,12 @@ export class Session {
     await control.write(frame(Message.Setup, options));
     this.run(this.acceptData());
     this.run(this.acceptRequests());
+    this.run(this.acceptDatagrams());
   }
 
   /** run ends the session when a task fails. */
   private run(task: Promise<void>): void {
-    task.catch((error: unknown) => this.fail(error));
+    task.catch((error: unknown) => this.fail(error)); // once the session is over, that says nothing new
   }
 
   private fail(error: unknown): void {
@@ -192,7 +193,8 @@ export class Session {
     let subgroup = mode === 0x04 ? await r.int() : 0;
     if (!(type & 0x20)) await r.byte(); // the publisher's priority
     if (!subscription) return r.cancel(ResetCode.Cancelled);
-    for (let object = -1, first = true; await r.more(); first = false) {
+    let object = -1;
+    for (let first = true; await r.more(); first = false) {
       object += (await r.int()) + 1;
       if (first && mode === 0x02) subgroup = object;
       const properties = type & 0x01 ? await readPrefixed(r) : undefined;
@@ -209,6 +211,42 @@ export class Session {
         payload,
         ...(properties?.length && { properties: readProperties(properties) }),
       });
+    }
+    if (type & 0x08) {
+      subscription.deliver({ group, object: object + 1, subgroup, status: 3, payload: new Uint8Array() });
+    }
+  }
+
+  private async acceptDatagrams(): Promise<void> {
+    const datagrams = this.wt.datagrams.readable.getReader();
+    for (;;) {
+      const { value, done } = await datagrams.read();
+      if (done) return;
+      this.readDatagram(new Parser(value));
+    }
+  }
+
+  /** readDatagram reads an object (§11.3.1). One that comes before its subscription is dropped, as if it were lost. */
+  private readDatagram(r: Parser): void {
+    const type = r.int();
+    if ((type & ~0x2f) !== 0) return;
+    const subscription = this.receivers.get(r.int());
+    const group = r.int();
+    const object = type & 0x04 ? 0 : r.int();
+    if (!(type & 0x08)) r.byte(); // the publisher's priority
+    const properties = type & 0x01 ? r.prefixed() : undefined;
+    const status = type & 0x20 ? r.int() : 0;
+    const payload = r.rest().slice();
+    subscription?.deliver({
+      group,
+      object,
+      subgroup: 0,
+      status,
+      payload,
+      ...(properties && { properties: readProperties(properties) }),
+    });
+    if (type & 0x02) {
+      subscription?.deliver({ group, object: object + 1, subgroup: 0, status: 3, payload: new Uint8Array() });
     }
   }
 
@@ -367,10 +405,15 @@ export interface IncomingRequest {
 export class RequestStream {
   private readonly writer: WritableStreamDefaultWriter<Uint8Array>;
   private readonly reader: StreamReader;
+  /** cancelled resolves when the peer has stopped the stream. */
+  readonly cancelled: Promise<void>;
 
   constructor(stream: WebTransportBidirectionalStream) {
     this.writer = stream.writable.getWriter();
-    this.writer.closed.catch(() => {}); // the reader says so, too
+    this.cancelled = this.writer.closed.then(
+      () => {},
+      () => {},
+    );
     this.reader = new StreamReader(stream.readable);
   }
 

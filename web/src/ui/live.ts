@@ -21,7 +21,7 @@ export class LiveList {
   async run(token?: string): Promise<never> {
     for (let wait = pauses(); ; ) {
       try {
-        const session = await connect(this.relay, token);
+        const session = await connect(this.relay.origin, token);
         await session.subscribeNamespace([], (ns, there) => this.change(ns, there));
         wait = pauses();
         this.tell();

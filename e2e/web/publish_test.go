@@ -1,0 +1,135 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// publish opens the page to publish in a tab, and publishes with what the fields of the form are set to.
+func (b *tab) publish(r *relay, fields map[string]string) {
+	b.t.Helper()
+	b.run(chromedp.Navigate(r.page + "publish"))
+	b.until(`!document.getElementById('start').disabled`)
+	text, err := json.Marshal(fields)
+	require.NoError(b.t, err)
+	b.until(fmt.Sprintf(`Object.entries(%s).every(([id, value]) => {
+		const e = document.getElementById(id);
+		if (e.type === 'checkbox') return (e.checked = value === 'on') === (value === 'on');
+		e.value = value;
+		return e.value === value;
+	})`, text))
+	b.run(chromedp.Click("#start"))
+	b.until(`document.getElementById('state').textContent === 'Live.'`)
+}
+
+// TestPublish publishes a fake camera in one tab, watches it in another, and with sluice sub.
+func TestPublish(t *testing.T) {
+	r := startRelay(t)
+	b := browse(t)
+	b.publish(r, map[string]string{"name": "live/me", "size": "360", "second": "on", "group": "1000"})
+	b.looks("publish")
+
+	viewer := b.another()
+	viewer.run(chromedp.Navigate(r.page + "?broadcast=live/me"))
+	viewer.awaitPictures(30)
+	colours, first := viewer.pixels()
+	require.Greater(t, colours, 4, "the picture is empty")
+	viewer.awaitPictures(60)
+	_, second := viewer.pixels()
+	require.NotEqual(t, first, second, "the picture does not move")
+	viewer.looks("watch-published")
+
+	// The other rendition.
+	shape := `document.querySelector('sluice-player').shadowRoot.querySelector('canvas').height`
+	large := eval[int](viewer, shape)
+	viewer.until(`(() => {
+		const q = document.querySelector('sluice-player').shadowRoot.querySelector('select');
+		if (q.options.length !== 2) return false;
+		q.value = 'video-small';
+		q.dispatchEvent(new Event('change'));
+		return true;
+	})()`)
+	viewer.until(fmt.Sprintf("%s === %d", shape, large/2))
+
+	out := filepath.Join(t.TempDir(), "out.mp4")
+	sub := exec.Command("sluice", "sub", "--relay", r.moqt, "--tls-disable-verify", "--namespace", "live/me",
+		"--out", out, "--duration", "2s")
+	text, err := sub.CombinedOutput()
+	require.NoError(t, err, string(text))
+	streams, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "stream=codec_name", "-of", "csv=p=0",
+		out).CombinedOutput()
+	require.NoError(t, err, string(streams))
+	require.Contains(t, string(streams), "opus")
+	decoded, err := exec.Command("ffmpeg", "-v", "error", "-i", out, "-f", "null", "-").CombinedOutput()
+	require.NoError(t, err)
+	require.Empty(t, string(decoded), "what was published cannot be decoded")
+	require.Empty(t, b.console)
+	require.Empty(t, viewer.console)
+}
+
+// clockCamera makes the page's camera show the time: squares with its bits, beside something that moves.
+const clockCamera = `navigator.mediaDevices.getUserMedia = async () => {
+	const c = document.createElement('canvas');
+	c.width = 640; c.height = 360;
+	const g = c.getContext('2d');
+	setInterval(() => {
+		const now = Date.now() % 2 ** 32;
+		g.fillStyle = '#357';
+		g.fillRect(0, 0, 640, 360);
+		g.fillStyle = '#fc0';
+		g.fillRect(now / 5 % 640, 200, 60, 60);
+		for (let i = 0; i < 32; i++) {
+			g.fillStyle = Math.floor(now / 2 ** i) % 2 ? '#fff' : '#000';
+			g.fillRect(i * 20, 0, 20, 40);
+		}
+	}, 20);
+	return c.captureStream(30);
+}; true`
+
+// readClock reads the time in the picture, and returns how long ago that was, in milliseconds.
+const readClock = `(() => {
+	const c = document.querySelector('sluice-player').shadowRoot.querySelector('canvas');
+	const p = c.getContext('2d').getImageData(0, 20, c.width, 1).data;
+	let then = 0;
+	for (let i = 0; i < 32; i++) if (p[4 * Math.floor((i + 0.5) * c.width / 32)] > 127) then += 2 ** i;
+	return (Date.now() % 2 ** 32) - then;
+})()`
+
+// TestGlassToGlass measures how old the picture is that a viewer sees. It reports that, and asserts only that the clock
+// can be read.
+func TestGlassToGlass(t *testing.T) {
+	r := startRelay(t)
+	b := browse(t)
+	b.run(chromedp.Navigate(r.page + "publish"))
+	b.until(`!document.getElementById('start').disabled`)
+	eval[bool](b, clockCamera)
+	eval[bool](b, `document.getElementById('name').value = 'live/clock'; true`)
+	b.run(chromedp.Click("#start"))
+	b.until(`document.getElementById('state').textContent === 'Live.'`)
+	viewer := b.another()
+	viewer.run(chromedp.Navigate(r.page + "?broadcast=live/clock"))
+	viewer.awaitPictures(60)
+	var ages []float64
+	for range 40 {
+		ages = append(ages, eval[float64](viewer, readClock))
+		time.Sleep(50 * time.Millisecond)
+	}
+	slices.Sort(ages)
+	stats := viewer.statistics()
+	t.Logf("glass to glass: median %.0f ms, from %.0f to %.0f ms; the player says %.0f ms, with a buffer of %.0f ms",
+		ages[20], ages[0], ages[39], *stats.EndToEnd, stats.Target)
+	viewer.screenshot("clock")
+	require.Less(t, ages[20], 60_000.0, "the clock in the picture cannot be read")
+	if os.Getenv("SLUICE_SCREENSHOTS") != "" {
+		b.screenshot("clock-publisher")
+	}
+}

@@ -1,0 +1,66 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// TestWatch finds the clip in the list of what is live, and plays it for ten seconds.
+func TestWatch(t *testing.T) {
+	r := startRelay(t)
+	r.publishClip(t, "live/clip")
+	b := browse(t)
+	b.run(chromedp.Navigate(r.page))
+	b.until(`document.querySelector('#live a')`)
+	b.looks("list")
+	b.run(chromedp.Click("#live a"))
+	b.awaitPictures(25)
+	colours, first := b.pixels()
+	require.Greater(t, colours, 16, "the picture is empty")
+	b.awaitPictures(b.statistics().Shown + 75)
+	_, second := b.pixels()
+	require.NotEqual(t, first, second, "the picture does not move")
+	require.True(t, b.playsWithoutLoss(250))
+	b.until(`document.querySelector('#live .count').textContent === '1 viewer'`)
+	require.Equal(t, "?broadcast="+url.QueryEscape("live/clip"), eval[string](b, "location.search"))
+	b.looks("watch")
+	require.Empty(t, b.console)
+}
+
+// playsWithoutLoss reports whether the player shows so many pictures and drops none: at one of three attempts, because
+// a browser draws when the machine lets it.
+func (b *tab) playsWithoutLoss(n int) bool {
+	for range 3 {
+		before := b.statistics()
+		b.awaitPictures(before.Shown + n)
+		after := b.statistics()
+		b.t.Logf("%+v", after)
+		if after.Dropped == before.Dropped && after.Lost == before.Lost {
+			return true
+		}
+	}
+	return false
+}
+
+// TestEmbed shows only the player, as in a frame, which plays on after the relay was started again.
+func TestEmbed(t *testing.T) {
+	r := startRelay(t)
+	port := strings.Trim(r.page, "htp:/")
+	pub := r.publishClip(t, "live/clip")
+	b := browse(t)
+	b.run(chromedp.Navigate(r.page + "embed?broadcast=live/clip&latency=500"))
+	b.awaitPictures(25)
+	require.EqualValues(t, 500, b.statistics().Target)
+	b.looks("embed")
+	pub.stop()
+	r.stop()
+	b.until(`document.querySelector('sluice-player').shadowRoot.querySelector('.state').textContent !== ''`)
+	b.screenshot("embed-lost")
+	r = startRelay(t, "--listen", port)
+	r.publishClip(t, "live/clip")
+	b.awaitPictures(b.statistics().Shown + 25) // with another certificate, which the page asks for again
+}

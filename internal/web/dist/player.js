@@ -1,0 +1,1 @@
+import"./chunk-OIMD3TRV.js";import"./chunk-NEKFKIVF.js";

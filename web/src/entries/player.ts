@@ -1,0 +1,3 @@
+// The web component <sluice-player>, for pages of others.
+
+import "../ui/element.js";

@@ -1,0 +1,77 @@
+import { msfCatalog, type Track } from "../media/catalog.js";
+import { type IncomingRequest, RequestCode, type Session } from "../moqt/session.js";
+import type { Namespace } from "../moqt/wire.js";
+import { messageOf, pauses, sleep } from "../ui/dom.js";
+import { PublishedTrack } from "./track.js";
+
+const catalogPriority = 16;
+
+/** Broadcast publishes tracks in a namespace, on one session after another. */
+export class Broadcast {
+  readonly tracks = new Map<string, PublishedTrack>();
+  private readonly catalog = new PublishedTrack("catalog", () => this.writeCatalog());
+  private catalogGroup = Math.floor(Date.now() / 250);
+  private entries: Track[] = [];
+  private session: Session | undefined;
+  private stopped = false;
+
+  constructor(
+    private readonly namespace: Namespace,
+    private readonly connect: () => Promise<Session>,
+    private readonly tell: (state: string, live: boolean) => void,
+  ) {
+    this.tracks.set(this.catalog.name, this.catalog);
+  }
+
+  /** track adds a track. */
+  track(name: string): PublishedTrack {
+    const t = new PublishedTrack(name);
+    this.tracks.set(name, t);
+    return t;
+  }
+
+  /** describe sets what the catalog says. */
+  describe(entries: Track[]): void {
+    this.entries = entries;
+    this.writeCatalog();
+  }
+
+  private writeCatalog(): void {
+    if (this.entries.length === 0) return;
+    const text = new TextEncoder().encode(msfCatalog(this.entries));
+    this.catalog.add(this.catalogGroup++, 0, catalogPriority, text);
+  }
+
+  /** run publishes until stop is called. */
+  async run(): Promise<void> {
+    for (let wait = pauses(); !this.stopped; ) {
+      try {
+        this.session = await this.connect();
+        this.session.serve = (r) => void this.serve(r).catch(() => {}); // the request is over
+        this.session.ongoaway = () => this.session?.close();
+        await this.session.publishNamespace(this.namespace);
+        wait = pauses();
+        this.tell("Live.", true);
+        const reason = await this.session.closed;
+        if (!this.stopped) this.tell(`Not live: ${reason}. Connecting again…`, false);
+      } catch (error) {
+        this.session?.close();
+        if (!this.stopped) this.tell(`Not live: ${messageOf(error)}. Trying again…`, false);
+      }
+      if (!this.stopped) await sleep(wait.next().value);
+    }
+  }
+
+  stop(): void {
+    this.stopped = true;
+    this.session?.close();
+    this.tell("", false);
+  }
+
+  private async serve(r: IncomingRequest): Promise<void> {
+    const same = r.track.namespace.join("\0") === this.namespace.join("\0");
+    const track = same ? this.tracks.get(r.track.name) : undefined;
+    if (!track) return r.stream.refuse(RequestCode.DoesNotExist, "there is no such track");
+    await track.serve(r);
+  }
+}

@@ -1,0 +1,162 @@
+import { Message, type IncomingRequest, RequestCode, ResetCode } from "../moqt/session.js";
+import { streamError } from "../moqt/reader.js";
+import { type Location, readParameters, Writer, writeParameters } from "../moqt/wire.js";
+
+/** How many groups are kept, for those who join. */
+const history = 3;
+
+interface Stored extends Location {
+  subgroup: number;
+  priority: number;
+  payload: Uint8Array;
+}
+
+/** Delivery is a subscription of the relay. */
+interface Delivery {
+  request: IncomingRequest;
+  alias: number;
+  streams: Map<number, Promise<WritableStreamDefaultWriter<Uint8Array>>>; // of the current group, by subgroup
+  forward: boolean;
+  opened: number;
+}
+
+let nextAlias = 1;
+
+/** PublishedTrack is a track that the relay can subscribe to. A lower priority goes first. */
+export class PublishedTrack {
+  private objects: Stored[] = [];
+  private group = -1;
+  private object = 0;
+  private readonly deliveries = new Set<Delivery>();
+
+  constructor(
+    readonly name: string,
+    /** republish makes the only object of a track again, for those who join: catalogs have it. */
+    private readonly republish?: () => void,
+  ) {}
+
+  /** add publishes an object. A group that is not the current one begins, and ends the current one. */
+  add(group: number, subgroup: number, priority: number, payload: Uint8Array): void {
+    if (group !== this.group) {
+      this.endGroup();
+      this.group = group;
+      this.object = 0;
+      this.objects = this.objects.filter((o) => o.group > group - history);
+    }
+    const o = { group, object: this.object++, subgroup, priority, payload };
+    this.objects.push(o);
+    for (const d of this.deliveries) if (d.forward) void this.send(d, o).catch(() => this.deliveries.delete(d));
+  }
+
+  private get largest(): Location | undefined {
+    return this.objects.at(-1);
+  }
+
+  private async send(d: Delivery, o: Stored): Promise<void> {
+    let opening = d.streams.get(o.subgroup);
+    let previous = -1;
+    if (!opening) {
+      opening = this.open(d, o);
+      d.streams.set(o.subgroup, opening);
+      lastObject.set(opening, o.object);
+    } else {
+      previous = lastObject.get(opening)!;
+      lastObject.set(opening, o.object);
+    }
+    const header = new Writer().int(previous < 0 ? o.object : o.object - previous - 1).int(o.payload.length).bytes;
+    const writer = await opening;
+    const message = new Uint8Array(header.length + o.payload.length);
+    message.set(header);
+    message.set(o.payload, header.length);
+    await writer.write(message);
+  }
+
+  private async open(d: Delivery, o: Stored): Promise<WritableStreamDefaultWriter<Uint8Array>> {
+    d.opened++;
+    const writer = (await d.request.session.openStream(255 - o.priority)).getWriter();
+    const header = new Writer().int(0x14).int(d.alias).int(o.group).int(o.subgroup).byte(o.priority);
+    await writer.write(header.bytes);
+    return writer;
+  }
+
+  private endGroup(): void {
+    for (const d of this.deliveries) {
+      for (const opening of d.streams.values()) void opening.then((w) => w.close()).catch(() => {});
+      d.streams.clear();
+    }
+  }
+
+  /** serve answers a request for the track. */
+  async serve(r: IncomingRequest): Promise<void> {
+    switch (r.type) {
+      case Message.Subscribe:
+        return this.accept(r);
+      case Message.Fetch:
+        return this.fetch(r);
+      case Message.TrackStatus: {
+        const ok = new Writer();
+        writeParameters(ok, this.largest ? { largest: this.largest } : {});
+        await r.stream.send(Message.RequestOK, ok);
+        return r.stream.finish();
+      }
+      default:
+        return r.stream.refuse(RequestCode.NotSupported);
+    }
+  }
+
+  private async accept(r: IncomingRequest): Promise<void> {
+    const alias = nextAlias++;
+    const ok = new Writer().int(alias);
+    writeParameters(ok, this.largest ? { largest: this.largest } : {});
+    await r.stream.send(Message.SubscribeOK, ok);
+    const d: Delivery = { request: r, alias, streams: new Map(), forward: r.parameters.forward ?? true, opened: 0 };
+    this.deliveries.add(d);
+    this.republish?.();
+    try {
+      for (let m = await r.stream.next(); m; m = await r.stream.next()) {
+        if (m.type !== Message.RequestUpdate) continue;
+        m.body.int(); // the id of the update
+        d.forward = readParameters(m.body).forward ?? d.forward;
+        await r.stream.send(Message.RequestOK, new Writer().int(0));
+      }
+      await r.stream.cancelled;
+    } catch {
+      // The relay has cancelled it.
+    }
+    this.deliveries.delete(d);
+    for (const opening of d.streams.values()) {
+      void opening.then((w) => w.abort(streamError(ResetCode.Cancelled))).catch(() => {});
+    }
+  }
+
+  private async fetch(r: IncomingRequest): Promise<void> {
+    const { start, end } = r.range!;
+    const within = (o: Location) =>
+      (o.group > start.group || (o.group === start.group && o.object >= start.object)) &&
+      (o.group < end.group || (o.group === end.group && (end.object === 0 || o.object < end.object)));
+    const found = this.objects.filter(within);
+    const last = found.at(-1);
+    if (!last) return r.stream.refuse(RequestCode.InvalidRange, "the objects are not there any more");
+    const ok = new Writer().byte(0).location({ group: last.group, object: last.object + 1 });
+    writeParameters(ok, {});
+    await r.stream.send(Message.FetchOK, ok);
+    const writer = (await r.session.openStream(0)).getWriter();
+    await writer.write(new Writer().int(0x05).int(r.id).bytes);
+    let group = -1;
+    for (const o of found) {
+      // Subgroup, object and priority in full; the group if it is another one (§11.4.4).
+      const header = new Writer().int(0x03 | 0x04 | 0x10 | (o.group === group ? 0 : 0x08));
+      if (o.group !== group) header.int(group < 0 ? o.group : o.group - group - 1);
+      header.int(o.subgroup);
+      header.int(o.group === group ? 1 : o.object).byte(o.priority).int(o.payload.length);
+      group = o.group;
+      await writer.write(header.bytes);
+      await writer.write(o.payload);
+    }
+    await writer.close();
+    await r.stream.finish();
+  }
+}
+
+/** lastObject is the latest object on a stream. */
+const lastObject = new WeakMap<Promise<unknown>, number>();

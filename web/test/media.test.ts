@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { msfCatalog, parseCatalog } from "../src/media/catalog.js";
+import { Clock } from "../src/media/clock.js";
+import { newDemuxer } from "../src/media/demux.js";
+import { endOfGroup, Sequencer } from "../src/media/sequencer.js";
+import type { MediaObject } from "../src/moqt/session.js";
+import { chunk, initSegment } from "../src/publish/mux.js";
+
+const object = (group: number, n: number, status = 0): MediaObject => ({
+  group,
+  object: n,
+  subgroup: 0,
+  status,
+  payload: new Uint8Array([group, n]),
+});
+
+function sequencer(): { s: Sequencer; out: string[] } {
+  const out: string[] = [];
+  return { s: new Sequencer((o) => out.push(`${o.group}.${o.object}`)), out };
+}
+
+test("a sequencer puts objects in order", () => {
+  const { s, out } = sequencer();
+  for (const [g, n] of [[4, 1], [4, 0], [4, 3], [4, 2], [4, 1]] as const) s.push(object(g, n));
+  s.push(object(4, 4, endOfGroup));
+  s.push(object(5, 0));
+  s.push(object(4, 9));
+  assert.deepEqual(out, ["4.0", "4.1", "4.2", "4.3", "5.0"]);
+  assert.equal(s.lost, 0);
+  s.close();
+});
+
+test("a sequencer leaves a group with a gap after a while", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { s, out } = sequencer();
+  s.push(object(1, 0));
+  s.push(object(1, 2));
+  s.push(object(2, 0));
+  assert.deepEqual(out, ["1.0"], "object 1 may still come");
+  t.mock.timers.tick(149);
+  assert.deepEqual(out, ["1.0"]);
+  t.mock.timers.tick(1);
+  assert.deepEqual(out, ["1.0", "2.0"]);
+  assert.equal(s.lost, 1);
+  s.push(object(1, 1));
+  assert.deepEqual(out, ["1.0", "2.0"], "too late");
+  s.close();
+});
+
+test("a clock stays its target behind the fastest arrivals", () => {
+  const c = new Clock(200);
+  for (let wall = 1000; wall < 3000; wall += 40) c.arrived((wall - 950) * 1000, wall + (wall % 3) * 20);
+  assert.ok(c.adjust(3000) || Math.abs(c.latency(3000) - 200) < 400);
+  assert.ok(Math.abs(c.latency(3000) - 200) < 400);
+  for (let wall = 3000; wall < 20_000; wall += 100) {
+    c.arrived((wall - 950) * 1000, wall);
+    c.adjust(wall);
+    assert.ok(Math.abs(c.speed - 1) <= 0.04);
+  }
+  assert.ok(Math.abs(c.latency(20_000) - 200) < 15, `${c.latency(20_000)}`);
+  const at = c.now(20_000);
+  assert.ok(Math.abs(c.wallOf(at) - 20_000) < 0.01);
+  c.target = 3000;
+  assert.equal(c.adjust(20_000), true, "it jumps");
+  assert.ok(Math.abs(c.latency(20_000) - 3000) < 1);
+});
+
+const init = initSegment({ id: 3, kind: "video", codec: "vp09.00.40.08", width: 640, height: 360 });
+
+test("what is muxed is demuxed", () => {
+  const demuxer = newDemuxer({ name: "v", role: "video", packaging: "cmaf", codec: "vp09.00.40.08", init });
+  const time = 1_795_000_000_123_456; // a time of day
+  for (let group = 0; group < 3; group++) {
+    for (let n = 0; n < 3; n++) {
+      const data = new Uint8Array([group, n, 7]);
+      const payload = chunk(3, n + 1, { time: time + n * 33_333, duration: 33_333, key: n === 0, data });
+      const frames = demuxer.frames({ ...object(group, n), payload });
+      assert.equal(frames.length, 1);
+      assert.equal(frames[0]!.time, time + n * 33_333);
+      assert.equal(frames[0]!.duration, 33_333);
+      assert.equal(frames[0]!.key, n === 0);
+      assert.deepEqual([...frames[0]!.data], [...data]);
+    }
+  }
+});
+
+test("sound has no description in vain", () => {
+  const opus = initSegment({ id: 2, kind: "audio", sampleRate: 48_000, channels: 2 });
+  const track = { name: "a", role: "audio", packaging: "cmaf", codec: "opus", init: opus } as const;
+  assert.equal(newDemuxer(track).description, undefined);
+});
+
+test("LOC", () => {
+  const track = { name: "v", role: "video", packaging: "loc", codec: "vp09.00.40.08" } as const;
+  const demuxer = newDemuxer(track);
+  const first = { ...object(1, 0), properties: new Map([[0x10, 5_000_000]]) };
+  assert.deepEqual(demuxer.frames(first).map((f) => [f.time, f.key]), [[5_000_000, true]]);
+  const second = { ...object(1, 1), properties: new Map([[0x06, 90_000], [0x08, 90_000]]) };
+  assert.deepEqual(demuxer.frames(second).map((f) => [f.time, f.key]), [[1_000_000, false]]);
+});
+
+test("catalogs", () => {
+  const tracks = [
+    { name: "video", role: "video", packaging: "cmaf", codec: "avc1.42e01f", init, width: 640, height: 360, altGroup: 1 },
+    { name: "audio", role: "audio", packaging: "cmaf", codec: "opus", init, sampleRate: 48_000, channels: 2 },
+  ] as const;
+  assert.deepEqual(parseCatalog(msfCatalog([...tracks])), tracks);
+  const common = parseCatalog(`{"version":1,"streamingFormat":1,"commonTrackFields":{"namespace":"/bbb","packaging":"cmaf"},
+    "tracks":[{"name":"1.m4s","initTrack":"0.mp4","selectionParams":{"codec":"avc1.640028","width":1280,"height":720}},
+    {"name":"t","selectionParams":{"codec":"wvtt"}}]}`);
+  assert.deepEqual(common, [
+    { name: "1.m4s", role: "video", packaging: "cmaf", codec: "avc1.640028", initTrack: "0.mp4", width: 1280, height: 720 },
+  ]);
+  for (const wrong of ["", "[]", "{}", "null", `{"tracks":{}}`]) assert.throws(() => parseCatalog(wrong));
+});
