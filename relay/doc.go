@@ -52,6 +52,7 @@
 //	publishers.askRelays   chooses the first that is connected and has not refused
 //	publishers.askAgain    asks them to wait for a publisher, while subscribers do
 //	settleRelays           ends what another one has made superfluous
+//	refill                 fetches what was missed between two of them
 //
 // While a session lasts, its mirror asks for the namespaces and tracks that subscribers watch here (upstreamWatches),
 // and announces those of direct peers (announcer).

@@ -32,6 +32,7 @@ type publishers struct {
 	failure  *moqt.RequestError  // the last refusal of an upstream
 	retry    map[*peer]time.Time // when to subscribe again at peers whose subscription ended
 	changed  chan struct{}       // closed, and replaced, when upstreams change
+	lost     time.Time           // when the last one that brought objects ended
 	grace    *time.Timer         // runs while subscribers wait for a publisher to come back
 	asking   *time.Timer         // runs before links and upstream relays are asked again
 	asked    int                 // how often they were, since a publisher was there
@@ -367,6 +368,7 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 		s.relays.refuse(u.peer)
 	}
 	if u.established && !s.areEstablished() && len(h.subscribers.all) > 0 {
+		s.lost = time.Now()
 		s.lastEnded(cause)
 		if !again && len(h.subscribers.all) > 0 {
 			s.subscribe(others...)

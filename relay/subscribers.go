@@ -97,6 +97,16 @@ func (s *subscribers) wait() bool {
 	return false
 }
 
+// awaitMore reports whether a subscriber gets the track already that may get what upstream relays bring.
+func (s *subscribers) awaitMore() bool {
+	for d := range s.all {
+		if d.accepted && d.peer.takesRelayed() {
+			return true
+		}
+	}
+	return false
+}
+
 // patience is how long the subscribers of this process's own wait for a publisher.
 func (s *subscribers) patience() (longest time.Duration) {
 	for d := range s.all {

@@ -170,7 +170,11 @@ func (u *upstream) unrepeated(r moqt.Range) moqt.Range {
 func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h := u.hub
 	h.mu.Lock()
+	missed := h.publishers.missed(u, largest)
 	earlier := h.publishers.establish(u, largest)
+	if !missed.Empty() {
+		u.startRefill(missed)
+	}
 	h.describeLocked(largest, p)
 	h.publishersChangedLocked()
 	h.subscribersChangedLocked()

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
+	"sluice/track"
 	"sluice/transport/transporttest"
 )
 
@@ -340,6 +342,67 @@ func TestUpstreamIsLost(t *testing.T) {
 		require.NoError(t, s.Context().Err())
 		require.Equal(t, 1, bs[1].atUpstream())
 	})
+}
+
+// The session is lost, and groups come and go before the next one. Subscribers get them, too, each object once; and go
+// on with the current group if the upstream relay does not have the others.
+func TestUpstreamIsLostForSomeGroups(t *testing.T) {
+	short, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyObjectDeliveryTimeout, Value: 500})
+	require.NoError(t, err)
+	for name, tt := range map[string]struct {
+		cfg        Config
+		properties moqt.Properties
+		want       []string // of the groups 1 to 4
+	}{
+		"the upstream relay has them": {Config{}, nil, []string{
+			"1.0", "1/7.1", "1.2", "1 fin", "1/7.3", "1/7 fin", "2.0", "2.1", "2 fin", "datagram 2.2", "3.0", "4.0",
+		}},
+		"the upstream relay keeps nothing": {Config{Cache: track.CacheConfig{Duration: -1}}, nil, []string{
+			"1.0", "1/7.1", "4.0",
+		}},
+		"they are too late": {Config{}, short, []string{"1.0", "1/7.1", "4.0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBenches(t, tt.cfg, 2, func(bs []*bench) {
+				us, sessions := bs[1].follow(bs[0])
+				src := &source{properties: tt.properties}
+				_, err := src.offer(bs[0].connect(), moqt.Parameters{})
+				require.NoError(t, err)
+				k, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
+				src.group(0, 1)
+				base := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
+				layer := src.open(moqt.SubgroupHeader{
+					GroupID: 1, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 7, FirstObject: true,
+				}).object(1)
+				got := k.take()
+				sessions[0].cut()
+				base.object(2).fin()
+				layer.object(3).fin()
+				src.group(2, 2)
+				require.NoError(t, src.publication().SendDatagram(moqt.ObjectDatagram{
+					Location: at(2, 2), Payload: []byte("object 2"),
+				}))
+				src.group(3, 1)
+				src.open(moqt.SubgroupHeader{GroupID: 4, FirstObject: true}).object(0)
+				time.Sleep(time.Second)
+				bs[1].dial(us[0], bs[0])
+				got += ", " + k.take()
+				var clean []string
+				for _, o := range strings.Split(got, ", ") {
+					if !strings.Contains(o, "reset") && !strings.HasPrefix(o, "0") {
+						clean = append(clean, o)
+					}
+				}
+				require.ElementsMatch(t, tt.want, clean)
+				bs[1].relay.directory.eachHub(func(h *hub) {
+					if len(tt.properties) == 0 {
+						require.EqualValues(t, 4, h.publishers.only().repeats, "the kernel leaves the others alone")
+					}
+				})
+				require.NoError(t, s.Context().Err())
+			})
+		})
+	}
 }
 
 // The upstream relay is lost for long. Subscribers that cannot be served any more are told.

@@ -68,11 +68,10 @@ type upstreamFetch struct {
 	peer    *peer // the publisher
 	request *session.Fetch
 	stream  transport.ReceiveStream
-	parser  *moqt.FetchParser
+	responseReader
 	store   *track.FetchWriter
 	rest    moqt.Range    // has not come yet, in ascending order
 	covered moqt.Location // how far the response reaches, by FETCH_OK
-	left    uint64        // payload bytes to come of the current object
 }
 
 // newUpstreamFetch asks one publisher after another for r until one accepts. The error is a *moqt.RequestError, or
@@ -84,9 +83,8 @@ func newUpstreamFetch(f *fetch, r moqt.Range) (*upstreamFetch, error) {
 		if f.budget.next() <= 0 {
 			break
 		}
-		u := &upstreamFetch{
-			fetch: f, peer: p, parser: moqt.NewFetchParser(p.session.Version(), f.out.order, 0), rest: r,
-		}
+		u := &upstreamFetch{fetch: f, peer: p, rest: r}
+		u.parser = moqt.NewFetchParser(p.session.Version(), f.out.order, 0)
 		err := u.open()
 		if err == nil {
 			return u, nil
@@ -169,7 +167,7 @@ func (u *upstreamFetch) copy() (done bool, err error) {
 	buf := make([]byte, fetchBuffer)
 	for {
 		n, readErr := u.read(buf)
-		if err := u.take(buf[:n]); err != nil {
+		if err := u.responseReader.read(buf[:n], u); err != nil {
 			return false, u.failed(err)
 		}
 		switch {
@@ -195,9 +193,6 @@ func (u *upstreamFetch) read(buf []byte) (int, error) {
 	return n, err
 }
 
-// sourceError is an error in a publisher's response.
-type sourceError struct{ error }
-
 // failed handles an error. After a publisher's error it returns nil, because another publisher may have the rest,
 // unless an object was cut off. It returns the peer's errors as they are.
 func (u *upstreamFetch) failed(err error) error {
@@ -217,44 +212,15 @@ func (u *upstreamFetch) failed(err error) error {
 	return nil
 }
 
-// take sends and stores the objects in b.
-func (u *upstreamFetch) take(b []byte) error {
-	for len(b) > 0 {
-		if u.left > 0 {
-			n := int(min(u.left, uint64(len(b))))
-			if _, _, err := u.parser.Next(b[:n]); err != nil && !errors.Is(err, moqt.ErrIncomplete) {
-				return sourceError{err}
-			}
-			if err := u.takePayload(b[:n]); err != nil {
-				return err
-			}
-			b = b[n:]
-			continue
-		}
-		item, n, err := u.parser.Next(b)
-		if errors.Is(err, moqt.ErrIncomplete) {
-			return nil
-		}
-		if err != nil {
-			return sourceError{err}
-		}
-		b = b[n:]
-		if err := u.takeItem(&item.FetchObject); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
+// takePayload implements responseTaker.
 func (u *upstreamFetch) takePayload(p []byte) error {
-	u.left -= uint64(len(p))
 	if err := u.store.Write(p); err != nil {
 		return sourceError{err}
 	}
 	return u.fetch.out.write(p)
 }
 
-// takeItem sends and stores an object's header, or records a marker.
+// takeItem implements responseTaker. It sends and stores an object's header, or records a marker.
 func (u *upstreamFetch) takeItem(o *moqt.FetchObject) error {
 	f := u.fetch
 	if !u.rest.Contains(o.Location) {
@@ -277,7 +243,6 @@ func (u *upstreamFetch) takeItem(o *moqt.FetchObject) error {
 	if f.out.order == moqt.Ascending && before.Start.Less(o.Location) {
 		f.data.AddAbsent(moqt.Range{Start: before.Start, End: previous(o.Location)})
 	}
-	u.left = o.PayloadLength
 	return f.out.header(o)
 }
 

@@ -1,0 +1,299 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/track"
+	"sluice/transport"
+)
+
+const (
+	// maxRefill is how many groups are fetched that came while no upstream relay brought the track: the latest ones.
+	maxRefill = 256
+	// maxRefilled bounds the subgroups of a group in such a response.
+	maxRefilled = 64
+)
+
+var errTooManySubgroups = errors.New("too many subgroups in a FETCH response")
+
+// missed returns what subscribers may have missed when an upstream relay begins to bring a track that it says has come
+// as far as largest: whole groups, from the one that was interrupted to the one before the current group, which it
+// sends from the start. The range is empty if they have missed nothing, or would get it too late. It has to be called
+// before the upstream is established. hub.mu is held.
+func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
+	known := s.hub.data.Largest()
+	if u.peer.upstream == nil || known == nil || largest == nil || largest.Group <= known.Group ||
+		s.areEstablished() || !s.hub.subscribers.awaitMore() || s.hub.haveTimedOut(s.lost) ||
+		u.peer.session.Tolerates(session.FetchesWithoutPriority) {
+		return moqt.Range{Start: moqt.MaxLocation}
+	}
+	first := known.Group
+	if first > 0 && slices.ContainsFunc(s.hub.data.Segments(first-1), isCut) {
+		first--
+	}
+	return moqt.Range{
+		Start: moqt.Location{Group: max(first, largest.Group-min(largest.Group, maxRefill))},
+		End:   moqt.Location{Group: largest.Group - 1, Object: math.MaxUint64},
+	}
+}
+
+// haveTimedOut reports whether the delivery timeouts of the publisher (draft §8) are over for objects of a time.
+func (h *hub) haveTimedOut(since time.Time) bool {
+	for _, ms := range []uint64{h.properties.ObjectDeliveryTimeout(), h.properties.SubgroupDeliveryTimeout()} {
+		if ms > 0 && time.Since(since) > moqt.Milliseconds(ms) {
+			return true
+		}
+	}
+	return false
+}
+
+func isCut(s *track.Segment) bool {
+	state, _ := s.Log.State()
+	return state == track.Reset
+}
+
+// refill fetches what was missed (see publishers.missed), and gives it to the track as if it came on a subscription:
+// so subscribers get what they have not got yet, and objects that came before are compared.
+type refill struct {
+	responseReader
+	upstream *upstream
+	data     *track.Track
+	wanted   moqt.Range
+	cancel   context.CancelFunc
+
+	group    uint64               // the current one
+	open     map[uint64]*refilled // its subgroups
+	unknown  *moqt.Location       // the upstream relay knows nothing of what precedes it
+	cut      bool                 // objects of the group are missing; those behind them are not taken
+	complete bool                 // the group has no more objects
+	current  *refilled            // the subgroup, or
+	datagram *track.Datagram      // the datagram whose payload comes; neither if the object is not taken
+	rest     []*refilled          // that may go on
+}
+
+// refilled is a subgroup in a response.
+type refilled struct {
+	source  *track.Source
+	encoder moqt.SubgroupEncoder
+}
+
+// startRefill begins to fetch what was missed; hub.mu is held.
+func (u *upstream) startRefill(missed moqt.Range) {
+	u.repeats = max(u.repeats, missed.End.Group+1) // streams of these groups may come on the subscription, too
+	r := &refill{upstream: u, data: u.hub.data, wanted: missed, open: make(map[uint64]*refilled)}
+	r.parser = moqt.NewFetchParser(u.peer.session.Version(), moqt.Ascending, 0)
+	u.hub.relay.tasks.Go(r.run)
+}
+
+// run fetches. If the upstream relay does not have the objects any more, or knows no FETCH, subscribers have a gap.
+func (r *refill) run() {
+	u := r.upstream
+	ctx, cancel := context.WithTimeout(u.sub.Context(), u.hub.relay.cfg.FillTimeout)
+	defer cancel()
+	r.cancel = cancel
+	stream, err := r.begin(ctx)
+	if err == nil {
+		defer context.AfterFunc(ctx, func() { stream.CancelRead(uint64(moqt.ResetCancelled)) })()
+		err = r.receive(stream)
+	}
+	r.end(err)
+}
+
+// begin sends FETCH, and waits for the response.
+func (r *refill) begin(ctx context.Context) (transport.ReceiveStream, error) {
+	u, order := r.upstream, moqt.Ascending
+	request, err := u.peer.session.Fetch(ctx, moqt.Fetch{
+		FetchType: moqt.FetchStandalone, Track: u.peer.nameOf(u.hub), Start: r.wanted.Start, End: r.wanted.FetchEnd(),
+		Parameters: moqt.Parameters{GroupOrder: &order, HopPath: u.asked},
+	})
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { request.Cancel(moqt.ResetCancelled) })
+	ok, err := request.Wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.wanted = r.wanted.Intersect(moqt.FetchRange(r.wanted.Start, ok.End))
+	return request.Stream(ctx)
+}
+
+// receive takes in the response. It returns io.EOF when that was complete.
+func (r *refill) receive(stream io.Reader) error {
+	buf := make([]byte, fetchBuffer)
+	for {
+		n, err := stream.Read(buf)
+		r.upstream.receiver.count(n)
+		if wrong := r.read(buf[:n], r); wrong != nil {
+			return wrong
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// takeItem implements responseTaker.
+func (r *refill) takeItem(o *moqt.FetchObject) error {
+	r.current, r.datagram = nil, nil
+	switch {
+	case o.Kind == moqt.FetchKindNonExistent:
+		r.complete = r.complete || o.Location == moqt.Location{Group: r.group, Object: math.MaxUint64}
+		return nil
+	case o.Kind != moqt.FetchKindObject: // it is not known whether objects exist
+		at := o.Location
+		r.unknown = &at
+		return nil
+	case !r.wanted.Contains(o.Location):
+		return sourceError{errors.New("an object is not in the range of the FETCH")}
+	case o.Location.Group == r.group:
+		r.cut = r.cut || r.unknown != nil
+	default:
+		r.endGroup(false)
+		r.group, r.complete = o.Location.Group, false
+		r.cut = r.unknown != nil && r.unknown.Group == r.group
+	}
+	r.unknown = nil
+	if r.cut {
+		return nil
+	}
+	if o.Datagram {
+		return r.takeDatagram(o)
+	}
+	s, err := r.subgroup(o)
+	if err != nil {
+		return err
+	}
+	b, err := s.encoder.AppendObject(nil, moqt.ObjectHeader{
+		ObjectID: o.Location.Object, Properties: o.Properties, PayloadLength: o.PayloadLength,
+	})
+	if err != nil {
+		return sourceError{err}
+	}
+	r.current = s
+	return s.feed(b)
+}
+
+// subgroup returns the subgroup of an object. Groups are fetched from their start, so the first object in the response
+// is that of the subgroup.
+func (r *refill) subgroup(o *moqt.FetchObject) (*refilled, error) {
+	if s := r.open[o.SubgroupID]; s != nil {
+		return s, nil
+	}
+	if len(r.open) >= maxRefilled {
+		return nil, sourceError{errTooManySubgroups}
+	}
+	h := moqt.SubgroupHeader{
+		GroupID: o.Location.Group, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: o.SubgroupID,
+		Priority: o.Priority, HasProperties: true, FirstObject: true,
+	}
+	s := &refilled{
+		source:  r.data.NewSource(track.SourceConfig{Header: h, Priority: o.Priority, Cancel: r.cancel}),
+		encoder: moqt.NewSubgroupEncoder(h),
+	}
+	r.open[o.SubgroupID] = s
+	return s, nil
+}
+
+// takePayload implements responseTaker.
+func (r *refill) takePayload(p []byte) error {
+	switch {
+	case r.current != nil:
+		return r.current.feed(p)
+	case r.datagram != nil:
+		r.datagram.Payload = append(r.datagram.Payload, p...)
+		return r.sendDatagram()
+	}
+	return nil
+}
+
+// feed gives bytes of the subgroup's stream to the track.
+func (s *refilled) feed(b []byte) error {
+	for in := bytes.NewReader(b); in.Len() > 0; {
+		if err := s.source.Read(in); err != nil {
+			return sourceError{err}
+		}
+	}
+	return nil
+}
+
+func (r *refill) takeDatagram(o *moqt.FetchObject) error {
+	if o.PayloadLength > math.MaxUint16 {
+		return sourceError{errors.New("an object is too large for a datagram")}
+	}
+	r.datagram = &track.Datagram{
+		Group: o.Location.Group, ID: o.Location.Object, Priority: o.Priority, Properties: bytes.Clone(o.Properties),
+		Payload: make([]byte, 0, o.PayloadLength), Received: time.Now(),
+	}
+	return r.sendDatagram()
+}
+
+// sendDatagram sends the current datagram when it is complete.
+func (r *refill) sendDatagram() error {
+	d := r.datagram
+	if len(d.Payload) < cap(d.Payload) {
+		return nil
+	}
+	forward, err := r.data.AddDatagram(d)
+	if err != nil {
+		return sourceError{err}
+	}
+	if forward {
+		r.upstream.hub.sendDatagram(d)
+	}
+	return nil
+}
+
+// endGroup ends the subgroups of the current group with FIN. Those of the last group, or of one that was cut, may go on
+// in streams of the subscription.
+func (r *refill) endGroup(last bool) {
+	for _, s := range r.open {
+		if r.cut || last && !r.complete {
+			r.rest = append(r.rest, s)
+			continue
+		}
+		_ = s.source.Read(bytes.NewReader(nil)) // unless that contradicts what others say, it is a FIN
+		s.close(r.upstream.receiver)
+	}
+	clear(r.open)
+	for len(r.rest) > maxRefilled {
+		r.rest[0].close(r.upstream.receiver)
+		r.rest = r.rest[1:]
+	}
+}
+
+// close ends the stream of a subgroup, by a reset if it had no FIN. Then another stream may go on, and be wrong.
+func (s *refilled) close(to *receiver) {
+	to.reportMalformed(s.source.Close(uint64(moqt.ResetCancelled)))
+}
+
+// end ends the response. The streams that may go on are reset when subscribers had time to get what they have. An
+// object that contradicts others ends only the response: what comes on the subscription is not in doubt.
+func (r *refill) end(err error) {
+	if !errors.Is(err, io.EOF) || r.left > 0 || r.wanted.End.Object != math.MaxUint64 {
+		r.cut = true
+	}
+	r.endGroup(true)
+	u := r.upstream
+	time.AfterFunc(u.hub.relay.cfg.Linger, func() {
+		for _, s := range r.rest {
+			s.close(u.receiver)
+		}
+	})
+	source, wrong := errors.AsType[sourceError](err)
+	if violation, ok := errors.AsType[*moqt.ProtocolError](source.error); wrong && ok {
+		u.peer.session.Close(violation.Code, violation.Reason)
+	}
+	if !errors.Is(err, io.EOF) {
+		u.hub.relay.log.Debug("what was missed cannot be fetched", "track", u.hub.name,
+			"upstream", u.peer.upstream.name, "err", err)
+	}
+}

@@ -1,0 +1,92 @@
+package relay
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/track"
+)
+
+// newRefill returns a refill whose response the test gives, and the objects that the track opens with.
+func (b *bench) newRefill() (r *refill, opened *[]*track.Segment) {
+	opened = new([]*track.Segment)
+	r = &refill{
+		upstream: &upstream{peer: &peer{upstream: &UpstreamRelay{}}}, open: make(map[uint64]*refilled),
+		wanted: moqt.Range{End: at(1<<20, moqt.MaxLocation.Object)},
+		data:   b.relay.cache.NewTrack(func(s *track.Segment) { *opened = append(*opened, s) }),
+	}
+	r.upstream.hub = newHub(b.relay, placeOf("", video.Namespace), video.Name)
+	r.upstream.receiver = &receiver{r.upstream}
+	_, r.cancel = context.WithCancel(b.ctx)
+	return r, opened
+}
+
+func (r *refill) object(t *testing.T, o moqt.FetchObject) {
+	t.Helper()
+	o.PayloadLength = 1
+	require.NoError(t, r.takeItem(&o))
+	require.NoError(t, r.takePayload([]byte("x")))
+}
+
+// A response with too many subgroups, or too many groups that may go on, keeps only some streams open.
+func TestRefillIsLimited(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		r, opened := b.newRefill()
+		defer r.data.Close()
+		for g := range uint64(2 * maxRefilled) {
+			r.object(t, moqt.FetchObject{Location: at(g, 0)})
+			r.cut = true
+		}
+		require.Len(t, *opened, 2*maxRefilled)
+		require.Len(t, r.rest, maxRefilled)
+		last := uint64(1 << 20)
+		for s := range uint64(maxRefilled) {
+			r.object(t, moqt.FetchObject{Location: at(last, s), SubgroupID: s})
+		}
+		require.ErrorIs(t, r.takeItem(&moqt.FetchObject{Location: at(last, 100), SubgroupID: 100}).(sourceError).error,
+			errTooManySubgroups)
+		r.end(errTooManySubgroups)
+	})
+}
+
+// Streams end with FIN only if the response has all that is known of their groups. What comes behind a hole is not
+// taken: a stream would say that there is nothing in between.
+func TestRefillWithHoles(t *testing.T) {
+	unknown := func(group, object uint64) moqt.FetchObject {
+		return moqt.FetchObject{Kind: moqt.FetchKindUnknown, Location: at(group, object)}
+	}
+	const end = 1<<64 - 1
+	onBench(t, Config{}, func(b *bench) {
+		r, opened := b.newRefill()
+		defer r.data.Close()
+		for _, o := range []moqt.FetchObject{
+			{Location: at(1, 0)}, {Location: at(1, 1)}, unknown(1, end), // as is usual
+			{Location: at(2, 0)}, unknown(2, 3), {Location: at(2, 4)}, unknown(3, 5), // within groups
+			{Location: at(3, 6)}, unknown(3, end),
+			{Location: at(4, 0)}, {Kind: moqt.FetchKindNonExistent, Location: at(4, end)},
+		} {
+			if o.Kind == moqt.FetchKindObject {
+				r.object(t, o)
+			} else {
+				require.NoError(t, r.takeItem(&o))
+			}
+		}
+		r.wanted.End = at(4, end)
+		r.end(io.EOF)
+		type ended struct {
+			group, last uint64
+			state       track.State
+		}
+		var got []ended
+		for _, s := range *opened {
+			state, _ := s.Log.State()
+			last, _ := s.Log.Last()
+			got = append(got, ended{s.Group, last.ID, state})
+		}
+		require.Equal(t, []ended{{1, 1, track.Finished}, {2, 0, track.Open}, {4, 0, track.Finished}}, got)
+	})
+}
