@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -15,8 +16,8 @@ import (
 // authority, and a certificate of that for both ends of a connection.
 //
 // A listener with it also has its public certificate, for all others, at the same port. A client with it asks for
-// another server name, so the listener knows which of the two to show, and asks nobody else for a certificate. The
-// certificate is read again when it has changed, the authority only once.
+// another server name, so the listener knows which of the two to show, and asks nobody else for a certificate. All
+// files are read again when they have changed.
 type MutualTLS struct {
 	CAFile            string
 	CertFile, KeyFile string
@@ -34,8 +35,8 @@ func (m *MutualTLS) validate() error {
 
 // addTo lets a listener accept connections with mutual TLS, besides those that its configuration is for.
 func (m *MutualTLS) addTo(conf *tls.Config, log *slog.Logger) error {
-	authority, err := readAuthorities(m.CAFile)
-	if err != nil {
+	authority := &authorityFile{name: m.CAFile, log: log, now: time.Now}
+	if err := authority.read(); err != nil {
 		return err
 	}
 	files := &certFiles{cert: m.CertFile, key: m.KeyFile, log: log, now: time.Now}
@@ -44,13 +45,15 @@ func (m *MutualTLS) addTo(conf *tls.Config, log *slog.Logger) error {
 	}
 	mutual := &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: slices.Clone(conf.NextProtos), GetCertificate: files.get,
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority,
+		ClientAuth: tls.RequireAndVerifyClientCert,
 	}
 	conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		if hello.ServerName == mutualName {
-			return mutual, nil
+		if hello.ServerName != mutualName {
+			return nil, nil
 		}
-		return nil, nil
+		now := mutual.Clone()
+		now.ClientCAs = authority.get()
+		return now, nil
 	}
 	return nil
 }
@@ -76,6 +79,55 @@ func (m *MutualTLS) trust(conf *tls.Config, host string) error {
 		return nil
 	}
 	return nil
+}
+
+// authorityFile is a file with authorities. It is read again when it has changed; until that works, the last ones stay
+// in use.
+type authorityFile struct {
+	name string
+	log  *slog.Logger
+	now  func() time.Time
+
+	mu      sync.Mutex // guards what follows, once others have the authorityFile
+	checked time.Time
+	seen    os.FileInfo
+	pool    *x509.CertPool
+}
+
+func (f *authorityFile) get() *x509.CertPool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.now()
+	if now.Sub(f.checked) < certCheckInterval {
+		return f.pool
+	}
+	f.checked = now
+	info, err := os.Stat(f.name)
+	if err != nil {
+		info = nil
+	}
+	if sameFile(f.seen, info) {
+		return f.pool
+	}
+	if err = f.read(); err != nil {
+		f.seen = info // so that it is logged once
+		f.log.Error("cannot read the authority again; the old one stays in use", "err", err)
+	} else {
+		f.log.Info("read the authority again", "file", f.name)
+	}
+	return f.pool
+}
+
+func (f *authorityFile) read() error {
+	info, err := os.Stat(f.name) // before the file is read, so that no change is missed
+	if err != nil {
+		return err
+	}
+	pool, err := readAuthorities(f.name)
+	if err == nil {
+		f.seen, f.pool = info, pool
+	}
+	return err
 }
 
 func readAuthorities(file string) (*x509.CertPool, error) {

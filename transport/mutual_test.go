@@ -2,9 +2,12 @@ package transport
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -62,6 +65,43 @@ func TestMutualTLSWithoutACertificate(t *testing.T) {
 	mutual, err = conf.GetConfigForClient(&tls.ClientHelloInfo{ServerName: "relay.example"})
 	require.NoError(t, err)
 	require.Nil(t, mutual)
+}
+
+// TestAuthorityIsReadAgain replaces the file with the authority of a listener, also by one that is none.
+func TestAuthorityIsReadAgain(t *testing.T) {
+	files, other := certtest.New(t).Issue(t), certtest.New(t).Issue(t)
+	pool := func(file string) *x509.CertPool {
+		p, err := readAuthorities(file)
+		require.NoError(t, err)
+		return p
+	}
+	first, second := pool(files.CA), pool(other.CA)
+	now := time.Now()
+	a := &authorityFile{name: files.CA, log: slog.New(slog.DiscardHandler), now: func() time.Time { return now }}
+	require.NoError(t, a.read())
+	require.True(t, a.get().Equal(first))
+	replace := func(text []byte) {
+		require.NoError(t, os.Remove(files.CA))
+		require.NoError(t, os.WriteFile(files.CA, text, 0o600))
+		now = now.Add(certCheckInterval)
+	}
+	replace(nil)
+	require.True(t, a.get().Equal(first), "the last one that could be read")
+	require.NoError(t, os.Remove(files.CA))
+	now = now.Add(certCheckInterval)
+	require.True(t, a.get().Equal(first))
+	require.NoError(t, os.WriteFile(files.CA, nil, 0o600))
+	text, err := os.ReadFile(other.CA)
+	require.NoError(t, err)
+	replace(text)
+	require.True(t, a.get().Equal(second))
+
+	conf := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{testProtocol}}
+	require.NoError(t, mutualOf(other).addTo(conf, slog.New(slog.DiscardHandler)))
+	require.NoError(t, os.Rename(files.CA, other.CA)) // another file with the same authority
+	mutual, err := conf.GetConfigForClient(&tls.ClientHelloInfo{ServerName: mutualName})
+	require.NoError(t, err)
+	require.True(t, mutual.ClientCAs.Equal(second))
 }
 
 func TestMutualTLSFiles(t *testing.T) {

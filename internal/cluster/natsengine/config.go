@@ -21,8 +21,8 @@ type Config struct {
 	Logger  *slog.Logger
 }
 
-// TLS names the files with which a node proves that it is one. The certificate and its key are read for each
-// connection, so that they may be replaced; the authority is read once. The zero value is no TLS.
+// TLS names the files with which a node proves that it is one. They may be replaced: the certificate and its key are
+// read for each connection, and the authority when it has changed. The zero value is no TLS.
 type TLS struct {
 	CA   string // PEM: the authority of all nodes
 	Cert string // PEM: the certificate of this one, for servers and clients

@@ -33,7 +33,7 @@ func Dial(cfg DialConfig) (*Engine, error) {
 		}
 	}
 	if tlsConfig != nil {
-		opts = append(opts, nats.Secure(tlsConfig))
+		opts = append(opts, nats.Secure(tlsConfig), nats.RootCAs(cfg.TLS.CA)) // reads the file for each connection
 	}
 	conn, err := nats.Connect(strings.Join(cfg.URLs, ","), opts...)
 	if err != nil {

@@ -1,6 +1,8 @@
 package natsengine
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
@@ -9,6 +11,7 @@ import (
 	"math"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -27,6 +30,8 @@ const (
 	user = "sluice"
 	// reportEach is after how many failed attempts to connect the log mentions another one.
 	reportEach = 600
+	// rereadInterval is how often a server looks whether its authority has changed.
+	rereadInterval = 10 * time.Second
 	// retryInterval is how often a server tries to start whose address is in use.
 	retryInterval = 250 * time.Millisecond
 )
@@ -40,7 +45,8 @@ type EmbedConfig struct {
 	// Wait: the process that this one replaces may still have the address. The server starts when it is free.
 	Wait bool
 
-	secret string // of the clients of the server; set by Embed
+	secret string        // of the clients of the server; set by Embed
+	reread time.Duration // how often to look whether the authority has changed. Default: rereadInterval
 }
 
 // onlyOwn lets only clients of this process in.
@@ -53,7 +59,7 @@ func (o onlyOwn) Check(c server.ClientAuthentication) bool {
 
 // Embed starts a NATS server in this process, which looks for those of the other nodes as long as it runs.
 func Embed(cfg EmbedConfig) (*Engine, error) {
-	cfg.secret = rand.Text()
+	cfg.secret, cfg.reread = rand.Text(), cmp.Or(cfg.reread, rereadInterval)
 	opts, err := cfg.options()
 	if err != nil {
 		return nil, err
@@ -92,7 +98,39 @@ func (e *Engine) start(cfg *EmbedConfig, opts *server.Options) error {
 		s.Shutdown()
 		return fmt.Errorf("embedded NATS server: %w", err)
 	}
+	if cfg.TLS.isSet() {
+		e.running.Go(func() { e.followAuthority(cfg, s) })
+	}
 	return nil
+}
+
+// followAuthority lets the server use another authority when the file has changed. Connections that there are stay.
+func (e *Engine) followAuthority(cfg *EmbedConfig, s *server.Server) {
+	t := time.NewTicker(cfg.reread)
+	defer t.Stop()
+	seen, _ := os.ReadFile(cfg.TLS.CA)
+	for {
+		select {
+		case <-t.C:
+		case <-e.end:
+			return
+		}
+		text, err := os.ReadFile(cfg.TLS.CA)
+		if err == nil && bytes.Equal(text, seen) {
+			continue
+		}
+		opts, err := cfg.options()
+		if err == nil {
+			err = s.ReloadOptions(opts)
+		}
+		if err != nil {
+			e.log.Log(slog.LevelError, "authority", "cannot read the authority again; the old one stays in use",
+				"err", err)
+			continue
+		}
+		seen = text
+		e.logger.Info("read the authority of the cluster again", "file", cfg.TLS.CA)
+	}
 }
 
 // startLater tries to start the server until it has started, or the engine is closed.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -118,6 +120,46 @@ func TestEmbedTLS(t *testing.T) {
 	engines := embedAll(t, files, "a", "b")
 	a, b := join(t, "a", engines[0]), join(t, "b", engines[1])
 	a.Advertise(liveA)
+	knows(t, b, liveA, "a")
+}
+
+// TestAuthorityIsReplaced lets a node join that has a certificate of another authority, which the others learn to trust
+// while they run. What they have told each other stays.
+func TestAuthorityIsReplaced(t *testing.T) {
+	t.Parallel()
+	before, after := newAuthority(t).issue(t), newAuthority(t).issue(t)
+	both := func(file string) {
+		var all []byte
+		for _, name := range []string{before.CA, after.CA} {
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			all = append(all, text...)
+		}
+		require.NoError(t, os.WriteFile(file, all, 0o600))
+	}
+	files := before
+	files.CA = filepath.Join(t.TempDir(), "ca.pem")
+	text, err := os.ReadFile(before.CA)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(files.CA, text, 0o600))
+	cfg := EmbedConfig{Config: configOf(t, "a"), Listen: freeAddress(t), reread: 50 * time.Millisecond}
+	cfg.TLS = files
+	first := cfg.Listen
+	e, err := Embed(cfg)
+	require.NoError(t, err)
+	a := join(t, "a", e)
+	a.Advertise(liveA)
+	next := after
+	next.CA = filepath.Join(t.TempDir(), "both.pem")
+	both(next.CA)
+	cfg = EmbedConfig{Config: configOf(t, "b"), Listen: freeAddress(t), Join: []string{first}}
+	cfg.TLS = next
+	e2, err := Embed(cfg)
+	require.NoError(t, err)
+	b := join(t, "b", e2)
+	time.Sleep(time.Second) // it tries
+	require.False(t, e2.Present(), "the authority is not trusted yet")
+	both(files.CA)
 	knows(t, b, liveA, "a")
 }
 
