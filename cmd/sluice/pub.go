@@ -20,7 +20,7 @@ import (
 func newPub(env *cli.Environment) *cobra.Command {
 	var f pubFlags
 	cmd := &cobra.Command{
-		Use:   "pub [flags] --relay URL --namespace NAME [FILE|-]",
+		Use:   "pub [flags] --relay URL --namespace NAME [FILE...|-]",
 		Short: "Publish fragmented MP4 (CMAF) at a relay",
 		Long: `Publish the tracks of a fragmented MP4 file, or of a live stream on standard input (the default, or "-").
 
@@ -30,15 +30,25 @@ track "catalog" for players of MSF (draft-ietf-moq-msf), and the track "catalog.
 Each moof box and its mdat box are an object. Groups start at video key frames.
 
 With --packaging loc, each frame is an object without a container (draft-ietf-moq-loc), the tracks are ID.loc, and
-frames that can be dropped have streams of their own.`,
+frames that can be dropped have streams of their own.
+
+Several files are renditions of the same content: the catalogs say so, groups start together, and players choose one.
+Their key frames have to be at the same times.`,
 		Example: `  # the sample clip, again and again, to a relay on this machine
   sluice pub --relay moqt://localhost:4443 --tls-disable-verify --namespace live/demo --loop testdata/clip.mp4
 
   # a camera
   ffmpeg -f v4l2 -i /dev/video0 -c:v libx264 -tune zerolatency -g 50 \
     -f mp4 -movflags +cmaf+separate_moof -frag_duration 1 - |
-    sluice pub --relay https://relay.example/moq --namespace live/camera`,
-		Args: cobra.MaximumNArgs(1),
+    sluice pub --relay https://relay.example/moq --namespace live/camera
+
+  # two renditions
+  ffmpeg -i clip.mov -g 50 -keyint_min 50 -sc_threshold 0 -s 1280x720 -b:v 3M \
+    -movflags +cmaf+separate_moof -frag_duration 1 720p.mp4 \
+    -g 50 -keyint_min 50 -sc_threshold 0 -s 640x360 -b:v 500k -an \
+    -movflags +cmaf+separate_moof -frag_duration 1 360p.mp4
+  sluice pub --relay https://relay.example/moq --namespace live/clip --loop 720p.mp4 360p.mp4`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, env, args) },
 	}
 	f.register(cmd)
@@ -147,12 +157,14 @@ func (f *pubFlags) complete(cmd *cobra.Command, env *cli.Environment, args []str
 	if cmd.Flags().Changed("first-group") {
 		f.cfg.FirstGroup = &f.firstGroup
 	}
-	file := "-"
-	if len(args) > 0 {
-		file = args[0]
+	if len(args) > 1 && slices.Contains(args, "-") {
+		return cli.Usage("standard input cannot be one of several renditions: name a FILE for each")
 	}
-	if file != "-" {
-		f.cfg.Open = func() (io.ReadCloser, error) { return os.Open(file) }
+	if len(args) > 0 && args[0] != "-" {
+		f.cfg.Open = opener(args[0])
+		for _, file := range args[1:] {
+			f.cfg.Renditions = append(f.cfg.Renditions, opener(file))
+		}
 		return nil
 	}
 	if f.cfg.Loop {
@@ -163,4 +175,8 @@ func (f *pubFlags) complete(cmd *cobra.Command, env *cli.Environment, args []str
 	}
 	f.cfg.Open = func() (io.ReadCloser, error) { return io.NopCloser(env.Stdin), nil }
 	return nil
+}
+
+func opener(file string) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) { return os.Open(file) }
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/bounds"
 	"sluice/internal/cli"
 	"sluice/internal/sub"
 )
@@ -41,6 +42,7 @@ type subFlags struct {
 	cfg         sub.PlayerConfig
 	out, verify string
 	catalog     string
+	maxKbit     int
 }
 
 func (f *subFlags) register(cmd *cobra.Command) {
@@ -48,6 +50,10 @@ func (f *subFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.out, "out", "o", "", "write to this `file`; - is standard output (required, except with --raw)")
 	flags.StringSliceVar(&f.cfg.Tracks, "tracks", nil, "play only these `tracks`: names, video or audio")
+	flags.StringVar(&f.cfg.Rendition, "rendition", "", "of tracks with the same content, play this `one`: a name, a "+
+		"height such as 720p, best or least (default: the first one, or the best one within --max-bitrate)")
+	flags.IntVar(&f.maxKbit, "max-bitrate", 0, "of tracks with the same content, play one with at most this many "+
+		"`kbit/s`, or the least")
 	flags.StringVar(&f.catalog, "catalog", "", "`name` of the catalog track (default: .catalog, or else catalog, "+
 		"or else catalog.json)")
 	flags.DurationVar(&f.cfg.Duration, "duration", 0, "stop after this `duration` of media")
@@ -122,6 +128,10 @@ func (f *subFlags) check(env *cli.Environment) error {
 	if f.cfg.Raw && (len(f.cfg.Tracks) == 0 || f.verify != "") {
 		return cli.Usage("--raw needs the names of tracks in --tracks, and excludes --verify")
 	}
+	if err := bounds.AtLeast("--max-bitrate", f.maxKbit, 0); err != nil {
+		return cli.AsUsage(err)
+	}
+	f.cfg.MaxBitrate = f.maxKbit * 1000
 	if f.catalog != "" {
 		f.cfg.Catalogs = []string{f.catalog}
 	}

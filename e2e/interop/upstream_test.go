@@ -138,6 +138,18 @@ func packetHashes(t *testing.T, file string) map[string]bool {
 	return hashes
 }
 
+// streams describes the streams of a file.
+func streams(t *testing.T, file string) string {
+	t.Helper()
+	out, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height", "-of",
+		"csv=p=0", file).CombinedOutput()
+	require.NoError(t, err, string(out))
+	video, audio, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	fields := strings.Split(video, ",")
+	require.Len(t, fields, 3, string(out))
+	return fmt.Sprintf("%s %sx%s, %s", fields[0], fields[1], fields[2], audio)
+}
+
 var rawObject = regexp.MustCompile(`(?m)^0 group=.* sha256=([0-9a-f]{64})$`)
 
 // TestMediaMTX has MediaMTX as the upstream relay: ffmpeg sends it the clip by RTMP, and Sluice pulls the tracks that
@@ -175,6 +187,16 @@ func TestMediaMTX(t *testing.T) {
 				}
 			}
 			require.Greater(t, same, 40, "%d of 50 objects are frames of the clip:\n%s", same, video.output.String())
+
+			// It also plays: the frames become MP4 that decodes, with pictures and sound.
+			out := filepath.Join(t.TempDir(), "out.mp4")
+			start(t, nil, nil, "sluice", "sub", "--relay", edge.url("moqt"), "--tls-disable-verify", "--namespace",
+				"live/clip", "--wait", "10s", "--duration", "4s", "--out", out).wait(t, 60*time.Second)
+			require.Equal(t, "h264 640x360, aac", streams(t, out))
+			played := frames(t, out)
+			require.NotEmpty(t, played.video)
+			require.NotEqual(t, "0", played.video)
+			require.NotEmpty(t, played.audio)
 		})
 	}
 }

@@ -47,9 +47,10 @@ type broadcast struct {
 	media     map[uint32]*track
 }
 
-func newBroadcast(cfg *PublisherConfig, in *cmaf.Init, first uint64) (*broadcast, error) {
+func newBroadcast(cfg *PublisherConfig, s *source, first uint64) (*broadcast, error) {
+	in := s.init
 	b := &broadcast{namespace: cfg.Namespace, byName: map[string]*track{}, media: map[uint32]*track{}}
-	contents, err := catalogs(describe(in, cfg.Packaging), cfg.Namespace)
+	contents, err := catalogs(describe(s, cfg.Packaging), cfg.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -164,14 +165,16 @@ func (b *broadcast) end() {
 	}
 }
 
-// describe returns the catalog of an init segment.
-func describe(in *cmaf.Init, packaging string) (c catalog.Catalog) {
+// describe returns the catalog of a source.
+func describe(s *source, packaging string) (c catalog.Catalog) {
+	in, alternatives := s.init, s.alternatives()
 	for _, t := range in.Tracks {
 		out := catalog.TrackEntry{
 			Name: mediaName(t.ID, packaging), Packaging: packaging, Role: string(t.Kind), InitTrack: initName,
 			InitData: in.Only(t.ID),
 			Codec:    t.Codec, Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Bitrate: t.Bitrate,
 			Timescale: int(t.Timescale), Language: t.Language, RenderGroup: 1,
+			AltGroup: alternatives[t.ID],
 		}
 		if packaging == catalog.LOC {
 			out.InitTrack, out.InitData = "", t.Config

@@ -11,28 +11,6 @@ import (
 	"sluice/internal/cmaf"
 )
 
-// source is one pass over the input.
-type source struct {
-	*cmaf.Reader
-	io.Closer
-	init *cmaf.Init
-}
-
-// openSource opens the input and reads its init segment.
-func openSource(cfg *PublisherConfig) (*source, error) {
-	file, err := cfg.Open()
-	if err != nil {
-		return nil, &InputError{err}
-	}
-	r := cmaf.NewReader(file)
-	in, err := r.Init()
-	if err != nil {
-		_ = file.Close() // err is the cause
-		return nil, &InputError{err}
-	}
-	return &source{Reader: r, Closer: file, init: in}, nil
-}
-
 // feed reads the input and adds its chunks as objects to their tracks.
 type feed struct {
 	cfg       *PublisherConfig
@@ -109,6 +87,10 @@ func (f *feed) publish(ctx context.Context, c cmaf.Chunk) error {
 	}
 	f.longest = max(f.longest, t.Time(c.DecodeTime+c.Duration)-f.shift)
 	group, starts, ok := f.groups.place(c)
+	if f.groups.strayed() {
+		f.log.Warn("the renditions are not aligned: key frames have to be at the same times, "+
+			"or players cannot change between them", "track", c.Track, "time", t.Time(c.DecodeTime))
+	}
 	if !ok {
 		if f.waiting++; f.waiting == 1 {
 			f.log.Warn("the input does not start with a key frame: chunks before the first one are left out",

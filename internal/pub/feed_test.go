@@ -35,10 +35,10 @@ func newFeed(t *testing.T, cfg PublisherConfig) (*feed, *source) {
 	cfg = cfg.withDefaults()
 	s, err := openSource(&cfg)
 	require.NoError(t, err)
-	b, err := newBroadcast(&cfg, s.init, 7)
+	b, err := newBroadcast(&cfg, s, 7)
 	require.NoError(t, err)
 	return &feed{
-		cfg: &cfg, init: s.init, broadcast: b, groups: newGrouper(s.init, 7), stats: &Stats{},
+		cfg: &cfg, init: s.init, broadcast: b, groups: newGrouper(s.init, s.alternatives(), 7), stats: &Stats{},
 		log: slog.New(slog.DiscardHandler),
 	}, s
 }
@@ -283,7 +283,7 @@ func TestGrouper(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGrouper(tt.in, 5)
+			g := newGrouper(tt.in, nil, 5)
 			for _, s := range tt.steps {
 				group, starts, ok := g.place(cmaf.Chunk{Track: s.track, DecodeTime: s.at, Sync: s.sync})
 				require.Equal(t, s, step{s.track, s.at, s.sync, group, starts, ok})

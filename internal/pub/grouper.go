@@ -12,16 +12,24 @@ const audioGroup = time.Second
 // grouper decides where groups start. Groups of a video track start at its key frames. Groups of any other track start
 // with the first chunk after a key frame of the first video track, and have the id of that track's group: groups with
 // the same id cover the same time.
+//
+// Alternatives of the first video track start their groups with its groups, too, at key frames of their own.
 type grouper struct {
-	init   *cmaf.Init
-	lead   uint32            // the first video track, or else the first track
-	group  map[uint32]uint64 // current group of each track that has one
-	next   uint64            // id of the next group of lead
-	opened time.Duration     // media time at which the group of lead started
+	alternatives map[uint32]int // alternate groups by track
+	stray        bool           // an alternative does not start its group when lead does
+	reported     bool
+	init         *cmaf.Init
+	lead         uint32            // the first video track, or else the first track
+	group        map[uint32]uint64 // current group of each track that has one
+	next         uint64            // id of the next group of lead
+	opened       time.Duration     // media time at which the group of lead started
 }
 
-func newGrouper(in *cmaf.Init, first uint64) *grouper {
-	g := &grouper{init: in, group: map[uint32]uint64{}, next: first, lead: in.Tracks[0].ID}
+// apart is by how much groups that start together may differ: less than a frame.
+const apart = 10 * time.Millisecond
+
+func newGrouper(in *cmaf.Init, alternatives map[uint32]int, first uint64) *grouper {
+	g := &grouper{init: in, alternatives: alternatives, group: map[uint32]uint64{}, next: first, lead: in.Tracks[0].ID}
 	for _, t := range in.Tracks {
 		if t.Kind == cmaf.Video {
 			g.lead = t.ID
@@ -44,6 +52,12 @@ func (g *grouper) place(c cmaf.Chunk) (group uint64, starts, ok bool) {
 			group, g.opened = g.next, at
 			g.next++
 		}
+	case t.Kind == cmaf.Video && g.alternatives[c.Track] > 0:
+		starts = c.Sync && (!begun || group < g.leading())
+		if starts {
+			group = g.leading()
+			g.check(t.Time(c.DecodeTime))
+		}
 	case t.Kind == cmaf.Video:
 		starts = c.Sync
 		if starts && begun {
@@ -59,6 +73,20 @@ func (g *grouper) place(c cmaf.Chunk) (group uint64, starts, ok bool) {
 		g.group[c.Track] = group
 	}
 	return group, starts, begun || starts
+}
+
+// check notes whether a group of an alternative starts apart from the group of lead.
+func (g *grouper) check(at time.Duration) {
+	if _, begun := g.group[g.lead]; begun && (at-g.opened).Abs() > apart {
+		g.stray = true
+	}
+}
+
+// strayed reports once that an alternative is not aligned.
+func (g *grouper) strayed() bool {
+	first := g.stray && !g.reported
+	g.reported = g.reported || first
+	return first
 }
 
 // leading returns the id of lead's current group, or of its first group.

@@ -26,6 +26,9 @@ type PublisherConfig struct {
 
 	// Open opens the input, fragmented MP4. With Loop it is called again for each round.
 	Open func() (io.ReadCloser, error)
+	// Renditions open further inputs with the same content in other qualities: the tracks of a kind that several inputs
+	// have are an alternate group, and groups start together.
+	Renditions []func() (io.ReadCloser, error)
 	// Loop publishes the input again and again, with media times that continue.
 	Loop bool
 	// Unpaced publishes as fast as the input can be read, instead of at the speed of its decode times.

@@ -83,13 +83,13 @@ func (p *publisher) begin(l *client.Link) error {
 	if err != nil {
 		return err
 	}
-	if p.broadcast, err = newBroadcast(p.cfg, p.source.init, first); err != nil {
+	if p.broadcast, err = newBroadcast(p.cfg, p.source, first); err != nil {
 		return err
 	}
 	close(p.ready)
 	go p.feed(&feed{
-		cfg: p.cfg, init: p.source.init, broadcast: p.broadcast, groups: newGrouper(p.source.init, first),
-		stats: p.stats, log: p.log,
+		cfg: p.cfg, init: p.source.init, broadcast: p.broadcast,
+		groups: newGrouper(p.source.init, p.source.alternatives(), first), stats: p.stats, log: p.log,
 	})
 	return nil
 }

@@ -37,7 +37,7 @@ func (l *loader) load(ctx context.Context) (*cmaf.Init, []choice, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	tracks, err := selectTracks(c, l.cfg.Tracks)
+	tracks, err := selectTracks(c, l.cfg)
 	if err != nil {
 		return nil, nil, &MediaError{err}
 	}
@@ -127,33 +127,6 @@ func (l *loader) catalog(ctx context.Context) (catalog.Catalog, error) {
 
 // playable are the packagings that can be played. A catalog without one means CMAF.
 var playable = []string{"", catalog.CMAF, catalog.LOC, catalog.HangLegacy, catalog.HangLOC}
-
-// selectTracks returns the playable tracks with a wanted name or role, or by default all, but only one of each
-// alternate group.
-func selectTracks(c catalog.Catalog, wanted []string) ([]catalog.TrackEntry, error) {
-	var chosen []catalog.TrackEntry
-	alternates := map[int]bool{}
-	found := map[string]bool{}
-	for _, t := range c.Tracks {
-		byName, byRole := slices.Contains(wanted, t.Name), slices.Contains(wanted, t.Role)
-		alternate := t.AltGroup != 0 && alternates[t.AltGroup]
-		if !slices.Contains(playable, t.Packaging) || !byName && (len(wanted) > 0 && !byRole || alternate) {
-			continue
-		}
-		alternates[t.AltGroup] = true
-		found[t.Name], found[t.Role] = true, true
-		chosen = append(chosen, t)
-	}
-	for _, w := range wanted {
-		if !found[w] {
-			return nil, fmt.Errorf("no track %q to play; the catalog has %s", w, names(c))
-		}
-	}
-	if len(chosen) == 0 {
-		return nil, fmt.Errorf("nothing to play: the catalog has %s", names(c))
-	}
-	return chosen, nil
-}
 
 // names lists the tracks of a catalog for an error.
 func names(c catalog.Catalog) string {

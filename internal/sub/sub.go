@@ -22,6 +22,12 @@ type PlayerConfig struct {
 	// Tracks are the names or roles ("video", "audio") of the tracks to play. Default: all, but only one of each
 	// alternate group.
 	Tracks []string
+	// Rendition is which track of an alternate group to play: a name, a height such as "720p", RenditionBest or
+	// RenditionLeast. Default: the first one, or the best one within MaxBitrate.
+	Rendition string
+	// MaxBitrate is the highest bitrate of a track that is one of several renditions, in bits per second. If none is
+	// within it, the one with the least bitrate is played. Default: no limit.
+	MaxBitrate int
 	// Catalogs are the names of tracks that may have the catalog, in the order in which they are tried.
 	Catalogs []string
 	// Raw lists the objects of Tracks instead of playing them, without a catalog.
