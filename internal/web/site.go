@@ -222,7 +222,8 @@ func (s *Site) serveCertificate(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Access-Control-Allow-Origin", "*")
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, s.cfg.Certificate+"\n") // fails only if the client has gone
+	// Without a newline: players of moq-dev (@moq/net) take all of it for digits.
+	_, _ = io.WriteString(w, s.cfg.Certificate) // fails only if the client has gone
 }
 
 func (s *Site) serveViewers(w http.ResponseWriter, r *http.Request) {

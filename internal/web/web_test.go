@@ -169,7 +169,7 @@ func TestRelayAndCertificate(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, ask(s, http.MethodGet, "/viewers?field=a").StatusCode)
 
 	dev := newSite(t, func(c *Config) { c.Certificate = "abcd" })
-	require.Equal(t, "abcd\n", body(t, ask(dev, http.MethodGet, "/certificate.sha256")))
+	require.Equal(t, "abcd", body(t, ask(dev, http.MethodGet, "/certificate.sha256")))
 }
 
 func TestViewers(t *testing.T) {
