@@ -84,14 +84,17 @@ func (v *delivery) setFilter(f *moqt.Filter, largest *moqt.Location) {
 }
 
 // startLate lets the subscription begin with the current group if the filter begins after the Largest Object, and the
-// subscriber is known to miss that group. It does nothing if the cache no longer has the start of the group.
+// subscriber is known to miss that group: with what the cache has of it, and with what is on its way from a publisher
+// that was asked just now.
 func (v *delivery) startLate(largest *moqt.Location) {
-	if v.filter == nil || v.filter.Type != moqt.FilterLargestObject || largest == nil || !v.holds(largest.Group) ||
+	if v.filter == nil || v.filter.Type != moqt.FilterLargestObject || largest == nil ||
 		!v.sub.peer.session.Tolerates(session.MissesCurrentGroup) {
 		return
 	}
-	v.whole = true
-	v.wanted.Start = moqt.Location{Group: largest.Group}
+	v.whole = v.holds(largest.Group)
+	if v.whole || len(v.sub.hub.data.Segments(largest.Group)) == 0 {
+		v.wanted.Start = moqt.Location{Group: largest.Group}
+	}
 }
 
 // holds reports whether the cache has the first object of a group.
