@@ -23,7 +23,8 @@
 //
 // A node that is silent for [Lease] is dead, and its routes are gone, unless the engine is away: then all would be
 // silent, and each node goes on with what it knows. A relay that cannot reach a node finds that out by QUIC. An engine
-// that works, and has found no other one for [AloneFor], is not away: the others are dead.
+// that works, and has found no other one for [AloneFor], is not away: the others are dead. An engine may be away for
+// seconds before it notices. So several nodes that fall silent together count as dead only after [AloneFor], too.
 //
 // # Subjects
 //

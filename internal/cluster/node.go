@@ -80,7 +80,7 @@ type Node struct {
 	beaten   time.Time            // when this node sent a beat last
 	toldNear time.Time            // when it told last how far networks are
 	absent   time.Time            // when the silence of the others last said nothing about them
-	alone    time.Time            // since when the engine is alone; zero if it is not
+	alone    time.Time            // since when the engine is alone, or all are silent; else zero
 	asks     map[string]time.Time // when to ask nodes for snapshots
 	askers   map[string]struct{}  // the nodes that have asked for one
 	counts   Counts
@@ -214,12 +214,13 @@ func (n *Node) tickLocked(now time.Time) {
 	n.answerLocked()
 }
 
-// isCutOffLocked reports whether the silence of the others says nothing about them, as the engine is away. An engine
-// that is alone for long is not cut off from them: they have died, all of them or the only one.
+// isCutOffLocked reports whether the silence of the others says nothing about them, as the engine is away, or may not
+// have noticed yet that it is. An engine that is alone for long is not cut off from them, nor is one to which all are
+// silent for long: they have died, all of them or the only one.
 func (n *Node) isCutOffLocked(now time.Time) bool {
 	present := n.engine.Present()
 	switch {
-	case present || !n.engine.Alone():
+	case !present && !n.engine.Alone(), present && !n.table.areSilent(now, 2*Beat):
 		n.alone = time.Time{}
 		return !present
 	case n.alone.IsZero():

@@ -253,6 +253,34 @@ func TestEngineAway(t *testing.T) {
 	})
 }
 
+// TestDeaf is about a node to which nothing comes, although its engine is there: a connection may be dead for seconds
+// before it is closed. The node goes on with what it knows, unless the others stay silent for long.
+func TestDeaf(t *testing.T) {
+	inTime(t, func(w *world) {
+		a, b, c := w.join("a"), w.join("b"), w.join("c")
+		a.Advertise(liveA)
+		c.Advertise(liveB)
+		both := []string{"a live-a", "c live-b"}
+		time.Sleep(time.Second)
+		for range 3 {
+			w.bus.SetLose(func(to, _ string) bool { return to == "b" })
+			time.Sleep(20 * time.Second)
+			require.Equal(t, both, b.known())
+			w.bus.SetLose(nil)
+			time.Sleep(2 * time.Second)
+			require.Equal(t, both, b.known())
+		}
+		require.Equal(t, 2, b.news)
+		a.die()
+		c.die()
+		time.Sleep(cluster.AloneFor)
+		require.Equal(t, both, b.known())
+		time.Sleep(2 * cluster.Lease)
+		require.Empty(t, b.known())
+		leave(b)
+	})
+}
+
 // TestAlone is about a node whose engine has lost all others: they are dead if none comes back.
 func TestAlone(t *testing.T) {
 	inTime(t, func(w *world) {

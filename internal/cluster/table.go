@@ -168,6 +168,22 @@ func (t *table) expire(now time.Time) (died []string) {
 	return died
 }
 
+// areSilent reports whether there are several nodes, and nothing was heard of any of them for some time. Then it is more
+// likely that nothing arrives than that all have died.
+func (t *table) areSilent(now time.Time, since time.Duration) bool {
+	alive := 0
+	for _, m := range t.members {
+		if m.gone {
+			continue
+		}
+		if now.Sub(m.heard) <= since {
+			return false
+		}
+		alive++
+	}
+	return alive > 1
+}
+
 // clear removes all that a node has told, except for its card.
 func (t *table) clear(m *member) {
 	for text := range m.routes {
