@@ -75,6 +75,7 @@ type mesh struct {
 	card   atomic.Pointer[cluster.Card]     // what the node tells about itself
 	asked  *lru.Cache[string, string]       // by namespace: the node that was preferred last
 	rtts   *lru.Cache[string, measuredRTT]  // by node
+	alive  atomic.Pointer[map[string]bool]  // the nodes with which there is a session
 	far    *distances                       // of clients
 
 	mu      sync.Mutex
@@ -131,7 +132,7 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	m.look(cfg.now())
 	m.node, err = cluster.Join(cluster.Config{
 		Cluster: cfg.Cluster, ID: cfg.Node, Logger: s.log,
-		Card: func() cluster.Card { return *m.card.Load() }, RTT: m.rtt,
+		Card: func() cluster.Card { return *m.card.Load() }, RTT: m.rtt, IsAlive: m.isAlive,
 		Networks: m.far.networks,
 	}, cfg.Engine)
 	if err != nil {
@@ -315,7 +316,7 @@ func originURL(text string) string {
 func (m *mesh) look(now time.Time) {
 	card := &cluster.Card{URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.cfg.load(now),
 		ClientURL: m.cfg.ClientURL}
-	rtts := make(map[string]time.Duration)
+	rtts, alive := make(map[string]time.Duration), make(map[string]bool)
 	fed := m.server.relay.CountFed()       // before m.mu, which is taken while the relay holds its locks
 	feeds := make(map[string]cluster.Feed) // a node may be dialed as the origin, and as the parent
 	m.mu.Lock()
@@ -329,6 +330,7 @@ func (m *mesh) look(now time.Time) {
 			delete(m.dialed, t)
 			continue
 		}
+		alive[t.node] = alive[t.node] || st.Connected
 		if rtt := rtts[t.node]; st.RTT > 0 && (rtt == 0 || st.RTT < rtt) {
 			rtts[t.node] = st.RTT
 		}
@@ -337,6 +339,7 @@ func (m *mesh) look(now time.Time) {
 		}
 	}
 	m.mu.Unlock()
+	m.alive.Store(&alive)
 	for node, rtt := range rtts {
 		m.rtts.Add(node, measuredRTT{rtt, now})
 	}
@@ -350,6 +353,9 @@ func (m *mesh) look(now time.Time) {
 	card.Feeds = card.Feeds[:min(len(card.Feeds), cluster.MaxFeeds)]
 	m.card.Store(card)
 }
+
+// isAlive reports whether there is a session with a node, of which the cluster may hear nothing.
+func (m *mesh) isAlive(node string) bool { return (*m.alive.Load())[node] }
 
 // rtt returns the RTT of the session with a node, or of the last one if that is not long ago; 0 if there was none.
 func (m *mesh) rtt(node string) time.Duration {

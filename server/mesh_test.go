@@ -559,6 +559,18 @@ func TestParentFallsSilent(t *testing.T) {
 	require.Contains(t, string(p.got.await(t)), "group 1")
 }
 
+// TestNodeWithASessionIsAlive looks at a node while there is a session with it, and when it falls silent.
+func TestNodeWithASessionIsAlive(t *testing.T) {
+	p := newSilentParent(t)
+	m := p.edge.mesh
+	await(t, "the parent is alive", func() bool { return m.isAlive(p.up.node) })
+	require.True(t, m.isAlive("a"), "it stands by")
+	require.False(t, m.isAlive("edge"))
+	p.wire.cut.Store(true)
+	await(t, "the parent is not known to be alive", func() bool { return !m.isAlive(p.up.node) })
+	require.True(t, m.isAlive("a"))
+}
+
 // TestRTTIsRemembered looks at the cost of a node after the session with it was closed.
 func TestRTTIsRemembered(t *testing.T) {
 	p := newSilentParent(t)

@@ -89,7 +89,7 @@ func TestNetworksAreLimited(t *testing.T) {
 	require.Equal(t, maxAllNetworks-MaxNetworks, b.networks)
 	b.near("n0", &m, start)
 	require.Equal(t, maxAllNetworks-MaxNetworks, b.networks, "the node has left")
-	b.expire(start.Add(time.Hour))
+	b.expire(start.Add(time.Hour), nobody)
 	require.Zero(t, b.networks)
 }
 

@@ -36,6 +36,9 @@ type Config struct {
 	Card func() Card
 	// RTT returns the measured round-trip time to a node, or 0. Default: it is never known.
 	RTT func(node string) time.Duration
+	// IsAlive reports whether there are other signs of life of a node than its messages, such as a session with it. It
+	// must return at once, and must not call the node. Default: there are none.
+	IsAlive func(node string) bool
 	// Networks returns how far networks are from this node, for others to send clients here. It must return at once,
 	// and must not call the node. Default: the node tells nothing about that.
 	Networks func() Networks
@@ -48,6 +51,9 @@ func (c Config) withDefaults() Config {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.RTT == nil {
 		c.RTT = func(string) time.Duration { return 0 }
+	}
+	if c.IsAlive == nil {
+		c.IsAlive = func(string) bool { return false }
 	}
 	if c.Networks == nil {
 		c.Networks = func() Networks { return nil }
@@ -205,7 +211,7 @@ func (n *Node) tickLocked(now time.Time) {
 		n.absent = now
 	}
 	if now.Sub(n.absent) > Lease { // else others may be alive although they were not heard
-		for _, id := range n.table.expire(now) {
+		for _, id := range n.table.expire(now, n.cfg.IsAlive) {
 			n.cfg.Logger.Warn("a node of the cluster is dead: nothing was heard of it", "node", id, "for", Lease)
 		}
 	}

@@ -281,6 +281,30 @@ func TestDeaf(t *testing.T) {
 	})
 }
 
+// TestSignsOfLife has a node whose messages get lost, and that is known to be alive.
+func TestSignsOfLife(t *testing.T) {
+	inTime(t, func(w *world) {
+		alive := true
+		a := w.join("a")
+		a.Advertise(liveA)
+		b, err := cluster.Join(cluster.Config{
+			ID: "b", Card: func() cluster.Card { return cluster.Card{URL: "moqt://b"} }, Logger: w.logger,
+			IsAlive: func(node string) bool { return alive && node == "a" },
+		}, w.bus.Engine("b"))
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		w.bus.SetLose(func(_, subject string) bool { return strings.HasSuffix(subject, ".a") })
+		time.Sleep(time.Minute)
+		require.Len(t, b.Choices(liveA, ""), 1)
+		b.Withdraw(liveA) // the lock makes the change of alive safe
+		alive = false
+		time.Sleep(time.Second)
+		require.Empty(t, b.Choices(liveA, ""))
+		require.NoError(t, b.Leave())
+		leave(a)
+	})
+}
+
 // TestAlone is about a node whose engine has lost all others: they are dead if none comes back.
 func TestAlone(t *testing.T) {
 	inTime(t, func(w *world) {

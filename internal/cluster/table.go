@@ -153,11 +153,11 @@ func (t *table) leave(id string, s state) bool {
 }
 
 // expire forgets the routes of nodes that were silent for the time of a lease, and after some time the nodes. It
-// returns those that have died now.
-func (t *table) expire(now time.Time) (died []string) {
+// returns those that have died now. isAlive knows of other signs of life.
+func (t *table) expire(now time.Time, isAlive func(id string) bool) (died []string) {
 	for id, m := range t.members {
 		switch silent := now.Sub(m.heard); {
-		case !m.gone && silent > Lease:
+		case !m.gone && silent > Lease && !isAlive(id):
 			t.clear(m)
 			m.gone = true
 			died = append(died, id)
@@ -168,8 +168,8 @@ func (t *table) expire(now time.Time) (died []string) {
 	return died
 }
 
-// areSilent reports whether there are several nodes, and nothing was heard of any of them for some time. Then it is more
-// likely that nothing arrives than that all have died.
+// areSilent reports whether there are several nodes, and nothing was heard of any of them for some time. Then it is
+// more likely that nothing arrives than that all have died.
 func (t *table) areSilent(now time.Time, since time.Duration) bool {
 	alive := 0
 	for _, m := range t.members {

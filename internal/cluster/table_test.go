@@ -60,6 +60,9 @@ func TestLateMessages(t *testing.T) {
 	}
 }
 
+// nobody gives other signs of life.
+func nobody(string) bool { return false }
+
 func TestAfterGoodbye(t *testing.T) {
 	b := newTable(nil)
 	b.meet("a", at(5, 0), start)
@@ -71,11 +74,11 @@ func TestAfterGoodbye(t *testing.T) {
 	b.change("a", change(5, 2, "live", false), start)
 	require.Empty(t, known(&b))
 	require.NotNil(t, b.meet("a", at(6, 0), start))
-	require.Empty(t, b.expire(start.Add(Lease)))
-	require.Equal(t, []string{"a"}, b.expire(start.Add(Lease+1)))
-	require.Empty(t, b.expire(start.Add(Lease+2)), "told once")
+	require.Empty(t, b.expire(start.Add(Lease), nobody))
+	require.Equal(t, []string{"a"}, b.expire(start.Add(Lease+1), nobody))
+	require.Empty(t, b.expire(start.Add(Lease+2), nobody), "told once")
 	require.Len(t, b.members, 1)
-	b.expire(start.Add(forget + 1))
+	b.expire(start.Add(forget+1), nobody)
 	require.Empty(t, b.members)
 	require.Zero(t, b.bytes)
 }
@@ -87,7 +90,7 @@ func TestClockStepsBack(t *testing.T) {
 	b.change("a", change(5, 1, "live", false), start)
 	require.Nil(t, b.meet("a", at(4, 1), start.Add(Lease+1)), "another one with its name is alive")
 	require.Equal(t, []string{"a live"}, known(&b))
-	require.Equal(t, []string{"a"}, b.expire(start.Add(Lease+1)))
+	require.Equal(t, []string{"a"}, b.expire(start.Add(Lease+1), nobody))
 	m := b.meet("a", at(4, 1), start.Add(Lease+1))
 	require.NotNil(t, m)
 	require.True(t, m.isBehind())
