@@ -91,9 +91,10 @@ func startRelay(t *testing.T, args ...string) *relay {
 }
 
 // publishClip publishes the sample clip again and again.
-func (r *relay) publishClip(t *testing.T, name string) *program {
+func (r *relay) publishClip(t *testing.T, name string, flags ...string) *program {
 	t.Helper()
-	return start(t, "pub", "--relay", r.moqt, "--tls-disable-verify", "--namespace", name, "--loop", clip)
+	args := []string{"pub", "--relay", r.moqt, "--tls-disable-verify", "--namespace", name, "--loop"}
+	return start(t, append(append(args, flags...), clip)...)
 }
 
 // tab is a tab of a browser. It collects what the console says.

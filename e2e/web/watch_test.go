@@ -1,10 +1,12 @@
 package web
 
 import (
+	"context"
 	"net/url"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
@@ -61,6 +63,21 @@ func TestEmbed(t *testing.T) {
 	b.until(`document.querySelector('sluice-player').shadowRoot.querySelector('.state').textContent !== ''`)
 	b.screenshot("embed-lost")
 	r = startRelay(t, "--listen", port)
-	r.publishClip(t, "live/clip")
+	r.publishClip(t, "live/clip", "--packaging", "loc")
 	b.awaitPictures(b.statistics().Shown + 25) // with another certificate, which the page asks for again
+}
+
+// TestWithoutWebCodecs plays by Media Source Extensions.
+func TestWithoutWebCodecs(t *testing.T) {
+	r := startRelay(t)
+	r.publishClip(t, "live/clip")
+	b := browse(t)
+	b.run(chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := page.AddScriptToEvaluateOnNewDocument(`delete globalThis.VideoDecoder`).Do(ctx)
+		return err
+	}), chromedp.Navigate(r.page+"embed?broadcast=live/clip"))
+	b.awaitPictures(75)
+	b.screenshot("embed-mse")
+	require.True(t, eval[bool](b, `document.querySelector('sluice-player').shadowRoot.querySelector('canvas').hidden`))
+	require.Empty(t, b.console)
 }

@@ -1,1 +1,1 @@
-import"./chunk-OIMD3TRV.js";import"./chunk-NEKFKIVF.js";
+import"./chunk-IBK5U57C.js";import"./chunk-7S7AOGFR.js";

@@ -16,6 +16,7 @@ export interface Track {
   bitrate?: number;
   sampleRate?: number;
   channels?: number;
+  timescale?: number; // ticks per second
   altGroup?: number; // tracks of one group replace each other
 }
 
@@ -58,7 +59,7 @@ function parseTrack(t: Json, inline: Map<unknown, unknown>): Track | undefined {
   if (bytes && packaging === "loc") track.description = bytes;
   const initTrack = string(t["initTrack"]);
   if (initTrack) track.initTrack = initTrack;
-  for (const key of ["width", "height", "framerate", "bitrate", "altGroup"] as const) {
+  for (const key of ["width", "height", "framerate", "bitrate", "timescale", "altGroup"] as const) {
     const value = t[key];
     if (typeof value === "number") track[key] = value;
   }

@@ -101,8 +101,8 @@ function descriptionOf(file: ISOFile): Uint8Array<ArrayBuffer> | undefined {
   return config && new Uint8Array(config);
 }
 
-// Properties of LOC (draft-ietf-moq-loc), with the numbers of MoQT drafts before 20, and of those since.
-const timestamps = [0x10, 0x06, 0x02];
+// Properties of LOC (draft-ietf-moq-loc): the time has another number before draft 20 of MoQT than since.
+const timestamps = [0x10, 0x06];
 const timescales = [0x08];
 
 /** LocDemuxer takes frames as they are. */
@@ -119,7 +119,7 @@ class LocDemuxer implements Demuxer {
       types.map((t) => o.properties?.get(t)).find((v): v is number => typeof v === "number");
     const duration = Math.round(1e6 / (this.track.framerate ?? (this.track.role === "audio" ? 50 : 30)));
     const at = number(timestamps);
-    const time = at === undefined ? this.count * duration : (at * 1e6) / (number(timescales) ?? 1e6);
+    const time = at === undefined ? this.count * duration : (at * 1e6) / (number(timescales) ?? this.track.timescale ?? 1e6);
     this.count++;
     const key = this.track.role === "audio" || (o.object === 0 && o.subgroup === 0);
     return [{ time: Math.round(time), duration, key, data: o.payload }];

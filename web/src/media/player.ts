@@ -5,6 +5,7 @@ import { Audio } from "./audio.js";
 import { catalogNames, parseCatalog, type Track } from "./catalog.js";
 import { Clock } from "./clock.js";
 import { type Frame, newDemuxer } from "./demux.js";
+import { ElementOutput } from "./element.js";
 import { Sequencer } from "./sequencer.js";
 import { Screen, VideoDecoding } from "./video.js";
 
@@ -28,6 +29,7 @@ export interface PlayerOptions {
   connect: () => Promise<Session>;
   namespace: Namespace;
   canvas: HTMLCanvasElement;
+  video: HTMLVideoElement; // is used where the browser has no WebCodecs
   target: number; // ms
   /** tell says in words what the player does; "" is: it plays. */
   tell: (state: string) => void;
@@ -49,11 +51,13 @@ export class Player {
   private readonly screen: Screen;
   private readonly context = new AudioContext({ latencyHint: "interactive" });
   private readonly gain = this.context.createGain();
+  private readonly element: ElementOutput | undefined; // instead of clock, screen and context
   private session: Session | undefined;
   private tracks: Track[] = [];
   private lanes: { video?: Lane; audio?: Lane; next?: Lane } = {};
   private decoding: { video?: VideoDecoding; audio?: Audio } = {};
   private wanted: string | undefined; // the name of the rendition
+  private overtaken = false; // the first media of the next rendition came before the answer to its request
   private stopped = false;
   private received = 0;
   private rate = { at: 0, received: 0, bits: 0 };
@@ -64,18 +68,23 @@ export class Player {
     this.clock = new Clock(options.target);
     this.screen = new Screen(options.canvas);
     this.gain.connect(this.context.destination);
+    if (!hasWebCodecs()) this.element = new ElementOutput(options.video, options.target);
   }
 
   set target(ms: number) {
     this.clock.target = ms;
+    if (this.element) this.element.target = ms;
   }
 
   /** volume is 0 to 1. Browsers let a page make sound only after the user has done something: unmute is called then. */
   set volume(v: number) {
     this.gain.gain.value = v;
+    this.options.video.volume = v;
+    this.options.video.muted = v === 0;
   }
 
   async unmute(): Promise<boolean> {
+    if (this.element) return true;
     await Promise.race([this.context.resume(), sleep(300)]);
     return this.context.state === "running";
   }
@@ -117,6 +126,7 @@ export class Player {
     this.decoding.video?.close();
     this.decoding.audio?.close();
     this.decoding = {};
+    this.element?.reset();
     this.screen.forget();
     this.clock.reset();
     this.session?.close();
@@ -125,7 +135,7 @@ export class Player {
 
   private async begin(session: Session): Promise<void> {
     this.options.tell("Loading…");
-    this.tracks = await this.load(session);
+    this.tracks = (await this.load(session)).filter((t) => !this.element || ElementOutput.plays(t));
     const renditions = await playable(this.tracks.filter((t) => t.role === "video"));
     const audio = this.tracks.find((t) => t.role === "audio");
     if (renditions.length === 0 && !audio) throw new Error("this browser can play none of the tracks");
@@ -179,11 +189,7 @@ export class Player {
 
   /** play subscribes to a track, from its current group on. */
   private async play(session: Session, track: Track, filter: Filter): Promise<Lane> {
-    const demuxer = newDemuxer(track);
-    const take = await this.decode(track, demuxer.description, filter === "next group");
-    const sequencer = new Sequencer((o) => {
-      for (const frame of demuxer.frames(o)) take(frame);
-    });
+    const sequencer = new Sequencer(await this.consume(track, filter === "next group"));
     const receive = (o: MediaObject) => {
       this.received += o.payload.length;
       sequencer.push(o);
@@ -201,8 +207,18 @@ export class Player {
     return { track, subscription, sequencer, close };
   }
 
+  /** consume returns what takes the objects of a track, in order. */
+  private async consume(track: Track, replaces: boolean): Promise<(o: MediaObject) => void> {
+    if (this.element) return this.element.add(track, () => this.replaceLane());
+    const demuxer = newDemuxer(track);
+    const take = this.decode(track, demuxer.description, replaces);
+    return (o) => {
+      for (const frame of demuxer.frames(o)) take(frame);
+    };
+  }
+
   /** decode makes a decoder for a track, and returns what takes its frames. */
-  private async decode(track: Track, description: Uint8Array<ArrayBuffer> | undefined, replaces: boolean) {
+  private decode(track: Track, description: Uint8Array<ArrayBuffer> | undefined, replaces: boolean) {
     const failed = (error: Error) => {
       this.options.tell(`The decoder has failed: ${error.message}.`);
       this.session?.close(); // and again
@@ -232,8 +248,14 @@ export class Player {
     this.decoding.video?.close();
     this.screen.forget(from);
     this.decoding.video = video;
+    this.replaceLane();
+  }
+
+  private replaceLane(): void {
+    this.overtaken = !this.lanes.next;
+    if (!this.lanes.next) return;
     this.lanes.video?.close();
-    if (this.lanes.next) this.lanes.video = this.lanes.next;
+    this.lanes.video = this.lanes.next;
     delete this.lanes.next;
   }
 
@@ -243,6 +265,7 @@ export class Player {
     const track = this.tracks.find((t) => t.name === name);
     if (!track || !this.session || this.lanes.next || this.lanes.video?.track === track) return;
     this.lanes.next = await this.play(this.session, track, "next group");
+    if (this.overtaken) this.replaceLane();
   }
 
   /** draw keeps time, until the function that it returns is called. */
@@ -256,6 +279,7 @@ export class Player {
     requestAnimationFrame(tick);
     // Sound goes on while the page is hidden, when nothing is drawn.
     const timer = setInterval(() => {
+      this.element?.adjust();
       if (this.clock.adjust(performance.now())) this.screen.catchUp();
       if (document.hidden) this.advance();
     }, adjustInterval / 2);
@@ -280,6 +304,7 @@ export class Player {
       const bits = ((this.received - this.rate.received) * 8) / seconds;
       this.rate = { at: wall, received: this.received, bits: this.rate.at ? bits : 0 };
     }
+    if (this.element) return { ...this.element.statistics(), lost: this.lost, bitrate: this.rate.bits };
     const age = Date.now() - this.clock.now(wall) / 1000;
     return {
       latency: this.clock.begun ? this.clock.latency(wall) : 0,
@@ -297,11 +322,15 @@ export class Player {
 /** playable returns the renditions that this browser can decode, the best one first. */
 async function playable(tracks: Track[]): Promise<Track[]> {
   const supported = await Promise.all(
-    tracks.map(async (t) => (await VideoDecoder.isConfigSupported({ codec: t.codec })).supported),
+    tracks.map(async (t) => !hasWebCodecs() || (await VideoDecoder.isConfigSupported({ codec: t.codec })).supported),
   );
   return tracks
     .filter((_, i) => supported[i])
     .sort((a, b) => (b.height ?? 0) - (a.height ?? 0) || (b.bitrate ?? 0) - (a.bitrate ?? 0));
+}
+
+function hasWebCodecs(): boolean {
+  return typeof VideoDecoder !== "undefined" && typeof AudioDecoder !== "undefined";
 }
 
 function explain(error: unknown): string {

@@ -7,7 +7,7 @@ const style = `
 [hidden] { display: none !important; }
 :host { display: block; color: inherit; font: inherit; }
 .frame { position: relative; background: #000; border-radius: 0.5rem; overflow: hidden; aspect-ratio: 16 / 9; }
-canvas { display: block; width: 100%; height: 100%; object-fit: contain; }
+canvas, video { display: block; width: 100%; height: 100%; object-fit: contain; }
 .state {
   position: absolute; inset: auto 0 0 0; margin: 0; padding: 0.6rem 0.8rem;
   background: rgb(0 0 0 / 0.75); color: #fff;
@@ -47,6 +47,7 @@ export class PlayerElement extends HTMLElement {
   /** player is what plays now, for statistics. */
   player: Player | undefined;
   private readonly canvas = make("canvas", { role: "img", width: "640", height: "360" });
+  private readonly video = make("video", { playsinline: true, hidden: true });
   private readonly state = make("p", { class: "state", role: "status" });
   private readonly numbers = make("p", { class: "numbers" });
   private readonly play = make("button", { type: "button" }, "Pause");
@@ -66,7 +67,7 @@ export class PlayerElement extends HTMLElement {
     const sheet = new CSSStyleSheet();
     sheet.replaceSync(style);
     root.adoptedStyleSheets = [sheet];
-    const frame = make("div", { class: "frame" }, this.canvas, this.state);
+    const frame = make("div", { class: "frame" }, this.canvas, this.video, this.state);
     const bar = make(
       "div",
       { class: "bar", role: "group", "aria-label": "Player" },
@@ -111,12 +112,14 @@ export class PlayerElement extends HTMLElement {
   private start(): void {
     const name = this.getAttribute("broadcast");
     if (!name || this.paused) return;
-    this.canvas.setAttribute("aria-label", `Video of ${name}`);
+    for (const screen of [this.canvas, this.video]) screen.setAttribute("aria-label", `Video of ${name}`);
     this.begin(name).catch((error: unknown) => (this.state.textContent = messageOf(error)));
   }
 
   private async begin(name: string): Promise<void> {
-    if (typeof VideoDecoder === "undefined") throw new Error("This browser has no WebCodecs, which the player needs.");
+    const codecs = typeof VideoDecoder !== "undefined" && typeof AudioDecoder !== "undefined";
+    this.canvas.hidden = !codecs;
+    this.video.hidden = codecs;
     this.state.textContent = "Connecting…";
     const player = new Player({
       connect: () => {
@@ -125,6 +128,7 @@ export class PlayerElement extends HTMLElement {
       },
       namespace: namespaceOf(name),
       canvas: this.canvas,
+      video: this.video,
       target: Number(this.latency.value),
       tell: (state) => (this.state.textContent = state),
       found: (tracks, video) => this.showQualities(tracks, video),

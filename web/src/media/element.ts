@@ -1,0 +1,119 @@
+import type { MediaObject } from "../moqt/session.js";
+import type { Track } from "./catalog.js";
+
+/** What has been played is kept for this time, in seconds. */
+const kept = 10;
+/** Beyond this distance from the target the element jumps, in seconds. */
+const jump = 1;
+
+/** Fill is a buffer of the element, and what waits for it: media, or the type of what follows. */
+interface Fill {
+  kind: Track["role"];
+  track: Track;
+  buffer: SourceBuffer;
+  queue: (BufferSource | string)[];
+}
+
+/**
+ * ElementOutput plays CMAF by a video element and Media Source Extensions, where a browser has no WebCodecs. The element
+ * keeps sound and picture together; its buffer is what the player is behind.
+ */
+export class ElementOutput {
+  private source = new MediaSource();
+  private buffers: Fill[] = [];
+
+  constructor(
+    private readonly video: HTMLVideoElement,
+    public target: number,
+  ) {
+    this.reset();
+  }
+
+  /** plays reports whether the browser can play a track in this way. */
+  static plays(t: Track): boolean {
+    return t.packaging === "cmaf" && MediaSource.isTypeSupported(typeOf(t));
+  }
+
+  /** reset drops everything: a new session begins. */
+  reset(): void {
+    URL.revokeObjectURL(this.video.src);
+    this.source = new MediaSource();
+    this.buffers = [];
+    this.video.src = URL.createObjectURL(this.source);
+  }
+
+  /** add returns what takes the objects of a track. replaced is called when it takes the place of another rendition. */
+  async add(track: Track, replaced: () => void): Promise<(o: MediaObject) => void> {
+    if (!track.init) throw new Error(`there is no init segment of track ${track.name}`);
+    if (this.source.readyState !== "open") {
+      await new Promise((resolve) => this.source.addEventListener("sourceopen", resolve, { once: true }));
+    }
+    let known = this.buffers.find((b) => b.kind === track.role);
+    if (!known) {
+      const buffer = this.source.addSourceBuffer(typeOf(track));
+      known = { kind: track.role, track, buffer, queue: [track.init] };
+      const mine = known;
+      buffer.addEventListener("updateend", () => this.feed(mine));
+      this.buffers.push(mine);
+    }
+    const mine = known;
+    const init = track.init;
+    return (o) => {
+      if (mine.track !== track) {
+        mine.track = track;
+        mine.queue.push(typeOf(track), init);
+        replaced();
+      }
+      mine.queue.push(o.payload);
+      this.feed(mine);
+    };
+  }
+
+  private feed(b: Fill): void {
+    if (b.buffer.updating || this.source.readyState !== "open") return;
+    const from = b.buffer.buffered.length > 0 ? b.buffer.buffered.start(0) : Infinity;
+    if (from < this.video.currentTime - 2 * kept) {
+      b.buffer.remove(from, this.video.currentTime - kept);
+      return;
+    }
+    let next = b.queue.shift();
+    if (typeof next === "string") {
+      b.buffer.changeType(next);
+      next = b.queue.shift();
+    }
+    if (next) b.buffer.appendBuffer(next as BufferSource);
+  }
+
+  /** adjust brings the element nearer to its target. It is called a few times a second. */
+  adjust(): void {
+    const { buffered } = this.video;
+    if (buffered.length === 0) return;
+    const end = buffered.end(buffered.length - 1);
+    const error = end - this.video.currentTime - this.target / 1000; // positive: too late
+    const within = this.video.currentTime >= buffered.start(buffered.length - 1);
+    if (!within || error > jump) {
+      this.video.currentTime = Math.max(buffered.start(buffered.length - 1), end - this.target / 1000);
+    } else {
+      this.video.playbackRate = 1 + Math.max(-0.04, Math.min(0.04, error / 2));
+    }
+    if (this.video.paused) void this.video.play().catch(() => {}); // it may not without a click, but if it is muted
+  }
+
+  statistics() {
+    const { buffered } = this.video;
+    const end = buffered.length > 0 ? buffered.end(buffered.length - 1) : this.video.currentTime;
+    const quality = this.video.getVideoPlaybackQuality();
+    return {
+      latency: (end - this.video.currentTime) * 1000,
+      target: this.target,
+      endToEnd: undefined,
+      shown: quality.totalVideoFrames - quality.droppedVideoFrames,
+      dropped: quality.droppedVideoFrames,
+      speed: this.video.playbackRate,
+    };
+  }
+}
+
+function typeOf(t: Track): string {
+  return `${t.role}/mp4; codecs="${t.codec}"`;
+}
