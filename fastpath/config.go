@@ -115,6 +115,6 @@ const MaxUDPPayloadSize = 1400
 // HopGrowth is how many bytes longer a copy for another relay is, at most, than the packet of the publisher. Connection
 // IDs are equally long there. Copies of copies are hardly any longer, because they have the same headers. So a relay
 // advertises that much more to relays that it has dialed, else it would not get copies of a publisher's longest
-// packets. One that announces its publishers to other relays, which advertise MaxUDPPayloadSize to it, advertises that
-// much less to those that dial it.
+// packets. One that announces its publishers to other relays advertises that much less to those that dial it than these
+// advertise: MaxUDPPayloadSize, or less if they announce, too.
 const HopGrowth = 24

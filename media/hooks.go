@@ -209,6 +209,13 @@ func (s *Sender) Closed(error) {
 	s.shard.unregister(s)
 }
 
+// PeerMaxUDPPayloadSize returns the max_udp_payload_size that the peer has advertised, or 0 if that is not known yet.
+func (s *Sender) PeerMaxUDPPayloadSize() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int(s.params.MaxUDPPayloadSize)
+}
+
 // MaxUDPPayloadSize implements [quic.Hooks].
 func (s *Sender) MaxUDPPayloadSize() int { return s.cfg.MaxUDPPayloadSize }
 

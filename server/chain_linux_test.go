@@ -29,12 +29,13 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestChainBack sends media from a relay to the one that it has dialed and announces its publishers to.
+// TestChainBack sends media from a relay to the one that it has dialed and announces its publishers to, and from there
+// to the next one in the same way.
 func TestChainBack(t *testing.T) {
 	for _, scheme := range []string{"moqt", "https"} {
 		t.Run(scheme, func(t *testing.T) {
-			l, chain := newChain(t, scheme, 2, []moqt.Namespace{{"live"}})
-			send := publishOn(t, joinFrom(t, l.Subscribers[0], urlOf(scheme, l.Relays[1].Device("down"))), "video")
+			l, chain := newChain(t, scheme, 3, []moqt.Namespace{{"live"}})
+			send := publishOn(t, joinFrom(t, l.Subscribers[0], urlOf(scheme, l.Relays[2].Device("down"))), "video")
 			c := receiveOn(t, joinFrom(t, l.Publisher, urlOf(scheme, l.Relays[0].Device("up"))), "video")
 			forward(t, chain, 0, send, c)
 		})

@@ -76,16 +76,19 @@ func fastPathDevices(cfg FastPathConfig, listen netip.Addr) (devices []int, err 
 	return devices, nil
 }
 
+// minUDPPayloadSize is the least that a peer may be told (RFC 9000 §18.2).
+const minUDPPayloadSize = 1200
+
 // maxUDPPayloadSize is what leaves room for the copies of a peer's packets, see [fastpath.HopGrowth].
 func (s *Server) maxUDPPayloadSize(dialed bool) int {
-	switch {
-	case dialed:
+	if dialed {
 		return fastpath.MaxUDPPayloadSize + fastpath.HopGrowth
-	case len(s.cfg.Upstream.Announce) > 0:
-		return fastpath.MaxUDPPayloadSize - fastpath.HopGrowth
-	default:
+	}
+	upstream, announced := s.keepers.maxUDPPayloadSize()
+	if !announced {
 		return fastpath.MaxUDPPayloadSize
 	}
+	return max(upstream-fastpath.HopGrowth, minUDPPayloadSize)
 }
 
 // HasFastPath reports whether the kernel's programs are attached.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/quic-go/quic-go"
 
+	"sluice/fastpath"
+	"sluice/media"
 	"sluice/moqt"
 	"sluice/relay"
 	"sluice/transport"
@@ -144,7 +146,8 @@ func (s *Server) keep(
 	t.Protocols, t.Limits, t.NewHooks = moqt.ALPNs(), upstreamLimits, s.newDialedHooks
 	t.ProbeAfter = -1 // KeepAlive is more often
 	k := &keeper{
-		server: s, relay: u, url: cfg.URL, follows: follows, transport: t, log: s.log.With("upstream", u.Name()),
+		server: s, relay: u, url: cfg.URL, follows: follows, announces: len(cfg.Announce) > 0, transport: t,
+		log: s.log.With("upstream", u.Name()), payload: fastpath.MaxUDPPayloadSize,
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	s.keepers.add(k)
@@ -168,6 +171,7 @@ type keeper struct {
 	relay     *relay.UpstreamRelay
 	url       string
 	follows   bool // a GOAWAY may name another URL
+	announces bool // the relay is told of publishers of this server
 	transport transport.ClientConfig
 	log       *slog.Logger
 
@@ -176,6 +180,7 @@ type keeper struct {
 	mu      sync.Mutex
 	failure string // of the last attempt; empty if a session was established
 	ready   bool   // there is a session
+	payload int    // max_udp_payload_size of the relay, as far as is known
 }
 
 // UpstreamStatus describes an upstream relay.
@@ -200,6 +205,17 @@ func (k *keeper) set(ready bool, failure string) (changed bool) {
 	return changed
 }
 
+// learnPayload notes how large the packets may be that the relay takes. The handshake has told that.
+func (k *keeper) learnPayload(conn transport.Conn) {
+	sender, ok := conn.Hooks().(*media.Sender)
+	if !ok {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.payload = sender.PeerMaxUDPPayloadSize()
+}
+
 // keepers are those of a server, in the order in which they began.
 type keepers struct {
 	mu  sync.Mutex
@@ -216,6 +232,22 @@ func (ks *keepers) remove(k *keeper) {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
 	ks.all = slices.DeleteFunc(ks.all, func(o *keeper) bool { return o == k })
+}
+
+// maxUDPPayloadSize returns the smallest max_udp_payload_size of the relays that publishers are announced to, and
+// whether there are any.
+func (ks *keepers) maxUDPPayloadSize() (size int, announced bool) {
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	size = fastpath.MaxUDPPayloadSize
+	for _, k := range ks.all {
+		if k.announces {
+			k.mu.Lock()
+			size, announced = min(size, k.payload), true
+			k.mu.Unlock()
+		}
+	}
+	return size, announced
 }
 
 func (ks *keepers) status() (list []UpstreamStatus) {
@@ -324,6 +356,7 @@ func (k *keeper) connect(ctx context.Context, url string) (*upstreamSession, err
 	case <-session.Ready():
 		k.log.Info("connected to the upstream relay", "over", conn.Kind())
 		k.set(true, "")
+		k.learnPayload(conn)
 		return s, nil
 	case err = <-s.ended:
 		return nil, cmp.Or(err, errEndedAtOnce)
