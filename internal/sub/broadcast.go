@@ -103,17 +103,21 @@ func (l *loader) name(t catalog.TrackEntry) moqt.FullTrackName {
 	return moqt.FullTrackName{Namespace: ns, Name: t.Name}
 }
 
-// catalog reads the first of Config.Catalogs that the publisher has.
+// catalog reads the first of Config.Catalogs that the publisher has. Some publishers accept any name and then end the
+// subscription, so every refusal but a timeout means that there is none of this name.
 func (l *loader) catalog(ctx context.Context) (catalog.Catalog, error) {
-	var err error
+	var reason error // why there is none; that a name does not exist says least
 	for _, name := range l.cfg.Catalogs {
-		var b []byte
-		b, err = firstObject(ctx, l.cfg, l.link, name)
-		if e, ok := errors.AsType[*moqt.RequestError](err); ok && e.Code.Effective() == moqt.RequestDoesNotExist {
-			continue
-		}
+		b, err := firstObject(ctx, l.cfg, l.link, name)
 		if err != nil {
-			return catalog.Catalog{}, fmt.Errorf("catalog: %w", err)
+			code, refused := refusal(err)
+			if ctx.Err() != nil || l.link.Context().Err() != nil || refused && code == moqt.RequestTimeout {
+				return catalog.Catalog{}, fmt.Errorf("catalog: %w", err)
+			}
+			if reason == nil || !refused || code != moqt.RequestDoesNotExist {
+				reason = err
+			}
+			continue
 		}
 		c, err := catalog.Parse(b)
 		if err != nil {
@@ -122,7 +126,16 @@ func (l *loader) catalog(ctx context.Context) (catalog.Catalog, error) {
 		l.cfg.Client.Logger.Debug("catalog", "track", name, "content", string(b))
 		return c, nil
 	}
-	return catalog.Catalog{}, fmt.Errorf("no catalog: %w", err)
+	return catalog.Catalog{}, fmt.Errorf("no catalog: %w", reason)
+}
+
+// refusal returns the code with which a request was refused.
+func refusal(err error) (moqt.RequestErrorCode, bool) {
+	e, ok := errors.AsType[*moqt.RequestError](err)
+	if !ok {
+		return 0, false
+	}
+	return e.Code.Effective(), true
 }
 
 // playable are the packagings that can be played. A catalog without one means CMAF.

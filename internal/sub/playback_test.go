@@ -231,6 +231,25 @@ func TestPlayFromMSF(t *testing.T) {
 	})
 }
 
+// A publisher may accept a subscription to a catalog that it does not have.
+func TestPlayTriesOtherCatalogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &clienttest.Relay{
+			Refuse: map[moqt.MessageType]*moqt.RequestError{moqt.MessageFetch: {Code: moqt.RequestNotSupported}},
+			Tamper: func(track moqt.FullTrackName, _ moqt.SubgroupHeader, s io.Reader) io.Reader {
+				if track.Name == ".catalog" {
+					return iotest.ErrReader(errors.New("reset"))
+				}
+				return s
+			},
+		}
+		publish(t, r, pub.PublisherConfig{Wait: true})
+		_, result, err := play(t, r, PlayerConfig{Objects: 10})
+		require.NoError(t, err)
+		require.Len(t, result.Tracks, 2)
+	})
+}
+
 func TestPlayLosesWhatIsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &clienttest.Relay{Tamper: func(track moqt.FullTrackName, h moqt.SubgroupHeader, s io.Reader) io.Reader {
