@@ -72,7 +72,7 @@ const (
 	// Its subscribers wait meanwhile; a session that is given up too early costs them nothing but a new one.
 	keepAlive  = 250 * time.Millisecond
 	maxSilence = 450 * time.Millisecond
-	lastChance = 450 * time.Millisecond
+	lastChance = 500 * time.Millisecond
 	// upstreamHandshake is how long an upstream relay may take to establish a session.
 	upstreamHandshake = 5 * time.Second
 )
