@@ -3,6 +3,8 @@ package server
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/moqt"
+	"sluice/moqt/session"
 	"sluice/transport"
 	"sluice/transport/transporttest"
 )
@@ -77,8 +81,16 @@ func newWire(t *testing.T, to net.Addr) *wire {
 	return w
 }
 
+// cutStreams passes the contents of subgroup streams on, also of those that are reset.
+type cutStreams struct{ streams }
+
+func (c cutStreams) HandleSubgroup(g *session.Subgroup) {
+	b, _ := io.ReadAll(g)
+	c.streams <- b
+}
+
 // TestUpstreamThatFallsSilent cuts the wire to an upstream relay. Long before the session times out, its tracks come
-// from the next one.
+// from the next one, and so do the groups that have passed meanwhile.
 func TestUpstreamThatFallsSilent(t *testing.T) {
 	origin := start(t, Config{})
 	one, two := behind(t, Config{}, "moqt", origin), behind(t, Config{}, "moqt", origin)
@@ -91,14 +103,30 @@ func TestUpstreamThatFallsSilent(t *testing.T) {
 	edge := start(t, cfg)
 	connected(t, edge, 2)
 	send := publish(t, origin, "video")
-	c := receive(t, edge, "video")
-	send(0, []byte("media"))
-	require.True(t, bytes.HasSuffix(c.await(t), []byte("media")))
+	c := cutStreams{make(streams, 100)}
+	sub, err := join(t, edge, nil).Subscribe(t.Context(), moqt.Subscribe{
+		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
+	}, c)
+	require.NoError(t, err)
+	_, err = sub.Wait(t.Context())
+	require.NoError(t, err)
+	send(0, []byte("media 0"))
+	require.True(t, bytes.HasSuffix(c.await(t), []byte("media 0")))
 	require.Empty(t, tracksOf(two))
 
 	w.cut.Store(true)
-	send(1, []byte("more"))
-	require.True(t, bytes.HasSuffix(c.await(t), []byte("more")))
+	want := make(map[string]bool)
+	for g := range uint64(4) {
+		payload := fmt.Sprintf("media %d", g+1)
+		send(g+1, []byte(payload))
+		want[payload] = true
+	}
+	for len(want) > 0 {
+		b := c.await(t)
+		name := string(b[len(b)-len("media 0"):])
+		require.True(t, want[name], "%s came twice, or before", name)
+		delete(want, name)
+	}
 	require.NotEmpty(t, tracksOf(two))
 }
 
