@@ -18,11 +18,18 @@ func TestConformancePage(t *testing.T) {
 		"Codec": ".", "Sessions": "session", "Tracks and the cache": "../track", "Relay": "../relay",
 	}
 	named := regexp.MustCompile("`([a-z_]+\\.go|(?:Test|Fuzz)[A-Za-z]+)`")
+	elsewhere := regexp.MustCompile("`(relay|track)`: ((?:`Test[A-Za-z]+`(?:, )?)+)") // tests of another folder
 	sections := strings.Split(string(page), "\n## ")[1:]
 	require.Len(t, sections, len(folders))
 	for _, section := range sections {
 		title, text, _ := strings.Cut(section, "\n")
 		require.Contains(t, folders, title)
+		for _, other := range elsewhere.FindAllStringSubmatch(text, -1) {
+			for _, name := range named.FindAllStringSubmatch(other[2], -1) {
+				require.True(t, testsIn(t, "../"+other[1])[name[1]], "%s: there is no %s", other[1], name[1])
+			}
+		}
+		text = elsewhere.ReplaceAllString(text, "")
 		tests := testsIn(t, folders[title])
 		names := named.FindAllStringSubmatch(text, -1)
 		require.NotEmpty(t, names)

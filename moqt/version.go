@@ -35,9 +35,14 @@ func Versions() []Version {
 	return list
 }
 
-// ALPNs lists the identifiers of the versions that sessions may use, preferred ones first: what a client offers and a
-// server accepts. The relay does not serve the others yet.
-func ALPNs() []string { return []string{Draft18.ALPN()} }
+// ALPNs lists the identifiers of Versions, preferred ones first: what a client offers and a server accepts.
+func ALPNs() []string {
+	list := make([]string, len(wires))
+	for i, v := range Versions() {
+		list[i] = v.ALPN()
+	}
+	return list
+}
 
 // ALPN returns the identifier of v in TLS ALPN and in WT-Available-Protocols (draft §3.1), such as "moqt-18".
 func (v Version) ALPN() string { return "moqt-" + strconv.Itoa(int(v)) }

@@ -23,6 +23,7 @@ type delivery struct {
 	whole   bool       // the current group is sent from its start, though the filter excludes it
 	held    holdBack
 	media   mediaSubscription   // nil before open
+	order   moqt.GroupOrder     // of media
 	former  []mediaSubscription // in another group order: their streams keep the order in which they were opened
 	streams streams
 }
@@ -41,9 +42,10 @@ func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 // open prepares the media sender according to the parameters.
 func (v *delivery) open(p *moqt.Parameters) {
 	object, subgroup := v.timeouts(p)
+	v.order = p.Order(v.sub.hub.properties.DefaultPublisherGroupOrder())
 	v.media = v.sub.peer.sender(media.SubscriptionConfig{
 		Priority:        p.Priority(),
-		Descending:      p.Order(v.sub.hub.properties.DefaultPublisherGroupOrder()) == moqt.Descending,
+		Descending:      v.order == moqt.Descending,
 		ObjectTimeout:   object,
 		SubgroupTimeout: subgroup,
 		ErrorCode:       v.sub.peer.conn.StreamErrorCode,
@@ -53,7 +55,7 @@ func (v *delivery) open(p *moqt.Parameters) {
 
 // reopen applies the parameters in the answer to a PUBLISH, after data may have been sent already.
 func (v *delivery) reopen(p *moqt.Parameters) {
-	if p.Order(moqt.Ascending) == moqt.Descending {
+	if p.Order(v.order) != v.order {
 		v.former = append(v.former, v.media)
 		v.open(p)
 	}
@@ -314,6 +316,7 @@ func (v *delivery) close() {
 }
 
 func (v *delivery) closeMedia(code moqt.StreamResetCode) {
+	v.streams.stopFills()
 	for _, m := range v.allMedia() {
 		m.Close(uint64(code))
 	}

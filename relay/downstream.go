@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"sluice/fastpath"
@@ -23,6 +24,7 @@ type downstream struct {
 	replay *uint64       // a link has missed nothing before this group; nil if it has nothing
 	path   moqt.HopPath  // what its request has come through
 	ready  chan struct{} // closed when accepted
+	fills  sync.WaitGroup
 
 	// Guarded by hub.mu.
 	accepted bool // Established, or offered by the relay
@@ -59,17 +61,20 @@ func newSubscribed(h *hub, p *peer, pub *session.Publication, permit *permission
 func (d *downstream) serve() {
 	d.hub.enter(d, d.pub.Parameters().NewGroupRequest)
 	d.run()
+	d.fills.Wait() // they use the hub, and have ended with the request
 }
 
-// offeredLocked enters a subscription that begins with PUBLISH of the relay, which told the Largest Object of now;
-// hub.mu is held.
-func (d *downstream) offeredLocked(now track.Position) {
+// offeredLocked enters a subscription that begins with PUBLISH of the relay, which told the Largest Object of now.
+// params are those of the SUBSCRIBE_TRACKS; hub.mu is held.
+func (d *downstream) offeredLocked(params *moqt.Parameters, now track.Position) {
 	h := d.hub
 	d.accepted = true
 	close(d.ready)
-	d.delivery.open(&moqt.Parameters{})
+	d.delivery.setFilter(params.Filter, now.Largest)
+	d.delivery.open(params)
 	h.subscribers.all[d] = struct{}{}
 	h.subscribersChangedLocked()
+	d.fillLocked(nil, now.Largest)
 	d.delivery.join(now)
 }
 
@@ -78,6 +83,7 @@ func (d *downstream) serveOffer() {
 	h := d.hub
 	defer h.relay.directory.release(h)
 	d.begin()
+	defer d.fills.Wait()
 	if d.pub.Wait(context.Background()) != nil {
 		d.ended()
 		return
@@ -123,7 +129,7 @@ func (d *downstream) acceptLocked() {
 	now := d.hub.data.Position()
 	defer now.Close()
 	largest := now.Largest
-	if refused := checkFilter(d.delivery.filter, largest); refused != nil {
+	if refused := d.checkFilter(d.delivery.filter, largest); refused != nil {
 		d.refuseLocked(refused)
 		return
 	}
@@ -143,15 +149,38 @@ func (d *downstream) acceptLocked() {
 	case largest == nil:
 	case d.replay != nil:
 		d.delivery.sendGroups(min(*d.replay, largest.Group), largest.Group)
+	case d.fillLocked(nil, largest):
 	default:
 		d.delivery.sendCurrentGroup(largest.Group)
 	}
 	d.delivery.join(now)
 }
 
-// checkFilter refuses a range that ends before the next object (draft §5.1.2).
-func checkFilter(f *moqt.Filter, largest *moqt.Location) *moqt.RequestError {
-	if f == nil || largest == nil || f.Range(largest).End.Group >= largest.Group {
+// fillLocked serves the fill that the SUBSCRIBE or, if u is not nil, its update asks for, and reports whether there is
+// one; hub.mu is held.
+func (d *downstream) fillLocked(u *session.Update, largest *moqt.Location) bool {
+	req := d.pub.Fill(u, largest)
+	if req == nil {
+		return false
+	}
+	d.delivery.streams.beginFill(req)
+	d.fills.Go(func() {
+		defer d.delivery.streams.endFill(req)
+		newFetch(d.hub, d.peer, req, &req.Parameters, req.Range).serve(&permission{}) // that of the subscription
+	})
+	return true
+}
+
+// checkFilter refuses a range that ends before the next object (draft §5.1.2). Since draft-20 such a subscription waits
+// for an update of its filter.
+func (d *downstream) checkFilter(f *moqt.Filter, largest *moqt.Location) *moqt.RequestError {
+	if f != nil && f.Type == moqt.FilterObjectRange {
+		return &moqt.RequestError{
+			Code: moqt.RequestNotSupported, Reason: "a subscription cannot end within a group: leave out EndObject",
+		}
+	}
+	waits := !d.peer.session.Version().EndsWithFilter()
+	if f == nil || largest == nil || waits || f.Range(largest).End.Group >= largest.Group {
 		return nil
 	}
 	return &moqt.RequestError{
@@ -254,7 +283,7 @@ func (d *downstream) update(u *session.Update) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if refused == nil && u.Parameters.Filter != nil {
-		refused = checkFilter(u.Parameters.Filter, h.data.Largest())
+		refused = d.checkFilter(u.Parameters.Filter, h.data.Largest())
 	}
 	if refused != nil {
 		d.denyLocked(u, refused)
@@ -273,6 +302,7 @@ func (d *downstream) update(u *session.Update) {
 		return
 	}
 	d.applyLocked(&u.Parameters, now)
+	d.fillLocked(u, now.Largest)
 }
 
 // denyLocked refuses an update, which ends the subscription; hub.mu is held.

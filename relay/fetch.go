@@ -10,6 +10,7 @@ import (
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/track"
+	"sluice/transport"
 )
 
 // maxFills is how many FETCHes of the relay a FETCH may cause: one for each hole in the cache.
@@ -18,12 +19,25 @@ const maxFills = 64
 // errTruncated ends a response within an object whose rest will never come.
 var errTruncated = errors.New("the object was cut off upstream")
 
-// fetch is a FETCH of a peer. It is answered from the cache and, where the cache has nothing, from publishers (draft
-// §10.12.3).
+// fetchRequest is what a fetch answers: a FETCH, or a fill that a subscription asks for.
+type fetchRequest interface {
+	Context() context.Context
+	// OK accepts the request.
+	OK(moqt.FetchOK) error
+	OpenStream(context.Context) (transport.SendStream, error)
+	// Done ends the request, Reject refuses it. Reject fails if the request was accepted before.
+	Done() error
+	Reject(*moqt.RequestError) error
+	Updates() <-chan *session.Update
+}
+
+// fetch is a FETCH of a peer, or a fill. It is answered from the cache and, where the cache has nothing, from
+// publishers (draft §10.12.3).
 type fetch struct {
 	hub    *hub
 	peer   *peer
-	req    *session.IncomingFetch
+	req    fetchRequest
+	params *moqt.Parameters // of the request
 	data   *track.Track
 	wanted moqt.Range
 	fresh  time.Time     // objects received before it must not be served
@@ -33,18 +47,19 @@ type fetch struct {
 	fills  int // FETCHes to publishers so far
 }
 
-func newFetch(h *hub, p *peer, req *session.IncomingFetch) *fetch {
+func newFetch(h *hub, p *peer, req fetchRequest, params *moqt.Parameters, wanted moqt.Range) *fetch {
 	f := &fetch{
 		hub:    h,
 		peer:   p,
 		req:    req,
+		params: params,
 		data:   h.track(),
-		wanted: req.Range,
+		wanted: wanted,
 		grown:  make(chan struct{}, 1),
-		out:    newResponse(p, req),
+		out:    newResponse(p, req, params),
 		budget: waitBudget{each: p.relay.cfg.FillTimeout},
 	}
-	if ms := req.Message.Parameters.FillTimeout; ms != nil {
+	if ms := params.FillTimeout; ms != nil {
 		f.budget.limited, f.budget.left = true, moqt.Milliseconds(*ms)
 	}
 	f.fresh = f.data.Fresh()
@@ -103,6 +118,9 @@ func (f *fetch) respond() error {
 		delete(f.hub.fetches, f)
 		f.hub.mu.Unlock()
 	}()
+	if err := f.resolve(); err != nil {
+		return err
+	}
 	whole, err := f.learnExtent()
 	if err != nil {
 		return err
@@ -121,6 +139,25 @@ func (f *fetch) respond() error {
 		return err
 	}
 	return f.req.Done()
+}
+
+// resolve turns a range that is relative to the Largest Object into one that is not.
+func (f *fetch) resolve() error {
+	req, ok := f.req.(*session.IncomingFetch)
+	if !ok || !req.IsRelative() {
+		return nil
+	}
+	if refused := f.hub.learnStatus(f.req.Context(), asker{f.peer, f.params.HopPath}); refused != nil {
+		return refused
+	}
+	largest := f.data.Largest()
+	if largest == nil {
+		return &moqt.RequestError{Code: moqt.RequestInvalidRange, Reason: "there are no objects yet"}
+	}
+	if f.wanted = req.RangeFrom(*largest); f.wanted.Empty() {
+		return &moqt.RequestError{Code: moqt.RequestInvalidRange, Reason: "the range starts after the largest object"}
+	}
+	return nil
 }
 
 // learnExtent finds out how far the track reaches. If that takes a FETCH of the whole range, it returns that FETCH.
@@ -268,7 +305,7 @@ func (f *fetch) sendDatagram(d *track.Datagram) error {
 	if err != nil {
 		return err
 	}
-	return f.out.write(d.Payload)
+	return f.out.payload(d.Payload)
 }
 
 // sendObject sends an object from its log, as it arrives.
@@ -292,7 +329,7 @@ func (f *fetch) sendObject(s track.Stretch) error {
 			err = f.await(log, o)
 			continue
 		}
-		err = f.out.write(v)
+		err = f.out.payload(v)
 		off += int64(len(v))
 		s.Reader.Release(off)
 	}

@@ -52,20 +52,25 @@ func (w *tracksWatch) foundLocked(h *hub) {
 		h.awaitOfferLocked(w)
 		return
 	}
+	params := w.request.Parameters()
+	filters, wanted := params.RangeFilters.ForTrack(h.properties)
+	if !wanted {
+		return
+	}
 	if w.payers.take(subscriptionsOpen) != nil {
 		w.block(h.name)
 		return
 	}
 	now := h.data.Position()
 	defer now.Close()
-	forward := w.request.Message.Parameters.Forward
-	pub, err := w.peer.session.TryPublish(moqt.Publish{
-		Track: h.name,
-		Parameters: moqt.Parameters{
-			Forward: forward, LargestObject: now.Largest, HopPath: h.publishers.pathFor(asker{peer: w.peer}),
-		},
-		Properties: h.properties,
-	})
+	params.RangeFilters = filters
+	offer := moqt.Publish{Track: h.name, Parameters: params, Properties: h.properties}
+	offer.Parameters.LargestObject = now.Largest
+	offer.Parameters.HopPath = h.publishers.pathFor(asker{peer: w.peer})
+	if !params.WantsProperties() {
+		offer.Properties = nil
+	}
+	pub, err := w.peer.session.TryPublish(offer)
 	if errors.Is(err, transport.ErrStreamLimit) {
 		w.block(h.name)
 	}
@@ -74,8 +79,8 @@ func (w *tracksWatch) foundLocked(h *hub) {
 		return
 	}
 	context.AfterFunc(pub.Context(), func() { w.payers.give(subscriptionsOpen) })
-	d := newDownstream(h, w.peer, pub, &moqt.Parameters{Forward: forward}, w.permitLocked(pub.Request))
-	d.offeredLocked(now)
+	d := newDownstream(h, w.peer, pub, &params, w.permitLocked(pub.Request))
+	d.offeredLocked(&params, now)
 	h.refs++ // directory.mu is held
 	h.relay.tasks.Go(d.serveOffer)
 }

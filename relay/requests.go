@@ -91,7 +91,7 @@ func (q *requests) HandleFetch(req *session.IncomingFetch) {
 			q.peer.reject(req.Request, errWholeGroup)
 			return
 		}
-		newFetch(h, q.peer, req).serve(permit)
+		newFetch(h, q.peer, req, &req.Message.Parameters, req.Range).serve(permit)
 	})
 }
 

@@ -4,14 +4,13 @@ import (
 	"time"
 
 	"sluice/moqt"
-	"sluice/moqt/session"
 	"sluice/track"
 	"sluice/transport"
 )
 
 // response writes the objects of a FETCH to its stream (draft §11.4.4).
 type response struct {
-	req      *session.IncomingFetch
+	req      fetchRequest
 	payers   payers
 	turns    *turns // of the peer
 	priority uint8  // Subscriber Priority; guarded by turns.mu
@@ -21,6 +20,8 @@ type response struct {
 	encoder  moqt.FetchEncoder
 	buf      []byte
 	gap      gap
+	filters  moqt.RangeFilters
+	skips    bool // the payload of an object that does not pass the filters follows
 }
 
 // gap is a run of locations without objects, after the last object or marker that was sent.
@@ -29,12 +30,12 @@ type gap struct {
 	end       moqt.Location
 }
 
-func newResponse(p *peer, req *session.IncomingFetch) response {
-	params := &req.Message.Parameters
+func newResponse(p *peer, req fetchRequest, params *moqt.Parameters) response {
 	order := params.Order(moqt.Ascending)
 	return response{
 		req: req, payers: p.payers(), turns: &p.turns, priority: params.Priority(), stall: p.relay.cfg.StallTimeout,
 		order: order, encoder: moqt.NewFetchEncoder(p.session.Version(), order), gap: gap{existence: track.Present},
+		filters: params.RangeFilters,
 	}
 }
 
@@ -77,8 +78,15 @@ func (r *response) mark() error {
 	return r.encode(&moqt.FetchObject{Kind: kind, Location: r.gap.end})
 }
 
-// header sends the fields of an object that precede its payload.
+// header sends the fields of an object that precede its payload, if the object passes the filters.
 func (r *response) header(o *moqt.FetchObject) error {
+	r.skips = !r.filters.Pass(&moqt.FilteredObject{
+		Subgroup: o.SubgroupID, Datagram: o.Datagram, ID: o.Location.Object, Priority: o.Priority,
+		Properties: o.Properties,
+	})
+	if r.skips {
+		return nil
+	}
 	if err := r.endGap(); err != nil {
 		return err
 	}
@@ -91,6 +99,14 @@ func (r *response) encode(o *moqt.FetchObject) error {
 		return err
 	}
 	r.buf = b
+	return r.write(b)
+}
+
+// payload sends a part of the payload of the object whose header was sent last.
+func (r *response) payload(b []byte) error {
+	if r.skips {
+		return nil
+	}
 	return r.write(b)
 }
 

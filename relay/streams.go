@@ -21,8 +21,9 @@ type streams struct {
 
 	mu     sync.Mutex
 	of     map[*track.Segment]*outgoing
-	closed []subgroupID // no further stream may be opened for them (draft §8, §11.4.3)
-	opened uint64       // how many streams were
+	closed []subgroupID                      // no further stream may be opened for them (draft §8, §11.4.3)
+	opened uint64                            // how many streams were
+	fills  map[*session.FillRequest]struct{} // those whose streams are open
 	done   *moqt.PublishDone
 }
 
@@ -122,6 +123,33 @@ func (s *streams) stopJoinersLocked(unwanted func(*track.Segment) bool) {
 	}
 }
 
+// beginFill enters a fill.
+func (s *streams) beginFill(f *session.FillRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fills == nil {
+		s.fills = make(map[*session.FillRequest]struct{})
+	}
+	s.fills[f] = struct{}{}
+}
+
+// endFill removes a fill whose stream has ended.
+func (s *streams) endFill(f *session.FillRequest) {
+	s.mu.Lock()
+	delete(s.fills, f)
+	s.mu.Unlock()
+	s.sendDone()
+}
+
+// stopFills resets the streams of fills.
+func (s *streams) stopFills() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for f := range s.fills {
+		_ = f.Done() // never fails
+	}
+}
+
 // finish sends PUBLISH_DONE when the last stream has ended.
 func (s *streams) finish(done *moqt.PublishDone) {
 	s.mu.Lock()
@@ -133,7 +161,7 @@ func (s *streams) finish(done *moqt.PublishDone) {
 func (s *streams) sendDone() {
 	s.mu.Lock()
 	done := s.done
-	if done == nil || len(s.of) > 0 {
+	if done == nil || len(s.of)+len(s.fills) > 0 {
 		s.mu.Unlock()
 		return
 	}

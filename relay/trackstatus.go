@@ -17,7 +17,7 @@ type trackStatus struct {
 
 // serve answers the request.
 func (t *trackStatus) serve() {
-	if refused := t.learn(); refused != nil {
+	if refused := t.hub.learnStatus(t.req.Context(), t.asker()); refused != nil {
 		t.peer.reject(t.req.Request, refused)
 		return
 	}
@@ -30,24 +30,24 @@ func (t *trackStatus) serve() {
 
 func (t *trackStatus) asker() asker { return asker{t.peer, t.req.Message.Parameters.HopPath} }
 
-// learn asks publishers for the status of the track, unless a subscription already provides it.
-func (t *trackStatus) learn() *moqt.RequestError {
-	h := t.hub
-	if !t.peer.direct() && !h.hasPublisher(t.req.Context()) {
+// learnStatus asks publishers for the status of the track, on behalf of a peer, unless a subscription already provides
+// it.
+func (h *hub) learnStatus(ctx context.Context, a asker) *moqt.RequestError {
+	if !a.peer.direct() && !h.hasPublisher(ctx) {
 		return errNoSource
 	}
 	h.mu.Lock()
-	known := h.publishers.supply(t.asker()).forward
+	known := h.publishers.supply(a).forward
 	h.mu.Unlock()
 	if known {
 		return nil
 	}
 	failure := errNoSource
-	ctx, cancel := context.WithTimeout(t.req.Context(), h.relay.cfg.FillTimeout)
+	ctx, cancel := context.WithTimeout(ctx, h.relay.cfg.FillTimeout)
 	defer cancel()
-	for p := range h.sources(ctx, &waitBudget{each: h.relay.cfg.FillTimeout}, t.asker()) {
+	for p := range h.sources(ctx, &waitBudget{each: h.relay.cfg.FillTimeout}, a) {
 		ok, err := p.session.TrackStatus(ctx, moqt.TrackStatus{
-			Track: p.nameOf(h), Parameters: moqt.Parameters{HopPath: t.asker().path},
+			Track: p.nameOf(h), Parameters: moqt.Parameters{HopPath: a.path},
 		})
 		if err == nil {
 			h.mu.Lock()
@@ -59,15 +59,14 @@ func (t *trackStatus) learn() *moqt.RequestError {
 			failure = passOn(refused)
 		}
 	}
-	return t.fallBack(failure)
+	return h.fallBack(a, failure)
 }
 
 // fallBack accepts the status known before, if the present publishers do not tell more.
-func (t *trackStatus) fallBack(failure *moqt.RequestError) *moqt.RequestError {
-	h := t.hub
+func (h *hub) fallBack(a asker, failure *moqt.RequestError) *moqt.RequestError {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.publishers.supply(t.asker()).established && h.described {
+	if h.publishers.supply(a).established && h.described {
 		return nil
 	}
 	return failure

@@ -78,7 +78,7 @@ type upstreamFetch struct {
 // errArrived.
 func newUpstreamFetch(f *fetch, r moqt.Range) (*upstreamFetch, error) {
 	failure := errNoSource
-	asker := asker{f.peer, f.req.Message.Parameters.HopPath}
+	asker := asker{f.peer, f.params.HopPath}
 	for p := range f.hub.sources(f.req.Context(), &f.budget, asker) {
 		if f.budget.next() <= 0 {
 			break
@@ -111,7 +111,7 @@ func (u *upstreamFetch) open() error {
 	defer f.budget.spend(time.Now())
 	request, err := u.peer.session.Fetch(ctx, moqt.Fetch{
 		FetchType: moqt.FetchStandalone, Track: u.peer.nameOf(f.hub), Start: u.rest.Start, End: u.rest.FetchEnd(),
-		Parameters: moqt.Parameters{GroupOrder: &f.out.order, HopPath: f.req.Message.Parameters.HopPath},
+		Parameters: moqt.Parameters{GroupOrder: &f.out.order, HopPath: f.params.HopPath},
 	})
 	if err != nil {
 		return cmp.Or(arrivalOf(ctx), err)
@@ -217,7 +217,7 @@ func (u *upstreamFetch) takePayload(p []byte) error {
 	if err := u.store.Write(p); err != nil {
 		return sourceError{err}
 	}
-	return u.fetch.out.write(p)
+	return u.fetch.out.payload(p)
 }
 
 // takeItem implements responseTaker. It sends and stores an object's header, or records a marker.
@@ -229,7 +229,7 @@ func (u *upstreamFetch) takeItem(o *moqt.FetchObject) error {
 	before := u.rest
 	u.advance(o.Location)
 	switch o.Kind {
-	case moqt.FetchKindUnknown:
+	case moqt.FetchKindUnknown, moqt.FetchKindTimedOut:
 		return f.out.skip(track.Unknown, o.Location)
 	case moqt.FetchKindNonExistent:
 		if f.out.order == moqt.Ascending {

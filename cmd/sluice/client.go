@@ -20,6 +20,7 @@ type clientFlags struct {
 	caFile, sha256   string
 	insecure         bool
 	reconnect        time.Duration
+	draft            uint
 }
 
 func (f *clientFlags) register(cmd *cobra.Command) {
@@ -38,6 +39,8 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 		"trust any certificate (for tests only: anyone on the path can read and change everything)")
 	flags.DurationVar(&f.reconnect, "reconnect", client.DefaultReconnectTimeout,
 		"when the session is lost, try for this `duration` to connect again; 0: not at all")
+	flags.UintVar(&f.draft, "draft", 0,
+		"speak only this `draft` of MoQT, 18 to 22; 0: the newest that the relay speaks")
 	cmd.MarkFlagsMutuallyExclusive("tls-ca", "tls-sha256", "tls-disable-verify")
 }
 
@@ -63,6 +66,13 @@ func (f *clientFlags) config(env *cli.Environment) (client.SessionConfig, moqt.N
 		if cfg.Transport.CertificateSHA256, err = transport.ParseFingerprint(f.sha256); err != nil {
 			return cfg, nil, cli.Usage("--tls-sha256: %w", err)
 		}
+	}
+	if f.draft != 0 {
+		v, ok := moqt.ParseALPN(moqt.Version(f.draft).ALPN())
+		if !ok {
+			return cfg, nil, cli.Usage("--draft: %d: must be 18 to 22, or 0 for the newest", f.draft)
+		}
+		cfg.Transport.Protocols = []string{v.ALPN()}
 	}
 	if token := firstOf(f.token, env.Getenv("SLUICE_AUTH_TOKEN")); token != "" {
 		cfg.Tokens = []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(token)}}

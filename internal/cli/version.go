@@ -12,7 +12,7 @@ var version string
 // Version returns the version that the Makefile sets, or "".
 func Version() string { return version }
 
-// VersionText returns a program's name and version, the draft of MoQT that it speaks, its Go version and its platform.
+// VersionText returns a program's name and version, the drafts of MoQT that it speaks, its Go version and its platform.
 // Without the Makefile, the version is the commit.
 func VersionText(name string) string {
 	v := version
@@ -27,5 +27,5 @@ func VersionText(name string) string {
 	if v == "" {
 		v = "unknown"
 	}
-	return fmt.Sprintf("%s %s (moqt-18, %s, %s/%s)", name, v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%s %s (moqt-18 to 22, %s, %s/%s)", name, v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

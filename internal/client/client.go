@@ -113,7 +113,9 @@ func (r *runner) connect(ctx context.Context, url string) (*Link, error) {
 		return nil, &ConnectError{url, err}
 	}
 	cfg := r.cfg.Transport
-	cfg.Protocols = moqt.ALPNs()
+	if len(cfg.Protocols) == 0 {
+		cfg.Protocols = moqt.ALPNs()
+	}
 	conn, err := r.cfg.Dial(ctx, url, cfg)
 	if err != nil {
 		return nil, &ConnectError{url, err}

@@ -74,7 +74,10 @@ func (d *delivery) follow() (moqt.PublishDoneCode, string) {
 		groups, ended, published := d.track.after(next)
 		for _, g := range groups {
 			if g.id > allowed.End.Group {
-				return moqt.DoneSubscriptionEnded, ""
+				if d.endsWithFilter() {
+					return moqt.DoneSubscriptionEnded, ""
+				}
+				break
 			}
 			next = g.id + 1
 			select {
@@ -90,7 +93,7 @@ func (d *delivery) follow() (moqt.PublishDoneCode, string) {
 		switch {
 		case ended:
 			return moqt.DoneTrackEnded, ""
-		case next > allowed.End.Group:
+		case next > allowed.End.Group && d.endsWithFilter():
 			return moqt.DoneSubscriptionEnded, ""
 		}
 		select {
@@ -103,6 +106,9 @@ func (d *delivery) follow() (moqt.PublishDoneCode, string) {
 		}
 	}
 }
+
+// endsWithFilter reports whether the subscription ends when the track has passed the end of its filter.
+func (d *delivery) endsWithFilter() bool { return d.pub.Session().Version().EndsWithFilter() }
 
 func (d *delivery) bounds() moqt.Range {
 	d.mu.Lock()
@@ -151,7 +157,9 @@ func (d *delivery) apply(u *session.Update) {
 	close(d.changed)
 	d.changed = make(chan struct{})
 	d.mu.Unlock()
-	_ = u.OK(moqt.Parameters{LargestObject: largest}) // fails only if the subscription is over
+	if u.OK(moqt.Parameters{LargestObject: largest}) == nil { // else the subscription is over
+		d.fill(d.pub.Fill(u, largest))
+	}
 	d.track.newGroup(u.Parameters.NewGroupRequest)
 }
 

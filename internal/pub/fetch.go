@@ -1,8 +1,11 @@
 package pub
 
 import (
+	"context"
+
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/transport"
 )
 
 // HandleFetch implements [session.Handler].
@@ -11,7 +14,11 @@ func (h *handler) HandleFetch(f *session.IncomingFetch) {
 	if t == nil {
 		return
 	}
-	objects, lost, ok := t.answer(f.Range)
+	wanted := f.Range
+	if largest := t.largest(); largest != nil {
+		wanted = f.RangeFrom(*largest)
+	}
+	objects, lost, ok := t.answer(wanted)
 	if ok == nil {
 		_ = f.Reject(&moqt.RequestError{
 			Code: moqt.RequestInvalidRange, Reason: "nothing of the range has been published",
@@ -22,7 +29,8 @@ func (h *handler) HandleFetch(f *session.IncomingFetch) {
 	if err := f.OK(*ok); err != nil {
 		return
 	}
-	if err := sendFetch(f, objects, lost); err != nil {
+	order := f.Message.Parameters.Order(moqt.Ascending)
+	if err := sendFetch(f, f.Session().Version(), order, objects, lost); err != nil {
 		h.log.Debug("fetch cancelled", "track", t.name, "error", err)
 		f.Cancel(moqt.ResetCancelled)
 		return
@@ -30,20 +38,40 @@ func (h *handler) HandleFetch(f *session.IncomingFetch) {
 	_ = f.Done() // fails only if the fetch is over
 }
 
+// fill serves the fill that a subscription asks for, if it does (draft-20 §5.1.3).
+func (d *delivery) fill(f *session.FillRequest) {
+	if f == nil {
+		return
+	}
+	d.groups.Go(func() {
+		defer func() { _ = f.Done() }() // never fails
+		objects, lost := d.track.fetch(f.Range)
+		order := f.Parameters.Order(d.track.properties.DefaultPublisherGroupOrder())
+		_ = sendFetch(f, d.pub.Session().Version(), order, objects, lost) // fails only if the fill was cancelled
+	})
+}
+
+// fetchRequest is a FETCH, or a fill.
+type fetchRequest interface {
+	Context() context.Context
+	OpenStream(context.Context) (transport.SendStream, error)
+}
+
 // sendFetch sends the response to a FETCH. Objects that the track no longer keeps are reported as unknown.
-func sendFetch(f *session.IncomingFetch, objects []*object, lost *moqt.Location) error {
+func sendFetch(
+	f fetchRequest, v moqt.Version, order moqt.GroupOrder, objects []*object, lost *moqt.Location,
+) error {
 	stream, err := f.OpenStream(f.Context())
 	if err != nil {
 		return err
 	}
-	order := f.Message.Parameters.Order(moqt.Ascending)
-	encoder := moqt.NewFetchEncoder(f.Session().Version(), order)
+	encoder := moqt.NewFetchEncoder(v, order)
 	if order == moqt.Descending && lost != nil {
 		// The lost objects would come last, but a marker needs an object after it.
 		defer stream.CancelWrite(uint64(moqt.ResetUnknownObjectStatus))
 		lost = nil
 	}
-	for _, i := range fetchItems(objects, lost, order, f.Session().Version()) {
+	for _, i := range fetchItems(objects, lost, order, v) {
 		b, err := encoder.AppendObject(nil, &i.FetchObject)
 		if err != nil {
 			return err

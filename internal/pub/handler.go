@@ -61,19 +61,20 @@ func (h *handler) HandleSubscribe(p *session.Publication) {
 		return // the request is over
 	}
 	h.log.Debug("subscribed", "track", t.name, "from", allowed.Start, "forward", p.Forward())
-	h.serve(t, p, allowed)
+	h.serve(t, p, allowed, p.Fill(nil, largest))
 	if missed := largest != nil && largest.Less(allowed.Start); missed && t.content != nil {
 		t.republish(0)
 	}
 	t.newGroup(parameters.NewGroupRequest)
 }
 
-// serve starts a delivery of a track.
-func (h *handler) serve(t *track, p *session.Publication, allowed moqt.Range) {
+// serve starts a delivery of a track, and a fill if there is one.
+func (h *handler) serve(t *track, p *session.Publication, allowed moqt.Range, fill *session.FillRequest) {
 	if t.content == nil {
 		h.p.wanted()
 	}
 	d := newDelivery(t, p, allowed, h.moved)
+	d.fill(fill)
 	h.p.stats.subscriptions.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,6 +198,6 @@ func (h *handler) publish(ctx context.Context, t *track) error {
 		}
 		return err
 	}
-	h.serve(t, p, t.startOf(p.Parameters().Filter, largest))
+	h.serve(t, p, t.startOf(p.Parameters().Filter, largest), nil)
 	return nil
 }

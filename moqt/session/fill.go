@@ -14,6 +14,7 @@ type FillRequest struct {
 	id     uint64
 	ctx    context.Context
 	cancel context.CancelFunc
+	opened bool // guarded by s.mu
 
 	// Parameters of the fill: what the request says, and else those of the subscription.
 	Parameters moqt.Parameters
@@ -22,7 +23,8 @@ type FillRequest struct {
 }
 
 // Fill returns the fill that the SUBSCRIBE or, if u is not nil, its update asks for. largest is the Largest Object that
-// the answer told. It returns nil if there is nothing to send. The fill ends with the publication.
+// the answer told. It returns nil if there is nothing to send. The fill ends with the publication, and counts as an
+// open FETCH: if the peer has too many, it is refused.
 func (p *Publication) Fill(u *Update, largest *moqt.Location) *FillRequest {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
@@ -41,23 +43,85 @@ func (p *Publication) Fill(u *Update, largest *moqt.Location) *FillRequest {
 	if f.Range.Empty() {
 		return nil
 	}
+	load := &p.s.responder.load[loadFetches]
+	*load++
 	f.ctx, f.cancel = context.WithCancel(p.ctx)
+	context.AfterFunc(f.ctx, func() {
+		p.s.mu.Lock()
+		defer p.s.mu.Unlock()
+		*load--
+	})
+	if *load > p.s.cfg.MaxFetches {
+		p.s.cfg.Refused(moqt.RequestExcessiveLoad)
+		f.rejectLocked(moqt.ResetExcessiveLoad)
+		return nil
+	}
 	return f
 }
 
 // Context is done when the fill or its subscription is over.
 func (f *FillRequest) Context() context.Context { return f.ctx }
 
+// OK accepts the request. There is no message for that.
+func (f *FillRequest) OK(moqt.FetchOK) error { return nil }
+
+// Updates returns a channel that delivers nothing: a fill cannot be updated.
+func (f *FillRequest) Updates() <-chan *Update { return nil }
+
+// Reject refuses the fill: it opens the stream and resets it. It fails if the stream is open already.
+func (f *FillRequest) Reject(*moqt.RequestError) error {
+	f.pub.s.mu.Lock()
+	defer f.pub.s.mu.Unlock()
+	if f.opened {
+		return ErrAnswered
+	}
+	f.rejectLocked(moqt.ResetInternalError)
+	return nil
+}
+
+func (f *FillRequest) rejectLocked(code moqt.StreamResetCode) {
+	f.opened = true
+	ok := f.pub.s.spawn(func() {
+		defer f.cancel()
+		if stream, err := f.open(f.ctx); err == nil {
+			stream.CancelWrite(uint64(code))
+		}
+	})
+	if !ok {
+		f.cancel()
+	}
+}
+
 // OpenStream opens the stream for the objects, counts it, and sends its header. It is reset when the subscription ends.
 // OpenStream waits only while the peer's stream limit is reached.
 func (f *FillRequest) OpenStream(ctx context.Context) (transport.SendStream, error) {
-	header := moqt.AppendFetchHeader(nil, f.pub.s.version, moqt.FetchHeader{RequestID: f.id})
-	stream, err := openDataStream(ctx, f.pub.Request, header)
-	if err == nil {
-		f.pub.AddStreams(1)
+	f.pub.s.mu.Lock()
+	again := f.opened
+	f.opened = true
+	f.pub.s.mu.Unlock()
+	if again {
+		return nil, ErrAnswered
 	}
-	return stream, err
+	return f.open(ctx)
 }
 
-// Done ends the fill, after its stream was closed or reset.
-func (f *FillRequest) Done() { f.cancel() }
+func (f *FillRequest) open(ctx context.Context) (transport.SendStream, error) {
+	header := moqt.AppendFetchHeader(nil, f.pub.s.version, moqt.FetchHeader{RequestID: f.id})
+	stream, err := openDataStream(ctx, f.pub.Request, header)
+	if err != nil {
+		return nil, err
+	}
+	f.pub.AddStreams(1)
+	context.AfterFunc(f.ctx, func() {
+		if d := stream.(*dataStream); !d.closed.Load() {
+			d.CancelWrite(uint64(moqt.ResetCancelled))
+		}
+	})
+	return stream, nil
+}
+
+// Done ends the fill. A stream that was not closed is reset. It never fails.
+func (f *FillRequest) Done() error {
+	f.cancel()
+	return nil
+}

@@ -70,7 +70,7 @@ func (p *script) encode(messages ...moqt.Message) (b []byte) {
 	p.Helper()
 	for _, m := range messages {
 		var err error
-		b, err = moqt.AppendMessage(b, moqt.Draft18, m)
+		b, err = moqt.AppendMessage(b, p.s.Version(), m)
 		require.NoError(p, err)
 	}
 	return b
@@ -102,7 +102,7 @@ type exchange struct {
 }
 
 func (p *script) exchange(stream transport.Stream) *exchange {
-	return &exchange{Stream: stream, p: p, reader: moqt.NewReader(stream, moqt.Draft18)}
+	return &exchange{Stream: stream, p: p, reader: moqt.NewReader(stream, p.s.Version())}
 }
 
 // id returns the peer's next Request ID.

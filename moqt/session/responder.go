@@ -119,7 +119,7 @@ const cancelTime = 100 * time.Millisecond
 // and subscribed again: as streams have no order, the end may be noticed last.
 func (p *responder) awaitCancel(m moqt.Message) {
 	sub, ok := m.(*moqt.Subscribe)
-	if !ok {
+	if !ok || p.s.version.HasSharedTracks() {
 		return
 	}
 	p.s.mu.Lock()

@@ -67,6 +67,25 @@ func (t *IncomingSubscribeTracks) Blocked(track moqt.FullTrackName) error {
 	return t.out.send(&moqt.PublishBlocked{Suffix: suffix, TrackName: track.Name})
 }
 
+// Parameters returns the parameters of the subscriptions that result: those of the SUBSCRIBE_TRACKS, with the updates
+// accepted since. They are without tokens.
+func (t *IncomingSubscribeTracks) Parameters() moqt.Parameters {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	p := t.Message.Parameters
+	p.HopPath, p.NamespacePrefix = nil, nil
+	return p
+}
+
+// updateLocked implements role.
+func (t *IncomingSubscribeTracks) updateLocked(u *Update, response *moqt.Parameters) *moqt.RequestError {
+	refused := t.prefixSubscription.updateLocked(u, response)
+	if refused == nil {
+		t.Message.Parameters.Merge(&u.Parameters)
+	}
+	return refused
+}
+
 // admitLocked implements role.
 func (t *IncomingSubscribeTracks) admitLocked() error {
 	return asError(t.enterPrefixLocked(t.Message.Prefix))

@@ -1,0 +1,256 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport/transporttest"
+)
+
+// speaks connects a client that speaks one version.
+func (b *bench) speaks(v moqt.Version) *client {
+	return b.connectWith(transporttest.PipeConfig{Protocol: v.ALPN()})
+}
+
+// HandleFill implements session.FillReceiver.
+func (k *sink) HandleFill(f *session.Fill) {
+	objects, _ := parseFetch(f, moqt.Ascending) // the objects say how it ended
+	k.note("fill (%s)", objects)
+}
+
+// TestVersions lets publishers and subscribers of all versions share tracks: what one sends in its version, the other
+// gets in its own.
+func TestVersions(t *testing.T) {
+	for _, here := range moqt.Versions() {
+		for _, there := range moqt.Versions() {
+			t.Run(fmt.Sprintf("from %d to %d", here, there), func(t *testing.T) {
+				onBench(t, Config{}, func(b *bench) {
+					pub := b.speaks(here)
+					src := pub.serve(&source{})
+					pub.handler.fetch = (&archive{size: 3, largest: at(1, 2)}).serve
+					pub.announce("live")
+					c := b.speaks(there)
+					k, s := c.mustSubscribe(moqt.Parameters{
+						SubscriberPriority: ptr(uint8(3)), GroupOrder: ptr(moqt.Ascending),
+					})
+					src.group(2, 2)
+					require.Equal(t, "2.0, 2.1, 2 fin", k.take())
+					require.NoError(t, src.publication().SendDatagram(moqt.ObjectDatagram{
+						Location: at(3, 0), Payload: []byte("object 0"),
+					}))
+					require.Equal(t, "datagram 3.0", k.take())
+					ok, err := s.Update(b.ctx, moqt.Parameters{Filter: &moqt.Filter{
+						Type: moqt.FilterAbsoluteRange, Start: at(5, 0), EndGroupDelta: 1,
+					}})
+					require.NoError(t, err)
+					require.Equal(t, at(3, 0), *ok.Parameters.LargestObject)
+					src.group(4, 1)
+					src.group(5, 1)
+					require.Equal(t, "5.0, 5 fin", k.take())
+					fetched := c.fetch(standalone(at(1, 1), at(2, 1)))
+					require.Equal(t, "1.1, 1.2, unknown to 1.max, 2.0, fin", fetched.objects)
+					_, err = c.TrackStatus(b.ctx, moqt.TrackStatus{Track: video})
+					require.NoError(t, err)
+					require.NoError(t, src.publication().Done(moqt.DoneTrackEnded, "over"))
+					b.done(s, moqt.DoneTrackEnded)
+				})
+			})
+		}
+	}
+}
+
+// TestOffersOfVersions lets publishers offer tracks that subscribers of all versions have asked for by
+// SUBSCRIBE_TRACKS.
+func TestOffersOfVersions(t *testing.T) {
+	for _, here := range moqt.Versions() {
+		for _, there := range moqt.Versions() {
+			t.Run(fmt.Sprintf("from %d to %d", here, there), func(t *testing.T) {
+				onBench(t, Config{}, func(b *bench) {
+					pub, c, k := b.speaks(here), b.speaks(there), &sink{}
+					var offered *session.Subscription
+					c.handler.publish = func(s *session.Subscription) {
+						offered = s
+						require.NoError(t, s.Accept(moqt.Parameters{
+							Forward: ptr(true), SubscriberPriority: ptr(uint8(7)),
+						}, k))
+					}
+					_, err := c.SubscribeTracks(b.ctx, moqt.SubscribeTracks{
+						Prefix: moqt.Namespace{"live"}, Parameters: moqt.Parameters{Forward: ptr(false)},
+					}, nil)
+					require.NoError(t, err)
+					src := &source{}
+					_, err = src.offer(pub, moqt.Parameters{Forward: ptr(false)})
+					require.NoError(t, err)
+					require.NotNil(t, offered)
+					require.False(t, offered.Offer().Parameters.ForwardState())
+					require.True(t, src.publication().Forward(), "the relay asks for objects when a subscriber does")
+					src.group(1, 2)
+					require.Equal(t, "1.0, 1.1, 1 fin", k.take())
+					require.Equal(t, uint8(7), c.sender().subs[0].cfg.Priority)
+				})
+			})
+		}
+	}
+}
+
+// TestFill lets subscriptions ask for objects of the past.
+func TestFill(t *testing.T) {
+	relative := func(n uint64) *moqt.Parameters {
+		return &moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterRelativeStart, Groups: n}}
+	}
+	for name, tt := range map[string]struct {
+		fill    *moqt.Parameters
+		forward bool
+		want    string
+	}{
+		"none":       {nil, true, ""},
+		"this group": {relative(1), true, "fill (2.0, 2.1, unknown to 2.4, datagram 2.5, fin)"},
+		"two groups": {relative(2), true,
+			"fill (1.0, 1.1, 1.2, unknown to 1.max, 2.0, 2.1, unknown to 2.4, datagram 2.5, fin)"},
+		"next group": {relative(0), true, ""},
+		"the same":   {&moqt.Parameters{}, true, ""}, // nothing of the past passes the subscription's own filter
+		"some objects": {&moqt.Parameters{Filter: &moqt.Filter{
+			Type: moqt.FilterObjectRange, Start: at(1, 1), EndObject: 1,
+		}}, true, "fill (1.1, fin)"},
+		"not forwarded": {relative(1), false, ""},
+	} {
+		for _, v := range []moqt.Version{moqt.Draft20, moqt.Draft22} {
+			t.Run(fmt.Sprint(v, " ", name), func(t *testing.T) {
+				onBench(t, Config{}, func(b *bench) {
+					src, open, _, _, _ := b.live(nil)
+					k, s := b.speaks(v).mustSubscribe(moqt.Parameters{
+						Filter: &moqt.Filter{Type: moqt.FilterLargestObject}, Fill: tt.fill, Forward: &tt.forward,
+					})
+					require.Equal(t, tt.want, k.take())
+					ok, err := s.Update(b.ctx, moqt.Parameters{Forward: ptr(true), Fill: relative(1)})
+					require.NoError(t, err)
+					require.Equal(t, at(2, 5), *ok.Parameters.LargestObject)
+					require.Equal(t, "fill (2.0, 2.1, unknown to 2.4, datagram 2.5, fin)", k.take())
+					open.object(6)
+					require.Equal(t, "2.6", k.take())
+					open.fin()
+					require.NoError(t, src.publication().Done(moqt.DoneTrackEnded, ""))
+					streams := uint64(2)
+					if tt.want != "" {
+						streams++
+					}
+					require.Equal(t, streams, b.done(s, moqt.DoneTrackEnded).StreamCount, "fills count")
+				})
+			})
+		}
+	}
+}
+
+// TestFillsAreLimited checks that fills count as open FETCHes.
+func TestFillsAreLimited(t *testing.T) {
+	onBench(t, Config{Session: session.Config{Limits: session.Limits{MaxFetches: 2}}}, func(b *bench) {
+		pub := b.connect()
+		pub.serve(&source{largest: ptr(at(2, 0))})
+		fetches := make(chan struct{}, 10)
+		pub.handler.fetch = func(f *session.IncomingFetch) {
+			fetches <- struct{}{}
+			<-f.Context().Done()
+		}
+		pub.announce("live")
+		c := b.speaks(moqt.Draft22)
+		all := &moqt.Parameters{Filter: &moqt.Filter{}}
+		_, s := c.mustSubscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterLargestObject}, Fill: all})
+		for range 2 {
+			_, err := s.Update(b.ctx, moqt.Parameters{Fill: all})
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.Len(t, fetches, 2)
+		b.refused(c.fetch(standalone(at(1, 0), at(1, 1))).err, moqt.RequestExcessiveLoad)
+		s.Cancel(moqt.ResetCancelled)
+		synctest.Wait()
+		b.refused(c.fetch(standalone(at(3, 0), at(3, 1))).err, moqt.RequestInvalidRange) // there is room again
+	})
+}
+
+// TestSeveralSubscriptions lets a subscriber have two subscriptions to a track.
+func TestSeveralSubscriptions(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		src := pub.serve(&source{})
+		pub.announce("live")
+		c := b.speaks(moqt.Draft19)
+		k1, s1 := c.mustSubscribe(moqt.Parameters{})
+		k2, s2 := c.mustSubscribe(moqt.Parameters{
+			Filter: &moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: at(2, 0)},
+		})
+		require.Len(t, src.pubs, 1, "the relay subscribes once")
+		src.group(1, 1)
+		src.group(2, 1)
+		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin", k1.take())
+		require.Equal(t, "2.0, 2 fin", k2.take())
+		s1.Cancel(moqt.ResetCancelled)
+		src.group(3, 1)
+		require.Equal(t, "3.0, 3 fin", k2.take())
+		require.NoError(t, s2.Context().Err())
+
+		old := b.speaks(moqt.Draft18)
+		old.mustSubscribe(moqt.Parameters{})
+		_, err := old.Subscribe(b.ctx, moqt.Subscribe{Track: video}, nil)
+		require.ErrorIs(t, err, session.ErrDuplicate)
+	})
+}
+
+// TestPropertiesOnRequest checks INCLUDE_PROPERTIES.
+func TestPropertiesOnRequest(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		properties, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyMaxCacheDuration, Value: 60_000})
+		require.NoError(t, err)
+		src := pub.serve(&source{properties: properties})
+		pub.announce("live")
+		without := moqt.Parameters{IncludeProperties: ptr(false)}
+		c := b.speaks(moqt.Draft22)
+		_, s := c.mustSubscribe(without)
+		require.Empty(t, s.Properties())
+		status, err := c.TrackStatus(b.ctx, moqt.TrackStatus{Track: video, Parameters: without})
+		require.NoError(t, err)
+		require.Empty(t, status.Properties)
+		src.group(1, 1)
+		synctest.Wait()
+		f, err := c.Fetch(b.ctx, moqt.Fetch{
+			FetchType: moqt.FetchStandalone, Track: video, Start: at(1, 0), End: at(1, 1), Parameters: without,
+		})
+		require.NoError(t, err)
+		ok, err := f.Wait(b.ctx)
+		require.NoError(t, err)
+		require.Empty(t, ok.Properties)
+		_, other := b.speaks(moqt.Draft22).mustSubscribe(moqt.Parameters{})
+		require.Equal(t, properties, other.Properties())
+	})
+}
+
+// TestRelativeFetch asks for groups before the next one.
+func TestRelativeFetch(t *testing.T) {
+	for _, subscribed := range []bool{true, false} {
+		onBench(t, Config{}, func(b *bench) {
+			pub := b.connect()
+			if subscribed {
+				b.live(nil)
+			} else {
+				a := &archive{size: 2, largest: at(2, 1)}
+				pub.handler.fetch = a.serve
+				pub.handler.trackStatus = func(s *session.IncomingTrackStatus) {
+					s.OK(moqt.Parameters{LargestObject: ptr(at(2, 1))}, nil)
+				}
+				pub.announce("live")
+			}
+			c := b.speaks(moqt.Draft20)
+			got := c.fetch(moqt.Fetch{FetchType: moqt.FetchRelative, Track: video, JoiningStart: 1})
+			require.NoError(t, got.err)
+			require.Contains(t, got.objects, "2.0, 2.1")
+			require.NotContains(t, got.objects, "1.0")
+			b.refused(c.fetch(moqt.Fetch{FetchType: moqt.FetchRelative, Track: video}).err, moqt.RequestInvalidRange)
+		})
+	}
+}
