@@ -83,7 +83,11 @@ func newTree(t *testing.T, plan treePlan, l *lab.Lab) *tree {
 			args: []string{"--fastpath", "on", "--control", filepath.Join(dir, fmt.Sprint("control", i)),
 				"--replace-drain", "5s"},
 			message: func(line string) {
-				if err := checkMessage(line, slices.Concat(knownMessages, knownOfTree)); err != nil {
+				err := checkMessage(line, slices.Concat(knownMessages, knownOfTree))
+				if strings.Contains(line, "permissions violation") {
+					err = fmt.Errorf("NATS refuses a message: %s", line)
+				}
+				if err != nil {
 					r.stop(fmt.Errorf("node %d: %w", i, err))
 				}
 			},
@@ -161,7 +165,8 @@ var knownOfTree = []string{
 	"the link with another process",
 	"joined the cluster", "a node has joined the cluster", "a node has left the cluster",
 	"a node of the cluster is dead", "the relay is not in the cluster yet",
-	"the NATS server is away", "the NATS server is there again", "NATS: ",
+	"the NATS server is away", "the NATS server is there again", "NATS reports an error", "NATS: ",
+	"no NATS server answers",
 	"invalid message in the cluster", "a node of the cluster is ignored", // of hostile nodes
 }
 
@@ -263,7 +268,7 @@ func (r *tree) excuses() (all spans) {
 	for _, e := range r.played {
 		s := &span{why: fmt.Sprintf("node %d %s", e.node, e.what), node: everywhere}
 		switch {
-		case e.what == killed, e.what == bereaved, e.what == cut:
+		case e.what == killed, e.what == unheard, e.what == bereaved, e.what == cut:
 		case e.what == drained && !r.mesh:
 			s.node = e.node
 		default:

@@ -65,6 +65,11 @@ func (r *tree) do(e treeEvent) (end func() error, err error) {
 		return func() error { return setTCP(host, true) }, setTCP(host, false)
 	case lost:
 		return r.startServers, r.killServers()
+	case unheard:
+		err := r.killServers()
+		node.signal(syscall.SIGKILL)
+		<-node.done
+		return func() error { return errors.Join(r.startServers(), node.begin()) }, err
 	case killed, bereaved:
 		err := r.eachPublisher(func(g *guest) error { return g.lead(r, e.node, e.to) })
 		node.signal(syscall.SIGKILL)

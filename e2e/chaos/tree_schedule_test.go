@@ -47,6 +47,7 @@ type mishap string
 
 const (
 	killed   mishap = "is killed, and started again" // kill -9
+	unheard  mishap = "is killed while NATS is away, and both are started again"
 	bereaved mishap = "is killed, and its publisher goes elsewhere"
 	drained  mishap = "drains, and is started again" // SIGTERM
 	replaced mishap = "is replaced"                  // --replace
@@ -71,7 +72,7 @@ var arrangements = []arrangement{
 	{name: "--cluster", mesh: true, mishaps: []mishap{killed, bereaved, drained, replaced, cut, deaf}},
 	{
 		name: "--cluster-url", mesh: true, servers: true,
-		mishaps: []mishap{killed, bereaved, drained, replaced, cut, deaf, lost},
+		mishaps: []mishap{killed, unheard, bereaved, drained, replaced, cut, deaf, lost},
 	},
 }
 
@@ -214,7 +215,7 @@ func (p *treePlanner) victim(m mishap) int {
 // mayHit reports whether a node may be the victim of a mishap: publishers cannot leave each node in each way.
 func (p *treePlanner) mayHit(m mishap, node int) bool {
 	for b, at := range p.at {
-		if at == node && (m == killed || m == cut || m == drained && (!p.mesh || p.moved[b])) {
+		if at == node && (m == killed || m == unheard || m == cut || m == drained && (!p.mesh || p.moved[b])) {
 			return false
 		}
 	}
@@ -251,7 +252,7 @@ func TestTreePlan(t *testing.T) {
 			require.LessOrEqual(t, free, duration, "there is time to recover")
 			has := slices.Contains(at, e.node)
 			switch e.what {
-			case killed, cut:
+			case killed, unheard, cut:
 				require.False(t, has, e)
 			case bereaved:
 				require.True(t, has, e)

@@ -1,4 +1,4 @@
-// Package hostile is peers that do harm, for the tests of a relay: each [Attack] is what such a peer does on a session
+// Package hostile is peers, upstream relays and nodes that do harm, for the tests of a relay: each [Attack] is what such a peer does on a session
 // that began properly.
 //
 // A test dials a relay, and gives the session to an attack:
