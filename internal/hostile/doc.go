@@ -1,5 +1,5 @@
-// Package hostile is peers, upstream relays and nodes that do harm, for the tests of a relay: each [Attack] is what such a peer does on a session
-// that began properly.
+// Package hostile is peers that do harm, for the tests of a relay: each [Attack] is what such a peer does on a session
+// that began properly. [NodeAttacks] are what nodes of a cluster do that harm the others.
 //
 // A test dials a relay, and gives the session to an attack:
 //
