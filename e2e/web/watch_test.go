@@ -2,6 +2,9 @@ package web
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -48,7 +51,8 @@ func (b *tab) playsWithoutLoss(n int) bool {
 	return false
 }
 
-// TestEmbed shows only the player, as in a frame, which plays on after the relay was started again.
+// TestEmbed shows only the player, as in a frame, which plays on after the relay was started again. A page of others
+// has it as a web component.
 func TestEmbed(t *testing.T) {
 	r := startRelay(t)
 	port := strings.Trim(r.page, "htp:/")
@@ -65,6 +69,18 @@ func TestEmbed(t *testing.T) {
 	r = startRelay(t, "--listen", port)
 	r.publishClip(t, "live/clip", "--packaging", "loc")
 	b.awaitPictures(b.statistics().Shown + 25) // with another certificate, which the page asks for again
+
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<!doctype html><script type="module" src="%sassets/player.js"></script>
+			<sluice-player broadcast="live/clip"></sluice-player>
+			<iframe src="%[1]sembed?broadcast=live/clip"></iframe>`, r.page)
+	}))
+	defer other.Close()
+	b.run(chromedp.Navigate(other.URL))
+	b.awaitPictures(25)
+	b.screenshot("component")
+	require.Equal(t, 1, eval[int](b, "frames.length"))
 }
 
 // TestWithoutWebCodecs plays by Media Source Extensions.

@@ -14,8 +14,8 @@ export interface Relay {
 
 /** findRelay asks the relay at an origin about itself. */
 export async function findRelay(origin: string = location.origin): Promise<Relay> {
-  const response = await fetch(new URL("/relay.json", origin));
-  if (!response.ok) throw new Error(`the relay does not answer: ${response.status}`);
+  const response = await fetch(new URL("/relay.json", origin)).catch(() => undefined);
+  if (!response?.ok) throw new Error("the relay does not answer");
   return { origin, ...((await response.json()) as Omit<Relay, "origin">) };
 }
 

@@ -1,1 +1,1 @@
-import"./chunk-IBK5U57C.js";import{g as t}from"./chunk-7S7AOGFR.js";var c=new URLSearchParams(location.search),a=c.get("broadcast"),r=t("player");if(a){let e=c.get("latency");e&&r.setAttribute("latency",e),r.setAttribute("broadcast",a)}else t("hint").hidden=!1;
+import"./chunk-HRZNWECK.js";import{g as t}from"./chunk-477XL7MT.js";var c=new URLSearchParams(location.search),a=c.get("broadcast"),r=t("player");if(a){let e=c.get("latency");e&&r.setAttribute("latency",e),r.setAttribute("broadcast",a)}else t("hint").hidden=!1;

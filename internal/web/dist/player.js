@@ -1,1 +1,1 @@
-import"./chunk-IBK5U57C.js";import"./chunk-7S7AOGFR.js";
+import"./chunk-HRZNWECK.js";import"./chunk-477XL7MT.js";

@@ -88,7 +88,7 @@ export class Screen {
   draw(now: number): void {
     while (this.pictures.length > 1 && this.pictures[1]!.timestamp < now - tooLate) {
       this.pictures.shift()!.close();
-      if (this.began) this.dropped++; // before that, they lead from the key frame to the present
+      if (this.began) this.dropped++; // else it leads from the key frame to the present
     }
     const due = this.pictures[0] && this.pictures[0].timestamp <= now ? this.pictures.shift() : undefined;
     if (!due) return;
@@ -99,7 +99,7 @@ export class Screen {
     this.context.drawImage(due, 0, 0, this.canvas.width, this.canvas.height);
     due.close();
     this.shown++;
-    this.began = true;
+    if (due.timestamp >= now - tooLate) this.began = true;
   }
 
   /** catchUp tells that the clock has jumped: the pictures up to the present are not dropped ones. */

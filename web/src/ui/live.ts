@@ -1,3 +1,4 @@
+import { RequestError, type Session } from "../moqt/session.js";
 import type { Namespace } from "../moqt/wire.js";
 import { connect, countViewers, nameOf, type Relay } from "../relay.js";
 import { make, messageOf, pauses, sleep } from "./dom.js";
@@ -22,9 +23,8 @@ export class LiveList {
     for (let wait = pauses(); ; ) {
       try {
         const session = await connect(this.relay.origin, token);
-        await session.subscribeNamespace([], (ns, there) => this.change(ns, there));
+        await this.follow(session);
         wait = pauses();
-        this.tell();
         await session.closed;
       } catch (error) {
         this.state.textContent = `The relay cannot be reached: ${messageOf(error)}.`;
@@ -32,6 +32,16 @@ export class LiveList {
       this.items.clear();
       this.list.replaceChildren();
       await sleep(wait.next().value);
+    }
+  }
+
+  private async follow(session: Session): Promise<void> {
+    this.tell();
+    try {
+      await session.subscribeNamespace([], (ns, there) => this.change(ns, there));
+    } catch (error) {
+      if (!(error instanceof RequestError)) throw error;
+      this.state.textContent = `The relay does not tell what is live: ${error.message}.`;
     }
   }
 
