@@ -142,6 +142,34 @@ func TestRelayForwards(t *testing.T) {
 	}
 }
 
+// TestDrafts expects the kernel to forward between all drafts, as their data streams are the same.
+func TestDrafts(t *testing.T) {
+	for i, draft := range []moqt.Version{moqt.Draft18, moqt.Draft20, moqt.Draft22} {
+		t.Run(draft.String(), func(t *testing.T) {
+			w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 2}})
+			w.draft = draft
+			p := w.publisher([]string{"moqt", "https"}[i%2])
+			var viewers []*viewer
+			for _, w.draft = range moqt.Versions() {
+				scheme := []string{"https", "moqt"}[i%2]
+				conn := w.connect(w.lab.Subscribers[len(viewers)%2], scheme, nil, transport.Limits{})
+				require.Equal(t, w.draft, conn.Version())
+				viewers = append(viewers, w.subscribe(conn, trackName(0)))
+			}
+			b := w.broadcast(<-p.subscribed)
+			for g := range uint64(20) {
+				b.send(present(g, g%2*7), 0, 2*time.Millisecond, 9000, 3000, 1000, 100, 5000)
+			}
+			for _, v := range viewers {
+				w.expect(v, b, 0)
+			}
+			w.report()
+			s := w.loop.Stats().Counters
+			require.Greater(t, float64(s.ForwarderPackets), 0.8*float64(s.Packets))
+		})
+	}
+}
+
 // TestUnread resets a publisher's streams before the relay can read their headers. The streams that the kernel has
 // opened for them are reset, and their memory becomes free.
 func TestUnread(t *testing.T) {

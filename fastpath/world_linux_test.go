@@ -43,6 +43,7 @@ type world struct {
 	policy   func() media.DropPolicy
 	dialed   dialed
 	serve    func(transport.Conn)
+	draft    moqt.Version // of the next connection that a host dials; 0: the newest
 }
 
 type worldConfig struct {
@@ -217,8 +218,12 @@ func (w *world) dialRelay(ctx context.Context, from *lab.Host, scheme string, li
 	if !ok {
 		addr = w.address(w.lab.Relay.Facing(from))
 	}
+	protocols := moqt.ALPNs()
+	if w.draft != 0 {
+		protocols = []string{w.draft.ALPN()}
+	}
 	return transport.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, netip.AddrPortFrom(addr, 4443)), transport.ClientConfig{
-		Protocols: moqt.ALPNs(), CertificateSHA256: w.hash, Limits: limits,
+		Protocols: protocols, CertificateSHA256: w.hash, Limits: limits,
 		ListenUDP: func(string, *net.UDPAddr) (*net.UDPConn, error) { return from.ListenUDP(netip.AddrPort{}) },
 	})
 }
