@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
-	"sluice/internal/inside"
 	"sluice/server"
 )
 
@@ -189,9 +188,12 @@ func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover, p
 	a.mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))
 	a.mux.HandleFunc("GET /status", s.ServeStatus)
 	a.mux.HandleFunc("GET /cluster", s.ServeCluster)
-	events := inside.NewStream(inside.Of(s))
-	a.server.RegisterOnShutdown(events.Close)
-	a.mux.Handle("GET /inside/events", f.inside.Wrap(events))
+	a.mux.Handle("GET /inside/events", f.inside.show(s))
+	a.server.RegisterOnShutdown(f.inside.events.Close)
+	if site := s.Handler(); site != nil {
+		a.mux.Handle("GET /inside", site)
+		a.mux.Handle("GET /assets/", site)
+	}
 	return a
 }
 

@@ -14,7 +14,6 @@ import (
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
 	"sluice/internal/handover"
-	"sluice/internal/inside"
 	"sluice/media"
 	"sluice/relay"
 	"sluice/server"
@@ -38,8 +37,7 @@ type relayFlags struct {
 	admin         string
 	adminHosts    []string
 	web           webFlag
-	adminToken    string
-	inside        *inside.Guard // of --admin-token-file
+	inside        insideFlag
 	pprof         bool
 	sockets       int
 	fastPathAcks  bool
@@ -151,8 +149,7 @@ func (f *relayFlags) registerOperation(cmd *cobra.Command) {
 		"TCP `address` for sluice relay status, /metrics (Prometheus), /healthz and /readyz; '' for none")
 	flags.StringSliceVar(&f.adminHosts, "admin-host", nil,
 		"host `names` by which clients may call the --admin address, besides addresses and localhost")
-	flags.StringVar(&f.adminToken, "admin-token-file", "",
-		"`file` with the token that lets others than programs of this machine look inside (/inside)")
+	f.inside.register(cmd)
 	flags.BoolVar(&f.pprof, "admin-pprof", false, "serve Go profiles at the admin address, too")
 }
 
@@ -229,8 +226,8 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 	if cfg.Relay.Authorizer, err = f.auth.authorizer(); err != nil {
 		return cfg, err
 	}
-	if f.inside, err = inside.NewGuard(f.adminToken); err != nil {
-		return cfg, fmt.Errorf("--admin-token-file: %w", err)
+	if err = f.inside.open(); err != nil {
+		return cfg, err
 	}
 	cfg.FastPath.Dials = f.cluster.isOn()
 	cfg.Transport.Mutual = f.cluster.mutualTLS()

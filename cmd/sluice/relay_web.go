@@ -81,7 +81,11 @@ func (f *relayFlags) addSite(c *server.Config, dev *tls.Certificate) {
 		if open {
 			cfg.CountViewers = func(ns moqt.Namespace) int { return s.Relay().Viewers(ns, "", "/") }
 		}
-		return web.New(cfg)
+		site, err := web.New(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return site, f.inside.addTo(site, s)
 	}
 }
 

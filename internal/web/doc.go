@@ -9,6 +9,7 @@
 //	GET /embed                 only the player, for an <iframe> in pages of others
 //	GET /assets/NAME           scripts and styles; player.js is a web component for pages of others
 //	GET /relay.json            what the page has to know of the relay: see Relay
+//	GET /inside                what the relay does, for its operator: see package inside
 //	GET /certificate.sha256    of the certificate of --dev, which no authority has signed
 //	GET /viewers?field=a&…     how many sessions watch the broadcast in that namespace
 //

@@ -1,1 +1,1 @@
-import"./chunk-HRZNWECK.js";import"./chunk-477XL7MT.js";
+import"./chunk-KC2T7B55.js";import"./chunk-EN3TWQWO.js";import"./chunk-BQMVTVVF.js";

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/inside"
+	"sluice/internal/web"
+	"sluice/server"
+)
+
+// insideFlag is the flag about who may look inside the relay, and what they see.
+type insideFlag struct {
+	tokenFile string
+
+	guard  *inside.Guard  // set by open
+	events *inside.Stream // set by show: one for the admin address and the web page
+}
+
+func (f *insideFlag) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.tokenFile, "admin-token-file", "",
+		"`file` with the token that lets others than programs of this machine look inside (/inside)")
+}
+
+// open reads the token.
+func (f *insideFlag) open() (err error) {
+	if f.guard, err = inside.NewGuard(f.tokenFile); err != nil {
+		return fmt.Errorf("--admin-token-file: %w", err)
+	}
+	return nil
+}
+
+// show returns what a server does, as events. The first call decides whose.
+func (f *insideFlag) show(s *server.Server) http.Handler {
+	if f.events == nil {
+		f.events = inside.NewStream(inside.Of(s))
+	}
+	return f.guard.Wrap(f.events)
+}
+
+// addTo adds the page to a site.
+func (f *insideFlag) addTo(site *web.Site, s *server.Server) error {
+	page, err := web.Page("inside")
+	if err != nil {
+		return err
+	}
+	site.Handle("GET /inside", f.guard.Wrap(page))
+	site.Handle("GET /inside/events", f.show(s))
+	return nil
+}

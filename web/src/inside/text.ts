@@ -1,0 +1,25 @@
+// How numbers are written.
+
+/** bits writes bits per second. */
+export function bits(n: number): string {
+  if (n >= 1e9) return `${(n / 1e9).toFixed(2)} Gbit/s`;
+  if (n >= 1e6) return `${(n / 1e6).toFixed(n < 1e8 ? 1 : 0)} Mbit/s`;
+  return `${(n / 1e3).toFixed(0)} kbit/s`;
+}
+
+/** bytes writes a size. */
+export function bytes(n: number): string {
+  return n >= 1e6 ? `${(n / 1e6).toFixed(1)} MB` : `${(n / 1e3).toFixed(0)} kB`;
+}
+
+/** time writes nanoseconds. */
+export function time(ns: number | null | undefined): string {
+  if (!ns) return "–";
+  if (ns >= 1e9) return `${(ns / 1e9).toFixed(1)} s`;
+  if (ns >= 1e7) return `${(ns / 1e6).toFixed(0)} ms`;
+  if (ns >= 1e6) return `${(ns / 1e6).toFixed(1)} ms`;
+  return `${(ns / 1e3).toFixed(0)} µs`;
+}
+
+/** percent writes a share. */
+export const percent = (n: number | null): string => (n === null ? "–" : `${n.toFixed(n > 99 && n < 100 ? 1 : 0)} %`);

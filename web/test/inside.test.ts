@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { grown, largest, quantile, ratesOf } from "../src/inside/rates.js";
+import type { Snapshot } from "../src/inside/snapshot.js";
+import { bits, percent, time } from "../src/inside/text.js";
+
+function snapshot(second: number, n: number): Snapshot {
+  return {
+    time: new Date(1000 * second).toISOString(), sessions: 1, publishers: 1, viewers: 0, received_bytes: 1000 * n,
+    sent: { bytes: 5000 * n, kernel_packets: 3 * n, process_packets: n, lost_packets: 0, again_packets: 0 },
+    fast_path: { copy_sent: 100 * n, copy_window: 4 * n, packet_opened: n, copy_budget: 7 },
+    delays: { starts_ns: [], kernel: [], process: [] }, tracks: [],
+    more: { tracks: 0, subscribers: 0, on_fast_path: 0, bytes: 0 },
+  };
+}
+
+test("rates are those of the time between two snapshots", () => {
+  assert.deepEqual(ratesOf(snapshot(1, 10), snapshot(3, 20)), {
+    inBits: 40_000, outBits: 200_000, share: 75, declined: { window: 20 },
+  });
+});
+
+test("counters of a new process begin anew", () => {
+  assert.deepEqual(ratesOf(snapshot(1, 10), snapshot(2, 1)), { inBits: 0, outBits: 0, share: null, declined: {} });
+  assert.deepEqual(grown([5, 5], [6, 1]), [1, 0]);
+});
+
+test("quantiles are the ends of bins", () => {
+  const starts = [0, 100, 200, 300];
+  assert.equal(quantile(starts, [0, 0, 0, 0], 0.5), null);
+  assert.equal(quantile(starts, [1, 98, 1, 0], 0.5), 200);
+  assert.equal(quantile(starts, [1, 98, 1, 0], 0.01), 100);
+  assert.equal(quantile(starts, [1, 98, 1, 0], 1), 300);
+  assert.equal(quantile(starts, [0, 0, 0, 9], 0.5), 300, "the last bin has no end");
+});
+
+test("what is largest comes first", () => {
+  assert.deepEqual(largest({ a: 1, b: 3, c: 2 }, 2), [["b", 3], ["c", 2]]);
+});
+
+test("numbers are written for people", () => {
+  assert.deepEqual([1500, 2_500_000, 3e9].map(bits), ["2 kbit/s", "2.5 Mbit/s", "3.00 Gbit/s"]);
+  assert.deepEqual([null, 0, 53_000, 1_690_000, 17e6, 2e9].map(time), ["–", "–", "53 µs", "1.7 ms", "17 ms", "2.0 s"]);
+  assert.deepEqual([null, 0, 99.96, 100].map(percent), ["–", "0 %", "100.0 %", "100 %"]);
+});
