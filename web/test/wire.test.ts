@@ -69,3 +69,32 @@ test("properties", () => {
   assert.deepEqual([...readProperties(b)].sort((a, c) => a[0] - c[0]), [...p].sort((a, c) => a[0] - c[0]));
   assert.throws(() => readProperties(bytes("0d05")), ProtocolError);
 });
+
+// Whatever a peer sends, a parser returns or says that the peer is wrong.
+test("random bytes", () => {
+  let seed = 1;
+  const random = (n: number) => {
+    seed = (Math.imul(seed, 1103515245) + 12345) >>> 0;
+    return (seed >>> 8) % n;
+  };
+  const parsers: ((b: Uint8Array) => unknown)[] = [
+    (b) => readParameters(new Parser(b)),
+    (b) => readProperties(b),
+    (b) => new Parser(b).namespace(),
+    (b) => new Parser(b).location(),
+  ];
+  const counts = { parsed: 0, refused: 0 };
+  for (let i = 0; i < 20_000; i++) {
+    const b = Uint8Array.from({ length: random(24) }, () => (random(3) === 0 ? random(256) : random(5)));
+    for (const parse of parsers) {
+      try {
+        parse(b);
+        counts.parsed++;
+      } catch (error) {
+        assert.ok(error instanceof ProtocolError, `${hex(b)}: ${String(error)}`);
+        counts.refused++;
+      }
+    }
+  }
+  assert.ok(counts.parsed > 1000 && counts.refused > 1000, JSON.stringify(counts));
+});
