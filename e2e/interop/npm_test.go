@@ -1,0 +1,100 @@
+package interop
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	neturl "net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// picture is what a page reports that has seen video.
+type picture struct{ Width, Height int }
+
+// npm serves the pages that e2e/interop/run has made of the packages of moq-dev, and opens them in Chromium.
+type npm struct {
+	chromium string
+	url      string
+	seen     chan picture
+}
+
+func newNPM(t *testing.T) *npm {
+	t.Helper()
+	dir := os.Getenv("SLUICE_INTEROP_NPM")
+	if dir == "" {
+		t.Skip("needs the packages of npm: run make interop")
+	}
+	chromium, err := exec.LookPath("chromium")
+	require.NoError(t, err, "run make deps")
+	n := &npm{chromium: chromium, seen: make(chan picture, 1)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{page}", func(w http.ResponseWriter, req *http.Request) {
+		if page := req.PathValue("page"); strings.HasSuffix(page, ".js") {
+			http.ServeFile(w, req, filepath.Join(dir, page))
+			return
+		}
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<!doctype html><body><script type="module" src="%s.js"></script>`, req.PathValue("page"))
+	})
+	mux.HandleFunc("POST /result", func(_ http.ResponseWriter, req *http.Request) {
+		var p picture
+		if json.NewDecoder(req.Body).Decode(&p) == nil {
+			n.seen <- p
+		}
+	})
+	site := httptest.NewServer(mux)
+	t.Cleanup(site.Close)
+	n.url = strings.Replace(site.URL, "127.0.0.1", "localhost", 1) // a page of localhost may use WebTransport
+	return n
+}
+
+// open opens a page in a browser of its own. At an http URL of the relay, it asks there for the certificate's hash.
+func (n *npm) open(t *testing.T, page string, r *relay, name string) {
+	t.Helper()
+	query := neturl.Values{"url": {fmt.Sprintf("http://127.0.0.1:%d/", r.port)}, "name": {name}}
+	start(t, nil, nil, n.chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync",
+		"--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream",
+		"--autoplay-policy=no-user-gesture-required", "--user-data-dir="+t.TempDir(),
+		n.url+"/"+page+"?"+query.Encode())
+}
+
+// requirePicture waits until the player has shown moving pictures of a size.
+func (n *npm) requirePicture(t *testing.T, want picture) {
+	t.Helper()
+	select {
+	case got := <-n.seen:
+		require.Equal(t, want, got)
+	case <-time.After(90 * time.Second):
+		t.Fatal("the player shows nothing that moves")
+	}
+}
+
+// TestMoqDev has @moq/watch play what @moq/publish, which has another release of @moq/net, and sluice pub publish. The
+// relay has to tolerate mistakes of both.
+func TestMoqDev(t *testing.T) {
+	n := newNPM(t)
+	t.Run("to itself", func(t *testing.T) {
+		r := startRelay(t)
+		n.open(t, "publish", r, "room/camera")
+		n.open(t, "watch", r, "room/camera")
+		n.requirePicture(t, picture{1280, 720})
+		require.Contains(t, r.output.String(), "implementation=moq-lite-js")
+	})
+	t.Run("from sluice pub", func(t *testing.T) {
+		r := startRelay(t)
+		start(t, nil, nil, "sluice", "pub", "--relay", r.url("moqt"), "--tls-disable-verify", "--namespace",
+			"room/clip", "--loop", clipFile)
+		time.Sleep(2 * time.Second) // it joins late
+		n.open(t, "watch", r, "room/clip")
+		n.requirePicture(t, picture{640, 360})
+	})
+}
