@@ -34,6 +34,17 @@ func BenchmarkForward(b *testing.B) {
 	})
 }
 
+// BenchmarkMeasuring measures runs while delays are not measured, and while they are.
+func BenchmarkMeasuring(b *testing.B) {
+	for _, n := range []int{1, 10} {
+		for _, on := range []bool{false, true} {
+			b.Run(fmt.Sprintf("subscribers=%d/on=%v", n, on), func(b *testing.B) {
+				benchmarkForward(b, n, 1, "ahead", Settings{MaxCopies: n}, func(r *rig) { r.kernel.Measure(on) })
+			})
+		}
+	}
+}
+
 // BenchmarkCrowd measures runs for 200 subscribers: all copies in one run, and 16 in a run, when workers make the
 // others.
 func BenchmarkCrowd(b *testing.B) {
@@ -42,12 +53,15 @@ func BenchmarkCrowd(b *testing.B) {
 }
 
 // benchmarkForward publishes bursts of packets to n subscribers.
-func benchmarkForward(b *testing.B, n, burst int, sealing string, s Settings) {
+func benchmarkForward(b *testing.B, n, burst int, sealing string, s Settings, change ...func(*rig)) {
 	if sealing == "ahead" && packets.Unprotected {
 		b.Skip("there is nothing to seal")
 	}
 	r := newRigFor(b, lab.Topology{Subscribers: min(max(n, 1), 24)}, false, s)
 	r.crowd(n)
+	for _, f := range change {
+		f(r)
+	}
 	if n > 0 {
 		r.subscribeAll()
 	} else {
