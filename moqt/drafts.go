@@ -67,7 +67,7 @@ func parameterFormats(v Version) []parameterFormat {
 		answers      = inSubscribeOK | inPublish | inUpdateOK | inTrackStatusOK
 		request      = inSubscribe | inUpdateSubscription
 		offer        = inPublish | inSubscribeTracks
-		objectFilter = request | offer | inUpdateTracks | inFetch | inFill
+		objectFilter = request | inSubscribeTracks | inUpdateTracks | inFetch | inFill
 	)
 	subscription := scopes{request | inPublishOK, request | inPublishOK | inSubscribeTracks, request | offer}
 	with := func(s scopes, more scopes) scopes {
