@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/delay"
 	"sluice/internal/lab"
 	"sluice/internal/lab/measure"
 	"sluice/moqt"
@@ -200,7 +201,8 @@ func TestUnread(t *testing.T) {
 }
 
 // BenchmarkDelay measures the delay that the relay adds to video of 3 Mbit/s at 25 frames a second, from device to
-// device: the first and the last packets of frames, for all subscribers.
+// device: the first and the last packets of frames, for all subscribers. It also reports what the relay measures by
+// itself, of all packets.
 func BenchmarkDelay(b *testing.B) {
 	for _, subscribers := range []int{1, 10} {
 		for _, off := range []bool{false, true} {
@@ -220,6 +222,10 @@ func BenchmarkDelay(b *testing.B) {
 				}
 				second(0)
 				second(1)
+				w.loop.Measure(true)
+				if !off {
+					w.fast.Measure(true)
+				}
 				capture, err := w.lab.StartCapture(lab.Point{Device: w.lab.Relay.Device("up"), Direction: lab.ToHost},
 					lab.Point{Device: w.lab.Relay.Device("down"), Direction: lab.FromHost})
 				require.NoError(b, err)
@@ -234,7 +240,28 @@ func BenchmarkDelay(b *testing.B) {
 					b.ReportMetric(float64(d.Quantile(.99).Microseconds()), name+"_p99_us")
 				}
 				b.ReportMetric(float64(len(delays.Matched)), "frames")
+				w.reportDelays(b)
 			})
 		}
+	}
+}
+
+// reportDelays reports the delays that the relay has measured.
+func (w *world) reportDelays(b *testing.B) {
+	all := map[string]delay.Histogram{"process": w.loop.Delays()}
+	if w.fast != nil {
+		kernel, err := w.fast.Delays()
+		require.NoError(b, err)
+		all["kernel"] = kernel
+	}
+	for by, h := range all {
+		for name, q := range map[string]float64{"p50": .5, "p99": .99} {
+			bin := 0
+			for bin < delay.Bins-2 && float64(h.Below(bin+1)) < q*float64(h.Count()) {
+				bin++
+			}
+			b.ReportMetric(float64(delay.Start(bin+1).Microseconds()), by+"_"+name+"_us")
+		}
+		b.ReportMetric(float64(h.Count()), by+"_packets")
 	}
 }
