@@ -63,6 +63,7 @@ func newFetch(h *hub, p *peer, req fetchRequest, params *moqt.Parameters, wanted
 		f.budget.limited, f.budget.left = true, moqt.Milliseconds(*ms)
 	}
 	f.fresh = f.data.Fresh()
+	f.out.late = f.budget.isUsedUp
 	return f
 }
 

@@ -20,6 +20,7 @@ type response struct {
 	encoder  moqt.FetchEncoder
 	buf      []byte
 	gap      gap
+	late     func() bool // the time of FILL_TIMEOUT is used up (draft §10.2.5)
 	filters  moqt.RangeFilters
 	skips    bool // the payload of an object that does not pass the filters follows
 }
@@ -73,6 +74,9 @@ func (r *response) mark() error {
 	kind := moqt.FetchKindNonExistent
 	if r.gap.existence == track.Unknown {
 		kind = moqt.FetchKindUnknown
+		if r.late() {
+			kind = moqt.FetchKindTimedOut
+		}
 	}
 	r.gap.existence = track.Present
 	return r.encode(&moqt.FetchObject{Kind: kind, Location: r.gap.end})

@@ -45,6 +45,9 @@ func (b *waitBudget) next() time.Duration {
 	return b.each
 }
 
+// isUsedUp reports whether the peer limited the time, and nothing of it is left.
+func (b *waitBudget) isUsedUp() bool { return b.limited && b.left <= 0 }
+
 // spend subtracts the time since start from the budget.
 func (b *waitBudget) spend(start time.Time) { b.left -= time.Since(start) }
 
