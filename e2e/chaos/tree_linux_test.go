@@ -261,16 +261,16 @@ func (r *tree) await(duration time.Duration) error {
 // recovery is how long after the end of a mishap media may be lost.
 const recovery = 4 * time.Second
 
-// excuses returns when media of a broadcast may be lost. When a node dies or is cut off, those that it fed notice
-// within a second, and miss the rest of a group that ends meanwhile. When it has the publisher, all do. A node that
-// drains costs something only its own viewers, if they have no other one to go to.
+// excuses returns when media of a broadcast may be lost. When the node with the publisher dies, all lose what it alone
+// had. A node that is cut off costs its own viewers something, and so does one that drains, if they have no other one
+// to go to. All others have another way to get the media, and fetch what has passed until they have found it.
 func (r *tree) excuses() (all spans) {
 	for _, e := range r.played {
-		s := &span{why: fmt.Sprintf("node %d %s", e.node, e.what), node: everywhere}
+		s := &span{why: fmt.Sprintf("node %d %s", e.node, e.what), node: e.node}
 		switch {
-		case e.what == killed, e.what == unheard, e.what == bereaved, e.what == cut:
-		case e.what == drained && !r.mesh:
-			s.node = e.node
+		case e.what == bereaved:
+			s.node = everywhere
+		case e.what == cut, e.what == drained && !r.mesh:
 		default:
 			continue
 		}
