@@ -12,7 +12,7 @@ import (
 )
 
 // tracksWatch is an accepted SUBSCRIBE_TRACKS: the relay offers the peer the tracks that publishers offer, also those
-// of other processes of the relay.
+// of other processes of the relay, and those that come from an upstream relay.
 type tracksWatch struct {
 	prefixWatch
 	request *session.IncomingSubscribeTracks

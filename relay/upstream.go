@@ -126,9 +126,13 @@ func (u *upstream) subscribe() {
 	}
 	h.mu.Lock()
 	u.path = ok.Parameters.HopPath
+	appears := u.peer.upstream != nil && !h.publishers.areEstablished()
 	h.mu.Unlock()
 	u.establish(ok.Parameters.LargestObject, ok.Properties)
 	h.relay.directory.offerLate(h)
+	if appears {
+		h.relay.directory.offer(h)
+	}
 	u.run(ok.Parameters.Expires, &permission{})
 }
 
