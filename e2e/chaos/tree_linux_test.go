@@ -84,8 +84,10 @@ func newTree(t *testing.T, plan treePlan, l *lab.Lab) *tree {
 				"--replace-drain", "5s"},
 			message: func(line string) {
 				err := checkMessage(line, slices.Concat(knownMessages, knownOfTree))
-				if strings.Contains(line, "permissions violation") {
-					err = fmt.Errorf("NATS refuses a message: %s", line)
+				for _, never := range []string{"permissions violation", "malformed track"} {
+					if strings.Contains(line, never) {
+						err = fmt.Errorf("a message that nobody has earned: %s", line)
+					}
 				}
 				if err != nil {
 					r.stop(fmt.Errorf("node %d: %w", i, err))
