@@ -53,7 +53,7 @@ line "fed by" is a feed: a session over which a node gets tracks from another on
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480", "the relay's --admin `address`")
 	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
 	flags.BoolVar(&f.asDot, "dot", false, "write a graph for Graphviz: an arrow goes from the node that feeds")
-	flags.BoolVar(&f.asSVG, "svg", false, "draw a picture (SVG): who feeds whom, from left to right")
+	flags.BoolVar(&f.asSVG, "svg", false, "draw who feeds whom, from left to right, as SVG")
 	flags.BoolVar(&f.routes, "routes", false, "list the namespaces for which each node has a publisher")
 	cmd.MarkFlagsMutuallyExclusive("json", "dot", "svg", "routes")
 	return cmd

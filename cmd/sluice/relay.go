@@ -33,7 +33,7 @@ SIGTERM and SIGINT drain the relay: it asks its peers to move on (GOAWAY), and e
 --drain. A second signal ends it at once. Certificates and tokens are read again when their files change.
 
 With --upstream, it subscribes at another relay for what nobody publishes here: once, however many subscribers there
-are. That relay may be any that speaks the same draft.
+are. That relay may be of any make.
 
 With --control, the same command with --replace replaces a running relay, for example by a new version: it takes over
 the port, and the old process asks its peers to move (GOAWAY) and serves them until they have. It needs CAP_BPF when
@@ -41,7 +41,7 @@ the first process starts. If the new process cannot start, the old one goes on a
 		Example: `  # try it on this machine
   sluice relay --dev
 
-  # for the public, behind a firewall that lets UDP port 443 in
+  # for the public, behind a firewall that lets port 443 in: UDP, and TCP for the web page
   sluice relay --listen :443 --tls-cert /etc/sluice/fullchain.pem --tls-key /etc/sluice/key.pem \
     --auth-token-file /etc/sluice/tokens
 

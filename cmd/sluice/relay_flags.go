@@ -86,8 +86,8 @@ func (f *relayFlags) registerRelay(cmd *cobra.Command) {
 	flags, cfg := cmd.Flags(), &f.cfg.Relay
 	flags.DurationVar(&cfg.Cache.Duration, "cache-duration", 30*time.Second, "keep objects for this `duration`")
 	flags.IntVar(&f.cacheMiB, "cache-size", 256, "keep at most this many `MiB` of objects")
-	flags.BoolVar(&cfg.Session.Strict, "strict", false, "treat all peers as the draft says, also implementations "+
-		"with known mistakes that harm nobody")
+	flags.BoolVar(&cfg.Session.Strict, "strict", false, "tolerate no known mistakes of other implementations, "+
+		"even if they harm nobody")
 	flags.StringVar(&f.scope, "scope", "one", "which sessions share tracks: one (all of them), path (those with "+
 		"the same path in their URL) or url (those with the same authority, too)")
 	flags.IntVar(&cfg.MaxSessions, "max-sessions", 16384, "largest `number` of sessions")

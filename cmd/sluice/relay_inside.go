@@ -21,7 +21,7 @@ type insideFlag struct {
 
 func (f *insideFlag) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.tokenFile, "admin-token-file", "",
-		"`file` with the token that lets others than programs of this machine look inside (/inside)")
+		"`file` with the token that programs on other machines need for /inside; without it they get nothing")
 }
 
 // open reads the token.

@@ -30,7 +30,7 @@ type webFlag struct {
 
 func (f *webFlag) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.value, "web", "on",
-		"the web page to watch and to publish: on (HTTPS at the TCP port with the number of the UDP port), off, or "+
+		"web page to watch and to publish: on (HTTPS at the TCP port with the number of the UDP port), off, or "+
 			"another TCP `address`")
 }
 

@@ -65,7 +65,7 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.pcap, "pcap", "",
 		"measure the packets of this pcap or pcapng `file` instead, at the times in it")
 	flags.StringVar(&f.metrics, "metrics", "",
-		"serve metrics for Prometheus, and at /rtt how far networks are, at this `address`")
+		"serve metrics for Prometheus at this `address`, and at its /rtt how far networks are")
 	flags.StringSliceVar(&f.metricsHosts, "metrics-host", nil,
 		"host `names` by which clients may call the --metrics address, besides addresses and localhost")
 }

@@ -22,12 +22,12 @@
 //
 // In a cluster, publishers and viewers are at random nodes. Nodes are killed, drained, replaced and cut off, and all
 // links between nodes get worse and better; nodes are cut off from NATS only, and its servers are killed. When a node
-// dies, or drains, that has a publisher, the publisher goes to another node: all have an address, which leads to the
-// one that a route names. Every viewer gets groups from their beginning, without holes, and each object once. What is
-// missing at the end of a group was due when a node was dead or cut off.
+// with a publisher dies or drains, the publisher goes to another node: all nodes have one address in common, which
+// leads to the one that a route names. Every viewer gets groups from their beginning, without holes, and each object
+// once. What is missing at the end of a group was due when a node was dead or cut off.
 //
 //	make chaos-tree CHAOS=2m SEED=1
 //
-// The tests need root. Without CHAOS they do not run. CI runs two minutes of TestChaos, and one
-// minute of TestTree with each kind of cluster.
+// The tests need root. Without CHAOS they do not run. CI runs two minutes of TestChaos, and one minute of TestTree with
+// each kind of cluster.
 package chaos

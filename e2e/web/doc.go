@@ -1,4 +1,4 @@
 // Package web tests the web page in Chromium: it watches, publishes, and looks at the pictures.
 //
-// With SLUICE_SCREENSHOTS the tests put screenshots into that folder.
+// SLUICE_SCREENSHOTS names a folder in which the tests keep screenshots.
 package web

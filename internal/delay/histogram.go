@@ -1,7 +1,7 @@
 // Package delay counts how long packets stay in the relay, with the same bins in the kernel and in user space
 // (fastpath/bpf/shared/delay.h).
 //
-// A [Recorder] counts what user space has measured; a [Histogram] is what a reader gets.
+// A [Recorder] counts what user space has measured; a reader gets a [Histogram].
 package delay
 
 import (

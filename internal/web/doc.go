@@ -6,8 +6,8 @@
 //
 //	GET /                      watch
 //	GET /publish               publish
-//	GET /embed                 only the player, for an <iframe> in pages of others
-//	GET /assets/NAME           scripts and styles; player.js is a web component for pages of others
+//	GET /embed                 only the player, for an <iframe> of other sites
+//	GET /assets/NAME           scripts and styles; player.js is a web component for other sites
 //	GET /relay.json            what the page has to know of the relay: see Relay
 //	GET /inside                what the relay does, for its operator: see package inside
 //	GET /certificate.sha256    of the certificate of --dev, which no authority has signed
@@ -17,7 +17,7 @@
 //
 // # What it is safe against
 //
-// Anybody can reach the page. A request has no body, and nothing of it is in an answer. All answers forbid scripts,
-// styles and connections of other origins, and only /embed may stand in a frame. The numbers of connections, and their
-// times, have limits, in all and for each source address.
+// Anybody can reach the page. A request has no body, and no answer repeats what a request says. All answers forbid
+// scripts, styles and connections of other origins, and only /embed may stand in a frame. Connections are limited, in
+// all and for each source address, and have timeouts.
 package web
