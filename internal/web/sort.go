@@ -2,10 +2,9 @@ package web
 
 import (
 	"net"
+	"net/netip"
 	"sync"
 	"time"
-
-	"sluice/transport"
 )
 
 // tlsHandshake is the first byte of a connection with TLS (RFC 8446 §5.1). HTTP begins with a letter.
@@ -41,12 +40,18 @@ func (s *sorter) run() {
 			_ = s.tls.close()
 			return
 		}
-		if source := transport.SourceOf(c.RemoteAddr()); !source.Addr().IsLoopback() {
+		if !isLocal(c.RemoteAddr()) {
 			reading.Go(func() { s.tls.give(c) })
 			continue
 		}
 		reading.Go(func() { s.sort(c) })
 	}
+}
+
+// isLocal reports whether a client is on this machine.
+func isLocal(addr net.Addr) bool {
+	a, err := netip.ParseAddrPort(addr.String())
+	return err == nil && a.Addr().Unmap().IsLoopback()
 }
 
 // sort reads the first byte of a connection.
