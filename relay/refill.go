@@ -146,7 +146,8 @@ func (r *refill) takeItem(o *moqt.FetchObject) error {
 	r.current, r.datagram = nil, nil
 	switch {
 	case o.Kind == moqt.FetchKindNonExistent:
-		r.complete = r.complete || o.Location == moqt.Location{Group: r.group, Object: math.MaxUint64}
+		end := moqt.Location{Group: r.group, Object: math.MaxUint64}
+		r.complete = r.complete || o.Location == end && r.unknown == nil
 		return nil
 	case o.Kind != moqt.FetchKindObject: // it is not known whether objects exist
 		at := o.Location
@@ -157,6 +158,7 @@ func (r *refill) takeItem(o *moqt.FetchObject) error {
 	case o.Location.Group == r.group:
 		r.cut = r.cut || r.unknown != nil
 	default:
+		r.cut = r.cut || !r.isWhole()
 		r.endGroup(false)
 		r.group, r.complete = o.Location.Group, false
 		r.cut = r.unknown != nil && r.unknown.Group == r.group
@@ -180,6 +182,14 @@ func (r *refill) takeItem(o *moqt.FetchObject) error {
 	}
 	r.current = s
 	return s.feed(b)
+}
+
+// isWhole reports whether the current group has all objects before the next one. That a relay does not know whether a
+// group has more objects than it has got is usual, as few publishers say where groups end. It is then marked up to its
+// end, and no further.
+func (r *refill) isWhole() bool {
+	return r.unknown == nil || *r.unknown == moqt.Location{Group: r.group, Object: math.MaxUint64} ||
+		r.complete && r.group < r.unknown.Group
 }
 
 // subgroup returns the subgroup of an object. Groups are fetched from their start, so the first object in the response

@@ -68,6 +68,10 @@ func TestRefillWithHoles(t *testing.T) {
 			{Location: at(2, 0)}, unknown(2, 3), {Location: at(2, 4)}, unknown(3, 5), // within groups
 			{Location: at(3, 6)}, unknown(3, end),
 			{Location: at(4, 0)}, {Kind: moqt.FetchKindNonExistent, Location: at(4, end)},
+			{Location: at(5, 0)}, unknown(6, 2), {Location: at(6, 3)}, // from one group to the next
+			{Location: at(7, 0)}, {Kind: moqt.FetchKindNonExistent, Location: at(7, end)}, unknown(8, 2),
+			{Location: at(9, 0)}, unknown(9, 3), {Kind: moqt.FetchKindNonExistent, Location: at(9, end)},
+			{Location: at(10, 0)}, unknown(10, 3), {Kind: moqt.FetchKindNonExistent, Location: at(10, end)},
 		} {
 			if o.Kind == moqt.FetchKindObject {
 				r.object(t, o)
@@ -75,7 +79,7 @@ func TestRefillWithHoles(t *testing.T) {
 				require.NoError(t, r.takeItem(&o))
 			}
 		}
-		r.wanted.End = at(4, end)
+		r.wanted.End = at(10, end)
 		r.end(io.EOF)
 		type ended struct {
 			group, last uint64
@@ -87,6 +91,9 @@ func TestRefillWithHoles(t *testing.T) {
 			last, _ := s.Log.Last()
 			got = append(got, ended{s.Group, last.ID, state})
 		}
-		require.Equal(t, []ended{{1, 1, track.Finished}, {2, 0, track.Open}, {4, 0, track.Finished}}, got)
+		require.Equal(t, []ended{
+			{1, 1, track.Finished}, {2, 0, track.Open}, {4, 0, track.Finished}, {5, 0, track.Open},
+			{7, 0, track.Finished}, {9, 0, track.Open}, {10, 0, track.Open},
+		}, got)
 	})
 }
