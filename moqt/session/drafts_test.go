@@ -95,6 +95,33 @@ func TestFills(t *testing.T) {
 	})
 }
 
+// TestRefusedFillsAreLimited asks for fills, without streams on which they could be refused.
+func TestRefusedFillsAreLimited(t *testing.T) {
+	h := newHandler()
+	cfg := Config{Role: Server, Handler: h, Limits: Limits{MaxFetches: 1}}
+	s := in(moqt.Draft22, setting{cfg: cfg})
+	s.pipe.MaxUniStreams = 1 // for SETUP
+	play(t, s, func(p *script) {
+		e := p.request(&moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{Fill: &moqt.Parameters{
+			Filter: &moqt.Filter{Type: moqt.FilterRelativeStart, Groups: 2},
+		}}})
+		pub := <-h.subscribes
+		largest := &moqt.Location{Group: 7}
+		require.NoError(p, pub.Accept(moqt.Parameters{LargestObject: largest}, nil))
+		require.NotNil(p, pub.Fill(nil, largest))
+		for range maxRefusedFills {
+			require.Nil(p, pub.Fill(nil, largest))
+		}
+		synctest.Wait()
+		require.NoError(p, pub.Context().Err())
+		require.Nil(p, pub.Fill(nil, largest))
+		e.requireReset(moqt.ResetExcessiveLoad)
+		require.ErrorIs(p, context.Cause(pub.Context()), errTooManyFills)
+		synctest.Wait()
+		require.Zero(p, p.s.responder.load[loadFetches])
+	})
+}
+
 // TestSharedTracks checks that a subscriber may have several subscriptions to a track since draft-19.
 func TestSharedTracks(t *testing.T) {
 	for _, v := range moqt.Versions() {

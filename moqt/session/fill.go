@@ -2,10 +2,16 @@ package session
 
 import (
 	"context"
+	"errors"
 
 	"sluice/moqt"
 	"sluice/transport"
 )
+
+// maxRefusedFills is how many refusals of fills wait for a stream at a time.
+const maxRefusedFills = 16
+
+var errTooManyFills = errors.New("the peer asks for fills, but has no streams for the refusals")
 
 // FillRequest is a fill that the subscriber has asked for (draft-20 §5.1.3): the publisher sends objects of the past,
 // on a stream of its own, as in the response to a FETCH.
@@ -24,7 +30,8 @@ type FillRequest struct {
 
 // Fill returns the fill that the SUBSCRIBE or, if u is not nil, its update asks for. largest is the Largest Object that
 // the answer told. It returns nil if there is nothing to send. The fill ends with the publication, and counts as an
-// open FETCH: if the peer has too many, it is refused.
+// open FETCH: if the peer has too many, it is refused. A peer that also has no streams for the refusals loses the
+// subscription.
 func (p *Publication) Fill(u *Update, largest *moqt.Location) *FillRequest {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
@@ -53,6 +60,11 @@ func (p *Publication) Fill(u *Update, largest *moqt.Location) *FillRequest {
 	})
 	if *load > p.s.cfg.MaxFetches {
 		p.s.cfg.Refused(moqt.RequestExcessiveLoad)
+		if *load > p.s.cfg.MaxFetches+maxRefusedFills {
+			f.cancel()
+			p.s.spawn(func() { p.abort(moqt.ResetExcessiveLoad, errTooManyFills) })
+			return nil
+		}
 		f.rejectLocked(moqt.ResetExcessiveLoad)
 		return nil
 	}
