@@ -18,8 +18,9 @@ type Client struct {
 	Path   string // of the URL that it has dialed, with the query
 	Began  time.Time
 	MinRTT time.Duration // 0: not measured
-	// Named: the client names its implementation. Those that are known to end when they get GOAWAY do not.
-	Named bool
+	// Implementation is the name of the client's implementation, as it says. Those that are known to end when they get
+	// GOAWAY say none.
+	Implementation string
 
 	peer *peer
 }
@@ -35,7 +36,7 @@ func (r *Relay) Clients() (list []Client) {
 		}
 		c := Client{
 			Source: source, Kind: p.conn.Kind(), Path: cmp.Or(p.conn.Path(), p.setup.Path), Began: p.since,
-			MinRTT: p.minRTT(), Named: name != "", peer: p,
+			MinRTT: p.minRTT(), Implementation: name, peer: p,
 		}
 		list = append(list, c)
 	}

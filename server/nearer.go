@@ -35,6 +35,8 @@ const (
 	sentAgain = 10 * time.Minute
 	// sentMark is the parameter in the query of a URL by which a node knows a client that another node has sent.
 	sentMark = "sluice-sent=1"
+	// webPage is the implementation that the relay's own page names.
+	webPage = "sluice-web"
 	// monitorAnswer bounds the answer of the monitor, in bytes.
 	monitorAnswer = 1 << 20
 )
@@ -171,7 +173,7 @@ func (d *distances) send(clients []relay.Client, now time.Time) {
 	var sent []netip.Prefix
 	for _, c := range clients {
 		at, before := d.sent.Peek(c.Source)
-		if len(sent) >= maxSent || !c.Named || isSent(c.Path) || before && now.Sub(at) < sentAgain {
+		if len(sent) >= maxSent || !follows(c.Implementation) || isSent(c.Path) || before && now.Sub(at) < sentAgain {
 			continue
 		}
 		to, ok := d.mesh.node.Nearer(cluster.NetworkOf(c.Source.Addr()), c.MinRTT)
@@ -204,6 +206,10 @@ func sentURI(node string, c *relay.Client) string {
 	}
 	return scheme + "://" + authority + path + "?" + query + sentMark
 }
+
+// follows reports whether clients of an implementation go where GOAWAY says. Clients that name none are known to fail,
+// and browsers let the page connect to no other host than the one that it came from.
+func follows(implementation string) bool { return implementation != "" && implementation != webPage }
 
 // isSent reports whether another node has sent the client with this path.
 func isSent(path string) bool {

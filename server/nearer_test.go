@@ -261,3 +261,13 @@ func TestMonitor(t *testing.T) {
 	require.ErrorContains(t, n.mesh.far.askOnce(t.Context()), "404")
 	require.NotContains(t, log.String(), "the monitor does not tell")
 }
+
+// A page cannot go to another node, and would only be interrupted.
+func TestPagesStay(t *testing.T) {
+	for name, want := range map[string]bool{"": false, webPage: false, "moq-sub": true} {
+		require.Equal(t, want, follows(name), "implementation %q", name)
+	}
+	page, err := os.ReadFile("../web/src/moqt/session.ts")
+	require.NoError(t, err)
+	require.Contains(t, string(page), `prefixed("`+webPage+`")`, "the page names itself so")
+}
