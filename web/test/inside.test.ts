@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { grown, largest, quantile, ratesOf } from "../src/inside/rates.js";
+import { grown, largest, quantile, ratesOf, smallest } from "../src/inside/rates.js";
 import type { Snapshot } from "../src/inside/snapshot.js";
-import { bits, percent, time } from "../src/inside/text.js";
+import { bits, bytes, percent, time } from "../src/inside/text.js";
 
 function snapshot(second: number, n: number): Snapshot {
   return {
@@ -42,4 +42,9 @@ test("numbers are written for people", () => {
   assert.deepEqual([1500, 2_500_000, 3e9].map(bits), ["2 kbit/s", "2.5 Mbit/s", "3.00 Gbit/s"]);
   assert.deepEqual([null, 0, 53_000, 1_690_000, 17e6, 2e9].map(time), ["–", "–", "53 µs", "1.7 ms", "17 ms", "2.0 s"]);
   assert.deepEqual([null, 0, 99.96, 100].map(percent), ["–", "0 %", "100.0 %", "100 %"]);
+});
+
+test("the smallest of nothing is nothing", () => {
+  assert.equal(bytes(smallest([])), "–");
+  assert.equal(bytes(smallest([30_000, 20_000])), "20 kB");
 });

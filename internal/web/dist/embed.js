@@ -1,1 +1,1 @@
-import"./chunk-KC2T7B55.js";import"./chunk-EN3TWQWO.js";import{b as t}from"./chunk-BQMVTVVF.js";var c=new URLSearchParams(location.search),a=c.get("broadcast"),r=t("player");if(a){let e=c.get("latency");e&&r.setAttribute("latency",e),r.setAttribute("broadcast",a)}else t("hint").hidden=!1;
+import"./chunk-3KZUNFWV.js";import"./chunk-PMVBPBWN.js";import{b as t}from"./chunk-P3YTJPAK.js";var c=new URLSearchParams(location.search),a=c.get("broadcast"),r=t("player");if(a){let e=c.get("latency");e&&r.setAttribute("latency",e),r.setAttribute("broadcast",a)}else t("hint").hidden=!1;

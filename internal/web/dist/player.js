@@ -1,1 +1,1 @@
-import"./chunk-KC2T7B55.js";import"./chunk-EN3TWQWO.js";import"./chunk-BQMVTVVF.js";
+import"./chunk-3KZUNFWV.js";import"./chunk-PMVBPBWN.js";import"./chunk-P3YTJPAK.js";

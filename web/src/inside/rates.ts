@@ -56,6 +56,9 @@ export function quantile(starts: number[], bins: number[], part: number): number
   return starts[Math.min(at + 1, starts.length - 1)] ?? null;
 }
 
+/** smallest returns the smallest value, or null if there are none. */
+export const smallest = (values: number[]): number | null => (values.length > 0 ? Math.min(...values) : null);
+
 /** largest returns the entries with the largest values. */
 export function largest(values: Record<string, number>, n: number): [string, number][] {
   return Object.entries(values).sort((a, b) => b[1] - a[1]).slice(0, n);

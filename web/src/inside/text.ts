@@ -8,7 +8,8 @@ export function bits(n: number): string {
 }
 
 /** bytes writes a size. */
-export function bytes(n: number): string {
+export function bytes(n: number | null): string {
+  if (n === null) return "–";
   return n >= 1e6 ? `${(n / 1e6).toFixed(1)} MB` : `${(n / 1e3).toFixed(0)} kB`;
 }
 

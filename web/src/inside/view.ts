@@ -2,7 +2,7 @@
 
 import { find, make } from "../ui/dom.js";
 import { colors, Graph } from "./graph.js";
-import { grown, largest, quantile, ratesOf, secondsBetween } from "./rates.js";
+import { grown, largest, quantile, ratesOf, secondsBetween, smallest } from "./rates.js";
 import type { Delays, Detail, Snapshot, Track } from "./snapshot.js";
 import { fillRelays, fillSubscribers, fillTracks, nameOf } from "./tables.js";
 import { bits, bytes, percent, time } from "./text.js";
@@ -159,7 +159,7 @@ export class View {
     const rtt = now.subscribers.map((s) => s.srtt_ns);
     this.rtt.draw([x, rtt], `largest ${time(Math.max(0, ...rtt))}`);
     const windows = now.subscribers.map((s) => s.window_bytes);
-    this.window.draw([x, windows], `smallest ${bytes(Math.min(...windows))}`);
+    this.window.draw([x, windows], `smallest ${bytes(smallest(windows))}`);
   }
 
   private peerAt(i: number): string {

@@ -94,12 +94,13 @@ export class Player {
     const stopDrawing = this.draw();
     for (let wait = pauses(); !this.stopped; ) {
       try {
-        this.session = await this.options.connect();
-        this.session.ongoaway = () => this.session?.close(); // a new session goes on
-        await this.begin(this.session);
+        const session = await this.options.connect();
+        this.session = session; // reset closes it
+        session.ongoaway = () => session.close(); // a new session goes on
+        await this.begin(session);
         wait = pauses();
-        this.options.tell("");
-        await Promise.race([this.session.closed, ...this.ends()]);
+        if (!this.stopped) this.options.tell("");
+        await Promise.race([session.closed, ...this.ends()]);
       } catch (error) {
         if (!this.stopped) this.options.tell(explain(error));
       }
@@ -123,6 +124,7 @@ export class Player {
   private reset(): void {
     for (const lane of Object.values(this.lanes)) lane?.close();
     this.lanes = {};
+    this.overtaken = false;
     this.decoding.video?.close();
     this.decoding.audio?.close();
     this.decoding = {};
@@ -134,17 +136,25 @@ export class Player {
   }
 
   private async begin(session: Session): Promise<void> {
+    if (this.stopped) return session.close();
     this.options.tell("Loading…");
     this.tracks = (await this.load(session)).filter((t) => !this.element || ElementOutput.plays(t));
     const renditions = await playable(this.tracks.filter((t) => t.role === "video"));
     const audio = this.tracks.find((t) => t.role === "audio");
+    if (this.stopped) return;
     if (renditions.length === 0 && !audio) throw new Error("this browser can play none of the tracks");
     const video = renditions.find((t) => t.name === this.wanted) ?? renditions[0];
     this.options.found(renditions, video);
     await Promise.all([
-      video && this.play(session, video, "next object").then((lane) => (this.lanes.video = lane)),
-      audio && this.play(session, audio, "next object").then((lane) => (this.lanes.audio = lane)),
+      video && this.play(session, video, "next object").then((lane) => this.keep(session, "video", lane)),
+      audio && this.play(session, audio, "next object").then((lane) => this.keep(session, "audio", lane)),
     ]);
+  }
+
+  /** keep puts a lane in its place, unless its session is over: the next one makes its own lanes. */
+  private keep(session: Session, place: "video" | "audio" | "next", lane: Lane): void {
+    if (this.session === session) this.lanes[place] = lane;
+    else lane.close();
   }
 
   /** load reads the catalog and the init segments. */
@@ -264,7 +274,8 @@ export class Player {
     this.wanted = name;
     const track = this.tracks.find((t) => t.name === name);
     if (!track || !this.session || this.lanes.next || this.lanes.video?.track === track) return;
-    this.lanes.next = await this.play(this.session, track, "next group");
+    const session = this.session;
+    this.keep(session, "next", await this.play(session, track, "next group"));
     if (this.overtaken) this.replaceLane();
   }
 

@@ -42,11 +42,14 @@ export const enum RequestCode {
 
 export const enum ResetCode {
   Cancelled = 0x01,
+  TooFarBehind = 0x05,
 }
 
 const fetchStream = 0x05;
 /** What waits for a subscription whose answer has not arrived is dropped after this time, in milliseconds. */
 const aliasPatience = 2000;
+/** How many streams may wait so. Those beyond are cancelled. */
+export const maxWaiting = 64;
 /** How long to wait for the objects of a fetch, in milliseconds. What has come until then is kept. */
 const fetchPatience = 5000;
 /** An object that is larger cannot be media that a page can play. */
@@ -91,12 +94,13 @@ export class Session {
   readonly closed: Promise<string>;
   /** serve answers the relay's requests for tracks. */
   serve: ((request: IncomingRequest) => void) | undefined;
-  /** ongoaway is called when the relay asks its peers to move on. */
+  /** ongoaway is called when the relay asks its peers to connect again. If it names another relay (a URI), it is not: the
+   * page may connect to its own relay only, so it uses the session until the relay ends that. */
   ongoaway: (() => void) | undefined;
 
   private nextID = 0;
   private readonly receivers = new Map<number, Subscription>(); // by alias
-  private readonly waiting = new Map<number, Set<() => void>>(); // for aliases
+  private readonly waiting = new Set<{ alias: number; wake: () => void }>(); // streams without a subscription
   private readonly fetches = new Map<number, Fetch>(); // by request id
   private end!: (reason: string) => void;
 
@@ -180,8 +184,8 @@ export class Session {
 
   private async readControl(r: StreamReader): Promise<void> {
     for (let type: number = Message.Setup; ; type = await r.int()) {
-      await readBody(r);
-      if (type === Message.Goaway) this.ongoaway?.();
+      const body = new Parser(await readBody(r));
+      if (type === Message.Goaway && body.string() === "") this.ongoaway?.();
       if (!(await r.more())) return;
     }
   }
@@ -252,16 +256,20 @@ export class Session {
 
   /** receiver returns the subscription with an alias. Data may overtake the answer that assigns it. */
   private async receiver(alias: number): Promise<Subscription | undefined> {
-    if (!this.receivers.has(alias)) {
-      const waiters = this.waiting.get(alias) ?? new Set();
-      this.waiting.set(alias, waiters);
-      await new Promise<void>((resolve) => {
-        waiters.add(resolve);
-        setTimeout(resolve, aliasPatience);
-      });
-      if (waiters.size === 0) this.waiting.delete(alias);
-    }
+    if (!this.receivers.has(alias) && this.waiting.size < maxWaiting) await this.arrival(alias);
     return this.receivers.get(alias);
+  }
+
+  /** arrival waits for the subscription with an alias, for a while. */
+  private async arrival(alias: number): Promise<void> {
+    let wake!: () => void;
+    const arrived = new Promise<void>((resolve) => (wake = resolve));
+    const waiting = { alias, wake };
+    this.waiting.add(waiting);
+    const timer = setTimeout(wake, aliasPatience);
+    await arrived;
+    clearTimeout(timer);
+    this.waiting.delete(waiting);
   }
 
   /** subscribe asks for a track. Its objects go to receive. */
@@ -280,8 +288,7 @@ export class Session {
     const ok = readParameters(answer.body);
     const s = new Subscription(id, stream, ok.largest, receive, () => this.receivers.delete(alias));
     this.receivers.set(alias, s);
-    for (const wake of this.waiting.get(alias) ?? []) wake();
-    this.waiting.delete(alias);
+    for (const w of this.waiting) if (w.alias === alias) w.wake();
     return s;
   }
 

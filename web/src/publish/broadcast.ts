@@ -46,13 +46,15 @@ export class Broadcast {
   async run(): Promise<void> {
     for (let wait = pauses(); !this.stopped; ) {
       try {
-        this.session = await this.connect();
-        this.session.serve = (r) => void this.serve(r).catch(() => {}); // the request is over
-        this.session.ongoaway = () => this.session?.close();
-        await this.session.publishNamespace(this.namespace);
+        const session = await this.connect();
+        if (this.stopped) return session.close();
+        this.session = session;
+        session.serve = (r) => void this.serve(r).catch(() => {}); // the request is over
+        session.ongoaway = () => session.close();
+        await session.publishNamespace(this.namespace);
         wait = pauses();
-        this.tell("Live.", true);
-        const reason = await this.session.closed;
+        if (!this.stopped) this.tell("Live.", true);
+        const reason = await session.closed;
         if (!this.stopped) this.tell(`Not live: ${reason}. Connecting again…`, false);
       } catch (error) {
         this.session?.close();

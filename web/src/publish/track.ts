@@ -1,24 +1,9 @@
 import { Message, type IncomingRequest, RequestCode, ResetCode } from "../moqt/session.js";
-import { streamError } from "../moqt/reader.js";
 import { type Location, readParameters, Writer, writeParameters } from "../moqt/wire.js";
+import { Delivery, type Stored } from "./delivery.js";
 
 /** How many groups are kept, for those who join. */
 const history = 3;
-
-interface Stored extends Location {
-  subgroup: number;
-  priority: number;
-  payload: Uint8Array;
-}
-
-/** Delivery is a subscription of the relay. */
-interface Delivery {
-  request: IncomingRequest;
-  alias: number;
-  streams: Map<number, Promise<WritableStreamDefaultWriter<Uint8Array>>>; // of the current group, by subgroup
-  forward: boolean;
-  opened: number;
-}
 
 let nextAlias = 1;
 
@@ -38,52 +23,18 @@ export class PublishedTrack {
   /** add publishes an object. A group that is not the current one begins, and ends the current one. */
   add(group: number, subgroup: number, priority: number, payload: Uint8Array): void {
     if (group !== this.group) {
-      this.endGroup();
+      for (const d of this.deliveries) d.endGroup();
       this.group = group;
       this.object = 0;
       this.objects = this.objects.filter((o) => o.group > group - history);
     }
     const o = { group, object: this.object++, subgroup, priority, payload };
     this.objects.push(o);
-    for (const d of this.deliveries) if (d.forward) void this.send(d, o).catch(() => this.deliveries.delete(d));
+    for (const d of this.deliveries) if (d.forward) d.send(o);
   }
 
   private get largest(): Location | undefined {
     return this.objects.at(-1);
-  }
-
-  private async send(d: Delivery, o: Stored): Promise<void> {
-    let opening = d.streams.get(o.subgroup);
-    let previous = -1;
-    if (!opening) {
-      opening = this.open(d, o);
-      d.streams.set(o.subgroup, opening);
-      lastObject.set(opening, o.object);
-    } else {
-      previous = lastObject.get(opening)!;
-      lastObject.set(opening, o.object);
-    }
-    const header = new Writer().int(previous < 0 ? o.object : o.object - previous - 1).int(o.payload.length).bytes;
-    const writer = await opening;
-    const message = new Uint8Array(header.length + o.payload.length);
-    message.set(header);
-    message.set(o.payload, header.length);
-    await writer.write(message);
-  }
-
-  private async open(d: Delivery, o: Stored): Promise<WritableStreamDefaultWriter<Uint8Array>> {
-    d.opened++;
-    const writer = (await d.request.session.openStream(255 - o.priority)).getWriter();
-    const header = new Writer().int(0x14).int(d.alias).int(o.group).int(o.subgroup).byte(o.priority);
-    await writer.write(header.bytes);
-    return writer;
-  }
-
-  private endGroup(): void {
-    for (const d of this.deliveries) {
-      for (const opening of d.streams.values()) void opening.then((w) => w.close()).catch(() => {});
-      d.streams.clear();
-    }
   }
 
   /** serve answers a request for the track. */
@@ -109,7 +60,7 @@ export class PublishedTrack {
     const ok = new Writer().int(alias);
     writeParameters(ok, this.largest ? { largest: this.largest } : {});
     await r.stream.send(Message.SubscribeOK, ok);
-    const d: Delivery = { request: r, alias, streams: new Map(), forward: r.parameters.forward ?? true, opened: 0 };
+    const d = new Delivery(r.session, alias, r.parameters.forward ?? true);
     this.deliveries.add(d);
     this.republish?.();
     try {
@@ -124,9 +75,7 @@ export class PublishedTrack {
       // The relay has cancelled it.
     }
     this.deliveries.delete(d);
-    for (const opening of d.streams.values()) {
-      void opening.then((w) => w.abort(streamError(ResetCode.Cancelled))).catch(() => {});
-    }
+    d.abort(ResetCode.Cancelled);
   }
 
   private async fetch(r: IncomingRequest): Promise<void> {
@@ -157,6 +106,3 @@ export class PublishedTrack {
     await r.stream.finish();
   }
 }
-
-/** lastObject is the latest object on a stream. */
-const lastObject = new WeakMap<Promise<unknown>, number>();

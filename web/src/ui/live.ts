@@ -1,7 +1,7 @@
 import { RequestError, type Session } from "../moqt/session.js";
 import type { Namespace } from "../moqt/wire.js";
 import { connect, countViewers, nameOf, type Relay } from "../relay.js";
-import { make, messageOf, pauses, sleep } from "./dom.js";
+import { inView, make, messageOf, pauses, sleep } from "./dom.js";
 
 const viewersInterval = 5000; // ms
 
@@ -77,7 +77,7 @@ export class LiveList {
     const after = [...this.items].filter(([other]) => other > name).sort(([a], [b]) => (a < b ? -1 : 1))[0];
     this.list.insertBefore(item, after?.[1].item ?? null);
     this.items.set(name, { namespace, item, count });
-    void this.count();
+    void this.ask(namespace, item, count);
   }
 
   private tell(): void {
@@ -86,9 +86,13 @@ export class LiveList {
 
   private async count(): Promise<void> {
     if (document.hidden) return;
-    for (const { namespace, count } of [...this.items.values()]) {
-      const n = await countViewers(this.relay, namespace);
-      count.textContent = n === undefined ? "" : n === 1 ? "1 viewer" : `${n} viewers`;
-    }
+    for (const { namespace, item, count } of [...this.items.values()]) await this.ask(namespace, item, count);
+  }
+
+  /** ask asks how many watch a broadcast, if the user sees it in the list. */
+  private async ask(namespace: Namespace, item: HTMLLIElement, count: HTMLElement): Promise<void> {
+    if (!inView(item.getBoundingClientRect(), innerHeight)) return;
+    const n = await countViewers(this.relay, namespace);
+    count.textContent = n === undefined ? "" : n === 1 ? "1 viewer" : `${n} viewers`;
   }
 }

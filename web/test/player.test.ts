@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Player, type PlayerOptions } from "../src/media/player.js";
+import { msfCatalog } from "../src/media/catalog.js";
+import type { MediaObject, Session, Subscription, TrackName } from "../src/moqt/session.js";
+import { initSegment } from "../src/publish/mux.js";
+import { inView } from "../src/ui/dom.js";
+import { settle } from "./fake.js";
+
+class FakeDecoder {
+  static isConfigSupported = async () => ({ supported: true });
+  state = "unconfigured";
+  configure(): void {}
+  close(): void {}
+}
+
+class FakeContext {
+  createGain = () => ({ connect: () => {} });
+  close = async () => {};
+}
+
+Object.assign(globalThis, {
+  AudioContext: FakeContext, VideoDecoder: FakeDecoder, AudioDecoder: FakeDecoder, requestAnimationFrame: () => 0,
+  document: { hidden: false },
+});
+
+/** player makes a player that connects to what connect gives. */
+function player(connect: () => Promise<Session>): { p: Player; told: string[] } {
+  const told: string[] = [];
+  const canvas = { getContext: () => ({}) };
+  const options = {
+    connect, namespace: ["live"], canvas, video: {}, target: 200, tell: (s: string) => told.push(s), found: () => {},
+  };
+  return { p: new Player(options as unknown as PlayerOptions), told };
+}
+
+test("a player that was stopped while it connected closes its session", async () => {
+  let closed = false;
+  let connected!: (s: Session) => void;
+  const { p, told } = player(() => new Promise((resolve) => (connected = resolve)));
+  const running = p.run();
+  p.stop();
+  connected({
+    close: () => void (closed = true),
+    closed: Promise.resolve(""),
+    subscribe: () => assert.fail("it subscribes"),
+  } as unknown as Session);
+  await running;
+  assert.ok(closed);
+  assert.deepEqual(told, []);
+});
+
+test("a rendition that was chosen on a session that is over blocks no later choice", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
+  const init = initSegment({ id: 1, kind: "video", codec: "vp09.00.40.08", width: 640, height: 360 });
+  const track = (name: string, height: number) =>
+    ({ name, role: "video", packaging: "cmaf", codec: "vp09.00.40.08", init, height, altGroup: 1 }) as const;
+  const catalog = new TextEncoder().encode(msfCatalog([track("high", 720), track("low", 360)]));
+  const asked: { name: string; cancelled: boolean; answer: () => void }[] = [];
+  let end!: (reason: string) => void;
+  const connect = async () => {
+    const closed = new Promise<string>((resolve) => (end = resolve));
+    const subscribe = (name: TrackName, _: unknown, receive: (o: MediaObject) => void) =>
+      new Promise<Subscription>((resolve) => {
+        const a = { name: name.name, cancelled: false, answer: () => {} };
+        const s = { done: new Promise(() => {}), cancel: () => void (a.cancelled = true) };
+        a.answer = () => resolve(s as unknown as Subscription);
+        asked.push(a);
+        if (name.name === "catalog") receive({ group: 0, object: 0, subgroup: 0, status: 0, payload: catalog });
+        if (name.name !== "low") a.answer();
+      });
+    return { closed, subscribe, close: () => {} } as unknown as Session;
+  };
+  const { p } = player(connect);
+  const running = p.run();
+  await settle();
+  const chosen = p.choose("low");
+  await settle();
+  end("lost");
+  await settle();
+  const first = asked.find((a) => a.name === "low")!;
+  first.answer();
+  await chosen;
+  assert.ok(first.cancelled);
+  t.mock.timers.tick(1000);
+  await settle();
+  asked.findLast((a) => a.name === "low")!.answer(); // it is wanted now
+  await settle();
+  void p.choose("high");
+  await settle();
+  assert.deepEqual(asked.map((a) => a.name), ["catalog", "high", "low", "catalog", "low", "high"]);
+  p.stop();
+  end("stopped");
+  t.mock.timers.tick(1000);
+  await running;
+});
+
+test("counts are asked for what is seen", () => {
+  const seen = [[-20, 0], [-20, 1], [0, 20], [99, 120], [100, 120]].map(([top, bottom]) =>
+    inView({ top: top!, bottom: bottom! }, 100));
+  assert.deepEqual(seen, [false, true, true, true, false]);
+});

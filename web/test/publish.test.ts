@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { IncomingRequest, Session } from "../src/moqt/session.js";
+import { Message } from "../src/moqt/session.js";
+import { Broadcast } from "../src/publish/broadcast.js";
+import { Delivery, maxUnsent } from "../src/publish/delivery.js";
+import { PublishedTrack } from "../src/publish/track.js";
+import { settle } from "./fake.js";
+
+/** Sent is a stream that was opened. */
+interface Sent {
+  writes: number[]; // lengths
+  ended: "" | "closed" | "aborted";
+}
+
+/** sessionOf opens streams that take what take lets them take. */
+function sessionOf(take: (stream: number) => Promise<void>): { session: Session; streams: Sent[] } {
+  const streams: Sent[] = [];
+  const openStream = async () => {
+    const n = streams.length;
+    const sent: Sent = { writes: [], ended: "" };
+    streams.push(sent);
+    return new WritableStream<Uint8Array>({
+      start: (c) => c.signal.addEventListener("abort", () => (sent.ended ||= "aborted")),
+      write: async (bytes) => {
+        await take(n);
+        sent.writes.push(bytes.length);
+      },
+      close: () => void (sent.ended ||= "closed"),
+    });
+  };
+  return { session: { openStream } as unknown as Session, streams };
+}
+
+const object = (group: number, n: number, size = 1) => ({
+  group, object: n, subgroup: 0, priority: 1, payload: new Uint8Array(size),
+});
+
+test("a broadcast that was stopped while it connected closes its session", async () => {
+  const done: string[] = [];
+  let connected!: (s: Session) => void;
+  const told: string[] = [];
+  const b = new Broadcast(["live"], () => new Promise((resolve) => (connected = resolve)), (s) => told.push(s));
+  const running = b.run();
+  b.stop();
+  connected({
+    close: () => void done.push("closed"),
+    publishNamespace: async () => void done.push("announced"),
+    closed: Promise.resolve("over"),
+  } as unknown as Session);
+  await running;
+  assert.deepEqual(done, ["closed"]);
+  assert.deepEqual(told, [""]);
+});
+
+test("a stopped stream ends nothing but its group", async () => {
+  const { session, streams } = sessionOf((n) => (n === 0 ? Promise.reject(new Error("stopped")) : Promise.resolve()));
+  const track = new PublishedTrack("video");
+  const over = new Promise<undefined>(() => {});
+  const stream = { send: async () => {}, next: () => over, cancelled: over };
+  void track.serve({ type: Message.Subscribe, parameters: {}, session, stream } as unknown as IncomingRequest);
+  await settle();
+  track.add(1, 0, 1, new Uint8Array(1));
+  await settle();
+  track.add(1, 0, 1, new Uint8Array(1));
+  await settle();
+  track.add(2, 0, 1, new Uint8Array(1));
+  await settle();
+  assert.deepEqual(streams.map((s) => s.writes.length), [0, 2]);
+});
+
+test("what a slow network cannot take is left out up to the next group", async () => {
+  const { session, streams } = sessionOf((n) => (n < 2 ? new Promise(() => {}) : Promise.resolve()));
+  const d = new Delivery(session, 1, true);
+  d.send(object(1, 0, maxUnsent));
+  d.endGroup();
+  d.send(object(2, 0, maxUnsent)); // gives up group 1
+  await settle();
+  assert.equal(streams.length, 2);
+  d.send(object(2, 1)); // gives up the rest of group 2
+  d.send(object(2, 2));
+  d.endGroup();
+  d.send(object(3, 0));
+  d.endGroup();
+  await settle();
+  assert.deepEqual(streams.map((s) => s.ended), ["aborted", "aborted", "closed"]);
+  assert.equal(streams[2]!.writes.length, 2, "a header, and an object");
+});
