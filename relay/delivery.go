@@ -14,6 +14,9 @@ import (
 // finishTimeout is how long the streams of a subscription that has ended may take to be delivered.
 const finishTimeout = 30 * time.Second
 
+// maxCurrent is how many objects of a group are looked at before it is sent from its start: see delivery.startLate.
+const maxCurrent = 4096
+
 // delivery sends the objects of a track that a subscriber wants. All methods expect hub.mu to be held.
 type delivery struct {
 	sub     *downstream
@@ -93,18 +96,35 @@ func (v *delivery) startLate(largest *moqt.Location) {
 		!v.sub.peer.session.Tolerates(session.MissesCurrentGroup) {
 		return
 	}
-	v.whole = v.holds(largest.Group)
+	v.whole = v.isHeld(*largest)
 	if v.whole || len(v.sub.hub.data.Segments(largest.Group)) == 0 {
 		v.wanted.Start = moqt.Location{Group: largest.Group}
 	}
 }
 
-// holds reports whether the cache has the first object of a group.
-func (v *delivery) holds(group uint64) bool {
-	return slices.ContainsFunc(v.sub.hub.data.Segments(group), func(s *track.Segment) bool {
-		state, _ := s.Log.State()
-		return s.First == 0 && state != track.Reset
-	})
+// isHeld reports whether the group that ends with largest can be sent from its start without a hole, in subgroups. If
+// not, a FETCH brings it.
+func (v *delivery) isHeld(largest moqt.Location) bool {
+	data := v.sub.hub.data
+	if slices.ContainsFunc(data.Segments(largest.Group), isCut) {
+		return false
+	}
+	fresh := data.Fresh()
+	next := moqt.Location{Group: largest.Group}
+	for range maxCurrent {
+		s := data.At(moqt.Range{Start: next, End: largest}, fresh, nil)
+		if s.Reader != nil {
+			s.Reader.Close()
+		}
+		if s.Existence == track.Unknown || s.Datagram != nil {
+			return false
+		}
+		if s.Range.End == largest {
+			return true
+		}
+		next = s.Range.End.Next()
+	}
+	return false
 }
 
 // apply makes new parameters effective.
