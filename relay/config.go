@@ -61,8 +61,8 @@ type Config struct {
 	Grace time.Duration
 	// MaxRendezvous bounds RENDEZVOUS_TIMEOUT (draft §10.2.6). Default: 60 s.
 	MaxRendezvous time.Duration
-	// FillTimeout is how long a FETCH waits for a publisher at a time; FILL_TIMEOUT, if the FETCH has it, limits all
-	// such waits together (draft §10.2.5). Default: 10 s.
+	// FillTimeout is how long a FETCH waits for a publisher at a time, and for all upstream relays that connect;
+	// FILL_TIMEOUT, if the FETCH has it, limits all waits together (draft §10.2.5). Default: 10 s.
 	FillTimeout time.Duration
 	// StallTimeout ends a FETCH whose data the peer does not take. Default: 30 s.
 	StallTimeout time.Duration

@@ -30,11 +30,12 @@ var (
 )
 
 // waitBudget is how long a FETCH may wait for publishers, or upstream relays that connect: FILL_TIMEOUT limits all
-// waits together (draft §10.2.5), the relay's own limit each of them.
+// waits together (draft §10.2.5), the relay's own limit each wait for a publisher, and all those for upstream relays.
 type waitBudget struct {
 	each    time.Duration
 	limited bool          // the peer sent FILL_TIMEOUT:
 	left    time.Duration // the part of it that is left
+	connect time.Time     // until when upstream relays may connect; zero before the first wait
 }
 
 // next returns how long the next wait may take.
@@ -51,10 +52,18 @@ func (b *waitBudget) isUsedUp() bool { return b.limited && b.left <= 0 }
 // spend subtracts the time since start from the budget.
 func (b *waitBudget) spend(start time.Time) { b.left -= time.Since(start) }
 
-// await waits for a change. It returns false if the time is up, or the context done.
+// await waits for a change that an upstream relay may cause when it has connected. It returns false if the time is up,
+// or the context done.
 func (b *waitBudget) await(ctx context.Context, change <-chan struct{}) bool {
 	defer b.spend(time.Now())
-	ctx, cancel := context.WithTimeout(ctx, b.next())
+	if b.connect.IsZero() {
+		b.connect = time.Now().Add(b.each)
+	}
+	wait := min(b.next(), time.Until(b.connect))
+	if wait <= 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	select {
 	case <-change:
