@@ -149,11 +149,13 @@ func (f *FetchWriter) Write(p []byte) error {
 	return nil
 }
 
+// compare compares p with the same bytes of the held object, as far as they have come.
 func (f *FetchWriter) compare(p []byte) error {
 	for len(p) > 0 {
 		v := f.held.View(f.offset, len(p))
-		if len(v) == 0 {
-			return nil // it is still arriving
+		if len(v) == 0 { // it is still arriving; what follows p may have come by then
+			f.offset += int64(len(p))
+			return nil
 		}
 		if !bytes.Equal(v, p[:len(v)]) {
 			return malformed("object %s came with different payloads", f.at)

@@ -81,3 +81,25 @@ func TestFetchWriterOfMalformedTracks(t *testing.T) {
 		})
 	}
 }
+
+// A response overtakes the stream that brings the same object, and more of that comes before the rest of the response.
+func TestFetchWriterOvertakesAStream(t *testing.T) {
+	b, payload := encode(plain, object(0)), object(0).payload
+	header, last := len(b)-len(payload), len(payload)-1
+	fetch := func(overtaken int, rest string) error {
+		k := newSink(CacheConfig{})
+		s, f := k.source(plain), k.track.NewFetchWriter()
+		defer f.Close()
+		require.NoError(t, feed(s, b[:header+overtaken]))
+		require.NoError(t, f.Begin(&moqt.FetchObject{
+			Location: loc(plain.GroupID, 0), Priority: 128, PayloadLength: uint64(len(payload)),
+		}))
+		require.NoError(t, f.Write([]byte(payload[:last])))
+		require.NoError(t, feed(s, b[header+overtaken:]))
+		return f.Write([]byte(rest))
+	}
+	for overtaken := range payload {
+		require.NoError(t, fetch(overtaken, payload[last:]), "%d bytes", overtaken)
+		require.ErrorContains(t, fetch(overtaken, "!"), "different payloads", "%d bytes", overtaken)
+	}
+}
