@@ -111,6 +111,7 @@ func (c *Config) validate() error {
 		bounds.AtLeast("MaxRendezvous", c.MaxRendezvous, 0),
 		bounds.AtLeast("FillTimeout", c.FillTimeout, 0),
 		bounds.AtLeast("StallTimeout", c.StallTimeout, 0),
+		bounds.Check("Session.Limits.MaxFilterRanges", c.Session.Limits.MaxFilterRanges, 0, 0), // it applies none
 		c.PerAddress.validate("PerAddress"),
 		c.PerToken.validate("PerToken"),
 	)

@@ -53,17 +53,12 @@ func (w *tracksWatch) foundLocked(h *hub) {
 		return
 	}
 	params := w.request.Parameters()
-	filters, wanted := params.RangeFilters.ForTrack(h.properties)
-	if !wanted {
-		return
-	}
 	if w.payers.take(subscriptionsOpen) != nil {
 		w.block(h.name)
 		return
 	}
 	now := h.data.Position()
 	defer now.Close()
-	params.RangeFilters = filters
 	offer := moqt.Publish{Track: h.name, Parameters: params, Properties: h.properties}
 	offer.Parameters.LargestObject = now.Largest
 	offer.Parameters.HopPath = h.publishers.pathFor(asker{peer: w.peer})
