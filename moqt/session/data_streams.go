@@ -193,9 +193,7 @@ func (d *dataStreams) takeFetch(h *headerReader) error {
 func (d *dataStreams) takeFillRequest(id uint64) *Subscription {
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
-	sub := d.s.table.fills[id]
-	delete(d.s.table.fills, id)
-	return sub
+	return d.s.table.takeFill(id)
 }
 
 // takeFill hands the stream of a fill to the receiver of its subscription (draft-20 §5.1.3).

@@ -122,6 +122,44 @@ func TestRefusedFillsAreLimited(t *testing.T) {
 	})
 }
 
+// TestAwaitedFillsAreLimited asks for fills that the publisher does not send.
+func TestAwaitedFillsAreLimited(t *testing.T) {
+	fill := moqt.Parameters{Fill: &moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterRelativeStart}}}
+	play(t, in(moqt.Draft22, setting{}), func(p *script) {
+		sub, e := p.subscribed(testTrack, 1, fillCollector{newCollector(), make(chan *collectedFill, 10)})
+		first := p.s.requester.nextID
+		for range maxAwaitedFills + 1 {
+			go sub.Update(p.Context(), fill)
+			e.receive()
+			e.send(&moqt.RequestOK{})
+			synctest.Wait()
+		}
+		require.Len(p, p.s.table.fills, maxAwaitedFills)
+		p.requireStopped(p.uni(fetchHeader(first)), moqt.ResetCancelled)
+		require.NoError(p, p.uni(append(fetchHeader(first+2), "objects"...)).Close())
+		require.Equal(p, first+2, (<-sub.receiver.(fillCollector).fills).id)
+		p.requireOpen()
+		require.Len(p, p.s.table.fills, maxAwaitedFills-1)
+		sub.Cancel(moqt.ResetCancelled)
+		require.Empty(p, p.s.table.fills)
+	})
+}
+
+// TestAcceptWithoutItsUpdate accepts a PUBLISH with a filter that the peer does not take.
+func TestAcceptWithoutItsUpdate(t *testing.T) {
+	h := newHandler()
+	play(t, in(moqt.Draft22, setting{cfg: Config{Role: Server, Handler: h}}), func(p *script) {
+		e := p.request(&moqt.Publish{Track: testTrack, TrackAlias: 1})
+		sub := <-h.publishes
+		require.Error(p, sub.Accept(moqt.Parameters{RangeFilters: moqt.RangeFilters{
+			{Type: moqt.ParameterObjectIDFilter, Ranges: []moqt.ValueRange{{First: 1, Last: 1}}},
+		}}, newCollector()))
+		e.requireReset(moqt.ResetInternalError)
+		require.Error(p, sub.Context().Err())
+		require.Empty(p, p.s.table.subscriptions)
+	})
+}
+
 // TestSharedTracks checks that a subscriber may have several subscriptions to a track since draft-19.
 func TestSharedTracks(t *testing.T) {
 	for _, v := range moqt.Versions() {

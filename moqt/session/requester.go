@@ -185,7 +185,7 @@ func (q *requester) sendLocked(r *Request, m moqt.Message) error {
 		return err
 	}
 	if sub, ok := r.role.(*Subscription); ok && p.parameters.Fill != nil {
-		q.s.table.fills[q.nextID] = sub
+		q.s.table.awaitFill(q.nextID, sub)
 	}
 	q.nextID += 2
 	return nil

@@ -51,6 +51,7 @@ type Subscription struct {
 	ok         *moqt.SubscribeOK
 	properties moqt.Properties
 	parameters moqt.Parameters // ours, with updates
+	fills      []uint64        // those in the table, oldest first
 	drain      drain
 }
 
@@ -98,7 +99,8 @@ func (sub *Subscription) Wait(ctx context.Context) (*moqt.SubscribeOK, error) {
 	return sub.ok, nil
 }
 
-// Accept answers a PUBLISH with PUBLISH_OK. A subscription of this end to the same track ends with [ErrSuperseded].
+// Accept answers a PUBLISH with PUBLISH_OK. If the peer does not take parameters that follow in an update, the
+// subscription ends. A subscription of this end to the same track ends with [ErrSuperseded].
 func (sub *Subscription) Accept(parameters moqt.Parameters, receiver Receiver) error {
 	if parameters.NewGroupRequest != nil && !sub.Properties().DynamicGroups() {
 		return errNotDynamic
@@ -115,6 +117,7 @@ func (sub *Subscription) Accept(parameters moqt.Parameters, receiver Receiver) e
 	}
 	if update != nil {
 		if err := sub.sent.sendLocked(&sentUpdate{done: make(chan struct{})}, *update); err != nil {
+			s.spawn(func() { sub.abort(moqt.ResetInternalError, err) }) // the peer takes the PUBLISH for accepted
 			return err
 		}
 	}
@@ -301,10 +304,8 @@ func (sub *Subscription) endedLocked() {
 	if sub.offer != nil && !sub.bound {
 		sub.s.table.aliases.retire(sub.offer.TrackAlias)
 	}
-	for id, other := range sub.s.table.fills {
-		if other == sub {
-			delete(sub.s.table.fills, id)
-		}
+	for _, id := range sub.fills {
+		delete(sub.s.table.fills, id)
 	}
 	sub.drain.stopLocked()
 	sub.s.table.notify()

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 
 	"sluice/moqt"
 )
@@ -31,6 +32,29 @@ func newRequestTable() requestTable {
 		fills:         make(map[uint64]*Subscription),
 		changed:       make(chan struct{}),
 	}
+}
+
+// maxAwaitedFills is how many fills of a subscription may lack their streams. The publisher opens none for a fill that
+// has no objects, and does not say so: the stream of an older fill is refused.
+const maxAwaitedFills = 64
+
+// awaitFill expects the stream of a fill.
+func (t *requestTable) awaitFill(id uint64, sub *Subscription) {
+	t.fills[id] = sub
+	sub.fills = append(sub.fills, id)
+	if len(sub.fills) > maxAwaitedFills {
+		t.takeFill(sub.fills[0])
+	}
+}
+
+// takeFill returns the subscription that has asked for a fill, or nil, and expects its stream no longer.
+func (t *requestTable) takeFill(id uint64) *Subscription {
+	sub := t.fills[id]
+	if sub != nil {
+		delete(t.fills, id)
+		sub.fills = slices.DeleteFunc(sub.fills, func(other uint64) bool { return other == id })
+	}
+	return sub
 }
 
 // notify wakes up everything that waits for changed: data streams and joining fetches that arrived before the message
