@@ -171,12 +171,13 @@ func (d *distances) tell(now time.Time) {
 // were sent lately: they may have come back because they cannot reach the other node.
 func (d *distances) send(clients []relay.Client, now time.Time) {
 	var sent []netip.Prefix
+	elsewhere := d.mesh.node.Elsewhere()
 	for _, c := range clients {
 		at, before := d.sent.Peek(c.Source)
 		if len(sent) >= maxSent || !follows(c.Implementation) || isSent(c.Path) || before && now.Sub(at) < sentAgain {
 			continue
 		}
-		to, ok := d.mesh.node.Nearer(cluster.NetworkOf(c.Source.Addr()), c.MinRTT)
+		to, ok := elsewhere.Nearer(cluster.NetworkOf(c.Source.Addr()), c.MinRTT)
 		if !ok || c.Redirect(sentURI(to.URL, &c)) != nil {
 			continue
 		}

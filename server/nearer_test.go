@@ -64,7 +64,7 @@ func (w *world) wait(t *testing.T, what string, f func() bool) {
 func (w *world) knows(t *testing.T, n *meshNode, other string) {
 	t.Helper()
 	w.wait(t, other+" is near", func() bool {
-		to, ok := n.Cluster().Nearer(cluster.NetworkOf(netip.MustParseAddr("127.0.0.1")), time.Second)
+		to, ok := n.Cluster().Elsewhere().Nearer(cluster.NetworkOf(netip.MustParseAddr("127.0.0.1")), time.Second)
 		return ok && to.Node == other
 	})
 }

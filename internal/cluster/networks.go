@@ -118,35 +118,70 @@ type ClientAt struct {
 	RTT  time.Duration // of the client's network
 }
 
-// Nearer returns the node to which a client should go that has this round-trip time to this node. ok is false if none
-// is much nearer to its network, as far as that is known.
-func (n *Node) Nearer(network netip.Prefix, rtt time.Duration) (to ClientAt, ok bool) {
+// Elsewhere is where clients of a node could go, as far as it is known at a time.
+type Elsewhere struct {
+	own     Cost                    // but for the round-trip time
+	nodes   []clientNode            // in no order
+	reaches map[netip.Prefix][]Peer // those that are known to reach a network that was asked about
+}
+
+// clientNode is a node that takes clients.
+type clientNode struct {
+	Peer
+	near map[netip.Prefix]uint32 // is not changed
+}
+
+// Elsewhere returns where clients could go now. One goroutine at a time may use it.
+func (n *Node) Elsewhere() *Elsewhere {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	own := n.cfg.Card()
-	self := Peer{Cost: Cost{RTT: rtt, Load: own.Load, Price: own.Price}}
-	var others []Peer
+	e := &Elsewhere{own: Cost{Load: own.Load, Price: own.Price}, reaches: make(map[netip.Prefix][]Peer)}
 	now := time.Now()
-	for _, m := range n.table.alive() {
-		us, measured := m.near[network]
-		if measured && m.card.ClientURL != "" && now.Sub(m.nearAt) < networksFor {
-			others = append(others, Peer{ID: m.id, URL: m.card.ClientURL, Cost: Cost{
-				RTT: time.Duration(us) * time.Microsecond, Load: m.card.Load, Price: m.card.Price,
-			}})
+	for _, m := range n.table.members {
+		if !m.gone && m.card.ClientURL != "" && len(m.near) > 0 && now.Sub(m.nearAt) < networksFor {
+			e.nodes = append(e.nodes, clientNode{Peer{ID: m.id, URL: m.card.ClientURL, Cost: Cost{
+				Load: m.card.Load, Price: m.card.Price,
+			}}, m.near})
 		}
 	}
-	best, ok := nearer(self, others)
+	return e
+}
+
+// Nearer returns the node to which a client should go that has this round-trip time to this node. ok is false if none
+// is much nearer to its network, as far as that is known.
+func (e *Elsewhere) Nearer(network netip.Prefix, rtt time.Duration) (to ClientAt, ok bool) {
+	self := Peer{Cost: e.own}
+	self.Cost.RTT = rtt
+	best, ok := nearer(self, e.reaching(network))
 	return ClientAt{best.ID, best.URL, best.Cost.RTT}, ok
 }
 
-// nearer returns the cheapest of the nodes that are much nearer to a client than self, and not full. The cost of a node
-// has the round-trip time to the client.
+// reaching returns the nodes that are known to reach a network, with their round-trip times.
+func (e *Elsewhere) reaching(network netip.Prefix) []Peer {
+	list, asked := e.reaches[network]
+	if asked {
+		return list
+	}
+	for _, n := range e.nodes {
+		if us, measured := n.near[network]; measured {
+			n.Cost.RTT = time.Duration(us) * time.Microsecond
+			list = append(list, n.Peer)
+		}
+	}
+	e.reaches[network] = list
+	return list
+}
+
+// nearer returns the cheapest of the nodes that are much nearer to a client than self, and not full; of several, the
+// one whose id is first. The cost of a node has the round-trip time to the client.
 func nearer(self Peer, others []Peer) (best Peer, ok bool) {
 	const saving = float64(nearerSaving) / float64(time.Millisecond)
 	for _, p := range others {
 		near := float64(p.Cost.RTT) <= nearerPart*float64(self.Cost.RTT) && p.Cost.RTT+nearerSaving <= self.Cost.RTT
 		cheap := p.Cost.value()+saving <= self.Cost.value() && p.Cost.Load <= fullLoad-relief
-		if near && cheap && (!ok || p.Cost.value() < best.Cost.value()) {
+		better := cmp.Or(cmp.Compare(p.Cost.value(), best.Cost.value()), cmp.Compare(p.ID, best.ID)) < 0
+		if near && cheap && (!ok || better) {
 			best, ok = p, true
 		}
 	}

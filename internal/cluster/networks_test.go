@@ -111,6 +111,7 @@ func TestNearer(t *testing.T) {
 		"nobody":                  {100, nil, nil, ""},
 		"much nearer":             {100, nil, []Peer{at("b", 10, nil)}, "b"},
 		"the nearest":             {100, nil, []Peer{at("b", 10, nil), at("c", 9, nil), at("d", 11, nil)}, "c"},
+		"two alike":               {100, nil, []Peer{at("c", 10, nil), at("b", 10, nil), at("d", 10, nil)}, "b"},
 		"half as far":             {40, nil, []Peer{at("b", 20, nil)}, "b"},
 		"more than half":          {100, nil, []Peer{at("b", 51, nil)}, ""},
 		"near enough":             {20, nil, []Peer{at("b", 1, nil)}, ""},

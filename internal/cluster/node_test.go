@@ -538,7 +538,7 @@ func TestNearerNodes(t *testing.T) {
 			w.bus.Engine("takes-none"))
 		require.NoError(t, err)
 		sends := func() bool {
-			_, ok := far.Nearer(network, 100*time.Millisecond)
+			_, ok := far.Elsewhere().Nearer(network, 100*time.Millisecond)
 			return ok
 		}
 		time.Sleep(time.Minute)
@@ -546,10 +546,10 @@ func TestNearerNodes(t *testing.T) {
 
 		known.Store(&cluster.Networks{network: 10 * time.Millisecond})
 		time.Sleep(time.Second)
-		to, ok := far.Nearer(network, 100*time.Millisecond)
+		to, ok := far.Elsewhere().Nearer(network, 100*time.Millisecond)
 		require.True(t, ok)
 		require.Equal(t, cluster.ClientAt{Node: "near", URL: "moqt://near.example", RTT: 10 * time.Millisecond}, to)
-		_, ok = far.Nearer(cluster.NetworkOf(netip.MustParseAddr("198.51.100.1")), 100*time.Millisecond)
+		_, ok = far.Elsewhere().Nearer(cluster.NetworkOf(netip.MustParseAddr("198.51.100.1")), 100*time.Millisecond)
 		require.False(t, ok, "another network")
 		time.Sleep(10 * time.Minute)
 		require.True(t, sends(), "it is told again")
