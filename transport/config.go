@@ -35,7 +35,7 @@ type ListenConfig struct {
 	Origins []string
 
 	// Handler answers the HTTP/3 requests that do not open a session. With it, pages of the server's own origin may
-	// connect whatever Origins says. Default: the answer is 404.
+	// connect whatever Origins says, by the names that the certificate has. Default: the answer is 404.
 	Handler http.Handler
 
 	// Sockets opens the sockets, at least one. Those of a connection's packets must come to the socket that has issued

@@ -2,9 +2,13 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -148,7 +152,7 @@ func (s *wtServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if origin := r.Header.Get("Origin"); !s.accepts(origin, r.Host) {
+	if origin := r.Header.Get("Origin"); !s.accepts(origin, r) {
 		s.refuse(w, r, http.StatusForbidden, fmt.Sprintf("pages of %q may not connect", origin))
 		return
 	}
@@ -173,10 +177,31 @@ func (s *wtServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.l.deliver(newWTSession(newSession(c.qc, proto, r.Host, r.URL.RequestURI()), wt, false), c.qc)
 }
 
-// accepts reports whether pages of an origin may connect to the server by the name of host.
-func (s *wtServer) accepts(origin, host string) bool {
-	own := s.l.cfg.Handler != nil && origin == "https://"+host
-	return origin == "" || len(s.l.cfg.Origins) == 0 || own || slices.Contains(s.l.cfg.Origins, origin)
+// accepts reports whether pages of an origin may send a request for a session.
+func (s *wtServer) accepts(origin string, r *http.Request) bool {
+	return origin == "" || len(s.l.cfg.Origins) == 0 || slices.Contains(s.l.cfg.Origins, origin) ||
+		s.l.cfg.Handler != nil && origin == "https://"+r.Host && s.isNamed(r)
+}
+
+// isNamed reports whether a request calls the server by a name of it: one that its certificate has, or one of this
+// machine's own. Another name may be that of a web page that has had its own name resolved to the server's address (DNS
+// rebinding): it may trust the certificate by its hash, and then its browser compares no names.
+func (s *wtServer) isNamed(r *http.Request) bool {
+	host := (&url.URL{Host: r.Host}).Hostname()
+	if addr, err := netip.ParseAddr(host); strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback() {
+		return true
+	}
+	cert, err := s.l.Certificate(&tls.ClientHelloInfo{ServerName: host})
+	if err != nil {
+		return false
+	}
+	leaf := cert.Leaf
+	if leaf == nil {
+		if leaf, err = x509.ParseCertificate(cert.Certificate[0]); err != nil {
+			return false
+		}
+	}
+	return leaf.VerifyHostname(host) == nil
 }
 
 // refuse answers a request for a session, and logs what the client offered: browsers do not show the answer.

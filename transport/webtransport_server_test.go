@@ -373,3 +373,22 @@ func TestOwnOrigin(t *testing.T) {
 		}
 	}
 }
+
+// A page that has had its own name resolved to the server's address is not one of the server's.
+func TestReboundOrigin(t *testing.T) {
+	cert, _, err := DevCertificate("relay.example", "192.0.2.1")
+	require.NoError(t, err)
+	cert.Leaf = nil // not all programs have taken it apart
+	s := newServer(t, pages, func(c *ListenConfig) {
+		c.Certificate, c.Origins = &cert, []string{"https://player.example"}
+	})
+	for host, status := range map[string]int{
+		"relay.example:4443": 200, "Relay.Example": 200, "192.0.2.1:4443": 200, "localhost": 200, "[::1]:4443": 200,
+		"127.0.0.2": 200, "rebound.example:4443": 403, "rebound.example": 403, "192.0.2.2": 403,
+		"localhost.example": 403,
+	} {
+		rsp, _, _ := s.dialWT(t).Dial(testContext(t), "https://"+host+"/", http.Header{"Origin": {"https://" + host}})
+		require.NotNil(t, rsp)
+		require.Equal(t, status, rsp.StatusCode, host)
+	}
+}

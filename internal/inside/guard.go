@@ -19,6 +19,9 @@ import (
 	"sluice/transport"
 )
 
+// page is the path of the page, to which users follow links. All else is for its script.
+const page = "/inside"
+
 // Limits of those who show tokens.
 const (
 	minToken     = 16      // bytes: shorter ones can be guessed
@@ -28,11 +31,12 @@ const (
 	maxSources   = 1 << 10 // that are remembered
 )
 
-// Guard lets those in who show the operator's token, and programs of this machine.
+// Guard lets those in who show the operator's token. Without a token, it lets programs of this machine in.
 //
 // A program of this machine comes from the loopback interface, and calls the relay by an address of it or by
 // "localhost". Other names may be those of a web page that has had its own name resolved to 127.0.0.1 (DNS rebinding).
-// A reverse proxy on this machine stands for others, and says so in a header.
+// A reverse proxy on this machine stands for others. Most say so in a header, but not all: behind such a proxy only a
+// token tells who may look.
 type Guard struct {
 	tokenFile string // "": there is no token
 
@@ -90,10 +94,10 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 
 // refuse returns the status and the reason with which a request is refused, or 0.
 func (g *Guard) refuse(r *http.Request) (code int, why string) {
-	switch site := r.Header.Get("Sec-Fetch-Site"); {
-	case site == "cross-site" || site == "same-site": // it could not read the answer, but it could use up the watchers
+	switch {
+	case isOfAnotherSite(r): // it could not read the answer, but it could use up the watchers
 		return http.StatusForbidden, "a page of another site must not look inside the relay"
-	case isLocal(r):
+	case g.tokenFile == "" && isLocal(r):
 		return 0, ""
 	case g.tokenFile == "":
 		return http.StatusForbidden,
@@ -108,26 +112,28 @@ func (g *Guard) refuse(r *http.Request) (code int, why string) {
 
 // check refuses a wrong token, and any token from a source that has shown too many wrong ones.
 func (g *Guard) check(shown string, source netip.Prefix) (code int, why string) {
-	l := g.limiter(source)
-	if l.Tokens() < 1 {
-		return http.StatusTooManyRequests, "too many wrong tokens; try again later"
-	}
 	token, err := g.token()
 	if err != nil {
 		return http.StatusInternalServerError, "the relay cannot read its admin token; see its --admin-token-file"
 	}
 	want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(shown))
-	if subtle.ConstantTimeCompare(want[:], got[:]) == 1 {
+	right := subtle.ConstantTimeCompare(want[:], got[:]) == 1
+
+	g.mu.Lock() // until the token is counted: guesses that come together are no more than others
+	defer g.mu.Unlock()
+	switch l := g.limiterLocked(source); {
+	case l.Tokens() < 1:
+		return http.StatusTooManyRequests, "too many wrong tokens; try again later"
+	case right:
 		return 0, ""
+	default:
+		l.Allow()
+		return http.StatusUnauthorized, "this is not the admin token"
 	}
-	l.Allow()
-	return http.StatusUnauthorized, "this is not the admin token"
 }
 
-// limiter returns the limiter of the wrong tokens of a source.
-func (g *Guard) limiter(source netip.Prefix) *rate.Limiter {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// limiterLocked returns the limiter of the wrong tokens of a source.
+func (g *Guard) limiterLocked(source netip.Prefix) *rate.Limiter {
 	l, ok := g.wrong.Get(source)
 	if !ok {
 		l = rate.NewLimiter(rate.Every(failureEvery), failures)
@@ -146,6 +152,15 @@ func shownToken(r *http.Request) string {
 		return ""
 	}
 	return strings.TrimSpace(token)
+}
+
+// isOfAnotherSite reports whether a page of another site makes a browser send the request. A user who follows a link to
+// the page may.
+func isOfAnotherSite(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	link := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" &&
+		r.URL.Path == page
+	return (site == "cross-site" || site == "same-site") && !link
 }
 
 // isLocal reports whether a program of this machine sends the request, and not for others.

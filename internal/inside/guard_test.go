@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,15 +48,16 @@ func TestGuard(t *testing.T) {
 		without      int // the status if there is no token
 		with         int
 	}{
-		"this machine":            {here, "localhost:4480", nil, 200, 200},
-		"its address":             {here, "127.0.0.1", nil, 200, 200},
-		"IPv6":                    {"[::1]:5000", "[::1]:4443", nil, 200, 200},
+		"this machine":            {here, "localhost:4480", nil, 200, 401},
+		"its address":             {here, "127.0.0.1", nil, 200, 401},
+		"IPv6":                    {"[::1]:5000", "[::1]:4443", nil, 200, 401},
+		"here, with the token":    {here, "localhost", []string{"Authorization", "Bearer " + secret}, 200, 200},
 		"DNS rebinding":           {here, "page.example", nil, 403, 401},
 		"no host":                 {here, "", nil, 403, 401},
 		"a proxy":                 {here, "localhost", []string{"X-Forwarded-For", "192.0.2.7"}, 403, 401},
 		"a standard proxy":        {here, "localhost", []string{"Forwarded", "for=192.0.2.7"}, 403, 401},
 		"a page of another site":  {here, "localhost", []string{"Sec-Fetch-Site", "cross-site"}, 403, 403},
-		"a page of the site":      {here, "localhost", []string{"Sec-Fetch-Site", "same-origin"}, 200, 200},
+		"a page of the site":      {here, "localhost", []string{"Sec-Fetch-Site", "same-origin"}, 200, 401},
 		"elsewhere":               {there, name, nil, 403, 401},
 		"elsewhere, as localhost": {there, "localhost", nil, 403, 401},
 		"Bearer":                  {there, name, []string{"Authorization", "Bearer " + secret}, 403, 200},
@@ -74,6 +77,54 @@ func TestGuard(t *testing.T) {
 			require.NotContains(t, w.Body.String(), secret)
 		})
 	}
+}
+
+// TestLinks follows links of other sites: to the page, but to nothing else, and not into a frame.
+func TestLinks(t *testing.T) {
+	g := newGuard(t, "")
+	handler := g.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, test := range []struct {
+		path, mode, dest string
+		want             int
+	}{
+		{"/inside", "navigate", "document", 200},
+		{"/inside", "navigate", "iframe", 403},
+		{"/inside", "no-cors", "script", 403},
+		{"/inside/events", "navigate", "document", 403},
+	} {
+		for _, site := range []string{"cross-site", "same-site"} {
+			r := httptest.NewRequest(http.MethodGet, "http://localhost:4480"+test.path, nil)
+			r.RemoteAddr = "127.0.0.1:5000"
+			r.Header.Set("Sec-Fetch-Site", site)
+			r.Header.Set("Sec-Fetch-Mode", test.mode)
+			r.Header.Set("Sec-Fetch-Dest", test.dest)
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			require.Equal(t, test.want, w.Code, test)
+		}
+	}
+}
+
+// TestGuessesAtOnce sends many guesses together: no more of them are compared than of guesses in a row.
+func TestGuessesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, secret)
+		var compared atomic.Int32
+		var guesses sync.WaitGroup
+		begin := make(chan struct{})
+		for range 500 {
+			guesses.Go(func() {
+				<-begin
+				if guarded(g, "192.0.2.1:1", "relay.example", "Authorization", "Bearer a guess").Code == 401 {
+					compared.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		close(begin)
+		guesses.Wait()
+		require.EqualValues(t, failures, compared.Load())
+	})
 }
 
 // TestWrongTokens guesses: after a few wrong tokens, a source has to wait, also with the right one. Others need not.
