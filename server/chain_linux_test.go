@@ -42,7 +42,8 @@ func TestChainBack(t *testing.T) {
 	}
 }
 
-// newChain starts relays of which each has the one before it as its upstream relay.
+// newChain starts relays of which each has the one before it as its upstream relay. Each is connected before the next
+// one starts: what it tells that one of the sizes of packets depends on what it was told itself.
 func newChain(t *testing.T, scheme string, length int, announce []moqt.Namespace) (l *lab.Lab, chain []*Server) {
 	t.Helper()
 	l = labtest.New(t, lab.Topology{Relays: length, Subscribers: 1})
@@ -53,10 +54,11 @@ func newChain(t *testing.T, scheme string, length int, announce []moqt.Namespace
 			cfg.Upstream.Transport.Insecure = true
 			cfg.Upstream.Announce = announce
 		}
-		chain = append(chain, serveAt(t, h, cfg))
-	}
-	for _, s := range chain[1:] {
-		connected(t, s, 1)
+		s := serveAt(t, h, cfg)
+		if i > 0 {
+			connected(t, s, 1)
+		}
+		chain = append(chain, s)
 	}
 	return l, chain
 }

@@ -94,11 +94,14 @@ func receive(t *testing.T, s *Server, name string) streams {
 	return receiveOn(t, join(t, s, nil), name)
 }
 
+// receiveOn subscribes to a track, which may still have to be announced to this relay.
 func receiveOn(t *testing.T, s *session.Session, name string) streams {
 	t.Helper()
 	c := make(streams, 100)
+	timeout := uint64(20_000) // ms
 	sub, err := s.Subscribe(t.Context(), moqt.Subscribe{
-		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: name},
+		Track:      moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: name},
+		Parameters: moqt.Parameters{RendezvousTimeout: &timeout},
 	}, c)
 	require.NoError(t, err)
 	_, err = sub.Wait(t.Context())

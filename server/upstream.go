@@ -345,6 +345,7 @@ func (k *keeper) connect(ctx context.Context, url string) (*upstreamSession, err
 	if err != nil {
 		return nil, err
 	}
+	k.learnPayload(conn) // before anybody can know that there is a session
 	session, err := k.relay.NewSession(conn)
 	if err != nil {
 		return nil, errors.Join(err, conn.CloseWithError(uint64(moqt.SessionInternalError), ""))
@@ -356,7 +357,6 @@ func (k *keeper) connect(ctx context.Context, url string) (*upstreamSession, err
 	case <-session.Ready():
 		k.log.Info("connected to the upstream relay", "over", conn.Kind())
 		k.set(true, "")
-		k.learnPayload(conn)
 		return s, nil
 	case err = <-s.ended:
 		return nil, cmp.Or(err, errEndedAtOnce)

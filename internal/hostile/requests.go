@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"sluice/moqt"
@@ -24,16 +25,13 @@ func waiting(n int) moqt.Subscribe {
 func (p *Peer) requests() error {
 	ctx, cancel := context.WithTimeout(p.Context(), time.Second)
 	defer cancel()
+	var refused atomic.Bool // one of them; the answer may come after many more
 	for i := range 20_000 {
 		s, err := p.Subscribe(ctx, waiting(i), nil)
-		if err != nil {
-			return nil // the session has ended, or there are no streams any more
+		if err != nil || refused.Load() {
+			return nil // the session has ended, there are no streams any more, or that was too much
 		}
-		select {
-		case <-s.Context().Done(): // refused
-			return nil
-		default:
-		}
+		context.AfterFunc(s.Context(), func() { refused.Store(true) })
 	}
 	return errUnlimited
 }
