@@ -18,8 +18,9 @@ func OneScope(string, string) string { return "" }
 func ScopeByPath(_, path string) string { return cmp.Or(path, "/") }
 
 // ScopeByURL makes a scope of each authority and path, as the draft assumes of a server that does not say otherwise.
+// Some clients leave the default port out of the authority, others do not.
 func ScopeByURL(authority, path string) string {
-	return strings.ToLower(authority) + ScopeByPath(authority, path)
+	return strings.TrimSuffix(strings.ToLower(authority), ":443") + ScopeByPath(authority, path)
 }
 
 // place is a namespace with its scope in front: the key of the relay's trees.

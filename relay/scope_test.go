@@ -28,6 +28,8 @@ func TestScopes(t *testing.T) {
 		{"other path", ScopeByPath, [2]string{"one.example", "/a"}, [2]string{"one.example", "/b"}, false},
 		{"other query", ScopeByPath, [2]string{"one.example", "/a?1"}, [2]string{"one.example", "/a?2"}, false},
 		{"same URL", ScopeByURL, [2]string{"One.example:4443", "/a"}, [2]string{"one.example:4443", "/a"}, true},
+		{"default port", ScopeByURL, [2]string{"one.example:443", "/a"}, [2]string{"one.example", "/a"}, true},
+		{"other port", ScopeByURL, [2]string{"one.example:8443", "/a"}, [2]string{"one.example", "/a"}, false},
 		{"other authority", ScopeByURL, [2]string{"one.example", "/a"}, [2]string{"two.example", "/a"}, false},
 		{"other path of the authority", ScopeByURL, [2]string{"one.example", "/a"}, [2]string{"one.example", "/b"},
 			false},

@@ -177,10 +177,11 @@ func (s *wtServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.l.deliver(newWTSession(newSession(c.qc, proto, r.Host, r.URL.RequestURI()), wt, false), c.qc)
 }
 
-// accepts reports whether pages of an origin may send a request for a session.
+// accepts reports whether pages of an origin may send a request for a session. Browsers leave the default port out of
+// origins, but not all of them out of the authority.
 func (s *wtServer) accepts(origin string, r *http.Request) bool {
 	return origin == "" || len(s.l.cfg.Origins) == 0 || slices.Contains(s.l.cfg.Origins, origin) ||
-		s.l.cfg.Handler != nil && origin == "https://"+r.Host && s.isNamed(r)
+		s.l.cfg.Handler != nil && origin == "https://"+strings.TrimSuffix(r.Host, ":443") && s.isNamed(r)
 }
 
 // isNamed reports whether a request calls the server by a name of it: one that its certificate has, or one of this

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -384,10 +385,11 @@ func TestReboundOrigin(t *testing.T) {
 	})
 	for host, status := range map[string]int{
 		"relay.example:4443": 200, "Relay.Example": 200, "192.0.2.1:4443": 200, "localhost": 200, "[::1]:4443": 200,
-		"127.0.0.2": 200, "rebound.example:4443": 403, "rebound.example": 403, "192.0.2.2": 403,
-		"localhost.example": 403,
+		"127.0.0.2": 200, "relay.example:443": 200, "rebound.example:4443": 403, "rebound.example": 403,
+		"192.0.2.2": 403, "localhost.example": 403,
 	} {
-		rsp, _, _ := s.dialWT(t).Dial(testContext(t), "https://"+host+"/", http.Header{"Origin": {"https://" + host}})
+		origin := "https://" + strings.TrimSuffix(host, ":443")
+		rsp, _, _ := s.dialWT(t).Dial(testContext(t), "https://"+host+"/", http.Header{"Origin": {origin}})
 		require.NotNil(t, rsp)
 		require.Equal(t, status, rsp.StatusCode, host)
 	}

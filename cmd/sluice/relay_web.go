@@ -79,7 +79,9 @@ func (f *relayFlags) addSite(c *server.Config, dev *tls.Certificate) {
 			cfg.Certificate = fmt.Sprintf("%x", sha256.Sum256(dev.Certificate[0]))
 		}
 		if open {
-			cfg.CountViewers = func(ns moqt.Namespace) int { return s.Relay().Viewers(ns, "", "/") }
+			cfg.CountViewers = func(authority string, ns moqt.Namespace) int {
+				return s.Relay().Viewers(ns, authority, "/")
+			}
 		}
 		site, err := web.New(cfg)
 		if err != nil {

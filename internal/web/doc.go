@@ -17,7 +17,8 @@
 //
 // # What it is safe against
 //
-// Anybody can reach the page. A request has no body, and no answer repeats what a request says. All answers forbid
-// scripts, styles and connections of other origins, and only /embed may stand in a frame. Connections are limited, in
-// all and for each source address, and have timeouts.
+// Anybody can reach the page. A request has no body, and no answer repeats more of a request than the name of its host.
+// All answers forbid scripts and styles of other origins, and connections to them but for the page's sessions, and only
+// /embed may stand in a frame. Connections and answers about viewers are limited, in all and for each source address,
+// and connections have timeouts.
 package web

@@ -17,8 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"sluice/moqt"
 )
 
@@ -27,13 +25,8 @@ import (
 //go:embed dist
 var dist embed.FS
 
-const (
-	// answerTimeout is how long an answer may take to be sent. The largest file is a few hundred kilobytes.
-	answerTimeout = 30 * time.Second
-	// viewersPerSecond bounds what counting viewers costs. A page asks every few seconds for each broadcast that it
-	// shows.
-	viewersPerSecond = 200
-)
+// answerTimeout is how long an answer may take to be sent. The largest file is a few hundred kilobytes.
+const answerTimeout = 30 * time.Second
 
 // Relay is what the page has to know of the relay. It is what /relay.json has.
 type Relay struct {
@@ -50,8 +43,9 @@ type Relay struct {
 // Config is the configuration of a [Site].
 type Config struct {
 	Relay
-	// CountViewers returns how many sessions watch the broadcast in a namespace. Default: nobody may know.
-	CountViewers func(moqt.Namespace) int
+	// CountViewers returns how many sessions watch the broadcast in a namespace. The authority is that of the page's
+	// session. Default: nobody may know.
+	CountViewers func(authority string, ns moqt.Namespace) int
 	// SamePort tells that the page is at the TCP port with the number of Port. It is then announced that HTTP/3 is
 	// there, unless no authority has signed the certificate.
 	SamePort bool
@@ -61,15 +55,13 @@ type Config struct {
 type Site struct {
 	cfg     Config
 	mux     *http.ServeMux
-	policy  string
-	viewers *rate.Limiter
+	viewers *viewersLimit
 }
 
 // New makes a Site.
 func New(cfg Config) (*Site, error) {
 	cfg.Viewers = cfg.CountViewers != nil
-	s := &Site{cfg: cfg, mux: http.NewServeMux(), viewers: rate.NewLimiter(viewersPerSecond, viewersPerSecond)}
-	s.policy = contentPolicy(cfg)
+	s := &Site{cfg: cfg, mux: http.NewServeMux(), viewers: newViewersLimit()}
 	if err := s.addFiles(); err != nil {
 		return nil, err
 	}
@@ -81,17 +73,6 @@ func New(cfg Config) (*Site, error) {
 
 // Handle adds a page. It is called before the Site is served.
 func (s *Site) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
-
-// contentPolicy is the Content-Security-Policy of all answers, but for who may frame them.
-func contentPolicy(cfg Config) string {
-	sessions := ""
-	if !cfg.SamePort { // 'self' has the page's port
-		sessions = fmt.Sprintf(" https://*:%d", cfg.Port)
-	}
-	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; " +
-		"media-src 'self' blob:; worker-src 'self'; connect-src 'self'" + sessions + "; frame-src 'self'; " +
-		"base-uri 'none'; form-action 'none'; frame-ancestors "
-}
 
 // framed is the page that others may show in a frame.
 const framed = "/embed"
@@ -120,7 +101,7 @@ func (s *Site) setHeaders(h http.Header, r *http.Request) {
 	} else {
 		h.Set("X-Frame-Options", "DENY")
 	}
-	h.Set("Content-Security-Policy", s.policy+ancestors)
+	h.Set("Content-Security-Policy", contentPolicy(s.sessions(r.Host), ancestors))
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Permissions-Policy", "geolocation=(), payment=(), usb=()")
@@ -233,13 +214,13 @@ func (s *Site) serveViewers(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	case len(ns) == 0 || ns.Validate() != nil:
 		http.Error(w, "give the fields of a namespace: /viewers?field=live&field=demo", http.StatusBadRequest)
-	case !s.viewers.Allow():
+	case !s.viewers.allow(r.RemoteAddr):
 		http.Error(w, "too many ask; try again later", http.StatusTooManyRequests)
 	default:
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		writeJSON(w, struct {
 			Viewers int `json:"viewers"`
-		}{s.cfg.CountViewers(ns)})
+		}{s.cfg.CountViewers(s.authority(r.Host), ns)})
 	}
 }
 

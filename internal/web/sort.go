@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -9,6 +10,9 @@ import (
 
 // tlsHandshake is the first byte of a connection with TLS (RFC 8446 §5.1). HTTP begins with a letter.
 const tlsHandshake = 0x16
+
+// acceptPause is how long the sorter waits after a connection that could not be accepted.
+const acceptPause = 100 * time.Millisecond
 
 // sorter gives the connections of a listener to one for those with TLS, and one for those without. Only clients on this
 // machine may do without: nobody is between them and the relay, and browsers trust http://localhost as they trust
@@ -36,9 +40,13 @@ func (s *sorter) run() {
 	defer reading.Wait()
 	for {
 		c, err := s.from.Accept()
-		if err != nil {
+		switch {
+		case errors.Is(err, net.ErrClosed):
 			_ = s.tls.close()
 			return
+		case err != nil: // there are too many open files, or the client has gone
+			s.pause()
+			continue
 		}
 		if !isLocal(c.RemoteAddr()) {
 			reading.Go(func() { s.tls.give(c) })
@@ -52,6 +60,14 @@ func (s *sorter) run() {
 func isLocal(addr net.Addr) bool {
 	a, err := netip.ParseAddrPort(addr.String())
 	return err == nil && a.Addr().Unmap().IsLoopback()
+}
+
+// pause waits until a listener that has failed may work again.
+func (s *sorter) pause() {
+	select {
+	case <-time.After(acceptPause):
+	case <-s.tls.done:
+	}
 }
 
 // sort reads the first byte of a connection.

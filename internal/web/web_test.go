@@ -11,8 +11,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -96,9 +99,34 @@ func TestHeaders(t *testing.T) {
 	require.Contains(t, h.Get("Content-Security-Policy"), "frame-ancestors *")
 	require.Empty(t, h.Get("X-Frame-Options"))
 
-	elsewhere := newSite(t, func(c *Config) { c.SamePort = false })
-	require.Contains(t, ask(elsewhere, http.MethodGet, "/").Header.Get("Content-Security-Policy"),
-		"connect-src 'self' https://*:4443; ")
+}
+
+// The page connects to the relay only, at whatever port that is.
+func TestPolicyOfSessions(t *testing.T) {
+	for host, want := range map[string]string{
+		"relay.example:8443":   "connect-src 'self' https://relay.example:4443; ",
+		"relay.example":        "connect-src 'self' https://relay.example:4443; ",
+		"127.0.0.1:8443":       "connect-src 'self' https://127.0.0.1:4443; ",
+		"192.0.2.1:8443":       "connect-src 'self' https://*:4443; ",
+		"[2001:db8::1]:8443":   "connect-src 'self' https://*:4443; ",
+		"":                     "connect-src 'self'; ",
+		"*:8443":               "connect-src 'self'; ",
+		"*.example":            "connect-src 'self'; ",
+		"a; script-src *":      "connect-src 'self'; ",
+		"a https://b.example":  "connect-src 'self'; ",
+		"a@b.example":          "connect-src 'self'; ",
+		"a/b, default-src *:1": "connect-src 'self'; ",
+	} {
+		for _, samePort := range []bool{false, true} {
+			s := newSite(t, func(c *Config) { c.SamePort = samePort })
+			got := ask(s, http.MethodGet, "/", func(r *http.Request) { r.Host = host })
+			if samePort {
+				want = "connect-src 'self'; "
+			}
+			require.Contains(t, got.Header.Get("Content-Security-Policy"), want, host)
+			require.Len(t, got.Header.Values("Content-Security-Policy"), 1)
+		}
+	}
 }
 
 // HTTP/3 is announced where it has the same page, and browsers take its certificate.
@@ -174,19 +202,43 @@ func TestRelayAndCertificate(t *testing.T) {
 
 func TestViewers(t *testing.T) {
 	var asked moqt.Namespace
+	var at string
 	s := newSite(t, func(c *Config) {
-		c.CountViewers = func(ns moqt.Namespace) int { asked = ns; return 3 }
+		c.CountViewers = func(authority string, ns moqt.Namespace) int { at, asked = authority, ns; return 3 }
 	})
 	require.JSONEq(t, `{"viewers":3}`, body(t, ask(s, http.MethodGet, "/viewers?field=live&field=a%2Fb")))
 	require.Equal(t, moqt.Namespace{"live", "a/b"}, asked)
 	for _, wrong := range []string{"", "?field=", "?field=" + strings.Repeat("x", 5000)} {
 		require.Equal(t, http.StatusBadRequest, ask(s, http.MethodGet, "/viewers"+wrong).StatusCode, wrong)
 	}
-	codes := map[int]int{}
-	for range 3 * viewersPerSecond {
-		codes[ask(s, http.MethodGet, "/viewers?field=a").StatusCode]++
+	for host, want := range map[string]string{
+		"relay.example": "relay.example:4443", "relay.example:8443": "relay.example:4443", "[::1]:8443": "[::1]:4443",
+	} {
+		ask(s, http.MethodGet, "/viewers?field=a", func(r *http.Request) { r.Host = host })
+		require.Equal(t, want, at)
 	}
-	require.NotZero(t, codes[http.StatusTooManyRequests])
+}
+
+// No source takes the answers of others, and all together get no more than what is for all.
+func TestLimitsOfViewers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, func(c *Config) { c.CountViewers = func(string, moqt.Namespace) int { return 0 } })
+		answers := func(format string, n int) (answered int) {
+			for i := range n {
+				from := func(r *http.Request) { r.RemoteAddr = fmt.Sprintf(format, i) }
+				if ask(s, http.MethodGet, "/viewers?field=a", from).StatusCode == http.StatusOK {
+					answered++
+				}
+			}
+			return answered
+		}
+		require.Equal(t, viewersPerSecondSource, answers("192.0.2.1:%d", 3*viewersPerSecond))
+		require.Equal(t, viewersPerSecondSource, answers("[2001:db8::%x]:1", 3*viewersPerSecond), "a /64 is one")
+		require.Equal(t, viewersPerSecond-2*viewersPerSecondSource, answers("[2001:db8:%x::1]:1", 2*maxViewersSources))
+		require.Equal(t, maxViewersSources, s.viewers.of.Len())
+		time.Sleep(time.Second)
+		require.Equal(t, 1, answers("192.0.2.1:%d", 1), "a second later")
+	})
 }
 
 // served is a Site on a port of the loopback interface.
@@ -289,6 +341,42 @@ func TestPlainIsForThisMachine(t *testing.T) {
 	close(from.conns)
 	<-done
 }
+
+// A connection that cannot be accepted, as while too many files are open, does not end the page.
+func TestAcceptFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from := &failingListener{fails: 3}
+		from.conns = make(chan net.Conn, 1)
+		s := newSorter(from)
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		from.conns <- fakeConn{theirs, "192.0.2.1:1"}
+		done := make(chan struct{})
+		go func() { defer close(done); s.run() }()
+		c, err := s.tls.Accept()
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		close(from.conns)
+		<-done
+	})
+}
+
+// failingListener fails a few times.
+type failingListener struct {
+	fakeListener
+	fails int
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	if l.fails > 0 {
+		l.fails--
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.fakeListener.Accept()
+}
+
+func (l *failingListener) Addr() net.Addr { return nil }
+func (l *failingListener) Close() error   { return nil }
 
 // A client that says nothing holds up neither the others nor the end.
 func TestSilentClient(t *testing.T) {

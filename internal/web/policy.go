@@ -1,0 +1,41 @@
+package web
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// contentPolicy is the Content-Security-Policy of an answer. sessions are sources to which the page connects besides
+// its own origin, and ancestors those that may frame it.
+func contentPolicy(sessions, ancestors string) string {
+	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; " +
+		"media-src 'self' blob:; worker-src 'self'; connect-src 'self'" + sessions + "; frame-src 'self'; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors " + ancestors
+}
+
+// sessions returns the source of the page's sessions, if it is not that of the page at a host: the same name with the
+// relay's port.
+func (s *Site) sessions(host string) string {
+	if s.cfg.SamePort { // 'self' has the page's port
+		return ""
+	}
+	name := nameIn(host)
+	if addr, err := netip.ParseAddr(name); err == nil && addr != netip.AddrFrom4([4]byte{127, 0, 0, 1}) {
+		name = "*" // a policy cannot name other addresses (CSP3 §6.7.2.8)
+	} else if name == "" || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
+		return ""
+	}
+	return fmt.Sprintf(" https://%s:%d", name, s.cfg.Port)
+}
+
+// authority returns the authority of the URL to which the page at a host opens its session.
+func (s *Site) authority(host string) string {
+	return net.JoinHostPort(nameIn(host), strconv.Itoa(s.cfg.Port))
+}
+
+// nameIn returns the name or the address in a Host header.
+func nameIn(host string) string { return (&url.URL{Host: host}).Hostname() }
