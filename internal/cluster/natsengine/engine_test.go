@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,11 +27,21 @@ import (
 // freeAddress returns a loopback address with a TCP port that is free.
 func freeAddress(t *testing.T) string { return freeAddressAt(t, "127.0.0.1") }
 
+// nextPort is below those that the system gives to outgoing connections: these could take it before the test does.
+var nextPort atomic.Int32
+
+func init() { nextPort.Store(20_000 + int32(os.Getpid())%8_000) }
+
 func freeAddressAt(t *testing.T, host string) string {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	for range 1000 {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(int(nextPort.Add(1)))))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port")
+	return ""
 }
 
 func configOf(t *testing.T, node string) Config {
