@@ -88,7 +88,8 @@ func (r *labRelay) sessions(t *testing.T) []labSession {
 	return status.Sessions
 }
 
-// requireKernel expects at least so many packets with media, nearly all of them sent by the kernel.
+// requireKernel expects at least so many packets with media, nearly all of them sent by the kernel: all but those that
+// are too large for the path while its MTU is still being discovered.
 func (r *labRelay) requireKernel(t *testing.T, atLeast uint64) {
 	t.Helper()
 	var kernel, all uint64
@@ -98,7 +99,7 @@ func (r *labRelay) requireKernel(t *testing.T, atLeast uint64) {
 		kernel, all = kernel+s.Packets.Kernel, all+s.Packets.Kernel+s.Packets.Process
 	}
 	require.GreaterOrEqual(t, all, atLeast)
-	require.Greater(t, float64(kernel), 0.95*float64(all), "%d of %d packets are the kernel's: %s", kernel, all,
+	require.Greater(t, float64(kernel), 0.9*float64(all), "%d of %d packets are the kernel's: %s", kernel, all,
 		r.get("/metrics"))
 }
 
