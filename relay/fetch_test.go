@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,6 +119,7 @@ type archive struct {
 	largest    moqt.Location
 	end        bool
 	properties moqt.Properties
+	mu         sync.Mutex // several requests may come at once
 	requests   []moqt.Range
 	orders     []moqt.GroupOrder
 	cut        int // after how many objects the stream is reset; 0: not at all
@@ -128,9 +130,10 @@ type archive struct {
 }
 
 func (a *archive) serve(f *session.IncomingFetch) {
-	a.requests = append(a.requests, f.Range)
 	order := f.Message.Parameters.Order(moqt.Ascending)
-	a.orders = append(a.orders, order)
+	a.mu.Lock()
+	a.requests, a.orders = append(a.requests, f.Range), append(a.orders, order)
+	a.mu.Unlock()
 	time.Sleep(a.delay)
 	r := f.Range
 	if a.largest.Less(r.Start) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,28 +14,27 @@ import (
 // TestDelaysAreMeasuredOnDemand asks for delays now and then, and then no more.
 func TestDelaysAreMeasuredOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var on, switched int
+		var on atomic.Bool
+		var switched atomic.Int32
 		m := delayMeter{measure: func(now bool) {
-			on, switched = 0, switched+1
-			if now {
-				on = 1
-			}
+			on.Store(now)
+			switched.Add(1)
 		}}
 		m.end()
-		require.Zero(t, switched)
+		require.Zero(t, switched.Load())
 		for range 3 {
 			m.goOn()
 			time.Sleep(measureFor - time.Second)
-			require.Equal(t, 1, on)
+			require.True(t, on.Load())
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Zero(t, on)
-		require.Equal(t, 2, switched)
+		require.False(t, on.Load())
+		require.EqualValues(t, 2, switched.Load())
 		m.goOn()
 		m.end()
-		require.Zero(t, on)
-		require.Equal(t, 4, switched)
+		require.False(t, on.Load())
+		require.EqualValues(t, 4, switched.Load())
 	})
 }
 

@@ -242,6 +242,7 @@ func TestRunCannotMove(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.NoError(t, r.Sessions()[0].Context().Err(), "the session goes on meanwhile")
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, []string{"moqt://relay.example/app", "moqt://relay.example/app"}, r.Dialed)
 		require.NoError(t, r.Sessions()[1].Context().Err())
 		cancel()
