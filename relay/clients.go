@@ -11,7 +11,7 @@ import (
 	"sluice/transport"
 )
 
-// Client is a session with a publisher or a subscriber that is no relay, as far as that is known.
+// Client is a session with a publisher or a subscriber. A peer that is known to be a relay is not one.
 type Client struct {
 	Source netip.Prefix // whom its address counts for
 	Kind   transport.Kind
