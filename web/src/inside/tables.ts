@@ -75,6 +75,6 @@ export function fillRelays(table: HTMLTableElement, now: Snapshot): boolean {
     for (const f of node.feeds ?? []) rows.push([f.from, to, `${f.tracks} tracks`, time(f.rtt_ns), load]);
     if (!node.feeds?.length) rows.push(["–", to, "", "", load]);
   }
-  fill(table, ["from", "to", "", "RTT", "load"], rows);
+  fill(table, ["from", "to", "state", "RTT", "load"], rows);
   return rows.length > 0;
 }
