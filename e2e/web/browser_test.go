@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -171,6 +172,15 @@ func (b *tab) run(actions ...chromedp.Action) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	require.NoError(b.t, err, "console: %q", b.console)
+}
+
+// atStart runs a script in the pages that are opened next, before their own.
+func (b *tab) atStart(script string) {
+	b.t.Helper()
+	b.run(chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := page.AddScriptToEvaluateOnNewDocument(script).Do(ctx)
+		return err
+	}))
 }
 
 // eval evaluates an expression, which may be a promise.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
 )
 
 // publish opens the page to publish in a tab, and publishes with what the fields of the form are set to.
@@ -31,7 +33,8 @@ func (b *tab) publish(r *relay, fields map[string]string) {
 	b.until(`document.getElementById('state').textContent === 'Live.'`)
 }
 
-// TestPublish publishes a fake camera in one tab, watches it in another, and with sluice sub. All need a token.
+// TestPublish publishes a fake camera in one tab, watches it in another one at an older draft, and with sluice sub. All
+// need a token.
 func TestPublish(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	require.NoError(t, os.WriteFile(tokens, []byte("open-sesame all live\n"), 0o600))
@@ -43,6 +46,7 @@ func TestPublish(t *testing.T) {
 	b.looks("publish")
 
 	viewer := b.another()
+	viewer.speaks(moqt.Draft18)
 	viewer.run(chromedp.Navigate(r.page + "?broadcast=live/me#token=open-sesame"))
 	viewer.awaitPictures(30)
 	viewer.until(`document.getElementById('state').textContent.includes('does not tell what is live')`)

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
 )
 
 // TestWatch finds the clip in the list of what is live, and plays it for ten seconds.
@@ -83,15 +83,38 @@ func TestEmbed(t *testing.T) {
 	require.Equal(t, 1, eval[int](b, "frames.length"))
 }
 
+// TestDrafts plays at each draft of MoQT. The page offers all of them, so the test takes the others away.
+func TestDrafts(t *testing.T) {
+	r := startRelay(t)
+	r.publishClip(t, "live/clip")
+	b := browse(t)
+	for _, draft := range moqt.Versions() {
+		b.speaks(draft)
+		b.run(chromedp.Navigate(r.page + "embed?broadcast=live/clip"))
+		b.awaitPictures(5)
+		require.Equal(t, draft.ALPN(), eval[string](b, "globalThis.spoken"))
+	}
+	require.Empty(t, b.console)
+}
+
+// speaks lets the pages that are opened next offer only one draft. They keep what was chosen.
+func (b *tab) speaks(draft moqt.Version) {
+	b.t.Helper()
+	b.atStart(fmt.Sprintf(`globalThis.WebTransport = class extends (globalThis.AnyTransport ??= WebTransport) {
+		constructor(url, options) {
+			super(url, { ...options, protocols: [%q] });
+			this.ready.then(() => globalThis.spoken = this.protocol);
+		}
+	}`, draft.ALPN()))
+}
+
 // TestWithoutWebCodecs plays by Media Source Extensions.
 func TestWithoutWebCodecs(t *testing.T) {
 	r := startRelay(t)
 	r.publishClip(t, "live/clip")
 	b := browse(t)
-	b.run(chromedp.ActionFunc(func(ctx context.Context) error {
-		_, err := page.AddScriptToEvaluateOnNewDocument(`delete globalThis.VideoDecoder`).Do(ctx)
-		return err
-	}), chromedp.Navigate(r.page+"embed?broadcast=live/clip"))
+	b.atStart(`delete globalThis.VideoDecoder`)
+	b.run(chromedp.Navigate(r.page + "embed?broadcast=live/clip"))
 	b.awaitPictures(75)
 	b.screenshot("embed-mse")
 	require.True(t, eval[bool](b, `document.querySelector('sluice-player').shadowRoot.querySelector('canvas').hidden`))

@@ -1,20 +1,30 @@
 // What tests put in the place of a browser's WebTransport.
 
+import { Session } from "../src/moqt/session.js";
+
 /** FakeTransport is a WebTransport session whose peer is the test. */
 export class FakeTransport {
   static latest: FakeTransport;
+  static protocol = "";
+  readonly protocol = FakeTransport.protocol;
   readonly ready = Promise.resolve();
   readonly closed: Promise<{ reason: string }>;
   readonly incomingUnidirectionalStreams: ReadableStream<ReadableStream<Uint8Array>>;
-  readonly incomingBidirectionalStreams = new ReadableStream();
+  readonly incomingBidirectionalStreams: ReadableStream<unknown>;
   readonly datagrams = { readable: new ReadableStream() };
+  /** requests are the messages with which the page has opened its request streams. */
+  readonly requests: Uint8Array[] = [];
+  /** answer returns the answer to request n. */
+  answer = (_n: number): Uint8Array => new Uint8Array();
   private streams!: ReadableStreamDefaultController<ReadableStream<Uint8Array>>;
+  private asked!: ReadableStreamDefaultController<unknown>;
   private end!: (info: { reason: string }) => void;
 
   constructor() {
     FakeTransport.latest = this;
     this.closed = new Promise((resolve) => (this.end = resolve));
     this.incomingUnidirectionalStreams = new ReadableStream({ start: (c) => void (this.streams = c) });
+    this.incomingBidirectionalStreams = new ReadableStream({ start: (c) => void (this.asked = c) });
   }
 
   /** open opens a stream to the page that begins with these bytes. It returns the reasons why the page cancels it. */
@@ -29,13 +39,40 @@ export class FakeTransport {
     return cancelled;
   }
 
+  /** ask opens a request stream to the page with a message. */
+  ask(message: Uint8Array): void {
+    const readable = new ReadableStream({ start: (c) => c.enqueue(message) });
+    this.asked.enqueue({ readable, writable: new WritableStream() });
+  }
+
   async createUnidirectionalStream(): Promise<WritableStream<Uint8Array>> {
     return new WritableStream();
+  }
+
+  async createBidirectionalStream() {
+    const n = this.requests.length;
+    let answer!: ReadableStreamDefaultController<Uint8Array>;
+    const readable = new ReadableStream<Uint8Array>({ start: (c) => void (answer = c) });
+    const writable = new WritableStream<Uint8Array>({
+      write: (message) => {
+        this.requests.push(message);
+        const bytes = this.answer(n);
+        if (bytes.length > 0) answer.enqueue(bytes);
+      },
+    });
+    return { readable, writable };
   }
 
   close(): void {
     this.end({ reason: "closed" });
   }
+}
+
+/** connect opens a session with FakeTransport.latest. */
+export async function connect(protocol = ""): Promise<Session> {
+  globalThis.WebTransport = FakeTransport as unknown as typeof WebTransport;
+  FakeTransport.protocol = protocol;
+  return Session.connect({ url: "https://relay.example/" });
 }
 
 /** settle lets everything happen that waits for nothing else. */

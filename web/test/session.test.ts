@@ -1,14 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { maxWaiting, Message, Session } from "../src/moqt/session.js";
+import { maxWaiting, Message } from "../src/moqt/session.js";
 import { Writer } from "../src/moqt/wire.js";
-import { FakeTransport, settle } from "./fake.js";
-
-async function connect(): Promise<{ session: Session; relay: FakeTransport }> {
-  globalThis.WebTransport = FakeTransport as unknown as typeof WebTransport;
-  const session = await Session.connect({ url: "https://relay.example/" });
-  return { session, relay: FakeTransport.latest };
-}
+import { connect, FakeTransport, settle } from "./fake.js";
 
 /** control is a control stream with SETUP and GOAWAY. */
 function control(uri: string): number[] {
@@ -18,7 +12,8 @@ function control(uri: string): number[] {
 
 test("only a GOAWAY without a URI makes the page connect again", async () => {
   for (const [uri, times] of [["", 1], ["https://other.example/", 0]] as const) {
-    const { session, relay } = await connect();
+    const session = await connect();
+    const relay = FakeTransport.latest;
     let n = 0;
     session.ongoaway = () => n++;
     relay.open(...control(uri));
@@ -29,7 +24,8 @@ test("only a GOAWAY without a URI makes the page connect again", async () => {
 
 test("few streams wait for a subscription, and not for ever", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
-  const { relay } = await connect();
+  await connect();
+  const relay = FakeTransport.latest;
   const subgroup = [0x10, 9, 1, 0];
   const streams = Array.from({ length: maxWaiting + 1 }, () => relay.open(...subgroup));
   await settle();

@@ -44,19 +44,19 @@ test("names", () => {
 
 test("parameters", () => {
   const w = new Writer();
-  writeParameters(w, { token: "t", rendezvous: 300, filter: "next object", forward: true, priority: 3 });
+  writeParameters(w, { token: "t", rendezvous: 300, filter: "next object", forward: true, priority: 3 }, 18);
   assert.equal(hex(w.bytes), "05" + "03" + "03030074" + "01" + "812c" + "0c01" + "1003" + "01" + "0102");
-  assert.deepEqual(readParameters(new Parser(w.bytes)), {
+  assert.deepEqual(readParameters(new Parser(w.bytes), 18), {
     rendezvous: 300,
     filter: "next object",
     forward: true,
     priority: 3,
   });
-  assert.throws(() => readParameters(new Parser(bytes("01" + "7f" + "00"))), /not known/);
+  assert.throws(() => readParameters(new Parser(bytes("01" + "7f" + "00")), 18), /not known/);
   const start = { filter: { start: { group: 7, object: 1 } }, largest: { group: 6, object: 0 } };
   const located = new Writer();
-  writeParameters(located, start);
-  assert.deepEqual(readParameters(new Parser(located.bytes)), start);
+  writeParameters(located, start, 18);
+  assert.deepEqual(readParameters(new Parser(located.bytes), 18), start);
 });
 
 test("properties", () => {
@@ -78,7 +78,9 @@ test("random bytes", () => {
     return (seed >>> 8) % n;
   };
   const parsers: ((b: Uint8Array) => unknown)[] = [
-    (b) => readParameters(new Parser(b)),
+    (b) => readParameters(new Parser(b), 18),
+    (b) => readParameters(new Parser(b), 20),
+    (b) => readParameters(new Parser(b), 22),
     (b) => readProperties(b),
     (b) => new Parser(b).namespace(),
     (b) => new Parser(b).location(),

@@ -1,1 +1,1 @@
-import"./chunk-3KZUNFWV.js";import"./chunk-PMVBPBWN.js";import"./chunk-P3YTJPAK.js";
+import"./chunk-KZGS7YUX.js";import"./chunk-D6RLCDXF.js";import"./chunk-P3YTJPAK.js";

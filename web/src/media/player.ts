@@ -1,5 +1,6 @@
 import { RequestError, type MediaObject, type Session, type Subscription } from "../moqt/session.js";
-import type { Filter, Namespace } from "../moqt/wire.js";
+import { type Filter, nextGroup } from "../moqt/filter.js";
+import type { Namespace } from "../moqt/wire.js";
 import { messageOf, pauses, sleep } from "../ui/dom.js";
 import { Audio } from "./audio.js";
 import { catalogNames, parseCatalog, type Track } from "./catalog.js";
@@ -199,7 +200,7 @@ export class Player {
 
   /** play subscribes to a track, from its current group on. */
   private async play(session: Session, track: Track, filter: Filter): Promise<Lane> {
-    const sequencer = new Sequencer(await this.consume(track, filter === "next group"));
+    const sequencer = new Sequencer(await this.consume(track, filter === nextGroup));
     const receive = (o: MediaObject) => {
       this.received += o.payload.length;
       sequencer.push(o);
@@ -275,7 +276,7 @@ export class Player {
     const track = this.tracks.find((t) => t.name === name);
     if (!track || !this.session || this.lanes.next || this.lanes.video?.track === track) return;
     const session = this.session;
-    this.keep(session, "next", await this.play(session, track, "next group"));
+    this.keep(session, "next", await this.play(session, track, nextGroup));
     if (this.overtaken) this.replaceLane();
   }
 

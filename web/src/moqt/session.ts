@@ -1,3 +1,5 @@
+import { type Draft, draftOf, protocols } from "./draft.js";
+import { wholeGroup } from "./filter.js";
 import { StreamReader, streamError } from "./reader.js";
 import {
   type Location,
@@ -11,9 +13,6 @@ import {
   writeParameters,
   Writer,
 } from "./wire.js";
-
-/** The drafts that this client speaks, most preferred first. */
-export const protocols = ["moqt-18"];
 
 export const enum Message {
   RequestUpdate = 0x02,
@@ -46,6 +45,7 @@ export const enum ResetCode {
 }
 
 const fetchStream = 0x05;
+const standaloneFetch = 1; // until draft 19
 /** What waits for a subscription whose answer has not arrived is dropped after this time, in milliseconds. */
 const aliasPatience = 2000;
 /** How many streams may wait so. Those beyond are cancelled. */
@@ -107,6 +107,8 @@ export class Session {
   private constructor(
     private readonly wt: WebTransport,
     private readonly token: string | undefined,
+    /** draft is the version that both ends speak. */
+    readonly draft: Draft,
   ) {
     this.closed = new Promise((resolve) => (this.end = resolve));
     wt.closed.then(
@@ -121,7 +123,7 @@ export class Session {
       ...(options.hash && { serverCertificateHashes: [{ algorithm: "sha-256", value: options.hash }] }),
     } as WebTransportOptions);
     await wt.ready;
-    const session = new Session(wt, options.token);
+    const session = new Session(wt, options.token, draftOf((wt as { protocol?: string }).protocol));
     await session.begin();
     return session;
   }
@@ -280,13 +282,15 @@ export class Session {
   ): Promise<Subscription> {
     const id = this.takeID();
     const body = new Writer().int(id).namespace(track.namespace).prefixed(track.name);
-    writeParameters(body, this.authorized(parameters));
+    writeParameters(body, this.authorized(parameters), this.draft);
     const stream = await this.request(Message.Subscribe, body);
     const answer = await stream.next();
     if (answer?.type !== Message.SubscribeOK) throw unexpected(answer);
     const alias = answer.body.int();
-    const ok = readParameters(answer.body);
-    const s = new Subscription(id, stream, ok.largest, receive, () => this.receivers.delete(alias));
+    const ok = readParameters(answer.body, this.draft);
+    const s: Subscription = new Subscription(track, stream, ok.largest, receive, () => {
+      if (this.receivers.get(alias) === s) this.receivers.delete(alias); // else the alias has another one now
+    });
     this.receivers.set(alias, s);
     for (const w of this.waiting) if (w.alias === alias) w.wake();
     return s;
@@ -294,9 +298,10 @@ export class Session {
 
   /** fetchBefore asks for the objects of a subscription's current group that came before its start. */
   async fetchBefore(s: Subscription, receive: (o: MediaObject) => void): Promise<void> {
+    if (!s.largest) return;
     const id = this.takeID();
-    const body = new Writer().int(id).int(2).int(s.id).int(0); // relative joining, no group before
-    writeParameters(body, this.authorized({}));
+    const body = new Writer().int(id);
+    this.writeFetch(body, s.track, { group: s.largest.group, object: 0 }, s.largest);
     const fetch = new Fetch(receive);
     this.fetches.set(id, fetch);
     try {
@@ -309,18 +314,31 @@ export class Session {
     }
   }
 
+  /** writeFetch writes what follows the ID of a FETCH for a range that includes its last object. */
+  private writeFetch(w: Writer, track: TrackName, start: Location, last: Location): void {
+    const name = () => w.namespace(track.namespace).prefixed(track.name);
+    if (this.draft < 20) {
+      w.int(standaloneFetch);
+      name().location(start).location({ group: last.group, object: last.object + 1 });
+      writeParameters(w, this.authorized({}), this.draft);
+      return;
+    }
+    name();
+    writeParameters(w, this.authorized({ filter: { start, last } }), this.draft);
+  }
+
   /** largest asks for the location of a track's largest object. It returns undefined if the relay knows none. */
   async largest(track: TrackName): Promise<Location | undefined> {
     const body = new Writer().int(this.takeID()).namespace(track.namespace).prefixed(track.name);
-    writeParameters(body, this.authorized({}));
+    writeParameters(body, this.authorized({}), this.draft);
     const answer = await (await this.request(Message.TrackStatus, body)).next();
-    return answer?.type === Message.RequestOK ? readParameters(answer.body).largest : undefined;
+    return answer?.type === Message.RequestOK ? readParameters(answer.body, this.draft).largest : undefined;
   }
 
   /** subscribeNamespace tells which namespaces below a prefix have publishers, from now on. */
   async subscribeNamespace(prefix: Namespace, changed: (suffix: Namespace, there: boolean) => void): Promise<void> {
     const body = new Writer().int(this.takeID()).namespace(prefix);
-    writeParameters(body, this.authorized({}));
+    writeParameters(body, this.authorized({}), this.draft);
     const stream = await this.request(Message.SubscribeNamespace, body);
     const answer = await stream.next();
     if (answer?.type !== Message.RequestOK) throw unexpected(answer);
@@ -337,7 +355,7 @@ export class Session {
   /** publishNamespace says that serve answers requests for tracks of a namespace. It returns what takes that back. */
   async publishNamespace(namespace: Namespace): Promise<() => void> {
     const body = new Writer().int(this.takeID()).namespace(namespace);
-    writeParameters(body, this.authorized({}));
+    writeParameters(body, this.authorized({}), this.draft);
     const stream = await this.request(Message.PublishNamespace, body);
     const answer = await stream.next();
     if (answer?.type !== Message.RequestOK) throw unexpected(answer);
@@ -381,29 +399,28 @@ export class Session {
     if (!m) return;
     const id = m.body.int();
     const supported = m.type === Message.Subscribe || m.type === Message.Fetch || m.type === Message.TrackStatus;
-    let fetch: FetchRange | undefined;
-    if (supported && m.type === Message.Fetch && m.body.int() !== 1) return stream.refuse(RequestCode.NotSupported);
     if (!supported || !this.serve) return stream.refuse(RequestCode.NotSupported);
+    const typed = m.type === Message.Fetch && this.draft < 20;
+    if (typed && m.body.int() !== standaloneFetch) return stream.refuse(RequestCode.NotSupported);
     const track = { namespace: m.body.namespace(), name: m.body.string() };
-    if (m.type === Message.Fetch) fetch = { start: m.body.location(), end: m.body.location() };
-    const parameters = readParameters(m.body);
-    this.serve({ id, type: m.type, track, parameters, stream, session: this, ...(fetch && { range: fetch }) });
+    const range = typed && { start: m.body.location(), last: lastBefore(m.body.location()) };
+    const parameters = readParameters(m.body, this.draft);
+    if (range) parameters.filter = range;
+    this.serve({ id, type: m.type, track, parameters, stream, session: this });
   }
 }
 
-/** FetchRange is what a FETCH asks for: up to end, which is the last object plus 1, or 0 for the whole group. */
-export interface FetchRange {
-  start: Location;
-  end: Location;
+/** lastBefore returns the last object of a range that ends before another one, or with a group if that has number 0. */
+function lastBefore(end: Location): Location {
+  return { group: end.group, object: end.object === 0 ? wholeGroup : end.object - 1 };
 }
 
-/** IncomingRequest is a request of the relay for a track. */
+/** IncomingRequest is a request of the relay for a track. The range of a FETCH is the filter in its parameters. */
 export interface IncomingRequest {
   id: number;
   type: Message;
   track: TrackName;
   parameters: Parameters;
-  range?: FetchRange;
   stream: RequestStream;
   session: Session;
 }
@@ -457,7 +474,7 @@ export class Subscription {
   ended = false;
 
   constructor(
-    readonly id: number,
+    readonly track: TrackName,
     private readonly stream: RequestStream,
     /** largest is the largest object of the track when the subscription began. */
     readonly largest: Location | undefined,

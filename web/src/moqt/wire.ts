@@ -1,4 +1,7 @@
-// Integers, names and parameters as they are on the wire (draft-ietf-moq-transport-18 §1.4, §10.2).
+// Integers, names and parameters as they are on the wire (draft-ietf-moq-transport-18 §1.4, §10.2, and draft-20 §10.2).
+
+import type { Draft } from "./draft.js";
+import { type Filter, readFilter, writeFilter } from "./filter.js";
 
 /** A namespace is a list of fields. */
 export type Namespace = string[];
@@ -135,9 +138,6 @@ export interface Parameters {
   newGroup?: number;
 }
 
-/** Filter says where a subscription starts. */
-export type Filter = "next group" | "next object" | { start: Location };
-
 const enum Param {
   ObjectTimeout = 0x02,
   Token = 0x03,
@@ -150,13 +150,15 @@ const enum Param {
   Priority = 0x20,
   Filter = 0x21,
   GroupOrder = 0x22,
+  Fill = 0x23, // since draft 20
   NewGroup = 0x32,
   Prefix = 0x34,
+  IncludeProperties = 0x35, // since draft 20
 }
 
 /** writeParameters writes the count and the parameters, in ascending order of type. */
-export function writeParameters(w: Writer, p: Parameters): void {
-  const list: [Param, (w: Writer) => void][] = [];
+export function writeParameters(w: Writer, p: Parameters, draft: Draft): void {
+  const list: [Param, (w: Writer) => unknown][] = [];
   // The token goes with each request as a value: nothing of it is kept at the relay.
   if (p.token) {
     const token = new Writer().int(3).int(0).raw(utf8.encode(p.token)).bytes;
@@ -166,7 +168,7 @@ export function writeParameters(w: Writer, p: Parameters): void {
   if (p.largest) list.push([Param.Largest, (w) => w.location(p.largest!)]);
   if (p.forward !== undefined) list.push([Param.Forward, (w) => w.byte(p.forward ? 1 : 0)]);
   if (p.priority !== undefined) list.push([Param.Priority, (w) => w.byte(p.priority!)]);
-  if (p.filter) list.push([Param.Filter, (w) => w.prefixed(encodeFilter(p.filter!))]);
+  if (p.filter) list.push([Param.Filter, (w) => writeFilter(w, p.filter!, draft)]);
   if (p.newGroup !== undefined) list.push([Param.NewGroup, (w) => w.int(p.newGroup!)]);
   w.int(list.length);
   let last = 0;
@@ -177,22 +179,19 @@ export function writeParameters(w: Writer, p: Parameters): void {
   }
 }
 
-function encodeFilter(f: Filter): Uint8Array {
-  const w = new Writer();
-  if (f === "next group") return w.int(1).bytes;
-  if (f === "next object") return w.int(2).bytes;
-  return w.int(3).location(f.start).bytes;
-}
-
 /** readParameters reads the count and the parameters. Unknown ones cannot be skipped (§10.2). */
-export function readParameters(r: Parser): Parameters {
+export function readParameters(r: Parser, draft: Draft): Parameters {
   const p: Parameters = {};
   let type = 0;
   for (let n = r.int(); n > 0; n--) {
     type += r.int();
     switch (type as Param) {
       case Param.Token:
+      case Param.Fill: // a publisher of few groups has nothing to add
         r.prefixed();
+        break;
+      case Param.IncludeProperties: // there are none
+        r.byte();
         break;
       case Param.Largest:
         p.largest = r.location();
@@ -206,9 +205,11 @@ export function readParameters(r: Parser): Parameters {
       case Param.GroupOrder:
         p.groupOrder = r.byte();
         break;
-      case Param.Filter:
-        p.filter = readFilter(new Parser(r.prefixed()));
+      case Param.Filter: {
+        const filter = readFilter(r, draft);
+        if (filter) p.filter = filter;
         break;
+      }
       case Param.Expires:
         p.expires = r.int();
         break;
@@ -231,13 +232,6 @@ export function readParameters(r: Parser): Parameters {
     }
   }
   return p;
-}
-
-function readFilter(r: Parser): Filter {
-  const type = r.int();
-  if (type === 1) return "next group";
-  if (type === 2) return "next object";
-  return { start: r.location() };
 }
 
 /** Properties are Key-Value-Pairs: numbers for even types, bytes for odd ones (§1.4.3). */

@@ -1,4 +1,5 @@
 import { Message, type IncomingRequest, RequestCode, ResetCode } from "../moqt/session.js";
+import { rangeOf } from "../moqt/filter.js";
 import { type Location, readParameters, Writer, writeParameters } from "../moqt/wire.js";
 import { Delivery, type Stored } from "./delivery.js";
 
@@ -46,7 +47,7 @@ export class PublishedTrack {
         return this.fetch(r);
       case Message.TrackStatus: {
         const ok = new Writer();
-        writeParameters(ok, this.largest ? { largest: this.largest } : {});
+        writeParameters(ok, this.largest ? { largest: this.largest } : {}, r.session.draft);
         await r.stream.send(Message.RequestOK, ok);
         return r.stream.finish();
       }
@@ -58,7 +59,7 @@ export class PublishedTrack {
   private async accept(r: IncomingRequest): Promise<void> {
     const alias = nextAlias++;
     const ok = new Writer().int(alias);
-    writeParameters(ok, this.largest ? { largest: this.largest } : {});
+    writeParameters(ok, this.largest ? { largest: this.largest } : {}, r.session.draft);
     await r.stream.send(Message.SubscribeOK, ok);
     const d = new Delivery(r.session, alias, r.parameters.forward ?? true);
     this.deliveries.add(d);
@@ -67,7 +68,7 @@ export class PublishedTrack {
       for (let m = await r.stream.next(); m; m = await r.stream.next()) {
         if (m.type !== Message.RequestUpdate) continue;
         m.body.int(); // the id of the update
-        d.forward = readParameters(m.body).forward ?? d.forward;
+        d.forward = readParameters(m.body, r.session.draft).forward ?? d.forward;
         await r.stream.send(Message.RequestOK, new Writer().int(0));
       }
       await r.stream.cancelled;
@@ -79,15 +80,14 @@ export class PublishedTrack {
   }
 
   private async fetch(r: IncomingRequest): Promise<void> {
-    const { start, end } = r.range!;
-    const within = (o: Location) =>
-      (o.group > start.group || (o.group === start.group && o.object >= start.object)) &&
-      (o.group < end.group || (o.group === end.group && (end.object === 0 || o.object < end.object)));
+    const { start, last: limit } = rangeOf(r.parameters.filter, this.largest ?? { group: 0, object: 0 });
+    const within = (o: Location) => !before(o, start) && !(limit && before(limit, o));
     const found = this.objects.filter(within);
     const last = found.at(-1);
     if (!last) return r.stream.refuse(RequestCode.InvalidRange, "the objects are not there any more");
-    const ok = new Writer().byte(0).location({ group: last.group, object: last.object + 1 });
-    writeParameters(ok, {});
+    const end = r.session.draft < 20 ? last.object + 1 : last.object; // included since draft 20
+    const ok = new Writer().byte(0).location({ group: last.group, object: end });
+    writeParameters(ok, {}, r.session.draft);
     await r.stream.send(Message.FetchOK, ok);
     const writer = (await r.session.openStream(0)).getWriter();
     await writer.write(new Writer().int(0x05).int(r.id).bytes);
@@ -105,4 +105,9 @@ export class PublishedTrack {
     await writer.close();
     await r.stream.finish();
   }
+}
+
+/** before reports whether a location comes before another one. */
+function before(a: Location, b: Location): boolean {
+  return a.group < b.group || (a.group === b.group && a.object < b.object);
 }
