@@ -130,7 +130,11 @@ func (f *relayFlags) start(s *server.Server, t *takeover, node *clusterNode) (*a
 	if l == nil {
 		return nil, page, nil
 	}
-	return f.serveAdmin(l, s, t, page), page, nil
+	a, err := f.serveAdmin(l, s, t, page)
+	if err != nil {
+		return nil, nil, errors.Join(err, page.close())
+	}
+	return a, page, nil
 }
 
 // serve runs the relay until the context is done, or another process has taken over, and drains it. It reports the
@@ -177,7 +181,7 @@ func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *admin, t *
 
 // serveAdmin serves the admin address. The metrics of sessions have a path of their own, because they come and go with
 // sessions: only a scraper that asks for them has to store them.
-func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover, page *webPage) *admin {
+func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover, page *webPage) (*admin, error) {
 	cfg := adminConfig{
 		flag: "--admin", addr: f.admin, hosts: f.adminHosts, profiles: f.pprof, alive: s.Alive,
 	}
@@ -188,13 +192,10 @@ func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover, p
 	a.mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))
 	a.mux.HandleFunc("GET /status", s.ServeStatus)
 	a.mux.HandleFunc("GET /cluster", s.ServeCluster)
-	a.mux.Handle("GET /inside/events", f.inside.show(s))
-	a.server.RegisterOnShutdown(f.inside.events.Close)
-	if site := s.Handler(); site != nil {
-		a.mux.Handle("GET /inside", site)
-		a.mux.Handle("GET /assets/", site)
+	if err := f.inside.addTo(a, s); err != nil {
+		return nil, errors.Join(err, a.close())
 	}
-	return a
+	return a, nil
 }
 
 // greet prints how to reach the relay.

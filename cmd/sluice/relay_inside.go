@@ -40,13 +40,33 @@ func (f *insideFlag) show(s *server.Server) http.Handler {
 	return f.guard.Wrap(f.events)
 }
 
-// addTo adds the page to a site.
-func (f *insideFlag) addTo(site *web.Site, s *server.Server) error {
+// newSite makes a site with /inside.
+func (f *insideFlag) newSite(cfg web.Config, s *server.Server) (*web.Site, error) {
 	page, err := web.Page("inside")
 	if err != nil {
-		return err
+		return nil, err
+	}
+	site, err := web.New(cfg)
+	if err != nil {
+		return nil, err
 	}
 	site.Handle("GET /inside", f.guard.Wrap(page))
 	site.Handle("GET /inside/events", f.show(s))
+	return site, nil
+}
+
+// addTo adds the page to an admin address, which has it also where the relay serves no page to others.
+func (f *insideFlag) addTo(a *admin, s *server.Server) error {
+	site := s.Handler()
+	if site == nil {
+		var err error
+		if site, err = f.newSite(web.Config{}, s); err != nil {
+			return err
+		}
+	}
+	a.mux.Handle("GET /inside", site)
+	a.mux.Handle("GET /inside/events", f.show(s))
+	a.mux.Handle("GET /assets/", site)
+	a.server.RegisterOnShutdown(f.events.Close)
 	return nil
 }

@@ -83,11 +83,7 @@ func (f *relayFlags) addSite(c *server.Config, dev *tls.Certificate) {
 				return s.Relay().Viewers(ns, authority, "/")
 			}
 		}
-		site, err := web.New(cfg)
-		if err != nil {
-			return nil, err
-		}
-		return site, f.inside.addTo(site, s)
+		return f.inside.newSite(cfg, s)
 	}
 }
 
