@@ -49,7 +49,7 @@ type player struct {
 func (p *player) HandleDatagram(*moqt.ObjectDatagram) {}
 
 func (p *player) HandleSubgroup(g *session.Subgroup) {
-	parser := moqt.NewSubgroupParser(g.Header, 0)
+	parser := moqt.NewSubgroupParser(moqt.DataLayout1, g.Header, 0)
 	buf := make([]byte, 16<<10)
 	var at moqt.Location
 	var body []byte
@@ -219,7 +219,7 @@ func (v *camera) open(subgroup uint64, priority uint8) *videoStream {
 		Priority: priority, FirstObject: true}
 	str, err := v.pub.OpenSubgroup(v.Context(), h)
 	require.NoError(v, err)
-	return &videoStream{v, h.GroupID, moqt.NewSubgroupEncoder(h), str}
+	return &videoStream{v, h.GroupID, moqt.NewSubgroupEncoder(moqt.DataLayout1, h), str}
 }
 
 type videoStream struct {

@@ -182,7 +182,7 @@ func TestUnread(t *testing.T) {
 		h := present(g, 1)
 		str, err := b.pub.OpenSubgroup(t.Context(), h)
 		require.NoError(t, err)
-		enc := moqt.NewSubgroupEncoder(h)
+		enc := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 		o, err := enc.AppendObject(nil, moqt.ObjectHeader{PayloadLength: 1000})
 		require.NoError(t, err)
 		_, err = str.Write(append(o, make([]byte, 100)...))

@@ -331,7 +331,7 @@ func (v *viewer) HandleDatagram(o *moqt.ObjectDatagram) {
 func (v *viewer) HandleSubgroup(g *session.Subgroup) {
 	var all []byte
 	buf := make([]byte, 16<<10)
-	parser := moqt.NewSubgroupParser(g.Header, 0)
+	parser := moqt.NewSubgroupParser(moqt.DataLayout1, g.Header, 0)
 	rest := []byte(nil)
 	for {
 		n, err := g.Read(buf)
@@ -414,7 +414,7 @@ func (b *broadcast) send(h moqt.SubgroupHeader, first uint64, interval time.Dura
 	h.FirstObject = true
 	str, err := b.pub.OpenSubgroup(b.w.Context(), h)
 	require.NoError(b.w, err)
-	enc := moqt.NewSubgroupEncoder(h)
+	enc := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 	var all []byte
 	for i, size := range sizes {
 		id := first + uint64(i)

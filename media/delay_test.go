@@ -46,7 +46,7 @@ func (in *incoming) receive(b []byte, age time.Duration) {
 
 // object is an object whose id follows that of the one before.
 func object(size int) []byte {
-	e := moqt.NewSubgroupEncoder(moqt.SubgroupHeader{})
+	e := moqt.NewSubgroupEncoder(moqt.DataLayout1, moqt.SubgroupHeader{})
 	b, err := e.AppendObject(nil, moqt.ObjectHeader{PayloadLength: uint64(size)})
 	if err != nil {
 		panic(err)

@@ -15,7 +15,7 @@ const (
 // part of the header. It returns ErrIncomplete if b ends within the type, and a ProtocolError if the type is unknown or
 // invalid (the draft names no code for unknown types).
 func ParseStreamKind(v Version, b []byte) (StreamKind, error) {
-	typ, _, err := ParseVarint(b)
+	typ, _, err := v.wire().varint().parse(b)
 	if err != nil {
 		return 0, err
 	}
@@ -41,10 +41,11 @@ func AppendPaddingStreamType(b []byte, v Version) []byte {
 // fields reads the fields of a data stream or datagram. Unlike a decoder it distinguishes bytes that are malformed from
 // bytes that have not arrived yet. The first error sticks.
 type fields struct {
-	b    []byte
-	n    int // consumed
-	need int // after ErrIncomplete: the least length of b with which the field is complete
-	err  error
+	varints varintFormat
+	b       []byte
+	n       int // consumed
+	need    int // after ErrIncomplete: the least length of b with which the field is complete
+	err     error
 }
 
 func (f *fields) fail(err error) {
@@ -79,26 +80,39 @@ func (f *fields) varint() uint64 {
 	}
 	n := 1
 	if f.n < len(f.b) {
-		n = varintLenOf(f.b[f.n])
+		if first := f.b[f.n]; first < 0x40 { // in all formats the number itself
+			f.n++
+			return uint64(first)
+		}
+		n = f.varints.lenOf(f.b[f.n])
 	}
 	b := f.take(n)
 	if b == nil {
 		return 0
 	}
-	x, _, _ := ParseVarint(b)
+	x, _, _ := f.varints.parse(b)
 	return x
 }
 
-// properties reads Properties Length and Properties (draft §11.2.1.2).
-func (f *fields) properties() Properties {
+// properties reads Properties Length and Properties (draft §11.2.1.2), and returns how long they are in b.
+func (f *fields) properties() (p Properties, length int) {
 	n := f.varint()
 	if n > MaxObjectPropertiesLen {
 		f.fail(ErrPropertiesTooLong)
 	}
 	if n == 0 || f.err != nil {
-		return nil
+		return nil, 0
 	}
-	return Properties(f.take(int(n)))
+	b := f.take(int(n))
+	if f.err != nil || f.varints == vi64 {
+		return b, len(b)
+	}
+	p, err := convertProperties(b, f.varints, vi64)
+	f.fail(err)
+	if len(p) > MaxObjectPropertiesLen {
+		f.fail(ErrPropertiesTooLong)
+	}
+	return p, len(b)
 }
 
 // objectScanner walks over the objects of a stream while its bytes arrive. It skips payloads, and joins object headers

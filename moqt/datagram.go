@@ -35,7 +35,7 @@ type ObjectDatagram struct {
 // ParseDatagramKind returns what a datagram carries, given its first bytes. A type that is unknown, invalid or
 // incomplete is a ProtocolError (the draft names no code for unknown types).
 func ParseDatagramKind(v Version, b []byte) (DatagramKind, error) {
-	typ, _, err := ParseVarint(b)
+	typ, _, err := v.DataLayout().varint().parse(b)
 	switch {
 	case err != nil:
 		return 0, violation("datagram ends within its type")
@@ -56,7 +56,7 @@ func (t *headerTypes) checkDatagram(typ uint64) error {
 // returns a ProtocolError, a MalformedTrackError or ErrPropertiesTooLong. TrackAlias and Location are valid unless it
 // is a ProtocolError.
 func ParseObjectDatagram(v Version, b []byte) (o ObjectDatagram, err error) {
-	f := fields{b: b}
+	f := fields{varints: v.DataLayout().varint(), b: b}
 	typ := f.varint()
 	if f.err == nil {
 		f.fail(v.DataLayout().types().checkDatagram(typ))
@@ -71,7 +71,7 @@ func ParseObjectDatagram(v Version, b []byte) (o ObjectDatagram, err error) {
 	}
 	o.EndOfGroup = typ&datagramEndOfGroup != 0
 	if typ&datagramProperties != 0 {
-		if o.Properties = f.properties(); o.Properties == nil {
+		if o.Properties, _ = f.properties(); o.Properties == nil {
 			f.fail(violation("datagram with a properties field of length 0"))
 		}
 	}
@@ -97,21 +97,29 @@ func AppendDatagramHeader(b []byte, v Version, o *ObjectDatagram) ([]byte, error
 	if err := o.validate(); err != nil {
 		return b, err
 	}
-	flags := o.flags()
-	b = AppendVarint(b, v.DataLayout().types().datagram.fixed|flags)
-	b = AppendVarint(b, o.TrackAlias)
-	b = AppendVarint(b, o.Location.Group)
+	l, flags := v.DataLayout(), o.flags()
+	varints := l.varint()
+	properties, err := varints.properties(o.Properties)
+	if err == nil {
+		err = varints.check(o.TrackAlias, o.Location.Group, o.Location.Object)
+	}
+	if err != nil {
+		return b, err
+	}
+	b = varints.append(b, l.types().datagram.fixed|flags)
+	b = varints.append(b, o.TrackAlias)
+	b = varints.append(b, o.Location.Group)
 	if o.Location.Object != 0 {
-		b = AppendVarint(b, o.Location.Object)
+		b = varints.append(b, o.Location.Object)
 	}
 	if !o.DefaultPriority {
 		b = append(b, o.Priority)
 	}
-	if len(o.Properties) > 0 {
-		b = appendProperties(b, o.Properties)
+	if len(properties) > 0 {
+		b = varints.appendProperties(b, properties)
 	}
 	if flags&datagramStatus != 0 {
-		b = AppendVarint(b, uint64(o.Status))
+		b = varints.append(b, uint64(o.Status))
 	}
 	return b, nil
 }

@@ -1,6 +1,7 @@
 package moqt
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -173,7 +174,7 @@ func TestDatagramRoundTrip(t *testing.T) {
 			Location:        anyLocation().Draw(t, "location"),
 			DefaultPriority: rapid.Bool().Draw(t, "default priority"),
 			EndOfGroup:      rapid.Bool().Draw(t, "end of group"),
-			Properties:      anyObjectProperties(t),
+			Properties:      anyObjectProperties(t, math.MaxUint64),
 			Payload:         []byte(anyBytes(t, 0, 100)),
 		}
 		if !want.DefaultPriority {
@@ -201,18 +202,20 @@ func FuzzDatagram(f *testing.F) {
 	}
 	f.Add(AppendPaddingDatagram(nil, Draft18, 10))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		kind, kindErr := ParseDatagramKind(Draft18, b)
-		o, err := ParseObjectDatagram(Draft18, b)
-		require.False(t, err == nil && (kindErr != nil || kind != DatagramObject))
-		if err != nil {
-			return
+		for _, v := range []Version{Draft16, Draft18} {
+			kind, kindErr := ParseDatagramKind(v, b)
+			o, err := ParseObjectDatagram(v, b)
+			require.False(t, err == nil && (kindErr != nil || kind != DatagramObject))
+			if err != nil {
+				continue
+			}
+			again, err := AppendDatagramHeader(nil, v, &o)
+			require.NoError(t, err)
+			got, err := ParseObjectDatagram(v, append(again, o.Payload...))
+			require.NoError(t, err)
+			got.Payload, o.Payload = append([]byte{}, got.Payload...), append([]byte{}, o.Payload...)
+			require.Equal(t, o, got)
 		}
-		again, err := AppendDatagramHeader(nil, Draft18, &o)
-		require.NoError(t, err)
-		got, err := ParseObjectDatagram(Draft18, append(again, o.Payload...))
-		require.NoError(t, err)
-		got.Payload, o.Payload = append([]byte{}, got.Payload...), append([]byte{}, o.Payload...)
-		require.Equal(t, o, got)
 	})
 }
 

@@ -20,11 +20,22 @@ func (e *encoder) fail(err error) {
 	}
 }
 
-func (e *encoder) varint(x uint64)     { e.b = AppendVarint(e.b, x) }
-func (e *encoder) byte(x byte)         { e.b = append(e.b, x) }
-func (e *encoder) location(l Location) { e.b = appendLocation(e.b, l) }
+func (e *encoder) varint(x uint64) {
+	e.fail(e.wire.varint().check(x))
+	e.b = e.wire.varint().append(e.b, x)
+}
+
+func (e *encoder) byte(x byte) { e.b = append(e.b, x) }
+
+func (e *encoder) location(l Location) {
+	e.varint(l.Group)
+	e.varint(l.Object)
+}
+
 func (e *encoder) properties(p Properties) {
 	e.fail(p.CheckTrack())
+	p, err := e.wire.varint().properties(p)
+	e.fail(err)
 	e.b = append(e.b, p...)
 }
 
@@ -74,7 +85,7 @@ func (d *decoder) check(err error) {
 func (d *decoder) truncated() { d.fail(violation("payload ends within a field")) }
 
 func (d *decoder) varint() uint64 {
-	x, n, err := ParseVarint(d.b)
+	x, n, err := d.wire.varint().parse(d.b)
 	if err != nil {
 		d.truncated()
 		return 0
@@ -144,6 +155,11 @@ func (d *decoder) properties() Properties {
 		return nil
 	}
 	p := Properties(slices.Clone(d.rest()))
+	if f := d.wire.varint(); f != vi64 && d.err == nil {
+		var err error
+		p, err = convertProperties(p, f, vi64)
+		d.fail(err)
+	}
 	d.fail(p.CheckTrack())
 	return p
 }

@@ -15,13 +15,14 @@ type FetchHeader struct {
 
 // AppendFetchHeader appends h.
 func AppendFetchHeader(b []byte, v Version, h FetchHeader) []byte {
-	return AppendVarint(AppendVarint(b, v.wire().streams.fetch), h.RequestID)
+	varints := v.wire().varint()
+	return varints.append(varints.append(b, v.wire().streams.fetch), h.RequestID)
 }
 
 // ParseFetchHeader decodes the header at the start of b, type included, and returns its encoded length. It returns
 // ErrIncomplete if b ends within the header.
 func ParseFetchHeader(v Version, b []byte) (h FetchHeader, n int, err error) {
-	f := fields{b: b}
+	f := fields{varints: v.wire().varint(), b: b}
 	if typ := f.varint(); typ != v.wire().streams.fetch {
 		f.fail(violation("stream type %#x is not FETCH_HEADER", typ))
 	}
@@ -133,7 +134,7 @@ func (p *FetchParser) Finish() error { return p.scanner.finish() }
 
 // parseHeader implements headerParser.
 func (p *FetchParser) parseHeader(b []byte, start int64) (n, need int, end int64, err error) {
-	f := fields{b: b}
+	f := fields{varints: p.wire.varint(), b: b}
 	var o FetchObject
 	switch flags := f.varint(); {
 	case flags == fetchNonExistentRange, flags == fetchUnknownRange,
@@ -190,7 +191,7 @@ func (p *FetchParser) parseObject(f *fields, flags uint64) (o FetchObject) {
 		o.Priority = p.prior.priority
 	}
 	if flags&fetchProperties != 0 {
-		o.Properties = f.properties()
+		o.Properties, _ = f.properties()
 	}
 	o.PayloadLength = f.varint()
 	return o
@@ -206,7 +207,7 @@ func (p *FetchParser) group(f *fields, flags uint64) uint64 {
 	delta := f.varint()
 	prior := p.prior.location.Group
 	switch {
-	case !p.prior.hasLocation:
+	case !p.prior.hasLocation || p.wire.absoluteFetchIDs:
 		return delta
 	case p.order == Descending:
 		if delta >= prior {
@@ -244,7 +245,7 @@ func (p *FetchParser) objectID(f *fields, flags uint64) uint64 {
 	delta := uint64(1)
 	if flags&fetchObjectID != 0 {
 		delta = f.varint()
-		if !p.prior.hasLocation || flags&fetchGroupID != 0 {
+		if !p.prior.hasLocation || flags&fetchGroupID != 0 || p.wire.absoluteFetchIDs {
 			return delta // absolute
 		}
 	} else if !p.prior.hasLocation {
@@ -274,10 +275,19 @@ func (e *FetchEncoder) AppendObject(b []byte, o *FetchObject) ([]byte, error) {
 	if err := e.check(o); err != nil {
 		return b, err
 	}
+	varints := e.wire.varint()
+	properties, err := varints.properties(o.Properties)
+	if err == nil {
+		err = varints.check(o.Location.Group, o.Location.Object, o.SubgroupID, o.PayloadLength)
+	}
+	if err != nil {
+		return b, fmt.Errorf("object %s: %w", o.Location, err)
+	}
 	if o.Kind == FetchKindObject {
-		b = e.appendObject(b, o)
+		b = e.appendObject(b, o, properties)
 	} else {
-		b = appendLocation(AppendVarint(b, e.marker(o.Kind)), o.Location)
+		b = varints.append(b, e.marker(o.Kind))
+		b = varints.append(varints.append(b, o.Location.Group), o.Location.Object)
 	}
 	e.prior.advance(o)
 	return b, nil
@@ -316,29 +326,30 @@ func (e *FetchEncoder) check(o *FetchObject) error {
 	return nil
 }
 
-func (e *FetchEncoder) appendObject(b []byte, o *FetchObject) []byte {
-	flags := e.flags(o)
-	b = AppendVarint(b, flags)
+// appendObject appends an object whose properties are those of the wire format.
+func (e *FetchEncoder) appendObject(b []byte, o *FetchObject, properties Properties) []byte {
+	varints, flags := e.wire.varint(), e.flags(o)
+	b = varints.append(b, flags)
 	if flags&fetchGroupID != 0 {
-		b = AppendVarint(b, e.groupDelta(o.Location.Group))
+		b = varints.append(b, e.groupDelta(o.Location.Group))
 	}
 	if flags&fetchSubgroupMask == fetchSubgroupPresent {
-		b = AppendVarint(b, o.SubgroupID)
+		b = varints.append(b, o.SubgroupID)
 	}
 	if flags&fetchObjectID != 0 {
 		id := o.Location.Object
-		if flags&fetchGroupID == 0 {
+		if flags&fetchGroupID == 0 && !e.wire.absoluteFetchIDs {
 			id -= e.prior.location.Object
 		}
-		b = AppendVarint(b, id)
+		b = varints.append(b, id)
 	}
 	if flags&fetchPriority != 0 {
 		b = append(b, o.Priority)
 	}
 	if flags&fetchProperties != 0 {
-		b = appendProperties(b, o.Properties)
+		b = varints.appendProperties(b, properties)
 	}
-	return AppendVarint(b, o.PayloadLength)
+	return varints.append(b, o.PayloadLength)
 }
 
 // flags returns the Serialization Flags with the fewest fields, given the prior object.
@@ -377,7 +388,7 @@ func (e *FetchEncoder) subgroupFlags(o *FetchObject) uint64 {
 // groupDelta returns the Group ID Delta of a group that is not the prior one (draft §11.4.4.1).
 func (e *FetchEncoder) groupDelta(group uint64) uint64 {
 	switch {
-	case !e.prior.hasLocation:
+	case !e.prior.hasLocation || e.wire.absoluteFetchIDs:
 		return group
 	case e.order == Descending:
 		return e.prior.location.Group - group - 1

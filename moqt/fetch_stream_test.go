@@ -266,12 +266,13 @@ func TestFetchEncoderRefuses(t *testing.T) {
 func TestFetchRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		order := rapid.SampledFrom([]GroupOrder{Ascending, Descending}).Draw(t, "order")
-		e := NewFetchEncoder(newest, order)
-		at := Location{anyUint64().Draw(t, "group"), 0}
+		v := rapid.SampledFrom([]Version{Draft16, newest}).Draw(t, "version")
+		e := NewFetchEncoder(v, order)
+		at := Location{min(anyUint64().Draw(t, "group"), v.DataLayout().MaxNumber()-100), 0}
 		var stream []byte
 		var want []FetchObject
 		for range 8 {
-			o := anyFetchObject(t, at)
+			o := anyFetchObject(t, v, at)
 			var err error
 			stream, err = e.AppendObject(stream, &o)
 			require.NoError(t, err)
@@ -282,7 +283,7 @@ func TestFetchRoundTrip(t *testing.T) {
 			}
 		}
 		size := rapid.IntRange(1, 100).Draw(t, "chunk")
-		items, err := parseFetch(NewFetchParser(newest, order, 0), chop(stream, size))
+		items, err := parseFetch(NewFetchParser(v, order, 0), chop(stream, size))
 		require.NoError(t, err)
 		require.Len(t, items, len(want))
 		for i, item := range items {
@@ -293,13 +294,13 @@ func TestFetchRoundTrip(t *testing.T) {
 	})
 }
 
-func anyFetchObject(t *rapid.T, at Location) FetchObject {
+func anyFetchObject(t *rapid.T, v Version, at Location) FetchObject {
 	o := FetchObject{Kind: FetchKind(rapid.IntRange(0, 2).Draw(t, "kind")), Location: at}
 	if o.Kind != FetchKindObject {
 		return o
 	}
 	o.Priority = uint8(rapid.IntRange(0, 2).Draw(t, "priority"))
-	o.Properties = anyObjectProperties(t)
+	o.Properties = anyObjectProperties(t, v.DataLayout().MaxNumber())
 	o.PayloadLength = rapid.Uint64Max(200).Draw(t, "payload")
 	if o.Datagram = rapid.Bool().Draw(t, "datagram"); !o.Datagram {
 		o.SubgroupID = rapid.Uint64Max(3).Draw(t, "subgroup")
@@ -335,27 +336,33 @@ func FuzzFetchParser(f *testing.F) {
 		if descending {
 			order = Descending
 		}
-		whole, err1 := parseFetch(NewFetchParser(newest, order, 0), [][]byte{stream})
-		pieces, err2 := parseFetch(NewFetchParser(newest, order, 0), chop(stream, max(int(size), 1)))
-		require.Equal(t, whole, pieces)
-		require.Equal(t, err1, err2)
-
-		e, p := NewFetchEncoder(newest, order), NewFetchParser(newest, order, 0)
-		for _, item := range whole {
-			b, err := e.AppendObject(nil, &item.FetchObject)
-			if err != nil {
-				return // not in order
-			}
-			require.LessOrEqual(t, int64(len(b)), item.PayloadStart-item.Start)
-			again, _, err := p.Next(append(b, make([]byte, min(item.PayloadLength, 1<<16))...))
-			require.NoError(t, err)
-			require.Equal(t, item.Location, again.Location)
-			require.Equal(t, item.SubgroupID, again.SubgroupID)
-			require.Equal(t, item.Priority, again.Priority)
-			require.Equal(t, string(item.Properties), string(again.Properties))
-			p.scanner.end = p.scanner.offset // the stream has no payloads
+		for _, v := range []Version{Draft16, newest} {
+			whole, err1 := parseFetch(NewFetchParser(v, order, 0), [][]byte{stream})
+			pieces, err2 := parseFetch(NewFetchParser(v, order, 0), chop(stream, max(int(size), 1)))
+			require.Equal(t, whole, pieces)
+			require.Equal(t, err1, err2)
+			checkEncodesAgain(t, v, order, whole)
 		}
 	})
+}
+
+// checkEncodesAgain encodes what was parsed, if it is in order, and parses that.
+func checkEncodesAgain(t *testing.T, v Version, order GroupOrder, items []FetchItem) {
+	e, p := NewFetchEncoder(v, order), NewFetchParser(v, order, 0)
+	for _, item := range items {
+		b, err := e.AppendObject(nil, &item.FetchObject)
+		if err != nil {
+			return // not in order
+		}
+		require.LessOrEqual(t, int64(len(b)), item.PayloadStart-item.Start)
+		again, _, err := p.Next(append(b, make([]byte, min(item.PayloadLength, 1<<16))...))
+		require.NoError(t, err)
+		require.Equal(t, item.Location, again.Location)
+		require.Equal(t, item.SubgroupID, again.SubgroupID)
+		require.Equal(t, item.Priority, again.Priority)
+		require.Equal(t, string(item.Properties), string(again.Properties))
+		p.scanner.end = p.scanner.offset // the stream has no payloads
+	}
 }
 
 func BenchmarkFetchParser(b *testing.B) {

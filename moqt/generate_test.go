@@ -169,9 +169,13 @@ func anyTrackProperties(t *rapid.T) Properties {
 	return p
 }
 
-// anyObjectProperties draws properties that CheckObject accepts, of types that are neither known nor mandatory.
-func anyObjectProperties(t *rapid.T) Properties {
-	pairs := append(anyPairs(0x100, 0x3fff).Draw(t, "properties"), anyPairs(0x8000, 1<<63).Draw(t, "more")...)
+// anyObjectProperties draws properties that CheckObject accepts, of types that are neither known nor mandatory, with
+// numbers up to most.
+func anyObjectProperties(t *rapid.T, most uint64) Properties {
+	pairs := append(anyPairs(0x100, 0x3fff).Draw(t, "properties"), anyPairs(0x8000, most/2).Draw(t, "more")...)
+	for i := range pairs {
+		pairs[i].Value = min(pairs[i].Value, most)
+	}
 	p, err := NewProperties(pairs...)
 	if err != nil {
 		panic(err)

@@ -37,11 +37,6 @@ func (l Location) Next() Location {
 // String returns "{group, object}", the notation of the draft.
 func (l Location) String() string { return fmt.Sprintf("{%d, %d}", l.Group, l.Object) }
 
-// appendLocation appends l as two varints.
-func appendLocation(b []byte, l Location) []byte {
-	return AppendVarint(AppendVarint(b, l.Group), l.Object)
-}
-
 // Range is the set of locations from Start to End, both included. It is empty if End is less than Start. An End.Object
 // of 2^64-1 includes the whole of the last group.
 type Range struct {

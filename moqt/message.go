@@ -38,7 +38,7 @@ const (
 
 // String returns the name of the message in the newest version that has it, or the number in hexadecimal.
 func (t MessageType) String() string {
-	for v := newest; v >= oldest; v-- {
+	for _, v := range Versions() {
 		if f, ok := v.wire().messages[t]; ok {
 			return f.name
 		}
@@ -111,7 +111,7 @@ func AppendMessage(b []byte, v Version, m Message) ([]byte, error) {
 	if !ok {
 		return b, fmt.Errorf("%s does not exist in %s", m.Type(), v)
 	}
-	e := encoder{wire: w, b: AppendVarint(b, uint64(m.Type()))}
+	e := encoder{wire: w, b: w.varint().append(b, uint64(m.Type()))}
 	start := len(e.b) + 2
 	e.b = append(e.b, 0, 0)
 	f.encode(&e, m)

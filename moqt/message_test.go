@@ -396,7 +396,7 @@ func FuzzParseMessage(f *testing.F) {
 		f.Add(uint16(tc.since), uint64(tc.typ), unhex(tc.payload))
 	}
 	f.Fuzz(func(t *testing.T, number uint16, typ uint64, payload []byte) {
-		v := oldest + Version(number)%(newest-oldest+1)
+		v := Versions()[int(number)%len(Versions())]
 		m, err := ParseMessage(v, MessageType(typ), payload)
 		if err != nil || MessageType(typ) == MessageUnsubscribe || hasInvalidFilter(m) {
 			return

@@ -190,14 +190,14 @@ func (e *encoder) token(t Token) {
 	if !t.AliasType.hasAlias() && !t.AliasType.hasValue() {
 		e.fail(errAliasType)
 	}
-	b := appendToken(nil, t)
+	b := e.encodedToken(t)
 	e.varint(uint64(len(b)))
 	e.b = append(e.b, b...)
 }
 
 // token decodes a token, and appends it to those before it.
 func (d *decoder) token(before []Token) []Token {
-	tokens, err := appendParsed(before, d.lengthPrefixed(maxPayloadLen, "authorization token"))
+	tokens, err := d.wire.appendParsed(before, d.lengthPrefixed(maxPayloadLen, "authorization token"))
 	d.fail(err)
 	return tokens
 }

@@ -17,28 +17,34 @@ type KeyValuePair struct {
 	Bytes []byte // if Type is odd, at most MaxValueLen bytes
 }
 
-// appendKeyValuePair appends p, which follows a pair of type prev (0 if p is the first). Types must not descend.
-func appendKeyValuePair(b []byte, prev uint64, p KeyValuePair) []byte {
-	b = AppendVarint(b, p.Type-prev)
-	if p.Type%2 == 0 {
-		return AppendVarint(b, p.Value)
+// appendPair appends p, which follows a pair of type prev (0 if p is the first). Types must not descend.
+func (f varintFormat) appendPair(b []byte, prev uint64, p KeyValuePair) ([]byte, error) {
+	switch {
+	case len(p.Bytes) > MaxValueLen:
+		return b, errValueTooLong(p.Type, uint64(len(p.Bytes)))
+	case max(p.Type-prev, p.Value) > f.max():
+		return b, fmt.Errorf("key-value-pair %#x: a number exceeds %d, the largest in this version", p.Type, f.max())
 	}
-	b = AppendVarint(b, uint64(len(p.Bytes)))
-	return append(b, p.Bytes...)
+	b = f.append(b, p.Type-prev)
+	if p.Type%2 == 0 {
+		return f.append(b, p.Value), nil
+	}
+	b = f.append(b, uint64(len(p.Bytes)))
+	return append(b, p.Bytes...), nil
 }
 
-// parseKeyValuePair decodes the pair at the start of b, which follows one of type prev (0 if it is the first), and
+// parsePair decodes the pair at the start of b, which follows one of type prev (0 if it is the first), and
 // returns its encoded length. Bytes shares the memory of b. It returns ErrIncomplete if b ends within the pair, and a
 // ProtocolError if the type or the length is out of range.
-func parseKeyValuePair(b []byte, prev uint64) (p KeyValuePair, n int, err error) {
-	delta, n, err := ParseVarint(b)
+func (f varintFormat) parsePair(b []byte, prev uint64) (p KeyValuePair, n int, err error) {
+	delta, n, err := f.parse(b)
 	if err != nil {
 		return p, 0, err
 	}
 	if p.Type = prev + delta; p.Type < prev {
 		return p, 0, violation("key-value-pair type exceeds 2^64-1")
 	}
-	value, m, err := ParseVarint(b[n:])
+	value, m, err := f.parse(b[n:])
 	if err != nil {
 		return p, 0, err
 	}
@@ -62,16 +68,15 @@ func errValueTooLong(typ, size uint64) error {
 	return fmt.Errorf("key-value-pair %#x of %d bytes, at most %d are allowed", typ, size, MaxValueLen)
 }
 
-// appendKeyValuePairs appends pairs in ascending order of type, keeping the order of equal types.
-func appendKeyValuePairs(b []byte, pairs []KeyValuePair) ([]byte, error) {
+// appendPairs appends pairs in ascending order of type, keeping the order of equal types.
+func (f varintFormat) appendPairs(b []byte, pairs []KeyValuePair) (_ []byte, err error) {
 	pairs = slices.Clone(pairs)
 	slices.SortStableFunc(pairs, func(p, q KeyValuePair) int { return cmp.Compare(p.Type, q.Type) })
 	prev := uint64(0)
 	for _, p := range pairs {
-		if len(p.Bytes) > MaxValueLen {
-			return b, errValueTooLong(p.Type, uint64(len(p.Bytes)))
+		if b, err = f.appendPair(b, prev, p); err != nil {
+			return b, err
 		}
-		b = appendKeyValuePair(b, prev, p)
 		prev = p.Type
 	}
 	return b, nil
@@ -91,12 +96,13 @@ const (
 )
 
 // Properties are Track or Object Properties (draft §2.5) as they are on the wire: Key-Value-Pairs without a length in
-// front. They stay encoded because relays forward them byte by byte. The zero value has no properties.
+// front. They stay encoded because relays forward them byte by byte. Their numbers are vi64, also where a version
+// writes them in another way: parsers and encoders of that version convert them. The zero value has no properties.
 type Properties []byte
 
 // NewProperties encodes pairs. Their order does not matter: it sorts them by type.
 func NewProperties(pairs ...KeyValuePair) (Properties, error) {
-	return appendKeyValuePairs(nil, pairs)
+	return vi64.appendPairs(nil, pairs)
 }
 
 // All iterates over the mutable list, where Immutable Properties are one pair; see Immutable. The pairs share the
@@ -105,7 +111,7 @@ func (p Properties) All() iter.Seq[KeyValuePair] {
 	return func(yield func(KeyValuePair) bool) {
 		prev := uint64(0)
 		for len(p) > 0 {
-			pair, n, err := parseKeyValuePair(p, prev)
+			pair, n, err := vi64.parsePair(p, prev)
 			if err != nil || !yield(pair) {
 				return
 			}
@@ -154,7 +160,7 @@ func (p Properties) value(typ, fallback uint64) uint64 {
 func (p Properties) parse(each func(KeyValuePair) error) error {
 	prev := uint64(0)
 	for len(p) > 0 {
-		pair, n, err := parseKeyValuePair(p, prev)
+		pair, n, err := vi64.parsePair(p, prev)
 		if err != nil {
 			return err
 		}

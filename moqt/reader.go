@@ -61,11 +61,11 @@ func (r *Reader) header() (typ MessageType, n int, err error) {
 	if err := r.fill(1); err != nil {
 		return 0, 0, err
 	}
-	n = varintLenOf(r.buf[r.start])
+	n = r.version.wire().varint().lenOf(r.buf[r.start])
 	if err := r.fill(n + 2); err != nil {
 		return 0, 0, err
 	}
-	x, _, _ := ParseVarint(r.buf[r.start:])
+	x, _, _ := r.version.wire().varint().parse(r.buf[r.start:])
 	if _, ok := r.version.wire().messages[MessageType(x)]; !ok {
 		return 0, 0, violation("unknown message type %#x", x)
 	}

@@ -52,7 +52,7 @@ func (m *Setup) encode(e *encoder) {
 		add(OptionPath, []byte(*m.Path))
 	}
 	for _, t := range m.AuthorizationTokens {
-		add(OptionAuthorizationToken, appendToken(nil, t))
+		add(OptionAuthorizationToken, e.encodedToken(t))
 	}
 	if m.MaxAuthTokenCacheSize > 0 {
 		options = append(options, KeyValuePair{Type: OptionMaxAuthTokenCacheSize, Value: m.MaxAuthTokenCacheSize})
@@ -82,7 +82,7 @@ func (m *Setup) encode(e *encoder) {
 	if m.RequestHops {
 		number(OptionRequestHops, new(uint64(1)))
 	}
-	b, err := appendKeyValuePairs(e.b, options)
+	b, err := e.wire.varint().appendPairs(e.b, options)
 	e.b = b
 	e.fail(err)
 }
@@ -90,7 +90,7 @@ func (m *Setup) encode(e *encoder) {
 func (m *Setup) decode(d *decoder) {
 	prev := uint64(0)
 	for len(d.b) > 0 {
-		option, n, err := parseKeyValuePair(d.b, prev)
+		option, n, err := d.wire.varint().parsePair(d.b, prev)
 		if err != nil {
 			if err == ErrIncomplete {
 				err = violation("payload ends within a setup option")
@@ -121,7 +121,7 @@ func (m *Setup) option(d *decoder, option KeyValuePair) (known bool) {
 	case OptionPath:
 		m.Path = new(string(option.Bytes))
 	case OptionAuthorizationToken:
-		tokens, err := appendParsed(m.AuthorizationTokens, option.Bytes)
+		tokens, err := d.wire.appendParsed(m.AuthorizationTokens, option.Bytes)
 		d.fail(err)
 		m.AuthorizationTokens = tokens
 	case OptionMaxAuthTokenCacheSize:

@@ -42,13 +42,15 @@ type SubgroupHeader struct {
 	FirstObject     bool   // the first object on the stream is the first one that was published in the subgroup
 }
 
-// AppendSubgroupHeader appends h. SubgroupIDMode has to be one of the three modes.
+// AppendSubgroupHeader appends h. SubgroupIDMode has to be one of the three modes, and the ids at most MaxNumber of the
+// version's DataLayout. FirstObject is left out if the layout has no bit for it.
 func AppendSubgroupHeader(b []byte, v Version, h SubgroupHeader) []byte {
-	b = AppendVarint(b, v.DataLayout().SubgroupType(h))
-	b = AppendVarint(b, h.TrackAlias)
-	b = AppendVarint(b, h.GroupID)
+	l := v.DataLayout()
+	b = l.varint().append(b, l.SubgroupType(h))
+	b = l.varint().append(b, h.TrackAlias)
+	b = l.varint().append(b, h.GroupID)
 	if h.SubgroupIDMode == SubgroupIDPresent {
-		b = AppendVarint(b, h.SubgroupID)
+		b = l.varint().append(b, h.SubgroupID)
 	}
 	if !h.DefaultPriority {
 		b = append(b, h.Priority)
@@ -85,7 +87,7 @@ func (t *headerTypes) checkSubgroup(typ uint64) error {
 // ParseSubgroupHeader decodes the header at the start of b, type included, and returns its encoded length. It returns
 // ErrIncomplete if b ends within the header.
 func ParseSubgroupHeader(v Version, b []byte) (h SubgroupHeader, n int, err error) {
-	f := fields{b: b}
+	f := fields{varints: v.DataLayout().varint(), b: b}
 	typ := f.varint()
 	if f.err == nil {
 		f.fail(v.DataLayout().types().checkSubgroup(typ))
@@ -117,7 +119,7 @@ type SubgroupObject struct {
 	ObjectHeader
 	Start           int64 // first byte of the header
 	IDEnd           int64 // after the Object ID Delta; what follows does not depend on earlier objects
-	PropertiesStart int64 // first byte of Properties, after their length
+	PropertiesStart int64 // first byte of the properties, after their length
 	PayloadStart    int64
 	End             int64 // after the last byte of the payload
 }
@@ -126,16 +128,19 @@ type SubgroupObject struct {
 // payload, and keeps at most the header of one object.
 type SubgroupParser struct {
 	scanner       objectScanner
+	varints       varintFormat
 	group         uint64
 	hasProperties bool
 	first         bool // no object has been parsed
 	object        SubgroupObject
 }
 
-// NewSubgroupParser returns a parser of what follows header h. start is the offset of the first byte after h.
-func NewSubgroupParser(h SubgroupHeader, start int64) *SubgroupParser {
+// NewSubgroupParser returns a parser of what follows header h in layout l. start is the offset of the first byte after
+// h.
+func NewSubgroupParser(l DataLayout, h SubgroupHeader, start int64) *SubgroupParser {
 	return &SubgroupParser{
 		scanner:       objectScanner{offset: start, end: start},
+		varints:       l.varint(),
 		group:         h.GroupID,
 		hasProperties: h.HasProperties,
 		first:         true,
@@ -165,13 +170,14 @@ func (p *SubgroupParser) Offset() int64 { return p.scanner.offset + p.scanner.ca
 
 // parseHeader implements headerParser.
 func (p *SubgroupParser) parseHeader(b []byte, start int64) (n, need int, end int64, err error) {
-	f := fields{b: b}
+	f := fields{varints: p.varints, b: b}
 	o := SubgroupObject{Start: start}
 	delta := f.varint()
 	o.IDEnd = start + int64(f.n)
 	if p.hasProperties {
-		o.Properties = f.properties()
-		o.PropertiesStart = start + int64(f.n-len(o.Properties))
+		var length int
+		o.Properties, length = f.properties()
+		o.PropertiesStart = start + int64(f.n-length)
 	}
 	o.PayloadLength = f.varint()
 	if o.PayloadLength == 0 {
@@ -215,14 +221,15 @@ func (h *ObjectHeader) check(group uint64) error {
 
 // SubgroupEncoder encodes the object headers of one subgroup stream.
 type SubgroupEncoder struct {
+	varints       varintFormat
 	hasProperties bool
 	started       bool
 	last          uint64 // latest Object ID, if started
 }
 
-// NewSubgroupEncoder returns an encoder of what follows header h.
-func NewSubgroupEncoder(h SubgroupHeader) SubgroupEncoder {
-	return SubgroupEncoder{hasProperties: h.HasProperties}
+// NewSubgroupEncoder returns an encoder of what follows header h in layout l.
+func NewSubgroupEncoder(l DataLayout, h SubgroupHeader) SubgroupEncoder {
+	return SubgroupEncoder{varints: l.varint(), hasProperties: h.HasProperties}
 }
 
 // AppendObject appends all that precedes the payload of an object. Object IDs must increase. If a receiver would refuse
@@ -238,13 +245,20 @@ func (e *SubgroupEncoder) AppendObject(b []byte, o ObjectHeader) ([]byte, error)
 	if err := o.validate(e.hasProperties); err != nil {
 		return b, fmt.Errorf("object %d: %w", o.ObjectID, err)
 	}
-	b = AppendVarint(b, delta)
-	if e.hasProperties {
-		b = appendProperties(b, o.Properties)
+	properties, err := e.varints.properties(o.Properties)
+	if err == nil {
+		err = e.varints.check(delta, o.PayloadLength)
 	}
-	b = AppendVarint(b, o.PayloadLength)
+	if err != nil {
+		return b, fmt.Errorf("object %d: %w", o.ObjectID, err)
+	}
+	b = e.varints.append(b, delta)
+	if e.hasProperties {
+		b = e.varints.appendProperties(b, properties)
+	}
+	b = e.varints.append(b, o.PayloadLength)
 	if o.PayloadLength == 0 {
-		b = AppendVarint(b, uint64(o.Status))
+		b = e.varints.append(b, uint64(o.Status))
 	}
 	e.started, e.last = true, o.ObjectID
 	return b, nil
@@ -268,8 +282,23 @@ func (h *ObjectHeader) validate(hasProperties bool) error {
 	return h.Status.validate(h.Properties)
 }
 
-// appendProperties appends Properties Length and Properties (draft §11.2.1.2).
-func appendProperties(b []byte, p Properties) []byte {
-	b = AppendVarint(b, uint64(len(p)))
+// properties returns p with the numbers of f.
+func (f varintFormat) properties(p Properties) (Properties, error) {
+	if f == vi64 {
+		return p, nil
+	}
+	converted, err := convertProperties(p, vi64, f)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("properties: %v", err) // without its type: the peer did nothing wrong
+	case len(converted) > MaxObjectPropertiesLen:
+		return nil, ErrPropertiesTooLong
+	}
+	return converted, nil
+}
+
+// appendProperties appends Properties Length and Properties (draft §11.2.1.2), whose numbers are those of f.
+func (f varintFormat) appendProperties(b []byte, p Properties) []byte {
+	b = f.append(b, uint64(len(p)))
 	return append(b, p...)
 }

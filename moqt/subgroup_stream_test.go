@@ -82,15 +82,17 @@ func FuzzSubgroupHeader(f *testing.F) {
 	f.Add(unhex("5d 812c c04e20 07 ff"))
 	f.Add(unhex("30 01 02"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		h, n, err := ParseSubgroupHeader(Draft18, b)
-		if err != nil {
-			return
+		for _, v := range []Version{Draft16, Draft18} {
+			h, n, err := ParseSubgroupHeader(v, b)
+			if err != nil {
+				continue
+			}
+			again := AppendSubgroupHeader(nil, v, h)
+			require.LessOrEqual(t, len(again), n)
+			h2, _, err := ParseSubgroupHeader(v, again)
+			require.NoError(t, err)
+			require.Equal(t, h, h2)
 		}
-		again := AppendSubgroupHeader(nil, Draft18, h)
-		require.LessOrEqual(t, len(again), n)
-		h2, _, err := ParseSubgroupHeader(Draft18, again)
-		require.NoError(t, err)
-		require.Equal(t, h, h2)
 	})
 }
 
@@ -187,7 +189,7 @@ func TestSubgroupParser(t *testing.T) {
 		b := unhex(tc.wire)
 		for size := 1; size <= len(b); size++ {
 			t.Run(fmt.Sprintf("%s in pieces of %d", tc.name, size), func(t *testing.T) {
-				p := NewSubgroupParser(tc.header, 100)
+				p := NewSubgroupParser(DataLayout1, tc.header, 100)
 				objects, err := parseSubgroup(p, chop(b, size))
 				require.NoError(t, err)
 				require.Equal(t, tc.objects, objects)
@@ -200,7 +202,7 @@ func TestSubgroupParser(t *testing.T) {
 func TestSubgroupEncoder(t *testing.T) {
 	for _, tc := range subgroupStreams {
 		t.Run(tc.name, func(t *testing.T) {
-			e := NewSubgroupEncoder(tc.header)
+			e := NewSubgroupEncoder(DataLayout1, tc.header)
 			var got []byte
 			want := unhex(tc.wire)
 			for _, o := range tc.objects {
@@ -224,7 +226,7 @@ func TestSubgroupTruncation(t *testing.T) {
 		}
 		for n := range b {
 			for _, size := range []int{1, len(b)} {
-				_, err := parseSubgroup(NewSubgroupParser(tc.header, 100), chop(b[:n], size))
+				_, err := parseSubgroup(NewSubgroupParser(DataLayout1, tc.header, 100), chop(b[:n], size))
 				if boundary[n] {
 					require.NoError(t, err)
 				} else {
@@ -261,18 +263,19 @@ func TestSubgroupViolations(t *testing.T) {
 		b := unhex(tc.wire)
 		for size := range len(b) {
 			t.Run(fmt.Sprintf("%s %s in pieces of %d", tc.section, tc.name, size+1), func(t *testing.T) {
-				_, err := parseSubgroup(NewSubgroupParser(SubgroupHeader{HasProperties: tc.properties}, 100),
-					chop(b, size+1))
+				h := SubgroupHeader{HasProperties: tc.properties}
+				_, err := parseSubgroup(NewSubgroupParser(DataLayout1, h, 100), chop(b, size+1))
 				requireCode(t, SessionProtocolViolation, err)
 			})
 		}
 	}
 	// The largest Object ID itself is valid.
-	objects, err := parseSubgroup(NewSubgroupParser(plain, 0), [][]byte{unhex("05 01 61 fffffffffffffffff9 00 00")})
+	objects, err := parseSubgroup(NewSubgroupParser(DataLayout1, plain, 0),
+		[][]byte{unhex("05 01 61 fffffffffffffffff9 00 00")})
 	require.NoError(t, err)
 	require.EqualValues(t, uint64(top), objects[1].ObjectID)
 
-	_, err = parseSubgroup(NewSubgroupParser(properties, 0), [][]byte{unhex("05 02 3e06 00 00")})
+	_, err = parseSubgroup(NewSubgroupParser(DataLayout1, properties, 0), [][]byte{unhex("05 02 3e06 00 00")})
 	requireMalformed(t, err)
 }
 
@@ -285,19 +288,19 @@ func TestLongProperties(t *testing.T) {
 	}
 	properties, err := NewProperties(pairs...)
 	require.NoError(t, err)
-	e := NewSubgroupEncoder(header)
+	e := NewSubgroupEncoder(DataLayout1, header)
 	b, err := e.AppendObject(nil, ObjectHeader{Properties: properties})
 	require.NoError(t, err)
 	b, err = e.AppendObject(b, ObjectHeader{ObjectID: 1})
 	require.NoError(t, err)
-	p := NewSubgroupParser(header, 0)
+	p := NewSubgroupParser(DataLayout1, header, 0)
 	objects, err := parseSubgroup(p, chop(b, 1000))
 	require.NoError(t, err)
 	require.Equal(t, properties, objects[0].Properties)
 	require.LessOrEqual(t, cap(p.scanner.carry), maxIdleCarry)
 
 	b = AppendVarint([]byte{0}, MaxObjectPropertiesLen+1)
-	_, err = parseSubgroup(NewSubgroupParser(header, 0), chop(b, 1))
+	_, err = parseSubgroup(NewSubgroupParser(DataLayout1, header, 0), chop(b, 1))
 	require.ErrorIs(t, err, ErrPropertiesTooLong)
 	_, err = e.AppendObject(nil, ObjectHeader{ObjectID: 2, Properties: make(Properties, MaxObjectPropertiesLen+1)})
 	require.ErrorIs(t, err, ErrPropertiesTooLong)
@@ -306,10 +309,10 @@ func TestLongProperties(t *testing.T) {
 // TestLargePayload parses an object of a gigabyte, and checks that the parser keeps nothing of it.
 func TestLargePayload(t *testing.T) {
 	const size = 1 << 30
-	e := NewSubgroupEncoder(SubgroupHeader{})
+	e := NewSubgroupEncoder(DataLayout1, SubgroupHeader{})
 	b, err := e.AppendObject(nil, ObjectHeader{PayloadLength: size})
 	require.NoError(t, err)
-	p := NewSubgroupParser(SubgroupHeader{}, 0)
+	p := NewSubgroupParser(DataLayout1, SubgroupHeader{}, 0)
 	o, n, err := p.Next(b)
 	require.NoError(t, err)
 	require.Equal(t, len(b), n)
@@ -345,7 +348,7 @@ func TestSubgroupEncoderRefuses(t *testing.T) {
 		{"unknown status", SubgroupHeader{}, ObjectHeader{ObjectID: 6, Status: 1}, "unknown"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			e := NewSubgroupEncoder(tc.header)
+			e := NewSubgroupEncoder(DataLayout1, tc.header)
 			_, err := e.AppendObject(nil, ObjectHeader{ObjectID: 5})
 			require.NoError(t, err)
 			b, err := e.AppendObject([]byte{1}, tc.object)
@@ -360,13 +363,14 @@ func TestSubgroupEncoderRefuses(t *testing.T) {
 func TestSubgroupRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		header := SubgroupHeader{HasProperties: rapid.Bool().Draw(t, "properties")}
-		e := NewSubgroupEncoder(header)
+		l := rapid.SampledFrom(layouts).Draw(t, "layout")
+		e := NewSubgroupEncoder(l, header)
 		var stream []byte
 		var want []ObjectHeader
 		for id, left := uint64(0), 5; left > 0; left-- {
 			o := ObjectHeader{ObjectID: id, PayloadLength: rapid.Uint64Max(300).Draw(t, "payload")}
 			if header.HasProperties {
-				o.Properties = anyObjectProperties(t)
+				o.Properties = anyObjectProperties(t, l.MaxNumber())
 			}
 			if o.PayloadLength == 0 && len(o.Properties) == 0 {
 				statuses := []ObjectStatus{StatusNormal, StatusEndOfGroup, StatusEndOfTrack}
@@ -377,9 +381,9 @@ func TestSubgroupRoundTrip(t *testing.T) {
 			require.NoError(t, err)
 			stream = append(stream, make([]byte, o.PayloadLength)...)
 			want = append(want, o)
-			id += 1 + anyUint64().Draw(t, "gap")>>4
+			id += 1 + anyUint64().Draw(t, "gap")>>6
 		}
-		objects, err := parseSubgroup(NewSubgroupParser(header, 7),
+		objects, err := parseSubgroup(NewSubgroupParser(l, header, 7),
 			chop(stream, rapid.IntRange(1, 100).Draw(t, "chunk")))
 		require.NoError(t, err)
 		require.Len(t, objects, len(want))
@@ -388,7 +392,7 @@ func TestSubgroupRoundTrip(t *testing.T) {
 			require.Equal(t, want[i].Status, o.Status)
 			require.Equal(t, want[i].PayloadLength, uint64(o.End-o.PayloadStart))
 			require.Equal(t, string(want[i].Properties), string(o.Properties))
-			if header.HasProperties {
+			if header.HasProperties && l == DataLayout1 {
 				at := o.PropertiesStart - 7
 				require.Equal(t, string(o.Properties), string(stream[at:int(at)+len(o.Properties)]))
 			}
@@ -407,15 +411,17 @@ func FuzzSubgroupParser(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, properties bool, size uint8) {
 		header := SubgroupHeader{HasProperties: properties, GroupID: 1}
-		whole, err1 := parseSubgroup(NewSubgroupParser(header, 0), [][]byte{stream})
-		pieces, err2 := parseSubgroup(NewSubgroupParser(header, 0), chop(stream, max(int(size), 1)))
-		require.Equal(t, whole, pieces)
-		require.Equal(t, err1, err2)
-		e := NewSubgroupEncoder(header)
-		for _, o := range whole {
-			b, err := e.AppendObject(nil, o.ObjectHeader)
-			require.NoError(t, err)
-			require.LessOrEqual(t, int64(len(b)), o.PayloadStart-o.Start)
+		for _, l := range layouts {
+			whole, err1 := parseSubgroup(NewSubgroupParser(l, header, 0), [][]byte{stream})
+			pieces, err2 := parseSubgroup(NewSubgroupParser(l, header, 0), chop(stream, max(int(size), 1)))
+			require.Equal(t, whole, pieces)
+			require.Equal(t, err1, err2)
+			e := NewSubgroupEncoder(l, header)
+			for _, o := range whole {
+				b, err := e.AppendObject(nil, o.ObjectHeader)
+				require.NoError(t, err)
+				require.LessOrEqual(t, int64(len(b)), o.PayloadStart-o.Start)
+			}
 		}
 	})
 }
@@ -425,7 +431,7 @@ func BenchmarkSubgroupParser(b *testing.B) {
 	for _, payload := range []int{100, 1100, 1 << 20} {
 		b.Run(fmt.Sprintf("%d-byte objects", payload), func(b *testing.B) {
 			header := SubgroupHeader{HasProperties: true}
-			e := NewSubgroupEncoder(header)
+			e := NewSubgroupEncoder(DataLayout1, header)
 			var stream []byte
 			for id := range uint64(8) {
 				o := ObjectHeader{ObjectID: id, Properties: Properties{0x3e, 0}, PayloadLength: uint64(payload)}
@@ -435,9 +441,9 @@ func BenchmarkSubgroupParser(b *testing.B) {
 			packets := chop(stream, 1200)
 			b.ReportAllocs()
 			b.SetBytes(int64(len(stream)))
-			p := NewSubgroupParser(header, 0)
+			p := NewSubgroupParser(DataLayout1, header, 0)
 			for b.Loop() {
-				*p = *NewSubgroupParser(header, 0)
+				*p = *NewSubgroupParser(DataLayout1, header, 0)
 				for _, packet := range packets {
 					for {
 						_, n, err := p.Next(packet)
@@ -454,7 +460,7 @@ func BenchmarkSubgroupParser(b *testing.B) {
 
 func BenchmarkSubgroupEncoder(b *testing.B) {
 	b.ReportAllocs()
-	e := NewSubgroupEncoder(SubgroupHeader{HasProperties: true})
+	e := NewSubgroupEncoder(DataLayout1, SubgroupHeader{HasProperties: true})
 	buf := make([]byte, 0, 64)
 	for id := uint64(0); b.Loop(); id++ {
 		var err error

@@ -58,8 +58,8 @@ func checkTokens(tokens []Token) error {
 
 // appendParsed decodes the token that fills b and appends it to those that precede it in the message. Too many tokens
 // close the session with MALFORMED_AUTH_TOKEN.
-func appendParsed(tokens []Token, b []byte) ([]Token, error) {
-	t, err := parseToken(b)
+func (w *wire) appendParsed(tokens []Token, b []byte) ([]Token, error) {
+	t, err := w.parseToken(b)
 	if err != nil {
 		return nil, err
 	}
@@ -74,23 +74,25 @@ func appendParsed(tokens []Token, b []byte) ([]Token, error) {
 func (a AliasType) hasAlias() bool { return a == AliasDelete || a == AliasRegister || a == AliasUse }
 func (a AliasType) hasValue() bool { return a == AliasRegister || a == AliasUseValue }
 
-// appendToken appends the Token structure, without a length in front.
-func appendToken(b []byte, t Token) []byte {
-	b = AppendVarint(b, uint64(t.AliasType))
+// encodedToken returns the Token structure, without a length in front.
+func (e *encoder) encodedToken(t Token) []byte {
+	inner := encoder{wire: e.wire}
+	inner.varint(uint64(t.AliasType))
 	if t.AliasType.hasAlias() {
-		b = AppendVarint(b, t.Alias)
+		inner.varint(t.Alias)
 	}
 	if t.AliasType.hasValue() {
-		b = AppendVarint(b, t.Type)
-		b = append(b, t.Value...)
+		inner.varint(t.Type)
+		inner.b = append(inner.b, t.Value...)
 	}
-	return b
+	e.fail(inner.err)
+	return inner.b
 }
 
 // parseToken decodes the Token structure that fills b. Value is a copy. A malformed structure closes the session with
 // KEY_VALUE_FORMATTING_ERROR (draft §10.2.2).
-func parseToken(b []byte) (t Token, err error) {
-	d := decoder{b: b}
+func (w *wire) parseToken(b []byte) (t Token, err error) {
+	d := decoder{wire: w, b: b}
 	t.AliasType = AliasType(d.varint())
 	if !t.AliasType.hasAlias() && !t.AliasType.hasValue() {
 		return Token{}, tokenError(errAliasType.Error())

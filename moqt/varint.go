@@ -2,6 +2,8 @@ package moqt
 
 import (
 	"encoding/binary"
+	"fmt"
+	"math"
 	"math/bits"
 )
 
@@ -52,3 +54,74 @@ func ParseVarint(b []byte) (x uint64, n int, err error) {
 
 // varintLenOf returns the length of the encoding that starts with first.
 func varintLenOf(first byte) int { return bits.LeadingZeros8(^first) + 1 }
+
+// varintFormat is how a version writes variable-length integers.
+type varintFormat uint8
+
+const (
+	vi64       varintFormat = iota // draft §1.4.1
+	quicVarint                     // RFC 9000 §16, in draft-16
+)
+
+// maxQUICVarint is the largest number that quicVarint can express.
+const maxQUICVarint = 1<<62 - 1
+
+// max returns the largest number that f can express.
+func (f varintFormat) max() uint64 {
+	if f == quicVarint {
+		return maxQUICVarint
+	}
+	return math.MaxUint64
+}
+
+// check returns an error if f cannot express one of the numbers.
+func (f varintFormat) check(numbers ...uint64) error {
+	for _, x := range numbers {
+		if x > f.max() {
+			return fmt.Errorf("number %d: must be at most %d in this version", x, f.max())
+		}
+	}
+	return nil
+}
+
+// append appends the shortest encoding of x, which has to be at most max.
+func (f varintFormat) append(b []byte, x uint64) []byte {
+	if f == vi64 {
+		return AppendVarint(b, x)
+	}
+	switch {
+	case x < 1<<6:
+		return append(b, byte(x))
+	case x < 1<<14:
+		return binary.BigEndian.AppendUint16(b, uint16(x)|1<<14)
+	case x < 1<<30:
+		return binary.BigEndian.AppendUint32(b, uint32(x)|2<<30)
+	}
+	return binary.BigEndian.AppendUint64(b, x|3<<62)
+}
+
+// parse is like ParseVarint.
+func (f varintFormat) parse(b []byte) (x uint64, n int, err error) {
+	if f == vi64 {
+		return ParseVarint(b)
+	}
+	if len(b) == 0 {
+		return 0, 0, ErrIncomplete
+	}
+	if n = f.lenOf(b[0]); len(b) < n {
+		return 0, 0, ErrIncomplete
+	}
+	x = uint64(b[0] & 0x3f)
+	for _, c := range b[1:n] {
+		x = x<<8 | uint64(c)
+	}
+	return x, n, nil
+}
+
+// lenOf returns the length of the encoding that starts with first.
+func (f varintFormat) lenOf(first byte) int {
+	if f == vi64 {
+		return varintLenOf(first)
+	}
+	return 1 << (first >> 6)
+}

@@ -12,34 +12,29 @@ type Version uint16
 
 // Versions of draft-ietf-moq-transport.
 const (
-	Draft18 Version = 18 + iota
-	Draft19
-	Draft20
-	Draft21
-	Draft22
+	Draft16 Version = 16
+	Draft18 Version = 18
+	Draft19 Version = 19
+	Draft20 Version = 20
+	Draft21 Version = 21
+	Draft22 Version = 22
 
-	oldest, newest = Draft18, Draft22
+	oldest, newest = Draft16, Draft22
 )
 
-// wires holds the formats of all versions, the oldest first.
+// wires holds the formats of all versions, the oldest first. Draft-17 has none.
 var wires = [newest - oldest + 1]*wire{
-	newWire(Draft18), newWire(Draft19), newWire(Draft20), newWire(Draft21), newWire(Draft22),
+	newWire16(), nil, newWire(Draft18), newWire(Draft19), newWire(Draft20), newWire(Draft21), newWire(Draft22),
 }
 
-// Versions lists the versions that this package speaks, preferred ones first: the newest.
-func Versions() []Version {
-	list := make([]Version, 0, len(wires))
-	for v := newest; v >= oldest; v-- {
-		list = append(list, v)
-	}
-	return list
-}
+// Versions lists the versions that sessions may have, preferred ones first: the newest. Draft-16 is not among them yet:
+// this package has its data streams and datagrams only.
+func Versions() []Version { return []Version{Draft22, Draft21, Draft20, Draft19, Draft18} }
 
 // ALPNs lists the identifiers of Versions, preferred ones first: what a client offers and a server accepts.
-func ALPNs() []string {
-	list := make([]string, len(wires))
-	for i, v := range Versions() {
-		list[i] = v.ALPN()
+func ALPNs() (list []string) {
+	for _, v := range Versions() {
+		list = append(list, v.ALPN())
 	}
 	return list
 }
@@ -82,7 +77,7 @@ func (v Version) EndsWithFilter() bool { return v < Draft20 }
 
 // wire returns the format of v, which has to be one of Versions.
 func (v Version) wire() *wire {
-	if v < oldest || v > newest {
+	if v < oldest || v > newest || wires[v-oldest] == nil {
 		panic("moqt: unknown version " + v.String())
 	}
 	return wires[v-oldest]
@@ -106,7 +101,12 @@ type wire struct {
 	fetchTypes      bool // Fetch Type, Start and End in FETCH, and ends of ranges that are not included
 	limitOptions    bool // MAX_FILTER_RANGES and MAX_REQUEST_UPDATES
 	timedOutRanges  bool // End of Timed-Out Range
+
+	absoluteFetchIDs bool // no deltas of Group and Object IDs in the response to a FETCH
 }
+
+// varint returns how variable-length integers are written.
+func (w *wire) varint() varintFormat { return w.data.varint() }
 
 // streamTypes are the types with which unidirectional streams and datagrams start. Those of SUBGROUP_HEADER and
 // OBJECT_DATAGRAM belong to the DataLayout.
@@ -123,14 +123,19 @@ func (w *wire) parameter(typ ParameterType) (parameterFormat, bool) {
 	return w.parameters[i], true
 }
 
-// DataLayout identifies the layout of the headers that precede media: SUBGROUP_HEADER and OBJECT_DATAGRAM. Versions
-// whose headers have the same bytes share a layout. Code that reads and writes these headers without this package, as
-// the programs of the fast path do, asks for the layout of the session's version and does not serve a session whose
-// layout it does not know.
+// DataLayout identifies the layout of the headers that precede media: SUBGROUP_HEADER and the objects after it, and
+// OBJECT_DATAGRAM. Versions whose headers have the same bytes share a layout. Code that reads and writes these headers
+// without this package, as the programs of the fast path do, asks for the layout of the session's version and does not
+// serve a session whose layout it does not know.
 type DataLayout uint8
 
-// DataLayout1 is the layout of draft-18 to draft-22: vi64 fields, and types whose bits say which fields follow.
-const DataLayout1 DataLayout = 1
+const (
+	// DataLayout1 is the layout of draft-18 to draft-22: vi64 fields, and types whose bits say which fields follow.
+	DataLayout1 DataLayout = 1
+	// DataLayout2 is the layout of draft-16: as DataLayout1, but with QUIC's variable-length integers (RFC 9000 §16),
+	// and without the bit that SubgroupHeader.FirstObject stands for.
+	DataLayout2 DataLayout = 2
+)
 
 // String names the layout.
 func (l DataLayout) String() string { return fmt.Sprintf("data layout %d", uint8(l)) }
@@ -148,20 +153,32 @@ type typeFamily struct {
 
 func (f typeFamily) contains(typ uint64) bool { return typ&^f.flags == f.fixed }
 
-var dataLayout1 = headerTypes{
-	subgroup: typeFamily{fixed: 0x10, flags: 0x6f},
-	datagram: typeFamily{flags: 0x2f},
+var dataLayouts = [...]*headerTypes{
+	DataLayout1: {subgroup: typeFamily{fixed: 0x10, flags: 0x6f}, datagram: typeFamily{flags: 0x2f}},
+	DataLayout2: {subgroup: typeFamily{fixed: 0x10, flags: 0x2f}, datagram: typeFamily{flags: 0x2f}},
 }
 
 // types returns the types of l, which has to be the layout of a version.
 func (l DataLayout) types() *headerTypes {
-	if l == DataLayout1 {
-		return &dataLayout1
+	if int(l) < len(dataLayouts) && dataLayouts[l] != nil {
+		return dataLayouts[l]
 	}
 	panic("moqt: unknown " + l.String())
 }
 
+// varint returns how variable-length integers are written.
+func (l DataLayout) varint() varintFormat {
+	if l == DataLayout2 {
+		return quicVarint
+	}
+	return vi64
+}
+
+// MaxNumber returns the largest number that l can express: no larger id exists in its versions.
+func (l DataLayout) MaxNumber() uint64 { return l.varint().max() }
+
 // SubgroupType returns the type of a SUBGROUP_HEADER with the fields and flags of h.
 func (l DataLayout) SubgroupType(h SubgroupHeader) uint64 {
-	return l.types().subgroup.fixed | h.flags()
+	subgroup := l.types().subgroup
+	return subgroup.fixed | h.flags()&subgroup.flags
 }

@@ -72,7 +72,7 @@ func sendOne(t *testing.T, s *session.Session, group uint64, body string) {
 	h := moqt.SubgroupHeader{GroupID: group, FirstObject: true}
 	stream, err := p.OpenSubgroup(t.Context(), h)
 	require.NoError(t, err)
-	encoder := moqt.NewSubgroupEncoder(h)
+	encoder := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 	b, err := encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: uint64(len(body))})
 	require.NoError(t, err)
 	_, err = stream.Write(append(b, body...))

@@ -449,7 +449,7 @@ type subgroupStream struct {
 func (s *source) open(h moqt.SubgroupHeader) *subgroupStream {
 	str, err := s.publication().OpenSubgroup(s.c.b.ctx, h)
 	require.NoError(s.c.b.t, err)
-	return &subgroupStream{s.c.b.t, str, moqt.NewSubgroupEncoder(h)}
+	return &subgroupStream{s.c.b.t, str, moqt.NewSubgroupEncoder(moqt.DataLayout1, h)}
 }
 
 // group sends the objects 0 to n-1 of a group, on one stream that ends with FIN.
@@ -530,7 +530,7 @@ func (k *sink) HandleSubgroup(g *session.Subgroup) {
 }
 
 func (k *sink) objects(g *session.Subgroup, name string) error {
-	p := moqt.NewSubgroupParser(g.Header, 0)
+	p := moqt.NewSubgroupParser(moqt.DataLayout1, g.Header, 0)
 	buf := make([]byte, 1000)
 	left, text, want := uint64(0), "", ""
 	for {

@@ -50,7 +50,7 @@ func underAttack(t *testing.T, scheme string, attack hostile.Attack) {
 		h := moqt.SubgroupHeader{GroupID: group, FirstObject: true}
 		stream, err := publication.OpenSubgroup(t.Context(), h)
 		require.NoError(t, err)
-		encoder := moqt.NewSubgroupEncoder(h)
+		encoder := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 		for o := range uint64(10) {
 			body := frame(group, o)
 			b, err := encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: o, PayloadLength: uint64(len(body))})

@@ -112,7 +112,7 @@ func newFrames() *frames {
 }
 
 func (f *frames) HandleSubgroup(g *session.Subgroup) {
-	p := moqt.NewSubgroupParser(g.Header, 0)
+	p := moqt.NewSubgroupParser(moqt.DataLayout1, g.Header, 0)
 	buf := make([]byte, 4096)
 	var at moqt.Location
 	var left int
@@ -244,7 +244,7 @@ func publishFrames(t *testing.T, p *session.Publication) map[moqt.Location]strin
 				FirstObject: true}
 			str, err := p.OpenSubgroup(t.Context(), h)
 			require.NoError(t, err)
-			enc := moqt.NewSubgroupEncoder(h)
+			enc := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 			for o := sub; o < 20; o += 2 {
 				body := frame(g, o)
 				b, err := enc.AppendObject(nil, moqt.ObjectHeader{ObjectID: o, PayloadLength: uint64(len(body))})

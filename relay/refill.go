@@ -207,7 +207,7 @@ func (r *refill) subgroup(o *moqt.FetchObject) (*refilled, error) {
 	}
 	s := &refilled{
 		source:  r.data.NewSource(track.SourceConfig{Header: h, Priority: o.Priority, Cancel: r.cancel}),
-		encoder: moqt.NewSubgroupEncoder(h),
+		encoder: moqt.NewSubgroupEncoder(moqt.DataLayout1, h),
 	}
 	r.open[o.SubgroupID] = s
 	return s, nil

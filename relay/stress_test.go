@@ -106,7 +106,7 @@ func (b *bench) randomGroup(ctx context.Context, rnd *rand.Rand, src *source) {
 	if err != nil {
 		return
 	}
-	enc := moqt.NewSubgroupEncoder(h)
+	enc := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 	whole := rnd.IntN(4) > 0
 	for o := range uint64(10) {
 		text := payload(o)

@@ -68,7 +68,7 @@ func publishOn(t *testing.T, s *session.Session, name string) (send func(group u
 		h := moqt.SubgroupHeader{GroupID: group, FirstObject: true}
 		stream, err := p.OpenSubgroup(t.Context(), h)
 		require.NoError(t, err)
-		encoder := moqt.NewSubgroupEncoder(h)
+		encoder := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 		b, err := encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: uint64(len(payload))})
 		require.NoError(t, err)
 		_, err = stream.Write(append(b, payload...))

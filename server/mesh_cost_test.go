@@ -85,7 +85,7 @@ func slowly(t *testing.T, s *Server) func(group uint64) (add func(uint64, []byte
 		h := moqt.SubgroupHeader{GroupID: group, FirstObject: true}
 		stream, err := p.OpenSubgroup(t.Context(), h)
 		require.NoError(t, err)
-		encoder := moqt.NewSubgroupEncoder(h)
+		encoder := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 		add := func(object uint64, payload []byte) {
 			b, err := encoder.AppendObject(nil,
 				moqt.ObjectHeader{ObjectID: object, PayloadLength: uint64(len(payload))})

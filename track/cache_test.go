@@ -190,7 +190,7 @@ func TestWhatIsWrittenGivesWayLast(t *testing.T) {
 func TestEndlessSubgroupExpiresFromTheFront(t *testing.T) {
 	k := newSink(CacheConfig{Duration: 5 * time.Second})
 	s := k.source(plain)
-	e := moqt.NewSubgroupEncoder(plain)
+	e := moqt.NewSubgroupEncoder(moqt.DataLayout1, plain)
 	for id := range uint64(3000) { // five minutes of audio
 		b, err := e.AppendObject(nil, moqt.ObjectHeader{ObjectID: id, PayloadLength: 400})
 		require.NoError(t, err)

@@ -106,7 +106,7 @@ func TestStreamsThatWaitMakeRoom(t *testing.T) {
 
 // sparse opens a stream of group 7 that brings n objects with every second id.
 func (k *sink) sparse(t *testing.T, n uint64) *Source {
-	s, e := k.source(plain), moqt.NewSubgroupEncoder(plain)
+	s, e := k.source(plain), moqt.NewSubgroupEncoder(moqt.DataLayout1, plain)
 	for id := range n {
 		b, err := e.AppendObject(nil, moqt.ObjectHeader{ObjectID: 2 * id, PayloadLength: 1})
 		require.NoError(t, err)

@@ -46,7 +46,8 @@ func (t *Track) NewSource(cfg SourceConfig) *Source {
 	if cfg.Overtaken == nil {
 		cfg.Overtaken = cfg.Cancel
 	}
-	return &Source{track: t, parser: moqt.NewSubgroupParser(cfg.Header, cfg.Start), in: newInput(t, cfg)}
+	parser := moqt.NewSubgroupParser(moqt.DataLayout1, cfg.Header, cfg.Start)
+	return &Source{track: t, parser: parser, in: newInput(t, cfg)}
 }
 
 // Read does one Read of r, the stream, and takes in what it returned. The error is io.EOF after FIN; a

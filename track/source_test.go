@@ -51,7 +51,8 @@ func received(t *testing.T, s *Segment) (objects []testObject) {
 	require.Equal(t, s.Start, first.Start)
 	b := moqt.AppendVarint(nil, s.First) // the first id is re-encoded for subscribers
 	b = append(b, readAll(t, s.Log, first.IDEnd)...)
-	p := moqt.NewSubgroupParser(moqt.SubgroupHeader{GroupID: s.Group, HasProperties: s.HasProperties}, 0)
+	h := moqt.SubgroupHeader{GroupID: s.Group, HasProperties: s.HasProperties}
+	p := moqt.NewSubgroupParser(moqt.DataLayout1, h, 0)
 	for rest := b; ; {
 		o, n, err := p.Next(rest)
 		if err != nil {
@@ -70,7 +71,7 @@ func received(t *testing.T, s *Segment) (objects []testObject) {
 
 // encode returns the bytes of a stream of objects, for a Source.
 func encode(h moqt.SubgroupHeader, objects ...testObject) []byte {
-	e := moqt.NewSubgroupEncoder(h)
+	e := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 	var b []byte
 	for _, o := range objects {
 		var err error

@@ -72,7 +72,7 @@ func (p *Peer) impersonate(s *session.Publication, group uint64) error {
 			return nil // the relay has ended it
 		}
 		const forged = 100 // bytes
-		encoder := moqt.NewSubgroupEncoder(h)
+		encoder := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 		b, _ := encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: forged})
 		_, _ = stream.Write(append(b, bytes.Repeat([]byte("!"), forged)...))
 		select {

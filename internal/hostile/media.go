@@ -36,7 +36,7 @@ func (p *Peer) tinyGroups() error {
 		if err != nil {
 			break
 		}
-		encoder := moqt.NewSubgroupEncoder(h)
+		encoder := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 		b, _ := encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: 1})
 		_, _ = stream.Write(append(b, 'x'))
 		_ = stream.Close()
@@ -58,7 +58,7 @@ func (p *Peer) waitingStreams() error {
 		}
 		return stream, err
 	}
-	encoder := moqt.NewSubgroupEncoder(h)
+	encoder := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 	b, err := encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: 1 << 20})
 	if err != nil {
 		return err

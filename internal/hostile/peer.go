@@ -123,7 +123,7 @@ func (p *Peer) subgroup() (transport.SendStream, moqt.SubgroupEncoder, error) {
 	}
 	h := moqt.SubgroupHeader{FirstObject: true}
 	stream, err := s.OpenSubgroup(p.Context(), h)
-	return stream, moqt.NewSubgroupEncoder(h), err
+	return stream, moqt.NewSubgroupEncoder(p.Version().DataLayout(), h), err
 }
 
 // checkCache returns an error if the relay holds more than it may.

@@ -249,9 +249,10 @@ func (d *delivery) open(g *group, o *object) *subgroupStream {
 	if err != nil {
 		return &subgroupStream{over: true}
 	}
+	v := d.pub.Session().Version()
 	return &subgroupStream{
-		stream: stream, encoder: moqt.NewSubgroupEncoder(h), single: layers.keyAlone() && o.subgroup == 0,
-		timeout: d.subgroupTimeout, version: d.pub.Session().Version(),
+		stream: stream, encoder: moqt.NewSubgroupEncoder(v.DataLayout(), h),
+		single: layers.keyAlone() && o.subgroup == 0, timeout: d.subgroupTimeout, version: v,
 		release: context.AfterFunc(d.ctx, func() { stream.CancelWrite(uint64(moqt.ResetCancelled)) }),
 	}
 }

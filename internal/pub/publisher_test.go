@@ -111,7 +111,7 @@ func (r *received) HandleSubgroup(g *session.Subgroup) {
 	r.mu.Lock()
 	r.headers[moqt.Location{Group: g.Header.GroupID, Object: g.Header.SubgroupID}] = g.Header
 	r.mu.Unlock()
-	parser := moqt.NewSubgroupParser(g.Header, 0)
+	parser := moqt.NewSubgroupParser(moqt.DataLayout1, g.Header, 0)
 	var all []byte
 	buf := make([]byte, 4096)
 	var objects []moqt.SubgroupObject

@@ -85,7 +85,7 @@ func readStream(
 // readSubgroup passes on the objects of a subgroup stream. Status objects have no payload. It returns nil at FIN.
 func readSubgroup(g *session.Subgroup, object func(moqt.ObjectHeader, item)) error {
 	a := &assembler{}
-	p := moqt.NewSubgroupParser(g.Header, 0)
+	p := moqt.NewSubgroupParser(g.Subscription.Session().Version().DataLayout(), g.Header, 0)
 	subgroup, known := g.Header.SubgroupID, g.Header.SubgroupIDMode != moqt.SubgroupIDFirstObject
 	priority := g.Header.Priority
 	if g.Header.DefaultPriority {

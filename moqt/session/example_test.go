@@ -29,7 +29,7 @@ func (clock) HandleSubscribe(p *session.Publication) {
 		return
 	}
 	payload := "12:00"
-	objects := moqt.NewSubgroupEncoder(h)
+	objects := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 	b, _ := objects.AppendObject(nil, moqt.ObjectHeader{PayloadLength: uint64(len(payload))})
 	_, _ = stream.Write(append(b, payload...))
 	_ = stream.Close()
@@ -44,7 +44,7 @@ func (printer) HandleSubgroup(g *session.Subgroup) {
 	if err != nil {
 		return
 	}
-	o, _, err := moqt.NewSubgroupParser(g.Header, 0).Next(b)
+	o, _, err := moqt.NewSubgroupParser(moqt.DataLayout1, g.Header, 0).Next(b)
 	if err == nil {
 		fmt.Printf("group %d: %s\n", g.Header.GroupID, b[o.PayloadStart:o.End])
 	}

@@ -166,7 +166,7 @@ func (d *delivery) open(ctx context.Context, f video.Frame) error {
 	if err != nil {
 		return err
 	}
-	d.streams[f.Layer] = subgroup{stream: stream, encoder: moqt.NewSubgroupEncoder(header)}
+	d.streams[f.Layer] = subgroup{stream, moqt.NewSubgroupEncoder(d.Session().Version().DataLayout(), header)}
 	return nil
 }
 

@@ -60,7 +60,8 @@ var readBuffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
 func (r *receiver) HandleSubgroup(g *session.Subgroup) {
 	buf := readBuffers.Get().(*[readBuffer]byte)
 	defer readBuffers.Put(buf)
-	s := subgroupReader{parser: moqt.NewSubgroupParser(g.Header, 0), group: g.Header.GroupID, object: r.take}
+	parser := moqt.NewSubgroupParser(g.Subscription.Session().Version().DataLayout(), g.Header, 0)
+	s := subgroupReader{parser: parser, group: g.Header.GroupID, object: r.take}
 	for {
 		n, err := g.Read(buf[:])
 		if s.read(buf[:n]) != nil {

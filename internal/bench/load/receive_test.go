@@ -13,7 +13,7 @@ import (
 // stream returns subgroup 0 of the first group, as it is on the wire after the header.
 func stream(t testing.TB, m video.Source, frames uint64) []byte {
 	h := moqt.SubgroupHeader{}
-	encoder := moqt.NewSubgroupEncoder(h)
+	encoder := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 	var b []byte
 	for n := range frames {
 		payload := m.Payload(n, time.Unix(0, int64(n)))
@@ -31,7 +31,7 @@ func TestSubgroupReader(t *testing.T) {
 	b := stream(t, m, 5)
 	for _, piece := range []int{1, 2, 3, 19, 64, 1000, len(b)} {
 		got := 0
-		s := subgroupReader{parser: moqt.NewSubgroupParser(moqt.SubgroupHeader{}, 0),
+		s := subgroupReader{parser: moqt.NewSubgroupParser(moqt.DataLayout1, moqt.SubgroupHeader{}, 0),
 			object: func(at moqt.Location, d *video.Digest) {
 				published, err := m.Verify(at, d)
 				require.NoError(t, err)
@@ -56,7 +56,7 @@ func FuzzSubgroupReader(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 5, 1}, uint16(0))
 	f.Fuzz(func(t *testing.T, b []byte, cut uint16) {
 		r := newReceiver(m, false)
-		s := subgroupReader{parser: moqt.NewSubgroupParser(moqt.SubgroupHeader{}, 0), object: r.take}
+		s := subgroupReader{parser: moqt.NewSubgroupParser(moqt.DataLayout1, moqt.SubgroupHeader{}, 0), object: r.take}
 		at := min(int(cut), len(b))
 		if s.read(b[:at]) == nil {
 			_ = s.read(b[at:]) // it fails on other data
