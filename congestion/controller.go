@@ -29,12 +29,15 @@ type Controller interface {
 type AckEvent struct {
 	Now        clock.Time
 	Bytes      int
+	First      clock.Time // when the earliest of these packets was sent
 	Sent       clock.Time // when the latest of these packets was sent
 	InFlight   int        // bytes in flight before the ACK
 	LatestRTT  time.Duration
 	SRTT       time.Duration // smoothed
 	MinRTT     time.Duration
 	AppLimited bool // when the latest packet was sent, neither window nor pacing held data back
+	// LimitedSince is when they began to hold data back without a pause; 0: they do not.
+	LimitedSince clock.Time
 }
 
 // LossEvent is what was found lost at one time.
@@ -55,6 +58,9 @@ type State struct {
 	MinRTT   time.Duration
 	RTTVar   time.Duration // mean deviation of the RTT
 }
+
+// Controllers are the controllers of this package, by name.
+var Controllers = map[string]func(mtu int) Controller{"cubic": NewCubic, "bbr": NewBBR}
 
 // Limits of the window, which a sender applies to what a controller returns.
 const (

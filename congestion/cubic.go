@@ -51,6 +51,8 @@ func (c *cubic) Reset(mtu int) {
 	*c = cubic{mtu: float64(mtu), window: float64(initialWindow(mtu)), ssthresh: math.Inf(1), recovery: -1}
 }
 
+func (*cubic) String() string { return "cubic" }
+
 func (c *cubic) Window() int { return int(c.window) }
 
 // Rate is 1.25 windows a round trip, so that pacing does not keep the window from being used (RFC 9002 §7.7), and 2

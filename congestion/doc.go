@@ -9,7 +9,13 @@
 //	not lost ─────► Spurious ─┤                └──► Rate: bytes per second, for the [Pacer]
 //	new path ─────► Reset ────┘
 //
-// [NewCubic] makes the default controller: CUBIC (RFC 9438) with HyStart++ (RFC 9406).
+// [NewCubic] makes the default controller: CUBIC (RFC 9438) with HyStart++ (RFC 9406). It fills the queue of the
+// bottleneck until packets are lost, and takes each loss for a full queue.
+//
+// [NewBBR] makes one that measures what the path delivers: BBR version 3 (draft-ietf-ccwg-bbr). It sends at that rate,
+// with up to twice as much in flight as the path holds, so that queues stay short, and losses below 2 % hardly matter.
+// bbr.go has the model and what follows from it, delivery.go the measurement, bbr_probe.go the search for more
+// bandwidth, bbr_rtt.go that for the lowest RTT, bbr_loss.go what losses change.
 //
 // # How to write a controller
 //
@@ -24,7 +30,8 @@
 // InFlight.
 //
 // An event with AppLimited says nothing about the path: the publisher, and not the window, limited what was sent.
-// A controller should not grow its window then.
+// A controller should not grow its window then. LimitedSince is for controllers that measure rates: a rate counts only
+// if data waited all the time that it was measured in.
 //
 // The sender keeps the window between [MinWindow] and [MaxWindow], whatever the controller returns. A rate of 0 turns
 // pacing off. The [Pacer] lets about half a window leave at once, so that a video frame on an idle path is not

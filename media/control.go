@@ -1,6 +1,9 @@
 package media
 
 import (
+	"cmp"
+	"fmt"
+
 	"sluice/claim"
 	"sluice/clock"
 	"sluice/congestion"
@@ -13,6 +16,7 @@ type congestionControl struct {
 	controller congestion.Controller // nil until there is a path
 	rtt        congestion.RTT
 	pacer      congestion.Pacer
+	since      clock.Time // when window or pacing began to hold data back; 0: the last turn has sent all that there was
 }
 
 // start begins with a controller.
@@ -33,6 +37,18 @@ func (c *congestionControl) publish() {
 	c.state.Window.Store(uint64(min(max(c.controller.Window(), congestion.MinWindow), congestion.MaxWindow)))
 }
 
+// name returns the name of the controller: of its type, if it has no method String.
+func (c *congestionControl) name() string {
+	switch c := c.controller.(type) {
+	case nil:
+		return ""
+	case fmt.Stringer:
+		return c.String()
+	default:
+		return fmt.Sprintf("%T", c)
+	}
+}
+
 // path returns what is known about the path.
 func (c *congestionControl) path() congestion.State {
 	return congestion.State{
@@ -51,7 +67,7 @@ func (c *congestionControl) refill(now clock.Time, mtu int) (paced bool) {
 }
 
 // blocked returns what forbids the next packet: the window, pacing or nothing.
-func (c *congestionControl) blocked(mtu int, paced bool) Reason {
+func (c *congestionControl) blocked(now clock.Time, mtu int, paced bool) Reason {
 	r := none
 	switch {
 	case !c.state.Fits(mtu):
@@ -61,9 +77,13 @@ func (c *congestionControl) blocked(mtu int, paced bool) Reason {
 	}
 	if r != none {
 		c.state.LimitedTo.Store(c.state.NextPN.Load() & claim.NumberMask)
+		c.since = cmp.Or(c.since, now)
 	}
 	return r
 }
+
+// idle notes that there is nothing to send.
+func (c *congestionControl) idle() { c.since = 0 }
 
 // nextPacket returns when pacing lets the next packet leave.
 func (c *congestionControl) nextPacket(mtu int) clock.Time {
@@ -88,7 +108,7 @@ func (c *congestionControl) acked(e congestion.AckEvent, newest uint64) {
 	if e.Bytes == 0 {
 		return
 	}
-	e.AppLimited = !c.limited(newest)
+	e.AppLimited, e.LimitedSince = !c.limited(newest), c.since
 	e.LatestRTT, e.SRTT, e.MinRTT = c.rtt.Latest, c.rtt.Smoothed, c.rtt.Min
 	c.controller.Acked(e)
 }

@@ -118,6 +118,9 @@ func (r *recovery) acknowledgePacket(e claim.Entry, ev *congestion.AckEvent) {
 	r.ledger.records.Mark(e, claim.FlagAcked)
 	if !e.Uncounted() {
 		r.ledger.state.InFlight.Add(uint64(-e.Size()))
+		if ev.Bytes == 0 || e.Sent < ev.First {
+			ev.First = e.Sent
+		}
 		ev.Bytes += e.Size()
 		ev.Sent = max(ev.Sent, e.Sent)
 	}

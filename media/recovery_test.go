@@ -453,10 +453,17 @@ func TestAppLimited(t *testing.T) {
 	w.run()
 	w.ack(100 * ms)
 	require.True(t, f.acked[0].AppLimited)
+	require.Zero(t, f.acked[0].LimitedSince)
 	log.Append(testBytes(10, 10*testMTU))
+	blocked := w.clock.Now()
 	w.run()
 	w.ack(100 * ms)
 	require.False(t, f.acked[1].AppLimited)
+	require.Equal(t, blocked, f.acked[1].LimitedSince)
+	require.Equal(t, blocked, f.acked[1].First)
+	w.run()
+	w.ack(100 * ms)
+	require.Equal(t, blocked, f.acked[2].LimitedSince, "there was data all the time")
 	for range 10 {
 		w.run()
 		w.ack(100 * ms)
@@ -464,7 +471,26 @@ func TestAppLimited(t *testing.T) {
 	log.Append(testBytes(log.End(), 10))
 	w.run()
 	w.ack(100 * ms)
-	require.True(t, f.acked[len(f.acked)-1].AppLimited)
+	last := f.acked[len(f.acked)-1]
+	require.True(t, last.AppLimited)
+	require.Zero(t, last.LimitedSince)
+}
+
+// An ACK of packets that were sent at several times tells the first and the last of these.
+func TestAckTimes(t *testing.T) {
+	f := &fixedController{window: 1 << 20}
+	w := newWorld(t, withController(f))
+	log := newTestLog(0, 10)
+	w.stream(w.subscribe(), log)
+	first := w.clock.Now()
+	for range 3 {
+		log.Append(testBytes(log.End(), 10))
+		w.run()
+		w.sleep(ms)
+	}
+	w.ack(100 * ms)
+	require.Equal(t, first, f.acked[0].First)
+	require.Equal(t, first.Add(2*ms), f.acked[0].Sent)
 }
 
 func TestWindowLimits(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/clock"
+	"sluice/congestion"
 	"sluice/internal/packet"
 	"sluice/track"
 )
@@ -266,15 +267,22 @@ func TestSimulatedPaths(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for seed := range seeds {
 				cfg.seed = seed
-				simulateStreams(t, cfg)
+				simulateStreams(t, cfg, congestion.NewCubic)
+			}
+			for seed := range (seeds + 4) / 5 {
+				cfg.seed = seed
+				simulateStreams(t, cfg, congestion.NewBBR)
 			}
 		})
 	}
 }
 
 // simulateStreams sends streams of random lengths, and checks every byte.
-func simulateStreams(t *testing.T, cfg simConfig) {
-	m := newSimulation(t, cfg, func(c *worldConfig) { c.sender.AckTimeout = -1 }) // heavy losses take longer
+func simulateStreams(t *testing.T, cfg simConfig, controller func(mtu int) congestion.Controller) {
+	m := newSimulation(t, cfg, func(c *worldConfig) {
+		c.sender.AckTimeout = -1 // heavy losses take longer
+		c.sender.NewController = controller
+	})
 	size := 40_000
 	if cfg.connWindow > 0 && cfg.connWindow < 100 {
 		size = 300

@@ -107,6 +107,7 @@ type Stats struct {
 	congestion.State
 	Counters
 	CipherSuite uint16 // of TLS, see [tls.CipherSuiteName]; 0 before there are keys
+	Controller  string // name of the congestion controller; "" before there is a path
 	Threshold   Level  // of the drop policy
 	Open        int    // streams that have not ended
 	Ledger      int    // records that there is room for

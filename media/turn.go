@@ -44,7 +44,9 @@ func (t *turn) take(now clock.Time, b *udp.Batch) (more bool, alarm clock.Time) 
 	s.credit.releaseReturned()
 	s.ledger.skip(now)
 	s.observer.observe(now)
-	t.stopped = t.send(now, b)
+	if t.stopped = t.send(now, b); t.stopped == none {
+		s.control.idle()
+	}
 	s.keys.protect()
 	t.refuseTaking()
 	if t.deadline = t.alarm(now, t.stopped); t.deadline == clock.Never {
@@ -96,7 +98,7 @@ func (t *turn) send(now clock.Time, b *udp.Batch) Reason {
 	}
 	paced := s.control.refill(now, s.ledger.mtu)
 	for range quantum {
-		if r := t.blockedNow(b, paced); r != none {
+		if r := t.blockedNow(now, b, paced); r != none {
 			return r
 		}
 		if r := t.sendOne(now, b); r != none {
@@ -124,7 +126,7 @@ func (t *turn) blocked() Reason {
 }
 
 // blockedNow returns what forbids the next packet.
-func (t *turn) blockedNow(b *udp.Batch, paced bool) Reason {
+func (t *turn) blockedNow(now clock.Time, b *udp.Batch, paced bool) Reason {
 	s := t.sender
 	r := none
 	switch {
@@ -134,7 +136,7 @@ func (t *turn) blockedNow(b *udp.Batch, paced bool) Reason {
 		r = BlockedLedger
 	case s.recovery.probes > 0:
 	default:
-		r = s.control.blocked(s.ledger.mtu, paced)
+		r = s.control.blocked(now, s.ledger.mtu, paced)
 	}
 	if r != none {
 		s.counters.count(r)

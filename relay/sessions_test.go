@@ -47,6 +47,7 @@ func TestSessions(t *testing.T) {
 	require.Equal(t, []any{uint64(2), "quic", "/", 0, 1},
 		[]any{s.ID, s.Transport, s.Path, s.Publications, s.Subscriptions})
 	require.Equal(t, "TLS_CHACHA20_POLY1305_SHA256", s.CipherSuite)
+	require.Equal(t, "cubic", s.Controller)
 	require.NotEmpty(t, s.Remote)
 	require.False(t, s.FastPath)
 	require.Zero(t, s.Packets.Kernel)

@@ -29,7 +29,8 @@ type SessionStatus struct {
 	Bytes       uint64        `json:"bytes"`     // of those packets
 	SRTT        time.Duration `json:"srtt_ns"`   // smoothed
 	MinRTT      time.Duration `json:"min_rtt_ns"`
-	Window      int           `json:"window_bytes"` // of congestion control
+	Controller  string        `json:"congestion_controller,omitempty"`
+	Window      int           `json:"window_bytes"` // of the controller
 	InFlight    int           `json:"in_flight_bytes"`
 	// Threshold is the drop policy's: subscriber priority << 8 | publisher priority; 65535 lets everything pass.
 	Threshold media.Level `json:"threshold"`
@@ -107,7 +108,7 @@ func statusOf(p *peer) SessionStatus {
 		return s
 	}
 	stats := m.Stats()
-	s.CipherSuite = tls.CipherSuiteName(stats.CipherSuite)
+	s.CipherSuite, s.Controller = tls.CipherSuiteName(stats.CipherSuite), stats.Controller
 	s.Packets = SentPackets{
 		Kernel: stats.ForwarderPackets, Process: stats.Packets - stats.ForwarderPackets,
 		Lost: stats.LostPackets, Again: stats.Retransmissions, TakenAcks: stats.TakenAcks,

@@ -23,7 +23,8 @@ func sessionDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	sessionInfo     = sessionDesc("info", "1, with what does not change.", "remote", "transport", "cipher_suite")
+	sessionInfo = sessionDesc("info", "1, with what does not change.", "remote", "transport", "cipher_suite",
+		"controller")
 	sessionPackets  = sessionDesc("packets_total", "QUIC packets with media, by who sent them.", "by")
 	sessionDeclined = sessionDesc("fastpath_declined_total",
 		"Copies that the kernel left to the process, by reason.", "reason")
@@ -93,7 +94,7 @@ func collectSession(ch chan<- prometheus.Metric, s *relay.SessionStatus) {
 	metric := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, kind, v, append([]string{id}, labels...)...)
 	}
-	metric(sessionInfo, prometheus.GaugeValue, 1, s.Remote, s.Transport, s.CipherSuite)
+	metric(sessionInfo, prometheus.GaugeValue, 1, s.Remote, s.Transport, s.CipherSuite, s.Controller)
 	metric(sessionPackets, prometheus.CounterValue, float64(s.Packets.Kernel), "kernel")
 	metric(sessionPackets, prometheus.CounterValue, float64(s.Packets.Process), "process")
 	for reason, n := range s.Declined {

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"sluice/congestion"
 	"sluice/fastpath"
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
@@ -28,6 +31,7 @@ type relayFlags struct {
 	cacheMiB      int
 	maxBehindMiB  int
 	scope, drop   string
+	congestion    string
 	auth          authFlags
 	upstream      upstreamFlags
 	cluster       clusterFlags
@@ -138,6 +142,8 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 		"end a subscription when this many `MiB` of it are not sent or not acknowledged")
 	flags.StringVar(&f.drop, "drop", "none",
 		"what to drop for a congested subscriber: priority (the lowest, while data waits too long) or none")
+	flags.StringVar(&f.congestion, "congestion", "cubic",
+		"congestion `controller`: cubic, or bbr, which keeps queues short and goes on in spite of random losses")
 }
 
 func (f *relayFlags) registerOperation(cmd *cobra.Command) {
@@ -202,6 +208,7 @@ func (f *relayFlags) check() error {
 		bounds.AtLeast("--max-matches", f.cfg.Relay.MaxMatches, 1),
 		bounds.AtLeast("--ack-timeout", f.cfg.AckTimeout, server.MinAckTimeout),
 		bounds.OneOf("--scope", f.scope, "one", "path", "url"),
+		bounds.OneOf("--congestion", f.congestion, slices.Sorted(maps.Keys(congestion.Controllers))...),
 		bounds.OneOf("--drop", f.drop, "priority", "none"))
 }
 
@@ -220,6 +227,7 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 	if cfg.Relay.Exempt, err = parsePrefixes(f.exempt); err != nil {
 		return cfg, cli.AsUsage(fmt.Errorf("--quota-exempt: %w", err))
 	}
+	cfg.NewController = congestion.Controllers[f.congestion]
 	if f.drop == "priority" {
 		cfg.NewDropPolicy = func() media.DropPolicy { return new(media.PriorityDrop) }
 	}

@@ -1,0 +1,146 @@
+package congestion
+
+import (
+	"math"
+
+	"sluice/clock"
+)
+
+// bbrLosses is how BBR responds to losses: once each round trip, towards what the path has delivered in it.
+type bbrLosses struct {
+	round   bool    // the last ACK ended a round trip
+	next    float64 // what had been delivered when it began
+	inRound bool    // packets were lost in it
+	packets int     // of these
+	bytes   float64
+	earlier bool // packets were lost in the round trip before
+
+	bw, inflight float64 // most that the path has delivered in the round trip
+
+	recovery clock.Time // packets sent until then that are lost belong to the same event
+	lost     int        // packets lost in the event
+	spurious int        // of these, that arrived after all
+	undo     bbrUndo
+}
+
+// bbrUndo is what an event has changed.
+type bbrUndo struct {
+	state                                        bbrState // that the event ended; bbrDrain: none
+	window, bwShort, inflightShort, inflightLong float64
+}
+
+// begin begins to look at what the path delivers.
+func (l *bbrLosses) begin() { l.inRound, l.bw, l.inflight = false, 0, 0 }
+
+// beginRound notes what was delivered, and whether the round trip is over.
+func (l *bbrLosses) beginRound(s *deliverySample, delivered float64) {
+	l.bw, l.inflight = max(l.bw, s.rate), max(l.inflight, s.delivered)
+	if l.round = s.prior >= l.next; l.round {
+		l.next = delivered
+	}
+}
+
+// endRound is called when the model knows what happened in the round trip.
+func (l *bbrLosses) endRound(s *deliverySample) {
+	if l.round {
+		l.bw, l.inflight = s.rate, s.delivered
+		l.earlier, l.inRound, l.packets, l.bytes = l.inRound, false, 0, 0
+	}
+}
+
+// startupOver reports whether startup has caused losses: in two round trips, and in this one more than a few.
+func (l *bbrLosses) startupOver(b *bbr) bool {
+	return l.round && l.earlier && l.packets >= bbrStartupLosses && l.bytes > bbrLossThreshold*b.sample.inFlight()
+}
+
+// adaptToLosses slows down after a round trip with losses, unless they were to be expected.
+func (b *bbr) adaptToLosses() {
+	l := &b.losses
+	if b.state.probing() || !l.inRound {
+		return
+	}
+	if math.IsInf(b.bwShort, 1) {
+		b.bwShort = b.maxBW.value()
+	}
+	if math.IsInf(b.inflightShort, 1) {
+		b.inflightShort = b.window
+	}
+	b.bwShort = max(l.bw, bbrBeta*b.bwShort)
+	b.inflightShort = max(l.inflight, bbrBeta*b.inflightShort)
+}
+
+func (b *bbr) Lost(e LossEvent) {
+	s := b.delivery.lose(e)
+	s.appLimited = b.sample.appLimited
+	b.noteLoss(e)
+	if b.probe.samples && b.tooMuchLost(&s) {
+		b.respondTooHigh(e, s)
+	}
+	if e.Persistent {
+		b.prior = max(b.prior, b.window)
+		b.window = bbrMinPackets * b.mtu
+	}
+}
+
+// noteLoss remembers the state before the first loss of an event.
+func (b *bbr) noteLoss(e LossEvent) {
+	l := &b.losses
+	if !l.inRound {
+		l.next = b.delivery.delivered
+	}
+	l.inRound = true
+	l.packets += e.Packets
+	l.bytes += float64(e.Bytes)
+	if e.Sent <= l.recovery {
+		l.lost += e.Packets
+		return
+	}
+	l.recovery, l.lost, l.spurious = e.Now, e.Packets, 0
+	l.undo = bbrUndo{bbrDrain, b.window, b.bwShort, b.inflightShort, b.inflightLong}
+}
+
+// tooMuchLost reports whether more was lost since a packet was sent than probing for bandwidth may cause.
+func (b *bbr) tooMuchLost(s *deliverySample) bool { return s.lost > bbrLossThreshold*s.inFlight() }
+
+// respondTooHigh remembers how much was in flight when a probe caused losses.
+func (b *bbr) respondTooHigh(e LossEvent, s deliverySample) {
+	b.probe.tooHigh, b.probe.samples = true, false
+	if !s.appLimited {
+		b.inflightLong = max(inflightAtLoss(float64(e.Bytes), s), bbrBeta*min(b.bdp(1), b.window))
+	}
+	if b.state == bbrProbeUp {
+		b.losses.undo.state = bbrProbeUp
+		b.startProbeDown(e.Now)
+	}
+}
+
+// inflightAtLoss returns how much was in flight when the losses exceeded the threshold, somewhere in the bytes that were
+// found lost at last: (lost before + x) / (in flight before + x) is the threshold.
+func inflightAtLoss(bytes float64, s deliverySample) float64 {
+	inFlight, lost := s.inFlight()-bytes, s.lost-bytes
+	return inFlight + max(bbrLossThreshold*inFlight-lost, 0)/(1-bbrLossThreshold)
+}
+
+// Spurious restores what an event has changed, when every packet that was lost in it has arrived.
+func (b *bbr) Spurious(sent clock.Time) {
+	l := &b.losses
+	if sent > l.recovery || l.lost == 0 {
+		return
+	}
+	if l.spurious++; l.spurious < l.lost {
+		return
+	}
+	u := l.undo
+	l.lost, l.inRound = 0, false
+	b.full.begin(0)
+	b.window = max(b.window, u.window)
+	b.bwShort, b.inflightShort = max(b.bwShort, u.bwShort), max(b.inflightShort, u.inflightShort)
+	b.inflightLong = max(b.inflightLong, u.inflightLong)
+	switch {
+	case b.state == bbrProbeRTT:
+	case u.state == bbrStartup && b.state != bbrStartup:
+		b.full.reached, b.state = false, bbrStartup
+	case u.state == bbrProbeUp && b.state != bbrProbeUp:
+		b.startProbeRefill()
+	}
+}
