@@ -27,9 +27,9 @@ const (
 	bbrExtraRounds   = 5 // of a period of the filter, which holds two: the draft remembers 10
 )
 
-// bbr is the BBR congestion controller, as draft-ietf-ccwg-bbr describes it (version 3). It has a model of the path: the
-// highest rate that it has delivered (maxBW) and the lowest RTT (minRTT), and how much could be in flight without loss
-// (inflightLong, inflightShort). Volumes are in bytes, rates in bytes per second.
+// bbr is the BBR congestion controller, version 3 (draft-ietf-ccwg-bbr). It has a model of the path: the highest rate
+// that it has delivered (maxBW), its lowest RTT (bbrRTT), and how much could be in flight without loss (inflightLong,
+// inflightShort). Volumes are in bytes, rates in bytes per second.
 //
 // Video leaves the path empty most of the time. What the draft says of applications that limit the rate is therefore
 // the rule here: their samples count only if they raise maxBW, startup may last as long as the connection, and a pause

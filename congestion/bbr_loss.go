@@ -114,8 +114,8 @@ func (b *bbr) respondTooHigh(e LossEvent, s deliverySample) {
 	}
 }
 
-// inflightAtLoss returns how much was in flight when the losses exceeded the threshold, somewhere in the bytes that were
-// found lost at last: (lost before + x) / (in flight before + x) is the threshold.
+// inflightAtLoss returns how much was in flight when losses exceeded the threshold, somewhere in the bytes that were
+// found lost at last: there (lost before + x) / (in flight before + x) is the threshold.
 func inflightAtLoss(bytes float64, s deliverySample) float64 {
 	inFlight, lost := s.inFlight()-bytes, s.lost-bytes
 	return inFlight + max(bbrLossThreshold*inFlight-lost, 0)/(1-bbrLossThreshold)
