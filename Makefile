@@ -111,7 +111,7 @@ third-party-test: third_party ## quic-go's and webtransport-go's own tests on th
 interop: deps build ## install and run the MoQ clients and relays of others, and MediaMTX, with sluice
 	e2e/interop/run
 
-browser: deps third_party ## use the web page and WebTransport in headless Chromium; screenshots in bin/screenshots
+browser: deps third_party ## use the web page and WebTransport in headless browsers; screenshots in bin/screenshots
 	go test -count=1 -v -run Browser ./transport ./e2e/interop
 	SLUICE_SCREENSHOTS=$(CURDIR)/bin/screenshots go test -count=1 -v ./e2e/web
 

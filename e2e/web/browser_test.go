@@ -2,7 +2,7 @@ package web
 
 import (
 	"bytes"
-	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,10 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/page"
-	"github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cli/clitest"
@@ -28,7 +24,11 @@ const (
 	patience = 60 * time.Second // of a step; the machine may be busy
 )
 
-func TestMain(m *testing.M) { os.Exit(clitest.Main(m, "sluice")) }
+func TestMain(m *testing.M) {
+	code := clitest.Main(m, "sluice")
+	endChromium()
+	os.Exit(code)
+}
 
 // program is a command that runs until the test ends.
 type program struct {
@@ -98,61 +98,25 @@ func (r *relay) publishClip(t *testing.T, name string, flags ...string) *program
 	return start(t, append(append(args, flags...), clip)...)
 }
 
+// driver drives a tab of a browser.
+type driver interface {
+	open(url string) error
+	// evaluate returns the JSON of an expression, which may be a promise.
+	evaluate(expression string) ([]byte, error)
+	click(selector string) error
+	// atStart runs a script in the pages that are opened next, before their own.
+	atStart(script string) error
+	// capture returns a picture of the page.
+	capture() ([]byte, error)
+}
+
 // tab is a tab of a browser. It collects what the console says.
 type tab struct {
-	t   *testing.T
-	ctx context.Context
+	driver driver
+	t      *testing.T
 
 	mu      sync.Mutex
 	console []string
-}
-
-// browse starts Chromium with a fake camera and microphone.
-func browse(t *testing.T, flags ...chromedp.ExecAllocatorOption) *tab {
-	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		if os.Getenv("SLUICE_REQUIRE_KERNEL") != "" {
-			t.Fatal("chromium is missing: run make deps")
-		}
-		t.Skip("needs chromium: run make deps")
-	}
-	options := append(append([]chromedp.ExecAllocatorOption{}, chromedp.DefaultExecAllocatorOptions[:]...),
-		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1200, 900),
-		chromedp.Flag("autoplay-policy", "no-user-gesture-required"),
-		chromedp.Flag("use-fake-device-for-media-stream", true),
-		chromedp.Flag("use-fake-ui-for-media-stream", true),
-		chromedp.WSURLReadTimeout(patience),
-	)
-	all, cancel := chromedp.NewExecAllocator(context.Background(), append(options, flags...)...)
-	t.Cleanup(cancel)
-	ctx, cancel := chromedp.NewContext(all)
-	t.Cleanup(cancel)
-	b := newTab(t, ctx)
-	b.run(chromedp.Navigate("about:blank"))
-	return b
-}
-
-func newTab(t *testing.T, ctx context.Context) *tab {
-	b := &tab{t: t, ctx: ctx}
-	chromedp.ListenTarget(ctx, func(event any) {
-		switch e := event.(type) {
-		case *runtime.EventConsoleAPICalled:
-			for _, arg := range e.Args {
-				b.note(fmt.Sprintf("%s: %s %s", e.Type, arg.Value, arg.Description))
-			}
-		case *runtime.EventExceptionThrown:
-			b.note("exception: " + e.ExceptionDetails.Error())
-		}
-	})
-	return b
-}
-
-// another opens a tab of the same browser.
-func (b *tab) another() *tab {
-	ctx, cancel := chromedp.NewContext(b.ctx)
-	b.t.Cleanup(cancel)
-	return newTab(b.t, ctx)
 }
 
 func (b *tab) note(line string) {
@@ -161,34 +125,34 @@ func (b *tab) note(line string) {
 	b.console = append(b.console, line)
 }
 
-func (b *tab) run(actions ...chromedp.Action) {
+func (b *tab) require(err error) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	if err := chromedp.Run(b.ctx); err != nil { // the first call must not end with ctx
-		require.NoError(b.t, err)
-	}
-	err := chromedp.Run(ctx, actions...)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	require.NoError(b.t, err, "console: %q", b.console)
 }
 
-// atStart runs a script in the pages that are opened next, before their own.
+func (b *tab) open(url string) {
+	b.t.Helper()
+	b.require(b.driver.open(url))
+}
+
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	b.require(b.driver.click(selector))
+}
+
 func (b *tab) atStart(script string) {
 	b.t.Helper()
-	b.run(chromedp.ActionFunc(func(ctx context.Context) error {
-		_, err := page.AddScriptToEvaluateOnNewDocument(script).Do(ctx)
-		return err
-	}))
+	b.require(b.driver.atStart(script))
 }
 
 // eval evaluates an expression, which may be a promise.
 func eval[T any](b *tab, expression string) (value T) {
 	b.t.Helper()
-	b.run(chromedp.Evaluate(expression, &value, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
-		return p.WithAwaitPromise(true)
-	}))
+	text, err := b.driver.evaluate(expression)
+	b.require(err)
+	b.require(json.Unmarshal(text, &value))
 	return value
 }
 
@@ -208,11 +172,10 @@ func (b *tab) until(expression string) {
 }
 
 // text returns what the page and its player say.
-func (b *tab) text() (text string) {
-	_ = chromedp.Run(b.ctx, chromedp.Evaluate(
-		`document.body.innerText + [...(document.querySelector('sluice-player')?.shadowRoot.children ?? [])].
-			map(e => e.innerText).join(' ')`, &text))
-	return text
+func (b *tab) text() string {
+	text, _ := b.driver.evaluate(`document.body.innerText +
+		[...(document.querySelector('sluice-player')?.shadowRoot.children ?? [])].map(e => e.innerText).join(' ')`)
+	return string(text)
 }
 
 // screenshot keeps a picture of the page, if that is wanted.
@@ -222,30 +185,10 @@ func (b *tab) screenshot(name string) {
 	if folder == "" {
 		return
 	}
-	var png []byte
-	b.run(chromedp.CaptureScreenshot(&png))
+	png, err := b.driver.capture()
+	b.require(err)
 	require.NoError(b.t, os.MkdirAll(folder, 0o777))
 	require.NoError(b.t, os.WriteFile(filepath.Join(folder, name+".png"), png, 0o666))
-}
-
-// looks takes screenshots on a light and a dark screen, and on a phone.
-func (b *tab) looks(name string) {
-	b.t.Helper()
-	if os.Getenv("SLUICE_SCREENSHOTS") == "" {
-		return
-	}
-	scheme := func(value string) chromedp.Action {
-		return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
-			{Name: "prefers-color-scheme", Value: value},
-		})
-	}
-	b.run(scheme("light"))
-	b.screenshot(name + "-light")
-	b.run(scheme("dark"))
-	b.screenshot(name + "-dark")
-	b.run(chromedp.EmulateViewport(390, 844))
-	b.screenshot(name + "-phone")
-	b.run(chromedp.EmulateReset(), scheme("light"))
 }
 
 // statistics are those of the page's player.

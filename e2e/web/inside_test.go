@@ -23,7 +23,7 @@ func TestInside(t *testing.T) {
 		}
 	})
 	b := browse(t)
-	b.run(chromedp.Navigate(r.page + "inside"))
+	b.open(r.page + "inside")
 	b.until(`[...document.querySelectorAll('#numbers div')].some(d => d.innerText === 'viewers\n50')`)
 	b.until(`document.querySelectorAll('#graphs canvas').length === 5`)
 	b.until(`/process, p50 . p99, [1-9]/.test(document.querySelector('#graphs figure:last-child div').ariaLabel)`)

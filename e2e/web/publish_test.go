@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
@@ -19,7 +18,7 @@ import (
 // publish opens the page to publish in a tab, and publishes with what the fields of the form are set to.
 func (b *tab) publish(r *relay, fields map[string]string) {
 	b.t.Helper()
-	b.run(chromedp.Navigate(r.page + "publish"))
+	b.open(r.page + "publish")
 	b.until(`!document.getElementById('start').disabled`)
 	text, err := json.Marshal(fields)
 	require.NoError(b.t, err)
@@ -29,7 +28,7 @@ func (b *tab) publish(r *relay, fields map[string]string) {
 		e.value = value;
 		return e.value === value;
 	})`, text))
-	b.run(chromedp.Click("#start"))
+	b.click("#start")
 	b.until(`document.getElementById('state').textContent === 'Live.'`)
 }
 
@@ -45,9 +44,9 @@ func TestPublish(t *testing.T) {
 	})
 	b.looks("publish")
 
-	viewer := b.another()
+	viewer := browse(t)
 	viewer.speaks(moqt.Draft18)
-	viewer.run(chromedp.Navigate(r.page + "?broadcast=live/me#token=open-sesame"))
+	viewer.open(r.page + "?broadcast=live/me#token=open-sesame")
 	viewer.awaitPictures(30)
 	viewer.until(`document.getElementById('state').textContent.includes('does not tell what is live')`)
 	colours, first := viewer.pixels()
@@ -69,19 +68,36 @@ func TestPublish(t *testing.T) {
 	})()`)
 	viewer.until(fmt.Sprintf("%s === %d", shape, large/2))
 
+	require.Contains(t, r.record(t, "live/me", "SLUICE_AUTH_TOKEN=open-sesame"), "opus,")
+	require.Empty(t, b.console)
+	require.Empty(t, viewer.console)
+}
+
+// TestPublishFromElements publishes a camera and a microphone with a browser that hands neither to pages.
+func TestPublishFromElements(t *testing.T) {
+	r := startRelay(t)
+	b := browse(t)
+	b.atStart(`delete globalThis.MediaStreamTrackProcessor`)
+	b.publish(r, map[string]string{"name": "live/me", "size": "360", "group": "1000"})
+	require.Regexp(t, `opus,[1-9]\d+`, r.record(t, "live/me"))
+	require.Empty(t, b.console)
+}
+
+// record takes two seconds of a broadcast by sluice sub, and returns the codecs of its tracks, each with the number of
+// frames that were decoded.
+func (r *relay) record(t *testing.T, name string, env ...string) string {
+	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.mp4")
-	sub := exec.Command("sluice", "sub", "--relay", r.moqt, "--tls-disable-verify", "--namespace", "live/me",
+	sub := exec.Command("sluice", "sub", "--relay", r.moqt, "--tls-disable-verify", "--namespace", name,
 		"--out", out, "--duration", "2s")
-	sub.Env = append(os.Environ(), "SLUICE_AUTH_TOKEN=open-sesame")
+	sub.Env = append(os.Environ(), env...)
 	text, err := sub.CombinedOutput()
 	require.NoError(t, err, string(text))
 	decoded, err := exec.Command("ffprobe", "-v", "error", "-count_frames", "-show_entries",
 		"stream=codec_name,nb_read_frames", "-of", "csv=p=0", out).CombinedOutput()
 	require.NoError(t, err, string(decoded))
 	require.Regexp(t, `^(\w+,\d+\n)+$`, string(decoded), "it says only how many frames were decoded")
-	require.Contains(t, string(decoded), "opus,")
-	require.Empty(t, b.console)
-	require.Empty(t, viewer.console)
+	return string(decoded)
 }
 
 // clockCamera makes the page's camera show the time: squares with its bits, beside something that moves.
@@ -117,14 +133,14 @@ const readClock = `(() => {
 func TestGlassToGlass(t *testing.T) {
 	r := startRelay(t)
 	b := browse(t)
-	b.run(chromedp.Navigate(r.page + "publish"))
+	b.open(r.page + "publish")
 	b.until(`!document.getElementById('start').disabled`)
 	eval[bool](b, clockCamera)
 	eval[bool](b, `document.getElementById('name').value = 'live/clock'; true`)
-	b.run(chromedp.Click("#start"))
+	b.click("#start")
 	b.until(`document.getElementById('state').textContent === 'Live.'`)
-	viewer := b.another()
-	viewer.run(chromedp.Navigate(r.page + "?broadcast=live/clock"))
+	viewer := browse(t)
+	viewer.open(r.page + "?broadcast=live/clock")
 	viewer.awaitPictures(60)
 	var ages []float64
 	for range 40 {

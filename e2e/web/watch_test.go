@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
@@ -19,10 +18,10 @@ func TestWatch(t *testing.T) {
 	r := startRelay(t)
 	r.publishClip(t, "live/clip")
 	b := browse(t)
-	b.run(chromedp.Navigate(r.page))
+	b.open(r.page)
 	b.until(`document.querySelector('#live a')`)
 	b.looks("list")
-	b.run(chromedp.Click("#live a"))
+	b.click("#live a")
 	b.awaitPictures(25)
 	colours, first := b.pixels()
 	require.Greater(t, colours, 16, "the picture is empty")
@@ -58,7 +57,7 @@ func TestEmbed(t *testing.T) {
 	port := strings.Trim(r.page, "htp:/")
 	pub := r.publishClip(t, "live/clip")
 	b := browse(t)
-	b.run(chromedp.Navigate(r.page + "embed?broadcast=live/clip&latency=500"))
+	b.open(r.page + "embed?broadcast=live/clip&latency=500")
 	b.awaitPictures(25)
 	require.EqualValues(t, 500, b.statistics().Target)
 	b.looks("embed")
@@ -77,7 +76,7 @@ func TestEmbed(t *testing.T) {
 			<iframe src="%[1]sembed?broadcast=live/clip"></iframe>`, r.page)
 	}))
 	defer other.Close()
-	b.run(chromedp.Navigate(other.URL))
+	b.open(other.URL)
 	b.awaitPictures(25)
 	b.screenshot("component")
 	require.Equal(t, 1, eval[int](b, "frames.length"))
@@ -90,7 +89,7 @@ func TestDrafts(t *testing.T) {
 	b := browse(t)
 	for _, draft := range moqt.Versions() {
 		b.speaks(draft)
-		b.run(chromedp.Navigate(r.page + "embed?broadcast=live/clip"))
+		b.open(r.page + "embed?broadcast=live/clip")
 		b.awaitPictures(5)
 		require.Equal(t, draft.ALPN(), eval[string](b, "globalThis.spoken"))
 	}
@@ -114,7 +113,7 @@ func TestWithoutWebCodecs(t *testing.T) {
 	r.publishClip(t, "live/clip")
 	b := browse(t)
 	b.atStart(`delete globalThis.VideoDecoder`)
-	b.run(chromedp.Navigate(r.page + "embed?broadcast=live/clip"))
+	b.open(r.page + "embed?broadcast=live/clip")
 	b.awaitPictures(75)
 	b.screenshot("embed-mse")
 	require.True(t, eval[bool](b, `document.querySelector('sluice-player').shadowRoot.querySelector('canvas').hidden`))

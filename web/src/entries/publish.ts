@@ -3,6 +3,7 @@
 import { connect, nameOf, namespaceOf } from "../relay.js";
 import { Broadcast } from "../publish/broadcast.js";
 import { Capture, type Settings, supportedCodecs } from "../publish/capture.js";
+import { handsFrames } from "../publish/frames.js";
 import { find, make, messageOf } from "../ui/dom.js";
 
 const value = (id: string) => find<HTMLInputElement | HTMLSelectElement>(id).value;
@@ -86,6 +87,7 @@ function tell(state: string): void {
 }
 
 async function main(): Promise<void> {
+  find("shown").hidden = handsFrames();
   const codecs = await supportedCodecs();
   if (codecs.length === 0) throw new Error("this browser cannot encode video for a page (WebCodecs)");
   find("codec").replaceChildren(...codecs.map((c) => make("option", { value: c.codec }, c.name)));

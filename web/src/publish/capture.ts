@@ -1,5 +1,6 @@
 import type { Track } from "../media/catalog.js";
 import type { Broadcast } from "./broadcast.js";
+import { framesOf } from "./frames.js";
 import { chunk, initSegment, type MuxTrack } from "./mux.js";
 import type { PublishedTrack } from "./track.js";
 
@@ -53,6 +54,7 @@ export class Capture {
   private readonly groups: Groups;
   private readonly expected: number;
   private readonly stops: (() => void)[] = [];
+  private stopped = false;
 
   constructor(
     private readonly stream: MediaStream,
@@ -73,6 +75,7 @@ export class Capture {
   }
 
   stop(): void {
+    this.stopped = true;
     for (const stop of this.stops) stop();
     for (const t of this.stream.getTracks()) t.stop();
   }
@@ -172,10 +175,10 @@ export class Capture {
 
   /** frames returns what a track brings. */
   private async *frames<T extends VideoFrame | AudioData>(track: MediaStreamTrack): AsyncGenerator<T> {
-    const Processor = (globalThis as { MediaStreamTrackProcessor?: ProcessorType }).MediaStreamTrackProcessor;
-    if (!Processor) throw new Error("this browser cannot hand frames to a page (MediaStreamTrackProcessor)");
-    const reader = new Processor({ track }).readable.getReader() as ReadableStreamDefaultReader<T>;
-    this.stops.push(() => void reader.cancel().catch(() => {}));
+    const reader = (await framesOf<T>(track)).getReader();
+    const end = () => void reader.cancel().catch(() => {});
+    this.stops.push(end);
+    if (this.stopped) end();
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
@@ -183,8 +186,6 @@ export class Capture {
     }
   }
 }
-
-type ProcessorType = new (init: { track: MediaStreamTrack }) => { readable: ReadableStream<VideoFrame | AudioData> };
 
 /** How many frames a TimeOfDay looks at. */
 const settling = 10;
