@@ -28,6 +28,18 @@ func (f *measureFlags) register(flags *pflag.FlagSet) {
 	f.registerAggregation(flags)
 	f.registerHooks(flags)
 	f.registerSizes(flags)
+	registerForEPPing(flags)
+}
+
+// registerForEPPing makes flags understand what ePPing spells otherwise, or has and we need not.
+func registerForEPPing(flags *pflag.FlagSet) {
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "include-SYN" {
+			name = "include-syn"
+		}
+		return pflag.NormalizedName(name)
+	})
+	flags.BoolP("force", "f", false, "accepted as ePPing has it, without effect: programs of others are never replaced")
 }
 
 func (f *measureFlags) registerProtocols(flags *pflag.FlagSet) {
@@ -61,8 +73,8 @@ func (f *measureFlags) registerAggregation(flags *pflag.FlagSet) {
 		"aggregate by the destination of replies, not by their source")
 	flags.Float64Var(&f.timeout, "aggregate-timeout", rtt.DefaultAggregateTimeout.Seconds(),
 		"forget prefixes without traffic for this many `seconds`; 0: never")
-	flags.Float64Var(&f.binWidth, "bin-width", milliseconds(rtt.DefaultBinWidth),
-		"width of the histograms' bins in `ms`")
+	flags.Float64Var(&f.binWidth, "bin-width", 0,
+		"count RTTs in 250 bins of this many `ms`, as ePPing does with 4; 0: in logarithmic bins, 2.2 % wide")
 }
 
 func (f *measureFlags) registerHooks(flags *pflag.FlagSet) {
@@ -95,7 +107,7 @@ func (f *measureFlags) check() error {
 		bounds.AtLeast("--aggregate-timeout", f.timeout, 0),
 		bounds.AtLeast("--aggregate-subnets-v4", f.cfg.IPv4Prefix, 0),
 		bounds.AtLeast("--aggregate-subnets-v6", f.cfg.IPv6Prefix, 0),
-		bounds.AtLeast("--bin-width", f.binWidth, 0.001),
+		bounds.AtLeast("--bin-width", f.binWidth, 0),
 		bounds.AtLeast("--max-flows", f.cfg.MaxFlows, 1),
 		bounds.AtLeast("--max-stamps", f.cfg.MaxStamps, 1),
 		bounds.AtLeast("--max-queries", f.cfg.MaxQueries, 1),

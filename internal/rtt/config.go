@@ -24,7 +24,6 @@ const (
 	DefaultIPv4Prefix       = 24
 	DefaultIPv6Prefix       = 48
 	DefaultAggregateTimeout = 30 * time.Second
-	DefaultBinWidth         = 4 * time.Millisecond
 
 	// WholeFamily is the length of the prefix of all IPv4 or all IPv6 addresses.
 	WholeFamily = -1
@@ -74,7 +73,7 @@ type MonitorConfig struct {
 	AggregateTimeout time.Duration // drops prefixes without traffic; 0: DefaultAggregateTimeout, negative: never
 	IPv4Prefix       int           // 1 to 32 bits, or WholeFamily; 0: DefaultIPv4Prefix
 	IPv6Prefix       int           // 1 to 64 bits, or WholeFamily; 0: DefaultIPv6Prefix
-	BinWidth         time.Duration // of the histograms; 0: DefaultBinWidth
+	BinWidth         time.Duration // of the histograms; 0: they are logarithmic
 	CountTraffic     bool          // count packets by protocol and ECN, as with Aggregate
 	MaxPrefixes      int           // at a time; further ones are counted together; 0: DefaultMaxPrefixes
 
@@ -101,7 +100,6 @@ func (c *MonitorConfig) setDefaults() {
 	def(&c.IPv4Prefix, DefaultIPv4Prefix)
 	def(&c.IPv6Prefix, DefaultIPv6Prefix)
 	def(&c.AggregateTimeout, DefaultAggregateTimeout)
-	def(&c.BinWidth, DefaultBinWidth)
 	def(&c.RingBytes, DefaultRingBytes)
 	if !c.TCP && !c.ICMP && !c.DNS && !c.QUIC {
 		c.TCP = true
@@ -149,10 +147,14 @@ func (c *MonitorConfig) validateAggregation() error {
 			return err
 		}
 	}
+	if c.BinWidth != 0 {
+		if err := bounds.Check("--bin-width", c.BinWidth, time.Microsecond, time.Hour); err != nil {
+			return err
+		}
+	}
 	return cmp.Or(
 		bounds.Check("--aggregate-subnets-v4", prefixBits(c.IPv4Prefix), 0, 32),
 		bounds.Check("--aggregate-subnets-v6", prefixBits(c.IPv6Prefix), 0, 64),
-		bounds.Check("--bin-width", c.BinWidth, time.Microsecond, time.Hour),
 	)
 }
 

@@ -3,8 +3,10 @@
 package bpf
 
 import (
+	"math"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -60,4 +62,50 @@ func TestICMPThatIsNotMeasured(t *testing.T) {
 	}
 	require.Equal(t, map[string]uint64{"icmp-no-flow": 1, "icmp-no-echo": 4}, w.outcomes())
 	require.Empty(t, w.got())
+}
+
+// An RTT is counted in the bin that its logarithm says.
+func TestLogarithmicBins(t *testing.T) {
+	from, to := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	w := watching(t, MonitorSettings{Icmp: 1, Aggregate: 1, Traffic: 1})
+	require.NoError(t, w.m.Variables[MonitorVarPeriod].Set(uint32(1)))
+	want := make(map[int]uint32)
+	seq, at := uint16(0), time.Duration(0)
+	for _, rtt := range someRTTs() {
+		w.show(MonitorProgEgress, at, wire.Frame(wire.Echo{ID: 5, Seq: seq}.Between(from, to)))
+		w.show(MonitorProgEgress, at+rtt, wire.Frame(wire.Echo{Reply: true, ID: 5, Seq: seq}.Between(to, from)))
+		seq, at = seq+1, at+rtt+time.Millisecond
+		if rtt <= 10*time.Second { // longer ones are not reported
+			want[logarithmicBin(rtt)]++
+		}
+	}
+	require.Greater(t, len(want), 600)
+	var key MonitorAddress
+	var entry MonitorRttEntry
+	got := make(map[int]uint32)
+	for all := w.m.Maps[MonitorMapPrefixRtts].Iterate(); all.Next(&key, &entry); {
+		for bin, n := range entry.Periods[1].Bins {
+			if n > 0 {
+				got[bin] += n
+			}
+		}
+	}
+	require.Equal(t, want, got)
+}
+
+// someRTTs returns RTTs from 1 ns to 10 s, a few in each bin, and none within a nanosecond of a bin's end.
+func someRTTs() (all []time.Duration) {
+	for rtt := 1.; rtt < 10e9; rtt = math.Max(rtt*1.01, rtt+1) {
+		d := time.Duration(rtt)
+		if logarithmicBin(d-2) == logarithmicBin(d+2) {
+			all = append(all, d)
+		}
+	}
+	return append(all, 10*time.Second)
+}
+
+// logarithmicBin returns the bin that bins.h defines.
+func logarithmicBin(rtt time.Duration) int {
+	power := math.Log2(max(rtt, 1).Seconds()) - float64(MonitorBinsFIRST_DOUBLING)
+	return min(max(0, 1+int(math.Floor(power*float64(MonitorBinsBINS_PER_DOUBLING)))), int(MonitorBinsBINS)-1)
 }

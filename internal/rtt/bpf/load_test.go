@@ -16,11 +16,14 @@ func TestLoadEverySetting(t *testing.T) {
 	requireKernel(t)
 	all := MonitorSettings{Tcp: 1, Icmp: 1, Dns: 1, Quic: 1}
 	aggregated := all
-	aggregated.Aggregate, aggregated.Traffic, aggregated.BinWidth = 1, 1, 4e6
+	aggregated.Aggregate, aggregated.Traffic = 1, 1
+	linear := aggregated
+	linear.BinWidth = 4e6
 	for name, s := range map[string]MonitorSettings{
 		"nothing": {}, "TCP": {Tcp: 1}, "ICMP": {Icmp: 1}, "DNS": {Dns: 1}, "QUIC": {Quic: 1},
 		"TCP events": {Tcp: 1, Events: 1},
 		"TCP SYN":    {Tcp: 1, Events: 1, Syn: 1, Local: 1, Merge: 1}, "all": all, "aggregated": aggregated,
+		"linear": linear,
 	} {
 		m, err := Load(s, testLimits, allPrograms...)
 		require.NoError(t, err, name)

@@ -118,6 +118,7 @@ GO_TYPE(enum, tally);
 GO_TYPE(enum, transport);
 GO_TYPE(enum, event_type);
 GO_TYPE(enum, event_flag);
+GO_TYPE(enum, bins);
 GO_TYPE(enum, open_reason);
 GO_TYPE(enum, close_reason);
 GO_TYPE(enum, trigger);

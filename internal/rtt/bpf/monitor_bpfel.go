@@ -26,6 +26,15 @@ type MonitorBatch struct {
 	Events [16]MonitorEvent
 }
 
+type MonitorBins int32
+
+const (
+	MonitorBinsLINEAR_BINS       MonitorBins = 250
+	MonitorBinsBINS              MonitorBins = 652
+	MonitorBinsBINS_PER_DOUBLING MonitorBins = 32
+	MonitorBinsFIRST_DOUBLING    MonitorBins = -17
+)
+
 type MonitorCloseReason uint32
 
 const (
@@ -253,7 +262,7 @@ type MonitorRttPeriod struct {
 	Sum    uint64
 	Min    uint64
 	Max    uint64
-	Bins   [250]uint32
+	Bins   [652]uint32
 }
 
 type MonitorSettings struct {

@@ -6,9 +6,8 @@
 // first.
 #pragma once
 
+#include "bins.h"
 #include "flow.h"
-
-#define BINS 250
 
 struct traffic_period {
 	u32 period;
@@ -173,7 +172,8 @@ INLINE void prefix_rtt_put(struct rtt_period *v, u32 now, u64 rtt, u32 bin)
 		v->period = now;
 		v->count = 0;
 		v->sum = v->max = 0;
-		__builtin_memset(v->bins, 0, sizeof(v->bins));
+		for (u32 i = 0; i < BINS; i++) // too long for the compiler's memset
+			*(volatile u32 *)&v->bins[i] = 0;
 	}
 	if (!v->count || rtt < v->min)
 		v->min = rtt;
@@ -189,16 +189,14 @@ INLINE void prefix_rtt_put(struct rtt_period *v, u32 now, u64 rtt, u32 bin)
 GLOBAL int prefix_rtt(const struct flow_key *key, u8 side, u64 rtt)
 {
 	struct rtt_entry *r;
-	u32 now = period;
-	u64 bin = rtt / config.bin_width;
+	u32 now = period, bin;
 
 	if (!key)
 		return 0;
 	r = prefix_find_rtts(&key->address[config.reverse ? side & 1 : other(side)]);
 	if (!r)
 		return 0;
-	if (bin >= BINS)
-		bin = BINS - 1;
+	bin = bin_of(rtt);
 	bpf_spin_lock(&r->lock);
 	prefix_rtt_put(&r->periods[now & 1], now, rtt, bin);
 	bpf_spin_unlock(&r->lock);

@@ -178,7 +178,7 @@ func newHistogram(p *bpf.MonitorRttPeriod, width time.Duration) report.Histogram
 	}
 	h.Count, h.Sum = uint64(p.Count), time.Duration(p.Sum)
 	h.Min, h.Max = time.Duration(p.Min), time.Duration(p.Max)
-	used := report.Bins
+	used := report.MaxBins(width)
 	for used > 0 && p.Bins[used-1] == 0 {
 		used--
 	}

@@ -187,21 +187,6 @@ func (m *Collector) collectPrefixes(ch chan<- prometheus.Metric) {
 		if p.rtt.Count == 0 {
 			continue
 		}
-		ch <- prometheus.MustNewConstHistogram(prefixDesc, p.rtt.Count, p.rtt.Sum.Seconds(), buckets(&p.rtt), name)
+		ch <- newPrefixHistogram(&p.rtt, name)
 	}
-}
-
-// buckets counts the RTTs up to the upper bound of each bucket, in seconds. Buckets double in width, so that there are
-// few. The last bin has no bound, and is in no bucket.
-func buckets(h *report.Histogram) map[float64]uint64 {
-	counts := make(map[float64]uint64)
-	var below uint64
-	bin := 0
-	for bound := 1; bound < report.Bins; bound *= 2 {
-		for ; bin < min(bound, len(h.Bins)); bin++ {
-			below += h.Bins[bin]
-		}
-		counts[(time.Duration(bound) * h.Width).Seconds()] = below
-	}
-	return counts
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/rtt/report"
@@ -108,9 +109,28 @@ func prefixHistogram(prefix string, count int, sum float64, buckets map[string]i
 
 func TestBuckets(t *testing.T) {
 	h := report.Histogram{Count: 4, Max: time.Second, Sum: 1004500 * time.Microsecond, Width: time.Millisecond}
-	h.Bins = make([]uint64, report.Bins)
-	h.Bins[0], h.Bins[1], h.Bins[3], h.Bins[report.Bins-1] = 1, 1, 1, 1
+	h.Bins = make([]uint64, report.LinearBins)
+	h.Bins[0], h.Bins[1], h.Bins[3], h.Bins[report.LinearBins-1] = 1, 1, 1, 1
 	require.Equal(t, map[float64]uint64{
 		0.001: 1, 0.002: 2, 0.004: 3, 0.008: 3, 0.016: 3, 0.032: 3, 0.064: 3, 0.128: 3,
 	}, buckets(&h), "the last bin has no bound")
+}
+
+// Logarithmic bins are the buckets of a native histogram, and every 32 of them a classic one.
+func TestNativeHistogram(t *testing.T) {
+	i := reporttest.Logarithmic()
+	var m dto.Metric
+	require.NoError(t, newPrefixHistogram(&i.Prefixes[0].RTT, "10.99.1.0/24").Write(&m))
+	h := m.GetHistogram()
+	require.EqualValues(t, 5, h.GetSchema())
+	require.EqualValues(t, 1, h.GetZeroCount())
+	require.Len(t, h.PositiveSpan, 1)
+	// Bucket -319 ends at 2^(-319/32) s, which is 0.998 ms.
+	require.EqualValues(t, -319, h.PositiveSpan[0].GetOffset())
+	require.Equal(t, []int64{1, 0}, h.PositiveDelta, "each as the difference from the one before")
+	require.Len(t, h.Bucket, 21)
+	require.Equal(t, 1./(1<<17), h.Bucket[0].GetUpperBound())
+	require.EqualValues(t, 1, h.Bucket[7].GetCumulativeCount(), "up to 2^-10 s")
+	require.EqualValues(t, 3, h.Bucket[8].GetCumulativeCount())
+	require.EqualValues(t, 8, h.Bucket[20].GetUpperBound())
 }

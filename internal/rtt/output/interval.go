@@ -34,9 +34,14 @@ func (w *Writer) Interval(i *report.Interval) error {
 }
 
 func (standard) aggregation(b []byte, i *report.Interval) []byte {
-	b = fmt.Appendf(b, "Aggregating RTTs in histograms with %d ", report.Bins)
-	b = appendUnit(b, i.Aggregation.BinWidth, time.Millisecond)
-	b = append(b, " ms wide bins every "...)
+	b = append(b, "Aggregating RTTs in histograms with "...)
+	if width := i.Aggregation.BinWidth; width == 0 {
+		b = fmt.Appendf(b, "%d logarithmic", report.LogarithmicBins)
+	} else {
+		b = appendUnit(fmt.Appendf(b, "%d ", report.LinearBins), width, time.Millisecond)
+		b = append(b, " ms wide"...)
+	}
+	b = append(b, " bins every "...)
 	b = appendUnit(b, i.Aggregation.Every, time.Second)
 	return append(b, " seconds"...)
 }
@@ -44,7 +49,7 @@ func (standard) aggregation(b []byte, i *report.Interval) []byte {
 func (standard) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
 	b = i.End.AppendFormat(b, clockLayout)
 	b = append(p.AppendTo(append(b, ": "...)), " -> "...)
-	rx, tx := p.Received.Total(), p.Sent.Total()
+	rx, tx := p.Sent.Total(), p.Received.Total() // as ePPing counts: the monitor receives what the prefix sends
 	b = fmt.Appendf(b, "rxpkts=%d, rxbytes=%d, txpkts=%d, txbytes=%d", rx.Packets, rx.Bytes, tx.Packets, tx.Bytes)
 	if p.RTT.Count == 0 {
 		return b

@@ -10,7 +10,7 @@ import (
 type jsonAggregation struct {
 	Timestamp  int64         `json:"timestamp"`
 	Bins       int           `json:"bins"`
-	BinWidth   time.Duration `json:"bin_width_ns"`
+	BinWidth   time.Duration `json:"bin_width_ns,omitempty"` // 0: the bins are logarithmic
 	Every      time.Duration `json:"aggregation_interval_ns"`
 	Timeout    time.Duration `json:"timeout_interval_ns"`
 	IPv4Prefix int           `json:"ipv4_prefix_len"`
@@ -31,8 +31,8 @@ type jsonPrefixTraffic struct {
 type jsonPrefix struct {
 	Timestamp int64             `json:"timestamp"`
 	Prefix    string            `json:"ip_prefix"`
-	Received  jsonPrefixTraffic `json:"rx_stats"`
-	Sent      jsonPrefixTraffic `json:"tx_stats"`
+	Sent      jsonPrefixTraffic `json:"rx_stats"` // as ePPing counts: the monitor receives what the prefix sends
+	Received  jsonPrefixTraffic `json:"tx_stats"`
 	*jsonRTTs
 	Retransmissions uint64 `json:"retransmissions,omitempty"`
 }
@@ -44,7 +44,41 @@ type jsonRTTs struct {
 	Median    time.Duration `json:"median_rtt"`
 	P95       time.Duration `json:"p95_rtt"`
 	Max       time.Duration `json:"max_rtt"`
-	Histogram []uint64      `json:"histogram"`
+	Histogram []uint64      `json:"histogram,omitempty"` // of linear bins
+
+	Logarithmic *jsonLogarithmic `json:"exponential_histogram,omitempty"`
+}
+
+// jsonLogarithmic has the fields of OTLP's ExponentialHistogramDataPoint. Its unit is the second.
+type jsonLogarithmic struct {
+	Scale         int     `json:"scale"`
+	ZeroCount     uint64  `json:"zero_count"` // shorter than ZeroThreshold
+	ZeroThreshold float64 `json:"zero_threshold"`
+	Positive      struct {
+		Offset int      `json:"offset"` // the first bucket begins at this power of 2^(2^-Scale)
+		Counts []uint64 `json:"bucket_counts"`
+	} `json:"positive"`
+}
+
+func newJSONLogarithmic(h *report.Histogram) *jsonLogarithmic {
+	j := &jsonLogarithmic{Scale: report.Scale, ZeroCount: h.Bins[0], ZeroThreshold: h.End(0)}
+	j.Positive.Offset, j.Positive.Counts = report.FirstPower, h.Bins[1:]
+	for len(j.Positive.Counts) > 0 && j.Positive.Counts[0] == 0 {
+		j.Positive.Offset, j.Positive.Counts = j.Positive.Offset+1, j.Positive.Counts[1:]
+	}
+	return j
+}
+
+func newJSONRTTs(h *report.Histogram) *jsonRTTs {
+	j := &jsonRTTs{
+		Count: h.Count, Min: h.Min, Mean: h.Mean(), Median: h.Quantile(0.5), P95: h.Quantile(0.95), Max: h.Max,
+	}
+	if h.Width == 0 {
+		j.Logarithmic = newJSONLogarithmic(h)
+	} else {
+		j.Histogram = h.Bins
+	}
+	return j
 }
 
 type jsonTotals struct {
@@ -57,7 +91,7 @@ type jsonTotals struct {
 func (jsonLines) aggregation(b []byte, i *report.Interval) []byte {
 	a := i.Aggregation
 	return appendJSON(b, jsonAggregation{
-		i.Start.UnixNano(), report.Bins, a.BinWidth, a.Every, a.Timeout, a.IPv4Prefix, a.IPv6Prefix,
+		i.Start.UnixNano(), report.MaxBins(a.BinWidth), a.BinWidth, a.Every, a.Timeout, a.IPv4Prefix, a.IPv6Prefix,
 	})
 }
 
@@ -71,7 +105,7 @@ func (jsonLines) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
 		Retransmissions: p.Retransmissions,
 	}
 	if h := &p.RTT; h.Count > 0 {
-		j.jsonRTTs = &jsonRTTs{h.Count, h.Min, h.Mean(), h.Quantile(0.5), h.Quantile(0.95), h.Max, h.Bins}
+		j.jsonRTTs = newJSONRTTs(h)
 	}
 	return appendJSON(b, j)
 }

@@ -45,6 +45,8 @@ func TestFormats(t *testing.T) {
 		}},
 		{"standard aggregate", Standard, func(w *Writer) error { return w.Interval(reporttest.Interval()) }},
 		{"jsonl aggregate", JSONL, func(w *Writer) error { return w.Interval(reporttest.Interval()) }},
+		{"standard logarithmic", Standard, func(w *Writer) error { return w.Interval(reporttest.Logarithmic()) }},
+		{"jsonl logarithmic", JSONL, func(w *Writer) error { return w.Interval(reporttest.Logarithmic()) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -117,3 +117,23 @@ func Interval() *report.Interval {
 		Errors: []report.NamedCount{{Name: "create-flow-state", Count: 2}},
 	}
 }
+
+// Logarithmic returns an interval with an RTT of 2 µs and two of about 1 ms, in logarithmic bins.
+func Logarithmic() *report.Interval {
+	bins := make([]uint64, 227)
+	bins[0], bins[225], bins[226] = 1, 1, 1
+	return &report.Interval{
+		Aggregation: &report.Aggregation{
+			Every: 2 * time.Second, Timeout: 30 * time.Second, IPv4Prefix: 24, IPv6Prefix: 48,
+		},
+		Start: Time.Add(-2 * time.Second),
+		End:   Time,
+		Prefixes: []report.Prefix{{
+			Prefix: netip.MustParsePrefix("10.99.1.0/24"),
+			RTT: report.Histogram{
+				Count: 3, Min: 2 * time.Microsecond, Max: 1020 * time.Microsecond, Sum: 2022 * time.Microsecond,
+				Bins: bins,
+			},
+		}},
+	}
+}
