@@ -20,7 +20,10 @@ func newSub(env *cli.Environment) *cobra.Command {
 		Use:   "sub [flags] --relay URL --namespace NAME --out FILE",
 		Short: "Play a broadcast into a file or a pipe",
 		Long: `Subscribe to the tracks of a broadcast and write them as fragmented MP4, interleaved by decode time,
-for ffplay, ffmpeg and other players. Playback starts at the start of the current group.`,
+for ffplay, ffmpeg and other players. Playback starts at the start of the current group.
+
+If the video has several renditions, playback changes between them where groups start, so that media comes in time: each
+time a new init segment precedes, with the same track IDs.`,
 		Example: `  # watch
   sluice sub --relay moqt://localhost:4443 --tls-disable-verify --namespace live/demo --out - | ffplay -
 
@@ -51,7 +54,8 @@ func (f *subFlags) register(cmd *cobra.Command) {
 	flags.StringVarP(&f.out, "out", "o", "", "write to this `file`; - is standard output (required, except with --raw)")
 	flags.StringSliceVar(&f.cfg.Tracks, "tracks", nil, "play only these `tracks`: names, video or audio")
 	flags.StringVar(&f.cfg.Rendition, "rendition", "", "of tracks with the same content, play this `one`: a name, a "+
-		"height such as 720p, best or least (default: the first one, or the best one within --max-bitrate)")
+		"height such as 720p, best, least, or auto, which changes between them as the path gets slower or faster "+
+		"(default: auto, but with --verify the first one, or the best one within --max-bitrate)")
 	flags.IntVar(&f.maxKbit, "max-bitrate", 0, "of tracks with the same content, play one with at most this many "+
 		"`kbit/s`, or the least")
 	flags.StringVar(&f.catalog, "catalog", "", "`name` of the catalog track (default: .catalog, or else catalog, "+
@@ -160,6 +164,9 @@ func (f *subFlags) summary(w io.Writer, r *sub.Result) {
 		if t.Gaps+t.Late+t.Resets > 0 {
 			fmt.Fprintf(w, "  %d gaps with %d or more objects lost, %d late, %d streams reset\n", t.Gaps, t.Lost,
 				t.Late, t.Resets)
+		}
+		if t.Switches > 0 {
+			fmt.Fprintf(w, "  changed to another rendition %d times\n", t.Switches)
 		}
 		if f.cfg.Verify != nil {
 			fmt.Fprintf(w, "  verified %d chunks, %d differ, %d missing\n", t.Verified, t.Different, t.Missing)

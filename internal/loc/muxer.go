@@ -20,6 +20,7 @@ type Muxer struct {
 
 	timescale uint64 // of frames that do not say theirs, and of the output; 0: not known
 	ready     bool   // a frame with which decoding can start has come
+	inBand    bool   // key frames have the parameter sets
 	begun     bool
 	next      int64 // decode time of the next frame if all have the same length
 	last      int64 // decode time of the latest frame
@@ -41,6 +42,16 @@ func (m *Muxer) SetTimescale(timescale uint64) {
 	if !m.ready {
 		m.timescale = cmp.Or(timescale, m.timescale)
 	}
+}
+
+// InBand makes all key frames from now on have the parameter sets of their codec, for a track that goes on after one
+// with others.
+func (m *Muxer) InBand() { m.inBand = true }
+
+// Presented returns the presentation time of a frame.
+func (m *Muxer) Presented(f Frame) time.Duration {
+	scale := min(cmp.Or(f.Timescale, m.timescale, microseconds), math.MaxUint32)
+	return time.Duration(scaled(int64(min(f.Timestamp, math.MaxInt64)), int64(time.Second), int64(scale)))
 }
 
 // ID returns the track ID in the output.
@@ -161,6 +172,9 @@ func (m *Muxer) Chunk(s Sample, start time.Duration) ([]byte, error) {
 	flags := mp4.NonSyncSampleFlags
 	if s.key {
 		flags = mp4.SyncSampleFlags
+	}
+	if nal, ok := m.codec.(*nalCodec); ok && s.key && m.inBand {
+		s.payload = append(nal.sets(), s.payload...)
 	}
 	base := scaled(int64(start), int64(m.timescale), int64(time.Second))
 	// A track that starts a little before the first frame of the output starts with it.

@@ -2,6 +2,7 @@ package loc
 
 import (
 	"bytes"
+	"encoding/binary"
 
 	"github.com/Eyevinn/mp4ff/avc"
 	"github.com/Eyevinn/mp4ff/hevc"
@@ -152,6 +153,27 @@ func (c *nalCodec) takeConfig(config []byte) {
 	if sets := parse(config); len(sets) == len(c.wanted) {
 		c.config, c.parameters = config, sets
 	}
+}
+
+// ParameterSets returns the parameter sets in a configuration of H.264 or H.265, each with its length, as they may
+// precede a key frame. Other codecs have none.
+func ParameterSets(codec string, config []byte) []byte {
+	c, err := newCodec(catalog.TrackEntry{Codec: codec, InitData: config})
+	if nal, ok := c.(*nalCodec); err == nil && ok {
+		return nal.sets()
+	}
+	return nil
+}
+
+// sets returns the parameter sets, each with its length.
+func (c *nalCodec) sets() (b []byte) {
+	for _, typ := range c.wanted {
+		for _, set := range c.parameters[typ] {
+			b = binary.BigEndian.AppendUint32(b, uint32(len(set)))
+			b = append(b, set...)
+		}
+	}
+	return b
 }
 
 // avcParameters returns the parameter sets of an AVCDecoderConfigurationRecord (ISO/IEC 14496-15 §5.3.3.1).

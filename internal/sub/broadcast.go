@@ -19,6 +19,9 @@ type choice struct {
 	name  moqt.FullTrackName
 	id    uint32             // in the init segment
 	entry catalog.TrackEntry // of the catalog
+	init  *cmaf.Init         // nil: objects are frames
+
+	others []choice // renditions of the same content, of which playback chooses
 }
 
 // frames reports whether the objects of the track are frames without a container.
@@ -44,22 +47,21 @@ func (l *loader) load(ctx context.Context) (*cmaf.Init, []choice, error) {
 	var inits []*cmaf.Init
 	var choices []choice
 	for _, t := range tracks {
-		if c := (choice{name: l.name(t), entry: t}); c.frames() {
-			choices = append(choices, c)
-			continue
-		}
-		in, err := l.init(ctx, t)
+		one, err := l.choice(ctx, c, t.TrackEntry)
 		if err != nil {
-			return nil, nil, fmt.Errorf("init segment of track %s: %w", t.Name, err)
+			return nil, nil, err
 		}
-		if !slices.Contains(inits, in) {
-			inits = append(inits, in)
+		for _, o := range t.others {
+			other, err := l.choice(ctx, c, o)
+			if err != nil {
+				return nil, nil, err
+			}
+			one.others = append(one.others, other)
 		}
-		id, err := trackID(in, c, t)
-		if err != nil {
-			return nil, nil, &MediaError{err}
+		if one.init != nil && !slices.Contains(inits, one.init) {
+			inits = append(inits, one.init)
 		}
-		choices = append(choices, choice{l.name(t), id, t})
+		choices = append(choices, one)
 	}
 	var in *cmaf.Init
 	if len(inits) > 0 {
@@ -69,6 +71,22 @@ func (l *loader) load(ctx context.Context) (*cmaf.Init, []choice, error) {
 	}
 	number(choices)
 	return in, choices, nil
+}
+
+// choice returns a track of the catalog, with its init segment.
+func (l *loader) choice(ctx context.Context, c catalog.Catalog, t catalog.TrackEntry) (choice, error) {
+	one := choice{name: l.name(t), entry: t}
+	if one.frames() {
+		return one, nil
+	}
+	var err error
+	if one.init, err = l.init(ctx, t); err != nil {
+		return one, fmt.Errorf("init segment of track %s: %w", t.Name, err)
+	}
+	if one.id, err = trackID(one.init, c, t); err != nil {
+		return one, &MediaError{err}
+	}
+	return one, nil
 }
 
 // number gives each track of frames the id in its name, as in "1.loc", or else one that no other track has.

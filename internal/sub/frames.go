@@ -2,6 +2,7 @@ package sub
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"sluice/internal/cmaf"
@@ -33,19 +34,13 @@ func (f *frames) prepare(i item) bool {
 	return f.prepared
 }
 
-// useFrames makes a lane take frames.
-func (l *lane) useFrames(c choice) error {
-	mux, err := loc.NewMuxer(c.id, c.entry)
-	if err != nil {
-		return &MediaError{err}
+// time returns the time of an object. It may be a little later than its decode time.
+func (f *frames) time(i item) (time.Duration, bool) {
+	frame, err := loc.Parse(f.packaging, i.properties, i.payload)
+	if err != nil || !frame.Timed {
+		return 0, false
 	}
-	if l.check != nil {
-		if err := l.check.useFrames(); err != nil {
-			return &MediaError{err}
-		}
-	}
-	l.frames = &frames{packaging: c.entry.Packaging, mux: mux}
-	return nil
+	return f.mux.Presented(frame), true
 }
 
 // waitsLocked reports whether a lane of frames has not had one with which decoding can start. Until then there is no
@@ -55,18 +50,15 @@ func (l *lane) waitsLocked() bool { return l.frames != nil && !l.frames.mux.Read
 // headerLocked returns the init segment of all lanes. Lanes that have ended without a frame have none.
 func (p *player) headerLocked() ([]byte, error) {
 	var inits []*cmaf.Init
-	if p.init != nil {
+	original := !slices.ContainsFunc(p.lanes, func(l *lane) bool { return l.switched })
+	if p.init != nil && original {
 		inits = append(inits, p.init)
 	}
 	for _, l := range p.lanes {
-		if l.frames == nil || l.waitsLocked() {
+		if l.frames == nil && original || l.waitsLocked() {
 			continue
 		}
-		data, err := l.frames.mux.Init()
-		if err != nil {
-			return nil, err
-		}
-		in, err := cmaf.ParseInit(data)
+		in, err := l.initAs(l.id)
 		if err != nil {
 			return nil, err
 		}
@@ -93,6 +85,9 @@ func (p *player) outputLocked(c *candidate) (out []byte, err error) {
 	}
 	f := c.lane.frames
 	switch {
+	case f == nil && c.lane.switched:
+		chunk, err := c.lane.rewrite(c.item.payload)
+		return append(out, chunk...), err
 	case f == nil && out == nil:
 		return c.item.payload, nil
 	case f == nil:

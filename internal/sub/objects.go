@@ -21,6 +21,7 @@ var errObjectTooLarge = fmt.Errorf("object of more than %d bytes", maxObject)
 type assembler struct {
 	payload []byte
 	missing uint64 // bytes of the payload that are still to come
+	began   time.Time
 	emit    func(payload []byte)
 }
 
@@ -29,7 +30,7 @@ func (a *assembler) begin(length uint64, emit func([]byte)) error {
 	if length > maxObject {
 		return errObjectTooLarge
 	}
-	a.payload, a.missing, a.emit = make([]byte, 0, min(length, 1<<20)), length, emit
+	a.payload, a.missing, a.emit, a.began = make([]byte, 0, min(length, 1<<20)), length, emit, time.Now()
 	a.flush()
 	return nil
 }
@@ -107,7 +108,7 @@ func readSubgroup(g *session.Subgroup, object func(moqt.ObjectHeader, item)) err
 		h.Properties = nil
 		return n, func() error {
 			return a.begin(h.PayloadLength, func(payload []byte) {
-				i.payload, i.arrived = payload, time.Now()
+				i.payload, i.arrived, i.began = payload, time.Now(), a.began
 				object(h, i)
 			})
 		}, nil

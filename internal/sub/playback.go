@@ -108,17 +108,22 @@ func (p *playback) begin(ctx context.Context, l *client.Link) error {
 
 func (p *playback) addLanes(pl *player, choices []choice) error {
 	for _, c := range choices {
-		codec := c.entry.Codec
-		if c.frames() {
-			if err := pl.addLane(c.name.Name, nil, p.checks[c.id]).useFrames(c); err != nil {
+		s, err := newSource(c, c.id)
+		if err != nil {
+			return err
+		}
+		l := pl.add(&lane{source: s, id: c.id, name: c.name.Name, check: p.checks[c.id]})
+		if l.check != nil && c.frames() {
+			if err := l.check.useFrames(); err != nil {
+				return &MediaError{err}
+			}
+		}
+		if len(c.others) > 0 {
+			if l.ladder, err = newLadder(c, s); err != nil {
 				return err
 			}
-		} else {
-			t := pl.init.Track(c.id)
-			pl.addLane(c.name.Name, t, p.checks[c.id])
-			codec = t.Codec
 		}
-		p.log.Info("playing", "track", c.name.Name, "codec", codec)
+		p.log.Info("playing", "track", c.name.Name, "codec", s.codec())
 	}
 	return nil
 }
@@ -168,7 +173,7 @@ func (p *playback) result() (r Result) {
 	for _, l := range pl.lanes {
 		t := TrackResult{
 			Name: l.name, Counters: l.seq.counted, SHA256: hex.EncodeToString(l.sum.Sum(nil)), Resets: l.resets,
-			Err: l.failed,
+			Err: l.failed, Switches: l.switches,
 		}
 		if v := l.check; v != nil {
 			if !pl.limited {

@@ -44,14 +44,17 @@ type limits struct {
 	objects  uint64
 }
 
-// lane is the player's state of one track. The player's mutex guards it.
+// lane is the player's state of one track, or of the renditions of one content. The player's mutex guards it.
 type lane struct {
-	name  string
-	seq   *sequencer
-	track *cmaf.TrackInfo // nil: the timing is not known, objects are released as they come
-	check *verifier       // nil: the track is not verified
-
-	frames *frames // nil: objects are chunks
+	*source         // whose objects are being released
+	id       uint32 // of the track in the output
+	name     string
+	seq      *sequencer
+	check    *verifier // nil: the track is not verified
+	ladder   *ladder   // nil: there is one rendition
+	switched bool      // another rendition was played before
+	switches int
+	chunks   uint32 // that were made anew
 
 	expected time.Duration // decode time of the next chunk, if there is no gap
 	late     time.Time     // since when the next object is missing
@@ -69,7 +72,11 @@ func newPlayer(out io.Writer, in *cmaf.Init, hold time.Duration, stop limits) *p
 }
 
 func (p *player) addLane(name string, track *cmaf.TrackInfo, check *verifier) *lane {
-	l := &lane{name: name, seq: newSequencer(), track: track, check: check, sum: sha256.New()}
+	return p.add(&lane{name: name, check: check, source: &source{init: p.init, track: track}})
+}
+
+func (p *player) add(l *lane) *lane {
+	l.seq, l.sum = newSequencer(), sha256.New()
 	p.lanes = append(p.lanes, l)
 	return l
 }
@@ -245,6 +252,9 @@ const startDelay = 200 * time.Millisecond
 func (p *player) headLocked(l *lane, now time.Time) (c *candidate, st state, again time.Time) {
 	for {
 		i, st, again := p.nextLocked(l, now)
+		if st == ready && i.source != nil && i.source != l.source {
+			p.switchLocked(l, i.source)
+		}
 		switch {
 		case st != ready:
 			return nil, st, again
@@ -286,7 +296,7 @@ func (p *player) candidateLocked(l *lane, i item) *candidate {
 		return c
 	}
 	if l.track != nil {
-		if chunk, err := p.init.ParseChunk(i.payload); err == nil && chunk.Track == l.track.ID {
+		if chunk, err := l.init.ParseChunk(i.payload); err == nil && chunk.Track == l.track.ID {
 			c.chunk, c.time = chunk, l.track.Time(chunk.DecodeTime)
 		}
 	}

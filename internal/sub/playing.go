@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"sluice/internal/client"
-	"sluice/internal/loc"
 	"sluice/moqt"
 	"sluice/moqt/session"
 )
@@ -29,10 +28,10 @@ func (e *playing) Serve(ctx context.Context) error {
 	}
 	var lanes sync.WaitGroup
 	var pending sync.WaitGroup // subscriptions without an answer
-	for i, c := range p.choices {
+	for _, l := range p.player.lanes {
 		pending.Add(1)
 		lanes.Go(func() {
-			e.follow(ctx, c, p.player.lanes[i], sync.OnceFunc(pending.Done))
+			e.follow(ctx, l, sync.OnceFunc(pending.Done))
 		})
 	}
 	go func() {
@@ -50,27 +49,27 @@ func (e *playing) Serve(ctx context.Context) error {
 
 // follow plays a track until the track or the use of this session has ended. It calls answered when the relay has
 // answered the subscription, or there is none.
-func (e *playing) follow(ctx context.Context, c choice, l *lane, answered func()) {
+func (e *playing) follow(ctx context.Context, l *lane, answered func()) {
 	defer answered()
 	for {
-		err := e.play(ctx, c, l, answered)
+		err := e.play(ctx, l, answered)
 		if ctx.Err() != nil || e.link.Context().Err() != nil || e.p.over() {
 			return
 		}
 		switch e.next(err) {
 		case trackEnded:
-			e.p.log.Info("track ended", "track", c.name.Name)
+			e.p.log.Info("track ended", "track", l.name)
 			e.end(l, nil)
 			return
 		case trackLost:
-			e.p.log.Warn("track lost", "track", c.name.Name, "error", err)
+			e.p.log.Warn("track lost", "track", l.name, "error", err)
 			e.end(l, err)
 			return
 		case trackMoves:
 			<-ctx.Done() // another session replaces this one
 			return
 		}
-		e.p.log.Warn("track interrupted, subscribing again", "track", c.name.Name, "error", err)
+		e.p.log.Warn("track interrupted, subscribing again", "track", l.name, "error", err)
 		select {
 		case <-time.After(resubscribe):
 		case <-ctx.Done():
@@ -121,33 +120,49 @@ func (e *playing) end(l *lane, err error) {
 	})
 }
 
-// play subscribes to a track, fetches what was published before, and returns why the subscription ended.
-func (e *playing) play(ctx context.Context, c choice, l *lane, answered func()) error {
+// play subscribes to a track, fetches what was published before, goes on with other renditions as they are chosen, and
+// returns why the subscription ended.
+func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
 	r := &laneReceiver{e: e, lane: l}
 	wait := e.p.cfg.Wait
 	r.update(func(s *sequencer) {
+		r.source = l.wantedLocked()
 		s.fetch(true) // nothing is released until the start of playback is known
 		if s.begun {
 			wait = e.p.cfg.publisherTimeout()
 		}
 	})
-	s, largest, err := subscribe(ctx, e.p.cfg, e.link, c.name, wait, r)
+	s, largest, err := subscribe(ctx, e.p.cfg, e.link, r.source.choice.name, fromNow, wait, r)
 	if err != nil {
 		return err
 	}
 	answered()
-	defer s.Cancel(moqt.ResetCancelled)
-	if f := l.frames; f != nil {
-		r.update(func(*sequencer) { f.mux.SetTimescale(loc.Timescale(s.Properties())) })
-	}
+	r.setTimescale(s)
 	e.catchUp(ctx, s, r, largest)
-	select {
-	case <-s.Context().Done():
-		return context.Cause(s.Context())
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-e.p.finished:
-		return nil
+	return e.stay(ctx, s, r)
+}
+
+// stay plays a subscription, and those of other renditions as they are chosen, until one ends.
+func (e *playing) stay(ctx context.Context, s *session.Subscription, r *laneReceiver) error {
+	defer func() { s.Cancel(moqt.ResetCancelled) }()
+	tick := time.NewTicker(chooseInterval)
+	defer tick.Stop()
+	if r.lane.ladder == nil {
+		tick.Stop()
+	}
+	for {
+		select {
+		case now := <-tick.C:
+			if next := r.choose(now, e.link.Conn().RTT()); next != r.source {
+				s, r = e.change(ctx, s, r, next)
+			}
+		case <-s.Context().Done():
+			return context.Cause(s.Context())
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-e.p.finished:
+			return nil
+		}
 	}
 }
 
@@ -169,6 +184,7 @@ func (e *playing) catchUp(ctx context.Context, s *session.Subscription, r *laneR
 	}
 	err := fetch(ctx, e.p.cfg, s, m, *largest, func(i item) {
 		r.update(func(s *sequencer) {
+			i.source = r.source
 			s.start(i.location)
 			s.fetched(i)
 		})

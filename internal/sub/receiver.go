@@ -11,8 +11,14 @@ import (
 
 // laneReceiver passes the objects of a subscription on to the player.
 type laneReceiver struct {
-	e    *playing
-	lane *lane
+	e      *playing
+	lane   *lane
+	source *source
+
+	// Of a rendition that others precede or follow: the first group that is taken, and the first one that is not, or 0.
+	// The player's mutex guards them.
+	first, end uint64
+	known      chan struct{} // closed when first is known; nil: it is
 }
 
 func (r *laneReceiver) update(f func(*sequencer)) {
@@ -22,10 +28,17 @@ func (r *laneReceiver) update(f func(*sequencer)) {
 // HandleSubgroup implements [session.Receiver].
 func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
 	group, last := g.Header.GroupID, uint64(math.MaxUint64)
+	if !r.wants(group) {
+		g.CancelRead(uint64(moqt.ResetCancelled))
+		return
+	}
 	r.update(func(s *sequencer) { s.openStream(group) })
 	err := readSubgroup(g, func(h moqt.ObjectHeader, i item) {
-		last = h.ObjectID
-		r.update(func(s *sequencer) { s.take(h.Status, i) })
+		last, i.source = h.ObjectID, r.source
+		r.update(func(s *sequencer) {
+			r.lane.arrivedLocked(i)
+			s.take(h.Status, i)
+		})
 	})
 	r.update(func(s *sequencer) {
 		if over := r.e.p.player.limited; err != nil && !over { // at a limit, this end stops reading
@@ -45,9 +58,12 @@ func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
 // HandleDatagram implements [session.Receiver]. It must not block: datagrams are dropped while too much is buffered.
 func (r *laneReceiver) HandleDatagram(o *moqt.ObjectDatagram) {
 	r.e.p.player.offer(r.lane, func(s *sequencer) {
+		if !r.wantsLocked(o.Location.Group) {
+			return
+		}
 		s.take(o.Status, item{
 			location: o.Location, priority: o.Priority, properties: o.Properties, payload: o.Payload,
-			arrived: time.Now(),
+			arrived: time.Now(), source: r.source,
 		})
 		if o.EndOfGroup {
 			s.endGroup(o.Location.Group, o.Location.Object+1, true)

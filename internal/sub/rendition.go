@@ -4,19 +4,28 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sluice/internal/catalog"
+	"sluice/internal/cmaf"
 )
 
 // Renditions by bitrate, besides names and heights.
 const (
 	RenditionBest  = "best"
 	RenditionLeast = "least"
+	RenditionAuto  = "auto" // now this one, now that one
 )
+
+// selected is a track to play. If it is one of several renditions and playback chooses, it has the others, too.
+type selected struct {
+	catalog.TrackEntry
+	others []catalog.TrackEntry
+}
 
 // selectTracks returns the playable tracks with a wanted name or role, or by default all, but only one of each
 // alternate group unless its name is wanted.
-func selectTracks(c catalog.Catalog, cfg *PlayerConfig) ([]catalog.TrackEntry, error) {
+func selectTracks(c catalog.Catalog, cfg *PlayerConfig) ([]selected, error) {
 	var candidates []catalog.TrackEntry
 	found := map[string]bool{}
 	for _, t := range c.Tracks {
@@ -38,13 +47,13 @@ func selectTracks(c catalog.Catalog, cfg *PlayerConfig) ([]catalog.TrackEntry, e
 }
 
 // alternatives returns the tracks, but one of each alternate group.
-func alternatives(tracks []catalog.TrackEntry, cfg *PlayerConfig) (chosen []catalog.TrackEntry, err error) {
+func alternatives(tracks []catalog.TrackEntry, cfg *PlayerConfig) (chosen []selected, err error) {
 	done := map[int]bool{}
-	matched := cfg.Rendition == ""
+	matched := cfg.automatic()
 	for _, t := range tracks {
 		if t.AltGroup == 0 || slices.Contains(cfg.Tracks, t.Name) {
 			matched = matched || isRendition(t, cfg.Rendition)
-			chosen = append(chosen, t)
+			chosen = append(chosen, selected{TrackEntry: t})
 			continue
 		}
 		if done[t.AltGroup] {
@@ -56,7 +65,11 @@ func alternatives(tracks []catalog.TrackEntry, cfg *PlayerConfig) (chosen []cata
 		})
 		best, ok := rendition(group, cfg)
 		matched = matched || ok
-		chosen = append(chosen, best)
+		s := selected{TrackEntry: best}
+		if cfg.automatic() && cfg.Verify == nil {
+			s.others = slices.DeleteFunc(group, func(o catalog.TrackEntry) bool { return !continues(best, o, cfg) })
+		}
+		chosen = append(chosen, s)
 	}
 	if !matched {
 		return nil, fmt.Errorf("no rendition %q; the catalog has %s", cfg.Rendition,
@@ -80,9 +93,23 @@ func rendition(group []catalog.TrackEntry, cfg *PlayerConfig) (best catalog.Trac
 	case cfg.Rendition == RenditionLeast || len(fitting) == 0:
 		return least, true
 	case cfg.Rendition == RenditionBest || cfg.MaxBitrate > 0:
-		return slices.MaxFunc(fitting, byBitrate), cfg.Rendition == "" || cfg.Rendition == RenditionBest
+		return slices.MaxFunc(fitting, byBitrate), cfg.automatic() || cfg.Rendition == RenditionBest
 	}
-	return group[0], cfg.Rendition == ""
+	return group[0], cfg.automatic()
+}
+
+// automatic reports whether playback may choose among renditions.
+func (c *PlayerConfig) automatic() bool { return c.Rendition == "" || c.Rendition == RenditionAuto }
+
+// continues reports whether another rendition may go on where one ends. Audio is so small that nothing is gained.
+func continues(t, other catalog.TrackEntry, cfg *PlayerConfig) bool {
+	codec := func(t catalog.TrackEntry) string {
+		name, _, _ := strings.Cut(t.Codec, ".")
+		return name
+	}
+	return other.Name != t.Name && t.Role == string(cmaf.Video) && other.Role == t.Role &&
+		other.Packaging == t.Packaging && codec(other) == codec(t) && other.Timescale == t.Timescale &&
+		t.Bitrate > 0 && other.Bitrate > 0 && (cfg.MaxBitrate == 0 || other.Bitrate <= cfg.MaxBitrate)
 }
 
 // isRendition reports whether a track has that name or height, as in "720p".

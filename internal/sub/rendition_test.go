@@ -46,6 +46,9 @@ func TestSelectTracks(t *testing.T) {
 		},
 		"unknown track":          {cfg: PlayerConfig{Tracks: []string{"x"}}, wantErr: `no track "x" to play`},
 		"packaging of something": {cfg: PlayerConfig{Tracks: []string{"chat"}}, wantErr: `no track "chat" to play`},
+		"auto within": {
+			cfg: PlayerConfig{Rendition: RenditionAuto, MaxBitrate: 4000}, want: []string{"v720", "a"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tracks, err := selectTracks(ladder, &tt.cfg)
@@ -60,6 +63,37 @@ func TestSelectTracks(t *testing.T) {
 			}
 			require.Equal(t, tt.want, got)
 		})
+	}
+}
+
+// Playback chooses among renditions that can follow each other.
+func TestSelectOthers(t *testing.T) {
+	track := func(name string, bitrate int, codec string) catalog.TrackEntry {
+		return catalog.TrackEntry{Name: name, Role: "video", AltGroup: 1, Bitrate: bitrate, Codec: codec}
+	}
+	ladder := catalog.Catalog{Tracks: []catalog.TrackEntry{
+		track("first", 3000, "avc1.1"), track("fits", 500, "avc1.2"), track("large", 9000, "avc1.1"),
+		track("unknown", 0, "avc1.1"), track("hevc", 600, "hvc1.1"),
+	}}
+	for name, tt := range map[string]struct {
+		cfg  PlayerConfig
+		want []string
+	}{
+		"default":     {want: []string{"fits", "large"}},
+		"auto":        {cfg: PlayerConfig{Rendition: RenditionAuto}, want: []string{"fits", "large"}},
+		"max bitrate": {cfg: PlayerConfig{MaxBitrate: 4000}, want: []string{"fits"}},
+		"one":         {cfg: PlayerConfig{Rendition: "first"}},
+		"best":        {cfg: PlayerConfig{Rendition: RenditionBest}},
+		"verify":      {cfg: PlayerConfig{Verify: bytes.NewReader(nil)}},
+	} {
+		tracks, err := selectTracks(ladder, &tt.cfg)
+		require.NoError(t, err, name)
+		require.Len(t, tracks, 1, name)
+		var got []string
+		for _, o := range tracks[0].others {
+			got = append(got, o.Name)
+		}
+		require.Equal(t, tt.want, got, name)
 	}
 }
 

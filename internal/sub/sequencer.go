@@ -15,6 +15,8 @@ type item struct {
 	properties moqt.Properties
 	payload    []byte
 	arrived    time.Time
+	began      time.Time // when the payload began to arrive
+	source     *source   // the rendition that it is of
 }
 
 // size returns how much memory the item holds.
@@ -26,9 +28,10 @@ type sequencer struct {
 	next    moqt.Location // the object to release next
 	begun   bool
 	groups  map[uint64]*incoming
-	ended   bool // nothing more will arrive
-	marks   bool // the publisher marks the ends of groups
-	bytes   int  // of objects that have not been released
+	newest  uint64 // the largest group of which something has come
+	ended   bool   // nothing more will arrive
+	marks   bool   // the publisher marks the ends of groups
+	bytes   int    // of objects that have not been released
 	counted Counters
 
 	fetching    bool
@@ -54,6 +57,7 @@ type incoming struct {
 	open     int    // streams that have not ended
 	finished int    // streams that ended with FIN
 	broken   bool   // a stream was reset
+	source   *source
 }
 
 func newSequencer() *sequencer { return &sequencer{groups: map[uint64]*incoming{}} }
@@ -70,12 +74,13 @@ func (s *sequencer) start(l moqt.Location) {
 // group ids, as its largest object shows, playback starts again, too.
 func (s *sequencer) resume(largest *moqt.Location) {
 	if s.begun && (largest == nil || largest.Group+1 < s.next.Group) {
-		s.begun, s.groups, s.bytes = false, map[uint64]*incoming{}, 0
+		s.begun, s.groups, s.bytes, s.newest = false, map[uint64]*incoming{}, 0, 0
 	}
 }
 
 func (s *sequencer) group(id uint64) *incoming {
 	g := s.groups[id]
+	s.newest = max(s.newest, id)
 	if g == nil {
 		g = &incoming{objects: map[uint64]item{}, end: math.MaxUint64}
 		if len(s.groups) < maxGroups {
@@ -85,16 +90,18 @@ func (s *sequencer) group(id uint64) *incoming {
 	return g
 }
 
-// add adds an object. It returns false if the object came twice or too late.
+// add adds an object. It returns false if the object came twice or too late, or is of another rendition than the group
+// that it belongs to.
 func (s *sequencer) add(i item) bool {
 	if s.begun && i.location.Less(s.next) {
 		s.counted.Late++
 		return false
 	}
 	g := s.group(i.location.Group)
-	if s.groups[i.location.Group] != g {
+	if s.groups[i.location.Group] != g || g.source != nil && g.source != i.source {
 		return false
 	}
+	g.source = i.source
 	if _, ok := g.objects[i.location.Object]; ok {
 		s.counted.Duplicates++
 		return false

@@ -22,8 +22,9 @@ type PlayerConfig struct {
 	// Tracks are the names or roles ("video", "audio") of the tracks to play. Default: all, but only one of each
 	// alternate group.
 	Tracks []string
-	// Rendition is which track of an alternate group to play: a name, a height such as "720p", RenditionBest or
-	// RenditionLeast. Default: the first one, or the best one within MaxBitrate.
+	// Rendition is which track of an alternate group to play: a name, a height such as "720p", RenditionBest,
+	// RenditionLeast, or RenditionAuto, which chooses again and again by how fast media arrives. Default:
+	// RenditionAuto, but with Verify the first one, or the best one within MaxBitrate.
 	Rendition string
 	// MaxBitrate is the highest bitrate of a track that is one of several renditions, in bits per second. If none is
 	// within it, the one with the least bitrate is played. Default: no limit.
@@ -88,7 +89,9 @@ type TrackResult struct {
 	Counters
 	SHA256 string // of all payloads, one after the other
 	Resets uint64 // streams that were reset
-	Err    error  // why the track ended; nil: the publisher ended it
+	// Switches counts how often another rendition went on.
+	Switches int
+	Err      error // why the track ended; nil: the publisher ended it
 
 	// Verified, Different and Missing count chunks, if there was something to verify.
 	Verified, Different, Missing int

@@ -11,15 +11,21 @@ import (
 	"sluice/moqt/session"
 )
 
-// subscribe subscribes to a track from its next object on, and waits for the answer. The relay waits for a publisher
+// Filters of subscriptions: from the next object on, and from the next group on.
+var (
+	fromNow       = moqt.Filter{Type: moqt.FilterLargestObject}
+	fromNextGroup = moqt.Filter{Type: moqt.FilterRelativeStart}
+)
+
+// subscribe subscribes to a track from where a filter says, and waits for the answer. The relay waits for a publisher
 // for the given time.
 func subscribe(
 	ctx context.Context, cfg *PlayerConfig, l *client.Link,
-	name moqt.FullTrackName, wait time.Duration, r session.Receiver,
+	name moqt.FullTrackName, from moqt.Filter, wait time.Duration, r session.Receiver,
 ) (*session.Subscription, *moqt.Location, error) {
 	m := moqt.Subscribe{Track: name, Parameters: moqt.Parameters{
 		AuthorizationTokens: cfg.Client.Tokens,
-		Filter:              &moqt.Filter{Type: moqt.FilterLargestObject},
+		Filter:              &from,
 	}}
 	if ms := uint64(wait.Milliseconds()); ms > 0 {
 		m.Parameters.RendezvousTimeout = &ms
@@ -94,7 +100,7 @@ func firstObject(ctx context.Context, cfg *PlayerConfig, l *client.Link, name st
 		}
 	}
 	full := moqt.FullTrackName{Namespace: cfg.Namespace, Name: name}
-	s, largest, err := subscribe(ctx, cfg, l, full, cfg.Wait, &plainReceiver{take})
+	s, largest, err := subscribe(ctx, cfg, l, full, fromNow, cfg.Wait, &plainReceiver{take})
 	if err != nil {
 		return nil, err
 	}

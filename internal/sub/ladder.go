@@ -1,0 +1,168 @@
+package sub
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/internal/cmaf"
+	"sluice/internal/loc"
+	"sluice/moqt"
+)
+
+// source is a track that a lane takes objects from. A lane has several if they are renditions of one content.
+type source struct {
+	choice
+	init   *cmaf.Init      // with which its chunks are read; nil: objects are frames
+	track  *cmaf.TrackInfo // nil: the timing is not known, objects are released as they come
+	frames *frames         // nil: objects are chunks
+}
+
+// newSource returns the source of a choice, as the track with the given ID in the output.
+func newSource(c choice, id uint32) (*source, error) {
+	if !c.frames() {
+		return &source{choice: c, init: c.init, track: c.init.Track(c.id)}, nil
+	}
+	mux, err := loc.NewMuxer(id, c.entry)
+	if err != nil {
+		return nil, &MediaError{err}
+	}
+	return &source{choice: c, frames: &frames{packaging: c.entry.Packaging, mux: mux}}, nil
+}
+
+// codec returns the name of the codec (RFC 6381).
+func (s *source) codec() string {
+	if s.track != nil {
+		return s.track.Codec
+	}
+	return s.entry.Codec
+}
+
+// initAs returns the init segment of the source, as a track with that ID.
+func (s *source) initAs(id uint32) (*cmaf.Init, error) {
+	if s.frames != nil {
+		data, err := s.frames.mux.Init()
+		if err != nil {
+			return nil, err
+		}
+		return cmaf.ParseInit(data)
+	}
+	in, err := cmaf.ParseInit(s.init.Only(s.track.ID))
+	if err != nil {
+		return nil, err
+	}
+	return in.Renumber(map[uint32]uint32{s.track.ID: id})
+}
+
+// mediaTime returns the time of an object.
+func (s *source) mediaTime(i item) (at time.Duration, ok bool) {
+	if s.frames == nil {
+		chunk, err := s.init.ParseChunk(i.payload)
+		if err != nil || chunk.Track != s.track.ID {
+			return 0, false
+		}
+		return s.track.Time(chunk.DecodeTime), true
+	}
+	return s.frames.time(i)
+}
+
+// ladder has the renditions of a lane, by bitrate.
+type ladder struct {
+	sources []*source
+	chooser *chooser
+}
+
+// newLadder returns the ladder of a choice with alternatives, without those that cannot continue it.
+func newLadder(c choice, playing *source) (*ladder, error) {
+	la := &ladder{sources: []*source{playing}}
+	for _, o := range c.others {
+		s, err := newSource(o, c.id)
+		if err != nil {
+			return nil, err
+		}
+		if s.continues(playing) {
+			la.sources = append(la.sources, s)
+		}
+	}
+	slices.SortStableFunc(la.sources, func(a, b *source) int { return a.entry.Bitrate - b.entry.Bitrate })
+	var bitrates []int
+	for _, s := range la.sources {
+		bitrates = append(bitrates, s.entry.Bitrate)
+	}
+	la.chooser = newChooser(bitrates, slices.Index(la.sources, playing))
+	return la, nil
+}
+
+// continues reports whether the chunks of a source can be made anew so that they continue those of another one.
+func (s *source) continues(other *source) bool {
+	if s.track == nil || other.track == nil {
+		return s.track == other.track
+	}
+	encrypted := strings.HasPrefix(s.track.Codec, "enc") // the sample entries encv and enca
+	return !encrypted && s.track.Timescale == other.track.Timescale
+}
+
+// wanted returns the rendition that has been chosen.
+func (la *ladder) wanted() *source { return la.sources[la.chooser.current] }
+
+// arrivedLocked measures an object of a subscription.
+func (l *lane) arrivedLocked(i item) {
+	if l.ladder == nil {
+		return
+	}
+	if at, ok := i.source.mediaTime(i); ok {
+		l.ladder.chooser.arrived(
+			i.arrived, slices.Index(l.ladder.sources, i.source), at, len(i.payload), i.arrived.Sub(i.began))
+	}
+}
+
+// wantedLocked returns the source to subscribe to.
+func (l *lane) wantedLocked() *source {
+	if l.ladder == nil {
+		return l.source
+	}
+	return l.ladder.wanted()
+}
+
+// switchLocked goes on with another rendition, at the start of a group. An init segment comes first.
+func (p *player) switchLocked(l *lane, to *source) {
+	l.source, l.switched, p.headed = to, true, false
+	l.switches++
+	if to.frames != nil {
+		to.frames.mux.InBand()
+	}
+}
+
+// rewrite makes a chunk anew, so that it belongs to the same track as those of the other renditions, for players that
+// ignore further init segments: it says all that the init segment has defaults for, and key frames have the parameter
+// sets.
+func (l *lane) rewrite(chunk []byte) ([]byte, error) {
+	samples, err := l.init.Samples(chunk)
+	if err != nil {
+		return nil, fmt.Errorf("a rendition cannot be continued with another one, choose it with --rendition: %w", err)
+	}
+	sets := loc.ParameterSets(l.track.Codec, l.track.Config)
+	for i := range samples {
+		if s := &samples[i]; s.Sync && len(sets) > 0 {
+			s.Data = slices.Concat(sets, s.Data)
+		}
+	}
+	if len(samples) == 0 {
+		return nil, nil
+	}
+	l.chunks++
+	return cmaf.MakeChunk(l.id, l.chunks, samples), nil
+}
+
+// continues returns the first group of a rendition that has accepted a subscription from its next group on: it is also
+// the first one of which nothing has come yet of the rendition before. ok is false if the groups of the two have
+// different ids.
+func (s *sequencer) continues(largest *moqt.Location) (group uint64, ok bool) {
+	if largest == nil {
+		return s.newest + 1, true
+	}
+	const apart = 2
+	group = max(largest.Group, s.newest) + 1
+	return group, largest.Group <= s.newest+apart && s.newest <= largest.Group+apart
+}

@@ -1,0 +1,125 @@
+package sub
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	meterStep   = 100 * time.Millisecond
+	delayWindow = time.Second
+	rateWindow  = 2 * time.Second
+	basePeriod  = 30 * time.Second
+
+	burstSize = 20 << 10 // bytes of the smallest object whose arrival tells how fast the path is
+	bursts    = 5
+
+	// timelineBreak is a step between objects that no path makes: the publisher has started its times again.
+	timelineBreak = 10 * time.Second
+)
+
+// meter measures how the objects of a content arrive. Its memory does not grow.
+type meter struct {
+	begun bool
+	zero  time.Time // from which arrivals count
+
+	last  time.Time        // when the latest object came
+	media time.Duration    // media time of the latest object
+	step  time.Duration    // between the latest two
+	base  [2]time.Duration // the least lag of this period, and of the one before
+	until time.Time        // when the period ends
+
+	steps  [rateWindow / meterStep]meterSlot
+	bursts []float64 // the latest ones, in bits per second
+}
+
+// meterSlot has what arrived in one step of time.
+type meterSlot struct {
+	number int64
+	bytes  int
+	delay  time.Duration // the least one
+}
+
+// arrived counts an object: when it was complete, its media time, its size, and how long it took.
+func (m *meter) arrived(now time.Time, media time.Duration, bytes int, took time.Duration) {
+	lag := now.Sub(m.zero) - media
+	if m.begun && (lag-m.base[0]).Abs() > timelineBreak && (media-m.media).Abs() > timelineBreak {
+		*m = meter{}
+	}
+	if !m.begun {
+		*m = meter{begun: true, zero: now, media: media, until: now.Add(basePeriod)}
+		lag = -media
+		m.base = [2]time.Duration{lag, lag}
+	}
+	if now.After(m.until) {
+		m.base, m.until = [2]time.Duration{lag, m.base[0]}, now.Add(basePeriod)
+	}
+	m.base[0] = min(m.base[0], lag)
+	if media > m.media {
+		m.step, m.media = media-m.media, media
+	}
+	m.last = now
+	delay := lag - m.least()
+	slot := m.slot(now)
+	if number := m.number(now); slot.number != number {
+		*slot = meterSlot{number: number, delay: delay}
+	}
+	slot.bytes += bytes
+	slot.delay = min(slot.delay, delay)
+	if bytes >= burstSize {
+		m.bursts = append(m.bursts, float64(bytes*8)/max(took, time.Millisecond).Seconds())
+		m.bursts = m.bursts[max(len(m.bursts)-bursts, 0):]
+	}
+}
+
+func (m *meter) least() time.Duration { return min(m.base[0], m.base[1]) }
+
+func (m *meter) number(now time.Time) int64 { return int64(max(now.Sub(m.zero), 0)/meterStep) + 1 }
+
+func (m *meter) slot(now time.Time) *meterSlot {
+	return &m.steps[m.number(now)%int64(len(m.steps))]
+}
+
+// delay returns by how much objects come later than the fastest ones: the least of the last second, since a loss delays
+// only a few, or by how much the next one is overdue.
+func (m *meter) delay(now time.Time) time.Duration {
+	if !m.begun {
+		return 0
+	}
+	overdue := now.Sub(m.zero) - m.least() - m.media - m.step
+	least, found := time.Duration(0), false
+	for _, s := range m.steps {
+		if m.within(s, now, delayWindow) && (!found || s.delay < least) {
+			least, found = s.delay, true
+		}
+	}
+	return max(least, overdue, 0)
+}
+
+// rate returns how many bits per second have arrived in the two seconds before the latest object. What has come of the
+// next one is not known, so the time since then does not count, unless that is long.
+func (m *meter) rate(now time.Time) float64 {
+	if now.Sub(m.last) < delayWindow {
+		now = m.last
+	}
+	sum := 0
+	for _, s := range m.steps {
+		if m.within(s, now, rateWindow) {
+			sum += s.bytes
+		}
+	}
+	return float64(sum*8) / max(min(now.Sub(m.zero), rateWindow), meterStep).Seconds()
+}
+
+func (m *meter) within(s meterSlot, now time.Time, window time.Duration) bool {
+	return s.number > 0 && s.number > m.number(now)-int64(window/meterStep)
+}
+
+// burst returns the rate at which large objects arrive, which tells more than the rate of all if the path is not full.
+func (m *meter) burst() float64 {
+	if len(m.bursts) < bursts {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(m.bursts))
+	return sorted[bursts/2]
+}
