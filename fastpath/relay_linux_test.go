@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quic-go/webtransport-go"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/delay"
@@ -143,7 +144,8 @@ func TestRelayForwards(t *testing.T) {
 	}
 }
 
-// TestDrafts expects the kernel to forward between all drafts, as their data streams are the same.
+// TestDrafts expects the kernel to forward between all drafts, as their data streams are the same, and within the
+// limits of WebTransport sessions.
 func TestDrafts(t *testing.T) {
 	for i, draft := range []moqt.Version{moqt.Draft18, moqt.Draft20, moqt.Draft22} {
 		t.Run(draft.String(), func(t *testing.T) {
@@ -151,6 +153,7 @@ func TestDrafts(t *testing.T) {
 			w.draft = draft
 			p := w.publisher([]string{"moqt", "https"}[i%2])
 			var viewers []*viewer
+			w.session = webtransport.Config{MaxIncomingUniStreams: 20, MaxIncomingData: 200_000}
 			for _, w.draft = range moqt.Versions() {
 				scheme := []string{"https", "moqt"}[i%2]
 				conn := w.connect(w.lab.Subscribers[len(viewers)%2], scheme, nil, transport.Limits{})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
+	"github.com/quic-go/webtransport-go"
 	"github.com/stretchr/testify/require"
 
 	"sluice/fastpath"
@@ -43,7 +44,8 @@ type world struct {
 	policy   func() media.DropPolicy
 	dialed   dialed
 	serve    func(transport.Conn)
-	draft    moqt.Version // of the next connection that a host dials; 0: the newest
+	draft    moqt.Version        // of the next connection that a host dials; 0: the newest
+	session  webtransport.Config // the limits of the WebTransport sessions that hosts dial
 }
 
 type worldConfig struct {
@@ -223,7 +225,7 @@ func (w *world) dialRelay(ctx context.Context, from *lab.Host, scheme string, li
 		protocols = []string{w.draft.ALPN()}
 	}
 	return transport.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, netip.AddrPortFrom(addr, 4443)), transport.ClientConfig{
-		Protocols: protocols, CertificateSHA256: w.hash, Limits: limits,
+		Protocols: protocols, CertificateSHA256: w.hash, Limits: limits, SessionLimits: w.session,
 		ListenUDP: func(string, *net.UDPAddr) (*net.UDPConn, error) { return from.ListenUDP(netip.AddrPort{}) },
 	})
 }

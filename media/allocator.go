@@ -11,6 +11,7 @@ import (
 // connection share. It has no lock: quic-go calls it for each of its packets.
 type allocator struct {
 	state atomic.Pointer[claim.ConnState]
+	quic  atomic.Pointer[quicData] // nil: nobody wants to know
 }
 
 // NextPacketNumber implements [quic.Hooks]. When the loop closes, the state can move at the same time: a number of the
@@ -37,7 +38,11 @@ func (a *allocator) PeekUniStream() int64 { return int64(a.state.Load().NextUni.
 // TakeData implements [quic.Hooks].
 func (a *allocator) TakeData(n int64, all bool) int64 {
 	state := a.state.Load()
-	return state.TakeData(n, all, state.Reserve.Load())
+	n = state.TakeData(n, all, state.Reserve.Load())
+	if q := a.quic.Load(); q != nil {
+		q.take(n)
+	}
+	return n
 }
 
 // DataAvailable implements [quic.Hooks].

@@ -3,6 +3,8 @@ package media
 import (
 	"sync/atomic"
 
+	"github.com/quic-go/quic-go"
+
 	"sluice/claim"
 	"sluice/internal/packet"
 )
@@ -30,6 +32,70 @@ type credit struct {
 	frames           []blockedFrame          // to be sent
 	dataBlockedAt    int64                   // limit that DATA_BLOCKED was sent for; -1: none
 	streamsBlockedAt int64                   // limit that STREAMS_BLOCKED was sent for; -1: none
+
+	reserve int64          // the least that ConnState.Reserve is
+	uni     uint64         // unidirectional streams that the connection allows
+	session *sessionLimits // nil: the connection's limits are all
+}
+
+// maxReserve is more than control messages need in a round trip.
+const maxReserve = 4 << 10
+
+// begin sets the connection's limits.
+func (c *credit) begin(p quic.PeerParameters) {
+	c.reserve = min(p.MaxData/8, maxReserve)
+	c.state.Reserve.Store(uint64(c.reserve))
+	c.state.SetDataLimit(p.MaxData)
+	c.setStreams(uint64(p.MaxStreamsUni))
+}
+
+// setData sets the connection's limit of data, and reports whether streams had waited for that.
+func (c *credit) setData(n int64) bool {
+	if c.session == nil {
+		return c.state.SetDataLimit(n) && c.release(parkedConn)
+	}
+	if more := n - c.connLimit(); more > 0 {
+		c.state.Reserve.Add(uint64(more))
+	}
+	return c.raiseData()
+}
+
+// setStreams sets how many unidirectional streams the connection allows, and reports whether streams had waited for
+// that.
+func (c *credit) setStreams(n uint64) bool {
+	c.uni = max(c.uni, n)
+	limit := c.uni
+	if c.session != nil {
+		limit = min(limit, c.session.streams)
+	}
+	if limit <= c.state.MaxUni.Load() {
+		return false
+	}
+	c.state.MaxUni.Store(limit)
+	return c.release(parkedID)
+}
+
+// restrict takes all credit from the two senders, before the limits of a session are known. They have sent nothing yet.
+// quic-go's own streams, such as HTTP/3's, do not count in the session, and keep the connection's limit: what the
+// session keeps from the senders is part of Reserve.
+func (c *credit) restrict() {
+	limit, sent := c.connLimit(), c.state.DataSent.Load()
+	c.state.DataLimit.Store(sent)
+	c.state.Reserve.Store(uint64(limit) - sent)
+	c.state.MaxUni.Store(c.session.others)
+}
+
+// raiseData gives the senders what both the connection and the session allow, and reports whether streams had waited
+// for that.
+func (c *credit) raiseData() bool {
+	limit := min(c.session.dataLimit(), c.connLimit()-c.reserve)
+	more := limit - int64(c.state.DataLimit.Load())
+	if more <= 0 {
+		return false
+	}
+	c.state.Reserve.Add(uint64(-more)) // first, so that the sum never exceeds the connection's limit
+	c.state.DataLimit.Add(uint64(more))
+	return c.release(parkedConn)
 }
 
 // blockedFrame is a DATA_BLOCKED, STREAM_DATA_BLOCKED or STREAMS_BLOCKED frame (RFC 9000 §19.12 to §19.14).
@@ -58,17 +124,24 @@ func (c *credit) block(st *Stream, p parking) {
 		}
 	case parkedConn:
 		c.counters.count(BlockedConn)
+		if c.session != nil {
+			c.raiseData()
+		}
 		c.wanted.Store(true)
 		if c.state.DataAvailable() > 0 { // returned before ReturnData could see that it is wanted
 			return
 		}
-		if limit := c.connLimit(); c.dataBlockedAt != limit {
+		if limit := c.connLimit(); c.session != nil && c.session.dataLimit() < limit-c.reserve {
+			c.session.tellData()
+		} else if c.dataBlockedAt != limit {
 			c.dataBlockedAt = limit
 			c.tell(packet.FrameDataBlocked, nil, limit)
 		}
 	case parkedID:
 		c.counters.count(BlockedStreams)
-		if limit := c.streamLimit(); c.streamsBlockedAt != limit {
+		if limit := c.streamLimit(); c.session != nil && c.session.streams < c.uni {
+			c.session.tellStreams()
+		} else if c.streamsBlockedAt != limit {
 			c.streamsBlockedAt = limit
 			c.tell(packet.FrameStreamsBlockedUni, nil, limit)
 		}

@@ -28,6 +28,9 @@ func (s *Sender) NextUniStream() (int64, bool) {
 
 // ReturnData implements [quic.Hooks]. Streams may have found no credit while quic-go had it.
 func (s *Sender) ReturnData(n int64) {
+	if q := s.allocator.quic.Load(); q != nil {
+		q.last.Add(-n)
+	}
 	if s.allocator.state.Load().ReturnData(n); n > 0 && s.credit.wanted.Load() {
 		s.shard.enqueue(s)
 	}
@@ -62,25 +65,20 @@ func (s *Sender) Keys(generation uint64, suite uint16, version uint32, read, wri
 // KeyUpdateDue implements [quic.Hooks].
 func (s *Sender) KeyUpdateDue() bool { return s.keys.due.Load() }
 
-// maxReserve is more than control messages need in a round trip.
-const maxReserve = 4 << 10
-
 // PeerParameters implements [quic.Hooks]. It is called a second time if the peer had sent remembered ones before.
 func (s *Sender) PeerParameters(p quic.PeerParameters) {
 	s.mu.Lock()
 	defer s.mu.release()
 	s.params = p
 	s.acks.begin(p)
-	s.state.Reserve.Store(uint64(min(p.MaxData/8, maxReserve)))
-	s.state.SetDataLimit(p.MaxData)
-	s.state.MaxUni.Store(max(s.state.MaxUni.Load(), uint64(p.MaxStreamsUni)))
+	s.credit.begin(p)
 }
 
 // MaxData implements [quic.Hooks].
 func (s *Sender) MaxData(n int64) {
 	s.mu.Lock()
 	defer s.mu.release()
-	if s.state.SetDataLimit(n) && s.credit.release(parkedConn) {
+	if s.credit.setData(n) {
 		s.shard.enqueue(s)
 	}
 }
@@ -89,11 +87,7 @@ func (s *Sender) MaxData(n int64) {
 func (s *Sender) MaxStreams(n int64) {
 	s.mu.Lock()
 	defer s.mu.release()
-	if uint64(n) <= s.state.MaxUni.Load() {
-		return
-	}
-	s.state.MaxUni.Store(uint64(n))
-	if s.credit.release(parkedID) {
+	if s.credit.setStreams(uint64(n)) {
 		s.shard.enqueue(s)
 	}
 }

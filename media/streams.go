@@ -72,6 +72,7 @@ func (m *streamSet) adopt(st *Stream) {
 
 // forget removes a stream that needs no more packets.
 func (m *streamSet) forget(st *Stream) {
+	m.credit.session.ended(st)
 	last := len(m.all) - 1
 	m.all[st.slot] = m.all[last]
 	m.all[st.slot].slot = st.slot

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
+	"github.com/quic-go/webtransport-go"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -76,13 +77,24 @@ func (n *network) connect(scheme string, h session.Handler) *session.Session {
 	return s
 }
 
+// limit has WebTransport sessions announce limits.
+func limit(streams, data int64) func(*transport.ClientConfig) {
+	return func(c *transport.ClientConfig) {
+		c.SessionLimits = webtransport.Config{MaxIncomingUniStreams: streams, MaxIncomingData: data}
+	}
+}
+
 // dial is connect, but also returns the connection below the session.
-func (n *network) dial(scheme string, h session.Handler) (*session.Session, transport.Conn) {
+func (n *network) dial(scheme string, h session.Handler, options ...func(*transport.ClientConfig)) (
+	*session.Session, transport.Conn,
+) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	conn, err := transport.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, n.addr), transport.ClientConfig{
-		Protocols: moqt.ALPNs(), CertificateSHA256: n.hash,
-	})
+	client := transport.ClientConfig{Protocols: moqt.ALPNs(), CertificateSHA256: n.hash}
+	for _, option := range options {
+		option(&client)
+	}
+	conn, err := transport.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, n.addr), client)
 	require.NoError(n.t, err)
 	cfg := session.Config{Handler: h, Logger: slog.New(slog.DiscardHandler)}
 	if scheme == "moqt" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+	"github.com/quic-go/webtransport-go"
 
 	"sluice/internal/bounds"
 )
@@ -116,6 +117,9 @@ type ClientConfig struct {
 	ProbeAfter time.Duration
 
 	Limits
+	// SessionLimits bound a WebTransport session within its connection (draft-ietf-webtrans-http3-15 §5). Default: they
+	// do not.
+	SessionLimits webtransport.Config
 }
 
 const (

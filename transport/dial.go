@@ -137,7 +137,7 @@ func unspecified(ip net.IP) net.IP {
 func dialWebTransport(ctx context.Context, qc *quic.Conn, u *URL, cfg *ClientConfig) (dialedConn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = qc.CloseWithError(h3NoError, "") })
 	defer stop()
-	wt, err := connect(ctx, qc, u, cfg.Protocols)
+	wt, err := connect(ctx, qc, u, cfg)
 	if err != nil {
 		_ = qc.CloseWithError(h3NoError, "")
 		if ctx.Err() != nil {
@@ -149,8 +149,8 @@ func dialWebTransport(ctx context.Context, qc *quic.Conn, u *URL, cfg *ClientCon
 }
 
 // connect sends the CONNECT request.
-func connect(ctx context.Context, qc *quic.Conn, u *URL, protocols []string) (*webtransport.Session, error) {
-	tr := &webtransport.Transport{ApplicationProtocols: protocols}
+func connect(ctx context.Context, qc *quic.Conn, u *URL, cfg *ClientConfig) (*webtransport.Session, error) {
+	tr := &webtransport.Transport{ApplicationProtocols: cfg.Protocols, Config: &cfg.SessionLimits}
 	cc, err := tr.NewClientConn(qc)
 	if err != nil {
 		return nil, err
@@ -167,7 +167,8 @@ func connect(ctx context.Context, qc *quic.Conn, u *URL, protocols []string) (*w
 		return nil, err
 	}
 	if wt.SessionState().ApplicationProtocol == "" {
-		return nil, fmt.Errorf("the server selected none of %s (it sent no WT-Protocol)", strings.Join(protocols, ", "))
+		return nil, fmt.Errorf("the server selected none of %s (it sent no WT-Protocol)",
+			strings.Join(cfg.Protocols, ", "))
 	}
 	return wt, nil
 }

@@ -43,6 +43,9 @@ func newWTSession(base session, wt *webtransport.Session, client bool) *wtSessio
 		streamPrefix:   quicvarint.Append(quicvarint.Append(nil, uniStreamType), id),
 		datagramPrefix: quicvarint.Append(nil, id/4),
 	}
+	if h, ok := s.qc.Hooks().(SessionLimiter); ok {
+		wt.Limit(&limitedHooks{h, s})
+	}
 	context.AfterFunc(wt.Context(), s.finish)
 	return s
 }
