@@ -68,13 +68,14 @@ func (s *fakeSocket) Write(messages []udp.Message) {
 
 // world is a sender with a fake clock, a fake socket and a peer, driven by the test.
 type world struct {
-	t     testing.TB
-	clock *fakeClock
-	sock  *fakeSocket
-	loop  *Loop
-	shard *shard
-	s     *Sender
-	peer  *peer
+	t       testing.TB
+	clock   *fakeClock
+	sock    *fakeSocket
+	loop    *Loop
+	shard   *shard
+	stepped Stepped
+	s       *Sender
+	peer    *peer
 }
 
 var testSecret = []byte("a traffic secret of 32 bytes....")
@@ -104,9 +105,8 @@ func newWorld(t testing.TB, configure ...func(*worldConfig)) *world {
 		f(&cfg)
 	}
 	w := &world{t: t, clock: newFakeClock(), sock: new(fakeSocket)}
-	w.loop = newLoop(cfg.loop, w.clock)
-	w.shard = newShard(w.loop, w.sock, new(udp.Counters))
-	w.loop.shards = []*shard{w.shard}
+	w.stepped = NewStepped(cfg.loop, w.clock, w.sock)
+	w.loop, w.shard = w.stepped.Loop, w.stepped.shard
 	w.s = w.loop.NewSender(cfg.sender)
 	for range 5 {
 		w.s.NextPacketNumber() // quic-go's handshake

@@ -1,8 +1,6 @@
 package media
 
 import (
-	"math/rand/v2"
-
 	"sluice/claim"
 	"sluice/clock"
 )
@@ -12,11 +10,12 @@ import (
 type ledger struct {
 	state   *claim.ConnState
 	memory  claim.Memory
-	records claim.Ledger // nil until something is to be sent
-	low     uint64       // packets below it are neither outstanding nor to come
-	settled uint64       // records of packets below it are written
-	skipAt  uint64       // the next packet number from here on that user space can take is not used, see skip
-	mtu     int          // size of the largest packet on the path, in bytes
+	random  func(n uint64) uint64 // a number below n
+	records claim.Ledger          // nil until something is to be sent
+	low     uint64                // packets below it are neither outstanding nor to come
+	settled uint64                // records of packets below it are written
+	skipAt  uint64                // the next packet number from here on that user space can take is not used, see skip
+	mtu     int                   // size of the largest packet on the path, in bytes
 }
 
 const (
@@ -62,10 +61,10 @@ func (l *ledger) skipDue() bool { return len(l.records) > 0 && l.next() >= l.ski
 // skipped records that the packet number, which begin has taken, is not used.
 func (l *ledger) skipped(now clock.Time, number uint64) {
 	l.commit(now, number, 0, claim.NewInfo(0, 0, 0, claim.KindSkipped))
-	l.skipAt = number + skipInterval()
+	l.skipAt = number + l.skipInterval()
 }
 
-func skipInterval() uint64 { return 500 + rand.Uint64N(5000) }
+func (l *ledger) skipInterval() uint64 { return 500 + l.random(5000) }
 
 // commit writes the record of a packet whose number begin has returned.
 func (l *ledger) commit(now clock.Time, number uint64, offset int64, i claim.Info) {
@@ -99,7 +98,7 @@ func (l *ledger) grow() bool {
 	if l.records == nil {
 		l.low, l.settled = next, next
 		l.state.LedgerLow.Store(next)
-		l.skipAt = next + skipInterval()
+		l.skipAt = next + l.skipInterval()
 	}
 	l.records = l.records.Grown(ring, l.low, next)
 	l.setMTU(l.mtu)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"runtime"
 	"slices"
@@ -40,9 +41,10 @@ type Loop struct {
 	log       *slog.Logger
 	shards    []*shard
 	sockets   []net.PacketConn
-	shardsOf  [][]*shard    // by socket
-	next      atomic.Uint32 // shard for a new sender
-	measuring atomic.Bool   // delays
+	shardsOf  [][]*shard            // by socket
+	next      atomic.Uint32         // shard for a new sender
+	measuring atomic.Bool           // delays
+	random    func(n uint64) uint64 // a number below n
 	done      sync.WaitGroup
 
 	mu      sync.Mutex
@@ -74,7 +76,7 @@ func NewLoop(cfg LoopConfig, sockets ...net.PacketConn) (*Loop, error) {
 }
 
 func newLoop(cfg LoopConfig, c clock.Clock) *Loop {
-	l := &Loop{memory: cfg.Memory, clock: c, log: cfg.Logger}
+	l := &Loop{memory: cfg.Memory, clock: c, log: cfg.Logger, random: rand.Uint64N}
 	if l.memory == nil {
 		l.memory = claim.Heap{}
 	}

@@ -108,7 +108,7 @@ type Sender struct {
 func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s := &Sender{loop: l, shard: sh, cfg: cfg.withDefaults(), task: task{index: -1}}
 	s.mu.sender = s
-	s.ledger = ledger{memory: l.memory}
+	s.ledger = ledger{memory: l.memory, random: l.random}
 	s.path = path{ledger: &s.ledger}
 	s.credit = credit{counters: &s.counters, dataBlockedAt: -1, streamsBlockedAt: -1}
 	s.streams = newStreamSet(s)

@@ -115,13 +115,7 @@ func (m *simulation) transmit() {
 	if m.rng.Float64() < m.cfg.keyUpdates {
 		m.updateKeys()
 	}
-	for {
-		feeds, senders, _ := m.shard.take(nil, nil)
-		m.shard.serve(feeds, senders)
-		if m.shard.idle() && m.shard.alarms.next() > m.clock.t {
-			break
-		}
-	}
+	m.stepped.Step()
 	for _, p := range m.sock.packets {
 		m.send(p)
 	}
