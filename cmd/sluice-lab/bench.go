@@ -118,7 +118,7 @@ func (f *benchFlags) run(ctx context.Context, env *cli.Environment) (err error) 
 	if found == nil || len(found.Scenarios) == 0 {
 		return err // nothing was measured: do not overwrite the results of an earlier run
 	}
-	printReport(env.Stdout, found)
+	printReport(env.Stdout, found, shown)
 	written := errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
 	if written != nil {
 		return errors.Join(err, written)
@@ -215,17 +215,18 @@ var shown = map[string][]string{
 	result.KindDelay: {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "kernel"},
 	result.KindCPU: {"cpu.system", "cpu.relay", "cpu.ebpf", "cpu.publisher", "cpu.subscribers", "cpu.packet",
 		"cpu.packet.relay", "cpu.relay.wakeups"},
-	result.KindMemory:     {"memory.resident", "memory.peak", "memory.maps", "memory.session"},
-	result.KindSyscalls:   {"syscalls.total", "syscalls.packet"},
-	result.KindCapacity:   {"capacity", "capacity.atleast"},
-	result.KindCongestion: {"goodput", "neighbour.goodput", "playable", "keys", "stalls", "stalled"},
-	result.KindBystander:  {"ping.p50", "ping.p99", "ping.idle.p50", "ping.idle.p99", "ping.lost"},
+	result.KindMemory:   {"memory.resident", "memory.peak", "memory.maps", "memory.session"},
+	result.KindSyscalls: {"syscalls.total", "syscalls.packet"},
+	result.KindCapacity: {"capacity", "capacity.atleast"},
+	result.KindCongestion: {"playable", "keys", "audio", "stalls", "stalled", "age.p50", "age.p90", "age.p99",
+		"goodput", "neighbour.playable"},
+	result.KindBystander: {"ping.p50", "ping.p99", "ping.idle.p50", "ping.idle.p99", "ping.lost"},
 	result.KindChain: {"first.p50", "first.p99", "last.p50", "last.p99", "hop.p50", "hop.p99", "hop.last.p50",
 		"hop.last.p99", "kernel"},
 }
 
-// printReport writes a table for each kind of scenario.
-func printReport(w io.Writer, r *result.Report) {
+// printReport writes a table for each kind of scenario, with the metrics that shown lists.
+func printReport(w io.Writer, r *result.Report, shown map[string][]string) {
 	for _, kind := range result.Kinds() {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		header := "\n" + strings.ToUpper(kind) + "\tRELAY\tRUNS\t" + strings.Join(units(r, shown[kind]), "\t") + "\n"

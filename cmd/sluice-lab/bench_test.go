@@ -25,7 +25,7 @@ func TestPrintReport(t *testing.T) {
 		},
 	}
 	var out bytes.Buffer
-	printReport(&out, r)
+	printReport(&out, r, shown)
 	require.Equal(t, `
 CAPACITY  RELAY  RUNS  CAPACITY [subscribers]  CAPACITY.ATLEAST
 one       a      3     1234                    -

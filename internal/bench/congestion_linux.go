@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/internal/bench/playback"
 	"sluice/internal/bench/result"
 	"sluice/internal/bench/system"
 	"sluice/internal/bench/trial"
@@ -101,11 +102,9 @@ func (r *runner) runCongestion(ctx context.Context, spec system.Spec, b bottlene
 }
 
 // addPlayback adds what the subscriber behind the bottleneck and its neighbour would have seen.
-func (o *outcome) addPlayback(narrow, neighbour video.Playback) {
-	o.Metrics["goodput"], o.Metrics["neighbour.goodput"] = narrow.Goodput, neighbour.Goodput
-	o.Metrics["playable"], o.Metrics["keys"] = 100*narrow.Playable, 100*narrow.Keys
-	o.Metrics["stalls"], o.Metrics["stalled"] = float64(narrow.Stalls), narrow.Stalled.Seconds()
-	o.addValues("age", narrow.Ages)
-	o.Series["goodput"], o.Series["age"] = narrow.GoodputOverTime, narrow.AgeOverTime
+func (o *outcome) addPlayback(narrow, neighbour playback.Score) {
+	narrow.AddTo(&o.Run)
+	o.addValues(playback.Age, narrow.Ages)
+	o.Metrics["neighbour.goodput"], o.Metrics["neighbour.playable"] = neighbour.Goodput, 100*neighbour.Playable
 	o.Series["neighbour.goodput"] = neighbour.GoodputOverTime
 }

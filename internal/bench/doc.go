@@ -12,8 +12,10 @@
 //	│   ├── broker   starts load generators on other machines
 //	│   ├── system   the relays: commands, versions
 //	│   ├── load     load generators: publisher, subscribers, hog
-//	│   │   └── video    what they publish and verify, and what a viewer would have seen
+//	│   │   └── video    what they publish and verify
 //	│   └── procfs   what processes and the machine used
+//	├── playback what a viewer would have seen
+//	├── pathprofile   paths whose rate and loss change
 //	├── syscalls the system calls of a process, counted
 //	└── result   what was found: statistics, comparisons, results.json
 //	hosts        runs all of this on machines of their own, reached by SSH

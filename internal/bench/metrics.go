@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"sluice/internal/bench/playback"
 	"sluice/internal/bench/result"
 )
 
@@ -97,14 +98,10 @@ var quantities = map[string]quantity{
 		"subscribers that were served well when the load generator was at its limit", "", more, onlyCapacity),
 	"capacity.p99": metric("p99 delay of a last packet by subscribers", "ms", less, onlyCapacity),
 
-	"goodput":           metric("media that arrived in time", "Mbit/s", more, onlyCongestion),
-	"neighbour.goodput": metric("media that arrived in time without a bottleneck", "Mbit/s", more, onlyCongestion),
-	"link":              metric("rate of the bottleneck", "Mbit/s", 0, onlyCongestion),
-	"playable":          metric("frames that could be shown in time", "%", more, onlyCongestion),
-	"keys":              metric("key frames that arrived in time", "%", more, onlyCongestion),
-	"stalls":            metric("stalls", "", less, onlyCongestion),
-	"stalled":           metric("time in stalls", "s", less, onlyCongestion),
-	"age":               distribution("age of frames on arrival", "ms", less, onlyCongestion),
+	// Those of package playback are in init.
+	"neighbour.goodput":  metric("media that arrived in time without a bottleneck", "Mbit/s", more, onlyCongestion),
+	"neighbour.playable": metric("frames that could be shown without a bottleneck", "%", more, onlyCongestion),
+	"link":               metric("rate of the bottleneck", "Mbit/s", 0, onlyCongestion),
 
 	"ping":      distribution("ping of a bystander, from when it was due until the reply", "ms", less, onlyBystander),
 	"ping.idle": distribution("ping of a bystander before media flowed", "ms", 0, onlyBystander),
@@ -120,6 +117,12 @@ var quantities = map[string]quantity{
 	"generator": metric("CPU of publisher and subscribers", "% of a core", 0, exceptCPU),
 	"others":    metric("CPU of unrelated processes", "% of a core", 0, withCongestion),
 	"steal":     metric("CPU time that the hypervisor gave to others", "%", 0, everyLoad),
+}
+
+func init() {
+	for name, m := range playback.Metrics {
+		quantities[name] = quantity{m, onlyCongestion, name == playback.Age}
+	}
 }
 
 // hasMetric reports whether scenarios of a kind have a metric, or a quantile of a distribution.

@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/bench/load"
+	"sluice/internal/bench/playback"
 	"sluice/internal/bench/procfs"
 	"sluice/internal/bench/result"
 	"sluice/internal/bench/system"
 	"sluice/internal/bench/trial"
-	"sluice/internal/bench/video"
 	"sluice/internal/lab/measure"
 )
 
@@ -180,10 +180,11 @@ func TestBottleneckSeries(t *testing.T) {
 
 func TestAddPlayback(t *testing.T) {
 	o := newOutcome()
-	narrow := video.Playback{Goodput: 1, Playable: .5, Keys: 1, Stalls: 2, Stalled: 3 * time.Second, Ages: upTo(2)}
-	o.addPlayback(narrow, video.Playback{Goodput: 2})
+	narrow := playback.Score{Goodput: 1, Playable: .5, Keys: 1, Stalls: 2, Stalled: 3 * time.Second, Ages: upTo(2)}
+	o.addPlayback(narrow, playback.Score{Goodput: 2, Playable: 1})
 	require.Equal(t, map[string]float64{
-		"goodput": 1, "neighbour.goodput": 2, "playable": 50, "keys": 100, "stalls": 2, "stalled": 3, "age.p50": 1,
+		"goodput": 1, "neighbour.goodput": 2, "neighbour.playable": 100,
+		"playable": 50, "keys": 100, "stalls": 2, "stalled": 3, "age.p50": 1,
 	}, o.Metrics)
 	for name := range o.Series {
 		require.True(t, hasMetric(result.KindCongestion, name), name)

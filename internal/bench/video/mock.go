@@ -117,9 +117,9 @@ func (m Mock) layer(object uint64) int {
 	return LayerTop
 }
 
-// dependsOn returns the frame that the n-th one depends on directly, which is the frame before it in its own layer or
+// DependsOn returns the frame that the n-th one depends on directly, which is the frame before it in its own layer or
 // in the layer below. ok is false if there is none.
-func (m Mock) dependsOn(n uint64) (on uint64, ok bool) {
+func (m Mock) DependsOn(n uint64) (on uint64, ok bool) {
 	object := n % uint64(m.Group)
 	switch m.layer(object) {
 	case LayerBase:

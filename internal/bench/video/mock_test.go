@@ -30,7 +30,7 @@ func TestMock(t *testing.T) {
 		LayerKey, LayerTop, LayerMiddle, LayerTop, LayerBase, LayerTop, LayerMiddle, LayerTop, LayerBase,
 	}, got)
 	for n := range uint64(100) {
-		on, depends := m.dependsOn(n)
+		on, depends := m.DependsOn(n)
 		require.Equal(t, n%50 != 0, depends)
 		if depends {
 			require.Less(t, on, n)

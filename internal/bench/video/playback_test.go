@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/bench/playback"
 )
 
 var layered = Mock{Rate: 2e6, FrameRate: 25, Group: 50, Key: 5, Layers: true}
@@ -50,7 +52,7 @@ func TestPlayWithLoss(t *testing.T) {
 		stalled  time.Duration
 	}{
 		"nothing of the top layer": {inLayer(LayerTop), never, .5, 1, 0, 0},
-		"the top layer late":       {inLayer(LayerTop), 2 * playout, .5, 1, 0, 0},
+		"the top layer late":       {inLayer(LayerTop), 2 * playback.Playout, .5, 1, 0, 0},
 		"key frames alone": {
 			func(n uint64) bool { return !inLayer(LayerKey)(n) }, never, .02, 1, 2, 98 * 40 * time.Millisecond,
 		},
@@ -58,7 +60,7 @@ func TestPlayWithLoss(t *testing.T) {
 			func(n uint64) bool { return n == 50 }, never, .5, .5, 1, 50 * 40 * time.Millisecond,
 		},
 		"a base frame late": {
-			func(n uint64) bool { return n == 62 }, 2 * playout, .62, 1, 1, 38 * 40 * time.Millisecond,
+			func(n uint64) bool { return n == 62 }, 2 * playback.Playout, .62, 1, 1, 38 * 40 * time.Millisecond,
 		},
 	} {
 		p := Play(layered, arrivals(100, func(n uint64) time.Duration {
@@ -75,7 +77,7 @@ func TestPlayWithLoss(t *testing.T) {
 	nothing := Play(layered, nil, 0, 100)
 	require.Zero(t, nothing.Playable+nothing.Keys+nothing.Goodput)
 	require.Equal(t, 4*time.Second, nothing.Stalled)
-	require.Equal(t, Playback{}, Play(layered, nil, 100, 100))
+	require.Equal(t, playback.Score{}, Play(layered, nil, 100, 100))
 }
 
 func TestDueBetween(t *testing.T) {

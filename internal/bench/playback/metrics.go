@@ -1,0 +1,35 @@
+package playback
+
+import "sluice/internal/bench/result"
+
+// Whether less or more of a metric is better.
+const (
+	less = -1
+	more = 1
+)
+
+// Age is the name of the distribution of ages.
+const Age = "age"
+
+// Metrics describes what AddTo adds. Of Age, the quantiles are metrics, too.
+var Metrics = map[string]result.Metric{
+	"goodput":  {Title: "media that arrived in time", Unit: "Mbit/s", Better: more},
+	"playable": {Title: "frames that could be shown in time", Unit: "%", Better: more},
+	"keys":     {Title: "key frames that arrived in time", Unit: "%", Better: more},
+	"audio":    {Title: "audio frames that arrived in time", Unit: "%", Better: more},
+	"stalls":   {Title: "stalls", Better: less},
+	"stalled":  {Title: "time in stalls", Unit: "s", Better: less},
+	Age:        {Title: "age of frames on arrival", Unit: "ms", Better: less},
+}
+
+// AddTo adds the score to the metrics and the series of a run.
+func (s *Score) AddTo(r *result.Run) {
+	m := r.Metrics
+	m["goodput"], m["playable"], m["keys"] = s.Goodput, 100*s.Playable, 100*s.Keys
+	if s.HasAudio {
+		m["audio"] = 100 * s.Audio
+	}
+	m["stalls"], m["stalled"] = float64(s.Stalls), s.Stalled.Seconds()
+	result.AddQuantiles(m, Age, s.Ages)
+	r.Series["goodput"], r.Series[Age] = s.GoodputOverTime, s.AgeOverTime
+}

@@ -1,0 +1,128 @@
+// Package playback tells what a viewer would have seen and heard, from when frames arrived.
+//
+// A player shows each frame [Playout] after it was due. A frame that arrives later, or needs one that did, is not
+// shown. The benchmark and the replay of traces use the same rules.
+package playback
+
+import (
+	"slices"
+	"time"
+
+	"sluice/internal/bench/result"
+)
+
+const (
+	// Playout is how long after it was due a player shows a frame. A frame that arrives later is late.
+	Playout = time.Second
+	// stallAfter is how long a player shows no new picture before a viewer notices.
+	stallAfter = 200 * time.Millisecond
+	// goodputBin is the time that a value of the goodput over time covers.
+	goodputBin = 500 * time.Millisecond
+)
+
+// Kind is what a frame is.
+type Kind uint8
+
+// Kinds of frames.
+const (
+	Picture Kind = iota // that is no key frame
+	Key
+	Audio
+)
+
+// Frame is a frame of a broadcast, and what became of it. Times are since the first one was due.
+type Frame struct {
+	Kind  Kind
+	Due   time.Duration
+	Needs int // index of the frame that it refers to; -1: none, or one before the first
+	Bytes int
+
+	Arrived   bool
+	Published time.Duration // when it was published, and when it arrived, if it did
+	At        time.Duration
+}
+
+// inTime reports whether the frame arrived before a player would have shown it.
+func (f *Frame) inTime() bool { return f.Arrived && f.At <= f.Due+Playout }
+
+// Score is what a viewer would have seen and heard. Shares are of 1, and 0 if there are no such frames.
+type Score struct {
+	Goodput  float64 // Mbit/s that arrived in time
+	Playable float64 // share of pictures that arrived in time, with all that they need
+	Keys     float64 // share of key frames that arrived in time
+	Audio    float64 // share of audio frames that arrived in time
+	HasAudio bool
+	Stalls   int
+	Stalled  time.Duration
+	Ages     []float64 // of pictures, from publication to arrival, milliseconds, sorted
+
+	GoodputOverTime, AgeOverTime result.Series
+}
+
+// Play plays the frames of a period, which are in the order of Due. A frame comes after the one that it needs.
+func Play(frames []Frame, period time.Duration) (s Score) {
+	if len(frames) == 0 || period <= 0 {
+		return s
+	}
+	shown := make([]bool, len(frames))
+	bins := make([]float64, (period+goodputBin-1)/goodputBin)
+	var total, good [Audio + 1]int
+	for i := range frames {
+		f := &frames[i]
+		total[f.Kind]++
+		if f.Arrived && f.Kind != Audio {
+			age := (f.At - f.Published).Seconds() * 1e3
+			s.Ages = append(s.Ages, age)
+			s.AgeOverTime.Add(f.Due.Seconds(), age)
+		}
+		if !f.inTime() {
+			continue
+		}
+		bins[min(int(f.Due/goodputBin), len(bins)-1)] += float64(f.Bytes) * 8 / 1e6
+		if shown[i] = f.Needs < 0 || shown[f.Needs]; shown[i] {
+			good[f.Kind]++
+		}
+	}
+	slices.Sort(s.Ages)
+	s.Playable = share(good[Picture]+good[Key], total[Picture]+total[Key])
+	s.Keys, s.Audio = share(good[Key], total[Key]), share(good[Audio], total[Audio])
+	s.HasAudio = total[Audio] > 0
+	s.addGoodput(bins, period)
+	s.addStalls(frames, shown, period)
+	return s
+}
+
+func share(part, whole int) float64 { return float64(part) / float64(max(whole, 1)) }
+
+func (s *Score) addGoodput(bins []float64, period time.Duration) {
+	for i, mbit := range bins {
+		begin := time.Duration(i) * goodputBin
+		s.Goodput += mbit / period.Seconds()
+		s.GoodputOverTime.Add(begin.Seconds(), mbit/min(goodputBin, period-begin).Seconds())
+	}
+}
+
+// addStalls counts the times without a new picture. A picture that is missing is missed from when it was due.
+func (s *Score) addStalls(frames []Frame, shown []bool, period time.Duration) {
+	missing, since, last := 0, time.Duration(0), time.Duration(0)
+	end := func(now time.Duration) {
+		if gap := now - last; missing > 0 && gap > stallAfter {
+			s.Stalls++
+			s.Stalled += now - since
+		}
+		missing = 0
+	}
+	for i, f := range frames {
+		switch {
+		case f.Kind == Audio:
+		case shown[i]:
+			end(f.Due)
+			last = f.Due
+		default:
+			if missing++; missing == 1 {
+				since = f.Due
+			}
+		}
+	}
+	end(period)
+}
