@@ -18,6 +18,7 @@
 //	├── pathprofile   paths whose rate and loss change
 //	├── syscalls the system calls of a process, counted
 //	└── result   what was found: statistics, comparisons, results.json
+//	replay       tries policies and controllers on recorded paths, offline
 //	hosts        runs all of this on machines of their own, reached by SSH
 //	report       pages, tables and plots of a result
 //	└── chart    what one plot shows, and its drawing

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/bench/pathprofile"
+	"sluice/internal/bench/replay"
+	"sluice/internal/bench/report"
+	"sluice/internal/bench/result"
+	"sluice/internal/bounds"
+	"sluice/internal/cli"
+)
+
+// replayFlags are the flags of sluice-lab replay.
+type replayFlags struct {
+	profiles, policies, controllers []string
+	seeds                           int
+	length                          time.Duration
+	json                            bool
+	out, record                     string
+}
+
+// replayShown lists the metrics that the table has.
+var replayShown = map[string][]string{
+	result.KindCongestion: {
+		"playable", "keys", "audio", "stalls", "stalled", "age.p50", "age.p90", "goodput", "packets",
+	},
+}
+
+func newReplay(env *cli.Environment) *cobra.Command {
+	f := new(replayFlags)
+	cmd := &cobra.Command{
+		Use:   "replay [TRACE...]",
+		Short: "Try drop policies and congestion controllers on recorded paths, without a network",
+		Long: `Replay what a publisher sent, over a path whose rate, delay and loss change as recorded, to one
+subscriber. The media sender of the relay sends it, with each policy and each controller in turn. A table says what a
+viewer would have seen. Time is simulated: a minute takes a moment, and the result is the same on every machine.
+
+Without a TRACE, the media is mock video with four layers (2 Mbit/s), and audio, on each of the built-in paths. A TRACE
+is lines of JSON, which docs/policies.md describes; --record writes one. --profile puts its media on built-in paths.`,
+		Example: `  sluice-lab replay
+  sluice-lab replay --profile constant,lte --policy none,priority --out replayed
+  sluice-lab replay --profile lte --record lte.jsonl
+  sluice-lab replay --json lte.jsonl`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), env, args) },
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.profiles, "profile", nil,
+		"built-in `paths` (default all, or those of the traces): "+strings.Join(pathprofile.Names(), ", "))
+	flags.StringSliceVar(&f.policies, "policy", nil,
+		"drop `policies` (default all): "+strings.Join(policyNames(), ", "))
+	flags.StringSliceVar(&f.controllers, "congestion", nil,
+		"congestion `controllers` (default all): "+strings.Join(controllerNames(), ", "))
+	flags.IntVar(&f.seeds, "seeds", 3,
+		"`number` of replays of each, with other random losses and fades; the table has medians")
+	flags.DurationVar(&f.length, "length", 30*time.Second, "`duration` of the mock media")
+	flags.BoolVar(&f.json, "json", false, "write the results as JSON, as 'sluice-lab bench' does, instead of a table")
+	flags.StringVar(&f.out, "out", "", "also write results.json, report.html, tables.md and plots into a `directory`")
+	flags.StringVar(&f.record, "record", "", "write the trace of the only --profile to a `file`, and replay nothing")
+	return cmd
+}
+
+func policyNames() (names []string) {
+	for _, p := range replay.Policies() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func controllerNames() (names []string) {
+	for _, c := range replay.Controllers() {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// maxSeeds and maxReplay bound how long a replay takes.
+const (
+	maxSeeds  = 100
+	maxReplay = time.Hour
+)
+
+func (f *replayFlags) run(ctx context.Context, env *cli.Environment, files []string) error {
+	err := errors.Join(bounds.Check("--seeds", f.seeds, 1, maxSeeds),
+		bounds.Check("--length", f.length, time.Second, maxReplay))
+	if err != nil {
+		return cli.AsUsage(err)
+	}
+	subjects, err := f.subjects()
+	if err != nil {
+		return err
+	}
+	cases, err := f.cases(files)
+	if err != nil {
+		return err
+	}
+	if f.record != "" {
+		return f.writeTrace(cases)
+	}
+	found, err := replay.Compare(ctx, cases, subjects)
+	if err != nil {
+		return err
+	}
+	found.Commit, found.Command = cli.Version(), slices.Concat([]string{programName}, env.Args)
+	if f.json {
+		e := json.NewEncoder(env.Stdout)
+		e.SetIndent("", " ")
+		err = e.Encode(found)
+	} else {
+		printReport(env.Stdout, found, replayShown)
+	}
+	if err != nil || f.out == "" {
+		return err
+	}
+	found.Date = time.Now().UTC().Truncate(time.Second)
+	if err := os.MkdirAll(f.out, 0o755); err != nil {
+		return err
+	}
+	return errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
+}
+
+// subjects returns each policy with each controller.
+func (f *replayFlags) subjects() (subjects []replay.Subject, err error) {
+	controllers, policies := orAll(f.controllers, controllerNames()), orAll(f.policies, policyNames())
+	for _, c := range controllers {
+		i := slices.Index(controllerNames(), c)
+		if i < 0 {
+			return nil, cli.AsUsage(bounds.OneOf("--congestion", c, controllerNames()...))
+		}
+		for _, p := range policies {
+			j := slices.Index(policyNames(), p)
+			if j < 0 {
+				return nil, cli.AsUsage(bounds.OneOf("--policy", p, policyNames()...))
+			}
+			s := replay.Subject{Policy: replay.Policies()[j], Controller: replay.Controllers()[i]}
+			subjects = append(subjects, s)
+		}
+	}
+	return subjects, nil
+}
+
+// orAll returns what was chosen, each once, or all.
+func orAll(chosen, all []string) (names []string) {
+	for _, name := range chosen {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return all
+	}
+	return names
+}
+
+// cases returns the traces of files, or mock media, on the paths that the flags choose.
+func (f *replayFlags) cases(files []string) (cases []replay.Case, err error) {
+	if len(files) == 0 {
+		return f.onProfiles("", replay.Mock(f.length), orAll(f.profiles, pathprofile.Names()))
+	}
+	for _, name := range files {
+		t, err := readTrace(name)
+		if err != nil {
+			return nil, err
+		}
+		base := strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))
+		if len(f.profiles) == 0 {
+			c := replay.Case{Name: base, Title: name, Traces: slices.Repeat([]*replay.Trace{t}, f.seeds)}
+			cases = append(cases, c)
+			continue
+		}
+		more, err := f.onProfiles(base+"/", t, orAll(f.profiles, nil))
+		if err != nil {
+			return nil, err
+		}
+		cases = append(cases, more...)
+	}
+	return cases, nil
+}
+
+// onProfiles puts media on built-in paths.
+func (f *replayFlags) onProfiles(prefix string, t *replay.Trace, profiles []string) (cases []replay.Case, err error) {
+	for _, name := range profiles {
+		p, ok := pathprofile.Find(name)
+		if !ok {
+			return nil, cli.AsUsage(bounds.OneOf("--profile", name, pathprofile.Names()...))
+		}
+		c := replay.Case{Name: prefix + name, Title: prefix + p.Title}
+		for seed := range f.seeds {
+			c.Traces = append(c.Traces, t.On(p, uint64(seed+1)))
+		}
+		cases = append(cases, c)
+	}
+	return cases, nil
+}
+
+func readTrace(name string) (*replay.Trace, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	t, err := replay.Read(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return t, nil
+}
+
+// writeTrace writes the trace of the only case, with its first seed.
+func (f *replayFlags) writeTrace(cases []replay.Case) (err error) {
+	if len(cases) != 1 {
+		return cli.Usage("--record: writes one trace, not %d: name one --profile", len(cases))
+	}
+	file, err := os.Create(f.record)
+	if err != nil {
+		return err
+	}
+	return errors.Join(cases[0].Traces[0].Write(file), file.Close())
+}

@@ -1,0 +1,275 @@
+package replay
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"sluice/clock"
+	"sluice/internal/bench/playback"
+	"sluice/internal/packet"
+	"sluice/internal/udp"
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/track"
+)
+
+// simulation is a media sender, the path and a subscriber, in the time of the simulation.
+type simulation struct {
+	trace    *Trace
+	clock    *virtualClock
+	events   queue
+	path     path
+	loop     media.Stepped
+	sender   *media.Sender
+	tracks   []subscription
+	receiver *receiver
+	bulk     *bulkFlow
+
+	sent    int   // packets
+	failure error // the first
+}
+
+// subscription is a track's, and the subgroups of its last group.
+type subscription struct {
+	*media.Subscription
+	group uint64
+	open  map[uint64]*subgroup
+}
+
+// subgroup is a stream of the publisher.
+type subgroup struct {
+	log     *track.Log
+	encoder moqt.SubgroupEncoder
+	parts   []part
+}
+
+// part is where an object ends in a subgroup.
+type part struct {
+	end   int64 // log offset
+	frame int   // index of the object in the trace
+}
+
+// virtualClock is the time of the simulation.
+type virtualClock struct{ now clock.Time }
+
+// The simulation begins at times that are not 0, which means "never" here and there.
+const begin = clock.Time(time.Hour)
+
+var beginWall = time.Unix(1_700_000_000, 0)
+
+func (c *virtualClock) Now() clock.Time             { return c.now }
+func (c *virtualClock) At(t time.Time) clock.Time   { return begin.Add(t.Sub(beginWall)) }
+func (c *virtualClock) When(t clock.Time) time.Time { return beginWall.Add(t.Sub(begin)) }
+func (c *virtualClock) Wall() time.Time             { return c.When(c.now) }
+
+// event is something that happens at a time.
+type event struct {
+	at       clock.Time
+	sequence int // events of one time happen in the order in which they were planned
+	do       func()
+}
+
+// queue is a heap of events.
+type queue struct {
+	events   []event
+	sequence int
+}
+
+func (q *queue) Len() int { return len(q.events) }
+func (q *queue) Less(i, j int) bool {
+	a, b := q.events[i], q.events[j]
+	return a.at < b.at || a.at == b.at && a.sequence < b.sequence
+}
+func (q *queue) Swap(i, j int) { q.events[i], q.events[j] = q.events[j], q.events[i] }
+func (q *queue) Push(x any)    { q.events = append(q.events, x.(event)) }
+func (q *queue) Pop() any {
+	last := len(q.events) - 1
+	x := q.events[last]
+	q.events = q.events[:last]
+	return x
+}
+
+// plan makes something happen at a time.
+func (s *simulation) plan(at clock.Time, do func()) {
+	s.events.sequence++
+	heap.Push(&s.events, event{at, s.events.sequence, do})
+}
+
+const (
+	mtu          = 1350 // of QUIC packets
+	connIDLength = 8
+	maxAckDelay  = 25 * time.Millisecond
+	noLimit      = 1 << 40 // of flow control: the path is the limit
+	noStreams    = 1 << 20
+)
+
+var secret = []byte("the traffic secret of a replay..")
+
+// newSimulation prepares a replay.
+func newSimulation(t *Trace, subject Subject, seed uint64) (*simulation, error) {
+	s := &simulation{trace: t, clock: &virtualClock{begin}}
+	s.path = path{changes: t.Path, begin: begin, rng: rand.New(rand.NewPCG(seed, 'p'))}
+	var err error
+	if s.receiver, err = newReceiver(s); err != nil {
+		return nil, err
+	}
+	s.loop = media.NewStepped(media.LoopConfig{Logger: slog.New(slog.DiscardHandler)}, s.clock, s)
+	s.sender = s.loop.NewSender(media.SenderConfig{
+		NewController: subject.Controller.New, DropPolicy: subject.Policy.New(), Events: tooFarBehind{},
+	})
+	s.connect()
+	for _, tr := range t.Tracks {
+		sub := s.sender.NewSubscription(media.SubscriptionConfig{Priority: tr.Priority})
+		s.tracks = append(s.tracks, subscription{Subscription: sub, open: make(map[uint64]*subgroup)})
+	}
+	s.bulk = newBulkFlow(s)
+	s.planTrace()
+	return s, nil
+}
+
+// connect gives the sender what quic-go does when the handshake is confirmed.
+func (s *simulation) connect() {
+	s.sender.NextPacketNumber()
+	s.sender.PeerParameters(quic.PeerParameters{
+		MaxData: noLimit, MaxStreamDataUni: noLimit, MaxStreamsUni: noStreams, MaxUDPPayloadSize: 1452,
+		AckDelayExponent: 3, MaxAckDelay: maxAckDelay,
+	})
+	s.sender.Keys(0, suite, packet.Version1, nil, secret)
+	s.sender.Keys(0, suite, packet.Version1, secret, nil)
+	s.sender.Path(quic.PathInfo{
+		Remote:     &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4433},
+		DestConnID: quic.ConnectionIDFromBytes(make([]byte, connIDLength)), MTU: mtu,
+	})
+}
+
+// planTrace plans what the trace says.
+func (s *simulation) planTrace() {
+	for i := range s.trace.Objects {
+		s.plan(begin.Add(time.Duration(s.trace.Objects[i].At)), func() { s.publish(i) })
+	}
+	for _, c := range s.trace.Path {
+		s.plan(begin.Add(time.Duration(c.At)), func() { s.bulk.set(c.Bulk) })
+	}
+}
+
+// tooFarBehind ends subscriptions as the relay does (draft §8).
+type tooFarBehind struct{ media.NoEvents }
+
+// TooFarBehind implements [media.Events].
+func (tooFarBehind) TooFarBehind(sub *media.Subscription, _ int64, _ time.Duration) {
+	sub.Close(uint64(moqt.ResetTooFarBehind))
+}
+
+// run runs the simulation until nothing that arrives matters any more.
+func (s *simulation) run() error {
+	end := begin.Add(s.trace.Length() + 2*playback.Playout)
+	for s.failure == nil {
+		next := s.loop.Step()
+		if len(s.events.events) > 0 {
+			next = min(next, s.events.events[0].at)
+		}
+		if next > end {
+			break
+		}
+		s.clock.now = max(s.clock.now, next)
+		for len(s.events.events) > 0 && s.events.events[0].at <= s.clock.now {
+			heap.Pop(&s.events).(event).do()
+		}
+	}
+	return errors.Join(s.failure, s.loop.Close())
+}
+
+// fail ends the simulation.
+func (s *simulation) fail(err error) {
+	if s.failure == nil && err != nil {
+		s.failure = err
+	}
+}
+
+// publish appends an object to the log of its subgroup, as its publisher would. A new group ends the one before it.
+func (s *simulation) publish(index int) {
+	o := &s.trace.Objects[index]
+	t := &s.tracks[o.Track]
+	if o.Group != t.group {
+		for _, g := range t.open {
+			g.log.Finish()
+		}
+		clear(t.open)
+		t.group = o.Group
+	}
+	g := t.open[o.Subgroup]
+	if g == nil {
+		if g = s.openSubgroup(t, o); g == nil {
+			return
+		}
+	}
+	s.fail(g.add(o, index, s.clock.Wall()))
+}
+
+// openSubgroup opens the stream of a subgroup. It returns nil if the subscription has ended.
+func (s *simulation) openSubgroup(t *subscription, o *Object) *subgroup {
+	encoder := moqt.NewSubgroupEncoder(moqt.DataLayout1, moqt.SubgroupHeader{})
+	g := &subgroup{log: track.NewLog(0, nil), encoder: encoder}
+	_, err := t.OpenStream(media.StreamConfig{
+		Prefix: s.receiver.expect(g), Log: g.log, Group: o.Group, Subgroup: o.Subgroup, Priority: o.Priority,
+	})
+	if err != nil {
+		return nil
+	}
+	g.log.Discard(math.MaxInt64) // nobody fetches it
+	t.open[o.Subgroup] = g
+	return g
+}
+
+// add appends an object.
+func (g *subgroup) add(o *Object, index int, now time.Time) error {
+	start := g.log.End()
+	header, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: o.ID, PayloadLength: uint64(o.Size)})
+	if err != nil {
+		return fmt.Errorf("object %d: %w", index+1, err)
+	}
+	payload := start + int64(len(header))
+	err = g.log.AddObject(track.Object{
+		ID: o.ID, Start: start, IDEnd: start + 1, PayloadStart: payload, End: payload + int64(o.Size), Received: now,
+	})
+	g.parts = append(g.parts, part{payload + int64(o.Size), index})
+	g.log.Append(append(header, make([]byte, o.Size)...))
+	return err
+}
+
+// Trains implements [udp.Socket].
+func (s *simulation) Trains() bool { return false }
+
+// Name implements [udp.Socket].
+func (s *simulation) Name(netip.AddrPort) []byte { return nil }
+
+// Write implements [udp.Socket]: the sender's packets go on the path.
+func (s *simulation) Write(messages []udp.Message) {
+	for _, m := range messages {
+		s.sent++
+		p := append([]byte(nil), m.Data...)
+		s.transmit(len(p), func() { s.receiver.receive(p) })
+	}
+}
+
+// transmit puts n bytes on the path. It reports false if they are lost.
+func (s *simulation) transmit(n int, arrived func()) bool {
+	leaves, ok := s.path.send(s.clock.now, n)
+	if ok {
+		s.plan(leaves, func() { s.path.left(n) })
+		s.plan(leaves.Add(s.path.delay(leaves)), arrived)
+	}
+	return ok
+}
+
+// back plans what the peer's packets do to the sender. They are neither lost nor queued.
+func (s *simulation) back(do func()) { s.plan(s.clock.now.Add(s.path.delay(s.clock.now)), do) }
