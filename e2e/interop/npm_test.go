@@ -56,10 +56,14 @@ func newNPM(t *testing.T) *npm {
 	return n
 }
 
-// open opens a page in a browser of its own. At an http URL of the relay, it asks there for the certificate's hash.
-func (n *npm) open(t *testing.T, page string, r *relay, name string) {
+// open opens a page in a browser of its own, with more for its query. At an http URL of the relay, the page asks there
+// for the certificate's hash.
+func (n *npm) open(t *testing.T, page string, r *relay, name string, more ...string) {
 	t.Helper()
 	query := neturl.Values{"url": {fmt.Sprintf("http://127.0.0.1:%d/", r.port)}, "name": {name}}
+	for i := 0; i < len(more); i += 2 {
+		query.Set(more[i], more[i+1])
+	}
 	start(t, nil, nil, n.chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync",
 		"--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream",
@@ -96,5 +100,31 @@ func TestMoqDev(t *testing.T) {
 		time.Sleep(2 * time.Second) // it joins late
 		n.open(t, "watch", r, "room/clip")
 		n.requirePicture(t, picture{640, 360})
+	})
+}
+
+// TestPlaya has the session library of Playa play what sluice pub publishes without a container, and publish what
+// sluice sub receives.
+func TestPlaya(t *testing.T) {
+	n := newNPM(t)
+	const draft = "18"
+	t.Run("to", func(t *testing.T) {
+		r := startRelay(t)
+		publisher := start(t, nil, nil, "sluice", "pub", "--relay", r.url("moqt"), "--tls-disable-verify",
+			"--namespace", "room/clip", "--packaging", "loc", "--loop", clipFile)
+		require.Eventually(t, func() bool { return strings.Contains(publisher.output.String(), "published") },
+			20*time.Second, 20*time.Millisecond, "sluice pub does not publish")
+		n.open(t, "playa", r, "room/clip", "draft", draft)
+		n.requirePicture(t, picture{640, 360})
+	})
+	t.Run("from", func(t *testing.T) {
+		r := startRelay(t)
+		n.open(t, "playa", r, "room/data", "draft", draft, "publish", "50")
+		player := start(t, nil, nil, "sluice", "sub", "--relay", r.url("moqt"), "--tls-disable-verify", "--namespace",
+			"room/data", "--wait", "20s", "--raw", "--tracks", "data", "--count", "50")
+		player.wait(t, 60*time.Second)
+		for i := range 50 {
+			require.Contains(t, player.output.String(), fmt.Sprintf(` "object %d"`+"\n", i))
+		}
 	})
 }
