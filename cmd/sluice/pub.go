@@ -33,7 +33,8 @@ With --packaging loc, each frame is an object without a container (draft-ietf-mo
 frames that can be dropped have streams of their own.
 
 Several files are renditions of the same content: the catalogs say so, groups start together, and players choose one.
-Their key frames have to be at the same times.`,
+Their key frames have to be at the same times. With --ladder, ffmpeg makes the renditions of any FILE that it can read,
+or of standard input.`,
 		Example: `  # the sample clip, again and again, to a relay on this machine
   sluice pub --relay moqt://localhost:4443 --tls-disable-verify --namespace live/demo --loop testdata/clip.mp4
 
@@ -41,6 +42,9 @@ Their key frames have to be at the same times.`,
   ffmpeg -f v4l2 -i /dev/video0 -c:v libx264 -tune zerolatency -g 50 \
     -f mp4 -movflags +cmaf+separate_moof -frag_duration 1 - |
     sluice pub --relay https://relay.example/moq --namespace live/camera
+
+  # three renditions that ffmpeg makes
+  sluice pub --relay https://relay.example/moq --namespace live/film --ladder 1080p,720p,360p --loop film.mkv
 
   # two renditions
   ffmpeg -i clip.mov -g 50 -keyint_min 50 -sc_threshold 0 -s 1280x720 -b:v 3M \
@@ -62,12 +66,16 @@ type pubFlags struct {
 	priorities pub.Priorities
 	firstGroup uint64
 	historyMiB int
+	ladder     []string
+	encoder    pub.Encoder
 }
 
 func (f *pubFlags) register(cmd *cobra.Command) {
 	f.client.register(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.cfg.Loop, "loop", false, "publish the file again and again, with continuous times")
+	flags.StringSliceVar(&f.ladder, "ladder", nil, "make these `renditions` of the first video track with ffmpeg: "+
+		"heights such as 1080p,720p,360p, or with kbit/s such as 720p:3000; none is larger than the input")
 	flags.BoolVar(&f.noPace, "no-pace", false,
 		"publish as fast as the input can be read, not at the pace of its timestamps")
 	flags.BoolVar(&f.cfg.Wait, "wait", false, "start the media when the first subscriber has come")
@@ -102,6 +110,7 @@ func (f *pubFlags) run(cmd *cobra.Command, env *cli.Environment, args []string) 
 	if err := f.complete(cmd, env, args); err != nil {
 		return err
 	}
+	defer f.encoder.Stop()
 	var stats pub.Stats
 	stop := cli.Every(500*time.Millisecond, func() {
 		env.Status.Show("%s published, %d objects, %s, %d subscriptions",
@@ -157,6 +166,14 @@ func (f *pubFlags) complete(cmd *cobra.Command, env *cli.Environment, args []str
 	if cmd.Flags().Changed("first-group") {
 		f.cfg.FirstGroup = &f.firstGroup
 	}
+	if len(f.ladder) > 0 {
+		if f.encoder.Ladder, err = pub.ParseLadder(f.ladder); err != nil {
+			return cli.Usage("--ladder: %v", err)
+		}
+		if len(args) > 1 {
+			return cli.Usage("--ladder makes the renditions of one input: name one FILE")
+		}
+	}
 	if len(args) > 1 && slices.Contains(args, "-") {
 		return cli.Usage("standard input cannot be one of several renditions: name a FILE for each")
 	}
@@ -164,6 +181,10 @@ func (f *pubFlags) complete(cmd *cobra.Command, env *cli.Environment, args []str
 		f.cfg.Open = opener(args[0])
 		for _, file := range args[1:] {
 			f.cfg.Renditions = append(f.cfg.Renditions, opener(file))
+		}
+		if len(f.ladder) > 0 {
+			f.encoder.File = args[0]
+			f.encode()
 		}
 		return nil
 	}
@@ -174,7 +195,17 @@ func (f *pubFlags) complete(cmd *cobra.Command, env *cli.Environment, args []str
 		return cli.Usage("no input: name a FILE, or pipe fragmented MP4 into sluice pub")
 	}
 	f.cfg.Open = func() (io.ReadCloser, error) { return io.NopCloser(env.Stdin), nil }
+	if len(f.ladder) > 0 {
+		f.encoder.Stdin = env.Stdin
+		f.encode()
+	}
 	return nil
+}
+
+// encode makes ffmpeg the input. It also repeats a file, so that nothing starts again between two rounds.
+func (f *pubFlags) encode() {
+	f.encoder.Loop, f.cfg.Loop = f.cfg.Loop, false
+	f.cfg.Open, f.cfg.Ladder = f.encoder.Open, true
 }
 
 func opener(file string) func() (io.ReadCloser, error) {

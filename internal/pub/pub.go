@@ -29,6 +29,8 @@ type PublisherConfig struct {
 	// Renditions open further inputs with the same content in other qualities: the tracks of a kind that several inputs
 	// have are an alternate group, and groups start together.
 	Renditions []func() (io.ReadCloser, error)
+	// Ladder is set if the video tracks of an input have the same content, as those of an Encoder.
+	Ladder bool
 	// Loop publishes the input again and again, with media times that continue.
 	Loop bool
 	// Unpaced publishes as fast as the input can be read, instead of at the speed of its decode times.

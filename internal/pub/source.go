@@ -15,6 +15,7 @@ import (
 type source struct {
 	inputs []*input
 	init   *cmaf.Init
+	ladder bool // the video tracks of an input have the same content
 }
 
 // input is one pass over one input.
@@ -29,7 +30,7 @@ type input struct {
 
 // openSource opens the inputs and reads their init segments.
 func openSource(cfg *PublisherConfig) (s *source, err error) {
-	s = &source{}
+	s = &source{ladder: cfg.Ladder}
 	defer func() {
 		if err != nil {
 			_ = s.Close() // err is the cause
@@ -149,17 +150,17 @@ func (s *source) Close() error {
 }
 
 // alternatives returns the alternate group of each track that other inputs have, too: tracks of the same kind are the
-// same content in other qualities.
+// same content in other qualities. The video tracks of a ladder are, too.
 func (s *source) alternatives() map[uint32]int {
 	groups := map[cmaf.Kind]int{cmaf.Video: 1, cmaf.Audio: 2}
 	having := map[cmaf.Kind]int{}
 	for _, in := range s.inputs {
 		kinds := map[cmaf.Kind]bool{}
 		for _, t := range in.init.Tracks {
+			if !kinds[t.Kind] || s.ladder && t.Kind == cmaf.Video {
+				having[t.Kind]++
+			}
 			kinds[t.Kind] = true
-		}
-		for kind := range kinds {
-			having[kind]++
 		}
 	}
 	alternatives := map[uint32]int{}
