@@ -94,27 +94,62 @@ func (fs RangeFilters) Check(limit uint64, update bool) error {
 // ForTrack returns the filters that the objects of a track with these properties have to pass, and false if the track
 // itself does not pass.
 func (fs RangeFilters) ForTrack(p Properties) (RangeFilters, bool) {
-	refused := make(map[uint8]bool)
-	others, sets := make(map[uint8]bool), make(map[uint8]bool)
-	var objects RangeFilters
-	for _, f := range fs {
-		sets[f.Set] = true
+	return fs.rest(func(f *RangeFilter) (passes, decided bool) {
 		if f.Type != ParameterTrackPropertyFilter {
-			others[f.Set] = true
-			objects = append(objects, f)
-		} else if pair, ok := p.Lookup(f.Property); !ok || !f.contains(pair.Value) {
+			return false, false
+		}
+		pair, ok := p.Lookup(f.Property)
+		return ok && f.contains(pair.Value), true
+	})
+}
+
+// ForSubgroup returns the filters that the objects of a subgroup have to pass, and false if none of them passes.
+// properties is whether objects of the subgroup may have properties.
+func (fs RangeFilters) ForSubgroup(id uint64, priority uint8, properties bool) (RangeFilters, bool) {
+	return fs.rest(func(f *RangeFilter) (passes, decided bool) {
+		switch f.Type {
+		case ParameterSubgroupFilter:
+			return f.contains(id), true
+		case ParameterPriorityFilter:
+			return f.contains(uint64(priority)), true
+		case ParameterObjectPropertyFilter:
+			return false, !properties
+		}
+		return false, false
+	})
+}
+
+// rest returns the filters that remain when some are decided, and false if nothing can pass any more.
+func (fs RangeFilters) rest(decide func(*RangeFilter) (passes, decided bool)) (RangeFilters, bool) {
+	if len(fs) == 0 {
+		return nil, true
+	}
+	var refused, open [256]bool
+	var undecided RangeFilters
+	for i := range fs {
+		f := &fs[i]
+		switch passes, decided := decide(f); {
+		case !decided:
+			open[f.Set] = true
+			undecided = append(undecided, *f)
+		case !passes:
 			refused[f.Set] = true
 		}
 	}
-	if len(sets) > 0 && len(refused) == len(sets) {
-		return nil, false
-	}
-	for set := range sets {
-		if !refused[set] && !others[set] {
-			return nil, true // a set without conditions for objects passes all
+	for _, f := range fs {
+		if !refused[f.Set] && !open[f.Set] {
+			return nil, true // a set without more conditions passes all
 		}
 	}
-	return slices.DeleteFunc(objects, func(f RangeFilter) bool { return refused[f.Set] }), true
+	undecided = slices.DeleteFunc(undecided, func(f RangeFilter) bool { return refused[f.Set] })
+	return undecided, len(undecided) > 0
+}
+
+// Equal reports whether two lists have the same filters in the same order.
+func (fs RangeFilters) Equal(other RangeFilters) bool {
+	return slices.EqualFunc(fs, other, func(a, b RangeFilter) bool {
+		return a.Type == b.Type && a.Set == b.Set && a.Property == b.Property && slices.Equal(a.Ranges, b.Ranges)
+	})
 }
 
 // FilteredObject is what Range Filters look at.

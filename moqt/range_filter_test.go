@@ -2,6 +2,7 @@ package moqt
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -165,6 +166,69 @@ func TestRangeFiltersForTrack(t *testing.T) {
 			require.Equal(t, tc.passes, passes)
 			require.ElementsMatch(t, tc.want, got)
 		})
+	}
+}
+
+func TestRangeFiltersForSubgroup(t *testing.T) {
+	one := func(typ ParameterType, set uint8, first, last uint64) RangeFilter {
+		return RangeFilter{Type: typ, Set: set, Property: 0x100, Ranges: []ValueRange{{first, last}}}
+	}
+	subgroup := func(set uint8, only uint64) RangeFilter { return one(ParameterSubgroupFilter, set, only, only) }
+	priority := func(set uint8, only uint64) RangeFilter { return one(ParameterPriorityFilter, set, only, only) }
+	id := func(set uint8) RangeFilter { return one(ParameterObjectIDFilter, set, 1, 1) }
+	property := func(set uint8) RangeFilter { return one(ParameterObjectPropertyFilter, set, 1, 1) }
+	for _, tc := range []struct {
+		name       string
+		filters    RangeFilters
+		properties bool
+		want       RangeFilters
+		passes     bool
+	}{
+		{"none", nil, true, nil, true},
+		{"its id", RangeFilters{subgroup(0, 2)}, true, nil, true},
+		{"another id", RangeFilters{subgroup(0, 3)}, true, nil, false},
+		{"its priority", RangeFilters{subgroup(0, 2), priority(0, 7)}, true, nil, true},
+		{"another priority", RangeFilters{subgroup(0, 2), priority(0, 8)}, true, nil, false},
+		{"one of two sets", RangeFilters{subgroup(0, 3), subgroup(1, 2)}, true, nil, true},
+		{"objects", RangeFilters{id(0)}, true, RangeFilters{id(0)}, true},
+		{"objects of its id", RangeFilters{subgroup(0, 2), id(0)}, true, RangeFilters{id(0)}, true},
+		{"objects of another id", RangeFilters{subgroup(0, 3), id(0)}, true, nil, false},
+		{"objects, or all", RangeFilters{subgroup(1, 2), id(0)}, true, nil, true},
+		{"objects of two sets", RangeFilters{subgroup(1, 3), id(0), id(1), property(2)}, true,
+			RangeFilters{id(0), property(2)}, true},
+		{"no properties", RangeFilters{property(0)}, false, nil, false},
+		{"no properties, or an id", RangeFilters{property(0), id(1)}, false, RangeFilters{id(1)}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, passes := tc.filters.ForSubgroup(2, 7, tc.properties)
+			require.Equal(t, tc.passes, passes)
+			require.True(t, tc.want.Equal(got), got)
+		})
+	}
+}
+
+// TestRangeFiltersInSteps checks that deciding about a subgroup first gives the same as looking at each object.
+func TestRangeFiltersInSteps(t *testing.T) {
+	types := []ParameterType{
+		ParameterSubgroupFilter, ParameterObjectIDFilter, ParameterPriorityFilter, ParameterObjectPropertyFilter,
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	few := func() uint64 { return rnd.Uint64N(4) }
+	for range 20_000 {
+		var filters RangeFilters
+		for range rnd.IntN(6) {
+			first := few()
+			filters = append(filters, RangeFilter{
+				Type: types[rnd.IntN(len(types))], Set: uint8(few()), Property: 2 * few(),
+				Ranges: []ValueRange{{first, first + few()}},
+			})
+		}
+		o := FilteredObject{Subgroup: few(), ID: few(), Priority: uint8(few())}
+		if rnd.IntN(2) == 0 {
+			o.Properties, _ = NewProperties(KeyValuePair{Type: 2 * few(), Value: few()})
+		}
+		rest, some := filters.ForSubgroup(o.Subgroup, o.Priority, o.Properties != nil)
+		require.Equal(t, filters.Pass(&o), some && rest.Pass(&o), "%v %v", filters, o)
 	}
 }
 

@@ -129,6 +129,7 @@ func (f *FetchWriter) segmentLocked(g *group, o *moqt.FetchObject, unranked bool
 	s := &Segment{
 		Log: NewLog(0, &f.track.cache.mem), Group: g.id, Subgroup: o.SubgroupID, Priority: o.Priority,
 		First: o.Location.Object, HasProperties: true, fetched: true, unranked: unranked,
+		track: f.track,
 	}
 	g.addSegment(s)
 	f.segments = append(f.segments, s)

@@ -15,6 +15,7 @@ const (
 	groupSize    = int64(unsafe.Sizeof(group{}))
 	subgroupSize = int64(unsafe.Sizeof(subgroup{}))
 	segmentSize  = int64(unsafe.Sizeof(Segment{}) + unsafe.Sizeof(Log{}))
+	derivedSize  = segmentSize + int64(unsafe.Sizeof(derived{}))
 	datagramSize = int64(unsafe.Sizeof(Datagram{}))
 	spanSize     = int64(unsafe.Sizeof(span{}))
 	pointerSize  = int64(unsafe.Sizeof(uintptr(0)))
@@ -41,6 +42,7 @@ type group struct {
 
 	touched   time.Time // when the latest object came
 	sources   int       // streams in arrival
+	derived   int       // segments derived from those of the group
 	evicted   bool      // its bytes are released; the rest remains, to recognize duplicates
 	counted   int64     // bytes of this group in the cache's Memory, except those of logs and datagrams
 	forgotten bool      // it is not in the cache any more; streams in arrival may still refer to it
@@ -118,7 +120,8 @@ func (g *group) dropSegments(n int) {
 			return false
 		}
 		n--
-		s.Log.Discard(math.MaxInt64)
+		g.derived -= len(s.derived)
+		s.drop()
 		return true
 	})
 	g.recount()
@@ -306,9 +309,9 @@ func (g *group) isPinned() bool {
 // evict releases the objects and keeps what is known about them.
 func (g *group) evict() {
 	for _, s := range g.segments {
-		s.Log.Discard(math.MaxInt64)
+		s.drop()
 	}
-	g.segments = nil
+	g.segments, g.derived = nil, 0
 	g.dropDatagrams(len(g.datagrams))
 	g.evicted = true
 }
@@ -336,7 +339,7 @@ func (g *group) dropAhead() {
 // discardUnread releases all objects that no reader needs, also of a group that is being written.
 func (g *group) discardUnread() {
 	for _, s := range g.segments {
-		s.Log.Discard(s.Log.End())
+		s.discardUnread()
 	}
 	g.dropSegments(len(g.segments))
 	g.dropDatagrams(len(g.datagrams))
@@ -373,7 +376,7 @@ func (g *group) forgetEvicted() {
 // expire releases the objects that were received before the given time and that no reader needs.
 func (g *group) expire(before time.Time) {
 	for _, s := range g.segments {
-		s.Log.expire(before)
+		s.expire(before)
 	}
 }
 
@@ -383,7 +386,7 @@ func (g *group) recount() {
 		return
 	}
 	n := groupSize + 2*pointerSize // in index.groups and Cache.groups
-	n += int64(len(g.subgroups))*subgroupSize + int64(len(g.segments))*segmentSize
+	n += int64(len(g.subgroups))*subgroupSize + int64(len(g.segments))*segmentSize + int64(g.derived)*derivedSize
 	n += int64(cap(g.subgroups)+cap(g.segments)+cap(g.datagrams)) * pointerSize
 	n += int64(cap(g.seen)+cap(g.gaps)+cap(g.absent)) * spanSize
 	g.addCount(n - g.counted)

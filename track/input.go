@@ -208,6 +208,7 @@ func (in *input) open(o Object, log *Log) {
 		FirstObject:   in.cfg.Header.FirstObject && !in.hasPrevious,
 		EndOfGroup:    in.cfg.Header.EndOfGroup,
 		HasProperties: in.cfg.Header.HasProperties,
+		track:         in.track,
 	}
 	if in.verbatim {
 		seg.Owner = in.cfg.Owner

@@ -236,6 +236,13 @@ func (l *Log) Pinned() bool {
 	return len(l.readers) > 0
 }
 
+// isRead reports whether a Reader has the log open.
+func (l *Log) isRead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.readers) > 0
+}
+
 // Seek returns the first object held with an ID of at least id.
 func (l *Log) Seek(id uint64) (Object, bool) {
 	l.mu.Lock()

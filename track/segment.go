@@ -1,6 +1,7 @@
 package track
 
 import (
+	"math"
 	"time"
 
 	"sluice/moqt"
@@ -25,6 +26,39 @@ type Segment struct {
 
 	fetched  bool // the objects came by FETCH and were not sent to subscribers
 	unranked bool // their publisher did not tell the priority
+
+	track   *Track
+	filters moqt.RangeFilters // what the objects have passed: see Derive
+
+	// Guarded by Track.mu.
+	gone    bool // the track does not keep the objects
+	derived []*derived
+}
+
+// drop releases the objects that no reader needs, also those that are still to come; Track.mu is held.
+func (s *Segment) drop() {
+	s.gone = true
+	s.Log.Discard(math.MaxInt64)
+	for _, d := range s.derived {
+		d.segment.Log.Discard(math.MaxInt64)
+	}
+	s.derived = nil
+}
+
+// expire releases the objects that were received before the given time and that no reader needs; Track.mu is held.
+func (s *Segment) expire(before time.Time) {
+	s.Log.expire(before)
+	for _, d := range s.derived {
+		d.segment.Log.expire(before)
+	}
+}
+
+// discardUnread releases the objects that have come and that no reader needs; Track.mu is held.
+func (s *Segment) discardUnread() {
+	s.Log.Discard(s.Log.End())
+	for _, d := range s.derived {
+		d.segment.Log.Discard(d.segment.Log.End())
+	}
 }
 
 // accepts reports whether o is the next object of the segment's subgroup (draft §11.4.3) and can be encoded as the
@@ -44,11 +78,17 @@ func (s *Segment) endsIn(o Object) bool {
 
 // appendHeader writes the fields of o that precede its payload.
 func (s *Segment) appendHeader(o Object, p moqt.Properties) {
+	_ = s.addHeader(o, p)
+	s.Log.Commit(s.Log.Written())
+}
+
+// addHeader is appendHeader that leaves the bytes invisible until the next Commit.
+func (s *Segment) addHeader(o Object, p moqt.Properties) error {
 	delta := o.ID
 	if last, ok := s.Log.Last(); ok {
 		delta -= last.ID + 1
 	}
-	k := Object{ID: o.ID, Start: s.Log.End(), Status: o.Status, Received: o.Received}
+	k := Object{ID: o.ID, Start: s.Log.Written(), Status: o.Status, Received: o.Received}
 	b := moqt.AppendVarint(nil, delta)
 	k.IDEnd = k.Start + int64(len(b))
 	if s.HasProperties {
@@ -64,8 +104,8 @@ func (s *Segment) appendHeader(o Object, p moqt.Properties) {
 	}
 	k.PayloadStart = k.Start + int64(len(b))
 	k.End = k.PayloadStart + o.PayloadLen()
-	s.Log.AddObject(k)
-	s.Log.Append(b)
+	s.Log.write(b)
+	return s.Log.AddObject(k)
 }
 
 // Datagram is an object with forwarding preference Datagram.

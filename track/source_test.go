@@ -136,7 +136,10 @@ func TestSourceIsVerbatim(t *testing.T) {
 		seg := k.segments[0]
 		require.Equal(t, b, readAll(t, seg.Log, 5))
 		require.Equal(t, want, received(t, seg))
-		require.Equal(t, Segment{Log: seg.Log, Group: 7, Priority: 128, Start: 5, FirstObject: true, Owner: k}, *seg)
+		verbatim := Segment{
+			Log: seg.Log, Group: 7, Priority: 128, Start: 5, FirstObject: true, Owner: k, track: k.track,
+		}
+		require.Equal(t, verbatim, *seg)
 		st, _ := seg.Log.State()
 		require.Equal(t, Finished, st)
 		require.Equal(t, moqt.Location{Group: 7, Object: 6}, *k.track.Largest())

@@ -15,6 +15,8 @@ type Track struct {
 	opened func(*Segment)
 	ahead  atomic.Int64 // bytes of streams that wait for others
 
+	deriving sync.Mutex // one goroutine at a time derives segments
+
 	mu        sync.Mutex
 	index     index
 	maxCache  time.Duration // MAX_CACHE_DURATION
@@ -171,6 +173,7 @@ func (t *Track) isCurrentLocked(g *group) bool {
 func (t *Track) sweep(g *group, now time.Time) []*subgroup {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	g.stopAllUnread()
 	keep := t.retentionLocked()
 	age := now.Sub(g.touched)
 	switch {
