@@ -145,6 +145,25 @@ func (fs RangeFilters) rest(decide func(*RangeFilter) (passes, decided bool)) (R
 	return undecided, len(undecided) > 0
 }
 
+// UpTo returns filters that pass only those objects that fs passes and that have ids up to last.
+func (fs RangeFilters) UpTo(last uint64) RangeFilters {
+	if last == math.MaxUint64 {
+		return fs
+	}
+	limit := RangeFilter{Type: ParameterObjectIDFilter, Ranges: []ValueRange{{0, last}}}
+	if len(fs) == 0 {
+		return RangeFilters{limit}
+	}
+	limited := slices.Clone(fs)
+	for i, f := range fs {
+		limit.Set = f.Set
+		if !slices.ContainsFunc(fs[:i], func(g RangeFilter) bool { return g.Set == f.Set }) {
+			limited = append(limited, limit)
+		}
+	}
+	return limited
+}
+
 // Equal reports whether two lists have the same filters in the same order.
 func (fs RangeFilters) Equal(other RangeFilters) bool {
 	return slices.EqualFunc(fs, other, func(a, b RangeFilter) bool {

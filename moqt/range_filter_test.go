@@ -227,6 +227,7 @@ func TestRangeFiltersInSteps(t *testing.T) {
 		if rnd.IntN(2) == 0 {
 			o.Properties, _ = NewProperties(KeyValuePair{Type: 2 * few(), Value: few()})
 		}
+		require.Equal(t, filters.Pass(&o) && o.ID <= 2, filters.UpTo(2).Pass(&o), "%v %v", filters, o)
 		rest, some := filters.ForSubgroup(o.Subgroup, o.Priority, o.Properties != nil)
 		require.Equal(t, filters.Pass(&o), some && rest.Pass(&o), "%v %v", filters, o)
 	}

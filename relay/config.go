@@ -82,6 +82,7 @@ func (c Config) withDefaults() Config {
 	c.MaxSessions = cmp.Or(c.MaxSessions, 16384)
 	c.MaxTracks = cmp.Or(c.MaxTracks, 65536)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 131_072)
+	c.Session.Limits.MaxFilterRanges = max(0, cmp.Or(c.Session.Limits.MaxFilterRanges, DefaultMaxFilterRanges))
 	c.MaxMatches = cmp.Or(c.MaxMatches, DefaultMaxMatches)
 	c.MatchRate = cmp.Or(c.MatchRate, 1000)
 	c.PerAddress = c.PerAddress.withDefaults(defaultPerAddress)
@@ -111,7 +112,6 @@ func (c *Config) validate() error {
 		bounds.AtLeast("MaxRendezvous", c.MaxRendezvous, 0),
 		bounds.AtLeast("FillTimeout", c.FillTimeout, 0),
 		bounds.AtLeast("StallTimeout", c.StallTimeout, 0),
-		bounds.Check("Session.Limits.MaxFilterRanges", c.Session.Limits.MaxFilterRanges, 0, 0), // it applies none
 		c.PerAddress.validate("PerAddress"),
 		c.PerToken.validate("PerToken"),
 	)

@@ -23,7 +23,8 @@ type delivery struct {
 	forward bool // Forward State
 	filter  *moqt.Filter
 	wanted  moqt.Range // the objects that pass the filter
-	whole   bool       // the current group is sent from its start, though the filter excludes it
+	filters moqt.RangeFilters
+	whole   bool // the current group is sent from its start, though the filter excludes it
 	held    holdBack
 	media   mediaSubscription   // nil before open
 	order   moqt.GroupOrder     // of media
@@ -131,7 +132,13 @@ func (v *delivery) isHeld(largest moqt.Location) bool {
 func (v *delivery) apply(p *moqt.Parameters, largest *moqt.Location) {
 	if p.Filter != nil {
 		v.setFilter(p.Filter, largest)
-		v.streams.stop(func(s *track.Segment) bool { return !v.wantsGroup(s.Group) })
+	}
+	if len(p.RangeFilters) > 0 {
+		v.setRangeFilters(v.updatedFilters(p))
+	}
+	if p.Filter != nil || len(p.RangeFilters) > 0 {
+		v.sub.hub.fast.update() // before the streams are stopped that it shares
+		v.streams.stop(func(s *track.Segment) bool { return !v.wantsGroup(s.Group) || !s.Has(v.filtersIn(s.Group)) })
 	}
 	if p.Forward != nil && *p.Forward != v.forward {
 		v.setForward(*p.Forward)
@@ -209,11 +216,18 @@ func (v *delivery) send(seg *track.Segment, from uint64) {
 }
 
 func (v *delivery) sendNow(seg *track.Segment, from uint64) {
-	if !v.forward || !v.wantsGroup(seg.Group) || v.streams.knows(seg) {
+	if !v.forward || !v.wantsGroup(seg.Group) {
 		return
 	}
 	if seg.Group == v.wanted.Start.Group {
 		from = max(from, v.wanted.Start.Object)
+	}
+	v.filtered(seg, func(seg *track.Segment) { v.sendFiltered(seg, from) })
+}
+
+func (v *delivery) sendFiltered(seg *track.Segment, from uint64) {
+	if v.streams.knows(seg) {
+		return
 	}
 	if o, ok := seg.Log.Seek(from); ok {
 		v.openStream(seg, o)
@@ -288,7 +302,7 @@ func (v *delivery) publisherStream(seg *track.Segment) *claim.PublisherStream {
 
 // sendDatagram sends an object, if the subscriber wants it.
 func (v *delivery) sendDatagram(o *track.Datagram) {
-	if v.forward && v.wanted.Contains(moqt.Location{Group: o.Group, Object: o.ID}) {
+	if v.forward && v.wanted.Contains(moqt.Location{Group: o.Group, Object: o.ID}) && v.passes(o) {
 		v.held.do(func() { v.sendDatagramNow(o) }, nil, 0)
 	}
 }

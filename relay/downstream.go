@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -71,6 +72,7 @@ func (d *downstream) offeredLocked(params *moqt.Parameters, now track.Position) 
 	d.accepted = true
 	close(d.ready)
 	d.delivery.setFilter(params.Filter, now.Largest)
+	d.delivery.setRangeFilters(params.RangeFilters)
 	d.delivery.open(params)
 	h.subscribers.all[d] = struct{}{}
 	h.subscribersChangedLocked()
@@ -129,14 +131,19 @@ func (d *downstream) acceptLocked() {
 	now := d.hub.data.Position()
 	defer now.Close()
 	largest := now.Largest
-	if refused := d.checkFilter(d.delivery.filter, largest); refused != nil {
+	params := d.pub.Parameters()
+	refused := d.checkFilter(d.delivery.filter, largest)
+	if refused == nil {
+		refused = d.hub.subscribers.checkRangeFilters(d.peer, d, params.RangeFilters)
+	}
+	if refused != nil {
 		d.refuseLocked(refused)
 		return
 	}
-	params := d.pub.Parameters()
 	d.accepted = true
 	close(d.ready)
 	d.delivery.setFilter(d.delivery.filter, largest)
+	d.delivery.setRangeFilters(params.RangeFilters)
 	d.delivery.startLate(largest)
 	d.delivery.open(&params)
 	answer := moqt.Parameters{
@@ -174,11 +181,6 @@ func (d *downstream) fillLocked(u *session.Update, largest *moqt.Location) bool 
 // checkFilter refuses a range that ends before the next object (draft §5.1.2). Since draft-20 such a subscription waits
 // for an update of its filter.
 func (d *downstream) checkFilter(f *moqt.Filter, largest *moqt.Location) *moqt.RequestError {
-	if f != nil && f.Type == moqt.FilterObjectRange {
-		return &moqt.RequestError{
-			Code: moqt.RequestNotSupported, Reason: "a subscription cannot end within a group: leave out EndObject",
-		}
-	}
 	waits := !d.peer.session.Version().EndsWithFilter()
 	if f == nil || largest == nil || waits || f.Range(largest).End.Group >= largest.Group {
 		return nil
@@ -285,6 +287,9 @@ func (d *downstream) update(u *session.Update) {
 	if refused == nil && u.Parameters.Filter != nil {
 		refused = d.checkFilter(u.Parameters.Filter, h.data.Largest())
 	}
+	if refused == nil && len(u.Parameters.RangeFilters) > 0 {
+		refused = h.subscribers.checkRangeFilters(d.peer, d, d.delivery.updatedFilters(&u.Parameters))
+	}
 	if refused != nil {
 		d.denyLocked(u, refused)
 		return
@@ -298,7 +303,11 @@ func (d *downstream) update(u *session.Update) {
 	now := h.data.Position()
 	defer now.Close()
 	answer := moqt.Parameters{LargestObject: now.Largest, Expires: d.permit.expires()}
-	if u.OK(answer) != nil || d.over {
+	err := u.OK(answer)
+	if refused, ok := errors.AsType[*moqt.RequestError](err); ok { // by the session
+		d.updateFailedLocked(refused)
+	}
+	if err != nil || d.over {
 		return
 	}
 	d.applyLocked(&u.Parameters, now)
@@ -309,6 +318,11 @@ func (d *downstream) update(u *session.Update) {
 func (d *downstream) denyLocked(u *session.Update, e *moqt.RequestError) {
 	d.peer.relay.metrics.refused(e.Code)
 	_ = u.Reject(e) // fails only if the request is over
+	d.updateFailedLocked(e)
+}
+
+// updateFailedLocked ends a subscription of which an update was refused; hub.mu is held.
+func (d *downstream) updateFailedLocked(e *moqt.RequestError) {
 	reset := moqt.ResetCancelled
 	d.finishLocked(moqt.DoneUpdateFailed, e.Reason, &reset)
 }

@@ -254,9 +254,3 @@ func TestRelativeFetch(t *testing.T) {
 		})
 	}
 }
-
-// TestNoRangeFilters checks that a relay cannot promise to apply Range Filters.
-func TestNoRangeFilters(t *testing.T) {
-	_, err := New(Config{Session: session.Config{Limits: session.Limits{MaxFilterRanges: 1}}})
-	require.ErrorContains(t, err, "MaxFilterRanges: 1")
-}

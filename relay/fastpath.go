@@ -92,12 +92,17 @@ func (a *acceleration) unmix(only *upstream) {
 
 // choose selects the subscribers that the fast path serves, up to limit.
 func (a *acceleration) choose(limit int) {
-	a.chosen = slices.DeleteFunc(a.chosen, func(d *downstream) bool { return d.over })
+	a.chosen = slices.DeleteFunc(a.chosen, func(d *downstream) bool {
+		_, ok := d.delivery.forwardable()
+		d.fast = ok && !d.over
+		return !d.fast
+	})
 	for d := range a.hub.subscribers.all {
 		if len(a.chosen) >= limit {
 			break
 		}
-		if d.accepted && !d.delivery.held.active && !d.fast && d.peer.forwarder != nil {
+		_, ok := d.delivery.forwardable()
+		if ok && d.accepted && !d.delivery.held.active && !d.fast && d.peer.forwarder != nil {
 			d.fast = true
 			a.chosen = append(a.chosen, d)
 		}
@@ -114,8 +119,9 @@ func (a *acceleration) subscribers(u *upstream) []fastpath.Subscriber {
 	list := make([]fastpath.Subscriber, len(a.chosen))
 	for i, d := range a.chosen {
 		params := d.pub.Parameters()
+		wanted, _ := d.delivery.forwardable()
 		list[i] = fastpath.Subscriber{
-			Conn: d.peer.forwarder, Alias: d.pub.Alias(), Range: u.unrepeated(d.delivery.wanted),
+			Conn: d.peer.forwarder, Alias: d.pub.Alias(), Range: u.unrepeated(wanted),
 			Forward: d.delivery.forward, Priority: params.Priority(),
 		}
 	}

@@ -22,8 +22,10 @@ type metrics struct {
 	quotas    *prometheus.CounterVec
 	streams   *prometheus.CounterVec
 	fetches   *prometheus.CounterVec
-	gauges    []gauge
-	all       []prometheus.Collector
+
+	unforwarded *prometheus.CounterVec
+	gauges      []gauge
+	all         []prometheus.Collector
 }
 
 // gauge is read when metrics are collected.
@@ -54,6 +56,8 @@ func newMetrics(r *Relay) *metrics {
 			"Sessions and requests that were refused, datagrams that were dropped and subscriptions that were ended "+
 				"because of a quota.", "account", "quota"),
 		streams: vec("sent_subgroups_total", "Subgroup streams to subscribers that have ended, by how.", "outcome"),
+		unforwarded: vec("unforwarded_subscriptions_total",
+			"Subscriptions, or updates of one, that the fast path does not serve, by why.", "reason"),
 		fetches: vec("fetches_total", "FETCH requests that have ended, by how.", "outcome"),
 	}
 	trims := prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -66,7 +70,7 @@ func newMetrics(r *Relay) *metrics {
 	}, func() float64 { return float64(m.received.Load()) })
 	m.all = []prometheus.Collector{
 		bytes, m.datagrams, m.linkBytes, m.intruders, m.malformed, m.excessive, m.refusals, m.quotas, m.streams,
-		m.fetches, trims,
+		m.fetches, m.unforwarded, trims,
 	}
 	upstreams := func(h *hub) int { return countPeers(maps.Keys(h.publishers.of)) }
 	downstreams := func(h *hub) int { return countPeers(h.subscribers.peers()) }

@@ -53,12 +53,18 @@ func (w *tracksWatch) foundLocked(h *hub) {
 		return
 	}
 	params := w.request.Parameters()
-	if w.payers.take(subscriptionsOpen) != nil {
+	filters, wanted := params.RangeFilters.ForTrack(h.properties)
+	if !wanted {
+		return
+	}
+	refused := h.subscribers.checkRangeFilters(w.peer, nil, filters)
+	if refused != nil || w.payers.take(subscriptionsOpen) != nil {
 		w.block(h.name)
 		return
 	}
 	now := h.data.Position()
 	defer now.Close()
+	params.RangeFilters = filters
 	offer := moqt.Publish{Track: h.name, Parameters: params, Properties: h.properties}
 	offer.Parameters.LargestObject = now.Largest
 	offer.Parameters.HopPath = h.publishers.pathFor(asker{peer: w.peer})

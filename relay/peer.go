@@ -56,6 +56,7 @@ func newPeer(r *Relay, conn transport.Conn, address *account) (*peer, error) {
 	cfg.Role, cfg.Handler, cfg.Logger = session.Server, &requests{p}, r.log
 	if r.accounts.isExempt(transport.SourceOf(conn.RemoteAddr())) {
 		cfg.Limits = relayLimits // it may be a relay
+		cfg.Limits.MaxFilterRanges = r.cfg.Session.Limits.MaxFilterRanges
 	}
 	cfg.Refused, cfg.Pacer = r.metrics.refused, address
 	if p.session, err = session.New(conn, cfg); err != nil {

@@ -21,6 +21,8 @@ type response struct {
 	buf      []byte
 	gap      gap
 	late     func() bool // the time of FILL_TIMEOUT is used up (draft §10.2.5)
+	filters  moqt.RangeFilters
+	skips    bool // the payload of an object that does not pass the filters follows
 }
 
 // gap is a run of locations without objects, after the last object or marker that was sent.
@@ -34,6 +36,7 @@ func newResponse(p *peer, req fetchRequest, params *moqt.Parameters) response {
 	return response{
 		req: req, payers: p.payers(), turns: &p.turns, priority: params.Priority(), stall: p.relay.cfg.StallTimeout,
 		order: order, encoder: moqt.NewFetchEncoder(p.session.Version(), order), gap: gap{existence: track.Present},
+		filters: params.RangeFilters,
 	}
 }
 
@@ -79,8 +82,15 @@ func (r *response) mark() error {
 	return r.encode(&moqt.FetchObject{Kind: kind, Location: r.gap.end})
 }
 
-// header sends the fields of an object that precede its payload.
+// header sends the fields of an object that precede its payload, if the object passes the filters.
 func (r *response) header(o *moqt.FetchObject) error {
+	r.skips = !r.filters.Pass(&moqt.FilteredObject{
+		Subgroup: o.SubgroupID, Datagram: o.Datagram, ID: o.Location.Object, Priority: o.Priority,
+		Properties: o.Properties,
+	})
+	if r.skips {
+		return nil
+	}
 	if err := r.endGap(); err != nil {
 		return err
 	}
@@ -97,7 +107,12 @@ func (r *response) encode(o *moqt.FetchObject) error {
 }
 
 // payload sends a part of the payload of the object whose header was sent last.
-func (r *response) payload(b []byte) error { return r.write(b) }
+func (r *response) payload(b []byte) error {
+	if r.skips {
+		return nil
+	}
+	return r.write(b)
+}
 
 // write sends bytes at the response's turn.
 func (r *response) write(b []byte) error {

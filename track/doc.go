@@ -40,6 +40,12 @@
 // segment. When the active stream is reset, or sends nothing for half a second while another is ahead of it, the first
 // waiting one becomes active and goes on where the segment ends, in the middle of an object if need be.
 //
+// # Derived segments
+//
+// [Segment.Derive] returns a segment with those objects of another one that pass Range Filters. Its log is written on
+// the goroutine that writes the other log, and shared by all subscribers with these filters. It is kept while it is
+// read, as long as its group is.
+//
 // # The cache
 //
 // A [Cache] keeps the objects of all tracks within limits of age and size ([CacheConfig]). It evicts whole groups,
@@ -65,6 +71,7 @@
 //	streams of a subgroup that wait         maxWaiting            the stream is refused
 //	bytes of such streams of a track        maxAhead              the stream is refused  the streams are refused
 //	segments open in a FETCH response       maxFetched            the first one ends
+//	segments derived from another one       maxDerived            unread ones go
 //
 // What a reader or a stream in arrival uses stays. The transport limits the number of streams, and the media sender how
 // far readers are behind. No limit makes a track malformed: the draft allows what is sparse or small.
@@ -75,11 +82,15 @@
 //
 //	Cache.sweeping   one sweep at a time
 //	merge.mu         the streams of one subgroup, and the segment that they write to
+//	Track.deriving   one goroutine at a time derives segments
+//	derived.mu       the copying to one derived segment
 //	Track.mu         the index, its groups and subgroups
 //	Cache.mu         the list of all groups
 //	Log.mu           chunks, readers and object index of one log
 //
-// The callback for new segments is called with merge.mu held; Wakers are called with no lock of the log's held. A
-// function whose name ends in Locked expects the lock that its comment names. All methods of index, group and subgroup
-// expect Track.mu, and those of input expect merge.mu, unless their comments say otherwise.
+// The callback for new segments is called with merge.mu held; Wakers are called with no lock of the log's held. Those
+// of a derived log are called with derived.mu held, and may derive other segments: Derive takes that lock of a new one
+// only, which has no Waker yet. A function whose name ends in Locked expects the lock that its comment names. All
+// methods of index, group and subgroup expect Track.mu, and those of input expect merge.mu, unless their comments say
+// otherwise.
 package track

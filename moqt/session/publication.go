@@ -213,7 +213,12 @@ func (p *Publication) message(m moqt.Message) error {
 
 // updateLocked implements role.
 func (p *Publication) updateLocked(u *Update, response *moqt.Parameters) *moqt.RequestError {
-	p.parameters.Merge(&u.Parameters) // but for a fill
+	updated := p.parameters
+	updated.Merge(&u.Parameters) // but for a fill
+	if err := updated.RangeFilters.Check(uint64(p.s.cfg.MaxFilterRanges), false); err != nil {
+		return refuse(moqt.RequestInvalidFilter, "%v", err)
+	}
+	p.parameters = updated
 	if u.Parameters.Forward != nil {
 		// An update from Forward 0 to 1 sets the Joining Location (draft §5.1).
 		if *u.Parameters.Forward && !p.forward {

@@ -1,0 +1,109 @@
+package relay
+
+import (
+	"fmt"
+	"slices"
+
+	"sluice/moqt"
+	"sluice/track"
+)
+
+// DefaultMaxFilterRanges is how many ranges the Range Filters of a request may have by default. Each costs time for
+// each object.
+const DefaultMaxFilterRanges = 64
+
+// Limits of the different Range Filters that the subscriptions to a track have at a time. Each may cost a copy of the
+// objects that pass.
+const (
+	maxFilters          = 32
+	maxFiltersOfAddress = 8 // of the subscribers with one source address
+)
+
+// checkRangeFilters refuses the Range Filters of a peer's subscription, which is d or a new one, if the subscriptions
+// to the track have too many different ones.
+func (s *subscribers) checkRangeFilters(p *peer, d *downstream, filters moqt.RangeFilters) *moqt.RequestError {
+	if len(filters) == 0 {
+		return nil
+	}
+	all, own := []moqt.RangeFilters{filters}, []moqt.RangeFilters{filters}
+	add := func(list []moqt.RangeFilters, f moqt.RangeFilters) []moqt.RangeFilters {
+		if slices.ContainsFunc(list, f.Equal) {
+			return list
+		}
+		return append(list, f)
+	}
+	for o := range s.all {
+		if o == d || !o.accepted || len(o.delivery.filters) == 0 {
+			continue
+		}
+		all = add(all, o.delivery.filters)
+		if o.peer.address == p.address {
+			own = add(own, o.delivery.filters)
+		}
+	}
+	if len(all) <= maxFilters && len(own) <= maxFiltersOfAddress {
+		return nil
+	}
+	refused := &moqt.RequestError{Code: moqt.RequestExcessiveLoad, Reason: fmt.Sprintf(
+		"the subscriptions to the track have too many different range filters: at most %d, and %d from one address",
+		maxFilters, maxFiltersOfAddress,
+	)}
+	refused.SetRetry(quotaBurst)
+	return refused
+}
+
+// setRangeFilters sets the Range Filters, and counts the subscription if the fast path does not serve it therefore.
+func (v *delivery) setRangeFilters(filters moqt.RangeFilters) {
+	if len(v.filters) == 0 && len(filters) > 0 {
+		v.sub.hub.relay.metrics.unforwarded.WithLabelValues("range filters").Inc()
+	}
+	v.filters = filters
+}
+
+// updatedFilters returns the Range Filters after an update (draft-20 §5.1.4).
+func (v *delivery) updatedFilters(p *moqt.Parameters) moqt.RangeFilters {
+	all := moqt.Parameters{RangeFilters: v.filters}
+	all.Merge(&moqt.Parameters{RangeFilters: p.RangeFilters})
+	return all.RangeFilters
+}
+
+// filtersIn returns what the objects of a group have to pass besides wanted.Start. The end of the wanted range counts
+// among the Range Filters: a stream that is being sent cannot end before its log.
+func (v *delivery) filtersIn(group uint64) moqt.RangeFilters {
+	if group == v.wanted.End.Group {
+		return v.filters.UpTo(v.wanted.End.Object)
+	}
+	return v.filters
+}
+
+// filtered calls f with what the subscriber gets of a segment, if that is anything. What had to be copied for it counts
+// as received: else a peer could make the relay copy more than it may receive.
+func (v *delivery) filtered(seg *track.Segment, f func(*track.Segment)) {
+	seg, copied, release := seg.Derive(v.filtersIn(seg.Group))
+	if seg == nil {
+		return
+	}
+	defer release()
+	v.sub.peer.payers().download(int(copied))
+	f(seg)
+}
+
+// passes reports whether a datagram passes the Range Filters.
+func (v *delivery) passes(o *track.Datagram) bool {
+	return v.filters.Pass(&moqt.FilteredObject{
+		Datagram: true, ID: o.ID, Priority: o.Priority, Properties: o.Properties,
+	})
+}
+
+// forwardable returns the part of the wanted objects that the fast path may forward: it looks at neither Range Filters
+// nor the end of a range within a group. It reports false if there is none.
+func (v *delivery) forwardable() (moqt.Range, bool) {
+	r := v.wanted
+	if r.End.Object < moqt.MaxLocation.Object {
+		if r.End.Group == r.Start.Group {
+			return r, false
+		}
+		r.End = moqt.Location{Group: r.End.Group - 1, Object: moqt.MaxLocation.Object}
+	}
+	return r, len(v.filters) == 0
+}

@@ -1,0 +1,346 @@
+package relay
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport/transporttest"
+)
+
+// filter returns a Range Filter with one range.
+func filter(typ moqt.ParameterType, first, last uint64) moqt.RangeFilters {
+	f := moqt.RangeFilter{Type: typ, Ranges: []moqt.ValueRange{{First: first, Last: last}}}
+	if typ == moqt.ParameterObjectPropertyFilter || typ == moqt.ParameterTrackPropertyFilter {
+		f.Property = marks
+	}
+	return moqt.RangeFilters{f}
+}
+
+// marks is a property of objects, and of tracks.
+const marks = 0x100
+
+func marked(t *testing.T, value uint64) moqt.Properties {
+	p, err := moqt.NewProperties(moqt.KeyValuePair{Type: marks, Value: value})
+	require.NoError(t, err)
+	return p
+}
+
+// sendMixed sends a group with objects 0 to 4 in subgroup 0, of which 3 has the mark 7, objects 5 and 6 in subgroup 2,
+// with another priority, and object 7 in a datagram.
+func (s *source) sendMixed(group uint64) {
+	t := s.c.b.t
+	g := s.open(moqt.SubgroupHeader{GroupID: group, FirstObject: true, HasProperties: true, EndOfGroup: true})
+	for id := range uint64(5) {
+		h := moqt.ObjectHeader{ObjectID: id, Properties: marked(t, 6)}
+		if id == 3 {
+			h.Properties = marked(t, 7)
+		}
+		g.write(h, payload(id))
+	}
+	other := s.open(moqt.SubgroupHeader{
+		GroupID: group, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 2, Priority: 9, FirstObject: true,
+	})
+	other.object(5).object(6).fin()
+	require.NoError(t, s.publication().SendDatagram(moqt.ObjectDatagram{
+		Location: at(group, 7), Priority: 9, Payload: []byte("object 7"),
+	}))
+	synctest.Wait()
+	g.object(8).fin()
+}
+
+// filtered is what passes filters of a group from sendMixed, in the order in which it comes.
+var filtered = map[string]struct {
+	filters moqt.RangeFilters
+	want    string
+	fetched string
+}{
+	"subgroup": {filter(moqt.ParameterSubgroupFilter, 1, 3),
+		"%d/2.5, %[1]d/2.6, %[1]d/2 fin", "%d/2.5, %[1]d/2.6, fin"},
+	"priority": {filter(moqt.ParameterPriorityFilter, 9, 9),
+		"%d/2.5, %[1]d/2.6, %[1]d/2 fin, datagram %[1]d.7", "%d/2.5, %[1]d/2.6, datagram %[1]d.7, fin"},
+	"ids": {filter(moqt.ParameterObjectIDFilter, 2, 5),
+		"%d.2, %[1]d.3, %[1]d.4, %[1]d/2.5, %[1]d/2 fin, %[1]d fin", "%d.2, %[1]d.3, %[1]d.4, %[1]d/2.5, fin"},
+	"marked": {filter(moqt.ParameterObjectPropertyFilter, 7, 8), "%d.3, %[1]d fin", "%d.3, fin"},
+	"marked, or high ids": {
+		append(filter(moqt.ParameterObjectPropertyFilter, 7, 8), moqt.RangeFilter{
+			Type: moqt.ParameterObjectIDFilter, Set: 4, Ranges: []moqt.ValueRange{{First: 6, Last: math.MaxUint64}},
+		}),
+		"%d.3, %[1]d/2.6, %[1]d/2 fin, datagram %[1]d.7, %[1]d.8, %[1]d fin",
+		"%d.3, %[1]d/2.6, datagram %[1]d.7, %[1]d.8, fin",
+	},
+	"nothing": {filter(moqt.ParameterObjectIDFilter, 100, 200), "", "fin"},
+}
+
+// TestRangeFilters subscribes with Range Filters, before and after the objects come, and fetches them.
+func TestRangeFilters(t *testing.T) {
+	for name, tt := range filtered {
+		for _, v := range []moqt.Version{moqt.Draft19, moqt.Draft22} {
+			t.Run(fmt.Sprint(name, " ", v), func(t *testing.T) {
+				onBench(t, Config{}, func(b *bench) {
+					src := b.connect().serve(&source{})
+					src.c.announce("live")
+					plain, _ := b.connect().mustSubscribe(moqt.Parameters{})
+					c := b.speaks(v)
+					k, s := c.mustSubscribe(moqt.Parameters{RangeFilters: tt.filters})
+					src.sendMixed(1)
+					require.Equal(t, "1.0, 1.1, 1.2, 1.3, 1.4, 1/2.5, 1/2.6, 1/2 fin, datagram 1.7, 1.8, 1 fin",
+						plain.take())
+					if tt.want == "" {
+						require.Empty(t, k.take())
+					} else {
+						require.Equal(t, fmt.Sprintf(tt.want, 1), k.take())
+					}
+					for _, h := range k.headers {
+						require.False(t, h.EndOfGroup && tt.want != "", "an object after it may have been left out")
+					}
+					require.NoError(t, s.Context().Err())
+					f := standalone(at(1, 0), at(1, 9))
+					f.Parameters.RangeFilters = tt.filters
+					require.Equal(t, sprint(tt.fetched, 1), c.fetch(f).objects)
+					require.Equal(t, 1.0, b.counted("sluice_relay_unforwarded_subscriptions_total"))
+				})
+			})
+		}
+	}
+}
+
+// counted returns the sum of the counters of a metric.
+func (b *bench) counted(name string) (sum float64) {
+	families, err := collected(b.relay).Gather()
+	require.NoError(b.t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// sprint is Sprintf for a format that may use none of its arguments.
+func sprint(format string, group uint64) string {
+	if format == "fin" {
+		return format
+	}
+	return fmt.Sprintf(format, group)
+}
+
+// TestLateSubscriberWithFilters checks that the current group is filtered, which a late subscriber gets from the cache.
+func TestLateSubscriberWithFilters(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		src := b.connect().serve(&source{})
+		src.c.announce("live")
+		first, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		g := src.open(moqt.SubgroupHeader{GroupID: 3, FirstObject: true})
+		g.object(0).object(1).object(2)
+		c := b.speaks(moqt.Draft22)
+		k, _ := c.mustSubscribe(moqt.Parameters{RangeFilters: filter(moqt.ParameterObjectIDFilter, 1, 4)})
+		require.Equal(t, "3.1, 3.2", k.take())
+		require.False(t, k.headers[0].FirstObject)
+		g.object(3).object(4).object(5).fin()
+		require.Equal(t, "3.3, 3.4, 3 fin", k.take())
+		late, _ := c.mustSubscribe(moqt.Parameters{RangeFilters: filter(moqt.ParameterObjectIDFilter, 4, 9)})
+		require.Equal(t, "3.4, 3.5, 3 fin", late.take())
+		filling := moqt.Parameters{
+			Filter:       &moqt.Filter{Type: moqt.FilterLargestObject},
+			RangeFilters: filter(moqt.ParameterObjectIDFilter, 2, 3),
+			Fill:         &moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterRelativeStart, Groups: 1}},
+		}
+		filled, _ := c.mustSubscribe(filling)
+		require.Equal(t, "fill (3.2, 3.3, fin)", filled.take())
+		require.Equal(t, "3.0, 3.1, 3.2, 3.3, 3.4, 3.5, 3 fin", first.take())
+	})
+}
+
+// TestUpdateOfRangeFilters adds, changes and removes filters while a stream arrives.
+func TestUpdateOfRangeFilters(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		src := b.connect().serve(&source{})
+		src.c.announce("live")
+		k, s := b.speaks(moqt.Draft22).mustSubscribe(moqt.Parameters{})
+		update := func(filters moqt.RangeFilters) {
+			_, err := s.Update(b.ctx, moqt.Parameters{RangeFilters: filters})
+			require.NoError(t, err)
+		}
+		g := src.open(moqt.SubgroupHeader{GroupID: 1})
+		g.object(0)
+		require.Equal(t, "1.0", k.take())
+		update(filter(moqt.ParameterSubgroupFilter, 0, 0))
+		g.object(1)
+		require.Equal(t, "1.1", k.take(), "the same stream, of which all objects pass")
+		update(filter(moqt.ParameterObjectIDFilter, 3, 4))
+		require.Equal(t, fmt.Sprintf("1 reset %d", moqt.ResetCancelled), k.take())
+		g.object(2).object(3)
+		require.Equal(t, "1.3", k.take())
+		update(moqt.RangeFilters{{Type: moqt.ParameterObjectIDFilter}})
+		require.Equal(t, fmt.Sprintf("1 reset %d", moqt.ResetCancelled), k.take())
+		g.object(4).object(5)
+		require.Equal(t, "1.4, 1.5", k.take())
+		update(filter(moqt.ParameterSubgroupFilter, 1, 1))
+		require.Equal(t, fmt.Sprintf("1 reset %d", moqt.ResetCancelled), k.take())
+		g.object(6).fin()
+		require.Empty(t, k.take())
+	})
+}
+
+// TestTooManyRangeFilters checks that the different filters of a track's subscriptions are limited, in all and for each
+// address, and that filters that a subscription has already can be used by others.
+func TestTooManyRangeFilters(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		src := b.connect().serve(&source{})
+		src.c.announce("live")
+		with := func(n uint64) moqt.Parameters {
+			return moqt.Parameters{RangeFilters: filter(moqt.ParameterObjectIDFilter, n, n)}
+		}
+		elsewhere := func(ip string) *client {
+			return b.connectWith(transporttest.PipeConfig{Client: addressOf(ip), Protocol: moqt.Draft22.ALPN()})
+		}
+		c := b.speaks(moqt.Draft22)
+		var subs []*session.Subscription
+		for n := range uint64(maxFiltersOfAddress) {
+			_, s := c.mustSubscribe(with(n))
+			subs = append(subs, s)
+		}
+		_, _, err := b.speaks(moqt.Draft22).subscribe(with(maxFiltersOfAddress))
+		b.refused(err, moqt.RequestExcessiveLoad)
+		c.mustSubscribe(with(1))
+		c.mustSubscribe(moqt.Parameters{})
+		_, err = subs[0].Update(b.ctx, with(maxFiltersOfAddress))
+		require.NoError(t, err)
+		_, err = subs[1].Update(b.ctx, with(0)) // another one has those of 1
+		b.refused(err, moqt.RequestExcessiveLoad)
+		for n := range uint64(maxFilters - maxFiltersOfAddress) {
+			elsewhere(fmt.Sprintf("192.0.2.%d", 1+n/maxFiltersOfAddress)).mustSubscribe(with(100 + n))
+		}
+		_, _, err = elsewhere("198.51.100.1").subscribe(with(99))
+		b.refused(err, moqt.RequestExcessiveLoad)
+	})
+}
+
+// TestRangesOfUpdatesAreAdded checks that MAX_FILTER_RANGES limits what a subscription has after an update.
+func TestRangesOfUpdatesAreAdded(t *testing.T) {
+	onBench(t, Config{Session: session.Config{Limits: session.Limits{MaxFilterRanges: 1}}}, func(b *bench) {
+		src := b.connect().serve(&source{})
+		src.c.announce("live")
+		c := b.speaks(moqt.Draft22)
+		relay, err := c.Peer(b.ctx)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, relay.MaxFilterRanges)
+		_, s := c.mustSubscribe(moqt.Parameters{RangeFilters: filter(moqt.ParameterObjectIDFilter, 1, 2)})
+		_, err = s.Update(b.ctx, moqt.Parameters{RangeFilters: filter(moqt.ParameterObjectIDFilter, 2, 3)})
+		require.NoError(t, err)
+		_, err = s.Update(b.ctx, moqt.Parameters{RangeFilters: filter(moqt.ParameterSubgroupFilter, 0, 0)})
+		b.refused(err, moqt.RequestInvalidFilter)
+		b.done(s, moqt.DoneUpdateFailed)
+	})
+}
+
+// TestOffersWithFilters checks that tracks are offered by their properties, and that their objects are filtered.
+func TestOffersWithFilters(t *testing.T) {
+	for _, v := range []moqt.Version{moqt.Draft19, moqt.Draft22} {
+		onBench(t, Config{}, func(b *bench) {
+			c := b.speaks(v)
+			var sinks []*sink
+			c.handler.publish = func(s *session.Subscription) {
+				k := &sink{}
+				sinks = append(sinks, k)
+				require.NoError(t, s.Accept(moqt.Parameters{Forward: ptr(true)}, k))
+			}
+			filters := append(filter(moqt.ParameterObjectIDFilter, 1, 1),
+				filter(moqt.ParameterTrackPropertyFilter, 5, 6)...)
+			_, err := c.SubscribeTracks(b.ctx, moqt.SubscribeTracks{
+				Prefix: moqt.Namespace{"live"}, Parameters: moqt.Parameters{RangeFilters: filters},
+			}, nil)
+			require.NoError(t, err)
+			_, err = (&source{properties: marked(t, 7)}).offer(b.connect(), moqt.Parameters{})
+			require.NoError(t, err)
+			require.Empty(t, sinks, "the track does not pass")
+		})
+		onBench(t, Config{}, func(b *bench) {
+			c := b.speaks(v)
+			k := &sink{}
+			c.handler.publish = func(s *session.Subscription) {
+				require.NoError(t, s.Accept(moqt.Parameters{Forward: ptr(true)}, k))
+			}
+			filters := append(filter(moqt.ParameterObjectIDFilter, 1, 1),
+				filter(moqt.ParameterTrackPropertyFilter, 5, 7)...)
+			_, err := c.SubscribeTracks(b.ctx, moqt.SubscribeTracks{
+				Prefix: moqt.Namespace{"live"}, Parameters: moqt.Parameters{RangeFilters: filters},
+			}, nil)
+			require.NoError(t, err)
+			src := &source{properties: marked(t, 7)}
+			_, err = src.offer(b.connect(), moqt.Parameters{})
+			require.NoError(t, err)
+			src.group(1, 3)
+			require.Equal(t, "1.1, 1 fin", k.take())
+		})
+	}
+}
+
+// TestEndWithinAGroup lets subscriptions end at an object.
+func TestEndWithinAGroup(t *testing.T) {
+	upTo := func(group, object uint64) moqt.Parameters {
+		return moqt.Parameters{Filter: &moqt.Filter{
+			Type: moqt.FilterObjectRange, Start: at(1, 1), EndGroupDelta: group - 1, EndObject: object,
+		}}
+	}
+	for _, v := range []moqt.Version{moqt.Draft20, moqt.Draft22} {
+		onBench(t, Config{}, func(b *bench) {
+			src := b.connect().serve(&source{})
+			src.c.announce("live")
+			c := b.speaks(v)
+			k, s := c.mustSubscribe(upTo(2, 5))
+			both := upTo(2, 5)
+			both.RangeFilters = filter(moqt.ParameterObjectIDFilter, 2, 9)
+			filtered, _ := c.mustSubscribe(both)
+			src.sendMixed(1)
+			require.Equal(t, "1.1, 1.2, 1.3, 1.4, 1/2.5, 1/2.6, 1/2 fin, datagram 1.7, 1.8, 1 fin", k.take())
+			require.Equal(t, "1.2, 1.3, 1.4, 1/2.5, 1/2.6, 1/2 fin, datagram 1.7, 1.8, 1 fin", filtered.take())
+			src.sendMixed(2)
+			require.Equal(t, "2.0, 2.1, 2.2, 2.3, 2.4, 2/2.5, 2/2 fin, 2 fin", k.take())
+			require.Equal(t, "2.2, 2.3, 2.4, 2/2.5, 2/2 fin, 2 fin", filtered.take())
+			src.sendMixed(3)
+			require.Empty(t, k.take())
+			g := src.open(moqt.SubgroupHeader{GroupID: 4})
+			_, err := s.Update(b.ctx, upTo(4, 1))
+			require.NoError(t, err)
+			g.object(0).object(1)
+			require.Equal(t, "4.0, 4.1", k.take())
+			_, err = s.Update(b.ctx, upTo(4, 3))
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprintf("4 reset %d", moqt.ResetCancelled), k.take())
+			g.object(2).object(3).object(4).fin()
+			require.Equal(t, "4.2, 4.3, 4 fin", k.take())
+		})
+	}
+}
+
+// TestForwardable checks what the fast path is told of a subscription, as it looks at neither Range Filters nor ends
+// within groups.
+func TestForwardable(t *testing.T) {
+	last := uint64(math.MaxUint64)
+	for name, tt := range map[string]struct {
+		wanted  moqt.Range
+		filters moqt.RangeFilters
+		end     moqt.Location
+		want    bool
+	}{
+		"all":               {moqt.Everything, nil, moqt.MaxLocation, true},
+		"filtered":          {moqt.Everything, filter(moqt.ParameterObjectIDFilter, 1, 1), moqt.MaxLocation, false},
+		"groups":            {moqt.Range{Start: at(1, 3), End: at(5, last)}, nil, at(5, last), true},
+		"end in a group":    {moqt.Range{Start: at(1, 3), End: at(5, 0)}, nil, at(4, last), true},
+		"a part of a group": {moqt.Range{Start: at(5, 3), End: at(5, 7)}, nil, at(5, 7), false},
+	} {
+		v := delivery{wanted: tt.wanted, filters: tt.filters}
+		r, ok := v.forwardable()
+		require.Equal(t, tt.want, ok, name)
+		require.Equal(t, moqt.Range{Start: tt.wanted.Start, End: tt.end}, r, name)
+	}
+}
