@@ -80,6 +80,9 @@ func (f *rttFlags) check() error {
 	if f.aggregate > 0 && f.format == string(output.PPViz) {
 		return errors.New("--format ppviz has nothing for --aggregate: choose standard, json or jsonl")
 	}
+	if f.groups != "" && f.aggregate == 0 {
+		return errors.New("--aggregate-groups is for --aggregate: say how often to report, such as -a 10")
+	}
 	if f.pcap != "" && f.metrics != "" {
 		return errors.New("--metrics is for interfaces, not for --pcap")
 	}
@@ -93,7 +96,10 @@ func (f *rttFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	if err := f.check(); err != nil {
 		return cli.AsUsage(err)
 	}
-	cfg := f.config()
+	cfg, err := f.config()
+	if err != nil {
+		return err
+	}
 	cfg.Aggregate = seconds(f.aggregate)
 	out, err := output.New(output.Format(f.format), f.output(env))
 	if err != nil {
@@ -121,6 +127,7 @@ func (f *rttFlags) watch(ctx context.Context, cfg rtt.MonitorConfig) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	defer f.regroupOnHangup(m)()
 	if f.metrics != "" {
 		collector.Follow(m.Counters)
 		admin, err := listenAdmin(adminConfig{flag: "--metrics", addr: f.metrics, hosts: f.metricsHosts}, collector)

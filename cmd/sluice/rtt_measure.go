@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -9,6 +11,7 @@ import (
 	"sluice/internal/bounds"
 	"sluice/internal/rtt"
 	"sluice/internal/rtt/attach"
+	"sluice/internal/rtt/groups"
 )
 
 // measureFlags are the flags that sluice rtt and sluice rtt top share. A 0 means "off" to the user, but the default in
@@ -19,6 +22,7 @@ type measureFlags struct {
 	cleanup   float64 // s
 	timeout   float64 // s
 	binWidth  float64 // ms
+	groups    string
 }
 
 func (f *measureFlags) register(flags *pflag.FlagSet) {
@@ -71,6 +75,8 @@ func (f *measureFlags) registerAggregation(flags *pflag.FlagSet) {
 		"aggregate IPv6 by prefixes of this many `bits`")
 	flags.BoolVar(&f.cfg.AggregateReverse, "aggregate-reverse", false,
 		"aggregate by the destination of replies, not by their source")
+	flags.StringVar(&f.groups, "aggregate-groups", "",
+		"aggregate by groups of prefixes: this `file` has lines such as 192.0.2.0/24 NAME, and SIGHUP reads it again")
 	flags.Float64Var(&f.timeout, "aggregate-timeout", rtt.DefaultAggregateTimeout.Seconds(),
 		"forget prefixes without traffic for this many `seconds`; 0: never")
 	flags.Float64Var(&f.binWidth, "bin-width", 0,
@@ -116,8 +122,14 @@ func (f *measureFlags) check() error {
 }
 
 // config returns the configuration that the flags describe.
-func (f *measureFlags) config() rtt.MonitorConfig {
+func (f *measureFlags) config() (rtt.MonitorConfig, error) {
 	cfg := f.cfg
+	if f.groups != "" {
+		var err error
+		if cfg.Groups, err = groups.Load(f.groups); err != nil {
+			return cfg, fmt.Errorf("--aggregate-groups: %w", err)
+		}
+	}
 	cfg.RateLimit = orOff(f.rateLimit, time.Millisecond)
 	cfg.CleanupInterval = orOff(f.cleanup, time.Second)
 	cfg.AggregateTimeout = orOff(f.timeout, time.Second)
@@ -128,7 +140,26 @@ func (f *measureFlags) config() rtt.MonitorConfig {
 	if cfg.IPv6Prefix == 0 {
 		cfg.IPv6Prefix = rtt.WholeFamily
 	}
-	return cfg
+	return cfg, nil
+}
+
+// regroupOnHangup reads the file with the groups again at each SIGHUP, until the function that it returns is called. A
+// file with mistakes changes nothing.
+func (f *measureFlags) regroupOnHangup(m *rtt.Monitor) (stop func()) {
+	if f.groups == "" {
+		return func() {}
+	}
+	return onHangup(func() {
+		t, err := groups.Load(f.groups)
+		if err == nil {
+			err = m.Regroup(t)
+		}
+		if err != nil {
+			slog.Error("the groups stay as they are", "error", err)
+			return
+		}
+		slog.Info("read the groups again", "prefixes", len(t), "groups", len(t.Names()))
+	})
 }
 
 // orOff returns n units. For 0 it returns a negative duration, which means off.

@@ -67,7 +67,10 @@ func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	if err := f.check(); err != nil {
 		return cli.AsUsage(err)
 	}
-	cfg := f.config()
+	cfg, err := f.config()
+	if err != nil {
+		return err
+	}
 	cfg.Quiet = true
 	cfg.Aggregate = seconds(f.refresh)
 	v := &topView{
@@ -79,6 +82,7 @@ func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, v.monitor.Close()) }()
+	defer f.regroupOnHangup(v.monitor)()
 	if f.updates == 0 && cli.IsTerminal(env.Stdout) {
 		if v.terminal, err = openTerminal(env.Stdin, env.Stdout); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/rtt/groups"
 	"sluice/internal/rtt/internal/wire"
 	"sluice/internal/rtt/output"
 	"sluice/internal/rtt/report/reporttest"
@@ -80,6 +81,12 @@ func TestAggregate(t *testing.T) {
 			s.ip(40, wire.IP{From: alice.Addr(), To: bob.Addr(), Protocol: 132, ECN: 3}.Packet(make([]byte, 20)))
 			s.frame(50, wire.Ethernet(wire.TypeARP, make([]byte, 28)))
 		}},
+		{"groups", MonitorConfig{Groups: groups.Table{
+			netip.MustParsePrefix("198.51.0.0/16"):     "blue",
+			netip.MustParsePrefix("198.51.101.0/24"):   "red",
+			netip.MustParsePrefix("2001:db8:2::1/128"): "red",
+			netip.MustParsePrefix("::/0"):              "six",
+		}}, hosts},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			require.Equal(t, want.Files[i].Name, test.name)

@@ -8,6 +8,7 @@ import (
 
 	"sluice/internal/bounds"
 	"sluice/internal/rtt/attach"
+	"sluice/internal/rtt/groups"
 	"sluice/internal/rtt/report"
 )
 
@@ -73,6 +74,7 @@ type MonitorConfig struct {
 	AggregateTimeout time.Duration // drops prefixes without traffic; 0: DefaultAggregateTimeout, negative: never
 	IPv4Prefix       int           // 1 to 32 bits, or WholeFamily; 0: DefaultIPv4Prefix
 	IPv6Prefix       int           // 1 to 64 bits, or WholeFamily; 0: DefaultIPv6Prefix
+	Groups           groups.Table  // aggregate by these groups of prefixes; nil: by prefixes of the lengths above
 	BinWidth         time.Duration // of the histograms; 0: they are logarithmic
 	CountTraffic     bool          // count packets by protocol and ECN, as with Aggregate
 	MaxPrefixes      int           // at a time; further ones are counted together; 0: DefaultMaxPrefixes

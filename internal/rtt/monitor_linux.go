@@ -14,6 +14,7 @@ import (
 
 	"sluice/internal/rtt/attach"
 	"sluice/internal/rtt/bpf"
+	"sluice/internal/rtt/groups"
 	"sluice/internal/rtt/kernel"
 	"sluice/internal/rtt/report"
 )
@@ -76,7 +77,7 @@ func (m *Monitor) start(devices []attach.Device) (err error) {
 		return fmt.Errorf("open the event ring: %w", err)
 	}
 	if m.cfg.Aggregate > 0 {
-		if m.totals, err = kernel.NewAggregator(m.kernel.Monitor, m.cfg.aggregation()); err != nil {
+		if m.totals, err = m.cfg.newAggregator(m.kernel); err != nil {
 			return err
 		}
 	}
@@ -141,6 +142,9 @@ func (m *Monitor) Counters() (report.Counters, error) { return kernel.ReadCounte
 // Flows reads the flow table. A flow has one entry for each direction in which a packet was answered or waits for its
 // reply.
 func (m *Monitor) Flows() ([]report.FlowState, error) { return m.decode.Flows(m.kernel.Monitor) }
+
+// Regroup replaces Config.Groups, which must not have been nil. It may be called on any goroutine.
+func (m *Monitor) Regroup(t groups.Table) error { return m.totals.Regroup(t) }
 
 // settle is how long Turn waits for programs that were running when a period ended. They take microseconds.
 const settle = 5 * time.Millisecond

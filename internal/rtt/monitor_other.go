@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 
+	"sluice/internal/rtt/groups"
 	"sluice/internal/rtt/report"
 )
 
@@ -25,6 +26,9 @@ func (*Monitor) Run(context.Context) error { return nil }
 
 // Counters reads nothing.
 func (*Monitor) Counters() (report.Counters, error) { return report.Counters{}, errNoBPF }
+
+// Regroup does nothing.
+func (*Monitor) Regroup(groups.Table) error { return nil }
 
 // Close does nothing.
 func (*Monitor) Close() error { return nil }

@@ -63,7 +63,7 @@ func (r *replay) load() (err error) {
 		return err
 	}
 	if r.cfg.Aggregate > 0 {
-		if r.totals, err = kernel.NewAggregator(r.kernel.Monitor, r.cfg.aggregation()); err != nil {
+		if r.totals, err = r.cfg.newAggregator(r.kernel); err != nil {
 			return err
 		}
 	}

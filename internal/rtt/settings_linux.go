@@ -7,6 +7,7 @@ import (
 
 	"sluice/internal/rtt/attach"
 	"sluice/internal/rtt/bpf"
+	"sluice/internal/rtt/kernel"
 	"sluice/internal/rtt/report"
 )
 
@@ -31,6 +32,7 @@ func (c *MonitorConfig) settings() bpf.MonitorSettings {
 		Events:        bit(each),
 		Aggregate:     bit(c.Aggregate > 0),
 		Reverse:       bit(c.AggregateReverse),
+		Groups:        bit(c.Groups != nil),
 		Traffic:       bit(c.Aggregate > 0 || c.CountTraffic),
 		BinWidth:      uint64(c.BinWidth),
 		Ipv4Mask:      mask4(c.IPv4Prefix),
@@ -72,6 +74,7 @@ func (c *MonitorConfig) limits() bpf.Limits {
 		Stamps:         uint32(c.MaxStamps),
 		Queries:        uint32(c.MaxQueries),
 		Prefixes:       uint32(c.MaxPrefixes),
+		GroupPrefixes:  kernel.GroupPrefixes,
 		LocalAddresses: maxLocalAddresses,
 		RingBytes:      1 << bits.Len(uint(ring-1)),
 	}
@@ -85,4 +88,8 @@ func (c *MonitorConfig) aggregation() report.Aggregation {
 		IPv4Prefix: max(c.IPv4Prefix, 0),
 		IPv6Prefix: max(c.IPv6Prefix, 0),
 	}
+}
+
+func (c *MonitorConfig) newAggregator(k *kernel.Programs) (*kernel.Aggregator, error) {
+	return kernel.NewAggregator(k.Monitor, c.aggregation(), c.Groups, c.MaxPrefixes)
 }

@@ -4,6 +4,7 @@ package bpf
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -180,4 +181,28 @@ func BenchmarkCleanUp(b *testing.B) {
 		w.expire(0, MonitorProgExpireFlows, MonitorMapFlows)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/flows, "ns/flow")
+}
+
+// BenchmarkAggregated measures the time of a packet that is counted for the prefixes, or the groups, of its two ends.
+// The groups have 100,000 prefixes, of lengths and at places that follow from a seed.
+func BenchmarkAggregated(b *testing.B) {
+	frame := wire.Frame(pure.Between(server, client))
+	for name, groups := range map[string]uint8{"prefixes": 0, "groups": 1} {
+		b.Run(name, func(b *testing.B) {
+			requireKernel(b)
+			limits := benchLimits
+			limits.GroupPrefixes = 100_000
+			s := MonitorSettings{Tcp: 1, Aggregate: 1, Traffic: 1, Vlans: 1, Ipv4Mask: 0x00ffffff, Groups: groups}
+			m, err := Load(s, limits, MonitorProgEgress)
+			require.NoError(b, err)
+			b.Cleanup(m.Close)
+			random := rand.New(rand.NewPCG(1, 2))
+			for i := uint32(0); groups != 0 && i < limits.GroupPrefixes; i++ {
+				key := MonitorGroupLookup{Bits: 96 + 12 + random.Uint32N(17)}
+				key.Address[2], key.Address[3] = 0xffff0000, random.Uint32()
+				require.NoError(b, m.Maps[MonitorMapGroups].Put(key, i%1000))
+			}
+			again(b, m.Programs[MonitorProgEgress], frame, frame)
+		})
+	}
 }

@@ -15,9 +15,13 @@ type Limits struct {
 	Queries        uint32 // DNS queries that wait for their response at a time
 	Stamps         uint32 // packets that wait for their reply at a time; rounded up to a power of two
 	Prefixes       uint32 // at a time
+	GroupPrefixes  uint32 // that belong to groups
 	LocalAddresses uint32 // addresses of this host
 	RingBytes      uint32 // of events on their way to user space; a power of two and a multiple of the page size
 }
+
+// groupAnswers is the number of addresses whose group is known without a look at all groups.
+const groupAnswers = 65536
 
 // stampWays is the number of stamps in an element of the stamps map.
 const stampWays = len(MonitorStampSet{}.Tag)
@@ -81,6 +85,8 @@ func size(spec *ebpf.CollectionSpec, s MonitorSettings, l Limits) {
 	set(MonitorMapStamps, s.Tcp != 0 || s.Icmp != 0, s.StampSets)
 	set(MonitorMapPrefixTraffic, s.Aggregate != 0, l.Prefixes+2) // and the two of all addresses
 	set(MonitorMapPrefixRtts, s.Aggregate != 0, l.Prefixes+2)
+	set(MonitorMapGroups, s.Groups != 0, l.GroupPrefixes)
+	set(MonitorMapGroupAnswers, s.Groups != 0, groupAnswers)
 	set(MonitorMapLocalAddresses, s.Local == 0, l.LocalAddresses)
 	set(MonitorMapEvents, s.Events != 0, l.RingBytes)
 }

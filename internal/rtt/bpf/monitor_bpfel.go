@@ -122,6 +122,18 @@ type MonitorFlowKey struct {
 	Pad       [5]uint8
 }
 
+type MonitorGroupAnswer struct {
+	_          structs.HostLayout
+	Generation uint32
+	Number     uint32
+}
+
+type MonitorGroupLookup struct {
+	_       structs.HostLayout
+	Bits    uint32
+	Address [4]uint32
+}
+
 type MonitorMethod uint32
 
 const (
@@ -289,7 +301,8 @@ type MonitorSettings struct {
 	Traffic       uint8
 	Replay        uint8
 	Batch         uint8
-	Pad           [5]uint8
+	Groups        uint8
+	Pad           [4]uint8
 }
 
 type MonitorSide struct {
@@ -449,37 +462,40 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	MonitorMapBatches        = "batches"
-	MonitorMapCounters       = "counters"
-	MonitorMapEvents         = "events"
-	MonitorMapFlows          = "flows"
-	MonitorMapLocalAddresses = "local_addresses"
-	MonitorMapNewEvent       = "new_event"
-	MonitorMapNewFlow        = "new_flow"
-	MonitorMapPackets        = "packets"
-	MonitorMapPrefixRtts     = "prefix_rtts"
-	MonitorMapPrefixTraffic  = "prefix_traffic"
-	MonitorMapQueries        = "queries"
-	MonitorMapQuestions      = "questions"
-	MonitorMapRecentFlows    = "recent_flows"
-	MonitorMapStamps         = "stamps"
-	MonitorProgEgress        = "egress"
-	MonitorProgEgressIp      = "egress_ip"
-	MonitorProgExpireFlows   = "expire_flows"
-	MonitorProgExpireQueries = "expire_queries"
-	MonitorProgFlush         = "flush"
-	MonitorProgIngress       = "ingress"
-	MonitorProgIngressIp     = "ingress_ip"
-	MonitorProgXdpIngress    = "xdp_ingress"
-	MonitorProgXdpIngressIp  = "xdp_ingress_ip"
-	MonitorVarConfig         = "config"
-	MonitorVarLastFlowId     = "last_flow_id"
-	MonitorVarNewestRecent   = "newest_recent"
-	MonitorVarNoRtts         = "no_rtts"
-	MonitorVarNoTraffic      = "no_traffic"
-	MonitorVarOldestRecent   = "oldest_recent"
-	MonitorVarPeriod         = "period"
-	MonitorVarReplay         = "replay"
+	MonitorMapBatches         = "batches"
+	MonitorMapCounters        = "counters"
+	MonitorMapEvents          = "events"
+	MonitorMapFlows           = "flows"
+	MonitorMapGroupAnswers    = "group_answers"
+	MonitorMapGroups          = "groups"
+	MonitorMapLocalAddresses  = "local_addresses"
+	MonitorMapNewEvent        = "new_event"
+	MonitorMapNewFlow         = "new_flow"
+	MonitorMapPackets         = "packets"
+	MonitorMapPrefixRtts      = "prefix_rtts"
+	MonitorMapPrefixTraffic   = "prefix_traffic"
+	MonitorMapQueries         = "queries"
+	MonitorMapQuestions       = "questions"
+	MonitorMapRecentFlows     = "recent_flows"
+	MonitorMapStamps          = "stamps"
+	MonitorProgEgress         = "egress"
+	MonitorProgEgressIp       = "egress_ip"
+	MonitorProgExpireFlows    = "expire_flows"
+	MonitorProgExpireQueries  = "expire_queries"
+	MonitorProgFlush          = "flush"
+	MonitorProgIngress        = "ingress"
+	MonitorProgIngressIp      = "ingress_ip"
+	MonitorProgXdpIngress     = "xdp_ingress"
+	MonitorProgXdpIngressIp   = "xdp_ingress_ip"
+	MonitorVarConfig          = "config"
+	MonitorVarGroupGeneration = "group_generation"
+	MonitorVarLastFlowId      = "last_flow_id"
+	MonitorVarNewestRecent    = "newest_recent"
+	MonitorVarNoRtts          = "no_rtts"
+	MonitorVarNoTraffic       = "no_traffic"
+	MonitorVarOldestRecent    = "oldest_recent"
+	MonitorVarPeriod          = "period"
+	MonitorVarReplay          = "replay"
 )
 
 // LoadMonitor returns the embedded CollectionSpec for Monitor.
@@ -543,6 +559,8 @@ type MonitorMapSpecs struct {
 	Counters       *ebpf.MapSpec `ebpf:"counters"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
 	Flows          *ebpf.MapSpec `ebpf:"flows"`
+	GroupAnswers   *ebpf.MapSpec `ebpf:"group_answers"`
+	Groups         *ebpf.MapSpec `ebpf:"groups"`
 	LocalAddresses *ebpf.MapSpec `ebpf:"local_addresses"`
 	NewEvent       *ebpf.MapSpec `ebpf:"new_event"`
 	NewFlow        *ebpf.MapSpec `ebpf:"new_flow"`
@@ -559,14 +577,15 @@ type MonitorMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type MonitorVariableSpecs struct {
-	Config       *ebpf.VariableSpec `ebpf:"config"`
-	LastFlowId   *ebpf.VariableSpec `ebpf:"last_flow_id"`
-	NewestRecent *ebpf.VariableSpec `ebpf:"newest_recent"`
-	NoRtts       *ebpf.VariableSpec `ebpf:"no_rtts"`
-	NoTraffic    *ebpf.VariableSpec `ebpf:"no_traffic"`
-	OldestRecent *ebpf.VariableSpec `ebpf:"oldest_recent"`
-	Period       *ebpf.VariableSpec `ebpf:"period"`
-	Replay       *ebpf.VariableSpec `ebpf:"replay"`
+	Config          *ebpf.VariableSpec `ebpf:"config"`
+	GroupGeneration *ebpf.VariableSpec `ebpf:"group_generation"`
+	LastFlowId      *ebpf.VariableSpec `ebpf:"last_flow_id"`
+	NewestRecent    *ebpf.VariableSpec `ebpf:"newest_recent"`
+	NoRtts          *ebpf.VariableSpec `ebpf:"no_rtts"`
+	NoTraffic       *ebpf.VariableSpec `ebpf:"no_traffic"`
+	OldestRecent    *ebpf.VariableSpec `ebpf:"oldest_recent"`
+	Period          *ebpf.VariableSpec `ebpf:"period"`
+	Replay          *ebpf.VariableSpec `ebpf:"replay"`
 }
 
 // MonitorObjects contains all objects after they have been loaded into the kernel.
@@ -593,6 +612,8 @@ type MonitorMaps struct {
 	Counters       *ebpf.Map `ebpf:"counters"`
 	Events         *ebpf.Map `ebpf:"events"`
 	Flows          *ebpf.Map `ebpf:"flows"`
+	GroupAnswers   *ebpf.Map `ebpf:"group_answers"`
+	Groups         *ebpf.Map `ebpf:"groups"`
 	LocalAddresses *ebpf.Map `ebpf:"local_addresses"`
 	NewEvent       *ebpf.Map `ebpf:"new_event"`
 	NewFlow        *ebpf.Map `ebpf:"new_flow"`
@@ -611,6 +632,8 @@ func (m *MonitorMaps) Close() error {
 		m.Counters,
 		m.Events,
 		m.Flows,
+		m.GroupAnswers,
+		m.Groups,
 		m.LocalAddresses,
 		m.NewEvent,
 		m.NewFlow,
@@ -628,14 +651,15 @@ func (m *MonitorMaps) Close() error {
 //
 // It can be passed to LoadMonitorObjects or ebpf.CollectionSpec.LoadAndAssign.
 type MonitorVariables struct {
-	Config       *ebpf.Variable `ebpf:"config"`
-	LastFlowId   *ebpf.Variable `ebpf:"last_flow_id"`
-	NewestRecent *ebpf.Variable `ebpf:"newest_recent"`
-	NoRtts       *ebpf.Variable `ebpf:"no_rtts"`
-	NoTraffic    *ebpf.Variable `ebpf:"no_traffic"`
-	OldestRecent *ebpf.Variable `ebpf:"oldest_recent"`
-	Period       *ebpf.Variable `ebpf:"period"`
-	Replay       *ebpf.Variable `ebpf:"replay"`
+	Config          *ebpf.Variable `ebpf:"config"`
+	GroupGeneration *ebpf.Variable `ebpf:"group_generation"`
+	LastFlowId      *ebpf.Variable `ebpf:"last_flow_id"`
+	NewestRecent    *ebpf.Variable `ebpf:"newest_recent"`
+	NoRtts          *ebpf.Variable `ebpf:"no_rtts"`
+	NoTraffic       *ebpf.Variable `ebpf:"no_traffic"`
+	OldestRecent    *ebpf.Variable `ebpf:"oldest_recent"`
+	Period          *ebpf.Variable `ebpf:"period"`
+	Replay          *ebpf.Variable `ebpf:"replay"`
 }
 
 // MonitorPrograms contains all programs after they have been loaded into the kernel.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Aggregation: traffic and RTTs of each network prefix, for one period after the other.
+// Aggregation: traffic and RTTs of each network prefix, for one period after the other. With config.groups it is those
+// of each group of prefixes, and the key is the group's number.
 //
 // Each entry has the values of two periods. User space starts a period by incrementing period, and then reads the
 // values of the period before, which no longer change. A program that finds values of an older period clears them
@@ -74,8 +75,70 @@ INLINE union address prefix_of(const union address *a, u64 ipv6_mask, u32 ipv4_m
 	return p;
 }
 
+struct group_lookup {
+	u32 bits;
+	u32 address[4]; // a union address, without a gap before it
+};
+
+// The number of the group that a prefix belongs to. Addresses without a group have 0.
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct group_lookup);
+	__type(value, u32);
+} groups SEC(".maps");
+
+INLINE union address group_key(u32 number)
+{
+	union address key = {};
+
+	key.words[3] = number;
+	return key;
+}
+
+// A look at the groups takes longer than all else, so their answers are kept. User space increments group_generation
+// when it has changed the groups, and answers of an older generation are nothing.
+struct group_answer {
+	u32 generation;
+	u32 number;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, union address);
+	__type(value, struct group_answer);
+} group_answers SEC(".maps");
+
+volatile u32 group_generation;
+
+INLINE u32 group_ask(const union address *a)
+{
+	struct group_lookup lookup = { .bits = 8 * sizeof(*a) };
+	u32 *number;
+
+	__builtin_memcpy(lookup.address, a, sizeof(*a));
+	number = bpf_map_lookup_elem(&groups, &lookup);
+	return number ? *number : 0;
+}
+
+INLINE union address group_of(const union address *a)
+{
+	struct group_answer answer = { .generation = group_generation };
+	struct group_answer *known = bpf_map_lookup_elem(&group_answers, a);
+
+	if (known && known->generation == answer.generation)
+		return group_key(known->number);
+	answer.number = group_ask(a);
+	bpf_map_update_elem(&group_answers, a, &answer, BPF_ANY);
+	return group_key(answer.number);
+}
+
 INLINE union address prefix_key(const union address *a)
 {
+	if (config.groups)
+		return group_of(a);
 	return prefix_of(a, config.ipv6_mask, config.ipv4_mask);
 }
 
@@ -84,6 +147,8 @@ INLINE union address prefix_key(const union address *a)
 INLINE union address prefix_whole(const union address *a)
 {
 	tally(TALLY_PREFIXES_FULL);
+	if (config.groups)
+		return group_key(0);
 	return prefix_of(a, 0, 0);
 }
 

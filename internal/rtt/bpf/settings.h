@@ -24,8 +24,9 @@ struct settings {
 	u8 traffic; // count protocols and ECN
 	u8 replay; // the packets come from a capture, and their times from the variable replay
 	u8 batch; // events that are handed to user space at once
-	u8 pad[5];
+	u8 groups; // aggregate by the groups that a table gives prefixes, not by prefixes of one length
+	u8 pad[4];
 };
-_Static_assert(sizeof(struct settings) == 4 * 8 + 3 * 4 + 15 + 5, "settings has no hidden padding");
+_Static_assert(sizeof(struct settings) == 4 * 8 + 3 * 4 + 16 + 4, "settings has no hidden padding");
 
 volatile const struct settings config;

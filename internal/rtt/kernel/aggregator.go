@@ -1,15 +1,18 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
 
 	"sluice/internal/rtt/bpf"
+	"sluice/internal/rtt/groups"
 	"sluice/internal/rtt/report"
 )
 
@@ -21,19 +24,47 @@ type Aggregator struct {
 	start    time.Time
 	counters bpf.MonitorCounterSet
 	active   map[bpf.MonitorAddress]time.Time // end of the last interval with traffic
+	rest     []bpf.MonitorAddress             // keys of what there is no room for, or no group
+	groups   *groupTable                      // nil: aggregates are prefixes of one length
 }
 
 // NewAggregator starts the first period. It adds the prefixes of all IPv4 and of all IPv6 addresses, where the programs
-// count prefixes for which there is no room.
-func NewAggregator(kernel *bpf.Monitor, config report.Aggregation) (*Aggregator, error) {
-	a := &Aggregator{kernel: kernel, config: config, active: make(map[bpf.MonitorAddress]time.Time)}
-	for _, family := range wholeFamilies {
-		if err := a.add(family); err != nil {
+// count prefixes for which there is no room; or, if the configuration has groups, the one of all other addresses.
+// There is room for limit prefixes or groups.
+func NewAggregator(
+	kernel *bpf.Monitor, config report.Aggregation, members groups.Table, limit int,
+) (*Aggregator, error) {
+	a := &Aggregator{
+		kernel: kernel, config: config, active: make(map[bpf.MonitorAddress]time.Time), rest: wholeFamilies,
+	}
+	if members != nil {
+		a.rest = []bpf.MonitorAddress{{}}
+		a.groups = newGroupTable(kernel.Maps[bpf.MonitorMapGroups], a.nextGroups, limit)
+		if err := a.groups.load(members); err != nil {
+			return nil, err
+		}
+	}
+	for _, key := range a.rest {
+		if err := a.add(key); err != nil {
 			return nil, err
 		}
 	}
 	return a, a.nextPeriod()
 }
+
+// nextGroups makes the programs forget which group an address belongs to.
+func (a *Aggregator) nextGroups() error {
+	generation := a.kernel.Variables[bpf.MonitorVarGroupGeneration]
+	var n uint32
+	if err := generation.Get(&n); err != nil {
+		return err
+	}
+	return generation.Set(n + 1)
+}
+
+// Regroup replaces the groups. It may be called on any goroutine. On an error, the kernel may have some prefixes of the
+// new groups and some of the old ones.
+func (a *Aggregator) Regroup(members groups.Table) error { return a.groups.load(members) }
 
 // wholeFamilies are the keys of the prefixes of all IPv4 and of all IPv6 addresses.
 var wholeFamilies = []bpf.MonitorAddress{
@@ -82,7 +113,9 @@ func (a *Aggregator) Turn(now time.Time, settle func()) (*report.Interval, error
 	for _, p := range prefixes {
 		i.Prefixes = append(i.Prefixes, *p)
 	}
-	slices.SortFunc(i.Prefixes, func(x, y report.Prefix) int { return x.Prefix.Compare(y.Prefix) })
+	slices.SortFunc(i.Prefixes, func(x, y report.Prefix) int {
+		return cmp.Or(x.Prefix.Compare(y.Prefix), strings.Compare(x.Group, y.Group))
+	})
 	return i, a.forget(prefixes, now)
 }
 
@@ -91,7 +124,7 @@ func (a *Aggregator) read(period uint32) (map[bpf.MonitorAddress]*report.Prefix,
 	prefixes := make(map[bpf.MonitorAddress]*report.Prefix)
 	at := func(key bpf.MonitorAddress) *report.Prefix {
 		if prefixes[key] == nil {
-			prefixes[key] = &report.Prefix{Prefix: a.prefix(key), RTT: report.Histogram{Width: a.config.BinWidth}}
+			prefixes[key] = a.newPrefix(key)
 		}
 		return prefixes[key]
 	}
@@ -135,6 +168,17 @@ func plus(t report.PrefixTraffic, classes *trafficClasses) report.PrefixTraffic 
 	}
 }
 
+// newPrefix returns the prefix or the group of a key, without values.
+func (a *Aggregator) newPrefix(key bpf.MonitorAddress) *report.Prefix {
+	p := &report.Prefix{RTT: report.Histogram{Width: a.config.BinWidth}}
+	if a.groups != nil {
+		p.Group = a.groups.name(key)
+	} else {
+		p.Prefix = a.prefix(key)
+	}
+	return p
+}
+
 // prefix returns the prefix of a key.
 func (a *Aggregator) prefix(key bpf.MonitorAddress) netip.Prefix {
 	addr := netip.AddrFrom16(key.Bytes).Unmap()
@@ -157,7 +201,7 @@ func (a *Aggregator) forget(active map[bpf.MonitorAddress]*report.Prefix, now ti
 		return nil
 	}
 	for key, last := range a.active {
-		if now.Sub(last) < a.config.Timeout || slices.Contains(wholeFamilies, key) {
+		if now.Sub(last) < a.config.Timeout || slices.Contains(a.rest, key) {
 			continue
 		}
 		delete(a.active, key)

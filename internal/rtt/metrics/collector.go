@@ -3,7 +3,6 @@ package metrics
 import (
 	"log/slog"
 	"maps"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -21,7 +20,7 @@ type Collector struct {
 	dns   *prometheus.CounterVec
 
 	mu       sync.Mutex // guards prefixes
-	prefixes map[netip.Prefix]*prefixMetrics
+	prefixes map[string]*prefixMetrics
 }
 
 // prefixMetrics is the sum of the intervals of one prefix.
@@ -70,7 +69,7 @@ func New() *Collector {
 		dns: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_rtt_dns_responses_total", Help: "Responses to DNS queries.",
 		}, []string{"rcode"}),
-		prefixes: make(map[netip.Prefix]*prefixMetrics),
+		prefixes: make(map[string]*prefixMetrics),
 	}
 }
 
@@ -104,15 +103,15 @@ func (m *Collector) Interval(i *report.Interval) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for n := range i.Prefixes {
-		m.prefixLocked(i.Prefixes[n].Prefix).add(&i.Prefixes[n], i.End)
+		m.prefixLocked(i.Prefixes[n].String()).add(&i.Prefixes[n], i.End)
 	}
 	if timeout := i.Aggregation.Timeout; timeout > 0 {
-		maps.DeleteFunc(m.prefixes, func(_ netip.Prefix, p *prefixMetrics) bool { return i.End.Sub(p.seen) >= timeout })
+		maps.DeleteFunc(m.prefixes, func(_ string, p *prefixMetrics) bool { return i.End.Sub(p.seen) >= timeout })
 	}
 	return nil
 }
 
-func (m *Collector) prefixLocked(p netip.Prefix) *prefixMetrics {
+func (m *Collector) prefixLocked(p string) *prefixMetrics {
 	if m.prefixes[p] == nil {
 		m.prefixes[p] = new(prefixMetrics)
 	}
@@ -179,8 +178,7 @@ func collectCounters(c *report.Counters, ch chan<- prometheus.Metric) {
 func (m *Collector) collectPrefixes(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for prefix, p := range m.prefixes {
-		name := prefix.String()
+	for name, p := range m.prefixes {
 		ch <- prometheus.MustNewConstMetric(prefixTraffic, prometheus.CounterValue, float64(p.received.Bytes), name,
 			"received")
 		ch <- prometheus.MustNewConstMetric(prefixTraffic, prometheus.CounterValue, float64(p.sent.Bytes), name, "sent")

@@ -19,10 +19,13 @@ func (n Networks) Sample(s *report.Sample) error {
 // Flow does nothing.
 func (Networks) Flow(*report.FlowEvent) error { return nil }
 
-// Interval takes the medians of what was aggregated.
+// Interval takes the medians of what was aggregated. Groups of prefixes are no networks.
 func (n Networks) Interval(i *report.Interval) error {
 	for k := range i.Prefixes {
 		p := &i.Prefixes[k]
+		if p.Group != "" {
+			continue
+		}
 		n.Set(p.Prefix, p.RTT.Quantile(0.5), p.RTT.Count)
 	}
 	return nil

@@ -48,7 +48,7 @@ func (standard) aggregation(b []byte, i *report.Interval) []byte {
 
 func (standard) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
 	b = i.End.AppendFormat(b, clockLayout)
-	b = append(p.AppendTo(append(b, ": "...)), " -> "...)
+	b = fmt.Appendf(b, ": %s -> ", p)
 	rx, tx := p.Sent.Total(), p.Received.Total() // as ePPing counts: the monitor receives what the prefix sends
 	b = fmt.Appendf(b, "rxpkts=%d, rxbytes=%d, txpkts=%d, txbytes=%d", rx.Packets, rx.Bytes, tx.Packets, tx.Bytes)
 	if p.RTT.Count == 0 {

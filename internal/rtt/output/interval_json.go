@@ -30,8 +30,9 @@ type jsonPrefixTraffic struct {
 
 type jsonPrefix struct {
 	Timestamp int64             `json:"timestamp"`
-	Prefix    string            `json:"ip_prefix"`
-	Sent      jsonPrefixTraffic `json:"rx_stats"` // as ePPing counts: the monitor receives what the prefix sends
+	Prefix    string            `json:"ip_prefix,omitempty"`
+	Group     string            `json:"group,omitempty"` // of prefixes, instead of Prefix
+	Sent      jsonPrefixTraffic `json:"rx_stats"`        // as ePPing counts: the monitor receives what the prefix sends
 	Received  jsonPrefixTraffic `json:"tx_stats"`
 	*jsonRTTs
 	Retransmissions uint64 `json:"retransmissions,omitempty"`
@@ -98,11 +99,14 @@ func (jsonLines) aggregation(b []byte, i *report.Interval) []byte {
 func (jsonLines) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
 	j := jsonPrefix{
 		Timestamp: i.End.UnixNano(),
-		Prefix:    p.String(),
+		Group:     p.Group,
 		Received:  newJSONPrefixTraffic(&p.Received),
 		Sent:      newJSONPrefixTraffic(&p.Sent),
 
 		Retransmissions: p.Retransmissions,
+	}
+	if p.Group == "" {
+		j.Prefix = p.String()
 	}
 	if h := &p.RTT; h.Count > 0 {
 		j.jsonRTTs = newJSONRTTs(h)

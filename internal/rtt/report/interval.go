@@ -22,12 +22,22 @@ type Aggregation struct {
 	IPv4Prefix, IPv6Prefix int // bits
 }
 
-// Prefix is the traffic of a network prefix, and the RTTs of its hosts' replies.
+// Prefix is the traffic of a network prefix or of a group of them, and the RTTs of its hosts' replies.
 type Prefix struct {
 	netip.Prefix
+	Group string // the name of the group; "": Prefix is set
+
 	Received, Sent  PrefixTraffic
 	Retransmissions uint64 // TCP segments from or to its hosts that were sent again
 	RTT             Histogram
+}
+
+// String returns the prefix, or the name of the group.
+func (p *Prefix) String() string {
+	if p.Group != "" {
+		return p.Group
+	}
+	return p.Prefix.String()
 }
 
 // PrefixTraffic is the traffic of a prefix, by whether and how its RTTs can be measured.
