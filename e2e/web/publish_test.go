@@ -59,13 +59,7 @@ func TestPublish(t *testing.T) {
 	// The other rendition.
 	shape := `document.querySelector('sluice-player').shadowRoot.querySelector('canvas').height`
 	large := eval[int](viewer, shape)
-	viewer.until(`(() => {
-		const q = document.querySelector('sluice-player').shadowRoot.querySelector('select');
-		if (q.options.length !== 2) return false;
-		q.value = 'video-small';
-		q.dispatchEvent(new Event('change'));
-		return true;
-	})()`)
+	viewer.chooseQuality(fmt.Sprintf("%dp", large/2))
 	viewer.until(fmt.Sprintf("%s === %d", shape, large/2))
 
 	require.Contains(t, r.record(t, "live/me", "SLUICE_AUTH_TOKEN=open-sesame"), "opus,")

@@ -35,12 +35,17 @@ func TestWatch(t *testing.T) {
 	require.Empty(t, b.console)
 }
 
-// playsWithoutLoss reports whether the player shows so many pictures and drops none: at one of three attempts, because
-// a browser draws when the machine lets it.
+// playsWithoutLoss reports whether the player shows so many pictures and drops none.
 func (b *tab) playsWithoutLoss(n int) bool {
+	return b.losesNothing(func() { b.awaitPictures(b.statistics().Shown + n) })
+}
+
+// losesNothing reports whether the player drops no picture while something is done: at one of three attempts, because a
+// browser draws when the machine lets it.
+func (b *tab) losesNothing(do func()) bool {
 	for range 3 {
 		before := b.statistics()
-		b.awaitPictures(before.Shown + n)
+		do()
 		after := b.statistics()
 		b.t.Logf("%+v", after)
 		if after.Dropped == before.Dropped && after.Lost == before.Lost {

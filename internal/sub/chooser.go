@@ -103,7 +103,7 @@ func (c *chooser) lower(now time.Time) {
 		return
 	}
 	if c.raised && now.Sub(c.since) < trialTime {
-		c.hold = min(2*c.hold, mostHold)
+		c.hold = max(min(2*c.hold, mostHold), leastHold)
 	} else {
 		c.hold = leastHold
 	}

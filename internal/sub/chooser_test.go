@@ -148,3 +148,10 @@ func TestChooser(t *testing.T) {
 		})
 	}
 }
+
+// TestFailedTrials checks that each trial that fails makes the next one come later, from the first on.
+func TestFailedTrials(t *testing.T) {
+	p := &path{rate: constant(1.2e6), chooser: newChooser([]int{700_000, 2_800_000}, 0), free: start}
+	p.run(2 * time.Minute)
+	require.LessOrEqual(t, len(p.switches), 6, "%v", p.played)
+}

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Player, type PlayerOptions } from "../src/media/player.js";
-import { msfCatalog } from "../src/media/catalog.js";
+import { msfCatalog, type Track } from "../src/media/catalog.js";
 import type { MediaObject, Session, Subscription, TrackName } from "../src/moqt/session.js";
 import { initSegment } from "../src/publish/mux.js";
 import { inView } from "../src/ui/dom.js";
@@ -25,13 +25,15 @@ Object.assign(globalThis, {
 });
 
 /** player makes a player that connects to what connect gives. */
-function player(connect: () => Promise<Session>): { p: Player; told: string[] } {
+function player(connect: () => Promise<Session>): { p: Player; told: string[]; played: string[] } {
   const told: string[] = [];
+  const played: string[] = [];
   const canvas = { getContext: () => ({}) };
   const options = {
     connect, namespace: ["live"], canvas, video: {}, target: 200, tell: (s: string) => told.push(s), found: () => {},
+    plays: (t: Track) => played.push(t.name),
   };
-  return { p: new Player(options as unknown as PlayerOptions), told };
+  return { p: new Player(options as unknown as PlayerOptions), told, played };
 }
 
 test("a player that was stopped while it connected closes its session", async () => {
@@ -69,7 +71,7 @@ test("a rendition that was chosen on a session that is over blocks no later choi
         if (name.name === "catalog") receive({ group: 0, object: 0, subgroup: 0, status: 0, payload: catalog });
         if (name.name !== "low") a.answer();
       });
-    return { closed, subscribe, close: () => {} } as unknown as Session;
+    return { closed, subscribe, close: () => {}, rtt: async () => 0 } as unknown as Session;
   };
   const { p } = player(connect);
   const running = p.run();

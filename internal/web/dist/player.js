@@ -1,1 +1,1 @@
-import"./chunk-KZGS7YUX.js";import"./chunk-D6RLCDXF.js";import"./chunk-P3YTJPAK.js";
+import"./chunk-KIEZQ5PY.js";import"./chunk-XH6XXEV3.js";import"./chunk-P3YTJPAK.js";

@@ -1,18 +1,22 @@
-import { RequestError, type MediaObject, type Session, type Subscription } from "../moqt/session.js";
+import { RequestError, type MediaObject, type Session } from "../moqt/session.js";
 import { type Filter, nextGroup } from "../moqt/filter.js";
 import type { Namespace } from "../moqt/wire.js";
 import { messageOf, pauses, sleep } from "../ui/dom.js";
 import { Audio } from "./audio.js";
 import { catalogNames, parseCatalog, type Track } from "./catalog.js";
+import { chooseInterval, Renditions } from "./chooser.js";
 import { Clock } from "./clock.js";
 import { type Frame, newDemuxer } from "./demux.js";
 import { ElementOutput } from "./element.js";
+import { Lane } from "./lane.js";
 import { Sequencer } from "./sequencer.js";
 import { Screen, VideoDecoding } from "./video.js";
 
 /** How long the relay waits for a publisher, and how long the page waits for a catalog, in milliseconds. */
 const patience = 10_000;
-const adjustInterval = 200;
+const adjustInterval = 100;
+/** How long the last pictures of a rendition may take after those of another one begin, in microseconds. */
+const overlap = 200_000;
 
 /** Statistics say how playback goes. */
 export interface Statistics {
@@ -32,18 +36,21 @@ export interface PlayerOptions {
   canvas: HTMLCanvasElement;
   video: HTMLVideoElement; // is used where the browser has no WebCodecs
   target: number; // ms
+  rendition: string | undefined; // the name of the one that the user has chosen, if any
   /** tell says in words what the player does; "" is: it plays. */
   tell: (state: string) => void;
-  /** found is called with the tracks of the broadcast. */
-  found: (tracks: Track[], video: Track | undefined) => void;
+  /** found is called with the renditions of the broadcast. */
+  found: (renditions: Track[]) => void;
+  /** plays is called with the rendition that begins. */
+  plays: (rendition: Track) => void;
 }
 
-/** Lane is one track that is played. */
-interface Lane {
-  track: Track;
-  subscription: Subscription;
-  sequencer: Sequencer;
-  close(): void;
+/** Lanes are what is played. next will take the place of video, and before had it. */
+interface Lanes {
+  video?: Lane;
+  audio?: Lane;
+  next?: Lane;
+  before?: Lane;
 }
 
 /** Player plays a broadcast, on one session after another. */
@@ -54,11 +61,12 @@ export class Player {
   private readonly gain = this.context.createGain();
   private readonly element: ElementOutput | undefined; // instead of clock, screen and context
   private session: Session | undefined;
-  private tracks: Track[] = [];
-  private lanes: { video?: Lane; audio?: Lane; next?: Lane } = {};
-  private decoding: { video?: VideoDecoding; audio?: Audio } = {};
-  private wanted: string | undefined; // the name of the rendition
-  private overtaken = false; // the first media of the next rendition came before the answer to its request
+  private videos: Track[] = []; // that can be played, the best one first
+  private lanes: Lanes = {};
+  private began = 0; // the media time with which the rendition began
+  private wanted: string | undefined; // the name of the rendition that the user has chosen, if any
+  private renditions: Renditions | undefined; // else the player chooses one of these
+  private over = (_reason: string) => {}; // ends a session
   private stopped = false;
   private received = 0;
   private rate = { at: 0, received: 0, bits: 0 };
@@ -66,6 +74,7 @@ export class Player {
   private lost = 0;
 
   constructor(private readonly options: PlayerOptions) {
+    this.wanted = options.rendition;
     this.clock = new Clock(options.target);
     this.screen = new Screen(options.canvas);
     this.gain.connect(this.context.destination);
@@ -97,11 +106,12 @@ export class Player {
       try {
         const session = await this.options.connect();
         this.session = session; // reset closes it
+        const over = new Promise<string>((resolve) => (this.over = resolve));
         session.ongoaway = () => session.close(); // a new session goes on
         await this.begin(session);
         wait = pauses();
         if (!this.stopped) this.options.tell("");
-        await Promise.race([session.closed, ...this.ends()]);
+        await Promise.race([session.closed, over]);
       } catch (error) {
         if (!this.stopped) this.options.tell(explain(error));
       }
@@ -117,18 +127,11 @@ export class Player {
     void this.context.close();
   }
 
-  private ends(): Promise<string>[] {
-    return [this.lanes.video, this.lanes.audio].flatMap((l) => (l ? [l.subscription.done] : []));
-  }
-
   /** reset drops what belongs to a session. The last picture stays. */
   private reset(): void {
-    for (const lane of Object.values(this.lanes)) lane?.close();
+    for (const lane of Object.values(this.lanes) as Lane[]) this.close(lane);
     this.lanes = {};
-    this.overtaken = false;
-    this.decoding.video?.close();
-    this.decoding.audio?.close();
-    this.decoding = {};
+    this.renditions = undefined;
     this.element?.reset();
     this.screen.forget();
     this.clock.reset();
@@ -139,23 +142,19 @@ export class Player {
   private async begin(session: Session): Promise<void> {
     if (this.stopped) return session.close();
     this.options.tell("Loading…");
-    this.tracks = (await this.load(session)).filter((t) => !this.element || ElementOutput.plays(t));
-    const renditions = await playable(this.tracks.filter((t) => t.role === "video"));
-    const audio = this.tracks.find((t) => t.role === "audio");
+    const tracks = (await this.load(session)).filter((t) => !this.element || ElementOutput.plays(t));
+    this.videos = await playable(tracks.filter((t) => t.role === "video"));
+    const audio = tracks.find((t) => t.role === "audio");
     if (this.stopped) return;
-    if (renditions.length === 0 && !audio) throw new Error("this browser can play none of the tracks");
-    const video = renditions.find((t) => t.name === this.wanted) ?? renditions[0];
-    this.options.found(renditions, video);
+    if (this.videos.length === 0 && !audio) throw new Error("this browser can play none of the tracks");
+    const video = this.chosen ?? this.videos[0];
+    this.options.found(this.videos);
+    if (video) this.options.plays(video);
+    this.renditions = video && new Renditions(video, this.videos);
     await Promise.all([
-      video && this.play(session, video, "next object").then((lane) => this.keep(session, "video", lane)),
-      audio && this.play(session, audio, "next object").then((lane) => this.keep(session, "audio", lane)),
+      video && this.play(session, (this.lanes.video = new Lane(video)), "next object"),
+      audio && this.play(session, (this.lanes.audio = new Lane(audio)), "next object"),
     ]);
-  }
-
-  /** keep puts a lane in its place, unless its session is over: the next one makes its own lanes. */
-  private keep(session: Session, place: "video" | "audio" | "next", lane: Lane): void {
-    if (this.session === session) this.lanes[place] = lane;
-    else lane.close();
   }
 
   /** load reads the catalog and the init segments. */
@@ -198,38 +197,47 @@ export class Player {
     }
   }
 
-  /** play subscribes to a track, from its current group on. */
-  private async play(session: Session, track: Track, filter: Filter): Promise<Lane> {
-    const sequencer = new Sequencer(await this.consume(track, filter === nextGroup));
+  /** play subscribes to the track of a lane, from its current group on. */
+  private async play(session: Session, lane: Lane, filter: Filter): Promise<void> {
+    const sequencer = new Sequencer(await this.consume(lane));
+    lane.sequencer = sequencer;
     const receive = (o: MediaObject) => {
       this.received += o.payload.length;
       sequencer.push(o);
     };
-    const name = { namespace: this.options.namespace, name: track.name };
-    const subscription = await session.subscribe(name, { filter, rendezvous: patience }, receive);
-    if (subscription.largest && filter === "next object") {
-      void session.fetchBefore(subscription, receive).catch(() => {}); // then it begins with the next group
+    const name = { namespace: this.options.namespace, name: lane.track.name };
+    const s = await session.subscribe(name, { filter, rendezvous: patience }, receive);
+    lane.accept(s);
+    if (lane.closed) return;
+    void s.done.then((reason) => {
+      if (lane === this.lanes.video || lane === this.lanes.audio) this.over(reason);
+    });
+    if (s.largest && filter === "next object") {
+      void session.fetchBefore(s, receive).catch(() => {}); // then it begins with the next group
     }
-    const close = () => {
-      this.lost += sequencer.lost;
-      sequencer.close();
-      subscription.cancel();
-    };
-    return { track, subscription, sequencer, close };
   }
 
-  /** consume returns what takes the objects of a track, in order. */
-  private async consume(track: Track, replaces: boolean): Promise<(o: MediaObject) => void> {
-    if (this.element) return this.element.add(track, () => this.replaceLane());
-    const demuxer = newDemuxer(track);
-    const take = this.decode(track, demuxer.description, replaces);
+  private close(lane: Lane): void {
+    if (!lane.closed) this.lost += lane.lost;
+    lane.close();
+  }
+
+  /** consume returns what takes the objects of a lane, in order. */
+  private async consume(lane: Lane): Promise<(o: MediaObject) => void> {
+    if (this.element) return this.element.add(lane.track, () => this.takeOver(lane, Infinity));
+    const demuxer = newDemuxer(lane.track);
+    const take = this.decode(lane, demuxer.description);
     return (o) => {
-      for (const frame of demuxer.frames(o)) take(frame);
+      for (const frame of demuxer.frames(o)) {
+        if (o.arrival) this.renditions?.arrived(o.arrival, lane.track, frame.time / 1000, o.payload.length);
+        take(frame);
+      }
     };
   }
 
-  /** decode makes a decoder for a track, and returns what takes its frames. */
-  private decode(track: Track, description: Uint8Array<ArrayBuffer> | undefined, replaces: boolean) {
+  /** decode makes a decoder for a lane, and returns what takes its frames. */
+  private decode(lane: Lane, description: Uint8Array<ArrayBuffer> | undefined): (frame: Frame) => void {
+    const { track } = lane;
     const failed = (error: Error) => {
       this.options.tell(`The decoder has failed: ${error.message}.`);
       this.session?.close(); // and again
@@ -238,46 +246,80 @@ export class Player {
     if (track.role === "audio") {
       const config = { ...common, sampleRate: track.sampleRate ?? 48_000, numberOfChannels: track.channels ?? 2 };
       const audio = new Audio(config, this.context, this.gain, this.clock, failed);
-      this.decoding.audio = audio;
-      return (frame: Frame) => {
+      lane.audio = audio;
+      return (frame) => {
         this.clock.arrived(frame.time, performance.now());
         audio.push(frame);
       };
     }
     const config = { ...common, optimizeForLatency: true };
     const video = new VideoDecoding(config, (p) => this.screen.add(p), () => this.screen.room, failed);
-    if (!replaces) this.decoding.video = video;
-    return (frame: Frame) => {
+    lane.video = video;
+    return (frame) => {
       this.clock.arrived(frame.time, performance.now());
-      if (this.decoding.video !== video) this.replace(video, frame.time);
+      if (lane === this.lanes.next) {
+        if (!frame.key || this.screen.shows(frame.time)) return; // with a later group
+        this.takeOver(lane, frame.time);
+      }
       video.push(frame);
     };
   }
 
-  /** replace ends the present rendition where another one begins. */
-  private replace(video: VideoDecoding, from: number): void {
-    this.decoding.video?.close();
+  /** takeOver lets the next rendition play from a time on, and the present one up to it. */
+  private takeOver(next: Lane, from: number): void {
+    if (next !== this.lanes.next) return;
+    if (this.lanes.before) this.close(this.lanes.before);
+    const { video } = this.lanes;
+    video?.video?.endAt(from);
     this.screen.forget(from);
-    this.decoding.video = video;
-    this.replaceLane();
-  }
-
-  private replaceLane(): void {
-    this.overtaken = !this.lanes.next;
-    if (!this.lanes.next) return;
-    this.lanes.video?.close();
-    this.lanes.video = this.lanes.next;
+    this.began = from;
+    this.lanes.video = next;
     delete this.lanes.next;
+    if (video && from < Infinity) this.lanes.before = video;
+    else if (video) this.close(video);
+    this.options.plays(next.track);
   }
 
-  /** choose plays another rendition from its next group on. */
-  async choose(name: string): Promise<void> {
+  /** chosen is the rendition that the user has chosen, if there is such a one. */
+  private get chosen(): Track | undefined {
+    return this.videos.find((t) => t.name === this.wanted);
+  }
+
+  /** choose plays the rendition with that name from its next group on. Without a name, the player chooses. */
+  async choose(name: string | undefined): Promise<void> {
     this.wanted = name;
-    const track = this.tracks.find((t) => t.name === name);
-    if (!track || !this.session || this.lanes.next || this.lanes.video?.track === track) return;
-    const session = this.session;
-    this.keep(session, "next", await this.play(session, track, nextGroup));
-    if (this.overtaken) this.replaceLane();
+    const video = this.lanes.video?.track;
+    if (video) this.renditions = new Renditions(video, this.videos);
+    if (this.chosen) await this.change(this.chosen);
+  }
+
+  /** change plays another rendition from its next group on. */
+  private async change(track: Track): Promise<void> {
+    const { next, video } = this.lanes;
+    if (!this.session || (next ?? video)?.track === track) return;
+    if (next) this.close(next);
+    delete this.lanes.next;
+    if (video?.track === track) return;
+    const lane = new Lane(track);
+    this.lanes.next = lane;
+    try {
+      await this.play(this.session, lane, nextGroup);
+    } catch (error) {
+      this.close(lane);
+      if (this.lanes.next === lane) delete this.lanes.next;
+      throw error;
+    }
+  }
+
+  /** decide lets the player choose a rendition, unless the user has. */
+  private async decide(): Promise<void> {
+    const { session, renditions } = this;
+    if (!session || !renditions || this.chosen) return;
+    const rtt = await session.rtt();
+    if (this.session !== session || this.renditions !== renditions || this.chosen) return;
+    await this.change(renditions.choose(performance.now(), rtt)).catch((error: unknown) => {
+      renditions.refused(performance.now(), error instanceof RequestError);
+    });
   }
 
   /** draw keeps time, until the function that it returns is called. */
@@ -289,23 +331,30 @@ export class Player {
       requestAnimationFrame(tick);
     };
     requestAnimationFrame(tick);
+    const choosing = setInterval(() => void this.decide(), chooseInterval);
     // Sound goes on while the page is hidden, when nothing is drawn.
     const timer = setInterval(() => {
       this.element?.adjust();
       if (this.clock.adjust(performance.now())) this.screen.catchUp();
       if (document.hidden) this.advance();
-    }, adjustInterval / 2);
+    }, adjustInterval);
     return () => {
       going = false;
       clearInterval(timer);
+      clearInterval(choosing);
     };
   }
 
   private advance(): void {
     if (!this.clock.begun) return;
     const now = this.clock.now(performance.now());
-    this.skipped += this.decoding.video?.advance(now) ?? 0;
-    this.decoding.audio?.advance(now);
+    const { video, audio, before } = this.lanes;
+    if (before && now > this.began + overlap) {
+      this.close(before);
+      delete this.lanes.before;
+    }
+    this.skipped += (before?.video?.advance(now) ?? 0) + (video?.video?.advance(now) ?? 0);
+    audio?.audio?.advance(now);
     this.screen.draw(now);
   }
 
@@ -324,7 +373,7 @@ export class Player {
       endToEnd: this.clock.begun && Math.abs(age) < 60_000 ? age : undefined,
       shown: this.screen.shown,
       dropped: this.screen.dropped + this.skipped,
-      lost: this.lost + (this.lanes.video?.sequencer.lost ?? 0) + (this.lanes.audio?.sequencer.lost ?? 0),
+      lost: (Object.values(this.lanes) as Lane[]).reduce((sum, lane) => sum + lane.lost, this.lost),
       bitrate: this.rate.bits,
       speed: this.clock.speed,
     };

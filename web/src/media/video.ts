@@ -14,6 +14,7 @@ export class VideoDecoding {
   private readonly decoder: VideoDecoder;
   private queue: Frame[] = [];
   private needsKey = true;
+  private end = Infinity;
 
   constructor(
     config: VideoDecoderConfig,
@@ -26,7 +27,13 @@ export class VideoDecoding {
   }
 
   push(frame: Frame): void {
-    this.queue.push(frame);
+    if (frame.time < this.end) this.queue.push(frame);
+  }
+
+  /** endAt tells that another rendition has the frames from a time on. */
+  endAt(time: number): void {
+    this.end = time;
+    this.queue = this.queue.filter((f) => f.time < time);
   }
 
   /** advance decodes what is due soon. It returns how many frames it has left out. */
@@ -69,9 +76,15 @@ export class Screen {
   shown = 0;
   dropped = 0;
   private began = false;
+  private latest = -Infinity;
 
   constructor(private readonly canvas: HTMLCanvasElement) {
     this.context = canvas.getContext("2d", { alpha: false, desynchronized: true })!;
+  }
+
+  /** shows reports whether a picture of this time, or a later one, has been shown. */
+  shows(time: number): boolean {
+    return this.latest >= time;
   }
 
   get room(): number {
@@ -99,6 +112,7 @@ export class Screen {
     this.context.drawImage(due, 0, 0, this.canvas.width, this.canvas.height);
     due.close();
     this.shown++;
+    this.latest = due.timestamp;
     if (due.timestamp >= now - tooLate) this.began = true;
   }
 
@@ -111,6 +125,8 @@ export class Screen {
   forget(from = -Infinity): void {
     for (const p of this.pictures) if (p.timestamp >= from) p.close();
     this.pictures = this.pictures.filter((p) => p.timestamp < from);
-    if (from === -Infinity) this.catchUp();
+    if (from > -Infinity) return;
+    this.catchUp();
+    this.latest = -Infinity;
   }
 }

@@ -66,6 +66,14 @@ export interface MediaObject extends Location {
   status: number;
   properties?: Properties;
   payload: Uint8Array<ArrayBuffer>;
+  /** arrival is not known of objects that were fetched. */
+  arrival?: Arrival;
+}
+
+/** Arrival tells when an object was complete, and how long after its first byte, in milliseconds. */
+export interface Arrival {
+  at: number;
+  took: number;
 }
 
 /** RequestError is the relay's refusal of a request. */
@@ -201,6 +209,7 @@ export class Session {
     if (!subscription) return r.cancel(ResetCode.Cancelled);
     let object = -1;
     for (let first = true; await r.more(); first = false) {
+      const began = performance.now();
       object += (await r.int()) + 1;
       if (first && mode === 0x02) subgroup = object;
       const properties = type & 0x01 ? await readPrefixed(r) : undefined;
@@ -209,12 +218,14 @@ export class Session {
       const status = length === 0 ? await r.int() : 0;
       const payload = await r.bytes(length);
       if (subscription.ended) return r.cancel(ResetCode.Cancelled);
+      const at = performance.now();
       subscription.deliver({
         group,
         object,
         subgroup,
         status,
         payload,
+        arrival: { at, took: at - began },
         ...(properties?.length && { properties: readProperties(properties) }),
       });
     }
@@ -249,6 +260,7 @@ export class Session {
       subgroup: 0,
       status,
       payload,
+      arrival: { at: performance.now(), took: 0 },
       ...(properties && { properties: readProperties(properties) }),
     });
     if (type & 0x02) {
@@ -360,6 +372,13 @@ export class Session {
     const answer = await stream.next();
     if (answer?.type !== Message.RequestOK) throw unexpected(answer);
     return () => stream.cancel();
+  }
+
+  /** rtt returns the round-trip time in milliseconds, or 0 if the browser does not tell. */
+  async rtt(): Promise<number> {
+    const wt = this.wt as { getStats?: () => Promise<{ smoothedRtt?: number }> };
+    const stats = await wt.getStats?.().catch(() => undefined);
+    return stats?.smoothedRtt ?? 0;
   }
 
   /** openStream opens a stream for objects. Streams with a higher order go first. */

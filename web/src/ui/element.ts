@@ -53,7 +53,8 @@ export class PlayerElement extends HTMLElement {
   private readonly play = make("button", { type: "button" }, "Pause");
   private readonly mute = make("button", { type: "button", "aria-pressed": "true" }, "Unmute");
   private readonly volume = make("input", { type: "range", min: "0", max: "1", step: "0.05", value: "1" });
-  private readonly quality = make("select");
+  private readonly automatic = make("option", { value: "" }, "Auto");
+  private readonly quality = make("select", {}, this.automatic);
   private readonly latency = make("select");
   private readonly full = make("button", { type: "button" }, "Full screen");
   private readonly qualityLabel = make("label", { hidden: true }, "Quality", this.quality);
@@ -131,7 +132,9 @@ export class PlayerElement extends HTMLElement {
       video: this.video,
       target: Number(this.latency.value),
       tell: (state) => (this.state.textContent = state),
-      found: (tracks, video) => this.showQualities(tracks, video),
+      rendition: this.quality.value || undefined,
+      found: (renditions) => this.showQualities(renditions),
+      plays: (rendition) => (this.automatic.textContent = `Auto: ${qualityOf(rendition)}`),
     });
     this.player = player;
     this.applyVolume();
@@ -173,16 +176,19 @@ export class PlayerElement extends HTMLElement {
 
   private async choose(): Promise<void> {
     try {
-      await this.player?.choose(this.quality.value);
+      await this.player?.choose(this.quality.value || undefined);
     } catch (error) {
       this.state.textContent = `The quality cannot be changed: ${messageOf(error)}.`;
     }
   }
 
-  private showQualities(tracks: Track[], video: Track | undefined): void {
-    this.qualityLabel.hidden = tracks.length < 2;
+  /** showQualities lists the renditions. What the user has chosen stays, if it is there. */
+  private showQualities(renditions: Track[]): void {
+    const chosen = this.quality.value;
+    this.qualityLabel.hidden = renditions.length < 2;
     this.quality.replaceChildren(
-      ...tracks.map((t) => make("option", { value: t.name, selected: t === video }, qualityOf(t))),
+      this.automatic,
+      ...renditions.map((t) => make("option", { value: t.name, selected: t.name === chosen }, qualityOf(t))),
     );
   }
 
@@ -213,7 +219,8 @@ export class PlayerElement extends HTMLElement {
 
 function qualityOf(t: Track): string {
   const size = t.height ? `${t.height}p` : t.name;
-  return t.bitrate ? `${size}, ${(t.bitrate / 1e6).toFixed(1)} Mbit/s` : size;
+  if (!t.bitrate) return size;
+  return `${size}, ${t.bitrate < 1e6 ? `${Math.round(t.bitrate / 1e3)} kbit/s` : `${(t.bitrate / 1e6).toFixed(1)} Mbit/s`}`;
 }
 
 customElements.define("sluice-player", PlayerElement);
