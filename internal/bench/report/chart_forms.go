@@ -60,7 +60,7 @@ func (v view) overSubscribers(kind string, scenarios []result.Scenario) []chart.
 		if v.Metric(name).Better == 0 {
 			continue // it shows how reliable the others are: only tables have it
 		}
-		if _, _, ok := quantileOf(name, distributions); ok {
+		if _, _, ok := quantileOf(name, distributions); ok && !byLink(scenarios) {
 			for _, g := range all {
 				out = append(out, v.metricBars(kind, name, g))
 			}
@@ -75,6 +75,11 @@ func (v view) overSubscribers(kind string, scenarios []result.Scenario) []chart.
 		}
 	}
 	return out
+}
+
+// byLink reports whether scenarios differ in the link of a subscriber.
+func byLink(scenarios []result.Scenario) bool {
+	return !slices.ContainsFunc(scenarios, func(s result.Scenario) bool { return s.Params.Link == "" })
 }
 
 func (v view) metricLines(kind, name string, g group) chart.Chart {
@@ -106,6 +111,8 @@ func (v view) metricBars(kind, name string, g group) chart.Chart {
 	if len(g.scenarios) > 1 && g.scenarios[0].Params.Subscribers != 0 && len(groups(g.scenarios)) == 1 {
 		title, number := g.axis()
 		c.X.Title, label = title, func(s result.Scenario) string { return strconv.Itoa(number(s)) }
+	} else if byLink(g.scenarios) {
+		label = func(s result.Scenario) string { return s.Params.Link }
 	}
 	for _, s := range g.scenarios {
 		c.X.Categories = append(c.X.Categories, label(s))
