@@ -119,7 +119,7 @@ fuzz: third_party ## run every fuzz target for FUZZTIME each
 	scripts/fuzz $(or $(FUZZTIME),20s)
 
 # More relays beside Sluice: make bench-peers, then make bench BENCH='--peer moq-relay-ietf,moq-relay'
-bench: deps build ## measure the relay in a lab, all scenarios: results in bench-results (40 minutes, root)
+bench: deps build ## measure the relay in a lab, all scenarios: results in bench-results (45 minutes, root)
 	bin/sluice-lab bench $(BENCH)
 
 bench-quick: deps build ## measure the relay in a lab, the shortest form (less than 3 minutes, root)

@@ -101,6 +101,7 @@ var quantities = map[string]quantity{
 	// Those of package playback are in init.
 	"neighbour.goodput":  metric("media that arrived in time without a bottleneck", "Mbit/s", more, onlyCongestion),
 	"neighbour.playable": metric("frames that could be shown without a bottleneck", "%", more, onlyCongestion),
+	"bulk":               metric("rate of the bulk flow", "Mbit/s", 0, onlyCongestion),
 	"link":               metric("rate of the bottleneck", "Mbit/s", 0, onlyCongestion),
 
 	"ping":      distribution("ping of a bystander, from when it was due until the reply", "ms", less, onlyBystander),

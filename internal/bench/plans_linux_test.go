@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/bench/load"
+	"sluice/internal/bench/pathprofile"
 	"sluice/internal/bench/playback"
 	"sluice/internal/bench/procfs"
 	"sluice/internal/bench/result"
@@ -31,12 +32,12 @@ func TestEstimate(t *testing.T) {
 	ours := system.Sluice("1")
 	runs, alone := estimate(ours, RunConfig{})
 	// 1 to 200 subscribers, up to 50 with a hog, a clip, system calls for 1 to 200, capacity, a bystander, chains of 1
-	// to 4 relays with and without a hog; and two bottlenecks, in which priority drop takes part too.
-	require.Equal(t, 3*(2*(4+3+1+4+1+1+8)+3*2), runs)
-	require.Less(t, alone, 40*time.Minute)
+	// to 4 relays with and without a hog; and six bottlenecks, in which priority drop takes part too.
+	require.Equal(t, 3*(2*(4+3+1+4+1+1+8)+3*6), runs)
+	require.Less(t, alone, 45*time.Minute)
 	beside := append(ours, system.Spec{Name: "moq-relay-ietf"}, system.Spec{Name: "moq-relay"})
 	_, withPeers := estimate(beside, RunConfig{})
-	require.Less(t, withPeers, 75*time.Minute, withPeers)
+	require.Less(t, withPeers, 90*time.Minute, withPeers)
 	_, capacity := estimate(ours, RunConfig{Kinds: []string{result.KindCapacity}})
 	require.Positive(t, capacity)
 	require.Less(t, capacity, alone)
@@ -55,7 +56,8 @@ func TestPlans(t *testing.T) {
 		"delay/1/idle", "cpu/1/idle", "memory/1/idle", "delay/100/idle", "cpu/100/idle", "memory/100/idle",
 		"delay/1/hog", // with 100 subscribers, there is none
 		"delay/1/idle/clip.mp4", "cpu/1/idle/clip.mp4", "memory/1/idle/clip.mp4",
-		"syscalls/1", "syscalls/100", "capacity/400", "congestion/constant", "congestion/step", "bystander/100",
+		"syscalls/1", "syscalls/100", "capacity/400", "congestion/constant", "congestion/step", "congestion/sawtooth",
+		"congestion/lte", "congestion/loss", "congestion/bulk", "bystander/100",
 		"chain/1/idle", "chain/2/idle", "chain/3/idle", "chain/4/idle",
 		"chain/1/hog", "chain/2/hog", "chain/3/hog", "chain/4/hog",
 	}, names(RunConfig{Subscribers: []int{1, 100}, Clip: "media/clip.mp4"}))
@@ -171,11 +173,20 @@ func TestAddSyscalls(t *testing.T) {
 }
 
 func TestBottleneckSeries(t *testing.T) {
-	require.Equal(t, result.Series{Time: []float64{0, 3, 3, 6}, Value: []float64{3, 3, 1, 1}},
-		bottleneck{"step", []float64{1.5, .5}}.series(2e6, 6*time.Second))
-	r := runnerOf(nil, RunConfig{})
-	require.Equal(t, 6*time.Second, r.congestionPeriod(bottlenecks[0]))
-	require.Equal(t, 9*time.Second, r.congestionPeriod(bottlenecks[1]))
+	path, _ := pathprofile.Find("step")
+	require.Equal(t, result.Series{Time: []float64{0, 3, 3, 6, 6, 9}, Value: []float64{3, 3, 1, 1, 3, 3}},
+		series(path.Rates(9*time.Second, 1), 2e6, 9*time.Second))
+}
+
+// All paths are those that a replay has.
+func TestCongestionPlans(t *testing.T) {
+	plans := runnerOf(nil, RunConfig{}).congestionPlans()
+	require.Len(t, plans, len(bottlenecks))
+	for i, p := range plans {
+		require.Contains(t, pathprofile.Names(), p.name)
+		require.Equal(t, float64(3*bottlenecks[i].halves), p.params.Duration)
+	}
+	require.Len(t, runnerOf(nil, RunConfig{Brief: true}).congestionPlans(), 1)
 }
 
 func TestAddPlayback(t *testing.T) {

@@ -22,7 +22,9 @@ const (
 	// MinRate lets one full Ethernet frame through every 1.5 s.
 	MinRate Rate = 8_000
 
-	defaultQueue = 50 * time.Millisecond
+	// DefaultQueue is Queue where it is 0.
+	DefaultQueue = 50 * time.Millisecond
+
 	// the last packet of a burst must not wait for the next burst: no path does that
 	defaultHold = 10 * time.Millisecond
 	// RFC 9002 §6.1.1: kPacketThreshold, the smallest gap that causes a spurious loss
@@ -150,7 +152,7 @@ func (c Conditions) needsWire() bool { return c.Delay > 0 || c.Reorder > 0 }
 
 func (c Conditions) queue() time.Duration {
 	if c.Queue == 0 {
-		return defaultQueue
+		return DefaultQueue
 	}
 	return c.Queue
 }

@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"sluice/internal/bench/pathprofile"
@@ -18,22 +20,29 @@ const (
 // Mock returns mock media: video with a subgroup for each layer, and audio. It has no path.
 func Mock(length time.Duration) *Trace {
 	m := video.Mock{Layers: true}.WithDefaults()
-	tracks := []Track{{Name: "audio", Audio: true, Priority: 128}, {Name: "video", Priority: 128}}
-	t := &Trace{Title: "mock", Tracks: tracks}
-	audio := uint64(0)
-	for n := uint64(0); m.Frame(n).Due < length; n++ {
+	_, end := video.DueBetween(m, 0, length)
+	t := Video(m, 0, end)
+	for n := uint64(0); time.Duration(n)*audioInterval < length; n++ {
+		t.Objects = append(t.Objects, Object{
+			At: Seconds(time.Duration(n) * audioInterval), Track: len(t.Tracks),
+			Group: n / audioGroup, ID: n % audioGroup, Priority: audioPriority, Size: audioSize,
+		})
+	}
+	t.Tracks = append(t.Tracks, Track{Name: "audio", Audio: true, Priority: 128})
+	slices.SortStableFunc(t.Objects, func(a, b Object) int { return cmp.Compare(a.At, b.At) })
+	return t
+}
+
+// Video returns the frames [from, to) of mock video. It has no path.
+func Video(m video.Mock, from, to uint64) *Trace {
+	t := &Trace{Title: "mock", Tracks: []Track{{Name: "video", Priority: 128}}}
+	for n := from; n < to; n++ {
 		f := m.Frame(n)
-		for ; time.Duration(audio)*audioInterval <= f.Due; audio++ {
-			t.Objects = append(t.Objects, Object{
-				At: Seconds(time.Duration(audio) * audioInterval), Group: audio / audioGroup, ID: audio % audioGroup,
-				Priority: audioPriority, Size: audioSize,
-			})
-		}
 		o := Object{
-			At: Seconds(f.Due), Track: 1, Group: f.Group, Subgroup: uint64(f.Layer), ID: f.Object,
+			At: Seconds(f.Due - m.Frame(from).Due), Group: f.Group, Subgroup: uint64(f.Layer), ID: f.Object,
 			Priority: video.Priority(f.Layer), Size: m.Size(n), Key: f.Object == 0,
 		}
-		if on, ok := m.DependsOn(n); ok {
+		if on, ok := m.DependsOn(n); ok && on >= from {
 			needs := m.Frame(on).Object
 			o.Needs = &needs
 		}
