@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,6 +33,7 @@ type rttFlags struct {
 	pcap         string
 	metrics      string
 	metricsHosts []string
+	dryRun       bool
 }
 
 func newRTT(env *cli.Environment) *cobra.Command {
@@ -64,6 +67,8 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.file, "write", "w", "", "append to this `file`, which SIGHUP reopens; default: standard output")
 	flags.StringVar(&f.pcap, "pcap", "",
 		"measure the packets of this pcap or pcapng `file` instead, at the times in it")
+	flags.BoolVar(&f.dryRun, "dry-run", false,
+		"load the programs, write how much memory their tables take, and end without measuring")
 	flags.StringVar(&f.metrics, "metrics", "",
 		"serve metrics for Prometheus at this `address`, and at its /rtt how far networks are")
 	flags.StringSliceVar(&f.metricsHosts, "metrics-host", nil,
@@ -83,6 +88,9 @@ func (f *rttFlags) check() error {
 	if f.groups != "" && f.aggregate == 0 {
 		return errors.New("--aggregate-groups is for --aggregate: say how often to report, such as -a 10")
 	}
+	if f.pcap != "" && f.dryRun {
+		return errors.New("--dry-run is for interfaces, not for --pcap")
+	}
 	if f.pcap != "" && f.metrics != "" {
 		return errors.New("--metrics is for interfaces, not for --pcap")
 	}
@@ -101,6 +109,9 @@ func (f *rttFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 		return err
 	}
 	cfg.Aggregate = seconds(f.aggregate)
+	if f.dryRun {
+		return writeMemory(env.Stdout, cfg)
+	}
 	out, err := output.New(output.Format(f.format), f.output(env))
 	if err != nil {
 		return err
@@ -112,6 +123,31 @@ func (f *rttFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 		return f.replay(ctx, cfg)
 	}
 	return f.watch(ctx, cfg)
+}
+
+// smallTable is the size up to which a table has no line of its own, in bytes.
+const smallTable = 100_000
+
+// writeMemory writes what the tables of a configuration take.
+func writeMemory(out io.Writer, cfg rtt.MonitorConfig) error {
+	tables, err := rtt.Memory(cfg)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TABLE\tENTRIES\tAT THE START\tAT MOST")
+	var sum, others report.TableMemory
+	for _, t := range tables {
+		sum.Now, sum.Max = sum.Now+t.Now, sum.Max+t.Max
+		if t.Max <= smallTable {
+			others.Now, others.Max = others.Now+t.Now, others.Max+t.Max
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", t.Name, t.Entries, cli.BytesText(t.Now), cli.BytesText(t.Max))
+	}
+	fmt.Fprintf(w, "others\t\t%s\t%s\n", cli.BytesText(others.Now), cli.BytesText(others.Max))
+	fmt.Fprintf(w, "sum\t\t%s\t%s\n", cli.BytesText(sum.Now), cli.BytesText(sum.Max))
+	return w.Flush()
 }
 
 // watch measures interfaces.

@@ -45,3 +45,6 @@ func Replay(context.Context, MonitorConfig, io.Reader) (Replayed, error) {
 
 // Flows reads nothing.
 func (*Monitor) Flows() ([]report.FlowState, error) { return nil, errNoBPF }
+
+// Memory fails: there is no eBPF here.
+func Memory(MonitorConfig) ([]report.TableMemory, error) { return nil, errNoBPF }

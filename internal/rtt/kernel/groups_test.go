@@ -14,8 +14,8 @@ import (
 	"sluice/internal/rtt/groups"
 )
 
-// newTestGroups returns an empty table in the kernel.
-func newTestGroups(t *testing.T, limit int) *groupTable {
+// needsKernel skips a test that may not load BPF programs.
+func needsKernel(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		if os.Getenv("SLUICE_REQUIRE_KERNEL") != "" {
@@ -23,6 +23,12 @@ func newTestGroups(t *testing.T, limit int) *groupTable {
 		}
 		t.Skip("needs root")
 	}
+}
+
+// newTestGroups returns an empty table in the kernel.
+func newTestGroups(t *testing.T, limit int) *groupTable {
+	t.Helper()
+	needsKernel(t)
 	spec, err := bpf.LoadMonitor()
 	require.NoError(t, err)
 	spec.Maps[bpf.MonitorMapGroups].MaxEntries = GroupPrefixes

@@ -1,0 +1,8 @@
+package report
+
+// TableMemory is the memory of one table of the programs, in bytes.
+type TableMemory struct {
+	Name     string
+	Entries  uint32 // at most
+	Now, Max uint64 // what it takes now, and when it is full
+}
