@@ -100,6 +100,45 @@ test("LOC", () => {
   assert.deepEqual(demuxer.frames(second).map((f) => [f.time, f.key]), [[1_000_000, false]]);
 });
 
+// The same bytes as in /internal/loc.
+test("hang's containers", () => {
+  const taken = (packaging: "hang-legacy" | "hang-loc", payload: string) => {
+    const demuxer = newDemuxer({ name: "v", role: "video", packaging, codec: "avc1.640028" });
+    const [f] = demuxer.frames({ ...object(1, 0), payload: Uint8Array.from(Buffer.from(payload, "hex")) });
+    return [f!.time, f!.key, Buffer.from(f!.data).toString("hex")];
+  };
+  assert.deepEqual(taken("hang-legacy", "80030d40cafe"), [200_000, true, "cafe"]);
+  assert.deepEqual(taken("hang-loc", "05" + "1080030d40" + "cafe"), [200_000, true, "cafe"]);
+  assert.deepEqual(taken("hang-loc", "08" + "0605" + "0219" + "05020102" + "ff"), [200_000, true, "ff"]);
+  assert.deepEqual(taken("hang-loc", "00ff"), [0, true, "ff"]);
+  for (const wrong of ["", "0210", "0110", "0140", "020d05"]) assert.throws(() => taken("hang-loc", wrong), wrong);
+  assert.throws(() => taken("hang-legacy", ""));
+});
+
+test("hang's catalogs", () => {
+  assert.deepEqual(parseCatalog(`{"video":{"renditions":{
+    "video/hd":{"codec":"avc1.640028","container":{"kind":"legacy"},"codedWidth":1280,"codedHeight":720,
+      "framerate":30,"bitrate":3000000,"description":"0164"},
+    "video/sd":{"codec":"avc1.640028","codedWidth":640},
+    "clip":{"codec":"avc1.640028","container":{"kind":"cmaf","init":"AQI="}},
+    "future":{"codec":"av01","container":{"kind":"next"}}, "wrong":7,
+    "elsewhere":{"codec":"av01","container":{"kind":"loc"},"broadcast":"./source"}}},
+    "audio":{"renditions":{"audio":{"codec":"opus","container":{"kind":"loc"},"sampleRate":48000,"numberOfChannels":1}}},
+    "chat":{}}`), [
+    {
+      name: "video/hd", role: "video", packaging: "hang-legacy", codec: "avc1.640028", altGroup: 1, width: 1280,
+      height: 720, framerate: 30, bitrate: 3_000_000, description: Uint8Array.of(1, 0x64),
+    },
+    { name: "video/sd", role: "video", packaging: "hang-legacy", codec: "avc1.640028", altGroup: 1, width: 640 },
+    {
+      name: "clip", role: "video", packaging: "cmaf", codec: "avc1.640028", altGroup: 1, init: Uint8Array.of(1, 2),
+    },
+    {
+      name: "audio", role: "audio", packaging: "hang-loc", codec: "opus", altGroup: 2, sampleRate: 48_000, channels: 1,
+    },
+  ]);
+});
+
 test("catalogs", () => {
   const tracks = [
     { name: "video", role: "video", packaging: "cmaf", codec: "avc1.42e01f", init, width: 640, height: 360, altGroup: 1 },

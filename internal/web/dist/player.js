@@ -1,1 +1,1 @@
-import"./chunk-KIEZQ5PY.js";import"./chunk-XH6XXEV3.js";import"./chunk-P3YTJPAK.js";
+import"./chunk-PAWCTV3O.js";import"./chunk-ZHL7ZGA7.js";import"./chunk-P3YTJPAK.js";

@@ -1,15 +1,15 @@
-// Catalogs say which tracks a broadcast has: MSF (draft-ietf-moq-msf), and the common format
-// (draft-ietf-moq-catalogformat-01), as docs/broadcasts.md describes them.
+// Catalogs say which tracks a broadcast has: MSF (draft-ietf-moq-msf), the common format
+// (draft-ietf-moq-catalogformat-01), and hang's, as docs/broadcasts.md describes them.
 
 /** Track is one track of a broadcast. */
 export interface Track {
   name: string;
   role: "video" | "audio";
-  packaging: "cmaf" | "loc";
+  packaging: "cmaf" | "loc" | "hang-legacy" | "hang-loc"; // the last two are hang's containers "legacy" and "loc"
   codec: string;
   init?: Uint8Array<ArrayBuffer>; // the init segment, of CMAF
   initTrack?: string; // or the track whose first object has it
-  description?: Uint8Array<ArrayBuffer>; // what decoders want to know, of LOC
+  description?: Uint8Array<ArrayBuffer>; // what decoders want to know, of all other packagings
   width?: number;
   height?: number;
   framerate?: number;
@@ -21,17 +21,17 @@ export interface Track {
 }
 
 /** The tracks that may have a catalog, in the order in which they are tried. */
-export const catalogNames = ["catalog", ".catalog"];
+export const catalogNames = ["catalog", ".catalog", "catalog.json"];
 
 type Json = Record<string, unknown>;
 
-/** parseCatalog reads a catalog of either format. Tracks that cannot be played are left out. */
+/** parseCatalog reads a catalog of any format. Tracks that cannot be played are left out. */
 export function parseCatalog(text: string): Track[] {
-  const json: unknown = JSON.parse(text);
-  if (typeof json !== "object" || json === null || !Array.isArray((json as Json)["tracks"])) {
-    throw new Error("the catalog has no tracks");
+  const catalog = JSON.parse(text) as Json | null;
+  if (isObject(catalog) && (isObject(catalog["video"]) || isObject(catalog["audio"]))) {
+    return [...hangTracks(catalog, "video"), ...hangTracks(catalog, "audio")];
   }
-  const catalog = json as Json;
+  if (!isObject(catalog) || !Array.isArray(catalog["tracks"])) throw new Error("the catalog has no tracks");
   const common = (catalog["commonTrackFields"] ?? {}) as Json;
   const inline = new Map<unknown, unknown>();
   for (const init of (catalog["initDataList"] as Json[] | undefined) ?? []) {
@@ -67,6 +67,45 @@ function parseTrack(t: Json, inline: Map<unknown, unknown>): Track | undefined {
   const channels = Number.parseInt(string(t["channelConfig"]) ?? "", 10);
   if (channels > 0) track.channels = channels;
   return track;
+}
+
+/** The packagings of hang's containers. Tracks of other kinds are left out, as hang wants. */
+const hangPackaging: Record<string, Track["packaging"]> = { cmaf: "cmaf", legacy: "hang-legacy", loc: "hang-loc" };
+
+/** hangTracks returns the tracks of a section of a catalog of hang. They replace each other. */
+function hangTracks(catalog: Json, role: Track["role"]): Track[] {
+  const section = catalog[role];
+  const renditions = isObject(section) ? section["renditions"] : undefined;
+  if (!isObject(renditions)) return [];
+  return Object.entries(renditions).flatMap(([name, t]) => {
+    const track = isObject(t) ? hangTrack(name, role, t) : undefined;
+    return track ? [track] : [];
+  });
+}
+
+function hangTrack(name: string, role: Track["role"], t: Json): Track | undefined {
+  const container = isObject(t["container"]) ? t["container"] : {};
+  const packaging = hangPackaging[string(container["kind"]) ?? "legacy"];
+  const codec = string(t["codec"]);
+  if (!packaging || !codec || t["broadcast"]) return undefined; // another broadcast has it
+  const track: Track = { name, codec, packaging, role, altGroup: role === "video" ? 1 : 2 };
+  const init = string(container["init"]);
+  if (init) track.init = fromBase64(init);
+  const description = string(t["description"]);
+  if (description) track.description = fromHex(description);
+  const numbers = {
+    width: "codedWidth", height: "codedHeight", framerate: "framerate", bitrate: "bitrate", sampleRate: "sampleRate",
+    channels: "numberOfChannels",
+  } as const;
+  for (const [key, theirs] of Object.entries(numbers) as [keyof typeof numbers, string][]) {
+    const value = t[theirs];
+    if (typeof value === "number") track[key] = value;
+  }
+  return track;
+}
+
+function isObject(v: unknown): v is Json {
+  return typeof v === "object" && v !== null && !Array.isArray(v);
 }
 
 function roleOf(t: Json, codec: string): string | undefined {
@@ -107,6 +146,10 @@ export function msfCatalog(tracks: Track[]): string {
 
 function fromBase64(s: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(atob(s), (c) => c.charCodeAt(0));
+}
+
+function fromHex(s: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(s.match(/../g) ?? [], (byte) => parseInt(byte, 16));
 }
 
 export function toBase64(b: Uint8Array): string {

@@ -1,5 +1,6 @@
 import { createFile, DataStream, Endianness, type ISOFile, MP4BoxBuffer, type Sample } from "mp4box";
 import type { MediaObject } from "../moqt/session.js";
+import type { Properties } from "../moqt/wire.js";
 import type { Track } from "./catalog.js";
 
 /** Frame is an encoded frame of video, or a piece of audio. Times are in microseconds. */
@@ -20,6 +21,7 @@ export interface Demuxer {
 
 export function newDemuxer(track: Track): Demuxer {
   if (track.packaging === "loc") return new LocDemuxer(track);
+  if (track.packaging !== "cmaf") return new HangDemuxer(track);
   if (!track.init) throw new Error(`there is no init segment of track ${track.name}`);
   return new CmafDemuxer(track.init);
 }
@@ -119,9 +121,60 @@ class LocDemuxer implements Demuxer {
       types.map((t) => o.properties?.get(t)).find((v): v is number => typeof v === "number");
     const duration = Math.round(1e6 / (this.track.framerate ?? (this.track.role === "audio" ? 50 : 30)));
     const at = number(timestamps);
-    const time = at === undefined ? this.count * duration : (at * 1e6) / (number(timescales) ?? this.track.timescale ?? 1e6);
+    const scale = number(timescales) ?? this.track.timescale ?? 1e6;
+    const time = at === undefined ? this.count * duration : (at * 1e6) / scale;
     this.count++;
     const key = this.track.role === "audio" || (o.object === 0 && o.subgroup === 0);
     return [{ time: Math.round(time), duration, key, data: o.payload }];
+  }
+}
+
+/** HangDemuxer takes the containers of hang apart, whose integers are those of QUIC (RFC 9000 §16). */
+class HangDemuxer implements Demuxer {
+  private readonly frame: LocDemuxer;
+
+  constructor(private readonly track: Track) {
+    this.frame = new LocDemuxer({ ...track, timescale: 1e6 });
+  }
+
+  get description(): Uint8Array<ArrayBuffer> | undefined {
+    return this.frame.description;
+  }
+
+  frames(o: MediaObject): Frame[] {
+    const r = new QuicReader(o.payload);
+    const properties: Properties = new Map();
+    if (this.track.packaging === "hang-legacy") {
+      properties.set(timestamps[0]!, r.int());
+    } else {
+      const end = r.int() + r.at;
+      for (let type = 0; r.at < end; ) {
+        type += r.int();
+        const value = r.int();
+        properties.set(type, type % 2 === 0 ? value : r.take(value));
+      }
+    }
+    return this.frame.frames({ ...o, properties, payload: r.rest() });
+  }
+}
+
+/** QuicReader reads integers as QUIC has them: the first two bits tell how long they are. */
+class QuicReader {
+  at = 0;
+
+  constructor(private readonly b: Uint8Array<ArrayBuffer>) {}
+
+  int(): number {
+    const first = this.take(1)[0]!;
+    return this.take((1 << (first >> 6)) - 1).reduce((n, x) => n * 256 + x, first & 0x3f);
+  }
+
+  take(n: number): Uint8Array<ArrayBuffer> {
+    if (this.at + n > this.b.length) throw new Error("an object ends within a field");
+    return this.b.subarray(this.at, (this.at += n));
+  }
+
+  rest(): Uint8Array<ArrayBuffer> {
+    return this.b.subarray(this.at);
   }
 }

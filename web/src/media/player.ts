@@ -53,6 +53,9 @@ interface Lanes {
   before?: Lane;
 }
 
+/** Empty is the failure of a track that brings nothing. */
+class Empty extends Error {}
+
 /** Player plays a broadcast, on one session after another. */
 export class Player {
   private readonly clock: Clock;
@@ -172,8 +175,8 @@ export class Player {
         }
         return tracks;
       } catch (error) {
-        if (!(error instanceof RequestError)) throw error;
-        refused = error;
+        if (this.stopped || !(error instanceof RequestError || error instanceof Empty)) throw error;
+        refused ??= error;
       }
     }
     throw refused;
@@ -190,7 +193,7 @@ export class Player {
     try {
       return await Promise.race([
         arrived,
-        sleep(patience).then(() => Promise.reject(new Error(`the track ${name} has no content`))),
+        sleep(patience).then(() => Promise.reject(new Empty(`the track ${name} has no content`))),
       ]);
     } finally {
       s.cancel();

@@ -220,7 +220,8 @@ export class PlayerElement extends HTMLElement {
 function qualityOf(t: Track): string {
   const size = t.height ? `${t.height}p` : t.name;
   if (!t.bitrate) return size;
-  return `${size}, ${t.bitrate < 1e6 ? `${Math.round(t.bitrate / 1e3)} kbit/s` : `${(t.bitrate / 1e6).toFixed(1)} Mbit/s`}`;
+  if (t.bitrate < 1e6) return `${size}, ${Math.round(t.bitrate / 1e3)} kbit/s`;
+  return `${size}, ${(t.bitrate / 1e6).toFixed(1)} Mbit/s`;
 }
 
 customElements.define("sluice-player", PlayerElement);
