@@ -174,6 +174,9 @@ func (l DataLayout) varint() varintFormat {
 	return vi64
 }
 
+// AppendNumber appends x, which has to be at most MaxNumber, as l writes variable-length integers.
+func (l DataLayout) AppendNumber(b []byte, x uint64) []byte { return l.varint().append(b, x) }
+
 // MaxNumber returns the largest number that l can express: no larger id exists in its versions.
 func (l DataLayout) MaxNumber() uint64 { return l.varint().max() }
 

@@ -24,6 +24,7 @@ type delivery struct {
 	filter  *moqt.Filter
 	wanted  moqt.Range // the objects that pass the filter
 	filters moqt.RangeFilters
+	layout  moqt.DataLayout
 	whole   bool // the current group is sent from its start, though the filter excludes it
 	held    holdBack
 	media   mediaSubscription   // nil before open
@@ -39,6 +40,7 @@ func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 		forward: params.ForwardState(),
 		filter:  params.Filter,
 		wanted:  moqt.Everything,
+		layout:  d.peer.session.Version().DataLayout(),
 		streams: streams{pub: d.pub, of: make(map[*track.Segment]*outgoing)},
 	}
 }
@@ -138,7 +140,7 @@ func (v *delivery) apply(p *moqt.Parameters, largest *moqt.Location) {
 	}
 	if p.Filter != nil || len(p.RangeFilters) > 0 {
 		v.sub.hub.fast.update() // before the streams are stopped that it shares
-		v.streams.stop(func(s *track.Segment) bool { return !v.wantsGroup(s.Group) || !s.Has(v.filtersIn(s.Group)) })
+		v.streams.stop(func(s *track.Segment) bool { return !v.wantsGroup(s.Group) || !s.IsIn(v.formIn(s.Group)) })
 	}
 	if p.Forward != nil && *p.Forward != v.forward {
 		v.setForward(*p.Forward)
@@ -222,10 +224,11 @@ func (v *delivery) sendNow(seg *track.Segment, from uint64) {
 	if seg.Group == v.wanted.Start.Group {
 		from = max(from, v.wanted.Start.Object)
 	}
-	v.filtered(seg, func(seg *track.Segment) { v.sendFiltered(seg, from) })
+	v.derived(seg, func(seg *track.Segment) { v.sendDerived(seg, from) })
 }
 
-func (v *delivery) sendFiltered(seg *track.Segment, from uint64) {
+// sendDerived sends the objects of a segment that is in the subscriber's form, from object from on.
+func (v *delivery) sendDerived(seg *track.Segment, from uint64) {
 	if v.streams.knows(seg) {
 		return
 	}
@@ -281,7 +284,7 @@ func (v *delivery) prefix(seg *track.Segment, o track.Object) []byte {
 		EndOfGroup:     seg.EndOfGroup,
 		FirstObject:    seg.FirstObject && o.ID == seg.First,
 	})
-	return moqt.AppendVarint(b, o.ID)
+	return v.layout.AppendNumber(b, o.ID)
 }
 
 func subgroupIDMode(id uint64) moqt.SubgroupIDMode {
@@ -320,7 +323,7 @@ func (v *delivery) sendDatagramNow(o *track.Datagram) {
 		Payload:    o.Payload, // determines the type, and is not appended
 	})
 	if err != nil {
-		return // unreachable: it was received in this form
+		return // its numbers are too large for the subscriber's version
 	}
 	_ = v.media.SendDatagram(media.Datagram{ // fails only if the session has ended
 		Header: header, Payload: o.Payload, Group: o.Group, Object: o.ID, Priority: o.Priority, Received: o.Received,

@@ -19,7 +19,7 @@ func (b *bench) speaks(v moqt.Version) *client {
 
 // HandleFill implements session.FillReceiver.
 func (k *sink) HandleFill(f *session.Fill) {
-	objects, _ := parseFetch(f, moqt.Ascending) // the objects say how it ended
+	objects, _ := parseFetch(f, moqt.Draft22, moqt.Ascending) // the objects say how it ended
 	k.note("fill (%s)", objects)
 }
 
@@ -71,7 +71,7 @@ func TestOffersOfVersions(t *testing.T) {
 		for _, there := range moqt.Versions() {
 			t.Run(fmt.Sprintf("from %d to %d", here, there), func(t *testing.T) {
 				onBench(t, Config{}, func(b *bench) {
-					pub, c, k := b.speaks(here), b.speaks(there), &sink{}
+					pub, c, k := b.speaks(here), b.speaks(there), &sink{layout: there.DataLayout()}
 					var offered *session.Subscription
 					c.handler.publish = func(s *session.Subscription) {
 						offered = s

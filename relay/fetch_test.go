@@ -42,12 +42,12 @@ func (c *client) collect(f *session.Fetch, order moqt.GroupOrder) (g got) {
 		g.err = err
 		return g
 	}
-	g.objects, g.err = parseFetch(stream, order)
+	g.objects, g.err = parseFetch(stream, c.Version(), order)
 	return g
 }
 
-func parseFetch(r io.Reader, order moqt.GroupOrder) (string, error) {
-	p := moqt.NewFetchParser(moqt.Versions()[0], order, 0)
+func parseFetch(r io.Reader, v moqt.Version, order moqt.GroupOrder) (string, error) {
+	p := moqt.NewFetchParser(v, order, 0)
 	var out []string
 	var left uint64
 	text := ""
@@ -270,7 +270,7 @@ func TestFetchWaitsForObjectsInArrival(t *testing.T) {
 		g.stream.Write([]byte(" and"))
 		stream, err := f.Stream(b.ctx)
 		require.NoError(t, err)
-		objects, err := parseFetch(stream, moqt.Ascending)
+		objects, err := parseFetch(stream, f.Session().Version(), moqt.Ascending)
 		require.NoError(t, err)
 		require.Equal(t, "3.0=half and, fin", objects)
 	})

@@ -76,15 +76,23 @@ func (v *delivery) filtersIn(group uint64) moqt.RangeFilters {
 	return v.filters
 }
 
-// filtered calls f with what the subscriber gets of a segment, if that is anything. What had to be copied for it counts
-// as received: else a peer could make the relay copy more than it may receive.
-func (v *delivery) filtered(seg *track.Segment, f func(*track.Segment)) {
-	seg, copied, release := seg.Derive(v.filtersIn(seg.Group))
+// formIn returns the form in which the subscriber gets the segments of a group.
+func (v *delivery) formIn(group uint64) track.Form {
+	return track.Form{Filters: v.filtersIn(group), Layout: v.layout}
+}
+
+// derived calls f with what the subscriber gets of a segment, if that is anything. What had to be copied for filters
+// counts as received: else a peer could make the relay copy more than it may receive.
+func (v *delivery) derived(seg *track.Segment, f func(*track.Segment)) {
+	form := v.formIn(seg.Group)
+	seg, copied, release := seg.Derive(form)
 	if seg == nil {
 		return
 	}
 	defer release()
-	v.sub.peer.payers().download(int(copied))
+	if len(form.Filters) > 0 {
+		v.sub.peer.payers().download(int(copied))
+	}
 	f(seg)
 }
 
@@ -95,8 +103,8 @@ func (v *delivery) passes(o *track.Datagram) bool {
 	})
 }
 
-// forwardable returns the part of the wanted objects that the fast path may forward: it looks at neither Range Filters
-// nor the end of a range within a group. It reports false if there is none.
+// forwardable returns the part of the wanted objects that the fast path may forward: it makes no derived logs, for
+// Range Filters, the end of a range within a group, or another data layout. It reports false if there is none.
 func (v *delivery) forwardable() (moqt.Range, bool) {
 	r := v.wanted
 	if r.End.Object < moqt.MaxLocation.Object {
@@ -105,5 +113,5 @@ func (v *delivery) forwardable() (moqt.Range, bool) {
 		}
 		r.End = moqt.Location{Group: r.End.Group - 1, Object: moqt.MaxLocation.Object}
 	}
-	return r, len(v.filters) == 0
+	return r, len(v.filters) == 0 && v.layout == moqt.DataLayout1
 }

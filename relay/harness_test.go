@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -449,7 +450,7 @@ type subgroupStream struct {
 func (s *source) open(h moqt.SubgroupHeader) *subgroupStream {
 	str, err := s.publication().OpenSubgroup(s.c.b.ctx, h)
 	require.NoError(s.c.b.t, err)
-	return &subgroupStream{s.c.b.t, str, moqt.NewSubgroupEncoder(moqt.DataLayout1, h)}
+	return &subgroupStream{s.c.b.t, str, moqt.NewSubgroupEncoder(s.c.Version().DataLayout(), h)}
 }
 
 // group sends the objects 0 to n-1 of a group, on one stream that ends with FIN.
@@ -490,6 +491,8 @@ func (g *subgroupStream) reset(code uint64) {
 // sink takes what a subscriber receives: "7.0" for an object, "7 fin" and "7 reset 1" for ends of subgroups, "7/2.0"
 // for a subgroup other than 0, "datagram 7.0".
 type sink struct {
+	layout moqt.DataLayout // of the subscriber's version; 0 is DataLayout1
+
 	mu      sync.Mutex
 	got     []string
 	headers []moqt.SubgroupHeader
@@ -530,7 +533,7 @@ func (k *sink) HandleSubgroup(g *session.Subgroup) {
 }
 
 func (k *sink) objects(g *session.Subgroup, name string) error {
-	p := moqt.NewSubgroupParser(moqt.DataLayout1, g.Header, 0)
+	p := moqt.NewSubgroupParser(cmp.Or(k.layout, moqt.DataLayout1), g.Header, 0)
 	buf := make([]byte, 1000)
 	left, text, want := uint64(0), "", ""
 	for {
@@ -579,7 +582,7 @@ func (k *sink) HandleDatagram(o *moqt.ObjectDatagram) {
 
 // subscribe sends SUBSCRIBE and waits for the answer.
 func (c *client) subscribe(params moqt.Parameters) (*sink, *session.Subscription, error) {
-	k := &sink{}
+	k := &sink{layout: c.Version().DataLayout()}
 	sub, err := c.Subscribe(c.b.ctx, moqt.Subscribe{Track: video, Parameters: params}, k)
 	require.NoError(c.b.t, err)
 	_, err = sub.Wait(c.b.ctx)

@@ -24,6 +24,11 @@ func (r *receiver) HandleSubgroup(g *session.Subgroup) {
 	u := r.upstream
 	<-u.ready
 	from := &arriving{conn: u.peer.forwarder, id: g.ID(), header: g.Header, start: g.Offset()}
+	var stream io.Reader = countingReader{g, r}
+	if layout := u.peer.session.Version().DataLayout(); layout != moqt.DataLayout1 {
+		from.conn = nil // the log will not have the stream's bytes
+		stream = moqt.TranslateSubgroup(stream, layout, moqt.DataLayout1, g.Header)
+	}
 	priority := publisherPriority(g.Subscription, g.Header.DefaultPriority, g.Header.Priority)
 	defer u.hub.fast.track.Receive(from.conn, from.id, from.header, priority, from.start)()
 	src := u.hub.track().NewSource(track.SourceConfig{
@@ -35,10 +40,9 @@ func (r *receiver) HandleSubgroup(g *session.Subgroup) {
 		Received:  u.peer.lastReceived,
 		Owner:     from,
 	})
-	counted := countingReader{g, r}
-	err := src.Read(counted)
+	err := src.Read(stream)
 	for err == nil {
-		err = src.Read(counted)
+		err = src.Read(stream)
 	}
 	r.subgroupEnded(g, src, err)
 }

@@ -1,6 +1,7 @@
 package track
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -12,11 +13,35 @@ import (
 // maxDerived is how many segments are derived from one at a time. Those that nobody reads make room for others.
 const maxDerived = 64
 
-// derived makes a segment of those objects of another one that pass Range Filters. It copies them when they come, on
-// the goroutine that writes the other one's log.
+// canonical is the layout of all logs but derived ones.
+const canonical = moqt.DataLayout1
+
+// Form says what a subscriber gets of a segment. The zero value is all objects as they are held.
+type Form struct {
+	Filters moqt.RangeFilters // which the objects have to pass
+	Layout  moqt.DataLayout   // of the subscriber's version; 0 is DataLayout1
+}
+
+// of returns f as far as a segment is not in it already, and false if nothing of the segment can be.
+func (f Form) of(s *Segment) (Form, bool) {
+	filters, some := f.Filters.ForSubgroup(s.Subgroup, s.Priority, s.HasProperties)
+	f = Form{filters, cmp.Or(f.Layout, canonical)}
+	return f, some && max(s.Group, s.Subgroup) <= f.Layout.MaxNumber()
+}
+
+// isPlain reports whether segments are in this form if they are not derived.
+func (f Form) isPlain() bool { return len(f.Filters) == 0 && cmp.Or(f.Layout, canonical) == canonical }
+
+func (f Form) equal(other Form) bool {
+	return f.Filters.Equal(other.Filters) && cmp.Or(f.Layout, canonical) == cmp.Or(other.Layout, canonical)
+}
+
+// derived makes a segment in another form. It copies the objects when they come, on the goroutine that writes the log
+// of the segment that it makes it from.
 type derived struct {
 	from    *Segment
 	segment *Segment
+	encoder moqt.SubgroupEncoder
 	stopped atomic.Bool // nobody reads the segment, and nobody will
 
 	mu     sync.Mutex // one goroutine copies at a time
@@ -27,24 +52,23 @@ type derived struct {
 	passes bool // object does
 }
 
-// Derive returns the segment with those objects of s that pass filters: s itself if all do, or nil if none does, or
-// there is no room, or the bytes are gone. Subscribers with the same filters share the segment, which is kept for as
-// long as it is read: the caller opens its readers before it calls release. copied is how many bytes of s were looked
-// at to make the segment.
-func (s *Segment) Derive(filters moqt.RangeFilters) (seg *Segment, copied int64, release func()) {
-	filters, some := filters.ForSubgroup(s.Subgroup, s.Priority, s.HasProperties)
+// Derive returns s in a form. That is s itself if it is in that form, or nil if no object can be, or there is no room,
+// or the bytes are gone. Subscribers share what they get in the same form. It is kept for as long as it is read, so the
+// caller opens its readers before it calls release. copied is how many bytes of s were looked at to make the segment.
+func (s *Segment) Derive(form Form) (seg *Segment, copied int64, release func()) {
+	form, some := form.of(s)
 	switch {
 	case !some:
 		return nil, 0, nil
-	case len(filters) == 0:
+	case form.isPlain():
 		return s, 0, func() {}
 	}
 	s.track.deriving.Lock()
 	defer s.track.deriving.Unlock()
-	if seg, guard := s.findDerived(filters); guard != nil {
+	if seg, guard := s.findDerived(form); guard != nil {
 		return seg, 0, guard.Close
 	}
-	d, guard, err := newDerived(s, filters)
+	d, guard, err := newDerived(s, form)
 	if err != nil {
 		return nil, 0, nil
 	}
@@ -60,18 +84,18 @@ func (s *Segment) Derive(filters moqt.RangeFilters) (seg *Segment, copied int64,
 	return d.segment, d.off - start, guard.Close
 }
 
-// Has reports whether the segment has what Derive selects for filters.
-func (s *Segment) Has(filters moqt.RangeFilters) bool {
-	filters, some := filters.ForSubgroup(s.Subgroup, s.Priority, s.HasProperties)
-	return some && filters.Equal(s.filters)
+// IsIn reports whether Derive returns the segment, for itself or for the one that it is derived from.
+func (s *Segment) IsIn(form Form) bool {
+	form, some := form.of(s)
+	return some && form.equal(s.form)
 }
 
 // findDerived returns a segment that was derived before, and a Reader that keeps it.
-func (s *Segment) findDerived(filters moqt.RangeFilters) (*Segment, *Reader) {
+func (s *Segment) findDerived(form Form) (*Segment, *Reader) {
 	s.track.mu.Lock()
 	defer s.track.mu.Unlock()
 	for _, d := range s.derived {
-		if d.segment.filters.Equal(filters) {
+		if d.segment.form.equal(form) {
 			if guard, err := d.segment.Log.newReaderOfAll(nil); err == nil {
 				return d.segment, guard
 			}
@@ -81,13 +105,14 @@ func (s *Segment) findDerived(filters moqt.RangeFilters) (*Segment, *Reader) {
 }
 
 // newDerived returns a derived whose segment is empty yet, and a Reader that keeps it.
-func newDerived(s *Segment, filters moqt.RangeFilters) (*derived, *Reader, error) {
+func newDerived(s *Segment, form Form) (*derived, *Reader, error) {
 	seg := &Segment{
 		Log: NewLog(0, s.Log.chunks.mem), Group: s.Group, Subgroup: s.Subgroup, Priority: s.Priority,
 		First: s.First, FirstObject: s.FirstObject, HasProperties: s.HasProperties,
-		track: s.track, filters: filters,
+		track: s.track, form: form,
 	}
-	d := &derived{from: s, segment: seg}
+	header := moqt.SubgroupHeader{GroupID: s.Group, HasProperties: s.HasProperties}
+	d := &derived{from: s, segment: seg, encoder: moqt.NewSubgroupEncoder(form.Layout, header)}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	in, err := s.Log.newReaderOfAll(d)
@@ -223,11 +248,34 @@ func (d *derived) begin(end int64) (bool, error) {
 		d.in.ReadAt(properties, o.PropertiesStart)
 	}
 	d.object, d.begun, d.off = o, true, o.PayloadStart
-	d.passes = d.segment.filters.Pass(&moqt.FilteredObject{
+	d.passes = d.segment.form.Filters.Pass(&moqt.FilteredObject{
 		Subgroup: d.from.Subgroup, ID: o.ID, Priority: d.from.Priority, Properties: properties,
 	})
 	if !d.passes {
 		return true, nil
 	}
-	return true, d.segment.addHeader(o, properties)
+	return true, d.addHeader(o, properties)
+}
+
+// addHeader writes the fields of o that precede its payload.
+func (d *derived) addHeader(o Object, p moqt.Properties) error {
+	log := d.segment.Log
+	delta := o.ID
+	if last, ok := log.Last(); ok {
+		delta -= last.ID + 1
+	}
+	b, err := d.encoder.AppendObject(nil, moqt.ObjectHeader{
+		ObjectID: o.ID, Properties: p, PayloadLength: uint64(o.PayloadLen()), Status: o.Status,
+	})
+	if err != nil {
+		return err // the layout has no such numbers
+	}
+	start := log.Written()
+	k := Object{
+		ID: o.ID, Start: start, IDEnd: start + int64(len(d.segment.form.Layout.AppendNumber(nil, delta))),
+		PayloadStart: start + int64(len(b)), Status: o.Status, Received: o.Received,
+	}
+	k.End = k.PayloadStart + o.PayloadLen()
+	log.write(b)
+	return log.AddObject(k)
 }

@@ -18,8 +18,8 @@ func ids(ranges ...moqt.ValueRange) moqt.RangeFilters {
 	return moqt.RangeFilters{{Type: moqt.ParameterObjectIDFilter, Ranges: ranges}}
 }
 
-// upToID returns a filter that objects with ids up to n pass.
-func upToID(n uint64) moqt.RangeFilters { return ids(moqt.ValueRange{Last: n}) }
+// upToID returns the form with objects with ids up to n.
+func upToID(n uint64) Form { return Form{Filters: ids(moqt.ValueRange{Last: n})} }
 
 // passing returns those objects that pass filters.
 func passing(s *Segment, filters moqt.RangeFilters, all []testObject) (some []testObject) {
@@ -33,24 +33,35 @@ func passing(s *Segment, filters moqt.RangeFilters, all []testObject) (some []te
 	return some
 }
 
-// content parses all of a segment's log.
-func content(t *testing.T, s *Segment) []testObject {
+// content parses all of the log of a derived segment, which is complete, and looks its objects up.
+func content(t *testing.T, s *Segment) (objects []testObject) {
 	t.Helper()
-	first, ok := s.Log.Seek(0)
-	if !ok {
-		require.Equal(t, s.Log.Start(), s.Log.End())
-		return nil
+	b := readAll(t, s.Log, 0)
+	h := moqt.SubgroupHeader{GroupID: s.Group, HasProperties: s.HasProperties}
+	p := moqt.NewSubgroupParser(s.form.Layout, h, 0)
+	for rest := b; ; {
+		o, n, err := p.Next(rest)
+		if err != nil {
+			require.ErrorIs(t, err, moqt.ErrIncomplete)
+			require.NoError(t, p.Finish())
+			return objects
+		}
+		rest = rest[n:]
+		k := testObject{o.ObjectID, string(o.Properties), string(rest[:o.PayloadLength]), o.Status}
+		objects = append(objects, k)
+		held, ok := s.Log.Seek(k.id)
+		require.True(t, ok)
+		require.Equal(t, []int64{o.Start, o.IDEnd, o.PayloadStart, o.End},
+			[]int64{held.Start, held.IDEnd, held.PayloadStart, held.End})
+		require.Equal(t, []any{k.id, k.status}, []any{held.ID, held.Status})
 	}
-	whole := *s
-	whole.First, whole.Start = first.ID, first.Start
-	return received(t, &whole)
 }
 
 // TestDerive derives segments after each byte of a stream.
 func TestDerive(t *testing.T) {
 	var marked, unmarked []byte
 	for i, p := range []*[]byte{&marked, &unmarked} {
-		properties, err := moqt.NewProperties(moqt.KeyValuePair{Type: 0x40, Value: uint64(i)})
+		properties, err := moqt.NewProperties(moqt.KeyValuePair{Type: 0x40, Value: uint64(70 + i)})
 		require.NoError(t, err)
 		*p = properties
 	}
@@ -58,47 +69,75 @@ func TestDerive(t *testing.T) {
 	all := append(objects(0, 1, 5, 6, 300), testObject{id: 301, props: string(marked), payload: "marked"},
 		testObject{id: 302, props: string(unmarked)}, testObject{id: 303, status: moqt.StatusEndOfGroup})
 	b := encode(header, all...)
+	only70 := []moqt.ValueRange{{First: 70, Last: 70}}
 	for name, filters := range map[string]moqt.RangeFilters{
 		"some":   ids(moqt.ValueRange{First: 1, Last: 5}, moqt.ValueRange{First: 302, Last: 302}),
 		"last":   ids(moqt.ValueRange{First: 303, Last: math.MaxUint64}),
 		"first":  ids(moqt.ValueRange{}),
 		"none":   ids(moqt.ValueRange{First: 2, Last: 4}),
-		"marked": {{Type: moqt.ParameterObjectPropertyFilter, Property: 0x40, Ranges: []moqt.ValueRange{{}}}},
+		"marked": {{Type: moqt.ParameterObjectPropertyFilter, Property: 0x40, Ranges: only70}},
 		"marked, or the end": {
-			{Type: moqt.ParameterObjectPropertyFilter, Property: 0x40, Ranges: []moqt.ValueRange{{}}},
+			{Type: moqt.ParameterObjectPropertyFilter, Property: 0x40, Ranges: only70},
 			{Type: moqt.ParameterObjectIDFilter, Set: 1, Ranges: []moqt.ValueRange{{First: 303, Last: 303}}},
 		},
+		"all": nil,
 	} {
-		for cut := 1; cut < len(b); cut++ {
-			k := newSink(CacheConfig{})
-			s := k.source(header)
-			require.NoError(t, feed(s, b[:cut]))
-			if len(k.segments) == 0 {
+		for _, form := range []Form{{filters, moqt.DataLayout1}, {filters, moqt.DataLayout2}} {
+			if form.isPlain() {
 				continue
 			}
-			from := k.segments[0]
-			seg, _, release := from.Derive(filters)
-			require.NotSame(t, from, seg)
-			again, copied, releaseAgain := from.Derive(slices.Clone(filters))
-			require.Same(t, seg, again, "it is shared")
-			require.Zero(t, copied)
-			require.NoError(t, feed(s, b[cut:]))
-			require.NoError(t, fin(s))
-			require.Equal(t, passing(from, filters, all), content(t, seg), "%s, cut at %d", name, cut)
-			state, _ := seg.Log.State()
-			require.Equal(t, Finished, state)
-			require.Nil(t, seg.Owner)
-			require.True(t, seg.Has(filters))
-			require.False(t, from.Has(filters))
-			release()
-			releaseAgain()
-			late, copied, releaseLate := from.Derive(upToID(5))
-			require.Equal(t, int64(len(b)), copied)
-			require.Equal(t, objects(0, 1, 5), content(t, late))
-			releaseLate()
-			k.track.Close()
-			require.Zero(t, k.cache.Bytes(), "nothing is left")
+			for cut := 1; cut < len(b); cut++ {
+				k := newSink(CacheConfig{})
+				s := k.source(header)
+				require.NoError(t, feed(s, b[:cut]))
+				if len(k.segments) == 0 {
+					continue
+				}
+				from := k.segments[0]
+				seg, _, release := from.Derive(form)
+				require.NotSame(t, from, seg)
+				again, copied, releaseAgain := from.Derive(Form{slices.Clone(filters), form.Layout})
+				require.Same(t, seg, again, "it is shared")
+				require.Zero(t, copied)
+				require.NoError(t, feed(s, b[cut:]))
+				require.NoError(t, fin(s))
+				require.Equal(t, passing(from, filters, all), content(t, seg), "%s, cut at %d", name, cut)
+				state, _ := seg.Log.State()
+				require.Equal(t, Finished, state)
+				require.Nil(t, seg.Owner)
+				require.True(t, seg.IsIn(form))
+				require.False(t, from.IsIn(form))
+				release()
+				releaseAgain()
+				late, copied, releaseLate := from.Derive(upToID(5))
+				require.Equal(t, int64(len(b)), copied)
+				require.Equal(t, objects(0, 1, 5), content(t, late))
+				releaseLate()
+				k.track.Close()
+				require.Zero(t, k.cache.Bytes(), "nothing is left")
+			}
 		}
+	}
+}
+
+// TestDeriveWhatALayoutCannotExpress checks that objects with numbers that are too large for a layout are left out,
+// with all that follow in their subgroup.
+func TestDeriveWhatALayoutCannotExpress(t *testing.T) {
+	const large = 1 << 62
+	k := newSink(CacheConfig{})
+	require.NoError(t, feed(k.source(plain), encode(plain, object(1), object(large+2), object(large+3))))
+	seg, _, release := k.segments[0].Derive(Form{Layout: moqt.DataLayout2})
+	require.Equal(t, objects(1), content(t, seg))
+	state, _ := seg.Log.State()
+	require.Equal(t, Reset, state)
+	release()
+	for _, h := range []moqt.SubgroupHeader{
+		{GroupID: large}, {SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: large},
+	} {
+		k := newSink(CacheConfig{})
+		require.NoError(t, feed(k.source(h), encode(h, object(0))))
+		seg, _, _ := k.segments[0].Derive(Form{Layout: moqt.DataLayout2})
+		require.Nil(t, seg)
 	}
 }
 
@@ -114,18 +153,18 @@ func TestDeriveWholeSubgroups(t *testing.T) {
 	for _, filters := range []moqt.RangeFilters{
 		nil, one(moqt.ParameterSubgroupFilter, 2), one(moqt.ParameterPriorityFilter, 128),
 	} {
-		seg, _, release := k.segments[0].Derive(filters)
+		seg, _, release := k.segments[0].Derive(Form{Filters: filters})
 		require.Same(t, k.segments[0], seg)
-		require.True(t, seg.Has(filters))
+		require.True(t, seg.IsIn(Form{Filters: filters}))
 		release()
 	}
 	for _, filters := range []moqt.RangeFilters{
 		one(moqt.ParameterSubgroupFilter, 3), one(moqt.ParameterPriorityFilter, 127),
 		one(moqt.ParameterObjectPropertyFilter, 0), // the subgroup has no properties
 	} {
-		seg, _, _ := k.segments[0].Derive(filters)
+		seg, _, _ := k.segments[0].Derive(Form{Filters: filters})
 		require.Nil(t, seg)
-		require.False(t, k.segments[0].Has(filters))
+		require.False(t, k.segments[0].IsIn(Form{Filters: filters}))
 	}
 	require.Equal(t, before, k.cache.Bytes())
 }
@@ -239,7 +278,7 @@ func TestDerivedRaces(t *testing.T) {
 	c := NewCache(CacheConfig{})
 	read := func(from *Segment, n uint64, rnd *rand.Rand) {
 		filters := ids(moqt.ValueRange{First: n, Last: 2*n + 1})
-		seg, _, release := from.Derive(filters)
+		seg, _, release := from.Derive(Form{Filters: filters})
 		grown := make(wakeChan, 1)
 		r, err := seg.Log.NewReader(0, grown)
 		require.NoError(t, err)
@@ -260,7 +299,7 @@ func TestDerivedRaces(t *testing.T) {
 	}
 	tr := c.NewTrack(func(from *Segment) {
 		for n := range uint64(8) {
-			seg, _, keep := from.Derive(ids(moqt.ValueRange{First: n, Last: 2*n + 1}))
+			seg, _, keep := from.Derive(Form{Filters: ids(moqt.ValueRange{First: n, Last: 2*n + 1})})
 			require.NotNil(t, seg)
 			for i := range uint64(2) {
 				subscribers.Go(func() { read(from, n, rand.New(rand.NewPCG(from.Group, 2*n+i))) })

@@ -42,9 +42,10 @@
 //
 // # Derived segments
 //
-// [Segment.Derive] returns a segment with those objects of another one that pass Range Filters. Its log is written on
-// the goroutine that writes the other log, and shared by all subscribers with these filters. It is kept while it is
-// read, as long as its group is.
+// [Segment.Derive] returns a segment in another [Form]: with those objects that pass Range Filters, or in the data
+// layout of another version. Its log is written on the goroutine that writes the log that it is derived from, and
+// shared by all subscribers that want the same. It is kept while it is read, as long as its group is. All other logs
+// have one layout: what a publisher sends in another one is translated before.
 //
 // # The cache
 //

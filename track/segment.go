@@ -27,8 +27,8 @@ type Segment struct {
 	fetched  bool // the objects came by FETCH and were not sent to subscribers
 	unranked bool // their publisher did not tell the priority
 
-	track   *Track
-	filters moqt.RangeFilters // what the objects have passed: see Derive
+	track *Track
+	form  Form // see Derive
 
 	// Guarded by Track.mu.
 	gone    bool // the track does not keep the objects
@@ -78,17 +78,11 @@ func (s *Segment) endsIn(o Object) bool {
 
 // appendHeader writes the fields of o that precede its payload.
 func (s *Segment) appendHeader(o Object, p moqt.Properties) {
-	_ = s.addHeader(o, p)
-	s.Log.Commit(s.Log.Written())
-}
-
-// addHeader is appendHeader that leaves the bytes invisible until the next Commit.
-func (s *Segment) addHeader(o Object, p moqt.Properties) error {
 	delta := o.ID
 	if last, ok := s.Log.Last(); ok {
 		delta -= last.ID + 1
 	}
-	k := Object{ID: o.ID, Start: s.Log.Written(), Status: o.Status, Received: o.Received}
+	k := Object{ID: o.ID, Start: s.Log.End(), Status: o.Status, Received: o.Received}
 	b := moqt.AppendVarint(nil, delta)
 	k.IDEnd = k.Start + int64(len(b))
 	if s.HasProperties {
@@ -104,8 +98,8 @@ func (s *Segment) addHeader(o Object, p moqt.Properties) error {
 	}
 	k.PayloadStart = k.Start + int64(len(b))
 	k.End = k.PayloadStart + o.PayloadLen()
-	s.Log.write(b)
-	return s.Log.AddObject(k)
+	s.Log.AddObject(k)
+	s.Log.Append(b)
 }
 
 // Datagram is an object with forwarding preference Datagram.

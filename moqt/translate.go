@@ -1,0 +1,77 @@
+package moqt
+
+import "io"
+
+// translateBuffer is how much of a stream is read at once, in bytes.
+const translateBuffer = 16 << 10
+
+// subgroupTranslator reads a subgroup stream of one layout and returns its bytes in another one.
+type subgroupTranslator struct {
+	stream  io.Reader
+	parser  *SubgroupParser
+	encoder SubgroupEncoder
+	payload uint64 // bytes of the present object's that are still to come
+	in      []byte
+	out     []byte // translated, not read yet
+	err     error  // after out
+}
+
+// TranslateSubgroup returns a reader of what follows header h on a stream of layout from, in layout to. Besides the
+// errors of the stream, Read returns those of SubgroupParser and, if the other layout cannot express an object, another
+// one.
+func TranslateSubgroup(stream io.Reader, from, to DataLayout, h SubgroupHeader) io.Reader {
+	return &subgroupTranslator{
+		stream: stream, parser: NewSubgroupParser(from, h, 0), encoder: NewSubgroupEncoder(to, h),
+		in: make([]byte, translateBuffer),
+	}
+}
+
+// Read implements io.Reader.
+func (t *subgroupTranslator) Read(p []byte) (int, error) {
+	for len(t.out) == 0 && t.err == nil {
+		n, err := t.stream.Read(t.in)
+		t.err = t.translate(t.in[:n])
+		if t.err == nil && err == io.EOF {
+			t.err = t.parser.Finish()
+		}
+		if t.err == nil {
+			t.err = err
+		}
+	}
+	n := copy(p, t.out)
+	t.out = t.out[n:]
+	if len(t.out) > 0 || n > 0 && t.err == nil {
+		return n, nil
+	}
+	return n, t.err
+}
+
+// translate appends b, the next bytes of the stream, to out.
+func (t *subgroupTranslator) translate(b []byte) error {
+	t.out = t.out[:0]
+	for len(b) > 0 {
+		if t.payload > 0 {
+			payload := b[:min(t.payload, uint64(len(b)))]
+			if _, _, err := t.parser.Next(payload); err != ErrIncomplete { // it skips the payload
+				return err
+			}
+			t.out = append(t.out, payload...)
+			t.payload -= uint64(len(payload))
+			b = b[len(payload):]
+			continue
+		}
+		o, n, err := t.parser.Next(b)
+		if err == ErrIncomplete {
+			return nil
+		}
+		if err == nil {
+			t.out, err = t.encoder.AppendObject(t.out, o.ObjectHeader)
+		}
+		if err != nil {
+			return err
+		}
+		t.payload = o.PayloadLength
+		b = b[n:]
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package moqt
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// TestTranslateSubgroup translates streams there and back, whatever pieces they come in.
+func TestTranslateSubgroup(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := SubgroupHeader{HasProperties: rapid.Bool().Draw(t, "has properties")}
+		encoders := []SubgroupEncoder{NewSubgroupEncoder(layouts[0], h), NewSubgroupEncoder(layouts[1], h)}
+		wires, id := make([][]byte, 2), uint64(0)
+		for range rapid.IntRange(0, 5).Draw(t, "objects") {
+			o := ObjectHeader{ObjectID: id}
+			if h.HasProperties {
+				o.Properties = anyObjectProperties(t, maxQUICVarint)
+			}
+			if rapid.Bool().Draw(t, "has payload") {
+				o.PayloadLength = rapid.Uint64Range(1, 40_000).Draw(t, "payload length")
+			}
+			for i := range encoders {
+				b, err := encoders[i].AppendObject(wires[i], o)
+				require.NoError(t, err)
+				wires[i] = append(b, bytes.Repeat([]byte{byte(id)}, int(o.PayloadLength))...)
+			}
+			id += 1 + rapid.Uint64Range(0, 1<<50).Draw(t, "gap")
+		}
+		for i, from := range layouts {
+			for _, stream := range []io.Reader{
+				bytes.NewReader(wires[i]), iotest.HalfReader(bytes.NewReader(wires[i])),
+				iotest.OneByteReader(bytes.NewReader(wires[i])), iotest.DataErrReader(bytes.NewReader(wires[i])),
+			} {
+				got, err := io.ReadAll(TranslateSubgroup(stream, from, layouts[1-i], h))
+				require.NoError(t, err)
+				require.Equal(t, string(wires[1-i]), string(got))
+			}
+		}
+	})
+}
+
+// TestTranslationThatEndsEarly checks that all complete bytes come before the error.
+func TestTranslationThatEndsEarly(t *testing.T) {
+	encoder := NewSubgroupEncoder(DataLayout2, SubgroupHeader{})
+	b, err := encoder.AppendObject(nil, ObjectHeader{ObjectID: 100, PayloadLength: 100})
+	require.NoError(t, err)
+	require.Len(t, b, 4)
+	translate := func(stream io.Reader) (int, error) {
+		got, err := io.ReadAll(TranslateSubgroup(stream, DataLayout2, DataLayout1, SubgroupHeader{}))
+		return len(got), err
+	}
+	var violation *ProtocolError
+	for cut, want := range map[int]int{1: 0, 3: 0, 4: 2, 9: 7} {
+		stream := append(b, make([]byte, 100)...)[:cut]
+		n, err := translate(bytes.NewReader(stream))
+		require.ErrorAs(t, err, &violation, "FIN after %d bytes", cut)
+		require.Equal(t, want, n)
+		reset := errors.New("reset")
+		n, err = translate(io.MultiReader(bytes.NewReader(stream), iotest.ErrReader(reset)))
+		require.ErrorIs(t, err, reset)
+		require.Equal(t, want, n)
+	}
+	n, err := translate(bytes.NewReader(append(append(b, make([]byte, 100)...), 0, 0, 9))) // an unknown status
+	require.ErrorAs(t, err, &violation)
+	require.Equal(t, 102, n)
+
+	encoder = NewSubgroupEncoder(DataLayout1, SubgroupHeader{})
+	large, err := encoder.AppendObject(nil, ObjectHeader{ObjectID: math.MaxUint64})
+	require.NoError(t, err)
+	_, err = io.ReadAll(TranslateSubgroup(bytes.NewReader(large), DataLayout1, DataLayout2, SubgroupHeader{}))
+	require.Error(t, err, "draft-16 has no such id")
+	require.False(t, errors.As(err, &violation), "and the publisher has done nothing wrong")
+}
