@@ -96,16 +96,21 @@ func TestAggregate(t *testing.T) {
 	}
 }
 
-func TestAggregateRetransmissions(t *testing.T) {
+func TestAggregateSignsOfCongestion(t *testing.T) {
 	requireKernel(t)
 	var s script
 	s.data(0, 1, 100)
 	s.data(10, 1, 101)
+	for i, codepoint := range []uint8{0, 1, 2, 3} {
+		s.ip(20+float64(i), wire.IP{From: alice.Addr(), To: bob.Addr(), Protocol: 132, ECN: codepoint}.Packet(nil))
+	}
 	var got reporttest.Sink
 	mustReplay(t, MonitorConfig{Aggregate: time.Second, Sink: &got}, captureFile(t, s.packets...))
 	require.Len(t, got.Intervals, 1)
 	require.Len(t, got.Intervals[0].Prefixes, 2, "that of the sender and that of the receiver")
 	for _, p := range got.Intervals[0].Prefixes {
 		require.EqualValues(t, 1, p.Retransmissions, p.Prefix)
+		require.EqualValues(t, 3, p.ECNCapable, p.Prefix)
+		require.EqualValues(t, 1, p.ECNMarked, p.Prefix)
 	}
 }

@@ -436,6 +436,8 @@ type MonitorTrafficPeriod struct {
 	Sent            [3]MonitorTraffic
 	Received        [3]MonitorTraffic
 	Retransmissions uint64
+	EcnCapable      uint64
+	EcnMarked       uint64
 }
 
 type MonitorTransport uint32

@@ -16,6 +16,8 @@ struct traffic_period {
 	struct traffic sent[TRAFFIC_CLASSES]; // by hosts of the prefix
 	struct traffic received[TRAFFIC_CLASSES];
 	u64 retransmissions; // of TCP segments, by and to hosts of the prefix
+	u64 ecn_capable; // packets by and to them that say so (RFC 3168)
+	u64 ecn_marked; // those of them that have met congestion
 };
 
 struct traffic_entry {
@@ -207,6 +209,15 @@ INLINE void traffic_add(struct traffic *t, const struct packet *p)
 	t->bytes += p->frame;
 }
 
+INLINE void prefix_signs_of_congestion(struct traffic_period *v, const struct packet *p)
+{
+	v->retransmissions += p->retransmitted;
+	if (p->ecn)
+		v->ecn_capable += p->segments;
+	if (p->ecn == 3)
+		v->ecn_marked += p->segments;
+}
+
 // prefix_count counts a packet for the prefixes of its sender and of its receiver.
 GLOBAL int prefix_count(const struct packet *p)
 {
@@ -221,12 +232,12 @@ GLOBAL int prefix_count(const struct packet *p)
 	v = prefix_traffic_of(&p->key.address[p->side & 1]);
 	if (v) {
 		traffic_add(&v->sent[class], p);
-		v->retransmissions += p->retransmitted;
+		prefix_signs_of_congestion(v, p);
 	}
 	v = prefix_traffic_of(&p->key.address[other(p->side)]);
 	if (v) {
 		traffic_add(&v->received[class], p);
-		v->retransmissions += p->retransmitted;
+		prefix_signs_of_congestion(v, p);
 	}
 	return 0;
 }

@@ -153,6 +153,8 @@ func addTraffic(p *report.Prefix, t *bpf.MonitorTrafficPeriod) {
 	p.Received = plus(p.Received, &t.Received)
 	p.Sent = plus(p.Sent, &t.Sent)
 	p.Retransmissions += t.Retransmissions
+	p.ECNCapable += t.EcnCapable
+	p.ECNMarked += t.EcnMarked
 }
 
 type trafficClasses = [bpf.MonitorTrafficClassTRAFFIC_CLASSES]bpf.MonitorTraffic

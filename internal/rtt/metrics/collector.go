@@ -25,9 +25,11 @@ type Collector struct {
 
 // prefixMetrics is the sum of the intervals of one prefix.
 type prefixMetrics struct {
-	seen           time.Time
-	received, sent report.Traffic
-	rtt            report.Histogram
+	seen            time.Time
+	received, sent  report.Traffic
+	retransmissions uint64
+	capable, marked uint64 // by ECN
+	rtt             report.Histogram
 }
 
 // rttBuckets are 100 µs to 13 s, each twice the one before.
@@ -51,8 +53,14 @@ var (
 	}, nil)
 	prefixTraffic = prometheus.NewDesc("sluice_rtt_prefix_bytes_total", "Bytes that a prefix received or sent.",
 		[]string{"prefix", "direction"}, nil)
+	prefixRetransmissions = prometheus.NewDesc("sluice_rtt_prefix_retransmissions_total",
+		"TCP segments from or to a prefix that were sent again.", []string{"prefix"}, nil)
+	prefixECN = prometheus.NewDesc("sluice_rtt_prefix_ecn_packets_total",
+		"Packets from or to a prefix that may be marked by ECN (capable), and that were (marked).",
+		[]string{"prefix", "state"}, nil)
 	allDescs = []*prometheus.Desc{
-		packetsDesc, eventsDesc, tableDesc, protocolDesc, ecnDesc, prefixDesc, prefixTraffic,
+		packetsDesc, eventsDesc, tableDesc, protocolDesc, ecnDesc, prefixDesc, prefixTraffic, prefixRetransmissions,
+		prefixECN,
 	}
 )
 
@@ -122,6 +130,9 @@ func (m *prefixMetrics) add(p *report.Prefix, now time.Time) {
 	m.seen = now
 	m.received = m.received.Plus(p.Received.Total())
 	m.sent = m.sent.Plus(p.Sent.Total())
+	m.retransmissions += p.Retransmissions
+	m.capable += p.ECNCapable
+	m.marked += p.ECNMarked
 	m.rtt.Add(&p.RTT)
 }
 
@@ -179,12 +190,21 @@ func (m *Collector) collectPrefixes(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, p := range m.prefixes {
-		ch <- prometheus.MustNewConstMetric(prefixTraffic, prometheus.CounterValue, float64(p.received.Bytes), name,
-			"received")
-		ch <- prometheus.MustNewConstMetric(prefixTraffic, prometheus.CounterValue, float64(p.sent.Bytes), name, "sent")
-		if p.rtt.Count == 0 {
-			continue
-		}
-		ch <- newPrefixHistogram(&p.rtt, name)
+		p.collect(ch, name)
+	}
+}
+
+func (m *prefixMetrics) collect(ch chan<- prometheus.Metric, name string) {
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		labels = append([]string{name}, labels...)
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	count(prefixTraffic, m.received.Bytes, "received")
+	count(prefixTraffic, m.sent.Bytes, "sent")
+	count(prefixRetransmissions, m.retransmissions)
+	count(prefixECN, m.capable, "capable")
+	count(prefixECN, m.marked, "marked")
+	if m.rtt.Count > 0 {
+		ch <- newPrefixHistogram(&m.rtt, name)
 	}
 }

@@ -81,6 +81,12 @@ func TestMetricsOfPrefixes(t *testing.T) {
 sluice_rtt_prefix_bytes_total{direction="received",prefix="::/0"} 0
 sluice_rtt_prefix_bytes_total{direction="sent",prefix="10.99.1.0/24"} 160
 sluice_rtt_prefix_bytes_total{direction="sent",prefix="::/0"} 120
+sluice_rtt_prefix_ecn_packets_total{prefix="10.99.1.0/24",state="capable"} 14
+sluice_rtt_prefix_ecn_packets_total{prefix="10.99.1.0/24",state="marked"} 4
+sluice_rtt_prefix_ecn_packets_total{prefix="::/0",state="capable"} 0
+sluice_rtt_prefix_ecn_packets_total{prefix="::/0",state="marked"} 0
+sluice_rtt_prefix_retransmissions_total{prefix="10.99.1.0/24"} 2
+sluice_rtt_prefix_retransmissions_total{prefix="::/0"} 0
 `+prefixHistogram("10.99.1.0/24", 8, 0.052, map[string]int{"0.004": 2, "0.008": 6, "0.016": 8}), exposed(t, m))
 
 	later := *reporttest.Interval()

@@ -36,6 +36,8 @@ type jsonPrefix struct {
 	Received  jsonPrefixTraffic `json:"tx_stats"`
 	*jsonRTTs
 	Retransmissions uint64 `json:"retransmissions,omitempty"`
+	ECNCapable      uint64 `json:"ecn_capable,omitempty"`
+	ECNMarked       uint64 `json:"ecn_marked,omitempty"`
 }
 
 type jsonRTTs struct {
@@ -104,6 +106,8 @@ func (jsonLines) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
 		Sent:      newJSONPrefixTraffic(&p.Sent),
 
 		Retransmissions: p.Retransmissions,
+		ECNCapable:      p.ECNCapable,
+		ECNMarked:       p.ECNMarked,
 	}
 	if p.Group == "" {
 		j.Prefix = p.String()

@@ -29,6 +29,8 @@ type Prefix struct {
 
 	Received, Sent  PrefixTraffic
 	Retransmissions uint64 // TCP segments from or to its hosts that were sent again
+	ECNCapable      uint64 // packets from or to them that may be marked instead of dropped (RFC 3168)
+	ECNMarked       uint64 // those that were (CE)
 	RTT             Histogram
 }
 

@@ -100,6 +100,8 @@ func Interval() *report.Interval {
 			Received:        report.PrefixTraffic{TCPTimestamps: traffic(3, 300)},
 			Sent:            report.PrefixTraffic{TCPTimestamps: traffic(4, 70), TCPPlain: traffic(1, 10)},
 			Retransmissions: 1,
+			ECNCapable:      7,
+			ECNMarked:       2,
 			RTT: report.Histogram{
 				Count: 4, Min: 2 * time.Millisecond, Max: 13 * time.Millisecond, Sum: 26 * time.Millisecond,
 				Width: 4 * time.Millisecond, Bins: []uint64{1, 2, 0, 1},
