@@ -1,8 +1,9 @@
 package moqt
 
 // convertProperties writes properties again, with the numbers of another format. Immutable Properties are a list of
-// pairs too, so their numbers change as well, and nothing else. The error is a MalformedTrackError or a ProtocolError
-// if p cannot be parsed, and another one if a number of p does not exist in the other format.
+// pairs too, so their numbers change as well, and nothing else. The error is ErrIncomplete if p ends within a pair, a
+// MalformedTrackError or a ProtocolError if p cannot be parsed, and another one if a number of p does not exist in the
+// other format.
 func convertProperties(p []byte, from, to varintFormat) (Properties, error) {
 	return convertPairs(p, from, to, false)
 }
@@ -11,8 +12,8 @@ func convertProperties(p []byte, from, to varintFormat) (Properties, error) {
 func convertPairs(p []byte, from, to varintFormat, immutable bool) (converted Properties, err error) {
 	for prev := uint64(0); len(p) > 0; {
 		pair, n, err := from.parsePair(p, prev)
-		if err == ErrIncomplete {
-			return nil, malformed("properties end within a key-value-pair")
+		if err == ErrIncomplete && immutable {
+			err = malformed("immutable properties end within a key-value-pair")
 		}
 		if err != nil {
 			return nil, err

@@ -108,6 +108,9 @@ func (f *fields) properties() (p Properties, length int) {
 		return b, len(b)
 	}
 	p, err := convertProperties(b, f.varints, vi64)
+	if err == ErrIncomplete {
+		err = malformed("object properties end within a key-value-pair")
+	}
 	f.fail(err)
 	if len(p) > MaxObjectPropertiesLen {
 		f.fail(ErrPropertiesTooLong)

@@ -207,6 +207,8 @@ func TestConvertProperties(t *testing.T) {
 	})
 	_, err := convertProperties(unhex("0b 02 0440"), quicVarint, vi64)
 	requireMalformed(t, err)
+	_, err = convertProperties(unhex("04 40"), quicVarint, vi64)
+	require.ErrorIs(t, err, ErrIncomplete)
 	_, err = convertProperties(unhex("0d 80010000"), quicVarint, vi64)
 	requireCode(t, SessionProtocolViolation, err)
 }

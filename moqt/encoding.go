@@ -9,6 +9,7 @@ import (
 // like the formats in the draft.
 type encoder struct {
 	wire *wire
+	ref  Reference
 	b    []byte
 	err  error
 }
@@ -25,6 +26,13 @@ func (e *encoder) varint(x uint64) {
 	e.b = e.wire.varint().append(e.b, x)
 }
 
+// request writes the Request ID of the request that the message belongs to, if the version has one.
+func (e *encoder) request() {
+	if e.wire.references {
+		e.varint(e.ref.RequestID)
+	}
+}
+
 func (e *encoder) byte(x byte) { e.b = append(e.b, x) }
 
 func (e *encoder) location(l Location) {
@@ -34,6 +42,9 @@ func (e *encoder) location(l Location) {
 
 func (e *encoder) properties(p Properties) {
 	e.fail(p.CheckTrack())
+	if e.wire.varint() != vi64 {
+		p = p.withoutZeroTimeout()
+	}
 	p, err := e.wire.varint().properties(p)
 	e.fail(err)
 	e.b = append(e.b, p...)
@@ -61,6 +72,7 @@ func (e *encoder) prefixed(write func(*encoder)) {
 // reads return zero values.
 type decoder struct {
 	wire *wire
+	ref  Reference
 	b    []byte // what is left; nothing after an error
 	err  error
 
@@ -92,6 +104,19 @@ func (d *decoder) varint() uint64 {
 	}
 	d.b = d.b[n:]
 	return x
+}
+
+// request reads what encoder.request writes.
+func (d *decoder) request() {
+	if d.wire.references {
+		d.ref.RequestID = d.varint()
+	}
+}
+
+// newRequest reads the Request ID of a message that is a request itself.
+func (d *decoder) newRequest() uint64 {
+	d.ref.RequestID = d.varint()
+	return d.ref.RequestID
 }
 
 func (d *decoder) byte() byte {
@@ -157,8 +182,11 @@ func (d *decoder) properties() Properties {
 	p := Properties(slices.Clone(d.rest()))
 	if f := d.wire.varint(); f != vi64 && d.err == nil {
 		var err error
-		p, err = convertProperties(p, f, vi64)
+		if p, err = convertProperties(p, f, vi64); err == ErrIncomplete {
+			err = violation("track properties end within a key-value-pair")
+		}
 		d.fail(err)
+		d.fail(p.checkTimeouts())
 	}
 	d.fail(p.CheckTrack())
 	return p

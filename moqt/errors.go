@@ -77,6 +77,7 @@ const (
 	SessionInvalidRequestID        SessionErrorCode = 0x4
 	SessionDuplicateTrackAlias     SessionErrorCode = 0x5
 	SessionKeyValueFormattingError SessionErrorCode = 0x6
+	SessionTooManyRequests         SessionErrorCode = 0x7 // draft-16
 	SessionInvalidPath             SessionErrorCode = 0x8
 	SessionMalformedPath           SessionErrorCode = 0x9
 	SessionGoawayTimeout           SessionErrorCode = 0x10
@@ -101,6 +102,7 @@ var sessionErrorNames = map[SessionErrorCode]string{
 	SessionInvalidRequestID:        "INVALID_REQUEST_ID",
 	SessionDuplicateTrackAlias:     "DUPLICATE_TRACK_ALIAS",
 	SessionKeyValueFormattingError: "KEY_VALUE_FORMATTING_ERROR",
+	SessionTooManyRequests:         "TOO_MANY_REQUESTS",
 	SessionInvalidPath:             "INVALID_PATH",
 	SessionMalformedPath:           "MALFORMED_PATH",
 	SessionGoawayTimeout:           "GOAWAY_TIMEOUT",
@@ -225,6 +227,8 @@ func (c PublishDoneCode) Effective() PublishDoneCode {
 type formerCodes struct {
 	request map[RequestErrorCode]RequestErrorCode
 	done    map[PublishDoneCode]PublishDoneCode
+	// received are codes with another meaning in the version.
+	received map[PublishDoneCode]PublishDoneCode
 }
 
 func (f *formerCodes) requestCode(c RequestErrorCode) RequestErrorCode {
@@ -237,6 +241,13 @@ func (f *formerCodes) requestCode(c RequestErrorCode) RequestErrorCode {
 func (f *formerCodes) doneCode(c PublishDoneCode) PublishDoneCode {
 	if other, ok := f.done[c]; ok {
 		return other
+	}
+	return c
+}
+
+func (f *formerCodes) knownDone(c PublishDoneCode) PublishDoneCode {
+	if known, ok := f.received[c]; ok {
+		return known
 	}
 	return c
 }

@@ -95,7 +95,7 @@ func (m *Fetch) encodeFilter(e *encoder) {
 }
 
 func (m *Fetch) decode(d *decoder) {
-	m.RequestID = d.varint()
+	m.RequestID = d.newRequest()
 	if !d.wire.fetchTypes {
 		m.decodeFilter(d)
 		return
@@ -152,6 +152,7 @@ func (m *FetchOK) encode(e *encoder) {
 	if !e.wire.fetchTypes {
 		end.Object-- // wraps around: the whole group ends with the largest Object ID
 	}
+	e.request()
 	e.bool(m.EndOfTrack)
 	e.location(end)
 	e.parameters(&m.Parameters, inFetchOK)
@@ -159,6 +160,7 @@ func (m *FetchOK) encode(e *encoder) {
 }
 
 func (m *FetchOK) decode(d *decoder) {
+	d.request()
 	m.EndOfTrack = d.bool("end of track")
 	if m.End = d.location(); !d.wire.fetchTypes && d.err == nil {
 		m.End.Object++

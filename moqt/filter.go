@@ -132,6 +132,12 @@ var (
 
 // typedFilter writes a length, the type and its fields. Everything is a range from the first location on.
 func (e *encoder) typedFilter(f Filter) {
+	e.fail(f.validate())
+	e.writeTypedFilter(f)
+}
+
+// writeTypedFilter writes a filter whose EndGroupDelta is what is to be written.
+func (e *encoder) writeTypedFilter(f Filter) {
 	if f.Type == FilterNone {
 		f.Type = FilterAbsoluteStart
 	}
@@ -141,7 +147,6 @@ func (e *encoder) typedFilter(f Filter) {
 	case f.Type == FilterRelativeStart && f.Groups > 0:
 		e.fail(errors.New("a location filter cannot start before the next group in this version"))
 	}
-	e.fail(f.validate())
 	e.prefixed(func(e *encoder) {
 		e.varint(uint64(f.Type))
 		if f.Type == FilterAbsoluteStart || f.Type == FilterAbsoluteRange {
@@ -153,7 +158,14 @@ func (e *encoder) typedFilter(f Filter) {
 	})
 }
 
-func (d *decoder) typedFilter() (f Filter) {
+func (d *decoder) typedFilter() Filter {
+	f := d.readTypedFilter()
+	d.check(f.validate())
+	return f
+}
+
+// readTypedFilter reads a filter, and its last field into EndGroupDelta.
+func (d *decoder) readTypedFilter() (f Filter) {
 	d.prefixed("location filter", func(d *decoder) {
 		f.Type = FilterType(d.varint())
 		if f.Type == FilterAbsoluteStart || f.Type == FilterAbsoluteRange {
@@ -165,7 +177,7 @@ func (d *decoder) typedFilter() (f Filter) {
 		if f.Type == FilterNone || f.Type == FilterObjectRange {
 			d.fail(violation("unknown location filter type %#x", uint64(f.Type)))
 		}
-		d.check(f.validate())
+		d.check(Filter{Type: f.Type}.validate())
 	})
 	return f
 }

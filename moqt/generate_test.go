@@ -255,8 +255,8 @@ func anyMessage(v Version) *rapid.Generator[Message] {
 			return &PublishNamespace{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"),
 				anyParameters(t, v, inPublishNamespace)}
 		case 11:
-			return &SubscribeNamespace{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"),
-				anyParameters(t, v, inSubscribeNamespace)}
+			return &SubscribeNamespace{RequestID: id.Draw(t, "id"), Prefix: anyNamespace().Draw(t, "ns"),
+				Parameters: anyParameters(t, v, inSubscribeNamespace)}
 		case 12:
 			return &SubscribeTracks{id.Draw(t, "id"), anyNamespace().Draw(t, "ns"),
 				anyParameters(t, v, inSubscribeTracks)}

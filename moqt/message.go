@@ -20,14 +20,19 @@ const (
 	MessagePublishNamespace   MessageType = 0x6
 	MessageRequestOK          MessageType = 0x7
 	MessageNamespace          MessageType = 0x8
-	MessageUnsubscribe        MessageType = 0xa // never sent; see Unsubscribe
+	MessageNamespaceWithdrawn MessageType = 0x9 // PUBLISH_NAMESPACE_DONE, of draft-16
+	MessageUnsubscribe        MessageType = 0xa // see Unsubscribe
 	MessagePublishDone        MessageType = 0xb
+	MessageNamespaceRevoked   MessageType = 0xc // PUBLISH_NAMESPACE_CANCEL, of draft-16
 	MessageTrackStatus        MessageType = 0xd
 	MessageNamespaceDone      MessageType = 0xe
 	MessagePublishBlocked     MessageType = 0xf // PUBLISH_SKIPPED since draft-19
 	MessageGoaway             MessageType = 0x10
+	MessageMaxRequestID       MessageType = 0x15 // of draft-16
 	MessageFetch              MessageType = 0x16
+	MessageFetchCancel        MessageType = 0x17 // of draft-16
 	MessageFetchOK            MessageType = 0x18
+	MessageRequestsBlocked    MessageType = 0x1a // of draft-16
 	MessagePublish            MessageType = 0x1d
 	MessagePublishOK          MessageType = 0x1e // never sent; see RequestOK
 	MessageStateNotify        MessageType = 0x22 // PUBLISH_STATE_NOTIFY; since draft-20
@@ -38,12 +43,24 @@ const (
 
 // String returns the name of the message in the newest version that has it, or the number in hexadecimal.
 func (t MessageType) String() string {
-	for _, v := range Versions() {
-		if f, ok := v.wire().messages[t]; ok {
+	for i := len(wires) - 1; i >= 0; i-- {
+		if wires[i] == nil {
+			continue
+		}
+		if f, ok := wires[i].messages[t]; ok {
 			return f.name
 		}
 	}
 	return fmt.Sprintf("message %#x", uint64(t))
+}
+
+// Reference says to which request a message belongs. Only draft-16 needs it, as its control messages share one stream.
+// Other versions have a stream for each request.
+type Reference struct {
+	// RequestID is that of the request; of the update if the message is the response to a REQUEST_UPDATE.
+	RequestID uint64
+	// Answers is MessagePublish for the response to a PUBLISH, whose type is PUBLISH_OK.
+	Answers MessageType
 }
 
 // Message is a control message: a pointer to one of the structs that are named after the messages.
@@ -82,15 +99,17 @@ func layout[M any, P interface {
 // received; Context.Check does the rest. The result does not refer to payload. Errors are ProtocolErrors, or a
 // MalformedTrackError if the Track Properties make the track malformed.
 func ParseMessage(v Version, typ MessageType, payload []byte) (Message, error) {
-	return parseMessage(v, typ, payload, false)
+	m, _, err := parseMessage(v, typ, payload, false)
+	return m, err
 }
 
-// parseMessage is ParseMessage, with parameters as before draft 17 if old is true: see Reader.
-func parseMessage(v Version, typ MessageType, payload []byte, old bool) (Message, error) {
+// parseMessage is ParseMessage, with parameters as before draft 17 if old is true: see Reader. The reference is valid
+// unless the error is a ProtocolError.
+func parseMessage(v Version, typ MessageType, payload []byte, old bool) (Message, Reference, error) {
 	w := v.wire()
-	f, ok := w.messages[typ]
+	f, ok := w.format(typ)
 	if !ok {
-		return nil, violation("unknown message type %#x", uint64(typ))
+		return nil, Reference{}, violation("unknown message type %#x", uint64(typ))
 	}
 	d := decoder{wire: w, b: payload, oldParameters: old}
 	m := f.decode(&d)
@@ -98,20 +117,25 @@ func parseMessage(v Version, typ MessageType, payload []byte, old bool) (Message
 		d.fail(violation("%d bytes after the last field", len(d.b)))
 	}
 	if d.err != nil {
-		return nil, fmt.Errorf("%s: %w", f.name, d.err)
+		return nil, d.ref, fmt.Errorf("%s: %w", f.name, d.err)
 	}
-	return m, nil
+	return m, d.ref, nil
 }
 
 // AppendMessage appends m with its type and length. If the receiver would have to close the session over m, for example
 // because a name is too long or a parameter not allowed, it returns b unchanged and an error.
 func AppendMessage(b []byte, v Version, m Message) ([]byte, error) {
+	return AppendMessageTo(b, v, Reference{}, m)
+}
+
+// AppendMessageTo is like AppendMessage, for a message that belongs to a request.
+func AppendMessageTo(b []byte, v Version, r Reference, m Message) ([]byte, error) {
 	w := v.wire()
 	f, ok := w.messages[m.Type()]
 	if !ok {
 		return b, fmt.Errorf("%s does not exist in %s", m.Type(), v)
 	}
-	e := encoder{wire: w, b: w.varint().append(b, uint64(m.Type()))}
+	e := encoder{wire: w, ref: r, b: w.varint().append(b, uint64(w.code(r, m)))}
 	start := len(e.b) + 2
 	e.b = append(e.b, 0, 0)
 	f.encode(&e, m)

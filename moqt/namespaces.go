@@ -17,7 +17,7 @@ func (m *PublishNamespace) encode(e *encoder) {
 }
 
 func (m *PublishNamespace) decode(d *decoder) {
-	m.RequestID = d.varint()
+	m.RequestID = d.newRequest()
 	m.Namespace = d.namespace()
 	m.Parameters = d.parameters(inPublishNamespace)
 }
@@ -27,6 +27,7 @@ type SubscribeNamespace struct {
 	RequestID  uint64
 	Prefix     Namespace // empty: all namespaces
 	Parameters Parameters
+	WithTracks bool // it is a SUBSCRIBE_TRACKS as well, which draft-16 can say; it is not sent
 }
 
 // Type implements Message.
@@ -35,11 +36,12 @@ func (*SubscribeNamespace) Type() MessageType { return MessageSubscribeNamespace
 func (m *SubscribeNamespace) encode(e *encoder) {
 	e.varint(m.RequestID)
 	e.namespace(m.Prefix)
+	e.subscribeOptions(optionNamespaces)
 	e.parameters(&m.Parameters, inSubscribeNamespace)
 }
 
 func (m *SubscribeNamespace) decode(d *decoder) {
-	m.RequestID = d.varint()
+	m.RequestID = d.newRequest()
 	m.Prefix = d.namespace()
 	m.Parameters = d.parameters(inSubscribeNamespace)
 }
@@ -92,11 +94,12 @@ func (*SubscribeTracks) Type() MessageType { return MessageSubscribeTracks }
 func (m *SubscribeTracks) encode(e *encoder) {
 	e.varint(m.RequestID)
 	e.namespace(m.Prefix)
+	e.subscribeOptions(optionTracks)
 	e.parameters(&m.Parameters, inSubscribeTracks)
 }
 
 func (m *SubscribeTracks) decode(d *decoder) {
-	m.RequestID = d.varint()
+	m.RequestID = d.newRequest()
 	m.Prefix = d.namespace()
 	m.Parameters = d.parameters(inSubscribeTracks)
 }

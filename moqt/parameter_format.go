@@ -141,6 +141,11 @@ func (d *decoder) parameters(allowed scope) (p Parameters) {
 			last = f
 			continue
 		}
+		if ok && f.scope&allowed == 0 && d.wire.references {
+			f.decode(d, new(Parameters)) // draft-16 §9.2.2: to be ignored
+			last = f
+			continue
+		}
 		if !ok || f.scope&allowed == 0 {
 			d.fail(violation("parameter %#x is unknown in this message", uint64(typ)))
 			break
@@ -179,7 +184,7 @@ func (e *encoder) parameters(p *Parameters, allowed scope) {
 // check returns an error that names the first parameter of p that is not allowed.
 func (w *wire) check(p *Parameters, allowed scope) error {
 	for _, f := range w.parameters {
-		if f.count(p) > 0 && f.scope&allowed == 0 {
+		if f.count(p) > 0 && f.scope&allowed == 0 && !w.references {
 			return violation("parameter %#x is not allowed in this message", uint64(f.typ))
 		}
 	}

@@ -352,3 +352,26 @@ func (c *objectChecker) gap(what string, instances int, gap, id uint64) error {
 	}
 	return nil
 }
+
+// checkTimeouts returns a ProtocolError if a publisher of draft-16 must not send Track Properties p (draft-16 §11.1).
+func (p Properties) checkTimeouts() error {
+	if pair, ok := p.Lookup(PropertyObjectDeliveryTimeout); ok && pair.Value == 0 {
+		return violation("the delivery timeout is 0")
+	}
+	return nil
+}
+
+// withoutZeroTimeout returns p without a delivery timeout of 0, which is the same as none, and which draft-16 forbids.
+func (p Properties) withoutZeroTimeout() Properties {
+	if pair, ok := p.find(PropertyObjectDeliveryTimeout); !ok || pair.Value != 0 {
+		return p
+	}
+	var kept []KeyValuePair
+	for pair := range p.All() {
+		if pair.Type != PropertyObjectDeliveryTimeout {
+			kept = append(kept, pair)
+		}
+	}
+	b, _ := NewProperties(kept...) // cannot fail: they come from properties
+	return b
+}

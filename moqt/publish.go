@@ -23,7 +23,7 @@ func (m *Publish) encode(e *encoder) {
 }
 
 func (m *Publish) decode(d *decoder) {
-	m.RequestID = d.varint()
+	m.RequestID = d.newRequest()
 	m.Track = d.fullTrackName()
 	m.TrackAlias = d.varint()
 	m.Parameters = d.parameters(inPublish)
@@ -45,6 +45,7 @@ type PublishDone struct {
 func (*PublishDone) Type() MessageType { return MessagePublishDone }
 
 func (m *PublishDone) encode(e *encoder) {
+	e.request()
 	e.varint(uint64(e.wire.former.doneCode(m.Status)))
 	if m.StreamCount == UnknownStreamCount {
 		e.varint(e.wire.unknownStreams)
@@ -55,7 +56,8 @@ func (m *PublishDone) encode(e *encoder) {
 }
 
 func (m *PublishDone) decode(d *decoder) {
-	m.Status = PublishDoneCode(d.varint())
+	d.request()
+	m.Status = d.wire.former.knownDone(PublishDoneCode(d.varint()))
 	if m.StreamCount = d.varint(); m.StreamCount == d.wire.unknownStreams {
 		m.StreamCount = UnknownStreamCount
 	}

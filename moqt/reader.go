@@ -14,6 +14,7 @@ type Reader struct {
 	// returns false, the message is a violation.
 	OldParameters func() bool
 
+	ref     Reference // of the latest message
 	r       io.Reader
 	version Version
 	buf     []byte // read from r and not parsed yet, from start on
@@ -32,8 +33,13 @@ func NewReader(r io.Reader, v Version) *Reader { return &Reader{r: r, version: v
 // Buffered returns the number of bytes that were read from the stream and belong to no message that Read has returned.
 func (r *Reader) Buffered() int { return len(r.buf) - r.start }
 
+// Reference returns to which request the message belongs that Read has returned, or that has made a track malformed.
+// Its Answers is not set.
+func (r *Reader) Reference() Reference { return r.ref }
+
 // Read returns the next message. It returns io.EOF if the stream ends between two messages, and a ProtocolError if the
-// stream ends within a message. It also returns the errors of ParseMessage and of the stream. All errors are final.
+// stream ends within a message. It also returns the errors of ParseMessage and of the stream. All errors are final, but
+// for a MalformedTrackError: other messages can be read after it.
 func (r *Reader) Read() (Message, error) {
 	typ, n, err := r.header()
 	if err != nil {
@@ -45,11 +51,12 @@ func (r *Reader) Read() (Message, error) {
 	}
 	payload := r.buf[r.start+n:][:length]
 	r.start += n + length
-	m, err := ParseMessage(r.version, typ, payload)
+	m, ref, err := parseMessage(r.version, typ, payload, false)
+	r.ref = ref
 	if err == nil || r.OldParameters == nil {
 		return m, err
 	}
-	if old, e := parseMessage(r.version, typ, payload, true); e == nil && r.OldParameters() {
+	if old, _, e := parseMessage(r.version, typ, payload, true); e == nil && r.OldParameters() {
 		return old, nil
 	}
 	return nil, err
@@ -66,7 +73,7 @@ func (r *Reader) header() (typ MessageType, n int, err error) {
 		return 0, 0, err
 	}
 	x, _, _ := r.version.wire().varint().parse(r.buf[r.start:])
-	if _, ok := r.version.wire().messages[MessageType(x)]; !ok {
+	if _, ok := r.version.wire().format(MessageType(x)); !ok {
 		return 0, 0, violation("unknown message type %#x", x)
 	}
 	return MessageType(x), n + 2, nil

@@ -17,11 +17,13 @@ func (*RequestUpdate) Type() MessageType { return MessageRequestUpdate }
 
 func (m *RequestUpdate) encode(e *encoder) {
 	e.varint(m.RequestID)
+	e.request()
 	e.parameters(&m.Parameters, inUpdate)
 }
 
 func (m *RequestUpdate) decode(d *decoder) {
 	m.RequestID = d.varint()
+	d.request()
 	m.Parameters = d.parameters(inUpdate)
 }
 
@@ -39,13 +41,19 @@ type RequestOK struct {
 func (*RequestOK) Type() MessageType { return MessageRequestOK }
 
 func (m *RequestOK) encode(e *encoder) {
+	e.request()
 	e.parameters(&m.Parameters, inRequestOK)
-	e.properties(m.Properties)
+	if !e.wire.references { // draft-16 has none here
+		e.properties(m.Properties)
+	}
 }
 
 func (m *RequestOK) decode(d *decoder) {
+	d.request()
 	m.Parameters = d.parameters(inRequestOK)
-	m.Properties = d.properties()
+	if !d.wire.references {
+		m.Properties = d.properties()
+	}
 }
 
 // RequestError refuses a request (draft §10.6).
@@ -89,9 +97,14 @@ func (m *RequestError) SetRetry(after time.Duration) {
 }
 
 func (m *RequestError) encode(e *encoder) {
-	e.varint(uint64(e.wire.former.requestCode(m.Code)))
+	code := e.wire.former.requestCode(m.Code)
+	e.request()
+	e.varint(uint64(code))
 	e.varint(m.RetryInterval)
 	e.reason(m.Reason)
+	if code != m.Code && m.Code == RequestRedirect { // draft-16 has none
+		return
+	}
 	if (m.Redirect != nil) != (m.Code == RequestRedirect) {
 		e.fail(fmt.Errorf("a redirect belongs to the code REDIRECT, not to %s", m.Code))
 	} else if m.Redirect != nil {
@@ -101,10 +114,11 @@ func (m *RequestError) encode(e *encoder) {
 }
 
 func (m *RequestError) decode(d *decoder) {
+	d.request()
 	m.Code = RequestErrorCode(d.varint())
 	m.RetryInterval = d.varint()
 	m.Reason = d.reason()
-	if m.Code == RequestRedirect {
+	if m.Code == RequestRedirect && !d.wire.references {
 		m.Redirect = &Redirect{URI: d.uri(), Track: d.fullTrackName()}
 	}
 }

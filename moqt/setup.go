@@ -9,6 +9,7 @@ import (
 // Setup Option types (draft §15.4).
 const (
 	OptionPath                  uint64 = 0x01
+	OptionMaxRequestID          uint64 = 0x02 // draft-16
 	OptionAuthorizationToken    uint64 = 0x03
 	OptionMaxAuthTokenCacheSize uint64 = 0x04
 	OptionAuthority             uint64 = 0x05
@@ -34,6 +35,10 @@ type Setup struct {
 	RelayHops   *uint64 // of the sender, in RELAY_HOPS
 	RelayCost   *uint64 // what it costs to subscribe at the sender; absent means 1
 	RequestHops bool    // the sender takes HOP_PATH in requests
+
+	// Of draft-16.
+	Server       bool   // it is a SERVER_SETUP
+	MaxRequestID uint64 // the Request IDs of the peer are smaller
 
 	// Unknown holds the options that this package does not know, in ascending order, for extensions and grease.
 	Unknown []KeyValuePair
@@ -63,7 +68,7 @@ func (m *Setup) encode(e *encoder) {
 	if m.Implementation != "" {
 		add(OptionImplementation, []byte(m.Implementation))
 	}
-	if m.RelayHops != nil {
+	if m.RelayHops != nil && !e.wire.references {
 		add(OptionRelayHops, AppendVarint(nil, *m.RelayHops))
 	}
 	if e.wire.limitOptions && m.MaxFilterRanges > 0 {
@@ -77,6 +82,10 @@ func (m *Setup) encode(e *encoder) {
 			options = append(options, KeyValuePair{Type: typ, Value: *value})
 		}
 	}
+	if e.wire.references {
+		e.setupOf16(m, options)
+		return
+	}
 	number(OptionHopID, m.HopID)
 	number(OptionRelayCost, m.RelayCost)
 	if m.RequestHops {
@@ -88,15 +97,23 @@ func (m *Setup) encode(e *encoder) {
 }
 
 func (m *Setup) decode(d *decoder) {
-	prev := uint64(0)
-	for len(d.b) > 0 {
+	if d.wire.references {
+		d.setupOf16(m)
+		return
+	}
+	m.decodeOptions(d)
+}
+
+// decodeOptions decodes the options, which are the rest of the message, and returns how many there are.
+func (m *Setup) decodeOptions(d *decoder) (count uint64) {
+	for prev := uint64(0); len(d.b) > 0; count++ {
 		option, n, err := d.wire.varint().parsePair(d.b, prev)
 		if err != nil {
 			if err == ErrIncomplete {
 				err = violation("payload ends within a setup option")
 			}
 			d.fail(err)
-			return
+			return count
 		}
 		d.b = d.b[n:]
 		known := m.option(d, option)
@@ -105,10 +122,19 @@ func (m *Setup) decode(d *decoder) {
 		}
 		prev = option.Type
 	}
+	return count
 }
 
 // option stores one option and reports whether it is known.
 func (m *Setup) option(d *decoder, option KeyValuePair) (known bool) {
+	if d.wire.references {
+		return m.optionOf16(d, option)
+	}
+	return m.laterOption(d, option)
+}
+
+// laterOption does the same for drafts since 18, and for the options of draft-16 that they have too.
+func (m *Setup) laterOption(d *decoder, option KeyValuePair) (known bool) {
 	if !d.wire.limitOptions && (option.Type == OptionMaxFilterRanges || option.Type == OptionMaxRequestUpdates) {
 		m.keep(option)
 		return false
@@ -216,6 +242,9 @@ func (*Goaway) Type() MessageType { return MessageGoaway }
 
 func (m *Goaway) encode(e *encoder) {
 	e.uri(m.NewSessionURI)
+	if e.wire.references { // draft-16 has no more
+		return
+	}
 	e.varint(m.Timeout)
 	if m.RequestID != nil && e.wire.goawayRequestID {
 		e.varint(*m.RequestID)
@@ -224,6 +253,9 @@ func (m *Goaway) encode(e *encoder) {
 
 func (m *Goaway) decode(d *decoder) {
 	m.NewSessionURI = d.uri()
+	if d.wire.references {
+		return
+	}
 	m.Timeout = d.varint()
 	if len(d.b) > 0 && d.wire.goawayRequestID {
 		id := d.varint()

@@ -19,7 +19,7 @@ func (m *Subscribe) encode(e *encoder) {
 }
 
 func (m *Subscribe) decode(d *decoder) {
-	m.RequestID = d.varint()
+	m.RequestID = d.newRequest()
 	m.Track = d.fullTrackName()
 	m.Parameters = d.parameters(inSubscribe)
 }
@@ -35,30 +35,35 @@ type SubscribeOK struct {
 func (*SubscribeOK) Type() MessageType { return MessageSubscribeOK }
 
 func (m *SubscribeOK) encode(e *encoder) {
+	e.request()
 	e.varint(m.TrackAlias)
 	e.parameters(&m.Parameters, inSubscribeOK)
 	e.properties(m.Properties)
 }
 
 func (m *SubscribeOK) decode(d *decoder) {
+	d.request()
 	m.TrackAlias = d.varint()
 	m.Parameters = d.parameters(inSubscribeOK)
 	m.Properties = d.properties()
 }
 
-// Unsubscribe ends a subscription in drafts before 18; draft-18 uses STOP_SENDING instead. Subscribers built on the
-// Rust crate moq-transport 0.17 still send it, without fields, whenever they drop a subscription. Closing the session
-// over it would end all their other subscriptions, so this package accepts it, and never sends it.
+// Unsubscribe ends a subscription in draft-16; draft-18 uses STOP_SENDING instead. Subscribers built on the Rust crate
+// moq-transport 0.17 still send it, without fields, whenever they drop a subscription. Closing the session over it would
+// end all their other subscriptions, so this package accepts it in draft-18, and sends it in draft-16 only.
 type Unsubscribe struct{}
 
 // Type implements Message.
 func (*Unsubscribe) Type() MessageType { return MessageUnsubscribe }
 
 func (*Unsubscribe) encode(e *encoder) {
-	e.fail(errors.New("send STOP_SENDING on the request stream instead"))
+	if !e.wire.references {
+		e.fail(errors.New("send STOP_SENDING on the request stream instead"))
+	}
+	e.request()
 }
 
-func (*Unsubscribe) decode(*decoder) {}
+func (*Unsubscribe) decode(d *decoder) { d.request() }
 
 // TrackStatus asks what the answer to a SUBSCRIBE would be, without subscribing (draft §10.14).
 type TrackStatus struct {
@@ -77,7 +82,7 @@ func (m *TrackStatus) encode(e *encoder) {
 }
 
 func (m *TrackStatus) decode(d *decoder) {
-	m.RequestID = d.varint()
+	m.RequestID = d.newRequest()
 	m.Track = d.fullTrackName()
 	m.Parameters = d.parameters(inTrackStatus)
 }

@@ -47,7 +47,7 @@ func (v Version) String() string { return fmt.Sprintf("draft-ietf-moq-transport-
 
 // ParseALPN returns the version that alpn identifies, and false if this package does not speak it.
 func ParseALPN(alpn string) (Version, bool) {
-	for _, v := range Versions() {
+	for _, v := range append(Versions(), Draft16) {
 		if v.ALPN() == alpn {
 			return v, true
 		}
@@ -72,6 +72,10 @@ func (v Version) HasLimits() bool { return v.wire().limitOptions }
 // REQUEST_UPDATE, and PUBLISH tells what applies before that.
 func (v Version) AnswersWithParameters() bool { return v < Draft20 }
 
+// HasOneControlStream reports whether requests of both ends share one control stream. In later versions, each request
+// has a stream of its own.
+func (v Version) HasOneControlStream() bool { return v.wire().references }
+
 // EndsWithFilter reports whether a subscription ends when the track has passed the end of its filter.
 func (v Version) EndsWithFilter() bool { return v < Draft20 }
 
@@ -88,7 +92,8 @@ func (v Version) wire() *wire {
 // layout of objects on streams is not in it: a version with another one needs a parser and an encoder of its own.
 type wire struct {
 	messages   map[MessageType]messageFormat
-	parameters []parameterFormat // in ascending order of type
+	codes      map[MessageType]messageFormat // types that are not those of the messages that they stand for
+	parameters []parameterFormat             // in ascending order of type
 	streams    streamTypes
 	data       DataLayout          // of SUBGROUP_HEADER and OBJECT_DATAGRAM
 	filter     valueFormat[Filter] // of a Location Filter
@@ -102,7 +107,18 @@ type wire struct {
 	limitOptions    bool // MAX_FILTER_RANGES and MAX_REQUEST_UPDATES
 	timedOutRanges  bool // End of Timed-Out Range
 
-	absoluteFetchIDs bool // no deltas of Group and Object IDs in the response to a FETCH
+	// What draft-16 has: absolute Group and Object IDs in the response to a FETCH, and one stream for control messages,
+	// which therefore refer to requests, with the other differences of draft16.go.
+	absoluteFetchIDs, references bool
+}
+
+// format returns the format of messages that start with typ.
+func (w *wire) format(typ MessageType) (messageFormat, bool) {
+	if f, ok := w.codes[typ]; ok {
+		return f, f.decode != nil
+	}
+	f, ok := w.messages[typ]
+	return f, ok
 }
 
 // varint returns how variable-length integers are written.

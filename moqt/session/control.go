@@ -90,7 +90,7 @@ func (c *controlStreams) checkSetup() {
 // sendSetup queues our SETUP. It returns an error if the peer would close the session over it.
 func (c *controlStreams) sendSetup() error {
 	m := c.setup()
-	if err := c.out.send(m); err != nil {
+	if err := c.out.send(moqt.Reference{}, m, false); err != nil {
 		return err
 	}
 	peer := moqt.Context{
@@ -115,6 +115,9 @@ func (c *controlStreams) setup() *moqt.Setup {
 		m.Implementation = cfg.Implementation
 	}
 	c.setHops(m)
+	if c.s.shared != nil {
+		c.s.shared.setup(m)
+	}
 	if cfg.Role == Client && c.s.conn.Kind() == transport.RawQUIC {
 		m.Path = &cfg.Path
 		if cfg.Authority != "" {
@@ -135,11 +138,20 @@ func greaseOption() moqt.KeyValuePair {
 
 // open opens our control stream. SETUP is queued already.
 func (c *controlStreams) open() {
+	if c.s.shared != nil {
+		c.s.shared.openControl()
+		return
+	}
 	stream, err := c.s.conn.OpenUniStreamSync(c.s.ctx)
 	if err != nil {
 		c.s.failUnlessEnded(fmt.Errorf("open the control stream: %w", err))
 		return
 	}
+	c.send(stream)
+}
+
+// send sends our messages on a stream.
+func (c *controlStreams) send(stream transport.SendStream) {
 	c.out.open(stream)
 	context.AfterFunc(stream.Context(), func() {
 		// On WebTransport, streams end before their session does, and Write waits for that. The deadline of an earlier
@@ -171,6 +183,19 @@ func (c *controlStreams) failLater(err error) {
 
 // run reads the peer's control stream, until the stream or the session ends.
 func (c *controlStreams) run(h *headerReader) error {
+	in := newInbox(c.s, h.stream, h.b...)
+	return c.read(func() error {
+		m, err := in.next()
+		if err != nil {
+			return err
+		}
+		return c.receive(m)
+	})
+}
+
+// read calls next, which reads and processes a message of the peer's control stream, until the stream or the session
+// ends.
+func (c *controlStreams) read(next func() error) error {
 	c.s.mu.Lock()
 	second := c.opened
 	c.opened = true
@@ -178,12 +203,8 @@ func (c *controlStreams) run(h *headerReader) error {
 	if second {
 		return violation("second control stream")
 	}
-	in := newInbox(c.s, h.stream, h.b...)
 	for {
-		m, err := in.next()
-		if err == nil {
-			err = c.receive(m)
-		}
+		err := next()
 		_, reset := errors.AsType[*transport.StreamError](err)
 		switch {
 		case errors.Is(err, io.EOF):
@@ -210,7 +231,7 @@ func (c *controlStreams) receive(m moqt.Message) error {
 	}
 	setup, isSetup := m.(*moqt.Setup)
 	switch {
-	case isSetup == c.isReady():
+	case isSetup == c.isReady(), isSetup && setup.Server != (c.s.shared != nil && c.s.cfg.Role == Client):
 		return violation("%s out of order on the control stream", m.Type())
 	case isSetup:
 		return c.acceptSetup(setup)
@@ -244,6 +265,9 @@ func (c *controlStreams) acceptSetup(m *moqt.Setup) error {
 		c.peer.Path = *m.Path
 	}
 	c.peer.agreeOnHops(s.cfg.HopID, m)
+	if s.shared != nil {
+		s.shared.accept(m)
+	}
 	close(c.known)
 	if err := s.cfg.Handler.HandleSetup(s, c.peer); err != nil {
 		return unauthorized(err)
@@ -296,7 +320,7 @@ func (c *controlStreams) sendGoaway(uri string, timeout time.Duration) error {
 	if !c.goawaySent {
 		id := c.s.responder.ids.next()
 		m := &moqt.Goaway{NewSessionURI: uri, Timeout: milliseconds(timeout), RequestID: &id}
-		if err := c.out.send(m); err != nil {
+		if err := c.out.send(moqt.Reference{}, m, false); err != nil {
 			return err
 		}
 		c.goawaySent = true

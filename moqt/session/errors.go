@@ -30,6 +30,9 @@ var (
 	ErrTimeout = errors.New("the peer did not respond in time")
 )
 
+// errOneControlStream reports what draft-16 cannot say.
+var errOneControlStream = errors.New("draft-16 cannot move or change this request")
+
 // DoneError ends a subscription: its publisher sent PUBLISH_DONE.
 type DoneError struct{ moqt.PublishDone }
 

@@ -68,6 +68,22 @@ func (in *inbox) begin() {
 	_ = in.stream.SetReadDeadline(time.Now().Add(in.timeout)) // if this fails, reading fails too
 }
 
+// messageSource is where the messages of the peer for a request come from.
+type messageSource interface {
+	// next waits for the next message. Its errors are final; io.EOF says that no message can follow.
+	next() (moqt.Message, error)
+}
+
+// messageSender sends the messages of this end for a request.
+type messageSender interface {
+	send(ref moqt.Reference, m moqt.Message, last bool) error
+	// finish says that this end has nothing more to send.
+	finish()
+	// reset discards what is not sent, and ends the request.
+	reset(moqt.StreamResetCode)
+	flush(context.Context) error
+}
+
 // errStalled reports that the peer does not read its messages.
 var errStalled = errors.New("the peer does not read its messages")
 
@@ -85,19 +101,15 @@ type outbox struct {
 	dead    bool          // the stream was reset, or failed
 }
 
-// send queues a message. It fails if the message cannot be encoded, or follows the last one.
-func (o *outbox) send(m moqt.Message) error { return o.enqueue(m, false) }
-
-// sendLast queues a message and a FIN.
-func (o *outbox) sendLast(m moqt.Message) error { return o.enqueue(m, true) }
-
-func (o *outbox) enqueue(m moqt.Message, last bool) error {
+// send queues a message, and a FIN if it is the last one. It fails if the message cannot be encoded, or follows the last
+// one.
+func (o *outbox) send(ref moqt.Reference, m moqt.Message, last bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.fin {
 		return ErrFinished
 	}
-	queue, err := moqt.AppendMessage(o.queue, o.s.version, m)
+	queue, err := moqt.AppendMessageTo(o.queue, o.s.version, ref, m)
 	if err != nil {
 		return err
 	}

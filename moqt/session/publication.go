@@ -110,6 +110,9 @@ func (p *Publication) AddStreams(n uint64) {
 // stream is reset when the subscription ends. OpenSubgroup waits only while the peer's stream limit is reached.
 func (p *Publication) OpenSubgroup(ctx context.Context, h moqt.SubgroupHeader) (transport.SendStream, error) {
 	h.TrackAlias = p.alias
+	if most := p.s.version.DataLayout().MaxNumber(); max(h.GroupID, h.SubgroupID) > most {
+		return nil, fmt.Errorf("subgroup %d of group %d: must be at most %d in this version", h.SubgroupID, h.GroupID, most)
+	}
 	stream, err := openDataStream(ctx, p.Request, moqt.AppendSubgroupHeader(nil, p.s.version, h))
 	if err == nil {
 		p.AddStreams(1)
@@ -145,7 +148,7 @@ func (p *Publication) Notify(parameters moqt.Parameters) error {
 	case p.s.version.HasJoiningFetch():
 		return nil
 	}
-	return p.out.send(&moqt.StateNotify{Parameters: parameters})
+	return p.send(&moqt.StateNotify{Parameters: parameters}, false)
 }
 
 // Done ends the subscription with PUBLISH_DONE. The caller must have closed or reset its streams (draft §10.11); Done
@@ -163,7 +166,7 @@ func (p *Publication) Done(code moqt.PublishDoneCode, reason string) error {
 		code = moqt.DoneUpdateFailed
 	}
 	done := moqt.PublishDone{Status: code, StreamCount: min(p.streams, moqt.UnknownStreamCount), Reason: reason}
-	if err := p.out.sendLast(&done); err != nil {
+	if err := p.send(&done, true); err != nil {
 		return err
 	}
 	p.endLocked(ErrFinished)

@@ -9,14 +9,23 @@ import (
 	"sluice/transport"
 )
 
-// Request is the part that all requests of either end have in common: a bidirectional stream (draft §3.3).
+// requestStream is what a request uses of its stream, besides its messages.
+type requestStream interface {
+	ID() int64
+	CancelRead(code uint64)
+	Write([]byte) (int, error)
+	Context() context.Context
+}
+
+// Request is the part that all requests of either end have in common: a bidirectional stream (draft §3.3), or in
+// draft-16 a part of the control stream.
 type Request struct {
 	s      *Session
 	id     uint64
 	kind   moqt.MessageType
 	remote bool // the peer sent it
-	stream transport.Stream
-	out    outbox
+	stream requestStream
+	out    messageSender
 	role   role
 
 	ctx       context.Context
@@ -72,7 +81,7 @@ func (baseRole) endedLocked()                                              {}
 
 func (baseRole) message(m moqt.Message) error { return violation("unexpected %s", m.Type()) }
 
-func newRequest(s *Session, stream transport.Stream, kind moqt.MessageType, remote bool) *Request {
+func newRequest(s *Session, stream requestStream, kind moqt.MessageType, remote bool) *Request {
 	r := &Request{
 		s:         s,
 		kind:      kind,
@@ -83,7 +92,12 @@ func newRequest(s *Session, stream transport.Stream, kind moqt.MessageType, remo
 		goaways:   make(chan moqt.Goaway, 1),
 	}
 	r.sent.r = r
-	r.out.s, r.out.failed, r.out.stream = s, r.sendFailed, stream
+	switch stream := stream.(type) {
+	case *sharedStream:
+		r.out = stream
+	case transport.Stream:
+		r.out = &outbox{s: s, failed: r.sendFailed, stream: stream}
+	}
 	r.ctx, r.cancel = context.WithCancelCause(s.ctx)
 	return r
 }
@@ -146,6 +160,8 @@ func (r *Request) Goaway(uri string, timeout time.Duration) error {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	switch {
+	case r.s.shared != nil:
+		return errOneControlStream
 	case r.over:
 		return context.Cause(r.ctx)
 	case r.goawaySent:
@@ -153,7 +169,7 @@ func (r *Request) Goaway(uri string, timeout time.Duration) error {
 	case r.remote && !r.answered:
 		return ErrUnanswered
 	}
-	if err := r.out.send(&moqt.Goaway{NewSessionURI: uri, Timeout: milliseconds(timeout)}); err != nil {
+	if err := r.send(&moqt.Goaway{NewSessionURI: uri, Timeout: milliseconds(timeout)}, false); err != nil {
 		return err
 	}
 	r.goawaySent = true
@@ -177,15 +193,17 @@ func (r *Request) answerLocked(m moqt.Message) error {
 	case !r.remote || r.answered:
 		return ErrAnswered
 	}
-	send := r.out.send
-	if _, refused := m.(*moqt.RequestError); refused || r.kind == moqt.MessageTrackStatus {
-		send = r.out.sendLast
-	}
-	if err := send(m); err != nil {
+	_, refused := m.(*moqt.RequestError)
+	if err := r.send(m, refused || r.kind == moqt.MessageTrackStatus); err != nil {
 		return err
 	}
 	r.answered = true
 	return nil
+}
+
+// send sends a message that belongs to the request itself, and not to an update of it.
+func (r *Request) send(m moqt.Message, last bool) error {
+	return r.out.send(moqt.Reference{RequestID: r.id, Answers: r.kind}, m, last)
 }
 
 func (r *Request) isAnswered() bool {

@@ -11,7 +11,7 @@ import (
 // requestReader reads the peer's side of a request stream, in a goroutine of its own.
 type requestReader struct {
 	*Request
-	in *inbox
+	in messageSource
 }
 
 // run processes messages until the peer's side of the stream ends.

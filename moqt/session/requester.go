@@ -25,16 +25,26 @@ func (q *requester) init(s *Session) {
 }
 
 // openFunc opens a request stream: requester.waitForStream or requester.tryStream.
-type openFunc func(context.Context) (transport.Stream, error)
+type openFunc func(context.Context, moqt.MessageType) (requestStream, error)
 
-func (q *requester) waitForStream(ctx context.Context) (transport.Stream, error) {
+func (q *requester) waitForStream(ctx context.Context, kind moqt.MessageType) (requestStream, error) {
+	if shared := q.s.shared; shared != nil {
+		return shared.open(ctx, kind, true)
+	}
+	return q.openStream(ctx)
+}
+
+func (q *requester) openStream(ctx context.Context) (transport.Stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(q.s.ctx, func() { cancel(context.Cause(q.s.ctx)) })()
 	return q.s.conn.OpenStreamSync(ctx)
 }
 
-func (q *requester) tryStream(context.Context) (transport.Stream, error) {
+func (q *requester) tryStream(ctx context.Context, kind moqt.MessageType) (requestStream, error) {
+	if shared := q.s.shared; shared != nil {
+		return shared.open(ctx, kind, false)
+	}
 	return q.s.conn.OpenStream()
 }
 
@@ -46,13 +56,16 @@ func (q *requester) request(ctx context.Context, open openFunc, m moqt.Message, 
 	if err := q.mayRequest(m); err != nil {
 		return err
 	}
-	stream, err := open(ctx)
+	stream, err := open(ctx, m.Type())
 	if err != nil {
 		return err
 	}
 	r := newRequest(q.s, stream, m.Type(), false)
 	r.role = bind(r)
 	if err := q.enter(r, m); err != nil {
+		if q.s.shared != nil {
+			q.s.shared.release()
+		}
 		r.resetStream(moqt.ResetCancelled)
 		return err
 	}
@@ -62,7 +75,7 @@ func (q *requester) request(ctx context.Context, open openFunc, m moqt.Message, 
 	}
 	timer := time.AfterFunc(q.responseTimeout(m), r.responseTimedOut)
 	context.AfterFunc(r.ctx, func() { timer.Stop() })
-	reader := requestReader{r, newInbox(q.s, stream)}
+	reader := requestReader{r, q.s.source(stream)}
 	q.s.spawn(reader.run)
 	return nil
 }
@@ -178,7 +191,7 @@ func (q *requester) sendLocked(r *Request, m moqt.Message) error {
 	tokens, err := q.tokens.prepare(r, p.parameters.AuthorizationTokens)
 	if err == nil {
 		*p.id, p.parameters.AuthorizationTokens = q.nextID, tokens
-		err = r.out.send(m)
+		err = r.send(m, false)
 	}
 	if err != nil {
 		q.tokens.undo(r, known)
@@ -201,6 +214,13 @@ func (q *requester) responseTimeout(m moqt.Message) time.Duration {
 		}
 	}
 	return q.s.cfg.Timeouts.Response + extra
+}
+
+// hasUsed reports whether this end has used a Request ID.
+func (q *requester) hasUsed(id uint64) bool {
+	q.s.mu.Lock()
+	defer q.s.mu.Unlock()
+	return q.hasUsedLocked(id)
 }
 
 // hasUsedLocked reports whether this end has used a Request ID. s.mu is held.

@@ -70,7 +70,10 @@ func (p *responder) init(s *Session) {
 // (draft §3.3).
 func (p *responder) accept() {
 	s := p.s
-	if s.control.awaitReady(s.ctx) != nil {
+	serve := p.serve
+	if s.shared != nil {
+		serve = s.shared.serve // the control stream is among them
+	} else if s.control.awaitReady(s.ctx) != nil {
 		return
 	}
 	for {
@@ -82,7 +85,7 @@ func (p *responder) accept() {
 			s.failUnlessEnded(err)
 			return
 		}
-		s.spawn(func() { p.serve(stream) })
+		s.spawn(func() { serve(stream) })
 	}
 }
 
@@ -94,6 +97,11 @@ func (p *responder) serve(stream transport.Stream) {
 		p.giveUp(stream, err)
 		return
 	}
+	p.run(stream, in, m)
+}
+
+// run runs a request of the peer that starts with m.
+func (p *responder) run(stream requestStream, in messageSource, m moqt.Message) {
 	p.awaitCancel(m)
 	r := newRequest(p.s, stream, m.Type(), true)
 	refused, err := p.enter(r, m)

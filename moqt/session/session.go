@@ -26,6 +26,7 @@ type Session struct {
 	tasks  taskGroup
 
 	control   controlStreams
+	shared    *sharedControl // of draft-16, or nil
 	requester requester
 	responder responder
 	streams   dataStreams
@@ -57,6 +58,9 @@ func New(conn transport.Conn, cfg Config) (*Session, error) {
 		table:   newRequestTable(),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	if version.HasOneControlStream() {
+		s.shared = newSharedControl(s)
+	}
 	s.control.init(s)
 	s.requester.init(s)
 	s.responder.init(s)

@@ -191,7 +191,7 @@ func (n *IncomingSubscribeNamespace) Add(ns moqt.Namespace, p moqt.Parameters) e
 	if n.s.control.hops() != moqt.NoHops {
 		m.Parameters = &p
 	}
-	return n.out.send(m)
+	return n.send(m, false)
 }
 
 // Remove reports to the peer that a namespace is gone, if the namespace was reported before.
@@ -206,12 +206,15 @@ func (n *IncomingSubscribeNamespace) Remove(ns moqt.Namespace) error {
 		return err
 	}
 	delete(n.active, ns.Key())
-	return n.out.send(&moqt.NamespaceDone{Suffix: suffix})
+	return n.send(&moqt.NamespaceDone{Suffix: suffix}, false)
 }
 
 // admitLocked implements role.
 func (n *IncomingSubscribeNamespace) admitLocked() error {
 	n.active = make(map[string]reportedNamespace)
+	if n.Message.WithTracks {
+		return refuse(moqt.RequestNotSupported, "ask for namespaces and for tracks in requests of their own")
+	}
 	return asError(n.enterPrefixLocked(n.Message.Prefix))
 }
 

@@ -64,7 +64,7 @@ func (t *IncomingSubscribeTracks) Blocked(track moqt.FullTrackName) error {
 	if err != nil {
 		return err
 	}
-	return t.out.send(&moqt.PublishBlocked{Suffix: suffix, TrackName: track.Name})
+	return t.send(&moqt.PublishBlocked{Suffix: suffix, TrackName: track.Name}, false)
 }
 
 // Parameters returns the parameters of the subscriptions that result: those of the SUBSCRIBE_TRACKS, with the updates

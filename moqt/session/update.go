@@ -54,8 +54,8 @@ func (s *sentUpdates) update(
 	return u.ok, nil
 }
 
-// send sends an update. If the peer takes no more updates without a response (draft-20 §10.3.1.7), it returns a channel
-// that is closed when the caller should try again.
+// send sends an update. If the peer takes no more updates without a response (draft-20 §10.3.1.7), or no more Request
+// IDs, it returns a channel that is closed when the caller should try again.
 func (s *sentUpdates) send(u *sentUpdate, p moqt.Parameters) (wait <-chan struct{}, err error) {
 	r := s.r
 	r.s.mu.Lock()
@@ -70,6 +70,9 @@ func (s *sentUpdates) send(u *sentUpdate, p moqt.Parameters) (wait <-chan struct
 			s.answered = make(chan struct{})
 		}
 		return s.answered, nil
+	}
+	if shared := r.s.shared; shared != nil {
+		return shared.update(r, func() error { return s.sendLocked(u, p) })
 	}
 	return nil, s.sendLocked(u, p)
 }
@@ -204,7 +207,7 @@ func (u *Update) answerLocked(m moqt.Message) error {
 	}
 	r := u.r
 	if !u.repeats {
-		if err := r.out.send(m); err != nil {
+		if err := r.out.send(moqt.Reference{RequestID: u.ID}, m, false); err != nil {
 			return err
 		}
 	}
