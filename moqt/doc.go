@@ -1,7 +1,7 @@
 // Package moqt encodes and decodes the wire format of Media over QUIC Transport (draft-ietf-moq-transport). It works on
 // bytes and on io.Readers, and has no connections: package session opens the streams and keeps the state of a session.
-// It knows the drafts 18 to 22. Section numbers in comments ("draft §10.2") are those of draft-18, unless they name
-// another draft.
+// It knows the drafts 16 and 18 to 22. Section numbers in comments ("draft §10.2") are those of draft-18, unless they
+// name another draft.
 //
 // # Versions
 //
@@ -24,6 +24,8 @@
 //
 // Decoding checks everything that does not depend on the stream. [Context.Check] checks the rest: whether the message
 // may appear on that stream, from that end, with these parameters.
+//
+// In draft-16 the messages of all requests share a stream, and refer to their requests: see [Reference].
 //
 // [Parameters] is one struct for all messages; the table says which message may have which parameter. [Properties] stay
 // encoded, because relays forward them byte by byte; its methods find and check single values.

@@ -174,8 +174,8 @@ func parameterFormats16() []parameterFormat {
 		in16(single(ParameterSubscriberPriority, scopes{},
 			func(p *Parameters) **uint8 { return &p.SubscriberPriority },
 			smallValue[uint8]("subscriber priority", 0, math.MaxUint8)), subscription|inFetch|inUpdateFetch),
-		in16(single(ParameterLocationFilter, scopes{}, func(p *Parameters) **Filter { return &p.Filter }, filterValue),
-			subscription),
+		in16(single(ParameterLocationFilter, scopes{}, func(p *Parameters) **Filter { return &p.Filter },
+			filterValue), subscription),
 		in16(single(ParameterGroupOrder, scopes{}, func(p *Parameters) **GroupOrder { return &p.GroupOrder },
 			smallValue[GroupOrder]("group order", uint64(Ascending), uint64(Descending))),
 			inSubscribe|inPublishOK|inFetch),
@@ -193,7 +193,8 @@ func in16(f parameterFormat, s scope) parameterFormat {
 func timeout16() parameterFormat {
 	get := func(p *Parameters) **uint64 { return &p.ObjectDeliveryTimeout }
 	value := smallValue[uint64]("delivery timeout", 1, math.MaxUint64)
-	f := in16(single(ParameterObjectDeliveryTimeout, scopes{}, get, value), inSubscribe|inPublishOK|inUpdateSubscription)
+	f := in16(single(ParameterObjectDeliveryTimeout, scopes{}, get, value),
+		inSubscribe|inPublishOK|inUpdateSubscription)
 	f.count = func(p *Parameters) int {
 		if value := *get(p); value == nil || *value == 0 {
 			return 0

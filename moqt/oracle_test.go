@@ -28,6 +28,14 @@ func TestOracle(t *testing.T) {
 	var in bytes.Buffer
 	var want []string
 	var sent []golden
+	for i, g := range goldens16 {
+		random := message16(i)
+		for _, b := range [][]byte{unhex(g.wire), random} {
+			fmt.Fprintf(&in, "%d %x\n", Draft16, b)
+			want = append(want, hex.EncodeToString(b))
+			sent = append(sent, golden{version: Draft16, name: g.name, message: g.message})
+		}
+	}
 	for _, c := range cases {
 		if isUnknownToOracle(c.message) {
 			continue

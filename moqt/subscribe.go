@@ -49,8 +49,8 @@ func (m *SubscribeOK) decode(d *decoder) {
 }
 
 // Unsubscribe ends a subscription in draft-16; draft-18 uses STOP_SENDING instead. Subscribers built on the Rust crate
-// moq-transport 0.17 still send it, without fields, whenever they drop a subscription. Closing the session over it would
-// end all their other subscriptions, so this package accepts it in draft-18, and sends it in draft-16 only.
+// moq-transport 0.17 still send it, without fields, whenever they drop a subscription. Closing the session over it
+// would end all their other subscriptions, so this package accepts it in draft-18, and sends it in draft-16 only.
 type Unsubscribe struct{}
 
 // Type implements Message.

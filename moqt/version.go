@@ -27,8 +27,8 @@ var wires = [newest - oldest + 1]*wire{
 	newWire16(), nil, newWire(Draft18), newWire(Draft19), newWire(Draft20), newWire(Draft21), newWire(Draft22),
 }
 
-// Versions lists the versions that sessions may have, preferred ones first: the newest. Draft-16 is not among them yet:
-// this package has its data streams and datagrams only.
+// Versions lists the versions that relays offer, preferred ones first: the newest. Draft-16 is not among them: its data
+// streams are others. ParseALPN knows it.
 func Versions() []Version { return []Version{Draft22, Draft21, Draft20, Draft19, Draft18} }
 
 // ALPNs lists the identifiers of Versions, preferred ones first: what a client offers and a server accepts.
@@ -88,8 +88,7 @@ func (v Version) wire() *wire {
 }
 
 // wire is the wire format of one version: its messages and parameters with their layouts, and the types of its streams
-// and datagrams. Code asks this table and does not compare versions; newWire and the methods of Version do that. The
-// layout of objects on streams is not in it: a version with another one needs a parser and an encoder of its own.
+// and datagrams. Code asks this table and does not compare versions; newWire and the methods of Version do that.
 type wire struct {
 	messages   map[MessageType]messageFormat
 	codes      map[MessageType]messageFormat // types that are not those of the messages that they stand for

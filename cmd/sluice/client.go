@@ -40,7 +40,7 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&f.reconnect, "reconnect", client.DefaultReconnectTimeout,
 		"when the session is lost, try for this `duration` to connect again; 0: not at all")
 	flags.UintVar(&f.draft, "draft", 0,
-		"speak only this `draft` of MoQT, 18 to 22; 0: the newest that the relay speaks")
+		"speak only this `draft` of MoQT, 16, or 18 to 22; 0: the newest that the relay speaks")
 	cmd.MarkFlagsMutuallyExclusive("tls-ca", "tls-sha256", "tls-disable-verify")
 }
 
@@ -70,7 +70,7 @@ func (f *clientFlags) config(env *cli.Environment) (client.SessionConfig, moqt.N
 	if f.draft != 0 {
 		v, ok := moqt.ParseALPN(moqt.Version(f.draft).ALPN())
 		if !ok {
-			return cfg, nil, cli.Usage("--draft: %d: must be 18 to 22, or 0 for the newest", f.draft)
+			return cfg, nil, cli.Usage("--draft: %d: must be 16, 18 to 22, or 0 for the newest", f.draft)
 		}
 		cfg.Transport.Protocols = []string{v.ALPN()}
 	}

@@ -42,6 +42,10 @@
 // A [Subscription] ends later than its stream: PUBLISH_DONE may arrive before the last data streams, so its drain waits
 // for them.
 //
+// In draft-16, requests have no streams of their own, but for SUBSCRIBE_NAMESPACE: sharedControl reads the one control
+// stream and hands each message to the sharedStream of its request, which takes the place of a stream in the steps
+// above.
+//
 // # Data
 //
 // A subgroup stream or a datagram names its subscription by Track Alias. Streams overtake each other, so data may

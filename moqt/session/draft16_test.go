@@ -91,7 +91,8 @@ func TestSubscribeOfDraft16(t *testing.T) {
 		got := <-receiver.subgroups
 		require.EqualValues(p, 70, got.header.GroupID)
 		require.Equal(p, append(b, "ab"...), got.body)
-		require.NoError(p, pub.SendDatagram(moqt.ObjectDatagram{Location: moqt.Location{Group: 71}, Payload: []byte("x")}))
+		datagram := moqt.ObjectDatagram{Location: moqt.Location{Group: 71}, Payload: []byte("x")}
+		require.NoError(p, pub.SendDatagram(datagram))
 		require.EqualValues(p, 71, (<-receiver.datagrams).Location.Group)
 		_, err = pub.OpenSubgroup(p.Context(), moqt.SubgroupHeader{GroupID: 1 << 62})
 		require.ErrorContains(p, err, "must be at most")
@@ -136,7 +137,9 @@ func TestPublishOfDraft16(t *testing.T) {
 		pub, err := p.client.Publish(p.Context(), moqt.Publish{Track: testTrack})
 		require.NoError(p, err)
 		sub := <-p.servers.publishes
-		require.NoError(p, sub.Accept(moqt.Parameters{Forward: new(false), SubscriberPriority: new(uint8(7))}, newCollector()))
+		require.NoError(p, sub.Accept(moqt.Parameters{
+			Forward: new(false), SubscriberPriority: new(uint8(7)),
+		}, newCollector()))
 		require.NoError(p, pub.Wait(p.Context()))
 		require.False(p, pub.Forward())
 		require.Equal(p, uint8(7), *pub.Parameters().SubscriberPriority)

@@ -101,8 +101,8 @@ type outbox struct {
 	dead    bool          // the stream was reset, or failed
 }
 
-// send queues a message, and a FIN if it is the last one. It fails if the message cannot be encoded, or follows the last
-// one.
+// send queues a message, and a FIN if it is the last one. It fails if the message cannot be encoded, or follows the
+// last one.
 func (o *outbox) send(ref moqt.Reference, m moqt.Message, last bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

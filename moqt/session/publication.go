@@ -111,7 +111,8 @@ func (p *Publication) AddStreams(n uint64) {
 func (p *Publication) OpenSubgroup(ctx context.Context, h moqt.SubgroupHeader) (transport.SendStream, error) {
 	h.TrackAlias = p.alias
 	if most := p.s.version.DataLayout().MaxNumber(); max(h.GroupID, h.SubgroupID) > most {
-		return nil, fmt.Errorf("subgroup %d of group %d: must be at most %d in this version", h.SubgroupID, h.GroupID, most)
+		return nil, fmt.Errorf("subgroup %d of group %d: ids must be at most %d in this version",
+			h.SubgroupID, h.GroupID, most)
 	}
 	stream, err := openDataStream(ctx, p.Request, moqt.AppendSubgroupHeader(nil, p.s.version, h))
 	if err == nil {

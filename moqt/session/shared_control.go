@@ -15,10 +15,10 @@ import (
 const requestWindow = 1000
 
 // sharedControl is what draft-16 has instead of a stream for each request. One bidirectional stream, opened by the
-// client, carries the messages of both ends, which refer to requests by their ids. Only SUBSCRIBE_NAMESPACE has a stream
-// of its own (draft-16 §3.3). Here each of the other requests has a sharedStream, which looks like a stream, so that all
-// other code of a session is the same for all drafts: messages that end a request become the end of its stream, and the
-// end of its stream becomes such a message.
+// client, carries the messages of both ends, which refer to requests by their ids. Only SUBSCRIBE_NAMESPACE has a
+// stream of its own (draft-16 §3.3). Here each of the other requests has a sharedStream, which looks like a stream, so
+// that all other code of a session is the same for all drafts: messages that end a request become the end of its
+// stream, and the end of its stream becomes such a message.
 //
 // Its mu may be locked while s.mu is held, and not the other way round.
 type sharedControl struct {
@@ -171,8 +171,8 @@ func (c *sharedControl) wakeLocked() {
 	c.raised = make(chan struct{})
 }
 
-// tryReserve reserves a Request ID of this end. If the peer allows no more, it returns a channel that is closed when the
-// caller should try again.
+// tryReserve reserves a Request ID of this end. If the peer allows no more, it returns a channel that is closed when
+// the caller should try again.
 func (c *sharedControl) tryReserve() (wait <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
