@@ -92,8 +92,11 @@ func TestMatrix(t *testing.T) {
 	client(t, "moq-pub")
 	want := frames(t, clipFile)
 	for _, scheme := range schemes {
-		for _, pub := range []string{"sluice", "moq-pub"} {
-			for _, sub := range []string{"sluice", "moq-sub"} {
+		for _, pub := range []string{"sluice", "moq-pub", "moq"} {
+			for _, sub := range []string{"sluice", "moq-sub", "moq"} {
+				if pub != sub && pub != "sluice" && sub != "sluice" {
+					continue // they have other catalogs
+				}
 				t.Run(fmt.Sprintf("%s %s to %s", scheme, pub, sub), func(t *testing.T) {
 					r := startRelay(t, "--idle-timeout", "3s")
 					out, err := os.Create(filepath.Join(t.TempDir(), "out.mp4"))
@@ -137,7 +140,15 @@ func publish(t *testing.T, on starter, name, url string, in io.Reader) *process 
 		return startBy(t, on, in, nil, "sluice", "pub", "--relay", url, "--tls-disable-verify", "--namespace",
 			namespace, "-")
 	}
+	if name == "moq" {
+		return startBy(t, on, in, nil, client(t, name), moqArguments(url, "import", "fmp4")...)
+	}
 	return startBy(t, on, in, nil, client(t, name), "--tls-disable-verify", "--name", namespace, url)
+}
+
+// moqArguments are those of moq-dev's moq, of crate moq-cli.
+func moqArguments(url string, stage ...string) []string {
+	return append([]string{"--connect", url + "/", "--connect-tls-insecure", "--broadcast", namespace}, stage...)
 }
 
 func play(t *testing.T, on starter, name, url string, out *os.File) *process {
@@ -146,6 +157,9 @@ func play(t *testing.T, on starter, name, url string, out *os.File) *process {
 		return startBy(t, on, nil, nil, "sluice", "sub", "--relay", url, "--tls-disable-verify", "--namespace",
 			namespace,
 			"--wait", "3s", "--out", out.Name())
+	}
+	if name == "moq" {
+		return startBy(t, on, nil, out, client(t, name), moqArguments(url, "export", "fmp4")...)
 	}
 	time.Sleep(time.Second) // it does not wait for a publisher
 	return startBy(t, on, nil, out, client(t, name), "--tls-disable-verify", "--name", namespace, url)

@@ -48,6 +48,7 @@ type TrackEntry struct {
 	Role      string // "video", "audio", ...
 	InitTrack string // name of the track whose first object is the init segment
 	InitData  []byte // or the init segment itself; without CMAF: the decoder's configuration
+	Decoder   []byte // the decoder's configuration beside an init segment, in hang's catalogs
 
 	Codec         string // RFC 6381
 	MIMEType      string

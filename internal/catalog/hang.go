@@ -70,7 +70,8 @@ func (c Catalog) Hang() ([]byte, error) {
 		}
 		r := hangRendition{
 			Codec: t.Codec, Container: hangContainer{Kind: "cmaf", Init: t.InitData}, Bitrate: t.Bitrate,
-			CodedWidth: t.Width, CodedHeight: t.Height, Framerate: t.Framerate, SampleRate: t.SampleRate,
+			Description: hex.EncodeToString(t.Decoder), // without it moq-cli takes H.264 for Annex B
+			CodedWidth:  t.Width, CodedHeight: t.Height, Framerate: t.Framerate, SampleRate: t.SampleRate,
 		}
 		r.NumberOfChannels, _ = strconv.Atoi(t.Channels) // 0, which is left out: not a number
 		switch t.Role {
@@ -125,10 +126,12 @@ func (s *hangSection) tracks(role string, altGroup int) (tracks []TrackEntry, er
 			Codec: r.Codec, Width: r.CodedWidth, Height: r.CodedHeight, Framerate: r.Framerate,
 			SampleRate: r.SampleRate, Bitrate: r.Bitrate,
 		}
+		decoder := &t.Decoder
 		if packaging != CMAF {
-			if t.InitData, err = hex.DecodeString(r.Description); err != nil {
-				return nil, fmt.Errorf("description of %s: %w", name, err)
-			}
+			decoder = &t.InitData
+		}
+		if *decoder, err = hex.DecodeString(r.Description); err != nil {
+			return nil, fmt.Errorf("description of %s: %w", name, err)
 		}
 		if r.NumberOfChannels > 0 {
 			t.Channels = strconv.Itoa(r.NumberOfChannels)

@@ -1,26 +1,29 @@
 package catalog
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
 const wantHang = `{"video":{"renditions":{"1.m4s":{"codec":"avc1.4d401e",` +
-	`"container":{"kind":"cmaf","init":"ZnR5cDE="},` +
+	`"container":{"kind":"cmaf","init":"ZnR5cDE="},"description":"0164",` +
 	`"codedWidth":640,"codedHeight":360,"framerate":25,"bitrate":309691}}},` +
 	`"audio":{"renditions":{"2.m4s":{"codec":"mp4a.40.2",` +
-	`"container":{"kind":"cmaf","init":"ZnR5cDI="},` +
+	`"container":{"kind":"cmaf","init":"ZnR5cDI="},"description":"1190",` +
 	`"sampleRate":48000,"numberOfChannels":2,"bitrate":64305}}}}`
 
 func TestHang(t *testing.T) {
-	b, err := broadcast.Hang()
+	full := Catalog{Tracks: slices.Clone(broadcast.Tracks)}
+	full.Tracks[0].Decoder, full.Tracks[1].Decoder = []byte{1, 0x64}, []byte{0x11, 0x90}
+	b, err := full.Hang()
 	require.NoError(t, err)
 	require.Equal(t, wantHang, string(b))
 	got, err := Parse(b)
 	require.NoError(t, err)
 	want := Catalog{}
-	for i, track := range broadcast.Tracks {
+	for i, track := range full.Tracks {
 		// Fields that the format does not have, and one that it implies.
 		track.InitTrack, track.Timescale, track.Language, track.RenderGroup, track.AltGroup = "", 0, "", 0, i+1
 		want.Tracks = append(want.Tracks, track)

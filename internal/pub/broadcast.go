@@ -171,13 +171,13 @@ func describe(s *source, packaging string) (c catalog.Catalog) {
 	for _, t := range in.Tracks {
 		out := catalog.TrackEntry{
 			Name: mediaName(t.ID, packaging), Packaging: packaging, Role: string(t.Kind), InitTrack: initName,
-			InitData: in.Only(t.ID),
-			Codec:    t.Codec, Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Bitrate: t.Bitrate,
+			InitData: in.Only(t.ID), Decoder: t.Config,
+			Codec: t.Codec, Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Bitrate: t.Bitrate,
 			Timescale: int(t.Timescale), Language: t.Language, RenderGroup: 1,
 			AltGroup: alternatives[t.ID],
 		}
 		if packaging == catalog.LOC {
-			out.InitTrack, out.InitData = "", t.Config
+			out.InitTrack, out.InitData, out.Decoder = "", t.Config, nil
 		}
 		if t.Channels > 0 {
 			out.Channels = fmt.Sprint(t.Channels)
