@@ -20,6 +20,7 @@ import (
 	"sluice/internal/web"
 	"sluice/moqt"
 	"sluice/server"
+	"sluice/transport"
 )
 
 // webFlag is the flag of the web page.
@@ -74,6 +75,9 @@ func (f *relayFlags) addSite(c *server.Config, dev *tls.Certificate) {
 		cfg := web.Config{
 			Relay:    web.Relay{Port: s.Addr().Port, Version: cli.VersionText("sluice")},
 			SamePort: f.web.value == "on",
+		}
+		if f.drainURI != "" {
+			cfg.Other, _ = transport.ParseURL(f.drainURI) // check has accepted it
 		}
 		if dev != nil {
 			cfg.Certificate = fmt.Sprintf("%x", sha256.Sum256(dev.Certificate[0]))

@@ -2,10 +2,12 @@ package web
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -85,6 +87,43 @@ func TestEmbed(t *testing.T) {
 	b.awaitPictures(25)
 	b.screenshot("component")
 	require.Equal(t, 1, eval[int](b, "frames.length"))
+}
+
+// TestGoaway goes on at the relay to which the page is sent.
+func TestGoaway(t *testing.T) {
+	other := startRelay(t)
+	other.publishClip(t, "live/clip")
+	to := strings.Replace(other.moqt, "moqt:", "https:", 1)
+	r := startRelay(t, "--drain", "30s", "--drain-uri", to)
+	r.publishClip(t, "live/clip")
+	b := browse(t)
+	b.atStart(fmt.Sprintf(`globalThis.WebTransport = class extends WebTransport {
+		constructor(url, options) { // no authority has signed the other relay's certificate
+			const value = Uint8Array.from(%q.match(/../g), (hex) => parseInt(hex, 16));
+			super(url, !url.startsWith(%q) ? options :
+				{ ...options, serverCertificateHashes: [{ algorithm: 'sha-256', value }] });
+			this.ready.then(() => (globalThis.opened ??= []).push(url));
+		}
+	}`, other.hash(t), to))
+	b.open(r.page + "embed?broadcast=live/clip")
+	b.awaitPictures(25)
+	require.NoError(t, r.Process.Signal(syscall.SIGTERM))
+	b.until(`opened.length === 2`)
+	require.Equal(t, to, strings.TrimSuffix(eval[string](b, `opened[1]`), "/"))
+	b.until(inPlayer(".state", "textContent === ''"))
+	b.awaitPictures(b.statistics().Shown + 25)
+	require.Empty(t, b.console)
+}
+
+// hash returns the hash of the relay's certificate.
+func (r *relay) hash(t *testing.T) string {
+	t.Helper()
+	answer, err := http.Get(r.page + "certificate.sha256")
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	hash, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return string(hash)
 }
 
 // TestDrafts plays at each draft of MoQT. The page offers all of them, so the test takes the others away.

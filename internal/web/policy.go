@@ -17,19 +17,26 @@ func contentPolicy(sessions, ancestors string) string {
 		"base-uri 'none'; form-action 'none'; frame-ancestors " + ancestors
 }
 
-// sessions returns the source of the page's sessions, if it is not that of the page at a host: the same name with the
-// relay's port.
-func (s *Site) sessions(host string) string {
-	if s.cfg.SamePort { // 'self' has the page's port
-		return ""
+// sessions returns the sources of the page's sessions besides that of the page at a host: the same name with the
+// relay's port, and the relay to which the page may be sent.
+func (s *Site) sessions(host string) (sources string) {
+	if !s.cfg.SamePort { // else 'self' has the port
+		sources = source(nameIn(host), s.cfg.Port)
 	}
-	name := nameIn(host)
+	if u := s.cfg.Other; u != nil {
+		sources += source(u.Host, int(u.Port))
+	}
+	return sources
+}
+
+// source returns a name or an address with a port as policies have them, after a space, or nothing if it is none.
+func source(name string, port int) string {
 	if addr, err := netip.ParseAddr(name); err == nil && addr != netip.AddrFrom4([4]byte{127, 0, 0, 1}) {
 		name = "*" // a policy cannot name other addresses (CSP3 §6.7.2.8)
 	} else if name == "" || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
 		return ""
 	}
-	return fmt.Sprintf(" https://%s:%d", name, s.cfg.Port)
+	return fmt.Sprintf(" https://%s:%d", name, port)
 }
 
 // authority returns the authority of the URL to which the page at a host opens its session.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/transport"
 )
 
 //go:generate npm --prefix ../../web run --silent generate
@@ -49,6 +50,9 @@ type Config struct {
 	// SamePort tells that the page is at the TCP port with the number of Port. It is then announced that HTTP/3 is
 	// there, unless no authority has signed the certificate.
 	SamePort bool
+	// Other is the URL of another relay to which the relay may send the page (GOAWAY), or nil. The page may connect to
+	// no other one.
+	Other *transport.URL
 }
 
 // Site answers requests for the page. Its methods may be called on any goroutine.

@@ -101,6 +101,21 @@ func TestHeaders(t *testing.T) {
 
 }
 
+// The page may go where the relay may send it.
+func TestPolicyOfAnotherRelay(t *testing.T) {
+	for url, want := range map[string]string{
+		"moqt://other.example":          " https://other.example:443; ",
+		"https://other.example:4443/in": " https://other.example:4443; ",
+		"https://192.0.2.1:4443":        " https://*:4443; ",
+		"https://*.example":             "connect-src 'self'; ",
+	} {
+		u, err := transport.ParseURL(url)
+		require.NoError(t, err)
+		s := newSite(t, func(c *Config) { c.SamePort, c.Other = true, u })
+		require.Contains(t, ask(s, http.MethodGet, "/").Header.Get("Content-Security-Policy"), want, url)
+	}
+}
+
 // The page connects to the relay only, at whatever port that is.
 func TestPolicyOfSessions(t *testing.T) {
 	for host, want := range map[string]string{

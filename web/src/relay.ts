@@ -19,12 +19,13 @@ export async function findRelay(origin: string = location.origin): Promise<Relay
   return { origin, ...((await response.json()) as Omit<Relay, "origin">) };
 }
 
-/** connect opens a session with the relay at an origin. It asks for the certificate each time: a relay that was started
- * again may have another one. */
-export async function connect(origin: string = location.origin, token?: string): Promise<Session> {
+/** connect opens a session with the relay at an origin, or with another one, to whose URL that has sent the page. It asks
+ * for the certificate each time: a relay that was started again may have another one. */
+export async function connect(origin: string = location.origin, token?: string, other?: string): Promise<Session> {
   if (typeof WebTransport === "undefined") {
     throw new Error("this browser has no WebTransport, which the relay needs; current ones have it");
   }
+  if (other) return Session.connect({ url: other.replace(/^moqt:/, "https:"), ...(token && { token }) });
   const relay = await findRelay(origin);
   const hash = relay.certificate && Uint8Array.from(relay.certificate.match(/../g)!, (hex) => parseInt(hex, 16));
   const url = `https://${new URL(origin).hostname}:${relay.port}/`;

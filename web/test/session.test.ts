@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Dialer } from "../src/moqt/dialer.js";
 import { maxWaiting, Message } from "../src/moqt/session.js";
 import { Writer } from "../src/moqt/wire.js";
 import { connect, FakeTransport, settle } from "./fake.js";
@@ -10,16 +11,40 @@ function control(uri: string): number[] {
   return [...new Writer().int(Message.Setup).byte(0).byte(0).int(Message.Goaway).byte(0).byte(goaway.length).raw(goaway).bytes];
 }
 
-test("only a GOAWAY without a URI makes the page connect again", async () => {
-  for (const [uri, times] of [["", 1], ["https://other.example/", 0]] as const) {
-    const session = await connect();
-    const relay = FakeTransport.latest;
-    let n = 0;
-    session.ongoaway = () => n++;
-    relay.open(...control(uri));
+test("after GOAWAY the page goes to the other relay if it can, and else stays until the end", async () => {
+  const other = "https://other.example/";
+  for (const [url, reachable] of [["", true], [other, true], [other, false]] as const) {
+    const asked: (string | undefined)[] = [];
+    const dialer = new Dialer((url) => {
+      asked.push(url);
+      return url && !reachable ? Promise.reject(new Error("refused")) : connect();
+    });
+    const session = await dialer.dial();
+    let closed = false;
+    void session.closed.then(() => (closed = true));
+    FakeTransport.latest.open(...control(url));
     await settle();
-    assert.equal(n, times, uri);
+    await settle();
+    assert.deepEqual(asked, url ? [undefined, url] : [undefined]);
+    assert.equal(closed, reachable, url);
+    assert.equal(dialer.moved, reachable && url !== "");
+    assert.notEqual(await dialer.dial(), session);
+    assert.equal(asked.length, reachable && url ? 2 : asked.length);
+    dialer.stop();
   }
+});
+
+test("a page that is left closes the session to which it was sent", async () => {
+  const dialer = new Dialer(() => connect());
+  await dialer.dial();
+  FakeTransport.latest.open(...control("https://other.example/"));
+  await settle();
+  await settle();
+  let closed = false;
+  void FakeTransport.latest.closed.then(() => (closed = true));
+  dialer.stop();
+  await settle();
+  assert.ok(closed);
 });
 
 test("few streams wait for a subscription, and not for ever", async (t) => {

@@ -1,1 +1,1 @@
-import"./chunk-PAWCTV3O.js";import"./chunk-ZHL7ZGA7.js";import"./chunk-P3YTJPAK.js";
+import"./chunk-CTK52Y6C.js";import"./chunk-OTMLZADQ.js";import"./chunk-P3YTJPAK.js";

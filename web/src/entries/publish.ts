@@ -49,7 +49,7 @@ async function start(): Promise<void> {
   const token = value("token");
   const broadcast = new Broadcast(
     namespace,
-    () => connect(location.origin, token || undefined),
+    (url) => connect(location.origin, token || undefined, url),
     (state, live) => {
       tell(state);
       document.body.classList.toggle("on-air", live);

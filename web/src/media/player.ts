@@ -1,4 +1,5 @@
 import { RequestError, type MediaObject, type Session } from "../moqt/session.js";
+import { Dialer } from "../moqt/dialer.js";
 import { type Filter, nextGroup } from "../moqt/filter.js";
 import type { Namespace } from "../moqt/wire.js";
 import { messageOf, pauses, sleep } from "../ui/dom.js";
@@ -31,7 +32,7 @@ export interface Statistics {
 }
 
 export interface PlayerOptions {
-  connect: () => Promise<Session>;
+  connect: (url?: string) => Promise<Session>; // to a URL, or to the page's relay
   namespace: Namespace;
   canvas: HTMLCanvasElement;
   video: HTMLVideoElement; // is used where the browser has no WebCodecs
@@ -58,6 +59,7 @@ class Empty extends Error {}
 
 /** Player plays a broadcast, on one session after another. */
 export class Player {
+  private readonly dialer: Dialer;
   private readonly clock: Clock;
   private readonly screen: Screen;
   private readonly context = new AudioContext({ latencyHint: "interactive" });
@@ -77,6 +79,7 @@ export class Player {
   private lost = 0;
 
   constructor(private readonly options: PlayerOptions) {
+    this.dialer = new Dialer(options.connect);
     this.wanted = options.rendition;
     this.clock = new Clock(options.target);
     this.screen = new Screen(options.canvas);
@@ -107,10 +110,9 @@ export class Player {
     const stopDrawing = this.draw();
     for (let wait = pauses(); !this.stopped; ) {
       try {
-        const session = await this.options.connect();
+        const session = await this.dialer.dial();
         this.session = session; // reset closes it
         const over = new Promise<string>((resolve) => (this.over = resolve));
-        session.ongoaway = () => session.close(); // a new session goes on
         await this.begin(session);
         wait = pauses();
         if (!this.stopped) this.options.tell("");
@@ -119,13 +121,14 @@ export class Player {
         if (!this.stopped) this.options.tell(explain(error));
       }
       this.reset();
-      if (!this.stopped) await sleep(wait.next().value);
+      if (!this.stopped && !this.dialer.moved) await sleep(wait.next().value);
     }
     stopDrawing();
   }
 
   stop(): void {
     this.stopped = true;
+    this.dialer.stop();
     this.session?.close();
     void this.context.close();
   }

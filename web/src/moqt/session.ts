@@ -102,9 +102,8 @@ export class Session {
   readonly closed: Promise<string>;
   /** serve answers the relay's requests for tracks. */
   serve: ((request: IncomingRequest) => void) | undefined;
-  /** ongoaway is called when the relay asks its peers to connect again. If it names another relay (a URI), it is not: the
-   * page may connect to its own relay only, so it uses the session until the relay ends that. */
-  ongoaway: (() => void) | undefined;
+  /** ongoaway is called when the relay asks its peers to go to another relay, or, without a URL, to connect again. */
+  ongoaway: ((url: string) => void) | undefined;
 
   private nextID = 0;
   private readonly receivers = new Map<number, Subscription>(); // by alias
@@ -195,7 +194,7 @@ export class Session {
   private async readControl(r: StreamReader): Promise<void> {
     for (let type: number = Message.Setup; ; type = await r.int()) {
       const body = new Parser(await readBody(r));
-      if (type === Message.Goaway && body.string() === "") this.ongoaway?.();
+      if (type === Message.Goaway) this.ongoaway?.(body.string());
       if (!(await r.more())) return;
     }
   }

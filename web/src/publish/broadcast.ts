@@ -1,4 +1,5 @@
 import { msfCatalog, type Track } from "../media/catalog.js";
+import { Dialer } from "../moqt/dialer.js";
 import { type IncomingRequest, RequestCode, type Session } from "../moqt/session.js";
 import type { Namespace } from "../moqt/wire.js";
 import { messageOf, pauses, sleep } from "../ui/dom.js";
@@ -8,6 +9,7 @@ const catalogPriority = 16;
 
 /** Broadcast publishes tracks in a namespace, on one session after another. */
 export class Broadcast {
+  private readonly dialer: Dialer;
   readonly tracks = new Map<string, PublishedTrack>();
   private readonly catalog = new PublishedTrack("catalog", () => this.writeCatalog());
   private catalogGroup = Math.floor(Date.now() / 250);
@@ -17,9 +19,10 @@ export class Broadcast {
 
   constructor(
     private readonly namespace: Namespace,
-    private readonly connect: () => Promise<Session>,
+    connect: (url?: string) => Promise<Session>, // to a URL, or to the page's relay
     private readonly tell: (state: string, live: boolean) => void,
   ) {
+    this.dialer = new Dialer(connect);
     this.tracks.set(this.catalog.name, this.catalog);
   }
 
@@ -46,11 +49,10 @@ export class Broadcast {
   async run(): Promise<void> {
     for (let wait = pauses(); !this.stopped; ) {
       try {
-        const session = await this.connect();
+        const session = await this.dialer.dial();
         if (this.stopped) return session.close();
         this.session = session;
         session.serve = (r) => void this.serve(r).catch(() => {}); // the request is over
-        session.ongoaway = () => session.close();
         await session.publishNamespace(this.namespace);
         wait = pauses();
         if (!this.stopped) this.tell("Live.", true);
@@ -60,12 +62,13 @@ export class Broadcast {
         this.session?.close();
         if (!this.stopped) this.tell(`Not live: ${messageOf(error)}. Trying again…`, false);
       }
-      if (!this.stopped) await sleep(wait.next().value);
+      if (!this.stopped && !this.dialer.moved) await sleep(wait.next().value);
     }
   }
 
   stop(): void {
     this.stopped = true;
+    this.dialer.stop();
     this.session?.close();
     this.tell("", false);
   }

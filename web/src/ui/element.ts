@@ -123,9 +123,9 @@ export class PlayerElement extends HTMLElement {
     this.video.hidden = codecs;
     this.state.textContent = "Connecting…";
     const player = new Player({
-      connect: () => {
+      connect: (url) => {
         const relay = this.getAttribute("relay") ?? new URL(import.meta.url).origin;
-        return connect(relay, this.getAttribute("token") ?? undefined);
+        return connect(relay, this.getAttribute("token") ?? undefined, url);
       },
       namespace: namespaceOf(name),
       canvas: this.canvas,
