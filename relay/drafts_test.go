@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -251,6 +252,42 @@ func TestRelativeFetch(t *testing.T) {
 			require.Contains(t, got.objects, "2.0, 2.1")
 			require.NotContains(t, got.objects, "1.0")
 			b.refused(c.fetch(moqt.Fetch{FetchType: moqt.FetchRelative, Track: video}).err, moqt.RequestInvalidRange)
+		})
+	}
+}
+
+// TestFillsOfOffers checks that the tracks which a SUBSCRIBE_TRACKS asks for come with the fills that it asks for.
+func TestFillsOfOffers(t *testing.T) {
+	for _, forward := range []bool{true, false} {
+		onBench(t, Config{}, func(b *bench) {
+			src := &source{}
+			_, err := src.offer(b.connect(), moqt.Parameters{})
+			require.NoError(t, err)
+			src.group(1, 1)
+			open := src.open(moqt.SubgroupHeader{GroupID: 2}).object(0).object(1)
+			c, k := b.speaks(moqt.Draft22), &sink{}
+			c.handler.publish = func(s *session.Subscription) {
+				time.Sleep(time.Second) // the stream of the fill is there before the answer
+				require.NoError(t, s.Accept(moqt.Parameters{}, k))
+			}
+			_, err = c.SubscribeTracks(b.ctx, moqt.SubscribeTracks{
+				Prefix: moqt.Namespace{"live"},
+				Parameters: moqt.Parameters{
+					Filter: &moqt.Filter{Type: moqt.FilterLargestObject}, Forward: &forward,
+					Fill: &moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterRelativeStart, Groups: 1}},
+				},
+			}, nil)
+			require.NoError(t, err)
+			if !forward {
+				time.Sleep(time.Second)
+				require.Empty(t, k.take())
+				return
+			}
+			require.Empty(t, k.take())
+			time.Sleep(time.Second)
+			require.Equal(t, "fill (2.0, 2.1, fin)", k.take())
+			open.object(2)
+			require.Equal(t, "2.2", k.take())
 		})
 	}
 }

@@ -129,10 +129,15 @@ func (d *dataStreams) takeSubgroup(h *headerReader) error {
 // that assigns the alias, and until the application accepts a PUBLISH (draft §11.4.2). The data waits in the transport,
 // within its flow control window.
 func (d *dataStreams) awaitSubscription(alias uint64) *Subscription {
+	return d.await(func() (*Subscription, <-chan struct{}) { return d.s.table.subscription(alias) })
+}
+
+// await calls find, with s.mu held, until it returns no channel. It waits at most Timeouts.Hold.
+func (d *dataStreams) await(findLocked func() (*Subscription, <-chan struct{})) *Subscription {
 	find := func() (*Subscription, <-chan struct{}) {
 		d.s.mu.Lock()
 		defer d.s.mu.Unlock()
-		return d.s.table.subscription(alias)
+		return findLocked()
 	}
 	sub, wait := find()
 	if wait == nil {
@@ -172,6 +177,10 @@ func (d *dataStreams) takeFetch(h *headerReader) error {
 		d.takeFill(h, header.RequestID, sub)
 		return nil
 	}
+	if d.isFillOfOffer(header.RequestID) {
+		d.takeFillOfOffer(h, header.RequestID)
+		return nil
+	}
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
 	f := d.s.table.fetches[header.RequestID]
@@ -194,6 +203,30 @@ func (d *dataStreams) takeFillRequest(id uint64) *Subscription {
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
 	return d.s.table.takeFill(id)
+}
+
+// isFillOfOffer reports whether a fetch stream may be the fill of a PUBLISH of the peer.
+func (d *dataStreams) isFillOfOffer(id uint64) bool {
+	return !d.s.version.HasJoiningFetch() && id%2 != uint64(d.s.cfg.Role)
+}
+
+// takeFillOfOffer takes the stream of a fill that a SUBSCRIBE_TRACKS has asked for. The subscription begins with the
+// PUBLISH, whose Request ID the stream has. It may come before that.
+func (d *dataStreams) takeFillOfOffer(h *headerReader, id uint64) {
+	sub := d.await(func() (*Subscription, <-chan struct{}) {
+		return d.s.table.offered(id, d.s.responder.mayArrive(id))
+	})
+	d.s.mu.Lock()
+	ok := sub != nil && !sub.filled
+	if ok {
+		sub.filled = true
+	}
+	d.s.mu.Unlock()
+	if !ok {
+		h.stream.CancelRead(uint64(moqt.ResetCancelled))
+		return
+	}
+	d.takeFill(h, id, sub)
 }
 
 // takeFill hands the stream of a fill to the receiver of its subscription (draft-20 §5.1.3).

@@ -52,6 +52,7 @@ type Subscription struct {
 	properties moqt.Properties
 	parameters moqt.Parameters // ours, with updates
 	fills      []uint64        // those in the table, oldest first
+	filled     bool            // the stream of the fill has come that a SUBSCRIBE_TRACKS asked for
 	drain      drain
 }
 

@@ -87,7 +87,7 @@ func (t *requestTable) checkAlias(r role) error {
 }
 
 // subscription returns the subscription that an alias belongs to, or nil if its objects are not wanted. If that is not
-// known yet, it returns a channel that is closed when the caller should ask again.
+// not known yet, it returns a channel that is closed when the caller should ask again.
 func (t *requestTable) subscription(alias uint64) (sub *Subscription, wait <-chan struct{}) {
 	sub, retired := t.aliases.lookup(alias)
 	switch {
@@ -95,6 +95,27 @@ func (t *requestTable) subscription(alias uint64) (sub *Subscription, wait <-cha
 		return nil, nil
 	case sub == nil:
 		return nil, t.changed
+	}
+	select {
+	case <-sub.accept:
+		return sub, nil
+	default:
+		return nil, t.changed
+	}
+}
+
+// offered returns the accepted subscription that began with a PUBLISH of the peer, or nil if there is none. If that is
+// not known yet, it returns a channel that is closed when the caller should ask again.
+func (t *requestTable) offered(id uint64, mayArrive bool) (sub *Subscription, wait <-chan struct{}) {
+	r := t.requests[id]
+	if r == nil && mayArrive {
+		return nil, t.changed
+	}
+	if r != nil {
+		sub, _ = r.role.(*Subscription)
+	}
+	if sub == nil {
+		return nil, nil
 	}
 	select {
 	case <-sub.accept:
