@@ -50,7 +50,8 @@ const (
 	budgetRaise = 0.05 // by which a rate grows the first time; each time by that much more
 	// budgetBurst is for how long bytes may be saved up: a group of video, which begins with its largest frame.
 	budgetBurst = 2 * time.Second
-	// bucketBegin is how full a bucket is at first, in 256ths: the least important class gets nothing, the next one does.
+	// bucketBegin is how full a bucket is at first, in 256ths: the least important class gets nothing, the next one
+	// does.
 	bucketBegin = 160
 	// pathPeriod is over which time what the path carries is averaged.
 	pathPeriod = 500 * time.Millisecond

@@ -52,7 +52,7 @@ func limited(t *testing.T, window int, l Limits) (*world, *fixedPolicy, *fixedCo
 	return w, p, f
 }
 
-// While there is nothing in the bucket for a level, its objects are not begun, and the object that was begun goes whole.
+// While there is nothing in the bucket for a level, its objects are not begun. An object that was begun goes whole.
 func TestBucketEmpty(t *testing.T) {
 	l := UpTo(LowestPriority)
 	l.Bucket = claim.Bucket{Rate: 1000, Burst: 10_000, Bounds: [4]uint16{0x00ff, 0x80ff, 0x80ff, 0x80ff}}

@@ -102,8 +102,8 @@ func (v *video) object(sub *Subscription, name string, group uint64, n, size int
 		log = track.NewLog(0, nil)
 		v.logs[name] = log
 		defer v.stream(sub, log, func(c *StreamConfig) {
-			c.Prefix, c.Group, c.Subgroup, c.Priority = fmt.Appendf(nil, "%-*s", nameLen, name), group, uint64(priority),
-				priority
+			c.Prefix = fmt.Appendf(nil, "%-*s", nameLen, name)
+			c.Group, c.Subgroup, c.Priority = group, uint64(priority), priority
 			c.OnDone = func(r Result) { v.ended += count(r.Outcome == Dropped || r.Outcome == Late) }
 		})
 	}
@@ -186,8 +186,8 @@ func count(yes bool) int {
 	return 0
 }
 
-// TestBudgetVideo plays video over paths that carry a part of it. None of the limits is tight: without a policy, and with
-// PriorityDrop, most of these cases show hardly anything.
+// TestBudgetVideo plays video over paths that carry a part of it. None of the limits is tight: with other policies, most
+// of these cases show hardly anything.
 func TestBudgetVideo(t *testing.T) {
 	const (
 		delta = 9259 // bytes, for 2 Mbit/s
