@@ -186,8 +186,8 @@ func count(yes bool) int {
 	return 0
 }
 
-// TestBudgetVideo plays video over paths that carry a part of it. None of the limits is tight: with other policies, most
-// of these cases show hardly anything.
+// TestBudgetVideo plays video over paths that carry a part of it. None of the limits is tight: with other policies,
+// most of these cases show hardly anything.
 func TestBudgetVideo(t *testing.T) {
 	const (
 		delta = 9259 // bytes, for 2 Mbit/s
