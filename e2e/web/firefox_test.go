@@ -149,6 +149,7 @@ func firefox(t *testing.T) *tab {
 	}}
 	go f.receive()
 	require.NoError(t, f.call("session.new", object{"capabilities": object{}}, nil))
+	t.Cleanup(func() { _ = f.call("browser.close", object{}, nil) })
 	require.NoError(t, f.call("session.subscribe", object{"events": []string{"log.entryAdded"}}, nil))
 	return f.another(t)
 }
@@ -175,17 +176,19 @@ func dialFirefox(t *testing.T, path string) net.Conn {
 			}
 		}
 	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-read
+	t.Cleanup(func() { // after browser.close
+		select {
+		case <-read: // by none of its processes any more: the profile can be removed
+		case <-time.After(patience):
+			_ = cmd.Process.Kill()
+		}
 		_ = cmd.Wait()
 	})
 	select {
 	case url := <-found:
 		conn, _, _, err := ws.Dial(context.Background(), url+"/session")
 		require.NoError(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
+		return conn // Firefox closes it
 	case <-time.After(patience):
 		t.Fatal("firefox does not say where it listens")
 		return nil
