@@ -29,7 +29,7 @@ func TestUnknownLayout(t *testing.T) {
 		"publisher":  {unknown, knownLayout, false, 0, 1},
 		"subscriber": {knownLayout, unknown, true, 1, 1},
 		"unset":      {knownLayout, 0, true, 1, 1},
-		"draft-16":   {moqt.DataLayout2, moqt.DataLayout2, false, 0, 2},
+		"draft-16":   {moqt.DataLayout2, moqt.DataLayout2, false, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, lab.Topology{}, false)

@@ -249,6 +249,9 @@ func (e *encoder) absoluteFilter(f Filter) {
 	e.fail(f.validate())
 	if f.Type == FilterAbsoluteRange {
 		f.EndGroupDelta += f.Start.Group
+		if f.EndGroupDelta > maxQUICVarint {
+			f.Type = FilterAbsoluteStart // no later group exists
+		}
 	}
 	e.writeTypedFilter(f)
 }

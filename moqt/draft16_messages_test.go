@@ -229,6 +229,11 @@ func TestReplacedInDraft16(t *testing.T) {
 		{&SubscribeOK{Properties: Properties{0x02, 0x00, 0x02, 0x05}}, "04 0005 00 00 00 04 05"},
 		{&RequestOK{Properties: Properties{0x04, 0x05}}, "07 0002 00 00"},
 		{&Goaway{Timeout: 5, RequestID: new(uint64(1))}, "10 0001 00"},
+		{&Fetch{FetchType: FetchStandalone, Track: FullTrackName{Namespace{}, ""}, End: MaxLocation},
+			"16 0010 00 01 00 00 00 00 ffffffffffffffff 00 00"},
+		{&Subscribe{Parameters: Parameters{Filter: &Filter{
+			Type: FilterAbsoluteRange, Start: Location{5, 6}, EndGroupDelta: maxQUICVarint,
+		}}}, "03 0009 00 00 00 01 21 03 03 05 06"},
 		{&Setup{HopID: new(uint64(1)), RelayHops: new(uint64(1)), RequestHops: true, MaxFilterRanges: 3}, "20 0001 00"},
 	} {
 		b, err := AppendMessage(nil, Draft16, tc.message)

@@ -185,8 +185,17 @@ func TestTooLargeForDraft16(t *testing.T) {
 	_, err = AppendDatagramHeader(nil, Draft16, &ObjectDatagram{Location: Location{Group: large}})
 	require.ErrorContains(t, err, "must be at most")
 	f := NewFetchEncoder(Draft16, Ascending)
-	_, err = f.AppendObject(nil, &FetchObject{Kind: FetchKindUnknown, Location: Location{Object: large}})
+	_, err = f.AppendObject(nil, &FetchObject{Location: Location{Object: large}})
 	require.ErrorContains(t, err, "must be at most")
+	_, err = f.AppendObject(nil, &FetchObject{Kind: FetchKindUnknown, Location: Location{Group: large}})
+	require.ErrorContains(t, err, "must be at most")
+	// A range to the end of a group ends with its largest Object ID.
+	b, err = f.AppendObject(nil, &FetchObject{Kind: FetchKindUnknown, Location: Location{1, math.MaxUint64}})
+	require.NoError(t, err)
+	require.Equal(t, unhex("410c 01 ffffffffffffffff"), b)
+	items, err := parseFetch(NewFetchParser(Draft16, Ascending, 0), [][]byte{b})
+	require.NoError(t, err)
+	require.Equal(t, Location{1, math.MaxUint64}, items[0].Location)
 	require.EqualValues(t, large-1, DataLayout2.MaxNumber())
 }
 

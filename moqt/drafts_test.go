@@ -268,7 +268,7 @@ var draftViolations = []struct {
 
 func TestDraftViolations(t *testing.T) {
 	for _, tc := range draftViolations {
-		for _, v := range Versions() {
+		for _, v := range laterVersions() {
 			if v < tc.since || tc.until != 0 && v > tc.until {
 				continue
 			}
@@ -298,7 +298,7 @@ func TestFilterForms(t *testing.T) {
 		{Filter{Type: FilterObjectRange, Start: Location{5, 6}, EndGroupDelta: 7, EndObject: 8}, "", "04 05 06 07 08",
 			"04 05 06 07 08"},
 	} {
-		for _, v := range Versions() {
+		for _, v := range laterVersions() {
 			want := tc.selfEnding
 			if v < Draft22 {
 				want = tc.counted
@@ -327,7 +327,7 @@ func TestFilterForms(t *testing.T) {
 
 // TestFetchForms checks that a FETCH stands for the same range in all versions.
 func TestFetchForms(t *testing.T) {
-	for _, v := range Versions() {
+	for _, v := range laterVersions() {
 		for _, r := range []Range{
 			Everything, {Location{1, 2}, Location{1, 2}}, {Location{1, 0}, Location{1, top}},
 			{Location{1, 2}, MaxLocation}, {Location{0, 0}, Location{0, 0}},
@@ -353,7 +353,7 @@ func TestFetchForms(t *testing.T) {
 
 // TestCodesOfOlderVersions checks that a relay does not pass on codes that the version does not have.
 func TestCodesOfOlderVersions(t *testing.T) {
-	for _, v := range Versions() {
+	for _, v := range laterVersions() {
 		b, err := AppendMessage(nil, v, &RequestError{Code: RequestDuplicateSubscription})
 		require.NoError(t, err)
 		require.Equal(t, v == Draft18, b[3] == 0x19, v)
@@ -394,7 +394,7 @@ func TestDraftScopes(t *testing.T) {
 		{"PUBLISH_STATE_NOTIFY to FETCH", on(MessageFetch), notify, newest + 1, newest},
 		{"PUBLISH_STATE_NOTIFY first", Context{}, notify, newest + 1, newest},
 	} {
-		for _, v := range Versions() {
+		for _, v := range laterVersions() {
 			err := tc.context.Check(v, tc.message)
 			if tc.since <= v && v <= tc.until {
 				require.NoError(t, err, "%s in %s", tc.name, v)
@@ -407,7 +407,7 @@ func TestDraftScopes(t *testing.T) {
 
 // TestTimedOutRange checks the marker that only the newer versions have.
 func TestTimedOutRange(t *testing.T) {
-	for _, v := range Versions() {
+	for _, v := range laterVersions() {
 		e := NewFetchEncoder(v, Ascending)
 		b, err := e.AppendObject(nil, &FetchObject{Kind: FetchKindTimedOut, Location: Location{1, 2}})
 		require.NoError(t, err)

@@ -78,7 +78,7 @@ func TestVersion(t *testing.T) {
 		require.NotNil(t, v.wire())
 		require.NotNil(t, v.DataLayout().types())
 	}
-	require.Equal(t, []string{"moqt-22", "moqt-21", "moqt-20", "moqt-19", "moqt-18"}, ALPNs())
+	require.Equal(t, []string{"moqt-22", "moqt-21", "moqt-20", "moqt-19", "moqt-18", "moqt-16"}, ALPNs())
 	for _, alpn := range []string{"", "moqt", "moqt-17", "moqt-018", "MOQT-18", "h3"} {
 		_, ok := ParseALPN(alpn)
 		require.False(t, ok, alpn)

@@ -66,9 +66,13 @@ func (m *Fetch) encode(e *encoder) {
 	e.fail(m.FetchType.validate())
 	e.varint(uint64(m.FetchType))
 	if m.FetchType == FetchStandalone {
+		end := m.End
+		if last := e.wire.varint().max(); end.Group > last {
+			end = Location{Group: last} // no later group exists in this version
+		}
 		e.fullTrackName(m.Track)
 		e.location(m.Start)
-		e.location(m.End)
+		e.location(end)
 	} else {
 		e.varint(m.JoiningRequestID)
 		e.varint(m.JoiningStart)

@@ -171,8 +171,11 @@ func parseMarker(f *fields, flags uint64) FetchObject {
 	case fetchTimedOutRange:
 		kind = FetchKindTimedOut
 	}
-	group := f.varint()
-	return FetchObject{Kind: kind, Location: Location{group, f.varint()}}
+	group, object := f.varint(), f.varint()
+	if object == f.varints.max() {
+		object = math.MaxUint64 // the range ends with its group, in all versions
+	}
+	return FetchObject{Kind: kind, Location: Location{group, object}}
 }
 
 // parseObject parses the rest of an object header, in the order of its fields.
@@ -277,8 +280,12 @@ func (e *FetchEncoder) AppendObject(b []byte, o *FetchObject) ([]byte, error) {
 	}
 	varints := e.wire.varint()
 	properties, err := varints.properties(o.Properties)
+	at := o.Location
+	if o.Kind != FetchKindObject {
+		at.Object = min(at.Object, varints.max()) // no larger id exists in this version
+	}
 	if err == nil {
-		err = varints.check(o.Location.Group, o.Location.Object, o.SubgroupID, o.PayloadLength)
+		err = varints.check(at.Group, at.Object, o.SubgroupID, o.PayloadLength)
 	}
 	if err != nil {
 		return b, fmt.Errorf("object %s: %w", o.Location, err)
@@ -287,7 +294,7 @@ func (e *FetchEncoder) AppendObject(b []byte, o *FetchObject) ([]byte, error) {
 		b = e.appendObject(b, o, properties)
 	} else {
 		b = varints.append(b, e.marker(o.Kind))
-		b = varints.append(varints.append(b, o.Location.Group), o.Location.Object)
+		b = varints.append(varints.append(b, at.Group), at.Object)
 	}
 	e.prior.advance(o)
 	return b, nil

@@ -45,7 +45,7 @@ func encodedParameter(f parameterFormat, p *Parameters) []byte {
 
 // TestParameterOrder checks that the table is in ascending order, in which parameters are encoded.
 func TestParameterOrder(t *testing.T) {
-	for _, v := range Versions() {
+	for _, v := range laterVersions() {
 		last := ParameterType(0)
 		for _, f := range v.wire().parameters {
 			require.Greater(t, f.typ, last)

@@ -27,9 +27,8 @@ var wires = [newest - oldest + 1]*wire{
 	newWire16(), nil, newWire(Draft18), newWire(Draft19), newWire(Draft20), newWire(Draft21), newWire(Draft22),
 }
 
-// Versions lists the versions that relays offer, preferred ones first: the newest. Draft-16 is not among them: its data
-// streams are others. ParseALPN knows it.
-func Versions() []Version { return []Version{Draft22, Draft21, Draft20, Draft19, Draft18} }
+// Versions lists the versions that this package speaks, preferred ones first: the newest.
+func Versions() []Version { return []Version{Draft22, Draft21, Draft20, Draft19, Draft18, Draft16} }
 
 // ALPNs lists the identifiers of Versions, preferred ones first: what a client offers and a server accepts.
 func ALPNs() (list []string) {
@@ -47,7 +46,7 @@ func (v Version) String() string { return fmt.Sprintf("draft-ietf-moq-transport-
 
 // ParseALPN returns the version that alpn identifies, and false if this package does not speak it.
 func ParseALPN(alpn string) (Version, bool) {
-	for _, v := range append(Versions(), Draft16) {
+	for _, v := range Versions() {
 		if v.ALPN() == alpn {
 			return v, true
 		}

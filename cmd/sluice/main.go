@@ -20,7 +20,7 @@ import (
 var program = cli.Program{
 	Name:     "sluice",
 	Short:    "A Media over QUIC relay, with a publisher and a player",
-	Long:     "Sluice relays live media over QUIC (Media over QUIC Transport, drafts 18 to 22).",
+	Long:     "Sluice relays live media over QUIC (Media over QUIC Transport, drafts 16 and 18 to 22).",
 	Commands: []func(*cli.Environment) *cobra.Command{newRelay, newPub, newSub, newCluster, newToken, newRTT},
 	ExitCode: exitCode,
 }
