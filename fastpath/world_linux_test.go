@@ -306,13 +306,17 @@ type viewer struct {
 
 type subgroup struct{ group, id uint64 }
 
-func (w *world) subscribe(s *session.Session, name moqt.FullTrackName) *viewer {
-	w.Helper()
-	v := &viewer{
+func newViewer() *viewer {
+	return &viewer{
 		objects: make(map[moqt.Location][]byte), streams: make(map[subgroup][]byte),
 		headers: make(map[subgroup]moqt.SubgroupHeader), single: make(map[moqt.Location]moqt.ObjectDatagram),
 		more: make(chan struct{}, 1),
 	}
+}
+
+func (w *world) subscribe(s *session.Session, name moqt.FullTrackName) *viewer {
+	w.Helper()
+	v := newViewer()
 	var err error
 	v.sub, err = s.Subscribe(w.Context(), moqt.Subscribe{Track: name}, v)
 	require.NoError(w, err)

@@ -113,6 +113,8 @@ func parameterFormats(v Version) []parameterFormat {
 			inSubscribeNamespace|inSubscribeTracks)),
 		single(ParameterRouteCost, always(announcement),
 			func(p *Parameters) **uint64 { return &p.RouteCost }, varintValue),
+		single(ParameterRendition, always(inSubscribe),
+			func(p *Parameters) **Rendition { return &p.Rendition }, renditionValue),
 	}
 	var formats []parameterFormat
 	for _, f := range all {

@@ -148,6 +148,8 @@ func drawParameter(t *rapid.T, v Version, p *Parameters, typ ParameterType) {
 		p.HopPath = rapid.SliceOfNDistinct(anyUint64(), 1, MaxHops, rapid.ID).Draw(t, "hops")
 	case ParameterRouteCost:
 		p.RouteCost = &number
+	case ParameterRendition:
+		p.Rendition = &Rendition{Set: number, Bitrate: anyUint64().Draw(t, "bitrate")}
 	default:
 		panic(fmt.Sprintf("no generator for parameter %#x", uint64(typ)))
 	}
@@ -297,6 +299,7 @@ func anySetup(t *rapid.T, v Version) *Setup {
 		m.HopID, m.RelayHops = new(anyUint64().Draw(t, "hop id")), new(anyUint64().Draw(t, "relay hops"))
 		m.RelayCost, m.RequestHops = new(anyUint64().Draw(t, "relay cost")), rapid.Bool().Draw(t, "request hops")
 	}
+	m.Renditions = rapid.Bool().Draw(t, "renditions")
 	if rapid.Bool().Draw(t, "unknown") {
 		m.Unknown = []KeyValuePair{
 			{Type: 0x9d, Bytes: []byte{1}}, {Type: 0x9d, Bytes: []byte{}}, {Type: 0x9e, Value: 3},

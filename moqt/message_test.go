@@ -48,9 +48,10 @@ var messageGoldens = []struct {
 			RelayHops:   new(uint64(0x1234)),
 			RelayCost:   new(uint64(2)),
 			RequestHops: true,
+			Renditions:  true,
 		},
-		wire:  "af00 0010 c40b54 9234 01 02 9234 01 02 e04d118a 01",
-		valid: []int{0, 5, 9, 11},
+		wire:  "af00 0012 c40b54 9234 01 02 9234 01 02 e04d118a 01 02 01",
+		valid: []int{0, 5, 9, 11, 16},
 	},
 	{
 		name:    "GOAWAY",
@@ -99,6 +100,14 @@ var messageGoldens = []struct {
 		},
 		wire:  "03 0011 00 00 00 03" + "03 02 00 01" + "00 04 01 02 03 04" + "1e 01 02",
 		until: Draft19,
+	},
+	{
+		name: "SUBSCRIBE of a rendition",
+		message: &Subscribe{
+			Track:      FullTrackName{Namespace{"a"}, "v"},
+			Parameters: Parameters{Rendition: &Rendition{Set: 1, Bitrate: 5000}},
+		},
+		wire: "03 000e 00 01 01 61 01 76 01 e0511ce4 01 9388",
 	},
 	{
 		name: "SUBSCRIBE_OK",

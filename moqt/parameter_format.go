@@ -32,6 +32,7 @@ const (
 	ParameterIncludeProperties       ParameterType = 0x35    // since draft-20
 	ParameterHopPath                 ParameterType = 0x40b57 // draft-lcurley-moq-cluster
 	ParameterRouteCost               ParameterType = 0x40b58 // the same
+	ParameterRendition               ParameterType = 0x511ce4
 )
 
 // parameterFormat describes a parameter of one version: where it may appear and how it is encoded.
@@ -97,6 +98,7 @@ var (
 	varintValue     = valueFormat[uint64]{(*encoder).varint, (*decoder).varint}
 	byteValue       = valueFormat[uint8]{(*encoder).byte, (*decoder).uint8}
 	locationValue   = valueFormat[Location]{(*encoder).location, (*decoder).location}
+	renditionValue  = valueFormat[Rendition]{(*encoder).rendition, (*decoder).rendition}
 	namespaceValue  = valueFormat[Namespace]{(*encoder).namespace, (*decoder).namespace}
 	groupOrderValue = valueFormat[GroupOrder]{(*encoder).groupOrder, (*decoder).groupOrder}
 	filterValue     = valueFormat[Filter]{

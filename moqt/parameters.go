@@ -32,6 +32,8 @@ type Parameters struct {
 	// Of draft-lcurley-moq-cluster.
 	HopPath   HopPath // what the message has come through, its sender last
 	RouteCost *uint64 // of a subscription in the namespace; absent means 0
+
+	Rendition *Rendition // of Sluice, see rendition.go
 }
 
 // ForwardState returns the Forward parameter, or true, its default in all messages but REQUEST_UPDATE (draft §10.2.12).

@@ -40,6 +40,8 @@ type Setup struct {
 	Server       bool   // it is a SERVER_SETUP
 	MaxRequestID uint64 // the Request IDs of the peer are smaller
 
+	Renditions bool // the sender takes RENDITION in SUBSCRIBE: see rendition.go
+
 	// Unknown holds the options that this package does not know, in ascending order, for extensions and grease.
 	Unknown []KeyValuePair
 }
@@ -90,6 +92,9 @@ func (m *Setup) encode(e *encoder) {
 	number(OptionRelayCost, m.RelayCost)
 	if m.RequestHops {
 		number(OptionRequestHops, new(uint64(1)))
+	}
+	if m.Renditions {
+		number(OptionRenditions, new(uint64(1)))
 	}
 	b, err := e.wire.varint().appendPairs(e.b, options)
 	e.b = b
@@ -164,6 +169,8 @@ func (m *Setup) laterOption(d *decoder, option KeyValuePair) (known bool) {
 		m.RelayCost = &option.Value
 	case OptionRequestHops:
 		m.RequestHops = option.Value == 1
+	case OptionRenditions:
+		m.Renditions = option.Value == 1
 	default:
 		m.keep(option)
 		return false

@@ -78,6 +78,7 @@ type Config struct {
 const DefaultMaxMatches = 10_000
 
 func (c Config) withDefaults() Config {
+	c.Session.Renditions = true
 	c.Session.HopID = cmp.Or(c.Session.HopID, randomHopID())
 	c.MaxSessions = cmp.Or(c.MaxSessions, 16384)
 	c.MaxTracks = cmp.Or(c.MaxTracks, 65536)

@@ -66,6 +66,12 @@
 // the origin dials [OriginPath]: such a peer gets what publishers of that relay have, and nothing that its upstream
 // relays bring.
 //
+// # Renditions
+//
+// A subscriber may have the relay choose among its subscriptions to several renditions of a content: a renditionSet has
+// them. It serves one of them at a time, by the Forward State and the range of its delivery, and changes both where a
+// group starts. Package rendition has the rule.
+//
 // # Quotas
 //
 // A request is charged before it is served: to the account of the peer's source address, and to that of the token that
@@ -77,6 +83,7 @@
 //
 // Locks are taken in this order. A lock may be taken while any of those before it are held:
 //
+//	renditionSet.mu what is served of a set
 //	directory.mu    the hubs, and the trees by namespace
 //	hub.mu          everything about one track, parts of the hub included
 //	streams.mu      what the media sender's callbacks change

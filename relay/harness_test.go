@@ -29,6 +29,8 @@ type plainSender struct {
 	conn transport.Conn
 	mu   sync.Mutex
 	subs []*plainSubscription
+
+	state media.SubscriptionState // of each subscription
 }
 
 type plainSubscription struct {
@@ -83,6 +85,12 @@ func (s *plainSubscription) SetPriority(p uint8) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cfg.Priority = p
+}
+
+func (s *plainSubscription) State() media.SubscriptionState {
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	return s.sender.state
 }
 
 func (s *plainSubscription) SetTimeouts(object, subgroup time.Duration) {

@@ -28,6 +28,7 @@ type peer struct {
 	turns     turns               // order the responses to FETCH
 	matches   *rate.Limiter       // of namespaces and tracks, by prefixes: see mayMatch
 	address   *account            // of the peer's source address
+	sets      renditionSets
 
 	// Set by sessions.add.
 	id    uint64 // of the session, counted from 1

@@ -73,7 +73,15 @@ func (q *requests) withHub(
 // HandleSubscribe implements session.Handler (draft §9.4).
 func (q *requests) HandleSubscribe(pub *session.Publication) {
 	q.withHub(pub.Request, ActionSubscribe, pub.Track(), func(h *hub, permit *permission) {
-		newSubscribed(h, q.peer, pub, permit).serve()
+		d := newSubscribed(h, q.peer, pub, permit)
+		if m := pub.Parameters().Rendition; m != nil {
+			if refused := q.peer.sets.join(d, *m); refused != nil {
+				q.peer.reject(pub.Request, refused)
+				return
+			}
+			defer q.peer.sets.leave(d, *m)
+		}
+		d.serve()
 	})
 }
 

@@ -19,6 +19,7 @@ type mediaSubscription interface {
 	SendDatagram(media.Datagram) error
 	SetPriority(uint8)
 	SetTimeouts(object, subgroup time.Duration)
+	State() media.SubscriptionState
 	Close(code uint64)
 }
 

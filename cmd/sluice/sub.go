@@ -54,8 +54,9 @@ func (f *subFlags) register(cmd *cobra.Command) {
 	flags.StringVarP(&f.out, "out", "o", "", "write to this `file`; - is standard output (required, except with --raw)")
 	flags.StringSliceVar(&f.cfg.Tracks, "tracks", nil, "play only these `tracks`: names, video or audio")
 	flags.StringVar(&f.cfg.Rendition, "rendition", "", "of tracks with the same content, play this `one`: a name, a "+
-		"height such as 720p, best, least, or auto, which changes between them as the path gets slower or faster "+
-		"(default: auto, but with --verify the first one, or the best one within --max-bitrate)")
+		"height such as 720p, best, least, auto, which changes between them as the path gets slower or faster, or "+
+		"relay, with which the relay does (default: auto, but with --verify the first one, or the best one within "+
+		"--max-bitrate)")
 	flags.IntVar(&f.maxKbit, "max-bitrate", 0, "of tracks with the same content, play one with at most this many "+
 		"`kbit/s`, or the least")
 	flags.StringVar(&f.catalog, "catalog", "", "`name` of the catalog track (default: .catalog, or else catalog, "+

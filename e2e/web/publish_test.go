@@ -69,7 +69,6 @@ func TestPublish(t *testing.T) {
 
 // TestPublishFromElements publishes a camera and a microphone with a browser that hands neither to pages.
 func TestPublishFromElements(t *testing.T) {
-	t.Parallel()
 	r := startRelay(t)
 	b := browse(t)
 	b.atStart(`delete globalThis.MediaStreamTrackProcessor`)

@@ -94,7 +94,6 @@ type EgressScratch struct {
 	Ecn         uint32
 	Position    uint32
 	Pad         uint32
-	Group       uint64
 	Arrived     uint64
 	Job         struct {
 		_           structs.HostLayout

@@ -11,10 +11,10 @@
 // Objects of a track without a container are frames. A Muxer (package loc) makes chunks of them, and the init segment,
 // which therefore has to wait for the first of them.
 //
-// A lane may have several sources, the renditions of one content: its ladder. A meter measures how objects arrive, a
-// chooser chooses a rendition by that, and playing subscribes to it from its next group on. All sources of a lane fill
-// the same sequencer, but a group takes objects of one source only. The player writes a new init segment where another
-// source begins.
+// A lane may have several sources, the renditions of one content: its ladder. Package rendition chooses one of them by
+// how objects arrive, and playing subscribes to it from its next group on. All sources of a lane fill the same
+// sequencer, but a group takes objects of one source only. The player writes a new init segment where another source
+// begins. Where the relay chooses, playing subscribes to all sources at once.
 //
 // With Config.Raw, a lister writes a line for each object instead.
 //

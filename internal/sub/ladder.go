@@ -8,6 +8,7 @@ import (
 
 	"sluice/internal/cmaf"
 	"sluice/internal/loc"
+	"sluice/internal/rendition"
 	"sluice/moqt"
 )
 
@@ -70,7 +71,8 @@ func (s *source) mediaTime(i item) (at time.Duration, ok bool) {
 // ladder has the renditions of a lane, by bitrate.
 type ladder struct {
 	sources []*source
-	chooser *chooser
+	meter   rendition.Meter
+	chooser *rendition.Chooser
 }
 
 // newLadder returns the ladder of a choice with alternatives, without those that cannot continue it.
@@ -90,7 +92,7 @@ func newLadder(c choice, playing *source) (*ladder, error) {
 	for _, s := range la.sources {
 		bitrates = append(bitrates, s.entry.Bitrate)
 	}
-	la.chooser = newChooser(bitrates, slices.Index(la.sources, playing))
+	la.chooser = rendition.NewChooser(&la.meter, bitrates, slices.Index(la.sources, playing))
 	return la, nil
 }
 
@@ -104,7 +106,7 @@ func (s *source) continues(other *source) bool {
 }
 
 // wanted returns the rendition that has been chosen.
-func (la *ladder) wanted() *source { return la.sources[la.chooser.current] }
+func (la *ladder) wanted() *source { return la.sources[la.chooser.Current()] }
 
 // arrivedLocked measures an object of a subscription.
 func (l *lane) arrivedLocked(i item) {
@@ -112,8 +114,8 @@ func (l *lane) arrivedLocked(i item) {
 		return
 	}
 	if at, ok := i.source.mediaTime(i); ok {
-		l.ladder.chooser.arrived(
-			i.arrived, slices.Index(l.ladder.sources, i.source), at, len(i.payload), i.arrived.Sub(i.began))
+		l.ladder.meter.Arrived(i.arrived, at, len(i.payload), i.arrived.Sub(i.began))
+		l.ladder.chooser.Began(i.arrived, slices.Index(l.ladder.sources, i.source))
 	}
 }
 

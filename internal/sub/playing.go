@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/internal/client"
+	"sluice/internal/rendition"
 	"sluice/moqt"
 	"sluice/moqt/session"
 )
@@ -123,31 +124,44 @@ func (e *playing) end(l *lane, err error) {
 // play subscribes to a track, fetches what was published before, goes on with other renditions as they are chosen, and
 // returns why the subscription ended.
 func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
+	relayed, err := e.relayChooses(ctx, l)
+	if err != nil {
+		return err
+	}
 	r := &laneReceiver{e: e, lane: l}
 	wait := e.p.cfg.Wait
 	r.update(func(s *sequencer) {
-		r.source = l.wantedLocked()
+		if r.source = l.wantedLocked(); relayed {
+			r.source = l.source
+		}
 		s.fetch(true) // nothing is released until the start of playback is known
 		if s.begun {
 			wait = e.p.cfg.publisherTimeout()
 		}
 	})
-	s, largest, err := subscribe(ctx, e.p.cfg, e.link, r.source.choice.name, fromNow, wait, r)
+	m := request(r.source.choice.name, fromNow)
+	if relayed {
+		m.Parameters.Rendition = r.rendition()
+	}
+	s, largest, err := subscribe(ctx, e.p.cfg, e.link, m, wait, r)
 	if err != nil {
 		return err
 	}
 	answered()
 	r.setTimescale(s)
+	if relayed {
+		defer e.offerOthers(ctx, r)()
+	}
 	e.catchUp(ctx, s, r, largest)
-	return e.stay(ctx, s, r)
+	return e.stay(ctx, s, r, !relayed && l.ladder != nil)
 }
 
-// stay plays a subscription, and those of other renditions as they are chosen, until one ends.
-func (e *playing) stay(ctx context.Context, s *session.Subscription, r *laneReceiver) error {
+// stay plays a subscription, and if choose is set those of other renditions as they are chosen, until one ends.
+func (e *playing) stay(ctx context.Context, s *session.Subscription, r *laneReceiver, choose bool) error {
 	defer func() { s.Cancel(moqt.ResetCancelled) }()
-	tick := time.NewTicker(chooseInterval)
+	tick := time.NewTicker(rendition.Interval)
 	defer tick.Stop()
-	if r.lane.ladder == nil {
+	if !choose {
 		tick.Stop()
 	}
 	for {

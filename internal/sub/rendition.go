@@ -14,7 +14,8 @@ import (
 const (
 	RenditionBest  = "best"
 	RenditionLeast = "least"
-	RenditionAuto  = "auto" // now this one, now that one
+	RenditionAuto  = "auto"  // now this one, now that one
+	RenditionRelay = "relay" // the same, but the relay chooses
 )
 
 // selected is a track to play. If it is one of several renditions and playback chooses, it has the others, too.
@@ -63,7 +64,7 @@ func alternatives(tracks []catalog.TrackEntry, cfg *PlayerConfig) (chosen []sele
 		group := slices.DeleteFunc(slices.Clone(tracks), func(o catalog.TrackEntry) bool {
 			return o.AltGroup != t.AltGroup || slices.Contains(cfg.Tracks, o.Name)
 		})
-		best, ok := rendition(group, cfg)
+		best, ok := oneOf(group, cfg)
 		matched = matched || ok
 		s := selected{TrackEntry: best}
 		if cfg.automatic() && cfg.Verify == nil {
@@ -78,9 +79,9 @@ func alternatives(tracks []catalog.TrackEntry, cfg *PlayerConfig) (chosen []sele
 	return chosen, nil
 }
 
-// rendition returns the track of an alternate group to play: the wanted one, or the best one within the bitrate, or the
+// oneOf returns the track of an alternate group to play: the wanted one, or the best one within the bitrate, or the
 // least one if none is. By default it is the first one. ok is false if none is the wanted one.
-func rendition(group []catalog.TrackEntry, cfg *PlayerConfig) (best catalog.TrackEntry, ok bool) {
+func oneOf(group []catalog.TrackEntry, cfg *PlayerConfig) (best catalog.TrackEntry, ok bool) {
 	byBitrate := func(a, b catalog.TrackEntry) int { return cmp.Compare(a.Bitrate, b.Bitrate) }
 	if i := slices.IndexFunc(group, func(t catalog.TrackEntry) bool { return isRendition(t, cfg.Rendition) }); i >= 0 {
 		return group[i], true
@@ -98,8 +99,10 @@ func rendition(group []catalog.TrackEntry, cfg *PlayerConfig) (best catalog.Trac
 	return group[0], cfg.automatic()
 }
 
-// automatic reports whether playback may choose among renditions.
-func (c *PlayerConfig) automatic() bool { return c.Rendition == "" || c.Rendition == RenditionAuto }
+// automatic reports whether playback, or the relay for it, may choose among renditions.
+func (c *PlayerConfig) automatic() bool {
+	return slices.Contains([]string{"", RenditionAuto, RenditionRelay}, c.Rendition)
+}
 
 // continues reports whether another rendition may go on where one ends. Audio is so small that nothing is gained.
 func continues(t, other catalog.TrackEntry, cfg *PlayerConfig) bool {

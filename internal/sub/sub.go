@@ -23,8 +23,9 @@ type PlayerConfig struct {
 	// alternate group.
 	Tracks []string
 	// Rendition is which track of an alternate group to play: a name, a height such as "720p", RenditionBest,
-	// RenditionLeast, or RenditionAuto, which chooses again and again by how fast media arrives. Default:
-	// RenditionAuto, but with Verify the first one, or the best one within MaxBitrate.
+	// RenditionLeast, RenditionAuto, which chooses again and again by how fast media arrives, or RenditionRelay, with
+	// which the relay does, if it can. Default: RenditionAuto, but with Verify the first one, or the best one within
+	// MaxBitrate.
 	Rendition string
 	// MaxBitrate is the highest bitrate of a track that is one of several renditions, in bits per second. If none is
 	// within it, the one with the least bitrate is played. Default: no limit.

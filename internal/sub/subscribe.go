@@ -17,16 +17,16 @@ var (
 	fromNextGroup = moqt.Filter{Type: moqt.FilterRelativeStart}
 )
 
-// subscribe subscribes to a track from where a filter says, and waits for the answer. The relay waits for a publisher
-// for the given time.
+// request returns a SUBSCRIBE to a track from where a filter says.
+func request(name moqt.FullTrackName, from moqt.Filter) moqt.Subscribe {
+	return moqt.Subscribe{Track: name, Parameters: moqt.Parameters{Filter: &from}}
+}
+
+// subscribe subscribes to a track, and waits for the answer. The relay waits for a publisher for the given time.
 func subscribe(
-	ctx context.Context, cfg *PlayerConfig, l *client.Link,
-	name moqt.FullTrackName, from moqt.Filter, wait time.Duration, r session.Receiver,
+	ctx context.Context, cfg *PlayerConfig, l *client.Link, m moqt.Subscribe, wait time.Duration, r session.Receiver,
 ) (*session.Subscription, *moqt.Location, error) {
-	m := moqt.Subscribe{Track: name, Parameters: moqt.Parameters{
-		AuthorizationTokens: cfg.Client.Tokens,
-		Filter:              &from,
-	}}
+	m.Parameters.AuthorizationTokens = cfg.Client.Tokens
 	if ms := uint64(wait.Milliseconds()); ms > 0 {
 		m.Parameters.RendezvousTimeout = &ms
 	}
@@ -100,7 +100,7 @@ func firstObject(ctx context.Context, cfg *PlayerConfig, l *client.Link, name st
 		}
 	}
 	full := moqt.FullTrackName{Namespace: cfg.Namespace, Name: name}
-	s, largest, err := subscribe(ctx, cfg, l, full, fromNow, cfg.Wait, &plainReceiver{take})
+	s, largest, err := subscribe(ctx, cfg, l, request(full, fromNow), cfg.Wait, &plainReceiver{take})
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func (e *playing) change(
 	defer cancel()
 	next := &laneReceiver{e: e, lane: r.lane, source: to, first: math.MaxUint64, known: make(chan struct{})}
 	defer close(next.known)
-	n, largest, err := subscribe(answer, e.p.cfg, e.link, to.choice.name, fromNextGroup, 0, next)
+	n, largest, err := subscribe(answer, e.p.cfg, e.link, request(to.choice.name, fromNextGroup), 0, next)
 	if err != nil {
 		e.p.log.Warn("cannot change to another rendition", "track", to.choice.name.Name, "error", err)
 		r.refused(false)
@@ -72,7 +72,7 @@ func (r *laneReceiver) choose(now time.Time, rtt time.Duration) (next *source) {
 	if r.end > 0 {
 		return r.source
 	}
-	r.lane.ladder.chooser.choose(now, rtt)
+	r.lane.ladder.chooser.Choose(now, rtt)
 	return r.lane.ladder.wanted()
 }
 
@@ -81,7 +81,7 @@ func (r *laneReceiver) refused(never bool) {
 	p := r.e.p.player
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r.lane.ladder.chooser.refused(time.Now(), never)
+	r.lane.ladder.chooser.Refused(time.Now(), never)
 }
 
 // follow makes r take over from before, at a group of which nothing has come.

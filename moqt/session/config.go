@@ -49,6 +49,8 @@ type Config struct {
 	// Requests of a session with a Hop ID wait for the peer's SETUP. Default: 0, and the session takes and sends no
 	// HOP_PATH.
 	HopID uint64
+	// Renditions is whether the session tells the peer that it takes RENDITION in SUBSCRIBE.
+	Renditions bool
 	// Strict treats all peers as the draft says, also those whose mistakes harm nobody: see [Mistake].
 	Strict bool
 

@@ -30,6 +30,8 @@ type Peer struct {
 	// MaxFilterRanges is how many ranges the Range Filters of a request may have, and MaxRequestUpdates how many
 	// updates of a request may be without a response; 0 is no limit. The session keeps both.
 	MaxFilterRanges, MaxRequestUpdates uint64
+	// Renditions is whether the peer chooses among subscriptions whose SUBSCRIBE has RENDITION.
+	Renditions bool
 }
 
 // controlStreams are the control streams of both ends (draft §3.3), with SETUP and GOAWAY.
@@ -115,6 +117,7 @@ func (c *controlStreams) setup() *moqt.Setup {
 		m.Implementation = cfg.Implementation
 	}
 	c.setHops(m)
+	m.Renditions = cfg.Renditions
 	if c.s.shared != nil {
 		c.s.shared.setup(m)
 	}
@@ -257,6 +260,7 @@ func (c *controlStreams) acceptSetup(m *moqt.Setup) error {
 
 		MaxFilterRanges:   m.MaxFilterRanges,
 		MaxRequestUpdates: m.MaxRequestUpdates,
+		Renditions:        m.Renditions,
 	}
 	if m.Authority != nil {
 		c.peer.Authority = *m.Authority

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"sluice/internal/bench/video"
 	"sluice/moqt"
 )
 
@@ -32,9 +31,6 @@ func (g *generator) subscribe(ctx context.Context) error {
 	group.SetLimit(parallelSessions)
 	for i := range receivers {
 		receivers[i] = newReceiver(g.source, g.Record && i == 0)
-		if g.Audio {
-			receivers[i].audio = newReceiver(video.Audio, g.Record && i == 0)
-		}
 		group.Go(func() (err error) {
 			connections[i], err = g.join(ctx, receivers[i])
 			return err
@@ -55,20 +51,7 @@ func (g *generator) join(ctx context.Context, r *receiver) (*connection, error) 
 	if err != nil {
 		return nil, err
 	}
-	err = c.subscribe(ctx, g.name(), r)
-	if err == nil && r.audio != nil {
-		err = c.subscribe(ctx, g.audioName(), r.audio)
-	}
-	if err != nil {
-		c.close()
-		return nil, err
-	}
-	return c, nil
-}
-
-// subscribe subscribes to a track.
-func (c *connection) subscribe(ctx context.Context, name moqt.FullTrackName, r *receiver) error {
-	s, err := c.Subscribe(ctx, moqt.Subscribe{Track: name, Parameters: moqt.Parameters{
+	s, err := c.Subscribe(ctx, moqt.Subscribe{Track: g.name(), Parameters: moqt.Parameters{
 		Filter:            &moqt.Filter{Type: moqt.FilterLargestObject},
 		RendezvousTimeout: new(uint64(SetUpTime.Milliseconds())),
 	}}, r)
@@ -76,9 +59,10 @@ func (c *connection) subscribe(ctx context.Context, name moqt.FullTrackName, r *
 		_, err = s.Wait(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("subscribe to %s: %w", name.Name, err)
+		c.close()
+		return nil, fmt.Errorf("subscribe: %w", err)
 	}
-	return nil
+	return c, nil
 }
 
 // report waits for the command Stop, then for the objects that are still under way.

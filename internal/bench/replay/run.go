@@ -25,7 +25,6 @@ type Controller struct {
 // Policies returns the policies that are built in, the relay's default first.
 func Policies() []Policy {
 	return []Policy{
-		{"bytes", func() media.DropPolicy { return new(media.Budget) }},
 		{"none", func() media.DropPolicy { return nil }},
 		{"priority", func() media.DropPolicy { return new(media.PriorityDrop) }},
 	}

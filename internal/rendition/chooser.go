@@ -1,26 +1,40 @@
-package sub
+package rendition
 
 import "time"
 
-// The rule by which a player chooses a rendition; docs/broadcasts.md says it in words, and the web page has the same.
+// Interval is how often Choose is called.
+const Interval = 500 * time.Millisecond
+
+// The rule; docs/broadcasts.md says it in words, and the web page has the same.
 const (
-	chooseInterval = 500 * time.Millisecond
-	lateDelay      = 500 * time.Millisecond // or two RTTs, if that is more
-	settling       = time.Second            // after a switch, or two RTTs
-	calmTime       = 5 * time.Second
-	stuckTime      = 5 * time.Second  // without any object since another rendition was chosen
-	trialTime      = 20 * time.Second // a better rendition that is left within this time was a mistake
-	leastHold      = 30 * time.Second
-	mostHold       = 5 * time.Minute
+	lateDelay = 500 * time.Millisecond // or two RTTs, if that is more
+	settling  = time.Second            // after a switch, or two RTTs
+	calmTime  = 5 * time.Second
+	stuckTime = 5 * time.Second  // without any object since another rendition was chosen
+	trialTime = 20 * time.Second // a better rendition that is left within this time was a mistake
+	leastHold = 30 * time.Second
+	mostHold  = 5 * time.Minute
 
 	fitRate   = 0.8 // of the rate that arrives while the path is full
 	sureRate  = 0.9 // of that rate: a better rendition may be tried at once
 	sureBurst = 1.3 // times its bitrate: the rate of bursts with which a better rendition may be tried at once
 )
 
-// chooser chooses one of several renditions by how their objects arrive.
-type chooser struct {
-	meter    meter
+// Path is what is known of a path. A [Meter] measures it where media arrives.
+type Path interface {
+	// Delay is by how much media comes later than it could.
+	Delay(now time.Time) time.Duration
+	// Rate is how many bits per second of media arrive now.
+	Rate(now time.Time) float64
+	// Burst is how many bits per second the path could take, or 0 if that is not known.
+	Burst() float64
+	// Last is when the latest media came.
+	Last() time.Time
+}
+
+// Chooser chooses one of several renditions.
+type Chooser struct {
+	path     Path
 	bitrates []int // in ascending order
 	current  int
 	before   int  // the one that was played before
@@ -36,20 +50,23 @@ type chooser struct {
 	held    time.Time // until when the ceiling counts
 }
 
-func newChooser(bitrates []int, current int) *chooser {
-	return &chooser{bitrates: bitrates, current: current, before: current, changing: true}
+// NewChooser returns a Chooser of renditions by their bitrates, in ascending order. It starts with a current one.
+func NewChooser(path Path, bitrates []int, current int) *Chooser {
+	return &Chooser{path: path, bitrates: bitrates, current: current, before: current, changing: true}
 }
 
-// arrived counts an object of a rendition.
-func (c *chooser) arrived(now time.Time, rendition int, media time.Duration, bytes int, took time.Duration) {
-	c.meter.arrived(now, media, bytes, took)
+// Current returns the rendition that has been chosen.
+func (c *Chooser) Current() int { return c.current }
+
+// Began tells that media of a rendition has come.
+func (c *Chooser) Began(now time.Time, rendition int) {
 	if c.changing && rendition == c.current {
 		c.changing, c.since, c.calm = false, now, time.Time{}
 	}
 }
 
-// refused tells that the rendition that choose returned cannot be had now, or never. The one before goes on.
-func (c *chooser) refused(now time.Time, never bool) {
+// Refused tells that the rendition that Choose returned cannot be had now, or never. The one before goes on.
+func (c *Chooser) Refused(now time.Time, never bool) {
 	if never {
 		c.bitrates[c.current] = 0
 	}
@@ -57,15 +74,15 @@ func (c *chooser) refused(now time.Time, never bool) {
 	c.ceiling, c.held = 0, now.Add(leastHold)
 }
 
-func (c *chooser) change(now time.Time, to int) {
+func (c *Chooser) change(now time.Time, to int) {
 	c.raised = to > c.current
 	c.before, c.current, c.changing, c.since = c.current, to, true, now
 }
 
-// choose returns the rendition to play from its next group on. It is called every chooseInterval.
-func (c *chooser) choose(now time.Time, rtt time.Duration) int {
+// Choose returns the rendition to play from its next group on. It is called every [Interval].
+func (c *Chooser) Choose(now time.Time, rtt time.Duration) int {
 	before := c.delay
-	c.delay = c.meter.delay(now)
+	c.delay = c.path.Delay(now)
 	late := max(lateDelay, 2*rtt)
 	if c.delay > late/2 {
 		c.calm = time.Time{}
@@ -74,7 +91,7 @@ func (c *chooser) choose(now time.Time, rtt time.Duration) int {
 	}
 	switch {
 	case c.changing:
-		if c.current != c.before && min(now.Sub(c.meter.last), now.Sub(c.since)) > stuckTime {
+		if c.current != c.before && min(now.Sub(c.path.Last()), now.Sub(c.since)) > stuckTime {
 			c.ceiling, c.held = 0, now.Add(leastHold)
 			c.change(now, c.before)
 		}
@@ -88,8 +105,8 @@ func (c *chooser) choose(now time.Time, rtt time.Duration) int {
 }
 
 // lower leaves a rendition that comes late and does not catch up. The path is full, so what arrives is its rate.
-func (c *chooser) lower(now time.Time) {
-	rate := c.meter.rate(now)
+func (c *Chooser) lower(now time.Time) {
+	rate := c.path.Rate(now)
 	next := -1
 	for i := c.current - 1; i >= 0; i-- {
 		if c.bitrates[i] == 0 {
@@ -112,13 +129,13 @@ func (c *chooser) lower(now time.Time) {
 }
 
 // raise tries the next better rendition, unless the path was too slow for it not long ago.
-func (c *chooser) raise(now time.Time) {
+func (c *Chooser) raise(now time.Time) {
 	for i := c.current + 1; i < len(c.bitrates); i++ {
 		bitrate := float64(c.bitrates[i])
 		if bitrate == 0 {
 			continue
 		}
-		if now.Before(c.held) && bitrate > sureRate*c.ceiling && c.meter.burst() < sureBurst*bitrate {
+		if now.Before(c.held) && bitrate > sureRate*c.ceiling && c.path.Burst() < sureBurst*bitrate {
 			return
 		}
 		c.change(now, i)

@@ -1,4 +1,4 @@
-package sub
+package rendition
 
 import (
 	"slices"
@@ -18,8 +18,8 @@ const (
 	timelineBreak = 10 * time.Second
 )
 
-// meter measures how the objects of a content arrive. Its memory does not grow.
-type meter struct {
+// Meter measures how the objects of a content arrive. Its memory does not grow.
+type Meter struct {
 	begun bool
 	zero  time.Time // from which arrivals count
 
@@ -29,25 +29,25 @@ type meter struct {
 	base  [2]time.Duration // the least lag of this period, and of the one before
 	until time.Time        // when the period ends
 
-	steps  [rateWindow / meterStep]meterSlot
+	steps  [rateWindow / meterStep]slot
 	bursts []float64 // the latest ones, in bits per second
 }
 
-// meterSlot has what arrived in one step of time.
-type meterSlot struct {
+// slot has what arrived in one step of time.
+type slot struct {
 	number int64
 	bytes  int
 	delay  time.Duration // the least one
 }
 
-// arrived counts an object: when it was complete, its media time, its size, and how long it took.
-func (m *meter) arrived(now time.Time, media time.Duration, bytes int, took time.Duration) {
+// Arrived counts an object: when it was complete, its media time, its size, and how long it took.
+func (m *Meter) Arrived(now time.Time, media time.Duration, bytes int, took time.Duration) {
 	lag := now.Sub(m.zero) - media
 	if m.begun && (lag-m.base[0]).Abs() > timelineBreak && (media-m.media).Abs() > timelineBreak {
-		*m = meter{}
+		*m = Meter{}
 	}
 	if !m.begun {
-		*m = meter{begun: true, zero: now, media: media, until: now.Add(basePeriod)}
+		*m = Meter{begun: true, zero: now, media: media, until: now.Add(basePeriod)}
 		lag = -media
 		m.base = [2]time.Duration{lag, lag}
 	}
@@ -60,29 +60,32 @@ func (m *meter) arrived(now time.Time, media time.Duration, bytes int, took time
 	}
 	m.last = now
 	delay := lag - m.least()
-	slot := m.slot(now)
-	if number := m.number(now); slot.number != number {
-		*slot = meterSlot{number: number, delay: delay}
+	s := m.slotOf(now)
+	if number := m.number(now); s.number != number {
+		*s = slot{number: number, delay: delay}
 	}
-	slot.bytes += bytes
-	slot.delay = min(slot.delay, delay)
+	s.bytes += bytes
+	s.delay = min(s.delay, delay)
 	if bytes >= burstSize {
 		m.bursts = append(m.bursts, float64(bytes*8)/max(took, time.Millisecond).Seconds())
 		m.bursts = m.bursts[max(len(m.bursts)-bursts, 0):]
 	}
 }
 
-func (m *meter) least() time.Duration { return min(m.base[0], m.base[1]) }
+// Last returns when the latest object came.
+func (m *Meter) Last() time.Time { return m.last }
 
-func (m *meter) number(now time.Time) int64 { return int64(max(now.Sub(m.zero), 0)/meterStep) + 1 }
+func (m *Meter) least() time.Duration { return min(m.base[0], m.base[1]) }
 
-func (m *meter) slot(now time.Time) *meterSlot {
+func (m *Meter) number(now time.Time) int64 { return int64(max(now.Sub(m.zero), 0)/meterStep) + 1 }
+
+func (m *Meter) slotOf(now time.Time) *slot {
 	return &m.steps[m.number(now)%int64(len(m.steps))]
 }
 
-// delay returns by how much objects come later than the fastest ones: the least of the last second, since a loss delays
+// Delay returns by how much objects come later than the fastest ones: the least of the last second, since a loss delays
 // only a few, or by how much the next one is overdue.
-func (m *meter) delay(now time.Time) time.Duration {
+func (m *Meter) Delay(now time.Time) time.Duration {
 	if !m.begun {
 		return 0
 	}
@@ -96,9 +99,9 @@ func (m *meter) delay(now time.Time) time.Duration {
 	return max(least, overdue, 0)
 }
 
-// rate returns how many bits per second have arrived in the two seconds before the latest object. What has come of the
+// Rate returns how many bits per second have arrived in the two seconds before the latest object. What has come of the
 // next one is not known, so the time since then does not count, unless that is long.
-func (m *meter) rate(now time.Time) float64 {
+func (m *Meter) Rate(now time.Time) float64 {
 	if now.Sub(m.last) < delayWindow {
 		now = m.last
 	}
@@ -111,12 +114,12 @@ func (m *meter) rate(now time.Time) float64 {
 	return float64(sum*8) / max(min(now.Sub(m.zero), rateWindow), meterStep).Seconds()
 }
 
-func (m *meter) within(s meterSlot, now time.Time, window time.Duration) bool {
+func (m *Meter) within(s slot, now time.Time, window time.Duration) bool {
 	return s.number > 0 && s.number > m.number(now)-int64(window/meterStep)
 }
 
-// burst returns the rate at which large objects arrive, which tells more than the rate of all if the path is not full.
-func (m *meter) burst() float64 {
+// Burst returns the rate at which large objects arrive, which tells more than the rate of all if the path is not full.
+func (m *Meter) Burst() float64 {
 	if len(m.bursts) < bursts {
 		return 0
 	}

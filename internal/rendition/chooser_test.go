@@ -1,4 +1,4 @@
-package sub
+package rendition
 
 import (
 	"slices"
@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// path is a simulated path to a player: a queue of one rate, and one publisher with renditions of groups of two
+// testPath is a simulated path to a player: a queue of one rate, and one publisher with renditions of groups of two
 // seconds. Time is simulated, too.
-type path struct {
+type testPath struct {
 	rate  func(at time.Duration) float64 // bits per second
 	spike func(frame int) time.Duration  // by which a frame is late, beside the queue
 
-	chooser  *chooser
+	chooser  *Chooser
+	meter    *Meter
 	free     time.Time   // when the queue is empty
 	arrivals []arrival   // in order
 	played   []int       // rendition of each group
@@ -37,7 +38,7 @@ const (
 var start = time.Unix(1_000_000, 0)
 
 // run plays for a while.
-func (p *path) run(d time.Duration) {
+func (p *testPath) run(d time.Duration) {
 	current := p.chooser.current
 	for frame := 0; frameTime*time.Duration(frame) < d; frame++ {
 		media := time.Duration(frame) * frameTime
@@ -48,9 +49,9 @@ func (p *path) run(d time.Duration) {
 		}
 		p.send(now, media, current, frame)
 		p.deliver(now)
-		if media%chooseInterval == 0 {
+		if media%Interval == 0 {
 			was := p.chooser.current
-			if p.chooser.choose(now, pathRTT) != was {
+			if p.chooser.Choose(now, pathRTT) != was {
 				p.switches = append(p.switches, now)
 			}
 		}
@@ -58,7 +59,7 @@ func (p *path) run(d time.Duration) {
 }
 
 // send puts a frame into the queue. Key frames are ten times as large as others.
-func (p *path) send(now time.Time, media time.Duration, rendition, frame int) {
+func (p *testPath) send(now time.Time, media time.Duration, rendition, frame int) {
 	unit := p.chooser.bitrates[rendition] / 25 / 8 * groupFrames / (groupFrames + 9)
 	bytes := unit
 	if frame%groupFrames == 0 {
@@ -77,11 +78,12 @@ func (p *path) send(now time.Time, media time.Duration, rendition, frame int) {
 	slices.SortStableFunc(p.arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
 }
 
-func (p *path) deliver(now time.Time) {
+func (p *testPath) deliver(now time.Time) {
 	for len(p.arrivals) > 0 && !p.arrivals[0].at.After(now) {
 		a := p.arrivals[0]
 		p.arrivals = p.arrivals[1:]
-		p.chooser.arrived(a.at, a.rendition, a.media, a.bytes, a.at.Sub(a.began))
+		p.meter.Arrived(a.at, a.media, a.bytes, a.at.Sub(a.began))
+		p.chooser.Began(a.at, a.rendition)
 	}
 }
 
@@ -131,8 +133,9 @@ func TestChooser(t *testing.T) {
 		"less than the least": {rate: constant(0.5 * low), start: 2, last: 0, switches: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newChooser([]int{low, middle, high}, tt.start)
-			p := &path{rate: tt.rate, spike: tt.spike, chooser: c, free: start}
+			m := &Meter{}
+			c := NewChooser(m, []int{low, middle, high}, tt.start)
+			p := &testPath{rate: tt.rate, spike: tt.spike, chooser: c, meter: m, free: start}
 			p.run(time.Minute)
 			require.Equal(t, tt.last, p.played[len(p.played)-1], "%v", p.played)
 			require.LessOrEqual(t, len(p.switches), tt.switches, "%v", p.played)
@@ -151,7 +154,9 @@ func TestChooser(t *testing.T) {
 
 // TestFailedTrials checks that each trial that fails makes the next one come later, from the first on.
 func TestFailedTrials(t *testing.T) {
-	p := &path{rate: constant(1.2e6), chooser: newChooser([]int{700_000, 2_800_000}, 0), free: start}
+	m := &Meter{}
+	c := NewChooser(m, []int{700_000, 2_800_000}, 0)
+	p := &testPath{rate: constant(1.2e6), chooser: c, meter: m, free: start}
 	p.run(2 * time.Minute)
 	require.LessOrEqual(t, len(p.switches), 6, "%v", p.played)
 }

@@ -1,0 +1,35 @@
+package media
+
+import (
+	"time"
+
+	"sluice/congestion"
+)
+
+// SubscriptionState is how fast the data of a subscription gets to the subscriber.
+type SubscriptionState struct {
+	congestion.State
+	// Lag is the age of the oldest byte of the subscription that could be sent if the path allowed it.
+	Lag time.Duration
+	// Sent counts the bytes of all packets of the connection.
+	Sent uint64
+	// Dropping is whether the drop policy drops something of the connection.
+	Dropping bool
+}
+
+// State returns how fast the data of the subscription gets to the subscriber now.
+func (sub *Subscription) State() SubscriptionState {
+	s := sub.sender
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := SubscriptionState{
+		State: s.control.path(), Sent: s.state.Bytes.Load(), Dropping: s.observer.threshold != LowestPriority,
+	}
+	now := s.loop.clock.Now()
+	for _, st := range s.streams.all {
+		if st.sub == sub && st.reader != nil {
+			state.Lag = max(state.Lag, st.waited(now))
+		}
+	}
+	return state
+}

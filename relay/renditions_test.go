@@ -1,0 +1,240 @@
+package relay
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/congestion"
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// ladder publishes renditions of one content, in groups of ten objects, while the relay wants objects.
+type ladder struct {
+	c  *client
+	mu sync.Mutex
+	of map[string]*session.Publication
+	at moqt.Location
+}
+
+func (c *client) serveLadder() *ladder {
+	l := &ladder{c: c, of: make(map[string]*session.Publication)}
+	c.handler.subscribe = func(p *session.Publication) {
+		l.mu.Lock()
+		largest := l.at
+		l.of[p.Track().Name] = p
+		l.mu.Unlock()
+		if p.Accept(moqt.Parameters{LargestObject: &largest}, nil) != nil {
+			return
+		}
+		for {
+			select {
+			case <-p.Context().Done():
+				return
+			case u := <-p.Updates():
+				_ = u.OK(moqt.Parameters{})
+			}
+		}
+	}
+	return l
+}
+
+const ladderStep = 100 * time.Millisecond
+
+// run publishes groups, and returns when the last one has ended.
+func (l *ladder) run(groups int) {
+	for range groups {
+		streams := map[string]*subgroupStream{}
+		for object := range uint64(10) {
+			l.mu.Lock()
+			l.at.Object = object
+			for name, p := range l.of {
+				if p.Forward() && streams[name] == nil && p.Context().Err() == nil {
+					h := moqt.SubgroupHeader{GroupID: l.at.Group, FirstObject: object == 0}
+					if str, err := p.OpenSubgroup(l.c.b.ctx, h); err == nil {
+						streams[name] = &subgroupStream{l.c.b.t, str, moqt.NewSubgroupEncoder(moqt.DataLayout1, h)}
+					}
+				}
+			}
+			l.mu.Unlock()
+			for name, s := range streams {
+				header := moqt.ObjectHeader{ObjectID: object, PayloadLength: uint64(len(name))}
+				o, err := s.encoder.AppendObject(nil, header)
+				require.NoError(l.c.b.t, err)
+				_, _ = s.stream.Write(append(o, name...)) // fails if the relay does not want the group
+			}
+			time.Sleep(ladderStep)
+		}
+		for _, s := range streams {
+			_ = s.stream.Close()
+		}
+		l.mu.Lock()
+		l.at = moqt.Location{Group: l.at.Group + 1}
+		l.mu.Unlock()
+	}
+}
+
+// rendition subscribes to a track as one of a set.
+func (c *client) rendition(k *sink, name string, set, bitrate uint64, forward bool) *session.Subscription {
+	sub, err := c.Subscribe(c.b.ctx, moqt.Subscribe{
+		Track: moqt.FullTrackName{Namespace: video.Namespace, Name: name},
+		Parameters: moqt.Parameters{
+			Forward: &forward, Rendition: &moqt.Rendition{Set: set, Bitrate: bitrate},
+			Filter: &moqt.Filter{Type: moqt.FilterRelativeStart},
+		},
+	}, k)
+	require.NoError(c.b.t, err)
+	return sub
+}
+
+// setState sets what the relay knows of the path to the client.
+func (c *client) setState(s media.SubscriptionState) {
+	p := c.sender()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state = s
+}
+
+func (b *bench) subscribed(subs ...*session.Subscription) {
+	for _, s := range subs {
+		_, err := s.Wait(b.ctx)
+		require.NoError(b.t, err)
+	}
+}
+
+// The relay leaves a rendition that comes late, and returns to it: the subscriber gets each group once and whole.
+func TestRenditions(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		publisher := b.connect()
+		l := publisher.serveLadder()
+		publisher.announce("live")
+		subscriber := b.connect()
+		peer, err := subscriber.Peer(b.ctx)
+		require.NoError(t, err)
+		require.True(t, peer.Renditions)
+
+		k := &sink{}
+		high := subscriber.rendition(k, "high", 1, 5_000_000, true)
+		low := subscriber.rendition(k, "low", 1, 1_000_000, false)
+		b.subscribed(high, low)
+		go l.run(40)
+		const rtt = 20 * time.Millisecond
+		wide := media.SubscriptionState{State: congestion.State{Window: 1 << 20, SRTT: rtt, MinRTT: rtt}}
+		subscriber.setState(wide)
+		time.Sleep(5500 * time.Millisecond)
+
+		narrow := wide
+		narrow.Lag = 2 * time.Second
+		subscriber.setState(narrow)
+		time.Sleep(5 * time.Second)
+		subscriber.setState(wide)
+		time.Sleep(25 * time.Second)
+		synctest.Wait()
+		changes := k.checkGroups(t)
+		require.Equal(t, []string{"high", "low", "high"}, changes)
+		high.Cancel(moqt.ResetCancelled)
+		low.Cancel(moqt.ResetCancelled)
+	})
+}
+
+// checkGroups checks that all groups but the last have come once and whole, and returns the tracks in order.
+func (k *sink) checkGroups(t *testing.T) (tracks []string) {
+	t.Helper()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	got := map[string]string{}
+	var largest uint64
+	for _, line := range k.got {
+		var at moqt.Location
+		var name string
+		if n, _ := fmt.Sscanf(line, "%d.%d=%s", &at.Group, &at.Object, &name); n == 3 {
+			require.NotContains(t, got, at.String())
+			got[at.String()] = name
+			largest = max(largest, at.Group)
+		}
+	}
+	require.Greater(t, largest, uint64(20))
+	for group := uint64(1); group < largest; group++ {
+		name := got[moqt.Location{Group: group}.String()]
+		for object := range uint64(10) {
+			at := moqt.Location{Group: group, Object: object}
+			require.Equal(t, name, got[at.String()], "object %v in %v", at, k.got)
+		}
+		if len(tracks) == 0 || tracks[len(tracks)-1] != name {
+			tracks = append(tracks, name)
+		}
+	}
+	return tracks
+}
+
+// Sets are bounded, and ends of subscriptions free their places.
+func TestRenditionLimits(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		publisher := b.connect()
+		publisher.serveLadder()
+		publisher.announce("live")
+		subscriber := b.connect()
+		k := &sink{}
+		var subs []*session.Subscription
+		for i := range maxRenditions {
+			subs = append(subs, subscriber.rendition(k, fmt.Sprint("v", i), 0, uint64(i), i == 0))
+		}
+		b.subscribed(subs...)
+		_, err := subscriber.rendition(k, "one more", 0, 1, false).Wait(b.ctx)
+		b.refused(err, moqt.RequestExcessiveLoad)
+		for set := range uint64(maxRenditionSets - 1) {
+			b.subscribed(subscriber.rendition(k, fmt.Sprint("set", set), set+1, 1<<63, true))
+		}
+		_, err = subscriber.rendition(k, "another set", 100, 1, false).Wait(b.ctx)
+		b.refused(err, moqt.RequestExcessiveLoad)
+		for _, s := range subs {
+			s.Cancel(moqt.ResetCancelled)
+		}
+		synctest.Wait()
+		b.subscribed(subscriber.rendition(k, "another set", 100, 1, false))
+	})
+}
+
+// A rendition whose groups have other ids is never chosen, and one that does not come is given up.
+func TestRenditionsThatDoNotFollow(t *testing.T) {
+	for name, flows := range map[string]bool{"not aligned": true, "silent": false} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				publisher := b.connect()
+				l := publisher.serveLadder()
+				publisher.announce("live")
+				subscriber := b.connect()
+				k := &sink{}
+				b.subscribed(subscriber.rendition(k, "high", 1, 5_000_000, true))
+				low := subscriber.rendition(k, "low", 1, 1_000_000, false)
+				b.subscribed(low)
+				l.mu.Lock()
+				other := l.of["low"]
+				delete(l.of, "low")
+				l.mu.Unlock()
+				go l.run(25)
+				time.Sleep(5 * time.Second)
+				subscriber.setState(media.SubscriptionState{Lag: 2 * time.Second})
+				for i := range uint64(15) {
+					time.Sleep(time.Second)
+					if flows && other.Forward() {
+						h := moqt.SubgroupHeader{GroupID: 1000 + i, FirstObject: true}
+						str, err := other.OpenSubgroup(b.ctx, h)
+						require.NoError(t, err)
+						g := &subgroupStream{t, str, moqt.NewSubgroupEncoder(moqt.DataLayout1, h)}
+						g.object(0)
+						g.fin()
+					}
+				}
+				time.Sleep(6 * time.Second)
+				require.Equal(t, []string{"high"}, k.checkGroups(t))
+			})
+		})
+	}
+}
