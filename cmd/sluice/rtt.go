@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/signal"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
 	"sluice/internal/rtt"
+	"sluice/internal/rtt/history"
 	"sluice/internal/rtt/metrics"
 	"sluice/internal/rtt/networks"
 	"sluice/internal/rtt/output"
@@ -34,6 +36,8 @@ type rttFlags struct {
 	metrics      string
 	metricsHosts []string
 	dryRun       bool
+	history      string
+	historySize  uint64
 }
 
 func newRTT(env *cli.Environment) *cobra.Command {
@@ -54,7 +58,7 @@ docs/rtt.md says what each number means and when it is wrong. The options and ou
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
 	f.register(cmd.Flags())
-	cmd.AddCommand(newRTTTop(env))
+	cmd.AddCommand(newRTTTop(env), newRTTReport(env))
 	return cmd
 }
 
@@ -69,6 +73,10 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 		"measure the packets of this pcap or pcapng `file` instead, at the times in it")
 	flags.BoolVar(&f.dryRun, "dry-run", false,
 		"load the programs, write how much memory their tables take, and end without measuring")
+	flags.StringVar(&f.history, "history", "",
+		"keep what was aggregated in this `directory`, as Parquet files, for sluice rtt report")
+	flags.Uint64Var(&f.historySize, "history-size", 1<<30,
+		"remove the oldest files of --history when all take more than this many `bytes`")
 	flags.StringVar(&f.metrics, "metrics", "",
 		"serve metrics for Prometheus at this `address`, and at its /rtt how far networks are")
 	flags.StringSliceVar(&f.metricsHosts, "metrics-host", nil,
@@ -87,6 +95,9 @@ func (f *rttFlags) check() error {
 	}
 	if f.groups != "" && f.aggregate == 0 {
 		return errors.New("--aggregate-groups is for --aggregate: say how often to report, such as -a 10")
+	}
+	if f.history != "" && f.aggregate == 0 {
+		return errors.New("--history keeps what --aggregate reports: say how often to report, such as -a 60")
 	}
 	if f.pcap != "" && f.dryRun {
 		return errors.New("--dry-run is for interfaces, not for --pcap")
@@ -119,6 +130,14 @@ func (f *rttFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	defer func() { err = errors.Join(err, out.Close()) }()
 	defer onHangup(out.Reopen)()
 	cfg.Sink = out
+	if f.history != "" {
+		h, err := history.NewWriter(f.history, int64(min(f.historySize, math.MaxInt64)), slog.Default())
+		if err != nil {
+			return fmt.Errorf("--history: %w", err)
+		}
+		defer h.Close()
+		cfg.Sink = report.Tee{cfg.Sink, h}
+	}
 	if f.pcap != "" {
 		return f.replay(ctx, cfg)
 	}

@@ -1,0 +1,87 @@
+package page
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"time"
+
+	"sluice/internal/rtt/history"
+	"sluice/internal/rtt/report"
+)
+
+//go:embed page.html
+var text string
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") },
+	"date":    func(t time.Time) string { return t.UTC().Format("Mon 2006-01-02") },
+	"rtt":     rttText,
+	"percent": percentText,
+	"count":   countText,
+	"p":       func(h report.Histogram, q float64) time.Duration { return h.Quantile(q) },
+	"chart":   func(s *history.Summary) *chart { return newChart(s, &s.All, 960, 260) },
+	"spark":   func(s *history.Summary, one *history.Series) *chart { return newChart(s, one, 180, 40) },
+	"heat":    heat,
+	"minutes": func(d time.Duration) string { return fmt.Sprintf("%.0f min", d.Minutes()) },
+}).Parse(text))
+
+// Write writes the page.
+func Write(w io.Writer, s *history.Summary) error { return page.Execute(w, s) }
+
+// rttText writes a duration with three digits.
+func rttText(d time.Duration) string {
+	switch ms := d.Seconds() * 1000; {
+	case ms < 1:
+		return fmt.Sprintf("%.3g µs", ms*1000)
+	case ms < 1000:
+		return fmt.Sprintf("%.3g ms", ms)
+	default:
+		return fmt.Sprintf("%.3g s", ms/1000)
+	}
+}
+
+// percentText writes a share, or a dash if there is nothing to share.
+func percentText(part, all uint64) string {
+	if all == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.3g %%", 100*float64(part)/float64(all))
+}
+
+// countText writes a number of things with a prefix of the SI.
+func countText(n uint64) string {
+	v := float64(n)
+	for _, prefix := range []string{"", " k", " M", " G"} {
+		if v < 99999.5 {
+			return fmt.Sprintf("%.0f%s", v, prefix)
+		}
+		v /= 1000
+	}
+	return fmt.Sprintf("%.0f T", v)
+}
+
+// heat returns the colour of a 95th percentile among those of all hours, as a CSS value: more is darker.
+func heat(s *history.Summary, h report.Histogram) template.CSS {
+	if h.Count == 0 {
+		return "transparent"
+	}
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, d := range s.Days {
+		for _, hour := range d.Hours {
+			if hour.Count > 0 {
+				v := logOf(hour.Quantile(0.95))
+				low, high = min(low, v), max(high, v)
+			}
+		}
+	}
+	part := 0.
+	if high > low {
+		part = (logOf(h.Quantile(0.95)) - low) / (high - low)
+	}
+	return template.CSS(fmt.Sprintf("color-mix(in oklab, var(--hot) %.0f%%, var(--cold))", 100*part))
+}
+
+func logOf(d time.Duration) float64 { return math.Log(max(d.Seconds(), 1e-9)) }

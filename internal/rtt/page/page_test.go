@@ -1,0 +1,147 @@
+package page
+
+import (
+	"bytes"
+	"encoding/xml"
+	"io"
+	"math"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/rtt/history"
+	"sluice/internal/rtt/report"
+)
+
+var began = time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
+
+// someHistory writes a history of three days: RTTs follow the hour of the day, those of one prefix double after a day
+// and a half, and nothing is measured for four hours.
+func someHistory(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	w, err := history.NewWriter(dir, 1<<30, nil)
+	require.NoError(t, err)
+	for n := range 3 * 24 * 2 {
+		at := began.Add(time.Duration(n) * 30 * time.Minute)
+		if hours := at.Sub(began).Hours(); hours >= 50 && hours < 54 {
+			continue
+		}
+		i := &report.Interval{Start: at, End: at.Add(30 * time.Minute), Aggregation: new(report.Aggregation)}
+		day := 1 + math.Sin(2*math.Pi*(at.Sub(began).Hours()-9)/24)
+		for p, ms := range []float64{8, 25, 60} {
+			if p == 2 && n >= 72 {
+				ms *= 2
+			}
+			i.Prefixes = append(i.Prefixes, report.Prefix{
+				Prefix:          netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(64 * p)}), 26),
+				Sent:            report.PrefixTraffic{TCPTimestamps: report.Traffic{Packets: 1000, Bytes: 1e6}},
+				Retransmissions: uint64(p), ECNCapable: 500, ECNMarked: uint64(5 * day),
+				RTT: histogramAround(ms * (1 + 0.3*day)),
+			})
+		}
+		require.NoError(t, w.Interval(i))
+	}
+	require.NoError(t, w.Close())
+	return dir
+}
+
+// histogramAround returns a histogram of 100 RTTs, from half of a number of milliseconds to three times of it.
+func histogramAround(ms float64) (h report.Histogram) {
+	for i := range 100 {
+		rtt := time.Duration(ms * math.Exp2(float64(i*i)/4000-0.9) * 1e6)
+		one := report.Histogram{Count: 1, Min: rtt, Max: rtt, Sum: rtt}
+		bin := 1 + int(math.Floor(math.Log2(rtt.Seconds())*32)) - report.FirstPower
+		one.Bins = make([]uint64, bin+1)
+		one.Bins[bin] = 1
+		h.Add(&one)
+	}
+	return h
+}
+
+func TestPage(t *testing.T) {
+	s, err := history.Summarize(someHistory(t), began, began.AddDate(1, 0, 0), 10)
+	require.NoError(t, err)
+	var b bytes.Buffer
+	require.NoError(t, Write(&b, s))
+	require.NoError(t, os.WriteFile(filepath.Join(t.ArtifactDir(), "page.html"), b.Bytes(), 0o600))
+	text := b.String()
+	for _, want := range []string{
+		"<h1>RTTs from 2026-07-01 00:00 to 2026-07-04 00:00 UTC</h1>", "<dd>3</dd>", "192.0.2.128/26",
+		"2026-07-02 12:00: ", "Wed 2026-07-01", "30 min",
+	} {
+		require.Contains(t, text, want)
+	}
+	require.Less(t, strings.Index(text, "192.0.2.128/26"), strings.Index(text, "192.0.2.64/26"), "the worst is first")
+	for _, never := range []string{"<script", "http:", "https:", "NaN", "Inf", "ZgotmplZ", "%!"} {
+		require.NotContains(t, text, never)
+	}
+	require.Equal(t, 4, strings.Count(text, `class="p95" d="M`), "of all, and of each prefix")
+	_, line, _ := strings.Cut(text, `class="p95" d="`)
+	line, _, _ = strings.Cut(line, `"`)
+	require.Equal(t, 2, strings.Count(line, "M"), "the line has one gap")
+}
+
+// The elements of the drawings are balanced.
+func TestDrawings(t *testing.T) {
+	s, err := history.Summarize(someHistory(t), began, began.AddDate(1, 0, 0), 1)
+	require.NoError(t, err)
+	var b bytes.Buffer
+	require.NoError(t, Write(&b, s))
+	for rest := b.String(); ; {
+		_, after, found := strings.Cut(rest, "<svg")
+		if !found {
+			return
+		}
+		drawing, after, _ := strings.Cut(after, "</svg>")
+		d := xml.NewDecoder(strings.NewReader("<svg" + drawing + "</svg>"))
+		for {
+			_, err := d.Token()
+			if err == io.EOF {
+				break
+			}
+			require.NoError(t, err)
+		}
+		rest = after
+	}
+}
+
+// One prefix, one step, and names that need quoting.
+func TestPageOfLittle(t *testing.T) {
+	dir := t.TempDir()
+	w, err := history.NewWriter(dir, 1<<30, nil)
+	require.NoError(t, err)
+	require.NoError(t, w.Interval(&report.Interval{
+		Start: began, End: began.Add(time.Minute), Aggregation: new(report.Aggregation),
+		Prefixes: []report.Prefix{{Group: "<b>", RTT: histogramAround(1)}},
+	}))
+	require.NoError(t, w.Close())
+	s, err := history.Summarize(dir, began, began.AddDate(1, 0, 0), 1)
+	require.NoError(t, err)
+	var b bytes.Buffer
+	require.NoError(t, Write(&b, s))
+	require.Contains(t, b.String(), "&lt;b&gt;")
+	require.NotContains(t, b.String(), "NaN")
+	require.Contains(t, b.String(), "L480.0 ", "a single point is drawn")
+}
+
+func TestTexts(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 µs", 7629: "7.63 µs", time.Millisecond: "1 ms", 12345 * time.Microsecond: "12.3 ms",
+		1500 * time.Millisecond: "1.5 s",
+	} {
+		require.Equal(t, want, rttText(d))
+	}
+	for n, want := range map[uint64]string{
+		0: "0", 99_999: "99999", 100_000: "100 k", 12_345_678: "12346 k", 123e6: "123 M",
+	} {
+		require.Equal(t, want, countText(n))
+	}
+	require.Equal(t, "–", percentText(0, 0))
+	require.Equal(t, "0.5 %", percentText(1, 200))
+}
