@@ -58,6 +58,8 @@ type bbr struct {
 	inflightShort float64 // how much the path delivered in a round trip when packets were lost lately
 
 	extra bbrExtra
+
+	seeded *rand.Rand // nil: random numbers are others each time
 }
 
 // bbrState is what BBR does.
@@ -109,10 +111,21 @@ func NewBBR(mtu int) Controller {
 // random is replaced by tests.
 var random = rand.Float64
 
+// Seed implements [Seeder].
+func (b *bbr) Seed(seed uint64) { b.seeded = rand.New(rand.NewPCG(seed, 'b')) }
+
+// random returns a number from 0 to 1.
+func (b *bbr) random() float64 {
+	if b.seeded != nil {
+		return b.seeded.Float64()
+	}
+	return random()
+}
+
 func (b *bbr) Reset(mtu int) {
 	w, inf := float64(initialWindow(mtu)), math.Inf(1)
 	*b = bbr{
-		mtu: float64(mtu), initial: w, window: w, bwShort: inf, inflightLong: inf, inflightShort: inf,
+		seeded: b.seeded, mtu: float64(mtu), initial: w, window: w, bwShort: inf, inflightLong: inf, inflightShort: inf,
 		probe: bbrProbe{ackedPerPacket: inf}, losses: bbrLosses{recovery: -1},
 	}
 }

@@ -46,8 +46,8 @@ func (b *bbr) startProbeDown(now clock.Time) {
 	b.losses.begin()
 	p := &b.probe
 	p.ackedPerPacket = math.Inf(1)
-	p.rounds = int(2 * random())
-	p.wait = bbrProbeWait + time.Duration(random()*float64(bbrProbeWaitMore))
+	p.rounds = int(2 * b.random())
+	p.wait = bbrProbeWait + time.Duration(b.random()*float64(bbrProbeWaitMore))
 	p.began, p.phase = now, bbrAcksStopping
 	b.startRound()
 	b.state = bbrProbeDown

@@ -25,6 +25,9 @@ type Controller interface {
 	Reset(mtu int)
 }
 
+// Seeder is a controller that draws random numbers. With the same seed they are the same each time, in simulations.
+type Seeder interface{ Seed(seed uint64) }
+
 // AckEvent is what one ACK frame newly acknowledged.
 type AckEvent struct {
 	Now        clock.Time

@@ -22,6 +22,17 @@ type Controller struct {
 	New  func(mtu int) congestion.Controller
 }
 
+// seeded returns New, with random numbers that are the same each time.
+func (c Controller) seeded(seed uint64) func(mtu int) congestion.Controller {
+	return func(mtu int) congestion.Controller {
+		made := c.New(mtu)
+		if s, ok := made.(congestion.Seeder); ok {
+			s.Seed(seed)
+		}
+		return made
+	}
+}
+
 // Policies returns the policies that are built in, the relay's default first.
 func Policies() []Policy {
 	return []Policy{

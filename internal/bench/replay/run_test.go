@@ -37,10 +37,15 @@ func replayed(t testing.TB, tr *Trace, s Subject, seed uint64) Outcome {
 
 func TestReplayIsRepeatable(t *testing.T) {
 	t.Parallel()
-	tr := Mock(10*time.Second).On(profile(t, "lte"), 2)
+	tr := Mock(20*time.Second).On(profile(t, "outage"), 2)
+	for _, c := range Controllers() {
+		s := named(t, "none", c.Name)
+		first := replayed(t, tr, s, 3)
+		for range 4 {
+			require.Equal(t, first, replayed(t, tr, s, 3), c.Name)
+		}
+	}
 	s := named(t, "priority", "cubic")
-	first := replayed(t, tr, s, 3)
-	require.Equal(t, first, replayed(t, tr, s, 3))
 	lossy := Mock(10*time.Second).On(profile(t, "loss"), 2)
 	require.NotEqual(t, replayed(t, lossy, s, 3).Ages, replayed(t, lossy, s, 4).Ages, "the seed counts")
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -124,7 +126,7 @@ func newSimulation(t *Trace, subject Subject, seed uint64) (*simulation, error) 
 	}
 	s.loop = media.NewStepped(media.LoopConfig{Logger: slog.New(slog.DiscardHandler)}, s.clock, s)
 	s.sender = s.loop.NewSender(media.SenderConfig{
-		NewController: subject.Controller.New, DropPolicy: subject.Policy.New(), Events: tooFarBehind{},
+		NewController: subject.Controller.seeded(seed), DropPolicy: subject.Policy.New(), Events: tooFarBehind{},
 	})
 	s.connect()
 	for _, tr := range t.Tracks {
@@ -200,8 +202,8 @@ func (s *simulation) publish(index int) {
 	o := &s.trace.Objects[index]
 	t := &s.tracks[o.Track]
 	if o.Group != t.group {
-		for _, g := range t.open {
-			g.log.Finish()
+		for _, id := range slices.Sorted(maps.Keys(t.open)) { // in an order that is the same each time
+			t.open[id].log.Finish()
 		}
 		clear(t.open)
 		t.group = o.Group
