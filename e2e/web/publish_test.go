@@ -67,7 +67,8 @@ func TestPublish(t *testing.T) {
 	require.Empty(t, viewer.console)
 }
 
-// TestPublishFromElements publishes a camera and a microphone with a browser that hands neither to pages.
+// TestPublishFromElements publishes a camera and a microphone with a browser that hands neither to pages. No other test
+// runs meanwhile, since its tabs may hide the page, which then gets no pictures.
 func TestPublishFromElements(t *testing.T) {
 	r := startRelay(t)
 	b := browse(t)
