@@ -176,12 +176,26 @@ func parameterFormats16() []parameterFormat {
 			smallValue[uint8]("subscriber priority", 0, math.MaxUint8)), subscription|inFetch|inUpdateFetch),
 		in16(single(ParameterLocationFilter, scopes{}, func(p *Parameters) **Filter { return &p.Filter },
 			filterValue), subscription),
-		in16(single(ParameterGroupOrder, scopes{}, func(p *Parameters) **GroupOrder { return &p.GroupOrder },
-			smallValue[GroupOrder]("group order", uint64(Ascending), uint64(Descending))),
-			inSubscribe|inPublishOK|inFetch),
+		groupOrder16(),
 		in16(single(ParameterNewGroupRequest, scopes{}, func(p *Parameters) **uint64 { return &p.NewGroupRequest },
 			varintValue), subscription),
 	}
+}
+
+// groupOrder16 describes GROUP_ORDER. Draft-14 had a third value, 0, for the publisher's order.
+func groupOrder16() parameterFormat {
+	value := smallValue[GroupOrder]("group order", uint64(Ascending), uint64(Descending))
+	f := in16(single(ParameterGroupOrder, scopes{}, func(p *Parameters) **GroupOrder { return &p.GroupOrder }, value),
+		inSubscribe|inPublishOK|inFetch)
+	decode := f.decode
+	f.decode = func(d *decoder, p *Parameters) {
+		if d.oldParameters && len(d.b) > 0 && d.b[0] == 0 {
+			d.varint()
+			return
+		}
+		decode(d, p)
+	}
+	return f
 }
 
 func in16(f parameterFormat, s scope) parameterFormat {

@@ -20,7 +20,7 @@ const (
 	// (§10.2.11). SUBSCRIBE_OK to it has none.
 	MisreadsLargestObject
 	// WritesOldParameters is made by a peer that writes SUBSCRIBER_PRIORITY as a varint (§10.2.7), and GROUP_ORDER in
-	// SUBSCRIBE_OK (§10.2.8).
+	// SUBSCRIBE_OK (§10.2.8), or in draft 16 a GROUP_ORDER of 0, as draft 14 had it (§9.2.2.4).
 	WritesOldParameters
 	// FetchesWithoutPriority is made by a publisher whose answers to FETCH have Publisher Priority 0, whatever that of
 	// the subgroup is (§2.4.2, §11.4.4.1).
@@ -43,6 +43,8 @@ var mistakes = []struct {
 		"https://github.com/moq-dev/moq/pull/3561"},
 	{"moq-lite-js", 17, 22, WritesOldParameters, "writes parameters as before draft 17",
 		"https://github.com/moq-dev/moq/issues/2864"},
+	{"ShakaPlayer/", 16, 16, WritesOldParameters, "asks for the publisher's group order as in draft 14",
+		"none is known; seen in npm shaka-player 5.2.12, lib/msf/buffer_control_writer.js"},
 	{"moq-lite-", 17, 22, FetchesWithoutPriority, "answers FETCH with priority 0",
 		"none is known; seen in crate moq-net 0.3.18, src/ietf/publisher.rs"},
 }

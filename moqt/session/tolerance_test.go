@@ -152,3 +152,24 @@ func TestNothingIsToleratedBeforeSetup(t *testing.T) {
 		require.False(p, p.s.Tolerates(MisreadsLargestObject))
 	})
 }
+
+// A GROUP_ORDER of 0 is that of the publisher, in draft 14 only.
+func TestWritesOldGroupOrder(t *testing.T) {
+	for implementation, tolerated := range map[string]bool{"ShakaPlayer/v5.2.12": true, "another": false} {
+		setup := &moqt.Setup{Implementation: implementation}
+		client16(t, setup, Limits{}, func(r *raw16) {
+			b, err := moqt.AppendMessage(nil, moqt.Draft16, &moqt.Subscribe{
+				Track: testTrack, Parameters: moqt.Parameters{GroupOrder: new(moqt.Descending)},
+			})
+			require.NoError(r, err)
+			require.EqualValues(r, moqt.Descending, b[len(b)-1])
+			b[len(b)-1] = 0
+			r.write(r.stream, b)
+			if !tolerated {
+				r.requireClosed(moqt.SessionProtocolViolation)
+				return
+			}
+			require.Nil(r, (<-r.h.subscribes).Parameters().GroupOrder)
+		})
+	}
+}
