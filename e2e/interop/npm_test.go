@@ -107,24 +107,33 @@ func TestMoqDev(t *testing.T) {
 // sluice sub receives.
 func TestPlaya(t *testing.T) {
 	n := newNPM(t)
-	const draft = "18"
-	t.Run("to", func(t *testing.T) {
-		r := startRelay(t)
-		publisher := start(t, nil, nil, "sluice", "pub", "--relay", r.url("moqt"), "--tls-disable-verify",
-			"--namespace", "room/clip", "--packaging", "loc", "--loop", clipFile)
-		require.Eventually(t, func() bool { return strings.Contains(publisher.output.String(), "published") },
-			20*time.Second, 20*time.Millisecond, "sluice pub does not publish")
-		n.open(t, "playa", r, "room/clip", "draft", draft)
-		n.requirePicture(t, picture{640, 360})
-	})
-	t.Run("from", func(t *testing.T) {
-		r := startRelay(t)
-		n.open(t, "playa", r, "room/data", "draft", draft, "publish", "50")
-		player := start(t, nil, nil, "sluice", "sub", "--relay", r.url("moqt"), "--tls-disable-verify", "--namespace",
-			"room/data", "--wait", "20s", "--raw", "--tracks", "data", "--count", "50")
-		player.wait(t, 60*time.Second)
-		for i := range 50 {
-			require.Contains(t, player.output.String(), fmt.Sprintf(` "object %d"`+"\n", i))
-		}
-	})
+	for _, draft := range []string{"16", "18"} {
+		t.Run("to "+draft, func(t *testing.T) {
+			r := startRelay(t)
+			r.publishClip(t, "--packaging", "loc")
+			n.open(t, "playa", r, "room/clip", "draft", draft)
+			n.requirePicture(t, picture{640, 360})
+		})
+	}
+	t.Run("from 18", func(t *testing.T) { testPlayaPublishes(t, n, "18") })
+}
+
+func testPlayaPublishes(t *testing.T, n *npm, draft string) {
+	r := startRelay(t)
+	n.open(t, "playa", r, "room/data", "draft", draft, "publish", "50")
+	player := start(t, nil, nil, "sluice", "sub", "--relay", r.url("moqt"), "--tls-disable-verify", "--namespace",
+		"room/data", "--wait", "20s", "--raw", "--tracks", "data", "--count", "50")
+	player.wait(t, 60*time.Second)
+	for i := range 50 {
+		require.Contains(t, player.output.String(), fmt.Sprintf(` "object %d"`+"\n", i))
+	}
+}
+
+// publishClip publishes the clip as room/clip, again and again.
+func (r *relay) publishClip(t *testing.T, options ...string) {
+	t.Helper()
+	publisher := start(t, nil, nil, "sluice", append([]string{"pub", "--relay", r.url("moqt"), "--tls-disable-verify",
+		"--namespace", "room/clip", "--loop", clipFile}, options...)...)
+	require.Eventually(t, func() bool { return strings.Contains(publisher.output.String(), "published") },
+		20*time.Second, 20*time.Millisecond, "sluice pub does not publish")
 }
