@@ -27,5 +27,5 @@ func VersionText(name string) string {
 	if v == "" {
 		v = "unknown"
 	}
-	return fmt.Sprintf("%s %s (moqt-18 to 22, %s, %s/%s)", name, v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%s %s (moqt-16, 18 to 22, %s, %s/%s)", name, v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
