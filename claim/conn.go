@@ -12,7 +12,8 @@ type ConnState struct {
 	NextUni  Word   // id of the next unidirectional stream
 	Writers  Word32 // senders that have taken a packet number and not yet written its record
 	Slots    Word32 // streams whose states the forwarder has provided; only the forwarder counts them
-	_        [24]byte
+	BucketAt Word   // when the bucket is full, see Bucket
+	_        [16]byte
 
 	// Limits, which only the media sender sets.
 	Window    Word   // congestion window in bytes
@@ -22,7 +23,10 @@ type ConnState struct {
 	Threshold Word32 // streams of higher levels are not sent
 	MTU       Word32 // size of the largest QUIC packet in bytes; 0: no packet may be sent
 	Reserve   Word   // connection credit that only quic-go may use, so that control streams always have some
-	_         [16]byte
+	// What the drop policy allows, see Bucket.
+	Bounds      Word   // of its classes: four levels of 16 bits
+	BucketCost  Word32 // nanoseconds in which the bucket fills by 1024 bytes; 0: there is no bucket
+	BucketBurst Word32 // microseconds in which it gets full
 
 	// What the senders have done.
 	Packets   Word // sent by either sender, without those of quic-go
@@ -139,11 +143,15 @@ func (s *ConnState) MoveTo(to *ConnState) {
 	for _, w := range [...]struct{ to, from *Word }{
 		{&to.InFlight, &s.InFlight}, {&to.DataSent, &s.DataSent}, {&to.NextUni, &s.NextUni},
 		{&to.Window, &s.Window}, {&to.DataLimit, &s.DataLimit}, {&to.MaxUni, &s.MaxUni}, {&to.LedgerLow, &s.LedgerLow},
-		{&to.Reserve, &s.Reserve}, {&to.Packets, &s.Packets}, {&to.Bytes, &s.Bytes}, {&to.LimitedTo, &s.LimitedTo},
+		{&to.Reserve, &s.Reserve}, {&to.BucketAt, &s.BucketAt}, {&to.Bounds, &s.Bounds},
+		{&to.Packets, &s.Packets}, {&to.Bytes, &s.Bytes}, {&to.LimitedTo, &s.LimitedTo},
 	} {
 		w.to.Store(w.from.Load())
 	}
-	to.Slots.Store(s.Slots.Load())
-	to.Threshold.Store(s.Threshold.Load())
-	to.MTU.Store(s.MTU.Load())
+	for _, w := range [...]struct{ to, from *Word32 }{
+		{&to.Slots, &s.Slots}, {&to.Threshold, &s.Threshold}, {&to.MTU, &s.MTU},
+		{&to.BucketCost, &s.BucketCost}, {&to.BucketBurst, &s.BucketBurst},
+	} {
+		w.to.Store(w.from.Load())
+	}
 }

@@ -60,6 +60,7 @@ type State struct {
 	SRTT     time.Duration // smoothed RTT; 0 before the first sample
 	MinRTT   time.Duration
 	RTTVar   time.Duration // mean deviation of the RTT
+	Left     uint64        // bytes that have left the network: sent, and acknowledged or lost
 }
 
 // Controllers are the controllers of this package, by name.

@@ -54,6 +54,7 @@ func (c *congestionControl) path() congestion.State {
 	return congestion.State{
 		Window: int(c.state.Window.Load()), InFlight: int(c.state.InFlight.Load()),
 		SRTT: c.rtt.Smoothed, MinRTT: c.rtt.Min, RTTVar: c.rtt.Variance,
+		Left: c.state.Bytes.Load() - c.state.InFlight.Load(),
 	}
 }
 
@@ -93,6 +94,7 @@ func (c *congestionControl) nextPacket(mtu int) clock.Time {
 // sent counts a packet of the media sender.
 func (c *congestionControl) sent(now clock.Time, n int) {
 	c.pacer.Spend(n)
+	c.state.Charge(n, now)
 	c.state.Packets.Add(1)
 	c.state.Bytes.Add(uint64(n))
 	c.controller.Sent(now, n, int(c.state.InFlight.Load()))

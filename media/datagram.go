@@ -45,7 +45,7 @@ func (sub *Subscription) SendDatagram(d Datagram) error {
 	q := &queued{Datagram: d, since: s.loop.clock.Now()}
 	q.unit = unit{sub: sub, priority: d.Priority, group: d.Group, minor: d.Object}
 	q.datagram = q
-	if q.level() > s.observer.threshold {
+	if q.level() > s.observer.limits.Threshold || !s.state.Affords(uint32(q.level()), q.since) {
 		s.counters.count(DatagramDropped)
 		return nil
 	}

@@ -54,22 +54,23 @@ func ExampleSenderConfig_newController() {
 // and the rest when nothing does.
 type keepAbove struct{ delay time.Duration }
 
-func (p keepAbove) Threshold(_ clock.Time, c congestion.State, levels []media.Backlog) media.Level {
-	for _, l := range levels {
-		if l.Age > p.delay+c.SRTT {
-			return l.Level&0xff00 | 15
+func (p keepAbove) Decide(_ clock.Time, load media.Load) media.Limits {
+	for _, l := range load.Levels {
+		if l.Age > p.delay+load.SRTT {
+			return media.UpTo(l.Level&0xff00 | 15)
 		}
 	}
-	return media.LowestPriority
+	return media.UpTo(media.LowestPriority)
 }
 
-// A drop policy for one kind of track. PriorityDrop comes with the package.
+// A drop policy for one kind of track. Budget and PriorityDrop come with the package.
 func ExampleDropPolicy() {
 	cfg := media.SenderConfig{DropPolicy: keepAbove{delay: 100 * time.Millisecond}}
 	fine := []media.Backlog{{Level: 0x8010, Age: 20 * time.Millisecond}}
 	late := []media.Backlog{{Level: 0x8008}, {Level: 0x8010, Bytes: 90_000, Age: 300 * time.Millisecond}}
-	fmt.Printf("%#x\n", cfg.DropPolicy.Threshold(0, congestion.State{}, fine))
-	fmt.Printf("%#x\n", cfg.DropPolicy.Threshold(0, congestion.State{SRTT: 20 * time.Millisecond}, late))
+	fmt.Printf("%#x\n", cfg.DropPolicy.Decide(0, media.Load{Levels: fine}).Threshold)
+	path := congestion.State{SRTT: 20 * time.Millisecond}
+	fmt.Printf("%#x\n", cfg.DropPolicy.Decide(0, media.Load{State: path, Levels: late}).Threshold)
 	// Output:
 	// 0xffff
 	// 0x800f

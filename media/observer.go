@@ -16,25 +16,25 @@ const (
 	ackInterval     = time.Second
 )
 
-// observer looks at data that waits: it asks the drop policy, applies its threshold, and reports subscriptions that
-// are too far behind. It ends streams whose data is not acknowledged for too long. It is guarded by the sender's lock.
+// observer looks at data that waits: it asks the drop policy, applies its limits, and reports subscriptions that are
+// too far behind. It ends streams whose data is not acknowledged for too long. It is guarded by the sender's lock.
 type observer struct {
-	sender    *Sender
-	threshold Level
-	due       clock.Time // when to look; never: nothing waits
-	ackDue    clock.Time // when to look although nothing waits; never: everything is acknowledged
-	levels    []Backlog  // for reuse
+	sender *Sender
+	limits Limits
+	due    clock.Time // when to look; never: nothing waits
+	ackDue clock.Time // when to look although nothing waits; never: everything is acknowledged
+	levels []Backlog  // for reuse
 }
 
 func newObserver(s *Sender) observer {
-	return observer{sender: s, threshold: LowestPriority, due: clock.Never, ackDue: clock.Never}
+	return observer{sender: s, limits: UpTo(LowestPriority), due: clock.Never, ackDue: clock.Never}
 }
 
 // waits reports whether there is data that cannot be sent now.
 func (o *observer) waits() bool { return !o.sender.ready.empty() || o.sender.credit.parked > 0 }
 
 // needed reports whether the drop policy has something to decide.
-func (o *observer) needed() bool { return o.waits() || o.threshold != LowestPriority }
+func (o *observer) needed() bool { return o.waits() || o.limits.hold() }
 
 // unacknowledged reports whether streams may have data that was sent and is not acknowledged. Lost data waits.
 func (o *observer) unacknowledged() bool {
@@ -46,6 +46,7 @@ func (o *observer) next(now clock.Time) clock.Time {
 	switch {
 	case !o.needed():
 		o.due = clock.Never
+		o.limits.GroupDeadline = 0 // the policy is not asked any more
 	case o.due == clock.Never && o.sender.cfg.DropPolicy != nil:
 		o.due = now.Add(policyInterval)
 	case o.due == clock.Never:
@@ -70,7 +71,7 @@ func (o *observer) observe(now clock.Time) {
 	s.streams.expireUnacknowledged(now, s.cfg.AckTimeout)
 	o.levels = o.levels[:0]
 	for _, st := range s.streams.all {
-		st.sub.behind, st.sub.lag = 0, 0
+		st.sub.behind, st.sub.lag, st.sub.newest = 0, 0, 0
 	}
 	for _, st := range s.streams.all {
 		if st.reader != nil {
@@ -81,7 +82,8 @@ func (o *observer) observe(now clock.Time) {
 		o.reportBehind(st.sub)
 	}
 	if p := s.cfg.DropPolicy; p != nil && o.needed() {
-		o.setThreshold(p.Threshold(now, s.control.path(), o.levels))
+		load := Load{State: s.control.path(), Levels: o.levels, Declined: s.counters.declined()}
+		o.setLimits(now, p.Decide(now, load))
 	}
 }
 
@@ -105,7 +107,7 @@ func (o *observer) add(now clock.Time, st *Stream) {
 	age := st.waited(now)
 	l.Bytes += end - next
 	l.Age = max(l.Age, age)
-	st.sub.lag = max(st.sub.lag, age)
+	st.sub.lag, st.sub.newest = max(st.sub.lag, age), max(st.sub.newest, st.group)
 }
 
 func (o *observer) reportBehind(sub *Subscription) {
@@ -119,25 +121,33 @@ func (o *observer) reportBehind(sub *Subscription) {
 	s.mu.later(func() { s.cfg.Events.TooFarBehind(sub, bytes, lag) })
 }
 
-// setThreshold applies what the drop policy has decided.
-func (o *observer) setThreshold(t Level) {
-	if t == o.threshold {
+// setLimits applies what the drop policy has decided.
+func (o *observer) setLimits(now clock.Time, l Limits) {
+	if l == o.limits && !l.endStreams() {
 		return
 	}
 	s := o.sender
-	o.threshold = t
-	s.state.Threshold.Store(uint32(t))
+	changed := l.Threshold != o.limits.Threshold
+	begun := l.Bucket.Rate != 0 && o.limits.Bucket.Rate == 0
+	o.limits = l
+	s.state.SetBucket(l.Bucket)
+	if begun {
+		s.state.FillBucket(now, bucketBegin)
+	}
+	s.state.Threshold.Store(uint32(l.Threshold))
 	o.apply()
-	s.mu.later(func() { s.cfg.Events.ThresholdChanged(s, t) })
+	if changed {
+		s.mu.later(func() { s.cfg.Events.ThresholdChanged(s, l.Threshold) })
+	}
 }
 
-// apply ends streams and drops datagrams beyond the threshold.
+// apply ends streams and drops datagrams beyond the limits.
 func (o *observer) apply() {
 	s := o.sender
 	for i := len(s.streams.all) - 1; i >= 0; i-- {
 		s.streams.all[i].update()
 	}
-	for _, q := range s.ready.beyond(int(o.threshold)) {
+	for _, q := range s.ready.beyond(int(o.limits.Threshold)) {
 		q.drop(DatagramDropped)
 	}
 }

@@ -1,22 +1,29 @@
 package media
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
+	"sluice/claim"
 	"sluice/clock"
 	"sluice/congestion"
 )
 
 // DropPolicy decides what is not sent to a congested subscriber. A policy serves one connection and is called by one
-// goroutine at a time, with the sender's lock held: it must neither block nor call the sender.
+// goroutine at a time, with the sender's lock held: it must neither block nor call the sender. All that it knows are
+// its arguments, so it decides the same in a simulation.
 type DropPolicy interface {
-	// Threshold returns the highest level (the lowest priority) that is sent. Streams beyond it are not opened, and
-	// reset with DELIVERY_TIMEOUT if they are open; datagrams beyond it are dropped. Threshold is called every 10 ms
-	// while data waits, and while the threshold is not [LowestPriority]. levels is ascending, and valid during the
-	// call only.
-	Threshold(now clock.Time, c congestion.State, levels []Backlog) Level
+	// Decide returns what may be sent from now on, by the media sender and by the forwarder. It is called every 10 ms
+	// while data waits, and while the limits hold something back. The slices of l are valid during the call only.
+	Decide(now clock.Time, l Load) Limits
+}
+
+// Load is what a [DropPolicy] knows.
+type Load struct {
+	congestion.State
+	Levels []Backlog // ascending
+	// Declined is how many streams and datagrams were not sent, or not to their end, because of the limits, since the
+	// connection began.
+	Declined uint64
 }
 
 // Backlog is what waits at one level that has streams.
@@ -29,73 +36,30 @@ type Backlog struct {
 	Age time.Duration
 }
 
-// PriorityDrop is a [DropPolicy]. When data waits for longer than MaxDelay, it drops the lowest priority in use, and
-// the next one each MaxDelay until the rest flows, but never the highest. Waiting data of the highest priority is no
-// reason to drop others: it is sent before them anyway. MaxDelay should be more than a key frame takes to send,
-// because the rest has to wait for it. After Recovery without such delays everything may pass again. If that turns
-// out to be too early, the next attempt waits twice as long, up to 16 times Recovery. The zero value is ready to use.
-type PriorityDrop struct {
-	MaxDelay time.Duration // default: 400 ms
-	Recovery time.Duration // default: 2 s
-
-	inUse   []Level       // seen since everything could pass, ascending
-	keep    Level         // the threshold, if active
-	active  bool          // something is dropped
-	lowered clock.Time    // when the threshold was lowered last
-	late    clock.Time    // when data had waited too long last
-	passed  clock.Time    // when everything was let pass last
-	wait    time.Duration // how long nothing must be late until everything may pass
+// Limits are what a [DropPolicy] allows. Make them with [UpTo].
+type Limits struct {
+	// Threshold is the highest level (the lowest priority) that is sent. Streams beyond it are not opened, and reset
+	// with DELIVERY_TIMEOUT if they are open; datagrams beyond it are dropped.
+	Threshold Level
+	// Bucket holds the bytes that the path is to carry. Objects take them by the class of their level. An object that
+	// comes while its class gets none is not begun: a datagram is dropped, and a stream ends before it with
+	// DELIVERY_TIMEOUT, because its subgroup must have no hole. An object that was begun goes whole.
+	Bucket claim.Bucket
+	// Deadline is how long an object of the last class may wait. A stream with one that waits longer ends before it
+	// with DELIVERY_TIMEOUT. 0: for any time.
+	Deadline time.Duration
+	// GroupDeadline ends groups that are late: when data of a stream waits for longer, between two objects, while a
+	// newer group of its subscription waits, it ends with DELIVERY_TIMEOUT. 0: never.
+	GroupDeadline time.Duration
 }
 
-// maxWait is the most that PriorityDrop waits, in units of Recovery.
-const maxWait = 16
+// UpTo returns limits that let everything up to a level pass.
+func UpTo(threshold Level) Limits { return Limits{Threshold: threshold} }
 
-// Threshold implements [DropPolicy].
-func (p *PriorityDrop) Threshold(now clock.Time, _ congestion.State, levels []Backlog) Level {
-	delay, recovery := cmp.Or(p.MaxDelay, 400*time.Millisecond), cmp.Or(p.Recovery, 2*time.Second)
-	late, starved := false, false
-	for _, l := range levels {
-		if i, found := slices.BinarySearch(p.inUse, l.Level); !found {
-			p.inUse = slices.Insert(p.inUse, i, l.Level)
-		}
-		late = late || l.Age > delay
-		starved = starved || l.Age > delay && l.Level > p.inUse[0]
-	}
-	if late {
-		p.late = now
-	}
-	switch {
-	case starved && !p.active:
-		p.begin(now, recovery)
-	case starved && now.Sub(p.lowered) > delay:
-		p.lower(now, p.keep)
-	case p.active && now.Sub(p.late) > p.wait:
-		p.active, p.passed, p.inUse = false, now, p.inUse[:0]
-	}
-	if !p.active {
-		return LowestPriority
-	}
-	return p.keep
-}
+// hold reports whether the limits hold anything back at any time.
+func (l *Limits) hold() bool { return l.Threshold != LowestPriority || l.Bucket.Rate != 0 }
 
-// begin drops the first level. If everything was let pass shortly before, that was too early.
-func (p *PriorityDrop) begin(now clock.Time, recovery time.Duration) {
-	p.wait = max(p.wait, recovery)
-	if p.passed != 0 && now.Sub(p.passed) < p.wait {
-		p.wait = min(2*p.wait, maxWait*recovery)
-	} else {
-		p.wait = recovery
-	}
-	p.lower(now, LowestPriority)
-}
-
-// lower drops the lowest priority in use that passes the threshold, unless it is the highest.
-func (p *PriorityDrop) lower(now clock.Time, threshold Level) {
-	passing, found := slices.BinarySearch(p.inUse, threshold)
-	if found {
-		passing++
-	}
-	if passing > 1 {
-		p.active, p.keep, p.lowered = true, p.inUse[passing-2], now
-	}
+// endStreams reports whether the limits may end streams up to the threshold.
+func (l *Limits) endStreams() bool {
+	return l.Bucket.Rate != 0 || l.Deadline != 0 || l.GroupDeadline != 0
 }

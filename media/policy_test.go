@@ -8,7 +8,6 @@ import (
 
 	"sluice/claim"
 	"sluice/clock"
-	"sluice/congestion"
 	"sluice/track"
 )
 
@@ -31,7 +30,7 @@ func TestPriorityDrop(t *testing.T) {
 	now := clock.Time(time.Hour)
 	ask := func(after time.Duration, levels []Backlog) Level {
 		now = now.Add(after)
-		return p.Threshold(now, congestion.State{}, levels)
+		return p.Decide(now, Load{Levels: levels}).Threshold
 	}
 	require.Equal(t, LowestPriority, ask(0, all()))
 	require.Equal(t, delta, ask(10*ms, all(extra)), "the lowest goes first")
@@ -56,14 +55,14 @@ func TestPriorityDrop(t *testing.T) {
 
 	var busy PriorityDrop
 	for range 10 {
-		require.Equal(t, LowestPriority, busy.Threshold(now, congestion.State{}, all(audio)),
+		require.Equal(t, LowestPriority, busy.Decide(now, Load{Levels: all(audio)}).Threshold,
 			"to drop others would not help the highest")
 		now = now.Add(time.Second)
 	}
 
 	var single PriorityDrop
 	only := []Backlog{{Level: key, Age: time.Hour}}
-	require.Equal(t, LowestPriority, single.Threshold(now, congestion.State{}, only), "never all")
+	require.Equal(t, LowestPriority, single.Decide(now, Load{Levels: only}).Threshold, "never all")
 }
 
 // thresholdPolicy does what the test says.
@@ -72,9 +71,9 @@ type thresholdPolicy struct {
 	seen      [][]Backlog
 }
 
-func (p *thresholdPolicy) Threshold(_ clock.Time, _ congestion.State, levels []Backlog) Level {
-	p.seen = append(p.seen, append([]Backlog(nil), levels...))
-	return p.threshold
+func (p *thresholdPolicy) Decide(_ clock.Time, l Load) Limits {
+	p.seen = append(p.seen, append([]Backlog(nil), l.Levels...))
+	return UpTo(p.threshold)
 }
 
 func TestThreshold(t *testing.T) {

@@ -15,13 +15,14 @@ const (
 	SubgroupTimedOut                // SUBGROUP_DELIVERY_TIMEOUT
 	Unacknowledged                  // for longer than the AckTimeout
 	Dropped                         // by the drop policy
+	Late                            // its group was late, by the drop policy, and a newer one waited
 	ConnectionClosed                // with the connection
 	numOutcomes
 )
 
 var outcomeNames = [numOutcomes]string{
 	"delivered", "canceled", "upstream_reset", "stopped", "object_timeout", "subgroup_timeout",
-	"unacknowledged", "dropped", "connection_closed",
+	"unacknowledged", "dropped", "late", "connection_closed",
 }
 
 func (o Outcome) String() string {

@@ -159,7 +159,7 @@ func (s *Sender) Stats() Stats {
 	defer s.mu.Unlock()
 	return Stats{
 		State: s.control.path(), Counters: s.countersLocked(), CipherSuite: s.keys.suite,
-		Controller: s.control.name(), Threshold: s.observer.threshold, Open: len(s.streams.all),
+		Controller: s.control.name(), Threshold: s.observer.limits.Threshold, Open: len(s.streams.all),
 		Ledger: len(s.ledger.records),
 	}
 }

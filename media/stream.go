@@ -106,15 +106,15 @@ func (st *Stream) update() {
 		st.end(Result{Outcome: UpstreamReset, Code: code}, st.sub.errorCode(code))
 		return
 	}
-	if st.level() > s.observer.threshold {
-		st.giveUp(Dropped)
-		return
-	}
 	if state == track.Finished && st.finished == 0 {
 		st.finished = s.loop.clock.Now()
 		st.setDeadline()
 	}
 	_, _, more := st.fresh()
+	if o, declined := st.declined(more); declined {
+		st.giveUp(o)
+		return
+	}
 	if st.repairable() > 0 || st.finLost || more && st.park == notParked {
 		s.ready.add(&st.unit)
 	} else {
@@ -239,6 +239,46 @@ func (st *Stream) waited(now clock.Time) time.Duration {
 	}
 	next, _ := st.state.Cursor()
 	return min(st.age(next), now.Sub(st.added))
+}
+
+// declined reports whether the drop policy's limits end the stream, and as what. An object that was begun goes whole:
+// else a path that takes longer than a deadline for a key frame would never carry one.
+func (st *Stream) declined(more bool) (o Outcome, yes bool) {
+	s := st.sender
+	l, level := &s.observer.limits, st.level()
+	if level > l.Threshold {
+		return Dropped, true
+	}
+	if !more || !l.endStreams() || !st.betweenObjects() {
+		return 0, false
+	}
+	now := s.loop.clock.Now()
+	switch {
+	case !s.state.Affords(uint32(level), now):
+		return Dropped, true
+	case l.GroupDeadline > 0 && st.group < st.sub.newest && st.waited(now) > l.GroupDeadline:
+		return Late, true
+	case l.Deadline > 0 && s.state.Class(uint32(level)) > 3 && st.waited(now) > l.Deadline:
+		return Dropped, true
+	}
+	return 0, false
+}
+
+// decisionAt returns the stream offset up to which new bytes may be in one packet: if the limits may end the stream, to
+// the end of the object, because that is where it can end; and else -1.
+func (st *Stream) decisionAt() int64 {
+	l := &st.sender.observer.limits
+	next, _ := st.state.Cursor()
+	if l.Bucket.Rate == 0 && (l.GroupDeadline == 0 || st.group >= st.sub.newest) || !st.find(next) {
+		return -1
+	}
+	return st.object.End + st.state.Shift()
+}
+
+// betweenObjects reports whether the next new byte is the first one of an object that has come.
+func (st *Stream) betweenObjects() bool {
+	next, closed := st.state.Cursor()
+	return !closed && st.find(next) && st.object.Start == next
 }
 
 // endIfLate ends the stream if the object at a stream offset has exceeded OBJECT_DELIVERY_TIMEOUT (draft §8), and

@@ -57,6 +57,9 @@ func (st *Stream) sendNew(now clock.Time, b *udp.Batch) Reason {
 		return none
 	}
 	all := end + st.state.Shift() - from
+	if to := st.decisionAt(); to > from {
+		all, last = min(all, to-from), last && to-from >= all
+	}
 	n := min(all, int64(st.state.Limit.Load())-from, int64(s.out.space()-packet.StreamHeaderLength(st.id(), from)))
 	if n <= 0 && all > 0 {
 		s.credit.block(st, parkedStream)

@@ -46,6 +46,7 @@ type Subscription struct {
 	datagrams       int           // queued
 	behind          int64         // bytes that are not sent or not acknowledged, at the last look
 	lag             time.Duration // age of the oldest byte that is not sent
+	newest          uint64        // group that has bytes that are not sent, at the last look
 	reported        bool          // as too far behind
 	closed          bool
 }

@@ -23,7 +23,7 @@ func (sub *Subscription) State() SubscriptionState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := SubscriptionState{
-		State: s.control.path(), Sent: s.state.Bytes.Load(), Dropping: s.observer.threshold != LowestPriority,
+		State: s.control.path(), Sent: s.state.Bytes.Load(), Dropping: s.observer.limits.Threshold != LowestPriority,
 	}
 	now := s.loop.clock.Now()
 	for _, st := range s.streams.all {

@@ -140,8 +140,10 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 		"end a subscription (TOO_FAR_BEHIND) when data for it has waited for this `duration`")
 	flags.IntVar(&f.maxBehindMiB, "max-behind-size", media.DefaultMaxBehindBytes>>20,
 		"end a subscription when this many `MiB` of it are not sent or not acknowledged")
-	flags.StringVar(&f.drop, "drop", "none",
-		"what to drop for a congested subscriber: priority (the lowest, while data waits too long) or none")
+	flags.StringVar(&f.drop, "drop", "bytes",
+		"what to drop for a subscriber whose path carries too little: bytes (objects of the lowest priorities, as "+
+			"many as do not fit, and groups that are late), priority (all of the lowest, while data waits too "+
+			"long) or none")
 	flags.StringVar(&f.congestion, "congestion", "cubic",
 		"congestion `controller`: cubic, or bbr, which keeps queues short and goes on in spite of random losses")
 }
@@ -157,6 +159,13 @@ func (f *relayFlags) registerOperation(cmd *cobra.Command) {
 		"host `names` by which clients may call the --admin address, besides addresses and localhost")
 	f.inside.register(cmd)
 	flags.BoolVar(&f.pprof, "admin-pprof", false, "serve Go profiles at the admin address, too")
+}
+
+// dropPolicies are the values of --drop.
+var dropPolicies = map[string]func() media.DropPolicy{
+	"bytes":    func() media.DropPolicy { return new(media.Budget) },
+	"priority": func() media.DropPolicy { return new(media.PriorityDrop) },
+	"none":     nil,
 }
 
 // defaultSockets is enough for a dozen processors: see docs/architecture.md.
@@ -209,7 +218,7 @@ func (f *relayFlags) check() error {
 		bounds.AtLeast("--ack-timeout", f.cfg.AckTimeout, server.MinAckTimeout),
 		bounds.OneOf("--scope", f.scope, "one", "path", "url"),
 		bounds.OneOf("--congestion", f.congestion, slices.Sorted(maps.Keys(congestion.Controllers))...),
-		bounds.OneOf("--drop", f.drop, "priority", "none"))
+		bounds.OneOf("--drop", f.drop, "bytes", "priority", "none"))
 }
 
 // config returns the configuration that the flags describe, but for the certificate of --dev.
@@ -228,9 +237,7 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 		return cfg, cli.AsUsage(fmt.Errorf("--quota-exempt: %w", err))
 	}
 	cfg.NewController = congestion.Controllers[f.congestion]
-	if f.drop == "priority" {
-		cfg.NewDropPolicy = func() media.DropPolicy { return new(media.PriorityDrop) }
-	}
+	cfg.NewDropPolicy = dropPolicies[f.drop]
 	if cfg.Relay.Authorizer, err = f.auth.authorizer(); err != nil {
 		return cfg, err
 	}

@@ -78,13 +78,13 @@ func (c *capped) Window() int {
 // urgentOnly is a drop policy: while anything has waited for half a second, only the most urgent level is sent.
 type urgentOnly struct{}
 
-func (urgentOnly) Threshold(_ clock.Time, _ congestion.State, levels []media.Backlog) media.Level {
-	for _, l := range levels {
+func (urgentOnly) Decide(_ clock.Time, load media.Load) media.Limits {
+	for _, l := range load.Levels {
 		if l.Age > 500*time.Millisecond {
-			return levels[0].Level
+			return media.UpTo(load.Levels[0].Level)
 		}
 	}
-	return media.LowestPriority // everything is sent
+	return media.UpTo(media.LowestPriority) // everything is sent
 }
 
 // liveOnly is a fast-path policy: the kernel forwards tracks in namespaces that start with "live", to at most 8

@@ -81,10 +81,10 @@ func TestPolicies(t *testing.T) {
 	}
 
 	levels := []media.Backlog{{Level: 3}, {Level: 9, Age: time.Second}}
-	if l := (urgentOnly{}).Threshold(clock.Time(0), congestion.State{}, levels); l != 3 {
+	if l := (urgentOnly{}).Decide(clock.Time(0), media.Load{Levels: levels}).Threshold; l != 3 {
 		t.Errorf("threshold %d, want the most urgent level", l)
 	}
-	if l := (urgentOnly{}).Threshold(clock.Time(0), congestion.State{}, levels[:1]); l != media.LowestPriority {
+	if l := (urgentOnly{}).Decide(clock.Time(0), media.Load{Levels: levels[:1]}).Threshold; l != media.LowestPriority {
 		t.Errorf("threshold %d, want all levels", l)
 	}
 

@@ -13,6 +13,23 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type IngressAdmission struct {
+	_           structs.HostLayout
+	Now         uint64
+	Age         uint64
+	Group       uint64
+	Window      uint64
+	InFlight    uint64
+	Bucket      int64
+	BucketBurst uint64
+	BucketCost  uint32
+	BucketClass uint32
+	Level       uint32
+	Threshold   uint32
+	PacketLen   uint32
+	Subscriber  uint32
+}
+
 type IngressAliasKey struct {
 	_         structs.HostLayout
 	Alias     uint64
@@ -38,26 +55,29 @@ const (
 )
 
 type IngressConnState struct {
-	_         structs.HostLayout
-	NextPn    uint64
-	InFlight  uint64
-	DataSent  uint64
-	NextUni   uint64
-	Writers   uint32
-	Slots     uint32
-	Pad1      [3]uint64
-	Window    uint64
-	DataLimit uint64
-	MaxUni    uint64
-	LedgerLow uint64
-	Threshold uint32
-	Mtu       uint32
-	Reserve   uint64
-	Pad2      [2]uint64
-	Packets   uint64
-	Bytes     uint64
-	LimitedTo uint64
-	Pad3      [5]uint64
+	_           structs.HostLayout
+	NextPn      uint64
+	InFlight    uint64
+	DataSent    uint64
+	NextUni     uint64
+	Writers     uint32
+	Slots       uint32
+	BucketAt    uint64
+	Pad1        [2]uint64
+	Window      uint64
+	DataLimit   uint64
+	MaxUni      uint64
+	LedgerLow   uint64
+	Threshold   uint32
+	Mtu         uint32
+	Reserve     uint64
+	Bounds      uint64
+	BucketCost  uint32
+	BucketBurst uint32
+	Packets     uint64
+	Bytes       uint64
+	LimitedTo   uint64
+	Pad3        [5]uint64
 }
 
 type IngressConnectionId struct {
@@ -68,7 +88,7 @@ type IngressConnectionId struct {
 
 type IngressCopyCounts struct {
 	_        structs.HostLayout
-	ByReason [19]uint64
+	ByReason [21]uint64
 }
 
 type IngressDelayBins uint32
@@ -303,17 +323,19 @@ const (
 	IngressReasonCOPY_EMPTY             IngressReason = 52
 	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 53
 	IngressReasonCOPY_PRIORITY          IngressReason = 54
-	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 55
-	IngressReasonCOPY_NO_SLOT           IngressReason = 56
-	IngressReasonCOPY_STREAM_SHARE      IngressReason = 57
-	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 58
-	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 59
-	IngressReasonCOPY_WINDOW            IngressReason = 60
-	IngressReasonCOPY_TOO_LARGE         IngressReason = 61
-	IngressReasonCOPY_LEDGER_FULL       IngressReason = 62
-	IngressReasonCOPY_CHECKSUM          IngressReason = 63
-	IngressReasonCOPY_LOST              IngressReason = 64
-	IngressReasonREASON_COUNT           IngressReason = 65
+	IngressReasonCOPY_BUCKET            IngressReason = 55
+	IngressReasonCOPY_POLICY            IngressReason = 56
+	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 57
+	IngressReasonCOPY_NO_SLOT           IngressReason = 58
+	IngressReasonCOPY_STREAM_SHARE      IngressReason = 59
+	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 60
+	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 61
+	IngressReasonCOPY_WINDOW            IngressReason = 62
+	IngressReasonCOPY_TOO_LARGE         IngressReason = 63
+	IngressReasonCOPY_LEDGER_FULL       IngressReason = 64
+	IngressReasonCOPY_CHECKSUM          IngressReason = 65
+	IngressReasonCOPY_LOST              IngressReason = 66
+	IngressReasonREASON_COUNT           IngressReason = 67
 )
 
 type IngressRecord struct {
@@ -388,6 +410,7 @@ type IngressScratch struct {
 	Ecn         uint32
 	Position    uint32
 	Pad         uint32
+	Group       uint64
 	Arrived     uint64
 	Job         IngressJob
 }
@@ -518,6 +541,7 @@ const (
 	IngressMapPaths            = "paths"
 	IngressMapPromises         = "promises"
 	IngressMapPublishers       = "publishers"
+	IngressMapQuestions        = "questions"
 	IngressMapReasons          = "reasons"
 	IngressMapScratches        = "scratches"
 	IngressMapStreams          = "streams"
@@ -534,6 +558,7 @@ const (
 	IngressVarJobLifetime      = "job_lifetime"
 	IngressVarMaxCopies        = "max_copies"
 	IngressVarRelayPort        = "relay_port"
+	IngressVarReplaced         = "replaced"
 	IngressVarShareSizes       = "share_sizes"
 	IngressVarWorkers          = "workers"
 )
@@ -610,6 +635,7 @@ type IngressMapSpecs struct {
 	Paths         *ebpf.MapSpec `ebpf:"paths"`
 	Promises      *ebpf.MapSpec `ebpf:"promises"`
 	Publishers    *ebpf.MapSpec `ebpf:"publishers"`
+	Questions     *ebpf.MapSpec `ebpf:"questions"`
 	Reasons       *ebpf.MapSpec `ebpf:"reasons"`
 	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
 	Streams       *ebpf.MapSpec `ebpf:"streams"`
@@ -630,6 +656,7 @@ type IngressVariableSpecs struct {
 	JobLifetime      *ebpf.VariableSpec `ebpf:"job_lifetime"`
 	MaxCopies        *ebpf.VariableSpec `ebpf:"max_copies"`
 	RelayPort        *ebpf.VariableSpec `ebpf:"relay_port"`
+	Replaced         *ebpf.VariableSpec `ebpf:"replaced"`
 	ShareSizes       *ebpf.VariableSpec `ebpf:"share_sizes"`
 	Workers          *ebpf.VariableSpec `ebpf:"workers"`
 }
@@ -676,6 +703,7 @@ type IngressMaps struct {
 	Paths         *ebpf.Map `ebpf:"paths"`
 	Promises      *ebpf.Map `ebpf:"promises"`
 	Publishers    *ebpf.Map `ebpf:"publishers"`
+	Questions     *ebpf.Map `ebpf:"questions"`
 	Reasons       *ebpf.Map `ebpf:"reasons"`
 	Scratches     *ebpf.Map `ebpf:"scratches"`
 	Streams       *ebpf.Map `ebpf:"streams"`
@@ -709,6 +737,7 @@ func (m *IngressMaps) Close() error {
 		m.Paths,
 		m.Promises,
 		m.Publishers,
+		m.Questions,
 		m.Reasons,
 		m.Scratches,
 		m.Streams,
@@ -730,6 +759,7 @@ type IngressVariables struct {
 	JobLifetime      *ebpf.Variable `ebpf:"job_lifetime"`
 	MaxCopies        *ebpf.Variable `ebpf:"max_copies"`
 	RelayPort        *ebpf.Variable `ebpf:"relay_port"`
+	Replaced         *ebpf.Variable `ebpf:"replaced"`
 	ShareSizes       *ebpf.Variable `ebpf:"share_sizes"`
 	Workers          *ebpf.Variable `ebpf:"workers"`
 }

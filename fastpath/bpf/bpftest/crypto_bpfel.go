@@ -89,17 +89,19 @@ const (
 	CryptoReasonCOPY_EMPTY             CryptoReason = 52
 	CryptoReasonCOPY_OUT_OF_ORDER      CryptoReason = 53
 	CryptoReasonCOPY_PRIORITY          CryptoReason = 54
-	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 55
-	CryptoReasonCOPY_NO_SLOT           CryptoReason = 56
-	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 57
-	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 58
-	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 59
-	CryptoReasonCOPY_WINDOW            CryptoReason = 60
-	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 61
-	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 62
-	CryptoReasonCOPY_CHECKSUM          CryptoReason = 63
-	CryptoReasonCOPY_LOST              CryptoReason = 64
-	CryptoReasonREASON_COUNT           CryptoReason = 65
+	CryptoReasonCOPY_BUCKET            CryptoReason = 55
+	CryptoReasonCOPY_POLICY            CryptoReason = 56
+	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 57
+	CryptoReasonCOPY_NO_SLOT           CryptoReason = 58
+	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 59
+	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 60
+	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 61
+	CryptoReasonCOPY_WINDOW            CryptoReason = 62
+	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 63
+	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 64
+	CryptoReasonCOPY_CHECKSUM          CryptoReason = 65
+	CryptoReasonCOPY_LOST              CryptoReason = 66
+	CryptoReasonREASON_COUNT           CryptoReason = 67
 )
 
 type CryptoScratch struct {
@@ -166,6 +168,7 @@ type CryptoScratch struct {
 	Ecn         uint32
 	Position    uint32
 	Pad         uint32
+	Group       uint64
 	Arrived     uint64
 	Job         struct {
 		_           structs.HostLayout

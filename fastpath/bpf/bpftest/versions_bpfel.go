@@ -132,17 +132,19 @@ const (
 	VersionsReasonCOPY_EMPTY             VersionsReason = 52
 	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 53
 	VersionsReasonCOPY_PRIORITY          VersionsReason = 54
-	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 55
-	VersionsReasonCOPY_NO_SLOT           VersionsReason = 56
-	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 57
-	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 58
-	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 59
-	VersionsReasonCOPY_WINDOW            VersionsReason = 60
-	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 61
-	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 62
-	VersionsReasonCOPY_CHECKSUM          VersionsReason = 63
-	VersionsReasonCOPY_LOST              VersionsReason = 64
-	VersionsReasonREASON_COUNT           VersionsReason = 65
+	VersionsReasonCOPY_BUCKET            VersionsReason = 55
+	VersionsReasonCOPY_POLICY            VersionsReason = 56
+	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 57
+	VersionsReasonCOPY_NO_SLOT           VersionsReason = 58
+	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 59
+	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 60
+	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 61
+	VersionsReasonCOPY_WINDOW            VersionsReason = 62
+	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 63
+	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 64
+	VersionsReasonCOPY_CHECKSUM          VersionsReason = 65
+	VersionsReasonCOPY_LOST              VersionsReason = 66
+	VersionsReasonREASON_COUNT           VersionsReason = 67
 )
 
 type VersionsStreamKey struct {

@@ -81,6 +81,7 @@ type WalkScratch struct {
 	Ecn         uint32
 	Position    uint32
 	Pad         uint32
+	Group       uint64
 	Arrived     uint64
 	Job         struct {
 		_           structs.HostLayout

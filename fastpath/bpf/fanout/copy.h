@@ -40,14 +40,14 @@ INLINE const struct subscription *subscription_at(struct fan_out *f, u32 i)
 }
 
 // admit_claim asks the policy about the claim's packet. If the window is full, it notes that for the congestion
-// controller, whose window grows only while it is used.
-INLINE enum reason admit_claim(const struct claim *cl)
+// controller, whose window grows only while it is used. It is a function of its own because of the stack of those that
+// make copies.
+static __noinline int admit_claim(const struct claim *cl)
 {
 	struct conn_state *s = connections_at(cl->subscriber);
 	if (!s)
 		return COPY_NO_PATH;
-	struct admission a = { .conn = s, .level = cl->level, .packet_len = cl->packet_len };
-	enum reason why = admit(&a);
+	enum reason why = may_go(s, cl, cl->packet_len);
 
 	if (why == COPY_WINDOW)
 		SHARED(s->limited_to) = SHARED(s->next_pn) & NUMBER_MASK;

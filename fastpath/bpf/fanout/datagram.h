@@ -74,6 +74,8 @@ GLOBAL int forward_datagram(struct __sk_buff *skb, u32 webtransport)
 	if (!o || !t)
 		return 0;
 	count(FRAME_FORWARDED);
+	c->position = 0;
+	c->group = c->header.group;
 	struct fan_out f = { .skb = skb, .c = c, .part = t, .object = o };
 	bpf_loop(max_copies, datagram_step, &f, 0);
 	if (t->count > max_copies || t->count > MAX_OBJECT_COPIES)

@@ -17,8 +17,8 @@ GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub,
 	struct path *path = find_path(sub->subscriber);
 	if (!s || !path)
 		return COPY_NO_PATH;
-	struct admission a = { .conn = s, .level = level_of(sub, g->priority) };
-	enum reason why = admit(&a);
+	cl->level = level_of(sub, g->priority);
+	enum reason why = may_go(s, cl, 0);
 	if (why != COPY_SENT)
 		return why;
 	if (SHARED(s->slots) >= STREAM_SHARE)
@@ -34,7 +34,7 @@ GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub,
 	st->next = g->header_len;
 	st->delta = (u64)cl->prefix_len - g->header_len;
 	st->limit = path->stream_limit;
-	st->level = a.level;
+	st->level = cl->level;
 	if (bpf_map_update_elem(&downstreams, key, &slot, BPF_NOEXIST)) {
 		bpf_map_push_elem(&free_streams, &slot, 0);
 		return COPY_NOT_OPEN;
@@ -184,6 +184,7 @@ GLOBAL int forward_stream(struct __sk_buff *skb)
 	if (!g)
 		return 0;
 	c->track = g->track;
+	c->group = g->group;
 	c->list_version = current_version(track_versions_at(c->track));
 	struct track *t = find_subscriptions(c->track, c->list_version, 0);
 	if (!t || t->publisher != c->publisher) { // it has another publisher now
@@ -217,6 +218,7 @@ GLOBAL int continue_stream(struct __sk_buff *skb)
 	struct track *t = find_subscriptions(c->track, c->list_version, c->position / PART_LEN);
 	if (!g || !t || t->publisher != c->publisher)
 		return JOB_ENDED;
+	c->group = g->group;
 	struct fan_out f = { .skb = skb, .c = c, .part = t, .first = c->job.first, .subgroup = g };
 	bpf_loop(chunk_copies, stream_step, &f, 0);
 	return JOB_CONTINUED;

@@ -7,6 +7,7 @@
 // where order matters, use one of these.
 #pragma once
 
+#include "bucket.h"
 #include "reason.h"
 #include "scratch.h"
 #include "state.h"
@@ -95,9 +96,12 @@ INLINE enum reason no_number(const struct conn_state *s)
 // the rest. The two exchanges keep the order on every architecture, see above.
 INLINE void commit_packet(struct conn_state *s, const struct claim *cl, struct record *r, u64 offset, u64 info)
 {
+	u64 now = bpf_ktime_get_ns();
+
 	__sync_fetch_and_add(&s->in_flight, cl->packet_len);
+	take_from_bucket(s, cl->packet_len, now);
 	__sync_lock_test_and_set(&r->pn, NO_PACKET);
-	SHARED(r->sent) = bpf_ktime_get_ns();
+	SHARED(r->sent) = now;
 	SHARED(r->offset) = offset;
 	SHARED(r->info) = info | (u64)cl->data_len << LENGTH_SHIFT | (u64)(cl->packet_len - cl->data_len) << OVERHEAD_SHIFT;
 	__sync_lock_test_and_set(&r->pn, cl->number);

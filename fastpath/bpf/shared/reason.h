@@ -68,6 +68,8 @@ enum reason {
 	COPY_EMPTY, // nothing is left to send: the frame has a header only, which was sent
 	COPY_OUT_OF_ORDER, // bytes before it have not been sent, or it was sent already
 	COPY_PRIORITY, // the level is above the connection's threshold
+	COPY_BUCKET, // the bytes that the path is to carry are kept for more important levels
+	COPY_POLICY, // the operator's policy declines it
 	COPY_STREAM_LIMIT, // MAX_STREAMS
 	COPY_NO_SLOT, // no memory for one more stream, or not yet: user space opens it
 	COPY_STREAM_SHARE, // the connection has as many streams in the kernel as one may have: user space opens it

@@ -121,11 +121,12 @@ struct scratch {
 	u32 ecn; // of the IP header of the packet that was opened
 	u32 position; // in the list, of the first subscription that this run serves
 	u32 pad;
+	u64 group; // of the frame
 	u64 arrived; // when the packet that was opened came; 0: delays are not measured
 	struct job job; // that this run continues
 };
 _Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 32 + MAX_FRAMES * 32 + 8 + 40 + 24 + 64 + 24 + 24 +
-		       8 + 80,
+		       8 + 8 + 80,
 	       "scratch has no padding");
 
 struct {

@@ -40,7 +40,8 @@ struct conn_state {
 	u64 next_uni; // id of the next unidirectional stream
 	u32 writers; // senders with a packet number whose record is not yet written
 	u32 slots; // of the array streams that its streams have
-	u64 pad1[3];
+	u64 bucket_at; // when the bucket is full, see bucket.h
+	u64 pad1[2];
 	u64 window; // bytes
 	u64 data_limit;
 	u64 max_uni; // unidirectional streams allowed
@@ -48,7 +49,9 @@ struct conn_state {
 	u32 threshold; // streams of higher levels are not sent
 	u32 mtu; // largest QUIC packet; 0: nothing may be sent
 	u64 reserve; // credit that is not in data_limit: only quic-go uses it
-	u64 pad2[2];
+	u64 bounds; // of the bucket's classes: four levels of 16 bits
+	u32 bucket_cost; // nanoseconds in which the bucket fills by 1024 bytes; 0: there is no bucket
+	u32 bucket_burst; // microseconds in which it gets full
 	u64 packets;
 	u64 bytes;
 	u64 limited_to; // packets with lower numbers were sent while window or pacing held data back

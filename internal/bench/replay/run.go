@@ -36,6 +36,7 @@ func (c Controller) seeded(seed uint64) func(mtu int) congestion.Controller {
 // Policies returns the policies that are built in, the relay's default first.
 func Policies() []Policy {
 	return []Policy{
+		{"bytes", func() media.DropPolicy { return new(media.Budget) }},
 		{"none", func() media.DropPolicy { return nil }},
 		{"priority", func() media.DropPolicy { return new(media.PriorityDrop) }},
 	}

@@ -1,0 +1,219 @@
+package media
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/claim"
+	"sluice/clock"
+	"sluice/congestion"
+	"sluice/track"
+)
+
+// fixedPolicy has the limits that the test says.
+type fixedPolicy struct {
+	limits Limits
+	load   Load
+}
+
+func (p *fixedPolicy) Decide(_ clock.Time, l Load) Limits {
+	p.load = l
+	return p.limits
+}
+
+// grow adds an object of some bytes to a log.
+func (w *world) grow(l *track.Log, size int) {
+	at := l.End()
+	last, ok := l.Last()
+	id := last.ID
+	if ok {
+		id++
+	}
+	require.NoError(w.t, l.AddObject(track.Object{
+		ID: id, Start: at, IDEnd: at + 1, PayloadStart: at + 2, End: at + int64(size), Received: w.clock.Wall(),
+	}))
+	l.Append(testBytes(at, size))
+	w.run()
+}
+
+// limited is a world with a policy that was asked, because data waits for the window.
+func limited(t *testing.T, window int, l Limits) (*world, *fixedPolicy, *fixedController) {
+	p, f := &fixedPolicy{limits: UpTo(LowestPriority)}, &fixedController{window: window}
+	w := newWorld(t, withController(f), func(c *worldConfig) { c.sender.DropPolicy = p })
+	w.stream(w.subscribe(func(c *SubscriptionConfig) { c.Priority = 0 }), newTestLog(0, 2*window))
+	w.run()
+	p.limits = l
+	w.sleep(policyInterval)
+	f.window = 1 << 20
+	w.ack(10 * ms)
+	w.run()
+	return w, p, f
+}
+
+// While there is nothing in the bucket for a level, its objects are not begun. An object that was begun goes whole.
+func TestBucketEmpty(t *testing.T) {
+	l := UpTo(LowestPriority)
+	l.Bucket = claim.Bucket{Rate: 1000, Burst: 10_000, Bounds: [4]uint16{0x00ff, 0x80ff, 0x80ff, 0x80ff}}
+	w, p, _ := limited(t, 2*testMTU, l)
+	w.s.state.FillBucket(w.clock.t, 1)
+	sub := w.subscribe()
+	log := track.NewLog(0, nil)
+	w.grow(log, 5000)
+	_, results := w.stream(sub, log)
+	w.run()
+	require.Empty(t, results(), "the first object goes whole")
+	w.ack(10 * ms)
+	w.run()
+	w.grow(log, 5000)
+	require.Equal(t, []Result{{Outcome: Dropped, Code: codeDeliveryTimeout, ID: 7, Size: 5006}}, results())
+	require.Equal(t, []uint64{7, codeDeliveryTimeout, 5006}, w.peer.lastReset, "it ends between objects")
+
+	_, later := w.stream(sub, log)
+	w.run()
+	require.Equal(t, Dropped, later()[0].Outcome, "the next one is not opened")
+	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x")}))
+	require.Equal(t, uint64(1), w.s.Stats().Reasons[DatagramDropped])
+	w.sleep(policyInterval)
+	require.Equal(t, uint64(3), p.load.Declined)
+
+	_, urgent := w.stream(w.subscribe(func(c *SubscriptionConfig) { c.Priority = 0 }), newTestLog(0, 9000))
+	w.run()
+	w.ack(10 * ms)
+	require.Empty(t, urgent(), "the most important level goes although the bucket is empty")
+	w.clock.advance(time.Minute)
+	_, again := w.stream(sub, newTestLog(0, 100))
+	w.run()
+	require.Empty(t, again(), "it has filled")
+}
+
+// A group that is late ends where a newer one waits, and not otherwise.
+func TestGroupDeadline(t *testing.T) {
+	l := UpTo(LowestPriority)
+	l.GroupDeadline = 400 * ms
+	p, f := &fixedPolicy{limits: l}, &fixedController{window: 2 * testMTU}
+	w := newWorld(t, withController(f), func(c *worldConfig) { c.sender.DropPolicy = p })
+	sub := w.subscribe()
+	old, newer := track.NewLog(0, nil), track.NewLog(0, nil)
+	for range 20 {
+		w.grow(old, 1000)
+	}
+	w.grow(newer, 1000)
+	_, late := w.stream(sub, old)
+	_, other := w.stream(w.subscribe(), newTestLog(0, 20_000), func(c *StreamConfig) { c.Group = 9 })
+	w.run()
+	w.clock.advance(time.Second)
+	w.sleep(policyInterval)
+	require.Empty(t, late(), "nothing newer waits in its subscription")
+	_, next := w.stream(sub, newer, func(c *StreamConfig) { c.Group = 1 })
+	for range 3 {
+		w.sleep(policyInterval)
+		w.ack(10 * ms)
+	}
+	w.run()
+	require.Len(t, late(), 1)
+	require.Equal(t, Late, late()[0].Outcome)
+	require.Equal(t, int64(6), late()[0].Size%1000, "after an object")
+	require.Empty(t, next())
+	require.Empty(t, other())
+}
+
+// The least important class waits no longer than its deadline.
+func TestDeadline(t *testing.T) {
+	l := UpTo(LowestPriority)
+	l.Bucket = claim.Bucket{Rate: 1 << 30, Burst: 1 << 30, Bounds: [4]uint16{0x00ff, 0x80ff, 0x80ff, 0x80ff}}
+	l.Deadline = 300 * ms
+	w, _, f := limited(t, 2*testMTU, l)
+	w.s.state.FillBucket(w.clock.t, 256)
+	f.window = 0
+	w.ack(10 * ms)
+	log := track.NewLog(0, nil)
+	for range 10 {
+		w.grow(log, 1000)
+	}
+	_, important := w.stream(w.subscribe(), log)
+	_, least := w.stream(w.subscribe(func(c *SubscriptionConfig) { c.Priority = 129 }), log)
+	w.run()
+	w.sleep(300 * ms)
+	require.Empty(t, least())
+	w.clock.advance(300 * ms)
+	w.sleep(policyInterval)
+	require.Len(t, least(), 1)
+	require.Equal(t, Dropped, least()[0].Outcome)
+	require.Empty(t, important())
+}
+
+func TestBudget(t *testing.T) {
+	const audio, key, delta, extra = Level(0x0100), Level(0x8000), Level(0x8010), Level(0xff00)
+	var p Budget
+	now, left := clock.Time(time.Hour), uint64(0)
+	ask := func(d time.Duration, age time.Duration, declined uint64) (l Limits) {
+		for range d / policyInterval {
+			now, left = now.Add(policyInterval), left+1000
+			l = p.Decide(now, Load{
+				State: congestion.State{Left: left, SRTT: 20 * ms}, Declined: declined,
+				Levels: []Backlog{{Level: audio}, {Level: key, Age: age, Bytes: 10}, {Level: delta}, {Level: extra}},
+			})
+		}
+		return l
+	}
+	all := ask(5*time.Second, 0, 0)
+	require.False(t, all.hold(), "nothing is late")
+	require.Equal(t, 400*ms, all.GroupDeadline)
+	cut := ask(policyInterval, time.Second, 0)
+	require.Equal(t, [4]uint16{uint16(audio), uint16(key), uint16(delta), uint16(delta)}, cut.Bucket.Bounds)
+	require.InDelta(t, 97_000, cut.Bucket.Rate, 10)
+	require.Equal(t, LowestPriority, cut.Threshold)
+	shrunk := ask(time.Second, time.Second, 0)
+	require.Less(t, shrunk.Bucket.Rate, cut.Bucket.Rate)
+	require.GreaterOrEqual(t, ask(time.Minute, time.Second, 0).Bucket.Rate, int64(77_000), "not without an end")
+	var rates []int64
+	for i := range uint64(3) {
+		rates = append(rates, ask(1100*ms, 0, i+1).Bucket.Rate)
+	}
+	require.IsIncreasing(t, rates)
+	require.False(t, func() bool { l := ask(5*time.Second, 0, 3); return l.hold() }(), "nothing is declined any more")
+
+	path := congestion.State{Window: 100_000, SRTT: 100 * ms}
+	var single Budget
+	for range 100 {
+		now = now.Add(policyInterval)
+		l := single.Decide(now, Load{State: path, Levels: []Backlog{{Level: key, Age: time.Hour, Bytes: 1}}})
+		require.False(t, l.hold(), "to drop others would not help the most important level")
+	}
+
+	var away Budget // a path that carries nothing for a while
+	for range 100 {
+		now = now.Add(policyInterval)
+		l := away.Decide(now, Load{
+			State:  path,
+			Levels: []Backlog{{Level: audio}, {Level: key, Age: time.Hour, Bytes: 1}},
+		})
+		require.Equal(t, away.active, l.Bucket.Rate >= 200_000, "the window says what it may carry afterwards")
+	}
+	require.True(t, away.active)
+
+	var early Budget // there is no RTT yet
+	for range 100 {
+		now = now.Add(policyInterval)
+		l := early.Decide(now, Load{Levels: []Backlog{{Level: audio}, {Level: key, Age: time.Hour, Bytes: 1}}})
+		require.False(t, l.hold())
+	}
+}
+
+// Levels without an end are not all remembered, and all have a class.
+func TestBudgetLevels(t *testing.T) {
+	var p Budget
+	now := clock.Time(time.Hour)
+	for i := range 1000 {
+		now = now.Add(policyInterval)
+		l := p.Decide(now, Load{
+			State:  congestion.State{SRTT: 20 * ms},
+			Levels: []Backlog{{Level: 1}, {Level: Level(2 + i), Age: time.Minute, Bytes: 1}},
+		})
+		require.LessOrEqual(t, len(p.seen), maxSeen)
+		require.Equal(t, p.active, l.Bucket.Bounds != [4]uint16{})
+	}
+	require.True(t, p.active)
+}
