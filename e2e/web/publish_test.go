@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
@@ -73,6 +74,7 @@ func TestPublishFromElements(t *testing.T) {
 	r := startRelay(t)
 	b := browse(t)
 	b.atStart(`delete globalThis.MediaStreamTrackProcessor`)
+	b.run(page.BringToFront())
 	b.publish(r, map[string]string{"name": "live/me", "size": "360", "group": "1000"})
 	require.Regexp(t, `opus,[1-9]\d+`, r.record(t, "live/me"))
 	require.Empty(t, b.console)
