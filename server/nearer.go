@@ -209,7 +209,7 @@ func sentURI(node string, c *relay.Client) string {
 }
 
 // follows reports whether clients of an implementation go where GOAWAY says. Clients that name none are known to fail,
-// and browsers let the page connect to no other host than the one that it came from.
+// and the page may connect to no other relay than its own and that of --drain-uri.
 func follows(implementation string) bool { return implementation != "" && implementation != webPage }
 
 // isSent reports whether another node has sent the client with this path.

@@ -24,8 +24,12 @@ import (
 // TestFirefox publishes Firefox's fake camera, whose pictures a page takes from a video element, and watches it in
 // another window. Without a device that plays sound, Firefox does not let pages take any.
 func TestFirefox(t *testing.T) {
+	t.Parallel()
 	r := startRelay(t)
 	b := firefox(t)
+	b.open(r.page + "publish")
+	b.until(`!document.getElementById('start').disabled`)
+	require.Equal(t, "VP9", eval[string](b, `document.getElementById('codec').selectedOptions[0].text`))
 	b.publish(r, map[string]string{"name": "live/me", "size": "360", "group": "1000", "sound": "off"})
 	viewer := b.driver.(*firefoxTab).another(t)
 	viewer.open(r.page + "?broadcast=live/me")

@@ -91,6 +91,7 @@ func TestEmbed(t *testing.T) {
 
 // TestGoaway goes on at the relay to which the page is sent.
 func TestGoaway(t *testing.T) {
+	t.Parallel()
 	other := startRelay(t)
 	other.publishClip(t, "live/clip")
 	to := strings.Replace(other.moqt, "moqt:", "https:", 1)
@@ -129,6 +130,7 @@ func (r *relay) hash(t *testing.T) string {
 // TestDrafts plays at each draft of MoQT that the page speaks. The page offers all of them, so the test takes the
 // others away.
 func TestDrafts(t *testing.T) {
+	t.Parallel()
 	r := startRelay(t)
 	r.publishClip(t, "live/clip")
 	b := browse(t)
@@ -157,6 +159,7 @@ func (b *tab) speaks(draft moqt.Version) {
 
 // TestWithoutWebCodecs plays by Media Source Extensions.
 func TestWithoutWebCodecs(t *testing.T) {
+	t.Parallel()
 	r := startRelay(t)
 	r.publishClip(t, "live/clip")
 	b := browse(t)

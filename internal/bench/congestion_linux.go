@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"sluice/internal/bench/load"
 	"sluice/internal/bench/pathprofile"
 	"sluice/internal/bench/playback"
 	"sluice/internal/bench/replay"
@@ -85,7 +86,7 @@ func (r *runner) runCongestion(
 	mock := r.mock()
 	mock.Layers = true
 	hosts := r.stage.Lab.Subscribers
-	b := &bottleneck{link: hosts[0].Devices[0].Link, path: path, media: mock.Rate, begin: time.Now()}
+	b := &bottleneck{link: hosts[0].Devices[0].Link, path: path, media: mock.Rate + video.Audio.Rate, begin: time.Now()}
 	points := path.Rates(period, r.Seed)
 	if err := b.set(points[0].Rate); err != nil {
 		return nil, err
@@ -94,7 +95,7 @@ func (r *runner) runCongestion(
 	var bulk bulkFlow
 	defer bulk.stop()
 	m, err := r.try(ctx, trial.Setup{
-		System: spec, Mock: mock, Sessions: []int{1, 1}, Record: true, Duration: period,
+		System: spec, Mock: mock, Audio: true, Sessions: []int{1, 1}, Record: true, Duration: period,
 		During: func(ctx context.Context, _ *trial.Trial) error {
 			b.begin = time.Now()
 			if path.Bulk {
@@ -113,12 +114,12 @@ func (r *runner) runCongestion(
 	if path.Bulk {
 		o.Metrics["bulk"] = float64(bulk.received) * 8 / 1e6 / time.Since(b.begin).Seconds()
 	}
-	o.Series["link"] = series(points, mock.Rate, period)
+	o.Series["link"] = series(points, b.media, period)
 	from, to := video.DueBetween(mock, r.Warmup, r.Warmup+period)
 	to = min(to, m.Published.Objects)
-	narrow := video.Play(mock, m.Received[0][0].Arrivals, from, to)
-	o.addPlayback(narrow, video.Play(mock, m.Received[1][0].Arrivals, from, to))
-	return o, r.writeTrace(path.Name, replay.Video(mock, from, to), b.made)
+	play := func(r load.Received) playback.Score { return video.Play(mock, r.Arrivals, r.Audio, from, to) }
+	o.addPlayback(play(m.Received[0][0]), play(m.Received[1][0]))
+	return o, r.writeTrace(path.Name, replay.Media(mock, from, to), b.made)
 }
 
 // writeTrace writes what was published and how the path was as a trace, once for each path.

@@ -102,3 +102,73 @@ test("counts are asked for what is seen", () => {
     inView({ top: top!, bottom: bottom! }, 100));
   assert.deepEqual(seen, [false, true, true, true, false]);
 });
+
+test("a change of rendition shows every picture once, and takes place where a group starts", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
+  let wall = 1000;
+  t.mock.method(performance, "now", () => wall);
+  let draw = () => {};
+  class Decoder extends FakeDecoder {
+    readonly decodeQueueSize = 0;
+    private codec = "";
+    constructor(private readonly init: { output: (picture: unknown) => void }) {
+      super();
+    }
+    override configure = (config?: { codec: string }) => {
+      [this.state, this.codec] = ["configured", config!.codec];
+    };
+    override close = () => void (this.state = "closed");
+    decode = ({ timestamp }: { timestamp: number }) =>
+      this.init.output({ timestamp, codec: this.codec, displayWidth: 1, displayHeight: 1, close: () => {} });
+  }
+  class Chunk {
+    constructor(init: object) {
+      Object.assign(this, init);
+    }
+  }
+  const replaced = { VideoDecoder: globalThis.VideoDecoder, requestAnimationFrame };
+  const nextFrame = (f: () => void) => ((draw = f), 0);
+  Object.assign(globalThis, { VideoDecoder: Decoder, EncodedVideoChunk: Chunk, requestAnimationFrame: nextFrame });
+  const shown: { timestamp: number; codec: string }[] = [];
+  const drawImage = (p: { timestamp: number; codec: string }) => void shown.push(p);
+  const track = (name: string, codec: string) => ({ name, role: "video", packaging: "loc", codec, altGroup: 1 }) as const;
+  const catalog = new TextEncoder().encode(msfCatalog([track("high", "vp09.1"), track("low", "vp09.2")]));
+  const receivers = new Map<string, (o: MediaObject) => void>();
+  const subscribe = async (name: TrackName, _: unknown, receive: (o: MediaObject) => void) => {
+    if (name.name === "catalog") receive({ group: 0, object: 0, subgroup: 0, status: 0, payload: catalog });
+    receivers.set(name.name, receive);
+    return { done: new Promise(() => {}), cancel: () => void receivers.delete(name.name) } as unknown as Subscription;
+  };
+  const session = { closed: new Promise(() => {}), subscribe, close: () => {}, rtt: async () => 0 };
+  const played: string[] = [];
+  const p = new Player({
+    connect: async () => session, namespace: ["live"], canvas: { getContext: () => ({ drawImage }) }, video: {},
+    target: 200, tell: () => {}, found: () => {}, plays: ({ name }: Track) => played.push(name),
+  } as unknown as PlayerOptions);
+  void p.run();
+  await settle();
+  const [frame, groupFrames] = [40, 25];
+  let first = Infinity; // the group with which the other rendition begins
+  const object = (n: number): MediaObject => ({
+    group: Math.floor(n / groupFrames), object: n % groupFrames, subgroup: 0, status: 0,
+    properties: new Map([[0x10, n * frame * 1000]]), payload: Uint8Array.of(1),
+  });
+  for (let n = 0; n < 4 * groupFrames; n++, wall += frame) {
+    const o = object(n);
+    if (o.group >= first) receivers.get("low")?.(o);
+    if (n >= 2) receivers.get("high")?.(object(n - 2)); // it comes later
+    if (n === 30) void p.choose("low").then(() => (first = o.group + 1));
+    for (let i = 0; i < 2; i++) draw();
+    t.mock.timers.tick(frame);
+    await settle();
+  }
+  const low = shown.findIndex((s) => s.codec === "vp09.2");
+  assert.equal(shown[low]?.timestamp, 2 * groupFrames * frame * 1000);
+  assert.ok(shown.slice(low).every((s) => s.codec === "vp09.2"));
+  assert.deepEqual(shown.map((s) => s.timestamp), shown.map((_, i) => shown[0]!.timestamp + i * frame * 1000));
+  assert.ok(shown.length > 3.5 * groupFrames, `${shown.length}`);
+  assert.deepEqual(played, ["high", "low"]);
+  assert.ok(!receivers.has("high"), "the other subscription is over");
+  p.stop();
+  Object.assign(globalThis, replaced);
+});

@@ -25,6 +25,9 @@ type GeneratorConfig struct {
 	Track     string     `json:"track"`
 	Mock      video.Mock `json:"mock"`
 
+	// Audio adds a track with mock audio.
+	Audio bool `json:"audio"`
+
 	Clip string `json:"clip"` // a file whose video is published instead of mock video
 
 	// Sessions is the number of sessions, each with one subscription. The relay's certificate is not verified: it was
@@ -42,6 +45,7 @@ type GeneratorConfig struct {
 const (
 	defaultNamespace = "bench/media"
 	defaultTrack     = "video"
+	audioSuffix      = "-audio" // of its track
 
 	// SetUpTime is how long a load generator tries to reach the relay and the broadcast. All processes share the
 	// machine.
@@ -87,11 +91,13 @@ type Published struct {
 
 // Received is the report of one session.
 type Received struct {
-	Objects    uint64          `json:"objects"` // complete, intact and new
-	Bytes      uint64          `json:"bytes"`
-	Corrupt    uint64          `json:"corrupt"` // objects whose content does not belong in their place
-	Duplicates uint64          `json:"duplicates"`
-	Arrivals   []video.Arrival `json:"arrivals,omitempty"` // if Config.Record is set
+	Objects    uint64 `json:"objects"` // complete, intact and new
+	Bytes      uint64 `json:"bytes"`
+	Corrupt    uint64 `json:"corrupt"` // objects whose content does not belong in their place
+	Duplicates uint64 `json:"duplicates"`
+	// Arrivals and, of the audio, Audio are there if Config.Record is set. All else is about the video.
+	Arrivals []video.Arrival `json:"arrivals,omitempty"`
+	Audio    []video.Arrival `json:"audio,omitempty"`
 }
 
 // Run runs a load generator until it has had its last command, or the context is done. It reads commands from in and
@@ -199,4 +205,11 @@ func (g *generator) await(ctx context.Context, name string) (string, error) {
 
 func (g *generator) name() moqt.FullTrackName {
 	return moqt.FullTrackName{Namespace: strings.Split(g.Namespace, "/"), Name: g.Track}
+}
+
+// audioName returns the name of the track with audio.
+func (g *generator) audioName() moqt.FullTrackName {
+	name := g.name()
+	name.Name += audioSuffix
+	return name
 }

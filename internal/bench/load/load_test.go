@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,9 +78,11 @@ func TestGenerators(t *testing.T) {
 	const sessions, frames = 3, 5
 	url := startRelay(t)
 	mock := video.Mock{Rate: 1e6, FrameRate: 100, Group: 10, Layers: true}
-	publisher := startGenerator(t, GeneratorConfig{Publish: true, URL: url, Mock: mock})
+	publisher := startGenerator(t, GeneratorConfig{Publish: true, URL: url, Mock: mock, Audio: true})
 	require.True(t, publisher.event(t).Ready)
-	subscribers := startGenerator(t, GeneratorConfig{URL: url, Mock: mock, Sessions: sessions, Record: true})
+	subscribers := startGenerator(t, GeneratorConfig{
+		URL: url, Mock: mock, Audio: true, Sessions: sessions, Record: true,
+	})
 	require.Equal(t, Event{Ready: true}, subscribers.event(t))
 	first := newReceiver(mock.WithDefaults(), false)
 	g := &generator{GeneratorConfig: GeneratorConfig{URL: url, Namespace: defaultNamespace, Track: defaultTrack}}
@@ -103,8 +106,10 @@ func TestGenerators(t *testing.T) {
 		require.Zero(t, r.Corrupt+r.Duplicates)
 		if i == 0 {
 			require.Len(t, r.Arrivals, int(published.Objects))
+			require.NotEmpty(t, r.Audio)
+			require.Equal(t, video.Audio.Size(0), r.Audio[0].Bytes)
 		} else {
-			require.Empty(t, r.Arrivals, "only the first session records")
+			require.Empty(t, slices.Concat(r.Arrivals, r.Audio), "only the first session records")
 		}
 	}
 	publisher.tell(t, Stop)

@@ -18,6 +18,9 @@ import (
 // publish offers the video, and publishes it between the commands Go and Stop.
 func (g *generator) publish(ctx context.Context) error {
 	h := &publisher{track: g.name()}
+	if g.Audio {
+		h.audio = &publisher{track: g.audioName()}
+	}
 	c, err := g.connect(ctx, h)
 	if err != nil {
 		return err
@@ -36,7 +39,9 @@ func (g *generator) publish(ctx context.Context) error {
 	if _, err := g.await(ctx, Go); err != nil {
 		return err
 	}
+	stopAudio := h.audio.playAudio(ctx)
 	done, err := g.feed(ctx, h)
+	stopAudio()
 	if err != nil {
 		return err
 	}
@@ -85,10 +90,35 @@ func (g *generator) feed(ctx context.Context, h *publisher) (*Published, error) 
 	}
 }
 
+// playAudio publishes mock audio until stop is called. Without a track for it, it does nothing.
+func (h *publisher) playAudio(ctx context.Context) (stop func()) {
+	if h == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		begin := time.Now()
+		for n := uint64(0); ; n++ {
+			f := video.Audio.Frame(n)
+			select {
+			case <-time.After(time.Until(begin.Add(f.Due))):
+			case <-ctx.Done():
+				h.finish()
+				return
+			}
+			_ = h.send(ctx, f, video.Audio.Payload(n, time.Now())) // what is missing shows at the subscribers
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
+
 // publisher accepts subscriptions to its track.
 type publisher struct {
 	session.Unsupported
 	track moqt.FullTrackName
+	audio *publisher // which has the subscriptions to the audio; nil: there is none
 
 	mu         sync.Mutex // guards all below, with the streams of deliveries
 	deliveries []*delivery
@@ -107,6 +137,10 @@ type subgroup struct {
 
 // HandleSubscribe implements [session.Handler].
 func (h *publisher) HandleSubscribe(p *session.Publication) {
+	if h.audio != nil && p.Track().Name == h.audio.track.Name {
+		h.audio.HandleSubscribe(p)
+		return
+	}
 	if t := p.Track(); t.Name != h.track.Name || !t.Namespace.Equal(h.track.Namespace) {
 		// It fails only if the subscription has ended.
 		_ = p.Reject(&moqt.RequestError{Code: moqt.RequestDoesNotExist, Reason: "there is no such track"})
@@ -158,7 +192,7 @@ func (d *delivery) send(ctx context.Context, f video.Frame, payload []byte) erro
 
 // open opens the stream of a subgroup with its first frame. A subgroup has the id of its layer.
 func (d *delivery) open(ctx context.Context, f video.Frame) error {
-	header := moqt.SubgroupHeader{GroupID: f.Group, Priority: video.Priority(f.Layer), FirstObject: true}
+	header := moqt.SubgroupHeader{GroupID: f.Group, Priority: f.Priority, FirstObject: true}
 	if f.Layer > 0 {
 		header.SubgroupIDMode, header.SubgroupID = moqt.SubgroupIDPresent, uint64(f.Layer)
 	}

@@ -15,6 +15,7 @@ import (
 type receiver struct {
 	source video.Source
 	record bool
+	audio  *receiver // of the same session; nil: there is none
 
 	mu      sync.Mutex // guards all below
 	seen    map[moqt.Location]bool
@@ -30,7 +31,11 @@ func newReceiver(source video.Source, record bool) *receiver {
 func (r *receiver) result() Received {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.got
+	got := r.got
+	if r.audio != nil {
+		got.Audio = r.audio.result().Arrivals
+	}
+	return got
 }
 
 // waitFor waits until so many objects have arrived, or the context is done. It can be called once.

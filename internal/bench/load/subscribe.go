@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"sluice/internal/bench/video"
 	"sluice/moqt"
 )
 
@@ -31,6 +32,9 @@ func (g *generator) subscribe(ctx context.Context) error {
 	group.SetLimit(parallelSessions)
 	for i := range receivers {
 		receivers[i] = newReceiver(g.source, g.Record && i == 0)
+		if g.Audio {
+			receivers[i].audio = newReceiver(video.Audio, g.Record && i == 0)
+		}
 		group.Go(func() (err error) {
 			connections[i], err = g.join(ctx, receivers[i])
 			return err
@@ -51,7 +55,20 @@ func (g *generator) join(ctx context.Context, r *receiver) (*connection, error) 
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.Subscribe(ctx, moqt.Subscribe{Track: g.name(), Parameters: moqt.Parameters{
+	err = c.subscribe(ctx, g.name(), r)
+	if err == nil && r.audio != nil {
+		err = c.subscribe(ctx, g.audioName(), r.audio)
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// subscribe subscribes to a track.
+func (c *connection) subscribe(ctx context.Context, name moqt.FullTrackName, r *receiver) error {
+	s, err := c.Subscribe(ctx, moqt.Subscribe{Track: name, Parameters: moqt.Parameters{
 		Filter:            &moqt.Filter{Type: moqt.FilterLargestObject},
 		RendezvousTimeout: new(uint64(SetUpTime.Milliseconds())),
 	}}, r)
@@ -59,10 +76,9 @@ func (g *generator) join(ctx context.Context, r *receiver) (*connection, error) 
 		_, err = s.Wait(ctx)
 	}
 	if err != nil {
-		c.close()
-		return nil, fmt.Errorf("subscribe: %w", err)
+		return fmt.Errorf("subscribe to %s: %w", name.Name, err)
 	}
-	return c, nil
+	return nil
 }
 
 // report waits for the command Stop, then for the objects that are still under way.

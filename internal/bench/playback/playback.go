@@ -59,7 +59,7 @@ type Score struct {
 	GoodputOverTime, AgeOverTime result.Series
 }
 
-// Play plays the frames of a period, which are in the order of Due. A frame comes after the one that it needs.
+// Play plays the frames of a period. Pictures are in the order of Due. A frame comes after the one that it needs.
 func Play(frames []Frame, period time.Duration) (s Score) {
 	if len(frames) == 0 || period <= 0 {
 		return s

@@ -24,6 +24,7 @@ type Setup struct {
 	System   system.Spec
 	Relays   int // in a chain: the publisher is at the first, subscribers are at the last; default: 1
 	Mock     video.Mock
+	Audio    bool   // publish mock audio beside the video
 	Clip     string // a file whose video is published instead of mock video
 	Sessions []int  // at each host for subscribers, from the first
 	Record   bool   // all arrivals at the first session of each host
@@ -161,7 +162,7 @@ func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
 	if t.Bystander {
 		at.prefix = slices.Concat(pinned, at.prefix)
 	}
-	cfg := load.GeneratorConfig{Publish: true, URL: relayURL(s.address(at)), Mock: t.Mock, Clip: t.Clip}
+	cfg := load.GeneratorConfig{Publish: true, URL: relayURL(s.address(at)), Mock: t.Mock, Audio: t.Audio, Clip: t.Clip}
 	if t.publisher, err = t.startGenerator(ctx, at, "publisher", cfg); err != nil {
 		return err
 	}
@@ -198,7 +199,7 @@ func (t *Trial) subscribe(ctx context.Context) error {
 	for i, n := range t.Sessions {
 		at := generatorHost{role: broker.Subscribers, number: i, relay: t.Relays - 1, prefix: niceness(nice)}
 		cfg := load.GeneratorConfig{
-			URL: relayURL(s.address(at)), Mock: t.Mock, Clip: t.Clip, Sessions: n, Record: t.Record,
+			URL: relayURL(s.address(at)), Mock: t.Mock, Audio: t.Audio, Clip: t.Clip, Sessions: n, Record: t.Record,
 		}
 		p, err := t.startGenerator(ctx, at, fmt.Sprintf("sub%d", i+1), cfg)
 		if err != nil {

@@ -100,6 +100,7 @@ func (c *Clip) Frame(n uint64) Frame {
 	return Frame{
 		Location: moqt.Location{Group: f.at.Group + round*c.groups, Object: f.at.Object},
 		Due:      f.due - c.frames[0].due + time.Duration(round)*(c.duration-c.frames[0].due),
+		Priority: priority(LayerKey),
 	}
 }
 

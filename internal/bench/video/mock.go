@@ -18,7 +18,12 @@ type Mock struct {
 	Key       float64 `json:"key"`       // size of a key frame, in other frames; default: 5
 	// Layers gives key frames and three temporal layers a subgroup each, with falling priority.
 	Layers bool `json:"layers"`
+	// Audio makes all frames audio, which goes before video.
+	Audio bool `json:"audio"`
 }
+
+// Audio is mock audio: AAC frames of 1,024 samples at 48 kHz, 96 kbit/s.
+var Audio = Mock{Rate: 96e3, FrameRate: 48000. / 1024, Group: 47, Key: 1, Audio: true}
 
 // WithDefaults returns m with defaults in place of zero values.
 func (m Mock) WithDefaults() Mock {
@@ -65,7 +70,11 @@ func (m Mock) Interval() time.Duration { return time.Duration(float64(time.Secon
 // Frame implements [Source].
 func (m Mock) Frame(n uint64) Frame {
 	at := moqt.Location{Group: n / uint64(m.Group), Object: n % uint64(m.Group)}
-	return Frame{Location: at, Layer: m.layer(at.Object), Due: time.Duration(n) * m.Interval()}
+	f := Frame{Location: at, Layer: m.layer(at.Object), Due: time.Duration(n) * m.Interval(), Priority: audioPriority}
+	if !m.Audio {
+		f.Priority = priority(f.Layer)
+	}
+	return f
 }
 
 // Size returns the bytes of the n-th frame.
@@ -129,8 +138,10 @@ func (m Mock) DependsOn(n uint64) (on uint64, ok bool) {
 	case LayerTop:
 		return n - 1, true
 	}
-	return n - 1, object > 0 // without layers
+	return n - 1, object > 0 && !m.Audio // without layers
 }
 
-// Priority returns the Publisher Priority of a layer (draft §7): 0 is the most urgent.
-func Priority(layer int) uint8 { return uint8(64 + 32*layer) }
+const audioPriority = 32
+
+// priority returns the Publisher Priority of a layer of video (draft §7): 0 is the most urgent.
+func priority(layer int) uint8 { return uint8(64 + 32*layer) }

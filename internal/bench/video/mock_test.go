@@ -19,7 +19,8 @@ func TestMock(t *testing.T) {
 	}
 	require.InEpsilon(t, 2e6*4, bytes*8, .001, "4 s of 2 Mbit/s")
 	require.InEpsilon(t, 5, float64(m.Size(50))/float64(m.Size(51)), .001)
-	require.Equal(t, Frame{Location: moqt.Location{Group: 1, Object: 2}, Due: 52 * 40 * time.Millisecond}, m.Frame(52))
+	at := moqt.Location{Group: 1, Object: 2}
+	require.Equal(t, Frame{Location: at, Priority: 64, Due: 52 * 40 * time.Millisecond}, m.Frame(52))
 
 	m.Layers = true
 	var got []int

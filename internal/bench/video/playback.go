@@ -6,11 +6,22 @@ import (
 	"sluice/internal/bench/playback"
 )
 
-// Play replays the arrivals of frames [from, to) of a broadcast of mock video.
-func Play(m Mock, arrivals []Arrival, from, to uint64) playback.Score {
+// Play replays the arrivals of frames [from, to) of a broadcast of mock video, and those of its audio, if there is any.
+func Play(m Mock, arrivals, audio []Arrival, from, to uint64) playback.Score {
 	if from >= to {
 		return playback.Score{}
 	}
+	frames, period := m.arrived(arrivals, from, to), time.Duration(to-from)*m.Interval()
+	if len(audio) > 0 {
+		begin := time.Duration(from) * m.Interval()
+		first, end := DueBetween(Audio, begin, begin+period)
+		frames = append(frames, Audio.arrived(audio, first, end)...)
+	}
+	return playback.Play(frames, period)
+}
+
+// arrived returns frames [from, to) and when they have arrived.
+func (m Mock) arrived(arrivals []Arrival, from, to uint64) []playback.Frame {
 	frames := m.frames(from, to)
 	origin := publicationOfFirst(m, arrivals) + int64(m.Frame(from).Due)
 	for _, a := range arrivals {
@@ -20,7 +31,7 @@ func Play(m Mock, arrivals []Arrival, from, to uint64) playback.Score {
 			f.Published, f.At = time.Duration(a.Published-origin), time.Duration(a.Arrived-origin)
 		}
 	}
-	return playback.Play(frames, time.Duration(to-from)*m.Interval())
+	return frames
 }
 
 // frames returns the frames [from, to) as a player knows them.
@@ -28,7 +39,10 @@ func (m Mock) frames(from, to uint64) []playback.Frame {
 	frames := make([]playback.Frame, 0, to-from)
 	for n := from; n < to; n++ {
 		f := playback.Frame{Due: m.Frame(n).Due - m.Frame(from).Due, Needs: -1, Bytes: m.Size(n)}
-		if m.Frame(n).Object == 0 {
+		switch {
+		case m.Audio:
+			f.Kind = playback.Audio
+		case m.Frame(n).Object == 0:
 			f.Kind = playback.Key
 		}
 		if on, ok := m.DependsOn(n); ok && on >= from {

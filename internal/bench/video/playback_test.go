@@ -28,7 +28,7 @@ func arrivals(end uint64, delay func(n uint64) time.Duration) (all []Arrival) {
 }
 
 func TestPlayEverything(t *testing.T) {
-	p := Play(layered, arrivals(150, func(uint64) time.Duration { return 30 * time.Millisecond }), 25, 150)
+	p := Play(layered, arrivals(150, func(uint64) time.Duration { return 30 * time.Millisecond }), nil, 25, 150)
 	require.Equal(t, 1., p.Playable)
 	require.Equal(t, 1., p.Keys)
 	require.Zero(t, p.Stalls)
@@ -68,16 +68,16 @@ func TestPlayWithLoss(t *testing.T) {
 				return c.delay
 			}
 			return 0
-		}), 0, 100)
+		}), nil, 0, 100)
 		require.InDelta(t, c.playable, p.Playable, 1e-9, name)
 		require.Equal(t, c.keys, p.Keys, name)
 		require.Equal(t, c.stalls, p.Stalls, name)
 		require.Equal(t, c.stalled, p.Stalled, name)
 	}
-	nothing := Play(layered, nil, 0, 100)
+	nothing := Play(layered, nil, nil, 0, 100)
 	require.Zero(t, nothing.Playable+nothing.Keys+nothing.Goodput)
 	require.Equal(t, 4*time.Second, nothing.Stalled)
-	require.Equal(t, playback.Score{}, Play(layered, nil, 100, 100))
+	require.Equal(t, playback.Score{}, Play(layered, nil, nil, 100, 100))
 }
 
 func TestDueBetween(t *testing.T) {
@@ -85,4 +85,25 @@ func TestDueBetween(t *testing.T) {
 	require.EqualValues(t, [2]uint64{25, 75}, [2]uint64{first, end})
 	first, end = DueBetween(layered, 1010*time.Millisecond, 1050*time.Millisecond)
 	require.EqualValues(t, [2]uint64{26, 27}, [2]uint64{first, end})
+}
+
+// TestPlayAudio counts the audio of the same period.
+func TestPlayAudio(t *testing.T) {
+	everything := arrivals(100, func(uint64) time.Duration { return 0 })
+	var audio []Arrival
+	for n := range uint64(200) {
+		f := Audio.Frame(n)
+		at := int64(1_700_000_000e9) + int64(f.Due)
+		late := int64(0)
+		if n >= 100 && n < 120 {
+			late = int64(2 * playback.Playout)
+		}
+		audio = append(audio, Arrival{f.Group, f.Object, at, at + late, Audio.Size(n)})
+	}
+	p := Play(layered, everything, audio, 25, 100)
+	require.Equal(t, [2]float64{1, 1}, [2]float64{p.Playable, p.Keys})
+	require.True(t, p.HasAudio)
+	require.InDelta(t, 1-20/140., p.Audio, .002, "3 s from 1 s on have 140 or 141 frames")
+	require.Len(t, p.Ages, 75, "ages are those of pictures")
+	require.False(t, Play(layered, everything, nil, 25, 100).HasAudio)
 }

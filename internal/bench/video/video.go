@@ -19,8 +19,9 @@ type Source interface {
 // Frame is the place of a frame in a broadcast.
 type Frame struct {
 	moqt.Location
-	Layer int           // its subgroup
-	Due   time.Duration // since the first frame
+	Layer    int           // its subgroup
+	Priority uint8         // Publisher Priority of that
+	Due      time.Duration // since the first frame
 }
 
 // Arrival is an object that arrived. Times are Unix, ns.

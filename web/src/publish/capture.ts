@@ -1,3 +1,4 @@
+import { sleep } from "../ui/dom.js";
 import type { Track } from "../media/catalog.js";
 import type { Broadcast } from "./broadcast.js";
 import { framesOf } from "./frames.js";
@@ -20,15 +21,42 @@ export interface Settings {
   priorities: { audio: number; key: number; delta: number };
 }
 
+/** How long an encoder may take for its first picture, in milliseconds. */
+const trialTime = 1000;
+
 /** The IDs of tracks in MP4: a player may put them into one file. */
 const ids = { video: 1, audio: 2, small: 3 };
 
-/** supportedCodecs returns the codecs that this browser encodes. */
+/** supportedCodecs returns the codecs that this browser encodes, and first those whose pictures come at once. */
 export async function supportedCodecs(): Promise<typeof videoCodecs> {
   if (typeof VideoEncoder === "undefined") return [];
-  const base = { width: 640, height: 360, bitrate: 1e6, framerate: 30 };
-  const all = await Promise.all(videoCodecs.map((c) => VideoEncoder.isConfigSupported({ ...base, codec: c.codec })));
-  return videoCodecs.filter((_, i) => all[i]!.supported);
+  const trials = await Promise.all(videoCodecs.map(async ({ codec }) => {
+    const config = { codec, width: 640, height: 360, bitrate: 1e6, framerate: 30, latencyMode: "realtime" } as const;
+    const { supported } = await VideoEncoder.isConfigSupported(config);
+    return { supported, quick: supported && (await isQuick(config)) };
+  }));
+  const supported = videoCodecs.filter((_, i) => trials[i]!.supported);
+  const quick = videoCodecs.filter((_, i) => trials[i]!.quick);
+  return [...quick, ...supported.filter((c) => !quick.includes(c))];
+}
+
+/** isQuick reports whether an encoder gives a picture after it has got a few. That of Firefox holds back 40 of H.264. */
+async function isQuick(config: VideoEncoderConfig): Promise<boolean> {
+  const { width, height } = config;
+  let encoder: VideoEncoder | undefined;
+  const given = new Promise<boolean>((resolve) => {
+    encoder = new VideoEncoder({ output: () => resolve(true), error: () => resolve(false) });
+    encoder.configure(config);
+    for (let n = 0; n < 5; n++) {
+      const init = { format: "I420", codedWidth: width, codedHeight: height, timestamp: n * 33_333 } as const;
+      const picture = new VideoFrame(new Uint8Array((width * height * 3) / 2), init);
+      encoder.encode(picture);
+      picture.close();
+    }
+  });
+  const quick = await Promise.race([given, sleep(trialTime).then(() => false)]);
+  if (encoder?.state !== "closed") encoder?.close();
+  return quick;
 }
 
 /** Groups numbers the groups of all tracks: those with the same id cover the same time. */
