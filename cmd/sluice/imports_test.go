@@ -46,6 +46,14 @@ var linked = map[string]string{
 	"github.com/munnerz/goautoneg":              "",
 	"google.golang.org/protobuf":                "",
 
+	"github.com/parquet-go/parquet-go": "the history of sluice rtt",
+	"github.com/parquet-go/bitpack":    "imported by parquet-go, as those that follow",
+	"github.com/parquet-go/jsonlite":   "",
+	"github.com/andybalholm/brotli":    "",
+	"github.com/google/uuid":           "",
+	"github.com/pierrec/lz4/v4":        "",
+	"github.com/twpayne/go-geom":       "",
+
 	"kernel.org/pub/linux/libs/security/libcap/cap": "sluice relay: gives up capabilities in all threads",
 	"kernel.org/pub/linux/libs/security/libcap/psx": "imported by cap",
 
