@@ -32,7 +32,9 @@ type ConnState struct {
 	Packets   Word // sent by either sender, without those of quic-go
 	Bytes     Word
 	LimitedTo Word // packets with lower numbers were sent while window or pacing held data back
-	_         [40]byte
+	// What the media sender has found out about the path.
+	ECN Word32 // of the IP headers of packets that are sent (RFC 3168 §5): ECT0 or 0
+	_   [36]byte
 }
 
 // TakeNumber takes a packet number for a packet without a record. It fails if the numbers go on elsewhere, see
@@ -150,7 +152,7 @@ func (s *ConnState) MoveTo(to *ConnState) {
 	}
 	for _, w := range [...]struct{ to, from *Word32 }{
 		{&to.Slots, &s.Slots}, {&to.Threshold, &s.Threshold}, {&to.MTU, &s.MTU},
-		{&to.BucketCost, &s.BucketCost}, {&to.BucketBurst, &s.BucketBurst},
+		{&to.BucketCost, &s.BucketCost}, {&to.BucketBurst, &s.BucketBurst}, {&to.ECN, &s.ECN},
 	} {
 		w.to.Store(w.from.Load())
 	}

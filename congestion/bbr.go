@@ -147,6 +147,9 @@ func (b *bbr) Rate(srtt time.Duration) int64 {
 func (b *bbr) Sent(clock.Time, int, int) {}
 
 func (b *bbr) Acked(e AckEvent) {
+	if e.CE > 0 { // like losses: the draft leaves the response open (§ECN)
+		b.respond(LossEvent{Now: e.Now, Packets: e.CE, Bytes: min(e.CE*int(b.mtu), e.Bytes), Sent: e.Sent})
+	}
 	b.sample = b.delivery.acked(e, b.rtt.min)
 	b.inFlight = float64(max(e.InFlight-e.Bytes, 0))
 	if b.sample.known {

@@ -70,15 +70,20 @@ func (b *bbr) adaptToLosses() {
 }
 
 func (b *bbr) Lost(e LossEvent) {
+	b.respond(e)
+	if e.Persistent {
+		b.prior = max(b.prior, b.window)
+		b.window = bbrMinPackets * b.mtu
+	}
+}
+
+// respond responds to a loss, or to packets that the path has marked instead.
+func (b *bbr) respond(e LossEvent) {
 	s := b.delivery.lose(e)
 	s.appLimited = b.sample.appLimited
 	b.noteLoss(e)
 	if b.probe.samples && b.tooMuchLost(&s) {
 		b.respondTooHigh(e, s)
-	}
-	if e.Persistent {
-		b.prior = max(b.prior, b.window)
-		b.window = bbrMinPackets * b.mtu
 	}
 }
 

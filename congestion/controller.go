@@ -38,6 +38,7 @@ type AckEvent struct {
 	LatestRTT  time.Duration
 	SRTT       time.Duration // smoothed
 	MinRTT     time.Duration
+	CE         int  // packets that the path has marked as congested, which are not lost (RFC 9000 §13.4)
 	AppLimited bool // when the latest packet was sent, neither window nor pacing held data back
 	// LimitedSince is when they began to hold data back without a pause; 0: they do not.
 	LimitedSince clock.Time

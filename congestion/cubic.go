@@ -73,6 +73,9 @@ func (c *cubic) Sent(clock.Time, int, int) {}
 func (c *cubic) Acked(e AckEvent) {
 	last := c.lastAck
 	c.lastAck = e.Now
+	if e.CE > 0 && e.Sent > c.recovery { // like a loss (RFC 9002 §7.1), but never spurious
+		c.reduce(LossEvent{Now: e.Now, Packets: 1})
+	}
 	switch {
 	case e.AppLimited && !c.halfUsed(e):
 		// Time in which the window was not used is not time to grow in (RFC 9438 §5.8).

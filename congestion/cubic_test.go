@@ -192,6 +192,30 @@ func TestCubicSpurious(t *testing.T) {
 	require.Less(t, c.window, before.window, "a packet of a later event")
 }
 
+// A packet that the path has marked counts as one that was lost, once in a round trip, and is never spurious.
+func TestCubicMarked(t *testing.T) {
+	c := NewCubic(1200).(*cubic)
+	now := clock.Time(time.Second)
+	for range 5 {
+		ackWindow(c, &now, false)
+	}
+	before := c.window
+	mark := func(sent clock.Time) {
+		c.Acked(AckEvent{Now: now, Bytes: 1200, Sent: sent, SRTT: rtt100, LatestRTT: rtt100, CE: 2})
+	}
+	mark(now.Add(-rtt100))
+	require.InDelta(t, 0.7*before, c.window, 1)
+	now = now.Add(rtt100 / 2)
+	mark(now.Add(-rtt100))
+	require.InDelta(t, 0.7*before, c.window, 1, "the same congestion event")
+	lose(c, now, 1)
+	c.Spurious(now.Add(-rtt100))
+	require.InDelta(t, 0.7*before, c.window, 1, "the marks were not spurious")
+	now = now.Add(2 * rtt100)
+	mark(now.Add(-rtt100))
+	require.InDelta(t, 0.49*before, c.window, 1)
+}
+
 func TestCubicReset(t *testing.T) {
 	c := NewCubic(1200).(*cubic)
 	lose(c, clock.Time(time.Second), 1)

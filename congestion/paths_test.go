@@ -51,6 +51,19 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// On a path that marks packets, queues stay short, and nothing is lost.
+func TestMarkingPath(t *testing.T) {
+	for name, make := range Controllers {
+		n := newNetwork(networkConfig{rate: mbs, delay: 20 * ms, queue: 1250 * kB, mark: 25 * kB})
+		f := n.flow(make(packetSize)).bulkFrom(0)
+		n.run(3 * time.Second)
+		f.queueSum, f.acks = 0, 0
+		require.Greater(t, f.rate(6*time.Second)/mbs, 0.85, name)
+		require.Less(t, f.queueing(), 25*ms, name)
+		require.Zero(t, f.lost, name)
+	}
+}
+
 // Flows that compete for a path get their parts, whichever their controllers are.
 func TestCompetingFlows(t *testing.T) {
 	for name, pair := range map[string][2]func(int) Controller{

@@ -26,6 +26,7 @@ type networkConfig struct {
 	queue  int           // bytes
 	loss   float64
 	gather time.Duration // ACKs arrive at multiples of that
+	mark   int           // packets that find so many bytes in the queue are marked; 0: none is
 }
 
 type networkEvent struct {
@@ -68,15 +69,15 @@ func (n *network) run(d time.Duration) {
 	n.now = end
 }
 
-// transmit returns when a packet arrives, unless it is lost.
-func (n *network) transmit(size int) (at time.Duration, arrives bool) {
+// transmit returns when a packet arrives, and whether it is marked as congested, unless it is lost.
+func (n *network) transmit(size int) (at time.Duration, marked, arrives bool) {
 	n.idle = max(n.idle, n.now)
 	queued := n.idle.Sub(n.now).Seconds() * n.cfg.rate
 	if int(queued)+size > n.cfg.queue || n.rng.Float64() < n.cfg.loss {
-		return 0, false
+		return 0, false, false
 	}
 	n.idle = n.idle.Add(time.Duration(float64(size) / n.cfg.rate * float64(time.Second)))
-	return n.idle.Sub(n.now) + n.cfg.delay, true
+	return n.idle.Sub(n.now) + n.cfg.delay, n.cfg.mark > 0 && int(queued) > n.cfg.mark, true
 }
 
 // ackDelay returns how long an ACK takes.
@@ -123,9 +124,10 @@ type flow struct {
 }
 
 type simPacket struct {
-	sent  clock.Time
-	state uint8 // 0 in flight, 1 acknowledged, 2 lost
-	size  int
+	marked bool
+	sent   clock.Time
+	state  uint8 // 0 in flight, 1 acknowledged, 2 lost
+	size   int
 }
 
 // simFrame is complete when the receiver has that many bytes.
@@ -208,7 +210,8 @@ func (f *flow) transmitOne(size int) {
 	f.inFlight += size
 	f.pacer.Spend(size)
 	f.controller.Sent(f.now, size, f.inFlight)
-	if at, ok := f.transmit(size); ok {
+	if at, marked, ok := f.transmit(size); ok {
+		f.packets[number].marked = marked
 		f.after(at, func() { f.receive(number) })
 	}
 	f.after(f.rtt.PTO(25*time.Millisecond), func() { f.timeout(number) })
@@ -256,6 +259,9 @@ func (f *flow) acked(numbers []int) {
 		p.state = 1
 		f.inFlight -= p.size
 		e.Bytes += p.size
+		if p.marked {
+			e.CE++
+		}
 		if e.First == 0 || p.sent < e.First {
 			e.First = p.sent
 		}

@@ -16,6 +16,7 @@ import (
 // fakeForwarder is a forwarder with one connection. Like the kernel it opens streams, and sends on them before user
 // space knows of it.
 type fakeForwarder struct {
+	flags uint8 // of records of datagrams
 	claim.Heap
 	t       testing.TB
 	clock   clock.Clock
@@ -118,7 +119,7 @@ func (f *fakeForwarder) send(st *claim.StreamState, prefix, to int64, fin bool) 
 func (f *fakeForwarder) datagram() int64 {
 	number, _, ok := f.state.Begin(f.ring)
 	require.True(f.t, ok)
-	f.state.Commit(f.ring, number, f.clock.Now(), 0, claim.NewInfo(0, 100, 40, claim.KindDatagram))
+	f.state.Commit(f.ring, number, f.clock.Now(), 0, claim.NewInfo(0, 100, 40, claim.KindDatagram|f.flags))
 	return int64(number)
 }
 

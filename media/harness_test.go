@@ -47,6 +47,7 @@ type fakeSocket struct {
 type sentPacket struct {
 	data   []byte
 	remote netip.AddrPort
+	ecn    byte
 }
 
 func (s *fakeSocket) Trains() bool               { return s.gso }
@@ -60,7 +61,7 @@ func (s *fakeSocket) Write(messages []udp.Message) {
 		s.counts = append(s.counts, m.Count)
 		for data := m.Data; len(data) > 0; {
 			n := min(m.Segment, len(data))
-			s.packets = append(s.packets, sentPacket{slices.Clone(data[:n]), m.Route.Remote()})
+			s.packets = append(s.packets, sentPacket{slices.Clone(data[:n]), m.Route.Remote(), m.Route.ECN()})
 			data = data[n:]
 		}
 	}
@@ -233,6 +234,7 @@ type wirePacket struct {
 	number int64
 	phase  byte
 	size   int
+	ecn    byte // of the IP header
 	remote netip.AddrPort
 
 	frame  byte
@@ -289,6 +291,7 @@ func (p *peer) decrypt(sent sentPacket) *wirePacket {
 	o := p.opener.Open(sent.data, len(p.connID))
 	q := parseFrame(p.t, o.Payload)
 	q.number, q.phase, q.size, q.remote = int64(o.Number), o.Phase, len(sent.data), sent.remote
+	q.ecn = sent.ecn
 	return q
 }
 

@@ -167,14 +167,15 @@ func (s *Sender) Path(p quic.PathInfo) {
 	}
 	s.path.bigLost = 0
 	s.ledger.setMTU(mtu)
-	s.path.route = &route{
+	s.path.set(route{
 		Route:      udp.NewRoute(s.shard.sock, remote.AddrPort(), slices.Clone(p.OOB)),
 		destConnID: bytes.Clone(p.DestConnID.Bytes()),
 		local:      localAddr(p.Local),
-	}
+	})
 	switch {
 	case old == nil:
 		s.control.start(s.cfg.NewController(mtu))
+		s.ecn.begin()
 		if !s.shard.register(s) {
 			s.closeLocked()
 			return
@@ -193,6 +194,7 @@ func (s *Sender) changePathLocked() {
 	}
 	s.recovery.reset()
 	s.control.reset(s.ledger.mtu)
+	s.ecn.begin()
 }
 
 // Closed implements [quic.Hooks].

@@ -68,6 +68,9 @@ func (l *ledger) skipInterval() uint64 { return 500 + l.random(5000) }
 
 // commit writes the record of a packet whose number begin has returned.
 func (l *ledger) commit(now clock.Time, number uint64, offset int64, i claim.Info) {
+	if l.state.ECN.Load() != 0 {
+		i = i.With(claim.FlagMarked)
+	}
 	l.state.Commit(l.records, number, now, offset, i)
 }
 

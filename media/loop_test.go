@@ -117,7 +117,7 @@ func (wireSocket) Trains() bool               { return false }
 func (wireSocket) Name(netip.AddrPort) []byte { return nil }
 func (s wireSocket) Write(messages []udp.Message) {
 	for _, m := range messages {
-		s.deliver(sentPacket{slices.Clone(m.Data), m.Route.Remote()})
+		s.deliver(sentPacket{slices.Clone(m.Data), m.Route.Remote(), m.Route.ECN()})
 	}
 }
 

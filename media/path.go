@@ -17,7 +17,9 @@ const blackHole = 12
 // path is where packets go, and how large they may be. It is guarded by the sender's lock.
 type path struct {
 	ledger  *ledger
-	route   *route // nil: packets may not be sent yet
+	route   *route // plain or marked; nil: packets may not be sent yet
+	plain   *route
+	marked  *route // with ECT(0); nil: the system cannot mark packets
 	bigLost int    // packets larger than baseMTU that were lost since one was acknowledged
 }
 
@@ -26,6 +28,24 @@ type route struct {
 	*udp.Route
 	destConnID []byte
 	local      netip.AddrPort // unspecified if the control messages of Route choose it
+}
+
+// set sets where packets go, with marks if they have had them.
+func (p *path) set(r route) {
+	marks := p.route != nil && p.route == p.marked
+	p.plain, p.marked = &r, nil
+	if m := r.Route.Marked(); m != nil {
+		p.marked = &route{m, r.destConnID, r.local}
+	}
+	p.choose(marks)
+}
+
+// choose chooses between marked and plain packets.
+func (p *path) choose(marked bool) {
+	p.route = p.plain
+	if marked && p.marked != nil {
+		p.route = p.marked
+	}
 }
 
 // localAddr returns a UDP address, or the zero one.

@@ -25,6 +25,7 @@ const (
 type recovery struct {
 	ledger   *ledger
 	control  *congestionControl
+	ecn      *ecn
 	path     *path
 	streams  *streamSet
 	counters *Counters
@@ -56,7 +57,7 @@ func errNotSent() error {
 
 func newRecovery(s *Sender) recovery {
 	return recovery{
-		ledger: &s.ledger, control: &s.control, path: &s.path, streams: &s.streams, counters: &s.counters,
+		ledger: &s.ledger, control: &s.control, ecn: &s.ecn, path: &s.path, streams: &s.streams, counters: &s.counters,
 		reordering: packetThreshold, lossTime: clock.Never,
 	}
 }
@@ -67,6 +68,7 @@ func (r *recovery) receive(now clock.Time, a *quic.AckInfo) (time.Duration, cong
 	next := r.ledger.next()
 	largest := min(uint64(a.Ranges[0].Largest), next-1)
 	ev := congestion.AckEvent{Now: now, InFlight: int(r.ledger.state.InFlight.Load())}
+	r.ecn.newly = 0
 	newest, acked, err := r.acknowledge(a.Ranges, next, &ev)
 	if err == nil {
 		err = r.findSpurious(now, a, largest)
@@ -74,7 +76,10 @@ func (r *recovery) receive(now clock.Time, a *quic.AckInfo) (time.Duration, cong
 	if err != nil {
 		return 0, congestion.LossEvent{}, err
 	}
-	r.largestAcked = max(r.largestAcked, largest)
+	if largest > r.largestAcked {
+		ev.CE = r.ecn.receive(a, next)
+		r.largestAcked = largest
+	}
 	var sample time.Duration
 	if acked {
 		if newest.Number == largest && !newest.Uncounted() {
@@ -123,6 +128,7 @@ func (r *recovery) acknowledgePacket(e claim.Entry, ev *congestion.AckEvent) {
 		}
 		ev.Bytes += e.Size()
 		ev.Sent = max(ev.Sent, e.Sent)
+		r.ecn.acked(e.Info)
 	}
 	if r.path.acked(e.Size()) {
 		r.counters.count(MTUBlackHole)
@@ -273,6 +279,7 @@ func (r *recovery) expire(now clock.Time) (lost congestion.LossEvent) {
 	}
 	r.ptoCount++
 	r.counters.PTOs++
+	r.ecn.timeout()
 	r.probes = probePackets
 	r.probe(next)
 	return lost

@@ -92,6 +92,7 @@ type Sender struct {
 	ledger   ledger            // packet numbers and records
 	keys     keys              // packet protection
 	path     path              // where packets go and how large they are
+	ecn      ecn               // whether packets are marked
 	control  congestionControl // window and pacing
 	credit   credit            // flow control
 	ready    scheduler         // what has something to send
@@ -110,6 +111,7 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s.mu.sender = s
 	s.ledger = ledger{memory: l.memory, random: l.random}
 	s.path = path{ledger: &s.ledger}
+	s.ecn = ecn{path: &s.path, counters: &s.counters}
 	s.credit = credit{counters: &s.counters, dataBlockedAt: -1, streamsBlockedAt: -1}
 	s.streams = newStreamSet(s)
 	s.recovery = newRecovery(s)
@@ -130,7 +132,7 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 
 // useState makes all parts use a shared state.
 func (s *Sender) useState(state *claim.ConnState) {
-	s.state, s.ledger.state, s.control.state, s.credit.state = state, state, state, state
+	s.state, s.ledger.state, s.control.state, s.credit.state, s.ecn.state = state, state, state, state, state
 	s.allocator.state.Store(state)
 }
 
@@ -160,7 +162,7 @@ func (s *Sender) Stats() Stats {
 	return Stats{
 		State: s.control.path(), Counters: s.countersLocked(), CipherSuite: s.keys.suite,
 		Controller: s.control.name(), Threshold: s.observer.limits.Threshold, Open: len(s.streams.all),
-		Ledger: len(s.ledger.records),
+		ECN: s.ecn.phase.String(), Ledger: len(s.ledger.records),
 	}
 }
 
@@ -179,7 +181,7 @@ func (s *Sender) closeLocked() {
 		return
 	}
 	s.closed = true
-	s.path.route = nil
+	s.path.route, s.path.plain, s.path.marked = nil, nil, nil
 	s.state.MTU.Store(0)
 	s.streams.close()
 	s.keys.sealer.Erase()

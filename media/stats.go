@@ -26,6 +26,12 @@ const (
 	DatagramDropped     // by the drop policy
 	DatagramClosed      // with its subscription
 
+	ECNUnanswered // no marked packet was acknowledged before a probe timeout: packets are not marked until one is
+	ECNUnreported // the peer does not count marks: packets are no longer marked
+	ECNBleached   // marks do not arrive: likewise
+	ECNMangled    // all packets arrive marked as congested: likewise
+	ECNMiscounted // the peer counts what was not sent: likewise
+
 	ResetUnacknowledged // RESET_STREAM was not acknowledged in time, and is not sent again
 
 	MTUBlackHole // the path no longer carries packets of the size that it had: they are smaller from here on
@@ -38,6 +44,7 @@ var reasonNames = [numReasons]string{
 	"blocked_conn_credit", "blocked_stream_credit", "blocked_streams",
 	"datagram_late", "datagram_too_large", "datagram_unsupported",
 	"datagram_queue_full", "datagram_dropped", "datagram_closed",
+	"ecn_unanswered", "ecn_unreported", "ecn_bleached", "ecn_mangled", "ecn_miscounted",
 	"reset_unacknowledged", "mtu_black_hole",
 }
 
@@ -61,6 +68,7 @@ type Counters struct {
 	Acks             uint64              // ACK frames that were received
 	TakenAcks        uint64              // packets that the forwarder has taken from the network
 	AckRequests      uint64              // ACK_FREQUENCY frames that were sent
+	CongestedPackets uint64              // that the path has marked instead of dropping them (ECN-CE)
 	Streams          uint64              // opened
 	Datagrams        uint64              // sent
 	Outcomes         [numOutcomes]uint64 // by Outcome
@@ -81,6 +89,7 @@ func (c *Counters) add(d *Counters) {
 	c.Acks += d.Acks
 	c.TakenAcks += d.TakenAcks
 	c.AckRequests += d.AckRequests
+	c.CongestedPackets += d.CongestedPackets
 	c.Streams += d.Streams
 	c.Datagrams += d.Datagrams
 	for i, n := range d.Outcomes {
@@ -113,6 +122,7 @@ type Stats struct {
 	Counters
 	CipherSuite uint16 // of TLS, see [tls.CipherSuiteName]; 0 before there are keys
 	Controller  string // name of the congestion controller; "" before there is a path
+	ECN         string // off, testing, paused or capable: whether packets have marks, and whether these arrive
 	Threshold   Level  // of the drop policy
 	Open        int    // streams that have not ended
 	Ledger      int    // records that there is room for

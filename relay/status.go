@@ -32,6 +32,7 @@ type SessionStatus struct {
 	Controller  string        `json:"congestion_controller,omitempty"`
 	Window      int           `json:"window_bytes"` // of the controller
 	InFlight    int           `json:"in_flight_bytes"`
+	ECN         string        `json:"ecn,omitempty"` // off, testing, paused or capable, see docs/media.md
 	// Threshold is the drop policy's: subscriber priority << 8 | publisher priority; 65535 lets everything pass.
 	Threshold media.Level `json:"threshold"`
 
@@ -48,7 +49,9 @@ type SentPackets struct {
 	Kernel  uint64 `json:"kernel"`
 	Process uint64 `json:"process"`
 	Lost    uint64 `json:"lost"`
-	Again   uint64 `json:"again"` // retransmissions; only the process repeats
+	// Congested counts the packets that paths have marked instead of dropping them (ECN-CE).
+	Congested uint64 `json:"congested"`
+	Again     uint64 `json:"again"` // retransmissions; only the process repeats
 	// Acks counts the ACK frames from the peer, and AckRequests the ACK_FREQUENCY frames that ask it for fewer.
 	Acks        uint64 `json:"acks"`
 	AckRequests uint64 `json:"ack_requests"`
@@ -111,11 +114,11 @@ func statusOf(p *peer) SessionStatus {
 	s.CipherSuite, s.Controller = tls.CipherSuiteName(stats.CipherSuite), stats.Controller
 	s.Packets = SentPackets{
 		Kernel: stats.ForwarderPackets, Process: stats.Packets - stats.ForwarderPackets,
-		Lost: stats.LostPackets, Again: stats.Retransmissions, TakenAcks: stats.TakenAcks,
+		Lost: stats.LostPackets, Congested: stats.CongestedPackets, Again: stats.Retransmissions, TakenAcks: stats.TakenAcks,
 		Acks: stats.Acks, AckRequests: stats.AckRequests,
 	}
 	s.Bytes, s.Window, s.InFlight, s.Threshold = stats.Bytes, stats.Window, stats.InFlight, stats.Threshold
-	s.SRTT, s.MinRTT = stats.SRTT, stats.MinRTT
+	s.ECN, s.SRTT, s.MinRTT = stats.ECN, stats.SRTT, stats.MinRTT
 	s.Held, s.Streams = stats.Held(), outcomes(stats.Outcomes[:])
 	if p.forwarder != nil {
 		s.Declined = p.relay.cfg.FastPath.Copies(p.forwarder)

@@ -28,6 +28,7 @@ var (
 	sessionPackets  = sessionDesc("packets_total", "QUIC packets with media, by who sent them.", "by")
 	sessionDeclined = sessionDesc("fastpath_declined_total",
 		"Copies that the kernel left to the process, by reason.", "reason")
+	sessionECN    = sessionDesc("ecn", "1, with what is known about ECN marks on the path.", "state")
 	sessionValues = []struct {
 		desc  *prometheus.Desc
 		kind  prometheus.ValueType
@@ -65,7 +66,7 @@ var (
 
 // Describe implements [prometheus.Collector].
 func (sessionMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{sessionInfo, sessionPackets, sessionDeclined, sessionsHidden} {
+	for _, d := range []*prometheus.Desc{sessionInfo, sessionPackets, sessionDeclined, sessionECN, sessionsHidden} {
 		ch <- d
 	}
 	for _, v := range sessionValues {
@@ -95,6 +96,7 @@ func collectSession(ch chan<- prometheus.Metric, s *relay.SessionStatus) {
 		ch <- prometheus.MustNewConstMetric(d, kind, v, append([]string{id}, labels...)...)
 	}
 	metric(sessionInfo, prometheus.GaugeValue, 1, s.Remote, s.Transport, s.CipherSuite, s.Controller)
+	metric(sessionECN, prometheus.GaugeValue, 1, s.ECN)
 	metric(sessionPackets, prometheus.CounterValue, float64(s.Packets.Kernel), "kernel")
 	metric(sessionPackets, prometheus.CounterValue, float64(s.Packets.Process), "process")
 	for reason, n := range s.Declined {

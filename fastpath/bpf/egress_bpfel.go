@@ -85,7 +85,8 @@ type EgressScratch struct {
 		DataLen    uint32
 		PacketLen  uint32
 		PrefixLen  uint32
-		Fin        uint32
+		Fin        uint16
+		Ecn        uint16
 		Opened     uint32
 	}
 	StreamKey   [3]uint64

@@ -77,7 +77,9 @@ type IngressConnState struct {
 	Packets     uint64
 	Bytes       uint64
 	LimitedTo   uint64
-	Pad3        [5]uint64
+	Ecn         uint32
+	Pad3        uint32
+	Pad4        [4]uint64
 }
 
 type IngressConnectionId struct {
@@ -401,7 +403,8 @@ type IngressScratch struct {
 		DataLen    uint32
 		PacketLen  uint32
 		PrefixLen  uint32
-		Fin        uint32
+		Fin        uint16
+		Ecn        uint16
 		Opened     uint32
 	}
 	StreamKey   [3]uint64

@@ -141,3 +141,60 @@ func TestWriteWaitsForRoom(t *testing.T) {
 		require.EqualValues(t, messages, counters.Counts().Packets)
 	}
 }
+
+// Single packets and trains arrive with the mark of their route, whichever families the socket and the address have.
+func TestMarked(t *testing.T) {
+	for _, c := range []struct{ network, listen, to string }{
+		{"udp4", "127.0.0.1:0", "127.0.0.1:0"},
+		{"udp", "[::]:0", "127.0.0.1:0"},
+		{"udp6", "[::1]:0", "[::1]:0"},
+	} {
+		t.Run(c.network, func(t *testing.T) {
+			from, err := net.ListenPacket(c.network, c.listen)
+			if err != nil {
+				t.Skip("no IPv6:", err)
+			}
+			defer from.Close()
+			s, err := NewSocket(from, true, new(Counters))
+			require.NoError(t, err)
+			to, addr := receiver(t, "udp", c.to)
+			raw, err := to.SyscallConn()
+			require.NoError(t, err)
+			require.NoError(t, raw.Control(func(fd uintptr) {
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_RECVTOS, 1)
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1)
+			}))
+			plain := NewRoute(s, addr, nil)
+			routes := []*Route{plain, plain.Marked(), plain}
+			b := NewBatch(s)
+			for _, r := range routes {
+				for range 3 {
+					b.Add(r, 1000)
+				}
+			}
+			b.Flush()
+			for _, r := range routes {
+				for range 3 {
+					require.Equal(t, r.ECN(), receiveECN(t, to))
+				}
+			}
+			require.Zero(t, plain.ECN())
+			require.EqualValues(t, 2, routes[1].ECN())
+		})
+	}
+}
+
+// receiveECN returns the ECN bits of a packet's IP header.
+func receiveECN(t *testing.T, c *net.UDPConn) byte {
+	oob := make([]byte, 200)
+	_, n, _, _, err := c.ReadMsgUDP(make([]byte, 2000), oob)
+	require.NoError(t, err)
+	messages, err := unix.ParseSocketControlMessage(oob[:n])
+	require.NoError(t, err)
+	for _, m := range messages {
+		if typ := m.Header.Type; typ == unix.IP_TOS || typ == unix.IPV6_TCLASS {
+			return m.Data[0] & 3
+		}
+	}
+	return 0
+}

@@ -49,7 +49,8 @@ type PolicyClaim struct {
 	DataLen    uint32
 	PacketLen  uint32
 	PrefixLen  uint32
-	Fin        uint32
+	Fin        uint16
+	Ecn        uint16
 	Opened     uint32
 }
 
@@ -76,7 +77,9 @@ type PolicyConnState struct {
 	Packets     uint64
 	Bytes       uint64
 	LimitedTo   uint64
-	Pad3        [5]uint64
+	Ecn         uint32
+	Pad3        uint32
+	Pad4        [4]uint64
 }
 
 type PolicyConnectionId struct {
@@ -261,7 +264,8 @@ type PolicyScratch struct {
 		DataLen    uint32
 		PacketLen  uint32
 		PrefixLen  uint32
-		Fin        uint32
+		Fin        uint16
+		Ecn        uint16
 		Opened     uint32
 	}
 	StreamKey   [3]uint64

@@ -30,14 +30,14 @@ INLINE void write_ethernet(u8 *p, const struct neighbor *n, __be16 proto)
 	}
 }
 
-// write_ip writes the IP header at ip, for a UDP datagram of udp_len bytes, and returns the sum of the pseudo header
-// (RFC 768, RFC 8200 §8.1).
-INLINE u32 write_ip(u8 *ip, const struct path *path, u32 udp_len)
+// write_ip writes the IP header at ip, for a UDP datagram of udp_len bytes, with ECN bits, and returns the sum of the
+// pseudo header (RFC 768, RFC 8200 §8.1).
+INLINE u32 write_ip(u8 *ip, const struct path *path, u32 udp_len, u32 ecn)
 {
 	u32 addresses;
 
 	if (path->v6) {
-		*(u32 *)ip = bpf_htonl(6 << 28);
+		*(u32 *)ip = bpf_htonl(6 << 28 | ecn << 20);
 		*(u16 *)(ip + 4) = bpf_htons(udp_len);
 		ip[6] = IPPROTO_UDP;
 		ip[7] = HOP_LIMIT;
@@ -45,7 +45,7 @@ INLINE u32 write_ip(u8 *ip, const struct path *path, u32 udp_len)
 		__builtin_memcpy(ip + 24, path->daddr, 16);
 		addresses = sum_of(ip + 8, 32);
 	} else {
-		*(u32 *)ip = bpf_htonl(0x45000000 | (20 + udp_len));
+		*(u32 *)ip = bpf_htonl(0x45000000 | ecn << 16 | (20 + udp_len));
 		*(u32 *)(ip + 4) = bpf_htonl(0x4000); // do not fragment
 		ip[8] = HOP_LIMIT;
 		ip[9] = IPPROTO_UDP;
@@ -91,7 +91,7 @@ GLOBAL int write_headers(struct scratch *c, const struct path *path, const struc
 	u8 *ip = c->buf + OUT + link_len(n), *udp = ip + l3, *quic = udp + 8;
 
 	write_ethernet(c->buf + OUT, n, path->v6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP));
-	u32 pseudo = write_ip(ip, path, udp_len);
+	u32 pseudo = write_ip(ip, path, udp_len, c->claim.ecn & ECN_MASK);
 
 	*(u16 *)udp = path->sport;
 	*(u16 *)(udp + 2) = path->dport;

@@ -90,14 +90,17 @@ INLINE enum reason no_number(const struct conn_state *s)
 	return SHARED(s->next_pn) & NUMBERS_CLOSED ? COPY_NO_PATH : COPY_LEDGER_FULL;
 }
 
-// commit_packet records the packet. info lacks its lengths.
+// commit_packet records the packet, and whether it has an ECN mark. info lacks its lengths.
 //
 // User space must not take a record that is half written for a whole one: it looks at pn before and after it has read
 // the rest. The two exchanges keep the order on every architecture, see above.
-INLINE void commit_packet(struct conn_state *s, const struct claim *cl, struct record *r, u64 offset, u64 info)
+INLINE void commit_packet(struct conn_state *s, struct claim *cl, struct record *r, u64 offset, u64 info)
 {
 	u64 now = bpf_ktime_get_ns();
 
+	cl->ecn = SHARED(s->ecn) & ECN_MASK;
+	if (cl->ecn)
+		info |= (u64)FLAG_MARKED << FLAGS_SHIFT;
 	__sync_fetch_and_add(&s->in_flight, cl->packet_len);
 	take_from_bucket(s, cl->packet_len, now);
 	__sync_lock_test_and_set(&r->pn, NO_PACKET);

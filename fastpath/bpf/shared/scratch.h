@@ -65,7 +65,8 @@ struct claim {
 	u32 data_len; // stream bytes in the packet: prefix and body
 	u32 packet_len; // of the QUIC packet
 	u32 prefix_len;
-	u32 fin;
+	u16 fin;
+	u16 ecn; // of the packet's IP header
 	u32 opened; // this program has opened the stream: no other sender uses it yet, and its prefix goes first
 };
 _Static_assert(sizeof(struct claim) == 64, "claim has no padding");

@@ -32,6 +32,8 @@ enum ledger_layout {
 	FLAGS_SHIFT = 56, // kind and flags
 };
 
+#define ECN_MASK 3 // the ECN bits of an IP header (RFC 3168 §5)
+
 // One connection, as all senders share it.
 struct conn_state {
 	u64 next_pn; // key generation << GENERATION_SHIFT | NUMBERS_CLOSED, once it has ended | next packet number
@@ -55,7 +57,9 @@ struct conn_state {
 	u64 packets;
 	u64 bytes;
 	u64 limited_to; // packets with lower numbers were sent while window or pacing held data back
-	u64 pad3[5];
+	u32 ecn; // of the IP headers of packets that are sent (RFC 3168 §5); only user space sets it
+	u32 pad3;
+	u64 pad4[4];
 };
 _Static_assert(sizeof(struct conn_state) == 192, "conn_state is three cache lines");
 
@@ -116,6 +120,7 @@ enum record_flag {
 	FLAG_OLD_PATH = 1 << 4, // was sent on an earlier path, and is no longer counted as in flight
 	FLAG_ACKED = 1 << 5,
 	FLAG_LOST = 1 << 6,
+	FLAG_MARKED = 1 << 7, // was sent with ECT(0)
 };
 
 // Keys to send with, by key generation.
