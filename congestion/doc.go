@@ -26,7 +26,8 @@
 // Loss detection (RFC 9002 §6) is the sender's. A controller hears of the result: one [AckEvent] for each ACK frame
 // that acknowledges something new, one [LossEvent] for all packets found lost at one time, and a call of Spurious for
 // each packet that was reported lost and arrives after all. Packets of both senders of the connection are reported to
-// Acked and Lost. Sent is called only for packets of the media sender: those that a forwarder sends appear in
+// Acked and Lost. A packet that the path has marked as congested (AckEvent.CE) has arrived, and counts as lost for the
+// rate. Sent is called only for packets of the media sender: those that a forwarder sends appear in
 // InFlight.
 //
 // An event with AppLimited says nothing about the path: the publisher, and not the window, limited what was sent.

@@ -42,9 +42,9 @@
 //
 // quic-go calls Acked (hooks.go). The recovery reads the records that the ACK covers (recovery.go), tells the streams
 // what has arrived and what was lost (streams.go, stream.go), and reports to the congestion controller (control.go).
-// If there is now something to send, the shard is woken. What happens to a stream that the forwarder has opened,
-// before the relay opens it here, is kept until then (adoption.go). Peers that can are asked for fewer ACKs
-// (ackfrequency.go).
+// The counts of ECN marks are checked (ecn.go). If there is now something to send, the shard is woken. What happens to
+// a stream that the forwarder has opened, before the relay opens it here, is kept until then (adoption.go). Peers that
+// can are asked for fewer ACKs (ackfrequency.go).
 //
 // The forwarder may take packets with nothing but an ACK from the network, so that nobody wakes for them (taken.go).
 // They wait in a queue for each shard. Whoever is awake has them handed over: the reader of the socket before it sleeps

@@ -7,8 +7,8 @@ import (
 )
 
 // ecn finds out whether packets may have ECN marks, and what the path has made of these marks (RFC 9000 §13.4). Both
-// senders mark the packets of media with ECT(0). quic-go marks its first packets, too, until it learns that the peer has
-// counted more: so there may be a few more marks than ours. It is guarded by the sender's lock.
+// senders mark the packets of media with ECT(0). quic-go marks its first packets, too, until it learns that the peer
+// has counted more: so there may be a few more marks than ours. It is guarded by the sender's lock.
 //
 // A path begins with marks. They end when they turn out to do no good, with a reason that is counted, or when a probe
 // timeout comes before any of them was acknowledged: that may be why. Then packets without marks are sent, until one of

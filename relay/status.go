@@ -114,8 +114,8 @@ func statusOf(p *peer) SessionStatus {
 	s.CipherSuite, s.Controller = tls.CipherSuiteName(stats.CipherSuite), stats.Controller
 	s.Packets = SentPackets{
 		Kernel: stats.ForwarderPackets, Process: stats.Packets - stats.ForwarderPackets,
-		Lost: stats.LostPackets, Congested: stats.CongestedPackets, Again: stats.Retransmissions, TakenAcks: stats.TakenAcks,
-		Acks: stats.Acks, AckRequests: stats.AckRequests,
+		Lost: stats.LostPackets, Congested: stats.CongestedPackets, Again: stats.Retransmissions,
+		TakenAcks: stats.TakenAcks, Acks: stats.Acks, AckRequests: stats.AckRequests,
 	}
 	s.Bytes, s.Window, s.InFlight, s.Threshold = stats.Bytes, stats.Window, stats.InFlight, stats.Threshold
 	s.ECN, s.SRTT, s.MinRTT = stats.ECN, stats.SRTT, stats.MinRTT

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// appendECN appends the control message that gives a packet to an address ECN bits (ip(7), ipv6(7)). The socket's family
-// does not matter.
+// appendECN appends the control message that gives a packet to an address its ECN bits (ip(7), ipv6(7)). The family of
+// the socket does not matter.
 func appendECN(oob []byte, remote netip.Addr, bits byte) []byte {
 	at := len(oob)
 	oob = append(oob, make([]byte, unix.CmsgSpace(4))...)

@@ -20,8 +20,8 @@ func NewRoute(sock Socket, remote netip.AddrPort, oob []byte) *Route {
 	return &Route{remote: remote, oob: oob, name: sock.Name(remote), trains: sock.Trains()}
 }
 
-// Marked returns the same route for packets that paths may mark as congested (ECT(0), RFC 3168 §5), or nil if the system
-// cannot send such packets.
+// Marked returns the same route for packets that paths may mark as congested (ECT(0), RFC 3168 §5). It returns nil if
+// the system cannot send such packets.
 func (r *Route) Marked() *Route {
 	oob := appendECN(slices.Clip(r.oob), r.remote.Addr(), ect0)
 	if oob == nil {
