@@ -65,8 +65,8 @@ func newLabUp(env *cli.Environment, name *string) *cobra.Command {
 --rate, --queue, --delay, --loss, --duplicate and --reorder apply to the links of the publisher, of all relays after
 the first and of all subscribers, in both directions. --uplink, --backbone and --downlink say the same for the
 publisher, those relays and the subscribers alone, as a list such as
-rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,reorder=1%,gap=3,hold=10ms, or clean. Each host has a link of
-its own, which 'sluice-lab lab link' changes while the lab is up.`,
+rate=3mbit,queue=50ms,delay=20ms,loss=2%,mark=1%,duplicate=0.1%,reorder=1%,gap=3,hold=10ms, or clean. Each host has a
+link of its own, which 'sluice-lab lab link' changes while the lab is up.`,
 		Example: `  sluice-lab lab up --subscribers 3
   sluice-lab lab up --subscribers 5 --loss 2% --delay 20ms --reorder 1%
   sluice-lab lab up --subscribers 10 --uplink clean --downlink rate=10mbit,delay=15ms

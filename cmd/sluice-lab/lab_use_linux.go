@@ -157,7 +157,7 @@ func newLabLink(env *cli.Environment, name *string) *cobra.Command {
 		Short: "Change a link while the lab is up",
 		Long: `Change the link of a host: what it does to packets, or whether it is there. CONDITIONS replace those
 that are set; they are a list such as
-rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,reorder=1%,gap=3,hold=10ms, or clean.`,
+rate=3mbit,queue=50ms,delay=20ms,loss=2%,mark=1%,duplicate=0.1%,reorder=1%,gap=3,hold=10ms, or clean.`,
 		Example: `  sluice-lab lab link sub1 rate=3mbit,loss=5%      # both directions
   sluice-lab lab link sub1 --from-host loss=100%
   sluice-lab lab link sub1 clean

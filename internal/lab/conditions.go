@@ -41,6 +41,7 @@ type Conditions struct {
 	Queue      time.Duration // how long a packet may wait for Rate before it is dropped; 0 is 50 ms
 	Delay      time.Duration // one way; at most MaxDelay
 	Loss       Probability   // of each packet
+	Mark       Probability   // of each packet with an ECN mark that is not lost: it is marked as congested (ECN-CE)
 	Duplicate  Probability   // of each packet that is not lost
 	Reorder    Probability   // of each packet that is not lost: the next ReorderGap packets overtake it
 	ReorderGap int           // 1 to MaxReorderGap; 0 is 3
@@ -54,10 +55,10 @@ type Rate uint64
 type Probability float64
 
 // keys are the keys that ParseConditions accepts.
-const keys = "rate, queue, delay, loss, duplicate, reorder, gap, hold"
+const keys = "rate, queue, delay, loss, mark, duplicate, reorder, gap, hold"
 
-// ParseConditions reads the form that String writes: "rate=3mbit,queue=50ms,delay=20ms,loss=2%,duplicate=0.1%,
-// reorder=1%,gap=3,hold=10ms", every part optional. An empty string or "clean" is a perfect link.
+// ParseConditions reads the form that String writes: "rate=3mbit,queue=50ms,delay=20ms,loss=2%,mark=1%,
+// duplicate=0.1%,reorder=1%,gap=3,hold=10ms", every part optional. An empty string or "clean" is a perfect link.
 func ParseConditions(s string) (Conditions, error) {
 	var c Conditions
 	if s == "" || s == "clean" {
@@ -86,6 +87,8 @@ func (c *Conditions) set(key, value string) (err error) {
 		c.Delay, err = time.ParseDuration(value)
 	case "loss":
 		c.Loss, err = ParseProbability(value)
+	case "mark":
+		c.Mark, err = ParseProbability(value)
 	case "duplicate":
 		c.Duplicate, err = ParseProbability(value)
 	case "reorder":
@@ -112,6 +115,7 @@ func (c Conditions) String() string {
 	add("queue", c.Queue != 0, c.Queue)
 	add("delay", c.Delay != 0, c.Delay)
 	add("loss", c.Loss != 0, c.Loss)
+	add("mark", c.Mark != 0, c.Mark)
 	add("duplicate", c.Duplicate != 0, c.Duplicate)
 	add("reorder", c.Reorder != 0, c.Reorder)
 	add("gap", c.ReorderGap != 0, c.ReorderGap)
@@ -142,6 +146,7 @@ func (c Conditions) validate() error {
 		bounds.Check("delay", c.Delay, 0, MaxDelay),
 		bounds.Check("hold", c.Hold, 0, MaxDelay),
 		bounds.Check("loss", c.Loss, 0, 1),
+		bounds.Check("mark", c.Mark, 0, 1),
 		bounds.Check("duplicate", c.Duplicate, 0, 1),
 		bounds.Check("reorder", c.Reorder, 0, 1),
 		bounds.Check("gap", c.ReorderGap, 0, MaxReorderGap))

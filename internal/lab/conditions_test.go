@@ -15,6 +15,7 @@ func TestParseConditions(t *testing.T) {
 		"rate=3mbit":                         {Rate: 3e6},
 		"rate=1.5Mbit,queue=20ms,delay=1m0s": {Rate: 1.5e6, Queue: 20 * time.Millisecond, Delay: time.Minute},
 		"loss=2%, duplicate=0.5, reorder=1":  {Loss: 0.02, Duplicate: 0.5, Reorder: 1},
+		"mark=3%":                            {Mark: 0.03},
 		"reorder=1%,gap=5,hold=1s":           {Reorder: 0.01, ReorderGap: 5, Hold: time.Second},
 	} {
 		got, err := ParseConditions(text)

@@ -114,7 +114,7 @@ func (k *Link) updateLocked(d Direction, wire int) error {
 	c := k.conditions[d]
 	return k.lab.bpf.Lanes.Put(k.lane(d), bpf.LinkConditions{
 		Seed: laneSeed(k.lab.seed, k.lane(d)),
-		Loss: c.Loss.scaled(), Duplicate: c.Duplicate.scaled(), Reorder: c.Reorder.scaled(),
+		Loss: c.Loss.scaled(), Mark: c.Mark.scaled(), Duplicate: c.Duplicate.scaled(), Reorder: c.Reorder.scaled(),
 		Wire: uint32(wire), PortMask: k.portMask,
 	})
 }

@@ -40,6 +40,7 @@ type LinkStats struct {
 	Packets    uint64 `json:"packets"`    // entered, and are subject to the conditions
 	Exempt     uint64 `json:"exempt"`     // entered, and are not: broadcast, multicast, ARP, neighbour discovery
 	Lost       uint64 `json:"lost"`       // by Loss
+	Marked     uint64 `json:"marked"`     // by Mark
 	Duplicated uint64 `json:"duplicated"` // by Duplicate
 	Reordered  uint64 `json:"reordered"`  // by Reorder
 	Delayed    uint64 `json:"delayed"`    // went through user space, for Delay or Reorder

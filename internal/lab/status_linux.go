@@ -23,6 +23,7 @@ func (k *Link) Stats(d Direction) (LinkStats, error) {
 		Packets:    sum.Count[bpf.LinkEventPACKETS],
 		Exempt:     sum.Count[bpf.LinkEventEXEMPT],
 		Lost:       sum.Count[bpf.LinkEventLOST],
+		Marked:     sum.Count[bpf.LinkEventMARKED],
 		Duplicated: sum.Count[bpf.LinkEventDUPLICATED],
 		Reordered:  sum.Count[bpf.LinkEventREORDERED],
 		Delayed:    sum.Count[bpf.LinkEventWIRED],

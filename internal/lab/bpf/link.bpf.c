@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// The conditions of links: which packets are lost, duplicated and reordered, and which go over the wire.
+// The conditions of links: which packets are lost, marked, duplicated and reordered, and which go over the wire.
 //
 // Every program runs in the network host. to_host and from_host are attached to the egress and the ingress of each
 // port, off_wire to the ingress of the wire's TAP device.
@@ -19,17 +19,18 @@ enum event {
 	WIRED,      // sent to the wire, reordered or only delayed
 	RETURNED,   // came back from the wire
 	FAILED,     // dropped because the kernel refused a step
+	MARKED,     // as congested (ECN-CE)
 	EVENTS,
 };
 
 struct conditions {
 	u64 seed;
-	u64 loss, duplicate, reorder; // probabilities in units of 2^-32
+	u64 loss, duplicate, reorder, mark; // probabilities in units of 2^-32
 	u32 wire;                     // index of the wire's TAP device, 0 for the direct way
 	u16 port_mask;                // address translation: XORed into the host's UDP ports
 	u16 pad;
 };
-_Static_assert(sizeof(struct conditions) == 40, "conditions has no hidden padding");
+_Static_assert(sizeof(struct conditions) == 48, "conditions has no hidden padding");
 
 struct events {
 	u64 count[EVENTS];
@@ -182,6 +183,8 @@ INLINE int cross(struct __sk_buff *skb, enum direction direction)
 		count(lane, LOST);
 		return VERDICT_DROP;
 	}
+	if (draw(c, n, MARKED) < c->mark && bpf_skb_ecn_set_ce(skb)) // not if the packet is Not-ECT
+		count(lane, MARKED);
 	if (c->port_mask && translate(skb, c->port_mask, direction) < 0)
 		return fail(lane);
 	duplicate = draw(c, n, DUPLICATED) < c->duplicate;

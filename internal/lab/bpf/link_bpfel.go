@@ -19,6 +19,7 @@ type LinkConditions struct {
 	Loss      uint64
 	Duplicate uint64
 	Reorder   uint64
+	Mark      uint64
 	Wire      uint32
 	PortMask  uint16
 	Pad       uint16
@@ -42,12 +43,13 @@ const (
 	LinkEventWIRED      LinkEvent = 5
 	LinkEventRETURNED   LinkEvent = 6
 	LinkEventFAILED     LinkEvent = 7
-	LinkEventEVENTS     LinkEvent = 8
+	LinkEventMARKED     LinkEvent = 8
+	LinkEventEVENTS     LinkEvent = 9
 )
 
 type LinkEvents struct {
 	_     structs.HostLayout
-	Count [8]uint64
+	Count [9]uint64
 }
 
 type LinkLane uint32
