@@ -148,7 +148,9 @@ func (b *bbr) Sent(clock.Time, int, int) {}
 
 func (b *bbr) Acked(e AckEvent) {
 	if e.CE > 0 { // like losses: the draft leaves the response open (§ECN)
-		b.respond(LossEvent{Now: e.Now, Packets: e.CE, Bytes: min(e.CE*int(b.mtu), e.Bytes), Sent: e.Sent})
+		marked := min(e.CE*int(b.mtu), e.Bytes)
+		b.respond(LossEvent{Now: e.Now, Packets: e.CE, Bytes: marked, Sent: e.Sent})
+		b.delivery.arrived(marked)
 	}
 	b.sample = b.delivery.acked(e, b.rtt.min)
 	b.inFlight = float64(max(e.InFlight-e.Bytes, 0))

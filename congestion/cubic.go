@@ -29,7 +29,9 @@ type cubic struct {
 	recovery clock.Time // packets sent until then that are lost belong to the same congestion event
 
 	undo     cubicState // before the last congestion event
-	lost     int        // packets lost in that event
+	from     clock.Time // packets sent until then belong to an earlier one
+	marked   bool       // that event has packets with CE: it is never spurious
+	lost     int        // packets lost in it
 	spurious int        // packets of these that arrived after all
 }
 
@@ -73,8 +75,11 @@ func (c *cubic) Sent(clock.Time, int, int) {}
 func (c *cubic) Acked(e AckEvent) {
 	last := c.lastAck
 	c.lastAck = e.Now
-	if e.CE > 0 && e.Sent > c.recovery { // like a loss (RFC 9002 §7.1), but never spurious
-		c.reduce(LossEvent{Now: e.Now, Packets: 1})
+	if e.CE > 0 { // like a loss (RFC 9002 §7.1)
+		if e.Sent > c.recovery {
+			c.reduce(LossEvent{Now: e.Now})
+		}
+		c.marked = true
 	}
 	switch {
 	case e.AppLimited && !c.halfUsed(e):
@@ -161,8 +166,8 @@ func (c *cubic) Lost(e LossEvent) {
 // reduce starts a congestion event (RFC 9438 §4.6, §4.7).
 func (c *cubic) reduce(e LossEvent) {
 	c.undo = cubicState{c.window, c.ssthresh, c.wMax, c.prior, c.estimate, c.k, c.epoch}
-	c.lost, c.spurious = e.Packets, 0
-	c.recovery = e.Now
+	c.lost, c.spurious, c.marked = e.Packets, 0, false
+	c.from, c.recovery = c.recovery, e.Now
 	c.prior = c.window
 	if c.window < c.wMax {
 		c.wMax = c.window * (1 + cubicBeta) / 2
@@ -176,7 +181,7 @@ func (c *cubic) reduce(e LossEvent) {
 
 // Spurious undoes the reduction when every packet that was lost in the congestion event has arrived (RFC 9438 §4.9.2).
 func (c *cubic) Spurious(sent clock.Time) {
-	if sent > c.recovery || c.lost == 0 {
+	if sent > c.recovery || sent <= c.from || c.lost == 0 || c.marked {
 		return
 	}
 	if c.spurious++; c.spurious < c.lost {

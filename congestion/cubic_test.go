@@ -216,6 +216,29 @@ func TestCubicMarked(t *testing.T) {
 	require.InDelta(t, 0.49*before, c.window, 1)
 }
 
+// Packets of an earlier event that arrive after all do not undo a later one, be that of losses or of marks.
+func TestCubicSpuriousOfAnEarlierEvent(t *testing.T) {
+	for name, event := range map[string]func(*cubic, clock.Time){
+		"losses": func(c *cubic, now clock.Time) { lose(c, now, 1) },
+		"marks": func(c *cubic, now clock.Time) {
+			c.Acked(AckEvent{Now: now, Bytes: 1200, Sent: now, SRTT: rtt100, LatestRTT: rtt100, CE: 1})
+		},
+	} {
+		c := NewCubic(1200).(*cubic)
+		now := clock.Time(time.Second)
+		for range 5 {
+			ackWindow(c, &now, false)
+		}
+		lose(c, now, 1)
+		earlier := now
+		now = now.Add(2 * rtt100)
+		event(c, now)
+		reduced := c.window
+		c.Spurious(earlier)
+		require.Equal(t, reduced, c.window, name)
+	}
+}
+
 func TestCubicReset(t *testing.T) {
 	c := NewCubic(1200).(*cubic)
 	lose(c, clock.Time(time.Second), 1)

@@ -12,6 +12,7 @@ import (
 // although nobody reports that they are sent. The zero value is ready to use.
 type deliveryRate struct {
 	delivered, lost float64 // bytes, ever
+	marked          float64 // bytes with CE, which are in both
 	firstSent       clock.Time
 	limitedUntil    float64 // packets that were sent before that much was delivered say nothing about the path
 
@@ -28,6 +29,7 @@ const (
 type checkpoint struct {
 	from            clock.Time
 	delivered, lost float64
+	marked          float64
 	at              clock.Time // when delivered was reached, or when the first packet was sent after a pause
 	firstSent       clock.Time // when the latest packet that was acknowledged by then had been sent
 }
@@ -40,14 +42,15 @@ type deliverySample struct {
 	known      bool    // false: the ACK says nothing, because its packets were overtaken
 	rate       float64 // bytes per second; 0: not known
 	delivered  float64 // bytes since the packet was sent
-	lost       float64
+	lost       float64 // and marked with CE instead
+	marked     float64
 	prior      float64 // bytes that had been delivered when the packet was sent
 	appLimited bool    // the rate is what the application had to send, not what the path can carry
 	resumed    bool    // nothing was in flight before these packets
 }
 
 // inFlight returns how many bytes were in flight when the packet was sent: those that have arrived or were lost since.
-func (s *deliverySample) inFlight() float64 { return s.delivered + s.lost }
+func (s *deliverySample) inFlight() float64 { return s.delivered + s.lost - s.marked }
 
 // acked takes a sample.
 func (d *deliveryRate) acked(e AckEvent, minRTT time.Duration) (s deliverySample) {
@@ -69,7 +72,7 @@ func (d *deliveryRate) acked(e AckEvent, minRTT time.Duration) (s deliverySample
 		d.firstSent = e.Sent
 	}
 	d.append(checkpoint{
-		from: now, delivered: d.delivered, lost: d.lost, at: now, firstSent: d.firstSent,
+		from: now, delivered: d.delivered, lost: d.lost, marked: d.marked, at: now, firstSent: d.firstSent,
 	}, e.SRTT/perRoundTrip)
 	return s
 }
@@ -78,7 +81,7 @@ func (d *deliveryRate) acked(e AckEvent, minRTT time.Duration) (s deliverySample
 func (d *deliveryRate) sample(e AckEvent, now clock.Time, minRTT time.Duration, s deliverySample) deliverySample {
 	p := d.at(0)
 	s.known, s.prior = true, p.delivered
-	s.delivered, s.lost = d.delivered-p.delivered, d.lost-p.lost
+	s.delivered, s.lost, s.marked = d.delivered-p.delivered, d.lost-p.lost, d.marked-p.marked
 	s.appLimited = e.AppLimited || p.firstSent < e.LimitedSince || p.delivered < d.limitedUntil
 	// ACKs may arrive faster than the path delivers, and packets may leave faster: the longer time counts.
 	interval := max(e.Sent.Sub(p.firstSent), now.Sub(p.at))
@@ -98,8 +101,14 @@ func (d *deliveryRate) lose(e LossEvent) (s deliverySample) {
 	if d.n > 1 && last.from >= e.Now { // found with the ACK that has left the checkpoint
 		last.lost = d.lost
 	}
-	return deliverySample{known: true, delivered: d.delivered - p.delivered, lost: d.lost - p.lost, prior: p.delivered}
+	return deliverySample{
+		known: true, delivered: d.delivered - p.delivered, lost: d.lost - p.lost, marked: d.marked - p.marked,
+		prior: p.delivered,
+	}
 }
+
+// arrived notes that bytes that lose has counted were only marked, and that acked will count them.
+func (d *deliveryRate) arrived(bytes int) { d.marked += float64(bytes) }
 
 // limit declares that packets in flight, of which there are so many bytes, say nothing about the path.
 func (d *deliveryRate) limit(inFlight float64) { d.limitedUntil = d.delivered + inFlight }

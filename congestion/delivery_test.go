@@ -90,3 +90,15 @@ func TestDeliveryRateCheckpoints(t *testing.T) {
 		}
 	}
 }
+
+// Packets with CE count as lost, and as delivered, and once as what was in flight.
+func TestDeliveryRateMarked(t *testing.T) {
+	var d deliveryRate
+	d.acked(ackOf(100, 0, 0, 10), 0)
+	e := ackOf(200, 101, 101, 10)
+	d.lose(LossEvent{Now: e.Now, Packets: 10, Bytes: e.Bytes, Sent: e.Sent})
+	d.arrived(e.Bytes)
+	s := d.acked(e, 0)
+	require.EqualValues(t, e.Bytes, s.lost)
+	require.EqualValues(t, e.Bytes, s.inFlight())
+}
