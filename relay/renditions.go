@@ -128,15 +128,29 @@ func (s *renditionSet) remove(d *downstream) (empty bool) {
 		s.next = nil
 	}
 	if s.playing == d {
-		s.playing = s.members[0].downstream
-		if s.next != nil {
-			s.next.setResumes(false)
-			s.next = nil
-		}
-		s.playing.serveFrom(s.playing.largestGroup() + 1)
+		s.goOn()
 	}
 	s.renew()
 	return false
+}
+
+// goOn serves the least rendition that can be served now; or, if none can, the least one, when it is accepted.
+func (s *renditionSet) goOn() {
+	if s.next != nil {
+		s.next.setResumes(false)
+		s.next = nil
+	}
+	i := slices.IndexFunc(s.members, func(m renditionMember) bool { return m.isServable() })
+	s.playing = s.members[max(i, 0)].downstream
+	first := s.playing.largestGroup() + 1
+	switch {
+	case s.former == s.playing:
+		s.former = nil
+	case s.former != nil && first < s.first:
+		s.former.serveUntil(first)
+	}
+	s.first, s.boundary = first, boundary{}
+	s.playing.serveFrom(first)
 }
 
 // renew makes the chooser know the members.
@@ -177,7 +191,10 @@ func (s *renditionSet) look(now time.Time) {
 	if any && group >= s.first {
 		s.chooser.Began(now, s.index(s.playing))
 	}
-	state := s.playing.pathState()
+	state, open := s.playing.pathState()
+	if !open {
+		return // it has ended, and is removed soon; or it is not accepted yet
+	}
 	state.Dropping = state.Dropping && now.Sub(s.ended) > dropRecovery
 	s.path.look(now, state, any)
 	switch {
@@ -321,14 +338,21 @@ func (d *downstream) largestGroup() uint64 {
 	return group
 }
 
-// pathState returns how fast data gets to the subscriber.
-func (d *downstream) pathState() media.SubscriptionState {
+// isServable reports whether the subscription is accepted and goes on.
+func (d *downstream) isServable() bool {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	return d.accepted && !d.over
+}
+
+// pathState returns how fast data gets to the subscriber. open is false if the subscription is not open.
+func (d *downstream) pathState() (state media.SubscriptionState, open bool) {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
 	if d.over || d.delivery.media == nil {
-		return media.SubscriptionState{}
+		return media.SubscriptionState{}, false
 	}
-	return d.delivery.media.State()
+	return d.delivery.media.State(), true
 }
 
 // setResumes sets whether publishers are asked for objects that the subscription does not want yet.
@@ -350,20 +374,24 @@ func (d *downstream) serveUntil(group uint64) {
 	}
 }
 
-// serveFrom begins the delivery with a group.
+// serveFrom begins the delivery with a group or, if the subscription is not accepted yet, where its filter says.
 func (d *downstream) serveFrom(group uint64) {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
 	d.resumes = false
-	if d.over || !d.accepted {
+	if d.over {
 		return
 	}
-	d.delivery.wanted = moqt.Range{Start: moqt.Location{Group: group}, End: moqt.Everything.End}
 	d.delivery.setForward(true)
+	if d.accepted {
+		d.delivery.wanted = moqt.Range{Start: moqt.Location{Group: group}, End: moqt.Everything.End}
+	}
 	d.hub.subscribersChangedLocked()
-	now := d.hub.data.Position()
-	defer now.Close()
-	d.delivery.join(now)
+	if d.accepted {
+		now := d.hub.data.Position()
+		defer now.Close()
+		d.delivery.join(now)
+	}
 }
 
 // pause ends the delivery until serveFrom is called.

@@ -124,16 +124,14 @@ func TestRenditions(t *testing.T) {
 		low := subscriber.rendition(k, "low", 1, 1_000_000, false)
 		b.subscribed(high, low)
 		go l.run(40)
-		const rtt = 20 * time.Millisecond
-		wide := media.SubscriptionState{State: congestion.State{Window: 1 << 20, SRTT: rtt, MinRTT: rtt}}
-		subscriber.setState(wide)
+		subscriber.setState(widePath)
 		time.Sleep(5500 * time.Millisecond)
 
-		narrow := wide
+		narrow := widePath
 		narrow.Lag = 2 * time.Second
 		subscriber.setState(narrow)
 		time.Sleep(5 * time.Second)
-		subscriber.setState(wide)
+		subscriber.setState(widePath)
 		time.Sleep(25 * time.Second)
 		synctest.Wait()
 		changes := k.checkGroups(t)
@@ -198,6 +196,126 @@ func TestRenditionLimits(t *testing.T) {
 		}
 		synctest.Wait()
 		b.subscribed(subscriber.rendition(k, "another set", 100, 1, false))
+	})
+}
+
+// set returns a set of the only client that has one.
+func (b *bench) set(number uint64) *renditionSet {
+	b.relay.sessions.mu.Lock()
+	defer b.relay.sessions.mu.Unlock()
+	for p := range b.relay.sessions.peers {
+		p.sets.mu.Lock()
+		s := p.sets.of[number]
+		p.sets.mu.Unlock()
+		if s != nil {
+			return s
+		}
+	}
+	b.t.Fatal("no set ", number)
+	return nil
+}
+
+// awaitChange waits until another rendition is served, while the one before still is.
+func (s *renditionSet) awaitChange(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.former != nil
+	}, time.Minute, ladderStep/2)
+}
+
+const testRTT = 20 * time.Millisecond
+
+// widePath is a path that takes all renditions.
+var widePath = media.SubscriptionState{State: congestion.State{Window: 1 << 20, SRTT: testRTT, MinRTT: testRTT}}
+
+// If the served rendition ends just after a change, the one before goes on, and stays.
+func TestFormerRenditionGoesOn(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		publisher := b.connect()
+		l := publisher.serveLadder()
+		publisher.announce("live")
+		subscriber := b.connect()
+		k := &sink{}
+		high := subscriber.rendition(k, "high", 1, 5_000_000, false)
+		b.subscribed(high, subscriber.rendition(k, "low", 1, 1_000_000, true))
+		go l.run(25)
+		subscriber.setState(widePath)
+		b.set(1).awaitChange(t)
+		high.Cancel(moqt.ResetCancelled)
+		time.Sleep(26 * time.Second)
+		require.Equal(t, []string{"low"}, k.checkGroups(t))
+	})
+}
+
+// The rendition that goes on is one that can be served, or is served when it is accepted.
+func TestRenditionGoesOnWhenAccepted(t *testing.T) {
+	for name, third := range map[string]string{"no other": "low", "another": "middle"} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				publisher := b.connect()
+				l := publisher.serveLadder()
+				publisher.announce("live")
+				serve, accept := publisher.handler.subscribe, make(chan struct{})
+				publisher.handler.subscribe = func(p *session.Publication) {
+					if p.Track().Name == "low" {
+						<-accept
+					}
+					serve(p)
+				}
+				subscriber := b.connect()
+				k := &sink{}
+				high := subscriber.rendition(k, "high", 1, 5_000_000, true)
+				low := subscriber.rendition(k, "low", 1, 1_000_000, false)
+				b.subscribed(high)
+				if third != "low" {
+					b.subscribed(subscriber.rendition(k, third, 1, 2_000_000, false))
+				}
+				go l.run(8)
+				time.Sleep(3 * time.Second)
+				high.Cancel(moqt.ResetCancelled)
+				time.Sleep(3 * time.Second)
+				close(accept)
+				b.subscribed(low)
+				time.Sleep(3 * time.Second)
+				k.mu.Lock()
+				defer k.mu.Unlock()
+				require.Contains(t, k.got, "7.9="+third)
+			})
+		})
+	}
+}
+
+// A look that learns nothing of the path does not count for its rate.
+func TestRateWithoutState(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		publisher := b.connect()
+		l := publisher.serveLadder()
+		publisher.announce("live")
+		subscriber := b.connect()
+		b.subscribed(subscriber.rendition(&sink{}, "only", 1, 5_000_000, true))
+		go l.run(2)
+		state := widePath
+		for range 10 {
+			state.Sent += 12_500
+			subscriber.setState(state)
+			time.Sleep(renditionTick)
+		}
+		s := b.set(1)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		rate := s.path.Rate(time.Now())
+		require.NotZero(t, rate)
+		hub := s.playing.hub
+		hub.mu.Lock()
+		s.playing.over = true // and not removed yet
+		hub.mu.Unlock()
+		s.look(time.Now().Add(renditionTick))
+		require.Equal(t, rate, s.path.Rate(time.Now()))
+		hub.mu.Lock()
+		s.playing.over = false
+		hub.mu.Unlock()
 	})
 }
 
