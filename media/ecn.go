@@ -18,10 +18,10 @@ type ecn struct {
 	state    *claim.ConnState
 	counters *Counters
 
-	phase          ecnPhase
-	newly          uint64 // packets with marks that the present ACK frame newly acknowledges
-	onlyCE         uint64 // packets with marks that were acknowledged before any mark arrived as it was
-	ect0, ect1, ce uint64 // the peer's counts, with the highest number acknowledged
+	phase    ecnPhase
+	newly    uint64 // packets with marks that the present ACK frame newly acknowledges
+	onlyCE   uint64 // packets with marks that were acknowledged before any mark arrived as it was
+	ect0, ce uint64 // the peer's counts, with the highest number acknowledged
 }
 
 // ecnPhase is what is known about a path.
@@ -101,7 +101,7 @@ func (e *ecn) receive(a *quic.AckInfo, next uint64) (congested int) {
 		return 0
 	}
 	marked := a.ECT0 > e.ect0
-	e.ect0, e.ect1, e.ce = a.ECT0, a.ECT1, a.ECNCE
+	e.ect0, e.ce = a.ECT0, a.ECNCE
 	if e.phase == ecnCapable {
 		e.counters.CongestedPackets += ce
 		return int(ce)
