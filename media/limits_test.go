@@ -88,6 +88,22 @@ func TestBucketEmpty(t *testing.T) {
 	require.Empty(t, again(), "it has filled")
 }
 
+// The state of a subscription says that the policy drops, whether by a threshold or by a bucket.
+func TestStateDropping(t *testing.T) {
+	bucket := UpTo(LowestPriority)
+	bucket.Bucket = claim.Bucket{Rate: 1000, Burst: 10_000, Bounds: [4]uint16{0x00ff, 0x80ff, 0x80ff, 0x80ff}}
+	for name, l := range map[string]Limits{"bucket": bucket, "threshold": UpTo(0x80ff)} {
+		t.Run(name, func(t *testing.T) {
+			w, p, _ := limited(t, 2*testMTU, l)
+			sub := w.subscribe()
+			require.True(t, sub.State().Dropping)
+			p.limits = UpTo(LowestPriority)
+			w.sleep(policyInterval)
+			require.False(t, sub.State().Dropping)
+		})
+	}
+}
+
 // A group that is late ends where a newer one waits, and not otherwise.
 func TestGroupDeadline(t *testing.T) {
 	l := UpTo(LowestPriority)

@@ -13,7 +13,7 @@ type SubscriptionState struct {
 	Lag time.Duration
 	// Sent counts the bytes of all packets of the connection.
 	Sent uint64
-	// Dropping is whether the drop policy drops something of the connection.
+	// Dropping is whether the drop policy holds something of the connection back: by its threshold, or by its bucket.
 	Dropping bool
 }
 
@@ -23,7 +23,7 @@ func (sub *Subscription) State() SubscriptionState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := SubscriptionState{
-		State: s.control.path(), Sent: s.state.Bytes.Load(), Dropping: s.observer.limits.Threshold != LowestPriority,
+		State: s.control.path(), Sent: s.state.Bytes.Load(), Dropping: s.observer.limits.hold(),
 	}
 	now := s.loop.clock.Now()
 	for _, st := range s.streams.all {
