@@ -88,7 +88,7 @@ func TestBucketEmpty(t *testing.T) {
 	require.Empty(t, again(), "it has filled")
 }
 
-// The state of a subscription says that the policy drops, whether by a threshold or by a bucket.
+// The state of a subscription, and the Stats, say that the policy drops, whether by a threshold or by a bucket.
 func TestStateDropping(t *testing.T) {
 	bucket := UpTo(LowestPriority)
 	bucket.Bucket = claim.Bucket{Rate: 1000, Burst: 10_000, Bounds: [4]uint16{0x00ff, 0x80ff, 0x80ff, 0x80ff}}
@@ -97,9 +97,12 @@ func TestStateDropping(t *testing.T) {
 			w, p, _ := limited(t, 2*testMTU, l)
 			sub := w.subscribe()
 			require.True(t, sub.State().Dropping)
+			require.Equal(t, l.Threshold, w.s.Stats().Threshold)
+			require.Equal(t, l.Bucket.Rate, w.s.Stats().BucketRate)
 			p.limits = UpTo(LowestPriority)
 			w.sleep(policyInterval)
 			require.False(t, sub.State().Dropping)
+			require.Zero(t, w.s.Stats().BucketRate)
 		})
 	}
 }

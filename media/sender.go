@@ -162,7 +162,7 @@ func (s *Sender) Stats() Stats {
 	return Stats{
 		State: s.control.path(), Counters: s.countersLocked(), CipherSuite: s.keys.suite,
 		Controller: s.control.name(), Threshold: s.observer.limits.Threshold, Open: len(s.streams.all),
-		ECN: s.ecn.phase.String(), Ledger: len(s.ledger.records),
+		BucketRate: s.observer.limits.Bucket.Rate, ECN: s.ecn.phase.String(), Ledger: len(s.ledger.records),
 	}
 }
 

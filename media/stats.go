@@ -124,6 +124,7 @@ type Stats struct {
 	Controller  string // name of the congestion controller; "" before there is a path
 	ECN         string // off, testing, paused or capable: whether packets have marks, and whether these arrive
 	Threshold   Level  // of the drop policy
+	BucketRate  int64  // at which its bucket fills, in bytes a second; 0: there is none
 	Open        int    // streams that have not ended
 	Ledger      int    // records that there is room for
 }

@@ -35,6 +35,8 @@ type SessionStatus struct {
 	ECN         string        `json:"ecn,omitempty"` // off, testing, paused or capable, see docs/media.md
 	// Threshold is the drop policy's: subscriber priority << 8 | publisher priority; 65535 lets everything pass.
 	Threshold media.Level `json:"threshold"`
+	// BucketRate is how fast the drop policy's bucket fills, in bytes a second; 0: there is none.
+	BucketRate int64 `json:"bucket_rate"`
 
 	// Declined counts the copies that the kernel did not send, by reason: see docs/fastpath.md.
 	Declined map[string]uint64 `json:"declined,omitempty"`
@@ -118,7 +120,7 @@ func statusOf(p *peer) SessionStatus {
 		TakenAcks: stats.TakenAcks, Acks: stats.Acks, AckRequests: stats.AckRequests,
 	}
 	s.Bytes, s.Window, s.InFlight, s.Threshold = stats.Bytes, stats.Window, stats.InFlight, stats.Threshold
-	s.ECN, s.SRTT, s.MinRTT = stats.ECN, stats.SRTT, stats.MinRTT
+	s.ECN, s.SRTT, s.MinRTT, s.BucketRate = stats.ECN, stats.SRTT, stats.MinRTT, stats.BucketRate
 	s.Held, s.Streams = stats.Held(), outcomes(stats.Outcomes[:])
 	if p.forwarder != nil {
 		s.Declined = p.relay.cfg.FastPath.Copies(p.forwarder)

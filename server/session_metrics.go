@@ -59,6 +59,11 @@ var (
 				"Subscriber priority * 256 + publisher priority beyond which streams are dropped; 65535: none are."),
 			prometheus.GaugeValue, func(s *relay.SessionStatus) float64 { return float64(s.Threshold) },
 		},
+		{
+			sessionDesc("bucket_bytes_per_second",
+				"Rate at which the bucket of the drop policy fills, which the levels share; 0: there is no bucket."),
+			prometheus.GaugeValue, func(s *relay.SessionStatus) float64 { return float64(s.BucketRate) },
+		},
 	}
 	sessionsHidden = prometheus.NewDesc("sluice_sessions_without_metrics",
 		"Sessions without metrics of their own, because there are too many.", nil, nil)

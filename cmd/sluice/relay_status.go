@@ -32,9 +32,9 @@ func newRelayStatus(env *cli.Environment) *cobra.Command {
 		Use:   "status",
 		Short: "Show the sessions of a running relay, and what the kernel sends for it",
 		Long: `Ask a relay on this machine for its sessions: how many packets with media the kernel and the relay's
-process have sent to each, lost packets, round-trip time, congestion window and the priority threshold of --drop. The
-lines below the table list the reasons why the kernel left packets to the process, and the processes that this one has
-replaced (--replace) and that still have sessions.`,
+process have sent to each, lost packets, round-trip time, congestion window and what --drop drops: priorities over a
+threshold, or bytes over the rate of its bucket. The lines below the table list the reasons why the kernel left packets
+to the process, and the processes that this one has replaced (--replace) and that still have sessions.`,
 		Example: `  sluice relay status
   sluice relay status --verbose                # all reasons, of the kernel and of the process
   sluice relay status --json | jq '.sessions[].packets'
@@ -76,7 +76,7 @@ func (r *statusReport) text() []byte {
 	for _, s := range shown {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", s.Remote, s.Transport, tracksText(&s),
 			s.Packets.Kernel, s.Packets.Process, s.Packets.Lost, rttText(s.SRTT), cli.BytesText(uint64(s.Window)),
-			thresholdText(s.Threshold), r.fastPathText(&s))
+			dropsText(&s), r.fastPathText(&s))
 	}
 	table.Flush()
 	for _, s := range shown {
@@ -189,12 +189,17 @@ func rttText(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d)/1e6)
 }
 
-// thresholdText returns the threshold of the drop policy, as subscriber priority and publisher priority.
-func thresholdText(l media.Level) string {
-	if l == media.LowestPriority {
-		return "-"
+// dropsText returns what the drop policy drops: what is over its threshold, which is a subscriber priority and a
+// publisher priority, and what is over the rate of its bucket.
+func dropsText(s *relay.SessionStatus) string {
+	var parts []string
+	if l := s.Threshold; l != media.LowestPriority {
+		parts = append(parts, fmt.Sprintf("over %d/%d", l>>8, l&0xff))
 	}
-	return fmt.Sprintf("over %d/%d", l>>8, l&0xff)
+	if s.BucketRate > 0 {
+		parts = append(parts, fmt.Sprintf("over %s/s", cli.BytesText(uint64(s.BucketRate))))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
 // fastPathText returns how many of a session's tracks are on the fast path, or why there are none.

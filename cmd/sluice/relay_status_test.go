@@ -36,7 +36,7 @@ func TestStatusTable(t *testing.T) {
 			},
 			{
 				Remote: "192.0.2.2:1000", Transport: "quic", CipherSuite: "TLS_AES_128_GCM_SHA256",
-				Subscriptions: 1, Threshold: media.LowestPriority, Upstream: "moqt://a.example",
+				Subscriptions: 1, Threshold: media.LowestPriority, BucketRate: 97_000, Upstream: "moqt://a.example",
 			},
 			{Remote: "192.0.2.3:1000", Transport: "quic", Ended: &ended, Threshold: media.LowestPriority},
 		},
@@ -48,10 +48,11 @@ func TestStatusTable(t *testing.T) {
 		Sockets:  []server.SocketArrivals{{SameCPU: 70, OtherCPU: 7}, {OtherCPU: 3}},
 	}
 	const table = "" +
-		"PEER                OVER          TRACKS  KERNEL  PROCESS  LOST  RTT     WINDOW   DROPS        FAST PATH\n" +
-		"192.0.2.1:1000      quic          4 in    0       0        0     -       0 B      -            -\n" +
-		"[2001:db8::1]:5000  webtransport  2 out   900     30       2     1.5 ms  15.0 kB  over 128/32  1 of 2\n" +
-		"192.0.2.2:1000      quic          1 out   0       0        0     -       0 B      -            " +
+		"PEER                OVER          TRACKS  KERNEL  PROCESS  LOST  RTT     WINDOW   DROPS           " +
+		"FAST PATH\n" +
+		"192.0.2.1:1000      quic          4 in    0       0        0     -       0 B      -               -\n" +
+		"[2001:db8::1]:5000  webtransport  2 out   900     30       2     1.5 ms  15.0 kB  over 128/32     1 of 2\n" +
+		"192.0.2.2:1000      quic          1 out   0       0        0     -       0 B      over 97.0 kB/s  " +
 		"no, AES_128_GCM_SHA256\n"
 	require.Equal(t, table+`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 3 others
 upstream relay moqt://a.example: connected, tracks from there: 0, to there: 1
@@ -62,7 +63,7 @@ ended within the last minute: 1 (--verbose shows them)
 jobs given to workers: 40; left to the process: 3 busy, 1 late
 `, string((&statusReport{st, false}).text()))
 	require.Equal(t, table+
-		"192.0.2.3:1000      quic          -       0       0        0     -       0 B      -            ended\n"+
+		"192.0.2.3:1000      quic          -       0       0        0     -       0 B      -               ended\n"+
 		`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 2 filtered, 1 priority
 [2001:db8::1]:5000, held by the process: 7 blocked_window
 [2001:db8::1]:5000, streams ended: 3 delivered, 1 dropped
@@ -84,5 +85,7 @@ the kernel, in all:
 	var without bytes.Buffer
 	new(statusReport).explainJobs(&without)
 	require.Empty(t, without.String())
+	both := relay.SessionStatus{Threshold: 128<<8 | 32, BucketRate: 97_000}
+	require.Equal(t, "over 128/32, over 97.0 kB/s", dropsText(&both))
 	require.Equal(t, "off", new(statusReport).fastPathText(&st.Sessions[0]))
 }
