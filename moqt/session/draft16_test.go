@@ -267,7 +267,9 @@ func TestManyRequestsOfDraft16(t *testing.T) {
 			<-(<-p.servers.subscribes).Context().Done()
 			time.Sleep(10 * time.Millisecond) // of the bubble's time: not above the rate
 		}
+		p.client.shared.mu.Lock()
 		require.Greater(p, p.client.shared.limit, uint64(6*requestWindow))
+		p.client.shared.mu.Unlock()
 	})
 }
 
@@ -460,6 +462,98 @@ func TestUpdatesOfDraft16(t *testing.T) {
 		done := r.receive().(*moqt.PublishDone) // after the time that the rate asks for
 		require.Equal(r, moqt.DoneTooFarBehind, done.Status)
 		<-pub.Context().Done()
+	})
+}
+
+// TestOrderOfDraft16 checks that messages take effect in the order of the control stream.
+func TestOrderOfDraft16(t *testing.T) {
+	withTokens := func(tokens ...moqt.Token) moqt.Parameters { return moqt.Parameters{AuthorizationTokens: tokens} }
+	for name, play := range map[string]func(*raw16){
+		"a token is used after its registration": func(r *raw16) {
+			r.send(0, &moqt.Subscribe{RequestID: 0, Track: testTrack, Parameters: withTokens(register(1, "one"))},
+				&moqt.Subscribe{RequestID: 2, Track: otherTrack, Parameters: withTokens(useAlias(1))})
+			for range 2 {
+				require.Equal(r, "one", string((<-r.h.subscribes).Tokens()[0].Value))
+			}
+		},
+		"a token is used after its registration in an update": func(r *raw16) {
+			r.send(0, &moqt.Subscribe{RequestID: 0, Track: testTrack})
+			first := <-r.h.subscribes
+			r.send(0, &moqt.RequestUpdate{RequestID: 2, Parameters: withTokens(register(1, "one"))},
+				&moqt.Subscribe{RequestID: 4, Track: otherTrack, Parameters: withTokens(useAlias(1))})
+			require.Equal(r, "one", string((<-r.h.subscribes).Tokens()[0].Value))
+			require.Equal(r, "one", string((<-first.Updates()).Tokens[0].Value))
+		},
+		"PUBLISH after PUBLISH_DONE": func(r *raw16) {
+			r.send(0, &moqt.Publish{RequestID: 0, Track: testTrack, TrackAlias: 1})
+			require.NoError(r, (<-r.h.publishes).Accept(moqt.Parameters{}, nil))
+			r.receive()
+			r.send(0, &moqt.PublishDone{}, &moqt.Publish{RequestID: 2, Track: testTrack, TrackAlias: 2})
+			require.EqualValues(r, 2, (<-r.h.publishes).ID())
+		},
+		"SUBSCRIBE after UNSUBSCRIBE": func(r *raw16) {
+			r.send(0, &moqt.Subscribe{RequestID: 0, Track: testTrack}, &moqt.Unsubscribe{},
+				&moqt.Subscribe{RequestID: 2, Track: testTrack})
+			got := []uint64{(<-r.h.subscribes).ID(), (<-r.h.subscribes).ID()}
+			require.ElementsMatch(r, []uint64{0, 2}, got)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 { // the order of goroutines is a matter of chance
+				client16(t, &moqt.Setup{MaxRequestID: 100}, Limits{MaxAuthTokenCacheSize: 400}, play)
+			}
+		})
+	}
+}
+
+// TestAnsweredUpdatesOfDraft16 checks that a request that is updated often does not grow.
+func TestAnsweredUpdatesOfDraft16(t *testing.T) {
+	between(t, func(p *pair16) {
+		sub, err := p.client.Subscribe(p.Context(), moqt.Subscribe{Track: testTrack}, nil)
+		require.NoError(p, err)
+		pub := <-p.servers.subscribes
+		require.NoError(p, pub.Accept(moqt.Parameters{}, nil))
+		go func() {
+			for range 50 {
+				_ = (<-pub.Updates()).OK(moqt.Parameters{})
+			}
+		}()
+		for range 50 {
+			_, err := sub.Update(p.Context(), moqt.Parameters{SubscriberPriority: new(uint8(7))})
+			require.NoError(p, err)
+		}
+		p.client.shared.mu.Lock()
+		require.Empty(p, sub.out.(*sharedStream).updates)
+		p.client.shared.mu.Unlock()
+		sub.Cancel(moqt.ResetCancelled)
+		<-pub.Context().Done()
+	})
+}
+
+// TestMalformedTrackOfDraft16 repeats a message that makes a track malformed while its request is busy. That ends the
+// request once, and nothing piles up.
+func TestMalformedTrackOfDraft16(t *testing.T) {
+	client16(t, &moqt.Setup{MaxRequestID: 100}, Limits{RequestRate: 1, RequestBurst: 1}, func(r *raw16) {
+		pub, err := r.s.TryPublish(moqt.Publish{Track: testTrack})
+		require.NoError(r, err)
+		require.IsType(r, &moqt.Publish{}, r.receive())
+		stream := r.s.shared.stream(pub.ID())
+		r.send(pub.ID(), &moqt.RequestOK{})
+		for i := range uint64(4) {
+			r.send(pub.ID(), &moqt.RequestUpdate{RequestID: 2 * i}) // each takes a second
+		}
+		for range 100 {
+			r.write(r.stream, []byte{byte(moqt.MessageSubscribeOK), 0, 7, byte(pub.ID()), 1, 0, 0x0b, 2, 4, 0x40})
+		}
+		synctest.Wait()
+		r.s.shared.mu.Lock()
+		waiting := len(stream.inbox)
+		r.s.shared.mu.Unlock()
+		require.LessOrEqual(r, waiting, 4)
+		require.Equal(r, moqt.DoneMalformedTrack, r.receive().(*moqt.PublishDone).Status)
+		<-pub.Context().Done()
+		synctest.Wait()
+		r.requireOpen()
 	})
 }
 

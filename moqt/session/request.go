@@ -143,10 +143,12 @@ func (r *Request) Flush(ctx context.Context) error { return r.out.flush(ctx) }
 
 // Reject refuses a request of the peer. It fails if the request was answered before.
 func (r *Request) Reject(e *moqt.RequestError) error {
-	if err := r.answer(e); err != nil {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if err := r.answerLocked(e); err != nil {
 		return err
 	}
-	r.end(e)
+	r.endLocked(e)
 	return nil
 }
 

@@ -16,6 +16,9 @@ type requestReader struct {
 
 // run processes messages until the peer's side of the stream ends.
 func (r requestReader) run() {
+	if t, ok := r.in.(*sharedStream); ok {
+		defer close(t.read)
+	}
 	for {
 		m, err := r.in.next()
 		if err == nil {

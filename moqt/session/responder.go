@@ -109,8 +109,13 @@ func (p *responder) run(stream requestStream, in messageSource, m moqt.Message) 
 		p.s.fail(err)
 		return
 	}
+	p.runEntered(r, in, refused)
+}
+
+// runEntered runs a request that enter has added to the table.
+func (p *responder) runEntered(r *Request, in messageSource, refused *moqt.RequestError) {
 	r.watch()
-	p.s.log.Debug("receive", "message", m.Type(), "stream", stream.ID(), "request", r.id)
+	p.s.log.Debug("receive", "message", r.kind, "stream", r.stream.ID(), "request", r.id)
 	if refused != nil {
 		p.s.cfg.Refused(refused.Code)
 		_ = r.Reject(refused) // fails only if the peer has cancelled the request

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"sluice/moqt"
@@ -249,13 +250,14 @@ func (c *sharedControl) count(id uint64) error {
 	return nil
 }
 
-// receiveRequest serves a request of the peer.
+// receiveRequest serves a request of the peer. It enters the request before the next message is read, as later messages
+// may depend on its tokens.
 func (c *sharedControl) receiveRequest(id uint64, m moqt.Message) error {
 	if err := c.count(id); err != nil {
 		return err
 	}
 	p := &c.s.responder
-	if id%2 != p.ids.parity || p.ids.isUsed(id) || c.stream(id) != nil {
+	if id%2 != p.ids.parity || p.ids.isUsed(id) {
 		return &moqt.ProtocolError{
 			Code: moqt.SessionInvalidRequestID, Reason: fmt.Sprintf("request id %d is not a new one of the peer", id),
 		}
@@ -265,14 +267,22 @@ func (c *sharedControl) receiveRequest(id uint64, m moqt.Message) error {
 	}
 	t := c.newStream(m.Type(), true)
 	c.enter(id, t)
-	c.s.spawn(func() { p.run(t, t, m) })
+	r := newRequest(c.s, t, m.Type(), true)
+	refused, err := p.enter(r, m)
+	if err != nil {
+		return err
+	}
+	c.s.spawn(func() { p.runEntered(r, t, refused) })
 	return nil
 }
 
 // malformed ends a request whose message makes its track malformed.
 func (c *sharedControl) malformed(ref moqt.Reference, err error) error {
 	if t := c.stream(ref.RequestID); t != nil {
-		return t.push(nil, err)
+		c.mu.Lock()
+		c.forgetLocked(t)
+		c.mu.Unlock()
+		return t.end(err)
 	}
 	if c.s.requester.hasUsed(ref.RequestID) {
 		return nil
@@ -286,22 +296,25 @@ func (c *sharedControl) malformed(ref moqt.Reference, err error) error {
 	return c.s.control.out.send(ref, refuse(moqt.RequestMalformedTrack, "%v", err), false)
 }
 
-// receiveUpdate hands an update of the peer to its request.
+// receiveUpdate hands an update of the peer to its request. Tokens come first, in the order of the control stream, and
+// are registered even if the request ended before the update arrived.
 func (c *sharedControl) receiveUpdate(request uint64, m *moqt.RequestUpdate) error {
 	if err := c.count(m.RequestID); err != nil {
 		return err
 	}
-	if t := c.stream(request); t != nil {
-		return t.push(m, nil)
-	}
-	if !c.known(request) {
+	t := c.stream(request)
+	if t == nil && !c.known(request) {
 		return violation("REQUEST_UPDATE of request %d, which was never made", request)
 	}
-	// The request ended before the update arrived. Its tokens are still registered.
-	if err := c.s.responder.ids.use(m.RequestID); err != nil {
+	tokens, _, err := c.s.responder.tokens.resolve(m.Parameters.AuthorizationTokens)
+	if err != nil {
 		return err
 	}
-	if _, _, err := c.s.responder.tokens.resolve(m.Parameters.AuthorizationTokens); err != nil {
+	if t != nil {
+		m.Parameters.AuthorizationTokens = tokens // by value: the request resolves them to the same
+		return t.push(m, nil)
+	}
+	if err := c.s.responder.ids.use(m.RequestID); err != nil {
 		return err
 	}
 	return c.s.control.out.send(moqt.Reference{RequestID: m.RequestID},
@@ -314,6 +327,7 @@ func (c *sharedControl) receiveReply(id uint64, m moqt.Message) error {
 	t, isUpdate := c.updates[id]
 	if isUpdate {
 		delete(c.updates, id)
+		t.updates = slices.DeleteFunc(t.updates, func(other uint64) bool { return other == id })
 	} else {
 		t = c.streams[id]
 	}
@@ -342,7 +356,7 @@ func (c *sharedControl) cancelled(id uint64, m moqt.Message) error {
 	t.quiet = true
 	c.forgetLocked(t)
 	c.mu.Unlock()
-	return t.push(nil, &transport.StreamError{Code: uint64(moqt.ResetCancelled), Remote: true})
+	return t.end(&transport.StreamError{Code: uint64(moqt.ResetCancelled), Remote: true})
 }
 
 // known reports whether either end has made a request.

@@ -20,6 +20,7 @@ type sharedStream struct {
 	remote bool            // the request is one of the peer
 	ctx    context.Context // done when the request has ended
 	cancel context.CancelFunc
+	read   chan struct{} // closed when the end of the peer's messages has been processed
 
 	// Guarded by c.mu.
 	id       uint64
@@ -40,7 +41,7 @@ type sharedMessage struct {
 }
 
 func (c *sharedControl) newStream(kind moqt.MessageType, remote bool) *sharedStream {
-	t := &sharedStream{c: c, kind: kind, remote: remote, changed: make(chan struct{})}
+	t := &sharedStream{c: c, kind: kind, remote: remote, read: make(chan struct{}), changed: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancel(c.s.ctx)
 	return t
 }
@@ -105,7 +106,7 @@ func (t *sharedStream) take() (next sharedMessage, wait <-chan struct{}) {
 	return next, nil
 }
 
-// push adds a message of the peer, or the end of its messages. It waits while too many are there.
+// push adds a message of the peer, or the one end of its messages. It waits while too many messages are there.
 func (t *sharedStream) push(m moqt.Message, err error) error {
 	for {
 		t.c.mu.Lock()
@@ -129,6 +130,20 @@ func (t *sharedStream) push(m moqt.Message, err error) error {
 	}
 }
 
+// end adds the end of the peer's messages, and waits until it has been processed: the next message may be a request
+// that has to be refused while this one is open. The stream has been forgotten before, so that no message follows.
+func (t *sharedStream) end(err error) error {
+	if err := t.push(nil, err); err != nil {
+		return err
+	}
+	select {
+	case <-t.read:
+		return nil
+	case <-t.c.s.ctx.Done():
+		return context.Cause(t.c.s.ctx)
+	}
+}
+
 // receive adds a response or PUBLISH_DONE, and the end of the peer's messages if none can follow.
 func (t *sharedStream) receive(m moqt.Message, toUpdate bool) error {
 	last := false
@@ -149,7 +164,7 @@ func (t *sharedStream) receive(m moqt.Message, toUpdate bool) error {
 	t.c.mu.Unlock()
 	err := t.push(m, nil)
 	if last && err == nil {
-		err = t.push(nil, io.EOF)
+		err = t.end(io.EOF)
 	}
 	return err
 }

@@ -87,7 +87,7 @@ func (t *requestTable) checkAlias(r role) error {
 }
 
 // subscription returns the subscription that an alias belongs to, or nil if its objects are not wanted. If that is not
-// not known yet, it returns a channel that is closed when the caller should ask again.
+// known yet, it returns a channel that is closed when the caller should ask again.
 func (t *requestTable) subscription(alias uint64) (sub *Subscription, wait <-chan struct{}) {
 	sub, retired := t.aliases.lookup(alias)
 	switch {
