@@ -88,9 +88,16 @@ type renditionSet struct {
 	asked    time.Time
 	received uint64 // of next's track at that time
 
-	former *downstream // what was served before, up to
-	first  uint64      // the first group of playing
-	ended  time.Time
+	first   uint64    // the first group of playing
+	changed time.Time // when that was chosen
+	leaving []leavingRendition
+}
+
+// leavingRendition was served before, and its last groups are being delivered.
+type leavingRendition struct {
+	*downstream
+	until uint64 // the first group that is not served
+	since time.Time
 }
 
 type renditionMember struct {
@@ -121,9 +128,7 @@ func (s *renditionSet) remove(d *downstream) (empty bool) {
 		s.timer.Stop()
 		return true
 	}
-	if s.former == d {
-		s.former = nil
-	}
+	s.stays(d)
 	if s.next == d {
 		s.next = nil
 	}
@@ -142,15 +147,25 @@ func (s *renditionSet) goOn() {
 	}
 	i := slices.IndexFunc(s.members, func(m renditionMember) bool { return m.isServable() })
 	s.playing = s.members[max(i, 0)].downstream
-	first := s.playing.largestGroup() + 1
-	switch {
-	case s.former == s.playing:
-		s.former = nil
-	case s.former != nil && first < s.first:
-		s.former.serveUntil(first)
-	}
+	s.begin(s.playing.largestGroup() + 1)
+}
+
+// begin serves the rendition that was chosen, from a group on. Those that are leaving end before that group, too.
+func (s *renditionSet) begin(first uint64) {
 	s.first, s.boundary = first, boundary{}
+	s.stays(s.playing)
+	for i := range s.leaving {
+		if l := &s.leaving[i]; first < l.until {
+			l.until = first
+			l.serveUntil(first)
+		}
+	}
 	s.playing.serveFrom(first)
+}
+
+// stays forgets that a rendition is leaving.
+func (s *renditionSet) stays(d *downstream) {
+	s.leaving = slices.DeleteFunc(s.leaving, func(l leavingRendition) bool { return l.downstream == d })
 }
 
 // renew makes the chooser know the members.
@@ -191,17 +206,16 @@ func (s *renditionSet) look(now time.Time) {
 	if any && group >= s.first {
 		s.chooser.Began(now, s.index(s.playing))
 	}
+	s.retire(now, group)
 	state, open := s.playing.pathState()
 	if !open {
 		return // it has ended, and is removed soon; or it is not accepted yet
 	}
-	state.Dropping = state.Dropping && now.Sub(s.ended) > dropRecovery
+	state.Dropping = state.Dropping && now.Sub(s.changed) > dropRecovery
 	s.path.look(now, state, any)
 	switch {
 	case s.next != nil:
 		s.change(now)
-	case s.former != nil:
-		s.retire(now, group)
 	case now.Sub(s.asked) >= rendition.Interval:
 		s.asked = now
 		if i := s.chooser.Choose(now, state.MinRTT); s.members[i].downstream != s.playing {
@@ -224,23 +238,27 @@ func (s *renditionSet) change(now time.Time) {
 		s.next.setResumes(false)
 		s.next = nil
 	case flows:
-		s.first = max(group, present) + 1
+		first := max(group, present) + 1
 		if s.boundary.isNear(now) {
-			s.first++
+			first++
 		}
-		s.playing.serveUntil(s.first)
-		s.next.serveFrom(s.first)
-		s.former, s.playing, s.next, s.ended = s.playing, s.next, nil, now
-		s.boundary = boundary{}
+		s.playing.serveUntil(first)
+		s.leaving = append(s.leaving, leavingRendition{s.playing, first, now})
+		s.playing, s.next, s.changed = s.next, nil, now
+		s.begin(first)
 	}
 }
 
-// retire tells the publisher of the former rendition that it is not wanted any more, when it has been delivered.
+// retire tells the publishers of renditions that were delivered that these are not wanted any more.
 func (s *renditionSet) retire(now time.Time, group uint64) {
-	if late := now.Sub(s.ended) > retireTimeout; late || group >= s.first && !s.former.isSending() {
-		s.former.pause()
-		s.former = nil
-	}
+	s.leaving = slices.DeleteFunc(s.leaving, func(l leavingRendition) bool {
+		late := now.Sub(l.since) > retireTimeout
+		if !late && (group < l.until || l.isSending()) {
+			return false
+		}
+		l.pause()
+		return true
+	})
 }
 
 // boundary knows when groups begin.
@@ -382,6 +400,11 @@ func (d *downstream) serveFrom(group uint64) {
 	if d.over {
 		return
 	}
+	if d.isServedUntil(group) {
+		d.delivery.wanted.End = moqt.Everything.End
+		d.hub.subscribersChangedLocked()
+		return
+	}
 	d.delivery.setForward(true)
 	if d.accepted {
 		d.delivery.wanted = moqt.Range{Start: moqt.Location{Group: group}, End: moqt.Everything.End}
@@ -392,6 +415,12 @@ func (d *downstream) serveFrom(group uint64) {
 		defer now.Close()
 		d.delivery.join(now)
 	}
+}
+
+// isServedUntil reports whether the groups just before one are served, or that one, too; hub.mu is held.
+func (d *downstream) isServedUntil(group uint64) bool {
+	v := &d.delivery
+	return d.accepted && v.forward && group > 0 && v.wantsGroup(group-1)
 }
 
 // pause ends the delivery until serveFrom is called.

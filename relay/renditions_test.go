@@ -21,6 +21,8 @@ type ladder struct {
 	mu sync.Mutex
 	of map[string]*session.Publication
 	at moqt.Location
+
+	unfinished string // the streams of this rendition do not end
 }
 
 func (c *client) serveLadder() *ladder {
@@ -71,8 +73,10 @@ func (l *ladder) run(groups int) {
 			}
 			time.Sleep(ladderStep)
 		}
-		for _, s := range streams {
-			_ = s.stream.Close()
+		for name, s := range streams {
+			if name != l.unfinished {
+				_ = s.stream.Close()
+			}
 		}
 		l.mu.Lock()
 		l.at = moqt.Location{Group: l.at.Group + 1}
@@ -221,7 +225,7 @@ func (s *renditionSet) awaitChange(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.former != nil
+		return len(s.leaving) > 0
 	}, time.Minute, ladderStep/2)
 }
 
@@ -285,6 +289,47 @@ func TestRenditionGoesOnWhenAccepted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The relay leaves a second rendition before the first one that it left is delivered.
+func TestRenditionsWhileOneLeaves(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		publisher := b.connect()
+		l := publisher.serveLadder()
+		l.unfinished = "high"
+		publisher.announce("live")
+		subscriber := b.connect()
+		k := &sink{}
+		b.subscribed(
+			subscriber.rendition(k, "high", 1, 5_000_000, true),
+			subscriber.rendition(k, "middle", 1, 2_000_000, false),
+			subscriber.rendition(k, "low", 1, 1_000_000, false),
+		)
+		go l.run(22)
+		state := widePath
+		for i := range 125 {
+			if i == 25 {
+				state.Lag = 2 * time.Second
+			}
+			state.Sent += 37_500 // 3 Mbit/s
+			subscriber.setState(state)
+			time.Sleep(renditionTick)
+		}
+		time.Sleep(13 * time.Second)
+		require.Equal(t, []string{"high", "middle", "low"}, k.checkGroups(t))
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		require.Contains(t, k.got, "10.9=low")
+		set := b.set(1)
+		set.mu.Lock()
+		defer set.mu.Unlock()
+		require.Empty(t, set.leaving)
+		for _, m := range set.members {
+			m.hub.mu.Lock()
+			require.Equal(t, m.downstream == set.playing, m.delivery.forward, "%d bit/s", m.bitrate)
+			m.hub.mu.Unlock()
+		}
+	})
 }
 
 // A look that learns nothing of the path does not count for its rate.
