@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// What a policy is asked, and what it answers. This file is all that a policy of an operator needs: it does not change
-// but by new fields at the end of the struct.
+// What admit (policy.h) is asked, and what it answers. A program that stands in for admit needs no other file: this one
+// changes only by new fields at the end of the struct.
+//
+// The relay has no way to load such a program, and no test does: admit is always the built-in one. What an operator can
+// replace is the media.DropPolicy of user space, whose threshold and bucket admit applies.
 #pragma once
 
 #include <sluice/types.h>
@@ -29,5 +32,5 @@ enum answer {
 	ADMIT,
 	DECLINE_PRIORITY, // the level is above the threshold
 	DECLINE_BUCKET, // the bytes in the bucket are kept for more important levels
-	DECLINE, // for another reason
+	DECLINE, // for another reason: the built-in policy has none
 };

@@ -5,9 +5,9 @@
 // taken. A copy that may not go is declined with the reason that may_go returns, and the media sender decides what
 // becomes of its bytes.
 //
-// The rules are user space's own (claim/admission.go, where the bucket is explained), and a test compares them. Those
-// that are a matter of opinion are in admit, which an operator can replace. The congestion window and the path's MTU
-// are not: they are looked at afterwards. Flow control credit is taken with the claim (shared/claim.h).
+// The rules are user space's own (claim/admission.go explains the bucket), and a test compares them. Those that are a
+// matter of opinion are in admit, for which a program may stand in; the relay loads none (admission.h). The window and
+// the path's MTU are not: they are looked at afterwards. Flow control credit is taken with the claim (shared/claim.h).
 #pragma once
 
 #include "../shared/bucket.h"
@@ -15,7 +15,7 @@
 #include "../shared/scratch.h"
 #include "admission.h"
 
-const volatile u32 replaced = 0; // admit is an operator's
+const volatile u32 replaced = 0; // another program stands in for admit: nothing sets it
 
 // The question is in memory, because the stack is full where it is asked.
 struct {
@@ -25,8 +25,8 @@ struct {
 	__type(value, struct admission);
 } questions SEC(".maps");
 
-// admit is the function that a program of an operator replaces (BPF_PROG_TYPE_EXT). It is global for that, and the
-// compiler must not know what it returns.
+// admit is the function that a program of BPF_PROG_TYPE_EXT may stand in for. It is global for that, and the compiler
+// must not know what it returns.
 GLOBAL int admit(struct admission *a)
 {
 	int answer = ADMIT;
