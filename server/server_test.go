@@ -182,6 +182,18 @@ func TestStatusAndMetrics(t *testing.T) {
 	}
 }
 
+// The metrics of a session have the limits of its drop policy.
+func TestSessionLimitMetrics(t *testing.T) {
+	status, values := relay.SessionStatus{Threshold: 128<<8 | 32, BucketRate: 97_000}, make(map[string]float64)
+	for _, v := range sessionValues {
+		_, name, _ := strings.Cut(v.desc.String(), `"sluice_session_`)
+		name, _, _ = strings.Cut(name, `"`)
+		values[name] = v.value(&status)
+	}
+	require.EqualValues(t, 128<<8|32, values["priority_threshold"])
+	require.EqualValues(t, 97_000, values["bucket_bytes_per_second"])
+}
+
 // TestSessionsPerAddress connects more often than an address may: the connection is refused, and counted.
 func TestSessionsPerAddress(t *testing.T) {
 	s := start(t, Config{Relay: relay.Config{PerAddress: relay.Quota{Sessions: 1}}})
