@@ -108,8 +108,8 @@ func NewBBR(mtu int) Controller {
 	return b
 }
 
-// random is replaced by tests.
-var random = rand.Float64
+// uniform is replaced by tests.
+var uniform = rand.Float64
 
 // Seed implements [Seeder].
 func (b *bbr) Seed(seed uint64) { b.seeded = rand.New(rand.NewPCG(seed, 'b')) }
@@ -119,7 +119,7 @@ func (b *bbr) random() float64 {
 	if b.seeded != nil {
 		return b.seeded.Float64()
 	}
-	return random()
+	return uniform()
 }
 
 func (b *bbr) Reset(mtu int) {

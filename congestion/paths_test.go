@@ -14,7 +14,7 @@ const (
 	mbs = 1_250_000 // 10 Mbit/s in bytes per second
 )
 
-func init() { random = func() float64 { return 0.5 } }
+func init() { uniform = func() float64 { return 0.5 } }
 
 // queueing returns by how much the RTT has exceeded that of the path, in the mean.
 func (f *flow) queueing() time.Duration { return f.queueSum / time.Duration(max(f.acks, 1)) }
