@@ -1,19 +1,23 @@
 package moqt
 
-import "io"
+import (
+	"io"
+	"sync"
+)
 
-// translateBuffer is how much of a stream is read at once, in bytes.
-const translateBuffer = 16 << 10
+// translations holds buffers for translated bytes. A stream has one only from the time when its bytes have arrived
+// until these are read: idle streams, of which a peer may have many, cost nothing.
+var translations = sync.Pool{New: func() any { return new([]byte) }}
 
 // subgroupTranslator reads a subgroup stream of one layout and returns its bytes in another one.
 type subgroupTranslator struct {
 	stream  io.Reader
 	parser  *SubgroupParser
 	encoder SubgroupEncoder
-	payload uint64 // bytes of the present object's that are still to come
-	in      []byte
-	out     []byte // translated, not read yet
-	err     error  // after out
+	payload uint64  // bytes of the present object's that are still to come
+	buffer  *[]byte // of translations; nil while out is empty
+	out     []byte  // translated, not read yet
+	err     error   // after out
 }
 
 // TranslateSubgroup returns a reader of what follows header h on a stream of layout from, in layout to. Besides the
@@ -22,15 +26,14 @@ type subgroupTranslator struct {
 func TranslateSubgroup(stream io.Reader, from, to DataLayout, h SubgroupHeader) io.Reader {
 	return &subgroupTranslator{
 		stream: stream, parser: NewSubgroupParser(from, h, 0), encoder: NewSubgroupEncoder(to, h),
-		in: make([]byte, translateBuffer),
 	}
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. What it reads from the stream is in p until it is translated.
 func (t *subgroupTranslator) Read(p []byte) (int, error) {
 	for len(t.out) == 0 && t.err == nil {
-		n, err := t.stream.Read(t.in)
-		t.err = t.translate(t.in[:n])
+		n, err := t.stream.Read(p)
+		t.err = t.translate(p[:n])
 		if t.err == nil && err == io.EOF {
 			t.err = t.parser.Finish()
 		}
@@ -40,15 +43,32 @@ func (t *subgroupTranslator) Read(p []byte) (int, error) {
 	}
 	n := copy(p, t.out)
 	t.out = t.out[n:]
+	t.release()
 	if len(t.out) > 0 || n > 0 && t.err == nil {
 		return n, nil
 	}
 	return n, t.err
 }
 
-// translate appends b, the next bytes of the stream, to out.
+// release gives the buffer back if all of it has been read.
+func (t *subgroupTranslator) release() {
+	if len(t.out) == 0 && t.buffer != nil {
+		translations.Put(t.buffer)
+		t.buffer, t.out = nil, nil
+	}
+}
+
+// translate translates b, the next bytes of the stream, to out, which is empty.
 func (t *subgroupTranslator) translate(b []byte) error {
-	t.out = t.out[:0]
+	if len(b) == 0 {
+		return nil
+	}
+	t.buffer = translations.Get().(*[]byte)
+	t.out = (*t.buffer)[:0]
+	defer func() {
+		*t.buffer = t.out // it may have grown
+		t.release()
+	}()
 	for len(b) > 0 {
 		if t.payload > 0 {
 			payload := b[:min(t.payload, uint64(len(b)))]

@@ -78,3 +78,34 @@ func TestTranslationThatEndsEarly(t *testing.T) {
 	require.Error(t, err, "draft-16 has no such id")
 	require.False(t, errors.As(err, &violation), "and the publisher has done nothing wrong")
 }
+
+// TestIdleTranslation checks that a stream whose bytes have been read holds no memory: what comes next is read into the
+// memory of the caller.
+func TestIdleTranslation(t *testing.T) {
+	encoder := NewSubgroupEncoder(DataLayout2, SubgroupHeader{})
+	b, err := encoder.AppendObject(nil, ObjectHeader{ObjectID: 100, PayloadLength: 1000})
+	require.NoError(t, err)
+	b = append(b, make([]byte, 100)...)
+	var r *subgroupTranslator
+	var mine []byte
+	stream := readerFunc(func(p []byte) (n int, err error) {
+		require.Nil(t, r.buffer)
+		require.Nil(t, r.out)
+		require.Same(t, &mine[0], &p[0])
+		n = copy(p[:1], b) // so the object's header comes in pieces
+		b = b[n:]
+		return n, nil
+	})
+	r = TranslateSubgroup(stream, DataLayout2, DataLayout1, SubgroupHeader{}).(*subgroupTranslator)
+	for len(b) > 0 {
+		mine = make([]byte, 100)
+		_, err := r.Read(mine)
+		require.NoError(t, err)
+	}
+	require.Empty(t, r.out)
+	require.Nil(t, r.buffer)
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
