@@ -102,16 +102,18 @@ func (s *ConnState) Affords(level uint32, now clock.Time) bool {
 	return s.BucketAt.Load() < uint64(now)+burst-burst*uint64(class-1)/4
 }
 
-// Charge takes the bytes of a packet from the bucket. An attempt that fails is repeated a few times only, as in the
-// kernel: then the packet is free.
+// Charge takes the bytes of a packet from the bucket. The debt of class 0 is at most as much as the bucket holds: else
+// the others would wait for all of it, although the path got better since. An attempt that fails is repeated a few
+// times only, as in the kernel: then the packet is free.
 func (s *ConnState) Charge(n int, now clock.Time) {
 	cost := uint64(s.BucketCost.Load())
 	if cost == 0 {
 		return
 	}
+	latest := uint64(now) + uint64(s.BucketBurst.Load())*2000
 	for range 4 {
 		at := s.BucketAt.Load()
-		if s.BucketAt.CompareAndSwap(at, max(at, uint64(now))+uint64(n)*cost>>10) {
+		if s.BucketAt.CompareAndSwap(at, min(max(at, uint64(now)), latest)+uint64(n)*cost>>10) {
 			return
 		}
 	}

@@ -78,6 +78,20 @@ func TestCharge(t *testing.T) {
 	require.Equal(t, before, s.BucketAt.Load())
 }
 
+// Class 0 has exceeded the rate for ten minutes. The others wait until what the bucket holds is paid back, not for all.
+func TestDebt(t *testing.T) {
+	b := Bucket{Rate: 100_000, Burst: 200_000, Bounds: [4]uint16{10, 20, 30, 40}}
+	s, now := newBucket(b), noon
+	for range 600 {
+		s.Charge(125_000, now)
+		now = now.Add(time.Second)
+	}
+	b.Rate, b.Burst = 100*b.Rate, 100*b.Burst // the path is better
+	s.SetBucket(b)
+	require.False(t, s.Affords(20, now))
+	require.True(t, s.Affords(20, now.Add(2300*time.Millisecond)))
+}
+
 func TestBucketBounds(t *testing.T) {
 	s := newBucket(Bucket{Rate: 1, Burst: 1 << 40})
 	require.Equal(t, uint32(maxBucket), s.BucketCost.Load())

@@ -56,7 +56,7 @@ func TestSameBucket(t *testing.T) {
 	k := bpftest.NewPolicy(t)
 	for _, b := range []claim.Bucket{{}, {Rate: 1, Burst: 1}, {Rate: 150_000, Burst: 300_000},
 		{Rate: 10_000_000_000, Burst: 1}} {
-		for _, at := range []uint64{0, 999, 1000, 5_000_000_000} {
+		for _, at := range []uint64{0, 999, 1000, 1_999_999_999, 2_000_001_000, 4_000_001_000, 4_000_001_001, 1 << 50} {
 			var s claim.ConnState
 			s.SetBucket(b)
 			s.BucketAt.Store(at)

@@ -22,16 +22,19 @@ INLINE s64 bucket_level(const struct conn_state *s, u64 now)
 	return (s64)(now + s->bucket_burst * 1000ULL - SHARED(s->bucket_at));
 }
 
-// take_from_bucket takes the bytes of a packet. If others are faster for a few times, the packet is free.
+// take_from_bucket takes the bytes of a packet. The debt is at most as much as the bucket holds. If others are faster
+// for a few times, the packet is free.
 INLINE void take_from_bucket(struct conn_state *s, u32 len, u64 now)
 {
-	u64 cost = s->bucket_cost;
+	u64 cost = s->bucket_cost, latest = now + s->bucket_burst * 2000ULL;
 
 	if (!cost)
 		return;
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
 		u64 at = SHARED(s->bucket_at), from = at > now ? at : now;
+		if (from > latest)
+			from = latest;
 		if (__sync_bool_compare_and_swap(&s->bucket_at, at, from + (len * cost >> 10)))
 			return;
 	}
