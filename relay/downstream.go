@@ -134,7 +134,8 @@ func (d *downstream) acceptLocked() {
 	params := d.pub.Parameters()
 	refused := d.checkFilter(d.delivery.filter, largest)
 	if refused == nil {
-		refused = d.hub.subscribers.checkRangeFilters(d.peer, d, params.RangeFilters)
+		wanted := d.delivery.filter.Range(largest)
+		refused = d.hub.subscribers.checkRangeFilters(d.peer, d, params.RangeFilters, wanted)
 	}
 	if refused != nil {
 		d.refuseLocked(refused)
@@ -287,9 +288,6 @@ func (d *downstream) update(u *session.Update) {
 	if refused == nil && u.Parameters.Filter != nil {
 		refused = d.checkFilter(u.Parameters.Filter, h.data.Largest())
 	}
-	if refused == nil && len(u.Parameters.RangeFilters) > 0 {
-		refused = h.subscribers.checkRangeFilters(d.peer, d, d.delivery.updatedFilters(&u.Parameters))
-	}
 	if refused != nil {
 		d.denyLocked(u, refused)
 		return
@@ -299,6 +297,10 @@ func (d *downstream) update(u *session.Update) {
 		h.subscribersChangedLocked()
 		h.publishers.awaitForward(d.pub.Context())
 		d.resumes = false
+	}
+	if refused := d.checkUpdateLocked(&u.Parameters); refused != nil { // after the wait, in which others may have come
+		d.denyLocked(u, refused)
+		return
 	}
 	now := h.data.Position()
 	defer now.Close()
@@ -312,6 +314,18 @@ func (d *downstream) update(u *session.Update) {
 	}
 	d.applyLocked(&u.Parameters, now)
 	d.fillLocked(u, now.Largest)
+}
+
+// checkUpdateLocked checks the Range Filters and the range that new parameters result in; hub.mu is held.
+func (d *downstream) checkUpdateLocked(p *moqt.Parameters) *moqt.RequestError {
+	if p.Filter == nil && len(p.RangeFilters) == 0 {
+		return nil
+	}
+	wanted := d.delivery.wanted
+	if p.Filter != nil {
+		wanted = p.Filter.Range(d.hub.data.Largest())
+	}
+	return d.hub.subscribers.checkRangeFilters(d.peer, d, d.delivery.updatedFilters(p), wanted)
 }
 
 // denyLocked refuses an update, which ends the subscription; hub.mu is held.

@@ -12,40 +12,49 @@ import (
 // each object.
 const DefaultMaxFilterRanges = 64
 
-// Limits of the different Range Filters that the subscriptions to a track have at a time. Each may cost a copy of the
-// objects that pass.
+// Limits of the different Range Filters that the subscriptions to a track have at a time: see addFilters. Each may cost
+// a copy of the objects that pass.
 const (
 	maxFilters          = 32
 	maxFiltersOfAddress = 8 // of the subscribers with one source address
 )
 
-// checkRangeFilters refuses the Range Filters of a peer's subscription, which is d or a new one, if the subscriptions
-// to the track have too many different ones.
-func (s *subscribers) checkRangeFilters(p *peer, d *downstream, filters moqt.RangeFilters) *moqt.RequestError {
-	if len(filters) == 0 {
+// addFilters adds to list the Range Filters for which the relay may have to copy objects of a subscription, unless they
+// are there. The end of the wanted range within a group counts among them: see delivery.filtersIn.
+func addFilters(list []moqt.RangeFilters, filters moqt.RangeFilters, wanted moqt.Range) []moqt.RangeFilters {
+	for _, f := range []moqt.RangeFilters{filters, filters.UpTo(wanted.End.Object)} {
+		if len(f) > 0 && !slices.ContainsFunc(list, f.Equal) {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// checkRangeFilters refuses the Range Filters and the range of a peer's subscription, which is d or a new one, if the
+// subscriptions to the track have too many different filters.
+func (s *subscribers) checkRangeFilters(
+	p *peer, d *downstream, filters moqt.RangeFilters, wanted moqt.Range,
+) *moqt.RequestError {
+	all := addFilters(nil, filters, wanted)
+	if len(all) == 0 {
 		return nil
 	}
-	all, own := []moqt.RangeFilters{filters}, []moqt.RangeFilters{filters}
-	add := func(list []moqt.RangeFilters, f moqt.RangeFilters) []moqt.RangeFilters {
-		if slices.ContainsFunc(list, f.Equal) {
-			return list
-		}
-		return append(list, f)
-	}
+	own := slices.Clone(all)
 	for o := range s.all {
-		if o == d || !o.accepted || len(o.delivery.filters) == 0 {
+		if o == d || !o.accepted {
 			continue
 		}
-		all = add(all, o.delivery.filters)
+		all = addFilters(all, o.delivery.filters, o.delivery.wanted)
 		if o.peer.address == p.address {
-			own = add(own, o.delivery.filters)
+			own = addFilters(own, o.delivery.filters, o.delivery.wanted)
 		}
 	}
 	if len(all) <= maxFilters && len(own) <= maxFiltersOfAddress {
 		return nil
 	}
 	refused := &moqt.RequestError{Code: moqt.RequestExcessiveLoad, Reason: fmt.Sprintf(
-		"the subscriptions to the track have too many different range filters: at most %d, and %d from one address",
+		"the subscriptions to the track have too many different range filters and ends within groups: at most %d, and "+
+			"%d from one address",
 		maxFilters, maxFiltersOfAddress,
 	)}
 	refused.SetRetry(quotaBurst)

@@ -224,6 +224,70 @@ func TestTooManyRangeFilters(t *testing.T) {
 	})
 }
 
+// upTo returns the parameters of a subscription from a group's start to one of its objects.
+func upTo(group, object uint64) moqt.Parameters {
+	return moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterObjectRange, Start: at(group, 0), EndObject: object}}
+}
+
+// TestTooManyEndsWithinGroups checks that the ends of ranges within groups count among the Range Filters, so that
+// subscribers with many of them leave room for others.
+func TestTooManyEndsWithinGroups(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		src := b.connect().serve(&source{})
+		src.c.announce("live")
+		c := b.speaks(moqt.Draft22)
+		_, updated := c.mustSubscribe(moqt.Parameters{})
+		var last *session.Subscription
+		for n := range uint64(maxFiltersOfAddress) {
+			_, last = c.mustSubscribe(upTo(3, 1000+n))
+		}
+		c.mustSubscribe(upTo(3, 1000))
+		_, _, err := c.subscribe(upTo(3, 2000))
+		b.refused(err, moqt.RequestExcessiveLoad)
+		_, err = updated.Update(b.ctx, upTo(3, 1001))
+		require.NoError(t, err)
+		_, err = updated.Update(b.ctx, upTo(3, 2000))
+		b.refused(err, moqt.RequestExcessiveLoad)
+		_, err = last.Update(b.ctx, moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterNone}})
+		require.NoError(t, err)
+		c.mustSubscribe(upTo(3, 2000))
+	})
+}
+
+// TestOffersWithEndsWithinGroups checks that the ends of offered tracks' subscriptions count, too.
+func TestOffersWithEndsWithinGroups(t *testing.T) {
+	for name, tt := range map[string]struct{ asked, answered moqt.Parameters }{
+		"of SUBSCRIBE_TRACKS": {asked: upTo(3, 2000)},
+		"of the first update": {answered: upTo(3, 2000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				src := b.connect().serve(&source{})
+				src.c.announce("live")
+				c := b.speaks(moqt.Draft22)
+				for n := range uint64(maxFiltersOfAddress) {
+					c.mustSubscribe(upTo(3, 1000+n))
+				}
+				other := b.speaks(moqt.Draft22)
+				o := other.acceptOffers(&offered{params: tt.answered})
+				_, err := other.subscribeTracks(tt.asked, "live")
+				require.NoError(t, err)
+				_, err = (&source{}).offer(b.connect(), moqt.Parameters{})
+				require.NoError(t, err)
+				synctest.Wait()
+				if tt.asked.Filter != nil {
+					require.Empty(t, o.subs)
+					require.Len(t, other.blocked, 1)
+					return
+				}
+				sub := <-o.subs
+				require.Error(t, sub.Context().Err())
+				b.done(sub, moqt.DoneUpdateFailed)
+			})
+		})
+	}
+}
+
 // TestRangesOfUpdatesAreAdded checks that MAX_FILTER_RANGES limits what a subscription has after an update.
 func TestRangesOfUpdatesAreAdded(t *testing.T) {
 	onBench(t, Config{Session: session.Config{Limits: session.Limits{MaxFilterRanges: 1}}}, func(b *bench) {

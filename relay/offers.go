@@ -57,13 +57,13 @@ func (w *tracksWatch) foundLocked(h *hub) {
 	if !wanted {
 		return
 	}
-	refused := h.subscribers.checkRangeFilters(w.peer, nil, filters)
+	now := h.data.Position()
+	defer now.Close()
+	refused := h.subscribers.checkRangeFilters(w.peer, nil, filters, params.Filter.Range(now.Largest))
 	if refused != nil || w.payers.take(subscriptionsOpen) != nil {
 		w.block(h.name)
 		return
 	}
-	now := h.data.Position()
-	defer now.Close()
 	params.RangeFilters = filters
 	offer := moqt.Publish{Track: h.name, Parameters: params, Properties: h.properties}
 	offer.Parameters.LargestObject = now.Largest

@@ -10,7 +10,8 @@ import (
 	"sluice/moqt"
 )
 
-// maxDerived is how many segments are derived from one at a time. Those that nobody reads make room for others.
+// maxDerived is how many segments are derived from one for Range Filters at a time, and how many only for the layout:
+// filters leave room for those who have none. Segments that nobody reads make room for others.
 const maxDerived = 64
 
 // canonical is the layout of all logs but derived ones.
@@ -139,10 +140,10 @@ func (s *Segment) addDerived(d *derived) bool {
 	if s.gone || g == nil {
 		return true
 	}
-	if len(s.derived) >= maxDerived {
+	if s.isFull(d.segment.form) {
 		g.stopUnread(s)
 	}
-	if len(s.derived) >= maxDerived {
+	if s.isFull(d.segment.form) {
 		t.cache.trims.Add(1)
 		return false
 	}
@@ -150,6 +151,17 @@ func (s *Segment) addDerived(d *derived) bool {
 	g.derived++
 	g.recount()
 	return true
+}
+
+// isFull reports whether there is no room for a segment that is derived from s; Track.mu is held.
+func (s *Segment) isFull(form Form) bool {
+	n := 0
+	for _, d := range s.derived {
+		if (len(d.segment.form.Filters) > 0) == (len(form.Filters) > 0) {
+			n++
+		}
+	}
+	return n >= maxDerived
 }
 
 // stopUnread forgets the segments derived from s that nobody reads; Track.mu is held.

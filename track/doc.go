@@ -72,7 +72,7 @@
 //	streams of a subgroup that wait         maxWaiting            the stream is refused
 //	bytes of such streams of a track        maxAhead              the stream is refused  the streams are refused
 //	segments open in a FETCH response       maxFetched            the first one ends
-//	segments derived from another one       maxDerived            unread ones go
+//	segments derived from another one       maxDerived, each kind unread ones go
 //
 // What a reader or a stream in arrival uses stays. The transport limits the number of streams, and the media sender how
 // far readers are behind. No limit makes a track malformed: the draft allows what is sparse or small.
