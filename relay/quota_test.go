@@ -427,6 +427,47 @@ func TestFetchWaitsForTheQuota(t *testing.T) {
 	})
 }
 
+// TestFilteredFetchWaitsForTheQuota checks that objects that do not pass the filters of a FETCH count as sent, and that
+// no more of them do once the FETCH is cancelled.
+func TestFilteredFetchWaitsForTheQuota(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		onBench(t, Config{PerAddress: Quota{Download: 100_000}}, func(b *bench) { // 12.5 kB/s, 62.5 kB at once
+			src, _, _, _, _ := b.live(nil)
+			g := src.open(moqt.SubgroupHeader{GroupID: 3})
+			for id := range uint64(5) {
+				g.write(moqt.ObjectHeader{ObjectID: id}, "object "+strings.Repeat("x", 50_000))
+			}
+			g.fin()
+			c := b.connectWith(transporttest.PipeConfig{
+				Client: addressOf("192.0.2.2"), Protocol: moqt.Draft22.ALPN(),
+			})
+			m := standalone(at(3, 0), at(3, 5))
+			m.Parameters.RangeFilters = filter(moqt.ParameterObjectIDFilter, 100, 100)
+			f, err := c.Fetch(b.ctx, m)
+			require.NoError(t, err)
+			if cancelled {
+				_, err = f.Wait(b.ctx)
+				require.NoError(t, err)
+				synctest.Wait()
+				f.Cancel(moqt.ResetCancelled)
+				time.Sleep(10 * time.Second) // enough for two objects, not for five
+				c.mustSubscribe(moqt.Parameters{})
+				return
+			}
+			done := make(chan got, 1)
+			go func() { done <- c.collect(f, moqt.Ascending) }()
+			synctest.Wait()
+			require.Empty(t, done)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			require.Len(t, done, 1)
+			all := <-done
+			require.NoError(t, all.err)
+			require.Equal(t, "fin", all.objects)
+		})
+	}
+}
+
 func TestOffersCountForTheQuota(t *testing.T) {
 	onBench(t, Config{PerAddress: Quota{Subscriptions: 2}}, func(b *bench) {
 		c := b.from("192.0.2.1")

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"time"
 
 	"sluice/moqt"
@@ -89,7 +90,7 @@ func (r *response) header(o *moqt.FetchObject) error {
 		Properties: o.Properties,
 	})
 	if r.skips {
-		return nil
+		return r.passOver(skippedSize + len(o.Properties))
 	}
 	if err := r.endGap(); err != nil {
 		return err
@@ -109,16 +110,30 @@ func (r *response) encode(o *moqt.FetchObject) error {
 // payload sends a part of the payload of the object whose header was sent last.
 func (r *response) payload(b []byte) error {
 	if r.skips {
-		return nil
+		return r.passOver(len(b))
 	}
 	return r.write(b)
 }
 
+// skippedSize is how many bytes an object that does not pass the filters counts as, besides its properties and payload.
+const skippedSize = 16
+
+// passOver counts bytes that are not sent as if they were: to look at them costs the relay as much.
+func (r *response) passOver(n int) error {
+	r.await(n)
+	return context.Cause(r.req.Context())
+}
+
+// await waits until the response may send n bytes, for which the subscriber pays, and for its turn.
+func (r *response) await(n int) {
+	r.payers.awaitDownload(r.req.Context())
+	r.payers.download(n)
+	r.turns.take(r)
+}
+
 // write sends bytes at the response's turn.
 func (r *response) write(b []byte) error {
-	r.payers.awaitDownload(r.req.Context())
-	r.payers.download(len(b))
-	r.turns.take(r)
+	r.await(len(b))
 	if err := r.stream.SetWriteDeadline(time.Now().Add(r.stall)); err != nil {
 		return err
 	}
