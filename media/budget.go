@@ -63,6 +63,8 @@ const (
 	maxBurst = time.Second
 	// burstPeriod is how long a burst is remembered, about: until the next key frame comes.
 	burstPeriod = 4 * time.Second
+	// maxRate is beyond what any path carries, in bytes a second.
+	maxRate = 1 << 40
 	// maxSeen is how many levels get classes. There are no more than five of those.
 	maxSeen = 64
 )
@@ -84,7 +86,7 @@ func (p *Budget) Decide(now clock.Time, l Load) Limits {
 	case late && now.Sub(p.changed) > p.delay():
 		p.shrink(now, recovery, max(min(p.rate, carried)*budgetCut, carried*budgetLeast))
 	case !p.active || now.Sub(p.late) <= p.wait || now.Sub(p.changed) <= recovery:
-	case now.Sub(p.held) > 2*recovery:
+	case now.Sub(p.held) > 2*recovery || p.rate > maxRate:
 		p.active, p.seen = false, p.seen[:0]
 	default:
 		p.steps++
@@ -154,12 +156,20 @@ func (p *Budget) limits() Limits {
 
 // look notes what the path has carried, and which levels there are.
 func (p *Budget) look(now clock.Time, load Load) {
-	waits, burst := false, 0.
+	waits := slices.ContainsFunc(load.Levels, func(l Backlog) bool { return l.Bytes > 0 })
+	if !waits || now.Sub(p.path.at) > pathGap {
+		p.path, p.looks = flow{at: now, value: load.Left}, 0
+		if !p.active {
+			p.seen = p.seen[:0] // their subscriptions may have ended
+		}
+	}
+	p.path.note(now, load.Left, pathPeriod)
+	p.looks++
+	burst := 0.
 	for _, l := range load.Levels {
 		if i, found := slices.BinarySearch(p.seen, l.Level); !found && len(p.seen) < maxSeen {
 			p.seen = slices.Insert(p.seen, i, l.Level)
 		}
-		waits = waits || l.Bytes > 0
 		if l.Level <= p.seen[min(1, len(p.seen)-1)] {
 			burst += float64(l.Bytes)
 		}
@@ -168,11 +178,6 @@ func (p *Budget) look(now clock.Time, load Load) {
 	if load.Declined != p.declined {
 		p.declined, p.held = load.Declined, now
 	}
-	if !waits || now.Sub(p.path.at) > pathGap {
-		p.path, p.looks = flow{at: now, value: load.Left}, 0
-	}
-	p.path.note(now, load.Left, pathPeriod)
-	p.looks++
 }
 
 // flow is the rate of a counter of bytes, over about a period.
@@ -182,8 +187,10 @@ type flow struct {
 	bytes, seconds float64
 }
 
-// note takes a value into account. Older ones count less and less.
+// note takes a value into account. Older ones count less and less. A value that is lower than the last one counts as
+// the same: the forwarder changes the two counters that [congestion.State].Left comes from one after the other.
 func (f *flow) note(now clock.Time, value uint64, period time.Duration) {
+	value = max(value, f.value)
 	elapsed := now.Sub(f.at).Seconds()
 	old := math.Exp(-elapsed / period.Seconds())
 	f.bytes, f.seconds = f.bytes*old+float64(value-f.value), f.seconds*old+elapsed

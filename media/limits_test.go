@@ -134,6 +134,7 @@ func TestGroupDeadline(t *testing.T) {
 	require.Len(t, late(), 1)
 	require.Equal(t, Late, late()[0].Outcome)
 	require.Equal(t, int64(6), late()[0].Size%1000, "after an object")
+	require.Zero(t, p.load.Declined)
 	require.Empty(t, next())
 	require.Empty(t, other())
 }
@@ -235,4 +236,68 @@ func TestBudgetLevels(t *testing.T) {
 		require.Equal(t, p.active, l.Bucket.Bounds != [4]uint16{})
 	}
 	require.True(t, p.active)
+}
+
+// A counter that falls for a moment is no rate.
+func TestBudgetCounterFalls(t *testing.T) {
+	var p Budget
+	now, left := clock.Time(time.Hour), uint64(1e6)
+	for i := range 300 {
+		now, left = now.Add(policyInterval), left+1000
+		load := Load{
+			State:  congestion.State{Left: left, SRTT: 20 * ms, Window: 50_000},
+			Levels: []Backlog{{Level: 1, Bytes: 1}, {Level: 2, Bytes: 1}},
+		}
+		if i == 250 {
+			load.Left -= 2200
+		}
+		if i > 260 {
+			load.Levels[1].Age = time.Hour
+		}
+		l := p.Decide(now, load)
+		require.Less(t, l.Bucket.Rate, int64(1e6), "look %d", i)
+		require.GreaterOrEqual(t, l.Bucket.Burst, l.Bucket.Rate)
+	}
+	require.True(t, p.active)
+}
+
+// If the bucket does not end what is declined, its rate does not grow without an end.
+func TestBudgetEnds(t *testing.T) {
+	var p Budget
+	now, left := clock.Time(time.Hour), uint64(1e6)
+	for i := range 12_000 {
+		now, left = now.Add(policyInterval), left+1000
+		levels := []Backlog{{Level: 1, Bytes: 1, Age: time.Second}, {Level: 2, Bytes: 1}}
+		if i < 100 {
+			levels[1].Age = time.Hour
+		}
+		l := p.Decide(now, Load{
+			State:    congestion.State{Left: left, SRTT: 20 * ms, Window: 50_000},
+			Declined: uint64(i / 100), Levels: levels,
+		})
+		require.LessOrEqual(t, l.Bucket.Rate, int64(2*maxRate)*3)
+		require.GreaterOrEqual(t, l.Bucket.Burst, l.Bucket.Rate, "look %d", i)
+	}
+	require.False(t, p.active)
+}
+
+// A level that was there before nothing waited has no class: what is left is the most important one.
+func TestBudgetForgetsLevels(t *testing.T) {
+	const gone, left = Level(0x4080), Level(0x8080)
+	var p Budget
+	now := clock.Time(time.Hour)
+	ask := func(level Level, age time.Duration) {
+		for range 100 {
+			now = now.Add(policyInterval)
+			l := p.Decide(now, Load{
+				State:  congestion.State{SRTT: 20 * ms, Window: 50_000},
+				Levels: []Backlog{{Level: level, Bytes: 1, Age: age}},
+			})
+			require.False(t, l.hold())
+		}
+	}
+	ask(gone, 0)
+	now = now.Add(time.Second) // nothing waits: the policy is not asked
+	ask(left, time.Second)
+	require.Equal(t, []Level{left}, p.seen)
 }

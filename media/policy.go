@@ -22,7 +22,7 @@ type Load struct {
 	congestion.State
 	Levels []Backlog // ascending
 	// Declined is how many streams and datagrams were not sent, or not to their end, because of the limits, since the
-	// connection began.
+	// connection began. Groups that ended because of GroupDeadline are not among them.
 	Declined uint64
 }
 

@@ -102,7 +102,7 @@ func (c *Counters) add(d *Counters) {
 
 // declined counts what was not sent, or not to its end, because of the drop policy's limits.
 func (c *Counters) declined() uint64 {
-	return c.Outcomes[Dropped] + c.Outcomes[Late] + c.Reasons[DatagramDropped]
+	return c.Outcomes[Dropped] + c.Reasons[DatagramDropped]
 }
 
 // Held returns the counters of reasons that are not zero, by name.
