@@ -22,7 +22,9 @@ type delivery struct {
 	sub     *downstream
 	forward bool // Forward State
 	filter  *moqt.Filter
-	wanted  moqt.Range // the objects that pass the filter
+	passing moqt.Range // the objects that pass the filter
+	served  moqt.Range // those for which the relay has chosen this rendition of a set
+	wanted  moqt.Range // those of both
 	filters moqt.RangeFilters
 	layout  moqt.DataLayout
 	whole   bool // the current group is sent from its start, though the filter excludes it
@@ -39,6 +41,8 @@ func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 		held:    holdBack{active: true},
 		forward: params.ForwardState(),
 		filter:  params.Filter,
+		passing: moqt.Everything,
+		served:  moqt.Everything,
 		wanted:  moqt.Everything,
 		layout:  d.peer.session.Version().DataLayout(),
 		streams: streams{pub: d.pub, of: make(map[*track.Segment]*outgoing)},
@@ -88,7 +92,13 @@ func shorter(subscriber *uint64, publisher uint64) time.Duration {
 }
 
 func (v *delivery) setFilter(f *moqt.Filter, largest *moqt.Location) {
-	v.filter, v.wanted, v.whole = f, f.Range(largest), false
+	v.filter, v.passing, v.whole = f, f.Range(largest), false
+	v.setServed(v.served)
+}
+
+// setServed sets for which objects the relay has chosen a rendition.
+func (v *delivery) setServed(r moqt.Range) {
+	v.served, v.wanted = r, v.passing.Intersect(r)
 }
 
 // startLate lets the subscription begin with the current group if the filter begins after the Largest Object, and the
@@ -101,7 +111,8 @@ func (v *delivery) startLate(largest *moqt.Location) {
 	}
 	v.whole = v.isHeld(*largest)
 	if v.whole || len(v.sub.hub.data.Segments(largest.Group)) == 0 {
-		v.wanted.Start = moqt.Location{Group: largest.Group}
+		v.passing.Start = moqt.Location{Group: largest.Group}
+		v.setServed(v.served)
 	}
 }
 

@@ -288,6 +288,9 @@ func (d *downstream) update(u *session.Update) {
 	if refused == nil && u.Parameters.Filter != nil {
 		refused = d.checkFilter(u.Parameters.Filter, h.data.Largest())
 	}
+	if refused == nil && u.Parameters.Forward != nil && d.pub.Parameters().Rendition != nil {
+		refused = errForwardOfRendition
+	}
 	if refused != nil {
 		d.denyLocked(u, refused)
 		return

@@ -44,6 +44,10 @@ var errTooManyRenditions = &moqt.RequestError{
 	Code: moqt.RequestExcessiveLoad, Reason: "a session may have 8 sets of renditions with 16 renditions each",
 }
 
+var errForwardOfRendition = &moqt.RequestError{
+	Code: moqt.RequestNotSupported, Reason: "the relay sets the Forward State of renditions: send no FORWARD",
+}
+
 // join adds a subscription to its set. It must be left, unless it is refused.
 func (r *renditionSets) join(d *downstream, m moqt.Rendition) *moqt.RequestError {
 	r.mu.Lock()
@@ -387,7 +391,8 @@ func (d *downstream) serveUntil(group uint64) {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
 	if !d.over && group > 0 {
-		d.delivery.wanted.End = moqt.Location{Group: group - 1, Object: math.MaxUint64}
+		end := moqt.Location{Group: group - 1, Object: math.MaxUint64}
+		d.delivery.setServed(moqt.Range{Start: d.delivery.served.Start, End: end})
 		d.hub.fast.update()
 	}
 }
@@ -401,13 +406,13 @@ func (d *downstream) serveFrom(group uint64) {
 		return
 	}
 	if d.isServedUntil(group) {
-		d.delivery.wanted.End = moqt.Everything.End
+		d.delivery.setServed(moqt.Range{Start: d.delivery.served.Start, End: moqt.Everything.End})
 		d.hub.subscribersChangedLocked()
 		return
 	}
 	d.delivery.setForward(true)
 	if d.accepted {
-		d.delivery.wanted = moqt.Range{Start: moqt.Location{Group: group}, End: moqt.Everything.End}
+		d.delivery.setServed(moqt.Range{Start: moqt.Location{Group: group}, End: moqt.Everything.End})
 	}
 	d.hub.subscribersChangedLocked()
 	if d.accepted {
@@ -420,7 +425,7 @@ func (d *downstream) serveFrom(group uint64) {
 // isServedUntil reports whether the groups just before one are served, or that one, too; hub.mu is held.
 func (d *downstream) isServedUntil(group uint64) bool {
 	v := &d.delivery
-	return d.accepted && v.forward && group > 0 && v.wantsGroup(group-1)
+	return d.accepted && v.forward && group > 0 && v.served.Contains(moqt.Location{Group: group - 1})
 }
 
 // pause ends the delivery until serveFrom is called.
