@@ -324,7 +324,7 @@ func (d *downstream) checkUpdateLocked(p *moqt.Parameters) *moqt.RequestError {
 	if p.Filter == nil && len(p.RangeFilters) == 0 {
 		return nil
 	}
-	wanted := d.delivery.wanted
+	wanted := d.delivery.passing
 	if p.Filter != nil {
 		wanted = p.Filter.Range(d.hub.data.Largest())
 	}

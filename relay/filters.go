@@ -44,9 +44,9 @@ func (s *subscribers) checkRangeFilters(
 		if o == d || !o.accepted {
 			continue
 		}
-		all = addFilters(all, o.delivery.filters, o.delivery.wanted)
+		all = addFilters(all, o.delivery.filters, o.delivery.passing)
 		if o.peer.address == p.address {
-			own = addFilters(own, o.delivery.filters, o.delivery.wanted)
+			own = addFilters(own, o.delivery.filters, o.delivery.passing)
 		}
 	}
 	if len(all) <= maxFilters && len(own) <= maxFiltersOfAddress {
