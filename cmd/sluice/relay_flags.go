@@ -140,10 +140,10 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 		"end a subscription (TOO_FAR_BEHIND) when data for it has waited for this `duration`")
 	flags.IntVar(&f.maxBehindMiB, "max-behind-size", media.DefaultMaxBehindBytes>>20,
 		"end a subscription when this many `MiB` of it are not sent or not acknowledged")
-	flags.StringVar(&f.drop, "drop", "bytes",
-		"what to drop for a subscriber whose path carries too little: bytes (objects of the lowest priorities, as "+
-			"many as do not fit, and groups that are late), priority (all of the lowest, while data waits too "+
-			"long) or none")
+	flags.StringVar(&f.drop, "drop", "none",
+		"what to drop for a subscriber whose path carries too little: none, bytes (objects of the lowest priorities, "+
+			"as many as do not fit, and groups that are late) or priority (all of the lowest, while data waits "+
+			"too long)")
 	flags.StringVar(&f.congestion, "congestion", "cubic",
 		"congestion `controller`: cubic, or bbr, which keeps queues short and goes on in spite of random losses")
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +90,14 @@ func (r *relay) record(t *testing.T, name string, env ...string) string {
 		"--out", out, "--duration", "2s")
 	sub.Env = append(os.Environ(), env...)
 	text, err := sub.CombinedOutput()
+	for range 2 { // the catalog comes with the first picture and the first sound, which may take the browser a while
+		if err == nil || !strings.Contains(string(text), "track catalog has no object") {
+			break
+		}
+		again := exec.Command(sub.Path, sub.Args[1:]...)
+		again.Env = sub.Env
+		text, err = again.CombinedOutput()
+	}
 	require.NoError(t, err, string(text))
 	decoded, err := exec.Command("ffprobe", "-v", "error", "-count_frames", "-show_entries",
 		"stream=codec_name,nb_read_frames", "-of", "csv=p=0", out).CombinedOutput()
