@@ -53,7 +53,7 @@ func (f *bulkFlow) send() {
 // stop ends the flow, if it was started.
 func (f *bulkFlow) stop() {
 	if f.from != nil {
-		_ = f.from.SetLinger(0) // what waits is of no use
+		_ = f.from.SetLinger(0) // unsent data is thrown away: nobody reads it
 		f.from.Close()
 	}
 	if f.to != nil {

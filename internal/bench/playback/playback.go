@@ -25,8 +25,8 @@ type Kind uint8
 
 // Kinds of frames.
 const (
-	Picture Kind = iota // that is no key frame
-	Key
+	Picture Kind = iota // a video frame, other than a key frame
+	Key                 // a key frame
 	Audio
 )
 

@@ -14,8 +14,8 @@ import (
 	"sluice/internal/rtt/groups"
 )
 
-// needsKernel skips a test that may not load BPF programs.
-func needsKernel(t *testing.T) {
+// requireKernel skips a test that may not load BPF programs.
+func requireKernel(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		if os.Getenv("SLUICE_REQUIRE_KERNEL") != "" {
@@ -28,7 +28,7 @@ func needsKernel(t *testing.T) {
 // newTestGroups returns an empty table in the kernel.
 func newTestGroups(t *testing.T, limit int) *groupTable {
 	t.Helper()
-	needsKernel(t)
+	requireKernel(t)
 	spec, err := bpf.LoadMonitor()
 	require.NoError(t, err)
 	spec.Maps[bpf.MonitorMapGroups].MaxEntries = GroupPrefixes

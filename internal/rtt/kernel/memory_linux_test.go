@@ -25,7 +25,7 @@ func memoryOf(t *testing.T, k *Programs) map[string]report.TableMemory {
 
 // What is computed for a full table is within 2 % of what the kernel says once it is full.
 func TestMemory(t *testing.T) {
-	needsKernel(t)
+	requireKernel(t)
 	const prefixes = 1000
 	settings := bpf.MonitorSettings{Tcp: 1, Aggregate: 1, Traffic: 1, Batch: 1}
 	limits := bpf.Limits{Flows: 1000, Stamps: 1000, Prefixes: prefixes - 2, RingBytes: 4096}
